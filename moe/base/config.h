@@ -36,10 +36,10 @@ struct ConfigEntry {
 
 /// Returns the value as a person reads it, on one line and of bounded length: "'fast'", "-3", "a list of 2".
 std::string describe(const ConfigValue& value);
-/// `text` in quotes, on one line, cut to 60 characters; control characters and broken UTF-8 show as '?'.
+/// Returns `text` in quotes, on one line, cut to 60 characters; control characters and broken UTF-8 show as '?'.
 std::string shown(std::string_view text);
 
-/// Letters, digits and . _ : + - @: what can be part of keys and file names.
+/// Says whether the text is letters, digits and . _ : + - @ alone, which can be part of keys and file names.
 bool is_name(std::string_view text);
 /// Returns whether the text is one line of UTF-8 without control characters; it may be empty.
 bool is_line(std::string_view text);
@@ -51,7 +51,7 @@ struct ConfigFile {
 
 /// Parses TOML 1.0. Throws BadInput for a file that can't be read ("FILE: ...") and for bad syntax ("FILE:LINE: ...").
 ConfigFile read_toml(const std::string& path);
-/// Parses a text likewise; `path` is for messages.
+/// Parses a text as read_toml() does a file; `path` is for messages.
 ConfigFile parse_toml(std::string_view text, const std::string& path);
 
 /// Closed or open limits of a number; `above` excludes its value.
@@ -63,8 +63,8 @@ struct Limits {
 inline constexpr Limits kPositive{.above = 0};
 inline constexpr Limits kNonNegative{.least = 0};
 
-/// Reads one table: typed keys with limits. A key outside `known` is an error at once, so that a misspelt key is named
-/// rather than the one it leaves missing. Numbers are finite. Holds views: the file outlives it.
+/// Reads the typed keys of one table, with limits. A key outside `known` is an error at once, so that a misspelt key is
+/// named rather than the one it leaves missing. Numbers are finite. A reader holds views: the file must outlive it.
 class TableReader {
  public:
   TableReader(const ConfigFile& file, std::initializer_list<std::string_view> known);
@@ -74,7 +74,7 @@ class TableReader {
   bool boolean(std::string_view key) const;
   /// Reads a text that is not empty, without line breaks where `one_line`.
   std::string text(std::string_view key, bool one_line = true) const;
-  /// is_name.
+  /// Reads a text that is_name() takes.
   std::string name(std::string_view key) const;
   /// Reads one of `choices`.
   std::string choice(std::string_view key, std::initializer_list<std::string_view> choices) const;
@@ -99,11 +99,11 @@ class TableReader {
   double real_of(const ConfigValue& item, std::string_view key, Limits limits = {}) const;
   int64_t integer_of(const ConfigValue& item, std::string_view key, Limits limits = {}) const;
 
-  /// "FILE:LINE: KEY", for errors of other readers; the table's own line where the key is absent.
+  /// Returns "FILE:LINE: KEY", for errors of other readers; LINE is the table's own where the key is absent.
   std::string where(std::string_view key) const;
-  /// "FILE:LINE" of the table.
+  /// Returns "FILE:LINE" of the table.
   std::string where() const;
-  /// Throws "FILE:LINE: KEY: found FOUND, expected EXPECTED".
+  /// Throws BadInput "FILE:LINE: KEY: found FOUND, expected EXPECTED".
   [[noreturn]] void fail(std::string_view key, std::string_view found, std::string_view expected) const;
   [[noreturn]] void fail(const ConfigValue& at, std::string_view key, std::string_view expected) const;
 

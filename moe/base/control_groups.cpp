@@ -26,7 +26,7 @@ void for_groups(const SystemFiles& files, const std::string& controller, Read re
   }
 }
 
-// "150000 100000" or, of version 1, a file each; a quota of "max" or -1 is none.
+// Returns a group's quota: "150000 100000" or, of version 1, a file each; a quota of "max" or -1 is none.
 std::optional<double> quota_of(const SystemFiles& files, bool unified, const std::string& group) {
   std::optional<double> quota, period;
   if (unified) {

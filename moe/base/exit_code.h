@@ -1,11 +1,11 @@
 #pragma once
-// What a process ends with.
+// The codes with which a process ends.
 
 namespace moe {
 
-/// kRegression: something is slower, confirmed. kDoubtful: --strict was asked, and a case is ambiguous or the machine
-/// has a warning. kDefect: of the program itself. kNoHardware: what it needs is not in this machine; CTest shows a
-/// skip.
+/// Says how a process ended. kRegression: something is slower, confirmed. kDoubtful: --strict was asked, and a case is
+/// ambiguous or the machine has a warning. kDefect: the program itself is at fault. kNoHardware: what it needs is not
+/// in this machine; CTest shows a skip.
 enum ExitCode : int {
   kOk = 0,
   kRegression = 1,

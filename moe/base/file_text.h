@@ -1,5 +1,5 @@
 #pragma once
-// Whole files, compressed by gzip or not.
+// Reads whole files, compressed by gzip or not.
 #include <string>
 #include <string_view>
 
@@ -9,10 +9,10 @@ namespace moe {
 /// found no readable file, expected EXPECTED" where it can't be read, and for a packed one that is cut off or broken.
 std::string text_of_file(const std::string& path, std::string_view expected);
 
-/// Returns the first character of it that is no blank; 0: it has none, or can't be read.
+/// Returns the first character of a file that is no blank; 0: it has none, or can't be read.
 char first_letter(const std::string& path);
 
-/// Returns its name without ".gz", which says what it holds.
+/// Returns the path without ".gz" at its end: the name that says what the file holds.
 std::string unpacked_name(const std::string& path);
 
 }  // namespace moe

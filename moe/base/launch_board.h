@@ -1,7 +1,7 @@
 #pragma once
 // A page of memory that a launcher and the processes it starts share: rank 0 posts the port of its store there, the
-// launcher what became of a rank that can no longer speak for itself. It is gone with the last of them, however they
-// end.
+// launcher posts what became of a rank that can no longer speak for itself. The page is gone with the last of them,
+// however they end.
 #include <optional>
 #include <string>
 
@@ -9,7 +9,7 @@ namespace moe {
 
 class LaunchBoard {
  public:
-  /// A new board, on a descriptor that is inherited across exec. Throws BadInput if the system gives none.
+  /// Makes a new board, on a descriptor that is inherited across exec. Throws BadInput if the system gives none.
   LaunchBoard();
   /// Opens a board that was inherited. Throws BadInput if the descriptor is no board; it stays open, but no exec
   /// inherits it again.
@@ -20,12 +20,12 @@ class LaunchBoard {
   int descriptor() const { return descriptor_; }
 
   void post_port(int port);
-  /// Returns 0 while none is posted.
+  /// Returns the posted port; 0 while none is posted.
   int port() const;
   /// Keeps the first failure. Texts are cut after 200 bytes.
   void post_failure(const std::string& what);
   std::optional<std::string> failure() const;
-  /// Returns false if the first process that said anything said the same.
+  /// Returns whether this text is news: false if the first process that said anything said the same.
   bool first_to_say(const std::string& what);
 
   /// The variable that tells a process the descriptor.

@@ -16,7 +16,7 @@ void set_format(spdlog::sinks::sink& sink, const std::string& pattern, const cha
       std::make_unique<spdlog::pattern_formatter>(pattern, spdlog::pattern_time_type::local, end_of_line));
 }
 
-// Leaked, so that what ends last can still log.
+// Makes a logger that is leaked, so that what ends last can still log.
 spdlog::logger& stderr_logger(const char* pattern, const char* end_of_line) {
   auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   set_format(*sink, pattern, end_of_line);

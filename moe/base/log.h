@@ -1,5 +1,5 @@
 #pragma once
-// What a process says on stderr beside its results: lines that begin "moetune: ", of a rank "moetune rank 3: ".
+// Writes what a process says on stderr beside its results: lines that begin "moetune: ", of a rank "moetune rank 3: ".
 #include <cstdint>
 #include <optional>
 #include <string>

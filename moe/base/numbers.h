@@ -88,7 +88,7 @@ decltype(auto) with_number(DType dtype, Body&& body) {
   throw std::invalid_argument("unknown element type");
 }
 
-/// Calls `body` likewise for a type that sums are kept in: float32 or float64.
+/// Calls body(T{}) with a type that sums are kept in, which `dtype` names: float32 or float64.
 template <class Body>
 decltype(auto) with_sums_type(DType dtype, Body&& body) {
   if (dtype == DType::float32) return body(float{});

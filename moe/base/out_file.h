@@ -1,5 +1,5 @@
 #pragma once
-// What holds for the files that flags name to write.
+// Checks of the files that flags name to write.
 #include <string>
 #include <string_view>
 #include <vector>

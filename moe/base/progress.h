@@ -8,17 +8,17 @@
 
 namespace moe {
 
-/// What the seconds of the work so far say about the rest. Work is of several kinds and has amounts that grow with it:
-/// within a kind its own seconds an amount count, of a kind that has not begun those of all work so far.
+/// Estimates from the seconds of the work so far how long the rest takes. Work is of several kinds and has amounts that
+/// grow with it: within a kind its own seconds an amount count, of a kind that has not begun those of all work so far.
 class MeasuredWork {
  public:
-  /// The amount of a kind that is to be done yet.
+  /// Returns the amount of a kind that is to be done yet, to be set or raised.
   double& open(const std::string& kind) { return kinds_[kind].open; }
-  /// So much of what is open was done, in this time.
+  /// Notes that so much of what is open was done, in this time.
   void did(const std::string& kind, double amount, double seconds);
-  /// Nothing before some work is done.
+  /// Returns the seconds that the open work takes; none before some work is done.
   std::optional<double> left_s() const;
-  /// The share of the time that is over, in [0, 1]; 0 before some work is done.
+  /// Returns the share of the time that is over, in [0, 1]; 0 before some work is done.
   double share() const;
 
  private:
@@ -32,13 +32,13 @@ class MeasuredWork {
 
 class Progress {
  public:
-  /// `expected_s`: its time, where that was measured before.
+  /// `expected_s`: the time that the work took when it was measured before.
   explicit Progress(std::string what, std::optional<double> expected_s = {});
-  /// The share of the work that is done, in [0, 1].
+  /// Shows that this share of the work, in [0, 1], is done, unless something was shown just before.
   void at(double share);
   void done();
 
-  /// How far it is, as it is shown. Without a share and an expected time no time left is said.
+  /// Returns the text that is shown for a share; without a share and an expected time it says no time left.
   static std::string state(double share, double elapsed_s, std::optional<double> expected_s);
 
  private:

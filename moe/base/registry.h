@@ -18,7 +18,7 @@ std::vector<std::string_view> row_names(const Table& table) {
   return names;
 }
 
-/// The row of `table` whose `.name` is `name`; otherwise BadInput that names `where` and lists the known names.
+/// Returns the row of `table` whose `.name` is `name`. Throws BadInput that names `where` and lists the known names.
 template <class Table>
 const auto& find_named(const Table& table, std::string_view name, std::string_view where) {
   for (const auto& row : table)

@@ -8,8 +8,8 @@ namespace moe {
 /// How long a process that was asked to end may take before it is killed.
 inline constexpr std::chrono::seconds kGrace{3};
 
-/// Blocks SIGCHLD, SIGINT, SIGTERM and SIGHUP in this thread while it lives; they wait to be asked for. Signals that
-/// are ignored stay so, as nohup leaves them: blocked, they would be held too.
+/// Blocks SIGCHLD, SIGINT, SIGTERM and SIGHUP in this thread while the object lives; the signals wait to be asked for.
+/// Signals that are ignored stay so, as nohup leaves them: blocked, they would be held too.
 class HeldSignals {
  public:
   HeldSignals();

@@ -17,7 +17,7 @@ constexpr size_t kTellingStart = 2;  // letters of a name's start
 using Names = std::vector<std::string_view>;
 using Words = std::vector<std::string>;
 
-// The optimal string alignment distance.
+// Returns the optimal string alignment distance.
 size_t edits(std::string_view a, std::string_view b) {
   std::vector<size_t> before, last(b.size() + 1), now(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) now[j] = j;
@@ -45,7 +45,7 @@ Names of_fewest_edits(std::string_view name, std::span<const std::string_view> k
   return nearest;
 }
 
-// "--h100-deepep@X" has the words h100, deepep and x.
+// Returns a name's words: "--h100-deepep@X" has h100, deepep and x.
 Words words_of(std::string_view name) {
   Words words;
   bool inside = false;
@@ -58,7 +58,7 @@ Words words_of(std::string_view name) {
   return words;
 }
 
-// Returns whether each of `words` begins a word of `other`, in its order; `at_start`: the first one its first.
+// Says whether each of `words` begins a word of `other`, in its order; `at_start`: the first one begins the first.
 bool begin_words(const Words& words, const Words& other, bool at_start) {
   auto next = other.begin();
   for (const std::string& word : words) {

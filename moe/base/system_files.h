@@ -1,5 +1,5 @@
 #pragma once
-// Files of /proc and /sys, any of which may be missing, closed to us, or hold anything.
+// Reads files of /proc and /sys, any of which may be missing, closed to us, or hold anything.
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -11,13 +11,13 @@ class Table {
   /// Adds a row, which has as many cells as the header.
   void add(std::vector<std::string> row);
   bool empty() const { return rows_.size() == 1; }
-  /// Lines joined by newlines, each indented by two blanks, with a rule under the header.
+  /// Returns the lines joined by newlines, each indented by two blanks, with a rule under the header.
   std::string text() const;
   /// Returns the rows as a table of Markdown.
   std::string markdown() const;
 
  private:
-  /// Whether a column holds numbers alone, which stand on the right.
+  /// Says of each column whether it holds numbers alone, which stand on the right.
   std::vector<bool> numbers() const;
 
   std::vector<std::vector<std::string>> rows_;

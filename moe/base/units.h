@@ -17,16 +17,16 @@ int bytes_of(DType dtype);
 std::string_view name_of(DType dtype);
 /// Returns what numbers of that type are added up in: float64 in itself, all others in float32.
 constexpr DType sums_type(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
-/// Throws BadInput that lists the known types; `where` names the flag or file line.
+/// Returns the type of that name. Throws BadInput that lists the known types; `where` names the flag or file line.
 DType dtype_from(std::string_view name, std::string_view where);
 
-/// "1.25 ms", "87.2 us", "3.1 s": for people, never for files.
+/// Returns "1.25 ms", "87.2 us", "3.1 s": for people, never for files.
 std::string human_seconds(double seconds);
-/// "24.0 MiB", "512 B".
+/// Returns "24.0 MiB", "512 B".
 std::string human_bytes(double bytes);
-/// percent(0.4567) is "45.7 %".
+/// Returns "45.7 %" of 0.4567.
 std::string percent(double share, int digits = 1);
-/// "1 node", "2 nodes", "3 processes".
+/// Returns "1 node", "2 nodes", "3 processes".
 std::string counted(size_t count, std::string_view noun);
 
 }  // namespace moe

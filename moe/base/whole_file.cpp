@@ -22,12 +22,12 @@ namespace {
 constexpr int kMostLinks = 40;  // as many as Linux follows
 constexpr size_t kBufferBytes = 1 << 16;
 
-/// Why the system refused, until the message is made of it.
+/// Holds why the system refused, until the message is made of it.
 struct Refusal {
   int error;
 };
 
-/// A descriptor of its own, as a stream: unlike a file stream it knows why a write failed.
+/// Writes to a descriptor of its own as a stream: unlike a file stream it knows why a write failed.
 class Descriptor final : public std::streambuf {
  public:
   explicit Descriptor(int descriptor) : descriptor_(descriptor), buffer_(kBufferBytes) {
@@ -100,7 +100,7 @@ Target target_of(fs::path path) {
   return {path, std::nullopt};
 }
 
-/// A new file beside `target`, of the rights that a new file has; removed unless it is kept.
+/// Makes a new file beside `target`, with the rights that a new file has, and removes it unless it is kept.
 class Temporary {
  public:
   explicit Temporary(const fs::path& target) {
@@ -118,7 +118,8 @@ class Temporary {
   Temporary& operator=(const Temporary&) = delete;
 
   int descriptor() const { return descriptor_; }
-  /// False where the folder lets nobody, or not us, replace the file: one that is mounted, one of another in /tmp.
+  /// Returns false where the folder lets nobody, or not us, replace the file: one that is mounted, one of another in
+  /// /tmp.
   bool take_place_of(const fs::path& target) {
     kept_ = ::rename(path_.c_str(), target.c_str()) == 0;
     if (!kept_ && errno != EBUSY && errno != EPERM) throw Refusal{errno};

@@ -27,19 +27,21 @@ class Communicator {
   virtual int rank() const = 0;  // inside the group
   virtual int size() const = 0;
 
-  /// Block i of `send` goes to rank i; block i of `receive` comes from rank i; each of `block_bytes`. Not in place.
+  /// Sends block i of `send` to rank i and gets block i of `receive` from rank i, each of `block_bytes`. Not in place.
   void alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call);
-  /// Unequal blocks, packed: send_bytes[i] to rank i, receive_bytes[i] from rank i; ours to ourselves is both. Not in
-  /// place.
+  /// Moves unequal blocks, packed: send_bytes[i] to rank i, receive_bytes[i] from rank i; ours to ourselves is both.
+  /// Not in place.
   void alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive, std::vector<int64_t> receive_bytes,
                  CommCall call);
-  /// `receive` holds size() blocks of `block_bytes`; ours may lie in it already (send == receive + rank block_bytes).
+  /// Gathers size() blocks of `block_bytes` in `receive`, by rank; ours may lie in it already (send == receive + rank
+  /// block_bytes).
   void allgather(const void* send, void* receive, int64_t block_bytes, CommCall call);
-  /// Unequal blocks, packed: block_bytes[i] from rank i, the same on every rank; ours may lie in `receive` already.
+  /// Gathers unequal blocks, packed: block_bytes[i] from rank i, the same on every rank; ours may lie in `receive`
+  /// already.
   void allgatherv(const void* send, void* receive, std::vector<int64_t> block_bytes, CommCall call);
   /// Sums size() blocks of `block` elements in rank order; block rank() is kept. Not in place.
   void reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call);
-  /// Unequal blocks of blocks[i] elements, packed, the same on every rank. Not in place.
+  /// Sums unequal blocks of blocks[i] elements, packed, the same on every rank; block rank() is kept. Not in place.
   void reducescatterv(const void* send, void* receive, std::vector<int64_t> blocks, DType dtype, CommCall call);
   /// Sums in place, in rank order.
   void allreduce(void* data, int64_t elements, DType dtype, CommCall call);
@@ -50,8 +52,8 @@ class Communicator {
   void send(const void* data, int64_t bytes, int peer, CommCall call);
   void receive(void* data, int64_t bytes, int peer, CommCall call);
 
-  /// New communicators of the members with equal colour, ordered by (key, rank); a negative colour gets none (null).
-  /// Blocking; all members call it. Each call makes communicators that are independent of all others.
+  /// Returns a new communicator of the members with equal colour, ordered by (key, rank); a negative colour gets none
+  /// (null). Blocking; all members call it. Each call makes communicators that are independent of all others.
   virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
   /// Ends the operations of every member, of this and all split from the same world, with RankFailure; for good.
   virtual void abort(const std::string& reason) = 0;
@@ -60,7 +62,7 @@ class Communicator {
   /// Returns whether operations keep their call's pace, as the emulated cluster's do. Elsewhere a pace is BadInput.
   virtual bool keeps_pace() const { return false; }
 
-  // The operations above, once their arguments are checked.
+  // These run the operations above, once the arguments are checked.
   virtual void do_alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) = 0;
   virtual void do_alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive,
                             std::vector<int64_t> receive_bytes, CommCall call) = 0;

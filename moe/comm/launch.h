@@ -1,6 +1,6 @@
 #pragma once
-// Which of how many ranks this process is, and where all of them meet: from flags, or from the variables that torchrun,
-// mpirun and srun set.
+// Finds which of how many ranks this process is, and where all of them meet: from flags, or from the variables that
+// torchrun, mpirun and srun set.
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,15 +23,15 @@ struct LaunchFlags {
   LaunchNames names = {};
 };
 
-/// An environment variable; none if it isn't set.
+/// Reads an environment variable; none if it isn't set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 std::optional<std::string> environment_variable(const std::string& name);
 
 struct Launch {
   int rank = 0, ranks = 1;
   std::string by = "itself";  // "torchrun's variables (RANK)", "flags"
-  // Say where the ranks meet: a store at host:port, or, if host is empty, one at a loopback port that rank 0 writes
-  // onto the board, or into port_file. One rank alone has none of these.
+  // These say where the ranks meet: a store at host:port, or, if host is empty, one at a loopback port that rank 0
+  // writes onto the board, or into port_file. One rank alone has none of these.
   std::string host;
   int port = 0;
   std::string port_file;
@@ -42,10 +42,10 @@ struct Launch {
   LaunchNames names = {};
 };
 
-/// Precedence: flags, RANK and WORLD_SIZE, OMPI_COMM_WORLD_*, PMI_*, MV2_COMM_WORLD_*, SLURM_*; of each the rank and
-/// the number of ranks, both or neither. Where: `rendezvous`, else MASTER_ADDR and MASTER_PORT, else the board of
-/// `launch`, else, if all ranks are on one host, a port file named after the job. Throws BadInput naming the variable
-/// or flag, what was found and what was expected.
+/// Returns which rank of how many this process is. Precedence: flags, RANK and WORLD_SIZE, OMPI_COMM_WORLD_*, PMI_*,
+/// MV2_COMM_WORLD_*, SLURM_*; of each the rank and the number of ranks, both or neither. The ranks meet at
+/// `rendezvous`, else MASTER_ADDR and MASTER_PORT, else the board of `launch`, else, if all ranks are on one host, by a
+/// port file named after the job. Throws BadInput naming the variable or flag, what was found and what was expected.
 Launch find_launch(const LaunchFlags& flags, const Environment& environment = environment_variable);
 
 /// Returns one line: "rank 3 of 8 by torchrun's variables (RANK), store 10.0.0.1:29500".

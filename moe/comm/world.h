@@ -23,7 +23,7 @@ struct WorldTopology {
 class World {
  public:
   virtual ~World() = default;
-  /// "local", "gloo", "nccl".
+  /// Returns "local", "gloo" or "nccl".
   virtual std::string_view backend() const = 0;
   virtual int ranks() const = 0;
   /// Returns the ranks that this process runs, ascending.
@@ -42,8 +42,8 @@ class World {
 /// Returns whether rank 0 is here: that process writes and prints.
 bool leads(const World& world);
 
-/// Every rank's text, by rank, on all of them; `mine` are those of here(). Blocking; every process calls it, outside of
-/// run().
+/// Returns every rank's text, by rank, on all of them; `mine` are those of here(). Blocking; every process calls it,
+/// outside of run().
 std::vector<std::string> gather(World& world, std::vector<std::string> mine);
 /// Gathers numbers likewise, equally many from each rank or not.
 std::vector<std::vector<double>> gather(World& world, const std::vector<std::vector<double>>& mine);

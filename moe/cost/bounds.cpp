@@ -156,9 +156,9 @@ PhaseBound::LaneLoad PhaseBound::lane_load(std::span<const BoundShape::Link> lin
   return on;
 }
 
-// Links that are all cut into parts. A lane runs its parts one after another. Whichever of them is first, its chunk has
-// passed every link before, each in no less than the shortest part takes. Whichever is last, its chunk has yet to pass
-// every link behind. So before, load and behind follow each other, on any lane.
+// Bounds a stretch of links that are all cut into parts. A lane runs its parts one after another. Whichever of them is
+// first, its chunk has passed every link before, each in no less than the shortest part takes. Whichever is last, its
+// chunk has yet to pass every link behind. So before, load and behind follow each other, on any lane.
 PhaseBound::Term PhaseBound::segment(std::span<const BoundShape::Link> links, std::span<const Load> loads) const {
   double path = 0;
   for (const Load& load : loads) path += load.least;

@@ -1,5 +1,5 @@
 #pragma once
-// Lower bounds on a layer's time under a schedule: whatever its degrees and gradient split, and for one degree.
+// Lower bounds on a layer's time under a schedule: one for all degrees and gradient splits, and one for each degree.
 #include <span>
 #include <string>
 #include <vector>
@@ -34,19 +34,20 @@ struct BoundShape {
 };
 BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phase phase);
 
-/// [a][b] is the least time from the start of the first task on lane a to the end of the last on lane b, whatever the
-/// degree; -infinity where none has to pass. The last index is the phase's chain of tasks as a whole.
+/// Holds at [a][b] the least time from the start of the first task on lane a to the end of the last on lane b, whatever
+/// the degree; -infinity where none has to pass. The last index is the phase's chain of tasks as a whole.
 using Crossings = std::vector<std::vector<double>>;
 
-/// The degrees that a bound holds for: one, or (`exact` 0) all from `least` on; and whether gradients are sent.
+/// Says for which degrees a bound holds: one, or (`exact` 0) all from `least` on; and whether gradients are sent.
 struct BoundedDegrees {
   int exact = 0, least = 1;
   bool gradients = true;
 };
 
-/// Dense part plus the MoE part's busiest lane (between tasks that take all rows at once, of each stretch): its load,
-/// before it what leads to its first task, behind it what follows its last. Gradients sent after everything add their
-/// time; others must fit on their lane. Contention only slows, so that it is left out.
+/// Bounds a phase's time from below: the dense part plus the MoE part's busiest lane (between tasks that take all rows
+/// at once, of each stretch): its load, before it what leads to its first task, behind it what follows its last.
+/// Gradients sent after everything add their time; others must fit on their lane. Contention is left out, since it only
+/// slows.
 class PhaseBound {
  public:
   PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer);
@@ -55,13 +56,14 @@ class PhaseBound {
     double seconds;
     std::string_view name;
   };
-  /// Whatever the degree: on alpha-beta rows each alpha is paid once; on measured curves each byte at its least price.
+  /// Returns the bound whatever the degree: on alpha-beta rows each alpha is paid once, on measured curves each byte
+  /// costs its least price.
   Term degree_free() const;
   /// Returns the bound of this degree, from its chunks' own lengths.
   Term at(int degree) const;
   /// Returns the seconds that this degree and every larger one take at least.
   double from(int degree) const;
-  /// Returns what a phase of such a degree takes at least without gradients.
+  /// Returns the seconds that a phase of this degree or a larger one takes at least, without gradients.
   double pass_from(int degree) const;
   /// Returns the lane that gradients are sent on; -1: none are.
   int gradient_lane() const { return shape_.gradient_lane; }
@@ -95,7 +97,8 @@ class PhaseBound {
   const LayerPricer& pricer_;
   double dense_ = 0, gradients_ = 0, beside_gradients_ = 0;
   double shared_ = 0;  // the shared expert's chain
-  /// Hold by lane until when, after the MoE part's begin, the shared expert's first tasks run, and how long its last.
+  /// These hold, by lane, until when after the MoE part's begin the shared expert's first tasks run, and how long its
+  /// last ones take.
   std::vector<double> shared_lead_, shared_tail_;
 };
 

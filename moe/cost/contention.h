@@ -16,20 +16,20 @@ inline constexpr size_t kSlowed = kResources - 1;
 std::string_view name_of(Resource resource);
 
 struct Contention {
-  // Say how many times as long the first takes beside the second, >= 1.
+  // These say how many times as long the first takes beside the second, >= 1.
   double intra_by_inter = 1, inter_by_intra = 1;
   double compute_by_inter = 1, compute_by_intra = 1, inter_by_compute = 1, intra_by_compute = 1;
   double copy_by_inter = 1, copy_by_intra = 1, copy_by_compute = 1;
   double inter_by_copy = 1, intra_by_copy = 1, compute_by_copy = 1;
-  /// [slowed][by], seconds, >= 0: what a task loses whenever it and one of the other kind begin to run side by side,
-  /// whatever their sizes: kernels that wait for each other to be scheduled (MoNTA's section Discussions).
+  /// Holds at [slowed][by] the seconds, >= 0, that a task loses whenever it and one of the other kind begin to run side
+  /// by side, whatever their sizes: kernels that wait for each other to be scheduled (MoNTA's section Discussions).
   std::array<std::array<double, kSlowed>, kSlowed> stall_s{};
 
   bool none() const { return *this == Contention{}; }
   bool operator==(const Contention&) const = default;
 };
 
-/// An ordered pair of resources and its factor. In a profile: SLOWED_by_BY, and SLOWED_by_BY_stall_s.
+/// Holds an ordered pair of resources and its factor. A profile names them SLOWED_by_BY, and SLOWED_by_BY_stall_s.
 struct ContentionPair {
   Resource slowed, by;
   double Contention::*factor;

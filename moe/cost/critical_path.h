@@ -1,5 +1,5 @@
 #pragma once
-// Which tasks of a run decide how long it takes, and how much later each other one might have ended.
+// Finds which tasks of a run decide how long it takes, and how much later each other one might have ended.
 #include <span>
 #include <vector>
 
@@ -12,9 +12,10 @@ struct CriticalPath {
   std::vector<double> slack_s;  // likewise: the run lasts as long if the task alone ends that much later
 };
 
-/// Works on any times of a plan's tasks, simulated or measured. The path goes back from the task that ends last, always
-/// to what ended last of all that a task waited for: its dependencies and the task before it on its lane. Slack assumes
-/// that every other task keeps its length and the distance to what it waits for may shrink to nothing.
+/// Returns path and slack of any times of a plan's tasks, simulated or measured. The path goes back from the task that
+/// ends last, always to what ended last of all that a task waited for: its dependencies and the task before it on its
+/// lane. Slack assumes that every other task keeps its length and the distance to what it waits for may shrink to
+/// nothing.
 CriticalPath critical_path(const Structure& structure, std::span<const double> start_s, std::span<const double> end_s);
 
 }  // namespace moe

@@ -12,7 +12,7 @@
 
 namespace moe {
 
-/// A sample that the line is not fitted to (line.h: outliers).
+/// Holds a sample that the line is not fitted to (line.h: outliers).
 struct SetAside {
   std::string name;  // of its case
   double size = 0, seconds = 0;
@@ -37,7 +37,7 @@ struct LinearFit {
   std::optional<double> line_error;  // then the line's held-out error; the others are the curve's
 };
 
-/// What a sound fit stays within; one that doesn't is `weak`.
+/// Limits within which a sound fit stays; one that doesn't is `weak`.
 inline constexpr double kMostSetAside = 0.125;       // of the samples
 inline constexpr double kMostHeldOutError = 0.1;     // the median over all samples
 inline constexpr double kMostHeldOutWorst = 0.5;     // over samples that are kept
@@ -48,14 +48,14 @@ class NoLine : public BadInput {
   using BadInput::BadInput;
 };
 
-/// Ordinary least squares, as the papers do, of all samples but outliers, which it names. Throws BadInput "WHAT: found
-/// ..., expected ..." for sizes or times that are not positive and finite, NoLine where there is none.
+/// Fits by ordinary least squares, as the papers do, all samples but outliers, which it names. Throws BadInput "WHAT:
+/// found ..., expected ..." for sizes or times that are not positive and finite, NoLine where there is no line.
 LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what);
 
 /// Takes the curve in few pieces (piecewise.h) through what the line did not set aside, where the line's held-out error
 /// is beyond kLineError and the curve's is clearly below it. Sets `points`, the errors and what they say of the fit;
 /// alpha and beta become those of the least squares of relative errors, for sizes beyond the points. `samples` are
-/// those of the line.
+/// those that the line was fitted to.
 void fit_curve(const std::vector<FitSample>& samples, std::string_view what, LinearFit& fit);
 inline constexpr double kLineError = 0.03, kClearlyBelow = 0.8;
 
@@ -67,7 +67,7 @@ struct FittedRow {
   std::string what;      // row_name (profile.h): "alltoall inter 8", "gemm float32", "attention forward 256"
   LinearFit fit;         // of a row that can be used
   std::string unusable;  // why the profile has no such row; empty: it has
-  /// Whether nothing is to be said against it.
+  /// Says whether nothing is to be said against the row.
   bool good() const { return unusable.empty() && fit.weak.empty(); }
 };
 
@@ -77,7 +77,8 @@ struct FittedProfile {
 };
 
 /// Keeps of cases that were measured again (parameters.again_of: the key of the first measurement) the one with the
-/// least median, under the first one's key, at its place: what else a machine does only ever adds to a time.
+/// least median, under the first one's key, at its place: what else a machine does only ever adds to a time. A wrong
+/// one is kept whatever the others are.
 std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases);
 
 /// Fits one row per kind of case. Cases with a status other than ok are passed over, of those that were measured again
@@ -103,7 +104,7 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
 /// Returns a line for each row that is weak or unusable, and for the samples that each set aside: what a reader of any
 /// figure must know.
 std::vector<std::string> fit_warnings(const FittedProfile& fitted);
-/// Seven digits behind the point, or few where it is far below 0.
+/// Returns the number with seven digits behind the point, or with few where it is far below 0.
 std::string shown_r_squared(double r_squared);
 
 }  // namespace moe

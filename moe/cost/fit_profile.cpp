@@ -170,7 +170,7 @@ void add_row(Profile& profile, const RowKey& key, const LinearFit& fit) {
   }
 }
 
-/// A lane's slowdown by another; one so small is as likely the machine's mood.
+/// The least slowdown of a lane by another that counts; a smaller one is as likely the machine's mood.
 constexpr double kLeastSlowdown = 1.05;
 
 double& factor_of(Contention& contention, const CaseRecord& record) {
@@ -181,7 +181,7 @@ double& factor_of(Contention& contention, const CaseRecord& record) {
   bad_input("{}: slowdown: found '{} by {}', expected two of inter, intra, compute, copy", record.where, lane, by);
 }
 
-/// Cases that are no sample of a row: what lanes do to each other, and what a task costs beside its work.
+/// Takes cases that are no sample of a row: what lanes do to each other, and what a task costs beside its work.
 bool take_whole(Profile& profile, const CaseRecord& record) {
   const std::string& op = record.parameters.text("op", record.where);
   if (op == "overhead") {

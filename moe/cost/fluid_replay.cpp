@@ -61,7 +61,7 @@ void FluidReplay::add_dependencies(const Structure& structure, const Task& task)
       dependencies_.push_back({static_cast<uint32_t>(lane), count[lane]});
 }
 
-// Times as numbers, and where each task starts and ends.
+// Keeps times as numbers, and notes where each task starts and ends.
 struct FluidReplay::PlainClock {
   using Time = double;
   const double* seconds;
@@ -83,7 +83,7 @@ struct FluidReplay::PlainClock {
   void next_is(Time, Time) const {}
 };
 
-// Times as straight lines. Of two that are equal the flatter one is first: so it is a step further on.
+// Keeps times as straight lines. Of two that are equal the flatter one is first: so it is a step further on.
 struct FluidReplay::LineClock {
   struct Time {
     double value, slope;
@@ -113,7 +113,7 @@ struct FluidReplay::LineClock {
   }
 };
 
-// One replay: all its state is small and lives on the stack.
+// Runs one replay, all of whose state is small and lives on the stack.
 template <class Clock>
 class FluidReplay::Run {
   using Time = typename Clock::Time;

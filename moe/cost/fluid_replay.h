@@ -1,5 +1,5 @@
 #pragma once
-// Exact replay of a structure whose lanes slow each other down while they run. Between two events (a task starts or
+// Replays exactly a structure whose lanes slow each other down while they run. Between two events (a task starts or
 // ends) every running task has a constant rate, so that time jumps from event to event. Tasks of a stage slow each
 // other (slowdown.h): its ranks are alike.
 #include <array>
@@ -12,15 +12,15 @@
 
 namespace moe {
 
-/// A makespan along a line on which every task's seconds change: at the line's begin, how it changes from there, and
-/// how far it goes on so, which is as far as no two ends change places.
+/// Describes a makespan along a line on which every task's seconds change: its seconds at the line's begin, its slope
+/// from there, and how far that slope holds, which is as far as no two ends change places.
 struct LineSpan {
   double seconds = 0, slope = 0, reach = 0;
 };
 
-/// A structure compiled for replay under one contention. With all factors 1 and no shared network its times are those
-/// of Replay, bit for bit. A replay costs some tens of nanoseconds a task and allocates nothing once `ends` is large
-/// enough.
+/// Holds a structure compiled for replay under one contention. With all factors 1 and no shared network its times are
+/// those of Replay, bit for bit. A replay costs some tens of nanoseconds a task and allocates nothing once `ends` is
+/// large enough.
 class FluidReplay {
  public:
   /// Throws WrongResult for what can't be replayed (see Replay), BadInput for a factor below 1.
@@ -29,10 +29,11 @@ class FluidReplay {
   /// Returns when the last task ends. `seconds`: by work class, of a task alone. `ends` is left holding each task's
   /// end.
   double makespan(std::span<const double> seconds, std::vector<double>& ends) const;
-  /// Replays likewise where the seconds of class c change by slopes[c] with every step along a line. Exact: between two
-  /// events all rates are constant, so that ends are linear in the step while their order stays.
+  /// Replays as makespan() does where the seconds of class c change by slopes[c] with every step along a line. The
+  /// result is exact: between two events all rates are constant, so that ends are linear in the step while their order
+  /// stays.
   LineSpan along(std::span<const double> seconds, std::span<const double> slopes) const;
-  /// A lane's busy time is the time its tasks took, slowed as they were.
+  /// Returns all times; a lane's busy time is the time that its tasks took, slowed as they were.
   Timeline timeline(std::span<const double> seconds) const;
 
  private:
@@ -60,11 +61,12 @@ class FluidReplay {
   SlowdownTable slowdowns_;
 };
 
-/// Convenience: the timeline of a structure with seconds by class.
+/// Returns the timeline of a structure with seconds by class, for those who replay it once.
 Timeline fluid_timeline(const Structure& structure, const GroupNetworks& networks, const Contention& contention,
                         std::span<const double> seconds);
 
-/// Returns the replay that a plan needs: Replay's, or under contention and for lanes that share a network this one's.
+/// Returns the timeline by the replay that a plan needs: Replay or, under contention and for lanes that share a
+/// network, FluidReplay.
 Timeline timeline_of(const Plan& plan, std::span<const double> seconds, const Contention& contention);
 
 }  // namespace moe

@@ -27,7 +27,7 @@ std::vector<double> residuals(const Line& line, const std::vector<FitSample>& sa
   return all;
 }
 
-// Least squares of sqrt(weight) seconds.
+// Fits by least squares of sqrt(weight) seconds.
 Line weighted_least_squares(const std::vector<FitSample>& samples, const std::vector<double>& weights) {
   const auto count = static_cast<Eigen::Index>(samples.size());
   // Sizes and times are scaled to [0, 1]: 1e10 FLOPs beside ones would cost half the digits.
@@ -51,7 +51,7 @@ Line weighted_least_squares(const std::vector<FitSample>& samples, const std::ve
   return {0, terms.col(1).dot(seconds) / terms.col(1).squaredNorm() * time_scale / size_scale, true};
 }
 
-// Through two samples; none where it would fall, or start below 0.
+// Returns the line through two samples; none where it would fall, or start below 0.
 std::optional<Line> line_through(const FitSample& a, const FitSample& b) {
   const double ta = a.seconds / a.starts, tb = b.seconds / b.starts;
   const double beta = (tb - ta) / (b.size_of_one() - a.size_of_one());

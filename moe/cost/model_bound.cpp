@@ -38,7 +38,7 @@ struct LayersOfStage {
   int moe = 0, dense = 0;
 };
 
-// Of each kind, in the stage that has fewest.
+// Counts the layers of each kind in the stage that has fewest.
 LayersOfStage fewest_layers(const ModelShape& model) {
   const int stages = model.shape.parallel.pp;
   if (model.dense.none(model.layers)) return {model.layers / stages, 0};
@@ -48,7 +48,8 @@ LayersOfStage fewest_layers(const ModelShape& model) {
   return fewest;
 }
 
-// Earliest ends of one stage's passes: of its last task on each lane, and behind them of the chain that is followed.
+// Holds the earliest ends of one stage's passes: of its last task on each lane, and behind them of the chain that is
+// followed.
 class Stage {
  public:
   explicit Stage(size_t lanes) : ends_(lanes + 1), next_(lanes + 1) {}
@@ -56,7 +57,7 @@ class Stage {
   void begin_chain(double at) { ends_.back() = at; }
   double chain() const { return ends_.back(); }
 
-  // A layer's pass. A lane is a FIFO, and passes are issued whole: its first task waits for the pass before on its
+  // Adds a layer's pass. A lane is a FIFO, and passes are issued whole: its first task waits for the pass before on its
   // lane. The chain's first task waits for the chain. So each end is at least any of those plus what lies between.
   void pass(const Crossings& crossings) {
     for (size_t b = 0; b < ends_.size(); ++b) {

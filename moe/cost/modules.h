@@ -13,21 +13,21 @@ struct Module {
   std::string_view part;  // its name in the registry, "gshard"; of attention: empty, or "selective" (Recompute)
 };
 
-/// Reads "attention", "attention:selective", "gate:NAME", "order:NAME", "i-order:NAME", "expert:NAME", "hook:NAME";
-/// empty for any other name.
+/// Reads a module's name: "attention", "attention:selective", "gate:NAME", "order:NAME", "i-order:NAME", "expert:NAME",
+/// "hook:NAME"; returns none for any other name.
 std::optional<Module> module_of(std::string_view name);
 /// Returns the module that a computation of this layer is, or that is called around an exchange (a hook, twice: on the
 /// bytes that are sent). An order's way back has a row of its own or, without one, the order's; so has attention that
 /// computes its scores again.
 std::string module_name(TaskKind kind, const LayerCase& shape);
-/// Names attention that keeps its scores.
+/// The name of attention that keeps its scores.
 inline constexpr std::string_view kAttentionModule = "attention";
 
 /// Returns whether a module has no FLOPs: it is priced by the bytes of the rows that it reads or writes (Work::bytes).
 bool is_priced_by_byte(std::string_view name);
-/// `shape` with this module in it.
+/// Returns `shape` with this module in it.
 LayerCase with_module(LayerCase shape, const Module& module);
-/// FLOPs or bytes of one whole phase.
+/// Returns the FLOPs or bytes of one whole phase of a module.
 double module_size(const Module& module, Phase phase, const LayerCase& shape, Flow flow = Flow::sharded);
 
 }  // namespace moe

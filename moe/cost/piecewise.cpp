@@ -23,7 +23,7 @@ constexpr size_t kMostCandidates = 24;  // for knots, evenly among the sizes whe
 constexpr int kMostExchanges = 20;
 constexpr double kAsGood = 1e-6, kExact = 1e-9;  // relative; an error that is rounding
 
-// A curve from size 0 on: its seconds there, and by how much they grow up to each bound.
+// Describes a curve from size 0 on: its seconds there, and by how much they grow up to each bound.
 struct Curve {
   Sizes bounds;  // where pieces end, the last at the largest size
   Eigen::VectorXd increments;
@@ -99,7 +99,7 @@ class KnotSearch {
     return curve;
   }
 
-  // The best curve of `change(knots, choice)` for one of the choices.
+  // Returns the best curve of `change(knots, choice)` for one of the choices.
   template <class Choices, class Change>
   Curve best_of_each(const Sizes& knots, const Choices& choices, Change change) const {
     std::optional<Curve> best;
@@ -144,7 +144,7 @@ class KnotSearch {
   Sizes candidates_;
 };
 
-// Errors of held-out samples by number of pieces: of every sample, beside the fold that it was left out with.
+// Holds errors of held-out samples by number of pieces: of every sample, beside the fold that it was left out with.
 class CrossValidation {
  public:
   CrossValidation(const Points& samples, int most) : errors_(static_cast<size_t>(most)) {

@@ -16,7 +16,7 @@ struct PiecewiseCurve {
 
   /// Returns the seconds on the line through the two knots around a size; beyond the ends the outermost pieces go on.
   double seconds(double size) const;
-  /// The median and the largest of held_out.
+  /// These return the median and the largest of held_out; none where it is empty.
   std::optional<double> held_out_error() const, held_out_worst() const;
 };
 

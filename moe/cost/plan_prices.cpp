@@ -1,10 +1,10 @@
-// What a pricer makes of a whole plan.
+// Prices a whole plan.
 #include "moe/cost/step_prices.h"
 
 namespace moe {
 namespace {
 
-// `dense`: prices the plan's dense layers; null: there are none.
+// Returns the seconds of each class. `dense`: prices the plan's dense layers; null: there are none.
 std::vector<double> priced(const LayerPricer& pricer, const LayerPricer* dense, const Plan& plan) {
   std::vector<double> seconds;
   pricer.price(*plan.structure, plan.slices, seconds);

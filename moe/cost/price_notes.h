@@ -1,5 +1,5 @@
 #pragma once
-// What a reader must know of the rows that price something.
+// Notes of what a reader must know of the rows that price something.
 #include <optional>
 #include <set>
 #include <string>
@@ -19,7 +19,7 @@ std::string why_unusable(const Profile& profile, const std::string& row);
 /// Returns what a reader must know of a size outside of those that a row was fitted to.
 std::optional<std::string> range_note(const CommRow& row, double bytes);
 std::optional<std::string> range_note(const ModuleRow& row, double size);
-/// Returns the same of the terms of a task.
+/// Returns what a reader must know of a task's terms outside of those that a row was fitted to.
 std::set<std::string> range_notes(const TaskRow& row, const TermValues& task);
 
 /// Returns what a reader must know of an AlltoAll's row that prices this layer. A copy for each chosen expert costs the

@@ -102,7 +102,7 @@ PriceCurve LayerPricer::gathered_curve(const Work& weights) const {
   return {sum.alpha / 2, sum.beta / 2};
 }
 
-// Parm Eq. 4: as the EP AlltoAll of the same volume, where the pair was not measured.
+// Prices, where the pair was not measured, as the EP AlltoAll of the same volume (Parm Eq. 4).
 PriceCurve LayerPricer::fused_alltoall_curve(double bytes) const {
   const Group &both = groups()[static_cast<size_t>(GroupKind::ep_esp)],
               &ep = groups()[static_cast<size_t>(GroupKind::ep)];
@@ -184,7 +184,7 @@ double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
   return c.price.seconds(c.unit) + profile().task_overhead_s;
 }
 
-// Whether no row was measured of a backward that computes its scores again, as this layer's does.
+// Says whether no row was measured of a backward that computes its scores again, as this layer's does.
 bool LayerPricer::adds_scores() const {
   if (shape().parallel.recompute != Recompute::selective) return false;
   const std::string name = module_name(TaskKind::attention, shape());
@@ -232,8 +232,8 @@ void LayerPricer::price(const Structure& structure, const std::vector<GradientSl
   }
 }
 
-// One of `wc.chunks` parts, of `more` rows more than the shortest. Parts that are not cut by rows are equal; SAA's
-// exchanges together cost one AlltoAll.
+// Returns the seconds of one of `wc.chunks` parts, which has `more` rows more than the shortest. Parts that are not cut
+// by rows are equal; SAA's exchanges together cost one AlltoAll.
 double LayerPricer::part_seconds(const WorkClass& wc, Flow flow, int more) const {
   const bool exact = shape().rounding == Rounding::exact;
   const double rows = exact ? exact_rows_ : static_cast<double>(rows_);

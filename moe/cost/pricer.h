@@ -10,9 +10,9 @@
 
 namespace moe {
 
-/// Prices the tasks of one layer on one profile; the profile must outlive it. Rows are looked up once, when first
-/// needed: what needs a row that is missing throws Unpriced naming op, group size and network, and the nearest that has
-/// one.
+/// Prices the tasks of one layer on one profile; the profile must outlive the pricer. Rows are looked up once, when
+/// first needed: whatever needs a row that is missing throws Unpriced naming op, group size and network, and the
+/// nearest that has one.
 class LayerPricer {
  public:
   LayerPricer(const Profile& profile, const LayerCase& shape, PricingOptions options = {});
@@ -28,25 +28,26 @@ class LayerPricer {
   const RowFinder& rows_of_profile() const { return find_; }
   bool has(GroupKind kind) const { return groups()[static_cast<size_t>(kind)].network != Network::none; }
 
-  /// Seconds of each class of `structure`, into `seconds` (resized).
+  /// Writes the seconds of each class of `structure` into `seconds` (resized).
   void price(const Structure& structure, const std::vector<GradientSlice>& slices, std::vector<double>& seconds) const;
   /// Returns the seconds of one chunk of `rows` rows of T_rank; rows may be fractional.
   double chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
-  /// Whatever parts of at most `largest` <= rows rows are cut from `rows`.
+  /// Returns the least seconds of `rows` rows, whatever parts of at most `largest` <= rows they are cut into.
   Parts in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow = Flow::sharded) const;
   double gradient_seconds(int64_t bytes, TaskKind kind = TaskKind::gradient) const;
-  /// Returns the least that slices of together so many bytes take, however they are cut.
+  /// Returns the least seconds that slices of together so many bytes take, however they are cut.
   double gradient_seconds_in_parts(int64_t bytes) const;
   /// Returns the seconds of a slice, which is no task where it has no bytes.
   double slice_seconds(int64_t bytes) const { return bytes > 0 ? gradient_seconds(bytes) : 0; }
   /// Returns the seconds of a task that is not cut. An attention whose scores are computed again takes, in the
   /// backward, their share of the forward's FLOPs longer.
   double dense_seconds(TaskKind kind, Phase phase, Flow flow = Flow::sharded) const;
-  /// Returns the seconds of a model's end: GEMMs by their row, a look-up of tokens nothing.
+  /// Returns the seconds of a model's end: GEMMs by their row; a look-up of tokens takes none.
   double end_seconds(const Work& work) const;
   /// Returns the seconds of gathering weights over their group: by its row, or as half an AllReduce.
   double gathered_seconds(const Work& weights) const { return gathered_curve(weights).seconds(weights.bytes); }
-  /// Parm's overlapped AlltoAll and MP AllGather as measured (row `saa`); empty where the profile has none.
+  /// Returns the seconds of Parm's overlapped AlltoAll and MP AllGather as measured (row `saa`); none where the profile
+  /// has no such row.
   std::optional<double> saa_seconds() const;
   /// Returns the bytes at which gradient_seconds bends or jumps: the points of a measured curve, ascending.
   std::vector<double> gradient_bends() const;

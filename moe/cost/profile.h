@@ -23,7 +23,7 @@ struct RowVerdict {
   bool operator==(const RowVerdict&) const = default;
 };
 
-/// [[comm]]: one op of that table (op.h), group size, network and algorithm.
+/// Holds a row of [[comm]]: one op of that table (op.h), group size, network and algorithm.
 struct CommRow {
   Op op = Op::none;
   Network network = Network::inter;
@@ -38,7 +38,8 @@ struct CommRow {
   int node_limit = 0;  // of an AlltoAll that sends a row once a node: tokens reached so many at most; 0: not known
 };
 
-/// [[compute]]: gemm (gemms * alpha + flops * beta), expert (with ffn, as a whole) or copy (beta_s_per_byte).
+/// Holds a row of [[compute]]: gemm (gemms * alpha + flops * beta), expert (with ffn, as a whole) or copy
+/// (beta_s_per_byte).
 struct ComputeRow {
   Op op = Op::none;
   std::optional<Ffn> ffn = {};
@@ -51,8 +52,8 @@ struct ComputeRow {
   RowVerdict verdict = {};
 };
 
-/// [[module]]: a profiled sub-module, used instead of gemm where present (FSMoE section 3.2). beta applies to the
-/// FLOPs or bytes of its own phase (modules.h); the other one is 0.
+/// Holds a row of [[module]]: a profiled sub-module, used instead of gemm where present (FSMoE section 3.2). beta
+/// applies to the FLOPs or bytes of its own phase (modules.h); the other one is 0.
 struct ModuleRow {
   std::string name;  // modules.h
   Phase phase = Phase::forward;
@@ -66,8 +67,8 @@ struct ModuleRow {
   double beta() const { return beta_s_per_flop + beta_s_per_byte; }
 };
 
-/// [[task]]: a computation as layers run it, alone on its rank while all ranks compute; used instead of module and gemm
-/// where present. Takes s_per . terms (terms.h).
+/// Holds a row of [[task]]: a computation as layers run it, alone on its rank while all ranks compute; used instead of
+/// module and gemm where present. It takes s_per . terms (terms.h).
 struct TaskRow {
   std::string name;  // task_row_name
   Phase phase = Phase::forward;
@@ -78,15 +79,15 @@ struct TaskRow {
   RowVerdict verdict = {};
 };
 
-/// [[unusable]]: a row that was measured and could not be fitted. What needs it has no price.
+/// Holds a row of [[unusable]]: a row that was measured and could not be fitted. What needs it has no price.
 struct UnusableRow {
   std::string row;  // its row_name
   std::string reason;
   bool operator==(const UnusableRow&) const = default;
 };
 
-/// "alltoall inter 8", "alltoall inter 8 2dh", "gemm float32", "expert gpt float32", "attention forward 256",
-/// "task attention forward float32".
+/// These return "alltoall inter 8", "alltoall inter 8 2dh", "gemm float32", "expert gpt float32", "attention forward
+/// 256", "task attention forward float32".
 std::string row_name(const CommRow& row);
 std::string row_name(const ComputeRow& row);
 std::string row_name(const ModuleRow& row);
@@ -107,9 +108,9 @@ struct Profile {
   Contention contention;
 };
 
-/// A profile of a file can hold no more than these.
+/// The largest cluster that a profile's file may describe.
 inline constexpr int kMostNodes = 65536, kMostRanksPerNode = 1024;  // ranks stay an int
-/// Returns whether the text is one line without "/", since files are named by it.
+/// Says whether the text is one line without "/", since files are named by it.
 bool is_profile_name(std::string_view text);
 inline constexpr std::string_view kProfileName = "one line of text without /";
 /// Returns the most ranks that a group on this network can have.
@@ -117,12 +118,14 @@ inline int most_ranks(const Profile& profile, Network network) {
   return network == Network::intra ? profile.ranks_per_node : profile.nodes * profile.ranks_per_node;
 }
 
-/// Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
+/// Reads a profile's file. Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
 Profile read_profile(const std::string& path);
-/// TOML that read_profile reads back to the same values (17 digits), but for bytes of `source` that are no UTF-8: '?'.
+/// Writes TOML that read_profile reads back to the same values (17 digits), but for bytes of `source` that are no
+/// UTF-8: '?'.
 void write_profile(const Profile& profile, std::ostream& out);
 
-/// NAME of configs/clusters/NAME.toml, or a path to a file. Throws BadInput listing the known names.
+/// Reads the profile of that name (configs/clusters/NAME.toml), or of that path. Throws BadInput listing the known
+/// names.
 Profile find_profile(const std::string& name_or_path);
 
 }  // namespace moe

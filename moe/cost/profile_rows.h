@@ -12,7 +12,8 @@ namespace moe {
 /// Lists what a collective's row may have been measured with.
 inline constexpr std::array<std::string_view, 3> kAlgorithms{"direct", "1dh", "2dh"};
 
-/// `most_ranks`: of a group on that network. Throws BadInput as TableReader does.
+/// These read the row that a table is. `most_ranks`: of a group on that network. They throw BadInput as TableReader
+/// does.
 CommRow comm_row_from(const TableReader& table, const std::function<double(Network)>& most_ranks);
 ComputeRow compute_row_from(const TableReader& table);
 ModuleRow module_row_from(const TableReader& table);

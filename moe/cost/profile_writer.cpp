@@ -25,7 +25,7 @@ std::string toml_text(std::string_view text) {
   return out + '"';
 }
 
-// The shortest text that reads back as the same double (at most 17 digits).
+// Writes the shortest text that reads back as the same double (at most 17 digits).
 void write_number(std::ostream& out, std::string_view key, double value) { fmt::print(out, "{} = {}\n", key, value); }
 
 void write_optional(std::ostream& out, std::string_view key, const std::optional<double>& value) {

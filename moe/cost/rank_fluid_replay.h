@@ -1,7 +1,7 @@
 #pragma once
 // Replays a structure on all ranks of a cluster, where they differ and where the lanes of a rank slow each other down.
-// It replays as RankReplay, but for a running task's rate: on each rank that of FluidReplay by what runs there just
-// then, and a collective goes at that of its slowest rank. A rank that waits in a collective for the others neither
+// It replays as RankReplay does, but for a running task's rate: on each rank that is FluidReplay's by what runs there
+// just then, and a collective has that of its slowest rank. A rank that waits in a collective for the others neither
 // works nor slows what runs beside.
 #include <cstdint>
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace moe {
 
-/// A structure compiled for replay under one contention. With all factors 1 and no shared network its outcome is
+/// Holds a structure compiled for replay under one contention. With all factors 1 and no shared network its outcome is
 /// RankReplay's. A replay goes from event to event: some hundred nanoseconds a task and rank.
 class RankFluidReplay {
  public:
@@ -20,8 +20,8 @@ class RankFluidReplay {
   RankFluidReplay(const Structure& structure, const ParallelShape& parallel, const GroupNetworks& networks,
                   const Contention& contention);
 
-  /// `seconds`: by work class, of a task alone. Throws BadInput for a noise that does not fit (check_noise). A rank's
-  /// waiting is counted as in RankReplay, every task taking as long as it did.
+  /// Replays the structure. `seconds`: by work class, of a task alone. Throws BadInput for a noise that does not fit
+  /// (check_noise). A rank's waiting is counted as in RankReplay, every task taking as long as it did.
   RankOutcome replay(std::span<const double> seconds, const RankNoise& noise, int samples = 1) const;
 
   int ranks() const { return stages_ * places_; }
@@ -56,8 +56,8 @@ class RankFluidReplay {
   SlowdownTable slowdowns_;
 };
 
-/// Returns the replay on all ranks that a plan needs: RankReplay's, or under contention and for lanes that share a
-/// network this one's.
+/// Replays a plan on all ranks by what it needs: RankReplay or, under contention and for lanes that share a network,
+/// RankFluidReplay.
 RankOutcome replay_ranks(const Plan& plan, std::span<const double> seconds, const Contention& contention,
                          const RankNoise& noise, int samples = 1);
 

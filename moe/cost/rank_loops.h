@@ -1,5 +1,5 @@
 #pragma once
-// What a replay of many ranks does to a block of them: loops over arrays, one element a rank.
+// Loops of a replay of many ranks over arrays that have one element a rank.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -81,7 +81,7 @@ void group_max(const T* __restrict in, size_t count, Spacing group, T* __restric
   }
 }
 
-// Hands its group's value to every member.
+// Gives every member its group's value.
 inline void spread(const double* __restrict of_group, size_t count, Spacing group, double* __restrict out) {
   const size_t span = group.size * group.step;
   if (group.step == 1) {
@@ -100,7 +100,8 @@ inline void add_to(double* __restrict out, const double* __restrict in, size_t c
   for (size_t i = 0; i < count; ++i) out[i] += in[i];
 }
 
-// Means over samples. `run` has sample(number), which replays, and collect(outcome), which adds the sample's sums.
+// Returns means over samples. `run` has sample(number), which replays, and collect(outcome), which adds the sample's
+// sums.
 template <class Run>
 RankOutcome outcome_of(Run run, int ranks, int samples) {
   RankOutcome outcome;

@@ -22,8 +22,8 @@ size_t cell_of(double v) {
   return (leading & (kCells - 1)) + ((leading >> (11 + kBits - 10)) & kCells);
 }
 
-// SplitMix64 (Steele, Lea, Flood, OOPSLA'14), started from a number of moe/base/random.h. That one costs a call and
-// three times the arithmetic a number, which is most of the time that a replay of many ranks takes.
+// Returns a number of SplitMix64 (Steele, Lea, Flood, OOPSLA'14), started from a number of moe/base/random.h. That one
+// costs a call and three times the arithmetic a number, which is most of the time that a replay of many ranks takes.
 uint64_t mixed(uint64_t start, uint64_t index) {
   uint64_t x = start + 0x9e3779b97f4a7c15ULL * (index + 1);
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -47,7 +47,7 @@ double normal_quantile(double p, double guess) {
   return guess;
 }
 
-// Mean 1 and the coefficient of variation asked for.
+// Returns a factor from a distribution of mean 1 and the coefficient of variation asked for.
 double factor_at(const RankNoise& noise, double p, double z) {
   switch (noise.jitter) {
     case Jitter::uniform:

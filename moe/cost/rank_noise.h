@@ -1,6 +1,6 @@
 #pragma once
-// What makes ranks differ: jitter of every task, slow ranks, uneven routing. All of it stretches a task's modelled
-// seconds by factors; a draw depends on (seed, task, rank, sample) alone.
+// Describes what makes ranks differ: jitter of every task, slow ranks, uneven routing. All of it stretches a task's
+// modelled seconds by factors; a draw depends on (seed, task, rank, sample) alone.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -9,23 +9,24 @@
 
 namespace moe {
 
-/// A task's factor on a rank, of mean 1: always 1; uniform; lognormal (skewed to the slow side, as timings are).
+/// Names how a task's factor on a rank is distributed, with mean 1: always 1; uniform; lognormal (skewed to the slow
+/// side, as timings are).
 enum class Jitter : uint8_t { none, uniform, lognormal };
 
-/// A rank all of whose tasks take `factor` times as long.
+/// Names a rank all of whose tasks take `factor` times as long.
 struct Straggler {
   int rank = 0;
   double factor = 1;
 };
 
-/// dispatch, expert, combine: what takes longer where the gate sends more rows.
+/// Returns dispatch, expert and combine: what takes longer where the gate sends more rows.
 std::vector<TaskKind> routed_kinds();
 
 struct RankNoise {
   Jitter jitter = Jitter::none;
   double coefficient = 0;  // of variation: standard deviation / mean of a task's seconds
   std::vector<Straggler> stragglers;
-  // Each rank's rows over the mean, one layer's after another's or one layer's for all; empty: routing is even.
+  // Holds each rank's rows over the mean, one layer's after another's or one layer's for all; empty: routing is even.
   std::vector<double> load;
   std::vector<TaskKind> loaded = routed_kinds();  // the tasks whose seconds grow with a rank's rows
   uint64_t seed = 1;
@@ -37,8 +38,8 @@ struct RankNoise {
 /// and layer.
 void check_noise(const RankNoise& noise, int ranks, int layers = 1);
 
-/// The jitter of a noise. Quantiles of its distribution are tabulated, denser towards the tails, and interpolated: they
-/// are right to 1e-4 of the coefficient; draws reach as far as one in 2^33.
+/// Draws the jitter of a noise. Quantiles of its distribution are tabulated, denser towards the tails, and
+/// interpolated: they are right to 1e-4 of the coefficient; draws reach as far as one in 2^33.
 class JitterDraws {
  public:
   explicit JitterDraws(const RankNoise& noise);

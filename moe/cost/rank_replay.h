@@ -12,12 +12,13 @@
 
 namespace moe {
 
-/// Holds seconds. A sample is one replay; samples differ by their jitter alone.
+/// Holds what a replay on all ranks took, in seconds. A sample is one replay; samples differ by their jitter alone.
 struct RankOutcome {
   std::vector<double> makespan_s;  // by sample
   std::vector<double> rank_end_s;  // by rank: when its last task ends, mean over samples
-  /// What a rank loses by waiting for others, mean over samples, without the waiting that other lanes hide: how much
-  /// later it ends than if every collective had started as soon as this rank was ready, and taken as long as it did.
+  /// The seconds, by rank, that it loses by waiting for others, mean over samples, without the waiting that other lanes
+  /// hide: how much later it ends than if every collective had started as soon as this rank was ready, and taken as
+  /// long as it did.
   std::vector<double> rank_waiting_s;
 
   double median_s() const { return quantile_s(0.5); }
@@ -28,16 +29,16 @@ struct RankOutcome {
   double quantile_s(double share) const;
 };
 
-/// A structure compiled for replay on all ranks of its stages. Tasks go over arrays of ranks, in issue order; the ranks
-/// are taken in blocks that hold whole groups, small enough for the cache, up to a collective that spans more.
+/// Holds a structure compiled for replay on all ranks of its stages. Tasks go over arrays of ranks, in issue order; the
+/// ranks are taken in blocks that hold whole groups, small enough for the cache, up to a collective that spans more.
 class RankReplay {
  public:
-  /// Ranks are laid out as in ParallelShape; a lane's tasks run on the ranks of its stage. `ranks_at_once`: about how
-  /// many ranks make a block; no result depends on it. Throws WrongResult for what Replay refuses, or a stage that the
-  /// shape does not have.
+  /// Compiles a structure. Ranks are laid out as in ParallelShape; a lane's tasks run on the ranks of its stage.
+  /// `ranks_at_once`: about how many ranks make a block; no result depends on it. Throws WrongResult for what Replay
+  /// refuses, or a stage that the shape does not have.
   RankReplay(const Structure& structure, const ParallelShape& parallel, int ranks_at_once = 1024);
 
-  /// `seconds`: by work class. Throws BadInput for a noise that does not fit (check_noise).
+  /// Replays the structure. `seconds`: by work class. Throws BadInput for a noise that does not fit (check_noise).
   RankOutcome replay(std::span<const double> seconds, const RankNoise& noise, int samples = 1) const;
 
   int ranks() const { return stages_ * stage_ranks_; }

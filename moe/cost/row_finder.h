@@ -11,7 +11,7 @@
 
 namespace moe {
 
-/// No row of the profile prices what a case needs.
+/// The error where no row of the profile prices what a case needs.
 class Unpriced : public Unsupported {
   using Unsupported::Unsupported;
 };

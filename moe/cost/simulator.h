@@ -1,5 +1,5 @@
 #pragma once
-// Exact replay of a structure: a lane runs its tasks in order, each as soon as its inputs are there.
+// Replays a structure exactly: a lane runs its tasks in order, each as soon as its inputs are there.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace moe {
 
-/// Seconds from the start of the first task; by task id, and a lane's busy time by lane.
+/// Holds seconds from the start of the first task, by task id, and a lane's busy time by lane.
 struct Timeline {
   std::vector<double> start_s, end_s;
   std::vector<double> lane_busy_s;
@@ -17,17 +17,17 @@ struct Timeline {
 
 inline constexpr size_t kMaxLanes = 512;  // of all stages together
 
-/// Checks what every replay needs: queues are the tasks in issue order, and a task waits only for earlier ones. Then no
-/// order can deadlock. Returns the structure; throws WrongResult naming the task or lane, Unsupported for too many
-/// lanes.
+/// Checks what every replay needs: queues are the tasks in issue order, and a task waits only for earlier ones. Then it
+/// can't deadlock. Returns the structure; throws WrongResult naming the task or lane, Unsupported for too many lanes.
 const Structure& checked(const Structure& structure);
 
-/// A structure compiled for replay; one replay of n tasks costs a few nanoseconds a task and allocates nothing.
+/// Holds a structure compiled for replay; one replay of n tasks costs a few nanoseconds a task and allocates nothing.
 class Replay {
  public:
   explicit Replay(const Structure& structure);
 
-  /// Seconds until the last task ends. `seconds`: by work class. `ends` is scratch, left holding each task's end.
+  /// Returns the seconds until the last task ends. `seconds`: by work class. `ends` is scratch, left holding each
+  /// task's end.
   double makespan(std::span<const double> seconds, std::vector<double>& ends) const;
   Timeline timeline(std::span<const double> seconds) const;
 
@@ -41,7 +41,7 @@ class Replay {
   size_t lanes_ = 0;
 };
 
-/// Convenience: the timeline of a plan's structure with seconds by class.
+/// Returns the timeline of a structure with seconds by class, for those who replay it once.
 Timeline simulate(const Structure& structure, std::span<const double> seconds);
 
 }  // namespace moe

@@ -1,5 +1,6 @@
 #pragma once
-// How tasks that run at once on a rank slow each other down: the one rule of the replay and of the emulated cluster.
+// Says how tasks that run at once on a rank slow each other down: the one rule of the replay and of the emulated
+// cluster.
 //
 // A running task's remaining time, alpha included, passes at 1 / product of the factors of the other tasks that run on
 // its rank just then; queued tasks do not count. Which factor is decided by what a task uses, not by its lane: a
@@ -16,7 +17,7 @@
 
 namespace moe {
 
-/// The network of each GroupKind.
+/// Holds the network of each GroupKind.
 using GroupNetworks = std::array<Network, kGroupKinds>;
 GroupNetworks networks_of(const Groups& groups);
 
@@ -42,7 +43,7 @@ class Slowdown {
 /// Returns how many tasks of a stage can use each resource at once: as many as there are lanes that ever use it.
 std::array<uint32_t, kSlowed> most_at_once(const Structure& structure, const GroupNetworks& networks);
 
-/// A Slowdown as a table: a row for every way in which up to `most` tasks of each resource can run at once.
+/// Holds a Slowdown as a table: a row for every way in which up to `most` tasks of each resource can run at once.
 class SlowdownTable {
  public:
   SlowdownTable(const Contention& contention, const std::array<uint32_t, kSlowed>& most);
@@ -60,7 +61,7 @@ class SlowdownTable {
   std::vector<std::array<double, kResources>> rows_;
 };
 
-/// Returns whether tasks of the plan slow each other: there are factors, or lanes that share a network.
+/// Says whether tasks of the plan slow each other: there are factors, or lanes that share a network.
 bool slows_itself(const Plan& plan, const Contention& contention);
 
 }  // namespace moe

@@ -1,4 +1,5 @@
-// Few profiles have rows for groups of a whole stage, or for what the optimizer does.
+// Prices a step mostly by derived rows: few profiles have any for groups of a whole stage, or for what the optimizer
+// does.
 #include "moe/cost/step_prices.h"
 
 namespace moe {
@@ -47,7 +48,7 @@ double StepPrices::seconds(TaskKind kind, const Work& work) const {
   return seconds.value_or(0) + find_.profile().task_overhead_s;
 }
 
-// A row of the task itself, or the copying of what it reads and writes.
+// Returns the seconds by a row of the task itself, or of copying what it reads and writes.
 double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
   if (bytes == 0) return 0;
   for (const TaskRow& row : find_.profile().tasks) {
@@ -66,7 +67,7 @@ double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
   return 0;
 }
 
-// Between the first stage and the last one, both ways at once.
+// Returns the seconds of an exchange between the first stage and the last one, both ways at once.
 double StepPrices::exchanged_seconds(const Work& work) const {
   const Group ends{work.group, 2, pricer_.groups()[static_cast<size_t>(work.group)].network};
   const bool borrows = find_.options().nearest && find_.nearest_row(Op::sendrecv, ends) != nullptr;
@@ -76,7 +77,7 @@ double StepPrices::exchanged_seconds(const Work& work) const {
   return 0;
 }
 
-// Over a group of that kind: by its row, or by what other rows tell.
+// Returns the seconds of a sum over a group of that kind, by its row or by what other rows tell.
 std::optional<double> StepPrices::sum_seconds(GroupKind kind, double bytes) const {
   const Group& group = pricer_.groups()[static_cast<size_t>(kind)];
   if (group.network == Network::none) return 0;

@@ -27,7 +27,7 @@ void add_attention(const LayerCase& c, TaskTerms& terms) {
   at(terms.once, Term::weight_byte) = static_cast<double>(attention_parameters(c) * bytes_of(c.layer.dtype));
 }
 
-// A score a token and expert.
+// Adds a gate's terms, with a score a token and expert.
 void add_gate(const Work& work, Phase phase, const LayerCase& c, TaskTerms& terms) {
   const double passes = phase == Phase::backward ? 2 : 1;
   const double scores = work.flops / (kFlopsPerMac * passes * static_cast<double>(c.layer.model_dim));

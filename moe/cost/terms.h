@@ -1,6 +1,6 @@
 #pragma once
-// What the time of a computation inside a layer grows with. A [[task]] row has seconds for each: FSMoE's alpha + n beta
-// (section 4.1), with a beta for every n that matters, so that one row holds for layers of other shapes too.
+// Counts what the time of a computation inside a layer grows with. A [[task]] row has seconds for each: FSMoE's alpha +
+// n beta (section 4.1), with a beta for every n that matters, so that one row holds for layers of other shapes too.
 #include <array>
 #include <span>
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace moe {
 
-/// A task; a GEMM's FLOP; a pair of query and key of one head; a byte of rows of M, of rows of H, of weights.
+/// Names what is counted: a task; a GEMM's FLOP; a pair of query and key of one head; a byte of rows of M, of rows of
+/// H, of weights.
 enum class Term : uint8_t { call, flop, score, row_byte, hidden_byte, weight_byte };
 inline constexpr size_t kTerms = 6;
 std::span<const std::string_view> term_names();
@@ -17,7 +18,7 @@ std::span<const std::string_view> term_names();
 using TermValues = std::array<double, kTerms>;
 double dot(const TermValues& a, const TermValues& b);
 
-/// The terms of one kind of task in one phase, on a rank.
+/// Holds the terms of one kind of task in one phase, on a rank.
 struct TaskTerms {
   TermValues once{};     // of every task, however few rows it has
   TermValues of_rows{};  // of all rows together; of a dense task, all else
@@ -25,7 +26,7 @@ struct TaskTerms {
   TermValues of_share(double share) const;
 };
 
-/// Returns whether tasks of this kind compute, and have terms.
+/// Says whether tasks of this kind compute, and have terms.
 bool has_terms(TaskKind kind);
 TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 

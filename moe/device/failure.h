@@ -1,12 +1,13 @@
 #pragma once
-// What streams that fail together share: the first exception of any of them.
+// The first exception of any of some streams, which fail together.
 #include <atomic>
 #include <exception>
 #include <mutex>
 
 namespace moe {
 
-/// Sticky, like a CUDA context's error: once set, streams that share it skip their queued work until it is cleared.
+/// Holds an error that sticks, like a CUDA context's: once set, streams that share it skip their queued work until it
+/// is cleared.
 class Failure {
  public:
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
@@ -23,7 +24,7 @@ class Failure {
     const std::lock_guard lock(mutex_);
     if (first_) std::rethrow_exception(first_);
   }
-  /// Call it only while nothing is queued on the streams that share it.
+  /// Forgets the exception; call it only while nothing is queued on the streams that share it.
   void clear() noexcept {
     const std::lock_guard lock(mutex_);
     first_ = nullptr;

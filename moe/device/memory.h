@@ -10,7 +10,7 @@
 
 namespace moe {
 
-/// More was asked for than the device has left; names both.
+/// The error where more was asked for than the device has left; its text names both.
 class OutOfMemory : public BadInput {
   using BadInput::BadInput;
 };
@@ -47,25 +47,26 @@ class Memory {
   Release release_;
 };
 
-/// One device's memory as tensors need it. The space outlives its blocks.
+/// Makes and copies one device's memory as tensors need it. The space outlives its blocks.
 class MemorySpace {
  public:
   virtual ~MemorySpace() = default;
   virtual DeviceKind kind() const = 0;
-  /// Zeroed, aligned to 16 bytes at least (the host's to a cache line), never null. Blocking. Throws OutOfMemory.
+  /// Returns zeroed memory, aligned to 16 bytes at least (the host's to a cache line), never null. Blocking. Throws
+  /// OutOfMemory.
   virtual Memory allocate(int64_t bytes) = 0;
-  /// Blocking; to_host after everything that the device was given before.
+  /// These copy, blocking; to_host copies after everything that the device was given before.
   virtual void from_host(const void* from, void* to, int64_t bytes) = 0;
   virtual void to_host(const void* from, void* to, int64_t bytes) = 0;
-  /// Inside this memory; queued on a native stream (Stream::launch), or done at once.
+  /// These work inside this memory, queued on a native stream (Stream::launch) or at once.
   virtual void copy(const void* from, void* to, int64_t bytes, void* native) = 0;
   virtual void clear(void* data, int64_t bytes, void* native) = 0;
 };
 
-/// The host's own. Has no state.
+/// Returns the host's own memory space, which has no state.
 MemorySpace& cpu_memory();
 
-/// An owner of `size` zeroed numbers.
+/// Owns `size` zeroed numbers.
 template <class T>
 class Array {
  public:

@@ -7,15 +7,15 @@
 
 namespace moe {
 
-/// Its two places don't overlap, or are the same.
+/// Describes a copy, whose two places don't overlap or are the same.
 struct Copy {
   void* to = nullptr;
   const void* from = nullptr;
   int64_t bytes = 0;
 };
 
-/// The element-wise sum of all `from`, added in their order, goes to every one of `to`, of which each is one of `from`
-/// or overlaps none. float16 and bfloat16 are added in float32 and rounded once.
+/// Describes a sum: all `from`, added element by element in their order, go to every one of `to`, of which each is one
+/// of `from` or overlaps none. float16 and bfloat16 are added in float32 and rounded once.
 struct Sum {
   std::vector<const void*> from;
   std::vector<void*> to;
@@ -23,13 +23,13 @@ struct Sum {
   DType dtype = DType::float32;
 };
 
-/// Done in any order, so none of them may need another's result.
+/// Holds moves that are done in any order, so that none of them may need another's result.
 struct Moves {
   std::vector<Copy> copies;
   Sum sum;
 };
 
-/// Moves at once, in the host's memory, on the calling thread.
+/// Does the moves at once, in the host's memory, on the calling thread.
 void move_on_host(const Moves& moves);
 
 }  // namespace moe

@@ -24,13 +24,15 @@ class Pacer {
   /// Returns how many times as long a task that uses `resource` takes while running[r] tasks of its rank, itself
   /// included, use resource r. It then gets through so much less of what is left of it. At least 1.
   using Slowdown = std::function<double(std::span<const int> running, int resource)>;
-  /// Seconds that a task which uses `resource` loses when it and one that uses `by` begin to run side by side.
+  /// Returns the seconds that a task which uses `resource` loses when it and one that uses `by` begin to run side by
+  /// side.
   using Stall = std::function<double(int resource, int by)>;
   class Task;  // runs until it is finished or destroyed
 
   Pacer(int ranks, int resources, Slowdown slowdown, Stall stall = {});
 
-  /// A task that takes `alone_s` undisturbed starts to run now, on all ranks of `uses`, at the slowest's rate.
+  /// Starts a task that takes `alone_s` undisturbed: it runs from now on, on all ranks of `uses`, at the slowest's
+  /// rate.
   std::shared_ptr<Task> start(std::vector<Use> uses, double alone_s);
   /// Blocks until the task's time has passed; the first of its threads to see that ends it. Returns false if it had
   /// passed already.

@@ -19,8 +19,9 @@ namespace cpu {
 class PaceClock;
 }
 
-/// A point in a stream's work. Recording it again re-arms it; like CUDA, waiting on a never recorded event is a no-op,
-/// and a wait means the record that was issued last before it. Outlives the streams' passing it (synchronise first).
+/// Marks a point in a stream's work. Recording it again re-arms it; like CUDA, waiting on a never recorded event is a
+/// no-op, and a wait means the record that was issued last before it. It must outlive the streams' passing it
+/// (synchronise first).
 class Event {
  public:
   virtual ~Event() = default;
@@ -72,26 +73,27 @@ class Stream {
 
 enum class Urgency : uint8_t { usual, high };
 
-/// Events and streams of one device only know each other. Streams, events and memory may outlive their device.
+/// Makes streams, events and memory. Only those of one device know each other. Streams, events and memory may outlive
+/// their device.
 class Device {
  public:
   virtual ~Device() = default;
-  /// Streams made with the same `failure` fail together; without one a stream fails alone, for good. Where both could
-  /// run on a GPU, work of urgent streams goes first.
+  /// Makes a stream. Those made with the same `failure` fail together; without one a stream fails alone, for good.
+  /// Where both could run on a GPU, work of urgent streams goes first.
   virtual std::unique_ptr<Stream> make_stream(std::string_view name, std::shared_ptr<Failure> failure = nullptr,
                                               Urgency urgency = Urgency::usual) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
-  /// Memory of the device, aligned to 64 bytes at least; holds anything at first, and is null perhaps of no bytes. Free
-  /// it once the streams have passed what uses it. Throws OutOfMemory.
+  /// Returns memory of the device, aligned to 64 bytes at least; holds anything at first, and is null perhaps of no
+  /// bytes. Free it once the streams have passed what uses it. Throws OutOfMemory.
   virtual Memory make_memory(int64_t bytes) = 0;
-  /// Memory of the host that the device copies from and to at full speed, without blocking.
+  /// Returns memory of the host that the device copies from and to at full speed, without blocking.
   virtual Memory make_host_memory(int64_t bytes) = 0;
 };
 
-/// Streams are threads of this process. Destroying one runs what is still queued.
+/// Makes a device whose streams are threads of this process. Destroying one runs what is still queued.
 std::unique_ptr<Device> make_cpu_device();
 
-/// Steady clock, seconds.
+/// Returns the steady clock's time, seconds.
 double now_s();
 /// Sleeps to an absolute moment of now_s(), spinning the last stretch: a plain sleep overshoots by about 50 us.
 void sleep_until_s(double deadline_s);

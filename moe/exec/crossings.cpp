@@ -46,7 +46,7 @@ std::vector<std::vector<int>> crossings_of(const Structure& structure) {
     const auto lane = static_cast<size_t>(task.lane);
     std::vector<int> done(lanes, -1);
     if (last_on[lane] >= 0) done = done_by[static_cast<size_t>(last_on[lane])];
-    // Later ones first: they imply more.
+    // Later ones come first, since they imply more.
     std::vector<int> after = task.after;
     std::sort(after.rbegin(), after.rend());
     for (const int before : after) {

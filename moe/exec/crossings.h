@@ -1,5 +1,5 @@
 #pragma once
-// Which dependencies of a structure need an event at run time.
+// Finds which dependencies of a structure need an event at run time.
 #include <vector>
 
 #include "moe/plan/plan.h"

@@ -18,17 +18,18 @@ namespace moe {
 class Binding {
  public:
   virtual ~Binding() = default;
-  /// `pace` is for a collective to honour itself (its start is when its last rank arrived); computation and what is
-  /// sent to another stage are paced by the executor, and get an empty one.
+  /// Enqueues the task's work. `pace` is for a collective to honour itself (its start is when its last rank arrived);
+  /// computation and what is sent to another stage are paced by the executor, and get an empty one.
   virtual void issue(const Task& task, Stream& stream, Pace pace) = 0;
-  /// Called once the task's end is recorded: enqueues what belongs to no task's time, and may block until it is done,
-  /// since the next task is issued afterwards.
+  /// Is called once the task's end is recorded: enqueues what belongs to no task's time, and may block until it is
+  /// done, since the next task is issued afterwards.
   virtual void settle(const Task& task, Stream& stream) { (void)task, (void)stream; }
-  /// Says that neither waits for a task that was issued before: so all of a pass can be issued before it begins.
+  /// Says that neither issue() nor settle() waits for a task that was issued before, so that all of a pass can be
+  /// issued before it begins.
   virtual bool can_issue_ahead() const { return false; }
 };
 
-/// Paced tasks that slow each other down, on this rank and others.
+/// Says how paced tasks slow each other down, on this rank and others.
 struct Contended {
   Pacer* pacer = nullptr;  // none: they don't
   int rank = 0;
@@ -49,18 +50,18 @@ struct RunTimes {
 
 class Executor {
  public:
-  /// One stream a lane of the stage, two events a task, all made here: run() allocates nothing that lasts. Throws
-  /// WrongResult naming
-  /// the task if one is not in issue order (ids ascend in every lane's queue, and after what they wait for).
+  /// Makes all that run() needs, one stream a lane of the stage and two events a task: run() allocates nothing that
+  /// lasts. Throws WrongResult naming the task if one is not in issue order (ids ascend in every lane's queue, and
+  /// after what they wait for).
   Executor(Device& device, std::shared_ptr<const Structure> structure, int stage = 0);
   ~Executor();
 
-  /// One pass. at_least_s[i] is the pace of task i (0 or empty: unpaced). Blocks until every lane is done; throws the
-  /// first exception of issue() or of the work, after which the rest is skipped. It can be run again then, if what the
-  /// binding uses still can. `only`: the tasks of one phase; what they wait for of the other was run before, and keeps
-  /// its times. Other stages' tasks have none. With a pacer, a pace is what its task takes alone. Where threads are
-  /// paced, the first task begins when all are issued, if the binding allows that: issuing takes no time from them.
-  /// `issued` is called just before it does: where ranks begin together.
+  /// Runs one pass. at_least_s[i] is the pace of task i (0 or empty: unpaced). Blocks until every lane is done; throws
+  /// the first exception of issue() or of the work, after which the rest is skipped. A pass can be run again then, if
+  /// what the binding uses still can. `only`: the tasks of one phase; what they wait for of the other was run before,
+  /// and keeps its times. Other stages' tasks have no times. With a pacer, a pace is what its task takes alone. Where
+  /// threads are paced, the first task begins when all are issued, if the binding allows that: issuing takes no time
+  /// from them. `issued` is called just before it does: where ranks begin together.
   const RunTimes& run(Binding& binding, const std::vector<double>& at_least_s = {},
                       std::optional<Phase> only = std::nullopt, const Contended& contended = {},
                       const std::function<void()>& issued = {});

@@ -30,7 +30,7 @@ int add(Structure& structure, int lane, std::vector<int> after) {
   return structure.tasks.back().id;
 }
 
-/// Chunks that go through inter, intra, compute, intra, inter as D, G, E, S, C do, the next overlapping the last.
+/// Makes chunks that go through inter, intra, compute, intra, inter as D, G, E, S, C do, the next overlapping the last.
 Structure chunk_pipeline(int chunks) {
   enum { inter, intra, compute };
   Structure structure;
@@ -53,7 +53,7 @@ Structure chunk_pipeline(int chunks) {
   return structure;
 }
 
-/// One chain that changes lanes at every task.
+/// Makes one chain that changes lanes at every task.
 Structure ping_pong(int tasks) {
   Structure structure;
   structure.lanes = {{.kind = LaneKind::compute, .queue = {}}, {.kind = LaneKind::inter, .queue = {}}};
@@ -76,7 +76,7 @@ struct Measured {
   DeviceKind kind = DeviceKind::cpu;
 };
 
-/// Every rank runs `structure` `runs` times, in step; each run is handed to keep(rank, run, times).
+/// Lets every rank run `structure` `runs` times, in step; each run is handed to keep(rank, run, times).
 template <class Keep>
 void run_on_ranks(const Measured& what, const std::shared_ptr<const Structure>& structure, Keep&& keep) {
   LocalWorld world(what.ranks);

@@ -1,5 +1,5 @@
 #pragma once
-// What running a plan costs beside its work, on this machine: from unpaced runs of empty tasks.
+// Measures what running a plan costs beside its work, on this machine, by unpaced runs of empty tasks.
 #include "moe/device/device.h"
 
 namespace moe {

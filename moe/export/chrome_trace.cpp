@@ -72,7 +72,7 @@ class EventWriter {
     const CriticalPath path = critical_path(*plan.structure, group.start_s, group.end_s);
     for (const Task& task : plan.tasks())
       if (is_shown(group, lane_of(plan, task.id))) complete(group, path, task, pid);
-    // Behind the slices: an arrow is bound to the slice that is open when its event is read.
+    // Arrows come behind the slices: one is bound to the slice that is open when its event is read.
     for (const Task& task : plan.tasks())
       for (const int from : awaited(*plan.structure, task))
         if (is_shown(group, lane_of(plan, task.id)) && is_shown(group, lane_of(plan, from)))

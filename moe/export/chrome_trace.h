@@ -20,7 +20,7 @@ struct TraceGroup {
   int stage = -1;                          // whose lanes are shown; -1: all stages'
 };
 
-/// A plan's tasks as they were simulated on that cluster.
+/// Returns a plan's tasks as they were simulated on that cluster.
 TraceGroup trace_group(const Plan& plan, const Timeline& timeline, const std::string& cluster);
 
 /// Writes one JSON object whose traceEvents are complete events in whole nanoseconds, counted from 0 of the group's

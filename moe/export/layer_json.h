@@ -1,5 +1,5 @@
 #pragma once
-// A layer's shape and its groups for documents that other programs read.
+// Writes a layer's shape and its groups for documents that other programs read.
 
 #include "moe/base/json.h"
 #include "moe/plan/shape.h"

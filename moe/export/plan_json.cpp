@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-// The layer's keys, how rows are rounded, and the groups.
+// Returns the layer's keys, how rows are rounded, and the groups.
 Json case_json(const LayerCase& c) {
   Json json = layer_json(c.layer);
   json["capacity_rounding"] = name_of(c.rounding);
@@ -38,7 +38,7 @@ Json lane_json(const Lane& lane) {
   return {{"kind", name_of(lane.kind)}, {"networks", networks}, {"tasks", lane.queue}};
 }
 
-// What is 0 of a single layer is left out.
+// Returns an access; what is 0 of a single layer is left out.
 Json access_json(const Access& a) {
   Json json{{"buffer", name_of(a.buffer)}, {"phase", name_of(a.phase)}};
   if (a.layer != 0) json["layer"] = a.layer;
@@ -79,7 +79,7 @@ Json dense_json(const Plan& plan) {
   return {{"layers", layers}, {"hidden", plan.dense.hidden}};
 }
 
-// A list with one item a line.
+// Writes a list with one item a line.
 template <class Items, class ToJson>
 std::string lines_of(const Items& items, ToJson&& to_json) {
   std::string text;

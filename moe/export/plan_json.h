@@ -16,8 +16,8 @@ inline constexpr int kPlanVersion = 1;
 void write_plan(const Plan& plan, std::ostream& out);
 
 /// Reads a plan of one layer, once, and checks it. Work, rows and groups follow from layer and tasks, whatever the file
-/// says of them; a hash that is another one is a warning. Throws BadInput "FILE: tasks[7].kind: found ..., expected
-/// ..." for what is no such document, and "FILE: plan: TASK: ..." for a plan that breaks a rule (check_plan).
+/// says of them; a hash that differs gives a warning. Throws BadInput "FILE: tasks[7].kind: found ..., expected ..."
+/// for what is no such document, and "FILE: plan: TASK: ..." for a plan that breaks a rule (check_plan).
 Plan read_plan(const std::string& path);
 
 }  // namespace moe

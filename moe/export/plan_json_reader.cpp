@@ -24,7 +24,7 @@ std::vector<std::string_view> kind_names(int count) {
   return names;
 }
 
-// One object of the document, and where it stands: "FILE: tasks[7]".
+// Holds one object of the document, and where it stands: "FILE: tasks[7]".
 class Node {
  public:
   Node(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
@@ -60,7 +60,7 @@ class Node {
     if (!get(key).is_string()) fail(key, "a text");
     return get(key).get<std::string>();
   }
-  // One of the names of an enum of so many values.
+  // Reads one of the names of an enum of so many values.
   template <class Kind>
   Kind named(const char* key, int kinds) const {
     const std::string found = text(key);
@@ -210,7 +210,7 @@ Lane lane_from(const Node& n) {
   return lane;
 }
 
-// Tasks that do alike are of one class.
+// Gives tasks that do alike one class.
 void set_classes(Structure& structure) {
   std::map<std::tuple<TaskKind, Phase, int, int, int, int>, int> known;
   for (Task& task : structure.tasks) {
@@ -222,7 +222,7 @@ void set_classes(Structure& structure) {
   }
 }
 
-// Their bytes are those that the layer makes: a rank sums no others.
+// Reads the gradients, whose bytes must be those that the layer makes: a rank sums no others.
 std::vector<Gradient> gradients_from(const Node& document, const LayerCase& shape, const Structure& structure) {
   std::vector<Gradient> gradients;
   for (const Node& n : document.nodes("gradients")) {

@@ -39,7 +39,7 @@ void check(const SafeTensor& t, std::set<std::string_view>& names) {
   require_equal(static_cast<int64_t>(t.data.size()), bytes, "bytes of " + t.name);
 }
 
-/// The notes as the header's first entry.
+/// Returns the notes as the header's first entry.
 std::string entry_of(const TensorNotes& notes) {
   std::string entry;
   for (const auto& [key, text] : notes) {

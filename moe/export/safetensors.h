@@ -21,17 +21,17 @@ struct SafeTensor {
   std::span<const std::byte> data;
 };
 
-/// Texts by key in the header's "__metadata__". A key has a tensor's characters; a text no quote, backslash or control
-/// character.
+/// Holds texts by key, for the header's "__metadata__". A key has a tensor's characters; a text no quote, backslash or
+/// control character.
 using TensorNotes = std::map<std::string, std::string>;
 
-/// "F32" for float32.
+/// Returns the files' name of a type: "F32" for float32.
 std::string_view safetensor_type(DType dtype);
-/// Returns the bytes of an element; nothing for a type that these files don't have here.
+/// Returns the bytes of an element; none for a type that we neither write nor read.
 std::optional<int64_t> bytes_of_safetensor(std::string_view type);
 
-/// Replaces `path` as a whole. Throws BadInput naming it if it can't be written; WrongResult naming the tensor whose
-/// bytes are not those of its shape, or whose name is another's or has other characters.
+/// Writes the file, replacing `path` as a whole. Throws BadInput naming it if it can't be written; WrongResult naming
+/// the tensor whose bytes are not those of its shape, or whose name is another's or has other characters.
 void write_safetensors(const std::string& path, std::span<const SafeTensor> tensors, const TensorNotes& notes = {});
 
 }  // namespace moe

@@ -31,7 +31,7 @@ const json& list_at(const json& entry, const char* key, const std::string& where
   return *found;
 }
 
-/// `base`: where the file's elements begin.
+/// Reads a tensor's entry; `base`: where the file's elements begin.
 StoredTensor tensor_from(const std::string& name, const json& entry, int64_t base, const std::string& where) {
   require<BadInput>(entry.is_object() && entry.size() == 3 && entry.contains("dtype") && entry["dtype"].is_string(),
                     "{}: found another entry, expected dtype, shape and data_offsets", where);
@@ -82,7 +82,7 @@ json parsed(const std::string& header, const std::string& path) {
   return root;
 }
 
-/// They begin at `base` and fill the file to its end.
+/// Checks that the tensors begin at `base` and fill the file to its end.
 void check_places(const std::vector<StoredTensor>& tensors, int64_t base, int64_t end, const std::string& path) {
   int64_t at = base;
   for (const StoredTensor& t : tensors) {

@@ -15,17 +15,17 @@ struct StoredTensor {
 
 class SafeTensorsFile {
  public:
-  /// Throws BadInput, one line that begins with the path, unless the header is one and its tensors fill the rest of the
-  /// file without gap or overlap.
+  /// Opens the file and reads its header. Throws BadInput, one line that begins with the path, unless the header is one
+  /// and its tensors fill the rest of the file without gap or overlap.
   explicit SafeTensorsFile(const std::string& path);
 
   /// Returns the tensors in the order in which they lie in the file.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  /// Returns null where there is none.
+  /// Returns the tensor of that name; null: there is none.
   const StoredTensor* find(std::string_view name) const;
   const TensorNotes& notes() const { return notes_; }
-  /// Reads the bytes that begin `offset` bytes into the tensor. Throws BadInput naming file and tensor where they end
-  /// early; WrongResult for bytes that are not the tensor's.
+  /// Fills `to` with the bytes that begin `offset` bytes into the tensor. Throws BadInput naming file and tensor where
+  /// they end early; WrongResult for bytes that are not the tensor's.
   void read(const StoredTensor& tensor, int64_t offset, std::span<std::byte> to);
 
  private:

@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-// By TaskKind; all MP collectives are M.
+// Letters by TaskKind; all MP collectives are M.
 constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUEYFMQMMMQMMVWZJYBNRZZJR";
 constexpr std::array<std::string_view, 26> kMeanings = [] {
   std::array<std::string_view, 26> meanings{};
@@ -76,7 +76,7 @@ void check(const DrawnTimeline& drawn) {
                        t.start_s.size(), t.end_s.size(), n);
 }
 
-// The time from the first start, or 0 where all start later, to the last end.
+// Holds the time from the first start, or 0 where all start later, to the last end.
 struct Span {
   double begin = 0, end = 0;
 };

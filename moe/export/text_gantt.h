@@ -7,14 +7,14 @@
 
 namespace moe {
 
-/// One of the timelines that share a picture. A title stands above its lanes.
+/// Holds one of the timelines that share a picture. A title stands above its lanes.
 struct DrawnTimeline {
   std::string title;
   const Structure& structure;
   const Timeline& timeline;
 };
 
-/// Cells of lines that are 120 columns wide, with the lane's name and its share.
+/// The cells of a line that is 120 columns wide with the lane's name and its share.
 inline constexpr int kGanttColumns = 99;
 
 /// Draws one line a lane that has tasks, `width` cells (at least 10) over the longest of the timelines; below them all

@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-// (L, d): cosines and sines of place theta^(-2 j / d), of all j below d / 2.
+// Returns (L, d): cosines and sines of place theta^(-2 j / d), of all j below d / 2.
 Tensor rotary_turns(const LayerShape& layer, int64_t d, Math& math) {
   Tensor turns({layer.seq, d}, sums_type(layer.dtype), math.memory());
   const HostCopy host(turns, math.memory());
@@ -127,7 +127,7 @@ class ShardedAttention final : public Attention {
 
   static Matrix plane(TensorView t) { return matrix(t.part(0, {t.size(1), t.size(2)})); }
 
-  // The columns of these heads, or of the key-value heads that as many `queries` read each.
+  // Returns the columns of these heads, or of the key-value heads that as many `queries` read each.
   static ShardRange of_heads(ShardRange heads, int64_t head_dim, int64_t queries = 1) {
     return {heads.first / queries * head_dim, heads.count / queries * head_dim, heads.total / queries * head_dim};
   }

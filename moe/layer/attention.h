@@ -17,13 +17,13 @@ namespace moe {
 class Attention {
  public:
   virtual ~Attention() = default;
-  /// out (B L, M), this rank's part of the sum, from input (B L, M); sequences are L consecutive tokens.
+  /// Computes out (B L, M), this rank's part of the sum, from input (B L, M); sequences are L consecutive tokens.
   virtual void forward(TensorView input, TensorView out) = 0;
-  /// d_input (B L, M), this rank's part of the sum, from d_out (B L, M); the weights' gradients go into
+  /// Computes d_input (B L, M), this rank's part of the sum, from d_out (B L, M); the weights' gradients go into
   /// `gradients`, one after the other. `input` is the forward's.
   virtual void backward(TensorView input, TensorView d_out, TensorView d_input, TensorView gradients,
                         Into into = Into::overwrite) = 0;
-  /// Summed over DP; their gradients lie in `gradients`.
+  /// Shows the parameters: summed over DP. Their gradients lie in `gradients`.
   virtual std::vector<Parameter> parameters(TensorView gradients) = 0;
 };
 

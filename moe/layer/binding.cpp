@@ -9,7 +9,8 @@ void require_runnable(const Plan& plan) {
   for (const Phase phase : {Phase::forward, Phase::backward}) cuts_of(plan, phase);
 }
 
-// A row has one of the two: a computation runs on its task's stream, an exchange is enqueued on it.
+// Says what does a kind of task. A row has one of the two: a computation runs on its task's stream, an exchange is
+// enqueued on it.
 struct LayerBinding::Row {
   TaskKind kind;
   void (*compute)(LayerBinding&, const Task&) = nullptr;

@@ -28,8 +28,8 @@ void require_runnable(const Plan& plan);
 
 class LayerBinding : public Binding {
  public:
-  /// `layer` must outlive it; the plan's structure is shared. Throws WrongResult naming what differs unless the plan is
-  /// of the layer's case and flow, whole (forward and backward), and of one layer.
+  /// Binds a plan, whose structure is shared, to `layer`, which must outlive the binding. Throws WrongResult naming
+  /// what differs unless the plan is of the layer's case and flow, whole (forward and backward), and of one layer.
   LayerBinding(MoeLayer& layer, const Plan& plan);
   LayerBinding(const LayerBinding&) = delete;  // its parts refer to its plan
   LayerBinding& operator=(const LayerBinding&) = delete;
@@ -41,9 +41,9 @@ class LayerBinding : public Binding {
  private:
   struct Row;  // says what does a kind of task
   static const Row& row_of(const Task& task);
-  /// Finds every lane idle.
+  /// Begins a pass; every lane must be idle.
   void begin_pass();
-  /// Enqueues one slice's AllReduce, of the experts' gradients or the dense part's.
+  /// Enqueues the AllReduce of one slice of the experts' gradients or the dense part's.
   void sum_gradient(const Task& task, CommCall call);
 
   LayerState& layer_;

@@ -1,6 +1,6 @@
 #pragma once
 // Holds the communicators of one rank of a layer: one a kind of group, so collectives on different lanes never meet.
-// Copies are of the same communicators.
+// Copies share the communicators.
 #include <array>
 #include <memory>
 
@@ -14,7 +14,8 @@ class LayerComms {
   /// Splits `world`, whose ranks are those of `parallel`. Blocking; all ranks call it.
   static LayerComms split(Communicator& world, const ParallelShape& parallel);
 
-  /// `none` is the whole stage, every rank of this layer, and so is `stage`: on a lane of its own. `world` is not here.
+  /// Returns the communicator of a kind. `none` is the whole stage, every rank of this layer, and so is `stage`, for a
+  /// lane of its own. `world` is not here.
   Communicator& of(GroupKind kind) const { return *by_kind_[static_cast<size_t>(kind)]; }
 
  private:

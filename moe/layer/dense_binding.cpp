@@ -5,7 +5,8 @@
 
 namespace moe {
 
-// A row has one of the two: a computation runs on its task's stream, an exchange is enqueued on it.
+// Says what does a kind of task. A row has one of the two: a computation runs on its task's stream, an exchange is
+// enqueued on it.
 struct DenseBinding::Row {
   TaskKind kind;
   void (*compute)(DenseBinding&, const Task&) = nullptr;

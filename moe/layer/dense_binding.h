@@ -13,8 +13,8 @@ namespace moe {
 
 class DenseBinding : public Binding {
  public:
-  /// `layer` must outlive it; the plan's structure is shared. Throws WrongResult naming what differs unless the plan is
-  /// of the layer's case and flow.
+  /// Binds a plan, whose structure is shared, to `layer`, which must outlive the binding. Throws WrongResult naming
+  /// what differs unless the plan is of the layer's case and flow.
   DenseBinding(MoeLayer& layer, const Plan& plan);
 
   void issue(const Task& task, Stream& stream, Pace pace) override;

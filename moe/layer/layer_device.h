@@ -16,7 +16,8 @@ class LayerDevice {
   /// Finds anew where the rows of a layout on the device lie, whenever its counts have changed. CUDA: sends its table,
   /// which blocks, and queues a kernel. CPU: does nothing.
   virtual void place(RowLayout& layout) = 0;
-  /// unpack_rows and pack_rows of row_layout.h. CUDA: of layouts that were put on the device for the experts.
+  /// These do what unpack_rows and pack_rows of row_layout.h do. CUDA: of layouts that were put on the device for the
+  /// experts.
   virtual void unpack(const RowLayout& layout, Rows rows, TensorView data, TensorView experts,
                       std::span<const Rows> to) = 0;
   virtual void pack(const RowLayout& layout, Rows rows, TensorView experts, std::span<const Rows> from,

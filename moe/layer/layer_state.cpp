@@ -15,7 +15,7 @@ std::unique_ptr<Dispatcher> dispatcher_of(const RankShape& rank, const LayerComm
                                             rows * layer.experts * layer.model_dim * bytes_of(layer.dtype), memory});
 }
 
-// It is one expert, and its shards are the MP ranks'. A dense layer's feed-forward is one too.
+// Makes the shared expert: it is one expert, and its shards are the MP ranks'. A dense layer's feed-forward is one too.
 std::unique_ptr<Expert> shared_of(const PartSetup& setup) {
   if (setup.rank.shared.count == 0) return nullptr;
   RankShape rank = setup.rank;

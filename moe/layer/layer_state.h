@@ -20,7 +20,8 @@ namespace moe {
 /// and its feed-forward alone.
 struct LayerParts {
   std::unique_ptr<Attention> attention;
-  // Before attention; before the gate, of what is behind attention's residual sum; behind the MoE part's. Null: none.
+  // The norms before attention, before the gate (of what is behind attention's residual sum), and behind the MoE part's
+  // sum; null: none.
   std::unique_ptr<RowNorm> attention_norm, gate_norm, output_norm;
   std::unique_ptr<Gate> gate;
   std::unique_ptr<Order> order;
@@ -37,7 +38,7 @@ struct DenseGradients {
   Weight fresh, pending;  // made by this pass; by the one before
   void begin_pass() { std::swap(fresh, pending); }
 };
-/// Name them in the layer's WeightStore.
+/// Names of these gradients in the layer's WeightStore.
 inline constexpr std::string_view kDenseGradients = "dense gradients",
                                   kDenseGradientsBefore = "dense gradients of the pass before",
                                   kExpertGradients = "experts' gradients";

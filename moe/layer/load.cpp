@@ -9,7 +9,8 @@ namespace {
 
 double over(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-// Names the first numbers of load_on, of one rank or summed over ranks. After them comes `wanted`.
+// Names the first numbers of load_on, of one rank or summed over ranks. After them come, by expert, the pairs that want
+// it.
 enum Count : size_t { pairs, dropped, filled, most_filled, kCounts };
 
 }  // namespace

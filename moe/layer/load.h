@@ -1,5 +1,5 @@
 #pragma once
-// How evenly a layer's tokens fall on its experts, and how full the rows are that are sent to them.
+// Counts how evenly a layer's tokens fall on its experts, and how full the rows are that are sent to them.
 #include <span>
 #include <vector>
 
@@ -7,7 +7,7 @@
 
 namespace moe {
 
-/// Counts the last pass, over all ranks' own tokens.
+/// Holds the counts of the last pass, over all ranks' own tokens.
 struct RoutingLoad {
   int64_t pairs = 0, dropped = 0;       // that the gate chose; of them, without a row
   double drop_rate = 0;                 // dropped / pairs
@@ -16,11 +16,11 @@ struct RoutingLoad {
   double padding = 0;                   // empty rows / rows sent to the experts; none where the sizes are the loads
 };
 
-/// Counts one rank's part of it, as numbers that another process can be sent.
+/// Returns one rank's part of a RoutingLoad, as numbers that another process can be sent.
 std::vector<double> load_on(const MoeLayer& rank);
 /// Joins every rank's part; `any` is one of the ranks.
 RoutingLoad load_of(const RankShape& any, std::span<const std::vector<double>> ranks);
-/// `ranks` are the layers of all ranks.
+/// Counts the load of a layer; `ranks` are the layers of all ranks.
 RoutingLoad load_of(std::span<MoeLayer* const> ranks);
 
 }  // namespace moe

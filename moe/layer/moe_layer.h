@@ -22,9 +22,10 @@ namespace moe {
 
 class MoeLayer {
  public:
-  /// Throws BadInput naming the field if this layer can't be run (rank_shape.h) or names an unknown part. Blocking: all
-  /// ranks make theirs. `device` is this rank's and outlives the layer; Unsupported naming what it has not, and for
-  /// post_layernorm with a shared expert where ranks gate the tokens of several MP groups.
+  /// Makes one rank of the layer, blocking: all ranks make theirs. `device` is this rank's and outlives the layer.
+  /// Throws BadInput naming the field if this layer can't be run (rank_shape.h) or names an unknown part; Unsupported
+  /// naming what `device` has not, and for post_layernorm with a shared expert where ranks gate the tokens of several
+  /// MP groups.
   MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device = cpu_layer_device(),
            const LayerLinks& links = {})
       : state_(rank, seed, std::move(comms), device, links) {}
@@ -42,7 +43,7 @@ class MoeLayer {
     return state_.routing;
   }
   MemorySpace& memory() const { return state_.memory(); }
-  /// Passes from now on are of this step (Gate::begin_step).
+  /// Says that passes from now on are of this step (Gate::begin_step).
   void begin_step(uint64_t step) {
     if (state_.parts.gate) state_.parts.gate->begin_step(step);
   }
@@ -74,7 +75,7 @@ class MoeLayer {
   /// which parameters() then shows.
   void finish_step(Stream& stream);
 
-  /// Is for a binding, which runs the layer.
+  /// Shows the state to a binding, which runs the layer.
   LayerState& state() { return state_; }
 
  private:

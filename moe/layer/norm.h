@@ -13,19 +13,19 @@ class RowNorm {
  public:
   static constexpr double kEpsilon = 1e-5;
   virtual ~RowNorm() = default;
-  /// out = gain (x - mean) / sqrt(variance + epsilon) + bias, or gain x / sqrt(mean of squares + epsilon); x, out
-  /// (rows, M).
+  /// Computes out = gain (x - mean) / sqrt(variance + epsilon) + bias, or gain x / sqrt(mean of squares + epsilon); x,
+  /// out (rows, M).
   virtual void forward(TensorView x, TensorView out) = 0;
   /// Turns d from d_out to d_x, in place, and makes the weights' gradients. x is the forward's.
   virtual void backward(TensorView x, TensorView d, Into into = Into::overwrite) = 0;
-  /// `copies` is Parameter's.
+  /// Shows the gain and the bias; `copies` is Parameter's.
   virtual std::vector<Parameter> parameters(int copies) = 0;
 };
 
 /// Names the gradient of a weight of that name in the layer's WeightStore.
 std::string gradient_name(std::string_view weight);
 
-/// Null for Norm::none.
+/// Makes the layer's norm; null for Norm::none.
 std::unique_ptr<RowNorm> make_norm(const PartSetup& setup, std::string_view gain_name);
 
 }  // namespace moe

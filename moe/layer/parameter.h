@@ -37,7 +37,7 @@ struct Parameter {
   int copies = 1;  // how often that sum counts each token
 };
 
-/// These name the weights and their random streams.
+/// Names of the weights and of their random streams.
 inline constexpr std::string_view kWq = "wq", kWk = "wk", kWv = "wv", kWo = "wo";   // (M, M); wk, wv: (M, kv heads d)
 inline constexpr std::string_view kGateWeight = "gate", kGateNoise = "gate_noise";  // (E, M)
 inline constexpr std::string_view kGateProjection = "gate_projection", kGateTemperature = "gate_temperature";
@@ -45,7 +45,7 @@ inline constexpr std::string_view kW1 = "w1", kW3 = "w3", kW2 = "w2";  // (E, M,
 inline constexpr std::string_view kShared = "shared_";                 // before those names: (M, S) twice, (S, M)
 inline constexpr std::string_view kFfn = "ffn_";                       // likewise, of a dense layer's feed-forward
 inline constexpr std::string_view kNormGain1 = "norm1", kNormGain2 = "norm2";  // (M)
-/// Their biases, where a layer has them.
+/// Names of their biases, where a layer has them.
 inline constexpr std::string_view kBq = "bq", kBk = "bk", kBv = "bv", kBo = "bo";  // (M); bk, bv: (kv heads d)
 inline constexpr std::string_view kB1 = "b1", kB3 = "b3", kB2 = "b2";              // (E, H) twice, (E, M)
 inline constexpr std::string_view kNormBias = "_bias";                             // behind a norm's name: (M)
@@ -54,7 +54,7 @@ inline constexpr std::string_view kNormBias = "_bias";                          
 /// this and the functions below fill by way of the host.
 void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
 
-/// Fill (tokens.count, width) by global token: the layer's input, which carries the skew, and dY.
+/// These fill (tokens.count, width) by global token: the layer's input, which carries the skew, and dY.
 void fill_input(TensorView rows, ShardRange tokens, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
 void fill_output_gradient(TensorView rows, ShardRange tokens, const LayerSeed& seed,
                           MemorySpace& memory = cpu_memory());

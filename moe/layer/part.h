@@ -29,7 +29,7 @@ class WeightStore {
   std::map<std::string, TensorView, std::less<>> tensors_;
 };
 
-/// Is one tensor of a store, which it keeps.
+/// Shows one tensor of a store, and keeps the store alive.
 class Weight {
  public:
   Weight() = default;

@@ -9,10 +9,10 @@ namespace moe {
 class RowBias {
  public:
   RowBias(Math& math, DType dtype) : math_(math), dtype_(dtype) {}
-  /// Every row of `to` gets `bias` added, whose elements are as many as `to` has columns. Of a batch of matrices the
+  /// Adds `bias`, which has as many elements as `to` has columns, to every row of `to`. Of a batch of matrices the
   /// steps `b` and `out` are those of the bias and of `to`.
   void add(TensorView bias, const Matrix& to, const Batch& batch = {});
-  /// d_bias = the sum of the rows of d, or is added to; of a batch `b` and `out` are the steps of d and of d_bias.
+  /// Sets d_bias to the sum of the rows of d, or adds that; of a batch `b` and `out` are the steps of d and of d_bias.
   void gradient(const Matrix& d, TensorView d_bias, Into into, const Batch& batch = {});
 
  private:

@@ -17,10 +17,10 @@ double norm_of(std::span<const double> whole) {
   return norm > 0 ? norm : 1;
 }
 
-// Like std::max, but NaN wins.
+// Returns the larger number as std::max does, but NaN wins.
 double worse(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
-// Largest difference between a part and its place in the whole.
+// Returns the largest difference between a part and its place in the whole.
 template <class T>
 double difference(const T* part, const std::array<ShardRange, 3>& axes, std::span<const double> whole) {
   const auto& [a, b, c] = axes;

@@ -1,5 +1,5 @@
 #pragma once
-// Proof before time: all ranks of a layer, after they ran, against the autograd reference.
+// Compares all ranks of a layer, after they ran, with the autograd reference: proof before time.
 #include <span>
 #include <string>
 #include <vector>
@@ -16,17 +16,18 @@ struct TensorError {
   double error = 0;
 };
 
-/// 1e-10 for float64, 2e-5 for float32, 16 roundings for float16 and bfloat16.
+/// Returns 1e-10 for float64, 2e-5 for float32, 16 roundings for float16 and bfloat16.
 double tolerance_of(DType dtype);
-/// Is the same, and with a hook 32 times its error: it rounds in two exchanges forward and two back, which differences
-/// of nearly equal numbers (a softmax's gradient) amplify. No bound, but far below what a wrong layer is off by.
+/// Returns the same and, with a hook, 32 times the hook's error more: it rounds in two exchanges forward and two back,
+/// which differences of nearly equal numbers (a softmax's gradient) amplify. This is no bound, but far below what a
+/// wrong layer is off by.
 double tolerance_of(const MoeLayer& layer);
 
 /// Lists the experts that the ranks' gates chose for their own tokens in the last pass, (tokens of all ranks, choices).
 std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks);
 
-/// `ranks`: layers of one, some or all ranks, each after at least two passes and MoeLayer::finish_gradients. Throws
-/// WrongResult naming the token whose experts differ from the reference's.
+/// Returns the errors. `ranks`: layers of one, some or all ranks, each after at least two passes and
+/// MoeLayer::finish_gradients. Throws WrongResult naming the token whose experts differ from the reference's.
 std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const LayerReference& reference);
 
 /// Compares the gradients of weights that the CPU has with full ones, by name.
@@ -40,7 +41,7 @@ void require_small(std::span<const TensorError> errors, double tolerance, const 
 /// type, and what its hook's four exchanges may change), NaN included. Computes the reference, in float64 on one rank
 /// with all activations: slow, and large for large layers. `ranks`: of every rank, in rank order.
 std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, double tolerance = 0);
-/// Does so against a reference at hand, which degrees and schedules of one case share.
+/// Verifies likewise against a reference at hand, which degrees and schedules of one case share.
 std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, const LayerReference& reference,
                                       double tolerance = 0);
 

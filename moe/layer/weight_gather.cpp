@@ -5,12 +5,12 @@
 namespace moe {
 namespace {
 
-// A stretch of a weight, and where it lies among what is sent.
+// Describes a stretch of a weight, and where it lies among what is sent.
 struct Piece {
   TensorView weight, sent;
 };
 
-// The pieces of every rank's block, rank by rank, a weight after the other.
+// Returns the pieces of every rank's block, rank by rank, a weight after the other.
 std::vector<std::vector<Piece>> pieces_of(std::span<const Parameter> weights, TensorView scratch, int ranks) {
   std::vector<std::vector<Piece>> blocks(static_cast<size_t>(ranks));
   int64_t at = 0;

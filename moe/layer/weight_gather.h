@@ -1,5 +1,6 @@
 #pragma once
-// After a step under ZeRO 1: each rank has changed its share of the weights (weight_share.h) and gets the others'.
+// Gathers weights after a step under ZeRO 1: each rank has changed its share of them (weight_share.h) and gets the
+// others'.
 #include <span>
 #include <vector>
 
@@ -9,7 +10,7 @@
 
 namespace moe {
 
-/// Returns the elements of what gather_weights() sends by way of `scratch`.
+/// Returns how many elements gather_weights() needs in `scratch`.
 int64_t elements_of(std::span<const Parameter> weights);
 
 /// Enqueues one AllGather of all the weights: each rank of `comm`, which holds them alike, has changed share rank() of

@@ -18,12 +18,13 @@ struct Draws {
   uint64_t bits(std::string_view of, int64_t index) const {
     return random_bits(seed.seed, stream_of(of, seed.layer), static_cast<uint64_t>(index));
   }
-  // Exponential: the smallest of several, each divided by its weight, is one of them with chances as their weights.
+  // Draws an exponential number: the smallest of several, each divided by its weight, is one of them with chances as
+  // their weights.
   double exponential(int64_t index) const {
     return -std::log1p(
         -random_uniform(seed.seed, stream_of("workload choices", seed.layer), static_cast<uint64_t>(index)));
   }
-  // 0 to n - 1 in an order of its own for each `first` = n, 2 n, ...
+  // Returns 0 to n - 1 in an order of its own for each `first` = n, 2 n, ...
   std::vector<int64_t> shuffled(int64_t n, std::string_view of, int64_t first) const {
     std::vector<int64_t> order(static_cast<size_t>(n));
     std::iota(order.begin(), order.end(), 0);

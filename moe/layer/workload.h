@@ -34,7 +34,7 @@ class Workload {
   int64_t hot_ = 0;
 };
 
-/// The trace's choices of all tokens of the stage, (tokens, top_k).
+/// Returns the trace's choices of all tokens of the stage, (tokens, top_k).
 std::vector<int32_t> read_trace(const std::string& path, const RankShape& rank, uint64_t layer);
 
 }  // namespace moe

@@ -1,4 +1,4 @@
-// Recorded routing: CSV with the columns token, layer, experts.
+// Reads recorded routing: CSV with the columns token, layer, experts.
 #define CSV_IO_NO_THREAD
 #include <algorithm>
 #include <libfccp/csv.h>
@@ -13,7 +13,7 @@ namespace {
 using Reader = io::CSVReader<3, io::trim_chars<' ', '\t'>, io::no_quote_escape<','>, io::throw_on_overflow,
                              io::single_line_comment<'#'>>;
 
-// k distinct experts, or none where the text is anything else.
+// Returns k distinct experts, or none where the text is anything else.
 std::vector<int32_t> experts_from(const std::string& text, int64_t experts, int64_t k) {
   std::istringstream words(text);
   std::vector<int32_t> found;

@@ -5,13 +5,13 @@
 
 namespace moe {
 
-/// Threads of this process, which share one GPU, or the processes of a run, one rank each.
+/// Says what the ranks are: threads of this process, which share one GPU, or the processes of a run, one rank each.
 struct BenchRanks {
   World* processes = nullptr;  // all of them call what is given these ranks; none: threads
   DeviceKind device = DeviceKind::cpu;
   int threads = 1;  // that each rank computes with on the CPU
 
-  /// Returns whether this process decides by the clock, and keeps what was found.
+  /// Says whether this process decides by the clock, and keeps what was found.
   bool leads() const { return processes == nullptr || moe::leads(*processes); }
 };
 

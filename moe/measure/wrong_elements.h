@@ -1,5 +1,5 @@
 #pragma once
-// What is found wrong before anything is timed.
+// Finds what is wrong with results before anything is timed.
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace moe {
 
-/// Values that are not what an op must give.
+/// Counts values that are not what an op must give.
 struct WrongElements {
   int64_t count = 0;
   std::string first;  // which, what was found and what was expected; empty: none
@@ -21,7 +21,7 @@ struct ExactSum {
   void add(double a, double b = 1) { value += a * b, size += std::abs(a * b); }
 };
 
-/// Holds numbers against the sums that they must be. One that is off by no more than rounding in `sums` (float32 or
+/// Compares numbers with the sums that they must be. One that is off by no more than rounding in `sums` (float32 or
 /// float64), in any order of `terms` terms, and in the type that it is stored in, is right.
 class SumCheck {
  public:
@@ -39,7 +39,7 @@ std::vector<int64_t> spread_over(int64_t size, int64_t count);
 /// Returns a number of a tensor of float32 or float64 in the host's memory, as Matrix reads it.
 double element_of(const Matrix& m, int64_t row, int64_t col);
 
-/// Elements of out = a b, spread over all of it, by the sums that define them; matrices in the host's memory, of
+/// Checks elements of out = a b, spread over all of it, by the sums that define them; matrices in the host's memory, of
 /// float32 or float64. `stored`: the type that `out` was rounded to.
 WrongElements wrong_products(const Matrix& a, const Matrix& b, const Matrix& out, DType stored);
 

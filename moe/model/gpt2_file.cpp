@@ -12,7 +12,8 @@
 namespace moe {
 namespace {
 
-// One of our weights, (rows, columns), and where it lies: in columns [first, first + columns) of a tensor of `width`.
+// Describes one of our weights, (rows, columns), and where it lies: in columns [first, first + columns) of a tensor of
+// `width`.
 struct Piece {
   std::string ours;
   int64_t rows, columns;
@@ -71,7 +72,7 @@ const StoredTensor& stored(const SafeTensorsFile& file, const std::string& path,
   return *found;
 }
 
-// Row by row: a rank's columns of each of its rows.
+// Works row by row: on a rank's columns of each of its rows.
 template <class From>
 void read_part(SafeTensorsFile& file, const StoredTensor& tensor, const Piece& piece, const Parameter& weight) {
   const auto& [one, rows, columns] = weight.axes;

@@ -3,7 +3,7 @@
 // wpe.weight, and of layer N h.N.ln_1, h.N.attn.c_attn (queries, keys and values side by side), h.N.attn.c_proj,
 // h.N.ln_2, h.N.mlp.c_fc, h.N.mlp.c_proj, at last ln_f, each a weight and a bias; matrices are (in, out).
 //
-// A dense layer is here one of one expert, which a softmax weighs by 1. What its gate has is in no such file.
+// A dense layer is here a layer of one expert, which a softmax weighs by 1. Its gate's weights are in no such file.
 #include <span>
 #include <string>
 #include <vector>
@@ -20,7 +20,8 @@ struct Gpt2Shape {
   bool tied = false;
 };
 
-/// Throws BadInput naming the first thing of the model that GPT-2 has otherwise, and `where` it was asked for.
+/// Throws BadInput unless the model is a GPT-2; it names the first thing that GPT-2 has otherwise, and `where` it was
+/// asked for.
 void require_gpt2(const Gpt2Shape& shape, const std::string& where);
 
 /// Fills a rank's part of the weights, whatever it is; none: checks the file alone. A name may have "transformer."

@@ -94,7 +94,7 @@ void ModelEnds::make_head() {
   if (norm > 0) norm_ = end_norm(kNormGain3, head_gradients_.view().part(own, {norm}));
 }
 
-// `gradients`: of the gain, and behind it of the bias, if there is one.
+// Makes an end's norm. `gradients`: of the gain, and behind it of the bias, if there is one.
 std::unique_ptr<RowNorm> ModelEnds::end_norm(std::string_view gain, TensorView gradients) const {
   const int64_t m = rank().model_dim();
   setup_.weights->lend(gradient_name(gain), gradients.part(0, {m}));

@@ -20,7 +20,7 @@
 
 namespace moe {
 
-/// These name the weights and their random streams.
+/// Names of the weights and of their random streams.
 inline constexpr std::string_view kEmbedding = "embedding", kPlaces = "places";  // (vocabulary, M), (L, M)
 inline constexpr std::string_view kHeadWeight = "head";                          // (vocabulary, M)
 inline constexpr std::string_view kNormGain0 = "norm0", kNormGain3 = "norm3";    // (M)
@@ -31,8 +31,8 @@ using SampleTokens = std::function<void(int64_t sample, std::span<int32_t> token
 
 class ModelEnds {
  public:
-  /// `stack` must outlive it. `tied`: the output projection is the embedding; each end stage has a copy of it. Throws
-  /// Unsupported for 16-bit layers and for devices but the CPU.
+  /// Makes the ends that this rank's stage has. `stack` must outlive them. `tied`: the output projection is the
+  /// embedding; each end stage has a copy of it. Throws Unsupported for 16-bit layers and for devices but the CPU.
   ModelEnds(LayerStack& stack, int64_t vocabulary, bool tied, const LayerSeed& seed);
 
   int64_t vocabulary() const { return vocabulary_; }
@@ -54,9 +54,9 @@ class ModelEnds {
   /// loss is the mean over the targets, of causal models over those from `place` of each sample on.
   double loss(int64_t place = 0) const;
   std::vector<Parameter> parameters();
-  /// Computes (held, vocabulary) of the last pass anew.
+  /// Computes the last pass's logits anew: (held, vocabulary).
   Tensor logits(int micro_batch) const;
-  /// Returns what a micro-batch's held tokens are, and what is to be predicted at each.
+  /// These return a micro-batch's held tokens, and what is to be predicted at each.
   std::span<const int32_t> inputs(int micro_batch) const { return of(micro_batch).inputs; }
   std::span<const int32_t> targets(int micro_batch) const { return of(micro_batch).targets; }
   /// Shows the weights of the embedding (`layer` kEmbeddingLayer) or of the output projection with its norm.

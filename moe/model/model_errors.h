@@ -1,5 +1,5 @@
 #pragma once
-// Proof before time: a model's ranks, after a step that changed no weight, against the autograd reference.
+// Compares a model's ranks, after a step that changed no weight, with the autograd reference.
 #include <span>
 #include <vector>
 
@@ -9,8 +9,7 @@
 
 namespace moe {
 
-/// Computes the reference of a step's tokens. `any`: a layer of the model; its gates' choices are followed where they
-/// are as good.
+/// Computes the reference of a step's tokens. `rank`: any; `choices` are followed where they are as good.
 ModelReference reference_model(const RankCells& rank, const StackChoices& choices, const ModelEnds& ends,
                                const SampleTokens& tokens);
 

@@ -7,7 +7,7 @@
 namespace moe {
 namespace {
 
-// Ranks of a stage that have the same part of a weight.
+// Counts the ranks of a stage that have the same part of a weight.
 int holders(const Parameter& p, const ParallelShape& parallel) {
   switch (p.summed_over) {
     case SummedOver::dp:
@@ -126,7 +126,7 @@ void RankModel::step_layer(int layer) {
   found->second.step(steps_, clips ? clip_scale(std::sqrt(*squares_.as<double>()), settings_.clip_norm) : 1);
 }
 
-// Between passes, with the gathers that a plan has behind its steps.
+// Steps between passes, with the gathers that a plan has behind its steps.
 void RankModel::step(Stream& stream) {
   stream.launch([this](void*) {
     for (const auto& [layer, optimizer] : optimizers_) step_layer(layer);

@@ -15,25 +15,25 @@ namespace moe {
 
 class RankModel final : public ModelTasks {
  public:
-  /// Blocking: all ranks of `world` make theirs. `stack` must outlive it. `step`: of the plan that runs it. Throws as
-  /// ModelEnds does.
+  /// Makes the model, blocking: all ranks of `world` make theirs. `stack` must outlive it. `step`: of the plan that
+  /// runs it. Throws as ModelEnds does.
   RankModel(LayerStack& stack, Communicator& world, int64_t vocabulary, const StepShape& step, const LayerSeed& seed);
 
   ModelEnds& ends() { return ends_; }
-  /// This rank's part of every weight and gradient; a layer's are named "layer-3.wq".
+  /// Returns this rank's part of every weight and gradient; a layer's are named "layer-3.wq".
   std::vector<Parameter> parameters();
-  /// From now on the optimizer's tasks change the weights; before, they leave the gradients whole and no more. Throws
-  /// BadInput where gradients are to be clipped, and the plan has no norm.
+  /// Lets the optimizer's tasks change the weights from now on; before, they leave the gradients whole and no more.
+  /// Throws BadInput where gradients are to be clipped, and the plan has no norm.
   void train(const OptimizerSettings& settings);
-  /// The optimizer's tasks change nothing from now on; step() does that between passes.
+  /// Lets the optimizer's tasks change nothing from now on; step() does that between passes.
   void step_apart() { apart_ = true; }
   void step(Stream& stream);
-  /// A pass has ended, with all of its optimizer's tasks; where they change weights, that was a step.
+  /// Notes that a pass has ended, with all of its optimizer's tasks; where they change weights, that was a step.
   void passed() { steps_ += optimizers_.empty() ? 0 : 1; }
   int64_t steps() const { return steps_; }
   /// Returns what a checkpoint holds of this rank: weights and the optimizer's states.
   std::vector<ShardedTensor> stored();
-  /// The weights and states are those after so many steps.
+  /// Says that the weights and states are those after so many steps.
   void go_on_from(int64_t steps) { steps_ = steps; }
 
   void issue(const Task& task, CommCall call) override;
@@ -44,7 +44,7 @@ class RankModel final : public ModelTasks {
   void count_experts_once(int layer);
   void gather_end(int layer, Communicator& dp, CommCall call);
   double own_squares();
-  // The ranks that hold a weight alike and share its states: itself alone without ZeRO.
+  // Returns the ranks that hold a weight alike and share its states: this one alone without ZeRO.
   WeightShare states_share(const Parameter& p) const;
 
   LayerStack& stack_;

@@ -2,8 +2,8 @@
 // Layers of a model whose feed-forward is dense, between those that have experts.
 //
 // A dense layer is what an MoE layer is without its routed experts: attention, and behind it a feed-forward that every
-// token passes, as a shared expert is one. So its case is the others' with no experts and that hidden size in the place
-// of the shared expert's: volumes, gradients, memory and weights follow by the same formulas.
+// token passes, as a shared expert is one. So its case is an MoE layer's with no experts, and with the dense hidden
+// size in the place of the shared expert's: volumes, gradients, memory and weights follow by the same formulas.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,11 +17,11 @@ struct DenseLayers {
   std::vector<bool> is;  // by layer; those beyond, and a model's ends, have experts
 
   bool has(int layer) const { return layer >= 0 && layer < std::ssize(is) && is[static_cast<size_t>(layer)]; }
-  /// Counts those of the layers [first, last).
+  /// Counts the dense layers among [first, last).
   int in(int first, int last) const;
-  /// None of the first `layers`.
+  /// Says whether none of the first `layers` is dense.
   bool none(int layers) const { return in(0, layers) == 0; }
-  /// Those of a model of the first `layers` alone.
+  /// Returns the dense layers of a model of the first `layers` alone.
   DenseLayers first(int layers) const;
   bool operator==(const DenseLayers&) const = default;
 };
@@ -38,11 +38,11 @@ struct DenseRule {
 
 inline bool is_dense(const LayerCase& shape) { return shape.layer.experts == 0; }
 
-/// The case of a dense layer beside MoE layers of that case. Throws BadInput naming dense_hidden where MP does not
-/// divide it, or where its weights are too many to count.
+/// Returns the case of a dense layer beside MoE layers of the case `shape`. Throws BadInput naming dense_hidden where
+/// MP does not divide it, or where its weights are too many to count.
 LayerCase dense_case(const LayerCase& shape, int64_t hidden);
 
-/// The cases of a model's layers, of both kinds.
+/// Holds the cases of a model's layers, of both kinds.
 class LayerCases {
  public:
   LayerCases(const LayerCase& shape, const DenseLayers& dense)
@@ -57,9 +57,9 @@ class LayerCases {
   DenseLayers layers_;
 };
 
-/// "48 layers", or of a model with dense ones "12 layers, 6 MoE".
+/// Returns "48 layers", or of a model with dense ones "12 layers, 6 MoE".
 std::string count_layers(int layers, const DenseLayers& dense);
-/// "48 layers of B1 ..", "12 layers, 6 MoE of B1 .. and 6 dense of H3072".
+/// Returns "48 layers of B1 ..", "12 layers, 6 MoE of B1 .. and 6 dense of H3072".
 std::string describe_layers(int layers, const DenseLayers& dense, const LayerShape& layer);
 
 }  // namespace moe

@@ -17,6 +17,7 @@
 
 namespace moe {
 
+/// Names the flows, by their sources.
 /// sharded      FSMoE section 2: T_rank rows a rank; AlltoAll over EP, AllGather and ReduceScatter over ESP
 /// replicated   Parm's baseline: each MP rank gates all tokens of its ESP group; AlltoAll over EP, AllReduce over ESP
 /// fused        Parm S1: tokens split over MP before the gate, gathered at the end; one AlltoAll over EP and ESP
@@ -26,7 +27,8 @@ namespace moe {
 enum class Flow : uint8_t { sharded, replicated, fused, fused_gated, tensor, dropped };
 inline constexpr int kFlows = 6;
 
-/// Says whose tokens: a rank's own B L / N_MP; its MP group's B L; those of the MP groups of all its ESP group's ranks.
+/// Says whose tokens are meant: a rank's own B L / N_MP; its MP group's B L; those of the MP groups of all its ESP
+/// group's ranks.
 enum class Tokens : uint8_t { own, mp_group, esp_groups };
 
 /// Says what a rank sends to the experts, and over which group.
@@ -48,9 +50,10 @@ struct FlowTraits {
 
   bool sends_all_groups() const { return way == Way::all_groups; }
   bool fused() const { return way == Way::fused; }
-  /// Rows stop at a rank of the EP peer before those that share its experts gather them.
+  /// Says whether rows stop at a rank of the EP peer before those that share its experts gather them.
   bool through_peer() const { return way == Way::over_esp || way == Way::over_mp; }
-  /// The MP ranks gather, after the MoE part, the tokens that each gated alone; or the rows that each sent alone.
+  /// These say whether the MP ranks gather, after the MoE part, the tokens that each gated alone, or the rows that each
+  /// sent alone.
   bool gathers_tokens() const { return holds == Tokens::mp_group && gates == Tokens::own; }
   bool gathers_rows() const { return gates == Tokens::mp_group && !sends_all_groups(); }
   /// Says how many ranks gate a token and add up the gradients that they make of it.
@@ -61,9 +64,9 @@ struct FlowTraits {
 const FlowTraits& traits_of(Flow flow);
 std::string_view name_of(Flow flow);
 
-/// The group over which a kind of task talks; none: a computation.
+/// Returns the group over which a kind of task talks; none: a computation.
 GroupKind group_of(Flow flow, TaskKind kind);
-/// FlowTraits::forward or backward.
+/// Returns FlowTraits::forward or backward, by the phase.
 std::span<const TaskKind> stages_of(Flow flow, Phase phase);
 
 }  // namespace moe

@@ -37,7 +37,7 @@ struct Candidates {
   }
 };
 
-/// The values of a list, or the one value; each read by `read`, no two alike.
+/// Returns the values of a list, or the one value; each is read by `read`, no two are alike.
 template <class Value, class Read>
 std::vector<Value> values_of(const TableReader& table, std::string_view key, Read read) {
   const ConfigValue& found = table.value(key);
@@ -100,7 +100,7 @@ int64_t largest_esp(const Candidates& candidates) {
   return *std::max_element(candidates.esp.begin(), candidates.esp.end());
 }
 
-/// H / M gives a whole H for every M.
+/// Checks that H / M gives a whole H for every M.
 void check_scales(const TableReader& table, const Candidates& candidates) {
   const int64_t most = candidates.model_dim_per_esp ? largest_esp(candidates) : 1;
   for (const double scale : candidates.hidden_scale)
@@ -123,7 +123,7 @@ void read_parallel(const TableReader& table, Candidates& out) {
   if (table.has("esp")) out.esp = sizes_of(table, "esp");
 }
 
-/// The values of `key`, or those of `key`_per_esp, which only a grid with a list of esp has.
+/// Returns the values of `key`, or those of `key`_per_esp, which only a grid with a list of esp has.
 std::vector<int64_t> per_esp_or_whole(const TableReader& table, std::string_view key, const Candidates& candidates,
                                       bool& per_esp) {
   const std::string shard = fmt::format("{}_per_esp", key);
@@ -188,7 +188,7 @@ ParallelShape parallel_of(const Candidates& c, int64_t ranks, int64_t mp, int64_
   return p;
 }
 
-/// The layer number `index`, as an odometer whose last wheel turns fastest.
+/// Returns the layer number `index`, as an odometer whose last wheel turns fastest.
 GridLayer layer_at(const Candidates& c, int64_t index) {
   const auto turn = [&](const auto& wheel) {
     const auto size = static_cast<int64_t>(wheel.size());

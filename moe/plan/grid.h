@@ -40,8 +40,8 @@ namespace moe {
 inline constexpr int64_t kMostGridLayers = 1'000'000;
 
 struct GridLayer {
-  /// "B1-h8-L256-M1024-H2048-f1.2-gpt"; fnone: drops nothing; "-k2" at the end where the grid has several k;
-  /// "P8-mp2-esp4-" before it where the grid has [parallel].
+  /// The name is "B1-h8-L256-M1024-H2048-f1.2-gpt"; fnone: drops nothing; "-k2" at the end where the grid has several
+  /// k; "P8-mp2-esp4-" before it where the grid has [parallel].
   std::string name;
   LayerShape shape;
   std::optional<ParallelShape> parallel;  // of a grid with [parallel]
@@ -56,14 +56,14 @@ struct Grid {
   std::vector<GridLayer> layers;
 };
 
-/// Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors, as are more than
-/// kMostGridLayers layers.
+/// Reads a grid's file. Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors, as are more
+/// than kMostGridLayers layers.
 Grid read_grid(const std::string& path);
 
-/// The files that it was read from: a sample's own and the one of the grid that it is of.
+/// Returns the files that a grid was read from: a sample's own, and that of the grid whose sample it is.
 std::vector<std::string> files_of(const Grid& grid);
 
-/// NAME of configs/grids/NAME.toml, or a path to a file. Throws BadInput listing the known names.
+/// Reads the grid of that name (configs/grids/NAME.toml), or of that path. Throws BadInput listing the known names.
 Grid find_grid(const std::string& name_or_path);
 
 }  // namespace moe

@@ -16,7 +16,7 @@ struct Stride {
   int size, step;
 };
 
-// Members of a group differ by multiples of `step` in their rank.
+// Returns a group's stride: its members differ by multiples of `step` in their rank.
 Stride stride_of(const ParallelShape& p, GroupKind kind) {
   switch (kind) {
     case GroupKind::mp:

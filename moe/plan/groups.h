@@ -8,19 +8,20 @@
 
 namespace moe {
 
-/// ep_esp: EP and ESP together; pp: the ranks of all stages at one place, of which neighbours talk; stage: all ranks of
-/// a stage; world: those of all stages.
+/// Names the kinds of groups. ep_esp: EP and ESP together; pp: the ranks of all stages at one place, of which
+/// neighbours talk; stage: all ranks of a stage; world: those of all stages.
 enum class GroupKind { none, ep, esp, mp, dp, edp, ep_esp, pp, stage, world };
 inline constexpr int kGroupKinds = 10;
 std::string_view name_of(GroupKind kind);
 
-/// none: a group of one rank, over which nothing is sent; inter: the group spans nodes.
+/// Says which network a group talks over. none: a group of one rank, over which nothing is sent; inter: the group spans
+/// nodes.
 enum class Network { none, intra, inter };
 std::string_view name_of(Network network);
 
-/// The position of `rank` in its group of that kind.
+/// Returns the position of `rank` in its group of that kind.
 int place_in(const ParallelShape& parallel, GroupKind kind, int rank);
-/// The ranks of `rank`'s group of that kind, ascending.
+/// Returns the ranks of `rank`'s group of that kind, ascending.
 std::vector<int> members(const ParallelShape& parallel, GroupKind kind, int rank);
 
 struct Group {
@@ -30,7 +31,7 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
-/// One row a GroupKind, indexed by it. A group is inter if it spans nodes for any rank.
+/// Holds one row a GroupKind, indexed by it. A group is inter if it spans nodes for any rank.
 using Groups = std::array<Group, kGroupKinds>;
 Groups groups_of(const ParallelShape& parallel);
 

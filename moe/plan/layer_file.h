@@ -1,5 +1,5 @@
 #pragma once
-// One layer as a TOML file: the flags of the command line, with underscores.
+// One layer as a TOML file, whose keys are the flags of the command line with underscores.
 #include <optional>
 #include <string>
 
@@ -11,20 +11,20 @@ namespace moe {
 struct LayerFile {
   std::string name, source, file;
   LayerShape layer;  // keys that are absent have LayerShape's defaults
-  /// Has [parallel]'s dp, mp, ep, esp, pp alone: nodes and ranks a node belong to the cluster. 0: by default.
+  /// Holds [parallel]'s dp, mp, ep, esp, pp alone: nodes and ranks a node belong to the cluster. 0: by default.
   ParallelShape parallel;
   std::optional<Rounding> rounding;
 };
 
-/// The keys of a layer's sizes and choices that `table` has, batch to hook; the others stay as they are.
+/// Reads the keys of a layer's sizes and choices that `table` has, batch to hook; the others stay as they are.
 void read_layer_keys(const TableReader& table, LayerShape& layer);
-/// dp, mp, ep, esp, pp; 0 where absent.
+/// Reads dp, mp, ep, esp and pp; 0 where absent.
 ParallelShape read_parallel_keys(const TableReader& table);
 
-/// Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
+/// Reads a layer's file. Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
 LayerFile read_layer(const std::string& path);
 
-/// NAME of configs/layers/NAME.toml, or a path to a file. Throws BadInput listing the known names.
+/// Reads the layer of that name (configs/layers/NAME.toml), or of that path. Throws BadInput listing the known names.
 LayerFile find_layer(const std::string& name_or_path);
 
 /// Sizes that a file may hold: products of them stay far from overflow.

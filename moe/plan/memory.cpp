@@ -23,7 +23,7 @@ double width(const LayerCase& c) { return bytes_of(c.layer.dtype); }
 
 double tokens(const LayerCase& c) { return static_cast<double>(c.layer.batch * c.layer.seq); }
 
-// Layers, or their activations of a micro-batch, by kind.
+// Counts layers, or their activations of a micro-batch, by kind.
 struct Layers {
   int moe = 0, dense = 0;
 };
@@ -49,7 +49,7 @@ void check(const MemoryRequest& r) {
                     r.shape.parallel.pp);
 }
 
-// Parameters on the ends of the model, on one rank.
+// Counts the parameters of the model's ends on one rank.
 double embedding_parameters(const MemoryRequest& r) {
   const int copies = r.tied_embedding || r.shape.parallel.pp > 1 ? 1 : 2;
   return copies * static_cast<double>(r.vocabulary) * static_cast<double>(r.shape.layer.model_dim) /
@@ -66,7 +66,7 @@ double probabilities(const MemoryRequest& r) {
   return kept * width(r.shape) * tokens(r.shape) / r.shape.parallel.mp * static_cast<double>(r.vocabulary);
 }
 
-// Weights, gradients and optimizer states of `parameters` that `replicas` ranks hold alike.
+// Counts weights, gradients and optimizer states of `parameters` that `replicas` ranks hold alike.
 MemoryEstimate states(double parameters, int replicas, const MemoryRequest& r) {
   const double w = width(r.shape);
   const auto shard = [&](int stage) { return r.shape.parallel.zero >= stage ? replicas : 1; };
@@ -77,7 +77,7 @@ MemoryEstimate states(double parameters, int replicas, const MemoryRequest& r) {
   return e;
 }
 
-// One layer and micro-batch by MoNTA, Table 4; `w`: bytes an element, `scores_t`: what divides the scores.
+// Counts one layer and micro-batch by MoNTA, Table 4; `w`: bytes an element, `scores_t`: what divides the scores.
 double table4(const MemoryRequest& r, double w, double scores_t) {
   const LayerShape& l = r.shape.layer;
   const ParallelShape& p = r.shape.parallel;
@@ -90,8 +90,8 @@ double table4(const MemoryRequest& r, double w, double scores_t) {
   return bsh * factor;
 }
 
-// Elements that the dense part's backward reads: x; the gathered input of q, k, v; q, k, v and their result; the
-// softmax of the scores; the hidden state. Heads of the rank that has most.
+// Counts elements that the dense part's backward reads: x; the gathered input of q, k, v; q, k, v and their result; the
+// softmax of the scores; the hidden state. Heads are those of the rank that has most.
 double dense_elements(const MemoryRequest& r) {
   const LayerShape& l = r.shape.layer;
   const int mp = r.shape.parallel.mp;
@@ -103,7 +103,7 @@ double dense_elements(const MemoryRequest& r) {
   return tokens(r.shape) * (2 * model_dim / mp + model_dim + projected + scores);
 }
 
-// Rows of M elements that a rank sends in one dispatch.
+// Counts rows of M elements that a rank sends in one dispatch.
 double dispatched_rows(const MemoryRequest& r) {
   const LayerCase& c = r.shape;
   const double rows = c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(padded_rows(c));
@@ -130,7 +130,7 @@ double shared_elements(const MemoryRequest& r) {
   return tokens(c) * (between + (gathered ? static_cast<double>(c.layer.model_dim) : 0));
 }
 
-// Logits, spread and noise: in float32 of 16-bit layers, which widen the gate's input too.
+// Counts logits, spread and noise: in float32 for 16-bit layers, which widen the gate's input too.
 double gate_bytes(const MemoryRequest& r) {
   const LayerShape& l = r.shape.layer;
   const DType sums = sums_type(l.dtype);
@@ -138,14 +138,14 @@ double gate_bytes(const MemoryRequest& r) {
   return bytes_of(sums) * gated_tokens(r) * static_cast<double>(3 * l.experts + widened);
 }
 
-// A dense layer's feed-forward: its gathered input, and what lies between its GEMMs.
+// Counts a dense layer's feed-forward: its gathered input, and what lies between its GEMMs.
 double ffn_elements(const MemoryRequest& r) {
   const LayerShape& l = r.shape.layer;
   const double between = gemms_of(l.ffn) * static_cast<double>(l.shared_hidden) / r.shape.parallel.mp;
   return tokens(r.shape) * (static_cast<double>(l.model_dim) + between);
 }
 
-// Of one layer and micro-batch, as the request's model counts.
+// Counts one layer and micro-batch, as the request's model does.
 double activations_of(const MemoryRequest& r) {
   if (r.activations == ActivationModel::printed) return table4(r, 2, 1);
   if (r.activations == ActivationModel::corrected) return table4(r, width(r.shape), r.shape.parallel.mp);
@@ -175,7 +175,7 @@ double activations(const MemoryRequest& r, int stage) {
   return (moe + none) * width(r.shape) * input + std::max(layer, dense_layer) + probabilities(r);
 }
 
-// Whether a rank gathers weights that so many ranks hold alike: under ZeRO 3 it has its shard alone.
+// Says whether a rank gathers weights that so many ranks hold alike: under ZeRO 3 it has its shard alone.
 bool gathers_from(const LayerCase& c, int replicas) { return c.parallel.zero == kMostZeroStage || replicas > 1; }
 
 double gathered(const LayerCase& c, const RankParameters& layer) {

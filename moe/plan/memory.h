@@ -48,7 +48,7 @@ struct MemoryRequest {
   bool tied_embedding = false;  // the output projection is the embedding; with pipeline stages each end has a copy
 };
 
-/// Bytes on one rank.
+/// Counts bytes on one rank.
 struct MemoryEstimate {
   double weights = 0;      // of the layer's dtype
   double gradients = 0;    // as wide
@@ -59,37 +59,38 @@ struct MemoryEstimate {
   double total() const { return weights + gradients + optimizer + activations + buffers; }
 };
 
-/// Parameters of one layer on the rank that has most.
+/// Counts parameters of one layer on the rank that has most.
 struct RankParameters {
   double dense = 0;    // attention's and the shared expert's shards, two norms (weight and bias), the gate, whole
   double experts = 0;  // E / N_EP experts, each over N_ESP
 };
 RankParameters rank_parameters(const MemoryRequest& request);
 
-/// MemoryRequest::micro_batches that the first stage holds at once.
+/// Returns how many of MemoryRequest::micro_batches the first stage holds at once.
 int micro_batches_in_flight(const MemoryRequest& request);
 
-/// Weights, gradients and optimizer by MoNTA, Table 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows); activations
-/// as `request.activations` says; buffers: AlltoAll's send and receive of dispatch and combine, the gathered rows
-/// before and after the experts, under ZeRO 1 and 2 the weights of a layer that are gathered at once, under ZeRO 3 all
-/// of one layer's. Fragmentation, workspaces of libraries and what a framework itself takes are not in it; a dropless
-/// layer is counted under balanced routing. Throws BadInput for counts below 1 and an unknown ZeRO stage.
+/// Estimates weights, gradients and optimizer by MoNTA, Table 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows);
+/// activations as `request.activations` says; buffers: AlltoAll's send and receive of dispatch and combine, the
+/// gathered rows before and after the experts, under ZeRO 1 and 2 the weights of a layer that are gathered at once,
+/// under ZeRO 3 all weights of one layer. Fragmentation, workspaces of libraries and what a framework itself takes are
+/// not in it; a dropless layer is counted under balanced routing. Throws BadInput for counts below 1 and an unknown
+/// ZeRO stage.
 MemoryEstimate estimate_memory(const MemoryRequest& request);
 
 /// Estimates one layer on each pipeline stage, one micro-batch, nothing sharded by ZeRO: what stands beside a layer's
 /// plan.
 MemoryEstimate layer_memory(const LayerCase& shape, Flow flow = Flow::sharded);
 
-/// Counted from the plan, in issue order: a layer's activations of a micro-batch live from the first task of its
-/// forward to the last of its backward. Layers x micro-batches at once, on the stage that has most.
+/// Counts activations from the plan, in issue order: a layer's of a micro-batch live from the first task of its forward
+/// to the last of its backward. Returns the layers x micro-batches that live at once, on the stage that has most.
 int activations_kept(const Plan& plan);
-/// The same where those of dense layers weigh another number of bytes: all, and those of dense layers, when they are
-/// most bytes.
+/// Counts the same where those of dense layers have another number of bytes: returns all, and those of dense layers,
+/// when they are most bytes.
 std::pair<int, int> activations_kept(const Plan& plan, double moe_bytes, double dense_bytes);
 /// Returns what a plan trains and keeps, its packed experts included; without embeddings, which it does not know.
 MemoryRequest memory_request(const Plan& plan);
 
-/// Nothing where the estimate fits, else "does not fit: needs 31.20 GiB, a rank has 11.00 GiB".
+/// Returns nothing where the estimate fits, else "does not fit: needs 31.20 GiB, a rank has 11.00 GiB".
 std::optional<std::string> misfit(const MemoryEstimate& estimate, double capacity_bytes);
 
 }  // namespace moe

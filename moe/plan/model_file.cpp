@@ -48,7 +48,7 @@ std::vector<ModelOverride> overrides_from(const TableReader& root) {
   return all;
 }
 
-// Which layers have no experts, by any of three keys; at least one has some.
+// Reads which layers have no experts, by any of three keys; at least one has some.
 DenseRule dense_from(const TableReader& root, int layers) {
   constexpr std::string_view kEvery = "moe_every", kFirst = "first_dense", kListed = "dense_layers",
                              kHidden = "dense_hidden";
@@ -69,7 +69,7 @@ DenseRule dense_from(const TableReader& root, int layers) {
   return dense;
 }
 
-// What a model can't do without; the others have a layer's defaults.
+// Requires the keys that a model can't do without; the others have a layer's defaults.
 void require_shape(const TableReader& layer) {
   for (const std::string_view key : {"seq", "model_dim", "hidden", "heads"}) layer.value(key);
 }

@@ -43,14 +43,14 @@ struct Model {
 /// Ends the name of a profile that was fitted on the cluster named before it.
 inline constexpr std::string_view kFitted = "-fitted";
 
-/// Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
+/// Reads a model's file. Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
 Model read_model(const std::string& path);
 
-/// NAME of configs/models/NAME.toml, or a path to a file. Throws BadInput listing the known names.
+/// Reads the model of that name (configs/models/NAME.toml), or of that path. Throws BadInput listing the known names.
 Model find_model(const std::string& name_or_path);
 
-/// The model as it is on the cluster of that name: its override applied, where it has one, and none left. A profile
-/// that was fitted on a cluster (kFitted) is that cluster.
+/// Returns the model as it is on the cluster of that name: its override applied, where it has one, and none left. A
+/// profile that was fitted on a cluster (kFitted) is that cluster.
 Model on_cluster(Model model, const std::string& cluster);
 
 }  // namespace moe

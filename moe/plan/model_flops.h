@@ -6,7 +6,8 @@
 
 namespace moe {
 
-/// Layers of that case, over all stages, and an output projection onto `vocabulary` tokens (0: none).
+/// Says how much a model has beside its layer's case: layers over all stages, and an output projection onto
+/// `vocabulary` tokens (0: none).
 struct ModelDepth {
   int layers = 1, micro_batches = 1;
   int64_t vocabulary = 0;
@@ -16,7 +17,7 @@ struct ModelDepth {
 /// Counts the GEMMs of a forward of all samples (B L tokens of each DP group and micro-batch), three times: a backward
 /// has two of each. A token has attention's four projections and all L scores, whatever is masked; gate, k experts
 /// (dropped or not) and shared expert, or a dense layer's feed-forward; the output projection. Nothing counts that is
-/// computed again, or on several ranks alike. So Chowdhery et al., PaLM, 2022, appendix B. `shape`: complete.
+/// computed again, or on several ranks alike. Source: Chowdhery et al., PaLM, 2022, appendix B. `shape`: complete.
 double step_flops(const LayerCase& shape, const ModelDepth& depth);
 
 }  // namespace moe

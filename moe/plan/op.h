@@ -7,9 +7,9 @@
 
 namespace moe {
 
-/// Volumes as FSMoE counts them, what a rank sends to itself included: of an alltoall what a rank sends, of an
-/// allgather what it has gathered, of a reducescatter what it had before, of an allreduce the buffer, of a sendrecv the
-/// message.
+/// Names an operation. Its volume is as FSMoE counts it, what a rank sends to itself included: of an alltoall what a
+/// rank sends, of an allgather what it has gathered, of a reducescatter what it had before, of an allreduce the buffer,
+/// of a sendrecv the message.
 enum class Op : uint8_t {
   none,
   alltoall,
@@ -27,7 +27,7 @@ enum class Op : uint8_t {
   task
 };
 
-/// The table of a cluster profile that holds an op's rows.
+/// Names the table of a cluster profile that holds an op's rows.
 enum class OpTable : uint8_t { none, comm, compute, module, task };
 
 struct OpFacts {
@@ -40,14 +40,14 @@ struct OpFacts {
 const OpFacts& facts_of(Op op);
 
 std::string_view name_of(Op op);
-/// None for an unknown name.
+/// Returns the op of that name; none: there is no such op.
 std::optional<Op> find_op(std::string_view name);
-/// Returns the names in the order of the enum.
+/// Returns the names of a table's ops, in the order of the enum.
 std::vector<std::string_view> names_of(OpTable table);
 std::vector<Op> collectives();
 
-/// Bytes that a rank's link carries for each byte of a collective's volume: nccl-tests' bus bandwidth over its
-/// algorithm bandwidth.
+/// Returns the bytes that a rank's link carries for each byte of a collective's volume: nccl-tests' bus bandwidth over
+/// its algorithm bandwidth.
 double wire_share(Op op, int ranks);
 
 }  // namespace moe

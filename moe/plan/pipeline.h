@@ -19,15 +19,15 @@ struct PipelineStep {
   bool operator==(const PipelineStep&) const = default;
 };
 
-/// All steps in the order in which a plan issues them: each stage's own order, and each step behind that of the
+/// Returns all steps in the order in which a plan issues them: each stage's own order, and each step behind that of the
 /// neighbouring stage that it waits for.
 std::vector<PipelineStep> pipeline_steps(PipelineOrder order, int micro_batches, int stages);
 
-/// Returns a stage's layers, [first, last): the first stages have one more where they don't divide. Throws BadInput for
-/// fewer layers than stages.
+/// Returns a stage's layers, [first, last): the first stages have one more where the stages don't divide the layers.
+/// Throws BadInput for fewer layers than stages.
 std::pair<int, int> layers_of_stage(int layers, int stages, int stage);
 
-/// Micro-batches that a stage has run forward and not yet backward, at most.
+/// Returns how many micro-batches at most a stage has run forward and not yet backward.
 int micro_batches_in_flight(PipelineOrder order, int micro_batches, int stages, int stage);
 
 }  // namespace moe

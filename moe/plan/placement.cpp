@@ -74,7 +74,7 @@ void decide(const PlacementRequest& r, Placement& out) {
                            larger, r.switch_ports);
 }
 
-// inter if any group of that size and stride spans nodes.
+// Returns inter if any group of that size and stride spans nodes.
 Network network_of(int size, int stride, int ranks, int ranks_per_node) {
   if (size == 1) return Network::none;
   for (int first = 0; first < ranks; ++first) {

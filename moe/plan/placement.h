@@ -22,10 +22,10 @@ struct PlacementRequest {
   int switch_ports = 0;
 };
 
+/// Names the form that the rule takes.
 /// horizontal  cp < ep, and a switch of at least ep cp ports: EP and CP are orthogonal, an EP group trains ep sequences
-/// vertical    cp >= ep: EP groups lie inside CP groups, cp / ep of them; an EP group trains one sequence (mini-batch
-/// 1),
-///             and the switch needs max(ep, cp) ports
+/// vertical    cp >= ep: EP groups lie inside CP groups, cp / ep of them; an EP group trains one sequence
+///             (mini-batch 1), and the switch needs max(ep, cp) ports
 /// open        the paper gives no answer; `reason` says what is missing
 enum class Expansion : uint8_t { horizontal, vertical, open };
 std::string_view name_of(Expansion expansion);
@@ -50,14 +50,15 @@ struct Placement {
   std::vector<PlacedDimension> dimensions;  // in the paper's order; none where open
 };
 
-/// The paper's rule. Throws BadInput for sizes below 1, a tp that does not divide ranks_per_node, and more than 2^20
-/// ranks.
+/// Decides by the paper's rule. Throws BadInput for sizes below 1, a tp that does not divide ranks_per_node, and more
+/// than 2^20 ranks.
 Placement place(const PlacementRequest& request);
 
-/// The groups of one dimension, each ascending, by their first rank.
+/// Returns the groups of one dimension, each ascending, ordered by their first rank.
 std::vector<std::vector<int>> groups_of(const Placement& placement, const PlacedDimension& dimension);
 
-/// Traffic between nodes that meets on a link, first to last (MoNTA, "Communication Conflict"): EP PP CP DP.
+/// Returns the kinds of traffic between nodes, in the order in which they go first on a link (MoNTA, "Communication
+/// Conflict"): EP PP CP DP.
 std::span<const std::string_view> traffic_priority();
 
 /// Names two kinds of traffic that can meet where the backward still runs (MoNTA, Fig. 11), and in which phase.

@@ -73,11 +73,11 @@ struct Task {
   int slice = -1;          // of a gradient task: index into slices
   std::vector<int> after;  // ids; what it waits for beside its lane's predecessor
   std::vector<Access> reads, writes;
-  /// "backward dispatch 2/4 of layer 0".
+  /// Returns "backward dispatch 2/4 of layer 0".
   std::string name() const;
 };
 
-/// Tasks of one class take equally long: same kind, phase, layer and chunk (or slice).
+/// Says what tasks have in common that take equally long: kind, phase, layer and chunk (or slice).
 struct WorkClass {
   TaskKind kind = TaskKind::order;
   Phase phase = Phase::forward;
@@ -94,7 +94,7 @@ struct Structure {
   int slices = 0;
 };
 
-/// Gradient bytes that a plan must send, all of them exactly once.
+/// Counts gradient bytes that a plan must send, all of them exactly once.
 struct Gradient {
   int layer = 0;
   int64_t bytes = 0;
@@ -106,7 +106,8 @@ struct Gradient {
   }
 };
 
-/// The gradients are one sequence of bytes: a slice may reach into those after its own, of the same ranks.
+/// Marks a slice of the gradients, which are one sequence of bytes: it may reach into those after its own, of the same
+/// ranks.
 struct GradientSlice {
   int gradient = 0;
   int64_t begin = 0, end = 0;  // bytes from the start of `gradient`
@@ -122,8 +123,8 @@ struct Work {
   int gemms = 0;
 };
 
-/// gpipe: every stage runs all its forwards, then all its backwards. 1f1b: as many forwards ahead as stages follow,
-/// then one backward and one forward in turn.
+/// Says in which order a stage runs micro-batches. gpipe: every stage runs all its forwards, then all its backwards.
+/// 1f1b: as many forwards ahead as stages follow, then one backward and one forward in turn.
 enum class PipelineOrder : uint8_t { gpipe, one_f_one_b };
 
 struct Plan {
@@ -150,15 +151,15 @@ struct Plan {
 
 /// Gives every class of the plan's structure its work.
 void set_works(Plan& plan);
-/// Work of a class in a flow: volumes of its chunk of the layer, or its slice of the gradients. An exchange has its
-/// share of a combine's bytes.
+/// Returns the work of a class in a flow: volumes of its chunk of the layer, or its slice of the gradients. An exchange
+/// has its share of a combine's bytes.
 Work work_of(const WorkClass& work_class, const LayerCase& shape, const std::vector<GradientSlice>& slices,
              Flow flow = Flow::sharded);
-/// Work of a model's end on a rank: all of the vocabulary for the tokens whose rows the rank holds.
+/// Returns the work of a model's end on a rank: all of the vocabulary for the tokens whose rows the rank holds.
 Work end_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow, int64_t vocabulary);
-/// Work of a task of Phase::step.
+/// Returns the work of a task of Phase::step.
 Work step_work(const WorkClass& work_class, const Plan& plan, const LayerCases& cases);
-/// Work of all rows, or of the whole dense part, that `chunks` chunks share.
+/// Returns the work of all rows, or of the whole dense part, that `chunks` chunks share.
 Work whole_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 
 /// Throws WrongResult naming the task that breaks a rule: ids and work classes are consistent; dependencies are
@@ -168,8 +169,8 @@ Work whole_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 /// no task makes it, after the forward); a planned step sums every gradient that there is and steps every layer and end
 /// once, after its own gradients' sums and, where it clips, after the norm of all; every row passes every stage of a
 /// layer once, and every token its shared expert; a dense layer has its feed-forward and nothing of the MoE part, the
-/// others the opposite; a stage receives in the order in which its neighbour sends; nothing
-/// but a forward's input is read that no task wrote before.
+/// others the opposite; a stage receives in the order in which its neighbour sends; nothing but a forward's input is
+/// read that no task wrote before.
 void check_plan(const Plan& plan);
 
 }  // namespace moe

@@ -7,7 +7,7 @@
 namespace moe {
 namespace {
 
-// Tasks in an order that respects `edges`; those on or behind a cycle are missing.
+// Returns tasks in an order that respects `edges`; those on or behind a cycle are missing.
 std::vector<int> topological(const Edges& edges) {
   const size_t n = edges.size();
   std::vector<int> waiting(n), order;
@@ -77,7 +77,7 @@ Edges check_ids(const Plan& plan) {
   return edges;
 }
 
-// Whether each task has a larger id than those that it waits for.
+// Says whether each task has a larger id than those that it waits for.
 bool is_issued_in_order(const Edges& edges) {
   for (size_t id = 0; id < edges.size(); ++id)
     for (const int before : edges[id])
@@ -85,7 +85,7 @@ bool is_issued_in_order(const Edges& edges) {
   return true;
 }
 
-// Dependencies and lane orders together: what the executor will enforce.
+// Returns dependencies and lane orders together: what the executor will enforce.
 Edges check_order(const Plan& plan) {
   Edges edges = check_ids(plan);
   for (const Lane& lane : plan.structure->lanes)

@@ -16,9 +16,9 @@ template <class... Args>
   throw WrongResult(fmt::format("plan: {}: {}", task.name(), fmt::format(text, std::forward<Args>(args)...)));
 }
 
-// Holds what is ordered before a task: of each lane, so many tasks at the head of its queue. A lane runs its queue in
-// order, so that whatever is ordered after one of its tasks is ordered after all of those before it. Takes tasks x
-// lanes numbers.
+// Holds what is ordered before a task: how many tasks at the head of each lane's queue. A lane runs its queue in order,
+// so that whatever is ordered after one of its tasks is ordered after all of those before it. Takes tasks x lanes
+// numbers.
 class Ancestors {
  public:
   /// `edges`: dependencies and, for each task, the one before it on its lane; predecessors have smaller ids.
@@ -34,7 +34,7 @@ class Ancestors {
   std::vector<uint32_t> known_;         // by task and lane
 };
 
-// Each throws WrongResult naming the task that breaks its rule; ids, lanes and order were checked before.
+// Each check throws WrongResult naming the task that breaks its rule; ids, lanes and order were checked before.
 void check_gradients(const Plan& plan, const Ancestors& ancestors);
 void check_step(const Plan& plan, const Ancestors& ancestors);
 void check_rows(const Plan& plan);

@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-// The gradients as one sequence of bytes: where each begins.
+// Returns where each gradient begins in the one sequence of bytes that they are.
 std::vector<int64_t> offsets_of(const Plan& plan) {
   std::vector<int64_t> offsets{0};
   for (const Gradient& gradient : plan.gradients) offsets.push_back(offsets.back() + gradient.bytes);
@@ -27,7 +27,7 @@ std::vector<int> last_forwards(const Plan& plan) {
   return last;
 }
 
-// The tasks that make the same gradients together: of every micro-batch, of experts every chunk.
+// Finds the tasks that make the same gradients together: of every micro-batch, of experts every chunk.
 class Makers {
  public:
   explicit Makers(const Plan& plan) {
@@ -97,7 +97,7 @@ std::vector<int> check_senders(const Plan& plan, const Ancestors& ancestors) {
   return sender;
 }
 
-// The stages that every row passes: an exchange over one rank is none.
+// Says whether a task is a stage that every row passes: an exchange over one rank is none.
 bool is_stage(const Plan& plan, TaskKind kind) {
   const GroupKind group = group_of(plan.structure->flow, kind);
   return group == GroupKind::none || plan.groups[static_cast<size_t>(group)].size > 1;
@@ -191,8 +191,8 @@ void check_rows(const Plan& plan) {
     }
 }
 
-// Its sum, over one MP rank what it writes, is added to the output with i_order, and to the gradient of the tokens with
-// the gate's; its backward reads what its forward read.
+// Checks the shared expert's reads. Its sum, over one MP rank what it writes, is added to the output with i_order, and
+// to the gradient of the tokens with the gate's; its backward reads what its forward read.
 void check_reads_of_shared(const Plan& plan) {
   std::map<std::pair<int, int>, Buffer> inputs;  // by micro-batch and layer
   const auto reads = [](const Task& task, Buffer buffer, Phase phase) {

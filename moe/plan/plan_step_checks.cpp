@@ -14,7 +14,7 @@ bool spans(const Plan& plan, GroupKind group) {
   return plan.groups[static_cast<size_t>(group)].network != Network::none;
 }
 
-// Gradient bytes that several ranks make parts of.
+// Counts gradient bytes that several ranks make parts of.
 std::map<Sent, int64_t> summed_bytes(const Plan& plan) {
   std::map<Sent, int64_t> bytes;
   const LayerCase& c = plan.shape;
@@ -36,7 +36,7 @@ std::map<Sent, int64_t> summed_bytes(const Plan& plan) {
   return bytes;
 }
 
-// That each byte of plan.gradients is sent once is check_gradients' business.
+// Checks the sums; that each byte of plan.gradients is sent once is check_gradients' business.
 void check_sums(const Plan& plan) {
   std::map<Sent, int64_t> found;
   for (const Gradient& g : plan.gradients) found[{g.sent_by(), g.layer}] += g.bytes;
@@ -47,7 +47,7 @@ void check_sums(const Plan& plan) {
   }
 }
 
-// The sums of a layer's or an end's gradients, by layer.
+// Returns the sums of a layer's or an end's gradients, by layer.
 std::map<int, std::vector<int>> sums_of(const Plan& plan) {
   std::map<int, std::vector<int>> sums;
   std::vector<int> sender(plan.slices.size(), -1);
@@ -133,7 +133,7 @@ class StepCheck {
 
   bool sums_tied() const { return plan_.step.tied && plan_.vocabulary > 0 && plan_.shape.parallel.pp > 1; }
 
-  // What both ends have, once each has all of its own.
+  // Checks the sum of what both ends have: it comes once each has all of its own.
   void check_tied(const Task& task) {
     for (const int end : {kEmbeddingLayer, plan_.layers}) {
       check_after(plan_, ancestors_, task, sums_[end], "begins before");
@@ -147,7 +147,7 @@ class StepCheck {
         check_after(plan_, ancestors_, task, {sum.id}, "adds up squares before the end of");
   }
 
-  // A layer's weights, or of what a stage holds alike those of all of its layers.
+  // Checks a gather of a layer's weights or, of what a stage holds alike, those of all of its layers.
   void check_gather(const Task& task) {
     if (!gathered_.emplace(task.kind, task.layer).second) broken(task, "gathers weights a second time");
     for (const auto& [layer, id] : stepped_) {

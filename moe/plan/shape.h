@@ -1,5 +1,6 @@
 #pragma once
-// What is trained (LayerShape) and how it is spread over ranks (ParallelShape). Notation: B, L, M, H, E, k, f.
+// Describes what is trained (LayerShape) and how it is spread over ranks (ParallelShape). Notation: B, L, M, H, E, k,
+// f.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,17 +14,18 @@ namespace moe {
 enum class Ffn { gpt, mixtral, gpt_tanh };
 std::string_view name_of(Ffn ffn);
 Ffn ffn_from(std::string_view name, std::string_view where);
-/// GEMMs of one expert's forward: 2 (GPT, with either GELU) or 3 (Mixtral's SwiGLU).
+/// Returns the GEMMs of one expert's forward: 2 (GPT, with either GELU) or 3 (Mixtral's SwiGLU).
 int gemms_of(Ffn ffn);
 
-/// by_ffn: rmsnorm for Mixtral's feed-forward, else layernorm. Each has a gain of M. They stand before attention and
-/// before the gate; post_layernorm (BERT's) stands behind each of the two residual sums.
+/// Says which norms a layer has. by_ffn: rmsnorm for Mixtral's feed-forward, else layernorm. Each has a gain of M. They
+/// stand before attention and before the gate; post_layernorm (BERT's) stands behind each of the two residual sums.
 enum class Norm { by_ffn, none, layernorm, rmsnorm, post_layernorm };
 constexpr bool is_post(Norm norm) { return norm == Norm::post_layernorm; }
 std::string_view name_of(Norm norm);
 Norm norm_from(std::string_view name, std::string_view where);
 
-/// T_rank, a rank's capacity per expert, of N = B L / N_MP tokens; chunks have floor or ceil(T_rank / r) rows.
+/// Says how T_rank is rounded, a rank's capacity per expert, of N = B L / N_MP tokens; chunks have floor or ceil(T_rank
+/// / r) rows.
 ///   ragged     ceil(k f N / E)
 ///   exact      k f N / E unrounded, equal chunks: planning only, what the papers' figures assume
 ///   tutel      k floor(f ceil(N / E)); where none is dropped, padded to the largest load of any expert
@@ -35,7 +37,7 @@ enum class Rounding { ragged, exact, tutel, deepspeed, megatron, lcm };
 std::string_view name_of(Rounding rounding);
 Rounding rounding_from(std::string_view name, std::string_view where);
 
-/// One transformer layer with MoE. B counts the samples of one MP group.
+/// Describes one transformer layer with MoE. B counts the samples of one MP group.
 struct LayerShape {
   int64_t batch = 4;          // B, samples
   int64_t seq = 1024;         // L, tokens a sample
@@ -74,9 +76,9 @@ Recompute recompute_from(std::string_view name, std::string_view where);
 ///   0 nothing   1 optimizer states   2 gradients too   3 weights too
 inline constexpr int kMostZeroStage = 3;
 
-/// Sizes of the groups; P = pp dp mp = pp ep esp edp, both factorisations over the same ranks.
-/// rank = (pp N_DP + dp) N_MP + mp; inside a stage also (edp N_EP + ep) N_ESP + esp or, with EP inside the node,
-/// (edp N_ESP + esp) N_EP + ep (Parm section IV-B's placements).
+/// Holds the sizes of the groups; P = pp dp mp = pp ep esp edp, both factorisations over the same ranks. rank = (pp
+/// N_DP + dp) N_MP + mp; inside a stage also (edp N_EP + ep) N_ESP + esp or, with EP inside the node, (edp N_ESP + esp)
+/// N_EP + ep (Parm section IV-B's placements).
 struct ParallelShape {
   int nodes = 1;
   int ranks_per_node = 1;
@@ -88,11 +90,12 @@ struct ParallelShape {
   bool operator==(const ParallelShape&) const = default;
 };
 
-/// "ep-inside", "esp-inside": which of the two groups is made of neighbouring ranks.
+/// Returns "ep-inside" or "esp-inside": which of the two groups is made of neighbouring ranks.
 std::string_view placement_name(const ParallelShape& parallel);
 bool ep_inside_from(std::string_view name, std::string_view where);
 
-/// A layer on a cluster, complete: no field is 0 any more, but experts of a dense layer (moe/plan/dense_layers.h).
+/// Describes a layer on a cluster, complete: no field is 0 any more, but experts of a dense layer
+/// (moe/plan/dense_layers.h).
 struct LayerCase {
   LayerShape layer;
   ParallelShape parallel;
@@ -111,10 +114,10 @@ int expert_nodes(const ParallelShape& parallel);
 /// Returns the type of what dispatch and combine send: the layer's own, unless its hook sends another.
 DType wire_type(const LayerShape& layer);
 
-/// "ZeRO 1, scores recomputed": what a rank does not keep; empty where it keeps all.
+/// Returns "ZeRO 1, scores recomputed": what a rank does not keep; empty where it keeps all.
 std::string describe_states(const ParallelShape& parallel);
 
-/// "B4 L1024 M4096 H14336 E4 k2 f1.2 mixtral"; element types but float32 behind it.
+/// Returns "B4 L1024 M4096 H14336 E4 k2 f1.2 mixtral", with any element type but float32 behind it.
 std::string describe(const LayerShape& layer);
 
 }  // namespace moe

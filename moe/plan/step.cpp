@@ -7,8 +7,8 @@
 namespace moe {
 namespace {
 
-// What gates.cpp's gates have: gshard's logits and their spread; xmoe's projection, embeddings and temperature; softmoe
-// logits a row of every expert.
+// Counts the weights of the gates in moe/layer/gates: gshard's logits and their spread; xmoe's projection, embeddings
+// and temperature; softmoe logits a row of every expert.
 int64_t gate_parameters(const LayerCase& c) {
   const LayerShape& l = c.layer;
   const int64_t m = l.model_dim, experts = l.experts;

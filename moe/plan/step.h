@@ -1,6 +1,6 @@
 #pragma once
-// What an iteration has behind its backwards: sums of gradients, their norm, the optimizer's step, and with ZeRO 1 the
-// gathers of the weights that it changed.
+// Describes what an iteration does behind its backwards: sums of gradients, their norm, the optimizer's step, and with
+// ZeRO 1 the gathers of the weights that it changed.
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -12,8 +12,8 @@ namespace moe {
 enum class OptimizerKind : uint8_t { sgd, adamw };
 
 struct StepShape {
-  /// All of it is tasks of Phase::step. Else a plan has the sums that its schedule places and, behind everything, an
-  /// optimizer's task a stage that takes no time: what papers count.
+  /// Whether all of this is tasks of Phase::step. Else a plan has the sums that its schedule places and, behind
+  /// everything, an optimizer's task a stage that takes no time: what papers count.
   bool planned = false;
   bool clips = false;                                     // by the norm of all gradients
   std::optional<OptimizerKind> optimizer = std::nullopt;  // none: the weights stay, the optimizer's tasks do nothing
@@ -21,28 +21,31 @@ struct StepShape {
   bool operator==(const StepShape&) const = default;
 };
 
-/// A model's ends count as layers: before the first one, behind the last one.
+/// The embedding's number: a model's ends count as layers, before the first one and behind the last one.
 inline constexpr int kEmbeddingLayer = -1;
 
-/// Elements of a rank's weights, by which ranks add up their gradients: those of DP, of EDP, of the whole stage.
+/// Counts elements of a rank's weights, by the ranks that add up their gradients: those of DP, of EDP, of the whole
+/// stage.
 struct StepWeights {
   int64_t dense = 0, experts = 0, alike = 0;
 };
-/// Of a layer: attention and shared expert; experts; the gate with its norms.
+/// Returns the weights of a layer: dense ones are attention and shared expert, alike ones the gate and the norms.
 StepWeights step_weights(const LayerCase& shape);
-/// Of the embedding (learned places too, where attention knows none) and of the output projection, which each rank has
-/// whole. A norm is before the output projection or, where layers end in theirs, behind the embedding.
+/// These return the weights of the embedding (learned places too, where attention knows none) and of the output
+/// projection, which each rank has whole. A norm is before the output projection or, where layers end in theirs, behind
+/// the embedding.
 StepWeights embedding_weights(const LayerCase& shape, int64_t vocabulary);
-/// `tied`: on one stage the embedding counts them.
+/// `tied`: on one stage the embedding counts the projection's weights.
 StepWeights head_weights(const LayerCase& shape, int64_t vocabulary, bool tied = false);
 
-/// Bytes that the stage adds up of a layer's gate and norms: as elements of the type of sums. Of an end: of its own.
+/// These return the bytes that the stage adds up: of a layer's gate and norms, in the type of sums; of an end, in the
+/// layer's own type.
 int64_t stage_gradient_bytes(const LayerCase& shape);
 int64_t end_gradient_bytes(const LayerCase& shape, const StepWeights& end);
 
-/// Bytes that the optimizer copies on a rank, reading and writing each once: half of those that it reads and writes.
-/// AdamW reads gradient, weight and two moments and writes all but the gradient; SGD has one momentum. 16-bit weights
-/// have float32 masters. With ZeRO 1 a rank steps its share.
+/// Returns the bytes that the optimizer copies on a rank, reading and writing each once: half of those that it reads
+/// and writes. AdamW reads gradient, weight and two moments and writes all but the gradient; SGD has one momentum.
+/// 16-bit weights have float32 masters. With ZeRO 1 a rank steps its share.
 double optimizer_bytes(const LayerCase& shape, const StepWeights& weights, OptimizerKind optimizer);
 
 }  // namespace moe

@@ -30,48 +30,49 @@ enum class TaskKind : uint8_t {
 inline constexpr int kTaskKinds = 44;
 std::string_view name_of(TaskKind kind);
 
-/// Part of the MoE layer's row traffic: one task a chunk.
+/// Says whether the task is part of the MoE layer's row traffic: one task a chunk.
 constexpr bool is_chunked(TaskKind kind) {
   return (kind >= TaskKind::dispatch && kind <= TaskKind::combine) ||
          (kind >= TaskKind::copy && kind <= TaskKind::expert_dw);
 }
 
-/// Computes rows in the experts: a pass, or half of a backward.
+/// Says whether the task computes rows in the experts: a pass, or half of a backward.
 constexpr bool is_expert(TaskKind kind) {
   return kind == TaskKind::expert || kind == TaskKind::expert_dx || kind == TaskKind::expert_dw;
 }
 
-/// Brings a backward's rows on their way: the whole of an expert's, or the half that its input waits for.
+/// Says whether the task brings a backward's rows on their way: the whole of an expert's, or the half that its input waits for.
 constexpr bool is_expert_stage(TaskKind kind) { return kind == TaskKind::expert || kind == TaskKind::expert_dx; }
 
-/// Makes, in a backward, the gradients of the experts' weights.
+/// Says whether the task makes, in a backward, the gradients of the experts' weights.
 constexpr bool makes_expert_gradients(TaskKind kind) { return kind == TaskKind::expert || kind == TaskKind::expert_dw; }
 
-/// Sends a slice of the gradients.
+/// Says whether the task sends a slice of the gradients.
 constexpr bool sends_gradients(TaskKind kind) {
   return kind == TaskKind::gradient || kind == TaskKind::expert_gradient || kind == TaskKind::stage_gradient;
 }
 
-/// Gathers what the optimizer's steps of other ranks changed.
+/// Says whether the task gathers what the optimizer's steps of other ranks changed.
 constexpr bool gathers_weights(TaskKind kind) {
   return kind == TaskKind::weights || kind == TaskKind::expert_weights || kind == TaskKind::stage_weights;
 }
 
-/// Is the shared expert, or brings it tokens or adds up its parts.
+/// Says whether the task is the shared expert, or brings it tokens or adds up its parts.
 constexpr bool is_shared(TaskKind kind) {
   return kind >= TaskKind::shared_allgather && kind <= TaskKind::shared_allreduce;
 }
 
-/// Is a dense layer's feed-forward, or brings it tokens or adds up its parts.
+/// Says whether the task is a dense layer's feed-forward, or brings it tokens or adds up its parts.
 constexpr bool is_ffn(TaskKind kind) { return kind >= TaskKind::ffn_allgather && kind <= TaskKind::ffn_allreduce; }
 
-/// Is one of a model's ends.
+/// Says whether the task is one of a model's ends.
 constexpr bool is_end(TaskKind kind) { return kind == TaskKind::embed || kind == TaskKind::head; }
 
-/// Belongs to a layer's pass over a micro-batch.
+/// Says whether the task belongs to a layer's pass over a micro-batch.
 constexpr bool is_of_layer(TaskKind kind) { return kind < TaskKind::send && !sends_gradients(kind); }
 
-/// step: sums of gradients that no backward sends, and what follows them: the optimizer.
+/// Names the part of an iteration. step: sums of gradients that no backward sends, and what follows them: the
+/// optimizer.
 enum class Phase : uint8_t { forward, backward, step };
 inline constexpr int kPhases = 3;
 std::string_view name_of(Phase phase);

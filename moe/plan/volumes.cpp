@@ -12,7 +12,7 @@ namespace {
 
 double bytes_per_element(const LayerCase& c) { return bytes_of(c.layer.dtype); }
 
-// Factors are at least 1.
+// Checks a product of factors, each at least 1.
 void check_product(std::string_view what, std::initializer_list<int64_t> factors) {
   int64_t product = 1;
   bool counted = true;
@@ -24,7 +24,7 @@ void check_product(std::string_view what, std::initializer_list<int64_t> factors
   bad_input("{}: found {}, expected a product of at most {}", what, found, kMostBytes);
 }
 
-// Columns of M in the largest of `parts` shards.
+// Counts columns of M in the largest of `parts` shards.
 int64_t columns(const LayerCase& c, int parts) { return (c.layer.model_dim + parts - 1) / parts; }
 
 }  // namespace

@@ -6,42 +6,44 @@
 
 namespace moe {
 
-/// What a rank's layer has of elements and bytes is counted exactly, in int64_t and in double, up to here.
+/// The most elements or bytes that a rank's layer may have: up to here they are counted exactly, in int64_t and in
+/// double.
 inline constexpr int64_t kMostBytes = int64_t{1} << 53;
 /// Throws BadInput naming the fields whose product is more than kMostBytes.
 void check_volumes(const LayerCase& c);
 
-/// Rows [begin, end) of T_rank.
+/// Names rows [begin, end) of T_rank.
 struct Rows {
   int64_t begin = 0, end = 0;
   int64_t count() const { return end - begin; }
   bool operator==(const Rows&) const = default;
 };
 
-/// Chunk `chunk` of `chunks` over `total` rows: floor or ceil(total / chunks) rows, the longer ones first.
+/// Returns chunk `chunk` of `chunks` over `total` rows: floor or ceil(total / chunks) rows, the longer ones first.
 Rows chunk_rows(int64_t total, int chunks, int chunk);
 
-/// k f B L / (N_MP E), unrounded; f = 1 where the layer drops nothing (its expectation under balanced routing).
+/// Returns k f B L / (N_MP E), unrounded; f = 1 where the layer drops nothing (its expectation under balanced routing).
 double capacity_exact(const LayerCase& c);
-/// Rows that a rank's tokens may fill of each expert, rounded as the case says (exact: up). What comes beyond is
-/// dropped.
+/// Returns the rows of each expert that a rank's tokens may fill, rounded as the case says (exact: up). What comes
+/// beyond is dropped.
 int64_t capacity_rows(const LayerCase& c);
-/// `rows` and as many empty ones as make a multiple of the case's row_multiple.
+/// Returns `rows` and as many empty ones as make a multiple of the case's row_multiple.
 int64_t padded_rows(const LayerCase& c, int64_t rows);
-/// T_rank: rows a rank sends to each expert, those of its capacity padded.
+/// Returns T_rank: the rows that a rank sends to each expert, those of its capacity padded.
 int64_t padded_rows(const LayerCase& c);
-/// Nothing is dropped, and every expert gets as many rows as the one that is chosen most.
+/// Says whether nothing is dropped and every expert gets as many rows as the one that is chosen most.
 bool pads_to_largest_load(const LayerCase& c);
 
 /// Returns in how many of `places` (nodes, or ranks) with experts / places experts each a token's k experts lie in the
 /// mean: `allowed` of these are any, the k any of their experts, allowed (1 - C((allowed - 1) e, k) / C(allowed e, k)),
 /// e = experts / places. A row that is sent once a place has so many copies, one a chosen expert k.
 double places_reached(int64_t experts, int64_t places, int64_t allowed, int64_t top_k);
-/// Likewise of the nodes of an EP group. Node-limited routing (DeepSeek-V3, arXiv:2412.19437, section 2.1.2) first
-/// chooses M = node_limit of them: M bounds what a token reaches, and what is sent where rows are sent once a node.
+/// Returns how many nodes of an EP group a token's experts lie on in the mean, as places_reached() counts them.
+/// Node-limited routing (DeepSeek-V3, arXiv:2412.19437, section 2.1.2) first chooses M = node_limit of them: M bounds
+/// what a token reaches, and what is sent where rows are sent once a node.
 double nodes_reached(const LayerCase& c);
 
-/// Everything a chunk of `rows` rows of T_rank moves and computes on one rank.
+/// Counts everything that a chunk of `rows` rows of T_rank moves and computes on one rank.
 struct MoeVolumes {
   double alltoall_bytes = 0;  // D or C: rows E M elements
   double gathered_bytes = 0;  // G's gathered size, S's input size: N_ESP times D's
@@ -60,17 +62,18 @@ double attention_flops(const LayerCase& c);  // forward, of the rank with most h
 double scores_flops(const LayerCase& c);     // of these, Q K^T and its product with V: all L x L, whatever is masked
 double mp_bytes(const LayerCase& c);         // MP AllGather's gathered size, MP ReduceScatter's input size: B L M
 double shared_flops(const LayerCase& c);     // of the shared expert: forward
-/// Dense parameters / N_MP that are summed over DP: attention's projections, the shared expert and the biases of both.
+/// Returns the bytes of a rank's dense gradients, which are summed over DP: attention's projections, the shared expert
+/// and the biases of both.
 int64_t gradient_bytes(const LayerCase& c);
 int64_t expert_gradient_bytes(const LayerCase& c);  // of a rank's experts' shards, summed over EDP
 int64_t attention_parameters(const LayerCase& c);   // of the largest MP shard
 int64_t shared_parameters(const LayerCase& c);      // of an MP shard of the shared expert
-/// Elements of the biases of the largest shard, beside those parameters; 0 where a layer has none. What makes M columns
-/// from sharded rows has its bias sharded by those columns.
+/// These count the biases' elements of the largest shard, beside those parameters; 0 where a layer has none. What makes
+/// M columns from sharded rows has its bias sharded by those columns.
 int64_t dense_biases(const LayerCase& c);      // of attention and of the shared expert, over MP
 int64_t attention_biases(const LayerCase& c);  // of these, attention's
 int64_t expert_biases(const LayerCase& c);     // of a rank's experts, over ESP
-/// Elements of a norm's gain, and of its bias where it has one; 0 where a layer has no norms.
+/// Counts the elements of a norm's gain, and of its bias where it has one; 0 where a layer has no norms.
 int64_t norm_parameters(const LayerShape& layer);
 
 }  // namespace moe

@@ -36,8 +36,8 @@ double gated_tokens(const LayerCase& c, Flow flow) {
   return gates == Tokens::esp_groups ? tokens * c.parallel.esp : tokens;
 }
 
-// Whole groups of rows that order (i-order) writes or reads: where the split comes after the gate, only the way home
-// has those of all MP ranks.
+// Counts whole groups of rows that order (i-order) writes or reads: where the split comes after the gate, only the way
+// home has those of all MP ranks.
 double ordered_groups(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   const bool out = (kind == TaskKind::order) == (phase == Phase::forward);
   if (out && traits_of(flow).gathers_rows()) return 1;
@@ -158,7 +158,7 @@ Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   }
 }
 
-// The stage that has a layer; the ends are on the first and the last one.
+// Returns the stage that has a layer; the ends are on the first and the last one.
 int stage_of(const Plan& plan, int layer) {
   int stage = 0;
   while (stage + 1 < plan.shape.parallel.pp &&

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kFirstCore = 4096;  // bytes of /proc/cpuinfo that hold it
 
-/// Arm's kernels number what others name.
+/// Returns the processor's name; Arm's kernels number what others name.
 std::string cpu_name(const std::string& info) {
   if (const auto name = value_of_key(info, "model name")) return *name;
   const auto maker = value_of_key(info, "CPU implementer"), part = value_of_key(info, "CPU part");
@@ -29,7 +29,7 @@ int64_t numa_nodes(const SystemFiles& files) {
   });
 }
 
-/// "7 x NVIDIA H200, NVIDIA A100": what is there once or more often.
+/// Returns "7 x NVIDIA H200, NVIDIA A100": what is there, and how often.
 std::string counted(const std::map<std::string, int>& names) {
   std::string text;
   for (const auto& [name, count] : names)

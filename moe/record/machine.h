@@ -1,5 +1,5 @@
 #pragma once
-// The machine of a run: what decides its speed and stays, and what changes.
+// Reads what the machine of a run is: what decides its speed and stays, and what changes.
 #include "moe/base/system_files.h"
 #include "moe/record/record.h"
 
@@ -9,8 +9,8 @@ namespace moe {
 /// leaves), governor (of the first core), gpu, gpus and network (links that are up, "2 x 25000 Mbit/s") where the
 /// system tells them; and `fingerprint`: 16 hexadecimal digits of all of these but the operating system, with the
 /// memory in whole GiB, of which each kernel keeps a little more or less. Machines of one fingerprint compute equally
-/// fast, as far as this tells. No name or address is in it. Never throws for what files hold; forks and waits for
-/// nothing.
+/// fast, as far as this tells. No name or address is in it. The function never throws for what files hold; it forks and
+/// waits for nothing.
 Fields machine_of(const SystemFiles& files = SystemFiles());
 
 /// Returns what there is of load1 (the load average over a minute), steal_share (time that other guests took, over all

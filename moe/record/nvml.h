@@ -1,8 +1,8 @@
 #pragma once
 // NVIDIA's management library (NVML), found at run time: its functions as a table, which a test can fill itself.
 //
-// Declared here from its reference ("NVML API Reference Guide", docs.nvidia.com/deploy/nvml-api), as far as it is used:
-// every function returns 0 for success; a device is an opaque pointer.
+// This is declared from its reference ("NVML API Reference Guide", docs.nvidia.com/deploy/nvml-api), as far as it is
+// used: every function returns 0 for success; a device is an opaque pointer.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,7 +22,7 @@ constexpr unsigned kNvmlNameBytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE; of 
 constexpr unsigned long long kNvmlIdle = 0x1, kNvmlSetClocks = 0x2, kNvmlPowerCap = 0x4, kNvmlSlowdown = 0x8,
                              kNvmlSyncBoost = 0x10, kNvmlHeat = 0x20, kNvmlHardwareHeat = 0x40, kNvmlPowerBrake = 0x80;
 
-/// A function may be null: an older library lacks it.
+/// Holds the library's functions. One may be null: an older library lacks it.
 struct Nvml {
   int (*init)() = nullptr;
   int (*shutdown)() = nullptr;

@@ -1,5 +1,5 @@
 #pragma once
-// One number an iteration, of what each rank's clock says: values[iteration][rank].
+// Reduces what each rank's clock says, values[iteration][rank], to one number an iteration.
 #include <vector>
 
 namespace moe {

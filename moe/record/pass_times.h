@@ -1,5 +1,5 @@
 #pragma once
-// What the samples of a timed case say of its passes.
+// Reads what the samples of a timed case say of its passes.
 #include <optional>
 #include <vector>
 
@@ -11,7 +11,7 @@ namespace moe {
 /// Returns each pass's seconds, of its slowest rank; empty: the record has no samples of totals.
 std::vector<double> passes_s(const CaseRecord& record);
 /// Returns where the run's median lies: median_interval() of its passes, or where they are too few for one the range
-/// from the shortest to the longest. None below four passes, whose ranges often lie apart by chance.
+/// from the shortest to the longest. Returns none below four passes, whose ranges often lie apart by chance.
 std::optional<Interval> likely_s(const CaseRecord& record);
 
 /// Returns "3.1 % (0.4 %)": the most minus the least of samples over their median, and in brackets how far the median

@@ -15,7 +15,7 @@
 namespace moe {
 namespace {
 
-// As it stands: a writer that goes on appends to it.
+// Reads the file as it stands: a writer that goes on appends to it.
 std::string text_of(const std::string& path) {
   std::error_code ignored;
   std::ifstream in;
@@ -46,7 +46,7 @@ std::vector<Line> lines_of(std::string_view text, const std::string& path) {
   return lines;
 }
 
-/// Returns whether a killed writer of ours may have left this: it starts as every line of ours does.
+/// Says whether a killed writer of ours may have left this: it starts as every line of ours does.
 bool may_be_torn(std::string_view text) {
   constexpr std::string_view kStart = "{\"kind\":\"";
   const size_t size = std::min(text.size(), kStart.size());

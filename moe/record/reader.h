@@ -24,7 +24,7 @@ std::vector<Run> read_runs(const std::string& path);
 Run read_last_run(const std::string& path);
 
 /// Returns the last run as one who would go on with it needs it: without its cases where it has ended, and whatever
-/// stands before it is not looked at but for the file's first line. None of a file without a run.
+/// stands before it is not looked at but for the file's first line. Returns none for a file without a run.
 std::optional<Run> read_open_run(const std::string& path);
 
 }  // namespace moe

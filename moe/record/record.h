@@ -1,5 +1,5 @@
 #pragma once
-// What a measurement leaves behind: JSON Lines of five kinds, appended and never rewritten.
+// The records that a measurement leaves behind: JSON Lines of five kinds, appended and never rewritten.
 //
 //   {"kind": "run", ...}     RunHeader: what was asked, by which program, on which machine
 //   {"kind": "case", ...}    CaseRecord: one measured (or refused) case
@@ -21,13 +21,14 @@
 namespace moe {
 
 inline constexpr int kRecordSchema = 2;  // 1 had no "cases"
-/// How things are timed: raised when the same program on the same machine would give other numbers because of how they
-/// are measured (what is warmed up, what a sample spans, what is left out). Figures of two versions are not compared.
+/// The version of how things are timed: raised when the same program on the same machine would give other numbers
+/// because of how they are measured (what is warmed up, what a sample spans, what is left out). Figures of two versions
+/// are not compared.
 inline constexpr int64_t kMeasurement = 1;
 
 using Scalar = std::variant<bool, int64_t, double, std::string>;
 
-/// Named values in the order in which they were set.
+/// Holds named values in the order in which they were set.
 class Fields {
  public:
   using Row = std::pair<std::string, Scalar>;
@@ -39,7 +40,7 @@ class Fields {
   const Scalar* find(std::string_view name) const;
   bool has(std::string_view name) const { return find(name) != nullptr; }
 
-  /// Typed values; a whole number is a number too. Throws BadInput "WHERE: NAME: found ..., expected ...".
+  /// These return typed values; a whole number is a number too. Throws BadInput "WHERE: NAME: found ..., expected ...".
   double number(std::string_view name, std::string_view where) const;
   int64_t whole(std::string_view name, std::string_view where) const;
   const std::string& text(std::string_view name, std::string_view where) const;
@@ -53,6 +54,7 @@ class Fields {
   std::vector<Row> rows_;
 };
 
+/// Says how a case ended.
 /// ok          verified and timed
 /// wrong       the result disagrees with the reference: never a number
 /// invalid     timed, but the measurement broke its own rules (e.g. too many overruns)
@@ -61,7 +63,7 @@ class Fields {
 enum class CaseStatus : uint8_t { ok, wrong, invalid, oom, unsupported, error };
 std::string_view name_of(CaseStatus status);
 
-/// One quantity's raw samples, seconds already divided by the dilation: values[iteration][rank].
+/// Holds one quantity's raw samples, seconds already divided by the dilation: values[iteration][rank].
 struct Samples {
   std::string name;  // "forward_s"
   std::vector<std::vector<double>> values;
@@ -78,8 +80,8 @@ struct TaskTimes {
   bool operator==(const TaskTimes&) const = default;
 };
 
-/// A task of a layer's plan as one rank ran it in one pass, seconds over the dilation from the start of the pass, and
-/// when the simulator said that it would run.
+/// Describes a task of a layer's plan as one rank ran it in one pass, seconds over the dilation from the start of the
+/// pass, and when the simulator said that it would run.
 struct MeasuredTask {
   std::string kind, phase, lane;
   int chunk = 0, chunks = 1;
@@ -114,8 +116,8 @@ struct CaseRecord {
   std::string where;                   // "FILE:LINE" where it was read; not part of the record
 };
 
-/// Cases of one layer, say, that are written at once: their line has once what they share. Read back they are cases as
-/// any others. They have no parameters of their own, no samples and no timeline.
+/// Holds cases, of one layer, say, that are written at once: their line has once what they share. Read back they are
+/// cases as any others. They have no parameters of their own, no samples and no timeline.
 struct CaseGroup {
   Fields parameters;  // of each
   std::vector<CaseRecord> cases;
@@ -131,14 +133,15 @@ struct Asked {
   Fields built_from = {{"commit", std::string("unknown")}};  // RunHeader's git
 };
 
-/// Everything that decides a run's records, but for the program, the machine and the environment.
+/// Holds everything that decides a run's records, but for the program, the machine and the environment.
 struct Question {
   Asked asked;
   std::vector<std::string> files;  // that it read: profile, grid, layer, trace; empty names count as no file
   Fields ranks;                    // of a run of processes, see RunHeader
 };
 
-/// Everything a run is stamped with. No host name, user or path beside argv; of the environment an allow-list alone.
+/// Holds everything that a run is stamped with: no host name, user or path beside argv, and of the environment an
+/// allow-list alone.
 struct RunHeader {
   int schema = kRecordSchema;
   int64_t measurement = kMeasurement;  // 0: of a record from before it was counted

@@ -1,4 +1,4 @@
-// Lines out.
+// Writes records as lines.
 #include "moe/record/record_json.h"
 
 #include <algorithm>
@@ -74,7 +74,7 @@ Json json_of(const CaseRecord& record) {
   return out;
 }
 
-/// The keys of a case line but for key and parameters, and their values; a field of a part is PART.NAME.
+/// Holds the keys of a case line but for key and parameters, and their values; a field of a part is PART.NAME.
 using FlatCase = std::vector<std::pair<std::string, Json>>;
 
 FlatCase flat(const CaseRecord& record) {
@@ -109,7 +109,7 @@ std::string common_start(const CaseGroup& group) {
   return std::string(start.substr(0, start.rfind('/') + 1));
 }
 
-/// Cases with the same keys, each with its record's key.
+/// Holds cases with the same keys, each with its record's key.
 using CaseTable = std::vector<std::pair<std::string_view, FlatCase>>;
 
 Json json_of(const CaseTable& table) {

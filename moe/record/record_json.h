@@ -1,5 +1,5 @@
 #pragma once
-// Records as lines of JSON. Two units see the JSON library; reader and writer see these functions.
+// Writes and reads records as lines of JSON. Two units see the JSON library; reader and writer see these functions.
 #include <string>
 #include <string_view>
 #include <variant>
@@ -30,12 +30,11 @@ using RecordLine = std::variant<RunHeader, CaseRecord, CaseGroup, ResumeMark, En
 /// Returns one line with its newline.
 std::string to_json_line(const RecordLine& line);
 
-/// Returns whether the text is one complete JSON value, whatever it says: false for a torn line.
+/// Says whether the text is one complete JSON value, whatever it says: false for a torn line.
 bool is_complete_json(std::string_view text);
 
-/// Reads a line; of a group the cases have the parameters. Throws BadInput "WHERE: KEY: found ..., expected ...";
-/// `where` is "FILE:LINE". Keys that are not
-/// known are passed over, so that a later version may add some.
+/// Reads a line; the cases of a group get its parameters. Throws BadInput "WHERE: KEY: found ..., expected ...";
+/// `where` is "FILE:LINE". Keys that are not known are passed over, so that a later version may add some.
 RecordLine record_line_from(std::string_view text, const std::string& where);
 
 }  // namespace moe

@@ -1,4 +1,4 @@
-// Lines in.
+// Reads records from lines.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,7 +18,7 @@ std::string describe(const Json& value) {
   return value.dump();
 }
 
-/// One object of a line, read key by key.
+/// Reads one object of a line, key by key.
 class ObjectReader {
  public:
   ObjectReader(const Json& object, const std::string& where) : object_(object), where_(where) {}
@@ -144,7 +144,7 @@ class ObjectReader {
     return t;
   }
 
-  // What a task has in each of the timelines.
+  // Reads what a task has in each of the timelines.
   template <class Task>
   void fill_task(Task& t) const {
     t.kind = text("kind");
@@ -239,7 +239,7 @@ CaseRecord case_from(const ObjectReader& in, const std::string& where) {
   return record;
 }
 
-/// The cases of a group's line, each as if it had a line of its own.
+/// Reads the cases of a group's line, each as if it had a line of its own.
 class GroupReader {
  public:
   GroupReader(const Json& line, const std::string& where) : where_(where) {

@@ -60,7 +60,7 @@ std::string compiler() {
 #endif
 }
 
-// "NAME=VERSION,.." of the build; a library that it was built without has no version.
+// Reads "NAME=VERSION,.." of the build; a library that it was built without has no version.
 Fields libraries() {
   Fields out;
   std::istringstream list(MOETUNE_LIBRARIES);

@@ -12,8 +12,9 @@ namespace moe {
 
 struct Run;
 
-/// Each line is one write(2) to a file opened for appending: a killed process loses at most the line it was writing,
-/// and nothing that is in the file is ever changed. One writer a file (a lock), one thread a writer.
+/// Appends to one file. Each line is one write(2) to a file opened for appending: a killed process loses at most the
+/// line it was writing, and nothing that is in the file is ever changed. One writer a file (a lock), one thread a
+/// writer.
 class RecordWriter {
  public:
   /// Opens or creates `path`, and the folders above it. Where its last run has no end line and answers the same
@@ -23,24 +24,25 @@ class RecordWriter {
   /// Throws BadInput where the last run is of another question and not complete, or the file named; where the file is
   /// no records file, can't be written, or another process writes it. Then it is as it was.
   RecordWriter(std::string path, const Question& question);
-  /// Writes nothing, in processes that run the verb beside the one that writes.
+  /// Makes a writer that writes nothing, for processes that run the verb beside the one that writes.
   explicit RecordWriter(std::string path) : path_(std::move(path)) {}
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
 
-  /// Returns whether this writer goes on with a run that was broken off.
+  /// Says whether this writer goes on with a run that was broken off.
   bool resumed() const { return resumed_; }
   /// Finds the ok case of that key that this run has already; null where it is still to be done.
   const CaseRecord* find(std::string_view key) const;
-  /// Finds it whatever its status, but for one that ran out of memory or failed, which may end otherwise now.
+  /// Finds the case of that key whatever its status, but for one that ran out of memory or failed, which may end
+  /// otherwise now.
   const CaseRecord* answered(std::string_view key) const;
   size_t done() const { return done_.size(); }
   /// Returns all answered cases as lines; take_done tells a writer of nothing what the other one has.
   std::string done_lines() const;
   void take_done(const std::string& lines);
 
-  /// Throws WrongResult for a key that this writer appended before, or that is done.
+  /// Appends a case. Throws WrongResult for a key that this writer appended before, or that is done.
   void append(const CaseRecord& record);
   /// Appends a group as one line, whole or not at all. `find` knows its cases only once they are read back.
   void append(const CaseGroup& group);

@@ -51,7 +51,8 @@ void LayerBuffers::make_dense(const RankShape& s, PhaseBuffers& b, const PhaseBu
   b.shared_sum = gathers ? own({s.tokens.count, m}) : b.shared_out;
 }
 
-// Sharded over MP as attention is, its tokens come together and apart alike.
+// Makes the buffers of a dense layer's feed-forward: it is sharded over MP as attention is, and its tokens come
+// together and apart alike.
 void LayerBuffers::make_feed_forward(const RankShape& s, PhaseBuffers& b) {
   const int64_t held = s.held.count, all = s.mp_tokens(), m = s.model_dim();
   const bool scattered = held < all;

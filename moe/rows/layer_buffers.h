@@ -16,19 +16,21 @@ struct PhaseBuffers {
   TensorView gate_input;  // (gated tokens, M)
   TensorView moe_output;  // (gated tokens, M)
   TensorView output;      // (held tokens, M): y
-  // The shared expert's: what it reads, where MP ranks gather that (B L, M), and its part of their sum (B L, M); in the
-  // backward the output's gradient and the input's. The sum is of the rank's own tokens, or of its MP group's. Of a
-  // dense layer they are its feed-forward's: shared_in what it reads, gathered, and shared_out its part of the output;
-  // in the backward shared_out is the output's gradient, gathered, and shared_in its part of the input's.
+  // These are the shared expert's: what it reads, where MP ranks gather that (B L, M), and its part of their sum (B L,
+  // M); in the backward the output's gradient and the input's. The sum is of the rank's own tokens, or of its MP
+  // group's. In a dense layer they are its feed-forward's: shared_in what it reads, gathered, and shared_out its part
+  // of the output; in the backward shared_out is the output's gradient, gathered, and shared_in its part of the
+  // input's.
   TensorView shared_in, shared_out, shared_sum;
-  // The MoE part's (phase_layouts.h): rows go out through these and come back through the same, chunk by chunk. A
-  // chunk's way back begins after its way out ended on every rank that reads it, so each is free by then.
+  // These are the MoE part's (phase_layouts.h): rows go out through these and come back through the same, chunk by
+  // chunk. A chunk's way back begins after its way out ended on every rank that reads it, so each is free by then.
   TensorView home, fanned, peer, gathered, wide, laid_out;  // fanned: a copy of home for (from) each ESP rank
 };
 
 class LayerBuffers {
  public:
-  /// `before`: of the layer whose output is this one's input, both phases' the same memory.
+  /// Makes the buffers. `before`: of the layer whose output is this one's input; the two share that memory in both
+  /// phases.
   explicit LayerBuffers(const RankShape& shape, MemorySpace& memory = cpu_memory(),
                         const LayerBuffers* before = nullptr);
   /// Makes room for what these layouts hold, and points the phase's views at it. Allocates only if it must grow.

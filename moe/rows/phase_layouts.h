@@ -23,7 +23,8 @@ struct Cuts {
   bool lays_out = false;       // what was gathered at home in chunks is laid out anew
   bool operator==(const Cuts&) const = default;
 };
-/// Throws Unsupported naming the task where a phase is cut in a way that the layer can't run.
+/// Returns the cuts of a plan's phase. Throws Unsupported naming the task where a phase is cut in a way that the layer
+/// can't run.
 Cuts cuts_of(const Plan& plan, Phase phase);
 
 /// Counts the rows that groups of tokens fill of each expert: the groups that the ranks of an EP and ESP group hold,
@@ -39,9 +40,9 @@ struct PhaseLayouts {
   bool gathers_home() const { return wide.streams() > 1; }
   /// Puts what a device's kernels look rows up in on the device (RowLayout::put_on).
   void put_on(MemorySpace& memory, int64_t most);
-  /// Names those layouts.
+  /// Returns the layouts that a device's kernels look rows up in.
   std::array<RowLayout*, 6> looked_up() { return {&home, &home_back, &wide, &laid_out, &gathered, &gathered_back}; }
-  /// Sets run-time sizes; allocates nothing.
+  /// Sets the layouts' run-time sizes; allocates nothing.
   void set_counts(const RankShape& rank, const RowCounts& counts);
 
   RowLayout home, home_back, peer, peer_back, gathered, gathered_back, wide, laid_out;  // laid_out: if there is a copy

@@ -7,17 +7,17 @@
 
 namespace moe {
 
-/// Is a contiguous part of a whole: [first, first + count) of `total`.
+/// Describes a contiguous part of a whole: [first, first + count) of `total`.
 struct ShardRange {
   int64_t first = 0, count = 0, total = 0;
   bool operator==(const ShardRange&) const = default;
 };
 
-/// Cuts part `index` of `parts`. Parts are equal but for the first total % parts, which get one more.
+/// Returns part `index` of `parts`, which are equal but for the first total % parts, which get one more.
 ShardRange share_of(int64_t total, int parts, int index);
 
-/// rank = dp N_MP + mp; ep, esp and edp by the placement (ParallelShape). The ranks of an MP group have B L tokens
-/// together; a group of tokens is the B L / N_MP of them that are one rank's own.
+/// Holds a rank's part of a layer. rank = dp N_MP + mp; ep, esp and edp follow by the placement (ParallelShape). The
+/// ranks of an MP group have B L tokens together; a group of tokens is the B L / N_MP of them that are one rank's own.
 struct RankShape {
   LayerCase shape;
   Flow flow = Flow::sharded;
@@ -42,12 +42,12 @@ struct RankShape {
   int64_t gated_tokens() const;
   int groups() const { return static_cast<int>(gated_tokens() / tokens.count); }
   const FlowTraits& traits() const { return traits_of(flow); }
-  /// Count the gated groups that are this rank's own tokens or its MP group's, and name the first of them.
+  /// These count the gated groups that are this rank's own tokens or its MP group's, and name the first of them.
   int held_groups() const { return gates_esp_groups() ? shape.parallel.mp : groups(); }
   int first_held_group() const { return gates_esp_groups() ? esp * shape.parallel.mp : 0; }
   bool gates_esp_groups() const { return traits().gates == Tokens::esp_groups; }
   int gate_copies() const { return traits().gate_copies(shape.parallel); }
-  /// Say how often a sum over the stage counts each token: in the gate's and the second norm's gradients; in the
+  /// These say how often a sum over the stage counts each token: in the gate's and the second norm's gradients; in the
   /// experts'.
   int stage_copies() const { return traits().gates == Tokens::own ? 1 : shape.parallel.mp; }
   int expert_copies() const { return traits().expert_copies(shape.parallel); }

@@ -18,8 +18,8 @@ struct RoutingShape {
   int64_t groups() const { return tokens / group_tokens; }
 };
 
-/// Pair p = token * choices + choice, choices from the most to the least preferred. A pair brings its token into a row
-/// of an expert and that row's output back: row += fill * token, output += weight * row.
+/// Holds a routing's pairs: p = token * choices + choice, choices from the most to the least preferred. A pair brings
+/// its token into a row of an expert and that row's output back: row += fill * token, output += weight * row.
 struct Routing : RoutingShape {
   static constexpr int32_t kDropped = -1;
 
@@ -34,7 +34,7 @@ struct Routing : RoutingShape {
   Routing(const RoutingShape& shape, DType weights, MemorySpace& memory = cpu_memory());
   /// Holds what a device's gate writes and its order reads. The vectors above are the host's. A preset routing's
   /// experts go to the device by send(), what the gate chose comes back by fetch(), of it `filled` alone by
-  /// fetch_filled(). All block, and do nothing on a CPU.
+  /// fetch_filled(). All three block, and do nothing on a CPU.
   struct OnDevice {
     Array<int32_t> expert, row;  // of each pair, as above
     Array<int32_t> slot_of;      // of each pair: (group experts + expert) (rows + padding) + row, or kDropped
@@ -44,7 +44,7 @@ struct Routing : RoutingShape {
   void send() const;
   void fetch();
   void fetch_filled();
-  /// Points at `filled` in the memory of who fills it.
+  /// Points at `filled` in the memory of whoever fills it.
   const int64_t* filled_there() const { return device.filled.size() > 0 ? device.filled.data() : filled.data(); }
   /// Counts the slots of an expert of a group.
   int64_t slots() const { return rows + padding; }

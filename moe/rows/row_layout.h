@@ -83,10 +83,11 @@ class RowLayout {
   int64_t rows() const { return shape_.rows; }
   int64_t model_dim() const { return shape_.model_dim; }
 
-  /// Keeps in a device's memory where every row lies, for this reader; nothing in the host's. Its copies share what is
-  /// kept. No cell may ever have more than `most` rows.
+  /// Keeps in a device's memory where every row lies, for this reader; it does nothing for the host's. The layout's
+  /// copies share what is kept. No cell may ever have more than `most` rows.
   void put_on(MemorySpace& memory, RowReader reader, int64_t most);
-  /// Null before put_on. Of the counts then; after set_counts, until LayerDevice::place, of others.
+  /// Returns the places; null before put_on(). They are those of the counts that the layout had then; after
+  /// set_counts() they are stale until LayerDevice::place().
   const std::shared_ptr<RowPlaces>& on_device() const { return places_; }
   const int32_t* places() const { return places_ ? places_->places.data() : nullptr; }
 
@@ -135,7 +136,7 @@ void for_each_run(const RowLayout& layout, Rows rows, std::span<const Rows> expe
 /// Copies the rows that count as `rows` of T_rank from the layout to where the experts compute: of expert e to row
 /// to[e].begin of `experts` (any, M) and on.
 void unpack_rows(const RowLayout& layout, Rows rows, TensorView data, TensorView experts, std::span<const Rows> to);
-/// Copies them back.
+/// Copies the rows back from where the experts compute to the layout.
 void pack_rows(const RowLayout& layout, Rows rows, TensorView experts, std::span<const Rows> from, TensorView data);
 
 }  // namespace moe

@@ -1,5 +1,5 @@
-// Is fsmoe with the order of AllGathers and ReduceScatters on the intra lane searched: FSMoE queues every G before any
-// S, which makes the last chunks wait where a ReduceScatter could have run in between.
+// FSMoE with the order of AllGathers and ReduceScatters on the intra lane searched: FSMoE queues every G before any S,
+// which makes the last chunks wait where a ReduceScatter could have run in between.
 #include "moe/schedule/layer_builder.h"
 #include "moe/schedule/rows.h"
 

@@ -15,7 +15,7 @@ void IterationBuilder::transfer(const Pass& from) {
   pass_ = nullptr;
 }
 
-// An end stands where a layer before the first and one behind the last would.
+// Ends stand where a layer before the first and one behind the last would.
 void IterationBuilder::embed(const Pass& pass) {
   Pass before = pass;
   before.layer = -1;

@@ -11,21 +11,21 @@ class IterationBuilder : public LayerBuilder {
  public:
   using LayerBuilder::LayerBuilder;
 
-  /// What a pass made is sent to the neighbouring stage, whose next pass of that micro-batch receives it first.
+  /// Sends what a pass made to the neighbouring stage, whose next pass of that micro-batch receives it first.
   void transfer(const Pass& from);
   /// Adds a model's ends, of the pass's phase and micro-batch. Forward, embed() makes the first layer's input and
   /// head() takes the last one's output; backward, head() makes that output's gradient and embed() takes the first
   /// layer's.
   void embed(const Pass& pass);
   void head(const Pass& pass);
-  /// Where a step is not planned: the optimizer's of a stage, after everything that it does and the slices that are
-  /// left, one for each of `ready`, the tasks that they wait for; `experts` as GradientPlacement's.
+  /// Adds, where a step is not planned, the slices that a stage has left, one for each of `ready`, the tasks that they
+  /// wait for, and the optimizer's task after everything that the stage does; `experts` as GradientPlacement's.
   void finish(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts = {});
-  /// ZeRO 1 likewise: right after finish(), the weights of a stage's layers [first, last) are gathered from those that
-  /// hold them alike, in the order in which the next forward reads them.
+  /// Gathers likewise, right after finish(), the weights of a stage's layers [first, last) from the ranks that hold
+  /// them alike (ZeRO 1), in the order in which the next forward reads them.
   void gather_weights(int stage, std::pair<int, int> layers, const DenseLayers& dense);
 
-  /// Begins what finish() does, where a step is planned: the next slices are those that are left of the stage.
+  /// Begins, where a step is planned, what finish() does else: the next slices are those that the stage has left.
   void begin_left(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts);
   void send_left(size_t place) { gradient(place); }
   void end_left() { pass_ = nullptr; }

@@ -60,7 +60,7 @@ int LayerBuilder::push_dense(TaskKind kind, Buffer writes) {
   return id;
 }
 
-// Parts of another number than before: each waits for all of those.
+// Makes as many parts from another number of parts: each waits for all of those.
 void LayerBuilder::regroup(int parts) {
   if (chunks_.size() == static_cast<size_t>(parts)) return;
   std::vector<int> after;
@@ -151,7 +151,7 @@ bool LayerBuilder::made_here(size_t place) const {
   return of_experts(place) && (place >= pass_->ready.size() || pass_->ready[place] == kMadeHere);
 }
 
-// The pieces of a lane whose gaps lie between, in order, as far as they are made.
+// Sends the pieces of a lane whose gaps lie between, in order, as far as they are made.
 void LayerBuilder::pieces_between(int lane, int from, int to) {
   const std::vector<int>& gaps = pass_->gradients.gaps;
   for (size_t& next = pieces_[static_cast<size_t>(lane) % lanes_.a_stage()].next; next < gaps.size(); ++next) {
@@ -194,7 +194,7 @@ void LayerBuilder::end_shared() {
   std::swap(dense_, shared_);
 }
 
-// The task that takes all chunks together.
+// Adds the task that takes all chunks together.
 void LayerBuilder::join_chunks(TaskKind kind, Buffer writes) {
   std::vector<int> tails = shared_.after;
   for (const Chain& chain : chunks_) tails.insert(tails.end(), chain.after.begin(), chain.after.end());
@@ -355,7 +355,7 @@ std::vector<int> LayerBuilder::behind_last(TaskKind kind, std::vector<int> after
   return after;
 }
 
-// Queued where it is needed, so that nothing that could run before waits behind it.
+// Adds the receive where it is needed, so that nothing that could run before waits behind it.
 void LayerBuilder::receive(int sent) {
   const int received = push(TaskKind::recv, behind_last(TaskKind::recv, {sent}));
   last().writes.push_back(whole_of(Buffer::received));

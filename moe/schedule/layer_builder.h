@@ -11,7 +11,7 @@
 
 namespace moe {
 
-/// One layer's forward or backward of one micro-batch, on one pipeline stage.
+/// Describes one layer's forward or backward of one micro-batch, on one pipeline stage.
 struct Pass {
   Phase phase = Phase::forward;
   int stage = 0, micro_batch = 0, layer = 0;
@@ -38,21 +38,21 @@ class LayerBuilder {
   /// Adds a pass and returns its last task. The forward's input is the output of the layer before, where that was
   /// built; else it comes from outside, as does the backward's.
   int add(const Pass& pass);
-  /// The last expert task of the backward that was added last.
+  /// Returns the last expert task of the backward that was added last.
   int last_expert() const { return last_expert_; }
   Structure take() { return std::move(structure_); }
 
   // Schedules call what follows, while a pass is added.
   int degree() const { return pass_->degree; }
   const Pass& pass() const { return *pass_; }
-  /// AlltoAll (where there is none, gradients) and AllGather/ReduceScatter share a lane, so that only a one-lane order
-  /// makes sense.
+  /// Says whether AlltoAll (where there is none, gradients) and AllGather/ReduceScatter share a lane, so that only a
+  /// one-lane order makes sense.
   bool one_lane() const;
-  /// The group has more than one rank.
+  /// Says whether the group has more than one rank.
   bool spans(GroupKind group) const { return lane_of(group) >= 0; }
-  /// Ranks of the EP group; SAA has one phase for each.
+  /// Returns the number of ranks of the EP group; SAA has one phase for each.
   int peers() const { return peers_; }
-  /// Chunk c of the MoE part; a collective over one rank adds nothing.
+  /// These add chunk c of the MoE part; a collective over one rank adds nothing.
   void dispatch(int c) { part(TaskKind::dispatch, c, degree()); }
   void allgather(int c) { part(TaskKind::allgather, c, degree()); }
   /// Of a schedule that halves experts, in a backward, their inputs' half.
@@ -61,10 +61,10 @@ class LayerBuilder {
   void expert_weights(int c);
   void reducescatter(int c) { part(TaskKind::reducescatter, c, degree()); }
   void combine(int c) { part(TaskKind::combine, c, degree()); }
-  /// Part c of `parts`. Where the number of parts changes, the first waits for all parts before it.
+  /// Adds part c of `parts`. Where the number of parts changes, the first waits for all parts before it.
   void part(TaskKind kind, int c, int parts);
   void whole(TaskKind kind) { part(kind, 0, 1); }
-  /// Gradients that go into the MoE part are sent here, if there are any.
+  /// Sends the gradients that go into the MoE part here, if there are any.
   void gradient_in_moe();
 
  protected:
@@ -140,10 +140,10 @@ class LayerBuilder {
   std::vector<Chain> chunks_;
 };
 
-/// D1 G1 .. Dr Gr [GAR] S1 C1 .. Sr Cr: the order of one communication lane (FSMoE section 6.1's Tutel baseline).
+/// Adds D1 G1 .. Dr Gr [GAR] S1 C1 .. Sr Cr: the order of one communication lane (FSMoE section 6.1's Tutel baseline).
 void one_lane_order(LayerBuilder& b);
 
-/// Inter D1..Dr [GAR] C1..Cr, intra G1..Gr S1..Sr (FSMoE section 4.2); on one lane the order above.
+/// Adds inter D1..Dr [GAR] C1..Cr, intra G1..Gr S1..Sr (FSMoE section 4.2); on one lane the order above.
 void fsmoe_order(LayerBuilder& b);
 
 }  // namespace moe

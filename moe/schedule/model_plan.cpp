@@ -20,7 +20,7 @@ class Sender {
   }
   int64_t waiting() const { return (ends_.empty() ? 0 : ends_.back()) - sent_; }
 
-  /// The next bytes as a slice; returns the task that made the last of them.
+  /// Sends the next bytes as a slice; returns the task that made the last of them.
   int send(int64_t bytes) {
     const auto holding = [&](int64_t byte) {
       return static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), byte) - ends_.begin());
@@ -134,7 +134,7 @@ class ModelBuilder {
     if (sends) finish(builder, stage, end, sender);
   }
 
-  // The output projection or the embedding, one tensor.
+  // Adds the gradient of the output projection or the embedding, one tensor.
   void made_by_end(int layer, int64_t bytes, int task, Sender& sender) {
     if (bytes == 0 || plan_.shape.parallel.dp == 1) return;
     sender.made(layer, bytes, task);
@@ -163,7 +163,7 @@ class ModelBuilder {
     send_pieces(pass.gradients.gaps.size(), sender, pass.ready, pass.gradients.experts);
   }
 
-  // The next `count` of those that wait.
+  // Sends the next `count` of the pieces that wait.
   void send_pieces(size_t count, Sender& sender, std::vector<int>& ready, std::vector<bool>& experts) {
     for (size_t i = 0; i < count; ++i) {
       ready.push_back(sender.send(waiting_pieces_[i].bytes));
@@ -172,7 +172,7 @@ class ModelBuilder {
     waiting_pieces_.erase(waiting_pieces_.begin(), waiting_pieces_.begin() + static_cast<std::ptrdiff_t>(count));
   }
 
-  // `end`: the last task of the stage's backwards.
+  // Finishes a stage. `end`: the last task of its backwards.
   void finish(IterationBuilder& builder, int stage, int end, Sender& sender) {
     std::vector<int> ready;
     std::vector<bool> experts;

@@ -1,7 +1,7 @@
 #pragma once
-// Plans of a whole model: forward and backward over generalised layers, pipeline stages, micro-batches, the optimizer's
-// step at the end. A generalised layer is an MoE layer with the dense part before it (FSMoE section 5). Some layers may
-// be dense (moe/plan/dense_layers.h); all others are alike.
+// Makes plans of a whole model: forward and backward over generalised layers, pipeline stages, micro-batches, the
+// optimizer's step at the end. A generalised layer is an MoE layer with the dense part before it (FSMoE section 5).
+// Some layers may be dense (moe/plan/dense_layers.h); all others are alike.
 #include <vector>
 
 #include "moe/plan/memory.h"
@@ -9,7 +9,8 @@
 
 namespace moe {
 
-/// shape.parallel.pp stages share the layers: the first ones have one more where they don't divide.
+/// Describes a model, whose layers shape.parallel.pp stages share: the first ones have one more where they don't
+/// divide.
 struct ModelShape {
   LayerCase shape;  // of a layer with experts; batch: samples of one micro-batch
   int layers = 1;
@@ -18,7 +19,8 @@ struct ModelShape {
   /// Gradients of the model's ends on a rank, bytes: of the output projection, made before the last stage's backward;
   /// of the embedding, made by the first stage's. 0: not counted.
   int64_t head_gradient_bytes = 0, embedding_gradient_bytes = 0;
-  /// The model's ends are tasks: embedding, output projection and loss. 0: they are not in the plan.
+  /// Tokens of the model's ends (embedding, output projection and loss), which then are tasks; 0: they are not in the
+  /// plan.
   int64_t vocabulary = 0;
   StepShape step = {};
   DenseLayers dense = {};
@@ -46,7 +48,7 @@ inline bool stages_apart(const ModelShape& model) {
   return model.shape.parallel.pp > 1 && !model.dense.none(model.layers);
 }
 
-/// Asks for the memory of the model with MoE layers of that shape, before there is a plan.
+/// Returns the request for the memory of the model with MoE layers of that shape, before there is a plan.
 MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Flow flow);
 
 /// Throws BadInput, naming layers and micro-batches, where a plan with these degrees has more than kMostTasks tasks or
@@ -62,7 +64,7 @@ struct BackwardDecision {
   LaneOrder order = {};
 };
 
-/// Every stage does alike, save where stages_apart.
+/// Decides a whole model; every stage does alike, save where stages_apart().
 struct ModelDecision {
   int degree_forward = 1;
   int degree_backward = 1;                       // of the micro-batches before the last
@@ -71,20 +73,21 @@ struct ModelDecision {
   std::vector<BackwardDecision> backwards;  // by place in a stage's backward, its last layer first
                                             // where stages_apart: of stage 0, then of stage 1 and so on
 };
-/// Returns how many layers `backwards` decides, where a stage's begin in it, and whether its i-th is a dense one's.
+/// These return how many layers `backwards` decides, where a stage's begin in it, and whether its i-th is a dense
+/// one's.
 int decided_layers(const ModelShape& model);
 size_t first_decision(const ModelShape& model, int stage);
 bool decides_dense(const ModelShape& model, size_t i);
 /// Returns the least and the largest degree of the backwards of layers with experts.
 std::pair<int, int> backward_degrees(const ModelShape& model, const ModelDecision& decision);
 
-/// The plan, checked. Gradients go in the order in which they are made, every stage's own; what no backward takes is
-/// sent in one slice at the end. A planned step adds the sums that no backward sends, the norm and the optimizer's
-/// tasks, a layer or end each. Pieces (micro_ops, fixed, own_lane) follow the schedule's policy: of `gaps` pieces the
-/// first that wait. Throws BadInput for a decision that the schedule does not have.
+/// Returns the plan, checked. Gradients go in the order in which they are made, every stage's own; what no backward
+/// takes is sent in one slice at the end. A planned step adds the sums that no backward sends, the norm and the
+/// optimizer's tasks, a layer or end each. Pieces (micro_ops, fixed, own_lane) follow the schedule's policy: of `gaps`
+/// pieces the first that wait. Throws BadInput for a decision that the schedule does not have.
 Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision);
 
-/// The same, not checked: for a search that times many. What it chooses is built again.
+/// Returns the same plan, not checked: for a search that times many. What it chooses is built again.
 Plan timed_model_plan(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision);
 
 }  // namespace moe

@@ -1,4 +1,4 @@
-// What a model is asked before it has a plan: which layers are decided, whether it is too large, what it takes.
+// Answers what a model is asked before it has a plan: which layers are decided, whether it is too large, what it takes.
 #include <algorithm>
 #include <limits>
 

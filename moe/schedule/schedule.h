@@ -20,7 +20,8 @@ class LayerPricer;
 ///   by_network_copy    one a network, one for re-layout copies
 ///   by_network_gradient  one a network, one for gradients that shares theirs
 enum class LaneLayout : uint8_t { one_comm, by_network, by_network_copy, by_network_gradient };
-/// r = 1; one r for both phases; r_f and r_b apart; one r, so that an AlltoAll's chunk has at most micro_op_bytes.
+/// Says which degrees a schedule has: r = 1; one r for both phases; r_f and r_b apart; one r, so that an AlltoAll's
+/// chunk has at most micro_op_bytes.
 enum class DegreePolicy : uint8_t { one, shared, apart, by_size };
 /// Says where the waiting gradients go in a backward.
 ///   after         all of them once everything else is done
@@ -49,12 +50,12 @@ struct Schedule {
   bool in_sequence = false;      // nothing of the MoE part runs beside anything: the shared expert goes before it
   bool halves_experts = false;   // experts' backward is expert_dx, which the way home waits for, and expert_dw
   bool packs_experts = false;    // the experts a device holds are part of the decision (Lina section 4.2)
-  /// A schedule that chooses among others has these and no tasks of its own.
+  /// The schedules among which this one chooses; then it has no tasks of its own.
   std::span<const Schedule* const> variants = {};
 };
 
 std::span<const Schedule> schedules();
-/// Throws BadInput listing the known names.
+/// Returns the schedule of that name. Throws BadInput listing the known names.
 const Schedule& find_schedule(std::string_view name);
 
 /// The order of G and S on the intra lane, "GGSGSS"; empty: every G before any S.
@@ -63,7 +64,7 @@ using LaneOrder = std::string;
 /// Lina's and DDP's sizes of a gradient piece.
 inline constexpr int64_t kMicroOpBytes = 30'000'000;  // Lina section 7.1
 inline constexpr int64_t kBucketBytes = 25 << 20;     // PyTorch DDP's default
-/// A plan of more tasks is refused, as are a layer's gradients in more pieces. A task takes about 800 bytes.
+/// The most tasks of a plan and the most pieces of a layer's gradients; more are refused. A task takes about 800 bytes.
 inline constexpr int64_t kMostTasks = 2'000'000, kMostPieces = 100'000;
 /// Values of Decision::gaps: after the last task of a backward's MoE part; after the last task of the piece's lane.
 inline constexpr int kAfterMoe = 1 << 20, kAtEnd = 1 << 21;
@@ -82,12 +83,13 @@ struct Decision {
   const Schedule* variant = nullptr;  // of a schedule that chooses
 };
 
-/// The decision that puts `bytes` of the gradients into the first of the two places that the schedule has for them.
+/// Returns the decision that puts `bytes` of the gradients into the first of the two places that the schedule has for
+/// them.
 Decision with_split(const Schedule& schedule, int degree_forward, int degree_backward, int64_t bytes);
 
-/// Two places for gradients. Behind everything else they pay only where they would slow what they run beside.
+/// Names two places for gradients. Behind everything else they pay only where they would slow what they run beside.
 enum class SplitPlaces { moe_dense, moe_after, dense_after };
-/// The pairs that one layer's gradients are split between.
+/// Returns the pairs of places between which one layer's gradients may be split.
 std::span<const SplitPlaces> split_places(const Schedule& schedule, bool contended);
 /// Puts `first` of `all` bytes into the first of two places, and the others into the second.
 void split_gradients(const Schedule& schedule, SplitPlaces places, int64_t first, int64_t all, Decision& decision);
@@ -98,9 +100,9 @@ void check_decision(const Schedule& schedule, const Decision& decision);
 /// Throws Unsupported where the schedule's flow has no meaning on this parallel shape.
 void check_shape(const Schedule& schedule, const LayerCase& shape);
 
-/// Its gradients are split between two places: adaptive, beside_dense.
+/// Says whether the schedule's gradients are split between two places: adaptive, beside_dense.
 bool splits_gradients(const Schedule& schedule);
-/// Its gradients are sent in pieces: micro_ops, fixed, own_lane.
+/// Says whether the schedule's gradients are sent in pieces: micro_ops, fixed, own_lane.
 bool in_pieces(const Schedule& schedule);
 
 /// Says where gradient slices stand in a backward.
@@ -115,10 +117,10 @@ struct GradientPlacement {
   auto operator<=>(const GradientPlacement&) const = default;
 };
 
-/// One phase alone (what the search replays) or both in sequence (what runs).
+/// Names one phase alone (what the search replays) or both in sequence (what runs).
 enum class Phases : uint8_t { forward, backward, both };
 
-/// All that a layer's structure depends on.
+/// Holds all that a layer's structure depends on.
 struct StructureKey {
   const Schedule* schedule = nullptr;
   Phases phases = Phases::both;
@@ -136,32 +138,34 @@ StructureKey structure_key(const Schedule& schedule, const LayerOutline& layer, 
                            const GradientPlacement& gradients, Phases phases);
 std::shared_ptr<const Structure> build_structure(const StructureKey& key);
 
-/// The gradients' tensors, bytes each: what a rank sums over DP for one layer (q, k, v, out; the shared expert's).
+/// Returns the gradients' tensors, bytes each: what a rank sums over DP for one layer (q, k, v, out; the shared
+/// expert's).
 std::vector<int64_t> gradient_tensors(const LayerCase& shape);
-/// Pieces of tensors, as the schedule makes them: bytes each. Throws BadInput for more than kMostPieces.
+/// Cuts tensors into pieces as the schedule does, and returns the bytes of each. Throws BadInput for more than
+/// kMostPieces.
 std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64_t>& tensors, int64_t micro_op_bytes,
                                DType dtype);
-/// Cuts a layer's gradient_tensors so.
+/// Cuts a layer's gradient_tensors() by pieces_of().
 std::vector<int64_t> gradient_pieces(const Schedule& schedule, const LayerCase& shape, int64_t micro_op_bytes);
 
-/// Cuts the gradients of a rank's experts so, each of their matrices a tensor (Lina section 4.2); none where the
-/// schedule leaves the sum over EDP to the end, or EDP has one rank.
+/// Cuts the gradients of a rank's experts by pieces_of(), each of their matrices a tensor (Lina section 4.2); none
+/// where the schedule leaves the sum over EDP to the end, or EDP has one rank.
 std::vector<int64_t> expert_gradient_pieces(const Schedule& schedule, const LayerCase& shape, int64_t micro_op_bytes);
 
-/// The task after which the gradients of a layer's experts exist.
+/// Returns the task after which the gradients of a layer's experts exist.
 int last_expert(const Structure& structure);
 
-/// The places that `schedule` uses for the gradients, and their slices in the order of sending.
+/// These return the places that `schedule` uses for the gradients, and their slices in the order of sending.
 GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, const LayerCase& shape,
                                const Decision& decision);
 std::vector<GradientSlice> slices_of(const Schedule& schedule, const LayerCase& shape, const Decision& decision);
 
-/// The case that a decision trains: with `packing` times as many experts a device, and EP groups that much smaller;
-/// with Rounding::lcm, T_rank a multiple of both degrees, unless the case says of what already. Throws Unsupported
-/// where packing does not divide, BadInput where so many rows are too many bytes.
+/// Returns the case that a decision trains: with `packing` times as many experts a device, and EP groups that much
+/// smaller; with Rounding::lcm, T_rank a multiple of both degrees, unless the case says of what already. Throws
+/// Unsupported where packing does not divide, BadInput where so many rows are too many bytes.
 LayerCase decided_case(const LayerCase& shape, const Decision& decision);
 
-/// The plan of one layer, forward and backward, checked.
+/// Returns the plan of one layer, forward and backward, checked.
 Plan build_plan(const Schedule& schedule, const LayerCase& shape, const Decision& decision);
 
 }  // namespace moe

@@ -17,7 +17,7 @@ std::vector<Lane> lanes_of(LaneLayout layout, int stage) {
   return lanes;
 }
 
-// A step's collectives, but those of experts.
+// Says whether a task is one of a step's collectives, but those of experts.
 bool sums_for_all(TaskKind kind) {
   return kind == TaskKind::stage_gradient || kind == TaskKind::norm || kind == TaskKind::stage_weights ||
          kind == TaskKind::tied_gradient;
@@ -50,7 +50,7 @@ int StageLanes::of_gradients(int stage) const {
   return static_cast<int>((static_cast<size_t>(stage) + 1) * a_stage_ - 1);
 }
 
-// Their network is that of the gradients, whose lane these have.
+// Says whether a group's collectives have the gradients' lane: their network is that of the gradients.
 bool StageLanes::shares_gradients(GroupKind group) const {
   return networks_[static_cast<size_t>(group)] == networks_[static_cast<size_t>(GroupKind::dp)];
 }

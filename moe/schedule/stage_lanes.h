@@ -12,7 +12,7 @@ class StageLanes {
   using Networks = std::array<Network, kGroupKinds>;
   StageLanes(LaneLayout layout, const Networks& networks, int stages);
 
-  /// The lanes of all stages, nothing queued.
+  /// Returns the lanes of all stages, nothing queued.
   const std::vector<Lane>& all() const { return lanes_; }
   size_t a_stage() const { return a_stage_; }
   /// Returns the lane of a group's collectives, or of what the group `none` computes; -1: a group of one rank.

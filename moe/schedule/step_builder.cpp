@@ -18,7 +18,7 @@ StepBuilder::StepBuilder(Plan& plan, IterationBuilder& builder)
       makers_[{task.kind == expert_dw ? expert : task.kind, task.layer}].push_back(task.id);
 }
 
-// All of a layer's gradients are there behind its attentions.
+// Returns what makes a layer's gradients: all of them are there behind its attentions.
 const std::vector<int>& StepBuilder::makers_of(int layer) {
   if (layer < 0) return makers(TaskKind::embed, layer);
   return makers(layer == plan_.layers ? TaskKind::head : TaskKind::attention, layer);
@@ -64,7 +64,7 @@ void StepBuilder::sum_ends(int stage) {
   if (stage == 0) add(kEmbeddingLayer, embedding_weights(c, plan_.vocabulary));
 }
 
-// All of them in one slice.
+// Sums all of these gradients in one slice.
 void StepBuilder::sum(int stage, const std::vector<Gradient>& gradients) {
   GradientSlice slice{static_cast<int>(plan_.gradients.size()), 0, 0};
   for (const Gradient& gradient : gradients) slice.end += gradient.bytes;
@@ -136,7 +136,7 @@ void StepBuilder::step() {
   }
 }
 
-// `sums`: by layer, what its step waits for. Each end has all of its own first.
+// Sums a tied embedding. `sums`: by layer, what its step waits for. Each end has all of its own first.
 void StepBuilder::sum_tied(std::map<int, std::vector<int>>& sums) {
   std::set<int> after;
   for (const int end : {kEmbeddingLayer, plan_.layers}) after.insert(sums[end].begin(), sums[end].end());
@@ -145,7 +145,7 @@ void StepBuilder::sum_tied(std::map<int, std::vector<int>>& sums) {
     sums[end].push_back(builder_.step(TaskKind::tied_gradient, stage, end, all));
 }
 
-// `norms`: by stage, what its steps wait for.
+// Adds the norm. `norms`: by stage, what its steps wait for.
 void StepBuilder::add_norms(const std::map<int, std::vector<int>>& sums, std::vector<int>& norms) {
   std::vector<int> squares;
   for (int stage = stages(); stage-- > 0;) {
@@ -161,7 +161,7 @@ void StepBuilder::add_norms(const std::map<int, std::vector<int>>& sums, std::ve
     norms[static_cast<size_t>(stage)] = builder_.step(TaskKind::norm, stage, layers_of(stage).first, squares);
 }
 
-// In the order of the steps; gates and norms once all layers have theirs.
+// Gathers in the order of the steps; gates and norms once all layers have theirs.
 void StepBuilder::gather(int stage) {
   const int first = layers_of(stage).first;
   std::map<int, int> steps;

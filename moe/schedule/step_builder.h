@@ -1,6 +1,6 @@
 #pragma once
 // Builds an iteration's step: sums of gradients that no backward sends, the norm of all of them, the optimizer's tasks,
-// a layer or end each, and with ZeRO 1 the gathers behind them. Each waits for just what it needs.
+// a layer or end each, and with ZeRO 1 the gathers behind them. Each task waits for just what it needs.
 #include <map>
 #include <vector>
 
@@ -10,7 +10,7 @@ namespace moe {
 
 class StepBuilder {
  public:
-  /// What a stage has left when its last backward is built.
+  /// Says what a stage has left when its last backward is built.
   struct Left {
     int stage = 0;
     int end = -1;          // the last task of its backwards
@@ -22,7 +22,7 @@ class StepBuilder {
   /// Sends a stage's slices that are left, one for each of `ready`, the tasks that they wait for (`of_experts` as
   /// GradientPlacement's), and sums what no slice has.
   void send_left(const Left& left, const std::vector<int>& ready, const std::vector<bool>& of_experts);
-  /// Once all stages have sent theirs: all the rest.
+  /// Adds all the rest of the step, once all stages have sent what they had left.
   void step();
 
  private:

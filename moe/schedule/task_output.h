@@ -1,5 +1,5 @@
 #pragma once
-// What the tasks of the MoE part write.
+// Says what the tasks of the MoE part write.
 #include "moe/plan/plan.h"
 
 namespace moe {

@@ -11,8 +11,8 @@
 namespace moe {
 namespace {
 
-// A difference of times as a function of r: constant + linear r + inverse / r. All seven questions ask whether one of
-// these is above 0.
+// Holds a difference of times as a function of r: constant + linear r + inverse / r. All seven questions ask whether
+// one of these is above 0.
 struct Difference {
   double constant = 0, linear = 0, inverse = 0;
   double at(double r) const { return constant + linear * r + inverse / r; }
@@ -66,7 +66,7 @@ CaseMinimum least_between(int which, const PhaseCosts& costs, double begin, doub
   return best;
 }
 
-// The largest of {1, 2, 4, 8} not above and the smallest not below, as far as `most_degree` allows.
+// Adds the largest of {1, 2, 4, 8} not above and the smallest not below, as far as `most_degree` allows.
 void add_powers(double degree, int most_degree, std::set<int>& degrees) {
   int below = 1, above = 0;
   for (const int power : {8, 4, 2, 1})

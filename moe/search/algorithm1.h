@@ -11,13 +11,14 @@
 
 namespace moe {
 
-/// Seconds of an operation cut into r chunks: a chunk takes alpha + whole / r (section 4.1).
+/// Holds the seconds of an operation cut into r chunks: a chunk takes alpha + whole / r (section 4.1).
 struct ChunkTime {
   double alpha_s = 0, whole_s = 0;
   double chunk(double r) const { return alpha_s + whole_s / r; }
 };
 
-/// One phase of the MoE part on one rank; `gar_s`: the gradient AllReduce put into it, 0 in a forward.
+/// Holds the costs of one phase of the MoE part on one rank; `gar_s`: the gradient AllReduce put into it, 0 in a
+/// forward.
 struct PhaseCosts {
   ChunkTime alltoall, allgather, reducescatter, expert;
   double gar_s = 0;
@@ -27,17 +28,17 @@ struct PhaseCosts {
 /// one rank is free. Measured curves are straightened between these two.
 PhaseCosts phase_costs(const LayerPricer& pricer, Phase phase, double gar_s);
 
-/// Q1 to Q7 (section 4.2) at degree r >= 1, in this order.
+/// Holds the answers to Q1 to Q7 (section 4.2) at degree r >= 1, in this order.
 using Answers = std::array<bool, 7>;
 Answers questions(const PhaseCosts& costs, double r);
 
 /// Returns which of the four cases, 1 to 4, the answers fall into: exactly one.
 int case_of(const Answers& answers);
 
-/// t_1 to t_4 (section 4.2): seconds of the phase if `which` is the case of degree r.
+/// Returns t_1 to t_4 (section 4.2): seconds of the phase if `which` is the case of degree r.
 double case_seconds(int which, const PhaseCosts& costs, double r);
 
-/// Returns the seconds at degree r: of the case that r falls into.
+/// Returns the seconds at degree r, by the case that r falls into.
 double predicted_seconds(const PhaseCosts& costs, double r);
 
 /// Returns what the MoE part hides of a gradient AllReduce at degree r (section 5.2, t_olp,moe), whatever gar_s is.
@@ -66,7 +67,7 @@ struct Algorithm1Result {
   CaseMinimum real;
 };
 
-/// Degrees from 1 to `most_degree` >= 1. Ties go to the smaller degree.
+/// Chooses a degree from 1 to `most_degree` >= 1. Ties go to the smaller degree.
 Algorithm1Result algorithm1(const PhaseCosts& costs, int most_degree,
                             DegreeRounding rounding = DegreeRounding::neighbours);
 

@@ -25,7 +25,7 @@ struct Use {
   int lane = -1;
 };
 
-// Work of the MoE part that may run beside other work of it: dispatches but the first and combines but the last;
+// Names work of the MoE part that may run beside other work of it: dispatches but the first and combines but the last;
 // AllGathers and ReduceScatters; the first and the last of these, beside which no expert runs; experts.
 enum Work : size_t { exchanges, gathers, ends, experts, kWorks };
 
@@ -143,7 +143,7 @@ double seconds_a_byte(const LayerPricer& pricer, int64_t all) {
   return least;
 }
 
-// A concave function's most on [0, 1].
+// Returns a concave function's most on [0, 1].
 template <class Function>
 double most_of(const Function& at) {
   double low = 0, high = 1, best = std::max(at(0), at(1));
@@ -178,7 +178,7 @@ class LeastModel {
     return passes_.first_bytes > 0 ? std::max(backward(0), backward(passes_.first_bytes)) : backward(0);
   }
 
-  // Gradients after everything else.
+  // Returns the least seconds with gradients after everything else.
   double in_sequence() const {
     const int64_t made = pricer_.has(GroupKind::dp) ? pricer_.gradient_bytes() : 0;
     double both = kNever;

@@ -1,5 +1,5 @@
 #pragma once
-// What no decision for a model can beat, contention counted: by how much a partition may be off.
+// Bounds what no decision for a model can beat, contention counted: by how much a partition may be off.
 #include <limits>
 #include <memory>
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace moe {
 
-/// One phase of one layer without gradients, at one degree.
+/// Holds one phase of one layer without gradients, at one degree.
 struct PricedPass {
   std::shared_ptr<const Structure> structure;
   std::vector<double> seconds;  // by class
@@ -24,7 +24,7 @@ struct PricedDegrees {
   double busy_beyond_s = 0;                                   // of its gradients' lane, without these
 };
 
-/// Holds both phases.
+/// Holds both phases of a layer, and what gradients a model has beside its layers'.
 struct PricedPasses {
   PricedDegrees forward, backward;
   bool same_degree = false;  // of both: they stand in pairs
@@ -33,15 +33,15 @@ struct PricedPasses {
   int64_t first_bytes = 0;   // gradients that wait when the backward begins (an output projection's)
 };
 
-/// Bounds of what FSMoE's flow runs (Flow::sharded): of one pass, and of `layers` layers of one stage with one
-/// micro-batch, whatever their degrees and orders and wherever gradients are sent; `overlaps`: beside other work.
+/// These bound what FSMoE's flow runs (Flow::sharded): one pass, and `layers` layers of one stage with one micro-batch,
+/// whatever their degrees and orders and wherever gradients are sent; `overlaps`: beside other work.
 ///
 /// At any time some set of lanes is busy, and its tasks pass at the rates that contention gives that set. The times of
 /// all sets must together do all work, so that their least sum is a linear program. Its dual has a price for each kind
 /// of work: no set's rates times prices exceed 1. Gradients have one price in all layers, which is searched.
 /// `gradients_s`: seconds of what is sent beside one pass, at least; 0: nothing.
 double least_pass_seconds(const LayerPricer& pricer, const PricedPass& pass, double gradients_s);
-/// Returns the least that `bytes` of gradients take, in whatever slices.
+/// Returns the least seconds that `bytes` of gradients take, in whatever slices.
 double least_gradient_seconds(const LayerPricer& pricer, int64_t bytes);
 double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPasses& passes, bool overlaps);
 

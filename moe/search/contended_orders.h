@@ -1,6 +1,6 @@
 #pragma once
-// The order of AllGathers and ReduceScatters under contention, where no order dominates another before both have ended:
-// each is replayed.
+// Searches the order of AllGathers and ReduceScatters under contention, where no order dominates another before both
+// have ended: each is replayed.
 #include <optional>
 
 #include "moe/search/degrees.h"
@@ -17,14 +17,15 @@ class ContendedOrders {
  public:
   ContendedOrders(const Schedule& schedule, const LayerPricer& pricer) : schedule_(schedule), pricer_(pricer) {}
 
-  /// The best order of `phase` at this degree, with the best gradient split of each that the search for it left open:
-  /// of every order up to degree kAllOrders, beyond it from the best of lane_orders by swaps of neighbours. Returns
-  /// `from` where none beats its `seconds`. `least`: a bound of this degree.
+  /// Returns the best order of `phase` at this degree, with the best gradient split of each that the search for it left
+  /// open: of every order up to degree kAllOrders, beyond it from the best of lane_orders by swaps of neighbours.
+  /// Returns `from` where none beats its `seconds`. `least`: a bound of this degree.
   ContendedOrder best(Phase phase, int degree, double least, ContendedOrder from);
 
  private:
   void visit(const LaneOrder& order);
-  /// The bytes in the first of a split's two places that take least; none: no split between them beats the best.
+  /// Returns the bytes in the first of a split's two places that take least; none: no split between them beats the
+  /// best.
   std::optional<int64_t> best_bytes(const Decision& split);
   void swap_neighbours();
   double replay(const Decision& decision);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::max();
 
-// Returns as many chunks as keep an AlltoAll's within the size of a micro-op.
+// Returns as many chunks as keep each chunk of an AlltoAll within the size of a micro-op.
 int degree_by_size(const LayerPricer& pricer, int64_t micro_op_bytes) {
   const double bytes = whole_work(TaskKind::dispatch, Phase::forward, pricer.shape(), Flow::sharded).bytes;
   const double chunks = std::ceil(bytes / static_cast<double>(micro_op_bytes));
@@ -24,7 +24,7 @@ int lane_of(const Structure& structure, Network network) {
                           structure.lanes.begin());
 }
 
-// The best degrees, micro-ops or split of one choice.
+// Finds the best degrees, micro-ops or split of one choice.
 class DegreeSearch {
  public:
   DegreeSearch(LayerReplay& layer, const DegreeChoice& choice)
@@ -33,7 +33,7 @@ class DegreeSearch {
   Candidate best() { return schedule_.degrees == DegreePolicy::apart ? apart() : together(); }
 
  private:
-  // r_f and r_b apart: each phase by itself.
+  // Decides r_f and r_b apart: each phase by itself.
   Candidate apart() {
     const Candidate forward = best_forward();
     const PhaseBound bound = layer_.bound(Phase::backward);
@@ -82,8 +82,8 @@ class DegreeSearch {
     return best;
   }
 
-  // Where a split costs many replays to find: those first that do well with all gradients in one place, so that the
-  // others are soon ruled out.
+  // Returns the degrees, for where a split costs many replays to find, with those first that do well with all gradients
+  // in one place, so that the others are soon ruled out.
   std::vector<int> degrees_best_first(const PhaseBound& bound) {
     std::vector<std::pair<double, int>> order;
     double least = kNever;

@@ -1,5 +1,6 @@
 #pragma once
-// Exact degrees and gradient split of one layer: every integer r that a lower bound does not rule out is replayed.
+// Finds the exact degrees and gradient split of one layer: every integer r that a lower bound does not rule out is
+// replayed.
 #include <functional>
 #include <vector>
 
@@ -8,22 +9,22 @@
 namespace moe {
 
 /// Degrees go up to T_rank, a row a chunk, and no further than this: a plan has some ten tasks a chunk, and a search
-/// that no bound ends would replay the plans of all degrees before it. Results that it may have kept from a better one
-/// say so.
+/// that no bound ends would replay the plans of all degrees before it. Results that this limit may have kept from a
+/// better one say so.
 inline constexpr int kMaxDegree = 1024;
-/// With Rounding::lcm, where every pair of degrees has rows of its own.
+/// The same limit with Rounding::lcm, where every pair of degrees has rows of its own.
 inline constexpr int kMaxPaddingDegree = 64;
 int degree_limit(const LayerCase& shape);
 /// Returns the largest degree that is tried: T_rank, within the limit.
 int largest_degree(const LayerPricer& pricer);
-/// Returns whether neither `degree` nor any larger one takes less than `best_s`, where `from(degree)` is what all these
+/// Says whether neither `degree` nor any larger one takes less than `best_s`, where `from(degree)` is what all these
 /// take at least. Asks at every eighth degree: most searches end at the first or second.
 template <class From>
 bool none_from(int degree, double best_s, From from) {
   return degree % 8 == 0 && !better(from(degree), best_s);
 }
-/// `fixed`, or where that is 0 all from 1 on; of a case that is padded to a multiple of rows, those that cut them into
-/// equal chunks.
+/// Returns `fixed`, or where that is 0 all degrees from 1 on; of a case that is padded to a multiple of rows, those
+/// that cut them into equal chunks.
 std::vector<int> tried_degrees(int fixed, const LayerPricer& pricer);
 
 struct DegreeChoice {
@@ -33,12 +34,12 @@ struct DegreeChoice {
   /// Says whether a rank's memory holds such a layer: experts are packed only as far as it does. Empty: it holds any.
   std::function<bool(const LayerCase&, Flow)> fits = {};
 };
-/// Returns whether a degree's chunks of the AlltoAll or of the AllGather are below min_chunk_bytes.
+/// Says whether a degree's chunks of the AlltoAll or of the AllGather are below min_chunk_bytes.
 bool too_small(const Schedule& schedule, const LayerPricer& pricer, int degree, int64_t min_chunk_bytes);
 /// Returns one choice for every size of micro-op that is to be tried, with the degrees where the size decides them.
 std::vector<DegreeChoice> sized_choices(const Schedule& schedule, const LayerPricer& pricer,
                                         const DegreeChoice& choice);
-/// Degrees above T_rank as T_rank, since no chunk has less than a row; the pricer notes it.
+/// Returns the choice with degrees above T_rank as T_rank, since no chunk has less than a row; the pricer notes it.
 DegreeChoice within_rows(DegreeChoice choice, const LayerPricer& pricer);
 
 /// Gives a schedule with one degree for both phases the same choice for both. Throws BadInput for degrees that it does

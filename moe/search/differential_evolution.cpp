@@ -53,7 +53,7 @@ class Evolution {
     return std::sqrt(squares) <= settings_.tolerance * std::abs(mean);
   }
 
-  // A mutant of three others, crossed with member i, takes its place unless it is worse.
+  // Lets a mutant of three others, crossed with member i, take its place unless it is worse.
   void challenge(size_t i) {
     size_t a, b, c;
     do a = below(members_.size());

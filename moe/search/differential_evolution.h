@@ -26,8 +26,9 @@ struct Evolved {
 
 using Objective = std::function<double(std::span<const double>)>;
 
-/// The least of `objective` found in the box [0, 1]^dimensions; `starts` are members of the first population (the rest
-/// is drawn), so that the result is never worse than any of them. A dimension of 0 evaluates the empty vector once.
+/// Returns the least of `objective` found in the box [0, 1]^dimensions; `starts` are members of the first population
+/// (the rest is drawn), so that the result is never worse than any of them. A dimension of 0 evaluates the empty vector
+/// once.
 Evolved minimise(const DifferentialEvolution& settings, int dimensions, const Objective& objective,
                  const std::vector<std::vector<double>>& starts = {});
 

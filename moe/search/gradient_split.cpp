@@ -46,7 +46,7 @@ class SplitSearch {
     return bends;
   }
 
-  // The element there and its neighbours: curves may jump at their ends.
+  // Adds the element there and its neighbours: curves may jump at their ends.
   void add(double bytes) {
     const int64_t floor = static_cast<int64_t>(bytes) / grain_ * grain_;
     for (const int64_t x : {floor - grain_, floor, floor + grain_})
@@ -78,7 +78,7 @@ class SplitSearch {
   std::set<int64_t> candidates_;
 };
 
-// A backward's seconds over the bytes in its first place, piece by straight piece.
+// Follows a backward's seconds over the bytes in its first place, piece by straight piece.
 class ContendedSplit {
  public:
   ContendedSplit(const FluidReplay& replay, const Structure& backward, const LayerPricer& pricer,

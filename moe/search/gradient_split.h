@@ -1,6 +1,6 @@
 #pragma once
-// How many of a layer's gradient bytes go into the first of the two places that a schedule has for them in a backward
-// (GradientPolicy: MoE part and beside the dense part, or beside the dense part and after everything else).
+// Finds how many of a layer's gradient bytes go into the first of the two places that a schedule has for them in a
+// backward (GradientPolicy: MoE part and beside the dense part, or beside the dense part and after everything else).
 #include <cstdint>
 #include <vector>
 
@@ -8,23 +8,24 @@
 
 namespace moe {
 
-/// Lengths of a backward's longest paths, without the slices' own seconds: `first` through the first slice alone,
-/// `both` through both. A field may hold the length of a path with fewer slices.
+/// Holds the lengths of a backward's longest paths, without the slices' own seconds: `first` through the first slice
+/// alone, `both` through both. A field may hold the length of a path with fewer slices.
 struct SplitPaths {
   double neither = 0, first = 0, second = 0, both = 0;
   double seconds(double first_s, double second_s) const;
 };
 
-/// The bytes in the first place for which the backward is shortest: whole elements, more than none and less than all;
-/// the fewest of equals. 0 where a layer has fewer than two elements. Exact for straight and for measured price curves:
-/// between their bends every path is linear, so that the least lies at a bend or where two paths are equally long.
+/// Returns the bytes in the first place for which the backward is shortest: whole elements, more than none and less
+/// than all; the fewest of equals. 0 where a layer has fewer than two elements. It is exact for straight and for
+/// measured price curves: between their bends every path is linear, so that the least lies at a bend or where two paths
+/// are equally long.
 int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer);
 
 class FluidReplay;
 class Replay;
 
 /// Finds the split under contention, where no path stays straight: `replay` has a backward with a slice in each place,
-/// `seconds` its prices. Exact, as the time is straight between events that change places, and each such piece is
+/// `seconds` its prices. It is exact, as the time is straight between events that change places, and each such piece is
 /// visited.
 int64_t best_contended_split(const FluidReplay& replay, const Structure& backward, const LayerPricer& pricer,
                              std::vector<double> seconds);

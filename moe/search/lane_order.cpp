@@ -11,7 +11,7 @@ constexpr double kTie = 1e-12;
 
 double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
-// Each lane's load between what leads to it and what follows it.
+// Returns the most of each lane's load between what leads to it and what follows it.
 double least_possible(const ChunkTimes& t) {
   const double to_intra = t.dispatch.front(), from_intra = t.combine.back();
   return std::max({sum(t.dispatch) + t.gradients + sum(t.combine),
@@ -48,7 +48,7 @@ class Replayed {
     return std::max(state.combined, std::max(state.intra, times_.shared_end()) + times_.shared_reducescatter);
   }
 
-  // `compute`: the end of the last expert that was started, where none of them waits any more.
+  // Adds an AllGather. `compute`: the end of the last expert that was started, where none of them waits any more.
   void gather(State& state, size_t g, double compute) const {
     state.intra = std::max(state.intra, arrived_[g]) + times_.allgather[g];
     const double before = state.experts.empty() ? compute : state.experts.back();
@@ -71,7 +71,7 @@ class Replayed {
 
 LaneOrder gathers_first(size_t degree) { return LaneOrder(degree, 'G') + LaneOrder(degree, 'S'); }
 
-// `lead` AllGathers, then ReduceScatters and AllGathers in turn.
+// Returns `lead` AllGathers, then ReduceScatters and AllGathers in turn.
 LaneOrder lead_order(size_t degree, size_t lead) {
   LaneOrder order(lead, 'G');
   for (size_t g = lead; g < degree; ++g) order += "SG";
@@ -84,7 +84,7 @@ void add_orders(LaneOrder order, size_t gathers, size_t scatters, std::vector<La
   if (scatters > gathers) add_orders(order + 'S', gathers, scatters - 1, all);
 }
 
-// Whichever can start first; at a tie the AllGather.
+// Returns the order of whichever can start first; at a tie the AllGather.
 LaneOrder greedy_order(const ChunkTimes& times) {
   const Replayed replayed(times);
   State state = replayed.begin();

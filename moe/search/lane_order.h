@@ -1,5 +1,5 @@
 #pragma once
-// The order of AllGathers and ReduceScatters on the intra lane. FSMoE queues G1..Gr S1..Sr (section 4.2); a
+// Finds the order of AllGathers and ReduceScatters on the intra lane. FSMoE queues G1..Gr S1..Sr (section 4.2); a
 // ReduceScatter that runs between two AllGathers can take the last chunks' wait off the end.
 #include <vector>
 
@@ -7,8 +7,9 @@
 
 namespace moe {
 
-/// Seconds of the MoE part's chunks; inter runs D1..Dr, the gradients, C1..Cr, compute E1..Er. A shared expert takes
-/// the compute lane before E1, its AllGather and ReduceScatter the intra lane before and behind all others.
+/// Holds the seconds of the MoE part's chunks; inter runs D1..Dr, the gradients, C1..Cr, compute E1..Er. A shared
+/// expert takes the compute lane before E1, its AllGather and ReduceScatter the intra lane before and behind all
+/// others.
 struct ChunkTimes {
   std::vector<double> dispatch, allgather, expert, reducescatter, combine;
   double gradients = 0;
@@ -17,8 +18,8 @@ struct ChunkTimes {
   size_t degree() const { return expert.size(); }
 };
 
-/// Orders to try one by one where no search is exact: all of them up to degree 5, beyond it those that queue some
-/// AllGathers first and ReduceScatters and AllGathers in turn from there. FSMoE's, "GG..SS", is the first.
+/// Returns the orders to try one by one where no search is exact: all of them up to degree 5, beyond it those that
+/// queue some AllGathers first and ReduceScatters and AllGathers in turn from there. FSMoE's, "GG..SS", is the first.
 std::vector<LaneOrder> lane_orders(size_t degree);
 inline constexpr size_t kAllOrders = 5;
 
@@ -31,8 +32,8 @@ struct OrderChoice {
   bool exact = true;  // false: the state limit was met, and this is the best order found until then
 };
 
-/// Returns the order that takes least. Exact by a Pareto search over (G done, S done): of two partial orders of the
-/// same tasks one is dropped where every time that later tasks can feel is no earlier.
+/// Returns the order that takes least. It is exact by a Pareto search over (G done, S done): of two partial orders of
+/// the same tasks one is dropped where every time that later tasks can feel is no earlier.
 OrderChoice best_lane_order(const ChunkTimes& times);
 
 }  // namespace moe

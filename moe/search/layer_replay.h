@@ -1,6 +1,6 @@
 #pragma once
-// What a decision for one layer takes: replays of its phases, their bounds, and its backward by the gradients that are
-// sent in it.
+// Computes what a decision for one layer takes: replays of its phases, their bounds, and its backward by the gradients
+// that are sent in it.
 #include <map>
 #include <memory>
 #include <vector>
@@ -16,16 +16,16 @@ namespace moe {
 
 struct LayerSlices;
 
-/// Decisions must not hang on the last bit of a sum: a later candidate wins by more than that, or not at all.
+/// Says whether a later candidate wins: by more than the last bits of a sum, on which no decision must hang.
 inline bool better(double candidate_s, double best_s) { return candidate_s < best_s * (1 - 1e-12); }
 
-/// A degree of a layer's backward and the order on its intra lane.
+/// Holds a degree of a layer's backward and the order on its intra lane.
 struct BackwardOption {
   int degree = 1;
   LaneOrder order = {};
 };
 
-/// One layer under one schedule.
+/// Holds what was decided for one layer under one schedule, and what that takes.
 struct LayerResult {
   std::string_view schedule;
   Decision decision;
@@ -39,7 +39,7 @@ struct LayerResult {
   double total_s() const { return forward_s + backward_s; }
 };
 
-/// A decision, perhaps of one phase alone, and what it takes.
+/// Holds a decision, perhaps of one phase alone, and what it takes.
 struct Candidate {
   Decision decision;
   double seconds = 0;
@@ -56,7 +56,7 @@ struct ReplayStore {
   std::vector<double> seconds, ends;  // scratch
 };
 
-/// One layer under one schedule that doesn't choose among others. All it names outlives it.
+/// Replays one layer under one schedule that doesn't choose among others. All that it names must outlive it.
 class LayerReplay {
  public:
   LayerReplay(const Schedule& of_schedule, const LayerPricer& of_pricer, ReplayStore& shared)
@@ -69,12 +69,12 @@ class LayerReplay {
   /// Returns the seconds of the phases, which may be one alone.
   double seconds(const Decision& decision, Phases phases);
   PhaseBound bound(Phase phase);
-  /// One phase at one degree, without gradients.
+  /// Returns one phase at one degree, without gradients.
   PricedPass pass(int degree, Phase phase);
-  /// Its times, bounds and memory. Throws BadInput for a decision that the schedule can't have.
+  /// Returns a decision's times, bounds and memory. Throws BadInput for a decision that the schedule can't have.
   LayerResult result(const Decision& decision);
 
-  /// Returns whether the backward has two places for gradients, and some to put there.
+  /// Says whether the backward has two places for gradients, and some to put there.
   bool splits() const;
   /// Returns the longest paths of a backward, by the slices on them: `first` is the MoE part's slice, `second` the
   /// dense part's, for adaptive and beside_dense alike; beside_dense leaves `first` empty, as a dense layer does.

@@ -1,10 +1,10 @@
 #pragma once
-// One layer under one schedule, decided: what tuner, models and benches ask.
+// Decides one layer under one schedule: what tuner, models and benches ask.
 #include "moe/search/degrees.h"
 
 namespace moe {
 
-/// Keeps what questions share, so that a grid's layers are asked of one.
+/// Decides layers and keeps what questions share, so that a grid's layers are all asked of one search.
 class LayerSearch {
  public:
   /// Decides what `choice` leaves open (tune_degrees), which variant a schedule chooses, and how far it packs experts.

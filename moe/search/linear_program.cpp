@@ -9,7 +9,8 @@ namespace {
 
 constexpr double kZero = 1e-12;
 
-// Rows of the tableau: the program's, with a slack variable each, then the gains; the last column is the limits.
+// Holds the rows of the tableau: the program's, with a slack variable each, then the gains; the last column is the
+// limits.
 class Tableau {
  public:
   Tableau(const LinearProgram& program, std::span<const double> gains)

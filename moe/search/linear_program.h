@@ -1,5 +1,5 @@
 #pragma once
-// Small linear programs, by Dantzig's simplex method with Bland's rule.
+// Solves small linear programs, by Dantzig's simplex method with Bland's rule.
 #include <span>
 #include <vector>
 

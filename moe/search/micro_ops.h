@@ -1,6 +1,6 @@
 #pragma once
-// Freezes where gradient pieces go on their lanes (Lina sections 4.2 and 6.1): one is started whenever its lane is idle
-// and nothing else waits for it; what arrives meanwhile waits for its end.
+// Freezes where gradient pieces go on their lanes (Lina sections 4.2 and 6.1): a piece is started whenever its lane is
+// idle and nothing else waits for that lane; what arrives meanwhile waits for the piece's end.
 #include <span>
 #include <vector>
 
@@ -23,10 +23,10 @@ struct MicroOps {
   double seconds = 0;         // until the last task and the last piece end
 };
 
-/// `structure`: of one backward, or of a model, whose gradient tasks are ignored; its tasks priced by class in
-/// `seconds`. Pieces of a lane go in the order given, in backwards of micro-batch `last` alone. With `hold` none is
-/// started once a layer's combining computation could begin its backward, until that layer's first AlltoAll on the same
-/// lane is (Lina section 6.1: "since this implies all-to-all is imminent").
+/// Returns where the pieces go. `structure`: of one backward, or of a model, whose gradient tasks are ignored; its
+/// tasks priced by class in `seconds`. Pieces of a lane go in the order given, in backwards of micro-batch `last`
+/// alone. With `hold` none is started once a layer's combining computation could begin its backward, until that layer's
+/// first AlltoAll on the same lane is (Lina section 6.1: "since this implies all-to-all is imminent").
 MicroOps freeze_micro_ops(const Structure& structure, std::span<const double> seconds, std::span<const MicroOp> pieces,
                           bool hold, int last = 0);
 

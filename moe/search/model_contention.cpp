@@ -1,5 +1,5 @@
-// `exact` under contention: no path stays straight there, so that decisions from several sides are replayed, and the
-// best of them goes down to where no small move helps.
+// Decides `exact` under contention: no path stays straight there, so that decisions from several sides are replayed,
+// and the best of them goes down to where no small move helps.
 #include "moe/search/model_contention.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void add(std::vector<BackwardOption>& options, const BackwardOption& option) {
   options.push_back(option);
 }
 
-// The best for some ways to send a layer's gradients, and their neighbours.
+// Returns the best backwards for some ways to send a layer's gradients, and their neighbours.
 std::vector<BackwardOption> contended_options(const ModelQuestion& asked, int degree_forward) {
   const Schedule& schedule = asked.schedule();
   const LayerPricer& pricer = asked.pricer();

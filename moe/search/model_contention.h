@@ -1,5 +1,6 @@
 #pragma once
-// Gradients of a model where layers' times don't add up: under contention, and where one layer runs on into the next.
+// Improves where a model's gradients go where layers' times don't add up: under contention, and where one layer runs on
+// into the next.
 #include "moe/search/model_partition.h"
 #include "moe/search/model_replay.h"
 

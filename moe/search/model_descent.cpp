@@ -74,7 +74,7 @@ class Descent {
     return moved;
   }
 
-  // Places for bytes: of backward i the MoE part, 2 i, and beside the dense part, 2 i + 1; the last is the tail.
+  // Counts places for bytes: of backward i the MoE part, 2 i, and beside the dense part, 2 i + 1; the last is the tail.
   size_t places() const { return 2 * best_.backwards.size() + 1; }
   bool is_place(size_t place) const { return place % 2 == 1 || place + 1 == places() || sends_in_moe(place / 2); }
   bool sends_in_moe(size_t backward) const { return moves_.in_moe && !replay_.is_dense(backward); }
@@ -98,7 +98,7 @@ class Descent {
     if (to + 1 < places()) bytes_at(d, to) += bytes;
   }
 
-  // All of it, then ever smaller shares; goes on with a share as long as that helps.
+  // Moves all of the bytes, then ever smaller shares; goes on with a share as long as that helps.
   bool bytes_between(size_t from, size_t to) {
     bool moved = false;
     const int64_t all = bytes_in(from), least = std::max(moves_.element_bytes, replay_.made_bytes() / 4096);

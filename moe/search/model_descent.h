@@ -18,7 +18,7 @@ struct DescentMoves {
   int64_t most_tasks = 0;  // effort: tasks of all replays
 };
 
-/// Returns the seconds of what `decision` is then; never more than before.
+/// Improves `decision` and returns its seconds then; never more than before.
 double descend(ModelReplay& replay, const DescentMoves& moves, ModelDecision& decision);
 
 }  // namespace moe

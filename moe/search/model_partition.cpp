@@ -1,4 +1,5 @@
-// A stage's backward as a partition problem, its layers' seconds from replays; what else `exact` compares and tries.
+// Makes a stage's backward a partition problem, with its layers' seconds from replays; does what else `exact` compares
+// and tries.
 #include "moe/search/model_partition.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace {
 // MoE part and dense part follow each other, so that a path through both slices is as long as those through one.
 bool separable(const SplitPaths& p) { return std::abs(p.first + p.second - p.neither - p.both) <= 1e-9 * p.neither; }
 
-// Bytes whose AllReduce takes `seconds`, and one element more; nothing where it takes longer already.
+// Adds the bytes whose AllReduce takes `seconds`, and one element more; nothing where it takes longer already.
 void add_bend(const LayerPricer& pricer, double seconds, std::vector<int64_t>& bends) {
   const double start = pricer.gradient_seconds(0), element = static_cast<double>(bytes_of(pricer.shape().layer.dtype));
   const double a_megabyte = pricer.gradient_seconds(1'000'000) - start;
@@ -31,7 +32,7 @@ bool worse(const SplitPaths& a, const SplitPaths& b) {
   return a.neither >= b.neither && a.first >= b.first && a.second >= b.second && a.both >= b.both;
 }
 
-// The partition of each problem, one behind the other.
+// Returns the partitions of all problems, one behind the other.
 Partition solved(const PartitionStrategy& strategy, const std::vector<PartitionProblem>& problems) {
   Partition all = strategy.solve(problems.front());
   for (size_t i = 1; i < problems.size(); ++i) {

@@ -20,33 +20,33 @@ struct ModelQuestion {
   const LayerPricer& pricer() const { return layer.pricer; }
 };
 
-/// Backwards of one layer that may be chosen, and the longest paths of each.
+/// Holds backwards of one layer that may be chosen, and the longest paths of each.
 struct BackwardOptions {
   std::vector<BackwardOption> options;
   std::vector<SplitPaths> paths;
   void add(const BackwardOption& option, const SplitPaths& found);
   const BackwardOption& best_for(LayerSlices slices, const LayerPricer& pricer) const;
 };
-/// `layer`: the question's, or the same without contention. A schedule with one degree for both phases keeps
-/// `degree_forward`.
+/// Returns the backwards to choose from. `layer`: the question's, or the same without contention. A schedule with one
+/// degree for both phases keeps `degree_forward`.
 BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer, int degree_forward);
 
 /// Returns the decision with the partition's slices, the backward of each layer with experts being the best for them.
 ModelDecision decided(const ModelShape& model, const Partition& partition,
                       const std::function<BackwardOption(LayerSlices)>& best_for, ModelDecision decision);
 
-/// What a model's layers are in a partition problem. `dense`: where it has such.
+/// Holds what a model's layers are in a partition problem. `dense`: where it has such.
 struct PartitionLayers {
   PartitionLayer moe, dense;
 };
-/// Returns the problem of a stage's layers, which must outlive it as all that they name.
+/// Returns the problem of a stage's layers, which must outlive the problem, as must all that they name.
 PartitionProblem stage_problem(const ModelQuestion& asked, const PartitionLayers& layers, int stage);
-/// A layer of it, as partition_problem makes them.
+/// Returns a layer of such a problem, as partition_problem makes them.
 PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pricer,
                                const std::vector<SplitPaths>& by_degree);
 
-/// One stage's backward as a partition problem, its layers alike: seconds are the least over degrees of the replayed
-/// backward with bytes in its MoE part and beside its dense part. `pricer` and `by_degree` must outlive it.
+/// Returns one stage's backward as a partition problem, its layers alike: seconds are the least over degrees of the
+/// replayed backward with bytes in its MoE part and beside its dense part. `pricer` and `by_degree` must outlive it.
 PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& pricer, int layers,
                                    const std::vector<SplitPaths>& by_degree);
 

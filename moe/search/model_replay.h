@@ -11,24 +11,26 @@
 
 namespace moe {
 
-/// Gradients that wait before a model's first backward: the head's, where one stage has all layers.
+/// Returns the bytes of gradients that wait before a model's first backward: the head's, where one stage has all
+/// layers.
 int64_t waiting_bytes(const LayerPricer& pricer, const ModelShape& model);
 
 class ModelReplay {
  public:
-  /// All must outlive it; `pricer` prices one layer of the model.
+  /// Prepares a replay, which all that is given must outlive; `pricer` prices one layer of the model.
   ModelReplay(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
 
-  /// Seconds of the whole plan, under the contention that there is. Throws BadInput for a decision that has no plan.
+  /// Returns the seconds of the whole plan, under the contention that there is. Throws BadInput for a decision that has
+  /// no plan.
   double seconds(const ModelDecision& decision);
-  /// Returns whether no backward sends bytes that are not there yet.
+  /// Says whether no backward sends bytes that are not there yet.
   bool sends_what_waits(const ModelDecision& decision) const;
-  /// Of a layer with experts, and of the i-th that a stage's backward visits.
+  /// These return the gradient bytes of a layer with experts, and of the i-th layer that a stage's backward visits.
   int64_t made_bytes() const { return made_bytes_; }
   int64_t made_bytes(size_t place) const { return made_by_layer_[made_by_layer_.size() - 1 - place]; }
   bool is_dense(size_t place) const { return decides_dense(model_, place); }
   int64_t waiting_bytes() const { return moe::waiting_bytes(pricer_, model_); }
-  /// Effort so far: tasks of all replays, and those of building plans by what they take.
+  /// Returns the effort so far: tasks of all replays, and those of building plans by what they take.
   int64_t tasks() const { return tasks_; }
 
  private:

@@ -15,7 +15,7 @@ struct PartitionStrategy {
   std::string_view name, summary;
   Partition (*solve)(const PartitionProblem&);
 };
-/// exact, paper (both steps), step1, none.
+/// Returns the strategies: exact, paper (both steps), step1, none.
 std::span<const PartitionStrategy> partition_strategies();
 
 struct ModelResult {
@@ -37,14 +37,16 @@ struct ModelResult {
 
 class ModelSearch {
  public:
-  /// `checks`: whether the plans that it returns are checked (check_plan): one that only times many may leave it out.
+  /// `checks`: whether the plans that it returns are checked (check_plan): a search that only times many may leave that
+  /// out.
   explicit ModelSearch(bool checks = true) : checks_(checks) {}
 
-  /// `pricer` prices one layer of the model. Degrees are those of one layer without gradients, save where these are
-  /// split: there each layer's r_b fits what it sends (with Rounding::lcm, among those that cut that one layer's rows
-  /// into equal chunks). The replay of the whole plan chooses how experts are packed, within Lina's rule and a rank's
-  /// memory, and gives the time. Strategy `exact` is never slower than another one. Under contention it then descends
-  /// by small moves, within an effort, unless stages_apart: there each stage's gradients are split for themselves.
+  /// Tunes a model; `pricer` prices one layer of it. Degrees are those of one layer without gradients, save where these
+  /// are split: there each layer's r_b fits what it sends (with Rounding::lcm, among those that cut that one layer's
+  /// rows into equal chunks). The replay of the whole plan chooses how experts are packed, within Lina's rule and a
+  /// rank's memory, and gives the time. Strategy `exact` is never slower than another one. Under contention it then
+  /// descends by small moves, within an effort, unless stages_apart: there each stage's gradients are split for
+  /// themselves.
   ModelResult tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                    const PartitionStrategy& strategy, DegreeChoice choice = {});
 

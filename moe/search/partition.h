@@ -1,6 +1,7 @@
 #pragma once
 // Decides where a whole model's gradients are sent during its backward (FSMoE section 5): beside the dense part of a
-// layer, inside its MoE part, or after everything else, the exposed tail. The paper's two steps beside an exact search.
+// layer, inside its MoE part, or after everything else, the exposed tail. Declares the paper's two steps, and an exact
+// search beside them.
 //
 // Layers are generalised layers (an MoE layer with the operations before the next one) in backward order, the last one
 // first. What a layer's backward makes can be sent by layers visited later and by the tail alone; all bytes are sent,
@@ -18,11 +19,12 @@ namespace moe {
 struct PartitionLayer {
   int64_t made_bytes = 0;    // gradients of its own, there once its backward has ended
   bool has_moe_part = true;  // false: of a dense layer, whose `seconds` knows no bytes there
-  /// Seconds of its backward with so many bytes in the MoE part and so many beside the dense part; rises with both.
+  /// Returns the seconds of its backward with so many bytes in the MoE part and so many beside the dense part; rises
+  /// with both.
   std::function<double(int64_t moe_bytes, int64_t dense_bytes)> seconds;
-  /// Hold for partition_exact the bytes at which `seconds` bends, in the one argument whatever the other is, ascending;
-  /// at a jump the last bytes before it and the first after it (0 and one element are known). Beyond the last bend
-  /// `seconds` is straight.
+  /// These hold for partition_exact the bytes at which `seconds` bends, in the one argument whatever the other is,
+  /// ascending; at a jump the last bytes before it and the first after it (0 and one element are known). Beyond the
+  /// last bend `seconds` is straight.
   std::vector<int64_t> moe_bends, dense_bends;
   bool bends_known = false;                     // false: nothing is assumed, every grain of either slice is tried
   double moe_window_s = 0, dense_window_s = 0;  // for step 1: t_olp, what either part hides of an AllReduce
@@ -54,20 +56,21 @@ struct Partition {
 void check_problem(const PartitionProblem& problem);
 /// Throws WrongResult unless every byte is sent exactly once, none before it exists, in whole elements.
 void check_partition(const PartitionProblem& problem, const Partition& partition);
-/// Sum of the layers' seconds and the tail's.
+/// Returns the sum of the layers' seconds and the tail's.
 double partition_seconds(const PartitionProblem& problem, const Partition& partition);
 
-/// Everything in the tail: the baseline.
+/// Puts everything into the tail: the baseline.
 Partition partition_none(const PartitionProblem& problem);
 
-/// Step 1 (section 5.2, equations 3 and 4 without their misprint): each window in turn, the dense part's first, takes
-/// what is hidden in it: the most bytes whose AllReduce fits, of those that wait. Non-empty slices pay the start-up
-/// time.
+/// Runs step 1 (section 5.2, equations 3 and 4 without their misprint): each window in turn, the dense part's first,
+/// takes what is hidden in it: the most bytes whose AllReduce fits, of those that wait. Non-empty slices pay the
+/// start-up time.
 Partition partition_step1(const PartitionProblem& problem);
 
-/// Step 2 (section 5.3, equation 5 with the tail): what step 1 left to the tail is put into MoE parts by differential
-/// evolution, by layer a share of what may still be put there. Of the bytes that wait at a layer, those that no later
-/// window of `first` needs may be (a stack: a window takes the newest). Never worse than `first`.
+/// Runs step 2 (section 5.3, equation 5 with the tail): what step 1 left to the tail is put into MoE parts by
+/// differential evolution, by layer a share of what may still be put there. Of the bytes that wait at a layer, those
+/// that no later window of `first` needs may be (a stack: a window takes the newest). The result is never worse than
+/// `first`.
 Partition partition_step2(const PartitionProblem& problem, const Partition& first,
                           const DifferentialEvolution& settings = {});
 
@@ -78,9 +81,9 @@ struct ExactPartition {
   int64_t grain_bytes = kMiB;
 };
 
-/// Dynamic programming over the bytes that wait. A layer sends nothing, all that waits, a multiple of the grain, or the
-/// bytes of a bend or of two; of states within one grain the cheapest and the most promising go on. Exact where the
-/// grain is one element, else off by about a grain's time at most.
+/// Finds a partition by dynamic programming over the bytes that wait. A layer sends nothing, all that waits, a multiple
+/// of the grain, or the bytes of a bend or of two; of states within one grain the cheapest and the most promising go
+/// on. The result is exact where the grain is one element, else off by about a grain's time at most.
 Partition partition_exact(const PartitionProblem& problem, ExactPartition options = {});
 
 }  // namespace moe

@@ -26,10 +26,10 @@ struct Split {
   double seconds = kInfinity;
 };
 
-// f(z) of one layer: the least of its seconds over both slices' sizes with z bytes together.
+// Holds f(z) of one layer: the least of its seconds over both slices' sizes with z bytes together.
 class LayerCurve {
  public:
-  // Tabulated where it may bend and at every grain, as far as that can matter.
+  // Tabulates f where it may bend and at every grain, as far as that can matter.
   LayerCurve(const PartitionProblem& problem, size_t layer, PartitionSearch& search, int64_t grain, int64_t most)
       : of_(problem.layers[layer]), layer_(layer), element_(problem.element_bytes), grain_(grain), search_(search) {
     std::set<int64_t> bends{0, element_};
@@ -56,7 +56,7 @@ class LayerCurve {
   int64_t bytes(size_t point) const { return bytes_[point]; }
   double seconds(size_t point) const { return seconds_[point]; }
 
-  /// Straight between the points and beyond them.
+  /// Returns f, straight between the points and beyond them.
   double seconds_between(int64_t bytes) const {
     const auto above = std::ranges::upper_bound(bytes_, bytes) - bytes_.begin();
     const auto k = std::min(static_cast<size_t>(above), bytes_.size() - 1);
@@ -64,7 +64,8 @@ class LayerCurve {
     return seconds_[k - 1] + share * (seconds_[k] - seconds_[k - 1]);
   }
 
-  /// The best way to send so many bytes: along x + y = z the seconds bend where either slice is at a bend of its own.
+  /// Returns the best way to send so many bytes: along x + y = z the seconds bend where either slice is at a bend of
+  /// its own.
   Split split(int64_t bytes) {
     Split best;
     const auto offer = [&](int64_t moe_bytes) {
@@ -92,7 +93,7 @@ class LayerCurve {
   std::vector<size_t> worthwhile_;
 };
 
-// One way to come to a layer with so many bytes waiting.
+// Describes one way to come to a layer with so many bytes waiting.
 struct State {
   int64_t waiting = 0, sent = 0;  // sent: by the layer before
   double cost = kInfinity;        // of the layers before

@@ -1,4 +1,4 @@
-// FSMoE's two steps (sections 5.2 and 5.3).
+// Runs FSMoE's two steps (sections 5.2 and 5.3).
 #include <algorithm>
 #include <ranges>
 
@@ -17,7 +17,7 @@ int64_t hidden_bytes(const PartitionProblem& problem, double window_s, int64_t w
   return (first_too_long - elements.begin()) * problem.element_bytes;
 }
 
-// Step 2's variables as shares in [0, 1], one for each layer that has anything to choose.
+// Holds step 2's variables as shares in [0, 1], one for each layer that has anything to choose.
 class Step2 {
  public:
   Step2(const PartitionProblem& problem, const Partition& first, PartitionSearch& search)

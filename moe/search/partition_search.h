@@ -1,5 +1,5 @@
 #pragma once
-// What the strategies of partition.h share: evaluations counted, time taken, the result checked.
+// Serves the strategies of partition.h: counts evaluations, takes the time, checks the result.
 #include <chrono>
 
 #include "moe/search/partition.h"

@@ -1,17 +1,17 @@
 #pragma once
-// What a model's dense layers take, for the bound of the whole model (contended_bound.h).
+// The price of a model's dense layers, for the bound of the whole model (contended_bound.h).
 #include "moe/search/contended_bound.h"
 
 namespace moe {
 
-/// Dense layers between those of the passes that a bound is asked of.
+/// Holds the dense layers between those of the passes that a bound is asked of.
 struct PricedDense {
   int layers = 0;
   bool first = false, last = false;  // one is the first, the last, that a backward visits
   int64_t made_bytes = 0;            // gradients of each
   PricedPass forward = {}, backward = {};
 };
-/// As least_model_seconds, of `layers` layers with experts and these beside them.
+/// Bounds as least_model_seconds of contended_bound.h does, `layers` layers with experts and these beside them.
 double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPasses& passes, const PricedDense& dense,
                            bool overlaps);
 

@@ -44,7 +44,7 @@ bool order_matters(const LayerPricer& pricer) {
   return pricer.has(GroupKind::esp) && beside != network(GroupKind::esp);
 }
 
-// A shared expert's collectives have the lane of the AlltoAlls, which chunk_times does not know.
+// Says whether a shared expert's collectives have the lane of the AlltoAlls, which chunk_times does not know.
 bool shared_elsewhere(const LayerPricer& pricer) {
   const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
   return pricer.outline().shared_expert && pricer.has(GroupKind::mp) &&
@@ -82,7 +82,7 @@ void improve_backward(LayerReplay& layer, int degree, LayerResult& best) {
   }
 }
 
-// Every degree that its bound leaves open, smaller ones first.
+// Tries every degree that its bound leaves open, smaller ones first.
 void contended_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult& best) {
   const LayerPricer& pricer = layer.pricer;
   const PhaseBound forward_bound = layer.bound(Phase::forward), backward_bound = layer.bound(Phase::backward);

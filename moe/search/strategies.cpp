@@ -13,9 +13,9 @@ LayerResult exact(LayerSearch& search, const Schedule& schedule, const LayerPric
   return search.tune(schedule, pricer);
 }
 
-// Section 5 for one layer in the steady state: what waits when its backward begins goes beside its dense part as far as
-// that hides it, then into its MoE part as far as that does, and step 2 puts more into the MoE part while that is
-// cheaper than sending it on its own.
+// Returns the bytes by section 5 for one layer in the steady state: what waits when its backward begins goes beside its
+// dense part as far as that hides it, then into its MoE part as far as that does, and step 2 puts more into the MoE
+// part while that is cheaper than sending it on its own.
 int64_t bytes_in_moe(const LayerPricer& pricer, DegreeRounding rounding) {
   const int64_t all = pricer.gradient_bytes();
   if (!pricer.has(GroupKind::dp) || all == 0) return 0;
@@ -61,7 +61,7 @@ LayerResult snapped(LayerSearch& search, const Schedule& schedule, const LayerPr
   return by_algorithm1(search, schedule, pricer, DegreeRounding::powers_of_two);
 }
 
-// Degree and share of the gradients together, as one point of the unit square.
+// Searches degree and share of the gradients together, as one point of the unit square.
 LayerResult evolution(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer) {
   LayerResult best = search.tune(schedule, pricer, {0, 1});
   const int most = largest_degree(pricer);

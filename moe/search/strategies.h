@@ -1,6 +1,6 @@
 #pragma once
-// FSMoE's own ways to decide a layer's degrees and split, beside the exact search: each is replayed like any decision,
-// so that what it loses can be reported.
+// FSMoE's own ways to decide a layer's degrees and split, beside the exact search. Each result is replayed like any
+// decision, so that what it loses can be reported.
 #include <span>
 #include <string_view>
 
@@ -14,6 +14,7 @@ struct LayerStrategy {
   LayerResult (*tune)(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer);
 };
 
+/// Returns the strategies:
 /// exact        every integer degree replayed, every split
 /// algorithm1   degrees by FSMoE's Algorithm 1, rounded to the better neighbour; the split by its two steps (section 5)
 /// snapped      as algorithm1, degrees rounded to 1, 2, 4 or 8 as the authors' published optimiser does

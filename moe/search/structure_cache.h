@@ -1,5 +1,5 @@
 #pragma once
-// Structures compiled for replay, built once: a grid's layers share them.
+// Keeps structures compiled for replay, built once: a grid's layers share them.
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,7 +14,7 @@ struct CompiledStructure {
       : structure(build_structure(key)), replay(*structure), networks(key.networks) {
     for (const Lane& lane : structure->lanes) shares_a_network |= lane.kind == LaneKind::gradient;
   }
-  /// Seconds until the last task ends, under the contention that there is.
+  /// Returns the seconds until the last task ends, under the contention that there is.
   double makespan(std::span<const double> seconds, const Contention& contention, std::vector<double>& ends) const {
     if (contention.none() && !shares_a_network) return replay.makespan(seconds, ends);
     return under(contention).makespan(seconds, ends);
@@ -35,7 +35,7 @@ struct CompiledStructure {
   mutable Contention fluid_contention;
 };
 
-/// Lets go of all that it has once these are too many; who asked for one keeps it as long as it wants.
+/// Keeps structures until they are too many, then lets go of all; who asked for one keeps it as long as it wants.
 class StructureCache {
  public:
   std::shared_ptr<const CompiledStructure> get(const StructureKey& key) {

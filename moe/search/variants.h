@@ -1,5 +1,5 @@
 #pragma once
-// Schedules that choose: among others (parm, monta), or how many experts a device holds (lina-packed).
+// Tunes schedules that choose: among others (parm, monta), or how many experts a device holds (lina-packed).
 #include "moe/search/layer_search.h"
 
 namespace moe {
@@ -10,7 +10,7 @@ LayerResult tune_variants(LayerSearch& search, const Schedule& schedule, const L
 /// Returns a packing schedule's layer with 1, 2, 4 .. experts a device (Decision::packing), as far as Lina's rule goes
 /// and memory holds them.
 std::vector<LayerResult> tune_packings(LayerReplay layer, DegreeChoice choice);
-/// Returns the best of these layers.
+/// Returns the best of tune_packings().
 LayerResult tune_packed(LayerReplay layer, const DegreeChoice& choice);
 
 }  // namespace moe

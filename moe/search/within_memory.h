@@ -1,19 +1,19 @@
 #pragma once
-// Decisions within the memory that a rank of a cluster has.
+// Keeps decisions within the memory that a rank of a cluster has.
 #include "moe/plan/memory.h"
 #include "moe/schedule/model_plan.h"
 #include "moe/search/degrees.h"
 
 namespace moe {
 
-/// Returns the choice among what fits `capacity` bytes of a rank, of one layer; unknown: whatever is chosen fits.
+/// Returns the choice among those layers that fit `capacity` bytes of a rank; none: whatever is chosen fits.
 inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity) {
   if (capacity)
     choice.fits = [capacity](const LayerCase& c, Flow flow) { return !misfit(layer_memory(c, flow), *capacity); };
   return choice;
 }
 
-/// Returns that of a model of such layers.
+/// Returns the choice among those layers of which a whole model fits.
 inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ModelShape& model) {
   if (capacity)
     choice.fits = [capacity, model](const LayerCase& c, Flow flow) {

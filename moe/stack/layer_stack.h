@@ -28,8 +28,8 @@ LayerCase stage_case(LayerCase shape);
 class LayerStack {
  public:
   /// Makes what `rank` of `world` holds: rank = stage x ranks of a stage + rank in it. Blocking: all ranks make theirs.
-  /// `seed.layer` is the first layer's. Throws as MoeLayer, and BadInput for fewer layers than stages. `device` is this
-  /// rank's and outlives the stack.
+  /// `seed.layer` is the first layer's. Throws what MoeLayer does, and BadInput for fewer layers than stages. `device`
+  /// is this rank's and outlives the stack.
   LayerStack(const StackShape& shape, int rank, const LayerSeed& seed, Communicator& world,
              LayerDevice& device = cpu_layer_device());
 
@@ -37,7 +37,7 @@ class LayerStack {
   int stage() const { return stage_; }
   int first_layer() const { return first_; }
   int last_layer() const { return last_; }  // one past it
-  /// `layer`: of all, one of this stage's.
+  /// Returns a layer's pass over a micro-batch. `layer` counts over all stages and is one of this stage's.
   MoeLayer& cell(int layer, int micro_batch) const {
     return *cells_.at(static_cast<size_t>(layer - first_)).at(static_cast<size_t>(micro_batch));
   }
@@ -45,11 +45,11 @@ class LayerStack {
   StageLinks& links() { return links_; }
   const LayerComms& comms() const { return comms_; }
 
-  /// Show the gradients of the stage's layers, one layer after the other, the last layer first: the dense parts', which
-  /// are summed over DP; the experts'.
+  /// These show the gradients of the stage's layers, one layer after the other, the last layer first: the dense parts',
+  /// which are summed over DP; the experts'.
   TensorView dense_gradients() const { return dense_gradients_; }
   TensorView expert_gradients() const { return expert_gradients_; }
-  /// A layer's part of either: its first element and how many there are.
+  /// Names a layer's part of either: its first element and how many there are.
   struct Part {
     int64_t first = 0, elements = 0;
   };
@@ -63,7 +63,7 @@ class LayerStack {
   std::vector<Parameter> weights(int layer, SummedOver over) const;
   /// Enqueues the AllGather of those weights over `comm`, which is of DP or of EDP (weight_gather.h).
   void gather_weights(int layer, SummedOver over, Communicator& comm, CommCall call);
-  /// Enqueues it for what all ranks of the stage hold alike, of all its layers.
+  /// Enqueues the AllGather over `dp` of what all ranks of the stage hold alike, of all its layers.
   void gather_alike(Communicator& dp, CommCall call);
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// The layers that one rank ran, as what proves, dumps and counts sees them: of a stack its stage's, each once for every
+// Shows the layers that one rank ran to what proves, dumps and counts: of a stack its stage's, each once for every
 // micro-batch; a layer alone is the only cell.
 #include <vector>
 
@@ -17,7 +17,7 @@ struct RankCells {
       : cases(std::move(of_all)), first_layer(first), layers(std::move(all)) {}
 
   MoeLayer& front() const { return *layers.front().front(); }
-  /// Any cell with experts; where the rank has none, the front.
+  /// Returns any cell with experts; where the rank has none, the front.
   MoeLayer& any() const {
     for (const auto& layer : layers)
       if (!layer.front()->shape().is_dense()) return *layer.front();

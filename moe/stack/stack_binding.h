@@ -33,16 +33,16 @@ void require_stack_runs(const Plan& plan);
 class ModelTasks {
  public:
   virtual ~ModelTasks() = default;
-  /// Enqueues it. An optimizer's finds its layer's gradients whole.
+  /// Enqueues a task. An optimizer's finds its layer's gradients whole.
   virtual void issue(const Task& task, CommCall call) = 0;
 };
 
 class StackBinding : public Binding {
  public:
-  /// `stack` must outlive it; the plan's structure is shared. `device` makes the streams on which data leave the stage.
-  /// Throws WrongResult naming what differs unless the plan is of the stack's case, layers and micro-batches, and its
-  /// step is planned. `model`: of a plan with a vocabulary; outlives the binding. Without one an optimizer's task steps
-  /// nothing.
+  /// Binds a plan, whose structure is shared, to `stack`, which must outlive the binding. `device` makes the streams on
+  /// which data leave the stage. Throws WrongResult naming what differs unless the plan is of the stack's case, layers
+  /// and micro-batches, and its step is planned. `model`: of a plan with a vocabulary; outlives the binding. Without
+  /// one an optimizer's task steps nothing.
   StackBinding(LayerStack& stack, const Plan& plan, Device& device, ModelTasks* model = nullptr);
 
   void issue(const Task& task, Stream& stream, Pace pace) override;

@@ -1,5 +1,5 @@
 #pragma once
-// Proof before time: all ranks of a stack or of a layer, after they ran, against the autograd reference.
+// Compares all ranks of a stack or of a layer, after they ran, with the autograd reference: proof before time.
 #include <functional>
 #include <span>
 #include <string>
@@ -17,14 +17,14 @@ using StackChoices = std::vector<std::vector<std::vector<int32_t>>>;
 /// Shows what this rank's gates chose for its own tokens in the last pass: of its layers, one after the other, of each
 /// its micro-batches.
 std::vector<int32_t> own_choices(const RankCells& rank);
-/// Joins what every rank of a stack chose, in rank order; in dense layers nothing.
+/// Joins what every rank of a stack chose, in rank order; dense layers have no choices.
 StackChoices join_choices(const std::vector<std::vector<int32_t>>& ranks, const StackShape& shape);
-/// The reference follows them where they are as good. `rank`: any.
+/// Computes the reference, which follows the choices where they are as good. `rank`: any.
 StackReference reference_stack(const RankCells& rank, const StackChoices& choices);
 
-/// `ranks`: some or all ranks, each after its passes and finish_gradients. Compares every layer of every micro-batch:
-/// its output, its input's gradient, and its weights' gradients over all micro-batches. Tensors of a stack are named
-/// with their layer. Throws WrongResult naming the token whose experts differ from the reference's.
+/// Returns the errors. `ranks`: some or all ranks, each after its passes and finish_gradients. Compares every layer of
+/// every micro-batch: its output, its input's gradient, and its weights' gradients over all micro-batches. Tensors of a
+/// stack are named with their layer. Throws WrongResult naming the token whose experts differ from the reference's.
 std::vector<TensorError> stack_errors(std::span<const RankCells> ranks, const StackReference& reference);
 
 /// Returns the errors; throws WrongResult naming the tensors whose error is above tolerance_of their layer.

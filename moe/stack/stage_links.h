@@ -13,11 +13,11 @@ namespace moe {
 
 class StageLinks {
  public:
-  /// Blocking: all ranks of `world` make theirs.
+  /// Makes a rank's links, blocking: all ranks of `world` make theirs.
   StageLinks(Communicator& world, const ParallelShape& parallel);
 
-  /// Returns what sends to the next stage (forward) or the one before (backward), and what receives from the other;
-  /// null where there is none.
+  /// These return what sends to the next stage (forward) or the one before (backward), and what receives from the
+  /// other; null where there is none.
   Communicator* to_next(Phase phase) const { return of(phase).out.get(); }
   Communicator* from_before(Phase phase) const { return of(phase).in.get(); }
 

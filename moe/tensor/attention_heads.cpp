@@ -6,7 +6,7 @@
 namespace moe {
 namespace {
 
-// Key-value heads are a batch; of the heads that read them, one after the other.
+// Computes by GEMMs: key-value heads are a batch, and the heads that read one come one after the other.
 class ComposedHeads final : public AttentionHeads {
  public:
   ComposedHeads(Math& math, const HeadsShape& shape, std::shared_ptr<HeadsScratch> scratch)
@@ -55,14 +55,14 @@ class ComposedHeads final : public AttentionHeads {
   }
 
  private:
-  // The softmaxes of one sequence and of every key-value head's query of that number.
+  // Computes the softmaxes of one sequence and of every key-value head's query of that number.
   void compute(const HeadInputs& in, int64_t sequence, int64_t query, TensorView scores) {
     math_.gemm(of(in.q, sequence, query), transpose(of(in.k, sequence)), first(scores), Into::overwrite,
                {shape_.kv_heads, queries_ * shape_.dim, shape_.dim, shape_.seq * shape_.seq});
     math_.attention_softmax(scores, scale_, shape_.causal);
   }
 
-  // The rows of one sequence and the columns of one head: the first of a batch.
+  // Returns the rows of one sequence and the columns of one head, the first of a batch.
   Matrix of(TensorView t, int64_t sequence, int64_t head = 0) const {
     const int64_t width = t.size(1);
     return columns(t.part(sequence * shape_.seq * width, {shape_.seq, width}), head * shape_.dim, shape_.dim);
@@ -77,7 +77,7 @@ class ComposedHeads final : public AttentionHeads {
         body(sequence, query,
              shape_.recompute ? part_of(scratch_->scores, 0) : part_of(scores_, sequence * queries_ + query));
   }
-  // The (kv_heads, L, L) of that number.
+  // Returns the (kv_heads, L, L) of that number.
   TensorView part_of(const Tensor& squares, int64_t number) const {
     const int64_t seq = shape_.seq;
     const TensorView all(squares.view().data(), {}, shape_.dtype, squares.view().device());

@@ -1,7 +1,7 @@
 #pragma once
-// What attention does between its projections: out = softmax(q k^T / sqrt(d)) v of every head, where a token sees those
-// of its sequence up to itself, or all of them. Heads lie side by side in the columns; heads / kv_heads consecutive
-// ones read the same key-value head.
+// Computes what attention does between its projections: out = softmax(q k^T / sqrt(d)) v of every head, where a token
+// sees those of its sequence up to itself, or all of them. Heads lie side by side in the columns; heads / kv_heads
+// consecutive ones read the same key-value head.
 #include <memory>
 
 #include "moe/tensor/math.h"
@@ -17,7 +17,7 @@ struct HeadsShape {
   bool causal = true;      // else a token sees those behind it too
 };
 
-/// q (tokens, heads d); k, v (tokens, kv_heads d); or their gradients.
+/// Shows q (tokens, heads d) and k, v (tokens, kv_heads d), or their gradients.
 struct HeadInputs {
   TensorView q, k, v;
 };
@@ -25,23 +25,24 @@ struct HeadInputs {
 class AttentionHeads {
  public:
   virtual ~AttentionHeads() = default;
-  /// out (tokens, heads d), overwritten.
+  /// Computes out (tokens, heads d), overwriting it.
   virtual void forward(const HeadInputs& in, TensorView out) = 0;
-  /// Overwrites d. `in` and `out` are the last forward's; may change what that kept.
+  /// Computes d, overwriting it. `in` and `out` are the last forward's; the backward may change what that kept.
   virtual void backward(const HeadInputs& in, TensorView out, TensorView d_out, const HeadInputs& d) = 0;
 };
 
-/// Scores of one sequence and a head of each key-value head, and their gradients, (kv_heads, L, L): what is needed
-/// during a call alone. Heads of one rank share it: their calls come one after the other.
+/// Holds scores of one sequence and a head of each key-value head, and their gradients, (kv_heads, L, L): what is
+/// needed during a call alone. The heads of one rank share it: their calls come one after the other.
 struct HeadsScratch {
   Tensor scores, d_scores;
 };
 
-/// Keeps a matrix (L, L) a head and sequence, or none (HeadsShape::recompute): the numbers are the same.
+/// Makes heads that keep a matrix (L, L) a head and sequence, or none (HeadsShape::recompute): the numbers are the
+/// same.
 std::unique_ptr<AttentionHeads> make_composed_heads(Math& math, const HeadsShape& shape,
                                                     std::shared_ptr<HeadsScratch> scratch = nullptr);
-/// Keeps a number a token and head, and computes the scores again in any backward, by LibTorch's kernels for float32
-/// and float64 on the CPU.
+/// Makes heads that keep a number a token and head, and compute the scores again in any backward, by LibTorch's kernels
+/// for float32 and float64 on the CPU.
 std::unique_ptr<AttentionHeads> make_flash_heads(const HeadsShape& shape);
 
 }  // namespace moe

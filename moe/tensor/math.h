@@ -1,6 +1,7 @@
 #pragma once
-// The dense math of a layer on one device. CPU: done at once, by own_threads() of cores.h; has no state. CUDA: queued
-// on the stream that use() named last; like cuBLAS' handle, so a layer's calls come from the one thread that issues.
+// The dense math of a layer on one device. The CPU's is done at once, by own_threads() of cores.h, and has no state.
+// CUDA's is queued on the stream that use() named last, as with cuBLAS' handle, so a layer's calls come from the one
+// thread that issues.
 #include <memory>
 
 #include "moe/device/memory.h"
@@ -8,7 +9,7 @@
 
 namespace moe {
 
-/// A row-major matrix, perhaps a block of columns of a wider one: row i begins at data + i stride elements.
+/// Shows a row-major matrix, perhaps a block of columns of a wider one: row i begins at data + i stride elements.
 struct Matrix {
   void* data = nullptr;
   int64_t rows = 0, cols = 0, stride = 0;
@@ -16,9 +17,9 @@ struct Matrix {
   bool transposed = false;  // read as its transpose; rows and cols are those before
 };
 
-/// A tensor of rank 2, whole.
+/// Shows a whole tensor of rank 2 as a matrix.
 Matrix matrix(TensorView tensor);
-/// Its columns [first, first + count).
+/// Shows columns [first, first + count) of such a tensor.
 Matrix columns(TensorView tensor, int64_t first, int64_t count);
 Matrix transpose(Matrix m);
 
@@ -31,7 +32,8 @@ struct Batch {
   int64_t a = 0, b = 0, out = 0;
 };
 
-/// x, out (rows, width); gain (width). `centred`: by the mean and the deviation; else by the mean of squares.
+/// Holds what a norm reads: x (rows, width), as out is; gain (width). `centred`: by the mean and the deviation; else by
+/// the mean of squares.
 struct NormInput {
   TensorView x, gain;
   bool centred = false;
@@ -39,7 +41,7 @@ struct NormInput {
   TensorView moments;  // (rows, 2), written: for the device's own use
 };
 
-/// Which way rotate() turns.
+/// Says which way rotate() turns.
 enum class Turn { forward, back };
 
 class AttentionHeads;
@@ -52,29 +54,29 @@ class Math {
   /// Sends what is called from now on to this native stream, as Stream::launch hands it out.
   virtual void use(void* native) = 0;
 
-  /// out = a b, or out += a b. `out` is not transposed and overlaps neither. Any extent may be 0.
+  /// Computes out = a b, or out += a b. `out` is not transposed and overlaps neither. Any extent may be 0.
   virtual void gemm(const Matrix& a, const Matrix& b, const Matrix& out, Into into = Into::overwrite,
                     const Batch& batch = {}) = 0;
-  /// gemm() of several of equal shape is faster than as many calls.
+  /// Says whether gemm() of several products of one shape is faster than as many calls.
   virtual bool batches() const = 0;
 
-  /// out = x Phi(x) with the normal distribution's exact Phi (erf, no tanh approximation).
+  /// Computes out = x Phi(x) with the normal distribution's exact Phi (erf, no tanh approximation).
   virtual void gelu(TensorView x, TensorView out) = 0;
-  /// d_x = d_out (Phi(x) + x phi(x)); d_x may be d_out.
+  /// Computes d_x = d_out (Phi(x) + x phi(x)); d_x may be d_out.
   virtual void gelu_backward(TensorView x, TensorView d_out, TensorView d_x) = 0;
-  /// out = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, GPT-2's approximation; its backward as gelu's.
+  /// Computes out = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, GPT-2's approximation; its backward as gelu's.
   virtual void gelu_tanh(TensorView x, TensorView out) = 0;
   virtual void gelu_tanh_backward(TensorView x, TensorView d_out, TensorView d_x) = 0;
-  /// out = silu(a) b, silu(x) = x / (1 + exp(-x)).
+  /// Computes out = silu(a) b, silu(x) = x / (1 + exp(-x)).
   virtual void swiglu(TensorView a, TensorView b, TensorView out) = 0;
-  /// d_a = d_out silu'(a) b, d_b = d_out silu(a); d_a may be d_out.
+  /// Computes d_a = d_out silu'(a) b, d_b = d_out silu(a); d_a may be d_out.
   virtual void swiglu_backward(TensorView a, TensorView b, TensorView d_out, TensorView d_a, TensorView d_b) = 0;
-  /// to = from; to += from. Both have one size and do not overlap.
+  /// These compute to = from and to += from. Both have one size and do not overlap.
   virtual void assign(TensorView from, TensorView to) = 0;
   virtual void add(TensorView from, TensorView to) = 0;
-  /// t *= by.
+  /// Computes t *= by.
   virtual void scale(TensorView t, double by) = 0;
-  /// to = from in another element type, to nearest even.
+  /// Converts: to = from in another element type, to nearest even.
   virtual void convert(TensorView from, TensorView to) = 0;
 
   virtual void norm(const NormInput& in, TensorView out) = 0;

@@ -9,7 +9,8 @@
 namespace moe {
 
 /// Counts this process's Tensors: bytes now, the most since `peak_bytes` was last set, how many were made. Tests and
-/// benches compare before and after. No setting: nothing is decided by it, so nobody hands a counter to each Tensor.
+/// benches compare before and after. It is no setting: nothing is decided by it, so nobody hands a counter to each
+/// Tensor.
 struct TensorMemory {
   std::atomic<int64_t> live_bytes = 0, peak_bytes = 0, made = 0;
   void take(int64_t bytes) {
@@ -23,7 +24,7 @@ inline TensorMemory tensor_memory;
 class Tensor {
  public:
   Tensor() = default;
-  /// `memory` must outlive it.
+  /// Makes a zeroed tensor in `memory`, which must outlive it.
   Tensor(std::initializer_list<int64_t> shape, DType dtype, MemorySpace& memory = cpu_memory())
       : view_(nullptr, shape, dtype, memory.kind()) {
     memory_ = memory.allocate(view_.bytes());
@@ -38,7 +39,7 @@ class Tensor {
   }
 
  private:
-  /// Bytes in tensor_memory for as long as it lives.
+  /// Counts bytes in tensor_memory for as long as it lives.
   class Counted {
    public:
     Counted() = default;

@@ -30,7 +30,7 @@ std::vector<int64_t> sizes_of(TensorView view) {
 
 bool is_here(TensorView view) { return view.device() == DeviceKind::cpu; }
 
-// The layer's own memory, which is the CPU's.
+// Shows the layer's own memory, which is the CPU's.
 torch::Tensor shared(TensorView view) { return torch::from_blob(view.data(), sizes_of(view), type_of(view.dtype())); }
 
 torch::Tensor read(TensorView view, MemorySpace& memory) {

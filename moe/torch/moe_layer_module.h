@@ -17,12 +17,13 @@ namespace moe {
 
 class MoeLayerModule : public torch::nn::Module {
  public:
-  /// `plan`: of the layer's case and flow, forward and backward (build_plan). `device`: whose streams run the tasks;
-  /// null: the CPU, or the first GPU, by where the layer's memory is. Throws as LayerBinding and make_device do.
+  /// Makes the module of a layer. `plan`: of the layer's case and flow, forward and backward (build_plan). `device`:
+  /// whose streams run the tasks; null: the CPU, or the first GPU, by where the layer's memory is. Throws as
+  /// LayerBinding and make_device do.
   MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan, std::unique_ptr<Device> device = nullptr);
 
-  /// y from x, both (held tokens, M); x of any type is converted. All ranks call it, and the backward of what it
-  /// returns; one forward's activations are kept, so a backward must follow its own forward. A weight's gradient is
+  /// Returns y from x, both (held tokens, M); x of any type is converted. All ranks call it, and the backward of what
+  /// it returns; one forward's activations are kept, so a backward must follow its own forward. A weight's gradient is
   /// the derivative of the loss over all distinct tokens, and of the gate's auxiliary losses, whole on every rank that
   /// holds the weight. In flows that keep tokens on all MP ranks these must have the same loss, which counts once.
   torch::Tensor forward(const torch::Tensor& x);

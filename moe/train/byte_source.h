@@ -1,5 +1,5 @@
 #pragma once
-// Any file as text: its bytes are the tokens.
+// Reads any file as text: its bytes are the tokens.
 #include <memory>
 #include <string>
 
@@ -9,11 +9,11 @@ namespace moe {
 
 class ByteSource final : public TokenSource {
  public:
-  /// `path` is for messages. Throws BadInput naming it for fewer than 20 bytes.
+  /// Takes the text; `path` is for messages. Throws BadInput naming it for fewer than 20 bytes.
   ByteSource(std::string path, std::string text, uint64_t seed);
 
   int64_t vocabulary() const override { return 256; }
-  /// A sample is a window at a random place of its split. Throws BadInput naming the file if the split is shorter.
+  /// Fills a sample, a window at a random place of its split. Throws BadInput naming the file if the split is shorter.
   void fill(Split split, int64_t step, int64_t sample, std::span<int32_t> tokens) const override;
 
   /// Views a split: the last tenth of the file is held out, all before it is trained on.
@@ -27,7 +27,7 @@ class ByteSource final : public TokenSource {
   uint64_t seed_;
 };
 
-/// Throws BadInput naming the file if it can't be read or is too short.
+/// Reads a file. Throws BadInput naming it if it can't be read or is too short.
 std::unique_ptr<ByteSource> read_byte_source(const std::string& path, uint64_t seed);
 
 }  // namespace moe

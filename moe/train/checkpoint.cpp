@@ -34,7 +34,7 @@ std::map<int64_t, std::string, std::greater<>> steps_in(const std::string& folde
   return steps;
 }
 
-/// No half-removed checkpoint is taken for one: the manifest goes first.
+/// Removes a step, its manifest first, so that no half-removed checkpoint is taken for one.
 void remove_step(const std::string& step_folder) {
   std::error_code error;
   fs::remove(manifest_file(step_folder), error);

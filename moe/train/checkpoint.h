@@ -1,6 +1,6 @@
 #pragma once
-// What a run needs to go on, in FOLDER/step-NNNNNN/: a safetensors file a rank, then a manifest, which makes them a
-// checkpoint. Each part knows its place in the whole, so that other numbers of ranks can read it.
+// Keeps what a run needs to go on, in FOLDER/step-NNNNNN/: a safetensors file a rank, then a manifest, which makes them
+// a checkpoint. Each part knows its place in the whole, so that other numbers of ranks can read it.
 #include <array>
 #include <optional>
 #include <span>
@@ -11,15 +11,16 @@
 
 namespace moe {
 
-/// Is this rank's part of a weight or a state; `axes[i]` says which part of axis i of the whole it is. The data is the
-/// host's: (axes[0].count, axes[1].count, axes[2].count) elements, row-major. Parts of ranks may overlap: copies.
+/// Holds this rank's part of a weight or a state; `axes[i]` says which part of axis i of the whole it is. The data is
+/// the host's: (axes[0].count, axes[1].count, axes[2].count) elements, row-major. Parts of ranks may overlap: copies.
 struct ShardedTensor {
   std::string name;  // of letters, digits, blanks and _ - . alone; of all ranks, the whole's
   std::array<ShardRange, 3> axes;
   TensorView data;
 };
 
-/// Is complete: its manifest is there, and all files that this names, of the sizes that it names.
+/// Describes a complete checkpoint: its manifest is there, and all files that the manifest names, of the sizes that it
+/// names.
 struct Checkpoint {
   std::string folder;  // FOLDER/step-NNNNNN
   int64_t step = 0;
@@ -27,16 +28,16 @@ struct Checkpoint {
   std::string settings;  // the text that complete_checkpoint was given
 };
 
-/// Writes one rank's part of FOLDER/step-NNNNNN; makes the folders. A checkpoint of that step is none any more, until
-/// it is completed again. Throws BadInput naming the file if it can't be written.
+/// Writes one rank's part of FOLDER/step-NNNNNN; makes the folders. A checkpoint of that step that was there counts no
+/// more until it is completed again. Throws BadInput naming the file if it can't be written.
 void write_checkpoint(const std::string& folder, int64_t step, int rank, std::span<const ShardedTensor> tensors);
 
 /// Is called by one rank, once all have written. Writes the manifest, `settings` in it (any UTF-8 text), then removes
 /// the steps that are older than the newest two checkpoints. Throws BadInput naming a rank's file that is not there.
 Checkpoint complete_checkpoint(const std::string& folder, int64_t step, int ranks, const std::string& settings);
 
-/// Returns the newest checkpoint of a folder; what was torn or never completed is passed over. Nothing where there is
-/// none, or no folder.
+/// Returns the newest checkpoint of a folder; what was torn or never completed is passed over. Returns nothing where
+/// there is none, or no folder.
 std::optional<Checkpoint> newest_checkpoint(const std::string& folder);
 
 /// Fills each tensor from whatever parts overlap it. Tensors of the checkpoint that nobody asks for are left out.

@@ -1,5 +1,5 @@
 #pragma once
-// What those who write and those who read checkpoints agree on.
+// The names and texts on which those who write and those who read checkpoints agree.
 #include <cstdint>
 #include <string>
 
@@ -7,13 +7,13 @@
 
 namespace moe {
 
-/// "FOLDER/step-000120", and the files in it.
+/// These return "FOLDER/step-000120", and the files in it.
 std::string step_folder(const std::string& folder, int64_t step);
 std::string rank_file(const std::string& step_folder, int rank);
 std::string manifest_file(const std::string& step_folder);
 
 using ShardAxes = std::array<ShardRange, 3>;
-/// "0+4/16 8+8/16 0+1/1": of each axis first, count and total; a note of the tensor's.
+/// Returns "0+4/16 8+8/16 0+1/1", of each axis first, count and total: a note of the tensor's.
 std::string text_of(const ShardAxes& axes);
 /// Reads that back; nothing for another text or for parts beyond the whole.
 std::optional<ShardAxes> axes_from(const std::string& text);

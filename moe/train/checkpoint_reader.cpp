@@ -1,5 +1,5 @@
-// A part may be any box of the whole, and so may what is asked for: what both have is copied in runs of elements that
-// lie one after the other in either.
+// Reads checkpoints. A part may be any box of the whole, and so may what is asked for: what both have is copied in runs
+// of elements that lie one after the other in either.
 #include <algorithm>
 #include <deque>
 #include <vector>
@@ -13,13 +13,13 @@
 namespace moe {
 namespace {
 
-/// One rank's file.
+/// Holds one rank's file.
 struct RankParts {
   std::string path;
   SafeTensorsFile file;
 };
 
-/// A run of `count` elements that begins at `from` in the part and at `to` in the tensor.
+/// Names a run of `count` elements that begins at `from` in the part and at `to` in the tensor.
 struct Run {
   int64_t from = 0, to = 0, count = 0;
 };

@@ -30,7 +30,7 @@ int64_t checked_contexts(const MarkovSettings& s) {
   return contexts;
 }
 
-/// Gamma(shape + 1) by rejection (Marsaglia, Tsang, ACM TOMS 26, 2000), brought down to `shape` by a power.
+/// Draws Gamma(shape + 1) by rejection (Marsaglia, Tsang, ACM TOMS 26, 2000), brought down to `shape` by a power.
 double gamma_number(double shape, uint64_t seed, uint64_t index) {
   static const uint64_t kUniforms = stream_of("markov gamma uniforms"), kNormals = stream_of("markov gamma normals");
   const double d = shape + 1 - 1.0 / 3, c = 1 / std::sqrt(9 * d);

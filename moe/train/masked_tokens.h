@@ -7,13 +7,13 @@
 
 namespace moe {
 
-/// Stands where nothing is to be predicted.
+/// The target where nothing is to be predicted.
 inline constexpr int32_t kNoTarget = -1;
 
 /// Counts the tokens of a sample that are to be predicted: 15 % of them, rounded, and 1 at least.
 int64_t masked_places(int64_t seq);
 
-/// Chooses by these and the sample's number alone, whoever asks.
+/// Holds what, with the sample's number, alone decides the choice, whoever asks.
 struct MaskSeed {
   uint64_t seed = 1;
   bool held_out = false;

@@ -63,13 +63,14 @@ void for_each_own(const OwnElements& own, int64_t begin, int64_t end, Body body)
 
 bool has_momentum(const OptimizerSettings& s) { return s.kind == OptimizerKind::adamw || s.momentum != 0; }
 
-/// Is what a step does to every element alike.
+/// Holds what a step does to every element alike.
 struct Step {
   double rate = 0, scale = 1, decay = 0;
   double correction1 = 1, correction2 = 1;  // 1 - beta^t
 };
 
-/// Has an element's number before and after; computes in float64, so that each state is rounded once.
+/// Returns an element's number after the step from the one before; computes in float64, so that each state is rounded
+/// once.
 template <class S>
 double sgd_step(const OptimizerSettings& s, const Step& at, double weight, double gradient, S* velocity) {
   double change = gradient * at.scale + at.decay * weight;

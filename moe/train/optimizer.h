@@ -11,7 +11,7 @@
 namespace moe {
 
 std::string_view name_of(OptimizerKind kind);
-/// Throws BadInput that lists the known names; `where` names the flag or file line.
+/// Returns the optimizer of that name. Throws BadInput that lists the known names; `where` names the flag or file line.
 OptimizerKind optimizer_from(std::string_view name, std::string_view where);
 
 struct OptimizerSettings {
@@ -30,7 +30,8 @@ struct OptimizerSettings {
 /// it falls along half a cosine. Step `steps` - 1 and all after it have its least share.
 double learning_rate_at(const OptimizerSettings& settings, int64_t step);
 
-/// Views of equal shape in host memory, which outlive the optimizer. A weight that does not decay: norms, biases.
+/// Names a weight and its gradient: views of equal shape in host memory, which outlive the optimizer. Norms and biases
+/// do not decay.
 struct TrainedTensor {
   std::string name;
   TensorView value, gradient;  // of any types
@@ -38,7 +39,7 @@ struct TrainedTensor {
   OwnElements own = {};  // what this optimizer has states of, and changes
 };
 
-/// Is what a checkpoint must have beside the weights: elements that go with the own ones of `of`, the index of a
+/// Holds what a checkpoint must have beside the weights: elements that go with the own ones of `of`, the index of a
 /// tensor.
 struct OptimizerState {
   std::string name;  // "w1.moment1", "w1.moment2", "w1.momentum", "w1.master"
@@ -46,12 +47,12 @@ struct OptimizerState {
   TensorView value;
 };
 
-/// Has states in float32, of float64 weights in float64. 16-bit weights have float32 masters, which take the steps and
-/// are then rounded to the weights.
+/// Steps tensors, with states in float32, of float64 weights in float64. 16-bit weights have float32 masters, which
+/// take the steps and are then rounded to the weights.
 class Optimizer {
  public:
-  /// Masters begin as the weights are now. Throws BadInput naming a setting that can't be, or a tensor elsewhere than
-  /// on the host or whose gradient has another shape.
+  /// Makes the states; masters begin as the weights are now. Throws BadInput naming a setting that can't be, or a
+  /// tensor elsewhere than on the host or whose gradient has another shape.
   Optimizer(const OptimizerSettings& settings, std::vector<TrainedTensor> tensors);
 
   /// Takes a step, counted from 0 without a gap (AdamW's bias correction). Gradients are multiplied by
@@ -77,8 +78,8 @@ class Optimizer {
 
 /// Adds up in float64 the squares of a host's tensor of any type.
 double sum_of_squares(TensorView tensor);
-/// Returns what brings a gradient of that norm down to `most`: 1 where it is no longer, or where `most` is 0. Throws
-/// WrongResult for a norm that is not finite.
+/// Returns the factor that brings a gradient of that norm down to `most`: 1 where it is no longer, or where `most` is
+/// 0. Throws WrongResult for a norm that is not finite.
 double clip_scale(double norm, double most);
 
 }  // namespace moe

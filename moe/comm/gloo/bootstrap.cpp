@@ -30,8 +30,8 @@ std::string host_name() {
   return name;
 }
 
-// Two machines may have one name, and containers of one machine one boot; in different network namespaces they can't
-// reach each other by loopback.
+// Returns what names our machine and its network. Two machines may have one name, and containers of one machine one
+// boot; in different network namespaces they can't reach each other by loopback.
 std::string machine_name() {
   char network[64] = "";
   if (readlink("/proc/self/ns/net", network, sizeof network - 1) < 0) network[0] = '\0';

@@ -1,5 +1,5 @@
 #pragma once
-// How the processes of a run get to know each other: who they are, whether they run the same job, which share a node
+// Lets the processes of a run get to know each other: who they are, whether they run the same job, which share a node
 // and how to reach them.
 #include <string>
 #include <vector>
@@ -21,8 +21,8 @@ PeerInfo own_info(const Launch& launch, const GlooJob& job);
 std::vector<PeerInfo> bootstrap(std::shared_ptr<store::Store>& store, const Launch& launch, const PeerInfo& ours,
                                 double timeout_s);
 
-/// The world's ranks: those of a node are neighbours, and nodes come in the order in which the launcher's ranks name
-/// them.
+/// Numbers the world's ranks: those of a node are neighbours, and nodes come in the order in which the launcher's ranks
+/// name them.
 struct Ranking {
   std::vector<int> world_rank;  // by the launcher's rank
   int nodes = 1, ranks_per_node = 1;

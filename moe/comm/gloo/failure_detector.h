@@ -22,7 +22,7 @@ namespace moe::gloo {
 
 class FailureDetector {
  public:
-  /// An operation of ours that waits for a peer.
+  /// Describes an operation of ours that waits for a peer.
   struct Wait {
     const void* group = nullptr;  // tells operations that run at once apart
     uint64_t progress = 0;
@@ -39,10 +39,10 @@ class FailureDetector {
     std::function<std::string(const std::string& reason)> line;
   };
 
-  /// All ranks have called announce() before any makes its detector.
+  /// Tells the others that this rank takes part. All ranks call it before any makes its detector.
   static void announce(store::Store& store, int rank);
   FailureDetector(std::shared_ptr<store::Store> store, Rank self);
-  /// We leave the run. Rank 0 stays until all have left or the run fails: it listens, and may serve the store. After a
+  /// Leaves the run. Rank 0 stays until all have left or the run fails: it listens, and may serve the store. After a
   /// failure, returns within kGraceS; a failure that only now comes up ends the process.
   ~FailureDetector();
   FailureDetector(const FailureDetector&) = delete;
@@ -50,7 +50,7 @@ class FailureDetector {
 
   /// Tells all that the run failed. Returns once they can read it, or the store is lost.
   void fail(const std::string& reason);
-  /// Why a run failed, and the rank, if any, of which nothing more will be heard.
+  /// Says why a run failed, and the rank, if any, of which nothing more will be heard.
   struct Failure {
     std::string reason;
     int gone = -1;

@@ -10,7 +10,7 @@ namespace {
 
 using Blocks = std::vector<int64_t>;
 
-/// One operation on its way through a stream.
+/// Runs one operation on its way through a stream.
 template <class Work>
 class Operation {
  public:

@@ -121,8 +121,8 @@ void Group::broadcast(void* data, int64_t bytes, int root) {
   exchange(Op::broadcast);
 }
 
-/// A dissemination barrier (Hensgen, Finkel and Manber, 1988): after the round of distance d each rank knows of the 2 d
-/// before it.
+/// Runs a dissemination barrier (Hensgen, Finkel and Manber, 1988): after the round of distance d each rank knows of
+/// the 2 d before it.
 void Group::barrier() {
   std::byte told{}, heard{};
   for (int distance = 1; distance < size(); distance *= 2) {

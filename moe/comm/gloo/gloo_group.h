@@ -34,7 +34,7 @@ class Group {
 
   int size() const { return static_cast<int>(ranks.size()); }
 
-  /// Throw BrokenExchange. Blocks are packed; nulls are fine where nothing is moved.
+  /// These throw BrokenExchange. Blocks are packed; nulls are fine where nothing is moved.
   void alltoall(const void* send, const std::vector<int64_t>& send_bytes, void* receive,
                 const std::vector<int64_t>& receive_bytes);
   void allgather(const void* send, void* receive, const std::vector<int64_t>& block_bytes);
@@ -68,7 +68,7 @@ class Group {
   std::string op_, task_;  // guarded by mutex_; our own, since who asks may come when a failed task is gone
 };
 
-/// "'forward dispatch 1/2 of layer 0' (alltoall)", or "alltoall" where the task has no name.
+/// Returns "'forward dispatch 1/2 of layer 0' (alltoall)", or "alltoall" where the task has no name.
 std::string name_operation(std::string_view op, std::string_view task);
 
 }  // namespace moe::gloo

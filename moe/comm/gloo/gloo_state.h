@@ -26,7 +26,7 @@ struct State {
   WorldTopology topology;
   int ranks_of_machine = 1;
 
-  // One rank alone has none of these.
+  // A world of one rank has none of these.
   std::unique_ptr<store::Server> server;
   std::shared_ptr<store::Store> store;
   std::unique_ptr<FailureDetector> detector;
@@ -41,11 +41,11 @@ struct State {
 
   /// Returns a group that abort() reaches. Blocks until its members are connected; throws RankFailure.
   std::shared_ptr<Group> make_group(const std::string& name, const std::vector<int>& world_ranks);
-  /// Its connections stay open until the world is destroyed.
+  /// Keeps the group's connections open until the world is destroyed.
   void keep(std::shared_ptr<Group> group);
   void abort();
   std::vector<FailureDetector::Wait> waits();
-  /// "rank 1 in 'forward gate of layer 0' (alltoall): " + reason, of an operation that runs.
+  /// Returns "rank 1 in 'forward gate of layer 0' (alltoall): " + why, of an operation that runs.
   std::string line(const std::string& why);
 
   bool failed();

@@ -12,7 +12,8 @@ namespace gloo {
 struct State;
 }
 
-/// All ranks must be equal in it: a difference ends the run on all with RankFailure naming the rank and both values.
+/// Says what a run does, in which all ranks must be equal: a difference ends the run on all with RankFailure naming the
+/// rank and both values.
 struct GlooJob {
   std::string version;  // of the program
   std::string text;     // verb and flags
@@ -26,24 +27,25 @@ class GlooWorld final : public World {
   /// or GLOO_SOCKET_IFNAME names no interface. The process must ignore SIGPIPE: Gloo writes to connections that a dying
   /// rank closes.
   GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s = 60, double start_s = 60);
-  /// Rank 0 waits for the others, if all is well.
+  /// Waits, on rank 0, for the others, if all is well.
   ~GlooWorld() override;
   std::string_view backend() const override { return "gloo"; }
   int ranks() const override;
   std::vector<int> here() const override;
   const WorldTopology& topology() const override;
 
-  /// Operations are unpaced: a Pace is BadInput. Every communicator that split() makes has connections of its own, so
-  /// lanes run side by side. A rank that fails publishes why before its connections close; all others' operations then
-  /// end with RankFailure: "rank 1 in 'combine 2/2' (alltoall): rank 3 failed: ...".
+  /// Returns the world communicator of this process's rank. Its operations are unpaced: a Pace is BadInput. Every
+  /// communicator that split() makes has connections of its own, so lanes run side by side. A rank that fails publishes
+  /// why before its connections close; all others' operations then end with RankFailure: "rank 1 in 'combine 2/2'
+  /// (alltoall): rank 3 failed: ...".
   std::unique_ptr<Communicator> communicator(int rank) override;
 
-  /// A process that hasn't left its body and destroyed the world a few seconds after a failure prints the line and ends
-  /// with code 4: no thread may keep a failed run alive.
+  /// Runs the body on this process's rank. A process that hasn't left its body and destroyed the world a few seconds
+  /// after a failure prints the line and ends with code 4: no thread may keep a failed run alive.
   void run(const std::function<void(int rank)>& body) override;
 
-  /// Serve what ranks do beside this world: failure() returns why the run failed, empty if it hasn't; fail() ends it on
-  /// all of them.
+  /// These two serve what ranks do beside this world: failure() returns why the run failed, empty if it hasn't; fail()
+  /// ends it on all of them.
   std::string failure() const;
   void fail(const std::string& why);
 

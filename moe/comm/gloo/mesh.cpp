@@ -21,7 +21,8 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-/// Our store, as Gloo wants it while it connects: other threads may use ours at once, and no wait outlives the run.
+/// Shows our store as Gloo wants it while it connects: other threads may use ours at once, and no wait outlives the
+/// run.
 class Keys final : public c10d::Store {
  public:
   explicit Keys(Rendezvous rendezvous) : rendezvous_(std::move(rendezvous)) {}

@@ -52,7 +52,7 @@ class Mesh {
   /// limit: whoever sees no progress aborts. One thread at a time. Empty messages are skipped.
   Result exchange(std::span<const Message> messages, int kind);
 
-  /// Any thread may ask for these.
+  /// Returns how far the exchange has come; any thread may ask.
   Progress progress() const;
   /// Ends the exchange, if there is one, and all later ones.
   void abort();

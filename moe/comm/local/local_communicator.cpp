@@ -17,7 +17,7 @@ struct Place {
   int world_rank() const { return group->ranks[static_cast<size_t>(rank)]; }
 };
 
-/// An operation on its way through a stream.
+/// Runs an operation on its way through a stream.
 class QueuedOperation {
  public:
   /// `member` is our place among those of `rendezvous`: all of the group, or a sender and its receiver.

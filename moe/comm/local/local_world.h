@@ -19,7 +19,8 @@ struct State;
 
 class LocalWorld final : public World {
  public:
-  /// An operation that waits longer than `timeout_s` for a rank ends with RankFailure on all ranks.
+  /// Makes a world in which an operation that waits longer than `timeout_s` for a rank ends with RankFailure on all
+  /// ranks.
   explicit LocalWorld(int ranks, double timeout_s = 60);
   ~LocalWorld() override;
   std::string_view backend() const override { return "local"; }
@@ -31,8 +32,8 @@ class LocalWorld final : public World {
   /// others would wait for it.
   std::unique_ptr<Communicator> communicator(int rank) override;
 
-  /// Each rank keeps, with the threads it starts, to its share of the cores. A rank that dies by an exception names
-  /// itself in the others' errors. What was aborted stays so: make another world.
+  /// Runs the body on a thread a rank. Each rank keeps, with the threads it starts, to its share of the cores. A rank
+  /// that dies by an exception names itself in the others' errors. What was aborted stays so: make another world.
   void run(const std::function<void(int rank)>& body) override;
 
  private:

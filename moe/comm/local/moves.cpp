@@ -1,4 +1,4 @@
-// What each operation moves once all ranks' pointers are known.
+// Finds what each operation moves once all ranks' pointers are known.
 #include <cstddef>
 #include <numeric>
 

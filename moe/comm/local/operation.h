@@ -37,7 +37,7 @@ struct Operation {
 /// Holds what each member brings, by its place among them.
 using Operations = std::vector<const Operation*>;
 
-/// "'forward dispatch 1/2 of layer 0' (alltoall)", or "alltoall" where the task has no name.
+/// Returns "'forward dispatch 1/2 of layer 0' (alltoall)", or "alltoall" where the task has no name.
 std::string describe(const Operation& operation);
 
 /// Returns an empty text if the members' operations fit together, else a line that names two ranks, their tasks and the

@@ -1,5 +1,5 @@
 #pragma once
-// The ranks of a group meet here, operation after operation: all arrive with theirs, see each other's, and leave
+// Lets the ranks of a group meet, operation after operation: all arrive with theirs, see each other's, and leave
 // together.
 //
 // A round opens when the last member has arrived (opened_) and closes when the last has departed (closed_). Between the
@@ -44,13 +44,14 @@ class Rendezvous {
   /// for longer than the timeout. The others read `operation` until leave() returns.
   Turn meet(int member, const Operation& operation);
   const Operations& operations() const { return operations_; }
-  /// The caller is done with the others' buffers. Nothing may throw between meet() and depart().
+  /// Notes that the caller is done with the others' buffers. Nothing may throw between meet() and depart().
   void depart();
   /// Blocks until all have departed. Never fails: whoever met will depart.
   void leave(const Turn& turn);
 
   int members() const { return static_cast<int>(names_.size()); }
-  /// The member makes its own when it first needs them; the others look at them while they meet.
+  /// Returns a member's events. The member makes its own when it first needs them; the others look at them while they
+  /// meet.
   Marks& marks(int member) { return marks_[static_cast<size_t>(member)]; }
 
   /// Ends the round that isn't open yet, and all later ones, with Aborted.

@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kBusyS = 2e-3;
 
-/// NCCL takes an operation in some tens of microseconds, while the stream may idle: a nap would show in measured times.
-/// What takes longer waits for other ranks.
+/// Waits before the next look. NCCL takes an operation in some tens of microseconds, while the stream may idle: a nap
+/// would show in measured times. What takes longer waits for other ranks.
 void wait_a_little(double since_s) {
   if (now_s() - since_s < kBusyS) return std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::microseconds(50));

@@ -13,11 +13,11 @@
 
 namespace moe::nccl {
 
-/// All of NCCL's calls return at once (blocking = 0) and are made under a lock, so that another thread can abort what a
-/// dead rank would keep waiting. Threads may call it at once.
+/// Holds one communicator. All of NCCL's calls return at once (blocking = 0) and are made under a lock, so that another
+/// thread can abort what a dead rank would keep waiting. Threads may use it at once.
 class Comm {
  public:
-  /// `name` of the rank in errors.
+  /// `name`: what errors call the rank.
   Comm(std::string name, double timeout_s) : name_(std::move(name)), timeout_s_(timeout_s) {}
   /// Flushes what was issued; aborts if that takes longer than the timeout.
   ~Comm();
@@ -26,8 +26,8 @@ class Comm {
 
   using Make = std::function<ncclResult_t(ncclComm_t* made)>;
   using Call = std::function<ncclResult_t(ncclComm_t comm)>;
-  /// Makes it and waits until all its ranks have joined. `made` stays null if this rank is not of them. If that fails,
-  /// NCCL may still write to `made`, which is a member: keep this object.
+  /// Makes the communicator and waits until all its ranks have joined. `made` stays null if this rank is not of them.
+  /// If that fails, NCCL may still write to `made`, which is a member: keep this object.
   void make(const Make& make);
   /// Waits until NCCL has taken `call`. Throws RankFailure that names rank and `what`.
   void issue(const std::string& what, const Call& call);

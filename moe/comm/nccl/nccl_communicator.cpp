@@ -29,7 +29,7 @@ ncclDataType_t type_of(DType dtype) {
   return ncclFloat32;
 }
 
-/// Calls that NCCL starts as one. The first that fails counts.
+/// Groups calls that NCCL starts as one. The first that fails counts.
 class Grouped {
  public:
   Grouped() : result_(ncclGroupStart()) {}
@@ -45,7 +45,7 @@ class Grouped {
   ncclResult_t result_;
 };
 
-/// One operation: its buffers, and what NCCL is told once they lie in the GPU's memory. Equal buffers are one, in
+/// Holds one operation: its buffers, and what NCCL is told once they lie in the GPU's memory. Equal buffers are one, in
 /// place.
 struct Operation {
   std::string_view name;

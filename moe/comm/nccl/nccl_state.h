@@ -13,7 +13,7 @@
 
 namespace moe::nccl {
 
-/// ncclAlltoAll, which libraries before 2.28 lack.
+/// The type of ncclAlltoAll, which libraries before 2.28 lack.
 using AlltoAll = ncclResult_t (*)(const void* send, void* receive, size_t count, ncclDataType_t type, ncclComm_t comm,
                                   cudaStream_t stream);
 
@@ -30,7 +30,7 @@ class State {
   ncclConfig_t config() const;
   std::string name() const;
 
-  /// Watched, and reached by abort(). Throws what make() throws.
+  /// Returns a communicator that is watched, and reached by abort(). Throws what Comm::make() throws.
   std::shared_ptr<Comm> make_comm(const Comm::Make& make);
   void abort(const std::string& reason);
 

@@ -1,5 +1,5 @@
 #pragma once
-// NCCL wants a GPU for every rank.
+// Checks that every rank has a GPU of its own, as NCCL wants it.
 #include <span>
 #include <string>
 

@@ -1,5 +1,5 @@
 #pragma once
-// Calls that may never return, on a thread of their own: it is left behind with a call that takes too long.
+// Calls that may never return, on a thread of their own, which is left behind with a call that takes too long.
 #include <functional>
 #include <memory>
 

@@ -30,7 +30,7 @@ struct Listener {
   int port = 0;
 };
 
-/// Listens on that address alone; port 0: any free one. Throws BadInput naming it and why.
+/// Listens on that address alone; port 0: any free one. Throws BadInput naming the address and why.
 Listener listen_on(const Address& address);
 /// Waits until something accepts connections there; returns false if nothing has when now_s() is `deadline_s`.
 bool wait_for_listener(const Address& address, double deadline_s);
@@ -40,9 +40,9 @@ struct Interface {
   std::string name, address;
   bool loopback = false;
 };
-/// IPv4 addresses before IPv6 ones; link-local IPv6 ones are left out.
+/// Returns the interfaces, IPv4 addresses before IPv6 ones; link-local IPv6 ones are left out.
 std::vector<Interface> interfaces();
-/// Our address on the way to `address`; empty: there is no way.
+/// Returns our address on the way to `address`; empty: there is no way.
 std::string address_towards(const Address& address);
 
 }  // namespace moe::store

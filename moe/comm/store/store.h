@@ -16,7 +16,7 @@ struct Address {
   int port = 0;
 };
 
-/// The store itself failed, which is the death or silence of the process that serves it.
+/// The failure of the store itself, which is the death or silence of the process that serves it.
 class Lost : public RankFailure {
   using RankFailure::RankFailure;
 };
@@ -36,8 +36,7 @@ class Server {
 };
 
 /// A connection to a store. Threads may use it at once. All keys are below `prefix`. What isn't answered within
-/// `timeout_s` is Lost ("... has not answered for 5.0 s"), as is a closed connection ("... closed its
-/// connections").
+/// `timeout_s` is Lost ("... has not answered for 5.0 s"), as is a closed connection ("... closed its connections").
 class Store {
  public:
   /// Waits until the server is there. `server`: what to call it in errors, "rank 0".
@@ -49,14 +48,15 @@ class Store {
   const std::string& prefix() const { return prefix_; }
 
   void set(const std::string& key, const std::string& value);
-  /// Sets it unless it is set; returns what it is then.
+  /// Sets a key unless it is set; returns its value then.
   std::string set_first(const std::string& key, const std::string& value);
   int64_t add(const std::string& key, int64_t amount);
   /// Returns whether all of them are set.
   bool check(const std::vector<std::string>& keys);
   /// Returns the values of keys that are set, in their order.
   std::vector<std::string> get_all(const std::vector<std::string>& keys);
-  /// Waits until all of them are set. Returns the first that isn't after `timeout_s`, or when `stop()`.
+  /// Waits until all of them are set. Returns the place of the first that isn't after `timeout_s`, or when `stop()`;
+  /// none: all are.
   std::optional<size_t> wait(const std::vector<std::string>& keys, double timeout_s, const std::function<bool()>& stop);
   std::string get(const std::string& key) { return get_all({key}).front(); }
 
@@ -76,7 +76,7 @@ class Store {
 /// speaks, ours, without c10d's stack trace beside it.
 void silence_c10d();
 
-/// Several texts as one, and back.
+/// Packs several texts into one, and back.
 std::string pack(const std::vector<std::string>& texts);
 std::vector<std::string> unpack(const std::string& packed);
 

@@ -1,9 +1,9 @@
 #pragma once
-// What sleeping to a moment takes on Linux.
+// Constants and settings for sleeping to a moment on Linux.
 namespace moe::cpu {
 
-// A core that idles needs 20 to 110 us to be running again (measured, 2-core virtual machine);
-// spinning for longer takes it from other lanes without gain.
+// How long to spin before a moment: a core that idles needs 20 to 110 us to be running again (measured, 2-core virtual
+// machine); spinning for longer takes it from other lanes without gain.
 inline constexpr double kSpinS = 100e-6;
 
 /// Tells Linux not to let the calling thread's timers slip by 50 us, which it does to wake several at once.

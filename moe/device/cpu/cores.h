@@ -1,5 +1,5 @@
 #pragma once
-// Which cores a thread runs on, and how many of them its math may use.
+// Says and sets which cores a thread runs on, and how many threads its math may use.
 #include <vector>
 
 namespace moe::cpu {
@@ -11,10 +11,10 @@ std::vector<int> usable_cores();
 /// where there are more parts than cores, neighbouring parts share one. Does nothing where the system refuses.
 void keep_to_share(int part, int parts);
 
-/// Returns how many threads what the calling thread computes may use, itself included. 1 at first, whatever the thread
-/// that started it has.
+/// Returns how many threads a computation of the calling thread may use, itself included. It is 1 at first, whatever
+/// the thread that started it has.
 int own_threads();
-/// Throws BadInput below 1.
+/// Sets what own_threads() returns. Throws BadInput below 1.
 void set_own_threads(int threads);
 
 }  // namespace moe::cpu

@@ -11,7 +11,7 @@
 
 namespace moe::cpu {
 
-/// The n-th record to be issued is reached when the bell has rung n times.
+/// Counts records: the n-th to be issued is reached when the bell has rung n times.
 class CpuEvent final : public Event {
  public:
   double seconds() const override { return seconds_.load(std::memory_order_relaxed); }

@@ -1,5 +1,5 @@
 #pragma once
-// Threads of one process wait on it: they sleep in the kernel until somebody rings.
+// A bell on which threads of one process wait: they sleep in the kernel until somebody rings.
 //
 // Idea: an event count on a futex (see futex(2)). A sleeper reads the count, looks whether what it waits for holds, and
 // sleeps only if the count is still the same. Invariant: a ring changes the word, so none can fall between a sleeper's
@@ -22,12 +22,12 @@ inline constexpr double kForever = std::numeric_limits<double>::infinity();
 /// number of rings until the sleepers run again.
 class Doorbell {
  public:
-  /// Counts modulo 2^31.
+  /// Returns the rings so far, modulo 2^31.
   uint32_t rings() const noexcept { return word_.load(std::memory_order_acquire) >> 1; }
   void ring() noexcept;
 
-  /// Returns true once `ready()` holds, false once `deadline_s` (of now_s()) has passed without it. Whoever makes it
-  /// hold rings afterwards.
+  /// Returns true once `ready()` holds, false once `deadline_s` (of now_s()) has passed without it. Whoever makes
+  /// `ready()` hold rings afterwards.
   template <class Ready>
   bool wait_until(Ready&& ready, double deadline_s = kForever) noexcept {
     while (true) {

@@ -4,7 +4,7 @@
 
 namespace moe::cpu {
 
-/// Aligned to a cache line, never null; holds anything at first. Throws OutOfMemory.
+/// Returns a block that is aligned to a cache line, never null, and holds anything at first. Throws OutOfMemory.
 Memory allocate(int64_t bytes);
 
 }  // namespace moe::cpu

@@ -8,7 +8,7 @@
 // behind the one on the wall by kMostLateS at most; by more, and it takes the time that it takes.
 namespace moe::cpu {
 
-/// Is for one thread.
+/// Keeps that time for one thread.
 class PaceClock {
  public:
   static constexpr double kMostLateS = 0.5e-3;
@@ -20,12 +20,12 @@ class PaceClock {
   bool hold_until(double ends_s);
   /// Counts the calls of hold_until().
   int holds() const { return holds_; }
-  /// The stream waited for what happened at that moment, `paced` by its own stream's clock. What is long past by the
-  /// wall, or past by this clock, changes nothing.
+  /// Notes that the stream waited for what happened at that moment, `paced` by its own stream's clock. What is long
+  /// past by the wall, or past by this clock, changes nothing.
   void wait(double seconds, bool paced);
-  /// Something ran that hold_until() does not follow.
+  /// Notes that something ran that hold_until() does not follow.
   void worked();
-  /// Nothing is left to do: time passes as on the wall.
+  /// Notes that nothing is left to do: time passes as on the wall.
   void idle() { paced_ = false; }
 
  private:

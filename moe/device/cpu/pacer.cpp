@@ -89,7 +89,7 @@ void Pacer::set_rates(double now) {
   }
 }
 
-// Returns whether it is over.
+// Returns whether the task is over.
 bool Pacer::end(Task& task, bool even_early) {
   const std::lock_guard lock(mutex_);
   const double now = now_s();

@@ -1,5 +1,5 @@
 #pragma once
-// How many threads a rank computes with, if it was not told.
+// Decides how many threads a rank computes with, if it was not told.
 #include <optional>
 
 namespace moe::cpu {

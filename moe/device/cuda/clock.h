@@ -1,5 +1,5 @@
 #pragma once
-// A GPU's events on the host's steady clock.
+// Reads a GPU's events on the host's steady clock.
 #include <cuda_runtime.h>
 #include <mutex>
 #include <utility>
@@ -7,10 +7,10 @@
 namespace moe::cuda {
 
 /// Knows at what moment of now_s() the GPU reached a reference event, by Cristian's algorithm (Probabilistic clock
-/// synchronization, 1989): half way between asking and hearing, and the quickest of some tries. Other events are so
-/// much earlier or later by the GPU's own timer. Moments read between two refreshes share a reference, so their
-/// differences have no error but the GPU timer's (about 0.5 us). Takes the current GPU of the thread that makes it;
-/// threads may call it at once.
+/// synchronization, 1989): half way between asking and hearing, in the quickest of some tries. How much earlier or
+/// later other events are, the GPU's own timer says. Moments read between two refreshes share a reference, so their
+/// differences have no error but the GPU timer's (about 0.5 us). A clock is of the GPU that is current in the thread
+/// that makes it; threads may call it at once.
 class Clock {
  public:
   Clock();

@@ -17,12 +17,13 @@ class CudaEvent final : public Event {
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  /// Off by gpu.clock().error_s() at most, and by a few parts in a million of its age when the stream was synchronised.
+  /// Returns a time that is off by gpu.clock().error_s() at most, and by a few parts in a million of its age when the
+  /// stream was synchronised.
   double seconds() const override { return gpu_->clock().seconds(reached_); }
 
  private:
   friend class CudaStream;
-  /// Makes, at the first mark, the place where the GPU notes the time of the last one, and the event that it has.
+  /// Makes, at the first mark, the place where the GPU notes the time of the last mark, and the event that says it has.
   void prepare_mark();
 
   const std::shared_ptr<Gpu> gpu_;
@@ -31,8 +32,8 @@ class CudaEvent final : public Event {
   bool marked_ = false;  // rather than recorded, the last time
 };
 
-/// Everything is given to the GPU on the calling thread, at once; what throws there, and what CUDA refuses, fails the
-/// stream. A kernel that went wrong fails the whole GPU for this process; synchronize() finds that out.
+/// Gives the GPU everything on the calling thread, at once; what throws there, and what CUDA refuses, fails the stream.
+/// A kernel that went wrong fails the whole GPU for this process; synchronize() finds that out.
 class CudaStream final : public Stream {
  public:
   CudaStream(std::shared_ptr<Gpu> gpu, std::shared_ptr<Failure> failure, Urgency urgency);
@@ -53,7 +54,7 @@ class CudaStream final : public Stream {
   void synchronize() override;
 
   Gpu& gpu() const { return *gpu_; }
-  /// Serves whoever finds a failure of queued work by other means than this stream.
+  /// Returns the failure to set for whoever finds that queued work failed by other means than this stream.
   const std::shared_ptr<Failure>& failure() const { return failure_; }
 
  private:

@@ -11,21 +11,21 @@ namespace moe::cuda {
 
 class Gpu : public std::enable_shared_from_this<Gpu> {
  public:
-  /// Makes the GPU's context. GPU `index` of gpu_count().
+  /// Makes the context of GPU `index` of gpu_count().
   static std::shared_ptr<Gpu> open(int index);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
   int index() const { return index_; }
-  /// Makes it the calling thread's: CUDA has a current GPU a thread.
+  /// Makes the GPU the calling thread's: CUDA has a current GPU a thread.
   void use() const;
   Clock& clock() { return *clock_; }
 
-  /// Takes from the GPU's memory pool, which keeps what is freed for the next. Ready for any stream; freed memory may
-  /// be handed out again at once.
+  /// Takes a block from the GPU's memory pool, which keeps what is freed for the next. The block is ready for any
+  /// stream; freed memory may be handed out again at once.
   Memory allocate(int64_t bytes);
-  /// Page-locked; the GPU reads and writes it too, at the same address.
+  /// Returns page-locked memory, which the GPU reads and writes too, at the same address.
   Memory allocate_host(int64_t bytes);
 
  private:

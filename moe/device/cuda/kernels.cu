@@ -58,7 +58,7 @@ __device__ void copy_words(const Copy& copy, int64_t thread, int64_t threads) {
     to_bytes[i] = from_bytes[i];
 }
 
-/// blockIdx.y: which copy; the blocks of a row share it.
+/// Does copy blockIdx.y, which the blocks of a row share.
 __global__ void copy_kernel(const __grid_constant__ CopyBatch batch) {
   const Copy copy = batch.copies[blockIdx.y];
   const int64_t thread = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, threads = int64_t{gridDim.x} * blockDim.x;
@@ -100,7 +100,7 @@ struct alignas(sizeof(T) * N) Pack {
   T at[N];
 };
 
-/// Pack `index` of N elements of every operand. All are read before any is written, since they may be the same.
+/// Sums pack `index` of N elements of every operand. All are read before any is written, since they may be the same.
 template <class T, int N>
 __device__ void sum_pack(const Operands& operands, int64_t index, int64_t first) {
   using P = Pack<T, N>;

@@ -1,5 +1,6 @@
 #pragma once
-// The few kernels that streams themselves need. Each returns once it is launched and throws RankFailure if that fails.
+// The few kernels that streams themselves need. Each function returns once its kernel is launched and throws
+// RankFailure if that fails.
 #include <cstdint>
 #include <cuda_runtime.h>
 #include <span>
@@ -8,7 +9,8 @@
 
 namespace moe::cuda {
 
-/// CUDA loads a kernel when it is first launched, and may wait for all streams to do so; this loads those below now.
+/// Loads the kernels below now: CUDA else loads a kernel when it is first launched, and may wait for all streams to do
+/// so.
 void load_kernels();
 
 /// Writes the GPU's global timer, nanoseconds, to device memory.
@@ -16,7 +18,7 @@ void launch_stamp(uint64_t* at, cudaStream_t stream);
 /// Spins until the global timer reads *since + at_least_ns; if it is past that at first, adds 1 to *overruns (mapped
 /// host memory, or null) and ends. It waits for nothing but time.
 void launch_hold(const uint64_t* since, uint64_t at_least_ns, uint64_t* overruns, cudaStream_t stream);
-/// All in memory that the GPU can access.
+/// Copies, all in memory that the GPU can access.
 void launch_copies(std::span<const Copy> copies, cudaStream_t stream);
 /// Sums up to kMaxSummands operands.
 void launch_sum(const Sum& sum, cudaStream_t stream);

@@ -1,5 +1,5 @@
 #pragma once
-// A GPU's memory for tensors and for those who compute with them. Names no CUDA header.
+// A GPU's memory for tensors and for those who compute with them. Includes no CUDA header.
 #include <memory>
 
 #include "moe/device/memory.h"
@@ -10,7 +10,7 @@ namespace moe::cuda {
 /// Releasing it waits for the GPU, so it may end while kernels that use it are queued.
 Memory try_allocate(int64_t bytes);
 
-/// Returns the memory of the GPU that is the calling thread's now, whatever thread allocates.
+/// Returns the memory space of the GPU that is the calling thread's now, whatever thread allocates later.
 std::unique_ptr<MemorySpace> make_memory_space();
 
 }  // namespace moe::cuda

@@ -10,7 +10,7 @@ class AttentionPart {
  public:
   explicit AttentionPart(LayerState& layer) : layer_(layer) {}
 
-  /// Computes, on its task's stream.
+  /// Computes attention, on its task's stream.
   void attention(const Task& task);
 
   // These enqueue a collective on the call's stream.

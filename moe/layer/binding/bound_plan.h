@@ -18,7 +18,7 @@ struct BoundPhase {
 };
 
 struct BoundPlan {
-  /// Throws as LayerBinding's constructor.
+  /// Throws what LayerBinding's constructor does.
   BoundPlan(LayerState& layer, const Plan& bound);
 
   BoundPhase& of(Phase phase) { return phases[static_cast<size_t>(phase)]; }

@@ -25,7 +25,7 @@ void DensePart::gate_backward(Phase phase) {
   hooks_.end_moe(phase);
 }
 
-// Of several ranks that gate a token one adds it.
+// Adds the residual's gradient of each token, on one of the ranks that gate it.
 void DensePart::add_residual_gradient(TensorView d) {
   if (!rank().shape.layer.residual) return;
   const TensorView all = hooks_.moe_gradient();

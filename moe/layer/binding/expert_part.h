@@ -21,7 +21,7 @@ class ExpertPart {
   struct Places {
     std::vector<Rows> at, packed;
   };
-  /// Sets both for `rows` of T_rank, and returns the rows of all experts together.
+  /// Sets the phase's places for `rows` of T_rank, and returns the rows of all experts together.
   int64_t place(Phase phase, Rows rows);
 
   LayerState& layer_;

@@ -1,6 +1,6 @@
 #pragma once
 // Does a dense layer's feed-forward, with its norm and residual, and the collectives over MP that bring its tokens
-// together and apart: as attention's are.
+// together and apart, as attention's are.
 #include "moe/exec/executor.h"
 #include "moe/layer/layer_state.h"
 
@@ -10,7 +10,7 @@ class FfnPart {
  public:
   explicit FfnPart(LayerState& layer) : layer_(layer) {}
 
-  /// Computes, on its task's stream.
+  /// Computes the feed-forward, on its task's stream.
   void ffn(const Task& task);
 
   // These enqueue a collective on the call's stream.

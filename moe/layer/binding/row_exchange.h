@@ -35,7 +35,7 @@ class RowExchange {
 
   static Side side(RowsView rows, int chunk, int first, int count);
   static Side side(RowsView rows, int chunk) { return side(rows, chunk, 0, rows.layout.pieces()); }
-  /// Has each EP peer's rows once for each of that peer's ESP ranks.
+  /// Returns a side that has each EP peer's rows once for each of that peer's ESP ranks.
   Side fanned_side(const PhaseBuffers& buffers, const RowLayout& home, int chunk) const;
   /// Returns where the copies for a peer lie: with `by_peer` together, as SAA's phases need them.
   Fan fan_of(const RowLayout& home, int chunk, int peer, bool by_peer) const;

@@ -19,7 +19,7 @@ class RunTimeSizes {
  private:
   /// Fills counts_ from of_ranks_.
   void take_counts();
-  /// Has the device find all places anew, and waits for it.
+  /// Lets the device find all places anew, and waits for it.
   void place(Stream& stream);
 
   LayerState& layer_;

@@ -22,10 +22,10 @@ class WireHooks {
  public:
   explicit WireHooks(LayerState& layer) : layer_(layer) {}
 
-  /// Returns the gradient of the MoE part's output: where a norm is behind it, what that has left; else the hook's copy
-  /// of what the loss gave, or that itself.
+  /// Returns the gradient of the MoE part's output: where a norm is behind it, what the norm's backward left; else the
+  /// hook's copy of what the loss gave, or that itself.
   TensorView moe_gradient() const;
-  /// The MoE part's first task calls the one, its last task the other.
+  /// These two call the hook at the MoE part's begin and end; its first and its last task call them.
   void begin_moe(Phase phase) const;
   void end_moe(Phase phase) const;
 
@@ -38,7 +38,7 @@ class WireHooks {
   struct Converted {
     TensorView rows, wire;
   };
-  /// `buffer` is the wire's where its type isn't the layer's; else the rows are sent in place.
+  /// Converts a side: `buffer` is the wire's where its type isn't the layer's; else the rows are sent in place.
   Converted converted(const Side& side, TensorView buffer) const;
   Side on_wire(const Side& rows, TensorView wire) const;
 

@@ -36,7 +36,7 @@ __device__ inline int block_rank(bool yes, int& all) {
   return rank;
 }
 
-// What a block fills: one expert's rows of one group.
+// Describes what a block fills: one expert's rows of one group.
 struct Filled {
   __device__ explicit Filled(const RowAssignment& a)
       : expert(static_cast<int>(blockIdx.x) % static_cast<int>(a.experts)),
@@ -57,7 +57,8 @@ struct Filled {
   int64_t first_token, slots, first_slot;
 };
 
-// Choice by choice the first, from the largest and lowest on, that comes after the one before.
+// Finds a token's choices one by one: from the largest logit and lowest expert on, the first that comes after the
+// choice before.
 template <class T>
 __global__ void top_k_kernel(Logits l, int choices, int32_t* chosen) {
   const int64_t token = warp_index();
@@ -99,7 +100,7 @@ __global__ void assign_kernel(RowAssignment a) {
   of.leave_empty(a, used < a.rows ? used : a.rows);
 }
 
-// Whole numbers in the order of scores, which are not negative: of not-a-numbers the lowest.
+// Returns whole numbers in the order of scores, which are not negative; not-a-numbers have the lowest.
 template <class T>
 struct Key;
 template <>

@@ -1,5 +1,5 @@
 #pragma once
-// Kernels of gates, launched, in the manner of moe/tensor/cuda/kernels.h. Their numbers are float32 or float64.
+// Launches of gates' kernels, in the manner of moe/tensor/cuda/kernels.h. Their numbers are float32 or float64.
 #include <cstdint>
 
 #include "moe/layer/gates/scoring.h"
@@ -7,7 +7,7 @@
 
 namespace moe::cuda {
 
-/// (tokens, experts), rows `stride` apart.
+/// Points to logits (tokens, experts), rows `stride` apart.
 struct Logits {
   void* data = nullptr;
   int64_t tokens = 0, experts = 0, stride = 0;
@@ -15,14 +15,14 @@ struct Logits {
 
 // Logits (logits.cu) ----------------------------------------------------------------------------------------------
 
-/// logits += noise softplus(spread); noise (tokens, experts), spread as logits.
+/// Adds noise: logits += noise softplus(spread); noise is (tokens, experts), spread lies as logits do.
 struct Noise {
   const void *noise, *spread;
 };
 void add_noise(Work work, const Logits& logits, const Noise& of);
-/// d_spread = d_logits noise softplus'(spread), as d_logits.
+/// Computes d_spread = d_logits noise softplus'(spread), which lies as d_logits does.
 void noise_backward(Work work, const Logits& d_logits, const Noise& of, void* d_spread);
-/// Rows of unit length and what each was multiplied by; norms below 1e-12 count as that.
+/// Points to rows of unit length and to what each was multiplied by; norms below 1e-12 count as 1e-12.
 struct UnitRows {
   int64_t rows = 0, width = 0;
   void *units, *scale;
@@ -30,7 +30,7 @@ struct UnitRows {
 void make_units(Work work, const void* in, const UnitRows& out);
 /// Turns the units' gradients into those of the rows, in place.
 void units_backward(Work work, const UnitRows& of, void* d);
-/// t /= *by.
+/// Divides: t /= *by.
 void divide(Work work, void* t, const void* by, int64_t count);
 /// Sets, or with `add` adds to, d_temperature from d_logits, the gradients of logits that were divided by it, and
 /// divides these.
@@ -46,7 +46,7 @@ void temperature_backward(Work work, const Logits& d_logits, const Temperature& 
 
 /// Finds the `choices` largest of each token, the best first, of equal ones the lower expert. Not-a-numbers come last.
 void choose_top_k(Work work, const Logits& logits, int64_t choices, int32_t* expert);
-/// A routing (moe/rows/routing.h): `rows` that an expert may fill, `padding` slots behind them.
+/// Points to a routing (moe/rows/routing.h): `rows` that an expert may fill, `padding` slots behind them.
 struct RowAssignment {
   int64_t groups = 0, group_tokens = 0, choices = 0, experts = 0, rows = 0;
   const int32_t* expert;
@@ -54,17 +54,17 @@ struct RowAssignment {
   int64_t* filled;
   int64_t padding = 0;
 };
-/// assign_rows of routing.h: from `expert` everything else.
+/// Sets, from `expert`, everything else, as assign_rows of routing.h does.
 void assign_rows(void* stream, const RowAssignment& of);
-/// Every expert takes its rows' number of each group's tokens: those of the highest scores, of equal ones the lower
-/// token, not-a-numbers last. `scores` (tokens, experts) are not negative. Sets `expert` and all else.
+/// Lets every expert take as many of each group's tokens as it has rows: those of the highest scores, of equal ones the
+/// lower token, not-a-numbers last. `scores` (tokens, experts) are not negative. Sets `expert` and all else.
 void take_tokens(Work work, const void* scores, const RowAssignment& of, int32_t* expert);
-/// Choice c of every token is row c % rows of expert c / rows. Sets `expert` and all else but pair_of.
+/// Makes choice c of every token row c % rows of expert c / rows. Sets `expert` and all else but pair_of.
 void mix_tokens(void* stream, const RowAssignment& of, int32_t* expert);
 
 // Scores (scores.cu) ----------------------------------------------------------------------------------------------
 
-/// probabilities (tokens, experts) and the logarithm of the sum of exponentials of each token.
+/// Computes probabilities (tokens, experts) and the logarithm of the sum of exponentials of each token.
 void softmax_scores(Work work, const Logits& logits, void* probabilities, void* log_sums);
 /// Sets weight[pair] as the gate's scoring says; 0 for pairs without an expert.
 struct Choice {
@@ -75,7 +75,7 @@ struct Choice {
   void* weight;
 };
 void weigh(Work work, const Logits& logits, const Choice& choice);
-/// SoftmaxScores' statistics of `tokens` tokens from the first of these: float64, 2 experts + 1.
+/// Points to SoftmaxScores' statistics (float64, 2 experts + 1) of `tokens` tokens, and to the first of these.
 struct Statistics {
   int64_t tokens = 0, experts = 0, choices = 0;
   const int32_t* expert;  // null: first choices count 0
@@ -99,9 +99,9 @@ void gate_backward(Work work, const GateGradient& of, const Logits& d_logits);
 
 // Mixtures (mixtures.cu) ------------------------------------------------------------------------------------------
 
-/// fill = the softmax of logits (tokens, rows) over the tokens of each group.
+/// Computes fill = the softmax of logits (tokens, rows) over the tokens of each group.
 void softmax_over_tokens(Work work, const Logits& logits, int64_t group_tokens, void* fill);
-/// d_logits = the gradients of weight, the softmax over rows, and of fill.
+/// Points to what mixture_backward reads: d_logits = the gradients of weight, the softmax over rows, and of fill.
 struct Mixture {
   int64_t group_tokens = 0;
   const void *weight, *d_weight, *fill, *d_fill;

@@ -1,5 +1,5 @@
 #pragma once
-// Kernels that move rows, launched, in the manner of moe/tensor/cuda/kernels.h.
+// Launches of kernels that move rows, in the manner of moe/tensor/cuda/kernels.h.
 #include <cstdint>
 
 #include "moe/tensor/cuda/kernels.h"
@@ -8,31 +8,32 @@ namespace moe::cuda {
 
 // Rows (rows.cu) --------------------------------------------------------------------------------------------------
 
-/// A routing as kernels read it. A slot is a row of an expert of a group: (group experts + expert) rows + row.
+/// Points to a routing as kernels read it. A slot is a row of an expert of a group: (group experts + expert) rows +
+/// row.
 struct RoutingArrays {
   int64_t tokens = 0, choices = 0, slots = 0;
   const int32_t* slot_of = nullptr;  // of each pair; -1: dropped
   const int32_t* pair_of = nullptr;  // of each slot; -1: empty
 };
 
-/// Rows of `width` elements and where they lie: row `place[slot]`; -1: not here.
+/// Points to rows of `width` elements and says where they lie: row `place[slot]`; -1: not here.
 struct PlacedRows {
   void* data = nullptr;
   const int32_t* place = nullptr;
 };
 
-/// rows[slot] = tokens[the slot's token], 0 where empty.
+/// Computes rows[slot] = tokens[the slot's token], 0 where empty.
 void order_rows(Work work, const RoutingArrays& routing, const void* tokens, PlacedRows rows, int64_t width);
-/// out[token] = sum over its pairs of weight (null: 1) times their rows, which are all here. At most 32 choices.
-/// Weights and their gradients are of the type that sums are kept in.
+/// Says what combine_rows computes: out[token] = sum over its pairs of weight (null: 1) times their rows, which are all
+/// here. At most 32 choices. Weights and their gradients are of the type that sums are kept in.
 struct Combine {
   const void* weight;
   PlacedRows rows;
   void* out;
 };
 void combine_rows(Work work, const RoutingArrays& routing, const Combine& of, int64_t width);
-/// d_rows[slot] = weight * d_out[token], 0 where empty, of the slots that are here; d_weight[pair] = <d_out[token],
-/// rows[slot]> of the pairs that were not dropped.
+/// Says what combine_rows_backward computes: d_rows[slot] = weight * d_out[token], 0 where empty, of the slots that are
+/// here; d_weight[pair] = <d_out[token], rows[slot]> of the pairs that were not dropped.
 struct CombineBackward {
   const void *weight, *d_out;
   PlacedRows rows, d_rows;
@@ -40,8 +41,8 @@ struct CombineBackward {
 };
 void combine_rows_backward(Work work, const RoutingArrays& routing, const CombineBackward& of, int64_t width);
 
-/// `count` rows of each of `experts` experts between a layout and where the experts compute. Row i of expert e lies in
-/// the layout at place[from + e from_step + i] (RowReader::experts), and there at row first + e step + i.
+/// Describes `count` rows of each of `experts` experts between a layout and where the experts compute. Row i of expert
+/// e lies in the layout at place[from + e from_step + i] (RowReader::experts), and there at row first + e step + i.
 struct ExpertBlock {
   int64_t experts = 0, count = 0;
   int64_t from = 0, from_step = 0;
@@ -52,7 +53,7 @@ void pack_rows(Work work, const ExpertBlock& block, const void* experts, PlacedR
 
 // Places (places.cu) ----------------------------------------------------------------------------------------------
 
-/// Sets a layout's places from its table (moe/rows/row_places.h).
+/// Says what find_places does: it sets a layout's places from its table (moe/rows/row_places.h).
 struct PlaceSearch {
   int64_t rows = 0, streams = 0, experts = 0, degree = 0;  // the layout's
   int64_t most = 0;
@@ -64,7 +65,7 @@ void find_places(void* stream, const PlaceSearch& of);
 
 // Masks (masks.cu) ------------------------------------------------------------------------------------------------
 
-/// One expert's rows of one group of tokens, and which pairs are there: those of the slots from `first_slot` on, or,
+/// Describes one expert's rows of one group of tokens, and which pairs are there: those in `pair_of`, a row each, or,
 /// where tokens are mixed, choice first_choice + row of every token.
 struct MaskCell {
   int64_t tokens = 0, first_token = 0, choices = 0;
@@ -72,9 +73,9 @@ struct MaskCell {
   int64_t filled = 0, first_choice = 0;
   const int32_t* pair_of = nullptr;  // of these rows; null: mixed
 };
-/// mask (tokens, rows) = values[pair] (null: 1) at its token and row, else 0. `values` are of the sums' type.
+/// Computes mask (tokens, rows) = values[pair] (null: 1) at its token and row, else 0. `values` are of the sums' type.
 void spread_mask(Work work, const MaskCell& cell, const void* values, void* mask);
-/// values[pair] = products[token, row] of the pairs that are there.
+/// Computes values[pair] = products[token, row] of the pairs that are there.
 void pick_masked(Work work, const MaskCell& cell, const void* products, void* values);
 
 }  // namespace moe::cuda

@@ -1,5 +1,5 @@
 #pragma once
-// A layer's device made of kernels, a memory and GEMMs. Names no CUDA header: tests put emulated ones under it.
+// Makes a layer's device of kernels, a memory and GEMMs. Includes no CUDA header: tests put emulated ones under it.
 #include <memory>
 
 #include "moe/layer/layer_device.h"
@@ -9,7 +9,7 @@ namespace moe::cuda {
 
 std::unique_ptr<LayerDevice> make_layer_device(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm);
 
-/// Its parts; `math` outlives them. Throw Unsupported naming what there are kernels for.
+/// These make its parts; `math` outlives them. They throw Unsupported naming what there are kernels for.
 std::unique_ptr<Gate> make_gate(CudaMath& math, const PartSetup& setup);
 std::unique_ptr<Order> make_order(std::string_view name, CudaMath& math, DType dtype);
 

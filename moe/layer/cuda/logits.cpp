@@ -6,8 +6,8 @@
 namespace moe::cuda {
 namespace {
 
-// x W_g, and with noise of deviation softplus(x W_noise): W_g and W_noise lie one below the other, so their products
-// side by side.
+// Computes x W_g and, where it is noisy, adds noise of deviation softplus(x W_noise): W_g and W_noise lie one below the
+// other, so their products side by side.
 class ProductLogits final : public GateLogits {
  public:
   ProductLogits(const PartSetup& setup, CudaMath& math, bool noisy)
@@ -71,7 +71,7 @@ class ProductLogits final : public GateLogits {
   LayerSeed seed_;
 };
 
-// X-MoE's cosines of projected tokens and experts' embeddings, divided by the temperature.
+// Computes X-MoE's cosines of projected tokens and experts' embeddings, divided by the temperature.
 class CosineLogits final : public GateLogits {
  public:
   CosineLogits(const PartSetup& setup, CudaMath& math)

@@ -1,5 +1,5 @@
-// How gates compare experts: noise on products, and X-MoE's cosines, divided by a learned temperature. Sums are in a
-// fixed order. Source: FSMoE, section 3.1 (noise); Chi et al. 2022, section 3.2 (cosines).
+// Kernels by which gates compare experts: noise on products, and X-MoE's cosines, divided by a learned temperature.
+// Sums are in a fixed order. Source: FSMoE, section 3.1 (noise); Chi et al. 2022, section 3.2 (cosines).
 #include "moe/layer/cuda/gate_kernels.h"
 #include "moe/tensor/cuda/reduce.cuh"
 
@@ -19,7 +19,7 @@ __device__ T softplus(T x) {
   return (x > T(0) ? x : T(0)) + std::log1p(std::exp(-std::abs(x)));
 }
 
-// What an element of (tokens, experts) is about: its place in a row of Logits.
+// Returns where element i of (tokens, experts) lies in Logits.
 __device__ int64_t place_of(const Logits& l, int64_t i) { return i / l.experts * l.stride + i % l.experts; }
 
 template <class T>
@@ -88,7 +88,7 @@ __global__ void along_kernel(Logits d_logits, Temperature t) {
   if (lane_index() == 0) static_cast<T*>(t.along)[token] = along;
 }
 
-// One block: the sum over all tokens.
+// One block sums over all tokens.
 template <class T>
 __global__ void temperature_kernel(Temperature t, int64_t tokens) {
   T sum = 0;

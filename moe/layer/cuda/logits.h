@@ -1,6 +1,7 @@
 #pragma once
-// What a gate compares experts by, made by GEMMs and kernels, and the way back from it to the hidden states. Gates
-// differ in how they make it, as their rows say (moe/layer/gates/gate.cpp), and share all that follows (gate.cpp).
+// Makes what a gate compares experts by, with GEMMs and kernels, and goes the way back from it to the hidden states.
+// Gates differ in how they make it, as their rows say (moe/layer/gates/gate.cpp), and share all that follows
+// (gate.cpp).
 #include <memory>
 
 #include "moe/layer/cuda/gate_kernels.h"
@@ -12,10 +13,10 @@ namespace moe::cuda {
 class GateLogits {
  public:
   virtual ~GateLogits() = default;
-  /// Gate::begin_step.
+  /// Does what Gate::begin_step says.
   virtual void begin_step(uint64_t) {}
   virtual void forward(TensorView hidden) = 0;
-  /// Shows the last forward's, and where their gradients are to be written; both have one stride.
+  /// These show the last forward's logits, and where their gradients are to be written; both have one stride.
   virtual Logits logits() const = 0;
   virtual Logits d_logits() const = 0;
   /// Makes the parameters' gradients and adds to d_hidden; may change d_logits.
@@ -23,7 +24,7 @@ class GateLogits {
   virtual std::vector<Parameter> parameters() = 0;
 };
 
-/// `math` outlives them.
+/// Makes a gate's logits; `math` outlives them.
 std::unique_ptr<GateLogits> make_logits(LogitsBy by, const PartSetup& setup, CudaMath& math);
 
 }  // namespace moe::cuda

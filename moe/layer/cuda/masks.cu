@@ -1,5 +1,5 @@
-// A thread a token and row: it finds the pair that is there, if any, and brings its value into a dense matrix or out of
-// one. No two pairs of a token meet in a row.
+// Kernels of masks. A thread has a token and row: it finds the pair that is there, if any, and brings its value into a
+// dense matrix or out of one. No two pairs of a token meet in a row.
 #include "moe/layer/cuda/kernels.h"
 #include "moe/tensor/cuda/element.cuh"
 

@@ -8,10 +8,10 @@
 
 namespace moe::cuda {
 
-/// `math` outlives it.
+/// Makes SoftMoE's gate; `math` outlives it.
 std::unique_ptr<Gate> make_mixing_gate(CudaMath& math, const PartSetup& setup);
 
-/// Shows what is on the device.
+/// Points to what the routing has on the device.
 inline RowAssignment assignment_of(const Routing& r) {
   const Routing::OnDevice& d = r.device;
   return {r.groups(),   r.group_tokens,   r.choices,        r.experts,       r.rows,   d.expert.data(),

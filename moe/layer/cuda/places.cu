@@ -1,12 +1,13 @@
-// Where rows lie, a thread a row of a cell. What an expert has of a stream counts as rows of T_rank (row_layout.h): so
-// the chunk that a row is in, and its place among all that the expert computes, follow from a few counts.
+// Kernel that finds where rows lie, with a thread a row of a cell. What an expert has of a stream counts as rows of
+// T_rank (row_layout.h): so the chunk that a row is in, and its place among all that the expert computes, follow from a
+// few counts.
 #include "moe/layer/cuda/kernels.h"
 #include "moe/tensor/cuda/element.cuh"
 
 namespace moe::cuda {
 namespace {
 
-// Is first_row of row_layout.h.
+// Computes first_row() of row_layout.h.
 __device__ int64_t first_of(int64_t row, int64_t n, int64_t rows) { return (row * n + rows - 1) / rows; }
 
 __global__ void place_kernel(PlaceSearch s) {

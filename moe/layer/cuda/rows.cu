@@ -1,4 +1,4 @@
-// Rows: a warp each, 16 bytes a lane and turn, several turns under way at once.
+// Kernels that move rows: a warp has one, 16 bytes a lane and turn, several turns under way at once.
 #include "moe/layer/cuda/kernels.h"
 #include "moe/tensor/cuda/reduce.cuh"
 
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads) order_kernel(RoutingArrays r, const 
   copy_row(row_at<T, N>(tokens, pair / static_cast<int>(r.choices), packs), to, packs);
 }
 
-// A lane knows one pair, where its row lies and its weight; the others ask it. Dropped: a row that is not there.
+// A lane knows one pair, where its row lies and its weight; the others ask it. A dropped pair's row is not there.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads, 4) combine_kernel(RoutingArrays r, Combine c, int packs) {
   const int64_t token = warp_index();

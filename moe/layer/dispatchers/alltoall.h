@@ -1,5 +1,5 @@
 #pragma once
-// One AlltoAll over the EP group.
+// The plain dispatcher: one AlltoAll over the EP group.
 #include <memory>
 
 #include "moe/layer/dispatchers/dispatcher.h"

@@ -11,7 +11,7 @@
 
 namespace moe {
 
-/// Blocks lie one after the other; in bytes, by EP peer.
+/// Holds an exchange's blocks, which lie one after the other; their bytes are by EP peer.
 struct Blocks {
   const void* send = nullptr;
   std::span<const int64_t> send_bytes;
@@ -22,8 +22,8 @@ struct Blocks {
 class Dispatcher {
  public:
   virtual ~Dispatcher() = default;
-  /// Block i of `send` goes to EP peer i, block i of `receive` comes from it. Enqueues on the call's stream; the spans
-  /// need not outlive the call. Combine, and both backwards, are the same exchange.
+  /// Sends block i of `send` to EP peer i and gets block i of `receive` from it. Enqueues on the call's stream; the
+  /// spans need not outlive the call. Combine, and both backwards, are the same exchange.
   virtual void exchange(const Blocks& blocks, CommCall call) = 0;
 };
 
@@ -38,13 +38,14 @@ struct DispatcherSetup {
 
 struct DispatcherRow {
   std::string_view name;
-  /// Blocking; all ranks of the EP group call it. Throws Unsupported for unequal blocks where they have no meaning.
+  /// Makes the dispatcher. Blocking; all ranks of the EP group call it. Throws Unsupported for unequal blocks where
+  /// they have no meaning.
   std::unique_ptr<Dispatcher> (*make)(const DispatcherSetup&);
 };
 
-/// Throws BadInput listing the known names.
+/// Makes the dispatcher of that name. Throws BadInput listing the known names.
 std::unique_ptr<Dispatcher> make_dispatcher(std::string_view name, const DispatcherSetup& setup);
-/// "alltoall", ...
+/// Returns "alltoall", ...
 std::vector<std::string_view> dispatcher_names();
 
 }  // namespace moe

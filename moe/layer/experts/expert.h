@@ -18,15 +18,15 @@ struct ExpertPass {
   TensorView d_output, d_input;
 };
 
-/// Rows lie expert after expert (ExpertRows). Every row passes forward once and backward once, in chunks that need not
-/// be the same.
+/// Computes the experts; rows lie expert after expert (ExpertRows). Every row passes forward once and backward once, in
+/// chunks that need not be the same.
 class Expert {
  public:
   virtual ~Expert() = default;
   /// Makes room for `rows` rows of all local experts together; keeps nothing that was stored.
   virtual void reserve(int64_t rows) = 0;
-  /// output = the experts of rows `rows[e]` of input (reserved rows, M), for each local expert e; output (their sum, M)
-  /// has them one after the other. Stores activations of these rows.
+  /// Computes output = the experts of rows `rows[e]` of input (reserved rows, M), for each local expert e; output
+  /// (their sum, M) has them one after the other. Stores activations of these rows.
   virtual void forward(TensorView input, std::span<const Rows> rows, TensorView output) = 0;
   /// Computes, from d_output (rows as forward's output, M), d_input likewise; the parameters' gradients go into
   /// `gradients`, one after the other. `input` is the forward's.

@@ -16,8 +16,8 @@ std::vector<TensorView> rows_of(std::span<const Tensor> tensors, Rows rows) {
   return parts;
 }
 
-// Experts that one call of each GEMM serves: `count` from `first` on, each with `rows` rows, its first where the
-// experts compute and its first in a packed chunk; the next one's lie `step` and `rows` further on.
+// Describes experts that one call of each GEMM serves: `count` from `first` on, each with `rows` rows, its first where
+// the experts compute and its first in a packed chunk; the next one's lie `step` and `rows` further on.
 struct Run {
   int64_t first = 0, count = 1;
   int64_t rows = 0, at = 0, step = 0, packed = 0;
@@ -154,13 +154,13 @@ class FeedForward final : public Expert {
  private:
   int64_t size() const { return model_dim_ * hidden_.count; }
   int64_t start(size_t i, int64_t e) const { return (static_cast<int64_t>(i) * experts_.count + e) * size(); }
-  // Weight i of expert e, the last one W2.
+  // Returns weight i of expert e, the last one W2.
   TensorView weight(TensorView all, size_t i, int64_t e) const {
     if (i == inputs_) return all.part(start(i, e), {hidden_.count, model_dim_});
     return all.part(start(i, e), {model_dim_, hidden_.count});
   }
 
-  // Biases lie behind all weights.
+  // Returns where a bias begins: biases lie behind all weights.
   int64_t bias_start(size_t i, int64_t e) const {
     const int64_t before = start(inputs_ + 1, 0) + static_cast<int64_t>(i) * experts_.count * hidden_.count;
     return before + e * (i == inputs_ ? out_columns_ : hidden_).count;
@@ -168,7 +168,7 @@ class FeedForward final : public Expert {
   TensorView bias(TensorView all, size_t i, int64_t e) const {
     return all.part(bias_start(i, e), {(i == inputs_ ? out_columns_ : hidden_).count});
   }
-  // This shard's share of W2's columns, in a packed chunk.
+  // Returns this shard's share of W2's columns, in a packed chunk.
   Matrix own_columns(TensorView t, const Run& run) const {
     return columns(rows_of(t, {run.packed, run.packed + run.rows}), out_columns_.first, out_columns_.count);
   }
@@ -187,7 +187,8 @@ class FeedForward final : public Expert {
     }
   }
 
-  // All experts at once where that pays and they have rows alike, else one after the other: a run's rows stay in cache.
+  // Calls body for all experts at once where that pays and they have rows alike, else for one after the other: a run's
+  // rows stay in cache.
   template <class Body>
   void for_each_run(std::span<const Rows> rows, Body body) const {
     const int64_t step = rows.size() > 1 ? rows[1].begin - rows[0].begin : 0;

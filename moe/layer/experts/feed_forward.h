@@ -1,7 +1,7 @@
 #pragma once
-// Experts share act(x W, ...) W2: an element-wise activation between GEMMs. The weights before it (E, M, H) are sharded
-// over ESP by columns, W2 (E, H, M) by rows. Biases, where the layer has them, are added behind each GEMM; W2's (E, M)
-// is sharded by columns. A weight takes one GEMM forward and two backward.
+// What experts share, act(x W, ...) W2: an element-wise activation between GEMMs. The weights before it (E, M, H) are
+// sharded over ESP by columns, W2 (E, H, M) by rows. Biases, where the layer has them, are added behind each GEMM; W2's
+// (E, M) is sharded by columns. A weight takes one GEMM forward and two backward.
 #include <span>
 #include <string_view>
 
@@ -11,9 +11,9 @@ namespace moe {
 
 struct Activation {
   std::span<const std::string_view> inputs;  // names of the weights before it
-  /// after = act(before[0], ...), all (rows, H / N_ESP).
+  /// Computes after = act(before[0], ...), all (rows, H / N_ESP).
   void (*forward)(Math& math, std::span<const TensorView> before, TensorView after);
-  /// d_before[0] holds d_after, and then its own.
+  /// Computes d_before; d_before[0] holds d_after at first.
   void (*backward)(Math& math, std::span<const TensorView> before, std::span<const TensorView> d_before);
 };
 

@@ -37,7 +37,7 @@ class AuxiliaryLosses {
     for (int64_t e = 0; e < experts_; ++e) balance += sums[e] * sums[experts_ + e];
     return balance_ * balance + z_ * sums[2 * experts_];
   }
-  /// `share` is GateBackward's.
+  /// These return the slopes above; `share` is GateBackward's.
   double balance_slope(double share) const { return share * balance_; }
   double z_slope(double share) const { return 2 * share * z_; }
 

@@ -25,7 +25,7 @@ struct GateBackward {
 class Gate {
  public:
   virtual ~Gate() = default;
-  /// Passes from now on are of this step: noise differs from step to step. Between passes alone.
+  /// Says that passes from now on are of this step: noise differs from step to step. It is called between passes alone.
   virtual void begin_step(uint64_t step) { (void)step; }
   /// Routes hidden (tokens, M): sets expert (unless preset), row, filled and weight, and leaves this rank's own tokens'
   /// part in statistics().
@@ -59,12 +59,12 @@ struct GateRow {
   LogitsBy logits = LogitsBy::product;      // likewise
 };
 
-/// Throws BadInput listing the known names.
+/// Returns the row of that name. Throws BadInput listing the known names.
 const GateRow& find_gate(std::string_view name);
 /// Makes the routing that this rank's gate fills, sized once. Throws BadInput if the gate can't be had with the layer's
 /// capacity factor, Unsupported if it lacks a loss that has a coefficient.
 Routing make_routing(const RankShape& rank, MemorySpace& memory = cpu_memory());
-/// "gshard", ...
+/// Returns "gshard", ...
 std::vector<std::string_view> gate_names();
 
 }  // namespace moe

@@ -78,7 +78,7 @@ class GShardGate final : public Gate {
     }
   }
 
-  // The softmax of the chosen logits.
+  // Computes the softmax of the chosen logits.
   void weigh(const T* logits, Routing& routing) const {
     const int64_t k = routing.choices;
     const int32_t* expert = routing.expert.data();
@@ -92,7 +92,7 @@ class GShardGate final : public Gate {
     }
   }
 
-  // 0 but for the chosen experts: weigh's transpose.
+  // Computes weigh's transpose, which is 0 but for the chosen experts.
   void logits_backward(const Routing& routing, const T* dw, T* d) const {
     const int64_t k = routing.choices;
     const T* weight = routing.weight.as<T>();

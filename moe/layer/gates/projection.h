@@ -1,6 +1,6 @@
 #pragma once
-// The GEMMs of a gate: products = hidden W^T with W of (width, M), and the way back. Of 16-bit hidden states in
-// float32, weights included: what a gate decides by isn't rounded to 8 or 11 bits.
+// The GEMMs of a gate: products = hidden W^T with W of (width, M), and the way back. 16-bit hidden states are
+// multiplied in float32, weights included: what a gate decides by isn't rounded to 8 or 11 bits.
 #include "moe/layer/gates/gate.h"
 
 namespace moe {
@@ -8,7 +8,7 @@ namespace moe {
 class GateProjection {
  public:
   GateProjection(const PartSetup& setup, int64_t width);
-  /// Overwrites products.
+  /// Computes products, overwriting them.
   void forward(TensorView hidden) const;
   /// Makes W's gradient and adds to d_hidden, from d_products.
   void backward(const GateBackward& pass) const;

@@ -21,7 +21,7 @@ class SoftmaxScores {
 
   /// Overwrites the logits' gradients, rows `stride` apart, by those of weigh().
   void backward(const Routing& routing, const T* d_weight, T* d_logits, int64_t stride) const;
-  /// Adds those of the losses, times `share`. The statistics are summed over the stage.
+  /// Adds the logits' gradients of the losses, times `share`. The statistics are summed over the stage.
   void add_losses(double share, T* d_logits, int64_t stride) const;
 
   TensorView statistics() const { return statistics_; }

@@ -72,7 +72,7 @@ class SoftMoeGate final : public Gate {
     each([&](int64_t i, size_t s) { out[i] /= sum_[s]; });
   }
 
-  // The gradients that come through `fill`, of the group of tokens from `first` on.
+  // Adds the gradients that come through `fill`, of the group of tokens from `first` on.
   void add_columns(const GateBackward& pass, int64_t first, T* d) {
     const T *fill = pass.routing.fill.as<T>(), *df = pass.d_fill.as<T>();
     const auto each = [&](auto body) {

@@ -12,7 +12,7 @@
 namespace moe {
 namespace {
 
-// Rows of unit length, and what they were multiplied by to become so.
+// Holds rows of unit length, and what they were multiplied by to become so.
 template <class T>
 class UnitRows {
  public:

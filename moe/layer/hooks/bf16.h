@@ -1,5 +1,5 @@
 #pragma once
-// Sends float32 and float64 rows as bfloat16, to nearest even: a half or a quarter of the bytes.
+// The hook that sends float32 and float64 rows as bfloat16, rounded to nearest even: a half or a quarter of the bytes.
 #include "moe/layer/hooks/hook.h"
 
 namespace moe {

@@ -16,8 +16,8 @@
 
 namespace moe {
 
-/// Points run on the lanes of the tasks that they belong to, perhaps several at once. Exchanges' points are called once
-/// for each exchange over more than one rank, with all its blocks.
+/// Is called at those points, which run on the lanes of the tasks that they belong to, perhaps several at once.
+/// Exchanges' points are called once for each exchange over more than one rank, with all its blocks.
 class Hook {
  public:
   virtual ~Hook() = default;
@@ -43,9 +43,9 @@ struct HookRow {
   std::unique_ptr<Hook> (*make)(Math& math);
 };
 
-/// Null for "none". Throws BadInput listing the known names.
+/// Makes the hook of that name; null for "none". Throws BadInput listing the known names.
 std::unique_ptr<Hook> make_hook(std::string_view name, Math& math = cpu_math());
-/// "none", "bf16", ...
+/// Returns "none", "bf16", ...
 std::vector<std::string_view> hook_names();
 
 }  // namespace moe

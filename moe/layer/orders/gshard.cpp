@@ -56,7 +56,7 @@ class MaskedOrder final : public Order {
     return matrix(tokens.part(cell.group * routing.group_tokens * width, {routing.group_tokens, width}));
   }
 
-  // rows = the mask's transpose * tokens.
+  // Computes rows = the mask's transpose * tokens.
   void fill_rows(const Routing& routing, TensorView values, TensorView tokens, RowsView rows) {
     for_each_cell(routing, rows.layout, [&](const Cell& cell) {
       const TensorView mask = dense(routing, cell);
@@ -67,7 +67,7 @@ class MaskedOrder final : public Order {
     });
   }
 
-  // out = sum over the experts of mask * rows.
+  // Computes out = sum over the experts of mask * rows.
   void add_rows(const Routing& routing, TensorView values, RowsView rows, TensorView out) {
     masks_->clear(out);
     for_each_cell(routing, rows.layout, [&](const Cell& cell) {
@@ -79,7 +79,8 @@ class MaskedOrder final : public Order {
     });
   }
 
-  // out[pair] = <its token, its row>, 0 where dropped: all products of a cell, of which the mask reads its own.
+  // Computes out[pair] = <its token, its row>, 0 where dropped: all products of a cell, of which the mask reads its
+  // own.
   void multiply(const Routing& routing, TensorView tokens, RowsView rows, TensorView out) {
     masks_->clear(out);
     for_each_cell(routing, rows.layout, [&](const Cell& cell) {
@@ -91,7 +92,7 @@ class MaskedOrder final : public Order {
     });
   }
 
-  // (tokens of a group, rows of an expert).
+  // Returns a matrix (tokens of a group, rows of an expert).
   TensorView dense(const Routing& routing, const Cell& cell) {
     if (dense_.view().rank() == 0 || dense_.view().elements() < routing.group_tokens * cell.rows)
       dense_ = Tensor({routing.group_tokens * cell.rows}, dtype_, math_.memory());
@@ -129,14 +130,14 @@ class CpuMasks final : public Masks {
            routing.row[static_cast<size_t>(pair)];
   }
 
-  // A map comes by a group's cells expert by expert.
+  // Returns a cell's pairs; a map visits a group's cells expert by expert.
   std::span<const int32_t> pairs_of(const Routing& routing, const Cell& cell) {
     if (cell.expert == 0) sort_pairs(routing, cell.group);
     const auto e = static_cast<size_t>(cell.expert);
     return std::span(pairs_).subspan(ends_[e], ends_[e + 1] - ends_[e]);
   }
 
-  // A group's pairs that were not dropped, expert after expert.
+  // Sorts a group's pairs that were not dropped, expert after expert.
   void sort_pairs(const Routing& routing, int group) {
     const int64_t first = group * routing.group_tokens * routing.choices;
     const int64_t last = first + routing.group_tokens * routing.choices;

@@ -1,6 +1,6 @@
 #pragma once
-// An order brings tokens (N, M) into the experts' rows and back. A new one derives from Order and
-// has a row in order.cpp, and its name and summary in moe/plan/parts.h.
+// An order brings tokens (N, M) into the experts' rows and back. A new one derives from Order and has a row in
+// order.cpp, and its name and summary in moe/plan/parts.h.
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace moe {
 
-/// Rows of this rank's groups of tokens (the layout's streams) and all experts, and how they lie. A layout may hold
-/// some groups only: what it lacks is another rank's to send.
+/// Shows rows of this rank's groups of tokens (the layout's streams) and all experts, and how they lie. A layout may
+/// hold some groups only: what it lacks is another rank's to send.
 struct RowsView {
   TensorView data;
   const RowLayout& layout;
@@ -20,16 +20,16 @@ struct RowsView {
 class Order {
  public:
   virtual ~Order() = default;
-  /// rows[expert, row] = sum of fill * tokens[token] over the pairs of that row; 0 in empty rows.
+  /// Computes rows[expert, row] = sum of fill * tokens[token] over the pairs of that row; 0 in empty rows.
   virtual void order(const Routing& routing, TensorView tokens, RowsView rows) = 0;
-  /// output[token] = sum over its pairs of weight * rows[expert, row]. `rows` hold every group.
+  /// Computes output[token] = sum over its pairs of weight * rows[expert, row]. `rows` hold every group.
   virtual void i_order(const Routing& routing, RowsView rows, TensorView output) = 0;
-  /// Transpose of i_order: d_rows = sum of weight * d_output, 0 in empty rows; d_weight = <d_output, rows>, 0 where
-  /// dropped. `rows` are what i_order read, of every group.
+  /// Computes the transpose of i_order: d_rows = sum of weight * d_output, 0 in empty rows; d_weight = <d_output,
+  /// rows>, 0 where dropped. `rows` are what i_order read, of every group.
   virtual void i_order_backward(const Routing& routing, TensorView d_output, RowsView rows, RowsView d_rows,
                                 TensorView d_weight) = 0;
-  /// Transpose of order: d_tokens[token] = sum over its pairs of fill * d_rows[expert, row], of every group. Where the
-  /// gate mixes tokens: d_fill = <d_rows, tokens>, 0 where dropped.
+  /// Computes the transpose of order: d_tokens[token] = sum over its pairs of fill * d_rows[expert, row], of every
+  /// group. Where the gate mixes tokens: d_fill = <d_rows, tokens>, 0 where dropped.
   virtual void order_backward(const Routing& routing, TensorView tokens, RowsView d_rows, TensorView d_tokens,
                               TensorView d_fill) = 0;
 };
@@ -39,9 +39,9 @@ struct OrderRow {
   std::unique_ptr<Order> (*make)(DType dtype);
 };
 
-/// Throws BadInput listing the known names.
+/// Makes the order of that name. Throws BadInput listing the known names.
 std::unique_ptr<Order> make_order(std::string_view name, DType dtype);
-/// "tutel", ...
+/// Returns "tutel", ...
 std::vector<std::string_view> order_names();
 
 }  // namespace moe

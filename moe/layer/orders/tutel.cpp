@@ -84,7 +84,7 @@ class TutelOrder final : public Order {
     }
   }
 
-  // out[token] = sum over its pairs of by(pair) * rows.
+  // Computes out[token] = sum over its pairs of by(pair) * rows.
   template <class By>
   static void gather(const Routing& routing, int64_t token, By by, RowsView rows, TensorView out) {
     const int64_t width = out.size(1);
@@ -101,7 +101,7 @@ class TutelOrder final : public Order {
     if (first) std::fill_n(to, width, T(0));
   }
 
-  // out[pair] = <tokens[token], its row> for all pairs of a token; 0 where dropped.
+  // Computes out[pair] = <tokens[token], its row> for all pairs of a token; 0 where dropped.
   static void dot_with_rows(const Routing& routing, int64_t token, TensorView tokens, RowsView rows, TensorView out) {
     const int64_t width = tokens.size(1);
     std::fill_n(out.as<T>() + token * routing.choices, routing.choices, T(0));
@@ -110,7 +110,7 @@ class TutelOrder final : public Order {
     });
   }
 
-  // rows = sum over the tokens that meet in each of by[pair] * token.
+  // Computes rows = sum over the tokens that meet in each of by[pair] * token.
   static void mix(const Routing& routing, const T* by, TensorView tokens, RowsView rows) {
     const int64_t width = tokens.size(1);
     clear_rows(routing, rows, width, true);

@@ -8,7 +8,7 @@ namespace moe {
 class EndsGraph {
  public:
   EndsGraph(const LayerCase& shape, const LayerSeed& seed, const ReferenceEnds& ends);
-  /// The first layer's input, (tokens, M).
+  /// Returns the first layer's input, (tokens, M).
   at::Tensor embed(int micro_batch) const;
   /// Returns what a micro-batch adds to the mean loss of all of them; `output` is the last layer's, (tokens, M).
   at::Tensor add_loss(const at::Tensor& output, int micro_batch);

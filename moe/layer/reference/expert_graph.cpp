@@ -15,7 +15,7 @@ std::vector<GraphWeight> expert_weights(const LayerShape& l) {
   return weights;
 }
 
-// Of the GEMMs' products, biases included.
+// Computes the activation of the GEMMs' products, biases included.
 static at::Tensor activated(const LayerShape& l, const at::Tensor& a, const at::Tensor& b) {
   if (l.ffn == Ffn::gpt_tanh) return 0.5 * a * (1 + at::tanh(std::sqrt(2 / M_PI) * (a + 0.044715 * at::pow(a, 3))));
   return l.ffn == Ffn::gpt ? 0.5 * a * (1 + at::erf(a / std::sqrt(2.0))) : a / (1 + at::exp(-a)) * b;

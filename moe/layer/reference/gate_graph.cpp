@@ -15,7 +15,7 @@ const AutogradGate& reference_of(const LayerCase& shape) {
   return *found;
 }
 
-// The top_k experts of one token, the best first; of equal logits the lower expert.
+// Returns the top_k experts of one token, the best first; of equal logits the lower expert.
 std::vector<int32_t> choose(const double* logits, int64_t experts, int64_t top_k) {
   std::vector<int32_t> order(static_cast<size_t>(experts));
   for (size_t e = 0; e < order.size(); ++e) order[e] = static_cast<int32_t>(e);

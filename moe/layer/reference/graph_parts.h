@@ -23,19 +23,20 @@ struct GraphWeight {
 };
 
 std::vector<GraphWeight> attention_weights(const LayerShape& layer);
-/// (tokens, M) from (tokens, M).
+/// Computes (tokens, M) from x (tokens, M).
 at::Tensor attention_graph(const LayerShape& layer, const at::Tensor& x, const GraphWeights& weights);
 
 std::vector<GraphWeight> norm_weights(const LayerShape& layer);
-/// Those of the norm whose gain has that name.
+/// Returns the weights of the norm whose gain has that name.
 std::vector<GraphWeight> norm_weights(const LayerShape& layer, std::string_view gain);
 at::Tensor norm_graph(const LayerShape& layer, const at::Tensor& x, const GraphWeights& weights, std::string_view gain);
 
 std::vector<GraphWeight> expert_weights(const LayerShape& layer);
-/// Expert e of rows (any, M).
+/// Computes expert e of rows (any, M).
 at::Tensor expert_graph(const LayerShape& layer, const at::Tensor& rows, const GraphWeights& weights, int64_t e);
 
-/// An expert of all rows (any, M), whose weights are named after `prefix`: kShared's or, of a dense layer, kFfn's.
+/// These are of an expert that computes all rows (any, M); its weights' names begin with `prefix`, kShared or, of a
+/// dense layer, kFfn.
 std::vector<GraphWeight> whole_expert_weights(const LayerShape& layer, std::string_view prefix);
 at::Tensor whole_expert_graph(const LayerShape& layer, const at::Tensor& rows, const GraphWeights& weights,
                               std::string_view prefix);
@@ -65,9 +66,10 @@ GateGraph gate_graph(const GateGraphInputs& inputs);
 /// Chooses, for gates of the top-k kind, the best top_k experts of each token by score (tokens, E): the best first, of
 /// equal ones the lower; or the preferred ones.
 std::vector<int32_t> top_k_choices(const GateGraphInputs& inputs, const at::Tensor& scores);
-/// The row of each pair: in every group of tokens, first choices in token order, then second ones; -1 beyond capacity.
+/// Returns the row of each pair: in every group of tokens, first choices in token order, then second ones; -1 beyond
+/// capacity.
 std::vector<int32_t> rows_of_choices(const LayerCase& shape, const std::vector<int32_t>& choices);
-/// An index tensor (n).
+/// Makes an index tensor (n).
 at::Tensor indices(const std::vector<int32_t>& values);
 
 }  // namespace moe

@@ -46,7 +46,7 @@ Tensor full_weight(const GraphWeight& weight, DType dtype, const LayerSeed& seed
   return rounded(rounded(t, dtype) + weight.offset, dtype).to(at::kDouble);
 }
 
-// Sum over a token's kept pairs of weight * expert(the row that they fill).
+// Computes the sum over a token's kept pairs of weight * expert(the row that they fill).
 Tensor experts(const LayerCase& c, const Tensor& hidden, const GateGraph& gate, const GraphWeights& w) {
   const int64_t group = c.layer.batch * c.layer.seq / c.parallel.mp;
   Tensor out = at::zeros_like(hidden);

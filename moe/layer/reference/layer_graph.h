@@ -13,7 +13,8 @@
 
 namespace moe {
 
-/// Full tensors, float64, rounded to the case's element type as the layer's are. Weights by their names (parameter.h).
+/// Holds full tensors, float64, rounded to the case's element type as the layer's are. Weights are by their names
+/// (parameter.h).
 struct GraphInputs {
   at::Tensor input;            // (tokens of all DP groups, M)
   at::Tensor output_gradient;  // likewise; undefined: the loss is not of this layer's output
@@ -21,7 +22,7 @@ struct GraphInputs {
   GraphWeights weights;
 };
 GraphInputs graph_inputs(const LayerCase& shape, const LayerSeed& seed);
-/// Make the weights of a part, of its element type, and the noise that a gate adds.
+/// These make the weights of a part, rounded to its element type, and the noise that a gate adds.
 GraphWeights graph_weights(const std::vector<GraphWeight>& weights, DType dtype, const LayerSeed& seed);
 at::Tensor graph_gate_noise(const LayerCase& shape, const LayerSeed& seed);
 
@@ -32,7 +33,7 @@ struct GraphOutputs {
   std::vector<int32_t> choices;  // (tokens, choices): experts, from the most to the least preferred
 };
 
-/// Tokens are routed and capped in groups of B L / N_MP, as the ranks do.
+/// Computes the layer; tokens are routed and capped in groups of B L / N_MP, as the ranks do.
 GraphOutputs run_graph(const LayerCase& shape, const GraphInputs& inputs, const LayerChoices& choices);
 
 }  // namespace moe

@@ -21,7 +21,7 @@ std::vector<double> values_of(const at::Tensor& tensor) {
   return {data, data + t.numel()};
 }
 
-// A weight that the loss does not reach has no gradient: zeros.
+// Returns a weight's gradient; zeros where the loss does not reach it.
 std::vector<double> gradient_of(const at::Tensor& leaf) {
   return leaf.grad().defined() ? values_of(leaf.grad()) : std::vector<double>(static_cast<size_t>(leaf.numel()));
 }
@@ -34,7 +34,7 @@ struct Stack {
   const LayerSeed& seed;
 };
 
-// `ends`: of a model; null: the last output's loss is <output, dY>.
+// Runs the layers. `ends`: of a model; null: the last output's loss is <output, dY>.
 StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGraph* ends) {
   StackReference reference(static_cast<size_t>(stack.layers));
   std::vector<std::vector<at::Tensor>> inputs(reference.size());

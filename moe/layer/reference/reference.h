@@ -10,7 +10,7 @@
 
 namespace moe {
 
-/// Full tensors in float64, row-major, whatever the case's element type.
+/// Holds full tensors in float64, row-major, whatever the case's element type.
 struct LayerReference {
   std::vector<double> output, input_gradient;            // (tokens of all DP groups, M)
   std::map<std::string, std::vector<double>> gradients;  // by weight (parameter.h)
@@ -18,24 +18,27 @@ struct LayerReference {
   double auxiliary = 0;                                  // the gate's auxiliary losses
 };
 
-/// The layer's own choices, (tokens, choices). A near-tie of two experts may be decided either way by rounding: they
-/// are followed where their scores are as good but for `tie` times the largest one; `preset` ones whatever they are.
+/// Holds the layer's own choices, (tokens, choices). A near-tie of two experts may be decided either way by rounding:
+/// they are followed where their scores are as good but for `tie` times the largest one; `preset` ones whatever they
+/// are.
 struct LayerChoices {
   std::span<const int32_t> preferred = {};
   double tie = 0;
   bool preset = false;
 };
 
-/// Forward and backward of the whole layer.
+/// Computes forward and backward of the whole layer.
 LayerReference reference_layer(const LayerCase& shape, const LayerSeed& seed, const LayerChoices& choices = {});
 
-/// A gate alone, of the loss <weight, d_weight> + <fill, d_fill> over the kept pairs and the auxiliary losses.
+/// Holds what a gate alone computes, with the loss <weight, d_weight> + <fill, d_fill> over the kept pairs and the
+/// auxiliary losses.
 struct GateReference {
   std::vector<int32_t> expert, row;                      // of each pair; row < 0: dropped
   std::vector<double> weight, fill, d_hidden;            // as in Routing and GateBackward; fill empty: 1
   std::map<std::string, std::vector<double>> gradients;  // by weight
 };
-/// Full, in float64: hidden (tokens, M), d_weight and, of gates that mix tokens, d_fill (tokens, choices).
+/// Holds what reference_gate reads, full, in float64: hidden (tokens, M), d_weight and, of gates that mix tokens,
+/// d_fill (tokens, choices).
 struct GateInputs {
   std::span<const double> hidden, d_weight, d_fill;
 };

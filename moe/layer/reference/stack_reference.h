@@ -1,5 +1,5 @@
 #pragma once
-// The reference of layers that feed each other, over several micro-batches.
+// Computes the reference of layers that feed each other, over several micro-batches.
 #include <functional>
 #include <vector>
 
@@ -8,18 +8,18 @@
 
 namespace moe {
 
-/// [layer][micro-batch]: each layer's output, the gradient of its input, its choices; its weights' gradients are those
-/// of all micro-batches together.
+/// Holds at [layer][micro-batch] each layer's output, the gradient of its input, its choices; its weights' gradients
+/// are those of all micro-batches together.
 using StackReference = std::vector<std::vector<LayerReference>>;
 
-/// Forward and backward of `layers` layers over `micro_batches`. Loss = sum over micro-batches of <the last layer's
-/// output, its dY>, and all auxiliary losses. `seed` is the first layer's and first micro-batch's; `choices`: of a
-/// layer and micro-batch.
+/// Computes forward and backward of `layers` layers over `micro_batches`. Loss = sum over micro-batches of <the last
+/// layer's output, its dY>, and all auxiliary losses. `seed` is the first layer's and first micro-batch's; `choices`:
+/// of a layer and micro-batch.
 StackReference reference_stack(const LayerCases& cases, int layers, int micro_batches, const LayerSeed& seed,
                                const std::function<LayerChoices(int layer, int micro_batch)>& choices = {});
 
-/// A model's ends around the layers (moe/model/model_ends.h): embedding, places, norm, head, cross-entropy. By
-/// micro-batch, (samples of all DP groups, seq): what goes in, and what is to be predicted, -1 for nothing.
+/// Describes a model's ends around the layers (moe/model/model_ends.h): embedding, places, norm, head, cross-entropy.
+/// It holds by micro-batch, (samples of all DP groups, seq), what goes in, and what is to be predicted, -1 for nothing.
 struct ReferenceEnds {
   int64_t vocabulary = 0;
   bool tied = false;  // the output projection is the embedding
@@ -30,7 +30,7 @@ struct ModelReference {
   double loss = 0;
   std::map<std::string, std::vector<double>> gradients;  // of the ends' weights, by name
 };
-/// Forward and backward of a model: the loss is the ends' and the auxiliary ones.
+/// Computes forward and backward of a model: the loss is the ends' and the auxiliary ones.
 ModelReference reference_model(const LayerCases& cases, int layers, const LayerSeed& seed, const ReferenceEnds& ends,
                                const std::function<LayerChoices(int layer, int micro_batch)>& choices = {});
 

@@ -1,6 +1,6 @@
 #pragma once
-// Kernels on one thread or one GPU: each is run once and its result looked at, and only what is right is timed, through
-// Google Benchmark, into records.
+// Times kernels on one thread or one GPU: each is run once and its result looked at, and only what is right is timed,
+// through Google Benchmark, into records.
 #include <functional>
 #include <map>
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace moe {
 
-/// Says what bounds a kernel: others, and what share of their speed it reaches.
+/// Says what bounds a kernel: other kernels, and what share of their speed it reaches.
 struct KernelBound {
   std::string name;                  // "memcpy"
   std::vector<std::string> kernels;  // their keys; whose times are added up
@@ -33,16 +33,17 @@ struct Kernel {
   std::string key() const;  // "kernel/1024/tutel order"
 };
 
-/// The record of a kernel of that time; of a wrong one, without a number. `of`: what its bound takes, 0: unknown.
+/// Returns the record of a kernel that took these seconds; that of a wrong one has no number. `of`: seconds of its
+/// bound, 0: unknown.
 CaseRecord record_of(const Kernel& kernel, const WrongElements& wrong, const std::vector<double>& seconds, double of);
 
 class KernelBench {
  public:
-  /// `repetitions`: samples of each, in turns; of one that lasts half a second or more no more than two.
+  /// `repetitions`: samples of each kernel, in turns; of one that lasts half a second or more no more than two.
   KernelBench(RecordWriter& writer, int repetitions) : writer_(writer), repetitions_(repetitions) {}
 
-  /// Checks, times and records those that the writer has not. All of a group meet the same machine: they take turns. A
-  /// bound's kernels are of this group or of one before.
+  /// Checks, times and records those kernels that the writer has not. All of a group meet the same machine: they take
+  /// turns. A bound's kernels are of this group or of one before.
   void run(std::span<const Kernel> group);
 
   const std::vector<CaseRecord>& records() const { return records_; }

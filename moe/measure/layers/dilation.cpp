@@ -19,8 +19,8 @@ constexpr double kWorkMargin = 4;          // a pace is at least this many times
 constexpr double kRare = 1.0 / 400;        // of a plan's tasks: a kind that is no more, as a model's ends; or a step's
 constexpr double kRareShare = 1e-3;  // of a pass: what a rare kind's work may take, whatever its pace, or all waking
 
-// What a kind's work asks for. Rare ones may outlast their paces where that is nothing beside the pass: else one short
-// sum a step would stretch the whole model.
+// Returns the dilation that a kind's work asks for. Rare ones may outlast their paces where that is nothing beside the
+// pass: else one short sum a step would stretch the whole model.
 double factor_of(double ratio, bool rare, double work_s, double pass_s) {
   const double wanted = kWorkMargin * ratio;
   return rare ? std::min(wanted, work_s / (kRareShare * pass_s)) : wanted;
@@ -37,8 +37,8 @@ double of_pass(const PlannedRun& run) {
   return least_s / (run.forward_s + run.backward_s);
 }
 
-// The least that makes all tasks long enough but some of the shortest, whose threads wake up in next to nothing of a
-// pass.
+// Returns the least dilation that makes all tasks long enough but some of the shortest, whose threads wake up in next
+// to nothing of a pass.
 Dilation of_tasks(const PlannedRun& run) {
   std::vector<std::pair<double, const Task*>> tasks;
   for (const Task& task : run.plan.tasks())

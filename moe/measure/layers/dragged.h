@@ -1,5 +1,5 @@
 #pragma once
-// Tasks that are made slower on purpose: to see whether what guards performance notices.
+// Makes tasks slower on purpose, to see whether what guards performance notices.
 #include <limits>
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace moe {
 
-/// Tasks of a kind take `factor` times as long as their work does.
+/// Makes tasks of a kind take `factor` times as long as their work does.
 struct Drag {
   TaskKind kind{};
   double factor = 1;

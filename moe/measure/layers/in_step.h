@@ -1,5 +1,5 @@
 #pragma once
-// Tasks that run alone, and begin on all ranks together: what each takes where nothing runs beside it but the other
+// Runs tasks alone, and begins each on all ranks together: what each takes where nothing runs beside it but the other
 // ranks' share of the same.
 #include "moe/comm/communicator.h"
 #include "moe/exec/executor.h"
@@ -9,7 +9,7 @@ namespace moe {
 /// Returns the plan, of one stage, with every task waiting for the one issued before it. Its lanes stay.
 Plan serial_plan(const Plan& plan);
 
-/// Lets no rank go on to the next task before all have ended this one. Ranks have plans with equally many tasks.
+/// Lets no rank go on to the next task before all have ended this one. The ranks' plans have equally many tasks.
 class InStep final : public Binding {
  public:
   InStep(Binding& tasks, Communicator& everyone) : tasks_(tasks), everyone_(everyone) {}

@@ -25,7 +25,7 @@ constexpr int kAttempts = 3;       // at passes that something else disturbs
 constexpr double kLonger = 2;      // a disturbed schedule's next passes: what delays them delays longer ones as much
 constexpr double kUneven = 0.01;   // of the fastest pass: so far may the median be above it
 
-// One schedule, from its proof to its times.
+// Holds one schedule, from its proof to its times.
 struct Benched {
   const PlannedRun* planned = nullptr;
   Plan proven;  // a smaller layer's, where the reference of the one that is timed is too large

@@ -31,7 +31,7 @@ struct LayerBenchSettings {
   BenchRanks ranks = {};               // all processes with the same plans
   Drag drag = {};                      // what is slowed on purpose; of ranks on the CPU alone
   TrainingSettings training = {};      // of plans with a vocabulary: a timed pass is a step of training
-  /// Given every schedule's ranks before they are verified, each after two passes of the plan and finish_gradients.
+  /// Is given every schedule's ranks before they are verified, each after two passes of the plan and finish_gradients.
   Inspection inspect = {};
 };
 
@@ -71,7 +71,7 @@ struct LayerMeasurement {
   std::vector<MeasuredRun> runs;  // by schedule
 };
 
-/// More than this share of overruns makes a measurement invalid.
+/// The share of overruns beyond which a measurement is invalid.
 inline constexpr double kOverrunLimit = 0.01;
 /// Computes the share of paced tasks that overran.
 double overrun_share(const MeasuredRun& run);
@@ -80,10 +80,11 @@ double overrun_share(const MeasuredRun& run);
 /// or the median pass took over 1 % longer than the fastest one.
 bool disturbed(const MeasuredRun& run);
 
-/// Paced passes of a schedule that were disturbed are discarded and run again, at most twice, each time at twice the
-/// dilation: a thread that waits for a core is late by as much, of a longer pass. The same on every process, but for peak_bytes' and tensors_made's own share. Throws
-/// RankFailure if a rank fails, BadInput where the plans are not for as many ranks as there are processes, Stopped
-/// where a training was asked to end.
+/// Verifies and times the schedules. Paced passes of a schedule that were disturbed are discarded and run again, at most
+/// twice, each time at twice the dilation: a thread that waits for a core is late by as much, of a longer pass. The
+/// result is the same on every process, but for peak_bytes' and tensors_made's own share. Throws RankFailure if a rank
+/// fails, BadInput where the plans are not for as many ranks as there are processes, Stopped where a training was asked
+/// to end.
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings);
 
 }  // namespace moe

@@ -1,5 +1,6 @@
 #pragma once
-// How much of a pass's communication computation hides, and how each kind of task compares with its prediction.
+// Computes how much of a pass's communication computation hides, and how each kind of task compares with its
+// prediction.
 #include <span>
 #include <string>
 #include <vector>
@@ -15,24 +16,24 @@ using RankTimes = std::vector<std::vector<TaskTime>>;  // [rank][task]; of other
 /// Describes one rank's pass, forward and backward. A task's time on a communication lane holds its wait for other
 /// ranks.
 struct Overlap {
-  /// Time in which some communication lane runs a task and the compute lane runs none.
+  /// The time in which some communication lane runs a task and the compute lane runs none.
   double exposed_s = 0;
   /// (sum of the lanes' busy times - makespan) / (that sum - the busiest lane's): 0, lanes run one after the other; 1,
-  /// the busiest lane never waits. Gaps between tasks count against it, at worst to 0. Without a meaning, and 1, where
-  /// one lane alone is busy.
+  /// the busiest lane never waits. Gaps between tasks count against it, at worst to 0. It has no meaning, and is 1,
+  /// where one lane alone is busy.
   double efficiency = 1;
 };
-/// `times`: by task id.
+/// Returns the overlap of a pass; `times`: by task id.
 Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times);
 
-/// Returns for how long a rank runs some task that is no send, no receive and no norm: the rest of a pass it waits for
-/// other stages, or for a core. A collective's time holds its wait for the ranks of its own stage.
+/// Returns for how long a rank runs some task that is no send, no receive and no norm: for the rest of a pass it waits
+/// for other stages, or for a core. A collective's time holds its wait for the ranks of its own stage.
 double working_seconds(const Plan& plan, std::span<const TaskTime> times);
 /// Returns the share of a replay in which a stage does not work (working_seconds), the mean over stages. `times`: of
 /// all stages.
 double bubble_of(const Plan& plan, std::span<const TaskTime> times);
 
-/// Whether the task ran on the rank: another stage's has no times there.
+/// Says whether the task ran on the rank: another stage's has no times there.
 inline bool has_time(const TaskTime& t) { return t.end_s > 0; }
 
 /// Returns what a task's own work took in one pass. A collective's is that of the rank that came to it last, since the
@@ -42,14 +43,14 @@ inline bool has_time(const TaskTime& t) { return t.end_s > 0; }
 /// its pass began.
 double own_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
                    const std::vector<RankMachine>& machines);
-/// Returns the same where every rank has a machine of its own (machines_apart).
+/// Returns what own_seconds() above does where every rank has a machine of its own (machines_apart).
 double own_seconds(const Task& task, const RankTimes& ranks);
-/// Returns the same where all ranks begin together (in_step.h). A collective's is that of the machine where it took
-/// least, from the last rank's start to the last one's end.
+/// Returns what a task's own work took where all ranks begin it together (in_step.h). A collective's is that of the
+/// machine where it took least, from the last rank's start to the last one's end.
 double in_step_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
                        const std::vector<RankMachine>& machines);
 
-/// The tasks of one kind and phase.
+/// Compares the tasks of one kind and phase.
 struct TaskComparison {
   TaskKind kind = TaskKind::order;
   Phase phase = Phase::forward;
@@ -59,10 +60,10 @@ struct TaskComparison {
   double worst_ratio = 0;                  // the one farthest from 1, up or down
   std::string worst_task;
 };
-/// Says whether ratio a is farther from 1 than b: 0.5 is as far as 2. Any is farther than 0.
+/// Says whether ratio a is farther from 1 than b: 0.5 is as far as 2. Any ratio is farther than 0.
 bool farther_from_1(double a, double b);
 
-/// Returns rows in the order in which kinds first appear. `measured`, `predicted`: seconds by task id.
+/// Returns comparisons in the order in which kinds first appear. `measured`, `predicted`: seconds by task id.
 std::vector<TaskComparison> compare_tasks(const Plan& plan, std::span<const double> measured,
                                           std::span<const double> predicted);
 

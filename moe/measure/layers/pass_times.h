@@ -9,11 +9,11 @@ namespace moe {
 /// Returns each task's times on that rank, or where it is another stage's on the first rank that has it.
 std::vector<TaskTime> times_on(const RankTimes& ranks, size_t rank);
 
-/// A rank's passes one after the other; whatever appends and reads them knows the plan.
+/// Holds a rank's passes one after the other; whatever appends and reads them knows the plan.
 using PassNumbers = std::vector<double>;
 void append_pass(const Plan& plan, const RunTimes& times, double dilation, PassNumbers& passes);
 
-/// All ranks' passes; seconds are divided by the dilation, but those of `tasks`.
+/// Holds all ranks' passes; seconds are divided by the dilation, but those of `tasks`.
 struct PassTimes {
   std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
   std::vector<std::vector<double>> exposed_s, overlap;  // likewise (overlap.h: exposed_s, efficiency)
@@ -27,9 +27,9 @@ PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks);
 /// Returns each rank's times_on in a pass, counted from when the first rank of its machine began it.
 RankTimes times_of_ranks(const PassTimes& passes, size_t pass, const std::vector<RankMachine>& machines);
 
-/// The iteration whose slowest rank's total is nearest to the median. [iteration][rank]
+/// Returns the iteration whose slowest rank's total is nearest to the median. `total_s`: [iteration][rank].
 size_t median_pass(const std::vector<std::vector<double>>& total_s);
-/// The first of the ranks that took longest. [rank]
+/// Returns the first of the ranks that took longest. `total_s`: [rank].
 size_t slowest_rank(const std::vector<double>& total_s);
 
 /// Returns a task's seconds in each pass, by own_seconds or in_step_seconds (overlap.h).

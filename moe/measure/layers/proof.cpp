@@ -35,7 +35,7 @@ RoutingLoad load_of_ranks(World& world, const std::vector<RankCells>& ranks, con
   return load_of(rank_shape(ranks.front().cases.moe(), 0, plan.structure->flow), all);
 }
 
-// Every process takes the first wrong one's words, or the worst of the right ones' errors.
+// Gives every process the first wrong one's words, or the worst of the right ones' errors.
 void share_verdict(World& world, MeasuredRun& run) {
   const std::vector<int> here = world.here();
   if (static_cast<int>(here.size()) == world.ranks()) return;

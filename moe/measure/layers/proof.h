@@ -7,9 +7,9 @@
 
 namespace moe {
 
-/// The ranks of this process, in rank order, each after two passes of `plan` and finish_gradients. Every process of
-/// `world` calls it and gets the same verdict: sets `run`'s load, proven_tokens, worst_error and worst_tensor, or
-/// `wrong`. `inspect`, where it is given, sees the ranks first.
+/// Proves a run. `ranks`: of this process, in rank order, each after two passes of `plan` and finish_gradients. Every
+/// process of `world` calls it and gets the same verdict: sets `run`'s load, proven_tokens, worst_error and
+/// worst_tensor, or `wrong`. `inspect`, where it is given, sees the ranks first.
 void prove_run(World& world, const std::vector<RankRun*>& ranks, const Plan& plan, const Inspection& inspect,
                MeasuredRun& run);
 

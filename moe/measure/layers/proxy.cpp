@@ -12,7 +12,7 @@ constexpr int64_t kModelDim = 64, kHeads = 4, kTokensASample = 32, kFewestRows =
 
 int two_if_more(int nominal) { return nominal > 1 ? 2 : 1; }
 
-// `parallel` sizes and few tokens, in the proportions of `nominal`.
+// Returns a case of `parallel`'s sizes and few tokens, in the proportions of `nominal`.
 LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fewest_rows) {
   LayerShape layer = nominal.layer;
   layer.heads = std::max<int64_t>(kHeads, parallel.mp);
@@ -41,7 +41,7 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
   return small;
 }
 
-// Of a hidden size that MP shards, in the proportions of the experts'.
+// Returns a hidden size that MP shards, in the proportions of the experts'.
 int64_t shrunk_hidden(int64_t hidden, const LayerCase& nominal, const LayerCase& small) {
   const auto shrunk =
       std::llround(static_cast<double>(hidden * small.layer.hidden) / static_cast<double>(nominal.layer.hidden));

@@ -1,5 +1,5 @@
 #pragma once
-// Which ranks share a clock and cores.
+// Finds which ranks share a clock and cores.
 #include <string>
 #include <vector>
 
@@ -16,7 +16,7 @@ struct RankMachine {
 /// Returns each rank's machine, or the part of it that its process is kept to. `threads`: that a rank computes with.
 /// Ranks on GPUs share no core. Every process of the world calls it.
 std::vector<RankMachine> machines_of(World& world, DeviceKind device, int threads);
-/// Returns as many machines of one rank each: where paces say what tasks take.
+/// Returns a machine of its own for each of so many ranks, for where paces say what tasks take.
 std::vector<RankMachine> machines_apart(size_t ranks);
 
 }  // namespace moe

@@ -29,16 +29,16 @@ class RankRun {
     Drag drag = {};                     // what is slowed on this rank
     bool step_apart = false;            // a model's optimizer does its work between passes, in no task's time
   };
-  /// Blocking: every rank of `world` makes its own. Throws as MoeLayer and LayerStack do.
+  /// Makes the run, blocking: every rank of `world` makes its own. Throws as MoeLayer and LayerStack do.
   RankRun(const Plan& plan, Communicator& world, const Setup& setup);
 
   Device& device() const { return *device_; }
-  /// One pass (Executor::run).
+  /// Runs one pass (Executor::run).
   const RunTimes& pass(const std::vector<double>& at_least_s = {}, const Contended& contended = {},
                        const std::function<void()>& issued = {});
-  /// One pass of a serial plan, in step with the other ranks (in_step.h).
+  /// Runs one pass of a serial plan, in step with the other ranks (in_step.h).
   const RunTimes& pass_in_step(Communicator& everyone);
-  /// The model on this rank; null: there are layers alone. A pass is a step of it, of the text's next batch.
+  /// Returns the model on this rank; null: there are layers alone. A pass is a step of it, of the text's next batch.
   RankModel* model() const { return model_.get(); }
   /// Returns the tokens of the first step, and what is to be predicted.
   SampleTokens first_step() const { return text_of(Split::train, 0); }

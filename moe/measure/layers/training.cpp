@@ -23,7 +23,7 @@ double own_loss(const RankRun& rank) {
   return ends.heads() ? ends.loss() : 0;
 }
 
-// A line that says which training it is, then a line a step: its loss, exactly.
+// Returns a line that says which training it is, then a line a step: its loss, exactly.
 std::string text_of(const std::string& identity, const std::vector<double>& losses) {
   std::string text = identity + '\n';
   for (const double loss : losses) text += fmt::format("{:a}\n", loss);

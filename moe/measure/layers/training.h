@@ -1,5 +1,5 @@
 #pragma once
-// What a model's passes are beside a layer's: steps of training, with losses and checkpoints; and their proof.
+// Makes a model's passes steps of training, with losses and checkpoints, and proves them.
 #include <atomic>
 #include <stdexcept>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace moe {
 
-/// A training was asked to end before its last step, and has.
+/// The error of a training that was asked to end before its last step, and has.
 class Stopped : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -21,8 +21,8 @@ struct TrainingSettings {
   const TokenSource* text = nullptr;
   OptimizerSettings optimizer = {};
   int held_out_batches = 0;  // after the last step, a loss is taken over so many
-  /// Checkpoints (moe/train/checkpoint.h) are written into this folder every so many steps (0: never), after
-  /// the last one and when asked to stop, and a run begins at the newest one; empty: none.
+  /// The folder into which checkpoints (moe/train/checkpoint.h) are written, every `every` steps (0: never), after the
+  /// last one and when asked to stop; a run begins at the newest one. Empty: none.
   std::string folder = {};
   int every = 0;
   std::string identity = {};                // one line: a checkpoint of another training is refused
@@ -32,11 +32,11 @@ struct TrainingSettings {
   std::string weights = {}, save_weights = {};
 };
 
-/// `ranks`: of this process, each after passes of the first step that changed no weight. Returns the errors of all
-/// layers and of the model's ends; throws WrongResult as verify_stack does.
+/// Verifies a model. `ranks`: of this process, each after passes of the first step that changed no weight. Returns the
+/// errors of all layers and of the model's ends; throws WrongResult as verify_stack does.
 std::vector<TensorError> verify_model(const std::vector<RankRun*>& ranks, const StackChoices& choices);
 
-/// One schedule's steps on the ranks of this process.
+/// Runs one schedule's steps on the ranks of this process.
 class Training {
  public:
   /// Makes passes change the weights from now on. Goes on from the newest checkpoint, which any number of ranks wrote.
@@ -44,8 +44,8 @@ class Training {
   void begin(World& world, const std::vector<RankRun*>& ranks, const TrainingSettings& settings);
   /// Counts the steps before this run.
   int64_t first_step() const { return static_cast<int64_t>(earlier_.size()); }
-  /// A rank made a step; all ranks call it, each on its own thread. Writes a checkpoint where one is due. Returns false
-  /// where the run is to end.
+  /// Notes that a rank made a step; all ranks call it, each on its own thread. Writes a checkpoint where one is due.
+  /// Returns false where the run is to end.
   bool stepped(size_t place, RankRun& rank, Communicator& everyone, Stream& stream);
   /// Returns the loss of each step, the earlier ones first. All processes call it.
   std::vector<double> losses(World& world) const;

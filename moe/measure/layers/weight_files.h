@@ -1,5 +1,5 @@
 #pragma once
-// A model's weights from a file and into one (moe/model/gpt2_file.h), whatever ranks hold them.
+// Reads a model's weights from a file and writes them into one (moe/model/gpt2_file.h), whatever ranks hold them.
 #include <string>
 #include <vector>
 
@@ -9,9 +9,9 @@
 
 namespace moe {
 
-/// Both are called by all processes, each with its ranks that ran `plan`.
+/// Reads the weights. All processes call this and the next, each with its ranks that ran `plan`.
 void take_weights(const std::string& file, World& world, const std::vector<RankRun*>& ranks, const Plan& plan);
-/// Parts lie in FILE.parts until the file is written.
+/// Writes the weights; parts lie in FILE.parts until the file is written.
 void save_weights(const std::string& file, World& world, const std::vector<RankRun*>& ranks, const Plan& plan);
 
 }  // namespace moe

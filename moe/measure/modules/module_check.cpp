@@ -1,4 +1,5 @@
-// Proof before time for single modules: finite, repeatable, and gradients that are the slope of the forward.
+// Checks single modules before they are timed: results are finite and repeatable, gradients are the slope of the
+// forward.
 #include <cmath>
 #include <cstring>
 

@@ -12,7 +12,7 @@ namespace {
 
 void clear(TensorView t) { std::memset(t.data(), 0, static_cast<size_t>(t.bytes())); }
 
-// Buffers of (rows_in, M) and (rows_out, M), filled.
+// Makes and fills buffers of (rows_in, M) and (rows_out, M).
 class WithRank : public ModuleRun {
  protected:
   explicit WithRank(const LayerCase& shape) : rank_(rank_shape(shape, 0)) {}
@@ -81,7 +81,7 @@ class GateRun final : public WithRank {
   Tensor d_weight_, d_fill_;
 };
 
-// The way out, or home, of the tokens that the layer's gate routes.
+// Runs the way out, or home, of the tokens that the layer's gate routes.
 class OrderRun final : public WithRank {
  public:
   OrderRun(const LayerCase& shape, std::unique_ptr<Order> order, bool home)
@@ -137,7 +137,7 @@ class ExpertRun final : public WithRank {
   Tensor gradients_;
 };
 
-// Around one dispatch; a combine's pair is its like.
+// Calls a hook around one dispatch; a combine's pair is its like.
 class HookRun final : public WithRank {
  public:
   explicit HookRun(const LayerCase& shape)

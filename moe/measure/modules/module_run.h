@@ -1,5 +1,5 @@
 #pragma once
-// A single sub-module of a layer on one rank, as a microbenchmark runs it: any that the registries know.
+// Runs a single sub-module of a layer on one rank, for a microbenchmark: any that the registries know.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,12 +15,12 @@ namespace moe {
 class ModuleRun {
  public:
   virtual ~ModuleRun() = default;
-  /// The forward, or the backward after one. What is timed.
+  /// Runs the forward, or the backward after one: what is timed.
   virtual void run(Phase phase) = 0;
-  /// Whatever run() needs and a layer would have done before it. Not timed.
+  /// Does whatever run() needs and a layer would have done before it; this is not timed.
   void prepare(Phase phase);
 
-  /// The forward reads input(); the backward writes input_gradient(), or adds to it.
+  /// These return what the forward reads, and what the backward writes or adds to.
   TensorView input() const { return input_; }
   TensorView input_gradient() const { return d_input_; }
   /// Returns what the forward writes, and the gradients that the backward reads: pairs of equal size.
@@ -30,14 +30,14 @@ class ModuleRun {
   Tensor input_, output_, d_output_, d_input_;
 };
 
-/// "attention", "attention:selective", "gate:gshard", "order:tutel", "i-order:tutel", "expert:gpt", "hook:bf16", ...:
-/// all that a layer can be made of.
+/// Returns "attention", "attention:selective", "gate:gshard", "order:tutel", "i-order:tutel", "expert:gpt",
+/// "hook:bf16", ...: all that a layer can be made of.
 std::vector<std::string> registered_modules();
 
 /// Returns the module of a rank of `shape`, alone: of one rank, so that it talks to no other. Throws BadInput for
 /// unknown names, and for shapes that no layer can have.
 std::unique_ptr<ModuleRun> make_module_run(std::string_view name, const LayerCase& shape);
-/// Runs a part that no registry knows yet. The gate's choices are of the kind of the layer's own.
+/// These run a part that no registry knows yet. The gate's choices are of the kind that the layer's own gate makes.
 std::unique_ptr<ModuleRun> make_gate_run(const GateRow& gate, const LayerCase& shape);
 std::unique_ptr<ModuleRun> make_order_run(const OrderRow& order, bool way_back, const LayerCase& shape);
 std::unique_ptr<ModuleRun> make_expert_run(const ExpertRow& expert, const LayerCase& shape);

@@ -1,6 +1,6 @@
 #pragma once
-// How much lanes slow each other down: a collective between nodes, one inside them and a GEMM, each alone and beside
-// each other one.
+// Measures how much lanes slow each other down: a collective between nodes, one inside them and a GEMM, each alone and
+// beside each other one.
 #include <string>
 #include <vector>
 

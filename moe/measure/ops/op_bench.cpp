@@ -18,8 +18,8 @@ class Quiet : public benchmark::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>&) override {}
 };
 
-// The cases of one series. Their repetitions are interleaved at random, so that a moment in which the machine is busy
-// with something else costs many sizes one sample each, and not one size all of its samples.
+// Times the cases of one series. Their repetitions are interleaved at random, so that a moment in which the machine is
+// busy with something else costs many sizes one sample each, and not one size all of its samples.
 class Series {
  public:
   Series(const BenchRanks& ranks, const std::vector<OpCase>& cases, const OpSettings& settings, const OpSink& sink)

@@ -28,15 +28,15 @@ struct OpResult {
 
 /// Takes the results, on ranks that lead.
 struct OpSink {
-  /// Called when a case has all its samples: in order of series (OpCase::series, which stand together in the cases), in
-  /// any order within one.
+  /// Is called when a case has all its samples: in order of series (OpCase::series, which stand together in the cases),
+  /// in any order within one.
   std::function<void(const OpCase&, const OpResult&)> done;
-  /// Asked after each series, and after each repeat of it, which of its cases to time once more; none: it is enough.
+  /// Is asked after each series, and after each repeat of it, which of its cases to time once more; none: it is enough.
   std::function<std::vector<size_t>(std::span<const size_t> series)> again = {};
 };
 
 /// Checks and times every case. Every process of the ranks calls it, with the same cases. Throws RankFailure if a rank
-/// fails. `open`: indices of those to time, ascending, where the ranks lead.
+/// fails. `open`: indices of the cases to time, ascending, where the ranks lead.
 void bench_ops(const BenchRanks& ranks, const std::vector<OpCase>& cases, const OpSettings& settings,
                const OpSink& sink, const std::vector<size_t>& open);
 

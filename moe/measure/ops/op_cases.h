@@ -1,6 +1,6 @@
 #pragma once
-// What microbench times: collectives and GEMM at FSMoE's sizes (section 6.2), modules where a profile has them
-// or where they are asked for.
+// Lists what microbench times: collectives and GEMM at FSMoE's sizes (section 6.2), modules where a profile has them or
+// where they are asked for.
 #include <optional>
 #include <span>
 #include <string>
@@ -12,7 +12,8 @@
 
 namespace moe {
 
-/// One op at one size. Nominal sizes decide the pace and the record; real ones what is moved or multiplied under it.
+/// Describes one op at one size. Nominal sizes decide the pace and the record; real ones what is moved or multiplied
+/// under it.
 struct OpCase {
   Op op = Op::none;                 // a collective, gemm or module
   Network network = Network::none;  // of a collective's group
@@ -34,34 +35,34 @@ struct OpCase {
   Fields parameters(const Profile& cluster) const;
 };
 
-/// Collectives' volumes in bytes: from `begin` to `end`, each `factor` times the one before, or `step` bytes more where
-/// that is set; `end` 0: FSMoE's, 2^18 .. 24 2^18 float elements in steps of 2^18, of which real cases take a share
-/// that their backend can carry.
+/// Says which volumes collectives have, in bytes: from `begin` to `end`, each `factor` times the one before, or `step`
+/// bytes more where that is set; `end` 0: FSMoE's, 2^18 .. 24 2^18 float elements in steps of 2^18, of which real cases
+/// take a share that their backend can carry.
 struct OpSizes {
   int64_t begin = 0, end = 0, step = 0;
   double factor = 2;
   DType dtype = DType::float32;  // also of real GEMMs
 };
-/// Returns those of a GPU where none are asked for: 1 MiB to 256 MiB, each 1.4 times the one before.
+/// Returns the sizes of a GPU where none are asked for: 1 MiB to 256 MiB, each 1.4 times the one before.
 OpSizes gpu_sizes(const OpSizes& asked);
 /// Returns the sizes for layers of a type, or those of float32 where it can't run.
 OpSizes sizes_for(DType layers, DeviceKind device);
-/// Throws BadInput for bounds out of order, factors of at most 1.
+/// Returns the volumes. Throws BadInput for bounds out of order, factors of at most 1.
 std::vector<int64_t> bytes_of(const OpSizes& sizes, int64_t share);
 
 /// Returns the rows of `cluster` at FSMoE's sizes, or `sizes`; GEMM 2^19 .. 12 2^19 elements of square matrices;
-/// modules over the candidates of FSMoE's Table 4. Each paced by its row.
+/// modules over the candidates of FSMoE's Table 4. Each case is paced by its row.
 std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes = {});
 
-/// Returns those ops over `backend`, unpaced: alltoall and allreduce of one rank a node, allgather and reducescatter
-/// inside nodes, where there are as many as two; GEMM, of 16 bits on a GPU alone. Sizes are cut to whole elements for
-/// every rank, at least one. On a GPU collectives are of gpu_sizes, and matrices of up to 8192 x 8192.
+/// Returns the real cases over `backend`, unpaced: alltoall and allreduce of one rank a node, allgather and
+/// reducescatter inside nodes, where there are as many as two; GEMM, of 16 bits on a GPU alone. Sizes are cut to whole
+/// elements for every rank, at least one. On a GPU collectives are of gpu_sizes, and matrices of up to 8192 x 8192.
 std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& asked = {},
                                DeviceKind device = DeviceKind::cpu);
-/// Returns what a rank has in memory to run it.
+/// Returns the bytes that a rank has in memory to run a case.
 double buffer_bytes(const OpCase& c);
-/// Modules of the registries by name, forward and backward, on this machine: B {1 .. 16} L 64 tokens of M 64 and 128 in
-/// turn; attention at L 64, 128, 256, each apart.
+/// Returns cases of the registries' modules by name, forward and backward, on this machine: B {1 .. 16} L 64 tokens of
+/// M 64 and 128 in turn; attention at L 64, 128, 256, each apart.
 std::vector<OpCase> module_cases(std::span<const std::string> modules, const Profile& host);
 
 }  // namespace moe

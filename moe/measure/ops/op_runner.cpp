@@ -73,7 +73,7 @@ void OpRunner::follow() {
   }
 }
 
-// Times: start, end, overruns, wrong elements.
+// Runs a command on a rank. `times`: start, end, overruns, wrong elements.
 void OpRunner::perform_on(int rank, const Command& command, std::vector<double>& times, std::string& wrong) {
   RankOps& ops = *ops_[place(rank)];
   const OpCase& c = cases_.at(command.op);

@@ -11,7 +11,7 @@
 
 namespace moe {
 
-/// One op's times and faults, over all ranks.
+/// Holds one op's times and faults, over all ranks.
 struct OpSample {
   std::vector<double> seconds;  // by rank, of one iteration, divided by the dilation
   int64_t overruns = 0;
@@ -20,16 +20,17 @@ struct OpSample {
 
 class OpRunner {
  public:
-  /// Blocking; every process makes one, with the same cases.
+  /// Makes a runner, blocking; every process makes one, with the same cases.
   OpRunner(const BenchRanks& ranks, const std::vector<OpCase>& cases, double timeout_s);
   ~OpRunner();
 
-  /// Runs an op, only where the ranks lead. Indices are of the constructor's cases. `check`: it is run once, unpaced,
-  /// and its result is looked at.
+  /// Runs an op, only where the ranks lead. Indices are of the constructor's cases. `check`: the op is run once,
+  /// unpaced, and its result is looked at.
   OpSample run(size_t op, int iterations, bool check = false);
   /// Runs the op while `by` runs beside it on another stream, from the same moment on.
   OpSample run_beside(size_t op, int iterations, size_t by, int by_iterations);
-  /// Runs both from the same moment on, until the later one ends; seconds of that, whatever the iterations.
+  /// Runs both from the same moment on, until the later one ends, and returns the seconds of that, whatever the
+  /// iterations.
   OpSample run_both(size_t op, int iterations, size_t other, int other_iterations);
 
   /// Obeys, where the ranks don't lead, until the leader's runner is released. Throws what fails.

@@ -11,7 +11,8 @@ namespace {
 
 bool sums(const OpCase& c) { return facts_of(c.op).sums; }
 
-// Tells rank and place. Small where it is summed, so that sums are exact; of 16 bits bfloat16 is exact up to 256.
+// Returns a value that tells rank and place. It is small where it is summed, so that sums are exact; of 16 bits
+// bfloat16 is exact up to 256.
 int64_t value_at(const OpCase& c, int rank, int64_t i) {
   if (bytes_of(c.dtype) > 2) return sums(c) ? (rank * 7 + i) % 251 : rank * 1000 + i % 997;
   if (!sums(c)) return (rank * 31 + i) % 251;
@@ -85,7 +86,7 @@ void RankOps::fill(TensorView tensor, Value value) const {
   there.send();
 }
 
-// Modules of a series are made once each; on the CPU.
+// Makes each module of a series once, on the CPU.
 void RankOps::prepare_module(const OpCase& c) {
   if (series_ != c.series()) modules_.clear();
   series_ = c.series();

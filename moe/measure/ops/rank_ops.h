@@ -44,7 +44,7 @@ class RankOps {
   double start_s() const { return start_->seconds(); }
   double end_s() const { return end_->seconds(); }
 
-  /// Checks what was run once since prepare().
+  /// Checks the result of what was run once since prepare().
   WrongElements check(const OpCase& c) const;
   int64_t take_overruns() { return overruns_.exchange(0); }
 
@@ -53,7 +53,7 @@ class RankOps {
   void prepare_module(const OpCase& c);
   Math& math() const { return layer_device_ ? layer_device_->math() : cpu_math(); }
   void enqueue(const OpCase& c, Pace pace);
-  /// Returns whether it was made anew, with zeros.
+  /// Returns whether the tensor was made anew, with zeros.
   bool make(Tensor& tensor, int64_t elements, DType dtype) const;
   template <class Value>
   void fill(TensorView tensor, Value value) const;

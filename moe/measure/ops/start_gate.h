@@ -14,11 +14,11 @@ class StartGate {
   /// Lets nothing run that the lane is given from now on until the time that `launches` take to be issued has passed.
   /// Time alone opens it, whatever the host does. Does nothing where launch() does not call its work at once.
   void close(int launches);
-  /// Opens at the moment at which `first` does, which was closed before on another lane of the device.
+  /// Closes until the moment at which `first` opens, which was closed before on another lane of the device.
   void close_with(StartGate& first);
 
-  /// Says how long it stays closed: for 50 us a launch, and at most 20 ms, since a device takes no more than some
-  /// hundred launches ahead.
+  /// Returns how long a gate stays closed: 0.5 ms and 50 us a launch, and at most 20 ms, since a device takes no more
+  /// than some hundred launches ahead.
   static double seconds_for(int launches);
 
  private:

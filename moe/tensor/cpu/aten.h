@@ -1,5 +1,5 @@
 #pragma once
-// What sources that call ATen share. A call sees its thread's number of threads (cores.h), and no autograd.
+// What sources that call ATen share.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
@@ -9,7 +9,7 @@
 
 namespace moe::cpu {
 
-/// Lives as long as the calls.
+/// Gives ATen's calls their thread's number of threads (cores.h) and no autograd for as long as it lives.
 class AtenCalls {
  public:
   AtenCalls();

@@ -1,4 +1,4 @@
-// Math on the CPU.
+// Computes Math on the CPU.
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -1,4 +1,4 @@
-// FlashAttention (Dao et al. 2022) by LibTorch: blocks of scores that stay in cache.
+// Computes FlashAttention (Dao et al. 2022) by LibTorch: blocks of scores that stay in cache.
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <cmath>
@@ -42,7 +42,7 @@ class FlashHeads final : public AttentionHeads {
   }
 
  private:
-  // (B, key-value heads, L, d): of the heads that read one, that of this number.
+  // Returns (B, key-value heads, L, d): of the heads that read one, that of this number.
   at::Tensor of(TensorView t, int64_t query = 0) const {
     const int64_t width = t.size(1), step = width / shape_.kv_heads;
     return cpu::wrap(t.part(query * shape_.dim, {}),

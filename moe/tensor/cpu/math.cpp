@@ -56,7 +56,7 @@ bool by_one_dnn(const Matrix& a, const Matrix& out, int64_t inner) {
          static_cast<double>(out.rows) * static_cast<double>(out.cols) * static_cast<double>(inner) >= kSmall;
 }
 
-/// Elements [begin, end) of each tensor.
+/// Names elements [begin, end) of each tensor.
 struct Block {
   int64_t begin = 0, end = 0;
   at::Tensor operator()(TensorView t) const { return wrap(t.part(begin, {end - begin})); }

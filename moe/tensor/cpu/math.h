@@ -7,29 +7,29 @@
 
 namespace moe {
 
-/// out = a b, or out += a b. `out` is not transposed and overlaps neither. Any extent may be 0.
+/// Computes out = a b, or out += a b. `out` is not transposed and overlaps neither. Any extent may be 0.
 void gemm(Matrix a, Matrix b, Matrix out, Into into = Into::overwrite);
 
-/// out = x Phi(x) with the normal distribution's exact Phi (erf, no tanh approximation).
+/// Computes out = x Phi(x) with the normal distribution's exact Phi (erf, no tanh approximation).
 void gelu(TensorView x, TensorView out);
-/// d_x = d_out (Phi(x) + x phi(x)); d_x may be d_out.
+/// Computes d_x = d_out (Phi(x) + x phi(x)); d_x may be d_out.
 void gelu_backward(TensorView x, TensorView d_out, TensorView d_x);
 
-/// Likewise with GPT-2's approximation (Math::gelu_tanh).
+/// These compute the same with GPT-2's approximation (Math::gelu_tanh).
 void gelu_tanh(TensorView x, TensorView out);
 void gelu_tanh_backward(TensorView x, TensorView d_out, TensorView d_x);
 
-/// out = silu(a) b, silu(x) = x / (1 + exp(-x)).
+/// Computes out = silu(a) b, silu(x) = x / (1 + exp(-x)).
 void swiglu(TensorView a, TensorView b, TensorView out);
-/// d_a = d_out silu'(a) b, d_b = d_out silu(a); d_a may be d_out.
+/// Computes d_a = d_out silu'(a) b, d_b = d_out silu(a); d_a may be d_out.
 void swiglu_backward(TensorView a, TensorView b, TensorView d_out, TensorView d_a, TensorView d_b);
 
-/// to = from; to += from. Both have one size and do not overlap.
+/// These compute to = from and to += from. Both have one size and do not overlap.
 void assign(TensorView from, TensorView to);
 void add(TensorView from, TensorView to);
-/// t *= by.
+/// Computes t *= by.
 void scale(TensorView t, double by);
-/// to = from in another element type, to nearest even.
+/// Converts: to = from in another element type, to nearest even.
 void convert(TensorView from, TensorView to);
 
 /// Turns the rows of a matrix into their softmaxes.

@@ -1,5 +1,5 @@
 #pragma once
-// Math made of kernels, a memory and GEMMs. Names no CUDA header: tests put emulated ones under it.
+// Math made of kernels, a memory and GEMMs. Includes no CUDA header: tests put emulated ones under it.
 #include <memory>
 
 #include "moe/tensor/attention_heads.h"
@@ -7,7 +7,7 @@
 
 namespace moe::cuda {
 
-/// What is made here runs on the stream that the math was last told to use.
+/// Launches on the stream that the math was last told to use.
 class CudaMath final : public Math {
  public:
   CudaMath(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm)

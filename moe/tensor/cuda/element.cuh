@@ -31,7 +31,7 @@ __device__ inline T rounded(From v) {
   }
 }
 
-/// N elements that are read and written at once; at most 16 bytes.
+/// Holds N elements that are read and written at once; at most 16 bytes.
 template <class T, int N>
 struct alignas(N * sizeof(T)) Pack {
   T at[N];
@@ -46,13 +46,13 @@ __device__ inline void store(const Pack<T, N>& pack, T* to) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-/// Elements of 16 bytes.
+/// How many elements 16 bytes hold.
 template <class T>
 inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 
 inline bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
-/// with_number, with the device's own 16-bit types.
+/// Does what with_number() does, with the device's own 16-bit types.
 template <class Body>
 void with_type(DType dtype, Body body) {
   with_number(dtype, [&](auto zero) {
@@ -75,7 +75,7 @@ void with_pack(bool whole, Body body) {
     body(std::integral_constant<int, 1>{});
 }
 
-/// A thread for each of `count`; a warp for each.
+/// These return a grid with a thread for each of `count`, and with a warp for each.
 inline Grid threads_for(int64_t count) { return {(count + kThreads - 1) / kThreads, kThreads}; }
 inline Grid warps_for(int64_t count) { return threads_for(count * kWarpSize); }
 

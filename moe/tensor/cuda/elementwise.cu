@@ -1,4 +1,4 @@
-// Element by element: bound by memory, so 16 bytes a thread and turn.
+// Kernels that work element by element: they are bound by memory, so a thread has 16 bytes a turn.
 #include "moe/tensor/cuda/element.cuh"
 #include "moe/tensor/cuda/kernels.h"
 
@@ -117,7 +117,7 @@ struct SwigluBackward {
   }
 };
 
-// N pairs of one head: N divides half a head's width.
+// Turns N pairs of one head: N divides half a head's width.
 template <class T>
 struct Rotate {
   T* rows;

@@ -62,12 +62,12 @@ void make_layout(Layout& layout, const Matrix& m, int64_t count, int64_t step) {
       cublasLtMatrixLayoutSetAttribute(layout.handle, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step));
 }
 
-/// Bytes that a pointer is a multiple of, at most 256.
+/// Returns the bytes that a pointer is a multiple of, at most 256.
 uint32_t alignment_of(const void* data) {
   return 1U << std::min(8, std::countr_zero(reinterpret_cast<uintptr_t>(data) | 256));
 }
 
-/// One product, ready to be enqueued.
+/// Holds one product, ready to be enqueued.
 struct Product {
   Product(const Matrix& a, const Matrix& b, const Matrix& out, const Batch& batch) {
     const Types types = types_of(out.dtype);

@@ -6,7 +6,7 @@
 
 namespace moe::cuda {
 
-/// As Math::gemm takes them.
+/// Holds the options that Math::gemm takes.
 struct GemmMode {
   Into into = Into::overwrite;
   Batch batch = {};
@@ -15,16 +15,16 @@ struct GemmMode {
 class Gemm {
  public:
   virtual ~Gemm() = default;
-  /// Math::gemm, enqueued on a cudaStream_t. float32 is float32: no TF32.
+  /// Does what Math::gemm does, enqueued on a cudaStream_t. float32 is float32: no TF32.
   virtual void run(const Matrix& a, const Matrix& b, const Matrix& out, const GemmMode& mode, void* stream) = 0;
 };
 
-/// Picks among the algorithms that cuBLASLt proposes for a shape: its first; or that which was fastest when the shape
-/// was first met (that call blocks). Ranks that compute the same gate must get the same bits, so a layer can't go by
-/// times.
+/// Says which of the algorithms that cuBLASLt proposes for a shape is taken: its first; or that which was fastest when
+/// the shape was first met (that call blocks). Ranks that compute the same gate must get the same bits, so a layer
+/// can't go by times.
 enum class AlgorithmChoice : uint8_t { first, timed };
 
-/// Multiplies by cuBLASLt, with sums in float32 (of float64 in float64).
+/// Makes a Gemm that multiplies by cuBLASLt, with sums in float32 (of float64 in float64).
 std::unique_ptr<Gemm> make_cublas_gemm(AlgorithmChoice selection = AlgorithmChoice::first);
 
 }  // namespace moe::cuda

@@ -1,5 +1,5 @@
 #pragma once
-// The kernels of dense math, launched. Every function enqueues on `stream` (a cudaStream_t) and returns. Pointers are
+// Launches of the kernels of dense math. Every function enqueues on `stream` (a cudaStream_t) and returns. Pointers are
 // to device memory of elements of `dtype`; what a sum is kept in is float32, of float64 elements float64. Sums are in a
 // fixed order. Sizes in elements; any may be 0. Nothing overlaps unless it says so.
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Work {
   DType dtype = DType::float32;
 };
 
-/// cpu/math.h's, of `count` elements.
+/// These compute what those of cpu/math.h do, of `count` elements.
 void gelu(Work work, const void* x, void* out, int64_t count);
 void gelu_backward(Work work, const void* x, const void* d_out, void* d_x, int64_t count);
 void gelu_tanh(Work work, const void* x, void* out, int64_t count);
@@ -27,7 +27,7 @@ struct Swiglu {
 };
 void swiglu(Work work, const Swiglu& of, int64_t count);
 void swiglu_backward(Work work, const Swiglu& of, int64_t count);
-/// Math::rotate(), of `pairs` numbers j and j + half of a head.
+/// Says what rotate() turns, which does what Math::rotate() does, of `pairs` numbers j and j + half of a head.
 struct Rotation {
   void* rows;
   const void* turns;  // of the sums' type
@@ -35,7 +35,7 @@ struct Rotation {
   bool back;
 };
 void rotate(Work work, const Rotation& of, int64_t pairs);
-/// to += from; t *= by.
+/// These compute to += from and t *= by.
 void add(Work work, const void* from, void* to, int64_t count);
 void scale(Work work, void* t, double by, int64_t count);
 /// Converts to another type, to nearest even.
@@ -43,7 +43,8 @@ void convert(Work work, const void* from, DType to_type, void* to, int64_t count
 
 // Norms and attention (norms.cu) --------------------------------------------------------------------------------
 
-/// norm.h's, of rows of `width`; `moments`: two sums' type numbers a row, written forward and backward.
+/// Says what the norms below read, which are Math's, of rows of `width`; `moments`: two numbers of the sums' type a
+/// row, written forward and backward.
 struct Norm {
   int64_t rows = 0, width = 0;
   bool centred = false;
@@ -52,9 +53,10 @@ struct Norm {
   void* moments;
 };
 void norm(Work work, const Norm& of, void* out);
-/// Works in place in d.
+/// Computes the gradients, in place in d.
 void norm_backward(Work work, const Norm& of, void* d, void* d_gain);
-/// Math::attention_softmax(), of `rows` rows of seq numbers, times `by`.
+/// Says what attention_softmax() reads, which does what Math::attention_softmax() does: `rows` rows of seq numbers,
+/// times `by`.
 struct Scores {
   int64_t rows, seq;
   double by;

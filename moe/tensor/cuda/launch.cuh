@@ -26,7 +26,7 @@ struct Grid {
   int threads = 0;  // of a block
 };
 
-/// Throws RankFailure if CUDA refuses. Enqueues kernel(args...) on a cudaStream_t; nothing for no blocks.
+/// Enqueues kernel(args...) on a cudaStream_t; nothing for no blocks. Throws RankFailure if CUDA refuses.
 template <class... Params, class... Args>
 void launch(void (*kernel)(Params...), Grid grid, void* stream, Args... args) {
   if (grid.blocks == 0) return;

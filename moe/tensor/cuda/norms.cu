@@ -1,11 +1,11 @@
-// Norms, and attention's softmax: a warp a row.
+// Kernels of norms and of attention's softmax: a warp has a row.
 #include "moe/tensor/cuda/kernels.h"
 #include "moe/tensor/cuda/reduce.cuh"
 
 namespace moe::cuda {
 namespace {
 
-// What norms share of a row: of elements `x`, those by which they are centred and scaled.
+// Holds what norms share of a row: its elements `x`, the gain, and the numbers by which they centre and scale it.
 template <class T>
 struct Row {
   using A = Sums<T>;

@@ -19,7 +19,7 @@ __device__ inline A warp_max(A v) {
   return v;
 }
 
-/// Every thread of the block calls it.
+/// Returns the sum over the block; every thread of the block calls it.
 template <class A>
 __device__ inline A block_sum(A v) {
   __shared__ A parts[kThreads / kWarpSize];
