@@ -30,7 +30,7 @@ struct TaskTerms {
 bool has_terms(TaskKind kind);
 TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 
-/// Names what a layer runs as this kind of task: "attention", "gate:gshard", "expert:gpt", "expert_dx:gpt", "shared:gpt", "copy".
+/// Names what a layer runs as this kind of task: "attention", "gate:gshard", "expert:gpt", "expert_dx:gpt", "copy".
 std::string task_row_name(TaskKind kind, const LayerCase& shape);
 
 }  // namespace moe

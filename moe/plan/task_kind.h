@@ -41,7 +41,8 @@ constexpr bool is_expert(TaskKind kind) {
   return kind == TaskKind::expert || kind == TaskKind::expert_dx || kind == TaskKind::expert_dw;
 }
 
-/// Says whether the task brings a backward's rows on their way: the whole of an expert's, or the half that its input waits for.
+/// Says whether the task is what rows pass between the exchanges: an expert, or the half of its backward that makes the
+/// gradients of its input.
 constexpr bool is_expert_stage(TaskKind kind) { return kind == TaskKind::expert || kind == TaskKind::expert_dx; }
 
 /// Says whether the task makes, in a backward, the gradients of the experts' weights.
