@@ -28,7 +28,7 @@ KIND_COLOURS = {
     "tokens-allgather": "#c9cfa6", "tokens-reducescatter": "#aeb58a",
     "dispatch": "#2f6db5", "combine": "#7db3e3", "exchange": "#5a90cc", "sum": "#b6d4ee",
     "allgather": "#1f8a55", "reducescatter": "#86cfa3", "allreduce": "#4fae7c", "gather": "#35a57b",
-    "expert": "#ef8a1d", "gradient": "#c9302c", "expert-gradient": "#e58b88",
+    "expert": "#ef8a1d", "expert-dx": "#ef8a1d", "expert-dw": "#b8650b", "gradient": "#c9302c", "expert-gradient": "#e58b88",
     "weights": "#9c2f6b", "expert-weights": "#c886ab", "stage-weights": "#b05a8c",
     "stage-gradient": "#a83e3c", "squares": "#b89b5e", "norm": "#8c2b52",
     "copy": "#8a5fb0", "home-copy": "#b795d1", "send": "#222222", "recv": "#555555", "optimizer": "#e3c21a",

@@ -50,16 +50,17 @@ const KIND_COLOURS = {
   tokens_allgather: "#b5bf9c", tokens_reducescatter: "#9dab84",
   shared_allgather: "#a3b18a", shared_reducescatter: "#8a9a70", shared_allreduce: "#758560",
   ffn: "#c08552", ffn_allgather: "#a3b18a", ffn_reducescatter: "#8a9a70", ffn_allreduce: "#758560",
-  expert: "#e69f00", shared: "#f2c14e", gradient: "#d55e00", expert_gradient: "#eb9f6d", copy: "#cc79a7",
+  expert: "#e69f00", expert_dx: "#e69f00", expert_dw: "#b57c00", shared: "#f2c14e", gradient: "#d55e00",
+  expert_gradient: "#eb9f6d", copy: "#cc79a7",
   home_copy: "#e0aac8",
   weights: "#b8860b", expert_weights: "#d9b45c", stage_weights: "#c9a23f", stage_gradient: "#b34700",
   tied_gradient: "#c25f1f",
   squares: "#7a6a8a", norm: "#a08fb5", optimizer: "#8a7a00",
 };
 const kindColour = (kind) => KIND_COLOURS[kind] ?? "#c0a8b8";
-const KIND_LETTERS = { dispatch: "D", allgather: "G", expert: "E", reducescatter: "S", combine: "C", gradient: "g",
-  attention: "attention", gate: "gate", shared: "shared", ffn: "ffn", copy: "copy", exchange: "X", gather: "H", sum: "+",
-  allreduce: "R" };
+const KIND_LETTERS = { dispatch: "D", allgather: "G", expert: "E", expert_dx: "E", expert_dw: "W",
+  reducescatter: "S", combine: "C", gradient: "g", attention: "attention", gate: "gate", shared: "shared", ffn: "ffn", copy: "copy", exchange: "X",
+  gather: "H", sum: "+", allreduce: "R" };
 const kindText = (kind) => kind.replaceAll("_", " ");
 
 /** Ticks at 1, 2 or 5 times a power of ten. */
