@@ -59,8 +59,8 @@ const KIND_COLOURS = {
 };
 const kindColour = (kind) => KIND_COLOURS[kind] ?? "#c0a8b8";
 const KIND_LETTERS = { dispatch: "D", allgather: "G", expert: "E", expert_dx: "E", expert_dw: "W",
-  reducescatter: "S", combine: "C", gradient: "g", attention: "attention", gate: "gate", shared: "shared", ffn: "ffn", copy: "copy", exchange: "X",
-  gather: "H", sum: "+", allreduce: "R" };
+  reducescatter: "S", combine: "C", gradient: "g", attention: "attention", gate: "gate", shared: "shared", ffn: "ffn",
+  copy: "copy", exchange: "X", gather: "H", sum: "+", allreduce: "R" };
 const kindText = (kind) => kind.replaceAll("_", " ");
 
 /** Ticks at 1, 2 or 5 times a power of ten. */
