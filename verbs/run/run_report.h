@@ -7,11 +7,11 @@
 
 namespace moe {
 
-/// Shows, of every schedule that was timed, each kind of task's time beside its prediction.
+/// Shows for every schedule that was timed each kind of task's time beside its prediction.
 std::string tasks_text(const LayerOutcome& outcome);
 /// Says which predictions weak rows made, and why a schedule is not ok.
 std::string reasons_text(const LayerOutcome& outcome);
-/// schedules[] = {schedule, status, degrees, measured, predicted, tasks}.
+/// Returns schedules[] = {schedule, status, degrees, measured, predicted, tasks}.
 Json schedules_json(const LayerOutcome& outcome);
 
 }  // namespace moe
