@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder that is gone with this object.
+/// Makes a folder, which is removed with this object.
 class ScratchFolder {
  public:
   ScratchFolder() : path_((fs::temp_directory_path() / "moetune-history-XXXXXX").string()) {

@@ -67,7 +67,7 @@ std::string last_line_of(int file) {
   return text.substr(text.find_last_of("\n\r") + 1);
 }
 
-// Ends the whole group: politely, and after a while not.
+// Ends the whole group: by SIGTERM, and after a while by SIGKILL.
 int end_group(pid_t pid, const HeldSignals& held) {
   int status = 0;
   kill(-pid, SIGTERM);
