@@ -11,7 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "rooms.svg"
-RUNS_LAYERS_FROM = "moe/device"  # whoever includes it, if by others, needs LibTorch
+RUNS_LAYERS_FROM = "moe/device"  # what includes it, also by other headers, needs LibTorch
 BOX, GAP, LEVEL, WIDTH = (150, 46), 16, 84, 1180
 PLANS, RUNS, LINE, TEXT = "#e3ecf7", "#f8e6d3", "#8a94a3", "#1d2530"
 

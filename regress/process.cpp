@@ -73,7 +73,7 @@ int end_group(pid_t pid, const HeldSignals& held) {
   kill(-pid, SIGTERM);
   for (const auto deadline = Clock::now() + kGrace; Clock::now() < deadline;) {
     if (waitpid(pid, &status, WNOHANG) == pid) {
-      kill(-pid, SIGKILL);  // whoever outlives it
+      kill(-pid, SIGKILL);  // the processes that outlive it
       return status;
     }
     next_signal(held, std::chrono::milliseconds(50));
@@ -106,7 +106,7 @@ ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s) {
       status = end_group(pid, held);
       break;
     }
-    kill(-pid, SIGKILL);  // whoever of the group outlives the program
+    kill(-pid, SIGKILL);  // the processes of the group that outlive the program
     end.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
   }
   if (ended_by != 0) raise(ended_by);

@@ -168,7 +168,7 @@ std::set<std::string> measured_series(const std::vector<CaseRecord>& records) {
   return series;
 }
 
-// Of what is open, `work` knows the seconds that all ops and tasks took so far.
+// Measures the open cases; `work` knows the seconds that all ops and tasks took so far.
 std::vector<CaseRecord> measured_ops(const Target& target, RecordWriter& writer, const OpRequest& request,
                                      const std::function<void(double share)>& progress, MeasuredWork& work) {
   const std::vector<OpCase> cases = cases_of(target, request);
