@@ -10,8 +10,8 @@
 
 namespace moe::regress {
 
-/// Returns the files that a path names: a file itself, or the files in a folder that end in .jsonl, sorted; with
-/// `below` those in its folders too. Throws BadInput where there is none.
+/// Returns the files that a path names: a file itself, or the files in a folder that end in .jsonl, packed or not,
+/// sorted; with `below` those in its folders too. Throws BadInput where there is none.
 std::vector<std::string> record_files(const std::string& path, bool below);
 
 /// Returns whether the record is of one launch of a gate or of a self-test: one of many, of either program.

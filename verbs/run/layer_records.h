@@ -16,7 +16,7 @@ struct RanSchedule {
 /// Returns what a rank's layers of a plan take on such a device (kept_on), without an optimizer.
 double estimated_bytes(const Plan& plan, DeviceKind device);
 
-/// Returns the tasks, measured beside predicted; none where the schedule was only checked.
+/// Returns the tasks, measured beside predicted; none where the schedule was only checked, or planned by nominal costs.
 std::vector<TaskComparison> compared_tasks(const RanSchedule& ran);
 
 /// Begins the names of a summary's fields of the kinds' excess.

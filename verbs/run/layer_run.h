@@ -37,7 +37,8 @@ LayerOutcome run_or_record_why(const LayerJob& job, const Fields& parameters);
 LayerOutcome failed_layer_job(const LayerJob& job, const Fields& parameters, CaseStatus status,
                               const std::string& reason);
 
-/// Returns what a broken-off run left of this layer already, whatever its schedules' status: all of it or nothing.
+/// Returns what a broken-off run left of this layer already, all of it or nothing: nothing where a schedule has no
+/// record, failed or ran out of memory.
 std::optional<LayerOutcome> known_outcome(const LayerJob& job, const RecordWriter& writer);
 
 /// Appends the records that the writer has not.
