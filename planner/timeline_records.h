@@ -17,10 +17,10 @@ std::vector<TaskTimes> task_times(const Plan& plan, const Timeline& timeline);
 CaseRecord timeline_record(const LayerResult& result, const Plan& plan, const Timeline& timeline,
                            const Fields& parameters);
 
-/// Returns the records of the layer with both degrees 1, 2, .. as far as the search tries them, the gradient split
-/// tuned for each; a schedule that knows only degree 1 has one. Key "degrees/SCHEDULE/R"; prediction: forward_s and
-/// backward_s, of each phase degree_bound_PHASE_s (moe/cost/bounds.h: of chunks of this degree) and free_bound_PHASE_s
-/// (of any degree).
+/// Returns the records of the layer with both degrees 1, 2, .. up to 64 at most, as far as the search tries them, the
+/// gradient split tuned for each; a schedule that knows only degree 1 has one. Key "degrees/SCHEDULE/R"; prediction:
+/// forward_s and backward_s, of each phase degree_bound_PHASE_s (moe/cost/bounds.h: of chunks of this degree) and
+/// free_bound_PHASE_s (of any degree).
 std::vector<CaseRecord> degree_records(const Schedule& schedule, const LayerPricer& pricer, const Fields& parameters);
 
 }  // namespace moe::planner
