@@ -77,7 +77,7 @@ class Mpirun(Launcher):
 
 
 class Torchrun(Launcher):
-    """Its agents serve the store, and end all ranks as soon as one has failed; torchrun's code is then always 1."""
+    """Its agents serve the store, and end the others as soon as one rank failed; torchrun's code is then always 1."""
     SAID = "rank 0 of 4 by torchrun's variables (RANK), the launcher's store "
     ALONE = [TORCHRUN, "--no-python", "--standalone", "--nproc-per-node", "4"]
     QUIET = {"OMP_NUM_THREADS": "1"}  # else it says at length that it sets this
