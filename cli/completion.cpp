@@ -20,7 +20,7 @@ Words names_of(const Rows& rows) {
   return names;
 }
 
-// Returns the names of that kind; none where it is a kind without (N, FILE), or no kind at all.
+// Returns the names of that kind; none for a kind without names (N, FILE), or for no kind at all.
 Words names_of_kind(std::string_view kind) {
   if (kind == "CLUSTER") return config_names("clusters");
   if (kind == "GRID") return config_names("grids");
@@ -85,7 +85,8 @@ Words positionals_of(const CLI::App& verb) {
   return values;
 }
 
-// What launch starts is a verb whose ranks are processes; what a gate starts writes records, or is launch itself.
+// Returns the verbs that may stand behind the --: launch starts verbs whose ranks may be processes; a gate starts verbs
+// that write records, or launch.
 Words verbs_behind(const CLI::App& app, const std::string& starter) {
   Words verbs;
   for (const CLI::App* verb : app.get_subcommands(nullptr)) {

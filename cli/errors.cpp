@@ -16,7 +16,8 @@ int report(const std::exception& error, int code) {
   return code;
 }
 
-// Whatever printed it: a print that fails throws where its text is long, and only leaves a mark where it is short.
+// Returns whether any print failed: one that fails throws where its text is long, and only leaves a mark where it is
+// short.
 bool stdout_failed() { return std::fflush(stdout) != 0 || std::ferror(stdout) != 0; }
 
 int report_stdout() {

@@ -1,5 +1,5 @@
 #pragma once
-// Errors as one line on stderr and an exit code.
+// Turns errors into one line on stderr and an exit code.
 #include <functional>
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace moe {
 
-/// A line on stderr, unless another rank that `launch` started has said the same.
+/// Writes a line on stderr, unless another rank that `launch` started has written the same.
 void say(const std::string& what);
 
 /// Runs `body` and turns what it throws into a line and its exit code; a defect of the program itself is 70.

@@ -41,7 +41,7 @@ std::string wrapped(const std::string& text) {
 class Help : public CLI::Formatter {
  public:
   Help() { column_width(kColumn); }
-  // What a flag excludes or needs is said where it is missed: here it would bury what the flag does.
+  // Leaves out what a flag excludes or needs: errors name it, and here it would bury what the flag does.
   std::string make_option_opts(const CLI::Option* option) const override {
     std::string text;
     if (option->get_type_size() == 0) return text;

@@ -51,7 +51,7 @@ std::string with_default(std::string_view help, const auto& value) {
   return fmt::format("{}; default: {}", help, value);
 }
 
-/// A flag that takes what `type` says. A default in its target is shown.
+/// Adds a flag that takes what `type` says. Help shows the default that its target holds.
 template <class Target>
 CLI::Option* add_text(CLI::App& verb, const std::string& flag, const char* type, Target& target,
                       const std::string& help) {
@@ -61,43 +61,44 @@ CLI::Option* add_text(CLI::App& verb, const std::string& flag, const char* type,
   return option;
 }
 
-/// A timeline's file, refused at once where something else would be lost.
+/// Adds --trace, a timeline's file. A file that holds something else, which would be lost, is refused at once.
 void add_trace(CLI::App& verb, std::string& target, const std::string& help);
 
-/// --help shows a verb's flags in three groups, in this order. Flags added from here on belong to `group`.
+/// --help shows a verb's flags in these three groups, in this order. begin_group puts the flags that are added after it
+/// into `group`.
 inline constexpr const char *kWhat = "What to run", *kHow = "How", *kOutput = "Output";
 void begin_group(CLI::App& verb, const char* group);
 
 /// Adds a flag of bytes, with K, M or G for powers of 1024.
 void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const std::string& help);
-/// Adds what is run.
+/// Adds --model, and the flags of add_stack.
 void add_model(CLI::App& verb, ModelFlags& m);
-/// Adds how many nodes of a cluster's kind a plan is for.
+/// Adds --nodes: how many nodes of the cluster's kind a plan is for.
 void add_nodes(CLI::App& verb, Selection& s);
-/// Adds the same without the model; `layers` says what their number is.
+/// Adds --layers, --micro-batches and --pipeline; `layers` is the help of the first.
 void add_stack(CLI::App& verb, ModelFlags& m, const std::string& layers);
 void add_layer(CLI::App& verb, Selection& s);
-/// Adds what a rank does not keep.
+/// Adds --zero and --recompute: what a rank does not keep.
 void add_states(CLI::App& verb, Selection& s);
 void add_node_limit(CLI::App& verb, Selection& s);
-/// Adds which schedules, and how they are chosen among.
+/// Adds --schedule: which schedules are planned or run.
 void add_schedule(CLI::App& verb, Selection& s);
 void add_degrees(CLI::App& verb, Selection& s);
-/// --out and --overwrite of a verb that appends records; what they mean is RecordWriter's.
+/// Add --overwrite, alone or with --out, to a verb that appends records; RecordWriter says what they mean.
 void add_overwrite(CLI::App& verb);
 void add_records(CLI::App& verb, std::string& out, const std::string& help);
 void add_json(CLI::App& verb, bool& json);
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& what, const std::string& example);
 
-/// Every verb with its flags, each bound to its place in the command, and what excludes or needs what.
+/// Adds every verb with its flags, each bound to its place in the command, and which flags exclude or need each other.
 void add_verbs(CLI::App& app, Command& c);
 /// Returns whether a verb starts another command line, which stands behind a --.
 bool has_command_behind(std::string_view verb);
-/// Declares that a flag leaves no meaning to the verb's others, but those `kept`.
+/// Refuses every other flag of the verb beside `flag`, which leaves them no meaning, but for those `kept`.
 void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept);
-/// Adds --plan, which leaves no meaning to what else is run and to degrees; `kept` of the flags so far stay.
+/// Adds --plan; of the flags added before it, only those `kept` may stand beside it.
 void add_plan(CLI::App& verb, std::string& plan, const std::vector<std::string>& kept);
-/// Declares flags that mean something beside another alone.
+/// Refuses `flag` where one of `others` is missing.
 void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others);
 
 void add_list(CLI::App& app, Command& c);
@@ -123,9 +124,10 @@ void add_report(CLI::App& app, Command& c);
 
 /// Refuses options of one backend beside another. Throws BadInput naming the flag.
 void check_backend(const CLI::App& verb, const RanksFlags& ranks);
-/// The command that launch starts: with a backend of processes, and right by itself.
+/// Sets the command that launch starts, over gloo where it names no backend. Throws BadInput where it can't be
+/// launched.
 void complete_launch(Command& c, std::vector<std::string> words);
-/// The command line that ab and self-test launch.
+/// Sets the command line that ab or self-test launches.
 void complete_gate(Command& c, std::vector<std::string> words);
 
 }  // namespace moe

@@ -69,7 +69,8 @@ std::string suggestion(const CLI::App& verb) {
   return "";
 }
 
-// Lists what records do not depend on: where things are written, how it is shown, how processes meet. A new flag is in.
+// Lists the flags that records do not depend on: where things are written, how they are shown, how processes meet.
+// Records depend on every other flag, also on new ones.
 constexpr std::array<std::string_view, 18> kOfNoRecord{
     "--json",       "--top",    "--gantt",       "--out",        "--overwrite",
     "--trace",      "--dump",   "--write",       "--tasks",      "--rank",
@@ -101,7 +102,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   CLI::App app("moetune: benchmark and autotuning suite for the training of Mixture-of-Experts layers", "moetune");
   add_verbs(app, command);
   require_verb(app, argc, argv);
-  // What it starts is parsed for itself.
+  // The command behind the -- is parsed by itself.
   const bool starts = argc > 1 && has_command_behind(argv[1]);
   const int own = starts ? static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv) : argc;
   try {

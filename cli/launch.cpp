@@ -23,7 +23,8 @@ namespace moe {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Beyond the time-out: to find out who is to blame, then the patience that a failed rank has with its own code.
+// Is waited beyond the time-out: to find out which rank is to blame, then the patience that a failed rank has with its
+// own code.
 constexpr std::chrono::seconds kPatience{6};
 
 struct Child {

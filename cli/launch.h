@@ -11,10 +11,11 @@ struct LaunchOptions {
   std::vector<std::string> command;  // the verb and its flags
 };
 
-/// Runs `program command...` once a rank, with the variables that torchrun sets. The rank that fails first decides: the
-/// others are given the time-out to say what they miss, stopped ones none. A signal that would end this process ends
-/// them first; if it is killed, so are they. Returns the exit code: what bad input or a wrong result says of any rank,
-/// else 4 if one failed; 128 + the signal. Throws BadInput where no process can be started.
+/// Runs `program command...` once a rank, with the variables that torchrun sets. Once a rank has failed, the others get
+/// the time-out to say what they miss; ranks that are stopped get none. A signal that would end this process ends the
+/// ranks first; if it is killed, so are they. Returns the exit code: that of bad input, a wrong result or missing
+/// hardware where a rank ended with one, else 4 if a rank failed; 128 + the signal. Throws BadInput where no process
+/// can be started.
 int run_launch(const LaunchOptions& options, const std::string& program);
 
 }  // namespace moe

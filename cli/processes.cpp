@@ -56,7 +56,7 @@ class OverNccl final : public World {
     const auto gpus = gather(*control_, {gpu_setting(options.local_rank, "gpu_uuid")});
     const char* shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");  // NCCL's own leave, where its library has it
     if (shared == nullptr || std::string_view(shared) != "1") require_own_gpus(gpus);
-    // One key: NCCL's unique id, which all ask for at once.
+    // The store has one key: NCCL's unique id, which all ask for at once.
     options.set = [this](const std::string&, const std::string& value) { broadcast(*control_, value); };
     options.get = [this](const std::string&) { return broadcast(*control_, {}); };
     options.failure = [this] { return control_->failure(); };
@@ -79,7 +79,7 @@ class OverNccl final : public World {
   std::unique_ptr<World> nccl_;
 };
 
-// Returns whether another rank found the same and was first to tell: then it says the line.
+// Returns whether another rank found the same and was first to tell: then that rank prints the line.
 bool said_by_another(Communicator& all, const std::string& what) {
   try {
     all.split(0, 0);
@@ -134,7 +134,7 @@ int run_together(World* processes, const std::function<int()>& verb) {
     const bool bad_input = !alone && dynamic_cast<const BadInput*>(&error);
     const bool wrong = dynamic_cast<const WrongResult*>(&error);
     if (!bad_input && !wrong) throw RankFailure(fmt::format("rank {} failed: {}", all->rank(), error.what()));
-    // The error is said at once: a launcher may end us as soon as another rank has ended.
+    // The error is printed at once: a launcher may end us as soon as another rank has ended.
     if (!said_by_another(*all, error.what())) say(error.what());
     if (dynamic_cast<const NoHardware*>(&error)) return kNoHardware;
     return bad_input ? kBadInput : kWrongResult;

@@ -45,7 +45,7 @@ void add_ranks(CLI::App& verb, Options& o, RanksFlags& ranks) {
   verb.add_flag("--implicit-launch-order", ranks.implicit_launch_order, "nccl: NCCL_LAUNCH_ORDER_IMPLICIT");
 }
 
-// Of runs.
+// Adds --recompute, of runs.
 void add_recompute(CLI::App& verb, Selection& s) {
   verb.add_option_function<std::string>(
           "--recompute",

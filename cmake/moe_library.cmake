@@ -50,7 +50,7 @@ function(moe_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
 endfunction()
 
-# One that starts the program, by tests/cli/program.h.
+# moe_program_test(NAME ...): a moe_test that starts the program, by tests/cli/program.h.
 function(moe_program_test name)
   moe_test(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE program_under_test)

@@ -1,5 +1,5 @@
-# Warnings of our own code; headers of dependencies are included as system headers. CI and those who work on it have
-# them as errors (CMakePresets.json); whoever just builds it, perhaps with a compiler of next year, does not.
+# Warnings of our own code; headers of dependencies are included as system headers. They are errors in CI and for those
+# who work on the code (CMakePresets.json); in a plain build, perhaps with a compiler of next year, they are not.
 option(MOETUNE_WERROR "Warnings are errors" OFF)
 if(MOETUNE_WERROR)
   set(cxx_errors -Werror)

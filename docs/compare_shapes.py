@@ -2,7 +2,7 @@
 
 The table of docs/tuning.md between published training shapes (configs/published/training-shapes.csv) and those that
 PROGRAM (a built `moetune`) finds for the same model, ranks and global batch. Without --write it says whether the page
-has it as it is; exit code 1: it has not."""
+has it as it is, with exit code 1 where it has not."""
 import csv
 import json
 import pathlib

@@ -3,7 +3,7 @@
 docs/rooms.svg: the folders of the sources, which of them includes which, and the way of a plan through them. Folders
 and their order are those of tests/rules/source_rules.cpp, what each is for stands in docs/architecture.md, the arrows
 are the sources' own includes (those that follow from others are left out). Without --write it says whether the picture
-is of this tree; exit code 1: it is not."""
+is of this tree, with exit code 1 where it is not."""
 import functools
 import pathlib
 import re
@@ -11,7 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "rooms.svg"
-RUNS_LAYERS_FROM = "moe/device"  # whoever includes it, if by others, needs LibTorch
+RUNS_LAYERS_FROM = "moe/device"  # what includes it, also by other headers, needs LibTorch
 BOX, GAP, LEVEL, WIDTH = (150, 46), 16, 84, 1180
 PLANS, RUNS, LINE, TEXT = "#e3ecf7", "#f8e6d3", "#8a94a3", "#1d2530"
 
@@ -37,7 +37,7 @@ def names_in(text, table):
 
 
 def rooms():
-    """Lowest first."""
+    """The rooms, the lowest first."""
     rules = (ROOT / "tests/rules/source_rules.cpp").read_text()
     names = [f"moe/{name}" for name in names_in(rules, "kLibrary")] + ["verbs", "verbs/run"]
     names += [*names_in(rules, "kPrograms"), "cli"]
@@ -70,7 +70,7 @@ class Graph:
         return set().union(*({other} | self.reached(other) for other in self.direct[room]))
 
     def needed(self, room):
-        """What it includes and would not have by what else it includes."""
+        """What a room includes and would not have by what else it includes."""
         return {other for other in self.direct[room]
                 if not any(other in self.reached(between) for between in self.direct[room])}
 
@@ -107,7 +107,7 @@ def arrow(x1, y1, x2, y2, bend=(0, 0)):
 
 
 def around(x1, y1, x2, y2):
-    """To a room some levels below: beside the boxes in between."""
+    """An arrow to a room some levels below: beside the boxes in between."""
     beside = x1 + (BOX[0] / 2 + 1.5 * GAP) * (-1 if x2 < x1 else 1)
     return (f'<path d="M{x1:g},{y1:g} C{x1:g},{y1 + 28:g} {beside:g},{y1 + 2:g} {beside:g},{y1 + 40:g} V{y2 - 40:g} '
             f'C{beside:g},{y2 - 2:g} {x2:g},{y2 - 28:g} {x2:g},{y2:g}" fill="none" stroke="{LINE}" '
@@ -115,7 +115,7 @@ def around(x1, y1, x2, y2):
 
 
 def draw_rooms(graph, top):
-    """The lowest room at the bottom; of one level those that plan on the left."""
+    """Draws the rooms: the lowest at the bottom; of one level those that plan on the left."""
     levels = {}
     for room in graph.rooms:
         levels.setdefault(graph.level(room), []).append(room)

@@ -1,7 +1,7 @@
 """usage: draw_schedules.py PROGRAM [--write]
 
 The pictures and the tables of docs/schedules.md, as PROGRAM (a built `moetune`) computes them: the text below each
-`<!-- drawn: NAME -->`. Without --write it says whether the page has them as they are; exit code 1: it has not."""
+`<!-- drawn: NAME -->`. Without --write it says whether the page has them as they are, exit code 1 if not."""
 import collections
 import difflib
 import json
@@ -48,7 +48,7 @@ def picture(program, name):
 
 
 def seconds_by_schedule(program, grid, cluster):
-    """Of each layer that can be planned: schedule -> forward + backward."""
+    """For each layer that can be planned: schedule -> forward + backward."""
     with tempfile.TemporaryDirectory() as scratch:
         tuned = json.loads(run(program, "tune", "--no-verify", "--schedule", "all", "--json", "--nearest",
                                "--grid", grid, "--cluster", cluster, "--out", f"{scratch}/r.jsonl"))
@@ -64,8 +64,8 @@ def over_tutel(program, model):
 
 
 def wins(program, grids):
-    """Of each grid: the mean of tutel's time over a schedule's, on how many layers it is faster than tutel, and on how
-    many none is faster than it. Of each model: tutel's time over the schedule's."""
+    """For each grid: the mean of tutel's time over a schedule's, on how many layers it is faster than tutel, and on how
+    many none is faster than it. For each model: tutel's time over the schedule's."""
     rows, heads = collections.defaultdict(str), f"{'':<18}"
     for grid, layers in grids.items():
         heads += f"  {f'{grid}: {len(layers)} layers':>28}"

@@ -12,7 +12,7 @@ struct DoctorOptions {
   bool json = false;
 };
 
-/// Everything that is looked at, so that a test can make it up.
+/// Holds everything that is looked at, so that a test can make it up.
 struct Sources {
   SystemFiles files;
   Environment environment;
@@ -28,12 +28,13 @@ struct Report {
 
 Report examine(const Sources& sources);
 
-/// A table, then the commands; of findings that are ok their number, unless `all`.
+/// Returns a table, then the commands. Unless `all`, findings that are ok are only counted.
 std::string text_of(const Report& report, bool all);
-/// One document: fingerprint, machine, conditions, warnings, findings.
+/// Returns one document: fingerprint, machine, conditions, warnings, findings.
 std::string json_of(const Report& report);
 
-/// Looks at this machine for about a second and prints. Returns false where it is strict and a finding warns.
+/// Looks at this machine for about a second and prints what it finds. Returns false where `strict` is set and a finding
+/// warns.
 bool run_doctor(const DoctorOptions& options);
 
 }  // namespace moe::doctor

@@ -121,7 +121,7 @@ std::string name(const Nvml& nvml, NvmlDevice gpu) {
   return text.data();
 }
 
-/// "GPUs 0-2, 5: ..." of findings that are alike.
+/// Puts findings that are alike together: "GPUs 0-2, 5: ...".
 Findings together(const std::vector<Findings>& of_each) {
   struct Alike {
     Finding finding;

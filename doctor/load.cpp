@@ -28,7 +28,7 @@ std::string printable(std::string name) {
   return name.starts_with('/') ? name.substr(name.rfind('/') + 1) : name;  // "kworker/0:1" is no path
 }
 
-// "ID (NAME) STATE ...": user and system time are the 14th and 15th; a name may hold blanks and parentheses.
+// Reads "ID (NAME) STATE ...": user and system time are the 14th and 15th; a name may hold blanks and parentheses.
 Processes processes(const SystemFiles& files) {
   Processes found;
   for (const std::string& id : files.names("/proc")) {
@@ -44,14 +44,14 @@ Processes processes(const SystemFiles& files) {
   return found;
 }
 
-/// Programs of one name, together.
+/// Adds up the processes of one name.
 struct Program {
   std::string name;
   int processes = 0;
   double cores = 0;  // whose time they took
 };
 
-/// Returns those that were busy in between, the busiest first; `ticks` of one core.
+/// Returns the programs that were busy in between, the busiest first; one core had `ticks`.
 std::vector<Program> busiest(const Processes& before, const Processes& after, double ticks) {
   const std::string own = std::to_string(::getpid());
   std::vector<Program> busy;

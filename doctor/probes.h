@@ -14,8 +14,8 @@ namespace moe::doctor {
 /// Returns what the cores are: governor, boost, hyper-threads, NUMA nodes, affinity, quota, guests and containers.
 Findings cpu_findings(const SystemFiles& files);
 
-/// Returns what the machine does while `wait` lasts, about a second: busy cores and processes, stolen time; and load
-/// average and pressure of before. Processes are named as the kernel does, without path, arguments and user.
+/// Returns what the machine does while `wait` lasts, about a second: busy cores and processes, stolen time; and the
+/// load average and pressure before that. Processes are named as the kernel does, without path, arguments and user.
 Findings load_findings(const SystemFiles& files, const std::function<void()>& wait);
 
 /// Returns how much memory is left, by the machine and by the control group; swap and huge pages.
@@ -29,12 +29,12 @@ using Environment = std::map<std::string, std::string>;
 /// is not shown.
 Findings variable_findings(const Environment& environment);
 
-/// What adjtimex(2) says of the system's clock.
+/// Holds what adjtimex(2) says of the system's clock.
 struct ClockState {
   bool synchronised = false;
   double offset_s = 0, most_error_s = 0;
 };
-/// `clock`: none where the system does not tell.
+/// Returns the clock source, and how far the clock is off. `clock` is empty where the system does not tell.
 Findings clock_findings(const SystemFiles& files, const std::optional<ClockState>& clock);
 
 }  // namespace moe::doctor

@@ -19,7 +19,7 @@ Json json_of(const Fields& fields) {
 
 int64_t count(const Report& report, Level level) { return std::ranges::count(report.findings, level, &Finding::level); }
 
-/// "A CPU, 16 cores, 2 NUMA nodes, 62.5 GiB, 8 x NVIDIA H200".
+/// Returns "A CPU, 16 cores, 2 NUMA nodes, 62.5 GiB, 8 x NVIDIA H200".
 std::string described(const Fields& machine) {
   std::string text = fmt::format("{}, {} cores", machine.text("cpu", "machine"), machine.whole("cores", "machine"));
   if (const Scalar* nodes = machine.find("numa_nodes"); nodes != nullptr && *nodes > Scalar(int64_t{1}))

@@ -80,7 +80,7 @@ constexpr std::array kVariables{
 
 constexpr std::array<std::string_view, 4> kFamilies{"NCCL_", "GLOO_", "OMP_", "MKL_"};
 
-// Printable, short and no path.
+// Returns the value where it is printable, short and no path.
 std::string shown_value(const std::string& value) {
   constexpr size_t kMost = 24;
   const bool path = value.find('/') != std::string::npos;

@@ -30,7 +30,7 @@ class Lexer {
   bool at_end() const { return at_ >= text_.size(); }
   int line() const { return line_; }
 
-  // Passes over comments and empty lines.
+  // Skips comments and empty lines.
   void skip() {
     while (!at_end() && (text_[at_] == '#' || text_[at_] == '\n' || text_[at_] == '\r')) {
       at_ = std::min(text_.find('\n', at_), text_.size() - 1) + 1;

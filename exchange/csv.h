@@ -21,19 +21,18 @@ struct CsvTable {
 
   /// Returns the place of a column, or columns.size().
   size_t find(std::string_view column) const;
-  /// Throws BadInput naming the file and the columns that there are.
+  /// Returns the place of a column. Throws BadInput naming the file and the columns that there are.
   size_t column(std::string_view name) const;
-  /// "FILE:LINE: COLUMN".
+  /// Returns "FILE:LINE: COLUMN".
   std::string where(const Row& row, size_t column) const;
-  /// A number of at least `least`. Throws BadInput naming file, line and column.
+  /// Returns a cell's number, at least `least`. Throws BadInput naming file, line and column.
   double number(const Row& row, size_t column, double least) const;
-  /// A whole number from `least` to `most`, likewise.
+  /// Returns a cell's whole number from `least` to `most`; throws what number does.
   int64_t whole(const Row& row, size_t column, int64_t least, int64_t most) const;
 };
 
-/// Reads a file whose first line names the columns; lines that begin with # and empty ones are passed over, and so is
-/// a byte order mark. Throws
-/// BadInput "FILE:LINE: ..." for a row of another number of cells.
+/// Reads a file whose first line names the columns; lines that begin with # and empty ones are passed over, and so is a
+/// byte order mark. Throws BadInput "FILE:LINE: ..." for a row of another number of cells.
 CsvTable read_csv(const std::string& path);
 
 }  // namespace moe::exchange

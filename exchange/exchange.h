@@ -31,7 +31,7 @@ struct ImportOptions {
   Asked asked;
 };
 
-/// The formats' names, "csv|tutel|...".
+/// Return the formats' names, "csv|tutel|...".
 std::string export_formats();
 std::string import_formats();
 

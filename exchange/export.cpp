@@ -46,7 +46,7 @@ void check_read(const ExportFormat& format, const ExportOptions& o) {
                       "{}: found format {}, which has no use for it", flag, format.name);
 }
 
-// Refuses what no format reads, and plans where the format is of records.
+// Refuses a file that no format reads, and a plan where the format is one of records.
 void check_file(const ExportFormat& format, const ExportOptions& o) {
   const bool of_plans = format.flags.find("--schedule") != std::string_view::npos;
   require<BadInput>(of_plans || !is_plan(o.file),

@@ -24,13 +24,13 @@ void import_csv_profile(const ImportOptions& options);
 void import_nccl_tests(const ImportOptions& options);
 void import_kineto(const ImportOptions& options);
 
-/// The cells of a profile's or of records' tables, a row each (csv).
+/// Write the tables of a profile, or records, as CSV.
 void write_profile_csv(const ExportOptions& options, std::ostream& out);
 void write_record_csv(const Run& run, std::ostream& out);
 
-/// Returns the seconds of a case, forward and backward or of an operation: measured, else predicted; 0 of none.
+/// Returns a case's seconds, forward + backward or the operation's: measured, else predicted; 0: it has neither.
 double seconds_of(const CaseRecord& record);
-/// Returns what of the case's samples counts, the slowest rank's seconds by iteration; empty: it has none.
+/// Returns the slowest rank's seconds in each iteration of a case; empty: it has no samples.
 std::vector<double> samples_of(const CaseRecord& record);
 
 }  // namespace moe::exchange

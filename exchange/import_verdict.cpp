@@ -14,7 +14,7 @@
 namespace moe::exchange {
 namespace {
 
-// What any plan asks a profile for; more ranks a node or stages ask for more.
+// Are the rows that any plan needs; several ranks a node, or stages, need more.
 constexpr std::array<std::string_view, 5> kAsked{"gemm", "alltoall", "allgather", "reducescatter", "allreduce"};
 
 struct RowsByVerdict {

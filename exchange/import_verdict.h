@@ -1,5 +1,5 @@
 #pragma once
-// What a profile can take from imported records, said at an import's end.
+// What a profile can take from imported records, printed at an import's end.
 #include "exchange/exchange.h"
 
 namespace moe::exchange {

@@ -16,11 +16,11 @@ struct ImportedSample {
   int ranks = 0;
   double bytes = 0;        // volume as FSMoE counts it: of an allgather the gathered size
   std::string dtype = {};  // of a GEMM
-  double flops = 0;        // likewise
+  double flops = 0;        // of a GEMM
   double seconds = 0;
 };
 
-/// Says how large the cluster is, as files say; 0: they don't.
+/// Says how large the cluster is, as files have it; 0: they do not say.
 struct ClusterSize {
   int nodes = 0, ranks_per_node = 0;
 };
@@ -30,13 +30,13 @@ class ImportedSamples {
   explicit ImportedSamples(std::string backend) : backend_(std::move(backend)) {}
 
   void add(const ImportedSample& sample);
-  /// The cluster is at least so large.
+  /// Notes that the cluster is at least so large.
   void see(const ClusterSize& size);
   bool empty() const { return by_key_.empty(); }
 
-  /// Appends a record an operation, group and size, the samples of one as its iterations, and says on stderr how many,
-  /// and what fits (import_verdict.h).
-  /// Throws BadInput where neither files nor flags say how large the cluster is, or where a group is larger.
+  /// Appends one record for each operation, group and size, with its samples as iterations, and says on stderr how many
+  /// records there are, and what fits (import_verdict.h). Throws BadInput where neither files nor flags say how large
+  /// the cluster is, or where a group is larger.
   void write(const ImportOptions& options) const;
 
  private:

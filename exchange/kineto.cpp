@@ -77,7 +77,7 @@ constexpr std::array<std::string_view, 5> kAttentionKernels{"flash_fwd", "flash_
 
 enum class KernelKind : uint8_t { collective, gemm, attention, other };
 
-// A row of --map: what kernels whose names have these letters do.
+// Holds a row of --map: what kernels whose names have these letters do.
 struct MappedKernel {
   std::string letters;
   KernelKind kind;
@@ -156,7 +156,8 @@ class TraceImport {
   }
 
  private:
-  // Group, operation and size, which of the group's it is (-1: the trace doesn't say), how many of these came before.
+  // Says which collective it is: group, operation and size, its number in the group (-1: the trace doesn't say), and
+  // how many like it came before.
   using Place = std::tuple<std::string, std::string, int64_t, int>;
 
   KernelKind kind_of(const TimedKernel& kernel, const LaunchingOp* op, Op& collective) const {
@@ -236,8 +237,8 @@ class TraceImport {
     return inside ? "intra" : "inter";
   }
 
-  // The last two inputs that are matrices: (m, k) and (k, n), of a batch with another size before them. Several kernels
-  // of one operation (split over k, and what sums it up) are one GEMM.
+  // Takes the last two inputs that are matrices: (m, k) and (k, n), of a batch with another size before them. Several
+  // kernels of one operation (split over k, and what sums it up) are one GEMM.
   bool add_gemm(const TimedKernel& kernel, const LaunchingOp& op) {
     std::vector<std::vector<double>> matrices;
     for (const auto& sizes : op.dims)

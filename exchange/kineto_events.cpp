@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A list, or its text "[0, 1, 2]"; some traces cut it short with dots, which leaves it unknown.
+// Reads a list, or its text "[0, 1, 2]"; some traces cut it short with dots, which leaves it unknown.
 std::vector<int> ranks_at(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end()) return {};
@@ -28,7 +28,7 @@ std::vector<int> ranks_at(const Json& object, const char* key) {
   return ranks;
 }
 
-// 0, which is unknown, where no group is that large.
+// Returns 0, unknown, where no group is that large.
 int ranks_in(const Json& object, const char* key, int64_t otherwise) {
   const int64_t ranks = whole_at(object, key, otherwise);
   return std::in_range<int>(ranks) ? static_cast<int>(ranks) : 0;
@@ -59,7 +59,7 @@ std::vector<std::vector<double>> dims_of(const Json& args) {
   return dims;
 }
 
-// The type of the first input that is a matrix.
+// Returns the type of the first input that is a matrix.
 std::string matrix_type(const Json& args, const std::vector<std::vector<double>>& dims) {
   const Json types = list_at(args, "Input type");
   for (size_t i = 0; i < dims.size() && i < types.size(); ++i)
@@ -98,7 +98,7 @@ class EventReader {
     return kernel;
   }
 
-  // Gloo says only what goes in, not over which group.
+  // Reads Gloo's arguments: they say only what goes in, not over which group.
   static std::optional<CommArguments> gloo_comm(const std::string& name, const Json& args) {
     constexpr std::string_view kGloo = "gloo:";
     const std::vector<std::vector<double>> dims = dims_of(args);

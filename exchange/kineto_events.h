@@ -1,5 +1,5 @@
 #pragma once
-// What of a PyTorch profiler's trace (Kineto's Chrome trace) an import can use.
+// The parts of a PyTorch profiler's trace (Kineto's Chrome trace) that an import can use.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -44,7 +44,7 @@ struct KinetoTrace {
   std::map<int64_t, LaunchingOp> operations;  // by external id
 };
 
-/// Returns whether it multiplies matrices: aten::mm and the like.
+/// Returns whether an operation of this name multiplies matrices: aten::mm and the like.
 bool is_gemm_op(std::string_view name);
 
 /// Reads a trace, compressed by gzip or not. Throws BadInput naming the file.

@@ -24,7 +24,7 @@ class Arguments {
   std::vector<std::string> lines_;
 };
 
-// "001101" as Python's "([0]*2+[1]*2+[0]*1+[1]*1)": which layers have experts.
+// Returns "001101" as Python's "([0]*2+[1]*2+[0]*1+[1]*1)": which layers have experts.
 std::string layer_frequency(std::string_view moe_layers) {
   std::string text;
   for (size_t begin = 0; begin < moe_layers.size();) {

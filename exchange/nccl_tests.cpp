@@ -49,7 +49,7 @@ struct TestOutput {
   bool empty() const { return hosts.empty() && rows.empty() && wrong + without_time + unreadable == 0; }
 };
 
-// The number that is all of a word; none: it isn't one.
+// Returns the number that a word is as a whole; none: it isn't one.
 std::optional<double> number_of_word(const std::string& word) {
   double value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
@@ -66,7 +66,7 @@ void add_row(double bytes, double microseconds, double wrong, TestOutput& out) {
     out.rows.push_back({bytes, microseconds * 1e-6});
 }
 
-// "#  Rank  0 Group  0 Pid  41 on node-1 device  0 [0000:07:00] ...", before groups were printed without them.
+// Reads "#  Rank  0 Group  0 Pid  41 on node-1 device  0 [0000:07:00] ...", before groups were printed without them.
 void read_rank(const std::vector<std::string>& words, TestOutput& out) {
   const auto behind = [&](std::string_view word) {
     const auto at = std::ranges::find(words, word);
@@ -75,7 +75,7 @@ void read_rank(const std::vector<std::string>& words, TestOutput& out) {
   if (const std::string host = behind("on"); !host.empty()) out.hosts[behind("Group")].push_back(host);
 }
 
-// Times, bandwidths and counts of wrong results: where they stand, counted from the right.
+// Says where times, bandwidths and counts of wrong results stand, counted from the right.
 struct TimeColumns {
   size_t time = 0, bandwidth = 0, wrong = 0;  // 0: there is none
 };
@@ -92,7 +92,8 @@ TimeColumns columns_of(const std::vector<std::string>& head, bool in_place) {
           is(at + 3, "#wrong") ? head.size() - at - 3 : 0};
 }
 
-// Printed with two digits behind the point, or as many as fit; so is the time.
+// Returns whether a number can be that bandwidth: it is printed with two digits behind the point, or as many as fit,
+// and so is the time.
 bool is_bandwidth(double printed, double bytes, double microseconds) {
   const double expected = bytes / microseconds / 1e3;
   return std::abs(printed - expected) <= 0.011 + 0.01 * expected;
@@ -203,7 +204,8 @@ std::vector<TestOutput> read_outputs(const std::string& path, bool in_place) {
   return outputs;
 }
 
-// Whether the program's or the file's name is the test's: all_reduce_perf, all_reduce.txt, but no alltoallv_perf.
+// Returns whether the program's or the file's name is the test's: all_reduce_perf, all_reduce.txt, but no
+// alltoallv_perf.
 bool is_named(const std::string& file, std::string_view test) {
   const bool begins = file.starts_with(test);
   return begins && (file.size() == test.size() || std::isalpha(static_cast<unsigned char>(file[test.size()])) == 0);

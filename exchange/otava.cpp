@@ -88,7 +88,7 @@ MetricHistory history_of(const ExportOptions& options) {
   return history;
 }
 
-// Seconds since 1970 of "2025-01-31T12:00:00Z".
+// Returns the seconds since 1970 of "2025-01-31T12:00:00Z".
 int64_t epoch_seconds(const std::string& utc) {
   int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0;
   const int read = std::sscanf(utc.c_str(), "%d-%d-%dT%d:%d:%dZ", &year, &month, &day, &hour, &minute, &second);

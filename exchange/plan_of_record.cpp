@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kSameSeconds = 1e-6;  // relative
 
-// Degrees and the split of gradients are all that it decides.
+// Returns whether degrees and the split of gradients are all that the schedule decides.
 bool is_told_by_records(const Schedule& schedule) {
   return schedule.variants.empty() && !schedule.searched_order && !in_pieces(schedule) && !schedule.packs_experts &&
          schedule.gradients != GradientPolicy::beside_dense;

@@ -17,11 +17,11 @@ namespace moe::exchange {
 namespace {
 
 constexpr std::string_view kTableColumn = "table", kRootTable = "profile";
-// A beta of bytes, and what of an element stands in its place.
+// Name the key of a beta per byte, and the one per element that takes its place.
 constexpr std::string_view kBetaOfBytes = "beta_s_per_byte", kBetaOfElements = "beta_s_per_element";
 constexpr double kBytesOfElement = 4;  // papers print float32
 
-// The columns that most tables have, first; others follow as they come.
+// Come first: the columns that most tables have. Others follow as they come.
 constexpr std::array<std::string_view, 12> kUsualColumns{"table", "name",  "op",    "network", "ranks",   "algorithm",
                                                          "ffn",   "dtype", "phase", "seq",     "alpha_s", kBetaOfBytes};
 
@@ -99,7 +99,7 @@ struct NamedTable {
   const ConfigValue* table;
 };
 
-// The file's tables: its own keys, tables in it, and rows of lists of tables.
+// Returns the file's tables: its own keys, tables in it, and rows of lists of tables.
 std::vector<NamedTable> tables_of(const ConfigValue& root) {
   std::vector<NamedTable> tables{{std::string(kRootTable), &root}};
   for (const auto& [key, value] : root.entries) {
@@ -116,7 +116,7 @@ bool is_cell(const ConfigValue& value, bool of_root) {
 
 bool is_one_table(const std::string& name) { return name == "topology" || name == "overhead" || name == "contention"; }
 
-// The root of the tree that read_profile would have read, with the lines of the CSV file.
+// Returns the root of the tree that read_profile would have read, with the lines of the CSV file.
 ConfigValue tree_of(const CsvTable& csv) {
   ConfigValue root;
   const size_t table_column = csv.column(kTableColumn);

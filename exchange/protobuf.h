@@ -15,7 +15,7 @@ class Message {
     bytes += static_cast<char>(value);
   }
 
-  /// uint64, enum and bool; int64 above 0.
+  /// Appends a field of uint64, enum or bool, or of int64 that is not negative.
   Message& number(int field, uint64_t value) {
     tag(field, 0);
     append_varint(bytes_, value);
@@ -34,7 +34,7 @@ class Message {
     return *this;
   }
   Message& message(int field, const Message& value) { return text(field, value.bytes_); }
-  /// A repeated number, packed.
+  /// Appends a repeated number, packed; nothing where there are no values.
   template <class Numbers>
   Message& numbers(int field, const Numbers& values) {
     std::string packed;

@@ -24,7 +24,7 @@ std::string text_of_value(const Scalar& value) {
       value);
 }
 
-// One case's cells by column; new columns are appended in the order in which they come.
+// Returns one case's cells by column; new columns are appended in the order in which they come.
 Cells cells_of(const CaseRecord& record, std::vector<std::string>& columns) {
   Cells cells;
   const auto set = [&](const std::string& column, std::string text) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMostRanks = 1 << 20;
 
-// The places of the columns; what a file lacks is columns.size().
+// Holds the places of the columns; a column that the file lacks is at columns.size().
 struct SampleColumns {
   explicit SampleColumns(const CsvTable& csv)
       : op(csv.column("op")),

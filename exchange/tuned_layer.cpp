@@ -18,7 +18,7 @@ bool is_of_layer(const CaseRecord& record) {
 
 const std::string& layer_of(const CaseRecord& record) { return record.parameters.text("layer", record.where); }
 
-// Measured of one, predicted of the other.
+// Returns the measured total, or the predicted one.
 double total_of(const CaseRecord& record, bool measured) {
   const Fields& fields = measured ? record.summary : record.prediction;
   return fields.has("total_s") ? fields.number("total_s", record.where) : 0;
@@ -35,7 +35,7 @@ const TimedCase* first_of(const std::vector<TimedCase>& cases, std::span<const s
   return found == cases.end() ? nullptr : &*found;
 }
 
-// A measured one before a predicted one, an exact one before a close one.
+// Holds the case that was chosen: of an exact schedule before one of a close one, measured before predicted.
 struct Found {
   std::vector<TimedCase> cases;
   const TimedCase* chosen = nullptr;
@@ -79,7 +79,7 @@ void read_dense_layers(const CaseRecord& record, TunedLayer& tuned) {
                     "{}: moe_layers: found '{}', expected 0 and 1 alone", record.where, tuned.moe_layers);
 }
 
-// Parts of the layer that none of the framework's settings say.
+// Notes the parts of the layer that none of the framework's settings say.
 void note_unsaid(const Framework& runs, TunedLayer& tuned) {
   const LayerShape& layer = tuned.shape.layer;
   std::vector<std::string>& notes = tuned.notes;

@@ -27,8 +27,9 @@ struct TunedLayer {
 /// where `measured`, else predicted. Throws BadInput where the records have several layers, or none of that name.
 std::vector<TimedCase> timed_cases(const std::string& path, const std::string& only, bool measured);
 
-/// Measured cases decide, where one of them is of a schedule that the framework runs; else predicted ones. Throws
-/// BadInput where neither has one.
+/// Returns the layer, with its fastest case and the fastest that the framework runs: schedules that it runs exactly
+/// come before close ones, and of either kind measured cases before predicted ones. Throws BadInput where neither has
+/// one.
 TunedLayer tuned_layer(const ExportOptions& options, const Framework& runs);
 
 /// Says the notes on stderr where the export goes to a file; elsewhere its reader sees them.

@@ -69,7 +69,7 @@ BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const Selection& 
   return benched;
 }
 
-// "4 layers of B4 L512 ..., 2 micro-batches, 2 stages (1f1b)".
+// Returns "4 layers of B4 L512 ..., 2 micro-batches, 2 stages (1f1b)".
 std::string name_of(const ModelShape& model) {
   const int stages = model.shape.parallel.pp;
   std::string name = describe(model.shape.layer);
@@ -80,7 +80,7 @@ std::string name_of(const ModelShape& model) {
   return name;
 }
 
-// A plan's file may say other than the schedule that it names: its records are its own.
+// A plan's file may hold another plan than the schedule that it names: its records are its own.
 std::string digest_of(const Plan& plan) { return fmt::format("{:016x}", plan.hash()); }
 
 std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const Target& target) {
@@ -155,7 +155,7 @@ class Layerbench {
  private:
   bool of_grid() const { return !options_.selection.grid.empty(); }
 
-  // Grows with what running it takes; 0: it does not run, or its records are there.
+  // Returns a number that grows with what running the layer takes; 0: it does not run, or its records are there.
   double work_of(const BenchedLayer& layer) const {
     return !layer.refused.empty() || known(layer) ? 0 : reference_flops(layer.shape);
   }

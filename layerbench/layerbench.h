@@ -1,5 +1,5 @@
 #pragma once
-// The verb `layerbench`: one layer, or a stack of them, under schedules, for real, beside its prediction.
+// The verb `layerbench`: one layer, or a stack of them, really run under schedules, beside its prediction.
 #include <string>
 #include <vector>
 
@@ -38,7 +38,8 @@ struct LayerbenchOptions {
   Asked asked;
 };
 
-/// `processes`: of the run, one rank each, which all call it; none: ranks are threads.
+/// Runs the verb and returns its exit code. `processes`: those of the run, one rank each, which all call it; null:
+/// ranks are threads.
 int run_layerbench(const LayerbenchOptions& options, World* processes);
 
 }  // namespace moe::layerbench

@@ -66,7 +66,7 @@ std::string text_of(const LayerOutcome& outcome, const LayerbenchResults& result
   return text + reasons_text(outcome);
 }
 
-// |measured / predicted - 1| of every layer and schedule that ran well.
+// Returns |measured / predicted - 1| of every layer and schedule that ran well.
 std::vector<double> errors_of(const std::vector<LayerOutcome>& outcomes) {
   std::vector<double> errors;
   for (const LayerOutcome& outcome : outcomes)

@@ -17,10 +17,11 @@ struct LayerbenchResults {
 /// Shows for each layer a table of times, one of what each schedule was checked for and holds, and why others have no
 /// row there; for a grid also means over its layers.
 std::string text_of(const LayerbenchResults& results);
-/// One document: cluster, records, and `layer` with its `schedules`, or of a grid `layers` of these and `summary`.
+/// Returns one document: cluster, records, and `layer` with its `schedules`, or of a grid `layers` of these and
+/// `summary`.
 std::string json_of(const LayerbenchResults& results);
 
-/// One schedule over a grid's layers; speedups over tutel where both ran well.
+/// Sums up one schedule over a grid's layers; speedups are over tutel, where both ran well.
 struct GridSummary {
   std::string schedule;
   int ok = 0, others = 0;                              // layers by the record's status

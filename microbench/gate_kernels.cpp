@@ -13,7 +13,7 @@ constexpr double kLeastNorm = 1e-4;  // of the largest gradient
 
 std::vector<double> doubles(TensorView t) { return {t.as<float>(), t.as<float>() + t.elements()}; }
 
-// Forward and backward of one gate, held against autograd's.
+// Runs forward and backward of one gate, held against autograd's.
 class GateBench {
  public:
   GateBench(const KernelSizes& sizes, std::string_view name)
@@ -34,7 +34,7 @@ class GateBench {
     gate_->forward(hidden_, routing_);
     gate_->backward({hidden_, routing_, d_weight_, d_fill_, d_hidden_, 1});
   }
-  // Compares what one run made with the reference. It must be one alone, since runs add to d_hidden.
+  // Compares what one run made with the reference. Only one run may have been made, since runs add to d_hidden.
   WrongElements wrong() {
     const std::vector<double> hidden = doubles(hidden_), d_weight = doubles(d_weight_), d_fill = doubles(d_fill_);
     const GateReference expected =
@@ -69,7 +69,7 @@ class GateBench {
   static void note(std::string line, WrongElements& wrong) {
     if (wrong.count++ == 0) wrong.first = std::move(line);
   }
-  // Weights of dropped pairs are nobody's.
+  // Compares a tensor; weights of dropped pairs mean nothing.
   void compare(std::string_view what, TensorView found, const std::vector<double>& expected, double least_norm,
                WrongElements& wrong) const {
     const double tolerance = tolerance_of(DType::float32) * std::max(norm_of(expected), least_norm);

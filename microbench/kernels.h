@@ -19,37 +19,37 @@ struct KernelSizes {
   DType dtype = DType::float32;                         // a CPU's are float32
 };
 
-/// Kernels that take turns; what they read and write lives as long as the call.
+/// Takes kernels, which take turns; what they read and write lives as long as the call.
 using KernelGroup = std::function<void(std::span<const Kernel>)>;
 
-/// Give kernels of one thread in float32: orders beside memcpy of as many bytes, experts beside their GEMMs alone by
-/// LibTorch's mm, gates beside the experts' time; experts come before gates.
+/// Give `group` kernels of one thread in float32: orders beside memcpy of as many bytes, experts beside their GEMMs
+/// alone by LibTorch's mm, gates beside the experts' time; experts come before gates.
 void order_kernels(const KernelSizes& sizes, const KernelGroup& group);
 void expert_kernels(const KernelSizes& sizes, const KernelGroup& group);
 void gate_kernels(const KernelSizes& sizes, const KernelGroup& group);
 
-/// Gives the GPU's kernels, at sizes of their own: orders beside a copy inside its memory of as many bytes and a gather
-/// by Thrust, experts beside their GEMMs by the fastest of cuBLASLt's algorithms; in float32 and bfloat16. A build
-/// without CUDA, or a machine without a GPU, has none.
+/// Gives `group` the GPU's kernels, at sizes of their own: orders beside a copy inside its memory of as many bytes and
+/// a gather by Thrust, experts beside their GEMMs by the fastest of cuBLASLt's algorithms; in float32 and bfloat16. A
+/// build without CUDA, or a machine without a GPU, has none.
 void gpu_kernels(const KernelSizes& cpu, const KernelGroup& group);
 
-/// Numbers in [-0.5, 0.5), in the host's memory or that of a device.
+/// Returns random numbers in [-0.5, 0.5), in the host's memory or that of a device.
 Tensor random_rows(std::initializer_list<int64_t> shape, DType dtype = DType::float32,
                    MemorySpace& memory = cpu_memory());
-/// Returns a rank alone whose gate routes `tokens` of one group.
+/// Returns the shape of a rank alone whose gate routes so many tokens, all of one group.
 RankShape routed_shape(const KernelSizes& sizes, std::string_view gate, int64_t tokens, int64_t width);
-/// Returns every row that a rank alone, of one group of tokens, has of any expert; expert after expert.
+/// Returns the layout of all rows of such a rank, expert after expert.
 RowLayout layout_of(const RankShape& rank);
 
-/// Rows beside the routing that says whose they are; float32 in the host's memory, perhaps rounded to `stored`.
+/// Holds rows beside the routing that says whose they are; float32 in the host's memory, perhaps rounded to `stored`.
 struct RoutedRows {
   const Routing& routing;
   RowsView rows;
   DType stored = DType::float32;
 };
 /// Returns what is wrong with the maps of an order (order.h), by their definitions: rows as sums of by * token over the
-/// pairs of each, tokens as sums of by * row, dots of tokens with rows; `by` of a pair, null: 1. Some columns of all
-/// rows and tokens, and some pairs of the dots, are computed.
+/// pairs of each, tokens as sums of by * row, dots of tokens with rows; `by`: a factor of each pair; null: 1. Some
+/// columns of all rows and tokens, and some pairs of the dots, are computed.
 WrongElements wrong_rows(const RoutedRows& found, const float* by, TensorView tokens);
 WrongElements wrong_tokens(const RoutedRows& of, const float* by, TensorView found);
 WrongElements wrong_dots(const RoutedRows& of, TensorView tokens, TensorView found);

@@ -14,7 +14,7 @@
 namespace moe::microbench {
 namespace {
 
-// Names separated by commas, or all; each is one of the registries'.
+// Reads names separated by commas, or all; each must be one of the registries'.
 std::vector<std::string> modules_of(const std::string& asked, const Target& target) {
   require<BadInput>(!target.emulated || asked.empty(),
                     "--modules: cluster {} is emulated and times the [[module]] rows of its profile, expected host",

@@ -32,7 +32,8 @@ struct MicrobenchOptions {
   Asked asked;
 };
 
-/// `processes`: of the run, one rank each, which all call it; none: ranks are threads.
+/// Runs the verb and returns its exit code. `processes`: those of the run, one rank each, which all call it; null:
+/// ranks are threads.
 int run_microbench(const MicrobenchOptions& options, World* processes);
 
 }  // namespace moe::microbench

@@ -24,7 +24,7 @@ struct Routed {
     find_gate(gate).make({rank, {}})->forward(hidden, routing);
   }
 
-  // The four maps, with the bytes of the rows that each reads and writes.
+  // Adds the four maps, with the bytes of the rows that each reads and writes.
   void add(std::string_view name, Order& order, std::vector<Kernel>& to) {
     const double row = static_cast<double>(hidden.view().size(1) * bytes_of(DType::float32));
     const double own = static_cast<double>(routing.tokens) * row;

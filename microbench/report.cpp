@@ -61,7 +61,7 @@ std::string collectives_table(const std::vector<CaseRecord>& records, bool check
   return table.empty() ? "" : table.text();
 }
 
-// "gemm float32": all of a key but its size.
+// Returns "gemm float32": all of a key but its size.
 std::string series_of(const CaseRecord& record) { return record.key.substr(3, record.key.rfind('/') - 3); }
 
 std::string compute_table(const std::vector<CaseRecord>& records) {

@@ -25,12 +25,12 @@ struct MicrobenchResults {
   std::vector<MeasuredOverhead> overheads;
 };
 
-/// Collectives as nccl-tests prints them, then GEMMs and modules, how lanes slow each other, and overheads.
+/// Shows collectives as nccl-tests prints them, then GEMMs and modules, how lanes slow each other, and overheads.
 std::string text_of(const MicrobenchResults& results);
 /// Returns one document: cluster, backend, records, `ops` and `overhead`.
 std::string json_of(const MicrobenchResults& results);
 
-/// Series after series, sizes ascending: they are measured in turns. What is no op comes last, in its order.
+/// Sorts records, which were measured in turns, by series and ascending size; those of no op come last, in their order.
 void sort_by_series(std::vector<CaseRecord>& records);
 
 }  // namespace moe::microbench

@@ -25,7 +25,7 @@ namespace moe::modelbench {
 namespace {
 
 constexpr std::string_view kOnClusters = "gpt2-xl@fsmoe", kOnHost = "tiny-gpt";
-// FSMoE's Figure 6, and ours.
+// Are the schedules of FSMoE's Figure 6, and ours.
 const std::vector<std::string> kCompared{
     "ds-moe",           "tutel", "tutel-improved", "pipemoe+lina", "fsmoe-no-iio", "fsmoe-no-partition", "fsmoe",
     "fsmoe-interleaved"};
@@ -99,7 +99,7 @@ void require_runs(const ModelbenchOptions& options, const ChosenModel& chosen, c
   if (options.held_out > 0) text.fill(Split::held_out, 0, 0, sample);
 }
 
-// Files of weights are a whole GPT-2's.
+// Throws where weights are to be read or written and the model that runs is no whole GPT-2.
 void require_weights(const ModelbenchOptions& options, const ChosenModel& chosen, const Target& target) {
   const std::string &read = options.weights, &written = options.save_weights;
   for (const auto& [flag, file] : {std::pair{"--weights", &read}, {"--save-weights", &written}}) {

@@ -1,5 +1,5 @@
 #pragma once
-// The verb `modelbench`: a whole model trained under schedules, for real, beside its prediction. Every timed pass is a
+// The verb `modelbench`: a whole model, really trained under schedules, beside its prediction. Every timed pass is a
 // step of training: embedding, layers, output projection, loss, gradients, optimizer.
 #include <optional>
 #include <string>
@@ -25,7 +25,7 @@ struct ModelbenchOptions {
   int steps = 5;
   std::string optimizer = "adamw";  // or sgd
   double learning_rate = 3e-3, momentum = 0.9, weight_decay = 0;
-  double clip_norm = 1;  // 0: any
+  double clip_norm = 1;  // 0: nothing is clipped
   int warm_up = 0;       // steps over which the rate grows; then it falls along half a cosine
   int held_out = 8;      // batches after the last step; 0: none
   uint64_t seed = 1;
@@ -37,7 +37,7 @@ struct ModelbenchOptions {
   std::string checkpoint;            // folder; a run goes on from its newest one; of one schedule; empty: none
   int checkpoint_every = 0;          // steps; 0: when the run is asked to stop, and at its end
   std::string weights;               // of GPT-2 (moe/model/gpt2_file.h), to begin with; empty: seeded ones
-  std::string save_weights;          // likewise, what one schedule ends with; empty: kept nowhere
+  std::string save_weights;          // file for what one schedule ends with; empty: kept nowhere
   std::optional<double> peak_flops;  // of a rank, a second; empty: as the profile's GEMMs have it
   std::string out;                   // records; empty: results/modelbench-CLUSTER.jsonl
   std::string trace;                 // timeline of one step of each schedule, measured above simulated; empty: none
@@ -46,7 +46,8 @@ struct ModelbenchOptions {
   Asked asked;
 };
 
-/// `processes`: of the run, one rank each, which all call it; none: ranks are threads.
+/// Runs the verb and returns its exit code. `processes`: those of the run, one rank each, which all call it; null:
+/// ranks are threads.
 int run_modelbench(const ModelbenchOptions& options, World* processes);
 
 }  // namespace moe::modelbench

@@ -13,7 +13,7 @@ namespace moe::modelbench {
 struct ModelbenchResults {
   std::string cluster, place, model, records_path;  // place: Target's
   bool emulated = true, tasks = false, check_only = false;
-  bool cut = false;               // layers are so few as a rank has memory for
+  bool cut = false;               // only as many layers ran as a rank has memory for
   int layers = 1, of_layers = 1;  // that ran, of the model's
   DenseLayers dense = {};         // of those that ran
   int64_t tokens = 0;             // of a step, nominal
@@ -24,7 +24,8 @@ struct ModelbenchResults {
   LayerOutcome outcome = {};
 
   void describe_text(const TokenSource& source, const std::string& name, const OptimizerSettings& settings);
-  /// Says what layers are beside the usual; of masked tokens no floor is known. Comes after describe_text.
+  /// Sets `kind`, and where tokens are masked forgets the entropies, which are not known then. Comes after
+  /// describe_text.
   void describe_layer(const LayerShape& layer, bool tied);
 };
 

@@ -15,7 +15,7 @@ std::string percent_of(const Fields& fields, std::string_view name) {
   return fields.has(name) ? percent(fields.number(name, "")) : "-";
 }
 
-// "22.6 TFLOP".
+// Returns "22.6 TFLOP".
 std::string human_flops(double flops) {
   constexpr const char* kUnits[] = {"FLOP", "KFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"};
   size_t unit = 0;

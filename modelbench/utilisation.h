@@ -19,15 +19,16 @@ struct Utilisation {
   std::optional<double> of_step(double seconds) const;
 };
 
-/// `asked`: the peak as a flag gives it; else it is the rate of the profile's GEMMs of the model's element type,
-/// without their start-up times.
+/// Returns what a step of the model uses. `asked`: the peak as a flag gives it; else it is the rate of the profile's
+/// GEMMs of the model's element type, without their start-up times.
 Utilisation utilisation_of(const Profile& profile, const LayerCase& shape, const ModelDepth& depth,
                            std::optional<double> asked);
 
 /// Sets model_flops_utilisation where a record has times, in its summary and its prediction.
 void add_utilisation(const Utilisation& use, LayerOutcome& outcome);
 
-/// Returns a table of what a step uses, and what it is of. `process_bytes`: the most memory that this process had.
+/// Returns a table of what a step uses, and of what peak and memory. `process_bytes`: the most memory that this process
+/// had.
 std::string utilisation_text(const Utilisation& use, const LayerOutcome& outcome, double process_bytes);
 
 /// Returns the most resident memory that this process has had so far.

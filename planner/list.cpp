@@ -22,7 +22,7 @@ Json named(const Rows& rows) {
   return list;
 }
 
-/// Returns what the file says of itself: what it is, else where it is from; of one that can't be read, why.
+/// Returns what the file says of itself: what it is, else where it is from; where it can't be read, why.
 std::string summary_of(const std::string& path) {
   try {
     const ConfigFile file = read_toml(path);
@@ -37,7 +37,7 @@ std::string summary_of(const std::string& path) {
   }
 }
 
-/// Returns the shape of the model in the file; of one that can't be read, why.
+/// Returns the shape of the model in the file; where it can't be read, why.
 std::string shape_of_model(const std::string& path) {
   try {
     const Model m = read_model(path);

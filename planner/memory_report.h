@@ -20,8 +20,8 @@ struct MemoryReport {
 /// Returns one line: bytes of each kind, activations by the tensors that a layer keeps, their sum, and the share of a
 /// rank's memory or that it does not fit.
 std::string memory_table(const MemoryReport& report);
-/// cluster, model, shape, counts, memory_bytes and estimates[] = {activations_model, weights_bytes, gradients_bytes,
-/// optimizer_bytes, activations_bytes, buffers_bytes, total_bytes, fits, reason}.
+/// Returns cluster, model, shape, counts, memory_bytes and estimates[] = {activations_model, weights_bytes,
+/// gradients_bytes, optimizer_bytes, activations_bytes, buffers_bytes, total_bytes, fits, reason}.
 Json to_json(const MemoryReport& report);
 
 /// Holds what neither Parm nor its tables say about the layers it ran.
@@ -30,7 +30,7 @@ struct ParmAssumptions {
   bool table4_groups = false;             // only N_MP and N_ESP of 2 and 4, of which Table IV has rows
 };
 
-/// One way to count, over all layers of Parm's grids.
+/// Holds what one way to count finds over all layers of Parm's grids.
 struct ParmCount {
   ActivationModel activations = ActivationModel::counted;
   bool replicated = false;  // as Parm's baseline, which had to run too, or as its own schedules

@@ -16,7 +16,8 @@ namespace moe::planner {
 namespace {
 
 constexpr uint64_t kPopularityStream = 77;  // and on, one a layer
-// Experts take tokens here, not the other way round: each gets as many as it has rows, whatever tokens prefer.
+// With these gates experts take tokens, not the other way round: each gets as many as it has rows, whatever tokens
+// prefer.
 constexpr std::array<std::string_view, 2> kEvenGates{"softmoe", "expert-choice"};
 
 Straggler straggler_of(const std::string& text) {
@@ -39,7 +40,7 @@ std::vector<double> popularity(int64_t experts, double exponent, uint64_t seed, 
   return all;
 }
 
-// Rows of each rank's experts over the mean; padded ones have as many of each as the most popular.
+// Returns the rows of each rank's experts over the mean; padded ones have as many of each as the most popular.
 std::vector<double> loads(const LayerCase& shape, int ranks, std::vector<double> popularity) {
   const ParallelShape& p = shape.parallel;
   const double mean = std::accumulate(popularity.begin(), popularity.end(), 0.0) / p.ep;

@@ -32,7 +32,7 @@ struct NoiseRow {
   double even_s = 0;  // without noise
   RankOutcome outcome;
 };
-/// Returns the plan of a layer or a model, replayed on all its ranks. `pricer`: of its layer.
+/// Replays the plan of a layer or a model on all its ranks. `pricer`: of its layer.
 NoiseRow with_noise(const NoiseFlags& flags, const LayerPricer& pricer, const Plan& plan, double even_s);
 std::string noise_text(const std::vector<NoiseRow>& rows);
 Json to_json(const NoiseRow& row);

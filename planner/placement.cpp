@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kShownGroups = 2;  // of each dimension, in the table
 constexpr int kShownRanks = 4;      // of a group
 
-/// "0-7", "0 8 16 24", "0 8 .. 56".
+/// Returns "0-7", "0 8 16 24", "0 8 .. 56".
 std::string shown(const std::vector<int>& group) {
   const int size = static_cast<int>(group.size());
   if (size > 1 && group.back() - group.front() == size - 1) return fmt::format("{}-{}", group.front(), group.back());

@@ -32,7 +32,7 @@ double peak_mib() {
 
 benchmark::Counter a_second(double count) { return {count, benchmark::Counter::kIsRate}; }
 
-// Puts the structure behind itself.
+// Returns the structure twice, one behind the other.
 Structure twice(const Structure& once) {
   Structure both = once;
   const int tasks = static_cast<int>(once.tasks.size());
@@ -48,7 +48,7 @@ Structure twice(const Structure& once) {
   return both;
 }
 
-// One layer, forward and backward, as the default cluster runs it.
+// Holds one layer, forward and backward, as the default cluster runs it.
 struct Layer {
   Profile profile = find_profile(std::string(kDefaultCluster));
   LayerPricer pricer{profile, chosen_case({}, profile.nodes, profile.ranks_per_node)};
@@ -78,7 +78,7 @@ void bench_tune(benchmark::State& state, const Layer& layer) {
   state.counters["peak_MiB"] = peak_mib();
 }
 
-// Writes records as the verb does, to the last one, into a file of its own that goes again.
+// Writes records as the verb does, to the last one, into a file of its own, which is removed again.
 void bench_records(benchmark::State& state, const Layer& layer) {
   const Grid grid = find_grid(std::string(kGrid));
   const auto all = chosen_schedules({});
@@ -123,7 +123,7 @@ void bench_ranks(benchmark::State& state, const Layer& layer) {
   state.counters["task-ranks/s"] = a_second(static_cast<double>(state.iterations()) * ranks * tasks);
 }
 
-// One row a figure, with what it should be.
+// Prints one row a figure, with what it should be.
 class Figures : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }

@@ -65,7 +65,7 @@ std::string table_text(const std::vector<const Simulated*>& fastest_first, const
   return table.text() + fastest_text(rows, profile);
 }
 
-// The lanes of the first few that differ, on one scale.
+// Draws the lanes of the first few schedules that differ, on one scale.
 std::string gantts_text(const std::vector<const Simulated*>& fastest_first, int drawn) {
   std::vector<const Simulated*> shown;
   for (const Simulated* s : fastest_first)

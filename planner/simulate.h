@@ -27,7 +27,8 @@ struct SimulateOptions {
   Asked asked;
 };
 
-/// Schedules asked for that the case or the profile does not allow: rows like the others, with a reason for numbers.
+/// Holds the schedules asked for that the case or the profile does not allow: rows like the others, with a reason in
+/// the place of numbers.
 class Refused {
  public:
   void add(const Schedule& schedule, const Unsupported& error);
@@ -35,15 +36,15 @@ class Refused {
   void require_others(size_t asked) const;
   /// Returns the rows "SCHEDULE: unsupported: REASON".
   std::string text() const;
-  /// {schedule, status, reason} each.
+  /// Appends {schedule, status, reason} of each.
   void append_to(Json& rows) const;
 
  private:
   std::vector<std::pair<std::string, std::string>> rows_;
-  bool unpriced_ = true;  // for want of a price, all of them
+  bool unpriced_ = true;  // all of them for want of a price
 };
 
-/// A row of what is planned, and whether a rank's memory holds it: nothing where the profile does not say.
+/// Says whether a rank's memory holds a row of what is planned; empty: the profile does not say.
 struct PlannedRow {
   std::string_view schedule;
   std::optional<bool> fits;

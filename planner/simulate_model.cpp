@@ -27,7 +27,7 @@ std::string degrees_of(const ModelShape& model, const ModelResult& result) {
   return degree_range(least, most);
 }
 
-// The plan is kept where something is drawn or listed from it: plans may have millions of tasks.
+// Keeps the plan where something is drawn or listed from it: plans may have millions of tasks.
 Simulated simulated(const ChosenModel& chosen, ModelResult result, bool keep_plan) {
   const MemoryEstimate memory = memory_of(chosen, memory_request(result.plan));
   Simulated s{std::move(result), memory};

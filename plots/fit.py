@@ -23,7 +23,7 @@ def label_of(name, line):
 
 
 def draw_series(panels, place, name, measured, line):
-    """Gives the largest share that the line is off."""
+    """Draws a series; returns the largest share that the line is off."""
     (panel, points), (times, rates, off) = measured, panels
     unit = PANELS[panel][2]
     colour, marker = style.OURS[place % len(style.OURS)], style.MARKERS[place // 2 % len(style.MARKERS)]

@@ -62,7 +62,7 @@ def _series_and_panel(case):
 
 
 def series_of(cases):
-    """Measured points by series: (panel, [Point]), ascending. What was measured again is one point with it: the median
+    """Measured points by series: (panel, [Point]), ascending. Repeated measurements of a size are one point: the median
     of the medians, the least and the most of all."""
     found = {}
     for case in cases:

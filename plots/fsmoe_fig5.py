@@ -19,7 +19,7 @@ def measured_by_cluster(paths):
 
 
 def largest(lines):
-    """Of a collective the largest group alone, as in the paper."""
+    """The largest group of each collective, as in the paper."""
     if lines and lines[0].panel != 0:
         return lines
     by_op = {}

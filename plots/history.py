@@ -6,7 +6,7 @@ Prints the changes of each series as JSON; draws the series with --out. A change
 kernel is as wide as twice the series' own noise, taken from the differences of neighbours, so that single outliers
 weigh little; the penalty of a split grows with the log of the length.
 
-Of null series (normal noise of 2 %) that have a change found in them, in 500 of each length, seeds as in
+Null series (normal noise of 2 %) that have a change found in them, of 500 of each length, seeds as in
 tests/regress/history_changes_test.py: 0.8 % of 8 runs, 0.8 % of 12, 0.8 % of 20, 0.4 % of 60, none of 200.
 Noise that drifts or comes in spells, which neighbours share, has more.
 """
@@ -35,7 +35,7 @@ def noise_of(logs):
 
 
 def changes_in(values):
-    """Where segments begin, but the first: [{at, before_s, after_s}], medians of the segments on both sides."""
+    """Where segments begin, without the first: [{at, before_s, after_s}], medians of the segments on both sides."""
     import numpy
     logs = [math.log(value) for value in values]
     gamma = 0.5 / (KERNEL_WIDTH * noise_of(logs)) ** 2

@@ -28,7 +28,7 @@ def _figure_of(case):
 
 
 class Pages:
-    """The figures of one table, whence they come, and what a caption must say of what is missing."""
+    """The figures of one table, where they come from, and what a caption must say of what is missing."""
 
     def __init__(self, figures, source, computed, assumed=False):
         self.figures, self.source, self.computed, self.assumed = figures, source, computed, assumed
@@ -55,7 +55,7 @@ def recorded(path, table):
 
 
 def printed(name, keep, labels, value, quantity="speedup"):
-    """Of configs/papers/NAME.csv the rows that `keep` takes, with these columns as labels."""
+    """The rows of configs/papers/NAME.csv that `keep` takes, with these columns as labels."""
     rows, comment = read_printed(name)
     figures = [Figure("", {label: row[label] for label in labels}, "", quantity, float(row[value]), None)
                for row in rows if keep(row)]

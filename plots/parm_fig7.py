@@ -48,7 +48,7 @@ def draw_ours(axes, ratios, printed_share):
 
 
 def draw_reproduced(axes, path):
-    """The statistics alone, as `moetune reproduce` has them; gives what the caption says of them."""
+    """The statistics alone, as `moetune reproduce` has them; returns what the caption says of them."""
     pages = papers.recorded(path, TABLE)
     ours = {figure.labels["what"]: figure.ours for figure in pages.figures if "what" in figure.labels}
     if ours.get("mean") is None:

@@ -17,7 +17,7 @@ class BadInput(Exception):
 
 
 def text_of(path, expected):
-    """Of a name in .gz what it holds."""
+    """The text of a file; of a name in .gz, what it holds unpacked."""
     opened = gzip.open if path.endswith(".gz") else open
     try:
         with opened(path, "rt", encoding="utf-8", errors="replace") as file:
@@ -40,7 +40,7 @@ def _line_of(text, where):
 
 
 def _is_torn(text):
-    """Whether a killed writer may have left this: it starts as every line does, and stops short."""
+    """Whether a killed writer may have left this line: it starts as every line does, and stops short."""
     start = '{"kind":"'
     if not text.startswith(start[:len(text)]):
         return False
@@ -110,7 +110,7 @@ def _row_of(columns, cells):
 
 
 class Records:
-    """The last run of a file: its cases in file order, of a key that occurs again the last; and what was run."""
+    """The last run of a file: its cases in file order, the last one where a key occurs again; and what was run."""
 
     def __init__(self, path):
         self.path = path

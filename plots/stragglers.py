@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ranks that are slower than others: of each run a rank's median time over that of all ranks."""
+"""Ranks that are slower than others: a rank's median time over that of all ranks, run by run."""
 import statistics
 
 import style

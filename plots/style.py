@@ -55,7 +55,7 @@ matplotlib.rcParams.update({
 
 
 def colour_of(kind):
-    """Of a task's kind, whichever way it is written; kinds of later versions share one colour."""
+    """The colour of a task's kind, whichever way it is written; kinds of later versions share one colour."""
     return KIND_COLOURS.get(kind.replace("_", "-").replace(" ", "-"), "#d4a5c9")
 
 
@@ -70,7 +70,7 @@ def schedule_style(name):
 
 
 def ink_on(colour):
-    """Of a text that is read on this colour."""
+    """The colour of a text that is read on this colour."""
     red, green, blue = (int(colour[i:i + 2], 16) for i in (1, 3, 5))
     return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "white"
 

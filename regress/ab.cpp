@@ -147,7 +147,7 @@ class Ab {
       results.broken.emplace_back(name, why);
   }
 
-  // A case without times is broken where the head's launches lack them.
+  // Adds a case; one without times is broken where the head's launches lack them.
   void add(const std::string& name, const GateOutcome& outcome, size_t i, AbResults& results) {
     const Evidence& evidence = outcome.evidence[i];
     const std::vector<Pair>& pairs = evidence.second.empty() ? evidence.first : evidence.second;

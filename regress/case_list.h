@@ -26,8 +26,8 @@ struct CaseList {
   std::vector<Waiver> waivers;
 };
 
-/// Returns those of configs/ci/NAME.toml or a file, or the one command line. Throws BadInput "FILE:LINE: KEY: found
-/// ..., expected ...", and where both or neither are given to `verb`.
+/// Returns the launches and waivers of configs/ci/NAME.toml or a file, or the one command line. Throws BadInput
+/// "FILE:LINE: KEY: found ..., expected ...", and where both or neither are given to `verb`.
 CaseList case_list_of(const std::string& verb, const std::string& cases, const std::vector<std::string>& command);
 
 }  // namespace moe::regress

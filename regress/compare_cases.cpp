@@ -52,7 +52,7 @@ class Matcher {
  public:
   Matcher(const std::string& by, const NoiseFloors& floors) : by_(by), floors_(floors) {}
 
-  /// All cases of a key, which both sides have.
+  /// Compares all cases of a key that both sides have.
   void match(const std::string& key, std::vector<Candidate> base, std::vector<Candidate> head) {
     for (const auto& why : {twice(base, "BASE"), twice(head, "HEAD")})
       if (!why.empty()) {

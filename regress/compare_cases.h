@@ -1,5 +1,5 @@
 #pragma once
-// Which cases of two sides are of the same question, and what became of each.
+// Which cases of two sides answer the same question, and what became of each.
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace moe::regress {
 
-/// Records measured at one time: of every file its last run.
+/// Holds records measured at one time: the last run of every file.
 struct Side {
   struct OfFile {
     std::string file;
@@ -23,8 +23,8 @@ struct Side {
 /// Reads a file, or the *.jsonl of a folder. Throws BadInput where a file is none of records.
 Side read_side(const std::string& path);
 
-/// A change of time counts from 3 % on, and from what sessions of the same code differ by where that is more (a share,
-/// Floor::between_sessions). Without a floor it is ambiguous.
+/// Judges a change of time: it counts from 3 % on, or from what sessions of the same code differ by where that is more
+/// (`floor`, a share: Floor::between_sessions). Without a floor it is ambiguous.
 inline constexpr double kLeastRatio = 1.03;
 Verdict time_verdict(double ratio, std::optional<double> floor);
 
@@ -62,7 +62,8 @@ struct Comparison {
   std::vector<GroupRatio> groups;                       // of time, then of memory, each sorted by name
 };
 
-/// Compares what `filter` keeps. `by` names what groups of means share (value_of); BadInput where no case has it.
+/// Compares what `filter` keeps. `by` names what groups of means share (value_of). Throws BadInput where no case has
+/// it.
 Comparison compare_sides(const Side& base, const Side& head, CaseFilter& filter, const std::string& by,
                          const NoiseFloors& floors);
 

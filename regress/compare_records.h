@@ -10,15 +10,15 @@
 
 namespace moe::regress {
 
-/// Returns the files that a path names: a file itself, of a folder those in it that end in .jsonl, sorted; with `below`
-/// those in its folders too. Throws BadInput where there is none.
+/// Returns the files that a path names: a file itself, or the files in a folder that end in .jsonl, packed or not,
+/// sorted; with `below` those in its folders too. Throws BadInput where there is none.
 std::vector<std::string> record_files(const std::string& path, bool below);
 
-/// Returns whether it is a launch of a gate, or of a self-test: one of many, of either program.
+/// Returns whether the record is of one launch of a gate or of a self-test: one of many, of either program.
 bool is_of_gate(const CaseRecord& record);
 
 /// Says what a case took: the median over iterations of the maximum over ranks of its main sample, `total_s` of layers
-/// and models, else `seconds`. In seconds over the dilation, as recorded.
+/// and models, else `seconds`. Seconds are divided by the dilation, as records have them.
 struct MainTime {
   std::string sample;
   double seconds = 0;
@@ -30,23 +30,24 @@ MainTime main_time(const CaseRecord& record);
 /// degree_backward, backend. Nothing where the case has none of that name.
 std::optional<std::string> value_of(const CaseRecord& record, std::string_view name);
 
-/// Returns of what a case is: the first part of its key, and its schedule, else its name (a task's, a module's), its
-/// op or its kernel.
+/// Returns what a case is of: the first part of its key, and its schedule, else its name (a task's, a module's), its op
+/// or its kernel.
 std::string family_of(const CaseRecord& record);
 
-/// "NAME: A against B" for the first of what decides a case (parameters that both have, dtype, algorithm, schedule,
-/// degrees) that differs; empty where both are of the same case.
+/// Returns "NAME: A against B" for the first difference in what decides a case (parameters that both have, dtype,
+/// algorithm, schedule, degrees); empty: both are of the same case.
 std::string asked_difference(const CaseRecord& a, const CaseRecord& b);
-/// Says so of machines: their fingerprint where both have one, else processor, cores, memory (within 1 %) and
+/// Returns the same for machines: their fingerprint where both have one, else processor, cores, memory (within 1 %) and
 /// architecture.
 std::string machine_difference(const Fields& a, const Fields& b);
-/// Says so of what else times depend on: version of the measurement, machine, ranks and threads of each; backend,
-/// whether the cluster was emulated, and its dilation: as modelled (1) or slower, and then within a factor of 8.
+/// Returns the same for what else times depend on: version of the measurement, machine, ranks and threads of each;
+/// backend, whether the cluster was emulated, and its dilation: as modelled (1) or slower, and then within a factor of
+/// 8.
 std::string measured_difference(const RunHeader& run_a, const CaseRecord& a, const RunHeader& run_b,
                                 const CaseRecord& b);
 
-/// "KEY=VALUE" items of a flag: a case is kept if, of every KEY, it has one of the values. An item without '=' is one
-/// more value of the KEY before.
+/// Holds the "KEY=VALUE" items of a flag: a case is kept if, of every KEY, it has one of the values. An item without
+/// '=' is one more value of the KEY before.
 class CaseFilter {
  public:
   /// Throws BadInput naming --filter.

@@ -19,7 +19,7 @@ std::string commit_of(const RunHeader& run) {
   return std::get<std::string>(*commit).substr(0, kShownDigits) + (dirty && *dirty == Scalar(true) ? "-dirty" : "");
 }
 
-/// "a, b, c and 2 more".
+/// Returns "a, b, c and 2 more".
 std::string names(const std::vector<std::string>& all, bool every) {
   const size_t shown = every ? all.size() : std::min(all.size(), kShownNames);
   std::string text = fmt::format("{}", fmt::join(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(shown), ", "));

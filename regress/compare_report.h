@@ -14,9 +14,9 @@ struct ReportLook {
 
 /// Says what is broken first, then shows a table of cases, one of means, and what was not compared.
 std::string comparison_text(const Side& base, const Side& head, const Comparison& comparison, ReportLook look);
-/// base, head: path, runs[] = {file, started, commit, dirty, ended}; broken[], refused[] = {key, reason}; cases[] =
-/// {key, group, metric, base, head, ratio, floor, verdict}; groups[] = {group, metric, cases, ratio}; only_in_base,
-/// only_in_head: keys. The base and head of a time are in seconds, of memory in bytes.
+/// Returns base, head: path, runs[] = {file, started, commit, dirty, ended}; broken[], refused[] = {key, reason};
+/// cases[] = {key, group, metric, base, head, ratio, floor, verdict}; groups[] = {group, metric, cases, ratio};
+/// only_in_base, only_in_head: keys. The base and head of a time are in seconds, of memory in bytes.
 Json to_json(const Side& base, const Side& head, const Comparison& comparison);
 
 }  // namespace moe::regress

@@ -7,8 +7,8 @@
 
 namespace moe::regress {
 
-/// Measures one more pair of the wanted cases: pair counts over both stages. A case that could not be measured is
-/// NaN; what is not wanted is not looked at.
+/// Measures one more pair of the wanted cases; `pair` counts over both stages. A case that could not be measured is
+/// NaN; cases that are not wanted are not looked at.
 using MeasurePair = std::function<std::vector<Pair>(int pair, const std::vector<bool>& wanted)>;
 
 struct GateOutcome {
@@ -17,7 +17,7 @@ struct GateOutcome {
   int pairs = 0;  // that were measured, of any case
 };
 
-/// Told before the second stage: how many pairs it takes, of which cases.
+/// Is told before the second stage how many pairs it takes, of which cases.
 using TellSecond = std::function<void(int pairs, const std::vector<bool>& suspects)>;
 
 /// Measures the first pairs of all cases, then fresh ones of the suspects, and judges. Without suspects it ends after

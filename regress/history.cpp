@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder that is gone with this object.
+/// Makes a folder, which is removed with this object.
 class ScratchFolder {
  public:
   ScratchFolder() : path_((fs::temp_directory_path() / "moetune-history-XXXXXX").string()) {
@@ -94,7 +94,7 @@ Ended run_script(const std::string& file, const std::string& plot) {
   while (const size_t size = std::fread(part.data(), 1, part.size(), pipe)) ended.out.append(part.data(), size);
   const int status = ::pclose(pipe);
   ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-  if (ended.code == 126 || ended.code == 127) ended.code = kNoPython;  // the shell has said that there is none
+  if (ended.code == 126 || ended.code == 127) ended.code = kNoPython;  // the shell has printed that there is none
   return ended;
 }
 

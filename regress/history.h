@@ -13,10 +13,10 @@ struct HistoryOptions {
   bool json = false;
 };
 
-/// Fewer runs than these are no series that changes are looked for in.
+/// Says how many runs a series has at least for changes to be looked for in it.
 inline constexpr int kLeastRuns = 8;
 
-/// Is the exit code where no Python has ruptures, as of tests that are skipped.
+/// Is the exit code where the Python has no ruptures: that of tests that are skipped.
 inline constexpr int kNoPython = 77;
 
 /// Prints every series, its length and last value, and the changes that plots/history.py finds, run by the Python that

@@ -24,14 +24,14 @@ std::string text_of(const Fields& fields, std::string_view name) {
   return found ? std::visit([](const auto& v) { return fmt::format("{}", v); }, *found) : "";
 }
 
-/// The case, and how it was measured.
+/// Returns what a case is, and how it was measured.
 std::string identity_of(const CaseRecord& record) {
   std::string text = fmt::format("{} {} {} {}", record.key, record.backend, record.emulated, record.dilation != 1);
   for (const char* name : {"dtype", "algorithm"}) text += fmt::format(" {}", value_of(record, name).value_or(""));
   return text;
 }
 
-/// "AMD EPYC, 2 cores, 24.0 GiB, x86_64, threads 2".
+/// Returns "AMD EPYC, 2 cores, 24.0 GiB, x86_64, threads 2".
 std::string machine_text(const RunHeader& run) {
   std::string text = text_of(run.machine, "cpu");
   if (const std::string cores = text_of(run.machine, "cores"); !cores.empty()) text += ", " + cores + " cores";
@@ -42,7 +42,7 @@ std::string machine_text(const RunHeader& run) {
   return text.empty() ? "unknown machine" : text;
 }
 
-/// The machines that runs were made on, each once; runs of one machine may say less than others.
+/// Holds the machines that runs were made on, each once; runs of one machine may say less than others.
 class Machines {
  public:
   size_t of(const RunHeader& run) {
@@ -63,7 +63,7 @@ class Machines {
   std::vector<const RunHeader*> known_;
 };
 
-/// Splits into parts that no case joins.
+/// Splits runs into parts that have no case in common.
 std::vector<std::vector<Seen>> joined(const std::vector<Seen>& all) {
   std::map<std::string, size_t> part_of_case;
   std::map<const Run*, size_t> part_of_run;

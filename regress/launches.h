@@ -34,7 +34,7 @@ struct CaseTimes {
   double seconds() const;
 };
 
-/// Says how a launch ended. No record: it measured nothing.
+/// Says how a launch ended. One that failed or left no records has no cases.
 struct LaunchEnd {
   int code = 0;
   bool timed_out = false;
@@ -44,12 +44,12 @@ struct LaunchEnd {
   std::map<std::string, std::string> not_ok;  // "wrong: ..."
 };
 
-/// The samples that are judged: of layers and models their passes, of operations and kernels all.
+/// Name the samples that are judged: passes of layers and models, all samples of operations and kernels.
 inline constexpr std::string_view kOfLayers = "total_s", kOfOps = "seconds";
-/// Takes these samples of a record; none where it is not ok or has none.
+/// Returns these samples of a record; none where it is not ok or lacks them.
 std::optional<CaseTimes> times_of(const CaseRecord& record, std::string_view sample);
 
-/// Starts launches, with all they write in a folder of its own that goes with this.
+/// Starts launches; what they write lies in a folder of its own, which is removed with it.
 class Launcher {
  public:
   /// `before`: the words of a launcher such as "mpirun -np 2", which stand before the program.

@@ -85,7 +85,7 @@ std::set<std::string> LiveGate::of_line(const LaunchLine& line, const std::vecto
   return names;
 }
 
-// Limits the line to a grid's layers of these cases, "run/LAYER/SCHEDULE", where they are not all.
+// Limits the line to those layers of a grid that have these cases, "run/LAYER/SCHEDULE", where they are not all.
 LaunchLine LiveGate::with_these_alone(LaunchLine line, const std::set<std::string>& wanted) const {
   const auto is_grid = [](const std::string& word) { return word == "--grid" || word.starts_with("--grid="); };
   if (std::ranges::none_of(line.words, is_grid)) return line;
@@ -140,7 +140,7 @@ std::vector<Pair> LiveGate::pair(int number, const std::vector<bool>& wanted) {
   for (const LaunchLine& line : shuffled(number)) {
     const std::set<std::string> names = of_line(line, wanted);
     if (names.empty()) continue;
-    // Each two pairs have one that begins with the head and one that begins with the base.
+    // Of each two pairs one begins with the head and one with the base.
     const uint64_t stream = stream_of("first program of " + line.name, static_cast<uint64_t>(number / 2));
     const bool head_first = (random_bits(setup_.seed, stream, 0) + static_cast<uint64_t>(number)) % 2 == 1;
     for (const bool head : {head_first, !head_first})

@@ -12,7 +12,8 @@
 
 namespace moe::regress {
 
-/// Everything is recorded as soon as it is known: a gate that was broken off goes on with what its writer has.
+/// Measures pairs by launches and records each as soon as it is known: a gate that was broken off goes on with what its
+/// writer has.
 class LiveGate {
  public:
   struct Setup {
@@ -32,7 +33,7 @@ class LiveGate {
   /// launch fails or hangs.
   void warm_up();
 
-  /// The cases that both programs measured, in the order of their names.
+  /// Returns the cases that both programs measured, in the order of their names.
   const std::vector<std::string>& cases() const { return cases_; }
   const std::vector<std::string>& only_in_base() const { return only_in_base_; }
   const std::vector<std::string>& only_in_head() const { return only_in_head_; }

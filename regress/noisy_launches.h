@@ -18,13 +18,13 @@ struct MachineNoise {
 };
 const std::vector<MachineNoise>& machine_noises();
 
-/// Launches in the order of time. The same seed and gate give the same ones.
+/// Makes launches in the order of time; the same seed and gate give the same ones.
 class NoisyLaunches {
  public:
   NoisyLaunches(const MachineNoise& noise, size_t cases, uint64_t seed, uint64_t gate);
   /// Returns every case's log seconds of the next launch, about 0.
   const std::vector<double>& next();
-  /// Uniform in [0, 1), for whoever decides by lot.
+  /// Returns a number uniform in [0, 1), for decisions by lot.
   double uniform() { return random_uniform(seed_, stream_, index_++); }
 
  private:

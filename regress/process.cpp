@@ -67,13 +67,13 @@ std::string last_line_of(int file) {
   return text.substr(text.find_last_of("\n\r") + 1);
 }
 
-// Ends the whole group: politely, and after a while not.
+// Ends the whole group: by SIGTERM, and after a while by SIGKILL.
 int end_group(pid_t pid, const HeldSignals& held) {
   int status = 0;
   kill(-pid, SIGTERM);
   for (const auto deadline = Clock::now() + kGrace; Clock::now() < deadline;) {
     if (waitpid(pid, &status, WNOHANG) == pid) {
-      kill(-pid, SIGKILL);  // whoever outlives it
+      kill(-pid, SIGKILL);  // the processes that outlive it
       return status;
     }
     next_signal(held, std::chrono::milliseconds(50));
@@ -106,7 +106,7 @@ ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s) {
       status = end_group(pid, held);
       break;
     }
-    kill(-pid, SIGKILL);  // whoever of the group outlives the program
+    kill(-pid, SIGKILL);  // the processes of the group that outlive the program
     end.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
   }
   if (ended_by != 0) raise(ended_by);

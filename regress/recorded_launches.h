@@ -18,7 +18,7 @@ struct Injection {
 };
 const std::vector<Injection>& injections();
 
-/// One pair of launches of every case; of a case that has none of it, none.
+/// Holds one pair of launches of every case; empty: the case has none in this round.
 struct Round {
   std::vector<std::optional<CaseTimes>> base, head;
 };
@@ -35,11 +35,11 @@ struct ResampledGates {
 ResampledGates resample(const std::vector<Round>& rounds, const Rule& rule, const Injection& injection, int64_t gates,
                         uint64_t seed);
 
-/// Returns a case's deviation of one launch: of the log ratios of its pairs, over the root of 2.
+/// Returns how far one launch of a case deviates: the deviation of its pairs' log ratios over the root of 2.
 double launch_deviation(const std::vector<Round>& rounds, size_t of_case);
 
-/// Returns what 99 % of resampled means over `pairs` of equal programs stay within, the worst of the cases of each: a
-/// log ratio.
+/// Returns the log ratio that 99 % of resamples stay within: of each the largest mean of any case over so many pairs of
+/// equal programs.
 double floor_of(const std::vector<Round>& rounds, int pairs, int64_t samples, uint64_t seed);
 
 }  // namespace moe::regress

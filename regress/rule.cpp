@@ -38,7 +38,7 @@ int pairs_of_second(double deviation, const Rule& rule) {
   return std::clamp(static_cast<int>(std::min<double>(pairs, kMostNeeded)), rule.least_pairs, rule.most_pairs);
 }
 
-// Takes how many pairs it would need, if mean and deviation stayed, to lie within delta or to be told from 0.
+// Returns how many pairs it would need, if mean and deviation stayed, to lie within delta or to be told from 0.
 int pairs_needed(const std::vector<double>& ratios, const Rule& rule) {
   const TrimmedMean middle = trimmed_mean(ratios);
   const double mean = std::abs(middle.mean);
@@ -53,7 +53,7 @@ struct Modes {
   int slow_base = 0, slow_head = 0;
 };
 
-// The widest gap divides the launches, if it is wide beside what varies on either side of it.
+// Divides the launches at the widest gap, if that is wide beside what varies on either side of it.
 Modes modes_of(const Evidence& evidence, const Rule& rule) {
   std::vector<double> all;
   for (const std::vector<Pair>* pairs : {&evidence.first, &evidence.second})
@@ -83,7 +83,7 @@ std::vector<double> towards(std::vector<double> ratios, double mean) {
   return ratios;
 }
 
-// Judges by itself; whether p is small enough is for all suspects together to say.
+// Judges a case by itself; whether its p is small enough depends on all suspects together.
 Judged look_at(const Evidence& evidence, const Rule& rule) {
   const bool suspect = !evidence.second.empty();
   const std::vector<double> ratios = log_ratios(suspect ? evidence.second : evidence.first);
@@ -132,7 +132,7 @@ int fresh_pairs(const std::vector<std::vector<Pair>>& first_of_suspects, const R
     ++pairs;
   for (const std::vector<Pair>& first : first_of_suspects) {
     const TrimmedMean middle = trimmed_mean(log_ratios(first));
-    // A few launches alone make it suspect, of a mode perhaps, which Fisher's test needs many to see.
+    // A few launches alone make it suspect, perhaps those of a slow mode, which Fisher's test sees only in many.
     const bool few = std::abs(middle.mean) <= rule.log_delta() / 2;
     pairs = std::max(pairs, few ? rule.most_pairs : pairs_of_second(middle.deviation, rule));
   }

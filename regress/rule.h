@@ -13,7 +13,7 @@
 
 namespace moe::regress {
 
-/// A case's two times of a pair, in natural logarithms of seconds.
+/// Holds a case's two times in a pair, as natural logarithms of seconds.
 struct Pair {
   double base = 0, head = 0;
   double log_ratio() const { return head - base; }
@@ -29,11 +29,11 @@ struct Rule {
   double log_delta() const;
 };
 
-/// A case is suspect where the first pairs' mean, trimmed or not, is beyond half of delta.
+/// Returns whether a case is suspect: the mean of its first pairs, trimmed or not, is beyond half of delta.
 bool is_suspect(const std::vector<Pair>& first, const Rule& rule);
-/// Returns how many fresh pairs all suspects get, decided before the second stage begins: by the first pairs' variance;
-/// as many as there may be where few launches alone make a case suspect; and so many that two disturbed ones do not
-/// hide what all others show, among as many suspects. 0 without suspects.
+/// Returns how many fresh pairs each suspect gets, decided before the second stage begins: as many as the first pairs'
+/// variance asks for; the most where a few launches alone make a case suspect; and so many that two disturbed pairs do
+/// not hide what all others show, among so many suspects. 0 without suspects.
 int fresh_pairs(const std::vector<std::vector<Pair>>& first_of_suspects, const Rule& rule);
 
 /// Returns the slowdown, as a share, that about 19 of 20 gates of so many cases find where pairs' log ratios deviate

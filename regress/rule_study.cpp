@@ -13,7 +13,7 @@ namespace {
 constexpr std::array<std::string_view, kGateRules> kNames{"ours", "U-test", "ratio", "Welch"};
 constexpr double kOthersLevel = 0.05, kOthersRatio = 1.05;
 
-// One gate's launches; `slowed`: the case whose head is slower by `log_slowdown`.
+// Holds one gate's launches; `slowed`: the case whose head is slower by `log_slowdown`.
 struct StudiedGate {
   const MachineNoise& noise;
   size_t cases = 0;
@@ -23,7 +23,7 @@ struct StudiedGate {
   NoisyLaunches launches() const { return {noise, cases, seed, number}; }
 };
 
-// Adds ours to `pairs`.
+// Returns whether a case is found slower by the rule; adds its pairs to `pairs`.
 bool finds_slower(const StudiedGate& gate, const Rule& rule, int& pairs) {
   NoisyLaunches launches = gate.launches();
   const auto measure = [&](int, const std::vector<bool>&) {
@@ -42,7 +42,7 @@ bool finds_slower(const StudiedGate& gate, const Rule& rule, int& pairs) {
   return std::ranges::any_of(outcome.judged, [](const Judged& j) { return j.verdict == Verdict::slower; });
 }
 
-// All launches of one arm, then all of the other.
+// Holds all launches of one arm, then all of the other.
 struct Blocked {
   std::vector<std::vector<double>> base, head;  // [case][launch]
 };

@@ -24,7 +24,8 @@ struct StudyRow {
   double pairs = 0;              // a gate, in the mean
 };
 
-/// `slowdowns`: shares. The other rules have kBlockedLaunches of each arm.
+/// Judges gates on every made-up machine by every rule. `slowdowns`: shares. The other rules have kBlockedLaunches
+/// launches of each arm.
 inline constexpr int kBlockedLaunches = 12;
 std::vector<StudyRow> study_rules(const Rule& rule, size_t cases, int64_t gates, const std::vector<double>& slowdowns,
                                   uint64_t seed);

@@ -33,7 +33,7 @@ struct SelfTestResults {
 
 std::string text_of(const SelfTestResults& results);
 std::string json_of(const SelfTestResults& results);
-/// A row a machine and slowdown, a column a rule.
+/// Returns a table with a row for each machine and slowdown, and a column for each rule.
 std::string text_of(const std::vector<StudyRow>& rows);
 std::string json_of(const std::vector<StudyRow>& rows);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What became of a case.
+// What a gate or a comparison says of a case.
 #include <cstdint>
 #include <string_view>
 

@@ -10,7 +10,7 @@
 
 namespace moe::report {
 
-/// Digits of a number on the page, beyond what it shows: what is recomputed there agrees to these.
+/// Says with how many digits numbers go into the page: more than it shows, so that what it recomputes agrees to these.
 inline constexpr int kDigits = 9;
 /// Returns the number with so many digits; null where it is not finite.
 Json rounded(double value, int digits = kDigits);
@@ -19,7 +19,7 @@ Json rounded(const std::vector<double>& values, int digits = kDigits);
 Json cell_of(const Scalar& value);
 Json object_of(const Fields& fields);
 
-/// A table that grows by rows. A cell that a row lacks is null.
+/// Holds a table that grows by rows. A cell that a row lacks is null.
 class Columns {
  public:
   /// Begins a row and returns its index.
@@ -31,7 +31,7 @@ class Columns {
   void clear(size_t row);
   size_t rows() const { return rows_; }
 
-  /// {"rows": N, "columns": {NAME: COLUMN}}. A column is {"all": VALUE}, or the shorter of {"values": [..]} and
+  /// Returns {"rows": N, "columns": {NAME: COLUMN}}. A column is {"all": VALUE}, or the shorter of {"values": [..]} and
   /// {"words": distinct values, "at": TEXT}. TEXT has the index into words of each row, all in equally many digits of
   /// base 64, the greatest first; digits are those of RFC 4648. The page reads it in report/page/table.js.
   Json json() const;

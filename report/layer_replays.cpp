@@ -6,7 +6,7 @@
 namespace moe::report {
 namespace {
 
-/// The prices of one schedule's plans, each once.
+/// Holds the prices of one schedule's plans, each once.
 class PriceList {
  public:
   PriceList(const LayerPricer& pricer, const LayerPricer& without_starts)
@@ -52,8 +52,8 @@ class PriceList {
   Distinct works_, prices_;
 };
 
-// The degrees that both phases are planned at. Where one phase's degree changes what the other takes, or a degree
-// takes long to decide, these are the decided ones alone.
+// Returns the degrees that both phases are planned at. Where one phase's degree changes what the other takes, or a
+// degree takes long to decide, these are the decided ones alone.
 std::vector<int> degrees_of(const Schedule& schedule, const LayerPricer& pricer) {
   const bool apart = schedule.degrees == DegreePolicy::apart || schedule.degrees == DegreePolicy::shared;
   if (!apart || schedule.searched_order || schedule.packs_experts || pricer.shape().rounding == Rounding::lcm)

@@ -9,18 +9,18 @@
 
 namespace moe::report {
 
-/// Degrees that the page's map of degrees goes up to.
+/// Is the largest degree of the page's map of degrees.
 inline constexpr int kMostDegree = 16;
 
-/// {"lanes": names, "kind", "lane", "class", "chunk", "chunks", "after"}: the last six by task; `after` are the tasks
-/// of other lanes that it waits for. What else a task waits for is the one before it on its lane.
+/// Returns {"lanes": names, "kind", "lane", "class", "chunk", "chunks", "after"}: the last six by task; `after` are the
+/// tasks of other lanes that it waits for. What else a task waits for is the one before it on its lane.
 Json structure_json(const Structure& structure);
 
-/// {"factors", "stalls"}: by what a task uses and what runs beside it (moe/cost/contention.h), the latter in seconds;
-/// null where lanes do not slow each other.
+/// Returns {"factors", "stalls"}: by what a task uses and what runs beside it (moe/cost/contention.h), the latter in
+/// seconds; null where lanes do not slow each other.
 Json contention_json(const Contention& contention);
 
-/// Replays of layers, which share structures.
+/// Makes replays of layers, which share structures.
 class LayerReplays {
  public:
   /// Returns one schedule of a layer: {"schedule", "variant", "degree_forward", "degree_backward", "equal_degrees",
@@ -30,7 +30,7 @@ class LayerReplays {
   /// profile does not allow.
   Json schedule_json(const Schedule& schedule, const LayerPricer& pricer, const LayerPricer& without_starts,
                      const DegreeChoice& choice);
-  /// The structures so far; plans name them by index.
+  /// Returns the structures so far; plans name them by index.
   const Json& structures() const { return structures_; }
 
  private:

@@ -7,8 +7,8 @@ namespace moe::report {
 /// Says whether parameters are of several layers, micro-batches or stages: a replay is of one layer, once.
 bool is_stack(const Fields& parameters);
 
-/// Returns indices of at most `count` layers: spread evenly over those that ran, then over those that were planned. A
-/// layer has a schedule that went well and whose plan is of no file, and is no stack of layers.
+/// Returns indices of at most `count` layers: spread evenly over those that ran, then over those that were planned.
+/// Each has a schedule that went well and whose plan came from no file, and is no stack of layers.
 std::vector<size_t> picked_layers(const RecordTables& tables, size_t count);
 
 struct PickedRows {
@@ -16,8 +16,9 @@ struct PickedRows {
   bool by_plans = false;  // ranked by what was planned, whose rounding of rows may be none of a run's
 };
 
-/// Returns rows of the three schedules that take least, by the times that were measured where all were, else by
-/// those that were planned, and of tutel and ds-moe. Rows whose plan is of a file are none.
+/// Returns rows of the three schedules that take least, by the times that were measured where all were, else by those
+/// that were planned where all were, else by those that were predicted; and of tutel and ds-moe. Rows whose plan came
+/// from a file are left out.
 PickedRows picked_rows(const RecordTables& tables, size_t layer);
 
 }  // namespace moe::report

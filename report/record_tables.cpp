@@ -49,7 +49,7 @@ std::optional<Whiskers> whiskers_of(const CaseRecord& record, std::string_view n
   return Whiskers{quantile(slowest, beside), quantile(slowest, 1 - beside), slowest.size()};
 }
 
-// Whether the schedule, or one that it chooses among, is so: then it reads the flag.
+// Returns whether `is` holds of the schedule, or of one that it chooses among: then it reads the flag.
 bool reads(const std::string& name, bool (*is)(const Schedule&)) {
   const auto& all = schedules();
   const auto found = std::ranges::find(all, name, &Schedule::name);
@@ -57,7 +57,7 @@ bool reads(const std::string& name, bool (*is)(const Schedule&)) {
          (is(*found) || std::ranges::any_of(found->variants, [&](const Schedule* one) { return is(*one); }));
 }
 
-// Of a timeline of any sort.
+// Adds a task of a timeline of any sort.
 template <class Task>
 void add_task(const Task& task, Columns& columns) {
   columns.add_row();
@@ -133,7 +133,7 @@ size_t RecordTables::layer_of(const CaseRecord& record, size_t run) {
   return known->second;
 }
 
-// A schedule that was planned and then ran is one row: the run's, whose chunks are whole rows.
+// Makes one row of a schedule that was planned and then ran: the run's, whose chunks are whole rows.
 void RecordTables::add_layer_case(const CaseRecord& record, size_t run) {
   const bool ran = record.key.starts_with("run/");
   const size_t layer = layer_of(record, run);
@@ -253,7 +253,7 @@ void RecordTables::add_launch(const CaseRecord& record) {
   (text_or(record.parameters, "arm") == "head" ? pair.second : pair.first) = seconds;
 }
 
-// A row for each figure that is printed or computed.
+// Adds a row for each figure that is printed or computed.
 void RecordTables::add_published(const CaseRecord& record) {
   const std::string table = text_or(record.parameters, "table");
   std::set<std::string> names;

@@ -37,15 +37,15 @@ struct LayerRow {
 
 class RecordTables {
  public:
-  /// The files outlive it.
+  /// `files` must outlive it.
   explicit RecordTables(const std::vector<FileRun>& files);
 
   const std::vector<LayerEntry>& layers() const { return layers_; }
   const std::vector<LayerRow>& rows() const { return rows_; }
   size_t operations() const { return operations_.rows(); }
   size_t models() const { return models_.size(); }
-  /// {"layers", "rows", "operations", "models", "timelines", "pairs", "published", "others"}. Of `timelines`, {"row",
-  /// "tasks"}, measured ones are of the layers of those indices alone, and have a "rank".
+  /// Returns {"layers", "rows", "operations", "models", "timelines", "pairs", "published", "others"}. Of the timelines,
+  /// {"row", "tasks"}, those that were measured have a "rank", and are there for `layers` alone (indices).
   Json json(const std::vector<size_t>& layers) const;
 
  private:

@@ -41,7 +41,7 @@ Json run_json(const FileRun& of) {
           {"cases", of.run.cases.size()}};
 }
 
-// The lines through a run's operations, as `fit` puts them.
+// Returns the lines through a run's operations, as `fit` puts them.
 Json fits_json(const std::vector<FileRun>& files) {
   Json fits = Json::array();
   for (size_t run = 0; run < files.size(); ++run) {
@@ -70,7 +70,7 @@ Json fits_json(const std::vector<FileRun>& files) {
   return fits;
 }
 
-/// Replays of the picked layers, and why some have none.
+/// Holds the replays of the picked layers, and why some have none.
 class Replays {
  public:
   Replays(const ReportOptions& options, const std::vector<FileRun>& files, const RecordTables& tables)
@@ -85,7 +85,7 @@ class Replays {
       notes_.insert("models and stacks of layers have no replays: the page replays one layer, once");
   }
   size_t layers() const { return layers_.size(); }
-  /// Indices of the layers that are to have timelines.
+  /// Returns the indices of the layers that are to have timelines.
   const std::vector<size_t>& picked() const { return picked_; }
   Json json() const {
     Json kinds = Json::array();

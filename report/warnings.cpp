@@ -13,7 +13,7 @@ struct Warning {
   std::string_view level, text;
 };
 
-// Lists what is said of each status, the worst consequence first.
+// Lists what the page says of each status, the worst consequence first.
 constexpr Warning kOfStatus[] = {
     {"wrong", "results that disagree with their reference: no figure of theirs counts"},
     {"error", "cases whose rank failed"},

@@ -48,7 +48,7 @@ struct Assumptions {
 /// Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
 Assumptions read_assumptions(const std::string& path);
 
-/// NAME of configs/papers/assume/NAME.toml, or a path to a file. Throws BadInput listing the known names.
+/// Reads configs/papers/assume/NAME.toml, or a file by its path. Throws BadInput listing the known names.
 Assumptions find_assumptions(const std::string& name_or_path);
 
 /// Returns the value "contention", or "contention:CLUSTER" for one alone: the slowdown of either network while the

@@ -8,7 +8,7 @@
 namespace moe::reproduce {
 namespace {
 
-// One number of a paper: where it stands among the reports, and what ours rests on beside print.
+// Describes one number of a paper: where it stands among the reports, and what ours rests on beside print.
 struct Headline {
   std::string_view what;
   std::string_view report, comparison;

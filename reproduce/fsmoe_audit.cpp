@@ -79,7 +79,7 @@ TextTable audit_table(const std::vector<Audited>& rows, Testbed testbed) {
   return table;
 }
 
-// Readings that differ in one choice alone, and what that choice moves on average.
+// Holds readings that differ in one choice alone, and what that choice moves on average.
 struct Effect {
   std::string change;
   std::array<double, kCompared.size()> moved{};
@@ -157,8 +157,9 @@ std::string closest(const std::vector<Audited>& rows, Testbed testbed) {
       100 * best->rms, least, most, printed_for(testbed, "fsmoe"));
 }
 
-// Readings for which contention is fitted: the presets with either volumes, and of those with the preset's betas and
-// their unit, which Table 2 confirms, the one that comes closest for the schedules that contention does not touch.
+// Returns the readings for which contention is fitted: the presets with either volumes, and, among readings with the
+// preset's betas and their unit, which Table 2 confirms, the one that comes closest for the schedules that contention
+// does not touch.
 std::vector<Reading> to_fit(const std::vector<Audited>& rows, Testbed testbed) {
   Reading preset = preset_reading(testbed);
   std::vector<Reading> readings{preset};

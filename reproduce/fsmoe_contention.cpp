@@ -12,7 +12,7 @@ namespace {
 constexpr double kTolerance = 1e-3;  // of a speedup
 constexpr int kMostSteps = 20;
 
-// A bracket in which the speedup falls through the printed one; false position, Illinois variant.
+// Holds a bracket in which the speedup falls through the printed one; false position, Illinois variant.
 struct Fit {
   Reading reading;
   double printed = 0;
@@ -57,7 +57,7 @@ std::string fitted_finding(const TextTable& table) {
       (*a)[4], (*b)[4], (*a)[5], (*a)[6], (*b)[5], (*b)[6], (*b)[8]);
 }
 
-// Sweeps all that are not done at once, so that every core has one.
+// Sweeps all fits that are not done at once, so that every core has one.
 void sweep_all(SweepStore& sweeps, std::vector<Fit>& fits) {
   std::vector<Reading> readings;
   for (const Fit& fit : fits)

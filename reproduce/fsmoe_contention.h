@@ -8,8 +8,9 @@ namespace moe::reproduce {
 
 inline constexpr double kMostContention = 2;  // where sharing two networks is no better than taking turns
 
-/// The readings with the contention in [1, kMostContention] at which fsmoe's mean speedup is the printed one, to 1e-3
-/// of it; 1 where it is no better without, and the most where it is still better with that.
+/// Returns the readings with the contention in [1, kMostContention] at which fsmoe's mean speedup is the printed one,
+/// to 1e-3 of it: 1 where fsmoe is no better than printed even without contention, and the most where it is still
+/// better with that.
 std::vector<Reading> with_fitted_contention(SweepStore& sweeps, const std::vector<Reading>& readings);
 
 /// Adds what the fitted knob leaves of Table 5 and of the count of layers with r_f != r_b.

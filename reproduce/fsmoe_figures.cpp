@@ -72,7 +72,7 @@ std::vector<Ran> run_all(const std::vector<ModelRun>& runs, const Study& study, 
   return ran;
 }
 
-// Rows over DeepSpeed-MoE have a column for either reading of it; the others do not depend on that.
+// Adds figures: rows over DeepSpeed-MoE have a column for either reading of it; the others do not depend on that.
 void add_figures(Comparison& c, const PrintedFigure& row, std::vector<std::string> labels,
                  const std::vector<Ran>& runs) {
   for (const std::string_view baseline : kBaselines) {
@@ -81,7 +81,7 @@ void add_figures(Comparison& c, const PrintedFigure& row, std::vector<std::strin
   }
 }
 
-// Least and most of ours / paper of the figures that `wanted` picks.
+// Holds the least and most of ours / paper over the figures that `wanted` picks.
 struct Ratios {
   double least = 1e99, most = 0;
   bool any() const { return most > 0; }

@@ -9,11 +9,11 @@
 
 namespace moe::reproduce {
 
-/// k and f of section 6.4.
+/// Are k and f of section 6.4.
 inline constexpr int kModelTopK = 2;
 inline constexpr double kModelCapacityFactor = 1.2;
 
-/// FSMoE's variant of a model, by the name that its tables print: "mixtral-7b".
+/// Returns FSMoE's variant of a model, by the name that its tables print: "mixtral-7b".
 Model fsmoe_model(std::string_view printed);
 
 /// Returns Table 2's layer of a model, B = 4, L = 1024, on the profile's cluster, unrounded. `capacity` is k f, with

@@ -20,7 +20,7 @@ struct ModelRun {
   std::string name() const;  // "mixtral-7b on testbed-a"
 };
 
-/// Seconds of a training step by schedule, nothing for what no row prices.
+/// Holds the seconds of a training step by schedule; empty: no row prices it.
 using StepSeconds = std::map<std::string, std::optional<double>>;
 StepSeconds step_seconds(const ModelRun& run, const std::vector<std::string>& schedules, const Assumptions* assumed,
                          std::set<std::string>& missing);

@@ -70,7 +70,8 @@ std::vector<Reading> all_readings(Testbed testbed) {
   return readings;
 }
 
-// The driver's betas of testbed A are a preset per element, Fig. 5's of either testbed are presets per byte.
+// The preset with the driver's betas of testbed A has them per element; those with Fig. 5's, of either testbed, per
+// byte.
 Profile with_beta_unit(Profile profile, Testbed testbed, BetaOrder order, BetaUnit unit) {
   const bool per_element = testbed == Testbed::a && order == BetaOrder::driver;
   if (per_element && unit == BetaUnit::byte) scale_comm(profile, kBytesPerElement);
@@ -110,8 +111,8 @@ Profile with_attention_by_gemm(Profile profile) {
   return profile;
 }
 
-// Testbed B's fit for MP 4, on either testbed per FLOP of its own shard; 2048 tokens, of which the driver has none, by
-// the fit of 1024.
+// Takes testbed B's fit for MP 4, on either testbed per FLOP of its own shard; 2048 tokens, of which the driver has
+// none, by the fit of 1024.
 Profile with_driver_attention(Profile profile) {
   profile = with_attention_by_gemm(std::move(profile));
   for (ModuleRow row : find_profile("testbed-b").modules) {

@@ -20,9 +20,9 @@ enum class BetaOrder : uint8_t { driver, printed };
 enum class BetaUnit : uint8_t { byte, element };
 /// Says what gemm's printed beta is per (FLOP, multiply-accumulate), or where the experts' times come from instead.
 enum class GemmBeta : uint8_t { flop, mac, table2, driver };
-/// Table 4's f already holds k, or volumes are k = 2 times f.
+/// Says whether Table 4's f already holds k, or volumes are k = 2 times f.
 enum class Capacity : uint8_t { f_alone, k_times_f };
-/// Attention by GEMM, or by the fit in the authors' driver (testbed B's, MP 4).
+/// Says what prices attention: GEMMs, or the fit in the authors' driver (testbed B's, MP 4).
 enum class AttentionBy : uint8_t { gemm, driver };
 
 std::string_view name_of(BetaOrder order);
@@ -47,7 +47,7 @@ Reading preset_reading(Testbed testbed);
 /// Returns every combination of the choices that a testbed leaves open, without contention.
 std::vector<Reading> all_readings(Testbed testbed);
 
-/// One function a convention.
+/// Return the profile under one convention each.
 Profile with_beta_unit(Profile profile, Testbed testbed, BetaOrder order, BetaUnit unit);
 Profile with_gemm_per_mac(Profile profile);
 Profile with_experts_from_table2(Profile profile, Testbed testbed);

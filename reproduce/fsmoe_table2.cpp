@@ -40,7 +40,7 @@ double seconds_at(const Profile& profile, const PrintedOp& row, double capacity)
       .value_or(0);
 }
 
-// Times are straight lines in k f: the k f that makes the sum of squared errors over `rows` least.
+// Returns the k f that makes the sum of squared errors over `rows` least; times are straight lines in k f.
 double fitted_capacity(const Profile& profile, const std::vector<PrintedOp>& rows) {
   double numerator = 0, denominator = 0;
   for (const PrintedOp& row : rows) {
@@ -143,7 +143,7 @@ std::string expert_finding(const std::vector<PrintedOp>& printed) {
          factors + ". Neither unit is physical for the GPUs either (87 or 44 TFLOP/s of an A6000's 39).";
 }
 
-// Least and most of ours / printed of an operation on a testbed, as "0.64 to 0.69".
+// Returns the least and most of ours / printed of an operation on a testbed, as "0.64 to 0.69".
 std::string range_of(const Comparison& c, std::string_view testbed, std::string_view op, std::string_view gemm) {
   double least = 1e99, most = 0;
   for (const Figure& f : c.figures)
@@ -166,7 +166,7 @@ std::string computation_finding(const Comparison& c) {
       range_of(c, "testbed-b", "attention", "flop"));
 }
 
-// GPT2-XL on testbed A: the AllReduce of three of attention's four matrices, cut evenly.
+// Compares GPT2-XL on testbed A with the AllReduce of three of attention's four matrices, cut evenly.
 std::string three_matrices(const std::vector<PrintedOp>& printed) {
   const PrintedOp row = rows_of(printed, "testbed-a", "gpt2-xl", "allreduce").back();
   const Profile profile = find_profile(row.testbed);

@@ -4,8 +4,9 @@
 
 namespace moe::reproduce {
 
-/// Root of the mean square of ours / printed - 1 over the reading's testbed: AlltoAll, AllGather, ReduceScatter,
-/// AllReduce, experts and attention of both models and phases, at k f = 2.4 whatever the reading's volumes.
+/// Returns the root of the mean square of ours / printed - 1 over the reading's testbed: AlltoAll, AllGather,
+/// ReduceScatter, AllReduce, experts and attention of both models and phases, at k f = 2.4 whatever the reading's
+/// volumes.
 double table2_error(const Reading& reading);
 
 }  // namespace moe::reproduce

@@ -36,7 +36,7 @@ std::vector<std::string> sweep_conventions() {
       "One layer in the steady state: the next layer's dense gradients wait when its backward begins."};
 }
 
-// r_f and r_b out of {1, 2, 4, 8}, to which the authors' published optimiser rounds.
+// Counts the layers with r_f != r_b, both out of {1, 2, 4, 8}, to which the authors' published optimiser rounds.
 int apart_in_powers(const Reading& reading) {
   const Profile profile = profile_of(reading);
   const Grid grid = grid_of(reading);

@@ -74,7 +74,7 @@ std::string lina_slowdowns(const LinaSteps& steps, const Assumptions& assumed) {
       found, printed_lina_text("slowdown_median"), least, most);
 }
 
-// Experts a device by Lina's rule alone, and by the replay.
+// Returns the experts a device by Lina's rule alone, and by the replay.
 std::string lina_packings(const LinaSteps& steps, const Assumptions& assumed) {
   std::string chosen, rule;
   for (const std::string& model : kLinaModels) {

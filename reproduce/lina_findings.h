@@ -22,7 +22,7 @@ using LinaSteps = std::map<LinaKey, LinaStep>;
 
 std::vector<std::string> lina_from_print();
 std::vector<std::string> lina_unexplained(const std::vector<PrintedLina>& printed);
-/// Each says what is found over all models, schedules and numbers of experts.
+/// Return what is found over all models, schedules and numbers of experts.
 std::string lina_slowdowns(const LinaSteps& steps, const Assumptions& assumed);
 std::string lina_packings(const LinaSteps& steps, const Assumptions& assumed);
 std::vector<std::string> lina_conventions();

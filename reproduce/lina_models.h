@@ -20,7 +20,7 @@ double efficiency_by_share(double layer_share);
 /// Returns the layer of a model on as many GPUs as experts, 4 a node, one expert each, top-2, no MP (Lina, sections 2.1
 /// and 7.1); B from the assumed tokens a GPU.
 LayerCase lina_case(const std::string& model, int experts, const Assumptions& assumed);
-/// Returns the assumed rows, a rank's 40 GB, and the experts' time by the printed share with 16 GPUs.
+/// Returns the profile: the assumed rows, a rank's 40 GB, and the experts' time by the printed share with 16 GPUs.
 Profile lina_profile(const std::string& model, const Assumptions& assumed);
 
 struct LinaRun {
@@ -31,7 +31,8 @@ struct LinaRun {
   int layers = 0;  // 0: the model's
 };
 
-/// The seconds of one training step; MoE parts summed over layers, from the first dispatch to the last combine of each.
+/// Holds the seconds of one training step; MoE parts summed over layers, from the first dispatch to the last combine of
+/// each.
 struct LinaStep {
   double step_s = 0, moe_forward_s = 0, moe_backward_s = 0;
   double alltoall_s = 0, alltoall_backward_s = 0;  // busy, slowed as they were
@@ -40,7 +41,7 @@ struct LinaStep {
   int packing = 1;                                 // experts a device
 };
 
-/// Nothing where a row lacks, whose name `missing` then gains.
+/// Returns nothing where a row is missing, whose name `missing` then gains.
 std::optional<LinaStep> lina_step(const LinaRun& run, const Assumptions& assumed, std::set<std::string>& missing);
 
 /// Says where Lina's rule for packing ends, whatever it costs: experts a device, and the speedup of one layer over none

@@ -18,7 +18,7 @@ const std::array<std::string, 6> kSchedules{"lina-baseline",  "lina-fixed", "lin
                                             "lina-partition", "lina",       "lina-packed"};
 constexpr std::array<int, 6> kPartitionMb{10, 20, 30, 50, 70, 100};
 
-// Empty where nothing is assumed, or a row lacks.
+// Returns all steps; none where nothing is assumed, or a row is missing.
 LinaSteps all_steps(const Assumptions* assumed, std::set<std::string>& missing) {
   LinaSteps steps;
   if (assumed == nullptr) return steps;
@@ -43,7 +43,7 @@ std::string schedule_of(std::string_view metric) {
   return metric == "priority_and_partition" ? "lina-partition" : "lina-packed";
 }
 
-// The mean over the models, as the paper's; nothing where one exchanges nothing any more.
+// Returns the mean over the models, as the paper's is; nothing where one exchanges nothing any more.
 std::optional<double> ours(const PrintedLina& row, const LinaSteps& steps) {
   double sum = 0;
   int count = 0;
@@ -67,8 +67,8 @@ Comparison speedups(const std::vector<PrintedLina>& printed, const LinaSteps& st
   return c;
 }
 
-// The step's speedup if all AlltoAlls were as much faster as the backward's are printed to be, and nothing else: by
-// Table 1's share of the step, averaged over its models of that many experts.
+// Compares the step's speedup if all AlltoAlls were as much faster as the backward's are printed to be, and nothing
+// else: by Table 1's share of the step, averaged over its models of that many experts.
 Comparison alltoall_alone(const std::vector<PrintedLina>& printed) {
   Comparison c{.caption = "the step's speedup from the AlltoAll's alone", .label_names = {"experts"}};
   for (const PrintedLina& row : printed) {
@@ -88,7 +88,7 @@ Comparison alltoall_alone(const std::vector<PrintedLina>& printed) {
   return c;
 }
 
-// Printed without packing; by Figure 2's share, and replayed.
+// Compares what is printed without packing with Figure 2's share, and with the replay.
 Comparison pipelining(const LinaSteps& steps) {
   Comparison c{.caption = "pipelining efficiency with 16 experts (Table 3), by Figure 2's share and replayed",
                .label_names = {"model", "experts a device"},
@@ -112,7 +112,7 @@ Comparison pipelining(const LinaSteps& steps) {
   return c;
 }
 
-// The baseline's, of Table 1's model by its layers and of all three by Figure 4's ends.
+// Compares the baseline's shares: of Table 1's model by its layers, and of all three by Figure 4's ends.
 Comparison alltoall_shares(const LinaSteps& steps, const Assumptions* assumed, std::set<std::string>& missing) {
   Comparison c{
       .caption = "AlltoAll's share of a baseline's step", .label_names = {"of", "experts"}, .quantity = kShare};
@@ -138,7 +138,7 @@ Comparison alltoall_shares(const LinaSteps& steps, const Assumptions* assumed, s
   return c;
 }
 
-// Section 7.2.2: each design choice in turn, without packing but for the last.
+// Tabulates section 7.2.2: each design choice in turn, without packing but for the last.
 TextTable ablation(const LinaSteps& steps) {
   TextTable table{"speedup of a step over lina-baseline, one design choice after the other", {"model", "experts"}, {}};
   for (size_t i = 1; i < kSchedules.size(); ++i) table.header.push_back(kSchedules[i]);
@@ -155,7 +155,7 @@ TextTable ablation(const LinaSteps& steps) {
   return table;
 }
 
-// Section 7.2.2's partition sizes, 16 experts, without packing.
+// Tabulates section 7.2.2's partition sizes, 16 experts, without packing.
 TextTable partition_sizes(const Assumptions& assumed, std::set<std::string>& missing) {
   TextTable table{"milliseconds of lina's step with 16 experts, by partition size", {"model"}, {}};
   for (const int megabytes : kPartitionMb) table.header.push_back(fmt::format("{} MB", megabytes));

@@ -32,7 +32,7 @@ const CommittedRuns& committed(std::string_view table) {
   return *found;
 }
 
-// A sound run, timed; of schedules alone, not of degrees that were tried beside them.
+// Returns whether the record is of a sound, timed run of a schedule; degrees that were tried beside it do not count.
 bool is_sound(const CaseRecord& record) {
   return record.key.starts_with(kRun) && record.key.ends_with("/" + record.schedule) &&
          record.status == CaseStatus::ok && record.summary.has("total_s");

@@ -1,5 +1,5 @@
 #pragma once
-// What was really run of a paper's table, out of records: a column beside what is simulated.
+// What was really run of a paper's table, read from records: a column beside what is simulated.
 #include <map>
 #include <string>
 #include <string_view>
@@ -17,7 +17,7 @@ FileRun measured_runs(std::string_view table, const std::string& file);
 /// Returns the file that measured_runs reads.
 std::string measured_file(std::string_view table, const std::string& file);
 
-/// Layers of a testbed's grid under one reading of its f, each with the sound runs of its schedules.
+/// Holds the layers of a testbed's grid under one reading of its f, each with the sound runs of its schedules.
 using LayerRuns = std::map<std::string, std::map<std::string, const CaseRecord*>>;
 LayerRuns layer_runs(const FileRun& file, Testbed testbed, Capacity capacity);
 /// Returns the mean over layers of the ratio of forward + backward; empty: no layer ran well under both.
@@ -25,14 +25,14 @@ std::optional<double> measured_speedup(const LayerRuns& layers, const std::strin
 /// Counts the layers that ran with r_f != r_b; empty: the schedule did not run.
 std::optional<double> measured_apart(const LayerRuns& layers, const std::string& schedule);
 
-/// A model's steps, as they were predicted when they ran, and as they ran. Schedules that did not run have none.
+/// Holds a model's steps, as they were predicted when they ran, and as they ran; schedules that did not run have none.
 struct MeasuredSteps {
   StepSeconds predicted, measured;
   int64_t layers = 0;  // 0: the model did not run there
 };
 MeasuredSteps measured_steps(const FileRun& file, const ModelRun& run, const std::vector<std::string>& schedules);
 
-/// "emulated run" or "run": what a column is of. Throws BadInput for a file that has both.
+/// Returns "emulated run" or "run": what a column is of. Throws BadInput for a file that has both.
 std::string kind_of_run(const FileRun& file);
 /// Says what those runs are, and where they stand.
 std::string describe_runs(const FileRun& file);

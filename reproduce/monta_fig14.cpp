@@ -17,7 +17,7 @@ double ratio(const MontaLayer& layer, MontaStrategy s) {
   return layer.exchange_s(s, kMontaChunks) / layer.exchange_s(MontaStrategy::baseline, 1);
 }
 
-// Figure 14's two printed times, and for plots those that are not printed.
+// Compares Figure 14's two printed times, and for plots those that are not printed.
 std::vector<Comparison> time_comparisons(const Profile& profile) {
   Comparison printed{.caption = "time over the baseline's", .label_names = {"strategy", "tokens"}};
   Comparison others{.caption = "time over the baseline's, not printed", .label_names = printed.label_names};
@@ -90,7 +90,7 @@ std::string stall_finding(const Profile& profile, bool assumed) {
          "value each, could not move O3's lead from one length to another: copy and AllGather grow alike.";
 }
 
-// Figures 16 and 17 by what they print alone.
+// Compares Figures 16 and 17 with what they print alone.
 Comparison printed_step() {
   Comparison c{.caption = "the training step, 8K: from the AlltoAll's printed shares (0.22 before, 0.10 after)",
                .label_names = {"what"}};
@@ -104,7 +104,7 @@ Comparison printed_step() {
   return c;
 }
 
-// Figures 16 and 17 by the plans.
+// Compares Figures 16 and 17 with the plans.
 std::vector<Comparison> planned_steps(const Profile& profile, const Assumptions& assumed) {
   const auto peak = assumed.value("peak_flops");
   require<BadInput>(peak && *peak > 0, "{}: value: found no peak_flops above 0, expected one", assumed.file);

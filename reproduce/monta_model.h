@@ -9,7 +9,7 @@ namespace moe::reproduce {
 enum class MontaStrategy : int { baseline, o1, o2, o3 };
 std::string_view name_of(MontaStrategy strategy);
 
-/// Seconds of one task each; volumes are bytes as the paper counts them.
+/// Holds the seconds of one task of each kind; volumes are bytes as the paper counts them.
 struct MontaTimes {
   double alltoall = 0;   // of the whole volume, baseline; of I / (N t), O1 to O3
   double allgather = 0;  // of I / N
@@ -22,14 +22,15 @@ struct MontaTimes {
 ///   O3  AA < AG ? AA + N AG + D2D : N AA + AG + D2D    (Algorithm 2)
 double monta_seconds(MontaStrategy strategy, const MontaTimes& times, int chunks);
 
-/// Time over volume as a straight line, alpha + bytes * beta: what an efficiency curve is between two of its points.
+/// Holds time over volume as a straight line, alpha + bytes * beta: what an efficiency curve is between two of its
+/// points.
 struct TimeLine {
   double alpha_s = 0, beta_s_per_byte = 0;
   double seconds(double bytes) const { return alpha_s + bytes * beta_s_per_byte; }
 };
 TimeLine line_through(double bytes_1, double seconds_1, double bytes_2, double seconds_2);
 
-/// The platform of MoNTA's experiments: 2 nodes of 8 A800.
+/// Describes the platform of MoNTA's experiments: 2 nodes of 8 A800.
 struct MontaPlatform {
   double inter_bytes_per_s = 25e9, intra_bytes_per_s = 200e9;  // B1, B2
   double copy_bytes_per_s = 0;                                 // B3 r3
@@ -47,10 +48,10 @@ struct MontaPlatform {
 /// Returns lines through Table 8's points: AlltoAll at 8 and 256, AllGather at 64 and 256 million bytes, copy at 64.
 MontaPlatform table8_platform();
 
-/// I of a sequence: Table 8's 256 million bytes for 8 thousand tokens, in proportion.
+/// Returns I of a sequence: Table 8's 256 million bytes for 8 thousand tokens, in proportion.
 double monta_bytes(int thousand_tokens);
 
-/// O2 and O3 in the paper's figures.
+/// Is the number of chunks of O2 and O3 in the paper's figures.
 inline constexpr int kMontaChunks = 4;
 inline constexpr std::array kMontaStrategies{MontaStrategy::o1, MontaStrategy::o2, MontaStrategy::o3};
 

@@ -9,34 +9,34 @@
 
 namespace moe::reproduce {
 
-/// Returns the preset with what is assumed; without assumptions (null) nothing slows anything. Of its rows, exchanges
-/// alone use no more than Table 8 prints.
+/// Returns the preset with what is assumed; without assumptions (null) nothing slows anything. Exchanges are priced by
+/// what Table 8 prints alone; all other rows of the preset are assumed.
 Profile monta_cluster(const Assumptions* assumed);
 
-/// "monta-o1".
+/// Returns "monta-o1" and the like.
 std::string_view schedule_of(MontaStrategy strategy);
 
-/// One training step's share of a layer, gradients left out. Seconds, FLOPs of a rank.
+/// Holds what a training step takes of a layer, without the sums of gradients: seconds, and FLOPs of a rank.
 struct MontaStep {
   double seconds = 0, exchange_s = 0, flops = 0;  // exchange_s: by which its four exchanges lengthen it
   double share() const { return exchange_s / seconds; }
 };
 
-/// Bytes of a rank for the experts of the whole model with Adam, 16 P2 / (p t e) (MoNTA Table 3), and how many layers
-/// that counts.
+/// Holds the bytes of a rank for the experts of the whole model with Adam, 16 P2 / (p t e) (MoNTA Table 3), and how
+/// many layers that counts.
 struct MontaExperts {
   double bytes = 0;
   int layers = 0;
 };
 MontaExperts monta_experts(const Profile& profile);
 
-/// A layer with a sequence of so many thousand (1024) tokens.
+/// Times a layer with a sequence of so many thousand (1024) tokens.
 class MontaLayer {
  public:
   MontaLayer(const Profile& profile, int thousand_tokens);
   MontaLayer(const Profile&&, int) = delete;  // it would not outlive the layer
 
-  /// I of equation 3, with its missing k: bytes.
+  /// Returns I of equation 3, with its missing k, in bytes.
   double bytes() const;
   /// Returns one AlltoAll of the layer, as Figure 14 has it: dispatch, AllGather and copy, until the expert could
   /// begin. `chunks`: of O2 and O3.
@@ -50,7 +50,7 @@ class MontaLayer {
   LayerPricer pricer_;
 };
 
-/// Returns the strategy that takes least for one exchange; of O2 and O3 with so many chunks.
+/// Returns the strategy that takes least for one exchange, O2 and O3 with so many chunks.
 MontaStrategy least_exchange(const MontaLayer& layer, int chunks);
 
 }  // namespace moe::reproduce

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kTable8Seq = 8, kLongSeq = 256;  // thousands of tokens
 
-// Table 8's latencies as it prints them.
+// Holds Table 8's latencies as it prints them.
 struct Table8 {
   double baseline = 0;
   std::map<MontaStrategy, MontaTimes> times;

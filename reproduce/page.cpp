@@ -41,7 +41,7 @@ std::vector<std::string> summary_row(const Report& report, const Comparison& c) 
           std::isfinite(least) ? percent(least) : "-"};
 }
 
-// Formulas that a paper prints otherwise than they are computed here.
+// Lists formulas that a paper prints otherwise than they are computed here.
 constexpr std::array<std::string_view, 6> kReadings{
     "Expert Choice (gate expert-choice). FSMoE section 2.1 writes Softmax(KeepTopK((I W_g)^T, k)): a softmax of raw "
     "logits over the k tokens that an expert takes. The paper it cites, Zhou et al. (2022), section 3.2, takes the "

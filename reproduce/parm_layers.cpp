@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kSchedules{kParmBaseline, "parm-s1", "parm-s2-aas", "parm-s2", "parm"};
 
-// Returns whether the layer fits its GPUs as the baseline runs it, which had to run too.
+// Returns whether the layer fits its GPUs' memory under the baseline, which the paper ran too.
 bool fits(const LayerCase& shape, double capacity_bytes) {
   MemoryRequest request;
   request.shape = shape;
@@ -31,7 +31,7 @@ double computation_seconds(const Profile& profile, const LayerCase& shape, const
   return seconds_counting(counted, find_schedule(kParmBaseline), LayerPricer(profile, shape), tuned.decision);
 }
 
-// Returns whether every row is there.
+// Prices the layer; returns whether every row is there.
 bool price_layer(LayerSearch& search, const Profile& profile, const Assumptions* assumed, ParmLayer& layer,
                  std::set<std::string>& missing) {
   const LayerCase& shape = layer.shape;

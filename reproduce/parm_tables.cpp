@@ -178,7 +178,7 @@ std::string extremes_finding(const std::vector<ParmLayer>& all) {
       all.size(), groups(*low), groups(*high), std::ranges::count_if(all, loses), std::ranges::count_if(all, no_esp));
 }
 
-// Least and most of ours / paper by testbed.
+// Returns the least and most of ours / paper by testbed.
 std::string closeness_finding(const Comparison& c) {
   std::string text;
   for (const std::string_view testbed : {"testbed-a", "testbed-b-first", "testbed-b-second"}) {

@@ -29,7 +29,7 @@ bool all_allowed(const std::set<std::string>& notes, const Print& print) {
   return allowed;
 }
 
-// Every row that lacks, by borrowing the nearest of each.
+// Returns every row that is missing, found by borrowing the nearest of each.
 template <class Tune>
 void name_missing(const Print& print, const LayerCase& shape, const Tune& tune, const Unpriced& error) {
   constexpr std::string_view kNearest = "nearest: ", kPriced = " priced by";

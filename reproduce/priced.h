@@ -12,7 +12,7 @@
 
 namespace moe::reproduce {
 
-/// What a paper prints and, where asked for, what is assumed; `missing` gains the names of what lacks.
+/// Holds what a paper prints and, where asked for, what is assumed; `missing` gains the names of missing rows.
 struct Print {
   const Profile& profile;
   const Assumptions* assumed = nullptr;
@@ -25,7 +25,7 @@ std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_vie
                                             const LayerCase& shape);
 
 /// Returns the seconds of a whole model's training step, by its plan's replay, with the gradients spread exactly;
-/// nothing under the same terms.
+/// nothing where tuned_from_print would return nothing.
 std::optional<double> step_from_print(ModelSearch& search, std::string_view schedule, const Print& print,
                                       const ModelShape& model);
 

@@ -5,7 +5,7 @@
 namespace moe::reproduce {
 namespace {
 
-// The rows of configs/papers/NAME.csv.
+// Returns the rows of configs/papers/NAME.csv.
 template <class Row, class... Cells>
 std::vector<Row> rows_of(const std::string& name, const std::array<const char*, sizeof...(Cells)>& columns,
                          Cells Row::*... cells) {

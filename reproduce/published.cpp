@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kCurveTarget = 0.05;  // of the median error
 
-// "4.1 %": the largest difference of a dispatcher's layers under a convention.
+// Returns "4.1 %": the largest difference of a dispatcher's layers under a convention.
 std::string worst_of(const Comparison& c, std::string_view dispatcher, std::string_view convention) {
   double worst = 0;
   for (const Figure& f : c.figures)
@@ -36,7 +36,7 @@ double reached_by(const PublishedLayer& layer) {
   return places_reached(layer.experts, kNodeRanks, layer.ranks_of_a_token, layer.top_k);
 }
 
-// The most bytes a second that dispatch would send off a rank of one node, were its rows of 16 bits.
+// Returns the most bytes a second that dispatch would send off a rank of one node if its rows had 16 bits.
 double fastest_dispatch() {
   double most = 0;
   for (const PublishedExchange& e : published_exchanges()) {
@@ -110,7 +110,7 @@ void say_of_trace(Report& report, const Comparison& c) {
       difference(apart.ours, apart.paper)));
 }
 
-// Two neighbouring sizes of a curve, of which the larger one is the most times faster.
+// Returns the two neighbouring sizes of a curve of which the larger one is the most times faster.
 std::pair<PublishedCollective, PublishedCollective> deepest_fall(std::vector<PublishedCollective> samples) {
   std::ranges::sort(samples, {}, [](const PublishedCollective& s) { return std::tie(s.gpu, s.op, s.ranks, s.bytes); });
   size_t deepest = 0;

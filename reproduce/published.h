@@ -17,7 +17,7 @@ namespace moe::reproduce {
 enum class LayerPrice { preset, gemms, ranks_reached };
 std::string_view name_of(LayerPrice price);
 
-/// Seconds of the parts of a MoE layer on a rank, in sequence.
+/// Holds the seconds of the parts of a MoE layer on a rank, in sequence.
 struct LayerParts {
   double router = 0, order = 0, exchange = 0, experts = 0;
   double sum() const { return router + order + exchange + experts; }
@@ -26,7 +26,7 @@ struct LayerParts {
 LayerParts predicted_parts(const PublishedLayer& layer, const Profile& profile, Phase phase, LayerPrice price);
 /// Returns the seconds of the shared expert of its proxy model, as GEMMs; 0 where there is none.
 double shared_expert_s(const PublishedLayer& layer, const Profile& profile, Phase phase);
-/// NAME of the preset that a published layer ran on.
+/// Returns the name of the preset that a published layer ran on.
 std::string preset_of(const PublishedLayer& layer);
 Comparison published_layer_times();
 
@@ -38,7 +38,7 @@ inline constexpr int kTraceLayers = 4;
 double replayed_trace(const std::vector<TraceTask>& trace, int layers, bool own_lane);
 Comparison trace_times();
 
-/// Errors of held-out sizes, of all groups of a GPU's collective together.
+/// Holds the errors at held-out sizes, of all groups of a GPU's collective together.
 struct CurveErrors {
   std::string gpu, op;
   std::vector<double> line, pieces;

@@ -10,7 +10,7 @@ namespace {
 
 enum LaneOf { kCompute, kComm, kWeights };
 
-// Tasks of one layer pair after another's, as DualPipe orders them (DeepSeek-V3, Figure 4).
+// Builds the tasks of one layer pair after another's, as DualPipe orders them (DeepSeek-V3, Figure 4).
 class PairBuilder {
  public:
   PairBuilder(const std::vector<TraceTask>& trace, bool own_lane) : trace_(trace), own_lane_(own_lane) {
@@ -53,7 +53,7 @@ class PairBuilder {
     return structure_.tasks.back().id;
   }
 
-  // Weight gradients of a part whose backward is over; nothing in these layers waits for them.
+  // Adds the weight gradients of a part whose backward is over; nothing in these layers waits for them.
   void add_weights(std::string_view task, int backward) {
     add(task, "backward", kCompute, {backward});
     const bool split =

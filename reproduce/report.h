@@ -20,7 +20,7 @@ inline constexpr Quantity kSpeedup{"speedup", "x", 1, 3};
 inline constexpr Quantity kLayerCount{"layers", "layers", 1, 0};
 inline constexpr Quantity kShare{"share", "share", 1, 3};
 
-/// One number of a paper beside ours, under one convention.
+/// Holds one number of a paper beside ours, under one convention.
 struct Figure {
   std::vector<std::string> labels;    // one a label column of its comparison
   std::string convention;             // a column of the comparison; empty: there is only one
@@ -35,7 +35,7 @@ struct Comparison {
   bool drawn = true;  // false: shown by a table of its own; the figures are for JSON and records alone
 };
 
-/// A table that is no comparison of single numbers.
+/// Holds a table that is no comparison of single numbers.
 struct TextTable {
   std::string caption;
   std::vector<std::string> header;
@@ -54,21 +54,21 @@ struct Report {
   std::vector<std::string> not_computable = {};  // "what: NAMES of what no paper prints"
 };
 
-/// "fsmoe-fig6", or "fsmoe-fig6, assuming fsmoe-models".
+/// Returns "fsmoe-fig6", or "fsmoe-fig6, assuming fsmoe-models".
 std::string name_of(const Report& report);
 
 enum class ReportStyle { terminal, markdown };
 
-/// Lines of at most 118 columns but for tables, which are as wide as their cells.
+/// Returns lines of at most 118 columns but for tables, which are as wide as their cells.
 std::string report_text(const Report& report, ReportStyle style);
 
-/// Its comparisons and tables alone.
+/// Returns a report's comparisons and tables alone.
 std::string tables_text(const Report& report, ReportStyle style);
 
-/// "-1.3 %": ours against the paper's; "-" where either is missing or the paper's is 0.
+/// Returns "-1.3 %": ours against the paper's; "-" where either is missing or the paper's is 0.
 std::string difference(std::optional<double> ours, std::optional<double> paper);
 
-/// Prose broken at blanks: the first line begins with `first`, the others with as many blanks.
+/// Returns prose broken at blanks: the first line begins with `first`, the others with as many blanks.
 std::string wrapped(std::string_view text, std::string_view first, size_t columns = 118);
 
 /// Returns the rows of a comparison: labels, paper, then ours and its difference under each convention.

@@ -8,7 +8,8 @@
 
 namespace moe::reproduce {
 
-/// {table, title, source, figures[] = {comparison, labels..., convention, quantity, paper, ours, difference}, ...}.
+/// Returns {table, title, source, figures[] = {comparison, labels..., convention, quantity, paper, ours, difference},
+/// ...}.
 Json to_json(const Report& report);
 
 /// Returns one record a figure, key "reproduce/TABLE/...": parameters say what and under which convention; `prediction`

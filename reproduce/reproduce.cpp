@@ -37,7 +37,7 @@ std::vector<Report> asked_for(const ReproduceOptions& o) {
   return {reproduce(o.table, study)};
 }
 
-// Whatever any table reads: all of configs, in an order of their own, and the assumptions.
+// Returns what any table may read: all of configs, sorted, the assumptions and the records.
 std::vector<std::string> files_read(const ReproduceOptions& o) {
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(config_dir()))

@@ -9,10 +9,10 @@
 
 namespace moe::reproduce {
 
-/// Table 5's, in its order.
+/// Returns Table 5's schedules, in its order.
 std::vector<const Schedule*> table5_schedules();
 
-/// One sweep in figures.
+/// Holds the figures of one sweep.
 struct SweptReading {
   Reading reading;
   std::vector<ScheduleSummary> schedules;  // table5_schedules' order

@@ -8,7 +8,7 @@ DEBIAN = "/usr/bin/python3"
 
 
 def need(package, *modules):
-    """May start this script anew under Debian's Python, with the same arguments; else ends it."""
+    """Imports the modules, or starts this script anew under Debian's Python, or ends it as skipped."""
     try:
         for module in modules:
             importlib.import_module(module)

@@ -9,7 +9,7 @@
 namespace moe::tuner {
 namespace {
 
-// Spread evenly over those that could be tuned.
+// Returns rows spread evenly over those that could be tuned.
 std::vector<const SweepRow*> sample(const std::vector<SweepRow>& rows, int layers) {
   std::vector<const SweepRow*> supported, chosen;
   for (const SweepRow& row : rows)

@@ -13,7 +13,7 @@ std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", 
 
 constexpr size_t kShownNotes = 3;  // of a kind
 
-// What prices were taken from that the profile has not.
+// Says what prices were taken from where the profile has no row.
 std::string notes_text(const std::vector<SweepRow>& rows) {
   std::string text;
   for (const auto& [kind, noted] : noted_layers(rows)) {

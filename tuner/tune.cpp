@@ -17,7 +17,7 @@
 namespace moe::tuner {
 namespace {
 
-// One of the layers that could be planned, under every schedule.
+// Writes the timeline of one layer that could be planned, under every schedule.
 void write_planned_trace(const std::string& path, const SweepRequest& request, const std::vector<SweepRow>& rows) {
   std::vector<const SweepRow*> planned;
   std::vector<LayerShape> layers;

@@ -42,7 +42,8 @@ struct TuneOptions {
 /// BadInput where it is both.
 bool asks_one(const TuneOptions& options);
 
-/// Runs all of tune (tuner/verify). `processes`: of the run, one rank each, which all call it; none: ranks are threads.
+/// Runs all of tune (tuner/verify). `processes`: those of the run, one rank each, which all call it; null: ranks are
+/// threads.
 int run_tune(const TuneOptions& options, World* processes);
 
 /// `tune --no-verify`: plans on the profile as it stands.

@@ -15,18 +15,18 @@ struct ModelFlags {
   std::optional<int> layers;            // empty: the model's, or 1
   std::optional<int> micro_batches;     // of the layer's batch each; empty: 1
   std::optional<std::string> pipeline;  // gpipe | 1f1b; empty: 1f1b on one stage, else gpipe
-  /// Returns whether it is one layer, once: no model, which some flags need.
+  /// Returns whether one layer, once, is asked for: no model, which some flags need.
   bool one_layer() const { return model.empty() && !layers && micro_batches.value_or(1) == 1; }
 };
 
 struct ChosenModel {
   std::string name;  // empty: a layer
   ModelShape model;
-  bool stack = false;      // planned as a model, be it of one layer: what ModelFlags::one_layer says not to be
+  bool stack = false;      // planned as a model, even of one layer: ModelFlags::one_layer was false
   int whole_layers = 1;    // that the model has, whatever --layers says
   int64_t vocabulary = 0;  // 0: unknown
   bool tied_embedding = false;
-  /// What of it is so on this cluster alone: "E 8, which the model leaves open; L 256, elsewhere 1024". Empty: nothing.
+  /// Says what is so on this cluster alone: "E 8, which the model leaves open; L 256, elsewhere 1024". Empty: nothing.
   std::string on_cluster = {};
 };
 
@@ -35,7 +35,8 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
 
 /// Returns what a request of the model's layers takes with the model's embedding and output projection.
 MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request);
-/// Asks for what a run of it allocates: cells of all layers and micro-batches, whatever their order.
+/// Returns the request for what a run of the model allocates: cells of all layers and micro-batches, whatever their
+/// order.
 MemoryRequest run_request(const ModelShape& model);
 /// Returns the choice among what fits `capacity` bytes of a rank, all of the model counted; unknown: whatever is chosen
 /// fits.

@@ -17,7 +17,7 @@ template <unsigned N>
 using CsvReader = io::CSVReader<N, io::trim_chars<' '>, io::no_quote_escape<','>, io::throw_on_overflow,
                                 io::single_line_comment<'#'>>;
 
-/// Reads configs/NAME.csv; columns that nobody asks for are passed over. Throws BadInput naming file and line.
+/// Reads configs/NAME.csv; columns that are not asked for are passed over. Throws BadInput naming file and line.
 template <class Row, class... Cells>
 std::vector<Row> csv_rows(const std::string& name, const std::array<const char*, sizeof...(Cells)>& columns,
                           Cells Row::*... cells) {

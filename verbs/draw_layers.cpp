@@ -22,7 +22,7 @@ Range range_of(const Grid& grid, int64_t LayerShape::*size) {
   return {least->shape.*size, most->shape.*size};
 }
 
-// A multiple of `grain` in the range, where it has one; else its least.
+// Returns a multiple of `grain` in the range, where it has one; else its least.
 int64_t drawn(Range range, int64_t grain, double uniform) {
   const double at = static_cast<double>(range.least) *
                     std::pow(static_cast<double>(range.most) / static_cast<double>(range.least), uniform);

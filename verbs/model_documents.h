@@ -6,7 +6,7 @@
 
 namespace moe {
 
-/// Returns the schedules of one document, or of a list of them, as a run without a stamp: it stands nowhere in them.
+/// Returns the schedules of one document, or of a list of them, as a run without a time stamp, which no document has.
 /// Throws BadInput "FILE: found ..., expected ..." for any other text.
 Run run_of_documents(const std::string& text, const std::string& file);
 

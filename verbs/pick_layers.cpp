@@ -9,7 +9,8 @@
 namespace moe {
 namespace {
 
-// "batch 1", "seq 256", ..., and each two of them: what a pick should have as few times as the ones before it allow.
+// Returns "batch 1", "seq 256", ..., and each two of them: what a pick should have as few times as the ones before it
+// allow.
 std::vector<std::string> traits_of(const LayerShape& l) {
   const double scale = static_cast<double>(l.hidden) / static_cast<double>(l.model_dim);
   std::vector<std::string> traits{

@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-// Gradients that a schedule's search puts between tasks of the MoE part; pieces go where lanes are idle.
+// Counts the gradients that a schedule's search puts between tasks of the MoE part; pieces go where lanes are idle.
 int64_t bytes_in_moe(const Plan& plan) {
   if (find_schedule(plan.schedule).gradients != GradientPolicy::adaptive) return 0;
   int first = -1, last = -1;
@@ -27,7 +27,7 @@ int64_t bytes_in_moe(const Plan& plan) {
   return bytes;
 }
 
-// The tasks of one phase and what they wait for in it, numbered anew.
+// Returns the tasks of one phase and what they wait for in it, numbered anew.
 Plan phase_of(const Plan& plan, Phase phase) {
   Structure part = *plan.structure;
   std::vector<int> place(plan.tasks().size(), -1);
@@ -51,7 +51,7 @@ Plan phase_of(const Plan& plan, Phase phase) {
   return alone;
 }
 
-// Tasks start when the last of those that they wait for ends: a timeline's own starts are rounded.
+// Returns the starts: tasks start when the last of those that they wait for ends: a timeline's own starts are rounded.
 std::vector<double> starts_of(const Plan& plan, const std::vector<double>& end_s) {
   std::vector<double> start_s(end_s.size()), lane_end_s(plan.structure->lanes.size());
   for (const Task& task : plan.tasks()) {

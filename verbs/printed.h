@@ -9,15 +9,15 @@
 
 namespace moe {
 
-/// FSMoE Table 5's mean speedup over tutel of a schedule, for the preset of a grid on the preset of a cluster: the
-/// testbed's, or one that reads it otherwise ("testbed-a-printed"). 0 where none is printed.
+/// Returns FSMoE Table 5's mean speedup over tutel of a schedule, for the preset of a grid on the preset of a cluster:
+/// the testbed's, or one that reads it otherwise ("testbed-a-printed"). 0 where none is printed.
 double printed_speedup(const std::string& grid, const std::string& cluster, std::string_view schedule);
-/// The same of a grid, or the one that it is a sample of; 0 too for other files that bear those names, and where
-/// degrees are given: the papers choose them.
+/// Returns the same of a grid, or of the one that it is a sample of; also 0 for other files that bear those names, and
+/// where degrees are given: the papers choose them.
 double printed_speedup(const Grid& grid, const Profile& cluster, const DegreeChoice& degrees,
                        std::string_view schedule);
 
-/// Layers with r_f != r_b of 1458 on testbed B, as FSMoE measured them (section 2.3).
+/// Is the number of layers with r_f != r_b of 1458 on testbed B, as FSMoE measured them (section 2.3).
 inline constexpr double kPrintedApart = 912;
 
 }  // namespace moe

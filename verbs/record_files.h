@@ -7,7 +7,7 @@
 
 namespace moe {
 
-/// The last run of a file that has a case.
+/// Holds the last run of a file that has a case.
 struct FileRun {
   std::string file;
   Run run;

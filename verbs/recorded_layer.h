@@ -8,10 +8,11 @@
 
 namespace moe {
 
-/// Returns the parameters of a case; of `degrees` the sizes that are not the usual ones.
+/// Returns the parameters of a case; they have those sizes of `degrees` that are not the usual ones.
 Fields parameters_of(const LayerCase& shape, const std::string& cluster, const std::string& layer,
                      const DegreeChoice& degrees = {});
-/// A model's: its layer's, with "layers" and "micro_batches"; of several their order, "pipeline".
+/// Returns a model's parameters: its layer's, with "layers" and "micro_batches"; of several micro-batches their order,
+/// "pipeline".
 Fields parameters_of(const ModelShape& model, const std::string& cluster, const std::string& layer,
                      const DegreeChoice& degrees = {});
 

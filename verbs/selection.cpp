@@ -53,7 +53,7 @@ void apply(const LayerFlags& flags, LayerShape& layer) {
   if (flags.hook) layer.hook = find_named(hook_parts(), *flags.hook, "--hook").name;
 }
 
-// Returns whether the schedule, or one that it chooses among, is so.
+// Returns whether `is` holds of the schedule, or of one that it chooses among.
 template <class Is>
 bool any_variant(const Schedule& schedule, Is is) {
   return is(schedule) || std::ranges::any_of(schedule.variants, [&](const Schedule* variant) { return is(*variant); });

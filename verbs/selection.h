@@ -15,7 +15,7 @@ inline constexpr std::string_view kDefaultCluster = "testbed-b";
 inline constexpr std::string_view kHostCluster = "host";
 inline constexpr std::string_view kDefaultGrid = "fsmoe-b";  // of clusters that have none of their own
 
-/// A layer by hand; what is empty comes from the layer file, or the defaults.
+/// Describes a layer by hand; what is empty comes from the layer file, or the defaults.
 struct LayerFlags {
   std::optional<int64_t> batch, seq, model_dim, hidden, shared_hidden, heads, kv_heads, experts, top_k, node_limit;
   std::optional<std::string> capacity_factor;  // a number, or "none": dropless
@@ -38,8 +38,8 @@ struct Selection {
   bool nearest = false;
 };
 
-/// Returns the profile of the cluster asked for, with as many nodes as were asked for. Throws BadInput for one that has
-/// none: `host`, which is measured.
+/// Returns the profile of the cluster asked for, with as many nodes as were asked for. Throws BadInput for `host`,
+/// which is measured and has no profile.
 Profile chosen_profile(const Selection& selection);
 
 /// Says how a profile prices what it has no row for.

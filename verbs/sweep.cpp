@@ -36,7 +36,8 @@ SweepRow row_of(const SweepRequest& request, const GridLayer& layer) {
   return row;
 }
 
-// Says which numbers of experts a device holds: layers that are priced alike may differ in heads, and so in memory.
+// Returns a key of how many experts a device can hold: layers that are priced alike may differ in heads, and so in
+// memory.
 std::string packing_key(const SweepRequest& request, const LayerCase& shape) {
   const auto packed = std::ranges::find_if(request.schedules, &Schedule::packs_experts);
   const auto capacity = capacity_of(request);
@@ -60,7 +61,7 @@ void tune_row(const SweepRequest& request, const LayerCase& shape, LayerSearch& 
   row.notes = pricer.notes();
 }
 
-// The memory of this row's own shape; what does not fit is not to be chosen.
+// Counts the memory of this row's own shape; what does not fit is not to be chosen.
 void settle(const SweepRequest& request, SweepRow& row) {
   const auto capacity = capacity_of(request);
   for (LayerResult& result : row.results) {

@@ -34,12 +34,12 @@ struct SweepRequest {
 /// Returns one row a grid layer, in grid order.
 std::vector<SweepRow> sweep(const SweepRequest& request);
 
-/// Layers whose prices have a note of a kind, and what these notes say; nothing: the kind says it all.
+/// Counts the layers whose prices have a note of a kind, and says what these notes say; empty: the kind says it all.
 struct NotedLayers {
   int layers = 0;
   std::set<std::string> what = {};
 };
-/// Returns them by kind; each weak row is one, with why it is.
+/// Returns the noted layers by kind of note; each weak row is a kind of its own, with why it is weak.
 std::map<std::string, NotedLayers> noted_layers(const std::vector<SweepRow>& rows);
 
 /// Returns whether a row whose fit is marked prices any layer.
@@ -48,23 +48,23 @@ bool priced_by_weak_rows(const std::vector<SweepRow>& rows);
 /// Shapes a grid's layer on a cluster. Throws BadInput as complete does.
 LayerCase shaped(const GridLayer& layer, const Grid& grid, const Profile& cluster);
 
-/// One schedule over the rows that have it.
+/// Sums up one schedule over the rows that have it.
 struct ScheduleSummary {
   std::string_view schedule;
   int layers = 0;
   double speedup = 0;   // mean of tutel's forward + backward over this one's, over the layers that have both; 0: none
   int compared = 0;     // such layers
   double of_bound = 0;  // mean over layers of the least bound of any swept schedule over this one's time
-  double of_own = 0;    // likewise of its own bound
+  double of_own = 0;    // the same of its own bound
   int apart = 0;        // layers with r_f != r_b
   std::map<int, int> degrees_forward, degrees_backward;  // degree -> layers
 };
 std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,
                                        const std::vector<const Schedule*>& schedules);
 
-/// "2", or "1-3": the least and the most of some degrees.
+/// Returns "2", or "1-3": the least and the most of some degrees.
 std::string degree_range(int least, int most);
-/// "1-3, median 2": the degrees chosen, by how many layers.
+/// Returns "1-3, median 2": the degrees chosen, by how many layers.
 std::string degree_range(const std::map<int, int>& degrees);
 
 }  // namespace moe

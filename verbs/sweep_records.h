@@ -9,10 +9,11 @@
 
 namespace moe {
 
-/// results/VERB-CLUSTER.jsonl, where the user named no file.
+/// Returns `out`, or results/VERB-CLUSTER.jsonl where the user named no file.
 std::string records_path(const std::string& out, const std::string& verb, const std::string& cluster);
 
-/// One record a layer and schedule, but those the writer has already; those of a layer are one line.
+/// Appends one record for each layer and schedule, but those that the writer has already; those of a layer are one
+/// line.
 void append_rows(RecordWriter& writer, const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
                  const std::string& cluster, const DegreeChoice& degrees = {});
 

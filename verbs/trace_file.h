@@ -7,10 +7,10 @@
 
 namespace moe {
 
-/// Throws BadInput where what the file holds is no timeline: it would be lost.
+/// Throws BadInput where the file holds something that is no timeline: it would be lost.
 void require_timeline(const std::string& path);
 
-/// Throws BadInput naming the flag where the file can't be written.
+/// Writes the timeline. Throws BadInput naming the flag where the file can't be written.
 void write_trace(std::span<const TraceGroup> groups, const std::string& path);
 
 }  // namespace moe

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kLocalExperts = 4;
 
-// All experts of a rank, and as many GEMMs of the same shapes with nothing between them.
+// Runs all experts of a rank, and as many GEMMs of the same shapes with nothing between them.
 class Experts {
  public:
   Experts(const KernelSizes& sizes, Ffn ffn, LayerDevice& device, const Stopwatch& watch)

@@ -6,7 +6,7 @@
 
 namespace moe::microbench {
 
-/// Gives the orders of one width and of the sizes' type, or the experts of one kind.
+/// Give `group` the orders of one width and of the sizes' type, or the experts of one kind.
 void gpu_order_kernels(const KernelSizes& sizes, int64_t width, LayerDevice& device, const Stopwatch& watch,
                        const KernelGroup& group);
 void gpu_expert_kernels(const KernelSizes& sizes, Ffn ffn, LayerDevice& device, const Stopwatch& watch,

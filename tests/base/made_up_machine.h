@@ -21,7 +21,7 @@ class MadeUpMachine {
   Scratch scratch_;
 };
 
-/// What a file may hold that is none of the kernel's.
+/// Returns what a file may hold that the kernel would not write.
 inline const std::vector<std::string>& garbage() {
   static const std::vector<std::string> texts{"",
                                               "\n",

@@ -39,7 +39,7 @@ class Scratch {
   std::filesystem::path folder_;
 };
 
-/// What `call` throws as an Error; a test failure where it throws none.
+/// Returns the message of the Error that `call` throws; a test failure where it throws none.
 template <class Error, class Call>
 std::string message_of(Call call) {
   try {

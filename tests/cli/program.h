@@ -10,7 +10,7 @@ struct Printed {
   std::string out, err;
 };
 
-/// `arguments` go to the program as they are, no shell in between. `folder`: where it runs.
+/// Runs the program with `arguments` as they are, no shell in between, in `folder`.
 Printed run_program(const std::string& program, const std::vector<std::string>& arguments, const std::string& folder);
 
 }  // namespace moe

@@ -23,7 +23,7 @@ class ProgramTest : public testing::Test {
     EXPECT_TRUE(printed.err.empty()) << printed.err;
     return nlohmann::json::parse(printed.out, nullptr, false);
   }
-  /// Writes a file; its name, as a flag takes it.
+  /// Writes a file; returns its name, as a flag takes it.
   std::string file(const std::string& name, const std::string& text) const {
     scratch_.write(name, text);
     return "./" + name;

@@ -18,7 +18,7 @@ struct CommunicatorFactory {
   /// Runs body on each of `ranks` ranks with its world communicator and a device of its own; rethrows what one throws.
   /// A rank missing for `timeout_s` is a RankFailure.
   std::function<void(int ranks, double timeout_s, const std::function<void(Communicator&, Device&)>& body)> run;
-  /// How far the moments of two ranks' events may be off each other.
+  /// Says how far the moments of two ranks' events may be off each other.
   double clock_error_s = 0;
   /// Sums are in rank order to the last bit; else within this of the largest summand.
   double sum_error = 0;
@@ -41,7 +41,7 @@ class CommunicatorConformance : public testing::TestWithParam<std::tuple<Communi
 
 inline constexpr int64_t kSizes[] = {0, 1, 13, 4096, 1000003};
 
-/// Bytes and numbers that tell rank, buffer and index apart, so that any misrouting shows.
+/// Return bytes and numbers that tell rank, buffer and index apart, so that any misrouting shows.
 std::vector<std::byte> bytes_of_rank(int rank, int buffer, int64_t bytes, int64_t first = 0);
 template <class T>
 std::vector<T> numbers_of_rank(int rank, int buffer, int64_t elements);
@@ -49,7 +49,7 @@ std::vector<T> numbers_of_rank(int rank, int buffer, int64_t elements);
 extern template std::vector<float> numbers_of_rank<float>(int, int, int64_t);
 extern template std::vector<double> numbers_of_rank<double>(int, int, int64_t);
 
-/// The message of the RankFailure that synchronising throws, or "none".
+/// Returns the message of the RankFailure that synchronising throws, or "none".
 std::string failure_of(Stream& stream);
 
 }  // namespace moe

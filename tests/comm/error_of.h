@@ -4,7 +4,7 @@
 
 namespace moe {
 
-/// The message of the Error that `body` throws, or "none".
+/// Returns the message of the Error that `body` throws, or "none".
 template <class Error>
 std::string error_of(const std::function<void()>& body) {
   try {

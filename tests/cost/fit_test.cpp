@@ -180,7 +180,7 @@ CaseRecord slowdown(const char* lane, const char* by, double factor, int line) {
 }
 
 // What lanes do to each other and what a task costs are taken as they were measured; a slowdown of a few per cent is
-// the machine's mood.
+// noise of the machine.
 TEST(FitProfile, TakesSlowdownsAndTheOverheadOfATask) {
   auto cases = microbench();
   cases.push_back(slowdown("intra", "inter", 1.9, 90));

@@ -14,15 +14,15 @@ struct Draw {
   std::vector<double> seconds;  // one class a task; a quarter of them take no time
 };
 
-/// Depends on the seed alone: 1 to 3 stages of 1 to 5 lanes of all kinds, some of which share a network.
+/// Returns a draw by the seed alone: 1 to 3 stages of 1 to 5 lanes of all kinds, some of which share a network.
 Draw random_draw(uint64_t seed);
 
-/// With a second lane on a network: two tasks that run beside each other use the same one at some time.
+/// Returns whether two tasks of a stage use the same network at the same time, as a second lane on it allows.
 bool shares_network(const Draw& draw, const Timeline& t);
 
 enum class Cut { at_ends, never };
-/// Steps of `step_s`. at_ends: a step is cut short where a task ends in it, so that only rounding is left; never: a
-/// task ends with the step in which its work ran out, up to a step too late.
+/// Replays in steps of `step_s`. at_ends: a step is cut short where a task ends in it, so that only rounding is left;
+/// never: a task ends with the step in which its work ran out, up to a step too late.
 Timeline step_through(const Draw& draw, double step_s, Cut cut);
 
 }  // namespace moe::fluid

@@ -4,9 +4,9 @@
 
 namespace moe {
 
-/// Two to five knots from 512 bytes to 512 MiB at powers of 4, whose pieces differ in slope by half at least.
+/// Returns two to five knots from 512 bytes to 512 MiB at powers of 4, whose pieces differ in slope by half at least.
 Points random_knots(uint64_t seed);
-/// 2 to 16 samples, some of one size, that rise in the mean, with jumps and falls among them.
+/// Returns 2 to 16 samples, some of one size, that rise in the mean, with jumps and falls among them.
 Points random_samples(uint64_t seed);
 
 }  // namespace moe

@@ -13,10 +13,10 @@ struct RandomLayer {
   std::string text;  // the seed and what was drawn, for failures
 };
 
-/// Depends on the seed alone. Gradients are few (at most some hundred elements), so that every split can be tried.
-/// `measured`: the collectives are priced by measured curves, which rise but are not straight.
+/// Returns a layer by the seed alone. Gradients are few (at most some hundred elements), so that every split can be
+/// tried. `measured`: the collectives are priced by measured curves, which rise but are not straight.
 RandomLayer random_layer(uint64_t seed, bool measured = false);
-/// The same layer, its lanes slowing each other down: a factor of 1 for some pairs, up to 3 for the others.
+/// Returns the same layer, its lanes slowing each other down: a factor of 1 for some pairs, up to 3 for the others.
 RandomLayer contended(RandomLayer layer, uint64_t seed);
 
 }  // namespace moe::random_layer

@@ -17,10 +17,10 @@ struct Draw {
   Contention contention;  // none, and no lane shares a network
 };
 
-/// Depends on the seed alone: up to 48 ranks in groups of all kinds, up to 30 tasks on lanes of up to all stages,
-/// jitter, stragglers and loads, of one layer or by layer.
+/// Returns a draw by the seed alone: up to 48 ranks in groups of all kinds, up to 30 tasks on lanes of up to all
+/// stages, jitter, stragglers and loads, of one layer or by layer.
 Draw random_draw(uint64_t seed);
-/// The same, with lanes of all kinds, of which several may use one network, and factors of contention.
+/// Returns the same, with lanes of all kinds, of which several may use one network, and factors of contention.
 Draw random_contended_draw(uint64_t seed);
 
 struct Result {

@@ -13,7 +13,7 @@ namespace moe {
 struct DeviceFactory {
   std::string name;
   std::function<std::unique_ptr<Device>()> make;
-  /// How far a moment of its events may be off the host's clock.
+  /// Says how far a moment of its events may be off the host's clock.
   double clock_error_s = 0;
 };
 
@@ -31,7 +31,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceFactory> {
     on.hold(*began_, {.at_least_s = seconds});
   }
 
-  /// Queues: the counter grows by one.
+  /// Queues the counter's growth by one.
   void increment(Stream& on, const OnDevice<double>& counter_and_one) {
     double* counter = counter_and_one.data();
     on.move({.copies = {}, .sum = {{counter, counter + 1}, {counter}, 1, DType::float64}});

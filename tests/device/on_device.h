@@ -8,7 +8,7 @@
 
 namespace moe {
 
-/// Blocks for neither: the stream passes the upload before what is given to it afterwards.
+/// Holds values; the constructor does not wait: the stream passes the upload before what is given to it afterwards.
 template <class T>
 class OnDevice {
  public:
@@ -25,7 +25,7 @@ class OnDevice {
   size_t size() const { return size_; }
   int64_t bytes() const { return memory_.bytes(); }
 
-  /// Synchronises.
+  /// Synchronises, and returns the values.
   std::vector<T> read(Stream& stream) const {
     stream.copy({host_.data(), memory_.data(), memory_.bytes()});
     stream.synchronize();

@@ -1,4 +1,4 @@
-"""Spec sections 2, 8 and 9: what follows what in one layer, forward and backward, and what each task costs.
+"""What follows what in one layer, forward and backward, and what each task costs.
 
 A flow is how rows travel; FSMoE's, Tutel's and Lina's is `sharded`, Parm's baseline `replicated`, its S1 `fused`, its
 S2 `fused-gated`, MoNTA's baseline `tensor` and its O1 to O3 `dropped`. A collective over one rank is no task: what
@@ -43,7 +43,7 @@ class Pricer:
         return self.profile.collective(op, self.network[group], self.size[group], size)
 
     def attention(self, backward):
-        """Selective recomputation computes scores once more: as much of the forward as they are of its FLOPs."""
+        """Selective recomputation repeats the scores: the part of the forward that they are of its FLOPs."""
         layer = self.layer
         flops = attention_flops(layer) * (2 if backward else 1)
         again = 0
@@ -96,7 +96,7 @@ class Pricer:
 
 
 def attention_share(layer):
-    """Of the rank that has most heads: its share of the heads, and its key-value heads over all heads.
+    """The rank that has most heads: its share of the heads, and its key-value heads over all heads.
 
     Heads that share keys and values stay together, unless there are fewer of those than ranks.
     """
@@ -127,12 +127,12 @@ def dense_gradient_bytes(layer):
 
 
 def dense_layer_gradient_bytes(layer, hidden):
-    """Of a layer with a dense feed-forward of that hidden size in the place of its experts."""
+    """Gradients of a layer with a dense feed-forward of that hidden size in the place of its experts."""
     return round(projections(layer) + layer.gemms * layer.model_dim * hidden / layer.mp) * layer.element
 
 
 def dense_layer(pricer, tasks, flow, backward, hidden, one_lane):
-    """Spec section 2's dense part, twice: attention and a feed-forward whose shards over MP are summed up alike.
+    """The dense part, twice: attention and a feed-forward whose shards over MP are summed up alike.
 
     Where ranks have tokens of their own an AllGather brings them together before, a ReduceScatter takes them apart
     behind; else all of them are there, and an AllReduce sums. The backward runs the two the other way round.
@@ -290,7 +290,7 @@ class Flow:
         self.compute("expert_dw", self.p.half_expert(self.rows[c]), self.done["made", c], c)
 
     def experts(self, chunks, label=0):
-        """One expert task over the rows of these chunks."""
+        """Adds one expert task over the rows of these chunks."""
         layer = self.layer
         after = [t for c in chunks for t in self.done["in", c]]
         times = {"replicated": layer.mp, "tensor": layer.mp / layer.esp,
@@ -309,7 +309,7 @@ class Flow:
         self.put("summed", c, self.collective("reducescatter", "reducescatter", "esp", size, self.done["made", c], c))
 
     def allreduce(self, c):
-        """Of partial sums. The replicated baseline's backward sums tokens instead, behind the gate."""
+        """Sums partial sums. The replicated baseline's backward sums tokens instead, behind the gate."""
         if self.name == "replicated" and self.backward:
             return
         times = self.layer.mp * (self.layer.esp if self.name == "replicated" else 1)

@@ -1,4 +1,4 @@
-"""Planning verbs on broken files and flags: docs/README's exit codes, one line on stderr, no crash, no stray file.
+"""Planning verbs on broken files and flags: README's exit codes, one line on stderr, no crash, no stray file.
 
 fuzz_test.py MOETUNE [CASES] [FIRST SEED]: each case breaks one file or one flag line. Exit codes are 0, 2 (one line on
 stderr), 3 to 5 and 77; a signal, code 70, 20 s or a file that nobody asked for fails, with the seed that asks again.

@@ -1,4 +1,4 @@
-"""Spec section 7 of the command line's defaults, docs/formats.md "A grid": all layers of a grid, as `tune` plans them.
+"""docs/formats.md "A grid", and the command line's defaults: all layers of a grid, as `tune` plans them.
 
 MP = ESP = ranks a node, on one node 1; one expert a node, on one node one a rank; EP = experts; "*" drops nothing and
 is planned as f = 1. These groups divide the hidden sizes drawn here; where they don't, the program takes others.

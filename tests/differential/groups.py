@@ -1,4 +1,4 @@
-"""Spec section 1 and "Executor" of the design: which ranks are a group, and which network connects them.
+"""Which ranks are a group, and which network connects them.
 
 rank = (pp N_DP + dp) N_MP + mp; inside a stage also (edp N_EP + ep) N_ESP + esp, or, with EP inside,
 (edp N_ESP + esp) N_EP + ep. A group that spans nodes is on the inter network.

@@ -1,4 +1,4 @@
-"""Spec sections 4 to 6: every schedule of a layer as the program tuned it, replayed; its bounds; the best degrees."""
+"""Every schedule of a layer as the program tuned it, replayed; its bounds; the best degrees."""
 import questions
 import schedules
 import volumes
@@ -26,7 +26,7 @@ class Phases:
         return makespan(self.end[phase])
 
     def moe_seconds(self, phase):
-        """From the start of D1 until the last row is home; None without AlltoAll."""
+        """Seconds from the start of D1 until the last row is home; None without AlltoAll."""
         kinds = self.tasks[phase].kind
         first = [self.start[phase][t] for t, kind in enumerate(kinds) if kind == "dispatch"]
         last = [self.end[phase][t] for t, kind in enumerate(kinds) if kind in HOME]
@@ -181,7 +181,7 @@ def best_split(name, profile, layer, degrees):
 
 
 def check_golden(tally, program):
-    """Spec section 4: the authors' optimiser, forward, MoE part; printed to four places of a millisecond."""
+    """Checks figures of FSMoE's published optimiser: the MoE part's forward, to four places of a millisecond."""
     printed = {1: 86.2269, 2: 64.1200, 4: 59.7008, 8: 57.8623, 12: 57.5793}
     for degree, milliseconds in printed.items():
         answer, error = program.json(

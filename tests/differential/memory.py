@@ -1,4 +1,4 @@
-"""Spec sections 1, 2 and 9 (MoNTA's Table 3), docs/metrics.md "memory": bytes of a rank of one layer.
+"""docs/metrics.md "memory", and MoNTA's Table 3: bytes of a rank of one layer.
 
 Weights and gradients have the layer's element type. Adam has two moments; of 16 bits two moments and a copy in float32.
 ZeRO 1 shares these states out over the ranks that hold a weight alike, ZeRO 2 the gradients too, ZeRO 3 the weights

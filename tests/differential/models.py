@@ -1,4 +1,4 @@
-"""Spec sections 1, 5 and 6, docs/tuning.md: a whole model's iteration over micro-batches and pipeline stages.
+"""docs/tuning.md: a whole model's iteration over micro-batches and pipeline stages.
 
 A stage runs blocks: the forward or the backward of one micro-batch through its layers. GPipe runs all forwards first,
 1F1B as many as stages follow, then one backward after one forward. A send takes the time of the exchange on its

@@ -1,4 +1,4 @@
-"""docs/metrics.md "simulate", and the design's pacing: all ranks replayed, some of them slow.
+"""docs/metrics.md "simulate", its noise: all ranks replayed, some of them slow.
 
 A rank's factor slows all of its tasks. A collective begins once its last rank is there, and goes at its slowest rank's
 rate. Without jitter there is one sample.

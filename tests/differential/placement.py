@@ -1,4 +1,4 @@
-"""Spec section 9, MoNTA's long contexts: EP and CP on one switch, group order [TP/SP, EP, CP, PP, DP]."""
+"""MoNTA's placement for long contexts: EP and CP on one switch, group order [TP/SP, EP, CP, PP, DP]."""
 
 
 def expected(q):

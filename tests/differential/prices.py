@@ -1,4 +1,4 @@
-"""Spec section 3 and "A cluster" of docs/formats.md: seconds of an operation, from the rows of a profile."""
+"""docs/formats.md "A cluster": seconds of an operation, from the rows of a profile."""
 
 
 class Profile:

@@ -1,4 +1,4 @@
-"""Spec sections 2 and 6, and "Contention" of the design: what a plan takes.
+"""What a plan takes, replayed on queues, with contention.
 
 A lane is a FIFO queue: it runs its tasks in order, each as soon as the one before it has ended and all that it waits
 for has ended. With contention a running task's remaining time passes at one over the product of the factors of the

@@ -1,4 +1,4 @@
-"""Spec section 6, with 8 to 10 for Parm, MoNTA and Lina: the order of tasks on each lane, by a schedule's name."""
+"""docs/schedules.md: the order of tasks on each lane, by a schedule's name."""
 import math
 
 import volumes
@@ -137,7 +137,7 @@ def micro_ops(layer, most):
 
 
 def buckets(layer, least=25 * 2**20):
-    """As DDP fuses gradients: a bucket is full once it holds 25 MiB."""
+    """Gradients fused as DDP does: a bucket is full once it holds 25 MiB."""
     full, sizes = 0, []
     for tensor in tensors(layer):
         full += tensor

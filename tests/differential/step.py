@@ -11,7 +11,7 @@ HEAD, EMBEDDING = "head", "embedding"  # ends, as layers
 
 
 def sum_element(layer):
-    """Sums of 16 bits are float32."""
+    """The type that gradients are summed in: 16 bits as float32."""
     return 8 if layer.dtype == "float64" else 4
 
 
@@ -37,7 +37,7 @@ def expert_bytes(layer):
 
 
 def end_bytes(layer, vocabulary):
-    """Of the rank that has most of the vocabulary."""
+    """Bytes of the ends on the rank that has most of the vocabulary."""
     return -(-vocabulary // layer.mp) * layer.model_dim * layer.element
 
 
@@ -48,12 +48,12 @@ class StepPricer:
         self.p, self.profile, self.layer = pricer, pricer.profile, pricer.layer
 
     def row(self, op, group, size):
-        """By the row of the group itself; None without."""
+        """Seconds by the row of the group itself; None without one."""
         network, ranks = self.p.network[group], self.p.size[group]
         return self.profile.by_row(op, network, ranks, size)
 
     def allreduce(self, group, size):
-        """Its row; over a stage MP's, then DP's; over EDP DP's of that network; else both halves; else None."""
+        """By its row; over a stage MP's, then DP's; over EDP DP's of that network; else both halves; else None."""
         if self.p.size[group] == 1:
             return 0.0
         direct = self.row("allreduce", group, size)

@@ -9,7 +9,7 @@ class Tally:
         self.failures = []
 
     def same(self, kind, found, expected, what, tolerance=1e-9, absolute=1e-18):
-        """found and expected agree."""
+        """Checks that found and expected agree."""
         self.count[kind] += 1
         difference = abs(found - expected)
         relative = difference / max(abs(expected), abs(found)) if difference > absolute else 0.0
@@ -20,7 +20,7 @@ class Tally:
         return relative <= tolerance
 
     def at_most(self, kind, less, more, what, tolerance=1e-9):
-        """A property: less <= more."""
+        """Checks a property: less <= more."""
         self.count[kind] += 1
         if less > more * (1 + tolerance) + 1e-15:
             self.failures.append(f"{kind}: {what}: {less!r} is not at most {more!r}")

@@ -1,4 +1,4 @@
-"""Spec sections 1 and 2: rows, elements, bytes and FLOPs of every operation of one layer, per rank."""
+"""Rows, elements, bytes and FLOPs of every operation of one layer, per rank."""
 import math
 from fractions import Fraction
 

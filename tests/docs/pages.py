@@ -73,7 +73,7 @@ def commands(text):
 
 
 def moetune_words(words):
-    """What moetune is called with in a command, whoever starts it; None: it is not called."""
+    """What moetune is called with in a command, by whatever launcher; None: it is not called."""
     if words[0] == "./moetune":
         return words[1:]
     program = "./build/release/cli/moetune"  # behind a launcher and its flags

@@ -67,7 +67,7 @@ def keys_of(json_value):
 
 
 def keys_of_record(line):
-    """As keys_of; of a line of several cases its columns, whose parts are dotted."""
+    """As keys_of; for a line of several cases its columns, whose parts are dotted."""
     found = set()
     for table in line.pop("tables", []):
         found |= {"tables", "columns", "rows"}
@@ -127,7 +127,7 @@ class Formats(unittest.TestCase):
                     self.check(set(document) if words == ["list"] else keys_of(document), " ".join(words))
 
     def test_of_commits_define_their_documents(self):
-        """Of compare and history, on made-up samples."""
+        """Documents of compare and history, on made-up samples."""
         said = spans(Page("docs/ci.md"))
         records = (ROOT / "tests/plots/data/microbench.jsonl").read_text()
         with tempfile.TemporaryDirectory() as folder:

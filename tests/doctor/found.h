@@ -7,7 +7,7 @@
 
 namespace moe::doctor {
 
-/// The first finding whose text begins so; a test failure, and an empty one, where there is none.
+/// Returns the first finding whose text begins so; where there is none, an empty one and a test failure.
 inline Finding found(const Findings& all, const std::string& start) {
   for (const Finding& one : all)
     if (one.found.starts_with(start)) return one;

@@ -97,7 +97,7 @@ class Norm:
 
 
 class Attention:
-    """With key-value heads that several query heads share."""
+    """Attention with key-value heads that several query heads share."""
 
     def __init__(self, layer, w):
         self.w, self.seq, self.heads = w, layer["seq"], layer["heads"]
@@ -180,7 +180,7 @@ class Gate:
         return self.choices, self.checked_rows(), self.weight
 
     def checked_choices(self):
-        """The dumped ones, if no expert that was passed over is clearly better."""
+        """The dumped choices, if no expert that was passed over is clearly better."""
         choices = self.t["routing.expert"].astype(np.int64)
         assert all(len(set(c)) == len(c) for c in choices.tolist()), "routing: an expert twice for one token"
         if self.m["preset"]:
@@ -287,7 +287,7 @@ class Expert:
 
 
 class Experts:
-    """Of a token the sum over its kept pairs of weight * expert(token)."""
+    """A token's output is the sum over its kept pairs of weight * expert(token)."""
 
     def __init__(self, layer, w):
         self.w = w
@@ -401,7 +401,7 @@ class Layer:
 
 
 def prefixes(manifest, layer, micro_batch):
-    """Of the names of a layer's weights, and of what one micro-batch has; none where the layer is the only one."""
+    """Begin names of a layer's weights, and of what one micro-batch has; none where the layer is the only one."""
     stages = manifest["parallel"]["pp"]
     if manifest["layers"] == manifest["micro_batches"] == stages == 1 and "vocabulary" not in manifest:
         return "", ""

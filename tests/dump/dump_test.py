@@ -36,7 +36,7 @@ LAYERS = {
 
 
 def layerbench(folder, *arguments):
-    """On testbed-b, as if its float32 rows were of the dtype asked for."""
+    """Runs on testbed-b, as if its float32 rows were of the dtype asked for."""
     cluster = os.path.join(folder, "cluster.toml")
     with open(CLUSTER) as rows, open(cluster, "w") as file:
         text = rows.read()

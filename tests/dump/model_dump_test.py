@@ -98,7 +98,7 @@ class ModelDumps(unittest.TestCase):
             return json.load(file)
 
     def tied(self, of):
-        """Such a model whose output projection is the embedding."""
+        """A model whose output projection is the embedding."""
         path = os.path.join(self.folder, f"tied-{of}.toml")
         with open(CONFIGS / f"{of}.toml") as source, open(path, "w") as target:
             target.write(source.read().replace("tied_embedding = false", "tied_embedding = true"))
@@ -183,7 +183,7 @@ class ModelDumps(unittest.TestCase):
         self.checked(folder)
 
     def change(self, path, name, by):
-        """Of a file the tensor's first element."""
+        """Changes the first element of a file's tensor."""
         with open(path, "rb") as source:
             data = bytearray(source.read())
         header = int.from_bytes(data[:8], "little")

@@ -7,7 +7,7 @@ import numpy as np
 
 
 class StackEnds:
-    """Of layers alone: what goes in, forward and backward, is given."""
+    """Ends of layers alone: what goes in, forward and backward, is given."""
 
     def __init__(self, t, first, last):
         self.t, self.first, self.last, self.logits = t, first, last, {}
@@ -43,7 +43,7 @@ class ModelEnds:
         assert (targets >= 0).all() and (tokens[:, 1:] == targets[:, :-1]).all(), "targets: not the tokens that follow"
 
     def check_masks(self, tokens, targets):
-        """Of each sample 15 % of the places have a target, and only there the mask, the last token, may stand."""
+        """In each sample 15 % of the places have a target, and only there the mask, the last token, may stand."""
         places = max(1, math.floor(0.15 * self.seq + 0.5))
         assert ((targets >= 0).sum(1) == places).all(), f"targets: not {places} in every sample"
         assert (targets[tokens == self.known - 1] >= 0).all() and (targets < self.known - 1).all(), "targets: a mask"

@@ -17,7 +17,7 @@ def run(*command, cwd):
 
 
 def headers_are_public(include):
-    """They need none that is not there, and none says how a part is made."""
+    """The headers need none that is not installed, and none says how a part is made."""
     headers = list(include.rglob("*.h"))
     assert len(headers) > 80, len(headers)
     for header in headers:

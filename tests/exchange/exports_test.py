@@ -136,7 +136,7 @@ class Records(ProgramTest):
                       self.refused("export", "csv", records(self.folder / "none.jsonl")))
 
     def packed(self, plain):
-        """The file beside it that gzip makes of it."""
+        """The file that gzip makes of it, beside it."""
         whole = gzip.compress(pathlib.Path(plain).read_bytes())
         pathlib.Path(f"{plain}.gz").write_bytes(whole)
         return f"{plain}.gz"

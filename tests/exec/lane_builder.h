@@ -32,7 +32,7 @@ class LaneBuilder {
   Structure structure_;
 };
 
-/// Reproducible: up to `lanes` lanes and `tasks` tasks, each waiting for up to 4 earlier ones.
+/// Returns a structure by the seed alone: up to `lanes` lanes and `tasks` tasks, each waiting for up to 4 earlier ones.
 LaneBuilder random_structure(uint64_t seed, int lanes, int tasks);
 
 }  // namespace moe

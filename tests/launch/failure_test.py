@@ -55,7 +55,7 @@ class Failures(unittest.TestCase):
         print(f"a run that ends by itself: {took_s:.1f} s; time-out {cls.timeout_s} s", file=sys.stderr)
 
     def start(self, layer=SMALL, victim="", deed=""):
-        """4 ranks that would run for days, the lanes of both networks busy."""
+        """Starts 4 ranks that would run for days, the lanes of both networks busy."""
         passes = [] if "--check-only" in layer else ["--iterations", "1000000"]
         layerbench = ["layerbench", "--cluster", "profile.toml", *passes, "--timeout",
                       str(self.timeout_s), "--json", "--out", "records.jsonl", *LAYER, *layer]
@@ -81,7 +81,7 @@ class Failures(unittest.TestCase):
         return pid
 
     def check_end(self, run, speakers, named, since_s, limit_s):
-        """All that its ranks said: a line of each that speaks, all of which name a rank."""
+        """All that its ranks printed: a line of each that prints, all of which name a rank."""
         code = run.wait(limit_s)
         took_s = time.monotonic() - since_s
         said = [line for line in run.lines if not OF_LAUNCH.match(line)]

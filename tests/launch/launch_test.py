@@ -60,7 +60,7 @@ REFUSED_BY_RANKS = [
 
 class Launch(unittest.TestCase):
     def run_program(self, *words, cluster=(2, 2)):
-        """Exit code, stdout, what was said on stderr."""
+        """Runs the program: exit code, stdout, stderr."""
         run = Run([PROGRAM, *words], cluster=cluster)
         self.addCleanup(run.__exit__)
         code = run.wait(600)  # of one that hangs: under sanitizers a run takes minutes

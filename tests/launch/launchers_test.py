@@ -43,7 +43,7 @@ def free_port():
 
 class Launcher(unittest.TestCase):
     def check(self, command, variables, said):
-        """4 ranks, two nodes: the layer is proven; `said` by rank 0 of who started it."""
+        """Checks 4 ranks on two nodes: the layer is proven; rank 0 prints `said` of who started it."""
         with Run(command, variables, (2, 2)) as run:
             self.check_end(run, said)
 
@@ -63,7 +63,7 @@ class Launcher(unittest.TestCase):
 
 
 class Mpirun(Launcher):
-    """No address is told: the ranks find each other by loopback and the port file."""
+    """Ranks are told no address: they find each other by loopback and the port file."""
 
     def test_mpirun(self):
         self.check([MPIRUN, "--allow-run-as-root", "--oversubscribe", "-n", "4", *LAYERBENCH], {},
@@ -77,7 +77,7 @@ class Mpirun(Launcher):
 
 
 class Torchrun(Launcher):
-    """Its agents serve the store, and end the other ranks as soon as one has failed; its own code is then always 1."""
+    """Its agents serve the store, and end the others as soon as one rank failed; torchrun's code is then always 1."""
     SAID = "rank 0 of 4 by torchrun's variables (RANK), the launcher's store "
     ALONE = [TORCHRUN, "--no-python", "--standalone", "--nproc-per-node", "4"]
     QUIET = {"OMP_NUM_THREADS": "1"}  # else it says at length that it sets this

@@ -51,14 +51,14 @@ def make_network():
 
 
 def remove_network_when_this_ends():
-    """Whatever ends it: a process that outlives this one waits for the end of what we never write to it."""
+    """However this process ends: a process that outlives this one waits for the end of what we never write to it."""
     remove = "cat; for node in 0 1; do ip netns del $0-$node; done"  # and with them their ends of the link
     return subprocess.Popen(["sh", "-c", remove, PREFIX], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL,
                             start_new_session=True)
 
 
 def busiest_lane(profile, run, folder):
-    """Of a verified run, as simulated on the fit."""
+    """The busiest lane of a verified run, as simulated on the fit."""
     shape = re.match(r"B(\d+)-h(\d+)-L(\d+)-M(\d+)-H(\d+)-", run["layer"])
     flags = zip(("--batch", "--heads", "--seq", "--model-dim", "--hidden"), shape.groups())
     degrees = "--degree-forward", str(run["degree_forward"]), "--degree-backward", str(run["degree_backward"])
@@ -77,7 +77,7 @@ class Network(unittest.TestCase):
         make_network()
 
     def start(self, limit_s, *words):
-        """A run that ended well, and its JSON."""
+        """Starts a run; returns it once it ended well, and its JSON."""
         variables = {"PREFIX": PREFIX, "WORLD_SIZE": "4", "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29511"}
         run = Run(["sh", "-c", EACH_RANK, "ranks", PROGRAM, *words, "--backend", "gloo", "--json", "--out",
                    "records.jsonl"], variables)

@@ -1,4 +1,4 @@
-"""Runs of several processes, as a user starts them: a marker in their environment finds whatever belongs to one."""
+"""Runs of several processes, as a user starts them: a marker in their environment finds all processes of one."""
 import glob
 import os
 import re
@@ -77,7 +77,7 @@ class Run:
         return os.path.join(self.folder, name)
 
     def wait(self, limit_s):
-        """The exit code; none if it still runs after so long."""
+        """The exit code; None if it still runs after so long."""
         try:
             return self.process.wait(limit_s)
         except subprocess.TimeoutExpired:
@@ -94,7 +94,7 @@ class Run:
         return [line for line in said if ", store " not in line and not re.match(r"moetune( rank 0)?: gloo: ", line)]
 
     def members(self):
-        """Its living processes (zombies have no variables), by pid, and their variables."""
+        """Living processes of the run (zombies have no variables), by pid, and their variables."""
         found = {}
         for folder in glob.glob("/proc/[0-9]*"):
             variables = text_of(folder + "/environ").split("\0")
@@ -110,7 +110,7 @@ class Run:
         return None
 
     def wait_for_rank(self, rank, joined, limit_s=120):
-        """Its pid once it runs, or once it knows of all the others."""
+        """A rank's pid once it runs, or once it knows of all the others."""
         while time.monotonic() < self.started_s + limit_s and self.process.poll() is None:
             pid = self.rank(rank)
             names = [text_of(path).strip() for path in glob.glob(f"/proc/{pid}/task/*/comm")] if pid else []
@@ -130,7 +130,7 @@ class Run:
         self.sockets &= listening()
 
     def left_behind(self):
-        """What outlives it: processes, sockets that listen, port files. Those that are dying get a while."""
+        """What outlives the run: processes, sockets that listen, port files. Those that are dying get a while."""
         deadline = time.monotonic() + 3
         while True:
             left = [*self.members(), *(self.sockets & listening()), *os.listdir(self.runtime)]

@@ -7,7 +7,7 @@
 namespace moe {
 
 LayersOn conformance_device();
-/// Returns why it is not there; empty: it is.
+/// Returns why the device is not there; empty: it is.
 std::string conformance_device_missing();
 
 }  // namespace moe

@@ -10,7 +10,7 @@
 
 namespace moe {
 
-/// What a gate makes of all tokens, by global token, float64; gradients summed over the ranks as the layer does.
+/// Holds what a gate makes of all tokens, by global token, float64; gradients summed over the ranks as the layer does.
 struct GateResult {
   std::vector<int32_t> expert, row;  // of each pair, as every rank that gates it has it
   at::Tensor weight, fill;           // (tokens, choices); fill undefined: 1
@@ -19,8 +19,8 @@ struct GateResult {
   double auxiliary = 0;                         // as every rank has it
 };
 
-/// The loss whose gradients are asked for: <weight, d_weight> over the kept pairs, <fill, d_fill>, the auxiliary
-/// losses.
+/// Describes the loss whose gradients are asked for: <weight, d_weight> over the kept pairs, <fill, d_fill>, the
+/// auxiliary losses.
 struct GateLoss {
   at::Tensor d_weight, d_fill;  // (tokens, choices)
 };
@@ -28,12 +28,12 @@ struct GateLoss {
 class GateRanks {
  public:
   GateRanks(const LayerCase& shape, Flow flow, const LayerSeed& seed);
-  /// The same on every rank; `values` flat.
+  /// Sets a weight to the same values on every rank; `values` are flat.
   void set_weight(const std::string& name, const at::Tensor& values);
   at::Tensor weight(const std::string& name) const;
-  /// Makes them choose these experts, (tokens, choices).
+  /// Makes the gates choose these experts, (tokens, choices).
   void preset(const std::vector<int32_t>& experts);
-  /// Forward and backward of hidden (tokens, M), float64. Fails the test where ranks disagree.
+  /// Runs forward and backward of hidden (tokens, M), float64. Fails the test where ranks disagree.
   GateResult run(const at::Tensor& hidden, const GateLoss& loss);
   const Routing& routing(size_t rank) const { return ranks_[rank].routing; }
 

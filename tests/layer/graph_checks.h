@@ -10,13 +10,14 @@
 
 namespace moe {
 
-/// A copy of float64 elements, of which autograd makes the gradient.
+/// Returns a copy of float64 elements, whose gradient autograd computes.
 at::Tensor graph_leaf(TensorView t);
-/// Largest error of float64 elements, relative to the largest expected one.
+/// Returns the largest error of float64 elements, relative to the largest expected one.
 double error_of(TensorView found, const at::Tensor& expected);
-/// What a rank has of a whole weight.
+/// Returns what a rank has of a whole weight.
 at::Tensor part_of(const at::Tensor& whole, const Parameter& part);
-/// Largest error of some elements of leaf.grad() against central differences of `loss`, relative to its largest.
+/// Returns the largest error of some elements of leaf.grad() against central differences of `loss`, relative to its
+/// largest.
 double difference_error(const at::Tensor& leaf, const std::function<at::Tensor()>& loss);
 
 /// Holds a rank's gradients against those of the whole weights; returns the largest error.

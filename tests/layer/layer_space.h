@@ -18,8 +18,8 @@ struct Axis {
   std::vector<std::string> values;
 };
 
-/// gate, order, dispatcher, ffn, schedule, parallel shape, capacity, norm, losses, degrees, attention, routing, top-k,
-/// shared expert.
+/// Returns the axes: gate, order, dispatcher, ffn, schedule, parallel shape, capacity, norm, losses, degrees,
+/// attention, routing, top-k, shared expert.
 const std::vector<Axis>& axes();
 std::string text_of(const Point& point);
 
@@ -28,13 +28,13 @@ struct DrawnLayer {
   Plan plan;
   LayerSeed seed;
 };
-/// Throws BadInput or Unsupported where the parts don't go together.
+/// Returns the point's layer. Throws BadInput or Unsupported where its parts don't go together.
 LayerCase shape_of(const Point& point);
-/// The same, and any decision of the schedule.
+/// Returns the same with a plan of any decision that the schedule has.
 DrawnLayer make_case(const Point& point, uint64_t seed);
 
-/// Points that cover every pair of values of two axes at least once, but for the pairs that no point with `possible`
-/// has, and at least `least` points in all; the same ones for the same seed.
+/// Returns points that cover every pair of values of two axes at least once, but for the pairs that no point with
+/// `possible` has, and at least `least` points in all; the same seed gives the same ones.
 std::vector<Point> covering(size_t least, uint64_t seed, const std::function<bool(const Point&)>& possible);
 
 }  // namespace moe::layer_space

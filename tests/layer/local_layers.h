@@ -11,7 +11,7 @@
 
 namespace moe {
 
-/// The streams, and what a rank's layer runs on, made once a rank; null: the CPU.
+/// Makes the streams, and once for each rank what its layer runs on; null: the CPU.
 struct LayersOn {
   std::unique_ptr<Device> (*streams)() = make_cpu_device;
   std::unique_ptr<LayerDevice> (*layer)() = nullptr;
@@ -25,15 +25,15 @@ class LocalLayers {
   LocalLayers(const LayerCase& shape, const LayerSeed& seed, Flow flow = Flow::sharded, const LayersOn& on = {});
   /// Overwrites every result by NaN, so that none can be left from a run before.
   void poison();
-  /// What runs in the layer's binding's place on a rank.
+  /// Makes what runs in the place of the layer's binding on a rank.
   using Wrap = std::function<std::unique_ptr<Binding>(Binding&, int rank)>;
-  /// `passes` passes, then finish_gradients.
+  /// Runs `passes` passes, then finish_gradients.
   void run(const Plan& plan, int passes = 2, const Wrap& wrap = {});
-  /// The passes alone.
+  /// Runs the passes alone.
   void pass(const Plan& plan, int passes, const Wrap& wrap = {});
 
   std::span<MoeLayer* const> ranks() const { return ranks_; }
-  /// Pairs without a row, on all ranks; and of those experts that no token chose.
+  /// Return the pairs without a row on all ranks, and the experts that no token chose.
   int64_t dropped() const;
   int64_t idle_experts() const;
 
@@ -45,7 +45,7 @@ class LocalLayers {
   std::vector<MoeLayer*> ranks_;
 };
 
-/// The plan of `schedule` at these degrees; where it puts gradients into the MoE part, `gar_share` of them.
+/// Returns the plan of `schedule` at these degrees; where it puts gradients into the MoE part, `gar_share` of them.
 Plan plan_for(const LayerCase& shape, std::string_view schedule, int degree_forward, int degree_backward,
               double gar_share = 0.3);
 

@@ -12,9 +12,9 @@ namespace moe {
 class WireCount {
  public:
   void add(int from, int to, int64_t bytes);
-  /// Sizes of the messages from one node's ranks to another's, ascending.
+  /// Returns the sizes of the messages from one node's ranks to another's, ascending.
   std::vector<int64_t> between(int from_node, int to_node, int ranks_per_node) const;
-  /// Bytes of all messages between different ranks.
+  /// Returns the bytes of all messages between different ranks.
   int64_t bytes() const;
 
  private:
@@ -22,7 +22,8 @@ class WireCount {
   std::map<std::pair<int, int>, std::vector<int64_t>> messages_;  // by sender and receiver, as ranks of the world
 };
 
-/// `world` is the world's communicator of one rank; `count` must outlive it and all that are split from it.
+/// Returns the communicator that counts. `world` is the world's communicator of one rank; `count` must outlive it and
+/// all that are split from it.
 std::unique_ptr<Communicator> counted(std::unique_ptr<Communicator> world, WireCount& count);
 
 }  // namespace moe

@@ -1,5 +1,5 @@
 // Workloads: balanced is balanced on every rank, Zipf's frequencies, the hot expert, traces and their bad lines; all by
-// seed, the same whoever gates.
+// seed, the same on every rank that gates.
 #include "moe/layer/workload.h"
 
 #include <algorithm>

@@ -97,7 +97,7 @@ class Layerbench(unittest.TestCase):
         self.assertIn("--only", refused.stderr)
 
     def slices_of(self, name):
-        """Of a trace the slices of each process, by its name."""
+        """The slices of each process of a trace, by its name."""
         with open(os.path.join(self.folder, name)) as file:
             events = json.load(file)["traceEvents"]
         processes = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
@@ -271,7 +271,7 @@ class Layerbench(unittest.TestCase):
         self.assertEqual((kinds.count("run"), kinds.count("resume"), kinds[-1]), (1, 1, "end"))
 
     def test_a_file_answers_one_question(self):
-        """Flags and the contents of files: of a profile, a grid, a recorded workload."""
+        """The question is flags and the contents of files: of a profile, a grid, a recorded workload."""
         shutil.copy(TESTBED, os.path.join(self.folder, "cluster.toml"))
         self.write_grid(heads=[8, 16])
         shared = ["--cluster", "./cluster.toml", "--out", "r.jsonl"]

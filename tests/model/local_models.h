@@ -12,7 +12,7 @@ namespace moe {
 class LocalModels {
  public:
   LocalModels(const Plan& plan, const TokenSource& text, uint64_t seed, bool step_apart = false);
-  /// Steps; before train() they change no weight. Returns the loss of each.
+  /// Runs steps, which before train() change no weight. Returns the loss of each.
   std::vector<double> run(int steps);
   void train(const OptimizerSettings& settings);
   /// Zeroes the weights whose names end so.
@@ -30,9 +30,9 @@ class LocalModels {
   std::vector<std::unique_ptr<RankRun>> ranks_;
 };
 
-/// A case with groups of these sizes, a node for each MP group of each stage.
+/// Returns a case with groups of these sizes, a node for each MP group of each stage.
 LayerCase model_case(LayerShape layer, ParallelShape sizes);
-/// The plan of a model with equal degrees.
+/// Returns the plan of a model with equal degrees.
 Plan model_plan(const std::string& schedule, const LayerCase& shape, int layers, int micro_batches, int64_t vocabulary,
                 const StepShape& step = {true, true, OptimizerKind::adamw});
 

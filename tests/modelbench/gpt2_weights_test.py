@@ -73,7 +73,7 @@ def save_file(tensors, path):
 
 
 def random_weights(dtype, seq=SEQ):
-    """As the published files have them: matrices (in, out), queries, keys and values side by side."""
+    """Weights as the published files have them: matrices (in, out), queries, keys and values side by side."""
     random = np.random.default_rng(5)
 
     def normal(*shape):
@@ -128,7 +128,7 @@ def gpt2(w, tokens):
 
 
 def dumped(folder, name):
-    """Of all ranks' parts the whole, by the axes that the manifest tells."""
+    """Whole tensors of all ranks' parts, by the axes that the manifest tells."""
     manifest = json.loads((folder / "manifest.json").read_text())
     whole = None
     for rank in manifest["ranks"]:

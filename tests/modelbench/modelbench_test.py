@@ -64,7 +64,7 @@ class Trains(Modelbench):
         self.check_use(printed)
 
     def check_use(self, printed):
-        """Of what ranks could compute: by the model's file and the profile's, read here."""
+        """Checks the share of what ranks could compute: by the model's file and the profile's, read here."""
         def read(path):
             return tomllib.loads((TINY.parents[1] / path).read_text())
         model, cluster = read("models/gpt2-xl@fsmoe.toml"), read("clusters/testbed-b.toml")
@@ -249,7 +249,7 @@ class Records(Modelbench):
         self.assertEqual(self.text(), before, words)
 
     def test_a_file_answers_one_question(self):
-        """Flags and the contents of files: of a model, and of a text."""
+        """The question is flags and the contents of files: of a model, and of a text."""
         self.write_model("m.toml", "batch = 4", "batch = 2")
         text = self.folder / "t.txt"
         text.write_text("one two three four " * 100)

@@ -11,19 +11,19 @@ namespace moe::broken_plan {
 
 inline constexpr Phase kForward = Phase::forward, kBackward = Phase::backward;
 
-/// Two nodes of two ranks: EP = DP = 2 between nodes, MP = ESP = 2 inside them.
+/// Returns two nodes of two ranks: EP = DP = 2 between nodes, MP = ESP = 2 inside them.
 LayerCase four_ranks();
-/// 1000 bytes of gradients go into the MoE part under fsmoe, the others beside the dense part.
+/// Returns a good plan: 1000 bytes of gradients go into the MoE part under fsmoe, the others beside the dense part.
 Plan good_plan(std::string_view schedule = "fsmoe", Decision decision = {2, 3, 1000});
 Plan changed(const Plan& plan, const std::function<void(Structure&)>& change);
 
 Task& task_of(Structure& s, Phase phase, TaskKind kind, int chunk = 0);
-/// Removes a task and numbers the others anew; who waited for it waits for what it waited for.
+/// Removes a task and numbers the others anew; tasks that waited for it wait for what it waited for.
 void drop(Structure& s, int id);
 /// Takes the task from its lane's queue and puts it into that of `lane`, by id.
 void move_to_lane(Structure& s, Task& task, int lane);
 
-/// The message of check_plan, or "no complaint".
+/// Returns the message of check_plan, or "no complaint".
 std::string complaint(const Plan& plan);
 /// Expects a complaint that begins with the task's name and states the rule.
 void expect_named(const Plan& plan, const std::string& task, const std::string& rule);

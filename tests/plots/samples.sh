@@ -22,4 +22,4 @@ rm -f fitted.toml memory.json
   moetune reproduce parm-table4 --assume parm-fsmoe --out parm-table4.jsonl
 } >/dev/null
 sed -i '/"comparison":""/d' parm-table4.jsonl # Table IV itself, which no script draws
-sed -i 's/"machine":{[^}]*}/"machine":{}/' ./*.jsonl # of whoever ran this
+sed -i 's/"machine":{[^}]*}/"machine":{}/' ./*.jsonl # the machine that ran this

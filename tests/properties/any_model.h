@@ -14,10 +14,10 @@ struct AnyModel {
   std::string text;  // the seed and what was drawn, for failures
 };
 
-/// One to three stages, one to five layers a stage, some of them dense in every second model, one to six micro-batches;
-/// depends on the seed alone.
+/// Returns one to three stages, one to five layers a stage, some of them dense in every second model, one to six
+/// micro-batches; depends on the seed alone.
 AnyModel any_model(uint64_t seed);
-/// Degrees, gradient splits or pieces' places drawn layer by layer.
+/// Returns degrees, gradient splits or pieces' places, drawn layer by layer.
 ModelDecision any_model_decision(const Schedule& schedule, const ModelShape& model, uint64_t seed);
 
 }  // namespace moe::any_model

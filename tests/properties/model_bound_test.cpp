@@ -30,7 +30,8 @@ double replayed(const LayerPricer& pricer, const Plan& plan) {
   return timeline_of(plan, price(pricer, plan), pricer.profile().contention).makespan_s;
 }
 
-// ZeRO 1: a layer's weights are gathered once a step, of all its ranks' shares, behind all else; the bound has them.
+// ZeRO 1: a layer's weights are gathered once a step, of all its ranks' shares, behind everything else; the bound has
+// them.
 TEST(ModelBound, HasTheGathersOfZero) {
   int gathered = 0, alone = 0;
   for (uint64_t seed = 1; seed <= cases(300); ++seed) {

@@ -20,7 +20,7 @@ struct PriorityRun {
   int held = 0;  // pieces that an imminent AlltoAll alone kept from starting when their lane was idle
 };
 
-/// `structure` without its gradient tasks, the pieces in the order given where nothing else waits for their lane.
+/// Runs `structure` without its gradient tasks, the pieces in the order given where nothing else waits for their lane.
 PriorityRun simulate_priority(const Structure& structure, std::span<const double> seconds,
                               std::span<const WaitingPiece> pieces, bool hold);
 

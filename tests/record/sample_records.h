@@ -6,7 +6,7 @@
 
 namespace moe {
 
-/// A case with every field set.
+/// Returns a case with every field set.
 inline CaseRecord sample_case(int number) {
   CaseRecord record;
   record.key = fmt::format("case-{}", number);
@@ -30,7 +30,7 @@ inline CaseRecord sample_case(int number) {
   return record;
 }
 
-/// Cases as a sweep of one layer leaves them: one refused, the others with some values alike.
+/// Returns cases as a sweep of one layer leaves them: one refused, the others with some values alike.
 inline CaseGroup sample_group(int number) {
   CaseGroup group{{{"layer", fmt::format("L{}", number)}, {"batch", 4}, {"f", 1.2}, {"drops", false}}, {}};
   for (int i = 0; i < 4; ++i) {
@@ -51,13 +51,13 @@ inline CaseGroup sample_group(int number) {
   return group;
 }
 
-/// The group's cases as they are read back.
+/// Returns the group's cases as they are read back.
 inline std::vector<CaseRecord> cases_of(CaseGroup group) {
   for (CaseRecord& record : group.cases) record.parameters = group.parameters;
   return group.cases;
 }
 
-/// What a run is asked for, by a flag.
+/// Returns what a run is asked for, by a flag.
 inline Question asking(const std::string& flag) { return {{{"moetune", "tune"}, {flag}}, {}, {}}; }
 
 inline bool same(const CaseRecord& a, const CaseRecord& b) {

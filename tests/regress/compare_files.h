@@ -22,7 +22,7 @@ inline RunHeader made_header() {
   return run;
 }
 
-/// A layer of `total_s` seconds: two iterations on two ranks, the slower rank of which has it.
+/// Returns a layer of `total_s` seconds: two iterations on two ranks, the slower rank of which has it.
 inline CaseRecord made_layer(const std::string& layer, const std::string& schedule, double total_s) {
   CaseRecord record;
   record.key = fmt::format("run/{}/{}", layer, schedule);
@@ -52,7 +52,7 @@ inline std::string lines_of(const RunHeader& run, const std::vector<CaseRecord>&
   return text + (ended ? to_json_line(EndMark{"2025-01-01T01:00:00Z"}) : "");
 }
 
-/// A folder of its own for each test.
+/// Gives each test a folder of its own.
 class RecordFiles : public testing::Test {
  protected:
   void SetUp() override {
@@ -62,7 +62,7 @@ class RecordFiles : public testing::Test {
     std::filesystem::create_directories(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
-  /// Returns its path.
+  /// Writes a file; returns its path.
   std::string file(const std::string& name, const std::string& text) const {
     const std::filesystem::path path = std::filesystem::path(folder_) / name;
     std::filesystem::create_directories(path.parent_path());

@@ -37,7 +37,7 @@ def random_case(draw, number):
 
 
 def changed(case, draw):
-    """The same case measured anew: somewhat, or much, slower or faster."""
+    """The same case measured again: somewhat, or much, slower or faster."""
     again = json.loads(json.dumps(case))
     factor = math.exp(draw.gauss(0, 0.1))
     for name in again["samples"]:

@@ -33,7 +33,7 @@ class Page(unittest.TestCase):
         self.browser.open(self.folder / "page.html")
 
     def moetune(self, *words):
-        """What the program prints; it runs in the folder."""
+        """Runs the program in the folder; returns what it prints."""
         ran = subprocess.run([PROGRAM, *map(str, words)], cwd=self.folder, capture_output=True, text=True)
         self.assertEqual(ran.returncode, 0, ran.stderr)
         return ran.stdout

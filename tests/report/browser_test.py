@@ -23,7 +23,7 @@ CUT_TEXTS = """[...document.querySelectorAll("svg text")].filter((text) => {
 
 
 def style_of_schedules():
-    """As plots/style.py has it, which loads no more than this where there is no matplotlib."""
+    """The schedules' style as plots/style.py has it, which loads no more than this where there is no matplotlib."""
     for statement in ast.parse((ROOT / "plots/style.py").read_text()).body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "SCHEDULES":
             return ast.literal_eval(statement.value)

@@ -19,7 +19,7 @@ class Decisions(Page):
         self.opened("records.jsonl")
 
     def rewritten(self, file, *edits):
-        """The page of a file whose cases are other ones."""
+        """The page of a file with other cases."""
         lines = lines_of(file)
         for line in lines:
             if line["kind"] == "case":
@@ -32,7 +32,7 @@ class Decisions(Page):
         return self.browser.value("rows.indices().map((row) => [commandOf(row), predicted(row)])")
 
     def check_commands(self):
-        """Each plans what is on the page."""
+        """Checks that each command plans what is on the page."""
         for command, seconds in self.commands():
             words = shlex.split(command)
             self.assertEqual(words[:2], ["./moetune", "simulate"])

@@ -17,7 +17,7 @@ PUBLISHED = ROOT / "tests/plots/data/fsmoe-fig6.jsonl"
 
 
 def report(program, folder, *words, page="page.html"):
-    """What the verb ends with; the page is FOLDER/page.html."""
+    """Runs the verb; the page is FOLDER/page.html."""
     return subprocess.run([program, "report", *map(str, words), "-o", page], cwd=folder, capture_output=True, text=True)
 
 

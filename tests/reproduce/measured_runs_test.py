@@ -41,7 +41,7 @@ class Measured(unittest.TestCase):
                               capture_output=True, text=True)
 
     def figures(self, *arguments):
-        """Those of runs, by convention, and the others."""
+        """Figures of runs, by convention, and the others."""
         found = self.reproduce(*arguments, "--json")
         self.assertEqual(found.returncode, 0, found.stderr)
         document = json.loads(found.stdout)

@@ -6,7 +6,7 @@
 
 namespace moe::rules {
 
-// C++ without comments and preprocessor lines: words, numbers, "::" and single signs; a literal is "".
+// Returns C++ without comments and preprocessor lines: words, numbers, "::" and single signs; a literal is "".
 std::vector<std::string> tokens_of(std::string_view text);
 
 inline bool is_word(char c) {

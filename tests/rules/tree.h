@@ -9,7 +9,8 @@ namespace moe::rules {
 struct TreeFile {
   std::string path, text;  // the path from the root, with '/'
 };
-// What people write and read of the tree: no data, whose lines may be of any length, and nothing that was built.
+// Returns the files of the tree that people write and read: no data, whose lines may be of any length, and nothing that
+// was built.
 std::vector<TreeFile> tree_files();
 
 bool is_source(std::string_view path);

@@ -6,11 +6,11 @@
 
 namespace moe::any_decision {
 
-/// Has plans of its own, and its flow a meaning on this shape.
+/// Returns whether the schedule has plans of its own, and its flow a meaning on this shape.
 bool fits(const Schedule& schedule, const LayerCase& shape);
-/// The schedules that fit.
+/// Returns the schedules that fit.
 std::vector<const Schedule*> fitting(const LayerCase& shape);
-/// Any decision that the schedule has: degrees up to `most`, split, gaps, sizes and lane order.
+/// Returns any decision that the schedule has: degrees up to `most`, split, gaps, sizes and lane order.
 Decision any_decision(const Schedule& schedule, const LayerCase& shape, uint64_t seed, int most = 12);
 
 }  // namespace moe::any_decision

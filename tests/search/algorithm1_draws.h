@@ -6,8 +6,8 @@
 
 namespace moe::algorithm1_draws {
 
-/// Depends on seed and index alone; the odd ones have gradients. `even_handed`: AllGather and ReduceScatter cost the
-/// same.
+/// Returns costs by seed and index alone; the odd ones have gradients. `even_handed`: AllGather and ReduceScatter cost
+/// the same.
 PhaseCosts random_costs(uint64_t seed, uint64_t index, bool even_handed);
 
 }  // namespace moe::algorithm1_draws

@@ -10,8 +10,8 @@
 
 namespace moe::partition_random {
 
-/// One degree of a layer's MoE part: without gradients it takes `alone_s`; with an AllReduce of t seconds in it at
-/// least `beside_s` + t.
+/// Describes one degree of a layer's MoE part: without gradients it takes `alone_s`; with an AllReduce of t seconds in
+/// it at least `beside_s` + t.
 struct Degree {
   double alone_s = 0, beside_s = 0;
 };
@@ -30,7 +30,7 @@ struct Model {
   double allreduce_seconds(int64_t bytes) const;
 };
 
-/// The layer with its bends and windows; `model` must outlive it.
+/// Returns the layer with its bends and windows; `model` must outlive it.
 PartitionLayer problem_layer(const Model& model, const Layer& layer, int64_t made_bytes, int64_t element_bytes);
 
 struct Sizes {
@@ -41,7 +41,7 @@ struct Sizes {
   bool equal_layers = false;  // all as the first one
 };
 
-/// Depends on the seed and the sizes alone. Windows of all widths: from none to more than all gradients.
+/// Returns a model by the seed and the sizes alone, with windows of all widths: from none to more than all gradients.
 std::shared_ptr<const Model> random_model(uint64_t seed, const Sizes& sizes);
 
 }  // namespace moe::partition_random

@@ -6,10 +6,11 @@
 
 namespace moe {
 
-/// Layers in float64 that at most four ranks have, covering what they can be made of.
+/// Returns layers in float64 on at most four ranks, which cover what layers can be made of.
 std::vector<layer_space::Point> drawn_layers(size_t count, uint64_t seed);
 
-/// Throws Unsupported where the schedule can't run such layers. `vocabulary`: of a model; 0: layers alone.
+/// Returns a plan of such layers. Throws Unsupported where the schedule can't run them. `vocabulary`: of a model; 0:
+/// layers alone.
 Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabulary = 0);
 
 }  // namespace moe

@@ -15,9 +15,9 @@ class LocalStacks {
   LocalStacks(const StackShape& shape, const LayerSeed& seed, const LayersOn& on = {});
   /// Overwrites outputs and gradients by NaN, so that none can be left from a run before.
   void poison();
-  /// What runs in the stack's binding's place on a rank.
+  /// Makes what runs in the place of the stack's binding on a rank.
   using Wrap = std::function<std::unique_ptr<Binding>(Binding&, int rank)>;
-  /// `passes` passes.
+  /// Runs `passes` passes.
   void run(const Plan& plan, int passes = 1, const Wrap& wrap = {});
 
   std::span<LayerStack* const> ranks() const { return ranks_; }

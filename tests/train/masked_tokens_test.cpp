@@ -1,4 +1,4 @@
-// Which tokens are masked, and by what: the shares of BERT's paper, the same whoever asks.
+// Which tokens are masked, and by what: the shares of BERT's paper, the same on every rank.
 #include "moe/train/masked_tokens.h"
 
 #include <cmath>

@@ -18,7 +18,7 @@ inline CaseRecord run(const std::string& schedule, double predicted_s, double me
   return record;
 }
 
-/// With passes of one rank; the measured time is their median.
+/// Returns a run with passes of one rank; the measured time is their median.
 inline CaseRecord run_of_passes(const std::string& schedule, double predicted_s, const std::vector<double>& passes) {
   CaseRecord record = run(schedule, predicted_s, median(passes));
   record.samples = {{"total_s", {}}};

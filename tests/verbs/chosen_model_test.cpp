@@ -7,7 +7,7 @@
 namespace moe {
 namespace {
 
-// Whoever sets no group is refused none.
+// A command that sets no group is refused none.
 TEST(ChosenModel, HasGroupsThatDivideOnEveryClusterThatComesWithIt) {
   for (const std::string& cluster : config_names("clusters")) {
     const Profile profile = find_profile(cluster);

@@ -18,7 +18,7 @@ struct CurrentSchedule {
   const Schedule* schedule = nullptr;
   int degree_forward = 0, degree_backward = 0;  // 0: tuned
 };
-/// Throws BadInput naming the flag.
+/// Reads the flag --current. Throws BadInput naming it.
 CurrentSchedule current_from(const std::string& text);
 
 /// Holds what was run for real to check the ranking.
@@ -43,8 +43,8 @@ struct Answer {
   std::vector<Trial> trials = {};
   int trial_layers = 0;        // of the model, that the trials ran
   std::string no_trials = {};  // why there are none
-  /// Rows of the ranking that are shown, beside baselines and trials, and all that there is to say; 0: what fits into
-  /// 25 lines.
+  /// Says how many rows of the ranking are shown, beside baselines and trials, with all that there is to say; 0: what
+  /// fits into 25 lines.
   int top = 0;
   std::string records_path = {}, profile_path = {}, trace_path = {};
   std::string next = {};  // command lines that go on from here, one a line
@@ -55,12 +55,12 @@ const CaseRecord* trial_of(const Answer& answer, std::string_view schedule, bool
 /// Returns a row of the ranking that can be used; none: it has no such row.
 const RankedSchedule* row_of(const Answer& answer, std::string_view schedule);
 
-/// Returns whether the trials ran all of what the predictions are of.
+/// Returns whether the trials ran all that the predictions are of.
 bool ran_whole(const Answer& answer);
 /// Returns whether a run of all layers lacks some of what is predicted: a model's ends, sums of experts' gradients.
 bool ran_in_part(const RankedSchedule& row, const CaseRecord& trial);
-/// Returns what a trial says the whole layer or model takes: its time, or where it ran a part the prediction times its
-/// error.
+/// Returns what a trial says the whole layer or model takes: its time plus the predicted time of what a run lacks, or,
+/// where it ran fewer layers, the prediction times the trial's own ratio.
 double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial);
 
 /// Returns the first three names, and how many more there are.
@@ -74,13 +74,14 @@ const RankedSchedule& recommended(const Answer& answer);
 
 /// Returns how far the sound trials are off their predictions at most, as a share; 0: there are none.
 double worst_error(const Answer& answer);
-/// Trials that are farther off say that the predictions are of a machine in another state.
+/// Says how far off its prediction a trial may be, as a share; one farther off says that the predictions are of a
+/// machine in another state.
 inline constexpr double kFarOff = 0.25;
-/// Says so in one line, and what may be wrong; empty: none is farther off.
+/// Returns one line saying that trials are farther off than kFarOff, and what may be wrong; empty: none is.
 std::string far_off_text(const Answer& answer);
 
-/// Returns whether a row whose fit is marked prices what is recommended, its own run was not well, or a trial is
-/// farther off than kFarOff.
+/// Returns whether weak rows price what is recommended, its own run did not go well, or a trial is farther off than
+/// kFarOff.
 bool doubtful(const Answer& answer);
 
 std::string text_of(const Answer& answer);

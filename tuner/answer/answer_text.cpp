@@ -61,7 +61,7 @@ std::string why_text(const RankedSchedule& row, bool tight) {
   return packed_lines("WHY    ", items);
 }
 
-// The next one that takes another time: of two names for one plan neither is a risk.
+// Returns the next row that takes another time: of two names for one plan neither is a risk.
 const RankedSchedule* runner_up(const Answer& answer, const RankedSchedule& best) {
   for (const RankedSchedule& row : answer.ranking)
     if (row.refused.empty() && row.total_s() > best.total_s() && !same_time(row.total_s(), best.total_s())) return &row;
@@ -124,7 +124,7 @@ std::string set_text(const Answer& answer, const RankedSchedule& use) {
                      fmt::join(formats, ", "));
 }
 
-// Names of schedules whose plans take the same time.
+// Names the schedules whose plans take the same time.
 std::string same_text(const Answer& answer, const RankedSchedule& use) {
   std::vector<std::string_view> names;
   for (const RankedSchedule& row : answer.ranking)
@@ -133,7 +133,7 @@ std::string same_text(const Answer& answer, const RankedSchedule& use) {
   return names.empty() ? "" : fmt::format(" (the same: {})", some_names(names));
 }
 
-// One item a kind; where all is said, each note whose kind would be too long.
+// Returns one item for each kind of note; with `all`, one for each note of a kind that would be too long.
 std::string notes_text(const std::set<std::string>& notes, bool all) {
   std::map<std::string_view, std::vector<std::string_view>> by_kind;
   for (const std::string_view note : notes) {
@@ -180,7 +180,7 @@ std::string use_text(const Answer& answer, const RankedSchedule& use) {
   return text;
 }
 
-// Which layers or model, where, and what prices them.
+// Says which layers or model, where, and what prices them.
 std::string question_text(const Answer& answer, const RankedSchedule& use, const Detail& detail) {
   const std::optional<double>& has = answer.profile->memory_bytes;
   const std::string& here = answer.chosen->on_cluster;
@@ -205,7 +205,7 @@ std::string safety_text(const Answer& answer, const RankedSchedule& use, bool ti
   return text;
 }
 
-// `all` names the records too, which the line of all settings has else.
+// Names the files; `all` names the records too, which the line of all settings has else.
 std::string files_text(const Answer& answer, bool all) {
   std::vector<std::string> files;
   const bool others = !answer.profile_path.empty() || !answer.trace_path.empty();
@@ -242,7 +242,7 @@ std::string packed_lines(std::string_view label, const std::vector<std::string>&
 
 std::string text_of(const Answer& answer) {
   if (answer.top > 0) return text_with(answer, {.rows = answer.top});
-  // What is left out first where there is much to say.
+  // Lists what is left out first where there is much to say.
   constexpr std::array<Detail, 5> kDetails{{{.all = false, .rows = 3},
                                             {.all = false, .rows = 3, .blanks = false},
                                             {.all = false, .rows = 2, .blanks = false},

@@ -1,5 +1,5 @@
 #pragma once
-// What each framework can be set to, of what was ranked.
+// What each framework can be set to, among the schedules that were ranked.
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,8 +17,8 @@ struct FrameworkSettings {
   std::vector<std::string_view> formats;  // of the same
 };
 
-/// Returns the fastest that each framework runs; of what takes equally long what is to be used comes first. Frameworks
-/// that run the same are named together, those that run nothing of it are left out.
+/// Returns the fastest row that each framework runs; of equally fast ones `use` comes first. Frameworks that run the
+/// same are named together, those that run none of the rows are left out.
 std::vector<FrameworkSettings> settings_of(const Answer& answer, const RankedSchedule& use,
                                            std::span<const Framework> frameworks);
 

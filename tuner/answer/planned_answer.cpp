@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kDrawn = 3;
 
-// Flags that say which cluster and layer, as simulate and the benches have them too; blanks around each.
+// Lists the flags that say which cluster and layer, as simulate and the benches have them too; blanks around each.
 constexpr std::string_view kWhatFlags =
     " --cluster --model --layers --micro-batches --pipeline --layer --batch --seq --model-dim --hidden "
     "--shared-hidden --heads --kv-heads --rope-theta --experts --top-k --ffn --gate --capacity-factor "
@@ -74,7 +74,8 @@ PricingOptions pricing_of(const TuneOptions& options) {
 
 namespace {
 
-// Returns it with groups that any layer has. What flags ask for is kept by the search, which says what does not divide.
+// Returns the selection with groups that any layer has; the search keeps the groups that flags ask for, and says what
+// does not divide.
 Selection in_no_groups(Selection selection) {
   LayerFlags& l = selection.layer;
   l.dp.reset();
@@ -82,8 +83,8 @@ Selection in_no_groups(Selection selection) {
   return selection;
 }
 
-// Returns the default groups' replicas. Where these groups do not divide the layer, it is one a node, as MP is of a
-// node; on one node, without MP, it is one a rank.
+// Returns how many replicas the default groups have. Where these groups do not divide the layer, each node has one, as
+// MP is of a node; on one node, without MP, each rank has one.
 int default_replicas(const TuneOptions& options, Selection selection, const Profile& cluster) {
   LayerFlags& l = selection.layer;
   l.dp = l.mp = l.ep = l.esp = l.pp = std::nullopt;

@@ -10,7 +10,7 @@
 
 namespace moe::tuner {
 
-/// The layer or model that was asked for, and how it is asked about.
+/// Holds the layer or model that was asked for, and how it is named.
 struct Subject {
   ChosenModel chosen;
   std::string name;                   // in records: the model's, or the layer's shape
@@ -42,7 +42,7 @@ void write_ranking_trace(const TuneOptions& options, const Answer& answer, const
 /// recommends: "./moetune VERB ... --schedule NAME".
 std::string command_of(const std::string& verb, const TuneOptions& options, const Answer& answer);
 
-/// `tune --no-verify` of one layer or model.
+/// Runs `tune --no-verify` of one layer or model.
 int run_planned_answer(const TuneOptions& options);
 
 }  // namespace moe::tuner

@@ -48,7 +48,7 @@ double hidden_share(const Plan& plan, const Timeline& timeline) {
   return busy > 0 ? hidden / busy : 0;
 }
 
-// Why a plan does not fit; none: it does.
+// Refuses a plan that a rank's memory does not hold.
 void check_memory(const MemoryEstimate& memory, const Profile& profile, RankedSchedule& row) {
   row.memory_bytes = memory.total();
   const auto reason = profile.memory_bytes ? misfit(memory, *profile.memory_bytes) : std::nullopt;

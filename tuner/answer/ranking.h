@@ -16,7 +16,7 @@
 
 namespace moe::tuner {
 
-/// A schedule as it would run.
+/// Holds a schedule as it would run.
 struct RankedSchedule {
   const Schedule* schedule = nullptr;
   const Schedule* variant = nullptr;  // whose plan it is, of a schedule that chooses among others
@@ -26,8 +26,8 @@ struct RankedSchedule {
   int64_t gar_in_moe_bytes = 0;          // of a layer: gradients sent inside its MoE part
   int64_t gar_after_bytes = 0;           // and behind everything else
   double forward_s = 0, backward_s = 0;
-  /// Seconds of summing the gradients of replicated experts over EDP, which runs after the pass and is in no plan but
-  /// those of schedules that pack experts.
+  /// Is the time of summing the gradients of replicated experts over EDP, which runs after the pass and is in no plan
+  /// but those of schedules that pack experts.
   double expert_sums_s = 0;
   double bound_s = 0;                 // of all of these
   double gap = 0;                     // the share by which a better decision of this schedule may be faster, at most
@@ -41,7 +41,7 @@ struct RankedSchedule {
   double total_s() const { return pass_s() + expert_sums_s; }
 };
 
-/// Holds what a ranking is asked of. A layer is a model of one, with one micro-batch.
+/// Says what is ranked, and how. A layer is a model of one, with one micro-batch.
 struct RankingRequest {
   const ChosenModel& chosen;
   const Profile& profile;
@@ -49,12 +49,12 @@ struct RankingRequest {
   PricingOptions pricing;
   const RankedSchedule* known = nullptr;  // of this request: not planned anew
   bool checked = true;                    // plans of models are checked (check_plan); a search for a shape times many
-  /// By when rank() is to be done: it plans no more where as long a plan as it made would end later, once any can be
-  /// used.
+  /// Says by when rank() is to be done: once it has a schedule that can be used, it plans no other one that would end
+  /// later if it took as long as the longest so far.
   std::optional<std::chrono::steady_clock::time_point> due = {};
 };
 
-/// What a schedule that was not planned in time has for a reason.
+/// Is the reason of a schedule that was not planned in time.
 inline constexpr std::string_view kNotInTime = "not planned in the time of the search for a shape (--schedule NAME)";
 
 /// Returns whether it is one layer, once, on one stage, which is planned as such.
@@ -66,18 +66,18 @@ bool same_time(double a_s, double b_s);
 /// Returns RankedSchedule::expert_sums_s. Throws Unsupported where the profile has no price for it.
 double expert_sums_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
 
-/// A schedule's plan, and its replay.
+/// Holds a schedule's plan, and its replay.
 struct PlannedTimeline {
   Plan plan;
   Timeline timeline;
 };
 
-/// Plans one schedule. What it can't do is in `refused`; a rank's memory is the profile's, where it says. `planned`:
-/// takes the plan, if there is one.
+/// Plans one schedule. Why it can't be used is in `refused`; a rank has the profile's memory, where that says.
+/// `planned`: takes the plan, if there is one.
 RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, PlannedTimeline* planned = nullptr);
 
-/// Returns all of them, the fastest first; of those that take equally long the one that comes first in `schedules`;
-/// the refused ones last.
+/// Returns all schedules as they would run, the fastest first; of those that take equally long the one that comes first
+/// in `schedules`; the refused ones last.
 std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vector<const Schedule*>& schedules);
 
 /// Says how much more than the winner a degree one step away takes, as a share.

@@ -7,10 +7,12 @@
 namespace moe::tuner {
 
 /// Returns the seconds that attention and experts take on the first stage, which has most layers: its compute lane runs
-/// them one by one. At most plan_bound_s, and much sooner known. Packed experts are other groups': left out.
+/// them one by one. This is at most plan_bound_s, and known much sooner. Packed experts are left out: they belong to
+/// other groups.
 double gemms_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
 
-/// Returns what no plan of `chosen` beats, whatever the schedule chooses: variants, how many experts a device holds.
+/// Returns the seconds that no plan of `chosen` beats, whatever the schedule chooses: variants, how many experts a
+/// device holds.
 double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ChosenModel& chosen);
 
 /// Returns the seconds of the output projection's GEMMs for one micro-batch; 0: no vocabulary is known.

@@ -15,7 +15,8 @@
 namespace moe::tuner {
 namespace {
 
-/// One question of the search: a shape under a schedule. Its bound is that of its GEMMs alone until it is the least.
+/// Holds one question of the search: a shape under a schedule. Its bound is that of its GEMMs alone until it is the
+/// least of all.
 struct Open {
   size_t candidate, schedule;
   double bound_s;
@@ -32,10 +33,10 @@ struct KeptStates {
   Recompute recompute;
 };
 
-/// What a shape came to. Of what its schedules came to, the last of these counts.
+/// Says what a shape came to: of what it came to under its schedules the last in this list.
 enum class Fate { refused, unpriced, too_large, ruled_out, not_reached, planned };
 
-/// A shape, what it came to, and why schedules refused it: each reason once.
+/// Holds a shape, what it came to, and why schedules refused it: each reason once.
 struct Candidate {
   ModelShape model;
   size_t kept;          // the first of what a rank may keep under which some schedule may fit
@@ -113,13 +114,13 @@ class ShapeSearch {
   }
 
  private:
-  // What no group size changes is refused before shapes are counted.
+  // Refuses what no group size changes, before shapes are counted.
   void check_prices() const {
     const LayerPricer pricer(request_.profile, request_.chosen.model.shape, request_.pricing);
     head_seconds(pricer, request_.chosen.model, request_.chosen.vocabulary);
   }
 
-  // Groups first, then how the global batch is cut among and in time.
+  // Enumerates groups first, then how the global batch is cut among replicas and into micro-batches.
   void enumerate() {
     const ModelShape& given = request_.chosen.model;
     const ParallelShape& p = given.shape.parallel;
@@ -221,12 +222,12 @@ class ShapeSearch {
     }
   }
 
-  // What is in no plan.
+  // Returns the seconds of what is in no plan.
   double beside_s(const Schedule& schedule, const LayerPricer& pricer, const Candidate& c) const {
     return expert_sums_s(schedule, pricer, c.model) + all_heads_seconds(c.model, c.head_s, {});
   }
 
-  // Whether some planned shape is as fast as that bound and takes as little memory.
+  // Returns whether some planned shape is as fast as that bound and takes as little memory.
   bool dominated(double bound_s, double memory_bytes) const {
     return std::ranges::any_of(candidates_, [&](const Candidate& c) {
       return c.best && c.best->total_s() <= bound_s && c.best->best.memory_bytes <= memory_bytes;

@@ -10,7 +10,7 @@
 
 namespace moe::tuner {
 
-/// A shape that was planned, under its best schedule.
+/// Holds a shape that was planned, under its best schedule.
 struct RankedShape {
   ModelShape model;
   RankedSchedule best;
@@ -28,7 +28,7 @@ struct FoundShapes {
   int too_large = 0;                // for a rank's memory, under every schedule
   int refused = 0;                  // by every schedule, or for want of a price
   int unpriced = 0;                 // of these, the ones that want a price under some schedule
-  /// Why they were, and of how many shapes some schedule was refused so, the most first.
+  /// Says why shapes were refused, and for how many shapes some schedule was refused for that reason, the most first.
   std::vector<std::pair<std::string, int>> refusals = {};
   int ruled_out = 0;                               // by their bound: slower than one that takes as little memory
   int not_reached = 0;                             // in the time
@@ -46,23 +46,24 @@ struct ShapeRequest {
   LayerFlags fixed = {};                                  // groups that were asked for, and placement
   bool fixed_micro_batches = false, fixed_order = false;  // as are these
   PricingOptions pricing = {true, "--nearest"};
-  /// After which the answer is to be ready, the ranking of the best shape's schedules too: the search stops before, and
-  /// the best so far is the answer.
+  /// Says after which time the answer is to be ready, the ranking of the best shape's schedules too: the search stops
+  /// before, and the best so far is the answer.
   double seconds = 60;
 };
 
 /// Goes through all shapes by their lower bounds, the least first. One whose bound is above the time of another that
 /// takes no more memory is not planned: so what is left holds the fastest shape, and the fastest within any memory.
-/// Each keeps as much as a rank holds. Groups of a size that the profile has no row for are priced by the nearest
-/// size's row. Throws Unsupported where no shape can be planned.
+/// Each shape keeps as many states and activations as a rank's memory holds. Groups of a size that the profile has no
+/// row for are priced by the nearest size's row. Throws Unsupported where no shape can be planned.
 FoundShapes find_shapes(const ShapeRequest& request);
 
-/// "DP 4 MP 1 EP 4 ESP 1 PP 2, 4 micro-batches of 2 (1f1b)".
+/// Returns "DP 4 MP 1 EP 4 ESP 1 PP 2, 4 micro-batches of 2 (1f1b)".
 std::string describe_shape(const ModelShape& model);
 
-/// What the search found: counts, reasons, and a table of the fastest shapes and of those that need less memory.
+/// Returns what the search found: counts, reasons, and a table of the fastest shapes and of those that need less
+/// memory.
 std::string text_of(const FoundShapes& found, int top);
-/// The same in few lines, tight in five: the shape, what was left out, the next one, the front.
+/// Returns the same in few lines, or, where `tight`, in five: the shape, what was left out, the next one, the front.
 std::string brief_text_of(const FoundShapes& found, bool tight);
 Json json_of(const FoundShapes& found);
 

@@ -18,7 +18,7 @@ constexpr std::string_view kIndent = "       ";
 
 constexpr size_t kWidest = 39;  // shapes for which the table's lines keep 120 columns
 
-// {"DP 2 EP 4 PP 2", "4 of 1 1f1b, ZeRO 1"}: what describe_shape() says, without groups of one rank.
+// Returns {"DP 2 EP 4 PP 2", "4 of 1 1f1b, ZeRO 1"}: what describe_shape() says, without groups of one rank.
 std::pair<std::string, std::string> short_shape(const ModelShape& model) {
   const ParallelShape& p = model.shape.parallel;
   std::string text;
@@ -32,7 +32,7 @@ std::pair<std::string, std::string> short_shape(const ModelShape& model) {
   return {text, cut};
 }
 
-// "profile NAME: " is left out: the answer names it.
+// Leaves out "profile NAME: ": the answer names it.
 std::string_view reason_of(std::string_view refusal) {
   return refusal.starts_with("profile ") ? refusal.substr(refusal.find(": ") + 2) : refusal;
 }
@@ -59,7 +59,7 @@ std::string counts_of(const FoundShapes& found) {
   return text;
 }
 
-// How many shapes have no plan, and the commonest reason.
+// Says how many shapes have no plan, and the commonest reason.
 std::string most_refused(const FoundShapes& found, bool why) {
   const std::string priceless = found.unpriced == found.refused ? " without a price"
                                 : found.unpriced > 0 ? fmt::format(" refused ({} without a price)", found.unpriced)
@@ -68,7 +68,7 @@ std::string most_refused(const FoundShapes& found, bool why) {
   return fmt::format("{}{}{}", found.refused, priceless, reason.empty() || !why ? "" : ", most often: " + reason);
 }
 
-// "+7.0 %, 71.31 GiB".
+// Returns "+7.0 %, 71.31 GiB".
 std::string beside(const FoundShapes& found, const RankedShape& shape) {
   return fmt::format("{:+.1f} %, {}", 100 * (shape.total_s() / found.ranked.front().total_s() - 1),
                      human_bytes(shape.best.memory_bytes));

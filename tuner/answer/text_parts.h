@@ -8,7 +8,7 @@
 
 namespace moe::tuner {
 
-/// Says how much of an answer is said.
+/// Says how much of an answer is printed.
 struct Detail {
   bool all = true;        // every reason and note on a price, the table of shapes
   int rows = 3;           // of the ranking, beside baselines and trials; without `all` only those of different times

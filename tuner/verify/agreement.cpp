@@ -31,7 +31,7 @@ const CaseRecord* sound_run(const LayerOutcome& outcome, std::string_view schedu
   return nullptr;
 }
 
-// The median over every other pass, from `first` on.
+// Returns the median over every other pass, from `first` on.
 double median_of_half(const CaseRecord& record, size_t first) {
   const std::vector<double> passes = passes_s(record);
   std::vector<double> half;
@@ -39,7 +39,7 @@ double median_of_half(const CaseRecord& record, size_t first) {
   return half.empty() ? 0 : median(half);
 }
 
-// Of runs that are sound.
+// Computes the agreement of the sound runs.
 Agreement agreement(const std::vector<LayerOutcome>& outcomes) {
   Agreement a;
   std::vector<double> errors, overruns;

@@ -16,7 +16,7 @@ inline constexpr double kClearDifference = 0.02;  // predictions closer than thi
 std::vector<const CaseRecord*> runs_of(const LayerOutcome& outcome);
 std::vector<const CaseRecord*> runs_of(const std::vector<LayerOutcome>& outcomes);
 
-/// One schedule over the layers on which both it and tutel ran well.
+/// Sums up one schedule over the layers on which both it and tutel ran well.
 struct MeasuredSchedule {
   int layers = 0;
   double measured = 0, predicted = 0;  // mean over them of tutel's forward + backward over its own; 0: no layer
@@ -24,8 +24,8 @@ struct MeasuredSchedule {
 };
 MeasuredSchedule measured_schedule(const std::vector<LayerOutcome>& outcomes, std::string_view schedule);
 
-/// Layers by the degrees that are best of those tried: forward and backward are timed apart, so a layer's best pair is
-/// the best of each.
+/// Counts layers by the degrees that are best of those tried: forward and backward are timed apart, so a layer's best
+/// pair is the best of each.
 struct BestDegrees {
   int layers = 0;              // on which every tried degree ran well
   int apart = 0;               // best r_f != best r_b
@@ -34,7 +34,7 @@ struct BestDegrees {
 enum class Times : uint8_t { measured, predicted };
 BestDegrees best_degrees(const std::vector<LayerOutcome>& outcomes, Times times);
 
-/// Pairs of schedules of one layer, over all layers, whose predictions differ by more than kClearDifference.
+/// Counts pairs of schedules of one layer, over all layers, whose predictions differ by more than kClearDifference.
 struct Ranking {
   int pairs = 0, agree = 0;
   double tau() const { return pairs > 0 ? (2.0 * agree - pairs) / pairs : 0; }  // Kendall's
@@ -73,7 +73,7 @@ struct RunTime {
 };
 RunTime run_time(const std::vector<LayerOutcome>& outcomes);
 
-/// Holds all of it, as text and JSON print it.
+/// Holds all of these figures, as text and JSON print them.
 struct RunFigures {
   int layers = 0;  // that were to run
   Agreement agreement = {};

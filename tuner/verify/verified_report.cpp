@@ -14,7 +14,7 @@
 namespace moe::tuner {
 namespace {
 
-// Says of how many layers the mean is, where that is fewer than ran.
+// Says over how many layers the mean is, where that is fewer than ran.
 std::string measured_text(const MeasuredSchedule& measured, int of_layers) {
   if (measured.layers == 0) return "-";
   return fmt::format("{:.3f}x{}", measured.measured,
@@ -66,7 +66,7 @@ std::string weak_text(const VerifiedResults& results) {
   return text.empty() ? text : text + '\n';
 }
 
-// Returns what the first kinds don't carry.
+// Returns the share that the first kinds don't carry.
 double rest_of(const ErrorParts& parts, size_t named) {
   double rest = parts.rest;
   for (size_t i = named; i < parts.kinds.size(); ++i) rest += parts.kinds[i].second;

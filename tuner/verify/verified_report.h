@@ -27,10 +27,10 @@ struct VerifiedResults {
   double measuring_s = 0, planning_s = 0;  // wall time of the first step, and of planning all layers
 };
 
-/// `figures` are of the results' outcomes.
+/// Return the results as text and as JSON; `figures` are of the results' outcomes.
 std::string text_of(const VerifiedResults& results, const RunFigures& figures);
 Json json_of(const VerifiedResults& results, const RunFigures& figures);
-/// Says why they are doubtful.
+/// Returns why the figures are doubtful.
 std::string doubt_text(const RunFigures& figures);
 
 }  // namespace moe::tuner

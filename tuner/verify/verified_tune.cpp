@@ -1,4 +1,4 @@
-// The verb `tune`, whole.
+// The verb `tune` of a grid: measures, fits, plans and verifies by real runs.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -127,7 +127,7 @@ class VerifiedTune {
     return jobs;
   }
 
-  // Returns what all layers share.
+  // Returns what the jobs of all layers share.
   LayerJob jobs() const {
     LayerJob job = jobs_on(target_, options_.selection,
                            {.iterations = iterations(), .seed = options_.seed, .timeout_s = options_.timeout_s});
@@ -181,7 +181,7 @@ class VerifiedTune {
     return seconds;
   }
 
-  // Whether no run that was broken off left its records.
+  // Returns whether no run that was broken off left the layer's records.
   bool is_open(const SweepRow& row) const {
     return row.status == CaseStatus::ok && !known_outcome(job_of(row, found_.fitted.profile), writer_);
   }

@@ -66,7 +66,7 @@ CaseRecord overhead_record(const Target& target) {
   return record;
 }
 
-// What is taken from `writer`, or measured now.
+// Takes records from `writer`, or measures them now.
 class LaneRecords {
  public:
   LaneRecords(const Target& target, RecordWriter& writer) : target_(target), writer_(writer) {}

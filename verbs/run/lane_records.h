@@ -1,5 +1,5 @@
 #pragma once
-// Records that no op has: how lanes slow each other, how they overlap, and what handing over between them costs.
+// Records that belong to no op: how lanes slow each other, how they overlap, and what handing over between them costs.
 #include <vector>
 
 #include "moe/measure/ops/op_bench.h"

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kLoss = "loss";
 
-// One rank's file in the making.
+// Collects one rank's file.
 class RankDump {
  public:
   RankDump(RankRun& run, int rank, bool stacked) : number_(rank), rank_(run.cells().any().shape()) {

@@ -34,9 +34,9 @@ namespace moe {
 /// Makes a folder that `--dump` asks for. Throws BadInput naming the flag.
 void make_dump_folder(const std::string& folder);
 
-/// `ranks`: of this process in rank order, each after at least two passes of `plan` and finish_gradients; every process
-/// of `world` calls it, rank 0's writes the manifest. Makes the folder. Throws BadInput naming the file that can't be
-/// written.
+/// Writes the ranks' tensors. `ranks`: those of this process in rank order, each after at least two passes of `plan`
+/// and finish_gradients; every process of `world` calls it, rank 0's writes the manifest. Makes the folder. Throws
+/// BadInput naming the file that can't be written.
 void dump_layers(const std::string& folder, World& world, std::span<RankRun* const> ranks, const Plan& plan);
 
 }  // namespace moe

@@ -59,10 +59,10 @@ struct RunRefusal {
 /// them all, and is thrown, as missing hardware is.
 std::optional<RunRefusal> refusal_of(const std::function<void()>& job, const World* processes);
 
-/// The tried degrees that the layer has rows for.
+/// Returns the tried degrees that the layer has rows for.
 std::vector<int> runnable_degrees(const LayerJob& job);
 
-/// "run/LAYER/SCHEDULE", of a tried degree "run/LAYER/SCHEDULE/r4".
+/// Returns "run/LAYER/SCHEDULE", of a tried degree "run/LAYER/SCHEDULE/r4".
 std::string run_key(const std::string& layer, std::string_view schedule, int tried_degree = 0);
 
 }  // namespace moe

@@ -16,7 +16,8 @@ namespace {
 
 constexpr double kSetUpS = 0.15;  // of a layer: its ranks, references and unpaced passes
 
-// What the tasks of an emulated run last, and how they slow each other down; of any other what they are predicted to.
+// Sets how long the tasks of an emulated run last, and how they slow each other down; of any other run, what they are
+// predicted to take.
 void pace(const LayerJob& job, const std::vector<double>& predicted, PlannedRun& run) {
   const bool paced = job.paced_by && !job.settings.check_only;
   const std::vector<double> seconds =
@@ -42,7 +43,7 @@ void plan_layer(const LayerPricer& pricer, const Schedule& schedule, const Degre
   p.run.backward_s = result.backward_s;
 }
 
-// What a file says, as it stands; its bound is the schedule's.
+// Takes the plan of a file as it stands; its bound is the schedule's.
 void take_plan(const LayerPricer& pricer, const Schedule& schedule, const Plan& plan, PlannedSchedule& p) {
   p.schedule = schedule.name;
   p.run.plan = plan;
@@ -73,7 +74,7 @@ void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedul
   p.run.plan = build_model_plan(result.variant != nullptr ? *result.variant : schedule, model, result.decision);
 }
 
-// On an emulated cluster the sums of the ends' gradients take no time: each rank has both ends whole, which no
+// Gives the sums of the ends' gradients no time on an emulated cluster: each rank has both ends whole, which no
 // framework does at a named model's size, and papers count no such sums.
 void leave_out_ends(Plan& plan) {
   for (size_t i = 0; i < plan.works.size(); ++i) {

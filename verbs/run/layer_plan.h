@@ -19,16 +19,16 @@ struct PlannedSchedule {
   bool nominal = false;  // by nominal costs, which predict nothing
 };
 
-/// Tunes for the job's rounding. Throws Unsupported for what can't be planned or run; where the job only checks, what
-/// predicted_by has no price for is planned by nominal costs (nominal_profile.h).
+/// Plans a schedule, tuned for the job's rounding. Throws Unsupported for what can't be planned or run; where the job
+/// only checks, what predicted_by has no price for is planned by nominal costs (nominal_profile.h).
 PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule);
-/// The job's tried schedule at that degree, forward and backward.
+/// Plans the job's tried schedule at that degree, forward and backward.
 PlannedSchedule plan_tried(const LayerJob& job, int degree);
 
-/// A schedule at that degree, forward and backward, planned by nominal costs whatever the job predicts with.
+/// Plans a schedule at that degree, forward and backward, by nominal costs whatever the job predicts with.
 PlannedSchedule plan_nominally(const LayerJob& job, const Schedule& schedule, int degree);
 
-/// About how long the job will run on an emulated cluster.
+/// Returns about how many seconds the job will run on an emulated cluster.
 double estimated_seconds(const LayerJob& job);
 
 }  // namespace moe

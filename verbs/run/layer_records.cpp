@@ -59,7 +59,7 @@ void add_tasks(const std::vector<TaskComparison>& tasks, Fields& summary) {
   summary.set("worst_task_ratio", worst->worst_ratio);
 }
 
-// The mean over ranks, the median over passes.
+// Returns the mean over ranks, the median over passes.
 double bubble(const MeasuredRun& run, const std::vector<double>& total_s) {
   std::vector<double> shares;
   for (size_t i = 0; i < total_s.size(); ++i) shares.push_back(1 - mean(run.working_s[i]) / total_s[i]);
@@ -90,7 +90,7 @@ void add_times(const MeasuredRun& run, CaseRecord& record) {
   record.reason = fmt::format("{:.1f} % of the tasks outlasted their modelled time", 100 * share);
 }
 
-// Whole nanoseconds: shorter in a record.
+// Rounds to whole nanoseconds, which are shorter in a record.
 double in_ns(double seconds) { return std::round(seconds * 1e9) / 1e9; }
 
 MeasuredTimeline measured_timeline(const PlannedSchedule& p, const MeasuredRun& run) {

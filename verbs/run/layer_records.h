@@ -16,7 +16,7 @@ struct RanSchedule {
 /// Returns what a rank's layers of a plan take on such a device (kept_on), without an optimizer.
 double estimated_bytes(const Plan& plan, DeviceKind device);
 
-/// The tasks, measured beside predicted; none of what was only checked.
+/// Returns the tasks, measured beside predicted; none where the schedule was only checked, or planned by nominal costs.
 std::vector<TaskComparison> compared_tasks(const RanSchedule& ran);
 
 /// Begins the names of a summary's fields of the kinds' excess.
@@ -25,8 +25,9 @@ inline constexpr std::string_view kExcess = "excess_s_";
 /// Plans of more tasks leave no measured timeline in a record: it stays below 20 kB.
 inline constexpr size_t kMostTimelineTasks = 200;
 
-/// More overruns than kOverrunLimit make a record `invalid`. What was only checked has status ok and no samples, and
-/// where it was planned by nominal costs no prediction. A record's fields beside those of their names:
+/// Returns the record of a schedule that ran. More overruns than kOverrunLimit make it `invalid`. One that was only
+/// checked has status ok and no samples, and where it was planned by nominal costs no prediction. Fields whose names do
+/// not say what they hold:
 ///   summary      exposed_s, overlap_efficiency (overlap.h): medians over iterations of the worst rank;
 ///                excess_s_KIND: how much longer a kind's tasks took than predicted, both phases;
 ///                ratio_PHASE_KIND: the tasks' median of measured over predicted; worst_task, worst_task_ratio;
@@ -42,14 +43,14 @@ inline constexpr size_t kMostTimelineTasks = 200;
 ///                states_bytes: of its optimizer's states, a rank
 ///   prediction   exposed_s, overlap_efficiency, bubble of the replay; peak_bytes by estimate_memory, without optimizer
 ///                states; weak_rows: which rows of the profile are weak (fit.h), and why; absent: none
-/// Loads and bytes are of the layer that ran: of an emulated cluster the proxy.
+/// Loads and bytes are those of the layer that ran: on an emulated cluster of the proxy.
 CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vector<TaskComparison>& tasks);
 
 /// Returns the record of a schedule that did not run.
 CaseRecord record_without_run(const LayerJob& job, const Schedule& schedule, CaseStatus status,
                               const std::string& reason);
 
-/// Measured total over predicted total of an ok record.
+/// Returns measured total over predicted total of an ok record.
 double measured_over_predicted(const CaseRecord& record);
 
 }  // namespace moe

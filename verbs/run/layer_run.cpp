@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-/// A job's plans, of its schedules and then of its tried degrees, and the records of those that can't be planned.
+/// Holds a job's plans, of its schedules and then of its tried degrees, and the records of those that can't be planned.
 struct PlannedJob {
   std::vector<PlannedSchedule> planned;
   size_t of_schedules = 0;

@@ -10,7 +10,7 @@
 
 namespace moe {
 
-/// One schedule's run. All but the record is empty where it did not run, or is taken from an earlier run.
+/// Holds one schedule's run. All but the record is empty where it did not run, or is taken from an earlier run.
 struct ScheduleRun {
   CaseRecord record;
   Plan plan = {};                          // nominal
@@ -29,14 +29,16 @@ struct LayerOutcome {
 /// Plans, runs, compares, records (layer_records.h). `parameters`: of every record.
 LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters);
 
-/// Does so, but leaves a record of every schedule, with status and reason, where the job can't run or its threads fail.
+/// Does what run_layer_job does, but leaves a record of every schedule, with status and reason, where the job can't run
+/// or its threads fail.
 LayerOutcome run_or_record_why(const LayerJob& job, const Fields& parameters);
 
 /// Returns what a job that did not run leaves: a record of every schedule with this status and reason.
 LayerOutcome failed_layer_job(const LayerJob& job, const Fields& parameters, CaseStatus status,
                               const std::string& reason);
 
-/// Returns what a broken-off run left of this layer already, whatever its schedules' status: all of it or nothing.
+/// Returns what a broken-off run left of this layer already, all of it or nothing: nothing where a schedule has no
+/// record, failed or ran out of memory.
 std::optional<LayerOutcome> known_outcome(const LayerJob& job, const RecordWriter& writer);
 
 /// Appends the records that the writer has not.
@@ -44,10 +46,10 @@ void append(const LayerOutcome& outcome, RecordWriter& writer);
 
 inline constexpr size_t kMostRankTasks = 100000;
 
-/// Whether a run of it has times.
+/// Returns whether a run of the outcome has times.
 bool was_timed(const LayerOutcome& outcome);
-/// Perfetto timeline: for each timed schedule the measured ranks' lanes above the simulated ones; of plans of more than
-/// kMostRankTasks tasks over all ranks the slowest rank's alone.
+/// Writes a Perfetto timeline: for each timed schedule the measured ranks' lanes above the simulated ones; a plan of
+/// more than kMostRankTasks tasks over all ranks has the slowest rank's lanes alone.
 void write_layer_trace(const LayerOutcome& outcome, const std::string& path);
 
 }  // namespace moe

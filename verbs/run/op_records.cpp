@@ -25,7 +25,7 @@ namespace {
 
 using Numbers = std::vector<std::vector<double>>;
 
-// Guesses that weigh a size against another one; how long either takes is measured (MeasuredWork).
+// Are guesses that weigh a size against another one; how long either takes is measured (MeasuredWork).
 constexpr double kGuessedCallS = 1e-3, kGuessedByteS = 1e-9, kGuessedFlopS = 4e-11, kGuessedTasksS = 0.5;
 constexpr double kReadS = 5e-3;  // a layer whose records are there takes less
 
@@ -34,7 +34,7 @@ double amount_of(const OpCase& c, int repetitions) {
   return c.modelled_s > 0 ? repetitions * c.modelled_s * c.dilation : (repetitions + 1) * unpaced;
 }
 
-// Of measure_tasks: passes at each degree, short ones as many as fill some time.
+// Weighs measure_tasks: passes at each degree, short ones as many as fill some time.
 double amount_of(const LayerJob& layer) {
   const double passes = static_cast<double>(kPasses * kProfiledDegrees.size());
   return std::max(kGuessedTasksS, passes * reference_flops(layer.shape) * kGuessedFlopS);
@@ -43,7 +43,7 @@ double amount_of(const LayerJob& layer) {
 const char* kind_of(const OpCase& c) { return c.flops > 0 ? "computations" : "collectives"; }
 constexpr const char* kTasks = "tasks of layers";
 
-/// The seconds since the last call, or since it was made.
+/// Returns the seconds since the last call, or since it was made.
 class Lap {
  public:
   double operator()() {
@@ -56,7 +56,8 @@ class Lap {
   double begin_s_ = now_s();
 };
 
-// Each rank has the buffers of two ops, since one is timed beside another; threads share one GPU.
+// Leaves out cases that do not fit: each rank has the buffers of two ops, since one is timed beside another; threads
+// share one GPU.
 void leave_out_too_large(const Target& target, std::vector<OpCase>& cases) {
   constexpr double kShareOfFree = 0.8;  // the rest is for workspaces, and what is in pieces
   World* processes = target.ranks.processes;
@@ -81,7 +82,7 @@ std::vector<OpCase> cases_of(const Target& target, const OpRequest& request) {
   return cases;
 }
 
-// Gives all processes what the leader has.
+// Gives all processes what the leading one has.
 std::vector<CaseRecord> share(const Target& target, std::vector<CaseRecord> records) {
   if (!target.ranks.processes) return records;
   std::string lines;
@@ -93,7 +94,7 @@ std::vector<CaseRecord> share(const Target& target, std::vector<CaseRecord> reco
   return records;
 }
 
-// The cases' records, with those of an earlier run.
+// Holds the cases' records, with those of an earlier run.
 class Attempts {
  public:
   Attempts(const Target& target, const std::vector<OpCase>& cases, RecordWriter& writer)
@@ -167,7 +168,7 @@ std::set<std::string> measured_series(const std::vector<CaseRecord>& records) {
   return series;
 }
 
-// Of what is open, `work` knows the seconds that all ops and tasks took so far.
+// Measures the open cases; `work` knows the seconds that all ops and tasks took so far.
 std::vector<CaseRecord> measured_ops(const Target& target, RecordWriter& writer, const OpRequest& request,
                                      const std::function<void(double share)>& progress, MeasuredWork& work) {
   const std::vector<OpCase> cases = cases_of(target, request);

@@ -32,7 +32,7 @@ std::vector<std::string> to_repeat(const std::vector<CaseRecord>& of_series);
 CaseRecord record_of(const OpCase& c, const OpResult& result, const Target& target);
 
 /// Returns every case of the target and of `modules` (module_cases), those that `writer` has already taken from there;
-/// of one that is to be measured also how lanes slow each other (lane_bench.h) and what handing over between them
+/// of a target that is to be measured also how lanes slow each other (lane_bench.h) and what handing over between them
 /// costs. A wrong result is a record with status `wrong` and no samples. A case that is measured again (to_repeat)
 /// leaves a record of each time, KEY/again/1 and so on; the best attempt is returned (fit.h). Every process of the
 /// target calls it, all get the same. The leading process alone uses `writer` and `progress`, which is told the share
@@ -45,7 +45,8 @@ std::vector<CaseRecord> measure_ops(const Target& target, RecordWriter& writer, 
 FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequest request,
                               const std::vector<LayerJob>& layers, const std::function<void(double share)>& progress);
 
-/// Does so, says on stderr how far it is and which rows are not to be trusted, and returns the profile.
+/// Measures and fits likewise, says on stderr how far it is and which rows are not to be trusted, and returns the
+/// profile.
 Profile measured_profile(const Target& target, RecordWriter& writer, const OpRequest& request,
                          const std::vector<LayerJob>& layers);
 

@@ -8,13 +8,13 @@
 
 namespace moe {
 
-/// Shows, of every schedule that was timed, each kind of task's time beside its prediction.
+/// Shows for every schedule that was timed each kind of task's time beside its prediction.
 std::string tasks_text(const LayerOutcome& outcome);
 /// Says which predictions weak rows made, and why a schedule is not ok.
 std::string reasons_text(const LayerOutcome& outcome);
 /// Returns "dilation D", or "dilations D to E" where disturbed passes ran slower than others.
 std::string dilation_text(const std::vector<ScheduleRun>& runs);
-/// schedules[] = {schedule, status, degrees, measured, predicted, tasks}.
+/// Returns schedules[] = {schedule, status, degrees, measured, predicted, tasks}.
 Json schedules_json(const LayerOutcome& outcome);
 
 }  // namespace moe

@@ -7,22 +7,22 @@
 
 namespace moe {
 
-/// Returns where each batch ends, of things that take `bytes` each: as many as fit beside each other, in their order;
-/// what does not fit alone is a batch of its own.
+/// Returns where each batch of things ends that take so many bytes each: as many as fit beside each other, in their
+/// order; what does not fit alone is a batch of its own.
 std::vector<size_t> batches_that_fit(std::span<const double> bytes, double left_bytes);
 
 /// Measures the plans, each batch for itself (layer_bench.h): all at once but on a GPU that has no memory for that.
-/// There the schedules of two batches take no turns, so the machine's mood may tell them apart. Every process of the
-/// ranks calls it. Returns a measurement of each batch.
+/// There the schedules of two batches take no turns, so a machine that meanwhile changes its speed may tell them apart.
+/// Every process of the ranks calls it. Returns a measurement of each batch.
 std::vector<LayerMeasurement> measure_in_batches(std::span<const PlannedRun> planned,
                                                  const LayerBenchSettings& settings);
 
-/// A plan's run, and the measurement that it is of.
+/// Holds a plan's run, and the measurement that it belongs to.
 struct BatchedRun {
   const LayerMeasurement& all;
   const MeasuredRun& run;
 };
-/// Returns all of them, in the order of the plans.
+/// Returns the runs of all batches, in the order of the plans.
 std::vector<BatchedRun> runs_of(const std::vector<LayerMeasurement>& batches);
 
 }  // namespace moe

@@ -31,12 +31,12 @@ Target unmeasured(std::string name, std::string source, int nodes, int ranks_per
   return target;
 }
 
-// A profile of configs or of a file; messages list this machine's own ranks too.
+// Returns a profile of configs or of a file; messages list this machine's own ranks too.
 Profile profile_of(const std::string& cluster) {
   return read_profile(find_config("clusters", cluster, {std::string(kHostCluster)}));
 }
 
-// Whether the profile was measured on this machine's threads, computing there.
+// Returns whether the profile was measured on this machine's threads, computing on such a device.
 bool is_own(std::string_view name, DeviceKind device) {
   if (name.ends_with(kFitted)) name.remove_suffix(kFitted.size());
   return name == fmt::format("{}{}", kHostCluster, device == DeviceKind::cuda ? kOnCuda : "");

@@ -9,7 +9,7 @@
 namespace moe {
 
 struct Target {
-  /// The profile of an emulated cluster, or of one that was measured before; else name and shape alone.
+  /// Holds the profile of an emulated cluster, or of one that was measured before; else name and shape alone.
   Profile cluster;
   bool emulated = false;  // paced by `cluster`, over threads
   bool measured = true;   // `cluster` has its times; else they are to be measured first
@@ -32,10 +32,11 @@ Fields gpu_fields(int local_rank);
 /// Tells every process's writer what the leading one's has done. Every process calls it, once.
 void share_done(const Target& target, RecordWriter& writer);
 
-/// `host`: of threads 2 nodes x 2 ranks, of processes what they are ("gloo-2x4"); unpaced, to be measured. Else a
-/// profile: of threads to emulate, unless it is named `host` or `host-fitted`, and of processes what predicts them.
-/// Throws BadInput where such a profile is not of as many nodes and ranks as the processes. `ranks.threads` 0: an equal
-/// share of the cores, and 1 where they are emulated or on GPUs, which refuse more.
+/// Returns the target that a name stands for. `host` is 2 nodes x 2 ranks of threads, or the processes as they are
+/// ("gloo-2x4"), unpaced and to be measured. Any other name is a profile: threads emulate it, unless it is named `host`
+/// or `host-fitted`; processes are predicted by it. Throws BadInput where such a profile is not of as many nodes and
+/// ranks as the processes. `ranks.threads` 0 stands for an equal share of the cores, and for 1 where ranks are emulated
+/// or on GPUs, which refuse more.
 Target target_of(const std::string& cluster, const BenchRanks& ranks);
 
 }  // namespace moe

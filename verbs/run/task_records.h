@@ -8,7 +8,7 @@
 
 namespace moe {
 
-/// The degrees that a layer is cut by to see what its tasks take.
+/// Are the degrees that a layer is cut by to see what its tasks take.
 inline constexpr std::array kProfiledDegrees{1, 2, 4};
 
 inline constexpr int kProfiledLayers = 6;  // of a grid
@@ -17,8 +17,8 @@ inline constexpr int kProfiledLayers = 6;  // of a grid
 int passes_in(double seconds, double pass_s);
 inline constexpr int kPasses = 5, kMostPasses = 100;
 
-/// Returns some of the layers, as different as pick_layers finds them, each as a job whose tasks tell what those of all
-/// take: once in each stage, without a model's ends.
+/// Returns some of the layers, as different as pick_layers finds them, each as a job whose tasks show what the tasks of
+/// all layers take: once in each stage, without a model's ends.
 std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers);
 
 /// Runs the job's layer, of every flow that its schedules have, at each of those degrees one task after the other on

@@ -43,7 +43,7 @@ class Run:
             time.sleep(0.01)
 
     def end(self, ranks, within_s):
-        """Waits for these; returns how long the last took. None may be left."""
+        """Waits for these processes; returns how long the last took. None may be left."""
         begin = time.monotonic()
         for rank in ranks:
             try:

@@ -12,7 +12,8 @@
 
 namespace moe {
 
-/// What a tensor holds, once the device has done what it was given: the host's own, or a copy of a device's.
+/// Shows what a tensor holds once the device has done what it was given: the host's own memory, or a copy of a
+/// device's.
 class OnHost {
  public:
   explicit OnHost(TensorView t) : there_(t), here_(t) {
@@ -56,7 +57,7 @@ inline std::vector<double> values_of(TensorView t) {
   return all;
 }
 
-/// `reference` must be float64 and of as many elements as `device`.
+/// Holds the same random numbers on the device and, in float64, on the CPU.
 struct Pair {
   Pair(std::initializer_list<int64_t> shape, DType dtype, MemorySpace& memory, uint64_t stream)
       : device(shape, dtype, memory), reference(shape, DType::float64) {
@@ -69,7 +70,7 @@ struct Pair {
   Tensor device, reference;
 };
 
-/// The share of the largest value that roundings of a few operations may come to.
+/// Returns the share of the largest value that roundings of a few operations may come to.
 inline double tolerance_for(DType dtype) {
   switch (dtype) {
     case DType::float64:

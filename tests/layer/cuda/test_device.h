@@ -13,16 +13,16 @@ std::unique_ptr<MemorySpace> make_test_memory();
 /// barrier shows.
 std::unique_ptr<cuda::CudaMath> make_test_math();
 std::unique_ptr<LayerDevice> make_test_layer_device();
-/// Streams on which such layers run.
+/// Makes the streams on which such layers run.
 std::unique_ptr<Device> make_test_device();
-/// What was queued on the default stream and all others is done afterwards.
+/// Waits until what was queued on the default stream and all others is done.
 void finish_test_device();
-/// Kernels launched by this process; 0 where nobody counts.
+/// Returns how many kernels this process launched; 0 where nobody counts.
 int64_t test_launches();
 
-/// What multiplies on the device: loops of the emulation, cuBLASLt on a GPU.
+/// Makes what multiplies on the device: loops of the emulation, cuBLASLt on a GPU.
 std::unique_ptr<cuda::Gemm> make_test_gemm(cuda::AlgorithmChoice selection);
-/// Loops over the host's memory.
+/// Makes a Gemm of loops over the host's memory.
 std::unique_ptr<cuda::Gemm> make_plain_gemm();
 
 }  // namespace moe

@@ -75,7 +75,7 @@ class Problem:
 
 
 def slopes(functions, x):
-    """By central differences: SciPy's own would take most of this test's time."""
+    """Slopes by central differences: SciPy's own would take most of this test's time."""
     r = float(x[0])
     h = 1e-6 * r
     return [(above - below) / (2 * h) for above, below in zip(functions(r + h), functions(r - h))]

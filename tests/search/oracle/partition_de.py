@@ -41,7 +41,7 @@ class Model:
         return max(0.0, (window - self.alpha) / self.beta)
 
     def seconds(self, moe, dense):
-        """Of arrays of layers x candidates."""
+        """Seconds, of arrays of layers x candidates."""
         gar = self.allreduce(moe)[:, None]  # layers x degrees x candidates
         moe_part = np.maximum(self.alone, np.where(gar > 0, self.beside + gar, 0)).min(axis=1)
         dense_part = np.maximum(self.dense, self.allreduce(dense))

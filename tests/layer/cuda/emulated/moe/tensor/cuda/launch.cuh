@@ -28,9 +28,9 @@ using Site = std::source_location;
 
 /// Runs `thread` for every thread of every block.
 void run(int64_t blocks, int threads, const std::function<void()>& thread);
-/// In which order the threads of a block run between two barriers, from now on in this process.
+/// Sets in which order the threads of a block run between two barriers, from now on in this process.
 void set_backwards(bool backwards);
-/// How many launches there were in this process.
+/// Returns how many launches there were in this process.
 int64_t launches();
 
 void block_barrier(Site site);
