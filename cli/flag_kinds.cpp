@@ -156,7 +156,8 @@ void add_node_limit(CLI::App& verb, Selection& s) {
 }
 
 void add_schedule(CLI::App& verb, Selection& s) {
-  verb.add_option("--schedule", s.schedules, "one, or several: NAME,NAME; default: all; where layers run, some")
+  verb.add_option("--schedule", s.schedules,
+                  "one, or several: NAME,NAME; default: all; where layers run, those that the verb compares")
       ->type_name("SCHEDULE|all")
       ->delimiter(',');
 }

@@ -31,18 +31,20 @@ void add_ranks(CLI::App& verb, Options& o, RanksFlags& ranks) {
           "where tensors live; threads share one GPU, processes have one each; default: cpu, of nccl cuda")
       ->type_name("cpu|cuda");
   add_number(verb, "--threads", o.threads,
-             "that a rank computes with on the CPU; default: OMP_NUM_THREADS, else its share of the cores; emulated: 1",
+             "threads a rank computes with on the CPU; default: OMP_NUM_THREADS, else its share of cores; emulated: 1",
              {1, 4096});
-  add_number(verb, "--rank", ranks.rank, "of this process; default: by the launcher's variables", {0, 1e6});
-  add_number(verb, "--ranks", ranks.ranks, "processes in all; likewise", {1, 1e6});
+  add_number(verb, "--rank", ranks.rank, "this process's rank; default: by the launcher's variables", {0, 1e6});
+  add_number(verb, "--ranks", ranks.ranks, "processes in all; default: by the launcher's variables", {1, 1e6});
   add_number(verb, "--ranks-per-node", ranks.ranks_per_node,
-             "of processes, neighbours that count as one node; default: those on one machine", {1, 1e5});
+             "processes, neighbours, that count as one node; default: those on one machine", {1, 1e5});
   add_text(verb, "--rendezvous", "HOST:PORT", ranks.rendezvous,
            "where rank 0 serves; default: MASTER_ADDR, MASTER_PORT, or this machine's loopback");
   add_number(verb, "--timeout", o.timeout_s, "seconds a rank waits for another", {0.1, 86400});
   add_number(verb, "--min-ctas", ranks.min_ctas, "nccl: least thread blocks of a communicator; 0: its choice", {0, 64});
-  add_number(verb, "--max-ctas", ranks.max_ctas, "nccl: most of them, which leaves the others to the experts", {0, 64});
-  verb.add_flag("--implicit-launch-order", ranks.implicit_launch_order, "nccl: NCCL_LAUNCH_ORDER_IMPLICIT");
+  add_number(verb, "--max-ctas", ranks.max_ctas,
+             "nccl: most thread blocks of a communicator, which leaves the others to the experts", {0, 64});
+  verb.add_flag("--implicit-launch-order", ranks.implicit_launch_order,
+                "nccl: sets NCCL_LAUNCH_ORDER_IMPLICIT, by which launches of several communicators keep their order");
 }
 
 // Adds --recompute, of runs.
@@ -264,8 +266,8 @@ void add_modelbench(CLI::App& app, Command& c) {
   add_number(*verb, "--warm-up", m.warm_up, "steps over which the learning rate grows; default: 0", {0, 1e7});
   add_number(*verb, "--momentum", m.momentum, "of sgd; default: 0.9", {0, 1});
   add_number(*verb, "--weight-decay", m.weight_decay, "of weights, not of norms; default: 0", {0, 1e3});
-  add_number(*verb, "--clip-norm", m.clip_norm, "the most that the norm of all gradients may be; default: 1, 0: any",
-             {0, 1e12});
+  add_number(*verb, "--clip-norm", m.clip_norm,
+             "the most that the norm of all gradients may be; default: 1, 0: gradients are not clipped", {0, 1e12});
   add_number(*verb, "--held-out", m.held_out,
              "batches of other text that a loss is taken over at the end; default: 8, 0: none", {0, 1e6});
   add_number(*verb, "--seed", m.seed, "seed of weights, text and gate noise", {0, 9e18});

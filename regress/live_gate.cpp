@@ -34,7 +34,7 @@ LaunchEnd LiveGate::checked(const Arm& arm, const LaunchLine& line) const {
                        launcher_.shown(arm, line));
   if (end.code == kOk || (end.code == kNoHardware && !line.demanded)) return end;
   throw RankFailure(fmt::format("{} ended with code {} ({}): {}", what(), end.code,
-                                end.last_line.empty() ? "it said nothing" : end.last_line, launcher_.shown(arm, line)));
+                                end.last_line.empty() ? "nothing on stderr" : end.last_line, launcher_.shown(arm, line)));
 }
 
 void LiveGate::warm_up() {
