@@ -41,7 +41,7 @@ constexpr std::array<std::string_view, 26> kMeanings = [] {
   set('W', "receive");
   set('Z', "optimizer");
   set('J', "weights");
-  set('Y', "experts' weights, or their gradients");
+  set('Y', "experts' weights");
   set('B', "embedding");
   set('N', "output projection and loss");
   return meanings;

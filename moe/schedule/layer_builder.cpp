@@ -1,55 +1,12 @@
 #include "moe/schedule/layer_builder.h"
 
 #include <algorithm>
-#include <array>
-#include <iterator>
-#include <limits>
 #include <utility>
 
 #include "moe/base/check.h"
 #include "moe/schedule/task_output.h"
 
 namespace moe {
-LayerBuilder::LayerBuilder(const Schedule& schedule, const LayersBuilt& layers)
-    : schedule_(schedule),
-      lanes_(schedule.lanes, layers.networks, layers.stages),
-      peers_(layers.peers),
-      shared_expert_(layers.shared_expert) {
-  structure_.flow = schedule.flow;
-  structure_.lanes = lanes_.all();
-}
-
-bool LayerBuilder::one_lane() const {
-  const int ep = lane_of(GroupKind::ep), esp = lane_of(GroupKind::esp);
-  if (ep < 0) return esp >= 0 && esp == lane_of(GroupKind::dp);  // gradients share what there is
-  return ep == esp;
-}
-
-int LayerBuilder::push(TaskKind kind, const std::vector<int>& after) {
-  const GroupKind group = group_of(schedule_.flow, kind);
-  const int lane = lanes_.of(kind, schedule_.flow, pass_->stage);
-  const bool between_stages = kind == TaskKind::send || kind == TaskKind::recv;
-  if (!sends_gradients(kind) && !between_stages && pass_->phase == Phase::backward) {
-    LanePieces& pieces = pieces_[static_cast<size_t>(lane) % lanes_.a_stage()];
-    pieces_between(lane, 0, pieces.passed);
-    ++pieces.passed;
-  }
-  Task task;
-  task.id = static_cast<int>(structure_.tasks.size());
-  task.kind = kind;
-  task.phase = pass_->phase;
-  task.micro_batch = pass_->micro_batch;
-  task.layer = pass_->layer;
-  task.lane = lane;
-  task.group = group;
-  task.work_class = static_cast<int>(structure_.classes.size());
-  for (const int id : after)
-    if (id >= 0) task.after.push_back(id);
-  structure_.lanes[static_cast<size_t>(lane)].queue.push_back(task.id);
-  structure_.classes.push_back({kind, task.phase, task.layer, 0, 1, -1});
-  structure_.tasks.push_back(std::move(task));
-  return last().id;
-}
 
 int LayerBuilder::push_dense(TaskKind kind, Buffer writes) {
   if (lane_of(group_of(schedule_.flow, kind)) < 0) return dense_end();
@@ -112,59 +69,6 @@ void LayerBuilder::expert_weights(int c) {
   task.chunks = structure_.classes.back().chunks = degree();
   task.reads.push_back(of(Buffer::expert_hidden, Phase::backward, c, degree()));
   keep_expert(task);
-}
-
-bool LayerBuilder::of_experts(size_t place) const {
-  return place < pass_->gradients.experts.size() && pass_->gradients.experts[place];
-}
-
-// Finds what else adds to the gradients that `ready` made last: all experts' chunks, or other micro-batches' backwards.
-std::vector<int> LayerBuilder::made_by_others(int ready) const {
-  std::vector<int> others;
-  if (ready < 0) return others;
-  const Task& last = structure_.tasks[static_cast<size_t>(ready)];
-  for (int micro_batch = 0;; ++micro_batch) {
-    const auto found = outputs_.find({micro_batch, last.layer});
-    if (found == outputs_.end()) return others;
-    const bool experts = makes_expert_gradients(last.kind), own = micro_batch == last.micro_batch;
-    const std::vector<int>& all =
-        experts ? experts_.at({micro_batch, last.layer}) : found->second[static_cast<size_t>(Phase::backward)].after;
-    if (experts || !own) std::ranges::remove_copy(all, std::back_inserter(others), ready);
-  }
-}
-
-void LayerBuilder::gradient(size_t place, int after) {
-  int ready = place < pass_->ready.size() ? pass_->ready[place] : after < 0 ? found().end : -1;
-  if (made_here(place)) ready = last_expert_;
-  std::vector<int> before = made_by_others(ready);
-  before.insert(before.begin(), {after, ready});
-  push(of_experts(place) ? TaskKind::expert_gradient : TaskKind::gradient, before);
-  last().slice = structure_.classes.back().slice = first_slice_ + static_cast<int>(place);
-  ++structure_.slices;
-}
-
-void LayerBuilder::gradient_in_moe() {
-  if (pass_->phase == Phase::backward && slots().in_moe) gradient(slice_of_pass_++);
-}
-
-bool LayerBuilder::made_here(size_t place) const {
-  return of_experts(place) && (place >= pass_->ready.size() || pass_->ready[place] == kMadeHere);
-}
-
-// Sends the pieces of a lane whose gaps lie between, in order, as far as they are made.
-void LayerBuilder::pieces_between(int lane, int from, int to) {
-  const std::vector<int>& gaps = pass_->gradients.gaps;
-  for (size_t& next = pieces_[static_cast<size_t>(lane) % lanes_.a_stage()].next; next < gaps.size(); ++next) {
-    if (lane_of_slice(next) != lane) continue;
-    if (gaps[next] < from || gaps[next] > to || (made_here(next) && last_expert_ < 0)) return;
-    gradient(next);
-  }
-}
-
-void LayerBuilder::pieces_left() {
-  constexpr int kAll = std::numeric_limits<int>::max();
-  pieces_between(gradient_lane(), 0, kAll);
-  if (!pass_->gradients.experts.empty()) pieces_between(lane_of(GroupKind::edp), 0, kAll);
 }
 
 // The shared expert follows what the MoE part follows: its tasks come first on their lanes, so that it runs beside the
@@ -244,7 +148,7 @@ void LayerBuilder::dense_backward() {
   if (flow.gates == Tokens::own) push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
   // On a lane of its own network the slice runs beside all of the dense part; where the MP collectives share its lane
   // it waits for the first of them, which attention waits for too, and runs beside attention.
-  if (slots().beside_dense && gradients_after_mp()) gradient(slice_of_pass_++);
+  if (slots().beside_dense && gradients_after_mp()) next_gradient();
   attention(Buffer::input);
 }
 
@@ -290,13 +194,13 @@ int LayerBuilder::ffn_backward() {
   if (gradient_lane() != lane_of(GroupKind::dp)) pieces_left();
   if (schedule_.gradients == GradientPolicy::fixed) pieces_between(gradient_lane(), kAfterMoe, kAfterMoe);
   if (own) push_dense(TaskKind::ffn_allgather, Buffer::ffn_partial);
-  if (slots().beside_dense) gradient(slice_of_pass_++);
+  if (slots().beside_dense) next_gradient();
   ffn(Buffer::hidden);
   if (own) push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
   attention(Buffer::input);
   const int end = dense_end();
   pieces_left();
-  if (slots().after) gradient(slice_of_pass_++, end);
+  if (slots().after) next_gradient(end);
   return end;
 }
 
@@ -314,25 +218,18 @@ int LayerBuilder::backward() {
   schedule_.moe_part(*this);
   if (!schedule_.in_sequence) end_shared();
   if (schedule_.gradients == GradientPolicy::fixed) pieces_between(gradient_lane(), kAfterMoe, kAfterMoe);
-  if (slots().beside_dense && !gradients_after_mp()) gradient(slice_of_pass_++);
+  if (slots().beside_dense && !gradients_after_mp()) next_gradient();
   join_chunks(TaskKind::order, Buffer::routing);
   dense_backward();
   const int end = dense_end();
   pieces_left();
-  if (slots().after) gradient(slice_of_pass_++, end);
+  if (slots().after) next_gradient(end);
   return end;
-}
-
-void LayerBuilder::begin_slices() {
-  pieces_.assign(lanes_.a_stage(), {});
-  slice_of_pass_ = 0;
-  first_slice_ = structure_.slices;
 }
 
 int LayerBuilder::add(const Pass& pass) {
   pass_ = &pass;
   begin_slices();
-  last_expert_ = -1;
   const bool forward_pass = pass.phase == Phase::forward;
   const auto before = outputs_.find({pass.micro_batch, pass.layer + (forward_pass ? -1 : 1)});
   dense_ = {{}, whole_of(Buffer::input)};
@@ -340,26 +237,11 @@ int LayerBuilder::add(const Pass& pass) {
   if (before != outputs_.end() && !before->second[static_cast<size_t>(pass.phase)].after.empty())
     dense_ = before->second[static_cast<size_t>(pass.phase)];
   const auto sent = sent_.find({pass.phase, pass.micro_batch, pass.layer + (forward_pass ? -1 : 1)});
-  if (sent != sent_.end()) receive(sent->second);
+  if (sent != sent_.end()) dense_ = receive(sent->second);
   const int end = pass.dense ? (forward_pass ? ffn_forward() : ffn_backward()) : forward_pass ? forward() : backward();
   outputs_[{pass.micro_batch, pass.layer}][static_cast<size_t>(pass.phase)] = dense_;
   pass_ = nullptr;
   return end;
-}
-
-// Messages between two stages arrive in the order sent.
-std::vector<int> LayerBuilder::behind_last(TaskKind kind, std::vector<int> after) {
-  int& last = last_transfers_[{kind, pass_->phase, pass_->stage}];
-  after.push_back(last - 1);
-  last = static_cast<int>(structure_.tasks.size()) + 1;
-  return after;
-}
-
-// Adds the receive where it is needed, so that nothing that could run before waits behind it.
-void LayerBuilder::receive(int sent) {
-  const int received = push(TaskKind::recv, behind_last(TaskKind::recv, {sent}));
-  last().writes.push_back(whole_of(Buffer::received));
-  dense_ = {{received}, whole_of(Buffer::received)};
 }
 
 }  // namespace moe

@@ -92,7 +92,7 @@ TEST_F(Cli, PlannedTuneHasARowForEachLayerAndSchedule) {
   ASSERT_EQ(printed.exit_code, 0) << printed.err;
   const Json json = Json::parse(printed.out);
   ASSERT_EQ(json["layers"].size(), 1458U);
-  for (const Json& layer : json["layers"]) ASSERT_EQ(layer["schedules"].size(), 24U);
+  for (const Json& layer : json["layers"]) ASSERT_EQ(layer["schedules"].size(), 25U);
   const std::string path = folder_ + "/results/plan-testbed-b.jsonl";
   const moe::Run recorded = read_last_run(path);
   EXPECT_TRUE(recorded.ended);

@@ -42,7 +42,7 @@ TEST_F(SimulateVerb, SimulateJsonKeepsItsShapeWhereSchedulesAreRefused) {
            {"tutel", "ds-moe"});
   }
   const Json all = rows_of({"--degree-forward", "2"});
-  ASSERT_EQ(all.size(), 24U);
+  ASSERT_EQ(all.size(), 25U);
   EXPECT_EQ(std::ranges::count(all, "unsupported", [](const Json& row) { return row["status"].get<std::string>(); }),
             std::ranges::count_if(all, [](const Json& row) { return row.contains("reason"); }));
   const Printed text = run({"simulate", "--schedule", "ds-moe,fsmoe", "--degree-forward", "2"});

@@ -26,10 +26,11 @@ class Phases:
         return makespan(self.end[phase])
 
     def moe_seconds(self, phase):
-        """Seconds from the start of D1 until the last row is home; None without AlltoAll."""
+        """Seconds from the start of D1 until the last row is home and its weights' gradients are made; None without
+        AlltoAll."""
         kinds = self.tasks[phase].kind
         first = [self.start[phase][t] for t, kind in enumerate(kinds) if kind == "dispatch"]
-        last = [self.end[phase][t] for t, kind in enumerate(kinds) if kind in HOME]
+        last = [self.end[phase][t] for t, kind in enumerate(kinds) if kind in HOME or kind == "expert_dw"]
         return max(last) - min(first) if first and last else None
 
 

@@ -74,7 +74,7 @@ std::map<int, double> backward_ends(const Plan& plan, const Timeline& t) {
 std::map<int, double> expert_ends(const Plan& plan, const Timeline& t) {
   std::map<int, double> ends;
   for (const Task& task : plan.tasks())
-    if (task.phase == Phase::backward && task.kind == TaskKind::expert)
+    if (task.phase == Phase::backward && makes_expert_gradients(task.kind))
       ends[task.layer] = std::max(ends[task.layer], t.end_s[static_cast<size_t>(task.id)]);
   return ends;
 }

@@ -96,7 +96,7 @@ class Figures(Page):
         for case in cases_of(self.folder / "all.jsonl"):
             self.check_case(case, rows[case["parameters"]["layer"], case["schedule"]])
             compared += 1
-        self.assertEqual(compared, 1458 * 24)
+        self.assertEqual(compared, 1458 * 25)
         self.assertEqual(compared, len(rows))
         if page := self.run_page():
             self.assertEqual(page["data"], data)

@@ -126,7 +126,10 @@ TEST(Schedules, HaveTheTasksOfTheirDegrees) {
       expect(TaskKind::combine, spans(plan, GroupKind::ep) ? r : 0);
       expect(TaskKind::allgather, spans(plan, GroupKind::esp) ? r : 0);
       expect(TaskKind::reducescatter, spans(plan, GroupKind::esp) ? r : 0);
-      expect(TaskKind::expert, r);
+      const bool halves = schedule.halves_experts && phase == Phase::backward;
+      expect(TaskKind::expert, halves ? 0 : r);
+      expect(TaskKind::expert_dx, halves ? r : 0);
+      expect(TaskKind::expert_dw, halves ? r : 0);
       expect(TaskKind::mp_allgather, spans(plan, GroupKind::mp) ? 1 : 0);
       expect(TaskKind::mp_reducescatter, spans(plan, GroupKind::mp) ? 1 : 0);
       for (const TaskKind kind : {TaskKind::attention, TaskKind::gate, TaskKind::order, TaskKind::i_order})
@@ -159,12 +162,13 @@ TEST(Schedules, KeepTheirLaneOrders) {
       for (const Lane& lane : plan.structure->lanes)
         for (const int id : lane.queue) {
           const Task& task = plan.tasks()[static_cast<size_t>(id)];
-          if (task.phase != phase || task.kind < TaskKind::dispatch || task.kind > TaskKind::combine) continue;
+          const TaskKind kind = is_expert_stage(task.kind) ? TaskKind::expert : task.kind;
+          if (task.phase != phase || kind < TaskKind::dispatch || kind > TaskKind::combine) continue;
           const std::string word = fmt::format(
-              "{}{} ", "DGESC"[static_cast<int>(task.kind) - static_cast<int>(TaskKind::dispatch)], task.chunk + 1);
+              "{}{} ", "DGESC"[static_cast<int>(kind) - static_cast<int>(TaskKind::dispatch)], task.chunk + 1);
           const bool alltoall = task.group == GroupKind::ep;
-          (task.kind == TaskKind::expert ? experts : alltoall ? alltoalls : gathers) += word;
-          if (task.kind != TaskKind::expert) together += word;
+          (kind == TaskKind::expert ? experts : alltoall ? alltoalls : gathers) += word;
+          if (kind != TaskKind::expert) together += word;
         }
       const auto row = [&](std::string_view letters) {
         std::string text;
