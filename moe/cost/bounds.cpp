@@ -256,7 +256,8 @@ Crossings PhaseBound::crossings() const {
   const std::span<const BoundShape::Link> of_moe = std::span(chain).subspan(begin, count);
   const std::span<const Load> moe_loads = std::span(loads).subspan(begin, count);
   const Term alone = moe_part(of_moe, moe_loads);
-  const double longer_s = beside_shared(alone, of_moe, moe_loads).seconds - alone.seconds;
+  const Term all = with_weights(beside_shared(alone, of_moe, moe_loads), of_moe, moe_loads, {});
+  const double longer_s = all.seconds - alone.seconds;
   for (size_t a = 0; a <= lanes; ++a)
     for (size_t b = 0; b <= lanes; ++b)
       if (first[a] < last[b])

@@ -64,7 +64,10 @@ double factor_at(const RankNoise& noise, double p, double z) {
 
 }  // namespace
 
-std::vector<TaskKind> routed_kinds() { return {TaskKind::dispatch, TaskKind::expert, TaskKind::combine}; }
+std::vector<TaskKind> routed_kinds() {
+  using enum TaskKind;
+  return {dispatch, expert, expert_dx, expert_dw, combine};
+}
 
 void check_noise(const RankNoise& noise, int ranks, int layers) {
   const double most = noise.jitter == Jitter::uniform ? 1 / std::numbers::sqrt3 : 10;

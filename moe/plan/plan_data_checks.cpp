@@ -144,18 +144,19 @@ void check_gradients(const Plan& plan, const Ancestors& ancestors) {
 
 using StagesOfLayer = std::array<std::vector<const Task*>, kTaskKinds>;
 
-// Both halves of an expert's backward pass the same rows, or neither is there. The second reads what the first left.
+// A layer's backward has whole experts or both halves, each of all rows: a whole one would overwrite what the first
+// half leaves to the second. A forward has no halves.
 void check_halves(const Plan& plan, const StagesOfLayer& stages) {
-  const auto rows_of = [&](TaskKind kind, bool is_half) {
-    int64_t rows = 0;
-    for (const Task* task : stages[static_cast<size_t>(kind)])
-      if (!is_half || task->kind == TaskKind::expert_dx) rows += plan.rows_of(*task).count();
-    return rows;
-  };
-  const int64_t inputs = rows_of(TaskKind::expert, true), weights = rows_of(TaskKind::expert_dw, false);
-  if (inputs == weights) return;
-  const auto& named = stages[static_cast<size_t>(weights > 0 ? TaskKind::expert_dw : TaskKind::expert)];
-  broken(*named.back(), "{} of {} rows of expert_dx pass this layer's expert_dw", weights, inputs);
+  const auto& weights = stages[static_cast<size_t>(TaskKind::expert_dw)];
+  int64_t passed = 0;
+  for (const Task* task : weights) passed += plan.rows_of(*task).count();
+  for (const Task* task : stages[static_cast<size_t>(TaskKind::expert)]) {
+    const bool half = task->kind == TaskKind::expert_dx;
+    if (half && task->phase == Phase::forward) broken(*task, "is half of a backward");
+    if (half != !weights.empty()) broken(*task, "stands beside {} tasks of kind expert_dw", weights.size());
+  }
+  if (!weights.empty() && passed != plan.rows)
+    broken(*weights.back(), "{} of {} rows pass this layer's {}", passed, plan.rows, name_of(TaskKind::expert_dw));
 }
 
 void check_rows(const Plan& plan) {

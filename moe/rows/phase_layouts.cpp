@@ -101,7 +101,7 @@ int cut_of(const Plan& plan, Phase phase, std::initializer_list<TaskKind> kinds)
 Cuts cuts_of(const Plan& plan, Phase phase) {
   using enum TaskKind;
   Cuts cuts;
-  cuts.expert = cut_of(plan, phase, {expert});
+  cuts.expert = cut_of(plan, phase, {expert, expert_dx, expert_dw});
   cuts.out = cut_of(plan, phase, {dispatch, allgather, copy});
   if (cuts.out == 0) cuts.out = cuts.expert;
   // SAA's phases serve a peer each; on fewer ranks than planned (a proxy) they are chunks of rows, as large in all.

@@ -30,7 +30,7 @@ struct LayerResult {
   std::string_view schedule;
   Decision decision;
   double forward_s = 0, backward_s = 0;
-  double moe_forward_s = 0, moe_backward_s = 0;  // start of the first dispatch to the end of the last combine
+  double moe_forward_s = 0, moe_backward_s = 0;  // first dispatch to last combine and expert_dw
   Bound bound;                                   // whatever the degrees
   Bound degree_bound;                            // of the degrees chosen
   bool exact_order = true;  // of G and S, where it is searched: false if not every one is ruled out

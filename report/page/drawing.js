@@ -58,7 +58,7 @@ const KIND_COLOURS = {
   squares: "#7a6a8a", norm: "#a08fb5", optimizer: "#8a7a00",
 };
 const kindColour = (kind) => KIND_COLOURS[kind] ?? "#c0a8b8";
-const KIND_LETTERS = { dispatch: "D", allgather: "G", expert: "E", expert_dx: "E", expert_dw: "W",
+const KIND_LETTERS = { dispatch: "D", allgather: "G", expert: "E", expert_dx: "E", expert_dw: "Y",
   reducescatter: "S", combine: "C", gradient: "g", attention: "attention", gate: "gate", shared: "shared", ffn: "ffn",
   copy: "copy", exchange: "X", gather: "H", sum: "+", allreduce: "R" };
 const kindText = (kind) => kind.replaceAll("_", " ");

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <iostream>
 #include <map>
+#include <set>
 
 #include "tests/layer/conformance_device.h"
 #include "tests/layer/layer_space.h"
@@ -21,6 +22,7 @@ struct Met {
   int64_t ran = 0, dropped = 0, idle = 0;
   double worst = 0;
   std::map<std::string, int64_t> unsupported;  // by reason
+  std::set<std::string> schedules;             // that ran
 };
 
 // The same reason for many points is told once.
@@ -52,6 +54,7 @@ void prove(const layer_space::DrawnLayer& c, Met& met) {
   for (const MoeLayer* rank : layers.ranks())
     EXPECT_NEAR(rank->auxiliary_loss(), reference.auxiliary, 1e-10 * std::max(1.0, reference.auxiliary));
   ++met.ran;
+  met.schedules.insert(c.plan.schedule);
   met.dropped += layers.dropped() > 0;
   met.idle += layers.idle_experts() > 0;
 }
@@ -78,6 +81,8 @@ TEST(LayerConformance, EveryPairOfPartsAgreesWithTheReference) {
   for (const auto& [reason, count] : met.unsupported)
     std::cout << fmt::format("unsupported, {} draws: {}\n", count, reason);
   EXPECT_GE(met.ran, sample == 0 ? 2000 : static_cast<int64_t>(sample) * 3 / 4);
+  for (const Schedule& schedule : schedules())
+    EXPECT_TRUE(!schedule.variants.empty() || met.schedules.contains(std::string(schedule.name))) << schedule.name;
   EXPECT_GT(met.dropped, 0);
   EXPECT_GT(met.idle, 0);
 }

@@ -60,6 +60,35 @@ TEST(PlanChecks, GradientBytesMissingOrTwice) {
   EXPECT_NE(complaint(plan), "no complaint");
 }
 
+TEST(PlanChecks, HalvesOfAnExpertThatDoNotGoTogether) {
+  const Plan plan = good_plan("fsmoe-dw");
+  EXPECT_EQ(complaint(plan), "no complaint");
+  std::string named;
+  const auto last = [&](Structure& s, TaskKind kind) -> Task& {
+    Task& task = task_of(s, kBackward, kind, 2);
+    named = task.name();
+    return task;
+  };
+  const auto becomes = [&](Structure& s, TaskKind kind) {
+    Task& task = last(s, TaskKind::expert_dx);
+    task.kind = s.classes[static_cast<size_t>(task.work_class)].kind = kind;
+    named = task.name();
+  };
+  const Plan mixed = changed(plan, [&](Structure& s) { becomes(s, TaskKind::expert); });
+  expect_named(mixed, named, "stands beside 3 tasks of kind expert_dw");
+  const Plan fewer = changed(plan, [&](Structure& s) {
+    drop(s, last(s, TaskKind::expert_dw).id);
+    named = task_of(s, kBackward, TaskKind::expert_dw, 1).name();
+  });
+  expect_named(fewer, named, "rows pass this layer's expert_dw");
+  const Plan early = changed(plan, [&](Structure& s) {
+    std::vector<int>& queue = s.lanes[0].queue;
+    const auto at = [&](TaskKind kind) { return std::ranges::find(queue, last(s, kind).id); };
+    std::iter_swap(at(TaskKind::expert_dx), at(TaskKind::expert_dw));
+  });
+  EXPECT_NE(complaint(early), "no complaint");
+}
+
 TEST(PlanChecks, SharedExpertThatTokensDoNotPass) {
   LayerCase shape = four_ranks();
   shape.layer.shared_hidden = 8;

@@ -32,7 +32,10 @@ double gemms_s(const Schedule& schedule, const LayerPricer& pricer, const ModelS
     const double attention_s = pricer.dense_seconds(TaskKind::attention, phase, schedule.flow);
     seconds += attention_s;
     if (dense) dense_s += attention_s + dense->dense_seconds(TaskKind::ffn, phase, schedule.flow);
-    if (!schedule.packs_experts) seconds += pricer.in_parts(TaskKind::expert, phase, rows, rows, schedule.flow).all;
+    if (schedule.packs_experts) continue;
+    const auto parts_s = [&](TaskKind kind) { return pricer.in_parts(kind, phase, rows, rows, schedule.flow).all; };
+    const bool halves = schedule.halves_experts && phase == Phase::backward;
+    seconds += halves ? parts_s(TaskKind::expert_dx) + parts_s(TaskKind::expert_dw) : parts_s(TaskKind::expert);
   }
   return model.micro_batches * model.moe_in(0) * seconds + model.micro_batches * model.dense_in(0) * dense_s;
 }

@@ -68,7 +68,7 @@ ChoiceLoss choice_loss(const std::vector<LayerOutcome>& outcomes);
 /// Says where the time of the layers' runs went, by their records.
 struct RunTime {
   double proving_s = 0, unpaced_s = 0, timed_s = 0;
-  int64_t repeats = 0;                  // of a schedule's passes, for too many overruns
+  int64_t repeats = 0;                  // of a schedule's passes that were disturbed
   const CaseRecord* longest = nullptr;  // of the layer whose timed passes took longest
 };
 RunTime run_time(const std::vector<LayerOutcome>& outcomes);

@@ -31,7 +31,8 @@ std::vector<const Schedule*> one_of_each_flow(const std::vector<const Schedule*>
   const auto consider = [&](const Schedule* s) {
     const Schedule*& of_flow = chosen[s->flow];
     if (of_flow == nullptr || (of_flow->degrees == DegreePolicy::one && s->degrees != DegreePolicy::one)) of_flow = s;
-    if (s->flow == Flow::sharded) of_flow = &find_schedule("fsmoe");  // which has all that others of its flow have
+    if (s->flow == Flow::sharded)
+      of_flow = &find_schedule("fsmoe");  // which has all that others of its flow have, but halves
   };
   for (const Schedule* schedule : schedules) {
     if (schedule->variants.empty()) consider(schedule);
@@ -39,6 +40,8 @@ std::vector<const Schedule*> one_of_each_flow(const std::vector<const Schedule*>
   }
   std::vector<const Schedule*> all;
   for (const auto& [flow, schedule] : chosen) all.push_back(schedule);
+  for (const Schedule* schedule : schedules)
+    if (schedule->halves_experts) all.push_back(schedule);
   return all;
 }
 

@@ -17,8 +17,8 @@ struct Drag {
   bool slows(int of_rank) const { return factor > 1 && (rank == kEveryRank || rank == of_rank); }
 };
 
-/// Reads "KIND:FACTOR" or "KIND:FACTOR:RANK", "expert:1.1"; empty: nothing is slowed. Throws BadInput that begins with
-/// `what`.
+/// Reads "KIND:FACTOR" or "KIND:FACTOR:RANK", "expert:1.1" (both halves too); empty: nothing is slowed. Throws
+/// BadInput that begins with `what`.
 Drag drag_from(const std::string& text, const std::string& what);
 
 /// Issues what another binding does; behind the work of a slowed task its stream spins. GPUs can't be slowed so: their

@@ -30,6 +30,7 @@ struct Benched {
   const PlannedRun* planned = nullptr;
   Plan proven;  // a smaller layer's, where the reference of the one that is timed is too large
   MeasuredRun run;
+  std::optional<MeasuredRun> valid;             // the last attempt that was disturbed, but whose tasks kept their paces
   std::unique_ptr<Pacer> pacer;                 // null: its tasks don't slow each other
   std::vector<std::unique_ptr<RankRun>> ranks;  // of this process
   std::vector<PassNumbers> timed;               // by rank here
@@ -147,8 +148,13 @@ class LayerBench {
         if (trains()) take_losses(*each);
       for (Benched* each : open) collect(*each, attempt);
       std::erase_if(open, [&](const Benched* each) { return !disturbed(each->run); });
-      if (attempt + 1 < attempts)
-        for (Benched* each : open) stretch(*each, {kLonger * each->run.dilation.factor, each->run.dilation.set_by});
+      for (Benched* each : open) {
+        if (overrun_share(each->run) <= kOverrunLimit)
+          each->valid = each->run;
+        else if (attempt + 1 == attempts && each->valid)
+          each->run = *each->valid;
+        if (attempt + 1 < attempts) stretch(*each, {kLonger * each->run.dilation.factor, each->run.dilation.set_by});
+      }
     }
     result_.tensors_made = tensor_memory.made - made;
     for (Benched& each : benched_)
