@@ -25,12 +25,18 @@ constexpr int kAttempts = 3;       // at passes that something else disturbs
 constexpr double kLonger = 2;      // a disturbed schedule's next passes: what delays them delays longer ones as much
 constexpr double kUneven = 0.01;   // of the fastest pass: so far may the median be above it
 
+// Returns how much longer the median pass took than the fastest one, of the latter.
+double unevenness(const MeasuredRun& run) {
+  const std::vector<double> totals = max_over_ranks(run.total_s);
+  return median(totals) / quantile(totals, 0) - 1;
+}
+
 // Holds one schedule, from its proof to its times.
 struct Benched {
   const PlannedRun* planned = nullptr;
   Plan proven;  // a smaller layer's, where the reference of the one that is timed is too large
   MeasuredRun run;
-  std::optional<MeasuredRun> valid;             // the last attempt that was disturbed, but whose tasks kept their paces
+  std::optional<MeasuredRun> best;              // of disturbed attempts whose tasks kept their paces: the most even one
   std::unique_ptr<Pacer> pacer;                 // null: its tasks don't slow each other
   std::vector<std::unique_ptr<RankRun>> ranks;  // of this process
   std::vector<PassNumbers> timed;               // by rank here
@@ -149,17 +155,23 @@ class LayerBench {
       for (Benched* each : open) collect(*each, attempt);
       std::erase_if(open, [&](const Benched* each) { return !disturbed(each->run); });
       for (Benched* each : open) {
-        if (overrun_share(each->run) <= kOverrunLimit)
-          each->valid = each->run;
-        else if (attempt + 1 == attempts && each->valid)
-          each->run = *each->valid;
-        if (attempt + 1 < attempts) stretch(*each, {kLonger * each->run.dilation.factor, each->run.dilation.set_by});
+        keep_best(*each);
+        if (attempt + 1 < attempts)
+          stretch(*each, {kLonger * each->run.dilation.factor, each->run.dilation.set_by});
+        else if (each->best)
+          each->run = *each->best;
+        each->run.repeats = attempt;
       }
     }
     result_.tensors_made = tensor_memory.made - made;
     for (Benched& each : benched_)
       if (each.run.wrong.empty() && each.trains())
         each.run.held_out_loss = each.training.held_out_loss(world(), each.runs());
+  }
+
+  static void keep_best(Benched& each) {
+    const bool valid = overrun_share(each.run) <= kOverrunLimit;
+    if (valid && (!each.best || unevenness(each.run) < unevenness(*each.best))) each.best = each.run;
   }
 
   void stretch(Benched& each, const Dilation& dilation) {
@@ -324,8 +336,7 @@ double overrun_share(const MeasuredRun& run) {
 
 bool disturbed(const MeasuredRun& run) {
   if (run.paced_tasks == 0) return false;
-  const std::vector<double> totals = max_over_ranks(run.total_s);
-  return overrun_share(run) > kOverrunLimit || median(totals) > (1 + kUneven) * quantile(totals, 0);
+  return overrun_share(run) > kOverrunLimit || unevenness(run) > kUneven;
 }
 
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings) {
