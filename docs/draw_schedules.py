@@ -41,7 +41,8 @@ def picture(program, name):
     printed = run(program, "simulate", *OWN_LAYER.get(name, LAYER), "--schedule", name)
     title, *lanes = printed[printed.index(f"\n{name} "):].strip().splitlines()
     chosen = re.match(r"\S+ = (\S+)", title)
-    lines = [lane.removesuffix(" busy") for lane in lanes[:-2]]  # without the legend
+    axis = next(i for i, lane in enumerate(lanes) if lane.startswith(" " * 8 + "0"))  # behind it the legend
+    lines = [lane.removesuffix(" busy") for lane in lanes[:axis + 1]]
     if chosen:
         lines.append(f"chosen: {chosen[1]}")
     return "\n".join(line.rstrip() for line in lines) + "\n"

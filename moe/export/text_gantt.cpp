@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <set>
+#include <utility>
 
 #include "moe/base/check.h"
 #include "moe/base/units.h"
@@ -128,10 +129,15 @@ std::string text_gantt(const std::vector<DrawnTimeline>& all, int width) {
     text += lanes_text(drawn, whole.begin, length / width, width, used);
   }
   text += fmt::format("{:<8}0{:>{}}\n", "", human_seconds(length), width);
-  std::string legend;
-  for (const char letter : used)
-    legend += fmt::format("{}{} {}", legend.empty() ? "" : ", ", letter, kMeanings[static_cast<size_t>(letter - 'A')]);
-  return text + legend + "\nupper case where a task begins\n";
+  constexpr size_t kMostColumns = 118;  // and the comma
+  std::string line;
+  for (const char letter : used) {
+    const std::string meaning = fmt::format("{} {}", letter, kMeanings[static_cast<size_t>(letter - 'A')]);
+    const bool fits = line.size() + meaning.size() + 2 <= kMostColumns;
+    if (!fits) text += std::exchange(line, "") + ",\n";
+    line += (line.empty() ? "" : ", ") + meaning;
+  }
+  return text + line + "\nupper case where a task begins\n";
 }
 
 }  // namespace moe
