@@ -64,7 +64,9 @@ def busiest_lane(profile, run, folder):
     degrees = "--degree-forward", str(run["degree_forward"]), "--degree-backward", str(run["degree_backward"])
     command = [PROGRAM, "simulate", "--cluster", profile, "--schedule", run["schedule"], *degrees, "--json"]
     command += (word for flag in flags for word in flag)
-    found = subprocess.run(command, cwd=folder, capture_output=True, check=True)
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if found.returncode != 0:
+        raise AssertionError(found.stderr)
     return max(json.loads(found.stdout)["lanes"], key=lambda lane: lane["busy_s"])["name"]
 
 
