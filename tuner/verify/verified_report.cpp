@@ -80,12 +80,12 @@ std::string error_text(const RunFigures& figures) {
   std::string kinds;
   for (size_t i = 0; i < parts.kinds.size() && i < kNamed; ++i)
     kinds += fmt::format("{} {:+.1f} %, ", parts.kinds[i].first, 100 * parts.kinds[i].second);
-  std::string text = fmt::format("all runs together took {:+.1f} % longer than predicted: {}the rest {:+.1f} %\n",
+  std::string text = fmt::format("all runs together were {:+.1f} % off their predictions: {}the rest {:+.1f} %\n",
                                  100 * parts.total, kinds, 100 * rest_of(parts, kNamed));
   const ChoiceLoss& lost = figures.choice;
   if (lost.layers > 0)
     text += fmt::format(
-        "choice: what was predicted best took {:+.1f} % longer than what ran best, on average over {} layers, {:+.1f} "
+        "choice: what was predicted best took {:+.1f} % against what ran best, on average over {} layers, {:+.1f} "
         "% "
         "at worst\n",
         100 * lost.mean, lost.layers, 100 * lost.worst);
