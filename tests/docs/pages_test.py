@@ -14,7 +14,7 @@ TOP = ("moe", "verbs", "tuner", "planner", "doctor", "reproduce", "regress", "ex
        "layerbench", "modelbench", "cli", "configs", "docs", "plots", "tests", "cmake", "examples", ".ci")
 PATH = re.compile(r"(?:" + "|".join(map(re.escape, TOP)) + r")/[\w.+/*-]*|[A-Z]\w+\.(?:md|txt|cff|json)")
 ROW = re.compile(r"(?://|#) (?:(?:(k\w+)|(\w+)\(\)|\w+) in )?([\w/]+\.(?:cpp|h|txt))")
-MOST_LINES = {"README.md": 150, "docs/adding.md": 400, "docs/schedules.md": 500, "docs/formats.md": 320,
+MOST_LINES = {"README.md": 150, "docs/adding.md": 410, "docs/schedules.md": 500, "docs/formats.md": 320,
               "docs/metrics.md": 370, WRITTEN_BY_CODE: 2100}
 USUAL_LINES = 200
 FIRST_PAGE_LINES = 60  # of docs/reproduction.md, before its tables
