@@ -183,11 +183,11 @@ PhaseBound::Term PhaseBound::beside_shared(const Term& alone, std::span<const Bo
   return most;
 }
 
-// A lane that runs the half of the experts' backward for which no exchange waits has run the other half too when all of
-// it is done, and has waited for a first chunk.
-PhaseBound::Term PhaseBound::with_weights(const Term& alone, std::span<const BoundShape::Link> chain,
-                                          std::span<const Load> loads, BoundedDegrees degrees) const {
-  Term most = alone;
+// Beside the chain stand the shared expert and the half of the experts' backward for which no exchange waits. A lane
+// that runs the latter has run the other half too when all of it is done, and has waited for a first chunk.
+PhaseBound::Term PhaseBound::with_all_beside(const Term& alone, std::span<const BoundShape::Link> chain,
+                                             std::span<const Load> loads, BoundedDegrees degrees) const {
+  Term most = beside_shared(alone, chain, loads);
   for (const BoundShape::Link& link : shape_.weights) {
     const auto lane = static_cast<size_t>(link.lane);
     const LaneLoad on = lane_load(chain, loads, lane);
@@ -227,7 +227,7 @@ PhaseBound::Term PhaseBound::bound(BoundedDegrees degrees) const {
     if (chain[i].lane == shape_.gradient_lane) on_gradient_lane += loads[i].all;
   }
   const std::span<const Load> of_chain = std::span(loads).first(chain.size());
-  Term most = with_weights(beside_shared(moe_part(chain, of_chain), chain, of_chain), chain, of_chain, degrees);
+  Term most = with_all_beside(moe_part(chain, of_chain), chain, of_chain, degrees);
   most.seconds += dense_;
   if (shape_.gradient_lane < 0 || !degrees.gradients) return most;
   if (schedule_.gradients == GradientPolicy::after) return {most.seconds + gradients_, most.name};
@@ -256,8 +256,7 @@ Crossings PhaseBound::crossings() const {
   const std::span<const BoundShape::Link> of_moe = std::span(chain).subspan(begin, count);
   const std::span<const Load> moe_loads = std::span(loads).subspan(begin, count);
   const Term alone = moe_part(of_moe, moe_loads);
-  const Term all = with_weights(beside_shared(alone, of_moe, moe_loads), of_moe, moe_loads, {});
-  const double longer_s = all.seconds - alone.seconds;
+  const double longer_s = with_all_beside(alone, of_moe, moe_loads, {}).seconds - alone.seconds;
   for (size_t a = 0; a <= lanes; ++a)
     for (size_t b = 0; b <= lanes; ++b)
       if (first[a] < last[b])

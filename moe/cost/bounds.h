@@ -85,8 +85,8 @@ class PhaseBound {
   };
   static LaneLoad lane_load(std::span<const BoundShape::Link> links, std::span<const Load> loads, size_t lane);
   void follow_shared();
-  Term with_weights(const Term& alone, std::span<const BoundShape::Link> chain, std::span<const Load> loads,
-                    BoundedDegrees degrees) const;
+  Term with_all_beside(const Term& alone, std::span<const BoundShape::Link> chain, std::span<const Load> loads,
+                       BoundedDegrees degrees) const;
   Term beside_shared(const Term& alone, std::span<const BoundShape::Link> chain, std::span<const Load> loads) const;
   Term segment(std::span<const BoundShape::Link> links, std::span<const Load> loads) const;
   Term moe_part(std::span<const BoundShape::Link> chain, std::span<const Load> loads) const;

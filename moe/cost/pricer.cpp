@@ -38,7 +38,7 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
 
 PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
   if (const TaskRow* row = find_.task_row(kind, phase)) return task_curve(*row, kind, work, flow);
-  if (is_expert(kind) && kind != TaskKind::expert) return half_expert_curve(phase, flow);
+  if (is_half_expert(kind)) return half_expert_curve(phase, flow);
   switch (kind) {
     case TaskKind::gradient:
       return comm_curve(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes_));

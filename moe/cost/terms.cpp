@@ -91,7 +91,7 @@ TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow
 }
 
 std::string task_row_name(TaskKind kind, const LayerCase& shape) {
-  if (kind == TaskKind::shared || kind == TaskKind::ffn || (is_expert(kind) && kind != TaskKind::expert))
+  if (kind == TaskKind::shared || kind == TaskKind::ffn || is_half_expert(kind))
     return std::string(name_of(kind)) + ":" + std::string(name_of(shape.layer.ffn));
   const bool module = kind == TaskKind::attention || kind == TaskKind::gate || kind == TaskKind::order ||
                       kind == TaskKind::i_order || kind == TaskKind::expert;

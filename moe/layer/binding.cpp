@@ -53,7 +53,7 @@ const LayerBinding::Row& LayerBinding::row_of(const Task& task) {
       Row::computes<&B::rows_, &RowExchange::lay_out>(home_copy),
       Row::computes<&B::experts_, &ExpertPart::copy>(copy),
       Row::computes<&B::experts_, &ExpertPart::expert>(expert),
-      Row::computes<&B::experts_, &ExpertPart::expert_dx>(expert_dx),
+      Row::computes<&B::experts_, &ExpertPart::expert>(expert_dx),
       Row::computes<&B::experts_, &ExpertPart::expert_dw>(expert_dw),
       Row::computes<&B::shared_, &SharedPart::shared>(shared),
       Row::exchanges<&B::shared_, &SharedPart::allgather>(shared_allgather),

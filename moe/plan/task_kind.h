@@ -36,10 +36,11 @@ constexpr bool is_chunked(TaskKind kind) {
          (kind >= TaskKind::copy && kind <= TaskKind::expert_dw);
 }
 
+/// Says whether the task is half of an expert's backward.
+constexpr bool is_half_expert(TaskKind kind) { return kind == TaskKind::expert_dx || kind == TaskKind::expert_dw; }
+
 /// Says whether the task computes rows in the experts: a pass, or half of a backward.
-constexpr bool is_expert(TaskKind kind) {
-  return kind == TaskKind::expert || kind == TaskKind::expert_dx || kind == TaskKind::expert_dw;
-}
+constexpr bool is_expert(TaskKind kind) { return kind == TaskKind::expert || is_half_expert(kind); }
 
 /// Says whether the task is what rows pass between the exchanges: an expert, or the half of its backward that makes the
 /// gradients of its input.

@@ -28,6 +28,12 @@ void LayerBuilder::regroup(int parts) {
   for (data.chunk = 0; data.chunk < parts; ++data.chunk) chunks_.push_back({after, data});
 }
 
+void LayerBuilder::cut(Task& task, int c, int parts) {
+  WorkClass& of_task = structure_.classes.back();
+  task.chunk = of_task.chunk = c;
+  task.chunks = of_task.chunks = parts;
+}
+
 void LayerBuilder::part(TaskKind kind, int c, int parts) {
   const GroupKind group = group_of(schedule_.flow, kind);
   if (group != GroupKind::none && lane_of(group) < 0) return;
@@ -35,8 +41,7 @@ void LayerBuilder::part(TaskKind kind, int c, int parts) {
   Chain& chain = chunks_[static_cast<size_t>(c)];
   const int id = push(kind, chain.after);
   Task& task = last();
-  task.chunk = structure_.classes.back().chunk = c;
-  task.chunks = structure_.classes.back().chunks = parts;
+  cut(task, c, parts);
   task.reads.push_back(chain.data);
   if (kind == TaskKind::expert && pass_->phase == Phase::forward) found().expert_input = chain.data.buffer;
   if (is_expert_stage(kind) && pass_->phase == Phase::backward) keep_expert(task);
@@ -47,8 +52,10 @@ void LayerBuilder::part(TaskKind kind, int c, int parts) {
 // A backward reads stored activations. What makes gradients of the experts is known by its task.
 void LayerBuilder::keep_expert(Task& task) {
   task.reads.push_back(of(found().expert_input, Phase::forward, task.chunk, task.chunks));
-  if (task.kind == TaskKind::expert_dx)
+  if (task.kind == TaskKind::expert_dx) {
     task.writes.push_back(of(Buffer::expert_hidden, Phase::backward, task.chunk, task.chunks));
+    input_halves_[task.chunk] = task.id;
+  }
   if (!makes_expert_gradients(task.kind)) return;
   if (task.chunk + 1 == task.chunks) last_expert_ = task.id;
   experts_[{pass_->micro_batch, pass_->layer}].push_back(task.id);
@@ -56,17 +63,12 @@ void LayerBuilder::keep_expert(Task& task) {
 
 void LayerBuilder::expert_weights(int c) {
   if (!halves_experts()) return;
-  const auto is_other_half = [&](const Task& task) {
-    return task.kind == TaskKind::expert_dx && task.phase == Phase::backward && task.chunk == c &&
-           task.micro_batch == pass_->micro_batch && task.layer == pass_->layer;
-  };
-  const auto other = std::ranges::find_if(structure_.tasks.rbegin(), structure_.tasks.rend(), is_other_half);
-  require<WrongResult>(other != structure_.tasks.rend(), "schedule {}: expert_dw of chunk {} before its expert_dx",
+  const auto other = input_halves_.find(c);
+  require<WrongResult>(other != input_halves_.end(), "schedule {}: expert_dw of chunk {} before its expert_dx",
                        schedule_.name, c);
-  push(TaskKind::expert_dw, {other->id});
+  push(TaskKind::expert_dw, {other->second});
   Task& task = last();
-  task.chunk = structure_.classes.back().chunk = c;
-  task.chunks = structure_.classes.back().chunks = degree();
+  cut(task, c, degree());
   task.reads.push_back(of(Buffer::expert_hidden, Phase::backward, c, degree()));
   keep_expert(task);
 }
@@ -230,6 +232,7 @@ int LayerBuilder::backward() {
 int LayerBuilder::add(const Pass& pass) {
   pass_ = &pass;
   begin_slices();
+  input_halves_.clear();
   const bool forward_pass = pass.phase == Phase::forward;
   const auto before = outputs_.find({pass.micro_batch, pass.layer + (forward_pass ? -1 : 1)});
   dense_ = {{}, whole_of(Buffer::input)};

@@ -1,6 +1,7 @@
 #pragma once
 // Builds structures pass by pass: one layer's forward or backward of one micro-batch. A schedule says only what follows
 // what on the lanes; data dependencies, lanes, missing collectives (a group of one rank) and accesses are derived here.
+#include <map>
 #include <vector>
 
 #include "moe/schedule/pass_builder.h"
@@ -22,7 +23,7 @@ class LayerBuilder : public PassBuilder {
   /// These add chunk c of the MoE part; a collective over one rank adds nothing.
   void dispatch(int c) { part(TaskKind::dispatch, c, degree()); }
   void allgather(int c) { part(TaskKind::allgather, c, degree()); }
-  /// Of a schedule that halves experts, a backward's is the half of their inputs.
+  /// Adds the expert of chunk c; in a backward of a schedule that halves experts, the half of its input.
   void expert(int c) { part(halves_experts() ? TaskKind::expert_dx : TaskKind::expert, c, degree()); }
   void reducescatter(int c) { part(TaskKind::reducescatter, c, degree()); }
   void combine(int c) { part(TaskKind::combine, c, degree()); }
@@ -55,11 +56,13 @@ class LayerBuilder : public PassBuilder {
   int dense_end() const { return dense_.after.empty() ? -1 : dense_.after.back(); }
   bool halves_experts() const { return schedule_.halves_experts && pass_->phase == Phase::backward; }
   void keep_expert(Task& task);
+  void cut(Task& task, int c, int parts);
 
   int peers_;
   bool shared_expert_;
   Chain shared_;  // the shared expert another, beside the MoE part
   std::vector<Chain> chunks_;
+  std::map<int, int> input_halves_;  // by chunk: the pass's expert_dx
 };
 
 /// Adds D1 G1 .. Dr Gr [GAR] S1 C1 .. Sr Cr: the order of one communication lane (FSMoE section 6.1's Tutel baseline).

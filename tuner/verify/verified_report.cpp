@@ -85,9 +85,8 @@ std::string error_text(const RunFigures& figures) {
   const ChoiceLoss& lost = figures.choice;
   if (lost.layers > 0)
     text += fmt::format(
-        "choice: what was predicted best took {:+.1f} % against what ran best, on average over {} layers, {:+.1f} "
-        "% "
-        "at worst\n",
+        "choice: what was predicted best took {:+.1f} % against what ran best, on average over {} layers, "
+        "{:+.1f} % at worst\n",
         100 * lost.mean, lost.layers, 100 * lost.worst);
   return text;
 }

@@ -120,9 +120,9 @@ void add_losses(const MeasuredRun& run, CaseRecord& record) {
   if (run.held_out_loss != 0) record.summary.set("held_out_loss", run.held_out_loss);
 }
 
-void add_all(const LayerMeasurement& all, CaseRecord& record) {
+void add_all(const LayerMeasurement& all, const MeasuredRun& run, CaseRecord& record) {
   record.summary.set("tensors_made", all.tensors_made);
-  if (record.emulated) record.summary.set("dilation_set_by", all.dilation.set_by);
+  if (record.emulated) record.summary.set("dilation_set_by", run.dilation.set_by);
   record.summary.set("proving_wall_s", all.took.proving_s);
   record.summary.set("unpaced_wall_s", all.took.unpaced_s);
   record.summary.set("timed_wall_s", all.took.timed_s);
@@ -165,7 +165,7 @@ CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vec
   if (job.settings.check_only || !run.wrong.empty()) return record;
   add_times(run, record);
   record.measured_timeline = measured_timeline(planned, run);
-  add_all(all, record);
+  add_all(all, run, record);
   if (!run.losses.empty()) add_losses(run, record);
   add_tasks(tasks, record.summary);
   return record;

@@ -59,10 +59,11 @@ std::string reasons_text(const LayerOutcome& outcome) {
 }
 
 std::string dilation_text(const std::vector<ScheduleRun>& runs) {
-  std::vector<double> all;
-  for (const ScheduleRun& run : runs) all.push_back(run.record.dilation);
-  if (all.empty()) return "dilation 1";
-  const auto [least, most] = std::ranges::minmax(all);
+  double least = runs.empty() ? 1 : runs.front().record.dilation, most = least;
+  for (const ScheduleRun& run : runs) {
+    least = std::min(least, run.record.dilation);
+    most = std::max(most, run.record.dilation);
+  }
   return least == most ? fmt::format("dilation {:.2f}", least) : fmt::format("dilations {:.2f} to {:.2f}", least, most);
 }
 

@@ -31,8 +31,7 @@ std::vector<const Schedule*> one_of_each_flow(const std::vector<const Schedule*>
   const auto consider = [&](const Schedule* s) {
     const Schedule*& of_flow = chosen[s->flow];
     if (of_flow == nullptr || (of_flow->degrees == DegreePolicy::one && s->degrees != DegreePolicy::one)) of_flow = s;
-    if (s->flow == Flow::sharded)
-      of_flow = &find_schedule("fsmoe");  // which has all that others of its flow have, but halves
+    if (s->flow == Flow::sharded) of_flow = &find_schedule("fsmoe");  // all that others of its flow have, but halves
   };
   for (const Schedule* schedule : schedules) {
     if (schedule->variants.empty()) consider(schedule);

@@ -40,24 +40,14 @@ void ExpertPart::expert(const Task& task) {
   if (task.phase == Phase::forward) {
     if (!phase.copies) layer_.device.unpack(phase.layouts.gathered, rows, wire, b.expert_input, at);
     layer_.parts.expert->forward(b.expert_input, at, out);
+  } else if (task.kind == TaskKind::expert_dx) {  // what the other half reads stays at its rows
+    if (!phase.copies) layer_.device.unpack(phase.layouts.gathered, rows, wire, b.rows_in, at);
+    layer_.parts.expert->backward_inputs({b.expert_input, at, b.rows_in, out});
   } else {
     if (!phase.copies) layer_.device.unpack(phase.layouts.gathered, rows, wire, in, packed);
     const Into into = task.id == phase.first_expert ? layer_.into.experts : Into::add;
     layer_.parts.expert->backward({b.expert_input, at, in, out}, layer_.expert_gradients, into);
   }
-  layer_.device.pack(phase.layouts.gathered_back, rows, out, packed, wire);
-}
-
-void ExpertPart::expert_dx(const Task& task) {
-  const BoundPhase& phase = plan_.of(task.phase);
-  LayerBuffers& b = layer_.buffers;
-  const TensorView wire = b.of(task.phase).gathered;
-  const Rows rows = chunk_rows(layer_.shape.rows, task.chunks, task.chunk);
-  const int64_t all = place(task.phase, rows);
-  const auto& [at, packed] = places_[static_cast<size_t>(task.phase)];
-  const TensorView out = b.rows_out.part(0, {all, layer_.shape.model_dim()});
-  if (!phase.copies) layer_.device.unpack(phase.layouts.gathered, rows, wire, b.rows_in, at);
-  layer_.parts.expert->backward_inputs({b.expert_input, at, b.rows_in, out});
   layer_.device.pack(phase.layouts.gathered_back, rows, out, packed, wire);
 }
 

@@ -10,9 +10,9 @@ class ExpertPart {
 
   /// Brings the rows of the task's chunk to the experts, where the plan has a task for that.
   void copy(const Task& task);
+  /// Passes a chunk through the experts: in a backward whole, or the half that makes the gradients of their input.
   void expert(const Task& task);
-  /// An expert's backward in halves: of its input, and of its weights from what the first half left at its rows.
-  void expert_dx(const Task& task);
+  /// Makes the gradients of the experts' weights, from what the first half left at its rows.
   void expert_dw(const Task& task);
 
  private:

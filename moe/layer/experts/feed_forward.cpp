@@ -23,6 +23,14 @@ struct Run {
   int64_t rows = 0, at = 0, step = 0, packed = 0;
 };
 
+// Says where the rows of a run's first expert begin, and how many rows further on the next one's do.
+struct Place {
+  int64_t begin = 0, step = 0;
+};
+Place own(const Run& run) { return {run.at, run.step}; }           // where the experts compute
+Place in_chunk(const Run& run) { return {run.packed, run.rows}; }  // in a packed chunk
+Place in_front(const Run& run) { return {0, run.rows}; }           // in what serves one run
+
 class FeedForward final : public Expert {
  public:
   FeedForward(const PartSetup& setup, const Activation& activation)
@@ -55,76 +63,37 @@ class FeedForward final : public Expert {
     for_each_run(rows, [&](const Run& run) {
       const int64_t h = hidden_.count, m = model_dim_;
       for (size_t i = 0; i < inputs_; ++i) {
-        math_.gemm(placed(input, run), matrix(weight(weights_, i, run.first)), placed(before_[i], run), Into::overwrite,
+        math_.gemm(rows_at(input, run, own(run)), matrix(weight(weights_, i, run.first)),
+                   rows_at(before_[i], run, own(run)), Into::overwrite,
                    {run.count, run.step * m, size(), run.step * h});
         if (biases_)
-          biases_->add(bias(weights_, i, run.first), placed(before_[i], run), {run.count, 0, h, run.step * h});
+          biases_->add(bias(weights_, i, run.first), rows_at(before_[i], run, own(run)),
+                       {run.count, 0, h, run.step * h});
       }
-      for_each_block(run, [&](Rows in, Rows) { act_.forward(math_, rows_of(before_, in), rows_of(after_, in)); });
-      math_.gemm(placed(after_, run), matrix(weight(weights_, inputs_, run.first)), packed(output, run),
-                 Into::overwrite, {run.count, run.step * h, size(), run.rows * m});
+      for_each_block(run, own(run),
+                     [&](Rows in, Rows) { act_.forward(math_, rows_of(before_, in), rows_of(after_, in)); });
+      math_.gemm(rows_at(after_, run, own(run)), matrix(weight(weights_, inputs_, run.first)),
+                 rows_at(output, run, in_chunk(run)), Into::overwrite, {run.count, run.step * h, size(), run.rows * m});
       if (biases_)
-        biases_->add(bias(weights_, inputs_, run.first), own_columns(output, run),
+        biases_->add(bias(weights_, inputs_, run.first), own_columns(output, run, in_chunk(run)),
                      {run.count, 0, out_columns_.count, run.rows * m});
     });
   }
 
+  // What lies between both halves of a run stays in cache.
   void backward(const ExpertPass& pass, TensorView gradients, Into into) override {
-    const auto& [input, rows, d_output, d_input] = pass;
-    for_each_run(rows, [&, input = input, d_output = d_output, d_input = d_input](const Run& run) {
-      const int64_t h = hidden_.count, m = model_dim_, dense = run.rows * h;
-      const Matrix x = placed(input, run), dy = packed(d_output, run);
-      math_.gemm(dy, transpose(matrix(weight(weights_, inputs_, run.first))), front(d_before_[0], run), Into::overwrite,
-                 {run.count, run.rows * m, size(), dense});
-      math_.gemm(transpose(placed(after_, run)), dy, matrix(weight(gradients, inputs_, run.first)), into,
-                 {run.count, run.step * h, run.rows * m, size()});
-      if (biases_)
-        biases_->gradient(own_columns(d_output, run), bias(gradients, inputs_, run.first), into,
-                          {run.count, 0, run.rows * m, out_columns_.count});
-      for_each_block(run,
-                     [&](Rows in, Rows at) { act_.backward(math_, rows_of(before_, in), rows_of(d_before_, at)); });
-      for (size_t i = 0; i < inputs_; ++i) {
-        const Matrix d = front(d_before_[i], run);
-        math_.gemm(transpose(x), d, matrix(weight(gradients, i, run.first)), into,
-                   {run.count, run.step * m, dense, size()});
-        if (biases_) biases_->gradient(d, bias(gradients, i, run.first), into, {run.count, 0, dense, h});
-        math_.gemm(d, transpose(matrix(weight(weights_, i, run.first))), packed(d_input, run),
-                   i == 0 ? Into::overwrite : Into::add, {run.count, dense, size(), run.rows * m});
-      }
+    for_each_run(pass.rows, [&](const Run& run) {
+      input_gradients(run, pass, in_chunk(run), in_front(run));
+      weight_gradients(run, pass, in_chunk(run), in_front(run), gradients, into);
     });
   }
 
   void backward_inputs(const ExpertPass& pass) override {
-    const TensorView d_output = pass.d_output, d_input = pass.d_input;
-    for_each_run(pass.rows, [&](const Run& run) {
-      const int64_t h = hidden_.count, m = model_dim_;
-      math_.gemm(placed(d_output, run), transpose(matrix(weight(weights_, inputs_, run.first))),
-                 placed(d_before_[0], run), Into::overwrite, {run.count, run.step * m, size(), run.step * h});
-      for_each_block(run, [&](Rows in, Rows) { act_.backward(math_, rows_of(before_, in), rows_of(d_before_, in)); });
-      for (size_t i = 0; i < inputs_; ++i)
-        math_.gemm(placed(d_before_[i], run), transpose(matrix(weight(weights_, i, run.first))), packed(d_input, run),
-                   i == 0 ? Into::overwrite : Into::add, {run.count, run.step * h, size(), run.rows * m});
-    });
+    for_each_run(pass.rows, [&](const Run& run) { input_gradients(run, pass, own(run), own(run)); });
   }
 
   void backward_weights(const ExpertPass& pass, TensorView gradients, Into into) override {
-    const TensorView input = pass.input, d_output = pass.d_output;
-    for_each_run(pass.rows, [&](const Run& run) {
-      const int64_t h = hidden_.count, m = model_dim_, step = run.step;
-      const auto add = [&](Matrix x, int64_t x_step, Matrix d, int64_t d_step, size_t i) {
-        math_.gemm(transpose(x), d, matrix(weight(gradients, i, run.first)), into, {run.count, x_step, d_step, size()});
-      };
-      add(placed(after_, run), step * h, placed(d_output, run), step * m, inputs_);
-      if (biases_)
-        biases_->gradient(
-            columns(rows_of(d_output, {run.at, run.at + run.rows}), out_columns_.first, out_columns_.count),
-            bias(gradients, inputs_, run.first), into, {run.count, 0, step * m, out_columns_.count});
-      for (size_t i = 0; i < inputs_; ++i) {
-        const Matrix d = placed(d_before_[i], run);
-        add(placed(input, run), step * m, d, step * h, i);
-        if (biases_) biases_->gradient(d, bias(gradients, i, run.first), into, {run.count, 0, step * h, h});
-      }
-    });
+    for_each_run(pass.rows, [&](const Run& run) { weight_gradients(run, pass, own(run), own(run), gradients, into); });
   }
 
   std::vector<Parameter> parameters(TensorView gradients) override {
@@ -152,6 +121,35 @@ class FeedForward final : public Expert {
   }
 
  private:
+  // Computes d_input and, at `d`, the gradients before the activation, from d_output's rows at `dy`.
+  void input_gradients(const Run& run, const ExpertPass& pass, Place dy, Place d) {
+    const int64_t h = hidden_.count, m = model_dim_;
+    math_.gemm(rows_at(pass.d_output, run, dy), transpose(matrix(weight(weights_, inputs_, run.first))),
+               rows_at(d_before_[0], run, d), Into::overwrite, {run.count, dy.step * m, size(), d.step * h});
+    for_each_block(run, d,
+                   [&](Rows in, Rows at) { act_.backward(math_, rows_of(before_, in), rows_of(d_before_, at)); });
+    for (size_t i = 0; i < inputs_; ++i)
+      math_.gemm(rows_at(d_before_[i], run, d), transpose(matrix(weight(weights_, i, run.first))),
+                 rows_at(pass.d_input, run, in_chunk(run)), i == 0 ? Into::overwrite : Into::add,
+                 {run.count, d.step * h, size(), run.rows * m});
+  }
+
+  // Computes the parameters' gradients from what input_gradients left at `d`.
+  void weight_gradients(const Run& run, const ExpertPass& pass, Place dy, Place d, TensorView gradients, Into into) {
+    const int64_t h = hidden_.count, m = model_dim_;
+    math_.gemm(transpose(rows_at(after_, run, own(run))), rows_at(pass.d_output, run, dy),
+               matrix(weight(gradients, inputs_, run.first)), into, {run.count, run.step * h, dy.step * m, size()});
+    if (biases_)
+      biases_->gradient(own_columns(pass.d_output, run, dy), bias(gradients, inputs_, run.first), into,
+                        {run.count, 0, dy.step * m, out_columns_.count});
+    for (size_t i = 0; i < inputs_; ++i) {
+      const Matrix before = rows_at(d_before_[i], run, d);
+      math_.gemm(transpose(rows_at(pass.input, run, own(run))), before, matrix(weight(gradients, i, run.first)), into,
+                 {run.count, run.step * m, d.step * h, size()});
+      if (biases_) biases_->gradient(before, bias(gradients, i, run.first), into, {run.count, 0, d.step * h, h});
+    }
+  }
+
   int64_t size() const { return model_dim_ * hidden_.count; }
   int64_t start(size_t i, int64_t e) const { return (static_cast<int64_t>(i) * experts_.count + e) * size(); }
   // Returns weight i of expert e, the last one W2.
@@ -168,21 +166,20 @@ class FeedForward final : public Expert {
   TensorView bias(TensorView all, size_t i, int64_t e) const {
     return all.part(bias_start(i, e), {(i == inputs_ ? out_columns_ : hidden_).count});
   }
-  // Returns this shard's share of W2's columns, in a packed chunk.
-  Matrix own_columns(TensorView t, const Run& run) const {
-    return columns(rows_of(t, {run.packed, run.packed + run.rows}), out_columns_.first, out_columns_.count);
+  static Matrix rows_at(TensorView t, const Run& run, Place place) {
+    return matrix(rows_of(t, {place.begin, place.begin + run.rows}));
+  }
+  // Returns this shard's share of W2's columns.
+  Matrix own_columns(TensorView t, const Run& run, Place place) const {
+    return columns(rows_of(t, {place.begin, place.begin + run.rows}), out_columns_.first, out_columns_.count);
   }
 
-  // These view the run's first expert: its rows where the experts compute, in a packed chunk, in what serves one run.
-  static Matrix placed(TensorView t, const Run& run) { return matrix(rows_of(t, {run.at, run.at + run.rows})); }
-  static Matrix packed(TensorView t, const Run& run) { return matrix(rows_of(t, {run.packed, run.packed + run.rows})); }
-  static Matrix front(TensorView t, const Run& run) { return matrix(rows_of(t, {0, run.rows})); }
-  // Calls body(rows where the experts compute, rows from 0 on) for as many experts at once as lie together.
+  // Calls body(rows where the experts compute, rows at `place`) for as many experts at once as lie together.
   template <class Body>
-  static void for_each_block(const Run& run, Body body) {
+  static void for_each_block(const Run& run, Place place, Body body) {
     const int64_t together = run.step == run.rows ? run.count : 1, rows = together * run.rows;
     for (int64_t e = 0; e < run.count; e += together) {
-      const int64_t in = run.at + e * run.step, at = e * run.rows;
+      const int64_t in = run.at + e * run.step, at = place.begin + e * place.step;
       body({in, in + rows}, {at, at + rows});
     }
   }

@@ -133,13 +133,13 @@ class LayerBench {
     std::vector<std::vector<RankTimes>> unpaced(benched_.size(),
                                                 std::vector<RankTimes>(kUnpacedPasses, RankTimes(here_.size())));
     world().run([&](int rank) { unpaced_passes(rank, unpaced); });
-    result_.dilation = choose_dilation(planned_, unpaced);
+    dilation_ = choose_dilation(planned_, unpaced);
   }
 
   void time() {
     std::vector<Benched*> open;
     for (Benched& each : benched_) {
-      stretch(each, result_.dilation);
+      stretch(each, dilation_);
       if (each.run.wrong.empty()) open.push_back(&each);
       if (each.trains()) begin_training(each);
     }
@@ -325,6 +325,7 @@ class LayerBench {
   std::vector<RankMachine> machines_;  // of all ranks
   bool small_proof_ = false;           // of some schedule another plan is proven than is timed
   std::vector<Benched> benched_;       // by schedule
+  Dilation dilation_;                  // of passes that nothing has disturbed yet
   LayerMeasurement result_;
 };
 

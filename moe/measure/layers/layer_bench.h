@@ -65,7 +65,6 @@ struct WallTimes {
 };
 
 struct LayerMeasurement {
-  Dilation dilation;  // of what is not disturbed
   WallTimes took;
   int64_t tensors_made = 0;       // allocations of Tensors in all timed passes
   std::vector<MeasuredRun> runs;  // by schedule
