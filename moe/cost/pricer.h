@@ -42,7 +42,8 @@ class LayerPricer {
   /// Returns the seconds of a task that is not cut. An attention whose scores are computed again takes, in the
   /// backward, their share of the forward's FLOPs longer.
   double dense_seconds(TaskKind kind, Phase phase, Flow flow = Flow::sharded) const;
-  /// Returns the seconds of a model's end: GEMMs by their row; a look-up of tokens takes none.
+  /// Returns the seconds of a model's end, or of its collective over MP: GEMMs by their row; a look-up of tokens takes
+  /// none.
   double end_seconds(const Work& work) const;
   /// Returns the seconds of gathering weights over their group: by its row, or as half an AllReduce.
   double gathered_seconds(const Work& weights) const { return gathered_curve(weights).seconds(weights.bytes); }

@@ -84,17 +84,12 @@ std::vector<ShardedTensor> RankModel::stored() {
 }
 
 void RankModel::issue(const Task& task, CommCall call) {
-  const int micro_batch = task.micro_batch, layer = task.layer;
-  const bool forward = task.phase == Phase::forward;
+  if (is_end(task.kind)) return ends_.issue(task, call);
+  const int layer = task.layer;
   Stream& stream = call.stream;
   switch (task.kind) {
-    case TaskKind::embed:
-      return stream.launch(
-          [=, this](void*) { forward ? ends_.embed(micro_batch) : ends_.embed_backward(micro_batch); });
-    case TaskKind::head:
-      return stream.launch([=, this](void*) { forward ? ends_.head(micro_batch) : ends_.head_backward(micro_batch); });
     case TaskKind::stage_gradient:
-      return ends_.sum_gradients(layer, call);
+      return ends_.sum_norm(layer, call);
     case TaskKind::tied_gradient: {
       const TensorView own = ends_.tied_gradient().value();
       return ends_link_->allreduce(own.data(), own.elements(), own.dtype(), call);

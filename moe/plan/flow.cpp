@@ -61,6 +61,10 @@ GroupKind group_of(Flow flow, TaskKind kind) {
     case TaskKind::ffn_allgather:
     case TaskKind::ffn_reducescatter:
     case TaskKind::ffn_allreduce:
+    case TaskKind::end_allgather:
+    case TaskKind::end_reducescatter:
+    case TaskKind::end_allreduce:
+    case TaskKind::softmax_sums:
       return GroupKind::mp;
     case TaskKind::gradient:
     case TaskKind::weights:

@@ -53,7 +53,7 @@ void check(const MemoryRequest& r) {
 double embedding_parameters(const MemoryRequest& r) {
   const int copies = r.tied_embedding || r.shape.parallel.pp > 1 ? 1 : 2;
   return copies * static_cast<double>(r.vocabulary) * static_cast<double>(r.shape.layer.model_dim) /
-         (r.whole_ends ? 1 : r.shape.parallel.mp);
+         r.shape.parallel.mp;
 }
 
 // Counts the bytes of the output's probabilities: of all micro-batches as models run; else of one, and only where the
@@ -62,7 +62,7 @@ double probabilities(const MemoryRequest& r) {
   const int pp = r.shape.parallel.pp;
   const bool alike = micro_batches_in_flight(r.order, r.micro_batches, pp, 0) ==
                      micro_batches_in_flight(r.order, r.micro_batches, pp, pp - 1);
-  const int kept = r.whole_ends ? r.micro_batches : alike ? 1 : 0;
+  const int kept = r.keeps_logits ? r.micro_batches : alike ? 1 : 0;
   return kept * width(r.shape) * tokens(r.shape) / r.shape.parallel.mp * static_cast<double>(r.vocabulary);
 }
 
@@ -288,7 +288,7 @@ MemoryRequest memory_request(const Plan& plan) {
         activations_kept(plan, alike ? 1 : activations_of(request), alike ? 1 : activations_of(of_dense(request)));
   request.vocabulary = plan.vocabulary;
   request.tied_embedding = plan.step.tied;
-  request.whole_ends = request.vocabulary > 0;
+  request.keeps_logits = request.vocabulary > 0;
   return request;
 }
 

@@ -47,6 +47,10 @@ constexpr std::array<std::string_view, kTaskKinds> kTaskNames{"mp_allgather",
                                                               "expert_weights",
                                                               "embed",
                                                               "head",
+                                                              "end_allgather",
+                                                              "end_reducescatter",
+                                                              "end_allreduce",
+                                                              "softmax_sums",
                                                               "stage_gradient",
                                                               "squares",
                                                               "norm",
@@ -59,7 +63,8 @@ constexpr std::array<std::string_view, kBuffers> kBufferNames{
     "dispatched",   "gathered",       "expert_out",        "scattered",       "combined",    "output",
     "gradient",     "tokens",         "token_gradients",   "gathered_output", "laid_out",    "reduced",
     "exchanged",    "summed",         "home_gathered",     "home_laid_out",   "received",    "logits",
-    "shared_input", "shared_partial", "shared_sum",        "ffn_input",       "ffn_partial", "expert_hidden"};
+    "shared_input", "shared_partial", "shared_sum",        "ffn_input",       "ffn_partial", "expert_hidden",
+    "end_input",    "end_partial",    "softmax_sums"};
 
 class Hash {
  public:

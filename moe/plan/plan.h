@@ -46,10 +46,11 @@ enum class Buffer : uint8_t {
   logits,                                                                    // of the model's head
   shared_input, shared_partial, shared_sum,                                  // the shared expert's, of B L tokens
   ffn_input, ffn_partial,                                                    // a dense layer's feed-forward's, likewise
-  expert_hidden                                                              // what expert_dx leaves to expert_dw
+  expert_hidden,                                                             // what expert_dx leaves to expert_dw
+  end_input, end_partial, softmax_sums                                       // of a model's ends: over MP
 };
 // clang-format on
-inline constexpr int kBuffers = 30;
+inline constexpr int kBuffers = 33;
 std::string_view name_of(Buffer buffer);
 
 struct Access {
@@ -155,7 +156,7 @@ void set_works(Plan& plan);
 /// has its share of a combine's bytes.
 Work work_of(const WorkClass& work_class, const LayerCase& shape, const std::vector<GradientSlice>& slices,
              Flow flow = Flow::sharded);
-/// Returns the work of a model's end on a rank: all of the vocabulary for the tokens whose rows the rank holds.
+/// Returns the work of a model's end on the rank that has most of the vocabulary, for the tokens of its MP group.
 Work end_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow, int64_t vocabulary);
 /// Returns the work of a task of Phase::step.
 Work step_work(const WorkClass& work_class, const Plan& plan, const LayerCases& cases);

@@ -31,8 +31,10 @@ std::map<Sent, int64_t> summed_bytes(const Plan& plan) {
   if (plan.vocabulary == 0) return bytes;
   const StepWeights first = embedding_weights(c, plan.vocabulary),
                     last = head_weights(c, plan.vocabulary, plan.step.tied);
-  add(TaskKind::stage_gradient, kEmbeddingLayer, end_gradient_bytes(c, first));
-  add(TaskKind::stage_gradient, plan.layers, end_gradient_bytes(c, last));
+  for (const auto& [layer, weights] : {std::pair{kEmbeddingLayer, first}, {plan.layers, last}}) {
+    add(TaskKind::gradient, layer, end_gradient_bytes(c, weights));
+    add(TaskKind::stage_gradient, layer, end_norm_bytes(c, weights));
+  }
   return bytes;
 }
 
@@ -81,7 +83,7 @@ class StepCheck {
  public:
   StepCheck(const Plan& plan, const Ancestors& ancestors) : plan_(plan), ancestors_(ancestors), sums_(sums_of(plan)) {
     for (const Task& task : plan.tasks())
-      if (task.phase == Phase::backward && (task.kind == TaskKind::attention || is_end(task.kind)))
+      if (task.phase == Phase::backward && (task.kind == TaskKind::attention || computes_end(task.kind)))
         makers_[task.layer].push_back(task.id);
   }
 

@@ -31,19 +31,20 @@ StepWeights step_weights(const LayerCase& c) {
 
 StepWeights embedding_weights(const LayerCase& c, int64_t vocabulary) {
   const int64_t places = c.layer.rope_theta == 0 ? c.layer.seq : 0;
-  const int64_t norm = is_post(c.layer.norm) ? norm_parameters(c.layer) : 0;
-  return {.alike = (vocabulary + places) * c.layer.model_dim + norm};
+  const int64_t rows = shared_out(vocabulary, c.parallel.mp) + shared_out(places, c.parallel.mp);
+  return {.dense = rows * c.layer.model_dim, .alike = is_post(c.layer.norm) ? norm_parameters(c.layer) : 0};
 }
 
 StepWeights head_weights(const LayerCase& c, int64_t vocabulary, bool tied) {
-  const int64_t norm = is_post(c.layer.norm) ? 0 : norm_parameters(c.layer);
-  const int64_t own = tied && c.parallel.pp == 1 ? 0 : vocabulary * c.layer.model_dim;
-  return {.alike = own + norm};
+  const int64_t own = tied && c.parallel.pp == 1 ? 0 : shared_out(vocabulary, c.parallel.mp) * c.layer.model_dim;
+  return {.dense = own, .alike = is_post(c.layer.norm) ? 0 : norm_parameters(c.layer)};
 }
 
 int64_t stage_gradient_bytes(const LayerCase& c) { return step_weights(c).alike * bytes_of(sums_type(c.layer.dtype)); }
 
-int64_t end_gradient_bytes(const LayerCase& c, const StepWeights& end) { return end.alike * bytes_of(c.layer.dtype); }
+int64_t end_gradient_bytes(const LayerCase& c, const StepWeights& end) { return end.dense * bytes_of(c.layer.dtype); }
+
+int64_t end_norm_bytes(const LayerCase& c, const StepWeights& end) { return end.alike * bytes_of(c.layer.dtype); }
 
 double optimizer_bytes(const LayerCase& c, const StepWeights& w, OptimizerKind optimizer) {
   const bool shares = c.parallel.zero > 0;

@@ -31,17 +31,24 @@ struct StepWeights {
 };
 /// Returns the weights of a layer: dense ones are attention and shared expert, alike ones the gate and the norms.
 StepWeights step_weights(const LayerCase& shape);
+/// Counts what the part has that has most, where `parts` share out `total`.
+constexpr int64_t shared_out(int64_t total, int parts) { return (total + parts - 1) / parts; }
 /// These return the weights of the embedding (learned places too, where attention knows none) and of the output
-/// projection, which each rank has whole. A norm is before the output projection or, where layers end in theirs, behind
-/// the embedding.
+/// projection. The MP ranks share out the rows of each: tokens of the vocabulary, places. A norm, which all ranks hold
+/// alike, is before the output projection or, where layers end in theirs, behind the embedding.
 StepWeights embedding_weights(const LayerCase& shape, int64_t vocabulary);
 /// `tied`: on one stage the embedding counts the projection's weights.
 StepWeights head_weights(const LayerCase& shape, int64_t vocabulary, bool tied = false);
 
-/// These return the bytes that the stage adds up: of a layer's gate and norms, in the type of sums; of an end, in the
-/// layer's own type.
+/// Returns the bytes of a layer's gate and norms that the stage adds up, in the type of sums.
 int64_t stage_gradient_bytes(const LayerCase& shape);
+/// These return, in the layer's own type, the bytes of an end that DP adds up, and those of its norm, which the stage
+/// does.
 int64_t end_gradient_bytes(const LayerCase& shape, const StepWeights& end);
+int64_t end_norm_bytes(const LayerCase& shape, const StepWeights& end);
+/// Counts what an MP rank tells the others of a token's logits, each 8 bytes: their largest, the sum of their
+/// exponentials over it, the target's.
+inline constexpr int kSoftmaxSums = 3;
 
 /// Returns the bytes that the optimizer copies on a rank, reading and writing each once: half of those that it reads
 /// and writes. AdamW reads gradient, weight and two moments and writes all but the gradient; SGD has one momentum.

@@ -21,13 +21,15 @@ enum class TaskKind : uint8_t {
   send, recv, optimizer,                                   // between pipeline stages; the step after all of it
   weights, expert_weights,                                 // ZeRO 1: AllGather of a layer's, over DP and over EDP
   embed, head,                                             // a model's ends; the loss is the head's
+  end_allgather, end_reducescatter, end_allreduce,         // of rows, over the MP ranks that share the vocabulary
+  softmax_sums,                                            // their AllGather of each token's part of the softmax
   stage_gradient,                                          // the sum of what all ranks of a stage hold alike
   squares, norm,                                           // of all gradients, to clip them: a rank's, and their sum
   stage_weights,                                           // ZeRO 1: AllGather over DP of what a stage holds alike
   tied_gradient                                            // the sum of a tied embedding between the end stages
 };
 // clang-format on
-inline constexpr int kTaskKinds = 44;
+inline constexpr int kTaskKinds = 48;
 std::string_view name_of(TaskKind kind);
 
 /// Says whether the task is part of the MoE layer's row traffic: one task a chunk.
@@ -67,8 +69,11 @@ constexpr bool is_shared(TaskKind kind) {
 /// Says whether the task is a dense layer's feed-forward, or brings it tokens or adds up its parts.
 constexpr bool is_ffn(TaskKind kind) { return kind >= TaskKind::ffn_allgather && kind <= TaskKind::ffn_allreduce; }
 
-/// Says whether the task is one of a model's ends.
-constexpr bool is_end(TaskKind kind) { return kind == TaskKind::embed || kind == TaskKind::head; }
+/// Says whether the task computes one of a model's ends.
+constexpr bool computes_end(TaskKind kind) { return kind == TaskKind::embed || kind == TaskKind::head; }
+
+/// Says whether the task is one of a model's ends, or a collective of one over MP.
+constexpr bool is_end(TaskKind kind) { return kind >= TaskKind::embed && kind <= TaskKind::softmax_sums; }
 
 /// Says whether the task belongs to a layer's pass over a micro-batch.
 constexpr bool is_of_layer(TaskKind kind) { return kind < TaskKind::send && !sends_gradients(kind); }

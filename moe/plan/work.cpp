@@ -56,6 +56,8 @@ Op op_of(TaskKind kind) {
     case TaskKind::gather:
     case TaskKind::shared_allgather:
     case TaskKind::ffn_allgather:
+    case TaskKind::end_allgather:
+    case TaskKind::softmax_sums:
     case TaskKind::weights:
     case TaskKind::expert_weights:
     case TaskKind::stage_weights:
@@ -65,6 +67,7 @@ Op op_of(TaskKind kind) {
     case TaskKind::reducescatter:
     case TaskKind::shared_reducescatter:
     case TaskKind::ffn_reducescatter:
+    case TaskKind::end_reducescatter:
       return Op::reducescatter;
     case TaskKind::mp_allreduce:
     case TaskKind::allreduce:
@@ -74,6 +77,7 @@ Op op_of(TaskKind kind) {
     case TaskKind::norm:
     case TaskKind::shared_allreduce:
     case TaskKind::ffn_allreduce:
+    case TaskKind::end_allreduce:
       return Op::allreduce;
     case TaskKind::copy:
     case TaskKind::home_copy:
@@ -215,12 +219,14 @@ Work work_of(const WorkClass& wc, const LayerCase& c, const std::vector<Gradient
 }
 
 Work end_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow, int64_t vocabulary) {
-  if (kind != TaskKind::head) return {};
+  if (kind == TaskKind::embed) return {};
+  const auto tokens = static_cast<double>(c.layer.batch * c.layer.seq);
+  if (kind == TaskKind::softmax_sums)
+    return {op_of(kind), group_of(flow, kind), tokens * c.parallel.mp * kSoftmaxSums * sizeof(double), 0, 0};
+  if (kind != TaskKind::head) return {op_of(kind), group_of(flow, kind), mp_bytes(c), 0, 0};
   const int passes = phase == Phase::backward ? 2 : 1;
-  const double held =
-      static_cast<double>(c.layer.batch * c.layer.seq) / (traits_of(flow).holds == Tokens::own ? c.parallel.mp : 1);
-  const double weights = static_cast<double>(c.layer.model_dim) * static_cast<double>(vocabulary);
-  return {Op::gemm, GroupKind::none, 0, passes * kFlopsPerMac * held * weights, passes};
+  const auto weights = static_cast<double>(shared_out(vocabulary, c.parallel.mp) * c.layer.model_dim);
+  return {Op::gemm, GroupKind::none, 0, passes * kFlopsPerMac * tokens * weights, passes};
 }
 
 Work step_work(const WorkClass& wc, const Plan& plan, const LayerCases& cases) {
@@ -238,8 +244,9 @@ Work step_work(const WorkClass& wc, const Plan& plan, const LayerCases& cases) {
     case TaskKind::norm:
       return {Op::allreduce, group, sizeof(double), 0, 0};
     case TaskKind::tied_gradient: {  // each end sends the other its own
-      const StepWeights embedding{.alike = plan.vocabulary * plan.shape.layer.model_dim};
-      return {Op::sendrecv, group, static_cast<double>(end_gradient_bytes(plan.shape, embedding)), 0, 0};
+      const LayerCase& c = plan.shape;
+      const int64_t elements = shared_out(plan.vocabulary, c.parallel.mp) * c.layer.model_dim;
+      return {Op::sendrecv, group, static_cast<double>(elements * bytes_of(c.layer.dtype)), 0, 0};
     }
     case TaskKind::stage_weights: {
       if (wc.layer < 0 || wc.layer == plan.layers)

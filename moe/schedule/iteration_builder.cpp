@@ -15,40 +15,81 @@ void IterationBuilder::transfer(const Pass& from) {
   pass_ = nullptr;
 }
 
-// Ends stand where a layer before the first and one behind the last would.
-void IterationBuilder::embed(const Pass& pass) {
+// Ends stand where a layer before the first and one behind the last would. Where MP ranks share out the vocabulary,
+// each computes its part for the tokens of all of them.
+int IterationBuilder::embed(const Pass& pass) {
   Pass before = pass;
-  before.layer = -1;
+  before.layer = kEmbeddingLayer;
   pass_ = &before;
   const bool forward = pass.phase == Phase::forward;
-  const Chain gradient = forward ? Chain() : outputs_.at({pass.micro_batch, 0})[static_cast<size_t>(pass.phase)];
-  const int id = push(TaskKind::embed, gradient.after);
-  if (!forward) last().reads.push_back(gradient.data);
-  const Access input{Buffer::input, Phase::forward, 0, 0, 1, pass.micro_batch};
-  last().writes.push_back(forward ? input : whole_of(Buffer::gradient));
-  outputs_[{pass.micro_batch, -1}][static_cast<size_t>(pass.phase)] = {{id}, last().writes.front()};
+  int id = 0;
+  if (forward) {
+    const Access input{Buffer::input, Phase::forward, 0, 0, 1, pass.micro_batch};
+    id = push(TaskKind::embed, {});
+    last().writes.push_back(spans(GroupKind::mp) ? whole_of(Buffer::end_partial) : input);
+    outputs_[{pass.micro_batch, before.layer}][static_cast<size_t>(pass.phase)] = sum_of_end(id, input);
+  } else {
+    const Chain gradient = rows_of_end(outputs_.at({pass.micro_batch, 0})[static_cast<size_t>(pass.phase)]);
+    id = push(TaskKind::embed, gradient.after);
+    last().reads.push_back(gradient.data);
+    last().writes.push_back(whole_of(Buffer::gradient));
+    outputs_[{pass.micro_batch, before.layer}][static_cast<size_t>(pass.phase)] = {{id}, last().writes.front()};
+  }
   pass_ = nullptr;
+  return id;
 }
 
-void IterationBuilder::head(const Pass& pass) {
+int IterationBuilder::head(const Pass& pass) {
   Pass behind = pass;
   ++behind.layer;
   pass_ = &behind;
-  const Chain& output = outputs_.at({pass.micro_batch, pass.layer})[static_cast<size_t>(Phase::forward)];
-  std::vector<int> after = output.after;
-  const Access logits = of(Buffer::logits, Phase::forward);
   auto& ours = outputs_[{pass.micro_batch, behind.layer}];
-  if (pass.phase == Phase::backward) after = ours[static_cast<size_t>(Phase::forward)].after;
-  const int id = push(TaskKind::head, after);
-  last().reads.push_back(output.data);
+  const Chain& output = outputs_.at({pass.micro_batch, pass.layer})[static_cast<size_t>(Phase::forward)];
+  Chain& logits = ours[static_cast<size_t>(Phase::forward)];
+  int id = 0;
   if (pass.phase == Phase::forward) {
-    last().writes.push_back(logits);
+    Chain& rows = head_inputs_[pass.micro_batch] = rows_of_end(output);
+    id = push(TaskKind::head, rows.after);
+    last().reads.push_back(rows.data);
+    last().writes.push_back(whole_of(Buffer::logits));
+    logits = {{id}, last().writes.front()};
+    if (spans(GroupKind::mp)) {
+      logits.after = {push(TaskKind::softmax_sums, {id})};
+      last().reads.push_back(logits.data);
+      last().writes.push_back(whole_of(Buffer::softmax_sums));
+    }
   } else {
-    last().reads.push_back(logits);
-    last().writes.push_back({Buffer::output, Phase::backward, pass.layer, 0, 1, pass.micro_batch});
+    const Access gradient{Buffer::output, Phase::backward, pass.layer, 0, 1, pass.micro_batch};
+    id = push(TaskKind::head, logits.after);
+    last().reads = {head_inputs_.at(pass.micro_batch).data, logits.data};
+    if (spans(GroupKind::mp)) last().reads.push_back(of(Buffer::softmax_sums, Phase::forward));
+    last().writes.push_back(spans(GroupKind::mp) ? whole_of(Buffer::end_partial) : gradient);
+    ours[static_cast<size_t>(pass.phase)] = sum_of_end(id, gradient);
   }
-  ours[static_cast<size_t>(pass.phase)] = {{id}, last().writes.front()};
   pass_ = nullptr;
+  return id;
+}
+
+bool IterationBuilder::rows_apart() const {
+  return spans(GroupKind::mp) && traits_of(schedule_.flow).holds == Tokens::own;
+}
+
+// Adds the AllGather of rows of which each MP rank has those of its own tokens.
+IterationBuilder::Chain IterationBuilder::rows_of_end(const Chain& rows) {
+  if (!rows_apart()) return rows;
+  const int id = push(TaskKind::end_allgather, rows.after);
+  last().reads.push_back(rows.data);
+  last().writes.push_back(whole_of(Buffer::end_input));
+  return {{id}, last().writes.front()};
+}
+
+// Adds the sum over MP of what `made` wrote; without MP that is the sum.
+IterationBuilder::Chain IterationBuilder::sum_of_end(int made, const Access& sum) {
+  if (!spans(GroupKind::mp)) return {{made}, sum};
+  const int id = push(rows_apart() ? TaskKind::end_reducescatter : TaskKind::end_allreduce, {made});
+  last().reads.push_back(whole_of(Buffer::end_partial));
+  last().writes.push_back(sum);
+  return {{id}, sum};
 }
 
 void IterationBuilder::finish(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts) {

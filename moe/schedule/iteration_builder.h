@@ -15,9 +15,9 @@ class IterationBuilder : public LayerBuilder {
   void transfer(const Pass& from);
   /// Adds a model's ends, of the pass's phase and micro-batch. Forward, embed() makes the first layer's input and
   /// head() takes the last one's output; backward, head() makes that output's gradient and embed() takes the first
-  /// layer's.
-  void embed(const Pass& pass);
-  void head(const Pass& pass);
+  /// layer's. Both return the task that computes, and has made the end's gradients.
+  int embed(const Pass& pass);
+  int head(const Pass& pass);
   /// Adds, where a step is not planned, the slices that a stage has left, one for each of `ready`, the tasks that they
   /// wait for, and the optimizer's task after everything that the stage does; `experts` as GradientPlacement's.
   void finish(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts = {});
@@ -35,7 +35,12 @@ class IterationBuilder : public LayerBuilder {
   bool has(GroupKind group, int stage) const { return lanes_.of(group, stage) >= 0; }
 
  private:
+  bool rows_apart() const;
+  Chain rows_of_end(const Chain& rows);
+  Chain sum_of_end(int made, const Access& sum);
+
   Pass left_;
+  std::map<int, Chain> head_inputs_;  // by micro-batch: the rows that the output projection reads
 };
 
 }  // namespace moe

@@ -97,10 +97,10 @@ class ModelBuilder {
       return;
     }
     pass.layer = last - 1;
-    if (heads) builder.head(pass);
+    int end = forward_end_;
+    if (heads) end = builder.head(pass);
     const bool sends = step.micro_batch + 1 == model_.micro_batches;
     Sender sender(plan_, plan_.gradients.size());
-    int end = forward_end_;
     if (sends && stage + 1 == stages_) made_by_end(model_.layers, model_.head_gradient_bytes, end, sender);
     for (pass.layer = last - 1; pass.layer >= first; --pass.layer) {
       const LayerCase& own_case = cases_.of(pass.layer);
@@ -126,11 +126,11 @@ class ModelBuilder {
         for (const int64_t bytes : gradient_pieces(schedule_, own_case, decision_.micro_op_bytes))
           waiting_pieces_.push_back({bytes, false});
     }
-    if (sends && stage == 0) made_by_end(-1, model_.embedding_gradient_bytes, end, sender);
     pass.layer = first;
     pass.gradients = {};
     if (stage > 0) builder.transfer(pass);
-    if (embeds) builder.embed(pass);
+    const int embedded = embeds ? builder.embed(pass) : end;
+    if (sends && stage == 0) made_by_end(kEmbeddingLayer, model_.embedding_gradient_bytes, embedded, sender);
     if (sends) finish(builder, stage, end, sender);
   }
 

@@ -16,11 +16,11 @@ struct ModelShape {
   int layers = 1;
   int micro_batches = 1;
   PipelineOrder order = PipelineOrder::gpipe;
-  /// Gradients of the model's ends on a rank, bytes: of the output projection, made before the last stage's backward;
-  /// of the embedding, made by the first stage's. 0: not counted.
+  /// Gradients of the model's ends that DP adds up on a rank, bytes: of the output projection, made before the last
+  /// stage's backward; of the embedding, made by the first stage's. 0: not counted.
   int64_t head_gradient_bytes = 0, embedding_gradient_bytes = 0;
-  /// Tokens of the model's ends (embedding, output projection and loss), which then are tasks; 0: they are not in the
-  /// plan.
+  /// Tokens of the model's ends (embedding, output projection and loss), which then are tasks (add_end_tasks()); 0:
+  /// they are not in the plan.
   int64_t vocabulary = 0;
   StepShape step = {};
   DenseLayers dense = {};
@@ -32,6 +32,8 @@ struct ModelShape {
 /// (tied, on one stage) its gradient is whole once the embedding's is; with stages each end has a copy, and what sums
 /// the copies is not counted.
 void add_ends(ModelShape& model, int64_t vocabulary, bool tied_embedding);
+/// Gives a model its ends as tasks of its plans, with all of their gradients; `model.step` says whether they are tied.
+void add_end_tasks(ModelShape& model, int64_t vocabulary);
 inline std::pair<int, int> layers_of_stage(const ModelShape& model, int stage) {
   return layers_of_stage(model.layers, model.shape.parallel.pp, stage);
 }

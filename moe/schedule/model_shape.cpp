@@ -60,16 +60,23 @@ MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Fl
   request.replicated = traits_of(flow).sends_all_groups();
   request.vocabulary = model.vocabulary;
   request.tied_embedding = model.step.tied;
-  request.whole_ends = request.vocabulary > 0;
+  request.keeps_logits = request.vocabulary > 0;
   return request;
 }
 
 void add_ends(ModelShape& model, int64_t vocabulary, bool tied_embedding) {
   const LayerCase& c = model.shape;
-  const int64_t rows = (vocabulary + c.parallel.mp - 1) / c.parallel.mp;  // of the rank that has most
-  const int64_t bytes = rows * c.layer.model_dim * bytes_of(c.layer.dtype);
+  const int64_t bytes = shared_out(vocabulary, c.parallel.mp) * c.layer.model_dim * bytes_of(c.layer.dtype);
   model.embedding_gradient_bytes = bytes;
   model.head_gradient_bytes = tied_embedding && c.parallel.pp == 1 ? 0 : bytes;
+}
+
+void add_end_tasks(ModelShape& model, int64_t vocabulary) {
+  const LayerCase& c = model.shape;
+  model.vocabulary = vocabulary;
+  if (vocabulary == 0) return;
+  model.embedding_gradient_bytes = end_gradient_bytes(c, embedding_weights(c, vocabulary));
+  model.head_gradient_bytes = end_gradient_bytes(c, head_weights(c, vocabulary, model.step.tied));
 }
 
 }  // namespace moe

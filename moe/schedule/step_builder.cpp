@@ -14,7 +14,7 @@ StepBuilder::StepBuilder(Plan& plan, IterationBuilder& builder)
   using enum TaskKind;
   for (const Task& task : builder.tasks())
     if (task.phase == Phase::backward &&
-        (task.kind == attention || makes_expert_gradients(task.kind) || task.kind == head || task.kind == embed))
+        (task.kind == attention || makes_expert_gradients(task.kind) || computes_end(task.kind)))
       makers_[{task.kind == expert_dw ? expert : task.kind, task.layer}].push_back(task.id);
 }
 
@@ -32,7 +32,7 @@ void StepBuilder::send_left(const Left& left, const std::vector<int>& ready, con
   builder_.begin_left(left.stage, first, ready, of_experts);
   bool summed = false;
   for (size_t i = 0; i < ready.size(); ++i) {
-    if (ready[i] == left.end && !std::exchange(summed, true)) sum_alike(left.stage);
+    if (ready[i] >= left.end && !std::exchange(summed, true)) sum_alike(left.stage);
     builder_.send_left(i);
   }
   builder_.end_left();
@@ -57,7 +57,7 @@ void StepBuilder::sum_alike(int stage) {
 void StepBuilder::sum_ends(int stage) {
   const LayerCase& c = plan_.shape;
   const auto add = [&](int layer, const StepWeights& weights) {
-    const int64_t bytes = end_gradient_bytes(c, weights);
+    const int64_t bytes = end_norm_bytes(c, weights);
     if (bytes > 0) sum(stage, {{layer, bytes, makers_of(layer).back(), false, true}});
   };
   if (stage + 1 == stages()) add(plan_.layers, head_weights(c, plan_.vocabulary, plan_.step.tied));

@@ -24,7 +24,11 @@ void copy(Math& math, TensorView from, TensorView to) {
 }  // namespace
 
 StackShape stack_shape(const Plan& plan) {
-  return {plan.shape, plan.structure->flow, plan.layers, plan.micro_batches, plan.dense};
+  StackShape shape{plan.shape, plan.structure->flow, plan.layers, plan.micro_batches, plan.dense};
+  if (plan.vocabulary == 0) return shape;
+  shape.head_weights = head_weights(plan.shape, plan.vocabulary, plan.step.tied).dense;
+  shape.embedding_weights = embedding_weights(plan.shape, plan.vocabulary).dense;
+  return shape;
 }
 
 LayerCase stage_case(LayerCase shape) {
@@ -51,8 +55,8 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
   const int first = first_;
   MemorySpace& memory = device.math().memory();
   const auto all_of = [&](bool experts) {
-    const Part first_layers = part_of(first, experts);  // the first layer's come last
-    return first_layers.first + first_layers.elements;
+    const Part last = part_of(first == 0 ? kEmbeddingLayer : first, experts);  // the first ones' come last
+    return last.first + last.elements;
   };
   dense_gradients_ = Tensor({all_of(false)}, own.layer.dtype, memory);
   if (all_of(true) > 0) expert_gradients_ = Tensor({all_of(true)}, own.layer.dtype, memory);
@@ -86,11 +90,13 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
 
 LayerStack::Part LayerStack::part_of(int layer, bool experts) const {
   const auto elements = [&](int of) {
+    if (of < 0 || of == shape_.layers) return experts ? 0 : of < 0 ? shape_.embedding_weights : shape_.head_weights;
     const LayerCase& c = cases_.of(of);
     return (experts ? expert_gradient_bytes(c) : gradient_bytes(c)) / bytes_of(c.layer.dtype);
   };
   Part part{0, elements(layer)};
-  for (int before = last_; --before > layer;) part.first += elements(before);
+  const int first = last_ == shape_.layers ? last_ : last_ - 1;
+  for (int before = first; before > layer; --before) part.first += elements(before);
   return part;
 }
 

@@ -19,6 +19,7 @@ struct StackShape {
   Flow flow = Flow::sharded;
   int layers = 1, micro_batches = 1;
   DenseLayers dense = {};
+  int64_t head_weights = 0, embedding_weights = 0;  // elements of a model's ends whose gradients DP adds up
 };
 StackShape stack_shape(const Plan& plan);
 /// Returns the case of a layer among the ranks of its stage alone. Throws Unsupported for stages that are neither whole
@@ -46,10 +47,10 @@ class LayerStack {
   const LayerComms& comms() const { return comms_; }
 
   /// These show the gradients of the stage's layers, one layer after the other, the last layer first: the dense parts',
-  /// which are summed over DP; the experts'.
+  /// which are summed over DP, between those of the output projection and of the embedding; the experts'.
   TensorView dense_gradients() const { return dense_gradients_; }
   TensorView expert_gradients() const { return expert_gradients_; }
-  /// Names a layer's part of either: its first element and how many there are.
+  /// Names a layer's part of either, or an end's: its first element and how many there are.
   struct Part {
     int64_t first = 0, elements = 0;
   };

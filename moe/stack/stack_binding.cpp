@@ -42,7 +42,7 @@ CellPlans::CellPlans(const Plan& whole) : own_id(whole.tasks().size(), -1) {
 
 void require_stack_runs(const Plan& plan) {
   for (const Gradient& gradient : plan.gradients)
-    require<Unsupported>(gradient.alike || (gradient.layer >= 0 && gradient.layer < plan.layers),
+    require<Unsupported>(plan.vocabulary > 0 || (gradient.layer >= 0 && gradient.layer < plan.layers),
                          "a stack of layers has no gradients of a model's ends, found a plan with {} bytes of them",
                          gradient.bytes);
   for (const auto& layer : CellPlans(plan).plans)
@@ -163,7 +163,7 @@ void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
         .from_before(task.phase)
         ->receive(data.data(), data.bytes(), task.phase == Phase::forward ? 0 : 1, {stream, {}, place.name});
   else if (task.kind != TaskKind::send)
-    model_->issue(task, {stream, {}, place.name});
+    model_->issue(task, {stream, pace, place.name});
 }
 
 // A proxy may have several ranks in a group of which what it stands for has one, and so no task. What a step reads is

@@ -53,6 +53,7 @@ const KIND_COLOURS = {
   expert: "#e69f00", expert_dx: "#e69f00", expert_dw: "#b57c00", shared: "#f2c14e", gradient: "#d55e00",
   expert_gradient: "#eb9f6d", copy: "#cc79a7",
   home_copy: "#e0aac8",
+  end_allgather: "#a3b18a", end_reducescatter: "#8a9a70", end_allreduce: "#758560", softmax_sums: "#b5bf9c",
   weights: "#b8860b", expert_weights: "#d9b45c", stage_weights: "#c9a23f", stage_gradient: "#b34700",
   tied_gradient: "#c25f1f",
   squares: "#7a6a8a", norm: "#a08fb5", optimizer: "#8a7a00",

@@ -77,8 +77,8 @@ Plan model_plan(const std::string& schedule, const LayerCase& shape, int layers,
   model.shape = shape;
   model.layers = layers;
   model.micro_batches = micro_batches;
-  model.vocabulary = vocabulary;
   model.step = step;
+  add_end_tasks(model, vocabulary);
   const Schedule& of = find_schedule(schedule);
   return build_model_plan(of, model, any_model::any_model_decision(of, model, 3));
 }

@@ -108,7 +108,7 @@ ModelDecision any_model_decision(const Schedule& schedule, const ModelShape& mod
   const int64_t element = bytes_of(model.shape.layer.dtype);
   const bool sends = groups_of(model.shape.parallel)[static_cast<size_t>(GroupKind::dp)].size > 1;
   decision.micro_op_bytes = std::max<int64_t>(8, gradient_bytes(model.shape) / (1 + draws.below(5)));
-  int64_t waiting = 0, waiting_pieces = 0;
+  int64_t waiting = sends && model.shape.parallel.pp == 1 ? model.head_gradient_bytes : 0, waiting_pieces = 0;
   for (size_t place = 0; place < static_cast<size_t>(decided_layers(model)); ++place) {
     const bool dense = decides_dense(model, place);
     if (stages_apart(model))

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
+#include <tuple>
 
 #include "moe/cost/pricer.h"
 #include "moe/cost/simulator.h"
@@ -23,8 +24,8 @@ ModelShape replicas(const StepShape& step, int pp = 1) {
   ModelShape model{
       complete(layer, {.nodes = 4 * pp, .ranks_per_node = 2, .mp = 2, .ep = 2, .esp = 2, .pp = pp}, Rounding::ragged),
       kLayers, 2, PipelineOrder::one_f_one_b};
-  model.vocabulary = kVocabulary;
   model.step = step;
+  add_end_tasks(model, kVocabulary);
   return model;
 }
 
@@ -76,10 +77,11 @@ TEST(Step, EverySchedulesPlanSumsEveryGradientOnce) {
         EXPECT_EQ(experts.at(layer), 4 * 2 * 2 * 32 * 64 / 2);
         EXPECT_EQ(alike.at(layer), 4 * (2 * 4 * 32 + 2 * 32));
       }
-      EXPECT_EQ(alike.at(-1), 4 * (100 + 64) * 32) << "tokens and places";
-      EXPECT_EQ(alike.at(kLayers), 4 * (100 + 1) * 32) << "with its norm";
-      EXPECT_EQ(std::ranges::count(plan.tasks(), TaskKind::stage_gradient, &Task::kind), pp + 2)
-          << "one a stage, one an end";
+      EXPECT_EQ(dense.at(-1), 4 * (100 + 64) / 2 * 32) << "tokens and places, half of each";
+      EXPECT_EQ(dense.at(kLayers), 4 * 100 / 2 * 32);
+      EXPECT_EQ(alike.at(kLayers), 4 * 32) << "its norm";
+      EXPECT_EQ(std::ranges::count(plan.tasks(), TaskKind::stage_gradient, &Task::kind), pp + 1)
+          << "one a stage, one for the norm at the end";
       EXPECT_EQ(std::ranges::count(plan.tasks(), TaskKind::norm, &Task::kind), pp);
       ++plans;
     }
@@ -167,9 +169,10 @@ TEST(Step, ATiedEmbeddingIsSummedOverItsTwoUses) {
     for (const Schedule* schedule : any_decision::fitting(replicas({}, pp).shape)) {
       SCOPED_TRACE(fmt::format("{}, {} stages", schedule->name, pp));
       const Plan plan = plan_of(*schedule, replicas(tied, pp));
-      const auto alike = sent_bytes(plan, TaskKind::stage_gradient);
-      EXPECT_EQ(alike.at(-1), 4 * (100 + 64) * 32);
-      EXPECT_EQ(alike.at(kLayers), 4 * ((pp > 1 ? 100 : 0) + 1) * 32) << "its norm, and a copy";
+      const auto dense = sent_bytes(plan, TaskKind::gradient), alike = sent_bytes(plan, TaskKind::stage_gradient);
+      EXPECT_EQ(dense.at(-1), 4 * (100 + 64) / 2 * 32);
+      EXPECT_EQ(dense.contains(kLayers) ? dense.at(kLayers) : 0, pp > 1 ? 4 * 100 / 2 * 32 : 0) << "a copy";
+      EXPECT_EQ(alike.at(kLayers), 4 * 32) << "its norm";
       EXPECT_EQ(std::ranges::count(plan.tasks(), TaskKind::tied_gradient, &Task::kind), pp > 1 ? 2 : 0);
       if (pp == 1) continue;
       for (const int end : {-1, kLayers}) {
@@ -177,7 +180,7 @@ TEST(Step, ATiedEmbeddingIsSummedOverItsTwoUses) {
         EXPECT_EQ(plan.structure->lanes[static_cast<size_t>(sum.lane)].stage, end < 0 ? 0 : pp - 1);
         const Work& work = plan.works[static_cast<size_t>(sum.work_class)];
         EXPECT_EQ(std::pair(work.op, work.group), std::pair(Op::sendrecv, GroupKind::pp));
-        EXPECT_EQ(work.bytes, 4 * 100 * 32);
+        EXPECT_EQ(work.bytes, 4 * 100 / 2 * 32);
       }
     }
   const Plan good = plan_of(find_schedule("fsmoe"), replicas(tied, 2));
@@ -191,9 +194,58 @@ TEST(Step, ATiedEmbeddingIsSummedOverItsTwoUses) {
   }
 }
 
+// By the sizes of replicas(): two MP ranks, 2 x 64 tokens of 32 floats, 50 tokens of the vocabulary each.
+TEST(Ends, AreSharedOutOverMp) {
+  int plans = 0;
+  for (const Schedule* schedule : any_decision::fitting(replicas({}).shape)) {
+    SCOPED_TRACE(schedule->name);
+    const Plan plan = plan_of(*schedule, replicas({true, false, OptimizerKind::adamw}));
+    const bool apart = traits_of(schedule->flow).holds == Tokens::own;
+    std::map<std::tuple<TaskKind, Phase, int>, int> found;
+    for (const Task& task : plan.tasks()) {
+      if (!is_end(task.kind)) continue;
+      ++found[{task.kind, task.phase, task.layer}];
+      const Work& work = plan.works[static_cast<size_t>(task.work_class)];
+      if (task.kind == TaskKind::softmax_sums)
+        EXPECT_EQ(work.bytes, 2 * 128 * 24) << "of both ranks";
+      else if (task.kind == TaskKind::head)
+        EXPECT_EQ(work.flops, (task.phase == Phase::forward ? 1 : 2) * 2.0 * 128 * 32 * 50);
+      else if (task.kind != TaskKind::embed)
+        EXPECT_EQ(work.bytes, 128 * 32 * 4) << task.name();
+      EXPECT_EQ(task.group, computes_end(task.kind) ? GroupKind::none : GroupKind::mp);
+    }
+    using enum TaskKind;
+    const TaskKind sum = apart ? end_reducescatter : end_allreduce;
+    decltype(found) expected{{{embed, Phase::forward, -1}, 2},      {{sum, Phase::forward, -1}, 2},
+                             {{head, Phase::forward, kLayers}, 2},  {{softmax_sums, Phase::forward, kLayers}, 2},
+                             {{head, Phase::backward, kLayers}, 2}, {{sum, Phase::backward, kLayers}, 2},
+                             {{embed, Phase::backward, -1}, 2}};
+    if (apart) expected[{end_allgather, Phase::forward, kLayers}] = expected[{end_allgather, Phase::backward, -1}] = 2;
+    EXPECT_EQ(found, expected);
+    ++plans;
+  }
+  EXPECT_GT(plans, 15);
+}
+
+TEST(Ends, LackNoCollective) {
+  for (const char* schedule : {"fsmoe", "parm-s1"}) {
+    const Plan good = plan_of(find_schedule(schedule), replicas({true, false, OptimizerKind::adamw}));
+    ASSERT_EQ(complaint(good), "no complaint");
+    int kinds = 0;
+    for (const Task& task : good.tasks()) {
+      if (!is_end(task.kind) || computes_end(task.kind) || task.micro_batch > 0) continue;
+      Plan gone = changed(good, [&](Structure& s) { drop(s, task.id); });
+      for (Gradient& g : gone.gradients) g.made_by -= g.made_by > task.id ? 1 : 0;
+      EXPECT_NE(complaint(gone).find("that nobody writes"), std::string::npos) << task.name() << ": " << complaint(gone);
+      ++kinds;
+    }
+    EXPECT_GE(kinds, 3);
+  }
+}
+
 TEST(Step, IsLeftOutUnlessItIsAskedFor) {
   ModelShape model = replicas({});
-  model.vocabulary = 0;
+  model.vocabulary = model.head_gradient_bytes = model.embedding_gradient_bytes = 0;
   const Plan plan = plan_of(find_schedule("fsmoe"), model);
   EXPECT_EQ(std::ranges::count(plan.tasks(), Phase::step, &Task::phase), 0);
   EXPECT_EQ(std::ranges::count(plan.tasks(), TaskKind::optimizer, &Task::kind), 1) << "an instant";

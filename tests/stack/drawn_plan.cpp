@@ -45,7 +45,6 @@ Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabula
   auto draw = [&, i = uint64_t{0}](uint64_t below) mutable { return random_bits(seed, 77, i++) % below; };
   ModelShape model;
   const int stages = 1 + static_cast<int>(draw(2));
-  model.vocabulary = vocabulary;
   model.step = {true, draw(2) == 0 && vocabulary > 0, {}};
   model.shape = with_stages(layer_space::shape_of(point), stages);
   // Without norms numbers grow from layer to layer, and errors with them.
@@ -57,6 +56,7 @@ Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabula
   const Schedule& schedule = find_schedule(layer_space::axes()[4].values[static_cast<size_t>(point[4])]);
   check_shape(schedule, model.shape);
   model.step.tied = vocabulary > 0 && draw(2) == 0;
+  add_end_tasks(model, vocabulary);
   const ModelDecision decision = any_model::any_model_decision(schedule, model, seed);
   if (model.shape.rounding == Rounding::lcm) {
     model.shape.row_multiple = std::lcm(decision.degree_forward, decision.degree_backward);

@@ -80,12 +80,11 @@ class RankDump {
   void add_ends(const MoeLayer& any, ModelEnds& ends, int micro_batches) {
     for (const Parameter& p : ends.parameters()) add_weight(any, "", p);
     for (int m = 0; m < micro_batches; ++m) {
-      add(fmt::format("micro-batch-{}.tokens", m), ends.inputs(m).data(), "I32", {rank_.held});
-      add(fmt::format("micro-batch-{}.targets", m), ends.targets(m).data(), "I32", {rank_.held});
+      add(fmt::format("micro-batch-{}.tokens", m), ends.inputs(m).data(), "I32", {rank_.mp_group()});
+      add(fmt::format("micro-batch-{}.targets", m), ends.targets(m).data(), "I32", {rank_.mp_group()});
       if (!ends.heads()) continue;
       const TensorView logits = logits_.emplace_back(ends.logits(m));
-      const int64_t known = ends.vocabulary();
-      add(any, fmt::format("micro-batch-{}.logits", m), logits, {rank_.held, {0, known, known}});
+      add(any, fmt::format("micro-batch-{}.logits", m), logits, {rank_.mp_group(), ends.logit_columns()});
     }
   }
 

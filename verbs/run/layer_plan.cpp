@@ -60,6 +60,7 @@ void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedul
   model.order = stacked.order;
   model.dense = stacked.dense;
   model.step = {true, stacked.clips, stacked.optimizer, stacked.tied};
+  add_end_tasks(model, stacked.vocabulary);
   ModelSearch search;
   ModelResult result = search.tune(schedule, pricer, model, partition_strategies().front(),
                                    within_memory(degrees, pricer.profile().memory_bytes, model));
@@ -69,19 +70,6 @@ void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedul
   p.run.forward_s = result.last_forward_s;
   p.run.backward_s = result.total_s() - result.last_forward_s;
   p.run.plan = std::move(result.plan);
-  if (stacked.vocabulary == 0) return;
-  model.vocabulary = stacked.vocabulary;
-  p.run.plan = build_model_plan(result.variant != nullptr ? *result.variant : schedule, model, result.decision);
-}
-
-// Gives the sums of the ends' gradients no time on an emulated cluster: each rank has both ends whole, which no
-// framework does at a named model's size, and papers count no such sums.
-void leave_out_ends(Plan& plan) {
-  for (size_t i = 0; i < plan.works.size(); ++i) {
-    const WorkClass& wc = plan.structure->classes[i];
-    const bool end = wc.layer < 0 || wc.layer == plan.layers;
-    if ((wc.kind == TaskKind::stage_gradient && end) || wc.kind == TaskKind::tied_gradient) plan.works[i] = {};
-  }
 }
 
 // Predicts by a replay what no search has decided alone: a model with its ends, a file's plan.
@@ -103,7 +91,6 @@ PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Sched
     plan_layer(pricer, schedule, degrees, p);
   else
     plan_stack(pricer, job.stacked, schedule, degrees, p);
-  if (job.paced_by) leave_out_ends(p.run.plan);
   require_runs(p.run.plan);
   require<Unsupported>(
       job.paced_by.has_value() || job.shape.layer.node_limit == 0,

@@ -1,0 +1,52 @@
+#pragma once
+// The end before the first layer: x = embedding of the token + embedding of its place (GPT-2, Radford et al. 2019), of
+// the token alone where attention rotates by places. Where layers end in a norm of their own, x has the norm.
+//
+// An MP rank looks up the tokens and places that are its own; x is the sum of all parts over MP.
+#include <span>
+
+#include "moe/model/end_setup.h"
+
+namespace moe {
+
+class Embedding {
+ public:
+  /// Makes the end, which `setup` must outlive.
+  explicit Embedding(const EndSetup& setup);
+
+  /// Clears the gradients, at the beginning of a step.
+  void clear();
+  /// Looks up the tokens of the MP group.
+  void forward(int micro_batch, std::span<const int32_t> tokens);
+  /// Enqueues, where there is MP, the sum of what its ranks looked up: the first layer's input.
+  void sum(int micro_batch, CommCall call);
+  /// Enqueues the AllGather of the gradient of that input, where an MP rank has that of its own tokens alone.
+  void gather(int micro_batch, CommCall call);
+  /// Adds the gradients of a micro-batch.
+  void backward(int micro_batch, std::span<const int32_t> tokens);
+
+  const Parameter& words() const { return words_; }
+  /// Shows the weights: of tokens, of places, of the norm.
+  std::vector<Parameter> parameters() const;
+  TensorView norm_gradients() const { return norm_gradients_; }
+  int norm_copies() const { return setup_.copies(); }
+
+ private:
+  struct MicroBatch {
+    Tensor rows;    // (tokens of the MP group, M), where the rank's own are apart: looked up, later gradients
+    Tensor summed;  // (held, M): what the norm reads
+  };
+  TensorView summed(int micro_batch) const;
+  void normalise(int micro_batch);
+  TensorView through_norm(int micro_batch);
+
+  const EndSetup& setup_;
+  Tensor word_rows_, place_rows_, norm_gradients_;
+  Parameter words_, places_;  // places_: without rows where attention rotates
+  std::unique_ptr<RowNorm> norm_;
+  Tensor d_summed_;           // (held, M), of one micro-batch
+  bool norm_begun_ = false;   // its gradients hold a micro-batch's already
+  std::vector<MicroBatch> micro_batches_;
+};
+
+}  // namespace moe

@@ -1,0 +1,43 @@
+#include "moe/model/end_setup.h"
+
+#include "moe/base/check.h"
+
+namespace moe {
+
+EndSetup::EndSetup(LayerStack& stack, int64_t vocabulary, bool tied, const LayerSeed& seed)
+    : stack_(stack),
+      vocabulary_(vocabulary),
+      tied_(tied),
+      part_{stack.cell(stack.first_layer(), 0).shape(), seed} {
+  const DType dtype = rank().dtype();
+  require<Unsupported>(dtype == DType::float32 || dtype == DType::float64,
+                       "a model's ends compute in float32 or float64, found {}", name_of(dtype));
+  require<Unsupported>(stack.cell(stack.first_layer(), 0).memory().kind() == DeviceKind::cpu,
+                       "a model's ends are on the CPU alone");
+  require<BadInput>(vocabulary >= mp(), "vocabulary: found {}, expected at least one token for each of {} MP ranks",
+                    vocabulary, mp());
+}
+
+Parameter EndSetup::table(std::string_view name, const Tensor& value, int64_t rows, int layer, int64_t from) const {
+  const int64_t m = rank().model_dim();
+  const ShardRange own = part_of(rows);
+  const int64_t first = stack_.part_of(layer, false).first + from;
+  return {std::string(name),
+          {ShardRange{0, 1, 1}, own, {0, m, m}},
+          value,
+          stack_.dense_gradients().part(first, {own.count, m}),
+          SummedOver::dp,
+          1};
+}
+
+// The gradients are of the gain, and behind it of the bias, if there is one.
+std::unique_ptr<RowNorm> EndSetup::norm(std::string_view gain, const Tensor& gradients) const {
+  if (gradients.view().data() == nullptr) return nullptr;
+  const int64_t m = rank().model_dim();
+  part_.weights->lend(gradient_name(gain), gradients.view().part(0, {m}));
+  if (gradients.view().elements() > m)
+    part_.weights->lend(gradient_name(fmt::format("{}{}", gain, kNormBias)), gradients.view().part(m, {m}));
+  return make_norm(part_, gain);
+}
+
+}  // namespace moe

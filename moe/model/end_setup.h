@@ -1,0 +1,56 @@
+#pragma once
+// What both ends of a model are made from on one rank. The ranks of an MP group share out the rows of the embedding and
+// of the output projection, tokens of the vocabulary; each computes its part for the tokens of the whole group.
+#include <memory>
+#include <string_view>
+
+#include "moe/stack/layer_stack.h"
+
+namespace moe {
+
+/// Names of the weights and of their random streams.
+inline constexpr std::string_view kEmbedding = "embedding", kPlaces = "places";  // (vocabulary, M), (L, M)
+inline constexpr std::string_view kHeadWeight = "head";                          // (vocabulary, M)
+inline constexpr std::string_view kNormGain0 = "norm0", kNormGain3 = "norm3";    // (M)
+
+class EndSetup {
+ public:
+  /// Throws Unsupported for 16-bit layers and for devices but the CPU, BadInput for a vocabulary too small to share
+  /// out.
+  EndSetup(LayerStack& stack, int64_t vocabulary, bool tied, const LayerSeed& seed);
+
+  LayerStack& stack() const { return stack_; }
+  int64_t vocabulary() const { return vocabulary_; }
+  bool tied() const { return tied_; }
+  const RankShape& rank() const { return part_.rank; }
+  const LayerShape& layer() const { return rank().shape.layer; }
+  int64_t tokens() const { return rank().mp_tokens(); }  // that an end computes, of a micro-batch
+  /// Says whether the rank has the rows of its own tokens alone, which the MP group gathers and shares out again.
+  bool rows_apart() const { return mp() > 1 && rank().traits().holds == Tokens::own; }
+  int mp() const { return rank().shape.parallel.mp; }
+  Communicator& mp_comm() const { return stack_.comms().of(GroupKind::mp); }
+  /// Returns this rank's part of a table's rows.
+  ShardRange part_of(int64_t rows) const { return share_of(rows, mp(), rank().mp); }
+  Tensor rows() const { return Tensor({tokens(), rank().model_dim()}, rank().dtype()); }
+  /// Says how often the rows that the rank has are in its MP group.
+  int copies() const { return static_cast<int>(rank().held.count / rank().tokens.count); }
+
+  MoeLayer& first(int micro_batch) const { return stack_.cell(0, micro_batch); }
+  MoeLayer& last(int micro_batch) const { return stack_.cell(stack_.last_layer() - 1, micro_batch); }
+  int micro_batches() const { return stack_.shape().micro_batches; }
+
+  /// Describes this rank's part of a table of (rows, M), whose gradients DP adds up, and fills it; `from`: the place of
+  /// its gradients among those of the end. `layer`: the end's.
+  Parameter table(std::string_view name, const Tensor& value, int64_t rows, int layer, int64_t from) const;
+  void fill(const Parameter& table, int64_t fan_in) const { fill_weight(table, fan_in, part_.seed); }
+  /// Makes an end's norm, whose gradients the stage adds up; null where `elements`, those of its weights, are none.
+  std::unique_ptr<RowNorm> norm(std::string_view gain, const Tensor& gradients) const;
+
+ private:
+  LayerStack& stack_;
+  int64_t vocabulary_;
+  bool tied_;
+  PartSetup part_;
+};
+
+}  // namespace moe

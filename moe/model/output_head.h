@@ -1,0 +1,72 @@
+#pragma once
+// The end behind the last layer: norm, output projection, cross-entropy with what each token is to predict. Where layers
+// end in a norm of their own, it has none.
+//
+// An MP rank projects on the tokens of the vocabulary that are its own. Of each token's logits it tells the others the
+// largest, the sum of exponentials over it, and the target's; so all know the softmax, and none has all of it.
+#include <span>
+
+#include "moe/model/end_setup.h"
+
+namespace moe {
+
+class OutputHead {
+ public:
+  /// Makes the end, which `setup` must outlive. `embedding`: of a model that ties its projection to that on this rank;
+  /// null: the projection is its own, or a copy. The gradient is of the sum of losses over `counted`.
+  OutputHead(const EndSetup& setup, const Parameter* embedding, double counted);
+
+  /// Clears the gradients, at the beginning of a step.
+  void clear();
+  /// Enqueues the AllGather of the last layer's output, where an MP rank has that of its own tokens alone.
+  void gather(int micro_batch, CommCall call);
+  /// Computes the logits of the MP group's tokens, and what this rank tells the others. A negative target is none.
+  void forward(int micro_batch, std::span<const int32_t> targets);
+  /// Enqueues the AllGather over MP of what its ranks tell each other.
+  void share_sums(int micro_batch, CommCall call);
+  /// Makes the gradients: of the weights, and this rank's part of the output's.
+  void backward(int micro_batch, std::span<const int32_t> targets);
+  /// Enqueues, where there is MP, the sum of those parts.
+  void sum(int micro_batch, CommCall call);
+
+  /// Returns -log p(target) of a token of the MP group.
+  double loss(int micro_batch, int64_t token) const;
+  /// Computes the last pass's logits anew: (tokens of the MP group, own part of the vocabulary).
+  Tensor logits(int micro_batch) const;
+
+  bool shares_embedding() const { return projection_rows_.view().data() == nullptr; }
+  const Parameter& projection() const { return projection_; }
+  /// Shows the weights: of the projection, unless it is the embedding, and of the norm.
+  std::vector<Parameter> parameters() const;
+  TensorView norm_gradients() const { return norm_gradients_; }
+
+ private:
+  struct MicroBatch {
+    Tensor rows, d_rows;           // (tokens of the MP group, M), where the rank's own are apart: gathered; to be summed
+    Tensor normed, probabilities;  // (tokens, M), (tokens, own part of the vocabulary)
+    Tensor sums;                   // (MP, tokens, kSoftmaxSums), float64
+  };
+  struct Softmax {  // of a token, over the whole vocabulary
+    double largest = 0, sum = 0, target = 0;
+  };
+  MicroBatch& of(int micro_batch) { return micro_batches_[static_cast<size_t>(micro_batch)]; }
+  const MicroBatch& of(int micro_batch) const { return micro_batches_[static_cast<size_t>(micro_batch)]; }
+  TensorView rows(int micro_batch) const;
+  TensorView d_rows(int micro_batch) const;
+  double* sums(const MicroBatch& m, int mp, int64_t token) const;
+  Softmax softmax(const MicroBatch& m, int64_t token) const;
+  template <class T>
+  void add_up(MicroBatch& m, std::span<const int32_t> targets);
+  template <class T>
+  void differentiate(MicroBatch& m, std::span<const int32_t> targets);
+
+  const EndSetup& setup_;
+  double counted_;
+  Tensor projection_rows_, norm_gradients_;
+  Parameter projection_;  // its own, or the embedding's
+  std::unique_ptr<RowNorm> norm_;
+  bool norm_begun_ = false;  // its gradients hold a micro-batch's already
+  std::vector<MicroBatch> micro_batches_;
+};
+
+}  // namespace moe
