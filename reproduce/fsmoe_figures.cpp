@@ -150,8 +150,9 @@ void add_measured(Report& report, Comparison& c, const std::vector<Ran>& simulat
   report.tables.push_back(std::move(table));
   report.conventions.push_back(describe_runs(file));
   report.conventions.push_back(
-      "Runs are whole training steps of as many layers as the model has: rows are whole numbers, and the output "
-      "projection is in them; embedding look-ups and the optimizer, which have no price, are in no column.");
+      "Runs are whole training steps of as many layers as the model has: rows are whole numbers, and in the runs alone "
+      "are the output projection, what MP ranks exchange for it and for the embedding, and the sums of both ends' "
+      "gradients; embedding look-ups and the optimizer, which have no price, are in no column.");
 }
 
 }  // namespace

@@ -90,10 +90,11 @@ PriceCurve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
   return find_.curve_of(find_.comm_row_or_nearest(op, group), bytes);
 }
 
-// Falls back to half an AllReduce. That row must exist, since the gradients need it.
+// Falls back to half an AllReduce of the same volume.
 PriceCurve LayerPricer::gathered_curve(const Work& work) const {
   const Group& group = groups()[static_cast<size_t>(work.group)];
-  if (group.network == Network::none || find_.comm_row(Op::allgather, group) != nullptr)
+  const bool near = options().nearest && find_.nearest_row(Op::allgather, group) != nullptr;
+  if (group.network == Network::none || near || find_.comm_row(Op::allgather, group) != nullptr)
     return comm_curve(Op::allgather, work.group, work.bytes);
   note(fmt::format("derived: {} allgather = half an allreduce of the same volume", name_of(group.network)));
   const PriceCurve sum = comm_curve(Op::allreduce, work.group, work.bytes);
@@ -111,8 +112,8 @@ PriceCurve LayerPricer::fused_alltoall_curve(double bytes) const {
 
 double LayerPricer::end_seconds(const Work& work) const {
   if (work.group != GroupKind::none) {
-    const PriceCurve exchange = work.op == Op::allgather ? gathered_curve(work)
-                                                         : comm_curve(work.op, work.group, work.bytes);
+    const PriceCurve exchange =
+        work.op == Op::allgather ? gathered_curve(work) : comm_curve(work.op, work.group, work.bytes);
     return exchange.seconds(work.bytes) + profile().task_overhead_s;
   }
   if (work.gemms == 0) return profile().task_overhead_s;
@@ -221,7 +222,8 @@ void LayerPricer::price(const Structure& structure, const std::vector<GradientSl
   std::array<std::array<Pair, kTaskKinds>, 2> known;  // chunks have one of two sizes: price each once
   for (size_t i = 0; i < seconds.size(); ++i) {
     const WorkClass& wc = structure.classes[i];
-    if (wc.phase == Phase::step || is_end(wc.kind) || (is_ffn(wc.kind) && !outline_.dense)) continue;  // by its plan: price(Plan)
+    if (wc.phase == Phase::step || is_end(wc.kind) || (is_ffn(wc.kind) && !outline_.dense))
+      continue;  // by its plan: price(Plan)
     if (sends_gradients(wc.kind)) {
       seconds[i] = gradient_seconds(slices[static_cast<size_t>(wc.slice)].bytes(), wc.kind);
     } else if (!is_chunked(wc.kind)) {

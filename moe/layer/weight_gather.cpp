@@ -34,7 +34,7 @@ int64_t elements_of(std::span<const Parameter> weights) {
 
 void gather_weights(std::span<const Parameter> weights, TensorView scratch, Communicator& comm, Math& math,
                     CommCall call) {
-  if (weights.empty()) return;
+  if (elements_of(weights) == 0) return;
   if (comm.size() == 1) weights = weights.first(1);  // nobody has another share
   const bool in_place = weights.size() == 1 && (comm.size() == 1 || weights.front().axes[0].count == 1);
   const TensorView all = in_place ? weights.front().value.flat() : scratch;

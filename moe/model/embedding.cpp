@@ -36,8 +36,8 @@ Embedding::Embedding(const EndSetup& setup) : setup_(setup) {
   setup.fill(words_, setup.tied() ? m : 4);
   if (places > 0) {
     place_rows_ = Tensor({setup.part_of(places).count, m}, dtype);
-    places_ = setup.table(kPlaces, place_rows_, places, kEmbeddingLayer,
-                          shared_out(setup.vocabulary(), setup.mp()) * m);
+    places_ =
+        setup.table(kPlaces, place_rows_, places, kEmbeddingLayer, shared_out(setup.vocabulary(), setup.mp()) * m);
     setup.fill(places_, 4);
   }
   if (norm > 0) {
@@ -124,10 +124,12 @@ void Embedding::backward(int micro_batch, std::span<const int32_t> tokens) {
   const auto count = static_cast<int64_t>(tokens.size());
   with_element(d.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    add_rows(count, [&](int64_t i) { return tokens[static_cast<size_t>(i)]; }, words_.axes[1], d.as<T>(),
-             words_.gradient.as<T>(), width);
+    add_rows(
+        count, [&](int64_t i) { return tokens[static_cast<size_t>(i)]; }, words_.axes[1], d.as<T>(),
+        words_.gradient.as<T>(), width);
     if (places_.axes[1].count > 0)
-      add_rows(count, [&](int64_t i) { return i % seq; }, places_.axes[1], d.as<T>(), places_.gradient.as<T>(), width);
+      add_rows(
+          count, [&](int64_t i) { return i % seq; }, places_.axes[1], d.as<T>(), places_.gradient.as<T>(), width);
   });
 }
 

@@ -44,8 +44,8 @@ class Embedding {
   Tensor word_rows_, place_rows_, norm_gradients_;
   Parameter words_, places_;  // places_: without rows where attention rotates
   std::unique_ptr<RowNorm> norm_;
-  Tensor d_summed_;           // (held, M), of one micro-batch
-  bool norm_begun_ = false;   // its gradients hold a micro-batch's already
+  Tensor d_summed_;          // (held, M), of one micro-batch
+  bool norm_begun_ = false;  // its gradients hold a micro-batch's already
   std::vector<MicroBatch> micro_batches_;
 };
 

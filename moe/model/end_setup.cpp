@@ -5,10 +5,7 @@
 namespace moe {
 
 EndSetup::EndSetup(LayerStack& stack, int64_t vocabulary, bool tied, const LayerSeed& seed)
-    : stack_(stack),
-      vocabulary_(vocabulary),
-      tied_(tied),
-      part_{stack.cell(stack.first_layer(), 0).shape(), seed} {
+    : stack_(stack), vocabulary_(vocabulary), tied_(tied), part_{stack.cell(stack.first_layer(), 0).shape(), seed} {
   const DType dtype = rank().dtype();
   require<Unsupported>(dtype == DType::float32 || dtype == DType::float64,
                        "a model's ends compute in float32 or float64, found {}", name_of(dtype));

@@ -43,7 +43,7 @@ class EndSetup {
   /// its gradients among those of the end. `layer`: the end's.
   Parameter table(std::string_view name, const Tensor& value, int64_t rows, int layer, int64_t from) const;
   void fill(const Parameter& table, int64_t fan_in) const { fill_weight(table, fan_in, part_.seed); }
-  /// Makes an end's norm, whose gradients the stage adds up; null where `elements`, those of its weights, are none.
+  /// Makes an end's norm, whose gradients the stage adds up; null where `gradients` has no elements: there is none.
   std::unique_ptr<RowNorm> norm(std::string_view gain, const Tensor& gradients) const;
 
  private:

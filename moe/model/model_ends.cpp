@@ -28,7 +28,8 @@ int64_t ModelEnds::counted() const {
 // A step's samples are those of its first micro-batch, then of its second.
 void ModelEnds::load(const SampleTokens& text) {
   const auto seq = static_cast<size_t>(setup_.layer().seq);
-  const int64_t samples = rank().tokens.total / setup_.layer().seq, first = rank().mp_group().first / setup_.layer().seq;
+  const int64_t samples = rank().tokens.total / setup_.layer().seq,
+                first = rank().mp_group().first / setup_.layer().seq;
   for (size_t mb = 0; mb < texts_.size(); ++mb)
     for (int64_t s = 0; s < setup_.layer().batch; ++s) {
       const int64_t sample = static_cast<int64_t>(mb) * samples + first + s;

@@ -1,6 +1,6 @@
 #pragma once
-// A model's ends on one rank: the embedding (embedding.h) and the output projection (output_head.h), where its stage has
-// them, and the text that they read.
+// A model's ends on one rank: the embedding (embedding.h) and the output projection (output_head.h), where its stage
+// has them, and the text that they read.
 //
 //   loss = sum over all targets of all micro-batches of -log p(target), over their number
 //

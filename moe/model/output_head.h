@@ -1,6 +1,6 @@
 #pragma once
-// The end behind the last layer: norm, output projection, cross-entropy with what each token is to predict. Where layers
-// end in a norm of their own, it has none.
+// The end behind the last layer: norm, output projection, cross-entropy with what each token is to predict. Where
+// layers end in a norm of their own, it has none.
 //
 // An MP rank projects on the tokens of the vocabulary that are its own. Of each token's logits it tells the others the
 // largest, the sum of exponentials over it, and the target's; so all know the softmax, and none has all of it.
@@ -42,7 +42,7 @@ class OutputHead {
 
  private:
   struct MicroBatch {
-    Tensor rows, d_rows;           // (tokens of the MP group, M), where the rank's own are apart: gathered; to be summed
+    Tensor rows, d_rows;  // (tokens of the MP group, M), where the rank's own are apart: gathered; to be summed
     Tensor normed, probabilities;  // (tokens, M), (tokens, own part of the vocabulary)
     Tensor sums;                   // (MP, tokens, kSoftmaxSums), float64
   };

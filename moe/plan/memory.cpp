@@ -66,6 +66,16 @@ double probabilities(const MemoryRequest& r) {
   return kept * width(r.shape) * tokens(r.shape) / r.shape.parallel.mp * static_cast<double>(r.vocabulary);
 }
 
+// Counts, of a model as it runs, the bytes of its ends' rows of M: the normed ones; where a rank has the rows of its
+// own tokens alone those that it gathers and adds up, of the embedding one set for both.
+double end_rows(const MemoryRequest& r) {
+  if (!r.keeps_logits) return 0;
+  const ParallelShape& p = r.shape.parallel;
+  const int apart = p.mp == 1 || r.replicated ? 0 : p.pp == 1 ? 3 : 2;
+  return r.micro_batches * (1 + apart) * width(r.shape) * tokens(r.shape) *
+         static_cast<double>(r.shape.layer.model_dim);
+}
+
 // Counts weights, gradients and optimizer states of `parameters` that `replicas` ranks hold alike.
 MemoryEstimate states(double parameters, int replicas, const MemoryRequest& r) {
   const double w = width(r.shape);
@@ -170,9 +180,10 @@ double activations(const MemoryRequest& r, int stage) {
   }
   const auto [moe, none] = sets_kept(r, stage);
   if (r.activations == ActivationModel::corrected) return moe * layer + none * dense_layer;
-  if (r.shape.parallel.recompute != Recompute::full) return moe * layer + none * dense_layer + probabilities(r);
+  const double ends = probabilities(r) + end_rows(r);
+  if (r.shape.parallel.recompute != Recompute::full) return moe * layer + none * dense_layer + ends;
   const double input = tokens(r.shape) * static_cast<double>(r.shape.layer.model_dim) / r.shape.parallel.mp;
-  return (moe + none) * width(r.shape) * input + std::max(layer, dense_layer) + probabilities(r);
+  return (moe + none) * width(r.shape) * input + std::max(layer, dense_layer) + ends;
 }
 
 // Says whether a rank gathers weights that so many ranks hold alike: under ZeRO 3 it has its shard alone.

@@ -164,6 +164,7 @@ void check_plan(const Plan& plan) {
   check_rows(plan);
   check_shared(plan);
   check_dense(plan);
+  check_ends(plan);
   check_transfers(plan);
   check_accesses(plan, ancestors);
   check_gradients(plan, ancestors);

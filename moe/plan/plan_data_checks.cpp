@@ -227,6 +227,17 @@ void check_shared(const Plan& plan) {
   if (expected > 0) check_reads_of_shared(plan);
 }
 
+// MP ranks that have the rows of their own tokens alone gather an end's input and share out its sum; the others have
+// all rows of both.
+void check_ends(const Plan& plan) {
+  const bool apart = traits_of(plan.structure->flow).holds == Tokens::own;
+  for (const Task& task : plan.tasks()) {
+    const bool shares_out = task.kind == TaskKind::end_allgather || task.kind == TaskKind::end_reducescatter;
+    if (shares_out && !apart) broken(task, "gathers or shares out rows that every MP rank has");
+    if (task.kind == TaskKind::end_allreduce && apart) broken(task, "leaves rows that an MP rank does not have");
+  }
+}
+
 // A layer's pass has an attention. A dense one has one feed-forward, which its backward runs on what its forward read,
 // and nothing of the MoE part; one with experts has no feed-forward.
 void check_dense(const Plan& plan) {

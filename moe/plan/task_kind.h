@@ -25,7 +25,7 @@ enum class TaskKind : uint8_t {
   softmax_sums,                                            // their AllGather of each token's part of the softmax
   stage_gradient,                                          // the sum of what all ranks of a stage hold alike
   squares, norm,                                           // of all gradients, to clip them: a rank's, and their sum
-  stage_weights,                                           // ZeRO 1: AllGather over DP of what a stage holds alike
+  stage_weights,                                           // ZeRO 1: over DP, of an end, of all layers' gates and norms
   tied_gradient                                            // the sum of a tied embedding between the end stages
 };
 // clang-format on

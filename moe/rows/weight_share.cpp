@@ -8,6 +8,7 @@ WeightShare weight_share(const std::array<ShardRange, 3>& part, int rank, int ra
   require<BadInput>(rank >= 0 && rank < ranks, "share of a weight: found rank {} of {}, expected one of them", rank,
                     ranks);
   WeightShare share{part, {}};
+  if (part[1].count * part[2].count == 0) return share;  // nothing to share out
   const size_t axis = part[1].count > 1 ? 1 : 2;
   const int64_t row = axis == 1 ? part[2].count : 1, rows = part[axis].count;
   const ShardRange own = share_of(rows, ranks, rank);

@@ -8,7 +8,7 @@
 
 namespace moe {
 
-/// Selects elements of a tensor: `count` of each `every`, from `first` on; `every` 0: all of them.
+/// Selects elements of a tensor: `count` of each `every`, from `first` on; `every` 0: all of them, however many.
 struct OwnElements {
   int64_t first = 0, count = 0, every = 0;
 };

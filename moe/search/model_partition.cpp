@@ -148,6 +148,15 @@ BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer,
   return tried;
 }
 
+// Returns the seconds of a decision without a model's ends and step. `whole_s`: with them, if there are any.
+double seconds_of_layers(const ModelQuestion& asked, double whole_s, const ModelDecision& decision) {
+  if (asked.model.vocabulary == 0 && !asked.model.step.planned) return whole_s;
+  ModelShape layers = asked.model;
+  layers.vocabulary = 0;
+  layers.step = {};
+  return ModelReplay(asked.schedule(), asked.pricer(), layers).seconds(decision);
+}
+
 void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelResult& result) {
   const LayerPricer& pricer = asked.pricer();
   const Schedule& schedule = asked.schedule();
@@ -187,7 +196,8 @@ void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelRes
   double sum = behind + static_cast<double>(asked.model.moe_in(0)) * forward + result.partition.seconds +
                pricer.profile().task_overhead_s;
   if (asked.dense) sum += static_cast<double>(asked.model.dense_in(0)) * asked.dense->seconds({}, Phases::forward);
-  const bool runs_on = asked.model.micro_batches == 1 && asked.model.shape.parallel.pp == 1 && better(least, sum);
+  const bool counted = asked.model.micro_batches == 1 && asked.model.shape.parallel.pp == 1;
+  const bool runs_on = counted && better(seconds_of_layers(asked, least, result.decision), sum);
   if (!pricer.profile().contention.none() || !pricer.gradient_bends().empty() || runs_on)
     improve_by_replay(asked, replay, layer, result);
 }

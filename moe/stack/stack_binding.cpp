@@ -114,6 +114,7 @@ void StackBinding::add_place(const Task& task, Device& device) {
     return;
   }
   place.name = task.name();
+  sums_dense_ |= task.kind == TaskKind::gradient;
   sums_experts_ |= task.kind == TaskKind::expert_gradient;
   sums_alike_ |= task.kind == TaskKind::stage_gradient;
   if (sends_gradients(task.kind) && task.kind != TaskKind::stage_gradient) place.data = summed(task);
@@ -179,7 +180,13 @@ void StackBinding::sum_what_no_task_sums(const Task& task, Stream& stream) {
 
 void StackBinding::sum_of_layer(int layer, Stream& stream) {
   const CommCall call{stream, {}, "gradients that no task sums"};
-  Communicator &edp = stack_.comms().of(GroupKind::edp), &stage = stack_.comms().of(GroupKind::stage);
+  const auto comm = [&](GroupKind group) -> Communicator& { return stack_.comms().of(group); };
+  Communicator &edp = comm(GroupKind::edp), &stage = comm(GroupKind::stage);
+  if (const LayerStack::Part dense = stack_.part_of(layer, false);
+      !sums_dense_ && comm(GroupKind::dp).size() > 1 && dense.elements > 0) {
+    const TensorView own = stack_.dense_gradients().part(dense.first, {dense.elements});
+    comm(GroupKind::dp).allreduce(own.data(), own.elements(), own.dtype(), call);
+  }
   Task sum;
   sum.kind = TaskKind::stage_gradient;
   sum.phase = Phase::step;

@@ -78,8 +78,8 @@ class StackBinding : public Binding {
   std::vector<std::vector<std::unique_ptr<Binding>>> cells_;  // [layer of the stage][micro-batch]
   std::vector<Place> places_;                                 // by task id; of other stages: empty
   int first_task_ = -1;
-  bool sums_experts_ = false, sums_alike_ = false;  // tasks of this stage do
-  std::array<std::unique_ptr<Stream>, 2> leaving_;  // by phase
+  bool sums_dense_ = false, sums_experts_ = false, sums_alike_ = false;  // tasks of this stage do
+  std::array<std::unique_ptr<Stream>, 2> leaving_;                       // by phase
 };
 
 }  // namespace moe

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "moe/measure/layers/proxy.h"
 #include "moe/model/model_errors.h"
 #include "moe/train/markov_source.h"
 #include "tests/model/local_models.h"
@@ -89,6 +90,22 @@ TEST(Models, LossesAndGradientsAreAutograds) {
   EXPECT_GE(met.dense_shapes.size(), 6U);
   EXPECT_GT(met.staged, points / 5);
   for (const int64_t some : {met.masked, met.post, met.biased, met.tied_stages}) EXPECT_GT(some, points / 15);
+}
+
+// A model of one DP rank has no task that sums over DP; the proxy, of four ranks, has two.
+TEST(Models, AProxySumsOverReplicasThatItsModelLacks) {
+  LayerShape layer{.batch = 1, .seq = 64, .model_dim = 256, .hidden = 512, .heads = 8, .experts = 4};
+  layer.dtype = DType::float64;
+  const LayerCase nominal =
+      complete(layer, {.nodes = 1, .ranks_per_node = 4, .mp = 4, .ep = 1, .esp = 4}, Rounding::ragged);
+  ASSERT_EQ(nominal.parallel.dp, 1);
+  for (const bool clips : {false, true}) {
+    const Plan large = model_plan("fsmoe", nominal, 2, 2, 1000, {true, clips, OptimizerKind::adamw});
+    const Plan plan = proxy_plan(large, proxy_case(nominal, large.degree_forward, large.degree_backward), kVocabulary);
+    ASSERT_EQ(plan.shape.parallel.dp, 2);
+    ASSERT_TRUE(std::ranges::none_of(plan.tasks(), [](const Task& t) { return t.kind == TaskKind::gradient; }));
+    prove(plan, 5);
+  }
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ constexpr int64_t kVocabulary = 16;
 struct Division {
   int pp, dp, mp, ep, esp, zero;
   int micro_batches = 2;
+  int64_t seq = 8;
 };
 
 std::string text_of(const Division& d) {
@@ -27,7 +28,7 @@ std::string text_of(const Division& d) {
 LayerCase case_of(const Division& d) {
   LayerShape layer;
   layer.batch = kSamples / (d.dp * d.micro_batches);
-  layer.seq = 8;
+  layer.seq = d.seq;
   layer.model_dim = 18;  // no multiple of 4 replicas
   layer.hidden = 24;
   layer.shared_hidden = 8;
@@ -72,8 +73,9 @@ struct Trainee {
 };
 
 TEST(Zero, ChangesNoBitOfLossesAndWeights) {
-  for (const Division& none : {Division{1, 2, 1, 1, 1, 0}, Division{1, 4, 1, 2, 1, 0}, Division{1, 2, 2, 2, 1, 0},
-                               Division{2, 2, 1, 1, 1, 0}, Division{1, 1, 2, 2, 1, 0}}) {
+  for (const Division& none :
+       {Division{1, 2, 1, 1, 1, 0}, Division{1, 4, 1, 2, 1, 0}, Division{1, 2, 2, 2, 1, 0}, Division{2, 2, 1, 1, 1, 0},
+        Division{1, 1, 2, 2, 1, 0}, Division{1, 2, 2, 2, 1, 0, 1, 1}}) {  // one place: the other MP rank has none
     Division sharded = none;
     sharded.zero = 1;
     SCOPED_TRACE(text_of(sharded));

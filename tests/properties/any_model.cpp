@@ -91,11 +91,13 @@ AnyModel any_model(uint64_t seed) {
   if (draws.below(2) == 0)
     any.model.step = {true, draws.below(2) == 0,
                       draws.below(2) == 0 ? std::optional(OptimizerKind::adamw) : std::nullopt};
+  if (any.model.step.planned && draws.below(2) == 0)
+    add_end_tasks(any.model, 100 + static_cast<int64_t>(draws.below(99)));
   any.text =
-      fmt::format("{}; {} stages, {}, {} micro-batches, {}, {}{}{}", layer.text, parallel.pp,
+      fmt::format("{}; {} stages, {}, {} micro-batches, {}, {}{}{}{}", layer.text, parallel.pp,
                   count_layers(any.model.layers, any.model.dense), any.model.micro_batches, name_of(any.model.order),
                   placement_name(parallel), any.profile.contention.none() ? "" : ", contention",
-                  any.model.step.planned ? ", with its step" : "");
+                  any.model.step.planned ? ", with its step" : "", any.model.vocabulary > 0 ? ", with its ends" : "");
   return any;
 }
 

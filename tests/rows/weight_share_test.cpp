@@ -43,6 +43,11 @@ TEST(WeightShare, TakesEveryElementOnceWhereTheAxesSay) {
   EXPECT_GT(empty, 0) << "no part with fewer rows than ranks was drawn";
 }
 
+TEST(WeightShare, OfAPartWithoutRowsHasNoElements) {
+  const std::array<ShardRange, 3> part{ShardRange{0, 1, 1}, {1, 0, 1}, {0, 64, 64}};
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(weight_share(part, rank, 2).elements.count, 0);
+}
+
 TEST(WeightShare, OfNoRankIsRefused) {
   const std::array<ShardRange, 3> part{ShardRange{0, 1, 1}, {0, 4, 4}, {0, 4, 4}};
   EXPECT_THROW(weight_share(part, 2, 2), BadInput);

@@ -59,9 +59,16 @@ double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const C
 
 double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary) {
   if (vocabulary == 0) return 0;
+  using enum TaskKind;
   double seconds = 0;
-  for (const Phase phase : {Phase::forward, Phase::backward})
-    seconds += pricer.end_seconds(end_work(TaskKind::head, phase, model.shape, Flow::sharded, vocabulary));
+  const auto add = [&](TaskKind kind, Phase phase) {
+    seconds += pricer.end_seconds(end_work(kind, phase, model.shape, Flow::sharded, vocabulary));
+  };
+  for (const Phase phase : {Phase::forward, Phase::backward}) add(head, phase);
+  if (!pricer.has(GroupKind::mp)) return seconds;
+  add(end_allgather, Phase::forward);
+  add(softmax_sums, Phase::forward);
+  add(end_reducescatter, Phase::backward);
   return seconds;
 }
 

@@ -70,7 +70,8 @@ class RankDump {
 
   void add_weight(const MoeLayer& layer, const std::string& prefix, const Parameter& p) {
     auto first = p.axes.begin();  // ones in front are of weights with fewer axes
-    while (p.summed_over != SummedOver::edp && first + 1 < p.axes.end() && first->total == 1) ++first;
+    while (p.summed_over != SummedOver::edp && first + 1 < p.axes.end() && first->total == 1 && first->count == 1)
+      ++first;
     const std::vector<ShardRange> axes(first, p.axes.end());
     add(layer, prefix + p.name, p.value, axes);
     add(layer, prefix + p.name + ".gradient", p.gradient, axes);

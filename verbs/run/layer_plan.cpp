@@ -72,12 +72,12 @@ void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedul
   p.run.plan = std::move(result.plan);
 }
 
-// Predicts by a replay what no search has decided alone: a model with its ends, a file's plan.
-void predict_by_replay(const LayerJob& job, const LayerPricer& pricer, PlannedSchedule& p) {
+// Predicts a file's plan by a replay, since no search has.
+void predict_by_replay(const LayerPricer& pricer, PlannedSchedule& p) {
   const PlanTimes times = times_of(p.run.plan, pricer);
   p.run.forward_s = times.forward_s;
   p.run.backward_s = times.backward_s;
-  if (job.plan) p.gar_in_moe_bytes = times.gar_in_moe_bytes;
+  p.gar_in_moe_bytes = times.gar_in_moe_bytes;
 }
 
 PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Schedule& schedule,
@@ -100,7 +100,7 @@ PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Sched
   p.degree_forward = p.run.plan.degree_forward;
   const std::vector<double> seconds = price(pricer, p.run.plan);
   p.timeline = timeline_of(p.run.plan, seconds, profile.contention);
-  if (job.plan || p.run.plan.vocabulary > 0) predict_by_replay(job, pricer, p);
+  if (job.plan) predict_by_replay(pricer, p);
   p.weak = weak_rows(pricer.notes());
   pace(job, seconds, p.run);
   return p;

@@ -51,7 +51,7 @@ int64_t shrunk_hidden(int64_t hidden, const LayerCase& nominal, const LayerCase&
 
 int64_t proxy_bytes(const Plan& proxy, const LayerCases& cases, const Gradient& gradient) {
   const LayerCase& c = cases.of(gradient.layer);
-  if (gradient.layer < 0 || gradient.layer == proxy.layers) {
+  if (proxy.vocabulary > 0 && (gradient.layer < 0 || gradient.layer == proxy.layers)) {
     const StepWeights end = gradient.layer < 0 ? embedding_weights(c, proxy.vocabulary)
                                                : head_weights(c, proxy.vocabulary, proxy.step.tied);
     return gradient.alike ? end_norm_bytes(c, end) : end_gradient_bytes(c, end);
