@@ -62,7 +62,7 @@ double shared_expert_s(const PublishedLayer& layer, const Profile& profile, Phas
   Work work{.op = Op::gemm, .gemms = gemms_of(shape.layer.ffn) * (phase == Phase::backward ? 2 : 1)};
   work.flops = work.gemms * kFlopsPerMac * layer.tokens_a_rank * static_cast<double>(layer.model_dim) *
                static_cast<double>(layer.shared_hidden);
-  return LayerPricer(profile, shape).end_seconds(work);
+  return LayerPricer(profile, shape).gemm_seconds(work);
 }
 
 Comparison published_layer_times() {

@@ -77,7 +77,10 @@ RowKey key_of(const CaseRecord& record, const Profile& profile) {
   } else if (op == Op::module || op == Op::task) {
     key.table = op == Op::module ? RowKey::Table::module : RowKey::Table::task;
     key.op = parameters.text("name", record.where);
-    key.phase = first_of(record, "phase", "forward", "backward") ? Phase::forward : Phase::backward;
+    const bool steps = op == Op::task && parameters.text("phase", record.where) == name_of(Phase::step);
+    key.phase = steps                                              ? Phase::step
+                : first_of(record, "phase", "forward", "backward") ? Phase::forward
+                                                                   : Phase::backward;
     require<BadInput>(is_name(key.op), "{}: name: found {}, expected letters, digits and . _ : + - @", record.where,
                       shown(key.op));
     if (op == Op::task)

@@ -12,7 +12,7 @@ std::vector<double> priced(const LayerPricer& pricer, const LayerPricer* dense, 
     const WorkClass& wc = plan.structure->classes[i];
     const LayerPricer& own = plan.dense.has(wc.layer) ? *dense : pricer;
     if (is_end(wc.kind))
-      seconds[i] = pricer.end_seconds(plan.works[i]);
+      seconds[i] = pricer.end_seconds(wc.kind, wc.phase, plan.works[i]);
     else if (wc.phase == Phase::step)
       seconds[i] = step_seconds(own, wc.kind, plan.works[i]);
     else if (&own != &pricer && !sends_gradients(wc.kind))

@@ -110,15 +110,24 @@ PriceCurve LayerPricer::fused_alltoall_curve(double bytes) const {
   return find_.curve_of(find_.comm_row_or_nearest(Op::alltoall, ep.network == Network::none ? both : ep), bytes);
 }
 
-double LayerPricer::end_seconds(const Work& work) const {
+double LayerPricer::end_seconds(TaskKind kind, Phase phase, const Work& work) const {
+  const double task_s = profile().task_overhead_s;
   if (work.group != GroupKind::none) {
-    const PriceCurve exchange =
-        work.op == Op::allgather ? gathered_curve(work) : comm_curve(work.op, work.group, work.bytes);
-    return exchange.seconds(work.bytes) + profile().task_overhead_s;
+    const bool gathers = work.op == Op::allgather;
+    const PriceCurve price = gathers ? gathered_curve(work) : comm_curve(work.op, work.group, work.bytes);
+    return price.seconds(work.bytes) + task_s;
   }
-  if (work.gemms == 0) return profile().task_overhead_s;
+  if (const TaskRow* row = find_.task_row(kind, phase)) {
+    const TermValues terms = end_terms(kind, phase, shape(), work);
+    for (const std::string& range : range_notes(*row, terms)) note(range);
+    return dot(row->s_per, terms) + task_s;
+  }
+  return kind == TaskKind::head ? gemm_seconds(work) : task_s;
+}
+
+double LayerPricer::gemm_seconds(const Work& gemms) const {
   const ComputeRow row = find_.gemm_row();
-  return work.gemms * row.alpha_s + work.flops * row.beta_s_per_flop + profile().task_overhead_s;
+  return gemms.gemms * row.alpha_s + gemms.flops * row.beta_s_per_flop + profile().task_overhead_s;
 }
 
 // Returns a line: with one layer given, what a row's terms count is there once or grows with the rows.

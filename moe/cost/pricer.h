@@ -42,9 +42,11 @@ class LayerPricer {
   /// Returns the seconds of a task that is not cut. An attention whose scores are computed again takes, in the
   /// backward, their share of the forward's FLOPs longer.
   double dense_seconds(TaskKind kind, Phase phase, Flow flow = Flow::sharded) const;
-  /// Returns the seconds of a model's end, or of its collective over MP: GEMMs by their row; a look-up of tokens takes
-  /// none.
-  double end_seconds(const Work& work) const;
+  /// Returns the seconds of one of a model's ends: by its own row or, of the output projection, of GEMMs; of a look-up
+  /// of tokens without a row none. Of a collective of an end, by its op's row.
+  double end_seconds(TaskKind kind, Phase phase, const Work& work) const;
+  /// Returns the seconds of a task of GEMMs, by their row.
+  double gemm_seconds(const Work& gemms) const;
   /// Returns the seconds of gathering weights over their group: by its row, or as half an AllReduce.
   double gathered_seconds(const Work& weights) const { return gathered_curve(weights).seconds(weights.bytes); }
   /// Returns the seconds of Parm's overlapped AlltoAll and MP AllGather as measured (row `saa`); none where the profile

@@ -62,6 +62,8 @@ bool has_terms(TaskKind kind) {
     case TaskKind::copy:
     case TaskKind::home_copy:
     case TaskKind::sum:
+    case TaskKind::embed:
+    case TaskKind::head:
       return true;
     default:
       return false;
@@ -87,6 +89,26 @@ TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow
   } else {
     at(terms.of_rows, Term::row_byte) = work.bytes;
   }
+  return terms;
+}
+
+TermValues end_terms(TaskKind kind, Phase phase, const LayerCase& c, const Work& work) {
+  TermValues terms{};
+  at(terms, Term::call) = 1;
+  at(terms, Term::row_byte) = mp_bytes(c);
+  if (kind == TaskKind::embed) return terms;
+  const double width = bytes_of(c.layer.dtype), model_dim = static_cast<double>(c.layer.model_dim);
+  const double macs = work.flops / (kFlopsPerMac * (phase == Phase::backward ? 2 : 1));
+  at(terms, Term::flop) = work.flops;
+  at(terms, Term::score) = macs / model_dim;
+  at(terms, Term::weight_byte) = macs / static_cast<double>(c.layer.batch * c.layer.seq) * width;
+  return terms;
+}
+
+TermValues touching_terms(double bytes) {
+  TermValues terms{};
+  at(terms, Term::call) = 1;
+  at(terms, Term::weight_byte) = bytes;
   return terms;
 }
 

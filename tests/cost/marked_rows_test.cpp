@@ -82,7 +82,7 @@ TEST(MarkedRows, AnotherTypesGemmsAreScaledByItsWidthWhereThatIsAskedFor) {
     const LayerPricer pricer(profile, complete(layer, {.nodes = 8, .ranks_per_node = 4}, Rounding::ragged),
                              {.scaled = true});
     const Work work{.op = Op::gemm, .flops = 1e12, .gemms = 3};
-    EXPECT_DOUBLE_EQ(pricer.end_seconds(work),
+    EXPECT_DOUBLE_EQ(pricer.gemm_seconds(work),
                      3 * gemm.alpha_s + 1e12 * ratio * gemm.beta_s_per_flop + profile.task_overhead_s);
   }
 }

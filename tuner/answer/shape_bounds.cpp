@@ -62,7 +62,7 @@ double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t 
   using enum TaskKind;
   double seconds = 0;
   const auto add = [&](TaskKind kind, Phase phase) {
-    seconds += pricer.end_seconds(end_work(kind, phase, model.shape, Flow::sharded, vocabulary));
+    seconds += pricer.end_seconds(kind, phase, end_work(kind, phase, model.shape, Flow::sharded, vocabulary));
   };
   for (const Phase phase : {Phase::forward, Phase::backward}) add(head, phase);
   if (!pricer.has(GroupKind::mp)) return seconds;

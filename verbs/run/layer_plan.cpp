@@ -53,14 +53,7 @@ void take_plan(const LayerPricer& pricer, const Schedule& schedule, const Plan& 
 
 void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedule& schedule,
                 const DegreeChoice& degrees, PlannedSchedule& p) {
-  ModelShape model;
-  model.shape = pricer.shape();
-  model.layers = stacked.layers;
-  model.micro_batches = stacked.micro_batches;
-  model.order = stacked.order;
-  model.dense = stacked.dense;
-  model.step = {true, stacked.clips, stacked.optimizer, stacked.tied};
-  add_end_tasks(model, stacked.vocabulary);
+  const ModelShape model = stacked_model(pricer.shape(), stacked);
   ModelSearch search;
   ModelResult result = search.tune(schedule, pricer, model, partition_strategies().front(),
                                    within_memory(degrees, pricer.profile().memory_bytes, model));
@@ -118,6 +111,18 @@ PlannedSchedule plan(const LayerJob& job, const Schedule& schedule, const Degree
 }
 
 }  // namespace
+
+ModelShape stacked_model(const LayerCase& shape, const Stacked& stacked) {
+  ModelShape model;
+  model.shape = shape;
+  model.layers = stacked.layers;
+  model.micro_batches = stacked.micro_batches;
+  model.order = stacked.order;
+  model.dense = stacked.dense;
+  model.step = {true, stacked.clips, stacked.optimizer, stacked.tied};
+  add_end_tasks(model, stacked.vocabulary);
+  return model;
+}
 
 PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule) {
   return plan(job, schedule, job.degrees);

@@ -19,6 +19,9 @@ struct PlannedSchedule {
   bool nominal = false;  // by nominal costs, which predict nothing
 };
 
+/// Returns the model that a job's layer is stacked to.
+ModelShape stacked_model(const LayerCase& shape, const Stacked& stacked);
+
 /// Plans a schedule, tuned for the job's rounding. Throws Unsupported for what can't be planned or run; where the job
 /// only checks, what predicted_by has no price for is planned by nominal costs (nominal_profile.h).
 PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule);

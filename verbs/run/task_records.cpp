@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "moe/base/log.h"
 #include "moe/base/statistics.h"
@@ -44,8 +45,25 @@ std::vector<const Schedule*> one_of_each_flow(const std::vector<const Schedule*>
   return all;
 }
 
+// The output projection's gradients wait when the backward begins: chunks cut them as they cut a layer's.
+Plan model_plan_of(const ModelShape& model, const Schedule& schedule, int degree) {
+  ModelDecision decision;
+  decision.degree_forward = decision.degree_backward = degree;
+  decision.backwards.resize(static_cast<size_t>(decided_layers(model)));
+  const int64_t element = bytes_of(model.shape.layer.dtype);
+  const bool sums = groups_of(model.shape.parallel)[static_cast<size_t>(GroupKind::dp)].size > 1;
+  for (size_t i = 0; i < decision.backwards.size(); ++i) {
+    if (decides_dense(model, i)) continue;
+    decision.backwards[i].degree = degree;
+    if (i == 0 && sums && schedule.gradients == GradientPolicy::adaptive)
+      decision.backwards[i].gar_in_moe_bytes = model.head_gradient_bytes / degree / element * element;
+  }
+  return build_model_plan(schedule, model, decision);
+}
+
 // Degrees cut a layer's gradients too, where its schedule splits them: their sums are measured at several sizes.
 Plan plan_of(const LayerJob& job, const Schedule& schedule, int degree) {
+  if (!job.one_layer()) return model_plan_of(stacked_model(job.shape, job.stacked), schedule, degree);
   if (!splits_gradients(schedule)) return plan_nominally(job, schedule, degree).run.plan;
   const int64_t bytes = gradient_bytes(job.shape), element = bytes_of(job.shape.layer.dtype);
   return build_plan(schedule, job.shape, with_split(schedule, degree, degree, bytes / degree / element * element));
@@ -69,19 +87,24 @@ std::vector<PlannedRun> serial_runs(const LayerJob& job) {
 // A phase of SAA's exchange goes to one peer alone, and has a share of an AlltoAll's price.
 bool is_measured(const Task& task, const Work& work) {
   if (task.kind == TaskKind::exchange) return false;
+  if (task.kind == TaskKind::optimizer || task.kind == TaskKind::squares) return work.bytes > 0;
   if (task.group == GroupKind::none) return has_terms(task.kind);
   return facts_of(work.op).table == OpTable::comm && work.bytes > 0;
 }
 
 std::vector<TaskGroup> groups_of_tasks(const std::string& layer, const Plan& plan) {
-  std::map<std::tuple<TaskKind, Phase, int>, TaskGroup> groups;
+  std::map<std::tuple<TaskKind, Phase, int, int>, TaskGroup> groups;
   for (const Task& task : plan.tasks()) {
     if (!is_measured(task, plan.works[static_cast<size_t>(task.work_class)])) continue;
-    TaskGroup& group = groups[{task.kind, task.phase, task.slice}];
+    const bool apart = task.kind == TaskKind::optimizer;  // layers and ends have weights of their own
+    TaskGroup& group = groups[{task.kind, task.phase, task.slice, apart ? task.layer : 0}];
     group.plan = &plan;
     group.tasks.push_back(&task);
     group.key = fmt::format("task/{}/{}/r{}/{}/{}{}", layer, plan.schedule, plan.degree_forward, name_of(task.phase),
-                            name_of(task.kind), task.slice >= 0 ? fmt::format("/{}", task.slice) : "");
+                            name_of(task.kind),
+                            task.slice >= 0 ? fmt::format("/{}", task.slice)
+                            : apart         ? fmt::format("/layer {}", task.layer)
+                                            : "");
   }
   std::vector<TaskGroup> all;
   for (auto& [what, group] : groups) all.push_back(std::move(group));
@@ -91,12 +114,18 @@ std::vector<TaskGroup> groups_of_tasks(const std::string& layer, const Plan& pla
 void describe_computation(const TaskGroup& group, Fields& parameters) {
   const Task& task = *group.tasks.front();
   const Plan& plan = *group.plan;
+  const LayerCases cases(plan.shape, plan.dense);
+  const LayerCase& shape = cases.of(task.layer);
   parameters.set("op", std::string(name_of(Op::task)));
-  parameters.set("name", task_row_name(task.kind, plan.shape));
+  parameters.set("name", task_row_name(task.kind, shape));
   parameters.set("phase", std::string(name_of(task.phase)));
-  parameters.set("dtype", std::string(name_of(plan.shape.layer.dtype)));
-  const TaskTerms terms = terms_of(task.kind, task.phase, plan.shape, plan.structure->flow);
-  const TermValues values = terms.of_share(1.0 / task.chunks);
+  parameters.set("dtype", std::string(name_of(shape.layer.dtype)));
+  const Work& work = plan.works[static_cast<size_t>(task.work_class)];
+  const TermValues values =
+      task.phase == Phase::step ? touching_terms(work.bytes)
+      : computes_end(task.kind)
+          ? end_terms(task.kind, task.phase, shape, work)
+          : terms_of(task.kind, task.phase, shape, plan.structure->flow).of_share(1.0 / task.chunks);
   for (size_t t = 0; t < kTerms; ++t)
     if (values[t] > 0) parameters.set(term_names()[t], values[t]);
 }
@@ -203,10 +232,17 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
   std::vector<LayerJob> jobs;
   for (const size_t i : pick_layers(shapes, kProfiledLayers)) {
     LayerJob& job = jobs.emplace_back(layers[i]);
-    job.stacked = {};
+    const Stacked whole = std::exchange(job.stacked, {});
+    const TrainingSettings training = std::exchange(job.settings.training, {});
     job.plan.reset();
     job.settings.iterations = kPasses;
-    job.settings.training = {};
+    if (whole.vocabulary == 0) continue;
+    job.stacked = {
+        .vocabulary = whole.vocabulary, .clips = whole.clips, .optimizer = whole.optimizer, .tied = whole.tied};
+    job.settings.training = {.text = training.text, .optimizer = training.optimizer};
+    if (whole.dense.none(whole.layers)) continue;
+    job.stacked.layers = 2;
+    job.stacked.dense = {whole.dense.hidden, {true, false}};
   }
   return jobs;
 }

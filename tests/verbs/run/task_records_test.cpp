@@ -100,7 +100,10 @@ TEST(TaskRecords, SomeLayersStandForAll) {
   }
   const std::vector<LayerJob> some = profiled(jobs);
   EXPECT_EQ(some.size(), static_cast<size_t>(kProfiledLayers));
-  for (const LayerJob& job : some) EXPECT_TRUE(job.one_layer());
+  for (const LayerJob& job : some) {
+    EXPECT_EQ(job.stacked.layers, 1);
+    EXPECT_EQ(job.stacked.vocabulary, 100) << "its ends are measured too";
+  }
   EXPECT_EQ(profiled({jobs.front()}).size(), 1U);
 }
 
