@@ -66,6 +66,15 @@ RowKey collective_key(const CaseRecord& record, const Profile& profile) {
   return key;
 }
 
+// A task's phase may be the step.
+Phase phase_of(const CaseRecord& record, bool is_task) {
+  const std::string& found = record.parameters.text("phase", record.where);
+  for (const Phase phase : {Phase::forward, Phase::backward, Phase::step})
+    if (found == name_of(phase) && (is_task || phase != Phase::step)) return phase;
+  bad_input("{}: phase: found '{}', expected {}", record.where, found,
+            is_task ? "forward, backward or step" : "forward or backward");
+}
+
 RowKey key_of(const CaseRecord& record, const Profile& profile) {
   const Fields& parameters = record.parameters;
   RowKey key;
@@ -77,10 +86,7 @@ RowKey key_of(const CaseRecord& record, const Profile& profile) {
   } else if (op == Op::module || op == Op::task) {
     key.table = op == Op::module ? RowKey::Table::module : RowKey::Table::task;
     key.op = parameters.text("name", record.where);
-    const bool steps = op == Op::task && parameters.text("phase", record.where) == name_of(Phase::step);
-    key.phase = steps                                              ? Phase::step
-                : first_of(record, "phase", "forward", "backward") ? Phase::forward
-                                                                   : Phase::backward;
+    key.phase = phase_of(record, op == Op::task);
     require<BadInput>(is_name(key.op), "{}: name: found {}, expected letters, digits and . _ : + - @", record.where,
                       shown(key.op));
     if (op == Op::task)

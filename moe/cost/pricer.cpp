@@ -93,7 +93,8 @@ PriceCurve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
 // Falls back to half an AllReduce of the same volume.
 PriceCurve LayerPricer::gathered_curve(const Work& work) const {
   const Group& group = groups()[static_cast<size_t>(work.group)];
-  const bool near = options().nearest && find_.nearest_row(Op::allgather, group) != nullptr;
+  const bool near = options().nearest && find_.comm_row(Op::allreduce, group) == nullptr &&
+                    find_.nearest_row(Op::allgather, group) != nullptr;
   if (group.network == Network::none || near || find_.comm_row(Op::allgather, group) != nullptr)
     return comm_curve(Op::allgather, work.group, work.bytes);
   note(fmt::format("derived: {} allgather = half an allreduce of the same volume", name_of(group.network)));
@@ -118,7 +119,7 @@ double LayerPricer::end_seconds(TaskKind kind, Phase phase, const Work& work) co
     return price.seconds(work.bytes) + task_s;
   }
   if (const TaskRow* row = find_.task_row(kind, phase)) {
-    const TermValues terms = end_terms(kind, phase, shape(), work);
+    const TermValues terms = end_terms(kind, shape(), work);
     for (const std::string& range : range_notes(*row, terms)) note(range);
     return dot(row->s_per, terms) + task_s;
   }

@@ -53,7 +53,7 @@ double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
   if (bytes == 0) return 0;
   for (const TaskRow& row : find_.profile().tasks) {
     if (row.name != name_of(kind) || row.phase != Phase::step || row.dtype != find_.shape().layer.dtype) continue;
-    const TermValues terms = touching_terms(bytes);
+    const TermValues terms = touching_terms(kind, bytes);
     for (const std::string& range : range_notes(row, terms)) note(range);
     return dot(find_.used(row).s_per, terms);
   }

@@ -92,22 +92,18 @@ TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow
   return terms;
 }
 
-TermValues end_terms(TaskKind kind, Phase phase, const LayerCase& c, const Work& work) {
+TermValues end_terms(TaskKind kind, const LayerCase& c, const Work& work) {
   TermValues terms{};
-  at(terms, Term::call) = 1;
-  at(terms, Term::row_byte) = mp_bytes(c);
-  if (kind == TaskKind::embed) return terms;
-  const double width = bytes_of(c.layer.dtype), model_dim = static_cast<double>(c.layer.model_dim);
-  const double macs = work.flops / (kFlopsPerMac * (phase == Phase::backward ? 2 : 1));
-  at(terms, Term::flop) = work.flops;
-  at(terms, Term::score) = macs / model_dim;
-  at(terms, Term::weight_byte) = macs / static_cast<double>(c.layer.batch * c.layer.seq) * width;
+  if (kind == TaskKind::embed)
+    at(terms, Term::row_byte) = mp_bytes(c);
+  else
+    at(terms, Term::flop) = work.flops;
   return terms;
 }
 
-TermValues touching_terms(double bytes) {
+TermValues touching_terms(TaskKind kind, double bytes) {
   TermValues terms{};
-  at(terms, Term::call) = 1;
+  at(terms, Term::call) = kind == TaskKind::optimizer ? 1 : 0;
   at(terms, Term::weight_byte) = bytes;
   return terms;
 }

@@ -29,10 +29,11 @@ struct TaskTerms {
 /// Says whether tasks of this kind compute, and have terms.
 bool has_terms(TaskKind kind);
 TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
-/// Returns the terms of a model's end (computes_end()), by its work: scores are logits, weights the projection's.
-TermValues end_terms(TaskKind kind, Phase phase, const LayerCase& shape, const Work& work);
-/// Returns the terms of an optimizer's task, or of squares: they touch weights.
-TermValues touching_terms(double bytes);
+/// Returns the terms of a model's end (computes_end()), by its work: rows that are looked up, FLOPs of the projection.
+/// One model has one size of each, so that no call stands beside them.
+TermValues end_terms(TaskKind kind, const LayerCase& shape, const Work& work);
+/// Returns the terms of a task that touches weights: an optimizer's, of which a model has several sizes; squares.
+TermValues touching_terms(TaskKind kind, double bytes);
 
 /// Names what a layer runs as this kind of task: "attention", "gate:gshard", "expert:gpt", "expert_dx:gpt", "copy".
 std::string task_row_name(TaskKind kind, const LayerCase& shape);

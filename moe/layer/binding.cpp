@@ -63,11 +63,7 @@ const LayerBinding::Row& LayerBinding::row_of(const Task& task) {
       Row::gradients(expert_gradient),
   };
   static_assert(kRows.size() == kTaskKinds - 20,
-                "every kind but a pipeline's, a model's ends, a step's and a dense layer's: send, recv, embed, head "
-                "and their four "
-                "collectives, optimizer, stage_gradient, tied_gradient, squares, norm, the three that gather weights, "
-                "ffn and its "
-                "three collectives");
+                "every kind but send and recv, a model's ends (6), a step's (8) and a dense layer's feed-forward (4)");
   const auto* row = std::ranges::find(kRows, task.kind, &Row::kind);
   require<WrongResult>(row != kRows.end(), "{}: a task that the layer does not know", task.name());
   return *row;

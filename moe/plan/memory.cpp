@@ -71,7 +71,7 @@ double probabilities(const MemoryRequest& r) {
 double end_rows(const MemoryRequest& r) {
   if (!r.keeps_logits) return 0;
   const ParallelShape& p = r.shape.parallel;
-  const int apart = p.mp == 1 || r.replicated ? 0 : p.pp == 1 ? 3 : 2;
+  const int apart = p.mp == 1 || !r.rows_apart ? 0 : p.pp == 1 ? 3 : 2;
   return r.micro_batches * (1 + apart) * width(r.shape) * tokens(r.shape) *
          static_cast<double>(r.shape.layer.model_dim);
 }
@@ -292,6 +292,7 @@ MemoryRequest memory_request(const Plan& plan) {
   request.micro_batches = plan.micro_batches;
   request.order = plan.order;
   request.replicated = traits_of(plan.structure->flow).sends_all_groups();
+  request.rows_apart = traits_of(plan.structure->flow).holds == Tokens::own;
   request.dense = plan.dense;
   const bool alike = plan.dense.none(plan.layers);
   if (alike || plan.shape.parallel.pp == 1)  // else each stage has kinds of its own: by `order`

@@ -44,6 +44,7 @@ struct MemoryRequest {
   bool dense_part = true;       // false: the MoE layer alone, gate and experts
   bool replicated = false;      // every MP rank dispatches all B L tokens (Parm's baseline), not its own B L / N_MP
   int64_t vocabulary = 0;       // of the embedding and the output projection, sharded over MP; 0: neither counted
+  bool rows_apart = true;       // an MP rank has the rows of its own tokens alone between layers, not of all B L
   bool keeps_logits = false;    // of all micro-batches, with rows of its ends, as models run; else of one
   bool tied_embedding = false;  // the output projection is the embedding; with pipeline stages each end has a copy
 };

@@ -148,12 +148,14 @@ BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer,
   return tried;
 }
 
-// Returns the seconds of a decision without a model's ends and step. `whole_s`: with them, if there are any.
+// Returns the seconds of a decision without a model's ends, its step and the gathers behind it. `whole_s`: with what
+// there is of them.
 double seconds_of_layers(const ModelQuestion& asked, double whole_s, const ModelDecision& decision) {
-  if (asked.model.vocabulary == 0 && !asked.model.step.planned) return whole_s;
   ModelShape layers = asked.model;
+  if (layers.vocabulary == 0 && !layers.step.planned && layers.shape.parallel.zero == 0) return whole_s;
   layers.vocabulary = 0;
   layers.step = {};
+  layers.shape.parallel.zero = 0;
   return ModelReplay(asked.schedule(), asked.pricer(), layers).seconds(decision);
 }
 
@@ -196,9 +198,11 @@ void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelRes
   double sum = behind + static_cast<double>(asked.model.moe_in(0)) * forward + result.partition.seconds +
                pricer.profile().task_overhead_s;
   if (asked.dense) sum += static_cast<double>(asked.model.dense_in(0)) * asked.dense->seconds({}, Phases::forward);
-  const bool counted = asked.model.micro_batches == 1 && asked.model.shape.parallel.pp == 1;
-  const bool runs_on = counted && better(seconds_of_layers(asked, least, result.decision), sum);
-  if (!pricer.profile().contention.none() || !pricer.gradient_bends().empty() || runs_on)
+  const auto runs_on = [&] {
+    return asked.model.micro_batches == 1 && asked.model.shape.parallel.pp == 1 &&
+           better(seconds_of_layers(asked, least, result.decision), sum);
+  };
+  if (!pricer.profile().contention.none() || !pricer.gradient_bends().empty() || runs_on())
     improve_by_replay(asked, replay, layer, result);
 }
 

@@ -13,17 +13,6 @@ using any_model::any_model;
 using any_model::any_model_decision;
 using any_model::AnyModel;
 
-MemoryRequest request_of(const ModelShape& model, const Schedule& schedule) {
-  MemoryRequest request;
-  request.shape = model.shape;
-  request.layers = model.layers;
-  request.dense = model.dense;
-  request.micro_batches = model.micro_batches;
-  request.order = model.order;
-  request.replicated = traits_of(schedule.flow).sends_all_groups();
-  return request;
-}
-
 TEST(PlanMemory, IsWhatTheModelsOrderSays) {
   int plans = 0;
   for (uint64_t seed = 1; seed <= 200; ++seed) {
@@ -31,7 +20,8 @@ TEST(PlanMemory, IsWhatTheModelsOrderSays) {
     for (const Schedule& schedule : schedules()) {
       if (!fits(schedule, any.model.shape)) continue;
       const Plan plan = build_model_plan(schedule, any.model, any_model_decision(schedule, any.model, seed));
-      MemoryRequest of_plan = memory_request(plan), of_model = request_of(any.model, schedule);
+      MemoryRequest of_plan = memory_request(plan),
+                    of_model = memory_request(any.model, any.model.shape, schedule.flow);
       of_plan.vocabulary = of_model.vocabulary = seed % 2 == 0 ? 1000 : 0;
       const MemoryEstimate counted = estimate_memory(of_plan), said = estimate_memory(of_model);
       ASSERT_DOUBLE_EQ(counted.activations, said.activations) << schedule.name << ", " << any.text;

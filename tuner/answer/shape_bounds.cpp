@@ -57,18 +57,19 @@ double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const C
   return least;
 }
 
-double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary) {
+double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary, Flow flow) {
   if (vocabulary == 0) return 0;
   using enum TaskKind;
   double seconds = 0;
   const auto add = [&](TaskKind kind, Phase phase) {
-    seconds += pricer.end_seconds(kind, phase, end_work(kind, phase, model.shape, Flow::sharded, vocabulary));
+    seconds += pricer.end_seconds(kind, phase, end_work(kind, phase, model.shape, flow, vocabulary));
   };
   for (const Phase phase : {Phase::forward, Phase::backward}) add(head, phase);
   if (!pricer.has(GroupKind::mp)) return seconds;
-  add(end_allgather, Phase::forward);
+  const bool apart = traits_of(flow).holds == Tokens::own;
+  if (apart) add(end_allgather, Phase::forward);
   add(softmax_sums, Phase::forward);
-  add(end_reducescatter, Phase::backward);
+  add(apart ? end_reducescatter : end_allreduce, Phase::backward);
   return seconds;
 }
 

@@ -15,8 +15,9 @@ double gemms_s(const Schedule& schedule, const LayerPricer& pricer, const ModelS
 /// device holds.
 double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ChosenModel& chosen);
 
-/// Returns the seconds of the output projection's GEMMs for one micro-batch; 0: no vocabulary is known.
-double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary);
+/// Returns the seconds of the output projection for one micro-batch, with what MP ranks exchange for it in that flow;
+/// 0: no vocabulary is known.
+double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary, Flow flow);
 /// Returns what the projection adds to a step. A pipeline passes all stages once, and its slowest stage once more for
 /// every other micro-batch. `pass_s`: the time without the head; empty: returns what it is at least.
 double all_heads_seconds(const ModelShape& model, double head_s, std::optional<double> pass_s);

@@ -41,7 +41,6 @@ struct Candidate {
   ModelShape model;
   size_t kept;          // the first of what a rank may keep under which some schedule may fit
   double memory_bytes;  // of it
-  double head_s = 0;    // of one micro-batch
   std::optional<RankedShape> best = {};
   size_t schedule = 0;  // of the best
   Fate fate = Fate::refused;
@@ -117,7 +116,9 @@ class ShapeSearch {
   // Refuses what no group size changes, before shapes are counted.
   void check_prices() const {
     const LayerPricer pricer(request_.profile, request_.chosen.model.shape, request_.pricing);
-    head_seconds(pricer, request_.chosen.model, request_.chosen.vocabulary);
+    if (const int64_t vocabulary = request_.chosen.vocabulary; vocabulary > 0)
+      pricer.gemm_seconds(
+          end_work(TaskKind::head, Phase::forward, request_.chosen.model.shape, Flow::sharded, vocabulary));
   }
 
   // Enumerates groups first, then how the global batch is cut among replicas and into micro-batches.
@@ -197,7 +198,6 @@ class ShapeSearch {
     for (size_t i = 0; i < candidates_.size(); ++i) {
       Candidate& c = candidates_[i];
       const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
-      c.head_s = head_seconds(pricer, c.model, request_.chosen.vocabulary);
       for (size_t schedule = 0; schedule < request_.schedules.size(); ++schedule) try {
           const Schedule& asked = *request_.schedules[schedule];
           open_.push({i, schedule, gemms_s(asked, pricer, c.model) + beside_s(asked, pricer, c)});
@@ -224,7 +224,13 @@ class ShapeSearch {
 
   // Returns the seconds of what is in no plan.
   double beside_s(const Schedule& schedule, const LayerPricer& pricer, const Candidate& c) const {
-    return expert_sums_s(schedule, pricer, c.model) + all_heads_seconds(c.model, c.head_s, {});
+    return expert_sums_s(schedule, pricer, c.model) + all_heads_seconds(c.model, head_s(schedule, pricer, c.model), {});
+  }
+
+  // Returns the seconds of a micro-batch's output projection, which a schedule's variants do alike.
+  double head_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) const {
+    const Flow flow = schedule.variants.empty() ? schedule.flow : schedule.variants.front()->flow;
+    return head_seconds(pricer, model, request_.chosen.vocabulary, flow);
   }
 
   // Returns whether some planned shape is as fast as that bound and takes as little memory.
@@ -258,7 +264,9 @@ class ShapeSearch {
       if (same_time(best_s, row.total_s()) ? c.schedule < open.schedule : best_s < row.total_s()) return;
     }
     c.schedule = open.schedule;
-    const double heads_s = all_heads_seconds(chosen.model, c.head_s, row.pass_s());
+    const LayerPricer pricer(request_.profile, chosen.model.shape, request_.pricing);
+    const double of_one_s = head_s(*request_.schedules[open.schedule], pricer, chosen.model);
+    const double heads_s = all_heads_seconds(chosen.model, of_one_s, row.pass_s());
     c.best = RankedShape{chosen.model, std::move(row), heads_s};
     c.comes_to(Fate::planned);
     any_planned_ = true;

@@ -84,12 +84,7 @@ PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Sched
     plan_layer(pricer, schedule, degrees, p);
   else
     plan_stack(pricer, job.stacked, schedule, degrees, p);
-  require_runs(p.run.plan);
-  require<Unsupported>(
-      job.paced_by.has_value() || job.shape.layer.node_limit == 0,
-      "node-limit {}: gates choose experts of any nodes, expected none in runs that are not paced (tune "
-      "--no-verify and simulate plan with it)",
-      job.shape.layer.node_limit);
+  require_runs_of(job, p.run.plan);
   p.degree_forward = p.run.plan.degree_forward;
   const std::vector<double> seconds = price(pricer, p.run.plan);
   p.timeline = timeline_of(p.run.plan, seconds, profile.contention);
@@ -111,6 +106,15 @@ PlannedSchedule plan(const LayerJob& job, const Schedule& schedule, const Degree
 }
 
 }  // namespace
+
+void require_runs_of(const LayerJob& job, const Plan& plan) {
+  require_runs(plan);
+  require<Unsupported>(
+      job.paced_by.has_value() || job.shape.layer.node_limit == 0,
+      "node-limit {}: gates choose experts of any nodes, expected none in runs that are not paced (tune "
+      "--no-verify and simulate plan with it)",
+      job.shape.layer.node_limit);
+}
 
 ModelShape stacked_model(const LayerCase& shape, const Stacked& stacked) {
   ModelShape model;

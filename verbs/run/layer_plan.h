@@ -19,6 +19,9 @@ struct PlannedSchedule {
   bool nominal = false;  // by nominal costs, which predict nothing
 };
 
+/// Throws Unsupported naming what of a plan the job can't run.
+void require_runs_of(const LayerJob& job, const Plan& plan);
+
 /// Returns the model that a job's layer is stacked to.
 ModelShape stacked_model(const LayerCase& shape, const Stacked& stacked);
 

@@ -37,7 +37,8 @@ double amount_of(const OpCase& c, int repetitions) {
 // Weighs measure_tasks: passes at each degree, short ones as many as fill some time.
 double amount_of(const LayerJob& layer) {
   const double passes = static_cast<double>(kPasses * kProfiledDegrees.size());
-  return std::max(kGuessedTasksS, passes * reference_flops(layer.shape) * kGuessedFlopS);
+  const double flops = layer.stacked.layers * reference_flops(layer.shape);
+  return std::max(kGuessedTasksS, passes * flops * kGuessedFlopS);
 }
 
 const char* kind_of(const OpCase& c) { return c.flops > 0 ? "computations" : "collectives"; }

@@ -45,18 +45,22 @@ std::vector<const Schedule*> one_of_each_flow(const std::vector<const Schedule*>
   return all;
 }
 
-// The output projection's gradients wait when the backward begins: chunks cut them as they cut a layer's.
+// Each layer sends a share of the gradients that wait, the output projection's first: sums of several sizes.
 Plan model_plan_of(const ModelShape& model, const Schedule& schedule, int degree) {
   ModelDecision decision;
   decision.degree_forward = decision.degree_backward = degree;
   decision.backwards.resize(static_cast<size_t>(decided_layers(model)));
+  const LayerCases cases(model.shape, model.dense);
   const int64_t element = bytes_of(model.shape.layer.dtype);
   const bool sums = groups_of(model.shape.parallel)[static_cast<size_t>(GroupKind::dp)].size > 1;
+  int64_t waiting = model.head_gradient_bytes;
   for (size_t i = 0; i < decision.backwards.size(); ++i) {
-    if (decides_dense(model, i)) continue;
-    decision.backwards[i].degree = degree;
-    if (i == 0 && sums && schedule.gradients == GradientPolicy::adaptive)
-      decision.backwards[i].gar_in_moe_bytes = model.head_gradient_bytes / degree / element * element;
+    BackwardDecision& layer = decision.backwards[i];
+    const bool dense = decides_dense(model, i);
+    if (!dense) layer.degree = degree;
+    if (!dense && sums && schedule.gradients == GradientPolicy::adaptive)
+      waiting -= layer.gar_in_moe_bytes = waiting / degree / element * element;
+    waiting += gradient_bytes(dense ? cases.dense() : cases.moe());
   }
   return build_model_plan(schedule, model, decision);
 }
@@ -76,7 +80,9 @@ std::vector<PlannedRun> serial_runs(const LayerJob& job) {
       if (degree > 1 && (schedule->degrees == DegreePolicy::one || degree > padded_rows(job.shape))) continue;
       try {
         PlannedRun& run = runs.emplace_back();
-        run.plan = serial_plan(plan_of(job, *schedule, degree));
+        const Plan plan = plan_of(job, *schedule, degree);
+        require_runs_of(job, plan);
+        run.plan = serial_plan(plan);
       } catch (const Unsupported&) {
         runs.pop_back();
       }
@@ -84,12 +90,18 @@ std::vector<PlannedRun> serial_runs(const LayerJob& job) {
   return runs;
 }
 
-// A phase of SAA's exchange goes to one peer alone, and has a share of an AlltoAll's price.
+// A phase of SAA's exchange goes to one peer alone, and has a share of an AlltoAll's price. A gather of weights is
+// several collectives and copies.
 bool is_measured(const Task& task, const Work& work) {
-  if (task.kind == TaskKind::exchange) return false;
+  if (task.kind == TaskKind::exchange || gathers_weights(task.kind)) return false;
   if (task.kind == TaskKind::optimizer || task.kind == TaskKind::squares) return work.bytes > 0;
   if (task.group == GroupKind::none) return has_terms(task.kind);
   return facts_of(work.op).table == OpTable::comm && work.bytes > 0;
+}
+
+// Names a layer, or an end.
+std::string part_name(const Plan& plan, int layer) {
+  return layer < 0 ? "embedding" : layer == plan.layers ? "head" : fmt::format("layer-{}", layer);
 }
 
 std::vector<TaskGroup> groups_of_tasks(const std::string& layer, const Plan& plan) {
@@ -121,11 +133,11 @@ void describe_computation(const TaskGroup& group, Fields& parameters) {
   parameters.set("phase", std::string(name_of(task.phase)));
   parameters.set("dtype", std::string(name_of(shape.layer.dtype)));
   const Work& work = plan.works[static_cast<size_t>(task.work_class)];
-  const TermValues values =
-      task.phase == Phase::step ? touching_terms(work.bytes)
-      : computes_end(task.kind)
-          ? end_terms(task.kind, task.phase, shape, work)
-          : terms_of(task.kind, task.phase, shape, plan.structure->flow).of_share(1.0 / task.chunks);
+  const auto values = [&]() -> TermValues {
+    if (task.phase == Phase::step) return touching_terms(task.kind, work.bytes);
+    if (computes_end(task.kind)) return end_terms(task.kind, shape, work);
+    return terms_of(task.kind, task.phase, shape, plan.structure->flow).of_share(1.0 / task.chunks);
+  }();
   for (size_t t = 0; t < kTerms; ++t)
     if (values[t] > 0) parameters.set(term_names()[t], values[t]);
 }
@@ -240,9 +252,10 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
     job.stacked = {
         .vocabulary = whole.vocabulary, .clips = whole.clips, .optimizer = whole.optimizer, .tied = whole.tied};
     job.settings.training = {.text = training.text, .optimizer = training.optimizer};
+    job.stacked.layers = 2;  // whose gradients are sent beside each other
     if (whole.dense.none(whole.layers)) continue;
-    job.stacked.layers = 2;
-    job.stacked.dense = {whole.dense.hidden, {true, false}};
+    job.stacked.layers = 3;
+    job.stacked.dense = {whole.dense.hidden, {true, false, false}};
   }
   return jobs;
 }

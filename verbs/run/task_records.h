@@ -18,7 +18,7 @@ int passes_in(double seconds, double pass_s);
 inline constexpr int kPasses = 5, kMostPasses = 100;
 
 /// Returns some of the layers, as different as pick_layers finds them, each as a job whose tasks show what the tasks of
-/// all layers take: once in each stage; of a model with its ends and its step, beside a dense layer if it has any.
+/// all layers take: one layer alone; of a model two with its ends and its step, beside a dense layer if it has any.
 std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers);
 
 /// Runs the job's layer, of every flow that its schedules have, at each of those degrees one task after the other on

@@ -2,11 +2,14 @@
 #include "verbs/run/task_records.h"
 
 #include <gtest/gtest.h>
+#include <map>
 #include <set>
 
 #include "moe/cost/fit.h"
+#include "moe/train/markov_source.h"
 #include "tests/base/scratch.h"
 #include "tests/schedule/any_decision.h"
+#include "verbs/run/layer_plan.h"
 
 namespace moe {
 namespace {
@@ -40,6 +43,49 @@ TEST(TaskRecords, PriceEveryTaskOfAPlan) {
     for (const Task& task : plan.tasks())
       EXPECT_GT(seconds[static_cast<size_t>(task.work_class)], 0) << name << ": " << task.name();
     for (const std::string& note : pricer.notes()) EXPECT_TRUE(note.starts_with(kWeakRow)) << name << ": " << note;
+  }
+}
+
+// Squares are measured at one size, an optimizer's task at several: both take longer of a larger model.
+TEST(TaskRecords, PriceEveryTaskOfAModel) {
+  const std::unique_ptr<TokenSource> text = make_markov_source({.order = 1, .alphabet = 16, .seed = 3});
+  for (const bool tied : {false, true}) {
+    SCOPED_TRACE(tied ? "tied" : "with a dense layer, ZeRO 1");
+    const Scratch scratch;
+    RecordWriter writer(scratch.path("r.jsonl"));
+    LayerJob job = host_job({"fsmoe"});
+    job.shape.parallel.zero = tied ? 0 : 1;
+    job.stacked = {.layers = 4, .micro_batches = 2, .vocabulary = 300, .clips = true};
+    job.stacked.optimizer = OptimizerKind::adamw;
+    job.stacked.tied = tied;
+    if (!tied) job.stacked.dense = {64, {false, true, false, false}};
+    job.settings.training.text = text.get();
+    const std::vector<CaseRecord> records = measure_tasks(target_of("host", {}), profiled({job}).front(), writer);
+    ASSERT_FALSE(records.empty());
+    std::map<int64_t, int> sums;  // by bytes
+    for (const CaseRecord& record : records)
+      if (op_of(record) == "allreduce") ++sums[static_cast<int64_t>(record.parameters.number("bytes", record.key))];
+    EXPECT_GE(sums.size(), 4U) << "one size of sums or two";
+    const Profile profile = fit_profile(records, "host", "a test").profile;
+    std::map<int, double> squares, optimizers;  // by layers
+    for (const int layers : {2, 4}) {
+      job.stacked.layers = layers;
+      const LayerPricer pricer(profile, job.shape);
+      const ModelShape model = stacked_model(job.shape, job.stacked);
+      ModelDecision decision;
+      decision.backwards.resize(static_cast<size_t>(layers));
+      const Plan plan = build_model_plan(find_schedule("fsmoe"), model, decision);
+      const std::vector<double> seconds = price(pricer, plan);
+      for (const Task& task : plan.tasks()) {
+        const double s = seconds[static_cast<size_t>(task.work_class)];
+        const bool gathers = gathers_weights(task.kind);  // by what microbench measures
+        EXPECT_TRUE(s > 0 || gathers) << task.name();
+        if (task.kind == TaskKind::squares) squares[layers] += s;
+        if (task.kind == TaskKind::optimizer) optimizers[layers] += s;
+      }
+    }
+    EXPECT_GT(squares[4], 1.1 * squares[2]);
+    EXPECT_GT(optimizers[4], 1.1 * optimizers[2]);
   }
 }
 
@@ -101,7 +147,7 @@ TEST(TaskRecords, SomeLayersStandForAll) {
   const std::vector<LayerJob> some = profiled(jobs);
   EXPECT_EQ(some.size(), static_cast<size_t>(kProfiledLayers));
   for (const LayerJob& job : some) {
-    EXPECT_EQ(job.stacked.layers, 1);
+    EXPECT_EQ(job.stacked.layers, 2);
     EXPECT_EQ(job.stacked.vocabulary, 100) << "its ends are measured too";
   }
   EXPECT_EQ(profiled({jobs.front()}).size(), 1U);
