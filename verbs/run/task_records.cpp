@@ -115,7 +115,7 @@ std::vector<TaskGroup> groups_of_tasks(const std::string& layer, const Plan& pla
     group.key = fmt::format("task/{}/{}/r{}/{}/{}{}", layer, plan.schedule, plan.degree_forward, name_of(task.phase),
                             name_of(task.kind),
                             task.slice >= 0 ? fmt::format("/{}", task.slice)
-                            : apart         ? fmt::format("/layer {}", task.layer)
+                            : apart         ? "/" + part_name(plan, task.layer)
                                             : "");
   }
   std::vector<TaskGroup> all;
