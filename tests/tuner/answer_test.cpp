@@ -90,17 +90,42 @@ double sums_s(const Schedule& schedule, const LayerPricer& pricer, const ModelSh
   return layers * pricer.gradient_seconds(expert_gradient_bytes(model.shape), TaskKind::expert_gradient);
 }
 
+// By the rows of testbed-b: inside a node it has no AllReduce, between nodes nothing else. MP ranks gather and share out
+// B L rows, or add them up, and tell each other 24 bytes a token.
+double exchanges_s(const Schedule& schedule, const LayerPricer& pricer, const LayerCase& c) {
+  const Network network = pricer.groups()[static_cast<size_t>(GroupKind::mp)].network;
+  if (network == Network::none) return 0;
+  const auto seconds = [&](Op op, double bytes) {
+    const auto row = std::ranges::find_if(pricer.profile().comm,
+                                          [&](const CommRow& r) { return r.op == op && r.network == network; });
+    if (row == pricer.profile().comm.end()) throw Unsupported("no such row");
+    return row->alpha_s + bytes * row->beta_s_per_byte;
+  };
+  const bool inside = network == Network::intra;
+  const auto gather = [&](double bytes) {
+    return inside ? seconds(Op::allgather, bytes) : seconds(Op::allreduce, bytes) / 2;
+  };
+  const auto tokens = static_cast<double>(c.layer.batch * c.layer.seq);
+  const double rows = tokens * static_cast<double>(c.layer.model_dim * bytes_of(c.layer.dtype));
+  const double told = gather(24 * tokens * c.parallel.mp), task_s = pricer.profile().task_overhead_s;
+  const Flow flow = schedule.variants.empty() ? schedule.flow : schedule.variants.front()->flow;
+  if (traits_of(flow).holds == Tokens::own) return told + gather(rows) + seconds(Op::reducescatter, rows) + 3 * task_s;
+  const double added = inside ? gather(rows) + seconds(Op::reducescatter, rows) : seconds(Op::allreduce, rows);
+  return told + added + 2 * task_s;
+}
+
 // One GEMM forward and two backward, of a rank's tokens or of its part of the vocabulary.
 // Every micro-batch's, less what the last stage's fewer layers leave free beside the first's, but for one micro-batch.
-double head_s(const LayerPricer& pricer, const ChosenModel& chosen, double pass_s) {
+double head_s(const Schedule& schedule, const LayerPricer& pricer, const ChosenModel& chosen, double pass_s) {
   const LayerCase& c = chosen.model.shape;
   const auto gemm = std::ranges::find_if(pricer.profile().compute, [&](const ComputeRow& row) {
     return row.op == Op::gemm && row.dtype == c.layer.dtype;
   });
   const double flops =
       6.0 * static_cast<double>(c.layer.batch * c.layer.seq * c.layer.model_dim * chosen.vocabulary) / c.parallel.mp;
-  const double seconds = 3 * gemm->alpha_s + flops * gemm->beta_s_per_flop + 2 * pricer.profile().task_overhead_s;
   if (chosen.vocabulary == 0) return 0;
+  const double seconds = 3 * gemm->alpha_s + flops * gemm->beta_s_per_flop + 2 * pricer.profile().task_overhead_s +
+                         exchanges_s(schedule, pricer, c);
   const int m = chosen.model.micro_batches, pp = c.parallel.pp, layers = chosen.model.layers, free = layers % pp > 0;
   const double layer_s = pass_s / ((m - 1) * (layers / pp + free) + layers);
   return seconds + (m - 1) * std::max(0.0, seconds - free * layer_s);
@@ -129,7 +154,7 @@ Tried best_of(const ShapeRequest& request, ChosenModel chosen) {
       if (row.refused.empty()) try {
           const LayerPricer pricer(request.profile, chosen.model.shape, {true, "--shape"});
           const double total_s =
-              row.pass_s() + sums_s(*schedule, pricer, chosen.model) + head_s(pricer, chosen, row.pass_s());
+              row.pass_s() + sums_s(*schedule, pricer, chosen.model) + head_s(*schedule, pricer, chosen, row.pass_s());
           if (total_s < best.total_s) best = {total_s, row.memory_bytes};
         } catch (const Unsupported&) {  // no row of any size
         }
