@@ -90,8 +90,8 @@ double sums_s(const Schedule& schedule, const LayerPricer& pricer, const ModelSh
   return layers * pricer.gradient_seconds(expert_gradient_bytes(model.shape), TaskKind::expert_gradient);
 }
 
-// By the rows of testbed-b: inside a node it has no AllReduce, between nodes nothing else. MP ranks gather and share out
-// B L rows, or add them up, and tell each other 24 bytes a token.
+// By the rows of testbed-b: inside a node it has no AllReduce, between nodes nothing else. MP ranks gather and share
+// out B L rows, or add them up, and tell each other 24 bytes a token.
 double exchanges_s(const Schedule& schedule, const LayerPricer& pricer, const LayerCase& c) {
   const Network network = pricer.groups()[static_cast<size_t>(GroupKind::mp)].network;
   if (network == Network::none) return 0;
