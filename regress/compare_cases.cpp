@@ -20,7 +20,8 @@ ByKey by_key(const Side& side, CaseFilter& filter) {
   ByKey found;
   for (const Side::OfFile& file : side.files)
     for (const CaseRecord& record : file.run.cases)
-      if (!is_of_gate(record) && filter.keeps(record)) found[record.key].push_back({&record, &file.run.header});
+      if (!is_of_gate(record) && !is_repeat(record) && filter.keeps(record))
+        found[record.key].push_back({&record, &file.run.header});
   return found;
 }
 

@@ -83,6 +83,8 @@ std::vector<std::string> record_files(const std::string& path, bool below) {
   return files;
 }
 
+bool is_repeat(const CaseRecord& record) { return record.parameters.has("again_of"); }
+
 bool is_of_gate(const CaseRecord& record) {
   return record.key.starts_with("ab/") || record.key.starts_with("self-test/");
 }

@@ -134,7 +134,8 @@ std::vector<Series> series_of(const std::vector<Run>& runs, CaseFilter& filter, 
   bool known = false, any = false;
   for (const Run& run : runs)
     for (const CaseRecord& record : run.cases) {
-      if (is_of_gate(record) || !filter.keeps(record) || record.status != CaseStatus::ok) continue;
+      if (is_of_gate(record) || is_repeat(record) || !filter.keeps(record)) continue;
+      if (record.status != CaseStatus::ok) continue;
       const MainTime time = main_time(record);
       if (!time.fault.empty()) continue;
       const auto group = value_of(record, by);

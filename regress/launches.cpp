@@ -9,6 +9,7 @@
 #include "moe/base/statistics.h"
 #include "moe/record/over_ranks.h"
 #include "moe/record/reader.h"
+#include "regress/compare_records.h"
 #include "regress/process.h"
 
 namespace moe::regress {
@@ -38,7 +39,7 @@ std::vector<std::string> files_of_program(const std::string& program) {
 double CaseTimes::seconds() const { return median(max_over_ranks(samples)); }
 
 std::optional<CaseTimes> times_of(const CaseRecord& record, std::string_view sample) {
-  if (record.status != CaseStatus::ok) return std::nullopt;
+  if (record.status != CaseStatus::ok || is_repeat(record)) return std::nullopt;
   for (const Samples& samples : record.samples)
     if (samples.name == sample && !samples.values.empty() && !samples.values.front().empty()) {
       const bool counted = record.summary.has("peak_bytes");

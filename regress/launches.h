@@ -46,7 +46,7 @@ struct LaunchEnd {
 
 /// Name the samples that are judged: passes of layers and models, all samples of operations and kernels.
 inline constexpr std::string_view kOfLayers = "total_s", kOfOps = "seconds";
-/// Returns these samples of a record; none where it is not ok or lacks them.
+/// Returns these samples of a record; none where it is not ok, a repeat (compare_records.h) or lacks them.
 std::optional<CaseTimes> times_of(const CaseRecord& record, std::string_view sample);
 
 /// Starts launches; what they write lies in a folder of its own, which is removed with it.

@@ -49,6 +49,16 @@ TEST_F(CompareCases, TimeIsTheMedianOfTheSlowestRank) {
   EXPECT_EQ(main_time(record).seconds, 9);
 }
 
+// Which operations are measured again is chance: they were off the line of their series.
+TEST_F(CompareCases, RepeatsAreNoCases) {
+  CaseRecord again = made_op("alltoall", 9);
+  again.parameters.set("again_of", again.key);
+  again.key += "/again/1";
+  const Comparison c = compared({made_op("alltoall", 3), again}, {made_op("alltoall", 3)});
+  EXPECT_EQ(c.cases.size(), 1U);
+  EXPECT_TRUE(c.only_in_base.empty());
+}
+
 TEST_F(CompareCases, RatiosAreSortedAndWithoutAFloorNeverConfirmed) {
   const Comparison c =
       compared({made_layer("L", "fsmoe", 1), made_layer("L", "tutel", 2), made_op("alltoall", 3)},
