@@ -79,8 +79,10 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
       cells.push_back(std::make_unique<MoeLayer>(place, of_cell, comms_, device, links));
     }
   }
-  if (own.parallel.ranks() > 1 && !alike().empty())
-    alike_sums_ = Tensor({elements_of(alike())}, sums_type(own.layer.dtype), memory);
+  for (int layer = first; layer < last_; ++layer)
+    for (Parameter& p : weights(layer, SummedOver::stage)) alike_.push_back(std::move(p));
+  if (own.parallel.ranks() > 1 && !alike_.empty())
+    alike_sums_ = Tensor({elements_of(alike_)}, sums_type(own.layer.dtype), memory);
   if (own.parallel.zero == 0) return;
   if (comms_.of(GroupKind::dp).size() > 1)
     dense_gathered_ = Tensor({most_weights(SummedOver::dp)}, own.layer.dtype, memory);
@@ -112,20 +114,13 @@ std::vector<Parameter> LayerStack::weights(int layer, SummedOver over) const {
   return weights;
 }
 
-std::vector<Parameter> LayerStack::alike() const {
-  std::vector<Parameter> all;
-  for (int layer = first_; layer < last_layer(); ++layer)
-    for (Parameter& p : weights(layer, SummedOver::stage)) all.push_back(std::move(p));
-  return all;
-}
-
 void LayerStack::sum_alike(CommCall call) {
   Math& math = cell(first_, 0).state().math();
   const auto each = [this, &math](auto move) {
     return [this, &math, move](void* native) {
       math.use(native);
       int64_t at = 0;
-      for (const Parameter& p : alike()) {
+      for (const Parameter& p : alike_) {
         move(math, p, alike_sums_.view().part(at, {p.gradient.elements()}));
         at += p.gradient.elements();
       }
@@ -157,7 +152,7 @@ void LayerStack::gather_weights(int layer, SummedOver over, Communicator& comm, 
 void LayerStack::gather_alike(Communicator& dp, CommCall call) {
   MoeLayer& any = cell(first_, 0);
   for (const DType dtype : {DType::float64, DType::float32, DType::float16, DType::bfloat16}) {
-    std::vector<Parameter> of_type = alike();
+    std::vector<Parameter> of_type = alike_;
     std::erase_if(of_type, [&](const Parameter& p) { return p.value.dtype() != dtype; });
     if (of_type.empty()) continue;
     const auto scratch = std::make_shared<Tensor>(Tensor({elements_of(of_type)}, dtype, any.memory()));

@@ -68,7 +68,6 @@ class LayerStack {
   void gather_alike(Communicator& dp, CommCall call);
 
  private:
-  std::vector<Parameter> alike() const;
   int64_t most_weights(SummedOver over) const;
 
   StackShape shape_;
@@ -78,7 +77,8 @@ class LayerStack {
   LayerComms comms_;
   Tensor dense_gradients_, expert_gradients_;
   Tensor dense_gathered_, experts_gathered_;  // of a layer, on their way: two lanes may gather; with ZeRO alone
-  Tensor alike_sums_;                         // of all layers' gates and norms, on their way
+  std::vector<Parameter> alike_;              // all layers' gates and norms
+  Tensor alike_sums_;                         // their gradients, on their way
   std::vector<std::vector<std::unique_ptr<MoeLayer>>> cells_;  // [layer][micro-batch]
 };
 
