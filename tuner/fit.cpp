@@ -63,7 +63,7 @@ int run_fit(const FitOptions& options) {
   save_profile(fitted.profile, out);
   const int code = options.strict && !std::ranges::all_of(fitted.rows, &FittedRow::good) ? kDoubtful : kOk;
   if (options.json) {
-    for (const std::string& line : fit_warnings(fitted)) log_warning(line);
+    for (const FitWarning& warning : fit_warnings(fitted)) log_warning(warning.text);
     fmt::print("{}\n", Json{{"profile", out}, {"rows", fit_json(fitted)}}.dump(1));
     return code;
   }

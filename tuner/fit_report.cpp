@@ -85,7 +85,7 @@ std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
   Table table(header);
   for (const FittedRow& row : fitted.rows) table.add(cells_of(row, truth, curves));
   std::string text = table.text() + task_table(fitted.profile) + slowdowns(fitted.profile.contention);
-  for (const std::string& line : fit_warnings(fitted)) text += fmt::format("  warning: {}\n", line);
+  for (const FitWarning& warning : fit_warnings(fitted)) text += fmt::format("  warning: {}\n", warning.text);
   return text;
 }
 

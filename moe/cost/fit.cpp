@@ -151,12 +151,15 @@ std::string shown_r_squared(double r_squared) {
   return r_squared > -10 ? fmt::format("{:.7f}", r_squared) : fmt::format("{:.2g}", r_squared);
 }
 
-std::vector<std::string> fit_warnings(const FittedProfile& fitted) {
-  std::vector<std::string> lines;
+std::vector<FitWarning> fit_warnings(const FittedProfile& fitted) {
+  std::vector<FitWarning> warnings;
+  const auto add_weak = [&](const std::string& row, const std::string& why) {
+    if (!why.empty()) warnings.push_back({fmt::format("{} is weak, what it prices is labelled: {}", row, why), true});
+  };
   for (const auto& [what, fit, unusable] : fitted.rows) {
     if (!unusable.empty())
-      lines.push_back(fmt::format("{} is unusable, what needs it has no price: {}", what, unusable));
-    if (!fit.weak.empty()) lines.push_back(fmt::format("{} is weak, what it prices is labelled: {}", what, fit.weak));
+      warnings.push_back({fmt::format("{} is unusable, what needs it has no price: {}", what, unusable)});
+    add_weak(what, fit.weak);
     if (fit.set_aside.empty()) continue;
     std::string text =
         fmt::format("{}: {} of {} samples set aside (r^2 {} of all, {} of the rest)", what, fit.set_aside.size(),
@@ -168,12 +171,10 @@ std::vector<std::string> fit_warnings(const FittedProfile& fitted) {
     }
     if (fit.set_aside.size() > kNamedInAWarning)
       text += fmt::format("; {} more, as the profile lists", fit.set_aside.size() - kNamedInAWarning);
-    lines.push_back(std::move(text));
+    warnings.push_back({std::move(text)});
   }
-  for (const TaskRow& row : fitted.profile.tasks)
-    if (!row.verdict.weak.empty())
-      lines.push_back(fmt::format("{} is weak, what it prices is labelled: {}", row_name(row), row.verdict.weak));
-  return lines;
+  for (const TaskRow& row : fitted.profile.tasks) add_weak(row_name(row), row.verdict.weak);
+  return warnings;
 }
 
 }  // namespace moe

@@ -101,9 +101,13 @@ std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases);
 /// Throws BadInput naming the record's file and line and the value, or the name that no profile can have.
 FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::string& name, const std::string& source);
 
-/// Returns a line for each row that is weak or unusable, and for the samples that each set aside: what a reader of any
-/// figure must know.
-std::vector<std::string> fit_warnings(const FittedProfile& fitted);
+/// Holds a line that a reader of any figure must know; `weak`: a row is, of which what it prices says so too.
+struct FitWarning {
+  std::string text;
+  bool weak = false;
+};
+/// Returns a warning for each row that is weak or unusable, and for the samples that each set aside.
+std::vector<FitWarning> fit_warnings(const FittedProfile& fitted);
 /// Returns the number with seven digits behind the point, or with few where it is far below 0.
 std::string shown_r_squared(double r_squared);
 

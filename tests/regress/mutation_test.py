@@ -38,8 +38,8 @@ class Mutation(unittest.TestCase):
         text = kernel.read_text()
         self.assertEqual(text.count(COPIES), 1)
         kernel.write_text(text.replace(COPIES, COPIES + COPIES))
-        subprocess.run([self.tree / "moetune", "microbench", "--help"], check=True, stdout=subprocess.DEVNULL,
-                       env={**os.environ, "CI": "1"})
+        subprocess.run([self.tree / "moetune", *CASE, "--out", self.tree / "first.jsonl"], check=True,
+                       stdout=subprocess.DEVNULL, env={**os.environ, "CI": "1"})  # builds it
         command = [PROGRAM, "ab", "--base", PROGRAM, "--head", self.tree, "--json", "--quiet", "--out",
                    self.tree / "ab.jsonl", "--", *CASE]
         found = subprocess.run(command, capture_output=True, text=True)

@@ -297,7 +297,14 @@ Profile measured_profile(const Target& target, RecordWriter& writer, const OpReq
   });
   if (!progress) return fitted.profile;
   progress->done();
-  for (const std::string& line : fit_warnings(fitted)) log_warning(line);
+  size_t weak = 0;
+  for (const FitWarning& warning : fit_warnings(fitted)) {
+    weak += warning.weak;
+    warning.weak ? log_decision(warning.text) : log_warning(warning.text);
+  }
+  if (weak > 0)
+    log_warning(fmt::format("{} of {} rows are weak, what they price is labelled (--verbose names them)", weak,
+                            fitted.rows.size() + fitted.profile.tasks.size()));
   return fitted.profile;
 }
 
