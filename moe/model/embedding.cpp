@@ -63,10 +63,13 @@ TensorView Embedding::summed(int micro_batch) const {
   return norm_ ? m.summed.view() : setup_.first(micro_batch).input();
 }
 
+TensorView Embedding::looked_up(int micro_batch) const {
+  return setup_.rows_apart() ? micro_batches_[static_cast<size_t>(micro_batch)].rows.view() : summed(micro_batch);
+}
+
 void Embedding::forward(int micro_batch, std::span<const int32_t> tokens) {
-  const MicroBatch& m = micro_batches_[static_cast<size_t>(micro_batch)];
   const int64_t width = setup_.rank().model_dim(), seq = setup_.layer().seq;
-  const TensorView out = setup_.rows_apart() ? m.rows.view() : summed(micro_batch);
+  const TensorView out = looked_up(micro_batch);
   const ShardRange &words = words_.axes[1], &places = places_.axes[1];
   with_element(out.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -91,12 +94,7 @@ void Embedding::normalise(int micro_batch) {
 }
 
 void Embedding::sum(int micro_batch, CommCall call) {
-  const TensorView sum = summed(micro_batch);
-  if (setup_.rows_apart())
-    setup_.mp_comm().reducescatter(micro_batches_[static_cast<size_t>(micro_batch)].rows.view().data(), sum.data(),
-                                   sum.elements(), sum.dtype(), call);
-  else
-    setup_.mp_comm().allreduce(sum.data(), sum.elements(), sum.dtype(), call);
+  setup_.add_parts(looked_up(micro_batch), summed(micro_batch), call);
   if (norm_) call.stream.launch([this, micro_batch](void*) { normalise(micro_batch); });
 }
 
@@ -113,8 +111,7 @@ TensorView Embedding::through_norm(int micro_batch) {
 void Embedding::gather(int micro_batch, CommCall call) {
   if (norm_) call.stream.launch([this, micro_batch](void*) { through_norm(micro_batch); });
   const TensorView own = norm_ ? d_summed_.view() : setup_.first(micro_batch).input_gradient();
-  setup_.mp_comm().allgather(own.data(), micro_batches_[static_cast<size_t>(micro_batch)].rows.view().data(),
-                             own.bytes(), call);
+  setup_.gather_rows(own, micro_batches_[static_cast<size_t>(micro_batch)].rows, call);
 }
 
 void Embedding::backward(int micro_batch, std::span<const int32_t> tokens) {

@@ -36,6 +36,7 @@ class Embedding {
     Tensor rows;    // (tokens of the MP group, M), where the rank's own are apart: looked up, later gradients
     Tensor summed;  // (held, M): what the norm reads
   };
+  TensorView looked_up(int micro_batch) const;
   TensorView summed(int micro_batch) const;
   void normalise(int micro_batch);
   TensorView through_norm(int micro_batch);

@@ -15,6 +15,17 @@ EndSetup::EndSetup(LayerStack& stack, int64_t vocabulary, bool tied, const Layer
                     vocabulary, mp());
 }
 
+void EndSetup::gather_rows(TensorView apart, TensorView all, CommCall call) const {
+  mp_comm().allgather(apart.data(), all.data(), apart.bytes(), call);
+}
+
+void EndSetup::add_parts(TensorView parts, TensorView sum, CommCall call) const {
+  if (rows_apart())
+    mp_comm().reducescatter(parts.data(), sum.data(), sum.elements(), sum.dtype(), call);
+  else
+    mp_comm().allreduce(sum.data(), sum.elements(), sum.dtype(), call);
+}
+
 Parameter EndSetup::table(std::string_view name, const Tensor& value, int64_t rows, int layer, int64_t from) const {
   const int64_t m = rank().model_dim();
   const ShardRange own = part_of(rows);

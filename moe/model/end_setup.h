@@ -29,6 +29,11 @@ class EndSetup {
   bool rows_apart() const { return mp() > 1 && rank().traits().holds == Tokens::own; }
   int mp() const { return rank().shape.parallel.mp; }
   Communicator& mp_comm() const { return stack_.comms().of(GroupKind::mp); }
+  /// Enqueues the AllGather of the rows that each MP rank has `apart`, to `all` of the group.
+  void gather_rows(TensorView apart, TensorView all, CommCall call) const;
+  /// Enqueues the sum over MP of each rank's `parts`: `sum` is the rows that the rank has, `parts` itself where it has
+  /// all.
+  void add_parts(TensorView parts, TensorView sum, CommCall call) const;
   /// Returns this rank's part of a table's rows.
   ShardRange part_of(int64_t rows) const { return share_of(rows, mp(), rank().mp); }
   Tensor rows() const { return Tensor({tokens(), rank().model_dim()}, rank().dtype()); }

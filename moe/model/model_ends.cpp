@@ -53,7 +53,8 @@ void ModelEnds::issue(const Task& task, CommCall call) {
   switch (task.kind) {
     case TaskKind::embed:
     case TaskKind::head:
-      return call.stream.launch([this, task](void*) { compute(task); });
+      return call.stream.launch(
+          [this, micro_batch, kind = task.kind, phase = task.phase](void*) { compute(kind, phase, micro_batch); });
     case TaskKind::end_allgather:
       return embeds ? embedding_->gather(micro_batch, call) : head_->gather(micro_batch, call);
     case TaskKind::softmax_sums:
@@ -63,10 +64,9 @@ void ModelEnds::issue(const Task& task, CommCall call) {
   }
 }
 
-void ModelEnds::compute(const Task& task) {
-  const bool forward = task.phase == Phase::forward;
-  const int mb = task.micro_batch;
-  if (task.kind == TaskKind::embed)
+void ModelEnds::compute(TaskKind kind, Phase phase, int mb) {
+  const bool forward = phase == Phase::forward;
+  if (kind == TaskKind::embed)
     forward ? embedding_->forward(mb, inputs(mb)) : embedding_->backward(mb, inputs(mb));
   else
     forward ? head_->forward(mb, targets(mb)) : head_->backward(mb, targets(mb));

@@ -56,7 +56,7 @@ class ModelEnds {
     std::vector<int32_t> inputs, targets;
   };
   const RankShape& rank() const { return setup_.rank(); }
-  void compute(const Task& task);
+  void compute(TaskKind kind, Phase phase, int mb);
   int64_t counted() const;
 
   EndSetup setup_;

@@ -52,8 +52,7 @@ double* OutputHead::sums(const MicroBatch& m, int mp, int64_t token) const {
 }
 
 void OutputHead::gather(int micro_batch, CommCall call) {
-  const TensorView own = setup_.last(micro_batch).output();
-  setup_.mp_comm().allgather(own.data(), rows(micro_batch).data(), own.bytes(), call);
+  setup_.gather_rows(setup_.last(micro_batch).output(), rows(micro_batch), call);
 }
 
 void OutputHead::forward(int micro_batch, std::span<const int32_t> targets) {
@@ -148,11 +147,7 @@ void OutputHead::backward(int micro_batch, std::span<const int32_t> targets) {
 }
 
 void OutputHead::sum(int micro_batch, CommCall call) {
-  const TensorView parts = d_rows(micro_batch), sum = setup_.last(micro_batch).output_gradient();
-  if (setup_.rows_apart())
-    setup_.mp_comm().reducescatter(parts.data(), sum.data(), sum.elements(), sum.dtype(), call);
-  else
-    setup_.mp_comm().allreduce(sum.data(), sum.elements(), sum.dtype(), call);
+  setup_.add_parts(d_rows(micro_batch), setup_.last(micro_batch).output_gradient(), call);
 }
 
 Tensor OutputHead::logits(int micro_batch) const {
