@@ -65,7 +65,7 @@ int layers_that_fit(const ModelShape& model, int64_t vocabulary, bool tied, cons
   cut.vocabulary = vocabulary;
   cut.step.tied = tied;
   while (cut.layers > cut.shape.parallel.pp && cut.dense.in(0, cut.layers - 1) < cut.layers - 1 &&
-         misfit(estimate_memory(run_request(cut)), *cluster.memory_bytes))
+         misfit(estimate_memory(memory_request(cut, cut.shape, Flow::sharded)), *cluster.memory_bytes))
     --cut.layers;
   return cut.layers;
 }

@@ -58,7 +58,7 @@ std::vector<ParmCount> ways_to_count() {
 
 bool fits(MemoryRequest request, const ParmCount& way, double capacity_bytes) {
   request.activations = way.activations;
-  request.replicated = way.replicated;
+  request.flow = way.replicated ? Flow::replicated : Flow::sharded;
   MemoryEstimate e = estimate_memory(request);
   if (!way.optimizer) e.optimizer = 0;
   return !misfit(e, capacity_bytes);

@@ -119,8 +119,7 @@ std::optional<LinaStep> lina_step(const LinaRun& run, const Assumptions& assumed
     const LayerPricer pricer(profile, shape.shape);
     DegreeChoice choice{.micro_op_bytes = run.micro_op_bytes};
     choice.fits = [&](const LayerCase& packed, Flow flow) {
-      const MemoryRequest request{
-          .shape = packed, .layers = shape.layers, .replicated = traits_of(flow).sends_all_groups()};
+      const MemoryRequest request{.shape = packed, .layers = shape.layers, .flow = flow};
       return !profile.memory_bytes || !misfit(estimate_memory(request), *profile.memory_bytes);
     };
     const ModelResult result =

@@ -19,7 +19,7 @@ bool fits(const LayerCase& shape, double capacity_bytes) {
   MemoryRequest request;
   request.shape = shape;
   request.dense_part = false;
-  request.replicated = true;
+  request.flow = Flow::replicated;
   return !misfit(estimate_memory(request), capacity_bytes);
 }
 

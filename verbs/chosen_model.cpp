@@ -73,14 +73,6 @@ MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request) {
   return estimate_memory(request);
 }
 
-MemoryRequest run_request(const ModelShape& model) {
-  MemoryRequest request = memory_request(model, model.shape, Flow::sharded);
-  const auto [first, last] = layers_of_stage(model, 0);
-  request.kept = (last - first) * model.micro_batches;
-  request.kept_dense = model.dense.in(first, last) * model.micro_batches;
-  return request;
-}
-
 DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ChosenModel& chosen) {
   if (capacity)
     choice.fits = [capacity, chosen](const LayerCase& c, Flow flow) {

@@ -35,9 +35,6 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
 
 /// Returns what a request of the model's layers takes with the model's embedding and output projection.
 MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request);
-/// Returns the request for what a run of the model allocates: cells of all layers and micro-batches, whatever their
-/// order.
-MemoryRequest run_request(const ModelShape& model);
 /// Returns the choice among what fits `capacity` bytes of a rank, all of the model counted; unknown: whatever is chosen
 /// fits.
 DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ChosenModel& chosen);

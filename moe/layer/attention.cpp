@@ -36,23 +36,31 @@ class ShardedAttention final : public Attention {
  public:
   explicit ShardedAttention(const PartSetup& setup)
       : math_(setup.math),
+        memory_(setup.memory),
         model_dim_(setup.rank.model_dim()),
         columns_(of_heads(setup.rank.heads, setup.rank.head_dim)),
         kv_columns_(of_heads(setup.rank.heads, setup.rank.head_dim, queries_of(setup))),
-        heads_(math_.make_heads({setup.rank.mp_tokens(), setup.rank.shape.layer.seq, setup.rank.heads.count,
-                                 setup.rank.heads.count / queries_of(setup), setup.rank.head_dim, setup.rank.dtype(),
-                                 setup.rank.shape.parallel.recompute == Recompute::selective,
-                                 setup.rank.shape.layer.causal})) {
-    const auto make = [&](std::initializer_list<int64_t> shape) {
-      return Tensor(shape, setup.rank.dtype(), math_.memory());
-    };
+        heads_(math_.make_heads(
+            {setup.rank.mp_tokens(), setup.rank.shape.layer.seq, setup.rank.heads.count,
+             setup.rank.heads.count / queries_of(setup), setup.rank.head_dim, setup.rank.dtype(),
+             setup.rank.shape.parallel.recompute == Recompute::selective, setup.rank.shape.layer.causal},
+            memory_.of(Lifetime::kept))) {
     const DType dtype = setup.rank.dtype();
     wq_ = setup.weight(kWq, {model_dim_, columns_.count}, dtype);
     wk_ = setup.weight(kWk, {model_dim_, kv_columns_.count}, dtype);
     wv_ = setup.weight(kWv, {model_dim_, kv_columns_.count}, dtype);
     wo_ = setup.weight(kWo, {columns_.count, model_dim_}, dtype);
-    for (Tensor* t : {&q_, &mixed_, &dq_, &d_mixed_}) *t = make({setup.rank.mp_tokens(), columns_.count});
-    for (Tensor* t : {&k_, &v_, &dk_, &dv_}) *t = make({setup.rank.mp_tokens(), kv_columns_.count});
+    const auto make = [&](Lifetime lifetime, std::string_view name, const ShardRange& columns) {
+      return memory_.of(lifetime).tensor(name, {setup.rank.mp_tokens(), columns.count}, dtype, math_.memory());
+    };
+    q_ = make(Lifetime::kept, "q", columns_);
+    k_ = make(Lifetime::kept, "k", kv_columns_);
+    v_ = make(Lifetime::kept, "v", kv_columns_);
+    mixed_ = make(Lifetime::kept, "mixed", columns_);
+    dq_ = make(Lifetime::dense_backward, "dq", columns_);
+    dk_ = make(Lifetime::dense_backward, "dk", kv_columns_);
+    dv_ = make(Lifetime::dense_backward, "dv", kv_columns_);
+    d_mixed_ = make(Lifetime::dense_backward, "d mixed", columns_);
     if (setup.rank.shape.layer.rope_theta > 0)
       turns_ = rotary_turns(setup.rank.shape.layer, setup.rank.head_dim, math_);
     if (setup.rank.shape.layer.bias) make_biases(setup);
@@ -64,10 +72,10 @@ class ShardedAttention final : public Attention {
     math_.gemm(matrix(input), matrix(wk_), matrix(k_));
     math_.gemm(matrix(input), matrix(wv_), matrix(v_));
     if (biases_) {
-      const Tensor* outputs[] = {&q_, &k_, &v_};
-      for (size_t i = 0; i < 3; ++i) biases_->add(b_[i], matrix(*outputs[i]));
+      const TensorView outputs[] = {q_, k_, v_};
+      for (size_t i = 0; i < 3; ++i) biases_->add(b_[i], matrix(outputs[i]));
     }
-    rotate({&q_, &k_}, Turn::forward);
+    rotate({q_, k_}, Turn::forward);
     heads_->forward({q_, k_, v_}, mixed_);
     math_.gemm(matrix(mixed_), matrix(wo_), matrix(out));
     if (biases_) biases_->add(b_[3], columns(out, out_columns_.first, out_columns_.count));
@@ -80,13 +88,13 @@ class ShardedAttention final : public Attention {
       biases_->gradient(columns(d_out, out_columns_.first, out_columns_.count), weights[7].gradient.flat(), into);
     math_.gemm(matrix(d_out), transpose(matrix(wo_)), matrix(d_mixed_));
     heads_->backward({q_, k_, v_}, mixed_, d_mixed_, {dq_, dk_, dv_});
-    rotate({&dq_, &dk_}, Turn::back);
-    const Tensor* d[] = {&dq_, &dk_, &dv_};
+    rotate({dq_, dk_}, Turn::back);
+    const TensorView d[] = {dq_, dk_, dv_};
     const TensorView w[] = {wq_, wk_, wv_};
     for (size_t i = 0; i < 3; ++i) {
-      math_.gemm(transpose(matrix(input)), matrix(*d[i]), plane(weights[i].gradient), into);
-      if (biases_) biases_->gradient(matrix(*d[i]), weights[4 + i].gradient.flat(), into);
-      math_.gemm(matrix(*d[i]), transpose(matrix(w[i])), matrix(d_input), i == 0 ? Into::overwrite : Into::add);
+      math_.gemm(transpose(matrix(input)), matrix(d[i]), plane(weights[i].gradient), into);
+      if (biases_) biases_->gradient(matrix(d[i]), weights[4 + i].gradient.flat(), into);
+      math_.gemm(matrix(d[i]), transpose(matrix(w[i])), matrix(d_input), i == 0 ? Into::overwrite : Into::add);
     }
   }
 
@@ -120,9 +128,9 @@ class ShardedAttention final : public Attention {
           setup.weight(kBv, {1, 1, kv_columns_.count}, dtype), setup.weight(kBo, {1, 1, out_columns_.count}, dtype)};
   }
 
-  void rotate(std::initializer_list<const Tensor*> all, Turn turn) {
+  void rotate(std::initializer_list<TensorView> all, Turn turn) {
     if (turns_.view().data() == nullptr) return;
-    for (const Tensor* rows : all) math_.rotate(*rows, turns_, turn);
+    for (const TensorView& rows : all) math_.rotate(rows, turns_, turn);
   }
 
   static Matrix plane(TensorView t) { return matrix(t.part(0, {t.size(1), t.size(2)})); }
@@ -137,16 +145,17 @@ class ShardedAttention final : public Attention {
   }
 
   Math& math_;
+  LayerMemory memory_;
   int64_t model_dim_;
   ShardRange columns_, kv_columns_;  // of this rank's heads, of M; of its key-value heads
   std::unique_ptr<AttentionHeads> heads_;
   Weight wq_, wk_, wv_, wo_;
-  std::array<Weight, 4> b_;          // behind those; W_o's of out_columns_
-  ShardRange out_columns_;           // of M
-  std::optional<RowBias> biases_;    // none: there are no biases
-  Tensor q_, mixed_, dq_, d_mixed_;  // (B L, local heads d)
-  Tensor k_, v_, dk_, dv_;           // (B L, local key-value heads d)
-  Tensor turns_;                     // (L, d); empty: nothing is rotated
+  std::array<Weight, 4> b_;              // behind those; W_o's of out_columns_
+  ShardRange out_columns_;               // of M
+  std::optional<RowBias> biases_;        // none: there are no biases
+  TensorView q_, mixed_, dq_, d_mixed_;  // (B L, local heads d)
+  TensorView k_, v_, dk_, dv_;           // (B L, local key-value heads d)
+  Tensor turns_;                         // (L, d); empty: nothing is rotated
 };
 
 }  // namespace

@@ -23,7 +23,7 @@ std::unique_ptr<Expert> shared_of(const PartSetup& setup) {
   rank.hidden = rank.shared;
   std::unique_ptr<Expert> shared =
       make_expert(name_of(rank.shape.layer.ffn),
-                  {rank, setup.seed, setup.math, setup.weights, setup.rank.is_dense() ? kFfn : kShared});
+                  {rank, setup.seed, setup.math, setup.weights, setup.rank.is_dense() ? kFfn : kShared, setup.memory});
   shared->reserve(rank.mp_tokens());
   return shared;
 }
@@ -64,9 +64,11 @@ LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, Layer
       seed(layer_seed),
       comms(std::move(layer_comms)),
       device(layer_device),
-      buffers(shape, memory(), links.before),
+      pass(links.memory),
+      buffers(shape, pass, memory(), links.before, links.last),
       routing(shape.is_dense() ? Routing() : make_routing(shape, memory())),
-      parts(parts_of({shape, seed, math(), links.weights}, comms, device)) {
+      parts(parts_of({.rank = shape, .seed = seed, .math = math(), .weights = links.weights, .memory = pass}, comms,
+                     device)) {
   const int64_t dense = gradient_bytes(shape.shape) / bytes_of(shape.dtype());
   const PartSetup setup{shape, seed, math(), links.weights};
   gradients.fresh = setup.weight(kDenseGradients, {dense}, shape.dtype());
@@ -75,12 +77,15 @@ LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, Layer
     expert_gradients =
         setup.weight(kExpertGradients, {expert_gradient_bytes(shape.shape) / bytes_of(shape.dtype())}, shape.dtype());
     const DType weights = routing.weight.view().dtype();
-    d_weight = Tensor({routing.tokens, routing.choices}, weights, memory());
-    if (routing.mixes()) d_fill = Tensor({routing.tokens, routing.choices}, weights, memory());
+    const auto make = [&](std::string_view name) {
+      return pass.of(Lifetime::moe_backward).tensor(name, {routing.tokens, routing.choices}, weights, memory());
+    };
+    d_weight = make("gradient of weights");
+    if (routing.mixes()) d_fill = make("gradient of fill");
     set_hook(make_hook(shape.shape.layer.hook, math()));
   }
   if (links.before == nullptr) fill_input(buffers.forward.input, shape.held, seed, memory());
-  fill_output_gradient(buffers.backward.output, shape.held, seed, memory());
+  if (links.last) fill_output_gradient(buffers.backward.output, shape.held, seed, memory());
 }
 
 TensorView LayerState::shared_gradients(TensorView dense) const {
@@ -90,7 +95,9 @@ TensorView LayerState::shared_gradients(TensorView dense) const {
 
 void LayerState::set_hook(std::unique_ptr<Hook> hook) {
   parts.hook = std::move(hook);
-  if (parts.hook) hooked = Tensor({shape.gated_tokens(), shape.model_dim()}, shape.dtype(), memory());
+  if (parts.hook)
+    hooked = pass.of(Lifetime::moe_backward)
+                 .tensor("hooked", {shape.gated_tokens(), shape.model_dim()}, shape.dtype(), memory());
 }
 
 }  // namespace moe

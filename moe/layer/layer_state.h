@@ -38,7 +38,7 @@ struct DenseGradients {
   Weight fresh, pending;  // made by this pass; by the one before
   void begin_pass() { std::swap(fresh, pending); }
 };
-/// Names of these gradients in the layer's WeightStore.
+/// Names of these gradients among the layer's weights.
 inline constexpr std::string_view kDenseGradients = "dense gradients",
                                   kDenseGradientsBefore = "dense gradients of the pass before",
                                   kExpertGradients = "experts' gradients";
@@ -50,11 +50,13 @@ struct GradientsInto {
   Into output = Into::overwrite;  // of what is behind the MoE part
 };
 
-/// Says what a layer shares: the weights with those of its other micro-batches; its input with the output of the layer
-/// before it.
+/// Says what a layer shares: the weights with those of its other micro-batches; what it makes with passes that take
+/// turns; its input with the output of the layer before it.
 struct LayerLinks {
-  std::shared_ptr<WeightStore> weights = std::make_shared<WeightStore>();
+  std::shared_ptr<TensorStore> weights = std::make_shared<TensorStore>();
+  LayerMemory memory = {};
   const LayerBuffers* before = nullptr;  // outlives the layer; null: it has an input of its own
+  bool last = true;                      // no layer shares its output
 };
 
 struct LayerState {
@@ -72,11 +74,12 @@ struct LayerState {
   LayerSeed seed;
   LayerComms comms;
   LayerDevice& device;
+  LayerMemory pass;  // what a pass makes
   LayerBuffers buffers;
-  mutable Routing routing;  // its vectors are a copy of what a device has
-  Tensor d_weight, d_fill;  // the routing's gradients, (gated tokens, choices)
+  mutable Routing routing;      // its vectors are a copy of what a device has
+  TensorView d_weight, d_fill;  // the routing's gradients, (gated tokens, choices)
   LayerParts parts;
-  Tensor hooked;             // (gated tokens, M): the output's gradient as the hook gives it
+  TensorView hooked;         // (gated tokens, M): the output's gradient as the hook gives it
   DenseGradients gradients;  // attention's, and behind them the shared expert's
   Weight expert_gradients;
   bool experts_summed = false;  // by the last pass's plan, over EDP

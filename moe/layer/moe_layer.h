@@ -33,6 +33,10 @@ class MoeLayer {
   const RankShape& shape() const { return state_.shape; }
   const LayerSeed& seed() const { return state_.seed; }
 
+  /// These say whether the layer's input, or its output, belongs to it alone. Else a layer before or behind shares it,
+  /// and it holds that until the end of their passes at most.
+  bool begins() const { return state_.buffers.begins; }
+  bool ends() const { return state_.buffers.ends; }
   TensorView input() const { return state_.buffers.forward.input; }              // (held tokens, M)
   TensorView output() const { return state_.buffers.forward.output; }            // likewise
   TensorView output_gradient() const { return state_.buffers.backward.output; }  // dY: as the loss gives it

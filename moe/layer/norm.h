@@ -22,7 +22,7 @@ class RowNorm {
   virtual std::vector<Parameter> parameters(int copies) = 0;
 };
 
-/// Names the gradient of a weight of that name in the layer's WeightStore.
+/// Names the gradient of a weight of that name in the layer's TensorStore.
 std::string gradient_name(std::string_view weight);
 
 /// Makes the layer's norm; null for Norm::none.

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <tuple>
+#include <vector>
 
 #include "moe/base/registry.h"
+#include "moe/plan/lifetimes.h"
+#include "moe/plan/pass_memory.h"
 #include "moe/plan/volumes.h"
 
 namespace moe {
@@ -62,16 +64,16 @@ double probabilities(const MemoryRequest& r) {
   const int pp = r.shape.parallel.pp;
   const bool alike = micro_batches_in_flight(r.order, r.micro_batches, pp, 0) ==
                      micro_batches_in_flight(r.order, r.micro_batches, pp, pp - 1);
-  const int kept = r.keeps_logits ? r.micro_batches : alike ? 1 : 0;
+  const int kept = r.keeps_ends ? r.micro_batches : alike ? 1 : 0;
   return kept * width(r.shape) * tokens(r.shape) / r.shape.parallel.mp * static_cast<double>(r.vocabulary);
 }
 
 // Counts, of a model as it runs, the bytes of its ends' rows of M: the normed ones; where a rank has the rows of its
 // own tokens alone those that it gathers and adds up, of the embedding one set for both.
 double end_rows(const MemoryRequest& r) {
-  if (!r.keeps_logits) return 0;
+  if (!r.keeps_ends || r.vocabulary == 0) return 0;
   const ParallelShape& p = r.shape.parallel;
-  const int apart = p.mp == 1 || !r.rows_apart ? 0 : p.pp == 1 ? 3 : 2;
+  const int apart = p.mp == 1 || traits_of(r.flow).holds != Tokens::own ? 0 : p.pp == 1 ? 3 : 2;
   return r.micro_batches * (1 + apart) * width(r.shape) * tokens(r.shape) *
          static_cast<double>(r.shape.layer.model_dim);
 }
@@ -100,68 +102,11 @@ double table4(const MemoryRequest& r, double w, double scores_t) {
   return bsh * factor;
 }
 
-// Counts elements that the dense part's backward reads: x; the gathered input of q, k, v; q, k, v and their result; the
-// softmax of the scores; the hidden state. Heads are those of the rank that has most.
-double dense_elements(const MemoryRequest& r) {
-  const LayerShape& l = r.shape.layer;
-  const int mp = r.shape.parallel.mp;
-  const Heads most = most_heads(r.shape);
-  const double model_dim = static_cast<double>(l.model_dim), head_dim = model_dim / static_cast<double>(l.heads);
-  const double projected = static_cast<double>(2 * (most.query + most.key_value)) * head_dim;
-  const double scores =
-      r.shape.parallel.recompute != Recompute::selective ? static_cast<double>(most.query * l.seq) : 0;
-  return tokens(r.shape) * (2 * model_dim / mp + model_dim + projected + scores);
-}
-
-// Counts rows of M elements that a rank sends in one dispatch.
-double dispatched_rows(const MemoryRequest& r) {
-  const LayerCase& c = r.shape;
-  const double rows = c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(padded_rows(c));
-  return rows * static_cast<double>(c.layer.experts) * (r.replicated ? c.parallel.mp : 1);
-}
-
-double gated_tokens(const MemoryRequest& r) { return tokens(r.shape) / (r.replicated ? 1 : r.shape.parallel.mp); }
-
-// Counts the MoE part's elements: the gate's input; the experts' input; what lies between their GEMMs (GPT: before and
-// after GELU; SwiGLU: gate, up and their product); the rows that came back, for the gate's gradient.
-double moe_elements(const MemoryRequest& r) {
-  const LayerCase& c = r.shape;
-  const double model_dim = static_cast<double>(c.layer.model_dim), out = dispatched_rows(r);
-  const double between = gemms_of(c.layer.ffn) * static_cast<double>(c.layer.hidden) / c.parallel.esp;
-  return gated_tokens(r) * model_dim + out * c.parallel.esp * (model_dim + between) + out * model_dim;
-}
-
-// Counts the shared expert's elements: its input, where gathered from MP ranks; what lies between its GEMMs.
-double shared_elements(const MemoryRequest& r) {
-  const LayerCase& c = r.shape;
-  if (c.layer.shared_hidden == 0) return 0;
-  const bool gathered = c.parallel.mp > 1 && !r.replicated;
-  const double between = gemms_of(c.layer.ffn) * static_cast<double>(c.layer.shared_hidden) / c.parallel.mp;
-  return tokens(c) * (between + (gathered ? static_cast<double>(c.layer.model_dim) : 0));
-}
-
-// Counts logits, spread and noise: in float32 for 16-bit layers, which widen the gate's input too.
-double gate_bytes(const MemoryRequest& r) {
-  const LayerShape& l = r.shape.layer;
-  const DType sums = sums_type(l.dtype);
-  const int64_t widened = sums == l.dtype ? 0 : l.model_dim;
-  return bytes_of(sums) * gated_tokens(r) * static_cast<double>(3 * l.experts + widened);
-}
-
-// Counts a dense layer's feed-forward: its gathered input, and what lies between its GEMMs.
-double ffn_elements(const MemoryRequest& r) {
-  const LayerShape& l = r.shape.layer;
-  const double between = gemms_of(l.ffn) * static_cast<double>(l.shared_hidden) / r.shape.parallel.mp;
-  return tokens(r.shape) * (static_cast<double>(l.model_dim) + between);
-}
-
 // Counts one layer and micro-batch, as the request's model does.
 double activations_of(const MemoryRequest& r) {
   if (r.activations == ActivationModel::printed) return table4(r, 2, 1);
   if (r.activations == ActivationModel::corrected) return table4(r, width(r.shape), r.shape.parallel.mp);
-  if (is_dense(r.shape)) return width(r.shape) * (dense_elements(r) + ffn_elements(r));
-  return width(r.shape) * (moe_elements(r) + shared_elements(r) + (r.dense_part ? dense_elements(r) : 0)) +
-         gate_bytes(r);
+  return pass_bytes(r.shape, r.flow, r.dense_part).kept;
 }
 
 Layers sets_kept(const MemoryRequest& r, int stage) {
@@ -189,21 +134,53 @@ double activations(const MemoryRequest& r, int stage) {
 // Says whether a rank gathers weights that so many ranks hold alike: under ZeRO 3 it has its shard alone.
 bool gathers_from(const LayerCase& c, int replicas) { return c.parallel.zero == kMostZeroStage || replicas > 1; }
 
+// Counts the parameters of a layer that are gathered at once.
 double gathered(const LayerCase& c, const RankParameters& layer) {
   return (gathers_from(c, c.parallel.dp) ? layer.dense : 0) + (gathers_from(c, c.parallel.edp) ? layer.experts : 0);
 }
 
-double buffers(const MemoryRequest& r) {
-  const LayerCase& c = r.shape;
-  const double model_dim = static_cast<double>(c.layer.model_dim), w = width(c);
-  const double out = dispatched_rows(r) * model_dim, esp = c.parallel.esp, gathers = c.parallel.esp > 1 ? 1 : 0;
-  // Parm's baseline gathers tokens over ESP before its gate, so that its AlltoAlls carry N_ESP times as much.
-  const double moved = r.replicated ? (4 * out + gathers * tokens(c) * model_dim) * esp : (4 + 2 * gathers * esp) * out;
-  if (c.parallel.zero == 0) return w * moved;
+// Counts what enters and leaves a stage, and both gradients: as they run of every micro-batch, of which the activations
+// have an output of those in flight.
+double stage_ends(const MemoryRequest& r, const PassBytes& pass, int stage) {
+  if (!r.keeps_ends) return 3 * pass.output_gradient;
+  const int flight = micro_batches_in_flight(r.order, r.micro_batches, r.shape.parallel.pp, stage);
+  return pass.output_gradient * (4 * r.micro_batches - flight);
+}
+
+double buffers(const MemoryRequest& r, int stage) {
+  const MemoryRequest dense = of_dense(r);
+  PassBytes pass = pass_bytes(r.shape, r.flow, r.dense_part);
+  if (is_dense(dense.shape)) pass.moe += pass_bytes(dense.shape, r.flow, r.dense_part).moe;
+  double bytes = r.dense_slots * pass.dense + r.moe_slots * pass.moe + stage_ends(r, pass, stage);
+  const auto [moe_layers, dense_layers] = layers_in(r, stage);
+  if (moe_layers + dense_layers > 1) bytes += r.gradient_slots * pass.output_gradient;
+  if (r.shape.parallel.zero == 0) return bytes;
   RankParameters most = rank_parameters(r);
-  if (const RankParameters dense = rank_parameters(of_dense(r)); gathered(c, dense) > gathered(c, most)) most = dense;
-  return w * (moved + (gathers_from(c, c.parallel.dp) ? most.dense : 0) +
-              (gathers_from(c, c.parallel.edp) ? most.experts : 0));
+  if (const RankParameters other = rank_parameters(dense); gathered(r.shape, other) > gathered(r.shape, most))
+    most = other;
+  return bytes + width(r.shape) * gathered(r.shape, most);
+}
+
+// Takes how much of each lifetime lives at once on the stage that has most. Where stages differ in kinds of layers each
+// has its own: by `order`.
+void take_slots(const MemorySlots& slots, MemoryRequest& r) {
+  const int pp = r.shape.parallel.pp;
+  std::vector<std::array<int, kLifetimes>> at(static_cast<size_t>(pp));
+  std::vector<int> dense_layers(at.size());
+  for (const MemorySlot& slot : slots.slots) {
+    ++at[static_cast<size_t>(slot.stage)][static_cast<size_t>(slot.lifetime)];
+    dense_layers[static_cast<size_t>(slot.stage)] += slot.dense_layers;
+  }
+  const auto most = [&](Lifetime lifetime) {
+    return std::ranges::max(
+        at, {}, [&](const auto& stage) { return stage[static_cast<size_t>(lifetime)]; })[static_cast<size_t>(lifetime)];
+  };
+  r.dense_slots = most(Lifetime::dense_forward);
+  r.moe_slots = most(Lifetime::moe_forward);
+  r.gradient_slots = most(Lifetime::output_gradient);
+  if (!r.dense.none(r.layers) && pp > 1) return;
+  r.kept = most(Lifetime::kept);
+  r.kept_dense = dense_layers.front();
 }
 
 }  // namespace
@@ -242,7 +219,7 @@ MemoryEstimate estimate_memory(const MemoryRequest& r) {
     e.gradients = dense.gradients + experts.gradients;
     e.optimizer = dense.optimizer + experts.optimizer;
     e.activations = activations(r, stage);
-    e.buffers = buffers(r);
+    e.buffers = buffers(r, stage);
     return e;
   };
   MemoryEstimate most = of_stage(0);  // the fullest, where all layers are alike
@@ -254,35 +231,9 @@ MemoryEstimate estimate_memory(const MemoryRequest& r) {
 MemoryEstimate layer_memory(const LayerCase& shape, Flow flow) {
   MemoryRequest request;
   request.shape = shape;
+  request.flow = flow;
   request.layers = shape.parallel.pp;
-  request.replicated = traits_of(flow).sends_all_groups();
   return estimate_memory(request);
-}
-
-int activations_kept(const Plan& plan) { return activations_kept(plan, 1, 1).first; }
-
-std::pair<int, int> activations_kept(const Plan& plan, double moe_bytes, double dense_bytes) {
-  const auto computes = [](const Task& task) { return is_of_layer(task.kind); };  // others outlive no activations
-  const auto set_of = [&](const Task& task) {
-    return static_cast<size_t>(task.layer) * static_cast<size_t>(plan.micro_batches) +
-           static_cast<size_t>(task.micro_batch);
-  };
-  std::vector<int> last(static_cast<size_t>(plan.layers) * static_cast<size_t>(plan.micro_batches), -1);
-  for (const Task& task : plan.tasks())
-    if (task.phase == Phase::backward && computes(task)) last[set_of(task)] = task.id;
-  std::vector<bool> begun(last.size());
-  std::vector<Layers> kept(static_cast<size_t>(plan.shape.parallel.pp));
-  Layers most;
-  const auto bytes = [&](const Layers& sets) { return sets.moe * moe_bytes + sets.dense * dense_bytes; };
-  for (const Task& task : plan.tasks()) {
-    if (!computes(task)) continue;
-    Layers& now = kept[static_cast<size_t>(plan.structure->lanes[static_cast<size_t>(task.lane)].stage)];
-    int& of_kind = plan.dense.has(task.layer) ? now.dense : now.moe;
-    if (!begun[set_of(task)] && (++of_kind, bytes(now) > bytes(most))) most = now;
-    begun[set_of(task)] = true;
-    if (task.id == last[set_of(task)]) --of_kind;
-  }
-  return {most.moe + most.dense, most.dense};
 }
 
 MemoryRequest memory_request(const Plan& plan) {
@@ -291,16 +242,12 @@ MemoryRequest memory_request(const Plan& plan) {
   request.layers = std::max(plan.layers, plan.shape.parallel.pp);
   request.micro_batches = plan.micro_batches;
   request.order = plan.order;
-  request.replicated = traits_of(plan.structure->flow).sends_all_groups();
-  request.rows_apart = traits_of(plan.structure->flow).holds == Tokens::own;
+  request.flow = plan.structure->flow;
   request.dense = plan.dense;
-  const bool alike = plan.dense.none(plan.layers);
-  if (alike || plan.shape.parallel.pp == 1)  // else each stage has kinds of its own: by `order`
-    std::tie(request.kept, request.kept_dense) =
-        activations_kept(plan, alike ? 1 : activations_of(request), alike ? 1 : activations_of(of_dense(request)));
+  take_slots(memory_slots(plan), request);
   request.vocabulary = plan.vocabulary;
   request.tied_embedding = plan.step.tied;
-  request.keeps_logits = request.vocabulary > 0;
+  request.keeps_ends = request.vocabulary > 0;
   return request;
 }
 

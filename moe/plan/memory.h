@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "moe/plan/dense_layers.h"
+#include "moe/plan/flow.h"
 #include "moe/plan/pipeline.h"
 
 namespace moe {
@@ -22,8 +23,8 @@ namespace moe {
 ///              times the micro-batches in flight there: with pipeline stages a rank holds l / p layers, and one set of
 ///              activations for each micro-batch whose backward is yet to come. Elements have the layer's own width
 ///              w: 13 = 6 w + 1, 21 = 10 w + 1, 5 = 2 w + 1 (dropout masks are a byte).
-///   counted    ours: what this layer's backward reads, tensor by tensor, from its own H, FFN, capacity and groups;
-///              no dropout. Table 4 takes H = 4 h, two GEMMs and f = 1, and its k / e holds only where the EP ranks
+///   counted    ours: what this layer's backward reads, tensor by tensor, from its own H, FFN, capacity, groups and
+///              flow (pass_memory.h); no dropout. Table 4 takes H = 4 h, two GEMMs and f = 1, and its k / e holds only where the EP ranks
 ///              share their tokens: where each brings its own, as in MoNTA's own runs, e times as many arrive. A shared
 ///              expert's activations are counted here alone. What Recompute::full computes again is one layer more.
 /// A dense layer has 10 w + 1 over t in the place of the experts' k (10 w + 1) / e; counted, its feed-forward keeps its
@@ -37,15 +38,17 @@ struct MemoryRequest {
   DenseLayers dense = {};  // of these; then the stage that needs most is the fullest
   int micro_batches = 1;   // m
   PipelineOrder order = PipelineOrder::gpipe;
+  Flow flow = Flow::sharded;
   /// Layers whose activations of a micro-batch the fullest stage keeps at once; empty: by `order`, as its plans do.
   std::optional<int> kept = {};
-  int kept_dense = 0;  // of these, dense ones
+  int kept_dense = 0;                                      // of these, dense ones
+  int dense_slots = 1, moe_slots = 1, gradient_slots = 1;  // of the other lifetimes (lifetimes.h), likewise
   ActivationModel activations = ActivationModel::counted;
-  bool dense_part = true;       // false: the MoE layer alone, gate and experts
-  bool replicated = false;      // every MP rank dispatches all B L tokens (Parm's baseline), not its own B L / N_MP
-  int64_t vocabulary = 0;       // of the embedding and the output projection, sharded over MP; 0: neither counted
-  bool rows_apart = true;       // an MP rank has the rows of its own tokens alone between layers, not of all B L
-  bool keeps_logits = false;    // of all micro-batches, with rows of its ends, as models run; else of one
+  bool dense_part = true;  // false: the MoE layer alone, gate and experts
+  int64_t vocabulary = 0;  // of the embedding and the output projection, sharded over MP; 0: neither counted
+  /// As models run, all micro-batches keep what enters and leaves a stage, and their logits and rows of a model's ends;
+  /// else one does.
+  bool keeps_ends = false;
   bool tied_embedding = false;  // the output projection is the embedding; with pipeline stages each end has a copy
 };
 
@@ -56,7 +59,7 @@ struct MemoryEstimate {
   double optimizer = 0;    // Adam; 16-bit dtypes: 12 a parameter (master copy, two moments, in float32: MoNTA, Table
                            // 3), others: two moments of their own width. So 16 a parameter in all up to float32.
   double activations = 0;  // kept for the backward
-  double buffers = 0;      // what collectives write and read, shared by all layers
+  double buffers = 0;      // what a pass needs meanwhile, shared by all layers; a stage's ends
   double total() const { return weights + gradients + optimizer + activations + buffers; }
 };
 
@@ -71,9 +74,9 @@ RankParameters rank_parameters(const MemoryRequest& request);
 int micro_batches_in_flight(const MemoryRequest& request);
 
 /// Estimates weights, gradients and optimizer by MoNTA, Table 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows);
-/// activations as `request.activations` says; buffers: AlltoAll's send and receive of dispatch and combine, the
-/// gathered rows before and after the experts, under ZeRO 1 and 2 the weights of a layer that are gathered at once,
-/// under ZeRO 3 all weights of one layer. Fragmentation, workspaces of libraries and what a framework itself takes are
+/// activations as `request.activations` says; buffers: what a phase's parts need meanwhile (pass_memory.h), what enters
+/// and leaves a stage, and gradients of both; under ZeRO 1 and 2 the weights of a layer that are
+/// gathered at once, under ZeRO 3 all weights of one layer. Fragmentation, workspaces of libraries and what a framework itself takes are
 /// not in it; a dropless layer is counted under balanced routing. Throws BadInput for counts below 1 and an unknown
 /// ZeRO stage.
 MemoryEstimate estimate_memory(const MemoryRequest& request);
@@ -82,13 +85,7 @@ MemoryEstimate estimate_memory(const MemoryRequest& request);
 /// plan.
 MemoryEstimate layer_memory(const LayerCase& shape, Flow flow = Flow::sharded);
 
-/// Counts activations from the plan, in issue order: a layer's of a micro-batch live from the first task of its forward
-/// to the last of its backward. Returns the layers x micro-batches that live at once, on the stage that has most.
-int activations_kept(const Plan& plan);
-/// Counts the same where those of dense layers have another number of bytes: returns all, and those of dense layers,
-/// when they are most bytes.
-std::pair<int, int> activations_kept(const Plan& plan, double moe_bytes, double dense_bytes);
-/// Returns what a plan trains and keeps, its packed experts included; without embeddings, which it does not know.
+/// Returns what a plan trains and keeps, its packed experts included: as much at once as it has memory slots.
 MemoryRequest memory_request(const Plan& plan);
 
 /// Returns nothing where the estimate fits, else "does not fit: needs 31.20 GiB, a rank has 11.00 GiB".

@@ -85,21 +85,20 @@ bool is_issued_in_order(const Edges& edges) {
   return true;
 }
 
-// Returns dependencies and lane orders together: what the executor will enforce.
-Edges check_order(const Plan& plan) {
+// Checks dependencies and lane orders together: what the executor will enforce.
+void check_order(const Plan& plan) {
   Edges edges = check_ids(plan);
   for (const Lane& lane : plan.structure->lanes)
     for (size_t i = 1; i < lane.queue.size(); ++i) {
       edges[static_cast<size_t>(lane.queue[i])].push_back(lane.queue[i - 1]);
     }
-  if (is_issued_in_order(edges)) return edges;  // which no cycle is; else the rule that is broken has a name
+  if (is_issued_in_order(edges)) return;  // which no cycle is; else the rule that is broken has a name
   require_all(plan, topological(check_ids(plan)), "waits for itself: its dependencies form a cycle");
   require_all(plan, topological(edges), "can never start: the lanes' orders deadlock");
   for (const Task& task : plan.tasks())
     for (const int p : edges[static_cast<size_t>(task.id)])
       if (p >= task.id)
         broken(task, "is issued before {}, which it waits for", plan.tasks()[static_cast<size_t>(p)].name());
-  return edges;
 }
 
 void check_owners(const Plan& plan) {
@@ -138,29 +137,32 @@ void check_lanes(const Plan& plan) {
 
 }  // namespace
 
-Ancestors::Ancestors(const Plan& plan, const Edges& edges)
-    : lanes_(plan.structure->lanes.size()), lane_(edges.size()), place_(edges.size()), known_(edges.size() * lanes_) {
-  for (size_t lane = 0; lane < lanes_; ++lane) {
-    uint32_t place = 0;
-    for (const int id : plan.structure->lanes[lane].queue) {
-      lane_[static_cast<size_t>(id)] = static_cast<uint32_t>(lane);
-      place_[static_cast<size_t>(id)] = place++;
-    }
-  }
-  for (size_t i = 0; i < edges.size(); ++i) {
-    uint32_t* known = &known_[i * lanes_];
-    for (const int id : edges[i]) {
-      const size_t p = static_cast<size_t>(id);
-      for (size_t lane = 0; lane < lanes_; ++lane) known[lane] = std::max(known[lane], known_[p * lanes_ + lane]);
+Ancestors::Ancestors(const Plan& plan)
+    : lanes_(plan.structure->lanes.size()),
+      lane_(plan.tasks().size()),
+      place_(plan.tasks().size()),
+      known_(plan.tasks().size() * lanes_) {
+  std::vector<int> last(lanes_, -1);
+  for (const Task& task : plan.tasks()) {
+    const size_t own = static_cast<size_t>(task.id), lane = static_cast<size_t>(task.lane);
+    uint32_t* known = &known_[own * lanes_];
+    const auto add = [&](int before) {
+      const size_t p = static_cast<size_t>(before);
+      for (size_t of = 0; of < lanes_; ++of) known[of] = std::max(known[of], known_[p * lanes_ + of]);
       known[lane_[p]] = std::max(known[lane_[p]], place_[p] + 1);
-    }
+    };
+    for (const int before : task.after) add(before);
+    if (last[lane] >= 0) add(last[lane]);
+    lane_[own] = static_cast<uint32_t>(task.lane);
+    place_[own] = last[lane] < 0 ? 0 : place_[static_cast<size_t>(last[lane])] + 1;
+    last[lane] = task.id;
   }
 }
 
 void check_plan(const Plan& plan) {
-  const Edges edges = check_order(plan);
+  check_order(plan);
   check_lanes(plan);
-  const Ancestors ancestors(plan, edges);
+  const Ancestors ancestors(plan);
   check_rows(plan);
   check_shared(plan);
   check_dense(plan);

@@ -21,8 +21,8 @@ template <class... Args>
 // numbers.
 class Ancestors {
  public:
-  /// `edges`: dependencies and, for each task, the one before it on its lane; predecessors have smaller ids.
-  Ancestors(const Plan& plan, const Edges& edges);
+  /// Orders by dependencies and lanes; a task has a larger id than those before it.
+  explicit Ancestors(const Plan& plan);
   bool before(int first, int second) const {
     const size_t f = static_cast<size_t>(first);
     return known_[static_cast<size_t>(second) * lanes_ + lane_[f]] > place_[f];

@@ -1,8 +1,8 @@
 #pragma once
 // Holds what flows through a layer. Where a group has one rank its collective is no task and moves nothing: what it
 // would write is the same memory as what it would read.
+#include "moe/rows/layer_memory.h"
 #include "moe/rows/phase_layouts.h"
-#include "moe/tensor/tensor.h"
 
 namespace moe {
 
@@ -25,43 +25,40 @@ struct PhaseBuffers {
   // These are the MoE part's (phase_layouts.h): rows go out through these and come back through the same, chunk by
   // chunk. A chunk's way back begins after its way out ended on every rank that reads it, so each is free by then.
   TensorView home, fanned, peer, gathered, wide, laid_out;  // fanned: a copy of home for (from) each ESP rank
+  TensorView rows_in, rows_out;  // (rows, M): what an expert task reads and writes; a chunk, or all
+  TensorView wire_out, wire_in;  // (elements) of the wire's type, where it isn't the layer's: one exchange's both sides
 };
 
 class LayerBuffers {
  public:
   /// Makes the buffers. `before`: of the layer whose output is this one's input; the two share that memory in both
-  /// phases.
-  explicit LayerBuffers(const RankShape& shape, MemorySpace& memory = cpu_memory(),
-                        const LayerBuffers* before = nullptr);
+  /// phases. `last`: no layer shares the output: it and its gradient belong to these buffers alone, as the first
+  /// layer's input and its gradient do.
+  LayerBuffers(const RankShape& shape, const LayerMemory& pass, MemorySpace& memory, const LayerBuffers* before,
+               bool last);
+  const bool begins, ends;  // the input, or the output, belongs to these buffers alone
   /// Makes room for what these layouts hold, and points the phase's views at it. Allocates only if it must grow.
   void fit(const RankShape& shape, Phase phase, const PhaseLayouts& layouts);
 
   PhaseBuffers& of(Phase phase) { return phase == Phase::forward ? forward : backward; }
+  const PhaseBuffers& of(Phase phase) const { return phase == Phase::forward ? forward : backward; }
 
   PhaseBuffers forward, backward;
-  TensorView normed_input;       // (B L, M): what attention reads, kept for the backward
-  TensorView normed;             // (gated tokens, M): what the gate and the order read, likewise; a dense layer's
-                                 // feed-forward: (B L, M)
-  TensorView summed, d_summed;   // (gated tokens, M): the MoE part's residual sum where a norm is behind it; gradient
-  TensorView expert_input;       // (rows, M): where the experts compute (ExpertRows), kept for the backward
-  TensorView rows_in, rows_out;  // as large: what an expert task reads and writes; a chunk, or all
-  TensorView wire_out, wire_in;  // (elements) of the wire's type, where it isn't the layer's: one exchange's both sides
+  TensorView normed_input;      // (B L, M): what attention reads, kept for the backward
+  TensorView normed;            // (gated tokens, M): what the gate and the order read, likewise; a dense layer's
+                                // feed-forward: (B L, M)
+  TensorView summed, d_summed;  // (gated tokens, M): the MoE part's residual sum where a norm is behind it; gradient
+  TensorView expert_input;      // (rows, M): where the experts compute (ExpertRows), kept for the backward
 
  private:
-  struct PhaseOwners {
-    Tensor home, fanned, peer, gathered, wide, laid_out;
-  };
-  TensorView own(std::initializer_list<int64_t> shape);
-  void make_dense(const RankShape& shape, PhaseBuffers& b, const PhaseBuffers* before);
-  void make_feed_forward(const RankShape& shape, PhaseBuffers& b);
-  TensorView grow(Tensor& tensor, int64_t elements) const { return grow(tensor, elements, dtype_); }
-  TensorView grow(Tensor& tensor, int64_t elements, DType dtype) const;
+  class Maker;  // of one phase's buffers
+  TensorView make(Lifetime lifetime, std::string_view name, std::initializer_list<int64_t> shape);
 
   MemorySpace& memory_;
+  LayerMemory pass_;
+  TensorStore own_;  // what no other layer's pass uses
   DType dtype_, wire_;
-  std::vector<Tensor> owned_;
-  std::array<PhaseOwners, 2> phases_;
-  Tensor expert_input_, rows_in_, rows_out_, wire_out_, wire_in_;
+  std::array<std::vector<std::shared_ptr<const Tensor>>, 2> grown_;  // by phase: what its views show
 };
 
 }  // namespace moe

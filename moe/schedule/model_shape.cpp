@@ -57,11 +57,10 @@ MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Fl
   request.dense = model.dense;
   request.micro_batches = model.micro_batches;
   request.order = model.order;
-  request.replicated = traits_of(flow).sends_all_groups();
-  request.rows_apart = traits_of(flow).holds == Tokens::own;
+  request.flow = flow;
   request.vocabulary = model.vocabulary;
   request.tied_embedding = model.step.tied;
-  request.keeps_logits = request.vocabulary > 0;
+  request.keeps_ends = request.vocabulary > 0;
   return request;
 }
 

@@ -25,6 +25,7 @@ void copy(Math& math, TensorView from, TensorView to) {
 
 StackShape stack_shape(const Plan& plan) {
   StackShape shape{plan.shape, plan.structure->flow, plan.layers, plan.micro_batches, plan.dense};
+  shape.slots = memory_slots(plan);
   if (plan.vocabulary == 0) return shape;
   shape.head_weights = head_weights(plan.shape, plan.vocabulary, plan.step.tied).dense;
   shape.embedding_weights = embedding_weights(plan.shape, plan.vocabulary).dense;
@@ -63,6 +64,7 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
   for (int layer = first; layer < last_; ++layer) {
     const RankShape place = rank_shape(cases_.of(layer), rank % own.parallel.ranks(), shape.flow);
     LayerLinks links;
+    links.last = layer + 1 == last_;
     const auto lend = [&](std::string_view name, TensorView all, bool experts) {
       const Part part = part_of(layer, experts);
       if (part.elements > 0) links.weights->lend(name, all.part(part.first, {part.elements}));
@@ -75,6 +77,7 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
       LayerSeed of_cell = seed;
       of_cell.layer += static_cast<uint64_t>(layer);
       of_cell.micro_batch = static_cast<uint64_t>(micro_batch);
+      links.memory = memory_of(layer, micro_batch);
       links.before = layer > first ? &cell(layer - 1, micro_batch).state().buffers : nullptr;
       cells.push_back(std::make_unique<MoeLayer>(place, of_cell, comms_, device, links));
     }
@@ -88,6 +91,19 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
     dense_gathered_ = Tensor({most_weights(SummedOver::dp)}, own.layer.dtype, memory);
   if (comms_.of(GroupKind::edp).size() > 1 && most_weights(SummedOver::edp) > 0)
     experts_gathered_ = Tensor({most_weights(SummedOver::edp)}, own.layer.dtype, memory);
+}
+
+LayerMemory LayerStack::memory_of(int layer, int micro_batch) {
+  LayerMemory memory;
+  if (shape_.slots.none()) return memory;
+  const auto& held = shape_.slots.of(layer, micro_batch);
+  for (size_t l = 0; l < held.size(); ++l) {
+    if (held[l] < 0) continue;
+    std::shared_ptr<TensorStore>& slot = slots_[held[l]];
+    if (slot == nullptr) slot = std::make_shared<TensorStore>();
+    memory.share(static_cast<Lifetime>(l), slot);
+  }
+  return memory;
 }
 
 LayerStack::Part LayerStack::part_of(int layer, bool experts) const {

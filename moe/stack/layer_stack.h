@@ -5,7 +5,10 @@
 // micro-batches too.
 //
 // A rank holds the layers of its stage, each once for every micro-batch (MoeLayer) over the same weights. A layer's
-// input is the memory of the output before it, forward and backward.
+// input is the memory of the output before it, forward and backward. What passes make lies where the plan's memory
+// slots say (moe/plan/lifetimes.h): of a stage's passes the first layer's input and the last one's output, with their
+// gradients, outlast a pass over the stack; other layers' are overwritten where a slot is held again.
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -20,6 +23,7 @@ struct StackShape {
   int layers = 1, micro_batches = 1;
   DenseLayers dense = {};
   int64_t head_weights = 0, embedding_weights = 0;  // elements of a model's ends whose gradients DP adds up
+  MemorySlots slots = {};                           // none: no pass shares memory
 };
 StackShape stack_shape(const Plan& plan);
 /// Returns the case of a layer among the ranks of its stage alone. Throws Unsupported for stages that are neither whole
@@ -69,6 +73,8 @@ class LayerStack {
 
  private:
   int64_t most_weights(SummedOver over) const;
+  /// Returns what a layer's pass over a micro-batch shares, slot by slot.
+  LayerMemory memory_of(int layer, int micro_batch);
 
   StackShape shape_;
   LayerCases cases_;  // among the ranks of the stage
@@ -79,6 +85,7 @@ class LayerStack {
   Tensor dense_gathered_, experts_gathered_;  // of a layer, on their way: two lanes may gather; with ZeRO alone
   std::vector<Parameter> alike_;              // all layers' gates and norms
   Tensor alike_sums_;                         // their gradients, on their way
+  std::map<int, std::shared_ptr<TensorStore>> slots_;          // by number
   std::vector<std::vector<std::unique_ptr<MoeLayer>>> cells_;  // [layer][micro-batch]
 };
 

@@ -59,6 +59,8 @@ StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device, 
   require_equal(plan.layers, shape.layers, "the plan's layers");
   require<WrongResult>(plan.dense == shape.dense, "the plan's dense layers are others than the stack's");
   require_equal(plan.micro_batches, shape.micro_batches, "the plan's micro-batches");
+  require<WrongResult>(shape.slots.none() || shape.slots == memory_slots(plan),
+                       "the plan's passes share memory otherwise than the stack's");
   require<WrongResult>(plan.vocabulary == 0 || model != nullptr, "the plan is of a model, and there is none");
   require<WrongResult>(plan.step.planned, "the plan leaves out its step, which sums gradients");
   add_cells();

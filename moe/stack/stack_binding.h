@@ -40,8 +40,8 @@ class ModelTasks {
 class StackBinding : public Binding {
  public:
   /// Binds a plan, whose structure is shared, to `stack`, which must outlive the binding. `device` makes the streams on
-  /// which data leave the stage. Throws WrongResult naming what differs unless the plan is of the stack's case, layers
-  /// and micro-batches, and its step is planned. `model`: of a plan with a vocabulary; outlives the binding. Without
+  /// which data leave the stage. Throws WrongResult naming what differs unless the plan is of the stack's case, layers,
+  /// micro-batches and memory slots, and its step is planned. `model`: of a plan with a vocabulary; outlives the binding. Without
   /// one an optimizer's task steps nothing.
   StackBinding(LayerStack& stack, const Plan& plan, Device& device, ModelTasks* model = nullptr);
 

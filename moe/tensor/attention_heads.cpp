@@ -9,7 +9,7 @@ namespace {
 // Computes by GEMMs: key-value heads are a batch, and the heads that read one come one after the other.
 class ComposedHeads final : public AttentionHeads {
  public:
-  ComposedHeads(Math& math, const HeadsShape& shape, std::shared_ptr<HeadsScratch> scratch)
+  ComposedHeads(Math& math, const HeadsShape& shape, TensorStore& kept, std::shared_ptr<HeadsScratch> scratch)
       : math_(math),
         shape_(shape),
         queries_(shape.heads / shape.kv_heads),
@@ -24,7 +24,8 @@ class ComposedHeads final : public AttentionHeads {
     if (shape.recompute)
       reserve(scratch_->scores);
     else
-      scores_ = Tensor({shape.tokens / shape.seq * shape.heads, shape.seq, shape.seq}, shape.dtype, math.memory());
+      scores_ = kept.tensor("attention scores", {shape.tokens / shape.seq * shape.heads, shape.seq, shape.seq},
+                            shape.dtype, math.memory());
   }
 
   void forward(const HeadInputs& in, TensorView out) override {
@@ -78,9 +79,9 @@ class ComposedHeads final : public AttentionHeads {
              shape_.recompute ? part_of(scratch_->scores, 0) : part_of(scores_, sequence * queries_ + query));
   }
   // Returns the (kv_heads, L, L) of that number.
-  TensorView part_of(const Tensor& squares, int64_t number) const {
+  TensorView part_of(TensorView squares, int64_t number) const {
     const int64_t seq = shape_.seq;
-    const TensorView all(squares.view().data(), {}, shape_.dtype, squares.view().device());
+    const TensorView all(squares.data(), {}, shape_.dtype, squares.device());
     return all.part(number * shape_.kv_heads * seq * seq, {shape_.kv_heads, seq, seq});
   }
 
@@ -88,17 +89,19 @@ class ComposedHeads final : public AttentionHeads {
   HeadsShape shape_;
   int64_t queries_;  // heads that read one key-value head
   double scale_;
-  Tensor scores_;  // (B heads, L, L), by sequence and query: after softmax; none where they are computed again
+  TensorView scores_;  // (B heads, L, L), by sequence and query: after softmax; none where they are computed again
   std::shared_ptr<HeadsScratch> scratch_;
 };
 
 }  // namespace
 
-std::unique_ptr<AttentionHeads> make_composed_heads(Math& math, const HeadsShape& shape,
+std::unique_ptr<AttentionHeads> make_composed_heads(Math& math, const HeadsShape& shape, TensorStore& kept,
                                                     std::shared_ptr<HeadsScratch> scratch) {
-  return std::make_unique<ComposedHeads>(math, shape, std::move(scratch));
+  return std::make_unique<ComposedHeads>(math, shape, kept, std::move(scratch));
 }
 
-std::unique_ptr<AttentionHeads> Math::make_heads(const HeadsShape& shape) { return make_composed_heads(*this, shape); }
+std::unique_ptr<AttentionHeads> Math::make_heads(const HeadsShape& shape, TensorStore& kept) {
+  return make_composed_heads(*this, shape, kept);
+}
 
 }  // namespace moe

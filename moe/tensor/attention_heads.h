@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "moe/tensor/math.h"
-#include "moe/tensor/tensor.h"
+#include "moe/tensor/tensor_store.h"
 
 namespace moe {
 
@@ -37,9 +37,9 @@ struct HeadsScratch {
   Tensor scores, d_scores;
 };
 
-/// Makes heads that keep a matrix (L, L) a head and sequence, or none (HeadsShape::recompute): the numbers are the
-/// same.
-std::unique_ptr<AttentionHeads> make_composed_heads(Math& math, const HeadsShape& shape,
+/// Makes heads that keep a matrix (L, L) a head and sequence, a tensor of `kept`, or none (HeadsShape::recompute): the
+/// numbers are the same.
+std::unique_ptr<AttentionHeads> make_composed_heads(Math& math, const HeadsShape& shape, TensorStore& kept,
                                                     std::shared_ptr<HeadsScratch> scratch = nullptr);
 /// Makes heads that keep a number a token and head, and compute the scores again in any backward, by LibTorch's kernels
 /// for float32 and float64 on the CPU.

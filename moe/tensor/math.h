@@ -46,6 +46,7 @@ enum class Turn { forward, back };
 
 class AttentionHeads;
 struct HeadsShape;
+class TensorStore;
 
 class Math {
  public:
@@ -91,8 +92,8 @@ class Math {
   /// Sets d = scale p (d - <p, d>), in place, row by row; p is what attention_softmax made.
   virtual void attention_softmax_backward(TensorView p, TensorView d, double scale, bool causal) = 0;
   /// Makes the heads of an attention (attention_heads.h): of GEMMs and those softmaxes where a device has nothing
-  /// better.
-  virtual std::unique_ptr<AttentionHeads> make_heads(const HeadsShape& shape);
+  /// better. Scores that they keep are tensors of `kept`.
+  virtual std::unique_ptr<AttentionHeads> make_heads(const HeadsShape& shape, TensorStore& kept);
 };
 
 /// Computes by cpu/math.h and has no state.

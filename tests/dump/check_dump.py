@@ -408,6 +408,14 @@ def prefixes(manifest, layer, micro_batch):
     return f"layer-{layer}.", f"layer-{layer}.micro-batch-{micro_batch}."
 
 
+def stage_ends(manifest):
+    """The first layers of the stages, and the last ones: a dump has what enters and leaves them."""
+    stages = manifest["parallel"]["pp"]
+    each, more = divmod(manifest["layers"], stages)
+    firsts = [stage * each + min(stage, more) for stage in range(stages)]
+    return firsts, [first - 1 for first in firsts[1:]] + [manifest["layers"] - 1]
+
+
 def ends_of(manifest, t):
     if "vocabulary" in manifest:
         return ModelEnds(manifest, t, lambda name: Norm(manifest["layer"], t, name))
@@ -419,6 +427,7 @@ def recomputed(manifest, t, ends):
     """What the layers should have written, by the names of the dump: from what `ends` put into the first layer and
     into the last one's backward, with the choices of all."""
     found, last = {}, manifest["layers"] - 1
+    firsts, lasts = stage_ends(manifest)
     for micro_batch in range(manifest["micro_batches"]):
         layers = []
         flowing = ends.before(micro_batch)
@@ -429,17 +438,21 @@ def recomputed(manifest, t, ends):
             known |= {name.removeprefix(own): w for name, w in t.items() if name.startswith(own)}
             dense = number in manifest.get("dense_layers", [])
             layers.append((DenseLayer if dense else Layer)(manifest, known))
-            found[own + "input"] = flowing
+            if number in firsts:
+                found[own + "input"] = flowing
             flowing, weight = layers[-1].forward(flowing)
             if not dense:
                 found[own + "routing.weight"] = weight
-            found[own + "output"] = flowing
+            if number in lasts:
+                found[own + "output"] = flowing
         flowing = ends.behind(micro_batch, flowing)
         for number in range(last, -1, -1):
             of_layer, own = prefixes(manifest, number, micro_batch)
-            found[own + "output_gradient"] = flowing
+            if number in lasts:
+                found[own + "output_gradient"] = flowing
             flowing, gradients = layers[number].backward(flowing)
-            found[own + "input_gradient"] = flowing
+            if number in firsts:
+                found[own + "input_gradient"] = flowing
             for name, gradient in gradients.items():
                 name = f"{of_layer}{name}.gradient"
                 found[name] = found.get(name, 0) + gradient

@@ -21,7 +21,7 @@ Edges edges_of(const Plan& plan) {
 
 void expect_closure(const Plan& plan) {
   const Edges edges = edges_of(plan);
-  const Ancestors ancestors(plan, edges);
+  const Ancestors ancestors(plan);
   std::vector<std::vector<bool>> before(edges.size(), std::vector<bool>(edges.size()));
   for (size_t i = 0; i < edges.size(); ++i)
     for (const int p : edges[i]) {

@@ -10,6 +10,7 @@
 #include "moe/plan/grid.h"
 #include "moe/plan/groups.h"
 #include "moe/plan/model_file.h"
+#include "moe/plan/pass_memory.h"
 #include "moe/plan/volumes.h"
 #include "tests/base/scratch.h"
 
@@ -129,7 +130,7 @@ TEST(Memory, WithoutParallelismEveryModelOfTable4Agrees) {
   EXPECT_DOUBLE_EQ(printed, 4.0 * 1024 * 1024 * 3 * (13 + 21 + 5.0 * 16 * 1024 / 1024)) << "equation 2";
 }
 
-/// What a rank keeps, tensor by tensor: rows and columns as the layer's documentation names them.
+/// What a rank keeps of one pass, tensor by tensor: rows and columns as the layer's documentation names them.
 double listed_activations(const MemoryRequest& r) {
   const LayerShape& l = r.shape.layer;
   const ParallelShape& p = r.shape.parallel;
@@ -138,34 +139,37 @@ double listed_activations(const MemoryRequest& r) {
   double heads = 0, kv_heads = 0;  // of rank 0, to which they are dealt first
   for (int64_t h = 0; h < l.heads; h += p.mp) ++heads;
   for (int64_t h = 0; h < l.kv_heads; h += p.mp) ++kv_heads;
-  const bool narrow = l.dtype == DType::float16;
+  const bool narrow = l.dtype == DType::float16, baseline = r.flow == Flow::replicated;
   double bytes = 0;
   const auto keep_of = [&](DType dtype, double rows, double columns) { bytes += rows * columns * bytes_of(dtype); };
   const auto keep = [&](double rows, double columns) { keep_of(l.dtype, rows, columns); };
+  const double gated = baseline ? bl * p.esp : own;
   if (r.dense_part) {
-    keep(own, m);                                   // x
-    keep(bl, m);                                    // gathered
-    keep(bl, heads * head);                         // q
-    keep(bl, kv_heads * head);                      // k
-    keep(bl, kv_heads * head);                      // v
-    keep(f(l.batch) * heads * f(l.seq), f(l.seq));  // softmax
-    keep(bl, heads * head);                         // its product with v
-    keep(own, m);                                   // hidden state
+    keep(baseline && p.esp > 1 ? gated : baseline ? bl : own, m);  // y, the next layer's x
+    if (!baseline && p.mp > 1) keep(bl, m);                        // x, gathered
+    keep(bl, m);                                                   // normalised: what is projected
+    keep(bl, heads * head);                                        // q
+    keep(bl, kv_heads * head);                                     // k
+    keep(bl, kv_heads * head);                                     // v
+    keep(f(l.batch) * heads * f(l.seq), f(l.seq));                 // softmax
+    keep(bl, heads * head);                                        // its product with v
+    keep(baseline ? bl : own, m);                                  // hidden state
+    if (baseline && p.esp > 1) keep(gated, m);                     // those of the ESP group
   }
-  const double gated = r.replicated ? bl : own;
   keep(gated, m);                                    // normalised: what the gate and the order read
   if (narrow) keep_of(DType::float32, gated, m);     // what the gate makes of it
   keep_of(DType::float32, gated, 3 * f(l.experts));  // logits, spread, noise
-  // Every rank of the EP and ESP groups sends T_rank rows for each of this rank's experts.
-  const double t_rank = capacity_exact(r.shape) * (r.replicated ? p.mp : 1);
-  const double rows = f(l.experts) / p.ep * (p.ep * p.esp) * t_rank;
+  // Every rank of the EP and ESP groups sends T_rank rows for each of this rank's experts: of its own tokens, or of all
+  // that it gates, which the ranks of an ESP group do alike.
+  const double t_rank = capacity_exact(r.shape), groups = baseline ? p.mp * p.esp : 1;
+  const double rows = f(l.experts) / p.ep * t_rank * p.ep * (baseline ? groups : p.esp);
   keep(rows, m);  // experts' input
   keep(rows, f(l.hidden) / p.esp);
   keep(rows, f(l.hidden) / p.esp);
   if (l.ffn == Ffn::mixtral) keep(rows, f(l.hidden) / p.esp);
-  keep(f(l.experts) * t_rank, m);  // combined
+  keep(f(l.experts) * t_rank * groups, m);  // combined
   if (l.shared_hidden > 0) {
-    if (p.mp > 1 && !r.replicated) keep(bl, m);  // gathered
+    if (p.mp > 1 && !baseline) keep(bl, m);  // gathered
     for (int gemm = 0; gemm < (l.ffn == Ffn::mixtral ? 3 : 2); ++gemm) keep(bl, f(l.shared_hidden) / p.mp);
   }
   return bytes;
@@ -197,7 +201,7 @@ TEST(Memory, CountedActivationsAreTheListedTensors) {
     r.shape = complete(layer, parallel, Rounding::exact);
     r.layers = static_cast<int>(pick({1, 3}));
     r.dense_part = pick({0, 1}) == 0;
-    r.replicated = pick({0, 1}) == 0;
+    if (pick({0, 1}) == 0) r.flow = Flow::replicated;
     EXPECT_NEAR(estimate_memory(r).activations / (r.layers * listed_activations(r)), 1, 1e-12)
         << "seed " << seed << ", draw " << i << ": " << describe(layer);
   }
@@ -216,29 +220,45 @@ TEST(Memory, RecomputingKeepsLess) {
   EXPECT_DOUBLE_EQ(estimate_memory(r).activations, inputs + layer);
 }
 
-TEST(Memory, BuffersAreTheCollectivesEnds) {
+// What a pass needs meanwhile, tensor by tensor, and what enters and leaves a stage.
+TEST(Memory, BuffersAreTheListedTensors) {
   MemoryRequest r = small();
   const MoeVolumes v = moe_volumes(r.shape, capacity_exact(r.shape));
-  EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, 4 * v.alltoall_bytes + 2 * v.gathered_bytes);
+  const double bl = 2.0 * 256, m = 512;
+  const double dense =
+      2 * (2 * bl * m + bl / 4 * m + 4 * bl * m / 4);     // sums of MP, x's gradient; hidden; q, k, v, mixed
+  const double weights = bl / 4 * 2 * 4;                  // gradients of the gate's weights: float32
+  const double inside = v.gathered_bytes / m * 2048 / 4;  // gradients before GELU
+  const double moe = 2 * v.alltoall_bytes + 3 * v.gathered_bytes + weights + inside;
+  const double ends = 4 * 2 * bl / 4 * m;  // x, its gradient, y's, and one between the layers of a stage
+  EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, dense + moe + ends);
+  r.moe_slots = 2;
+  r.gradient_slots = 3;
+  EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, dense + 2 * moe + 1.5 * ends);
+  r.moe_slots = r.gradient_slots = 1;
+  r.micro_batches = 5;
+  r.keeps_ends = true;
+  EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, dense + moe + ends / 4 * (1 + 4 * 5 - 5)) << "GPipe keeps 5 outputs";
+  r.micro_batches = 1;
   r.shape.parallel.zero = 3;
   const RankParameters p = rank_parameters(r);
-  EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, 4 * v.alltoall_bytes + 2 * v.gathered_bytes + 2 * (p.dense + p.experts));
+  EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, dense + moe + ends + 2 * (p.dense + p.experts));
   r.shape.parallel.zero = 1;  // a layer's weights over DP; experts have no replicas
-  EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, 4 * v.alltoall_bytes + 2 * v.gathered_bytes + 2 * p.dense);
-  r.shape.parallel.zero = 0;
-  r.replicated = true;  // Parm's baseline: BLM N_ESP gathered, then ETM N_ESP sent and received, twice
-  const double etm = 2 * 1.2 * 2 * 256 * 512;
-  EXPECT_NEAR(estimate_memory(r).buffers, 2 * (2.0 * 256 * 512 * 4 + 4 * etm * 4), 1e-3);
+  EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, dense + moe + ends + 2 * p.dense);
 }
 
 TEST(Memory, RaggedCapacityIsRoundedUp) {
   MemoryRequest r = small();
   r.shape.layer.capacity_factor = 1.3;
-  const double exact = estimate_memory(r).buffers;
   const double rows = capacity_exact(r.shape);
   ASSERT_NE(rows, std::ceil(rows));
+  const double exact = pass_bytes(r.shape, r.flow).moe;
+  r.shape.layer.capacity_factor = 1.3 * std::ceil(rows) / rows;
+  const double wider = pass_bytes(r.shape, r.flow).moe;
+  r.shape.layer.capacity_factor = 1.3;
   r.shape.rounding = Rounding::ragged;
-  EXPECT_NEAR(estimate_memory(r).buffers / exact, std::ceil(rows) / rows, 1e-12);
+  EXPECT_GT(wider, exact);
+  EXPECT_NEAR(pass_bytes(r.shape, r.flow).moe / wider, 1, 1e-12);
 }
 
 TEST(Memory, EmbeddingsAreOnTheEnds) {

@@ -44,8 +44,9 @@ Results results_of(
 void compare(const HeadsShape& shape) {
   const std::string what =
       fmt::format("L {}, {} heads of {} over {}", shape.seq, shape.heads, shape.dim, shape.kv_heads);
-  const Results flash = results_of(*cpu_math().make_heads(shape), shape);
-  const Results composed = results_of(*make_composed_heads(cpu_math(), shape), shape);
+  TensorStore kept;
+  const Results flash = results_of(*cpu_math().make_heads(shape, kept), shape);
+  const Results composed = results_of(*make_composed_heads(cpu_math(), shape, kept), shape);
   expect_near(flash.out, composed.out, what);
   expect_near(flash.dq, composed.dq, what + ", dq");
   expect_near(flash.dk, composed.dk, what + ", dk");
@@ -64,9 +65,10 @@ void compare_recomputing(const HeadsShape& keeps) {
   again.recompute = other.recompute = true;
   other.tokens = other.seq = keeps.seq + 3;
   const auto scratch = std::make_shared<HeadsScratch>();
-  const auto computing = make_composed_heads(cpu_math(), again, scratch);
-  const auto beside = make_composed_heads(cpu_math(), other, scratch);
-  const Results kept = results_of(*make_composed_heads(cpu_math(), keeps), keeps);
+  TensorStore store;
+  const auto computing = make_composed_heads(cpu_math(), again, store, scratch);
+  const auto beside = make_composed_heads(cpu_math(), other, store, scratch);
+  const Results kept = results_of(*make_composed_heads(cpu_math(), keeps, store), keeps);
   const Results found = results_of(*computing, again, [&] { results_of(*beside, other); });
   EXPECT_TRUE(same_bytes(found.out, kept.out)) << what;
   EXPECT_TRUE(same_bytes(found.dq, kept.dq)) << what << ", dq";
@@ -100,7 +102,8 @@ TEST(AttentionHeads, WhatComputesScoresAgainKeepsNone) {
   const auto bytes_of_heads = [&](bool recompute, const std::shared_ptr<HeadsScratch>& scratch) {
     shape.recompute = recompute;
     const int64_t before = tensor_memory.live_bytes;
-    const auto heads = make_composed_heads(cpu_math(), shape, scratch);
+    TensorStore kept;
+    const auto heads = make_composed_heads(cpu_math(), shape, kept, scratch);
     return tensor_memory.live_bytes - before;
   };
   const int64_t square = 8 * 8 * 8;

@@ -153,7 +153,9 @@ class VerifiedAnswer {
       ModelShape cut = model();
       cut.layers = job.stacked.layers;
       cut.shape = kept_on(target_.ranks.device, cut.shape);
-      const double bytes = target_.emulated ? 0 : estimate_memory(run_request(cut)).total() * ranks_here();
+      MemoryRequest run = memory_request(cut, cut.shape, Flow::sharded);
+      run.keeps_ends = true;
+      const double bytes = target_.emulated ? 0 : estimate_memory(run).total() * ranks_here();
       if (seconds_of(job) < kMostRunS && (!free_bytes() || bytes < *free_bytes())) break;
       const int fewer = std::max(stages, job.stacked.layers / 2);
       if (model().dense.in(0, fewer) == fewer) break;

@@ -91,10 +91,14 @@ class RankDump {
 
   void add_flow(const MoeLayer& layer, const std::string& prefix) {
     const ShardRange width{0, rank_.model_dim(), rank_.model_dim()};
-    add(layer, prefix + "input", layer.input(), {rank_.held, width});
-    add(layer, prefix + "output", layer.output(), {rank_.held, width});
-    add(layer, prefix + "output_gradient", layer.output_gradient(), {rank_.held, width});
-    add(layer, prefix + "input_gradient", layer.input_gradient(), {rank_.held, width});
+    if (layer.begins()) {
+      add(layer, prefix + "input", layer.input(), {rank_.held, width});
+      add(layer, prefix + "input_gradient", layer.input_gradient(), {rank_.held, width});
+    }
+    if (layer.ends()) {
+      add(layer, prefix + "output", layer.output(), {rank_.held, width});
+      add(layer, prefix + "output_gradient", layer.output_gradient(), {rank_.held, width});
+    }
     if (layer.shape().is_dense()) return;
     add_routing(layer, prefix);
     if (!noisy_) return;

@@ -21,28 +21,29 @@ int64_t ExpertPart::place(Phase phase, Rows rows) {
 void ExpertPart::copy(const Task& task) {
   const RowLayout& gathered = plan_.layouts(task).gathered;
   const LayerBuffers& b = layer_.buffers;
+  const PhaseBuffers& own = b.of(task.phase);
   const Rows rows = gathered.chunk(task.chunk);
   place(task.phase, rows);
-  layer_.device.unpack(gathered, rows, layer_.buffers.of(task.phase).gathered,
-                       task.phase == Phase::forward ? b.expert_input : b.rows_in,
+  layer_.device.unpack(gathered, rows, own.gathered, task.phase == Phase::forward ? b.expert_input : own.rows_in,
                        places_[static_cast<size_t>(task.phase)].at);
 }
 
 void ExpertPart::expert(const Task& task) {
   const BoundPhase& phase = plan_.of(task.phase);
-  LayerBuffers& b = layer_.buffers;
-  const TensorView wire = b.of(task.phase).gathered;
+  const LayerBuffers& b = layer_.buffers;
+  const PhaseBuffers& own = b.of(task.phase);
+  const TensorView wire = own.gathered;
   const int64_t m = layer_.shape.model_dim();
   const Rows rows = chunk_rows(layer_.shape.rows, task.chunks, task.chunk);
   const int64_t all = place(task.phase, rows);
   const auto& [at, packed] = places_[static_cast<size_t>(task.phase)];
-  const TensorView in = b.rows_in.part(0, {all, m}), out = b.rows_out.part(0, {all, m});
+  const TensorView in = own.rows_in.part(0, {all, m}), out = own.rows_out.part(0, {all, m});
   if (task.phase == Phase::forward) {
     if (!phase.copies) layer_.device.unpack(phase.layouts.gathered, rows, wire, b.expert_input, at);
     layer_.parts.expert->forward(b.expert_input, at, out);
   } else if (task.kind == TaskKind::expert_dx) {  // what the other half reads stays at its rows
-    if (!phase.copies) layer_.device.unpack(phase.layouts.gathered, rows, wire, b.rows_in, at);
-    layer_.parts.expert->backward_inputs({b.expert_input, at, b.rows_in, out});
+    if (!phase.copies) layer_.device.unpack(phase.layouts.gathered, rows, wire, own.rows_in, at);
+    layer_.parts.expert->backward_inputs({b.expert_input, at, own.rows_in, out});
   } else {
     if (!phase.copies) layer_.device.unpack(phase.layouts.gathered, rows, wire, in, packed);
     const Into into = task.id == phase.first_expert ? layer_.into.experts : Into::add;
@@ -55,8 +56,9 @@ void ExpertPart::expert_dw(const Task& task) {
   const LayerBuffers& b = layer_.buffers;
   place(task.phase, chunk_rows(layer_.shape.rows, task.chunks, task.chunk));
   const Into into = task.id == plan_.of(task.phase).first_expert ? layer_.into.experts : Into::add;
-  layer_.parts.expert->backward_weights({b.expert_input, places_[static_cast<size_t>(task.phase)].at, b.rows_in, {}},
-                                        layer_.expert_gradients, into);
+  layer_.parts.expert->backward_weights(
+      {b.expert_input, places_[static_cast<size_t>(task.phase)].at, b.of(task.phase).rows_in, {}},
+      layer_.expert_gradients, into);
 }
 
 }  // namespace moe

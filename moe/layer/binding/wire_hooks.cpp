@@ -6,7 +6,7 @@ namespace moe {
 
 TensorView WireHooks::moe_gradient() const {
   if (layer_.parts.output_norm) return layer_.buffers.d_summed;
-  return any() ? layer_.hooked.view() : layer_.buffers.backward.moe_output;
+  return any() ? layer_.hooked : layer_.buffers.backward.moe_output;
 }
 
 void WireHooks::begin_moe(Phase phase) const {
@@ -17,7 +17,7 @@ void WireHooks::begin_moe(Phase phase) const {
     layer_.parts.hook->before_moe_start(phase, layer_.hooked);
   }
   if (phase == Phase::forward || !layer_.parts.output_norm) return;
-  layer_.math().assign(any() ? layer_.hooked.view() : b.backward.moe_output, b.d_summed);
+  layer_.math().assign(any() ? layer_.hooked : b.backward.moe_output, b.d_summed);
   layer_.parts.output_norm->backward(b.summed, b.d_summed, layer_.into.output);
 }
 
@@ -42,8 +42,8 @@ Side WireHooks::on_wire(const Side& rows, TensorView wire) const {
 }
 
 Sides WireHooks::before_exchange(const Task& task, const Sides& rows, const CommCall& call) const {
-  const Converted out = converted(rows.send, layer_.buffers.wire_out);
-  const Converted in = converted(rows.receive, layer_.buffers.wire_in);
+  const PhaseBuffers& b = layer_.buffers.of(task.phase);
+  const Converted out = converted(rows.send, b.wire_out), in = converted(rows.receive, b.wire_in);
   call.stream.launch([this, out, phase = task.phase, dispatches = task.kind == TaskKind::dispatch](void* native) {
     layer_.math().use(native);
     Hook& hook = *layer_.parts.hook;
@@ -53,7 +53,7 @@ Sides WireHooks::before_exchange(const Task& task, const Sides& rows, const Comm
 }
 
 void WireHooks::after_exchange(const Task& task, const Sides& rows, const CommCall& call) const {
-  const Converted in = converted(rows.receive, layer_.buffers.wire_in);
+  const Converted in = converted(rows.receive, layer_.buffers.of(task.phase).wire_in);
   call.stream.launch([this, in, phase = task.phase, dispatches = task.kind == TaskKind::dispatch](void* native) {
     layer_.math().use(native);
     Hook& hook = *layer_.parts.hook;

@@ -3,16 +3,15 @@
 #include <optional>
 
 #include "moe/layer/row_bias.h"
-#include "moe/tensor/tensor.h"
 
 namespace moe {
 namespace {
 
 TensorView rows_of(TensorView t, Rows rows) { return t.part(rows.begin * t.size(1), {rows.count(), t.size(1)}); }
 
-std::vector<TensorView> rows_of(std::span<const Tensor> tensors, Rows rows) {
+std::vector<TensorView> rows_of(std::span<const TensorView> tensors, Rows rows) {
   std::vector<TensorView> parts;
-  for (const Tensor& t : tensors) parts.push_back(rows_of(t.view(), rows));
+  for (const TensorView& t : tensors) parts.push_back(rows_of(t, rows));
   return parts;
 }
 
@@ -35,6 +34,7 @@ class FeedForward final : public Expert {
  public:
   FeedForward(const PartSetup& setup, const Activation& activation)
       : math_(setup.math),
+        memory_(setup.memory),
         act_(activation),
         inputs_(activation.inputs.size()),
         experts_(setup.rank.experts),
@@ -53,10 +53,17 @@ class FeedForward final : public Expert {
   }
 
   void reserve(int64_t rows) override {
-    if (after_.view().rank() > 0 && after_.view().size(0) >= rows) return;
-    const auto make = [&](Tensor& t) { t = Tensor({rows, hidden_.count}, weights_.view().dtype(), math_.memory()); };
-    make(after_);
-    for (size_t i = 0; i < inputs_; ++i) make(before_[i]), make(d_before_[i]);
+    reserved_.clear();
+    const auto make = [&](Lifetime lifetime, std::string_view name, size_t i) {
+      reserved_.push_back(memory_.of(lifetime).at_least(fmt::format("{}{} {}", prefix_, name, i), rows * hidden_.count,
+                                                        weights_.view().dtype(), math_.memory()));
+      return reserved_.back()->view().part(0, {rows, hidden_.count});
+    };
+    after_ = make(Lifetime::kept, "after", 0);
+    for (size_t i = 0; i < inputs_; ++i) {
+      before_[i] = make(Lifetime::kept, "before", i);
+      d_before_[i] = make(Lifetime::moe_backward, "gradient before", i);
+    }
   }
 
   void forward(TensorView input, std::span<const Rows> rows, TensorView output) override {
@@ -203,6 +210,7 @@ class FeedForward final : public Expert {
   }
 
   Math& math_;
+  LayerMemory memory_;
   Activation act_;
   size_t inputs_;
   ShardRange experts_, hidden_;
@@ -210,9 +218,10 @@ class FeedForward final : public Expert {
   ShardRange out_columns_;  // of M, whose bias this shard adds
   std::string prefix_;
   Weight weights_;  // weight after weight, W2 last, each of all local experts; so biases
-  std::vector<Tensor> before_,
+  std::vector<std::shared_ptr<const Tensor>> reserved_;  // of these:
+  std::vector<TensorView> before_,
       d_before_;                   // (rows, H / N_ESP) an input: stored; of one run's chunk, or in halves stored
-  Tensor after_;                   // (rows, H / N_ESP), stored
+  TensorView after_;               // (rows, H / N_ESP), stored
   std::optional<RowBias> biases_;  // none: there are no biases
 };
 

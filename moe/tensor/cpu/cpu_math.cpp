@@ -123,7 +123,9 @@ class CpuMath final : public Math {
  public:
   MemorySpace& memory() override { return cpu_memory(); }
   void use(void*) override {}
-  std::unique_ptr<AttentionHeads> make_heads(const HeadsShape& shape) override { return make_flash_heads(shape); }
+  std::unique_ptr<AttentionHeads> make_heads(const HeadsShape& shape, TensorStore&) override {
+    return make_flash_heads(shape);
+  }
   void gemm(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch) override {
     for (int64_t i = 0; i < batch.count; ++i)
       moe::gemm(advanced(a, i * batch.a), advanced(b, i * batch.b), advanced(out, i * batch.out), into);

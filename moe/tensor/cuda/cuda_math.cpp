@@ -11,9 +11,9 @@ Norm norm_of(const NormInput& in) {
 
 }  // namespace
 
-std::unique_ptr<AttentionHeads> CudaMath::make_heads(const HeadsShape& shape) {
+std::unique_ptr<AttentionHeads> CudaMath::make_heads(const HeadsShape& shape, TensorStore& kept) {
   if (!heads_scratch_) heads_scratch_ = std::make_shared<HeadsScratch>();
-  return make_composed_heads(*this, shape, heads_scratch_);
+  return make_composed_heads(*this, shape, kept, heads_scratch_);
 }
 
 void CudaMath::gelu(TensorView x, TensorView out) {

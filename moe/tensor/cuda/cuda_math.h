@@ -23,7 +23,7 @@ class CudaMath final : public Math {
     gemm_->run(a, b, out, {into, batch}, stream_);
   }
   bool batches() const override { return true; }
-  std::unique_ptr<AttentionHeads> make_heads(const HeadsShape& shape) override;
+  std::unique_ptr<AttentionHeads> make_heads(const HeadsShape& shape, TensorStore& kept) override;
   void gelu(TensorView x, TensorView out) override;
   void gelu_backward(TensorView x, TensorView d_out, TensorView d_x) override;
   void gelu_tanh(TensorView x, TensorView out) override;

@@ -1,0 +1,54 @@
+#pragma once
+// Says how long what a layer's pass over a micro-batch makes is needed, and which passes can hold it in the same
+// memory.
+//
+// Idea: two passes share memory where every task that touches it in the one is ordered before every task that touches
+// it in the other. What orders them are dependencies and lanes (Ancestors), so that no timing can break it; that one is
+// issued first is not enough.
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "moe/plan/plan.h"
+
+namespace moe {
+
+/// Names how long something is needed. The dense part is attention, norms, gate and the feed-forward's ends; the MoE
+/// part is all but attention, or a dense layer's feed-forward. What both touch lives as long as its last reader.
+enum class Lifetime : uint8_t {
+  kept,  // from a forward to the end of its backward
+  dense_forward,
+  dense_backward,  // by one phase's dense part
+  moe_forward,
+  moe_backward,    // by one phase's MoE part
+  output_gradient  // from the backward of the layer behind until this layer's attention
+};
+inline constexpr int kLifetimes = 6;
+
+/// Is memory that passes hold one after the other. Both phases' dense parts may hold the same slot, and both MoE parts;
+/// layers that differ in kind don't keep in the same.
+struct MemorySlot {
+  Lifetime lifetime = Lifetime::kept;  // of both phases' parts: the forward's
+  int stage = 0;
+  bool dense_layers = false;  // of Lifetime::kept
+  bool operator==(const MemorySlot&) const = default;
+};
+
+struct MemorySlots {
+  int micro_batches = 0;
+  std::vector<MemorySlot> slots;
+  std::vector<std::array<int, kLifetimes>> held;  // by layer, then micro-batch, and Lifetime; -1: nothing is shared
+
+  /// Says that every pass has all of its memory for itself.
+  bool none() const { return slots.empty(); }
+  const std::array<int, kLifetimes>& of(int layer, int micro_batch) const {
+    return held[static_cast<size_t>(layer) * static_cast<size_t>(micro_batches) + static_cast<size_t>(micro_batch)];
+  }
+  bool operator==(const MemorySlots& other) const { return held == other.held; }
+};
+
+/// Gives each pass the first slot, in the order in which they begin, that is free by then. The gradient of what leaves
+/// a stage has none: it belongs to the stage behind.
+MemorySlots memory_slots(const Plan& plan);
+
+}  // namespace moe

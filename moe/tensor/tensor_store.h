@@ -1,0 +1,33 @@
+#pragma once
+// Holds tensors by name. Those who ask for the same name get the same memory: micro-batches of a layer share its
+// weights, and passes of layers that take turns share what each needs meanwhile.
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "moe/tensor/tensor.h"
+
+namespace moe {
+
+class TensorStore {
+ public:
+  /// Returns the tensor of this name, zeroed when it is made. It stays where it is as long as the store. Throws
+  /// WrongResult where it was made or lent with another number of elements, or of another type.
+  TensorView tensor(std::string_view name, std::initializer_list<int64_t> shape, DType dtype, MemorySpace& memory);
+  /// Returns the tensor of this name with at least `elements`, made anew where it has fewer. What has become too small
+  /// lives until the last of those who asked for it lets it go.
+  std::shared_ptr<const Tensor> at_least(std::string_view name, int64_t elements, DType dtype, MemorySpace& memory);
+  /// Makes `elements` what that name gets, which must outlive the store.
+  void lend(std::string_view name, TensorView elements) { fixed_[std::string(name)].view = elements; }
+
+ private:
+  struct Fixed {
+    Tensor owned;  // empty: lent
+    TensorView view;
+  };
+  std::map<std::string, Fixed, std::less<>> fixed_;
+  std::map<std::string, std::shared_ptr<const Tensor>, std::less<>> growing_;
+};
+
+}  // namespace moe

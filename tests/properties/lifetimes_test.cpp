@@ -1,0 +1,171 @@
+// Memory slots of random whole models: whatever two passes hold one after the other, the plan's own accesses of the
+// first are all ordered before those of the second, by the transitive closure of its order.
+#include "moe/plan/lifetimes.h"
+
+#include <gtest/gtest.h>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "tests/properties/any_model.h"
+#include "tests/schedule/any_decision.h"
+
+namespace moe {
+namespace {
+
+using any_decision::fits;
+using any_model::any_model;
+using any_model::any_model_decision;
+using any_model::AnyModel;
+
+using Closure = std::vector<std::vector<bool>>;  // [task][task before it]
+
+Closure closure_of(const Plan& plan) {
+  std::vector<std::vector<int>> edges;
+  for (const Task& task : plan.tasks()) edges.push_back(task.after);
+  for (const Lane& lane : plan.structure->lanes)
+    for (size_t i = 1; i < lane.queue.size(); ++i)
+      edges[static_cast<size_t>(lane.queue[i])].push_back(lane.queue[i - 1]);
+  Closure before(edges.size(), std::vector<bool>(edges.size()));
+  for (size_t i = 0; i < edges.size(); ++i)
+    for (const int p : edges[i]) {
+      for (size_t j = 0; j < static_cast<size_t>(p); ++j)
+        if (before[static_cast<size_t>(p)][j]) before[i][j] = true;
+      before[i][static_cast<size_t>(p)] = true;
+    }
+  return before;
+}
+
+// Holds buffers of passes.
+using Buffers = std::set<std::tuple<Buffer, int, int>>;
+
+// Finds the forwards' buffers that a backward reads.
+Buffers kept_of(const Plan& plan) {
+  Buffers kept;
+  for (const Task& task : plan.tasks())
+    for (const Access& a : task.reads)
+      if (task.phase == Phase::backward && a.phase == Phase::forward) kept.insert({a.buffer, a.layer, a.micro_batch});
+  return kept;
+}
+
+// Finds what passes from layer to layer, or leaves the stage: both sides hold it.
+Buffers passed_on(const Plan& plan) {
+  Buffers borders;
+  for (const Task& task : plan.tasks())
+    for (const Access& a : task.reads)
+      if (a.layer != task.layer || !is_of_layer(task.kind)) borders.insert({a.buffer, a.layer, a.micro_batch});
+  return borders;
+}
+
+// Names the lifetime of what a task reads or writes; none: of a layer's border, of weights, of a model's ends.
+std::optional<Lifetime> lifetime_of(const Access& a, const Buffers& kept) {
+  using enum Buffer;
+  const bool forward = a.phase == Phase::forward;
+  switch (a.buffer) {
+    case gathered_input:
+    case attention_partial:
+    case hidden:
+    case tokens:
+      if (forward && kept.contains({a.buffer, a.layer, a.micro_batch})) return Lifetime::kept;
+      return forward ? Lifetime::dense_forward : Lifetime::dense_backward;
+    case input:
+    case output:
+    case gradient:
+    case token_gradients:
+    case gathered_output:
+    case received:
+    case logits:
+    case end_input:
+    case end_partial:
+    case softmax_sums:
+      return std::nullopt;
+    default:
+      if (forward && kept.contains({a.buffer, a.layer, a.micro_batch})) return Lifetime::kept;
+      return forward ? Lifetime::moe_forward : Lifetime::moe_backward;
+  }
+}
+
+using Holders = std::map<std::tuple<int, int, int>, std::vector<int>>;  // by lifetime, layer, micro-batch: its tasks
+
+Holders accessed(const Plan& plan) {
+  Holders all;
+  const Buffers kept = kept_of(plan), borders = passed_on(plan);
+  for (const Task& task : plan.tasks()) {
+    const auto add = [&](const Access& a) {
+      const auto lifetime = lifetime_of(a, kept);
+      if (!lifetime || borders.contains({a.buffer, a.layer, a.micro_batch})) return;
+      std::vector<int>& tasks = all[{static_cast<int>(*lifetime), a.layer, a.micro_batch}];
+      if (tasks.empty() || tasks.back() != task.id) tasks.push_back(task.id);
+    };
+    for (const Access& a : task.reads) add(a);
+    for (const Access& a : task.writes) add(a);
+  }
+  return all;
+}
+
+struct Counted {
+  int plans = 0, shared = 0;
+};
+
+void expect_ordered(const Plan& plan, Counted& counted) {
+  const MemorySlots slots = memory_slots(plan);
+  const Closure before = closure_of(plan);
+  std::map<int, std::vector<const std::vector<int>*>> held;  // by slot
+  const Holders holders = accessed(plan);
+  for (const auto& [key, tasks] : holders) {
+    const auto [lifetime, layer, micro_batch] = key;
+    const int slot = slots.of(layer, micro_batch)[static_cast<size_t>(lifetime)];
+    ASSERT_GE(slot, 0);
+    held[slot].push_back(&tasks);
+  }
+  for (const auto& [slot, all] : held)
+    for (size_t i = 0; i < all.size(); ++i)
+      for (size_t j = i + 1; j < all.size(); ++j) {
+        ++counted.shared;
+        const std::vector<int>&a = *all[i], &b = *all[j];
+        const bool first = a.front() < b.front();
+        for (const int early : first ? a : b)
+          for (const int late : first ? b : a)
+            ASSERT_TRUE(before[static_cast<size_t>(late)][static_cast<size_t>(early)])
+                << plan.schedule << ", slot " << slot << ": " << plan.tasks()[static_cast<size_t>(early)].name()
+                << " is not ordered before " << plan.tasks()[static_cast<size_t>(late)].name();
+      }
+  ++counted.plans;
+}
+
+TEST(Lifetimes, PassesThatShareASlotTakeTurns) {
+  Counted counted;
+  for (uint64_t seed = 1; seed <= 60 && !testing::Test::HasFailure(); ++seed) {
+    AnyModel any = any_model(seed);
+    any.model.micro_batches = std::min(any.model.micro_batches, 3);
+    for (const Schedule& schedule : schedules()) {
+      if (!fits(schedule, any.model.shape)) continue;
+      const Plan plan = build_model_plan(schedule, any.model, any_model_decision(schedule, any.model, seed));
+      if (plan.tasks().size() > 1200) continue;
+      SCOPED_TRACE(any.text);
+      expect_ordered(plan, counted);
+      if (testing::Test::HasFailure()) break;
+    }
+  }
+  EXPECT_GT(counted.plans, 500);
+  EXPECT_GT(counted.shared, 5000);
+}
+
+// By hand: one micro-batch after the other, layer by layer, needs one slot for what a pass needs meanwhile.
+TEST(Lifetimes, OfPlainOrdersNeedOneSlotOfEachPart) {
+  LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 4, .top_k = 1};
+  for (const int pp : {1, 2})
+    for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b})
+      for (const char* name : {"ds-moe", "tutel", "fsmoe", "fsmoe-dw"}) {
+        const ParallelShape parallel{.nodes = 2 * pp, .ranks_per_node = 2, .mp = 2, .ep = 2, .esp = 2, .pp = pp};
+        const ModelShape model{complete(layer, parallel, Rounding::ragged), 4, 6, order};
+        const Schedule& schedule = find_schedule(name);
+        const MemoryRequest r =
+            memory_request(build_model_plan(schedule, model, any_model_decision(schedule, model, 7)));
+        EXPECT_EQ(std::tuple(r.dense_slots, r.moe_slots, r.gradient_slots), std::tuple(1, 1, 1))
+            << name << ", " << pp << " stages, " << name_of(order);
+      }
+}
+
+}  // namespace
+}  // namespace moe
