@@ -6,6 +6,7 @@
 // it in the other. What orders them are dependencies and lanes (Ancestors), so that no timing can break it; that one is
 // issued first is not enough.
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <vector>
 
@@ -16,14 +17,15 @@ namespace moe {
 /// Names how long something is needed. The dense part is attention, norms, gate and the feed-forward's ends; the MoE
 /// part is all but attention, or a dense layer's feed-forward. What both touch lives as long as its last reader.
 enum class Lifetime : uint8_t {
-  kept,  // from a forward to the end of its backward
-  dense_forward,
-  dense_backward,  // by one phase's dense part
-  moe_forward,
-  moe_backward,    // by one phase's MoE part
+  kept,            // from a forward to the end of its backward
+  dense_forward,   // by a forward's dense part
+  dense_backward,  // by a backward's
+  moe_forward,     // by a forward's MoE part
+  moe_backward,    // by a backward's
+  input_sum,       // by attention's backward, until the MP ranks' parts are added up
   output_gradient  // from the backward of the layer behind until this layer's attention
 };
-inline constexpr int kLifetimes = 6;
+inline constexpr int kLifetimes = 7;
 
 /// Is memory that passes hold one after the other. Both phases' dense parts may hold the same slot, and both MoE parts;
 /// layers that differ in kind don't keep in the same.
@@ -31,7 +33,7 @@ struct MemorySlot {
   Lifetime lifetime = Lifetime::kept;  // of both phases' parts: the forward's
   int stage = 0;
   bool dense_layers = false;  // of Lifetime::kept
-  bool operator==(const MemorySlot&) const = default;
+  auto operator<=>(const MemorySlot&) const = default;
 };
 
 struct MemorySlots {
@@ -47,8 +49,8 @@ struct MemorySlots {
   bool operator==(const MemorySlots& other) const { return held == other.held; }
 };
 
-/// Gives each pass the first slot, in the order in which they begin, that is free by then. The gradient of what leaves
-/// a stage has none: it belongs to the stage behind.
+/// Gives each pass, in the order in which they begin, a slot that is free by then. The gradient of what leaves a stage
+/// has none: it belongs to the stage behind.
 MemorySlots memory_slots(const Plan& plan);
 
 }  // namespace moe

@@ -151,8 +151,9 @@ double buffers(const MemoryRequest& r, int stage) {
   const MemoryRequest dense = of_dense(r);
   PassBytes pass = pass_bytes(r.shape, r.flow, r.dense_part);
   if (is_dense(dense.shape)) pass.moe += pass_bytes(dense.shape, r.flow, r.dense_part).moe;
-  double bytes = r.dense_slots * pass.dense + r.moe_slots * pass.moe + stage_ends(r, pass, stage);
   const auto [moe_layers, dense_layers] = layers_in(r, stage);
+  double bytes = r.dense_slots * pass.dense + r.moe_slots * pass.moe + r.input_slots * pass.input_sum;
+  bytes += moe_layers * r.micro_batches * pass.apart + stage_ends(r, pass, stage);
   if (moe_layers + dense_layers > 1) bytes += r.gradient_slots * pass.output_gradient;
   if (r.shape.parallel.zero == 0) return bytes;
   RankParameters most = rank_parameters(r);
@@ -177,6 +178,7 @@ void take_slots(const MemorySlots& slots, MemoryRequest& r) {
   };
   r.dense_slots = most(Lifetime::dense_forward);
   r.moe_slots = most(Lifetime::moe_forward);
+  r.input_slots = most(Lifetime::input_sum);
   r.gradient_slots = most(Lifetime::output_gradient);
   if (!r.dense.none(r.layers) && pp > 1) return;
   r.kept = most(Lifetime::kept);

@@ -24,11 +24,12 @@ namespace moe {
 ///              activations for each micro-batch whose backward is yet to come. Elements have the layer's own width
 ///              w: 13 = 6 w + 1, 21 = 10 w + 1, 5 = 2 w + 1 (dropout masks are a byte).
 ///   counted    ours: what this layer's backward reads, tensor by tensor, from its own H, FFN, capacity, groups and
-///              flow (pass_memory.h); no dropout. Table 4 takes H = 4 h, two GEMMs and f = 1, and its k / e holds only where the EP ranks
-///              share their tokens: where each brings its own, as in MoNTA's own runs, e times as many arrive. A shared
-///              expert's activations are counted here alone. What Recompute::full computes again is one layer more.
+///              flow (pass_memory.h); no dropout. Table 4 takes H = 4 h, two GEMMs and f = 1, and its k / e holds only
+///              where the EP ranks share their tokens: where each brings its own, as in MoNTA's own runs, e times as
+///              many arrive. A shared expert's activations are counted here alone. What Recompute::full computes again
+///              is one layer more.
 /// A dense layer has 10 w + 1 over t in the place of the experts' k (10 w + 1) / e; counted, its feed-forward keeps its
-/// gathered input and what lies between its GEMMs.
+/// input, gathered and normed, and what lies between its GEMMs.
 enum class ActivationModel : uint8_t { printed, corrected, counted };
 std::string_view name_of(ActivationModel model);
 
@@ -41,8 +42,9 @@ struct MemoryRequest {
   Flow flow = Flow::sharded;
   /// Layers whose activations of a micro-batch the fullest stage keeps at once; empty: by `order`, as its plans do.
   std::optional<int> kept = {};
-  int kept_dense = 0;                                      // of these, dense ones
-  int dense_slots = 1, moe_slots = 1, gradient_slots = 1;  // of the other lifetimes (lifetimes.h), likewise
+  int kept_dense = 0;  // of these, dense ones
+  int dense_slots = 1, moe_slots = 1, input_slots = 1,
+      gradient_slots = 1;  // of other lifetimes (lifetimes.h), likewise
   ActivationModel activations = ActivationModel::counted;
   bool dense_part = true;  // false: the MoE layer alone, gate and experts
   int64_t vocabulary = 0;  // of the embedding and the output projection, sharded over MP; 0: neither counted
@@ -75,10 +77,10 @@ int micro_batches_in_flight(const MemoryRequest& request);
 
 /// Estimates weights, gradients and optimizer by MoNTA, Table 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows);
 /// activations as `request.activations` says; buffers: what a phase's parts need meanwhile (pass_memory.h), what enters
-/// and leaves a stage, and gradients of both; under ZeRO 1 and 2 the weights of a layer that are
-/// gathered at once, under ZeRO 3 all weights of one layer. Fragmentation, workspaces of libraries and what a framework itself takes are
-/// not in it; a dropless layer is counted under balanced routing. Throws BadInput for counts below 1 and an unknown
-/// ZeRO stage.
+/// and leaves a stage, and gradients of both; under ZeRO 1 and 2 the weights of a layer that are gathered at once, under
+/// ZeRO 3 all weights of one layer. Fragmentation, workspaces of libraries and what a framework itself takes are not in
+/// it; a dropless layer is counted under balanced routing. Throws BadInput for counts below 1 and an unknown ZeRO
+/// stage.
 MemoryEstimate estimate_memory(const MemoryRequest& request);
 
 /// Estimates one layer on each pipeline stage, one micro-batch, nothing sharded by ZeRO: what stands beside a layer's

@@ -22,6 +22,7 @@ class PassCount {
     if (attends) {
       pass.kept = w * (attention_kept() + output());
       pass.dense = w * attention_meanwhile();
+      pass.input_sum = w * m() * (scattered() ? all() : 0);
     }
     if (is_dense(c_)) {
       pass.kept += w * feed_forward_kept();
@@ -30,6 +31,8 @@ class PassCount {
     }
     pass.kept += w * (tokens_kept(attends) + rows_kept() + shared_kept()) + gate_bytes();
     pass.moe = w * (tokens_meanwhile() + rows_meanwhile() + shared_meanwhile()) + wire_bytes();
+    pass.dense += gate_bytes_meanwhile();
+    if (l_.order == "gshard") pass.apart = w * all() / p_.mp * t_rank();
     return pass;
   }
 
@@ -61,10 +64,9 @@ class PassCount {
     const double hidden = scattered() && (is_dense(c_) || gathers_gated()) ? 0 : held();
     return m() * ((scattered() ? all() : 0) + (pre_norm() ? all() : 0) + hidden) + projected() + scores;
   }
-  // This rank's part of a sum over MP, the gradient of what it gathered, and of the hidden state; gradients of what it
-  // projects.
+  // This rank's part of a sum over MP, or the gradient of what it gathered; of the hidden state; of what it projects.
   double attention_meanwhile() const {
-    const double tokens = scattered() ? 2 * all() + held() : all();
+    const double tokens = all() + (scattered() ? held() : 0);
     return m() * (tokens + (gathers_gated() ? gated() : 0)) + projected();
   }
 
@@ -112,7 +114,7 @@ class PassCount {
   }
   // Rows on their way, at each station; what an expert task reads and writes; gradients between the GEMMs.
   double rows_meanwhile() const {
-    double stations = sent() + gathered_home();
+    double stations = sent() + gathered_home() * (traits_.way == Way::over_mp ? 2 : 1);  // and laid out
     if (traits_.fused() && p_.esp > 1) stations += sent() * p_.esp;
     if (traits_.through_peer() && p_.ep > 1) stations += sent();
     if (moved()) stations += computed();
@@ -136,10 +138,11 @@ class PassCount {
     return m() * (all() + gathers) + inside_meanwhile(all(), l_.shared_hidden, p_.mp);
   }
 
-  // Logits, spread and noise: in float32 for 16-bit layers, which widen the gate's input too.
-  double gate_bytes() const {
+  // Logits, spread and noise: in float32 for 16-bit layers, which widen what the gate reads too.
+  double gate_bytes() const { return bytes_of(sums_type(l_.dtype)) * gated() * 3 * real(l_.experts); }
+  double gate_bytes_meanwhile() const {
     const DType sums = sums_type(l_.dtype);
-    return bytes_of(sums) * gated() * (3 * real(l_.experts) + (sums == l_.dtype ? 0 : m()));
+    return sums == l_.dtype ? 0 : bytes_of(sums) * gated() * m();
   }
 
   const LayerCase& c_;

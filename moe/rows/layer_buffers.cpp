@@ -20,7 +20,8 @@ class LayerBuffers::Maker {
     const bool scattered = held() < all();                                             // sharded, MP > 1
     const bool gathers = !s_.traits().gathers_tokens() && s_.gated_tokens() > held();  // replicated, ESP > 1
     b_.input = before_ ? before_->output : own("input", {held(), m()});
-    b_.mp_input = scattered ? dense("mp input", {all(), m()}, kRead) : b_.input;
+    b_.mp_input =
+        !scattered ? b_.input : all_.make(forward_ ? Lifetime::kept : Lifetime::input_sum, "mp input", {all(), m()});
     b_.mp_partial = dense("mp partial", {all(), m()}, scattered ? kUnread : kRead);
     const bool gated = !s_.is_dense() && !gathers;
     b_.hidden = scattered ? dense("hidden", {held(), m()}, gated ? kRead : kUnread) : b_.mp_partial;

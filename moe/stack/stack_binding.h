@@ -41,8 +41,8 @@ class StackBinding : public Binding {
  public:
   /// Binds a plan, whose structure is shared, to `stack`, which must outlive the binding. `device` makes the streams on
   /// which data leave the stage. Throws WrongResult naming what differs unless the plan is of the stack's case, layers,
-  /// micro-batches and memory slots, and its step is planned. `model`: of a plan with a vocabulary; outlives the binding. Without
-  /// one an optimizer's task steps nothing.
+  /// micro-batches and memory slots, and its step is planned. `model`: of a plan with a vocabulary; outlives the
+  /// binding. Without one an optimizer's task steps nothing.
   StackBinding(LayerStack& stack, const Plan& plan, Device& device, ModelTasks* model = nullptr);
 
   void issue(const Task& task, Stream& stream, Pace pace) override;

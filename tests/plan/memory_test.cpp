@@ -139,7 +139,7 @@ double listed_activations(const MemoryRequest& r) {
   double heads = 0, kv_heads = 0;  // of rank 0, to which they are dealt first
   for (int64_t h = 0; h < l.heads; h += p.mp) ++heads;
   for (int64_t h = 0; h < l.kv_heads; h += p.mp) ++kv_heads;
-  const bool narrow = l.dtype == DType::float16, baseline = r.flow == Flow::replicated;
+  const bool baseline = r.flow == Flow::replicated;
   double bytes = 0;
   const auto keep_of = [&](DType dtype, double rows, double columns) { bytes += rows * columns * bytes_of(dtype); };
   const auto keep = [&](double rows, double columns) { keep_of(l.dtype, rows, columns); };
@@ -157,7 +157,6 @@ double listed_activations(const MemoryRequest& r) {
     if (baseline && p.esp > 1) keep(gated, m);                     // those of the ESP group
   }
   keep(gated, m);                                    // normalised: what the gate and the order read
-  if (narrow) keep_of(DType::float32, gated, m);     // what the gate makes of it
   keep_of(DType::float32, gated, 3 * f(l.experts));  // logits, spread, noise
   // Every rank of the EP and ESP groups sends T_rank rows for each of this rank's experts: of its own tokens, or of all
   // that it gates, which the ranks of an ESP group do alike.
@@ -225,8 +224,8 @@ TEST(Memory, BuffersAreTheListedTensors) {
   MemoryRequest r = small();
   const MoeVolumes v = moe_volumes(r.shape, capacity_exact(r.shape));
   const double bl = 2.0 * 256, m = 512;
-  const double dense =
-      2 * (2 * bl * m + bl / 4 * m + 4 * bl * m / 4);     // sums of MP, x's gradient; hidden; q, k, v, mixed
+  // Sums of MP, x's gradient; hidden; q, k, v, mixed. What the gate reads, widened.
+  const double dense = 2 * (2 * bl * m + bl / 4 * m + 4 * bl * m / 4) + 4 * bl / 4 * m;
   const double weights = bl / 4 * 2 * 4;                  // gradients of the gate's weights: float32
   const double inside = v.gathered_bytes / m * 2048 / 4;  // gradients before GELU
   const double moe = 2 * v.alltoall_bytes + 3 * v.gathered_bytes + weights + inside;

@@ -67,6 +67,7 @@ std::optional<Lifetime> lifetime_of(const Access& a, const Buffers& kept) {
     case hidden:
     case tokens:
       if (forward && kept.contains({a.buffer, a.layer, a.micro_batch})) return Lifetime::kept;
+      if (!forward && a.buffer == gathered_input) return Lifetime::input_sum;
       return forward ? Lifetime::dense_forward : Lifetime::dense_backward;
     case input:
     case output:

@@ -19,12 +19,13 @@ class GateProjection {
   Parameter weight(std::string_view name) const { return weight(name, 0, weights_.view().size(0)); }
 
  private:
-  /// Returns `t` (tokens, M), or what wide_ then has of it.
-  TensorView widened(TensorView t) const;
+  /// Returns `t` (tokens, M), or what the phase's wide_ then has of it.
+  TensorView widened(TensorView t, Phase phase) const;
   Math& math_;
+  LayerMemory memory_;
   Weight weights_, d_weights_;
-  Tensor products_, d_products_;
-  Tensor wide_;  // (tokens, M) of a 16-bit layer
+  TensorView products_, d_products_;
+  std::array<TensorView, 2> wide_;  // by phase: (tokens, M) of a 16-bit layer
 };
 
 }  // namespace moe
