@@ -57,6 +57,16 @@ Buffers passed_on(const Plan& plan) {
   return borders;
 }
 
+// Finds what MP ranks add up behind a backward's attention.
+Buffers sums_of(const Plan& plan) {
+  Buffers sums;
+  for (const Task& task : plan.tasks())
+    if (task.phase == Phase::backward &&
+        (task.kind == TaskKind::mp_reducescatter || task.kind == TaskKind::mp_allreduce))
+      for (const Access& a : task.reads) sums.insert({a.buffer, a.layer, a.micro_batch});
+  return sums;
+}
+
 // Names the lifetime of what a task reads or writes; none: of a layer's border, of weights, of a model's ends.
 std::optional<Lifetime> lifetime_of(const Access& a, const Buffers& kept) {
   using enum Buffer;
@@ -67,7 +77,6 @@ std::optional<Lifetime> lifetime_of(const Access& a, const Buffers& kept) {
     case hidden:
     case tokens:
       if (forward && kept.contains({a.buffer, a.layer, a.micro_batch})) return Lifetime::kept;
-      if (!forward && a.buffer == gathered_input) return Lifetime::input_sum;
       return forward ? Lifetime::dense_forward : Lifetime::dense_backward;
     case input:
     case output:
@@ -90,10 +99,11 @@ using Holders = std::map<std::tuple<int, int, int>, std::vector<int>>;  // by li
 
 Holders accessed(const Plan& plan) {
   Holders all;
-  const Buffers kept = kept_of(plan), borders = passed_on(plan);
+  const Buffers kept = kept_of(plan), borders = passed_on(plan), sums = sums_of(plan);
   for (const Task& task : plan.tasks()) {
     const auto add = [&](const Access& a) {
-      const auto lifetime = lifetime_of(a, kept);
+      const bool sum = a.phase == Phase::backward && sums.contains({a.buffer, a.layer, a.micro_batch});
+      const auto lifetime = sum ? Lifetime::input_sum : lifetime_of(a, kept);
       if (!lifetime || borders.contains({a.buffer, a.layer, a.micro_batch})) return;
       std::vector<int>& tasks = all[{static_cast<int>(*lifetime), a.layer, a.micro_batch}];
       if (tasks.empty() || tasks.back() != task.id) tasks.push_back(task.id);
