@@ -78,8 +78,8 @@ Lifetime of_both_phases(Lifetime lifetime) {
   return lifetime == Lifetime::moe_backward ? Lifetime::moe_forward : lifetime;
 }
 
-// Gives out the slots of one kind. A slot whose holder's last task is issued behind a pass's first one is not looked
-// at.
+// Gives out the slots of one kind. A slot may be free for a pass once its holder's last task is issued before the
+// pass's first one.
 class Slots {
  public:
   /// Returns the slot that `next` holds from now on: one that is free, else `fresh`.

@@ -14,8 +14,9 @@
 
 namespace moe {
 
-/// Names how long something is needed. The dense part is attention, norms, gate and the feed-forward's ends; the MoE
-/// part is all but attention, or a dense layer's feed-forward. What both touch lives as long as its last reader.
+/// Names how long something is needed. The dense part is all but the tasks of rows, of the shared expert and i_order;
+/// the MoE part is all but attention and its collectives: gate, order and a dense layer's feed-forward are in both. A
+/// backward's sum over MP, behind its attention, is in neither, and reads nothing that is kept.
 enum class Lifetime : uint8_t {
   kept,            // from a forward to the end of its backward
   dense_forward,   // by a forward's dense part
@@ -49,7 +50,7 @@ struct MemorySlots {
   bool operator==(const MemorySlots& other) const { return held == other.held; }
 };
 
-/// Gives each pass, in the order in which they begin, a slot that is free by then. The gradient of what leaves a stage
+/// Gives each pass, in the order in which they begin, a slot of each lifetime that is free by then. The gradient of what leaves a stage
 /// has none: it belongs to the stage behind.
 MemorySlots memory_slots(const Plan& plan);
 

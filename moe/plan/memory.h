@@ -43,8 +43,12 @@ struct MemoryRequest {
   /// Layers whose activations of a micro-batch the fullest stage keeps at once; empty: by `order`, as its plans do.
   std::optional<int> kept = {};
   int kept_dense = 0;  // of these, dense ones
-  int dense_slots = 1, moe_slots = 1, input_slots = 1,
-      gradient_slots = 1;  // of other lifetimes (lifetimes.h), likewise
+  // These count slots of the other lifetimes (lifetimes.h) on that stage.
+  int dense_slots = 1;
+  int moe_slots = 1;
+  int input_slots = 1;
+  int gradient_slots = 1;
+  gradient_slots = 1;  // of other lifetimes (lifetimes.h), likewise
   ActivationModel activations = ActivationModel::counted;
   bool dense_part = true;  // false: the MoE layer alone, gate and experts
   int64_t vocabulary = 0;  // of the embedding and the output projection, sharded over MP; 0: neither counted
@@ -61,7 +65,7 @@ struct MemoryEstimate {
   double optimizer = 0;    // Adam; 16-bit dtypes: 12 a parameter (master copy, two moments, in float32: MoNTA, Table
                            // 3), others: two moments of their own width. So 16 a parameter in all up to float32.
   double activations = 0;  // kept for the backward
-  double buffers = 0;      // what a pass needs meanwhile, shared by all layers; a stage's ends
+  double buffers = 0;      // all else, which passes hold in turns but for the stage's ends
   double total() const { return weights + gradients + optimizer + activations + buffers; }
 };
 
@@ -76,11 +80,11 @@ RankParameters rank_parameters(const MemoryRequest& request);
 int micro_batches_in_flight(const MemoryRequest& request);
 
 /// Estimates weights, gradients and optimizer by MoNTA, Table 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows);
-/// activations as `request.activations` says; buffers: what a phase's parts need meanwhile (pass_memory.h), what enters
-/// and leaves a stage, and gradients of both; under ZeRO 1 and 2 the weights of a layer that are gathered at once, under
-/// ZeRO 3 all weights of one layer. Fragmentation, workspaces of libraries and what a framework itself takes are not in
-/// it; a dropless layer is counted under balanced routing. Throws BadInput for counts below 1 and an unknown ZeRO
-/// stage.
+/// activations as `request.activations` says. Buffers are what a phase's parts need meanwhile (pass_memory.h); what
+/// enters and leaves a stage, and gradients of both; what every pass has for itself; under ZeRO 1 and 2 the weights of
+/// a layer that are gathered at once, under ZeRO 3 all weights of one layer. Fragmentation, workspaces of libraries and
+/// what a framework itself takes are not in it; a dropless layer is counted under balanced routing. Throws BadInput for
+/// counts below 1 and an unknown ZeRO stage.
 MemoryEstimate estimate_memory(const MemoryRequest& request);
 
 /// Estimates one layer on each pipeline stage, one micro-batch, nothing sharded by ZeRO: what stands beside a layer's

@@ -32,7 +32,7 @@ class PassCount {
     pass.kept += w * (tokens_kept(attends) + rows_kept() + shared_kept()) + gate_bytes();
     pass.moe = w * (tokens_meanwhile() + rows_meanwhile() + shared_meanwhile()) + wire_bytes();
     pass.dense += gate_bytes_meanwhile();
-    if (l_.order == "gshard") pass.apart = w * all() / p_.mp * t_rank();
+    pass.apart = gate_bytes_apart() + w * (mask() + dispatcher_blocks());
     return pass;
   }
 
@@ -114,7 +114,7 @@ class PassCount {
   }
   // Rows on their way, at each station; what an expert task reads and writes; gradients between the GEMMs.
   double rows_meanwhile() const {
-    double stations = sent() + gathered_home() * (traits_.way == Way::over_mp ? 2 : 1);  // and laid out
+    double stations = sent() + gathered_home() * (traits_.way == Way::over_mp ? 2 : 1);  // MoNTA's may be laid out
     if (traits_.fused() && p_.esp > 1) stations += sent() * p_.esp;
     if (traits_.through_peer() && p_.ep > 1) stations += sent();
     if (moved()) stations += computed();
@@ -138,11 +138,23 @@ class PassCount {
     return m() * (all() + gathers) + inside_meanwhile(all(), l_.shared_hidden, p_.mp);
   }
 
-  // Logits, spread and noise: in float32 for 16-bit layers, which widen what the gate reads too.
-  double gate_bytes() const { return bytes_of(sums_type(l_.dtype)) * gated() * 3 * real(l_.experts); }
+  // Scores are in float32 for 16-bit layers, which widen what the gate reads too.
+  double gate_scores() const { return bytes_of(sums_type(l_.dtype)) * gated() * real(l_.experts); }
+  double gate_bytes() const { return gate_scores(); }
   double gate_bytes_meanwhile() const {
     const DType sums = sums_type(l_.dtype);
-    return sums == l_.dtype ? 0 : bytes_of(sums) * gated() * m();
+    return gate_scores() + (sums == l_.dtype ? 0 : bytes_of(sums) * gated() * m());
+  }
+  // Spread and noise, or probabilities.
+  double gate_bytes_apart() const { return 2 * gate_scores(); }
+  // GShard's order multiplies by a mask of a group's tokens and an expert's rows.
+  double mask() const { return l_.order == "gshard" ? all() / p_.mp * t_rank() : 0; }
+  // Blocks that 1dh and 2dh change the order of, where an EP group has several nodes and several ranks on each.
+  double dispatcher_blocks() const {
+    const int on_node = std::min(p_.ep, p_.ep_inside ? p_.ranks_per_node : std::max(1, p_.ranks_per_node / p_.esp));
+    if (on_node == 1 || on_node == p_.ep || traits_.fused()) return 0;
+    if (l_.dispatcher == "2dh") return 2 * sent() * m();
+    return l_.dispatcher == "1dh" ? 2 * sent() * m() * on_node : 0;
   }
 
   const LayerCase& c_;

@@ -12,11 +12,11 @@ struct PassBytes {
   double dense = 0, moe = 0;   // what a phase's dense part, and its MoE part or feed-forward, need meanwhile
   double input_sum = 0;        // until MP ranks add up their parts of the input's gradient
   double output_gradient = 0;  // as large as the output
-  double apart = 0;            // what each pass has for itself all along: GShard's mask
+  double apart = 0;            // what each pass has for itself all along
 };
 
-/// Counts a layer with experts, or a dense one, under balanced routing; blocks of dispatchers 1dh and 2dh are not in
-/// it. `attends`: false leaves attention out, and with it all of the dense part but the gate.
+/// Counts a layer with experts, or a dense one, under balanced routing. `attends`: false leaves attention out, and with
+/// it all of the dense part but the gate.
 PassBytes pass_bytes(const LayerCase& shape, Flow flow, bool attends = true);
 
 }  // namespace moe

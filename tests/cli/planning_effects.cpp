@@ -12,7 +12,7 @@ void add_planned(Effects& e, const std::string& base, const std::string& describ
   add(e, changes, base + " --model-dim 1600", "--heads 25");
   add(e, changes, base,
       "--hook bf16; --layer ./layer.toml; --cluster testbed-a; --degree-forward 3; --degree-backward 3; "
-      "--nodes 4; --model gpt-2; --layers 2; --micro-batches 2; --bias");
+      "--nodes 4; --model gpt-2; --layers 2; --micro-batches 2; --bias; --norm none");
   add(e, describes, base, described);
   add(e, changes, base + " --cluster ./more.toml",
       "--gate switch; --order gshard; --dispatcher 2dh; --dtype bfloat16; --placement ep-inside");
@@ -23,7 +23,7 @@ void add_planned(Effects& e, const std::string& base, const std::string& describ
 Effects simulate() {
   const std::string base = "--schedule fsmoe --nearest --json";
   Effects e;
-  add_planned(e, base, "--norm none; --no-residual; --no-causal; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000");
+  add_planned(e, base, "--no-residual; --no-causal; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000");
   add(e, changes, base, "--pp 2; --jitter 0.1; --jitter 0; --straggler 3:1.5");
   add(e, changes, base, "--zero 1; --recompute selective");
   add(e, changes, base, "--node-limit 4");
@@ -65,9 +65,10 @@ Effects memory() {
   add(e, changes, base,
       "--heads 32; --cluster testbed-a; --layer ./layer.toml; --model gpt-2; --layers 2; --dtype bfloat16; --norm "
       "none; "
-      "--gate xmoe; --bias; --nodes 4; --memory-gib 80; --zero 1; --recompute full; --parm");
+      "--gate xmoe; --order gshard; --hook bf16; --bias; --nodes 4; --memory-gib 80; --zero 1; --recompute full; "
+      "--parm");
   add(e, describes, base,
-      "--order gshard; --dispatcher 2dh; --hook bf16; --no-residual; --no-causal; --aux-loss 0.01; --z-loss 0.01; "
+      "--dispatcher 2dh; --no-residual; --no-causal; --aux-loss 0.01; --z-loss 0.01; "
       "--rope-theta 10000; --placement ep-inside");
   add(e, changes, stages, "--micro-batches 4");
   add(e, changes, stages + " --micro-batches 8", "--pipeline 1f1b");
@@ -107,7 +108,7 @@ Effects tune() {
       "2");
   const std::string one = "--no-verify --schedule fsmoe --nearest --layers 2 --json";
   add_planned(e, "--no-verify --schedule fsmoe --nearest --no-residual --json",
-              "--norm none; --no-causal; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000");
+              "--no-causal; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000");
   add(e, parsed, "", "--no-residual");
   add(e, changes, one, "--shape auto; --current tutel:2; --zero 1; --recompute selective");
   add(e, parsed, "", "--zero 1; --recompute selective");

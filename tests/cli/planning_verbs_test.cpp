@@ -74,7 +74,7 @@ pp 1 dp 8 mp 4 ep 8 esp 4 edp 1; ZeRO 0, 1 of 1 micro-batches in flight (gpipe),
 
    weights  gradients  optimizer  activations   buffers     total  of 11.00 GiB
   --------  ---------  ---------  -----------  --------  --------  ------------
-  1.67 GiB   1.67 GiB   3.34 GiB    359.6 MiB  30.0 MiB  7.05 GiB          64 %
+  1.67 GiB   1.67 GiB   3.34 GiB    387.6 MiB  68.0 MiB  7.12 GiB          65 %
 )");
 }
 

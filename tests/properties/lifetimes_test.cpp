@@ -173,7 +173,7 @@ TEST(Lifetimes, OfPlainOrdersNeedOneSlotOfEachPart) {
         const Schedule& schedule = find_schedule(name);
         const MemoryRequest r =
             memory_request(build_model_plan(schedule, model, any_model_decision(schedule, model, 7)));
-        EXPECT_EQ(std::tuple(r.dense_slots, r.moe_slots, r.gradient_slots), std::tuple(1, 1, 1))
+        EXPECT_EQ(std::tuple(r.dense_slots, r.moe_slots, r.input_slots, r.gradient_slots), std::tuple(1, 1, 1, 1))
             << name << ", " << pp << " stages, " << name_of(order);
       }
 }

@@ -24,6 +24,7 @@ ModelShape drawn_model(uint64_t seed) {
   layer.ffn = draw(2) == 0 ? Ffn::gpt : Ffn::mixtral;
   if (draw(4) == 0) layer.shared_hidden = 64;
   if (draw(6) == 0) layer.hook = "bf16";
+  if (draw(4) == 0) layer.order = "gshard";
   ParallelShape parallel{.nodes = 2, .ranks_per_node = 2, .mp = draw(2) == 0 ? 1 : 2, .ep = 2, .esp = 2};
   if (draw(3) == 0) parallel.esp = 1, parallel.edp = 0;
   parallel.pp = 1 + static_cast<int>(draw(2));
