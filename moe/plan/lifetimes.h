@@ -50,8 +50,8 @@ struct MemorySlots {
   bool operator==(const MemorySlots& other) const { return held == other.held; }
 };
 
-/// Gives each pass, in the order in which they begin, a slot of each lifetime that is free by then. The gradient of what leaves a stage
-/// has none: it belongs to the stage behind.
+/// Gives each pass, in the order in which they begin, a slot of each lifetime that is free by then. The gradient of
+/// what leaves a stage has none: it belongs to the stage behind.
 MemorySlots memory_slots(const Plan& plan);
 
 }  // namespace moe

@@ -48,7 +48,6 @@ struct MemoryRequest {
   int moe_slots = 1;
   int input_slots = 1;
   int gradient_slots = 1;
-  gradient_slots = 1;  // of other lifetimes (lifetimes.h), likewise
   ActivationModel activations = ActivationModel::counted;
   bool dense_part = true;  // false: the MoE layer alone, gate and experts
   int64_t vocabulary = 0;  // of the embedding and the output projection, sharded over MP; 0: neither counted
