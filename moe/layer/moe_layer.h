@@ -33,8 +33,8 @@ class MoeLayer {
   const RankShape& shape() const { return state_.shape; }
   const LayerSeed& seed() const { return state_.seed; }
 
-  /// These say whether the layer's input, or its output, belongs to it alone. Else a layer before or behind shares it,
-  /// and it holds that until the end of their passes at most.
+  /// These say whether the layer's input, or its output, belongs to it alone. Else the layer before, or behind, shares
+  /// it, and another pass may overwrite it once both are through.
   bool begins() const { return state_.buffers.begins; }
   bool ends() const { return state_.buffers.ends; }
   TensorView input() const { return state_.buffers.forward.input; }              // (held tokens, M)

@@ -35,10 +35,10 @@ class Holding {
   int first() const { return first_; }
   int last() const { return last_; }
   bool ends_before(const Holding& other, const Ancestors& ancestors) const {
-    return last_ < other.first_ && std::ranges::all_of(lanes_, [&](const OfLane& own) {
-             return std::ranges::all_of(other.lanes_,
-                                        [&](const OfLane& next) { return ancestors.before(own.last, next.first); });
-           });
+    return std::ranges::all_of(lanes_, [&](const OfLane& own) {
+      return std::ranges::all_of(other.lanes_,
+                                 [&](const OfLane& next) { return ancestors.before(own.last, next.first); });
+    });
   }
 
  private:

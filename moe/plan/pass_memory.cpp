@@ -29,10 +29,10 @@ class PassCount {
       pass.moe = w * feed_forward_meanwhile();
       return pass;
     }
-    pass.kept += w * (tokens_kept(attends) + rows_kept() + shared_kept()) + gate_bytes();
+    pass.kept += w * (tokens_kept(attends) + rows_kept() + shared_kept()) + gate_scores();
     pass.moe = w * (tokens_meanwhile() + rows_meanwhile() + shared_meanwhile()) + wire_bytes();
     pass.dense += gate_bytes_meanwhile();
-    pass.apart = gate_bytes_apart() + w * (mask() + dispatcher_blocks());
+    pass.apart = 2 * gate_scores() + w * (mask() + dispatcher_blocks());
     return pass;
   }
 
@@ -138,15 +138,13 @@ class PassCount {
     return m() * (all() + gathers) + inside_meanwhile(all(), l_.shared_hidden, p_.mp);
   }
 
-  // Scores are in float32 for 16-bit layers, which widen what the gate reads too.
+  // Scores are in float32 for 16-bit layers, which widen what the gate reads too. A pass has spread and noise, or
+  // probabilities, for itself.
   double gate_scores() const { return bytes_of(sums_type(l_.dtype)) * gated() * real(l_.experts); }
-  double gate_bytes() const { return gate_scores(); }
   double gate_bytes_meanwhile() const {
     const DType sums = sums_type(l_.dtype);
     return gate_scores() + (sums == l_.dtype ? 0 : bytes_of(sums) * gated() * m());
   }
-  // Spread and noise, or probabilities.
-  double gate_bytes_apart() const { return 2 * gate_scores(); }
   // GShard's order multiplies by a mask of a group's tokens and an expert's rows.
   double mask() const { return l_.order == "gshard" ? all() / p_.mp * t_rank() : 0; }
   // Blocks that 1dh and 2dh change the order of, where an EP group has several nodes and several ranks on each.

@@ -70,16 +70,13 @@ class LayerBuffers::Maker {
     return all_.make(forward_ ? Lifetime::kept : Lifetime::output_gradient, name, shape);
   }
   TensorView dense(std::string_view name, std::initializer_list<int64_t> shape, Use use) {
-    return all_.make(!forward_      ? Lifetime::dense_backward
-                     : use == kRead ? Lifetime::kept
-                                    : Lifetime::dense_forward,
-                     name, shape);
+    return make(use, forward_ ? Lifetime::dense_forward : Lifetime::dense_backward, name, shape);
   }
   TensorView moe(std::string_view name, std::initializer_list<int64_t> shape, Use use) {
-    return all_.make(!forward_      ? Lifetime::moe_backward
-                     : use == kRead ? Lifetime::kept
-                                    : Lifetime::moe_forward,
-                     name, shape);
+    return make(use, forward_ ? Lifetime::moe_forward : Lifetime::moe_backward, name, shape);
+  }
+  TensorView make(Use use, Lifetime meanwhile, std::string_view name, std::initializer_list<int64_t> shape) {
+    return all_.make(forward_ && use == kRead ? Lifetime::kept : meanwhile, name, shape);
   }
 
   LayerBuffers& all_;

@@ -13,15 +13,15 @@ class LayerMemory {
   /// Makes stores for one pass alone. Its phases take turns.
   LayerMemory() {
     for (auto& store : stores_) store = std::make_shared<TensorStore>();
-    share(Lifetime::dense_backward, store(Lifetime::dense_forward));
-    share(Lifetime::moe_backward, store(Lifetime::moe_forward));
+    share(Lifetime::dense_backward, stores_[static_cast<size_t>(Lifetime::dense_forward)]);
+    share(Lifetime::moe_backward, stores_[static_cast<size_t>(Lifetime::moe_forward)]);
   }
-  void share(Lifetime lifetime, std::shared_ptr<TensorStore> store) { place(lifetime) = std::move(store); }
-  const std::shared_ptr<TensorStore>& store(Lifetime lifetime) { return place(lifetime); }
+  void share(Lifetime lifetime, std::shared_ptr<TensorStore> store) {
+    stores_[static_cast<size_t>(lifetime)] = std::move(store);
+  }
   TensorStore& of(Lifetime lifetime) const { return *stores_[static_cast<size_t>(lifetime)]; }
 
  private:
-  std::shared_ptr<TensorStore>& place(Lifetime lifetime) { return stores_[static_cast<size_t>(lifetime)]; }
   std::array<std::shared_ptr<TensorStore>, kLifetimes> stores_;
 };
 

@@ -5,32 +5,17 @@
 #include "moe/plan/plan_checks.h"
 #include "moe/schedule/model_plan.h"
 #include "tests/plan/broken_plan.h"
+#include "tests/plan/closure.h"
 #include "tests/schedule/any_decision.h"
 
 namespace moe {
 namespace {
 
-Edges edges_of(const Plan& plan) {
-  Edges edges;
-  for (const Task& task : plan.tasks()) edges.push_back(task.after);
-  for (const Lane& lane : plan.structure->lanes)
-    for (size_t i = 1; i < lane.queue.size(); ++i)
-      edges[static_cast<size_t>(lane.queue[i])].push_back(lane.queue[i - 1]);
-  return edges;
-}
-
 void expect_closure(const Plan& plan) {
-  const Edges edges = edges_of(plan);
   const Ancestors ancestors(plan);
-  std::vector<std::vector<bool>> before(edges.size(), std::vector<bool>(edges.size()));
-  for (size_t i = 0; i < edges.size(); ++i)
-    for (const int p : edges[i]) {
-      const size_t from = static_cast<size_t>(p);
-      for (size_t j = 0; j < from; ++j) before[i][j] = before[i][j] || before[from][j];
-      before[i][from] = true;
-    }
-  for (size_t i = 0; i < edges.size(); ++i)
-    for (size_t j = 0; j < edges.size(); ++j)
+  const Closure before = closure_of(plan);
+  for (size_t i = 0; i < before.size(); ++i)
+    for (size_t j = 0; j < before.size(); ++j)
       ASSERT_EQ(ancestors.before(static_cast<int>(j), static_cast<int>(i)), before[i][j])
           << plan.schedule << ": " << plan.tasks()[j].name() << " before " << plan.tasks()[i].name();
 }

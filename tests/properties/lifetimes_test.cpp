@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "tests/plan/closure.h"
 #include "tests/properties/any_model.h"
 #include "tests/schedule/any_decision.h"
 
@@ -17,24 +18,6 @@ using any_decision::fits;
 using any_model::any_model;
 using any_model::any_model_decision;
 using any_model::AnyModel;
-
-using Closure = std::vector<std::vector<bool>>;  // [task][task before it]
-
-Closure closure_of(const Plan& plan) {
-  std::vector<std::vector<int>> edges;
-  for (const Task& task : plan.tasks()) edges.push_back(task.after);
-  for (const Lane& lane : plan.structure->lanes)
-    for (size_t i = 1; i < lane.queue.size(); ++i)
-      edges[static_cast<size_t>(lane.queue[i])].push_back(lane.queue[i - 1]);
-  Closure before(edges.size(), std::vector<bool>(edges.size()));
-  for (size_t i = 0; i < edges.size(); ++i)
-    for (const int p : edges[i]) {
-      for (size_t j = 0; j < static_cast<size_t>(p); ++j)
-        if (before[static_cast<size_t>(p)][j]) before[i][j] = true;
-      before[i][static_cast<size_t>(p)] = true;
-    }
-  return before;
-}
 
 // Holds buffers of passes.
 using Buffers = std::set<std::tuple<Buffer, int, int>>;
