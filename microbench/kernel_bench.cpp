@@ -33,11 +33,12 @@ std::vector<std::string> row_of(const CaseRecord& record) {
   std::vector<std::string> row{text(record, "kernel"),
                                fmt::format("{}", record.parameters.whole("model_dim", record.key))};
   if (record.status != CaseStatus::ok) {
-    row.insert(row.end(), {"-", "-", "-", fmt::format("{}: {}", name_of(record.status), record.reason)});
+    row.insert(row.end(), {"-", "-", "-", "-", fmt::format("{}: {}", name_of(record.status), record.reason)});
     return row;
   }
   const bool moves = record.summary.has("bytes_per_s"), bound = record.summary.has("share");
-  row.insert(row.end(), {fmt::format("{:.3f}", number(record, "least_s") * 1e3),
+  const auto ms = [&](std::string_view name) { return fmt::format("{:.3f}", number(record, name) * 1e3); };
+  row.insert(row.end(), {ms("least_s"), record.summary.has("warm_s") ? ms("warm_s") : "-",
                          moves ? fmt::format("{:.2f}", number(record, "bytes_per_s") * 1e-9) : "-",
                          bound ? percent(number(record, "share")) : "-", bound ? text(record, "bound") : ""});
   return row;
@@ -53,7 +54,7 @@ bool on_gpu(std::span<const CaseRecord> records) {
 
 int report_kernels(std::span<const CaseRecord> records, const std::string& path, bool json) {
   auto list = Json::array();
-  Table table({"kernel", "M", "ms", "GB/s", "share", "of"});
+  Table table({"kernel", "M", "ms", "warm ms", "GB/s", "share", "of"});
   for (const CaseRecord& record : records) {
     list.push_back(to_json(record));
     table.add(row_of(record));

@@ -1,4 +1,5 @@
 // What the maps between tokens and rows must give, by their definitions; and what they are tried on.
+#include <algorithm>
 #include <optional>
 
 #include "microbench/kernels.h"
@@ -9,6 +10,7 @@ namespace moe::microbench {
 namespace {
 
 constexpr int64_t kColumns = 256, kMixedColumns = 16, kPairs = 4096;
+constexpr int64_t kDrawn = 999983;  // numbers; a prime, so that no two rows of a tensor are alike
 
 std::vector<int64_t> columns_of(const Routing& routing, int64_t width) {
   return spread_over(width, routing.mixes() ? kMixedColumns : kColumns);
@@ -29,8 +31,11 @@ double weight_of(const float* by, int64_t pair) { return by == nullptr ? 1 : by[
 Tensor random_rows(std::initializer_list<int64_t> shape, DType dtype, MemorySpace& memory) {
   Tensor t(shape, dtype, memory);
   const HostCopy host(t, memory);
-  for (int64_t i = 0; i < t.view().elements(); ++i)
-    host.view().as<float>()[i] = static_cast<float>(random_uniform(1, 2, static_cast<uint64_t>(i)) - 0.5);
+  const int64_t drawn = std::min(t.view().elements(), kDrawn);
+  auto* numbers = host.view().as<float>();
+  for (int64_t i = 0; i < drawn; ++i)
+    numbers[i] = static_cast<float>(random_uniform(1, 2, static_cast<uint64_t>(i)) - 0.5);
+  for (int64_t i = drawn; i < t.view().elements(); ++i) numbers[i] = numbers[i - drawn];
   host.send();
   return t;
 }

@@ -116,12 +116,16 @@ class SelfTest {
     int fresh = options_.gates * first;
     for (int g = 0; g < options_.gates; ++g) {
       const GateOutcome outcome = run_gate(cases, results_.rule, [&](int pair, const std::vector<bool>& wanted) {
-        progress.at(static_cast<double>(std::min(g * first + pair, fresh)) / static_cast<double>(rounds_.size()));
+        progress.at(static_cast<double>(g * first + std::min(pair, first)) / (options_.gates * first));
         return gate_.pair(pair < first ? g * first + pair : fresh++, wanted);
       });
       const auto is = [](Verdict verdict) { return [=](const Judged& j) { return j.verdict == verdict; }; };
-      results_.live_slow += std::ranges::any_of(outcome.judged, is(Verdict::slower));
-      results_.live_fast += std::ranges::any_of(outcome.judged, is(Verdict::faster));
+      const bool slow = std::ranges::any_of(outcome.judged, is(Verdict::slower));
+      const bool fast = std::ranges::any_of(outcome.judged, is(Verdict::faster));
+      results_.live_slow += slow;
+      results_.live_fast += fast;
+      log_info(fmt::format("gate {} of {}: {}", g + 1, options_.gates,
+                           slow ? "false SLOW" : fast ? "false FAST" : counted(outcome.pairs, "pair") + ", none"));
       results_.live_pairs += outcome.pairs;
     }
     progress.done();

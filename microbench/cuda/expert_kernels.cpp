@@ -8,6 +8,7 @@ namespace moe::microbench {
 namespace {
 
 constexpr int64_t kLocalExperts = 4;
+constexpr int64_t kMostCopied = 3;  // tensors (rows, H)
 
 // Runs all experts of a rank, and as many GEMMs of the same shapes with nothing between them.
 class Experts {
@@ -26,17 +27,21 @@ class Experts {
         hidden_(make(sizes.expert_rows, sizes.hidden)),
         w1_(make(sizes.model_dim, sizes.hidden)),
         d_w1_(make(sizes.model_dim, sizes.hidden)),
-        gradients_({gemms_of(ffn) * d_w1_.view().elements()}, sizes.dtype, math_.memory()) {
+        gradients_({gemms_of(ffn) * d_w1_.view().elements()}, sizes.dtype, math_.memory()),
+        copied_({kMostCopied, hidden_.view().elements()}, sizes.dtype, math_.memory()),
+        copy_({kMostCopied, hidden_.view().elements()}, sizes.dtype, math_.memory()) {
     expert_->reserve(kLocalExperts * sizes.expert_rows);
     for (int64_t e = 0; e < kLocalExperts; ++e) rows_.push_back({e * sizes.expert_rows, (e + 1) * sizes.expert_rows});
     expert_->forward(x_, rows_, y_);  // a backward needs one before
   }
 
   std::vector<Kernel> kernels() {
+    const double inputs = inputs_;
     return {kernel(
                 "forward", [this] { expert_->forward(x_, rows_, y_); }, [this] { return wrong_expert(true); }),
             alone(
                 "forward GEMMs", [this] { forward(); }, [this] { return wrong_forward(); }),
+            copies("forward activation", inputs + 1),
             kernel(
                 "backward",
                 [this] {
@@ -44,7 +49,8 @@ class Experts {
                 },
                 [this] { return wrong_expert(false); }),
             alone(
-                "backward GEMMs", [this] { backward(); }, [this] { return wrong_backward(); })};
+                "backward GEMMs", [this] { backward(); }, [this] { return wrong_backward(); }),
+            copies("backward activation", 2 * inputs + 1)};
   }
 
  private:
@@ -69,15 +75,28 @@ class Experts {
                {"rows", sizes_.expert_rows},
                {"experts", kLocalExperts}};
     k.run = std::move(run), k.check = std::move(check);
-    k.seconds = [this, run = k.run] { return watch_.seconds(run); };
+    watch_.time(k);
     return k;
   }
   Kernel kernel(std::string_view what, std::function<void()> run, std::function<WrongElements()> check) const {
     Kernel k = alone(what, std::move(run), std::move(check));
-    k.bound = {"its GEMMs by cuBLASLt, timed",
-               {alone(fmt::format("{} GEMMs", what), {}, {}).key()},
+    k.bound = {"GEMMs by cuBLASLt, timed, and copies",
+               {named(what, "GEMMs").key(), named(what, "activation").key()},
                [](double seconds, double of) { return of / seconds; }};
     return k;
+  }
+  // Moves as much as an activation reads and writes: so many tensors (rows, H).
+  Kernel copies(std::string_view what, double tensors) const {
+    const auto bytes = static_cast<int64_t>(tensors / 2 * static_cast<double>(hidden_.view().bytes()));
+    Kernel k = alone(
+        what,
+        [this, bytes] { math_.memory().copy(copied_.view().data(), copy_.view().data(), bytes, watch_.stream()); },
+        [] { return WrongElements(); });
+    k.bytes = 2.0 * static_cast<double>(bytes);
+    return k;
+  }
+  Kernel named(std::string_view what, std::string_view part) const {
+    return alone(fmt::format("{} {}", what, part), {}, {});
   }
 
   static Matrix one(TensorView t) { return matrix(t.part(0, {t.size(0) / kLocalExperts, t.size(1)})); }
@@ -139,7 +158,7 @@ class Experts {
   RankShape rank_;
   std::unique_ptr<Expert> expert_;
   std::vector<Rows> rows_;
-  Tensor x_, y_, d_y_, d_x_, hidden_, w1_, d_w1_, gradients_;
+  Tensor x_, y_, d_y_, d_x_, hidden_, w1_, d_w1_, gradients_, copied_, copy_;
   std::unique_ptr<cuda::Gemm> gemm_ = cuda::make_cublas_gemm(cuda::AlgorithmChoice::timed);
   int inputs_ = gemms_of(ffn_) - 1;
   Matrix w2_ = transpose(one(w1_));  // (H, M)

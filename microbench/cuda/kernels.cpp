@@ -1,21 +1,28 @@
 #include "microbench/cuda/gpu_kernels.h"
+#include "moe/device/cpu/cores.h"
 
 namespace moe::microbench {
+namespace {
+
+constexpr int64_t kTokenBytes = 64 << 20;  // of all: with their rows beyond every L2
+
+}  // namespace
 
 void gpu_kernels(const KernelSizes&, const KernelGroup& group) {
   int gpus = 0;
   if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) return;
-  const Stopwatch watch;
+  const cpu::UseThreads threads(static_cast<int>(cpu::usable_cores().size()));  // for what is drawn and checked
   const auto device = make_cuda_layer_device();
+  const Stopwatch watch(device->math().memory());
   device->math().use(watch.stream());
-  KernelSizes sizes{.tokens = 16384, .model_dim = 2048, .hidden = 8192, .expert_rows = 2048};
-  for (const int64_t width : sizes.order_widths)
-    for (const DType dtype : {DType::float32, DType::bfloat16}) {
-      sizes.dtype = dtype;
-      gpu_order_kernels(sizes, width, *device, watch, group);
-    }
+  KernelSizes sizes{.model_dim = 2048, .hidden = 8192, .expert_rows = 2048};
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     sizes.dtype = dtype;
+    for (const int64_t width : sizes.order_widths) {
+      sizes.tokens = kTokenBytes / (width * bytes_of(dtype));
+      gpu_order_kernels(sizes, width, *device, watch, group);
+    }
+    gpu_dense_kernels(dtype, *device, watch, group);
     for (const Ffn ffn : {Ffn::gpt, Ffn::mixtral}) gpu_expert_kernels(sizes, ffn, *device, watch, group);
   }
 }

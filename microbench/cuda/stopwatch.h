@@ -1,15 +1,18 @@
 #pragma once
 // A GPU's own clock: two events on a stream.
+#include <algorithm>
 #include <cuda_runtime.h>
 #include <functional>
 
 #include "moe/device/cuda/check.h"
+#include "moe/measure/kernels/kernel_bench.h"
+#include "moe/tensor/tensor.h"
 
 namespace moe::microbench {
 
 class Stopwatch {
  public:
-  Stopwatch() {
+  explicit Stopwatch(MemorySpace& memory) : flushed_({kFlushBytes}, DType::float32, memory) {
     MOE_CHECK_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     for (cudaEvent_t* event : {&begin_, &end_}) MOE_CHECK_CUDA(cudaEventCreate(event));
   }
@@ -21,19 +24,46 @@ class Stopwatch {
   Stopwatch& operator=(const Stopwatch&) = delete;
 
   cudaStream_t stream() const { return stream_; }
-  /// Times several runs that follow each other on the stream; returns the seconds of one.
-  double seconds(const std::function<void()>& run) const {
+  /// Makes this the clock of a kernel, cold and warm.
+  void time(Kernel& kernel) const {
+    kernel.seconds = [this, run = kernel.run] { return cold_seconds(run); };
+    kernel.warm_seconds = [this, run = kernel.run] { return warm_seconds(run); };
+  }
+
+ private:
+  static constexpr int64_t kFlushBytes = 64 << 20;  // numbers of 4 bytes: beyond every L2
+  static constexpr int kColdRuns = 5, kWarmRuns = 20;
+  static constexpr double kWarmS = 5e-3;
+
+  double between(const std::function<void()>& run) const {
     MOE_CHECK_CUDA(cudaEventRecord(begin_, stream_));
-    for (int i = 0; i < kRuns; ++i) run();
+    run();
     MOE_CHECK_CUDA(cudaEventRecord(end_, stream_));
     MOE_CHECK_CUDA(cudaEventSynchronize(end_));
     float milliseconds = 0;
     MOE_CHECK_CUDA(cudaEventElapsedTime(&milliseconds, begin_, end_));
-    return milliseconds * 1e-3 / kRuns;
+    return milliseconds * 1e-3;
+  }
+  // Of several runs, each of which finds the L2 full of other data. Writing these keeps the GPU busy while the run is
+  // issued, so that its time has nothing of that.
+  double cold_seconds(const std::function<void()>& run) const {
+    double sum = 0;
+    for (int i = 0; i < kColdRuns; ++i) {
+      MOE_CHECK_CUDA(cudaMemsetAsync(flushed_.view().data(), i, static_cast<size_t>(flushed_.view().bytes()), stream_));
+      sum += between(run);
+    }
+    return sum / kColdRuns;
+  }
+  // Of runs that follow each other, as many as take some milliseconds.
+  double warm_seconds(const std::function<void()>& run) const {
+    const int runs = std::clamp(static_cast<int>(kWarmS / between(run)), 1, kWarmRuns);
+    return between([&] {
+             for (int i = 0; i < runs; ++i) run();
+           }) /
+           runs;
   }
 
- private:
-  static constexpr int kRuns = 20;
+  Tensor flushed_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };

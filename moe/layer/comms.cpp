@@ -1,5 +1,7 @@
 #include "moe/layer/comms.h"
 
+#include <algorithm>
+
 #include "moe/base/check.h"
 
 namespace moe {
@@ -14,6 +16,12 @@ LayerComms LayerComms::split(Communicator& world, const ParallelShape& parallel)
     comms.by_kind_[static_cast<size_t>(k)] = world.split(colour, world.rank());
   }
   return comms;
+}
+
+LayerComms KnownComms::of(Communicator& world, const ParallelShape& parallel) {
+  const auto found = std::ranges::find(known_, parallel, [](const auto& each) { return each.first; });
+  if (found != known_.end()) return found->second;
+  return known_.emplace_back(parallel, LayerComms::split(world, parallel)).second;
 }
 
 }  // namespace moe

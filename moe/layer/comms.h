@@ -3,6 +3,8 @@
 // Copies share the communicators.
 #include <array>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "moe/comm/communicator.h"
 #include "moe/plan/groups.h"
@@ -20,6 +22,16 @@ class LayerComms {
 
  private:
   std::array<std::shared_ptr<Communicator>, kGroupKinds> by_kind_;
+};
+
+/// Keeps what a rank has split, for layers that run in turns: NCCL takes half a second a communicator.
+class KnownComms {
+ public:
+  /// Does what LayerComms::split() does, once a shape.
+  LayerComms of(Communicator& world, const ParallelShape& parallel);
+
+ private:
+  std::vector<std::pair<ParallelShape, LayerComms>> known_;
 };
 
 }  // namespace moe

@@ -3,11 +3,14 @@
 #include <cmath>
 
 #include "moe/base/random.h"
+#include "moe/tensor/cpu/math.h"
 #include "moe/tensor/element.h"
 #include "moe/tensor/host_copy.h"
 
 namespace moe {
 namespace {
+
+constexpr int64_t kBytesOfANormal = 64;  // that a core moves in the time in which it draws one
 
 template <class T>
 void fill_rows(TensorView rows, ShardRange tokens, uint64_t seed, uint64_t stream) {
@@ -38,11 +41,13 @@ void add_skew(TensorView rows, const LayerSeed& seed) {
 template <class T>
 void fill_block(const std::array<ShardRange, 3>& axes, T* out, double scale, uint64_t seed, uint64_t stream) {
   const auto& [a, b, c] = axes;
-  for (int64_t i = a.first; i < a.first + a.count; ++i)
-    for (int64_t j = b.first; j < b.first + b.count; ++j)
-      for (int64_t k = c.first; k < c.first + c.count; ++k)
-        *out++ =
-            static_cast<T>(scale * random_normal(seed, stream, static_cast<uint64_t>((i * b.total + j) * c.total + k)));
+  parallel_for(a.count * b.count, c.count * kBytesOfANormal, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t first = ((a.first + row / b.count) * b.total + b.first + row % b.count) * c.total + c.first;
+      for (int64_t k = 0; k < c.count; ++k)
+        out[row * c.count + k] = static_cast<T>(scale * random_normal(seed, stream, static_cast<uint64_t>(first + k)));
+    }
+  });
 }
 
 }  // namespace

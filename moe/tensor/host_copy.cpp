@@ -6,15 +6,15 @@ namespace moe {
 
 HostCopy::HostCopy(TensorView t, MemorySpace& memory) : memory_(memory), there_(t), stored_(t) {
   if (t.device() != DeviceKind::cpu) {
-    copy_.resize(static_cast<size_t>(t.bytes()));
-    stored_ = t.moved_to(copy_.data(), DeviceKind::cpu, t.dtype());
+    copy_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(t.bytes()));
+    stored_ = t.moved_to(copy_.get(), DeviceKind::cpu, t.dtype());
     memory.to_host(t.data(), stored_.data(), t.bytes());
   }
   here_ = stored_;
   const DType wide = sums_type(t.dtype());
   if (t.dtype() == wide) return;
-  wide_.resize(static_cast<size_t>(t.elements() * bytes_of(wide)));
-  here_ = t.moved_to(wide_.data(), DeviceKind::cpu, wide);
+  wide_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(t.elements() * bytes_of(wide)));
+  here_ = t.moved_to(wide_.get(), DeviceKind::cpu, wide);
   convert(stored_, here_);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // A HostCopy has a tensor's numbers where the host can read them, write them and compute with them.
-#include <vector>
+#include <memory>
 
 #include "moe/device/memory.h"
 #include "moe/tensor/tensor_view.h"
@@ -18,8 +18,8 @@ class HostCopy {
 
  private:
   MemorySpace& memory_;
-  TensorView there_, stored_, here_;    // stored_: of there_'s type
-  std::vector<std::byte> copy_, wide_;  // no Tensors: those are counted as the layer's
+  TensorView there_, stored_, here_;          // stored_: of there_'s type
+  std::unique_ptr<std::byte[]> copy_, wide_;  // no Tensors: those are counted as the layer's
 };
 
 }  // namespace moe

@@ -22,6 +22,7 @@ struct CommunicatorFactory {
   double clock_error_s = 0;
   /// Sums are in rank order to the last bit; else within this of the largest summand.
   double sum_error = 0;
+  int splits = 100;  // in a row: fewer where each takes long
 };
 
 /// Parameters: the factory and the number of ranks.

@@ -68,7 +68,7 @@ TEST(Kernels, AWrongResultIsFoundOut) {
 
 TEST(Kernels, AWrongOneEndsTheVerbWithThree) {
   const Kernel kernel{.name = "sum", .width = 8};
-  const CaseRecord right = record_of(kernel, {}, {2e-3, 1e-3}, 0), wrong = record_of(kernel, {1, "off"}, {}, 0);
+  const CaseRecord right = record_of(kernel, {}, {{2e-3, 1e-3}}, 0), wrong = record_of(kernel, {1, "off"}, {}, 0);
   EXPECT_EQ(report_kernels(std::vector{right}, "records", true), 0);
   EXPECT_EQ(report_kernels(std::vector{right, wrong}, "records", true), 3);
   EXPECT_EQ(report_kernels(std::vector{right, wrong}, "records", false), 3);

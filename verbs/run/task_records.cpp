@@ -211,12 +211,8 @@ std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, Recor
   settings.most_reference_flops = kProvenFlops;
   settings.inspect = {};
   settings.in_step = true;
-  LayerMeasurement measured = measure_layer(runs, settings);
-  double pass_s = 0;
-  for (const MeasuredRun& run : measured.runs)
-    if (!run.total_s.empty()) pass_s += median(max_over_ranks(run.total_s));
-  settings.iterations = passes_in(kMeasuredS, pass_s);
-  if (settings.iterations > kPasses) measured = measure_layer(runs, settings);
+  settings.fill_s = kMeasuredS;
+  const LayerMeasurement measured = measure_layer(runs, settings);
   std::vector<CaseRecord> records;
   for (size_t r = 0; r < runs.size(); ++r) {
     require<WrongResult>(measured.runs[r].wrong.empty(), "{}: {}", job.name, measured.runs[r].wrong);
@@ -233,10 +229,6 @@ std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, Recor
 }
 
 }  // namespace
-
-int passes_in(double seconds, double pass_s) {
-  return pass_s > 0 ? static_cast<int>(std::clamp(seconds / pass_s, double{kPasses}, double{kMostPasses})) : kPasses;
-}
 
 std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
   std::vector<LayerShape> shapes;

@@ -13,9 +13,6 @@ inline constexpr std::array kProfiledDegrees{1, 2, 4};
 
 inline constexpr int kProfiledLayers = 6;  // of a grid
 
-/// Returns how many passes fill so much time: at least kPasses, at most kMostPasses.
-int passes_in(double seconds, double pass_s);
-inline constexpr int kPasses = 5, kMostPasses = 100;
 
 /// Returns some of the layers, as different as pick_layers finds them, each as a job whose tasks show what the tasks of
 /// all layers take: one layer alone; of a model two with its ends and its step, beside a dense layer if it has any.

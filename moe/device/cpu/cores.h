@@ -17,4 +17,16 @@ int own_threads();
 /// Sets what own_threads() returns. Throws BadInput below 1.
 void set_own_threads(int threads);
 
+/// Lets the calling thread's computations use so many threads as long as it lives.
+class UseThreads {
+ public:
+  explicit UseThreads(int threads) : before_(own_threads()) { set_own_threads(threads); }
+  ~UseThreads() { set_own_threads(before_); }
+  UseThreads(const UseThreads&) = delete;
+  UseThreads& operator=(const UseThreads&) = delete;
+
+ private:
+  int before_;
+};
+
 }  // namespace moe::cpu

@@ -74,7 +74,6 @@ class CudaTutelOrder final : public Order {
   void i_order_backward(const Routing& routing, TensorView d_output, RowsView rows, RowsView d_rows,
                         TensorView d_weight) override {
     if (routing.mixes()) return mixing_->i_order_backward(routing, d_output, rows, d_rows, d_weight);
-    math_.memory().clear(d_weight.data(), d_weight.bytes(), math_.stream());  // of what was dropped it stays 0
     combine_rows_backward(work(), arrays_of(routing),
                           {routing.weight.view().data(), d_output.data(), placed(routing, rows),
                            placed(routing, d_rows), d_weight.data()},

@@ -1,12 +1,14 @@
-// Kernels that move rows: a warp has one, 16 bytes a lane and turn, several turns under way at once.
+// Kernels that move rows: a warp has a token or a row, 16 bytes a lane and turn, several turns under way at once.
 #include "moe/layer/cuda/kernels.h"
 #include "moe/tensor/cuda/reduce.cuh"
 
 namespace moe::cuda {
 namespace {
 
-constexpr int kTurns = 4;  // that a lane has under way when it copies
-constexpr int kSums = 2;   // when it adds rows up
+constexpr int kTurns = 4;    // that a lane has under way when it copies
+constexpr int kSums = 2;     // when it adds rows up
+constexpr int kChoices = 2;  // rows of a token that are under way at once
+constexpr int kSlots = 8;    // that a warp looks after when it clears empty ones
 
 // Points at the beginning of row `row` of rows of `packs`.
 template <class T, int N>
@@ -39,48 +41,95 @@ __device__ void clear_row(Pack<T, N>* to, int packs) {
   for (int j = lane_index(); j < packs; j += kWarpSize) to[j] = zero;
 }
 
+// Where a kernel writes all slots, its first warps clear the empty ones; each of the others has a token.
+__host__ __device__ int64_t clearing_warps(const RoutingArrays& r) { return (r.slots + kSlots - 1) / kSlots; }
+Grid warps_for_slots(const RoutingArrays& r) { return warps_for(clearing_warps(r) + r.tokens); }
+
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads) order_kernel(RoutingArrays r, const T* tokens, PlacedRows rows, int packs) {
-  const int64_t slot = warp_index();
-  if (slot >= r.slots) return;
-  const int place = rows.place[slot], pair = r.pair_of[slot];
-  if (place < 0) return;
-  Pack<T, N>* to = row_at<T, N>(static_cast<T*>(rows.data), place, packs);
-  if (pair < 0) return clear_row(to, packs);
-  copy_row(row_at<T, N>(tokens, pair / static_cast<int>(r.choices), packs), to, packs);
+__device__ void clear_empty(const RoutingArrays& r, const PlacedRows& rows, int64_t warp, int packs) {
+  const int64_t slot = warp * kSlots + lane_index();
+  int own_place = -1;
+  if (lane_index() < kSlots && slot < r.slots && r.pair_of[slot] < 0) own_place = rows.place[slot];
+  for (int i = 0; i < kSlots; ++i) {
+    const int place = __shfl_sync(kAllLanes, own_place, i);
+    if (place >= 0) clear_row(row_at<T, N>(static_cast<T*>(rows.data), place, packs), packs);
+  }
 }
 
-// A lane knows one pair, where its row lies and its weight; the others ask it. A dropped pair's row is not there.
+// A lane knows one pair of a token, and where its row lies; the others ask it. A dropped pair's row is not there.
+struct OwnPair {
+  int64_t pair = -1;
+  int slot = -1;
+  __device__ OwnPair(const RoutingArrays& r, int64_t token) {
+    if (lane_index() >= r.choices) return;
+    pair = token * r.choices + lane_index();
+    slot = r.slot_of[pair];
+  }
+  __device__ int place_in(const PlacedRows& rows) const { return slot < 0 ? -1 : rows.place[slot]; }
+};
+
+// Reads a token once, and writes it to all of its places.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads, 4) combine_kernel(RoutingArrays r, Combine c, int packs) {
+__global__ void __launch_bounds__(kThreads) order_kernel(RoutingArrays r, const T* tokens, PlacedRows rows, int packs) {
+  const int64_t token = warp_index() - clearing_warps(r);
+  if (token < 0) return clear_empty<T, N>(r, rows, warp_index(), packs);
+  if (token >= r.tokens) return;
+  const int choices = static_cast<int>(r.choices), lane = lane_index();
+  const int own_place = OwnPair(r, token).place_in(rows);
+  const Pack<T, N>* from = row_at<T, N>(tokens, token, packs);
+  for (int first = lane; first - lane < packs; first += kTurns * kWarpSize) {
+    Pack<T, N> p[kTurns];
+#pragma unroll
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const int j = first + turn * kWarpSize;
+      p[turn] = from[j < packs ? j : packs - 1];  // behind the end: read, not kept
+    }
+    for (int choice = 0; choice < choices; ++choice) {
+      const int place = __shfl_sync(kAllLanes, own_place, choice);
+      if (place < 0) continue;
+      Pack<T, N>* to = row_at<T, N>(static_cast<T*>(rows.data), place, packs);
+#pragma unroll
+      for (int turn = 0; turn < kTurns; ++turn)
+        if (first + turn * kWarpSize < packs) to[first + turn * kWarpSize] = p[turn];
+    }
+  }
+}
+
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads, 3) combine_kernel(RoutingArrays r, Combine c, int packs) {
   const int64_t token = warp_index();
   if (token >= r.tokens) return;
   const int choices = static_cast<int>(r.choices), lane = lane_index();
-  int own_place = -1;
+  const OwnPair own(r, token);
+  const int own_place = own.place_in(c.rows);
   Sums<T> own_weight = 1;
-  if (lane < choices) {
-    const int slot = r.slot_of[token * choices + lane];
-    if (slot >= 0) own_place = c.rows.place[slot];
-    if (c.weight != nullptr) own_weight = static_cast<const Sums<T>*>(c.weight)[token * choices + lane];
-  }
+  if (own.pair >= 0 && c.weight != nullptr) own_weight = static_cast<const Sums<T>*>(c.weight)[own.pair];
   Pack<T, N>* to = row_at<T, N>(static_cast<T*>(c.out), token, packs);
   for (int first = lane; first - lane < packs; first += kSums * kWarpSize) {
     Sums<T> sum[kSums][N] = {};
-    for (int choice = 0; choice < choices; ++choice) {
-      const int place = __shfl_sync(kAllLanes, own_place, choice);
-      const Sums<T> weight = __shfl_sync(kAllLanes, own_weight, choice);
-      if (place < 0) continue;
-      const Pack<T, N>* row = row_at<T, N>(static_cast<const T*>(c.rows.data), place, packs);
-      Pack<T, N> p[kSums];
+    for (int choice = 0; choice < choices; choice += kChoices) {
+      int place[kChoices];
+      Pack<T, N> p[kChoices][kSums];
 #pragma unroll
-      for (int turn = 0; turn < kSums; ++turn) {
-        const int j = first + turn * kWarpSize;
-        p[turn] = row[j < packs ? j : packs - 1];  // behind the end: read, not kept
+      for (int c2 = 0; c2 < kChoices; ++c2) {
+        place[c2] = __shfl_sync(kAllLanes, own_place, choice + c2);  // behind the last: not there
+        if (place[c2] < 0) continue;
+        const Pack<T, N>* row = row_at<T, N>(static_cast<const T*>(c.rows.data), place[c2], packs);
+#pragma unroll
+        for (int turn = 0; turn < kSums; ++turn) {
+          const int j = first + turn * kWarpSize;
+          p[c2][turn] = row[j < packs ? j : packs - 1];
+        }
       }
 #pragma unroll
-      for (int turn = 0; turn < kSums; ++turn)
+      for (int c2 = 0; c2 < kChoices; ++c2) {
+        const Sums<T> weight = __shfl_sync(kAllLanes, own_weight, choice + c2);
+        if (place[c2] < 0) continue;
 #pragma unroll
-        for (int i = 0; i < N; ++i) sum[turn][i] += weight * value_of(p[turn].at[i]);
+        for (int turn = 0; turn < kSums; ++turn)
+#pragma unroll
+          for (int i = 0; i < N; ++i) sum[turn][i] += weight * value_of(p[c2][turn].at[i]);
+      }
     }
 #pragma unroll
     for (int turn = 0; turn < kSums; ++turn) {
@@ -92,34 +141,56 @@ __global__ void __launch_bounds__(kThreads, 4) combine_kernel(RoutingArrays r, C
   }
 }
 
+// Reads a token's gradient once for kChoices of its rows.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads) combine_backward_kernel(RoutingArrays r, CombineBackward c, int packs) {
-  const int64_t slot = warp_index();
-  if (slot >= r.slots) return;
-  const int place = c.d_rows.place[slot], pair = r.pair_of[slot];
-  Pack<T, N>* d_row = row_at<T, N>(static_cast<T*>(c.d_rows.data), place < 0 ? 0 : place, packs);
-  if (pair < 0) {
-    if (place >= 0) clear_row(d_row, packs);
-    return;
-  }
-  const Pack<T, N>* row = row_at<T, N>(static_cast<const T*>(c.rows.data), c.rows.place[slot], packs);
-  const Pack<T, N>* d_out = row_at<T, N>(static_cast<const T*>(c.d_out), pair / static_cast<int>(r.choices), packs);
-  const Sums<T> weight = static_cast<const Sums<T>*>(c.weight)[pair];
-  Sums<T> sum = 0;
-#pragma unroll 2
-  for (int j = lane_index(); j < packs; j += kWarpSize) {
-    Pack<T, N> d = d_out[j];
-    const Pack<T, N> p = row[j];
+__global__ void __launch_bounds__(kThreads, 4) combine_backward_kernel(RoutingArrays r, CombineBackward c, int packs) {
+  const int64_t token = warp_index() - clearing_warps(r);
+  if (token < 0) return clear_empty<T, N>(r, c.d_rows, warp_index(), packs);
+  if (token >= r.tokens) return;
+  const int choices = static_cast<int>(r.choices), lane = lane_index();
+  const OwnPair own(r, token);
+  const int own_place = own.place_in(c.rows), own_d_place = own.place_in(c.d_rows);
+  const Sums<T> own_weight = own.pair < 0 ? Sums<T>(0) : static_cast<const Sums<T>*>(c.weight)[own.pair];
+  const Pack<T, N>* d_out = row_at<T, N>(static_cast<const T*>(c.d_out), token, packs);
+  Sums<T> own_sum = 0;
+  for (int choice = 0; choice < choices; choice += kChoices) {
+    const Pack<T, N>* row[kChoices];
+    Pack<T, N>* d_row[kChoices];
+    Sums<T> weight[kChoices], sum[kChoices] = {};
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const Sums<T> v = value_of(d.at[i]);
-      sum += v * value_of(p.at[i]);
-      d.at[i] = rounded<T>(weight * v);
+    for (int c2 = 0; c2 < kChoices; ++c2) {
+      const int place = __shfl_sync(kAllLanes, own_place, choice + c2);
+      const int d_place = __shfl_sync(kAllLanes, own_d_place, choice + c2);
+      weight[c2] = __shfl_sync(kAllLanes, own_weight, choice + c2);
+      // A dropped pair's product is read as another, and not kept.
+      row[c2] = place < 0 ? d_out : row_at<T, N>(static_cast<const T*>(c.rows.data), place, packs);
+      d_row[c2] = d_place < 0 ? nullptr : row_at<T, N>(static_cast<T*>(c.d_rows.data), d_place, packs);
     }
-    if (place >= 0) d_row[j] = d;
+#pragma unroll 2
+    for (int j = lane; j < packs; j += kWarpSize) {
+      const Pack<T, N> d = d_out[j];
+      Pack<T, N> p[kChoices];
+#pragma unroll
+      for (int c2 = 0; c2 < kChoices; ++c2) p[c2] = row[c2][j];
+#pragma unroll
+      for (int c2 = 0; c2 < kChoices; ++c2) {
+        Pack<T, N> made;
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          const Sums<T> v = value_of(d.at[i]);
+          sum[c2] += v * value_of(p[c2].at[i]);
+          made.at[i] = rounded<T>(weight[c2] * v);
+        }
+        if (d_row[c2] != nullptr) d_row[c2][j] = made;
+      }
+    }
+#pragma unroll
+    for (int c2 = 0; c2 < kChoices; ++c2) {
+      const Sums<T> whole = warp_sum(sum[c2]);
+      if (lane == choice + c2) own_sum = whole;
+    }
   }
-  sum = warp_sum(sum);
-  if (lane_index() == 0) static_cast<Sums<T>*>(c.d_weight)[pair] = sum;
+  if (own.pair >= 0) static_cast<Sums<T>*>(c.d_weight)[own.pair] = own.slot < 0 ? Sums<T>(0) : own_sum;
 }
 
 template <class T, int N, bool kPacks>
@@ -163,7 +234,7 @@ void order_rows(Work work, const RoutingArrays& r, const void* tokens, PlacedRow
     using T = decltype(zero);
     with_pack<T>(in_packs<T>(width) && aligned(tokens) && aligned(rows.data), [&](auto n) {
       constexpr int kN = decltype(n)::value;
-      launch(order_kernel<T, kN>, warps_for(r.slots), work.stream, r, static_cast<const T*>(tokens), rows,
+      launch(order_kernel<T, kN>, warps_for_slots(r), work.stream, r, static_cast<const T*>(tokens), rows,
              static_cast<int>(width / kN));
     });
   });
@@ -184,7 +255,7 @@ void combine_rows_backward(Work work, const RoutingArrays& r, const CombineBackw
     using T = decltype(zero);
     with_pack<T>(in_packs<T>(width) && aligned(c.d_out) && aligned(c.rows.data) && aligned(c.d_rows.data), [&](auto n) {
       constexpr int kN = decltype(n)::value;
-      launch(combine_backward_kernel<T, kN>, warps_for(r.slots), work.stream, r, c, static_cast<int>(width / kN));
+      launch(combine_backward_kernel<T, kN>, warps_for_slots(r), work.stream, r, c, static_cast<int>(width / kN));
     });
   });
 }

@@ -22,6 +22,7 @@ class Race : public benchmark::BenchmarkReporter {
   ~Race() override { benchmark::ClearRegisteredBenchmarks(); }
 
   benchmark::internal::Benchmark& add(const Kernel& kernel, Body body) {
+    added_ = true;
     return *benchmark::RegisterBenchmark(kernel.key().c_str(), [this, &kernel, body](benchmark::State& state) {
       if (failure_) return state.SkipWithError("an earlier kernel failed");
       try {
@@ -33,6 +34,7 @@ class Race : public benchmark::BenchmarkReporter {
     });
   }
   void run() {
+    if (!added_) return;
     benchmark::RunSpecifiedBenchmarks(this);
     benchmark::ClearRegisteredBenchmarks();
     if (failure_) std::rethrow_exception(failure_);
@@ -49,7 +51,12 @@ class Race : public benchmark::BenchmarkReporter {
  private:
   std::map<std::string, std::vector<double>> seconds_;
   std::exception_ptr failure_;
+  bool added_ = false;
 };
+
+void run_warm(const Kernel& kernel, benchmark::State& state) {
+  for (auto _ : state) state.SetIterationTime(kernel.warm_seconds());
+}
 
 void run_all(const Kernel& kernel, benchmark::State& state) {
   for (auto _ : state)
@@ -67,7 +74,7 @@ std::string text_of(const WrongElements& wrong) {
 
 std::string Kernel::key() const { return fmt::format("kernel/{}/{}", width, name); }
 
-CaseRecord record_of(const Kernel& kernel, const WrongElements& wrong, const std::vector<double>& seconds, double of) {
+CaseRecord record_of(const Kernel& kernel, const WrongElements& wrong, const KernelSamples& samples, double of) {
   CaseRecord record;
   record.key = kernel.key();
   record.backend = "local";
@@ -80,11 +87,18 @@ CaseRecord record_of(const Kernel& kernel, const WrongElements& wrong, const std
     record.reason = text_of(wrong);
     return record;
   }
-  Samples samples{"seconds", {}};
-  for (const double s : seconds) samples.values.push_back({s});
-  record.samples = {samples};
-  const double least = quantile(seconds, 0);
-  record.summary = {{"median_s", median(seconds)}, {"least_s", least}, {"most_s", quantile(seconds, 1)}};
+  const auto add = [&](std::string_view name, const std::vector<double>& seconds) {
+    Samples& kept = record.samples.emplace_back(Samples{std::string(name), {}});
+    for (const double s : seconds) kept.values.push_back({s});
+  };
+  add("seconds", samples.seconds);
+  const double least = quantile(samples.seconds, 0);
+  record.summary = {
+      {"median_s", median(samples.seconds)}, {"least_s", least}, {"most_s", quantile(samples.seconds, 1)}};
+  if (!samples.warm.empty()) {
+    add("warm_seconds", samples.warm);
+    record.summary.set("warm_s", quantile(samples.warm, 0));
+  }
   if (kernel.bytes > 0) record.summary.set("bytes_per_s", kernel.bytes / least);
   if (of > 0) record.summary.set("share", kernel.bound.share(least, of));
   return record;
@@ -99,7 +113,7 @@ void KernelBench::run(std::span<const Kernel> group) {
       open.push_back(&kernel);
   interleave_repetitions();
   std::map<std::string, WrongElements> wrong;
-  Race first, timed;
+  Race first, timed, warm;
   for (const Kernel* kernel : open)
     first
         .add(*kernel,
@@ -121,17 +135,21 @@ void KernelBench::run(std::span<const Kernel> group) {
       benchmark.UseRealTime()->MinTime(kSampleS);
   }
   timed.run();
+  for (const Kernel* kernel : open)  // Google Benchmark runs all that it knows
+    if (kernel->warm_seconds && wrong.at(kernel->key()).count == 0)
+      warm.add(*kernel, run_warm).Repetitions(repetitions_)->UseManualTime()->Iterations(1);
+  warm.run();
   for (const Kernel* kernel : open)
     if (const auto& seconds = timed.seconds(*kernel); !seconds.empty()) least_s_[kernel->key()] = quantile(seconds, 0);
-  for (const Kernel& kernel : group) record(kernel, wrong[kernel.key()], timed.seconds(kernel));
+  for (const Kernel& kernel : group) record(kernel, wrong[kernel.key()], {timed.seconds(kernel), warm.seconds(kernel)});
 }
 
-void KernelBench::record(const Kernel& kernel, const WrongElements& wrong, const std::vector<double>& seconds) {
+void KernelBench::record(const Kernel& kernel, const WrongElements& wrong, const KernelSamples& samples) {
   if (const CaseRecord* known = writer_.find(kernel.key())) {
     records_.push_back(*known);
     return;
   }
-  records_.push_back(record_of(kernel, wrong, seconds, least(kernel.bound)));
+  records_.push_back(record_of(kernel, wrong, samples, least(kernel.bound)));
   writer_.append(records_.back());
 }
 

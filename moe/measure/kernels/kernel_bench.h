@@ -28,14 +28,20 @@ struct Kernel {
   std::function<void()> run = {};
   std::function<WrongElements()> check = {};  // of what the first run left
   std::function<double()> seconds = {};       // of one run, on a clock of its own (a GPU's); none: a run is timed
+  std::function<double()> warm_seconds = {};  // the same where caches have what the last run left; none: not asked
   std::vector<TensorView> written = {};       // all that it makes
 
   std::string key() const;  // "kernel/1024/tutel order"
 };
 
+/// Holds seconds of a run, a number a repetition; `warm`: none where they were not asked for.
+struct KernelSamples {
+  std::vector<double> seconds, warm = {};
+};
+
 /// Returns the record of a kernel that took these seconds; that of a wrong one has no number. `of`: seconds of its
 /// bound, 0: unknown.
-CaseRecord record_of(const Kernel& kernel, const WrongElements& wrong, const std::vector<double>& seconds, double of);
+CaseRecord record_of(const Kernel& kernel, const WrongElements& wrong, const KernelSamples& samples, double of);
 
 class KernelBench {
  public:
@@ -49,7 +55,7 @@ class KernelBench {
   const std::vector<CaseRecord>& records() const { return records_; }
 
  private:
-  void record(const Kernel& kernel, const WrongElements& wrong, const std::vector<double>& seconds);
+  void record(const Kernel& kernel, const WrongElements& wrong, const KernelSamples& samples);
   double least(const KernelBound& bound) const;
 
   RecordWriter& writer_;

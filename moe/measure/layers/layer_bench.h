@@ -19,9 +19,14 @@ namespace moe {
 /// Sees what ran a plan: this process's ranks, in rank order.
 using Inspection = std::function<void(World&, std::span<RankRun* const>, const Plan&)>;
 
+inline constexpr int kPasses = 5, kMostPasses = 100;
+/// Returns how many passes fill so much time: at least kPasses, at most kMostPasses.
+int passes_in(double seconds, double pass_s);
+
 struct LayerBenchSettings {
   bool emulated = true;  // paced by the plan's modelled times over a proxy; else the plan itself, unpaced
-  int iterations = 5;
+  int iterations = kPasses;
+  double fill_s = 0;  // more iterations where those take less, of all plans together
   uint64_t seed = 1;
   double timeout_s = 60;
   bool check_only = false;

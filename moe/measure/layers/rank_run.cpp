@@ -1,5 +1,6 @@
 #include "moe/measure/layers/rank_run.h"
 
+#include "moe/device/cpu/cores.h"
 #include "moe/device/device.h"
 #include "moe/measure/layers/in_step.h"
 #include "moe/stack/stack_binding.h"
@@ -22,12 +23,15 @@ RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
       layer_device_(setup.kind == DeviceKind::cuda ? make_cuda_layer_device() : nullptr),
       text_(setup.text),
       seed_(setup.seed) {
+  const int own_cores = static_cast<int>(cpu::usable_cores().size());
+  const cpu::UseThreads threads(setup.kind == DeviceKind::cuda ? own_cores : setup.threads);  // weights are drawn here
   LayerDevice& on = layer_device_ ? *layer_device_ : cpu_layer_device();
   LayerSeed seed;
   seed.seed = setup.seed;
+  KnownComms own;
   if (one_layer(plan))
     layer_ = std::make_unique<MoeLayer>(rank_shape(plan.shape, world.rank(), plan.structure->flow), seed,
-                                        LayerComms::split(world, plan.shape.parallel), on);
+                                        (setup.comms ? *setup.comms : own).of(world, plan.shape.parallel), on);
   else
     stack_ = std::make_unique<LayerStack>(stack_shape(plan), world.rank(), seed, world, on);
   if (plan.vocabulary > 0) {

@@ -28,6 +28,7 @@ class RankRun {
     const TokenSource* text = nullptr;  // of a model; outlives the run
     Drag drag = {};                     // what is slowed on this rank
     bool step_apart = false;            // a model's optimizer does its work between passes, in no task's time
+    KnownComms* comms = nullptr;        // that the rank has, for layers alone; none: its own are split
   };
   /// Makes the run, blocking: every rank of `world` makes its own. Throws as MoeLayer and LayerStack do.
   RankRun(const Plan& plan, Communicator& world, const Setup& setup);

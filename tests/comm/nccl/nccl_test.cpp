@@ -84,7 +84,7 @@ void run_nccl(int ranks, double timeout_s, const std::function<void(Communicator
 }
 
 INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorConformance,
-                         testing::Combine(testing::Values(CommunicatorFactory{"nccl", run_nccl, 50e-6, 1e-6}),
+                         testing::Combine(testing::Values(CommunicatorFactory{"nccl", run_nccl, 50e-6, 1e-6, 8}),
                                           testing::Values(1, 2, 4, 8)),
                          CommunicatorConformance::name);
 

@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "microbench/cuda/gpu_kernels.h"
+#include "moe/device/cuda/kernels.h"
+#include "moe/tensor/host_copy.h"
+
+namespace moe::microbench {
+namespace {
+
+constexpr int64_t kTensorBytes = 128 << 20;  // beyond every L2
+constexpr int64_t kSeq = 2048;               // of attention's scores, and the width of a row
+constexpr double kEpsilon = 1e-5;
+
+// Holds what ops read and make, in rows of kSeq: all of it on a GPU, or some rows on the host.
+struct Operands {
+  TensorView a, b, d;        // read
+  TensorView p;              // read: softmaxes of causal scores
+  TensorView gain, moments;  // of norms
+  TensorView out, other;     // made
+  TensorView d_gain;         // made of all rows
+
+  TensorView scores(TensorView rows) const { return rows.part(0, {rows.size(0) / kSeq, kSeq, kSeq}); }
+  NormInput norm(bool centred) const { return {a, gain, centred, kEpsilon, moments}; }
+};
+
+void add_up(Math& math, const Operands& o, void* stream) {
+  const Sum sum{{o.a.data(), o.b.data(), o.d.data()}, {o.out.data()}, o.out.elements(), o.out.dtype()};
+  if (math.memory().kind() == DeviceKind::cuda)
+    cuda::launch_sum(sum, static_cast<cudaStream_t>(stream));
+  else
+    move_on_host({.copies = {}, .sum = sum});
+}
+
+// Says what an op of a layer's dense math reads and writes at least, in tensors, and what it makes. `from`: what `out`
+// holds before, where the op works in place.
+struct Op {
+  std::string_view name;
+  double tensors;
+  void (*run)(Math& math, const Operands& o, void* stream);
+  TensorView Operands::*from = nullptr;
+  TensorView Operands::*also = nullptr;  // made beside `out`
+};
+
+// Of causal scores half is read: what lies behind a row's own number is 0.
+const Op kOps[] = {
+    {"copy of rows", 2, [](Math& m, const Operands& o, void*) { m.assign(o.a, o.out); }},
+    {"gelu", 2, [](Math& m, const Operands& o, void*) { m.gelu(o.a, o.out); }},
+    {"gelu backward", 3, [](Math& m, const Operands& o, void*) { m.gelu_backward(o.a, o.d, o.out); }},
+    {"swiglu", 3, [](Math& m, const Operands& o, void*) { m.swiglu(o.a, o.b, o.out); }},
+    {"swiglu backward", 5, [](Math& m, const Operands& o, void*) { m.swiglu_backward(o.a, o.b, o.d, o.out, o.other); },
+     nullptr, &Operands::other},
+    {"layernorm", 2, [](Math& m, const Operands& o, void*) { m.norm(o.norm(true), o.out); }},
+    {"layernorm backward", 3, [](Math& m, const Operands& o, void*) { m.norm_backward(o.norm(true), o.out, o.d_gain); },
+     &Operands::d, &Operands::d_gain},
+    {"rmsnorm", 2, [](Math& m, const Operands& o, void*) { m.norm(o.norm(false), o.out); }},
+    {"rmsnorm backward", 3, [](Math& m, const Operands& o, void*) { m.norm_backward(o.norm(false), o.out, o.d_gain); },
+     &Operands::d, &Operands::d_gain},
+    {"softmax", 1.5, [](Math& m, const Operands& o, void*) { m.attention_softmax(o.scores(o.out), 1, true); },
+     &Operands::a},
+    {"softmax backward", 2,
+     [](Math& m, const Operands& o, void*) { m.attention_softmax_backward(o.scores(o.p), o.scores(o.out), 1, true); },
+     &Operands::d},
+    {"sum of 3", 4, add_up},
+};
+
+// What the ops read and make on a GPU, and the same of some rows on the host.
+class Dense {
+ public:
+  Dense(DType dtype, Math& math, const Stopwatch& watch)
+      : dtype_(dtype),
+        math_(math),
+        watch_(watch),
+        rows_(kTensorBytes / (kSeq * bytes_of(dtype))),
+        a_(made(true)),
+        b_(made(true)),
+        d_(made(true)),
+        p_(made(true)),
+        out_(made(false)),
+        other_(made(false)),
+        gain_(random_rows({kSeq}, dtype, math.memory())),
+        d_gain_({kSeq}, dtype, math.memory()),
+        moments_({rows_, 2}, sums_type(dtype), math.memory()) {
+    math.attention_softmax(on_gpu().scores(p_), 1, true);
+  }
+
+  std::vector<Kernel> kernels() {
+    std::vector<Kernel> all;
+    for (const Op& op : kOps) all.push_back(kernel(op));
+    return all;
+  }
+
+ private:
+  Tensor made(bool random) const {
+    if (random) return random_rows({rows_, kSeq}, dtype_, math_.memory());
+    return {{rows_, kSeq}, dtype_, math_.memory()};
+  }
+  Operands on_gpu() const { return {a_, b_, d_, p_, gain_, moments_, out_, other_, d_gain_}; }
+  std::string named(std::string_view what) const { return fmt::format("GPU {} {}", name_of(dtype_), what); }
+
+  Kernel kernel(const Op& op) {
+    const auto whole = static_cast<double>(a_.view().bytes());
+    const double bytes = op.tensors * whole;
+    Kernel k{.name = named(op.name), .width = kSeq, .bytes = bytes};
+    k.run = [this, &op] { op.run(math_, on_gpu(), watch_.stream()); };
+    k.check = [this, &op] { return wrong(op); };
+    k.shape = {{"device", "cuda"}, {"dtype", std::string(name_of(dtype_))}, {"rows", rows_}};
+    k.bound = {"GPU copy",
+               {Kernel{.name = named(kOps[0].name), .width = kSeq}.key()},
+               [=](double seconds, double least) { return bytes / seconds * (least / (2 * whole)); }};
+    watch_.time(k);
+    return k;
+  }
+
+  // Runs the op anew, since what it does in place it has done already.
+  WrongElements wrong(const Op& op) const {
+    const Operands o = on_gpu();
+    MemorySpace& memory = math_.memory();
+    if (op.from != nullptr) memory.copy((o.*op.from).data(), o.out.data(), o.out.bytes(), watch_.stream());
+    op.run(math_, o, watch_.stream());
+    if (op.also == &Operands::d_gain) return wrong_block(op, 0, rows_);
+    const WrongElements wrong = wrong_block(op, 0, kSeq);
+    return wrong.count > 0 ? wrong : wrong_block(op, rows_ - kSeq, kSeq);
+  }
+
+  // Computes some rows on the host, and compares all that is made of them.
+  WrongElements wrong_block(const Op& op, int64_t first, int64_t rows) const {
+    const auto copy = [&](const Tensor& t) {
+      return HostCopy(t.view().part(first * kSeq, {rows, kSeq}), math_.memory());
+    };
+    const HostCopy a = copy(a_), b = copy(b_), d = copy(d_), p = copy(p_), out = copy(out_), other = copy(other_);
+    const HostCopy gain(gain_, math_.memory()), d_gain(d_gain_, math_.memory());
+    const Tensor expected({rows, kSeq}, DType::float32), also({rows, kSeq}, DType::float32),
+        expected_gain({kSeq}, DType::float32);
+    const Operands o{a.view(), b.view(), d.view(), p.view(), gain.view(), {}, expected, also, expected_gain};
+    if (op.from != nullptr) std::memcpy(o.out.data(), (o.*op.from).data(), static_cast<size_t>(o.out.bytes()));
+    op.run(cpu_math(), o, nullptr);
+    WrongElements wrong;
+    compare(op.name, out.view(), expected, kSeq, wrong);
+    if (op.also == &Operands::other) compare(op.name, other.view(), also, kSeq, wrong);
+    if (op.also == &Operands::d_gain) compare("gradient of gain", d_gain.view(), expected_gain, rows, wrong);
+    return wrong;
+  }
+
+  // Of sums of so many terms, whose size is about that of the largest of a row.
+  void compare(std::string_view what, TensorView found, TensorView expected, int64_t terms,
+               WrongElements& wrong) const {
+    const SumCheck check(std::string(what), terms, dtype_, DType::float32);
+    for (int64_t row = 0; row < expected.elements(); row += kSeq) {
+      const float* of = expected.as<float>() + row;
+      ExactSum sum;
+      for (int64_t j = 0; j < kSeq; ++j) sum.size = std::max(sum.size, std::abs(static_cast<double>(of[j])));
+      for (int64_t j = 0; j < kSeq; ++j) {
+        sum.value = of[j];
+        check.compare(row + j, found.as<float>()[row + j], sum, wrong);
+      }
+    }
+  }
+
+  DType dtype_;
+  Math& math_;
+  const Stopwatch& watch_;
+  int64_t rows_;
+  Tensor a_, b_, d_, p_, out_, other_, gain_, d_gain_, moments_;
+};
+
+}  // namespace
+
+void gpu_dense_kernels(DType dtype, LayerDevice& device, const Stopwatch& watch, const KernelGroup& group) {
+  Dense dense(dtype, device.math(), watch);
+  group(dense.kernels());
+}
+
+}  // namespace moe::microbench
