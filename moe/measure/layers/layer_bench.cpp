@@ -40,6 +40,7 @@ struct Benched {
   std::unique_ptr<Pacer> pacer;                 // null: its tasks don't slow each other
   std::vector<std::unique_ptr<RankRun>> ranks;  // of this process
   std::vector<PassNumbers> timed;               // by rank here
+  std::vector<std::vector<double>> replayed;    // likewise: seconds of passes
   Training training;
 
   bool trains() const { return run.plan.vocabulary > 0; }
@@ -148,7 +149,7 @@ class LayerBench {
     const int64_t made = tensor_memory.made;
     const int attempts = trains() ? 1 : kAttempts;  // a step is not made twice
     for (int attempt = 0; attempt < attempts && !open.empty(); ++attempt) {
-      for (Benched* each : open) each->timed.assign(here_.size(), {});
+      for (Benched* each : open) each->timed.assign(here_.size(), {}), each->replayed.assign(here_.size(), {});
       world().run([&](int rank) { timed_passes(rank, open); });
       for (Benched* each : open)
         if (trains()) take_losses(*each);
@@ -216,18 +217,6 @@ class LayerBench {
     return run;
   }
 
-  // Ranks that run different plans would hang or mix up their data.
-  void require_same_plan(Communicator& everyone, const Plan& plan) {
-    const uint64_t mine = plan.hash();
-    std::vector<uint64_t> all(static_cast<size_t>(everyone.size()));
-    const auto stream = make_cpu_device()->make_stream("plan hash");
-    everyone.allgather(&mine, all.data(), sizeof mine, {*stream, {}, "comparing plans"});
-    stream->synchronize();
-    for (size_t r = 0; r < all.size(); ++r)
-      require<RankFailure>(all[r] == mine, "rank {}: plan {:016x} of {} differs from rank {}'s {:016x}",
-                           everyone.rank(), mine, plan.schedule, r, all[r]);
-  }
-
   void together(Communicator& everyone, Stream& stream) {
     everyone.barrier({stream, {}, "start of a pass"});
     stream.synchronize();
@@ -268,7 +257,10 @@ class LayerBench {
     const auto everyone = world().communicator(rank);
     const auto stream = make_start_stream(*schedules.front()->ranks[place(rank)]);
     std::vector<std::vector<double>> paces;
-    for (const Benched* each : schedules) paces.push_back(paces_of(*each));
+    for (const Benched* each : schedules) {
+      paces.push_back(paces_of(*each));
+      if (settings_.graphs) each->ranks[place(rank)]->record();
+    }
     const int warm_ups = settings_.emulated || trains() ? 0 : 1;
     const auto first = trains() ? static_cast<int>(schedules.front()->training.first_step()) : -warm_ups;
     for (int iteration = first; iteration < settings_.iterations; ++iteration)
@@ -280,8 +272,12 @@ class LayerBench {
                                     ? mine.pass_in_step(*everyone)
                                     : mine.pass(paces[s], {each.pacer.get(), rank, each.planned->resources},
                                                 [&] { together(*everyone, *stream); });
-        if (iteration < 0) continue;
-        append_pass(each.run.plan, times, each.run.dilation.factor, each.timed[place(rank)]);
+        if (iteration >= 0) append_pass(each.run.plan, times, each.run.dilation.factor, each.timed[place(rank)]);
+        if (settings_.graphs) {
+          together(*everyone, *stream);
+          const double replayed_s = mine.replay().pass.end_s;
+          if (iteration >= 0) each.replayed[place(rank)].push_back(replayed_s);
+        }
         if (mine.model() != nullptr && !each.training.stepped(place(rank), mine, *everyone, *stream)) return;
       }
   }
@@ -296,6 +292,7 @@ class LayerBench {
     run.overlap = std::move(passes.overlap);
     run.working_s = std::move(passes.working_s);
     run.overruns = passes.overruns;
+    if (settings_.graphs) run.replayed_s = by_pass(gather(world(), each.replayed));
     if (settings_.emulated)
       run.paced_tasks =
           static_cast<int64_t>(run.plan.tasks().size()) * ranks_ * static_cast<int64_t>(run.total_s.size());
