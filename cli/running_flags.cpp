@@ -215,6 +215,7 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_number(*verb, "--seed", l.seed, "seed of weights, inputs and gate noise", {0, 9e18});
   add_text(*verb, "--slow", "KIND:FACTOR[:RANK]", l.slow,
            "make tasks slower on purpose: expert:1.1, of one rank expert:1.1:3");
+  verb->add_flag("--graphs", l.graphs, "on GPUs: time passes replayed as CUDA graphs too, in turns with issued ones");
   add_text(*verb, "--workload", "gate|balanced|zipf:S|hot[:EXPERT]|trace:FILE", l.workload,
            "which experts tokens want (trace: CSV of token, layer, experts)");
   add_ranks(*verb, l, c.ranks);
@@ -228,7 +229,9 @@ void add_layerbench(CLI::App& app, Command& c) {
   verb->get_option("--drawn")->excludes("--grid-layers")->excludes("--only");
   for (const char* stack : {"--layers", "--micro-batches", "--pipeline", "--recompute"})
     verb->get_option(stack)->excludes("--grid");
-  for (const char* times : {"--iterations", "--trace", "--tasks"}) verb->get_option(times)->excludes("--check-only");
+  for (const char* times : {"--iterations", "--trace", "--tasks", "--graphs"})
+    verb->get_option(times)->excludes("--check-only");
+  for (const char* stack : {"--layers", "--micro-batches"}) verb->get_option(stack)->excludes("--graphs");
   verb->get_option("--tasks")->excludes("--json");  // which always has them
   needs(*verb, "--no-predict", {"--degree-forward", "--degree-backward"});
   for (const char* predicted : {"--trace", "--tasks", "--check-only"})

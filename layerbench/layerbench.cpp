@@ -45,13 +45,26 @@ Drag drag_of(const LayerbenchOptions& options, const Target& target) {
   return drag;
 }
 
+bool graphs_of(const LayerbenchOptions& options, const Target& target) {
+  if (!options.graphs) return false;
+  require<BadInput>(options.device == DeviceKind::cuda, "--graphs: found --device cpu, expected cuda");
+  require<Unsupported>(target.backend() == "nccl",
+                       "--graphs: found --backend {}, whose ranks meet on the host in each pass, expected nccl",
+                       target.backend());
+  return true;
+}
+
 // Throws, before anything is measured, where the CPU can't run the layer; on an emulated cluster a proxy runs instead.
-void require_runs(const LayerShape& layer, const Target& target) {
+// Throws likewise where passes can't be recorded.
+void require_runs(const LayerShape& layer, const LayerbenchOptions& options, const Target& target) {
+  require<Unsupported>(!options.graphs || layer.capacity_factor,
+                       "--graphs: found no capacity, where the host waits in each pass for counts of rows, expected "
+                       "--capacity-factor X");
   if (!target.emulated && target.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer);
 }
 
 // Grids that papers plan with the unrounded capacity are run with the ragged one.
-BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const Selection& selection, const Target& target) {
+BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const LayerbenchOptions& options, const Target& target) {
   const Profile& cluster = target.cluster;
   LayerFile base;
   base.layer = layer.shape;
@@ -60,9 +73,9 @@ BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const Selection& 
   const bool own = layer.parallel.has_value();
   BenchedLayer benched{layer.name, {}};
   try {
-    benched.shape = chosen_case(selection, base, own ? layer.parallel->nodes : cluster.nodes,
+    benched.shape = chosen_case(options.selection, base, own ? layer.parallel->nodes : cluster.nodes,
                                 own ? layer.parallel->ranks_per_node : cluster.ranks_per_node);
-    require_runs(layer.shape, target);
+    require_runs(benched.shape.layer, options, target);
   } catch (const BadInput& error) {
     benched.refused = error.what();
   }
@@ -87,13 +100,13 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
   const Selection& selection = options.selection;
   if (!options.plan.empty()) {
     Plan plan = plan_of_file(options.plan, target.cluster.nodes, target.cluster.ranks_per_node);
-    require_runs(plan.shape.layer, target);
+    require_runs(plan.shape.layer, options, target);
     return {
         {fmt::format("{} plan {}", describe(plan.shape.layer), digest_of(plan)), plan.shape, {}, {}, std::move(plan)}};
   }
   if (selection.grid.empty()) {
     const ModelShape model = chosen_model(options.stack, selection, target.cluster).model;
-    require_runs(model.shape.layer, target);
+    require_runs(model.shape.layer, options, target);
     return {{name_of(model), model.shape, {model.layers, model.micro_batches, model.order}}};
   }
   require<BadInput>(selection.layer_file.empty(), "--layer: found '{}' beside --grid, expected one of them",
@@ -112,7 +125,7 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
   std::vector<BenchedLayer> layers;
   for (const size_t i : pick_layers(shapes, all ? static_cast<int>(shapes.size()) : options.layers))
     if (options.only.empty() || is_named(grid.layers[i]))
-      layers.push_back(of_grid(grid.layers[i], grid, selection, target));
+      layers.push_back(of_grid(grid.layers[i], grid, options, target));
   return layers;
 }
 
@@ -192,6 +205,7 @@ class Layerbench {
             .seed = options.seed,
             .timeout_s = options.timeout_s,
             .check_only = options.check_only,
+            .graphs = graphs_of(options, target),
             .workload = workload_of(options),
             .drag = drag_of(options, target)};
   }

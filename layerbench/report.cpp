@@ -15,27 +15,41 @@
 namespace moe::layerbench {
 namespace {
 
+constexpr int kBehindMs = 4;  // columns
+
 double summary(const CaseRecord& r, std::string_view name) { return r.summary.number(name, r.key); }
 double prediction(const CaseRecord& r, std::string_view name) { return r.prediction.number(name, r.key); }
 bool timed(const CaseRecord& r) { return r.summary.has("total_s"); }
 bool predicted(const CaseRecord& r) { return r.prediction.has("total_s"); }
+bool replayed(const CaseRecord& r) { return r.summary.has("replayed_s"); }
 bool checked(const CaseRecord& r) { return r.summary.has("worst_error"); }
 std::string ms(double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); }
 std::string degrees(const CaseRecord& r) { return fmt::format("{}/{}", r.degree_forward, r.degree_backward); }
 
 std::string times_of(const std::vector<ScheduleRun>& runs) {
-  Table table(
-      {"schedule", "r", "model ms", "ms", "forward", "backward", "error", "spread", "exposed ms", "overlap", "status"});
+  const bool graphs = std::ranges::any_of(runs, replayed, &ScheduleRun::record);
+  std::vector<std::string> header{"schedule", "r",      "model ms",   "ms",      "forward", "backward",
+                                  "error",    "spread", "exposed ms", "overlap", "status"};
+  if (graphs) header.insert(header.begin() + kBehindMs, "replayed ms");
+  Table table(header);
   for (const ScheduleRun& run : runs) {
     const CaseRecord& r = run.record;
     if (!timed(r)) continue;
     const double total = summary(r, "total_s");
-    table.add(
-        {r.schedule, degrees(r), predicted(r) ? ms(prediction(r, "total_s")) : "-", ms(total),
-         ms(summary(r, "forward_s")), ms(summary(r, "backward_s")),
-         predicted(r) ? fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)) : "-",
-         spread_text(summary(r, "least_total_s"), summary(r, "most_total_s"), total, median_interval(passes_s(r))),
-         ms(summary(r, "exposed_s")), percent(summary(r, "overlap_efficiency"), 0), std::string(name_of(r.status))});
+    std::vector<std::string> row{
+        r.schedule,
+        degrees(r),
+        predicted(r) ? ms(prediction(r, "total_s")) : "-",
+        ms(total),
+        ms(summary(r, "forward_s")),
+        ms(summary(r, "backward_s")),
+        predicted(r) ? fmt::format("{:+.2f} %", 100 * (measured_over_predicted(r) - 1)) : "-",
+        spread_text(summary(r, "least_total_s"), summary(r, "most_total_s"), total, median_interval(passes_s(r))),
+        ms(summary(r, "exposed_s")),
+        percent(summary(r, "overlap_efficiency"), 0),
+        std::string(name_of(r.status))};
+    if (graphs) row.insert(row.begin() + kBehindMs, replayed(r) ? ms(summary(r, "replayed_s")) : "-");
+    table.add(std::move(row));
   }
   return "Time (medians over the passes of the slowest rank; r: degrees forward/backward)\n\n" + table.text() + '\n';
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
+#include "moe/device/replay.h"
 #include "moe/exec/crossings.h"
 
 namespace moe {
@@ -18,9 +19,12 @@ struct Executor::Impl {
   std::shared_ptr<const Structure> structure;
   std::vector<std::vector<int>> crossings;
   std::shared_ptr<Failure> failure = std::make_shared<Failure>();
-  std::vector<Mark> marks;                     // by task; outlive the streams
-  std::vector<std::unique_ptr<Stream>> lanes;  // null: of another stage
+  std::vector<Mark> marks;  // by task; outlive the streams, as the next three
+  Mark pass;                // of a replay
   std::atomic<int64_t> overruns{0};
+  std::vector<std::unique_ptr<Stream>> lanes;     // null: of another stage
+  std::vector<std::unique_ptr<Replay>> recorded;  // by the binding's turn; empty: none
+  Timed timed = Timed::pass;                      // of what is recorded
   RunTimes times;
 
   Event& start(int task) { return *marks[static_cast<size_t>(task)].start; }
@@ -89,6 +93,31 @@ struct Executor::Impl {
     }
   }
 
+  std::vector<Stream*> own_lanes() const {
+    std::vector<Stream*> own;
+    for (const auto& lane : lanes)
+      if (lane) own.push_back(lane.get());
+    return own;
+  }
+
+  // Throws what failed, else reads what has times.
+  void finish(std::optional<Phase> only) {
+    drain();
+    failure->rethrow();
+    times.pass = {};
+    bool first = true;
+    for (const Task& task : structure->tasks) {
+      if (!has(task.id) || (only && task.phase != *only)) continue;
+      const TaskTime time{start(task.id).seconds() - times.begin_s, end(task.id).seconds() - times.begin_s};
+      times.tasks[static_cast<size_t>(task.id)] = time;
+      times.pass = {first ? time.start_s : std::min(times.pass.start_s, time.start_s),
+                    std::max(times.pass.end_s, time.end_s)};
+      first = false;
+    }
+    times.overruns = overruns;
+  }
+
+  // A replay is on the first lane, which is drained first: the others' counts of overruns are there then.
   void drain() noexcept {
     for (const auto& lane : lanes) {
       if (!lane) continue;
@@ -114,6 +143,7 @@ Executor::Executor(Device& device, std::shared_ptr<const Structure> structure, i
   }
   for (const Task& task : impl_->structure->tasks)
     if (impl_->has(task.id)) impl_->marks[static_cast<size_t>(task.id)] = {device.make_event(), device.make_event()};
+  impl_->pass = {device.make_event(), device.make_event()};
 }
 
 Executor::~Executor() = default;
@@ -143,13 +173,57 @@ const RunTimes& Executor::run(Binding& binding, const std::vector<double>& at_le
   if (apart && !impl.failure->failed()) impl.before_begin(issued);
   if (apart) times.begin_s = now_s();
   begun.count_down();
+  impl.finish(only);
+  return times;
+}
+
+void Executor::record(Binding& binding, const std::vector<double>& at_least_s, Timed timed) {
+  Impl& impl = *impl_;
+  impl.recorded.clear();
+  const std::vector<Stream*> lanes = impl.own_lanes();
+  require<Unsupported>(!lanes.empty() && lanes.front()->calls_at_once(),
+                       "recorded passes: found the CPU, expected a GPU, whose streams have graphs");
+  require<Unsupported>(binding.can_issue_ahead(), "recorded passes: found one in which the host waits");
+  const auto turns = static_cast<size_t>(binding.turns());
+  std::vector<Event*> events;
+  if (timed == Timed::tasks)
+    for (const auto& mark : impl.marks)
+      for (Event* event : {mark.start.get(), mark.end.get()})
+        if (event != nullptr) events.push_back(event);
+  for (size_t pass = 0; pass < turns; ++pass) run(binding, at_least_s);
+  std::vector<std::unique_ptr<Replay>> recorded(turns);
+  for (size_t pass = 0; pass < turns; ++pass) {
+    const auto turn = static_cast<size_t>(binding.turn());
+    recorded.at(turn) = record_replay(lanes, events, [&] {
+      impl.issue_all(binding, at_least_s, std::nullopt, {});
+      impl.failure->rethrow();
+    });
+  }
+  impl.recorded = std::move(recorded);
+  impl.timed = timed;
+}
+
+const RunTimes& Executor::replay(Binding& binding) {
+  Impl& impl = *impl_;
+  require<BadInput>(!impl.recorded.empty(), "a replay of a pass: found none that was recorded");
+  Replay& replay = *impl.recorded.at(static_cast<size_t>(binding.turn()));
+  Stream& first = *impl.own_lanes().front();
+  RunTimes& times = impl.times;
+  impl.failure->clear();
+  impl.overruns = 0;
+  times.begin_s = now_s();
+  binding.before_replay();
+  first.record(*impl.pass.start);
+  replay.run();
+  first.record(*impl.pass.end);
+  if (impl.timed == Timed::tasks) {
+    impl.finish(std::nullopt);
+    return times;
+  }
   impl.drain();
   impl.failure->rethrow();
-  for (size_t id = 0; id < tasks.size(); ++id) {
-    if (!impl.has(static_cast<int>(id)) || (only && tasks[id].phase != *only)) continue;
-    const auto& mark = impl.marks[id];
-    times.tasks[id] = {mark.start->seconds() - times.begin_s, mark.end->seconds() - times.begin_s};
-  }
+  std::ranges::fill(times.tasks, TaskTime{});
+  times.pass = {impl.pass.start->seconds() - times.begin_s, impl.pass.end->seconds() - times.begin_s};
   times.overruns = impl.overruns;
   return times;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "moe/base/check.h"
 #include "moe/device/pacer.h"
 #include "moe/device/stream.h"
 #include "moe/plan/plan.h"
@@ -27,6 +28,13 @@ class Binding {
   /// Says that neither issue() nor settle() waits for a task that was issued before, so that all of a pass can be
   /// issued before it begins.
   virtual bool can_issue_ahead() const { return false; }
+  /// Says how many passes in a row differ in what they enqueue before the first one's comes again: each is recorded by
+  /// itself (Executor::record). Throws Unsupported naming why passes can't be recorded.
+  virtual int turns() const { throw Unsupported("recorded passes: found what knows no way to record its own"); }
+  /// Says which of these the next pass is, from 0.
+  virtual int turn() const { return 0; }
+  /// Does what issuing a whole pass does beside enqueuing it. Is called before each replay of one.
+  virtual void before_replay() {}
 };
 
 /// Says how paced tasks slow each other down, on this rank and others.
@@ -44,9 +52,13 @@ struct TaskTime {
 
 struct RunTimes {
   double begin_s = 0;           // now_s() when the run started
-  std::vector<TaskTime> tasks;  // by task id
+  TaskTime pass;                // from the first task's start to the last one's end
+  std::vector<TaskTime> tasks;  // by task id; of a replay that has none, zeros
   int64_t overruns = 0;         // tasks whose work outlasted their pace
 };
+
+/// Says what of a replay has times: the pass as a whole, which costs it nothing, or each task too.
+enum class Timed : uint8_t { pass, tasks };
 
 class Executor {
  public:
@@ -65,6 +77,14 @@ class Executor {
   const RunTimes& run(Binding& binding, const std::vector<double>& at_least_s = {},
                       std::optional<Phase> only = std::nullopt, const Contended& contended = {},
                       const std::function<void()>& issued = {});
+
+  /// Records a whole pass of `binding` as a CUDA graph, in each of its turns, after runs that make what a first pass
+  /// makes. Throws Unsupported where the streams are not a GPU's, the host waits in a pass, or ranks meet on the host;
+  /// else what run() does. Passes can be run after that as before. A second call replaces what the first recorded.
+  void record(Binding& binding, const std::vector<double>& at_least_s = {}, Timed timed = Timed::pass);
+  /// Runs one pass as run() does, by one launch of what was recorded of `binding`. Passes that are run and replayed may
+  /// take turns. Throws BadInput if nothing was recorded.
+  const RunTimes& replay(Binding& binding);
 
  private:
   struct Impl;

@@ -6,6 +6,7 @@
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
 #include "moe/comm/local/local_world.h"
+#include "moe/device/replay.h"
 #include "moe/exec/executor.h"
 
 namespace moe {
@@ -16,6 +17,14 @@ class EmptyWork final : public Binding {
   void issue(const Task&, Stream& stream, Pace) override {
     stream.launch([](void*) {});
   }
+};
+
+/// Has a kernel in each task, without which a recorded task would be nothing.
+class EmptyKernels final : public Binding {
+ public:
+  void issue(const Task&, Stream& stream, Pace) override { launch_nothing(stream); }
+  bool can_issue_ahead() const override { return true; }
+  int turns() const override { return 1; }
 };
 
 int add(Structure& structure, int lane, std::vector<int> after) {
@@ -124,12 +133,39 @@ double measure_crossing_s(const Measured& what) {
   return upper_median(std::move(samples));
 }
 
+/// Holds seconds a task of empty kernels.
+struct KernelTask {
+  double issued_s = 0, replayed_s = 0;
+};
+
+KernelTask measure_kernel_task(const Measured& what) {
+  const auto structure = std::make_shared<const Structure>(chunk_pipeline(40));
+  const auto tasks = static_cast<double>(structure->tasks.size());
+  const auto device = make_device(what.kind);
+  EmptyKernels empty;
+  Executor executor(*device, structure);
+  executor.record(empty);
+  executor.replay(empty);
+  std::vector<double> issued, replayed;
+  for (int run = 0; run < what.runs; ++run) {
+    issued.push_back(executor.run(empty).pass.end_s / tasks);
+    replayed.push_back(executor.replay(empty).pass.end_s / tasks);
+  }
+  return {upper_median(std::move(issued)), upper_median(std::move(replayed))};
+}
+
 }  // namespace
 
 Overhead measure_overhead(int ranks, int runs, DeviceKind kind) {
   require<BadInput>(ranks >= 1 && runs >= 1, "overhead of {} ranks in {} runs, expected at least 1", ranks, runs);
   const Measured what{ranks, runs, kind};
-  return {measure_task_s(what), measure_crossing_s(what)};
+  Overhead overhead{.task_s = measure_task_s(what), .crossing_s = measure_crossing_s(what)};
+  if (kind == DeviceKind::cuda && ranks == 1) {
+    const KernelTask task = measure_kernel_task(what);
+    overhead.kernel_task_s = task.issued_s;
+    overhead.replayed_task_s = task.replayed_s;
+  }
+  return overhead;
 }
 
 }  // namespace moe

@@ -84,9 +84,13 @@ LayerBinding::LayerBinding(MoeLayer& layer, const Plan& plan)
   }
 }
 
-void LayerBinding::begin_pass() {
+void LayerBinding::before_replay() {
   layer_.gradients.begin_pass();
   layer_.experts_summed = sums_experts_;
+}
+
+void LayerBinding::begin_pass() {
+  before_replay();
   sizes_.fit();
 }
 

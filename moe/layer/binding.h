@@ -37,6 +37,10 @@ class LayerBinding : public Binding {
   void issue(const Task& task, Stream& stream, Pace pace) override;
   void settle(const Task& task, Stream& stream) override;
   bool can_issue_ahead() const override { return layer_.shape.shape.layer.capacity_factor.has_value(); }
+  /// Counts two, since the two buffers of dense gradients change places with each pass.
+  int turns() const override { return 2; }
+  int turn() const override { return layer_.gradients.swapped ? 1 : 0; }
+  void before_replay() override;
 
  private:
   struct Row;  // says what does a kind of task

@@ -36,7 +36,11 @@ struct LayerParts {
 /// DP. Both are the same where a plan sums what its own pass made.
 struct DenseGradients {
   Weight fresh, pending;  // made by this pass; by the one before
-  void begin_pass() { std::swap(fresh, pending); }
+  bool swapped = false;   // they have changed places an odd number of times
+  void begin_pass() {
+    std::swap(fresh, pending);
+    swapped = !swapped;
+  }
 };
 /// Names of these gradients among the layer's weights.
 inline constexpr std::string_view kDenseGradients = "dense gradients",

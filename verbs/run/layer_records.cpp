@@ -80,6 +80,10 @@ void add_times(const MeasuredRun& run, CaseRecord& record) {
   }
   record.summary.set("exposed_s", median(max_over_ranks(run.exposed_s)));
   record.summary.set("overlap_efficiency", median(min_over_ranks(run.overlap)));
+  if (!run.replayed_s.empty()) {
+    record.samples.push_back({"replayed_s", run.replayed_s});
+    record.summary.set("replayed_s", median(max_over_ranks(run.replayed_s)));
+  }
   if (!one_layer(run.plan)) record.summary.set("bubble", bubble(run, total));
   if (run.paced_tasks == 0) return;
   const double share = overrun_share(run);

@@ -31,6 +31,7 @@ inline constexpr size_t kMostTimelineTasks = 200;
 ///   summary      exposed_s, overlap_efficiency (overlap.h): medians over iterations of the worst rank;
 ///                excess_s_KIND: how much longer a kind's tasks took than predicted, both phases;
 ///                ratio_PHASE_KIND: the tasks' median of measured over predicted; worst_task, worst_task_ratio;
+///                replayed_s: total_s of passes replayed as CUDA graphs, in turns with those that are issued
 ///                drop_rate, most_load, mean_load, imbalance, padding (load.h); peak_bytes: of the Tensors of a rank's
 ///                layer; tensors_made: in the timed passes of all schedules
 ///                planned_by: name of the profile that decided degrees and order, "nominal" of nominal costs

@@ -209,7 +209,8 @@ void NcclCommunicator::launch(Operation operation, CommCall& call) {
   stream->launch([&](void* native) {
     const auto queue = static_cast<cudaStream_t>(native);
     const auto run = [&](ncclComm_t comm) { return operation.run(operation.send, operation.receive, comm, queue); };
-    comm_->queue(what, run, queue, stream->failure());
+    // The events by which operations are watched would be the recording's, which nobody may ask.
+    stream->recording() ? comm_->issue(what, run) : comm_->queue(what, run, queue, stream->failure());
   });
 }
 

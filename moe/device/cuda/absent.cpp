@@ -3,6 +3,7 @@
 #include "moe/device/cuda/cuda_device.h"
 #include "moe/device/device.h"
 #include "moe/device/gpu_settings.h"
+#include "moe/device/replay.h"
 
 namespace moe {
 
@@ -14,5 +15,11 @@ int64_t free_gpu_bytes(int) { return 0; }
 std::unique_ptr<Device> cuda::make_device(int) {
   throw NoHardware("this build has no CUDA: build it where nvcc is installed (cmake --preset cuda)");
 }
+
+std::unique_ptr<Replay> record_replay(std::span<Stream* const>, std::span<Event* const>, const std::function<void()>&) {
+  throw Unsupported("recorded passes: this build has no CUDA");
+}
+
+void launch_nothing(Stream&) { throw Unsupported("an empty kernel: this build has no CUDA"); }
 
 }  // namespace moe

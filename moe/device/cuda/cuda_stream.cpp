@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "moe/base/check.h"
 #include "moe/device/cuda/check.h"
 #include "moe/device/cuda/kernels.h"
 
@@ -26,13 +27,23 @@ CudaEvent::CudaEvent(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {
 
 CudaEvent::~CudaEvent() {
   cudaEventDestroy(reached_);
-  if (noted_) cudaEventDestroy(noted_);
+  for (const cudaEvent_t made : {noted_, captured_})
+    if (made) cudaEventDestroy(made);
 }
 
 void CudaEvent::prepare_mark() {
   if (noted_) return;
   time_ns_ = gpu_->allocate(sizeof(uint64_t));
   MOE_CHECK_CUDA(cudaEventCreateWithFlags(&noted_, cudaEventDisableTiming));
+}
+
+// Those who wait for the record wait for the note of its time too, so that no task seems to begin before that.
+void CudaEvent::record_in(const Recording& recording, cudaStream_t stream) {
+  if (!captured_) MOE_CHECK_CUDA(cudaEventCreateWithFlags(&captured_, cudaEventDisableTiming));
+  if (recording.timed.contains(this))
+    MOE_CHECK_CUDA(cudaEventRecordWithFlags(reached_, stream, cudaEventRecordExternal));
+  MOE_CHECK_CUDA(cudaEventRecord(captured_, stream));
+  recorded_in_ = recording.id;
 }
 
 CudaStream::CudaStream(std::shared_ptr<Gpu> gpu, std::shared_ptr<Failure> failure, Urgency urgency)
@@ -74,11 +85,19 @@ void CudaStream::launch(std::function<void(void*)> work) {
 void CudaStream::record(Event& event) {
   auto& recorded = static_cast<CudaEvent&>(event);
   recorded.marked_ = false;
-  attempt([&] { MOE_CHECK_CUDA(cudaEventRecord(recorded.reached_, stream_)); });
+  attempt([&] {
+    if (recording_) return recorded.record_in(*recording_, stream_);
+    MOE_CHECK_CUDA(cudaEventRecord(recorded.reached_, stream_));
+  });
 }
 
 void CudaStream::wait(Event& event) {
-  attempt([&] { MOE_CHECK_CUDA(cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).reached_, 0)); });
+  attempt([&] {
+    const auto& awaited = static_cast<CudaEvent&>(event);
+    require<Unsupported>(!recording_ || awaited.recorded_in_ == recording_->id,
+                         "recorded passes: found a wait for work from outside, as ranks that share a GPU have it");
+    MOE_CHECK_CUDA(cudaStreamWaitEvent(stream_, recording_ ? awaited.captured_ : awaited.reached_, 0));
+  });
 }
 
 void CudaStream::mark(Event& since) {
@@ -86,6 +105,7 @@ void CudaStream::mark(Event& since) {
   if (failure_->failed()) return;
   attempt([&] {
     auto& event = static_cast<CudaEvent&>(since);
+    require<WrongResult>(!recording_ || event.noted_, "recorded passes: found a first mark, expected a run before");
     event.prepare_mark();
     // The GPU notes the time after the event, so that nothing held from then on ends before its pace.
     launch_stamp(static_cast<uint64_t*>(event.time_ns_.data()), stream_);
@@ -110,9 +130,12 @@ uint64_t* CudaStream::counter_of(std::atomic<int64_t>* overruns) {
   auto at = std::find(counted_.begin(), counted_.end(), overruns);
   if (at == counted_.end()) {
     if (counted_.size() == kCounters) drain();
+    require<Unsupported>(counted_.size() < kCounters, "recorded passes: found {} places for overruns on a stream",
+                         kCounters);
     counted_.push_back(overruns);
     at = counted_.end() - 1;
   }
+  if (recording_) kept_ = std::max(kept_, static_cast<size_t>(at - counted_.begin()) + 1);
   return static_cast<uint64_t*>(counters_.data()) + (at - counted_.begin());
 }
 
@@ -136,6 +159,7 @@ void CudaStream::move(Moves moves) {
 
 void CudaStream::synchronize() {
   attempt([this] {
+    require<Unsupported>(!recording_, "recorded passes: found one in which the host waits");
     const std::lock_guard lock(mutex_);
     drain();
     gpu_->clock().refresh();
@@ -148,8 +172,9 @@ void CudaStream::drain() {
   MOE_CHECK_CUDA(cudaStreamSynchronize(stream_));
   auto* counters = static_cast<uint64_t*>(counters_.data());
   for (size_t i = 0; i < counted_.size(); ++i)
-    counted_[i]->fetch_add(static_cast<int64_t>(std::exchange(counters[i], 0)), std::memory_order_relaxed);
-  counted_.clear();
+    if (const uint64_t late = std::exchange(counters[i], 0); late > 0)
+      counted_[i]->fetch_add(static_cast<int64_t>(late), std::memory_order_relaxed);
+  counted_.resize(kept_);
 }
 
 }  // namespace moe::cuda

@@ -3,12 +3,19 @@
 #include <cuda_runtime.h>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "moe/device/cuda/gpu.h"
 #include "moe/device/stream.h"
 
 namespace moe::cuda {
+
+/// Is what streams record instead of doing it (moe/device/replay.h).
+struct Recording {
+  uint64_t id = 0;               // differs from those of all others
+  std::set<const Event*> timed;  // these have a time after a replay
+};
 
 class CudaEvent final : public Event {
  public:
@@ -25,9 +32,13 @@ class CudaEvent final : public Event {
   friend class CudaStream;
   /// Makes, at the first mark, the place where the GPU notes the time of the last mark, and the event that says it has.
   void prepare_mark();
+  /// Becomes an event of a recording: its waits see this record alone.
+  void record_in(const Recording& recording, cudaStream_t stream);
 
   const std::shared_ptr<Gpu> gpu_;
   cudaEvent_t reached_ = nullptr, noted_ = nullptr;
+  cudaEvent_t captured_ = nullptr;  // stands for reached_ in recordings, which outside of them nothing may wait for
+  uint64_t recorded_in_ = 0;        // the last recording that it is an event of
   Memory time_ns_;
   bool marked_ = false;  // rather than recorded, the last time
 };
@@ -54,6 +65,10 @@ class CudaStream final : public Stream {
   void synchronize() override;
 
   Gpu& gpu() const { return *gpu_; }
+  cudaStream_t native() const { return stream_; }
+  /// Says what the stream, while CUDA captures it, records; null: nothing, any more.
+  void set_recording(const Recording* recording) { recording_ = recording; }
+  bool recording() const { return recording_ != nullptr; }
   /// Returns the failure to set for whoever finds that queued work failed by other means than this stream.
   const std::shared_ptr<Failure>& failure() const { return failure_; }
 
@@ -66,11 +81,13 @@ class CudaStream final : public Stream {
   const std::shared_ptr<Gpu> gpu_;
   const std::shared_ptr<Failure> failure_;
   cudaStream_t stream_ = nullptr;
+  const Recording* recording_ = nullptr;
 
-  std::mutex mutex_;  // guards the next two
+  std::mutex mutex_;  // guards all below
   /// Counter i of the mapped memory is for counted_[i], which the GPU can't reach.
   std::vector<std::atomic<int64_t>*> counted_;
   Memory counters_;
+  size_t kept_ = 0;  // so many of the first counters are a recording's for good
 };
 
 }  // namespace moe::cuda

@@ -13,6 +13,8 @@ namespace moe::cuda {
 /// so.
 void load_kernels();
 
+/// Does nothing, in a kernel of one thread.
+void launch_nothing(cudaStream_t stream);
 /// Writes the GPU's global timer, nanoseconds, to device memory.
 void launch_stamp(uint64_t* at, cudaStream_t stream);
 /// Spins until the global timer reads *since + at_least_ns; if it is past that at first, adds 1 to *overruns (mapped

@@ -8,10 +8,10 @@
 #include "moe/comm/local/local_world.h"
 #include "moe/device/device.h"
 #include "moe/measure/layers/in_step.h"
-#include "moe/measure/layers/pass_times.h"
 #include "moe/measure/layers/proof.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/measure/layers/rank_run.h"
+#include "moe/measure/layers/run_times.h"
 #include "moe/measure/layers/training.h"
 #include "moe/measure/layers/weight_files.h"
 #include "moe/record/over_ranks.h"
@@ -23,13 +23,6 @@ constexpr int kProvingPasses = 2;  // in the second the first one's dense gradie
 constexpr int kUnpacedPasses = 7;  // to see how long the work under a pace takes; they warm up the paced ones too
 constexpr int kAttempts = 3;       // at passes that something else disturbs
 constexpr double kLonger = 2;      // a disturbed schedule's next passes: what delays them delays longer ones as much
-constexpr double kUneven = 0.01;   // of the fastest pass: so far may the median be above it
-
-// Returns how much longer the median pass took than the fastest one, of the latter.
-double unevenness(const MeasuredRun& run) {
-  const std::vector<double> totals = max_over_ranks(run.total_s);
-  return median(totals) / quantile(totals, 0) - 1;
-}
 
 // Holds one schedule, from its proof to its times.
 struct Benched {
@@ -40,6 +33,7 @@ struct Benched {
   std::unique_ptr<Pacer> pacer;                 // null: its tasks don't slow each other
   std::vector<std::unique_ptr<RankRun>> ranks;  // of this process
   std::vector<PassNumbers> timed;               // by rank here
+  std::vector<std::vector<double>> replayed;    // likewise: seconds of passes
   Training training;
 
   bool trains() const { return run.plan.vocabulary > 0; }
@@ -149,7 +143,7 @@ class LayerBench {
     const int64_t made = tensor_memory.made;
     const int attempts = trains() ? 1 : kAttempts;  // a step is not made twice
     for (int attempt = 0; attempt < attempts && !open.empty(); ++attempt) {
-      for (Benched* each : open) each->timed.assign(here_.size(), {});
+      for (Benched* each : open) each->timed.assign(here_.size(), {}), each->replayed.assign(here_.size(), {});
       passes_ = {0, settings_.iterations};
       run_passes(open, attempt);
       passes_ = {settings_.iterations, passes_to_fill(open)};
@@ -273,11 +267,13 @@ class LayerBench {
     const auto everyone = world().communicator(rank);
     const auto stream = make_start_stream(*schedules.front()->ranks[place(rank)]);
     std::vector<std::vector<double>> paces;
-    for (const Benched* each : schedules) paces.push_back(paces_of(*each));
+    for (const Benched* each : schedules) {
+      paces.push_back(paces_of(*each));
+      if (settings_.graphs) each->ranks[place(rank)]->record();
+    }
     // A GPU's first paced pass makes what the later ones have.
     const bool is_ready = trains() || (settings_.emulated && settings_.ranks.device == DeviceKind::cpu);
-    const int warm_ups = is_ready ? 0 : 1;
-    int first = trains() ? static_cast<int>(schedules.front()->training.first_step()) : -warm_ups;
+    int first = trains() ? static_cast<int>(schedules.front()->training.first_step()) : is_ready ? 0 : -1;
     if (passes_.begin > 0) first = passes_.begin;
     for (int iteration = first; iteration < passes_.end; ++iteration)
       for (size_t s = 0; s < schedules.size(); ++s) {
@@ -288,8 +284,12 @@ class LayerBench {
                                     ? mine.pass_in_step(*everyone)
                                     : mine.pass(paces[s], {each.pacer.get(), rank, each.planned->resources},
                                                 [&] { together(*everyone, *stream); });
-        if (iteration < 0) continue;
-        append_pass(each.run.plan, times, each.run.dilation.factor, each.timed[place(rank)]);
+        if (iteration >= 0) append_pass(each.run.plan, times, each.run.dilation.factor, each.timed[place(rank)]);
+        if (settings_.graphs) {
+          together(*everyone, *stream);
+          const double replayed_s = mine.replay().pass.end_s;
+          if (iteration >= 0) each.replayed[place(rank)].push_back(replayed_s);
+        }
         if (mine.model() != nullptr && !each.training.stepped(place(rank), mine, *everyone, *stream)) return;
       }
   }
@@ -297,32 +297,11 @@ class LayerBench {
   void collect(Benched& each, int repeats) {
     MeasuredRun& run = each.run;
     run.repeats = repeats;
-    PassTimes passes = read_passes(run.plan, gather(world(), each.timed));
-    run.forward_s = std::move(passes.forward_s);
-    run.total_s = std::move(passes.total_s);
-    run.exposed_s = std::move(passes.exposed_s);
-    run.overlap = std::move(passes.overlap);
-    run.working_s = std::move(passes.working_s);
-    run.overruns = passes.overruns;
+    take_times(read_passes(run.plan, gather(world(), each.timed)), machines_, settings_.in_step, run);
+    if (settings_.graphs) run.replayed_s = by_pass(gather(world(), each.replayed));
     if (settings_.emulated)
       run.paced_tasks =
           static_cast<int64_t>(run.plan.tasks().size()) * ranks_ * static_cast<int64_t>(run.total_s.size());
-    run.task_s.clear();
-    const double dilation = run.dilation.factor;
-    for (const Task& task : run.plan.tasks()) run.task_s.push_back(median(seconds_of(passes, task)) / dilation);
-    const size_t pass = median_pass(run.total_s), rank = slowest_rank(run.total_s[pass]);
-    run.median_rank = static_cast<int>(rank);
-    run.median_tasks = times_on(passes.tasks[pass], rank);
-    for (TaskTime& t : run.median_tasks) t = {t.start_s / dilation, t.end_s / dilation};
-    run.median_ranks = times_of_ranks(passes, pass, machines_);
-    for (auto& times : run.median_ranks)
-      for (TaskTime& t : times) t = {t.start_s / dilation, t.end_s / dilation};
-  }
-
-  std::vector<double> seconds_of(const PassTimes& passes, const Task& task) const {
-    const auto own = [](auto&... pass) { return own_seconds(pass...); };
-    return settings_.in_step ? seconds_by_pass(passes, task, machines_, in_step_seconds)
-                             : seconds_by_pass(passes, task, machines_, own);
   }
 
   const LayerBenchSettings& settings_;
@@ -345,15 +324,6 @@ class LayerBench {
 
 int passes_in(double seconds, double pass_s) {
   return pass_s > 0 ? static_cast<int>(std::clamp(seconds / pass_s, double{kPasses}, double{kMostPasses})) : kPasses;
-}
-
-double overrun_share(const MeasuredRun& run) {
-  return run.paced_tasks > 0 ? static_cast<double>(run.overruns) / static_cast<double>(run.paced_tasks) : 0;
-}
-
-bool disturbed(const MeasuredRun& run) {
-  if (run.paced_tasks == 0) return false;
-  return overrun_share(run) > kOverrunLimit || unevenness(run) > kUneven;
 }
 
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings) {

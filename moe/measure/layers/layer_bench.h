@@ -30,6 +30,7 @@ struct LayerBenchSettings {
   uint64_t seed = 1;
   double timeout_s = 60;
   bool check_only = false;
+  bool graphs = false;   // each pass is timed replayed too (Executor::record); of unpaced layers on GPUs of their own
   bool in_step = false;  // of serial plans: every task begins on all ranks together (in_step.h)
   Workload workload = Workload();
   double most_reference_flops = 2e11;  // of a layer that is verified itself: some 10 s of a core
@@ -47,6 +48,7 @@ struct MeasuredRun {
   std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
   std::vector<std::vector<double>> exposed_s, overlap;  // likewise (overlap.h: exposed_s, efficiency)
   std::vector<std::vector<double>> working_s;           // likewise (overlap.h: working_seconds)
+  std::vector<std::vector<double>> replayed_s;          // likewise, of passes that were replayed; none without graphs
   std::vector<double> task_s;  // by task id, median over iterations: own_seconds, or in_step_seconds (overlap.h)
   int median_rank = 0;         // the slowest of the iteration whose total is the median
   std::vector<TaskTime> median_tasks;     // of that iteration on that rank; of other stages on their first ranks

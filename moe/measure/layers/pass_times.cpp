@@ -53,6 +53,13 @@ PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks) {
   return all;
 }
 
+std::vector<std::vector<double>> by_pass(const std::vector<std::vector<double>>& ranks) {
+  std::vector<std::vector<double>> passes(ranks.front().size());
+  for (size_t pass = 0; pass < passes.size(); ++pass)
+    for (const auto& rank : ranks) passes[pass].push_back(rank.at(pass));
+  return passes;
+}
+
 std::vector<TaskTime> times_on(const RankTimes& ranks, size_t rank) {
   std::vector<TaskTime> times = ranks[rank];
   for (size_t task = 0; task < times.size(); ++task)

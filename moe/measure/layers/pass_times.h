@@ -24,6 +24,9 @@ struct PassTimes {
 };
 PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks);
 
+/// Returns [pass][rank] of numbers that are [rank][pass].
+std::vector<std::vector<double>> by_pass(const std::vector<std::vector<double>>& ranks);
+
 /// Returns each rank's times_on in a pass, counted from when the first rank of its machine began it.
 RankTimes times_of_ranks(const PassTimes& passes, size_t pass, const std::vector<RankMachine>& machines);
 

@@ -18,6 +18,17 @@ void require_runs(const Plan& plan) {
   one_layer(plan) ? require_runnable(plan) : require_stack_runs(plan);
 }
 
+void require_same_plan(Communicator& everyone, const Plan& plan) {
+  const uint64_t mine = plan.hash();
+  std::vector<uint64_t> all(static_cast<size_t>(everyone.size()));
+  const auto stream = make_cpu_device()->make_stream("plan hash");
+  everyone.allgather(&mine, all.data(), sizeof mine, {*stream, {}, "comparing plans"});
+  stream->synchronize();
+  for (size_t r = 0; r < all.size(); ++r)
+    require<RankFailure>(all[r] == mine, "rank {}: plan {:016x} of {} differs from rank {}'s {:016x}", everyone.rank(),
+                         mine, plan.schedule, r, all[r]);
+}
+
 RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
     : device_(make_device(setup.kind, setup.place, setup.threads)),
       layer_device_(setup.kind == DeviceKind::cuda ? make_cuda_layer_device() : nullptr),
@@ -79,6 +90,11 @@ const RunTimes& RankRun::pass(const std::vector<double>& at_least_s, const Conte
   const RunTimes& times = executor_->run(tasks, at_least_s, std::nullopt, contended, issued);
   end_step();
   return times;
+}
+
+void RankRun::record() {
+  require<Unsupported>(layer_ && !dragged_, "recorded passes: found a stack of layers, expected one layer");
+  executor_->record(*binding_);
 }
 
 const RunTimes& RankRun::pass_in_step(Communicator& everyone) {

@@ -17,6 +17,9 @@ bool one_layer(const Plan& plan);
 /// Throws Unsupported naming what of a plan no layer and no stack can run.
 void require_runs(const Plan& plan);
 
+/// Throws RankFailure naming both plans unless all ranks have the same: else they would hang or mix up their data.
+void require_same_plan(Communicator& everyone, const Plan& plan);
+
 class RankRun {
  public:
   struct Setup {
@@ -39,6 +42,10 @@ class RankRun {
                        const std::function<void()>& issued = {});
   /// Runs one pass of a serial plan, in step with the other ranks (in_step.h).
   const RunTimes& pass_in_step(Communicator& everyone);
+  /// Records the pass of a layer, which replay() then runs as pass() does (Executor::record). All ranks call it. Throws
+  /// Unsupported too for a stack and for a model.
+  void record();
+  const RunTimes& replay() { return executor_->replay(*binding_); }
   /// Returns the model on this rank; null: there are layers alone. A pass is a step of it, of the text's next batch.
   RankModel* model() const { return model_.get(); }
   /// Returns the tokens of the first step, and what is to be predicted.

@@ -1,0 +1,56 @@
+#include "moe/measure/layers/run_times.h"
+
+#include <utility>
+
+#include "moe/base/statistics.h"
+#include "moe/measure/layers/in_step.h"
+#include "moe/record/over_ranks.h"
+
+namespace moe {
+namespace {
+
+constexpr double kUneven = 0.01;  // of the fastest pass: so far may the median be above it
+
+void divide(std::vector<TaskTime>& times, double dilation) {
+  for (TaskTime& t : times) t = {t.start_s / dilation, t.end_s / dilation};
+}
+
+}  // namespace
+
+void take_times(PassTimes passes, const std::vector<RankMachine>& machines, bool in_step, MeasuredRun& run) {
+  const auto own = [](auto&... pass) { return own_seconds(pass...); };
+  const double dilation = run.dilation.factor;
+  run.task_s.clear();
+  for (const Task& task : run.plan.tasks())
+    run.task_s.push_back(median(in_step ? seconds_by_pass(passes, task, machines, in_step_seconds)
+                                        : seconds_by_pass(passes, task, machines, own)) /
+                         dilation);
+  run.forward_s = std::move(passes.forward_s);
+  run.total_s = std::move(passes.total_s);
+  run.exposed_s = std::move(passes.exposed_s);
+  run.overlap = std::move(passes.overlap);
+  run.working_s = std::move(passes.working_s);
+  run.overruns = passes.overruns;
+  const size_t pass = median_pass(run.total_s), rank = slowest_rank(run.total_s[pass]);
+  run.median_rank = static_cast<int>(rank);
+  run.median_tasks = times_on(passes.tasks[pass], rank);
+  run.median_ranks = times_of_ranks(passes, pass, machines);
+  divide(run.median_tasks, dilation);
+  for (std::vector<TaskTime>& times : run.median_ranks) divide(times, dilation);
+}
+
+double unevenness(const MeasuredRun& run) {
+  const std::vector<double> totals = max_over_ranks(run.total_s);
+  return median(totals) / quantile(totals, 0) - 1;
+}
+
+double overrun_share(const MeasuredRun& run) {
+  return run.paced_tasks > 0 ? static_cast<double>(run.overruns) / static_cast<double>(run.paced_tasks) : 0;
+}
+
+bool disturbed(const MeasuredRun& run) {
+  if (run.paced_tasks == 0) return false;
+  return overrun_share(run) > kOverrunLimit || unevenness(run) > kUneven;
+}
+
+}  // namespace moe

@@ -1,0 +1,14 @@
+#pragma once
+// Turns a plan's passes on all ranks into what its MeasuredRun says of them.
+#include "moe/measure/layers/layer_bench.h"
+#include "moe/measure/layers/pass_times.h"
+
+namespace moe {
+
+/// Sets all of `run` that passes tell, by its plan and its dilation. `in_step`: they were of tasks in step (in_step.h).
+void take_times(PassTimes passes, const std::vector<RankMachine>& machines, bool in_step, MeasuredRun& run);
+
+/// Returns how much longer the median pass took than the fastest one, of the latter.
+double unevenness(const MeasuredRun& run);
+
+}  // namespace moe
