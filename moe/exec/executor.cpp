@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
-#include "moe/device/replay.h"
+#include "moe/device/recorded_work.h"
 #include "moe/exec/crossings.h"
 
 namespace moe {
@@ -22,9 +22,9 @@ struct Executor::Impl {
   std::vector<Mark> marks;  // by task; outlive the streams, as the next three
   Mark pass;                // of a replay
   std::atomic<int64_t> overruns{0};
-  std::vector<std::unique_ptr<Stream>> lanes;     // null: of another stage
-  std::vector<std::unique_ptr<Replay>> recorded;  // by the binding's turn; empty: none
-  Timed timed = Timed::pass;                      // of what is recorded
+  std::vector<std::unique_ptr<Stream>> lanes;           // null: of another stage
+  std::vector<std::unique_ptr<RecordedWork>> recorded;  // by the binding's turn; empty: none
+  Timed timed = Timed::pass;                            // of what is recorded
   RunTimes times;
 
   Event& start(int task) { return *marks[static_cast<size_t>(task)].start; }
@@ -191,10 +191,10 @@ void Executor::record(Binding& binding, const std::vector<double>& at_least_s, T
       for (Event* event : {mark.start.get(), mark.end.get()})
         if (event != nullptr) events.push_back(event);
   for (size_t pass = 0; pass < turns; ++pass) run(binding, at_least_s);
-  std::vector<std::unique_ptr<Replay>> recorded(turns);
+  std::vector<std::unique_ptr<RecordedWork>> recorded(turns);
   for (size_t pass = 0; pass < turns; ++pass) {
     const auto turn = static_cast<size_t>(binding.turn());
-    recorded.at(turn) = record_replay(lanes, events, [&] {
+    recorded.at(turn) = record_work(lanes, events, [&] {
       impl.issue_all(binding, at_least_s, std::nullopt, {});
       impl.failure->rethrow();
     });
@@ -206,7 +206,7 @@ void Executor::record(Binding& binding, const std::vector<double>& at_least_s, T
 const RunTimes& Executor::replay(Binding& binding) {
   Impl& impl = *impl_;
   require<BadInput>(!impl.recorded.empty(), "a replay of a pass: found none that was recorded");
-  Replay& replay = *impl.recorded.at(static_cast<size_t>(binding.turn()));
+  RecordedWork& work = *impl.recorded.at(static_cast<size_t>(binding.turn()));
   Stream& first = *impl.own_lanes().front();
   RunTimes& times = impl.times;
   impl.failure->clear();
@@ -214,7 +214,7 @@ const RunTimes& Executor::replay(Binding& binding) {
   times.begin_s = now_s();
   binding.before_replay();
   first.record(*impl.pass.start);
-  replay.run();
+  work.run();
   first.record(*impl.pass.end);
   if (impl.timed == Timed::tasks) {
     impl.finish(std::nullopt);

@@ -6,7 +6,7 @@
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
 #include "moe/comm/local/local_world.h"
-#include "moe/device/replay.h"
+#include "moe/device/recorded_work.h"
 #include "moe/exec/executor.h"
 
 namespace moe {

@@ -1,9 +1,8 @@
 // What can't be recorded, where there is no GPU.
-#include "moe/device/replay.h"
-
 #include <gtest/gtest.h>
 
 #include "moe/base/check.h"
+#include "moe/device/recorded_work.h"
 #include "tests/device/at_once_device.h"
 #include "tests/exec/counting.h"
 #include "tests/exec/lane_builder.h"
@@ -62,8 +61,8 @@ TEST(ReplayTest, StreamsOfTheCpuAreRefused) {
   const auto device = make_cpu_device();
   const auto stream = device->make_stream("lane");
   Stream* lanes[] = {stream.get()};
-  EXPECT_THROW(record_replay(lanes, {}, [] { FAIL() << "issued"; }), Unsupported);
-  EXPECT_THROW(record_replay({}, {}, [] {}), BadInput);
+  EXPECT_THROW(record_work(lanes, {}, [] { FAIL() << "issued"; }), Unsupported);
+  EXPECT_THROW(record_work({}, {}, [] {}), BadInput);
   EXPECT_THROW(launch_nothing(*stream), Unsupported);
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "moe/measure/layers/pass_times.h"
 #include "tests/exec/lane_builder.h"
 
 namespace moe {
@@ -69,6 +70,10 @@ TEST(TaskTimes, ACollectiveTakesWhatItsLastRankSaw) {
   const std::vector<std::vector<TaskTime>> ranks{kTimes, {{0, 5}, {1, 2}, {5, 6}, {5, 9}, {6, 7}}};
   EXPECT_EQ(own_seconds(tasks[0], ranks), 5);
   EXPECT_EQ(own_seconds(tasks[1], ranks), 1);
+}
+
+TEST(PassTimes, AreTurnedFromRanksToPasses) {
+  EXPECT_EQ(by_pass({{1, 2, 3}, {4, 5, 6}}), (std::vector<std::vector<double>>{{1, 4}, {2, 5}, {3, 6}}));
 }
 
 TEST(TaskTimes, AreComparedByKindAndPhase) {

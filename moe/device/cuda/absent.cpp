@@ -3,7 +3,7 @@
 #include "moe/device/cuda/cuda_device.h"
 #include "moe/device/device.h"
 #include "moe/device/gpu_settings.h"
-#include "moe/device/replay.h"
+#include "moe/device/recorded_work.h"
 
 namespace moe {
 
@@ -16,7 +16,8 @@ std::unique_ptr<Device> cuda::make_device(int) {
   throw NoHardware("this build has no CUDA: build it where nvcc is installed (cmake --preset cuda)");
 }
 
-std::unique_ptr<Replay> record_replay(std::span<Stream* const>, std::span<Event* const>, const std::function<void()>&) {
+std::unique_ptr<RecordedWork> record_work(std::span<Stream* const>, std::span<Event* const>,
+                                          const std::function<void()>&) {
   throw Unsupported("recorded passes: this build has no CUDA");
 }
 

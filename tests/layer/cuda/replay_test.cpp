@@ -119,6 +119,24 @@ TEST(LayerReplayRefusalTest, ALayerThatDropsNothingCantBeRecorded) {
   });
 }
 
+TEST(LayerReplayRefusalTest, RanksThatShareAGpuCantBeRecordedAndRunOn) {
+  const ParallelShape two{.nodes = 1, .ranks_per_node = 2, .mp = 1, .ep = 2, .esp = 1};
+  const LayerCase shape = complete(small_case(DType::float32).layer, two, Rounding::ragged);
+  const Plan plan = plan_for(shape, "fsmoe", 2, 2);
+  LocalWorld world(2);
+  world.run([&](int rank) {
+    const auto device = make_test_device();
+    const auto on = make_test_layer_device();
+    const auto everyone = world.communicator(rank);
+    MoeLayer layer(rank_shape(shape, rank, plan.structure->flow), {.seed = 5},
+                   LayerComms::split(*everyone, shape.parallel), *on);
+    LayerBinding binding(layer, plan);
+    Executor executor(*device, plan.structure);
+    EXPECT_THROW(executor.record(binding), Unsupported);
+    EXPECT_NO_THROW(executor.run(binding));
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Schedules, LayerReplayTest,
                          testing::Combine(testing::Values("fsmoe", "tutel"),
                                           testing::Values(DType::float32, DType::bfloat16)),

@@ -61,6 +61,17 @@ TEST(LayerRun, ALargeLayersPlansAreProvenOnASmallerOne) {
   }
 }
 
+TEST(LayerRun, GraphsOfPassesAreAGpusAlone) {
+  LayerJob job = small_job(false);
+  job.schedules = {&find_schedule("tutel")};
+  EXPECT_FALSE(run_layer_job(job, {}).runs.front().record.summary.has("replayed_s"));
+  job.settings.graphs = true;
+  EXPECT_THROW(run_layer_job(job, {}), Unsupported);
+  const CaseRecord record = run_or_record_why(job, {}).runs.front().record;
+  EXPECT_EQ(record.status, CaseStatus::unsupported);
+  EXPECT_EQ(record.reason, "recorded passes: found the CPU, expected a GPU, whose streams have graphs");
+}
+
 // Gates know no nodes: a machine's runs are refused, while an emulated cluster is paced by what plans say.
 TEST(LayerRun, ALimitOfNodesIsPlannedOnly) {
   LayerJob job = small_job(false);

@@ -1,4 +1,4 @@
-#include "moe/device/replay.h"
+#include "moe/device/recorded_work.h"
 
 #include <atomic>
 #include <utility>
@@ -86,9 +86,9 @@ class Capture {
 
 std::atomic<uint64_t> Capture::last_id{0};
 
-class CudaReplay final : public Replay {
+class CudaWork final : public RecordedWork {
  public:
-  CudaReplay(CudaStream& first, const Graph& graph) : first_(first) {
+  CudaWork(CudaStream& first, const Graph& graph) : first_(first) {
     // Kernels keep the urgency of the lane that they were recorded on.
     MOE_CHECK_CUDA(
         cudaGraphInstantiateWithFlags(&ready_.handle, graph.handle, cudaGraphInstantiateFlagUseNodePriority));
@@ -105,8 +105,8 @@ class CudaReplay final : public Replay {
 
 }  // namespace
 
-std::unique_ptr<Replay> record_replay(std::span<Stream* const> lanes, std::span<Event* const> timed,
-                                      const std::function<void()>& issue) {
+std::unique_ptr<RecordedWork> record_work(std::span<Stream* const> lanes, std::span<Event* const> timed,
+                                          const std::function<void()>& issue) {
   require<BadInput>(!lanes.empty(), "recorded passes: found no lane, expected one at least");
   std::vector<CudaStream*> streams;
   for (Stream* lane : lanes) streams.push_back(&on_gpu(*lane));
@@ -119,7 +119,7 @@ std::unique_ptr<Replay> record_replay(std::span<Stream* const> lanes, std::span<
     for (const CudaStream* lane : streams) lane->failure()->rethrow();
     capture.finish(graph);
   }
-  return std::make_unique<CudaReplay>(*streams.front(), graph);
+  return std::make_unique<CudaWork>(*streams.front(), graph);
 }
 
 void launch_nothing(Stream& stream) {

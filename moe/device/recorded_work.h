@@ -10,9 +10,9 @@
 namespace moe {
 
 /// Holds recorded work. The lanes, the events, and the memory that the work uses outlive it.
-class Replay {
+class RecordedWork {
  public:
-  virtual ~Replay() = default;
+  virtual ~RecordedWork() = default;
   /// Enqueues the recorded work on the first of its lanes, in the order that the lanes had among themselves. What fails
   /// fails that lane.
   virtual void run() = 0;
@@ -24,8 +24,8 @@ class Replay {
 /// and for nothing on the host; all that it needs a first time for (memory, kernels, marks) is there from a run before.
 /// Throws Unsupported where the lanes are not a GPU's or `issue` waits for other work, what `issue` or its work throws,
 /// and RankFailure where CUDA refuses; the lanes can be used again then, as after any failure.
-std::unique_ptr<Replay> record_replay(std::span<Stream* const> lanes, std::span<Event* const> timed,
-                                      const std::function<void()>& issue);
+std::unique_ptr<RecordedWork> record_work(std::span<Stream* const> lanes, std::span<Event* const> timed,
+                                          const std::function<void()>& issue);
 
 /// Enqueues a kernel that does nothing. Throws Unsupported where the stream is not a GPU's.
 void launch_nothing(Stream& stream);
