@@ -54,7 +54,7 @@ std::string times_of(const std::vector<ScheduleRun>& runs) {
   return "Time (medians over the passes of the slowest rank; r: degrees forward/backward)\n\n" + table.text() + '\n';
 }
 
-std::string checks_of(const std::vector<ScheduleRun>& runs) {
+std::string checks_of(const std::vector<ScheduleRun>& runs, bool emulated) {
   Table table({"schedule", "r", "dropped", "most/mean", "empty", "peak", "estimate", "off by", "in", "status"});
   for (const ScheduleRun& run : runs)
     if (const CaseRecord& r = run.record; checked(r))
@@ -64,8 +64,9 @@ std::string checks_of(const std::vector<ScheduleRun>& runs) {
                  fmt::format("{:.1e}", summary(r, "worst_error")), r.summary.text("worst_tensor", r.key),
                  std::string(name_of(r.status))});
   return "Routing (most/mean: load of an expert; empty: of the rows sent), memory of a rank, largest error against the "
-         "reference\nMemory is of the layer that ran: emulated, a far smaller one than `memory` speaks of\n\n" +
-         table.text() + '\n';
+         "reference\n" +
+         std::string(emulated ? "Memory is of the layer that ran, a far smaller one than `memory` speaks of\n" : "") +
+         '\n' + table.text() + '\n';
 }
 
 std::string text_of(const LayerOutcome& outcome, const LayerbenchResults& results) {
@@ -75,7 +76,8 @@ std::string text_of(const LayerOutcome& outcome, const LayerbenchResults& result
                   : results.check_only ? " (emulated by 2 x 2 threads)"
                                        : fmt::format(" (emulated by 2 x 2 threads, {})", dilation_text(outcome.runs)));
   if (std::ranges::any_of(outcome.runs, timed, &ScheduleRun::record)) text += times_of(outcome.runs);
-  if (std::ranges::any_of(outcome.runs, checked, &ScheduleRun::record)) text += checks_of(outcome.runs);
+  if (std::ranges::any_of(outcome.runs, checked, &ScheduleRun::record))
+    text += checks_of(outcome.runs, results.emulated);
   if (results.tasks) text += tasks_text(outcome);
   return text + reasons_text(outcome);
 }

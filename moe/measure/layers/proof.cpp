@@ -52,17 +52,6 @@ void share_verdict(World& world, MeasuredRun& run) {
 
 }  // namespace
 
-void require_same_plan(Communicator& everyone, const Plan& plan) {
-  const uint64_t mine = plan.hash();
-  std::vector<uint64_t> all(static_cast<size_t>(everyone.size()));
-  const auto stream = make_cpu_device()->make_stream("plan hash");
-  everyone.allgather(&mine, all.data(), sizeof mine, {*stream, {}, "comparing plans"});
-  stream->synchronize();
-  for (size_t r = 0; r < all.size(); ++r)
-    require<RankFailure>(all[r] == mine, "rank {}: plan {:016x} of {} differs from rank {}'s {:016x}", everyone.rank(),
-                         mine, plan.schedule, r, all[r]);
-}
-
 void prove_run(World& world, const std::vector<RankRun*>& ranks, const Plan& plan, const Inspection& inspect,
                MeasuredRun& run) {
   std::vector<RankCells> cells;

@@ -7,9 +7,6 @@
 
 namespace moe {
 
-/// Throws RankFailure unless all ranks call it with one plan: others would hang or mix up their data.
-void require_same_plan(Communicator& everyone, const Plan& plan);
-
 /// Proves a run. `ranks`: of this process, in rank order, each after two passes of `plan` and finish_gradients. Every
 /// process of `world` calls it and gets the same verdict: sets `run`'s load, proven_tokens, worst_error and
 /// worst_tensor, or `wrong`. `inspect`, where it is given, sees the ranks first.
