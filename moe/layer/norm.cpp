@@ -53,12 +53,7 @@ class Normalizer final : public RowNorm {
   }
 
  private:
-  NormInput input(TensorView x) {
-    const bool on_device = x.device() != DeviceKind::cpu;
-    if (on_device && (moments_.view().rank() == 0 || moments_.view().size(0) < x.size(0)))
-      moments_ = Tensor({x.size(0), 2}, sums_type(x.dtype()), math_.memory());
-    return {x, gain_, centred_, kEpsilon, moments_};
-  }
+  NormInput input(TensorView x) const { return {x, gain_, centred_, kEpsilon}; }
 
   Math& math_;
   std::string name_;
@@ -66,7 +61,6 @@ class Normalizer final : public RowNorm {
   bool centred_;
   Weight gain_, d_gain_;
   Tensor part_;  // of the gain's gradient, where it is added to
-  Tensor moments_;
   Weight bias_, d_bias_;
   std::optional<RowBias> biases_;  // none: the norm has no bias
 };

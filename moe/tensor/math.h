@@ -38,7 +38,6 @@ struct NormInput {
   TensorView x, gain;
   bool centred = false;
   double epsilon = 0;
-  TensorView moments;  // (rows, 2), written: for the device's own use
 };
 
 /// Says which way rotate() turns.

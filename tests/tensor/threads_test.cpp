@@ -64,7 +64,7 @@ TEST_P(OnThreads, RowsAndSumsOverThemAreAlike) {
     expect_alike([&] {
       Tensor x = random(1), gain = random(2, {1, 1, kWidth}), out = random(3), d = random(4);
       Tensor d_gain = random(5, {1, 1, kWidth}), p = random(6);
-      const NormInput in{x, gain, centred, 1e-5, {}};
+      const NormInput in{x, gain, centred, 1e-5};
       cpu_math().norm(in, out);
       cpu_math().norm_backward(in, d, d_gain);
       softmax_rows(p);

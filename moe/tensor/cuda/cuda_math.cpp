@@ -6,10 +6,16 @@ namespace moe::cuda {
 namespace {
 
 Norm norm_of(const NormInput& in) {
-  return {in.x.size(0), in.x.size(1), in.centred, in.epsilon, in.x.data(), in.gain.data(), in.moments.data()};
+  return {in.x.size(0), in.x.size(1), in.centred, in.epsilon, in.x.data(), in.gain.data()};
 }
 
 }  // namespace
+
+void* CudaMath::scratch(int64_t bytes) {
+  Memory& memory = scratch_[stream_];
+  if (memory.bytes() < bytes) memory = memory_->allocate(bytes);
+  return memory.data();
+}
 
 std::unique_ptr<AttentionHeads> CudaMath::make_heads(const HeadsShape& shape, TensorStore& kept) {
   if (!heads_scratch_) heads_scratch_ = std::make_shared<HeadsScratch>();
@@ -69,7 +75,8 @@ void CudaMath::norm(const NormInput& in, TensorView out) {
 }
 
 void CudaMath::norm_backward(const NormInput& in, TensorView d, TensorView d_gain) {
-  cuda::norm_backward({stream_, d.dtype()}, norm_of(in), d.data(), d_gain.data());
+  cuda::norm_backward({stream_, d.dtype()}, norm_of(in), d.data(), d_gain.data(),
+                      [&](int64_t bytes) { return scratch(bytes); });
 }
 
 void CudaMath::attention_softmax(TensorView scores, double by, bool causal) {

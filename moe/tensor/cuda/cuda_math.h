@@ -1,5 +1,6 @@
 #pragma once
 // Math made of kernels, a memory and GEMMs. Includes no CUDA header: tests put emulated ones under it.
+#include <map>
 #include <memory>
 
 #include "moe/tensor/attention_heads.h"
@@ -41,9 +42,12 @@ class CudaMath final : public Math {
   void attention_softmax_backward(TensorView p, TensorView d, double scale, bool causal) override;
 
  private:
+  void* scratch(int64_t bytes);
+
   std::unique_ptr<MemorySpace> memory_;
   std::unique_ptr<Gemm> gemm_;
   std::shared_ptr<HeadsScratch> heads_scratch_;
+  std::map<void*, Memory> scratch_;  // of each stream
   void* stream_ = nullptr;
 };
 

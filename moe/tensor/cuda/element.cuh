@@ -31,6 +31,15 @@ __device__ inline T rounded(From v) {
   }
 }
 
+/// Computes 1 / (1 + exp(-v)), for elements of 16 bits by what is exact enough for those.
+template <class T>
+__device__ inline Sums<T> logistic(Sums<T> v) {
+  if constexpr (sizeof(T) == 2)
+    return quick_inverse(1 + quick_exp2(-1.44269504F * v));
+  else
+    return 1 / (1 + std::exp(-v));
+}
+
 /// Holds N elements that are read and written at once; at most 16 bytes.
 template <class T, int N>
 struct alignas(N * sizeof(T)) Pack {

@@ -3,18 +3,19 @@
 // to device memory of elements of `dtype`; what a sum is kept in is float32, of float64 elements float64. Sums are in a
 // fixed order. Sizes in elements; any may be 0. Nothing overlaps unless it says so.
 #include <cstdint>
+#include <functional>
 
 #include "moe/base/units.h"
 
 namespace moe::cuda {
-
-// Element by element (elementwise.cu) -----------------------------------------------------------------------------
 
 /// Says which stream a kernel goes to and what type its elements are of.
 struct Work {
   void* stream = nullptr;
   DType dtype = DType::float32;
 };
+
+// Activations (activations.cu) ------------------------------------------------------------------------------------
 
 /// These compute what those of cpu/math.h do, of `count` elements.
 void gelu(Work work, const void* x, void* out, int64_t count);
@@ -27,6 +28,9 @@ struct Swiglu {
 };
 void swiglu(Work work, const Swiglu& of, int64_t count);
 void swiglu_backward(Work work, const Swiglu& of, int64_t count);
+
+// Element by element (elementwise.cu) -----------------------------------------------------------------------------
+
 /// Says what rotate() turns, which does what Math::rotate() does, of `pairs` numbers j and j + half of a head.
 struct Rotation {
   void* rows;
@@ -41,20 +45,23 @@ void scale(Work work, void* t, double by, int64_t count);
 /// Converts to another type, to nearest even.
 void convert(Work work, const void* from, DType to_type, void* to, int64_t count);
 
-// Norms and attention (norms.cu) --------------------------------------------------------------------------------
+// Norms (norms.cu) ------------------------------------------------------------------------------------------------
 
-/// Says what the norms below read, which are Math's, of rows of `width`; `moments`: two numbers of the sums' type a
-/// row, written forward and backward.
+/// Says what the norms below read, which are Math's, of rows of `width`.
 struct Norm {
   int64_t rows = 0, width = 0;
   bool centred = false;
   double epsilon = 0;
   const void *x, *gain;
-  void* moments;
 };
 void norm(Work work, const Norm& of, void* out);
+/// Returns that many bytes for what a call needs until its kernels are done, and those behind it on its stream may use.
+using Scratch = std::function<void*(int64_t bytes)>;
 /// Computes the gradients, in place in d.
-void norm_backward(Work work, const Norm& of, void* d, void* d_gain);
+void norm_backward(Work work, const Norm& of, void* d, void* d_gain, const Scratch& scratch);
+
+// Attention (softmax.cu) ------------------------------------------------------------------------------------------
+
 /// Says what attention_softmax() reads, which does what Math::attention_softmax() does: `rows` rows of seq numbers,
 /// times `by`.
 struct Scores {

@@ -21,6 +21,23 @@ __device__ inline void round_to(double v, Bfloat16& out) { out = __double2bfloat
 __device__ inline void round_to(float v, Float16& out) { out = __float2half_rn(v); }
 __device__ inline void round_to(double v, Float16& out) { out = __double2half(v); }
 
+// These compute exp(v), 2^v and 1 / v, up to a few units in the last place. A power of 2 or an inverse that is below
+// 2^-126 is 0.
+__device__ inline float quick_exp(float v) { return __expf(v); }
+__device__ inline float quick_exp2(float v) {
+  float out;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(v));
+  return out;
+}
+__device__ inline float quick_inverse(float v) {
+  float out;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(v));
+  return out;
+}
+// These compute 1 / sqrt(v).
+__device__ inline float inverse_root(float v) { return rsqrtf(v); }
+__device__ inline double inverse_root(double v) { return rsqrt(v); }
+
 struct Grid {
   int64_t blocks = 0;
   int threads = 0;  // of a block

@@ -1,130 +1,151 @@
-// Kernels of norms and of attention's softmax: a warp has a row.
+// Kernels of norms. The gain's gradient is a sum over all rows: every block adds up those of its own, in float32 or
+// float64, and another kernel what the blocks have.
 #include "moe/tensor/cuda/kernels.h"
-#include "moe/tensor/cuda/reduce.cuh"
+#include "moe/tensor/cuda/row_tile.cuh"
 
 namespace moe::cuda {
 namespace {
 
-// Holds what norms share of a row: its elements `x`, the gain, and the numbers by which they centre and scale it.
-template <class T>
-struct Row {
-  using A = Sums<T>;
-  const T *x, *gain;
-  int64_t width;
-  A mean, scale;
+constexpr int64_t kResident = 132 * 512;  // threads of the backward, about as many as an H200 holds at once
 
-  __device__ A normed(int64_t j) const { return (value_of(x[j]) - mean) * scale; }
-  template <class Term>
-  __device__ A mean_of(Term term) const {
-    A sum = 0;
-    for (int64_t j = lane_index(); j < width; j += kWarpSize) sum += term(j);
-    return warp_sum(sum) / static_cast<A>(width);
+template <class T, int N, int R>
+__global__ void __launch_bounds__(kThreads) norm_kernel(Norm n, T* out) {
+  using A = Sums<T>;
+  using Tile = RowTile<T, N, R>;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * R;
+  const int width = static_cast<int>(n.width), rows = static_cast<int>(n.rows - first < R ? n.rows - first : R);
+  const Tile x(static_cast<const T*>(n.x) + first * n.width, n.width, [&](int r) { return r < rows ? width : 0; });
+  const RowTile<T, N, 1, Tile::kPacks> gain(static_cast<const T*>(n.gain), 0, [&](int) { return width; });
+  const A by_width = A(1) / static_cast<A>(width);
+  A mean[R] = {}, scale[R] = {};
+  const auto add_up = [&](A(&sums)[R], auto term) {
+    Tile::for_each(width, [&](int c, int column) {
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        const Pack<T, N> p = x.at(r, c, column);
+#pragma unroll
+        for (int j = 0; j < N; ++j) sums[r] += term(value_of(p.at[j]) - mean[r]);
+      }
+    });
+    block_reduce(sums, Plus());
+  };
+  if (n.centred) {
+    A sums[R] = {};
+    add_up(sums, [](A v) { return v; });
+#pragma unroll
+    for (int r = 0; r < R; ++r) mean[r] = sums[r] * by_width;
   }
-};
-
-template <class T>
-__device__ Row<T> row_of(const Norm& n, int64_t index) {
-  Row<T> row{static_cast<const T*>(n.x) + index * n.width, static_cast<const T*>(n.gain), n.width, 0, 0};
-  using A = Sums<T>;
-  if (n.centred) row.mean = row.mean_of([&](int64_t j) { return value_of(row.x[j]); });
-  const A variance = row.mean_of([&](int64_t j) {
-    const A v = value_of(row.x[j]) - row.mean;
-    return v * v;
+  add_up(scale, [](A v) { return v * v; });
+#pragma unroll
+  for (int r = 0; r < R; ++r) scale[r] = inverse_root(scale[r] * by_width + static_cast<A>(n.epsilon));
+  Tile::for_each(width, [&](int c, int column) {
+    const Pack<T, N> g = gain.at(0, c, column);
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      if (r >= rows) break;
+      Pack<T, N> p = x.at(r, c, column);
+#pragma unroll
+      for (int j = 0; j < N; ++j) p.at[j] = rounded<T>(value_of(g.at[j]) * ((value_of(p.at[j]) - mean[r]) * scale[r]));
+      store(p, out + (first + r) * n.width + column);
+    }
   });
-  row.scale = A(1) / std::sqrt(variance + static_cast<A>(n.epsilon));
-  return row;
 }
 
-template <class T>
-__global__ void norm_kernel(Norm n, T* out) {
-  const int64_t index = warp_index();
-  if (index >= n.rows) return;
-  const Row<T> row = row_of<T>(n, index);
-  for (int64_t j = lane_index(); j < n.width; j += kWarpSize)
-    out[index * n.width + j] = rounded<T>(value_of(row.gain[j]) * row.normed(j));
-}
-
-template <class T>
-__global__ void moments_kernel(Norm n) {
-  const int64_t index = warp_index();
-  if (index >= n.rows) return;
-  const Row<T> row = row_of<T>(n, index);
-  if (lane_index() > 0) return;
-  auto* moments = static_cast<Sums<T>*>(n.moments) + 2 * index;
-  moments[0] = row.mean;
-  moments[1] = row.scale;
-}
-
-// A block has 32 columns, each of its warps every eighth row of them.
-template <class T>
-__global__ void gain_backward_kernel(Norm n, const T* d, T* d_gain) {
+// Computes d_x = scale (u - h mean(u h) - mean(u)), h = scale (x - mean(x)) the normed row, u = gain d_out; what is
+// centred has the last term. A block has every gridDim-th tile; its row of `parts` becomes their sum of d_out h.
+template <class T, int N, int R>
+__global__ void __launch_bounds__(kThreads, 2) norm_backward_kernel(Norm n, T* gradients, Sums<T>* parts) {
   using A = Sums<T>;
-  __shared__ A parts[kThreads / kWarpSize][kWarpSize];
+  using Tile = RowTile<T, N, R>;
+  const int width = static_cast<int>(n.width);
+  const RowTile<T, N, 1, Tile::kPacks> gain(static_cast<const T*>(n.gain), 0, [&](int) { return width; });
+  const A by_width = A(1) / static_cast<A>(width);
+  A own[Tile::kPacks][N] = {};
+  parts += blockIdx.x * n.width;
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * R;
+  for (int64_t first = begin; first < n.rows; first += static_cast<int64_t>(gridDim.x) * R) {
+    const int rows = static_cast<int>(n.rows - first < R ? n.rows - first : R);
+    const auto end = [&](int r) { return r < rows ? width : 0; };
+    T* out = gradients + first * n.width;
+    const Tile x(static_cast<const T*>(n.x) + first * n.width, n.width, end), d(out, n.width, end);
+    // Calls body(r, c, column, pack of x, pack of d, pack of the gain).
+    const auto for_each_pack = [&](auto body) {
+      Tile::for_each(width, [&](int c, int column) {
+        const Pack<T, N> g = gain.at(0, c, column);
+#pragma unroll
+        for (int r = 0; r < R; ++r) body(r, c, column, x.at(r, c, column), d.at(r, c, column), g);
+      });
+    };
+    A means[2 * R] = {};  // of x, and of u
+    if (n.centred) {
+      for_each_pack([&](int r, int, int, const auto& p, const auto& q, const auto& g) {
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+          means[r] += value_of(p.at[j]);
+          means[R + r] += value_of(g.at[j]) * value_of(q.at[j]);
+        }
+      });
+      block_reduce(means, Plus());
+#pragma unroll
+      for (A& mean : means) mean *= by_width;
+    }
+    A sums[2 * R] = {};  // of (x - mean)^2, and of u (x - mean)
+    for_each_pack([&](int r, int, int, const auto& p, const auto& q, const auto& g) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        const A v = value_of(p.at[j]) - means[r];
+        sums[r] += v * v;
+        sums[R + r] += value_of(g.at[j]) * value_of(q.at[j]) * v;
+      }
+    });
+    block_reduce(sums, Plus());
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      sums[r] = inverse_root(sums[r] * by_width + static_cast<A>(n.epsilon));
+      sums[R + r] *= sums[r] * sums[r] * by_width;
+    }
+    for_each_pack([&](int r, int c, int column, const auto& p, auto q, const auto& g) {
+      if (r >= rows) return;
+      const A scale = sums[r], slope = sums[R + r];
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        const A v = value_of(p.at[j]) - means[r], of_gain = value_of(q.at[j]) * v * scale;
+        if (c < Tile::kPacks)
+          own[c][j] += of_gain;
+        else
+          parts[column + j] = (first == begin ? A(0) : parts[column + j]) + of_gain;
+        q.at[j] = rounded<T>(scale * (value_of(g.at[j]) * value_of(q.at[j]) - v * slope - means[R + r]));
+      }
+      store(q, out + r * n.width + column);
+    });
+  }
+  Tile::for_each(width, [&](int c, int column) {
+    if (c == Tile::kPacks) return;
+#pragma unroll
+    for (int j = 0; j < N; ++j) parts[column + j] = own[c][j];
+  });
+}
+
+constexpr int kGainThreads = 1024;
+
+// A block has 32 columns, each of its warps every 32nd of the blocks that have parts.
+template <class T>
+__global__ void __launch_bounds__(kGainThreads)
+    gain_kernel(const Sums<T>* parts, int64_t blocks, int64_t width, T* d_gain) {
+  using A = Sums<T>;
+  constexpr int kWarps = kGainThreads / kWarpSize;
+  __shared__ A sums[kWarps][kWarpSize];
   const int lane = lane_index(), warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarpSize + lane;
-  const auto* moments = static_cast<const A*>(n.moments);
   A sum = 0;
-  for (int64_t i = warp; column < n.width && i < n.rows; i += kThreads / kWarpSize) {
-    const int64_t at = i * n.width + column;
-    sum += value_of(d[at]) * (value_of(static_cast<const T*>(n.x)[at]) - moments[2 * i]) * moments[2 * i + 1];
-  }
-  parts[warp][lane] = sum;
+  if (column < width)
+#pragma unroll 8
+    for (int64_t i = warp; i < blocks; i += kWarps) sum += parts[i * width + column];
+  sums[warp][lane] = sum;
   __syncthreads();
-  if (warp > 0 || column >= n.width) return;
-  for (int w = 1; w < kThreads / kWarpSize; ++w) sum += parts[w][lane];
+  if (warp > 0 || column >= width) return;
+  for (int w = 1; w < kWarps; ++w) sum += sums[w][lane];
   d_gain[column] = rounded<T>(sum);
-}
-
-// Computes d_x = scale (u - h mean(u h) - mean(u)), h the normed row, u = gain d_out; the last term where centred.
-template <class T>
-__global__ void norm_backward_kernel(Norm n, T* gradients) {
-  using A = Sums<T>;
-  const int64_t index = warp_index();
-  if (index >= n.rows) return;
-  const auto* moments = static_cast<const A*>(n.moments) + 2 * index;
-  const Row<T> row{static_cast<const T*>(n.x) + index * n.width, static_cast<const T*>(n.gain), n.width, moments[0],
-                   moments[1]};
-  T* d = gradients + index * n.width;
-  const auto u = [&](int64_t j) { return value_of(row.gain[j]) * value_of(d[j]); };
-  const A along = row.mean_of([&](int64_t j) { return u(j) * row.normed(j); });
-  const A common = n.centred ? row.mean_of(u) : A(0);
-  for (int64_t j = lane_index(); j < n.width; j += kWarpSize)
-    d[j] = rounded<T>(row.scale * (u(j) - row.normed(j) * along - common));
-}
-
-template <class T>
-__global__ void attention_kernel(T* scores, int64_t rows, int64_t seq, Sums<T> by, bool causal) {
-  using A = Sums<T>;
-  const int64_t index = warp_index();
-  if (index >= rows) return;
-  const int64_t own = causal ? index % seq : seq - 1;  // the last that it sees
-  T* row = scores + index * seq;
-  A most = -INFINITY, sum = 0;
-  for (int64_t j = lane_index(); j <= own; j += kWarpSize) {
-    const A v = value_of(row[j]);
-    most = most < v ? v : most;
-  }
-  most = warp_max(most);
-  for (int64_t j = lane_index(); j <= own; j += kWarpSize) sum += std::exp(by * (value_of(row[j]) - most));
-  sum = warp_sum(sum);
-  for (int64_t j = lane_index(); j < seq; j += kWarpSize)
-    row[j] = rounded<T>(j <= own ? std::exp(by * (value_of(row[j]) - most)) / sum : A(0));
-}
-
-template <class T>
-__global__ void attention_backward_kernel(const T* scores, T* gradients, int64_t rows, int64_t seq, Sums<T> by,
-                                          bool causal) {
-  using A = Sums<T>;
-  const int64_t index = warp_index();
-  if (index >= rows) return;
-  const int64_t own = causal ? index % seq : seq - 1;  // the last that it sees
-  const T* p = scores + index * seq;
-  T* d = gradients + index * seq;
-  A mean = 0;
-  for (int64_t j = lane_index(); j <= own; j += kWarpSize) mean += value_of(p[j]) * value_of(d[j]);
-  mean = warp_sum(mean);
-  for (int64_t j = lane_index(); j < seq; j += kWarpSize)
-    d[j] = rounded<T>(j <= own ? by * value_of(p[j]) * (value_of(d[j]) - mean) : A(0));
 }
 
 }  // namespace
@@ -132,33 +153,24 @@ __global__ void attention_backward_kernel(const T* scores, T* gradients, int64_t
 void norm(Work work, const Norm& of, void* out) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    launch(norm_kernel<T>, warps_for(of.rows), work.stream, of, static_cast<T*>(out));
+    with_tile<T>(of.rows, of.width, aligned(of.x) && aligned(of.gain) && aligned(out), [&](auto n, auto r, Grid grid) {
+      launch(norm_kernel<T, decltype(n)::value, decltype(r)::value>, grid, work.stream, of, static_cast<T*>(out));
+    });
   });
 }
 
-void norm_backward(Work work, const Norm& of, void* d, void* d_gain) {
+void norm_backward(Work work, const Norm& of, void* d, void* d_gain, const Scratch& scratch) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    launch(moments_kernel<T>, warps_for(of.rows), work.stream, of);
-    launch(gain_backward_kernel<T>, Grid{(of.width + kWarpSize - 1) / kWarpSize, kThreads}, work.stream, of,
-           static_cast<const T*>(d), static_cast<T*>(d_gain));
-    launch(norm_backward_kernel<T>, warps_for(of.rows), work.stream, of, static_cast<T*>(d));
-  });
-}
-
-void attention_softmax(Work work, void* scores, const Scores& of) {
-  with_type(work.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(attention_kernel<T>, warps_for(of.rows), work.stream, static_cast<T*>(scores), of.rows, of.seq,
-           static_cast<Sums<T>>(of.by), of.causal);
-  });
-}
-
-void attention_softmax_backward(Work work, const void* p, void* d, const Scores& of) {
-  with_type(work.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(attention_backward_kernel<T>, warps_for(of.rows), work.stream, static_cast<const T*>(p), static_cast<T*>(d),
-           of.rows, of.seq, static_cast<Sums<T>>(of.by), of.causal);
+    using A = Sums<T>;
+    with_tile<T>(of.rows, of.width, aligned(of.x) && aligned(of.gain) && aligned(d), [&](auto n, auto r, Grid grid) {
+      grid.blocks = std::min(grid.blocks, kResident / grid.threads);
+      auto* parts = static_cast<A*>(scratch(grid.blocks * of.width * static_cast<int64_t>(sizeof(A))));
+      launch(norm_backward_kernel<T, decltype(n)::value, decltype(r)::value>, grid, work.stream, of, static_cast<T*>(d),
+             parts);
+      launch(gain_kernel<T>, Grid{(of.width + kWarpSize - 1) / kWarpSize, kGainThreads}, work.stream, parts,
+             grid.blocks, of.width, static_cast<T*>(d_gain));
+    });
   });
 }
 

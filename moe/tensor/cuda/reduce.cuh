@@ -4,32 +4,67 @@
 
 namespace moe::cuda {
 
-template <class A>
-__device__ inline A warp_sum(A v) {
-  for (int by = kWarpSize / 2; by > 0; by /= 2) v += __shfl_xor_sync(kAllLanes, v, by);
+struct Plus {
+  template <class A>
+  __device__ A operator()(A a, A b) const {
+    return a + b;
+  }
+};
+struct Larger {
+  template <class A>
+  __device__ A operator()(A a, A b) const {
+    return a < b ? b : a;
+  }
+};
+
+template <class A, class Op>
+__device__ inline A warp_reduce(A v, Op op) {
+  for (int by = kWarpSize / 2; by > 0; by /= 2) v = op(v, __shfl_xor_sync(kAllLanes, v, by));
   return v;
 }
-
+template <class A>
+__device__ inline A warp_sum(A v) {
+  return warp_reduce(v, Plus());
+}
 template <class A>
 __device__ inline A warp_max(A v) {
-  for (int by = kWarpSize / 2; by > 0; by /= 2) {
-    const A other = __shfl_xor_sync(kAllLanes, v, by);
-    v = v < other ? other : v;
+  return warp_reduce(v, Larger());
+}
+
+/// Makes each of R numbers what `op` makes of those of the block, of at most kThreads; all its threads call it. R is a
+/// power of 2.
+template <int R, class A, class Op>
+__device__ inline void block_reduce(A (&values)[R], Op op) {
+  constexpr int kShare = kWarpSize / R;  // lanes that end with the same one of the R
+  const int lane = lane_index();
+  for (int half = R / 2; half > 0; half /= 2) {
+    const int by = half * kShare;
+    const bool upper = (lane & by) != 0;
+    for (int r = 0; r < half; ++r) {
+      const A kept = upper ? values[half + r] : values[r], given = upper ? values[r] : values[half + r];
+      values[r] = op(kept, __shfl_xor_sync(kAllLanes, given, by));
+    }
   }
-  return v;
+  for (int by = kShare / 2; by > 0; by /= 2) values[0] = op(values[0], __shfl_xor_sync(kAllLanes, values[0], by));
+  A all = values[0];
+  if (blockDim.x > kWarpSize) {
+    __shared__ A parts[kThreads / kWarpSize][R];
+    const int own = lane / kShare;
+    __syncthreads();  // `parts` may still be read by the call before
+    if (lane % kShare == 0) parts[threadIdx.x / kWarpSize][own] = all;
+    __syncthreads();
+    all = parts[0][own];
+    for (unsigned warp = 1; warp < blockDim.x / kWarpSize; ++warp) all = op(all, parts[warp][own]);
+  }
+  for (int r = 0; r < R; ++r) values[r] = __shfl_sync(kAllLanes, all, r * kShare);
 }
 
 /// Returns the sum over the block; every thread of the block calls it.
 template <class A>
 __device__ inline A block_sum(A v) {
-  __shared__ A parts[kThreads / kWarpSize];
-  v = warp_sum(v);
-  __syncthreads();  // `parts` may still be read by the call before
-  if (lane_index() == 0) parts[threadIdx.x / kWarpSize] = v;
-  __syncthreads();
-  A sum = 0;
-  for (unsigned warp = 0; warp < blockDim.x / kWarpSize; ++warp) sum += parts[warp];
-  return sum;
+  A sum[] = {v};
+  block_reduce(sum, Plus());
+  return sum[0];
 }
 
 }  // namespace moe::cuda

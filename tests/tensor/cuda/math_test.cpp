@@ -1,7 +1,9 @@
 // Every kernel of CudaMath against the CPU's, in float64 on the same numbers, over types and sizes, aligned or not.
 #include "moe/tensor/math.h"
 
+#include <bit>
 #include <gtest/gtest.h>
+#include <numbers>
 
 #include "moe/layer/norm.h"
 #include "tests/layer/cuda/device_values.h"
@@ -85,6 +87,42 @@ TEST_P(CudaMathTest, ExtremesOfActivations) {
   EXPECT_EQ(values_of(out.device)[0], 0);
 }
 
+// Of 16 bits GELU is as near as a number can be but one, whatever it is of; float32's own roundings come on top.
+TEST_P(CudaMathTest, GeluOfEveryNumberOf16Bits) {
+  if (bytes_of(GetParam()) != 2) return;
+  constexpr int64_t kAll = 65536;
+  const Tensor x({kAll}, GetParam(), math_->memory()), out({kAll}, GetParam(), math_->memory());
+  const Tensor d({kAll}, GetParam(), math_->memory());
+  for_each_element(x, [](int64_t i, auto& v) {
+    if constexpr (sizeof v == 2) v = std::bit_cast<std::remove_reference_t<decltype(v)>>(static_cast<uint16_t>(i));
+  });
+  for_each_element(d, [](int64_t, auto& v) { v = cuda::rounded<std::remove_reference_t<decltype(v)>>(1.0F); });
+  math_->gelu(x, out);
+  math_->gelu_backward(x, d, d);
+  const std::vector<double> at = values_of(x), found = values_of(out), slope = values_of(d);
+  const auto expect_next = [&](double is, double exact, double v) {
+    double correct = 0;
+    cuda::with_type(GetParam(), [&](auto zero) {
+      using T = decltype(zero);
+      correct = static_cast<double>(cuda::value_of(cuda::rounded<T>(exact)));
+    });
+    const bool brain = GetParam() == DType::bfloat16;
+    const double unit = std::ldexp(1, std::max(std::ilogb(exact), brain ? -126 : -14) - (brain ? 7 : 10));
+    ASSERT_LE(std::abs(is - correct), is == correct ? 0 : unit + 0x1p-25) << "of " << v;
+  };
+  for (size_t i = 0; i < kAll; ++i) {
+    const double v = at[i], share = std::erfc(-v * std::sqrt(0.5)) / 2;
+    if (std::isnan(v)) {
+      ASSERT_TRUE(std::isnan(found[i]) && std::isnan(slope[i]));
+    } else if (std::isinf(v)) {
+      ASSERT_TRUE(found[i] == std::max(v, 0.0) && slope[i] == share);
+    } else {
+      expect_next(found[i], v * share, v);
+      expect_next(slope[i], share + v * std::exp(-v * v / 2) / std::sqrt(2 * std::numbers::pi), v);
+    }
+  }
+}
+
 TEST_P(CudaMathTest, ConvertsToNearestEven) {
   for (const DType to : kDTypes)
     for (const int64_t n : kSizes) {
@@ -113,37 +151,62 @@ TEST_P(CudaMathTest, ConvertsAsTheCpuDoes) {
   for (int64_t i = 0; i < n; ++i) ASSERT_EQ(sent.view().as<uint16_t>()[i], cpu.as<uint16_t>()[i]);
 }
 
+// Rows as wide as 16 bytes, `packs` of them, so that other tiles hold them than those of other widths.
+int64_t packs_of(DType dtype, int64_t packs) { return packs * 16 / bytes_of(dtype); }
+
 TEST_P(CudaMathTest, Norms) {
-  for (const bool centred : {false, true})
+  const auto compare = [&](bool centred, int64_t rows, int64_t width, int64_t skipped = 0) {
+    SCOPED_TRACE(fmt::format("centred {}, {} rows of {}, behind {}", centred, rows, width, skipped));
+    Pair x = random({skipped + rows * width}, 1), gain = random({width}, 2), d = random({skipped + rows * width}, 3);
+    Pair out = random({rows, width}, 4), d_gain = random({width}, 5);
+    const auto part = [&](const Tensor& t) { return t.view().part(skipped, {rows, width}); };
+    const NormInput there{part(x.device), gain.device, centred, RowNorm::kEpsilon};
+    const NormInput here{part(x.reference), gain.reference, centred, RowNorm::kEpsilon};
+    math_->norm(there, out.device), cpu_math().norm(here, out.reference);
+    expect_near(out, "norm", 2);
+    if (width == 1) return;  // all of a gradient cancels
+    math_->norm_backward(there, part(d.device), d_gain.device);
+    cpu_math().norm_backward(here, part(d.reference), d_gain.reference);
+    expect_near(d, "d", 10), expect_near(d_gain, "d_gain", 4);
+  };
+  for (const bool centred : {false, true}) {
     for (const int64_t rows : {0, 1, 9, 40})
-      for (const int64_t width : {1, 21, 32, 65, 300}) {
-        SCOPED_TRACE(fmt::format("centred {}, {} rows of {}", centred, rows, width));
-        Pair x = random({rows, width}, 1), gain = random({width}, 2), d = random({rows, width}, 3);
-        Pair out = random({rows, width}, 4), d_gain = random({width}, 5);
-        const DType sums = GetParam() == DType::float64 ? DType::float64 : DType::float32;
-        const Tensor moments({rows, 2}, sums, math_->memory());
-        const NormInput there{x.device, gain.device, centred, RowNorm::kEpsilon, moments};
-        const NormInput here{x.reference, gain.reference, centred, RowNorm::kEpsilon, {}};
-        math_->norm(there, out.device), cpu_math().norm(here, out.reference);
-        expect_near(out, "norm", 2);
-        if (width == 1) continue;  // all of a gradient cancels
-        math_->norm_backward(there, d.device, d_gain.device);
-        cpu_math().norm_backward(here, d.reference, d_gain.reference);
-        expect_near(d, "d", 10), expect_near(d_gain, "d_gain", 4);
-      }
+      for (const int64_t width : {1, 21, 32, 65, 300}) compare(centred, rows, width);
+    for (const int64_t rows : {1, 7})
+      for (const int64_t packs : {33, 256, 257, 600, 1024, 1300}) compare(centred, rows, packs_of(GetParam(), packs));
+    compare(centred, 300, 1040 + 1);  // wider than registers hold, and more rows than blocks
+    compare(centred, 9000, packs_of(GetParam(), 1));
+    compare(centred, 5, packs_of(GetParam(), 70), 1);
+  }
+}
+
+TEST_P(CudaMathTest, NormsOfTwoRunsAreTheSame) {
+  constexpr int64_t kRows = 500, kWidth = 48;
+  const Pair x = random({kRows, kWidth}, 1), gain = random({kWidth}, 2);
+  std::vector<double> found[2];
+  for (auto& values : found) {
+    const Pair d = random({kRows, kWidth}, 3), d_gain = random({kWidth}, 4);
+    math_->norm_backward({x.device, gain.device, true, RowNorm::kEpsilon}, d.device, d_gain.device);
+    values = values_of(d_gain.device);
+  }
+  EXPECT_EQ(found[0], found[1]);
 }
 
 TEST_P(CudaMathTest, AttentionSoftmax) {
-  for (const bool causal : {true, false})
-    for (const int64_t seq : {1, 5, 32, 70}) {
-      SCOPED_TRACE(fmt::format("{} tokens, causal {}", seq, causal));
-      Pair p = random({3, seq, seq}, 1), d = random({3, seq, seq}, 2);
-      math_->attention_softmax(p.device, 0.37, causal), cpu_math().attention_softmax(p.reference, 0.37, causal);
-      expect_near(p, "softmax", 2);
-      math_->attention_softmax_backward(p.device, d.device, 0.37, causal);
-      cpu_math().attention_softmax_backward(p.reference, d.reference, 0.37, causal);
-      expect_near(d, "its gradient", 4);
-    }
+  const auto compare = [&](bool causal, int64_t count, int64_t rows, int64_t seq) {
+    SCOPED_TRACE(fmt::format("{} tokens, causal {}", seq, causal));
+    Pair p = random({count, rows, seq}, 1), d = random({count, rows, seq}, 2);
+    math_->attention_softmax(p.device, 0.37, causal), cpu_math().attention_softmax(p.reference, 0.37, causal);
+    expect_near(p, "softmax", 2);
+    math_->attention_softmax_backward(p.device, d.device, 0.37, causal);
+    cpu_math().attention_softmax_backward(p.reference, d.reference, 0.37, causal);
+    expect_near(d, "its gradient", 4);
+  };
+  for (const bool causal : {true, false}) {
+    for (const int64_t seq : {1, 5, 32, 70, 264}) compare(causal, 3, seq, seq);
+    for (const int64_t packs : {257, 600, 1300}) compare(causal, 1, 3, packs_of(GetParam(), packs));
+    compare(causal, 1, 1029, 1029);  // more than registers hold
+  }
 }
 
 // Attention's and the experts' batches: several products of one shape, `a` or `b` perhaps the same for all.

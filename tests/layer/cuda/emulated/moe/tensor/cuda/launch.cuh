@@ -3,6 +3,7 @@
 // block as fibers of the calling thread. Stricter than a GPU: a barrier that not every thread of the block reaches at
 // the same line, or a warp operation without all 32 lanes, ends the launch with WrongResult.
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <source_location>
@@ -81,6 +82,12 @@ namespace moe::cuda {
 
 using moe::Bfloat16;
 using moe::Float16;
+
+inline float quick_exp(float v) { return std::exp(v); }
+inline float quick_exp2(float v) { return std::exp2(v); }
+inline float quick_inverse(float v) { return 1 / v; }
+inline float inverse_root(float v) { return 1 / std::sqrt(v); }
+inline double inverse_root(double v) { return 1 / std::sqrt(v); }
 
 struct Grid {
   int64_t blocks = 0;

@@ -1,0 +1,31 @@
+#pragma once
+// Launches of what works element by element: bound by memory, so a thread has 16 bytes a turn.
+#include "moe/tensor/cuda/element.cuh"
+
+namespace moe::cuda {
+
+template <int N, class Op>
+__global__ void for_each_pack(Op op, int64_t count) {
+  const int64_t first = thread_index() * N;
+  if (first < count) op.template at<N>(first);
+}
+
+/// Calls op.at<N>(i) for each N of `count` elements: a pack of T where these are `whole`, else 1.
+template <class T, class Op>
+void for_each(void* stream, Op op, int64_t count, bool whole) {
+  with_pack<T>(whole && count % kPack<T> == 0, [&](auto n) {
+    constexpr int kN = decltype(n)::value;
+    launch(for_each_pack<kN, Op>, threads_for(count / kN), stream, op, count);
+  });
+}
+
+template <class T>
+const T* in(const void* p) {
+  return static_cast<const T*>(p);
+}
+template <class T>
+T* out(void* p) {
+  return static_cast<T*>(p);
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,156 @@
+// Kernels of attention's softmax. Under a causal mask a row is read up to its own token, and 0 beyond.
+#include "moe/tensor/cuda/kernels.h"
+#include "moe/tensor/cuda/row_tile.cuh"
+
+namespace moe::cuda {
+namespace {
+
+// Says how many of R consecutive rows there are, and how many elements each sees.
+template <int R>
+struct Seen {
+  int rows, seq, of[R];
+
+  __device__ Seen(const Scores& scores, int64_t first)
+      : rows(static_cast<int>(scores.rows - first < R ? scores.rows - first : R)), seq(static_cast<int>(scores.seq)) {
+    int own = scores.causal ? static_cast<int>(static_cast<uint32_t>(first) % static_cast<uint32_t>(seq)) + 1 : seq;
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      of[r] = r < rows ? own : 0;
+      if (scores.causal) own = own == seq ? 1 : own + 1;
+    }
+  }
+};
+
+// Computes exp(by (v - most)) of one row.
+template <class T>
+struct Power {
+  using A = Sums<T>;
+  static constexpr bool kQuick = sizeof(T) == 2;
+  A by, most;
+
+  __device__ Power(A factor, A largest) : by(kQuick ? factor * A(1.44269504088896340736) : factor), most(largest) {}
+  __device__ A operator()(A v) const {
+    if constexpr (kQuick)
+      return quick_exp2(by * v - by * most);
+    else
+      return std::exp(by * (v - most));
+  }
+};
+
+template <class T, int N, int R>
+__global__ void __launch_bounds__(kThreads, 3) attention_kernel(T* scores, Scores s) {
+  using A = Sums<T>;
+  using Tile = RowTile<T, N, R>;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * R;
+  const Seen<R> seen(s, first);
+  T* rows = scores + first * s.seq;
+  const Tile tile(rows, s.seq, [&](int r) { return seen.of[r]; });
+  A most[R], sums[R] = {}, held[R][Tile::kPacks][N] = {};  // scores, then their powers
+  const auto score = [&](int r, int column, T v) { return column < seen.of[r] ? value_of(v) : A(-INFINITY); };
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+    most[r] = -INFINITY;
+    Tile::for_each(seen.of[r], [&](int c, int column) {
+      const Pack<T, N> p = tile.at(r, c, column);
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        const A v = score(r, column + j, p.at[j]);
+        most[r] = Larger()(most[r], v);
+        if (c < Tile::kPacks) held[r][c][j] = v;
+      }
+    });
+  }
+  block_reduce(most, Larger());
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+    const Power<T> power(static_cast<A>(s.by), most[r]);
+    Tile::for_each(seen.of[r], [&](int c, int column) {
+      const Pack<T, N> p = tile.at(r, c, column);
+#pragma unroll
+      for (int j = 0; j < N; ++j)
+        if (c < Tile::kPacks)
+          sums[r] += held[r][c][j] = power(held[r][c][j]);
+        else
+          sums[r] += power(score(r, column + j, p.at[j]));
+    });
+  }
+  block_reduce(sums, Plus());
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+    if (r >= seen.rows) break;
+    const Power<T> power(static_cast<A>(s.by), most[r]);
+    const A share = 1 / sums[r];
+    Tile::for_each(seen.seq, [&](int c, int column) {
+      Pack<T, N> p = {};
+      if (column < seen.of[r]) {
+        p = tile.at(r, c, column);
+#pragma unroll
+        for (int j = 0; j < N; ++j)
+          p.at[j] = rounded<T>(share * (c < Tile::kPacks ? held[r][c][j] : power(score(r, column + j, p.at[j]))));
+      }
+      store(p, rows + r * s.seq + column);
+    });
+  }
+}
+
+template <class T, int N, int R>
+__global__ void __launch_bounds__(kThreads, 2) attention_backward_kernel(const T* scores, T* gradients, Scores s) {
+  using A = Sums<T>;
+  using Tile = RowTile<T, N, R>;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * R;
+  const Seen<R> seen(s, first);
+  const auto end = [&](int r) { return seen.of[r]; };
+  T* rows = gradients + first * s.seq;
+  const Tile p(scores + first * s.seq, s.seq, end), d(rows, s.seq, end);
+  const A by = static_cast<A>(s.by);
+  A means[R] = {};
+#pragma unroll
+  for (int r = 0; r < R; ++r)
+    Tile::for_each(seen.of[r], [&](int c, int column) {
+      const Pack<T, N> share = p.at(r, c, column), gradient = d.at(r, c, column);
+#pragma unroll
+      for (int j = 0; j < N; ++j)
+        if (column + j < seen.of[r]) means[r] += value_of(share.at[j]) * value_of(gradient.at[j]);
+    });
+  block_reduce(means, Plus());
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+    if (r >= seen.rows) break;
+    Tile::for_each(seen.seq, [&](int c, int column) {
+      Pack<T, N> out = {};
+      if (column < seen.of[r]) {
+        const Pack<T, N> share = p.at(r, c, column), gradient = d.at(r, c, column);
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+          const A v = by * value_of(share.at[j]) * (value_of(gradient.at[j]) - means[r]);
+          out.at[j] = rounded<T>(column + j < seen.of[r] ? v : A(0));
+        }
+      }
+      store(out, rows + r * s.seq + column);
+    });
+  }
+}
+
+}  // namespace
+
+void attention_softmax(Work work, void* scores, const Scores& of) {
+  with_type(work.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    with_tile<T>(of.rows, of.seq, aligned(scores), [&](auto n, auto r, Grid grid) {
+      launch(attention_kernel<T, decltype(n)::value, decltype(r)::value>, grid, work.stream, static_cast<T*>(scores),
+             of);
+    });
+  });
+}
+
+void attention_softmax_backward(Work work, const void* p, void* d, const Scores& of) {
+  with_type(work.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    with_tile<T>(of.rows, of.seq, aligned(p) && aligned(d), [&](auto n, auto r, Grid grid) {
+      launch(attention_backward_kernel<T, decltype(n)::value, decltype(r)::value>, grid, work.stream,
+             static_cast<const T*>(p), static_cast<T*>(d), of);
+    });
+  });
+}
+
+}  // namespace moe::cuda
