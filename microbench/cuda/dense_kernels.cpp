@@ -15,14 +15,14 @@ constexpr double kEpsilon = 1e-5;
 
 // Holds what ops read and make, in rows of kSeq: all of it on a GPU, or some rows on the host.
 struct Operands {
-  TensorView a, b, d;        // read
-  TensorView p;              // read: softmaxes of causal scores
-  TensorView gain, moments;  // of norms
-  TensorView out, other;     // made
-  TensorView d_gain;         // made of all rows
+  TensorView a, b, d;     // read
+  TensorView p;           // read: softmaxes of causal scores
+  TensorView gain;        // of norms
+  TensorView out, other;  // made
+  TensorView d_gain;      // made of all rows
 
   TensorView scores(TensorView rows) const { return rows.part(0, {rows.size(0) / kSeq, kSeq, kSeq}); }
-  NormInput norm(bool centred) const { return {a, gain, centred, kEpsilon, moments}; }
+  NormInput norm(bool centred) const { return {a, gain, centred, kEpsilon}; }
 };
 
 void add_up(Math& math, const Operands& o, void* stream) {
@@ -80,8 +80,7 @@ class Dense {
         out_(made(false)),
         other_(made(false)),
         gain_(random_rows({kSeq}, dtype, math.memory())),
-        d_gain_({kSeq}, dtype, math.memory()),
-        moments_({rows_, 2}, sums_type(dtype), math.memory()) {
+        d_gain_({kSeq}, dtype, math.memory()) {
     math.attention_softmax(on_gpu().scores(p_), 1, true);
   }
 
@@ -96,7 +95,7 @@ class Dense {
     if (random) return random_rows({rows_, kSeq}, dtype_, math_.memory());
     return {{rows_, kSeq}, dtype_, math_.memory()};
   }
-  Operands on_gpu() const { return {a_, b_, d_, p_, gain_, moments_, out_, other_, d_gain_}; }
+  Operands on_gpu() const { return {a_, b_, d_, p_, gain_, out_, other_, d_gain_}; }
   std::string named(std::string_view what) const { return fmt::format("GPU {} {}", name_of(dtype_), what); }
 
   Kernel kernel(const Op& op) {
@@ -133,7 +132,7 @@ class Dense {
     const HostCopy gain(gain_, math_.memory()), d_gain(d_gain_, math_.memory());
     const Tensor expected({rows, kSeq}, DType::float32), also({rows, kSeq}, DType::float32),
         expected_gain({kSeq}, DType::float32);
-    const Operands o{a.view(), b.view(), d.view(), p.view(), gain.view(), {}, expected, also, expected_gain};
+    const Operands o{a.view(), b.view(), d.view(), p.view(), gain.view(), expected, also, expected_gain};
     if (op.from != nullptr) std::memcpy(o.out.data(), (o.*op.from).data(), static_cast<size_t>(o.out.bytes()));
     op.run(cpu_math(), o, nullptr);
     WrongElements wrong;
@@ -162,7 +161,7 @@ class Dense {
   Math& math_;
   const Stopwatch& watch_;
   int64_t rows_;
-  Tensor a_, b_, d_, p_, out_, other_, gain_, d_gain_, moments_;
+  Tensor a_, b_, d_, p_, out_, other_, gain_, d_gain_;
 };
 
 }  // namespace
