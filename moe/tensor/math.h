@@ -30,6 +30,9 @@ enum class Into { overwrite, add };
 struct Batch {
   int64_t count = 1;
   int64_t a = 0, b = 0, out = 0;
+  /// Lets a device take whatever algorithm is fastest of a shape that comes again and again: the first call may block
+  /// to time them, and another rank or process may get other last bits.
+  bool fastest = false;
 };
 
 /// Holds what a norm reads: x (rows, width), as out is; gain (width). `centred`: by the mean and the deviation; else by

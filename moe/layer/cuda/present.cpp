@@ -5,7 +5,7 @@
 namespace moe {
 
 std::unique_ptr<LayerDevice> make_cuda_layer_device() {
-  return cuda::make_layer_device(cuda::make_memory_space(), cuda::make_cublas_gemm());
+  return cuda::make_layer_device(cuda::make_memory_space(), cuda::make_cublas_gemm(cuda::AlgorithmChoice::as_asked));
 }
 
 }  // namespace moe

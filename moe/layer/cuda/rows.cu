@@ -33,28 +33,30 @@ __device__ void copy_row(const P* __restrict__ from, P* __restrict__ to, int pac
   for (; j < packs; j += kWarpSize) to[j] = from[j];
 }
 
+// Where a kernel writes all slots, its first items are empty ones, kSlots at a time; each of the others is a token.
+__host__ __device__ int64_t clearing_items(const RoutingArrays& r) { return (r.slots + kSlots - 1) / kSlots; }
+
+// Clears packs [first, first + count) of the empty ones among an item's slots.
 template <class T, int N>
-__device__ void clear_row(Pack<T, N>* to, int packs) {
+__device__ void clear_empty(const RoutingArrays& r, const PlacedRows& rows, int64_t item, int packs, int first,
+                            int count) {
+  const int64_t slot = item * kSlots + lane_index();
+  int own_place = -1;
+  if (lane_index() < kSlots && slot < r.slots && r.pair_of[slot] < 0) own_place = rows.place[slot];
   Pack<T, N> zero;
 #pragma unroll
   for (int i = 0; i < N; ++i) zero.at[i] = rounded<T>(0.0F);
-  for (int j = lane_index(); j < packs; j += kWarpSize) to[j] = zero;
-}
-
-// Where a kernel writes all slots, its first warps clear the empty ones; each of the others has a token.
-__host__ __device__ int64_t clearing_warps(const RoutingArrays& r) { return (r.slots + kSlots - 1) / kSlots; }
-Grid warps_for_slots(const RoutingArrays& r) { return warps_for(clearing_warps(r) + r.tokens); }
-
-template <class T, int N>
-__device__ void clear_empty(const RoutingArrays& r, const PlacedRows& rows, int64_t warp, int packs) {
-  const int64_t slot = warp * kSlots + lane_index();
-  int own_place = -1;
-  if (lane_index() < kSlots && slot < r.slots && r.pair_of[slot] < 0) own_place = rows.place[slot];
+  const int end = first + count < packs ? first + count : packs;
   for (int i = 0; i < kSlots; ++i) {
     const int place = __shfl_sync(kAllLanes, own_place, i);
-    if (place >= 0) clear_row(row_at<T, N>(static_cast<T*>(rows.data), place, packs), packs);
+    if (place < 0) continue;
+    Pack<T, N>* to = row_at<T, N>(static_cast<T*>(rows.data), place, packs);
+    for (int j = first + lane_index(); j < end; j += kWarpSize) to[j] = zero;
   }
 }
+
+// Says how many warps share a row of so many packs, each with `turns` a lane.
+__host__ __device__ int parts_of(int packs, int turns) { return (packs + turns * kWarpSize - 1) / (turns * kWarpSize); }
 
 // A lane knows one pair of a token, and where its row lies; the others ask it. A dropped pair's row is not there.
 struct OwnPair {
@@ -68,84 +70,91 @@ struct OwnPair {
   __device__ int place_in(const PlacedRows& rows) const { return slot < 0 ? -1 : rows.place[slot]; }
 };
 
-// Reads a token once, and writes it to all of its places.
+// Reads a part of a token once, and writes it to all of its places.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) order_kernel(RoutingArrays r, const T* tokens, PlacedRows rows, int packs) {
-  const int64_t token = warp_index() - clearing_warps(r);
-  if (token < 0) return clear_empty<T, N>(r, rows, warp_index(), packs);
+  const int parts = parts_of(packs, kTurns);
+  const int64_t item = warp_index() / parts, token = item - clearing_items(r);
+  const int begin = static_cast<int>(warp_index() % parts) * kTurns * kWarpSize;
+  if (token < 0) return clear_empty<T, N>(r, rows, item, packs, begin, kTurns * kWarpSize);
   if (token >= r.tokens) return;
-  const int choices = static_cast<int>(r.choices), lane = lane_index();
+  const int choices = static_cast<int>(r.choices), first = begin + lane_index();
   const int own_place = OwnPair(r, token).place_in(rows);
   const Pack<T, N>* from = row_at<T, N>(tokens, token, packs);
-  for (int first = lane; first - lane < packs; first += kTurns * kWarpSize) {
-    Pack<T, N> p[kTurns];
+  Pack<T, N> p[kTurns];
 #pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn) {
-      const int j = first + turn * kWarpSize;
-      p[turn] = from[j < packs ? j : packs - 1];  // behind the end: read, not kept
-    }
-    for (int choice = 0; choice < choices; ++choice) {
-      const int place = __shfl_sync(kAllLanes, own_place, choice);
-      if (place < 0) continue;
-      Pack<T, N>* to = row_at<T, N>(static_cast<T*>(rows.data), place, packs);
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const int j = first + turn * kWarpSize;
+    p[turn] = from[j < packs ? j : packs - 1];  // behind the end: read, not kept
+  }
+  for (int choice = 0; choice < choices; ++choice) {
+    const int place = __shfl_sync(kAllLanes, own_place, choice);
+    if (place < 0) continue;
+    Pack<T, N>* to = row_at<T, N>(static_cast<T*>(rows.data), place, packs);
 #pragma unroll
-      for (int turn = 0; turn < kTurns; ++turn)
-        if (first + turn * kWarpSize < packs) to[first + turn * kWarpSize] = p[turn];
-    }
+    for (int turn = 0; turn < kTurns; ++turn)
+      if (first + turn * kWarpSize < packs) to[first + turn * kWarpSize] = p[turn];
   }
 }
 
-template <class T, int N>
-__global__ void __launch_bounds__(kThreads, 3) combine_kernel(RoutingArrays r, Combine c, int packs) {
-  const int64_t token = warp_index();
+// Adds up a part of a token's rows, kChoices of them under way at once; `kOnce`: a token has no more.
+template <class T, int N, bool kOnce>
+__global__ void __launch_bounds__(kThreads, 4) combine_kernel(RoutingArrays r, Combine c, int packs) {
+  const int parts = parts_of(packs, kSums);
+  const int64_t token = warp_index() / parts;
   if (token >= r.tokens) return;
-  const int choices = static_cast<int>(r.choices), lane = lane_index();
+  const int choices = static_cast<int>(r.choices);
+  const int first = static_cast<int>(warp_index() % parts) * kSums * kWarpSize + lane_index();
   const OwnPair own(r, token);
   const int own_place = own.place_in(c.rows);
   Sums<T> own_weight = 1;
   if (own.pair >= 0 && c.weight != nullptr) own_weight = static_cast<const Sums<T>*>(c.weight)[own.pair];
+  Sums<T> sum[kSums][N] = {};
+  const auto add_up = [&](int choice) {
+    int place[kChoices];
+    Sums<T> weight[kChoices];
+#pragma unroll
+    for (int k = 0; k < kChoices; ++k) {
+      place[k] = __shfl_sync(kAllLanes, own_place, choice + k);  // behind the last: not there
+      weight[k] = __shfl_sync(kAllLanes, own_weight, choice + k);
+      if (place[k] < 0) weight[k] = 0;
+    }
+    Held<T, N> held[kChoices][kSums] = {};
+#pragma unroll
+    for (int k = 0; k < kChoices; ++k) {
+      const Pack<T, N>* row = row_at<T, N>(static_cast<const T*>(c.rows.data), place[k], packs);
+#pragma unroll
+      for (int turn = 0; turn < kSums; ++turn)
+        if (place[k] >= 0 && first + turn * kWarpSize < packs) held[k][turn] = hold(row[first + turn * kWarpSize]);
+    }
+#pragma unroll
+    for (int turn = 0; turn < kSums; ++turn)
+#pragma unroll
+      for (int k = 0; k < kChoices; ++k) {
+        const Pack<T, N> p = held_pack<T, N>(held[k][turn]);
+#pragma unroll
+        for (int i = 0; i < N; ++i) sum[turn][i] += weight[k] * value_of(p.at[i]);
+      }
+  };
+  if constexpr (kOnce)
+    add_up(0);
+  else
+    for (int choice = 0; choice < choices; choice += kChoices) add_up(choice);
   Pack<T, N>* to = row_at<T, N>(static_cast<T*>(c.out), token, packs);
-  for (int first = lane; first - lane < packs; first += kSums * kWarpSize) {
-    Sums<T> sum[kSums][N] = {};
-    for (int choice = 0; choice < choices; choice += kChoices) {
-      int place[kChoices];
-      Pack<T, N> p[kChoices][kSums];
 #pragma unroll
-      for (int c2 = 0; c2 < kChoices; ++c2) {
-        place[c2] = __shfl_sync(kAllLanes, own_place, choice + c2);  // behind the last: not there
-        if (place[c2] < 0) continue;
-        const Pack<T, N>* row = row_at<T, N>(static_cast<const T*>(c.rows.data), place[c2], packs);
+  for (int turn = 0; turn < kSums; ++turn) {
+    Pack<T, N> p;
 #pragma unroll
-        for (int turn = 0; turn < kSums; ++turn) {
-          const int j = first + turn * kWarpSize;
-          p[c2][turn] = row[j < packs ? j : packs - 1];
-        }
-      }
-#pragma unroll
-      for (int c2 = 0; c2 < kChoices; ++c2) {
-        const Sums<T> weight = __shfl_sync(kAllLanes, own_weight, choice + c2);
-        if (place[c2] < 0) continue;
-#pragma unroll
-        for (int turn = 0; turn < kSums; ++turn)
-#pragma unroll
-          for (int i = 0; i < N; ++i) sum[turn][i] += weight * value_of(p[c2][turn].at[i]);
-      }
-    }
-#pragma unroll
-    for (int turn = 0; turn < kSums; ++turn) {
-      Pack<T, N> p;
-#pragma unroll
-      for (int i = 0; i < N; ++i) p.at[i] = rounded<T>(sum[turn][i]);
-      if (first + turn * kWarpSize < packs) to[first + turn * kWarpSize] = p;
-    }
+    for (int i = 0; i < N; ++i) p.at[i] = rounded<T>(sum[turn][i]);
+    if (first + turn * kWarpSize < packs) to[first + turn * kWarpSize] = p;
   }
 }
 
 // Reads a token's gradient once for kChoices of its rows.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads, 4) combine_backward_kernel(RoutingArrays r, CombineBackward c, int packs) {
-  const int64_t token = warp_index() - clearing_warps(r);
-  if (token < 0) return clear_empty<T, N>(r, c.d_rows, warp_index(), packs);
+  const int64_t token = warp_index() - clearing_items(r);
+  if (token < 0) return clear_empty<T, N>(r, c.d_rows, warp_index(), packs, 0, packs);
   if (token >= r.tokens) return;
   const int choices = static_cast<int>(r.choices), lane = lane_index();
   const OwnPair own(r, token);
@@ -234,8 +243,9 @@ void order_rows(Work work, const RoutingArrays& r, const void* tokens, PlacedRow
     using T = decltype(zero);
     with_pack<T>(in_packs<T>(width) && aligned(tokens) && aligned(rows.data), [&](auto n) {
       constexpr int kN = decltype(n)::value;
-      launch(order_kernel<T, kN>, warps_for_slots(r), work.stream, r, static_cast<const T*>(tokens), rows,
-             static_cast<int>(width / kN));
+      const int packs = static_cast<int>(width / kN);
+      launch(order_kernel<T, kN>, warps_for((clearing_items(r) + r.tokens) * parts_of(packs, kTurns)), work.stream, r,
+             static_cast<const T*>(tokens), rows, packs);
     });
   });
 }
@@ -245,7 +255,9 @@ void combine_rows(Work work, const RoutingArrays& r, const Combine& c, int64_t w
     using T = decltype(zero);
     with_pack<T>(in_packs<T>(width) && aligned(c.rows.data) && aligned(c.out), [&](auto n) {
       constexpr int kN = decltype(n)::value;
-      launch(combine_kernel<T, kN>, warps_for(r.tokens), work.stream, r, c, static_cast<int>(width / kN));
+      const int packs = static_cast<int>(width / kN);
+      launch(r.choices <= kChoices ? combine_kernel<T, kN, true> : combine_kernel<T, kN, false>,
+             warps_for(r.tokens * parts_of(packs, kSums)), work.stream, r, c, packs);
     });
   });
 }
@@ -255,7 +267,8 @@ void combine_rows_backward(Work work, const RoutingArrays& r, const CombineBackw
     using T = decltype(zero);
     with_pack<T>(in_packs<T>(width) && aligned(c.d_out) && aligned(c.rows.data) && aligned(c.d_rows.data), [&](auto n) {
       constexpr int kN = decltype(n)::value;
-      launch(combine_backward_kernel<T, kN>, warps_for_slots(r), work.stream, r, c, static_cast<int>(width / kN));
+      launch(combine_backward_kernel<T, kN>, warps_for(clearing_items(r) + r.tokens), work.stream, r, c,
+             static_cast<int>(width / kN));
     });
   });
 }

@@ -43,6 +43,7 @@ class FeedForward final : public Expert {
         out_columns_(share_of(model_dim_, static_cast<int>(hidden_.total / hidden_.count),
                               static_cast<int>(hidden_.first / hidden_.count))),
         prefix_(setup.prefix),
+        has_capacity_(setup.rank.shape.layer.capacity_factor.has_value()),
         before_(inputs_),
         d_before_(inputs_) {
     if (setup.rank.shape.layer.bias) biases_.emplace(math_, setup.rank.dtype());
@@ -70,17 +71,16 @@ class FeedForward final : public Expert {
     for_each_run(rows, [&](const Run& run) {
       const int64_t h = hidden_.count, m = model_dim_;
       for (size_t i = 0; i < inputs_; ++i) {
-        math_.gemm(rows_at(input, run, own(run)), matrix(weight(weights_, i, run.first)),
-                   rows_at(before_[i], run, own(run)), Into::overwrite,
-                   {run.count, run.step * m, size(), run.step * h});
+        multiply(rows_at(input, run, own(run)), matrix(weight(weights_, i, run.first)),
+                 rows_at(before_[i], run, own(run)), Into::overwrite, {run.count, run.step * m, size(), run.step * h});
         if (biases_)
           biases_->add(bias(weights_, i, run.first), rows_at(before_[i], run, own(run)),
                        {run.count, 0, h, run.step * h});
       }
       for_each_block(run, own(run),
                      [&](Rows in, Rows) { act_.forward(math_, rows_of(before_, in), rows_of(after_, in)); });
-      math_.gemm(rows_at(after_, run, own(run)), matrix(weight(weights_, inputs_, run.first)),
-                 rows_at(output, run, in_chunk(run)), Into::overwrite, {run.count, run.step * h, size(), run.rows * m});
+      multiply(rows_at(after_, run, own(run)), matrix(weight(weights_, inputs_, run.first)),
+               rows_at(output, run, in_chunk(run)), Into::overwrite, {run.count, run.step * h, size(), run.rows * m});
       if (biases_)
         biases_->add(bias(weights_, inputs_, run.first), own_columns(output, run, in_chunk(run)),
                      {run.count, 0, out_columns_.count, run.rows * m});
@@ -131,30 +131,36 @@ class FeedForward final : public Expert {
   // Computes d_input and, at `d`, the gradients before the activation, from d_output's rows at `dy`.
   void input_gradients(const Run& run, const ExpertPass& pass, Place dy, Place d) {
     const int64_t h = hidden_.count, m = model_dim_;
-    math_.gemm(rows_at(pass.d_output, run, dy), transpose(matrix(weight(weights_, inputs_, run.first))),
-               rows_at(d_before_[0], run, d), Into::overwrite, {run.count, dy.step * m, size(), d.step * h});
+    multiply(rows_at(pass.d_output, run, dy), transpose(matrix(weight(weights_, inputs_, run.first))),
+             rows_at(d_before_[0], run, d), Into::overwrite, {run.count, dy.step * m, size(), d.step * h});
     for_each_block(run, d,
                    [&](Rows in, Rows at) { act_.backward(math_, rows_of(before_, in), rows_of(d_before_, at)); });
     for (size_t i = 0; i < inputs_; ++i)
-      math_.gemm(rows_at(d_before_[i], run, d), transpose(matrix(weight(weights_, i, run.first))),
-                 rows_at(pass.d_input, run, in_chunk(run)), i == 0 ? Into::overwrite : Into::add,
-                 {run.count, d.step * h, size(), run.rows * m});
+      multiply(rows_at(d_before_[i], run, d), transpose(matrix(weight(weights_, i, run.first))),
+               rows_at(pass.d_input, run, in_chunk(run)), i == 0 ? Into::overwrite : Into::add,
+               {run.count, d.step * h, size(), run.rows * m});
   }
 
   // Computes the parameters' gradients from what input_gradients left at `d`.
   void weight_gradients(const Run& run, const ExpertPass& pass, Place dy, Place d, TensorView gradients, Into into) {
     const int64_t h = hidden_.count, m = model_dim_;
-    math_.gemm(transpose(rows_at(after_, run, own(run))), rows_at(pass.d_output, run, dy),
-               matrix(weight(gradients, inputs_, run.first)), into, {run.count, run.step * h, dy.step * m, size()});
+    multiply(transpose(rows_at(after_, run, own(run))), rows_at(pass.d_output, run, dy),
+             matrix(weight(gradients, inputs_, run.first)), into, {run.count, run.step * h, dy.step * m, size()});
     if (biases_)
       biases_->gradient(own_columns(pass.d_output, run, dy), bias(gradients, inputs_, run.first), into,
                         {run.count, 0, dy.step * m, out_columns_.count});
     for (size_t i = 0; i < inputs_; ++i) {
       const Matrix before = rows_at(d_before_[i], run, d);
-      math_.gemm(transpose(rows_at(pass.input, run, own(run))), before, matrix(weight(gradients, i, run.first)), into,
-                 {run.count, run.step * m, d.step * h, size()});
+      multiply(transpose(rows_at(pass.input, run, own(run))), before, matrix(weight(gradients, i, run.first)), into,
+               {run.count, run.step * m, d.step * h, size()});
       if (biases_) biases_->gradient(before, bias(gradients, i, run.first), into, {run.count, 0, d.step * h, h});
     }
+  }
+
+  // Products of a layer with a capacity have the same few shapes in every pass.
+  void multiply(const Matrix& a, const Matrix& b, const Matrix& out, Into into, Batch batch) {
+    batch.fastest = has_capacity_;
+    math_.gemm(a, b, out, into, batch);
   }
 
   int64_t size() const { return model_dim_ * hidden_.count; }
@@ -217,6 +223,7 @@ class FeedForward final : public Expert {
   int64_t model_dim_;
   ShardRange out_columns_;  // of M, whose bias this shard adds
   std::string prefix_;
+  bool has_capacity_;
   Weight weights_;  // weight after weight, W2 last, each of all local experts; so biases
   std::vector<std::shared_ptr<const Tensor>> reserved_;  // of these:
   std::vector<TensorView> before_,

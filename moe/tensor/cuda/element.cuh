@@ -55,6 +55,21 @@ __device__ inline void store(const Pack<T, N>& pack, T* to) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
+/// Holds a pack in registers until it is needed: 16 bytes as four words, where each 16-bit element would take a register.
+struct alignas(16) Words {
+  uint32_t at[4];
+};
+template <class T, int N>
+using Held = std::conditional_t<N * sizeof(T) == 16, Words, Pack<T, N>>;
+template <class T, int N>
+__device__ inline Held<T, N> hold(const Pack<T, N>& pack) {
+  return __builtin_bit_cast(Held<T, N>, pack);
+}
+template <class T, int N>
+__device__ inline Pack<T, N> held_pack(const Held<T, N>& held) {
+  return __builtin_bit_cast(Pack<T, N>, held);
+}
+
 /// How many elements 16 bytes hold.
 template <class T>
 inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));

@@ -113,8 +113,13 @@ class CublasGemm final : public Gemm {
   };
 
   static Shape shape_of(const Call& c) {
-    Shape shape{
-        static_cast<int64_t>(c.out.dtype), c.into == Into::add, c.batch.count, c.batch.a, c.batch.b, c.batch.out};
+    Shape shape{static_cast<int64_t>(c.out.dtype),
+                c.into == Into::add,
+                c.batch.fastest,
+                c.batch.count,
+                c.batch.a,
+                c.batch.b,
+                c.batch.out};
     for (const Matrix* m : {&c.a, &c.b, &c.out})
       shape.insert(shape.end(), {m->rows, m->cols, m->stride, m->transposed, alignment_of(m->data)});
     return shape;
@@ -153,7 +158,9 @@ class CublasGemm final : public Gemm {
     const auto found = chosen_.find(shape);
     if (found != chosen_.end()) return found->second;
     const auto proposals = propose(c);
-    const size_t best = selection_ == AlgorithmChoice::timed ? fastest(c, proposals) : 0;
+    const bool timed =
+        selection_ == AlgorithmChoice::timed || (selection_ == AlgorithmChoice::as_asked && c.batch.fastest);
+    const size_t best = timed ? fastest(c, proposals) : 0;
     return chosen_.emplace(std::move(shape), proposals[best].algo).first->second;
   }
 
@@ -165,7 +172,7 @@ class CublasGemm final : public Gemm {
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
     // The other ways to split a sum keep its parts in the type of the output, and don't promise their order.
-    const bool strict = selection_ == AlgorithmChoice::first || bytes_of(c.out.dtype) < 4;
+    const bool strict = selection_ != AlgorithmChoice::timed || bytes_of(c.out.dtype) < 4;
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            uint32_t{strict ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK});
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(c.b.data));

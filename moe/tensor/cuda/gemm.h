@@ -19,10 +19,10 @@ class Gemm {
   virtual void run(const Matrix& a, const Matrix& b, const Matrix& out, const GemmMode& mode, void* stream) = 0;
 };
 
-/// Says which of the algorithms that cuBLASLt proposes for a shape is taken: its first; or that which was fastest when
-/// the shape was first met (that call blocks). Ranks that compute the same gate must get the same bits, so a layer
-/// can't go by times.
-enum class AlgorithmChoice : uint8_t { first, timed };
+/// Says which of the algorithms that cuBLASLt proposes for a shape is taken: its first; where a batch asks for that
+/// (Batch::fastest), and else its first; or always that which was fastest when the shape was first met, a call that
+/// blocks. Ranks that compute the same gate must get the same bits, so a gate can't go by times.
+enum class AlgorithmChoice : uint8_t { first, as_asked, timed };
 
 /// Makes a Gemm that multiplies by cuBLASLt, with sums in float32 (of float64 in float64).
 std::unique_ptr<Gemm> make_cublas_gemm(AlgorithmChoice selection = AlgorithmChoice::first);

@@ -6,7 +6,11 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int64_t kResident = 132 * 512;  // threads of the backward, about as many as an H200 holds at once
+// Says how many blocks of the backward a multiprocessor holds, and how many threads an H200 then does, about.
+template <class T, int R>
+constexpr int kHeldBlocks = R == kHeld && sizeof(T) < 8 ? 3 : 2;
+template <class T, int R>
+constexpr int64_t kResident = 132 * kHeldBlocks<T, R>* kThreads;
 
 template <class T, int N, int R>
 __global__ void __launch_bounds__(kThreads) norm_kernel(Norm n, T* out) {
@@ -54,7 +58,8 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(Norm n, T* out) {
 // Computes d_x = scale (u - h mean(u h) - mean(u)), h = scale (x - mean(x)) the normed row, u = gain d_out; what is
 // centred has the last term. A block has every gridDim-th tile; its row of `parts` becomes their sum of d_out h.
 template <class T, int N, int R>
-__global__ void __launch_bounds__(kThreads, 2) norm_backward_kernel(Norm n, T* gradients, Sums<T>* parts) {
+__global__ void __launch_bounds__(kThreads, kHeldBlocks<T, R>)
+    norm_backward_kernel(Norm n, T* gradients, Sums<T>* parts) {
   using A = Sums<T>;
   using Tile = RowTile<T, N, R>;
   const int width = static_cast<int>(n.width);
@@ -76,45 +81,41 @@ __global__ void __launch_bounds__(kThreads, 2) norm_backward_kernel(Norm n, T* g
         for (int r = 0; r < R; ++r) body(r, c, column, x.at(r, c, column), d.at(r, c, column), g);
       });
     };
-    A means[2 * R] = {};  // of x, and of u
-    if (n.centred) {
-      for_each_pack([&](int r, int, int, const auto& p, const auto& q, const auto& g) {
+    // Sums of t = x - shift, t^2, u t and u. A row's own first number is as near to its mean as its deviation.
+    A shift[R] = {}, sums[4 * R] = {};
+    if (n.centred)
 #pragma unroll
-        for (int j = 0; j < N; ++j) {
-          means[r] += value_of(p.at[j]);
-          means[R + r] += value_of(g.at[j]) * value_of(q.at[j]);
-        }
-      });
-      block_reduce(means, Plus());
-#pragma unroll
-      for (A& mean : means) mean *= by_width;
-    }
-    A sums[2 * R] = {};  // of (x - mean)^2, and of u (x - mean)
+      for (int r = 0; r < R; ++r)
+        if (r < rows) shift[r] = value_of(static_cast<const T*>(n.x)[(first + r) * n.width]);
     for_each_pack([&](int r, int, int, const auto& p, const auto& q, const auto& g) {
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const A v = value_of(p.at[j]) - means[r];
-        sums[r] += v * v;
-        sums[R + r] += value_of(g.at[j]) * value_of(q.at[j]) * v;
+        const A t = value_of(p.at[j]) - shift[r], u = value_of(g.at[j]) * value_of(q.at[j]);
+        sums[r] += t * t;
+        sums[R + r] += u * t;
+        if (n.centred) sums[2 * R + r] += t, sums[3 * R + r] += u;
       }
     });
     block_reduce(sums, Plus());
+    A scale[R], along[R], common[R];
 #pragma unroll
     for (int r = 0; r < R; ++r) {
-      sums[r] = inverse_root(sums[r] * by_width + static_cast<A>(n.epsilon));
-      sums[R + r] *= sums[r] * sums[r] * by_width;
+      const A mean = sums[2 * R + r] * by_width;
+      common[r] = sums[3 * R + r] * by_width;
+      scale[r] = inverse_root(sums[r] * by_width - mean * mean + static_cast<A>(n.epsilon));
+      along[r] = (sums[R + r] * by_width - mean * common[r]) * scale[r];
+      shift[r] += mean;
     }
     for_each_pack([&](int r, int c, int column, const auto& p, auto q, const auto& g) {
       if (r >= rows) return;
-      const A scale = sums[r], slope = sums[R + r];
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const A v = value_of(p.at[j]) - means[r], of_gain = value_of(q.at[j]) * v * scale;
+        const A d_out = value_of(q.at[j]), normed = (value_of(p.at[j]) - shift[r]) * scale[r];
         if (c < Tile::kPacks)
-          own[c][j] += of_gain;
+          own[c][j] += d_out * normed;
         else
-          parts[column + j] = (first == begin ? A(0) : parts[column + j]) + of_gain;
-        q.at[j] = rounded<T>(scale * (value_of(g.at[j]) * value_of(q.at[j]) - v * slope - means[R + r]));
+          parts[column + j] = (first == begin ? A(0) : parts[column + j]) + d_out * normed;
+        q.at[j] = rounded<T>(scale[r] * (value_of(g.at[j]) * d_out - common[r] - normed * along[r]));
       }
       store(q, out + r * n.width + column);
     });
@@ -164,7 +165,7 @@ void norm_backward(Work work, const Norm& of, void* d, void* d_gain, const Scrat
     using T = decltype(zero);
     using A = Sums<T>;
     with_tile<T>(of.rows, of.width, aligned(of.x) && aligned(of.gain) && aligned(d), [&](auto n, auto r, Grid grid) {
-      grid.blocks = std::min(grid.blocks, kResident / grid.threads);
+      grid.blocks = std::min(grid.blocks, kResident<T, decltype(r)::value> / grid.threads);
       auto* parts = static_cast<A*>(scratch(grid.blocks * of.width * static_cast<int64_t>(sizeof(A))));
       launch(norm_backward_kernel<T, decltype(n)::value, decltype(r)::value>, grid, work.stream, of, static_cast<T*>(d),
              parts);

@@ -22,14 +22,14 @@ class RowTile {
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
         const int column = static_cast<int>(threadIdx.x + c * blockDim.x) * N;
-        held_[r][c] = Held{};
-        if (column < end(r)) held_[r][c] = __builtin_bit_cast(Held, load<N>(first + r * width + column));
+        held_[r][c] = {};
+        if (column < end(r)) held_[r][c] = hold(load<N>(first + r * width + column));
       }
   }
 
   /// Returns the pack at `column`, which is the thread's own of number c.
   __device__ Pack<T, N> at(int r, int c, int column) const {
-    return c < kColumns ? __builtin_bit_cast(Pack<T, N>, held_[r][c]) : load<N>(first_ + r * width_ + column);
+    return c < kColumns ? held_pack<T, N>(held_[r][c]) : load<N>(first_ + r * width_ + column);
   }
 
   /// Calls body(c, column) for each pack of the thread's that begins before `end`; c is kPacks of all that aren't held.
@@ -40,37 +40,32 @@ class RowTile {
       const int column = static_cast<int>(threadIdx.x + c * blockDim.x) * N;
       if (column < end) body(c, column);
     }
-    if constexpr (kColumns == kHeld)
-      for (int column = static_cast<int>(threadIdx.x + kHeld * blockDim.x) * N; column < end;
+    if constexpr (R == 1)
+      for (int column = static_cast<int>(threadIdx.x + kColumns * blockDim.x) * N; column < end;
            column += static_cast<int>(blockDim.x) * N)
-        body(kHeld, column);
+        body(kColumns, column);
   }
 
  private:
-  // Elements of 16 bits that are not packed have a register each.
-  struct alignas(16) Words {
-    uint32_t at[4];
-  };
-  using Held = std::conditional_t<N * sizeof(T) == 16, Words, Pack<T, N>>;
   const T* first_;
   int64_t width_;
-  Held held_[R][kColumns];
+  Held<T, N> held_[R][kColumns];
 };
 
 /// Calls body(N, R, grid), the first two integral constants, with what suits rows of `width`: packs of N where rows
-/// begin at such (`whole`), as many rows a block as leave its threads no more than kHeld packs.
-template <class T, class Body>
+/// begin at such (`whole`), as many rows a block as leave its threads no more than kMost packs.
+template <class T, int kMost = kHeld, class Body>
 void with_tile(int64_t rows, int64_t width, bool whole, Body body) {
   const auto call = [&]<int kN, int kR>(std::integral_constant<int, kN> n, std::integral_constant<int, kR> r) {
-    constexpr int64_t kWarpRow = int64_t{kWarpSize} * kN * kHeld / kR;
+    constexpr int64_t kWarpRow = int64_t{kWarpSize} * kN * kMost / kR;
     const int64_t warps = std::clamp<int64_t>((width + kWarpRow - 1) / kWarpRow, 1, kThreads / kWarpSize);
     body(n, r, Grid{(rows + kR - 1) / kR, static_cast<int>(warps) * kWarpSize});
   };
   constexpr std::integral_constant<int, 1> kOne;
   constexpr std::integral_constant<int, kPack<T>> kN;
   if (!whole || width % kN != 0) return call(kOne, kOne);
-  if (width <= kN * kThreads) return call(kN, std::integral_constant<int, kHeld>{});
-  if (width <= 2 * kN * kThreads) return call(kN, std::integral_constant<int, kHeld / 2>{});
+  if (width <= kN * kThreads) return call(kN, std::integral_constant<int, kMost>{});
+  if (kMost > 2 && width <= 2 * kN * kThreads) return call(kN, std::integral_constant<int, kMost / 2>{});
   call(kN, kOne);
 }
 

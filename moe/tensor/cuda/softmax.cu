@@ -5,6 +5,8 @@
 namespace moe::cuda {
 namespace {
 
+constexpr int kHeldBack = 2;  // packs of all rows together in the backward, which reads two tensors
+
 // Says how many of R consecutive rows there are, and how many elements each sees.
 template <int R>
 struct Seen {
@@ -38,7 +40,9 @@ struct Power {
 };
 
 template <class T, int N, int R>
-__global__ void __launch_bounds__(kThreads, 3) attention_kernel(T* scores, Scores s) {
+__global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
+                                            : R == 1       ? 4
+                                                           : 5) attention_kernel(T* scores, Scores s) {
   using A = Sums<T>;
   using Tile = RowTile<T, N, R>;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * R;
@@ -46,17 +50,26 @@ __global__ void __launch_bounds__(kThreads, 3) attention_kernel(T* scores, Score
   T* rows = scores + first * s.seq;
   const Tile tile(rows, s.seq, [&](int r) { return seen.of[r]; });
   A most[R], sums[R] = {}, held[R][Tile::kPacks][N] = {};  // scores, then their powers
-  const auto score = [&](int r, int column, T v) { return column < seen.of[r] ? value_of(v) : A(-INFINITY); };
+  // Reads a pack of a row. What lies behind the last number that the row sees is no score.
+  const auto read = [&](int r, int c, int column, A(&v)[N]) {
+    const Pack<T, N> p = tile.at(r, c, column);
+#pragma unroll
+    for (int j = 0; j < N; ++j) v[j] = value_of(p.at[j]);
+    if (column + N <= seen.of[r]) return;
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      if (column + j >= seen.of[r]) v[j] = -INFINITY;
+  };
 #pragma unroll
   for (int r = 0; r < R; ++r) {
     most[r] = -INFINITY;
     Tile::for_each(seen.of[r], [&](int c, int column) {
-      const Pack<T, N> p = tile.at(r, c, column);
+      A v[N];
+      read(r, c, column, v);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const A v = score(r, column + j, p.at[j]);
-        most[r] = Larger()(most[r], v);
-        if (c < Tile::kPacks) held[r][c][j] = v;
+        most[r] = Larger()(most[r], v[j]);
+        if (c < Tile::kPacks) held[r][c][j] = v[j];
       }
     });
   }
@@ -65,13 +78,14 @@ __global__ void __launch_bounds__(kThreads, 3) attention_kernel(T* scores, Score
   for (int r = 0; r < R; ++r) {
     const Power<T> power(static_cast<A>(s.by), most[r]);
     Tile::for_each(seen.of[r], [&](int c, int column) {
-      const Pack<T, N> p = tile.at(r, c, column);
+      A v[N];
+      if (c == Tile::kPacks) read(r, c, column, v);
 #pragma unroll
       for (int j = 0; j < N; ++j)
         if (c < Tile::kPacks)
           sums[r] += held[r][c][j] = power(held[r][c][j]);
         else
-          sums[r] += power(score(r, column + j, p.at[j]));
+          sums[r] += power(v[j]);
     });
   }
   block_reduce(sums, Plus());
@@ -83,20 +97,24 @@ __global__ void __launch_bounds__(kThreads, 3) attention_kernel(T* scores, Score
     Tile::for_each(seen.seq, [&](int c, int column) {
       Pack<T, N> p = {};
       if (column < seen.of[r]) {
-        p = tile.at(r, c, column);
+        A v[N];
+        if (c == Tile::kPacks) read(r, c, column, v);
 #pragma unroll
-        for (int j = 0; j < N; ++j)
-          p.at[j] = rounded<T>(share * (c < Tile::kPacks ? held[r][c][j] : power(score(r, column + j, p.at[j]))));
+        for (int j = 0; j < N; ++j) p.at[j] = rounded<T>(share * (c < Tile::kPacks ? held[r][c][j] : power(v[j])));
       }
       store(p, rows + r * s.seq + column);
     });
   }
 }
 
+// Shares behind the last that a row sees are 0, and so are the gradients there.
 template <class T, int N, int R>
-__global__ void __launch_bounds__(kThreads, 2) attention_backward_kernel(const T* scores, T* gradients, Scores s) {
+__global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
+                                            : R == 1       ? 4
+                                                           : 5)
+    attention_backward_kernel(const T* scores, T* gradients, Scores s) {
   using A = Sums<T>;
-  using Tile = RowTile<T, N, R>;
+  using Tile = RowTile<T, N, R, kHeldBack / R>;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * R;
   const Seen<R> seen(s, first);
   const auto end = [&](int r) { return seen.of[r]; };
@@ -109,8 +127,7 @@ __global__ void __launch_bounds__(kThreads, 2) attention_backward_kernel(const T
     Tile::for_each(seen.of[r], [&](int c, int column) {
       const Pack<T, N> share = p.at(r, c, column), gradient = d.at(r, c, column);
 #pragma unroll
-      for (int j = 0; j < N; ++j)
-        if (column + j < seen.of[r]) means[r] += value_of(share.at[j]) * value_of(gradient.at[j]);
+      for (int j = 0; j < N; ++j) means[r] += value_of(share.at[j]) * value_of(gradient.at[j]);
     });
   block_reduce(means, Plus());
 #pragma unroll
@@ -121,10 +138,8 @@ __global__ void __launch_bounds__(kThreads, 2) attention_backward_kernel(const T
       if (column < seen.of[r]) {
         const Pack<T, N> share = p.at(r, c, column), gradient = d.at(r, c, column);
 #pragma unroll
-        for (int j = 0; j < N; ++j) {
-          const A v = by * value_of(share.at[j]) * (value_of(gradient.at[j]) - means[r]);
-          out.at[j] = rounded<T>(column + j < seen.of[r] ? v : A(0));
-        }
+        for (int j = 0; j < N; ++j)
+          out.at[j] = rounded<T>(by * value_of(share.at[j]) * (value_of(gradient.at[j]) - means[r]));
       }
       store(out, rows + r * s.seq + column);
     });
@@ -146,7 +161,7 @@ void attention_softmax(Work work, void* scores, const Scores& of) {
 void attention_softmax_backward(Work work, const void* p, void* d, const Scores& of) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    with_tile<T>(of.rows, of.seq, aligned(p) && aligned(d), [&](auto n, auto r, Grid grid) {
+    with_tile<T, kHeldBack>(of.rows, of.seq, aligned(p) && aligned(d), [&](auto n, auto r, Grid grid) {
       launch(attention_backward_kernel<T, decltype(n)::value, decltype(r)::value>, grid, work.stream,
              static_cast<const T*>(p), static_cast<T*>(d), of);
     });
