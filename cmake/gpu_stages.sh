@@ -64,17 +64,32 @@ verb() {
   run "$build/cli/moetune" "$@" --out "$records/$name.jsonl" --overwrite || exit
 }
 
-# Notes how many cases the records NAME... have, and of them those that are not ok. None is a failure.
+# Notes how many cases the records NAME... have, of them those that are not ok, and what the others say: how far a
+# schedule's time is off its prediction, or the least share that kernels reach of their bounds. None is a failure.
 note_cases() {
-  local name cases=0 bad=0 file
-  for name in "$@"; do
-    file=$records/$name.jsonl
-    cases=$((cases + $(grep -c '"kind":"case"' "$file")))
-    bad=$((bad + $(grep '"kind":"case"' "$file" | grep -vc '"status":"ok"')))
-  done
-  [ "$cases" -gt 0 ] || { echo "no records in $*"; exit 1; }
-  [ "$bad" = 0 ] || { echo "$bad of $cases records of $* are not ok"; exit 1; }
-  note "$cases cases, all ok"
+  local name files=()
+  for name in "$@"; do files+=("$records/$name.jsonl"); done
+  python3 - "${files[@]}" <<'PYTHON' || exit
+import json, sys
+
+cases = [record for name in sys.argv[1:] for record in map(json.loads, open(name)) if record.get("kind") == "case"]
+bad = [case["key"] for case in cases if case["status"] != "ok"]
+if bad or not cases:
+    sys.exit(f"{len(bad)} of {len(cases)} records are not ok: {', '.join(bad[:3])}")
+said, least = [], {}
+for case in cases:
+    summary, predicted = case.get("summary", {}), case.get("prediction", {})
+    if "total_s" in summary and "total_s" in predicted:
+        off = summary["total_s"] / predicted["total_s"] - 1
+        said.append(f"{case['schedule']} {100 * off:+.1f} %")
+    if summary.get("share", 1) < 1:
+        words = case["parameters"]["kernel"].split()
+        kind = "experts" if "experts" in words else "orders" if "order" in words[-1] + words[-2] else "dense"
+        if words[2] != "gather":
+            least[kind] = min(least.get(kind, (1, "")), (summary["share"], " ".join(words[1:])))
+said += [f"{kind} >= {100 * share:.0f} % ({name})" for kind, (share, name) in least.items()]
+print("note:", ", ".join([f"{len(cases)} cases", *said]))
+PYTHON
 }
 
 stage_kernels() {
@@ -111,8 +126,8 @@ stage_grid() {
 stage_nccl() {
   export NCCL_DEBUG=WARN
   verb nccl-ops launch --ranks 1 -- microbench --backend nccl --repetitions 3
-  verb nccl-layer launch --ranks 1 -- layerbench --backend nccl --experts 4 --batch 1 --seq 256 --model-dim 1024 \
-    --hidden 2048 --schedule fsmoe,tutel
+  verb nccl-layer launch --ranks 1 -- layerbench --backend nccl --dtype bfloat16 --ffn mixtral --batch 1 --seq 1024 \
+    --heads 32 --experts 2 --model-dim 4096 --hidden 14336 --schedule fsmoe,tutel --tasks --graphs
   note_cases nccl-ops nccl-layer
 }
 
