@@ -86,8 +86,8 @@ for case in cases:
         words = case["parameters"]["kernel"].split()
         kind = "experts" if "experts" in words else "orders" if "order" in words[-1] + words[-2] else "dense"
         if words[2] != "gather":
-            least[kind] = min(least.get(kind, (1, "")), (summary["share"], " ".join(words[1:])))
-said += [f"{kind} >= {100 * share:.0f} % ({name})" for kind, (share, name) in least.items()]
+            least[kind] = min(least.get(kind, 1), summary["share"])
+said += [f"{kind} >= {100 * share:.0f} %" for kind, share in least.items()]
 print("note:", ", ".join([f"{len(cases)} cases", *said]))
 PYTHON
 }

@@ -11,7 +11,8 @@ constexpr int64_t kTokenBytes = 64 << 20;  // of all: with their rows beyond eve
 void gpu_kernels(const KernelSizes&, const KernelGroup& group) {
   int gpus = 0;
   if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) return;
-  const cpu::UseThreads threads(static_cast<int>(cpu::usable_cores().size()));  // for what is drawn and checked
+  const cpu::UseThreads threads(
+      std::max(1, static_cast<int>(cpu::usable_cores().size())));  // for what is drawn and checked
   const auto device = make_cuda_layer_device();
   const Stopwatch watch(device->math().memory());
   device->math().use(watch.stream());

@@ -80,7 +80,9 @@ class Executor {
 
   /// Records a whole pass of `binding` as a CUDA graph, in each of its turns, after runs that make what a first pass
   /// makes. Throws Unsupported where the streams are not a GPU's, the host waits in a pass, or ranks meet on the host;
-  /// else what run() does. Passes can be run after that as before. A second call replaces what the first recorded.
+  /// else what run() does. Passes can be run after that as before. A second call replaces what the first recorded. The
+  /// binding's layer, its communicators and its LayerDevice outlive the recording, and no other layer is made on that
+  /// device meanwhile: it could make room anew. A replay whose communicator is aborted does not throw.
   void record(Binding& binding, const std::vector<double>& at_least_s = {}, Timed timed = Timed::pass);
   /// Runs one pass as run() does, by one launch of what was recorded of `binding`. Passes that are run and replayed may
   /// take turns. Throws BadInput if nothing was recorded.

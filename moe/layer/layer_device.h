@@ -42,7 +42,8 @@ bool computes_in(DeviceKind kind, DType dtype);
 LayerCase kept_on(DeviceKind kind, LayerCase shape);
 
 /// Makes the device of the GPU that is the calling thread's. It has every part that the CPU has. Throws BadInput if
-/// this build has no CUDA.
-std::unique_ptr<LayerDevice> make_cuda_layer_device();
+/// this build has no CUDA. Experts of a layer with a capacity go by whatever algorithm is fastest (Batch::fastest): a
+/// first pass blocks, and two processes may differ in the last bits; `same_bits`: by the same in every process.
+std::unique_ptr<LayerDevice> make_cuda_layer_device(bool same_bits = false);
 
 }  // namespace moe

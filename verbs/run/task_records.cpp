@@ -7,9 +7,7 @@
 #include <utility>
 
 #include "moe/base/log.h"
-#include "moe/base/statistics.h"
 #include "moe/measure/layers/in_step.h"
-#include "moe/record/over_ranks.h"
 #include "verbs/pick_layers.h"
 #include "verbs/run/layer_plan.h"
 
@@ -211,6 +209,7 @@ std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, Recor
   settings.most_reference_flops = kProvenFlops;
   settings.inspect = {};
   settings.in_step = true;
+  settings.graphs = false;
   settings.fill_s = kMeasuredS;
   const LayerMeasurement measured = measure_layer(runs, settings);
   std::vector<CaseRecord> records;

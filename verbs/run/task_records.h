@@ -13,7 +13,6 @@ inline constexpr std::array kProfiledDegrees{1, 2, 4};
 
 inline constexpr int kProfiledLayers = 6;  // of a grid
 
-
 /// Returns some of the layers, as different as pick_layers finds them, each as a job whose tasks show what the tasks of
 /// all layers take: one layer alone; of a model two with its ends and its step, beside a dense layer if it has any.
 std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers);

@@ -129,7 +129,7 @@ void CudaStream::hold(Event& since, Pace pace) {
 uint64_t* CudaStream::counter_of(std::atomic<int64_t>* overruns) {
   auto at = std::find(counted_.begin(), counted_.end(), overruns);
   if (at == counted_.end()) {
-    if (counted_.size() == kCounters) drain();
+    if (counted_.size() == kCounters && !recording_) drain();
     require<Unsupported>(counted_.size() < kCounters, "recorded passes: found {} places for overruns on a stream",
                          kCounters);
     counted_.push_back(overruns);

@@ -8,22 +8,14 @@
 #include "moe/device/cuda/check.h"
 #include "moe/device/cuda/cuda_stream.h"
 #include "moe/device/cuda/kernels.h"
+#include "moe/device/cuda/owned.h"
 
 namespace moe {
 namespace {
 
 using cuda::CudaStream;
+using cuda::Owned;
 
-template <class Handle, cudaError_t (*kDestroy)(Handle)>
-struct Owned {
-  Owned() = default;
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
-  ~Owned() {
-    if (handle) kDestroy(handle);
-  }
-  Handle handle = nullptr;
-};
 using Graph = Owned<cudaGraph_t, cudaGraphDestroy>;
 
 CudaStream& on_gpu(Stream& stream) {

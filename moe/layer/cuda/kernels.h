@@ -33,7 +33,7 @@ struct Combine {
 };
 void combine_rows(Work work, const RoutingArrays& routing, const Combine& of, int64_t width);
 /// Says what combine_rows_backward computes: d_rows[slot] = weight * d_out[token], 0 where empty, of the slots that are
-/// here; d_weight[pair] = <d_out[token], rows[slot]>, 0 of dropped pairs.
+/// here; d_weight[pair] = <d_out[token], rows[slot]>, 0 of dropped pairs; rows are all here.
 struct CombineBackward {
   const void *weight, *d_out;
   PlacedRows rows, d_rows;

@@ -4,8 +4,9 @@
 
 namespace moe {
 
-std::unique_ptr<LayerDevice> make_cuda_layer_device() {
-  return cuda::make_layer_device(cuda::make_memory_space(), cuda::make_cublas_gemm(cuda::AlgorithmChoice::as_asked));
+std::unique_ptr<LayerDevice> make_cuda_layer_device(bool same_bits) {
+  const auto choice = same_bits ? cuda::AlgorithmChoice::first : cuda::AlgorithmChoice::as_asked;
+  return cuda::make_layer_device(cuda::make_memory_space(), cuda::make_cublas_gemm(choice));
 }
 
 }  // namespace moe

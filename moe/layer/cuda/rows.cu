@@ -119,6 +119,7 @@ __global__ void __launch_bounds__(kThreads, 4) combine_kernel(RoutingArrays r, C
       weight[k] = __shfl_sync(kAllLanes, own_weight, choice + k);
       if (place[k] < 0) weight[k] = 0;
     }
+    if (!kOnce && place[0] < 0 && place[1] < 0) return;
     Held<T, N> held[kChoices][kSums] = {};
 #pragma unroll
     for (int k = 0; k < kChoices; ++k) {
@@ -166,6 +167,7 @@ __global__ void __launch_bounds__(kThreads, 4) combine_backward_kernel(RoutingAr
     const Pack<T, N>* row[kChoices];
     Pack<T, N>* d_row[kChoices];
     Sums<T> weight[kChoices], sum[kChoices] = {};
+    bool any = false;
 #pragma unroll
     for (int c2 = 0; c2 < kChoices; ++c2) {
       const int place = __shfl_sync(kAllLanes, own_place, choice + c2);
@@ -174,7 +176,9 @@ __global__ void __launch_bounds__(kThreads, 4) combine_backward_kernel(RoutingAr
       // A dropped pair's product is read as another, and not kept.
       row[c2] = place < 0 ? d_out : row_at<T, N>(static_cast<const T*>(c.rows.data), place, packs);
       d_row[c2] = d_place < 0 ? nullptr : row_at<T, N>(static_cast<T*>(c.d_rows.data), d_place, packs);
+      any |= place >= 0;
     }
+    if (!any) continue;
 #pragma unroll 2
     for (int j = lane; j < packs; j += kWarpSize) {
       const Pack<T, N> d = d_out[j];

@@ -5,17 +5,20 @@
 #include <bit>
 #include <cublasLt.h>
 #include <map>
+#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "moe/device/cuda/check.h"
 #include "moe/device/cuda/memory.h"
+#include "moe/device/cuda/owned.h"
 
 namespace moe::cuda {
 namespace {
 
 constexpr size_t kWorkspace = 32 << 20;  // bytes a stream
 constexpr int kProposals = 8, kRuns = 3;
+constexpr double kFaster = 0.97;  // of the first proposal's time: what is not that fast is no faster
 
 void check_lt(cublasStatus_t status, const char* call) {
   require<RankFailure>(status == CUBLAS_STATUS_SUCCESS, "{}: cuBLAS says {}", call, cublasLtGetStatusString(status));
@@ -39,17 +42,6 @@ Types types_of(DType dtype) {
   }
 }
 
-/// Owns what cuBLASLt makes and destroys by a pair of calls.
-template <class Handle, cublasStatus_t (*kDestroy)(Handle)>
-struct Owned {
-  Owned() = default;
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
-  ~Owned() {
-    if (handle) kDestroy(handle);
-  }
-  Handle handle = nullptr;
-};
 using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 
 void make_layout(Layout& layout, const Matrix& m, int64_t count, int64_t step) {
@@ -157,11 +149,9 @@ class CublasGemm final : public Gemm {
     Shape shape = shape_of(c);
     const auto found = chosen_.find(shape);
     if (found != chosen_.end()) return found->second;
-    const auto proposals = propose(c);
     const bool timed =
         selection_ == AlgorithmChoice::timed || (selection_ == AlgorithmChoice::as_asked && c.batch.fastest);
-    const size_t best = timed ? fastest(c, proposals) : 0;
-    return chosen_.emplace(std::move(shape), proposals[best].algo).first->second;
+    return chosen_.emplace(shape, timed ? fastest(c, shape) : propose(c).front().algo).first->second;
   }
 
   std::vector<cublasLtMatmulHeuristicResult_t> propose(const Call& c) const {
@@ -191,28 +181,51 @@ class CublasGemm final : public Gemm {
     return proposals;
   }
 
+  // Holds what was fastest of each shape in this process, by GPU: the ranks that are its threads, and the layers that
+  // run in turns, take the same, which one of them times.
+  struct Timed {
+    std::mutex mutex;
+    std::map<std::pair<int, Shape>, cublasLtMatmulAlgo_t> chosen;
+  };
+  static Timed& timed_here() {
+    static Timed timed;
+    return timed;
+  }
+
+  cublasLtMatmulAlgo_t fastest(const Call& c, const Shape& shape) const {
+    int gpu = 0;
+    MOE_CHECK_CUDA(cudaGetDevice(&gpu));
+    Timed& timed = timed_here();
+    const std::lock_guard lock(timed.mutex);
+    const auto found = timed.chosen.find({gpu, shape});
+    if (found != timed.chosen.end()) return found->second;
+    const auto proposals = propose(c);
+    const cublasLtMatmulAlgo_t best = proposals[race(c, proposals)].algo;
+    timed.chosen.emplace(std::pair(gpu, shape), best);
+    return best;
+  }
+
   // Returns the proposal that is fastest on an output of its own, since the call's may be one that is added to.
-  size_t fastest(const Call& c, const std::vector<cublasLtMatmulHeuristicResult_t>& proposals) const {
+  size_t race(const Call& c, const std::vector<cublasLtMatmulHeuristicResult_t>& proposals) const {
     const int64_t elements = (c.batch.count - 1) * c.batch.out + (c.out.rows - 1) * c.out.stride + c.out.cols;
     const Memory scratch = try_allocate(elements * bytes_of(c.out.dtype));
     if (scratch.data() == nullptr) return 0;
-    cudaEvent_t begin = nullptr, end = nullptr;
-    MOE_CHECK_CUDA(cudaEventCreate(&begin));
-    MOE_CHECK_CUDA(cudaEventCreate(&end));
+    Owned<cudaEvent_t, cudaEventDestroy> begin, end;
+    MOE_CHECK_CUDA(cudaEventCreate(&begin.handle));
+    MOE_CHECK_CUDA(cudaEventCreate(&end.handle));
     size_t best = 0;
-    float least = 0;
+    double least = 0;
     for (size_t i = 0; i < proposals.size(); ++i) {
       multiply(c, scratch.data(), proposals[i].algo);
-      MOE_CHECK_CUDA(cudaEventRecord(begin, c.stream));
+      MOE_CHECK_CUDA(cudaEventRecord(begin.handle, c.stream));
       for (int run = 0; run < kRuns; ++run) multiply(c, scratch.data(), proposals[i].algo);
-      MOE_CHECK_CUDA(cudaEventRecord(end, c.stream));
-      MOE_CHECK_CUDA(cudaEventSynchronize(end));
+      MOE_CHECK_CUDA(cudaEventRecord(end.handle, c.stream));
+      MOE_CHECK_CUDA(cudaEventSynchronize(end.handle));
       float milliseconds = 0;
-      MOE_CHECK_CUDA(cudaEventElapsedTime(&milliseconds, begin, end));
-      if (i == 0 || milliseconds < least) best = i, least = milliseconds;
+      MOE_CHECK_CUDA(cudaEventElapsedTime(&milliseconds, begin.handle, end.handle));
+      if (i == 0) least = kFaster * double{milliseconds};
+      if (i > 0 && milliseconds < least) best = i, least = milliseconds;
     }
-    cudaEventDestroy(begin);
-    cudaEventDestroy(end);
     return best;
   }
 

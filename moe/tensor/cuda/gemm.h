@@ -21,7 +21,7 @@ class Gemm {
 
 /// Says which of the algorithms that cuBLASLt proposes for a shape is taken: its first; where a batch asks for that
 /// (Batch::fastest), and else its first; or always that which was fastest when the shape was first met, a call that
-/// blocks. Ranks that compute the same gate must get the same bits, so a gate can't go by times.
+/// blocks. A process times a shape once a GPU. Ranks that compute the same gate must get the same bits, so a gate can't go by times.
 enum class AlgorithmChoice : uint8_t { first, as_asked, timed };
 
 /// Makes a Gemm that multiplies by cuBLASLt, with sums in float32 (of float64 in float64).

@@ -81,36 +81,38 @@ __global__ void __launch_bounds__(kThreads, kHeldBlocks<T, R>)
         for (int r = 0; r < R; ++r) body(r, c, column, x.at(r, c, column), d.at(r, c, column), g);
       });
     };
-    // Sums of t = x - shift, t^2, u t and u. A row's own first number is as near to its mean as its deviation.
-    A shift[R] = {}, sums[4 * R] = {};
-    if (n.centred)
+    A mean[R] = {}, sums[3 * R] = {};  // of (x - mean)^2, u (x - mean) and u
+    if (n.centred) {
+      for_each_pack([&](int r, int, int, const auto& p, const auto&, const auto&) {
 #pragma unroll
-      for (int r = 0; r < R; ++r)
-        if (r < rows) shift[r] = value_of(static_cast<const T*>(n.x)[(first + r) * n.width]);
+        for (int j = 0; j < N; ++j) mean[r] += value_of(p.at[j]);
+      });
+      block_reduce(mean, Plus());
+#pragma unroll
+      for (A& m : mean) m *= by_width;
+    }
     for_each_pack([&](int r, int, int, const auto& p, const auto& q, const auto& g) {
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const A t = value_of(p.at[j]) - shift[r], u = value_of(g.at[j]) * value_of(q.at[j]);
+        const A t = value_of(p.at[j]) - mean[r], u = value_of(g.at[j]) * value_of(q.at[j]);
         sums[r] += t * t;
         sums[R + r] += u * t;
-        if (n.centred) sums[2 * R + r] += t, sums[3 * R + r] += u;
+        if (n.centred) sums[2 * R + r] += u;
       }
     });
     block_reduce(sums, Plus());
     A scale[R], along[R], common[R];
 #pragma unroll
     for (int r = 0; r < R; ++r) {
-      const A mean = sums[2 * R + r] * by_width;
-      common[r] = sums[3 * R + r] * by_width;
-      scale[r] = inverse_root(sums[r] * by_width - mean * mean + static_cast<A>(n.epsilon));
-      along[r] = (sums[R + r] * by_width - mean * common[r]) * scale[r];
-      shift[r] += mean;
+      scale[r] = inverse_root(sums[r] * by_width + static_cast<A>(n.epsilon));
+      along[r] = sums[R + r] * by_width * scale[r];
+      common[r] = sums[2 * R + r] * by_width;
     }
     for_each_pack([&](int r, int c, int column, const auto& p, auto q, const auto& g) {
       if (r >= rows) return;
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const A d_out = value_of(q.at[j]), normed = (value_of(p.at[j]) - shift[r]) * scale[r];
+        const A d_out = value_of(q.at[j]), normed = (value_of(p.at[j]) - mean[r]) * scale[r];
         if (c < Tile::kPacks)
           own[c][j] += d_out * normed;
         else

@@ -107,7 +107,6 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
   }
 }
 
-// Shares behind the last that a row sees are 0, and so are the gradients there.
 template <class T, int N, int R>
 __global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
                                             : R == 1       ? 4
@@ -122,10 +121,19 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
   const Tile p(scores + first * s.seq, s.seq, end), d(rows, s.seq, end);
   const A by = static_cast<A>(s.by);
   A means[R] = {};
+  // Reads a gradient. Behind the last that a row sees shares are 0, and gradients may be infinite.
+  const auto gradient_at = [&](int r, int c, int column) {
+    Pack<T, N> gradient = d.at(r, c, column);
+    if (column + N > seen.of[r])
+#pragma unroll
+      for (int j = 0; j < N; ++j)
+        if (column + j >= seen.of[r]) gradient.at[j] = rounded<T>(0.0F);
+    return gradient;
+  };
 #pragma unroll
   for (int r = 0; r < R; ++r)
     Tile::for_each(seen.of[r], [&](int c, int column) {
-      const Pack<T, N> share = p.at(r, c, column), gradient = d.at(r, c, column);
+      const Pack<T, N> share = p.at(r, c, column), gradient = gradient_at(r, c, column);
 #pragma unroll
       for (int j = 0; j < N; ++j) means[r] += value_of(share.at[j]) * value_of(gradient.at[j]);
     });
@@ -136,7 +144,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
     Tile::for_each(seen.seq, [&](int c, int column) {
       Pack<T, N> out = {};
       if (column < seen.of[r]) {
-        const Pack<T, N> share = p.at(r, c, column), gradient = d.at(r, c, column);
+        const Pack<T, N> share = p.at(r, c, column), gradient = gradient_at(r, c, column);
 #pragma unroll
         for (int j = 0; j < N; ++j)
           out.at[j] = rounded<T>(by * value_of(share.at[j]) * (value_of(gradient.at[j]) - means[r]));

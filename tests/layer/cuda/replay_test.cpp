@@ -55,16 +55,16 @@ void expect_same(const Bytes& issued, const Bytes& found, const std::string& wha
   }
 }
 
-class LayerReplayTest : public testing::TestWithParam<std::tuple<std::string, DType>> {};
+class LayerReplayTest : public testing::TestWithParam<std::tuple<std::string, DType, cuda::AlgorithmChoice>> {};
 
 TEST_P(LayerReplayTest, LeavesTheSameBits) {
-  const auto& [schedule, dtype] = GetParam();
+  const auto& [schedule, dtype, choice] = GetParam();
   const LayerCase shape = small_case(dtype);
   const Plan plan = plan_for(shape, schedule, 2, 2);
   LocalWorld world(1);
-  world.run([&](int rank) {
+  world.run([&, choice = choice](int rank) {
     const auto device = make_test_device();
-    const auto on = cuda::make_layer_device(make_test_memory(), make_test_gemm(cuda::AlgorithmChoice::first));
+    const auto on = cuda::make_layer_device(make_test_memory(), make_test_gemm(choice));
     const auto everyone = world.communicator(rank);
     MoeLayer layer(rank_shape(shape, rank, plan.structure->flow), {.seed = 5},
                    LayerComms::split(*everyone, shape.parallel), *on);
@@ -137,12 +137,14 @@ TEST(LayerReplayRefusalTest, RanksThatShareAGpuCantBeRecordedAndRunOn) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, LayerReplayTest,
-                         testing::Combine(testing::Values("fsmoe", "tutel"),
-                                          testing::Values(DType::float32, DType::bfloat16)),
-                         [](const auto& row) {
-                           return std::get<0>(row.param) + "_" + std::string(name_of(std::get<1>(row.param)));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, LayerReplayTest,
+    testing::Combine(testing::Values("fsmoe", "tutel"), testing::Values(DType::float32, DType::bfloat16),
+                     testing::Values(cuda::AlgorithmChoice::first, cuda::AlgorithmChoice::as_asked)),
+    [](const auto& row) {
+      return std::get<0>(row.param) + "_" + std::string(name_of(std::get<1>(row.param))) +
+             (std::get<2>(row.param) == cuda::AlgorithmChoice::first ? "" : "_fastest");
+    });
 
 }  // namespace
 }  // namespace moe

@@ -27,7 +27,8 @@ class CudaGemmTest : public testing::TestWithParam<Kind> {
   static Of whole(const Pair& p) { return {matrix(p.device), matrix(p.reference)}; }
   static Of turned(const Pair& p) { return {transpose(matrix(p.device)), transpose(matrix(p.reference))}; }
 
-  void multiply(const Of& a, const Of& b, const Of& out, Into into, const Batch& batch = {}) {
+  void multiply(const Of& a, const Of& b, const Of& out, Into into, Batch batch = {}) {
+    batch.fastest = std::get<0>(GetParam()) == cuda::AlgorithmChoice::as_asked;
     gemm_->run(a.device, b.device, out.device, {into, batch}, nullptr);
     plain_->run(a.reference, b.reference, out.reference, {into, batch}, nullptr);
   }
@@ -116,11 +117,13 @@ TEST_P(CudaGemmTest, GivesTheSameBitsAgain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaGemmTest,
-                         testing::Combine(testing::Values(cuda::AlgorithmChoice::first, cuda::AlgorithmChoice::timed),
+                         testing::Combine(testing::Values(cuda::AlgorithmChoice::first, cuda::AlgorithmChoice::as_asked,
+                                                          cuda::AlgorithmChoice::timed),
                                           testing::ValuesIn(kDTypes)),
                          [](const auto& row) {
-                           const bool timed = std::get<0>(row.param) == cuda::AlgorithmChoice::timed;
-                           return (timed ? "timed_" : "first_") + std::string(name_of(std::get<1>(row.param)));
+                           constexpr const char* kNames[] = {"first_", "as_asked_", "timed_"};
+                           return kNames[static_cast<size_t>(std::get<0>(row.param))] +
+                                  std::string(name_of(std::get<1>(row.param)));
                          });
 
 }  // namespace

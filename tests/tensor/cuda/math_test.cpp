@@ -2,6 +2,7 @@
 #include "moe/tensor/math.h"
 
 #include <bit>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <numbers>
 
@@ -190,6 +191,35 @@ TEST_P(CudaMathTest, NormsOfTwoRunsAreTheSame) {
     values = values_of(d_gain.device);
   }
   EXPECT_EQ(found[0], found[1]);
+}
+
+// A row whose first number is far from all others.
+TEST_P(CudaMathTest, NormsOfRowsWithAnOutlier) {
+  const int64_t rows = 6, width = packs_of(GetParam(), 257);
+  Pair x = random({rows, width}, 1), gain = random({width}, 2), d = random({rows, width}, 3),
+       d_gain = random({width}, 4);
+  for_each_element(x.device, [&](int64_t i, auto& v) {
+    if (i % width != 0) return;
+    v = cuda::rounded<std::remove_reference_t<decltype(v)>>(300.0);
+    x.reference.as<double>()[i] = 300;
+  });
+  math_->norm_backward({x.device, gain.device, true, RowNorm::kEpsilon}, d.device, d_gain.device);
+  cpu_math().norm_backward({x.reference, gain.reference, true, RowNorm::kEpsilon}, d.reference, d_gain.reference);
+  expect_near(d, "d", 10), expect_near(d_gain, "d_gain", 4);
+}
+
+// Of tokens that a token does not see even infinite gradients count for nothing.
+TEST_P(CudaMathTest, CausalSoftmaxReadsNothingBehindItsRow) {
+  for (const int64_t seq : {5, 16, 72}) {
+    SCOPED_TRACE(seq);
+    const Pair p = random({1, seq, seq}, 1), d = random({1, seq, seq}, 2), infinite = random({1, seq, seq}, 2);
+    math_->attention_softmax(p.device, 0.37, true);
+    for_each_element(infinite.device, [&](int64_t i, auto& v) {
+      if (i % seq > i / seq) v = cuda::rounded<std::remove_reference_t<decltype(v)>>(INFINITY);
+    });
+    for (const Pair* each : {&d, &infinite}) math_->attention_softmax_backward(p.device, each->device, 0.37, true);
+    expect_near(infinite.device, d.device, 0, "its gradient");
+  }
 }
 
 TEST_P(CudaMathTest, AttentionSoftmax) {
