@@ -70,12 +70,15 @@ note_cases() {
   local name files=()
   for name in "$@"; do files+=("$records/$name.jsonl"); done
   python3 - "${files[@]}" <<'PYTHON' || exit
-import json, sys
+import json, pathlib, sys
 
 cases = [record for name in sys.argv[1:] for record in map(json.loads, open(name)) if record.get("kind") == "case"]
 bad = [case["key"] for case in cases if case["status"] != "ok"]
-if bad or not cases:
-    sys.exit(f"{len(bad)} of {len(cases)} records are not ok: {', '.join(bad[:3])}")
+names = " ".join(pathlib.Path(name).stem for name in sys.argv[1:])
+if not cases:
+    sys.exit(f"no records in {names}")
+if bad:
+    sys.exit(f"{len(bad)} of {len(cases)} records of {names} are not ok: {', '.join(bad[:3])}")
 said, least = [], {}
 for case in cases:
     summary, predicted = case.get("summary", {}), case.get("prediction", {})

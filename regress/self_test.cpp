@@ -125,7 +125,9 @@ class SelfTest {
       results_.live_slow += slow;
       results_.live_fast += fast;
       log_info(fmt::format("gate {} of {}: {}", g + 1, options_.gates,
-                           slow ? "false SLOW" : fast ? "false FAST" : counted(outcome.pairs, "pair") + ", none"));
+                           slow   ? "false SLOW"
+                           : fast ? "false FAST"
+                                  : counted(outcome.pairs, "pair") + ", none"));
       results_.live_pairs += outcome.pairs;
     }
     progress.done();
