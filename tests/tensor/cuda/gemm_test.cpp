@@ -116,15 +116,16 @@ TEST_P(CudaGemmTest, GivesTheSameBitsAgain) {
   expect_near(two, one, 0, "again");
 }
 
+std::string name_of_kind(const testing::TestParamInfo<Kind>& row) {
+  constexpr const char* kNames[] = {"first", "as_asked", "timed"};
+  return fmt::format("{}_{}", kNames[static_cast<size_t>(std::get<0>(row.param))], name_of(std::get<1>(row.param)));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, CudaGemmTest,
                          testing::Combine(testing::Values(cuda::AlgorithmChoice::first, cuda::AlgorithmChoice::as_asked,
                                                           cuda::AlgorithmChoice::timed),
                                           testing::ValuesIn(kDTypes)),
-                         [](const auto& row) {
-                           constexpr const char* kNames[] = {"first_", "as_asked_", "timed_"};
-                           return kNames[static_cast<size_t>(std::get<0>(row.param))] +
-                                  std::string(name_of(std::get<1>(row.param)));
-                         });
+                         name_of_kind);
 
 }  // namespace
 }  // namespace moe
