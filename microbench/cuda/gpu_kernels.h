@@ -6,8 +6,8 @@
 
 namespace moe::microbench {
 
-/// Give `group` the orders of one width and of the sizes' type; activations, norms, attention's softmax and a sum of one
-/// type; or the experts of one kind.
+/// Give `group` the orders of one width and of the sizes' type; activations, norms, attention's softmax and a sum of
+/// one type; or the experts of one kind.
 void gpu_order_kernels(const KernelSizes& sizes, int64_t width, LayerDevice& device, const Stopwatch& watch,
                        const KernelGroup& group);
 void gpu_dense_kernels(DType dtype, LayerDevice& device, const Stopwatch& watch, const KernelGroup& group);

@@ -125,7 +125,8 @@ class Pages(unittest.TestCase):
         for where, words in calls:
             split.append((where, words))
             if "--" in words:  # what launch starts, as it does
-                split.append((where, words[words.index("--") + 1:] + ["--backend", "gloo"]))
+                started = words[words.index("--") + 1:]
+                split.append((where, started + ([] if "--backend" in started else ["--backend", "gloo"])))
         lines = "".join("\t".join(words) + "\n" for _, words in split)
         verdicts = subprocess.run([PARSER], input=lines, capture_output=True, text=True, check=True).stdout.splitlines()
         for (where, words), verdict in zip(split, verdicts, strict=True):

@@ -55,7 +55,7 @@ __device__ inline void store(const Pack<T, N>& pack, T* to) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-/// Holds a pack in registers until it is needed: 16 bytes as four words. Elements of 16 bits would take a register each.
+/// Holds a pack in registers until it is needed: 16 bytes as four words. 16-bit elements would take a register each.
 struct alignas(16) Words {
   uint32_t at[4];
 };

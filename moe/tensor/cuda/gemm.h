@@ -19,9 +19,9 @@ class Gemm {
   virtual void run(const Matrix& a, const Matrix& b, const Matrix& out, const GemmMode& mode, void* stream) = 0;
 };
 
-/// Says which of the algorithms that cuBLASLt proposes for a shape is taken: its first; where a batch asks for that
-/// (Batch::fastest), and else its first; or always that which was fastest when the shape was first met, a call that
-/// blocks. A process times a shape once a GPU. Ranks that compute the same gate must get the same bits, so a gate can't go by times.
+/// Says which of cuBLASLt's proposals for a shape is taken. `first`: its first. `as_asked`: the fastest where a batch
+/// asks for it (Batch::fastest), else the first. `timed`: the fastest. A process times a shape once a GPU, when it is
+/// first met: that call blocks. Ranks that compute the same gate must get the same bits, so a gate can't go by times.
 enum class AlgorithmChoice : uint8_t { first, as_asked, timed };
 
 /// Makes a Gemm that multiplies by cuBLASLt, with sums in float32 (of float64 in float64).

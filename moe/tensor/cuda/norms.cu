@@ -81,43 +81,45 @@ __global__ void __launch_bounds__(kThreads, kHeldBlocks<T, R>)
         for (int r = 0; r < R; ++r) body(r, c, column, x.at(r, c, column), d.at(r, c, column), g);
       });
     };
-    A mean[R] = {}, sums[3 * R] = {};  // of (x - mean)^2, u (x - mean) and u
+    A means[2 * R] = {};  // of x, and of u
     if (n.centred) {
-      for_each_pack([&](int r, int, int, const auto& p, const auto&, const auto&) {
+      for_each_pack([&](int r, int, int, const auto& p, const auto& q, const auto& g) {
 #pragma unroll
-        for (int j = 0; j < N; ++j) mean[r] += value_of(p.at[j]);
+        for (int j = 0; j < N; ++j) {
+          means[r] += value_of(p.at[j]);
+          means[R + r] += value_of(g.at[j]) * value_of(q.at[j]);
+        }
       });
-      block_reduce(mean, Plus());
+      block_reduce(means, Plus());
 #pragma unroll
-      for (A& m : mean) m *= by_width;
+      for (A& mean : means) mean *= by_width;
     }
+    A sums[2 * R] = {};  // of (x - mean)^2, and of u (x - mean)
     for_each_pack([&](int r, int, int, const auto& p, const auto& q, const auto& g) {
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const A t = value_of(p.at[j]) - mean[r], u = value_of(g.at[j]) * value_of(q.at[j]);
-        sums[r] += t * t;
-        sums[R + r] += u * t;
-        if (n.centred) sums[2 * R + r] += u;
+        const A v = value_of(p.at[j]) - means[r];
+        sums[r] += v * v;
+        sums[R + r] += value_of(g.at[j]) * value_of(q.at[j]) * v;
       }
     });
     block_reduce(sums, Plus());
-    A scale[R], along[R], common[R];
+    A scale[R], along[R];
 #pragma unroll
     for (int r = 0; r < R; ++r) {
       scale[r] = inverse_root(sums[r] * by_width + static_cast<A>(n.epsilon));
       along[r] = sums[R + r] * by_width * scale[r];
-      common[r] = sums[2 * R + r] * by_width;
     }
     for_each_pack([&](int r, int c, int column, const auto& p, auto q, const auto& g) {
       if (r >= rows) return;
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const A d_out = value_of(q.at[j]), normed = (value_of(p.at[j]) - mean[r]) * scale[r];
+        const A d_out = value_of(q.at[j]), normed = (value_of(p.at[j]) - means[r]) * scale[r];
         if (c < Tile::kPacks)
           own[c][j] += d_out * normed;
         else
           parts[column + j] = (first == begin ? A(0) : parts[column + j]) + d_out * normed;
-        q.at[j] = rounded<T>(scale[r] * (value_of(g.at[j]) * d_out - common[r] - normed * along[r]));
+        q.at[j] = rounded<T>(scale[r] * (value_of(g.at[j]) * d_out - means[R + r] - normed * along[r]));
       }
       store(q, out + r * n.width + column);
     });

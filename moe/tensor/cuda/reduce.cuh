@@ -35,6 +35,7 @@ __device__ inline A warp_max(A v) {
 /// power of 2.
 template <int R, class A, class Op>
 __device__ inline void block_reduce(A (&values)[R], Op op) {
+  static_assert((R & (R - 1)) == 0);
   constexpr int kShare = kWarpSize / R;  // lanes that end with the same one of the R
   const int lane = lane_index();
   for (int half = R / 2; half > 0; half /= 2) {
