@@ -28,7 +28,7 @@ class RowTile {
   }
 
   /// Returns the pack at `column`, which is the thread's own of number c.
-  __device__ Pack<T, N> at(int r, int c, int column) const {
+  __device__ __forceinline__ Pack<T, N> at(int r, int c, int column) const {
     return c < kColumns ? held_pack<T, N>(held_[r][c]) : load<N>(first_ + r * width_ + column);
   }
 
