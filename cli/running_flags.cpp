@@ -52,12 +52,13 @@ void add_recompute(CLI::App& verb, Selection& s) {
   verb.add_option_function<std::string>(
           "--recompute",
           [&s](const std::string& name) {
-            require<BadInput>(name == "none" || name == "selective",
-                              "--recompute: unknown '{}', expected one of: none, selective", name);
+            recompute_from(name, "--recompute");
             s.layer.recompute = name;
           },
-          "selective: attention keeps no scores, and computes them again in its backward; default: none")
-      ->type_name("none|selective");
+          "selective: attention keeps no scores, and computes them again in its backward; full: a layer keeps its "
+          "output "
+          "alone, and its backward runs its forward again; default: none")
+      ->type_name("none|selective|full");
 }
 
 template <class Options>

@@ -136,7 +136,10 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
   }
   if (l.experts > tuned.shape.parallel.ep) arguments.add("--moe-grouped-gemm");
   if (tuned.shape.parallel.zero > 0) arguments.add("--use-distributed-optimizer");
-  if (tuned.shape.parallel.recompute == Recompute::selective) arguments.add("--recompute-granularity selective");
+  const Recompute recompute = tuned.shape.parallel.recompute;
+  if (recompute == Recompute::selective) arguments.add("--recompute-granularity selective");
+  if (recompute == Recompute::full)
+    arguments.add("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
   write_array(options, tuned, arguments, out);
 }
 

@@ -23,7 +23,8 @@ MARKERS = "osD^vPX*"
 
 # A colour is what a task uses: blue AlltoAll, green a node's collectives, orange experts, grey dense, red gradients.
 KIND_COLOURS = {
-    "attention": "#6b6b6b", "gate": "#a0a0a0", "order": "#c8c8c8", "i-order": "#c8c8c8",
+    "attention": "#6b6b6b", "attention-dx": "#6b6b6b", "attention-dw": "#4a4a4a",
+    "gate": "#a0a0a0", "order": "#c8c8c8", "i-order": "#c8c8c8",
     "mp-allgather": "#b5bda0", "mp-reducescatter": "#98a37c", "mp-allreduce": "#7f8b63",
     "tokens-allgather": "#c9cfa6", "tokens-reducescatter": "#aeb58a",
     "dispatch": "#2f6db5", "combine": "#7db3e3", "exchange": "#5a90cc", "sum": "#b6d4ee",

@@ -33,7 +33,7 @@ Plan phase_of(const Plan& plan, Phase phase) {
   std::vector<int> place(plan.tasks().size(), -1);
   part.tasks.clear();
   for (const Task& task : plan.tasks())
-    if (task.phase == phase) {
+    if (task.runs_in() == phase) {
       place[static_cast<size_t>(task.id)] = static_cast<int>(part.tasks.size());
       part.tasks.push_back(task);
     }
@@ -66,7 +66,7 @@ double moe_seconds(const Plan& plan, const std::vector<double>& end_s, Phase pha
   const std::vector<double> start_s = starts_of(plan, end_s);
   double begin = std::numeric_limits<double>::infinity(), end = 0;
   for (const Task& task : plan.tasks()) {
-    if (task.phase != phase || !is_chunked(task.kind)) continue;
+    if (task.phase != phase || task.again || !is_chunked(task.kind)) continue;
     begin = std::min(begin, start_s[static_cast<size_t>(task.id)]);
     end = std::max(end, end_s[static_cast<size_t>(task.id)]);
   }
@@ -93,7 +93,7 @@ PlanTimes times_of(const Plan& plan, const LayerPricer& pricer) {
   double begin_backward_s = both.makespan_s;
   for (const Task& task : plan.tasks()) {
     const size_t id = static_cast<size_t>(task.id);
-    if (task.phase == Phase::forward)
+    if (task.runs_in() == Phase::forward)
       times.forward_s = std::max(times.forward_s, both.end_s[id]);
     else
       begin_backward_s = std::min(begin_backward_s, start_s[id]);

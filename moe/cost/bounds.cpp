@@ -60,7 +60,9 @@ BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phas
   for (const Task& task : one.tasks) {
     behind = behind || is_chunked(task.kind);
     if (task.kind == TaskKind::expert_dw) shape.weights.push_back({task.kind, task.lane, several, 1});
-    if (is_chunked(task.kind) || task.kind == TaskKind::expert_gradient) continue;
+    if (task.kind == TaskKind::attention_dw) shape.beside_sum.push_back({task.kind, task.lane, false, 1});
+    if (is_chunked(task.kind) || task.kind == TaskKind::expert_gradient || task.kind == TaskKind::attention_dw)
+      continue;
     if (is_shared(task.kind) && !schedule.in_sequence) {
       shape.shared.push_back({task.kind, task.lane, false, 1});
       continue;
@@ -74,6 +76,11 @@ PhaseBound::PhaseBound(const Schedule& schedule, const BoundShape& shape, const 
     : schedule_(schedule), shape_(shape), pricer_(pricer) {
   for (const auto* part : {&shape.before, &shape.behind})
     for (const auto& link : *part) dense_ += dense(link);
+  for (const auto& half : shape.beside_sum) {
+    double sum_s = 0;
+    for (auto link = shape.behind.rbegin(); link->kind != TaskKind::attention_dx; ++link) sum_s += dense(*link);
+    dense_ += std::max(0.0, dense(half) - sum_s);
+  }
   follow_shared();
   if (shape.gradient_lane < 0) return;
   const bool whole = schedule.gradients == GradientPolicy::after;  // in one slice
@@ -101,7 +108,7 @@ void PhaseBound::follow_shared() {
 
 double PhaseBound::dense_on(int lane) const {
   double seconds = 0;
-  for (const auto* part : {&shape_.before, &shape_.behind, &shape_.shared})
+  for (const auto* part : {&shape_.before, &shape_.behind, &shape_.shared, &shape_.beside_sum})
     for (const auto& link : *part)
       if (link.lane == lane) seconds += dense(link);
   return seconds;
@@ -257,13 +264,15 @@ Crossings PhaseBound::crossings() const {
   const std::span<const Load> moe_loads = std::span(loads).subspan(begin, count);
   const Term alone = moe_part(of_moe, moe_loads);
   const double longer_s = with_all_beside(alone, of_moe, moe_loads, {}).seconds - alone.seconds;
+  std::vector<double> last_s(lanes + 1, 0);  // of a lane, behind all of the chain
+  for (const auto& half : shape_.beside_sum) last_s[static_cast<size_t>(half.lane)] += dense(half);
   for (size_t a = 0; a <= lanes; ++a)
     for (size_t b = 0; b <= lanes; ++b)
       if (first[a] < last[b])
         crossings[a][b] = moe_part(std::span(chain).subspan(first[a], last[b] - first[a]),
                                    std::span(loads).subspan(first[a], last[b] - first[a]))
                               .seconds +
-                          (first[a] <= begin && last[b] >= begin + count ? longer_s : 0);
+                          (first[a] <= begin && last[b] >= begin + count ? longer_s : 0) + last_s[b];
   return crossings;
 }
 

@@ -29,6 +29,7 @@ struct BoundShape {
   std::vector<Link> before, behind;  // the dense part: before the MoE part and behind it
   std::vector<Link> one, several;    // the MoE part's chain, of one chunk and of more
   std::vector<Link> weights;         // the half of the experts' backward that nothing of the chain waits for
+  std::vector<Link> beside_sum;      // attention's likewise, which runs beside what follows the other half
   std::vector<Link> shared;          // the shared expert's, beside it
   int gradient_lane = -1;            // -1: no gradients are sent
 };

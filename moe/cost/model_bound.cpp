@@ -125,6 +125,7 @@ class ModelBound {
     for (int i = 0; i < last - first; ++i) {
       const bool forward = step.phase == Phase::forward;
       const LayerBounds& bounds = of(forward ? first + i : last - 1 - i);
+      if (!forward && pricer_.outline().recomputes) stage.pass(bounds.forward);
       stage.pass(forward ? bounds.forward : bounds.backward);
       if (i == 0) first_made = stage.chain();
     }

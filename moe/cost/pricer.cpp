@@ -14,8 +14,6 @@ LayerPricer::LayerPricer(const Profile& profile, const LayerCase& shape, Pricing
       exact_rows_(capacity_exact(shape)) {
   require<BadInput>(shape.parallel.zero <= 1, "zero: found {}, expected 0 or 1: plans gather no shards",
                     shape.parallel.zero);
-  require<BadInput>(shape.parallel.recompute != Recompute::full,
-                    "recompute: found full, expected none or selective: plans run no forward twice");
   for (const ModuleRow& module : profile.modules)
     if (!module_of(module.name)) note(fmt::format("not priced: the row of module {}", module.name));
 }
@@ -25,8 +23,8 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
   if (known.known) return known;
   const Work whole = sends_gradients(kind) ? Work{} : whole_work(kind, phase, shape(), flow);
   known.price = find_curve(kind, phase, whole, flow);
-  if (kind == TaskKind::attention && phase == Phase::backward && adds_scores()) {
-    const Curve& forward = curve(flow, kind, Phase::forward);
+  if (phase == Phase::backward && adds_scores(kind)) {
+    const Curve& forward = curve(flow, TaskKind::attention, Phase::forward);
     known.price.alpha += forward.price.seconds(forward.unit) * scores_flops(shape()) / attention_flops(shape());
   }
   const double rows = shape().rounding == Rounding::exact ? exact_rows_ : static_cast<double>(rows_);
@@ -39,6 +37,7 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
 PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
   if (const TaskRow* row = find_.task_row(kind, phase)) return task_curve(*row, kind, work, flow);
   if (is_half_expert(kind)) return half_expert_curve(phase, flow);
+  if (is_half_attention(kind)) return half_attention_curve(phase, work, flow);
   switch (kind) {
     case TaskKind::gradient:
       return comm_curve(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes_));
@@ -166,6 +165,15 @@ PriceCurve LayerPricer::half_expert_curve(Phase phase, Flow flow) const {
   return {whole.alpha / 2, whole.beta};
 }
 
+// Both have as much of the backward as they have of its FLOPs and GEMMs.
+PriceCurve LayerPricer::half_attention_curve(Phase phase, const Work& half, Flow flow) const {
+  note("derived: attention_dx, attention_dw = their FLOPs' share of attention's backward");
+  const Work whole = whole_work(TaskKind::attention, phase, shape(), flow);
+  PriceCurve price = find_curve(TaskKind::attention, phase, whole, flow);
+  price.alpha *= static_cast<double>(half.gemms) / whole.gemms;
+  return price;
+}
+
 PriceCurve LayerPricer::copy_curve() const {
   if (const ComputeRow* row = find_.copy_row()) return {row->alpha_s, row->beta_s_per_byte};
   note("not priced: copies, for which the profile has no row");
@@ -198,9 +206,11 @@ double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
   return c.price.seconds(c.unit) + profile().task_overhead_s;
 }
 
-// Says whether no row was measured of a backward that computes its scores again, as this layer's does.
-bool LayerPricer::adds_scores() const {
+// Says whether the task computes scores again, and no row was measured of one that does.
+bool LayerPricer::adds_scores(TaskKind kind) const {
   if (shape().parallel.recompute != Recompute::selective) return false;
+  if (kind == TaskKind::attention_dx && find_.task_row(kind, Phase::backward) != nullptr) return false;
+  if (kind != TaskKind::attention && kind != TaskKind::attention_dx) return false;
   const std::string name = module_name(TaskKind::attention, shape());
   if (const TaskRow* task = find_.task_row(TaskKind::attention, Phase::backward)) return task->name != name;
   const ModuleRow* module = find_.own_module_row(TaskKind::attention, Phase::backward);

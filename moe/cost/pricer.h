@@ -72,10 +72,11 @@ class LayerPricer {
   PriceCurve fused_alltoall_curve(double bytes) const;
   PriceCurve gathered_curve(const Work& weights) const;
   void add_hook(PriceCurve& exchange, TaskKind kind, Phase phase) const;
-  bool adds_scores() const;
+  bool adds_scores(TaskKind kind) const;
   PriceCurve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;
   PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
   PriceCurve half_expert_curve(Phase phase, Flow flow) const;
+  PriceCurve half_attention_curve(Phase phase, const Work& half, Flow flow) const;
   PriceCurve copy_curve() const;
   double part_seconds(const WorkClass& wc, Flow flow, int more) const;
 

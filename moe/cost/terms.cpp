@@ -20,9 +20,12 @@ void add_expert(const Work& work, Phase phase, const LayerCase& c, double hidden
   at(terms.of_rows, Term::hidden_byte) = macs / static_cast<double>(c.layer.model_dim) * bytes;
 }
 
-void add_attention(const LayerCase& c, TaskTerms& terms) {
+// The half that makes gradients of weights reads no scores.
+void add_attention(TaskKind kind, const LayerCase& c, TaskTerms& terms) {
   const auto tokens = static_cast<double>(c.layer.batch * c.layer.seq);
-  at(terms.of_rows, Term::score) = tokens * static_cast<double>(c.layer.seq) * static_cast<double>(most_heads(c).query);
+  if (kind != TaskKind::attention_dw)
+    at(terms.of_rows, Term::score) =
+        tokens * static_cast<double>(c.layer.seq) * static_cast<double>(most_heads(c).query);
   at(terms.of_rows, Term::row_byte) = mp_bytes(c);
   at(terms.once, Term::weight_byte) = static_cast<double>(attention_parameters(c) * bytes_of(c.layer.dtype));
 }
@@ -51,6 +54,8 @@ TermValues TaskTerms::of_share(double share) const {
 bool has_terms(TaskKind kind) {
   switch (kind) {
     case TaskKind::attention:
+    case TaskKind::attention_dx:
+    case TaskKind::attention_dw:
     case TaskKind::gate:
     case TaskKind::order:
     case TaskKind::i_order:
@@ -82,8 +87,8 @@ TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow
   } else if (kind == TaskKind::shared || kind == TaskKind::ffn) {
     add_expert(work, phase, shape, static_cast<double>(shape.layer.shared_hidden) / shape.parallel.mp, terms);
     at(terms.once, Term::weight_byte) = static_cast<double>(shared_parameters(shape) * bytes_of(shape.layer.dtype));
-  } else if (kind == TaskKind::attention) {
-    add_attention(shape, terms);
+  } else if (is_attention(kind)) {
+    add_attention(kind, shape, terms);
   } else if (kind == TaskKind::gate) {
     add_gate(work, phase, shape, terms);
   } else {
@@ -111,6 +116,10 @@ TermValues touching_terms(TaskKind kind, double bytes) {
 std::string task_row_name(TaskKind kind, const LayerCase& shape) {
   if (kind == TaskKind::shared || kind == TaskKind::ffn || is_half_expert(kind))
     return std::string(name_of(kind)) + ":" + std::string(name_of(shape.layer.ffn));
+  if (is_half_attention(kind)) {
+    const std::string whole = module_name(TaskKind::attention, shape);
+    return std::string(name_of(kind)) + whole.substr(kAttentionModule.size());
+  }
   const bool module = kind == TaskKind::attention || kind == TaskKind::gate || kind == TaskKind::order ||
                       kind == TaskKind::i_order || kind == TaskKind::expert;
   return module ? module_name(kind, shape) : std::string(name_of(kind));

@@ -70,7 +70,7 @@ struct Executor::Impl {
     try {
       for (const Task& task : structure->tasks) {
         if (failure->failed()) return;
-        if (!has(task.id) || (only && task.phase != *only)) continue;
+        if (!has(task.id) || (only && task.runs_in() != *only)) continue;
         const auto id = static_cast<size_t>(task.id);
         Pace pace{.at_least_s = at_least_s.empty() ? 0.0 : at_least_s[id], .overruns = &overruns};
         if (contended.pacer) {
@@ -107,7 +107,7 @@ struct Executor::Impl {
     times.pass = {};
     bool first = true;
     for (const Task& task : structure->tasks) {
-      if (!has(task.id) || (only && task.phase != *only)) continue;
+      if (!has(task.id) || (only && task.runs_in() != *only)) continue;
       const TaskTime time{start(task.id).seconds() - times.begin_s, end(task.id).seconds() - times.begin_s};
       times.tasks[static_cast<size_t>(task.id)] = time;
       times.pass = {first ? time.start_s : std::min(times.pass.start_s, time.start_s),

@@ -44,6 +44,7 @@ Json access_json(const Access& a) {
   if (a.layer != 0) json["layer"] = a.layer;
   if (a.chunks > 1) json["chunk"] = a.chunk;
   if (a.chunks > 1) json["chunks"] = a.chunks;
+  if (a.again) json["again"] = true;
   return json;
 }
 
@@ -57,6 +58,7 @@ Json task_json(const Plan& plan, const Task& task) {
   Json json{{"id", task.id},       {"kind", name_of(task.kind)},  {"phase", name_of(task.phase)},
             {"layer", task.layer}, {"chunk", task.chunk},         {"chunks", task.chunks},
             {"lane", task.lane},   {"group", name_of(task.group)}};
+  if (task.again) json["again"] = true;
   if (task.slice >= 0) json["slice"] = task.slice;
   json["after"] = task.after;
   json["reads"] = accesses_json(task.reads);

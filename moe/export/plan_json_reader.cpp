@@ -178,6 +178,7 @@ Access access_from(const Node& n) {
   a.layer = static_cast<int>(n.whole_or("layer", 0, 0, kMostSize));
   a.chunks = static_cast<int>(n.whole_or("chunks", 1, 1, kMostSize));
   a.chunk = static_cast<int>(n.whole_or("chunk", 0, 0, a.chunks - 1));
+  a.again = n.has("again") && n.boolean("again");
   return a;
 }
 
@@ -189,6 +190,7 @@ Task task_from(const Node& n, int slices) {
   task.layer = n.count("layer", 0);
   task.chunks = n.count("chunks", 1);
   task.chunk = n.count("chunk", 0, task.chunks - 1);
+  task.again = n.has("again") && n.boolean("again");
   task.lane = n.count("lane", 0);
   task.group = n.named<GroupKind>("group", kGroupKinds);
   if (!is_of_layer(task.kind) && !sends_gradients(task.kind)) n.fail("kind", "a task of one layer");

@@ -13,7 +13,7 @@ namespace moe {
 namespace {
 
 // Letters by TaskKind; all MP collectives are M.
-constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUEYFMQMMMQMMVWZJYBNMMMMRZZJR";
+constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUEYAYFMQMMMQMMVWZJJBNMMMMRZZJR";
 constexpr std::array<std::string_view, 26> kMeanings = [] {
   std::array<std::string_view, 26> meanings{};
   const auto set = [&](char letter, std::string_view meaning) {
@@ -42,7 +42,7 @@ constexpr std::array<std::string_view, 26> kMeanings = [] {
   set('W', "receive");
   set('Z', "optimizer");
   set('J', "weights");
-  set('Y', "experts' weights");
+  set('Y', "gradients of weights");
   set('B', "embedding");
   set('N', "output projection and loss");
   return meanings;

@@ -81,21 +81,26 @@ class ShardedAttention final : public Attention {
     if (biases_) biases_->add(b_[3], columns(out, out_columns_.first, out_columns_.count));
   }
 
-  void backward(TensorView input, TensorView d_out, TensorView d_input, TensorView gradients, Into into) override {
-    const auto weights = parameters(gradients);
-    math_.gemm(transpose(matrix(mixed_)), matrix(d_out), plane(weights[3].gradient), into);
-    if (biases_)
-      biases_->gradient(columns(d_out, out_columns_.first, out_columns_.count), weights[7].gradient.flat(), into);
+  void backward_input(TensorView d_out, TensorView d_input) override {
     math_.gemm(matrix(d_out), transpose(matrix(wo_)), matrix(d_mixed_));
     heads_->backward({q_, k_, v_}, mixed_, d_mixed_, {dq_, dk_, dv_});
     rotate({dq_, dk_}, Turn::back);
     const TensorView d[] = {dq_, dk_, dv_};
     const TensorView w[] = {wq_, wk_, wv_};
+    for (size_t i = 0; i < 3; ++i)
+      math_.gemm(matrix(d[i]), transpose(matrix(w[i])), matrix(d_input), i == 0 ? Into::overwrite : Into::add);
+  }
+
+  void backward_weights(TensorView input, TensorView d_out, TensorView gradients, Into into) override {
+    const auto weights = parameters(gradients);
+    const TensorView d[] = {dq_, dk_, dv_};
     for (size_t i = 0; i < 3; ++i) {
       math_.gemm(transpose(matrix(input)), matrix(d[i]), plane(weights[i].gradient), into);
       if (biases_) biases_->gradient(matrix(d[i]), weights[4 + i].gradient.flat(), into);
-      math_.gemm(matrix(d[i]), transpose(matrix(w[i])), matrix(d_input), i == 0 ? Into::overwrite : Into::add);
     }
+    math_.gemm(transpose(matrix(mixed_)), matrix(d_out), plane(weights[3].gradient), into);
+    if (biases_)
+      biases_->gradient(columns(d_out, out_columns_.first, out_columns_.count), weights[7].gradient.flat(), into);
   }
 
   std::vector<Parameter> parameters(TensorView gradients) override {

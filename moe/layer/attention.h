@@ -19,10 +19,12 @@ class Attention {
   virtual ~Attention() = default;
   /// Computes out (B L, M), this rank's part of the sum, from input (B L, M); sequences are L consecutive tokens.
   virtual void forward(TensorView input, TensorView out) = 0;
-  /// Computes d_input (B L, M), this rank's part of the sum, from d_out (B L, M); the weights' gradients go into
-  /// `gradients`, one after the other. `input` is the forward's.
-  virtual void backward(TensorView input, TensorView d_out, TensorView d_input, TensorView gradients,
-                        Into into = Into::overwrite) = 0;
+  /// Computes d_input (B L, M), this rank's part of the sum, from d_out (B L, M): half of a backward.
+  virtual void backward_input(TensorView d_out, TensorView d_input) = 0;
+  /// Computes the weights' gradients, one after the other in `gradients`: the other half, any time behind the first.
+  /// `input` is the forward's, `d_out` what the first half read.
+  virtual void backward_weights(TensorView input, TensorView d_out, TensorView gradients,
+                                Into into = Into::overwrite) = 0;
   /// Shows the parameters: summed over DP. Their gradients lie in `gradients`.
   virtual std::vector<Parameter> parameters(TensorView gradients) = 0;
 };

@@ -34,6 +34,8 @@ const LayerBinding::Row& LayerBinding::row_of(const Task& task) {
   using enum TaskKind;
   static constexpr std::array kRows{
       Row::computes<&B::attention_, &AttentionPart::attention>(attention),
+      Row::computes<&B::attention_, &AttentionPart::attention>(attention_dx),
+      Row::computes<&B::attention_, &AttentionPart::attention_dw>(attention_dw),
       Row::computes<&B::dense_, &DensePart::gate>(gate),
       Row::computes<&B::dense_, &DensePart::order>(order),
       Row::computes<&B::dense_, &DensePart::i_order>(i_order),

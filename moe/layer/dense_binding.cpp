@@ -37,6 +37,8 @@ void DenseBinding::issue(const Task& task, Stream& stream, Pace pace) {
   using enum TaskKind;
   static constexpr std::array kRows{
       Row::computes<&B::attention_, &AttentionPart::attention>(attention),
+      Row::computes<&B::attention_, &AttentionPart::attention>(attention_dx),
+      Row::computes<&B::attention_, &AttentionPart::attention_dw>(attention_dw),
       Row::exchanges<&B::attention_, &AttentionPart::mp_allgather>(mp_allgather),
       Row::exchanges<&B::attention_, &AttentionPart::mp_reducescatter>(mp_reducescatter),
       Row::exchanges<&B::attention_, &AttentionPart::mp_allreduce>(mp_allreduce),

@@ -35,10 +35,7 @@ LayerDevice& cpu_layer_device() {
   return device;
 }
 
-LayerCase kept_on(DeviceKind kind, LayerCase shape) {
-  if (kind == DeviceKind::cpu) shape.parallel.recompute = Recompute::selective;
-  return shape;
-}
+bool keeps_scores(DeviceKind kind) { return kind != DeviceKind::cpu; }
 
 bool computes_in(DeviceKind kind, DType dtype) { return kind == DeviceKind::cuda || dtype == sums_type(dtype); }
 

@@ -37,9 +37,9 @@ LayerDevice& cpu_layer_device();
 /// Says whether layers on such a device can be of this type: 16 bits are a GPU's.
 bool computes_in(DeviceKind kind, DType dtype);
 
-/// Returns the layer as such a device keeps what its backward reads: the CPU's attention keeps no scores, whatever is
+/// Says whether attention on such a device keeps its scores where a layer asks for it: the CPU's keeps none, whatever is
 /// asked (attention_heads.h).
-LayerCase kept_on(DeviceKind kind, LayerCase shape);
+bool keeps_scores(DeviceKind kind);
 
 /// Makes the device of the GPU that is the calling thread's. It has every part that the CPU has. Throws BadInput if
 /// this build has no CUDA. Experts of a layer with a capacity go by whatever algorithm is fastest (Batch::fastest): a

@@ -48,10 +48,11 @@ inline constexpr std::string_view kDenseGradients = "dense gradients",
                                   kExpertGradients = "experts' gradients";
 
 /// Says what a backward does to the parameters' gradients, part by part: among a layer's micro-batches the one whose
-/// task comes first overwrites them. Norms go with what reads them; `shared` is a dense layer's feed-forward too.
+/// task comes first overwrites them. Other norms go with what reads them; `shared` is a dense layer's feed-forward too.
 struct GradientsInto {
   Into attention = Into::overwrite, gate = Into::overwrite, experts = Into::overwrite, shared = Into::overwrite;
-  Into output = Into::overwrite;  // of what is behind the MoE part
+  Into output = Into::overwrite;          // of what is behind the MoE part
+  Into attention_norm = Into::overwrite;  // the gradients of attention's input make these
 };
 
 /// Says what a layer shares: the weights with those of its other micro-batches; what it makes with passes that take

@@ -39,11 +39,15 @@ Groups groups_of(const ParallelShape& parallel);
 struct LayerOutline {
   Groups groups;
   bool shared_expert = false;
-  bool dense = false;  // it has no experts (moe/plan/dense_layers.h)
+  bool dense = false;       // it has no experts (moe/plan/dense_layers.h)
+  bool recomputes = false;  // its backward begins with its forward
 };
+/// Counts how often a training pass runs the layer's forward.
+inline int forwards_of(const LayerOutline& layer) { return layer.recomputes ? 2 : 1; }
 inline LayerOutline outline_of(const LayerCase& shape) {
   const bool dense = shape.layer.experts == 0;
-  return {groups_of(shape.parallel), !dense && shape.layer.shared_hidden > 0, dense};
+  return {groups_of(shape.parallel), !dense && shape.layer.shared_hidden > 0, dense,
+          shape.parallel.recompute == Recompute::full};
 }
 
 }  // namespace moe

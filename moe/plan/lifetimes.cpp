@@ -1,8 +1,8 @@
 #include "moe/plan/lifetimes.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
-#include <queue>
 
 #include "moe/plan/pipeline.h"
 #include "moe/plan/plan_checks.h"
@@ -14,13 +14,13 @@ namespace {
 bool sums_attention(TaskKind kind) { return kind == TaskKind::mp_reducescatter || kind == TaskKind::mp_allreduce; }
 
 bool of_attention(TaskKind kind) {
-  return kind == TaskKind::attention || kind == TaskKind::mp_allgather || sums_attention(kind);
+  return is_attention(kind) || kind == TaskKind::mp_allgather || sums_attention(kind);
 }
 
 bool of_rows(TaskKind kind) { return is_chunked(kind) || is_shared(kind) || kind == TaskKind::i_order; }
 
-// Holds the tasks that touch what one pass holds: of each lane the first and the last.
-class Holding {
+// Holds tasks between whose first and last one memory is needed: of each lane the first and the last.
+class Span {
  public:
   void add(const Task& task) {
     const auto lane = std::ranges::find(lanes_, task.lane, &OfLane::lane);
@@ -34,11 +34,11 @@ class Holding {
   bool empty() const { return first_ < 0; }
   int first() const { return first_; }
   int last() const { return last_; }
-  bool ends_before(const Holding& other, const Ancestors& ancestors) const {
-    return std::ranges::all_of(lanes_, [&](const OfLane& own) {
-      return std::ranges::all_of(other.lanes_,
-                                 [&](const OfLane& next) { return ancestors.before(own.last, next.first); });
-    });
+  bool ends_before(const Span& other, const Ancestors& ancestors) const {
+    return last_ < other.first_ && std::ranges::all_of(lanes_, [&](const OfLane& own) {
+             return std::ranges::all_of(other.lanes_,
+                                        [&](const OfLane& next) { return ancestors.before(own.last, next.first); });
+           });
   }
 
  private:
@@ -49,25 +49,35 @@ class Holding {
   int first_ = -1, last_ = -1;
 };
 
+// Holds when a pass needs memory: once; of a layer whose forward runs again, twice.
+using Holding = std::array<Span, 2>;
 using Holdings = std::vector<std::array<Holding, kLifetimes>>;
 
 Holdings holdings_of(const Plan& plan) {
   const auto micro_batches = static_cast<size_t>(plan.micro_batches);
   Holdings all(static_cast<size_t>(plan.layers) * micro_batches);
+  const bool again = std::ranges::any_of(plan.tasks(), &Task::again);
   for (const Task& task : plan.tasks()) {
     if (!is_of_layer(task.kind)) continue;
     const bool forward = task.phase == Phase::forward;
     const size_t pass = static_cast<size_t>(task.layer) * micro_batches + static_cast<size_t>(task.micro_batch);
-    const auto add = [&](size_t to, Lifetime lifetime) { all[to][static_cast<size_t>(lifetime)].add(task); };
-    if (forward || !sums_attention(task.kind)) add(pass, Lifetime::kept);
+    const size_t time = again && task.runs_in() == Phase::backward ? 1 : 0;
+    const auto add = [&](size_t to, Lifetime lifetime, size_t when = 0) {
+      all[to][static_cast<size_t>(lifetime)][when].add(task);
+    };
+    if (forward || !sums_attention(task.kind)) {
+      add(pass, Lifetime::kept, time);
+      add(pass, Lifetime::output);
+    }
     if (!of_rows(task.kind) && (forward || !sums_attention(task.kind)))
-      add(pass, forward ? Lifetime::dense_forward : Lifetime::dense_backward);
-    if (!of_attention(task.kind)) add(pass, forward ? Lifetime::moe_forward : Lifetime::moe_backward);
+      forward ? add(pass, Lifetime::dense_forward, time) : add(pass, Lifetime::dense_backward);
+    if (!of_attention(task.kind)) forward ? add(pass, Lifetime::moe_forward, time) : add(pass, Lifetime::moe_backward);
     if (forward) continue;
-    if (task.kind == TaskKind::attention || sums_attention(task.kind)) add(pass, Lifetime::input_sum);
+    const bool makes_input = of_attention(task.kind) && task.kind != TaskKind::attention_dw;
+    if (makes_input && task.kind != TaskKind::mp_allgather) add(pass, Lifetime::input_sum);
     if (!of_attention(task.kind))
       add(pass, Lifetime::output_gradient);
-    else if (task.layer > 0)
+    else if (makes_input && task.layer > 0)
       add(pass - micro_batches, Lifetime::output_gradient);
   }
   return all;
@@ -78,32 +88,41 @@ Lifetime of_both_phases(Lifetime lifetime) {
   return lifetime == Lifetime::moe_backward ? Lifetime::moe_forward : lifetime;
 }
 
-// Gives out the slots of one kind. A slot may be free for a pass once its holder's last task is issued before the
-// pass's first one.
+// Gives out the slots of one kind.
 class Slots {
  public:
-  /// Returns the slot that `next` holds from now on: one that is free, else `fresh`.
+  /// Returns the slot that `next` holds: the first that is free whenever `next` needs it, else `fresh`.
   int take(const Holding& next, const Ancestors& ancestors, int fresh) {
-    for (; !busy_.empty() && busy_.top().last < next.first(); busy_.pop()) ended_.push_back(busy_.top());
-    const auto free =
-        std::ranges::find_if(ended_, [&](const Held& held) { return held.by->ends_before(next, ancestors); });
-    int slot = fresh;
-    if (free != ended_.end()) {
-      slot = free->slot;
-      ended_.erase(free);
-    }
-    busy_.push({next.last(), slot, &next});
-    return slot;
+    auto slot = std::ranges::find_if(slots_, [&](const Slot& held) {
+      return std::ranges::all_of(next, [&](const Span& span) { return span.empty() || held.fits(span, ancestors); });
+    });
+    if (slot == slots_.end()) slot = slots_.insert(slot, Slot{fresh});
+    for (const Span& span : next)
+      if (!span.empty()) slot->add(span);
+    return slot->id;
   }
 
  private:
-  struct Held {
-    int last, slot;
-    const Holding* by;
-    bool operator<(const Held& other) const { return last > other.last; }  // the first to end is on top
+  struct Slot {
+    int id;
+    int first = -1, last = -1;            // of the last span
+    std::vector<const Span*> spans = {};  // each ends before the next begins
+    std::vector<const Span*>::const_iterator behind(const Span& span) const {
+      return std::ranges::upper_bound(spans, span.first(), {}, &Span::first);
+    }
+    bool fits(const Span& span, const Ancestors& ancestors) const {
+      if (first < span.first() && last >= span.first()) return false;  // mostly so, where many passes are kept
+      const auto next = behind(span);
+      return (next == spans.begin() || (*std::prev(next))->ends_before(span, ancestors)) &&
+             (next == spans.end() || span.ends_before(**next, ancestors));
+    }
+    void add(const Span& span) {
+      spans.insert(behind(span), &span);
+      first = spans.back()->first();
+      last = spans.back()->last();
+    }
   };
-  std::priority_queue<Held> busy_;
-  std::vector<Held> ended_;
+  std::vector<Slot> slots_;
 };
 
 // Is memory of a pass that looks for a slot.
@@ -123,12 +142,14 @@ std::vector<Wanted> wanted_slots(const Plan& plan, const Holdings& holdings, Mem
         const auto lifetime = static_cast<Lifetime>(l);
         const Holding& holding = holdings[static_cast<size_t>(pass)][l];
         const int layer = pass / micro_batches;
-        if (holding.empty() || (lifetime == Lifetime::output_gradient && layer + 1 == last)) continue;
-        const bool dense = lifetime == Lifetime::kept && plan.dense.has(layer);
+        const bool passed_on = lifetime == Lifetime::output || lifetime == Lifetime::output_gradient;
+        if (holding.front().empty() || (passed_on && layer + 1 == last)) continue;
+        const bool by_kind = lifetime == Lifetime::kept || lifetime == Lifetime::output;
+        const bool dense = by_kind && plan.dense.has(layer);
         all.push_back({&holding, {of_both_phases(lifetime), stage, dense}, &slots.held[static_cast<size_t>(pass)][l]});
       }
   }
-  std::ranges::stable_sort(all, {}, [](const Wanted& wanted) { return wanted.by->first(); });
+  std::ranges::stable_sort(all, {}, [](const Wanted& wanted) { return wanted.by->front().first(); });
   return all;
 }
 

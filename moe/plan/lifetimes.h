@@ -17,8 +17,11 @@ namespace moe {
 /// Names how long something is needed. The dense part is all but the tasks of rows, of the shared expert and i_order;
 /// the MoE part is all but attention and its collectives: gate, order and a dense layer's feed-forward are in both. A
 /// backward's sum over MP, behind its attention, is in neither, and reads nothing that is kept.
+/// A layer that runs its forward again for its backward needs what is kept, and what its forward's parts need, twice:
+/// in the first forward, and from the second one on.
 enum class Lifetime : uint8_t {
   kept,            // from a forward to the end of its backward
+  output,          // likewise, whatever runs again: what the next layer reads
   dense_forward,   // by a forward's dense part
   dense_backward,  // by a backward's
   moe_forward,     // by a forward's MoE part
@@ -26,14 +29,14 @@ enum class Lifetime : uint8_t {
   input_sum,       // by attention's backward, until the MP ranks' parts are added up
   output_gradient  // from the backward of the layer behind until this layer's attention
 };
-inline constexpr int kLifetimes = 7;
+inline constexpr int kLifetimes = 8;
 
 /// Is memory that passes hold one after the other. Both phases' dense parts may hold the same slot, and both MoE parts;
 /// layers that differ in kind don't keep in the same.
 struct MemorySlot {
   Lifetime lifetime = Lifetime::kept;  // of both phases' parts: the forward's
   int stage = 0;
-  bool dense_layers = false;  // of Lifetime::kept
+  bool dense_layers = false;  // of Lifetime::kept and output
   auto operator<=>(const MemorySlot&) const = default;
 };
 
@@ -50,8 +53,8 @@ struct MemorySlots {
   bool operator==(const MemorySlots& other) const { return held == other.held; }
 };
 
-/// Gives each pass, in the order in which they begin, a slot of each lifetime that is free by then. The gradient of
-/// what leaves a stage has none: it belongs to the stage behind.
+/// Gives each pass, in the order in which they begin, a slot of each lifetime that is free whenever it needs it. What
+/// leaves a stage has none, nor has its gradient: they belong to that stage's end alone.
 MemorySlots memory_slots(const Plan& plan);
 
 }  // namespace moe

@@ -102,18 +102,37 @@ double table4(const MemoryRequest& r, double w, double scores_t) {
   return bsh * factor;
 }
 
+PassBytes pass_of(const MemoryRequest& r) { return pass_bytes(r.shape, r.flow, {r.dense_part, r.scores}); }
+
 // Counts one layer and micro-batch, as the request's model does.
 double activations_of(const MemoryRequest& r) {
   if (r.activations == ActivationModel::printed) return table4(r, 2, 1);
   if (r.activations == ActivationModel::corrected) return table4(r, width(r.shape), r.shape.parallel.mp);
-  return pass_bytes(r.shape, r.flow, r.dense_part).kept;
+  return pass_of(r).kept;
 }
 
+int in_flight(const MemoryRequest& r, int stage) {
+  return micro_batches_in_flight(r.order, r.micro_batches, r.shape.parallel.pp, stage);
+}
+
+// Counts passes in flight.
+Layers passes(const MemoryRequest& r, int stage) {
+  const Layers layers = layers_in(r, stage);
+  return {layers.moe * in_flight(r, stage), layers.dense * in_flight(r, stage)};
+}
+
+// Counts passes of which all is kept that their backward reads.
 Layers sets_kept(const MemoryRequest& r, int stage) {
   if (r.kept) return {*r.kept - r.kept_dense, r.kept_dense};
-  const Layers layers = layers_in(r, stage);
-  const int flight = micro_batches_in_flight(r.order, r.micro_batches, r.shape.parallel.pp, stage);
-  return {layers.moe * flight, layers.dense * flight};
+  if (r.shape.parallel.recompute != Recompute::full) return passes(r, stage);
+  const bool dense = r.dense.hidden > 0 && activations_of(of_dense(r)) > activations_of(r);
+  return {dense ? 0 : 1, dense ? 1 : 0};
+}
+
+// Counts outputs of layers: a plan's slots have all but the last layer's.
+Layers outputs_kept(const MemoryRequest& r, int stage) {
+  if (!r.outputs) return passes(r, stage);
+  return {*r.outputs - r.outputs_dense + in_flight(r, stage), r.outputs_dense};
 }
 
 double activations(const MemoryRequest& r, int stage) {
@@ -123,12 +142,10 @@ double activations(const MemoryRequest& r, int stage) {
     const int of_dense = r.dense.in(0, r.layers);
     return (r.layers - of_dense) * layer + of_dense * dense_layer;
   }
-  const auto [moe, none] = sets_kept(r, stage);
-  if (r.activations == ActivationModel::corrected) return moe * layer + none * dense_layer;
-  const double ends = probabilities(r) + end_rows(r);
-  if (r.shape.parallel.recompute != Recompute::full) return moe * layer + none * dense_layer + ends;
-  const double input = tokens(r.shape) * static_cast<double>(r.shape.layer.model_dim) / r.shape.parallel.mp;
-  return (moe + none) * width(r.shape) * input + std::max(layer, dense_layer) + ends;
+  const auto sum = [](Layers count, double moe, double of_dense) { return count.moe * moe + count.dense * of_dense; };
+  if (r.activations == ActivationModel::corrected) return sum(passes(r, stage), layer, dense_layer);
+  const double outputs = r.dense_part ? sum(outputs_kept(r, stage), pass_of(r).output, pass_of(dense).output) : 0;
+  return sum(sets_kept(r, stage), layer, dense_layer) + outputs + probabilities(r) + end_rows(r);
 }
 
 // Says whether a rank gathers weights that so many ranks hold alike: under ZeRO 3 it has its shard alone.
@@ -142,19 +159,17 @@ double gathered(const LayerCase& c, const RankParameters& layer) {
 // Counts what enters and leaves a stage, and both gradients: as they run of every micro-batch, of which the activations
 // have an output of those in flight.
 double stage_ends(const MemoryRequest& r, const PassBytes& pass, int stage) {
-  if (!r.keeps_ends) return 3 * pass.output_gradient;
-  const int flight = micro_batches_in_flight(r.order, r.micro_batches, r.shape.parallel.pp, stage);
-  return pass.output_gradient * (4 * r.micro_batches - flight);
+  return pass.output * (r.keeps_ends ? 4 * r.micro_batches - in_flight(r, stage) : 3);
 }
 
 double buffers(const MemoryRequest& r, int stage) {
   const MemoryRequest dense = of_dense(r);
-  PassBytes pass = pass_bytes(r.shape, r.flow, r.dense_part);
-  if (is_dense(dense.shape)) pass.moe += pass_bytes(dense.shape, r.flow, r.dense_part).moe;
+  PassBytes pass = pass_of(r);
+  if (is_dense(dense.shape)) pass.moe += pass_of(dense).moe;
   const auto [moe_layers, dense_layers] = layers_in(r, stage);
   double bytes = r.dense_slots * pass.dense + r.moe_slots * pass.moe + r.input_slots * pass.input_sum;
   bytes += moe_layers * r.micro_batches * pass.apart + stage_ends(r, pass, stage);
-  if (moe_layers + dense_layers > 1) bytes += r.gradient_slots * pass.output_gradient;
+  if (moe_layers + dense_layers > 1) bytes += r.gradient_slots * pass.output;
   if (r.shape.parallel.zero == 0) return bytes;
   RankParameters most = rank_parameters(r);
   if (const RankParameters other = rank_parameters(dense); gathered(r.shape, other) > gathered(r.shape, most))
@@ -167,11 +182,7 @@ double buffers(const MemoryRequest& r, int stage) {
 void take_slots(const MemorySlots& slots, MemoryRequest& r) {
   const int pp = r.shape.parallel.pp;
   std::vector<std::array<int, kLifetimes>> at(static_cast<size_t>(pp));
-  std::vector<int> dense_layers(at.size());
-  for (const MemorySlot& slot : slots.slots) {
-    ++at[static_cast<size_t>(slot.stage)][static_cast<size_t>(slot.lifetime)];
-    dense_layers[static_cast<size_t>(slot.stage)] += slot.dense_layers;
-  }
+  for (const MemorySlot& slot : slots.slots) ++at[static_cast<size_t>(slot.stage)][static_cast<size_t>(slot.lifetime)];
   const auto most = [&](Lifetime lifetime) {
     return std::ranges::max(
         at, {}, [&](const auto& stage) { return stage[static_cast<size_t>(lifetime)]; })[static_cast<size_t>(lifetime)];
@@ -181,8 +192,13 @@ void take_slots(const MemorySlots& slots, MemoryRequest& r) {
   r.input_slots = most(Lifetime::input_sum);
   r.gradient_slots = most(Lifetime::output_gradient);
   if (!r.dense.none(r.layers) && pp > 1) return;
+  const auto dense = [&](Lifetime lifetime) {
+    return static_cast<int>(std::ranges::count(slots.slots, MemorySlot{lifetime, 0, true}));
+  };
   r.kept = most(Lifetime::kept);
-  r.kept_dense = dense_layers.front();
+  r.kept_dense = dense(Lifetime::kept);
+  r.outputs = most(Lifetime::output);
+  r.outputs_dense = dense(Lifetime::output);
 }
 
 }  // namespace
@@ -230,10 +246,11 @@ MemoryEstimate estimate_memory(const MemoryRequest& r) {
   return most;
 }
 
-MemoryEstimate layer_memory(const LayerCase& shape, Flow flow) {
+MemoryEstimate layer_memory(const LayerCase& shape, Flow flow, bool scores) {
   MemoryRequest request;
   request.shape = shape;
   request.flow = flow;
+  request.scores = scores;
   request.layers = shape.parallel.pp;
   return estimate_memory(request);
 }

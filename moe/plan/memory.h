@@ -26,8 +26,8 @@ namespace moe {
 ///   counted    ours: what this layer's backward reads, tensor by tensor, from its own H, FFN, capacity, groups and
 ///              flow (pass_memory.h); no dropout. Table 4 takes H = 4 h, two GEMMs and f = 1, and its k / e holds only
 ///              where the EP ranks share their tokens: where each brings its own, as in MoNTA's own runs, e times as
-///              many arrive. A shared expert's activations are counted here alone. What Recompute::full computes again
-///              is one layer more.
+///              many arrive. A shared expert's activations are counted here alone. Recompute::full keeps the outputs
+///              of all layers, and all of one layer alone, or of as many as a plan's order asks for.
 /// A dense layer has 10 w + 1 over t in the place of the experts' k (10 w + 1) / e; counted, its feed-forward keeps its
 /// input, gathered and normed, and what lies between its GEMMs.
 enum class ActivationModel : uint8_t { printed, corrected, counted };
@@ -43,6 +43,9 @@ struct MemoryRequest {
   /// Layers whose activations of a micro-batch the fullest stage keeps at once; empty: by `order`, as its plans do.
   std::optional<int> kept = {};
   int kept_dense = 0;  // of these, dense ones
+  /// Outputs of layers, but the last one's, that it keeps at once; empty: by `order`.
+  std::optional<int> outputs = {};
+  int outputs_dense = 0;  // of these, dense layers'
   // These count slots of the other lifetimes (lifetimes.h) on that stage.
   int dense_slots = 1;
   int moe_slots = 1;
@@ -50,6 +53,7 @@ struct MemoryRequest {
   int gradient_slots = 1;
   ActivationModel activations = ActivationModel::counted;
   bool dense_part = true;  // false: the MoE layer alone, gate and experts
+  bool scores = true;      // false: attention keeps none on the device, whatever is asked (keeps_scores)
   int64_t vocabulary = 0;  // of the embedding and the output projection, sharded over MP; 0: neither counted
   /// As models run, all micro-batches keep what enters and leaves a stage, and their logits and rows of a model's ends;
   /// else one does.
@@ -88,7 +92,7 @@ MemoryEstimate estimate_memory(const MemoryRequest& request);
 
 /// Estimates one layer on each pipeline stage, one micro-batch, nothing sharded by ZeRO: what stands beside a layer's
 /// plan.
-MemoryEstimate layer_memory(const LayerCase& shape, Flow flow = Flow::sharded);
+MemoryEstimate layer_memory(const LayerCase& shape, Flow flow = Flow::sharded, bool scores = true);
 
 /// Returns what a plan trains and keeps, its packed experts included: as much at once as it has memory slots.
 MemoryRequest memory_request(const Plan& plan);

@@ -13,14 +13,16 @@ double real(int64_t n) { return static_cast<double>(n); }
 // Counts elements but where it says bytes.
 class PassCount {
  public:
-  PassCount(const LayerCase& c, Flow flow) : c_(c), l_(c.layer), p_(c.parallel), traits_(traits_of(flow)) {}
+  PassCount(const LayerCase& c, Flow flow, AttentionKept attention)
+      : c_(c), l_(c.layer), p_(c.parallel), traits_(traits_of(flow)), attention_(attention) {}
 
-  PassBytes bytes(bool attends) const {
+  PassBytes bytes() const {
+    const bool attends = attention_.attends;
     const double w = bytes_of(l_.dtype);
     PassBytes pass;
-    pass.output_gradient = w * output();
+    pass.output = w * output();
     if (attends) {
-      pass.kept = w * (attention_kept() + output());
+      pass.kept = w * attention_kept();
       pass.dense = w * attention_meanwhile();
       pass.input_sum = w * m() * (scattered() ? all() : 0);
     }
@@ -60,7 +62,8 @@ class PassCount {
   }
   // Attention's input, gathered and normed; what it projects; the softmax of the scores; the hidden state.
   double attention_kept() const {
-    const double scores = p_.recompute != Recompute::selective ? all() * real(most_heads(c_).query * l_.seq) : 0;
+    const bool keeps = attention_.scores && p_.recompute != Recompute::selective;
+    const double scores = keeps ? all() * real(most_heads(c_).query * l_.seq) : 0;
     const double hidden = scattered() && (is_dense(c_) || gathers_gated()) ? 0 : held();
     return m() * ((scattered() ? all() : 0) + (pre_norm() ? all() : 0) + hidden) + projected() + scores;
   }
@@ -159,10 +162,13 @@ class PassCount {
   const LayerShape& l_;
   const ParallelShape& p_;
   const FlowTraits& traits_;
+  AttentionKept attention_;
 };
 
 }  // namespace
 
-PassBytes pass_bytes(const LayerCase& shape, Flow flow, bool attends) { return PassCount(shape, flow).bytes(attends); }
+PassBytes pass_bytes(const LayerCase& shape, Flow flow, AttentionKept attention) {
+  return PassCount(shape, flow, attention).bytes();
+}
 
 }  // namespace moe

@@ -31,6 +31,8 @@ constexpr std::array<std::string_view, kTaskKinds> kTaskNames{"mp_allgather",
                                                               "sum",
                                                               "expert_dx",
                                                               "expert_dw",
+                                                              "attention_dx",
+                                                              "attention_dw",
                                                               "expert_gradient",
                                                               "shared_allgather",
                                                               "shared",
@@ -59,12 +61,15 @@ constexpr std::array<std::string_view, kTaskKinds> kTaskNames{"mp_allgather",
 constexpr std::array<std::string_view, kPhases> kPhaseNames{"forward", "backward", "step"};
 constexpr std::array<std::string_view, 6> kLaneNames{"compute", "inter", "intra", "comm", "copy", "gradient"};
 constexpr std::array<std::string_view, kBuffers> kBufferNames{
-    "input",        "gathered_input", "attention_partial", "hidden",          "routing",     "ordered",
-    "dispatched",   "gathered",       "expert_out",        "scattered",       "combined",    "output",
-    "gradient",     "tokens",         "token_gradients",   "gathered_output", "laid_out",    "reduced",
-    "exchanged",    "summed",         "home_gathered",     "home_laid_out",   "received",    "logits",
-    "shared_input", "shared_partial", "shared_sum",        "ffn_input",       "ffn_partial", "expert_hidden",
-    "end_input",    "end_partial",    "softmax_sums"};
+    "input",         "gathered_input", "attention_partial", "hidden",
+    "routing",       "ordered",        "dispatched",        "gathered",
+    "expert_out",    "scattered",      "combined",          "output",
+    "gradient",      "tokens",         "token_gradients",   "gathered_output",
+    "laid_out",      "reduced",        "exchanged",         "summed",
+    "home_gathered", "home_laid_out",  "received",          "logits",
+    "shared_input",  "shared_partial", "shared_sum",        "ffn_input",
+    "ffn_partial",   "expert_hidden",  "attention_hidden",  "end_input",
+    "end_partial",   "softmax_sums"};
 
 class Hash {
  public:
@@ -118,10 +123,12 @@ void hash_ids(Hash& hash, const std::vector<int>& ids) {
 
 void hash_accesses(Hash& hash, const std::vector<Access>& accesses) {
   hash.add(accesses.size());
-  for (const Access& a : accesses)
+  for (const Access& a : accesses) {
     for (const int v :
          {static_cast<int>(a.buffer), static_cast<int>(a.phase), a.layer, a.chunk, a.chunks, a.micro_batch})
       hash.add(static_cast<uint64_t>(v));
+    if (a.again) hash.add(std::string_view("again"));
+  }
 }
 
 void hash_structure(Hash& hash, const Structure& structure) {
@@ -138,6 +145,7 @@ void hash_structure(Hash& hash, const Structure& structure) {
     for (const int v : {static_cast<int>(task.phase), task.micro_batch, task.layer, task.chunk, task.chunks, task.lane,
                         static_cast<int>(task.group), task.slice})
       hash.add(static_cast<uint64_t>(v));
+    if (task.again) hash.add(std::string_view("again"));
     hash_ids(hash, task.after);
     hash_accesses(hash, task.reads);
     hash_accesses(hash, task.writes);
@@ -155,7 +163,7 @@ std::string Task::name() const {
   std::string text = fmt::format("{} {}", name_of(phase), name_of(kind));
   if (chunks > 1) text += fmt::format(" {}/{}", chunk + 1, chunks);
   if (slice >= 0) text += fmt::format(" slice {}", slice);
-  text += fmt::format(" of layer {}", layer);
+  text += fmt::format(" of layer {}{}", layer, again ? ", again" : "");
   if (micro_batch > 0) text += fmt::format(", micro-batch {}", micro_batch);
   return text + fmt::format(" (task {})", id);
 }

@@ -46,12 +46,21 @@ enum class Buffer : uint8_t {
   logits,                                                                    // of the model's head
   shared_input, shared_partial, shared_sum,                                  // the shared expert's, of B L tokens
   ffn_input, ffn_partial,                                                    // a dense layer's feed-forward's, likewise
-  expert_hidden,                                                             // what expert_dx leaves to expert_dw
+  expert_hidden, attention_hidden,                                           // what halves dx leave to halves dw
   end_input, end_partial, softmax_sums                                       // of a model's ends: over MP
 };
 // clang-format on
-inline constexpr int kBuffers = 33;
+inline constexpr int kBuffers = 34;
 std::string_view name_of(Buffer buffer);
+
+/// Names a layer's pass over a micro-batch. `again`: the forward that its backward begins with, where a layer keeps
+/// its output alone (Recompute::full).
+struct PassKey {
+  Phase phase = Phase::forward;
+  bool again = false;
+  int micro_batch = 0, layer = 0;
+  auto operator<=>(const PassKey&) const = default;
+};
 
 struct Access {
   Buffer buffer = Buffer::input;
@@ -59,6 +68,8 @@ struct Access {
   int layer = 0;
   int chunk = 0, chunks = 1;
   int micro_batch = 0;
+  bool again = false;  // of a forward that runs again
+  PassKey pass() const { return {phase, again, micro_batch, layer}; }
 };
 
 struct Task {
@@ -74,6 +85,10 @@ struct Task {
   int slice = -1;          // of a gradient task: index into slices
   std::vector<int> after;  // ids; what it waits for beside its lane's predecessor
   std::vector<Access> reads, writes;
+  bool again = false;  // of a forward that runs again
+  PassKey pass() const { return {phase, again, micro_batch, layer}; }
+  /// Returns the phase of the iteration in which it runs: what runs again is part of the backward.
+  Phase runs_in() const { return again ? Phase::backward : phase; }
   /// Returns "backward dispatch 2/4 of layer 0".
   std::string name() const;
 };
@@ -166,12 +181,13 @@ Work whole_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 /// Throws WrongResult naming the task that breaks a rule: ids and work classes are consistent; dependencies are
 /// acyclic; no lane order deadlocks (over all stages at once) or differs from the issue order; a network has one lane a
 /// stage, beside a gradient lane that shares it; a collective runs on the lane that owns its group's network, and a
-/// group of one rank has no task; every gradient byte is sent exactly once, after every micro-batch made it (or, where
-/// no task makes it, after the forward); a planned step sums every gradient that there is and steps every layer and end
-/// once, after its own gradients' sums and, where it clips, after the norm of all; every row passes every stage of a
-/// layer once, and every token its shared expert; a dense layer has its feed-forward and nothing of the MoE part, the
-/// others the opposite; a stage receives in the order in which its neighbour sends; nothing but a forward's input is
-/// read that no task wrote before.
+/// group of one rank has no task; a forward runs again whole or not at all, and its backward reads what it made last;
+/// every gradient byte is sent exactly once, after every micro-batch made it (or, where no task makes it, after the
+/// forward); a planned step sums every gradient that there is and steps every layer and end once, after its own
+/// gradients' sums and, where it clips, after the norm of all; every row passes every stage of a layer once, and every
+/// token its shared expert; a dense layer has its feed-forward and nothing of the MoE part, the others the opposite; a
+/// stage receives in the order in which its neighbour sends; nothing but a forward's input is read that no task wrote
+/// before.
 void check_plan(const Plan& plan);
 
 }  // namespace moe

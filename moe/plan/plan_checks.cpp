@@ -166,8 +166,10 @@ void check_plan(const Plan& plan) {
   check_rows(plan);
   check_shared(plan);
   check_dense(plan);
+  check_attention(plan);
   check_ends(plan);
   check_transfers(plan);
+  check_again(plan, ancestors);
   check_accesses(plan, ancestors);
   check_gradients(plan, ancestors);
   check_step(plan, ancestors);

@@ -40,6 +40,8 @@ void check_step(const Plan& plan, const Ancestors& ancestors);
 void check_rows(const Plan& plan);
 void check_shared(const Plan& plan);
 void check_dense(const Plan& plan);
+void check_attention(const Plan& plan);
+void check_again(const Plan& plan, const Ancestors& ancestors);
 void check_ends(const Plan& plan);
 void check_transfers(const Plan& plan);
 void check_accesses(const Plan& plan, const Ancestors& ancestors);

@@ -22,7 +22,7 @@ std::vector<int64_t> offsets_of(const Plan& plan) {
 std::vector<int> last_forwards(const Plan& plan) {
   std::vector<int> last(plan.structure->lanes.size(), -1);
   for (const Task& task : plan.tasks())
-    if (task.phase == Phase::forward) last[static_cast<size_t>(task.lane)] = task.id;
+    if (task.runs_in() == Phase::forward) last[static_cast<size_t>(task.lane)] = task.id;
   std::erase(last, -1);
   return last;
 }
@@ -66,7 +66,7 @@ void check_made(const Plan& plan, const Ancestors& ancestors, const Task& task, 
 void check_waiting(const Plan& plan, const Ancestors& ancestors, const Task& task, const std::vector<int>& forwards) {
   if (std::ranges::all_of(forwards, [&](int last) { return ancestors.before(last, task.id); })) return;
   for (const Task& maker : plan.tasks())
-    if (maker.phase == Phase::forward && !ancestors.before(maker.id, task.id))
+    if (maker.runs_in() == Phase::forward && !ancestors.before(maker.id, task.id))
       broken(task, "sends gradients before {} ended the forward", maker.name());
 }
 
@@ -97,13 +97,7 @@ std::vector<int> check_senders(const Plan& plan, const Ancestors& ancestors) {
   return sender;
 }
 
-// Says whether a task is a stage that every row passes: an exchange over one rank is none.
-bool is_stage(const Plan& plan, TaskKind kind) {
-  const GroupKind group = group_of(plan.structure->flow, kind);
-  return group == GroupKind::none || plan.groups[static_cast<size_t>(group)].size > 1;
-}
-
-using BufferKey = std::tuple<Buffer, Phase, int, int>;
+using BufferKey = std::tuple<Buffer, PassKey>;
 struct Write {
   BufferKey buffer;
   Rows rows;
@@ -142,91 +136,6 @@ void check_gradients(const Plan& plan, const Ancestors& ancestors) {
                                 plan.gradients[g].bytes, plan.gradients[g].layer));
 }
 
-using StagesOfLayer = std::array<std::vector<const Task*>, kTaskKinds>;
-
-// A layer's backward has whole experts or both halves, each of all rows: a whole one would overwrite what the first
-// half leaves to the second. A forward has no halves.
-void check_halves(const Plan& plan, const StagesOfLayer& stages) {
-  const auto& weights = stages[static_cast<size_t>(TaskKind::expert_dw)];
-  int64_t passed = 0;
-  for (const Task* task : weights) passed += plan.rows_of(*task).count();
-  for (const Task* task : stages[static_cast<size_t>(TaskKind::expert)]) {
-    const bool half = task->kind == TaskKind::expert_dx;
-    if (half && task->phase == Phase::forward) broken(*task, "is half of a backward");
-    if (half != !weights.empty()) broken(*task, "stands beside {} tasks of kind expert_dw", weights.size());
-  }
-  if (!weights.empty() && passed != plan.rows)
-    broken(*weights.back(), "{} of {} rows pass this layer's {}", passed, plan.rows, name_of(TaskKind::expert_dw));
-}
-
-void check_rows(const Plan& plan) {
-  // Holds the tasks of every stage of each layer, whatever their order.
-  std::map<std::tuple<Phase, int, int>, StagesOfLayer> layers;
-  for (const Task& task : plan.tasks()) {
-    if (task.kind != TaskKind::order && task.kind != TaskKind::i_order && !is_chunked(task.kind)) continue;
-    TaskKind stage = task.kind == TaskKind::exchange ? TaskKind::combine : task.kind;
-    if (is_expert_stage(stage)) stage = TaskKind::expert;
-    layers[{task.phase, task.micro_batch, task.layer}][static_cast<size_t>(stage)].push_back(&task);
-  }
-  for (auto& [layer, stages] : layers)
-    for (std::vector<const Task*>& stage : stages) {
-      if (stage.empty() || !is_chunked(stage.front()->kind)) continue;
-      std::ranges::stable_sort(stage, {}, [&](const Task* task) { return plan.rows_of(*task).begin; });
-      int64_t passed = 0;
-      for (const Task* task : stage) {
-        const Rows rows = plan.rows_of(*task);
-        if (rows.begin != passed) broken(*task, "handles rows from {}, expected from {}", rows.begin, passed);
-        passed = rows.end;
-      }
-    }
-  for (const auto& [layer, stages] : layers)
-    for (const TaskKind kind : stages_of(plan.structure->flow, std::get<Phase>(layer))) {
-      if (kind == TaskKind::expert) check_halves(plan, stages);
-      if (!is_stage(plan, kind)) continue;
-      const std::vector<const Task*>& stage = stages[static_cast<size_t>(kind)];
-      const int64_t passed = stage.empty() ? 0 : plan.rows_of(*stage.back()).end;
-      if (passed == plan.rows) continue;
-      const Task* named = stage.empty() ? nullptr : stage.back();
-      for (const auto& other : stages) named = named != nullptr || other.empty() ? named : other.back();
-      broken(*named, "{} of {} rows pass this layer's {}", passed, plan.rows, name_of(kind));
-    }
-}
-
-// Checks the shared expert's reads. Its sum, over one MP rank what it writes, is added to the output with i_order, and
-// to the gradient of the tokens with the gate's; its backward reads what its forward read.
-void check_reads_of_shared(const Plan& plan) {
-  std::map<std::pair<int, int>, Buffer> inputs;  // by micro-batch and layer
-  const auto reads = [](const Task& task, Buffer buffer, Phase phase) {
-    return std::ranges::any_of(task.reads, [&](const Access& a) { return a.buffer == buffer && a.phase == phase; });
-  };
-  const bool sums = plan.groups[static_cast<size_t>(GroupKind::mp)].size > 1;
-  const Buffer sum = sums ? Buffer::shared_sum : Buffer::shared_partial;
-  for (const Task& task : plan.tasks()) {
-    const bool forward = task.phase == Phase::forward;
-    if (task.kind == (forward ? TaskKind::i_order : TaskKind::gate) && !reads(task, sum, task.phase))
-      broken(task, "does not read the sum of the shared expert");
-    if (task.kind != TaskKind::shared) continue;
-    if (task.reads.empty()) broken(task, "reads nothing");
-    const std::pair layer{task.micro_batch, task.layer};
-    if (forward)
-      inputs[layer] = task.reads.front().buffer;
-    else if (!reads(task, inputs[layer], Phase::forward))
-      broken(task, "does not read the {} of its forward", name_of(inputs[layer]));
-  }
-}
-
-void check_shared(const Plan& plan) {
-  const int expected = plan.shape.layer.shared_hidden > 0 ? 1 : 0;
-  std::map<std::tuple<Phase, int, int>, int> found;
-  for (const Task& task : plan.tasks())
-    if (task.kind == TaskKind::shared) ++found[{task.phase, task.micro_batch, task.layer}];
-  for (const Task& task : plan.tasks())
-    if (task.kind == TaskKind::order)
-      if (const int passes = found[{task.phase, task.micro_batch, task.layer}]; passes != expected)
-        broken(task, "tokens pass {} shared experts beside it, expected {}", passes, expected);
-  if (expected > 0) check_reads_of_shared(plan);
-}
-
 // MP ranks that have the rows of their own tokens alone gather an end's input and share out its sum; the others have
 // all rows of both.
 void check_ends(const Plan& plan) {
@@ -236,31 +145,6 @@ void check_ends(const Plan& plan) {
     if (shares_out && !apart) broken(task, "gathers or shares out rows that every MP rank has");
     if (task.kind == TaskKind::end_allreduce && apart) broken(task, "leaves rows that an MP rank does not have");
   }
-}
-
-// A layer's pass has an attention. A dense one has one feed-forward, which its backward runs on what its forward read,
-// and nothing of the MoE part; one with experts has no feed-forward.
-void check_dense(const Plan& plan) {
-  if (plan.dense.hidden == 0 && std::ranges::none_of(plan.tasks(), is_ffn, &Task::kind)) return;
-  std::map<std::tuple<Phase, int, int>, int> found;
-  std::map<std::pair<int, int>, Buffer> inputs;  // by micro-batch and layer
-  for (const Task& task : plan.tasks()) {
-    const bool dense = plan.dense.has(task.layer);
-    const bool of_experts = is_chunked(task.kind) || is_shared(task.kind) || task.kind == TaskKind::gate ||
-                            task.kind == TaskKind::order || task.kind == TaskKind::i_order;
-    if (dense && of_experts) broken(task, "belongs to an MoE part, which its layer has not");
-    if (!dense && is_ffn(task.kind)) broken(task, "belongs to a dense feed-forward, which its layer has not");
-    if (task.kind != TaskKind::ffn) continue;
-    ++found[{task.phase, task.micro_batch, task.layer}];
-    const std::pair layer{task.micro_batch, task.layer};
-    if (task.phase == Phase::forward && !task.reads.empty()) inputs[layer] = task.reads.front().buffer;
-    const auto reads_input = [&](const Access& a) { return a.phase == Phase::forward && a.buffer == inputs[layer]; };
-    if (std::ranges::none_of(task.reads, reads_input)) broken(task, "does not read the input of its forward");
-  }
-  for (const Task& task : plan.tasks())
-    if (task.kind == TaskKind::attention && plan.dense.has(task.layer))
-      if (const int passes = found[{task.phase, task.micro_batch, task.layer}]; passes != 1)
-        broken(task, "tokens pass {} feed-forwards of its dense layer, expected 1", passes);
 }
 
 void check_transfers(const Plan& plan) {
@@ -282,14 +166,12 @@ void check_transfers(const Plan& plan) {
 
 void check_accesses(const Plan& plan, const Ancestors& ancestors) {
   std::vector<Write> writes;  // by buffer, then by their rows
-  std::set<std::tuple<Phase, int, int>>
-      inside;  // what other phases and layers wrote comes from outside, as the input does
+  std::set<PassKey> inside;   // what other passes wrote comes from outside, as the input does
   const auto rows_of = [&](const Access& a) { return chunk_rows(plan.rows, a.chunks, a.chunk); };
-  std::tuple<Phase, int, int> last{Phase::forward, -1, -1};
+  PassKey last{.layer = kEmbeddingLayer - 1};
   for (const Task& task : plan.tasks()) {
-    if (const std::tuple own{task.phase, task.layer, task.micro_batch}; own != last) inside.insert(last = own);
-    for (const Access& a : task.writes)
-      writes.push_back({{a.buffer, a.phase, a.layer, a.micro_batch}, rows_of(a), task.id});
+    if (task.pass() != last) inside.insert(last = task.pass());
+    for (const Access& a : task.writes) writes.push_back({{a.buffer, a.pass()}, rows_of(a), task.id});
   }
   std::sort(writes.begin(), writes.end(), [](const Write& a, const Write& b) {
     return std::tie(a.buffer, a.rows.begin, a.task) < std::tie(b.buffer, b.rows.begin, b.task);
@@ -300,11 +182,10 @@ void check_accesses(const Plan& plan, const Ancestors& ancestors) {
              name_of(std::get<0>(writes[i].buffer)), plan.tasks()[static_cast<size_t>(writes[i - 1].task)].name());
   for (const Task& task : plan.tasks())
     for (const Access& a : task.reads) {
-      if (!inside.contains({a.phase, a.layer, a.micro_batch})) continue;
+      if (!inside.contains(a.pass())) continue;
       const bool from_outside = plan.vocabulary == 0 || a.layer > 0;  // a model's embedding makes the first one
       if (a.buffer == Buffer::input && a.phase == Phase::forward && from_outside) continue;
-      const auto found =
-          std::ranges::equal_range(writes, BufferKey{a.buffer, a.phase, a.layer, a.micro_batch}, {}, &Write::buffer);
+      const auto found = std::ranges::equal_range(writes, BufferKey{a.buffer, a.pass()}, {}, &Write::buffer);
       if (found.empty()) broken(task, "reads rows of {} that nobody writes", name_of(a.buffer));
       const Rows rows = rows_of(a);
       int64_t covered = rows.begin;

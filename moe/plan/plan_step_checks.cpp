@@ -83,7 +83,7 @@ class StepCheck {
  public:
   StepCheck(const Plan& plan, const Ancestors& ancestors) : plan_(plan), ancestors_(ancestors), sums_(sums_of(plan)) {
     for (const Task& task : plan.tasks())
-      if (task.phase == Phase::backward && (task.kind == TaskKind::attention || computes_end(task.kind)))
+      if (task.phase == Phase::backward && (makes_attention_gradients(task.kind) || computes_end(task.kind)))
         makers_[task.layer].push_back(task.id);
   }
 

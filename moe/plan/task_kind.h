@@ -14,6 +14,7 @@ enum class TaskKind : uint8_t {
   copy, allreduce, gather, home_copy,                      // of chunks: re-layout, partial sums, MP AllGather
   exchange, sum,                                           // SAA's phases of a combine, each followed by its gather
   expert_dx, expert_dw,                                    // an expert's backward in halves: of its input, its weights
+  attention_dx, attention_dw,                              // attention's likewise
   expert_gradient,                                         // the same of experts over EDP, where a schedule plans it
   shared_allgather, shared,                                // the shared expert and its collectives over MP
   shared_reducescatter, shared_allreduce,
@@ -29,7 +30,7 @@ enum class TaskKind : uint8_t {
   tied_gradient                                            // the sum of a tied embedding between the end stages
 };
 // clang-format on
-inline constexpr int kTaskKinds = 48;
+inline constexpr int kTaskKinds = 50;
 std::string_view name_of(TaskKind kind);
 
 /// Says whether the task is part of the MoE layer's row traffic: one task a chunk.
@@ -50,6 +51,19 @@ constexpr bool is_expert_stage(TaskKind kind) { return kind == TaskKind::expert 
 
 /// Says whether the task makes, in a backward, the gradients of the experts' weights.
 constexpr bool makes_expert_gradients(TaskKind kind) { return kind == TaskKind::expert || kind == TaskKind::expert_dw; }
+
+/// Says whether the task is half of attention's backward.
+constexpr bool is_half_attention(TaskKind kind) {
+  return kind == TaskKind::attention_dx || kind == TaskKind::attention_dw;
+}
+
+/// Says whether the task computes attention: a pass, or half of a backward.
+constexpr bool is_attention(TaskKind kind) { return kind == TaskKind::attention || is_half_attention(kind); }
+
+/// Says whether the task makes, in a backward, the gradients of attention's weights: a layer's last ones.
+constexpr bool makes_attention_gradients(TaskKind kind) {
+  return kind == TaskKind::attention || kind == TaskKind::attention_dw;
+}
 
 /// Says whether the task sends a slice of the gradients.
 constexpr bool sends_gradients(TaskKind kind) {

@@ -29,6 +29,8 @@ double copies(Flow flow, TaskKind kind, const ParallelShape& p) {
   }
 }
 
+constexpr int kAttentionGemms = 6, kAttentionWeights = 4;  // of a forward; as many tensors of weights
+
 double gated_tokens(const LayerCase& c, Flow flow) {
   const double tokens = static_cast<double>(c.layer.batch * c.layer.seq);
   const Tokens gates = traits_of(flow).gates;
@@ -93,6 +95,8 @@ Op op_of(TaskKind kind) {
     case TaskKind::ffn:
       return Op::expert;
     case TaskKind::attention:
+    case TaskKind::attention_dx:
+    case TaskKind::attention_dw:
       return Op::attention;
     case TaskKind::gate:
       return Op::gemm;
@@ -140,7 +144,11 @@ Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
     case TaskKind::tokens_reducescatter:
       return {op, group, mp_bytes(c) * c.parallel.esp, 0, 0};
     case TaskKind::attention:
-      return {op, group, 0, passes * attention_flops(c), passes * 6};
+      return {op, group, 0, passes * attention_flops(c), passes * kAttentionGemms};
+    case TaskKind::attention_dx:
+      return {op, group, 0, attention_flops(c) + scores_flops(c), 2 * kAttentionGemms - kAttentionWeights};
+    case TaskKind::attention_dw:
+      return {op, group, 0, attention_flops(c) - scores_flops(c), kAttentionWeights};
     case TaskKind::shared:
     case TaskKind::ffn:
       return {op, group, 0, passes * shared_flops(c), passes * gemms_of(c.layer.ffn)};

@@ -62,7 +62,7 @@ void LayerBuilder::keep_expert(Task& task) {
 }
 
 void LayerBuilder::expert_weights(int c) {
-  if (!halves_experts()) return;
+  if (!halves()) return;
   const auto other = input_halves_.find(c);
   require<WrongResult>(other != input_halves_.end(), "schedule {}: expert_dw of chunk {} before its expert_dx",
                        schedule_.name, c);
@@ -127,6 +127,28 @@ Access LayerBuilder::dense_forward() {
   return hidden;
 }
 
+// Runs the forward again once the gradient of its output is there: of all that it made the output alone was kept.
+void LayerBuilder::forward_again() {
+  Forward& before = found();
+  const Pass again{.phase = Phase::forward,
+                   .stage = pass_->stage,
+                   .micro_batch = pass_->micro_batch,
+                   .layer = pass_->layer,
+                   .dense = pass_->dense,
+                   .degree = before.degree,
+                   .order = before.order,
+                   .again = true};
+  Chain first{dense_.after, before.input};
+  first.after.push_back(before.end);
+  wait_for_weights(first.after);
+  const Chain gradient = std::exchange(dense_, first);
+  const Pass* backward = std::exchange(pass_, &again);
+  before.again = true;
+  again.dense ? ffn_forward() : forward();
+  pass_ = backward;
+  dense_ = gradient;
+}
+
 int LayerBuilder::forward() {
   begin_shared(dense_forward());
   chunks_.assign(static_cast<size_t>(degree()), dense_);
@@ -154,16 +176,41 @@ void LayerBuilder::dense_backward() {
   attention(Buffer::input);
 }
 
+// Nothing of the pass waits for the half of attention's weights: it runs beside the sum over MP.
 void LayerBuilder::attention(Buffer sum) {
-  push_dense(TaskKind::attention, Buffer::attention_partial);
+  const Access input = dense_.data;
+  const int id = push_dense(halves() ? TaskKind::attention_dx : TaskKind::attention, Buffer::attention_partial);
+  if (halves()) last().writes.push_back(whole_of(Buffer::attention_hidden));
   const bool own = traits_of(schedule_.flow).holds == Tokens::own;
   push_dense(own ? TaskKind::mp_reducescatter : TaskKind::mp_allreduce, sum);
+  if (!halves()) return;
+  push(TaskKind::attention_dw, {id});
+  last().reads = {input, whole_of(Buffer::attention_hidden)};
 }
 
-// The loss makes the output's gradient where no task made it.
+// The loss makes the output's gradient where no task made it. Else the pass begins when all of the one behind has
+// ended: what a stage's passes take adds up.
 void LayerBuilder::begin_backward() {
   if (dense_.data.phase == Phase::forward) dense_.data = of(found().output, Phase::forward);
   dense_.after.push_back(found().end);
+  wait_for_weights(dense_.after);
+}
+
+// Waits for the half of attention that no other task waits for, of the layer behind on the same stage.
+void LayerBuilder::wait_for_weights(std::vector<int>& after) const {
+  if (sent_.contains({Phase::backward, pass_->micro_batch, pass_->layer + 1})) return;
+  const auto behind = dense_ends_.find({pass_->micro_batch, pass_->layer + 1});
+  if (schedule_.halves_backward && behind != dense_ends_.end() && !std::ranges::count(after, behind->second))
+    after.push_back(behind->second);
+}
+
+// Returns the task behind which the dense part's gradients are there.
+int LayerBuilder::end_backward() {
+  const int end = halves() ? last().id : dense_end();
+  dense_ends_[{pass_->micro_batch, pass_->layer}] = end;
+  pieces_left();
+  if (slots().after) next_gradient(end);
+  return end;
 }
 
 // A dense layer's feed-forward is sharded over MP as attention is: what it reads is whole on every rank, and its parts
@@ -200,10 +247,7 @@ int LayerBuilder::ffn_backward() {
   ffn(Buffer::hidden);
   if (own) push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
   attention(Buffer::input);
-  const int end = dense_end();
-  pieces_left();
-  if (slots().after) next_gradient(end);
-  return end;
+  return end_backward();
 }
 
 int LayerBuilder::backward() {
@@ -223,10 +267,7 @@ int LayerBuilder::backward() {
   if (slots().beside_dense && !gradients_after_mp()) next_gradient();
   join_chunks(TaskKind::order, Buffer::routing);
   dense_backward();
-  const int end = dense_end();
-  pieces_left();
-  if (slots().after) next_gradient(end);
-  return end;
+  return end_backward();
 }
 
 int LayerBuilder::add(const Pass& pass) {
@@ -241,6 +282,13 @@ int LayerBuilder::add(const Pass& pass) {
     dense_ = before->second[static_cast<size_t>(pass.phase)];
   const auto sent = sent_.find({pass.phase, pass.micro_batch, pass.layer + (forward_pass ? -1 : 1)});
   if (sent != sent_.end()) dense_ = receive(sent->second);
+  if (forward_pass) {
+    found().degree = pass.degree;
+    found().order = pass.order;
+    found().input = dense_.data;
+  } else if (recomputes_) {
+    forward_again();
+  }
   const int end = pass.dense ? (forward_pass ? ffn_forward() : ffn_backward()) : forward_pass ? forward() : backward();
   outputs_[{pass.micro_batch, pass.layer}][static_cast<size_t>(pass.phase)] = dense_;
   pass_ = nullptr;

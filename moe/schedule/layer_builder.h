@@ -11,10 +11,14 @@ namespace moe {
 class LayerBuilder : public PassBuilder {
  public:
   LayerBuilder(const Schedule& schedule, const LayersBuilt& layers)
-      : PassBuilder(schedule, layers), peers_(layers.peers), shared_expert_(layers.shared_expert) {}
+      : PassBuilder(schedule, layers),
+        peers_(layers.peers),
+        shared_expert_(layers.shared_expert),
+        recomputes_(layers.recomputes) {}
 
-  /// Adds a pass and returns its last task. The forward's input is the output of the layer before, where that was
-  /// built; else it comes from outside, as does the backward's.
+  /// Adds a pass and returns its last task; of a backward, the one behind which the dense part's gradients are there.
+  /// The forward's input is the output of the layer before, where that was built; else it comes from outside, as does
+  /// the backward's.
   int add(const Pass& pass);
 
   // Schedules call what follows, while a pass is added.
@@ -23,8 +27,8 @@ class LayerBuilder : public PassBuilder {
   /// These add chunk c of the MoE part; a collective over one rank adds nothing.
   void dispatch(int c) { part(TaskKind::dispatch, c, degree()); }
   void allgather(int c) { part(TaskKind::allgather, c, degree()); }
-  /// Adds the expert of chunk c; in a backward of a schedule that halves experts, the half of its input.
-  void expert(int c) { part(halves_experts() ? TaskKind::expert_dx : TaskKind::expert, c, degree()); }
+  /// Adds the expert of chunk c; in a backward of a schedule that halves them, the half of its input.
+  void expert(int c) { part(halves() ? TaskKind::expert_dx : TaskKind::expert, c, degree()); }
   void reducescatter(int c) { part(TaskKind::reducescatter, c, degree()); }
   void combine(int c) { part(TaskKind::combine, c, degree()); }
   /// Adds the other half of chunk c's expert, for which nothing of this pass waits; nothing in a forward.
@@ -38,6 +42,7 @@ class LayerBuilder : public PassBuilder {
 
  private:
   int forward();
+  void forward_again();
   int backward();
   int ffn_forward();
   int ffn_backward();
@@ -50,16 +55,18 @@ class LayerBuilder : public PassBuilder {
   void attention(Buffer sum);
   bool gradients_after_mp() const { return lane_of(GroupKind::mp) == lane_of(GroupKind::dp); }
   void begin_backward();
+  void wait_for_weights(std::vector<int>& after) const;
   void regroup(int parts);
   void join_chunks(TaskKind kind, Buffer writes);
   int push_dense(TaskKind kind, Buffer writes);
   int dense_end() const { return dense_.after.empty() ? -1 : dense_.after.back(); }
-  bool halves_experts() const { return schedule_.halves_experts && pass_->phase == Phase::backward; }
+  bool halves() const { return schedule_.halves_backward && pass_->phase == Phase::backward; }
+  int end_backward();
   void keep_expert(Task& task);
   void cut(Task& task, int c, int parts);
 
   int peers_;
-  bool shared_expert_;
+  bool shared_expert_, recomputes_;
   Chain shared_;  // the shared expert another, beside the MoE part
   std::vector<Chain> chunks_;
   std::map<int, int> input_halves_;  // by chunk: the pass's expert_dx

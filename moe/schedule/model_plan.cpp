@@ -68,7 +68,8 @@ class ModelBuilder {
     StageLanes::Networks networks{};
     for (size_t k = 0; k < networks.size(); ++k) networks[k] = plan_.groups[k].network;
     const int peers = plan_.groups[static_cast<size_t>(GroupKind::ep)].size;
-    IterationBuilder builder(schedule_, {networks, peers, plan_.shape.layer.shared_hidden > 0, stages_});
+    IterationBuilder builder(schedule_, {networks, peers, plan_.shape.layer.shared_hidden > 0, stages_,
+                                         plan_.shape.parallel.recompute == Recompute::full});
     // The stages' last backwards send; they are built last to first, each stage's as a block of gradients.
     for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, stages_)) run(builder, step);
     if (plan_.step.planned) StepBuilder(plan_, builder).step();

@@ -33,6 +33,7 @@ int PassBuilder::push(TaskKind kind, const std::vector<int>& after) {
   task.phase = pass_->phase;
   task.micro_batch = pass_->micro_batch;
   task.layer = pass_->layer;
+  task.again = pass_->again;
   task.lane = lane;
   task.group = group;
   task.work_class = static_cast<int>(structure_.classes.size());
@@ -53,14 +54,15 @@ std::vector<int> PassBuilder::made_by_others(int ready) const {
   std::vector<int> others;
   if (ready < 0) return others;
   const Task& last = structure_.tasks[static_cast<size_t>(ready)];
-  for (int micro_batch = 0;; ++micro_batch) {
-    const auto found = outputs_.find({micro_batch, last.layer});
-    if (found == outputs_.end()) return others;
-    const bool experts = makes_expert_gradients(last.kind), own = micro_batch == last.micro_batch;
-    const std::vector<int>& all =
-        experts ? experts_.at({micro_batch, last.layer}) : found->second[static_cast<size_t>(Phase::backward)].after;
-    if (experts || !own) std::ranges::remove_copy(all, std::back_inserter(others), ready);
+  const bool experts = makes_expert_gradients(last.kind);
+  for (int micro_batch = 0; outputs_.contains({micro_batch, last.layer}); ++micro_batch) {
+    const std::pair of{micro_batch, last.layer};
+    if (experts)
+      std::ranges::remove_copy(experts_.at(of), std::back_inserter(others), ready);
+    else if (micro_batch != last.micro_batch)
+      others.push_back(dense_ends_.at(of));
   }
+  return others;
 }
 
 void PassBuilder::gradient(size_t place, int after) {

@@ -19,6 +19,7 @@ struct Pass {
   LaneOrder order = {};              // of G and S on the intra lane, where a schedule has it searched
   GradientPlacement gradients = {};  // of the slices that this backward sends
   std::vector<int> ready = {};       // the task that each slice waits for; where there is none, the layer's forward
+  bool again = false;                // a forward for its backward
 };
 /// Holds what the layers of a builder have in common.
 struct LayersBuilt {
@@ -26,6 +27,7 @@ struct LayersBuilt {
   int peers = 1;  // ranks of the EP group
   bool shared_expert = false;
   int stages = 1;
+  bool recomputes = false;  // each backward begins with its forward
 };
 /// Stands in Pass::ready for a slice of what the pass makes itself: the gradients of its experts.
 inline constexpr int kMadeHere = -2;
@@ -54,8 +56,12 @@ class PassBuilder {
     std::vector<int> after;
     Access data;
   };
-  struct Forward {  // what a backward finds
+  struct Forward {  // what a backward finds: of the forward that ran last
     int end = -1;
+    bool again = false;
+    int degree = 1;
+    LaneOrder order = {};
+    Access input = {};
     Buffer expert_input = Buffer::ordered, moe_output = Buffer::expert_out, output = Buffer::output;
     Access shared_input = {};  // of a dense layer, its feed-forward's
   };
@@ -77,7 +83,7 @@ class PassBuilder {
   int gradient_lane() const { return lanes_.of_gradients(pass_->stage); }
   Access whole_of(Buffer buffer) const { return of(buffer, pass_->phase); }
   Access of(Buffer buffer, Phase phase, int c = 0, int parts = 1) const {
-    return {buffer, phase, pass_->layer, c, parts, pass_->micro_batch};
+    return {buffer, phase, pass_->layer, c, parts, pass_->micro_batch, phase == Phase::forward && runs_again()};
   }
 
   const Schedule& schedule_;
@@ -86,7 +92,8 @@ class PassBuilder {
   const Pass* pass_ = nullptr;
   std::map<std::pair<int, int>, std::array<Chain, 2>> outputs_;  // by micro-batch and layer: of each phase
   std::map<std::pair<int, int>, std::vector<int>> experts_;      // likewise: what makes gradients in a backward
-  std::map<std::tuple<Phase, int, int>, int> sent_;              // by phase, micro-batch and layer: the send
+  std::map<std::pair<int, int>, int> dense_ends_;    // likewise: behind it those of the dense part are there
+  std::map<std::tuple<Phase, int, int>, int> sent_;  // by phase, micro-batch and layer: the send
   int last_expert_ = -1;
 
  private:
@@ -94,6 +101,11 @@ class PassBuilder {
   bool of_experts(size_t place) const;
   bool made_here(size_t place) const;
   int lane_of_slice(size_t place) const { return of_experts(place) ? lane_of(GroupKind::edp) : gradient_lane(); }
+
+  bool runs_again() const {
+    const auto forward = forwards_.find({pass_->micro_batch, pass_->layer});
+    return forward != forwards_.end() && forward->second.again;
+  }
 
   std::map<std::pair<int, int>, Forward> forwards_;                 // by micro-batch and layer
   std::map<std::tuple<TaskKind, Phase, int>, int> last_transfers_;  // by kind, phase and stage: a task's id + 1

@@ -48,7 +48,7 @@ struct Schedule {
   bool searched_order = false;   // the order of G and S on the intra lane is part of the decision
   bool holds_micro_ops = false;  // none starts between a combine's backward and its AlltoAll (Lina section 6.1)
   bool in_sequence = false;      // nothing of the MoE part runs beside anything: the shared expert goes before it
-  bool halves_experts = false;   // experts' backward is expert_dx, which the way home waits for, and expert_dw
+  bool halves_backward = false;  // experts and attention: gradients of their inputs first, which others wait for
   bool packs_experts = false;    // the experts a device holds are part of the decision (Lina section 4.2)
   /// The schedules among which this one chooses; then it has no tasks of its own.
   std::span<const Schedule* const> variants = {};
@@ -130,7 +130,8 @@ struct StructureKey {
   std::array<Network, kGroupKinds> networks{};
   int peers = 1;  // ranks of the EP group, where the structure depends on it
   bool shared_expert = false;
-  bool dense = false;  // the layer has no experts: degrees say nothing
+  bool dense = false;       // the layer has no experts: degrees say nothing
+  bool recomputes = false;  // of both phases: the backward begins with the forward
   auto operator<=>(const StructureKey&) const = default;
 };
 

@@ -14,8 +14,12 @@ StepBuilder::StepBuilder(Plan& plan, IterationBuilder& builder)
   using enum TaskKind;
   for (const Task& task : builder.tasks())
     if (task.phase == Phase::backward &&
-        (task.kind == attention || makes_expert_gradients(task.kind) || computes_end(task.kind)))
-      makers_[{task.kind == expert_dw ? expert : task.kind, task.layer}].push_back(task.id);
+        (makes_attention_gradients(task.kind) || makes_expert_gradients(task.kind) || computes_end(task.kind)))
+      makers_[{task.kind == expert_dw      ? expert
+               : task.kind == attention_dw ? attention
+                                           : task.kind,
+               task.layer}]
+          .push_back(task.id);
 }
 
 // Returns what makes a layer's gradients: all of them are there behind its attentions.

@@ -39,7 +39,7 @@ struct Load {
 
 // The first dispatch and the last combine have the MoE part for themselves: all else waits for one or is waited for by
 // the other. A shared expert runs beside both, and beside the first and last of the others; its collectives are left
-// out. Weight gradients that nothing waits for do as it does.
+// out. Weight gradients that nothing waits for do as it does; attention's are left out.
 Load load_of(const PricedPass& pass, const GroupNetworks& networks) {
   Load load;
   const bool beside = std::ranges::any_of(
@@ -48,7 +48,7 @@ Load load_of(const PricedPass& pass, const GroupNetworks& networks) {
     const Lane& lane = pass.structure->lanes[static_cast<size_t>(task.lane)];
     const Use use{resource_of(task, lane, networks), task.lane};
     const double seconds = pass.seconds[static_cast<size_t>(task.work_class)];
-    if (is_shared(task.kind) && task.kind != TaskKind::shared) continue;
+    if ((is_shared(task.kind) && task.kind != TaskKind::shared) || task.kind == TaskKind::attention_dw) continue;
     const bool first = task.chunk == 0 && !beside, last = task.chunk + 1 == task.chunks && !beside;
     const bool opens = task.kind == TaskKind::dispatch && first, closes = task.kind == TaskKind::combine && last;
     if ((!is_chunked(task.kind) && task.kind != TaskKind::shared) || opens || closes) {

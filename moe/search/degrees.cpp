@@ -49,20 +49,22 @@ class DegreeSearch {
     }
     best.decision.degree_forward = forward.decision.degree_forward;
     best.decision.order_forward = forward.decision.order_forward;
-    best.seconds += forward.seconds;
+    best.seconds += forwards_of(pricer_.outline()) * forward.seconds;
     return best;
   }
 
   Candidate together() {
     const PhaseBound forward_bound = layer_.bound(Phase::forward), backward_bound = layer_.bound(Phase::backward);
-    const auto from = [&](int r) { return forward_bound.from(r) + backward_bound.from(r); };
+    const int forwards = forwards_of(pricer_.outline());
+    const auto from = [&](int r) { return forwards * forward_bound.from(r) + backward_bound.from(r); };
+    const auto at = [&](int r) { return forwards * forward_bound.at(r).seconds + backward_bound.at(r).seconds; };
     Candidate best{{}, kNever};
     for (const int r : tried_degrees(choice_.forward, pricer_)) {
       if (none_from(r, best.seconds, from)) break;
-      if (best.seconds < kNever && (!better(forward_bound.at(r).seconds + backward_bound.at(r).seconds, best.seconds) ||
-                                    too_small(schedule_, pricer_, r, choice_.min_chunk_bytes)))
+      if (best.seconds < kNever &&
+          (!better(at(r), best.seconds) || too_small(schedule_, pricer_, r, choice_.min_chunk_bytes)))
         continue;
-      const double forward = layer_.seconds({r, r}, Phases::forward);
+      const double forward = forwards * layer_.seconds({r, r}, Phases::forward);
       Candidate c = best_backward(r, best.seconds - forward);
       c.seconds += forward;
       if (better(c.seconds, best.seconds)) best = c;

@@ -85,6 +85,7 @@ LayerResult LayerReplay::result(const Decision& decision) {
   result.decision = decision;
   result.forward_s = seconds(decision, Phases::forward);
   result.backward_s = seconds(decision, Phases::backward);
+  result.forwards = forwards_of(pricer.outline());
   result.memory = layer_memory(pricer.shape(), schedule.flow);
   result.moe_forward_s = moe_seconds(decision, Phases::forward);
   result.moe_backward_s = moe_seconds(decision, Phases::backward);

@@ -18,12 +18,21 @@ void note_limit(LayerReplay layer, const DegreeChoice& choice, const LayerResult
   };
   const double forward_s = beyond(choice.forward, Phase::forward, result.forward_s);
   const double backward_s = beyond(choice.backward, Phase::backward, result.backward_s);
-  bool open = better(forward_s + backward_s, result.total_s());
+  bool open = better(result.forwards * forward_s + backward_s, result.total_s());
   if (policy == DegreePolicy::apart)
     open = better(forward_s, result.forward_s) || better(backward_s, result.backward_s);
   if (policy == DegreePolicy::by_size) open = choice.forward == 0 && result.decision.degree_forward == limit;
   if (open)
     layer.pricer.note(fmt::format("degree limit: {} is the largest that is tried, of up to {} rows", limit, rows));
+}
+
+// Adds the forward that a backward begins with to it: nothing of either runs beside the other.
+void add_forward_again(LayerResult& result) {
+  for (; result.forwards > 1; --result.forwards) {
+    result.backward_s += result.forward_s;
+    result.bound.backward_s += result.bound.forward_s;
+    result.degree_bound.backward_s += result.degree_bound.forward_s;
+  }
 }
 
 }  // namespace
@@ -36,6 +45,7 @@ LayerResult LayerSearch::tune(const Schedule& schedule, const LayerPricer& price
   LayerResult result = schedule.packs_experts ? tune_packed(replay(schedule, pricer), choice)
                                               : tune_degrees(replay(schedule, pricer), choice);
   note_limit(replay(schedule, pricer), choice, result);
+  add_forward_again(result);
   return result;
 }
 
@@ -51,7 +61,9 @@ LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& p
     inside.packing = 1;
     result = evaluate(schedule, LayerPricer(pricer.profile(), decided, pricer.options()), inside);
   } else {
-    return replay(schedule, pricer).result(decision);
+    result = replay(schedule, pricer).result(decision);
+    add_forward_again(result);
+    return result;
   }
   result.schedule = schedule.name;
   result.decision = decision;

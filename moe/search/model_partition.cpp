@@ -194,10 +194,11 @@ void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelRes
   int64_t rest = problems.front().total_bytes();
   for (const LayerSlices& slices : result.partition.layers) rest -= slices.moe_bytes + slices.dense_bytes;
   const double behind = pricer.slice_seconds(rest + asked.model.embedding_gradient_bytes) - pricer.slice_seconds(rest);
-  const double forward = asked.layer.seconds(layer, Phases::forward);
+  const int forwards = forwards_of(pricer.outline());
+  const double forward = forwards * asked.layer.seconds(layer, Phases::forward);
   double sum = behind + static_cast<double>(asked.model.moe_in(0)) * forward + result.partition.seconds +
                pricer.profile().task_overhead_s;
-  if (asked.dense) sum += static_cast<double>(asked.model.dense_in(0)) * asked.dense->seconds({}, Phases::forward);
+  if (asked.dense) sum += forwards * asked.model.dense_in(0) * asked.dense->seconds({}, Phases::forward);
   const auto runs_on = [&] {
     return asked.model.micro_batches == 1 && asked.model.shape.parallel.pp == 1 &&
            better(seconds_of_layers(asked, least, result.decision), sum);

@@ -173,9 +173,9 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   result.plan.schedule = schedule.name;
   result.timeline = timeline_of(result.plan, seconds, pricer.profile().contention);
   for (const Task& task : result.plan.tasks()) {
-    if (task.phase == Phase::forward)
+    if (task.runs_in() == Phase::forward)
       result.last_forward_s = std::max(result.last_forward_s, result.timeline.end_s[static_cast<size_t>(task.id)]);
-    if (task.kind == TaskKind::attention) result.last_backward = task.id;
+    if (makes_attention_gradients(task.kind)) result.last_backward = task.id;
   }
   // The bound holds for all degrees: padding only adds rows.
   LayerCase unpadded = decided.shape;

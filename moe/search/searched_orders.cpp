@@ -107,7 +107,7 @@ void contended_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResul
       best.decision = found.decision;
       least_open = std::min(least_open, found.least);
     }
-    least += std::min(least_open, seconds);
+    least += (forward ? best.forwards : 1) * std::min(least_open, seconds);
   }
   best.gap = std::max(0.0, best.total_s() / least - 1);
   best.exact_order = best.gap <= 1e-9;
@@ -144,7 +144,8 @@ void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult&
     if (!best.exact_order) open_backward = std::min(open_backward, backward_bound.at(r).seconds);
     best.exact_order &= exact;
   }
-  const double least = std::min(open_forward, best.forward_s) + std::min(open_backward, best.backward_s);
+  const double least =
+      best.forwards * std::min(open_forward, best.forward_s) + std::min(open_backward, best.backward_s);
   if (!best.exact_order) best.gap = best.total_s() / least - 1;
 }
 

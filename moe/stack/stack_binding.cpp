@@ -90,6 +90,9 @@ void StackBinding::add_cells() {
 void StackBinding::set_into() {
   for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer)
     for (const auto& [kind, part] : {std::pair{TaskKind::attention, &GradientsInto::attention},
+                                     {TaskKind::attention, &GradientsInto::attention_norm},
+                                     {TaskKind::attention_dx, &GradientsInto::attention_norm},
+                                     {TaskKind::attention_dw, &GradientsInto::attention},
                                      {TaskKind::gate, &GradientsInto::gate},
                                      {TaskKind::expert, &GradientsInto::experts},
                                      {TaskKind::expert_dw, &GradientsInto::experts},

@@ -25,8 +25,8 @@ Effects microbench() {
 // Of the verbs that run one layer, or several that are alike.
 void add_layers_that_run(Effects& e) {
   add(e, parsed, "", kSizes);
-  add(e, parsed, "", "--recompute selective");
-  add(e, refused, "", "--recompute some; --recompute full");
+  add(e, parsed, "", "--recompute selective; --recompute full");
+  add(e, refused, "", "--recompute some");
   add(e, parsed, "",
       "--capacity-rounding tutel; --heads 32; --gate switch; --order gshard; --dispatcher 2dh; --hook bf16; "
       "--norm none; --no-residual; --no-causal; --bias; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000; --dtype "

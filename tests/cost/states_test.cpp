@@ -72,9 +72,6 @@ TEST(States, RefuseWhatPlansDoNotSend) {
   EXPECT_NO_THROW(LayerPricer(profile, shape));
   shape.parallel.zero = 2;
   EXPECT_THROW(LayerPricer(profile, shape), BadInput);
-  shape.parallel.zero = 0;
-  shape.parallel.recompute = Recompute::full;
-  EXPECT_THROW(LayerPricer(profile, shape), BadInput);
 }
 
 }  // namespace

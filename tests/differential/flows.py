@@ -42,18 +42,23 @@ class Pricer:
     def collective(self, op, group, size):
         return self.profile.collective(op, self.network[group], self.size[group], size)
 
-    def attention(self, backward):
-        """Selective recomputation repeats the scores: the part of the forward that they are of its FLOPs."""
+    def attention(self, backward, kind="attention"):
+        """Selective recomputation repeats the scores: the part of the forward that they are of its FLOPs.
+
+        Halves of a backward have as much of its alpha as of its GEMMs: dW one for each of q, k, v and out.
+        """
         layer = self.layer
-        flops = attention_flops(layer) * (2 if backward else 1)
+        forward, scores = attention_flops(layer), scores_flops(layer)
+        gemms, flops = {"attention": (12, 2 * forward), "attention_dx": (8, forward + scores),
+                        "attention_dw": (4, forward - scores)}[kind] if backward else (6, forward)
         again = 0
-        if backward and layer.recompute == "selective":
-            share = scores_flops(layer) / attention_flops(layer)
-            again = share * (self.attention(False) - self.profile.task_s)
+        if backward and kind != "attention_dw" and layer.recompute == "selective":
+            again = scores / forward * (self.attention(False) - self.profile.task_s)
         row = self.profile.module("attention", backward, layer.seq)
         if row:
-            return again + row["alpha_s"] + flops * row["beta_s_per_flop"] + self.profile.task_s
-        return again + self.profile.gemm(layer.dtype, 12 if backward else 6, flops)
+            alpha = row["alpha_s"] * (gemms / (12 if backward else 6))
+            return again + alpha + flops * row["beta_s_per_flop"] + self.profile.task_s
+        return again + self.profile.gemm(layer.dtype, gemms, flops)
 
     def gate(self, backward, tokens):
         layer = self.layer
@@ -131,11 +136,12 @@ def dense_layer_gradient_bytes(layer, hidden):
     return round(projections(layer) + layer.gemms * layer.model_dim * hidden / layer.mp) * layer.element
 
 
-def dense_layer(pricer, tasks, flow, backward, hidden, one_lane):
+def dense_layer(pricer, tasks, flow, backward, hidden, one_lane, halves):
     """The dense part, twice: attention and a feed-forward whose shards over MP are summed up alike.
 
     Where ranks have tokens of their own an AllGather brings them together before, a ReduceScatter takes them apart
-    behind; else all of them are there, and an AllReduce sums. The backward runs the two the other way round.
+    behind; else all of them are there, and an AllReduce sums. The backward runs the two the other way round, and
+    attention in halves where a schedule has them.
     """
     blm = pricer.layer.tokens * pricer.layer.model_dim * pricer.layer.element
 
@@ -145,14 +151,17 @@ def dense_layer(pricer, tasks, flow, backward, hidden, one_lane):
         lane = "comm" if one_lane else pricer.network["mp"]
         return tasks.add(kind, 0, lane, pricer.collective(op, "mp", blm), after, pricer.network["mp"], "mp")
 
-    parts = [("attention", "mp", pricer.attention(backward)), ("ffn", "ffn", pricer.ffn(backward, hidden))]
+    kind = "attention_dx" if halves else "attention"
+    parts = [(kind, "mp", pricer.attention(backward, kind)), ("ffn", "ffn", pricer.ffn(backward, hidden))]
     after = []
     for kind, name, seconds in reversed(parts) if backward else parts:
         if flow == "sharded":
             after = collective(name + "_allgather", "allgather", after)
-        after = tasks.add(kind, 0, "compute", seconds, after)
+        after = made = tasks.add(kind, 0, "compute", seconds, after)
         summed = ("_reducescatter", "reducescatter") if flow == "sharded" else ("_allreduce", "allreduce")
         after = collective(name + summed[0], summed[1], after)
+    if halves:
+        tasks.add("attention_dw", 0, "compute", pricer.attention(True, "attention_dw"), made)
 
 
 class Flow:
@@ -249,11 +258,14 @@ class Flow:
         if self.name in ("sharded", "fused"):
             after = self.collective("mp_allgather", "allgather", "mp", self.blm, after)
         beside()
-        after = self.compute("attention", self.p.attention(True), after)
+        kind = "attention_dx" if self.halves else "attention"
+        after = made = self.compute(kind, self.p.attention(True, kind), after)
         if self.name == "sharded":
             after = self.collective("mp_reducescatter", "reducescatter", "mp", self.blm, after)
         else:
             after = self.collective("mp_allreduce", "allreduce", "mp", self.blm, after)
+        if self.halves:
+            after = self.compute("attention_dw", self.p.attention(True, "attention_dw"), made)
         self.end = after
 
     # -- how rows travel, a chunk at a time --

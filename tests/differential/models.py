@@ -81,6 +81,8 @@ class Iteration:
             self.recvs.append((after[0], ("sent", sender, micro_batch, backward)))
         for number in reversed(layers) if backward else layers:
             after = self.phase(stage, number, backward, after)
+        weights = self.made.get(("attention_dw", number), [])  # the pass before waits for them, another stage doesn't
+        after = [task for task in after if task not in weights]
         self.outputs[stage, micro_batch, backward] = after
         if stage != (0 if backward else last):
             size = self.layer.tokens * self.layer.model_dim * self.layer.element
@@ -105,7 +107,7 @@ class Iteration:
         else:
             tasks = schedules.phase(self.schedule, self.profile, self.layer, backward, (degree, other), gradients=False)
         base = len(self.seconds)
-        followed = {a for waits in tasks.after for a in waits}
+        followed = {a for kind, waits in zip(tasks.kind, tasks.after) if kind != "attention_dw" for a in waits}
         for task in range(len(tasks.kind)):
             waits = [base + a for a in tasks.after[task]] or after
             kind = tasks.kind[task]

@@ -19,7 +19,9 @@ AFTER_BACKWARD = {"ds-moe", "ds-moe-replicated", "tutel", "fsmoe-no-partition", 
 BESIDE_DENSE = {"tutel-improved"}
 # In the MoE part, beside the dense part, and under contention behind everything.
 SPLIT = {"fsmoe-no-iio", "fsmoe", "fsmoe-dw"}
-HALVES = {"fsmoe-dw"}  # experts' backward: gradients of inputs chunk by chunk, behind all of them those of weights
+# Backward of experts: gradients of inputs chunk by chunk, behind all of them those of weights. Of attention: gradients
+# of its input, then those of its weights, beside the sum over MP.
+HALVES = {"fsmoe-dw"}
 PIECES = {"pipemoe+lina", "lina-baseline", "lina-fixed", "lina-priority", "lina-partition", "lina"}
 SEQUENCE = {"ds-moe", "ds-moe-replicated", "parm-s1", "parm-s2-aas", "monta-baseline", "monta-o1"}
 
@@ -58,7 +60,8 @@ def dense_phase(schedule, profile, layer, backward, hidden):
     """The tasks of one phase of a dense layer, without gradients: degrees and orders of a schedule say nothing."""
     one_lane = schedule in ONE_LANE
     tasks = Tasks(["compute", "comm"] if one_lane else ["compute", "inter", "intra", "copy", "gradient"])
-    dense_layer(Pricer(profile, layer), tasks, FLOW.get(schedule, "sharded"), backward, hidden, one_lane)
+    dense_layer(Pricer(profile, layer), tasks, FLOW.get(schedule, "sharded"), backward, hidden, one_lane,
+                backward and schedule in HALVES)
     return tasks
 
 

@@ -130,6 +130,10 @@ class Step:
         ends = ([HEAD] if last else []) + ([EMBEDDING] if self.stage == 0 else [])
         return {end: end_bytes(layer, vocabulary) for end in ends} if layer.dp > 1 else {}
 
+    def made(self, kind, layer):
+        """Where a backward is in halves, the second makes the weights' gradients."""
+        return self.i.made.get((kind + "_dw", layer)) or self.i.made[kind, layer]
+
     def sum(self, kind, group, size, after, of):
         """One task over a group whose result these layers or ends wait for."""
         if self.prices.p.size[group] == 1:
@@ -142,18 +146,18 @@ class Step:
     def add_sums(self):
         alike = [number for number in self.layers if self.alike_of(number)]
         if alike:
-            made = [t for layer in alike for t in self.i.made["attention", layer]]
+            made = [t for layer in alike for t in self.made("attention", layer)]
             size = sum(self.alike_of(number) for number in alike) * sum_element(self.layer)
             self.sum("stage_gradient", "mp-dp", size, made, alike)
         ends = self.ends()
         dense = sum(self.dense_of(number) for number in self.layers) + sum(ends.values())
-        last = self.i.outputs[self.stage, self.i.model["micro_batches"] - 1, True]
+        last = self.i.made.get(("attention_dw", self.layers[-1]))
+        last = last or self.i.outputs[self.stage, self.i.model["micro_batches"] - 1, True]
         self.sum("gradient", "dp", dense, last, self.layers + list(ends))
         for layer in self.layers:
             if not self.experts_of(layer):
                 continue
-            made = self.i.made.get(("expert_dw", layer)) or self.i.made["expert", layer]
-            self.sum("expert_gradient", "edp", self.experts_of(layer), made, [layer])
+            self.sum("expert_gradient", "edp", self.experts_of(layer), self.made("expert", layer), [layer])
 
     def add_steps(self):
         layer, element = self.layer, self.layer.element
@@ -161,7 +165,7 @@ class Step:
         for number in self.layers:
             dense = self.dense_of(number) / element + self.alike_of(number)
             seconds = self.prices.adamw(dense, self.experts_of(number) / element)
-            steps[number] = self.optimizer(number, seconds, self.sums[number] + self.i.made["attention", number])
+            steps[number] = self.optimizer(number, seconds, self.sums[number] + self.made("attention", number))
         for end, size in ends.items():
             steps[end] = self.optimizer(end, self.prices.adamw(size / element, 0), self.sums[end])
         if not layer.zero:

@@ -89,6 +89,28 @@ TEST(PlanChecks, HalvesOfAnExpertThatDoNotGoTogether) {
   EXPECT_NE(complaint(early), "no complaint");
 }
 
+TEST(PlanChecks, HalvesOfAttentionThatDoNotGoTogether) {
+  const Plan plan = good_plan("fsmoe-dw");
+  std::string named;
+  const Plan alone = changed(plan, [&](Structure& s) {
+    drop(s, task_of(s, kBackward, TaskKind::attention_dw).id);
+    named = task_of(s, kBackward, TaskKind::attention_dx).name();
+  });
+  expect_named(alone, named, "1 attention_dx and 0 attention_dw");
+  const Plan mixed = changed(plan, [&](Structure& s) {
+    Task& task = task_of(s, kBackward, TaskKind::attention_dx);
+    task.kind = s.classes[static_cast<size_t>(task.work_class)].kind = TaskKind::attention;
+    named = task.name();
+  });
+  expect_named(mixed, named, "tokens pass 1 attentions, 0 attention_dx and 1 attention_dw");
+  const Plan early = changed(plan, [&](Structure& s) {
+    std::vector<int>& queue = s.lanes[0].queue;
+    const auto at = [&](TaskKind kind) { return std::ranges::find(queue, task_of(s, kBackward, kind).id); };
+    std::iter_swap(at(TaskKind::attention_dx), at(TaskKind::attention_dw));
+  });
+  EXPECT_NE(complaint(early), "no complaint");
+}
+
 TEST(PlanChecks, SharedExpertThatTokensDoNotPass) {
   LayerCase shape = four_ranks();
   shape.layer.shared_hidden = 8;

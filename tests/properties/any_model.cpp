@@ -77,6 +77,7 @@ AnyModel any_model(uint64_t seed) {
   parallel.nodes *= parallel.pp;
   parallel.ep_inside = draws.below(2) == 0;
   parallel.dp = parallel.edp = 0;
+  if (Draws(seed, 401).below(4) == 0) parallel.recompute = Recompute::full;
   any.model.shape = complete(layer.shape.layer, parallel, layer.shape.rounding);
   any.model.layers = parallel.pp * (1 + static_cast<int>(draws.below(5))) + static_cast<int>(draws.below(parallel.pp));
   if (seed % 2 == 0) any.model.dense = dense_of(seed, any.model);
@@ -94,9 +95,10 @@ AnyModel any_model(uint64_t seed) {
   if (any.model.step.planned && draws.below(2) == 0)
     add_end_tasks(any.model, 100 + static_cast<int64_t>(draws.below(99)));
   any.text =
-      fmt::format("{}; {} stages, {}, {} micro-batches, {}, {}{}{}{}", layer.text, parallel.pp,
+      fmt::format("{}; {} stages, {}, {} micro-batches, {}, {}{}{}{}{}", layer.text, parallel.pp,
                   count_layers(any.model.layers, any.model.dense), any.model.micro_batches, name_of(any.model.order),
                   placement_name(parallel), any.profile.contention.none() ? "" : ", contention",
+                  parallel.recompute == Recompute::full ? ", run again" : "",
                   any.model.step.planned ? ", with its step" : "", any.model.vocabulary > 0 ? ", with its ends" : "");
   return any;
 }

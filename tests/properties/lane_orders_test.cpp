@@ -109,7 +109,8 @@ class Expected {
     if (schedule_.flow == Flow::replicated) add("tokens_reducescatter", GroupKind::esp);
     if (sharded || schedule_.flow == Flow::fused) add("ag", GroupKind::mp);
     if (split && beside > 0) gradient();
-    add("attention");
+    add(name_ == "fsmoe-dw" ? "attention_dx" : "attention");
+    if (name_ == "fsmoe-dw") add("attention_dw");
     add(sharded ? "rs" : "mp_allreduce", GroupKind::mp);
     if (schedule_.gradients == GradientPolicy::after || (split && in_moe + beside < all)) gradient();
   }

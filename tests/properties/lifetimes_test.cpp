@@ -78,7 +78,8 @@ std::optional<Lifetime> lifetime_of(const Access& a, const Buffers& kept) {
   }
 }
 
-using Holders = std::map<std::tuple<int, int, int>, std::vector<int>>;  // by lifetime, layer, micro-batch: its tasks
+// By lifetime, layer, micro-batch, and whether a forward made it that runs again: its tasks.
+using Holders = std::map<std::tuple<int, int, int, bool>, std::vector<int>>;
 
 Holders accessed(const Plan& plan) {
   Holders all;
@@ -88,7 +89,7 @@ Holders accessed(const Plan& plan) {
       const bool sum = a.phase == Phase::backward && sums.contains({a.buffer, a.layer, a.micro_batch});
       const auto lifetime = sum ? Lifetime::input_sum : lifetime_of(a, kept);
       if (!lifetime || borders.contains({a.buffer, a.layer, a.micro_batch})) return;
-      std::vector<int>& tasks = all[{static_cast<int>(*lifetime), a.layer, a.micro_batch}];
+      std::vector<int>& tasks = all[{static_cast<int>(*lifetime), a.layer, a.micro_batch, a.again}];
       if (tasks.empty() || tasks.back() != task.id) tasks.push_back(task.id);
     };
     for (const Access& a : task.reads) add(a);
@@ -98,7 +99,7 @@ Holders accessed(const Plan& plan) {
 }
 
 struct Counted {
-  int plans = 0, shared = 0;
+  int plans = 0, shared = 0, again = 0;
 };
 
 void expect_ordered(const Plan& plan, Counted& counted) {
@@ -107,7 +108,7 @@ void expect_ordered(const Plan& plan, Counted& counted) {
   std::map<int, std::vector<const std::vector<int>*>> held;  // by slot
   const Holders holders = accessed(plan);
   for (const auto& [key, tasks] : holders) {
-    const auto [lifetime, layer, micro_batch] = key;
+    const auto [lifetime, layer, micro_batch, again] = key;
     const int slot = slots.of(layer, micro_batch)[static_cast<size_t>(lifetime)];
     ASSERT_GE(slot, 0);
     held[slot].push_back(&tasks);
@@ -125,6 +126,7 @@ void expect_ordered(const Plan& plan, Counted& counted) {
                 << " is not ordered before " << plan.tasks()[static_cast<size_t>(late)].name();
       }
   ++counted.plans;
+  counted.again += std::ranges::any_of(plan.tasks(), &Task::again);
 }
 
 TEST(Lifetimes, PassesThatShareASlotTakeTurns) {
@@ -143,6 +145,7 @@ TEST(Lifetimes, PassesThatShareASlotTakeTurns) {
   }
   EXPECT_GT(counted.plans, 500);
   EXPECT_GT(counted.shared, 5000);
+  EXPECT_GT(counted.again, 50);
 }
 
 // By hand: one micro-batch after the other, layer by layer, needs one slot for what a pass needs meanwhile.
@@ -159,6 +162,22 @@ TEST(Lifetimes, OfPlainOrdersNeedOneSlotOfEachPart) {
         EXPECT_EQ(std::tuple(r.dense_slots, r.moe_slots, r.input_slots, r.gradient_slots), std::tuple(1, 1, 1, 1))
             << name << ", " << pp << " stages, " << name_of(order);
       }
+}
+
+// By hand: a layer whose forward runs again keeps its output all along, and the rest of one pass at a time. Over two MP
+// ranks the next pass gathers its tokens while the one before brings its rows home.
+TEST(Lifetimes, OfForwardsThatRunAgainNeedFewSlots) {
+  LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 4, .top_k = 1};
+  for (const int mp : {1, 2})
+    for (const char* name : {"ds-moe", "tutel", "fsmoe", "fsmoe-dw"}) {
+      ParallelShape parallel{.nodes = 2, .ranks_per_node = 2, .mp = mp, .ep = 2, .esp = 2};
+      parallel.recompute = Recompute::full;
+      const ModelShape model{complete(layer, parallel, Rounding::ragged), 4, 6, PipelineOrder::gpipe};
+      const Schedule& schedule = find_schedule(name);
+      const MemoryRequest r = memory_request(build_model_plan(schedule, model, any_model_decision(schedule, model, 7)));
+      EXPECT_EQ(r.outputs, 3 * 6) << name << ": the last layer's have no slot";
+      EXPECT_LE(r.kept, mp) << name;
+    }
 }
 
 }  // namespace

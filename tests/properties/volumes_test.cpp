@@ -68,10 +68,14 @@ Expected dense(const Symbols& s, const LayerCase& c, Flow flow, const Task& task
       return {Op::allgather, GroupKind::esp, blm * s.esp};
     case TaskKind::tokens_reducescatter:
       return {Op::reducescatter, GroupKind::esp, blm * s.esp};
-    case TaskKind::attention: {
+    case TaskKind::attention:
+    case TaskKind::attention_dx:
+    case TaskKind::attention_dw: {
       const double kv = static_cast<double>(c.layer.kv_heads) / static_cast<double>(c.layer.heads);
       const double projections = (2 + 2 * kv) * s.tokens * s.m * s.m / s.mp;
       const double scores = 2 * s.tokens * static_cast<double>(c.layer.seq) * s.m / s.mp;
+      if (task.kind == TaskKind::attention_dx) return {Op::attention, GroupKind::none, 0, projections + 2 * scores};
+      if (task.kind == TaskKind::attention_dw) return {Op::attention, GroupKind::none, 0, projections};
       return {Op::attention, GroupKind::none, 0, passes * (projections + scores)};
     }
     case TaskKind::gate: {

@@ -126,14 +126,16 @@ TEST(Schedules, HaveTheTasksOfTheirDegrees) {
       expect(TaskKind::combine, spans(plan, GroupKind::ep) ? r : 0);
       expect(TaskKind::allgather, spans(plan, GroupKind::esp) ? r : 0);
       expect(TaskKind::reducescatter, spans(plan, GroupKind::esp) ? r : 0);
-      const bool halves = schedule.halves_experts && phase == Phase::backward;
+      const bool halves = schedule.halves_backward && phase == Phase::backward;
       expect(TaskKind::expert, halves ? 0 : r);
       expect(TaskKind::expert_dx, halves ? r : 0);
       expect(TaskKind::expert_dw, halves ? r : 0);
       expect(TaskKind::mp_allgather, spans(plan, GroupKind::mp) ? 1 : 0);
       expect(TaskKind::mp_reducescatter, spans(plan, GroupKind::mp) ? 1 : 0);
-      for (const TaskKind kind : {TaskKind::attention, TaskKind::gate, TaskKind::order, TaskKind::i_order})
-        expect(kind, 1);
+      expect(TaskKind::attention, halves ? 0 : 1);
+      expect(TaskKind::attention_dx, halves ? 1 : 0);
+      expect(TaskKind::attention_dw, halves ? 1 : 0);
+      for (const TaskKind kind : {TaskKind::gate, TaskKind::order, TaskKind::i_order}) expect(kind, 1);
       const int shared = plan.shape.layer.shared_hidden > 0 ? 1 : 0;
       expect(TaskKind::shared, shared);
       for (const TaskKind kind : {TaskKind::shared_allgather, TaskKind::shared_reducescatter})

@@ -47,6 +47,7 @@ Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabula
   const int stages = 1 + static_cast<int>(draw(2));
   model.step = {true, draw(2) == 0 && vocabulary > 0, {}};
   model.shape = with_stages(layer_space::shape_of(point), stages);
+  if (random_bits(seed, 79, 0) % 3 == 0) model.shape.parallel.recompute = Recompute::full;
   // Without norms numbers grow from layer to layer, and errors with them.
   const int most = model.shape.layer.norm == Norm::none ? 2 : 4;
   model.layers = stages + static_cast<int>(draw(static_cast<uint64_t>(most + 1 - stages)));

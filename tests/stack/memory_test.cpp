@@ -30,7 +30,8 @@ ModelShape drawn_model(uint64_t seed) {
   parallel.pp = 1 + static_cast<int>(draw(2));
   parallel.nodes *= parallel.pp;
   ModelShape model;
-  model.shape = kept_on(DeviceKind::cpu, complete(layer, parallel, Rounding::ragged));
+  if (draw(4) == 0) parallel.recompute = Recompute::full;
+  model.shape = complete(layer, parallel, Rounding::ragged);
   model.layers = parallel.pp * (1 + static_cast<int>(draw(3)));
   model.micro_batches = 1 + static_cast<int>(draw(4));
   model.order = draw(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
@@ -50,11 +51,14 @@ double estimated_bytes(const Plan& plan) {
   for (int stage = 0; stage < stages; ++stage) {
     MemoryRequest request = memory_request(plan);
     request.keeps_ends = true;
-    const auto kept = [&](bool dense) {
-      return static_cast<int>(std::ranges::count(slots.slots, MemorySlot{Lifetime::kept, stage, dense}));
+    request.scores = keeps_scores(DeviceKind::cpu);
+    const auto count = [&](Lifetime lifetime, bool dense) {
+      return static_cast<int>(std::ranges::count(slots.slots, MemorySlot{lifetime, stage, dense}));
     };
-    request.kept_dense = kept(true);
-    request.kept = kept(false) + request.kept_dense;
+    request.kept_dense = count(Lifetime::kept, true);
+    request.kept = count(Lifetime::kept, false) + request.kept_dense;
+    request.outputs_dense = count(Lifetime::output, true);
+    request.outputs = count(Lifetime::output, false) + request.outputs_dense;
     const MemoryEstimate e = estimate_memory(request);
     sum += e.total() - e.optimizer;
   }

@@ -75,6 +75,7 @@ Plan drawn_plan(uint64_t seed) {
   parallel.pp = 1 + static_cast<int>(draws.below(2));
   if (parallel.pp == 1 && draws.below(2) == 0) parallel.esp = 1, parallel.edp = 0;
   parallel.nodes *= parallel.pp;
+  if (draws.below(3) == 0) parallel.recompute = Recompute::full;
   model.shape = complete(layer, parallel, Rounding::ragged);
   model.layers = parallel.pp * (1 + static_cast<int>(draws.below(2)));
   if (model.layers > 1 && !is_post(layer.norm) && draws.below(3) == 0)
@@ -83,7 +84,7 @@ Plan drawn_plan(uint64_t seed) {
   model.order = draws.below(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
   model.step.planned = true;
   const auto fitting = any_decision::fitting(model.shape);
-  const auto halves = std::ranges::find_if(fitting, &Schedule::halves_experts);
+  const auto halves = std::ranges::find_if(fitting, &Schedule::halves_backward);
   const bool halved = halves != fitting.end() && draws.below(4) == 0;
   const Schedule& schedule = halved ? **halves : *fitting[draws.below(fitting.size())];
   return build_model_plan(schedule, model, any_model::any_model_decision(schedule, model, seed));
@@ -148,7 +149,7 @@ TEST(Orders, AnyThatThePlanAllowsComputesTheSame) {
       continue;
     }
     ++moved;
-    halved += std::ranges::count(other.tasks(), TaskKind::expert_dw, &Task::kind) > 0;
+    halved += std::ranges::count(other.tasks(), TaskKind::attention_dw, &Task::kind) > 0;
     StackShape apart = stack_shape(plain);
     apart.slots = {};
     LocalStacks stacks(apart, {.seed = seed});

@@ -97,7 +97,8 @@ class VerifiedAnswer {
     if (target_.emulated)  // what its profile can't price can't be fitted from it either
       return require_any_plan(options_, {.chosen = &subject_.chosen, .profile = &target_.cluster});
     if (target_.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer());
-    const double needed = layer_memory(kept_on(target_.ranks.device, model().shape)).total() * ranks_here();
+    const bool scores = keeps_scores(target_.ranks.device);
+    const double needed = layer_memory(model().shape, Flow::sharded, scores).total() * ranks_here();
     require<BadInput>(!free_bytes() || needed < *free_bytes(),
                       "one layer needs {} on the {} ranks of this machine, found {} free; expected a smaller one, or "
                       "--no-verify with a profile to plan only",
@@ -152,8 +153,8 @@ class VerifiedAnswer {
     for (; job.stacked.layers > stages; job.stacked.layers = std::max(stages, job.stacked.layers / 2)) {
       ModelShape cut = model();
       cut.layers = job.stacked.layers;
-      cut.shape = kept_on(target_.ranks.device, cut.shape);
       MemoryRequest run = memory_request(cut, cut.shape, Flow::sharded);
+      run.scores = keeps_scores(target_.ranks.device);
       run.keeps_ends = true;
       const double bytes = target_.emulated ? 0 : estimate_memory(run).total() * ranks_here();
       if (seconds_of(job) < kMostRunS && (!free_bytes() || bytes < *free_bytes())) break;

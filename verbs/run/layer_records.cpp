@@ -136,10 +136,10 @@ void add_all(const LayerMeasurement& all, const MeasuredRun& run, CaseRecord& re
 
 double estimated_bytes(const Plan& plan, DeviceKind device) {
   MemoryRequest request = memory_request(plan);
-  request.shape = kept_on(device, plan.shape);
+  request.scores = keeps_scores(device);
   request.keeps_ends = true;
   const MemoryEstimate estimate =
-      one_layer(plan) ? layer_memory(request.shape, plan.structure->flow) : estimate_memory(request);
+      one_layer(plan) ? layer_memory(plan.shape, plan.structure->flow, request.scores) : estimate_memory(request);
   return estimate.total() - estimate.optimizer;
 }
 

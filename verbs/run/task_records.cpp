@@ -39,7 +39,7 @@ std::vector<const Schedule*> one_of_each_flow(const std::vector<const Schedule*>
   std::vector<const Schedule*> all;
   for (const auto& [flow, schedule] : chosen) all.push_back(schedule);
   for (const Schedule* schedule : schedules)
-    if (schedule->halves_experts) all.push_back(schedule);
+    if (schedule->halves_backward) all.push_back(schedule);
   return all;
 }
 

@@ -7,20 +7,31 @@ void AttentionPart::attention(const Task& task) {
   LayerBuffers& b = layer_.buffers;
   const LayerParts& parts = layer_.parts;
   const bool forward = task.phase == Phase::forward;
-  const TensorView in = b.forward.mp_input, read = parts.attention_norm ? b.normed_input : in;
+  const TensorView in = b.forward.mp_input;
   const TensorView from = forward ? in : b.backward.mp_partial,
                    to = forward ? b.forward.mp_partial : b.backward.mp_input;
   if (forward) {
-    if (parts.attention_norm) parts.attention_norm->forward(in, read);
-    parts.attention->forward(read, to);
+    if (parts.attention_norm) parts.attention_norm->forward(in, read());
+    parts.attention->forward(read(), to);
   } else {
-    parts.attention->backward(read, from, to, layer_.gradients.fresh, layer_.into.attention);
-    if (parts.attention_norm) parts.attention_norm->backward(in, to, layer_.into.attention);
+    parts.attention->backward_input(from, to);
+    if (task.kind == TaskKind::attention) attention_dw(task);
+    if (parts.attention_norm) parts.attention_norm->backward(in, to, layer_.into.attention_norm);
   }
   if (!rank().shape.layer.residual) return;
   const int64_t m = rank().model_dim(), own = rank().tokens.count;
   const int64_t own_row = rank().tokens.first - rank().mp_group().first;
   math().add(from.part(own_row * m, {own, m}), to.part(own_row * m, {own, m}));
+}
+
+void AttentionPart::attention_dw(const Task&) {
+  layer_.parts.attention->backward_weights(read(), layer_.buffers.backward.mp_partial, layer_.gradients.fresh,
+                                           layer_.into.attention);
+}
+
+// Returns what attention reads.
+TensorView AttentionPart::read() const {
+  return layer_.parts.attention_norm ? layer_.buffers.normed_input : layer_.buffers.forward.mp_input;
 }
 
 void AttentionPart::mp_allgather(const Task& task, CommCall call) {

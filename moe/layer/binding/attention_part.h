@@ -10,8 +10,10 @@ class AttentionPart {
  public:
   explicit AttentionPart(LayerState& layer) : layer_(layer) {}
 
-  /// Computes attention, on its task's stream.
+  /// Computes attention, on its task's stream; of attention_dx the half of a backward.
   void attention(const Task& task);
+  /// Computes the other half.
+  void attention_dw(const Task& task);
 
   // These enqueue a collective on the call's stream.
   void mp_allgather(const Task& task, CommCall call);
@@ -21,6 +23,7 @@ class AttentionPart {
  private:
   Math& math() const { return layer_.math(); }
   const RankShape& rank() const { return layer_.shape; }
+  TensorView read() const;
 
   LayerState& layer_;
 };

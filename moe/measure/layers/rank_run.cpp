@@ -12,11 +12,7 @@ bool one_layer(const Plan& plan) {
   return plan.layers == 1 && plan.micro_batches == 1 && plan.shape.parallel.pp == 1 && plan.vocabulary == 0;
 }
 
-void require_runs(const Plan& plan) {
-  require<Unsupported>(plan.shape.parallel.recompute != Recompute::full,
-                       "recompute full: a run computes no forward twice, expected none or selective");
-  one_layer(plan) ? require_runnable(plan) : require_stack_runs(plan);
-}
+void require_runs(const Plan& plan) { one_layer(plan) ? require_runnable(plan) : require_stack_runs(plan); }
 
 void require_same_plan(Communicator& everyone, const Plan& plan) {
   const uint64_t mine = plan.hash();

@@ -37,7 +37,8 @@ class AttentionRun final : public WithRank {
   }
   void run(Phase phase) override {
     if (phase == Phase::forward) return attention_->forward(input_, output_);
-    attention_->backward(input_, d_output_, d_input_, gradients_);
+    attention_->backward_input(d_output_, d_input_);
+    attention_->backward_weights(input_, d_output_, gradients_);
   }
 
  private:
