@@ -4,19 +4,11 @@
 #include <string>
 #include <thread>
 
+#include "tests/base/error_of.h"
 #include "tests/device/device_conformance.h"
 
 namespace moe {
 namespace {
-
-std::string error_of(Stream& stream) {
-  try {
-    stream.synchronize();
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "none";
-}
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
 
@@ -26,8 +18,8 @@ TEST_P(DeviceConformance, TheFirstExceptionIsKeptAndLaterWorkSkipped) {
   lane->launch([](void*) { fail("first"); });
   lane->launch([](void*) { fail("second"); });
   lane->launch([&](void*) { skipped = false; });
-  EXPECT_EQ(error_of(*lane), "first");
-  EXPECT_EQ(error_of(*lane), "first") << "sticky";
+  EXPECT_EQ(error_of<std::runtime_error>([&] { lane->synchronize(); }), "first");
+  EXPECT_EQ(error_of<std::runtime_error>([&] { lane->synchronize(); }), "first") << "sticky";
   EXPECT_TRUE(skipped);
 }
 
@@ -39,9 +31,10 @@ TEST_P(DeviceConformance, EventsAfterAFailureAreReachedSoThatOthersDontHang) {
   broken->record(*reached);
   well->wait(*reached);
   well->launch([&](void*) { ran = true; });
-  EXPECT_EQ(error_of(*well), "none") << "without a shared Failure a stream fails alone";
+  EXPECT_EQ(error_of<std::runtime_error>([&] { well->synchronize(); }), "none")
+      << "without a shared Failure a stream fails alone";
   EXPECT_TRUE(ran);
-  EXPECT_EQ(error_of(*broken), "broken");
+  EXPECT_EQ(error_of<std::runtime_error>([&] { broken->synchronize(); }), "broken");
 }
 
 TEST_P(DeviceConformance, StreamsThatShareAFailureFailTogether) {
@@ -53,14 +46,14 @@ TEST_P(DeviceConformance, StreamsThatShareAFailureFailTogether) {
   broken->record(*reached);
   other->wait(*reached);
   other->launch([&](void*) { skipped = false; });
-  EXPECT_EQ(error_of(*other), "broken");
+  EXPECT_EQ(error_of<std::runtime_error>([&] { other->synchronize(); }), "broken");
   EXPECT_TRUE(skipped);
-  EXPECT_EQ(error_of(*broken), "broken");
+  EXPECT_EQ(error_of<std::runtime_error>([&] { broken->synchronize(); }), "broken");
 
   shared->clear();
   bool ran = false;
   other->launch([&](void*) { ran = true; });
-  EXPECT_EQ(error_of(*other), "none");
+  EXPECT_EQ(error_of<std::runtime_error>([&] { other->synchronize(); }), "none");
   EXPECT_TRUE(ran);
 }
 
@@ -73,7 +66,7 @@ TEST_P(DeviceConformance, HoldsAreSkippedAndCountNothing) {
   lane->launch([](void*) { fail("broken"); });
   lane->hold(*since, {3600, &overruns});
   lane->hold(*since, {1e-9, &overruns});
-  EXPECT_EQ(error_of(*lane), "broken");
+  EXPECT_EQ(error_of<std::runtime_error>([&] { lane->synchronize(); }), "broken");
   EXPECT_LT(now_s() - begin, 600);
   EXPECT_EQ(overruns, 0);
 }
@@ -83,7 +76,7 @@ TEST_P(DeviceConformance, SkippedWorkIsDestroyed) {
   const auto owned = std::make_shared<int>(0);
   lane->launch([](void*) { fail("broken"); });
   lane->launch([owned](void*) {});
-  EXPECT_EQ(error_of(*lane), "broken");
+  EXPECT_EQ(error_of<std::runtime_error>([&] { lane->synchronize(); }), "broken");
   EXPECT_EQ(owned.use_count(), 1);
 }
 
@@ -96,7 +89,7 @@ TEST_P(DeviceConformance, CopiesAndSumsAreSkippedAfterAFailure) {
   lane->launch([](void*) { fail("broken"); });
   increment(*lane, count);
   lane->copy({count.data(), count.data() + 1, sizeof(double)});
-  EXPECT_EQ(error_of(*lane), "broken");
+  EXPECT_EQ(error_of<std::runtime_error>([&] { lane->synchronize(); }), "broken");
   shared->clear();
   EXPECT_EQ(count.read(*lane), (std::vector<double>{1, 1}));
 }

@@ -3,22 +3,13 @@
 
 #include "moe/base/check.h"
 #include "moe/device/recorded_work.h"
+#include "tests/base/error_of.h"
 #include "tests/device/at_once_device.h"
 #include "tests/exec/counting.h"
 #include "tests/exec/lane_builder.h"
 
 namespace moe {
 namespace {
-
-template <class Error>
-std::string refusal_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "none";
-}
 
 class Waiting final : public Counting {
  public:
@@ -37,10 +28,9 @@ TEST(ReplayTest, TheCpuRecordsNothingAndRunsOn) {
   const auto structure = random_structure(1, 3, 20).build();
   Executor executor(*device, structure);
   Counting counting(*device, structure->tasks.size());
-  EXPECT_EQ(refusal_of<Unsupported>([&] { executor.record(counting); }),
+  EXPECT_EQ(error_of<Unsupported>([&] { executor.record(counting); }),
             "recorded passes: found the CPU, expected a GPU, whose streams have graphs");
-  EXPECT_EQ(refusal_of<BadInput>([&] { executor.replay(counting); }),
-            "a replay of a pass: found none that was recorded");
+  EXPECT_EQ(error_of<BadInput>([&] { executor.replay(counting); }), "a replay of a pass: found none that was recorded");
   executor.run(counting);
   EXPECT_EQ(counting.done(), Counting::expected(*structure));
 }
@@ -50,10 +40,10 @@ TEST(ReplayTest, BindingsSayWhatTheyCant) {
   const auto structure = random_structure(1, 3, 20).build();
   Executor executor(*device, structure);
   Waiting waiting(*device, structure->tasks.size());
-  EXPECT_EQ(refusal_of<Unsupported>([&] { executor.record(waiting); }),
+  EXPECT_EQ(error_of<Unsupported>([&] { executor.record(waiting); }),
             "recorded passes: found one in which the host waits");
   Unknown unknown;
-  EXPECT_EQ(refusal_of<Unsupported>([&] { executor.record(unknown); }),
+  EXPECT_EQ(error_of<Unsupported>([&] { executor.record(unknown); }),
             "recorded passes: found what knows no way to record its own");
 }
 

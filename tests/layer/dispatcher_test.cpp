@@ -7,6 +7,7 @@
 #include <map>
 
 #include "moe/plan/groups.h"
+#include "tests/base/error_of.h"
 #include "tests/comm/communicator_conformance.h"
 #include "tests/layer/local_layers.h"
 #include "tests/layer/wire_count.h"
@@ -171,15 +172,6 @@ TEST(DispatcherTest, APaceCountsOnceForTheWholeExchange) {
   }
 }
 
-std::string refusal(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Unsupported& error) {
-    return error.what();
-  }
-  return "none";
-}
-
 TEST(DispatcherTest, RefusalsNameTheDispatcherAndTheGroup) {
   // Ranks 0, 2, 4 and 6, 8, 10 on nodes of 4: two on one node, one on the next.
   const Placement placement{{.nodes = 3, .ranks_per_node = 4, .dp = 12, .mp = 1, .ep = 3, .esp = 2, .edp = 2}};
@@ -187,11 +179,11 @@ TEST(DispatcherTest, RefusalsNameTheDispatcherAndTheGroup) {
   on_ranks(placement, wire, [&](int rank, Communicator& ep, Stream&) {
     for (const std::string_view name : {"1dh", "2dh"}) {
       DispatcherSetup setup = setup_of(placement, rank, ep, 8);
-      const std::string uneven = refusal([&] { make_dispatcher(name, setup); });
+      const std::string uneven = error_of<Unsupported>([&] { make_dispatcher(name, setup); });
       EXPECT_NE(uneven.find(fmt::format("dispatcher {}:", name)), std::string::npos) << uneven;
       EXPECT_NE(uneven.find(fmt::format("rank {}'s EP group", rank)), std::string::npos) << uneven;
       setup.equal = false;
-      const std::string unequal = refusal([&] { make_dispatcher(name, setup); });
+      const std::string unequal = error_of<Unsupported>([&] { make_dispatcher(name, setup); });
       EXPECT_NE(unequal.find(fmt::format("dispatcher {}: blocks are of unequal sizes", name)), std::string::npos);
     }
   });

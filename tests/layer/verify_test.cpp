@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "moe/layer/binding.h"
+#include "tests/base/error_of.h"
 #include "tests/layer/local_layers.h"
 #include "tests/schedule/any_decision.h"
 
@@ -20,22 +21,13 @@ LayerCase case_of(DType dtype = DType::float64, int64_t model_dim = 12, int64_t 
   return complete(layer, parallel, Rounding::ragged);
 }
 
-std::string complaint(const std::function<void()>& check) {
-  try {
-    check();
-  } catch (const WrongResult& e) {
-    return e.what();
-  }
-  return "none";
-}
-
 #define EXPECT_COMPLAINT(text, about) EXPECT_NE((text).find(about), std::string::npos) << (text)
 
 class VerifyTest : public testing::Test {
  protected:
   VerifyTest() : layers_(shape_, seed_), reference_(reference_layer(shape_, seed_)) {}
   std::string verify() {
-    return complaint([&] { verify_layer(layers_.ranks(), reference_); });
+    return error_of<WrongResult>([&] { verify_layer(layers_.ranks(), reference_); });
   }
   // Adds `by` to one element and takes it back.
   std::string verify_with(TensorView tensor, int64_t element, double by) {
@@ -98,22 +90,23 @@ TEST_F(VerifyTest, FindsOtherWeightsAndOtherChoices) {
   layers_.run(plan);
   EXPECT_COMPLAINT(verify(), "expert");
   EXPECT_COMPLAINT(verify(), "of token");
-  EXPECT_COMPLAINT(complaint([&] { verify_layer(layers_.ranks()); }), "of token");
+  EXPECT_COMPLAINT(error_of<WrongResult>([&] { verify_layer(layers_.ranks()); }), "of token");
 }
 
 TEST_F(VerifyTest, RefusesPlansOfOtherLayers) {
   LayerCase other = shape_;
   other.layer.hidden *= 2;
   MoeLayer& rank = *layers_.ranks().front();
-  EXPECT_COMPLAINT(complaint([&] { LayerBinding(rank, plan_for(other, "tutel", 1, 1)); }), "the plan is for");
+  EXPECT_COMPLAINT(error_of<WrongResult>([&] { LayerBinding(rank, plan_for(other, "tutel", 1, 1)); }),
+                   "the plan is for");
   Plan plan = plan_for(shape_, "tutel", 2, 2);
   plan.layers = 2;
   EXPECT_THROW(LayerBinding(rank, plan), Unsupported);
-  EXPECT_COMPLAINT(complaint([&] { LayerBinding(rank, plan_for(shape_, "parm-s1", 1, 1)); }),
+  EXPECT_COMPLAINT(error_of<WrongResult>([&] { LayerBinding(rank, plan_for(shape_, "parm-s1", 1, 1)); }),
                    "the plan's flow is fused");
   plan = plan_for(shape_, "tutel", 2, 2);
   plan.gradients.front().bytes += 8;
-  EXPECT_COMPLAINT(complaint([&] { LayerBinding(rank, plan); }), "gradient bytes");
+  EXPECT_COMPLAINT(error_of<WrongResult>([&] { LayerBinding(rank, plan); }), "gradient bytes");
 }
 
 TEST(VerifyFloat32, HoldsOnceASchedule) {
@@ -126,7 +119,7 @@ TEST(VerifyFloat32, HoldsOnceASchedule) {
     LocalLayers layers(shape, seed, schedule.flow);
     const bool one = schedule.degrees == DegreePolicy::one;
     layers.run(plan_for(shape, schedule.name, one ? 1 : 3, one ? 1 : schedule.degrees == DegreePolicy::apart ? 2 : 3));
-    EXPECT_EQ(complaint([&] { verify_layer(layers.ranks()); }), "none");
+    EXPECT_EQ(error_of<WrongResult>([&] { verify_layer(layers.ranks()); }), "none");
     const LayerReference reference = reference_layer(shape, layers.ranks().front()->seed());
     for (const TensorError& e : layer_errors(layers.ranks(), reference)) worst = std::max(worst, e.error);
   }

@@ -5,19 +5,10 @@
 #include "moe/base/check.h"
 #include "moe/base/random.h"
 #include "moe/schedule/model_plan.h"
+#include "tests/base/error_of.h"
 
 namespace moe {
 namespace {
-
-template <class Call>
-std::string complaint(Call&& call) {
-  try {
-    call();
-  } catch (const BadInput& error) {
-    return error.what();
-  }
-  return "no complaint";
-}
 
 LayerCase two_nodes(LayerShape layer = {}) {
   return complete(std::move(layer), {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
@@ -26,7 +17,7 @@ LayerCase two_nodes(LayerShape layer = {}) {
 TEST(Limits, TasksOfAPlan) {
   const Schedule& schedule = find_schedule("tutel");
   EXPECT_NO_THROW(check_size(schedule, {two_nodes(), 96, 256}, 4, 4));
-  EXPECT_EQ(complaint([&] {
+  EXPECT_EQ(error_of<BadInput>([&] {
               check_size(schedule, {two_nodes(), 1'000'000, 2}, 4, 4);
             }),
             "layers x micro-batches: found 1000000 x 2 of 52 tasks each (schedule tutel, degrees 4 and 4), expected at "
@@ -35,7 +26,7 @@ TEST(Limits, TasksOfAPlan) {
 
 TEST(Limits, PiecesOfALayersGradients) {
   const LayerCase shape = two_nodes();
-  const std::string text = complaint([&] { gradient_pieces(find_schedule("lina"), shape, 1); });
+  const std::string text = error_of<BadInput>([&] { gradient_pieces(find_schedule("lina"), shape, 1); });
   EXPECT_TRUE(text.starts_with("micro-op-bytes: found 1, which cuts 8388608 gradient bytes")) << text;
   EXPECT_NE(text.find("expected at least 84 (100000 pieces at most)"), std::string::npos) << text;
   EXPECT_LE(gradient_pieces(find_schedule("lina"), shape, 84).size(), static_cast<size_t>(kMostPieces));
@@ -44,7 +35,7 @@ TEST(Limits, PiecesOfALayersGradients) {
 TEST(Limits, LayersTooWideToCount) {
   LayerShape layer;
   layer.model_dim = layer.hidden = 4'000'000'000;
-  const std::string text = complaint([&] { two_nodes(layer); });
+  const std::string text = error_of<BadInput>([&] { two_nodes(layer); });
   EXPECT_NE(text.find("model-dim"), std::string::npos) << text;
   EXPECT_NE(text.find("expected a product of at most 9007199254740992"), std::string::npos) << text;
 }

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "moe/base/check.h"
-#include "tests/comm/error_of.h"
+#include "tests/base/error_of.h"
 
 namespace moe {
 namespace {

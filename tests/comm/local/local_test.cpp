@@ -6,8 +6,8 @@
 #include "moe/base/check.h"
 #include "moe/comm/local/local_world.h"
 #include "moe/device/pacer.h"
+#include "tests/base/error_of.h"
 #include "tests/comm/communicator_conformance.h"
-#include "tests/comm/error_of.h"
 #include "tests/device/at_once_device.h"
 
 namespace moe {

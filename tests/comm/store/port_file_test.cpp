@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "moe/base/check.h"
-#include "tests/comm/error_of.h"
+#include "tests/base/error_of.h"
 
 namespace moe {
 namespace {

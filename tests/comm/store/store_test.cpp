@@ -9,7 +9,7 @@
 #include "moe/comm/store/bounded_calls.h"
 #include "moe/comm/store/liveness.h"
 #include "moe/comm/store/socket.h"
-#include "tests/comm/error_of.h"
+#include "tests/base/error_of.h"
 
 namespace moe {
 namespace {
