@@ -31,16 +31,21 @@ class AttentionHeads {
   virtual void backward(const HeadInputs& in, TensorView out, TensorView d_out, const HeadInputs& d) = 0;
 };
 
-/// Holds scores of one sequence and a head of each key-value head, and their gradients, (kv_heads, L, L): what is
-/// needed during a call alone. The heads of one rank share it: their calls come one after the other.
+/// Holds scores of a tile of one sequence and of a head of each key-value head, and their gradients: what is needed
+/// during a call alone. The heads of one rank share it: their calls come one after the other.
 struct HeadsScratch {
   Tensor scores, d_scores;
 };
 
-/// Makes heads that keep a matrix (L, L) a head and sequence, a tensor of `kept`, or none (HeadsShape::recompute): the
-/// numbers are the same.
+/// Tokens whose scores are computed at once where none are kept.
+inline constexpr int64_t kTileTokens = 512;
+
+/// Makes heads that keep a matrix (L, L) a head and sequence, a tensor of `kept`, or none (HeadsShape::recompute). Then
+/// they go by tiles of `tile` tokens, which read the keys and values that a token of the tile sees: there is no matrix
+/// (L, L), and a causal mask spares half the work. Of sequences of one tile the numbers are those of kept scores.
 std::unique_ptr<AttentionHeads> make_composed_heads(Math& math, const HeadsShape& shape, TensorStore& kept,
-                                                    std::shared_ptr<HeadsScratch> scratch = nullptr);
+                                                    std::shared_ptr<HeadsScratch> scratch = nullptr,
+                                                    int64_t tile = kTileTokens);
 /// Makes heads that keep a number a token and head, and compute the scores again in any backward, by LibTorch's kernels
 /// for float32 and float64 on the CPU.
 std::unique_ptr<AttentionHeads> make_flash_heads(const HeadsShape& shape);

@@ -88,8 +88,8 @@ class Math {
   /// Rotates the heads of rows (tokens, heads d) in place: numbers j and j + d / 2 of a head, by the angle whose cosine
   /// and sine are numbers j and j + d / 2 of row token % L of `turns` (L, d), of the sums' type. Back: its negative.
   virtual void rotate(TensorView rows, TensorView turns, Turn turn) = 0;
-  /// Turns scores (n, L, L), in place, into softmaxes: row i of scale times its numbers or, causal, the first i + 1, 0
-  /// beyond.
+  /// Turns scores (n, rows, L), in place, into softmaxes of scale times a row's numbers. The rows are those of a
+  /// sequence's last tokens: causal ones have L - rows + i + 1 numbers, and 0 beyond.
   virtual void attention_softmax(TensorView scores, double scale, bool causal) = 0;
   /// Sets d = scale p (d - <p, d>), in place, row by row; p is what attention_softmax made.
   virtual void attention_softmax_backward(TensorView p, TensorView d, double scale, bool causal) = 0;

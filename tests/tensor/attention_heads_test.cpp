@@ -89,6 +89,25 @@ HeadsShape drawn_shape(uint64_t draw) {
           .dtype = DType::float64};
 }
 
+// Tiles of any number of tokens, which divides a sequence or not.
+TEST(AttentionHeads, ByTilesAreThoseOfWholeScores) {
+  for (uint64_t draw = 90; draw < 150 && !testing::Test::HasFailure(); ++draw) {
+    HeadsShape shape = drawn_shape(draw);
+    shape.causal = draw % 3 != 0;
+    const auto tile = 1 + static_cast<int64_t>(random_bits(9, 6, draw) % static_cast<uint64_t>(shape.seq));
+    TensorStore kept;
+    const Results whole = results_of(*make_composed_heads(cpu_math(), shape, kept), shape);
+    shape.recompute = true;
+    const Results tiled = results_of(*make_composed_heads(cpu_math(), shape, kept, nullptr, tile), shape);
+    const std::string what = fmt::format("L {} by {}, {} heads of {} over {}, causal {}", shape.seq, tile, shape.heads,
+                                         shape.dim, shape.kv_heads, shape.causal);
+    expect_near(tiled.out, whole.out, what);
+    expect_near(tiled.dq, whole.dq, what + ", dq");
+    expect_near(tiled.dk, whole.dk, what + ", dk");
+    expect_near(tiled.dv, whole.dv, what + ", dv");
+  }
+}
+
 TEST(AttentionHeads, OfTheCpuAreThoseComposed) {
   for (uint64_t draw = 0; draw < 60 && !testing::Test::HasFailure(); ++draw) compare(drawn_shape(draw));
 }
@@ -111,6 +130,8 @@ TEST(AttentionHeads, WhatComputesScoresAgainKeepsNone) {
   EXPECT_EQ(bytes_of_heads(true, scratch), 2 * 2 * square) << "scores of a head of each key-value head, and gradients";
   EXPECT_EQ(bytes_of_heads(true, scratch), 0) << "all layers and micro-batches of a rank share them";
   EXPECT_EQ(bytes_of_heads(false, scratch), 3 * 6 * square) << "3 sequences of 6 heads";
+  shape.tokens = shape.seq = 4 * kTileTokens;
+  EXPECT_EQ(bytes_of_heads(true, nullptr), 2 * 2 * 8 * kTileTokens * shape.seq) << "of a tile's tokens alone";
 }
 
 TEST(AttentionHeads, OfOneTokenPassItsValueOn) {

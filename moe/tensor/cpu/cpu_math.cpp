@@ -93,10 +93,15 @@ void rotate_rows(TensorView rows, TensorView turns, T sign) {
   });
 }
 
+// Counts the numbers that row r of matrices (rows, L) sees.
+int64_t seen_by(int64_t r, int64_t rows, int64_t seq, bool causal) { return causal ? seq - rows + r % rows + 1 : seq; }
+
 template <class T>
-void attention_softmax_rows(T* row, int64_t rows, int64_t seq, T scale, bool causal) {
-  for (int64_t r = 0; r < rows; ++r, row += seq) {
-    const int64_t end = causal ? r % seq + 1 : seq;
+void attention_softmax_rows(TensorView scores, T scale, bool causal) {
+  const int64_t rows = scores.size(1), seq = scores.size(2);
+  T* row = scores.as<T>();
+  for (int64_t r = 0; r < scores.size(0) * rows; ++r, row += seq) {
+    const int64_t end = seen_by(r, rows, seq, causal);
     const T top = *std::max_element(row, row + end);
     T sum = 0;
     for (int64_t j = 0; j < end; ++j) sum += row[j] = std::exp(scale * (row[j] - top));
@@ -106,10 +111,13 @@ void attention_softmax_rows(T* row, int64_t rows, int64_t seq, T scale, bool cau
 }
 
 template <class T>
-void attention_softmax_rows_backward(const T* p, T* d, int64_t rows, int64_t seq, T scale, bool causal) {
-  for (int64_t r = 0; r < rows; ++r, p += seq, d += seq) {
+void attention_softmax_rows_backward(TensorView shares, TensorView gradients, T scale, bool causal) {
+  const int64_t rows = shares.size(1), seq = shares.size(2);
+  const T* p = shares.as<T>();
+  T* d = gradients.as<T>();
+  for (int64_t r = 0; r < shares.size(0) * rows; ++r, p += seq, d += seq) {
     T mean = 0;
-    for (int64_t j = 0; j < (causal ? r % seq + 1 : seq); ++j) mean += p[j] * d[j];
+    for (int64_t j = 0; j < seen_by(r, rows, seq, causal); ++j) mean += p[j] * d[j];
     for (int64_t j = 0; j < seq; ++j) d[j] = scale * p[j] * (d[j] - mean);
   }
 }
@@ -164,15 +172,13 @@ class CpuMath final : public Math {
   void attention_softmax(TensorView scores, double by, bool causal) override {
     with_element(scores.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      attention_softmax_rows(scores.as<T>(), scores.size(0) * scores.size(1), scores.size(2), static_cast<T>(by),
-                             causal);
+      attention_softmax_rows(scores, static_cast<T>(by), causal);
     });
   }
   void attention_softmax_backward(TensorView p, TensorView d, double by, bool causal) override {
     with_element(p.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      attention_softmax_rows_backward(p.as<T>(), d.as<T>(), p.size(0) * p.size(1), p.size(2), static_cast<T>(by),
-                                      causal);
+      attention_softmax_rows_backward(p, d, static_cast<T>(by), causal);
     });
   }
 };

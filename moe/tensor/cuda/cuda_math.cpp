@@ -81,11 +81,11 @@ void CudaMath::norm_backward(const NormInput& in, TensorView d, TensorView d_gai
 
 void CudaMath::attention_softmax(TensorView scores, double by, bool causal) {
   cuda::attention_softmax({stream_, scores.dtype()}, scores.data(),
-                          {scores.size(0) * scores.size(1), scores.size(2), by, causal});
+                          {scores.size(0) * scores.size(1), scores.size(1), scores.size(2), by, causal});
 }
 
 void CudaMath::attention_softmax_backward(TensorView p, TensorView d, double by, bool causal) {
   cuda::attention_softmax_backward({stream_, p.dtype()}, p.data(), d.data(),
-                                   {p.size(0) * p.size(1), p.size(2), by, causal});
+                                   {p.size(0) * p.size(1), p.size(1), p.size(2), by, causal});
 }
 }  // namespace moe::cuda

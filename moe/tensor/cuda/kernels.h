@@ -63,9 +63,9 @@ void norm_backward(Work work, const Norm& of, void* d, void* d_gain, const Scrat
 // Attention (softmax.cu) ------------------------------------------------------------------------------------------
 
 /// Says what attention_softmax() reads, which does what Math::attention_softmax() does: `rows` rows of seq numbers,
-/// times `by`.
+/// times `by`, `height` of them a matrix.
 struct Scores {
-  int64_t rows, seq;
+  int64_t rows, height, seq;
   double by;
   bool causal;
 };

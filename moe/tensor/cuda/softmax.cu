@@ -14,11 +14,13 @@ struct Seen {
 
   __device__ Seen(const Scores& scores, int64_t first)
       : rows(static_cast<int>(scores.rows - first < R ? scores.rows - first : R)), seq(static_cast<int>(scores.seq)) {
-    int own = scores.causal ? static_cast<int>(static_cast<uint32_t>(first) % static_cast<uint32_t>(seq)) + 1 : seq;
+    const int height = static_cast<int>(scores.height), top = seq - height + 1;  // a matrix's first row sees so many
+    int own =
+        scores.causal ? static_cast<int>(static_cast<uint32_t>(first) % static_cast<uint32_t>(height)) + top : seq;
 #pragma unroll
     for (int r = 0; r < R; ++r) {
       of[r] = r < rows ? own : 0;
-      if (scores.causal) own = own == seq ? 1 : own + 1;
+      if (scores.causal) own = own == seq ? top : own + 1;
     }
   }
 };
