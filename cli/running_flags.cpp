@@ -217,6 +217,8 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_text(*verb, "--slow", "KIND:FACTOR[:RANK]", l.slow,
            "make tasks slower on purpose: expert:1.1, of one rank expert:1.1:3");
   verb->add_flag("--graphs", l.graphs, "on GPUs: time passes replayed as CUDA graphs too, in turns with issued ones");
+  verb->add_flag("--profile", l.profile,
+                 "on GPUs: run one pass more of each schedule between cudaProfilerStart and -Stop, for Nsight");
   add_text(*verb, "--workload", "gate|balanced|zipf:S|hot[:EXPERT]|trace:FILE", l.workload,
            "which experts tokens want (trace: CSV of token, layer, experts)");
   add_ranks(*verb, l, c.ranks);
@@ -230,7 +232,7 @@ void add_layerbench(CLI::App& app, Command& c) {
   verb->get_option("--drawn")->excludes("--grid-layers")->excludes("--only");
   for (const char* stack : {"--layers", "--micro-batches", "--pipeline", "--recompute"})
     verb->get_option(stack)->excludes("--grid");
-  for (const char* times : {"--iterations", "--trace", "--tasks", "--graphs"})
+  for (const char* times : {"--iterations", "--trace", "--tasks", "--graphs", "--profile"})
     verb->get_option(times)->excludes("--check-only");
   for (const char* stack : {"--layers", "--micro-batches"}) verb->get_option(stack)->excludes("--graphs");
   verb->get_option("--tasks")->excludes("--json");  // which always has them

@@ -54,6 +54,12 @@ bool graphs_of(const LayerbenchOptions& options, const Target& target) {
   return true;
 }
 
+bool profile_of(const LayerbenchOptions& options) {
+  require<BadInput>(!options.profile || options.device == DeviceKind::cuda,
+                    "--profile: found --device cpu, expected cuda");
+  return options.profile;
+}
+
 // Throws, before anything is measured, where the CPU can't run the layer; on an emulated cluster a proxy runs instead.
 // Throws likewise where passes can't be recorded.
 void require_runs(const LayerShape& layer, const LayerbenchOptions& options, const Target& target) {
@@ -206,6 +212,7 @@ class Layerbench {
             .timeout_s = options.timeout_s,
             .check_only = options.check_only,
             .graphs = graphs_of(options, target),
+            .profile = profile_of(options),
             .workload = workload_of(options),
             .drag = drag_of(options, target)};
   }

@@ -32,9 +32,10 @@ struct LayerbenchOptions {
   std::string dump;    // folder of tensors (layer_dump.h): DUMP/SCHEDULE, of a grid DUMP/LAYER/SCHEDULE; empty: none
   bool tasks = false;  // print how each kind of task compares with its prediction
   bool check_only = false;
-  bool graphs = false;  // time passes replayed as CUDA graphs too (Executor::record)
-  bool predict = true;  // else degrees are given, nothing is measured but the layer, and plans have nominal prices
-  std::string slow;     // KIND:FACTOR[:RANK], slowed on purpose (dragged.h); empty: nothing
+  bool graphs = false;   // time passes replayed as CUDA graphs too (Executor::record)
+  bool profile = false;  // run one pass more of each schedule, for a profiler
+  bool predict = true;   // else degrees are given, nothing is measured but the layer, and plans have nominal prices
+  std::string slow;      // KIND:FACTOR[:RANK], slowed on purpose (dragged.h); empty: nothing
   bool json = false;
   Asked asked;
 };

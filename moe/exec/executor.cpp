@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
+#include "moe/device/profiled.h"
 #include "moe/device/recorded_work.h"
 #include "moe/exec/crossings.h"
 
@@ -19,8 +20,9 @@ struct Executor::Impl {
   std::shared_ptr<const Structure> structure;
   std::vector<std::vector<int>> crossings;
   std::shared_ptr<Failure> failure = std::make_shared<Failure>();
-  std::vector<Mark> marks;  // by task; outlive the streams, as the next three
-  Mark pass;                // of a replay
+  std::vector<std::string> names;  // by task
+  std::vector<Mark> marks;         // likewise; outlive the streams, as the next three
+  Mark pass;                       // of a replay
   std::atomic<int64_t> overruns{0};
   std::vector<std::unique_ptr<Stream>> lanes;           // null: of another stage
   std::vector<std::unique_ptr<RecordedWork>> recorded;  // by the binding's turn; empty: none
@@ -35,6 +37,7 @@ struct Executor::Impl {
   }
 
   void issue(const Task& task, Binding& binding, Pace pace) {
+    const NamedRange range(names[static_cast<size_t>(task.id)]);
     Stream& lane = *lanes[static_cast<size_t>(task.lane)];
     for (const int before : crossings[static_cast<size_t>(task.id)])
       if (has(before)) lane.wait(end(before));
@@ -141,6 +144,7 @@ Executor::Executor(Device& device, std::shared_ptr<const Structure> structure, i
     impl_->lanes.push_back(lane.stage == stage ? device.make_stream(name_of(lane.kind), impl_->failure, urgency)
                                                : nullptr);
   }
+  for (const Task& task : impl_->structure->tasks) impl_->names.push_back(task.name());
   for (const Task& task : impl_->structure->tasks)
     if (impl_->has(task.id)) impl_->marks[static_cast<size_t>(task.id)] = {device.make_event(), device.make_event()};
   impl_->pass = {device.make_event(), device.make_event()};

@@ -115,7 +115,8 @@ std::string parsed(const std::string& verb, const std::string& text) {
                 c->reproduce.assume, c->reproduce.measure, c->reproduce.records, c->reproduce.audit, c->reproduce.all,
                 c->reproduce.write, c->reproduce.out, c->reproduce.json, c->doctor.all, c->doctor.strict,
                 c->doctor.json) +
-         all_of(l.predict, l.drawn, l.slow, l.graphs, fmt::format("{}", fmt::join(l.only, ","))) + of_gates(*c) +
+         all_of(l.predict, l.drawn, l.slow, l.graphs, l.profile, fmt::format("{}", fmt::join(l.only, ","))) +
+         of_gates(*c) +
          all_of(c->compare.strict, c->history.plot, c->report.cluster, c->report.timelines, l.plan,
                 c->export_out.only) +
          of_imports(c->import_in);

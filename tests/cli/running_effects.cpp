@@ -48,16 +48,17 @@ Effects layerbench() {
   add(e, parsed, "", "--slow expert:1.5");
   add(e, refused, "--cluster host", "--slow expert:2:99");
   add(e, refused, "--cluster testbed-b", "--slow expert:2");
-  add(e, parsed, "", "--graphs");
+  add(e, parsed, "", "--graphs; --profile");
   for (const char* here : {"--cluster host", "--cluster host --device cuda", "--device cuda", "--layers 2"})
     add(e, refused, here, "--graphs");
+  add(e, refused, "--cluster host", "--profile");
   add(e, parsed, "", "--layers 2; --micro-batches 2; --pipeline 1f1b");
   add(e, refused, "--grid fsmoe-b", "--layers 2; --micro-batches 2; --pipeline 1f1b; --recompute selective");
   add(e, refused, "", "--grid-layers 2; --drawn 2");
   add(e, refused, "--grid fsmoe-b --drawn 2", "--grid-layers 2; --only x");
   add(e, parsed, "", "--plan plan.json");
   add(e, refused, "--seq 64", "--plan plan.json");
-  add(e, refused, "--check-only", "--iterations 2; --trace t; --tasks; --graphs");
+  add(e, refused, "--check-only", "--iterations 2; --trace t; --tasks; --graphs; --profile");
   add(e, refused, "--json", "--tasks");
   add_ranks(e);
   return e;

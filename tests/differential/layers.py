@@ -10,9 +10,11 @@ CHOOSING = {"parm", "monta", "fsmoe-interleaved", "lina-packed"}
 
 
 class Phases:
-    """A schedule's two phases at its degrees, replayed."""
+    """A schedule's two phases at its degrees, replayed. Recomputed in full, the forward runs again before the backward:
+    nothing of either runs beside the other."""
 
     def __init__(self, schedule, profile, layer, degrees, split=None, micro_op_bytes=30e6):
+        self.forwards = layer.forwards
         self.tasks, self.start, self.end = [], [], []
         for backward in (False, True):
             own = degrees if not backward else degrees[::-1]
@@ -22,8 +24,15 @@ class Phases:
             self.start.append(start)
             self.end.append(end)
 
+    def runs(self):
+        """What runs, in order: each phase, and when it begins."""
+        forward = makespan(self.end[0])
+        return [(0, i * forward) for i in range(self.forwards)] + [(1, self.forwards * forward)]
+
     def seconds(self, phase):
-        return makespan(self.end[phase])
+        """A backward takes all that runs from the first forward's end on."""
+        again = (self.forwards - 1) * makespan(self.end[0]) if phase else 0
+        return again + makespan(self.end[phase])
 
     def moe_seconds(self, phase):
         """Seconds from the start of D1 until the last row is home and its weights' gradients are made; None without
@@ -56,10 +65,11 @@ def check_answer(tally, answer, profile, layer, seed):
             tally.same("MoE part", answer["moe_" + key], moe, f"{what}, moe_{key}")
     if "lanes" in answer:
         busy = {}
-        for tasks, start, end in zip(mine.tasks, mine.start, mine.end):
+        for phase, _ in mine.runs():
+            tasks = mine.tasks[phase]
             for task in range(len(tasks.kind)):
                 lane = tasks.lanes[tasks.lane[task]]
-                busy[lane] = busy.get(lane, 0) + end[task] - start[task]
+                busy[lane] = busy.get(lane, 0) + mine.end[phase][task] - mine.start[phase][task]
         for lane in answer["lanes"]:
             tally.same("busy lanes", lane["busy_s"], busy.get(lane["name"], 0), f"{what}, lane {lane['name']}")
     check_tasks(tally, answer, mine, what)
@@ -67,20 +77,20 @@ def check_answer(tally, answer, profile, layer, seed):
 
 
 def check_tasks(tally, answer, mine, what):
-    """Each task's start and end."""
+    """Each task starts and ends as it does here; what runs again is listed as the forward's."""
     theirs = {}
     for task in answer.get("tasks", []):
-        offset = answer["forward_s"] if task["phase"] == "backward" else 0
-        theirs.setdefault((task["phase"], task["name"], task["chunk"]), []).append(
-            (task["start_s"] - offset, task["end_s"] - offset))
+        theirs.setdefault((task["phase"], task["name"], task["chunk"]), []).append((task["start_s"], task["end_s"]))
     if not theirs:
         return
     ours = {}
-    for phase, tasks in zip(("forward", "backward"), (0, 1)):
-        t = mine.tasks[tasks]
-        for i in range(len(t.kind)):
-            ours.setdefault((phase, t.kind[i], t.chunk[i]), []).append((mine.start[tasks][i], mine.end[tasks][i]))
-    tally.equal("kinds and chunks of tasks", sorted(theirs), sorted(ours), what)
+    for phase, begin in mine.runs():
+        tasks = mine.tasks[phase]
+        for i in range(len(tasks.kind)):
+            key = (("forward", "backward")[phase], tasks.kind[i], tasks.chunk[i])
+            ours.setdefault(key, []).append((begin + mine.start[phase][i], begin + mine.end[phase][i]))
+    count = [{key: len(times) for key, times in listed.items()} for listed in (theirs, ours)]
+    tally.equal("kinds and chunks of tasks", *count, what)
     scale = answer["forward_s"] + answer["backward_s"]
     for key in theirs.keys() & ours.keys():
         for found, expected in zip(sorted(theirs[key]), sorted(ours[key])):
@@ -110,8 +120,7 @@ def check_choices(tally, totals, answers, seed, contention):
 def check_layer(tally, program, seed, rng, contention):
     profile = questions.random_cluster(rng, tuple(volumes.BYTES), seqs=(32, 64, 128, 256, 512, 1024))
     layer = questions.random_layer(rng, profile)
-    if rng.random() < 0.2:
-        layer.recompute = "selective"
+    layer.recompute = questions.random_recompute(rng)
     if contention:
         questions.add_contention(rng, profile)
     cluster = program.write("cluster.toml", questions.toml_of(profile))
@@ -139,10 +148,10 @@ def check_degrees(tally, answers, profile, layer, seed):
         if layer.rounding != "lcm" and name in schedules.APART:
             forward = min(phase_seconds(name, profile, layer, False, f) for f in range(1, most + 1))
             backward = min(best_split(name, profile, layer, (1, b)) for b in range(1, most + 1))
-            best = forward + backward
+            best = layer.forwards * forward + backward
         else:
-            best = min(phase_seconds(name, profile, layer, False, f, b) + best_split(name, profile, layer, (f, b))
-                       for f, b in pairs)
+            best = min(layer.forwards * phase_seconds(name, profile, layer, False, f, b)
+                       + best_split(name, profile, layer, (f, b)) for f, b in pairs)
         total = answer["forward_s"] + answer["backward_s"]
         what = f"seed {seed}, {name}, degrees up to {most}"
         curve = any("points" in row for row in profile.comm if row["op"] in ("allreduce", "allgather", "reducescatter"))

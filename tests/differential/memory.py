@@ -3,7 +3,8 @@
 Weights and gradients have the layer's element type. Adam has two moments; of 16 bits two moments and a copy in float32.
 ZeRO 1 shares these states out over the ranks that hold a weight alike, ZeRO 2 the gradients too, ZeRO 3 the weights
 too: of dense weights over DP, of experts over EDP. The program counts two norms of scale and shift and GShard's gate,
-the largest ones, whatever the layer's are.
+the largest ones, whatever the layer's are. Recomputed in full, layers keep their outputs, as the papers' count takes
+it their inputs; what else a backward reads is there of one layer and micro-batch at a time.
 """
 import questions
 import volumes
@@ -38,6 +39,24 @@ def check_memory(tally, program, seed, rng):
     for zero in range(4):
         tally.at_most("scores that are not kept", counted[zero, "selective"]["activations_bytes"],
                       counted[zero, "none"]["activations_bytes"], f"seed {seed}")
+    check_outputs(tally, program, layer, flags, counted[0, "none"]["activations_bytes"], rng, f"seed {seed}")
+
+
+def check_outputs(tally, program, layer, flags, once, rng, what):
+    """Several layers keep their outputs, and once all of one. once: what one layer and micro-batch keeps in all."""
+    layers, micro_batches = rng.randint(1, 4), rng.randint(2, 4)
+    what += f", recompute full, {layers} layers, {micro_batches} micro-batches"
+    document, error = program.json(flags + ["--recompute", "full", "--layers", layers, "--micro-batches", micro_batches,
+                                            "--pipeline", "gpipe"])
+    if document is None:
+        tally.failures.append(f"{what}: {error}")
+        return
+    elements, kept = layer.tokens / layer.mp * layer.model_dim, layers * micro_batches
+    expected = {"printed": 2 * elements * layers, "corrected": layer.element * elements * kept,
+                "counted": once + layer.element * elements * (kept - 1)}
+    for estimate in document["estimates"]:
+        model = estimate["activations_model"]
+        tally.same("outputs kept", estimate["activations_bytes"], expected[model], f"{what}, {model}")
 
 
 def check_estimate(tally, layer, estimate, zero, what):

@@ -118,6 +118,11 @@ def random_layer(rng, profile, **fixed):
     return layer
 
 
+def random_recompute(rng):
+    drawn = rng.random()
+    return "selective" if drawn < 0.2 else "full" if drawn < 0.4 else "none"
+
+
 def flags_of(layer):
     flags = ["--batch", layer.batch, "--seq", layer.seq, "--model-dim", layer.model_dim, "--hidden", layer.hidden,
              "--heads", layer.heads, "--kv-heads", layer.kv_heads, "--experts", layer.experts, "--top-k", layer.top_k,

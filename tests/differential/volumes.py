@@ -40,6 +40,11 @@ class Layer:
     def gemms(self):
         return GEMMS[self.ffn]
 
+    @property
+    def forwards(self):
+        """How often training runs the forward of a layer and micro-batch: a backward may begin with it."""
+        return 2 if self.recompute == "full" else 1
+
 
 def rows_of(layer, r_forward, r_backward, mp_split=None):
     """T_rank: rows an expert takes from a rank whose tokens are 1 / mp_split of its MP group's."""

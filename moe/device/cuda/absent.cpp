@@ -3,6 +3,7 @@
 #include "moe/device/cuda/cuda_device.h"
 #include "moe/device/device.h"
 #include "moe/device/gpu_settings.h"
+#include "moe/device/profiled.h"
 #include "moe/device/recorded_work.h"
 
 namespace moe {
@@ -20,6 +21,11 @@ std::unique_ptr<RecordedWork> record_work(std::span<Stream* const>, std::span<Ev
                                           const std::function<void()>&) {
   throw Unsupported("recorded passes: this build has no CUDA");
 }
+
+NamedRange::NamedRange(const std::string&) {}
+NamedRange::~NamedRange() = default;
+ProfiledTime::ProfiledTime() = default;
+ProfiledTime::~ProfiledTime() = default;
 
 void launch_nothing(Stream&) { throw Unsupported("an empty kernel: this build has no CUDA"); }
 

@@ -7,6 +7,7 @@
 #include "moe/base/statistics.h"
 #include "moe/comm/local/local_world.h"
 #include "moe/device/device.h"
+#include "moe/device/profiled.h"
 #include "moe/measure/layers/in_step.h"
 #include "moe/measure/layers/proof.h"
 #include "moe/measure/layers/proxy.h"
@@ -159,6 +160,10 @@ class LayerBench {
       }
     }
     result_.tensors_made = tensor_memory.made - made;
+    if (settings_.profile) {
+      const ProfiledTime profiled;
+      world().run([&](int rank) { profiled_passes(rank); });
+    }
     for (Benched& each : benched_)
       if (each.run.wrong.empty() && each.trains())
         each.run.held_out_loss = each.training.held_out_loss(world(), each.runs());
@@ -292,6 +297,13 @@ class LayerBench {
         }
         if (mine.model() != nullptr && !each.training.stepped(place(rank), mine, *everyone, *stream)) return;
       }
+  }
+
+  void profiled_passes(int rank) {
+    for (Benched& each : benched_) {
+      const NamedRange range(each.run.plan.schedule);
+      if (each.run.wrong.empty()) each.ranks[place(rank)]->pass(paces_of(each));
+    }
   }
 
   void collect(Benched& each, int repeats) {

@@ -31,6 +31,7 @@ struct LayerBenchSettings {
   double timeout_s = 60;
   bool check_only = false;
   bool graphs = false;   // each pass is timed replayed too (Executor::record); of unpaced layers on GPUs of their own
+  bool profile = false;  // one more pass of each plan runs for a profiler (moe/device/profiled.h)
   bool in_step = false;  // of serial plans: every task begins on all ranks together (in_step.h)
   Workload workload = Workload();
   double most_reference_flops = 2e11;  // of a layer that is verified itself: some 10 s of a core
