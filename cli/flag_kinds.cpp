@@ -147,7 +147,7 @@ void add_states(CLI::App& verb, Selection& s) {
              "ZeRO stage: 1 shards optimizer states; of memory alone: 2 gradients too, 3 weights too",
              {0, kMostZeroStage});
   add_text(verb, "--recompute", "none|selective|full", s.layer.recompute,
-           "selective: attention scores; of memory alone: full");
+           "selective: a backward computes scores again; full: all of its layer, whose output alone is kept");
 }
 
 void add_node_limit(CLI::App& verb, Selection& s) {

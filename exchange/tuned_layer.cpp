@@ -100,7 +100,7 @@ void note_unsaid(const Framework& runs, TunedLayer& tuned) {
   if (layer.hook != "none") unsaid(fmt::format("the hook {}", layer.hook));
   const std::string states = describe_states(tuned.shape.parallel);
   if (!states.empty() && !megatron)
-    notes.push_back(fmt::format("planned with {}: a setting of the optimizer and of your attention", states));
+    notes.push_back(fmt::format("planned with {}: settings of your optimizer and of what your layers keep", states));
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ std::vector<TaskTimes> task_times(const Plan& plan, const Timeline& timeline) {
   for (const Task& task : plan.tasks()) {
     const size_t id = static_cast<size_t>(task.id);
     const LaneKind lane = plan.structure->lanes[static_cast<size_t>(task.lane)].kind;
-    rows.push_back({task.name(), std::string(name_of(task.kind)), std::string(name_of(task.phase)),
+    rows.push_back({task.name(), std::string(name_of(task.kind)), std::string(name_of(task.runs_in())),
                     std::string(name_of(lane)), task.layer, task.chunk, task.chunks, timeline.start_s[id],
                     timeline.end_s[id]});
   }

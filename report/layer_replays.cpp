@@ -153,6 +153,7 @@ Json LayerReplays::plans_json(const Decided& of) {
           {"degree_forward", own.degree_forward},
           {"degree_backward", own.degree_backward},
           {"equal_degrees", runs.degrees == DegreePolicy::shared},
+          {"forwards", forwards_of(pricer.outline())},
           {"memory", memory_json(memory)},
           {"works", prices.take_works()},
           {"prices", prices.take_prices()},

@@ -74,13 +74,13 @@ BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phas
 
 PhaseBound::PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer)
     : schedule_(schedule), shape_(shape), pricer_(pricer) {
+  double sum_s = 0;  // of what follows the first half of attention
   for (const auto* part : {&shape.before, &shape.behind})
-    for (const auto& link : *part) dense_ += dense(link);
-  for (const auto& half : shape.beside_sum) {
-    double sum_s = 0;
-    for (auto link = shape.behind.rbegin(); link->kind != TaskKind::attention_dx; ++link) sum_s += dense(*link);
-    dense_ += std::max(0.0, dense(half) - sum_s);
-  }
+    for (const auto& link : *part) {
+      dense_ += dense(link);
+      sum_s = link.kind == TaskKind::attention_dx ? 0 : sum_s + dense(link);
+    }
+  for (const auto& half : shape.beside_sum) dense_ += std::max(0.0, dense(half) - sum_s);
   follow_shared();
   if (shape.gradient_lane < 0) return;
   const bool whole = schedule.gradients == GradientPolicy::after;  // in one slice

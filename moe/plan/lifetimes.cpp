@@ -19,6 +19,14 @@ bool of_attention(TaskKind kind) {
 
 bool of_rows(TaskKind kind) { return is_chunked(kind) || is_shared(kind) || kind == TaskKind::i_order; }
 
+// A forward's AllGather of its input, and a backward's before a dense layer's feed-forward, touch what passes from layer
+// to layer, or is kept, alone.
+bool of_dense_part(const Task& task) {
+  if (of_rows(task.kind)) return false;
+  if (task.phase == Phase::forward) return task.kind != TaskKind::mp_allgather;
+  return !sums_attention(task.kind) && task.kind != TaskKind::ffn_allgather;
+}
+
 // Holds tasks between whose first and last one memory is needed: of each lane the first and the last.
 class Span {
  public:
@@ -69,8 +77,7 @@ Holdings holdings_of(const Plan& plan) {
       add(pass, Lifetime::kept, time);
       add(pass, Lifetime::output);
     }
-    if (!of_rows(task.kind) && (forward || !sums_attention(task.kind)))
-      forward ? add(pass, Lifetime::dense_forward, time) : add(pass, Lifetime::dense_backward);
+    if (of_dense_part(task)) forward ? add(pass, Lifetime::dense_forward, time) : add(pass, Lifetime::dense_backward);
     if (!of_attention(task.kind)) forward ? add(pass, Lifetime::moe_forward, time) : add(pass, Lifetime::moe_backward);
     if (forward) continue;
     const bool makes_input = of_attention(task.kind) && task.kind != TaskKind::attention_dw;

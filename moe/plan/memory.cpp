@@ -125,8 +125,10 @@ Layers passes(const MemoryRequest& r, int stage) {
 Layers sets_kept(const MemoryRequest& r, int stage) {
   if (r.kept) return {*r.kept - r.kept_dense, r.kept_dense};
   if (r.shape.parallel.recompute != Recompute::full) return passes(r, stage);
-  const bool dense = r.dense.hidden > 0 && activations_of(of_dense(r)) > activations_of(r);
-  return {dense ? 0 : 1, dense ? 1 : 0};
+  // One of each kind; over MP a micro-batch's first gathers its tokens while the last of the one before ends.
+  const int sets = r.shape.parallel.mp > 1 && r.micro_batches > 1 ? 2 : 1;
+  const Layers layers = layers_in(r, stage);
+  return {std::min(sets, layers.moe), std::min(sets, layers.dense)};
 }
 
 // Counts outputs of layers: a plan's slots have all but the last layer's.

@@ -67,7 +67,7 @@ class LayerBuffers::Maker {
   }
   TensorView output(std::string_view name, std::initializer_list<int64_t> shape) {
     if (last_) return own(name, shape);
-    return all_.make(forward_ ? Lifetime::kept : Lifetime::output_gradient, name, shape);
+    return all_.make(forward_ ? Lifetime::output : Lifetime::output_gradient, name, shape);
   }
   TensorView dense(std::string_view name, std::initializer_list<int64_t> shape, Use use) {
     return make(use, forward_ ? Lifetime::dense_forward : Lifetime::dense_backward, name, shape);

@@ -34,7 +34,6 @@ int IterationBuilder::embed(const Pass& pass) {
     last().reads.push_back(gradient.data);
     last().writes.push_back(whole_of(Buffer::gradient));
     outputs_[{pass.micro_batch, before.layer}][static_cast<size_t>(pass.phase)] = {{id}, last().writes.front()};
-    dense_ends_[{pass.micro_batch, before.layer}] = id;
   }
   pass_ = nullptr;
   return id;
@@ -66,7 +65,6 @@ int IterationBuilder::head(const Pass& pass) {
     if (spans(GroupKind::mp)) last().reads.push_back(of(Buffer::softmax_sums, Phase::forward));
     last().writes.push_back(spans(GroupKind::mp) ? whole_of(Buffer::end_partial) : gradient);
     ours[static_cast<size_t>(pass.phase)] = sum_of_end(id, gradient);
-    dense_ends_[{pass.micro_batch, behind.layer}] = id;
   }
   pass_ = nullptr;
   return id;

@@ -184,7 +184,7 @@ void LayerBuilder::attention(Buffer sum) {
   const bool own = traits_of(schedule_.flow).holds == Tokens::own;
   push_dense(own ? TaskKind::mp_reducescatter : TaskKind::mp_allreduce, sum);
   if (!halves()) return;
-  push(TaskKind::attention_dw, {id});
+  attention_halves_[{pass_->micro_batch, pass_->layer}] = push(TaskKind::attention_dw, {id});
   last().reads = {input, whole_of(Buffer::attention_hidden)};
 }
 
@@ -199,17 +199,17 @@ void LayerBuilder::begin_backward() {
 // Waits for the half of attention that no other task waits for, of the layer behind on the same stage.
 void LayerBuilder::wait_for_weights(std::vector<int>& after) const {
   if (sent_.contains({Phase::backward, pass_->micro_batch, pass_->layer + 1})) return;
-  const auto behind = dense_ends_.find({pass_->micro_batch, pass_->layer + 1});
-  if (schedule_.halves_backward && behind != dense_ends_.end() && !std::ranges::count(after, behind->second))
-    after.push_back(behind->second);
+  const auto behind = attention_halves_.find({pass_->micro_batch, pass_->layer + 1});
+  if (behind != attention_halves_.end()) after.push_back(behind->second);
 }
 
 // Returns the task behind which the dense part's gradients are there.
 int LayerBuilder::end_backward() {
-  const int end = halves() ? last().id : dense_end();
-  dense_ends_[{pass_->micro_batch, pass_->layer}] = end;
+  const int end = halves() ? attention_halves_.at({pass_->micro_batch, pass_->layer}) : dense_end();
   pieces_left();
-  if (slots().after) next_gradient(end);
+  if (!slots().after) return end;
+  next_gradient(end);
+  if (halves()) last().after.push_back(dense_end());
   return end;
 }
 

@@ -50,19 +50,21 @@ bool PassBuilder::of_experts(size_t place) const {
 }
 
 // Finds what else adds to the gradients that `ready` made last: all experts' chunks, or other micro-batches' backwards.
+// The dense part's are there once a backward has ended all, so that what sends them never runs beside its last sum.
 std::vector<int> PassBuilder::made_by_others(int ready) const {
   std::vector<int> others;
   if (ready < 0) return others;
   const Task& last = structure_.tasks[static_cast<size_t>(ready)];
-  const bool experts = makes_expert_gradients(last.kind);
-  for (int micro_batch = 0; outputs_.contains({micro_batch, last.layer}); ++micro_batch) {
-    const std::pair of{micro_batch, last.layer};
-    if (experts)
-      std::ranges::remove_copy(experts_.at(of), std::back_inserter(others), ready);
-    else if (micro_batch != last.micro_batch)
-      others.push_back(dense_ends_.at(of));
+  const bool half = last.kind == TaskKind::attention_dw;
+  for (int micro_batch = 0;; ++micro_batch) {
+    const auto found = outputs_.find({micro_batch, last.layer});
+    if (found == outputs_.end()) return others;
+    const bool experts = makes_expert_gradients(last.kind), own = micro_batch == last.micro_batch;
+    const std::vector<int>& all =
+        experts ? experts_.at(found->first) : found->second[static_cast<size_t>(Phase::backward)].after;
+    if (experts || !own || half) std::ranges::remove_copy(all, std::back_inserter(others), ready);
+    if (half && !own) others.push_back(attention_halves_.at(found->first));
   }
-  return others;
 }
 
 void PassBuilder::gradient(size_t place, int after) {

@@ -92,8 +92,8 @@ class PassBuilder {
   const Pass* pass_ = nullptr;
   std::map<std::pair<int, int>, std::array<Chain, 2>> outputs_;  // by micro-batch and layer: of each phase
   std::map<std::pair<int, int>, std::vector<int>> experts_;      // likewise: what makes gradients in a backward
-  std::map<std::pair<int, int>, int> dense_ends_;    // likewise: behind it those of the dense part are there
-  std::map<std::tuple<Phase, int, int>, int> sent_;  // by phase, micro-batch and layer: the send
+  std::map<std::pair<int, int>, int> attention_halves_;  // likewise: its attention_dw, where a backward has halves
+  std::map<std::tuple<Phase, int, int>, int> sent_;      // by phase, micro-batch and layer: the send
   int last_expert_ = -1;
 
  private:

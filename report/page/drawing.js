@@ -43,7 +43,8 @@ const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9
 
 // Colours what tasks use: blue between nodes, green in them, orange the experts, grey the dense part, red gradients.
 const KIND_COLOURS = {
-  attention: "#8a8a8a", attention_dx: "#8a8a8a", attention_dw: "#6e6e6e", gate: "#a5a5a5", order: "#c0c0c0", i_order: "#c0c0c0",
+  attention: "#8a8a8a", attention_dx: "#8a8a8a", attention_dw: "#6e6e6e",
+  gate: "#a5a5a5", order: "#c0c0c0", i_order: "#c0c0c0",
   dispatch: "#0072b2", combine: "#56b4e9", exchange: "#3d93cf", sum: "#9fd3f2",
   allgather: "#009e73", reducescatter: "#66c5aa", allreduce: "#2fb08b", gather: "#4bbb9a",
   mp_allgather: "#a3b18a", mp_reducescatter: "#8a9a70", mp_allreduce: "#758560",
@@ -60,7 +61,8 @@ const KIND_COLOURS = {
 };
 const kindColour = (kind) => KIND_COLOURS[kind] ?? "#c0a8b8";
 const KIND_LETTERS = { dispatch: "D", allgather: "G", expert: "E", expert_dx: "E", expert_dw: "Y",
-  reducescatter: "S", combine: "C", gradient: "g", attention: "attention", gate: "gate", shared: "shared", ffn: "ffn",
+  attention_dx: "attention", attention_dw: "Y", reducescatter: "S", combine: "C", gradient: "g", attention: "attention",
+  gate: "gate", shared: "shared", ffn: "ffn",
   copy: "copy", exchange: "X", gather: "H", sum: "+", allreduce: "R" };
 const kindText = (kind) => kind.replaceAll("_", " ");
 

@@ -24,7 +24,8 @@ function replayPlan(schedule, plan, scale) {
 const phaseSeconds = (schedule, phase, degree, scale) =>
   replayPlan(schedule, planOf(schedule, phase, degree), scale).makespan;
 const totalSeconds = (schedule, [forward, backward], scale) =>
-  phaseSeconds(schedule, "forward", forward, scale) + phaseSeconds(schedule, "backward", backward, scale);
+  schedule.forwards * phaseSeconds(schedule, "forward", forward, scale)
+    + phaseSeconds(schedule, "backward", backward, scale);
 
 /** The degrees that take least. */
 function bestDegrees(schedule, scale) {
@@ -37,19 +38,20 @@ function bestDegrees(schedule, scale) {
     least(degreesIn(schedule, phase), (r) => phaseSeconds(schedule, phase, r, scale)));
 }
 
-/** One schedule's tasks on its lanes: the forward, then the backward. */
+/** One schedule's tasks on its lanes: the forward, then the backward, which may begin with the forward again. */
 function replayedLanes(schedule) {
   const degrees = chosenDegrees(schedule), tasks = [];
   let offset = 0, lanes = [], split = 0;
-  ["forward", "backward"].forEach((phase, i) => {
-    const plan = planOf(schedule, phase, degrees[i]), structure = data.replays.structures[plan.structure];
+  [...Array(schedule.forwards).fill("forward"), "backward"].forEach((phase, i) => {
+    const plan = planOf(schedule, phase, degrees[phase === "forward" ? 0 : 1]);
+    const structure = data.replays.structures[plan.structure];
     const run = replayPlan(schedule, plan, state.scale), path = criticalPath(structure, run);
     lanes = structure.lanes;
     structure.lane.forEach((lane, task) => {
       const [work, size] = schedule.prices[plan.prices[structure.class[task]]];
       const [kind, , , unit] = schedule.works[work];
-      tasks.push({ lane, kind, phase, chunk: structure.chunk[task], chunks: structure.chunks[task],
-        start: offset + run.start[task], end: offset + run.end[task], critical: path.has(task), unit,
+      tasks.push({ lane, kind, phase: i === 0 ? phase : "backward",
+        chunk: structure.chunk[task], chunks: structure.chunks[task], start: offset + run.start[task], end: offset + run.end[task], critical: path.has(task), unit,
         size: size * (kind.endsWith("gradient") ? 1 : state.scale.batch) });
     });
     offset += run.makespan;

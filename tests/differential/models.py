@@ -248,8 +248,11 @@ def check_tasks(tally, answer, mine, what):
 
 
 def check_model(tally, program, seed, rng):
-    """Iterations without gradients in backwards are the same here; all answers keep to what bounds them. Under contention
-    micro-batches before the last may have another degree then, which no answer says."""
+    """Iterations without gradients in backwards take what they take here; all keep to what bounds them.
+
+    Where gradients may be sent in backwards, but none are, micro-batches before the last may have another degree under
+    contention, which no answer says.
+    """
     profile = questions.random_cluster(rng, TYPES)
     layer, model = random_model(rng, profile)
     cluster = program.write("cluster.toml", questions.toml_of(profile))

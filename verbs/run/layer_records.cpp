@@ -104,7 +104,7 @@ MeasuredTimeline measured_timeline(const PlannedSchedule& p, const MeasuredRun& 
     const size_t id = static_cast<size_t>(task.id);
     const LaneKind lane = run.plan.structure->lanes[static_cast<size_t>(task.lane)].kind;
     MeasuredTask& row = timeline.tasks.emplace_back(
-        MeasuredTask{std::string(name_of(task.kind)), std::string(name_of(task.phase)), std::string(name_of(lane)),
+        MeasuredTask{std::string(name_of(task.kind)), std::string(name_of(task.runs_in())), std::string(name_of(lane)),
                      task.chunk, task.chunks, in_ns(run.median_tasks[id].start_s), in_ns(run.median_tasks[id].end_s)});
     if (p.nominal) continue;
     row.predicted_start_s = in_ns(p.timeline.start_s[id]);

@@ -13,7 +13,7 @@ struct RanSchedule {
   const LayerMeasurement& all;
 };
 
-/// Returns what a rank's layers of a plan take on such a device (kept_on), without an optimizer.
+/// Returns what a rank's layers of a plan take on such a device, without an optimizer.
 double estimated_bytes(const Plan& plan, DeviceKind device);
 
 /// Returns the tasks, measured beside predicted; none where the schedule was only checked, or planned by nominal costs.
