@@ -51,7 +51,8 @@ function replayedLanes(schedule) {
       const [work, size] = schedule.prices[plan.prices[structure.class[task]]];
       const [kind, , , unit] = schedule.works[work];
       tasks.push({ lane, kind, phase: i === 0 ? phase : "backward",
-        chunk: structure.chunk[task], chunks: structure.chunks[task], start: offset + run.start[task], end: offset + run.end[task], critical: path.has(task), unit,
+        chunk: structure.chunk[task], chunks: structure.chunks[task], start: offset + run.start[task],
+        end: offset + run.end[task], critical: path.has(task), unit,
         size: size * (kind.endsWith("gradient") ? 1 : state.scale.batch) });
     });
     offset += run.makespan;
