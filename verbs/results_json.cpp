@@ -59,7 +59,7 @@ void add_timeline(Json& json, const Plan& plan, const Timeline& timeline) {
   for (const Task& task : plan.tasks()) {
     const size_t id = static_cast<size_t>(task.id);
     json["tasks"].push_back({{"name", name_of(task.kind)},
-                             {"phase", name_of(task.phase)},
+                             {"phase", name_of(task.runs_in())},
                              {"stage", lanes[static_cast<size_t>(task.lane)].stage},
                              {"micro_batch", task.micro_batch},
                              {"layer", task.layer},

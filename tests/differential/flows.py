@@ -265,7 +265,7 @@ class Flow:
         else:
             after = self.collective("mp_allreduce", "allreduce", "mp", self.blm, after)
         if self.halves:
-            after = self.compute("attention_dw", self.p.attention(True, "attention_dw"), made)
+            after = after + self.compute("attention_dw", self.p.attention(True, "attention_dw"), made)
         self.end = after
 
     # -- how rows travel, a chunk at a time --

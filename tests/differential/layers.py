@@ -77,17 +77,17 @@ def check_answer(tally, answer, profile, layer, seed):
 
 
 def check_tasks(tally, answer, mine, what):
-    """Each task starts and ends as it does here; what runs again is listed as the forward's."""
+    """Each task starts and ends as it does here; what runs again is part of the backward."""
     theirs = {}
     for task in answer.get("tasks", []):
         theirs.setdefault((task["phase"], task["name"], task["chunk"]), []).append((task["start_s"], task["end_s"]))
     if not theirs:
         return
     ours = {}
-    for phase, begin in mine.runs():
+    for run, (phase, begin) in enumerate(mine.runs()):
         tasks = mine.tasks[phase]
         for i in range(len(tasks.kind)):
-            key = (("forward", "backward")[phase], tasks.kind[i], tasks.chunk[i])
+            key = ("backward" if run else "forward", tasks.kind[i], tasks.chunk[i])
             ours.setdefault(key, []).append((begin + mine.start[phase][i], begin + mine.end[phase][i]))
     count = [{key: len(times) for key, times in listed.items()} for listed in (theirs, ours)]
     tally.equal("kinds and chunks of tasks", *count, what)
