@@ -7,11 +7,12 @@
 namespace moe::microbench {
 
 /// Give `group` the orders of one width and of the sizes' type; activations, norms, attention's softmax and a sum of
-/// one type; or the experts of one kind.
+/// one type; the experts of one kind; or what gates do between their GEMMs, of the sizes' tokens and experts.
 void gpu_order_kernels(const KernelSizes& sizes, int64_t width, LayerDevice& device, const Stopwatch& watch,
                        const KernelGroup& group);
 void gpu_dense_kernels(DType dtype, LayerDevice& device, const Stopwatch& watch, const KernelGroup& group);
 void gpu_expert_kernels(const KernelSizes& sizes, Ffn ffn, LayerDevice& device, const Stopwatch& watch,
                         const KernelGroup& group);
+void gpu_gate_kernels(const KernelSizes& sizes, LayerDevice& device, const Stopwatch& watch, const KernelGroup& group);
 
 }  // namespace moe::microbench

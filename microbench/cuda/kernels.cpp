@@ -5,6 +5,7 @@ namespace moe::microbench {
 namespace {
 
 constexpr int64_t kTokenBytes = 64 << 20;  // of all: with their rows beyond every L2
+constexpr int64_t kGateTokens = 16384;     // of a batch of a real layer
 
 }  // namespace
 
@@ -25,6 +26,11 @@ void gpu_kernels(const KernelSizes&, const KernelGroup& group) {
     }
     gpu_dense_kernels(dtype, *device, watch, group);
     for (const Ffn ffn : {Ffn::gpt, Ffn::mixtral}) gpu_expert_kernels(sizes, ffn, *device, watch, group);
+  }
+  sizes.tokens = kGateTokens;
+  for (const int64_t experts : {64, 256}) {
+    sizes.experts = experts;
+    gpu_gate_kernels(sizes, *device, watch, group);
   }
 }
 

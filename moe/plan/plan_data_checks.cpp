@@ -48,8 +48,8 @@ class Makers {
   }
 
  private:
-  using Kind = std::tuple<TaskKind, Phase, int>;  // of a layer
-  static Kind kind_of(const Task& task) { return {task.kind, task.phase, task.layer}; }
+  using Kind = std::tuple<TaskKind, Phase, bool, int>;  // of a layer
+  static Kind kind_of(const Task& task) { return {task.kind, task.phase, task.again, task.layer}; }
   std::map<Kind, std::vector<int>> by_kind_;
   std::vector<const std::vector<int>*> by_task_;
 };
