@@ -88,6 +88,7 @@ for case in cases:
     if summary.get("share", 1) < 1:
         words = case["parameters"]["kernel"].split()
         kind = "experts" if "experts" in words else "orders" if "order" in words[-1] + words[-2] else "dense"
+        kind = "gates" if "top_k" in case["parameters"] else kind
         if words[2] != "gather":
             least[kind] = min(least.get(kind, 1), summary["share"])
 said += [f"{kind} >= {100 * share:.0f} %" for kind, share in least.items()]

@@ -29,8 +29,8 @@ void expert_kernels(const KernelSizes& sizes, const KernelGroup& group);
 void gate_kernels(const KernelSizes& sizes, const KernelGroup& group);
 
 /// Gives `group` the GPU's kernels, at sizes of their own: orders beside a copy inside its memory of as many bytes and
-/// a gather by Thrust, experts beside their GEMMs by the fastest of cuBLASLt's algorithms; in float32 and bfloat16. A
-/// build without CUDA, or a machine without a GPU, has none.
+/// a gather by Thrust, experts beside their GEMMs by the fastest of cuBLASLt's algorithms, in float32 and bfloat16;
+/// gates in float32, beside copies. A build without CUDA, or a machine without a GPU, has none.
 void gpu_kernels(const KernelSizes& cpu, const KernelGroup& group);
 
 /// Returns random numbers in [-0.5, 0.5), in the host's memory or that of a device.
