@@ -36,8 +36,7 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
 
 PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
   if (const TaskRow* row = find_.task_row(kind, phase)) return task_curve(*row, kind, work, flow);
-  if (is_half_expert(kind)) return half_expert_curve(phase, flow);
-  if (is_half_attention(kind)) return half_attention_curve(phase, work, flow);
+  if (is_half_expert(kind) || is_half_attention(kind)) return half_curve(kind, phase, work, flow);
   switch (kind) {
     case TaskKind::gradient:
       return comm_curve(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes_));
@@ -158,18 +157,12 @@ PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& wo
   return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop};
 }
 
-// Both halves have as many GEMMs, of the same sizes.
-PriceCurve LayerPricer::half_expert_curve(Phase phase, Flow flow) const {
-  note("derived: expert_dx, expert_dw = half of an expert's backward each");
-  const PriceCurve& whole = curve(flow, TaskKind::expert, phase).price;
-  return {whole.alpha / 2, whole.beta};
-}
-
-// Both have as much of the backward as they have of its FLOPs and GEMMs.
-PriceCurve LayerPricer::half_attention_curve(Phase phase, const Work& half, Flow flow) const {
-  note("derived: attention_dx, attention_dw = their FLOPs' share of attention's backward");
-  const Work whole = whole_work(TaskKind::attention, phase, shape(), flow);
-  PriceCurve price = find_curve(TaskKind::attention, phase, whole, flow);
+// A half has as much of the backward as it has of its FLOPs and GEMMs.
+PriceCurve LayerPricer::half_curve(TaskKind kind, Phase phase, const Work& half, Flow flow) const {
+  const TaskKind of = is_half_expert(kind) ? TaskKind::expert : TaskKind::attention;
+  note(fmt::format("derived: {0}_dx, {0}_dw = their shares of {0}'s backward, by FLOPs", name_of(of)));
+  const Work whole = whole_work(of, phase, shape(), flow);
+  PriceCurve price = find_curve(of, phase, whole, flow);
   price.alpha *= static_cast<double>(half.gemms) / whole.gemms;
   return price;
 }

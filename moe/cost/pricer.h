@@ -75,8 +75,7 @@ class LayerPricer {
   bool adds_scores(TaskKind kind) const;
   PriceCurve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;
   PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
-  PriceCurve half_expert_curve(Phase phase, Flow flow) const;
-  PriceCurve half_attention_curve(Phase phase, const Work& half, Flow flow) const;
+  PriceCurve half_curve(TaskKind kind, Phase phase, const Work& half, Flow flow) const;
   PriceCurve copy_curve() const;
   double part_seconds(const WorkClass& wc, Flow flow, int more) const;
 

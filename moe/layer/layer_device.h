@@ -37,8 +37,8 @@ LayerDevice& cpu_layer_device();
 /// Says whether layers on such a device can be of this type: 16 bits are a GPU's.
 bool computes_in(DeviceKind kind, DType dtype);
 
-/// Says whether attention on such a device keeps its scores where a layer asks for it: the CPU's keeps none, whatever is
-/// asked (attention_heads.h).
+/// Says whether attention on such a device keeps its scores where a layer asks for it: the CPU's keeps none, whatever
+/// is asked (attention_heads.h).
 bool keeps_scores(DeviceKind kind);
 
 /// Makes the device of the GPU that is the calling thread's. It has every part that the CPU has. Throws BadInput if

@@ -19,8 +19,8 @@ bool of_attention(TaskKind kind) {
 
 bool of_rows(TaskKind kind) { return is_chunked(kind) || is_shared(kind) || kind == TaskKind::i_order; }
 
-// A forward's AllGather of its input, and a backward's before a dense layer's feed-forward, touch what passes from layer
-// to layer, or is kept, alone.
+// A forward's AllGather of its input, and a backward's before a dense layer's feed-forward, touch what passes between
+// layers, or is kept, alone.
 bool of_dense_part(const Task& task) {
   if (of_rows(task.kind)) return false;
   if (task.phase == Phase::forward) return task.kind != TaskKind::mp_allgather;

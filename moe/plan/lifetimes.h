@@ -16,8 +16,8 @@ namespace moe {
 
 /// Names how long something is needed. The dense part is all but the tasks of rows, of the shared expert and i_order;
 /// the MoE part is all but attention and its collectives: gate, order and a dense layer's feed-forward are in both. A
-/// backward's sum over MP, behind its attention, is in neither, and reads nothing that is kept; a forward's AllGather of
-/// its input is not in the dense part.
+/// backward's sum over MP, behind its attention, is in neither, and reads nothing that is kept. A forward's AllGather
+/// of its input is not in the dense part.
 /// A layer that runs its forward again for its backward needs what is kept, and what its forward's parts need, twice:
 /// in the first forward, and from the second one on.
 enum class Lifetime : uint8_t {

@@ -125,15 +125,13 @@ Layers passes(const MemoryRequest& r, int stage) {
 Layers sets_kept(const MemoryRequest& r, int stage) {
   if (r.kept) return {*r.kept - r.kept_dense, r.kept_dense};
   if (r.shape.parallel.recompute != Recompute::full) return passes(r, stage);
-  // One of each kind; over MP a micro-batch's first gathers its tokens while the last of the one before ends.
-  const int sets = r.shape.parallel.mp > 1 && r.micro_batches > 1 ? 2 : 1;
-  const Layers layers = layers_in(r, stage);
-  return {std::min(sets, layers.moe), std::min(sets, layers.dense)};
+  const Layers layers = layers_in(r, stage);  // layers that differ in kind don't keep in the same
+  return {std::min(1, layers.moe), std::min(1, layers.dense)};
 }
 
 // Counts outputs of layers: a plan's slots have all but the last layer's.
 Layers outputs_kept(const MemoryRequest& r, int stage) {
-  if (!r.outputs) return passes(r, stage);
+  if (!r.outputs) return r.shape.parallel.recompute == Recompute::full ? passes(r, stage) : sets_kept(r, stage);
   return {*r.outputs - r.outputs_dense + in_flight(r, stage), r.outputs_dense};
 }
 

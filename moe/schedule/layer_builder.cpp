@@ -130,14 +130,11 @@ Access LayerBuilder::dense_forward() {
 // Runs the forward again once the gradient of its output is there: of all that it made the output alone was kept.
 void LayerBuilder::forward_again() {
   Forward& before = found();
-  const Pass again{.phase = Phase::forward,
-                   .stage = pass_->stage,
-                   .micro_batch = pass_->micro_batch,
-                   .layer = pass_->layer,
-                   .dense = pass_->dense,
-                   .degree = before.degree,
-                   .order = before.order,
-                   .again = true};
+  Pass again = *pass_;
+  again.phase = Phase::forward;
+  again.again = true;
+  again.degree = before.degree;
+  again.order = before.order;
   Chain first{dense_.after, before.input};
   first.after.push_back(before.end);
   wait_for_weights(first.after);
@@ -194,13 +191,6 @@ void LayerBuilder::begin_backward() {
   if (dense_.data.phase == Phase::forward) dense_.data = of(found().output, Phase::forward);
   dense_.after.push_back(found().end);
   wait_for_weights(dense_.after);
-}
-
-// Waits for the half of attention that no other task waits for, of the layer behind on the same stage.
-void LayerBuilder::wait_for_weights(std::vector<int>& after) const {
-  if (sent_.contains({Phase::backward, pass_->micro_batch, pass_->layer + 1})) return;
-  const auto behind = attention_halves_.find({pass_->micro_batch, pass_->layer + 1});
-  if (behind != attention_halves_.end()) after.push_back(behind->second);
 }
 
 // Returns the task behind which the dense part's gradients are there.

@@ -55,7 +55,6 @@ class LayerBuilder : public PassBuilder {
   void attention(Buffer sum);
   bool gradients_after_mp() const { return lane_of(GroupKind::mp) == lane_of(GroupKind::dp); }
   void begin_backward();
-  void wait_for_weights(std::vector<int>& after) const;
   void regroup(int parts);
   void join_chunks(TaskKind kind, Buffer writes);
   int push_dense(TaskKind kind, Buffer writes);

@@ -108,6 +108,13 @@ void PassBuilder::begin_slices() {
   last_expert_ = -1;
 }
 
+// Waits for the half of attention that no other task waits for, of the layer behind on the same stage.
+void PassBuilder::wait_for_weights(std::vector<int>& after) const {
+  if (sent_.contains({Phase::backward, pass_->micro_batch, pass_->layer + 1})) return;
+  const auto behind = attention_halves_.find({pass_->micro_batch, pass_->layer + 1});
+  if (behind != attention_halves_.end()) after.push_back(behind->second);
+}
+
 // Messages between two stages arrive in the order sent.
 std::vector<int> PassBuilder::behind_last(TaskKind kind, std::vector<int> after) {
   int& last = last_transfers_[{kind, pass_->phase, pass_->stage}];

@@ -77,6 +77,7 @@ class PassBuilder {
   const GradientSlots& slots() const { return pass_->gradients.slots; }
 
   Chain receive(int sent);
+  void wait_for_weights(std::vector<int>& after) const;
   std::vector<int> behind_last(TaskKind kind, std::vector<int> after);
 
   int lane_of(GroupKind group) const { return lanes_.of(group, pass_->stage); }

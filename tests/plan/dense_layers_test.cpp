@@ -85,13 +85,20 @@ TEST(DenseLayers, ArePlannedAsAttentionIs) {
     using Kinds = std::vector<TaskKind>;
     const Kinds forward = own ? Kinds{mp_allgather, attention, mp_reducescatter, ffn_allgather, ffn, ffn_reducescatter}
                               : Kinds{attention, mp_allreduce, ffn, ffn_allreduce};
-    const Kinds backward = own ? Kinds{ffn_allgather, ffn, ffn_reducescatter, mp_allgather, attention, mp_reducescatter}
-                               : Kinds{ffn, ffn_allreduce, attention, mp_allreduce};
+    const TaskKind back = schedule.halves_backward ? attention_dx : attention;
+    const Kinds backward = own ? Kinds{ffn_allgather, ffn, ffn_reducescatter, mp_allgather, back, mp_reducescatter}
+                               : Kinds{ffn, ffn_allreduce, back, mp_allreduce};
+    std::map<std::pair<int, int>, int> halves;  // by layer and micro-batch: the tasks behind which the other stands
     std::map<std::tuple<int, int, Phase>, Kinds> found;
     std::map<std::tuple<int, int, Phase>, int> last;
     for (const Task& task : plan.tasks()) {
       if (!is_of_layer(task.kind)) continue;
       const std::tuple pass{task.layer, task.micro_batch, task.phase};
+      if (task.kind == attention_dx) halves[{task.layer, task.micro_batch}] = task.id;
+      if (task.kind == attention_dw) {
+        EXPECT_EQ(task.after, std::vector{halves.at({task.layer, task.micro_batch})}) << schedule.name;
+        continue;
+      }
       if (plan.dense.has(task.layer) && last.contains(pass)) {
         EXPECT_EQ(std::ranges::count(task.after, last[pass]), 1) << schedule.name << ": " << task.name();
       }

@@ -56,6 +56,8 @@ std::optional<Lifetime> lifetime_of(const Access& a, const Buffers& kept) {
   const bool forward = a.phase == Phase::forward;
   switch (a.buffer) {
     case gathered_input:
+      if (forward) return Lifetime::kept;  // attention's backward reads it
+      [[fallthrough]];
     case attention_partial:
     case hidden:
     case tokens:
