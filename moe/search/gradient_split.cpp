@@ -138,8 +138,14 @@ class ContendedSplit {
 
 }  // namespace
 
+// Under contention a path with a slice may be longer than the longest without, however short the slice is: what is not
+// there is on none.
 double SplitPaths::seconds(double first_s, double second_s) const {
-  return std::max({neither, first + first_s, second + second_s, both + first_s + second_s});
+  double longest = neither;
+  if (first_s > 0) longest = std::max(longest, first + first_s);
+  if (second_s > 0) longest = std::max(longest, second + second_s);
+  if (first_s > 0 && second_s > 0) longest = std::max(longest, both + first_s + second_s);
+  return longest;
 }
 
 int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer) { return SplitSearch(paths, pricer).best(); }
