@@ -130,18 +130,13 @@ Access LayerBuilder::dense_forward() {
 // Runs the forward again once the gradient of its output is there: of all that it made the output alone was kept.
 void LayerBuilder::forward_again() {
   Forward& before = found();
-  Pass again = *pass_;
-  again.phase = Phase::forward;
-  again.again = true;
-  again.degree = before.degree;
-  again.order = before.order;
   Chain first{dense_.after, before.input};
   first.after.push_back(before.end);
   wait_for_weights(first.after);
   const Chain gradient = std::exchange(dense_, first);
-  const Pass* backward = std::exchange(pass_, &again);
-  before.again = true;
-  again.dense ? ffn_forward() : forward();
+  before.pass.again = true;
+  const Pass* backward = std::exchange(pass_, &before.pass);
+  pass_->dense ? ffn_forward() : forward();
   pass_ = backward;
   dense_ = gradient;
 }
@@ -273,8 +268,7 @@ int LayerBuilder::add(const Pass& pass) {
   const auto sent = sent_.find({pass.phase, pass.micro_batch, pass.layer + (forward_pass ? -1 : 1)});
   if (sent != sent_.end()) dense_ = receive(sent->second);
   if (forward_pass) {
-    found().degree = pass.degree;
-    found().order = pass.order;
+    found().pass = pass;
     found().input = dense_.data;
   } else if (recomputes_) {
     forward_again();

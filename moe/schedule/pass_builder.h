@@ -58,9 +58,7 @@ class PassBuilder {
   };
   struct Forward {  // what a backward finds: of the forward that ran last
     int end = -1;
-    bool again = false;
-    int degree = 1;
-    LaneOrder order = {};
+    Pass pass = {};
     Access input = {};
     Buffer expert_input = Buffer::ordered, moe_output = Buffer::expert_out, output = Buffer::output;
     Access shared_input = {};  // of a dense layer, its feed-forward's
@@ -105,7 +103,7 @@ class PassBuilder {
 
   bool runs_again() const {
     const auto forward = forwards_.find({pass_->micro_batch, pass_->layer});
-    return forward != forwards_.end() && forward->second.again;
+    return forward != forwards_.end() && forward->second.pass.again;
   }
 
   std::map<std::pair<int, int>, Forward> forwards_;                 // by micro-batch and layer

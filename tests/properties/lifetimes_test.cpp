@@ -61,6 +61,7 @@ std::optional<Lifetime> lifetime_of(const Access& a, const Buffers& kept) {
     case attention_partial:
     case hidden:
     case tokens:
+    case attention_hidden:
       if (forward && kept.contains({a.buffer, a.layer, a.micro_batch})) return Lifetime::kept;
       return forward ? Lifetime::dense_forward : Lifetime::dense_backward;
     case input:

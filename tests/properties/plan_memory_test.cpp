@@ -25,7 +25,9 @@ TEST(PlanMemory, IsWhatTheModelsOrderSays) {
       of_plan.vocabulary = of_model.vocabulary = seed % 2 == 0 ? 1000 : 0;
       EXPECT_GE(estimate_memory(of_plan).total(), estimate_memory(of_model).total()) << "some hold several at once";
       of_plan.dense_slots = of_plan.moe_slots = of_plan.input_slots = of_plan.gradient_slots = 1;
-      if (any.model.shape.parallel.recompute == Recompute::full) of_plan.kept = std::nullopt;
+      // A forward may begin before the half of a backward ends that no other task waits for.
+      if (any.model.shape.parallel.recompute == Recompute::full || schedule.halves_backward)
+        of_plan.kept = of_plan.outputs = std::nullopt;
       const MemoryEstimate counted = estimate_memory(of_plan), said = estimate_memory(of_model);
       ASSERT_DOUBLE_EQ(counted.activations, said.activations) << schedule.name << ", " << any.text;
       ASSERT_DOUBLE_EQ(counted.total(), said.total()) << schedule.name << ", " << any.text;
