@@ -132,7 +132,10 @@ Layers sets_kept(const MemoryRequest& r, int stage) {
 // Counts outputs of layers: a plan's slots have all but the last layer's.
 Layers outputs_kept(const MemoryRequest& r, int stage) {
   if (!r.outputs) return r.shape.parallel.recompute == Recompute::full ? passes(r, stage) : sets_kept(r, stage);
-  return {*r.outputs - r.outputs_dense + in_flight(r, stage), r.outputs_dense};
+  Layers all{*r.outputs - r.outputs_dense, r.outputs_dense};
+  const int last = layers_of_stage(r.layers, r.shape.parallel.pp, stage).second - 1;
+  (r.dense.has(last) ? all.dense : all.moe) += in_flight(r, stage);
+  return all;
 }
 
 double activations(const MemoryRequest& r, int stage) {
