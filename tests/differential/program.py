@@ -13,7 +13,7 @@ class Program:
             file.write(text)
         return name
 
-    def run(self, arguments, timeout=120):
+    def run(self, arguments, timeout=600):
         self.calls += 1
         return subprocess.run([self.path] + [str(a) for a in arguments], capture_output=True, text=True,
                               cwd=self.folder, timeout=timeout)
