@@ -73,9 +73,9 @@ int64_t capacity_rows(const LayerCase& c) {
   if (l.experts == 0) return 0;
   const auto up = static_cast<int64_t>(std::ceil(capacity_exact(c) * kBelow));
   if (c.rounding == Rounding::deepspeed) return std::max<int64_t>(4, up);
-  if (c.rounding != Rounding::tutel) return std::max<int64_t>(1, up);
+  if (c.rounding != Rounding::tutel || !l.capacity_factor) return std::max<int64_t>(1, up);
   const int64_t tokens = l.batch * l.seq / c.parallel.mp, an_expert = (tokens + l.experts - 1) / l.experts;
-  const double one = std::floor(l.capacity_factor.value_or(1.0) * static_cast<double>(an_expert) / kBelow);
+  const double one = std::floor(*l.capacity_factor * static_cast<double>(an_expert) / kBelow);
   return std::max<int64_t>(1, l.top_k * static_cast<int64_t>(one));
 }
 
