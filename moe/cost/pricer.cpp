@@ -160,7 +160,7 @@ PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& wo
 // A half has as much of the backward as it has of its FLOPs and GEMMs.
 PriceCurve LayerPricer::half_curve(TaskKind kind, Phase phase, const Work& half, Flow flow) const {
   const TaskKind of = is_half_expert(kind) ? TaskKind::expert : TaskKind::attention;
-  note(fmt::format("derived: {0}_dx, {0}_dw = their shares of {0}'s backward, by FLOPs", name_of(of)));
+  note(fmt::format("derived: {0}_dx, {0}_dw = their shares of the whole backward, by FLOPs", name_of(of)));
   const Work whole = whole_work(of, phase, shape(), flow);
   PriceCurve price = find_curve(of, phase, whole, flow);
   price.alpha *= static_cast<double>(half.gemms) / whole.gemms;
