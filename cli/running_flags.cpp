@@ -218,7 +218,7 @@ void add_layerbench(CLI::App& app, Command& c) {
            "make tasks slower on purpose: expert:1.1, of one rank expert:1.1:3");
   verb->add_flag("--graphs", l.graphs, "on GPUs: time passes replayed as CUDA graphs too, in turns with issued ones");
   verb->add_flag("--profile", l.profile,
-                 "on GPUs: run one pass more of each schedule between cudaProfilerStart and -Stop, for Nsight");
+                 "on GPUs: issue one pass more of each schedule between cudaProfilerStart and -Stop, for Nsight");
   add_text(*verb, "--workload", "gate|balanced|zipf:S|hot[:EXPERT]|trace:FILE", l.workload,
            "which experts tokens want (trace: CSV of token, layer, experts)");
   add_ranks(*verb, l, c.ranks);

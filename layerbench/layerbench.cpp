@@ -180,8 +180,8 @@ class Layerbench {
   }
 
   std::optional<LayerOutcome> known(const BenchedLayer& layer) const {
-    const bool files = !options_.dump.empty() || !options_.trace.empty();
-    return of_grid() && !files ? known_outcome(job_of(layer), writer_) : std::nullopt;
+    const bool runs_anew = options_.profile || !options_.dump.empty() || !options_.trace.empty();
+    return of_grid() && !runs_anew ? known_outcome(job_of(layer), writer_) : std::nullopt;
   }
 
   std::vector<std::string> files_read() const {

@@ -15,7 +15,7 @@
 namespace moe::microbench {
 namespace {
 
-constexpr double kGroups = 12;  // about, of either device
+constexpr double kGroups = 14;  // about, of either device
 
 double number(const CaseRecord& record, std::string_view name) { return record.summary.number(name, record.key); }
 

@@ -15,7 +15,7 @@ class NamedRange {
 };
 
 /// Has a profiler record while it lives that records by the CUDA runtime's calls
-/// (nsys profile --capture-range=cudaProfilerApi).
+/// (nsys profile --capture-range=cudaProfilerApi --capture-range-end=repeat).
 class ProfiledTime {
  public:
   ProfiledTime();

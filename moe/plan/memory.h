@@ -27,7 +27,7 @@ namespace moe {
 ///              flow (pass_memory.h); no dropout. Table 4 takes H = 4 h, two GEMMs and f = 1, and its k / e holds only
 ///              where the EP ranks share their tokens: where each brings its own, as in MoNTA's own runs, e times as
 ///              many arrive. A shared expert's activations are counted here alone. Recompute::full keeps the outputs
-///              of all layers, and all of one layer of each kind; of more, where a plan's order asks for it.
+///              of all layers, and all of at least one layer of each kind: of more, where a plan's order asks for it.
 /// A dense layer has 10 w + 1 over t in the place of the experts' k (10 w + 1) / e; counted, its feed-forward keeps its
 /// input, gathered and normed, and what lies between its GEMMs.
 enum class ActivationModel : uint8_t { printed, corrected, counted };

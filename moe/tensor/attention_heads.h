@@ -42,7 +42,8 @@ inline constexpr int64_t kTileTokens = 512;
 
 /// Makes heads that keep a matrix (L, L) a head and sequence, a tensor of `kept`, or none (HeadsShape::recompute). Then
 /// they go by tiles of `tile` tokens, which read the keys and values that a token of the tile sees: there is no matrix
-/// (L, L), and a causal mask spares half the work. Of sequences of one tile the numbers are those of kept scores.
+/// (L, L), and a causal mask spares half the work. Of sequences of one tile the numbers are those of kept scores; of
+/// several, gradients of keys and values are rounded to their type once a tile and query.
 std::unique_ptr<AttentionHeads> make_composed_heads(Math& math, const HeadsShape& shape, TensorStore& kept,
                                                     std::shared_ptr<HeadsScratch> scratch = nullptr,
                                                     int64_t tile = kTileTokens);

@@ -300,9 +300,13 @@ class LayerBench {
   }
 
   void profiled_passes(int rank) {
+    const auto everyone = world().communicator(rank);
     for (Benched& each : benched_) {
+      if (!each.run.wrong.empty()) continue;
+      RankRun& mine = *each.ranks[place(rank)];
+      together(*everyone, *make_start_stream(mine));
       const NamedRange range(each.run.plan.schedule);
-      if (each.run.wrong.empty()) each.ranks[place(rank)]->pass(paces_of(each));
+      mine.pass(paces_of(each));
     }
   }
 

@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "moe/layer/norm.h"
+#include "moe/tensor/attention_heads.h"
 #include "tests/layer/cuda/device_values.h"
 #include "tests/layer/cuda/test_device.h"
 
@@ -224,7 +225,7 @@ TEST_P(CudaMathTest, CausalSoftmaxReadsNothingBehindItsRow) {
 
 TEST_P(CudaMathTest, AttentionSoftmax) {
   const auto compare = [&](bool causal, int64_t count, int64_t rows, int64_t seq) {
-    SCOPED_TRACE(fmt::format("{} tokens, causal {}", seq, causal));
+    SCOPED_TRACE(fmt::format("{} x {} of {} tokens, causal {}", count, rows, seq, causal));
     Pair p = random({count, rows, seq}, 1), d = random({count, rows, seq}, 2);
     math_->attention_softmax(p.device, 0.37, causal), cpu_math().attention_softmax(p.reference, 0.37, causal);
     expect_near(p, "softmax", 2);
@@ -235,9 +236,36 @@ TEST_P(CudaMathTest, AttentionSoftmax) {
   for (const bool causal : {true, false}) {
     for (const int64_t seq : {1, 5, 32, 70, 264}) compare(causal, 3, seq, seq);
     for (const int64_t packs : {257, 600, 1300}) compare(causal, 1, 3, packs_of(GetParam(), packs));
-    for (const int64_t rows : {1, 7, 64}) compare(causal, 3, rows, 70);  // the last of a sequence
-    compare(causal, 1, 1029, 1029);                                      // more than registers hold
+    for (const int64_t rows : {1, 7, 64}) {  // the last of a sequence
+      compare(causal, 3, rows, 70);
+      compare(causal, 3, rows, packs_of(GetParam(), 40));
+    }
+    compare(causal, 1, 1029, 1029);  // more than registers hold
   }
+}
+
+// Tiles that divide a sequence or not, whose products are batches of heads with strides of their own.
+TEST_P(CudaMathTest, AttentionByTiles) {
+  for (const bool causal : {true, false})
+    for (const int64_t tile : {32, 35, 64}) {
+      SCOPED_TRACE(fmt::format("tiles of {}, causal {}", tile, causal));
+      HeadsShape shape{.tokens = 140, .seq = 70, .heads = 6, .kv_heads = 2, .dim = 8, .dtype = GetParam()};
+      shape.recompute = true;
+      shape.causal = causal;
+      TensorStore kept;
+      const auto tiled = make_composed_heads(*math_, shape, kept, nullptr, tile);
+      shape.dtype = DType::float64;
+      const auto whole = make_composed_heads(cpu_math(), shape, kept);
+      Pair q = random({140, 48}, 1), k = random({140, 16}, 2), v = random({140, 16}, 3), d = random({140, 48}, 4),
+           out = random({140, 48}, 5), dq = random({140, 48}, 6), dk = random({140, 16}, 7), dv = random({140, 16}, 8);
+      tiled->forward({q.device, k.device, v.device}, out.device);
+      whole->forward({q.reference, k.reference, v.reference}, out.reference);
+      expect_near(out, "out", 8);
+      tiled->backward({q.device, k.device, v.device}, out.device, d.device, {dq.device, dk.device, dv.device});
+      whole->backward({q.reference, k.reference, v.reference}, out.reference, d.reference,
+                      {dq.reference, dk.reference, dv.reference});
+      expect_near(dq, "dq", 16), expect_near(dk, "dk", 32), expect_near(dv, "dv", 32);
+    }
 }
 
 // Attention's and the experts' batches: several products of one shape, `a` or `b` perhaps the same for all.
