@@ -55,7 +55,7 @@ def rows_of(layer, r_forward, r_backward, mp_split=None):
         return exact
     rows = math.ceil(exact)
     if layer.rounding == "tutel" and layer.capacity_factor != "none":  # k int(f ceil(tokens / E))
-        rows = layer.top_k * math.floor(factor * math.ceil(Fraction(layer.tokens, split * layer.experts)))
+        rows = max(1, layer.top_k * math.floor(factor * math.ceil(Fraction(layer.tokens, split * layer.experts))))
     if layer.rounding == "deepspeed":  # at least 4
         rows = max(rows, 4)
     if layer.rounding == "lcm":
