@@ -142,12 +142,22 @@ void add_layer(CLI::App& verb, Selection& s) {
            "which ranks of an expert group are neighbours; default: esp-inside");
 }
 
+void add_recompute(CLI::App& verb, Selection& s) {
+  verb.add_option_function<std::string>(
+          "--recompute",
+          [&s](const std::string& name) {
+            recompute_from(name, "--recompute");
+            s.layer.recompute = name;
+          },
+          "selective: a backward computes scores again; full: all of its layer, whose output alone is kept")
+      ->type_name("none|selective|full");
+}
+
 void add_states(CLI::App& verb, Selection& s) {
   add_number(verb, "--zero", s.layer.zero,
              "ZeRO stage: 1 shards optimizer states; of memory alone: 2 gradients too, 3 weights too",
              {0, kMostZeroStage});
-  add_text(verb, "--recompute", "none|selective|full", s.layer.recompute,
-           "selective: a backward computes scores again; full: all of its layer, whose output alone is kept");
+  add_recompute(verb, s);
 }
 
 void add_node_limit(CLI::App& verb, Selection& s) {

@@ -47,20 +47,6 @@ void add_ranks(CLI::App& verb, Options& o, RanksFlags& ranks) {
                 "nccl: sets NCCL_LAUNCH_ORDER_IMPLICIT, by which launches of several communicators keep their order");
 }
 
-// Adds --recompute, of runs.
-void add_recompute(CLI::App& verb, Selection& s) {
-  verb.add_option_function<std::string>(
-          "--recompute",
-          [&s](const std::string& name) {
-            recompute_from(name, "--recompute");
-            s.layer.recompute = name;
-          },
-          "selective: attention keeps no scores, and computes them again in its backward; full: a layer keeps its "
-          "output "
-          "alone, and its backward runs its forward again; default: none")
-      ->type_name("none|selective|full");
-}
-
 template <class Options>
 void add_results(CLI::App& verb, Options& o) {
   add_records(verb, o.out, "records (JSON Lines); default: results/VERB-CLUSTER.jsonl");

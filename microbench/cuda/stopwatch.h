@@ -44,8 +44,8 @@ class Stopwatch {
     MOE_CHECK_CUDA(cudaEventElapsedTime(&milliseconds, begin_, end_));
     return milliseconds * 1e-3;
   }
-  // Of several runs, each of which finds the L2 full of other data. Writing these keeps the GPU busy while the run is
-  // issued, so that its time has nothing of that.
+  // Returns the mean of several runs, each of which finds the L2 full of other data. Writing these keeps the GPU busy
+  // while the run is issued, so that its time has nothing of that.
   double cold_seconds(const std::function<void()>& run) const {
     double sum = 0;
     for (int i = 0; i < kColdRuns; ++i) {
@@ -54,7 +54,7 @@ class Stopwatch {
     }
     return sum / kColdRuns;
   }
-  // Of runs that follow each other, as many as take some milliseconds.
+  // Returns the mean of runs that follow each other, as many as take some milliseconds.
   double warm_seconds(const std::function<void()>& run) const {
     const int runs = std::clamp(static_cast<int>(kWarmS / between(run)), 1, kWarmRuns);
     return between([&] {

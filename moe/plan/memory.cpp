@@ -36,6 +36,10 @@ Layers layers_in(const MemoryRequest& r, int stage) {
   return {last - first - dense, dense};
 }
 
+int in_flight(const MemoryRequest& r, int stage) {
+  return micro_batches_in_flight(r.order, r.micro_batches, r.shape.parallel.pp, stage);
+}
+
 // Asks the same of a model whose layers are all as the dense ones.
 MemoryRequest of_dense(MemoryRequest r) {
   if (r.dense.hidden > 0) r.shape = dense_case(r.shape, r.dense.hidden);
@@ -62,8 +66,7 @@ double embedding_parameters(const MemoryRequest& r) {
 // last stage keeps as many micro-batches as the first, which else is the fullest.
 double probabilities(const MemoryRequest& r) {
   const int pp = r.shape.parallel.pp;
-  const bool alike = micro_batches_in_flight(r.order, r.micro_batches, pp, 0) ==
-                     micro_batches_in_flight(r.order, r.micro_batches, pp, pp - 1);
+  const bool alike = in_flight(r, 0) == in_flight(r, pp - 1);
   const int kept = r.keeps_ends ? r.micro_batches : alike ? 1 : 0;
   return kept * width(r.shape) * tokens(r.shape) / r.shape.parallel.mp * static_cast<double>(r.vocabulary);
 }
@@ -109,10 +112,6 @@ double activations_of(const MemoryRequest& r) {
   if (r.activations == ActivationModel::printed) return table4(r, 2, 1);
   if (r.activations == ActivationModel::corrected) return table4(r, width(r.shape), r.shape.parallel.mp);
   return pass_of(r).kept;
-}
-
-int in_flight(const MemoryRequest& r, int stage) {
-  return micro_batches_in_flight(r.order, r.micro_batches, r.shape.parallel.pp, stage);
 }
 
 // Counts passes in flight.
@@ -222,9 +221,7 @@ RankParameters rank_parameters(const MemoryRequest& r) {
   return out;
 }
 
-int micro_batches_in_flight(const MemoryRequest& r) {
-  return micro_batches_in_flight(r.order, r.micro_batches, r.shape.parallel.pp, 0);
-}
+int micro_batches_in_flight(const MemoryRequest& r) { return in_flight(r, 0); }
 
 MemoryEstimate estimate_memory(const MemoryRequest& r) {
   check(r);
