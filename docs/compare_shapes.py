@@ -42,7 +42,7 @@ def fastest(program, row, *flags):
     groups = " ".join(f"{name.upper()} {shape[name]}" for name in ("dp", "mp", "ep", "esp", "pp") if shape[name] > 1)
     text = f"{groups}, {shape['micro_batches']} of {shape['batch']}"
     text += f" ZeRO {shape['zero']}" if "zero" in shape else ""
-    text += " recompute" if "recompute" in shape else ""
+    text += {None: "", "selective": " recompute", "full": " recompute full"}[shape.get("recompute")]
     return text, shape["total_s"] + shape["head_s"], shape["memory_bytes"] / 2**30
 
 

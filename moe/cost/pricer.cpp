@@ -36,7 +36,7 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
 
 PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
   if (const TaskRow* row = find_.task_row(kind, phase)) return task_curve(*row, kind, work, flow);
-  if (is_half_expert(kind) || is_half_attention(kind)) return half_curve(kind, phase, work, flow);
+  if (is_half(kind)) return half_curve(kind, phase, work, flow);
   switch (kind) {
     case TaskKind::gradient:
       return comm_curve(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes_));
@@ -159,7 +159,7 @@ PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& wo
 
 // A half has as much of the backward as it has of its FLOPs and GEMMs.
 PriceCurve LayerPricer::half_curve(TaskKind kind, Phase phase, const Work& half, Flow flow) const {
-  const TaskKind of = is_half_expert(kind) ? TaskKind::expert : TaskKind::attention;
+  const TaskKind of = whole_of(kind);
   note(fmt::format("derived: {0}_dx, {0}_dw = their shares of the whole backward, by FLOPs", name_of(of)));
   const Work whole = whole_work(of, phase, shape(), flow);
   PriceCurve price = find_curve(of, phase, whole, flow);

@@ -114,12 +114,12 @@ TermValues touching_terms(TaskKind kind, double bytes) {
 }
 
 std::string task_row_name(TaskKind kind, const LayerCase& shape) {
-  if (kind == TaskKind::shared || kind == TaskKind::ffn || is_half_expert(kind))
-    return std::string(name_of(kind)) + ":" + std::string(name_of(shape.layer.ffn));
-  if (is_half_attention(kind)) {
+  if (is_half(kind) && is_attention(kind)) {
     const std::string whole = module_name(TaskKind::attention, shape);
     return std::string(name_of(kind)) + whole.substr(kAttentionModule.size());
   }
+  if (kind == TaskKind::shared || kind == TaskKind::ffn || is_half(kind))
+    return std::string(name_of(kind)) + ":" + std::string(name_of(shape.layer.ffn));
   const bool module = kind == TaskKind::attention || kind == TaskKind::gate || kind == TaskKind::order ||
                       kind == TaskKind::i_order || kind == TaskKind::expert;
   return module ? module_name(kind, shape) : std::string(name_of(kind));

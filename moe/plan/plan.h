@@ -161,6 +161,8 @@ struct Plan {
 
   const std::vector<Task>& tasks() const { return structure->tasks; }
   Rows rows_of(const Task& task) const { return chunk_rows(rows, task.chunks, task.chunk); }
+  /// Says whether a layer of a task or gradient stands for one of the model's ends: its embedding, or its head.
+  bool is_end(int layer) const { return layer < 0 || layer == layers; }
   /// Hashes everything that ranks must agree on before they run it.
   uint64_t hash() const;
 };

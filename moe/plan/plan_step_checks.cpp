@@ -101,7 +101,7 @@ class StepCheck {
       require<WrongResult>(find(plan_, TaskKind::squares, stage) != nullptr,
                            "plan: stage {}: nothing adds up the squares of its gradients", stage);
     for (int layer = kEmbeddingLayer; layer <= plan_.layers; ++layer) {
-      const bool end = layer < 0 || layer == plan_.layers, is_there = plan_.vocabulary > 0 || sums_.contains(layer);
+      const bool end = plan_.is_end(layer), is_there = plan_.vocabulary > 0 || sums_.contains(layer);
       require<WrongResult>(stepped_.contains(layer) || (end && !is_there),
                            "plan: layer {}: no optimizer's task steps it", layer);
     }
@@ -121,7 +121,7 @@ class StepCheck {
     if (const auto sums = sums_.find(task.layer); sums != sums_.end())
       check_after(plan_, ancestors_, task, sums->second, "steps before the end of");
     check_after(plan_, ancestors_, task, makers_[task.layer], "steps before the end of");
-    if (const bool end = task.layer < 0 || task.layer == plan_.layers; end && sums_tied()) {
+    if (const bool end = plan_.is_end(task.layer); end && sums_tied()) {
       const Task* tied = find(plan_, TaskKind::tied_gradient, stage_of(task));
       if (tied == nullptr) broken(task, "steps a tied embedding that the other end's stage does not know");
       check_after(plan_, ancestors_, task, {tied->id}, "steps before the end of");
@@ -154,8 +154,7 @@ class StepCheck {
     if (!gathered_.emplace(task.kind, task.layer).second) broken(task, "gathers weights a second time");
     for (const auto& [layer, id] : stepped_) {
       const Task& step = plan_.tasks()[static_cast<size_t>(id)];
-      const bool end = task.layer < 0 || task.layer == plan_.layers,
-                 of_all = task.kind == TaskKind::stage_weights && !end;
+      const bool end = plan_.is_end(task.layer), of_all = task.kind == TaskKind::stage_weights && !end;
       const bool in_stage = layer >= 0 && layer < plan_.layers && stage_of(step) == stage_of(task);
       if (of_all ? in_stage : layer == task.layer) check_after(plan_, ancestors_, task, {id}, "gathers before");
     }

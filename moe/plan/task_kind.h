@@ -39,11 +39,18 @@ constexpr bool is_chunked(TaskKind kind) {
          (kind >= TaskKind::copy && kind <= TaskKind::expert_dw);
 }
 
-/// Says whether the task is half of an expert's backward.
-constexpr bool is_half_expert(TaskKind kind) { return kind == TaskKind::expert_dx || kind == TaskKind::expert_dw; }
+/// Returns what the task is half of, expert or attention; of all other tasks their own kind.
+constexpr TaskKind whole_of(TaskKind kind) {
+  if (kind == TaskKind::expert_dx || kind == TaskKind::expert_dw) return TaskKind::expert;
+  if (kind == TaskKind::attention_dx || kind == TaskKind::attention_dw) return TaskKind::attention;
+  return kind;
+}
+
+/// Says whether the task is half of a backward: the gradients of its input, or those of its weights.
+constexpr bool is_half(TaskKind kind) { return whole_of(kind) != kind; }
 
 /// Says whether the task computes rows in the experts: a pass, or half of a backward.
-constexpr bool is_expert(TaskKind kind) { return kind == TaskKind::expert || is_half_expert(kind); }
+constexpr bool is_expert(TaskKind kind) { return whole_of(kind) == TaskKind::expert; }
 
 /// Says whether the task is what rows pass between the exchanges: an expert, or the half of its backward that makes the
 /// gradients of its input.
@@ -52,13 +59,8 @@ constexpr bool is_expert_stage(TaskKind kind) { return kind == TaskKind::expert 
 /// Says whether the task makes, in a backward, the gradients of the experts' weights.
 constexpr bool makes_expert_gradients(TaskKind kind) { return kind == TaskKind::expert || kind == TaskKind::expert_dw; }
 
-/// Says whether the task is half of attention's backward.
-constexpr bool is_half_attention(TaskKind kind) {
-  return kind == TaskKind::attention_dx || kind == TaskKind::attention_dw;
-}
-
 /// Says whether the task computes attention: a pass, or half of a backward.
-constexpr bool is_attention(TaskKind kind) { return kind == TaskKind::attention || is_half_attention(kind); }
+constexpr bool is_attention(TaskKind kind) { return whole_of(kind) == TaskKind::attention; }
 
 /// Says whether the task makes, in a backward, the gradients of attention's weights: a layer's last ones.
 constexpr bool makes_attention_gradients(TaskKind kind) {

@@ -257,8 +257,7 @@ Work step_work(const WorkClass& wc, const Plan& plan, const LayerCases& cases) {
       return {Op::sendrecv, group, static_cast<double>(elements * bytes_of(c.layer.dtype)), 0, 0};
     }
     case TaskKind::stage_weights: {
-      if (wc.layer < 0 || wc.layer == plan.layers)
-        return {Op::allgather, group, end_bytes(plan, cases, wc.layer), 0, 0};
+      if (plan.is_end(wc.layer)) return {Op::allgather, group, end_bytes(plan, cases, wc.layer), 0, 0};
       const auto [first, last] = layers_here();
       int64_t bytes = 0;
       for (int layer = first; layer < last; ++layer) bytes += stage_gradient_bytes(cases.of(layer));

@@ -11,15 +11,10 @@ namespace moe {
 
 StepBuilder::StepBuilder(Plan& plan, IterationBuilder& builder)
     : plan_(plan), cases_(plan.shape, plan.dense), builder_(builder) {
-  using enum TaskKind;
   for (const Task& task : builder.tasks())
     if (task.phase == Phase::backward &&
         (makes_attention_gradients(task.kind) || makes_expert_gradients(task.kind) || computes_end(task.kind)))
-      makers_[{task.kind == expert_dw      ? expert
-               : task.kind == attention_dw ? attention
-                                           : task.kind,
-               task.layer}]
-          .push_back(task.id);
+      makers_[{whole_of(task.kind), task.layer}].push_back(task.id);
 }
 
 // Returns what makes a layer's gradients: all of them are there behind its attentions.
@@ -174,7 +169,7 @@ void StepBuilder::gather(int stage) {
   const bool dense = builder_.has(GroupKind::dp, stage), experts = builder_.has(GroupKind::edp, stage);
   for (const int layer : stepped(stage)) {
     const std::vector<int> after{steps.at(layer)};
-    const bool end = layer < 0 || layer == plan_.layers;
+    const bool end = plan_.is_end(layer);
     if (dense && !end) builder_.step(TaskKind::weights, stage, layer, after);
     if (experts && !end && !plan_.dense.has(layer)) builder_.step(TaskKind::expert_weights, stage, layer, after);
     if (dense && end) builder_.step(TaskKind::stage_weights, stage, layer, after);

@@ -196,7 +196,7 @@ void StackBinding::sum_of_layer(int layer, Stream& stream) {
   sum.kind = TaskKind::stage_gradient;
   sum.phase = Phase::step;
   sum.layer = layer;
-  if (is_end(sum)) return sums_alike_ || stage.size() == 1 ? void() : model_->issue(sum, call);
+  if (plan_.is_end(sum.layer)) return sums_alike_ || stage.size() == 1 ? void() : model_->issue(sum, call);
   if (!sums_alike_ && stage.size() > 1)
     for (const Parameter& p : stack_.weights(layer, SummedOver::stage))
       sum_gradient(p, stage, true, stack_.cell(layer, 0).state().math(), call);
@@ -213,7 +213,7 @@ TensorView StackBinding::experts_of(int layer) const {
 void StackBinding::issue_step(const Task& task, CommCall call) {
   sum_what_no_task_sums(task, call.stream);
   const auto dp = [&]() -> Communicator& { return stack_.comms().of(GroupKind::dp); };
-  if (is_end(task)) return model_->issue(task, call);
+  if (plan_.is_end(task.layer)) return model_->issue(task, call);
   switch (task.kind) {
     case TaskKind::stage_gradient:
       return stack_.sum_alike(call);

@@ -63,7 +63,6 @@ class StackBinding : public Binding {
   void set_into();
   void add_place(const Task& task, Device& device);
   TensorView summed(const Task& task) const;
-  bool is_end(const Task& task) const { return task.layer < 0 || task.layer == plan_.layers; }
   void issue_step(const Task& task, CommCall call);
   void sum_what_no_task_sums(const Task& task, Stream& stream);
   void sum_of_layer(int layer, Stream& stream);

@@ -7,6 +7,7 @@
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 #include "moe/base/random.h"
+#include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 
 namespace moe {
@@ -61,7 +62,7 @@ TEST(Config, ErrorsNameFileLineKeyFoundAndExpected) {
   const ConfigFile file = parse_toml(kText, "f.toml");
   const TableReader root(file, {"name", "count", "ratio", "inner", "row"});
   const TableReader row = root.tables("row", {"a"})[1];
-  const auto message = [](auto call) { return message_of<BadInput>(call); };
+  const auto message = [](auto call) { return error_of<BadInput>(call); };
   EXPECT_EQ(message([&] { root.integer("name"); }), "f.toml:1: name: found 'x', expected a whole number");
   EXPECT_EQ(message([&] { root.integer("count", {.least = 4, .most = 9}); }),
             "f.toml:2: count: found 3, expected a whole number >= 4 and <= 9");
@@ -78,14 +79,14 @@ TEST(Config, ErrorsNameFileLineKeyFoundAndExpected) {
 TEST(Config, NumbersAreFinite) {
   const ConfigFile file = parse_toml("a = nan\nb = inf\n", "f.toml");
   const TableReader root(file, {"a", "b"});
-  EXPECT_EQ(message_of<BadInput>([&] { root.real("a"); }), "f.toml:1: a: found nan, expected a number");
-  EXPECT_EQ(message_of<BadInput>([&] { root.real("b", kPositive); }), "f.toml:2: b: found inf, expected a number > 0");
+  EXPECT_EQ(error_of<BadInput>([&] { root.real("a"); }), "f.toml:1: a: found nan, expected a number");
+  EXPECT_EQ(error_of<BadInput>([&] { root.real("b", kPositive); }), "f.toml:2: b: found inf, expected a number > 0");
 }
 
 TEST(Config, MessagesStayOnOneLine) {
   const ConfigFile file = parse_toml("a = \"x\\ny\\u0007\u00e9" + std::string(100, 'z') + "\"\n", "f.toml");
   const TableReader root(file, {"a"});
-  const auto message = message_of<BadInput>([&] { root.text("a"); });
+  const auto message = error_of<BadInput>([&] { root.text("a"); });
   EXPECT_EQ(message.find('\n'), std::string::npos);
   EXPECT_LT(message.size(), 140u);
   EXPECT_NE(message.find("'x?y???zzz"), std::string::npos) << message;
@@ -93,7 +94,7 @@ TEST(Config, MessagesStayOnOneLine) {
 
 TEST(Config, BadSyntaxNamesTheLine) {
   for (const std::string_view text : {"a = 1\nb = = 2\n", "a = 1\nb = \"open\n", "a = 1\na = 2\n", "a = 1\n[b\n"}) {
-    const auto message = message_of<BadInput>([&] { parse_toml(text, "f.toml"); });
+    const auto message = error_of<BadInput>([&] { parse_toml(text, "f.toml"); });
     EXPECT_TRUE(message.starts_with("f.toml:2: found bad syntax (") || message.starts_with("f.toml:3: ")) << message;
     EXPECT_EQ(message.find('\n'), std::string::npos);
   }
@@ -123,11 +124,11 @@ TEST(ConfigFiles, FindsByNameOrPath) {
   EXPECT_TRUE(find_config("text", "moetune").ends_with("/text/moetune.txt"));
   EXPECT_EQ(find_config("text", "mine.txt"), "mine.txt");
   EXPECT_EQ(config_names("text"), std::vector<std::string>{"moetune"});
-  const auto message = message_of<BadInput>([] { find_config("clusters", "testbed-c"); });
+  const auto message = error_of<BadInput>([] { find_config("clusters", "testbed-c"); });
   EXPECT_TRUE(message.starts_with("cluster: found 'testbed-c', expected a file or one of: a100-8, a800, b200-8, "))
       << message;
   EXPECT_EQ(message.find("testbed-bb"), std::string::npos);
-  const auto besides = message_of<BadInput>([] { find_config("clusters", "testbed-c", {"testbed-bb", "a"}); });
+  const auto besides = error_of<BadInput>([] { find_config("clusters", "testbed-c", {"testbed-bb", "a"}); });
   EXPECT_TRUE(besides.starts_with("cluster: found 'testbed-c', expected a file or one of: a, a100-8, ")) << besides;
   EXPECT_NE(besides.find(", testbed-b, testbed-bb"), std::string::npos) << besides;
 }

@@ -39,16 +39,4 @@ class Scratch {
   std::filesystem::path folder_;
 };
 
-/// Returns the message of the Error that `call` throws; a test failure where it throws none.
-template <class Error, class Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
-
 }  // namespace moe

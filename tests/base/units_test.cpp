@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "moe/base/registry.h"
-#include "tests/base/scratch.h"
+#include "tests/base/error_of.h"
 
 namespace moe {
 namespace {
@@ -19,7 +19,7 @@ TEST(Units, ElementTypesHaveNamesAndSizes) {
 }
 
 TEST(Units, UnknownElementTypeListsTheKnownOnes) {
-  const auto message = message_of<BadInput>([] { dtype_from("half", "--dtype"); });
+  const auto message = error_of<BadInput>([] { dtype_from("half", "--dtype"); });
   EXPECT_EQ(message, "--dtype: unknown 'half', expected one of: float32, float16, bfloat16, float64");
 }
 
@@ -46,14 +46,14 @@ constexpr std::array<Row, 2> kTable{{{"one", 1}, {"two", 2}}};
 TEST(Registry, FindsByName) { EXPECT_EQ(find_named(kTable, "two", "--number").value, 2); }
 
 TEST(Registry, UnknownNameListsTheKnownOnes) {
-  const auto message = message_of<BadInput>([] { find_named(kTable, "three", "--number"); });
+  const auto message = error_of<BadInput>([] { find_named(kTable, "three", "--number"); });
   EXPECT_EQ(message, "--number: unknown 'three', expected one of: one, two");
 }
 
 TEST(Check, ErrorsNameBothOperands) {
   EXPECT_NO_THROW(require_equal(2, 2, "rows"));
-  EXPECT_EQ(message_of<WrongResult>([] { require_equal(2, 3, "rows"); }), "rows: found 2, expected 3");
-  EXPECT_EQ(message_of<BadInput>([] { require<BadInput>(false, "{}: no", "--x"); }), "--x: no");
+  EXPECT_EQ(error_of<WrongResult>([] { require_equal(2, 3, "rows"); }), "rows: found 2, expected 3");
+  EXPECT_EQ(error_of<BadInput>([] { require<BadInput>(false, "{}: no", "--x"); }), "--x: no");
 }
 
 TEST(Units, CountsHaveTheirNouns) {

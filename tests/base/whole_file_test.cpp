@@ -12,6 +12,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
+#include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 
 namespace moe {
@@ -138,7 +139,7 @@ TEST(WholeFile, SaysWhatCannotBeWrittenAndLeavesAllAsItWas) {
   fs::create_symlink("loop", scratch.path("loop"));
   scratch.write("file", "old");
   const auto before = names_in(scratch.path(""));
-  const auto why = [&](const std::string& path) { return message_of<BadInput>([&] { put(path, "text"); }); };
+  const auto why = [&](const std::string& path) { return error_of<BadInput>([&] { put(path, "text"); }); };
   const auto expected = [](const std::string& path, const char* reason) {
     return fmt::format("{}: cannot be written ({}), expected a file for a test", path, reason);
   };

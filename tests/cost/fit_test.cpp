@@ -5,7 +5,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
-#include "tests/base/scratch.h"
+#include "tests/base/error_of.h"
 
 namespace moe {
 namespace {
@@ -98,7 +98,7 @@ TEST(FitLinear, HoldsNothingOutOfFewSizes) {
 
 TEST(FitLinear, RefusesWhatIsNoLine) {
   const auto message = [](std::vector<FitSample> samples) {
-    return message_of<BadInput>([&] { fit_linear(std::move(samples), "gemm float32"); });
+    return error_of<BadInput>([&] { fit_linear(std::move(samples), "gemm float32"); });
   };
   EXPECT_EQ(message({}), "gemm float32: found 0 sizes, expected at least 2 to fit a line");
   EXPECT_EQ(message({{5, 1}, {5, 2}}), "gemm float32: found 1 size, expected at least 2 to fit a line");
@@ -199,10 +199,10 @@ TEST(FitProfile, TakesSlowdownsAndTheOverheadOfATask) {
   EXPECT_EQ(profile.task_overhead_s, 3e-6);
   EXPECT_EQ(profile.comm.size(), 2u);
   cases.push_back(slowdown("inter", "disk", 2, 95));
-  EXPECT_EQ(message_of<BadInput>([&] { fit_profile(cases, "n", "s"); }),
+  EXPECT_EQ(error_of<BadInput>([&] { fit_profile(cases, "n", "s"); }),
             "r.jsonl:95: slowdown: found 'inter by disk', expected two of inter, intra, compute, copy");
   cases.back() = slowdown("inter", "intra", 0.5, 96);
-  EXPECT_EQ(message_of<BadInput>([&] { fit_profile(cases, "n", "s"); }),
+  EXPECT_EQ(error_of<BadInput>([&] { fit_profile(cases, "n", "s"); }),
             "r.jsonl:96: factor: found 0.5, expected at least 1");
 }
 
@@ -210,13 +210,13 @@ TEST(FitProfile, RefusesRecordsOfTwoBackends) {
   auto cases = microbench();
   for (CaseRecord& record : cases) record.backend = "gloo";
   cases[2].backend = "nccl";
-  EXPECT_EQ(message_of<BadInput>([&] { fit_profile(cases, "n", "s"); }),
+  EXPECT_EQ(error_of<BadInput>([&] { fit_profile(cases, "n", "s"); }),
             "r.jsonl:4: backend: found nccl, expected gloo as in the cases before");
 }
 
 TEST(FitProfile, RefusesRecordsByLine) {
   const auto message = [](Fields parameters, double seconds) {
-    return message_of<BadInput>([&] { fit_profile({measured(std::move(parameters), seconds, 7)}, "n", "s"); });
+    return error_of<BadInput>([&] { fit_profile({measured(std::move(parameters), seconds, 7)}, "n", "s"); });
   };
   EXPECT_EQ(message({{"network", "inter"}}, 1), "r.jsonl:7: op: found no such value, expected a text");
   EXPECT_EQ(message({{"op", "scan"}}, 1), "r.jsonl:7: op: found 'scan', expected a collective, gemm or module");
@@ -240,7 +240,7 @@ TEST(FitProfile, RefusesRecordsByLine) {
             "r.jsonl:7: dtype: unknown 'half', expected one of: float32, float16, bfloat16, float64");
   EXPECT_EQ(message({{"op", "gemm"}, {"dtype", "float32"}, {"flops", 8}}, 0),
             "r.jsonl:7: found size 8, starts 1 and median_s 0, expected all > 0");
-  EXPECT_EQ(message_of<BadInput>([] { fit_profile({}, "n", "s"); }),
+  EXPECT_EQ(error_of<BadInput>([] { fit_profile({}, "n", "s"); }),
             "fit: found no measured case, expected records of a microbench");
 }
 
@@ -249,7 +249,7 @@ TEST(FitProfile, RefusesAnOverheadThatIsNone) {
     auto cases = microbench();
     cases.push_back(measured({{"op", "overhead"}}, 1, 94));
     cases.back().summary.set("crossing_s", seconds);
-    EXPECT_EQ(message_of<BadInput>([&] { fit_profile(cases, "n", "s"); }),
+    EXPECT_EQ(error_of<BadInput>([&] { fit_profile(cases, "n", "s"); }),
               fmt::format("r.jsonl:94: crossing_s: found {}, expected at least 0", seconds));
   }
 }
@@ -300,7 +300,7 @@ TEST(FitProfile, TakesTheBestAttemptAtACase) {
 TEST(FitProfile, RefusesRecordsOfTwoClusters) {
   auto cases = microbench();
   cases[3].parameters.set("nodes", 4);
-  EXPECT_EQ(message_of<BadInput>([&] { fit_profile(cases, "n", "s"); }),
+  EXPECT_EQ(error_of<BadInput>([&] { fit_profile(cases, "n", "s"); }),
             "r.jsonl:5: cluster: found tiny (4 x 2), expected tiny (2 x 2) as in the cases before");
 }
 

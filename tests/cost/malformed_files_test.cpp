@@ -8,6 +8,7 @@
 #include "moe/plan/grid.h"
 #include "moe/plan/layer_file.h"
 #include "moe/record/reader.h"
+#include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 
 namespace moe {
@@ -34,7 +35,7 @@ void expect_each_refused(const Kind& kind, const std::vector<Broken>& rows) {
     ASSERT_NE(at, std::string::npos) << row.part;
     text.replace(at, row.part.size(), row.instead);
     const std::string path = scratch.write("broken", text);
-    const auto message = message_of<BadInput>([&] { kind.read(path); });
+    const auto message = error_of<BadInput>([&] { kind.read(path); });
     const std::string expected = path + ":" + std::string(row.says);
     EXPECT_EQ(message.substr(0, expected.size()), expected) << kind.name << ": " << row.instead;
     EXPECT_NE(message.find("expected"), std::string::npos) << message;

@@ -7,7 +7,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
-#include "tests/base/scratch.h"
+#include "tests/base/error_of.h"
 
 namespace moe {
 namespace {
@@ -80,7 +80,7 @@ TEST(Nnls, FindsWhatIsNowhereNegativeExactly) {
 }
 
 TEST(Nnls, RefusesARightSideOfAnotherLength) {
-  EXPECT_EQ(message_of<BadInput>([] { nnls(Eigen::MatrixXd::Ones(3, 2), Eigen::VectorXd::Ones(2)); }),
+  EXPECT_EQ(error_of<BadInput>([] { nnls(Eigen::MatrixXd::Ones(3, 2), Eigen::VectorXd::Ones(2)); }),
             "nnls: found 3 rows and 2 values, expected as many");
 }
 

@@ -6,7 +6,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
-#include "tests/base/scratch.h"
+#include "tests/base/error_of.h"
 #include "tests/cost/random_curve.h"
 
 namespace moe {
@@ -103,7 +103,7 @@ TEST(Curve, HoldNothingOutOfTwoSizes) {
 
 TEST(Curve, RefuseWhatIsNoCurve) {
   const auto message = [](Points samples, int most = 6) {
-    return message_of<BadInput>([&] { fit_pieces(std::move(samples), "alltoall", most); });
+    return error_of<BadInput>([&] { fit_pieces(std::move(samples), "alltoall", most); });
   };
   EXPECT_EQ(message({{1, 1}, {1, 2}}), "alltoall: found 1 sizes, expected at least 2 for a curve");
   EXPECT_EQ(message({{1, 1}, {2, -1}}), "alltoall: found size 2 in -1 s, expected both > 0");

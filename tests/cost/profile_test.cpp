@@ -7,6 +7,7 @@
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 #include "moe/base/random.h"
+#include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 
 namespace moe {
@@ -155,7 +156,7 @@ TEST(Profile, EveryPresetSurvivesItsFile) {
 }
 
 TEST(Profile, AnUnknownNameListsThePresets) {
-  const auto message = message_of<BadInput>([] { find_profile("testbed-z"); });
+  const auto message = error_of<BadInput>([] { find_profile("testbed-z"); });
   EXPECT_EQ(message,
             "cluster: found 'testbed-z', expected a file or one of: a100-8, a800, b200-8, fsmoe-optimiser, h100-8, "
             "h100-deepep-1-node, h100-deepep-2-nodes, h100-deepep-4-nodes, h100-deepep-8-nodes, h200-8, testbed-a, "

@@ -6,6 +6,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
+#include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 
 namespace moe {
@@ -67,7 +68,7 @@ TEST(SafeTensorsFile, WhatIsWrongIsOneLine) {
   };
   const auto expect = [&](const std::string& file, const std::string& part) {
     const std::string path = scratch.write("t", file);
-    const std::string text = message_of<BadInput>([&] { read_safetensors(path); });
+    const std::string text = error_of<BadInput>([&] { read_safetensors(path); });
     EXPECT_TRUE(text.starts_with(path + ": ") && text.find('\n') == std::string::npos) << text;
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
@@ -107,7 +108,7 @@ TEST(SafeTensorsFile, WhatIsWrongIsOneLine) {
   EXPECT_EQ(read_safetensors(scratch.write("t", file_of("{}", 0))).tensors().size(), 0u);
   EXPECT_EQ(read_safetensors(scratch.write("t", file_of("{" + a + "}  ", 8))).tensors().size(), 1u);
   for (const std::string& path : {scratch.path(""), scratch.path("none")})
-    EXPECT_EQ(message_of<BadInput>([&] { read_safetensors(path); }),
+    EXPECT_EQ(error_of<BadInput>([&] { read_safetensors(path); }),
               path + ": cannot be read, expected a safetensors file");
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "moe/base/check.h"
+#include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 
 namespace moe {
@@ -39,14 +40,14 @@ TEST(SafeTensors, WhatIsWrongIsNamed) {
   const Scratch scratch;
   const std::vector<double> two{1, 2};
   const auto fails = [&](const std::vector<SafeTensor>& tensors) {
-    return message_of<WrongResult>([&] { write_safetensors(scratch.path("t"), tensors); });
+    return error_of<WrongResult>([&] { write_safetensors(scratch.path("t"), tensors); });
   };
   EXPECT_NE(fails({tensor("a", "F64", {3}, two)}).find("a"), std::string::npos);
   EXPECT_NE(fails({tensor("a", "F8", {2}, two)}).find("F8"), std::string::npos);
   EXPECT_NE(fails({tensor("a", "F64", {2}, two), tensor("a", "F64", {2}, two)}).find("two"), std::string::npos);
   EXPECT_NE(fails({tensor("a\"", "F64", {2}, two)}).find("a\""), std::string::npos);
   const std::string nowhere = scratch.path("no/such/folder");
-  EXPECT_NE(message_of<BadInput>([&] { write_safetensors(nowhere, {}); }).find(nowhere), std::string::npos);
+  EXPECT_NE(error_of<BadInput>([&] { write_safetensors(nowhere, {}); }).find(nowhere), std::string::npos);
 }
 
 }  // namespace

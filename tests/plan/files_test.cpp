@@ -8,6 +8,7 @@
 #include "moe/base/config_files.h"
 #include "moe/plan/grid.h"
 #include "moe/plan/layer_file.h"
+#include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 
 namespace moe {
@@ -111,7 +112,7 @@ TEST(GridSample, RefusesWhatItsGridDoesNotHave) {
         Case{of + "only = []", "only"}, Case{of, "only"}, Case{of + "cluster = \"testbed-b\"\n", "cluster"},
         Case{"of = \"fsmoe-30-b\"\nonly = [" + layer + "]", "itself a sample"},
         Case{"of = \"no-such\"\nonly = [" + layer + "]", "no-such"}}) {
-    const std::string found = message_of<BadInput>([&] { read_grid(sample(rest)); });
+    const std::string found = error_of<BadInput>([&] { read_grid(sample(rest)); });
     EXPECT_NE(found.find(expected), std::string::npos) << found;
   }
 }
@@ -153,7 +154,7 @@ TEST(Grid, OfTheHostIsSmall) {
 
 TEST(Grid, EveryFileReads) {
   for (const auto& name : config_names("grids")) EXPECT_EQ(find_grid(name).name, name);
-  EXPECT_TRUE(message_of<BadInput>([] { find_grid("fsmoe"); }).starts_with("grid: found 'fsmoe', expected a file or"));
+  EXPECT_TRUE(error_of<BadInput>([] { find_grid("fsmoe"); }).starts_with("grid: found 'fsmoe', expected a file or"));
 }
 
 TEST(Grid, TakesHiddenItselfFractionsAndSeveralK) {

@@ -11,7 +11,7 @@
 #include "moe/plan/model_file.h"
 #include "moe/plan/pass_memory.h"
 #include "moe/plan/volumes.h"
-#include "tests/base/scratch.h"
+#include "tests/base/error_of.h"
 
 namespace moe {
 namespace {
@@ -204,14 +204,14 @@ TEST(Memory, BadCountsAreNamed) {
   const auto message = [](auto change) {
     MemoryRequest r = small();
     change(r);
-    return message_of<BadInput>([&] { estimate_memory(r); });
+    return error_of<BadInput>([&] { estimate_memory(r); });
   };
   EXPECT_EQ(message([](MemoryRequest& r) { r.layers = 0; }), "layers: found 0, expected a whole number >= 1");
   EXPECT_EQ(message([](MemoryRequest& r) { r.layers = 1; }), "layers = 1 over pp = 2: every stage needs a layer");
   EXPECT_EQ(message([](MemoryRequest& r) { r.micro_batches = 0; }),
             "micro-batches: found 0, expected a whole number >= 1");
   EXPECT_EQ(message([](MemoryRequest& r) { r.shape.parallel.zero = 4; }), "zero: found 4, expected 0 to 3");
-  EXPECT_EQ(message_of<BadInput>([] { recompute_from("some", "--recompute"); }),
+  EXPECT_EQ(error_of<BadInput>([] { recompute_from("some", "--recompute"); }),
             "--recompute: unknown 'some', expected one of: none, selective, full");
 }
 

@@ -7,6 +7,7 @@
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 #include "moe/plan/volumes.h"
+#include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 
 namespace moe {
@@ -63,7 +64,7 @@ TEST(ModelFile, EveryFileReads) {
   EXPECT_FALSE(config_names("models").empty());
   for (const auto& name : config_names("models")) EXPECT_EQ(find_model(name).name, name);
   EXPECT_TRUE(
-      message_of<BadInput>([] {
+      error_of<BadInput>([] {
         find_model("gpt5");
       }).starts_with("model: found 'gpt5', expected a file or one of: bert-base, bert2gpt2, deepseek-v3, gpt-2"));
 }
@@ -193,7 +194,7 @@ TEST(ModelFile, WhatCannotBeReadIsNamed) {
     ASSERT_NE(at, std::string::npos) << bad.from;
     text.replace(at, bad.from.size(), bad.to);
     const std::string path = scratch.write("bad.toml", text);
-    const std::string message = message_of<BadInput>([&] { read_model(path); });
+    const std::string message = error_of<BadInput>([&] { read_model(path); });
     EXPECT_TRUE(message.starts_with(fmt::format("{}:{}", path, bad.message))) << message;
   }
 }

@@ -5,6 +5,7 @@
 
 #include "moe/base/check.h"
 #include "moe/plan/grid.h"
+#include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 
 namespace moe {
@@ -117,7 +118,7 @@ TEST(ParallelGrid, WhatCannotBeReadIsNamed) {
     ASSERT_NE(at, std::string::npos) << bad.from;
     text.replace(at, bad.from.size(), bad.to);
     const std::string path = scratch.write("bad.toml", text);
-    const std::string message = message_of<BadInput>([&] { read_grid(path); });
+    const std::string message = error_of<BadInput>([&] { read_grid(path); });
     EXPECT_TRUE(message.starts_with(fmt::format("{}:{}", path, bad.message))) << message;
   }
 }
@@ -129,7 +130,7 @@ TEST(ParallelGrid, EspGroupsNeedParallel) {
   text.erase(begin, text.find("[layers]") - begin);
   text.replace(text.find("model_dim_per_esp"), 17, "model_dim");
   const std::string path = scratch.write("bad.toml", text);
-  EXPECT_EQ(message_of<BadInput>([&] { read_grid(path); }),
+  EXPECT_EQ(error_of<BadInput>([&] { read_grid(path); }),
             path + ":15: layers.experts: found 'esp-groups', expected [parallel] beside 'esp-groups'");
 }
 

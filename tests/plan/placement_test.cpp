@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "moe/base/check.h"
-#include "tests/base/scratch.h"
+#include "tests/base/error_of.h"
 
 namespace moe {
 namespace {
@@ -105,7 +105,7 @@ TEST(Placement, PriorityIsThePapers) {
 }
 
 TEST(Placement, BadSizesAreNamed) {
-  const auto message = [](const PlacementRequest& r) { return message_of<BadInput>([&] { place(r); }); };
+  const auto message = [](const PlacementRequest& r) { return error_of<BadInput>([&] { place(r); }); };
   EXPECT_EQ(message({.ep = 0, .switch_ports = 8}), "ep: found 0, expected a whole number >= 1");
   EXPECT_EQ(message({.ep = 2}), "switch-ports: found 0, expected a whole number >= 1");
   EXPECT_EQ(message({.tp = 3, .ep = 2, .switch_ports = 8}),

@@ -12,7 +12,7 @@
 #include "moe/base/check.h"
 #include "moe/base/random.h"
 #include "moe/plan/plan.h"
-#include "tests/base/scratch.h"
+#include "tests/base/error_of.h"
 
 namespace moe {
 namespace {
@@ -205,11 +205,11 @@ TEST(Volumes, ALimitOfNodesChangesNoVolume) {
 
 TEST(Volumes, NodesThatHoldTooFewExpertsAreRefused) {
   const LayerShape layer{.seq = 64, .experts = 8, .top_k = 4, .node_limit = 1};
-  EXPECT_EQ(message_of<BadInput>([&] { complete(layer, {.nodes = 4, .ranks_per_node = 2}, Rounding::ragged); }),
+  EXPECT_EQ(error_of<BadInput>([&] { complete(layer, {.nodes = 4, .ranks_per_node = 2}, Rounding::ragged); }),
             "node-limit: found 1 of 4 nodes with 2 experts each, expected as many as hold top-k = 4");
   LayerShape negative = layer;
   negative.node_limit = -1;
-  EXPECT_EQ(message_of<BadInput>([&] { complete(negative, {.nodes = 4, .ranks_per_node = 2}, Rounding::ragged); }),
+  EXPECT_EQ(error_of<BadInput>([&] { complete(negative, {.nodes = 4, .ranks_per_node = 2}, Rounding::ragged); }),
             "node-limit: found -1, expected a whole number >= 0");
 }
 

@@ -12,6 +12,7 @@
 #include "moe/base/version.h"
 #include "moe/record/record_json.h"
 #include "moe/record/stamp.h"
+#include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 #include "tests/record/sample_records.h"
 
@@ -61,7 +62,7 @@ TEST(Record, ATimelineIsReadStrictly) {
   const auto message = [&](const std::string& from, const std::string& to) {
     std::string changed = line;
     changed.replace(changed.find(from), from.size(), to);
-    return message_of<BadInput>([&] { record_line_from(changed, "f:1"); });
+    return error_of<BadInput>([&] { record_line_from(changed, "f:1"); });
   };
   EXPECT_EQ(message("\"lane\":\"inter\"", "\"lane\":7"), "f:1: timeline[1]: lane: found 7, expected a text");
   EXPECT_EQ(message("\"chunk\":1", "\"chunk\":4"),
@@ -78,7 +79,7 @@ TEST(Record, AMeasuredTimelineIsBadInAColumnOrARow) {
   const auto message = [&](const std::string& from, const std::string& to) {
     std::string changed = line;
     changed.replace(changed.find(from, changed.find("measured_timeline")), from.size(), to);
-    return message_of<BadInput>([&] { record_line_from(changed, "f:1"); });
+    return error_of<BadInput>([&] { record_line_from(changed, "f:1"); });
   };
   EXPECT_EQ(message("\"rank\":3", "\"rank\":-1"),
             "f:1: measured_timeline: rank: found -1, expected a whole number from 0 to 2147483647");
@@ -146,7 +147,7 @@ TEST(Record, AGroupIsReadStrictly) {
     std::string changed = line;
     EXPECT_NE(changed.find(from), std::string::npos) << from << line;
     changed.replace(changed.find(from), from.size(), to);
-    return message_of<BadInput>([&] { record_line_from(changed, "f:1"); });
+    return error_of<BadInput>([&] { record_line_from(changed, "f:1"); });
   };
   EXPECT_EQ(message("\"tables\":[", "\"tables\":[3,"), "f:1: tables[0]: found 3, expected an object");
   EXPECT_EQ(message("\"tables\":", "\"table\":"), "f:1: tables: found no such key, expected a list");
@@ -186,7 +187,7 @@ TEST(Fields, KeepTheirOrderAndKinds) {
   EXPECT_EQ(fields.number("b", ""), 3.0);
   EXPECT_EQ(fields.text("c", ""), "text");
   EXPECT_TRUE(std::holds_alternative<bool>(*fields.find("d")));
-  const auto message = [](auto call) { return message_of<BadInput>(call); };
+  const auto message = [](auto call) { return error_of<BadInput>(call); };
   EXPECT_EQ(message([&] { fields.number("c", "f:3"); }), "f:3: c: found text, expected a number");
   EXPECT_EQ(message([&] { fields.whole("a", "f:3"); }), "f:3: a: found 2, expected a whole number");
   EXPECT_EQ(message([&] { fields.text("z", "f:3"); }), "f:3: z: found no such value, expected a text");
@@ -244,11 +245,11 @@ TEST(Stamp, IsReadWithoutWhatOlderOnesLack) {
   EXPECT_FALSE(read.machine.has("fingerprint"));
   std::string wrong = older;
   wrong.insert(wrong.size() - 1, R"(,"measurement":-1)");
-  EXPECT_EQ(message_of<BadInput>([&] { record_line_from(wrong, "f:1"); }),
+  EXPECT_EQ(error_of<BadInput>([&] { record_line_from(wrong, "f:1"); }),
             fmt::format("f:1: measurement: found -1, expected a whole number from 0 to {}", INT64_MAX));
   wrong = older;
   wrong.insert(wrong.size() - 1, R"(,"conditions":7)");
-  EXPECT_EQ(message_of<BadInput>([&] { record_line_from(wrong, "f:1"); }),
+  EXPECT_EQ(error_of<BadInput>([&] { record_line_from(wrong, "f:1"); }),
             "f:1: conditions: found 7, expected an object");
 }
 

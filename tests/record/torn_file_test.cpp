@@ -11,6 +11,7 @@
 #include "moe/base/random.h"
 #include "moe/record/reader.h"
 #include "moe/record/writer.h"
+#include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 #include "tests/record/sample_records.h"
 
@@ -117,7 +118,7 @@ TEST(TornFile, ATornLineInTheMiddleOfARunIsAnError) {
   const std::string whole = whole_run(scratch);
   const size_t second = whole.find('\n', whole.find('\n') + 1);
   const std::string path = scratch.write("cut.jsonl", whole.substr(0, second - 20) + whole.substr(second));
-  const auto message = message_of<BadInput>([&] { read_runs(path); });
+  const auto message = error_of<BadInput>([&] { read_runs(path); });
   EXPECT_TRUE(message.starts_with(path + ":2: record: found '{\"kind\":\"case\"")) << message;
 }
 

@@ -6,6 +6,7 @@
 
 #include "moe/base/check.h"
 #include "moe/record/reader.h"
+#include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 #include "tests/record/sample_records.h"
 
@@ -131,7 +132,7 @@ TEST(RecordWriter, AnotherQuestionIsRefusedWhereItWouldMix) {
         question.asked.otherwise = "--overwrite";
         question.asked.named_file = named;
         if (flag == "d2" && (named || !ended)) {
-          const auto message = message_of<BadInput>([&] { RecordWriter(path, question); });
+          const auto message = error_of<BadInput>([&] { RecordWriter(path, question); });
           EXPECT_TRUE(message.starts_with(path + ": found a run ")) << message;
           EXPECT_NE(message.find("--overwrite"), std::string::npos) << message;
           EXPECT_EQ(Scratch::read(path), before);
@@ -224,7 +225,7 @@ TEST(RecordWriter, AFileHasOneWriter) {
   const Scratch scratch;
   const std::string path = scratch.path("r.jsonl");
   auto first = std::make_unique<RecordWriter>(path, asking("d"));
-  const auto message = message_of<BadInput>([&] { RecordWriter(path, asking("d")); });
+  const auto message = error_of<BadInput>([&] { RecordWriter(path, asking("d")); });
   EXPECT_NE(message.find("in use by another process"), std::string::npos);
   first.reset();
   EXPECT_NO_THROW(RecordWriter(path, asking("d")));

@@ -9,6 +9,7 @@
 #include "reproduce/fsmoe_layer.h"
 #include "reproduce/priced.h"
 #include "reproduce/study.h"
+#include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 #include "verbs/paper_tables.h"
 
@@ -79,7 +80,7 @@ TEST(Assume, WhatCannotBeReadIsOneLineWithItsPlace) {
       {file(fmt::format("{}ffn = \"gpt\"\n", kRow)), "ffn"}};
   for (const auto& [text, key] : rows) {
     const std::string path = scratch.write("bad.toml", text);
-    const std::string message = message_of<BadInput>([&] { read_assumptions(path); });
+    const std::string message = error_of<BadInput>([&] { read_assumptions(path); });
     EXPECT_NE(message.find("bad.toml:"), std::string::npos) << message;
     EXPECT_NE(message.find(key), std::string::npos) << message;
   }
@@ -89,7 +90,7 @@ TEST(Assume, ATableRefusesAssumptionsForAnother) {
   const Assumptions assumed = find_assumptions("lina-a100");
   Study study;
   study.assumed = &assumed;
-  const std::string message = message_of<BadInput>([&] { reproduce("monta-table8", study); });
+  const std::string message = error_of<BadInput>([&] { reproduce("monta-table8", study); });
   EXPECT_NE(message.find("lina-a100"), std::string::npos);
   EXPECT_NE(message.find("monta-table8"), std::string::npos);
 }

@@ -9,6 +9,7 @@
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 #include "moe/base/random.h"
+#include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 
 namespace moe {
@@ -94,7 +95,7 @@ TEST(ByteSource, ReadsTheTextThatComesWithIt) {
 TEST(ByteSource, WhatIsTooShortOrNoFileIsNamed) {
   const Scratch scratch;
   const std::string shorter = scratch.write("short.txt", "nineteen characters"), empty = scratch.write("empty", "");
-  const auto fails = [](const std::string& path) { return message_of<BadInput>([&] { read_byte_source(path, 1); }); };
+  const auto fails = [](const std::string& path) { return error_of<BadInput>([&] { read_byte_source(path, 1); }); };
   EXPECT_EQ(fails(shorter), shorter + ": found 19 bytes, expected 20 at least");
   EXPECT_EQ(fails(empty), empty + ": found 0 bytes, expected 20 at least");
   for (const std::string& path : {scratch.path(""), scratch.path("none")})
@@ -102,7 +103,7 @@ TEST(ByteSource, WhatIsTooShortOrNoFileIsNamed) {
   const auto source = read_byte_source(scratch.write("long.txt", std::string(100, 'a')), 1);
   std::vector<int32_t> tokens(11);
   source->fill(Split::train, 0, 0, tokens);
-  const auto text = message_of<BadInput>([&] { source->fill(Split::held_out, 0, 0, tokens); });
+  const auto text = error_of<BadInput>([&] { source->fill(Split::held_out, 0, 0, tokens); });
   EXPECT_EQ(text, scratch.path("long.txt") + ": found 10 bytes held out, expected 11 at least, as long as a sample");
 }
 

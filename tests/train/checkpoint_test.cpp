@@ -10,6 +10,7 @@
 #include "moe/base/check.h"
 #include "moe/base/random.h"
 #include "moe/tensor/tensor.h"
+#include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 
 namespace moe {
@@ -212,7 +213,7 @@ TEST(Checkpoint, TornOnesArePassedOverAndDoNotPushOutWholeOnes) {
   EXPECT_TRUE(fs::exists(run.file(2, "manifest.json")));
   EXPECT_FALSE(fs::exists(run.file(1, "manifest.json")));
   EXPECT_TRUE(fs::exists(run.folder + "/step-x"));
-  EXPECT_TRUE(only_line(message_of<BadInput>([&] {
+  EXPECT_TRUE(only_line(error_of<BadInput>([&] {
                 complete_checkpoint(run.folder, 11, 3, "");
               })).starts_with(run.file(11, "rank-0.safetensors") + ": found no such file"));
 }
@@ -247,7 +248,7 @@ TEST(Checkpoint, WhatDoesNotFitIsNamed) {
   write_checkpoint(scratch.path("r"), 7, 1, std::vector{of("v", {ShardRange{2, 2, 4}, columns, one}, half)});
   const Checkpoint checkpoint = complete_checkpoint(scratch.path("r"), 7, 2, "");
   const auto fails = [&](const ShardedTensor& wanted) {
-    return only_line(message_of<BadInput>([&] { read_checkpoint(checkpoint, {&wanted, 1}); }));
+    return only_line(error_of<BadInput>([&] { read_checkpoint(checkpoint, {&wanted, 1}); }));
   };
   const std::string file = checkpoint.folder + "/rank-0.safetensors";
   EXPECT_EQ(fails(of("w", {rows, columns, one}, whole)),
@@ -268,7 +269,7 @@ TEST(Checkpoint, WhatDoesNotFitIsNamed) {
 TEST(Checkpoint, AFolderThatCannotBeMadeIsNamed) {
   const Scratch scratch;
   const std::string file = scratch.write("file", "");
-  EXPECT_TRUE(only_line(message_of<BadInput>([&] { write_checkpoint(file, 1, 0, {}); })).starts_with(file));
+  EXPECT_TRUE(only_line(error_of<BadInput>([&] { write_checkpoint(file, 1, 0, {}); })).starts_with(file));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
-#include "tests/base/scratch.h"
+#include "tests/base/error_of.h"
 
 namespace moe {
 namespace {
@@ -218,7 +218,7 @@ TEST(MarkovSource, SplitsStepsAndSamplesAreIndependent) {
 
 TEST(MarkovSource, SettingsThatCannotBeAreNamed) {
   const auto names = [](const MarkovSettings& settings, const std::string& key) {
-    const std::string text = message_of<BadInput>([&] { make_markov_source(settings); });
+    const std::string text = error_of<BadInput>([&] { make_markov_source(settings); });
     EXPECT_TRUE(text.starts_with(key) && text.find("expected") != std::string::npos) << text;
   };
   names({.order = 0}, "order: found 0");

@@ -7,7 +7,7 @@
 #include "moe/base/check.h"
 #include "moe/base/numbers.h"
 #include "moe/base/random.h"
-#include "tests/base/scratch.h"
+#include "tests/base/error_of.h"
 
 namespace moe {
 namespace {
@@ -239,7 +239,7 @@ TEST(Norms, SumsAndScales) {
 TEST(Optimizer, WhatCannotBeIsNamed) {
   const Tensor value({2, 3}, DType::float32), other({3, 2}, DType::float32);
   const auto fails = [&](const OptimizerSettings& settings, TensorView gradient) {
-    return message_of<BadInput>([&] { Optimizer(settings, {{"w1", value, gradient}}); });
+    return error_of<BadInput>([&] { Optimizer(settings, {{"w1", value, gradient}}); });
   };
   EXPECT_TRUE(fails({.beta1 = 1}, value).starts_with("beta1: found 1, expected"));
   EXPECT_TRUE(fails({.learning_rate = std::nan("")}, value).starts_with("learning_rate: found nan, expected"));
@@ -249,7 +249,7 @@ TEST(Optimizer, WhatCannotBeIsNamed) {
   EXPECT_TRUE(fails({}, value.view().moved_to(nullptr, DeviceKind::cuda, DType::float32)).starts_with("w1: found"));
   EXPECT_EQ(optimizer_from("adamw", "--optimizer"), OptimizerKind::adamw);
   EXPECT_EQ(name_of(OptimizerKind::sgd), "sgd");
-  EXPECT_EQ(message_of<BadInput>([] { optimizer_from("adam", "--optimizer"); }),
+  EXPECT_EQ(error_of<BadInput>([] { optimizer_from("adam", "--optimizer"); }),
             "--optimizer: found 'adam', expected sgd or adamw");
 }
 

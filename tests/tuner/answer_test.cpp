@@ -144,8 +144,9 @@ Tried best_of(const ShapeRequest& request, ChosenModel chosen) {
   ParallelShape& p = chosen.model.shape.parallel;
   Tried best{std::numeric_limits<double>::infinity(), 0};
   for (const Schedule* schedule : request.schedules)
-    for (const auto& [zero, recompute] : {std::pair{0, Recompute::none}, std::pair{1, Recompute::none},
-                                          std::pair{0, Recompute::selective}, std::pair{1, Recompute::selective}}) {
+    for (const auto& [zero, recompute] :
+         {std::pair{0, Recompute::none}, std::pair{1, Recompute::none}, std::pair{0, Recompute::selective},
+          std::pair{1, Recompute::selective}, std::pair{0, Recompute::full}, std::pair{1, Recompute::full}}) {
       if (zero != request.fixed.zero.value_or(recompute == Recompute::none ? zero : 1)) continue;
       if (recompute != Recompute::none && request.fixed.recompute) continue;
       p.zero = zero, p.recompute = recompute;
@@ -213,7 +214,7 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
   Profile profile = find_profile("testbed-b");
   const std::vector<const Schedule*> some{&find_schedule("tutel"), &find_schedule("fsmoe"), &find_schedule("ds-moe"),
                                           &find_schedule("parm"), &find_schedule("lina-packed")};
-  int several = 0, sharded = 0, again = 0;
+  int several = 0, sharded = 0, again = 0, whole = 0;
   for (int i = 0; i < 200; ++i) {
     profile.nodes = static_cast<int>(one_of(draw, {1, 2}));
     profile.ranks_per_node = 2;
@@ -258,13 +259,14 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
       const ParallelShape& p = shape.model.shape.parallel;
       EXPECT_EQ(shape.model.shape.layer.batch * p.dp * shape.model.micro_batches,
                 chosen.model.shape.layer.batch * chosen.model.shape.parallel.dp);
-      sharded += p.zero, again += p.recompute != Recompute::none;
+      sharded += p.zero, again += p.recompute == Recompute::selective, whole += p.recompute == Recompute::full;
       EXPECT_LE(shape.best.memory_bytes, profile.memory_bytes.value_or(std::numeric_limits<double>::max()));
     }
   }
   EXPECT_GT(several, 50);
   EXPECT_GT(sharded, 5);
   EXPECT_GT(again, 5);
+  EXPECT_GT(whole, 5);
 }
 
 TEST(ShapeSearch, KeepsWhatWasAskedFor) {

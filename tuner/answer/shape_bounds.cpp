@@ -30,14 +30,16 @@ double gemms_s(const Schedule& schedule, const LayerPricer& pricer, const ModelS
   double seconds = 0, dense_s = 0;
   for (const Phase phase : {Phase::forward, Phase::backward}) {
     const bool halves = schedule.halves_backward && phase == Phase::backward;
+    const int times = phase == Phase::forward ? forwards_of(pricer.outline()) : 1;
     const auto whole_s = [&](TaskKind kind) { return pricer.dense_seconds(kind, phase, schedule.flow); };
     const double attention_s =
         halves ? whole_s(TaskKind::attention_dx) + whole_s(TaskKind::attention_dw) : whole_s(TaskKind::attention);
-    seconds += attention_s;
-    if (dense) dense_s += attention_s + dense->dense_seconds(TaskKind::ffn, phase, schedule.flow);
+    seconds += times * attention_s;
+    if (dense) dense_s += times * (attention_s + dense->dense_seconds(TaskKind::ffn, phase, schedule.flow));
     if (schedule.packs_experts) continue;
     const auto parts_s = [&](TaskKind kind) { return pricer.in_parts(kind, phase, rows, rows, schedule.flow).all; };
-    seconds += halves ? parts_s(TaskKind::expert_dx) + parts_s(TaskKind::expert_dw) : parts_s(TaskKind::expert);
+    seconds +=
+        times * (halves ? parts_s(TaskKind::expert_dx) + parts_s(TaskKind::expert_dw) : parts_s(TaskKind::expert));
   }
   return model.micro_batches * model.moe_in(0) * seconds + model.micro_batches * model.dense_in(0) * dense_s;
 }

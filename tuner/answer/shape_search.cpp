@@ -64,13 +64,14 @@ std::vector<int64_t> choices(const std::optional<int>& fixed, int64_t of) {
   return fixed ? std::vector<int64_t>{*fixed} : divisors(of);
 }
 
-// Lists what a rank may keep, all first: ZeRO 1 gathers weights once a step, scores are computed again every pass.
+// Lists what a rank may keep, all first: ZeRO 1 gathers weights once a step, scores are computed again every pass, and
+// so are whole forwards at last.
 std::vector<KeptStates> states_of(const ShapeRequest& request) {
   const ParallelShape& p = request.chosen.model.shape.parallel;
   std::vector<KeptStates> states{{p.zero, p.recompute}};
   if (p.zero == 0 && !request.fixed.zero) states.push_back({1, p.recompute});
   if (p.recompute == Recompute::none && !request.fixed.recompute)
-    states.push_back({states.back().zero, Recompute::selective});
+    for (const Recompute again : {Recompute::selective, Recompute::full}) states.push_back({states.back().zero, again});
   return states;
 }
 

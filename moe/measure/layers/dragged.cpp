@@ -47,9 +47,7 @@ Drag drag_from(const std::string& text, const std::string& what) {
 }
 
 void Dragged::issue(const Task& task, Stream& stream, Pace pace) {
-  const bool slowed = task.kind == drag_.kind || (drag_.kind == TaskKind::expert && is_expert(task.kind)) ||
-                      (drag_.kind == TaskKind::attention && is_attention(task.kind));
-  if (!slowed) return tasks_.issue(task, stream, pace);
+  if (task.kind != drag_.kind && whole_of(task.kind) != drag_.kind) return tasks_.issue(task, stream, pace);
   auto began = std::make_shared<double>(0);
   stream.launch([began](void*) { *began = now_s(); });
   tasks_.issue(task, stream, pace);

@@ -51,7 +51,7 @@ int64_t shrunk_hidden(int64_t hidden, const LayerCase& nominal, const LayerCase&
 
 int64_t proxy_bytes(const Plan& proxy, const LayerCases& cases, const Gradient& gradient) {
   const LayerCase& c = cases.of(gradient.layer);
-  if (proxy.vocabulary > 0 && (gradient.layer < 0 || gradient.layer == proxy.layers)) {
+  if (proxy.vocabulary > 0 && proxy.is_end(gradient.layer)) {
     const StepWeights end = gradient.layer < 0 ? embedding_weights(c, proxy.vocabulary)
                                                : head_weights(c, proxy.vocabulary, proxy.step.tied);
     return gradient.alike ? end_norm_bytes(c, end) : end_gradient_bytes(c, end);
@@ -108,7 +108,7 @@ Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary)
     if (plan.gradients[static_cast<size_t>(slice.gradient)].alike) {  // whole, over all layers of a stage
       slice.end = 0;
       for (auto g = static_cast<size_t>(slice.gradient); g < plan.gradients.size(); ++g) {
-        const bool end = plan.gradients[g].layer < 0 || plan.gradients[g].layer == plan.layers;
+        const bool end = plan.is_end(plan.gradients[g].layer);
         if (!plan.gradients[g].alike || (g > static_cast<size_t>(slice.gradient) && end)) break;
         slice.end += plan.gradients[g].bytes;
       }

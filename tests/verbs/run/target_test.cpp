@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "moe/base/check.h"
+#include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 
 namespace moe {
@@ -63,7 +64,7 @@ TEST(Target, AProfileOfThisMachinesThreadsPredictsThem) {
     EXPECT_GT(own.ranks.threads, 0) << name;
   }
   const std::string other = written(scratch.path("other.toml"), "host", 4);
-  EXPECT_TRUE(message_of<BadInput>([&] { target_of(other, {}); }).find("of 4 nodes x 2 ranks, expected 2 x 2") !=
+  EXPECT_TRUE(error_of<BadInput>([&] { target_of(other, {}); }).find("of 4 nodes x 2 ranks, expected 2 x 2") !=
               std::string::npos);
   EXPECT_TRUE(target_of(written(scratch.path("elsewhere.toml"), "hosts", 2), {}).emulated);
   EXPECT_TRUE(target_of(scratch.path("own.toml"), {nullptr, DeviceKind::cuda}).emulated);  // it was not of the GPU
@@ -72,7 +73,7 @@ TEST(Target, AProfileOfThisMachinesThreadsPredictsThem) {
 TEST(Target, AnUnknownClusterIsToldOfThisMachinesOwnRanks) {
   SilentWorld processes(0);
   for (World* world : {static_cast<World*>(nullptr), static_cast<World*>(&processes)}) {
-    const std::string message = message_of<BadInput>([&] { target_of("hst", {world}); });
+    const std::string message = error_of<BadInput>([&] { target_of("hst", {world}); });
     EXPECT_TRUE(message.starts_with("cluster: found 'hst', expected a file or one of: a100-8, ")) << message;
     EXPECT_NE(message.find(", host, "), std::string::npos) << message;
     EXPECT_TRUE(message.ends_with("; did you mean 'host'?")) << message;
