@@ -8,4 +8,8 @@ double predicted_s(const CaseRecord& record) { return record.prediction.number("
 double run_s(const CaseRecord& record) { return record.summary.number("total_s", record.key); }
 double error_of(const CaseRecord& record) { return run_s(record) / predicted_s(record) - 1; }
 
+double core_slowdown(const CaseRecord& record) {
+  return record.summary.has("core_slowdown") ? record.summary.number("core_slowdown", record.key) : 1;
+}
+
 }  // namespace moe::tuner

@@ -1,7 +1,10 @@
 #pragma once
 // The ranks that a bench runs on.
+#include <memory>
+
 #include "moe/comm/world.h"
 #include "moe/device/kind.h"
+#include "moe/measure/core_probe.h"
 
 namespace moe {
 
@@ -9,7 +12,8 @@ namespace moe {
 struct BenchRanks {
   World* processes = nullptr;  // all of them call what is given these ranks; none: threads
   DeviceKind device = DeviceKind::cpu;
-  int threads = 1;  // that each rank computes with on the CPU
+  int threads = 1;                                                      // that each rank computes with on the CPU
+  std::shared_ptr<CoreSpeeds> speeds = std::make_shared<CoreSpeeds>();  // of all that is measured on these ranks
 
   /// Says whether this process decides by the clock, and keeps what was found.
   bool leads() const { return processes == nullptr || moe::leads(*processes); }

@@ -1,5 +1,8 @@
+#include <atomic>
 #include <gtest/gtest.h>
+#include <thread>
 
+#include "moe/base/statistics.h"
 #include "moe/measure/layers/layer_bench.h"
 
 namespace moe {
@@ -26,6 +29,41 @@ TEST(Disturbed, IsNoRunWithoutPaces) {
   MeasuredRun run = run_of({1, 2, 3}, 200);
   run.paced_tasks = 0;
   EXPECT_FALSE(disturbed(run));
+}
+
+TEST(Disturbed, IsAnUnpacedRunOnSlowedCores) {
+  MeasuredRun run = run_of({1, 1, 1});
+  run.slowdown = 2;
+  EXPECT_FALSE(disturbed(run)) << "paces say it of paced runs";
+  run.paced_tasks = 0;
+  EXPECT_TRUE(disturbed(run));
+  run.slowdown = 1.05;
+  EXPECT_FALSE(disturbed(run));
+}
+
+TEST(CoreSpeeds, AreBesideEachRanksBestMedian) {
+  CoreSpeeds speeds;
+  EXPECT_EQ(speeds.slowdown({{1, 4}, {9, 4}, {1, 4}}), 1) << "one slow pass does not move the median";
+  EXPECT_EQ(speeds.slowdown({{1, 6}, {1, 6}, {1, 1}}), 1.5);
+  EXPECT_EQ(speeds.slowdown({{0.5, 4}}), 1) << "a new best of the first rank";
+  EXPECT_EQ(speeds.slowdown({{1, 4}, {2, 4}}), 3);
+  EXPECT_EQ(speeds.slowdown({}), 1);
+}
+
+TEST(CoreSpeeds, AProbeIsOfThisThreadsWorkAlone) {
+  std::vector<double> alone, crowded;
+  for (int i = 0; i < 50; ++i) alone.push_back(probe_core());
+  std::atomic<bool> ends{false};
+  std::vector<std::thread> others;
+  for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i)
+    others.emplace_back([&] {
+      while (!ends) continue;
+    });
+  for (int i = 0; i < 50; ++i) crowded.push_back(probe_core());
+  ends = true;
+  for (std::thread& each : others) each.join();
+  EXPECT_GT(median(alone), 1e-5);
+  EXPECT_LT(median(crowded), 3 * median(alone)) << "a third of a core would take three times as long";
 }
 
 }  // namespace

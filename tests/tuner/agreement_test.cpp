@@ -27,6 +27,16 @@ TEST(Agreement, SpeedupIsTheMeanOfRatiosOverLayersThatHaveBoth) {
   EXPECT_EQ(measured_schedule(outcomes, "lina").layers, 0);
 }
 
+TEST(Agreement, CountsRunsOnSlowCores) {
+  std::vector<CaseRecord> runs{run("a", 1, 1), run("b", 1, 2), run("c", 1, 3)};
+  runs[1].summary.set("core_slowdown", 1.5);
+  runs[2].summary.set("core_slowdown", 1.05);
+  const Agreement a = figures_of({of("one", runs)}).agreement;
+  EXPECT_EQ(a.on_slow_cores, 1);
+  EXPECT_EQ(a.worst_slowdown, 1.5);
+  EXPECT_EQ(figures_of({of("one", {run("a", 1, 1)})}).agreement.worst_slowdown, 1);
+}
+
 TEST(Agreement, TauCountsClearPairsAlone) {
   // b over a is as predicted, c over a and c over b are not; d is too close to a, and 2 % from no other by less.
   const std::vector<LayerOutcome> outcomes{

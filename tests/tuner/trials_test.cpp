@@ -134,6 +134,10 @@ TEST_F(AnswerOfTrials, RunsFarOffAreDoubtfulAndSaySo) {
         << text;
     EXPECT_TRUE(doubtful(answer_));
   }
+  answer_.trials[0].record.summary.set("core_slowdown", 1.625);
+  EXPECT_NE(far_off_text(answer_).find("runs are up to 30 % off: cores were up to 1.62x slower than at their best ("),
+            std::string::npos)
+      << far_off_text(answer_);
   answer_.trials[0].record.status = CaseStatus::invalid;
   EXPECT_EQ(worst_error(answer_), 0) << "a run that broke its rules says nothing of predictions";
 }

@@ -128,9 +128,12 @@ double worst_error(const Answer& answer) {
 std::string far_off_text(const Answer& answer) {
   const double worst = worst_error(answer);
   if (worst <= kFarOff) return {};
-  return fmt::format(
-      "runs are up to {:.0f} % off: ranks may share cores, or other load slows them (./moetune doctor says more)",
-      100 * worst);
+  double slowdown = 1;
+  for (const Trial& trial : answer.trials) slowdown = std::max(slowdown, core_slowdown(trial.record));
+  const std::string why = slowdown > kSlowCores
+                              ? fmt::format("cores were up to {:.2f}x slower than at their best", slowdown)
+                              : "ranks may share cores, or other load slows them";
+  return fmt::format("runs are up to {:.0f} % off: {} (./moetune doctor says more)", 100 * worst, why);
 }
 
 bool doubtful(const Answer& answer) {

@@ -47,6 +47,8 @@ Agreement agreement(const std::vector<LayerOutcome>& outcomes) {
     if (record->status != CaseStatus::unsupported) ++a.runs;
     if (!ran_well(*record)) continue;
     errors.push_back(std::abs(error_of(*record)));
+    a.on_slow_cores += core_slowdown(*record) > kSlowCores;
+    a.worst_slowdown = std::max(a.worst_slowdown, core_slowdown(*record));
     if (record->summary.has("overrun_share")) overruns.push_back(record->summary.number("overrun_share", record->key));
   }
   a.sound = static_cast<int>(errors.size());

@@ -104,8 +104,12 @@ std::string agreement_text(const RunFigures& figures, bool emulated) {
            fmt::format(
                "overruns of a sound run: at most {:.2f} %; hand-overs between lanes are not in the predictions\n",
                100 * a.worst_overruns);
-  return text + error_text(figures) +
-         "Prices were measured with all ranks busy. Other load on this machine is not predicted.\n";
+  text += error_text(figures);
+  if (a.on_slow_cores > 0)
+    text +=
+        fmt::format("{} of {} runs were timed, even when repeated, on cores slower than at their best: up to {:.2f}x\n",
+                    a.on_slow_cores, a.sound, a.worst_slowdown);
+  return text + "Prices were measured with all ranks busy. Other load on this machine is not predicted.\n";
 }
 
 std::string time_text(const VerifiedResults& results, const RunTime& t) {
@@ -201,6 +205,7 @@ Json json_of(const VerifiedResults& results, const RunFigures& figures) {
           {"worst_error", a.worst_error},
           {"median_overruns", a.median_overruns},
           {"worst_overruns", a.worst_overruns},
+          {"worst_core_slowdown", a.worst_slowdown},
           {"ranking_pairs", r.pairs},
           {"ranking_agrees", r.agree},
           {"kendall_tau", r.pairs > 0 ? Json(r.tau()) : Json(nullptr)},

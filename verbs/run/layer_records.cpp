@@ -85,10 +85,11 @@ void add_times(const MeasuredRun& run, CaseRecord& record) {
     record.summary.set("replayed_s", median(max_over_ranks(run.replayed_s)));
   }
   if (!one_layer(run.plan)) record.summary.set("bubble", bubble(run, total));
+  record.summary.set("repeats", int64_t{run.repeats});
+  if (run.slowdown > 0) record.summary.set("core_slowdown", run.slowdown);
   if (run.paced_tasks == 0) return;
   const double share = overrun_share(run);
   record.summary.set("overrun_share", share);
-  record.summary.set("repeats", int64_t{run.repeats});
   if (share <= kOverrunLimit) return;
   record.status = CaseStatus::invalid;
   record.reason = fmt::format("{:.1f} % of the tasks outlasted their modelled time", 100 * share);

@@ -30,14 +30,19 @@ struct Benched {
   const PlannedRun* planned = nullptr;
   Plan proven;  // a smaller layer's, where the reference of the one that is timed is too large
   MeasuredRun run;
-  std::optional<MeasuredRun> best;              // of disturbed attempts whose tasks kept their paces: the most even one
+  std::optional<MeasuredRun> best;              // the least disturbed attempt of those whose tasks kept their paces
   std::unique_ptr<Pacer> pacer;                 // null: its tasks don't slow each other
   std::vector<std::unique_ptr<RankRun>> ranks;  // of this process
   std::vector<PassNumbers> timed;               // by rank here
   std::vector<std::vector<double>> replayed;    // likewise: seconds of passes
+  std::vector<std::vector<double>> probed;      // likewise: probe_core() before each
   Training training;
 
   bool trains() const { return run.plan.vocabulary > 0; }
+  void forget_passes(size_t ranks_here) {
+    timed.assign(ranks_here, {});
+    for (auto* numbers : {&replayed, &probed}) numbers->assign(ranks_here, {});
+  }
   std::vector<RankRun*> runs() const {
     std::vector<RankRun*> all;
     for (const auto& rank : ranks) all.push_back(rank.get());
@@ -73,6 +78,8 @@ class LayerBench {
 
  private:
   bool trains() const { return settings_.training.text != nullptr; }
+  // Paced passes say by their paces what disturbs them.
+  bool probes() const { return !settings_.emulated && settings_.ranks.device == DeviceKind::cpu; }
   World& world() { return settings_.ranks.processes ? *settings_.ranks.processes : *threads_; }
   // Returns the rank's place among those that are here.
   size_t place(int rank) const { return static_cast<size_t>(rank - here_.front()); }
@@ -81,17 +88,14 @@ class LayerBench {
   void plan(const PlannedRun& planned, Benched& each) {
     each.planned = &planned;
     const Plan& asked = planned.plan;
-    each.run.plan = asked;
-    if (settings_.emulated) {
-      LayerCase proxy = proxy_case(asked.shape, asked.degree_forward, asked.degree_backward);
-      DType& dtype = proxy.layer.dtype;
-      if (!computes_in(settings_.ranks.device, dtype)) dtype = sums_type(dtype);
-      each.run.plan = proxy_of(asked, proxy);
-    }
+    const int64_t mask = asked.shape.layer.causal ? 0 : 1;
+    // A small model knows the tokens of its text alone, and the mask where it needs one.
+    const int64_t vocabulary = asked.vocabulary > 0 ? settings_.training.text->vocabulary() + mask : 0;
+    each.run.plan = settings_.emulated ? emulated_plan(asked, settings_.ranks.device, vocabulary) : asked;
     const Plan& runs = each.run.plan;
     const bool small = reference_flops(runs.shape) * runs.layers * runs.micro_batches > settings_.most_reference_flops;
     small_proof_ |= small;
-    each.proven = small ? proxy_of(asked, small_case(asked.shape, asked.degree_forward, asked.degree_backward)) : runs;
+    each.proven = small ? proving_plan(asked, vocabulary) : runs;
   }
 
   template <class Work>
@@ -99,12 +103,6 @@ class LayerBench {
     const double begin_s = now_s();
     work();
     return now_s() - begin_s;
-  }
-
-  // A small model knows the tokens of its text alone, and the mask where it needs one.
-  Plan proxy_of(const Plan& plan, const LayerCase& small) const {
-    const int64_t mask = small.layer.causal ? 0 : 1;
-    return proxy_plan(plan, small, plan.vocabulary > 0 ? settings_.training.text->vocabulary() + mask : 0);
   }
 
   void prove() {
@@ -144,7 +142,7 @@ class LayerBench {
     const int64_t made = tensor_memory.made;
     const int attempts = trains() ? 1 : kAttempts;  // a step is not made twice
     for (int attempt = 0; attempt < attempts && !open.empty(); ++attempt) {
-      for (Benched* each : open) each->timed.assign(here_.size(), {}), each->replayed.assign(here_.size(), {});
+      for (Benched* each : open) each->forget_passes(here_.size());
       passes_ = {0, settings_.iterations};
       run_passes(open, attempt);
       passes_ = {settings_.iterations, passes_to_fill(open)};
@@ -152,9 +150,9 @@ class LayerBench {
       std::erase_if(open, [&](const Benched* each) { return !disturbed(each->run); });
       for (Benched* each : open) {
         keep_best(*each);
-        if (attempt + 1 < attempts)
+        if (attempt + 1 < attempts && settings_.emulated)
           stretch(*each, {kLonger * each->run.dilation.factor, each->run.dilation.set_by});
-        else if (each->best)
+        else if (attempt + 1 == attempts && each->best)
           each->run = *each->best;
         each->run.repeats = attempt;
       }
@@ -186,7 +184,7 @@ class LayerBench {
 
   static void keep_best(Benched& each) {
     const bool valid = overrun_share(each.run) <= kOverrunLimit;
-    if (valid && (!each.best || unevenness(each.run) < unevenness(*each.best))) each.best = each.run;
+    if (valid && (!each.best || disturbance(each.run) < disturbance(*each.best))) each.best = each.run;
   }
 
   void stretch(Benched& each, const Dilation& dilation) {
@@ -284,6 +282,7 @@ class LayerBench {
       for (size_t s = 0; s < schedules.size(); ++s) {
         Benched& each = *schedules[s];
         RankRun& mine = *each.ranks[place(rank)];
+        if (probes() && iteration >= 0) each.probed[place(rank)].push_back(probe_core());
         together(*everyone, *stream);
         const RunTimes& times = settings_.in_step
                                     ? mine.pass_in_step(*everyone)
@@ -315,6 +314,7 @@ class LayerBench {
     run.repeats = repeats;
     take_times(read_passes(run.plan, gather(world(), each.timed)), machines_, settings_.in_step, run);
     if (settings_.graphs) run.replayed_s = by_pass(gather(world(), each.replayed));
+    if (probes()) run.slowdown = settings_.ranks.speeds->slowdown(by_pass(gather(world(), each.probed)));
     if (settings_.emulated)
       run.paced_tasks =
           static_cast<int64_t>(run.plan.tasks().size()) * ranks_ * static_cast<int64_t>(run.total_s.size());

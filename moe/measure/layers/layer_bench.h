@@ -56,6 +56,7 @@ struct MeasuredRun {
   RankTimes median_ranks;                 // of that iteration on every rank: since a rank of its machine began first
   int64_t overruns = 0, paced_tasks = 0;  // over all ranks and timed iterations
   int repeats = 0;                        // times its passes were discarded, being disturbed
+  double slowdown = 0;                    // of the cores, beside their best (core_probe.h); 0: not known
   RoutingLoad load;                       // of the last pass before the verification, its first layer's
   double peak_bytes = 0;                  // of the layer's Tensors, a rank: the mean over ranks
   double worst_error = 0;                 // of the verification, relative to the maximum norm
@@ -83,13 +84,16 @@ inline constexpr double kOverrunLimit = 0.01;
 /// Computes the share of paced tasks that overran.
 double overrun_share(const MeasuredRun& run);
 
-/// Says whether something else used the cores while paced passes ran: more of their tasks overran than kOverrunLimit,
-/// or the median pass took over 1 % longer than the fastest one.
+/// Runs are disturbed whose cores were slower by more than this.
+inline constexpr double kSlowed = 1.1;
+/// Says whether something else used the cores while passes ran. Of paced ones more tasks overran than kOverrunLimit, or
+/// the median pass took over 1 % longer than the fastest one. Of others the cores were slowed by more than kSlowed.
 bool disturbed(const MeasuredRun& run);
 
-/// Verifies and times the schedules. Paced passes of a schedule that were disturbed are discarded and run again, twice
-/// at most, each time at twice the dilation: a thread that waits for a core is late by as much, of a longer pass. Where
-/// all attempts were disturbed, the most even one stands whose tasks kept their paces. The result is the same on every
+/// Verifies and times the schedules. Passes of a schedule that were disturbed are discarded and run again, twice at
+/// most, paced ones each time at twice the dilation: a thread that waits for a core is late by as much, of a longer
+/// pass. Where all attempts were disturbed, the least disturbed one stands: of paced ones the most even one whose tasks
+/// kept their paces, of others the one whose cores were slowed least. The result is the same on every
 /// process, but for peak_bytes' and tensors_made's own share. Throws RankFailure if a rank fails, BadInput where the
 /// plans are not for as many ranks as there are processes, Stopped where a training was asked to end.
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings);

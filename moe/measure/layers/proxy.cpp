@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "moe/base/check.h"
+#include "moe/layer/layer_device.h"
 
 namespace moe {
 namespace {
@@ -133,6 +134,17 @@ Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary)
   set_works(plan);
   check_plan(plan);
   return plan;
+}
+
+Plan emulated_plan(const Plan& nominal, DeviceKind device, int64_t vocabulary) {
+  LayerCase proxy = proxy_case(nominal.shape, nominal.degree_forward, nominal.degree_backward);
+  DType& dtype = proxy.layer.dtype;
+  if (!computes_in(device, dtype)) dtype = sums_type(dtype);
+  return proxy_plan(nominal, proxy, vocabulary);
+}
+
+Plan proving_plan(const Plan& nominal, int64_t vocabulary) {
+  return proxy_plan(nominal, small_case(nominal.shape, nominal.degree_forward, nominal.degree_backward), vocabulary);
 }
 
 }  // namespace moe

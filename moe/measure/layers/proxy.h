@@ -1,6 +1,7 @@
 #pragma once
 // Makes the proxy of an emulated cluster: the nominal shape decides what takes how long, small tensors on four ranks
 // carry real data through the same tasks.
+#include "moe/device/kind.h"
 #include "moe/plan/plan.h"
 
 namespace moe {
@@ -20,5 +21,9 @@ double reference_flops(const LayerCase& shape);
 /// `vocabulary`: of a model's proxy. Where the proxy has one rank in a group, its collectives move nothing and
 /// take the nominal's time.
 Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary = 0);
+/// Returns proxy_plan of proxy_case, in a type that the device computes in: what runs on an emulated cluster.
+Plan emulated_plan(const Plan& nominal, DeviceKind device, int64_t vocabulary);
+/// Returns proxy_plan of small_case: what is verified in the place of `nominal`.
+Plan proving_plan(const Plan& nominal, int64_t vocabulary);
 
 }  // namespace moe

@@ -39,7 +39,8 @@ void take_times(PassTimes passes, const std::vector<RankMachine>& machines, bool
   for (std::vector<TaskTime>& times : run.median_ranks) divide(times, dilation);
 }
 
-double unevenness(const MeasuredRun& run) {
+double disturbance(const MeasuredRun& run) {
+  if (run.paced_tasks == 0) return run.slowdown;
   const std::vector<double> totals = max_over_ranks(run.total_s);
   return median(totals) / quantile(totals, 0) - 1;
 }
@@ -49,8 +50,8 @@ double overrun_share(const MeasuredRun& run) {
 }
 
 bool disturbed(const MeasuredRun& run) {
-  if (run.paced_tasks == 0) return false;
-  return overrun_share(run) > kOverrunLimit || unevenness(run) > kUneven;
+  if (run.paced_tasks == 0) return disturbance(run) > kSlowed;
+  return overrun_share(run) > kOverrunLimit || disturbance(run) > kUneven;
 }
 
 }  // namespace moe
