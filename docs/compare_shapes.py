@@ -55,7 +55,7 @@ def of_published(program, row):
         return found
     groups = " ".join(f"{name} {size}" for name, size in (("DP", dp), ("EP", row["ep"]), ("PP", row["pp"]))
                       if int(size) > 1)
-    return f"{groups}, {count} of {row['micro_batch']} ZeRO 1 recompute", None, found[2]
+    return f"{groups}, {count} of {row['micro_batch']} ZeRO 1 recompute full", None, found[2]
 
 
 def table(program):

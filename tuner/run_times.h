@@ -13,9 +13,6 @@ double predicted_s(const CaseRecord& record);
 double run_s(const CaseRecord& record);
 /// Returns the run's time over the prediction, less 1.
 double error_of(const CaseRecord& record);
-
-/// Cores that are slower than at their best by more than this tell on a run's time.
-inline constexpr double kSlowCores = 1.1;
 /// Returns how many times as long as at its best a core took while the run was timed; 1 where it is not known.
 double core_slowdown(const CaseRecord& record);
 

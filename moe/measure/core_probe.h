@@ -1,23 +1,38 @@
 #pragma once
-// Tells how fast the cores of ranks are beside what they were. Other guests of a machine's host, heat and power slow all
+// Tells how fast the ranks' cores are against what they were. Other guests of a machine's host, heat and power slow all
 // of its cores for seconds, and nothing that a process can read says so.
 #include <vector>
 
 namespace moe {
 
-/// Returns what a fixed piece of work takes of this thread's processor time, some 0.5 ms: multiply-adds over an array
-/// that a core's second cache holds. Waiting for a core is not in it.
-double probe_core();
-
-/// Keeps what the ranks' cores took at their best.
-class CoreSpeeds {
+/// Does a fixed piece of work: multiply-adds over an array that stays in a core's caches.
+class CoreProbe {
  public:
-  /// Takes the probes of passes, [pass][rank], all with as many ranks. Returns how many times as long as at its best the
-  /// rank that is slowed most took in its median pass: at least 1.
-  double slowdown(const std::vector<std::vector<double>>& probe_s);
+  CoreProbe();
+  /// Returns what the work takes of this thread's processor time, some tenths of a ms. Waiting for a core is not in it.
+  double seconds();
 
  private:
-  std::vector<double> best_s_;  // by rank: of medians over passes
+  double rounds_s(int rounds);
+  std::vector<float> numbers_;
+};
+
+/// Cores on which a probe takes over so many times as long as at its best are slow.
+inline constexpr double kSlowCores = 1.1;
+
+/// Keeps what a probe took on each rank at its best in this run of the program.
+class CoreTimes {
+ public:
+  /// Takes probes, [round][rank], always of as many ranks. Returns how many times as long as at its best the median
+  /// probe took on the rank that is slowed most: at least 1; 0 where the clock can't tell.
+  double add(const std::vector<std::vector<double>>& probe_s);
+
+  /// Says whether passes on slow cores may be made again, which is rare: cores that stay slow are the machine's.
+  bool takes_repeat() { return repeats_left_-- > 0; }
+
+ private:
+  std::vector<double> best_s_;  // by rank: of medians
+  int repeats_left_ = 8;
 };
 
 }  // namespace moe

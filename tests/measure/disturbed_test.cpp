@@ -33,33 +33,35 @@ TEST(Disturbed, IsNoRunWithoutPaces) {
 
 TEST(Disturbed, IsAnUnpacedRunOnSlowedCores) {
   MeasuredRun run = run_of({1, 1, 1});
-  run.slowdown = 2;
+  run.core_slowdown = 2;
   EXPECT_FALSE(disturbed(run)) << "paces say it of paced runs";
   run.paced_tasks = 0;
   EXPECT_TRUE(disturbed(run));
-  run.slowdown = 1.05;
+  run.core_slowdown = 1.05;
   EXPECT_FALSE(disturbed(run));
 }
 
-TEST(CoreSpeeds, AreBesideEachRanksBestMedian) {
-  CoreSpeeds speeds;
-  EXPECT_EQ(speeds.slowdown({{1, 4}, {9, 4}, {1, 4}}), 1) << "one slow pass does not move the median";
-  EXPECT_EQ(speeds.slowdown({{1, 6}, {1, 6}, {1, 1}}), 1.5);
-  EXPECT_EQ(speeds.slowdown({{0.5, 4}}), 1) << "a new best of the first rank";
-  EXPECT_EQ(speeds.slowdown({{1, 4}, {2, 4}}), 3);
-  EXPECT_EQ(speeds.slowdown({}), 1);
+TEST(CoreTimes, AreAgainstEachRanksBestMedian) {
+  CoreTimes cores;
+  EXPECT_EQ(cores.add({{1, 4}, {9, 4}, {1, 4}}), 1) << "one slow pass does not move the median";
+  EXPECT_EQ(cores.add({{1, 6}, {1, 6}, {1, 1}}), 1.5);
+  EXPECT_EQ(cores.add({{0.5, 4}}), 1) << "a new best of the first rank";
+  EXPECT_EQ(cores.add({{1, 4}, {2, 4}}), 3);
+  EXPECT_EQ(cores.add({}), 1);
+  EXPECT_EQ(cores.add({{0, 4}}), 0) << "a clock that ticks too seldom";
 }
 
-TEST(CoreSpeeds, AProbeIsOfThisThreadsWorkAlone) {
+TEST(CoreProbe, IsOfThisThreadsWorkAlone) {
   std::vector<double> alone, crowded;
-  for (int i = 0; i < 50; ++i) alone.push_back(probe_core());
+  CoreProbe probe;
+  for (int i = 0; i < 50; ++i) alone.push_back(probe.seconds());
   std::atomic<bool> ends{false};
   std::vector<std::thread> others;
   for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i)
     others.emplace_back([&] {
       while (!ends) continue;
     });
-  for (int i = 0; i < 50; ++i) crowded.push_back(probe_core());
+  for (int i = 0; i < 50; ++i) crowded.push_back(probe.seconds());
   ends = true;
   for (std::thread& each : others) each.join();
   EXPECT_GT(median(alone), 1e-5);

@@ -134,10 +134,13 @@ TEST_F(AnswerOfTrials, RunsFarOffAreDoubtfulAndSaySo) {
         << text;
     EXPECT_TRUE(doubtful(answer_));
   }
-  answer_.trials[0].record.summary.set("core_slowdown", 1.625);
-  EXPECT_NE(far_off_text(answer_).find("runs are up to 30 % off: cores were up to 1.62x slower than at their best ("),
-            std::string::npos)
-      << far_off_text(answer_);
+  answer_.trials[1].record.summary.set("core_slowdown", 1.6);
+  said(2);
+  EXPECT_NE(far_off_text(answer_).find("other load"), std::string::npos) << "the slow one is not the one that is off";
+  answer_.trials[0].record.summary.set("core_slowdown", 1.6);
+  EXPECT_EQ(far_off_text(answer_), "runs are up to 100 % off: meanwhile a core took 1.60 times as long as at its best");
+  answer_.trials[0].record.summary.set("core_slowdown", 1.4);
+  EXPECT_NE(far_off_text(answer_).find("other load"), std::string::npos) << "too little to be the cause";
   answer_.trials[0].record.status = CaseStatus::invalid;
   EXPECT_EQ(worst_error(answer_), 0) << "a run that broke its rules says nothing of predictions";
 }

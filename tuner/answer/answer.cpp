@@ -118,22 +118,31 @@ const RankedSchedule& recommended(const Answer& answer) {
   return *best;
 }
 
-double worst_error(const Answer& answer) {
-  double worst = 0;
+const CaseRecord* farthest_off(const Answer& answer) {
+  const CaseRecord* farthest = nullptr;
   for (const Trial& trial : answer.trials)
-    if (ran_well(trial.record)) worst = std::max(worst, std::abs(error_of(trial.record)));
-  return worst;
+    if (ran_well(trial.record) &&
+        (farthest == nullptr || std::abs(error_of(trial.record)) > std::abs(error_of(*farthest))))
+      farthest = &trial.record;
+  return farthest;
+}
+
+double worst_error(const Answer& answer) {
+  const CaseRecord* farthest = farthest_off(answer);
+  return farthest == nullptr ? 0 : std::abs(error_of(*farthest));
 }
 
 std::string far_off_text(const Answer& answer) {
   const double worst = worst_error(answer);
   if (worst <= kFarOff) return {};
-  double slowdown = 1;
-  for (const Trial& trial : answer.trials) slowdown = std::max(slowdown, core_slowdown(trial.record));
-  const std::string why = slowdown > kSlowCores
-                              ? fmt::format("cores were up to {:.2f}x slower than at their best", slowdown)
-                              : "ranks may share cores, or other load slows them";
-  return fmt::format("runs are up to {:.0f} % off: {} (./moetune doctor says more)", 100 * worst, why);
+  const CaseRecord& farthest = *farthest_off(answer);
+  const double slowdown = core_slowdown(farthest);
+  if (error_of(farthest) > 0 && slowdown - 1 > worst / 2)
+    return fmt::format("runs are up to {:.0f} % off: meanwhile a core took {:.2f} times as long as at its best",
+                       100 * worst, slowdown);
+  return fmt::format(
+      "runs are up to {:.0f} % off: ranks may share cores, or other load slows them (./moetune doctor says more)",
+      100 * worst);
 }
 
 bool doubtful(const Answer& answer) {

@@ -12,8 +12,9 @@ namespace moe::tuner {
 namespace {
 
 double bound_as_it_is(const Schedule& schedule, const LayerPricer& pricer, const ChosenModel& chosen) {
-  return one_layer(chosen) ? degree_free_bound(schedule, pricer).total_s()
-                           : model_bound(schedule, pricer, chosen.model);
+  if (!one_layer(chosen)) return model_bound(schedule, pricer, chosen.model);
+  const Bound bound = degree_free_bound(schedule, pricer);
+  return forwards_of(pricer.outline()) * bound.forward_s + bound.backward_s;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "moe/base/statistics.h"
+#include "moe/measure/core_probe.h"
 #include "moe/record/pass_times.h"
 #include "tuner/run_times.h"
 #include "verbs/run/layer_records.h"

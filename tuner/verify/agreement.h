@@ -44,7 +44,7 @@ Ranking ranking(const std::vector<LayerOutcome>& outcomes);
 struct Agreement {
   double median_error = 0, worst_error = 0;        // |measured / predicted - 1|
   double median_overruns = 0, worst_overruns = 0;  // of a run: share of its tasks
-  int on_slow_cores = 0;                           // sound runs whose cores were slower by more than kSlowCores
+  int on_slow_cores = 0;                           // sound runs on slow cores (kSlowCores)
   double worst_slowdown = 1;                       // of a sound run's cores
   int sound = 0;                                   // runs that these are of
   int runs = 0;                                    // all that were to run, without what is unsupported

@@ -106,9 +106,10 @@ std::string agreement_text(const RunFigures& figures, bool emulated) {
                100 * a.worst_overruns);
   text += error_text(figures);
   if (a.on_slow_cores > 0)
-    text +=
-        fmt::format("{} of {} runs were timed, even when repeated, on cores slower than at their best: up to {:.2f}x\n",
-                    a.on_slow_cores, a.sound, a.worst_slowdown);
+    text += fmt::format(
+        "{} of {} runs were timed on slow cores, even when made again: a probe took up to {:.2f} times as long as at "
+        "best\n",
+        a.on_slow_cores, a.sound, a.worst_slowdown);
   return text + "Prices were measured with all ranks busy. Other load on this machine is not predicted.\n";
 }
 
@@ -205,7 +206,6 @@ Json json_of(const VerifiedResults& results, const RunFigures& figures) {
           {"worst_error", a.worst_error},
           {"median_overruns", a.median_overruns},
           {"worst_overruns", a.worst_overruns},
-          {"worst_core_slowdown", a.worst_slowdown},
           {"ranking_pairs", r.pairs},
           {"ranking_agrees", r.agree},
           {"kendall_tau", r.pairs > 0 ? Json(r.tau()) : Json(nullptr)},

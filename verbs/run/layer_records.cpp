@@ -86,7 +86,7 @@ void add_times(const MeasuredRun& run, CaseRecord& record) {
   }
   if (!one_layer(run.plan)) record.summary.set("bubble", bubble(run, total));
   record.summary.set("repeats", int64_t{run.repeats});
-  if (run.slowdown > 0) record.summary.set("core_slowdown", run.slowdown);
+  if (run.core_slowdown > 0) record.summary.set("core_slowdown", run.core_slowdown);
   if (run.paced_tasks == 0) return;
   const double share = overrun_share(run);
   record.summary.set("overrun_share", share);

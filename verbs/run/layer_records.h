@@ -37,6 +37,7 @@ inline constexpr size_t kMostTimelineTasks = 200;
 ///                planned_by: name of the profile that decided degrees and order, "nominal" of nominal costs
 ///                proven_tokens: of the layer whose results were compared (layer_bench.h)
 ///                dilation_set_by (dilation.h); repeats: times its passes were discarded, being disturbed;
+///                core_slowdown: how many times as long as at its best a probe took (CoreTimes)
 ///                proving_wall_s, unpaced_wall_s, timed_wall_s: where the time of all the layer's schedules went
 ///                bubble: of a stack or a model, the share of a pass in which a rank waits for other stages
 ///                (working_seconds): the mean over ranks, the median over passes

@@ -218,6 +218,8 @@ std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, Recor
     for (const TaskGroup& group : groups[r]) {
       CaseRecord record = record_of(group, measured.runs[r].task_s, target, job);
       if (record.summary.number("median_s", record.key) <= 0) continue;
+      const double slowdown = measured.runs[r].core_slowdown;
+      if (slowdown > 0) record.summary.set("core_slowdown", slowdown);
       const CaseRecord* earlier = writer.find(record.key);  // of a run that was broken off, on every process
       if (earlier != nullptr) record = *earlier;
       records.push_back(std::move(record));

@@ -59,7 +59,7 @@ class Keys final : public c10d::Store {
   const Rendezvous rendezvous_;
 };
 
-/// Threads that the caller starts meanwhile never preempt another thread when they wake. Gloo's thread tries the lock of
+/// Threads that the caller starts meanwhile never preempt another one when they wake. Gloo's thread tries the lock of
 /// a connection again and again while our thread holds it to send. On a core that both share it would preempt us, and
 /// try until its time slice ends: operations of 0.06 ms took 1 to 4 ms (two processes, a core each).
 class Unhurried {

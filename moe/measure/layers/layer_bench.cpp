@@ -35,14 +35,9 @@ struct Benched {
   std::vector<std::unique_ptr<RankRun>> ranks;  // of this process
   std::vector<PassNumbers> timed;               // by rank here
   std::vector<std::vector<double>> replayed;    // likewise: seconds of passes
-  std::vector<std::vector<double>> probed;      // likewise: probe_core() before each
   Training training;
 
   bool trains() const { return run.plan.vocabulary > 0; }
-  void forget_passes(size_t ranks_here) {
-    timed.assign(ranks_here, {});
-    for (auto* numbers : {&replayed, &probed}) numbers->assign(ranks_here, {});
-  }
   std::vector<RankRun*> runs() const {
     std::vector<RankRun*> all;
     for (const auto& rank : ranks) all.push_back(rank.get());
@@ -69,9 +64,8 @@ class LayerBench {
       if (settings_.emulated) result_.took.unpaced_s = seconds_of([&] { choose_pace(); });
       result_.took.timed_s = seconds_of([&] { time(); });
     }
-    const Benched& first = benched_.front();
     if (const std::string& file = settings_.training.save_weights; !file.empty())
-      save_weights(file, world(), first.runs(), first.run.plan);
+      save_weights(file, world(), benched_.front().runs(), benched_.front().run.plan);
     for (Benched& each : benched_) result_.runs.push_back(std::move(each.run));
     return std::move(result_);
   }
@@ -90,7 +84,7 @@ class LayerBench {
     const Plan& asked = planned.plan;
     const int64_t mask = asked.shape.layer.causal ? 0 : 1;
     // A small model knows the tokens of its text alone, and the mask where it needs one.
-    const int64_t vocabulary = asked.vocabulary > 0 ? settings_.training.text->vocabulary() + mask : 0;
+    const int64_t vocabulary = asked.vocabulary > 0 && trains() ? settings_.training.text->vocabulary() + mask : 0;
     each.run.plan = settings_.emulated ? emulated_plan(asked, settings_.ranks.device, vocabulary) : asked;
     const Plan& runs = each.run.plan;
     const bool small = reference_flops(runs.shape) * runs.layers * runs.micro_batches > settings_.most_reference_flops;
@@ -98,8 +92,7 @@ class LayerBench {
     each.proven = small ? proving_plan(asked, vocabulary) : runs;
   }
 
-  template <class Work>
-  static double seconds_of(Work work) {
+  static double seconds_of(const auto& work) {
     const double begin_s = now_s();
     work();
     return now_s() - begin_s;
@@ -137,25 +130,27 @@ class LayerBench {
       if (each.run.wrong.empty()) open.push_back(&each);
       if (each.trains()) begin_training(each);
     }
-    machines_ = settings_.emulated ? machines_apart(static_cast<size_t>(ranks_))
-                                   : machines_of(world(), settings_.ranks.device, settings_.ranks.threads);
+    const BenchRanks& ranks = settings_.ranks;
+    machines_ = settings_.emulated ? machines_apart(size_t(ranks_)) : machines_of(world(), ranks.device, ranks.threads);
     const int64_t made = tensor_memory.made;
     const int attempts = trains() ? 1 : kAttempts;  // a step is not made twice
-    for (int attempt = 0; attempt < attempts && !open.empty(); ++attempt) {
-      for (Benched* each : open) each->forget_passes(here_.size());
+    for (int attempt = 0; !open.empty(); ++attempt) {
+      for (Benched* each : open) each->timed.assign(here_.size(), {}), each->replayed.assign(here_.size(), {});
+      probed_.assign(here_.size(), {});
       passes_ = {0, settings_.iterations};
       run_passes(open, attempt);
       passes_ = {settings_.iterations, passes_to_fill(open)};
       if (passes_.end > passes_.begin) run_passes(open, attempt);
       std::erase_if(open, [&](const Benched* each) { return !disturbed(each->run); });
+      const bool last = attempt + 1 == attempts || (probes() && !open.empty() && !ranks.cores->takes_repeat());
       for (Benched* each : open) {
         keep_best(*each);
-        if (attempt + 1 < attempts && settings_.emulated)
+        if (!last && settings_.emulated)
           stretch(*each, {kLonger * each->run.dilation.factor, each->run.dilation.set_by});
-        else if (attempt + 1 == attempts && each->best)
-          each->run = *each->best;
+        if (last && each->best) each->run = *each->best;
         each->run.repeats = attempt;
       }
+      if (last) break;
     }
     result_.tensors_made = tensor_memory.made - made;
     if (settings_.profile) {
@@ -169,6 +164,7 @@ class LayerBench {
 
   void run_passes(const std::vector<Benched*>& open, int attempt) {
     world().run([&](int rank) { timed_passes(rank, open); });
+    if (probes()) core_slowdown_ = settings_.ranks.cores->add(by_pass(gather(world(), probed_)));
     for (Benched* each : open) {
       if (trains()) take_losses(*each);
       collect(*each, attempt);
@@ -278,11 +274,13 @@ class LayerBench {
     const bool is_ready = trains() || (settings_.emulated && settings_.ranks.device == DeviceKind::cpu);
     int first = trains() ? static_cast<int>(schedules.front()->training.first_step()) : is_ready ? 0 : -1;
     if (passes_.begin > 0) first = passes_.begin;
-    for (int iteration = first; iteration < passes_.end; ++iteration)
+    std::optional<CoreProbe> probe;
+    if (probes()) probe.emplace();
+    for (int iteration = first; iteration < passes_.end; ++iteration) {
+      if (probe) together(*everyone, *stream), probed_[place(rank)].push_back(probe->seconds());
       for (size_t s = 0; s < schedules.size(); ++s) {
         Benched& each = *schedules[s];
         RankRun& mine = *each.ranks[place(rank)];
-        if (probes() && iteration >= 0) each.probed[place(rank)].push_back(probe_core());
         together(*everyone, *stream);
         const RunTimes& times = settings_.in_step
                                     ? mine.pass_in_step(*everyone)
@@ -296,6 +294,7 @@ class LayerBench {
         }
         if (mine.model() != nullptr && !each.training.stepped(place(rank), mine, *everyone, *stream)) return;
       }
+    }
   }
 
   void profiled_passes(int rank) {
@@ -314,10 +313,8 @@ class LayerBench {
     run.repeats = repeats;
     take_times(read_passes(run.plan, gather(world(), each.timed)), machines_, settings_.in_step, run);
     if (settings_.graphs) run.replayed_s = by_pass(gather(world(), each.replayed));
-    if (probes()) run.slowdown = settings_.ranks.speeds->slowdown(by_pass(gather(world(), each.probed)));
-    if (settings_.emulated)
-      run.paced_tasks =
-          static_cast<int64_t>(run.plan.tasks().size()) * ranks_ * static_cast<int64_t>(run.total_s.size());
+    run.core_slowdown = core_slowdown_;
+    if (settings_.emulated) run.paced_tasks = std::ssize(run.plan.tasks()) * ranks_ * std::ssize(run.total_s);
   }
 
   const LayerBenchSettings& settings_;
@@ -326,13 +323,15 @@ class LayerBench {
   int ranks_ = 0;
   struct {
     int begin = 0, end = 0;
-  } passes_;                           // that run now
-  std::vector<int> here_;              // the ranks of this process
-  std::vector<KnownComms> comms_;      // of each of them
-  std::vector<RankMachine> machines_;  // of all ranks
-  bool small_proof_ = false;           // of some schedule another plan is proven than is timed
-  std::vector<Benched> benched_;       // by schedule
-  Dilation dilation_;                  // of passes that nothing has disturbed yet
+  } passes_;                                 // that run now
+  std::vector<int> here_;                    // the ranks of this process
+  std::vector<KnownComms> comms_;            // of each of them
+  std::vector<RankMachine> machines_;        // of all ranks
+  std::vector<std::vector<double>> probed_;  // by rank here: before each round of passes
+  double core_slowdown_ = 0;                 // of these
+  bool small_proof_ = false;                 // of some schedule another plan is proven than is timed
+  std::vector<Benched> benched_;             // by schedule
+  Dilation dilation_;                        // of passes that nothing has disturbed yet
   LayerMeasurement result_;
 };
 

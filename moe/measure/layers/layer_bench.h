@@ -56,7 +56,7 @@ struct MeasuredRun {
   RankTimes median_ranks;                 // of that iteration on every rank: since a rank of its machine began first
   int64_t overruns = 0, paced_tasks = 0;  // over all ranks and timed iterations
   int repeats = 0;                        // times its passes were discarded, being disturbed
-  double slowdown = 0;                    // of the cores, beside their best (core_probe.h); 0: not known
+  double core_slowdown = 0;               // against the cores' best (CoreTimes); 0: not known, as of paced passes
   RoutingLoad load;                       // of the last pass before the verification, its first layer's
   double peak_bytes = 0;                  // of the layer's Tensors, a rank: the mean over ranks
   double worst_error = 0;                 // of the verification, relative to the maximum norm
@@ -84,10 +84,9 @@ inline constexpr double kOverrunLimit = 0.01;
 /// Computes the share of paced tasks that overran.
 double overrun_share(const MeasuredRun& run);
 
-/// Runs are disturbed whose cores were slower by more than this.
-inline constexpr double kSlowed = 1.1;
 /// Says whether something else used the cores while passes ran. Of paced ones more tasks overran than kOverrunLimit, or
-/// the median pass took over 1 % longer than the fastest one. Of others the cores were slowed by more than kSlowed.
+/// the median pass took over 1 % longer than the fastest one. Of others the cores were slow (kSlowCores), of all runs of
+/// a call alike: their passes take turns.
 bool disturbed(const MeasuredRun& run);
 
 /// Verifies and times the schedules. Passes of a schedule that were disturbed are discarded and run again, twice at

@@ -40,7 +40,7 @@ void take_times(PassTimes passes, const std::vector<RankMachine>& machines, bool
 }
 
 double disturbance(const MeasuredRun& run) {
-  if (run.paced_tasks == 0) return run.slowdown;
+  if (run.paced_tasks == 0) return run.core_slowdown;
   const std::vector<double> totals = max_over_ranks(run.total_s);
   return median(totals) / quantile(totals, 0) - 1;
 }
@@ -50,7 +50,7 @@ double overrun_share(const MeasuredRun& run) {
 }
 
 bool disturbed(const MeasuredRun& run) {
-  if (run.paced_tasks == 0) return disturbance(run) > kSlowed;
+  if (run.paced_tasks == 0) return disturbance(run) > kSlowCores;
   return overrun_share(run) > kOverrunLimit || disturbance(run) > kUneven;
 }
 

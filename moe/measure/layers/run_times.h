@@ -8,8 +8,8 @@ namespace moe {
 /// Sets all of `run` that passes tell, by its plan and its dilation. `in_step`: they were of tasks in step (in_step.h).
 void take_times(PassTimes passes, const std::vector<RankMachine>& machines, bool in_step, MeasuredRun& run);
 
-/// Returns how disturbed a run was, beside others alike: of a paced one how much longer the median pass took than the
-/// fastest one, of the latter; of another its slowdown.
+/// Returns a number that is greater for a more disturbed run: of a paced one how much longer the median pass took than
+/// the fastest one, of the latter; of another the slowdown of its cores.
 double disturbance(const MeasuredRun& run);
 
 }  // namespace moe

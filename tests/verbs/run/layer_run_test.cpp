@@ -315,5 +315,23 @@ TEST(LayerRun, TheHostRunsUnpaced) {
   EXPECT_GT(ran, 12);
 }
 
+TEST(LayerRun, PassesOnSlowCoresAreMadeAgainAndSaySo) {
+  LayerJob job = small_job(false);
+  job.schedules = {&find_schedule("tutel"), &find_schedule("ds-moe")};
+  const auto repeats = [&](double best_s) {
+    const size_t ranks = static_cast<size_t>(job.shape.parallel.ranks());
+    job.settings.ranks.cores = std::make_shared<CoreTimes>();
+    job.settings.ranks.cores->add({std::vector(ranks, best_s)});
+    std::vector<int64_t> each;
+    for (const ScheduleRun& run : run_layer_job(job, {}).runs) {
+      EXPECT_EQ(run.record.summary.number("core_slowdown", "") > kSlowCores, best_s < 1) << best_s;
+      each.push_back(run.record.summary.whole("repeats", ""));
+    }
+    return each;
+  };
+  EXPECT_EQ(repeats(1e-12), (std::vector<int64_t>{2, 2})) << "no core is that fast again";
+  EXPECT_EQ(repeats(1), (std::vector<int64_t>{0, 0}));
+}
+
 }  // namespace
 }  // namespace moe
