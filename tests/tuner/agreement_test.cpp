@@ -34,6 +34,8 @@ TEST(Agreement, CountsRunsOnSlowCores) {
   const Agreement a = figures_of({of("one", runs)}).agreement;
   EXPECT_EQ(a.on_slow_cores, 1);
   EXPECT_EQ(a.worst_slowdown, 1.5);
+  EXPECT_EQ(a.fast_median, 1);
+  EXPECT_EQ(a.fast_worst, 2);
   EXPECT_EQ(figures_of({of("one", {run("a", 1, 1)})}).agreement.worst_slowdown, 1);
 }
 

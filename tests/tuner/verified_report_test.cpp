@@ -52,6 +52,20 @@ TEST(VerifiedReport, SaysNothingOfWhatIsWhole) {
   for (const char* of_some : {"1.500x (", "left out"}) EXPECT_EQ(text.find(of_some), std::string::npos) << text;
 }
 
+TEST(VerifiedReport, TellsRunsOnSlowCoresFromTheOthers) {
+  VerifiedResults results = results_with(3);
+  EXPECT_EQ(said_of(results).find("slow cores"), std::string::npos);
+  CaseRecord& slow = results.outcomes[1].runs[1].record;
+  slow.summary.set("total_s", 3.0);
+  slow.summary.set("core_slowdown", 1.5);
+  const std::string text = said_of(results);
+  EXPECT_NE(text.find("1 of 6 runs were timed on slow cores, even when made again: a probe took up to 1.50 times"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("50.00 % at worst"), std::string::npos) << text;
+  EXPECT_NE(text.find("the others were 0.00 % off in the median, 0.00 % at worst\n"), std::string::npos) << text;
+}
+
 TEST(VerifiedReport, JsonHasTheSameFigures) {
   const VerifiedResults results = results_with(1);
   const Json json = json_of(results, figures_of(results.outcomes));

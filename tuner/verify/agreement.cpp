@@ -43,16 +43,18 @@ double median_of_half(const CaseRecord& record, size_t first) {
 // Computes the agreement of the sound runs.
 Agreement agreement(const std::vector<LayerOutcome>& outcomes) {
   Agreement a;
-  std::vector<double> errors, overruns;
+  std::vector<double> errors, fast, overruns;
   for (const CaseRecord* record : runs_of(outcomes)) {
     if (record->status != CaseStatus::unsupported) ++a.runs;
     if (!ran_well(*record)) continue;
     errors.push_back(std::abs(error_of(*record)));
-    a.on_slow_cores += core_slowdown(*record) > kSlowCores;
+    if (core_slowdown(*record) <= kSlowCores) fast.push_back(errors.back());
     a.worst_slowdown = std::max(a.worst_slowdown, core_slowdown(*record));
     if (record->summary.has("overrun_share")) overruns.push_back(record->summary.number("overrun_share", record->key));
   }
   a.sound = static_cast<int>(errors.size());
+  a.on_slow_cores = static_cast<int>(errors.size() - fast.size());
+  if (!fast.empty()) a.fast_median = median(fast), a.fast_worst = quantile(fast, 1);
   if (!errors.empty()) a.median_error = median(errors), a.worst_error = quantile(errors, 1);
   if (!overruns.empty()) a.median_overruns = median(overruns), a.worst_overruns = quantile(overruns, 1);
   return a;

@@ -46,6 +46,7 @@ struct Agreement {
   double median_overruns = 0, worst_overruns = 0;  // of a run: share of its tasks
   int on_slow_cores = 0;                           // sound runs on slow cores (kSlowCores)
   double worst_slowdown = 1;                       // of a sound run's cores
+  double fast_median = 0, fast_worst = 0;          // the errors of sound runs on other cores
   int sound = 0;                                   // runs that these are of
   int runs = 0;                                    // all that were to run, without what is unsupported
 };

@@ -107,9 +107,11 @@ std::string agreement_text(const RunFigures& figures, bool emulated) {
   text += error_text(figures);
   if (a.on_slow_cores > 0)
     text += fmt::format(
-        "{} of {} runs were timed on slow cores, even when made again: a probe took up to {:.2f} times as long as at "
-        "best\n",
-        a.on_slow_cores, a.sound, a.worst_slowdown);
+        "{} of {} were timed on slow cores, even when made again: a probe took up to {:.2f} times its best\n",
+        a.on_slow_cores, counted(a.sound, "run"), a.worst_slowdown);
+  if (a.on_slow_cores > 0 && a.on_slow_cores < a.sound)
+    text += fmt::format("the others were {:.2f} % off in the median, {:.2f} % at worst\n", 100 * a.fast_median,
+                        100 * a.fast_worst);
   return text + "Prices were measured with all ranks busy. Other load on this machine is not predicted.\n";
 }
 
