@@ -42,7 +42,7 @@ def fastest(program, row, *flags):
     groups = " ".join(f"{name.upper()} {shape[name]}" for name in ("dp", "mp", "ep", "esp", "pp") if shape[name] > 1)
     text = f"{groups}, {shape['micro_batches']} of {shape['batch']}"
     text += f" ZeRO {shape['zero']}" if "zero" in shape else ""
-    text += {None: "", "selective": " recompute", "full": " recompute full"}[shape.get("recompute")]
+    text += f" {shape['recompute']}" if "recompute" in shape else ""
     return text, shape["total_s"] + shape["head_s"], shape["memory_bytes"] / 2**30
 
 
@@ -55,7 +55,7 @@ def of_published(program, row):
         return found
     groups = " ".join(f"{name} {size}" for name, size in (("DP", dp), ("EP", row["ep"]), ("PP", row["pp"]))
                       if int(size) > 1)
-    return f"{groups}, {count} of {row['micro_batch']} ZeRO 1 recompute full", None, found[2]
+    return f"{groups}, {count} of {row['micro_batch']} ZeRO 1 full", None, found[2]
 
 
 def table(program):
