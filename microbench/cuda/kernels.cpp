@@ -12,8 +12,7 @@ constexpr int64_t kGateTokens = 16384;     // of a batch of a real layer
 void gpu_kernels(const KernelSizes&, const KernelGroup& group) {
   int gpus = 0;
   if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) return;
-  const cpu::UseThreads threads(
-      std::max(1, static_cast<int>(cpu::usable_cores().size())));  // for what is drawn and checked
+  const cpu::UseThreads threads(cpu::usable_core_count());  // for what is drawn and checked
   const auto device = make_cuda_layer_device();
   const Stopwatch watch(device->math().memory());
   device->math().use(watch.stream());

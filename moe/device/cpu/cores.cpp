@@ -22,6 +22,8 @@ std::vector<int> usable_cores() {
   return cores;
 }
 
+int usable_core_count() { return std::max(1, static_cast<int>(usable_cores().size())); }
+
 void keep_to_share(int part, int parts) {
   const std::vector<int> cores = usable_cores();
   const auto count = static_cast<int>(cores.size());

@@ -6,6 +6,8 @@ namespace moe::cpu {
 
 /// Returns the cores that the calling thread may use, ascending.
 std::vector<int> usable_cores();
+/// Returns how many these are, at least 1.
+int usable_core_count();
 
 /// Keeps the calling thread, and those it starts from now on, to share `part` of `parts` of the cores that it may use;
 /// where there are more parts than cores, neighbouring parts share one. Does nothing where the system refuses.

@@ -30,7 +30,7 @@ RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
       layer_device_(setup.kind == DeviceKind::cuda ? make_cuda_layer_device() : nullptr),
       text_(setup.text),
       seed_(setup.seed) {
-  const int own_cores = std::max(1, static_cast<int>(cpu::usable_cores().size()));
+  const int own_cores = cpu::usable_core_count();
   const cpu::UseThreads threads(setup.kind == DeviceKind::cuda ? own_cores : setup.threads);  // weights are drawn here
   LayerDevice& on = layer_device_ ? *layer_device_ : cpu_layer_device();
   LayerSeed seed;
