@@ -1,0 +1,53 @@
+// Both members of a mesh in one process.
+#include "moe/comm/gloo/mesh.h"
+
+#include <array>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <thread>
+#include <vector>
+
+namespace moe::gloo {
+namespace {
+
+int threads_of_policy(int policy) {
+  int threads = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
+    threads += sched_getscheduler(std::stoi(task.path().filename())) == policy;
+  return threads;
+}
+
+template <class Work>
+void on_both(Work work) {
+  std::vector<std::thread> members;
+  for (int member = 0; member < 2; ++member) members.emplace_back([=] { work(member); });
+  for (std::thread& each : members) each.join();
+}
+
+TEST(Mesh, MovesWhileItsOwnThreadsNeverPreemptASender) {
+  const store::Server server({"127.0.0.1", 0});
+  const auto store = std::make_shared<store::Store>(server.address(), "mesh", "the server", 10.0);
+  const int before = threads_of_policy(SCHED_BATCH);
+  std::array<std::unique_ptr<Mesh>, 2> meshes;
+  std::array<int, 2> policies{}, received{};
+  on_both([&](int member) {
+    meshes[static_cast<size_t>(member)] = std::make_unique<Mesh>(Rendezvous{store, "pair", 10, [] { return false; }},
+                                                                 Mesh::Member{member, 2, "127.0.0.1"});
+    policies[static_cast<size_t>(member)] = sched_getscheduler(0);
+  });
+  EXPECT_EQ(policies, (std::array{SCHED_OTHER, SCHED_OTHER})) << "who made a mesh stays as it was";
+  EXPECT_GE(threads_of_policy(SCHED_BATCH) - before, 2) << "a thread a mesh";
+  on_both([&](int member) {
+    int sent = 7 + member;
+    const std::array messages{
+        Message{1 - member, false, &received[static_cast<size_t>(member)], sizeof(int)},
+        Message{1 - member, true, &sent, sizeof(int)},
+    };
+    EXPECT_EQ(meshes[static_cast<size_t>(member)]->exchange(messages, 0).end, Mesh::End::done);
+  });
+  EXPECT_EQ(received, (std::array{8, 7}));
+}
+
+}  // namespace
+}  // namespace moe::gloo
