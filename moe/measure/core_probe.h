@@ -1,6 +1,6 @@
 #pragma once
 // Tells how fast the ranks' cores are against what they were. Other guests of a machine's host, heat and power slow all
-// of its cores for seconds, and nothing that a process can read says so.
+// of its cores for seconds, and little that a process can read says so.
 #include <vector>
 
 namespace moe {
@@ -9,7 +9,7 @@ namespace moe {
 class CoreProbe {
  public:
   CoreProbe();
-  /// Returns what the work takes of this thread's processor time, some tenths of a ms. Waiting for a core is not in it.
+  /// Returns what the work takes of this thread's processor time, 0.1 to 0.5 ms where it is optimized. Waiting for a core is not in it.
   double seconds();
 
  private:
@@ -20,14 +20,15 @@ class CoreProbe {
 /// Cores on which a probe takes over so many times as long as at its best are slow.
 inline constexpr double kSlowCores = 1.1;
 
-/// Keeps what a probe took on each rank at its best in this run of the program.
+/// Keeps the best that a probe took on each rank so far.
 class CoreTimes {
  public:
-  /// Takes probes, [round][rank], always of as many ranks. Returns how many times as long as at its best the median
-  /// probe took on the rank that is slowed most: at least 1; 0 where the clock can't tell.
+  /// Takes probes, [round][rank], always of as many ranks. Returns how many times its best so far the median probe took
+  /// on the rank that is slowed most: at least 1, as at first; 0 where the clock can't tell.
   double add(const std::vector<std::vector<double>>& probe_s);
 
-  /// Says whether passes on slow cores may be made again, which is rare: cores that stay slow are the machine's.
+  /// Takes one of the eight repeats that a run of the program may make of passes on slow cores: cores that stay slow
+  /// are the machine's. Returns false where none is left.
   bool takes_repeat() { return repeats_left_-- > 0; }
 
  private:

@@ -31,6 +31,16 @@ bool clearly_faster(const Answer& answer, const RankedSchedule& row, const Ranke
          expected_s(answer, row, *own) < expected_s(answer, than, *other) * (1 - kClearlyFaster);
 }
 
+// Returns the sound run that is farthest off its prediction; null: none is sound.
+const CaseRecord* farthest_off(const Answer& answer) {
+  const CaseRecord* farthest = nullptr;
+  for (const Trial& trial : answer.trials)
+    if (ran_well(trial.record) &&
+        (farthest == nullptr || std::abs(error_of(trial.record)) > std::abs(error_of(*farthest))))
+      farthest = &trial.record;
+  return farthest;
+}
+
 }  // namespace
 
 CurrentSchedule current_from(const std::string& text) {
@@ -118,15 +128,6 @@ const RankedSchedule& recommended(const Answer& answer) {
   return *best;
 }
 
-const CaseRecord* farthest_off(const Answer& answer) {
-  const CaseRecord* farthest = nullptr;
-  for (const Trial& trial : answer.trials)
-    if (ran_well(trial.record) &&
-        (farthest == nullptr || std::abs(error_of(trial.record)) > std::abs(error_of(*farthest))))
-      farthest = &trial.record;
-  return farthest;
-}
-
 double worst_error(const Answer& answer) {
   const CaseRecord* farthest = farthest_off(answer);
   return farthest == nullptr ? 0 : std::abs(error_of(*farthest));
@@ -138,7 +139,7 @@ std::string far_off_text(const Answer& answer) {
   const CaseRecord& farthest = *farthest_off(answer);
   const double slowdown = core_slowdown(farthest);
   if (error_of(farthest) > 0 && slowdown - 1 > worst / 2)
-    return fmt::format("runs are up to {:.0f} % off: meanwhile a core took {:.2f} times as long as at its best",
+    return fmt::format("runs are up to {:.0f} % off: meanwhile a probe of a core took {:.2f} times its best",
                        100 * worst, slowdown);
   return fmt::format(
       "runs are up to {:.0f} % off: ranks may share cores, or other load slows them (./moetune doctor says more)",

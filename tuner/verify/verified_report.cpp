@@ -106,9 +106,8 @@ std::string agreement_text(const RunFigures& figures, bool emulated) {
                100 * a.worst_overruns);
   text += error_text(figures);
   if (a.on_slow_cores > 0)
-    text += fmt::format(
-        "{} of {} were timed on slow cores, even when made again: a probe took up to {:.2f} times its best\n",
-        a.on_slow_cores, counted(a.sound, "run"), a.worst_slowdown);
+    text += fmt::format("{} of {} were timed on slow cores: a probe took up to {:.2f} times its best so far\n",
+                        a.on_slow_cores, counted(a.sound, "run"), a.worst_slowdown);
   if (a.on_slow_cores > 0 && a.on_slow_cores < a.sound)
     text += fmt::format("the others were {:.2f} % off in the median, {:.2f} % at worst\n", 100 * a.fast_median,
                         100 * a.fast_worst);
@@ -206,6 +205,11 @@ Json json_of(const VerifiedResults& results, const RunFigures& figures) {
           {"fit", fit_json(results.fitted)},
           {"median_error", a.median_error},
           {"worst_error", a.worst_error},
+          {"slow_cores",
+           {{"runs", a.on_slow_cores},
+            {"worst", a.worst_slowdown},
+            {"others_median_error", a.fast_median},
+            {"others_worst_error", a.fast_worst}}},
           {"median_overruns", a.median_overruns},
           {"worst_overruns", a.worst_overruns},
           {"ranking_pairs", r.pairs},

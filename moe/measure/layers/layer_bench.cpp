@@ -84,7 +84,8 @@ class LayerBench {
     const Plan& asked = planned.plan;
     const int64_t mask = asked.shape.layer.causal ? 0 : 1;
     // A small model knows the tokens of its text alone, and the mask where it needs one.
-    const int64_t vocabulary = asked.vocabulary > 0 && trains() ? settings_.training.text->vocabulary() + mask : 0;
+    const int64_t vocabulary =
+        asked.vocabulary > 0 && trains() ? settings_.training.text->vocabulary() + mask : asked.vocabulary;
     each.run.plan = settings_.emulated ? emulated_plan(asked, settings_.ranks.device, vocabulary) : asked;
     const Plan& runs = each.run.plan;
     const bool small = reference_flops(runs.shape) * runs.layers * runs.micro_batches > settings_.most_reference_flops;

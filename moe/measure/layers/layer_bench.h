@@ -85,12 +85,12 @@ inline constexpr double kOverrunLimit = 0.01;
 double overrun_share(const MeasuredRun& run);
 
 /// Says whether something else used the cores while passes ran. Of paced ones more tasks overran than kOverrunLimit, or
-/// the median pass took over 1 % longer than the fastest one. Of others the cores were slow (kSlowCores), of all runs of
-/// a call alike: their passes take turns.
+/// the median pass took over 1 % longer than the fastest one. Of others the cores were slow (kSlowCores), of all runs
+/// of a call alike: their passes take turns.
 bool disturbed(const MeasuredRun& run);
 
 /// Verifies and times the schedules. Passes of a schedule that were disturbed are discarded and run again, twice at
-/// most, paced ones each time at twice the dilation: a thread that waits for a core is late by as much, of a longer
+/// most (unpaced ones while the ranks' CoreTimes has repeats), paced ones each time at twice the dilation: a thread that waits for a core is late by as much, of a longer
 /// pass. Where all attempts were disturbed, the least disturbed one stands: of paced ones the most even one whose tasks
 /// kept their paces, of others the one whose cores were slowed least. The result is the same on every
 /// process, but for peak_bytes' and tensors_made's own share. Throws RankFailure if a rank fails, BadInput where the

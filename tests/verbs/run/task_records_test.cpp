@@ -98,6 +98,7 @@ TEST(TaskRecords, AreOfEveryDegreeAndHaveTheirTermsOrBytes) {
   for (const CaseRecord& record : measure_tasks(target_of("host", {}), job, writer)) {
     EXPECT_TRUE(keys.insert(record.key).second) << record.key;
     EXPECT_GT(record.summary.number("median_s", record.key), 0);
+    EXPECT_GE(record.summary.number("core_slowdown", record.key), 1);
     EXPECT_TRUE(record.parameters.has(op_of(record) == "task" ? "call" : "bytes")) << record.key;
     if (op_of(record) == "alltoall") dispatched.insert(record.parameters.number("bytes", record.key));
   }
