@@ -9,7 +9,8 @@ namespace moe {
 class CoreProbe {
  public:
   CoreProbe();
-  /// Returns what the work takes of this thread's processor time, 0.1 to 0.5 ms where it is optimized. Waiting for a core is not in it.
+  /// Returns what the work takes of this thread's processor time, 0.1 to 0.5 ms where it is optimized. Waiting for a
+  /// core is not in it.
   double seconds();
 
  private:
