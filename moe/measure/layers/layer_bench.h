@@ -90,12 +90,12 @@ double overrun_share(const MeasuredRun& run);
 bool disturbed(const MeasuredRun& run);
 
 /// Verifies and times the schedules. Passes of a schedule that were disturbed are discarded and run again, twice at
-/// most: unpaced ones while the ranks' CoreTimes has repeats, paced ones each time at twice the dilation, since a thread
-/// that waits for a core is late by as much, of a longer pass. Where all attempts were disturbed, the least disturbed
-/// one stands: of paced ones the most even one whose tasks kept their paces, of others the one whose cores were slowed
-/// least. The result is the same on every process, but for peak_bytes' and tensors_made's own share. Throws RankFailure
-/// if a rank fails, BadInput where the plans are not for as many ranks as there are processes, Stopped where a training
-/// was asked to end.
+/// most: unpaced ones while the ranks' CoreTimes has repeats, paced ones each time at twice the dilation, since a
+/// thread that waits for a core is late by as much, of a longer pass. Where all attempts were disturbed, the least
+/// disturbed one stands: of paced ones the most even one whose tasks kept their paces, of others the one whose cores
+/// were slowed least. The result is the same on every process, but for peak_bytes' and tensors_made's own share. Throws
+/// RankFailure if a rank fails, BadInput where the plans are not for as many ranks as there are processes, Stopped where
+/// a training was asked to end.
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings);
 
 }  // namespace moe
