@@ -93,9 +93,9 @@ bool disturbed(const MeasuredRun& run);
 /// most: unpaced ones while the ranks' CoreTimes has repeats, paced ones each time at twice the dilation, since a
 /// thread that waits for a core is late by as much, of a longer pass. Where all attempts were disturbed, the least
 /// disturbed one stands: of paced ones the most even one whose tasks kept their paces, of others the one whose cores
-/// were slowed least. The result is the same on every process, but for peak_bytes' and tensors_made's own share. Throws
-/// RankFailure if a rank fails, BadInput where the plans are not for as many ranks as there are processes, Stopped where
-/// a training was asked to end.
+/// were slowed least. The result is the same on every process, but for peak_bytes' and tensors_made's own share.
+/// Throws RankFailure if a rank fails, BadInput where the plans are not for as many ranks as there are processes,
+/// Stopped where a training was asked to end.
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings);
 
 }  // namespace moe
