@@ -54,6 +54,7 @@ TEST(VerifiedReport, SaysNothingOfWhatIsWhole) {
 
 TEST(VerifiedReport, TellsRunsOnSlowCoresFromTheOthers) {
   VerifiedResults results = results_with(3);
+  results.emulated = false;
   EXPECT_EQ(said_of(results).find("slow cores"), std::string::npos);
   CaseRecord& slow = results.outcomes[1].runs[1].record;
   slow.summary.set("total_s", 3.0);
