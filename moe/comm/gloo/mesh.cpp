@@ -5,6 +5,7 @@
 #include <mutex>
 #include <sched.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <unistd.h>
 #include <vector>
 
 namespace moe::gloo {
@@ -59,24 +60,35 @@ class Keys final : public c10d::Store {
   const Rendezvous rendezvous_;
 };
 
-/// Threads that the caller starts meanwhile never preempt another one when they wake. Gloo's thread tries the lock of
-/// a connection again and again while our thread holds it to send. On a core that both share it would preempt us, and
-/// try until its time slice ends: operations of 0.06 ms took 1 to 4 ms (two processes, a core each).
+/// Threads that the caller starts meanwhile never preempt another one when they wake, and use any core that the process
+/// has. Gloo's thread tries the lock of a connection again and again while our thread holds it to send. On a core that
+/// both share it would preempt us, and try until its time slice ends: operations of 0.06 ms took 1 to 4 ms (two
+/// processes, a core each). Kept to our share of the cores it would wait for other lanes' senders.
 class Unhurried {
  public:
-  Unhurried() { set(SCHED_BATCH); }
-  ~Unhurried() { set(before_); }
+  Unhurried() {
+    sched_getaffinity(0, sizeof cores_, &cores_);
+    cpu_set_t all;
+    if (sched_getaffinity(getpid(), sizeof all, &all) == 0)
+      sched_setaffinity(0, sizeof all, &all);  // the main thread's
+    set(SCHED_BATCH);
+  }
+  ~Unhurried() {
+    set(policy_);
+    sched_setaffinity(0, sizeof cores_, &cores_);
+  }
   Unhurried(const Unhurried&) = delete;
   Unhurried& operator=(const Unhurried&) = delete;
 
  private:
   void set(int policy) const {
-    if (before_ != SCHED_OTHER) return;  // the user chose one
+    if (policy_ != SCHED_OTHER) return;  // the user chose one
     const sched_param no_priority{};
     sched_setscheduler(0, policy, &no_priority);
   }
 
-  const int before_ = sched_getscheduler(0);  // of the calling thread
+  const int policy_ = sched_getscheduler(0);  // of the calling thread, as these cores
+  cpu_set_t cores_{};
 };
 
 // Messages of another operation or size never match, so ranks that disagree wait instead of reading wrong bytes.
