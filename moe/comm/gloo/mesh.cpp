@@ -62,7 +62,7 @@ class Keys final : public c10d::Store {
 
 /// Threads that the caller starts meanwhile never preempt another one when they wake, and use any core that the process
 /// has. Gloo's thread tries the lock of a connection again and again while our thread holds it to send. On a core that
-/// both share it would preempt us, and try until its time slice ends: operations of 0.06 ms took 1 to 4 ms (two
+/// both share it would preempt us, and try until its time slice ends: operations of 0.1 ms took 1 to 4 ms (two
 /// processes, a core each). Kept to our share of the cores it would wait for other lanes' senders.
 class Unhurried {
  public:
