@@ -35,10 +35,8 @@ double CoreProbe::seconds() {
 
 double CoreTimes::add(const std::vector<std::vector<double>>& probe_s) {
   double most = 1;
-  for (size_t rank = 0; !probe_s.empty() && rank < probe_s.front().size(); ++rank) {
-    std::vector<double> passes;
-    for (const auto& pass : probe_s) passes.push_back(pass.at(rank));
-    const double seconds = median(std::move(passes));
+  for (size_t rank = 0; rank < probe_s.size(); ++rank) {
+    const double seconds = median(probe_s[rank]);
     if (seconds <= 0) return 0;
     if (rank == best_s_.size()) best_s_.push_back(seconds);
     best_s_[rank] = std::min(best_s_[rank], seconds);

@@ -24,7 +24,7 @@ inline constexpr double kSlowCores = 1.1;
 /// Keeps the best that a probe took on each rank so far.
 class CoreTimes {
  public:
-  /// Takes probes, [round][rank], always of as many ranks. Returns how many times its best so far the median probe took
+  /// Takes probes, [rank][round], always of as many ranks. Returns how many times its best so far the median probe took
   /// on the rank that is slowed most: at least 1, as at first; 0 where the clock can't tell.
   double add(const std::vector<std::vector<double>>& probe_s);
 

@@ -43,12 +43,12 @@ TEST(Disturbed, IsAnUnpacedRunOnSlowedCores) {
 
 TEST(CoreTimes, AreAgainstEachRanksBestMedian) {
   CoreTimes cores;
-  EXPECT_EQ(cores.add({{1, 4}, {9, 4}, {1, 4}}), 1) << "one slow pass does not move the median";
-  EXPECT_EQ(cores.add({{1, 6}, {1, 6}, {1, 1}}), 1.5);
-  EXPECT_EQ(cores.add({{0.5, 4}}), 1) << "a new best of the first rank";
-  EXPECT_EQ(cores.add({{1, 4}, {2, 4}}), 3);
+  EXPECT_EQ(cores.add({{1, 9, 1}, {4, 4, 4}}), 1) << "one slow pass does not move the median";
+  EXPECT_EQ(cores.add({{1, 1, 1}, {6, 6, 1}}), 1.5);
+  EXPECT_EQ(cores.add({{0.5}, {4}}), 1) << "a new best of the first rank";
+  EXPECT_EQ(cores.add({{1, 2}, {4, 4}}), 3);
   EXPECT_EQ(cores.add({}), 1);
-  EXPECT_EQ(cores.add({{0, 4}}), 0) << "a clock that ticks too seldom";
+  EXPECT_EQ(cores.add({{0}, {4}}), 0) << "a clock that ticks too seldom";
 }
 
 TEST(CoreProbe, IsOfThisThreadsWorkAlone) {

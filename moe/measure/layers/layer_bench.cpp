@@ -165,10 +165,11 @@ class LayerBench {
 
   void run_passes(const std::vector<Benched*>& open, int attempt) {
     world().run([&](int rank) { timed_passes(rank, open); });
-    if (probes()) core_slowdown_ = settings_.ranks.cores->add(by_pass(gather(world(), probed_)));
+    const double slowdown = probes() ? settings_.ranks.cores->add(gather(world(), probed_)) : 0;
     for (Benched* each : open) {
       if (trains()) take_losses(*each);
       collect(*each, attempt);
+      each->run.core_slowdown = slowdown;
     }
   }
 
@@ -314,7 +315,6 @@ class LayerBench {
     run.repeats = repeats;
     take_times(read_passes(run.plan, gather(world(), each.timed)), machines_, settings_.in_step, run);
     if (settings_.graphs) run.replayed_s = by_pass(gather(world(), each.replayed));
-    run.core_slowdown = core_slowdown_;
     if (settings_.emulated) run.paced_tasks = std::ssize(run.plan.tasks()) * ranks_ * std::ssize(run.total_s);
   }
 
@@ -329,7 +329,6 @@ class LayerBench {
   std::vector<KnownComms> comms_;            // of each of them
   std::vector<RankMachine> machines_;        // of all ranks
   std::vector<std::vector<double>> probed_;  // by rank here: before each round of passes
-  double core_slowdown_ = 0;                 // of these
   bool small_proof_ = false;                 // of some schedule another plan is proven than is timed
   std::vector<Benched> benched_;             // by schedule
   Dilation dilation_;                        // of passes that nothing has disturbed yet

@@ -321,7 +321,7 @@ TEST(LayerRun, PassesOnSlowCoresAreMadeAgainAndSaySo) {
   const auto repeats = [&](double best_s) {
     const size_t ranks = static_cast<size_t>(job.shape.parallel.ranks());
     job.settings.ranks.cores = std::make_shared<CoreTimes>();
-    job.settings.ranks.cores->add({std::vector(ranks, best_s)});
+    job.settings.ranks.cores->add(std::vector(ranks, std::vector{best_s}));
     std::vector<int64_t> each;
     for (const ScheduleRun& run : run_layer_job(job, {}).runs) {
       EXPECT_EQ(run.record.summary.number("core_slowdown", "") > kSlowCores, best_s < 1) << best_s;
