@@ -9,8 +9,6 @@ target=${1:-$root/.staged}
 packages=(libfmt-dev libspdlog-dev libeigen3-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libfccp-dev
   libgtest-dev libgmock-dev libbenchmark-dev libgloo-dev zlib1g-dev)
 optional=(libgmock-dev libgloo-dev)
-boost_headers=(boost/math/tools/minima.hpp boost/math/tools/roots.hpp
-               boost/math/statistics/univariate_statistics.hpp)
 
 die() { echo "stage_dependencies: $*" >&2; exit 2; }
 
@@ -36,9 +34,11 @@ files_of() {
   done
 }
 
-# Lists of Boost what is included, with any compiler, and what CMake asks for.
+# Lists of Boost what the sources include, with any compiler, and what CMake asks for. A header that is not there
+# is taken from that machine's Boost, if it has one, and does not fit these.
 files_of_boost() {
-  printf '#include <%s>\n' "${boost_headers[@]}" | g++ -std=c++20 -M -x c++ - |
+  grep -rhE --include=*.{h,cpp,cu} --exclude-dir={build,.staged} '^#include <boost/' "$root" | sort -u |
+    g++ -std=c++20 -M -x c++ - |
     tr -s ' \\' '\n' | grep ^/usr/include/boost/
   find /usr/include/boost/config /usr/include/boost/version.hpp -type f
   find /usr/lib/*/cmake/Boost* /usr/lib/*/cmake/boost_headers* -type f
