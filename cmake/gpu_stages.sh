@@ -170,7 +170,7 @@ stage_occupancy() {
   : >"$csv"
   # It would hold the clocks at their base.
   run "$profiler" --clock-control none --target-processes all --filter-mode per-launch-config --launch-count 2 \
-    --metrics "$metrics" --csv --log-file "$csv" \
+    --kernel-name-base demangled --kernel-name 'regex:moe::' --metrics "$metrics" --csv --log-file "$csv" \
     "$build/cli/moetune" microbench --kernels --device cuda --repetitions 1 --out "$records/occupancy.jsonl" --overwrite
   local code=$? refused
   local refusals='ERR_NVGPUCTRPERM|driver resource was unavailable|not supported|LibraryNotLoaded'

@@ -11,6 +11,9 @@ inline constexpr int64_t kMiB = int64_t{1} << 20;
 inline constexpr double kGiB = 1024.0 * kMiB;
 inline constexpr double kFlopsPerMac = 2.0;
 
+/// How many neighbours among FP8 numbers have a scale: of a row, or of as many rows too.
+inline constexpr int64_t kFp8Block = 128;
+
 enum class DType { float32, float16, bfloat16, float64 };
 
 int bytes_of(DType dtype);

@@ -20,7 +20,8 @@ struct TensorError {
 double tolerance_of(DType dtype);
 /// Returns the same and, with a hook, 32 times the hook's error more: it rounds in two exchanges forward and two back,
 /// which differences of nearly equal numbers (a softmax's gradient) amplify. This is no bound, but far below what a
-/// wrong layer is off by.
+/// wrong layer is off by. So is what experts in FP8 get, of less than float64: a number in the middle between two FP8
+/// ones is rounded to one here and to the other there.
 double tolerance_of(const MoeLayer& layer);
 
 /// Lists the experts that the ranks' gates chose for their own tokens in the last pass, (tokens of all ranks, choices).

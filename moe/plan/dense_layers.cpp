@@ -31,6 +31,7 @@ LayerCase dense_case(const LayerCase& shape, int64_t hidden) {
   LayerCase dense = shape;
   require<BadInput>(hidden % shape.parallel.mp == 0, "mp = {} does not divide dense_hidden = {}", shape.parallel.mp,
                     hidden);
+  require_blocks(shape.layer.ffn, hidden, shape.parallel.mp, "dense_hidden", "mp");
   dense.layer.experts = 0;
   dense.layer.shared_hidden = hidden;
   const double bytes = static_cast<double>(gemms_of(shape.layer.ffn) * shape.layer.model_dim) *

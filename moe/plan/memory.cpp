@@ -92,6 +92,17 @@ MemoryEstimate states(double parameters, int replicas, const MemoryRequest& r) {
   return e;
 }
 
+// Counts the bytes of both orientations of one layer's weights that experts have as FP8 numbers.
+double fp8_bytes(const MemoryRequest& r) {
+  const LayerShape& l = r.shape.layer;
+  const ParallelShape& p = r.shape.parallel;
+  if (!in_fp8(l.ffn)) return 0;
+  const double hidden = static_cast<double>(l.experts) / p.ep * static_cast<double>(l.hidden) / p.esp +
+                        static_cast<double>(l.shared_hidden) / p.mp;
+  const double scale = sizeof(float) / static_cast<double>(kFp8Block * kFp8Block);  // a number's share
+  return 2 * gemms_of(l.ffn) * static_cast<double>(l.model_dim) * hidden * (1 + scale);
+}
+
 // Counts one layer and micro-batch by MoNTA, Table 4; `w`: bytes an element, `scores_t`: what divides the scores.
 double table4(const MemoryRequest& r, double w, double scores_t) {
   const LayerShape& l = r.shape.layer;
@@ -233,7 +244,8 @@ MemoryEstimate estimate_memory(const MemoryRequest& r) {
     const MemoryEstimate dense = states(parameters + embedding_parameters(r), r.shape.parallel.dp, r);
     const MemoryEstimate experts = states(layers.moe * layer.experts, r.shape.parallel.edp, r);
     MemoryEstimate e;
-    e.weights = dense.weights + experts.weights;
+    e.weights = dense.weights + experts.weights + layers.moe * fp8_bytes(r);
+    if (layers.dense > 0) e.weights += layers.dense * fp8_bytes(of_dense(r));
     e.gradients = dense.gradients + experts.gradients;
     e.optimizer = dense.optimizer + experts.optimizer;
     e.activations = activations(r, stage);

@@ -29,9 +29,11 @@ inline constexpr std::array<Part, 3> kDispatcherParts{
      {"2dh", "AlltoAll in the node, then between nodes (Tutel, DeepSpeed-MoE)"}}};
 
 /// Holds the experts' networks in the order of the enum Ffn.
-inline constexpr std::array<Part, 3> kFfnParts{{{"gpt", "two GEMMs with GELU"},
-                                                {"mixtral", "three GEMMs, SwiGLU"},
-                                                {"gpt-tanh", "two GEMMs with tanh's GELU (GPT-2's own)"}}};
+inline constexpr std::array<Part, 4> kFfnParts{
+    {{"gpt", "two GEMMs with GELU"},
+     {"mixtral", "three GEMMs, SwiGLU"},
+     {"gpt-tanh", "two GEMMs with tanh's GELU (GPT-2's own)"},
+     {"mixtral-fp8", "mixtral's; rows times weights in FP8 (e4m3, scales of 128 numbers)"}}};
 
 inline constexpr std::array<Part, 2> kHookParts{{{"none", "dispatch and combine send rows as they are"},
                                                  {"bf16", "rows are rounded to bfloat16 around dispatch and combine"}}};

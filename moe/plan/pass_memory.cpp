@@ -28,11 +28,13 @@ class PassCount {
     }
     if (is_dense(c_)) {
       pass.kept += w * feed_forward_kept();
-      pass.moe = w * feed_forward_meanwhile();
+      pass.moe = w * feed_forward_meanwhile() + fp8_bytes(all(), l_.shared_hidden / p_.mp);
       return pass;
     }
     pass.kept += w * (tokens_kept(attends) + rows_kept() + shared_kept()) + gate_scores();
     pass.moe = w * (tokens_meanwhile() + rows_meanwhile() + shared_meanwhile()) + wire_bytes();
+    pass.moe += fp8_bytes(computed(), l_.hidden / p_.esp);
+    if (l_.shared_hidden > 0) pass.moe += fp8_bytes(all(), l_.shared_hidden / p_.mp);
     pass.dense += gate_bytes_meanwhile();
     pass.apart = 2 * gate_scores() + w * (mask() + dispatcher_blocks());
     return pass;
@@ -76,6 +78,13 @@ class PassCount {
   double inside(double rows, int64_t hidden, int shards) const { return gemms() * rows * real(hidden) / shards; }
   double inside_meanwhile(double rows, int64_t hidden, int shards) const {
     return (gemms() - 1) * rows * real(hidden) / shards;
+  }
+
+  // Rows as FP8 numbers, at most as wide as a weight, and their scales.
+  double fp8_bytes(double rows, int64_t hidden) const {
+    if (!in_fp8(l_.ffn)) return 0;
+    const double most = std::max(m(), real(hidden));
+    return rows * (most + most / real(kFp8Block) * real(sizeof(float)));
   }
 
   // A dense layer's feed-forward: its input, gathered and normed; what lies between its GEMMs.

@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-constexpr std::array kFfnGemms{2, 3, 2};  // of a forward
+constexpr std::array kFfnGemms{2, 3, 2, 3};  // of a forward
 static_assert(kFfnGemms.size() == kFfnParts.size());
 
 struct NormRow {
@@ -57,6 +57,15 @@ void require_positive(int64_t value, std::string_view name) {
   require<BadInput>(value >= 1, "{}: found {}, expected a whole number >= 1", name, value);
 }
 
+// A rank's shards have whole blocks, those of the whole weights.
+void check_blocks(const LayerShape& layer, const ParallelShape& p) {
+  const int64_t block = block_of(layer.ffn);
+  require<BadInput>(layer.model_dim % block == 0, "model-dim: found {}, expected a multiple of {} for ffn {}",
+                    layer.model_dim, block, name_of(layer.ffn));
+  require_blocks(layer.ffn, layer.hidden, p.esp, "hidden", "esp");
+  require_blocks(layer.ffn, layer.shared_hidden, p.mp, "shared-hidden", "mp");
+}
+
 // Returns the largest number up to `most` that `fits`, or 1.
 template <class Fits>
 int largest(int64_t most, Fits fits) {
@@ -77,12 +86,12 @@ void complete_parallel(ParallelShape& p, const LayerShape& layer) {
   if (p.mp == 0 && p.dp > 0 && stage % p.dp == 0) p.mp = stage / p.dp;
   if (p.mp == 0)
     p.mp = largest(sharded, [&](int64_t n) {
-      return in_node(n) && n <= layer.heads && layer.shared_hidden % n == 0 &&
+      return in_node(n) && n <= layer.heads && layer.shared_hidden % (n * block_of(layer.ffn)) == 0 &&
              layer.batch % n * (layer.seq % n) % n == 0;
     });
   if (p.esp == 0)
     p.esp = largest(sharded, [&](int64_t n) {
-      return in_node(n) && stage % (std::max(p.ep, 1) * n) == 0 && layer.hidden % n == 0;
+      return in_node(n) && stage % (std::max(p.ep, 1) * n) == 0 && layer.hidden % (n * block_of(layer.ffn)) == 0;
     });
   // A pipeline stage has its experts on its own nodes.
   const int apart = p.nodes > 1 ? std::max(1, p.nodes / p.pp) : stage / p.esp;
@@ -106,6 +115,12 @@ Ffn ffn_from(std::string_view name, std::string_view where) {
   return static_cast<Ffn>(&find_named(kFfnParts, name, where) - kFfnParts.data());
 }
 int gemms_of(Ffn ffn) { return kFfnGemms[static_cast<size_t>(ffn)]; }
+void require_blocks(Ffn ffn, int64_t width, int shards, std::string_view name, std::string_view group) {
+  const int64_t block = block_of(ffn);
+  require<BadInput>(width % (block * shards) == 0,
+                    "{}: found {} over {} = {}, expected a multiple of {} each for ffn {}", name, width, group, shards,
+                    block, name_of(ffn));
+}
 std::string_view name_of(Norm norm) { return kNorms[static_cast<size_t>(norm)].name; }
 Norm norm_from(std::string_view name, std::string_view where) { return find_named(kNorms, name, where).norm; }
 std::string_view name_of(Rounding rounding) { return kRoundings[static_cast<size_t>(rounding)].name; }
@@ -143,7 +158,7 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
   require_positive(parallel.ranks_per_node, "ranks per node");
   if (layer.kv_heads == 0) layer.kv_heads = layer.heads;
   if (layer.experts == 0) layer.experts = parallel.nodes > 1 ? parallel.nodes : parallel.ranks_per_node;
-  if (layer.norm == Norm::by_ffn) layer.norm = layer.ffn == Ffn::mixtral ? Norm::rmsnorm : Norm::layernorm;
+  if (layer.norm == Norm::by_ffn) layer.norm = is_gated(layer.ffn) ? Norm::rmsnorm : Norm::layernorm;
   require<BadInput>(layer.aux_loss >= 0 && layer.z_loss >= 0, "aux-loss {}, z-loss {}: expected numbers >= 0",
                     layer.aux_loss, layer.z_loss);
   require_positive(layer.experts, "experts");
@@ -162,6 +177,7 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
   require_divides(parallel.ep, layer.experts, "ep", "experts");
   require_divides(parallel.esp, layer.hidden, "esp", "hidden");
   if (layer.shared_hidden > 0) require_divides(parallel.mp, layer.shared_hidden, "mp", "shared-hidden");
+  check_blocks(layer, parallel);
   const int nodes = expert_nodes(parallel);
   require<BadInput>(layer.node_limit >= 0, "node-limit: found {}, expected a whole number >= 0", layer.node_limit);
   require<BadInput>(layer.node_limit == 0 || layer.node_limit * (layer.experts / nodes) >= layer.top_k,

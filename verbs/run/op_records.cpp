@@ -26,19 +26,21 @@ namespace {
 using Numbers = std::vector<std::vector<double>>;
 
 // Are guesses that weigh a size against another one; how long either takes is measured (MeasuredWork).
-constexpr double kGuessedCallS = 1e-3, kGuessedByteS = 1e-9, kGuessedFlopS = 4e-11, kGuessedTasksS = 0.5;
+constexpr double kGuessedCallS = 1e-3, kGuessedByteS = 1e-9, kGuessedTasksS = 0.5;
+// A GPU's products take little beside what the host does.
+double guessed_flop_s(DeviceKind device) { return device == DeviceKind::cuda ? 4e-14 : 4e-11; }
 constexpr double kReadS = 5e-3;  // a layer whose records are there takes less
 
-double amount_of(const OpCase& c, int repetitions) {
-  const double unpaced = kGuessedCallS + c.bytes * kGuessedByteS + c.flops * kGuessedFlopS;
+double amount_of(const OpCase& c, const Target& target, int repetitions) {
+  const double unpaced = kGuessedCallS + c.bytes * kGuessedByteS + c.flops * guessed_flop_s(target.ranks.device);
   return c.modelled_s > 0 ? repetitions * c.modelled_s * c.dilation : (repetitions + 1) * unpaced;
 }
 
 // Weighs measure_tasks: passes at each degree, short ones as many as fill some time.
-double amount_of(const LayerJob& layer) {
+double amount_of(const LayerJob& layer, const Target& target) {
   const double passes = static_cast<double>(kPasses * kProfiledDegrees.size());
   const double flops = layer.stacked.layers * reference_flops(layer.shape);
-  return std::max(kGuessedTasksS, passes * flops * kGuessedFlopS);
+  return std::max(kGuessedTasksS, passes * flops * guessed_flop_s(target.ranks.device));
 }
 
 const char* kind_of(const OpCase& c) { return c.flops > 0 ? "computations" : "collectives"; }
@@ -177,13 +179,13 @@ std::vector<CaseRecord> measured_ops(const Target& target, RecordWriter& writer,
   Attempts attempts(target, cases, writer);
   std::vector<size_t> open = attempts.open();
   std::erase_if(open, [&](size_t i) { return request.without.contains(cases[i].series()); });
-  const auto amount = [&](size_t i) { return amount_of(cases[i], settings.repetitions); };
+  const auto amount = [&](size_t i) { return amount_of(cases[i], target, settings.repetitions); };
   for (const OpCase& c : cases) work.open(kind_of(c)) = 0;
   for (const size_t i : open) work.open(kind_of(cases[i])) += amount(i);
   Lap lap;
   const auto keep = [&](const OpCase& c, const OpResult& result) {
     attempts.add(c, result);
-    work.did(kind_of(c), amount_of(c, settings.repetitions), lap());
+    work.did(kind_of(c), amount_of(c, target, settings.repetitions), lap());
     progress(work.share());
   };
   const auto again = [&](std::span<const size_t> series) {
@@ -262,16 +264,16 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequ
   std::vector<CaseRecord> records;
   MeasuredWork work;
   if (!target.emulated) {
-    for (const LayerJob& layer : layers) work.open(kTasks) += amount_of(layer);
+    for (const LayerJob& layer : layers) work.open(kTasks) += amount_of(layer, target);
     for (const OpCase& c : cases_of(target, request))
-      work.open(kind_of(c)) += amount_of(c, request.settings.repetitions);
+      work.open(kind_of(c)) += amount_of(c, target, request.settings.repetitions);
     Lap lap;
     for (const LayerJob& layer : layers) {
       std::ranges::move(measure_tasks(target, layer, writer), std::back_inserter(records));
       if (const double took_s = lap(); took_s > kReadS)
-        work.did(kTasks, amount_of(layer), took_s);
+        work.did(kTasks, amount_of(layer, target), took_s);
       else
-        work.open(kTasks) -= amount_of(layer);
+        work.open(kTasks) -= amount_of(layer, target);
       progress(work.share());
     }
   }

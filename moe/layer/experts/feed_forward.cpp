@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "moe/layer/experts/fp8_products.h"
 #include "moe/layer/row_bias.h"
 
 namespace moe {
@@ -43,44 +44,48 @@ class FeedForward final : public Expert {
         out_columns_(share_of(model_dim_, static_cast<int>(hidden_.total / hidden_.count),
                               static_cast<int>(hidden_.first / hidden_.count))),
         prefix_(setup.prefix),
-        has_capacity_(setup.rank.shape.layer.capacity_factor.has_value()),
-        before_(inputs_),
-        d_before_(inputs_) {
+        has_capacity_(setup.rank.shape.layer.capacity_factor.has_value()) {
     if (setup.rank.shape.layer.bias) biases_.emplace(math_, setup.rank.dtype());
     const int64_t all = biases_ ? bias_start(inputs_, experts_.count) : start(inputs_, experts_.count);
     weights_ = setup.weight(prefix_ + "experts", {all}, setup.rank.dtype());
     for (const Parameter& p : parameters(weights_))
       fill_weight(p, p.axes[1].total > 1 ? p.axes[1].total : model_dim_, setup.seed, math_.memory());
+    if (activation.fp8) fp8_.emplace(setup, start(inputs_ + 1, 0) / size(), model_dim_, hidden_.count);
   }
 
   void reserve(int64_t rows) override {
     reserved_.clear();
-    const auto make = [&](Lifetime lifetime, std::string_view name, size_t i) {
-      reserved_.push_back(memory_.of(lifetime).at_least(fmt::format("{}{} {}", prefix_, name, i), rows * hidden_.count,
-                                                        weights_.view().dtype(), math_.memory()));
-      return reserved_.back()->view().part(0, {rows, hidden_.count});
+    const auto make = [&](Lifetime lifetime, std::string_view name, size_t count) {
+      const int64_t elements = rows * hidden_.count;
+      reserved_.push_back(memory_.of(lifetime).at_least(fmt::format("{}{}", prefix_, name),
+                                                        static_cast<int64_t>(count) * elements, weights_.view().dtype(),
+                                                        math_.memory()));
+      std::vector<TensorView> parts;
+      for (size_t i = 0; i < count; ++i)
+        parts.push_back(reserved_.back()->view().part(static_cast<int64_t>(i) * elements, {rows, hidden_.count}));
+      return parts;
     };
-    after_ = make(Lifetime::kept, "after", 0);
-    for (size_t i = 0; i < inputs_; ++i) {
-      before_[i] = make(Lifetime::kept, "before", i);
-      d_before_[i] = make(Lifetime::moe_backward, "gradient before", i);
-    }
+    after_ = make(Lifetime::kept, "after", 1).front();
+    before_ = make(Lifetime::kept, "before", inputs_);
+    d_before_ = make(Lifetime::moe_backward, "gradient before", inputs_);
+    if (fp8_) fp8_->reserve(rows);
+    passed_ = 0;
   }
 
   void forward(TensorView input, std::span<const Rows> rows, TensorView output) override {
+    begin_rows(rows);
     for_each_run(rows, [&](const Run& run) {
       const int64_t h = hidden_.count, m = model_dim_;
-      for (size_t i = 0; i < inputs_; ++i) {
-        multiply(rows_at(input, run, own(run)), matrix(weight(weights_, i, run.first)),
-                 rows_at(before_[i], run, own(run)), Into::overwrite, {run.count, run.step * m, size(), run.step * h});
-        if (biases_)
-          biases_->add(bias(weights_, i, run.first), rows_at(before_[i], run, own(run)),
-                       {run.count, 0, h, run.step * h});
-      }
+      const Factor x = factor(rows_at(input, run, own(run)), run.step * m, Lifetime::moe_forward);
+      for_inputs(run, [&](size_t i, bool all) {
+        by_weight(x, run, i, rows_at(before_[i], run, own(run)), Into::overwrite, run.step * h, all);
+      });
+      for (size_t i = 0; biases_ && i < inputs_; ++i)
+        biases_->add(bias(weights_, i, run.first), rows_at(before_[i], run, own(run)), {run.count, 0, h, run.step * h});
       for_each_block(run, own(run),
                      [&](Rows in, Rows) { act_.forward(math_, rows_of(before_, in), rows_of(after_, in)); });
-      multiply(rows_at(after_, run, own(run)), matrix(weight(weights_, inputs_, run.first)),
-               rows_at(output, run, in_chunk(run)), Into::overwrite, {run.count, run.step * h, size(), run.rows * m});
+      by_weight(factor(rows_at(after_, run, own(run)), run.step * h, Lifetime::moe_forward), run, inputs_,
+                rows_at(output, run, in_chunk(run)), Into::overwrite, run.rows * m);
       if (biases_)
         biases_->add(bias(weights_, inputs_, run.first), own_columns(output, run, in_chunk(run)),
                      {run.count, 0, out_columns_.count, run.rows * m});
@@ -131,14 +136,13 @@ class FeedForward final : public Expert {
   // Computes d_input and, at `d`, the gradients before the activation, from d_output's rows at `dy`.
   void input_gradients(const Run& run, const ExpertPass& pass, Place dy, Place d) {
     const int64_t h = hidden_.count, m = model_dim_;
-    multiply(rows_at(pass.d_output, run, dy), transpose(matrix(weight(weights_, inputs_, run.first))),
-             rows_at(d_before_[0], run, d), Into::overwrite, {run.count, dy.step * m, size(), d.step * h});
+    by_transpose(factor(rows_at(pass.d_output, run, dy), dy.step * m, Lifetime::moe_backward), run, inputs_,
+                 rows_at(d_before_[0], run, d), Into::overwrite, d.step * h);
     for_each_block(run, d,
                    [&](Rows in, Rows at) { act_.backward(math_, rows_of(before_, in), rows_of(d_before_, at)); });
     for (size_t i = 0; i < inputs_; ++i)
-      multiply(rows_at(d_before_[i], run, d), transpose(matrix(weight(weights_, i, run.first))),
-               rows_at(pass.d_input, run, in_chunk(run)), i == 0 ? Into::overwrite : Into::add,
-               {run.count, d.step * h, size(), run.rows * m});
+      by_transpose(factor(rows_at(d_before_[i], run, d), d.step * h, Lifetime::moe_backward), run, i,
+                   rows_at(pass.d_input, run, in_chunk(run)), i == 0 ? Into::overwrite : Into::add, run.rows * m);
   }
 
   // Computes the parameters' gradients from what input_gradients left at `d`.
@@ -149,12 +153,51 @@ class FeedForward final : public Expert {
     if (biases_)
       biases_->gradient(own_columns(pass.d_output, run, dy), bias(gradients, inputs_, run.first), into,
                         {run.count, 0, dy.step * m, out_columns_.count});
-    for (size_t i = 0; i < inputs_; ++i) {
-      const Matrix before = rows_at(d_before_[i], run, d);
-      multiply(transpose(rows_at(pass.input, run, own(run))), before, matrix(weight(gradients, i, run.first)), into,
-               {run.count, run.step * m, d.step * h, size()});
-      if (biases_) biases_->gradient(before, bias(gradients, i, run.first), into, {run.count, 0, d.step * h, h});
-    }
+    for_inputs(run, [&](size_t i, bool all) {
+      Batch batch{run.count, run.step * m, d.step * h, size()};
+      if (all) batch = {static_cast<int64_t>(inputs_), 0, d_before_[0].elements(), start(1, 0)};
+      multiply(transpose(rows_at(pass.input, run, own(run))), rows_at(d_before_[i], run, d),
+               matrix(weight(gradients, i, run.first)), into, batch);
+    });
+    for (size_t i = 0; biases_ && i < inputs_; ++i)
+      biases_->gradient(rows_at(d_before_[i], run, d), bias(gradients, i, run.first), into,
+                        {run.count, 0, d.step * h, h});
+  }
+
+  // Shows rows of a run that are multiplied by weights, the next expert's `step` elements further on.
+  struct Factor {
+    Matrix rows;
+    int64_t step;
+  };
+  Factor factor(const Matrix& rows, int64_t step, Lifetime phase) {
+    if (fp8_) fp8_->take(rows, phase);
+    return {rows, step};
+  }
+
+  // Computes out = x W of weight i of a run's experts, the next one's out_step elements further on. `all_inputs`: of
+  // one expert's weights before the activation.
+  void by_weight(const Factor& x, const Run& run, size_t i, const Matrix& out, Into into, int64_t out_step,
+                 bool all_inputs = false) {
+    if (fp8_) return fp8_->multiply(start(i, run.first) / size(), false, out, into);
+    Batch batch{run.count, x.step, size(), out_step};
+    if (all_inputs) batch = {static_cast<int64_t>(inputs_), 0, start(1, 0), before_[0].elements()};
+    multiply(x.rows, matrix(weight(weights_, i, run.first)), out, into, batch);
+  }
+  // Computes out = x W^T, or adds it, likewise.
+  void by_transpose(const Factor& x, const Run& run, size_t i, const Matrix& out, Into into, int64_t out_step) {
+    if (fp8_) return fp8_->multiply(start(i, run.first) / size(), true, out, into);
+    multiply(x.rows, transpose(matrix(weight(weights_, i, run.first))), out, into,
+             {run.count, x.step, size(), out_step});
+  }
+
+  // Rounds the weights where a pass begins, whose rows come once each.
+  void begin_rows(std::span<const Rows> rows) {
+    if (fp8_ && passed_ == 0)
+      for (int64_t at = 0; at < start(inputs_ + 1, 0); at += size())
+        fp8_->keep(at / size(),
+                   matrix(weight(weights_, static_cast<size_t>(at / start(1, 0)), at % start(1, 0) / size())));
+    for (const Rows& of : rows) passed_ += of.count();
+    if (passed_ >= after_.size(0)) passed_ = 0;
   }
 
   // Products of a layer with a capacity have the same few shapes in every pass.
@@ -197,12 +240,19 @@ class FeedForward final : public Expert {
     }
   }
 
+  // Calls body(i, false) for each weight before the activation; body(0, true) where one call for all of them pays.
+  template <class Body>
+  void for_inputs(const Run& run, Body body) const {
+    if (math_.batches() && run.count == 1 && !fp8_) return body(size_t{0}, true);
+    for (size_t i = 0; i < inputs_; ++i) body(i, false);
+  }
+
   // Calls body for all experts at once where that pays and they have rows alike, else for one after the other: a run's
   // rows stay in cache.
   template <class Body>
   void for_each_run(std::span<const Rows> rows, Body body) const {
     const int64_t step = rows.size() > 1 ? rows[1].begin - rows[0].begin : 0;
-    bool alike = math_.batches() && rows.size() > 1;
+    bool alike = math_.batches() && rows.size() > 1 && !fp8_;
     for (size_t e = 1; e < rows.size(); ++e)
       alike &= rows[e].count() == rows[0].count() && rows[e].begin - rows[e - 1].begin == step;
     if (alike) return body(Run{0, experts_.count, rows[0].count(), rows[0].begin, step, 0});
@@ -227,9 +277,11 @@ class FeedForward final : public Expert {
   Weight weights_;  // weight after weight, W2 last, each of all local experts; so biases
   std::vector<std::shared_ptr<const Tensor>> reserved_;  // of these:
   std::vector<TensorView> before_,
-      d_before_;                   // (rows, H / N_ESP) an input: stored; of one run's chunk, or in halves stored
-  TensorView after_;               // (rows, H / N_ESP), stored
-  std::optional<RowBias> biases_;  // none: there are no biases
+      d_before_;  // (rows, H / N_ESP) an input, one behind the other: stored; of one run's chunk, or in halves stored
+  TensorView after_;                // (rows, H / N_ESP), stored
+  std::optional<RowBias> biases_;   // none: there are no biases
+  std::optional<Fp8Products> fp8_;  // none: products of the weights as they are
+  int64_t passed_ = 0;              // rows of the present pass so far
 };
 
 }  // namespace

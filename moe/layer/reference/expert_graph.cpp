@@ -8,12 +8,39 @@ namespace moe {
 std::vector<GraphWeight> expert_weights(const LayerShape& l) {
   std::vector<GraphWeight> weights{{kW1, {l.experts, l.model_dim, l.hidden}, l.model_dim},
                                    {kW2, {l.experts, l.hidden, l.model_dim}, l.hidden}};
-  if (l.ffn == Ffn::mixtral) weights.push_back({kW3, {l.experts, l.model_dim, l.hidden}, l.model_dim});
+  if (is_gated(l.ffn)) weights.push_back({kW3, {l.experts, l.model_dim, l.hidden}, l.model_dim});
   if (!l.bias) return weights;
   for (const auto& [name, width] : {std::pair{kB1, l.hidden}, {kB2, l.model_dim}, {kB3, l.hidden}})
-    if (name != kB3 || l.ffn == Ffn::mixtral) weights.push_back({name, {l.experts, 1, width}, l.model_dim});
+    if (name != kB3 || is_gated(l.ffn)) weights.push_back({name, {l.experts, 1, width}, l.model_dim});
   return weights;
 }
+
+namespace {
+
+// Rounds numbers to FP8 in blocks of the last two dimensions, each scaled by the least power of two that brings it to
+// 448 or below, and returns what the results stand for.
+at::Tensor fp8_rounded(const at::Tensor& t, int64_t height) {
+  const auto blocks = t.reshape({-1, t.size(-2) / height, height, t.size(-1) / kFp8Block, kFp8Block});
+  const at::Tensor most = blocks.abs().amax({-3, -1}, true);
+  const at::Tensor scale = at::exp2(at::ceil(at::log2(most / 448).clamp_min(-100)));
+  return ((blocks / scale).to(at::kFloat8_e4m3fn).to(t.scalar_type()) * scale).reshape(t.sizes());
+}
+
+// Multiplies rows (rows, K) by a weight (K, N) as FP8 numbers. The rows' gradient is a product of rounded numbers
+// likewise, the weight's one of numbers as they are.
+at::Tensor fp8_product(const at::Tensor& rows, const at::Tensor& weight) {
+  const at::Tensor rounded = rows + (fp8_rounded(rows.detach(), 1) - rows.detach());
+  const at::Tensor out = at::matmul(rounded, fp8_rounded(weight.detach(), kFp8Block));
+  if (out.requires_grad()) out.register_hook([](const at::Tensor& d) { return fp8_rounded(d, 1); });
+  const at::Tensor of_weight = at::matmul(rows.detach(), weight);
+  return out + (of_weight - of_weight.detach());
+}
+
+at::Tensor product_of(const LayerShape& l, const at::Tensor& rows, const at::Tensor& weight) {
+  return in_fp8(l.ffn) && rows.size(0) > 0 ? fp8_product(rows, weight) : at::matmul(rows, weight);
+}
+
+}  // namespace
 
 // Computes the activation of the GEMMs' products, biases included.
 static at::Tensor activated(const LayerShape& l, const at::Tensor& a, const at::Tensor& b) {
@@ -23,10 +50,10 @@ static at::Tensor activated(const LayerShape& l, const at::Tensor& a, const at::
 
 at::Tensor expert_graph(const LayerShape& l, const at::Tensor& rows, const GraphWeights& w, int64_t e) {
   const auto product = [&](const at::Tensor& in, std::string_view weight, std::string_view bias) {
-    const at::Tensor out = at::matmul(in, w.at(std::string(weight))[e]);
+    const at::Tensor out = product_of(l, in, w.at(std::string(weight))[e]);
     return l.bias ? out + w.at(std::string(bias))[e] : out;
   };
-  const at::Tensor b = l.ffn == Ffn::mixtral ? product(rows, kW3, kB3) : at::Tensor();
+  const at::Tensor b = is_gated(l.ffn) ? product(rows, kW3, kB3) : at::Tensor();
   return product(activated(l, product(rows, kW1, kB1), b), kW2, kB2);
 }
 
@@ -34,11 +61,11 @@ std::vector<GraphWeight> whole_expert_weights(const LayerShape& l, std::string_v
   if (l.shared_hidden == 0) return {};
   const int64_t m = l.model_dim, s = l.shared_hidden;
   std::vector<GraphWeight> weights{{prefix, {m, s}, m, 0, kW1}, {prefix, {s, m}, s, 0, kW2}};
-  if (l.ffn == Ffn::mixtral) weights.push_back({prefix, {m, s}, m, 0, kW3});
+  if (is_gated(l.ffn)) weights.push_back({prefix, {m, s}, m, 0, kW3});
   if (!l.bias) return weights;
   weights.push_back({prefix, {s}, m, 0, kB1});
   weights.push_back({prefix, {m}, m, 0, kB2});
-  if (l.ffn == Ffn::mixtral) weights.push_back({prefix, {s}, m, 0, kB3});
+  if (is_gated(l.ffn)) weights.push_back({prefix, {s}, m, 0, kB3});
   return weights;
 }
 
@@ -46,7 +73,7 @@ at::Tensor whole_expert_graph(const LayerShape& l, const at::Tensor& rows, const
                               std::string_view prefix) {
   const auto of = [&](std::string_view name) { return w.at(std::string(prefix) + std::string(name)); };
   const auto product = [&](const at::Tensor& in, std::string_view weight, std::string_view bias) {
-    const at::Tensor out = at::matmul(in, of(weight));
+    const at::Tensor out = product_of(l, in, of(weight));
     return l.bias ? out + of(bias) : out;
   };
   const at::Tensor in = product(rows, kW1, kB1);

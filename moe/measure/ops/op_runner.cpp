@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "moe/base/check.h"
+#include "moe/device/cpu/cores.h"
 #include "moe/measure/layers/proxy.h"
 
 namespace moe {
@@ -22,8 +23,13 @@ OpRunner::OpRunner(const BenchRanks& ranks, const std::vector<OpCase>& cases, do
   here_ = world().here();
   ops_.resize(here_.size());
   beside_.resize(here_.size());
+  // A GPU's buffers are large, and its ranks have all cores.
+  const int here = static_cast<int>(here_.size());
+  const bool on_gpu = ranks_.device == DeviceKind::cuda;
+  const int host_threads = on_gpu ? std::max(1, cpu::usable_core_count() / here) : ranks_.threads;
   world().run([&](int rank) {
-    const RankOps::Place where{ranks_per_node, ranks_.device, world().topology().local_rank, ranks_.threads};
+    const RankOps::Place where{ranks_per_node, ranks_.device, world().topology().local_rank, ranks_.threads,
+                               host_threads};
     for (auto* ops : {&ops_, &beside_})
       (*ops)[place(rank)] = std::make_unique<RankOps>(*world().communicator(rank), where);
   });

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "moe/device/cpu/cores.h"
 #include "moe/device/device.h"
+#include "moe/tensor/cpu/math.h"
 #include "moe/tensor/element.h"
 #include "moe/tensor/host_copy.h"
 
@@ -30,7 +32,8 @@ RankOps::RankOps(Communicator& world, const Place& place)
       start_(device_->make_event()),
       end_(device_->make_event()),
       rank_(world_->rank()),
-      ranks_per_node_(place.ranks_per_node) {
+      ranks_per_node_(place.ranks_per_node),
+      host_threads_(place.host_threads) {
   intra_ = world_->split(rank_ / ranks_per_node_, rank_);
   inter_ = world_->split(rank_ % ranks_per_node_, rank_);
 }
@@ -79,9 +82,12 @@ void RankOps::prepare(const OpCase& c, bool for_check) {
 template <class Value>
 void RankOps::fill(TensorView tensor, Value value) const {
   const HostCopy there(tensor, math().memory());
+  const cpu::UseThreads threads(host_threads_);
   with_element(there.view().dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for (int64_t i = 0; i < tensor.elements(); ++i) there.view().as<T>()[i] = static_cast<T>(value(i));
+    parallel_for(tensor.elements(), int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) there.view().as<T>()[i] = static_cast<T>(value(i));
+    });
   });
   there.send();
 }
@@ -127,19 +133,27 @@ WrongElements RankOps::check_collective(const OpCase& c) const {
   const int64_t size = group_->size(), block = elements_ / size, mine = group_->rank();
   const int64_t n = c.op == Op::reducescatter ? block : elements_;
   const HostCopy received(receive_.view().part(0, {elements_}), math().memory());
-  WrongElements wrong;
-  for (int64_t i = 0; i < n; ++i) {
-    int64_t expected = 0;
+  const auto expected_at = [&](int64_t i) {
     const int64_t at = c.op == Op::reducescatter ? mine * block + i : i;
-    if (c.op == Op::alltoall) expected = value_at(c, world_rank(i / block, c), mine * block + i % block);
-    if (c.op == Op::allgather) expected = value_at(c, world_rank(i / block, c), i % block);
-    for (int64_t r = 0; sums(c) && r < size; ++r) expected += value_at(c, world_rank(r, c), at);
-    const T found = received.view().template as<T>()[i];
-    if (found == static_cast<T>(expected)) continue;
-    if (wrong.count++ == 0)
-      wrong.first = fmt::format("rank {}, element {}: found {}, expected {}", rank_, i, found, expected);
-  }
-  return wrong;
+    if (c.op == Op::alltoall) return value_at(c, world_rank(i / block, c), mine * block + i % block);
+    if (c.op == Op::allgather) return value_at(c, world_rank(i / block, c), i % block);
+    int64_t sum = 0;
+    for (int64_t r = 0; r < size; ++r) sum += value_at(c, world_rank(r, c), at);
+    return sum;
+  };
+  std::atomic<int64_t> count = 0, first = n;
+  const cpu::UseThreads threads(host_threads_);
+  parallel_for(n, int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (received.view().template as<T>()[i] == static_cast<T>(expected_at(i))) continue;
+      ++count;
+      for (int64_t before = first; i < before && !first.compare_exchange_weak(before, i);) {
+      }
+    }
+  });
+  if (count == 0) return {};
+  return {count, fmt::format("rank {}, element {}: found {}, expected {}", rank_, first.load(),
+                             received.view().template as<T>()[first], expected_at(first))};
 }
 
 WrongElements RankOps::check_gemm(int64_t dim) const {

@@ -21,8 +21,9 @@ class RankOps {
   struct Place {
     int ranks_per_node = 1;
     DeviceKind device = DeviceKind::cpu;
-    int gpu = 0;      // which one, modulo their number
-    int threads = 1;  // of the CPU, to compute with
+    int gpu = 0;           // which one, modulo their number
+    int threads = 1;       // of the CPU, to compute with
+    int host_threads = 1;  // to fill buffers and to check them
   };
   /// Splits `world` into the groups of nodes. Blocking; all ranks make theirs.
   RankOps(Communicator& world, const Place& place);
@@ -75,7 +76,7 @@ class RankOps {
   ModuleRun* module_ = nullptr;
   std::atomic<int64_t> overruns_{0};
   int64_t elements_ = 0;
-  int rank_ = 0, ranks_per_node_ = 1;
+  int rank_ = 0, ranks_per_node_ = 1, host_threads_ = 1;
 };
 
 }  // namespace moe

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "moe/tensor/attention_heads.h"
+#include "moe/tensor/cpu/fp8.h"
 #include "moe/tensor/cpu/math.h"
 #include "moe/tensor/cpu/row_kernels.h"
 #include "moe/tensor/element.h"
@@ -139,6 +140,13 @@ class CpuMath final : public Math {
       moe::gemm(advanced(a, i * batch.a), advanced(b, i * batch.b), advanced(out, i * batch.out), into);
   }
   bool batches() const override { return false; }
+  void round_fp8(const Matrix& from, const Fp8Matrix& to, const Fp8Matrix* turned) override {
+    moe::round_fp8(from, to);
+    if (turned != nullptr) moe::round_fp8(transpose(from), *turned);
+  }
+  void gemm_fp8(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into) override {
+    moe::gemm_fp8(a, b, out, into);
+  }
   void gelu(TensorView x, TensorView out) override { moe::gelu(x, out); }
   void gelu_backward(TensorView x, TensorView d_out, TensorView d_x) override { moe::gelu_backward(x, d_out, d_x); }
   void gelu_tanh(TensorView x, TensorView out) override { moe::gelu_tanh(x, out); }

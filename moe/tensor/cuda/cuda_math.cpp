@@ -22,6 +22,20 @@ std::unique_ptr<AttentionHeads> CudaMath::make_heads(const HeadsShape& shape, Te
   return make_composed_heads(*this, shape, kept, heads_scratch_);
 }
 
+void CudaMath::round_fp8(const Matrix& from, const Fp8Matrix& to, const Fp8Matrix* turned) {
+  cuda::round_fp8({stream_, from.dtype}, from.data, from.stride, to, turned != nullptr ? *turned : Fp8Matrix());
+}
+
+void CudaMath::gemm_fp8(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into) {
+  if (gemm_->run_fp8(a, b, out, into, stream_)) return;
+  const int64_t first = a.rows * a.cols * bytes_of(out.dtype), all = first + b.rows * b.cols * bytes_of(out.dtype);
+  auto* wide = static_cast<std::byte*>(scratch(all));
+  cuda::widen_fp8({stream_, out.dtype}, a, wide);
+  cuda::widen_fp8({stream_, out.dtype}, b, wide + first);
+  gemm({wide, a.rows, a.cols, a.cols, out.dtype}, {wide + first, b.rows, b.cols, b.cols, out.dtype, true}, out, into,
+       {});
+}
+
 void CudaMath::gelu(TensorView x, TensorView out) {
   cuda::gelu({stream_, x.dtype()}, x.data(), out.data(), x.elements());
 }

@@ -24,6 +24,8 @@ class CudaMath final : public Math {
     gemm_->run(a, b, out, {into, batch}, stream_);
   }
   bool batches() const override { return true; }
+  void round_fp8(const Matrix& from, const Fp8Matrix& to, const Fp8Matrix* turned) override;
+  void gemm_fp8(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into) override;
   std::unique_ptr<AttentionHeads> make_heads(const HeadsShape& shape, TensorStore& kept) override;
   void gelu(TensorView x, TensorView out) override;
   void gelu_backward(TensorView x, TensorView d_out, TensorView d_x) override;

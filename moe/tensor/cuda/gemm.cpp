@@ -2,7 +2,6 @@
 #include "moe/tensor/cuda/gemm.h"
 
 #include <algorithm>
-#include <bit>
 #include <cublasLt.h>
 #include <map>
 #include <mutex>
@@ -12,6 +11,8 @@
 #include "moe/device/cuda/check.h"
 #include "moe/device/cuda/memory.h"
 #include "moe/device/cuda/owned.h"
+#include "moe/tensor/cuda/cublas_check.h"
+#include "moe/tensor/cuda/fp8_gemm.h"
 
 namespace moe::cuda {
 namespace {
@@ -19,11 +20,6 @@ namespace {
 constexpr size_t kWorkspace = 32 << 20;  // bytes a stream
 constexpr int kProposals = 8, kRuns = 3;
 constexpr double kFaster = 0.97;  // of the first proposal's time: what is not that fast is no faster
-
-void check_lt(cublasStatus_t status, const char* call) {
-  require<RankFailure>(status == CUBLAS_STATUS_SUCCESS, "{}: cuBLAS says {}", call, cublasLtGetStatusString(status));
-}
-#define MOE_CHECK_LT(call) check_lt((call), #call)
 
 struct Types {
   cudaDataType_t element, factor;
@@ -42,21 +38,11 @@ Types types_of(DType dtype) {
   }
 }
 
-using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-
-void make_layout(Layout& layout, const Matrix& m, int64_t count, int64_t step) {
+void make_layout(LtLayout& layout, const Matrix& m, int64_t count, int64_t step) {
   MOE_CHECK_LT(cublasLtMatrixLayoutCreate(&layout.handle, types_of(m.dtype).element, static_cast<uint64_t>(m.cols),
                                           static_cast<uint64_t>(m.rows), m.stride));
-  const auto batch = static_cast<int32_t>(count);
-  MOE_CHECK_LT(
-      cublasLtMatrixLayoutSetAttribute(layout.handle, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch));
-  MOE_CHECK_LT(
-      cublasLtMatrixLayoutSetAttribute(layout.handle, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step));
-}
-
-/// Returns the bytes that a pointer is a multiple of, at most 256.
-uint32_t alignment_of(const void* data) {
-  return 1U << std::min(8, std::countr_zero(reinterpret_cast<uintptr_t>(data) | 256));
+  set_lt(layout.handle, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(count));
+  set_lt(layout.handle, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, step);
 }
 
 /// Holds one product, ready to be enqueued.
@@ -64,18 +50,14 @@ struct Product {
   Product(const Matrix& a, const Matrix& b, const Matrix& out, const Batch& batch) {
     const Types types = types_of(out.dtype);
     MOE_CHECK_LT(cublasLtMatmulDescCreate(&operation.handle, types.compute, types.factor));
-    const auto set = [&](cublasLtMatmulDescAttributes_t which, bool transposed) {
-      const cublasOperation_t op = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-      MOE_CHECK_LT(cublasLtMatmulDescSetAttribute(operation.handle, which, &op, sizeof op));
-    };
-    set(CUBLASLT_MATMUL_DESC_TRANSA, b.transposed);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, a.transposed);
+    set_lt(operation.handle, CUBLASLT_MATMUL_DESC_TRANSA, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set_lt(operation.handle, CUBLASLT_MATMUL_DESC_TRANSB, a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     make_layout(left, b, batch.count, batch.b);
     make_layout(right, a, batch.count, batch.a);
     make_layout(result, out, batch.count, batch.out);
   }
-  Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> operation;
-  Layout left, right, result;
+  LtOperation operation;
+  LtLayout left, right, result;
 };
 
 class CublasGemm final : public Gemm {
@@ -91,6 +73,11 @@ class CublasGemm final : public Gemm {
     const Product product(a, b, out, batch);
     const Call call{product, a, b, out, into, batch, stream, workspace(stream)};
     multiply(call, out.data, algorithm(call));
+  }
+
+  bool run_fp8(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into, void* native) override {
+    const auto stream = static_cast<cudaStream_t>(native);
+    return fp8_.run(a, b, out, into, {lt_.handle, stream, workspace(stream), kWorkspace});
   }
 
  private:
@@ -155,11 +142,9 @@ class CublasGemm final : public Gemm {
   }
 
   std::vector<cublasLtMatmulHeuristicResult_t> propose(const Call& c) const {
-    Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference;
+    LtPreference preference;
     MOE_CHECK_LT(cublasLtMatmulPreferenceCreate(&preference.handle));
-    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
-      MOE_CHECK_LT(cublasLtMatmulPreferenceSetAttribute(preference.handle, which, &value, sizeof value));
-    };
+    const auto prefer = [&](auto which, const auto& value) { set_lt(preference.handle, which, value); };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
     // The other ways to split a sum keep its parts in the type of the output, and don't promise their order.
     const bool strict = selection_ != AlgorithmChoice::timed || bytes_of(c.out.dtype) < 4;
@@ -233,6 +218,7 @@ class CublasGemm final : public Gemm {
   Owned<cublasLtHandle_t, cublasLtDestroy> lt_;
   std::map<cudaStream_t, Memory> workspaces_;
   std::map<Shape, cublasLtMatmulAlgo_t> chosen_;
+  Fp8Gemm fp8_;
 };
 
 }  // namespace

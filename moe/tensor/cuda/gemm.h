@@ -2,6 +2,7 @@
 // Matrix products on a GPU.
 #include <memory>
 
+#include "moe/tensor/fp8.h"
 #include "moe/tensor/math.h"
 
 namespace moe::cuda {
@@ -17,6 +18,12 @@ class Gemm {
   virtual ~Gemm() = default;
   /// Does what Math::gemm does, enqueued on a cudaStream_t. float32 is float32: no TF32.
   virtual void run(const Matrix& a, const Matrix& b, const Matrix& out, const GemmMode& mode, void* stream) = 0;
+  /// Does what Math::gemm_fp8 does, enqueued likewise, and returns true; false where it has nothing for that.
+  virtual bool run_fp8(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into, void* stream) {
+    static_cast<void>(a), static_cast<void>(b), static_cast<void>(out), static_cast<void>(into);
+    static_cast<void>(stream);
+    return false;
+  }
 };
 
 /// Says which of cuBLASLt's proposals for a shape is taken. `first`: its first. `as_asked`: the fastest where a batch

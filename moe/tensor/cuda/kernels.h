@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "moe/base/units.h"
+#include "moe/tensor/fp8.h"
 
 namespace moe::cuda {
 
@@ -72,5 +73,13 @@ struct Scores {
 void attention_softmax(Work work, void* scores, const Scores& of);
 /// Sets d to by p (d - <p, d>), in place.
 void attention_softmax_backward(Work work, const void* p, void* d, const Scores& of);
+
+// FP8 numbers (fp8.cu) --------------------------------------------------------------------------------------------
+
+/// Rounds a matrix of elements of `dtype`, whose rows begin `stride` elements apart, as Math::round_fp8() does;
+/// `turned` may be empty.
+void round_fp8(Work work, const void* from, int64_t stride, const Fp8Matrix& to, const Fp8Matrix& turned);
+/// Sets out (rows, cols), of elements of `dtype`, to the numbers that m stands for.
+void widen_fp8(Work work, const Fp8Matrix& m, void* out);
 
 }  // namespace moe::cuda

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
 #include "moe/device/cuda/check.h"
@@ -20,6 +21,13 @@ __device__ inline void round_to(float v, Bfloat16& out) { out = __float2bfloat16
 __device__ inline void round_to(double v, Bfloat16& out) { out = __double2bfloat16(v); }
 __device__ inline void round_to(float v, Float16& out) { out = __float2half_rn(v); }
 __device__ inline void round_to(double v, Float16& out) { out = __double2half(v); }
+
+// Rounds a number of at most 448 to the bits of an FP8 one (e4m3), to nearest even, and back.
+__device__ inline uint8_t to_fp8_bits(float v) { return __nv_cvt_float_to_fp8(v, __NV_SATFINITE, __NV_E4M3); }
+__device__ inline uint8_t to_fp8_bits(double v) { return __nv_cvt_double_to_fp8(v, __NV_SATFINITE, __NV_E4M3); }
+__device__ inline float from_fp8_bits(uint8_t bits) {
+  return __half2float(__half(__nv_cvt_fp8_to_halfraw(bits, __NV_E4M3)));
+}
 
 // These compute exp(v), 2^v and 1 / v, up to a few units in the last place. A power of 2 or an inverse that is below
 // 2^-126 is 0.

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "moe/base/numbers.h"
+#include "moe/tensor/fp8.h"
 
 #define __global__
 #define __device__
@@ -83,6 +84,8 @@ namespace moe::cuda {
 using moe::Bfloat16;
 using moe::Float16;
 
+inline uint8_t to_fp8_bits(double v) { return to_fp8(v); }
+inline float from_fp8_bits(uint8_t bits) { return from_fp8(bits); }
 inline float quick_exp(float v) { return std::exp(v); }
 inline float quick_exp2(float v) { return std::exp2(v); }
 inline float quick_inverse(float v) { return 1 / v; }

@@ -1,0 +1,60 @@
+#pragma once
+// Numbers of 8 bits: e4m3, with a sign, 4 bits of exponent (bias 7) and 3 of fraction; up to 448, in steps of 2^-9 at
+// least; no infinities, all ones is no number (Micikevicius et al., FP8 Formats for Deep Learning, 2022). Alone they
+// reach too little, so blocks of them have a scale, a power of two: what they stand for is exact in every type.
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "moe/base/units.h"
+
+namespace moe {
+
+inline constexpr float kMostFp8 = 448;
+
+/// Shows such numbers, row-major. A block of kFp8Block columns has a scale, which its numbers are multiplied by: of one
+/// row, scale (block, row); of `tiles`, of as many rows too, scale (block of rows, block of columns), with rows of
+/// tile_stride(cols). A block may be cut off by the matrix's end. Both begin at multiples of 16 bytes.
+struct Fp8Matrix {
+  uint8_t* data = nullptr;
+  float* scales = nullptr;
+  int64_t rows = 0, cols = 0;
+  bool tiles = false;
+};
+
+inline int64_t fp8_blocks(int64_t width) { return (width + kFp8Block - 1) / kFp8Block; }
+/// Returns the scales of a row of tiles: as many as cuBLASLt reads, a multiple of 4.
+inline int64_t tile_stride(int64_t cols) { return (fp8_blocks(cols) + 3) / 4 * 4; }
+/// Returns how many scales a matrix has.
+inline int64_t fp8_scales(int64_t rows, int64_t cols, bool tiles) {
+  return tiles ? fp8_blocks(rows) * tile_stride(cols) : fp8_blocks(cols) * rows;
+}
+
+/// Returns the number that an e4m3 stands for.
+inline float from_fp8(uint8_t bits) {
+  const int exponent = bits >> 3 & 15, fraction = bits & 7;
+  const float size = exponent == 0 ? static_cast<float>(fraction) * 0x1p-9F
+                                   : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
+  return (bits & 0x7f) == 0x7f ? NAN : bits & 0x80 ? -size : size;
+}
+
+/// Rounds once, to nearest even; what lies beyond 448, infinities included, is no number.
+inline uint8_t to_fp8(double v) {
+  const double size = std::abs(v);
+  const auto sign = static_cast<uint8_t>(std::bit_cast<uint64_t>(v) >> 63 << 7);
+  if (size < 0x1p-6) return static_cast<uint8_t>(sign | static_cast<int>(std::rint(size * 0x1p9)));
+  const uint64_t bits = std::bit_cast<uint64_t>(size);
+  const uint64_t rounded = ((bits + (uint64_t{1} << 48) - 1 + (bits >> 49 & 1)) >> 49) - (uint64_t{1023 - 7} << 3);
+  return static_cast<uint8_t>(sign | (rounded < 0x7f ? rounded : 0x7f));
+}
+
+/// Returns a block's scale by its largest size: the least power of two that brings it to 448 or below, of no less than
+/// 2^-100; no number where it isn't finite.
+inline float fp8_scale(double most) {
+  if (!std::isfinite(most)) return NAN;
+  int exponent = 0;
+  const double fraction = std::frexp(most, &exponent);  // in [0.5, 1); 448 is 0.875 2^9
+  return std::ldexp(1.0F, std::max(most > 0 ? exponent - 9 + (fraction > 0.875 ? 1 : 0) : -100, -100));
+}
+
+}  // namespace moe
