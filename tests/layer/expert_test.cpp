@@ -10,7 +10,6 @@
 namespace moe {
 namespace {
 
-constexpr int64_t kWidth = 10;
 const std::vector<int64_t> kRows{7, 0, 13, 1};  // of each expert
 
 // Whether a backward is in halves, the second of them in the order of chunks or against it.
@@ -35,11 +34,12 @@ std::vector<Rows> chunk_of(ShardRange experts, int chunks, int chunk) {
 
 // Copies the rows of a chunk, packed, from (in) or to their places.
 void move_rows(TensorView packed, std::span<const Rows> rows, TensorView placed, bool in) {
+  const int64_t width = packed.size(1);
   double* at = packed.as<double>();
   for (const Rows& part : rows) {
-    double* place = placed.as<double>() + part.begin * kWidth;
-    std::copy_n(in ? place : at, part.count() * kWidth, in ? at : place);
-    at += part.count() * kWidth;
+    double* place = placed.as<double>() + part.begin * width;
+    std::copy_n(in ? place : at, part.count() * width, in ? at : place);
+    at += part.count() * width;
   }
 }
 
@@ -62,7 +62,7 @@ void backward_in_halves(Expert& expert, ShardRange experts, const Given& given, 
   const auto& [x, d] = given;
   for (int chunk = 0; chunk < chunks.backward; ++chunk) {
     const auto rows = chunk_of(experts, chunks.backward, chunk);
-    const Tensor dx = random_tensor({count_of(rows), kWidth}, 78);
+    const Tensor dx = random_tensor({count_of(rows), x.view().size(1)}, 78);
     expert.backward_inputs({x, rows, d, dx});
     move_rows(dx, rows, d_input, false);
   }
@@ -75,11 +75,11 @@ void backward_in_halves(Expert& expert, ShardRange experts, const Given& given, 
 
 Passed pass(Expert& expert, ShardRange experts, const Given& given, Chunks chunks, TensorView gradients) {
   const auto& [x, d] = given;
-  const int64_t all = x.view().size(0);
-  Passed passed{Tensor({all, kWidth}, DType::float64), Tensor({all, kWidth}, DType::float64)};
+  const int64_t all = x.view().size(0), width = x.view().size(1);
+  Passed passed{Tensor({all, width}, DType::float64), Tensor({all, width}, DType::float64)};
   for (int chunk = 0; chunk < chunks.forward; ++chunk) {
     const auto rows = chunk_of(experts, chunks.forward, chunk);
-    const Tensor out = random_tensor({count_of(rows), kWidth}, 77);
+    const Tensor out = random_tensor({count_of(rows), width}, 77);
     expert.forward(x, rows, out);
     move_rows(out, rows, passed.output, false);
   }
@@ -89,7 +89,7 @@ Passed pass(Expert& expert, ShardRange experts, const Given& given, Chunks chunk
   }
   for (int chunk = 0; chunk < chunks.backward; ++chunk) {
     const auto rows = chunk_of(experts, chunks.backward, chunk);
-    const Tensor dy({count_of(rows), kWidth}, DType::float64), dx = random_tensor({count_of(rows), kWidth}, 78);
+    const Tensor dy({count_of(rows), width}, DType::float64), dx = random_tensor({count_of(rows), width}, 78);
     move_rows(dy, rows, d, true);
     expert.backward({x, rows, dy, dx}, gradients, chunk == 0 ? Into::overwrite : Into::add);
     move_rows(dx, rows, passed.d_input, false);
@@ -100,8 +100,9 @@ Passed pass(Expert& expert, ShardRange experts, const Given& given, Chunks chunk
 class ExpertTest : public testing::TestWithParam<Ffn> {
  protected:
   ExpertTest() {
-    LayerShape layer{.batch = 1, .seq = 12, .model_dim = kWidth, .hidden = 12, .heads = 2, .experts = 4, .top_k = 2};
+    LayerShape layer{.batch = 1, .seq = 12, .model_dim = width_, .hidden = 12, .heads = 2, .experts = 4, .top_k = 2};
     layer.ffn = GetParam();
+    if (in_fp8(layer.ffn)) layer.hidden = 3 * kFp8Block;
     layer.dtype = DType::float64;
     shape_ = complete(layer, {.nodes = 2, .ranks_per_node = 3, .mp = 1, .ep = 2, .esp = 3}, Rounding::ragged);
     weights_ = graph_inputs(shape_, seed_).weights;
@@ -114,13 +115,14 @@ class ExpertTest : public testing::TestWithParam<Ffn> {
     return at::cat(out);
   }
 
+  const int64_t width_ = in_fp8(GetParam()) ? kFp8Block : 10;
   LayerCase shape_;
   LayerSeed seed_{.seed = 6, .layer = 2};
   GraphWeights weights_;
 };
 
 TEST_P(ExpertTest, ShardsAddUpToItsGraphWhateverTheChunks) {
-  const Tensor x = random_tensor({21, kWidth}, 1), d = random_tensor({21, kWidth}, 2);
+  const Tensor x = random_tensor({21, width_}, 1), d = random_tensor({21, width_}, 2);
   const at::Tensor in = graph_leaf(x), dy = graph_leaf(d).detach();
   const auto parts = in.split_with_sizes(kRows, 0);
   const at::Tensor expected = graph(parts);
@@ -135,10 +137,10 @@ TEST_P(ExpertTest, ShardsAddUpToItsGraphWhateverTheChunks) {
                              {16, 16, Halves::reversed}})
     for (const int64_t ep : {0, 1}) {
       const int64_t first = ep == 0 ? 0 : 7, count = ep == 0 ? 7 : 14;
-      const Tensor mine({count, kWidth}, DType::float64), dmine({count, kWidth}, DType::float64);
-      std::copy_n(x.view().as<double>() + first * kWidth, count * kWidth, mine.view().as<double>());
-      std::copy_n(d.view().as<double>() + first * kWidth, count * kWidth, dmine.view().as<double>());
-      at::Tensor output = at::zeros({count, kWidth}, at::kDouble), d_input = at::zeros_like(output);
+      const Tensor mine({count, width_}, DType::float64), dmine({count, width_}, DType::float64);
+      std::copy_n(x.view().as<double>() + first * width_, count * width_, mine.view().as<double>());
+      std::copy_n(d.view().as<double>() + first * width_, count * width_, dmine.view().as<double>());
+      at::Tensor output = at::zeros({count, width_}, at::kDouble), d_input = at::zeros_like(output);
       for (int rank = static_cast<int>(3 * ep); rank < 3 * ep + 3; ++rank) {
         const RankShape shard = rank_shape(shape_, rank);
         const auto expert = make_expert(name_of(GetParam()), {shard, seed_});
@@ -154,8 +156,10 @@ TEST_P(ExpertTest, ShardsAddUpToItsGraphWhateverTheChunks) {
     }
 }
 
-TEST_P(ExpertTest, ItsGraphsGradientsAreCentralDifferences) {
-  const at::Tensor in = graph_leaf(random_tensor({21, kWidth}, 1)), dy = graph_leaf(random_tensor({21, kWidth}, 2));
+class ExactExpertTest : public ExpertTest {};
+
+TEST_P(ExactExpertTest, ItsGraphsGradientsAreCentralDifferences) {
+  const at::Tensor in = graph_leaf(random_tensor({21, width_}, 1)), dy = graph_leaf(random_tensor({21, width_}, 2));
   const auto loss = [&] { return (graph(in.split_with_sizes(kRows, 0)) * dy.detach()).sum(); };
   loss().backward();
   EXPECT_LT(difference_error(in, loss), 1e-7);
@@ -177,8 +181,39 @@ TEST_P(ExpertTest, GradientsAreOneVectorOfThePlannedSize) {
   EXPECT_EQ(static_cast<int>(all.size()), gemms_of(GetParam()));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ExpertTest, testing::Values(Ffn::gpt, Ffn::mixtral),
-                         [](const auto& row) { return std::string(name_of(row.param)); });
+// Weights that changed between passes are rounded anew, once all rows of a pass were there.
+TEST(Fp8Expert, RoundsItsWeightsInEveryPass) {
+  LayerShape layer{.batch = 1, .seq = 4, .model_dim = kFp8Block, .hidden = kFp8Block, .heads = 2, .experts = 1};
+  layer.top_k = 1;
+  layer.ffn = Ffn::mixtral_fp8;
+  layer.dtype = DType::float64;
+  const RankShape rank = rank_shape(complete(layer, {.nodes = 1, .ranks_per_node = 1}, Rounding::ragged), 0);
+  const auto expert = make_expert("mixtral-fp8", {rank, {}});
+  expert->reserve(4);
+  const Tensor gradients({expert_gradient_bytes(rank.shape) / 8}, DType::float64), x = random_tensor({4, kFp8Block}, 1);
+  const Tensor first({1, kFp8Block}, DType::float64), rest({3, kFp8Block}, DType::float64);
+  const auto pass = [&] {
+    expert->forward(x, std::vector<Rows>{{0, 1}}, first);
+    expert->forward(x, std::vector<Rows>{{1, 4}}, rest);
+  };
+  pass();
+  const double before = first.view().as<double>()[0], last = rest.view().as<double>()[0];
+  for (const Parameter& p : expert->parameters(gradients))
+    if (p.name == kW2)
+      for (int64_t i = 0; i < p.value.elements(); ++i) p.value.as<double>()[i] *= 2;
+  pass();
+  EXPECT_DOUBLE_EQ(first.view().as<double>()[0], 2 * before);
+  EXPECT_DOUBLE_EQ(rest.view().as<double>()[0], 2 * last);
+}
+
+const auto kName = [](const auto& row) {
+  std::string name(name_of(row.param));
+  std::ranges::replace(name, '-', '_');
+  return name;
+};
+INSTANTIATE_TEST_SUITE_P(All, ExpertTest, testing::Values(Ffn::gpt, Ffn::mixtral, Ffn::gpt_tanh, Ffn::mixtral_fp8),
+                         kName);
+INSTANTIATE_TEST_SUITE_P(All, ExactExpertTest, testing::Values(Ffn::gpt, Ffn::mixtral, Ffn::gpt_tanh), kName);
 
 }  // namespace
 }  // namespace moe

@@ -36,6 +36,7 @@ LayerCase case_of(const Made& m) {
   layer.dtype = m.dtype;
   layer.gate = m.gate;
   layer.ffn = m.ffn;
+  if (in_fp8(m.ffn)) layer.model_dim = 5 * kFp8Block, layer.hidden = 2 * kFp8Block;  // 10 heads, 2 shards
   layer.norm = m.norm;
   layer.residual = m.norm != Norm::none;
   layer.hook = m.hook;
@@ -107,6 +108,13 @@ INSTANTIATE_TEST_SUITE_P(
              .skew = 4,
              .parallel = four},
         Made{.name = "sigmoid_rmsnorm", .gate = "sigmoid", .norm = Norm::rmsnorm, .top_k = 3, .parallel = replicas},
+        Made{.name = "switch_fp8", .gate = "switch", .ffn = Ffn::mixtral_fp8, .skew = 4, .parallel = four},
+        Made{.name = "switch_fp8_bfloat16",
+             .gate = "switch",
+             .ffn = Ffn::mixtral_fp8,
+             .norm = Norm::rmsnorm,
+             .parallel = replicas,
+             .dtype = DType::bfloat16},
         Made{.name = "gshard_bf16_hook", .gate = "gshard", .hook = "bf16", .parallel = replicas},
         Made{.name = "switch_grouped_queries", .gate = "switch", .top_k = 1, .kv_heads = 5, .parallel = sharded},
         Made{.name = "switch_rotary", .gate = "switch", .kv_heads = 5, .rope_theta = 100, .parallel = four},
