@@ -14,6 +14,7 @@
 #include "moe/base/config.h"
 #include "moe/base/log.h"
 #include "moe/base/out_file.h"
+#include "moe/record/gpu_state.h"
 #include "moe/record/reader.h"
 #include "moe/record/record_json.h"
 #include "moe/record/stamp.h"
@@ -55,6 +56,7 @@ RecordWriter::RecordWriter(std::string path, const Question& question) : path_(s
     ::close(file_);
     throw;
   }
+  if (uses_cuda()) gpus_.emplace(open_nvml());
 }
 
 void RecordWriter::check_same_question(const Run& last, const RunHeader& now, const Asked& asked) const {
@@ -151,7 +153,10 @@ void RecordWriter::append(const CaseGroup& group) {
 
 void RecordWriter::end() {
   require<WrongResult>(!ended_, "{}: the run was ended twice", path_);
-  write_line(to_json_line(EndMark{utc_now(), conditions_now()}));
+  EndMark mark{utc_now(), conditions_now()};
+  if (gpus_)
+    for (const auto& [name, value] : gpus_->seen()) mark.conditions.set(name, value);
+  write_line(to_json_line(mark));
   ended_ = true;
 }
 

@@ -1,11 +1,13 @@
 #pragma once
 // Appends records to a file; takes up a run that was broken off.
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_set>
 #include <vector>
 
+#include "moe/record/gpu_watch.h"
 #include "moe/record/record.h"
 
 namespace moe {
@@ -46,7 +48,7 @@ class RecordWriter {
   void append(const CaseRecord& record);
   /// Appends a group as one line, whole or not at all. `find` knows its cases only once they are read back.
   void append(const CaseGroup& group);
-  /// Marks the run complete; nothing can be appended afterwards.
+  /// Marks the run complete, and says what was seen of its GPUs (gpu_watch.h); nothing can be appended afterwards.
   void end();
   const std::string& path() const { return path_; }
 
@@ -61,6 +63,7 @@ class RecordWriter {
   std::string path_;
   int file_ = -1;
   bool resumed_ = false, ended_ = false;
+  std::optional<GpuWatch> gpus_;                                  // of a process that uses some
   std::map<std::string, CaseRecord, std::less<>> done_, not_ok_;  // by key
   std::unordered_set<std::string> appended_;
 };

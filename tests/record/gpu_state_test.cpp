@@ -1,8 +1,11 @@
 // GPUs' clocks and what holds them down, of a management library that is made up.
 #include "moe/record/gpu_state.h"
 
+#include <atomic>
 #include <cstring>
 #include <gtest/gtest.h>
+
+#include "moe/record/gpu_watch.h"
 
 namespace moe {
 namespace {
@@ -65,6 +68,42 @@ TEST(GpuState, LeavesOutWhatIsNotTold) {
   nvml.init = [] { return 9; };
   EXPECT_TRUE(gpu_state(&nvml).empty());
   EXPECT_TRUE(gpu_state(nullptr).empty());
+}
+
+TEST(GpuWatch, ReadsWhatIsNotIdleUntilItEnds) {
+  static std::atomic<int> readings;
+  readings = 0;
+  made_up_gpus = {{}, {.sm_mhz = 345, .reasons = kNvmlIdle}};
+  begins = ends = 0;
+  auto nvml = std::make_shared<Nvml>(made_up_nvml());
+  nvml->clock = [](NvmlDevice g, int, unsigned* out) {
+    if (gpu_of(g).reasons == kNvmlIdle) return *out = 345, kNvmlOk;
+    return *out = readings++ == 1 ? 1200U : 1980U, kNvmlOk;  // the second reading
+  };
+  nvml->reasons = [](NvmlDevice g, unsigned long long* out) {
+    *out = gpu_of(g).reasons != 0 ? gpu_of(g).reasons : readings == 2 ? kNvmlPowerCap : 0;
+    return kNvmlOk;
+  };
+  {
+    const GpuWatch watch(nvml, GpuWatch::Interval(1));
+    while (readings < 6) std::this_thread::sleep_for(GpuWatch::Interval(1));
+    const Fields seen = watch.seen();
+    const int64_t count = seen.whole("gpu_readings", "");
+    EXPECT_GE(count, 5);
+    EXPECT_EQ(seen.whole("gpu_sm_mhz_least", ""), 1200);
+    EXPECT_EQ(seen.whole("gpu_sm_mhz_median", ""), 1980);
+    EXPECT_DOUBLE_EQ(seen.number("gpu_held_share", ""), 1.0 / static_cast<double>(count));
+  }
+  EXPECT_EQ(begins, 1);
+  EXPECT_EQ(ends, 1);
+}
+
+TEST(GpuWatch, OfIdleOrUnknownGpusSaysNothing) {
+  EXPECT_TRUE(GpuWatch(nullptr).seen().empty());
+  made_up_gpus = {{.reasons = kNvmlIdle}};
+  const GpuWatch watch(std::make_shared<Nvml>(made_up_nvml()), GpuWatch::Interval(1));
+  std::this_thread::sleep_for(GpuWatch::Interval(20));
+  EXPECT_TRUE(watch.seen().empty());
 }
 
 }  // namespace
