@@ -12,11 +12,11 @@ namespace moe {
 
 struct Activation {
   std::span<const std::string_view> inputs;  // names of the weights before it
-  bool fp8 = false;                          // rows times weights are products of FP8 numbers
   /// Computes after = act(before[0], ...), all (rows, H / N_ESP).
   void (*forward)(Math& math, std::span<const TensorView> before, TensorView after);
   /// Computes d_before; d_before[0] holds d_after at first.
   void (*backward)(Math& math, std::span<const TensorView> before, std::span<const TensorView> d_before);
+  bool fp8 = false;  // rows times weights are products of FP8 numbers
 };
 
 std::unique_ptr<Expert> make_feed_forward(const PartSetup& setup, const Activation& activation);

@@ -9,7 +9,7 @@ namespace moe {
 std::unique_ptr<Expert> make_gpt_tanh_expert(const PartSetup& setup) {
   static constexpr std::array kInputs{kW1};
   return make_feed_forward(
-      setup, {kInputs, false, [](Math& math, auto before, TensorView after) { math.gelu_tanh(before[0], after); },
+      setup, {kInputs, [](Math& math, auto before, TensorView after) { math.gelu_tanh(before[0], after); },
               [](Math& math, auto before, auto d) { math.gelu_tanh_backward(before[0], d[0], d[0]); }});
 }
 

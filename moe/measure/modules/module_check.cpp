@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "moe/cost/modules.h"
 #include "moe/layer/parameter.h"
 #include "moe/measure/modules/module_run.h"
 #include "moe/tensor/element.h"
@@ -83,8 +84,11 @@ std::string slope_error(ModuleRun& module) {
 }
 
 std::string gradient_error(std::string_view name) {
-  if (name.starts_with("hook:")) return {};  // may round: no slope; layers with it are verified as a whole
-  return slope_error(*make_module_run(name, small_module_case()));
+  const LayerCase small = small_module_case();
+  const std::optional<Module> module = module_of(name);
+  // These round: they have no slope, and layers with them are verified as a whole.
+  if (module && (module->kind == TaskKind::dispatch || in_fp8(with_module(small, *module).layer.ffn))) return {};
+  return slope_error(*make_module_run(name, small));
 }
 
 }  // namespace moe
