@@ -131,9 +131,12 @@ stage_grid() {
 stage_nccl() {
   export NCCL_DEBUG=WARN
   verb nccl-ops launch --ranks 1 -- microbench --backend nccl --repetitions 3
-  verb nccl-layer launch --ranks 1 -- layerbench --backend nccl --dtype bfloat16 --ffn mixtral --batch 1 --seq 1024 \
-    --heads 32 --experts 2 --model-dim 4096 --hidden 14336 --schedule fsmoe,tutel --tasks --graphs
-  note_cases nccl-ops nccl-layer
+  local ffn
+  for ffn in mixtral mixtral-fp8; do
+    verb "nccl-$ffn" launch --ranks 1 -- layerbench --backend nccl --dtype bfloat16 --ffn $ffn --batch 1 --seq 1024 \
+      --heads 32 --experts 2 --model-dim 4096 --hidden 14336 --schedule fsmoe,tutel --tasks --graphs
+  done
+  note_cases nccl-ops nccl-mixtral nccl-mixtral-fp8
 }
 
 # Runs the tests FILTER of the binary TEST under one of compute-sanitizer's tools.

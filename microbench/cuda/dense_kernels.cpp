@@ -4,6 +4,7 @@
 
 #include "microbench/cuda/gpu_kernels.h"
 #include "moe/device/cuda/kernels.h"
+#include "moe/tensor/fp8.h"
 #include "moe/tensor/host_copy.h"
 
 namespace moe::microbench {
@@ -87,6 +88,7 @@ class Dense {
   std::vector<Kernel> kernels() {
     std::vector<Kernel> all;
     for (const Op& op : kOps) all.push_back(kernel(op));
+    for (const bool tiles : {false, true}) all.push_back(rounding(tiles));
     return all;
   }
 
@@ -99,17 +101,56 @@ class Dense {
   std::string named(std::string_view what) const { return fmt::format("GPU {} {}", name_of(dtype_), what); }
 
   Kernel kernel(const Op& op) {
+    const double bytes = op.tensors * static_cast<double>(a_.view().bytes());
+    return timed(
+        op.name, bytes, [this, &op] { op.run(math_, on_gpu(), watch_.stream()); }, [this, &op] { return wrong(op); });
+  }
+
+  // Rows to FP8, and weights by tiles, with the transpose.
+  Kernel rounding(bool tiles) {
+    const auto numbers = static_cast<double>(a_.view().elements());
+    const double bytes = numbers * (bytes_of(dtype_) + (tiles ? 2 : 1));
+    return timed(
+        tiles ? "weights to FP8" : "rows to FP8", bytes, [this, tiles] { round(tiles); },
+        [this, tiles] { return wrong_rounding(tiles); });
+  }
+
+  Kernel timed(std::string_view name, double bytes, std::function<void()> run, std::function<WrongElements()> check) {
     const auto whole = static_cast<double>(a_.view().bytes());
-    const double bytes = op.tensors * whole;
-    Kernel k{.name = named(op.name), .width = kSeq, .bytes = bytes};
-    k.run = [this, &op] { op.run(math_, on_gpu(), watch_.stream()); };
-    k.check = [this, &op] { return wrong(op); };
+    Kernel k{.name = named(name), .width = kSeq, .bytes = bytes};
+    k.run = std::move(run), k.check = std::move(check);
     k.shape = {{"device", "cuda"}, {"dtype", std::string(name_of(dtype_))}, {"rows", rows_}};
     k.bound = {"GPU copy",
                {Kernel{.name = named(kOps[0].name), .width = kSeq}.key()},
                [=](double seconds, double least) { return bytes / seconds * (least / (2 * whole)); }};
     watch_.time(k);
     return k;
+  }
+
+  // The numbers go into out_, their scales into other_, those of the transpose behind them.
+  void round(bool tiles) const {
+    auto* numbers = static_cast<uint8_t*>(out_.view().data());
+    auto* scales = static_cast<float*>(other_.view().data());
+    const Fp8Matrix turned{numbers + rows_ * kSeq, scales + fp8_scales(rows_, kSeq, true), kSeq, rows_, true};
+    math_.round_fp8(matrix(a_), {numbers, scales, rows_, kSeq, tiles}, tiles ? &turned : nullptr);
+  }
+
+  // Compares the numbers of some rows, and those of the transpose's columns, with what the host makes of them.
+  WrongElements wrong_rounding(bool tiles) const {
+    const HostCopy a(a_.view().part(0, {kSeq, kSeq}), math_.memory());
+    std::vector<uint8_t> expected(kSeq * kSeq), found(static_cast<size_t>(2 * rows_ * kSeq));
+    std::vector<float> scales(static_cast<size_t>(fp8_scales(kSeq, kSeq, false)));
+    cpu_math().round_fp8(matrix(a.view()), {expected.data(), scales.data(), kSeq, kSeq, tiles});
+    math_.memory().to_host(out_.view().data(), found.data(), (tiles ? 2 : 1) * rows_ * kSeq);
+    WrongElements wrong;
+    for (int64_t i = 0; i < kSeq; ++i)
+      for (int64_t j = 0; j < kSeq; ++j) {
+        const uint8_t one = expected[static_cast<size_t>(i * kSeq + j)];
+        const int64_t turned = tiles ? rows_ * kSeq + j * rows_ + i : i * kSeq + j;
+        if (found[static_cast<size_t>(i * kSeq + j)] == one && found[static_cast<size_t>(turned)] == one) continue;
+        if (wrong.count++ == 0) wrong.first = fmt::format("FP8 number ({}, {}): expected {:#x}", i, j, one);
+      }
+    return wrong;
   }
 
   // Runs the op anew, since what it does in place it has done already.

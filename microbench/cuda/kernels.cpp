@@ -24,7 +24,8 @@ void gpu_kernels(const KernelSizes&, const KernelGroup& group) {
       gpu_order_kernels(sizes, width, *device, watch, group);
     }
     gpu_dense_kernels(dtype, *device, watch, group);
-    for (const Ffn ffn : {Ffn::gpt, Ffn::mixtral}) gpu_expert_kernels(sizes, ffn, *device, watch, group);
+    for (const Ffn ffn : {Ffn::gpt, Ffn::mixtral, Ffn::mixtral_fp8})
+      if (!in_fp8(ffn) || bytes_of(dtype) == 2) gpu_expert_kernels(sizes, ffn, *device, watch, group);
   }
   sizes.tokens = kGateTokens;
   for (const int64_t experts : {64, 256}) {
