@@ -93,7 +93,7 @@ class GpuDay(unittest.TestCase):
         self.assertEqual({how for how, _ in ended.values()}, {"ok"}, ended)
         self.assertEqual(ended["configure"][1], "for 90")
         self.assertEqual(ended["tests"][1], "2 passed, none skipped")
-        self.assertEqual(ended["nccl"][1], "2 cases")
+        self.assertEqual(ended["nccl"][1], "3 cases")
         self.assertLessEqual(len(ran.stdout.splitlines()), 20)
         self.assertIn("GPU 0: NVIDIA H200, nvcc 13.0\n", ran.stdout)
         self.assertNotIn("UUID", ran.stdout)

@@ -123,6 +123,19 @@ TEST_P(GradientTest, EverySchedulesAndDegreesGradientsAreAutograds) {
   }
 }
 
+// Rows are rounded alike whatever chunk they are in, and weights' gradients are of numbers as they are.
+TEST(Fp8GradientTest, AreThoseOfTheReferenceToo) {
+  for (const Spread& s : {Spread{1, 1, 1, 1}, {4, 2, 2, 2}, {4, 1, 4, 1}}) {
+    LayerCase shape = case_of(s, 2, 0.8, DType::float64);
+    shape.layer.heads = shape.layer.kv_heads = 8;
+    shape.layer.model_dim = kFp8Block;
+    shape.layer.hidden = 2 * kFp8Block;
+    shape.layer.ffn = Ffn::mixtral_fp8;
+    shape.layer.norm = Norm::by_ffn;
+    prove_all(complete(shape.layer, shape.parallel, shape.rounding), {.seed = 13, .skew = 3}, false);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Spreads, GradientTest, testing::ValuesIn(spreads()), [](const auto& row) {
   const Spread& s = row.param.second;
   return fmt::format("{}ranks_mp{}_ep{}_esp{}", s.ranks, s.mp, s.ep, s.esp);

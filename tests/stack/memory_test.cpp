@@ -25,6 +25,13 @@ ModelShape drawn_model(uint64_t seed) {
   if (draw(4) == 0) layer.shared_hidden = 64;
   if (draw(6) == 0) layer.hook = "bf16";
   if (draw(4) == 0) layer.order = "gshard";
+  const bool fp8 = seed % 10 == 0;
+  if (fp8) {
+    layer.ffn = Ffn::mixtral_fp8;
+    layer.model_dim = kFp8Block;
+    layer.hidden = 2 * kFp8Block;
+    if (layer.shared_hidden > 0) layer.shared_hidden = 2 * kFp8Block;
+  }
   ParallelShape parallel{.nodes = 2, .ranks_per_node = 2, .mp = draw(2) == 0 ? 1 : 2, .ep = 2, .esp = 2};
   if (draw(3) == 0) parallel.esp = 1, parallel.edp = 0;
   parallel.pp = 1 + static_cast<int>(draw(2));
@@ -36,7 +43,7 @@ ModelShape drawn_model(uint64_t seed) {
   model.micro_batches = 1 + static_cast<int>(draw(4));
   model.order = draw(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
   if (model.layers > parallel.pp && draw(3) == 0) {
-    model.dense = {160, std::vector<bool>(static_cast<size_t>(model.layers))};
+    model.dense = {fp8 ? 2 * kFp8Block : 160, std::vector<bool>(static_cast<size_t>(model.layers))};
     model.dense.is.front() = true;
   }
   model.step.planned = true;
