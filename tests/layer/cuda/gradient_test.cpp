@@ -31,12 +31,12 @@ struct Met {
 LayerCase case_of(const Made& m) {
   LayerShape layer{.batch = 2, .seq = 8, .model_dim = 20, .hidden = 12, .heads = 10, .experts = 8, .top_k = m.top_k};
   layer.kv_heads = m.kv_heads;
+  if (in_fp8(m.ffn)) layer.model_dim = kFp8Block, layer.hidden = 2 * kFp8Block, layer.heads = layer.kv_heads = 8;
   layer.rope_theta = m.rope_theta;
   layer.capacity_factor = m.skew > 0 ? 0.8 : 1.2;
   layer.dtype = m.dtype;
   layer.gate = m.gate;
   layer.ffn = m.ffn;
-  if (in_fp8(m.ffn)) layer.model_dim = 5 * kFp8Block, layer.hidden = 2 * kFp8Block;  // 10 heads, 2 shards
   layer.norm = m.norm;
   layer.residual = m.norm != Norm::none;
   layer.hook = m.hook;
