@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "moe/base/check.h"
 #include "moe/layer/layer_device.h"
@@ -13,20 +14,23 @@ constexpr int64_t kModelDim = 64, kHeads = 4, kTokensASample = 32, kFewestRows =
 
 int two_if_more(int nominal) { return nominal > 1 ? 2 : 1; }
 
+// Returns the largest multiple of `step` up to `width`, but at least one.
+int64_t whole_steps(int64_t width, int64_t step) { return std::max(step, width / step * step); }
+
 // Returns a case of `parallel`'s sizes and few tokens, in the proportions of `nominal`.
 LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fewest_rows) {
   LayerShape layer = nominal.layer;
   layer.heads = std::max<int64_t>(kHeads, parallel.mp);
   layer.kv_heads =
       nominal.layer.kv_heads < nominal.layer.heads ? std::max<int64_t>(layer.heads / 2, parallel.mp) : layer.heads;
-  layer.model_dim = kModelDim / kHeads * layer.heads;
+  const int64_t block = block_of(layer.ffn), width = kModelDim / kHeads * layer.heads;
+  layer.model_dim = whole_steps(width, std::lcm(layer.heads, block));
   const double scale = static_cast<double>(nominal.layer.hidden) / static_cast<double>(nominal.layer.model_dim);
   const auto hidden = std::llround(static_cast<double>(layer.model_dim) * scale);
-  layer.hidden = std::max<int64_t>(parallel.esp, hidden / parallel.esp * parallel.esp);
+  layer.hidden = whole_steps(hidden, block * parallel.esp);
   const auto shared = std::llround(static_cast<double>(nominal.layer.shared_hidden * layer.hidden) /
                                    static_cast<double>(nominal.layer.hidden));
-  if (nominal.layer.shared_hidden > 0)
-    layer.shared_hidden = std::max<int64_t>(parallel.mp, shared / parallel.mp * parallel.mp);
+  if (nominal.layer.shared_hidden > 0) layer.shared_hidden = whole_steps(shared, block * parallel.mp);
   layer.experts = nominal.layer.experts / nominal.parallel.ep * parallel.ep;
   layer.top_k = std::min(nominal.layer.top_k, layer.experts);
   layer.node_limit = 0;  // of more nodes than these
@@ -46,8 +50,7 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
 int64_t shrunk_hidden(int64_t hidden, const LayerCase& nominal, const LayerCase& small) {
   const auto shrunk =
       std::llround(static_cast<double>(hidden * small.layer.hidden) / static_cast<double>(nominal.layer.hidden));
-  const int mp = small.parallel.mp;
-  return std::max<int64_t>(mp, shrunk / mp * mp);
+  return whole_steps(shrunk, block_of(small.layer.ffn) * small.parallel.mp);
 }
 
 int64_t proxy_bytes(const Plan& proxy, const LayerCases& cases, const Gradient& gradient) {
