@@ -48,6 +48,23 @@ TEST(Proxy, HasFourRanksAndTheNominalsGroups) {
   }
 }
 
+TEST(Proxy, InFp8HasWholeBlocks) {
+  for (const Nominal& n : kNominals) {
+    LayerShape layer = nominal_case(n).layer;
+    layer.ffn = Ffn::mixtral_fp8;
+    layer.shared_hidden = 1024;
+    layer.kv_heads = 0;
+    ParallelShape parallel = nominal_case(n).parallel;
+    const LayerCase nominal = complete(layer, parallel, Rounding::ragged);
+    for (const LayerCase& small : {proxy_case(nominal, 3, 5), small_case(nominal, 3, 5)}) {
+      EXPECT_EQ(small.layer.model_dim, kFp8Block);
+      EXPECT_EQ(small.layer.hidden % (kFp8Block * small.parallel.esp), 0);
+      EXPECT_EQ(small.layer.shared_hidden % (kFp8Block * small.parallel.mp), 0);
+      EXPECT_LE(small.layer.hidden, std::max(4, small.parallel.esp) * kFp8Block);
+    }
+  }
+}
+
 TEST(Proxy, KeepsGroupedQueries) {
   LayerCase nominal = nominal_case(kNominals.front());
   EXPECT_EQ(proxy_case(nominal, 1, 1).layer.kv_heads, 4);
