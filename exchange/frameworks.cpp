@@ -57,10 +57,10 @@ void write_tutel(const ExportOptions& options, std::ostream& out) {
     tuned.notes.push_back(fmt::format("rows were rounded as {}, Tutel rounds as --capacity-rounding tutel",
                                       name_of(tuned.shape.rounding)));
   if (p.mp > 1) tuned.notes.push_back(fmt::format("attention over {} MP ranks is not Tutel's", p.mp));
-  Json experts{{"type", l.ffn != Ffn::mixtral ? "ffn" : "llama_ffn"},
+  Json experts{{"type", is_gated(l.ffn) ? "llama_ffn" : "ffn"},
                {"num_experts_per_device", sharded && local == 1 ? -int64_t{p.esp} : local},
                {"hidden_size_per_expert", l.hidden}};
-  if (l.ffn != Ffn::mixtral) experts["has_fc1_bias"] = experts["has_fc2_bias"] = l.bias;
+  if (!is_gated(l.ffn)) experts["has_fc1_bias"] = experts["has_fc2_bias"] = l.bias;
   const Json arguments{
       {"gate_type",
        {{"type", l.gate == "xmoe" ? "cosine_top" : "top"},

@@ -56,7 +56,7 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   a.add("--global-batch-size", l.batch * p.dp * recorded("micro_batches"));
   a.add("--normalization", l.norm == Norm::rmsnorm ? "RMSNorm" : "LayerNorm");
   if (!l.bias) a.add("--disable-bias-linear");
-  if (l.ffn == Ffn::mixtral) a.add("--swiglu");
+  if (is_gated(l.ffn)) a.add("--swiglu");
   if (l.dtype == DType::bfloat16) a.add("--bf16");
   if (l.dtype == DType::float16) a.add("--fp16");
   a.add("--tensor-model-parallel-size", p.mp);
@@ -153,7 +153,7 @@ void write_fsmoe(const ExportOptions& options, std::ostream& out) {
   if (p.mp != p.esp)
     tuned.notes.push_back(
         fmt::format("the published layer shards experts over its TP ranks: MP is {}, ESP {}", p.mp, p.esp));
-  if (l.ffn == Ffn::mixtral) tuned.notes.emplace_back("the published layer's backward is of ReLU alone");
+  if (is_gated(l.ffn)) tuned.notes.emplace_back("the published layer's backward is of ReLU alone");
   if (l.shared_hidden > 0) tuned.notes.emplace_back("the published layer has no shared expert");
   Arguments arguments;
   add_model(tuned, l.hidden, arguments);

@@ -97,6 +97,7 @@ void note_unsaid(const Framework& runs, TunedLayer& tuned) {
   if (!layer.causal) unsaid("attention without a causal mask");
   if (layer.norm == Norm::none) unsaid("no norm");
   if (!layer.residual) unsaid("no residual connection");
+  if (in_fp8(layer.ffn)) unsaid("experts alone that multiply FP8 numbers");
   if (layer.hook != "none") unsaid(fmt::format("the hook {}", layer.hook));
   const std::string states = describe_states(tuned.shape.parallel);
   if (!states.empty() && !megatron)

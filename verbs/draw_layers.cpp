@@ -44,11 +44,11 @@ std::vector<GridLayer> draw_layers(const Grid& grid, int count, uint64_t seed) {
     const auto uniform = [&] { return random_uniform(seed, stream, 16 * static_cast<uint64_t>(i) + drawn_so_far++); };
     GridLayer layer = grid.layers[static_cast<size_t>(uniform() * static_cast<double>(grid.layers.size()))];
     LayerShape& shape = layer.shape;
-    const int64_t grain = std::lcm(kGrain, shape.heads);
+    const int64_t block = std::lcm(kGrain, block_of(shape.ffn)), grain = std::lcm(block, shape.heads);
     shape.batch = drawn(batch, batch.least, uniform());
     shape.seq = drawn(seq, kGrain, uniform());
     shape.model_dim = drawn(model_dim, grain, uniform());
-    shape.hidden = drawn(hidden, kGrain, uniform());
+    shape.hidden = drawn(hidden, block, uniform());
     layer.name = fmt::format("drawn-{}-B{}-h{}-L{}-M{}-H{}-{}", i + 1, shape.batch, shape.heads, shape.seq,
                              shape.model_dim, shape.hidden, name_of(shape.ffn));
     layers.push_back(std::move(layer));

@@ -23,6 +23,9 @@ double tolerance_of(DType dtype);
 /// wrong layer is off by. So is what experts in FP8 get, of less than float64: a number in the middle between two FP8
 /// ones is rounded to one here and to the other there.
 double tolerance_of(const MoeLayer& layer);
+/// Returns how far apart two experts' scores may be, of a layer behind others like it, that are a tie
+/// (LayerChoices::tie).
+double tie_of(const MoeLayer& layer);
 
 /// Lists the experts that the ranks' gates chose for their own tokens in the last pass, (tokens of all ranks, choices).
 std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks);

@@ -1,7 +1,9 @@
 #pragma once
 // Numbers of 8 bits: e4m3, with a sign, 4 bits of exponent (bias 7) and 3 of fraction; up to 448, in steps of 2^-9 at
 // least; no infinities, all ones is no number (Micikevicius et al., FP8 Formats for Deep Learning, 2022). Alone they
-// reach too little, so blocks of them have a scale, a power of two: what they stand for is exact in every type.
+// reach too little, so blocks of them have a scale, a power of two: what they stand for is exact in every type, but for
+// what float16 does not reach.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>

@@ -55,20 +55,10 @@ class FeedForward final : public Expert {
 
   void reserve(int64_t rows) override {
     reserved_.clear();
-    const auto make = [&](Lifetime lifetime, std::string_view name, size_t count) {
-      const int64_t elements = rows * hidden_.count;
-      reserved_.push_back(memory_.of(lifetime).at_least(fmt::format("{}{}", prefix_, name),
-                                                        static_cast<int64_t>(count) * elements, weights_.view().dtype(),
-                                                        math_.memory()));
-      std::vector<TensorView> parts;
-      for (size_t i = 0; i < count; ++i)
-        parts.push_back(reserved_.back()->view().part(static_cast<int64_t>(i) * elements, {rows, hidden_.count}));
-      return parts;
-    };
-    after_ = make(Lifetime::kept, "after", 1).front();
-    before_ = make(Lifetime::kept, "before", inputs_);
-    d_before_ = make(Lifetime::moe_backward, "gradient before", inputs_);
     if (fp8_) fp8_->reserve(rows);
+    after_ = make(Lifetime::kept, "after", 1, rows).at.front();
+    before_ = make(Lifetime::kept, "before", inputs_, rows);
+    d_before_ = make(Lifetime::moe_backward, "gradient before", inputs_, rows);
     passed_ = 0;
   }
 
@@ -78,12 +68,13 @@ class FeedForward final : public Expert {
       const int64_t h = hidden_.count, m = model_dim_;
       const Factor x = factor(rows_at(input, run, own(run)), run.step * m, Lifetime::moe_forward);
       for_inputs(run, [&](size_t i, bool all) {
-        by_weight(x, run, i, rows_at(before_[i], run, own(run)), Into::overwrite, run.step * h, all);
+        by_weight(x, run, i, rows_at(before_.at[i], run, own(run)), Into::overwrite, run.step * h, all);
       });
       for (size_t i = 0; biases_ && i < inputs_; ++i)
-        biases_->add(bias(weights_, i, run.first), rows_at(before_[i], run, own(run)), {run.count, 0, h, run.step * h});
+        biases_->add(bias(weights_, i, run.first), rows_at(before_.at[i], run, own(run)),
+                     {run.count, 0, h, run.step * h});
       for_each_block(run, own(run),
-                     [&](Rows in, Rows) { act_.forward(math_, rows_of(before_, in), rows_of(after_, in)); });
+                     [&](Rows in, Rows) { act_.forward(math_, rows_of(before_.at, in), rows_of(after_, in)); });
       by_weight(factor(rows_at(after_, run, own(run)), run.step * h, Lifetime::moe_forward), run, inputs_,
                 rows_at(output, run, in_chunk(run)), Into::overwrite, run.rows * m);
       if (biases_)
@@ -137,11 +128,11 @@ class FeedForward final : public Expert {
   void input_gradients(const Run& run, const ExpertPass& pass, Place dy, Place d) {
     const int64_t h = hidden_.count, m = model_dim_;
     by_transpose(factor(rows_at(pass.d_output, run, dy), dy.step * m, Lifetime::moe_backward), run, inputs_,
-                 rows_at(d_before_[0], run, d), Into::overwrite, d.step * h);
+                 rows_at(d_before_.at[0], run, d), Into::overwrite, d.step * h);
     for_each_block(run, d,
-                   [&](Rows in, Rows at) { act_.backward(math_, rows_of(before_, in), rows_of(d_before_, at)); });
+                   [&](Rows in, Rows at) { act_.backward(math_, rows_of(before_.at, in), rows_of(d_before_.at, at)); });
     for (size_t i = 0; i < inputs_; ++i)
-      by_transpose(factor(rows_at(d_before_[i], run, d), d.step * h, Lifetime::moe_backward), run, i,
+      by_transpose(factor(rows_at(d_before_.at[i], run, d), d.step * h, Lifetime::moe_backward), run, i,
                    rows_at(pass.d_input, run, in_chunk(run)), i == 0 ? Into::overwrite : Into::add, run.rows * m);
   }
 
@@ -155,13 +146,30 @@ class FeedForward final : public Expert {
                         {run.count, 0, dy.step * m, out_columns_.count});
     for_inputs(run, [&](size_t i, bool all) {
       Batch batch{run.count, run.step * m, d.step * h, size()};
-      if (all) batch = {static_cast<int64_t>(inputs_), 0, d_before_[0].elements(), start(1, 0)};
-      multiply(transpose(rows_at(pass.input, run, own(run))), rows_at(d_before_[i], run, d),
+      if (all) batch = {static_cast<int64_t>(inputs_), 0, d_before_.step, start(1, 0)};
+      multiply(transpose(rows_at(pass.input, run, own(run))), rows_at(d_before_.at[i], run, d),
                matrix(weight(gradients, i, run.first)), into, batch);
     });
     for (size_t i = 0; biases_ && i < inputs_; ++i)
-      biases_->gradient(rows_at(d_before_[i], run, d), bias(gradients, i, run.first), into,
+      biases_->gradient(rows_at(d_before_.at[i], run, d), bias(gradients, i, run.first), into,
                         {run.count, 0, d.step * h, h});
+  }
+
+  // Holds an activation's inputs, or one output, (rows, H / N_ESP) each. The next one begins `step` elements further on,
+  // which changes with the memory alone: a step is part of what products are known by.
+  struct Inside {
+    std::vector<TensorView> at;
+    int64_t step = 0;
+  };
+  Inside make(Lifetime lifetime, std::string_view name, size_t count, int64_t rows) {
+    constexpr int64_t kAligned = 8;  // elements: 16 bytes of the shortest ones
+    const int64_t parts = static_cast<int64_t>(count), least = (rows * hidden_.count + kAligned - 1) / kAligned;
+    reserved_.push_back(memory_.of(lifetime).at_least(fmt::format("{}{}", prefix_, name), parts * least * kAligned,
+                                                      weights_.view().dtype(), math_.memory()));
+    const TensorView all = reserved_.back()->view();
+    Inside inside{{}, all.elements() / parts / kAligned * kAligned};
+    for (int64_t i = 0; i < parts; ++i) inside.at.push_back(all.part(i * inside.step, {rows, hidden_.count}));
+    return inside;
   }
 
   // Shows rows of a run that are multiplied by weights, the next expert's `step` elements further on.
@@ -180,7 +188,7 @@ class FeedForward final : public Expert {
                  bool all_inputs = false) {
     if (fp8_) return fp8_->multiply(start(i, run.first) / size(), false, out, into);
     Batch batch{run.count, x.step, size(), out_step};
-    if (all_inputs) batch = {static_cast<int64_t>(inputs_), 0, start(1, 0), before_[0].elements()};
+    if (all_inputs) batch = {static_cast<int64_t>(inputs_), 0, start(1, 0), before_.step};
     multiply(x.rows, matrix(weight(weights_, i, run.first)), out, into, batch);
   }
   // Computes out = x W^T, or adds it, likewise.
@@ -243,7 +251,7 @@ class FeedForward final : public Expert {
   // Calls body(i, false) for each weight before the activation; body(0, true) where one call for all of them pays.
   template <class Body>
   void for_inputs(const Run& run, Body body) const {
-    if (math_.batches() && run.count == 1 && !fp8_) return body(size_t{0}, true);
+    if (math_.batches() && run.count == 1 && inputs_ > 1 && !fp8_) return body(size_t{0}, true);
     for (size_t i = 0; i < inputs_; ++i) body(i, false);
   }
 
@@ -276,12 +284,11 @@ class FeedForward final : public Expert {
   bool has_capacity_;
   Weight weights_;  // weight after weight, W2 last, each of all local experts; so biases
   std::vector<std::shared_ptr<const Tensor>> reserved_;  // of these:
-  std::vector<TensorView> before_,
-      d_before_;  // (rows, H / N_ESP) an input, one behind the other: stored; of one run's chunk, or in halves stored
-  TensorView after_;                // (rows, H / N_ESP), stored
-  std::optional<RowBias> biases_;   // none: there are no biases
-  std::optional<Fp8Products> fp8_;  // none: products of the weights as they are
-  int64_t passed_ = 0;              // rows of the present pass so far
+  Inside before_, d_before_;                             // stored; of one run's chunk, or in halves stored
+  TensorView after_;                                     // (rows, H / N_ESP), stored
+  std::optional<RowBias> biases_;                        // none: there are no biases
+  std::optional<Fp8Products> fp8_;                       // none: products of the weights as they are
+  int64_t passed_ = 0;                                   // rows of the present pass so far
 };
 
 }  // namespace

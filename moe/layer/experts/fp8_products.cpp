@@ -31,6 +31,7 @@ void Fp8Products::reserve(int64_t rows) {
   const auto make = [&](Lifetime phase) {
     return memory_.of(phase).at_least(name_, words, DType::float32, math_.memory());
   };
+  forward_ = backward_ = nullptr;  // before larger ones are made
   forward_ = make(Lifetime::moe_forward);
   backward_ = make(Lifetime::moe_backward);
 }

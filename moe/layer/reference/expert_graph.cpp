@@ -22,8 +22,10 @@ namespace {
 at::Tensor fp8_rounded(const at::Tensor& t, int64_t height) {
   const auto blocks = t.reshape({-1, t.size(-2) / height, height, t.size(-1) / kFp8Block, kFp8Block});
   const at::Tensor most = blocks.abs().amax({-3, -1}, true);
-  const at::Tensor scale = at::exp2(at::ceil(at::log2(most / 448).clamp_min(-100)));
-  return ((blocks / scale).to(at::kFloat8_e4m3fn).to(t.scalar_type()) * scale).reshape(t.sizes());
+  const at::Tensor scale = at::exp2(at::ceil(at::log2(most / 448).clamp_min(-100))), in_reach = blocks / scale;
+  // Steps are an eighth of the power of two below; LibTorch's own conversion goes by way of float32, and rounds twice.
+  const at::Tensor step = at::exp2(at::floor(at::log2(in_reach.abs())).clamp_min(-6) - 3);
+  return (at::round(in_reach / step) * step * scale).reshape(t.sizes());
 }
 
 // Multiplies rows (rows, K) by a weight (K, N) as FP8 numbers. The rows' gradient is a product of rounded numbers

@@ -232,7 +232,8 @@ std::vector<OpCase> module_cases(std::span<const std::string> modules, const Pro
           LayerShape layer;
           layer.batch = kModuleBatches[i];
           layer.seq = seq;
-          layer.model_dim = i % 2 == 0 ? 64 : 128;
+          layer.ffn = module.kind == TaskKind::expert ? ffn_from(module.part, "expert") : layer.ffn;
+          layer.model_dim = (i % 2 == 0 ? 1 : 2) * std::max<int64_t>(64, block_of(layer.ffn));
           layer.hidden = 4 * layer.model_dim;
           layer.heads = layer.model_dim / 16;
           layer.experts = host.nodes;

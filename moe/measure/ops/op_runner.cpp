@@ -23,8 +23,8 @@ OpRunner::OpRunner(const BenchRanks& ranks, const std::vector<OpCase>& cases, do
   here_ = world().here();
   ops_.resize(here_.size());
   beside_.resize(here_.size());
-  // A GPU's buffers are large, and its ranks have all cores.
-  const int here = static_cast<int>(here_.size());
+  // A GPU's buffers are large, and a host's ranks have all of its cores.
+  const int here = ranks_.processes ? ranks_per_node : static_cast<int>(here_.size());
   const bool on_gpu = ranks_.device == DeviceKind::cuda;
   const int host_threads = on_gpu ? std::max(1, cpu::usable_core_count() / here) : ranks_.threads;
   world().run([&](int rank) {

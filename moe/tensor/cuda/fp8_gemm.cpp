@@ -10,6 +10,8 @@ namespace moe::cuda {
 
 namespace {
 
+constexpr uint32_t kAligned = 16;  // as numbers and their rows are
+
 cudaDataType_t type_of(DType dtype) {
   if (dtype == DType::float32) return CUDA_R_32F;
   return dtype == DType::bfloat16 ? CUDA_R_16BF : CUDA_R_16F;
@@ -41,6 +43,8 @@ std::optional<cublasLtMatmulAlgo_t> propose(const Product& p, uint32_t alignment
   LtPreference preference;
   MOE_CHECK_LT(cublasLtMatmulPreferenceCreate(&preference.handle));
   set_lt(preference.handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, place.workspace_bytes);
+  set_lt(preference.handle, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, kAligned);
+  set_lt(preference.handle, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, kAligned);
   set_lt(preference.handle, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
   set_lt(preference.handle, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
   cublasLtMatmulHeuristicResult_t proposal;
@@ -48,9 +52,9 @@ std::optional<cublasLtMatmulAlgo_t> propose(const Product& p, uint32_t alignment
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(place.lt, p.operation.handle, p.left.handle, p.right.handle, p.result.handle,
                                      p.result.handle, preference.handle, 1, &proposal, &found);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE || found == 0) return std::nullopt;
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return std::nullopt;
   MOE_CHECK_LT(status);
-  return proposal.algo;
+  return found > 0 ? std::optional(proposal.algo) : std::nullopt;
 }
 
 }  // namespace

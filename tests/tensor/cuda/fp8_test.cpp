@@ -48,8 +48,20 @@ struct Rounded {
 
 class CudaFp8Test : public testing::TestWithParam<DType> {
  protected:
+  // Numbers of blocks differ by powers of two, so that each has another scale.
   Pair random(std::initializer_list<int64_t> shape, uint64_t stream) const {
-    return {shape, GetParam(), math_->memory(), stream};
+    Pair p(shape, GetParam(), math_->memory(), stream);
+    const int64_t cols = p.reference.view().size(1);
+    const auto size = [&](int64_t i) {
+      const int64_t row = i / cols, tile = row / kFp8Block * 3 + i % cols / kFp8Block * 5;
+      return std::exp2(tile % 7 + row % 3 - 4);
+    };
+    for_each_element(p.device, [&](int64_t i, auto& v) {
+      using T = std::remove_reference_t<decltype(v)>;
+      v = cuda::rounded<T>(cuda::value_of(v) * static_cast<Sums<T>>(size(i)));
+      p.reference.as<double>()[i] = static_cast<double>(cuda::value_of(v));
+    });
+    return p;
   }
   Rounded rounded(const Pair& p, bool tiles) const {
     const int64_t rows = p.reference.view().size(0), cols = p.reference.view().size(1);
@@ -129,10 +141,10 @@ TEST_P(CudaFp8Test, MultipliesWhatTheNumbersStandFor) {
 TEST_P(CudaFp8Test, ItsOwnProductsAreTheSame) {
   std::string own;
   for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 15, 16, 17, 60, 61, 307, 308})
-    for (const int64_t inner : {128, 384, 512}) {
-      SCOPED_TRACE(fmt::format("({}, {}) (256, {})^T", rows, inner, inner));
-      const Rounded a = rounded(random({rows, inner}, 1), false), b = rounded(random({256, inner}, 2), true);
-      const Pair out = random({rows, 256}, 3);
+    for (const int64_t inner : {128, 384, 512, 640}) {
+      SCOPED_TRACE(fmt::format("({}, {}) (384, {})^T", rows, inner, inner));
+      const Rounded a = rounded(random({rows, inner}, 1), false), b = rounded(random({384, inner}, 2), true);
+      const Pair out = random({rows, 384}, 3);
       if (!gemm_->run_fp8(a.on_device.m, b.on_device.m, matrix(out.device), Into::overwrite, nullptr)) break;
       if (inner == 128) own += fmt::format(" {}", rows);
       cpu_math().gemm_fp8(a.on_cpu.m, b.on_cpu.m, matrix(out.reference), Into::overwrite);
