@@ -14,22 +14,33 @@ namespace moe {
 
 inline constexpr float kMostFp8 = 448;
 
+/// cuBLASLt reads scales, and multiplies rows, by fours.
+constexpr int64_t by_fours(int64_t count) { return (count + 3) / 4 * 4; }
+constexpr int64_t fp8_blocks(int64_t width) { return (width + kFp8Block - 1) / kFp8Block; }
+
 /// Shows such numbers, row-major. A block of kFp8Block columns has a scale, which its numbers are multiplied by: of one
-/// row, scale (block, row); of `tiles`, of as many rows too, scale (block of rows, block of columns), with rows of
-/// tile_stride(cols). A block may be cut off by the matrix's end. Both begin at multiples of 16 bytes.
+/// row, scale (block, row); of `tiles`, of as many rows too, scale (block of rows, block of columns). A block may be cut off by the matrix's end. Both begin at multiples of 16
+/// bytes. Where it has no tiles there is memory for by_fours(rows) rows: what the last ones hold is nobody's.
 struct Fp8Matrix {
+  Fp8Matrix() = default;
+  Fp8Matrix(uint8_t* numbers, float* their_scales, int64_t height, int64_t width, bool has_tiles = false)
+      : data(numbers),
+        scales(their_scales),
+        rows(height),
+        cols(width),
+        scale_stride(by_fours(has_tiles ? fp8_blocks(width) : height)),
+        tiles(has_tiles) {}
+
   uint8_t* data = nullptr;
   float* scales = nullptr;
   int64_t rows = 0, cols = 0;
+  int64_t scale_stride = 0;  // from a block of columns, or of rows, to the next
   bool tiles = false;
 };
 
-inline int64_t fp8_blocks(int64_t width) { return (width + kFp8Block - 1) / kFp8Block; }
-/// Returns the scales of a row of tiles: as many as cuBLASLt reads, a multiple of 4.
-inline int64_t tile_stride(int64_t cols) { return (fp8_blocks(cols) + 3) / 4 * 4; }
 /// Returns how many scales a matrix has.
-inline int64_t fp8_scales(int64_t rows, int64_t cols, bool tiles) {
-  return tiles ? fp8_blocks(rows) * tile_stride(cols) : fp8_blocks(cols) * rows;
+constexpr int64_t fp8_scales(int64_t rows, int64_t cols, bool tiles) {
+  return tiles ? fp8_blocks(rows) * by_fours(fp8_blocks(cols)) : fp8_blocks(cols) * by_fours(rows);
 }
 
 /// Returns the number that an e4m3 stands for.

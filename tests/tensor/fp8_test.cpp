@@ -72,12 +72,13 @@ TEST(Fp8, AScaleIsTheLeastPowerOfTwoThatBringsABlockIntoReach) {
 // Holds a matrix as FP8 numbers.
 struct Rounded {
   Rounded(int64_t rows, int64_t cols, bool tiles)
-      : data(static_cast<size_t>(rows * cols)),
+      : data(static_cast<size_t>(by_fours(rows) * cols)),
         scales(static_cast<size_t>(fp8_scales(rows, cols, tiles))),
         m{data.data(), scales.data(), rows, cols, tiles} {}
   double scale(int64_t i, int64_t j) const {
     const int64_t block = j / kFp8Block;
-    return scales.at(static_cast<size_t>(m.tiles ? i / kFp8Block * tile_stride(m.cols) + block : block * m.rows + i));
+    return scales.at(
+        static_cast<size_t>(m.tiles ? i / kFp8Block * m.scale_stride + block : block * m.scale_stride + i));
   }
   double at(int64_t i, int64_t j) const { return from_fp8(data.at(static_cast<size_t>(i * m.cols + j))) * scale(i, j); }
   std::vector<uint8_t> data;

@@ -27,7 +27,7 @@ Fp8Products::Fp8Products(const PartSetup& setup, int64_t weights, int64_t rows, 
           setup.weight(fmt::format("{}scales in fp8", setup.prefix), {2 * weights * most_scales_}, DType::float32)) {}
 
 void Fp8Products::reserve(int64_t rows) {
-  const int64_t words = aligned(words_of(rows * most_columns_)) + fp8_scales(rows, most_columns_, false);
+  const int64_t words = aligned(words_of(by_fours(rows) * most_columns_)) + fp8_scales(rows, most_columns_, false);
   const auto make = [&](Lifetime phase) {
     return memory_.of(phase).at_least(name_, words, DType::float32, math_.memory());
   };
@@ -49,7 +49,7 @@ void Fp8Products::keep(int64_t which, const Matrix& weight) {
 
 void Fp8Products::take(const Matrix& rows, Lifetime phase) {
   float* words = (phase == Lifetime::moe_forward ? forward_ : backward_)->view().as<float>();
-  rows_ = {reinterpret_cast<uint8_t*>(words), words + aligned(words_of(rows.rows * rows.cols)), rows.rows, rows.cols};
+  rows_ = {reinterpret_cast<uint8_t*>(words), words + aligned(words_of(by_fours(rows.rows) * rows.cols)), rows.rows, rows.cols};
   math_.round_fp8(rows, rows_);
 }
 

@@ -25,7 +25,7 @@ void for_each_block(const Fp8Matrix& m, int64_t element_bytes, Body body) {
       for (int64_t j = 0; j < across; ++j)
         body(
             Block{i * height, j * kFp8Block, std::min(m.rows, (i + 1) * height), std::min(m.cols, (j + 1) * kFp8Block)},
-            m.scales[m.tiles ? i * tile_stride(m.cols) + j : j * m.rows + i]);
+            m.scales[m.tiles ? i * m.scale_stride + j : j * m.scale_stride + i]);
   });
 }
 

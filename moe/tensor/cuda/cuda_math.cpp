@@ -26,8 +26,23 @@ void CudaMath::round_fp8(const Matrix& from, const Fp8Matrix& to, const Fp8Matri
   cuda::round_fp8({stream_, from.dtype}, from.data, from.stride, to, turned != nullptr ? *turned : Fp8Matrix());
 }
 
+bool CudaMath::multiply_by_fours(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into) {
+  Fp8Matrix all = a;
+  all.rows = by_fours(a.rows);
+  if (all.rows == a.rows || a.tiles || out.stride != out.cols) return false;
+  void* products = scratch(all.rows * out.cols * bytes_of(out.dtype));
+  const Matrix whole{products, all.rows, out.cols, out.cols, out.dtype};
+  if (!gemm_->run_fp8(all, b, whole, Into::overwrite, stream_)) return false;
+  const int64_t elements = out.rows * out.cols;
+  if (into == Into::add)
+    cuda::add({stream_, out.dtype}, products, out.data, elements);
+  else
+    memory_->copy(products, out.data, elements * bytes_of(out.dtype), stream_);
+  return true;
+}
+
 void CudaMath::gemm_fp8(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into) {
-  if (gemm_->run_fp8(a, b, out, into, stream_)) return;
+  if (gemm_->run_fp8(a, b, out, into, stream_) || multiply_by_fours(a, b, out, into)) return;
   const int64_t first = a.rows * a.cols * bytes_of(out.dtype), all = first + b.rows * b.cols * bytes_of(out.dtype);
   auto* wide = static_cast<std::byte*>(scratch(all));
   cuda::widen_fp8({stream_, out.dtype}, a, wide);

@@ -6,116 +6,168 @@ namespace moe::cuda {
 namespace {
 
 constexpr int kBlock = static_cast<int>(kFp8Block);
-constexpr int kHeld = kBlock / kWarpSize;                              // numbers of a block's row that a lane holds
-constexpr int kWarps = kThreads / kWarpSize, kRows = kBlock / kWarps;  // of a tile, that a warp reads
+constexpr int kHeld = 16;                // numbers of a row that a thread has, 16 bytes when rounded
+constexpr int kAcross = kBlock / kHeld;  // threads that have a row of a block
+constexpr int kDown = 4;                 // rows of a tile that a thread has, a word of each column when rounded
+static_assert(kBlock / kDown * kAcross == kThreads, "a block of threads has a tile");
 
-// Returns a block's scale (fp8_scale) by its largest size.
+// What brings a block into reach: its scale (fp8_scale) and the scale's inverse.
 template <class A>
-__device__ float scale_of(A most) {
-  if (!(most < A(INFINITY))) return NAN;
-  int exponent = 0;
-  const A fraction = std::frexp(most, &exponent);
-  const int power = most > 0 ? exponent - 9 + (fraction > A(0.875) ? 1 : 0) : -100;
-  return std::ldexp(1.0F, power < -100 ? -100 : power);
+struct Reach {
+  float scale;
+  A inverse;
+};
+
+// Returns the bits of a number's size. They are ordered as sizes are, what is no number last.
+__device__ inline uint32_t size_bits(float v) { return __builtin_bit_cast(uint32_t, v) & 0x7fffffffU; }
+__device__ inline uint64_t size_bits(double v) { return __builtin_bit_cast(uint64_t, v) & ~(uint64_t{1} << 63); }
+
+// Finds by a block's largest size the least power of two that brings it to 448 = 1.75 2^8 or below; of no less than
+// 2^-100. An exponent of bits is one of 2^e with a bias.
+__device__ inline Reach<float> reach_of(uint32_t most) {
+  if (most >= 0x7f800000U) return {NAN, NAN};
+  int power = static_cast<int>(most >> 23) - 127 - 8 + ((most & 0x7fffffU) > 0x600000U ? 1 : 0);
+  power = power < -100 ? -100 : power;
+  return {__builtin_bit_cast(float, static_cast<uint32_t>(power + 127) << 23),
+          __builtin_bit_cast(float, static_cast<uint32_t>(127 - power) << 23)};
+}
+__device__ inline Reach<double> reach_of(uint64_t most) {
+  if (most >= uint64_t{0x7ff} << 52) return {NAN, NAN};
+  constexpr uint64_t kFraction = (uint64_t{1} << 52) - 1, kThreeQuarters = uint64_t{3} << 50;
+  int power = static_cast<int>(most >> 52) - 1023 - 8 + ((most & kFraction) > kThreeQuarters ? 1 : 0);
+  power = power < -100 ? -100 : power;
+  if (power > 127) return {INFINITY, 0};  // no float32
+  return {__builtin_bit_cast(float, static_cast<uint32_t>(power + 127) << 23),
+          __builtin_bit_cast(double, static_cast<uint64_t>(1023 - power) << 52)};
 }
 
-__device__ inline int64_t tile_stride_of(int64_t cols) { return ((cols + kBlock - 1) / kBlock + 3) / 4 * 4; }
+// Holds a thread's numbers of one row. Where rows are `Whole`, blocks and packs of 16 bytes are.
+template <class T, bool Whole>
+struct Numbers {
+  using Bits = decltype(size_bits(Sums<T>()));
+  static constexpr int kPacks = kHeld / kPack<T>;
+  Held<T, kPack<T>> held[kPacks];
 
-template <class A>
-__device__ A size_of(A v) {
-  const A size = v < 0 ? -v : v;
-  return size < A(INFINITY) ? size : A(INFINITY);  // what is no number too
-}
-
-// Holds a lane's numbers of one row of a block: kHeld neighbours where they are read at once (N), else every 32nd.
-template <class T, int N>
-struct BlockRow {
-  static_assert(N == 1 || N == kHeld);
-  T at[kHeld];
-
-  static __device__ int column(int n) { return N == 1 ? lane_index() + n * kWarpSize : lane_index() * kHeld + n; }
   __device__ void read(const T* row, int64_t first, int64_t cols) {
-    if constexpr (N == kHeld) {
-      const auto whole = *reinterpret_cast<const Pack<T, sizeof(T) == 8 ? 2 : N>*>(row + first + column(0));
-      for (int n = 0; n < (sizeof(T) == 8 ? 2 : N); ++n) at[n] = whole.at[n];
-      if constexpr (sizeof(T) == 8) at[2] = row[first + column(2)], at[3] = row[first + column(3)];
-    } else {
-      for (int n = 0; n < kHeld; ++n) at[n] = first + column(n) < cols ? row[first + column(n)] : rounded<T>(0.0F);
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      Pack<T, kPack<T>> pack;
+      if constexpr (Whole) {
+        pack = load<kPack<T>>(row + first + p * kPack<T>);
+      } else {
+        for (int j = 0; j < kPack<T>; ++j) {
+          const int64_t column = first + p * kPack<T> + j;
+          pack.at[j] = column < cols ? row[column] : rounded<T>(0.0F);
+        }
+      }
+      held[p] = hold<T, kPack<T>>(pack);
     }
   }
-  __device__ Sums<T> most() const {
-    Sums<T> largest = 0;
-    for (int n = 0; n < kHeld; ++n) largest = Larger()(largest, size_of(value_of(at[n])));
+  __device__ void clear() {
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) held[p] = {};
+  }
+  __device__ Bits most() const {
+    Bits largest = 0;
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      const auto pack = held_pack<T, kPack<T>>(held[p]);
+#pragma unroll
+      for (int j = 0; j < kPack<T>; ++j) largest = Larger()(largest, size_bits(value_of(pack.at[j])));
+    }
     return largest;
   }
-  __device__ Pack<uint8_t, kHeld> times(Sums<T> by) const {
-    Pack<uint8_t, kHeld> out;
-    for (int n = 0; n < kHeld; ++n) out.at[n] = to_fp8_bits(value_of(at[n]) * by);
-    return out;
-  }
-  static __device__ void write(const Pack<uint8_t, kHeld>& numbers, uint8_t* row, int64_t first, int64_t cols) {
-    if constexpr (N == kHeld) {
-      store(numbers, row + first + column(0));
-    } else {
-      for (int n = 0; n < kHeld; ++n)
-        if (first + column(n) < cols) row[first + column(n)] = numbers.at[n];
+  // Returns them rounded, four in a word.
+  __device__ Words times(Sums<T> by) const {
+    Words out = {};
+#pragma unroll
+    for (int n = 0; n < kHeld; n += 2) {
+      const auto pack = held_pack<T, kPack<T>>(held[n / kPack<T>]);
+      const uint32_t two = to_fp8_bits(value_of(pack.at[n % kPack<T>]) * by, value_of(pack.at[n % kPack<T> + 1]) * by);
+      out.at[n / 4] |= two << (n % 4 * 8);
     }
+    return out;
   }
 };
 
-// A warp has a block of one row.
-template <class T, int N>
-__global__ void rows_kernel(const T* from, int64_t stride, Fp8Matrix to) {
-  const int64_t blocks = (to.cols + kBlock - 1) / kBlock, index = warp_index();
-  if (index >= to.rows * blocks) return;
-  const int64_t row = index / blocks, block = index - row * blocks;
-  BlockRow<T, N> numbers;
-  numbers.read(from + row * stride, block * kBlock, to.cols);
-  const float scale = scale_of(warp_max(numbers.most()));
-  if (lane_index() == 0) to.scales[block * to.rows + row] = scale;
-  numbers.write(numbers.times(1 / static_cast<Sums<T>>(scale)), to.data + row * to.cols, block * kBlock, to.cols);
+// Writes rounded numbers, from column `first` on.
+template <bool Whole>
+__device__ void write(const Words& numbers, uint8_t* row, int64_t first, int64_t cols) {
+  if constexpr (Whole) {
+    *reinterpret_cast<Words*>(row + first) = numbers;
+  } else {
+    for (int n = 0; n < kHeld; ++n)
+      if (first + n < cols) row[first + n] = static_cast<uint8_t>(numbers.at[n / 4] >> (n % 4 * 8));
+  }
 }
 
-// A block has a tile, which it writes as it stands, and turned by way of shared memory.
-template <class T, int N>
+// kAcross threads have a block of one row.
+template <class T, bool Whole>
+__global__ void __launch_bounds__(kThreads) rows_kernel(const T* from, int64_t stride, Fp8Matrix to) {
+  const int64_t blocks = (to.cols + kBlock - 1) / kBlock, index = thread_index() / kAcross;
+  const bool there = index < to.rows * blocks;
+  const int64_t row = index / blocks, block = index - row * blocks;
+  const int64_t first = block * kBlock + static_cast<int64_t>(threadIdx.x) % kAcross * kHeld;
+  Numbers<T, Whole> numbers;
+  numbers.clear();
+  if (there) numbers.read(from + row * stride, first, to.cols);
+  auto most = numbers.most();
+  for (int by = kAcross / 2; by > 0; by /= 2) most = Larger()(most, __shfl_xor_sync(kAllLanes, most, by));
+  if (!there) return;
+  const auto reach = reach_of(most);
+  if (first == block * kBlock) to.scales[block * to.scale_stride + row] = reach.scale;
+  write<Whole>(numbers.times(reach.inverse), to.data + row * to.cols, first, to.cols);
+}
+
+// A block of threads has a tile, which it writes as it stands and, where `turned` is there, transposed. A thread's four
+// numbers of a column are one word; a column's words change places by its group of 16, so that neither those who write
+// them nor those who read them meet in a bank.
+template <class T, bool Whole>
 __global__ void __launch_bounds__(kThreads)
     tiles_kernel(const T* from, int64_t stride, Fp8Matrix to, Fp8Matrix turned) {
-  __shared__ uint8_t columns[kBlock][kBlock + 4];
+  constexpr int kWords = kBlock / 4;
+  alignas(16) __shared__ uint32_t columns[kBlock * kWords];
   const int64_t across = (to.cols + kBlock - 1) / kBlock, index = blockIdx.x;
   const int64_t i = index / across, j = index - i * across;
-  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  BlockRow<T, N> held[kRows];
-  Sums<T> most[1] = {};
+  const int group = static_cast<int>(threadIdx.x) % kAcross, quad = static_cast<int>(threadIdx.x) / kAcross;
+  const int64_t first = j * kBlock + group * kHeld, top = i * kBlock + quad * kDown;
+  Numbers<T, Whole> numbers[kDown];
+  typename Numbers<T, Whole>::Bits most[1] = {};
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    const int64_t row = i * kBlock + warp + r * kWarps;
-    for (int n = 0; n < kHeld; ++n) held[r].at[n] = rounded<T>(0.0F);
-    if (row < to.rows) held[r].read(from + row * stride, j * kBlock, to.cols);
-    most[0] = Larger()(most[0], held[r].most());
+  for (int r = 0; r < kDown; ++r) {
+    numbers[r].clear();
+    if (Whole || top + r < to.rows) numbers[r].read(from + (top + r) * stride, first, to.cols);
+    most[0] = Larger()(most[0], numbers[r].most());
   }
   block_reduce(most, Larger());
-  const float scale = scale_of(most[0]);
-  const Sums<T> inverse = 1 / static_cast<Sums<T>>(scale);
+  const auto reach = reach_of(most[0]);
   if (threadIdx.x == 0) {
-    to.scales[i * tile_stride_of(to.cols) + j] = scale;
-    if (turned.data != nullptr) turned.scales[j * tile_stride_of(turned.cols) + i] = scale;
+    to.scales[i * to.scale_stride + j] = reach.scale;
+    if (turned.data != nullptr) turned.scales[j * turned.scale_stride + i] = reach.scale;
   }
+  Words rows[kDown];
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    const int in_tile = warp + r * kWarps;
-    const int64_t row = i * kBlock + in_tile;
-    const auto numbers = held[r].times(inverse);
-    if (row < to.rows) held[r].write(numbers, to.data + row * to.cols, j * kBlock, to.cols);
-    for (int n = 0; n < kHeld; ++n) columns[BlockRow<T, N>::column(n)][in_tile] = numbers.at[n];
+  for (int r = 0; r < kDown; ++r) {
+    rows[r] = numbers[r].times(reach.inverse);
+    if (Whole || top + r < to.rows) write<Whole>(rows[r], to.data + (top + r) * to.cols, first, to.cols);
   }
   if (turned.data == nullptr) return;
+#pragma unroll
+  for (int n = 0; n < kHeld; ++n) {
+    uint32_t word = 0;
+#pragma unroll
+    for (int r = 0; r < kDown; ++r) word |= (rows[r].at[n / 4] >> (n % 4 * 8) & 0xff) << (r * 8);
+    columns[(group * kHeld + n) * kWords + (quad ^ group * kDown)] = word;
+  }
   __syncthreads();
-  for (int r = 0; r < kRows; ++r) {
-    const int column = warp + r * kWarps;
+#pragma unroll
+  for (int r = 0; r < kDown; ++r) {
+    const int column = quad + r * (kBlock / kDown);
     const int64_t row = j * kBlock + column;
-    Pack<uint8_t, kHeld> numbers;
-    for (int n = 0; n < kHeld; ++n) numbers.at[n] = columns[column][BlockRow<T, N>::column(n)];
-    if (row < turned.rows) BlockRow<T, N>::write(numbers, turned.data + row * turned.cols, i * kBlock, turned.cols);
+    const int at = column * kWords + (group * kDown ^ column / kHeld * kDown);
+    const Words words = *reinterpret_cast<const Words*>(columns + at);
+    if (Whole || row < turned.rows)
+      write<Whole>(words, turned.data + row * turned.cols, i * kBlock + group * kHeld, turned.cols);
   }
 }
 
@@ -124,17 +176,18 @@ __global__ void widen_kernel(Fp8Matrix m, T* out) {
   const int64_t index = thread_index();
   if (index >= m.rows * m.cols) return;
   const int64_t row = index / m.cols, block = (index - row * m.cols) / kBlock;
-  const float scale = m.scales[m.tiles ? row / kBlock * tile_stride_of(m.cols) + block : block * m.rows + row];
+  const float scale = m.scales[m.tiles ? row / kBlock * m.scale_stride + block : block * m.scale_stride + row];
   out[index] = rounded<T>(static_cast<Sums<T>>(from_fp8_bits(m.data[index])) * static_cast<Sums<T>>(scale));
 }
 
-// Calls body(std::integral_constant<int, N>) with the numbers of a row that a lane may read at once.
+// Calls body(std::bool_constant<Whole>).
 template <class Body>
-void with_held(const void* from, int64_t stride, const Fp8Matrix& to, Body body) {
-  if (to.cols % kBlock == 0 && (!to.tiles || to.rows % kBlock == 0) && stride % kHeld == 0 && aligned(from))
-    body(std::integral_constant<int, kHeld>{});
+void with_whole(const void* from, int64_t stride, int64_t element, const Fp8Matrix& to, Body body) {
+  const bool blocks = to.cols % kBlock == 0 && (!to.tiles || to.rows % kBlock == 0);
+  if (blocks && stride * element % 16 == 0 && aligned(from))
+    body(std::true_type());
   else
-    body(std::integral_constant<int, 1>{});
+    body(std::false_type());
 }
 
 }  // namespace
@@ -144,11 +197,12 @@ void round_fp8(Work work, const void* from, int64_t stride, const Fp8Matrix& to,
     using T = decltype(zero);
     const T* data = static_cast<const T*>(from);
     const int64_t across = fp8_blocks(to.cols);
-    with_held(from, stride, to, [&](auto n) {
+    with_whole(from, stride, sizeof(T), to, [&](auto whole) {
       if (to.tiles)
-        launch(tiles_kernel<T, n()>, {fp8_blocks(to.rows) * across, kThreads}, work.stream, data, stride, to, turned);
+        launch(tiles_kernel<T, whole()>, {fp8_blocks(to.rows) * across, kThreads}, work.stream, data, stride, to,
+               turned);
       else
-        launch(rows_kernel<T, n()>, warps_for(to.rows * across), work.stream, data, stride, to);
+        launch(rows_kernel<T, whole()>, threads_for(to.rows * across * kAcross), work.stream, data, stride, to);
     });
   });
 }

@@ -22,9 +22,15 @@ __device__ inline void round_to(double v, Bfloat16& out) { out = __double2bfloat
 __device__ inline void round_to(float v, Float16& out) { out = __float2half_rn(v); }
 __device__ inline void round_to(double v, Float16& out) { out = __double2half(v); }
 
-// Rounds a number of at most 448 to the bits of an FP8 one (e4m3), to nearest even, and back.
-__device__ inline uint8_t to_fp8_bits(float v) { return __nv_cvt_float_to_fp8(v, __NV_SATFINITE, __NV_E4M3); }
-__device__ inline uint8_t to_fp8_bits(double v) { return __nv_cvt_double_to_fp8(v, __NV_SATFINITE, __NV_E4M3); }
+// Rounds two numbers of at most 448 to the bits of FP8 ones (e4m3), to nearest even, the first in the lowest bits; and
+// back.
+__device__ inline uint32_t to_fp8_bits(float a, float b) {
+  return __nv_cvt_float2_to_fp8x2({a, b}, __NV_SATFINITE, __NV_E4M3);
+}
+__device__ inline uint32_t to_fp8_bits(double a, double b) {
+  const uint32_t low = __nv_cvt_double_to_fp8(a, __NV_SATFINITE, __NV_E4M3);
+  return low | uint32_t{__nv_cvt_double_to_fp8(b, __NV_SATFINITE, __NV_E4M3)} << 8;
+}
 __device__ inline float from_fp8_bits(uint8_t bits) {
   return __half2float(__half(__nv_cvt_fp8_to_halfraw(bits, __NV_E4M3)));
 }

@@ -32,6 +32,27 @@ class PlainGemm final : public cuda::Gemm {
       }
     });
   }
+
+  // As on Hopper: of rows by fours, and not of float64.
+  bool run_fp8(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into, void*) override {
+    if (a.tiles || !b.tiles || a.rows % 4 != 0 || out.dtype == DType::float64) return false;
+    const auto number = [](const Fp8Matrix& m, int64_t i, int64_t j) {
+      const int64_t block = j / kFp8Block,
+                    at = m.tiles ? i / kFp8Block * m.scale_stride + block : block * m.scale_stride + i;
+      return from_fp8(m.data[i * m.cols + j]) * m.scales[at];
+    };
+    cuda::with_type(out.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const Elements<T> z(out, 0);
+      for (int64_t i = 0; i < out.rows; ++i)
+        for (int64_t j = 0; j < out.cols; ++j) {
+          Sums<T> sum = into == Into::add ? cuda::value_of(z.at(i, j)) : 0;
+          for (int64_t k = 0; k < a.cols; ++k) sum += number(a, i, k) * number(b, j, k);
+          z.at(i, j) = cuda::rounded<T>(sum);
+        }
+    });
+    return true;
+  }
 };
 
 }  // namespace

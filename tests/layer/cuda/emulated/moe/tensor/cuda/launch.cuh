@@ -84,7 +84,7 @@ namespace moe::cuda {
 using moe::Bfloat16;
 using moe::Float16;
 
-inline uint8_t to_fp8_bits(double v) { return to_fp8(v); }
+inline uint32_t to_fp8_bits(double a, double b) { return to_fp8(a) | uint32_t{to_fp8(b)} << 8; }
 inline float from_fp8_bits(uint8_t bits) { return from_fp8(bits); }
 inline float quick_exp(float v) { return std::exp(v); }
 inline float quick_exp2(float v) { return std::exp2(v); }
