@@ -36,6 +36,27 @@ __device__ inline int block_rank(bool yes, int& all) {
   return rank;
 }
 
+// Adds up what the block's threads before this one count, and in `all` what the whole block does, which calls it.
+__device__ inline int block_before(int count, int& all) {
+  __shared__ int parts[kThreads / kWarpSize];
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize, lane = lane_index();
+  int sum = count;  // of the lanes up to this one
+  for (int by = 1; by < kWarpSize; by *= 2) {
+    const int behind = __shfl_sync(kAllLanes, sum, lane - by);
+    if (lane >= by) sum += behind;
+  }
+  __syncthreads();  // `parts` may still be read by the call before
+  if (lane == kWarpSize - 1) parts[warp] = sum;
+  __syncthreads();
+  int before = sum - count;
+  all = 0;
+  for (int w = 0; w < kThreads / kWarpSize; ++w) {
+    if (w < warp) before += parts[w];
+    all += parts[w];
+  }
+  return before;
+}
+
 // Describes what a block fills: one expert's rows of one group.
 struct Filled {
   __device__ explicit Filled(const RowAssignment& a)
@@ -84,18 +105,28 @@ __global__ void top_k_kernel(Logits l, int choices, int32_t* chosen) {
   }
 }
 
-// A block counts one expert's pairs of one group: all first choices in token order, then all second choices, ...
+// A block counts one expert's pairs of one group: all first choices in token order, then all second choices, ... A
+// thread has kTokens neighbours, which it reads at once.
 __global__ void assign_kernel(RowAssignment a) {
+  constexpr int kTokens = 8;
   const Filled of(a);
   int used = 0;
   for (int64_t choice = 0; choice < a.choices; ++choice)
-    for (int64_t base = 0; base < a.group_tokens; base += kThreads) {
-      const int64_t token = base + threadIdx.x, pair = (of.first_token + token) * a.choices + choice;
-      const bool mine = token < a.group_tokens && a.expert[pair] == of.expert;
+    for (int64_t base = 0; base < a.group_tokens; base += int64_t{kThreads} * kTokens) {
+      const int64_t first = base + int64_t{threadIdx.x} * kTokens;
+      unsigned mine = 0;  // a bit a token
+#pragma unroll
+      for (int n = 0; n < kTokens; ++n)
+        if (first + n < a.group_tokens && a.expert[(of.first_token + first + n) * a.choices + choice] == of.expert)
+          mine |= 1U << n;
       int all = 0;
-      const int row = used + block_rank(mine, all);
+      int row = used + block_before(__popc(mine), all);
       used += all;
-      if (mine) of.give(a, pair, row < a.rows ? row : -1);
+      for (int n = 0; n < kTokens; ++n) {
+        if ((mine >> n & 1) == 0) continue;
+        of.give(a, (of.first_token + first + n) * a.choices + choice, row < a.rows ? row : -1);
+        ++row;
+      }
     }
   of.leave_empty(a, used < a.rows ? used : a.rows);
 }

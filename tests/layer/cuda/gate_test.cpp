@@ -152,6 +152,51 @@ TEST(CudaTopK, EqualOnesGoToTheLowerExpertAndNotANumberLast) {
   }
 }
 
+// Groups larger than what a block of threads reads at once, of no round number of tokens.
+TEST(CudaAssignedRows, AreGivenInTheOrderOfChoicesAndTokens) {
+  const auto memory = make_test_memory();
+  constexpr int64_t kGroups = 2, kTokens = 4501, kChoices = 3, kExperts = 5, kRows = 2400, kPadding = 7;
+  constexpr int64_t kPairs = kGroups * kTokens * kChoices, kSlots = kRows + kPadding;
+  std::vector<int32_t> expert(kPairs);
+  for (int64_t p = 0; p < kPairs; ++p)  // the first expert gets too many, and some pairs have none
+    expert[static_cast<size_t>(p)] =
+        std::max(-1, static_cast<int32_t>(random_bits(5, 1, static_cast<uint64_t>(p)) % 7) - 2);
+  std::vector<int32_t> row(kPairs, -1), slot_of(kPairs, -1), pair_of(kGroups * kExperts * kSlots, -1);
+  std::vector<int64_t> filled(kGroups * kExperts);
+  for (int64_t group = 0; group < kGroups; ++group)
+    for (int64_t choice = 0; choice < kChoices; ++choice)
+      for (int64_t token = 0; token < kTokens; ++token) {
+        const auto p = static_cast<size_t>((group * kTokens + token) * kChoices + choice);
+        if (expert[p] < 0) continue;
+        int64_t& used = filled[static_cast<size_t>(group * kExperts + expert[p])];
+        if (used == kRows) continue;
+        row[p] = static_cast<int32_t>(used);
+        slot_of[p] = static_cast<int32_t>((group * kExperts + expert[p]) * kSlots + used);
+        pair_of[static_cast<size_t>(slot_of[p])] = static_cast<int32_t>(p);
+        ++used;
+      }
+  const Array<int32_t> experts(*memory, kPairs), rows(*memory, kPairs), slots(*memory, kPairs),
+      pairs(*memory, kGroups * kExperts * kSlots);
+  const Array<int64_t> counts(*memory, kGroups * kExperts);
+  experts.from_host(expert.data());
+  const auto fill = [](const Array<int32_t>& array) {
+    array.from_host(std::vector<int32_t>(static_cast<size_t>(array.size()), -1).data());
+  };
+  fill(rows), fill(slots);  // nobody writes what has no expert
+  cuda::assign_rows(nullptr, {kGroups, kTokens, kChoices, kExperts, kRows, experts.data(), rows.data(), slots.data(),
+                              pairs.data(), counts.data(), kPadding});
+  finish_test_device();
+  const auto read = [](const auto& array, auto like) {
+    array.to_host(like.data());
+    return like;
+  };
+  EXPECT_EQ(read(rows, row), row);
+  EXPECT_EQ(read(slots, slot_of), slot_of);
+  EXPECT_EQ(read(pairs, pair_of), pair_of);
+  EXPECT_EQ(read(counts, filled), filled);
+  EXPECT_EQ(filled.front(), kRows);
+}
+
 // Scores as a softmax of far logits gives them: equal ones, zeros, and what is no number.
 TEST(CudaTakenTokens, EqualOnesGoToTheLowerTokenAndNotANumberLast) {
   const auto memory = make_test_memory();
