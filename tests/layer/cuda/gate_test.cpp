@@ -155,10 +155,10 @@ TEST(CudaTopK, EqualOnesGoToTheLowerExpertAndNotANumberLast) {
 // Groups larger than what a block of threads reads at once, of no round number of tokens.
 TEST(CudaAssignedRows, AreGivenInTheOrderOfChoicesAndTokens) {
   const auto memory = make_test_memory();
-  constexpr int64_t kGroups = 2, kTokens = 4501, kChoices = 3, kExperts = 5, kRows = 2400, kPadding = 7;
+  constexpr int64_t kGroups = 2, kTokens = 4501, kChoices = 3, kExperts = 5, kRows = 1930, kPadding = 7;
   constexpr int64_t kPairs = kGroups * kTokens * kChoices, kSlots = kRows + kPadding;
   std::vector<int32_t> expert(kPairs);
-  for (int64_t p = 0; p < kPairs; ++p)  // the first expert gets too many, and some pairs have none
+  for (int64_t p = 0; p < kPairs; ++p)  // some experts get too many, and some pairs have none
     expert[static_cast<size_t>(p)] =
         std::max(-1, static_cast<int32_t>(random_bits(5, 1, static_cast<uint64_t>(p)) % 7) - 2);
   std::vector<int32_t> row(kPairs, -1), slot_of(kPairs, -1), pair_of(kGroups * kExperts * kSlots, -1);
@@ -194,7 +194,8 @@ TEST(CudaAssignedRows, AreGivenInTheOrderOfChoicesAndTokens) {
   EXPECT_EQ(read(slots, slot_of), slot_of);
   EXPECT_EQ(read(pairs, pair_of), pair_of);
   EXPECT_EQ(read(counts, filled), filled);
-  EXPECT_EQ(filled.front(), kRows);
+  EXPECT_EQ(std::ranges::max(filled), kRows);
+  EXPECT_LT(std::ranges::min(filled), kRows);
 }
 
 // Scores as a softmax of far logits gives them: equal ones, zeros, and what is no number.
