@@ -3,7 +3,7 @@ import math
 from fractions import Fraction
 
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
-GEMMS = {"gpt": 2, "mixtral": 3}
+GEMMS = {"gpt": 2, "mixtral": 3, "gpt-tanh": 2, "mixtral-fp8": 3}
 
 
 class Layer:

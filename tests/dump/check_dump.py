@@ -242,6 +242,16 @@ erf = np.vectorize(math.erf, otypes=[np.float64])
 EXPERT_WEIGHTS = ("w1", "w2", "w3", "b1", "b2", "b3")
 
 
+def fp8(x, height):
+    """x in blocks of height x 128: numbers of 4 bits behind a leading exponent (e4m3), times a power of two each."""
+    blocks = x.reshape(x.shape[0] // height, height, x.shape[1] // 128, 128)
+    fraction, exponent = np.frexp(np.abs(blocks).max((1, 3), keepdims=True) / 448)
+    scale = np.exp2(np.maximum(exponent - (fraction == 0.5), -100.0))
+    inside = blocks / scale
+    step = np.exp2(np.maximum(np.frexp(inside)[1] - 1, -6) - 3.0)
+    return (np.round(inside / step) * step * scale).reshape(x.shape)
+
+
 class Expert:
     def __init__(self, ffn, w, e):
         self.ffn = ffn
@@ -249,7 +259,12 @@ class Expert:
         self.bias = "b1" in w
 
     def product(self, x, number):
-        return x @ self.w["w" + number] + (self.w["b" + number] if self.bias else 0)
+        return self.times(x, self.w["w" + number]) + (self.w["b" + number] if self.bias else 0)
+
+    def times(self, x, w, turned=False):
+        if self.ffn == "mixtral-fp8":
+            x, w = fp8(x, 1), fp8(w, 128)
+        return x @ (w.T if turned else w)
 
     def forward(self, x):
         self.x = x
@@ -283,7 +298,7 @@ class Expert:
         gradients["w" + number] = x.T @ d
         if self.bias:
             gradients["b" + number] = d.sum(0)
-        return d @ self.w["w" + number].T
+        return self.times(d, self.w["w" + number], turned=True)
 
 
 class Experts:
