@@ -33,6 +33,13 @@ double CoreProbe::seconds() {
   return rounds_s(kRounds);
 }
 
+double CoreTimes::over(const CoreTimes& later) const {
+  double most = 1;
+  for (size_t rank = 0; rank < std::min(best_s_.size(), later.best_s_.size()); ++rank)
+    most = std::max(most, best_s_[rank] / later.best_s_[rank]);
+  return most;
+}
+
 double CoreTimes::add(const std::vector<std::vector<double>>& probe_s) {
   double most = 1;
   for (size_t rank = 0; rank < probe_s.size(); ++rank) {

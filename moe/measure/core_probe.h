@@ -28,6 +28,10 @@ class CoreTimes {
   /// on the rank that is slowed most: at least 1, as at first; 0 where the clock can't tell.
   double add(const std::vector<std::vector<double>>& probe_s);
 
+  /// Returns how many times as long the best so far took as the best of `later`, of the rank where it is most; at least
+  /// 1. What was measured until now was on slow cores throughout, where that is above kSlowCores.
+  double over(const CoreTimes& later) const;
+
   /// Takes one of the eight repeats that a run of the program may make of passes on slow cores: cores that stay slow
   /// are the machine's. Returns false where none is left.
   bool takes_repeat() { return repeats_left_-- > 0; }

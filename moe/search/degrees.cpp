@@ -92,6 +92,7 @@ class DegreeSearch {
     for (const int r : tried_degrees(choice_.backward, pricer_)) {
       if (none_from(r, least, [&](int first) { return bound.from(first); })) break;
       if (least < kNever && !better(bound.at(r).seconds, least)) continue;
+      if (least < kNever && !better(layer_.least_contended(r), least)) continue;
       order.emplace_back(layer_.seconds(with_split(schedule_, 1, r, 0), Phases::backward), r);
       least = std::min(least, order.back().first);
     }

@@ -156,8 +156,15 @@ double LayerReplay::backward_with(const BackwardOption& option, LayerSlices slic
   return makespan(c);
 }
 
+double LayerReplay::least_contended(int degree) {
+  if (pricer.profile().contention.none() || schedule.flow != Flow::sharded) return 0;
+  return least_pass_seconds(pricer, pass(degree, Phase::backward),
+                            least_gradient_seconds(pricer, pricer.gradient_bytes()));
+}
+
 Candidate LayerReplay::best_split_of(const Decision& decision, double to_beat) {
-  Candidate best{{}, kNever};
+  Candidate best{decision, kNever};
+  if (to_beat < kNever && !better(least_contended(decision.degree_backward), to_beat)) return best;
   for (const SplitPlaces places : split_places(schedule, !pricer.profile().contention.none())) {
     const Candidate found = best_split_between(places, decision, std::min(to_beat, best.seconds));
     if (better(found.seconds, best.seconds)) best = found;
@@ -174,13 +181,7 @@ Candidate LayerReplay::best_split_between(SplitPlaces places, Decision decision,
   pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), store.seconds);
   const Contention& contention = pricer.profile().contention;
   if (!contention.none()) {
-    const auto ruled_out = [&] {
-      if (!better(least_free_split(c.replay, *c.structure, pricer, store.seconds), to_beat)) return true;
-      if (to_beat == kNever || schedule.flow != Flow::sharded) return false;
-      const PricedPass alone = pass(decision.degree_backward, Phase::backward);
-      return !better(least_pass_seconds(pricer, alone, least_gradient_seconds(pricer, all)), to_beat);
-    };
-    if (!ruled_out())
+    if (better(least_free_split(c.replay, *c.structure, pricer, store.seconds), to_beat))
       candidates = {0, all, best_contended_split(c.under(contention), *c.structure, pricer, store.seconds)};
   } else {
     const SplitPaths paths = split_paths(c, to_beat);

@@ -84,6 +84,9 @@ class LayerReplay {
   double backward_with(const BackwardOption& option, LayerSlices slices);
   /// Returns the least over splits of a backward with everything else decided; any of them where none beats `to_beat`.
   Candidate best_split_of(const Decision& decision, double to_beat);
+  /// Returns what a backward of this degree takes at least under contention, wherever its gradients are sent: 0 where
+  /// that is not known.
+  double least_contended(int degree);
 
  private:
   std::shared_ptr<const CompiledStructure> compiled(const Decision& decision, Phases phases);

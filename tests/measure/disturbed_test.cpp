@@ -51,6 +51,18 @@ TEST(CoreTimes, AreAgainstEachRanksBestMedian) {
   EXPECT_EQ(cores.add({{0}, {4}}), 0) << "a clock that ticks too seldom";
 }
 
+TEST(CoreTimes, TellHowSlowTheCoresWereOfWhatTheyHaveBeenSince) {
+  CoreTimes cores;
+  EXPECT_EQ(CoreTimes().over(cores), 1);
+  cores.add({{2, 2, 3}, {4, 4, 4}});
+  const CoreTimes then = cores;
+  cores.add({{4, 4}, {3, 4}});
+  EXPECT_EQ(then.over(cores), 4 / 3.5);
+  cores.add({{1}, {4}});
+  EXPECT_EQ(then.over(cores), 2);
+  EXPECT_EQ(cores.over(then), 1);
+}
+
 TEST(CoreProbe, IsOfThisThreadsWorkAlone) {
   CoreProbe probe;
   int probes = 0;

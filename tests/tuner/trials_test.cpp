@@ -141,6 +141,12 @@ TEST_F(AnswerOfTrials, RunsFarOffAreDoubtfulAndSaySo) {
   EXPECT_EQ(far_off_text(answer_), "runs are up to 100 % off: meanwhile a probe of a core took 1.60 times its best");
   answer_.trials[0].record.summary.set("core_slowdown", 1.4);
   EXPECT_NE(far_off_text(answer_).find("other load"), std::string::npos) << "too little to be the cause";
+  said(0.5);
+  EXPECT_NE(far_off_text(answer_).find("other load"), std::string::npos);
+  answer_.prices_slowdown = 1.9;
+  EXPECT_EQ(far_off_text(answer_),
+            "runs are up to 50 % off: while prices were measured, a probe of a core took 1.90 times its best since; "
+            "measure again");
   answer_.trials[0].record.status = CaseStatus::invalid;
   EXPECT_EQ(worst_error(answer_), 0) << "a run that broke its rules says nothing of predictions";
 }

@@ -137,6 +137,11 @@ std::string far_off_text(const Answer& answer) {
   const double worst = worst_error(answer);
   if (worst <= kFarOff) return {};
   const CaseRecord& farthest = *farthest_off(answer);
+  if (error_of(farthest) < 0 && answer.prices_slowdown - 1 > worst / 2)
+    return fmt::format(
+        "runs are up to {:.0f} % off: while prices were measured, a probe of a core took {:.2f} times "
+        "its best since; measure again",
+        100 * worst, answer.prices_slowdown);
   const double slowdown = core_slowdown(farthest);
   if (error_of(farthest) > 0 && slowdown - 1 > worst / 2)
     return fmt::format("runs are up to {:.0f} % off: meanwhile a probe of a core took {:.2f} times its best",

@@ -36,6 +36,7 @@ struct Answer {
   const Profile* profile = nullptr;
   const FittedProfile* fitted = nullptr;  // none: the profile was taken as it stands
   bool emulated = false;
+  double prices_slowdown = 1;  // of the cores on which they were measured, against the best since (CoreTimes::over)
   std::vector<RankedSchedule> ranking = {};
   std::optional<RankedSchedule> current = {};
   std::vector<RankedSchedule> of_frameworks = {};  // that the ranking was not asked of

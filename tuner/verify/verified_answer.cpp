@@ -45,6 +45,7 @@ class VerifiedAnswer {
   int run() {
     const MeasuredTarget measured = measured_target(target_, writer_, {job_of(model().shape.parallel.pp)},
                                                     {layer().dtype, options_.timeout_s, beside(".toml")});
+    const CoreTimes cores = *target_.ranks.cores;
     Answer answer{.cluster = target_.cluster.name,
                   .place = place(),
                   .chosen = &subject_.chosen,
@@ -58,6 +59,7 @@ class VerifiedAnswer {
     plan_answer(options_, answer);
     append_ranking(writer_, answer, options_.selection.degrees);
     try_out(answer);
+    answer.prices_slowdown = cores.over(*target_.ranks.cores);
     answer.neighbours = neighbours_of(options_, answer);  // runs may change what is recommended
     writer_.end();
     if (!target_.leads()) return 0;

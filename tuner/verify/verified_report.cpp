@@ -91,7 +91,7 @@ std::string error_text(const RunFigures& figures) {
   return text;
 }
 
-std::string agreement_text(const RunFigures& figures, bool emulated) {
+std::string agreement_text(const VerifiedResults& results, const RunFigures& figures) {
   const Agreement& a = figures.agreement;
   const Ranking& r = figures.ranking;
   if (a.sound == 0) return {};
@@ -99,7 +99,7 @@ std::string agreement_text(const RunFigures& figures, bool emulated) {
                                  100 * a.median_error, 100 * a.worst_error);
   text += fmt::format("ranking: as predicted in {} of {} pairs that differ by more than {:.0f} % (Kendall's tau {})\n",
                       r.agree, r.pairs, 100 * kClearDifference, r.pairs > 0 ? fmt::format("{:.3f}", r.tau()) : "n/a");
-  if (emulated)
+  if (results.emulated)
     return text +
            fmt::format(
                "overruns of a sound run: at most {:.2f} %; hand-overs between lanes are not in the predictions\n",
@@ -111,6 +111,9 @@ std::string agreement_text(const RunFigures& figures, bool emulated) {
   if (a.on_slow_cores > 0 && a.on_slow_cores < a.sound)
     text += fmt::format("the others were {:.2f} % off in the median, {:.2f} % at worst\n", 100 * a.fast_median,
                         100 * a.fast_worst);
+  if (results.prices_slowdown > kSlowCores)
+    text += fmt::format("prices were measured on slow cores: a probe took {:.2f} times its best since; measure again\n",
+                        results.prices_slowdown);
   return text + "Prices were measured with all ranks busy. Other load on this machine is not predicted.\n";
 }
 
@@ -148,7 +151,7 @@ std::string text_of(const VerifiedResults& results, const RunFigures& figures) {
         "verified layers, forward + backward: predicted from the fit (ragged chunks), and measured\n\n{}\n{}",
         runs_table(results), left_out_text(figures));
   }
-  text += agreement_text(figures, results.emulated) + time_text(results, figures.time);
+  text += agreement_text(results, figures) + time_text(results, figures.time);
   text += fmt::format("\nrecords  {}\nprofile  {}\n", results.records_path, results.profile_path);
   if (!results.trace_path.empty())
     text += fmt::format("timeline {} (open it in ui.perfetto.dev)\n", results.trace_path);
@@ -208,6 +211,7 @@ Json json_of(const VerifiedResults& results, const RunFigures& figures) {
           {"slow_cores",
            {{"runs", a.on_slow_cores},
             {"worst", a.worst_slowdown},
+            {"prices", results.prices_slowdown},
             {"others_median_error", a.fast_median},
             {"others_worst_error", a.fast_worst}}},
           {"median_overruns", a.median_overruns},

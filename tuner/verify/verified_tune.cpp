@@ -49,6 +49,7 @@ class VerifiedTune {
     if (found_.whole_grid) tell_time();
     const double begin_s = now_s();
     measure_and_fit();
+    const CoreTimes cores = *target_.ranks.cores;
     const double measured_s = now_s();
     found_.rows = swept_by(found_.fitted.profile);
     found_.measuring_s = measured_s - begin_s, found_.planning_s = now_s() - measured_s;
@@ -57,6 +58,7 @@ class VerifiedTune {
     if (!found_.whole_grid)
       append_rows(writer_, found_.rows, found_.schedules, found_.cluster.name, options_.selection.degrees);
     run_layers();
+    found_.prices_slowdown = cores.over(*target_.ranks.cores);
     writer_.end();
     const RunFigures figures = figures_of(found_.outcomes);
     if (target_.leads()) {
