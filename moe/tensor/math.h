@@ -66,7 +66,7 @@ class Math {
   /// Rounds a matrix, which is not transposed, to FP8 numbers of the same shape (fp8.h), each block by a scale of its
   /// own, and sets those. Where both have tiles, `turned` gets the transpose.
   virtual void round_fp8(const Matrix& from, const Fp8Matrix& to, const Fp8Matrix* turned = nullptr) = 0;
-  /// Computes out = a b^T, or out += a b^T, of FP8 numbers, with sums as gemm()'s; b has tiles. `out` is not transposed.
+  /// Computes out = a b^T, or out += a b^T, of FP8 numbers; b has tiles. `out` is not transposed.
   virtual void gemm_fp8(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into = Into::overwrite) = 0;
 
   /// Computes out = x Phi(x) with the normal distribution's exact Phi (erf, no tanh approximation).

@@ -155,8 +155,8 @@ class FeedForward final : public Expert {
                         {run.count, 0, d.step * h, h});
   }
 
-  // Holds an activation's inputs, or one output, (rows, H / N_ESP) each. The next one begins `step` elements further on,
-  // which changes with the memory alone: a step is part of what products are known by.
+  // Holds an activation's inputs, or its output, (rows, H / N_ESP) each. The next one begins `step` elements further
+  // on, which changes with the memory alone: a step is part of what products are known by.
   struct Inside {
     std::vector<TensorView> at;
     int64_t step = 0;

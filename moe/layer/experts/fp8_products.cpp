@@ -49,7 +49,8 @@ void Fp8Products::keep(int64_t which, const Matrix& weight) {
 
 void Fp8Products::take(const Matrix& rows, Lifetime phase) {
   float* words = (phase == Lifetime::moe_forward ? forward_ : backward_)->view().as<float>();
-  rows_ = {reinterpret_cast<uint8_t*>(words), words + aligned(words_of(by_fours(rows.rows) * rows.cols)), rows.rows, rows.cols};
+  rows_ = {reinterpret_cast<uint8_t*>(words), words + aligned(words_of(by_fours(rows.rows) * rows.cols)), rows.rows,
+           rows.cols};
   math_.round_fp8(rows, rows_);
 }
 
