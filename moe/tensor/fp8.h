@@ -20,8 +20,8 @@ constexpr int64_t fp8_blocks(int64_t width) { return (width + kFp8Block - 1) / k
 
 /// Shows such numbers, row-major. A block of kFp8Block columns has a scale, which its numbers are multiplied by: of one
 /// row, scale (block, row); of `tiles`, of as many rows too, scale (block of rows, block of columns). A block may be
-/// cut off by the matrix's end. Numbers and scales begin at multiples of 16 bytes. Where there are no tiles there is memory
-/// for by_fours(rows) rows: what the last ones hold is nobody's.
+/// cut off by the matrix's end. Numbers and scales begin at multiples of 16 bytes. Where there are no tiles there is
+/// memory for by_fours(rows) rows: what the last ones hold is nobody's.
 struct Fp8Matrix {
   Fp8Matrix() = default;
   Fp8Matrix(uint8_t* numbers, float* their_scales, int64_t height, int64_t width, bool has_tiles = false)
