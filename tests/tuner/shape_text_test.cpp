@@ -55,7 +55,7 @@ TEST(ShapeText, KeepsItsWidth) {
   found.at_least_s /= 2;
   const std::string text = text_of(found, 3);
   EXPECT_NE(text.find("\n  DP 128 MP 8 EP 256 ESP 4 PP 16 esp-inside  tutel "), std::string::npos) << text;
-  EXPECT_NE(text.find("\n    128 of 4 gpipe, ZeRO 1, recompute selective\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n    128 of 4 gpipe, ZeRO 1, recompute\n"), std::string::npos) << text;
   EXPECT_NE(text.find("1 not reached in time\n"), std::string::npos) << text;
   p.recompute = Recompute::full;
   EXPECT_NE(text_of(found, 3).find("\n    128 of 4 gpipe, ZeRO 1, recompute full\n"), std::string::npos);

@@ -28,7 +28,7 @@ std::pair<std::string, std::string> short_shape(const ModelShape& model) {
   std::string cut = fmt::format("{} of {}", model.micro_batches, model.shape.layer.batch);
   if (model.micro_batches > 1) cut += fmt::format(" {}", name_of(model.order));
   if (p.zero > 0) cut += fmt::format(", ZeRO {}", p.zero);
-  if (p.recompute != Recompute::none) cut += fmt::format(", recompute {}", name_of(p.recompute));
+  if (p.recompute != Recompute::none) cut += p.recompute == Recompute::full ? ", recompute full" : ", recompute";
   return {text, cut};
 }
 
