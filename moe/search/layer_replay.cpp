@@ -158,8 +158,8 @@ double LayerReplay::backward_with(const BackwardOption& option, LayerSlices slic
 
 double LayerReplay::least_contended(int degree) {
   if (pricer.profile().contention.none() || schedule.flow != Flow::sharded) return 0;
-  return least_pass_seconds(pricer, pass(degree, Phase::backward),
-                            least_gradient_seconds(pricer, pricer.gradient_bytes()));
+  const int64_t sent = pricer.has(GroupKind::dp) ? pricer.gradient_bytes() : 0;
+  return least_pass_seconds(pricer, pass(degree, Phase::backward), least_gradient_seconds(pricer, sent));
 }
 
 Candidate LayerReplay::best_split_of(const Decision& decision, double to_beat) {

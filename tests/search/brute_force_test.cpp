@@ -164,5 +164,21 @@ TEST(BruteForce, TuneFindsTheLeastUnderContention) {
     expect_least(contended(random_layer(seed, seed % 3 == 0), seed), search);
 }
 
+// Ranks that sum no gradients send none, whatever a task costs.
+TEST(BruteForce, TuneFindsTheLeastUnderContentionWhereNothingIsSummed) {
+  LayerSearch search;
+  int compared = 0;
+  for (uint64_t seed = 1; seed <= 1500; ++seed) {
+    RandomLayer layer = contended(random_layer(seed), seed);
+    if (layer.shape.parallel.dp > 1) continue;
+    const LayerPricer pricer(layer.profile, layer.shape);
+    const double share = 0.001 * static_cast<double>(1 + seed % 64);
+    layer.profile.task_overhead_s = share * search.tune(find_schedule("tutel"), pricer).total_s();
+    expect_least(layer, search);
+    ++compared;
+  }
+  EXPECT_GE(compared, 100);
+}
+
 }  // namespace
 }  // namespace moe

@@ -60,7 +60,7 @@ std::optional<cublasLtMatmulAlgo_t> propose(const Product& p, uint32_t alignment
 }  // namespace
 
 bool Fp8Gemm::run(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into, const Place& place) {
-  if (a.tiles || !b.tiles || out.dtype == DType::float64) return false;
+  if (a.tiles || !b.tiles || a.rows % 4 != 0 || out.dtype == DType::float64) return false;
   if (out.rows == 0 || out.cols == 0) return true;
   if (a.cols == 0) return false;
   const Product product(a, b, out);
