@@ -154,6 +154,8 @@ PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& wo
         return {passes * row.alpha_s, row.beta_s_per_flop};
       }
   const ComputeRow gemm = find_.gemm_row();
+  if (work.op == Op::expert && in_fp8(shape().layer.ffn))
+    note(fmt::format("derived: experts in FP8 = GEMMs of {}", name_of(gemm.dtype)));
   return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop};
 }
 

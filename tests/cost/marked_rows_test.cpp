@@ -17,9 +17,10 @@ struct Priced {
   std::set<std::string> notes;
   std::string error;
 };
-Priced priced(const Profile& profile, DType dtype = DType::float32, PricingOptions options = {}) {
+Priced priced(const Profile& profile, DType dtype = DType::float32, PricingOptions options = {}, Ffn ffn = Ffn::gpt) {
   LayerShape layer{.batch = 2, .seq = 256, .model_dim = 1024, .hidden = 2048, .heads = 8, .experts = 8};
   layer.dtype = dtype;
+  layer.ffn = ffn;
   const LayerPricer pricer(
       profile, complete(layer, {.nodes = profile.nodes, .ranks_per_node = profile.ranks_per_node}, Rounding::ragged),
       options);
@@ -113,6 +114,18 @@ TEST(MarkedRows, AnAlltoAllSaysForHowManyNodesItIs) {
             "alltoall inter 8 is of tokens that reach 1 nodes at most, priced too low: these reach 2.0 of 8");
   EXPECT_NE(said(6, 4).first, "");
   EXPECT_EQ(said(0, 8).first, "");
+}
+
+TEST(MarkedRows, ExpertsInFp8AreGemmsWhereNobodyMeasuredThem) {
+  Profile profile = find_profile("testbed-b");
+  const std::string note = "derived: experts in FP8 = GEMMs of float32";
+  const auto notes = [&](Ffn ffn) { return priced(profile, DType::float32, {}, ffn).notes; };
+  EXPECT_FALSE(notes(Ffn::mixtral).contains(note));
+  EXPECT_TRUE(notes(Ffn::mixtral_fp8).contains(note));
+  ComputeRow expert{.op = Op::expert};
+  expert.ffn = Ffn::mixtral_fp8;
+  profile.compute.push_back(expert);
+  EXPECT_FALSE(notes(Ffn::mixtral_fp8).contains(note));
 }
 
 // Testbed A has a ReduceScatter and an AllGather inside a node, over 8 ranks, and no AllReduce there.
