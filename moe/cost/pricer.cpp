@@ -148,14 +148,8 @@ PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& wo
   if (work.op == Op::none) return {};
   const double passes = phase == Phase::backward ? 2 : 1;
   if (work.op == Op::expert)
-    for (const ComputeRow& row : profile().compute)
-      if (row.op == Op::expert && row.ffn == shape().layer.ffn && row.dtype == shape().layer.dtype) {
-        find_.used(row);
-        return {passes * row.alpha_s, row.beta_s_per_flop};
-      }
+    if (const ComputeRow* row = find_.expert_row()) return {passes * row->alpha_s, row->beta_s_per_flop};
   const ComputeRow gemm = find_.gemm_row();
-  if (work.op == Op::expert && in_fp8(shape().layer.ffn))
-    note(fmt::format("derived: experts in FP8 = GEMMs of {}", name_of(gemm.dtype)));
   return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop};
 }
 

@@ -73,6 +73,14 @@ ComputeRow RowFinder::gemm_row() const {
   return scaled;
 }
 
+const ComputeRow* RowFinder::expert_row() const {
+  const LayerShape& layer = shape_.layer;
+  for (const ComputeRow& row : profile_.compute)
+    if (row.op == Op::expert && row.ffn == layer.ffn && row.dtype == layer.dtype) return &used(row);
+  if (in_fp8(layer.ffn)) note(fmt::format("derived: experts in FP8 = GEMMs of {}", name_of(layer.dtype)));
+  return nullptr;
+}
+
 const ComputeRow* RowFinder::copy_row() const {
   for (const ComputeRow& row : profile_.compute)
     if (row.op == Op::copy) return &used(row);

@@ -45,7 +45,8 @@ class RowFinder {
   PriceCurve curve_of(const CommRow& row, double bytes) const;
   /// Returns the GEMM row of the case's type, or another type's, scaled. Throws Unpriced where neither may be.
   ComputeRow gemm_row() const;
-  const ComputeRow* copy_row() const;  // null: there is none
+  const ComputeRow* expert_row() const;  // null: experts are GEMMs
+  const ComputeRow* copy_row() const;    // null: there is none
   const ModuleRow* module_row(const std::string& name, Phase phase) const;
   /// Returns the task's own row, or that of the part that does nearly the same.
   const ModuleRow* own_module_row(TaskKind kind, Phase phase) const;
