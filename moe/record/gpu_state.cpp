@@ -41,17 +41,13 @@ Fields state_of_all(const Nvml& nvml) {
   std::array<char, kNvmlNameBytes> driver{};
   if (nvml.driver != nullptr && nvml.driver(driver.data(), kNvmlNameBytes - 1) == kNvmlOk)
     state.set("gpu_driver", std::string(driver.data()));
-  unsigned count = 0;
-  if (nvml.count(&count) != kNvmlOk) return state;
   std::vector<std::string> sm_mhz, memory_mhz, celsius, held;
-  for (unsigned i = 0; i < count; ++i) {
-    NvmlDevice gpu = nullptr;
-    if (nvml.handle(i, &gpu) != kNvmlOk) continue;
+  for_each_gpu(nvml, [&](NvmlDevice gpu) {
     add(nvml_says(nvml.clock, gpu, kNvmlSmClock), sm_mhz);
     add(nvml_says(nvml.clock, gpu, kNvmlMemoryClock), memory_mhz);
     add(nvml_says(nvml.temperature, gpu, kNvmlGpuTemperature), celsius);
     if (const auto reasons = nvml_says(nvml.reasons, gpu)) held.push_back(what_holds(*reasons));
-  }
+  });
   set_each("gpu_sm_mhz", sm_mhz, state);
   set_each("gpu_memory_mhz", memory_mhz, state);
   set_each("gpu_celsius", celsius, state);
@@ -62,10 +58,9 @@ Fields state_of_all(const Nvml& nvml) {
 }  // namespace
 
 Fields gpu_state(const Nvml* nvml) {
-  if (nvml == nullptr || nvml->init == nullptr || nvml->count == nullptr || nvml->handle == nullptr) return {};
-  if (nvml->init() != kNvmlOk) return {};
+  if (!nvml_begins(nvml)) return {};
   Fields state = state_of_all(*nvml);
-  if (nvml->shutdown != nullptr) nvml->shutdown();
+  nvml_ends(*nvml);
   return state;
 }
 

@@ -6,31 +6,26 @@
 namespace moe {
 
 GpuWatch::GpuWatch(std::shared_ptr<const Nvml> nvml, Interval every) : nvml_(std::move(nvml)) {
-  if (nvml_ == nullptr || nvml_->init == nullptr || nvml_->count == nullptr || nvml_->handle == nullptr) return;
-  if (nvml_->init() != kNvmlOk) return;
+  if (!nvml_begins(nvml_.get())) return;
   thread_ = std::jthread([this, every](const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any bell;
     std::unique_lock lock(mutex);
     do read();
     while (!bell.wait_for(lock, stop, every, [&] { return stop.stop_requested(); }));
-    if (nvml_->shutdown != nullptr) nvml_->shutdown();
+    nvml_ends(*nvml_);
   });
 }
 
 void GpuWatch::read() {
-  unsigned count = 0;
-  if (nvml_->count(&count) != kNvmlOk) return;
-  for (unsigned i = 0; i < count; ++i) {
-    NvmlDevice gpu = nullptr;
-    if (nvml_->handle(i, &gpu) != kNvmlOk) continue;
+  for_each_gpu(*nvml_, [&](NvmlDevice gpu) {
     const auto mhz = nvml_says(nvml_->clock, gpu, kNvmlSmClock);
     const auto reasons = nvml_says(nvml_->reasons, gpu);
-    if (!mhz || !reasons || (*reasons & kNvmlIdle) != 0) continue;
+    if (!mhz || !reasons || (*reasons & kNvmlIdle) != 0) return;
     const std::lock_guard lock(mutex_);
     sm_mhz_.push_back(*mhz);
     held_ += *reasons != 0;
-  }
+  });
 }
 
 Fields GpuWatch::seen() const {

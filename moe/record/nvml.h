@@ -59,6 +59,24 @@ std::optional<Value> nvml_says(int (*function)(NvmlDevice, Kind, Value*), NvmlDe
   return function != nullptr && function(gpu, kind, &value) == kNvmlOk ? std::optional(value) : std::nullopt;
 }
 
+/// Begins to use a library; returns false where there is none or it can't be used.
+inline bool nvml_begins(const Nvml* nvml) {
+  return nvml != nullptr && nvml->init != nullptr && nvml->count != nullptr && nvml->handle != nullptr &&
+         nvml->init() == kNvmlOk;
+}
+/// Ends what nvml_begins() began.
+inline void nvml_ends(const Nvml& nvml) {
+  if (nvml.shutdown != nullptr) nvml.shutdown();
+}
+/// Calls body(device) for each GPU that the library can name.
+template <class Body>
+void for_each_gpu(const Nvml& nvml, Body body) {
+  unsigned count = 0;
+  if (nvml.count(&count) != kNvmlOk) return;
+  for (unsigned i = 0; i < count; ++i)
+    if (NvmlDevice gpu = nullptr; nvml.handle(i, &gpu) == kNvmlOk) body(gpu);
+}
+
 /// Opens libnvidia-ml.so.1 and finds its functions; null where it is not there. It is closed with the table.
 std::shared_ptr<const Nvml> open_nvml();
 

@@ -19,42 +19,36 @@ __device__ T at(const void* values, int64_t i) {
   return static_cast<const T*>(values)[i];
 }
 
-// Counts the block's threads before this one that say yes, and in `all` those of the whole block, which calls it.
-__device__ inline int block_rank(bool yes, int& all) {
+// Adds to `before`, a count of this warp's lanes before this one, the counts of the warps before it. `of_warp` is this
+// warp's, `all` is set to the whole block's, which calls it.
+__device__ inline int block_before(int before, int of_warp, int& all) {
   __shared__ int parts[kThreads / kWarpSize];
-  const unsigned votes = __ballot_sync(kAllLanes, yes);
-  const int warp = static_cast<int>(threadIdx.x) / kWarpSize, lane = lane_index();
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   __syncthreads();  // `parts` may still be read by the call before
-  if (lane == 0) parts[warp] = __popc(votes);
+  if (lane_index() == 0) parts[warp] = of_warp;
   __syncthreads();
-  int rank = __popc(votes & ((1U << lane) - 1));
-  all = 0;
-  for (int w = 0; w < kThreads / kWarpSize; ++w) {
-    if (w < warp) rank += parts[w];
-    all += parts[w];
-  }
-  return rank;
-}
-
-// Adds up what the block's threads before this one count, and in `all` what the whole block does, which calls it.
-__device__ inline int block_before(int count, int& all) {
-  __shared__ int parts[kThreads / kWarpSize];
-  const int warp = static_cast<int>(threadIdx.x) / kWarpSize, lane = lane_index();
-  int sum = count;  // of the lanes up to this one
-  for (int by = 1; by < kWarpSize; by *= 2) {
-    const int behind = __shfl_sync(kAllLanes, sum, lane - by);
-    if (lane >= by) sum += behind;
-  }
-  __syncthreads();  // `parts` may still be read by the call before
-  if (lane == kWarpSize - 1) parts[warp] = sum;
-  __syncthreads();
-  int before = sum - count;
   all = 0;
   for (int w = 0; w < kThreads / kWarpSize; ++w) {
     if (w < warp) before += parts[w];
     all += parts[w];
   }
   return before;
+}
+
+// Counts the block's threads before this one that say yes, and in `all` those of the whole block, which calls it.
+__device__ inline int block_rank(bool yes, int& all) {
+  const unsigned votes = __ballot_sync(kAllLanes, yes);
+  return block_before(__popc(votes & ((1U << lane_index()) - 1)), __popc(votes), all);
+}
+
+// Adds up what the block's threads before this one count, and in `all` what the whole block does, which calls it.
+__device__ inline int block_sum_before(int count, int& all) {
+  int sum = count;  // of the lanes up to this one
+  for (int by = 1; by < kWarpSize; by *= 2) {
+    const int behind = __shfl_sync(kAllLanes, sum, lane_index() - by);
+    if (lane_index() >= by) sum += behind;
+  }
+  return block_before(sum - count, __shfl_sync(kAllLanes, sum, kWarpSize - 1), all);
 }
 
 // Describes what a block fills: one expert's rows of one group.
@@ -120,7 +114,7 @@ __global__ void assign_kernel(RowAssignment a) {
         if (first + n < a.group_tokens && a.expert[(of.first_token + first + n) * a.choices + choice] == of.expert)
           mine |= 1U << n;
       int all = 0;
-      int row = used + block_before(__popc(mine), all);
+      int row = used + block_sum_before(__popc(mine), all);
       used += all;
       for (int n = 0; n < kTokens; ++n) {
         if ((mine >> n & 1) == 0) continue;

@@ -50,7 +50,7 @@ class FeedForward final : public Expert {
     weights_ = setup.weight(prefix_ + "experts", {all}, setup.rank.dtype());
     for (const Parameter& p : parameters(weights_))
       fill_weight(p, p.axes[1].total > 1 ? p.axes[1].total : model_dim_, setup.seed, math_.memory());
-    if (activation.fp8) fp8_.emplace(setup, start(inputs_ + 1, 0) / size(), model_dim_, hidden_.count);
+    if (activation.fp8) fp8_.emplace(setup, index(inputs_ + 1, 0), model_dim_, hidden_.count);
   }
 
   void reserve(int64_t rows) override {
@@ -186,24 +186,22 @@ class FeedForward final : public Expert {
   // one expert's weights before the activation.
   void by_weight(const Factor& x, const Run& run, size_t i, const Matrix& out, Into into, int64_t out_step,
                  bool all_inputs = false) {
-    if (fp8_) return fp8_->multiply(start(i, run.first) / size(), false, out, into);
+    if (fp8_) return fp8_->multiply(index(i, run.first), false, out, into);
     Batch batch{run.count, x.step, size(), out_step};
     if (all_inputs) batch = {static_cast<int64_t>(inputs_), 0, start(1, 0), before_.step};
     multiply(x.rows, matrix(weight(weights_, i, run.first)), out, into, batch);
   }
   // Computes out = x W^T, or adds it, likewise.
   void by_transpose(const Factor& x, const Run& run, size_t i, const Matrix& out, Into into, int64_t out_step) {
-    if (fp8_) return fp8_->multiply(start(i, run.first) / size(), true, out, into);
+    if (fp8_) return fp8_->multiply(index(i, run.first), true, out, into);
     multiply(x.rows, transpose(matrix(weight(weights_, i, run.first))), out, into,
              {run.count, x.step, size(), out_step});
   }
 
   // Rounds the weights where a pass begins, whose rows come once each.
   void begin_rows(std::span<const Rows> rows) {
-    if (fp8_ && passed_ == 0)
-      for (int64_t at = 0; at < start(inputs_ + 1, 0); at += size())
-        fp8_->keep(at / size(),
-                   matrix(weight(weights_, static_cast<size_t>(at / start(1, 0)), at % start(1, 0) / size())));
+    for (size_t i = 0; fp8_ && passed_ == 0 && i <= inputs_; ++i)
+      for (int64_t e = 0; e < experts_.count; ++e) fp8_->keep(index(i, e), matrix(weight(weights_, i, e)));
     for (const Rows& of : rows) passed_ += of.count();
     if (passed_ >= after_.size(0)) passed_ = 0;
   }
@@ -215,7 +213,8 @@ class FeedForward final : public Expert {
   }
 
   int64_t size() const { return model_dim_ * hidden_.count; }
-  int64_t start(size_t i, int64_t e) const { return (static_cast<int64_t>(i) * experts_.count + e) * size(); }
+  int64_t index(size_t i, int64_t e) const { return static_cast<int64_t>(i) * experts_.count + e; }
+  int64_t start(size_t i, int64_t e) const { return index(i, e) * size(); }
   // Returns weight i of expert e, the last one W2.
   TensorView weight(TensorView all, size_t i, int64_t e) const {
     if (i == inputs_) return all.part(start(i, e), {hidden_.count, model_dim_});
