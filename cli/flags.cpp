@@ -49,24 +49,34 @@ constexpr std::pair<std::string_view, std::string_view> kWords[]{
     {"--ffn-hidden-size", "--hidden"},
     {"--moe-ffn-hidden-size", "--hidden"},
     {"--num-attention-heads", "--heads"},
+    {"--output", "--out"},
+    {"--nproc-per-node", "--ranks"},
+    {"--nproc_per_node", "--ranks"},
 };
 
 // Says what a flag that the verb lacks may have been meant to be.
-std::string suggestion(const CLI::App& verb) {
-  const std::vector<std::string> left = verb.remaining();
+std::string meant_by(const std::string& word, const CLI::App& verb) {
+  if (!word.starts_with("--")) return "";
   std::vector<std::string> names;
   for (const CLI::Option* option : verb.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   const std::vector<std::string_view> known(names.begin(), names.end());
-  for (const std::string& word : left)
-    if (word.starts_with("--")) {
-      const std::string name = word.substr(0, word.find('='));
-      for (const auto& [theirs, ours] : kWords)
-        if (name == theirs && std::ranges::find(known, ours) != known.end())
-          return fmt::format("; '{}' is '{}' here", theirs, ours);
-      return moe::suggestion(name, known);
-    }
-  return "";
+  const std::string name = word.substr(0, word.find('='));
+  for (const auto& [theirs, ours] : kWords)
+    if (name == theirs && std::ranges::find(known, ours) != known.end())
+      return fmt::format("; '{}' is '{}' here", theirs, ours);
+  return suggestion(name, known);
+}
+
+// Refuses the first word that the verb does not know: those after it may be its values.
+[[noreturn]] void refuse_word(const CLI::App& verb) {
+  const std::vector<std::string> left = verb.remaining();
+  const auto flag = std::ranges::find_if(left, [](const std::string& word) { return word.starts_with('-'); });
+  const std::string& word = flag == left.end() ? left.front() : *flag;
+  if (has_command_behind(verb.get_name()) && flag == left.end())
+    bad_input("{}: found '{}', expected -- before the command that it starts", verb.get_name(), word);
+  bad_input("{}: found '{}', which it does not know{}; --help lists the flags", verb.get_name(), word,
+            meant_by(word, verb));
 }
 
 // Lists the flags that records do not depend on: where things are written, how they are shown, how processes meet.
@@ -110,8 +120,8 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::Success& help) {
     app.exit(help);
     return std::nullopt;
-  } catch (const CLI::ExtrasError& error) {
-    bad_input("{}{}; --help lists the flags", error.what(), suggestion(*app.get_subcommands().front()));
+  } catch (const CLI::ExtrasError&) {
+    refuse_word(*app.get_subcommands().front());
   } catch (const CLI::ParseError& error) {
     std::string text = error.what();
     std::replace(text.begin(), text.end(), '\n', ' ');

@@ -10,7 +10,7 @@ constexpr double kFastMbit = 10000;  // less is slow between nodes that train to
 constexpr double kJumbo = 9000;
 const std::string kInterfaces = "/sys/class/net/", kFabric = "/sys/class/infiniband/";
 
-Finding finding(Level level, std::string found, std::string meaning, std::string command = {}) {
+Finding network_finding(Level level, std::string found, std::string meaning, std::string command = {}) {
   return {level, "network", std::move(found), std::move(meaning), std::move(command)};
 }
 
@@ -22,15 +22,15 @@ Finding interface(const SystemFiles& files, const std::string& name) {
       fmt::format("{} up, {}, MTU {}", name, known ? fmt::format("{} Mbit/s", *speed) : "speed unknown",
                   mtu ? fmt::format("{}", *mtu) : "unknown");
   if (files.text(folder + "/duplex") == "half")
-    return finding(Level::warn, found + ", half duplex", "sending and receiving take turns",
-                   fmt::format("sudo ethtool -s {} duplex full", name));
+    return network_finding(Level::warn, found + ", half duplex", "sending and receiving take turns",
+                           fmt::format("sudo ethtool -s {} duplex full", name));
   if (known && *speed < kFastMbit)
-    return finding(Level::note, found, "slow for collectives between nodes",
-                   "NCCL_SOCKET_IFNAME=... GLOO_SOCKET_IFNAME=... ./moetune VERB");
+    return network_finding(Level::note, found, "slow for collectives between nodes",
+                           "NCCL_SOCKET_IFNAME=... GLOO_SOCKET_IFNAME=... ./moetune VERB");
   if (known && mtu && *mtu < kJumbo)
-    return finding(Level::note, found, "small packets, more work a byte; switches must take 9000",
-                   fmt::format("sudo ip link set dev {} mtu 9000", name));
-  return finding(Level::ok, found, known ? "as fast as it says" : "a virtual link: the host decides");
+    return network_finding(Level::note, found, "small packets, more work a byte; switches must take 9000",
+                           fmt::format("sudo ip link set dev {} mtu 9000", name));
+  return network_finding(Level::ok, found, known ? "as fast as it says" : "a virtual link: the host decides");
 }
 
 Findings interfaces(const SystemFiles& files) {
@@ -42,7 +42,8 @@ Findings interfaces(const SystemFiles& files) {
     if (state == "up" || (state == "unknown" && files.number(kInterfaces + name + "/carrier") == 1))
       all.push_back(interface(files, name));
     else if (files.has(kInterfaces + name + "/device"))
-      all.push_back(finding(Level::ok, fmt::format("{} {}", name, state.empty() ? "has no state" : state), "not used"));
+      all.push_back(
+          network_finding(Level::ok, fmt::format("{} {}", name, state.empty() ? "has no state" : state), "not used"));
   }
   return all;
 }
@@ -59,14 +60,14 @@ Findings fabric(const SystemFiles& files) {
       const std::string found = fmt::format("{} port {}: {}, {}", device, port, state, rate);
       if (state == "ACTIVE") {
         rates.push_back(rate);
-        all.push_back(finding(Level::ok, found, "its link is up"));
+        all.push_back(network_finding(Level::ok, found, "its link is up"));
       } else {
-        all.push_back(finding(Level::warn, found, "NCCL uses fewer links, or TCP", "ibstat " + device));
+        all.push_back(network_finding(Level::warn, found, "NCCL uses fewer links, or TCP", "ibstat " + device));
       }
     }
   if (std::ranges::adjacent_find(rates, std::not_equal_to{}) != rates.end())
-    all.push_back(
-        finding(Level::warn, "InfiniBand ports of different rates", "the slowest link ends a collective", "ibstat"));
+    all.push_back(network_finding(Level::warn, "InfiniBand ports of different rates",
+                                  "the slowest link ends a collective", "ibstat"));
   return all;
 }
 
@@ -75,9 +76,10 @@ Findings gpu_direct(const SystemFiles& files) {
   const std::string modules = fmt::format("\n{}", files.text("/proc/modules").value_or(""));
   for (const char* module : {"nvidia_peermem", "nv_peer_mem"})
     if (modules.find(fmt::format("\n{} ", module)) != std::string::npos)
-      return {finding(Level::ok, fmt::format("GPUDirect RDMA: {} is loaded", module), "links read GPUs' memory")};
-  return {finding(Level::warn, "GPUDirect RDMA: nvidia_peermem is not loaded",
-                  "over the host's memory, unless NCCL finds DMA-BUF", "sudo modprobe nvidia-peermem")};
+      return {
+          network_finding(Level::ok, fmt::format("GPUDirect RDMA: {} is loaded", module), "links read GPUs' memory")};
+  return {network_finding(Level::warn, "GPUDirect RDMA: nvidia_peermem is not loaded",
+                          "over the host's memory, unless NCCL finds DMA-BUF", "sudo modprobe nvidia-peermem")};
 }
 
 }  // namespace

@@ -7,13 +7,13 @@
 namespace moe::layerbench {
 namespace {
 
-struct Candidate {
+struct TimedChoice {
   double predicted_s;
   double half_s[2];  // medians over the even and the odd passes
 };
 
 // Returns nothing where the schedule did not run well or not often enough.
-std::optional<Candidate> candidate_of(const CaseRecord& record) {
+std::optional<TimedChoice> candidate_of(const CaseRecord& record) {
   const auto total = std::ranges::find(record.samples, "total_s", &Samples::name);
   if (record.status != CaseStatus::ok || !record.prediction.has("total_s") || total == record.samples.end())
     return std::nullopt;
@@ -21,15 +21,15 @@ std::optional<Candidate> candidate_of(const CaseRecord& record) {
   for (size_t pass = 0; pass < total->values.size(); ++pass)
     halves[pass % 2].push_back(*std::ranges::max_element(total->values[pass]));
   if (halves[1].empty()) return std::nullopt;
-  return Candidate{record.prediction.number("total_s", record.key), {median(halves[0]), median(halves[1])}};
+  return TimedChoice{record.prediction.number("total_s", record.key), {median(halves[0]), median(halves[1])}};
 }
 
-double regret_of(const std::vector<Candidate>& candidates) {
-  const Candidate& chosen = *std::ranges::min_element(candidates, {}, &Candidate::predicted_s);
+double regret_among(const std::vector<TimedChoice>& candidates) {
+  const TimedChoice& chosen = *std::ranges::min_element(candidates, {}, &TimedChoice::predicted_s);
   double sum = 0;
   for (const int half : {0, 1}) {
-    const auto picked_by = [half](const Candidate& c) { return c.half_s[half]; };
-    const Candidate& best = *std::ranges::min_element(candidates, {}, picked_by);
+    const auto picked_by = [half](const TimedChoice& c) { return c.half_s[half]; };
+    const TimedChoice& best = *std::ranges::min_element(candidates, {}, picked_by);
     sum += chosen.half_s[1 - half] / best.half_s[1 - half] - 1;
   }
   return sum / 2;
@@ -40,11 +40,11 @@ double regret_of(const std::vector<Candidate>& candidates) {
 std::optional<Regret> regret_of(const std::vector<LayerOutcome>& outcomes) {
   Regret all;
   for (const LayerOutcome& outcome : outcomes) {
-    std::vector<Candidate> candidates;
+    std::vector<TimedChoice> candidates;
     for (const ScheduleRun& run : outcome.runs)
       if (const auto candidate = candidate_of(run.record)) candidates.push_back(*candidate);
     if (candidates.size() < 2) continue;
-    const double regret = regret_of(candidates);
+    const double regret = regret_among(candidates);
     if (all.layers == 0 || regret > all.worst) all.worst = regret, all.worst_layer = outcome.layer;
     all.mean += regret;
     ++all.layers;

@@ -24,7 +24,7 @@
 namespace moe::planner {
 namespace {
 
-struct Simulated {
+struct SimulatedLayer {
   LayerResult result;
   Plan plan;
   Timeline timeline;
@@ -35,21 +35,22 @@ std::optional<bool> fits(const LayerResult& result, const Profile& profile) {
   return !misfit(result.memory, *profile.memory_bytes);
 }
 
-Simulated simulate_one(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& degrees) {
+SimulatedLayer simulate_one(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& degrees) {
   LayerSearch search;
-  Simulated s{search.tune(schedule, pricer, within_memory(degrees, pricer.profile().memory_bytes)), {}, {}};
+  SimulatedLayer s{search.tune(schedule, pricer, within_memory(degrees, pricer.profile().memory_bytes)), {}, {}};
   s.plan = build_plan(schedule, pricer.shape(), s.result.decision);
   s.timeline = timeline_of(s.plan, price(pricer, s.plan), pricer.profile().contention);
   return s;
 }
 
-std::string table_text(const std::vector<const Simulated*>& fastest_first, const Profile& profile) {
-  const auto bound_s = [](const Simulated* s) { return s->result.bound.total_s(); };
+std::string table_text(const std::vector<const SimulatedLayer*>& fastest_first, const Profile& profile) {
+  const auto bound_s = [](const SimulatedLayer* s) { return s->result.bound.total_s(); };
   const double least_s = std::ranges::min(fastest_first | std::views::transform(bound_s));
-  const auto tutel = std::ranges::find(fastest_first, "tutel", [](const Simulated* s) { return s->result.schedule; });
+  const auto tutel =
+      std::ranges::find(fastest_first, "tutel", [](const SimulatedLayer* s) { return s->result.schedule; });
   Table table({"schedule", "r_f", "r_b", "total ms", "over tutel", "fwd ms", "bwd ms", "MoE ms", "of the bound",
                "of its own", "a rank needs"});
-  for (const Simulated* s : fastest_first) {
+  for (const SimulatedLayer* s : fastest_first) {
     const LayerResult& r = s->result;
     const double total_s = r.total_s();
     table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward),
@@ -61,20 +62,20 @@ std::string table_text(const std::vector<const Simulated*>& fastest_first, const
                human_bytes(r.memory.total()) + (fits(r, profile).value_or(true) ? "" : ", does not fit")});
   }
   std::vector<PlannedRow> rows;
-  for (const Simulated* s : fastest_first) rows.push_back({s->result.schedule, fits(s->result, profile)});
+  for (const SimulatedLayer* s : fastest_first) rows.push_back({s->result.schedule, fits(s->result, profile)});
   return table.text() + fastest_text(rows, profile);
 }
 
 // Draws the lanes of the first few schedules that differ, on one scale.
-std::string gantts_text(const std::vector<const Simulated*>& fastest_first, int drawn) {
-  std::vector<const Simulated*> shown;
-  for (const Simulated* s : fastest_first)
+std::string gantts_text(const std::vector<const SimulatedLayer*>& fastest_first, int drawn) {
+  std::vector<const SimulatedLayer*> shown;
+  for (const SimulatedLayer* s : fastest_first)
     if (static_cast<int>(shown.size()) < drawn &&
         (shown.empty() || shown.back()->timeline.start_s != s->timeline.start_s))
       shown.push_back(s);
   if (shown.empty()) return "";
   std::vector<DrawnTimeline> lanes;
-  for (const Simulated* s : shown) {
+  for (const SimulatedLayer* s : shown) {
     const LayerResult& r = s->result;
     const std::string variant = r.decision.variant ? fmt::format(" = {}", r.decision.variant->name) : "";
     lanes.push_back({fmt::format("{}{} (binding lane: {} forward, {} backward)", r.schedule, variant,
@@ -87,11 +88,11 @@ std::string gantts_text(const std::vector<const Simulated*>& fastest_first, int 
   return text;
 }
 
-void print_text(const LayerCase& shape, const Profile& profile, const std::vector<Simulated>& all,
+void print_text(const LayerCase& shape, const Profile& profile, const std::vector<SimulatedLayer>& all,
                 const Refused& refused, int drawn) {
-  std::vector<const Simulated*> fastest_first;
-  for (const Simulated& s : all) fastest_first.push_back(&s);
-  std::ranges::stable_sort(fastest_first, {}, [](const Simulated* s) { return s->result.total_s(); });
+  std::vector<const SimulatedLayer*> fastest_first;
+  for (const SimulatedLayer& s : all) fastest_first.push_back(&s);
+  std::ranges::stable_sort(fastest_first, {}, [](const SimulatedLayer* s) { return s->result.total_s(); });
   const std::string states = describe_states(shape.parallel);
   fmt::print("{} on {} ({} x {}), {}{}{}\n\n{}{}", describe(shape.layer), profile.name, counted(profile.nodes, "node"),
              profile.ranks_per_node, name_of(shape.rounding), states.empty() ? "" : ", ", states,
@@ -99,13 +100,13 @@ void print_text(const LayerCase& shape, const Profile& profile, const std::vecto
   fmt::print("{}", gantts_text(fastest_first, drawn));
 }
 
-void write_records(const SimulateOptions& options, const LayerPricer& pricer, const std::vector<Simulated>& all) {
+void write_records(const SimulateOptions& options, const LayerPricer& pricer, const std::vector<SimulatedLayer>& all) {
   const LayerCase& shape = pricer.shape();
   const std::string& cluster = pricer.profile().name;
   const Fields parameters = parameters_of(shape, cluster, describe(shape.layer), options.selection.degrees);
   std::vector<CaseRecord> records;
-  for (const Simulated& s : all) records.push_back(timeline_record(s.result, s.plan, s.timeline, parameters));
-  for (const Simulated& s : all)
+  for (const SimulatedLayer& s : all) records.push_back(timeline_record(s.result, s.plan, s.timeline, parameters));
+  for (const SimulatedLayer& s : all)
     if (options.sweep_degrees)
       std::ranges::move(degree_records(find_schedule(s.result.schedule), pricer, parameters),
                         std::back_inserter(records));
@@ -117,9 +118,10 @@ void write_records(const SimulateOptions& options, const LayerPricer& pricer, co
   writer.end();
 }
 
-Json documents_of(const LayerPricer& pricer, const std::vector<Simulated>& all, const std::vector<NoiseRow>& noisy) {
+Json documents_of(const LayerPricer& pricer, const std::vector<SimulatedLayer>& all,
+                  const std::vector<NoiseRow>& noisy) {
   Json documents = Json::array();
-  for (const Simulated& s : all) {
+  for (const SimulatedLayer& s : all) {
     Json json = to_json(s.result);
     json["status"] = name_of(CaseStatus::ok);
     json["cluster"] = pricer.profile().name;
@@ -194,7 +196,7 @@ int run_simulate(const SimulateOptions& options) {
   const LayerCase shape = chosen_case(options.selection, profile.nodes, profile.ranks_per_node);
   const LayerPricer pricer(profile, shape, pricing_of(options.selection));
   const auto chosen = chosen_schedules(options.selection);
-  std::vector<Simulated> all;
+  std::vector<SimulatedLayer> all;
   Refused refused;
   for (const Schedule* schedule : chosen) {
     try {
@@ -212,7 +214,7 @@ int run_simulate(const SimulateOptions& options) {
   refused.require_others(chosen.size());
   std::vector<NoiseRow> noisy;
   std::vector<TraceGroup> groups;
-  for (const Simulated& s : all) {
+  for (const SimulatedLayer& s : all) {
     if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.plan, s.timeline.makespan_s));
     groups.push_back(trace_group(s.plan, s.timeline, profile.name));
   }

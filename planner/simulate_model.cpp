@@ -16,7 +16,7 @@
 namespace moe::planner {
 namespace {
 
-struct Simulated {
+struct SimulatedModel {
   ModelResult result;
   MemoryEstimate memory;
   int64_t tail_bytes = 0;  // of the gradients
@@ -28,9 +28,9 @@ std::string degrees_of(const ModelShape& model, const ModelResult& result) {
 }
 
 // Keeps the plan where something is drawn or listed from it: plans may have millions of tasks.
-Simulated simulated(const ChosenModel& chosen, ModelResult result, bool keep_plan) {
+SimulatedModel simulated(const ChosenModel& chosen, ModelResult result, bool keep_plan) {
   const MemoryEstimate memory = memory_of(chosen, memory_request(result.plan));
-  Simulated s{std::move(result), memory};
+  SimulatedModel s{std::move(result), memory};
   for (const Task& task : s.result.plan.tasks())
     if (sends_gradients(task.kind) && task.phase != Phase::step && task.id > s.result.last_backward)
       s.tail_bytes += s.result.plan.slices[static_cast<size_t>(task.slice)].bytes();
@@ -40,7 +40,7 @@ Simulated simulated(const ChosenModel& chosen, ModelResult result, bool keep_pla
   return s;
 }
 
-void print_text(const ChosenModel& chosen, const Profile& profile, const std::vector<Simulated>& all) {
+void print_text(const ChosenModel& chosen, const Profile& profile, const std::vector<SimulatedModel>& all) {
   const ParallelShape& p = chosen.model.shape.parallel;
   fmt::print("{} on {} ({} x {}): {}, {}, {}{}\n{}\n", chosen.name.empty() ? "layer" : chosen.name, profile.name,
              counted(profile.nodes, "node"), profile.ranks_per_node,
@@ -50,14 +50,14 @@ void print_text(const ChosenModel& chosen, const Profile& profile, const std::ve
              chosen.on_cluster.empty() ? "" : fmt::format("on {}: {}\n", profile.name, chosen.on_cluster));
   Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of the bound", "of its own", "may be off by",
                "in the tail", "a rank needs", "fits"});
-  const auto tutel = std::ranges::find(all, "tutel", [](const Simulated& s) { return s.result.schedule; });
+  const auto tutel = std::ranges::find(all, "tutel", [](const SimulatedModel& s) { return s.result.schedule; });
   const double least_s =
-      std::ranges::min(all | std::views::transform([](const Simulated& s) { return s.result.bound_s; }));
-  std::vector<const Simulated*> fastest_first;
-  for (const Simulated& s : all) fastest_first.push_back(&s);
-  std::ranges::stable_sort(fastest_first, {}, [](const Simulated* s) { return s->result.total_s(); });
+      std::ranges::min(all | std::views::transform([](const SimulatedModel& s) { return s.result.bound_s; }));
+  std::vector<const SimulatedModel*> fastest_first;
+  for (const SimulatedModel& s : all) fastest_first.push_back(&s);
+  std::ranges::stable_sort(fastest_first, {}, [](const SimulatedModel* s) { return s->result.total_s(); });
   std::vector<PlannedRow> rows;
-  for (const Simulated* s : fastest_first) {
+  for (const SimulatedModel* s : fastest_first) {
     const ModelResult& r = s->result;
     const double seconds = r.total_s();
     const auto reason = profile.memory_bytes ? misfit(s->memory, *profile.memory_bytes) : std::nullopt;
@@ -74,7 +74,7 @@ void print_text(const ChosenModel& chosen, const Profile& profile, const std::ve
   fmt::print("{}{}", table.text(), fastest_text(rows, profile));
 }
 
-Json to_json(const Simulated& s, const ModelShape& model, const Profile& profile) {
+Json to_json(const SimulatedModel& s, const ModelShape& model, const Profile& profile) {
   const ModelResult& r = s.result;
   Json backwards = Json::array();
   for (size_t i = 0; i < r.decision.backwards.size(); ++i) {
@@ -120,7 +120,7 @@ int run_simulate_model(const SimulateOptions& options) {
   const auto schedules = chosen_schedules(options.selection);
   ModelSearch search;
   const DegreeChoice degrees = within_memory(options.selection.degrees, profile.memory_bytes, chosen);
-  std::vector<Simulated> all;
+  std::vector<SimulatedModel> all;
   Refused refused;
   for (const Schedule* schedule : schedules) {
     try {
@@ -147,7 +147,7 @@ int run_simulate_model(const SimulateOptions& options) {
   refused.require_others(schedules.size());
   std::vector<NoiseRow> noisy;
   std::vector<TraceGroup> groups;
-  for (const Simulated& s : all) {
+  for (const SimulatedModel& s : all) {
     if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.result.plan, s.result.total_s()));
     groups.push_back(trace_group(s.result.plan, s.result.timeline, profile.name));
   }
@@ -159,7 +159,7 @@ int run_simulate_model(const SimulateOptions& options) {
     return 0;
   }
   Json models = Json::array();
-  for (const Simulated& s : all) {
+  for (const SimulatedModel& s : all) {
     models.push_back(to_json(s, chosen.model, profile));
     if (!noisy.empty()) models.back()["noise"] = to_json(noisy[models.size() - 1]);
   }

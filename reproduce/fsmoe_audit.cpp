@@ -14,11 +14,11 @@
 namespace moe::reproduce {
 namespace {
 
-constexpr std::array<std::string_view, 3> kCompared{"tutel-improved", "fsmoe-no-iio", "fsmoe"};
+constexpr std::array<std::string_view, 3> kAudited{"tutel-improved", "fsmoe-no-iio", "fsmoe"};
 
 struct Audited {
   const SweptReading* swept = nullptr;
-  std::array<double, kCompared.size()> speedups{};
+  std::array<double, kAudited.size()> speedups{};
   double rms = 0;     // of ours / paper - 1
   double table2 = 0;  // table2_error
   int apart = 0;
@@ -39,10 +39,10 @@ std::string ranking_of(const SweptReading& swept) {
 
 Audited audited(const SweptReading& swept) {
   Audited a{&swept, {}, 0, table2_error(swept.reading), swept.find("fsmoe").apart, ranking_of(swept)};
-  for (size_t i = 0; i < kCompared.size(); ++i) {
-    a.speedups[i] = swept.find(kCompared[i]).speedup;
-    const double off = a.speedups[i] / printed_for(swept.reading.testbed, kCompared[i]) - 1;
-    a.rms += off * off / kCompared.size();
+  for (size_t i = 0; i < kAudited.size(); ++i) {
+    a.speedups[i] = swept.find(kAudited[i]).speedup;
+    const double off = a.speedups[i] / printed_for(swept.reading.testbed, kAudited[i]) - 1;
+    a.rms += off * off / kAudited.size();
   }
   a.rms = std::sqrt(a.rms);
   return a;
@@ -58,8 +58,8 @@ TextTable audit_table(const std::vector<Audited>& rows, Testbed testbed) {
   TextTable table{
       fmt::format("{}: every reading, closest to Table 5 first (paper: tutel-improved {:.2f}, fsmoe-no-iio "
                   "{:.2f}, fsmoe {:.2f}{})",
-                  name_of(testbed), printed_for(testbed, kCompared[0]), printed_for(testbed, kCompared[1]),
-                  printed_for(testbed, kCompared[2]), testbed == Testbed::b ? "; 912 layers r_f != r_b" : ""),
+                  name_of(testbed), printed_for(testbed, kAudited[0]), printed_for(testbed, kAudited[1]),
+                  printed_for(testbed, kAudited[2]), testbed == Testbed::b ? "; 912 layers r_f != r_b" : ""),
       {"betas", "per", "gemm", "volumes", "attention", "tutel-improved", "fsmoe-no-iio", "fsmoe", "rms off",
        "Table 2 off", "r_f != r_b"},
       {}};
@@ -82,7 +82,7 @@ TextTable audit_table(const std::vector<Audited>& rows, Testbed testbed) {
 // Holds readings that differ in one choice alone, and what that choice moves on average.
 struct Effect {
   std::string change;
-  std::array<double, kCompared.size()> moved{};
+  std::array<double, kAudited.size()> moved{};
   double apart = 0;
   int pairs = 0;
 };
@@ -101,7 +101,7 @@ std::vector<Effect> effects_of(const std::vector<Audited>& rows, Testbed testbed
       const Audited& from = *by_labels.at(base);
       Effect& e = effects[fmt::format("{} {}: {} -> {}", i, kLabelNames[i], preset[i], labels[i])];
       e.change = fmt::format("{}: {} -> {}", kLabelNames[i], preset[i], labels[i]);
-      for (size_t s = 0; s < kCompared.size(); ++s) e.moved[s] += a->speedups[s] - from.speedups[s];
+      for (size_t s = 0; s < kAudited.size(); ++s) e.moved[s] += a->speedups[s] - from.speedups[s];
       e.apart += a->apart - from.apart;
       ++e.pairs;
     }
@@ -168,8 +168,8 @@ std::vector<Reading> to_fit(const std::vector<Audited>& rows, Testbed testbed) {
   const Audited* best = nullptr;
   const auto off = [&](const Audited& a) {
     double sum = 0;
-    for (size_t i = 0; i + 1 < kCompared.size(); ++i)
-      sum += std::pow(a.speedups[i] / printed_for(testbed, kCompared[i]) - 1, 2);
+    for (size_t i = 0; i + 1 < kAudited.size(); ++i)
+      sum += std::pow(a.speedups[i] / printed_for(testbed, kAudited[i]) - 1, 2);
     return sum;
   };
   for (const Audited& a : rows) {
@@ -199,10 +199,10 @@ Comparison figures_of(const std::vector<Audited>& rows) {
   c.label_names.push_back("schedule");
   c.drawn = false;
   for (const Audited& a : rows)
-    for (size_t i = 0; i < kCompared.size(); ++i) {
+    for (size_t i = 0; i < kAudited.size(); ++i) {
       auto labels = labels_of(a.swept->reading);
-      labels.emplace_back(kCompared[i]);
-      c.figures.push_back({labels, "", printed_for(a.swept->reading.testbed, kCompared[i]), a.speedups[i]});
+      labels.emplace_back(kAudited[i]);
+      c.figures.push_back({labels, "", printed_for(a.swept->reading.testbed, kAudited[i]), a.speedups[i]});
     }
   return c;
 }

@@ -41,7 +41,7 @@ struct Fit {
   }
 };
 
-constexpr std::array<std::string_view, 3> kCompared{"tutel-improved", "fsmoe-no-iio", "fsmoe"};
+constexpr std::array<std::string_view, 3> kContended{"tutel-improved", "fsmoe-no-iio", "fsmoe"};
 
 // The last row of either testbed is the reading that comes closest for the schedules that contention does not touch.
 std::string fitted_finding(const TextTable& table) {
@@ -119,20 +119,20 @@ void add_fitted_contention(Report& report, Study& study, const std::vector<Readi
   for (const Testbed testbed : {Testbed::a, Testbed::b}) {
     const std::string name(name_of(testbed)), grid(printed_grid(testbed));
     auto& paper = table.rows.emplace_back(std::vector<std::string>{name, "paper", "", "", ""});
-    for (const std::string_view schedule : kCompared)
+    for (const std::string_view schedule : kContended)
       paper.push_back(fmt::format("{:.3f}", printed_speedup(grid, name, schedule)));
     paper.push_back(testbed == Testbed::b ? fmt::format("{:.0f}", kPrintedApart) : "-");
     for (const Reading& r : with_fitted_contention(study.sweeps, testbed == Testbed::a ? on_a : on_b)) {
       const SweptReading& swept = study.sweeps.of(r);
       std::vector<std::string> row{name, std::string(name_of(r.gemm)), std::string(name_of(r.capacity)),
                                    std::string(name_of(r.attention)), fmt::format("{:.2f}", r.contention)};
-      for (const std::string_view schedule : kCompared) {
+      for (const std::string_view schedule : kContended) {
         std::vector<std::string> labels(row.begin(), row.begin() + 5);
         labels.emplace_back(schedule);
         c.figures.push_back(
             {labels, "fitted to fsmoe", printed_speedup(grid, name, schedule), swept.find(schedule).speedup});
       }
-      for (const std::string_view schedule : kCompared)
+      for (const std::string_view schedule : kContended)
         row.push_back(fmt::format("{:.3f}", swept.find(schedule).speedup));
       row.push_back(fmt::format("{}", swept.find("fsmoe").apart));
       table.rows.push_back(std::move(row));

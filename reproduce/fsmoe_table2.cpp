@@ -15,7 +15,7 @@
 namespace moe::reproduce {
 namespace {
 
-constexpr std::array kCapacities{1.2, 2.4};
+constexpr std::array kCapacityFactors{1.2, 2.4};
 constexpr std::array<std::string_view, 2> kModels{"gpt2-xl", "mixtral-7b"};
 
 bool moves_rows(std::string_view op) { return op == "alltoall" || op == "allgather" || op == "reducescatter"; }
@@ -54,7 +54,7 @@ double fitted_capacity(const Profile& profile, const std::vector<PrintedOp>& row
 Comparison communication(const std::vector<PrintedOp>& printed) {
   Comparison c{.caption = "communication", .label_names = {"testbed", "model", "phase", "op"}};
   c.quantity = kMilliseconds;
-  for (const double capacity : kCapacities)
+  for (const double capacity : kCapacityFactors)
     for (const PrintedOp& row : printed) {
       if (!moves_rows(row.op) && !(row.op == "allreduce" && row.phase == "backward")) continue;
       const Profile profile = find_profile(row.testbed);

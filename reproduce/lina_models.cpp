@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kGpusPerNode = 4, kGpus = 16;  // section 7.1
 constexpr double kGpuBytes = 40e9;
-constexpr std::string_view kCluster = "lina";
+constexpr std::string_view kLinaCluster = "lina";
 
 double assumed_value(const Assumptions& assumed, std::string_view name) {
   const auto value = assumed.value(name);
@@ -92,7 +92,7 @@ LayerCase lina_case(const std::string& model, int experts, const Assumptions& as
 
 Profile lina_profile(const std::string& model, const Assumptions& assumed) {
   Profile profile;
-  profile.name = kCluster;
+  profile.name = kLinaCluster;
   profile.nodes = profile.ranks_per_node = kGpusPerNode;
   profile.memory_bytes = kGpuBytes;
   profile = with_assumed(profile, &assumed);

@@ -10,7 +10,7 @@
 namespace moe::reproduce {
 namespace {
 
-constexpr std::string_view kCluster = "a800", kModel = "moe-2x70b";
+constexpr std::string_view kA800 = "a800", kModel = "moe-2x70b";
 constexpr int kThousand = 1024;  // as sequence lengths count
 
 LayerCase layer_of(const Profile& profile, int thousand_tokens) {
@@ -36,7 +36,7 @@ bool is_way_out(const WorkClass& c) {
 }  // namespace
 
 Profile monta_cluster(const Assumptions* assumed) {
-  Profile profile = find_profile(std::string(kCluster));
+  Profile profile = find_profile(std::string(kA800));
   profile.contention = {};
   return with_assumed(std::move(profile), assumed);
 }

@@ -12,7 +12,7 @@
 namespace moe::reproduce {
 namespace {
 
-constexpr int kTable8Seq = 8, kLongSeq = 256;  // thousands of tokens
+constexpr int kTable8Seq = 8, kStep3Seq = 256;  // thousands of tokens
 
 // Holds Table 8's latencies as it prints them.
 struct Table8 {
@@ -123,7 +123,7 @@ Report monta_fig13(Study&) {
   c.label_names = {"primitive", "million bytes"};
   c.quantity = {"efficiency", "of the bandwidth", 1, 3};
   for (const PrintedEfficiency& row : printed_monta_fig13()) {
-    const double bytes = row.volume_m > 0 ? row.volume_m * 1e6 : monta_bytes(kLongSeq);
+    const double bytes = row.volume_m > 0 ? row.volume_m * 1e6 : monta_bytes(kStep3Seq);
     c.figures.push_back({{row.primitive, fmt::format("{:.0f}", bytes / 1e6)},
                          "",
                          row.efficiency,

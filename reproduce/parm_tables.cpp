@@ -19,7 +19,7 @@ namespace moe::reproduce {
 namespace {
 
 constexpr double kFourTimes = 4;  // Figure 7's threshold
-constexpr int kCluster = 32;      // GPUs of Figures 1 and 7
+constexpr int kFigureGpus = 32;   // GPUs of Figures 1 and 7
 constexpr std::array<std::string_view, 3> kOurs{"parm-s1", "parm-s2", "parm"};
 constexpr std::array<std::string_view, 2> kTestbeds{"testbed-a", "testbed-b"};
 
@@ -62,7 +62,7 @@ auto speedup_of(std::string_view schedule) {
 
 Comparison figure7(const std::vector<ParmLayer>& on_b) {
   Comparison c{.caption = "parm over the baseline on 32 GPUs, N_MP = N_ESP = 4 (Figure 7)", .label_names = {"what"}};
-  const std::vector<double> values = values_of(on_b, of_group(kCluster, 4, 4), speedup_of("parm"));
+  const std::vector<double> values = values_of(on_b, of_group(kFigureGpus, 4, 4), speedup_of("parm"));
   std::vector<double> over;
   for (const double value : values) over.push_back(value > kFourTimes);
   for (const PrintedStatistic& row : printed_parm_fig7())
@@ -111,7 +111,7 @@ Comparison figure1(const std::vector<ParmLayer>& on_b) {
   Comparison c{.caption = "communication's share of the baseline's time on 32 GPUs (Figure 1)",
                .label_names = {"what"}};
   c.quantity = kShare;
-  const auto on_32 = [](const ParmLayer& layer) { return layer.shape.parallel.ranks() == kCluster; };
+  const auto on_32 = [](const ParmLayer& layer) { return layer.shape.parallel.ranks() == kFigureGpus; };
   const std::vector<double> shares = values_of(
       on_b, on_32, [](const ParmLayer& layer) { return layer.communication_s / layer.seconds.at(kParmBaseline); });
   c.figures.push_back({{"least"}, "", printed_parm("communication-least", "testbed-b"), least(shares)});

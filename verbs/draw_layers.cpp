@@ -12,18 +12,18 @@ namespace {
 
 constexpr int64_t kGrain = 16;
 
-struct Range {
+struct Extent {
   int64_t least = 0, most = 0;
 };
 
-Range range_of(const Grid& grid, int64_t LayerShape::*size) {
+Extent range_of(const Grid& grid, int64_t LayerShape::*size) {
   const auto [least, most] =
       std::ranges::minmax_element(grid.layers, {}, [size](const GridLayer& layer) { return layer.shape.*size; });
   return {least->shape.*size, most->shape.*size};
 }
 
 // Returns a multiple of `grain` in the range, where it has one; else its least.
-int64_t drawn(Range range, int64_t grain, double uniform) {
+int64_t drawn(Extent range, int64_t grain, double uniform) {
   const double at = static_cast<double>(range.least) *
                     std::pow(static_cast<double>(range.most) / static_cast<double>(range.least), uniform);
   const int64_t least = (range.least + grain - 1) / grain * grain, most = range.most / grain * grain;
@@ -35,8 +35,8 @@ int64_t drawn(Range range, int64_t grain, double uniform) {
 }  // namespace
 
 std::vector<GridLayer> draw_layers(const Grid& grid, int count, uint64_t seed) {
-  const Range batch = range_of(grid, &LayerShape::batch), seq = range_of(grid, &LayerShape::seq),
-              model_dim = range_of(grid, &LayerShape::model_dim), hidden = range_of(grid, &LayerShape::hidden);
+  const Extent batch = range_of(grid, &LayerShape::batch), seq = range_of(grid, &LayerShape::seq),
+               model_dim = range_of(grid, &LayerShape::model_dim), hidden = range_of(grid, &LayerShape::hidden);
   const uint64_t stream = stream_of("drawn layers");
   std::vector<GridLayer> layers;
   for (int i = 0; i < count; ++i) {

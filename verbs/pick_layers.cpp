@@ -27,19 +27,19 @@ std::vector<std::string> traits_of(const LayerShape& l) {
 }  // namespace
 
 std::vector<size_t> pick_layers(std::span<const LayerShape> layers, int count) {
-  struct Candidate {
+  struct Unpicked {
     size_t layer;
     std::vector<int*> uses;  // of its traits, by the picks so far
   };
   std::map<std::string, int> used;
-  std::vector<Candidate> open;
+  std::vector<Unpicked> open;
   for (size_t i = 0; i < layers.size(); ++i) {
     open.push_back({i, {}});
     for (const std::string& trait : traits_of(layers[i])) open.back().uses.push_back(&used[trait]);
   }
   std::vector<size_t> picked;
   while (!open.empty() && picked.size() < static_cast<size_t>(count)) {
-    const auto repeats = [](const Candidate& c) {
+    const auto repeats = [](const Unpicked& c) {
       int sum = 0;
       for (const int* uses : c.uses) sum += *uses;
       return sum;

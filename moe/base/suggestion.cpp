@@ -10,9 +10,9 @@
 namespace moe {
 namespace {
 
-constexpr size_t kShown = 3;         // names that are suggested at most
-constexpr size_t kTellingPart = 3;   // letters that a part of a name has at least: fewer are in many
-constexpr size_t kTellingStart = 2;  // letters of a name's start
+constexpr size_t kMostSuggested = 3;  // names that are suggested at most
+constexpr size_t kTellingPart = 3;    // letters that a part of a name has at least: fewer are in many
+constexpr size_t kTellingStart = 2;   // letters of a name's start
 
 using Names = std::vector<std::string_view>;
 using Words = std::vector<std::string>;
@@ -102,7 +102,7 @@ Names of_parts(std::string_view name, std::span<const std::string_view> known) {
 std::string suggestion(std::string_view name, std::span<const std::string_view> known) {
   Names meant = of_fewest_edits(name, known);
   if (meant.empty()) meant = of_parts(name, known);
-  meant.resize(std::min(meant.size(), kShown));
+  meant.resize(std::min(meant.size(), kMostSuggested));
   std::string text;
   for (size_t i = 0; i < meant.size(); ++i)
     text += fmt::format("{}'{}'", i == 0 ? "" : i + 1 == meant.size() ? " or " : ", ", meant[i]);

@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-constexpr size_t kShown = 60;  // characters of a found text in a message
+constexpr size_t kShownText = 60;  // characters of a found text in a message
 
 bool within(double number, const Limits& limits) {
   return std::isfinite(number) && number >= limits.least && number <= limits.most && number > limits.above;
@@ -42,8 +42,8 @@ const ConfigValue* ConfigValue::find(std::string_view key) const {
 
 std::string shown(std::string_view text) {
   std::string out = "'";
-  for (const unsigned char c : text.substr(0, kShown)) out += c < 0x20 || c >= 0x7f ? '?' : static_cast<char>(c);
-  return out + (text.size() > kShown ? "...'" : "'");
+  for (const unsigned char c : text.substr(0, kShownText)) out += c < 0x20 || c >= 0x7f ? '?' : static_cast<char>(c);
+  return out + (text.size() > kShownText ? "...'" : "'");
 }
 
 std::string describe(const ConfigValue& value) {

@@ -20,7 +20,7 @@ struct PiecewiseCurve {
   std::optional<double> held_out_error() const, held_out_worst() const;
 };
 
-inline constexpr int kMostPieces = 6;
+inline constexpr int kMostCurvePieces = 6;
 inline constexpr int kMostFolds = 24;
 
 /// Fits at most `most` pieces to (size, seconds) in any order; 1 is a line. Knots are sizes of samples. Seconds at them
@@ -28,6 +28,6 @@ inline constexpr int kMostFolds = 24;
 /// many pieces as do best at cross-validation, by the mean error; of equally good numbers the fewest. A search drops
 /// the knot that is missed least, adds the one that helps most, and exchanges one by one. Throws BadInput "WHAT: found
 /// ..., expected ..." for sizes or seconds that are not positive and finite, fewer than two sizes, or `most` below 1.
-PiecewiseCurve fit_pieces(Points samples, std::string_view what, int most = kMostPieces);
+PiecewiseCurve fit_pieces(Points samples, std::string_view what, int most = kMostCurvePieces);
 
 }  // namespace moe

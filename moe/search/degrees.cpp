@@ -1,7 +1,6 @@
 #include "moe/search/degrees.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "moe/search/micro_ops.h"
 #include "moe/search/padding.h"
@@ -9,8 +8,6 @@
 
 namespace moe {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::max();
 
 // Returns as many chunks as keep each chunk of an AlltoAll within the size of a micro-op.
 int degree_by_size(const LayerPricer& pricer, int64_t micro_op_bytes) {
@@ -39,10 +36,10 @@ class DegreeSearch {
     const PhaseBound bound = layer_.bound(Phase::backward);
     const auto from = [&](int r) { return bound.from(r); };
     const bool best_first = splits_gradients(schedule_) && !pricer_.profile().contention.none();
-    Candidate best{{}, kNever};
+    Candidate best{{}, kUnpriced};
     for (const int r : best_first ? degrees_best_first(bound) : tried_degrees(choice_.backward, pricer_)) {
       if (!best_first && none_from(r, best.seconds, from)) break;
-      if (best.seconds < kNever && !better(bound.at(r).seconds, best.seconds)) continue;
+      if (best.seconds < kUnpriced && !better(bound.at(r).seconds, best.seconds)) continue;
       const Candidate c = best_backward(r, best.seconds);
       const bool tie = !better(best.seconds, c.seconds) && r < best.decision.degree_backward;
       if (better(c.seconds, best.seconds) || tie) best = c;
@@ -58,10 +55,10 @@ class DegreeSearch {
     const int forwards = forwards_of(pricer_.outline());
     const auto from = [&](int r) { return forwards * forward_bound.from(r) + backward_bound.from(r); };
     const auto at = [&](int r) { return forwards * forward_bound.at(r).seconds + backward_bound.at(r).seconds; };
-    Candidate best{{}, kNever};
+    Candidate best{{}, kUnpriced};
     for (const int r : tried_degrees(choice_.forward, pricer_)) {
       if (none_from(r, best.seconds, from)) break;
-      if (best.seconds < kNever &&
+      if (best.seconds < kUnpriced &&
           (!better(at(r), best.seconds) || too_small(schedule_, pricer_, r, choice_.min_chunk_bytes)))
         continue;
       const double forward = forwards * layer_.seconds({r, r}, Phases::forward);
@@ -74,10 +71,10 @@ class DegreeSearch {
 
   Candidate best_forward() {
     const PhaseBound bound = layer_.bound(Phase::forward);
-    Candidate best{{}, kNever};
+    Candidate best{{}, kUnpriced};
     for (const int r : tried_degrees(choice_.forward, pricer_)) {
       if (none_from(r, best.seconds, [&](int least) { return bound.from(least); })) break;
-      if (best.seconds < kNever && !better(bound.at(r).seconds, best.seconds)) continue;
+      if (best.seconds < kUnpriced && !better(bound.at(r).seconds, best.seconds)) continue;
       const double seconds = layer_.seconds({r, 1}, Phases::forward);
       if (better(seconds, best.seconds)) best = {{r, 1}, seconds};
     }
@@ -88,11 +85,11 @@ class DegreeSearch {
   // in one place, so that the others are soon ruled out.
   std::vector<int> degrees_best_first(const PhaseBound& bound) {
     std::vector<std::pair<double, int>> order;
-    double least = kNever;
+    double least = kUnpriced;
     for (const int r : tried_degrees(choice_.backward, pricer_)) {
       if (none_from(r, least, [&](int first) { return bound.from(first); })) break;
-      if (least < kNever && !better(bound.at(r).seconds, least)) continue;
-      if (least < kNever && !better(layer_.least_contended(r), least)) continue;
+      if (least < kUnpriced && !better(bound.at(r).seconds, least)) continue;
+      if (least < kUnpriced && !better(layer_.least_contended(r), least)) continue;
       order.emplace_back(layer_.seconds(with_split(schedule_, 1, r, 0), Phases::backward), r);
       least = std::min(least, order.back().first);
     }
@@ -214,7 +211,7 @@ LayerResult tune_degrees(LayerReplay layer, const DegreeChoice& choice) {
   const LayerCase& shape = layer.pricer.shape();  // a single row has degree 1 alone
   if (shape.rounding == Rounding::lcm && shape.row_multiple == 1 && layer.pricer.rows() > 1)
     return tune_padded(layer, choice);
-  Candidate best{{}, kNever};
+  Candidate best{{}, kUnpriced};
   for (const DegreeChoice& sized : sized_choices(layer.schedule, layer.pricer, choice)) {
     const Candidate c = DegreeSearch(layer, sized).best();
     if (better(c.seconds, best.seconds)) best = c;

@@ -8,11 +8,6 @@
 #include "moe/search/partition.h"
 
 namespace moe {
-namespace {
-
-constexpr double kNever = std::numeric_limits<double>::max();
-
-}  // namespace
 
 std::shared_ptr<const CompiledStructure> ReplayStore::get(const StructureKey& key) {
   if (key.order_forward.empty() && key.order_backward.empty()) return structures.get(key);
@@ -128,7 +123,7 @@ SplitPaths LayerReplay::backward_paths(const BackwardOption& option) {
     const GradientPlacement beside{{.beside_dense = true}, {}, {}};
     const auto held = store.get(structure_key(schedule, pricer.outline(), {}, beside, Phases::backward));
     pricer.price(*held->structure, {{0, 0, bytes_of(pricer.shape().layer.dtype)}}, store.seconds);
-    const SplitPaths paths = split_paths(*held, kNever);
+    const SplitPaths paths = split_paths(*held, kUnpriced);
     return {paths.neither, paths.neither, paths.first, paths.first};
   }
   const bool apart = schedule.degrees == DegreePolicy::apart;
@@ -138,7 +133,7 @@ SplitPaths LayerReplay::backward_paths(const BackwardOption& option) {
   const auto held = compiled(decision, Phases::backward);
   const CompiledStructure& c = *held;
   pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), store.seconds);
-  const SplitPaths paths = split_paths(c, kNever);
+  const SplitPaths paths = split_paths(c, kUnpriced);
   if (schedule.gradients == GradientPolicy::adaptive) return paths;
   return {paths.neither, paths.neither, paths.first, paths.first};  // nothing goes into the MoE part
 }
@@ -163,8 +158,8 @@ double LayerReplay::least_contended(int degree) {
 }
 
 Candidate LayerReplay::best_split_of(const Decision& decision, double to_beat) {
-  Candidate best{decision, kNever};
-  if (to_beat < kNever && !better(least_contended(decision.degree_backward), to_beat)) return best;
+  Candidate best{decision, kUnpriced};
+  if (to_beat < kUnpriced && !better(least_contended(decision.degree_backward), to_beat)) return best;
   for (const SplitPlaces places : split_places(schedule, !pricer.profile().contention.none())) {
     const Candidate found = best_split_between(places, decision, std::min(to_beat, best.seconds));
     if (better(found.seconds, best.seconds)) best = found;
@@ -187,7 +182,7 @@ Candidate LayerReplay::best_split_between(SplitPlaces places, Decision decision,
     const SplitPaths paths = split_paths(c, to_beat);
     if (better(paths.neither, to_beat)) candidates = {0, all, best_split(paths, pricer)};
   }
-  Candidate best{{}, kNever};
+  Candidate best{{}, kUnpriced};
   for (const int64_t bytes : candidates) {
     split_gradients(schedule, places, bytes, all, decision);
     const double found = seconds(decision, Phases::backward);

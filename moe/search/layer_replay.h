@@ -1,6 +1,7 @@
 #pragma once
 // Computes what a decision for one layer takes: replays of its phases, their bounds, and its backward by the gradients
 // that are sent in it.
+#include <limits>
 #include <map>
 #include <memory>
 #include <vector>
@@ -16,6 +17,8 @@ namespace moe {
 
 struct LayerSlices;
 
+/// Seconds of a candidate that nobody has priced yet.
+inline constexpr double kUnpriced = std::numeric_limits<double>::max();
 /// Says whether a later candidate wins: by more than the last bits of a sum, on which no decision must hang.
 inline bool better(double candidate_s, double best_s) { return candidate_s < best_s * (1 - 1e-12); }
 

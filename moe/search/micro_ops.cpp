@@ -6,7 +6,7 @@
 namespace moe {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::max();
+constexpr double kNothingHeld = std::numeric_limits<double>::max();
 
 class Freezer {
  public:
@@ -45,7 +45,7 @@ class Freezer {
     double end = 0;
     int layer = -1, passed = 0;
     bool carries_alltoall = false;
-    double held_from = kNever;  // until the AlltoAll that is imminent
+    double held_from = kNothingHeld;  // until the AlltoAll that is imminent
   };
 
   bool of_last_backward(const Task& task) const { return task.phase == Phase::backward && task.micro_batch == last_; }
@@ -75,7 +75,7 @@ class Freezer {
       if (start >= std::min(ready, lane.held_from)) break;
       send(lane, task.layer);
     }
-    if (first_alltoall(task)) lane.held_from = kNever;
+    if (first_alltoall(task)) lane.held_from = kNothingHeld;
     ++lane.passed;
   }
   int stage_of(const LaneState& lane) const {

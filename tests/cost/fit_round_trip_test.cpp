@@ -8,17 +8,12 @@
 #include "moe/base/random.h"
 #include "moe/cost/fit.h"
 #include "tests/base/scratch.h"
+#include "tests/cost/profile_parts.h"
 
 namespace moe {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN(), kEndless = std::numeric_limits<double>::infinity();
-
-std::string text_of(const Profile& profile) {
-  std::ostringstream out;
-  write_profile(profile, out);
-  return out.str();
-}
 
 /// Records as a microbench, or another program, may write them; some of what is drawn can't be part of a profile.
 class RandomRecords {

@@ -4,13 +4,10 @@
 
 #include "moe/cost/bounds.h"
 #include "moe/cost/pricer.h"
+#include "tests/cost/profile_parts.h"
 
 namespace moe {
 namespace {
-
-CommRow& row_of(Profile& profile, Op op) {
-  return *std::ranges::find_if(profile.comm, [&](const CommRow& row) { return row.op == op; });
-}
 
 /// What the pricer notes, or why it has no price, once everything is looked up.
 struct Priced {

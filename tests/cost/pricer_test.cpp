@@ -8,6 +8,7 @@
 #include "moe/cost/bounds.h"
 #include "moe/cost/modules.h"
 #include "moe/schedule/schedule.h"
+#include "tests/cost/profile_parts.h"
 #include "tests/cost/random_layer.h"
 #include "tests/schedule/any_decision.h"
 
@@ -41,10 +42,6 @@ Profile small_profile() {
   gemm.beta_s_per_flop = 1e-12;
   p.compute.push_back(gemm);
   return p;
-}
-
-CommRow& row_of(Profile& profile, Op op) {
-  return *std::ranges::find_if(profile.comm, [&](const CommRow& row) { return row.op == op; });
 }
 
 LayerCase small_case(ParallelShape parallel = {.nodes = 2, .ranks_per_node = 2}) {

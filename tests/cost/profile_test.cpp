@@ -9,15 +9,10 @@
 #include "moe/base/random.h"
 #include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
+#include "tests/cost/profile_parts.h"
 
 namespace moe {
 namespace {
-
-std::string text_of(const Profile& profile) {
-  std::ostringstream out;
-  write_profile(profile, out);
-  return out.str();
-}
 
 Profile again(const Profile& profile, const Scratch& scratch) {
   return read_profile(scratch.write("again.toml", text_of(profile)));

@@ -7,7 +7,7 @@
 namespace moe {
 namespace {
 
-LayerCase small_case() {
+LayerCase hot_case() {
   LayerShape layer;
   layer.batch = 2, layer.seq = 16, layer.model_dim = 16, layer.hidden = 16, layer.heads = 4;
   layer.experts = 4, layer.top_k = 2, layer.capacity_factor = 1;
@@ -25,7 +25,7 @@ RoutingLoad load_under(const LayerCase& shape, const std::string& workload, cons
 }
 
 TEST(RoutingLoad, BalancedFillsEveryRow) {
-  const RoutingLoad load = load_under(small_case(), "balanced");
+  const RoutingLoad load = load_under(hot_case(), "balanced");
   EXPECT_EQ(load.pairs, 2 * 2 * 16 * 2);  // two MP groups of B L tokens, k = 2
   EXPECT_EQ(load.dropped, 0);
   EXPECT_EQ(load.imbalance, 1);
@@ -35,7 +35,7 @@ TEST(RoutingLoad, BalancedFillsEveryRow) {
 // A rank's 16 tokens want expert 0 first; it takes 8 rows (ceil(k f N / E)), of which no other has more.
 TEST(RoutingLoad, AHotExpertDropsAndLeavesRowsEmpty) {
   for (const std::string schedule : {"tutel", "ds-moe-replicated", "monta-o2"}) {
-    const RoutingLoad load = load_under(small_case(), "hot:0", schedule);
+    const RoutingLoad load = load_under(hot_case(), "hot:0", schedule);
     EXPECT_EQ(load.most_load, 64) << schedule;
     EXPECT_EQ(load.mean_load, 32);
     EXPECT_EQ(load.imbalance, 2);
@@ -46,7 +46,7 @@ TEST(RoutingLoad, AHotExpertDropsAndLeavesRowsEmpty) {
 }
 
 TEST(RoutingLoad, DroplessSendsWhatThereIsOrPads) {
-  LayerCase shape = small_case();
+  LayerCase shape = hot_case();
   shape.layer.capacity_factor.reset();
   EXPECT_EQ(load_under(shape, "hot:0").dropped, 0);
   EXPECT_EQ(load_under(shape, "hot:0").padding, 0);

@@ -63,6 +63,15 @@ def changed_units(units):
     return changed
 
 
+def of_each_source(commands):
+    """The commands of sources: a unity build has one for several, whose file includes them."""
+    for command in commands:
+        unity = command["file"]
+        sources = re.findall(r'#include "(.+)"', pathlib.Path(unity).read_text()) if "/Unity/" in unity else [unity]
+        for source in sources:
+            yield {**command, "file": source, "command": command["command"].replace(unity, source)}
+
+
 def without_gcc_headers(commands, scratch):
     """What GCC precompiled is nothing to clang: it reads a copy of the header instead."""
     def copy(match):
@@ -77,7 +86,7 @@ def without_gcc_headers(commands, scratch):
 
 def check_tidy(build, which="changed"):
     clang_tidy = tool("clang-tidy")
-    commands = json.loads(pathlib.Path(build, "compile_commands.json").read_text())
+    commands = list(of_each_source(json.loads(pathlib.Path(build, "compile_commands.json").read_text())))
     units = sorted({os.path.relpath(command["file"], ROOT) for command in commands})
     # What stands in cuda/ is CUDA's, or its emulation's, which this clang does not read.
     units = [unit for unit in units if unit.endswith(".cpp") and not unit.startswith("build") and "/cuda/" not in unit]

@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-constexpr int kTasks = 6, kPasses = 7, kRanks = 2;
+constexpr int kTasks = 6, kRunPasses = 7, kRanks = 2;
 constexpr double kModelledS = 10e-3, kWorkS = 1e-3;
 
 // Experts of 10 ms, one after the other.
@@ -25,7 +25,7 @@ PlannedRun experts(const std::string& schedule, size_t tasks = kTasks) {
 
 std::vector<RankTimes> passes(double work_s) {
   const std::vector<TaskTime> rank(kTasks, TaskTime{0, work_s});
-  return std::vector<RankTimes>(kPasses, RankTimes(kRanks, rank));
+  return std::vector<RankTimes>(kRunPasses, RankTimes(kRanks, rank));
 }
 
 TEST(Dilation, IsThatOfTheShortestPassWhereWorkIsShort) {
@@ -90,7 +90,7 @@ TEST(Dilation, ARareTaskDecidesOnlyWhereItsWorkIsMuchOfAPass) {
     run.task_seconds.back() = 1e-3;
     std::vector<TaskTime> rank(kDeep, TaskTime{0, kWorkS});
     rank.back().end_s = work_s;
-    const Dilation d = choose_dilation({run}, {std::vector<RankTimes>(kPasses, RankTimes(kRanks, rank))});
+    const Dilation d = choose_dilation({run}, {std::vector<RankTimes>(kRunPasses, RankTimes(kRanks, rank))});
     EXPECT_DOUBLE_EQ(d.factor, much ? work_s / (1e-3 * run.forward_s) : 4 * kWorkS / kModelledS) << much;
     EXPECT_EQ(d.set_by == "the work of forward optimizer of a", much) << d.set_by;
   }

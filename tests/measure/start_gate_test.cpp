@@ -33,11 +33,11 @@ struct Timed {
   std::unique_ptr<Event> start, end;
 };
 
-struct Range {
+struct Seconds {
   double least, most;
 };
 // Of some tries, since any of them may be interrupted.
-Range seconds_of(bool gated, double host_s) {
+Seconds seconds_of(bool gated, double host_s) {
   const auto device = make_at_once_device();
   std::vector<double> all;
   for (int i = 0; i < 10; ++i) {

@@ -33,9 +33,9 @@ std::string word_of(const Task& task) {
 
 std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
 
-class Expected {
+class ExpectedLanes {
  public:
-  Expected(const Schedule& schedule, const Plan& plan, const Decision& decision, Phase phase)
+  ExpectedLanes(const Schedule& schedule, const Plan& plan, const Decision& decision, Phase phase)
       : name_(schedule.name), schedule_(schedule), plan_(plan), decision_(decision), phase_(phase) {
     const bool forward = phase == Phase::forward;
     r_ = forward ? plan.degree_forward : plan.degree_backward;
@@ -214,7 +214,7 @@ TEST(LaneOrdersOfAll, AreThoseOfThePapers) {
         const Plan plan = build_plan(schedule, shape, d);
         ASSERT_NO_THROW(check_plan(plan));
         for (const Phase phase : {Phase::forward, Phase::backward}) {
-          const Expected expected(schedule, plan, d, phase);
+          const ExpectedLanes expected(schedule, plan, d, phase);
           for (const Lane& lane : plan.structure->lanes) {
             const std::string found = found_on(plan, lane, phase);
             ASSERT_EQ(found, expected.on(lane)) << name_of(phase) << " on lane " << name_of(lane.kind);

@@ -17,7 +17,7 @@ namespace {
 
 using algorithm1_draws::random_costs;
 
-constexpr uint64_t kSeed = 20250512;
+constexpr uint64_t kGoldenSeed = 20250512;
 
 // B4 L1024 M4096 H14336, Mixtral experts, k f = 2.4, N_MP = N_ESP = 8; coefficients in ms, per element and per
 // multiply-accumulate, as the authors' optimiser has them.
@@ -129,22 +129,22 @@ double replayed(const PhaseCosts& c, int r) {
 
 // By how much ReduceScatter differs from AllGather: not at all, by up to 10 %, at will.
 TEST(Algorithm1Replay, CaseTimesAgainstTheReplay) {
-  constexpr int kDraws = 6000, kMost = 16;
+  constexpr int kDraws = 6000, kMostChunks = 16;
   for (const double spread : {0.0, 0.1, 1.0}) {
     int off = 0, other_degree = 0;
     double worst = 0, worst_loss = 0;
     for (uint64_t i = 0; i < kDraws; ++i) {
-      PhaseCosts c = random_costs(kSeed, i, spread < 1);
-      const double by = 1 + spread * (2 * random_uniform(kSeed, 99, i) - 1);
+      PhaseCosts c = random_costs(kGoldenSeed, i, spread < 1);
+      const double by = 1 + spread * (2 * random_uniform(kGoldenSeed, 99, i) - 1);
       if (spread < 1) c.reducescatter = {c.allgather.alpha_s * by, c.allgather.whole_s * by};
-      const int r = 1 + static_cast<int>(i % kMost);
+      const int r = 1 + static_cast<int>(i % kMostChunks);
       const double exact = replayed(c, r), gap = std::abs(predicted_seconds(c, r) / exact - 1);
       off += gap > 1e-9;
       worst = std::max(worst, gap);
       if (i % 10 > 1) continue;
       double least = exact;
-      for (int every = 1; every <= kMost; ++every) least = std::min(least, replayed(c, every));
-      const double loss = replayed(c, algorithm1(c, kMost).degree) / least - 1;
+      for (int every = 1; every <= kMostChunks; ++every) least = std::min(least, replayed(c, every));
+      const double loss = replayed(c, algorithm1(c, kMostChunks).degree) / least - 1;
       other_degree += loss > 1e-9;
       worst_loss = std::max(worst_loss, loss);
     }

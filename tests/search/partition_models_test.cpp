@@ -29,8 +29,8 @@ std::vector<Degree> useful_degrees(const LayerPricer& pricer) {
   return useful;
 }
 
-partition_random::Model of_model(const Model& model, const LayerPricer& pricer) {
-  partition_random::Model m;
+partition_random::RandomModel of_model(const Model& model, const LayerPricer& pricer) {
+  partition_random::RandomModel m;
   m.alpha_s = pricer.gradient_seconds(0);
   const int64_t made = pricer.gradient_bytes();
   m.beta_s = (pricer.gradient_seconds(made) - m.alpha_s) / static_cast<double>(made);
@@ -51,7 +51,7 @@ TEST(PartitionModels, EachStrategy) {
     const Model model = on_cluster(find_model(name), cluster);
     const ParallelShape ranks{.nodes = profile.nodes, .ranks_per_node = profile.ranks_per_node};
     const LayerPricer pricer(profile, complete(model.layer, ranks, Rounding::exact));
-    partition_random::Model m = of_model(model, pricer);
+    partition_random::RandomModel m = of_model(model, pricer);
     PartitionLayer layer = partition_random::problem_layer(m, m.layers[0], pricer.gradient_bytes(), 4);
     layer.key = "all";
     m.problem.layers.assign(m.layers.size(), layer);

@@ -13,7 +13,7 @@ nlohmann::json slices_of(const moe::Partition& partition) {
   return {{"slices", slices}, {"tail", partition.tail_bytes}, {"seconds", partition.seconds}};
 }
 
-nlohmann::json layers_of(const moe::partition_random::Model& model) {
+nlohmann::json layers_of(const moe::partition_random::RandomModel& model) {
   nlohmann::json layers = nlohmann::json::array();
   for (size_t i = 0; i < model.layers.size(); ++i) {
     nlohmann::json degrees = nlohmann::json::array();

@@ -39,7 +39,7 @@ Layer random_layer(Draws& draws, double window_s) {
 }
 
 // Bytes of whole elements whose AllReduce takes just `seconds`, if any.
-void add_bend(const Model& m, double seconds, int64_t element, std::set<int64_t>& bends) {
+void add_bend(const RandomModel& m, double seconds, int64_t element, std::set<int64_t>& bends) {
   const double bytes = (seconds - m.alpha_s) / m.beta_s;
   if (bytes > 0) bends.insert(static_cast<int64_t>(bytes) / element * element);
 }
@@ -52,11 +52,11 @@ double Layer::moe_seconds(double gar_s) const {
   return least;
 }
 
-double Model::allreduce_seconds(int64_t bytes) const {
+double RandomModel::allreduce_seconds(int64_t bytes) const {
   return bytes == 0 ? 0 : alpha_s + beta_s * static_cast<double>(bytes);
 }
 
-PartitionLayer problem_layer(const Model& m, const Layer& layer, int64_t made_bytes, int64_t element) {
+PartitionLayer problem_layer(const RandomModel& m, const Layer& layer, int64_t made_bytes, int64_t element) {
   PartitionLayer p;
   p.made_bytes = made_bytes;
   std::set<int64_t> moe, dense;
@@ -75,9 +75,9 @@ PartitionLayer problem_layer(const Model& m, const Layer& layer, int64_t made_by
   return p;
 }
 
-std::shared_ptr<const Model> random_model(uint64_t seed, const Sizes& sizes) {
+std::shared_ptr<const RandomModel> random_model(uint64_t seed, const Sizes& sizes) {
   Draws draws(seed);
-  const auto m = std::make_shared<Model>();
+  const auto m = std::make_shared<RandomModel>();
   m->beta_s = 0.1 / static_cast<double>(sizes.made_bytes);  // a layer's gradients take up to 0.1 s
   m->alpha_s = 0.1 * std::pow(10.0, draws.between(-4, -0.5));
   const double window_s = 0.1 * std::pow(10.0, draws.between(-1, 0.3));

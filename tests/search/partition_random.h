@@ -22,7 +22,7 @@ struct Layer {
   double moe_seconds(double gar_s) const;
 };
 
-struct Model {
+struct RandomModel {
   double alpha_s = 0, beta_s = 0;  // of the AllReduce, seconds and seconds a byte
   std::vector<Layer> layers;       // in backward order
   PartitionProblem problem;        // made of them
@@ -31,7 +31,7 @@ struct Model {
 };
 
 /// Returns the layer with its bends and windows; `model` must outlive it.
-PartitionLayer problem_layer(const Model& model, const Layer& layer, int64_t made_bytes, int64_t element_bytes);
+PartitionLayer problem_layer(const RandomModel& model, const Layer& layer, int64_t made_bytes, int64_t element_bytes);
 
 struct Sizes {
   int layers = 4;
@@ -42,6 +42,6 @@ struct Sizes {
 };
 
 /// Returns a model by the seed and the sizes alone, with windows of all widths: from none to more than all gradients.
-std::shared_ptr<const Model> random_model(uint64_t seed, const Sizes& sizes);
+std::shared_ptr<const RandomModel> random_model(uint64_t seed, const Sizes& sizes);
 
 }  // namespace moe::partition_random

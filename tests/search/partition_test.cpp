@@ -13,8 +13,8 @@
 namespace moe {
 namespace {
 
-using partition_random::Model;
 using partition_random::random_model;
+using partition_random::RandomModel;
 
 // Every way to send every byte, one after another.
 double least_of_all(const PartitionProblem& p, size_t layer, int64_t waiting) {
@@ -48,7 +48,7 @@ void expect_every_byte_once(const PartitionProblem& problem, const Partition& pa
   EXPECT_EQ(sent + partition.tail_bytes, problem.total_bytes()) << text;
 }
 
-void expect_sound(const Model& model, const Partition& p, std::string_view strategy) {
+void expect_sound(const RandomModel& model, const Partition& p, std::string_view strategy) {
   const std::string text = fmt::format("{}, {}", strategy, model.text);
   ASSERT_NO_THROW(check_partition(model.problem, p)) << text;
   expect_every_byte_once(model.problem, p, text);

@@ -11,15 +11,15 @@
 #include "moe/device/cpu/cores.h"
 #include "moe/tensor/element.h"
 #include "moe/tensor/tensor.h"
+#include "tests/tensor/random_tensor.h"
 
 namespace moe {
 namespace {
 
 template <class T>
-Tensor random_tensor(std::initializer_list<int64_t> shape, DType dtype, uint64_t stream) {
+Tensor drawn_tensor(std::initializer_list<int64_t> shape, DType dtype, uint64_t stream) {
   Tensor t(shape, dtype);
-  for (int64_t i = 0; i < t.view().elements(); ++i)
-    t.view().as<T>()[i] = static_cast<T>(random_normal(7, stream, static_cast<uint64_t>(i)));
+  fill_random<T>(t, stream);
   return t;
 }
 
@@ -51,9 +51,9 @@ class GemmTest : public testing::TestWithParam<DType> {};
 TEST_P(GemmTest, MultipliesEveryTransposeOverwritingAndAdding) {
   with_element(GetParam(), [&](auto zero) {
     using T = decltype(zero);
-    const Tensor a = random_tensor<T>({5, 7}, GetParam(), 1), at = random_tensor<T>({7, 5}, GetParam(), 2);
-    const Tensor b = random_tensor<T>({7, 3}, GetParam(), 3), bt = random_tensor<T>({3, 7}, GetParam(), 4);
-    const Tensor out = random_tensor<T>({5, 3}, GetParam(), 5);
+    const Tensor a = drawn_tensor<T>({5, 7}, GetParam(), 1), at = drawn_tensor<T>({7, 5}, GetParam(), 2);
+    const Tensor b = drawn_tensor<T>({7, 3}, GetParam(), 3), bt = drawn_tensor<T>({3, 7}, GetParam(), 4);
+    const Tensor out = drawn_tensor<T>({5, 3}, GetParam(), 5);
     for (const Matrix& left : {matrix(a), transpose(matrix(at))})
       for (const Matrix& right : {matrix(b), transpose(matrix(bt))})
         for (const Into into : {Into::overwrite, Into::add}) expect_gemm<T>(left, right, matrix(out), into);
@@ -63,7 +63,7 @@ TEST_P(GemmTest, MultipliesEveryTransposeOverwritingAndAdding) {
 TEST_P(GemmTest, WritesNothingOutsideItsColumns) {
   with_element(GetParam(), [&](auto zero) {
     using T = decltype(zero);
-    const Tensor a = random_tensor<T>({4, 6}, GetParam(), 1), b = random_tensor<T>({6, 9}, GetParam(), 2);
+    const Tensor a = drawn_tensor<T>({4, 6}, GetParam(), 1), b = drawn_tensor<T>({6, 9}, GetParam(), 2);
     const Tensor out({4, 8}, GetParam());
     expect_gemm<T>(columns(a, 1, 3), transpose(columns(b, 4, 3)), columns(out, 2, 6), Into::overwrite);
     for (int64_t i = 0; i < 4; ++i)
@@ -99,7 +99,7 @@ TEST_P(GemmTest, OverwritesNotANumber) {
 TEST_P(GemmTest, GeluIsExactAndItsGradientToo) {
   with_element(GetParam(), [&](auto zero) {
     using T = decltype(zero);
-    const Tensor x = random_tensor<T>({100}, GetParam(), 6), d = random_tensor<T>({100}, GetParam(), 7);
+    const Tensor x = drawn_tensor<T>({100}, GetParam(), 6), d = drawn_tensor<T>({100}, GetParam(), 7);
     const Tensor y({100}, GetParam()), dx({100}, GetParam());
     gelu(x, y);
     gelu_backward(x, d, dx);
@@ -116,8 +116,8 @@ TEST_P(GemmTest, GeluIsExactAndItsGradientToo) {
 TEST_P(GemmTest, SwigluIsItsFormulaAndItsGradientToo) {
   with_element(GetParam(), [&](auto zero) {
     using T = decltype(zero);
-    const Tensor a = random_tensor<T>({100}, GetParam(), 8), b = random_tensor<T>({100}, GetParam(), 9);
-    const Tensor d = random_tensor<T>({100}, GetParam(), 10), y({100}, GetParam()), db({100}, GetParam());
+    const Tensor a = drawn_tensor<T>({100}, GetParam(), 8), b = drawn_tensor<T>({100}, GetParam(), 9);
+    const Tensor d = drawn_tensor<T>({100}, GetParam(), 10), y({100}, GetParam()), db({100}, GetParam());
     a.view().as<T>()[3] = T(-1000);  // exp overflows
     const std::vector<T> dy(d.view().as<T>(), d.view().as<T>() + 100);
     swiglu(a, b, y);
@@ -136,7 +136,7 @@ TEST_P(GemmTest, RotatesPairsByTheirPlaceAndBack) {
   with_element(GetParam(), [&](auto zero) {
     using T = decltype(zero);
     constexpr int64_t kTokens = 10, kHeads = 3, kDim = 6, kSeq = 5, kWidth = kHeads * kDim;
-    const Tensor x = random_tensor<T>({kTokens, kWidth}, GetParam(), 11), turns({kSeq, kDim}, GetParam());
+    const Tensor x = drawn_tensor<T>({kTokens, kWidth}, GetParam(), 11), turns({kSeq, kDim}, GetParam());
     const auto angle = [](int64_t place, int64_t j) { return 0.3 * static_cast<double>(place * (j + 1)); };
     for (int64_t i = 0; i < kSeq * kDim / 2; ++i) {
       const int64_t place = i / 3, j = i % 3;

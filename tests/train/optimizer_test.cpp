@@ -14,7 +14,7 @@ namespace {
 
 using Real = long double;
 
-constexpr DType kTypes[] = {DType::float32, DType::float64, DType::bfloat16, DType::float16};
+constexpr DType kWeightTypes[] = {DType::float32, DType::float64, DType::bfloat16, DType::float16};
 
 double element(TensorView t, int64_t i) {
   return with_number(t.dtype(), [&]<class T>(T) { return static_cast<double>(widened(t.as<T>()[i])); });
@@ -60,7 +60,7 @@ struct Life {
   }
 };
 
-OptimizerSettings random_settings(uint64_t number) {
+OptimizerSettings random_optimizer(uint64_t number) {
   const auto u = [&](uint64_t i) { return random_uniform(number, 2, i); };
   OptimizerSettings s{.kind = number % 2 ? OptimizerKind::adamw : OptimizerKind::sgd};
   s.learning_rate = std::pow(10, -4 + 3 * u(0));
@@ -81,8 +81,8 @@ struct TestedTensor {
   std::vector<Life> lives;
 
   TestedTensor(const std::string& name, uint64_t number)
-      : value({shape(number, 0), shape(number, 1), shape(number, 2)}, kTypes[number % 4]),
-        gradient({shape(number, 0), shape(number, 1), shape(number, 2)}, kTypes[number / 4 % 4]),
+      : value({shape(number, 0), shape(number, 1), shape(number, 2)}, kWeightTypes[number % 4]),
+        gradient({shape(number, 0), shape(number, 1), shape(number, 2)}, kWeightTypes[number / 4 % 4]),
         trained{name, value, gradient, number % 3 != 0} {
     randomize(value, number, 1);
     for (int64_t i = 0; i < value.view().elements(); ++i) lives.push_back({.weight = element(value, i)});
@@ -96,7 +96,7 @@ struct TestedTensor {
 TEST(Optimizer, StepsAreThoseOfTheFormulas) {
   int64_t compared = 0;
   for (uint64_t number = 0; number < 250; ++number) {
-    const OptimizerSettings settings = random_settings(number);
+    const OptimizerSettings settings = random_optimizer(number);
     std::vector<TestedTensor> tensors;
     tensors.reserve(6);
     std::vector<TrainedTensor> trained;
@@ -174,7 +174,7 @@ TEST(Optimizer, StatesAreThoseThatTheNextStepNeeds) {
 // A run that goes on from its weights and states ends with the bits of one that never stopped.
 TEST(Optimizer, GoesOnFromItsStates) {
   for (uint64_t number = 0; number < 60; ++number) {
-    const OptimizerSettings settings = random_settings(number);
+    const OptimizerSettings settings = random_optimizer(number);
     TestedTensor whole("w", number), later("w", number);
     Optimizer first(settings, {whole.trained});
     for (int64_t step = 0; step < 10; ++step) {
@@ -208,7 +208,7 @@ TEST(LearningRate, WarmsUpThenFallsToItsLeastShare) {
   EXPECT_EQ(learning_rate_at({.learning_rate = 2}, 0), 2);
   EXPECT_EQ(learning_rate_at({.learning_rate = 2, .steps = 1, .least_share = 0.5}, 0), 1);
   for (uint64_t number = 0; number < 500; ++number) {
-    const OptimizerSettings any = random_settings(number);
+    const OptimizerSettings any = random_optimizer(number);
     for (int64_t step = 0; step < 40; ++step) {
       const double rate = learning_rate_at(any, step);
       ASSERT_NEAR(rate, static_cast<double>(expected_rate(any, step)), 1e-12) << number << " " << step;
@@ -221,7 +221,7 @@ TEST(LearningRate, WarmsUpThenFallsToItsLeastShare) {
 }
 
 TEST(Norms, SumsAndScales) {
-  for (const DType dtype : kTypes) {
+  for (const DType dtype : kWeightTypes) {
     const Tensor t({11, 13}, dtype);
     randomize(t, 3, 2);
     Real sum = 0;
@@ -257,7 +257,7 @@ TEST(Optimizer, WhatCannotBeIsNamed) {
 TEST(Optimizer, OfSharesChangesTheirElementsAsTheWholeDoes) {
   constexpr int kRanks = 3, kSteps = 4;
   const std::array<ShardRange, 3> axes{ShardRange{0, 2, 2}, {0, 7, 7}, {0, 5, 5}};
-  for (const DType dtype : kTypes)
+  for (const DType dtype : kWeightTypes)
     for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
       const OptimizerSettings settings{.kind = kind, .learning_rate = 0.1, .weight_decay = 0.02};
       std::vector<Tensor> weights;  // the whole's, then each share's own copy

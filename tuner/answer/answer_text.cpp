@@ -15,10 +15,10 @@
 namespace moe::tuner {
 namespace {
 
-constexpr size_t kKinds = 4;     // of tasks, that are named
-constexpr size_t kFewKinds = 2;  // likewise, where there is much else to say
-constexpr size_t kWidest = 120;  // columns of a line
-constexpr int kMostLines = 25;   // of an answer without --all or --top
+constexpr size_t kKinds = 4;        // of tasks, that are named
+constexpr size_t kFewKinds = 2;     // likewise, where there is much else to say
+constexpr size_t kWidestRow = 120;  // columns of a line
+constexpr int kMostLines = 25;      // of an answer without --all or --top
 constexpr std::string_view kPrices = "prices: ";
 
 std::string named(const ChosenModel& chosen) {
@@ -145,7 +145,7 @@ std::string notes_text(const std::set<std::string>& notes, bool all) {
   std::vector<std::string> items;
   for (const auto& [kind, whole] : by_kind) {
     items.push_back(fmt::format("{}: {}", kind, some_names(whole)));
-    if (kPrices.size() + items.back().size() <= kWidest) continue;
+    if (kPrices.size() + items.back().size() <= kWidestRow) continue;
     if (!all) {
       items.back() = fmt::format("{}: {}{}", kind, whole.front(),
                                  whole.size() > 1 ? fmt::format(" and {} more", whole.size() - 1) : "");
@@ -232,7 +232,7 @@ std::string packed_lines(std::string_view label, const std::vector<std::string>&
   std::string text(label);
   size_t width = label.size();
   for (size_t i = 0; i < items.size(); ++i) {
-    const bool fits = width + 2 + items[i].size() <= kWidest;
+    const bool fits = width + 2 + items[i].size() <= kWidestRow;
     if (i > 0) text += fits ? "; " : fmt::format("\n{:{}}", "", label.size());
     width = items[i].size() + (i > 0 && fits ? width + 2 : label.size());
     text += items[i];

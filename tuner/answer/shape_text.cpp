@@ -16,7 +16,7 @@ constexpr size_t kReasons = 3;  // that are shown of those why shapes are refuse
 constexpr size_t kSmaller = 3;  // shapes with less memory that are shown in the short answer
 constexpr std::string_view kIndent = "       ";
 
-constexpr size_t kWidest = 39;  // shapes for which the table's lines keep 120 columns
+constexpr size_t kMostShapes = 39;  // shapes for which the table's lines keep 120 columns
 
 // Returns {"DP 2 EP 4 PP 2", "4 of 1 1f1b, ZeRO 1"}: what describe_shape() says, without groups of one rank.
 std::pair<std::string, std::string> short_shape(const ModelShape& model) {
@@ -122,7 +122,7 @@ std::string describe_shape(const ModelShape& model) {
 std::string text_of(const FoundShapes& found, int top) {
   const bool two_lines = std::ranges::any_of(found.ranked, [](const RankedShape& shape) {
     const auto [groups, cut] = short_shape(shape.model);
-    return groups.size() + cut.size() > kWidest;
+    return groups.size() + cut.size() > kMostShapes;
   });
   std::vector<std::string> columns{"groups, micro-batches", "schedule", "r_f", "r_b", "predicted ms"};
   const bool heads = found.ranked.front().head_s > 0;

@@ -23,9 +23,7 @@
 namespace moe::tuner {
 namespace {
 
-constexpr int kIterations = 5;
 constexpr size_t kBest = 2;           // of the ranking, that are run
-constexpr double kTimedS = 1;         // of a schedule whose passes are short
 constexpr double kMostRunS = 40;      // of all runs together: a deeper model is cut
 constexpr int kOtherPasses = 3;       // that a run takes beside the timed ones
 constexpr double kMemoryShare = 0.5;  // of what is free, that the ranks on this machine may take
@@ -118,10 +116,9 @@ class VerifiedAnswer {
   }
 
   LayerJob job_of(int layers) const {
-    LayerJob job = jobs_on(target_, options_.selection,
-                           {.iterations = options_.iterations.value_or(kIterations),
-                            .seed = options_.seed,
-                            .timeout_s = options_.timeout_s});
+    LayerJob job = jobs_on(
+        target_, options_.selection,
+        {.iterations = options_.iterations.value_or(kPasses), .seed = options_.seed, .timeout_s = options_.timeout_s});
     job.name = subject_.name;
     job.shape = model().shape;
     if (job.shape.rounding == Rounding::exact) job.shape.rounding = Rounding::ragged;  // it has no such rows

@@ -26,8 +26,7 @@ namespace {
 constexpr std::array<std::string_view, 3> kVerifiedByDefault{"ds-moe", "tutel", "fsmoe"};
 constexpr std::array<std::string_view, 4> kWholeGridByDefault{"tutel", "tutel-improved", "fsmoe-no-iio", "fsmoe"};
 constexpr std::array kTriedDegrees{1, 2, 4, 8};  // to which FSMoE's published optimiser rounds
-constexpr int kIterations = 5, kWholeGridIterations = 3;
-constexpr double kTimedS = 1;                              // of a layer whose passes are short
+constexpr int kWholeGridPasses = 3;
 constexpr double kGuessedOpsS = 15;                        // of measuring an emulated cluster's ops, before anything is
 constexpr const char* kLayers = "layers";                  // the work that there is
 constexpr size_t kEstimateAll = 200, kEstimateEvery = 17;  // layers; a prime passes over no candidate of a grid
@@ -104,9 +103,7 @@ class VerifiedTune {
     return target.ranks.processes ? std::string(target.backend()) : std::string(kHostCluster);
   }
 
-  int iterations() const {
-    return options_.iterations.value_or(found_.whole_grid ? kWholeGridIterations : kIterations);
-  }
+  int iterations() const { return options_.iterations.value_or(found_.whole_grid ? kWholeGridPasses : kPasses); }
 
   void measure_and_fit() {
     MeasuredTarget measured = measured_target(

@@ -10,15 +10,11 @@
 #include "moe/comm/store/liveness.h"
 
 namespace moe::store {
-namespace {
-
-struct Call {
+struct BoundedCalls::Call {
   std::function<void()> work;
   std::exception_ptr error = nullptr;
   bool done = false;
 };
-
-}  // namespace
 
 struct BoundedCalls::State {
   std::mutex mutex;

@@ -19,6 +19,7 @@ class BoundedCalls {
   bool run(std::function<void()> call, double timeout_s);
 
  private:
+  struct Call;
   struct State;
   std::shared_ptr<State> state_;  // shared with the thread
 };

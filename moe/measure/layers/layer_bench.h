@@ -20,6 +20,7 @@ namespace moe {
 using Inspection = std::function<void(World&, std::span<RankRun* const>, const Plan&)>;
 
 inline constexpr int kPasses = 5, kMostPasses = 100;
+inline constexpr double kTimedS = 1;  // of passes that are short
 /// Returns how many passes fill so much time: at least kPasses, at most kMostPasses.
 int passes_in(double seconds, double pass_s);
 

@@ -8,9 +8,9 @@
 namespace moe {
 namespace {
 
-constexpr double kSampleS = 20e-3, kOverlappedS = 60e-3;
+constexpr double kLaneSampleS = 20e-3, kOverlappedS = 60e-3;
 constexpr double kLonger = 4;  // than the timed op, so that the other never ends before it
-constexpr double kMostIterations = 200;
+constexpr double kMostTimes = 200;
 
 struct TimedLane {
   std::string_view name;
@@ -39,7 +39,7 @@ std::vector<TimedLane> lanes_of(const std::vector<OpCase>& cases) {
 }
 
 int times_in(double seconds, double one) {
-  return static_cast<int>(std::round(std::clamp(seconds / one, 1.0, kMostIterations)));
+  return static_cast<int>(std::round(std::clamp(seconds / one, 1.0, kMostTimes)));
 }
 
 double slowest(const OpSample& sample) { return *std::ranges::max_element(sample.seconds); }
@@ -63,7 +63,7 @@ class LaneBench {
 
   LaneSlowdown slowdown(const TimedLane& lane, const TimedLane& by) {
     LaneSlowdown found{std::string(lane.name), std::string(by.name), {}, {}};
-    const int iterations = times_in(kSampleS, lane.seconds);
+    const int iterations = times_in(kLaneSampleS, lane.seconds);
     // The other lane may be slowed as well, which only makes it last longer.
     const int by_iterations = times_in(kLonger * iterations * lane.seconds, by.seconds);
     for (int repetition = 0; repetition < repetitions_; ++repetition) {

@@ -18,8 +18,8 @@ cudaDataType_t type_of(DType dtype) {
 }
 
 // Holds one product, ready to be enqueued.
-struct Product {
-  Product(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out) {
+struct Fp8Product {
+  Fp8Product(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out) {
     MOE_CHECK_LT(cublasLtMatmulDescCreate(&operation.handle, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     set_lt(operation.handle, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
     set_lt(operation.handle, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
@@ -39,7 +39,7 @@ struct Product {
   LtLayout left, right, result;
 };
 
-std::optional<cublasLtMatmulAlgo_t> propose(const Product& p, uint32_t alignment, const Fp8Gemm::Place& place) {
+std::optional<cublasLtMatmulAlgo_t> propose(const Fp8Product& p, uint32_t alignment, const Fp8Gemm::Place& place) {
   LtPreference preference;
   MOE_CHECK_LT(cublasLtMatmulPreferenceCreate(&preference.handle));
   set_lt(preference.handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, place.workspace_bytes);
@@ -63,7 +63,7 @@ bool Fp8Gemm::run(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Int
   if (a.tiles || !b.tiles || a.rows % 4 != 0 || out.dtype == DType::float64) return false;
   if (out.rows == 0 || out.cols == 0) return true;
   if (a.cols == 0) return false;
-  const Product product(a, b, out);
+  const Fp8Product product(a, b, out);
   const uint32_t alignment = alignment_of(out.data);
   const std::vector<int64_t> shape{static_cast<int64_t>(out.dtype), a.rows, a.cols, b.rows, out.stride, alignment};
   auto found = chosen_.find(shape);
