@@ -124,7 +124,7 @@ Json LayerReplays::schedule_json(const Schedule& schedule, const LayerPricer& pr
 Json LayerReplays::plans_json(const Decided& of) {
   const auto& [schedule, runs, pricer, without_starts, choice, own, memory] = of;
   PriceList prices(pricer, without_starts);
-  LayerReplay replay = search_.replay(runs, pricer);
+  search::LayerReplay replay = search_.replay(runs, pricer);
   const auto plan_of = [&](const Decision& decision, Phases phases) {
     const bool forward = phases == Phases::forward;
     const GradientPlacement placement =

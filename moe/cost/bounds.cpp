@@ -133,7 +133,7 @@ PhaseBound::Load PhaseBound::load(const BoundShape::Link& link, BoundedDegrees d
   const bool exact = pricer_.shape().rounding == Rounding::exact;
   if (degree == 0) {
     const double largest = exact ? rows / degrees.least : std::ceil(rows / degrees.least);
-    const Parts least = pricer_.in_parts(link.kind, shape_.phase, rows, largest, schedule_.flow);
+    const cost::Parts least = pricer_.in_parts(link.kind, shape_.phase, rows, largest, schedule_.flow);
     return {least.all, least.one};
   }
   if (exact) {

@@ -99,8 +99,8 @@ RowKey key_of(const CaseRecord& record, const Profile& profile) {
   return key;
 }
 
-TermSample term_sample_of(const CaseRecord& record) {
-  TermSample sample;
+cost::TermSample term_sample_of(const CaseRecord& record) {
+  cost::TermSample sample;
   for (size_t t = 0; t < kTerms; ++t) {
     const std::string_view term = term_names()[t];
     if (record.parameters.has(term)) sample.terms[t] = record.parameters.number(term, record.where);
@@ -275,7 +275,7 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
   out.profile.source = source;
   take_cluster(out.profile, cases);
   std::map<RowKey, std::vector<FitSample>> samples;
-  std::map<RowKey, std::vector<TermSample>> of_tasks;
+  std::map<RowKey, std::vector<cost::TermSample>> of_tasks;
   std::set<RowKey> in_layers;  // collectives that layers ran
   for (const CaseRecord& record : best_attempts(cases)) {
     if (record.status != CaseStatus::ok) continue;
@@ -290,7 +290,7 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
   for (const auto& [key, of_key] : of_tasks) {
     TaskRow row{.name = key.op, .phase = key.phase, .dtype = key.dtype};
     try {
-      fit_terms(of_key, row_name(row), row);
+      cost::fit_terms(of_key, row_name(row), row);
       out.profile.tasks.push_back(std::move(row));
     } catch (const NoLine& none) {
       add_unusable(out, row_name(row), none);

@@ -10,7 +10,7 @@
 #include "moe/cost/fit.h"
 #include "moe/cost/nnls.h"
 
-namespace moe {
+namespace moe::cost {
 namespace {
 
 constexpr int kReweightings = 4;
@@ -89,4 +89,4 @@ void fit_terms(const std::vector<TermSample>& samples, std::string_view what, Ta
   judge(samples, row);
 }
 
-}  // namespace moe
+}  // namespace moe::cost

@@ -5,7 +5,7 @@
 
 #include "moe/cost/profile.h"
 
-namespace moe {
+namespace moe::cost {
 
 struct TermSample {
   TermValues terms{};
@@ -18,4 +18,4 @@ struct TermSample {
 /// too few to judge. Throws BadInput for no sample, or times that are not positive; NoLine where numbers overflow.
 void fit_terms(const std::vector<TermSample>& samples, std::string_view what, TaskRow& row);
 
-}  // namespace moe
+}  // namespace moe::cost

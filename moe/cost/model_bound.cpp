@@ -170,7 +170,7 @@ double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, c
   const LayersOfStage fewest = fewest_layers(model);
   const double layers = fewest.moe + fewest.dense, moe = fewest.moe;
   const auto sum = [&](GroupKind kind, TaskKind of, double bytes) {
-    return pricer.has(kind) ? step_seconds(pricer, of, {Op::allreduce, kind, bytes, 0, 0}) : 0;
+    return pricer.has(kind) ? cost::step_seconds(pricer, of, {Op::allreduce, kind, bytes, 0, 0}) : 0;
   };
   const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
   double alike = moe * static_cast<double>(stage_gradient_bytes(c));
@@ -190,7 +190,7 @@ double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, c
   if (model.step.optimizer && !counts_ends) {  // else an end's may be the last, and short
     double bytes = optimizer_bytes(c, step_weights(c), *model.step.optimizer);
     if (dense) bytes = std::min(bytes, optimizer_bytes(c, step_weights(*dense), *model.step.optimizer));
-    const double each = step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, bytes, 0, 0});
+    const double each = cost::step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, bytes, 0, 0});
     seconds += (model.step.clips ? layers : 1) * each;
   }
   if (!pricer.has(GroupKind::mp)) return seconds;

@@ -6,7 +6,7 @@
 
 #include "moe/base/check.h"
 
-namespace moe {
+namespace moe::cost {
 namespace {
 
 using Eigen::Index;
@@ -100,4 +100,4 @@ Eigen::VectorXd nnls(const Eigen::MatrixXd& a, const Eigen::VectorXd& b) {
   return ActiveSets(a, b).solve();
 }
 
-}  // namespace moe
+}  // namespace moe::cost

@@ -94,7 +94,7 @@ class KnotSearch {
         terms(i, static_cast<Eigen::Index>(piece) + 1) = curve.share(size, piece) / seconds;
     }
     const Eigen::VectorXd ones = Eigen::VectorXd::Ones(rows);
-    curve.increments = nnls(terms, ones);
+    curve.increments = cost::nnls(terms, ones);
     curve.squares = (terms * curve.increments - ones).squaredNorm();
     return curve;
   }

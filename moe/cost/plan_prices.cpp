@@ -14,7 +14,7 @@ std::vector<double> priced(const LayerPricer& pricer, const LayerPricer* dense, 
     if (is_end(wc.kind))
       seconds[i] = pricer.end_seconds(wc.kind, wc.phase, plan.works[i]);
     else if (wc.phase == Phase::step)
-      seconds[i] = step_seconds(own, wc.kind, plan.works[i]);
+      seconds[i] = cost::step_seconds(own, wc.kind, plan.works[i]);
     else if (&own != &pricer && !sends_gradients(wc.kind))
       seconds[i] = own.dense_seconds(wc.kind, wc.phase, plan.structure->flow);
   }

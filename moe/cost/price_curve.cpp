@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace moe {
+namespace moe::cost {
 namespace {
 
 double interpolate(const Points& points, double work) {
@@ -45,4 +45,4 @@ Parts PriceCurve::in_parts(double work, double largest, double overhead) const {
   return least;
 }
 
-}  // namespace moe
+}  // namespace moe::cost

@@ -2,7 +2,7 @@
 // The time that work takes by its size: alpha + n beta, or a measured curve inside its range.
 #include "moe/cost/profile.h"
 
-namespace moe {
+namespace moe::cost {
 
 /// Holds the least seconds of work that is cut into parts: of all parts together, and of any one.
 struct Parts {
@@ -19,4 +19,4 @@ struct PriceCurve {
   Parts in_parts(double work, double largest, double overhead) const;
 };
 
-}  // namespace moe
+}  // namespace moe::cost

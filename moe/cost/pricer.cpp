@@ -34,7 +34,7 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
   return known;
 }
 
-PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
+cost::PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
   if (const TaskRow* row = find_.task_row(kind, phase)) return task_curve(*row, kind, work, flow);
   if (is_half(kind)) return half_curve(kind, phase, work, flow);
   switch (kind) {
@@ -56,19 +56,19 @@ PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work,
       break;
   }
   if (work.group == GroupKind::none) return compute_curve(kind, phase, work);
-  PriceCurve c = comm_curve(work.op, work.group, work.bytes);
+  cost::PriceCurve c = comm_curve(work.op, work.group, work.bytes);
   if (work.op == Op::alltoall && has(work.group)) add_hook(c, kind, phase);
   return c;
 }
 
-void LayerPricer::add_hook(PriceCurve& exchange, TaskKind kind, Phase phase) const {
+void LayerPricer::add_hook(cost::PriceCurve& exchange, TaskKind kind, Phase phase) const {
   const ModuleRow* row = find_.module_row(module_name(kind, shape()), phase);
   if (row == nullptr) return;
   exchange.hook_alpha = row->alpha_s;
   exchange.hook_beta = row->beta_s_per_byte;
 }
 
-PriceCurve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
+cost::PriceCurve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
   const Group& group = groups()[static_cast<size_t>(kind)];
   if (group.network == Network::none) return {};
   if (kind == GroupKind::ep_esp) return fused_alltoall_curve(bytes);
@@ -89,19 +89,19 @@ PriceCurve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
 }
 
 // Falls back to half an AllReduce of the same volume.
-PriceCurve LayerPricer::gathered_curve(const Work& work) const {
+cost::PriceCurve LayerPricer::gathered_curve(const Work& work) const {
   const Group& group = groups()[static_cast<size_t>(work.group)];
   const bool near = options().nearest && find_.comm_row(Op::allreduce, group) == nullptr &&
                     find_.nearest_row(Op::allgather, group) != nullptr;
   if (group.network == Network::none || near || find_.comm_row(Op::allgather, group) != nullptr)
     return comm_curve(Op::allgather, work.group, work.bytes);
   note(fmt::format("derived: {} allgather = half an allreduce of the same volume", name_of(group.network)));
-  const PriceCurve sum = comm_curve(Op::allreduce, work.group, work.bytes);
+  const cost::PriceCurve sum = comm_curve(Op::allreduce, work.group, work.bytes);
   return {sum.alpha / 2, sum.beta / 2};
 }
 
 // Prices, where the pair was not measured, as the EP AlltoAll of the same volume (Parm Eq. 4).
-PriceCurve LayerPricer::fused_alltoall_curve(double bytes) const {
+cost::PriceCurve LayerPricer::fused_alltoall_curve(double bytes) const {
   const Group &both = groups()[static_cast<size_t>(GroupKind::ep_esp)],
               &ep = groups()[static_cast<size_t>(GroupKind::ep)];
   if (const CommRow* row = find_.comm_row(Op::a2a_ep_esp, both)) return find_.curve_of(*row, bytes);
@@ -113,7 +113,7 @@ double LayerPricer::end_seconds(TaskKind kind, Phase phase, const Work& work) co
   const double task_s = profile().task_overhead_s;
   if (work.group != GroupKind::none) {
     const bool gathers = work.op == Op::allgather;
-    const PriceCurve price = gathers ? gathered_curve(work) : comm_curve(work.op, work.group, work.bytes);
+    const cost::PriceCurve price = gathers ? gathered_curve(work) : comm_curve(work.op, work.group, work.bytes);
     return price.seconds(work.bytes) + task_s;
   }
   if (const TaskRow* row = find_.task_row(kind, phase)) {
@@ -130,16 +130,16 @@ double LayerPricer::gemm_seconds(const Work& gemms) const {
 }
 
 // Returns a line: with one layer given, what a row's terms count is there once or grows with the rows.
-PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const {
+cost::PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const {
   const TaskTerms terms = terms_of(kind, row.phase, shape(), flow);
   for (const std::string& range : range_notes(row, terms.of_share(1))) note(range);
   const double size = std::max(work.bytes, work.flops);
-  PriceCurve c{dot(row.s_per, terms.once)};
+  cost::PriceCurve c{dot(row.s_per, terms.once)};
   (size > 0 ? c.beta : c.alpha) += dot(row.s_per, terms.of_rows) / (size > 0 ? size : 1);
   return c;
 }
 
-PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& work) const {
+cost::PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& work) const {
   if (const ModuleRow* module = find_.own_module_row(kind, phase)) {
     const double size = std::max(work.bytes, work.flops);
     if (const auto outside = range_note(*module, size)) note(*outside);
@@ -154,16 +154,16 @@ PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& wo
 }
 
 // A half has as much of the backward as it has of its FLOPs and GEMMs.
-PriceCurve LayerPricer::half_curve(TaskKind kind, Phase phase, const Work& half, Flow flow) const {
+cost::PriceCurve LayerPricer::half_curve(TaskKind kind, Phase phase, const Work& half, Flow flow) const {
   const TaskKind of = whole_of(kind);
   note(fmt::format("derived: {0}_dx, {0}_dw = their shares of the whole backward, by FLOPs", name_of(of)));
   const Work whole = whole_work(of, phase, shape(), flow);
-  PriceCurve price = find_curve(of, phase, whole, flow);
+  cost::PriceCurve price = find_curve(of, phase, whole, flow);
   price.alpha *= static_cast<double>(half.gemms) / whole.gemms;
   return price;
 }
 
-PriceCurve LayerPricer::copy_curve() const {
+cost::PriceCurve LayerPricer::copy_curve() const {
   if (const ComputeRow* row = find_.copy_row()) return {row->alpha_s, row->beta_s_per_byte};
   note("not priced: copies, for which the profile has no row");
   return {};
@@ -174,7 +174,7 @@ double LayerPricer::chunk_seconds(TaskKind kind, Phase phase, double rows, Flow 
   return c.price.seconds(rows * c.unit) + profile().task_overhead_s;
 }
 
-Parts LayerPricer::in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow) const {
+cost::Parts LayerPricer::in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow) const {
   const Curve& c = curve(flow, kind, phase);
   return c.price.in_parts(rows * c.unit, largest * c.unit, profile().task_overhead_s);
 }

@@ -33,7 +33,7 @@ class LayerPricer {
   /// Returns the seconds of one chunk of `rows` rows of T_rank; rows may be fractional.
   double chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
   /// Returns the least seconds of `rows` rows, whatever parts of at most `largest` <= rows they are cut into.
-  Parts in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow = Flow::sharded) const;
+  cost::Parts in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow = Flow::sharded) const;
   double gradient_seconds(int64_t bytes, TaskKind kind = TaskKind::gradient) const;
   /// Returns the least seconds that slices of together so many bytes take, however they are cut.
   double gradient_seconds_in_parts(int64_t bytes) const;
@@ -62,21 +62,21 @@ class LayerPricer {
 
  private:
   struct Curve {
-    PriceCurve price;
+    cost::PriceCurve price;
     double unit = 0;  // work units a row of T_rank (chunks) or in all (dense)
     bool known = false;
   };
   const Curve& curve(Flow flow, TaskKind kind, Phase phase) const;
-  PriceCurve find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const;
-  PriceCurve comm_curve(Op op, GroupKind kind, double bytes) const;
-  PriceCurve fused_alltoall_curve(double bytes) const;
-  PriceCurve gathered_curve(const Work& weights) const;
-  void add_hook(PriceCurve& exchange, TaskKind kind, Phase phase) const;
+  cost::PriceCurve find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const;
+  cost::PriceCurve comm_curve(Op op, GroupKind kind, double bytes) const;
+  cost::PriceCurve fused_alltoall_curve(double bytes) const;
+  cost::PriceCurve gathered_curve(const Work& weights) const;
+  void add_hook(cost::PriceCurve& exchange, TaskKind kind, Phase phase) const;
   bool adds_scores(TaskKind kind) const;
-  PriceCurve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;
-  PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
-  PriceCurve half_curve(TaskKind kind, Phase phase, const Work& half, Flow flow) const;
-  PriceCurve copy_curve() const;
+  cost::PriceCurve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;
+  cost::PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
+  cost::PriceCurve half_curve(TaskKind kind, Phase phase, const Work& half, Flow flow) const;
+  cost::PriceCurve copy_curve() const;
   double part_seconds(const WorkClass& wc, Flow flow, int more) const;
 
   RowFinder find_;

@@ -44,7 +44,7 @@ const CommRow& RowFinder::comm_row_or_nearest(Op op, const Group& group) const {
   return *nearest;
 }
 
-PriceCurve RowFinder::curve_of(const CommRow& row, double bytes) const {
+cost::PriceCurve RowFinder::curve_of(const CommRow& row, double bytes) const {
   if (const auto outside = range_note(row, bytes)) note(*outside);
   if (row.op == Op::alltoall)
     if (const auto fan_out = fan_out_note(row, shape_)) note(*fan_out);

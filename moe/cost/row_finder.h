@@ -42,7 +42,7 @@ class RowFinder {
   /// Throws Unpriced, naming op, group size, network and the nearest row, where none fits and none may be borrowed.
   const CommRow& comm_row_or_nearest(Op op, const Group& group) const;
   /// Returns what a row says of `bytes`, and notes where that is outside what was measured.
-  PriceCurve curve_of(const CommRow& row, double bytes) const;
+  cost::PriceCurve curve_of(const CommRow& row, double bytes) const;
   /// Returns the GEMM row of the case's type, or another type's, scaled. Throws Unpriced where neither may be.
   ComputeRow gemm_row() const;
   const ComputeRow* expert_row() const;  // null: experts are GEMMs

@@ -2,7 +2,7 @@
 // does.
 #include "moe/cost/step_prices.h"
 
-namespace moe {
+namespace moe::cost {
 
 class StepPrices {
  public:
@@ -115,4 +115,4 @@ std::optional<double> StepPrices::derived_sum_seconds(GroupKind kind, double byt
   return over_dp;
 }
 
-}  // namespace moe
+}  // namespace moe::cost

@@ -51,13 +51,13 @@ class LayerBinding : public Binding {
   void sum_gradient(const Task& task, CommCall call);
 
   LayerState& layer_;
-  BoundPlan plan_;
-  AttentionPart attention_;
-  DensePart dense_;
-  RowExchange rows_;
-  ExpertPart experts_;
-  SharedPart shared_;
-  RunTimeSizes sizes_;
+  layer::BoundPlan plan_;
+  layer::AttentionPart attention_;
+  layer::DensePart dense_;
+  layer::RowExchange rows_;
+  layer::ExpertPart experts_;
+  layer::SharedPart shared_;
+  layer::RunTimeSizes sizes_;
   bool sums_experts_ = false;       // the plan sums the experts' gradients
   std::vector<std::string> names_;  // of the tasks: communicators keep views of them
 };

@@ -36,16 +36,16 @@ void DenseBinding::issue(const Task& task, Stream& stream, Pace pace) {
   using B = DenseBinding;
   using enum TaskKind;
   static constexpr std::array kRows{
-      Row::computes<&B::attention_, &AttentionPart::attention>(attention),
-      Row::computes<&B::attention_, &AttentionPart::attention>(attention_dx),
-      Row::computes<&B::attention_, &AttentionPart::attention_dw>(attention_dw),
-      Row::exchanges<&B::attention_, &AttentionPart::mp_allgather>(mp_allgather),
-      Row::exchanges<&B::attention_, &AttentionPart::mp_reducescatter>(mp_reducescatter),
-      Row::exchanges<&B::attention_, &AttentionPart::mp_allreduce>(mp_allreduce),
-      Row::computes<&B::ffn_, &FfnPart::ffn>(ffn),
-      Row::exchanges<&B::ffn_, &FfnPart::allgather>(ffn_allgather),
-      Row::exchanges<&B::ffn_, &FfnPart::reducescatter>(ffn_reducescatter),
-      Row::exchanges<&B::ffn_, &FfnPart::allreduce>(ffn_allreduce),
+      Row::computes<&B::attention_, &layer::AttentionPart::attention>(attention),
+      Row::computes<&B::attention_, &layer::AttentionPart::attention>(attention_dx),
+      Row::computes<&B::attention_, &layer::AttentionPart::attention_dw>(attention_dw),
+      Row::exchanges<&B::attention_, &layer::AttentionPart::mp_allgather>(mp_allgather),
+      Row::exchanges<&B::attention_, &layer::AttentionPart::mp_reducescatter>(mp_reducescatter),
+      Row::exchanges<&B::attention_, &layer::AttentionPart::mp_allreduce>(mp_allreduce),
+      Row::computes<&B::ffn_, &layer::FfnPart::ffn>(ffn),
+      Row::exchanges<&B::ffn_, &layer::FfnPart::allgather>(ffn_allgather),
+      Row::exchanges<&B::ffn_, &layer::FfnPart::reducescatter>(ffn_reducescatter),
+      Row::exchanges<&B::ffn_, &layer::FfnPart::allreduce>(ffn_allreduce),
   };
   const auto* row = std::ranges::find(kRows, task.kind, &Row::kind);
   require<WrongResult>(row != kRows.end(), "{}: a task that a dense layer does not know", task.name());

@@ -26,8 +26,8 @@ class DenseBinding : public Binding {
 
   LayerState& layer_;
   Plan plan_;
-  AttentionPart attention_;
-  FfnPart ffn_;
+  layer::AttentionPart attention_;
+  layer::FfnPart ffn_;
   std::vector<std::string> names_;  // of the tasks: communicators keep views of them
 };
 

@@ -15,7 +15,7 @@
 #include "moe/search/linear_program.h"
 #include "moe/search/priced_dense.h"
 
-namespace moe {
+namespace moe::search {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -269,4 +269,4 @@ double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPa
   return overlaps ? model.forward() + model.backward() : model.in_sequence();
 }
 
-}  // namespace moe
+}  // namespace moe::search

@@ -8,7 +8,7 @@
 #include "moe/cost/pricer.h"
 #include "moe/schedule/schedule.h"
 
-namespace moe {
+namespace moe::search {
 
 /// Holds one phase of one layer without gradients, at one degree.
 struct PricedPass {
@@ -45,4 +45,4 @@ double least_pass_seconds(const LayerPricer& pricer, const PricedPass& pass, dou
 double least_gradient_seconds(const LayerPricer& pricer, int64_t bytes);
 double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPasses& passes, bool overlaps);
 
-}  // namespace moe
+}  // namespace moe::search

@@ -5,7 +5,7 @@
 
 #include "moe/search/lane_order.h"
 
-namespace moe {
+namespace moe::search {
 
 Decision ContendedOrders::with(const LaneOrder& order) const {
   Decision decision = best_.decision;
@@ -90,4 +90,4 @@ ContendedOrder ContendedOrders::best(Phase phase, int degree, double least, Cont
   return best_;
 }
 
-}  // namespace moe
+}  // namespace moe::search

@@ -5,7 +5,7 @@
 
 #include "moe/search/degrees.h"
 
-namespace moe {
+namespace moe::search {
 
 struct ContendedOrder {
   Decision decision;  // degree, order and split of one phase
@@ -39,4 +39,4 @@ class ContendedOrders {
   std::vector<double> seconds_, ends_;  // scratch
 };
 
-}  // namespace moe
+}  // namespace moe::search

@@ -24,25 +24,25 @@ int lane_of(const Structure& structure, Network network) {
 // Finds the best degrees, micro-ops or split of one choice.
 class DegreeSearch {
  public:
-  DegreeSearch(LayerReplay& layer, const DegreeChoice& choice)
+  DegreeSearch(search::LayerReplay& layer, const DegreeChoice& choice)
       : layer_(layer), schedule_(layer.schedule), pricer_(layer.pricer), choice_(choice) {}
 
-  Candidate best() { return schedule_.degrees == DegreePolicy::apart ? apart() : together(); }
+  search::Candidate best() { return schedule_.degrees == DegreePolicy::apart ? apart() : together(); }
 
  private:
   // Decides r_f and r_b apart: each phase by itself.
-  Candidate apart() {
-    const Candidate forward = best_forward();
+  search::Candidate apart() {
+    const search::Candidate forward = best_forward();
     const PhaseBound bound = layer_.bound(Phase::backward);
     const auto from = [&](int r) { return bound.from(r); };
     const bool best_first = splits_gradients(schedule_) && !pricer_.profile().contention.none();
-    Candidate best{{}, kUnpriced};
+    search::Candidate best{{}, search::kUnpriced};
     for (const int r : best_first ? degrees_best_first(bound) : tried_degrees(choice_.backward, pricer_)) {
       if (!best_first && none_from(r, best.seconds, from)) break;
-      if (best.seconds < kUnpriced && !better(bound.at(r).seconds, best.seconds)) continue;
-      const Candidate c = best_backward(r, best.seconds);
-      const bool tie = !better(best.seconds, c.seconds) && r < best.decision.degree_backward;
-      if (better(c.seconds, best.seconds) || tie) best = c;
+      if (best.seconds < search::kUnpriced && !search::better(bound.at(r).seconds, best.seconds)) continue;
+      const search::Candidate c = best_backward(r, best.seconds);
+      const bool tie = !search::better(best.seconds, c.seconds) && r < best.decision.degree_backward;
+      if (search::better(c.seconds, best.seconds) || tie) best = c;
     }
     best.decision.degree_forward = forward.decision.degree_forward;
     best.decision.order_forward = forward.decision.order_forward;
@@ -50,33 +50,33 @@ class DegreeSearch {
     return best;
   }
 
-  Candidate together() {
+  search::Candidate together() {
     const PhaseBound forward_bound = layer_.bound(Phase::forward), backward_bound = layer_.bound(Phase::backward);
     const int forwards = forwards_of(pricer_.outline());
     const auto from = [&](int r) { return forwards * forward_bound.from(r) + backward_bound.from(r); };
     const auto at = [&](int r) { return forwards * forward_bound.at(r).seconds + backward_bound.at(r).seconds; };
-    Candidate best{{}, kUnpriced};
+    search::Candidate best{{}, search::kUnpriced};
     for (const int r : tried_degrees(choice_.forward, pricer_)) {
       if (none_from(r, best.seconds, from)) break;
-      if (best.seconds < kUnpriced &&
-          (!better(at(r), best.seconds) || too_small(schedule_, pricer_, r, choice_.min_chunk_bytes)))
+      if (best.seconds < search::kUnpriced &&
+          (!search::better(at(r), best.seconds) || too_small(schedule_, pricer_, r, choice_.min_chunk_bytes)))
         continue;
       const double forward = forwards * layer_.seconds({r, r}, Phases::forward);
-      Candidate c = best_backward(r, best.seconds - forward);
+      search::Candidate c = best_backward(r, best.seconds - forward);
       c.seconds += forward;
-      if (better(c.seconds, best.seconds)) best = c;
+      if (search::better(c.seconds, best.seconds)) best = c;
     }
     return best;
   }
 
-  Candidate best_forward() {
+  search::Candidate best_forward() {
     const PhaseBound bound = layer_.bound(Phase::forward);
-    Candidate best{{}, kUnpriced};
+    search::Candidate best{{}, search::kUnpriced};
     for (const int r : tried_degrees(choice_.forward, pricer_)) {
       if (none_from(r, best.seconds, [&](int least) { return bound.from(least); })) break;
-      if (best.seconds < kUnpriced && !better(bound.at(r).seconds, best.seconds)) continue;
+      if (best.seconds < search::kUnpriced && !search::better(bound.at(r).seconds, best.seconds)) continue;
       const double seconds = layer_.seconds({r, 1}, Phases::forward);
-      if (better(seconds, best.seconds)) best = {{r, 1}, seconds};
+      if (search::better(seconds, best.seconds)) best = {{r, 1}, seconds};
     }
     return best;
   }
@@ -85,11 +85,11 @@ class DegreeSearch {
   // in one place, so that the others are soon ruled out.
   std::vector<int> degrees_best_first(const PhaseBound& bound) {
     std::vector<std::pair<double, int>> order;
-    double least = kUnpriced;
+    double least = search::kUnpriced;
     for (const int r : tried_degrees(choice_.backward, pricer_)) {
       if (none_from(r, least, [&](int first) { return bound.from(first); })) break;
-      if (least < kUnpriced && !better(bound.at(r).seconds, least)) continue;
-      if (least < kUnpriced && !better(layer_.least_contended(r), least)) continue;
+      if (least < search::kUnpriced && !search::better(bound.at(r).seconds, least)) continue;
+      if (least < search::kUnpriced && !search::better(layer_.least_contended(r), least)) continue;
       order.emplace_back(layer_.seconds(with_split(schedule_, 1, r, 0), Phases::backward), r);
       least = std::min(least, order.back().first);
     }
@@ -100,7 +100,7 @@ class DegreeSearch {
   }
 
   // Returns the least of its splits; any of them where none beats `to_beat`.
-  Candidate best_backward(int degree, double to_beat) {
+  search::Candidate best_backward(int degree, double to_beat) {
     if (schedule_.gradients == GradientPolicy::micro_ops) return best_micro_ops(degree);
     const Decision decision{schedule_.degrees == DegreePolicy::apart ? 1 : degree, degree};
     if (layer_.splits()) return layer_.best_split_of(decision, to_beat);
@@ -108,14 +108,14 @@ class DegreeSearch {
   }
 
   // Micro-ops go where the replay without them leaves their lane idle.
-  Candidate best_micro_ops(int degree) {
+  search::Candidate best_micro_ops(int degree) {
     Decision decision{degree, degree};
     decision.micro_op_bytes = choice_.micro_op_bytes;
     const StructureKey key = structure_key(schedule_, pricer_.outline(), decision, {}, Phases::backward);
     const auto held = layer_.store.get(key);
-    const CompiledStructure& c = *held;
+    const search::CompiledStructure& c = *held;
     pricer_.price(*c.structure, {}, layer_.store.seconds);
-    std::vector<MicroOp> pieces;
+    std::vector<search::MicroOp> pieces;
     const auto add = [&](TaskKind kind, int made_by, const std::vector<int64_t>& all) {
       const GroupKind group = group_of(schedule_.flow, kind);
       if (!pricer_.has(group)) return;
@@ -125,13 +125,14 @@ class DegreeSearch {
     add(TaskKind::gradient, -1, gradient_pieces(schedule_, pricer_.shape(), decision.micro_op_bytes));
     add(TaskKind::expert_gradient, last_expert(*c.structure),
         expert_gradient_pieces(schedule_, pricer_.shape(), decision.micro_op_bytes));
-    const MicroOps frozen = freeze_micro_ops(*c.structure, layer_.store.seconds, pieces, schedule_.holds_micro_ops);
-    for (const MicroOps::Place& place : frozen.places) decision.gaps.push_back(place.gap);
+    const search::MicroOps frozen =
+        search::freeze_micro_ops(*c.structure, layer_.store.seconds, pieces, schedule_.holds_micro_ops);
+    for (const search::MicroOps::Place& place : frozen.places) decision.gaps.push_back(place.gap);
     if (pricer_.profile().contention.none()) return {decision, frozen.seconds};
     return {decision, layer_.seconds(decision, Phases::backward)};
   }
 
-  LayerReplay& layer_;
+  search::LayerReplay& layer_;
   const Schedule& schedule_;
   const LayerPricer& pricer_;
   const DegreeChoice& choice_;
@@ -207,18 +208,18 @@ DegreeChoice within_rows(DegreeChoice choice, const LayerPricer& pricer) {
   return choice;
 }
 
-LayerResult tune_degrees(LayerReplay layer, const DegreeChoice& choice) {
+LayerResult tune_degrees(search::LayerReplay layer, const DegreeChoice& choice) {
   const LayerCase& shape = layer.pricer.shape();  // a single row has degree 1 alone
   if (shape.rounding == Rounding::lcm && shape.row_multiple == 1 && layer.pricer.rows() > 1)
-    return tune_padded(layer, choice);
-  Candidate best{{}, kUnpriced};
+    return search::tune_padded(layer, choice);
+  search::Candidate best{{}, search::kUnpriced};
   for (const DegreeChoice& sized : sized_choices(layer.schedule, layer.pricer, choice)) {
-    const Candidate c = DegreeSearch(layer, sized).best();
-    if (better(c.seconds, best.seconds)) best = c;
+    const search::Candidate c = DegreeSearch(layer, sized).best();
+    if (search::better(c.seconds, best.seconds)) best = c;
   }
   LayerResult result = layer.result(best.decision);
   if (!layer.schedule.searched_order) return result;
-  improve_orders(layer, choice, result);
+  search::improve_orders(layer, choice, result);
   const bool exact = result.exact_order;
   const double gap = result.gap;
   result = layer.result(result.decision);

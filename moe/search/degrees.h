@@ -21,7 +21,7 @@ int largest_degree(const LayerPricer& pricer);
 /// take at least. Asks at every eighth degree: most searches end at the first or second.
 template <class From>
 bool none_from(int degree, double best_s, From from) {
-  return degree % 8 == 0 && !better(from(degree), best_s);
+  return degree % 8 == 0 && !search::better(from(degree), best_s);
 }
 /// Returns `fixed`, or where that is 0 all degrees from 1 on; of a case that is padded to a multiple of rows, those
 /// that cut them into equal chunks.
@@ -50,6 +50,6 @@ void check_choice(const Schedule& schedule, DegreeChoice& choice);
 /// for a single layer: how many bytes go into each of the places that the schedule has), and the order of lanes where
 /// the schedule has it searched. With Rounding::lcm it weighs what each pair of degrees pads. Ties go to the smaller
 /// degree.
-LayerResult tune_degrees(LayerReplay layer, const DegreeChoice& choice);
+LayerResult tune_degrees(search::LayerReplay layer, const DegreeChoice& choice);
 
 }  // namespace moe

@@ -8,7 +8,7 @@
 
 #include "moe/cost/fluid_replay.h"
 
-namespace moe {
+namespace moe::search {
 namespace {
 
 class SplitSearch {
@@ -172,4 +172,4 @@ double least_free_split(const Replay& replay, const Structure& backward, const L
   return least;
 }
 
-}  // namespace moe
+}  // namespace moe::search

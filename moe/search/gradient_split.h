@@ -7,6 +7,11 @@
 #include "moe/cost/pricer.h"
 
 namespace moe {
+class FluidReplay;
+class Replay;
+}  // namespace moe
+
+namespace moe::search {
 
 /// Holds the lengths of a backward's longest paths, without the slices' own seconds: `first` through the first slice
 /// alone, `both` through both. A field may hold the length of a path with fewer slices.
@@ -21,9 +26,6 @@ struct SplitPaths {
 /// are equally long.
 int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer);
 
-class FluidReplay;
-class Replay;
-
 /// Finds the split under contention, where no path stays straight: `replay` has a backward with a slice in each place,
 /// `seconds` its prices. It is exact, as the time is straight between events that change places, and each such piece is
 /// visited.
@@ -35,4 +37,4 @@ int64_t best_contended_split(const FluidReplay& replay, const Structure& backwar
 double least_free_split(const Replay& replay, const Structure& backward, const LayerPricer& pricer,
                         std::vector<double> seconds);
 
-}  // namespace moe
+}  // namespace moe::search

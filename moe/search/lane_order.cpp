@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace moe {
+namespace moe::search {
 namespace {
 
 constexpr size_t kStateLimit = 20000;  // partial orders kept in one search: r = 12 stays below it
@@ -230,4 +230,4 @@ OrderChoice best_lane_order(const ChunkTimes& times) {
   return ParetoSearch(times, best, enough).run();
 }
 
-}  // namespace moe
+}  // namespace moe::search

@@ -5,7 +5,7 @@
 
 #include "moe/schedule/schedule.h"
 
-namespace moe {
+namespace moe::search {
 
 /// Holds the seconds of the MoE part's chunks; inter runs D1..Dr, the gradients, C1..Cr, compute E1..Er. A shared
 /// expert takes the compute lane before E1, its AllGather and ReduceScatter the intra lane before and behind all
@@ -36,4 +36,4 @@ struct OrderChoice {
 /// the same tasks one is dropped where every time that later tasks can feel is no earlier.
 OrderChoice best_lane_order(const ChunkTimes& times);
 
-}  // namespace moe
+}  // namespace moe::search

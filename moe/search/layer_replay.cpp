@@ -7,7 +7,7 @@
 
 #include "moe/search/partition.h"
 
-namespace moe {
+namespace moe::search {
 
 std::shared_ptr<const CompiledStructure> ReplayStore::get(const StructureKey& key) {
   if (key.order_forward.empty() && key.order_backward.empty()) return structures.get(key);
@@ -191,4 +191,4 @@ Candidate LayerReplay::best_split_between(SplitPlaces places, Decision decision,
   return best;
 }
 
-}  // namespace moe
+}  // namespace moe::search

@@ -11,11 +11,14 @@
 #include "moe/plan/memory.h"
 #include "moe/search/contended_bound.h"
 #include "moe/search/gradient_split.h"
+#include "moe/search/layer_result.h"
 #include "moe/search/structure_cache.h"
 
 namespace moe {
-
 struct LayerSlices;
+}
+
+namespace moe::search {
 
 /// Seconds of a candidate that nobody has priced yet.
 inline constexpr double kUnpriced = std::numeric_limits<double>::max();
@@ -26,21 +29,6 @@ inline bool better(double candidate_s, double best_s) { return candidate_s < bes
 struct BackwardOption {
   int degree = 1;
   LaneOrder order = {};
-};
-
-/// Holds what was decided for one layer under one schedule, and what that takes.
-struct LayerResult {
-  std::string_view schedule;
-  Decision decision;
-  double forward_s = 0, backward_s = 0;
-  int forwards = 1;  // more: those that the backward begins with (Recompute::full) are yet to be added to it
-  double moe_forward_s = 0, moe_backward_s = 0;  // first dispatch to last combine and expert_dw
-  Bound bound;                                   // whatever the degrees
-  Bound degree_bound;                            // of the degrees chosen
-  bool exact_order = true;  // of G and S, where it is searched: false if not every one is ruled out
-  double gap = 0;           // the share by which another order may be faster, at most
-  MemoryEstimate memory;    // that training the layer as decided takes on a rank
-  double total_s() const { return forwards * forward_s + backward_s; }
 };
 
 /// Holds a decision, perhaps of one phase alone, and what it takes.
@@ -99,4 +87,4 @@ class LayerReplay {
   double moe_seconds(const Decision& decision, Phases phases);
 };
 
-}  // namespace moe
+}  // namespace moe::search

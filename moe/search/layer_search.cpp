@@ -8,7 +8,7 @@ namespace moe {
 namespace {
 
 // Says where a larger degree than any that was tried may be better.
-void note_limit(LayerReplay layer, const DegreeChoice& choice, const LayerResult& result) {
+void note_limit(search::LayerReplay layer, const DegreeChoice& choice, const LayerResult& result) {
   const DegreePolicy policy = layer.schedule.degrees;
   const int64_t rows = capacity_rows(layer.pricer.shape());
   const int limit = degree_limit(layer.pricer.shape());
@@ -18,9 +18,9 @@ void note_limit(LayerReplay layer, const DegreeChoice& choice, const LayerResult
   };
   const double forward_s = beyond(choice.forward, Phase::forward, result.forward_s);
   const double backward_s = beyond(choice.backward, Phase::backward, result.backward_s);
-  bool open = better(result.forwards * forward_s + backward_s, result.total_s());
+  bool open = search::better(result.forwards * forward_s + backward_s, result.total_s());
   if (policy == DegreePolicy::apart)
-    open = better(forward_s, result.forward_s) || better(backward_s, result.backward_s);
+    open = search::better(forward_s, result.forward_s) || search::better(backward_s, result.backward_s);
   if (policy == DegreePolicy::by_size) open = choice.forward == 0 && result.decision.degree_forward == limit;
   if (open)
     layer.pricer.note(fmt::format("degree limit: {} is the largest that is tried, of up to {} rows", limit, rows));

@@ -14,10 +14,10 @@ class LayerSearch {
   /// Returns the times of a decision.
   LayerResult evaluate(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision);
   /// Returns the replay of a schedule that doesn't choose among others; schedule and pricer outlive it.
-  LayerReplay replay(const Schedule& schedule, const LayerPricer& pricer) { return {schedule, pricer, store_}; }
+  search::LayerReplay replay(const Schedule& schedule, const LayerPricer& pricer) { return {schedule, pricer, store_}; }
 
  private:
-  ReplayStore store_;
+  search::ReplayStore store_;
 };
 
 }  // namespace moe

@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-namespace moe {
+namespace moe::search {
 namespace {
 
 constexpr double kZero = 1e-12;
@@ -70,4 +70,4 @@ class Tableau {
 
 double most(const LinearProgram& program, std::span<const double> gains) { return Tableau(program, gains).most(); }
 
-}  // namespace moe
+}  // namespace moe::search

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace moe {
+namespace moe::search {
 namespace {
 
 constexpr double kNothingHeld = std::numeric_limits<double>::max();
@@ -98,4 +98,4 @@ MicroOps freeze_micro_ops(const Structure& structure, std::span<const double> se
   return Freezer(structure, seconds, pieces, hold, last).run();
 }
 
-}  // namespace moe
+}  // namespace moe::search

@@ -6,7 +6,7 @@
 
 #include "moe/plan/plan.h"
 
-namespace moe {
+namespace moe::search {
 
 struct MicroOp {
   double seconds = 0;
@@ -30,4 +30,4 @@ struct MicroOps {
 MicroOps freeze_micro_ops(const Structure& structure, std::span<const double> seconds, std::span<const MicroOp> pieces,
                           bool hold, int last = 0);
 
-}  // namespace moe
+}  // namespace moe::search

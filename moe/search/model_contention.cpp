@@ -11,7 +11,7 @@
 #include "moe/search/partition_search.h"
 #include "moe/search/searched_orders.h"
 
-namespace moe {
+namespace moe::search {
 namespace {
 
 constexpr int kGrains = 32;                     // of the model's gradients, in the dynamic program
@@ -166,4 +166,4 @@ void improve_by_replay(const ModelQuestion& asked, ModelReplay& replay, const De
   result.partition = PartitionSearch(problem).finish(std::move(slices));
 }
 
-}  // namespace moe
+}  // namespace moe::search

@@ -4,9 +4,9 @@
 #include "moe/search/model_partition.h"
 #include "moe/search/model_replay.h"
 
-namespace moe {
+namespace moe::search {
 
 /// Descends from the result and other starts to where no small move of the whole model's replay is faster.
 void improve_by_replay(const ModelQuestion& asked, ModelReplay& replay, const Decision& layer, ModelResult& result);
 
-}  // namespace moe
+}  // namespace moe::search

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace moe {
+namespace moe::search {
 namespace {
 
 class Descent {
@@ -161,4 +161,4 @@ double descend(ModelReplay& replay, const DescentMoves& moves, ModelDecision& de
   return descent.seconds();
 }
 
-}  // namespace moe
+}  // namespace moe::search

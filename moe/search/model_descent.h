@@ -6,7 +6,7 @@
 #include "moe/search/degrees.h"
 #include "moe/search/model_replay.h"
 
-namespace moe {
+namespace moe::search {
 
 struct DescentMoves {
   std::vector<BackwardOption> backwards;
@@ -21,4 +21,4 @@ struct DescentMoves {
 /// Improves `decision` and returns its seconds then; never more than before.
 double descend(ModelReplay& replay, const DescentMoves& moves, ModelDecision& decision);
 
-}  // namespace moe
+}  // namespace moe::search

@@ -9,7 +9,7 @@
 #include "moe/search/model_contention.h"
 #include "moe/search/searched_orders.h"
 
-namespace moe {
+namespace moe::search {
 namespace {
 
 // MoE part and dense part follow each other, so that a path through both slices is as long as those through one.
@@ -207,4 +207,4 @@ void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelRes
     improve_by_replay(asked, replay, layer, result);
 }
 
-}  // namespace moe
+}  // namespace moe::search

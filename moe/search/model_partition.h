@@ -5,7 +5,7 @@
 
 #include "moe/search/model_search.h"
 
-namespace moe {
+namespace moe::search {
 
 class ModelReplay;
 
@@ -54,4 +54,4 @@ PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& 
 /// model and goes on from the best (model_contention.h). `layer`: what one layer does by itself.
 void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelResult& result);
 
-}  // namespace moe
+}  // namespace moe::search

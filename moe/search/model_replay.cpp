@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace moe {
+namespace moe::search {
 namespace {
 
 constexpr int64_t kKeptTasks = 1'000'000;  // of structures that are kept: some 50 MB
@@ -124,4 +124,4 @@ double ModelReplay::seconds(const ModelDecision& decision) {
   return c.fluid ? c.fluid->makespan(c.seconds, ends_) : c.plain->makespan(c.seconds, ends_);
 }
 
-}  // namespace moe
+}  // namespace moe::search

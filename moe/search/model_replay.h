@@ -9,7 +9,7 @@
 #include "moe/cost/pricer.h"
 #include "moe/schedule/model_plan.h"
 
-namespace moe {
+namespace moe::search {
 
 /// Returns the bytes of gradients that wait before a model's first backward: the head's, where one stage has all
 /// layers.
@@ -29,7 +29,7 @@ class ModelReplay {
   int64_t made_bytes() const { return made_bytes_; }
   int64_t made_bytes(size_t place) const { return made_by_layer_[made_by_layer_.size() - 1 - place]; }
   bool is_dense(size_t place) const { return decides_dense(model_, place); }
-  int64_t waiting_bytes() const { return moe::waiting_bytes(pricer_, model_); }
+  int64_t waiting_bytes() const { return search::waiting_bytes(pricer_, model_); }
   /// Returns the effort so far: tasks of all replays, and those of building plans by what they take.
   int64_t tasks() const { return tasks_; }
 
@@ -57,4 +57,4 @@ class ModelReplay {
   std::vector<double> ends_;
 };
 
-}  // namespace moe
+}  // namespace moe::search

@@ -29,17 +29,17 @@ Partition paper(const PartitionProblem& problem) { return partition_paper(proble
 // at the end. Every stage does as the first, unless stages_apart.
 void place_micro_ops(const ModelShape& model, const Schedule& schedule, const Plan& plan,
                      std::span<const double> seconds, ModelDecision& decision) {
-  std::vector<MicroOp> pieces;
+  std::vector<search::MicroOp> pieces;
   for (const Task& task : plan.tasks()) {
     if (!sends_gradients(task.kind) || task.phase == Phase::step) continue;
     const GradientSlice& slice = plan.slices[static_cast<size_t>(task.slice)];
     pieces.push_back({seconds[static_cast<size_t>(task.work_class)], task.lane,
                       plan.gradients[static_cast<size_t>(slice.gradient)].made_by});
   }
-  const MicroOps frozen =
-      freeze_micro_ops(*plan.structure, seconds, pieces, schedule.holds_micro_ops, plan.micro_batches - 1);
+  const search::MicroOps frozen =
+      search::freeze_micro_ops(*plan.structure, seconds, pieces, schedule.holds_micro_ops, plan.micro_batches - 1);
   for (size_t i = 0; i < pieces.size(); ++i) {
-    const MicroOps::Place place = frozen.places[i];
+    const search::MicroOps::Place place = frozen.places[i];
     const int stage = plan.structure->lanes[static_cast<size_t>(pieces[i].lane)].stage;
     if (place.layer < 0 || (stage > 0 && !stages_apart(model))) continue;
     const auto from_last = static_cast<size_t>(layers_of_stage(model, stage).second - 1 - place.layer);
@@ -49,8 +49,8 @@ void place_micro_ops(const ModelShape& model, const Schedule& schedule, const Pl
 
 // Prices degrees of these phases, the same of both, until no larger one's bound is below the least of them. That bound
 // knows no contention, and is looser than a pass's own: so it stands for degrees alone that few layers have.
-void add_passes(LayerReplay& layer, std::span<const Phase> phases, int fixed, PricedPasses& passes) {
-  const auto of = [&](Phase phase) -> PricedDegrees& {
+void add_passes(search::LayerReplay& layer, std::span<const Phase> phases, int fixed, search::PricedPasses& passes) {
+  const auto of = [&](Phase phase) -> search::PricedDegrees& {
     return phase == Phase::forward ? passes.forward : passes.backward;
   };
   const auto from = [&](int degree) {
@@ -78,15 +78,16 @@ void add_passes(LayerReplay& layer, std::span<const Phase> phases, int fixed, Pr
 
 // Returns what no decision for a stage with one micro-batch can beat, contention counted.
 // `dense`: of its dense layers; null: it has none.
-double least_seconds(LayerReplay layer, LayerReplay* dense, const ModelShape& model, const DegreeChoice& choice) {
+double least_seconds(search::LayerReplay layer, search::LayerReplay* dense, const ModelShape& model,
+                     const DegreeChoice& choice) {
   const Schedule& schedule = layer.schedule;
   const LayerPricer& pricer = layer.pricer;
-  PricedPasses passes{{},
-                      {},
-                      schedule.degrees != DegreePolicy::apart,
-                      schedule.searched_order,
-                      model.embedding_gradient_bytes,
-                      model.head_gradient_bytes};
+  search::PricedPasses passes{{},
+                              {},
+                              schedule.degrees != DegreePolicy::apart,
+                              schedule.searched_order,
+                              model.embedding_gradient_bytes,
+                              model.head_gradient_bytes};
   constexpr std::array kBoth{Phase::forward, Phase::backward};
   if (passes.same_degree) {
     const int fixed = std::max(choice.forward, choice.backward);
@@ -95,11 +96,11 @@ double least_seconds(LayerReplay layer, LayerReplay* dense, const ModelShape& mo
     add_passes(layer, std::span(kBoth).first(1), choice.forward, passes);
     add_passes(layer, std::span(kBoth).last(1), choice.backward, passes);
   }
-  PricedDense priced;
+  search::PricedDense priced;
   if (dense != nullptr)
     priced = {model.dense.in(0, model.layers), model.dense.has(model.layers - 1), model.dense.has(0),
               dense->pricer.gradient_bytes(),  dense->pass(1, Phase::forward),    dense->pass(1, Phase::backward)};
-  return least_model_seconds(pricer, model.layers - priced.layers, passes, priced, splits_gradients(schedule));
+  return search::least_model_seconds(pricer, model.layers - priced.layers, passes, priced, splits_gradients(schedule));
 }
 
 }  // namespace
@@ -125,7 +126,7 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
     ModelResult result = tune_as(asked, layer);
     bound_s = std::min(bound_s, result.bound_s);
     at_least_s = std::min(at_least_s, result.at_least_s);
-    if (!best || better(result.total_s(), best->total_s())) best = std::move(result);
+    if (!best || search::better(result.total_s(), best->total_s())) best = std::move(result);
   }
   best->bound_s = bound_s;
   best->at_least_s = at_least_s;
@@ -156,10 +157,10 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   for (size_t i = 0; i < decision.backwards.size(); ++i)
     if (decides_dense(decided, i)) decision.backwards[i].degree = 1;
   if (splits_gradients(planned) && decided_pricer.has(GroupKind::dp)) {
-    LayerReplay replay = layers_.replay(planned, decided_pricer);
-    std::optional<LayerReplay> dense;
+    search::LayerReplay replay = layers_.replay(planned, decided_pricer);
+    std::optional<search::LayerReplay> dense;
     if (dense_pricer) dense.emplace(layers_.replay(planned, *dense_pricer));
-    split_gradients({replay, decided, strategy, choice, dense ? &*dense : nullptr}, layer.decision, result);
+    search::split_gradients({replay, decided, strategy, choice, dense ? &*dense : nullptr}, layer.decision, result);
   }
   const bool places = planned.gradients == GradientPolicy::micro_ops;
   const auto build = checks_ ? build_model_plan : timed_model_plan;
@@ -187,7 +188,7 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   const double step_s = alone ? step_least_seconds(planned, least_pricer, decided) : 0;
   const bool bounds_places = planned.flow == Flow::sharded && decides_places;
   if (!bounds_places || model.micro_batches > 1 || decided.shape.parallel.pp > 1) return result;
-  std::optional<LayerReplay> dense;
+  std::optional<search::LayerReplay> dense;
   if (dense_pricer) dense.emplace(layers_.replay(planned, *dense_pricer));
   const double least_s =
       least_seconds(layers_.replay(planned, least_pricer), dense ? &*dense : nullptr, decided, choice);

@@ -4,7 +4,7 @@
 #include <limits>
 #include <set>
 
-namespace moe {
+namespace moe::search {
 namespace {
 
 /// Calls body(r_f, r_b) for every pair that schedule, choice and the rows of `pricer` allow.
@@ -87,4 +87,4 @@ LayerResult tune_padded(LayerReplay layer, const DegreeChoice& choice) {
   return *best;
 }
 
-}  // namespace moe
+}  // namespace moe::search

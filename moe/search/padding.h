@@ -3,10 +3,10 @@
 // alone.
 #include "moe/search/degrees.h"
 
-namespace moe {
+namespace moe::search {
 
 /// Does what tune_degrees() does for a case whose rows its degrees decide; the result is as good as the best of all
 /// pairs.
 LayerResult tune_padded(LayerReplay layer, const DegreeChoice& choice);
 
-}  // namespace moe
+}  // namespace moe::search

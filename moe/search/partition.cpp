@@ -53,7 +53,7 @@ double partition_seconds(const PartitionProblem& problem, const Partition& parti
   return seconds;
 }
 
-Partition PartitionSearch::finish(std::vector<LayerSlices> slices) const {
+Partition search::PartitionSearch::finish(std::vector<LayerSlices> slices) const {
   Partition p;
   p.layers = std::move(slices);
   p.tail_bytes = problem_.total_bytes();
@@ -66,7 +66,7 @@ Partition PartitionSearch::finish(std::vector<LayerSlices> slices) const {
 }
 
 Partition partition_none(const PartitionProblem& problem) {
-  return PartitionSearch(problem).finish(std::vector<LayerSlices>(problem.layers.size()));
+  return search::PartitionSearch(problem).finish(std::vector<LayerSlices>(problem.layers.size()));
 }
 
 }  // namespace moe

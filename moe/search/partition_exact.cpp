@@ -30,7 +30,8 @@ struct Split {
 class LayerCurve {
  public:
   // Tabulates f where it may bend and at every grain, as far as that can matter.
-  LayerCurve(const PartitionProblem& problem, size_t layer, PartitionSearch& search, int64_t grain, int64_t most)
+  LayerCurve(const PartitionProblem& problem, size_t layer, search::PartitionSearch& search, int64_t grain,
+             int64_t most)
       : of_(problem.layers[layer]), layer_(layer), element_(problem.element_bytes), grain_(grain), search_(search) {
     std::set<int64_t> bends{0, element_};
     for (const int64_t a : of_.moe_bends) bends.insert({a, a + element_});
@@ -87,7 +88,7 @@ class LayerCurve {
   const PartitionLayer& of_;
   size_t layer_;
   int64_t element_, grain_;
-  PartitionSearch& search_;
+  search::PartitionSearch& search_;
   std::vector<int64_t> bytes_;
   std::vector<double> seconds_;
   std::vector<size_t> worthwhile_;
@@ -102,7 +103,7 @@ struct State {
 
 class ExactSearch {
  public:
-  ExactSearch(const PartitionProblem& problem, const ExactPartition& options, PartitionSearch& search)
+  ExactSearch(const PartitionProblem& problem, const ExactPartition& options, search::PartitionSearch& search)
       : problem_(problem), search_(search), grain_(options.grain_bytes), per_grain_(1.0 / static_cast<double>(grain_)) {
     const int64_t total = problem.total_bytes();
     for (int64_t bytes = problem.element_bytes; bytes < total; bytes += grain_)
@@ -191,7 +192,7 @@ class ExactSearch {
   }
 
   const PartitionProblem& problem_;
-  PartitionSearch& search_;
+  search::PartitionSearch& search_;
   int64_t grain_;
   double per_grain_;
   double steepest_ = 0;      // seconds that one more byte in the tail costs, at most
@@ -203,7 +204,7 @@ class ExactSearch {
 }  // namespace
 
 Partition partition_exact(const PartitionProblem& problem, ExactPartition options) {
-  PartitionSearch search(problem);
+  search::PartitionSearch search(problem);
   require<BadInput>(options.grain_bytes > 0 && options.grain_bytes % problem.element_bytes == 0,
                     "partition: grain: found {} bytes, expected whole elements of {} bytes", options.grain_bytes,
                     problem.element_bytes);

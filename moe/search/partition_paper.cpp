@@ -20,7 +20,7 @@ int64_t hidden_bytes(const PartitionProblem& problem, double window_s, int64_t w
 // Holds step 2's variables as shares in [0, 1], one for each layer that has anything to choose.
 class Step2 {
  public:
-  Step2(const PartitionProblem& problem, const Partition& first, PartitionSearch& search)
+  Step2(const PartitionProblem& problem, const Partition& first, search::PartitionSearch& search)
       : problem_(problem), first_(first), search_(search), spare_(problem.layers.size()) {
     int64_t waiting = problem.waiting_bytes;
     for (size_t i = 0; i < spare_.size(); ++i) {
@@ -63,7 +63,7 @@ class Step2 {
 
   const PartitionProblem& problem_;
   const Partition& first_;
-  PartitionSearch& search_;
+  search::PartitionSearch& search_;
   std::vector<int64_t> spare_;  // of what waits after a layer, what no later window of step 1 needs
   int dimensions_ = 0;
 };
@@ -71,7 +71,7 @@ class Step2 {
 }  // namespace
 
 Partition partition_step1(const PartitionProblem& problem) {
-  const PartitionSearch search(problem);
+  const search::PartitionSearch search(problem);
   std::vector<LayerSlices> slices;
   int64_t waiting = problem.waiting_bytes;
   for (const PartitionLayer& layer : problem.layers) {
@@ -86,7 +86,7 @@ Partition partition_step1(const PartitionProblem& problem) {
 
 Partition partition_step2(const PartitionProblem& problem, const Partition& first,
                           const DifferentialEvolution& settings) {
-  PartitionSearch search(problem);
+  search::PartitionSearch search(problem);
   check_partition(problem, first);
   Step2 step(problem, first, search);
   const auto size = static_cast<size_t>(step.dimensions());

@@ -4,7 +4,7 @@
 
 #include "moe/search/partition.h"
 
-namespace moe {
+namespace moe::search {
 
 class PartitionSearch {
  public:
@@ -24,4 +24,4 @@ class PartitionSearch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-}  // namespace moe
+}  // namespace moe::search

@@ -2,7 +2,7 @@
 // The price of a model's dense layers, for the bound of the whole model (contended_bound.h).
 #include "moe/search/contended_bound.h"
 
-namespace moe {
+namespace moe::search {
 
 /// Holds the dense layers between those of the passes that a bound is asked of.
 struct PricedDense {
@@ -15,4 +15,4 @@ struct PricedDense {
 double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPasses& passes, const PricedDense& dense,
                            bool overlaps);
 
-}  // namespace moe
+}  // namespace moe::search

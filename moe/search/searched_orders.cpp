@@ -6,7 +6,7 @@
 #include "moe/search/contended_orders.h"
 #include "moe/search/lane_order.h"
 
-namespace moe {
+namespace moe::search {
 namespace {
 
 ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, double gradients) {
@@ -163,4 +163,4 @@ std::vector<LaneOrder> backward_orders(LayerReplay& layer, int degree) {
   return orders;
 }
 
-}  // namespace moe
+}  // namespace moe::search

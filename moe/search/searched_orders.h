@@ -2,7 +2,7 @@
 // Searches the lane orders of schedules that have them searched (fsmoe-interleaved).
 #include "moe/search/degrees.h"
 
-namespace moe {
+namespace moe::search {
 
 /// Searches from the best that FSMoE's order gives for the best order of every degree that the bounds leave open. It
 /// searches the forward, whose dense part no order changes, and the backward, for the gradients that FSMoE's order puts
@@ -14,4 +14,4 @@ void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult&
 /// no gradients in the MoE part, with half of a layer's and with all.
 std::vector<LaneOrder> backward_orders(LayerReplay& layer, int degree);
 
-}  // namespace moe
+}  // namespace moe::search

@@ -7,7 +7,7 @@
 #include "moe/cost/fluid_replay.h"
 #include "moe/schedule/schedule.h"
 
-namespace moe {
+namespace moe::search {
 
 struct CompiledStructure {
   explicit CompiledStructure(const StructureKey& key)
@@ -53,4 +53,4 @@ class StructureCache {
   int64_t kept_tasks_ = 0;
 };
 
-}  // namespace moe
+}  // namespace moe::search

@@ -46,7 +46,7 @@ LayerResult tune_variants(LayerSearch& search, const Schedule& schedule, const L
 
 // p doubles while the expert's micro-op is shorter than the AlltoAll's (Lina section 4.2), as long as groups divide and
 // the profile has rows for them.
-std::vector<LayerResult> tune_packings(LayerReplay layer, DegreeChoice choice) {
+std::vector<LayerResult> tune_packings(search::LayerReplay layer, DegreeChoice choice) {
   const Schedule& schedule = layer.schedule;
   const LayerPricer& pricer = layer.pricer;
   check_choice(schedule, choice);
@@ -75,11 +75,11 @@ std::vector<LayerResult> tune_packings(LayerReplay layer, DegreeChoice choice) {
 
 // Lina's rule says how far packing may go, and the replay how far it pays: the replicas' gradients cost what the
 // AlltoAlls save, and more experts need more memory (the paper then offloads to the host, which no plan does).
-LayerResult tune_packed(LayerReplay layer, const DegreeChoice& choice) {
+LayerResult tune_packed(search::LayerReplay layer, const DegreeChoice& choice) {
   const std::vector<LayerResult> all = tune_packings(layer, choice);
   LayerResult best = all.front();
   for (const LayerResult& result : all)
-    if (better(result.total_s(), best.total_s())) best = result;
+    if (search::better(result.total_s(), best.total_s())) best = result;
   return best;
 }
 

@@ -9,8 +9,8 @@ LayerResult tune_variants(LayerSearch& search, const Schedule& schedule, const L
                           const DegreeChoice& choice);
 /// Returns a packing schedule's layer with 1, 2, 4 .. experts a device (Decision::packing), as far as Lina's rule goes
 /// and memory holds them.
-std::vector<LayerResult> tune_packings(LayerReplay layer, DegreeChoice choice);
+std::vector<LayerResult> tune_packings(search::LayerReplay layer, DegreeChoice choice);
 /// Returns the best of tune_packings().
-LayerResult tune_packed(LayerReplay layer, const DegreeChoice& choice);
+LayerResult tune_packed(search::LayerReplay layer, const DegreeChoice& choice);
 
 }  // namespace moe

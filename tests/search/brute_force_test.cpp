@@ -73,7 +73,7 @@ class Everything {
  private:
   const Schedule& schedule_;
   const LayerPricer& pricer_;
-  std::map<StructureKey, std::optional<CompiledStructure>> structures_;
+  std::map<StructureKey, std::optional<search::CompiledStructure>> structures_;
   std::vector<double> seconds_, ends_;
 };
 

@@ -133,7 +133,7 @@ TEST(LayerSearch, NoDegreeBeatsTheBoundOfThoseFromItOn) {
     for (const std::string_view name : {"tutel", "fsmoe", "monta-o2"}) {
       const Schedule& schedule = find_schedule(name);
       if (!fits(schedule, layer.shape)) continue;
-      LayerReplay replay = search.replay(schedule, pricer);
+      search::LayerReplay replay = search.replay(schedule, pricer);
       const PhaseBound forward = replay.bound(Phase::forward), backward = replay.bound(Phase::backward);
       double least_forward = 1e300, least_backward = 1e300, least_pass = 1e300;
       for (int r = largest_degree(pricer); r >= 1; --r) {

@@ -23,11 +23,11 @@ class Draw {
     for (double& chunk : all) chunk = equal ? all.front() : seconds(most);
     return all;
   }
-  ChunkTimes times(size_t degree) {
+  search::ChunkTimes times(size_t degree) {
     const bool equal = random_bits(seed_, 2, index_++) % 2 == 0;
-    ChunkTimes t{chunks(degree, equal, 1),          chunks(degree, equal, seconds(3)),
-                 chunks(degree, equal, seconds(3)), chunks(degree, equal, seconds(3)),
-                 chunks(degree, equal, 1),          0};
+    search::ChunkTimes t{chunks(degree, equal, 1),          chunks(degree, equal, seconds(3)),
+                         chunks(degree, equal, seconds(3)), chunks(degree, equal, seconds(3)),
+                         chunks(degree, equal, 1),          0};
     if (random_bits(seed_, 3, index_++) % 2 == 0) t.gradients = seconds(4);
     if (random_bits(seed_, 4, 0) % 3 == 0) t.shared = seconds(4);
     if (t.shared > 0 && random_bits(seed_, 4, 1) % 2 == 0)
@@ -40,7 +40,7 @@ class Draw {
 };
 
 // Clockwork of three queues, written from the schedule's definition.
-double replayed(const ChunkTimes& t, const LaneOrder& order) {
+double replayed(const search::ChunkTimes& t, const LaneOrder& order) {
   const size_t r = t.degree();
   std::vector<double> gathered(r), computed(r), scattered(r), arrived(r);
   double inter = 0, intra = t.shared_allgather, compute = intra + t.shared;
@@ -61,7 +61,7 @@ double replayed(const ChunkTimes& t, const LaneOrder& order) {
   return std::max(inter, std::max(intra, shared) + t.shared_reducescatter);
 }
 
-double least_of_all(const ChunkTimes& t, LaneOrder& order, size_t gathers, size_t scatters) {
+double least_of_all(const search::ChunkTimes& t, LaneOrder& order, size_t gathers, size_t scatters) {
   if (order.size() == 2 * t.degree()) return replayed(t, order);
   double least = std::numeric_limits<double>::infinity();
   const auto with = [&](char task, size_t g, size_t s) {
@@ -78,15 +78,15 @@ TEST(LaneOrder, IsTheBestOfAllInterleavings) {
   int better = 0, draws = 0;
   for (size_t r = 1; r <= 5; ++r)
     for (uint64_t seed = 1; seed <= 4000; ++seed) {
-      const ChunkTimes t = Draw(seed * 10 + r).times(r);
-      const OrderChoice choice = best_lane_order(t);
+      const search::ChunkTimes t = Draw(seed * 10 + r).times(r);
+      const search::OrderChoice choice = search::best_lane_order(t);
       LaneOrder order;
       const double least = least_of_all(t, order, 0, 0);
       ASSERT_TRUE(choice.exact);
       ASSERT_NEAR(choice.seconds, least, 1e-9 * least) << "r " << r << " seed " << seed << " " << choice.order;
       ASSERT_NEAR(replayed(t, choice.order), choice.seconds, 1e-12 * least) << "r " << r << " seed " << seed;
-      ASSERT_NEAR(order_seconds(t, {}), replayed(t, LaneOrder(r, 'G') + LaneOrder(r, 'S')), 1e-12 * least);
-      better += choice.seconds < order_seconds(t, {}) * (1 - 1e-9);
+      ASSERT_NEAR(search::order_seconds(t, {}), replayed(t, LaneOrder(r, 'G') + LaneOrder(r, 'S')), 1e-12 * least);
+      better += choice.seconds < search::order_seconds(t, {}) * (1 - 1e-9);
       ++draws;
     }
   fmt::print("{} of {} draws have an order that is better than FSMoE's\n", better, draws);
@@ -96,7 +96,7 @@ TEST(LaneOrder, IsTheBestOfAllInterleavings) {
 TEST(LaneOrder, IsExactToDegree12) {
   for (const size_t r : {8u, 12u})
     for (uint64_t seed = 1; seed <= 300; ++seed)
-      EXPECT_TRUE(best_lane_order(Draw(seed * 100 + r).times(r)).exact) << "r " << r << " seed " << seed;
+      EXPECT_TRUE(search::best_lane_order(Draw(seed * 100 + r).times(r)).exact) << "r " << r << " seed " << seed;
 }
 
 TEST(LaneOrder, InterleavedIsNeverSlowerThanFsmoeOnItsGrids) {

@@ -107,7 +107,7 @@ TEST(ModelContention, NoDecisionIsFasterThanTheBound) {
     for (const char* name : {"fsmoe", "fsmoe-no-iio", "tutel-improved", "fsmoe-interleaved"}) {
       const Schedule& schedule = find_schedule(name);
       const ModelResult found = search.tune(schedule, pricer, model, exact());
-      ModelReplay replay(schedule, pricer, model);
+      search::ModelReplay replay(schedule, pricer, model);
       Draws draws{seed};
       for (int i = 0; i < 20; ++i) {
         const ModelDecision d = any_model_decision(schedule, pricer, model.layers, draws);
@@ -170,7 +170,7 @@ class Coarse {
         }
   }
 
-  ModelReplay replay_;
+  search::ModelReplay replay_;
   int most_;
   int64_t quarter_;
   ModelDecision decision_;
@@ -252,7 +252,7 @@ TEST(ModelContention, OrdersAreSearchedInBackwardsToo) {
 // Two variables: the most is at a corner.
 TEST(LinearProgram, IsAtTheBestCorner) {
   for (uint64_t seed = 1; seed <= 500; ++seed) {
-    LinearProgram program;
+    search::LinearProgram program;
     const size_t rows = 2 + seed % 5;
     for (size_t r = 0; r < rows; ++r) {
       program.rows.push_back({0.1 + random_uniform(seed, 1, r), 0.1 + random_uniform(seed, 2, r)});
@@ -272,7 +272,7 @@ TEST(LinearProgram, IsAtTheBestCorner) {
                                                 [&](const auto& l) { return l[0] * x + l[1] * y <= l[2] + 1e-9; });
         if (x >= -1e-9 && y >= -1e-9 && inside) best = std::max(best, gains[0] * x + gains[1] * y);
       }
-    ASSERT_NEAR(moe::most(program, gains), best, 1e-6) << "seed " << seed;
+    ASSERT_NEAR(search::most(program, gains), best, 1e-6) << "seed " << seed;
   }
 }
 

@@ -126,9 +126,9 @@ TEST(ModelSearch, ThePlanTakesAsLongAsThePartitionSays) {
     for (const char* name : {"fsmoe", "fsmoe-no-iio", "tutel-improved"}) {
       const Schedule& schedule = find_schedule(name);
       const ModelResult result = search.tune(schedule, pricer, {layer.shape, layers, 1}, strategy("exact"));
-      check_partition(
-          partition_problem(schedule, pricer, layers, {LayerSearch().replay(schedule, pricer).backward_paths({1})}),
-          result.partition);
+      check_partition(search::partition_problem(schedule, pricer, layers,
+                                                {LayerSearch().replay(schedule, pricer).backward_paths({1})}),
+                      result.partition);
       const double expected =
           result.last_forward_s + result.partition.seconds + layer.profile.task_overhead_s;  // and the optimizer
       // A layer's slice beside the dense part may still run when the next layer's first computation starts.

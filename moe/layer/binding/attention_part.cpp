@@ -1,6 +1,6 @@
 #include "moe/layer/binding/attention_part.h"
 
-namespace moe {
+namespace moe::layer {
 
 // The residual goes into this rank's part of the sum over MP, for its own tokens: so each token's is added once.
 void AttentionPart::attention(const Task& task) {
@@ -60,4 +60,4 @@ void AttentionPart::mp_allreduce(const Task& task, CommCall call) {
   layer_.comms.of(task.group).allreduce(whole.data(), whole.elements(), rank().dtype(), call);
 }
 
-}  // namespace moe
+}  // namespace moe::layer

@@ -4,7 +4,7 @@
 #include "moe/exec/executor.h"
 #include "moe/layer/layer_state.h"
 
-namespace moe {
+namespace moe::layer {
 
 class AttentionPart {
  public:
@@ -28,4 +28,4 @@ class AttentionPart {
   LayerState& layer_;
 };
 
-}  // namespace moe
+}  // namespace moe::layer

@@ -1,6 +1,6 @@
 #include "moe/layer/binding/bound_plan.h"
 
-namespace moe {
+namespace moe::layer {
 
 BoundPhase::BoundPhase(const RankShape& rank, const Plan& plan, Phase phase)
     : cuts(cuts_of(plan, phase)), layouts(rank, cuts), rows(layouts.gathered) {
@@ -31,4 +31,4 @@ BoundPlan::BoundPlan(LayerState& layer, const Plan& bound)
   }
 }
 
-}  // namespace moe
+}  // namespace moe::layer

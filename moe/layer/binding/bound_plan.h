@@ -5,7 +5,7 @@
 
 #include "moe/layer/layer_state.h"
 
-namespace moe {
+namespace moe::layer {
 
 struct BoundPhase {
   BoundPhase(const RankShape& rank, const Plan& plan, Phase phase);
@@ -29,4 +29,4 @@ struct BoundPlan {
   bool equal = true;  // the blocks of all ranks are of one size
 };
 
-}  // namespace moe
+}  // namespace moe::layer

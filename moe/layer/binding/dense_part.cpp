@@ -1,6 +1,6 @@
 #include "moe/layer/binding/dense_part.h"
 
-namespace moe {
+namespace moe::layer {
 
 void DensePart::gate(const Task& task) {
   if (task.phase == Phase::backward) return gate_backward(task.phase);
@@ -86,4 +86,4 @@ void DensePart::sum_statistics(Stream& stream) {
     everyone.allreduce(sums.data(), sums.elements(), sums.dtype(), {stream, {}, "sums of the auxiliary losses"});
 }
 
-}  // namespace moe
+}  // namespace moe::layer

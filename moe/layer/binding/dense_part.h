@@ -5,7 +5,7 @@
 #include "moe/layer/binding/shared_part.h"
 #include "moe/layer/binding/wire_hooks.h"
 
-namespace moe {
+namespace moe::layer {
 
 class DensePart {
  public:
@@ -37,4 +37,4 @@ class DensePart {
   SharedPart shared_;
 };
 
-}  // namespace moe
+}  // namespace moe::layer

@@ -1,6 +1,6 @@
 #include "moe/layer/binding/expert_part.h"
 
-namespace moe {
+namespace moe::layer {
 
 ExpertPart::ExpertPart(LayerState& layer, BoundPlan& plan) : layer_(layer), plan_(plan) {
   const auto experts = static_cast<size_t>(layer.shape.experts.count);
@@ -61,4 +61,4 @@ void ExpertPart::expert_dw(const Task& task) {
       layer_.expert_gradients, into);
 }
 
-}  // namespace moe
+}  // namespace moe::layer

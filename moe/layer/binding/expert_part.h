@@ -2,7 +2,7 @@
 // Does the experts' tasks: brings rows from where they were gathered to where the experts compute, and back.
 #include "moe/layer/binding/bound_plan.h"
 
-namespace moe {
+namespace moe::layer {
 
 class ExpertPart {
  public:
@@ -29,4 +29,4 @@ class ExpertPart {
   std::array<Places, 2> places_;
 };
 
-}  // namespace moe
+}  // namespace moe::layer

@@ -1,6 +1,6 @@
 #include "moe/layer/binding/ffn_part.h"
 
-namespace moe {
+namespace moe::layer {
 
 // The residual goes into this rank's part of the sum over MP, for its own tokens: so each token's is added once.
 void FfnPart::ffn(const Task& task) {
@@ -45,4 +45,4 @@ void FfnPart::allreduce(const Task& task, CommCall call) {
   layer_.comms.of(task.group).allreduce(whole.data(), whole.elements(), layer_.shape.dtype(), call);
 }
 
-}  // namespace moe
+}  // namespace moe::layer

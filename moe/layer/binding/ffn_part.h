@@ -4,7 +4,7 @@
 #include "moe/exec/executor.h"
 #include "moe/layer/layer_state.h"
 
-namespace moe {
+namespace moe::layer {
 
 class FfnPart {
  public:
@@ -22,4 +22,4 @@ class FfnPart {
   LayerState& layer_;
 };
 
-}  // namespace moe
+}  // namespace moe::layer

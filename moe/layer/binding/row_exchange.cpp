@@ -14,7 +14,7 @@
 
 #include <utility>
 
-namespace moe {
+namespace moe::layer {
 
 Side RowExchange::side(RowsView rows, int chunk, int first, int count) {
   Side side{rows.data.at(rows.layout.piece_offset(chunk, first)), {}};
@@ -186,4 +186,4 @@ void RowExchange::lay_out(const Task& task) {
     }
 }
 
-}  // namespace moe
+}  // namespace moe::layer

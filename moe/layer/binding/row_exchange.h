@@ -3,7 +3,7 @@
 #include "moe/layer/binding/bound_plan.h"
 #include "moe/layer/binding/wire_hooks.h"
 
-namespace moe {
+namespace moe::layer {
 
 class RowExchange {
  public:
@@ -56,4 +56,4 @@ class RowExchange {
   WireHooks hooks_;
 };
 
-}  // namespace moe
+}  // namespace moe::layer

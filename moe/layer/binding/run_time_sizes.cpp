@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace moe {
+namespace moe::layer {
 
 RunTimeSizes::RunTimeSizes(LayerState& layer, BoundPlan& plan) : layer_(layer), plan_(plan) {
   const RankShape& rank = layer.shape;
@@ -66,4 +66,4 @@ void RunTimeSizes::fit() {
   layer_.parts.expert->reserve(plan_.of(Phase::forward).rows.total());
 }
 
-}  // namespace moe
+}  // namespace moe::layer

@@ -4,7 +4,7 @@
 // follow.
 #include "moe/layer/binding/bound_plan.h"
 
-namespace moe {
+namespace moe::layer {
 
 class RunTimeSizes {
  public:
@@ -29,4 +29,4 @@ class RunTimeSizes {
   RowCounts counts_;
 };
 
-}  // namespace moe
+}  // namespace moe::layer

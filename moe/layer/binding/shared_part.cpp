@@ -1,6 +1,6 @@
 #include "moe/layer/binding/shared_part.h"
 
-namespace moe {
+namespace moe::layer {
 
 // Returns the rows of the rank's own MP group, where it gates the tokens of several; else all.
 TensorView SharedPart::of_own(TensorView gated) const {
@@ -44,4 +44,4 @@ void SharedPart::add_to(Phase phase, TensorView gated) const {
   if (layer_.parts.shared) layer_.math().add(layer_.buffers.of(phase).shared_sum, of_own(gated));
 }
 
-}  // namespace moe
+}  // namespace moe::layer

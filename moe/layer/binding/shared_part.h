@@ -3,7 +3,7 @@
 // sums over that group.
 #include "moe/layer/binding/wire_hooks.h"
 
-namespace moe {
+namespace moe::layer {
 
 class SharedPart {
  public:
@@ -28,4 +28,4 @@ class SharedPart {
   WireHooks hooks_;
 };
 
-}  // namespace moe
+}  // namespace moe::layer

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-namespace moe {
+namespace moe::layer {
 
 TensorView WireHooks::moe_gradient() const {
   if (layer_.parts.output_norm) return layer_.buffers.d_summed;
@@ -61,4 +61,4 @@ void WireHooks::after_exchange(const Task& task, const Sides& rows, const CommCa
   });
 }
 
-}  // namespace moe
+}  // namespace moe::layer

@@ -6,7 +6,7 @@
 
 #include "moe/layer/layer_state.h"
 
-namespace moe {
+namespace moe::layer {
 
 /// Holds one side of a collective: packed blocks, by rank of the group.
 struct Side {
@@ -45,4 +45,4 @@ class WireHooks {
   LayerState& layer_;
 };
 
-}  // namespace moe
+}  // namespace moe::layer
