@@ -14,6 +14,7 @@ find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 if(MOETUNE_TESTS)
   find_package(GTest 1.12 REQUIRED)
+  find_package(boost_context 1.74 QUIET CONFIG)  # the emulation of GPUs, untested without
 endif()
 if(MOETUNE_RUN)
   include(torch)

@@ -29,7 +29,7 @@ void CudaMath::round_fp8(const Matrix& from, const Fp8Matrix& to, const Fp8Matri
 bool CudaMath::multiply_by_fours(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into) {
   Fp8Matrix all = a;
   all.rows = by_fours(a.rows);
-  if (all.rows == a.rows || a.tiles || out.stride != out.cols) return false;
+  if (all.rows == a.rows || a.tiles || out.stride != out.cols || out.dtype == DType::float64) return false;
   void* products = scratch(all.rows * out.cols * bytes_of(out.dtype));
   const Matrix whole{products, all.rows, out.cols, out.cols, out.dtype};
   const int64_t bytes = out.rows * out.cols * bytes_of(out.dtype);

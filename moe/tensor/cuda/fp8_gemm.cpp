@@ -43,6 +43,9 @@ std::optional<cublasLtMatmulAlgo_t> propose(const Fp8Product& p, uint32_t alignm
   LtPreference preference;
   MOE_CHECK_LT(cublasLtMatmulPreferenceCreate(&preference.handle));
   set_lt(preference.handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, place.workspace_bytes);
+  // The other ways to split a sum do not promise its order.
+  set_lt(preference.handle, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+         uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   set_lt(preference.handle, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, kAligned);
   set_lt(preference.handle, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, kAligned);
   set_lt(preference.handle, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
@@ -52,17 +55,25 @@ std::optional<cublasLtMatmulAlgo_t> propose(const Fp8Product& p, uint32_t alignm
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(place.lt, p.operation.handle, p.left.handle, p.right.handle, p.result.handle,
                                      p.result.handle, preference.handle, 1, &proposal, &found);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return std::nullopt;
+  for (const auto has_none : {CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_ARCH_MISMATCH})
+    if (status == has_none) return std::nullopt;
   MOE_CHECK_LT(status);
-  return found > 0 ? std::optional(proposal.algo) : std::nullopt;
+  return found > 0 && proposal.state == CUBLAS_STATUS_SUCCESS ? std::optional(proposal.algo) : std::nullopt;
+}
+
+bool may_have(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out) {
+  static const bool has_modes = cublasLtGetVersion() >= 120900;  // that is loaded: another may have been built with
+  const auto reach = [](const void* data) { return alignment_of(data) >= kAligned; };
+  return has_modes && !a.tiles && b.tiles && a.rows % 4 == 0 && b.rows % 4 == 0 && a.cols > 0 &&
+         a.cols % kAligned == 0 && out.dtype != DType::float64 && reach(a.data) && reach(b.data) && reach(a.scales) &&
+         reach(b.scales);
 }
 
 }  // namespace
 
 bool Fp8Gemm::run(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into, const Place& place) {
-  if (a.tiles || !b.tiles || a.rows % 4 != 0 || out.dtype == DType::float64) return false;
+  if (!may_have(a, b, out)) return false;
   if (out.rows == 0 || out.cols == 0) return true;
-  if (a.cols == 0) return false;
   const Fp8Product product(a, b, out);
   const uint32_t alignment = alignment_of(out.data);
   const std::vector<int64_t> shape{static_cast<int64_t>(out.dtype), a.rows, a.cols, b.rows, out.stride, alignment};
@@ -70,10 +81,15 @@ bool Fp8Gemm::run(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Int
   if (found == chosen_.end()) found = chosen_.emplace(shape, propose(product, alignment, place)).first;
   if (!found->second) return false;
   const float one = 1, beta = into == Into::add ? 1 : 0;
-  MOE_CHECK_LT(cublasLtMatmul(place.lt, product.operation.handle, &one, b.data, product.left.handle, a.data,
-                              product.right.handle, &beta, out.data, product.result.handle, out.data,
-                              product.result.handle, &*found->second, place.workspace, place.workspace_bytes,
-                              place.stream));
+  const cublasStatus_t status =
+      cublasLtMatmul(place.lt, product.operation.handle, &one, b.data, product.left.handle, a.data,
+                     product.right.handle, &beta, out.data, product.result.handle, out.data, product.result.handle,
+                     &*found->second, place.workspace, place.workspace_bytes, place.stream);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
+    found->second.reset();
+    return false;
+  }
+  MOE_CHECK_LT(status);
   return true;
 }
 

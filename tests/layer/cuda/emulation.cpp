@@ -1,9 +1,8 @@
-// Fibers: made once a thread of the process by ucontext, then switched by sigsetjmp, which makes no system call.
+// An emulated thread is a fiber, made once a thread of the process.
 #include <atomic>
-#include <csetjmp>
+#include <boost/context/fiber.hpp>
+#include <boost/context/protected_fixedsize_stack.hpp>
 #include <memory>
-#include <sys/mman.h>
-#include <ucontext.h>
 #include <vector>
 
 #include "moe/base/check.h"
@@ -15,7 +14,7 @@ namespace moe::emulation {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr size_t kStack = 64 << 10, kPage = 4096;
+constexpr size_t kStack = 64 << 10;
 
 std::atomic<bool> runs_backwards = false;
 std::atomic<int64_t> launches_made = 0;
@@ -23,9 +22,7 @@ std::atomic<int64_t> launches_made = 0;
 enum class State : uint8_t { ready, at_barrier, at_warp, refused, done };
 
 struct Fiber {
-  ucontext_t start;
-  sigjmp_buf at;
-  std::byte* stack = nullptr;
+  boost::context::fiber at;  // where it waits, while another runs
   State state = State::done;
   Site site;
   int exchanges = 0;
@@ -38,16 +35,13 @@ struct Warp {
 
 class Machine {
  public:
-  ~Machine() {
-    for (const auto& fiber : fibers_) munmap(fiber->stack, kStack + kPage);
-  }
   void run(int64_t blocks, int threads, const std::function<void()>& thread) {
     require<WrongResult>(blocks < int64_t{1} << 31 && threads >= kWarp && threads <= 1024 && threads % kWarp == 0,
                          "a launch of {} blocks of {} threads: expected whole warps, up to 1024 threads", blocks,
                          threads);
     ++launches_made;
     thread_ = &thread;
-    while (static_cast<int>(fibers_.size()) < threads) add_fiber();
+    while (static_cast<int>(fibers_.size()) < threads) fibers_.push_back(std::make_unique<Fiber>());
     threads_ = threads;
     warps_.resize(static_cast<size_t>(threads / kWarp));
     gridDim.x = static_cast<unsigned>(blocks);
@@ -62,7 +56,7 @@ class Machine {
     Fiber& fiber = *fibers_[threadIdx.x];
     fiber.state = state;
     fiber.site = site;
-    if (sigsetjmp(fiber.at, 0) == 0) siglongjmp(scheduler_, 1);
+    yield();
   }
 
   const uint64_t* exchange(uint64_t bits, Site site) {
@@ -74,47 +68,33 @@ class Machine {
   }
 
  private:
-  static void enter() { current()->serve(); }
-  static Machine*& current() {
-    thread_local Machine* machine = nullptr;
-    return machine;
-  }
-  [[noreturn]] void serve() {
-    const size_t self = starting_;
-    if (sigsetjmp(fibers_[self]->at, 0) == 0) swapcontext(&fibers_[self]->start, &creator_);
-    while (true) {
-      (*thread_)();
-      fibers_[self]->state = State::done;
-      if (sigsetjmp(fibers_[self]->at, 0) == 0) siglongjmp(scheduler_, 1);
-    }
+  // Runs all launches' threads of this index, one after another.
+  void start(Fiber& fiber) {
+    fiber.at = {std::allocator_arg, boost::context::protected_fixedsize_stack(kStack),
+                [this, &fiber](boost::context::fiber&& scheduler) {
+                  scheduler_ = std::move(scheduler);
+                  while (true) {
+                    (*thread_)();
+                    fiber.state = State::done;
+                    yield();
+                  }
+                  return std::move(scheduler_);
+                }};
   }
 
-  void add_fiber() {
-    fibers_.push_back(std::make_unique<Fiber>());
-    Fiber& fiber = *fibers_.back();
-    void* memory = mmap(nullptr, kStack + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    require<WrongResult>(memory != MAP_FAILED, "no memory for the stack of an emulated thread");
-    fiber.stack = static_cast<std::byte*>(memory);
-    mprotect(fiber.stack, kPage, PROT_NONE);  // stacks grow down
-    getcontext(&fiber.start);
-    fiber.start.uc_stack = {fiber.stack + kPage, 0, kStack};
-    fiber.start.uc_link = nullptr;
-    starting_ = fibers_.size() - 1;
-    current() = this;
-    makecontext(&fiber.start, &Machine::enter, 0);
-    swapcontext(&creator_, &fiber.start);
-  }
+  void yield() { scheduler_ = std::move(scheduler_).resume(); }
 
   void resume(int i) {
     threadIdx.x = static_cast<unsigned>(i);
-    if (sigsetjmp(scheduler_, 0) == 0) siglongjmp(fibers_[static_cast<size_t>(i)]->at, 1);
+    Fiber& fiber = *fibers_[static_cast<size_t>(i)];
+    fiber.at = std::move(fiber.at).resume();
   }
 
   void run_block() {
     for (int i = 0; i < threads_; ++i) {
       Fiber& fiber = *fibers_[static_cast<size_t>(i)];
       // One that an earlier launch's failure left in the middle of a kernel starts anew.
-      if (fiber.state != State::done) restart(static_cast<size_t>(i));
+      if (!fiber.at || fiber.state != State::done) start(fiber);
       fiber.state = State::ready;
       fiber.exchanges = 0;
     }
@@ -130,16 +110,6 @@ class Machine {
       }
       if (left > 0) release();
     }
-  }
-
-  void restart(size_t i) {
-    Fiber& fiber = *fibers_[i];
-    getcontext(&fiber.start);
-    fiber.start.uc_stack = {fiber.stack + kPage, 0, kStack};
-    starting_ = i;
-    current() = this;
-    makecontext(&fiber.start, &Machine::enter, 0);
-    swapcontext(&creator_, &fiber.start);
   }
 
   // Everyone waits or is done: lets go who met.
@@ -174,11 +144,9 @@ class Machine {
     return true;
   }
 
-  std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Warp> warps_;
-  sigjmp_buf scheduler_;
-  ucontext_t creator_;
-  size_t starting_ = 0;
+  boost::context::fiber scheduler_;  // who let the running fiber go on
+  std::vector<std::unique_ptr<Fiber>> fibers_;
   int threads_ = 0;
   const std::function<void()>* thread_ = nullptr;
 };

@@ -1,4 +1,5 @@
 // A GPU, with the memory and the products that layers have there.
+#include <cublasLt.h>
 #include <cuda_runtime.h>
 
 #include "moe/device/cuda/check.h"
@@ -21,5 +22,11 @@ std::unique_ptr<LayerDevice> make_test_layer_device() {
 std::unique_ptr<Device> make_test_device() { return make_device(DeviceKind::cuda); }
 void finish_test_device() { MOE_CHECK_CUDA(cudaDeviceSynchronize()); }
 int64_t test_launches() { return 0; }
+bool has_fp8_products() {
+  int device = 0, major = 0;
+  MOE_CHECK_CUDA(cudaGetDevice(&device));
+  MOE_CHECK_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  return major == 9 && cublasLtGetVersion() >= 120900;
+}
 
 }  // namespace moe
