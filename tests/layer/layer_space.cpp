@@ -1,6 +1,7 @@
 #include "tests/layer/layer_space.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "moe/base/check.h"
@@ -72,7 +73,7 @@ std::vector<Axis> make_axes() {
   std::vector<Axis> all{{"gate", names_of(gate_names())},
                         {"order", names_of(order_names())},
                         {"dispatcher", names_of(dispatcher_names())},
-                        {"ffn", {"gpt", "mixtral", "gpt-tanh"}}};
+                        {"ffn", {"gpt", "mixtral", "gpt-tanh", "mixtral-fp8"}}};
   all.push_back({"schedule", {}});
   for (const Schedule& s : schedules())
     if (s.variants.empty()) all.back().values.emplace_back(s.name);
@@ -148,6 +149,11 @@ LayerCase shape_of(const Point& point) {
   layer.dtype = DType::float64;
   layer.gate = name(0), layer.order = name(1), layer.dispatcher = name(2);
   layer.ffn = ffn_from(name(3), "ffn");
+  if (const int64_t block = block_of(layer.ffn); block > 1) {  // a rank has whole ones
+    layer.model_dim = std::lcm(block, 2 * heads);
+    layer.hidden = block * s.esp;
+    layer.shared_hidden = layer.shared_hidden / 24 * block * s.mp;
+  }
   const Capacity& capacity = kCapacities[static_cast<size_t>(point[6])];
   layer.capacity_factor = capacity.factor;
   layer.residual = point[7] != 3;
