@@ -30,6 +30,10 @@ function(moe_library name)
   endif()
 endfunction()
 
+# AddressSanitizer takes frames on the stacks of fibers, of which the emulation of GPUs makes its threads, for those of
+# functions that have returned.
+set(of_fibers "ASAN_OPTIONS=detect_stack_use_after_return=0")
+
 # moe_test(NAME SOURCES ... [DEPENDS ...] [LABELS ...] [TIMEOUT seconds]): one GoogleTest binary, one ctest entry.
 function(moe_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
@@ -49,6 +53,9 @@ function(moe_test name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # a third less to compile, and as fast to run
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
+  if("layer_emulated" IN_LIST ARG_DEPENDS)
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "${of_fibers}")
+  endif()
 endfunction()
 
 # moe_program_test(NAME ...): a moe_test that starts the program, by tests/cli/program.h.

@@ -18,7 +18,7 @@ void for_each_run_of(const RowLayout& layout, int64_t expert, Rows rows, int64_t
     for (int64_t row = part.begin; row < part.end; row += step)
       for (int stream = 0; stream < layout.streams(); ++stream) {
         const Rows run = layout.rows_of(stream, expert, {row, row + step});
-        if (run.count() == 0) continue;
+        if (run.count() == 0 || !layout.holds(stream, expert)) continue;
         visit(layout.offset(stream, expert, run.begin), at, run.count());
         at += run.count();
       }

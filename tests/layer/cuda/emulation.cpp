@@ -3,6 +3,7 @@
 #include <boost/context/fiber.hpp>
 #include <boost/context/protected_fixedsize_stack.hpp>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "moe/base/check.h"
@@ -33,8 +34,22 @@ struct Warp {
   uint64_t given[2][kWarp];
 };
 
+// Keeps for ever a fiber that a failed launch left in the middle of a kernel: its end would unwind its stack, which
+// sanitizers do not follow.
+void leave(boost::context::fiber fiber) {
+  static std::mutex mutex;
+  static auto& all = *new std::vector<boost::context::fiber>;
+  const std::lock_guard lock(mutex);
+  all.push_back(std::move(fiber));
+}
+
 class Machine {
  public:
+  ~Machine() {
+    thread_ = nullptr;
+    for (size_t i = 0; i < fibers_.size(); ++i)
+      fibers_[i]->state == State::done ? resume(static_cast<int>(i)) : leave(std::move(fibers_[i]->at));
+  }
   void run(int64_t blocks, int threads, const std::function<void()>& thread) {
     require<WrongResult>(blocks < int64_t{1} << 31 && threads >= kWarp && threads <= 1024 && threads % kWarp == 0,
                          "a launch of {} blocks of {} threads: expected whole warps, up to 1024 threads", blocks,
@@ -68,12 +83,12 @@ class Machine {
   }
 
  private:
-  // Runs all launches' threads of this index, one after another.
+  // Makes what runs all launches' threads of an index, one after another.
   void start(Fiber& fiber) {
     fiber.at = {std::allocator_arg, boost::context::protected_fixedsize_stack(kStack),
                 [this, &fiber](boost::context::fiber&& scheduler) {
                   scheduler_ = std::move(scheduler);
-                  while (true) {
+                  while (thread_ != nullptr) {
                     (*thread_)();
                     fiber.state = State::done;
                     yield();
@@ -93,8 +108,8 @@ class Machine {
   void run_block() {
     for (int i = 0; i < threads_; ++i) {
       Fiber& fiber = *fibers_[static_cast<size_t>(i)];
-      // One that an earlier launch's failure left in the middle of a kernel starts anew.
-      if (!fiber.at || fiber.state != State::done) start(fiber);
+      if (fiber.state != State::done) leave(std::move(fiber.at));
+      if (!fiber.at) start(fiber);
       fiber.state = State::ready;
       fiber.exchanges = 0;
     }
