@@ -33,8 +33,8 @@ void print_text(const MemoryReport& report) {
   fmt::print("{} on {} ({} x {}): {}\n", report.name.empty() ? "layer" : report.name, report.cluster,
              counted(p.nodes, "node"), p.ranks_per_node, describe_layers(r.layers, r.dense, r.shape.layer));
   fmt::print("pp {} dp {} mp {} ep {} esp {} edp {}; ZeRO {}, {} of {} micro-batches in flight ({}), recompute {}\n\n",
-             p.pp, p.dp, p.mp, p.ep, p.esp, p.edp, p.zero, micro_batches_in_flight(r), r.micro_batches,
-             name_of(r.order), name_of(p.recompute));
+             p.pp, p.dp, p.mp, p.ep, p.esp, p.edp, p.zero, micro_batches_in_flight(r, estimate_memory(r).stage),
+             r.micro_batches, name_of(r.order), name_of(p.recompute));
   fmt::print("{}", table);
   if (!report.capacity_bytes)
     fmt::print("{} does not say how much memory a rank has: [topology] memory_bytes, or --memory-gib\n",

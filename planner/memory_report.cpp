@@ -88,7 +88,7 @@ Json to_json(const MemoryReport& report) {
   json["layer"] = to_json(r.shape);
   json["zero"] = r.shape.parallel.zero;
   json["micro_batches"] = r.micro_batches;
-  json["micro_batches_in_flight"] = micro_batches_in_flight(r);
+  json["micro_batches_in_flight"] = micro_batches_in_flight(r, estimate_by(report, ActivationModel::counted).stage);
   json["pipeline"] = name_of(r.order);
   json["recompute"] = name_of(r.shape.parallel.recompute);
   json["memory_bytes"] = report.capacity_bytes ? Json(*report.capacity_bytes) : Json();
@@ -96,6 +96,7 @@ Json to_json(const MemoryReport& report) {
   for (const ActivationModel model : kModels) {
     const MemoryEstimate e = estimate_by(report, model);
     Json row{{"activations_model", name_of(model)},
+             {"stage", e.stage},
              {"weights_bytes", e.weights},
              {"gradients_bytes", e.gradients},
              {"optimizer_bytes", e.optimizer},

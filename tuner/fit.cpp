@@ -55,6 +55,8 @@ int run_fit(const FitOptions& options) {
   std::string name = options.name;
   if (name.empty()) name = fmt::format("{}{}", cases.front().parameters.text("cluster", cases.front().where), kFitted);
   const FittedProfile fitted = fit_profile(cases, name, source);
+  require<BadInput>(!fitted.rows.empty(), "{}: found cases of tasks alone, expected some of collectives or compute",
+                    fmt::join(options.records, ", "));
   const FittedRow& first = fitted.rows.front();
   require<BadInput>(std::ranges::any_of(fitted.rows, &std::string::empty, &FittedRow::unusable), "{}: {}: {}",
                     fmt::join(options.records, ", "), first.what, first.unusable);

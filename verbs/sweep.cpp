@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "moe/base/check.h"
+#include "moe/base/statistics.h"
 #include "moe/search/layer_search.h"
 #include "moe/search/within_memory.h"
 
@@ -162,15 +163,10 @@ std::string degree_range(int least, int most) {
 
 std::string degree_range(const std::map<int, int>& degrees) {
   if (degrees.empty()) return "-";
-  int all = 0, seen = 0, median = degrees.begin()->first;
-  for (const auto& [degree, count] : degrees) all += count;
-  for (const auto& [degree, count] : degrees) {
-    if (2 * seen >= all) break;
-    median = degree;
-    seen += count;
-  }
+  std::vector<double> all;
+  for (const auto& [degree, count] : degrees) all.insert(all.end(), static_cast<size_t>(count), degree);
   const std::string range = degree_range(degrees.begin()->first, degrees.rbegin()->first);
-  return degrees.size() == 1 ? range : fmt::format("{}, median {}", range, median);
+  return degrees.size() == 1 ? range : fmt::format("{}, median {}", range, median(std::move(all)));
 }
 
 }  // namespace moe

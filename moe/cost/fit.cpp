@@ -61,7 +61,9 @@ std::string weakness(const LinearFit& fit, double worst) {
   if (aside > kMostSetAside) add(fmt::format("{} of {} samples set aside", fit.set_aside.size(), fit.samples));
   if (fit.held_out_error > kMostHeldOutError) add(fmt::format("held-out error {:.0f} %", 100 * *fit.held_out_error));
   if (worst > kMostHeldOutWorst) add(fmt::format("held-out error {:.0f} % at worst", 100 * worst));
-  if (!(fit.r_squared_kept >= kLeastRSquaredOfKept) && rises(fit)) add(fmt::format("r^2 {:.2f}", fit.r_squared_kept));
+  const bool by_line = fit.points.empty();
+  if (by_line && !(fit.r_squared_kept >= kLeastRSquaredOfKept) && rises(fit))
+    add(fmt::format("r^2 {:.2f}", fit.r_squared_kept));
   return why;
 }
 
@@ -125,10 +127,13 @@ LinearFit fit_without_line(const std::vector<FitSample>& samples, std::string_vi
 
 void fit_curve(const std::vector<FitSample>& samples, std::string_view what, LinearFit& fit) {
   if (fit.held_out_error && *fit.held_out_error <= kLineError) return;
+  std::vector<FitSample> kept;
   Points points;
   for (const FitSample& sample : samples) {
     const auto same = [&](const SetAside& s) { return s.size == sample.size && s.seconds == sample.seconds; };
-    if (std::ranges::none_of(fit.set_aside, same)) points.push_back({sample.size, sample.seconds});
+    if (std::ranges::any_of(fit.set_aside, same)) continue;
+    kept.push_back(sample);
+    points.push_back({sample.size, sample.seconds});
   }
   const PiecewiseCurve pieces = fit_pieces(points, what);
   const std::optional<double> error = pieces.held_out_error();
@@ -138,12 +143,13 @@ void fit_curve(const std::vector<FitSample>& samples, std::string_view what, Lin
     fit.alpha_s = line.alpha;
     fit.beta = line.beta;
     fit.alpha_clamped = line.clamped;
+    fit.r_squared = r_squared(samples, line);
+    fit.r_squared_kept = r_squared(kept, line);
   }
   fit.line_error = std::exchange(fit.held_out_error, error);
   fit.held_out_worst = pieces.held_out_worst();
   fit.points = pieces.knots;
   fit.range = {fit.points.front()[0], fit.points.back()[0]};
-  fit.r_squared_kept = 1;  // of a line
   fit.weak = weakness(fit, fit.held_out_worst.value_or(0));
 }
 

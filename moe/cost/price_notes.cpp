@@ -1,5 +1,6 @@
 #include "moe/cost/price_notes.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "moe/plan/volumes.h"
@@ -54,7 +55,8 @@ std::optional<std::string> fan_out_note(const CommRow& row, const LayerCase& sha
   if (measured == 0 && limited)
     return fmt::format("node-limit {}: not in the price, {} is not known to send rows once a node", limit,
                        row_name(row));
-  if (measured == 0 || measured >= nodes || (limited && limit <= measured)) return std::nullopt;
+  const int64_t most = std::min<int64_t>(shape.layer.top_k, limited ? limit : nodes);  // that a token reaches
+  if (measured == 0 || measured >= most) return std::nullopt;
   return fmt::format("{} is of tokens that reach {} nodes at most, priced too low: these reach {:.1f} of {}",
                      row_name(row), measured, nodes_reached(shape), nodes);
 }

@@ -7,6 +7,7 @@
 #include "moe/base/registry.h"
 #include "moe/plan/lifetimes.h"
 #include "moe/plan/pass_memory.h"
+#include "moe/plan/step.h"
 #include "moe/plan/volumes.h"
 
 namespace moe {
@@ -36,10 +37,6 @@ Layers layers_in(const MemoryRequest& r, int stage) {
   return {last - first - dense, dense};
 }
 
-int in_flight(const MemoryRequest& r, int stage) {
-  return micro_batches_in_flight(r.order, r.micro_batches, r.shape.parallel.pp, stage);
-}
-
 // Asks the same of a model whose layers are all as the dense ones.
 MemoryRequest of_dense(MemoryRequest r) {
   if (r.dense.hidden > 0) r.shape = dense_case(r.shape, r.dense.hidden);
@@ -55,30 +52,34 @@ void check(const MemoryRequest& r) {
                     r.shape.parallel.pp);
 }
 
-// Counts the parameters of the model's ends on one rank.
-double embedding_parameters(const MemoryRequest& r) {
-  const int copies = r.tied_embedding || r.shape.parallel.pp > 1 ? 1 : 2;
-  return copies * static_cast<double>(r.vocabulary) * static_cast<double>(r.shape.layer.model_dim) /
-         r.shape.parallel.mp;
+// Says which of a model's ends a stage has.
+struct Ends {
+  Ends(const MemoryRequest& r, int stage)
+      : embedding(r.vocabulary > 0 && stage == 0), head(r.vocabulary > 0 && stage == r.shape.parallel.pp - 1) {}
+  bool embedding, head;
+};
+
+// Returns the words of a vocabulary on the rank that has most.
+double words(const MemoryRequest& r) { return static_cast<double>(shared_out(r.vocabulary, r.shape.parallel.mp)); }
+
+// Counts the parameters of the model's ends on one rank; ends that are tied have one set where they have one stage.
+double end_parameters(const MemoryRequest& r, Ends ends) {
+  const int sets = ends.embedding && ends.head && r.tied_embedding ? 1 : ends.embedding + ends.head;
+  return sets * words(r) * static_cast<double>(r.shape.layer.model_dim);
 }
 
-// Counts the bytes of the output's probabilities: of all micro-batches as models run; else of one, and only where the
-// last stage keeps as many micro-batches as the first, which else is the fullest.
-double probabilities(const MemoryRequest& r) {
-  const int pp = r.shape.parallel.pp;
-  const bool alike = in_flight(r, 0) == in_flight(r, pp - 1);
-  const int kept = r.keeps_ends ? r.micro_batches : alike ? 1 : 0;
-  return kept * width(r.shape) * tokens(r.shape) / r.shape.parallel.mp * static_cast<double>(r.vocabulary);
+// Counts the bytes of the head's probabilities: of all micro-batches as models run, else of one.
+double probabilities(const MemoryRequest& r, Ends ends) {
+  return ends.head ? (r.keeps_ends ? r.micro_batches : 1) * width(r.shape) * tokens(r.shape) * words(r) : 0;
 }
 
 // Counts, of a model as it runs, the bytes of its ends' rows of M: the normed ones; where a rank has the rows of its
 // own tokens alone those that it gathers and adds up, of the embedding one set for both.
-double end_rows(const MemoryRequest& r) {
-  if (!r.keeps_ends || r.vocabulary == 0) return 0;
-  const ParallelShape& p = r.shape.parallel;
-  const int apart = p.mp == 1 || traits_of(r.flow).holds != Tokens::own ? 0 : p.pp == 1 ? 3 : 2;
-  return r.micro_batches * (1 + apart) * width(r.shape) * tokens(r.shape) *
-         static_cast<double>(r.shape.layer.model_dim);
+double end_rows(const MemoryRequest& r, Ends ends) {
+  if (!r.keeps_ends) return 0;
+  const bool apart = r.shape.parallel.mp > 1 && traits_of(r.flow).holds == Tokens::own;
+  const int sets = (ends.head ? 1 : 0) + (apart ? ends.embedding + 2 * ends.head : 0);
+  return r.micro_batches * sets * width(r.shape) * tokens(r.shape) * static_cast<double>(r.shape.layer.model_dim);
 }
 
 // Counts weights, gradients and optimizer states of `parameters` that `replicas` ranks hold alike.
@@ -128,12 +129,15 @@ double activations_of(const MemoryRequest& r) {
 // Counts passes in flight.
 Layers passes(const MemoryRequest& r, int stage) {
   const Layers layers = layers_in(r, stage);
-  return {layers.moe * in_flight(r, stage), layers.dense * in_flight(r, stage)};
+  return {layers.moe * micro_batches_in_flight(r, stage), layers.dense * micro_batches_in_flight(r, stage)};
 }
 
 // Counts passes of which all is kept that their backward reads.
 Layers sets_kept(const MemoryRequest& r, int stage) {
-  if (r.kept) return {*r.kept - r.kept_dense, r.kept_dense};
+  if (!r.slots.empty()) {
+    const StageSlots& slots = r.slots[static_cast<size_t>(stage)];
+    return {slots.kept - slots.kept_dense, slots.kept_dense};
+  }
   if (r.shape.parallel.recompute != Recompute::full) return passes(r, stage);
   const Layers layers = layers_in(r, stage);  // layers that differ in kind don't keep in the same
   return {std::min(1, layers.moe), std::min(1, layers.dense)};
@@ -141,10 +145,11 @@ Layers sets_kept(const MemoryRequest& r, int stage) {
 
 // Counts outputs of layers: a plan's slots have all but the last layer's.
 Layers outputs_kept(const MemoryRequest& r, int stage) {
-  if (!r.outputs) return r.shape.parallel.recompute == Recompute::full ? passes(r, stage) : sets_kept(r, stage);
-  Layers all{*r.outputs - r.outputs_dense, r.outputs_dense};
+  if (r.slots.empty()) return r.shape.parallel.recompute == Recompute::full ? passes(r, stage) : sets_kept(r, stage);
+  const StageSlots& slots = r.slots[static_cast<size_t>(stage)];
+  Layers all{slots.outputs - slots.outputs_dense, slots.outputs_dense};
   const int last = layers_of_stage(r.layers, r.shape.parallel.pp, stage).second - 1;
-  (r.dense.has(last) ? all.dense : all.moe) += in_flight(r, stage);
+  (r.dense.has(last) ? all.dense : all.moe) += micro_batches_in_flight(r, stage);
   return all;
 }
 
@@ -158,7 +163,8 @@ double activations(const MemoryRequest& r, int stage) {
   const auto sum = [](Layers count, double moe, double of_dense) { return count.moe * moe + count.dense * of_dense; };
   if (r.activations == ActivationModel::corrected) return sum(passes(r, stage), layer, dense_layer);
   const double outputs = r.dense_part ? sum(outputs_kept(r, stage), pass_of(r).output, pass_of(dense).output) : 0;
-  return sum(sets_kept(r, stage), layer, dense_layer) + outputs + probabilities(r) + end_rows(r);
+  return sum(sets_kept(r, stage), layer, dense_layer) + outputs + probabilities(r, {r, stage}) +
+         end_rows(r, {r, stage});
 }
 
 // Says whether a rank gathers weights that so many ranks hold alike: under ZeRO 3 it has its shard alone.
@@ -172,7 +178,7 @@ double gathered(const LayerCase& c, const RankParameters& layer) {
 // Counts what enters and leaves a stage, and both gradients: as they run of every micro-batch, of which the activations
 // have an output of those in flight.
 double stage_ends(const MemoryRequest& r, const PassBytes& pass, int stage) {
-  return pass.output * (r.keeps_ends ? 4 * r.micro_batches - in_flight(r, stage) : 3);
+  return pass.output * (r.keeps_ends ? 4 * r.micro_batches - micro_batches_in_flight(r, stage) : 3);
 }
 
 double buffers(const MemoryRequest& r, int stage) {
@@ -190,28 +196,30 @@ double buffers(const MemoryRequest& r, int stage) {
   return bytes + width(r.shape) * gathered(r.shape, most);
 }
 
-// Takes how much of each lifetime lives at once on the stage that has most. Where stages differ in kinds of layers each
-// has its own: by `order`.
+// Takes how much of each lifetime lives at once.
 void take_slots(const MemorySlots& slots, MemoryRequest& r) {
-  const int pp = r.shape.parallel.pp;
-  std::vector<std::array<int, kLifetimes>> at(static_cast<size_t>(pp));
-  for (const MemorySlot& slot : slots.slots) ++at[static_cast<size_t>(slot.stage)][static_cast<size_t>(slot.lifetime)];
+  const auto stages = static_cast<size_t>(r.shape.parallel.pp);
+  std::vector<std::array<int, kLifetimes>> at(stages);
+  r.slots.resize(stages);
+  for (const MemorySlot& slot : slots.slots) {
+    const auto stage = static_cast<size_t>(slot.stage);
+    ++at[stage][static_cast<size_t>(slot.lifetime)];
+    if (slot.lifetime == Lifetime::kept) r.slots[stage].kept_dense += slot.dense_layers;
+    if (slot.lifetime == Lifetime::output) r.slots[stage].outputs_dense += slot.dense_layers;
+  }
   const auto most = [&](Lifetime lifetime) {
-    return std::ranges::max(
-        at, {}, [&](const auto& stage) { return stage[static_cast<size_t>(lifetime)]; })[static_cast<size_t>(lifetime)];
+    int count = 0;
+    for (const auto& stage : at) count = std::max(count, stage[static_cast<size_t>(lifetime)]);
+    return count;
   };
   r.dense_slots = most(Lifetime::dense_forward);
   r.moe_slots = most(Lifetime::moe_forward);
   r.input_slots = most(Lifetime::input_sum);
   r.gradient_slots = most(Lifetime::output_gradient);
-  if (!r.dense.none(r.layers) && pp > 1) return;
-  const auto dense = [&](Lifetime lifetime) {
-    return static_cast<int>(std::ranges::count(slots.slots, MemorySlot{lifetime, 0, true}));
-  };
-  r.kept = most(Lifetime::kept);
-  r.kept_dense = dense(Lifetime::kept);
-  r.outputs = most(Lifetime::output);
-  r.outputs_dense = dense(Lifetime::output);
+  for (size_t stage = 0; stage < stages; ++stage) {
+    r.slots[stage].kept = at[stage][static_cast<size_t>(Lifetime::kept)];
+    r.slots[stage].outputs = at[stage][static_cast<size_t>(Lifetime::output)];
+  }
 }
 
 }  // namespace
@@ -223,8 +231,7 @@ RankParameters rank_parameters(const MemoryRequest& r) {
   const ParallelShape& p = r.shape.parallel;
   const double model_dim = static_cast<double>(l.model_dim);
   RankParameters out;
-  out.dense = 2 * static_cast<double>(l.experts) * model_dim;  // the gate: logits and their spread (GShard)
-  out.dense += static_cast<double>(shared_parameters(r.shape) + dense_biases(r.shape));
+  out.dense = static_cast<double>(gate_parameters(r.shape) + shared_parameters(r.shape) + dense_biases(r.shape));
   if (r.dense_part) out.dense += static_cast<double>(attention_parameters(r.shape)) + 4 * model_dim;
   out.experts =
       static_cast<double>(l.experts) / p.ep * gemms_of(l.ffn) * model_dim * static_cast<double>(l.hidden) / p.esp;
@@ -232,29 +239,33 @@ RankParameters rank_parameters(const MemoryRequest& r) {
   return out;
 }
 
-int micro_batches_in_flight(const MemoryRequest& r) { return in_flight(r, 0); }
+int micro_batches_in_flight(const MemoryRequest& r, int stage) {
+  return micro_batches_in_flight(r.order, r.micro_batches, r.shape.parallel.pp, stage);
+}
 
-MemoryEstimate estimate_memory(const MemoryRequest& r) {
+MemoryEstimate estimate_stage(const MemoryRequest& r, int stage) {
   check(r);
   const RankParameters layer = rank_parameters(r), dense_layer = rank_parameters(of_dense(r));
-  const auto of_stage = [&](int stage) {
-    const Layers layers = layers_in(r, stage);
-    double parameters = layers.moe * layer.dense;
-    if (layers.dense > 0) parameters += layers.dense * dense_layer.dense;
-    const MemoryEstimate dense = states(parameters + embedding_parameters(r), r.shape.parallel.dp, r);
-    const MemoryEstimate experts = states(layers.moe * layer.experts, r.shape.parallel.edp, r);
-    MemoryEstimate e;
-    e.weights = dense.weights + experts.weights + layers.moe * fp8_bytes(r);
-    if (layers.dense > 0) e.weights += layers.dense * fp8_bytes(of_dense(r));
-    e.gradients = dense.gradients + experts.gradients;
-    e.optimizer = dense.optimizer + experts.optimizer;
-    e.activations = activations(r, stage);
-    e.buffers = buffers(r, stage);
-    return e;
-  };
-  MemoryEstimate most = of_stage(0);  // the fullest, where all layers are alike
-  for (int stage = 1; stage < r.shape.parallel.pp && !r.dense.none(r.layers); ++stage)
-    if (const MemoryEstimate e = of_stage(stage); e.total() > most.total()) most = e;
+  const Layers layers = layers_in(r, stage);
+  double parameters = layers.moe * layer.dense + end_parameters(r, {r, stage});
+  if (layers.dense > 0) parameters += layers.dense * dense_layer.dense;
+  const MemoryEstimate dense = states(parameters, r.shape.parallel.dp, r);
+  const MemoryEstimate experts = states(layers.moe * layer.experts, r.shape.parallel.edp, r);
+  MemoryEstimate e;
+  e.weights = dense.weights + experts.weights + layers.moe * fp8_bytes(r);
+  if (layers.dense > 0) e.weights += layers.dense * fp8_bytes(of_dense(r));
+  e.gradients = dense.gradients + experts.gradients;
+  e.optimizer = dense.optimizer + experts.optimizer;
+  e.activations = activations(r, stage);
+  e.buffers = buffers(r, stage);
+  e.stage = stage;
+  return e;
+}
+
+MemoryEstimate estimate_memory(const MemoryRequest& r) {
+  MemoryEstimate most = estimate_stage(r, 0);
+  for (int stage = 1; stage < r.shape.parallel.pp; ++stage)
+    if (const MemoryEstimate e = estimate_stage(r, stage); e.total() > most.total()) most = e;
   return most;
 }
 

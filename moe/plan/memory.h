@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "moe/plan/dense_layers.h"
 #include "moe/plan/flow.h"
@@ -33,20 +34,22 @@ namespace moe {
 enum class ActivationModel : uint8_t { printed, corrected, counted };
 std::string_view name_of(ActivationModel model);
 
+/// Counts what a stage keeps at once: layers with all of the activations of a micro-batch, and outputs of layers, but
+/// its last one's.
+struct StageSlots {
+  int kept = 0, kept_dense = 0;  // all, and of these dense layers'
+  int outputs = 0, outputs_dense = 0;
+};
+
 struct MemoryRequest {
   LayerCase shape;         // of a layer with experts; batch: samples of one micro-batch
-  int layers = 1;          // of the model, over all stages; the fullest stage has ceil(layers / p)
-  DenseLayers dense = {};  // of these; then the stage that needs most is the fullest
+  int layers = 1;          // of the model, over all stages
+  DenseLayers dense = {};  // of these
   int micro_batches = 1;   // m
   PipelineOrder order = PipelineOrder::gpipe;
   Flow flow = Flow::sharded;
-  /// Layers whose activations of a micro-batch the fullest stage keeps at once; empty: by `order`, as its plans do.
-  std::optional<int> kept = {};
-  int kept_dense = 0;  // of these, dense ones
-  /// Outputs of layers, but the last one's, that it keeps at once; empty: by `order`.
-  std::optional<int> outputs = {};
-  int outputs_dense = 0;  // of these, dense layers'
-  // These count slots of the other lifetimes (lifetimes.h) on that stage.
+  std::vector<StageSlots> slots = {};  // by stage; empty: by `order`, as its plans do
+  // These count slots of the other lifetimes (lifetimes.h) on the stage that has most.
   int dense_slots = 1;
   int moe_slots = 1;
   int input_slots = 1;
@@ -69,6 +72,7 @@ struct MemoryEstimate {
                            // 3), others: two moments of their own width. So 16 a parameter in all up to float32.
   double activations = 0;  // kept for the backward
   double buffers = 0;      // all else, which passes hold in turns but for the stage's ends
+  int stage = 0;           // of the rank
   double total() const { return weights + gradients + optimizer + activations + buffers; }
 };
 
@@ -79,16 +83,18 @@ struct RankParameters {
 };
 RankParameters rank_parameters(const MemoryRequest& request);
 
-/// Returns how many of MemoryRequest::micro_batches the first stage holds at once.
-int micro_batches_in_flight(const MemoryRequest& request);
+/// Returns how many of MemoryRequest::micro_batches a stage holds at once.
+int micro_batches_in_flight(const MemoryRequest& request, int stage);
 
-/// Estimates weights, gradients and optimizer by MoNTA, Table 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows);
+/// Estimates a rank of the stage that needs most, the first of these: weights, gradients and optimizer by MoNTA, Table 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows);
 /// activations as `request.activations` says. Buffers are what a phase's parts need meanwhile (pass_memory.h); what
 /// enters and leaves a stage, and gradients of both; what every pass has for itself; under ZeRO 1 and 2 the weights of
 /// a layer that are gathered at once, under ZeRO 3 all weights of one layer. Fragmentation, workspaces of libraries and
 /// what a framework itself takes are not in it; a dropless layer is counted under balanced routing. Throws BadInput for
 /// counts below 1 and an unknown ZeRO stage.
 MemoryEstimate estimate_memory(const MemoryRequest& request);
+/// Estimates the same of one stage.
+MemoryEstimate estimate_stage(const MemoryRequest& request, int stage);
 
 /// Estimates one layer on each pipeline stage, one micro-batch, nothing sharded by ZeRO: what stands beside a layer's
 /// plan.

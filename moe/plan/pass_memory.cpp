@@ -104,7 +104,7 @@ class PassCount {
   }
   double tokens_meanwhile() const {
     const double gradients = (is_post(l_.norm) ? gated() : 0) + (l_.hook != "none" ? gated() : 0);
-    return m() * gradients + w_ratio() * gated() * real(l_.top_k);
+    return m() * gradients + w_ratio() * gated() * choices();
   }
 
   double t_rank() const { return c_.rounding == Rounding::exact ? capacity_exact(c_) : real(padded_rows(c_)); }
@@ -150,12 +150,17 @@ class PassCount {
     return m() * (all() + gathers) + inside_meanwhile(all(), l_.shared_hidden, p_.mp);
   }
 
+  // SoftMoE's tokens have a score, and a weight, for each row of every expert.
+  bool mixes() const { return l_.gate == "softmoe"; }
+  double choices() const { return mixes() ? of_group() : real(l_.top_k); }
   // Scores are in float32 for 16-bit layers, which widen what the gate reads too. A pass has spread and noise, or
-  // probabilities, for itself.
-  double gate_scores() const { return bytes_of(sums_type(l_.dtype)) * gated() * real(l_.experts); }
+  // probabilities, or weights and fill, for itself. Fill has a gradient.
+  double gate_scores() const {
+    return bytes_of(sums_type(l_.dtype)) * gated() * (mixes() ? of_group() : real(l_.experts));
+  }
   double gate_bytes_meanwhile() const {
     const DType sums = sums_type(l_.dtype);
-    return gate_scores() + (sums == l_.dtype ? 0 : bytes_of(sums) * gated() * m());
+    return (mixes() ? 2 : 1) * gate_scores() + (sums == l_.dtype ? 0 : bytes_of(sums) * gated() * m());
   }
   // GShard's order multiplies by a mask of a group's tokens and an expert's rows.
   double mask() const { return l_.order == "gshard" ? all() / p_.mp * t_rank() : 0; }

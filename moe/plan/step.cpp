@@ -5,10 +5,7 @@
 #include "moe/plan/volumes.h"
 
 namespace moe {
-namespace {
 
-// Counts the weights of the gates in moe/layer/gates: gshard's logits and their spread; xmoe's projection, embeddings
-// and temperature; softmoe logits a row of every expert.
 int64_t gate_parameters(const LayerCase& c) {
   const LayerShape& l = c.layer;
   const int64_t m = l.model_dim, experts = l.experts;
@@ -20,8 +17,6 @@ int64_t gate_parameters(const LayerCase& c) {
   }
   return experts * m * (l.gate == "softmoe" ? capacity_rows(c) : 1);
 }
-
-}  // namespace
 
 StepWeights step_weights(const LayerCase& c) {
   const int64_t width = bytes_of(c.layer.dtype);

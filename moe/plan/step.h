@@ -31,6 +31,9 @@ struct StepWeights {
 };
 /// Returns the weights of a layer: dense ones are attention and shared expert, alike ones the gate and the norms.
 StepWeights step_weights(const LayerCase& shape);
+/// Counts the weights of a layer's gate, which all ranks hold alike: gshard's logits and their spread; xmoe's
+/// projection, embeddings and temperature; softmoe's logits, one a row of every expert.
+int64_t gate_parameters(const LayerCase& shape);
 /// Counts what the part has that has most, where `parts` share out `total`.
 constexpr int64_t shared_out(int64_t total, int parts) { return (total + parts - 1) / parts; }
 /// These return the weights of the embedding (learned places too, where attention knows none) and of the output

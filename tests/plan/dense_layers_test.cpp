@@ -216,9 +216,9 @@ TEST(DenseLayers, CountInMemory) {
                            static_cast<double>(heads.query * c.layer.seq);
   const double inside = static_cast<double>(gemms_of(c.layer.ffn) * 96 / c.parallel.mp);
   EXPECT_DOUBLE_EQ(both.activations, 2 * moe.activations + 2 * width * tokens * (attention + 2 * m + inside));
-  r.kept = 3, r.kept_dense = 2;
+  r.slots = {{.kept = 3, .kept_dense = 2, .outputs = 2, .outputs_dense = 2}};
   EXPECT_DOUBLE_EQ(estimate_memory(r).activations, moe.activations + 2 * width * tokens * (attention + 2 * m + inside));
-  r.kept = std::nullopt, r.kept_dense = 0;
+  r.slots.clear();
   r.shape.parallel.nodes *= 2;
   r.shape.parallel.pp = 2;
   r.dense = {8, {true, true, false, false}};
@@ -230,7 +230,8 @@ TEST(DenseLayers, LiveAsLongAsTheirPasses) {
   const ModelShape model = three_layers();
   const Plan plan = build_model_plan(find_schedule("tutel"), model, plain(model));
   const MemoryRequest request = memory_request(plan);
-  EXPECT_EQ(std::tuple(request.kept, request.kept_dense), std::tuple(std::optional(6), 2))
+  ASSERT_EQ(request.slots.size(), 1U);
+  EXPECT_EQ(std::tuple(request.slots[0].kept, request.slots[0].kept_dense), std::tuple(6, 2))
       << "all layers of two micro-batches under GPipe";
 }
 

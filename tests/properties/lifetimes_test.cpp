@@ -2,6 +2,7 @@
 // first are all ordered before those of the second, by the transitive closure of its order.
 #include "moe/plan/lifetimes.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
 #include <optional>
@@ -178,8 +179,8 @@ TEST(Lifetimes, OfForwardsThatRunAgainNeedFewSlots) {
       const ModelShape model{complete(layer, parallel, Rounding::ragged), 4, 6, PipelineOrder::gpipe};
       const Schedule& schedule = find_schedule(name);
       const MemoryRequest r = memory_request(build_model_plan(schedule, model, any_model_decision(schedule, model, 7)));
-      EXPECT_EQ(r.outputs, 3 * 6) << name << ": the last layer's have no slot";
-      EXPECT_LE(r.kept, mp) << name;
+      EXPECT_EQ(r.slots.at(0).outputs, 3 * 6) << name << ": the last layer's have no slot";
+      EXPECT_LE(r.slots.at(0).kept, mp) << name;
     }
 }
 

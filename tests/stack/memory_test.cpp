@@ -52,21 +52,13 @@ ModelShape drawn_model(uint64_t seed) {
 
 // The mean of the stages', each by its own slots.
 double estimated_bytes(const Plan& plan) {
-  const MemorySlots slots = memory_slots(plan);
+  MemoryRequest request = memory_request(plan);
+  request.keeps_ends = true;
+  request.scores = keeps_scores(DeviceKind::cpu);
   double sum = 0;
   const int stages = plan.shape.parallel.pp;
   for (int stage = 0; stage < stages; ++stage) {
-    MemoryRequest request = memory_request(plan);
-    request.keeps_ends = true;
-    request.scores = keeps_scores(DeviceKind::cpu);
-    const auto count = [&](Lifetime lifetime, bool dense) {
-      return static_cast<int>(std::ranges::count(slots.slots, MemorySlot{lifetime, stage, dense}));
-    };
-    request.kept_dense = count(Lifetime::kept, true);
-    request.kept = count(Lifetime::kept, false) + request.kept_dense;
-    request.outputs_dense = count(Lifetime::output, true);
-    request.outputs = count(Lifetime::output, false) + request.outputs_dense;
-    const MemoryEstimate e = estimate_memory(request);
+    const MemoryEstimate e = estimate_stage(request, stage);
     sum += e.total() - e.optimizer;
   }
   return sum / stages;

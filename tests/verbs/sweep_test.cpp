@@ -123,6 +123,7 @@ TEST(SweepMemory, RefusesAScheduleThatNeedsMore) {
 TEST(SweepSummary, DegreeRanges) {
   EXPECT_EQ(degree_range({{3, 10}}), "3");
   EXPECT_EQ(degree_range({{1, 1}, {2, 5}, {8, 1}}), "1-8, median 2");
+  EXPECT_EQ(degree_range({{1, 4}, {2, 1}, {3, 2}, {9, 3}}), "1-9, median 2.5");
   EXPECT_EQ(degree_range({}), "-");
 }
 
