@@ -89,6 +89,34 @@ TEST(FitLinear, DoesNotDependOnTheOrderOfSamples) {
   EXPECT_NEAR(*forward.held_out_error, *backward.held_out_error, 1e-12);
 }
 
+// alpha and beta beside a curve are those of the least squares of relative errors, and so is r^2.
+TEST(FitCurve, TellsRSquaredOfTheLineThatItKeeps) {
+  std::vector<FitSample> samples;
+  for (const auto& [size, us] : {std::pair{1e3, 10.0},
+                                 {1e4, 11.0},
+                                 {1e5, 20.0},
+                                 {1e6, 400.0},
+                                 {2e6, 800.0},
+                                 {4e6, 1600.0},
+                                 {8e6, 4800.0},
+                                 {16e6, 9700.0}})
+    samples.push_back({size, us * 1e-6});
+  LinearFit fit = fit_linear(samples, "allreduce");
+  fit_curve(samples, "allreduce", fit);
+  ASSERT_FALSE(fit.points.empty());
+  double mean = 0, off = 0, all = 0;
+  for (const FitSample& s : samples) mean += s.seconds / 8;
+  for (const FitSample& s : samples) {
+    off += std::pow(s.seconds - fit.alpha_s - fit.beta * s.size, 2);
+    all += std::pow(s.seconds - mean, 2);
+  }
+  EXPECT_NEAR(fit.r_squared, 1 - off / all, 1e-9);
+  EXPECT_LT(fit.r_squared, 0.7);
+  if (fit.set_aside.empty()) {
+    EXPECT_EQ(fit.r_squared, fit.r_squared_kept);
+  }
+}
+
 TEST(FitLinear, HoldsNothingOutOfFewSizes) {
   EXPECT_TRUE(fit_linear({{1, 1}, {2, 2}, {3, 3}}, "x").held_out_error);
   const LinearFit fit = fit_linear({{1, 1}, {1, 1}, {1, 1}, {2, 2}}, "x");

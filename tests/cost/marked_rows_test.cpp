@@ -88,10 +88,11 @@ TEST(MarkedRows, AnotherTypesGemmsAreScaledByItsWidthWhereThatIsAskedFor) {
 // What an AlltoAll's row says of the nodes that tokens reached, beside what this layer's reach.
 TEST(MarkedRows, AnAlltoAllSaysForHowManyNodesItIs) {
   Profile profile = find_profile("testbed-b");
-  const auto said = [&](int64_t node_limit, int measured) {
+  const auto said = [&](int64_t node_limit, int measured, int64_t top_k = 2) {
     row_of(profile, Op::alltoall).node_limit = measured;
     LayerShape layer{.batch = 2, .seq = 256, .model_dim = 1024, .hidden = 2048, .heads = 8, .experts = 8};
     layer.node_limit = node_limit;
+    layer.top_k = top_k;
     const LayerCase shape = complete(layer, {.nodes = 8, .ranks_per_node = 4}, Rounding::ragged);
     const LayerPricer pricer(profile, shape);
     const Bound bound = degree_free_bound(find_schedule("fsmoe"), pricer);
@@ -109,8 +110,10 @@ TEST(MarkedRows, AnAlltoAllSaysForHowManyNodesItIs) {
   EXPECT_EQ(said(2, 4).first, "");
   EXPECT_EQ(said(0, 1).first,
             "alltoall inter 8 is of tokens that reach 1 nodes at most, priced too low: these reach 2.0 of 8");
-  EXPECT_NE(said(6, 4).first, "");
-  EXPECT_EQ(said(0, 8).first, "");
+  EXPECT_NE(said(6, 4, 6).first, "");
+  EXPECT_NE(said(0, 4, 5).first, "");
+  EXPECT_EQ(said(0, 4).first, "") << "two experts are on two nodes at most";
+  EXPECT_EQ(said(0, 8, 8).first, "");
 }
 
 TEST(MarkedRows, ExpertsInFp8AreGemmsWhereNobodyMeasuredThem) {

@@ -129,6 +129,43 @@ TEST(Memory, WithoutParallelismEveryModelOfTable4Agrees) {
   EXPECT_DOUBLE_EQ(printed, 4.0 * 1024 * 1024 * 3 * (13 + 21 + 5.0 * 16 * 1024 / 1024)) << "equation 2";
 }
 
+// The first stage has the embedding, the last the projection and its probabilities, of 1001 words over 4 MP ranks.
+TEST(Memory, AStageHasItsOwnEnds) {
+  MemoryRequest r = small();
+  r.shape = complete(r.shape.layer, {.nodes = 8, .ranks_per_node = 4, .ep = 2, .pp = 4}, Rounding::exact);
+  r.layers = 4;
+  r.micro_batches = 6;
+  r.order = PipelineOrder::one_f_one_b;
+  const MemoryRequest layers = r;
+  r.vocabulary = 1001;
+  const double words = 251, tokens = 2 * 256, width = 2;
+  for (int stage = 0; stage < 4; ++stage) {
+    const MemoryEstimate with = estimate_stage(r, stage), without = estimate_stage(layers, stage);
+    EXPECT_DOUBLE_EQ(with.weights - without.weights, stage % 3 == 0 ? width * words * 512 : 0) << stage;
+    EXPECT_DOUBLE_EQ(with.activations - without.activations, stage == 3 ? width * tokens * words : 0) << stage;
+    EXPECT_EQ(with.stage, stage);
+  }
+  EXPECT_EQ(estimate_memory(r).stage, 0) << "it has most micro-batches in flight";
+  r.vocabulary = 1'000'000;
+  const MemoryEstimate most = estimate_memory(r);
+  EXPECT_EQ(most.stage, 3);
+  EXPECT_DOUBLE_EQ(most.total(), estimate_stage(r, 3).total());
+}
+
+TEST(Memory, CountsEveryGatesWeights) {
+  MemoryRequest r = small();
+  const auto gate = [&](const char* name) {
+    r.shape.layer.gate = name;
+    r.shape = complete(r.shape.layer, r.shape.parallel, Rounding::ragged);
+    return rank_parameters(r).dense;
+  };
+  const double none = gate("gshard") - 2 * 4 * 512;
+  EXPECT_DOUBLE_EQ(gate("switch") - none, 4 * 512);
+  EXPECT_DOUBLE_EQ(gate("xmoe") - none, 16 * (512 + 4) + 1);
+  r.shape.layer.capacity_factor = 1.5;
+  EXPECT_DOUBLE_EQ(gate("softmoe") - none, 512 * 4 * capacity_rows(r.shape));
+}
+
 TEST(Memory, RecomputingKeepsLess) {
   MemoryRequest r = small();
   r.micro_batches = 4;

@@ -25,6 +25,8 @@ ModelShape drawn_model(uint64_t seed) {
   if (draw(4) == 0) layer.shared_hidden = 64;
   if (draw(6) == 0) layer.hook = "bf16";
   if (draw(4) == 0) layer.order = "gshard";
+  constexpr const char* kGates[] = {"gshard", "gshard", "switch", "xmoe", "softmoe"};
+  if (const char* gate = kGates[draw(5)]; layer.capacity_factor) layer.gate = gate;
   const bool fp8 = seed % 10 == 0;
   if (fp8) {
     layer.ffn = Ffn::mixtral_fp8;
