@@ -49,7 +49,7 @@ std::vector<Parameter> RankModel::parameters() {
 }
 
 std::vector<Parameter> RankModel::parameters_of(int layer) {
-  if (is_end(layer)) return ends_.parameters(layer);
+  if (of_end(layer)) return ends_.parameters(layer);
   std::vector<Parameter> all = stack_.cell(layer, 0).parameters();
   for (Parameter& p : all) p.name = fmt::format("layer-{}.{}", layer, p.name);
   return all;
@@ -61,7 +61,7 @@ void RankModel::train(const OptimizerSettings& settings) {
   settings_ = settings;
   optimizers_.clear();
   for (int layer = kEmbeddingLayer; layer <= stack_.shape().layers; ++layer) {
-    if (!is_end(layer) && (layer < stack_.first_layer() || layer >= stack_.last_layer())) continue;
+    if (!of_end(layer) && (layer < stack_.first_layer() || layer >= stack_.last_layer())) continue;
     std::vector<TrainedTensor> tensors;
     for (const Parameter& p : parameters_of(layer)) {
       const bool matrix = p.axes[1].total > 1;  // gains and temperatures don't decay

@@ -40,7 +40,7 @@ class RankModel final : public ModelTasks {
 
  private:
   // Says whether a number of a layer stands for the embedding or the head.
-  bool is_end(int layer) const { return layer < 0 || layer == stack_.shape().layers; }
+  bool of_end(int layer) const { return layer < 0 || layer == stack_.shape().layers; }
   std::vector<Parameter> parameters_of(int layer);
   void step_layer(int layer);
   void count_experts_once(int layer);
