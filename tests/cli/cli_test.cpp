@@ -141,12 +141,6 @@ struct Malformed {
 TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
   file("empty.jsonl", "");
   file("text.jsonl", "hello\n");
-  file(
-      "tasks.jsonl",
-      R"({"kind":"case","key":"task/x/gate","status":"ok","parameters":{"cluster":"host","nodes":1,"ranks_per_node":2,)"
-      R"("op":"task","name":"gate","phase":"forward","dtype":"float32","call":1,"flop":7e7,"layer":"x"},)"
-      R"("backend":"local","emulated":false,"dilation":1,"samples":{"seconds":[[6e-4]]},"summary":{},"prediction":{}})"
-      "\n");
   file("profile.toml",
        "schema = 1\nname = \"x\"\nsource = \"s\"\nspeed = 3\n[topology]\nnodes = 1\nranks_per_node = 1\n");
   const std::vector<Malformed> rows{
@@ -238,7 +232,6 @@ TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"fit", "--records", "none.jsonl"}, {"none.jsonl"}},
       {{"fit", "--records", "empty.jsonl"}, {"empty.jsonl"}},
       {{"fit", "--records", "text.jsonl"}, {"text.jsonl:1"}},
-      {{"fit", "--records", "tasks.jsonl"}, {"tasks.jsonl", "found cases of tasks alone"}},
   };
   for (const Malformed& row : rows) {
     std::string asked;

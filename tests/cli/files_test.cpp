@@ -17,12 +17,14 @@ class Files : public testing::Test {
  protected:
   void SetUp() override { scratch_.write("ops.jsonl", records()); }
 
+  static constexpr const char* kRun =
+      R"({"kind":"run","schema":1,"started":"t","argv":["a"],"config_digest":"d","git":{},"compiler":"c",)"
+      R"("libraries":{},"machine":{},"environment":{}})"
+      "\n";
+
   // A microbench of two sizes of one GEMM.
   static std::string records() {
-    std::string text =
-        R"({"kind":"run","schema":1,"started":"t","argv":["a"],"config_digest":"d","git":{},"compiler":"c",)"
-        R"("libraries":{},"machine":{},"environment":{}})"
-        "\n";
+    std::string text = kRun;
     for (const double flops : {1e9, 2e9, 4e9, 8e9})
       text += fmt::format(
           R"({{"kind":"case","key":"op/gemm/{0}","status":"ok","parameters":{{"op":"gemm","dtype":"float32",)"
@@ -72,6 +74,21 @@ TEST_F(Files, DevicesStayDevices) {
     EXPECT_EQ(printed.exit_code, 0) << printed.err;
     EXPECT_TRUE(fs::is_character_file("/dev/null"));
   }
+}
+
+// As a run leaves them that was ended while it measured tasks, the first that it measures.
+TEST_F(Files, RecordsOfTasksAloneAreRefused) {
+  scratch_.write(
+      "tasks.jsonl",
+      std::string(kRun) +
+          R"({"kind":"case","key":"task/x/gate","status":"ok","parameters":{"cluster":"c","nodes":1,"ranks_per_node":2,)"
+          R"("op":"task","name":"gate","phase":"forward","dtype":"float32","call":1,"flop":7e7,"layer":"x"},)"
+          R"("backend":"local","emulated":false,"dilation":1,"samples":{"seconds":[[6e-4]]},)"
+          R"("summary":{"median_s":6e-4},"prediction":{}})"
+          "\n");
+  const Printed printed = run({"fit", "--records", "tasks.jsonl"});
+  EXPECT_EQ(printed.exit_code, 2);
+  EXPECT_EQ(printed.err, "moetune: tasks.jsonl: found cases of tasks alone, expected some of collectives or compute\n");
 }
 
 // Its own input, or its own records: a file is replaced by its like alone.
