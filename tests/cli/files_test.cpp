@@ -81,7 +81,7 @@ TEST_F(Files, RecordsOfTasksAloneAreRefused) {
   scratch_.write(
       "tasks.jsonl",
       std::string(kRun) +
-          R"({"kind":"case","key":"task/x/gate","status":"ok","parameters":{"cluster":"c","nodes":1,"ranks_per_node":2,)"
+          R"({"kind":"case","key":"t/gate","status":"ok","parameters":{"cluster":"c","nodes":1,"ranks_per_node":2,)"
           R"("op":"task","name":"gate","phase":"forward","dtype":"float32","call":1,"flop":7e7,"layer":"x"},)"
           R"("backend":"local","emulated":false,"dilation":1,"samples":{"seconds":[[6e-4]]},)"
           R"("summary":{"median_s":6e-4},"prediction":{}})"
