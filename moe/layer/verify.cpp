@@ -80,14 +80,12 @@ void check_choices(const MoeLayer& rank, const LayerReference& reference) {
 
 }  // namespace
 
-double tie_of(const MoeLayer& layer) {
+double tolerance_of(const MoeLayer& layer) {
   const DType dtype = layer.shape().dtype();
   // Of numbers as exact as float64's none falls on the other side of the middle between two FP8 ones.
   const bool flips = in_fp8(layer.shape().shape.layer.ffn) && dtype != DType::float64;
-  return tolerance_of(dtype) + (flips ? kFp8Flips : 0);
+  return tolerance_of(dtype) + (flips ? kFp8Flips : 0) + 32 * layer.exchange_error();
 }
-
-double tolerance_of(const MoeLayer& layer) { return tie_of(layer) + 32 * layer.exchange_error(); }
 
 double tolerance_of(DType dtype) {
   switch (dtype) {

@@ -40,7 +40,7 @@ StackReference reference_stack(const RankCells& rank, const StackChoices& choice
   return reference_stack(rank.cases, static_cast<int>(choices.size()), static_cast<int>(choices.front().size()), seed,
                          [&](int layer, int micro_batch) {
                            return LayerChoices{choices[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)],
-                                               tie_of(any), any.routing().preset};
+                                               tolerance_of(any), any.routing().preset};
                          });
 }
 
