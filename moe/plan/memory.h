@@ -86,12 +86,12 @@ RankParameters rank_parameters(const MemoryRequest& request);
 /// Returns how many of MemoryRequest::micro_batches a stage holds at once.
 int micro_batches_in_flight(const MemoryRequest& request, int stage);
 
-/// Estimates a rank of the stage that needs most, the first of these: weights, gradients and optimizer by MoNTA, Table 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows);
-/// activations as `request.activations` says. Buffers are what a phase's parts need meanwhile (pass_memory.h); what
-/// enters and leaves a stage, and gradients of both; what every pass has for itself; under ZeRO 1 and 2 the weights of
-/// a layer that are gathered at once, under ZeRO 3 all weights of one layer. Fragmentation, workspaces of libraries and
-/// what a framework itself takes are not in it; a dropless layer is counted under balanced routing. Throws BadInput for
-/// counts below 1 and an unknown ZeRO stage.
+/// Estimates a rank of the stage that needs most, the first of these: weights, gradients and optimizer by MoNTA, Table
+/// 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows); activations as `request.activations` says. Buffers are what a
+/// phase's parts need meanwhile (pass_memory.h); what enters and leaves a stage, and gradients of both; what every pass
+/// has for itself; under ZeRO 1 and 2 the weights of a layer that are gathered at once, under ZeRO 3 all weights of one
+/// layer. Fragmentation, workspaces of libraries and what a framework itself takes are not in it; a dropless layer is
+/// counted under balanced routing. Throws BadInput for counts below 1 and an unknown ZeRO stage.
 MemoryEstimate estimate_memory(const MemoryRequest& request);
 /// Estimates the same of one stage.
 MemoryEstimate estimate_stage(const MemoryRequest& request, int stage);
