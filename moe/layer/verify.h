@@ -21,8 +21,8 @@ double tolerance_of(DType dtype);
 /// Returns the same and, with a hook, 32 times the hook's error more: it rounds in two exchanges forward and two back,
 /// which differences of nearly equal numbers (a softmax's gradient) amplify. This is no bound, but far below what a
 /// wrong layer is off by. So is what experts in FP8 get, of less than float64: a number in the middle between two FP8
-/// ones is rounded to one here and to the other there. As far apart may be two experts' scores, of a layer behind others
-/// like it, that are a tie (LayerChoices::tie).
+/// ones is rounded to one here and to the other there. As far apart may be two experts' scores, of a layer behind
+/// others like it, that are a tie (LayerChoices::tie).
 double tolerance_of(const MoeLayer& layer);
 
 /// Lists the experts that the ranks' gates chose for their own tokens in the last pass, (tokens of all ranks, choices).
