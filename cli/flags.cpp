@@ -69,8 +69,10 @@ std::string meant_by(const std::string& word, const CLI::App& verb) {
 }
 
 // Refuses the first word that the verb does not know: those after it may be its values.
-[[noreturn]] void refuse_word(const CLI::App& verb) {
-  const std::vector<std::string> left = verb.remaining();
+[[noreturn]] void refuse_word(const CLI::App& app) {
+  const CLI::App& verb = *app.get_subcommands().front();
+  const std::vector<std::string> left = verb.remaining(), outside = app.remaining();
+  if (left.empty()) bad_input("{}: found '{}' before it or behind --", verb.get_name(), fmt::join(outside, " "));
   const auto flag = std::ranges::find_if(left, [](const std::string& word) { return word.starts_with('-'); });
   const std::string& word = flag == left.end() ? left.front() : *flag;
   if (has_command_behind(verb.get_name()) && flag == left.end())
@@ -121,7 +123,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
     app.exit(help);
     return std::nullopt;
   } catch (const CLI::ExtrasError&) {
-    refuse_word(*app.get_subcommands().front());
+    refuse_word(app);
   } catch (const CLI::ParseError& error) {
     std::string text = error.what();
     std::replace(text.begin(), text.end(), '\n', ' ');

@@ -10,7 +10,7 @@
 namespace moe::regress {
 namespace {
 
-constexpr std::array<std::string_view, kGateRules> kNames{"ours", "U-test", "ratio", "Welch"};
+constexpr std::array<std::string_view, kGateRules> kStudied{"ours", "U-test", "ratio", "Welch"};
 constexpr double kOthersLevel = 0.05, kOthersRatio = 1.05;
 
 // Holds one gate's launches; `slowed`: the case whose head is slower by `log_slowdown`.
@@ -74,7 +74,7 @@ bool others_find(GateRule rule, const Blocked& blocked, bool any, size_t slowed)
 
 }  // namespace
 
-std::string_view name_of(GateRule rule) { return kNames[static_cast<size_t>(rule)]; }
+std::string_view name_of(GateRule rule) { return kStudied[static_cast<size_t>(rule)]; }
 
 std::vector<StudyRow> study_rules(const Rule& rule, size_t cases, int64_t gates, const std::vector<double>& slowdowns,
                                   uint64_t seed) {

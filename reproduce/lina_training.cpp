@@ -14,7 +14,7 @@ namespace moe::reproduce {
 namespace {
 
 const std::array<int, 4> kExperts{2, 4, 8, 16};
-const std::array<std::string, 6> kSchedules{"lina-baseline",  "lina-fixed", "lina-priority",
+const std::array<std::string, 6> kTrained{"lina-baseline",  "lina-fixed", "lina-priority",
                                             "lina-partition", "lina",       "lina-packed"};
 constexpr std::array<int, 6> kPartitionMb{10, 20, 30, 50, 70, 100};
 
@@ -24,7 +24,7 @@ LinaSteps all_steps(const Assumptions* assumed, std::set<std::string>& missing) 
   if (assumed == nullptr) return steps;
   for (const std::string& model : kLinaModels)
     for (const int experts : kExperts)
-      for (const std::string& schedule : kSchedules)
+      for (const std::string& schedule : kTrained)
         if (const auto step = lina_step({model, experts, schedule}, *assumed, missing))
           steps[{model, experts, schedule}] = *step;
   if (!missing.empty()) steps.clear();
@@ -141,14 +141,14 @@ Comparison alltoall_shares(const LinaSteps& steps, const Assumptions* assumed, s
 // Tabulates section 7.2.2: each design choice in turn, without packing but for the last.
 TextTable ablation(const LinaSteps& steps) {
   TextTable table{"speedup of a step over lina-baseline, one design choice after the other", {"model", "experts"}, {}};
-  for (size_t i = 1; i < kSchedules.size(); ++i) table.header.push_back(kSchedules[i]);
+  for (size_t i = 1; i < kTrained.size(); ++i) table.header.push_back(kTrained[i]);
   table.header.push_back("experts a device");
   for (const std::string& model : kLinaModels)
     for (const int experts : kExperts) {
       std::vector<std::string> row{model, fmt::format("{}", experts)};
-      const double baseline = steps.at({model, experts, kSchedules[0]}).step_s;
-      for (size_t i = 1; i < kSchedules.size(); ++i)
-        row.push_back(fmt::format("{:.3f}", baseline / steps.at({model, experts, kSchedules[i]}).step_s));
+      const double baseline = steps.at({model, experts, kTrained[0]}).step_s;
+      for (size_t i = 1; i < kTrained.size(); ++i)
+        row.push_back(fmt::format("{:.3f}", baseline / steps.at({model, experts, kTrained[i]}).step_s));
       row.push_back(fmt::format("{}", steps.at({model, experts, "lina-packed"}).packing));
       table.rows.push_back(row);
     }

@@ -8,7 +8,7 @@
 namespace moe::microbench {
 namespace {
 
-constexpr int64_t kColumns = 64;
+constexpr int64_t kOrderColumns = 64;
 
 // A routing that a gate made, and what the kernels of an order read and write.
 class Orders {
@@ -108,7 +108,7 @@ class Orders {
     const SumCheck check("rows", 0, dtype_, DType::float32);
     WrongElements wrong;
     for (int64_t row = 0; row < there.view().elements() / width_; ++row)
-      for (const int64_t col : spread_over(width_, kColumns)) {
+      for (const int64_t col : spread_over(width_, kOrderColumns)) {
         ExactSum sum;
         sum.add(expected.view().as<float>()[source(row) * width_ + col]);
         check.compare(row * width_ + col, there.view().as<float>()[row * width_ + col], sum, wrong);

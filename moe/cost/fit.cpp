@@ -145,6 +145,7 @@ void fit_curve(const std::vector<FitSample>& samples, std::string_view what, Lin
     fit.alpha_clamped = line.clamped;
     fit.r_squared = r_squared(samples, line);
     fit.r_squared_kept = r_squared(kept, line);
+    for (SetAside& aside : fit.set_aside) aside.expected_s = line.at({aside.size, aside.seconds});
   }
   fit.line_error = std::exchange(fit.held_out_error, error);
   fit.held_out_worst = pieces.held_out_worst();

@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-constexpr size_t kMostCandidates = 3000;  // all pairs of 77 samples; of more samples as many, drawn
+constexpr size_t kMostLines = 3000;  // all pairs of 77 samples; of more samples as many, drawn
 constexpr int kMostReweightings = 20;
 
 double residual(const Line& line, const FitSample& sample) {
@@ -71,14 +71,14 @@ Line least_median_line(const std::vector<FitSample>& samples) {
   const size_t count = samples.size(), pairs = count * (count - 1) / 2;
   const uint64_t stream = stream_of("pairs of samples");
   const auto drawn = [&](uint64_t draw) { return random_bits(1, stream, draw) % count; };
-  for (size_t i = 0; i < std::min(count, kMostCandidates); ++i)
+  for (size_t i = 0; i < std::min(count, kMostLines); ++i)
     consider({0, samples[i].seconds / samples[i].size, false});
-  if (pairs <= kMostCandidates) {
+  if (pairs <= kMostLines) {
     for (size_t a = 0; a < count; ++a)
       for (size_t b = a + 1; b < count; ++b)
         if (const auto line = line_through(samples[a], samples[b])) consider(*line);
   } else {
-    for (size_t draw = 0; draw < kMostCandidates; ++draw)
+    for (size_t draw = 0; draw < kMostLines; ++draw)
       if (const auto line = line_through(samples[drawn(2 * draw)], samples[drawn(2 * draw + 1)])) consider(*line);
   }
   return best;

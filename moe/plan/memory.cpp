@@ -48,6 +48,8 @@ void check(const MemoryRequest& r) {
   require<BadInput>(r.micro_batches >= 1, "micro-batches: found {}, expected a whole number >= 1", r.micro_batches);
   require<BadInput>(r.shape.parallel.zero >= 0 && r.shape.parallel.zero <= kMostZeroStage,
                     "zero: found {}, expected 0 to {}", r.shape.parallel.zero, kMostZeroStage);
+  require<WrongResult>(r.slots.empty() || std::ssize(r.slots) == r.shape.parallel.pp,
+                       "memory: found the slots of {} stages, expected pp = {}", r.slots.size(), r.shape.parallel.pp);
   require<BadInput>(r.layers >= r.shape.parallel.pp, "layers = {} over pp = {}: every stage needs a layer", r.layers,
                     r.shape.parallel.pp);
 }

@@ -150,13 +150,16 @@ class PassCount {
     return m() * (all() + gathers) + inside_meanwhile(all(), l_.shared_hidden, p_.mp);
   }
 
-  // SoftMoE's tokens have a score, and a weight, for each row of every expert.
+  // SoftMoE's tokens have a score, and are a choice, of each row of every expert; of Expert Choice one of every expert.
   bool mixes() const { return l_.gate == "softmoe"; }
-  double choices() const { return mixes() ? of_group() : real(l_.top_k); }
+  double choices() const {
+    if (mixes()) return real(l_.experts * capacity_rows(c_));
+    return real(l_.gate == "expert-choice" ? l_.experts : l_.top_k);
+  }
   // Scores are in float32 for 16-bit layers, which widen what the gate reads too. A pass has spread and noise, or
   // probabilities, or weights and fill, for itself. Fill has a gradient.
   double gate_scores() const {
-    return bytes_of(sums_type(l_.dtype)) * gated() * (mixes() ? of_group() : real(l_.experts));
+    return bytes_of(sums_type(l_.dtype)) * gated() * (mixes() ? choices() : real(l_.experts));
   }
   double gate_bytes_meanwhile() const {
     const DType sums = sums_type(l_.dtype);

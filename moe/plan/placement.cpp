@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-constexpr int kMostRanks = 1 << 20;
+constexpr int kMostPlaced = 1 << 20;
 constexpr std::array<std::string_view, 3> kExpansionNames{"horizontal", "vertical", "open"};
 constexpr std::array<std::string_view, 4> kPriority{"EP", "PP", "CP", "DP"};
 constexpr std::array<TrafficConflict, 4> kConflicts{{
@@ -22,11 +22,11 @@ void check(const PlacementRequest& r) {
   int64_t ranks = 1;
   for (const auto& [name, size] : {std::pair{"tp", r.tp}, {"ep", r.ep}, {"cp", r.cp}, {"pp", r.pp}, {"dp", r.dp}}) {
     require<BadInput>(size >= 1, "{}: found {}, expected a whole number >= 1", name, size);
-    ranks = std::min<int64_t>(ranks * size, int64_t{kMostRanks} + 1);
+    ranks = std::min<int64_t>(ranks * size, int64_t{kMostPlaced} + 1);
   }
-  require<BadInput>(ranks <= kMostRanks,
+  require<BadInput>(ranks <= kMostPlaced,
                     "tp x ep x cp x pp x dp: found {} x {} x {} x {} x {}, expected at most {} ranks", r.tp, r.ep, r.cp,
-                    r.pp, r.dp, kMostRanks);
+                    r.pp, r.dp, kMostPlaced);
   require<BadInput>(r.ranks_per_node >= 1, "ranks per node: found {}, expected a whole number >= 1", r.ranks_per_node);
   require<BadInput>(r.ranks_per_node % r.tp == 0, "tp = {} does not divide ranks per node = {}: TP/SP stays in a node",
                     r.tp, r.ranks_per_node);

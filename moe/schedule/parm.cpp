@@ -6,7 +6,7 @@
 namespace moe {
 namespace {
 
-constexpr std::array kVariants{&kParmS1, &kParmS2};
+constexpr std::array kParmVariants{&kParmS1, &kParmS2};
 
 }  // namespace
 
@@ -17,6 +17,6 @@ const Schedule kParm{.name = "parm",
                      .gradients = GradientPolicy::after,
                      .moe_part = nullptr,
                      .flow = Flow::fused,
-                     .variants = kVariants};
+                     .variants = kParmVariants};
 
 }  // namespace moe

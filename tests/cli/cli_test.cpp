@@ -151,6 +151,8 @@ TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"simulate", "--shedule", "fsmoe"}, {"--shedule", "did you mean '--schedule'?"}},
       {{"simulate", "--cluster", "testbed-a", "--nodez", "2", "more"}, {"simulate: found '--nodez'"}},
       {{"list", "shapes", "more"}, {"list: found 'shapes'"}},
+      {{"--json", "list"}, {"list: found '--json' before it"}},
+      {{"list", "--", "x"}, {"list: found 'x' before it or behind --"}},
       {{"tune", "--output", "x.jsonl"}, {"'--output' is '--out' here"}},
       {{"launch", "--ranks", "2", "tune"}, {"launch: found 'tune', expected -- before"}},
       {{"simulate", "--tp", "2"}, {"--tp", "; '--tp' is '--mp' here"}},

@@ -149,7 +149,7 @@ TEST(Zero, StatesAreSharedOutWhole) {
         own += t.name.ends_with(".moment1") || t.name.ends_with(".moment2") ? t.data.bytes() : 0;
       most = std::max(most, own);
     }
-    // The estimate knows neither places and final norm nor that the gate has one matrix, and rows may not divide.
+    // The estimate knows neither places nor the final norm, and rows may not divide.
     MemoryRequest request = memory_request(shared.plan), before = memory_request(whole.plan);
     const double falls = estimate_memory(request).optimizer / estimate_memory(before).optimizer;
     const double fell = static_cast<double>(shared.states_bytes) / static_cast<double>(whole.states_bytes);

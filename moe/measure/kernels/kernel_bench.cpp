@@ -10,7 +10,7 @@
 namespace moe {
 namespace {
 
-constexpr double kSampleS = 0.03;  // of as many runs as fit, if one is shorter
+constexpr double kKernelSampleS = 0.03;  // of as many runs as fit, if one is shorter
 constexpr double kSlowS = 0.5;     // of one run
 constexpr int kSlowRepetitions = 2;
 
@@ -132,7 +132,7 @@ void KernelBench::run(std::span<const Kernel> group) {
     if (kernel->seconds)
       benchmark.UseManualTime()->Iterations(1);
     else
-      benchmark.UseRealTime()->MinTime(kSampleS);
+      benchmark.UseRealTime()->MinTime(kKernelSampleS);
   }
   timed.run();
   for (const Kernel* kernel : open)  // Google Benchmark runs all that it knows

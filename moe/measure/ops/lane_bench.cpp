@@ -9,7 +9,7 @@ namespace moe {
 namespace {
 
 constexpr double kLaneSampleS = 20e-3, kOverlappedS = 60e-3;
-constexpr double kLonger = 4;  // than the timed op, so that the other never ends before it
+constexpr double kLaneLonger = 4;  // than the timed op, so that the other never ends before it
 constexpr double kMostTimes = 200;
 
 struct TimedLane {
@@ -65,7 +65,7 @@ class LaneBench {
     LaneSlowdown found{std::string(lane.name), std::string(by.name), {}, {}};
     const int iterations = times_in(kLaneSampleS, lane.seconds);
     // The other lane may be slowed as well, which only makes it last longer.
-    const int by_iterations = times_in(kLonger * iterations * lane.seconds, by.seconds);
+    const int by_iterations = times_in(kLaneLonger * iterations * lane.seconds, by.seconds);
     for (int repetition = 0; repetition < repetitions_; ++repetition) {
       found.alone_s.push_back(slowest(runner_.run(lane.op_index, iterations)));
       found.beside_s.push_back(slowest(runner_.run_beside(lane.op_index, iterations, by.op_index, by_iterations)));

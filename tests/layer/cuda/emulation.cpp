@@ -48,7 +48,8 @@ class Machine {
   ~Machine() {
     thread_ = nullptr;
     for (size_t i = 0; i < fibers_.size(); ++i)
-      fibers_[i]->state == State::done ? resume(static_cast<int>(i)) : leave(std::move(fibers_[i]->at));
+      if (fibers_[i]->at)  // else there was no memory for its stack
+        fibers_[i]->state == State::done ? resume(static_cast<int>(i)) : leave(std::move(fibers_[i]->at));
   }
   void run(int64_t blocks, int threads, const std::function<void()>& thread) {
     require<WrongResult>(blocks < int64_t{1} << 31 && threads >= kWarp && threads <= 1024 && threads % kWarp == 0,
