@@ -15,7 +15,7 @@ namespace {
 
 const std::array<int, 4> kExperts{2, 4, 8, 16};
 const std::array<std::string, 6> kTrained{"lina-baseline",  "lina-fixed", "lina-priority",
-                                            "lina-partition", "lina",       "lina-packed"};
+                                          "lina-partition", "lina",       "lina-packed"};
 constexpr std::array<int, 6> kPartitionMb{10, 20, 30, 50, 70, 100};
 
 // Returns all steps; none where nothing is assumed, or a row is missing.

@@ -71,8 +71,7 @@ Line least_median_line(const std::vector<FitSample>& samples) {
   const size_t count = samples.size(), pairs = count * (count - 1) / 2;
   const uint64_t stream = stream_of("pairs of samples");
   const auto drawn = [&](uint64_t draw) { return random_bits(1, stream, draw) % count; };
-  for (size_t i = 0; i < std::min(count, kMostLines); ++i)
-    consider({0, samples[i].seconds / samples[i].size, false});
+  for (size_t i = 0; i < std::min(count, kMostLines); ++i) consider({0, samples[i].seconds / samples[i].size, false});
   if (pairs <= kMostLines) {
     for (size_t a = 0; a < count; ++a)
       for (size_t b = a + 1; b < count; ++b)

@@ -11,7 +11,7 @@ namespace moe {
 namespace {
 
 constexpr double kKernelSampleS = 0.03;  // of as many runs as fit, if one is shorter
-constexpr double kSlowS = 0.5;     // of one run
+constexpr double kSlowS = 0.5;           // of one run
 constexpr int kSlowRepetitions = 2;
 
 using Body = std::function<void(const Kernel&, benchmark::State&)>;
