@@ -25,7 +25,7 @@ struct Capacity {
 
 // Shapes of 1 to 8 ranks whose groups divide them, with either placement where it makes a difference.
 const std::vector<Spread>& spreads() {
-  static const std::vector<Spread> all = [] {
+  static const std::vector<Spread> kAll = [] {
     std::vector<Spread> list;
     for (const auto& [nodes, a_node] :
          {std::pair{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1}, {1, 4}, {2, 4}, {4, 2}, {3, 1}, {3, 2}})
@@ -51,7 +51,7 @@ const std::vector<Spread>& spreads() {
           }
     return list;
   }();
-  return all;
+  return kAll;
 }
 
 const std::vector<Capacity> kCapacities{
@@ -123,8 +123,8 @@ void for_each_pair(const Point& point, Body body) {
 }  // namespace
 
 const std::vector<Axis>& axes() {
-  static const std::vector<Axis> all = make_axes();
-  return all;
+  static const std::vector<Axis> kAll = make_axes();
+  return kAll;
 }
 
 std::string text_of(const Point& point) {
@@ -138,7 +138,7 @@ LayerCase shape_of(const Point& point) {
   const auto name = [&](size_t axis) { return axes()[axis].values[static_cast<size_t>(point[axis])]; };
   const Spread& s = spreads()[static_cast<size_t>(point[5])];
   const auto [heads, kv] = kHeads[point[10]];
-  LayerShape layer{.batch = 2, .seq = 24, .model_dim = 2 * heads, .hidden = 24, .heads = heads, .kv_heads = kv};
+  LayerShape layer{.batch = 2, .seq = 24, .model_dim = int64_t{2} * heads, .hidden = 24, .heads = heads, .kv_heads = kv};
   layer.experts = s.ep == 3 ? 6 : 8;
   layer.top_k = kTopK[point[12]];
   layer.shared_hidden = kShared[point[13]];
@@ -161,7 +161,7 @@ LayerCase shape_of(const Point& point) {
   std::tie(layer.aux_loss, layer.z_loss) = kLosses[point[8]];
   ParallelShape parallel{.nodes = s.nodes, .ranks_per_node = s.ranks_per_node, .mp = s.mp, .ep = s.ep, .esp = s.esp};
   parallel.ep_inside = s.ep_inside;
-  const LayerCase shape = complete(layer, parallel, capacity.rounding);
+  LayerCase shape = complete(layer, parallel, capacity.rounding);
   check_shape(find_schedule(name(4)), shape);
   make_routing(rank_shape(shape, 0));
   return shape;
