@@ -138,7 +138,8 @@ LayerCase shape_of(const Point& point) {
   const auto name = [&](size_t axis) { return axes()[axis].values[static_cast<size_t>(point[axis])]; };
   const Spread& s = spreads()[static_cast<size_t>(point[5])];
   const auto [heads, kv] = kHeads[point[10]];
-  LayerShape layer{.batch = 2, .seq = 24, .model_dim = int64_t{2} * heads, .hidden = 24, .heads = heads, .kv_heads = kv};
+  LayerShape layer{
+      .batch = 2, .seq = 24, .model_dim = int64_t{2} * heads, .hidden = 24, .heads = heads, .kv_heads = kv};
   layer.experts = s.ep == 3 ? 6 : 8;
   layer.top_k = kTopK[point[12]];
   layer.shared_hidden = kShared[point[13]];
