@@ -10,9 +10,7 @@ namespace {
 
 const std::string kCpus = "/sys/devices/system/cpu/";
 
-Finding cpu_finding(Level level, std::string found, std::string meaning, std::string command = {}) {
-  return {level, "cpu", std::move(found), std::move(meaning), std::move(command)};
-}
+constexpr Area kCpu{"cpu"};
 
 Finding governor(const SystemFiles& files) {
   std::map<std::string, int> governors;
@@ -20,30 +18,30 @@ Finding governor(const SystemFiles& files) {
   for (const std::string& cpu : files.names(kCpus))
     if (const auto name = files.text(kCpus + cpu + "/cpufreq/scaling_governor"); name && !name->empty())
       ++governors[*name], ++cores;
-  if (governors.empty()) return cpu_finding(Level::ok, "no governor to choose", "the host or the firmware sets clocks");
+  if (governors.empty()) return kCpu(Level::ok, "no governor to choose", "the host or the firmware sets clocks");
   std::string found = "governor";
   for (const auto& [name, count] : governors) found += fmt::format(" {} on {} of {} cores", name, count, cores);
   if (governors.size() == 1 && governors.contains("performance"))
-    return cpu_finding(Level::ok, found, "clocks do not wait for load");
-  return cpu_finding(Level::warn, found, "clocks follow the load: short operations run slower",
-                     "sudo cpupower frequency-set -g performance");
+    return kCpu(Level::ok, found, "clocks do not wait for load");
+  return kCpu(Level::warn, found, "clocks follow the load: short operations run slower",
+              "sudo cpupower frequency-set -g performance");
 }
 
 Findings boost(const SystemFiles& files) {
   const std::string intel = kCpus + "intel_pstate/no_turbo", others = kCpus + "cpufreq/boost";
   const auto off = files.number(intel), on = files.number(others);
   if (!off && !on) return {};
-  if (off ? *off != 0 : *on == 0) return {cpu_finding(Level::ok, "boost off", "all cores keep their base clock")};
-  return {cpu_finding(Level::note, "boost on", "clocks depend on heat and on how many cores work",
-                      off ? "echo 1 | sudo tee " + intel : "echo 0 | sudo tee " + others)};
+  if (off ? *off != 0 : *on == 0) return {kCpu(Level::ok, "boost off", "all cores keep their base clock")};
+  return {kCpu(Level::note, "boost on", "clocks depend on heat and on how many cores work",
+               off ? "echo 1 | sudo tee " + intel : "echo 0 | sudo tee " + others)};
 }
 
 Findings hyper_threads(const SystemFiles& files) {
   const auto active = files.number(kCpus + "smt/active");
   if (!active) return {};
-  if (*active == 0) return {cpu_finding(Level::ok, "one thread a core", "no two ranks share a core")};
-  return {cpu_finding(Level::note, "hyper-threading (SMT) on", "two ranks or threads may share one core's units",
-                      "echo off | sudo tee " + kCpus + "smt/control")};
+  if (*active == 0) return {kCpu(Level::ok, "one thread a core", "no two ranks share a core")};
+  return {kCpu(Level::note, "hyper-threading (SMT) on", "two ranks or threads may share one core's units",
+               "echo off | sudo tee " + kCpus + "smt/control")};
 }
 
 Findings numa(const SystemFiles& files) {
@@ -51,13 +49,13 @@ Findings numa(const SystemFiles& files) {
     return name.starts_with("node") && leading_number(name.substr(4));
   });
   if (nodes == 0) return {};
-  if (nodes == 1) return {cpu_finding(Level::ok, "1 NUMA node", "all memory is equally near")};
-  Findings found{cpu_finding(Level::note, fmt::format("{} NUMA nodes", nodes),
-                             "memory of another node is slower: bind each rank to one",
-                             "numactl --cpunodebind=0 --membind=0 ./moetune VERB")};
+  if (nodes == 1) return {kCpu(Level::ok, "1 NUMA node", "all memory is equally near")};
+  Findings found{kCpu(Level::note, fmt::format("{} NUMA nodes", nodes),
+                      "memory of another node is slower: bind each rank to one",
+                      "numactl --cpunodebind=0 --membind=0 ./moetune VERB")};
   if (files.number("/proc/sys/kernel/numa_balancing").value_or(0) != 0)
-    found.push_back(cpu_finding(Level::note, "NUMA balancing on", "the kernel moves pages while something is timed",
-                                "sudo sysctl kernel.numa_balancing=0"));
+    found.push_back(kCpu(Level::note, "NUMA balancing on", "the kernel moves pages while something is timed",
+                         "sudo sysctl kernel.numa_balancing=0"));
   return found;
 }
 
@@ -69,26 +67,25 @@ int64_t allowed_cores(const SystemFiles& files) {
 
 Finding affinity(const SystemFiles& files) {
   const int64_t online = online_cores(files), allowed = allowed_cores(files);
-  if (allowed == online)
-    return cpu_finding(Level::ok, fmt::format("may run on all {} cores", online), "as on the whole");
-  return cpu_finding(Level::note, fmt::format("may run on {} of {} cores", allowed, online),
-                     "figures are of these cores alone", fmt::format("taskset -c 0-{} ./moetune VERB", online - 1));
+  if (allowed == online) return kCpu(Level::ok, fmt::format("may run on all {} cores", online), "as on the whole");
+  return kCpu(Level::note, fmt::format("may run on {} of {} cores", allowed, online),
+              "figures are of these cores alone", fmt::format("taskset -c 0-{} ./moetune VERB", online - 1));
 }
 
 Finding quota(const SystemFiles& files) {
   const auto quota = cpu_quota(files);
   const auto allowed = static_cast<double>(allowed_cores(files));
-  if (!quota || *quota >= allowed) return cpu_finding(Level::ok, "no limit of cores' time", "threads are not stopped");
-  return cpu_finding(Level::warn, fmt::format("control group: the time of {:.3g} of {} cores", *quota, allowed),
-                     "threads are stopped once it is used up, for milliseconds",
-                     "docker update --cpus N CONTAINER  (Kubernetes: limits.cpu; systemd: CPUQuota=)");
+  if (!quota || *quota >= allowed) return kCpu(Level::ok, "no limit of cores' time", "threads are not stopped");
+  return kCpu(Level::warn, fmt::format("control group: the time of {:.3g} of {} cores", *quota, allowed),
+              "threads are stopped once it is used up, for milliseconds",
+              "docker update --cpus N CONTAINER  (Kubernetes: limits.cpu; systemd: CPUQuota=)");
 }
 
 Finding guest(const SystemFiles& files) {
   const auto flags = words_in(value_of_key(files.text("/proc/cpuinfo").value_or(""), "flags").value_or(""));
   if (std::ranges::find(flags, "hypervisor") == flags.end() && !files.has("/sys/hypervisor/type"))
-    return cpu_finding(Level::ok, "no virtual machine that shows", "nobody else has these cores");
-  return cpu_finding(Level::note, "a virtual machine", "its host may give cores and links to others");
+    return kCpu(Level::ok, "no virtual machine that shows", "nobody else has these cores");
+  return kCpu(Level::note, "a virtual machine", "its host may give cores and links to others");
 }
 
 Finding container(const SystemFiles& files) {
@@ -97,8 +94,8 @@ Finding container(const SystemFiles& files) {
                       files.has("/run/systemd/container") ||
                       std::ranges::any_of(std::initializer_list<const char*>{"docker", "kubepods", "containerd", "lxc"},
                                           [&](const char* name) { return groups.find(name) != std::string::npos; });
-  if (!inside) return cpu_finding(Level::ok, "no container that shows", "all that runs here is seen");
-  return cpu_finding(Level::note, "a container", "what runs outside takes time, and is not seen from here");
+  if (!inside) return kCpu(Level::ok, "no container that shows", "all that runs here is seen");
+  return kCpu(Level::note, "a container", "what runs outside takes time, and is not seen from here");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace moe::doctor {
@@ -21,5 +22,13 @@ struct Finding {
   std::string command = {};  // that a person could run to change it; empty: none. Nothing here runs it
 };
 using Findings = std::vector<Finding>;
+
+/// Makes findings of one area.
+struct Area {
+  std::string_view name;
+  Finding operator()(Level level, std::string found, std::string meaning, std::string command = {}) const {
+    return {level, std::string(name), std::move(found), std::move(meaning), std::move(command)};
+  }
+};
 
 }  // namespace moe::doctor

@@ -12,9 +12,7 @@ namespace {
 
 constexpr unsigned kHot = 80;  // degrees Celsius; data-centre GPUs slow down from about 85
 
-Finding gpu_finding(Level level, std::string found, std::string meaning, std::string command = {}) {
-  return {level, "gpu", std::move(found), std::move(meaning), std::move(command)};
-}
+constexpr Area kGpu{"gpu"};
 
 Findings clocks(const Nvml& nvml, NvmlDevice gpu) {
   const auto mhz = nvml_says(nvml.clock, gpu, kNvmlSmClock);
@@ -38,29 +36,27 @@ Findings clocks(const Nvml& nvml, NvmlDevice gpu) {
       Row{kNvmlSetClocks, Level::note, "clocks are set", "steady, and not what others have", "sudo nvidia-smi -rgc"}};
   Findings all;
   for (const auto& [bits, level, why, meaning, command] : kRows)
-    if ((reasons & bits) != 0) all.push_back(gpu_finding(level, fmt::format("{}: {}", at, why), meaning, command));
+    if ((reasons & bits) != 0) all.push_back(kGpu(level, fmt::format("{}: {}", at, why), meaning, command));
   if (all.empty())
-    all.push_back(
-        gpu_finding(Level::ok, at + ((reasons & kNvmlIdle) != 0 ? ": idle" : ""), "nothing holds clocks down"));
+    all.push_back(kGpu(Level::ok, at + ((reasons & kNvmlIdle) != 0 ? ": idle" : ""), "nothing holds clocks down"));
   return all;
 }
 
 Findings modes(const Nvml& nvml, NvmlDevice gpu) {
   Findings all;
   if (const auto on = nvml_says(nvml.persistence, gpu))
-    all.push_back(*on != 0 ? gpu_finding(Level::ok, "persistence mode on", "the driver stays loaded")
-                           : gpu_finding(Level::warn, "persistence mode off",
-                                         "the driver is loaded anew, clocks start cold", "sudo nvidia-smi -pm 1"));
+    all.push_back(*on != 0 ? kGpu(Level::ok, "persistence mode on", "the driver stays loaded")
+                           : kGpu(Level::warn, "persistence mode off", "the driver is loaded anew, clocks start cold",
+                                  "sudo nvidia-smi -pm 1"));
   unsigned mig = 0, mig_after = 0;
   if (nvml.mig != nullptr && nvml.mig(gpu, &mig, &mig_after) == kNvmlOk)
-    all.push_back(mig != 0 ? gpu_finding(Level::warn, "MIG on", "a part of a GPU is measured", "sudo nvidia-smi -mig 0")
-                           : gpu_finding(Level::ok, "MIG off", "the whole GPU"));
+    all.push_back(mig != 0 ? kGpu(Level::warn, "MIG on", "a part of a GPU is measured", "sudo nvidia-smi -mig 0")
+                           : kGpu(Level::ok, "MIG off", "the whole GPU"));
   int ecc = 0, ecc_after = 0;
   if (nvml.ecc != nullptr && nvml.ecc(gpu, &ecc, &ecc_after) == kNvmlOk)
-    all.push_back(ecc != 0
-                      ? gpu_finding(Level::ok, "ECC on", "as data-centre GPUs are compared")
-                      : gpu_finding(Level::note, "ECC off", "errors of memory pass unseen; some GPUs are faster so",
-                                    "sudo nvidia-smi -e 1"));
+    all.push_back(ecc != 0 ? kGpu(Level::ok, "ECC on", "as data-centre GPUs are compared")
+                           : kGpu(Level::note, "ECC off", "errors of memory pass unseen; some GPUs are faster so",
+                                  "sudo nvidia-smi -e 1"));
   return all;
 }
 
@@ -69,15 +65,15 @@ Findings power_and_heat(const Nvml& nvml, NvmlDevice gpu) {
   const auto limit = nvml_says(nvml.power_limit, gpu), usual = nvml_says(nvml.default_power_limit, gpu);
   if (limit && usual) {
     const unsigned watt = *limit / 1000, usual_watt = *usual / 1000;
-    all.push_back(watt < usual_watt ? gpu_finding(Level::warn, fmt::format("power limit {} of {} W", watt, usual_watt),
-                                                  "clocks fall under load before those of others do",
-                                                  fmt::format("sudo nvidia-smi -pl {}", usual_watt))
-                                    : gpu_finding(Level::ok, fmt::format("power limit {} W", watt), "the usual one"));
+    all.push_back(watt < usual_watt ? kGpu(Level::warn, fmt::format("power limit {} of {} W", watt, usual_watt),
+                                           "clocks fall under load before those of others do",
+                                           fmt::format("sudo nvidia-smi -pl {}", usual_watt))
+                                    : kGpu(Level::ok, fmt::format("power limit {} W", watt), "the usual one"));
   }
   if (const auto celsius = nvml_says(nvml.temperature, gpu, kNvmlGpuTemperature))
-    all.push_back(*celsius >= kHot ? gpu_finding(Level::warn, fmt::format("{} C", *celsius), "clocks are about to fall",
-                                                 "nvidia-smi -q -d TEMPERATURE")
-                                   : gpu_finding(Level::ok, fmt::format("below {} C", kHot), "cool enough"));
+    all.push_back(*celsius >= kHot ? kGpu(Level::warn, fmt::format("{} C", *celsius), "clocks are about to fall",
+                                          "nvidia-smi -q -d TEMPERATURE")
+                                   : kGpu(Level::ok, fmt::format("below {} C", kHot), "cool enough"));
   return all;
 }
 
@@ -86,9 +82,8 @@ Findings others(const Nvml& nvml, NvmlDevice gpu) {
   if (nvml.processes == nullptr) return {};
   const int error = nvml.processes(gpu, &count, nullptr);
   if (error != kNvmlOk && error != kNvmlInsufficientSize) return {};
-  if (count == 0) return {gpu_finding(Level::ok, "no other process", "nothing competes for SMs and memory")};
-  return {gpu_finding(Level::warn, counted(count, "other process"), "they take SMs, memory and its bandwidth",
-                      "nvidia-smi")};
+  if (count == 0) return {kGpu(Level::ok, "no other process", "nothing competes for SMs and memory")};
+  return {kGpu(Level::warn, counted(count, "other process"), "they take SMs, memory and its bandwidth", "nvidia-smi")};
 }
 
 Findings pcie(const Nvml& nvml, NvmlDevice gpu) {
@@ -99,12 +94,11 @@ Findings pcie(const Nvml& nvml, NvmlDevice gpu) {
   const std::string found =
       fmt::format("PCIe {} x{}, at most {} x{}", *generation, *width, *most_generation, *most_width);
   if (*width < *most_width)
-    return {gpu_finding(Level::warn, found, "fewer lanes: copies and the network are slower",
-                        "sudo lspci -vv | grep LnkSta")};
+    return {kGpu(Level::warn, found, "fewer lanes: copies and the network are slower", "sudo lspci -vv | grep LnkSta")};
   if (*generation < *most_generation)
-    return {gpu_finding(Level::note, found, "an idle link is slow to save power; look under load",
-                        "nvidia-smi --query-gpu=pcie.link.gen.current --format=csv")};
-  return {gpu_finding(Level::ok, found, "as fast as it can be")};
+    return {kGpu(Level::note, found, "an idle link is slow to save power; look under load",
+                 "nvidia-smi --query-gpu=pcie.link.gen.current --format=csv")};
+  return {kGpu(Level::ok, found, "as fast as it can be")};
 }
 
 Findings links(const Nvml& nvml, NvmlDevice gpu) {
@@ -113,8 +107,8 @@ Findings links(const Nvml& nvml, NvmlDevice gpu) {
     if (const auto state = nvml_says(nvml.link, gpu, link)) ++all, up += *state != 0 ? 1 : 0;
   if (all == 0) return {};
   const std::string found = fmt::format("{} of {} NVLinks up", up, all);
-  if (up == all) return {gpu_finding(Level::ok, found, "all of them")};
-  return {gpu_finding(Level::warn, found, "GPUs exchange over fewer links, or over PCIe", "nvidia-smi nvlink -s")};
+  if (up == all) return {kGpu(Level::ok, found, "all of them")};
+  return {kGpu(Level::warn, found, "GPUs exchange over fewer links, or over PCIe", "nvidia-smi nvlink -s")};
 }
 
 std::string name(const Nvml& nvml, NvmlDevice gpu) {
@@ -151,26 +145,25 @@ Findings together(const std::vector<Findings>& of_each) {
 Findings of_all(const Nvml& nvml) {
   unsigned count = 0;
   if (nvml.count(&count) != kNvmlOk)
-    return {gpu_finding(Level::note, "NVML does not count its GPUs", "nothing is known of them")};
+    return {kGpu(Level::note, "NVML does not count its GPUs", "nothing is known of them")};
   std::vector<Findings> of_each;
   std::vector<std::string> names;
   for (unsigned i = 0; i < count; ++i) {
     Findings& own = of_each.emplace_back();
     NvmlDevice gpu = nullptr;
     if (nvml.handle(i, &gpu) != kNvmlOk) {
-      own.push_back(
-          gpu_finding(Level::warn, "does not answer", "it may be lost, or closed to this user", "nvidia-smi"));
+      own.push_back(kGpu(Level::warn, "does not answer", "it may be lost, or closed to this user", "nvidia-smi"));
       continue;
     }
     names.push_back(name(nvml, gpu));
-    own.push_back(gpu_finding(Level::ok, names.back(), "what NVML calls it"));
+    own.push_back(kGpu(Level::ok, names.back(), "what NVML calls it"));
     for (const auto probe : {clocks, modes, power_and_heat, others, pcie, links})
       for (Finding& one : probe(nvml, gpu)) own.push_back(std::move(one));
   }
   Findings all = together(of_each);
   if (std::ranges::adjacent_find(names, std::not_equal_to{}) != names.end())
-    all.push_back(gpu_finding(Level::warn, "GPUs of different kinds", "the slowest one ends a collective",
-                              "CUDA_VISIBLE_DEVICES=... ./moetune VERB"));
+    all.push_back(kGpu(Level::warn, "GPUs of different kinds", "the slowest one ends a collective",
+                       "CUDA_VISIBLE_DEVICES=... ./moetune VERB"));
   return all;
 }
 
@@ -180,8 +173,8 @@ Findings gpu_findings(const Nvml* nvml) {
   if (nvml == nullptr) return {};
   const bool usable = nvml->init != nullptr && nvml->count != nullptr && nvml->handle != nullptr;
   if (const int error = usable ? nvml->init() : -1; error != kNvmlOk)
-    return {gpu_finding(Level::note, fmt::format("NVML can't be used (error {})", error), "nothing is known of GPUs",
-                        "nvidia-smi")};
+    return {kGpu(Level::note, fmt::format("NVML can't be used (error {})", error), "nothing is known of GPUs",
+                 "nvidia-smi")};
   Findings all = of_all(*nvml);
   if (nvml->shutdown != nullptr) nvml->shutdown();
   return all;

@@ -13,9 +13,7 @@ constexpr double kBusyProcess = 0.05, kHeavyProgram = 0.2;  // of one core
 constexpr double kPressure = 0.01, kHighPressure = 0.05;    // share of the time
 constexpr size_t kShownPrograms = 3;
 
-Finding load_finding(Level level, std::string found, std::string meaning, std::string command = {}) {
-  return {level, "load", std::move(found), std::move(meaning), std::move(command)};
-}
+constexpr Area kLoad{"load"};
 
 struct Process {
   std::string name;
@@ -69,31 +67,31 @@ std::vector<Program> busiest(const Processes& before, const Processes& after, do
 }
 
 Finding processes_finding(const std::vector<Program>& busy) {
-  if (busy.empty()) return load_finding(Level::ok, "no busy process", "nothing that is seen competes");
+  if (busy.empty()) return kLoad(Level::ok, "no busy process", "nothing that is seen competes");
   std::string text;
   for (size_t i = 0; i < std::min(busy.size(), kShownPrograms); ++i)
     text += fmt::format("{}{}{} {:.0f} %", i > 0 ? ", " : "",
                         busy[i].processes > 1 ? fmt::format("{} x ", busy[i].processes) : "", busy[i].name,
                         100 * busy[i].cores);
   if (busy.size() > kShownPrograms) text += ", ...";
-  return load_finding(busy.front().cores >= kHeavyProgram ? Level::warn : Level::note, "of a core: " + text,
-                      "others take cores, caches and memory's bandwidth", "top");
+  return kLoad(busy.front().cores >= kHeavyProgram ? Level::warn : Level::note, "of a core: " + text,
+               "others take cores, caches and memory's bandwidth", "top");
 }
 
 Findings times(const CpuTimes& before, const CpuTimes& after) {
   const double total = after.total() - before.total();
   const double busy = (after.busy - before.busy) / total, stolen = (after.steal - before.steal) / total;
   Findings all;
-  all.push_back(busy > kBusyShare ? load_finding(Level::warn, fmt::format("{:.0f} % of all cores busy", 100 * busy),
-                                                 "timings have to share the cores", "top")
-                                  : load_finding(Level::ok, fmt::format("{:.1f} % of all cores busy", 100 * busy),
-                                                 "the cores are free"));
+  all.push_back(busy > kBusyShare
+                    ? kLoad(Level::warn, fmt::format("{:.0f} % of all cores busy", 100 * busy),
+                            "timings have to share the cores", "top")
+                    : kLoad(Level::ok, fmt::format("{:.1f} % of all cores busy", 100 * busy), "the cores are free"));
   all.push_back(stolen > kStolenShare
-                    ? load_finding(Level::warn, fmt::format("{:.1f} % of the time stolen", 100 * stolen),
-                                   "the host gave cores to others: times too long, at random",
-                                   "ask for a machine, or cores, of one's own")
-                    : load_finding(Level::ok, fmt::format("{:.1f} % of the time stolen", 100 * std::max(stolen, 0.0)),
-                                   "the host lets it run"));
+                    ? kLoad(Level::warn, fmt::format("{:.1f} % of the time stolen", 100 * stolen),
+                            "the host gave cores to others: times too long, at random",
+                            "ask for a machine, or cores, of one's own")
+                    : kLoad(Level::ok, fmt::format("{:.1f} % of the time stolen", 100 * std::max(stolen, 0.0)),
+                            "the host lets it run"));
   return all;
 }
 
@@ -107,11 +105,11 @@ Findings pressures(const SystemFiles& files) {
   Findings all;
   for (const auto& [resource, meaning] : kRows)
     if (const auto share = pressure_of(files, resource))
-      all.push_back(load_finding(*share >= kHighPressure ? Level::warn
-                                 : *share >= kPressure   ? Level::note
-                                                         : Level::ok,
-                                 fmt::format("{} pressure {:.1f} % of the last 10 s", resource, 100 * *share),
-                                 *share >= kPressure ? meaning : "nothing waits for it"));
+      all.push_back(kLoad(*share >= kHighPressure ? Level::warn
+                          : *share >= kPressure   ? Level::note
+                                                  : Level::ok,
+                          fmt::format("{} pressure {:.1f} % of the last 10 s", resource, 100 * *share),
+                          *share >= kPressure ? meaning : "nothing waits for it"));
   return all;
 }
 
@@ -120,8 +118,8 @@ Findings load_average(const SystemFiles& files) {
   if (!load) return {};
   const auto cores = static_cast<double>(online_cores(files));
   const Level level = *load >= cores / 2 ? Level::warn : *load >= 0.5 ? Level::note : Level::ok;
-  return {load_finding(level, fmt::format("load average {:.2f} on {} cores", *load, cores),
-                       level == Level::ok ? "the last minute was quiet" : "so many threads wanted to run")};
+  return {kLoad(level, fmt::format("load average {:.2f} on {} cores", *load, cores),
+                level == Level::ok ? "the last minute was quiet" : "so many threads wanted to run")};
 }
 
 }  // namespace
@@ -134,7 +132,7 @@ Findings load_findings(const SystemFiles& files, const std::function<void()>& wa
   wait();
   const auto after = cpu_times(files);
   if (!before || !after || !(after->total() > before->total())) {
-    all.push_back(load_finding(Level::note, "times of the cores are not told", "noise of others can't be seen here"));
+    all.push_back(kLoad(Level::note, "times of the cores are not told", "noise of others can't be seen here"));
     return all;
   }
   const double ticks = (after->total() - before->total()) / static_cast<double>(online_cores(files));

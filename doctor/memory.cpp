@@ -11,40 +11,38 @@ namespace {
 constexpr double kLittleLeft = 0.1;  // of the memory, or of a limit
 constexpr double kSwapNoticed = 64.0 * kMiB;
 
-Finding memory_finding(Level level, std::string found, std::string meaning, std::string command = {}) {
-  return {level, "memory", std::move(found), std::move(meaning), std::move(command)};
-}
+constexpr Area kMemory{"memory"};
 
 Findings left(const SystemFiles& files) {
   const auto total = memory_bytes(files, "MemTotal"), free = memory_bytes(files, "MemAvailable");
   if (!total || !free || *total <= 0) return {};
   const std::string found = fmt::format("{} of {} free", human_bytes(*free), human_bytes(*total));
   if (*free < kLittleLeft * *total)
-    return {memory_finding(Level::warn, found, "layers may not fit, and pages are reclaimed meanwhile",
-                           "ps -eo rss,comm --sort -rss | head")};
-  return {memory_finding(Level::ok, found, "nothing has to be reclaimed")};
+    return {kMemory(Level::warn, found, "layers may not fit, and pages are reclaimed meanwhile",
+                    "ps -eo rss,comm --sort -rss | head")};
+  return {kMemory(Level::ok, found, "nothing has to be reclaimed")};
 }
 
 Findings limit(const SystemFiles& files) {
   const auto limit = memory_limit(files);
   if (!limit || limit->limit_bytes >= memory_bytes(files, "MemTotal").value_or(limit->limit_bytes + 1))
-    return {memory_finding(Level::ok, "no limit of memory", "all of the machine's")};
+    return {kMemory(Level::ok, "no limit of memory", "all of the machine's")};
   const double free = limit->limit_bytes - limit->used_bytes;
   const std::string found = fmt::format("control group: at most {}, {} used", human_bytes(limit->limit_bytes),
                                         human_bytes(limit->used_bytes));
   if (free < kLittleLeft * limit->limit_bytes)
-    return {memory_finding(Level::warn, found, "what takes more is killed; near it pages are reclaimed",
-                           "docker update --memory N CONTAINER  (Kubernetes: limits.memory; systemd: MemoryMax=)")};
-  return {memory_finding(Level::note, found, "what takes more is killed")};
+    return {kMemory(Level::warn, found, "what takes more is killed; near it pages are reclaimed",
+                    "docker update --memory N CONTAINER  (Kubernetes: limits.memory; systemd: MemoryMax=)")};
+  return {kMemory(Level::note, found, "what takes more is killed")};
 }
 
 Findings swap(const SystemFiles& files) {
   const auto total = memory_bytes(files, "SwapTotal"), free = memory_bytes(files, "SwapFree");
   if (!total || !free) return {};
   const double used = *total - *free;
-  if (used <= 0) return {memory_finding(Level::ok, "no swap in use", "no page is on a disk")};
-  return {memory_finding(used > kSwapNoticed ? Level::warn : Level::note, human_bytes(used) + " swapped out",
-                         "the first touch of such a page waits for the disk", "sudo swapoff -a")};
+  if (used <= 0) return {kMemory(Level::ok, "no swap in use", "no page is on a disk")};
+  return {kMemory(used > kSwapNoticed ? Level::warn : Level::note, human_bytes(used) + " swapped out",
+                  "the first touch of such a page waits for the disk", "sudo swapoff -a")};
 }
 
 /// Returns the word in brackets: "always [madvise] never".
@@ -60,16 +58,14 @@ Findings huge_pages(const SystemFiles& files) {
   if (enabled.empty()) return {};
   Findings all;
   if (enabled == "always")
-    all.push_back(memory_finding(Level::note, "transparent huge pages: always",
-                                 "large tensors gain; a daemon moves pages meanwhile",
-                                 "echo madvise | sudo tee " + folder + "enabled"));
+    all.push_back(kMemory(Level::note, "transparent huge pages: always",
+                          "large tensors gain; a daemon moves pages meanwhile",
+                          "echo madvise | sudo tee " + folder + "enabled"));
   else
-    all.push_back(
-        memory_finding(Level::ok, "transparent huge pages: " + enabled, "only where a program asks, if at all"));
+    all.push_back(kMemory(Level::ok, "transparent huge pages: " + enabled, "only where a program asks, if at all"));
   if (enabled != "never" && defrag == "always")
-    all.push_back(memory_finding(Level::note, "huge pages: defrag always",
-                                 "an allocation may wait until pages were moved",
-                                 "echo madvise | sudo tee " + folder + "defrag"));
+    all.push_back(kMemory(Level::note, "huge pages: defrag always", "an allocation may wait until pages were moved",
+                          "echo madvise | sudo tee " + folder + "defrag"));
   return all;
 }
 

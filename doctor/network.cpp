@@ -10,9 +10,7 @@ constexpr double kFastMbit = 10000;  // less is slow between nodes that train to
 constexpr double kJumbo = 9000;
 const std::string kInterfaces = "/sys/class/net/", kFabric = "/sys/class/infiniband/";
 
-Finding network_finding(Level level, std::string found, std::string meaning, std::string command = {}) {
-  return {level, "network", std::move(found), std::move(meaning), std::move(command)};
-}
+constexpr Area kNetwork{"network"};
 
 Finding interface(const SystemFiles& files, const std::string& name) {
   const std::string folder = kInterfaces + name;
@@ -22,15 +20,15 @@ Finding interface(const SystemFiles& files, const std::string& name) {
       fmt::format("{} up, {}, MTU {}", name, known ? fmt::format("{} Mbit/s", *speed) : "speed unknown",
                   mtu ? fmt::format("{}", *mtu) : "unknown");
   if (files.text(folder + "/duplex") == "half")
-    return network_finding(Level::warn, found + ", half duplex", "sending and receiving take turns",
-                           fmt::format("sudo ethtool -s {} duplex full", name));
+    return kNetwork(Level::warn, found + ", half duplex", "sending and receiving take turns",
+                    fmt::format("sudo ethtool -s {} duplex full", name));
   if (known && *speed < kFastMbit)
-    return network_finding(Level::note, found, "slow for collectives between nodes",
-                           "NCCL_SOCKET_IFNAME=... GLOO_SOCKET_IFNAME=... ./moetune VERB");
+    return kNetwork(Level::note, found, "slow for collectives between nodes",
+                    "NCCL_SOCKET_IFNAME=... GLOO_SOCKET_IFNAME=... ./moetune VERB");
   if (known && mtu && *mtu < kJumbo)
-    return network_finding(Level::note, found, "small packets, more work a byte; switches must take 9000",
-                           fmt::format("sudo ip link set dev {} mtu 9000", name));
-  return network_finding(Level::ok, found, known ? "as fast as it says" : "a virtual link: the host decides");
+    return kNetwork(Level::note, found, "small packets, more work a byte; switches must take 9000",
+                    fmt::format("sudo ip link set dev {} mtu 9000", name));
+  return kNetwork(Level::ok, found, known ? "as fast as it says" : "a virtual link: the host decides");
 }
 
 Findings interfaces(const SystemFiles& files) {
@@ -43,7 +41,7 @@ Findings interfaces(const SystemFiles& files) {
       all.push_back(interface(files, name));
     else if (files.has(kInterfaces + name + "/device"))
       all.push_back(
-          network_finding(Level::ok, fmt::format("{} {}", name, state.empty() ? "has no state" : state), "not used"));
+          kNetwork(Level::ok, fmt::format("{} {}", name, state.empty() ? "has no state" : state), "not used"));
   }
   return all;
 }
@@ -60,14 +58,14 @@ Findings fabric(const SystemFiles& files) {
       const std::string found = fmt::format("{} port {}: {}, {}", device, port, state, rate);
       if (state == "ACTIVE") {
         rates.push_back(rate);
-        all.push_back(network_finding(Level::ok, found, "its link is up"));
+        all.push_back(kNetwork(Level::ok, found, "its link is up"));
       } else {
-        all.push_back(network_finding(Level::warn, found, "NCCL uses fewer links, or TCP", "ibstat " + device));
+        all.push_back(kNetwork(Level::warn, found, "NCCL uses fewer links, or TCP", "ibstat " + device));
       }
     }
   if (std::ranges::adjacent_find(rates, std::not_equal_to{}) != rates.end())
-    all.push_back(network_finding(Level::warn, "InfiniBand ports of different rates",
-                                  "the slowest link ends a collective", "ibstat"));
+    all.push_back(
+        kNetwork(Level::warn, "InfiniBand ports of different rates", "the slowest link ends a collective", "ibstat"));
   return all;
 }
 
@@ -76,10 +74,9 @@ Findings gpu_direct(const SystemFiles& files) {
   const std::string modules = fmt::format("\n{}", files.text("/proc/modules").value_or(""));
   for (const char* module : {"nvidia_peermem", "nv_peer_mem"})
     if (modules.find(fmt::format("\n{} ", module)) != std::string::npos)
-      return {
-          network_finding(Level::ok, fmt::format("GPUDirect RDMA: {} is loaded", module), "links read GPUs' memory")};
-  return {network_finding(Level::warn, "GPUDirect RDMA: nvidia_peermem is not loaded",
-                          "over the host's memory, unless NCCL finds DMA-BUF", "sudo modprobe nvidia-peermem")};
+      return {kNetwork(Level::ok, fmt::format("GPUDirect RDMA: {} is loaded", module), "links read GPUs' memory")};
+  return {kNetwork(Level::warn, "GPUDirect RDMA: nvidia_peermem is not loaded",
+                   "over the host's memory, unless NCCL finds DMA-BUF", "sudo modprobe nvidia-peermem")};
 }
 
 }  // namespace
