@@ -205,9 +205,10 @@ void take_slots(const MemorySlots& slots, MemoryRequest& r) {
   r.slots.resize(stages);
   for (const MemorySlot& slot : slots.slots) {
     const auto stage = static_cast<size_t>(slot.stage);
+    StageSlots& of_stage = r.slots[stage];
     ++at[stage][static_cast<size_t>(slot.lifetime)];
-    if (slot.lifetime == Lifetime::kept) r.slots[stage].kept_dense += slot.dense_layers;
-    if (slot.lifetime == Lifetime::output) r.slots[stage].outputs_dense += slot.dense_layers;
+    if (slot.lifetime == Lifetime::kept) ++of_stage.kept, of_stage.kept_dense += slot.dense_layers;
+    if (slot.lifetime == Lifetime::output) ++of_stage.outputs, of_stage.outputs_dense += slot.dense_layers;
   }
   const auto most = [&](Lifetime lifetime) {
     int count = 0;
@@ -218,10 +219,6 @@ void take_slots(const MemorySlots& slots, MemoryRequest& r) {
   r.moe_slots = most(Lifetime::moe_forward);
   r.input_slots = most(Lifetime::input_sum);
   r.gradient_slots = most(Lifetime::output_gradient);
-  for (size_t stage = 0; stage < stages; ++stage) {
-    r.slots[stage].kept = at[stage][static_cast<size_t>(Lifetime::kept)];
-    r.slots[stage].outputs = at[stage][static_cast<size_t>(Lifetime::output)];
-  }
 }
 
 }  // namespace
