@@ -116,9 +116,9 @@ void order_kernels(const KernelSizes& sizes, const KernelGroup& group) {
     Routed routed(sizes, "gshard", sizes.tokens, width);
     bench_orders(routed, group);
   }
-  for (const std::string_view gate : gate_names()) {
-    if (find_gate(gate).choices != Choices::rows) continue;
-    Routed routed(sizes, gate, sizes.mixed_tokens, sizes.model_dim);
+  for (const GatePart& gate : kGateParts) {
+    if (gate.choices != Choices::rows) continue;
+    Routed routed(sizes, gate.name, sizes.mixed_tokens, sizes.model_dim);
     bench_orders(routed, group);
   }
 }

@@ -1,7 +1,6 @@
 #include "planner/noise_report.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <numeric>
@@ -16,9 +15,6 @@ namespace moe::planner {
 namespace {
 
 constexpr uint64_t kPopularityStream = 77;  // and on, one a layer
-// With these gates experts take tokens, not the other way round: each gets as many as it has rows, whatever tokens
-// prefer.
-constexpr std::array<std::string_view, 2> kEvenGates{"softmoe", "expert-choice"};
 
 Straggler straggler_of(const std::string& text) {
   Straggler straggler;
@@ -74,8 +70,8 @@ RankNoise noise_of(const NoiseFlags& flags, const LayerCase& shape, int stages, 
     require<BadInput>(!shape.layer.capacity_factor,
                       "--zipf: found a capacity factor, with which every rank sends its full capacity however tokens "
                       "are routed; expected --capacity-factor none");
-    for (const std::string_view gate : kEvenGates)
-      require<BadInput>(shape.layer.gate != gate, "--zipf: found --gate {}, which fills every expert alike", gate);
+    const GatePart& gate = gate_of(shape.layer);
+    require<BadInput>(!gate.fills_evenly(), "--zipf: found --gate {}, which fills every expert alike", gate.name);
     for (int layer = 0; layer < layers; ++layer)
       std::ranges::copy(loads(shape, ranks, popularity(shape.layer.experts, *flags.zipf, noise.seed, layer)),
                         std::back_inserter(noise.load));

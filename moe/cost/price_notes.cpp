@@ -55,9 +55,7 @@ std::optional<std::string> fan_out_note(const CommRow& row, const LayerCase& sha
   if (measured == 0 && limited)
     return fmt::format("node-limit {}: not in the price, {} is not known to send rows once a node", limit,
                        row_name(row));
-  const bool chooses = shape.layer.gate != "expert-choice" && shape.layer.gate != "softmoe";
-  const int64_t allowed = limited ? limit : nodes;
-  const int64_t most = chooses ? std::min<int64_t>(shape.layer.top_k, allowed) : allowed;  // that a token reaches
+  const int64_t most = std::min<int64_t>(choices_of(shape), limited ? limit : nodes);  // that a token reaches
   if (measured == 0 || measured >= most) return std::nullopt;
   return fmt::format("{} is of tokens that reach {} nodes at most, priced too low: these reach {:.1f} of {}",
                      row_name(row), measured, nodes_reached(shape), nodes);

@@ -149,8 +149,9 @@ cost::PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Wo
   const double passes = phase == Phase::backward ? 2 : 1;
   if (work.op == Op::expert)
     if (const ComputeRow* row = find_.expert_row()) return {passes * row->alpha_s, row->beta_s_per_flop};
-  if (const std::string& gate = shape().layer.gate; kind == TaskKind::gate && (gate == "xmoe" || gate == "softmoe"))
-    note(fmt::format("derived: gate {} = a GEMM to a logit an expert, whatever else it computes", gate));
+  const GatePart& gate = gate_of(shape().layer);
+  if (kind == TaskKind::gate && (gate.logits == LogitsBy::cosine || gate.choices == Choices::rows))
+    note(fmt::format("derived: gate {} = a GEMM to a logit an expert, whatever else it computes", gate.name));
   const ComputeRow gemm = find_.gemm_row();
   return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop};
 }

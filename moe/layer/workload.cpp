@@ -101,9 +101,10 @@ std::vector<double> Workload::weights(const RankShape& rank) const {
 void Workload::fill(const RankShape& rank, const LayerSeed& seed, Routing& r) const {
   r.preset = kind_ != Kind::gate;
   if (!r.preset || rank.is_dense()) return;
-  const std::string& gate = rank.shape.layer.gate;
-  require<Unsupported>(find_gate(gate).choices == Choices::top_k,
-                       "{}: gate {} does not choose each token's top k, so its choices can't be given", where_, gate);
+  const GatePart& gate = gate_of(rank.shape.layer);
+  require<Unsupported>(gate.choices == Choices::top_k,
+                       "{}: gate {} does not choose each token's top k, so its choices can't be given", where_,
+                       gate.name);
   const Draws draws{seed};
   const std::vector<double> weights = this->weights(rank);
   const std::vector<int32_t> recorded =

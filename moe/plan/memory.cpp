@@ -64,10 +64,12 @@ struct Ends {
 // Returns the words of a vocabulary on the rank that has most.
 double words(const MemoryRequest& r) { return static_cast<double>(shared_out(r.vocabulary, r.shape.parallel.mp)); }
 
-// Counts the parameters of the model's ends on one rank; ends that are tied have one set where they have one stage.
+// Counts the parameters of the model's ends on one rank.
 double end_parameters(const MemoryRequest& r, Ends ends) {
-  const int sets = ends.embedding && ends.head && r.tied_embedding ? 1 : ends.embedding + ends.head;
-  return sets * words(r) * static_cast<double>(r.shape.layer.model_dim);
+  StepWeights all;
+  if (ends.embedding) all += embedding_weights(r.shape, r.vocabulary);
+  if (ends.head) all += head_weights(r.shape, r.vocabulary, r.tied_embedding);
+  return static_cast<double>(all.dense + all.alike);
 }
 
 // Counts the bytes of the head's probabilities: of all micro-batches as models run, else of one.
@@ -226,16 +228,11 @@ void take_slots(const MemorySlots& slots, MemoryRequest& r) {
 std::string_view name_of(ActivationModel model) { return kModels[static_cast<size_t>(model)].name; }
 
 RankParameters rank_parameters(const MemoryRequest& r) {
-  const LayerShape& l = r.shape.layer;
-  const ParallelShape& p = r.shape.parallel;
-  const double model_dim = static_cast<double>(l.model_dim);
-  RankParameters out;
-  out.dense = static_cast<double>(gate_parameters(r.shape) + shared_parameters(r.shape) + dense_biases(r.shape));
-  if (r.dense_part) out.dense += static_cast<double>(attention_parameters(r.shape)) + 4 * model_dim;
-  out.experts =
-      static_cast<double>(l.experts) / p.ep * gemms_of(l.ffn) * model_dim * static_cast<double>(l.hidden) / p.esp;
-  out.experts += static_cast<double>(expert_biases(r.shape));
-  return out;
+  const LayerCase& c = r.shape;
+  const StepWeights all = step_weights(c);
+  int64_t dense = all.dense + all.alike;
+  if (!r.dense_part) dense -= attention_parameters(c) + attention_biases(c) + 2 * norm_parameters(c.layer);
+  return {static_cast<double>(dense), static_cast<double>(all.experts)};
 }
 
 int micro_batches_in_flight(const MemoryRequest& r, int stage) {

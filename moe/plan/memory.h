@@ -78,7 +78,7 @@ struct MemoryEstimate {
 
 /// Counts parameters of one layer on the rank that has most.
 struct RankParameters {
-  double dense = 0;    // attention's and the shared expert's shards, two norms (weight and bias), the gate, whole
+  double dense = 0;    // attention's and the shared expert's shards, both norms and the gate, whole
   double experts = 0;  // E / N_EP experts, each over N_ESP
 };
 RankParameters rank_parameters(const MemoryRequest& request);

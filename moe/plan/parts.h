@@ -3,6 +3,7 @@
 // value, and what it does. What implements it has a row under the same name in moe/layer, next to the class that it
 // makes; the compiler holds each pair of tables to the same names (same_names).
 #include <array>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -12,13 +13,32 @@ struct Part {
   std::string_view name, summary;
 };
 
-inline constexpr std::array<Part, 6> kGateParts{
-    {{"gshard", "noisy top-k: softmax over the k kept logits (GShard)"},
+/// Says how many pairs a token has: top_k, one an expert, or one a row of every expert.
+enum class Choices : uint8_t { top_k, experts, rows };
+
+/// Says what logits are: x W_g, the same with noise, or cosines divided by a temperature.
+enum class LogitsBy : uint8_t { product, noisy_product, cosine };
+
+struct GatePart {
+  std::string_view name, summary;
+  Choices choices = Choices::top_k;
+  LogitsBy logits = LogitsBy::product;
+
+  /// Says whether an expert gets as many tokens as it has rows, whatever tokens prefer.
+  constexpr bool fills_evenly() const { return choices != Choices::top_k; }
+};
+
+inline constexpr std::array<GatePart, 6> kGateParts{
+    {{.name = "gshard",
+      .summary = "noisy top-k: softmax over the k kept logits (GShard)",
+      .logits = LogitsBy::noisy_product},
      {"switch", "top-k of a softmax over all logits (Switch Transformer)"},
      {"sigmoid", "top-k, each weighed by its logit's sigmoid (BASE, StableMoE)"},
-     {"xmoe", "top-k of cosines in a low rank, with a learned temperature (X-MoE)"},
-     {"softmoe", "every row of every expert a convex mix of all tokens (SoftMoE)"},
-     {"expert-choice", "each expert takes its best tokens (Expert Choice)"}}};
+     {.name = "xmoe",
+      .summary = "top-k of cosines in a low rank, with a learned temperature (X-MoE)",
+      .logits = LogitsBy::cosine},
+     {"softmoe", "every row of every expert a convex mix of all tokens (SoftMoE)", Choices::rows},
+     {"expert-choice", "each expert takes its best tokens (Expert Choice)", Choices::experts}}};
 
 inline constexpr std::array<Part, 2> kOrderParts{{{"gshard", "einsum with one-hot masks, dense GEMMs (GShard)"},
                                                   {"tutel", "sparse scatter and gather of the kept rows (Tutel)"}}};
@@ -38,7 +58,7 @@ inline constexpr std::array<Part, 4> kFfnParts{
 inline constexpr std::array<Part, 2> kHookParts{{{"none", "dispatch and combine send rows as they are"},
                                                  {"bf16", "rows are rounded to bfloat16 around dispatch and combine"}}};
 
-constexpr std::span<const Part> gate_parts() { return kGateParts; }
+constexpr std::span<const GatePart> gate_parts() { return kGateParts; }
 constexpr std::span<const Part> order_parts() { return kOrderParts; }
 constexpr std::span<const Part> dispatcher_parts() { return kDispatcherParts; }
 constexpr std::span<const Part> ffn_parts() { return kFfnParts; }

@@ -150,12 +150,9 @@ class PassCount {
     return m() * (all() + gathers) + inside_meanwhile(all(), l_.shared_hidden, p_.mp);
   }
 
-  // SoftMoE's tokens have a score, and are a choice, of each row of every expert; of Expert Choice one of every expert.
-  bool mixes() const { return l_.gate == "softmoe"; }
-  double choices() const {
-    if (mixes()) return real(l_.experts * capacity_rows(c_));
-    return real(l_.gate == "expert-choice" ? l_.experts : l_.top_k);
-  }
+  // A token that is mixed has a score for each of its choices.
+  bool mixes() const { return gate_of(l_).choices == Choices::rows; }
+  double choices() const { return real(choices_of(c_)); }
   // Scores are in float32 for 16-bit layers, which widen what the gate reads too. A pass has spread and noise, or
   // probabilities, or weights and fill, for itself. Fill has a gradient.
   double gate_scores() const {

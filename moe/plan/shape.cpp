@@ -142,6 +142,8 @@ DType wire_type(const LayerShape& layer) {
   return layer.hook == "bf16" && bytes_of(layer.dtype) > bytes_of(DType::bfloat16) ? DType::bfloat16 : layer.dtype;
 }
 
+const GatePart& gate_of(const LayerShape& layer) { return find_named(kGateParts, layer.gate, "gate"); }
+
 LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
   require_positive(layer.batch, "batch");
   require_positive(layer.seq, "seq");
@@ -150,7 +152,7 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
   require<BadInput>(layer.shared_hidden >= 0, "shared-hidden: found {}, expected a whole number >= 0",
                     layer.shared_hidden);
   require_positive(layer.heads, "heads");
-  find_named(kGateParts, layer.gate, "gate");
+  gate_of(layer);
   find_named(kOrderParts, layer.order, "order");
   find_named(kDispatcherParts, layer.dispatcher, "dispatcher");
   find_named(kHookParts, layer.hook, "hook");

@@ -113,6 +113,9 @@ struct LayerCase {
   bool operator==(const LayerCase&) const = default;
 };
 
+/// Returns what planning knows of the layer's gate. Throws BadInput listing the known ones.
+const GatePart& gate_of(const LayerShape& layer);
+
 /// Fills the defaults (MP = ESP = ranks a node, E = nodes, EP = min(nodes, E); on one node MP = ESP = 1, E = ranks,
 /// EP = min(ranks, E); DP and EDP from the rest) and checks that everything divides. Throws BadInput naming the field.
 LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding);

@@ -1,22 +1,8 @@
 #include "moe/plan/step.h"
 
-#include <algorithm>
-
 #include "moe/plan/volumes.h"
 
 namespace moe {
-
-int64_t gate_parameters(const LayerCase& c) {
-  const LayerShape& l = c.layer;
-  const int64_t m = l.model_dim, experts = l.experts;
-  if (experts == 0) return 0;
-  if (l.gate == "gshard") return 2 * experts * m;
-  if (l.gate == "xmoe") {
-    const int64_t width = std::min(m, std::max<int64_t>(16, experts / 2));
-    return width * (m + experts) + 1;
-  }
-  return experts * m * (l.gate == "softmoe" ? capacity_rows(c) : 1);
-}
 
 StepWeights step_weights(const LayerCase& c) {
   const int64_t width = bytes_of(c.layer.dtype);

@@ -28,12 +28,14 @@ inline constexpr int kEmbeddingLayer = -1;
 /// stage.
 struct StepWeights {
   int64_t dense = 0, experts = 0, alike = 0;
+
+  StepWeights& operator+=(const StepWeights& other) {
+    dense += other.dense, experts += other.experts, alike += other.alike;
+    return *this;
+  }
 };
 /// Returns the weights of a layer: dense ones are attention and shared expert, alike ones the gate and the norms.
 StepWeights step_weights(const LayerCase& shape);
-/// Counts the weights of a layer's gate, which all ranks hold alike: gshard's logits and their spread; xmoe's
-/// projection, embeddings and temperature; softmoe's logits, one a row of every expert.
-int64_t gate_parameters(const LayerCase& shape);
 /// Counts what the part has that has most, where `parts` share out `total`.
 constexpr int64_t shared_out(int64_t total, int parts) { return (total + parts - 1) / parts; }
 /// These return the weights of the embedding (learned places too, where attention knows none) and of the output

@@ -174,6 +174,30 @@ int64_t norm_parameters(const LayerShape& l) {
   return l.bias && l.norm != Norm::rmsnorm ? 2 * l.model_dim : l.model_dim;
 }
 
+int64_t cosine_rank(const LayerShape& l) { return std::min(l.model_dim, std::max<int64_t>(16, l.experts / 2)); }
+
+int64_t gate_parameters(const LayerCase& c) {
+  const LayerShape& l = c.layer;
+  if (l.experts == 0) return 0;
+  const GatePart& gate = gate_of(l);
+  if (gate.logits == LogitsBy::cosine) return cosine_rank(l) * (l.model_dim + l.experts) + 1;
+  const int64_t logits = gate.choices == Choices::rows ? l.experts * capacity_rows(c) : l.experts;
+  return (gate.logits == LogitsBy::noisy_product ? 2 : 1) * logits * l.model_dim;
+}
+
+int64_t choices_of(const LayerCase& c) {
+  const LayerShape& l = c.layer;
+  switch (gate_of(l).choices) {
+    case Choices::top_k:
+      return l.top_k;
+    case Choices::experts:
+      return l.experts;
+    case Choices::rows:
+      return l.experts * capacity_rows(c);
+  }
+  return 0;
+}
+
 int64_t gradient_bytes(const LayerCase& c) {
   return (attention_parameters(c) + shared_parameters(c) + dense_biases(c)) * bytes_of(c.layer.dtype);
 }

@@ -75,5 +75,12 @@ int64_t attention_biases(const LayerCase& c);  // of these, attention's
 int64_t expert_biases(const LayerCase& c);     // of a rank's experts, over ESP
 /// Counts the elements of a norm's gain, and of its bias where it has one; 0 where a layer has no norms.
 int64_t norm_parameters(const LayerShape& layer);
+/// Returns the low rank in which xmoe's gate compares tokens and experts: E / 2, but at least 16 and at most M.
+int64_t cosine_rank(const LayerShape& layer);
+/// Counts the weights of a layer's gate, which all ranks hold alike: a logit's M for each expert, or for each row of
+/// every expert; gshard's spread as many more; xmoe's projection, embeddings and temperature.
+int64_t gate_parameters(const LayerCase& c);
+/// Counts the pairs of a token (Choices).
+int64_t choices_of(const LayerCase& c);
 
 }  // namespace moe

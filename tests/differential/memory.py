@@ -2,9 +2,8 @@
 
 Weights and gradients have the layer's element type. Adam has two moments; of 16 bits two moments and a copy in float32.
 ZeRO 1 shares these states out over the ranks that hold a weight alike, ZeRO 2 the gradients too, ZeRO 3 the weights
-too: of dense weights over DP, of experts over EDP. The program counts two norms of scale and shift, the largest ones,
-whatever the layer's are. Recomputed in full, layers keep their outputs, as the papers' count takes
-it their inputs. What else a backward reads is there of one layer and micro-batch.
+too: of dense weights over DP, of experts over EDP. Recomputed in full, layers keep their outputs, as the papers'
+count takes it their inputs. What else a backward reads is there of one layer and micro-batch.
 """
 import questions
 import step
@@ -15,7 +14,7 @@ from flows import projections
 def weights(layer):
     """Dense and expert weights of the rank that has most."""
     dense = projections(layer) + layer.gemms * layer.model_dim * layer.shared_hidden / layer.mp
-    dense += 4 * layer.model_dim + step.gate_parameters(layer)
+    dense += step.alike_elements(layer)
     experts = layer.gemms * layer.model_dim * layer.hidden / layer.esp * layer.local_experts
     return dense, experts
 

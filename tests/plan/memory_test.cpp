@@ -38,7 +38,7 @@ TEST(Memory, StatesAreTable3) {
   MemoryRequest r = small();
   ASSERT_EQ(r.shape.parallel.dp, 2);
   ASSERT_EQ(r.shape.parallel.edp, 1);
-  const double attention = 4 * 512.0 * 512 / 4, norms = 4 * 512, gate = 2 * 4 * 512, layers = 3;
+  const double attention = 4 * 512.0 * 512 / 4, norms = 2 * 512, gate = 2 * 4 * 512, layers = 3;
   const double p1 = layers * (attention + norms + gate), p2 = layers * (4 / 2) * 2 * 512.0 * 2048 / 4;
   const auto total = [&](int zero) {
     r.shape.parallel.zero = zero;
@@ -141,7 +141,10 @@ TEST(Memory, AStageHasItsOwnEnds) {
   const double words = 251, tokens = 2 * 256, width = 2;
   for (int stage = 0; stage < 4; ++stage) {
     const MemoryEstimate with = estimate_stage(r, stage), without = estimate_stage(layers, stage);
-    EXPECT_DOUBLE_EQ(with.weights - without.weights, stage % 3 == 0 ? width * words * 512 : 0) << stage;
+    EXPECT_DOUBLE_EQ(with.weights - without.weights, stage == 0   ? width * (words + 64) * 512
+                                                     : stage == 3 ? width * (words + 1) * 512
+                                                                  : 0)
+        << "an embedding has learned places, 256 over MP too; a projection a norm: stage " << stage;
     EXPECT_DOUBLE_EQ(with.activations - without.activations, stage == 3 ? width * tokens * words : 0) << stage;
     EXPECT_EQ(with.stage, stage);
   }
@@ -224,6 +227,8 @@ TEST(Memory, RaggedCapacityIsRoundedUp) {
 
 TEST(Memory, EmbeddingsAreOnTheEnds) {
   MemoryRequest r = small();
+  r.shape.layer.rope_theta = 10000;  // no learned places
+  r.shape.layer.norm = Norm::none;
   const double without = estimate_memory(r).weights;
   r.vocabulary = 1000;
   const auto added = [&] { return estimate_memory(r).weights - without; };
@@ -235,6 +240,13 @@ TEST(Memory, EmbeddingsAreOnTheEnds) {
   EXPECT_DOUBLE_EQ(added(), 2 * 1000.0 * 512 / 4);
   r.tied_embedding = false;
   EXPECT_DOUBLE_EQ(added(), 2 * 2 * 1000.0 * 512 / 4);
+  r.shape.layer.norm = Norm::layernorm;
+  r.vocabulary = 0;
+  const double layers = estimate_memory(r).weights;
+  r.vocabulary = 1000;
+  r.shape.layer.rope_theta = 0;
+  EXPECT_DOUBLE_EQ(estimate_memory(r).weights - layers, 2 * (2 * 1000.0 / 4 + 256.0 / 4 + 1) * 512)
+      << "256 learned places over MP, a norm whole";
 }
 
 TEST(Memory, BadCountsAreNamed) {

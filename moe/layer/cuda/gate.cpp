@@ -23,12 +23,13 @@ class CudaGate final : public Gate {
   CudaGate(const PartSetup& setup, CudaMath& math, const GateRow& row)
       : math_(math),
         row_(row),
+        part_(gate_of(setup.rank.shape.layer)),
         rank_(setup.rank),
         tokens_(rank_.gated_tokens()),
         experts_(rank_.experts.total),
         dtype_(sums_type(rank_.dtype())),
         losses_(rank_),
-        logits_(make_logits(row.logits, setup, math)) {
+        logits_(make_logits(part_.logits, setup, math)) {
     MemorySpace& memory = math_.memory();
     statistics_ = losses_.make_statistics(memory);
     if (!has_scores()) return;
@@ -78,7 +79,7 @@ class CudaGate final : public Gate {
  private:
   Work work() const { return {math_.stream(), dtype_}; }
   bool has_scores() const { return row_.scoring == Scoring::all || losses_.any(); }
-  bool experts_choose() const { return row_.choices == Choices::experts; }
+  bool experts_choose() const { return part_.choices == Choices::experts; }
 
   void choose(const Logits& l, Routing& r) const {
     const RowAssignment rows = assignment_of(r);
@@ -100,6 +101,7 @@ class CudaGate final : public Gate {
 
   CudaMath& math_;
   const GateRow& row_;
+  const GatePart& part_;
   RankShape rank_;
   int64_t tokens_, experts_;
   DType dtype_;  // float32 of a 16-bit layer
@@ -112,7 +114,7 @@ class CudaGate final : public Gate {
 
 std::unique_ptr<Gate> make_gate(CudaMath& math, const PartSetup& setup) {
   const GateRow& row = row_of(setup.rank.shape.layer.gate);
-  if (row.choices == Choices::rows) return make_mixing_gate(math, setup);
+  if (gate_of(setup.rank.shape.layer).choices == Choices::rows) return make_mixing_gate(math, setup);
   return std::make_unique<CudaGate>(setup, math, row);
 }
 

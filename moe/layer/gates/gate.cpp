@@ -20,8 +20,7 @@ constexpr std::array<GateRow, 6> kGates{
       .make = make_gshard_gate,
       .losses = Losses::balance_and_z,
       .reference = &kGShardReference,
-      .scoring = Scoring::chosen,
-      .logits = LogitsBy::noisy_product},
+      .scoring = Scoring::chosen},
      {.name = "switch",
       .make = make_switch_gate,
       .losses = Losses::balance_and_z,
@@ -32,17 +31,11 @@ constexpr std::array<GateRow, 6> kGates{
       .make = make_xmoe_gate,
       .losses = Losses::balance_and_z,
       .reference = &kXMoeReference,
-      .scoring = Scoring::all,
-      .logits = LogitsBy::cosine},
-     {.name = "softmoe",
-      .make = make_softmoe_gate,
-      .choices = Choices::rows,
-      .reference = &kSoftMoeReference,
-      .scoring = Scoring::mixture},
+      .scoring = Scoring::all},
+     {.name = "softmoe", .make = make_softmoe_gate, .reference = &kSoftMoeReference, .scoring = Scoring::mixture},
      {.name = "expert-choice",
       .make = make_expert_choice_gate,
       .losses = Losses::z,
-      .choices = Choices::experts,
       .reference = &kExpertChoiceReference,
       .scoring = Scoring::all}}};
 static_assert(same_names(kGates, kGateParts), "a gate has a row here and one in moe/plan/parts.h");
@@ -60,17 +53,16 @@ const GateRow& find_gate(std::string_view name) { return find_named(kGates, name
 
 Routing make_routing(const RankShape& rank, MemorySpace& memory) {
   const LayerShape& layer = rank.shape.layer;
-  const GateRow& gate = find_gate(layer.gate);
-  check_losses(gate, layer);
-  const bool top_k = gate.choices == Choices::top_k;
-  require<BadInput>(top_k || layer.capacity_factor,
+  check_losses(find_gate(layer.gate), layer);
+  const GatePart& gate = gate_of(layer);
+  require<BadInput>(!gate.fills_evenly() || layer.capacity_factor,
                     "gate {}: every expert takes its rows, so capacity-factor none has "
                     "no meaning, expected a number",
                     layer.gate);
   RoutingShape shape{.tokens = rank.gated_tokens(), .group_tokens = rank.tokens.count, .experts = layer.experts};
   shape.rows = layer.capacity_factor ? capacity_rows(rank.shape) : shape.group_tokens;
   shape.padding = padded_rows(rank.shape, shape.rows) - shape.rows;
-  shape.choices = top_k ? layer.top_k : layer.experts * (gate.choices == Choices::rows ? shape.rows : 1);
+  shape.choices = choices_of(rank.shape);
   require<BadInput>(shape.pairs() < std::numeric_limits<int32_t>::max(),
                     "gate {}: {} tokens with {} choices each are too many pairs, expected fewer than 2^31", layer.gate,
                     shape.tokens, shape.choices);

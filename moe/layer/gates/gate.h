@@ -40,23 +40,18 @@ class Gate {
   virtual double auxiliary_loss() const { return 0; }
 };
 
-/// Says how many pairs a token has: top_k, one an expert, or one a row.
-enum class Choices : uint8_t { top_k, experts, rows };
-
 /// Names the auxiliary losses that a gate has (auxiliary_losses.h).
 enum class Losses : uint8_t { none, z, balance_and_z };
 
 struct AutogradGate;  // reference/gate_graph.h
 
-/// Holds all that is known of a gate.
+/// Holds what runs of a gate; its choices and logits stand in moe/plan/parts.h.
 struct GateRow {
   std::string_view name;
   std::unique_ptr<Gate> (*make)(const PartSetup&);
   Losses losses = Losses::none;
-  Choices choices = Choices::top_k;
   const AutogradGate* reference = nullptr;  // its graph for autograd; null: layers with it can't be verified
   Scoring scoring = Scoring::none;          // of its CUDA kernels
-  LogitsBy logits = LogitsBy::product;      // likewise
 };
 
 /// Returns the row of that name. Throws BadInput listing the known names.

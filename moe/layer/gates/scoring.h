@@ -8,7 +8,4 @@ namespace moe {
 /// logits (switch, xmoe, expert-choice); sigmoid: the logit's sigmoid; mixture: all rows', and over tokens (softmoe).
 enum class Scoring : uint8_t { none, chosen, all, sigmoid, mixture };
 
-/// Says what logits are: x W_g, the same with noise (gshard), or cosines divided by a temperature (xmoe).
-enum class LogitsBy : uint8_t { product, noisy_product, cosine };
-
 }  // namespace moe

@@ -5,6 +5,7 @@
 
 #include "moe/layer/gates/softmax_scores.h"
 #include "moe/layer/gates/top_k.h"
+#include "moe/plan/volumes.h"
 #include "moe/tensor/cpu/math.h"
 #include "moe/tensor/element.h"
 #include "moe/tensor/host_copy.h"
@@ -112,8 +113,7 @@ class XMoeGate final : public Gate {
 }  // namespace
 
 XMoeWeights::XMoeWeights(const PartSetup& setup)
-    : width_(std::min(setup.rank.model_dim(), std::max<int64_t>(16, setup.rank.experts.total / 2))),
-      projection_(setup, width_) {
+    : width_(cosine_rank(setup.rank.shape.layer)), projection_(setup, width_) {
   const DType dtype = sums_type(setup.rank.dtype());
   const int64_t experts = setup.rank.experts.total;
   embeddings_ = setup.weight("experts' embeddings", {1, experts, width_}, dtype);
