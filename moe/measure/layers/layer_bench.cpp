@@ -25,6 +25,11 @@ constexpr int kUnpacedPasses = 7;  // to see how long the work under a pace take
 constexpr int kAttempts = 3;       // at passes that something else disturbs
 constexpr double kLonger = 2;      // a disturbed schedule's next passes: what delays them delays longer ones as much
 
+// Numbers passes, those of one attempt from 0.
+struct Passes {
+  int begin = 0, end = 0;
+};
+
 // Holds one schedule, from its proof to its times.
 struct Benched {
   const PlannedRun* planned = nullptr;
@@ -138,18 +143,17 @@ class LayerBench {
     for (int attempt = 0; !open.empty(); ++attempt) {
       for (Benched* each : open) each->timed.assign(here_.size(), {}), each->replayed.assign(here_.size(), {});
       probed_.assign(here_.size(), {});
-      passes_ = {0, settings_.iterations};
-      run_passes(open, attempt);
-      passes_ = {settings_.iterations, passes_to_fill(open)};
-      if (passes_.end > passes_.begin) run_passes(open, attempt);
+      run_passes(open, {0, settings_.iterations});
+      if (const int all = passes_to_fill(open); all > settings_.iterations)
+        run_passes(open, {settings_.iterations, all});
+      for (Benched* each : open) each->run.repeats = attempt;
       std::erase_if(open, [&](const Benched* each) { return !disturbed(each->run); });
       const bool last = attempt + 1 == attempts || (probes() && !open.empty() && !ranks.cores->takes_repeat());
       for (Benched* each : open) {
         keep_best(*each);
         if (!last && settings_.emulated)
           stretch(*each, {kLonger * each->run.dilation.factor, each->run.dilation.set_by});
-        if (last && each->best) each->run = *each->best;
-        each->run.repeats = attempt;
+        if (last && each->best) each->run = *each->best, each->run.repeats = attempt;
       }
       if (last) break;
     }
@@ -163,12 +167,12 @@ class LayerBench {
         each.run.held_out_loss = each.training.held_out_loss(world(), each.runs());
   }
 
-  void run_passes(const std::vector<Benched*>& open, int attempt) {
-    world().run([&](int rank) { timed_passes(rank, open); });
+  void run_passes(const std::vector<Benched*>& open, Passes passes) {
+    world().run([&](int rank) { timed_passes(rank, open, passes); });
     const double slowdown = probes() ? settings_.ranks.cores->add(gather(world(), probed_)) : 0;
     for (Benched* each : open) {
-      if (trains()) take_losses(*each);
-      collect(*each, attempt);
+      if (trains()) take_losses(*each, passes.end);
+      collect(*each);
       each->run.core_slowdown = slowdown;
     }
   }
@@ -196,11 +200,11 @@ class LayerBench {
     each.run.states_bytes = static_cast<double>(tensor_memory.live_bytes - before) / static_cast<double>(here_.size());
   }
 
-  void take_losses(Benched& each) {
+  void take_losses(Benched& each, int steps) {
     std::vector<double>& losses = each.run.losses;
     losses = each.training.losses(world());
-    if (static_cast<int>(losses.size()) < passes_.end)
-      throw Stopped(fmt::format("stopped after step {} of {}", losses.size(), passes_.end));
+    if (static_cast<int>(losses.size()) < steps)
+      throw Stopped(fmt::format("stopped after step {} of {}", losses.size(), steps));
   }
 
   // Makes a layer on every rank that ran `plan` and has its gradients.
@@ -264,7 +268,7 @@ class LayerBench {
     return paces;
   }
 
-  void timed_passes(int rank, const std::vector<Benched*>& schedules) {
+  void timed_passes(int rank, const std::vector<Benched*>& schedules, Passes passes) {
     const auto everyone = world().communicator(rank);
     const auto stream = make_start_stream(*schedules.front()->ranks[place(rank)]);
     std::vector<std::vector<double>> paces;
@@ -275,10 +279,10 @@ class LayerBench {
     // A GPU's first paced pass makes what the later ones have.
     const bool is_ready = trains() || (settings_.emulated && settings_.ranks.device == DeviceKind::cpu);
     int first = trains() ? static_cast<int>(schedules.front()->training.first_step()) : is_ready ? 0 : -1;
-    if (passes_.begin > 0) first = passes_.begin;
+    if (passes.begin > 0) first = passes.begin;
     std::optional<CoreProbe> probe;
     if (probes()) probe.emplace();
-    for (int iteration = first; iteration < passes_.end; ++iteration) {
+    for (int iteration = first; iteration < passes.end; ++iteration) {
       if (probe) together(*everyone, *stream), probed_[place(rank)].push_back(probe->seconds());
       for (size_t s = 0; s < schedules.size(); ++s) {
         Benched& each = *schedules[s];
@@ -310,9 +314,8 @@ class LayerBench {
     }
   }
 
-  void collect(Benched& each, int repeats) {
+  void collect(Benched& each) {
     MeasuredRun& run = each.run;
-    run.repeats = repeats;
     take_times(read_passes(run.plan, gather(world(), each.timed)), machines_, settings_.in_step, run);
     if (settings_.graphs) run.replayed_s = by_pass(gather(world(), each.replayed));
     if (settings_.emulated) run.paced_tasks = std::ssize(run.plan.tasks()) * ranks_ * std::ssize(run.total_s);
@@ -322,9 +325,6 @@ class LayerBench {
   const std::vector<PlannedRun>& planned_;
   std::optional<LocalWorld> threads_;
   int ranks_ = 0;
-  struct {
-    int begin = 0, end = 0;
-  } passes_;                                 // that run now
   std::vector<int> here_;                    // the ranks of this process
   std::vector<KnownComms> comms_;            // of each of them
   std::vector<RankMachine> machines_;        // of all ranks
