@@ -33,4 +33,12 @@ constexpr bool same_names(const A& a, const B& b) {
   return std::ranges::equal(a, b, [](const auto& x, const auto& y) { return x.name == y.name; });
 }
 
+/// Returns whether row i of `table` is that of enumerator i, which its `key` holds.
+template <class Table, class Row, class Enum>
+constexpr bool in_enum_order(const Table& table, Enum Row::*key) {
+  for (size_t i = 0; i < std::size(table); ++i)
+    if (static_cast<size_t>(table[i].*key) != i) return false;
+  return true;
+}
+
 }  // namespace moe

@@ -2,6 +2,9 @@
 
 #include <array>
 
+#include "moe/base/registry.h"
+#include "moe/plan/task_traits.h"
+
 namespace moe {
 namespace {
 
@@ -26,12 +29,7 @@ constexpr std::array<FlowTraits, kFlows> kTraits{{
 }};
 // clang-format on
 
-constexpr bool in_order() {
-  for (size_t i = 0; i < kTraits.size(); ++i)
-    if (static_cast<size_t>(kTraits[i].flow) != i) return false;
-  return true;
-}
-static_assert(in_order(), "a row a flow, in the enumerators' order");
+static_assert(in_enum_order(kTraits, &FlowTraits::flow), "a row a flow, in the enumerators' order");
 
 }  // namespace
 
@@ -39,51 +37,10 @@ const FlowTraits& traits_of(Flow flow) { return kTraits[static_cast<size_t>(flow
 std::string_view name_of(Flow flow) { return traits_of(flow).name; }
 
 GroupKind group_of(Flow flow, TaskKind kind) {
-  switch (kind) {
-    case TaskKind::dispatch:
-    case TaskKind::combine:
-    case TaskKind::exchange:
-      return traits_of(flow).fused() ? GroupKind::ep_esp : GroupKind::ep;
-    case TaskKind::allgather:
-      return traits_of(flow).way == Way::over_mp ? GroupKind::mp : GroupKind::esp;
-    case TaskKind::reducescatter:
-    case TaskKind::allreduce:
-    case TaskKind::tokens_allgather:
-    case TaskKind::tokens_reducescatter:
-      return GroupKind::esp;
-    case TaskKind::mp_allgather:
-    case TaskKind::mp_reducescatter:
-    case TaskKind::mp_allreduce:
-    case TaskKind::gather:
-    case TaskKind::shared_allgather:
-    case TaskKind::shared_reducescatter:
-    case TaskKind::shared_allreduce:
-    case TaskKind::ffn_allgather:
-    case TaskKind::ffn_reducescatter:
-    case TaskKind::ffn_allreduce:
-    case TaskKind::end_allgather:
-    case TaskKind::end_reducescatter:
-    case TaskKind::end_allreduce:
-    case TaskKind::softmax_sums:
-      return GroupKind::mp;
-    case TaskKind::gradient:
-    case TaskKind::weights:
-    case TaskKind::stage_weights:
-      return GroupKind::dp;
-    case TaskKind::expert_gradient:
-    case TaskKind::expert_weights:
-      return GroupKind::edp;
-    case TaskKind::stage_gradient:
-      return GroupKind::stage;
-    case TaskKind::norm:
-      return GroupKind::world;
-    case TaskKind::send:
-    case TaskKind::recv:
-    case TaskKind::tied_gradient:
-      return GroupKind::pp;
-    default:
-      return GroupKind::none;
-  }
+  const GroupKind group = traits_of(kind).group;
+  if (group == GroupKind::ep && traits_of(flow).fused()) return GroupKind::ep_esp;
+  if (kind == TaskKind::allgather && traits_of(flow).way == Way::over_mp) return GroupKind::mp;
+  return group;
 }
 
 std::span<const TaskKind> stages_of(Flow flow, Phase phase) {

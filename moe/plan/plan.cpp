@@ -8,56 +8,6 @@
 namespace moe {
 namespace {
 
-constexpr std::array<std::string_view, kTaskKinds> kTaskNames{"mp_allgather",
-                                                              "attention",
-                                                              "mp_reducescatter",
-                                                              "gate",
-                                                              "order",
-                                                              "dispatch",
-                                                              "allgather",
-                                                              "expert",
-                                                              "reducescatter",
-                                                              "combine",
-                                                              "i_order",
-                                                              "gradient",
-                                                              "mp_allreduce",
-                                                              "tokens_allgather",
-                                                              "tokens_reducescatter",
-                                                              "copy",
-                                                              "allreduce",
-                                                              "gather",
-                                                              "home_copy",
-                                                              "exchange",
-                                                              "sum",
-                                                              "expert_dx",
-                                                              "expert_dw",
-                                                              "attention_dx",
-                                                              "attention_dw",
-                                                              "expert_gradient",
-                                                              "shared_allgather",
-                                                              "shared",
-                                                              "shared_reducescatter",
-                                                              "shared_allreduce",
-                                                              "ffn_allgather",
-                                                              "ffn",
-                                                              "ffn_reducescatter",
-                                                              "ffn_allreduce",
-                                                              "send",
-                                                              "recv",
-                                                              "optimizer",
-                                                              "weights",
-                                                              "expert_weights",
-                                                              "embed",
-                                                              "head",
-                                                              "end_allgather",
-                                                              "end_reducescatter",
-                                                              "end_allreduce",
-                                                              "softmax_sums",
-                                                              "stage_gradient",
-                                                              "squares",
-                                                              "norm",
-                                                              "stage_weights",
-                                                              "tied_gradient"};
 constexpr std::array<std::string_view, kPhases> kPhaseNames{"forward", "backward", "step"};
 constexpr std::array<std::string_view, 6> kLaneNames{"compute", "inter", "intra", "comm", "copy", "gradient"};
 constexpr std::array<std::string_view, kBuffers> kBufferNames{
@@ -154,7 +104,6 @@ void hash_structure(Hash& hash, const Structure& structure) {
 
 }  // namespace
 
-std::string_view name_of(TaskKind kind) { return kTaskNames[static_cast<size_t>(kind)]; }
 std::string_view name_of(Phase phase) { return kPhaseNames[static_cast<size_t>(phase)]; }
 std::string_view name_of(LaneKind kind) { return kLaneNames[static_cast<size_t>(kind)]; }
 std::string_view name_of(Buffer buffer) { return kBufferNames[static_cast<size_t>(buffer)]; }

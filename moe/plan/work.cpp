@@ -2,6 +2,7 @@
 #include "moe/base/check.h"
 #include "moe/plan/pipeline.h"
 #include "moe/plan/plan.h"
+#include "moe/plan/task_traits.h"
 
 namespace moe {
 namespace {
@@ -46,65 +47,6 @@ double ordered_groups(TaskKind kind, Phase phase, const LayerCase& c, Flow flow)
   return gated_tokens(c, flow) * c.parallel.mp / static_cast<double>(c.layer.batch * c.layer.seq);
 }
 
-Op op_of(TaskKind kind) {
-  switch (kind) {
-    case TaskKind::dispatch:
-    case TaskKind::combine:
-    case TaskKind::exchange:
-      return Op::alltoall;
-    case TaskKind::mp_allgather:
-    case TaskKind::tokens_allgather:
-    case TaskKind::allgather:
-    case TaskKind::gather:
-    case TaskKind::shared_allgather:
-    case TaskKind::ffn_allgather:
-    case TaskKind::end_allgather:
-    case TaskKind::softmax_sums:
-    case TaskKind::weights:
-    case TaskKind::expert_weights:
-    case TaskKind::stage_weights:
-      return Op::allgather;
-    case TaskKind::mp_reducescatter:
-    case TaskKind::tokens_reducescatter:
-    case TaskKind::reducescatter:
-    case TaskKind::shared_reducescatter:
-    case TaskKind::ffn_reducescatter:
-    case TaskKind::end_reducescatter:
-      return Op::reducescatter;
-    case TaskKind::mp_allreduce:
-    case TaskKind::allreduce:
-    case TaskKind::gradient:
-    case TaskKind::expert_gradient:
-    case TaskKind::stage_gradient:
-    case TaskKind::norm:
-    case TaskKind::shared_allreduce:
-    case TaskKind::ffn_allreduce:
-    case TaskKind::end_allreduce:
-      return Op::allreduce;
-    case TaskKind::copy:
-    case TaskKind::home_copy:
-    case TaskKind::sum:
-      return Op::copy;
-    case TaskKind::send:
-    case TaskKind::tied_gradient:
-      return Op::sendrecv;
-    case TaskKind::expert:
-    case TaskKind::expert_dx:
-    case TaskKind::expert_dw:
-    case TaskKind::shared:
-    case TaskKind::ffn:
-      return Op::expert;
-    case TaskKind::attention:
-    case TaskKind::attention_dx:
-    case TaskKind::attention_dw:
-      return Op::attention;
-    case TaskKind::gate:
-      return Op::gemm;
-    default:
-      return Op::none;
-  }
-}
-
 double all_rows(const LayerCase& c) {
   return c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(padded_rows(c));
 }
@@ -120,14 +62,14 @@ Work chunk_work(TaskKind kind, Phase phase, double rows, const LayerCase& c, Flo
   const MoeVolumes v = moe_volumes(c, rows * copies(flow, kind, c.parallel));
   const int passes = phase == Phase::backward && kind == TaskKind::expert ? 2 : 1;
   if (is_expert(kind)) return {Op::expert, GroupKind::none, 0, passes * v.expert_flops, passes * gemms_of(c.layer.ffn)};
-  const Op op = op_of(kind);
+  const Op op = traits_of(kind).op;
   const double wire = op == Op::alltoall ? bytes_of(wire_type(c.layer)) : bytes_of(c.layer.dtype);
   return {op, group_of(flow, kind), v.alltoall_bytes * (wire / bytes_of(c.layer.dtype)), 0, 0};
 }
 
 Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   const int passes = phase == Phase::backward ? 2 : 1;
-  const Op op = op_of(kind);
+  const Op op = traits_of(kind).op;
   const GroupKind group = group_of(flow, kind);
   switch (kind) {
     case TaskKind::mp_allgather:
@@ -230,8 +172,8 @@ Work end_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow, int64_t
   if (kind == TaskKind::embed) return {};
   const auto tokens = static_cast<double>(c.layer.batch * c.layer.seq);
   if (kind == TaskKind::softmax_sums)
-    return {op_of(kind), group_of(flow, kind), tokens * c.parallel.mp * kSoftmaxSums * sizeof(double), 0, 0};
-  if (kind != TaskKind::head) return {op_of(kind), group_of(flow, kind), mp_bytes(c), 0, 0};
+    return {traits_of(kind).op, group_of(flow, kind), tokens * c.parallel.mp * kSoftmaxSums * sizeof(double), 0, 0};
+  if (kind != TaskKind::head) return {traits_of(kind).op, group_of(flow, kind), mp_bytes(c), 0, 0};
   const int passes = phase == Phase::backward ? 2 : 1;
   const auto weights = static_cast<double>(shared_out(vocabulary, c.parallel.mp) * c.layer.model_dim);
   return {Op::gemm, GroupKind::none, 0, passes * kFlopsPerMac * tokens * weights, passes};
