@@ -14,6 +14,13 @@
 namespace moe {
 namespace {
 
+// A chain has at most one link of each kind that is cut into chunks.
+constexpr size_t kMostLinks = [] {
+  size_t kinds = 0;
+  for (int kind = 0; kind < kTaskKinds; ++kind) kinds += is_chunked(static_cast<TaskKind>(kind)) ? 1 : 0;
+  return kinds;
+}();
+
 bool larger(const PhaseBound::Term& a, const PhaseBound::Term& b) { return a.seconds < b.seconds; }
 
 Structure one_phase(const Schedule& schedule, const LayerOutline& layer, Phase phase, int degree) {
@@ -31,11 +38,6 @@ std::vector<BoundShape::Link> chain_of(const Structure& structure, int degree) {
     if (same == chain.end()) chain.push_back({task.kind, task.lane, task.chunks == degree && degree > 1, task.chunks});
   }
   return chain;
-}
-
-double rows_of(const LayerPricer& pricer) {
-  return pricer.shape().rounding == Rounding::exact ? capacity_exact(pricer.shape())
-                                                    : static_cast<double>(pricer.rows());
 }
 
 }  // namespace
@@ -123,7 +125,7 @@ double PhaseBound::busy(int lane, int least) const {
 }
 
 PhaseBound::Load PhaseBound::load(const BoundShape::Link& link, BoundedDegrees degrees) const {
-  const double rows = rows_of(pricer_);
+  const double rows = pricer_.all_rows();
   const auto seconds = [&](double part) {
     return pricer_.chunk_seconds(link.kind, shape_.phase, part, schedule_.flow);
   };
@@ -227,7 +229,7 @@ PhaseBound::Term PhaseBound::moe_part(std::span<const BoundShape::Link> chain, s
 // dense part has ended. All others have to fit on their lane beside what else it runs, however they are cut.
 PhaseBound::Term PhaseBound::bound(BoundedDegrees degrees) const {
   const auto& chain = std::max(degrees.exact, degrees.least) == 1 ? shape_.one : shape_.several;
-  std::array<Load, 8> loads;
+  std::array<Load, kMostLinks> loads;
   double on_gradient_lane = gradients_ + beside_gradients_;
   for (size_t i = 0; i < chain.size(); ++i) {
     loads[i] = load(chain[i], degrees);

@@ -11,7 +11,7 @@ LayerPricer::LayerPricer(const Profile& profile, const LayerCase& shape, Pricing
       outline_(outline_of(shape)),
       rows_(padded_rows(shape)),
       gradient_bytes_(moe::gradient_bytes(shape)),
-      exact_rows_(capacity_exact(shape)) {
+      all_rows_(planned_rows(shape)) {
   require<BadInput>(shape.parallel.zero <= 1, "zero: found {}, expected 0 or 1: plans gather no shards",
                     shape.parallel.zero);
   for (const ModuleRow& module : profile.modules)
@@ -27,8 +27,7 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
     const Curve& forward = curve(flow, TaskKind::attention, Phase::forward);
     known.price.alpha += forward.price.seconds(forward.unit) * scores_flops(shape()) / attention_flops(shape());
   }
-  const double rows = shape().rounding == Rounding::exact ? exact_rows_ : static_cast<double>(rows_);
-  known.unit = std::max(whole.bytes, whole.flops) / (is_chunked(kind) ? rows : 1);
+  known.unit = std::max(whole.bytes, whole.flops) / (is_chunked(kind) ? all_rows_ : 1);
   if (sends_gradients(kind)) known.unit = 1;
   known.known = true;
   return known;
@@ -252,13 +251,12 @@ void LayerPricer::price(const Structure& structure, const std::vector<GradientSl
 // Returns the seconds of one of `wc.chunks` parts, which has `more` rows more than the shortest. Parts that are not cut
 // by rows are equal; SAA's exchanges together cost one AlltoAll.
 double LayerPricer::part_seconds(const WorkClass& wc, Flow flow, int more) const {
-  const bool exact = shape().rounding == Rounding::exact;
-  const double rows = exact ? exact_rows_ : static_cast<double>(rows_);
   if (wc.kind == TaskKind::exchange) {
     const Curve& c = curve(flow, wc.kind, wc.phase);
-    return c.price.seconds(rows * c.unit) / wc.chunks + profile().task_overhead_s;
+    return c.price.seconds(all_rows_ * c.unit) / wc.chunks + profile().task_overhead_s;
   }
-  if (exact || traits_of(flow).home_by_peers) return chunk_seconds(wc.kind, wc.phase, rows / wc.chunks, flow);
+  if (shape().rounding == Rounding::exact || traits_of(flow).home_by_peers)
+    return chunk_seconds(wc.kind, wc.phase, all_rows_ / wc.chunks, flow);
   return chunk_seconds(wc.kind, wc.phase, static_cast<double>(rows_ / wc.chunks + more), flow);
 }
 

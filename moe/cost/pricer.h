@@ -23,7 +23,8 @@ class LayerPricer {
   const PricingOptions& options() const { return find_.options(); }
   const Groups& groups() const { return outline_.groups; }
   const LayerOutline& outline() const { return outline_; }
-  int64_t rows() const { return rows_; }
+  int64_t rows() const { return rows_; }         // padded
+  double all_rows() const { return all_rows_; }  // as plans count them (planned_rows)
   int64_t gradient_bytes() const { return gradient_bytes_; }
   const RowFinder& rows_of_profile() const { return find_; }
   bool has(GroupKind kind) const { return groups()[static_cast<size_t>(kind)].network != Network::none; }
@@ -82,7 +83,7 @@ class LayerPricer {
   RowFinder find_;
   LayerOutline outline_;
   int64_t rows_ = 0, gradient_bytes_ = 0;
-  double exact_rows_ = 0;
+  double all_rows_ = 0;
   mutable std::array<std::array<std::array<Curve, kTaskKinds>, kPhases>, kFlows> curves_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
+#include "moe/base/registry.h"
 #include "moe/plan/layer_file.h"
 
 namespace moe {
@@ -66,7 +67,8 @@ std::optional<double> capacity_of(const TableReader& table, const ConfigValue& i
 }
 
 Ffn ffn_of(const TableReader& table, const ConfigValue& item) {
-  if (item.kind != ConfigKind::text) table.fail(item, "ffn", "one of: gpt, simple, mixtral");
+  if (item.kind != ConfigKind::text)
+    table.fail(item, "ffn", fmt::format("one of: simple, {}", fmt::join(row_names(kFfnParts), ", ")));
   return item.text == "simple" ? Ffn::gpt : ffn_from(item.text, table.where("ffn"));
 }
 

@@ -107,7 +107,7 @@ class PassCount {
     return m() * gradients + w_ratio() * gated() * choices();
   }
 
-  double t_rank() const { return c_.rounding == Rounding::exact ? capacity_exact(c_) : real(padded_rows(c_)); }
+  double t_rank() const { return planned_rows(c_); }
   // These count rows: of one group of tokens, for all experts; that this rank sends; where its experts compute.
   double of_group() const { return t_rank() * real(l_.experts); }
   double groups() const { return gated() / (all() / p_.mp); }

@@ -85,6 +85,10 @@ int64_t padded_rows(const LayerCase& c, int64_t rows) {
 
 int64_t padded_rows(const LayerCase& c) { return padded_rows(c, capacity_rows(c)); }
 
+double planned_rows(const LayerCase& c) {
+  return c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(padded_rows(c));
+}
+
 bool pads_to_largest_load(const LayerCase& c) {
   return !c.layer.capacity_factor &&
          (c.rounding == Rounding::tutel || c.rounding == Rounding::deepspeed || c.rounding == Rounding::lcm);

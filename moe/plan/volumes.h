@@ -31,6 +31,8 @@ int64_t capacity_rows(const LayerCase& c);
 int64_t padded_rows(const LayerCase& c, int64_t rows);
 /// Returns T_rank: the rows that a rank sends to each expert, those of its capacity padded.
 int64_t padded_rows(const LayerCase& c);
+/// Returns T_rank as plans are priced and counted: unrounded where the case is exact, else padded.
+double planned_rows(const LayerCase& c);
 /// Says whether nothing is dropped and every expert gets as many rows as the one that is chosen most.
 bool pads_to_largest_load(const LayerCase& c);
 

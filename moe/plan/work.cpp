@@ -47,10 +47,6 @@ double ordered_groups(TaskKind kind, Phase phase, const LayerCase& c, Flow flow)
   return gated_tokens(c, flow) * c.parallel.mp / static_cast<double>(c.layer.batch * c.layer.seq);
 }
 
-double all_rows(const LayerCase& c) {
-  return c.rounding == Rounding::exact ? capacity_exact(c) : static_cast<double>(padded_rows(c));
-}
-
 double rows_of(const WorkClass& wc, const LayerCase& c, Flow flow) {
   if (c.rounding == Rounding::exact) return capacity_exact(c) / wc.chunks;
   const int64_t rows = padded_rows(c);
@@ -100,7 +96,7 @@ Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
     }
     case TaskKind::order:
     case TaskKind::i_order:
-      return {op, group, moe_volumes(c, all_rows(c) * ordered_groups(kind, phase, c, flow)).alltoall_bytes, 0, 0};
+      return {op, group, moe_volumes(c, planned_rows(c) * ordered_groups(kind, phase, c, flow)).alltoall_bytes, 0, 0};
     case TaskKind::weights:
       return {op, group, static_cast<double>(gradient_bytes(c)), 0, 0};
     case TaskKind::expert_weights:
@@ -156,7 +152,7 @@ double squares_bytes(const Plan& plan, const LayerCases& cases, std::pair<int, i
 
 Work whole_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   if (!is_chunked(kind)) return dense_work(kind, phase, c, flow);
-  return chunk_work(kind, phase, all_rows(c), c, flow);
+  return chunk_work(kind, phase, planned_rows(c), c, flow);
 }
 
 Work work_of(const WorkClass& wc, const LayerCase& c, const std::vector<GradientSlice>& slices, Flow flow) {

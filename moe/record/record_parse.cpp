@@ -252,13 +252,15 @@ class GroupReader {
   CaseGroup take() { return std::move(group_); }
 
  private:
-  static void set(Json& one, const std::string& name, const Json& value) {
+  static void set(Json& one, const std::string& name, const Json& value, const std::string& where) {
     const size_t dot = std::min(name.find('.'), name.size());
     const std::string part = name.substr(0, dot);
-    if (dot < name.size() && (part == "summary" || part == "prediction"))
-      one[part][name.substr(dot + 1)] = value;
-    else
+    if (dot == name.size() || (part != "summary" && part != "prediction")) {
       one[name] = value;
+      return;
+    }
+    if (!one[part].is_object()) bad_input("{}: found columns {} and {}, expected one of them", where, part, name);
+    one[part][name.substr(dot + 1)] = value;
   }
 
   // Returns the case of a row: cells and what the columns share, in their order.
@@ -270,9 +272,9 @@ class GroupReader {
     if (!row.is_array() || row.size() != all)
       bad_input("{}: found {}, expected a list of {}", where, describe(row), all);
     for (const Json& column : columns) {
-      if (column.is_string()) set(one, column.get_ref<const std::string&>(), row[cell++]);
+      if (column.is_string()) set(one, column.get_ref<const std::string&>(), row[cell++], where);
       if (column.is_object())
-        for (const auto& [name, value] : column.items()) set(one, name, value);
+        for (const auto& [name, value] : column.items()) set(one, name, value, where);
     }
     return one;
   }

@@ -80,11 +80,9 @@ void add_powers(double degree, int most_degree, std::set<int>& degrees) {
 }  // namespace
 
 PhaseCosts phase_costs(const LayerPricer& pricer, Phase phase, double gar_s) {
-  const bool exact = pricer.shape().rounding == Rounding::exact;
-  const double rows = exact ? capacity_exact(pricer.shape()) : static_cast<double>(pricer.rows());
   const auto line = [&](TaskKind kind) {
     const double alpha = pricer.chunk_seconds(kind, phase, 0);
-    return ChunkTime{alpha, pricer.chunk_seconds(kind, phase, rows) - alpha};
+    return ChunkTime{alpha, pricer.chunk_seconds(kind, phase, pricer.all_rows()) - alpha};
   };
   const auto collective = [&](TaskKind kind, GroupKind group) {
     return pricer.groups()[static_cast<size_t>(group)].network == Network::none ? ChunkTime{} : line(kind);

@@ -16,8 +16,7 @@ ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, doubl
   const auto of = [&](TaskKind kind, GroupKind group) {
     std::vector<double> chunks(static_cast<size_t>(degree));
     if (group != GroupKind::none && !pricer.has(group)) return chunks;
-    const double shorter =
-        exact ? capacity_exact(pricer.shape()) / degree : static_cast<double>(pricer.rows() / degree);
+    const double shorter = exact ? pricer.all_rows() / degree : static_cast<double>(pricer.rows() / degree);
     const double shorter_s = pricer.chunk_seconds(kind, phase, shorter);
     const double longer_s = exact ? shorter_s : pricer.chunk_seconds(kind, phase, shorter + 1);
     for (size_t c = 0; c < chunks.size(); ++c)

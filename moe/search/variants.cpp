@@ -10,8 +10,7 @@ namespace {
 // neither side counts the sum over ESP; or as replayed, where both do: what lies between the expert's end and the last
 // combine's.
 bool first_is_faster(const LayerPricer& pricer, double first_moe_s, double second_moe_s) {
-  const double rows =
-      pricer.shape().rounding == Rounding::exact ? capacity_exact(pricer.shape()) : static_cast<double>(pricer.rows());
+  const double rows = pricer.all_rows();
   const double alltoall_s =
       pricer.has(GroupKind::ep_esp) ? pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, rows, Flow::fused) : 0;
   const double expert_s = pricer.chunk_seconds(TaskKind::expert, Phase::forward, rows, Flow::fused);

@@ -179,8 +179,7 @@ TEST(Monta, TriesChunksDownToTheSmallestWorthSending) {
     layer.profile.compute[1].beta_s_per_byte *= 0.05;
     layer.profile.task_overhead_s = 0;
     const LayerPricer pricer(layer.profile, layer.shape);
-    const double rows =
-        layer.shape.rounding == Rounding::exact ? capacity_exact(layer.shape) : static_cast<double>(pricer.rows());
+    const double rows = pricer.all_rows();
     const double share = moe_volumes(layer.shape, rows).alltoall_bytes;  // I / t
     const auto least = static_cast<int64_t>(share * random_uniform(seed, 72, 0));
     const LayerResult result = search.tune(find_schedule("monta"), pricer, {.min_chunk_bytes = least});

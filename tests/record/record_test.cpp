@@ -157,6 +157,8 @@ TEST(Record, AGroupIsReadStrictly) {
             "f:1: tables[0].rows[0]: key: found no such key, expected a text");
   EXPECT_EQ(message("\"backend\":\"none\"", "\"backend\":1"),
             "f:1: tables[0].rows[0]: backend: found 1, expected a text");
+  EXPECT_EQ(message("\"backend\":\"none\"", "\"summary\":5,\"summary.a\":1,\"backend\":\"none\""),
+            "f:1: tables[0].rows[0]: found columns summary and summary.a, expected one of them");
   EXPECT_EQ(message("\"parameters\":{", "\"parameters\":[],\"p\":{"),
             "f:1: parameters: found a list of 0, expected an object");
 }

@@ -23,8 +23,7 @@ double gemms_s(const Schedule& schedule, const LayerPricer& pricer, const ModelS
   double least = std::numeric_limits<double>::infinity();
   for (const Schedule* variant : schedule.variants) least = std::min(least, gemms_s(*variant, pricer, model));
   if (!schedule.variants.empty()) return least;
-  const bool exact = model.shape.rounding == Rounding::exact;
-  const double rows = exact ? capacity_exact(model.shape) : static_cast<double>(pricer.rows());
+  const double rows = pricer.all_rows();
   std::optional<LayerPricer> dense;
   if (model.dense_in(0) > 0)
     dense.emplace(pricer.profile(), dense_case(model.shape, model.dense.hidden), pricer.options());
