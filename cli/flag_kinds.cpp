@@ -1,6 +1,7 @@
 #include "cli/flag_kinds.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "moe/base/version.h"
 #include "verbs/trace_file.h"
@@ -11,8 +12,9 @@ namespace {
 int64_t bytes_from(const std::string& flag, const std::string& text) {
   const size_t unit = text.empty() ? std::string::npos : std::string("KMG").find(text.back());
   const bool plain = unit == std::string::npos;
-  const auto value = number<int64_t>(flag, plain ? text : text.substr(0, text.size() - 1), {0});
-  return plain ? value : value << (10 * (unit + 1));
+  const int shift = plain ? 0 : 10 * (static_cast<int>(unit) + 1);
+  const std::string digits = plain ? text : text.substr(0, text.size() - 1);
+  return number<int64_t>(flag, digits, {0, std::ldexp(NumberRange().most, -shift)}) << shift;
 }
 
 constexpr size_t kColumn = 28;   // where what a flag does begins

@@ -78,7 +78,7 @@ void add_nodes(CLI::App& verb, Selection& s);
 /// Adds --layers, --micro-batches and --pipeline; `layers` is the help of the first.
 void add_stack(CLI::App& verb, ModelFlags& m, const std::string& layers);
 void add_layer(CLI::App& verb, Selection& s);
-/// Adds --recompute, which is refused by its known names.
+/// Adds --recompute: what a backward computes again.
 void add_recompute(CLI::App& verb, Selection& s);
 /// Adds --zero and --recompute: what a rank does not keep.
 void add_states(CLI::App& verb, Selection& s);

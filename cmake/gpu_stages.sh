@@ -17,9 +17,9 @@ tool() {
 
 stage_machine() {
   local command
-  for command in 'uname -srm' nproc 'free -g' "df -h $root" 'cmake --version' 'ninja --version' 'g++ --version' \
+  for command in 'uname -srm' nproc 'free -g' "df -h '$root'" 'cmake --version' 'ninja --version' 'g++ --version' \
     "$(nvcc_path || echo nvcc) --version" nvidia-smi 'nvidia-smi -q' 'nvidia-smi topo -m' \
-    'python3 -c "import torch; print(torch.__version__, torch.version.cuda)"' "$root/moetune --torch-dir"; do
+    'python3 -c "import torch; print(torch.__version__, torch.version.cuda)"' "'$root/moetune' --torch-dir"; do
     echo "\$ $command" && bash -c "$command" 2>&1 || echo "missing: ${command%% *} failed"
   done
   [ ! -x "$build/cli/moetune" ] || run "$build/cli/moetune" doctor --all || true

@@ -39,7 +39,7 @@ add_library(torch INTERFACE IMPORTED GLOBAL)
 target_link_libraries(torch INTERFACE torch_cpu c10 ${torch_openmp} Threads::Threads)
 # After all other folders: LibTorch's include/ carries an fmt of its own, which must not hide the one we link.
 target_compile_options(
-  torch INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${torch_dir}/include>"
-                  "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${torch_dir}/include/torch/csrc/api/include>")
+  torch INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter \"${torch_dir}/include\">"
+                  "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter \"${torch_dir}/include/torch/csrc/api/include\">")
 # DT_RPATH, unlike DT_RUNPATH, also serves what libtorch_cpu itself loads.
 target_link_options(torch INTERFACE ${torch_link_options} LINKER:--disable-new-dtags)

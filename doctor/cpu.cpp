@@ -100,8 +100,6 @@ Finding container(const SystemFiles& files) {
 
 }  // namespace
 
-std::string_view name_of(Level level) { return level == Level::ok ? "ok" : level == Level::note ? "note" : "warn"; }
-
 Findings cpu_findings(const SystemFiles& files) {
   Findings all{governor(files), affinity(files), quota(files), guest(files), container(files)};
   for (const auto probe : {boost, hyper_threads, numa})

@@ -5,17 +5,12 @@
 #include "moe/base/json.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
+#include "moe/record/fields_json.h"
 
 namespace moe::doctor {
 namespace {
 
 constexpr size_t kMostRows = 20, kMostCommands = 12;  // of a screen, without --all
-
-Json json_of(const Fields& fields) {
-  Json json = Json::object();
-  for (const auto& [name, value] : fields) std::visit([&, &key = name](const auto& v) { json[key] = v; }, value);
-  return json;
-}
 
 int64_t count(const Report& report, Level level) { return std::ranges::count(report.findings, level, &Finding::level); }
 
@@ -30,6 +25,8 @@ std::string described(const Fields& machine) {
 }
 
 }  // namespace
+
+std::string_view name_of(Level level) { return level == Level::ok ? "ok" : level == Level::note ? "note" : "warn"; }
 
 std::string text_of(const Report& report, bool all) {
   Table table({"level", "area", "found", "meaning"});
@@ -64,11 +61,11 @@ std::string json_of(const Report& report) {
     findings.push_back(
         {{"level", name_of(level)}, {"area", area}, {"found", found}, {"meaning", meaning}, {"command", command}});
   const Json document{{"fingerprint", report.machine.text("fingerprint", "machine")},
-                      {"machine", json_of(report.machine)},
-                      {"conditions", json_of(report.conditions)},
+                      {"machine", to_json(report.machine)},
+                      {"conditions", to_json(report.conditions)},
                       {"warnings", count(report, Level::warn)},
                       {"findings", std::move(findings)}};
-  return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return document_text(document) + "\n";
 }
 
 }  // namespace moe::doctor

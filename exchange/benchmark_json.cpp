@@ -66,7 +66,7 @@ void write_google_benchmark(const ExportOptions& options, std::ostream& out) {
   require<BadInput>(!rows.empty(), "{}: found no case with a time, expected one", options.file);
   if (failed > 0) log_info(fmt::format("google-benchmark: {} cases that are not ok are left out", failed));
   if (without > 0) log_info(fmt::format("google-benchmark: {} cases without a time are left out", without));
-  out << Json{{"context", context_of(run.header)}, {"benchmarks", rows}}.dump(1) << "\n";
+  out << document_text(Json{{"context", context_of(run.header)}, {"benchmarks", rows}}) << "\n";
 }
 
 }  // namespace moe::exchange

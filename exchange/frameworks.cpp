@@ -23,7 +23,7 @@ void write_arguments(const ExportOptions& options, const TunedLayer& tuned, std:
             {"fastest", {{"schedule", tuned.fastest.record.schedule}, {"total_s", tuned.fastest.seconds}}},
             {"call", maker},
             {"arguments", arguments}};
-  out << json.dump(1) << "\n";
+  out << document_text(json) << "\n";
   log_notes(options, tuned);
 }
 

@@ -3,7 +3,6 @@
 #include <cctype>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <map>
 #include <ostream>
 
@@ -28,17 +27,6 @@ struct MetricHistory {
   std::vector<std::string> metrics;  // that every run has
   std::vector<HistoryRow> rows;      // by time
 };
-
-std::vector<std::string> record_files(const std::string& path) {
-  namespace fs = std::filesystem;
-  if (!fs::is_directory(path)) return {path};
-  std::vector<std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(path))
-    if (unpacked_name(entry.path().string()).ends_with(".jsonl")) files.push_back(entry.path().string());
-  require<BadInput>(!files.empty(), "{}: found no *.jsonl below it, expected records", path);
-  std::ranges::sort(files);
-  return files;
-}
 
 // Otava gives names of metrics to others as they are: letters, digits and _ - . alone.
 std::string metric_name(const std::string& key) {
@@ -66,7 +54,7 @@ HistoryRow row_of(const Run& run, const std::string& file) {
 
 MetricHistory history_of(const ExportOptions& options) {
   const std::string& path = options.file;
-  const std::vector<std::string> files = record_files(path);
+  const std::vector<std::string> files = record_files(path, true);
   require_other_file(options.out, files);
   MetricHistory history;
   std::map<std::string, size_t> runs_of;
@@ -124,7 +112,7 @@ void write_otava_json(const ExportOptions& options, std::ostream& out) {
       run["metrics"].push_back({{"name", metric}, {"value", row.seconds.at(metric)}});
     runs.push_back(std::move(run));
   }
-  out << runs.dump(1) << "\n";
+  out << document_text(runs) << "\n";
 }
 
 }  // namespace moe::exchange

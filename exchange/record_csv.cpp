@@ -13,17 +13,6 @@ namespace {
 
 using Cells = std::map<std::string, std::string>;
 
-std::string text_of_value(const Scalar& value) {
-  return std::visit(
-      [](const auto& v) -> std::string {
-        if constexpr (std::is_same_v<std::decay_t<decltype(v)>, bool>)
-          return v ? "true" : "false";
-        else
-          return fmt::format("{}", v);
-      },
-      value);
-}
-
 // Returns one case's cells by column; new columns are appended in the order in which they come.
 Cells cells_of(const CaseRecord& record, std::vector<std::string>& columns) {
   Cells cells;
@@ -40,9 +29,9 @@ Cells cells_of(const CaseRecord& record, std::vector<std::string>& columns) {
   set("backend", record.backend);
   set("emulated", record.emulated ? "true" : "false");
   set("dilation", fmt::format("{}", record.dilation));
-  for (const auto& [name, value] : record.parameters) set(name, text_of_value(value));
-  for (const auto& [name, value] : record.summary) set("summary." + name, text_of_value(value));
-  for (const auto& [name, value] : record.prediction) set("prediction." + name, text_of_value(value));
+  for (const auto& [name, value] : record.parameters) set(name, text_of(value));
+  for (const auto& [name, value] : record.summary) set("summary." + name, text_of(value));
+  for (const auto& [name, value] : record.prediction) set("prediction." + name, text_of(value));
   if (record.bound_s) set("bound_s", fmt::format("{}", *record.bound_s));
   return cells;
 }

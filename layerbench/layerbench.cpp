@@ -5,6 +5,7 @@
 
 #include "layerbench/report.h"
 #include "moe/base/config_files.h"
+#include "moe/base/exit_code.h"
 #include "moe/base/progress.h"
 #include "moe/device/stream.h"
 #include "moe/layer/layer_device.h"
@@ -273,10 +274,8 @@ int run_layerbench(const LayerbenchOptions& options, World* processes) {
   Layerbench bench(options, processes);
   const LayerbenchResults results = bench.run();
   if (bench.target().leads()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
-  for (const LayerOutcome& outcome : results.outcomes)
-    for (const ScheduleRun& run : outcome.runs)
-      require<WrongResult>(run.record.status != CaseStatus::wrong, "{}: {}", run.record.key, run.record.reason);
-  return 0;
+  for (const LayerOutcome& outcome : results.outcomes) require_sound(outcome, options.selection.grid.empty());
+  return kOk;
 }
 
 }  // namespace moe::layerbench

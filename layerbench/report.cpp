@@ -173,7 +173,7 @@ std::string json_of(const LayerbenchResults& results) {
   Json all{{"cluster", results.cluster}, {"records", results.records_path}};
   if (results.grid.empty()) {
     all.update(json_of(results.outcomes.front()));
-    return all.dump(1);
+    return document_text(all);
   }
   all["grid"] = results.grid;
   all["layers"] = Json::array();
@@ -195,7 +195,7 @@ std::string json_of(const LayerbenchResults& results) {
                      {"mean", regret->mean},
                      {"worst", regret->worst},
                      {"worst_layer", regret->worst_layer}};
-  return all.dump(1);
+  return document_text(all);
 }
 
 }  // namespace moe::layerbench

@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "microbench/kernels.h"
+#include "moe/base/exit_code.h"
 #include "moe/base/json.h"
 #include "moe/base/progress.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 #include "moe/device/device.h"
+#include "moe/record/fields_json.h"
 #include "moe/record/writer.h"
 #include "verbs/run/target.h"
 #include "verbs/sweep_records.h"
@@ -24,8 +26,7 @@ std::string text(const CaseRecord& record, std::string_view name) { return recor
 Json to_json(const CaseRecord& record) {
   Json row{{"key", record.key}, {"status", name_of(record.status)}};
   if (record.status != CaseStatus::ok) row["reason"] = record.reason;
-  for (const auto* fields : {&record.parameters, &record.summary})
-    for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { row[name] = v; }, value);
+  for (const auto* fields : {&record.parameters, &record.summary}) row.update(to_json(*fields));
   return row;
 }
 
@@ -60,12 +61,12 @@ int report_kernels(std::span<const CaseRecord> records, const std::string& path,
     table.add(row_of(record));
   }
   if (json)
-    fmt::print("{}\n", Json{{"records", path}, {"kernels", list}}.dump(1));
+    fmt::print("{}\n", document_text(Json{{"records", path}, {"kernels", list}}));
   else
     fmt::print("{}; a kernel's fastest sample\n{}\nrecords: {}\n", on_gpu(records) ? "one GPU" : "float32, one thread",
                table.text(), path);
-  const auto wrong = [](const CaseRecord& record) { return record.status == CaseStatus::wrong; };
-  return std::ranges::any_of(records, wrong) ? 3 : 0;
+  for (const CaseRecord& record : records) require_right(record);
+  return kOk;
 }
 
 int run_kernel_bench(const MicrobenchOptions& options) {

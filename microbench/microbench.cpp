@@ -6,6 +6,7 @@
 #include "microbench/kernel_bench.h"
 #include "microbench/report.h"
 #include "moe/base/check.h"
+#include "moe/base/exit_code.h"
 #include "moe/base/progress.h"
 #include "moe/measure/modules/module_run.h"
 #include "verbs/run/op_records.h"
@@ -122,8 +123,8 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
     progress->done();
     fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
   }
-  const auto wrong = [](const CaseRecord& record) { return record.status == CaseStatus::wrong; };
-  return std::ranges::any_of(results.records, wrong) ? 3 : 0;
+  for (const CaseRecord& record : results.records) require_right(record);
+  return kOk;
 }
 
 }  // namespace moe::microbench

@@ -8,6 +8,7 @@
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 #include "moe/plan/op.h"
+#include "moe/record/fields_json.h"
 #include "moe/record/pass_times.h"
 
 namespace moe::microbench {
@@ -109,8 +110,7 @@ Json to_json(const std::vector<CaseRecord>& records) {
              {"status", name_of(record.status)},
              {"emulated", record.emulated},
              {"dilation", record.dilation}};
-    for (const auto* fields : {&record.parameters, &record.summary})
-      for (const auto& [name, value] : *fields) std::visit([&row, &key = name](const auto& v) { row[key] = v; }, value);
+    for (const auto* fields : {&record.parameters, &record.summary}) row.update(to_json(*fields));
     list.push_back(std::move(row));
   }
   return list;
@@ -145,7 +145,7 @@ std::string json_of(const MicrobenchResults& results) {
   for (const auto& [ranks, device, o] : results.overheads)
     json["overhead"].push_back(
         {{"ranks", ranks}, {"device", name_of(device)}, {"task_s", o.task_s}, {"crossing_s", o.crossing_s}});
-  return json.dump(1);
+  return document_text(json);
 }
 
 }  // namespace moe::microbench

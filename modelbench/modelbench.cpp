@@ -7,6 +7,7 @@
 
 #include "modelbench/report.h"
 #include "moe/base/config_files.h"
+#include "moe/base/exit_code.h"
 #include "moe/base/log.h"
 #include "moe/base/random.h"
 #include "moe/layer/layer_device.h"
@@ -122,14 +123,13 @@ class Modelbench {
         optimizer_(optimizer_of(options_)),
         chosen_(chosen_model(options_.model, options_.selection, target_.cluster)),
         text_(checked_text()),
-        writer_(target_.open_records(records_path(options_.out, "modelbench", target_.cluster.name), options_.asked,
+        writer_(target_.open_records(records_path(options_.out, "modelbench", target_.file_name()), options_.asked,
                                      {find_config("models", options_.model.model), text_file(options_)})) {
-    require<BadInput>(options_.checkpoint.empty() || options_.selection.schedules.size() == 1,
-                      "--checkpoint: found {} schedules, expected one (--schedule)",
-                      options_.selection.schedules.size());
-    require<BadInput>(options_.save_weights.empty() || options_.selection.schedules.size() == 1,
-                      "--save-weights: found {} schedules, expected one (--schedule)",
-                      options_.selection.schedules.size());
+    const size_t schedules = chosen_schedules(options_.selection).size();
+    for (const auto& [flag, value] :
+         {std::pair("--checkpoint", &options_.checkpoint), {"--save-weights", &options_.save_weights}})
+      require<BadInput>(value->empty() || schedules == 1, "{}: found {} schedules, expected one (--schedule)", flag,
+                        schedules);
     share_done(target_, writer_);
   }
 
@@ -279,9 +279,8 @@ int run_modelbench(const ModelbenchOptions& options, World* processes) {
   }
   const ModelbenchResults& results = *found;
   if (bench.target().leads()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
-  for (const ScheduleRun& run : results.outcome.runs)
-    require<WrongResult>(run.record.status != CaseStatus::wrong, "{}: {}", run.record.key, run.record.reason);
-  return 0;
+  require_sound(results.outcome, true);
+  return kOk;
 }
 
 }  // namespace moe::modelbench

@@ -136,7 +136,7 @@ std::string json_of(const ModelbenchResults& results) {
     for (const Samples& samples : results.outcome.runs[i].record.samples)
       if (samples.name == "loss")
         for (const auto& of_step : samples.values) document["schedules"][i]["loss"].push_back(of_step.front());
-  return document.dump(2);
+  return document_text(document);
 }
 
 }  // namespace moe::modelbench

@@ -82,7 +82,7 @@ int run_list(const ListOptions& options) {
                  {"ffns", named(ffn_parts())},
                  {"papers", named(kPaperTables)}};
   if (options.json) {
-    fmt::print("{}\n", all.dump(1));
+    fmt::print("{}\n", document_text(all));
     return 0;
   }
   for (const auto& [kind, rows] : all.items()) {

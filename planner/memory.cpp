@@ -75,14 +75,15 @@ int run_memory(const MemoryOptions& options) {
   if (options.parm) {
     const ParmReport report = parm_report(options);
     if (options.json)
-      fmt::print("{}\n", Json{{"table3", to_json(report.table3)}, {"table4_groups", to_json(report.table4)}}.dump(1));
+      fmt::print("{}\n",
+                 document_text(Json{{"table3", to_json(report.table3)}, {"table4_groups", to_json(report.table4)}}));
     else
       print_parm(options, report);
     return 0;
   }
   const MemoryReport report = report_of(options);
   if (options.json)
-    fmt::print("{}\n", to_json(report).dump(1));
+    fmt::print("{}\n", document_text(to_json(report)));
   else
     print_text(report);
   return 0;

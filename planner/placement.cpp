@@ -86,7 +86,7 @@ void print_traffic() {
 int run_placement(const PlacementOptions& options) {
   const Placement placement = place(options.request);
   if (options.json) {
-    fmt::print("{}\n", to_json(options.request, placement).dump(1));
+    fmt::print("{}\n", document_text(to_json(options.request, placement)));
     return 0;
   }
   fmt::print("{}: {}\n", name_of(placement.expansion), placement.reason);

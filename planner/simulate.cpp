@@ -208,7 +208,7 @@ int run_simulate(const SimulateOptions& options) {
   // One schedule asked for: its object is the document; several: a list of them.
   const auto print_json = [&](Json documents) {
     refused.append_to(documents);
-    fmt::print("{}\n", (chosen.size() == 1 ? documents.front() : Json{{"schedules", documents}}).dump(1));
+    fmt::print("{}\n", document_text(chosen.size() == 1 ? documents.front() : Json{{"schedules", documents}}));
   };
   if (options.json && all.empty()) print_json(Json::array());
   refused.require_others(chosen.size());

@@ -151,7 +151,7 @@ int run_simulate_model(const SimulateOptions& options) {
               {"partition", strategy.name}};
     add_dense(json, chosen.model.dense, chosen.model.layers);
     json["schedules"] = std::move(models);
-    fmt::print("{}\n", json.dump(1));
+    fmt::print("{}\n", document_text(json));
   };
   if (options.json && all.empty()) print_json(Json::array());
   refused.require_others(schedules.size());

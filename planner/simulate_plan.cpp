@@ -42,7 +42,7 @@ int run_simulate_plan(const SimulateOptions& options) {
             {"layer", to_json(plan.shape)},
             {"notes", pricer.notes()}};
   add_timeline(json, plan, timeline);
-  fmt::print("{}\n", json.dump(1));
+  fmt::print("{}\n", document_text(json));
   return 0;
 }
 

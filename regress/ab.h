@@ -13,7 +13,7 @@ struct AbOptions {
   std::string cases;                   // configs/ci/, or a file; empty: `command`
   std::vector<std::string> command;    // a verb that writes records, with its flags
   std::string launcher;                // words before the program: "mpirun -np 2"
-  std::string floor;                   // records of self-test; empty: none
+  std::string floor;                   // records of self-test; empty: results/self-test.jsonl, where it is
   double delta_percent = 3;
   double timeout_s = 0;  // of a launch; 0: by the first one
   uint64_t seed = 1;

@@ -158,11 +158,17 @@ std::string json_of(const AbResults& results) {
   }
   Json broken = Json::object();
   for (const auto& [name, why] : results.broken) broken[name] = why;
-  return Json{{"base", results.base},     {"head", results.head},      {"delta", results.rule.delta},
-              {"pairs", results.pairs},   {"wall_s", results.wall_s},  {"records", results.records},
-              {"cases", cases},           {"broken", broken},          {"only_in_head", results.only_in_head},
-              {"absent", results.absent}, {"remarks", results.remarks}}
-      .dump(2, ' ', false, Json::error_handler_t::replace);
+  return document_text(Json{{"base", results.base},
+                            {"head", results.head},
+                            {"delta", results.rule.delta},
+                            {"pairs", results.pairs},
+                            {"wall_s", results.wall_s},
+                            {"records", results.records},
+                            {"cases", cases},
+                            {"broken", broken},
+                            {"only_in_head", results.only_in_head},
+                            {"absent", results.absent},
+                            {"remarks", results.remarks}});
 }
 
 }  // namespace moe::regress

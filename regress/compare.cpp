@@ -21,7 +21,7 @@ int run_compare(const CompareOptions& o) {
   const Side base = read_side(o.base), head = read_side(o.head);
   const Comparison c = compare_sides(base, head, filter, o.by, floors);
   if (o.json)
-    fmt::print("{}\n", to_json(base, head, c).dump(1));
+    fmt::print("{}\n", document_text(to_json(base, head, c)));
   else
     fmt::print("{}", comparison_text(base, head, c, {.all = o.all, .markdown = o.markdown}));
   if (c.cases.empty() && c.broken.empty())

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
@@ -14,21 +13,17 @@
 namespace moe::regress {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr double kSameMemory = 0.01;  // a kernel keeps more or less of it for itself
 constexpr double kSameDilation = 8;   // disturbed passes are run again, at up to four times their dilation
 
-std::string text_of(const Scalar* value) {
-  return value ? std::visit([](const auto& v) { return fmt::format("{}", v); }, *value) : "none";
-}
+std::string text_or_none(const Scalar* value) { return value ? text_of(*value) : "none"; }
 
 std::string difference(std::string_view name, const std::string& a, const std::string& b) {
   return a == b ? "" : fmt::format("{}: {} against {}", name, a, b);
 }
 
 std::string difference(std::string_view name, const Fields& a, const Fields& b) {
-  return difference(name, text_of(a.find(name)), text_of(b.find(name)));
+  return difference(name, text_or_none(a.find(name)), text_or_none(b.find(name)));
 }
 
 /// Returns the first that is not empty.
@@ -64,25 +59,6 @@ std::string ranks_difference(const RunHeader& a, const RunHeader& b) {
 
 }  // namespace
 
-std::vector<std::string> record_files(const std::string& path, bool below) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) return {path};
-  std::vector<std::string> files;
-  const auto add = [&](const fs::directory_entry& entry) {
-    std::error_code ignored;
-    if (unpacked_name(entry.path().string()).ends_with(".jsonl") && entry.is_regular_file(ignored))
-      files.push_back(entry.path().string());
-  };
-  if (below)
-    for (fs::recursive_directory_iterator at(path, error), end; !error && at != end; at.increment(error)) add(*at);
-  else
-    for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) add(*at);
-  require<BadInput>(!error, "{}: {}, expected a folder of records", path, error.message());
-  require<BadInput>(!files.empty(), "{}: found no *.jsonl, expected records (JSON Lines)", path);
-  std::ranges::sort(files);
-  return files;
-}
-
 bool is_repeat(const CaseRecord& record) { return record.parameters.has("again_of"); }
 
 bool is_of_gate(const CaseRecord& record) {
@@ -115,7 +91,7 @@ std::optional<std::string> value_of(const CaseRecord& record, std::string_view n
     if (name == "degree_forward") return fmt::format("{}", record.degree_forward);
     if (name == "degree_backward") return fmt::format("{}", record.degree_backward);
   }
-  if (const Scalar* found = record.parameters.find(name)) return text_of(found);
+  if (const Scalar* found = record.parameters.find(name)) return text_of(*found);
   return std::nullopt;
 }
 

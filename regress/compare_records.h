@@ -10,10 +10,6 @@
 
 namespace moe::regress {
 
-/// Returns the files that a path names: a file itself, or the files in a folder that end in .jsonl, packed or not,
-/// sorted; with `below` those in its folders too. Throws BadInput where there is none.
-std::vector<std::string> record_files(const std::string& path, bool below);
-
 /// Returns whether the record is of one launch of a gate or of a self-test: one of many, of either program.
 bool is_of_gate(const CaseRecord& record);
 /// Returns whether an operation was measured again there, its time being off its series' line: chance decides which.

@@ -10,6 +10,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
+#include "moe/base/exit_code.h"
 #include "moe/base/json.h"
 #include "moe/base/log.h"
 #include "moe/base/shell_word.h"
@@ -94,7 +95,9 @@ Ended run_script(const std::string& file, const std::string& plot) {
   while (const size_t size = std::fread(part.data(), 1, part.size(), pipe)) ended.out.append(part.data(), size);
   const int status = ::pclose(pipe);
   ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-  if (ended.code == 126 || ended.code == 127) ended.code = kNoPython;  // the shell has printed that there is none
+  if (ended.code == 126 || ended.code == 127) ended.code = kNoHardware;  // the shell has printed that there is none
+  const bool known = ended.code == kOk || ended.code == kBadInput || ended.code == kNoHardware;
+  require<std::runtime_error>(known, "history: {}: failed", script.string());
   return ended;
 }
 
@@ -161,7 +164,7 @@ int run_history(const HistoryOptions& o) {
   Json document = document_of(all);
   if (const int code = add_changes(document, o.plot); code != 0) return code;
   if (o.json)
-    fmt::print("{}\n", document.dump(1));
+    fmt::print("{}\n", document_text(document));
   else
     print_series(all, document);
   return 0;

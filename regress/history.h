@@ -16,12 +16,9 @@ struct HistoryOptions {
 /// Says how many runs a series has at least for changes to be looked for in it.
 inline constexpr int kLeastRuns = 8;
 
-/// Is the exit code where the Python has no ruptures: that of tests that are skipped.
-inline constexpr int kNoPython = 77;
-
 /// Prints every series, its length and last value, and the changes that plots/history.py finds, run by the Python that
-/// MOETUNE_PYTHON names, else python3. Returns its exit code: 77, with one line, where that Python has no ruptures.
-/// Throws BadInput where the folder has no measured case.
+/// MOETUNE_PYTHON names, else python3. Returns 2, or 77 where that Python has no ruptures, behind the script's own line.
+/// Throws BadInput where the folder has no measured case, std::runtime_error where the script fails.
 int run_history(const HistoryOptions& options);
 
 }  // namespace moe::regress

@@ -21,7 +21,7 @@ struct Seen {
 
 std::string text_of(const Fields& fields, std::string_view name) {
   const Scalar* found = fields.find(name);
-  return found ? std::visit([](const auto& v) { return fmt::format("{}", v); }, *found) : "";
+  return found ? moe::text_of(*found) : "";
 }
 
 /// Returns what a case is, and how it was measured.

@@ -87,8 +87,12 @@ std::set<std::string> LiveGate::of_line(const LaunchLine& line, const std::vecto
 
 // Limits the line to those layers of a grid that have these cases, "run/LAYER/SCHEDULE", where they are not all.
 LaunchLine LiveGate::with_these_alone(LaunchLine line, const std::set<std::string>& wanted) const {
-  const auto is_grid = [](const std::string& word) { return word == "--grid" || word.starts_with("--grid="); };
-  if (std::ranges::none_of(line.words, is_grid)) return line;
+  const auto has = [&](std::string_view flag) {
+    return std::ranges::any_of(line.words, [&](std::string_view word) {
+      return word.starts_with(flag) && (word.size() == flag.size() || word[flag.size()] == '=');
+    });
+  };
+  if (!has("--grid") || has("--drawn")) return line;  // --only knows no layers that are drawn
   if (wanted == of_line(line, std::vector<bool>(cases_.size(), true))) return line;
   const size_t before = line.name.empty() ? 0 : line.name.size() + 1;
   std::set<std::string> layers;

@@ -73,20 +73,20 @@ std::string json_of(const SelfTestResults& results) {
                      {"any_slow", share_json(row.gates.any_slow, row.gates.gates)},
                      {"found", share_json(row.gates.found, row.gates.gates)},
                      {"ambiguous", share_json(row.gates.unsure, row.gates.gates)}});
-  return Json{{"program", results.program},
-              {"delta", results.rule.delta},
-              {"live_gates", results.live_gates},
-              {"live_pairs", results.live_pairs},
-              {"live_slow", results.live_slow},
-              {"live_fast", results.live_fast},
-              {"cases", cases},
-              {"gates", gates},
-              {"within_session", *results.floor.within_session},
-              {"between_sessions", results.floor.between_sessions ? Json(*results.floor.between_sessions) : Json()},
-              {"sessions", results.sessions},
-              {"wall_s", results.wall_s},
-              {"records", results.records}}
-      .dump(2, ' ', false, Json::error_handler_t::replace);
+  return document_text(
+      Json{{"program", results.program},
+           {"delta", results.rule.delta},
+           {"live_gates", results.live_gates},
+           {"live_pairs", results.live_pairs},
+           {"live_slow", results.live_slow},
+           {"live_fast", results.live_fast},
+           {"cases", cases},
+           {"gates", gates},
+           {"within_session", *results.floor.within_session},
+           {"between_sessions", results.floor.between_sessions ? Json(*results.floor.between_sessions) : Json()},
+           {"sessions", results.sessions},
+           {"wall_s", results.wall_s},
+           {"records", results.records}});
 }
 
 std::string text_of(const std::vector<StudyRow>& rows) {
@@ -112,7 +112,7 @@ std::string json_of(const std::vector<StudyRow>& rows) {
                     {"slowdown", row.slowdown},
                     {"found", share_json(row.found, row.gates)},
                     {"pairs", row.pairs}});
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return document_text(json);
 }
 
 }  // namespace moe::regress

@@ -7,7 +7,7 @@
 #include "moe/cost/fit.h"
 
 namespace moe::report {
-Profile chosen_profile(const std::string& name_or_file, const Run& run, const std::string& cluster) {
+Profile replay_profile(const std::string& name_or_file, const Run& run, const std::string& cluster) {
   if (!name_or_file.empty()) return find_profile(name_or_file);
   std::vector<CaseRecord> operations;
   std::ranges::copy_if(run.cases, std::back_inserter(operations),

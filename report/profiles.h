@@ -10,7 +10,7 @@ namespace moe::report {
 
 /// Returns the profile of that name or file; where it is empty, the one that the run's own operations fit, else that of
 /// its cluster. Throws BadInput where there is none, or the operations make no profile.
-Profile chosen_profile(const std::string& name_or_file, const Run& run, const std::string& cluster);
+Profile replay_profile(const std::string& name_or_file, const Run& run, const std::string& cluster);
 
 /// Returns the profile without start-up times: what is left of a task's seconds grows with its size.
 Profile without_starts(Profile profile);

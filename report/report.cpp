@@ -107,7 +107,7 @@ class Replays {
       const LayerCase shape = shape_of(parameters, layer.name);
       const Run& run = files_[layer.run].run;
       const std::string& cluster = layer.parameters.text("cluster", layer.name);
-      const Profile profile = chosen_profile(options_.cluster, run, cluster), growing = without_starts(profile);
+      const Profile profile = replay_profile(options_.cluster, run, cluster), growing = without_starts(profile);
       const bool nearest = std::ranges::find(run.header.argv, "--nearest") != run.header.argv.end();
       const PricingOptions pricing{nearest, "--nearest", nearest};
       const LayerPricer pricer(profile, shape, pricing), growing_pricer(growing, shape, pricing);

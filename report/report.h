@@ -7,7 +7,7 @@ namespace moe::report {
 
 struct ReportOptions {
   std::vector<std::string> records;  // files of JSON Lines, plain or gzipped
-  std::string cluster;               // profile that prices the replays; empty: see chosen_profile (profiles.h)
+  std::string cluster;               // profile that prices the replays; empty: see replay_profile (profiles.h)
   int timelines = 8;                 // layers that the page replays, at most
   std::string out = "report.html";
 };

@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::array kCapacities{Capacity::f_alone, Capacity::k_times_f};
 
-constexpr double kLayers = 1458;
-
 Reading reading_of(Testbed testbed, Capacity capacity) {
   Reading reading = preset_reading(testbed);
   reading.capacity = capacity;
@@ -64,7 +62,7 @@ void add_measured(Report& report, Comparison& c, const FileRun& file, Number num
     for (const Capacity capacity : kCapacities) {
       const LayerRuns layers = layer_runs(file, testbed, capacity);
       std::string column = fmt::format("{}, {}", kind_of_run(file), volumes(capacity));
-      if (static_cast<double>(layers.size()) != kLayers) column += fmt::format(", {} layers", layers.size());
+      if (static_cast<double>(layers.size()) != kPrintedLayers) column += fmt::format(", {} layers", layers.size());
       for (const Schedule* schedule : table5_schedules())
         if (auto figure = number(testbed, layers, std::string(schedule->name))) {
           figure->convention = column;
@@ -159,7 +157,7 @@ Report fsmoe_degrees(Study& study) {
       "fsmoe wants different degrees forward and backward on {:.0f} % to {:.0f} % of the layers by these conventions, "
       "{:.0f} "
       "% in the paper. The count follows the reading (--audit has the range of all) and the degrees that are tried.",
-      100 * least / kLayers, 100 * most / kLayers, 100 * kPrintedApart / kLayers)};
+      100 * least / kPrintedLayers, 100 * most / kPrintedLayers, 100 * kPrintedApart / kPrintedLayers)};
   if (study.measured != nullptr)
     add_measured(report, c, *study.measured,
                  [](Testbed testbed, const LayerRuns& layers, const std::string& schedule) -> std::optional<Figure> {

@@ -72,7 +72,7 @@ int run_reproduce(const ReproduceOptions& options) {
     for (const Report& report : reports) documents.push_back(to_json(report));
     Json document = documents.size() == 1 ? documents.front() : Json{{"tables", documents}};
     document["records"] = path;
-    fmt::print("{}\n", document.dump(1));
+    fmt::print("{}\n", document_text(document));
     return 0;
   }
   if (!options.write.empty())

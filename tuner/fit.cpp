@@ -66,7 +66,7 @@ int run_fit(const FitOptions& options) {
   const int code = options.strict && !std::ranges::all_of(fitted.rows, &FittedRow::good) ? kDoubtful : kOk;
   if (options.json) {
     for (const FitWarning& warning : fit_warnings(fitted)) log_warning(warning.text);
-    fmt::print("{}\n", Json{{"profile", out}, {"rows", fit_json(fitted)}}.dump(1));
+    fmt::print("{}\n", document_text(Json{{"profile", out}, {"rows", fit_json(fitted)}}));
     return code;
   }
   const auto truth = pacing_profile(cases);

@@ -69,12 +69,11 @@ int run_planned_tune(const TuneOptions& options) {
   const int code = options.strict && priced_by_weak_rows(rows) ? kDoubtful : kOk;
   const auto strategies = compare_strategies(request, rows, options.strategy_layers);
   if (options.json) {
-    fmt::print("{}\n", Json{{"cluster", profile.name},
-                            {"grid", grid.name},
-                            {"records", path},
-                            {"layers", to_json(rows)},
-                            {"strategies", to_json(strategies)}}
-                           .dump(1));
+    fmt::print("{}\n", document_text(Json{{"cluster", profile.name},
+                                          {"grid", grid.name},
+                                          {"records", path},
+                                          {"layers", to_json(rows)},
+                                          {"strategies", to_json(strategies)}}));
     return code;
   }
   fmt::print("{} layers of {} on {}, simulated ({}), degrees exact, planned in {}\n\n{}\n{}records: {}\n", rows.size(),

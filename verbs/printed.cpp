@@ -42,4 +42,8 @@ double printed_speedup(const Grid& grid, const Profile& cluster, const DegreeCho
   return chosen && presets ? printed_speedup(name, cluster.name, schedule) : 0;
 }
 
+bool printed_apart(const Grid& grid, const Profile& cluster, const DegreeChoice& degrees) {
+  return grid.name == "fsmoe-b" && cluster.name == "testbed-b" && printed_speedup(grid, cluster, degrees, "fsmoe") > 0;
+}
+
 }  // namespace moe

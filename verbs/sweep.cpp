@@ -128,11 +128,15 @@ std::map<std::string, NotedLayers> noted_layers(const std::vector<SweepRow>& row
   return noted;
 }
 
+namespace {
+
 // Returns what no schedule of the row can beat.
 double least_bound_s(const SweepRow& row) {
   const auto bound_s = [](const LayerResult& result) { return result.bound.total_s(); };
   return bound_s(*std::ranges::min_element(row.results, {}, bound_s));
 }
+
+}  // namespace
 
 std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,
                                        const std::vector<const Schedule*>& schedules) {

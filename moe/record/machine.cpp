@@ -69,9 +69,8 @@ std::string fingerprint(const Fields& machine) {
   std::string all;
   for (const auto& [name, value] : machine) {
     if (name == "os") continue;
-    const std::string text = name == "memory_bytes"
-                                 ? fmt::format("{}", std::lround(machine.number(name, "") / kGiB))
-                                 : std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+    const std::string text =
+        name == "memory_bytes" ? fmt::format("{}", std::lround(machine.number(name, "") / kGiB)) : text_of(value);
     all += fmt::format("{}={}:{};", name, text.size(), text);
   }
   return fmt::format("{:016x}", stream_of(all));

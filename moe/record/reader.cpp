@@ -15,11 +15,13 @@
 namespace moe {
 namespace {
 
+namespace fs = std::filesystem;
+
 // Reads the file as it stands: a writer that goes on appends to it.
 std::string text_of(const std::string& path) {
   std::error_code ignored;
   std::ifstream in;
-  if (!std::filesystem::is_directory(path, ignored)) in.open(path, std::ios::binary);
+  if (!fs::is_directory(path, ignored)) in.open(path, std::ios::binary);
   require<BadInput>(in.is_open(), "{}: found no readable file, expected records (JSON Lines)", path);
   std::string text;
   constexpr size_t kAtOnce = 1 << 20;
@@ -110,6 +112,25 @@ std::vector<Run> runs_of(std::span<Line> lines) {
 }
 
 }  // namespace
+
+std::vector<std::string> record_files(const std::string& path, bool below) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return {path};
+  std::vector<std::string> files;
+  const auto add = [&](const fs::directory_entry& entry) {
+    std::error_code ignored;
+    if (unpacked_name(entry.path().string()).ends_with(".jsonl") && entry.is_regular_file(ignored))
+      files.push_back(entry.path().string());
+  };
+  if (below)
+    for (fs::recursive_directory_iterator at(path, error), end; !error && at != end; at.increment(error)) add(*at);
+  else
+    for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) add(*at);
+  require<BadInput>(!error, "{}: {}, expected a folder of records", path, error.message());
+  require<BadInput>(!files.empty(), "{}: found no *.jsonl, expected records (JSON Lines)", path);
+  std::ranges::sort(files);
+  return files;
+}
 
 std::vector<Run> read_runs(const std::string& path) {
   const std::string text = text_of_file(path, "records (JSON Lines)");

@@ -15,6 +15,10 @@ struct Run {
   int resumed = 0;  // times
 };
 
+/// Returns the files that a path names: a file itself, or the files in a folder that end in .jsonl, packed or not,
+/// sorted; with `below` those in its folders too. Throws BadInput where there is none.
+std::vector<std::string> record_files(const std::string& path, bool below);
+
 /// Returns the runs of a file, packed by gzip or not, in order. A line that a killed writer left torn is passed over:
 /// the last one, or one that a new run or a resume mark follows. Throws BadInput "FILE:LINE: KEY: found ..., expected
 /// ..." for any other line that is no record.

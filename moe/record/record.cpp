@@ -10,12 +10,13 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kStatusNames{"ok", "wrong", "invalid", "oom", "unsupported", "error"};
 
-std::string describe(const Scalar* value) {
-  if (!value) return "no such value";
-  return std::visit([](const auto& v) { return fmt::format("{}", v); }, *value);
-}
+std::string describe(const Scalar* value) { return value ? text_of(*value) : "no such value"; }
 
 }  // namespace
+
+std::string text_of(const Scalar& value) {
+  return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+}
 
 Fields::Fields(std::initializer_list<Row> rows) {
   for (const Row& row : rows) set(row.first, row.second);
@@ -56,6 +57,10 @@ const std::string& Fields::text(std::string_view name, std::string_view where) c
   if (found)
     if (const auto* value = std::get_if<std::string>(found)) return *value;
   bad_input("{}: {}: found {}, expected a text", where, name, describe(found));
+}
+
+void require_right(const CaseRecord& record) {
+  require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
 }
 
 std::string_view name_of(CaseStatus status) { return kStatusNames[static_cast<size_t>(status)]; }

@@ -28,6 +28,8 @@ inline constexpr int64_t kMeasurement = 1;
 
 using Scalar = std::variant<bool, int64_t, double, std::string>;
 
+std::string text_of(const Scalar& value);
+
 /// Holds named values in the order in which they were set.
 class Fields {
  public:
@@ -115,6 +117,9 @@ struct CaseRecord {
   MeasuredTimeline measured_timeline;  // of a layer that ran
   std::string where;                   // "FILE:LINE" where it was read; not part of the record
 };
+
+/// Throws WrongResult "KEY: REASON" where the case is wrong.
+void require_right(const CaseRecord& record);
 
 /// Holds cases, of one layer, say, that are written at once: their line has once what they share. Read back they are
 /// cases as any others. They have no parameters of their own, no samples and no timeline.

@@ -4,16 +4,10 @@
 #include <algorithm>
 
 #include "moe/base/json.h"
+#include "moe/record/fields_json.h"
 
 namespace moe {
 namespace {
-
-Json json_of(const Fields& fields) {
-  Json out = Json::object();
-  for (const auto& [name, scalar] : fields)
-    std::visit([&, &key = name](const auto& value) { out[key] = value; }, scalar);
-  return out;
-}
 
 Json json_of(const RunHeader& run) {
   Json out{{"kind", "run"},
@@ -23,14 +17,14 @@ Json json_of(const RunHeader& run) {
            {"argv", run.argv},
            {"config_digest", run.config_digest},
            {"version", run.version},
-           {"git", json_of(run.git)},
+           {"git", to_json(run.git)},
            {"build", run.build},
            {"compiler", run.compiler},
-           {"libraries", json_of(run.libraries)},
-           {"machine", json_of(run.machine)},
-           {"conditions", json_of(run.conditions)},
-           {"environment", json_of(run.environment)}};
-  if (!run.ranks.empty()) out["ranks"] = json_of(run.ranks);
+           {"libraries", to_json(run.libraries)},
+           {"machine", to_json(run.machine)},
+           {"conditions", to_json(run.conditions)},
+           {"environment", to_json(run.environment)}};
+  if (!run.ranks.empty()) out["ranks"] = to_json(run.ranks);
   return out;
 }
 
@@ -54,7 +48,7 @@ Json json_of(const MeasuredTimeline& timeline) {
 Json json_of(const CaseRecord& record) {
   Json out = {{"kind", "case"}, {"key", record.key}, {"status", name_of(record.status)}};
   if (!record.reason.empty()) out["reason"] = record.reason;
-  out["parameters"] = json_of(record.parameters);
+  out["parameters"] = to_json(record.parameters);
   if (!record.schedule.empty()) {
     out["schedule"] = record.schedule;
     out["degree_forward"] = record.degree_forward;
@@ -66,8 +60,8 @@ Json json_of(const CaseRecord& record) {
   Json samples = Json::object();
   for (const Samples& s : record.samples) samples[s.name] = s.values;
   out["samples"] = std::move(samples);
-  out["summary"] = json_of(record.summary);
-  out["prediction"] = json_of(record.prediction);
+  out["summary"] = to_json(record.summary);
+  out["prediction"] = to_json(record.prediction);
   if (record.bound_s) out["bound_s"] = *record.bound_s;
   for (const TaskTimes& task : record.timeline) out["timeline"].push_back(json_of(task));
   if (!record.measured_timeline.tasks.empty()) out["measured_timeline"] = json_of(record.measured_timeline);
@@ -147,14 +141,14 @@ Json json_of(const CaseGroup& group) {
     if (table == tables.end()) table = tables.emplace(tables.end());
     table->emplace_back(std::string_view(record.key).substr(start.size()), std::move(values));
   }
-  Json out{{"kind", "cases"}, {"parameters", json_of(group.parameters)}, {"key", start}};
+  Json out{{"kind", "cases"}, {"parameters", to_json(group.parameters)}, {"key", start}};
   for (const CaseTable& table : tables) out["tables"].push_back(json_of(table));
   return out;
 }
 
 Json json_of(const ResumeMark& mark) { return {{"kind", "resume"}, {"started", mark.started}}; }
 Json json_of(const EndMark& mark) {
-  return {{"kind", "end"}, {"ended", mark.ended}, {"conditions", json_of(mark.conditions)}};
+  return {{"kind", "end"}, {"ended", mark.ended}, {"conditions", to_json(mark.conditions)}};
 }
 
 }  // namespace

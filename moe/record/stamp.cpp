@@ -117,7 +117,7 @@ std::string digest_of(const RunHeader& run, const Question& question) {
     for (const auto& [name, value] : fields) {
       if (name == "CI") continue;  // who asks, not what
       add(name);
-      std::visit([&](const auto& v) { add(fmt::format("{}", v)); }, value);
+      add(text_of(value));
     }
     add("");
   };

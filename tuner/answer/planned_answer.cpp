@@ -248,7 +248,7 @@ int run_planned_answer(const TuneOptions& options) {
   writer.end();
   if (!options.trace.empty()) write_ranking_trace(options, answer, options.trace);
   answer.next = command_of("simulate", options, answer) + " --trace lanes.json";
-  fmt::print("{}", options.json ? json_of(answer).dump(1) + '\n' : text_of(answer));
+  fmt::print("{}", options.json ? document_text(json_of(answer)) + '\n' : text_of(answer));
   return options.strict && doubtful(answer) ? kDoubtful : kOk;
 }
 

@@ -8,13 +8,11 @@ namespace moe::tuner {
 namespace {
 
 constexpr std::string_view kPrintedApartSchedule = "fsmoe";
-constexpr double kPrintedLayers = 1458;
 
 std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
 
-// Returns whether FSMoE counted the layers with r_f != r_b on this cluster and grid.
 bool printed_apart(const VerifiedResults& results) {
-  return results.grid.name == "fsmoe-b" && results.cluster.name == "testbed-b";
+  return moe::printed_apart(results.grid, results.cluster, results.degrees);
 }
 
 std::string speedup_table(const VerifiedResults& results) {

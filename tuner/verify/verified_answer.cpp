@@ -60,16 +60,15 @@ class VerifiedAnswer {
     answer.prices_slowdown = cores.over(*target_.ranks.cores);
     answer.neighbours = neighbours_of(options_, answer);  // runs may change what is recommended
     writer_.end();
-    if (!target_.leads()) return 0;
+    if (!target_.leads()) return kOk;
     const bool model = !subject_.chosen.name.empty();
     const std::string launched = target_.ranks.processes ? fmt::format("launch --ranks {} -- ", ranks()) : "";
     answer.next = command_of(launched + (model ? "modelbench" : "layerbench"), options_, answer) +
                   (recommended(answer).schedule->name == kBaselines.front() ? "" : ",tutel") +
                   (model ? " --steps 20" : " --tasks");
-    fmt::print("{}", options_.json ? json_of(answer).dump(1) + '\n' : text_of(answer));
+    fmt::print("{}", options_.json ? document_text(json_of(answer)) + '\n' : text_of(answer));
     if (const std::string far = far_off_text(answer); !far.empty()) log_warning(far);
-    for (const Trial& trial : answer.trials)
-      require<WrongResult>(trial.record.status != CaseStatus::wrong, "{}: {}", trial.record.key, trial.record.reason);
+    for (const Trial& trial : answer.trials) require_right(trial.record);
     return options_.strict && doubtful(answer) ? kDoubtful : kOk;
   }
 

@@ -165,8 +165,10 @@ std::string doubt_text(const RunFigures& figures) {
       figures.agreement.sound, figures.agreement.runs);
 }
 
-Json json_of(const VerifiedResults& results, const RunFigures& figures) {
-  Json verified = Json::array(), summary = Json::array();
+namespace {
+
+Json runs_json(const VerifiedResults& results) {
+  Json verified = Json::array();
   for (const CaseRecord* r : runs_of(results.outcomes)) {
     verified.push_back({{"layer", r->parameters.text("layer", r->key)},
                         {"schedule", r->schedule},
@@ -181,6 +183,11 @@ Json json_of(const VerifiedResults& results, const RunFigures& figures) {
     if (was_timed(*r)) verified.back()["measured_s"] = run_s(*r);
     if (!r->reason.empty()) verified.back()["reason"] = r->reason;
   }
+  return verified;
+}
+
+Json summary_json(const VerifiedResults& results) {
+  Json summary = Json::array();
   for (const ScheduleSummary& s : summarise(results.rows, results.schedules)) {
     const MeasuredSchedule m = measured_schedule(results.outcomes, s.schedule);
     summary.push_back({{"schedule", s.schedule},
@@ -193,6 +200,12 @@ Json json_of(const VerifiedResults& results, const RunFigures& figures) {
                        {"printed_speedup", printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)},
                        {"degrees_apart", s.apart}});
   }
+  return summary;
+}
+
+}  // namespace
+
+Json json_of(const VerifiedResults& results, const RunFigures& figures) {
   const auto best = [](const BestDegrees& b) {
     return Json{{"layers", b.layers}, {"apart", b.apart}, {"apart_by_1_percent", b.apart_by_1_percent}};
   };
@@ -232,8 +245,8 @@ Json json_of(const VerifiedResults& results, const RunFigures& figures) {
           {"left_out", left_out},
           {"sound_runs", a.sound},
           {"doubtful", figures.doubtful()},
-          {"summary", summary},
-          {"verified", verified},
+          {"summary", summary_json(results)},
+          {"verified", runs_json(results)},
           {"layers", to_json(results.rows)}};
 }
 

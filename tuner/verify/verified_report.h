@@ -15,9 +15,8 @@ struct VerifiedResults {
   Profile cluster;
   bool emulated = true;
   double prices_slowdown = 1;  // of the cores on which they were measured, against the best since (CoreTimes::over)
-  bool processes = false;
-  std::string place = {};   // Target's
-  bool whole_grid = false;  // every layer was to be run
+  std::string place = {};      // Target's
+  bool whole_grid = false;     // every layer was to be run
   Grid grid;
   std::vector<const Schedule*> schedules, verified;  // swept; run for real
   DegreeChoice degrees;

@@ -61,11 +61,10 @@ class VerifiedTune {
     writer_.end();
     const RunFigures figures = figures_of(found_.outcomes);
     if (target_.leads()) {
-      fmt::print("{}\n", options_.json ? json_of(found_, figures).dump(1) : text_of(found_, figures));
+      fmt::print("{}\n", options_.json ? document_text(json_of(found_, figures)) : text_of(found_, figures));
       if (figures.doubtful()) log_warning(doubt_text(figures));
     }
-    for (const CaseRecord* record : runs_of(found_.outcomes))
-      require<WrongResult>(record->status != CaseStatus::wrong, "{}: {}", record->key, record->reason);
+    for (const CaseRecord* record : runs_of(found_.outcomes)) require_right(*record);
     return options_.strict && (figures.doubtful() || priced_by_weak_rows(found_.rows)) ? kDoubtful : kOk;
   }
 
@@ -74,7 +73,6 @@ class VerifiedTune {
     VerifiedResults found;
     found.cluster = target.cluster;
     found.emulated = target.emulated;
-    found.processes = target.ranks.processes != nullptr;
     found.place = target.place();
     found.grid = grid_of(options.selection, grid_key(target));
     for (const GridLayer& layer : found.grid.layers)

@@ -9,6 +9,7 @@
 #include "moe/export/layer_json.h"
 #include "moe/export/safetensors.h"
 #include "moe/layer/verify.h"
+#include "moe/record/fields_json.h"
 #include "moe/record/stamp.h"
 #include "moe/tensor/host_copy.h"
 #include "verbs/results_json.h"
@@ -132,8 +133,7 @@ class RankDump {
 Json software() {
   const RunHeader stamp = stamp_run({});
   Json all{{"moetune", MOETUNE_VERSION}, {"compiler", stamp.compiler}};
-  for (const Fields* fields : {&stamp.git, &stamp.libraries})
-    for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { all[name] = v; }, value);
+  for (const Fields* fields : {&stamp.git, &stamp.libraries}) all.update(to_json(*fields));
   return all;
 }
 
@@ -193,7 +193,7 @@ void dump_layers(const std::string& folder, World& world, std::span<RankRun* con
     manifest[kLoss] = loss;
   }
   write_whole_file(folder + "/manifest.json", "a file for what was dumped",
-                   [&](std::ostream& out) { out << manifest.dump(1) << '\n'; });
+                   [&](std::ostream& out) { out << document_text(manifest) << '\n'; });
 }
 
 }  // namespace moe

@@ -114,6 +114,15 @@ void append(const LayerOutcome& outcome, RecordWriter& writer) {
   for (const CaseRecord& record : outcome.tried) append_new(record);
 }
 
+void require_sound(const LayerOutcome& outcome, bool alone) {
+  const std::vector<ScheduleRun>& runs = outcome.runs;
+  for (const ScheduleRun& run : runs) require_right(run.record);
+  const auto refused = [](const ScheduleRun& run) { return run.record.status == CaseStatus::unsupported; };
+  if (!alone || runs.empty() || !std::ranges::all_of(runs, refused)) return;
+  const CaseRecord& first = runs.front().record;
+  throw Unsupported(fmt::format("{}: {}", runs.size() > 1 ? "every schedule" : first.schedule, first.reason));
+}
+
 bool was_timed(const LayerOutcome& outcome) {
   return std::ranges::any_of(outcome.runs, [](const ScheduleRun& run) { return !run.measured.empty(); });
 }

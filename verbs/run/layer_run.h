@@ -46,6 +46,10 @@ void append(const LayerOutcome& outcome, RecordWriter& writer);
 
 inline constexpr size_t kMostRankTasks = 100000;
 
+/// Throws WrongResult naming the first run whose result was wrong, and Unsupported where none of one layer's or model's
+/// schedules can be run: a grid's layer that can't is a row among others.
+void require_sound(const LayerOutcome& outcome, bool alone);
+
 /// Returns whether a run of the outcome has times.
 bool was_timed(const LayerOutcome& outcome);
 /// Writes a Perfetto timeline: for each timed schedule the measured ranks' lanes above the simulated ones; a plan of

@@ -279,8 +279,7 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequ
   }
   request.without = measured_series(records);
   std::ranges::move(measured_ops(target, writer, request, progress, work), std::back_inserter(records));
-  for (const CaseRecord& record : records)
-    require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
+  for (const CaseRecord& record : records) require_right(record);
   RunHeader run;
   run.started = utc_now();
   run.machine = machine_of();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "moe/base/table.h"
+#include "moe/record/fields_json.h"
 
 namespace moe {
 
@@ -75,7 +76,7 @@ Json schedules_json(const LayerOutcome& outcome) {
              {"dilation", r.dilation}, {"degree_forward", r.degree_forward}, {"degree_backward", r.degree_backward}};
     if (!r.reason.empty()) row["reason"] = r.reason;
     for (const auto& [part, fields] : {std::pair{"measured", &r.summary}, {"predicted", &r.prediction}})
-      for (const auto& [name, value] : *fields) std::visit([&](const auto& v) { row[part][name] = v; }, value);
+      if (!fields->empty()) row[part] = to_json(*fields);
     for (const TaskComparison& t : run.tasks)
       row["tasks"].push_back({{"kind", name_of(t.kind)},
                               {"phase", name_of(t.phase)},
