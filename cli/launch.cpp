@@ -113,9 +113,11 @@ class Ranks {
     if (poll(&news, 1, ms) <= 0) return;
     signalfd_siginfo info{};
     if (read(signals_, &info, sizeof info) != sizeof info || info.ssi_signo == SIGCHLD) return;
-    if (ended_by_ == 0) ended_by_ = static_cast<int>(info.ssi_signo);
+    const bool again = ended_by_ != 0;
+    if (!again) ended_by_ = static_cast<int>(info.ssi_signo);
     end(SIGTERM);
-    deadline_ = std::min(deadline_, Clock::now() + kGrace);
+    // A training that was asked once ends its step and keeps a checkpoint.
+    deadline_ = std::min(deadline_, Clock::now() + (again ? kGrace : std::max<Clock::duration>(kGrace, timeout_)));
   }
 
   void look_at_children() {
@@ -133,6 +135,10 @@ class Ranks {
 
   void take(int rank, int status) {
     if (WIFEXITED(status) && WEXITSTATUS(status) == kOk) return;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kDoubtful) {  // it has done its work
+      if (!failed_) code_ = kDoubtful;
+      return;
+    }
     const std::string what = WIFSIGNALED(status) ? fmt::format("rank {} was ended by signal {} ({})", rank,
                                                                WTERMSIG(status), strsignal(WTERMSIG(status)))
                                                  : fmt::format("rank {} ended with code {}", rank, WEXITSTATUS(status));

@@ -154,7 +154,8 @@ class Modelbench {
     results.describe_layer(job.shape.layer, chosen_.tied_embedding);
     results.tokens = job.shape.layer.batch * job.shape.layer.seq * job.shape.parallel.dp * job.stacked.micro_batches;
     job.predicted_by = target_.measured || options_.check_only ? target_.cluster : measured(job);
-    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, stop_after_step);
+    if (!options_.check_only)
+      for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, stop_after_step);
     Fields parameters{{"cluster", target_.cluster.name},   {"model", chosen_.name},
                       {"layers", int64_t{results.layers}}, {"micro_batches", int64_t{job.stacked.micro_batches}},
                       {"tokens", results.tokens},          {"text", results.text},

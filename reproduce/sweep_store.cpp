@@ -62,10 +62,10 @@ void SweepStore::prepare(const std::vector<Reading>& readings) {
       errors[worker] = std::current_exception();
     }
   };
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (size_t w = 1; w < workers; ++w) threads.emplace_back(work, w);
   work(0);
-  for (std::thread& thread : threads) thread.join();
+  threads.clear();
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
   if (progress) progress->done();

@@ -9,7 +9,8 @@ namespace moe {
 inline constexpr std::chrono::seconds kGrace{3};
 
 /// Blocks SIGCHLD, SIGINT, SIGTERM and SIGHUP in this thread while the object lives; the signals wait to be asked for.
-/// Signals that are ignored stay so, as nohup leaves them: blocked, they would be held too.
+/// Signals that are ignored stay so, as nohup leaves them: blocked, they would be held too. SIGCHLD alone is never left
+/// ignored.
 class HeldSignals {
  public:
   HeldSignals();

@@ -35,7 +35,8 @@ class World {
   /// Returns the world communicator of one of them. All handles are of one group: two streams need two split()s.
   virtual std::unique_ptr<Communicator> communicator(int rank) = 0;
   /// Runs body(rank) on one thread for each rank that is here, and joins them. The first exception (other than the
-  /// RankFailures that it caused) ends the other ranks, wherever they are, and is rethrown.
+  /// RankFailures that it caused) ends the other ranks, wherever they are, and is rethrown. An Unsupported that every
+  /// rank throws alike is rethrown on each, and ends nothing: a plan that can't run can't on any of them.
   virtual void run(const std::function<void(int rank)>& body) = 0;
 };
 

@@ -55,6 +55,8 @@ REFUSED_BY_RANKS = [
     (layerbench({"--schedule": "nope"}), "--schedule: unknown 'nope'"),
     (["tune", "--grid", "nope"], "grid: found 'nope'"),
     (layerbench({"--rendezvous": "nope"}), "--rendezvous: found 'nope', expected HOST:PORT"),
+    (layerbench({"--gate": "softmoe", "--aux-loss": "0.1"}), "gate softmoe: has no load-balancing loss"),
+    (["tune", "--shape", "auto", "--cluster", "profile.toml"], "--shape: found auto for ranks that are processes"),
 ]
 
 
@@ -108,6 +110,18 @@ class Launch(unittest.TestCase):
             for samples in case["samples"].values():
                 self.assertEqual([len(ranks) for ranks in samples], [4, 4, 4])
                 self.assertGreater(min(min(ranks) for ranks in samples), 0)
+
+    def test_a_layer_that_cannot_run_leaves_the_others(self):
+        """All ranks refuse it, and go on with the rest of the grid."""
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as grid:
+            grid.write(GRID.replace("capacity_factor = 1.2", 'capacity_factor = ["*", 1.2]'))
+            grid.flush()
+            run, code = self.run_program("launch", "--ranks", "2", "--", "layerbench", "--grid", grid.name, "--gate",
+                                         "softmoe", "--schedule", "tutel", "--check-only", "--json", cluster=(1, 2))
+        self.assertEqual(code, 0, run.lines)
+        rows = [row for layer in json.loads(run.out)["layers"] for row in layer["schedules"]]
+        self.assertEqual([row["status"] for row in rows], ["unsupported", "ok"])
+        self.assertIn("capacity-factor none", rows[0]["reason"])
 
     def test_text_once(self):
         run, code = self.run_program("launch", "--ranks", "2", "--",

@@ -37,6 +37,17 @@ TEST(OpRunner, SecondsAreOfOneIterationAndUndilated) {
   EXPECT_LT(most(sample), 15e-3) << "three iterations' sum, or dilated";
 }
 
+TEST(OpRunner, EachGemmOfASampleIsPaced) {
+  std::vector<OpCase> cases = paced_ops(5e-3, 4);
+  cases.resize(1);
+  cases[0].op = Op::gemm;
+  cases[0].network = Network::none;
+  cases[0].ranks = 1;
+  cases[0].real_dim = 8;
+  OpRunner runner({}, cases, 60);
+  EXPECT_GE(least(runner.run(0, 3)), 5e-3 * (1 - 1e-6)) << "all three end behind the first one's pace";
+}
+
 // The machine sets their starts apart, so that both may take a little less than the longer one's time.
 TEST(OpRunner, TwoOpsLastUntilTheLaterOneEnds) {
   const std::vector<OpCase> cases = paced_ops(100e-3, 1);

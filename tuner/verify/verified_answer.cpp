@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <limits>
 
 #include "moe/base/check.h"
 #include "moe/base/exit_code.h"
@@ -33,6 +34,7 @@ class VerifiedAnswer {
   VerifiedAnswer(const TuneOptions& options, World* processes)
       : options_(options),
         target_(target_of(options.selection.cluster, {processes, options.device, options.threads})),
+        free_bytes_(free_bytes_of(target_)),
         subject_(subject_on(options, target_)),
         writer_(target_.open_records(records_path(options.out, "tune", target_.file_name()), options.asked,
                                      subject_.files)) {
@@ -78,6 +80,9 @@ class VerifiedAnswer {
                       "--shape: found {}, of which nothing is measured yet; expected a profile, as tune --cluster {} "
                       "writes one",
                       target.cluster.name, target.cluster.name);
+    require<BadInput>(!options.any_shape || target.ranks.processes == nullptr,
+                      "--shape: found auto for ranks that are processes, each of which would search as long as its own "
+                      "clock says; expected groups, such as tune --no-verify --shape auto finds");
     return subject_of(options, target.cluster);
   }
 
@@ -98,20 +103,26 @@ class VerifiedAnswer {
     if (target_.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer());
     const bool scores = keeps_scores(target_.ranks.device);
     const double needed = layer_memory(model().shape, Flow::sharded, scores).total() * ranks_here();
-    require<BadInput>(!free_bytes() || needed < *free_bytes(),
+    require<BadInput>(needed < free_bytes_,
                       "one layer needs {} on the {} ranks of this machine, found {} free; expected a smaller one, or "
                       "--no-verify with a profile to plan only",
-                      human_bytes(needed), ranks_here(), human_bytes(free_bytes().value_or(0)));
+                      human_bytes(needed), ranks_here(), human_bytes(free_bytes_));
   }
 
   int ranks() const { return target_.cluster.nodes * target_.cluster.ranks_per_node; }
   int ranks_here() const { return target_.ranks.processes ? target_.cluster.ranks_per_node : ranks(); }
 
-  // Returns the host's free memory that may be used; none for ranks on GPUs, which have their own.
-  std::optional<double> free_bytes() const {
-    if (target_.ranks.device != DeviceKind::cpu) return std::nullopt;
+  // Returns how much of the free memory of the host that has least may be used; infinity where that is not known, and
+  // for ranks on GPUs, which have their own.
+  static double free_bytes_of(const Target& target) {
+    if (target.ranks.device != DeviceKind::cpu) return std::numeric_limits<double>::infinity();
     const std::optional<double> free = memory_bytes(SystemFiles(), "MemAvailable");
-    return free ? std::optional(kMemoryShare * *free) : std::nullopt;
+    const double here = free ? kMemoryShare * *free : std::numeric_limits<double>::infinity();
+    if (target.ranks.processes == nullptr) return here;
+    double least = here;
+    for (const std::vector<double>& of_rank : gather(*target.ranks.processes, std::vector<std::vector<double>>{{here}}))
+      least = std::min(least, of_rank.front());
+    return least;
   }
 
   LayerJob job_of(int layers) const {
@@ -155,7 +166,7 @@ class VerifiedAnswer {
       run.scores = keeps_scores(target_.ranks.device);
       run.keeps_ends = true;
       const double bytes = target_.emulated ? 0 : estimate_memory(run).total() * ranks_here();
-      if (seconds_of(job) < kMostRunS && (!free_bytes() || bytes < *free_bytes())) break;
+      if (seconds_of(job) < kMostRunS && bytes < free_bytes_) break;
       const int fewer = std::max(stages, job.stacked.layers / 2);
       if (model().dense.in(0, fewer) == fewer) break;
     }
@@ -216,6 +227,7 @@ class VerifiedAnswer {
 
   const TuneOptions& options_;
   Target target_;
+  double free_bytes_ = 0;
   Subject subject_;
   RecordWriter writer_;
 };

@@ -30,6 +30,7 @@ std::optional<RunRefusal> refusal_of(const std::function<void()>& job, const Wor
     if (processes != nullptr) throw;
     return RunRefusal{CaseStatus::oom, error.what()};
   } catch (const BadInput& error) {
+    if (processes != nullptr && !dynamic_cast<const Unsupported*>(&error)) throw;  // it has ended their world
     return RunRefusal{CaseStatus::unsupported, error.what()};
   } catch (const RankFailure& error) {
     if (processes != nullptr) throw;

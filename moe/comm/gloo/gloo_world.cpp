@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <optional>
 #include <pthread.h>
 #include <thread>
 #include <unistd.h>
 
+#include "moe/base/check.h"
+#include "moe/base/random.h"
 #include "moe/comm/gloo/bootstrap.h"
 #include "moe/comm/gloo/gloo_state.h"
 #include "moe/comm/store/port_file.h"
@@ -139,10 +142,23 @@ std::unique_ptr<Communicator> GlooWorld::communicator(int rank) {
 std::string GlooWorld::failure() const { return state_->failed() ? state_->verdict() : ""; }
 void GlooWorld::fail(const std::string& why) { state_->fail(why); }
 
+bool GlooWorld::every_rank_refuses(const std::string& why) {
+  const uint64_t mine = stream_of(why);
+  std::vector<uint64_t> all(static_cast<size_t>(ranks()));
+  try {
+    const auto stream = make_cpu_device()->make_stream("refusal");
+    communicator(state_->rank)->allgather(&mine, all.data(), sizeof mine, {*stream, {}, "comparing refusals"});
+    stream->synchronize();
+  } catch (const RankFailure&) {  // the others do something else
+    return false;
+  }
+  return std::ranges::count(all, mine) == std::ssize(all);
+}
+
 void GlooWorld::run(const std::function<void(int rank)>& body) {
   std::exception_ptr error;
+  std::optional<std::string> refusal;
   const auto fail = [&](const std::string& why) {
-    error = std::current_exception();
     if (!state_->failed()) state_->fail(fmt::format("rank {} failed{}", state_->rank, why));
   };
   std::thread thread([&] {
@@ -150,13 +166,19 @@ void GlooWorld::run(const std::function<void(int rank)>& body) {
     if (!bound_by_launcher()) cpu::keep_to_share(state_->topology.local_rank, state_->ranks_of_machine);
     try {
       body(state_->rank);
+    } catch (const Unsupported& thrown) {
+      error = std::current_exception();
+      refusal = thrown.what();
     } catch (const std::exception& thrown) {
+      error = std::current_exception();
       fail(fmt::format(": {}", thrown.what()));
     } catch (...) {
+      error = std::current_exception();
       fail("");
     }
   });
   thread.join();
+  if (refusal && !every_rank_refuses(*refusal)) fail(fmt::format(": {}", *refusal));
   if (error) std::rethrow_exception(error);
 }
 

@@ -50,6 +50,8 @@ class GlooWorld final : public World {
   void fail(const std::string& why);
 
  private:
+  bool every_rank_refuses(const std::string& why);
+
   std::shared_ptr<gloo::State> state_;
   int exceptions_ = 0;  // in flight when it was made
 };

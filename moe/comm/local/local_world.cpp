@@ -70,9 +70,15 @@ std::unique_ptr<Communicator> LocalWorld::communicator(int rank) {
 
 void LocalWorld::run(const std::function<void(int rank)>& body) {
   FirstCause cause;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks(); ++rank) threads.emplace_back([&, rank] { run_rank(rank, body, *state_, cause); });
-  for (std::thread& thread : threads) thread.join();
+  std::vector<std::jthread> threads;
+  try {
+    for (int rank = 0; rank < ranks(); ++rank)
+      threads.emplace_back([&, rank] { run_rank(rank, body, *state_, cause); });
+  } catch (const std::system_error& error) {  // those that run wait for those that don't
+    state_->abort(fmt::format("rank {} of {} has no thread: {}", threads.size(), ranks(), error.what()));
+    throw;
+  }
+  threads.clear();
   cause.rethrow();
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <ifaddrs.h>
+#include <limits>
 #include <memory>
 #include <net/if.h>
 #include <netdb.h>
@@ -28,17 +29,21 @@ struct Resolved {
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&address); }
 };
 
-Resolved resolve(const Address& address) {
+// Returns every address that the name has, IPv4 and IPv6.
+std::vector<Resolved> resolve(const Address& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
   require<BadInput>(error == 0, "store address {}:{}: {}", address.host, address.port, gai_strerror(error));
-  Resolved first;
-  std::memcpy(&first.address, found->ai_addr, found->ai_addrlen);
-  first.size = found->ai_addrlen;
-  freeaddrinfo(found);
-  return first;
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  std::vector<Resolved> all;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    Resolved& next = all.emplace_back();
+    std::memcpy(&next.address, each->ai_addr, each->ai_addrlen);
+    next.size = each->ai_addrlen;
+  }
+  return all;
 }
 
 std::string text_of(const sockaddr* address) {
@@ -68,6 +73,20 @@ bool accepts(const Resolved& address, double deadline_s) {
   return getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
 }
 
+// Listens on the first of the name's addresses that this machine has.
+Listener listener_on_one(const Address& address) {
+  int error = 0;
+  for (const Resolved& one : resolve(address)) {
+    Listener listener{FileDescriptor(::socket(one.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0))};
+    const int on = 1;  // what an earlier run left in TIME_WAIT
+    setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(listener.socket.get(), one.get(), one.size) == 0 && listen(listener.socket.get(), 1024) == 0)
+      return listener;
+    if (error == 0) error = errno;
+  }
+  bad_input("store address {}:{}: rank 0 can't listen there: {}", address.host, address.port, std::strerror(error));
+}
+
 }  // namespace
 
 FileDescriptor::~FileDescriptor() {
@@ -75,17 +94,7 @@ FileDescriptor::~FileDescriptor() {
 }
 
 Listener listen_on(const Address& address) {
-  const auto check = [&](bool ok) {
-    require<BadInput>(ok, "store address {}:{}: rank 0 can't listen there: {}", address.host, address.port,
-                      std::strerror(errno));
-  };
-  const Resolved resolved = resolve(address);
-  Listener listener{FileDescriptor(::socket(resolved.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0))};
-  check(listener.socket.get() >= 0);
-  const int on = 1;  // what an earlier run left in TIME_WAIT
-  setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  check(bind(listener.socket.get(), resolved.get(), resolved.size) == 0);
-  check(listen(listener.socket.get(), 1024) == 0);
+  Listener listener = listener_on_one(address);
   const Resolved own = own_address(listener.socket.get());
   listener.port = ntohs(own.address.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in*>(own.get())->sin_port
                                                          : reinterpret_cast<const sockaddr_in6*>(own.get())->sin6_port);
@@ -93,8 +102,11 @@ Listener listen_on(const Address& address) {
 }
 
 bool wait_for_listener(const Address& address, double deadline_s) {
-  const Resolved resolved = resolve(address);
-  for (auto pause = std::chrono::milliseconds(1); !accepts(resolved, deadline_s);) {
+  const std::vector<Resolved> all = resolve(address);
+  // One that nobody answers must not use up the time of the others.
+  const double patience_s = all.size() > 1 ? 1 : std::numeric_limits<double>::infinity();
+  const auto answers = [&](const Resolved& one) { return accepts(one, std::min(deadline_s, now_s() + patience_s)); };
+  for (auto pause = std::chrono::milliseconds(1); std::ranges::none_of(all, answers);) {
     if (now_s() > deadline_s) return false;
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(100));
@@ -121,10 +133,11 @@ std::vector<Interface> interfaces() {
 
 // Connecting a datagram socket sends nothing: it only asks for the route.
 std::string address_towards(const Address& address) {
-  const Resolved resolved = resolve(address);
-  const FileDescriptor socket(::socket(resolved.address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (connect(socket.get(), resolved.get(), resolved.size) != 0) return {};
-  return text_of(own_address(socket.get()).get());
+  for (const Resolved& one : resolve(address)) {
+    const FileDescriptor socket(::socket(one.address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (connect(socket.get(), one.get(), one.size) == 0) return text_of(own_address(socket.get()).get());
+  }
+  return {};
 }
 
 }  // namespace moe::store

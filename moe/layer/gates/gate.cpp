@@ -55,10 +55,10 @@ Routing make_routing(const RankShape& rank, MemorySpace& memory) {
   const LayerShape& layer = rank.shape.layer;
   check_losses(find_gate(layer.gate), layer);
   const GatePart& gate = gate_of(layer);
-  require<BadInput>(!gate.fills_evenly() || layer.capacity_factor,
-                    "gate {}: every expert takes its rows, so capacity-factor none has "
-                    "no meaning, expected a number",
-                    layer.gate);
+  require<Unsupported>(!gate.fills_evenly() || layer.capacity_factor,
+                       "gate {}: every expert takes its rows, so capacity-factor none has "
+                       "no meaning, expected a number",
+                       layer.gate);
   RoutingShape shape{.tokens = rank.gated_tokens(), .group_tokens = rank.tokens.count, .experts = layer.experts};
   shape.rows = layer.capacity_factor ? capacity_rows(rank.shape) : shape.group_tokens;
   shape.padding = padded_rows(rank.shape, shape.rows) - shape.rows;

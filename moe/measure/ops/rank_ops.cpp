@@ -30,6 +30,7 @@ RankOps::RankOps(Communicator& world, const Place& place)
       stream_(device_->make_stream("op")),
       gate_(*stream_),
       start_(device_->make_event()),
+      op_start_(device_->make_event()),
       end_(device_->make_event()),
       rank_(world_->rank()),
       ranks_per_node_(place.ranks_per_node),
@@ -106,7 +107,10 @@ void RankOps::begin(const OpCase& c, int iterations, const Begin& how) {
   world_->barrier({*stream_, {}, "start of an op"});
   how.beside != nullptr ? gate_.close_with(how.beside->gate_) : gate_.close(iterations + how.more);
   stream_->mark(*start_);
-  for (int i = 0; i < iterations; ++i) enqueue(c, {how.paced ? c.modelled_s * c.dilation : 0, &overruns_});
+  for (int i = 0; i < iterations; ++i) {
+    stream_->mark(*op_start_);
+    enqueue(c, {how.paced ? c.modelled_s * c.dilation : 0, &overruns_});
+  }
   stream_->record(*end_);
 }
 
@@ -125,7 +129,7 @@ void RankOps::enqueue(const OpCase& c, Pace pace) {
     math().use(native);
     math().gemm(square(send_), square(third_), square(receive_), Into::overwrite, {.fastest = true});
   });
-  stream_->hold(*start_, pace);
+  stream_->hold(*op_start_, pace);
 }
 
 template <class T>

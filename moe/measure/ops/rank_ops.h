@@ -68,7 +68,7 @@ class RankOps {
   std::unique_ptr<LayerDevice> layer_device_;  // null: the CPU's
   std::unique_ptr<Stream> stream_;
   StartGate gate_;
-  std::unique_ptr<Event> start_, end_;
+  std::unique_ptr<Event> start_, op_start_, end_;  // of all iterations, of one, of all
   Tensor send_, receive_, third_;
   std::optional<bool> sent_sums_;  // whether send_ has what is summed
   std::string series_;

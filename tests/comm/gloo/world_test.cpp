@@ -65,6 +65,28 @@ TEST_F(ServedTest, RestartedRunsMeetInTheSameStore) {
       EXPECT_EQ(error, "none");
 }
 
+TEST_F(ServedTest, WhatEveryRankRefusesEndsNothing) {
+  const auto errors = run_ranks(3, launch("run/"), [](GlooWorld& world, int) {
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_THROW(world.run([](int) { throw Unsupported("no such plan"); }), Unsupported);
+      EXPECT_EQ(world.failure(), "");
+      sum_of_all(world, 3);
+    }
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "none");
+}
+
+TEST_F(ServedTest, WhatOneRankRefusesEndsAll) {
+  const auto errors = run_ranks(3, launch("run/"), [](GlooWorld& world, int rank) {
+    world.run([&](int) {
+      if (rank == 1) throw Unsupported("no such plan");
+    });
+    sum_of_all(world, 3);
+  });
+  EXPECT_EQ(errors[1], "no such plan");
+  for (const size_t other : {0, 2}) EXPECT_NE(errors[other].find("rank 1 failed: no such plan"), std::string::npos);
+}
+
 TEST_F(ServedTest, AMachineMayStandForSeveralNodes) {
   Launch two = launch("run/");
   two.ranks_per_node = 2;
