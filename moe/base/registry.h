@@ -33,6 +33,13 @@ constexpr bool same_names(const A& a, const B& b) {
   return std::ranges::equal(a, b, [](const auto& x, const auto& y) { return x.name == y.name; });
 }
 
+/// Is the row of a table that knows nothing of a value but its name.
+template <class Value>
+struct Named {
+  std::string_view name;
+  Value value;
+};
+
 /// Returns whether row i of `table` is that of enumerator i, which its `key` holds.
 template <class Table, class Row, class Enum>
 constexpr bool in_enum_order(const Table& table, Enum Row::*key) {

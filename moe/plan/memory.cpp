@@ -13,14 +13,10 @@
 namespace moe {
 namespace {
 
-template <class Value>
-struct NamedValue {
-  std::string_view name;
-  Value value;
-};
-constexpr std::array<NamedValue<ActivationModel>, 3> kModels{{{"printed", ActivationModel::printed},
-                                                              {"corrected", ActivationModel::corrected},
-                                                              {"counted", ActivationModel::counted}}};
+constexpr std::array<Named<ActivationModel>, 3> kModels{{{"printed", ActivationModel::printed},
+                                                         {"corrected", ActivationModel::corrected},
+                                                         {"counted", ActivationModel::counted}}};
+static_assert(in_enum_order(kModels, &Named<ActivationModel>::value));
 
 double width(const LayerCase& c) { return bytes_of(c.layer.dtype); }
 

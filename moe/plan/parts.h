@@ -48,12 +48,21 @@ inline constexpr std::array<Part, 3> kDispatcherParts{
      {"1dh", "gather in the node, AlltoAll of the nodes' leaders, scatter (Hetu)"},
      {"2dh", "AlltoAll in the node, then between nodes (Tutel, DeepSpeed-MoE)"}}};
 
-/// Holds the experts' networks in the order of the enum Ffn.
-inline constexpr std::array<Part, 4> kFfnParts{
-    {{"gpt", "two GEMMs with GELU"},
-     {"mixtral", "three GEMMs, SwiGLU"},
-     {"gpt-tanh", "two GEMMs with tanh's GELU (GPT-2's own)"},
-     {"mixtral-fp8", "mixtral's; rows times weights in FP8 (e4m3, scales of 128 numbers)"}}};
+/// Names the experts' networks.
+enum class Ffn { gpt, mixtral, gpt_tanh, mixtral_fp8 };
+
+struct FfnPart {
+  std::string_view name, summary;
+  Ffn ffn;
+  int gemms;            // of one expert's forward; of three, one is W3 beside W1, as SwiGLU has it
+  bool in_fp8 = false;  // rows and weights are multiplied as FP8 numbers
+};
+
+inline constexpr std::array<FfnPart, 4> kFfnParts{
+    {{"gpt", "two GEMMs with GELU", Ffn::gpt, 2},
+     {"mixtral", "three GEMMs, SwiGLU", Ffn::mixtral, 3},
+     {"gpt-tanh", "two GEMMs with tanh's GELU (GPT-2's own)", Ffn::gpt_tanh, 2},
+     {"mixtral-fp8", "mixtral's; rows times weights in FP8 (e4m3, scales of 128 numbers)", Ffn::mixtral_fp8, 3, true}}};
 
 inline constexpr std::array<Part, 2> kHookParts{{{"none", "dispatch and combine send rows as they are"},
                                                  {"bf16", "rows are rounded to bfloat16 around dispatch and combine"}}};
@@ -61,7 +70,7 @@ inline constexpr std::array<Part, 2> kHookParts{{{"none", "dispatch and combine 
 constexpr std::span<const GatePart> gate_parts() { return kGateParts; }
 constexpr std::span<const Part> order_parts() { return kOrderParts; }
 constexpr std::span<const Part> dispatcher_parts() { return kDispatcherParts; }
-constexpr std::span<const Part> ffn_parts() { return kFfnParts; }
+constexpr std::span<const FfnPart> ffn_parts() { return kFfnParts; }
 constexpr std::span<const Part> hook_parts() { return kHookParts; }
 
 }  // namespace moe

@@ -9,11 +9,9 @@
 namespace moe {
 namespace {
 
-struct OrderRow {
-  std::string_view name;
-  PipelineOrder order;
-};
-constexpr std::array<OrderRow, 2> kOrders{{{"gpipe", PipelineOrder::gpipe}, {"1f1b", PipelineOrder::one_f_one_b}}};
+constexpr std::array<Named<PipelineOrder>, 2> kOrders{
+    {{"gpipe", PipelineOrder::gpipe}, {"1f1b", PipelineOrder::one_f_one_b}}};
+static_assert(in_enum_order(kOrders, &Named<PipelineOrder>::value));
 
 std::vector<PipelineStep> steps_of(PipelineOrder order, int micro_batches, int stages, int stage) {
   const int ahead = micro_batches_in_flight(order, micro_batches, stages, stage);
@@ -30,7 +28,7 @@ std::vector<PipelineStep> steps_of(PipelineOrder order, int micro_batches, int s
 
 std::string_view name_of(PipelineOrder order) { return kOrders[static_cast<size_t>(order)].name; }
 PipelineOrder pipeline_order_from(std::string_view name, std::string_view where) {
-  return find_named(kOrders, name, where).order;
+  return find_named(kOrders, name, where).value;
 }
 
 std::pair<int, int> layers_of_stage(int layers, int stages, int stage) {

@@ -9,42 +9,28 @@
 namespace moe {
 namespace {
 
-constexpr std::array kFfnGemms{2, 3, 2, 3};  // of a forward
-static_assert(kFfnGemms.size() == kFfnParts.size());
+static_assert(in_enum_order(kFfnParts, &FfnPart::ffn));
 
-struct NormRow {
-  std::string_view name;
-  Norm norm;
-};
-constexpr std::array<NormRow, 5> kNorms{{{"by-ffn", Norm::by_ffn},
-                                         {"none", Norm::none},
-                                         {"layernorm", Norm::layernorm},
-                                         {"rmsnorm", Norm::rmsnorm},
-                                         {"post-layernorm", Norm::post_layernorm}}};
+constexpr std::array<Named<Norm>, 5> kNorms{{{"by-ffn", Norm::by_ffn},
+                                             {"none", Norm::none},
+                                             {"layernorm", Norm::layernorm},
+                                             {"rmsnorm", Norm::rmsnorm},
+                                             {"post-layernorm", Norm::post_layernorm}}};
+static_assert(in_enum_order(kNorms, &Named<Norm>::value));
 
-struct PlacementRow {
-  std::string_view name;
-  bool ep_inside;
-};
-constexpr std::array<PlacementRow, 2> kPlacements{{{"esp-inside", false}, {"ep-inside", true}}};
+constexpr std::array<Named<bool>, 2> kPlacements{{{"esp-inside", false}, {"ep-inside", true}}};
 
-struct RoundingRow {
-  std::string_view name;
-  Rounding rounding;
-};
-constexpr std::array<RoundingRow, 6> kRoundings{{{"ragged", Rounding::ragged},
-                                                 {"exact", Rounding::exact},
-                                                 {"tutel", Rounding::tutel},
-                                                 {"deepspeed", Rounding::deepspeed},
-                                                 {"megatron", Rounding::megatron},
-                                                 {"lcm", Rounding::lcm}}};
+constexpr std::array<Named<Rounding>, 6> kRoundings{{{"ragged", Rounding::ragged},
+                                                     {"exact", Rounding::exact},
+                                                     {"tutel", Rounding::tutel},
+                                                     {"deepspeed", Rounding::deepspeed},
+                                                     {"megatron", Rounding::megatron},
+                                                     {"lcm", Rounding::lcm}}};
+static_assert(in_enum_order(kRoundings, &Named<Rounding>::value));
 
-struct RecomputeRow {
-  std::string_view name;
-  Recompute recompute;
-};
-constexpr std::array<RecomputeRow, 3> kRecomputes{
+constexpr std::array<Named<Recompute>, 3> kRecomputes{
     {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
+static_assert(in_enum_order(kRecomputes, &Named<Recompute>::value));
 
 constexpr int kMostRanks = 1 << 24;
 
@@ -110,11 +96,8 @@ void complete_parallel(ParallelShape& p, const LayerShape& layer) {
 
 }  // namespace
 
-std::string_view name_of(Ffn ffn) { return kFfnParts[static_cast<size_t>(ffn)].name; }
-Ffn ffn_from(std::string_view name, std::string_view where) {
-  return static_cast<Ffn>(&find_named(kFfnParts, name, where) - kFfnParts.data());
-}
-int gemms_of(Ffn ffn) { return kFfnGemms[static_cast<size_t>(ffn)]; }
+Ffn ffn_from(std::string_view name, std::string_view where) { return find_named(kFfnParts, name, where).ffn; }
+
 void require_blocks(Ffn ffn, int64_t width, int shards, std::string_view name, std::string_view group) {
   const int64_t block = block_of(ffn);
   require<BadInput>(width % (block * shards) == 0,
@@ -122,20 +105,20 @@ void require_blocks(Ffn ffn, int64_t width, int shards, std::string_view name, s
                     block, name_of(ffn));
 }
 std::string_view name_of(Norm norm) { return kNorms[static_cast<size_t>(norm)].name; }
-Norm norm_from(std::string_view name, std::string_view where) { return find_named(kNorms, name, where).norm; }
+Norm norm_from(std::string_view name, std::string_view where) { return find_named(kNorms, name, where).value; }
 std::string_view name_of(Rounding rounding) { return kRoundings[static_cast<size_t>(rounding)].name; }
 Rounding rounding_from(std::string_view name, std::string_view where) {
-  return find_named(kRoundings, name, where).rounding;
+  return find_named(kRoundings, name, where).value;
 }
 
 std::string_view name_of(Recompute recompute) { return kRecomputes[static_cast<size_t>(recompute)].name; }
 Recompute recompute_from(std::string_view name, std::string_view where) {
-  return find_named(kRecomputes, name, where).recompute;
+  return find_named(kRecomputes, name, where).value;
 }
 
 std::string_view placement_name(const ParallelShape& p) { return kPlacements[p.ep_inside ? 1 : 0].name; }
 bool ep_inside_from(std::string_view name, std::string_view where) {
-  return find_named(kPlacements, name, where).ep_inside;
+  return find_named(kPlacements, name, where).value;
 }
 
 DType wire_type(const LayerShape& layer) {

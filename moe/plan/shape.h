@@ -11,16 +11,15 @@
 
 namespace moe {
 
-enum class Ffn { gpt, mixtral, gpt_tanh, mixtral_fp8 };
-std::string_view name_of(Ffn ffn);
+constexpr const FfnPart& part_of(Ffn ffn) { return kFfnParts[static_cast<size_t>(ffn)]; }
+constexpr std::string_view name_of(Ffn ffn) { return part_of(ffn).name; }
 Ffn ffn_from(std::string_view name, std::string_view where);
-/// Returns the GEMMs of one expert's forward: 2 (GPT, with either GELU) or 3 (Mixtral's SwiGLU).
-int gemms_of(Ffn ffn);
+constexpr int gemms_of(Ffn ffn) { return part_of(ffn).gemms; }
 /// Says whether there is a W3 beside W1, as SwiGLU has.
-constexpr bool is_gated(Ffn ffn) { return ffn == Ffn::mixtral || ffn == Ffn::mixtral_fp8; }
+constexpr bool is_gated(Ffn ffn) { return gemms_of(ffn) == 3; }
 /// Says whether rows and weights are multiplied as FP8 numbers, forward and for the gradients of rows; those of weights
 /// are sums of products of the layer's own numbers, so that they don't depend on how rows are cut into chunks.
-constexpr bool in_fp8(Ffn ffn) { return ffn == Ffn::mixtral_fp8; }
+constexpr bool in_fp8(Ffn ffn) { return part_of(ffn).in_fp8; }
 /// Returns what the widths of an expert's weights are multiples of on each rank.
 constexpr int64_t block_of(Ffn ffn) { return in_fp8(ffn) ? kFp8Block : 1; }
 /// Throws BadInput naming what is so wide over the ranks of a group unless each has whole blocks of it.

@@ -10,13 +10,16 @@
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/numbers.h"
+#include "moe/base/registry.h"
 #include "moe/tensor/cpu/math.h"
 #include "moe/tensor/cpu/row_kernels.h"
 
 namespace moe {
 namespace {
 
-constexpr std::array<std::string_view, 2> kOptimizers = {"sgd", "adamw"};  // as in OptimizerKind
+constexpr std::array<Named<OptimizerKind>, 2> kOptimizers{
+    {{"sgd", OptimizerKind::sgd}, {"adamw", OptimizerKind::adamw}}};
+static_assert(in_enum_order(kOptimizers, &Named<OptimizerKind>::value));
 
 void check(const OptimizerSettings& s) {
   const auto within = [](const char* key, double found, double least, double below) {
@@ -94,13 +97,10 @@ double adamw_step(const OptimizerSettings& s, const Step& at, double weight, dou
 
 }  // namespace
 
-std::string_view name_of(OptimizerKind kind) { return kOptimizers[static_cast<size_t>(kind)]; }
+std::string_view name_of(OptimizerKind kind) { return kOptimizers[static_cast<size_t>(kind)].name; }
 
 OptimizerKind optimizer_from(std::string_view name, std::string_view where) {
-  const auto found = std::ranges::find(kOptimizers, name);
-  require<BadInput>(found != kOptimizers.end(), "{}: found {}, expected {}", where, shown(name),
-                    fmt::join(kOptimizers, " or "));
-  return static_cast<OptimizerKind>(found - kOptimizers.begin());
+  return find_named(kOptimizers, name, where).value;
 }
 
 double learning_rate_at(const OptimizerSettings& s, int64_t step) {

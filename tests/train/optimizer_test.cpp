@@ -249,8 +249,9 @@ TEST(Optimizer, WhatCannotBeIsNamed) {
   EXPECT_TRUE(fails({}, value.view().moved_to(nullptr, DeviceKind::cuda, DType::float32)).starts_with("w1: found"));
   EXPECT_EQ(optimizer_from("adamw", "--optimizer"), OptimizerKind::adamw);
   EXPECT_EQ(name_of(OptimizerKind::sgd), "sgd");
-  EXPECT_EQ(error_of<BadInput>([] { optimizer_from("adam", "--optimizer"); }),
-            "--optimizer: found 'adam', expected sgd or adamw");
+  EXPECT_TRUE(error_of<BadInput>([] {
+                optimizer_from("adam", "--optimizer");
+              }).starts_with("--optimizer: unknown 'adam', expected one of: sgd, adamw"));
 }
 
 // Shares of one weight, each with an optimizer of its own: together they do what one does with all of it.
