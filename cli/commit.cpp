@@ -2,7 +2,7 @@
 
 #include "cli/built_commit.h"
 
-namespace moe {
+namespace moe::cli {
 
 Fields built_from() {
   const std::string commit = MOETUNE_COMMIT;
@@ -10,4 +10,4 @@ Fields built_from() {
   return {{"commit", commit}, {"dirty", MOETUNE_DIRTY != 0}};
 }
 
-}  // namespace moe
+}  // namespace moe::cli

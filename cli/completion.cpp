@@ -8,7 +8,7 @@
 #include "moe/schedule/schedule.h"
 #include "verbs/paper_tables.h"
 
-namespace moe {
+namespace moe::cli {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -133,4 +133,4 @@ Words completions(const std::string& line) {
   return values;
 }
 
-}  // namespace moe
+}  // namespace moe::cli

@@ -8,7 +8,7 @@
 #include "moe/base/log.h"
 #include "moe/base/no_hardware.h"
 
-namespace moe {
+namespace moe::cli {
 namespace {
 
 int report(const std::exception& error, int code) {
@@ -54,4 +54,4 @@ int guarded(const std::function<int()>& body) {
   }
 }
 
-}  // namespace moe
+}  // namespace moe::cli

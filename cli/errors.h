@@ -5,7 +5,7 @@
 
 #include "moe/base/exit_code.h"
 
-namespace moe {
+namespace moe::cli {
 
 /// Writes a line on stderr, unless another rank that `launch` started has written the same.
 void say(const std::string& what);
@@ -13,4 +13,4 @@ void say(const std::string& what);
 /// Runs `body` and turns what it throws into a line and its exit code; a defect of the program itself is 70.
 int guarded(const std::function<int()>& body);
 
-}  // namespace moe
+}  // namespace moe::cli

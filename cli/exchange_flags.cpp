@@ -1,7 +1,7 @@
 // The verbs that speak other people's formats.
 #include "cli/flag_kinds.h"
 
-namespace moe {
+namespace moe::cli {
 
 void add_export(CLI::App& app, Command& c) {
   exchange::ExportOptions& o = c.export_out;
@@ -43,4 +43,4 @@ void add_import(CLI::App& app, Command& c) {
   add_overwrite(*verb);
 }
 
-}  // namespace moe
+}  // namespace moe::cli

@@ -6,7 +6,7 @@
 #include "moe/base/version.h"
 #include "verbs/trace_file.h"
 
-namespace moe {
+namespace moe::cli {
 namespace {
 
 int64_t bytes_from(const std::string& flag, const std::string& text) {
@@ -256,4 +256,4 @@ void add_verbs(CLI::App& app, Command& c) {
   }
 }
 
-}  // namespace moe
+}  // namespace moe::cli

@@ -11,7 +11,7 @@
 #include "cli/flags.h"
 #include "moe/base/check.h"
 
-namespace moe {
+namespace moe::cli {
 
 struct NumberRange {
   double least = 0, most = 1e12;
@@ -132,4 +132,4 @@ void complete_launch(Command& c, std::vector<std::string> words);
 /// Sets the command line that ab or self-test launches.
 void complete_gate(Command& c, std::vector<std::string> words);
 
-}  // namespace moe
+}  // namespace moe::cli

@@ -9,7 +9,7 @@
 #include "cli/flag_kinds.h"
 #include "moe/base/suggestion.h"
 
-namespace moe {
+namespace moe::cli {
 namespace {
 
 void require_verb(const CLI::App& app, int argc, const char* const* argv) {
@@ -157,4 +157,4 @@ bool runs_layers(const Command& c) {
          (c.verb == "tune" && c.tune.verify);
 }
 
-}  // namespace moe
+}  // namespace moe::cli

@@ -25,7 +25,7 @@
 #include "tuner/fit.h"
 #include "tuner/tune.h"
 
-namespace moe {
+namespace moe::cli {
 
 /// Says how the ranks of a verb that runs layers come to be: threads of one process, or processes from outside.
 struct RanksFlags {
@@ -71,4 +71,4 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv);
 /// Returns whether the verb runs layers, and so belongs to the executable that has LibTorch.
 bool runs_layers(const Command& command);
 
-}  // namespace moe
+}  // namespace moe::cli

@@ -19,7 +19,7 @@
 #include "moe/base/log.h"
 #include "moe/base/signals.h"
 
-namespace moe {
+namespace moe::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -177,4 +177,4 @@ class Ranks {
 
 int run_launch(const LaunchOptions& options, const std::string& program) { return Ranks(options, program).run(); }
 
-}  // namespace moe
+}  // namespace moe::cli

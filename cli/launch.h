@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace moe {
+namespace moe::cli {
 
 struct LaunchOptions {
   int ranks = 2;
@@ -18,4 +18,4 @@ struct LaunchOptions {
 /// can be started.
 int run_launch(const LaunchOptions& options, const std::string& program);
 
-}  // namespace moe
+}  // namespace moe::cli

@@ -21,7 +21,7 @@
 #include "reproduce/reproduce.h"
 #include "tuner/tune.h"
 
-namespace moe {
+namespace moe::cli {
 namespace {
 
 struct Verb {
@@ -75,8 +75,8 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::cli
 
 int main(int argc, char** argv) {
-  return moe::guarded([&] { return moe::run(argc, argv); });
+  return moe::cli::guarded([&] { return moe::cli::run(argc, argv); });
 }

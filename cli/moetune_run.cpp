@@ -12,7 +12,7 @@
 #include "moe/device/device.h"
 #include "tuner/tune.h"
 
-namespace moe {
+namespace moe::cli {
 namespace {
 
 struct Verb {
@@ -42,10 +42,10 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::cli
 
 int main(int argc, char** argv) {
-  const int code = moe::guarded([&] { return moe::run(argc, argv); });
+  const int code = moe::cli::guarded([&] { return moe::cli::run(argc, argv); });
   // The process ends at once: the libraries' own tidying up may wait for ranks that are no more.
   if (code == moe::kRankFailure) std::_Exit(code);
   return code;

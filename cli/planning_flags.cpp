@@ -1,6 +1,6 @@
 #include "cli/flag_kinds.h"
 
-namespace moe {
+namespace moe::cli {
 
 void add_list(CLI::App& app, Command& c) {
   CLI::App* verb = add_verb(app, "list", "schedules, clusters, grids, layers, models, gates and the like", "");
@@ -137,4 +137,4 @@ void add_reproduce(CLI::App& app, Command& c) {
   add_json(*verb, r.json);
 }
 
-}  // namespace moe
+}  // namespace moe::cli

@@ -16,7 +16,7 @@
 #include "moe/device/gpu_settings.h"
 #include "moe/device/memory.h"
 
-namespace moe {
+namespace moe::cli {
 namespace {
 
 // Returns what all ranks must have in common: the command line, but for the flag that tells them apart.
@@ -141,4 +141,4 @@ int run_together(World* processes, const std::function<int()>& verb) {
   }
 }
 
-}  // namespace moe
+}  // namespace moe::cli

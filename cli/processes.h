@@ -5,7 +5,7 @@
 #include "cli/flags.h"
 #include "moe/comm/world.h"
 
-namespace moe {
+namespace moe::cli {
 
 /// Returns null for --backend local; else blocks until all ranks are here, and has rank 0 say on stderr who they are.
 /// Throws BadInput for a launch that is half described, RankFailure where a rank stays away or runs something else.
@@ -16,4 +16,4 @@ std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vecto
 /// too, is a RankFailure.
 int run_together(World* processes, const std::function<int()>& verb);
 
-}  // namespace moe
+}  // namespace moe::cli

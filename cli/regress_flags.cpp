@@ -1,7 +1,7 @@
 // The verbs that keep performance from regressing.
 #include "cli/flag_kinds.h"
 
-namespace moe {
+namespace moe::cli {
 namespace {
 
 void add_base(CLI::App& verb, std::string& base) {
@@ -101,4 +101,4 @@ void complete_gate(Command& c, std::vector<std::string> words) {
   (c.verb == "ab" ? c.ab.command : c.self_test.command) = std::move(words);
 }
 
-}  // namespace moe
+}  // namespace moe::cli

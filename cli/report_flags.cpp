@@ -1,7 +1,7 @@
 // The verb that makes a page of records.
 #include "cli/flag_kinds.h"
 
-namespace moe {
+namespace moe::cli {
 
 void add_report(CLI::App& app, Command& c) {
   report::ReportOptions& o = c.report;
@@ -16,4 +16,4 @@ void add_report(CLI::App& app, Command& c) {
   add_text(*verb, "-o,--out", "FILE", o.out, "the page");
 }
 
-}  // namespace moe
+}  // namespace moe::cli

@@ -3,7 +3,7 @@
 
 #include "cli/flag_kinds.h"
 
-namespace moe {
+namespace moe::cli {
 namespace {
 
 const std::vector<std::string> kBackends{"local", "gloo", "nccl"};
@@ -332,4 +332,4 @@ void complete_launch(Command& c, std::vector<std::string> words) {
   c.launch.command = std::move(words);
 }
 
-}  // namespace moe
+}  // namespace moe::cli

@@ -9,7 +9,7 @@
 #include "cli/flag_kinds.h"
 #include "tests/cli/program.h"
 
-namespace moe {
+namespace moe::cli {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -85,4 +85,4 @@ TEST(Completion, BashIsGivenWhatItAsksFor) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::cli

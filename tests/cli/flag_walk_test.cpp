@@ -15,7 +15,7 @@
 #include "tests/cli/flag_effects.h"
 #include "tests/cli/program.h"
 
-namespace moe {
+namespace moe::cli {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -257,4 +257,4 @@ TEST_F(FlagWalk, TheTableHasNoFlagThatIsNone) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::cli

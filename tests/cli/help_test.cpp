@@ -7,7 +7,7 @@
 
 #include "cli/flag_kinds.h"
 
-namespace moe {
+namespace moe::cli {
 namespace {
 
 using Flags = std::vector<std::string>;
@@ -72,4 +72,4 @@ TEST(Help, LaunchSaysWhatStandsBehindIt) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::cli

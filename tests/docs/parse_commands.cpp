@@ -14,7 +14,7 @@ std::string fault_of(const std::string& line) {
   std::vector<const char*> argv;
   for (const std::string& word : words) argv.push_back(word.c_str());
   try {
-    moe::parse_command_line(static_cast<int>(argv.size()), argv.data());
+    moe::cli::parse_command_line(static_cast<int>(argv.size()), argv.data());
   } catch (const std::exception& error) {
     return error.what();
   }

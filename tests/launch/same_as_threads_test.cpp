@@ -76,7 +76,8 @@ class SameAsThreads : public testing::TestWithParam<Shape> {
     std::vector<const char*> argv{"moetune"};
     const Words words = layerbench();
     for (const std::string& word : words) argv.push_back(word.c_str());
-    const Selection selection = parse_command_line(static_cast<int>(argv.size()), argv.data())->layerbench.selection;
+    const Selection selection =
+        cli::parse_command_line(static_cast<int>(argv.size()), argv.data())->layerbench.selection;
     LayerJob job;
     job.name = "layer";
     job.shape = chosen_case(selection, GetParam().nodes, GetParam().ranks_per_node);
