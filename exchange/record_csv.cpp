@@ -29,9 +29,9 @@ Cells cells_of(const CaseRecord& record, std::vector<std::string>& columns) {
   set("backend", record.backend);
   set("emulated", record.emulated ? "true" : "false");
   set("dilation", fmt::format("{}", record.dilation));
-  for (const auto& [name, value] : record.parameters) set(name, text_of(value));
-  for (const auto& [name, value] : record.summary) set("summary." + name, text_of(value));
-  for (const auto& [name, value] : record.prediction) set("prediction." + name, text_of(value));
+  for (const auto& [name, value] : record.parameters) set(name, scalar_text(value));
+  for (const auto& [name, value] : record.summary) set("summary." + name, scalar_text(value));
+  for (const auto& [name, value] : record.prediction) set("prediction." + name, scalar_text(value));
   if (record.bound_s) set("bound_s", fmt::format("{}", *record.bound_s));
   return cells;
 }

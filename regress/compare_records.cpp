@@ -16,7 +16,7 @@ namespace {
 constexpr double kSameMemory = 0.01;  // a kernel keeps more or less of it for itself
 constexpr double kSameDilation = 8;   // disturbed passes are run again, at up to four times their dilation
 
-std::string text_or_none(const Scalar* value) { return value ? text_of(*value) : "none"; }
+std::string text_or_none(const Scalar* value) { return value ? scalar_text(*value) : "none"; }
 
 std::string difference(std::string_view name, const std::string& a, const std::string& b) {
   return a == b ? "" : fmt::format("{}: {} against {}", name, a, b);
@@ -91,7 +91,7 @@ std::optional<std::string> value_of(const CaseRecord& record, std::string_view n
     if (name == "degree_forward") return fmt::format("{}", record.degree_forward);
     if (name == "degree_backward") return fmt::format("{}", record.degree_backward);
   }
-  if (const Scalar* found = record.parameters.find(name)) return text_of(*found);
+  if (const Scalar* found = record.parameters.find(name)) return scalar_text(*found);
   return std::nullopt;
 }
 

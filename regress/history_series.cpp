@@ -21,7 +21,7 @@ struct Seen {
 
 std::string text_of(const Fields& fields, std::string_view name) {
   const Scalar* found = fields.find(name);
-  return found ? moe::text_of(*found) : "";
+  return found ? scalar_text(*found) : "";
 }
 
 /// Returns what a case is, and how it was measured.

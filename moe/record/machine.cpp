@@ -70,7 +70,7 @@ std::string fingerprint(const Fields& machine) {
   for (const auto& [name, value] : machine) {
     if (name == "os") continue;
     const std::string text =
-        name == "memory_bytes" ? fmt::format("{}", std::lround(machine.number(name, "") / kGiB)) : text_of(value);
+        name == "memory_bytes" ? fmt::format("{}", std::lround(machine.number(name, "") / kGiB)) : scalar_text(value);
     all += fmt::format("{}={}:{};", name, text.size(), text);
   }
   return fmt::format("{:016x}", stream_of(all));

@@ -10,11 +10,11 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kStatusNames{"ok", "wrong", "invalid", "oom", "unsupported", "error"};
 
-std::string describe(const Scalar* value) { return value ? text_of(*value) : "no such value"; }
+std::string describe(const Scalar* value) { return value ? scalar_text(*value) : "no such value"; }
 
 }  // namespace
 
-std::string text_of(const Scalar& value) {
+std::string scalar_text(const Scalar& value) {
   return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
 }
 

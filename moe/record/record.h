@@ -28,7 +28,7 @@ inline constexpr int64_t kMeasurement = 1;
 
 using Scalar = std::variant<bool, int64_t, double, std::string>;
 
-std::string text_of(const Scalar& value);
+std::string scalar_text(const Scalar& value);
 
 /// Holds named values in the order in which they were set.
 class Fields {

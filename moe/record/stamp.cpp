@@ -117,7 +117,7 @@ std::string digest_of(const RunHeader& run, const Question& question) {
     for (const auto& [name, value] : fields) {
       if (name == "CI") continue;  // who asks, not what
       add(name);
-      add(text_of(value));
+      add(scalar_text(value));
     }
     add("");
   };
