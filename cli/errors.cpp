@@ -2,6 +2,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "moe/base/check.h"
 #include "moe/base/launch_board.h"
@@ -19,6 +21,13 @@ int report(const std::exception& error, int code) {
 // Returns whether any print failed: one that fails throws where its text is long, and only leaves a mark where it is
 // short.
 bool stdout_failed() { return std::fflush(stdout) != 0 || std::ferror(stdout) != 0; }
+
+// A file that is opened must not get the number of stdout or stderr where that is closed: what is printed would end up
+// in it. What stands there now can't be written.
+void hold_standard_descriptors() {
+  for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(number, F_GETFD) == -1) ::open("/dev/null", O_RDONLY);
+}
 
 int report_stdout() {
   say("stdout: cannot be written");
@@ -38,6 +47,7 @@ void say(const std::string& what) {
 }
 
 int guarded(const std::function<int()>& body) {
+  hold_standard_descriptors();
   try {
     const int code = body();
     return stdout_failed() ? report_stdout() : code;

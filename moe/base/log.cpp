@@ -33,6 +33,13 @@ spdlog::logger& as_is() {
   return logger;
 }
 
+// Keeps what a flag or file may bring in from moving a terminal's cursor or beginning a line of its own.
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
 }  // namespace
 
 void set_log_level(LogLevel most) {
@@ -48,10 +55,10 @@ void set_log_rank(std::optional<int> rank) {
   set_format(*lines().sinks().front(), who + ": %v", "\n");
 }
 
-void log_error(const std::string& text) { lines().error(text); }
-void log_warning(const std::string& text) { lines().warn("warning: " + text); }
-void log_info(const std::string& text) { lines().info(text); }
-void log_decision(const std::string& text) { lines().debug(text); }
+void log_error(const std::string& text) { lines().error(one_line(text)); }
+void log_warning(const std::string& text) { lines().warn("warning: " + one_line(text)); }
+void log_info(const std::string& text) { lines().info(one_line(text)); }
+void log_decision(const std::string& text) { lines().debug(one_line(text)); }
 void log_progress(const std::string& text) { as_is().info(text); }
 
 }  // namespace moe

@@ -27,6 +27,7 @@ DType dtype_from(std::string_view name, std::string_view where) { return find_na
 
 std::string human_seconds(double seconds) {
   const double size = std::abs(seconds);
+  if (size >= 1e6) return fmt::format("{:.3g} s", seconds);
   if (size >= 60) return fmt::format("{}m{:02}s", int(seconds) / 60, int(seconds) % 60);
   if (size >= 1) return fmt::format("{:.2f} s", seconds);
   if (size >= 1e-3) return fmt::format("{:.3f} ms", seconds * 1e3);

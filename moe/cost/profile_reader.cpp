@@ -24,8 +24,8 @@ Points points_from(const TableReader& row) {
   for (const ConfigValue& item : row.list(kKey)) {
     if (item.kind != ConfigKind::list || item.items.size() != 2) row.fail(item, kKey, "[size, seconds] each");
     const double after = points.empty() ? 0 : points.back()[0];
-    points.push_back({row.real_of(item.items[0], kKey, {.above = after}),  // ascending
-                      row.real_of(item.items[1], kKey, kPositive)});
+    points.push_back({row.real_of(item.items[0], kKey, {.most = 1e18, .above = after}),  // ascending
+                      row.real_of(item.items[1], kKey, {.most = kSeconds.most, .above = 0})});
   }
   if (points.size() < 2) row.fail(row.value(kKey), kKey, "at least two points");
   return points;
@@ -94,7 +94,7 @@ TaskRow task_from(const TableReader& table) {
   for (size_t t = 0; t < kTerms; ++t) {
     const std::string_view term = term_names()[t];
     const std::string s_per = fmt::format("s_per_{}", term), range = fmt::format("range_{}", term);
-    out.s_per[t] = table.optional_real(s_per, kNonNegative).value_or(0);
+    out.s_per[t] = table.optional_real(s_per, kSeconds).value_or(0);
     if (!table.has(range)) {
       if (table.has(s_per)) table.fail(table.value(s_per), range, "[least, most] beside it");
       continue;
@@ -118,8 +118,8 @@ Contention contention_from(const TableReader& root) {
   const TableReader table = root.table("contention", known);
   Contention out;
   for (const ContentionPair& pair : contention_pairs()) {
-    out.*pair.factor = table.optional_real(pair.key(), {.least = 1}).value_or(1);
-    pair.stall_s(out) = table.optional_real(pair.stall_key(), kNonNegative).value_or(0);
+    out.*pair.factor = table.optional_real(pair.key(), {.least = 1, .most = 1e6}).value_or(1);
+    pair.stall_s(out) = table.optional_real(pair.stall_key(), kSeconds).value_or(0);
   }
   return out;
 }
@@ -181,7 +181,7 @@ Profile profile_of(const ConfigFile& file) {
   out.ranks_per_node = static_cast<int>(topology.integer("ranks_per_node", {.least = 1, .most = kMostRanksPerNode}));
   out.memory_bytes = topology.optional_real("memory_bytes", kPositive);
   read_rows(root, out);
-  out.task_overhead_s = root.table("overhead", {"task_s"}).optional_real("task_s", kNonNegative).value_or(0);
+  out.task_overhead_s = root.table("overhead", {"task_s"}).optional_real("task_s", kSeconds).value_or(0);
   out.contention = contention_from(root);
   return out;
 }

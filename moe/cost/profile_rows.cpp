@@ -24,8 +24,8 @@ CommRow comm_row_from(const TableReader& table, const std::function<double(Netwo
   out.op = op_from(table, OpTable::comm);
   out.network = table.choice("network", {"inter", "intra"}) == "inter" ? Network::inter : Network::intra;
   out.ranks = static_cast<int>(table.integer("ranks", {.least = 2, .most = most_ranks(out.network)}));
-  out.alpha_s = table.real("alpha_s", kNonNegative);
-  out.beta_s_per_byte = table.real("beta_s_per_byte", kPositive);
+  out.alpha_s = table.real("alpha_s", kSeconds);
+  out.beta_s_per_byte = table.real("beta_s_per_byte", kSecondsPerUnit);
   return out;
 }
 
@@ -36,9 +36,9 @@ ComputeRow compute_row_from(const TableReader& table) {
   if (out.op == Op::expert) out.ffn = ffn_from(table.text("ffn"), table.where("ffn"));
   if (out.op != Op::expert && table.has("ffn")) table.fail(table.value("ffn"), "ffn", "none beside " + what);
   if (table.has("dtype")) out.dtype = dtype_from(table.text("dtype"), table.where("dtype"));
-  out.alpha_s = table.real("alpha_s", kNonNegative);
+  out.alpha_s = table.real("alpha_s", kSeconds);
   const bool copy = out.op == Op::copy;
-  (copy ? out.beta_s_per_byte : out.beta_s_per_flop) = beta_from(table, copy, kPositive, what);
+  (copy ? out.beta_s_per_byte : out.beta_s_per_flop) = beta_from(table, copy, kSecondsPerUnit, what);
   return out;
 }
 
@@ -47,10 +47,11 @@ ModuleRow module_row_from(const TableReader& table) {
   out.name = table.name("name");
   out.phase = table.choice("phase", {"forward", "backward"}) == "forward" ? Phase::forward : Phase::backward;
   out.seq = table.optional_integer("seq", {.least = 1});
-  out.alpha_s = table.real("alpha_s", kNonNegative);
+  out.alpha_s = table.real("alpha_s", kSeconds);
   const bool by_byte = is_priced_by_byte(out.name);
   (by_byte ? out.beta_s_per_byte : out.beta_s_per_flop) =
-      beta_from(table, by_byte, kNonNegative, fmt::format("name = '{}'", out.name));  // 0: a time measured once
+      beta_from(table, by_byte, {.least = 0, .most = kSecondsPerUnit.most},
+                fmt::format("name = '{}'", out.name));  // 0: a time measured once
   return out;
 }
 

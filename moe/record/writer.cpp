@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
@@ -42,14 +43,11 @@ RecordWriter::RecordWriter(std::string path, const Question& question) : path_(s
   open();
   try {
     std::optional<Run> last = read_open_run(path_);
-    if (last && question.asked.overwrite) {
-      if (::ftruncate(file_, 0) != 0) bad_input("{}: cannot be emptied ({})", path_, strerror(errno));
-      last.reset();
-    }
+    empties_ = last && question.asked.overwrite;
+    if (empties_) last.reset();
     if (last) check_same_question(*last, header, question.asked);
-    terminate_torn_line();
     resumed_ = last && !last->ended && last->header.config_digest == header.config_digest;
-    write_line(resumed_ ? to_json_line(ResumeMark{utc_now()}) : to_json_line(header));
+    head_ = resumed_ ? to_json_line(ResumeMark{utc_now()}) : to_json_line(header);
     if (resumed_)
       for (CaseRecord& record : last->cases) keep(std::move(record));
   } catch (...) {
@@ -71,6 +69,7 @@ void RecordWriter::check_same_question(const Run& last, const RunHeader& now, co
 }
 
 RecordWriter::~RecordWriter() {
+  if (created_ && !head_.empty()) ::unlink(path_.c_str());
   if (file_ >= 0) ::close(file_);
 }
 
@@ -95,7 +94,10 @@ void RecordWriter::keep(CaseRecord record) {
 
 void RecordWriter::open() {
   make_folders_above(path_);
-  file_ = ::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  constexpr int kHow = O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC;
+  file_ = ::open(path_.c_str(), kHow | O_EXCL, 0644);
+  created_ = file_ >= 0;
+  if (!created_) file_ = ::open(path_.c_str(), kHow, 0644);
   if (file_ < 0) bad_input("{}: cannot be opened ({}), expected a file to append records to", path_, strerror(errno));
   struct stat status {};
   const bool regular = ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
@@ -109,11 +111,20 @@ void RecordWriter::open() {
 void RecordWriter::terminate_torn_line() {
   const off_t size = ::lseek(file_, 0, SEEK_END);
   char last = '\n';
-  if (size > 0 && ::pread(file_, &last, 1, size - 1) == 1 && last != '\n') write_line("\n");
+  if (size > 0 && ::pread(file_, &last, 1, size - 1) == 1 && last != '\n') put("\n");
 }
 
 void RecordWriter::write_line(const std::string& line) {
   if (file_ < 0) return;
+  if (const std::string head = std::exchange(head_, {}); !head.empty()) {
+    if (empties_ && ::ftruncate(file_, 0) != 0) bad_input("{}: cannot be emptied ({})", path_, strerror(errno));
+    terminate_torn_line();
+    put(head);
+  }
+  put(line);
+}
+
+void RecordWriter::put(const std::string& line) {
   ssize_t written = -1;
   do written = ::write(file_, line.data(), line.size());
   while (written < 0 && errno == EINTR);

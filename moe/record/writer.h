@@ -22,7 +22,8 @@ class RecordWriter {
   /// Opens or creates `path`, and the folders above it. Where its last run has no end line and answers the same
   /// question (its digest, stamp.h), that run goes on. Behind one that is complete a new one begins; of another
   /// question only where the question does not name the file, and a line on stderr says so. Whatever the file holds
-  /// makes room where the question overwrites.
+  /// makes room where the question overwrites. Nothing changes before the first line is appended: a verb that fails
+  /// without a case leaves the file as it was.
   /// Throws BadInput where the last run is of another question and not complete, or the file named; where the file is
   /// no records file, can't be written, or another process writes it. Then it is as it was.
   RecordWriter(std::string path, const Question& question);
@@ -58,11 +59,14 @@ class RecordWriter {
   void require_new(const std::string& key);
   void check_same_question(const Run& last, const RunHeader& now, const Asked& asked) const;
   void terminate_torn_line();
+  /// Begins the run, if this is its first line.
   void write_line(const std::string& line);
+  void put(const std::string& line);
 
   std::string path_;
   int file_ = -1;
-  bool resumed_ = false, ended_ = false;
+  std::string head_;  // the run's first line, to be written; empty: it is
+  bool created_ = false, empties_ = false, resumed_ = false, ended_ = false;
   std::optional<GpuWatch> gpus_;                                  // of a process that uses some
   std::map<std::string, CaseRecord, std::less<>> done_, not_ok_;  // by key
   std::unordered_set<std::string> appended_;

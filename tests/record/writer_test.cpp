@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <gtest/gtest.h>
 
 #include "moe/base/check.h"
 #include "moe/record/reader.h"
+#include "moe/record/record_json.h"
+#include "moe/record/stamp.h"
 #include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 #include "tests/record/sample_records.h"
@@ -34,12 +37,40 @@ TEST(RecordWriter, WritesARunThatReadsBack) {
   EXPECT_EQ(runs[0].cases[0].where, path + ":2");
 }
 
+// A run of that question; ended or broken off.
+std::string left_by(const std::string& path, const std::string& flag, bool ended) {
+  RecordWriter writer(path, asking(flag));
+  writer.append(sample_case(0));
+  if (ended) writer.end();
+  return Scratch::read(path);
+}
+
 TEST(RecordWriter, EachLineIsThereAtOnce) {
   const Scratch scratch;
   RecordWriter writer(scratch.path("r.jsonl"), asking("d1"));
-  EXPECT_EQ(read_last_run(writer.path()).cases.size(), 0u);
-  writer.append(sample_case(0));
-  EXPECT_EQ(read_last_run(writer.path()).cases.size(), 1u);
+  for (const int i : {0, 1}) {
+    writer.append(sample_case(i));
+    EXPECT_EQ(std::ssize(read_last_run(writer.path()).cases), i + 1);
+  }
+}
+
+TEST(RecordWriter, WhatFailsWithoutACaseLeavesTheFileAsItWas) {
+  const Scratch scratch;
+  Question overwrites = asking("d2");
+  overwrites.asked.overwrite = true;
+  const std::string none = scratch.path("none.jsonl");
+  { const RecordWriter writer(none, overwrites); }
+  EXPECT_FALSE(std::filesystem::exists(none));
+  for (const bool ended : {false, true}) {
+    const std::string path = scratch.path(fmt::format("r{}.jsonl", ended)), before = left_by(path, "d1", ended);
+    for (const Question& question : {asking("d1"), overwrites}) {
+      { const RecordWriter writer(path, question); }
+      EXPECT_EQ(Scratch::read(path), before);
+    }
+    RecordWriter writer(path, overwrites);
+    writer.append(sample_case(1));
+    EXPECT_EQ(read_runs(path).size(), 1u) << "the first case takes the place of what was there";
+  }
 }
 
 TEST(RecordWriter, GoesOnWithARunThatWasBrokenOff) {
@@ -68,14 +99,6 @@ TEST(RecordWriter, GoesOnWithARunThatWasBrokenOff) {
   EXPECT_TRUE(run.ended);
   ASSERT_EQ(run.cases.size(), 2u);
   EXPECT_EQ(run.cases[1].status, CaseStatus::ok) << "the later record of a key counts";
-}
-
-// A run of that question; ended or broken off.
-std::string left_by(const std::string& path, const std::string& flag, bool ended) {
-  RecordWriter writer(path, asking(flag));
-  writer.append(sample_case(0));
-  if (ended) writer.end();
-  return Scratch::read(path);
 }
 
 TEST(RecordWriter, ACaseThatIsNotOkIsAnsweredUnlessItFailed) {
@@ -144,12 +167,12 @@ TEST(RecordWriter, AnotherQuestionIsRefusedWhereItWouldMix) {
 
 TEST(RecordWriter, ARunWithoutACaseIsInNobodysWay) {
   const Scratch scratch;
-  const std::string path = scratch.path("r.jsonl");
-  { RecordWriter writer(path, asking("d1")); }
+  const std::string path = scratch.write("r.jsonl", to_json_line(stamp_run(asking("d1"))));
   Question question = asking("d2");
   question.asked.named_file = true;
   RecordWriter writer(path, question);
   EXPECT_FALSE(writer.resumed());
+  writer.append(sample_case(0));
   EXPECT_EQ(read_runs(path).size(), 2u);
 }
 
