@@ -94,9 +94,10 @@ void print_text(const LayerCase& shape, const Profile& profile, const std::vecto
   for (const SimulatedLayer& s : all) fastest_first.push_back(&s);
   std::ranges::stable_sort(fastest_first, {}, [](const SimulatedLayer* s) { return s->result.total_s(); });
   const std::string states = describe_states(shape.parallel);
-  fmt::print("{} on {} ({} x {}), {}{}{}\n\n{}{}", describe(shape.layer), profile.name, counted(profile.nodes, "node"),
-             profile.ranks_per_node, name_of(shape.rounding), states.empty() ? "" : ", ", states,
-             table_text(fastest_first, profile), refused.text());
+  fmt::print("{} on {} ({} x {}), {}, {}{}{}\n\n{}{}", describe(shape.layer), profile.name,
+             counted(profile.nodes, "node"), profile.ranks_per_node, describe_groups(shape.parallel),
+             name_of(shape.rounding), states.empty() ? "" : ", ", states, table_text(fastest_first, profile),
+             refused.text());
   fmt::print("{}", gantts_text(fastest_first, drawn));
 }
 
@@ -194,6 +195,8 @@ int run_simulate(const SimulateOptions& options) {
   check_one_layer(options);
   const Profile profile = chosen_profile(options.selection);
   const LayerCase shape = chosen_case(options.selection, profile.nodes, profile.ranks_per_node);
+  require<BadInput>(shape.parallel.pp == 1, "--pp: found {} stages for one layer, once; expected --layers N with it",
+                    shape.parallel.pp);
   const LayerPricer pricer(profile, shape, pricing_of(options.selection));
   const auto chosen = chosen_schedules(options.selection);
   std::vector<SimulatedLayer> all;
@@ -221,6 +224,9 @@ int run_simulate(const SimulateOptions& options) {
   if (!options.trace.empty()) write_trace(groups, options.trace);
   if (!options.out.empty()) write_records(options, pricer, all);
   for (const std::string& note : pricer.notes()) log_info(note);
+  if (shape.parallel.edp > 1)
+    log_info(fmt::format("not in it: the sums of the experts' gradients over EDP = {}, which tune counts behind it",
+                         shape.parallel.edp));
   if (options.json) {
     print_json(documents_of(pricer, all, noisy));
     return 0;

@@ -181,6 +181,10 @@ int expert_nodes(const ParallelShape& p) {
   return std::clamp(p.ep * ranks_between / p.ranks_per_node, 1, p.ep);
 }
 
+std::string describe_groups(const ParallelShape& p) {
+  return fmt::format("DP {} MP {} EP {} ESP {} PP {}", p.dp, p.mp, p.ep, p.esp, p.pp);
+}
+
 std::string describe_states(const ParallelShape& p) {
   std::string text = p.zero > 0 ? fmt::format("ZeRO {}", p.zero) : "";
   if (p.recompute == Recompute::none) return text;

@@ -125,6 +125,9 @@ int expert_nodes(const ParallelShape& parallel);
 /// Returns the type of what dispatch and combine send: the layer's own, unless its hook sends another.
 DType wire_type(const LayerShape& layer);
 
+/// Returns "DP 8 MP 4 EP 8 ESP 4 PP 1".
+std::string describe_groups(const ParallelShape& parallel);
+
 /// Returns "ZeRO 1, scores recomputed": what a rank does not keep; empty where it keeps all.
 std::string describe_states(const ParallelShape& parallel);
 

@@ -112,7 +112,7 @@ std::string brief_text_of(const FoundShapes& found, bool tight) {
 
 std::string describe_shape(const ModelShape& model) {
   const ParallelShape& p = model.shape.parallel;
-  std::string text = fmt::format("DP {} MP {} EP {} ESP {} PP {}", p.dp, p.mp, p.ep, p.esp, p.pp);
+  std::string text = describe_groups(p);
   if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
   text += fmt::format(", {} of {}", counted(model.micro_batches, "micro-batch"), model.shape.layer.batch);
   if (const std::string states = describe_states(p); !states.empty()) text += ", " + states;
