@@ -122,7 +122,13 @@ LayerCase chosen_case(const Selection& selection, LayerFile file, int nodes, int
   override_with(file.parallel.zero, selection.layer.zero);
   if (selection.layer.recompute) file.parallel.recompute = recompute_from(*selection.layer.recompute, "--recompute");
   if (selection.layer.rounding) file.rounding = rounding_from(*selection.layer.rounding, "--capacity-rounding");
-  return complete(file.layer, file.parallel, file.rounding.value_or(Rounding::ragged));
+  try {
+    return complete(file.layer, file.parallel, file.rounding.value_or(Rounding::ragged));
+  } catch (const BadInput& error) {
+    const std::string& where = file.file.empty() ? file.name : file.file;
+    if (where.empty()) throw;
+    bad_input("{}: {}", where, error.what());
+  }
 }
 
 Grid grid_of(const Selection& selection, const std::string& cluster) {

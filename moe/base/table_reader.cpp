@@ -52,8 +52,10 @@ std::string describe(const ConfigValue& value) {
       return value.boolean ? "true" : "false";
     case ConfigKind::integer:
       return fmt::format("{}", value.integer);
-    case ConfigKind::real:
-      return fmt::format("{}", value.real);
+    case ConfigKind::real: {
+      const std::string text = fmt::format("{}", value.real);  // 1.0, which is no whole number
+      return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
+    }
     case ConfigKind::text:
       return shown(value.text);
     case ConfigKind::list:

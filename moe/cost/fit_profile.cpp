@@ -55,6 +55,8 @@ RowKey collective_key(const CaseRecord& record, const Profile& profile) {
   key.network = first_of(record, "network", "inter", "intra") ? Network::inter : Network::intra;
   const int64_t ranks = record.parameters.whole("ranks", record.where);
   require<BadInput>(ranks >= 2, "{}: ranks: found {}, expected at least 2", record.where, ranks);
+  require<BadInput>(*op != Op::sendrecv || ranks == 2, "{}: ranks: found {} of a sendrecv, expected 2", record.where,
+                    ranks);
   require<BadInput>(ranks <= most_ranks(profile, key.network),
                     "{}: ranks: found {} on the {} network of {} x {} ranks, expected at most {}", record.where, ranks,
                     name_of(key.network), profile.nodes, profile.ranks_per_node, most_ranks(profile, key.network));

@@ -23,7 +23,8 @@ CommRow comm_row_from(const TableReader& table, const std::function<double(Netwo
   CommRow out;
   out.op = op_from(table, OpTable::comm);
   out.network = table.choice("network", {"inter", "intra"}) == "inter" ? Network::inter : Network::intra;
-  out.ranks = static_cast<int>(table.integer("ranks", {.least = 2, .most = most_ranks(out.network)}));
+  out.ranks = static_cast<int>(
+      table.integer("ranks", {.least = 2, .most = out.op == Op::sendrecv ? 2 : most_ranks(out.network)}));
   out.alpha_s = table.real("alpha_s", kSeconds);
   out.beta_s_per_byte = table.real("beta_s_per_byte", kSecondsPerUnit);
   return out;

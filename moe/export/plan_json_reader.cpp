@@ -28,7 +28,8 @@ std::vector<std::string_view> kind_names(int count) {
 class Node {
  public:
   Node(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
-    require<BadInput>(json.is_object(), "{}: found {}, expected an object", where_, seen(json));
+    require<BadInput>(json.is_object(), "{}{} found {}, expected an object", where_, where_.ends_with(':') ? "" : ":",
+                      seen(json));
   }
 
   int64_t whole(const char* key, int64_t least, int64_t most) const {
@@ -175,7 +176,7 @@ Access access_from(const Node& n) {
   Access a;
   a.buffer = n.named<Buffer>("buffer", kBuffers);
   a.phase = n.named<Phase>("phase", 2);
-  a.layer = static_cast<int>(n.whole_or("layer", 0, 0, kMostSize));
+  a.layer = static_cast<int>(n.whole_or("layer", 0, 0, 0));
   a.chunks = static_cast<int>(n.whole_or("chunks", 1, 1, kMostSize));
   a.chunk = static_cast<int>(n.whole_or("chunk", 0, 0, a.chunks - 1));
   a.again = n.has("again") && n.boolean("again");
@@ -187,7 +188,7 @@ Task task_from(const Node& n, int slices) {
   task.id = n.count("id", 0);
   task.kind = n.named<TaskKind>("kind", kTaskKinds);
   task.phase = n.named<Phase>("phase", 2);
-  task.layer = n.count("layer", 0);
+  task.layer = n.count("layer", 0, 0);
   task.chunks = n.count("chunks", 1);
   task.chunk = n.count("chunk", 0, task.chunks - 1);
   task.again = n.has("again") && n.boolean("again");
@@ -222,6 +223,17 @@ void set_classes(Structure& structure) {
     if (fresh) structure.classes.push_back({task.kind, task.phase, task.layer, task.chunk, task.chunks, task.slice});
     task.work_class = place->second;
   }
+}
+
+// Throws where no task of the phase is cut into as many chunks as its degree says.
+void require_degree(const Node& document, const char* key, int degree, const Structure& structure, Phase phase) {
+  int most = 1;
+  for (const Task& task : structure.tasks) {
+    if (task.phase != phase || !is_chunked(task.kind)) continue;
+    if (task.chunks == degree) return;
+    most = std::max(most, task.chunks);
+  }
+  if (degree > 1) document.fail(key, fmt::format("{}, as its tasks are cut", most));
 }
 
 // Reads the gradients, whose bytes must be those that the layer makes: a rank sums no others.
@@ -269,6 +281,8 @@ Plan plan_from(const Node& document) {
   structure.slices = static_cast<int>(document.nodes("slices").size());
   for (const Node& task : document.nodes("tasks")) structure.tasks.push_back(task_from(task, structure.slices));
   set_classes(structure);
+  require_degree(document, "degree_forward", plan.degree_forward, structure, Phase::forward);
+  require_degree(document, "degree_backward", plan.degree_backward, structure, Phase::backward);
   plan.gradients = gradients_from(document, plan.shape, structure);
   plan.slices = slices_from(document, plan.gradients);
   plan.structure = std::make_shared<const Structure>(std::move(structure));

@@ -187,7 +187,7 @@ TEST(MalformedFiles, Grids) {
       {"batch = [1, 2]", "batch = []", "7: layers.batch: found a list of 0, expected a list with at least one value"},
       {"batch = [1, 2]", "batch = [1, 1]", "7: layers.batch: found 1, expected each candidate once"},
       {"batch = [1, 2]", "batch = [1, 0]", "7: layers.batch: found 0, expected a whole number >= 1"},
-      {"batch = [1, 2]", "batch = [1, 2.0]", "7: layers.batch: found 2, expected a whole number >= 1"},
+      {"batch = [1, 2]", "batch = [1, 2.0]", "7: layers.batch: found 2.0, expected a whole number >= 1"},
       {"batch = [1, 2]", "batches = [1, 2]", "7: layers.batches: found unknown key 'batches', expected one of: batch"},
       {"batch = [1, 2]", more, "7: layers.batch: found a list of 1001, expected at most 1000"},
       {"batch = [1, 2]\nheads = 8", thousand, "6: layers: found more than 1000000 layers, expected fewer"},
