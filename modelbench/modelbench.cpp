@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <filesystem>
 #include <cstdio>
 
 #include "modelbench/report.h"
@@ -125,6 +126,9 @@ class Modelbench {
         text_(checked_text()),
         writer_(target_.open_records(records_path(options_.out, "modelbench", target_.file_name()), options_.asked,
                                      {find_config("models", options_.model.model), text_file(options_)})) {
+    std::error_code ignored;
+    require<BadInput>(!std::filesystem::is_regular_file(options_.checkpoint, ignored),
+                      "--checkpoint: found the file {}, expected a folder", options_.checkpoint);
     const size_t schedules = chosen_schedules(options_.selection).size();
     for (const auto& [flag, value] :
          {std::pair("--checkpoint", &options_.checkpoint), {"--save-weights", &options_.save_weights}})
