@@ -49,19 +49,6 @@ bool asks_one(const TuneOptions& options) {
   return one;
 }
 
-namespace {
-
-// A layer that can't be planned is a row among others, unless none can.
-void require_any_planned(const std::vector<SweepRow>& rows) {
-  for (const SweepRow& row : rows)
-    if (!row.results.empty()) return;
-  const SweepRow& first = rows.front();
-  throw Unsupported(
-      fmt::format("every layer: {}", first.refused.empty() ? first.reason : first.refused.begin()->second));
-}
-
-}  // namespace
-
 int run_planned_tune(const TuneOptions& options) {
   if (asks_one(options)) return run_planned_answer(options);
   const Profile profile = chosen_profile(options.selection);
@@ -87,13 +74,11 @@ int run_planned_tune(const TuneOptions& options) {
                                           {"records", path},
                                           {"layers", to_json(rows)},
                                           {"strategies", to_json(strategies)}}));
-    require_any_planned(rows);
     return code;
   }
   fmt::print("{} layers of {} on {}, simulated ({}), degrees exact, planned in {}\n\n{}\n{}records: {}\n", rows.size(),
              grid.name, profile.name, name_of(grid.rounding), human_seconds(took.count()), sweep_report(rows, request),
              strategies.empty() ? "" : strategy_table(strategies) + '\n', path);
-  require_any_planned(rows);
   return code;
 }
 
