@@ -75,6 +75,14 @@ TEST(WholeFile, ReplacesAFile) {
   EXPECT_EQ(names_in(scratch.path("")), std::vector<std::string>{"file"});
 }
 
+TEST(WholeFile, RecordsAreNotReplaced) {
+  const Scratch scratch;
+  const std::string records = "{\"kind\":\"run\",\"schema\":2}\n", path = scratch.write("r.jsonl", records);
+  const std::string message = error_of<BadInput>([&] { put(path, "a page"); });
+  EXPECT_EQ(message, path + ": found records, expected another name for a file");
+  EXPECT_EQ(Scratch::read(path), records);
+}
+
 TEST(WholeFile, KeepsTheRightsOfTheOldFile) {
   const Scratch scratch;
   const mode_t mask = ::umask(0);

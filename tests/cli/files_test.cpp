@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
+#include <ranges>
 
 #include "tests/base/scratch.h"
 #include "tests/cli/program.h"
@@ -129,6 +130,16 @@ TEST_F(Files, WhatCannotBeWrittenIsOneLineAndExitCode2) {
     const std::string name = entry.path().filename();
     EXPECT_TRUE(name == "folder" || name == "to-folder" || name == "ops.jsonl" || name.starts_with("std")) << name;
   }
+}
+
+// A file that is opened where stderr is closed must not get its number: what is said would end up in it.
+TEST_F(Files, WhatIsSaidIsInNoFileWhereStderrIsClosed) {
+  const Words words{"-c",    R"(exec "$0" "$@" 2>&-)", MOETUNE_PROGRAM, "simulate", "--schedule", "tutel",
+                    "--out", "closed.jsonl",           "--nearest",     "--hidden", "4097"};
+  EXPECT_EQ(run_program("/bin/sh", words, scratch_.path("")).exit_code, 0);
+  for (const std::string text = Scratch::read(scratch_.path("closed.jsonl"));
+       const auto line : std::views::split(text, '\n'))
+    EXPECT_TRUE(line.empty() || *line.begin() == '{') << text;
 }
 
 TEST_F(Files, AFullStdoutIsExitCode2WhateverGoesThere) {

@@ -84,8 +84,8 @@ TEST_F(SimulateVerb, StderrHasWhatIsAskedFor) {
 TEST_F(SimulateVerb, DefaultsOfGroupsAreThoseOfAModel) {
   for (const std::string cluster : {"testbed-a", "testbed-b"})
     for (const std::string stages : {"1", "2"}) {
-      const Printed a =
-          run({"simulate", "--cluster", cluster, "--schedule", "fsmoe", "--nearest", "--pp", stages, "--json"});
+      const Printed a = run({"simulate", "--cluster", cluster, "--schedule", "fsmoe", "--nearest", "--pp", stages,
+                             "--layers", stages, "--json"});
       const Printed b = run({"memory", "--cluster", cluster, "--pp", stages, "--layers", stages, "--json"});
       ASSERT_EQ(a.exit_code, 0) << a.err;
       ASSERT_EQ(b.exit_code, 0) << b.err;
@@ -184,6 +184,39 @@ TEST_F(SimulateVerb, DenseLayersOfAModelAreSaid) {
   refused({"--model", file("n.toml", text + layer)}, "n.toml:1: dense_hidden: found no such key");
   refused({"--model", file("o.toml", text + "dense_hidden = 2047\n" + layer)},
           "mp = 4 does not divide dense_hidden = 2047");
+}
+
+TEST_F(SimulateVerb, OneLayerLiesOnOneStage) {
+  const Printed printed = run({"simulate", "--pp", "2", "--nearest", "--schedule", "tutel"});
+  EXPECT_EQ(printed.exit_code, 2);
+  EXPECT_EQ(printed.err, "moetune: --pp: found 2 stages for one layer, once; expected --layers N with it\n");
+}
+
+TEST_F(SimulateVerb, ReplicatedExpertsSumsAreSaidToBeLeftOut) {
+  const Printed printed = run({"simulate", "--hidden", "4097", "--nearest", "--schedule", "tutel"});
+  EXPECT_EQ(printed.exit_code, 0);
+  EXPECT_NE(printed.out.find("DP 8 MP 4 EP 8 ESP 1 PP 1"), std::string::npos) << printed.out;
+  EXPECT_NE(printed.err.find("not in it: the sums of the experts' gradients over EDP = 4"), std::string::npos)
+      << printed.err;
+}
+
+TEST_F(SimulateVerb, WhatIsWrongWithALayersSizesNamesItsFile) {
+  const std::string layer = file("l.toml", "schema = 1\nname = \"x\"\nsource = \"s\"\ntop_k = 9\nexperts = 8\n");
+  const Printed printed = run({"simulate", "--layer", layer, "--schedule", "tutel"});
+  EXPECT_EQ(printed.exit_code, 2);
+  EXPECT_EQ(printed.err, "moetune: " + layer + ": top-k: found 9, expected 1 to experts = 8\n");
+}
+
+TEST_F(SimulateVerb, ValuesThatNobodyMeansAreRefusedInOneLine) {
+  for (const std::string flag : {"--model", "--layer", "--cluster", "--plan", "--out", "--dtype"}) {
+    const Printed printed = run({"simulate", flag, ""});
+    EXPECT_EQ(printed.exit_code, 2) << flag;
+    EXPECT_TRUE(printed.err.find(flag + ": found '', expected ") != std::string::npos) << printed.err;
+  }
+  const Printed printed = run({"simulate", "--dtype", "a\nb\x1b[31m"});
+  EXPECT_EQ(printed.exit_code, 2);
+  EXPECT_EQ(std::ranges::count(printed.err, '\n'), 1) << printed.err;
+  EXPECT_EQ(printed.err.find('\x1b'), std::string::npos) << printed.err;
 }
 
 }  // namespace

@@ -171,6 +171,15 @@ class Plans(ProgramTest):
         if plan["slices"]:
             self.assertIn("changed.json: plan:", self.refused_plan(short_slice))
 
+    def test_degrees_and_layers_are_those_of_the_tasks(self):
+        self.exported("fsmoe", "--degree-forward", "3", "--degree-backward", "2")
+        self.assertIn("changed.json: degree_forward: found 4000, expected 3, as its tasks are cut",
+                      self.refused_plan(lambda plan: plan.update(degree_forward=4000)))
+        self.assertIn("changed.json: degree_backward: found 3, expected 2",
+                      self.refused_plan(lambda plan: plan.update(degree_backward=3)))
+        self.assertIn("tasks[2].layer: found 99999, expected a whole number from 0 to 0",
+                      self.refused_plan(lambda plan: plan["tasks"][2].update(layer=99999)))
+
     def test_what_is_no_plan_names_the_place(self):
         self.exported()
 

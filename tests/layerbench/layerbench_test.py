@@ -168,6 +168,24 @@ class Layerbench(unittest.TestCase):
         refused = next(row for row in states.values() if row["status"] == "unsupported")
         self.assertIn("heads", refused["reason"])
 
+    def test_where_no_schedule_can_run_it_is_bad_input(self):
+        found = self.run_program("layerbench", *LAYER, "--gate", "softmoe", "--capacity-factor", "none", "--check-only",
+                                 "--schedule", "tutel,fsmoe", "--out", "r.jsonl")
+        self.assertEqual(found.returncode, 2, found.stderr)
+        self.assertIn("capacity-factor none", found.stderr)
+        self.assertEqual(found.stderr.count("\n"), 1, found.stderr)
+
+    def test_a_mistake_leaves_the_records_as_they_were(self):
+        words = ["layerbench", *LAYER, "--schedule", "tutel", "--check-only", "--out", "r.jsonl"]
+        self.assertEqual(self.run_program(*words).returncode, 0)
+        with open(os.path.join(self.folder, "r.jsonl")) as file:
+            before = file.read()
+        for more in ([], ["--overwrite"]):
+            found = self.run_program(*words, "--workload", "hot:99", *more)
+            self.assertEqual(found.returncode, 2, found.stderr)
+            with open(os.path.join(self.folder, "r.jsonl")) as file:
+                self.assertEqual(file.read(), before)
+
     def test_a_check_needs_no_price(self):
         """No measurement, no row for float64, none for groups of 4 nodes; dumped too."""
         for cluster in ("host", "testbed-b"):
