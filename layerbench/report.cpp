@@ -8,6 +8,7 @@
 #include "moe/base/statistics.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
+#include "moe/measure/layers/proxy.h"
 #include "moe/record/pass_times.h"
 #include "verbs/run/layer_records.h"
 #include "verbs/run/run_report.h"
@@ -70,11 +71,11 @@ std::string checks_of(const std::vector<ScheduleRun>& runs, bool emulated) {
 }
 
 std::string text_of(const LayerOutcome& outcome, const LayerbenchResults& results) {
-  std::string text =
-      fmt::format("{} on {}{}\n\n", outcome.layer, results.place,
-                  !results.emulated    ? ""
-                  : results.check_only ? " (emulated by 2 x 2 threads)"
-                                       : fmt::format(" (emulated by 2 x 2 threads, {})", dilation_text(outcome.runs)));
+  std::string text = fmt::format(
+      "{} on {}{}\n\n", outcome.layer, results.place,
+      !results.emulated    ? ""
+      : results.check_only ? fmt::format(" (emulated by {})", proxy_ranks())
+                           : fmt::format(" (emulated by {}, {})", proxy_ranks(), dilation_text(outcome.runs)));
   if (std::ranges::any_of(outcome.runs, timed, &ScheduleRun::record)) text += times_of(outcome.runs);
   if (std::ranges::any_of(outcome.runs, checked, &ScheduleRun::record))
     text += checks_of(outcome.runs, results.emulated);

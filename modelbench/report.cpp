@@ -5,6 +5,7 @@
 #include "moe/base/json.h"
 #include "moe/base/statistics.h"
 #include "moe/base/table.h"
+#include "moe/measure/layers/proxy.h"
 #include "moe/record/pass_times.h"
 #include "verbs/results_json.h"
 #include "verbs/run/layer_records.h"
@@ -104,7 +105,7 @@ std::string text_of(const ModelbenchResults& results) {
                       ? ""
                       : fmt::format(", {} MoE", results.layers - results.dense.in(0, results.layers)),
                   results.tokens, results.place,
-                  results.emulated ? fmt::format(" (emulated by 2 x 2 threads, {})", dilation_text(runs)) : "");
+                  results.emulated ? fmt::format(" (emulated by {}, {})", proxy_ranks(), dilation_text(runs)) : "");
   if (results.cut) text += "a rank has no memory for more layers\n\n";
   if (std::ranges::any_of(runs, timed, &ScheduleRun::record))
     text += times_of(results) + utilisation_text(results.use, results.outcome, most_process_bytes());

@@ -3,23 +3,14 @@
 #include <algorithm>
 
 #include "moe/search/layer_search.h"
+#include "verbs/sweep_records.h"
 
 namespace moe::planner {
 namespace {
 
 CaseRecord record_of(std::string key, const LayerResult& result, const Fields& parameters) {
-  CaseRecord record;
-  record.key = std::move(key);
+  CaseRecord record = planned_record(std::move(key), result);
   record.parameters = parameters;
-  record.schedule = result.schedule;
-  record.degree_forward = result.decision.degree_forward;
-  record.degree_backward = result.decision.degree_backward;
-  record.backend = "none";
-  record.prediction = {{"forward_s", result.forward_s},         {"backward_s", result.backward_s},
-                       {"moe_forward_s", result.moe_forward_s}, {"moe_backward_s", result.moe_backward_s},
-                       {"total_s", result.total_s()},           {"gar_in_moe_bytes", result.decision.gar_in_moe_bytes}};
-  if (const int64_t after = result.decision.gar_after_bytes; after > 0) record.prediction.set("gar_after_bytes", after);
-  record.bound_s = result.bound.total_s();
   return record;
 }
 

@@ -28,7 +28,6 @@ constexpr std::string_view kWhatFlags =
 // Lists those of these flags that a search for the parallel shape decides.
 constexpr std::string_view kOfShape =
     " --batch --dp --mp --ep --esp --pp --placement --micro-batches --pipeline --nearest ";
-constexpr std::string_view kWithoutValue = " --no-residual --no-causal --bias --nearest ";
 
 RankingRequest request_of(const TuneOptions& options, const Answer& answer) {
   RankingRequest request{*answer.chosen, *answer.profile, options.selection.degrees, pricing_of(options)};
@@ -210,17 +209,14 @@ void write_ranking_trace(const TuneOptions& options, const Answer& answer, const
 
 std::string command_of(const std::string& verb, const TuneOptions& options, const Answer& answer) {
   std::string text = "./moetune " + verb;
-  const std::vector<std::string>& words = options.asked.argv;
   const auto among = [](std::string_view names, std::string_view name) {
     return names.find(fmt::format(" {} ", name)) != std::string_view::npos;
   };
-  for (size_t i = 0; i < words.size(); ++i) {
-    const std::string_view name = std::string_view(words[i]).substr(0, words[i].find('='));
-    if (!among(kWhatFlags, name)) continue;
-    const bool has_value = name.size() == words[i].size() && !among(kWithoutValue, name) && i + 1 < words.size();
-    const std::string flag = shell_word(words[i]) + (has_value ? " " + shell_word(words[i + 1]) : "");
-    i += has_value ? 1 : 0;
-    if (answer.shapes == nullptr || !among(kOfShape, name)) text += ' ' + flag;
+  for (const std::string& flag : options.asked.flags) {
+    const std::string name = flag.substr(0, flag.find('='));
+    if (!among(kWhatFlags, name) || (answer.shapes != nullptr && among(kOfShape, name))) continue;
+    const std::string value = flag.substr(std::min(flag.size(), name.size() + 1));
+    text += ' ' + name + (value == "true" ? "" : ' ' + shell_word(value));  // of a flag without a value
   }
   if (answer.shapes != nullptr) text += shape_flags(answer.chosen->model, options.selection.layer);
   return text + fmt::format(" --schedule {}", recommended(answer).schedule->name);

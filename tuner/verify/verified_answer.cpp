@@ -12,6 +12,7 @@
 #include "moe/base/system_files.h"
 #include "moe/base/units.h"
 #include "moe/layer/layer_device.h"
+#include "moe/measure/layers/proxy.h"
 #include "moe/plan/memory.h"
 #include "tuner/answer/planned_answer.h"
 #include "tuner/verify/measuring.h"
@@ -93,7 +94,7 @@ class VerifiedAnswer {
   std::string place() const {
     const Profile& c = target_.cluster;
     return fmt::format("{}: {} x {} ranks, {}", target_.place(), counted(c.nodes, "node"), c.ranks_per_node,
-                       target_.emulated ? "emulated by 2 x 2 threads" : c.source);
+                       target_.emulated ? "emulated by " + proxy_ranks() : c.source);
   }
 
   // Throws, before anything is measured, where nothing can run; an emulated cluster runs a proxy, so plans are enough.

@@ -4,6 +4,7 @@
 
 #include "moe/base/table.h"
 #include "moe/base/units.h"
+#include "moe/measure/layers/proxy.h"
 #include "tuner/fit_report.h"
 #include "tuner/run_times.h"
 #include "tuner/sweep_report.h"
@@ -134,7 +135,8 @@ std::string text_of(const VerifiedResults& results, const RunFigures& figures) {
   const Profile& c = results.cluster;
   std::string text = fmt::format(
       "\n{}: {} x {} ranks, {}\n\n{}\n", results.place, counted(c.nodes, "node"), c.ranks_per_node,
-      results.emulated ? "emulated by 2 x 2 threads; every figure below is of that emulation" : c.source + ", unpaced",
+      results.emulated ? fmt::format("emulated by {}; every figure below is of that emulation", proxy_ranks())
+                       : c.source + ", unpaced",
       fit_table(results.fitted, results.emulated ? &c : nullptr));
   text += weak_text(results);
   if (results.whole_grid) {

@@ -139,6 +139,8 @@ Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary)
   return plan;
 }
 
+std::string proxy_ranks() { return fmt::format("{} x {} threads", kProxyNodes, kProxyRanksPerNode); }
+
 Plan emulated_plan(const Plan& nominal, DeviceKind device, int64_t vocabulary) {
   LayerCase proxy = proxy_case(nominal.shape, nominal.degree_forward, nominal.degree_backward);
   DType& dtype = proxy.layer.dtype;

@@ -1,12 +1,16 @@
 #pragma once
 // Makes the proxy of an emulated cluster: the nominal shape decides what takes how long, small tensors on four ranks
 // carry real data through the same tasks.
+#include <string>
+
 #include "moe/device/kind.h"
 #include "moe/plan/plan.h"
 
 namespace moe {
 
 inline constexpr int kProxyNodes = 2, kProxyRanksPerNode = 2;
+/// Returns "2 x 2 threads": what emulates a cluster.
+std::string proxy_ranks();
 
 /// Returns the proxy's case: 2 nodes x 2 ranks a stage; groups of 2 where the nominal has more than one rank; experts a
 /// rank as nominal; k' = min(k, E'); M' = 64, H' = 64 H / M; rows enough that every chunk of both degrees has some.
