@@ -186,9 +186,10 @@ double buffers(const MemoryRequest& r, int stage) {
   PassBytes pass = pass_of(r);
   if (is_dense(dense.shape)) pass.moe += pass_of(dense).moe;
   const auto [moe_layers, dense_layers] = layers_in(r, stage);
-  double bytes = r.dense_slots * pass.dense + r.moe_slots * pass.moe + r.input_slots * pass.input_sum;
+  const PartSlots slots = r.slots.empty() ? PartSlots() : r.slots[static_cast<size_t>(stage)].parts;
+  double bytes = slots.dense * pass.dense + slots.moe * pass.moe + slots.input_sums * pass.input_sum;
   bytes += moe_layers * r.micro_batches * pass.apart + stage_ends(r, pass, stage);
-  if (moe_layers + dense_layers > 1) bytes += r.gradient_slots * pass.output;
+  if (moe_layers + dense_layers > 1) bytes += slots.output_gradients * pass.output;
   if (r.shape.parallel.zero == 0) return bytes;
   RankParameters most = rank_parameters(r);
   if (const RankParameters other = rank_parameters(dense); gathered(r.shape, other) > gathered(r.shape, most))
@@ -196,27 +197,35 @@ double buffers(const MemoryRequest& r, int stage) {
   return bytes + width(r.shape) * gathered(r.shape, most);
 }
 
-// Takes how much of each lifetime lives at once.
-void take_slots(const MemorySlots& slots, MemoryRequest& r) {
-  const auto stages = static_cast<size_t>(r.shape.parallel.pp);
-  std::vector<std::array<int, kLifetimes>> at(stages);
-  r.slots.resize(stages);
+std::vector<StageSlots> by_stage(const MemorySlots& slots, int stages) {
+  std::vector<StageSlots> all(static_cast<size_t>(stages), StageSlots{.parts = {0, 0, 0, 0}});
   for (const MemorySlot& slot : slots.slots) {
-    const auto stage = static_cast<size_t>(slot.stage);
-    StageSlots& of_stage = r.slots[stage];
-    ++at[stage][static_cast<size_t>(slot.lifetime)];
-    if (slot.lifetime == Lifetime::kept) ++of_stage.kept, of_stage.kept_dense += slot.dense_layers;
-    if (slot.lifetime == Lifetime::output) ++of_stage.outputs, of_stage.outputs_dense += slot.dense_layers;
+    StageSlots& at = all[static_cast<size_t>(slot.stage)];
+    switch (slot.lifetime) {
+      case Lifetime::kept:
+        ++at.kept, at.kept_dense += slot.dense_layers;
+        break;
+      case Lifetime::output:
+        ++at.outputs, at.outputs_dense += slot.dense_layers;
+        break;
+      case Lifetime::dense_forward:
+        ++at.parts.dense;
+        break;
+      case Lifetime::moe_forward:
+        ++at.parts.moe;
+        break;
+      case Lifetime::input_sum:
+        ++at.parts.input_sums;
+        break;
+      case Lifetime::output_gradient:
+        ++at.parts.output_gradients;
+        break;
+      case Lifetime::dense_backward:
+      case Lifetime::moe_backward:
+        break;  // the slots of forwards
+    }
   }
-  const auto most = [&](Lifetime lifetime) {
-    int count = 0;
-    for (const auto& stage : at) count = std::max(count, stage[static_cast<size_t>(lifetime)]);
-    return count;
-  };
-  r.dense_slots = most(Lifetime::dense_forward);
-  r.moe_slots = most(Lifetime::moe_forward);
-  r.input_slots = most(Lifetime::input_sum);
-  r.gradient_slots = most(Lifetime::output_gradient);
+  return all;
 }
 
 }  // namespace
@@ -278,7 +287,7 @@ MemoryRequest memory_request(const Plan& plan) {
   request.order = plan.order;
   request.flow = plan.structure->flow;
   request.dense = plan.dense;
-  take_slots(memory_slots(plan), request);
+  request.slots = by_stage(memory_slots(plan), plan.shape.parallel.pp);
   request.vocabulary = plan.vocabulary;
   request.tied_embedding = plan.step.tied;
   request.keeps_ends = request.vocabulary > 0;

@@ -34,11 +34,17 @@ namespace moe {
 enum class ActivationModel : uint8_t { printed, corrected, counted };
 std::string_view name_of(ActivationModel model);
 
+/// Counts what passes of a stage hold at once meanwhile (lifetimes.h).
+struct PartSlots {
+  int dense = 1, moe = 1, input_sums = 1, output_gradients = 1;
+};
+
 /// Counts what a stage keeps at once: layers with all of the activations of a micro-batch, and outputs of layers, but
 /// its last one's.
 struct StageSlots {
   int kept = 0, kept_dense = 0;  // all, and of these dense layers'
   int outputs = 0, outputs_dense = 0;
+  PartSlots parts = {};
 };
 
 struct MemoryRequest {
@@ -48,12 +54,7 @@ struct MemoryRequest {
   int micro_batches = 1;   // m
   PipelineOrder order = PipelineOrder::gpipe;
   Flow flow = Flow::sharded;
-  std::vector<StageSlots> slots = {};  // by stage; empty: by `order`, as its plans do
-  // These count slots of the other lifetimes (lifetimes.h) on the stage that has most.
-  int dense_slots = 1;
-  int moe_slots = 1;
-  int input_slots = 1;
-  int gradient_slots = 1;
+  std::vector<StageSlots> slots = {};  // by stage; empty: by `order`, one of each part
   ActivationModel activations = ActivationModel::counted;
   bool dense_part = true;  // false: the MoE layer alone, gate and experts
   bool scores = true;      // false: attention keeps none on the device, whatever is asked (keeps_scores)

@@ -195,10 +195,9 @@ TEST(Memory, BuffersAreTheListedTensors) {
   const double apart = 3 * 2 * 4 * bl / 4 * 4;  // a layer's spread and noise, of 3 layers
   const double ends = 4 * 2 * bl / 4 * m;       // x, its gradient, y's, and one between the layers of a stage
   EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, dense + apart + moe + ends);
-  r.moe_slots = 2;
-  r.gradient_slots = 3;
+  r.slots.assign(2, {.parts = {.moe = 2, .output_gradients = 3}});
   EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, dense + apart + 2 * moe + 1.5 * ends);
-  r.moe_slots = r.gradient_slots = 1;
+  r.slots.clear();
   r.micro_batches = 5;
   r.keeps_ends = true;
   EXPECT_DOUBLE_EQ(estimate_memory(r).buffers, dense + 5 * apart + moe + ends / 4 * (1 + 4 * 5 - 5))

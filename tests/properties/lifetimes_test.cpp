@@ -163,8 +163,11 @@ TEST(Lifetimes, OfPlainOrdersNeedOneSlotOfEachPart) {
         const Schedule& schedule = find_schedule(name);
         const MemoryRequest r =
             memory_request(build_model_plan(schedule, model, any_model_decision(schedule, model, 7)));
-        EXPECT_EQ(std::tuple(r.dense_slots, r.moe_slots, r.input_slots, r.gradient_slots), std::tuple(1, 1, 1, 1))
-            << name << ", " << pp << " stages, " << name_of(order);
+        for (const StageSlots& stage : r.slots)
+          EXPECT_EQ(
+              std::tuple(stage.parts.dense, stage.parts.moe, stage.parts.input_sums, stage.parts.output_gradients),
+              std::tuple(1, 1, 1, 1))
+              << name << ", " << pp << " stages, " << name_of(order);
       }
 }
 

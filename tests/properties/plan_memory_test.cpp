@@ -24,7 +24,7 @@ TEST(PlanMemory, IsWhatTheModelsOrderSays) {
                     of_model = memory_request(any.model, any.model.shape, schedule.flow);
       of_plan.vocabulary = of_model.vocabulary = seed % 2 == 0 ? 1000 : 0;
       EXPECT_GE(estimate_memory(of_plan).total(), estimate_memory(of_model).total()) << "some hold several at once";
-      of_plan.dense_slots = of_plan.moe_slots = of_plan.input_slots = of_plan.gradient_slots = 1;
+      for (StageSlots& stage : of_plan.slots) stage.parts = {};
       // A forward may begin before the half of a backward ends that no other task waits for.
       if (any.model.shape.parallel.recompute == Recompute::full || schedule.halves_backward) of_plan.slots.clear();
       const MemoryEstimate counted = estimate_memory(of_plan), said = estimate_memory(of_model);
