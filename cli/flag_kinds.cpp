@@ -125,8 +125,9 @@ void add_layer(CLI::App& verb, Selection& s) {
            with_default("how rows are brought into the experts' order", usual.order));
   add_text(verb, "--dispatcher", "DISPATCHER", l.dispatcher, with_default("how rows travel", usual.dispatcher));
   add_text(verb, "--hook", "HOOK", l.hook, with_default("what goes over the wire", usual.hook));
-  add_text(verb, "--norm", "layernorm|rmsnorm|post-layernorm|none", l.norm,
-           "default: rmsnorm with mixtral, else layernorm; post: behind the sums (BERT)");
+  add_text(
+      verb, "--norm", "layernorm|rmsnorm|post-layernorm|none", l.norm,
+      "before attention and the MoE part; default: rmsnorm with mixtral, else layernorm; post: behind the sums (BERT)");
   verb.add_flag("--no-residual", l.no_residual, "nothing is added around attention and the MoE part");
   verb.add_flag("--no-causal", l.no_causal, "a token sees all of its sample; models learn masked tokens (BERT)");
   verb.add_flag("--bias", l.bias, "attention, experts and LayerNorms have biases (GPT-2)");
@@ -157,7 +158,7 @@ void add_recompute(CLI::App& verb, Selection& s) {
 
 void add_states(CLI::App& verb, Selection& s) {
   add_number(verb, "--zero", s.layer.zero,
-             "ZeRO stage: 1 shards optimizer states; of memory alone: 2 gradients too, 3 weights too",
+             "ZeRO stage: 1 shards optimizer states; in the verb memory: 2 gradients too, 3 weights too",
              {0, kMostZeroStage});
   add_recompute(verb, s);
 }
@@ -169,7 +170,7 @@ void add_node_limit(CLI::App& verb, Selection& s) {
 
 void add_schedule(CLI::App& verb, Selection& s) {
   verb.add_option("--schedule", s.schedules,
-                  "one, or several: NAME,NAME; default: all; where layers run, those that the verb compares")
+                  "one, or several: NAME,NAME; default: all; of a grid or a model that runs, those that it compares")
       ->type_name("SCHEDULE|all")
       ->delimiter(',');
 }

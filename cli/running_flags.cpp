@@ -100,7 +100,7 @@ void add_tune(CLI::App& app, Command& c) {
                             "every layer of a grid, and verify them by real runs",
                             " --cluster host --model tiny-gpt");
   Selection& s = c.tune.selection;
-  add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "cluster profile");
+  add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "profile to emulate; host: this machine, measured");
   add_nodes(*verb, s);
   add_text(*verb, "--grid", "GRID|FILE", s.grid, "layers to tune; default: the cluster's own");
   add_schedule(*verb, s);
@@ -147,7 +147,7 @@ void add_microbench(CLI::App& app, Command& c) {
   microbench::MicrobenchOptions& m = c.microbench;
   CLI::App* verb = add_verb(app, "microbench", "time alltoall, allgather, reducescatter, allreduce, gemm -> records",
                             " --cluster testbed-b --repetitions 5");
-  add_text(*verb, "--cluster", "CLUSTER|host|FILE", m.cluster, "cluster profile to emulate");
+  add_text(*verb, "--cluster", "CLUSTER|host|FILE", m.cluster, "profile to emulate; host: this machine, measured");
   verb->add_option("--op", m.ops, "those alone; default: all, how lanes slow each other, and overheads")
       ->type_name("OP[,..]")
       ->delimiter(',');
@@ -180,7 +180,7 @@ void add_layerbench(CLI::App& app, Command& c) {
   Selection& s = l.selection;
   CLI::App* verb = add_verb(app, "layerbench", "run MoE layers under schedules, for real, beside the prediction",
                             " --cluster testbed-b --batch 2 --seq 256 --model-dim 1024 --hidden 2048");
-  add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "cluster profile to emulate");
+  add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "profile to emulate; host: this machine, measured");
   add_text(*verb, "--grid", "GRID|FILE", s.grid, "layers of a grid, in the place of one layer");
   add_number(*verb, "--grid-layers", l.layers, "with --grid: so many of its layers, spread over it; 0: all; default: 6",
              {0, 1e6});
@@ -234,7 +234,7 @@ void add_modelbench(CLI::App& app, Command& c) {
   CLI::App* verb =
       add_verb(app, "modelbench", "train a whole MoE model under schedules, for real, beside the prediction",
                " --cluster host --model tiny-gpt --schedule tutel,fsmoe --steps 20");
-  add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "cluster profile to emulate");
+  add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "profile to emulate; host: this machine, measured");
   add_schedule(*verb, s);
   add_model(*verb, m.model);
   add_layer(*verb, s);

@@ -14,9 +14,10 @@ TOP = ("moe", "verbs", "tuner", "planner", "doctor", "reproduce", "regress", "ex
        "layerbench", "modelbench", "cli", "configs", "docs", "plots", "tests", "cmake", "examples", ".ci")
 PATH = re.compile(r"(?:" + "|".join(map(re.escape, TOP)) + r")/[\w.+/*-]*|[A-Z]\w+\.(?:md|txt|cff|json)")
 ROW = re.compile(r"(?://|#) (?:(?:(k\w+)|(\w+)\(\)|\w+) in )?([\w/]+\.(?:cpp|h|txt))")
-MOST_LINES = {"README.md": 150, "docs/adding.md": 410, "docs/schedules.md": 500, "docs/formats.md": 320,
-              "docs/metrics.md": 370, WRITTEN_BY_CODE: 2100}
+MOST_LINES = {"README.md": 150, "docs/adding.md": 410, "docs/schedules.md": 280, "docs/formats.md": 320,
+              "docs/metrics.md": 370, "docs/ci.md": 210, WRITTEN_BY_CODE: 2100}
 USUAL_LINES = 200
+DRAWN = re.compile(r"<!-- drawn: .*?^```$", re.MULTILINE | re.DOTALL)
 FIRST_PAGE_LINES = 60  # of docs/reproduction.md, before its tables
 
 
@@ -27,7 +28,8 @@ def anchor(heading):
 class Pages(unittest.TestCase):
     def test_are_short(self):
         for page in pages():
-            self.assertLessEqual(page.text.count("\n"), MOST_LINES.get(page.path, USUAL_LINES), page.path)
+            text = DRAWN.sub("", page.text)  # a schedule that is added brings its picture
+            self.assertLessEqual(text.count("\n"), MOST_LINES.get(page.path, USUAL_LINES), page.path)
 
     def test_have_only_blocks_that_something_holds(self):
         """sh is run, cpp and cmake are files or rows of them, toml, csv and json are read, text is output or a
