@@ -92,17 +92,21 @@ void write_deepspeed(const ExportOptions& options, std::ostream& out) {
   tuned.notes.push_back(fmt::format("expert: a module of your own, {} -> {} -> {}{}{}", l.model_dim, l.hidden / p.esp,
                                     l.model_dim, l.bias ? ", with biases" : "",
                                     p.esp > 1 ? fmt::format(", a shard of {} of the expert", p.esp) : ""));
-  const Json arguments{{"hidden_size", l.model_dim},
-                       {"num_experts", l.experts},
-                       {"ep_size", p.ep},
-                       {"k", l.top_k},
-                       {"capacity_factor", factor},
-                       {"eval_capacity_factor", factor},
-                       {"min_capacity", tuned.shape.rounding == Rounding::deepspeed ? 4 : 0},
-                       {"drop_tokens", l.capacity_factor.has_value()},
-                       {"use_rts", false},
-                       {"use_tutel", l.order == "tutel" && l.top_k == 1},
-                       {"enable_expert_tensor_parallelism", p.esp > 1}};
+  Json arguments{{"hidden_size", l.model_dim},
+                 {"num_experts", l.experts},
+                 {"ep_size", p.ep},
+                 {"k", l.top_k},
+                 {"capacity_factor", factor},
+                 {"eval_capacity_factor", factor},
+                 {"min_capacity", tuned.shape.rounding == Rounding::deepspeed ? 4 : 0},
+                 {"drop_tokens", l.capacity_factor.has_value()},
+                 {"use_rts", false},
+                 {"use_tutel", l.order == "tutel" && l.top_k == 1},
+                 {"enable_expert_tensor_parallelism", p.esp > 1}};
+  if (l.top_k == 2) {
+    arguments["top2_2nd_expert_sampling"] = false;  // else the second expert is drawn at random
+    tuned.notes.emplace_back("top2_2nd_expert_sampling: releases of DeepSpeed before 0.14 lack it; leave it out there");
+  }
   write_arguments(options, tuned, "deepspeed.moe.layer.MoE", arguments, out);
 }
 

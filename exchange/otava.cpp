@@ -42,7 +42,7 @@ HistoryRow row_of(const Run& run, const std::string& file) {
   std::map<std::string, std::string> keys;  // by metric
   for (const CaseRecord& record : run.cases) {
     const double seconds = seconds_of(record);
-    if (record.status != CaseStatus::ok || !(seconds > 0)) continue;
+    if (record.status != CaseStatus::ok || !(seconds > 0) || is_of_gate(record) || is_repeat(record)) continue;
     const std::string metric = metric_name(record.key);
     const auto [known, fresh] = keys.try_emplace(metric, record.key);
     require<BadInput>(fresh, "{}: found the cases {} and {}, both {} as Otava names metrics, expected different names",
@@ -52,16 +52,26 @@ HistoryRow row_of(const Run& run, const std::string& file) {
   return row;
 }
 
+std::string print_of(const Fields& machine) {
+  const Scalar* print = machine.find("fingerprint");
+  return print == nullptr ? "of no name" : scalar_text(*print);
+}
+
 MetricHistory history_of(const ExportOptions& options) {
   const std::string& path = options.file;
   const std::vector<std::string> files = record_files(path, true);
   require_other_file(options.out, files);
   MetricHistory history;
   std::map<std::string, size_t> runs_of;
+  Fields machine;
   for (const std::string& file : files)
     for (const Run& run : read_runs(file)) {
       HistoryRow row = row_of(run, file);
       if (row.seconds.empty()) continue;
+      if (history.rows.empty()) machine = run.header.machine;
+      require<BadInput>(print_of(run.header.machine) == print_of(machine),
+                        "{}: found runs of machines {} and {}, expected those of one: another machine is no change",
+                        path, print_of(machine), print_of(run.header.machine));
       for (const auto& [metric, seconds] : row.seconds) ++runs_of[metric];
       history.rows.push_back(std::move(row));
     }

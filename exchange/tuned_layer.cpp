@@ -99,7 +99,14 @@ void note_unsaid(const Framework& runs, TunedLayer& tuned) {
   if (!layer.residual) unsaid("no residual connection");
   if (in_fp8(layer.ffn)) unsaid("experts alone that multiply FP8 numbers");
   if (layer.hook != "none") unsaid(fmt::format("the hook {}", layer.hook));
-  const std::string states = describe_states(tuned.shape.parallel);
+  const ParallelShape& p = tuned.shape.parallel;
+  if (gate_of(layer).logits == LogitsBy::noisy_product && runs.format != "fsmoe")
+    unsaid("a gate with learned noise on its logits");
+  if (p.ep_inside && p.ep > 1 && p.esp > 1) unsaid("EP's ranks as neighbours, not ESP's");
+  if (p.zero > 1 && megatron)
+    notes.push_back(
+        fmt::format("planned with ZeRO {}: --use-distributed-optimizer shares out optimizer states alone", p.zero));
+  const std::string states = describe_states(p);
   if (!states.empty() && !megatron)
     notes.push_back(fmt::format("planned with {}: settings of your optimizer and of what your layers keep", states));
 }

@@ -59,12 +59,6 @@ std::string ranks_difference(const RunHeader& a, const RunHeader& b) {
 
 }  // namespace
 
-bool is_repeat(const CaseRecord& record) { return record.parameters.has("again_of"); }
-
-bool is_of_gate(const CaseRecord& record) {
-  return record.key.starts_with("ab/") || record.key.starts_with("self-test/");
-}
-
 MainTime main_time(const CaseRecord& record) {
   for (const char* name : {"total_s", "seconds"})
     for (const Samples& samples : record.samples) {

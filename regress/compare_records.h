@@ -10,11 +10,6 @@
 
 namespace moe::regress {
 
-/// Returns whether the record is of one launch of a gate or of a self-test: one of many, of either program.
-bool is_of_gate(const CaseRecord& record);
-/// Returns whether an operation was measured again there, its time being off its series' line: chance decides which.
-bool is_repeat(const CaseRecord& record);
-
 /// Says what a case took: the median over iterations of the maximum over ranks of its main sample, `total_s` of layers
 /// and models, else `seconds`. Seconds are divided by the dilation, as records have them.
 struct MainTime {

@@ -92,7 +92,8 @@ LaunchLine LiveGate::with_these_alone(LaunchLine line, const std::set<std::strin
       return word.starts_with(flag) && (word.size() == flag.size() || word[flag.size()] == '=');
     });
   };
-  if (!has("--grid") || has("--drawn")) return line;  // --only knows no layers that are drawn
+  // --only is a flag of layerbench, and knows no layers that are drawn.
+  if (std::ranges::find(line.words, "layerbench") == line.words.end() || !has("--grid") || has("--drawn")) return line;
   if (wanted == of_line(line, std::vector<bool>(cases_.size(), true))) return line;
   const size_t before = line.name.empty() ? 0 : line.name.size() + 1;
   std::set<std::string> layers;

@@ -50,8 +50,9 @@ class SelfTest {
       return kNoHardware;
     }
     measure();
-    resample_gates();
     find_floors();
+    results_.rule.delta = std::max(results_.rule.delta, *results_.floor.within_session);  // as gates here take it
+    resample_gates();
     record();
     results_.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
     fmt::print("{}\n", options_.json ? json_of(results_) : text_of(results_));
@@ -155,10 +156,13 @@ class SelfTest {
     const double log_floor = floor_of(rounds_, results_.rule.least_pairs, options_.resamples, options_.seed);
     results_.floor.within_session = std::expm1(log_floor);
     double apart = 0;
-    for (const auto& session : before_)
-      for (const SelfTestedCase& c : results_.cases)
+    for (const SelfTestedCase& c : results_.cases) {
+      double least = c.median_s, most = c.median_s;
+      for (const auto& session : before_)
         if (const auto then = session.find(c.name); then != session.end())
-          apart = std::max(apart, std::abs(std::log(c.median_s / then->second)));
+          least = std::min(least, then->second), most = std::max(most, then->second);
+      apart = std::max(apart, std::log(most / least));
+    }
     if (!before_.empty()) results_.floor.between_sessions = std::expm1(apart);
     results_.sessions = static_cast<int>(before_.size()) + 1;
   }

@@ -53,7 +53,7 @@ std::string text_of(const SelfTestResults& results) {
   text += gates.text() + "\n";
   const double within = *results.floor.within_session;
   text += fmt::format("floor within a session {:.1f} %: gates here take delta = {:.1f} %\n", 100 * within,
-                      100 * std::max(results.rule.delta, within));
+                      100 * results.rule.delta);
   text +=
       results.floor.between_sessions
           ? fmt::format("floor between {} sessions {:.1f} %\n", results.sessions, 100 * *results.floor.between_sessions)

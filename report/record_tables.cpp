@@ -117,9 +117,9 @@ void RecordTables::add(const CaseRecord& record, size_t run) {
   else if (kind == "op" && !series_of(record).empty())
     add_operation(record, run);
   else if (record.parameters.has("pair") && record.parameters.has("arm"))
-    add_launch(record);
+    add_launch(record, run);
   else if (record.parameters.has("case") && record.summary.has("verdict"))
-    verdicts_[text_or(record.parameters, "case")] = object_of(record.summary);
+    verdicts_[{run, text_or(record.parameters, "case")}] = object_of(record.summary);
   else if (kind == "reproduce" && record.parameters.has("table"))
     add_published(record);
   else
@@ -246,11 +246,11 @@ void RecordTables::add_model(const CaseRecord& record, size_t run) {
   models_.push_back(std::move(model));
 }
 
-void RecordTables::add_launch(const CaseRecord& record) {
+void RecordTables::add_launch(const CaseRecord& record, size_t run) {
   const double seconds = number_or_nan(record.summary, "median_s");
-  auto& pairs = launches_[text_or(record.parameters, "case", record.key)];
+  auto& pairs = launches_[{run, text_or(record.parameters, "case", record.key)}];
   auto& pair = pairs[record.parameters.whole("pair", record.where)];
-  (text_or(record.parameters, "arm") == "head" ? pair.second : pair.first) = seconds;
+  (text_or(record.parameters, "arm") == "base" ? pair.first : pair.second) = seconds;  // self-test's head is "again"
 }
 
 // Adds a row for each figure that is printed or computed.
@@ -294,15 +294,16 @@ Json RecordTables::timelines_json(const std::vector<size_t>& layers) const {
 
 Json RecordTables::pairs_json() const {
   Json all = Json::array();
-  for (const auto& [name, pairs] : launches_) {
+  for (const auto& [of, pairs] : launches_) {
     Json base = Json::array(), head = Json::array();
     for (const auto& [pair, seconds] : pairs) {
       if (!(seconds.first > 0 && seconds.second > 0)) continue;
       base.push_back(rounded(seconds.first));
       head.push_back(rounded(seconds.second));
     }
-    const auto verdict = verdicts_.find(name);
-    all.push_back({{"case", name},
+    const auto verdict = verdicts_.find(of);
+    all.push_back({{"case", of.second},
+                   {"run", of.first},
                    {"base_s", std::move(base)},
                    {"head_s", std::move(head)},
                    {"verdict", verdict == verdicts_.end() ? Json() : verdict->second}});

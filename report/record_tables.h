@@ -54,7 +54,7 @@ class RecordTables {
   void set_cells(const CaseRecord& record, size_t row);
   void add_operation(const CaseRecord& record, size_t run);
   void add_model(const CaseRecord& record, size_t run);
-  void add_launch(const CaseRecord& record);
+  void add_launch(const CaseRecord& record, size_t run);
   void add_published(const CaseRecord& record);
   size_t layer_of(const CaseRecord& record, size_t run);
   Json layers_json() const;
@@ -65,11 +65,12 @@ class RecordTables {
   std::map<std::pair<size_t, std::string>, size_t> layer_ids_;  // by run and name
   std::vector<LayerRow> rows_;
   std::map<std::pair<size_t, std::string>, size_t> row_ids_;  // by layer and schedule
-  std::map<std::string, Json> verdicts_;                      // by case
+  std::map<std::pair<size_t, std::string>, Json> verdicts_;   // by run and case
   Columns cells_, operations_, published_;
   Json models_ = Json::array(), timelines_ = Json::array();
-  std::map<std::string, std::map<int64_t, std::pair<double, double>>> launches_;  // case -> pair -> base, head
-  std::map<std::string, size_t> others_;                                          // by the key's first part
+  /// By run and case: pair -> base, head.
+  std::map<std::pair<size_t, std::string>, std::map<int64_t, std::pair<double, double>>> launches_;
+  std::map<std::string, size_t> others_;  // by the key's first part
 };
 
 /// Returns the name that a fitted row of this operation has (profile.h: row_name); empty where it has no size.

@@ -137,8 +137,11 @@ void fit_curve(const std::vector<FitSample>& samples, std::string_view what, Lin
   }
   const PiecewiseCurve pieces = fit_pieces(points, what);
   const std::optional<double> error = pieces.held_out_error();
-  if (!error || pieces.knots.size() < 3 || (fit.held_out_error && *error > kClearlyBelow * *fit.held_out_error)) return;
-  const Line line = relative_least_squares(samples);
+  // Both errors are of the samples that are kept.
+  const std::vector<double> of_line = held_out_errors(kept, kept);
+  const std::optional<double> line_error = of_line.empty() ? std::nullopt : std::optional(median(of_line));
+  if (!error || pieces.knots.size() < 3 || (line_error && *error > kClearlyBelow * *line_error)) return;
+  const Line line = relative_least_squares(kept);
   if (line.beta > 0 && std::isfinite(line.beta) && std::isfinite(line.alpha)) {
     fit.alpha_s = line.alpha;
     fit.beta = line.beta;
@@ -147,7 +150,8 @@ void fit_curve(const std::vector<FitSample>& samples, std::string_view what, Lin
     fit.r_squared_kept = r_squared(kept, line);
     for (SetAside& aside : fit.set_aside) aside.expected_s = line.at({aside.size, aside.seconds});
   }
-  fit.line_error = std::exchange(fit.held_out_error, error);
+  fit.line_error = line_error;
+  fit.held_out_error = error;
   fit.held_out_worst = pieces.held_out_worst();
   fit.points = pieces.knots;
   fit.range = {fit.points.front()[0], fit.points.back()[0]};

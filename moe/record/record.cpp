@@ -59,6 +59,12 @@ const std::string& Fields::text(std::string_view name, std::string_view where) c
   bad_input("{}: {}: found {}, expected a text", where, name, describe(found));
 }
 
+bool is_repeat(const CaseRecord& record) { return record.parameters.has("again_of"); }
+
+bool is_of_gate(const CaseRecord& record) {
+  return record.key.starts_with("ab/") || record.key.starts_with("self-test/");
+}
+
 void require_right(const CaseRecord& record) {
   require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
 }

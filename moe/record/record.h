@@ -118,6 +118,10 @@ struct CaseRecord {
   std::string where;                   // "FILE:LINE" where it was read; not part of the record
 };
 
+/// Returns whether the record is of one launch of a gate or of a self-test: one of many, of either program.
+bool is_of_gate(const CaseRecord& record);
+/// Returns whether an operation was measured again there, its time being off its series' line: chance decides which.
+bool is_repeat(const CaseRecord& record);
 /// Throws WrongResult "KEY: REASON" where the case is wrong.
 void require_right(const CaseRecord& record);
 

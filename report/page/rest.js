@@ -36,7 +36,8 @@ function drawModels() {
     seconds(one.measured_s) + (one.emulated ? ", EMULATED" : ""),
     one.predicted_s && one.measured_s ? percent(one.measured_s / one.predicted_s - 1) : "-",
     one.held_out_loss === null ? "-" : digits(one.held_out_loss, 5), one.reason || one.status])));
-  const curves = models.filter((one) => one.loss.length > 1), all = curves.flatMap((one) => one.loss);
+  const isNumber = (loss) => loss !== null;  // a loss that is none diverged
+  const curves = models.filter((one) => one.loss.length > 1), all = curves.flatMap((one) => one.loss).filter(isNumber);
   if (all.length === 0) return show("losses");
   const steps = Math.max(...curves.map((one) => one.loss.length));
   const chart = plane({ low: 1, high: steps, ticks: linearTicks(1, steps, 8).filter(Number.isInteger), text: String,
@@ -47,9 +48,11 @@ function drawModels() {
   const colour = (one) => PALETTE[names.indexOf(modelName(one)) % PALETTE.length];
   for (const one of curves)
     chart.root.append(withTip(svg("path", { class: "line", style: `stroke:${colour(one)}`,
-      d: one.loss.map((loss, step) => `${step ? "L" : "M"}${chart.x(step + 1)},${chart.y(loss)}`).join("") }),
-    () => [`${modelName(one)}, ${one.schedule}`,
-      `from ${digits(one.loss[0], 5)} to ${digits(one.loss.at(-1), 5)}`]));
+      d: one.loss.map((loss, step) => (isNumber(loss)
+        ? `${step && isNumber(one.loss[step - 1]) ? "L" : "M"}${chart.x(step + 1)},${chart.y(loss)}` : "")).join("") }),
+    () => [`${modelName(one)}, ${one.schedule}`, one.loss.every(isNumber)
+      ? `from ${digits(one.loss[0], 5)} to ${digits(one.loss.at(-1), 5)}`
+      : `diverged at step ${one.loss.findIndex((loss) => !isNumber(loss)) + 1}`]));
   const legend = names.map((name, i) => swatch(PALETTE[i % PALETTE.length], name));
   show("losses", chart.root, html("div", { class: "legend" }, ...legend));
 }
@@ -67,11 +70,13 @@ function drawPublished() {
 // SLOW first: what a reader has to act on.
 const VERDICTS = ["SLOW", "AMBG", "FAST", "SAME"];
 function drawPairs() {
+  const several = new Set(data.pairs.map((one) => one.run)).size > 1;
+  const name = (one) => (several ? `${one.case} (${data.runs[one.run].file})` : one.case);
   const place = (one) => (one.verdict ? VERDICTS.indexOf(one.verdict.verdict) : VERDICTS.length);
   const lines = [...data.pairs].sort((a, b) => place(a) - place(b)).map((one) => {
     const ratios = one.base_s.map((base, i) => one.head_s[i] / base), of = one.verdict;
-    if (ratios.length === 0) return [one.case, "0", "-", "-", "-", "-", "-"];
-    return [one.case, String(ratios.length), seconds(median(one.base_s)), seconds(median(one.head_s)),
+    if (ratios.length === 0) return [name(one), "0", "-", "-", "-", "-", "-"];
+    return [name(one), String(ratios.length), seconds(median(one.base_s)), seconds(median(one.head_s)),
       `${times(median(ratios))} (${times(quantile(ratios, 0.25))} to ${times(quantile(ratios, 0.75))})`,
       of ? html("b", { class: of.verdict }, of.verdict) : "not judged",
       of ? `${times(of.ratio)} (${times(of.least)} to ${times(of.most)})` : "-"];
