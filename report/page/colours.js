@@ -15,7 +15,7 @@ const OTHERS = ["#5d3fd3", "#9a86e8", "#37208f", "#17a2b8", "#c03b5b", "#7a6a53"
 const scheduleNames = rows.distinct("schedule");
 const FIRST = ["fsmoe", "tutel", "tutel-improved", "ds-moe", "fsmoe-no-iio", "pipemoe+lina", "lina", "monta"];
 scheduleNames.sort((a, b) => (FIRST.indexOf(a) + 99) % 99 - (FIRST.indexOf(b) + 99) % 99 || a.localeCompare(b));
-const unnamed = scheduleNames.filter((name) => !(name in SCHEDULES));
+const unnamed = scheduleNames.filter((name) => !Object.hasOwn(SCHEDULES, name));
 
 const channels = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
 const isBright = ([r, g, b]) => 0.3 * r + 0.6 * g + 0.1 * b > 120;
@@ -28,7 +28,8 @@ function onDark(colour) {
   const moved = parts.map((part) => Math.round(target + (part - middle) * stretch));
   return `#${moved.map((part) => part.toString(16).padStart(2, "0")).join("")}`;
 }
-const lightColour = (name) => SCHEDULES[name] ?? OTHERS[unnamed.indexOf(name) % OTHERS.length];
+const lightColour = (name) => (Object.hasOwn(SCHEDULES, name) ? SCHEDULES[name]
+  : OTHERS[unnamed.indexOf(name) % OTHERS.length]);
 
 // Variables of the style, so that the page follows its reader's scheme and paper is light.
 const variablesOf = (colourOf) => `:root { ${scheduleNames.map((name, i) =>

@@ -47,7 +47,7 @@ function drawDegrees() {
   const columns = degreesIn(schedule, "forward"), lines = degreesIn(schedule, "backward");
   const wide = Math.min(44, (widthOf("degree-map") - 60) / columns.length), high = 24, left = 44;
   const [chosenF, chosenB] = chosenDegrees(schedule);
-  const root = canvas(left + columns.length * wide + 4, lines.length * high + 40, "times by degrees");
+  const root = canvas(left + columns.length * wide + 4, lines.length * high + 40, "times by degrees", "group");
   columns.forEach((f, i) => root.append(svg("text", { x: left + (i + 0.5) * wide, y: lines.length * high + 16,
     "text-anchor": "middle" }, f)));
   lines.forEach((b, i) => root.append(svg("text", { x: left - 6, y: (lines.length - 1 - i + 0.65) * high,
@@ -58,10 +58,18 @@ function drawDegrees() {
     const colour = cividis(Math.log(cell.time / best) / Math.log(most / best));
     const x = left + columns.indexOf(cell.f) * wide, y = (lines.length - 1 - lines.indexOf(cell.b)) * high;
     const chosen = cell.f === chosenF && cell.b === chosenB;
+    const choose = () => {
+      state.degrees.set(schedule.schedule, [cell.f, cell.b]);
+      redrawReplays();
+      byId("degree-map").querySelector(`[data-degrees="${cell.f}/${cell.b}"]`)?.focus();
+    };
     const one = svg("g", { class: chosen ? "cell chosen" : "cell", "data-degrees": `${cell.f}/${cell.b}`,
-      onclick: () => {
-        state.degrees.set(schedule.schedule, [cell.f, cell.b]);
-        redrawReplays();
+      role: "button", tabindex: 0, "aria-pressed": String(chosen), onclick: choose,
+      "aria-label": `r_f ${cell.f}, r_b ${cell.b}: ${seconds(cell.time)}`,
+      onkeydown: (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        choose();
       } },
     svg("rect", { x: x + 1, y: y + 1, width: wide - 2, height: high - 2, fill: `rgb(${colour.join(" ")})` }),
     svg("text", { x: x + wide / 2, y: y + 16, "text-anchor": "middle", class: wide > 30 ? null : "small",

@@ -59,7 +59,7 @@ const KIND_COLOURS = {
   tied_gradient: "#c25f1f",
   squares: "#7a6a8a", norm: "#a08fb5", optimizer: "#8a7a00",
 };
-const kindColour = (kind) => KIND_COLOURS[kind] ?? "#c0a8b8";
+const kindColour = (kind) => (Object.hasOwn(KIND_COLOURS, kind) ? KIND_COLOURS[kind] : "#c0a8b8");
 const KIND_LETTERS = { dispatch: "D", allgather: "G", expert: "E", expert_dx: "E", expert_dw: "Y",
   attention_dx: "attention", attention_dw: "Y", reducescatter: "S", combine: "C", gradient: "g", attention: "attention",
   gate: "gate", shared: "shared", ffn: "ffn",
@@ -93,7 +93,7 @@ function logScale(low, high, from, to) {
 }
 
 /** A picture, never larger than it was drawn: on paper the page may be wider. */
-const canvas = (width, height, label) => svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img",
+const canvas = (width, height, label, role = "img") => svg("svg", { viewBox: `0 0 ${width} ${height}`, role,
   "aria-label": label, style: `max-width:${width}px` });
 
 /** A chart's plane, with axes: `x` and `y` are {low, high, log, text, title}. */

@@ -124,7 +124,8 @@ function drawAccuracy() {
     const ring = svg("circle", { cx: chart.x(predicted(row)), cy: chart.y(measured(row)), r: 5, class: "ring" });
     chart.root.append(withTip(ring, () => [nameOf(row), scheduleOf(row), percent(errorOf(row))]));
   }
-  show("scatter", chart.root);
+  const legend = [...paths.keys()].map((name) => swatch(scheduleColour(name), name));
+  show("scatter", chart.root, html("div", { class: "legend" }, ...legend));
   const heads = ["layer", "schedule", "predicted", "measured", "error"];
   show("outliers", html("p", {}, "Farthest off (ringed: the first five)"), table(heads,
     worst.slice(0, 10).map((row) => [html("button", { class: "link", onclick: () => {

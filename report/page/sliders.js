@@ -42,7 +42,8 @@ function drawSliders() {
   for (const [name] of SLIDERS) byId(`${name}-value`).textContent = `x ${state.scale[name].toFixed(2)}`;
   const lines = whatIfLines(replays), { time } = ranked(state.layer);
   const recorded = (schedule) => foretold(schedule.row, time);
-  show("replay-notes", ...lines.filter(({ schedule, before }) => Math.abs(before / recorded(schedule) - 1) > SAME)
+  show("replay-notes", ...lines.filter(({ schedule, before }) => recorded(schedule) > 0 &&
+    Math.abs(before / recorded(schedule) - 1) > SAME)
     .map(({ schedule, before }) => html("p", {}, `${schedule.schedule}: replayed ${seconds(before)}, recorded ` +
       `${seconds(recorded(schedule))} (${percent(before / recorded(schedule) - 1)}): decided or priced by what the ` +
       "record does not hold.")));

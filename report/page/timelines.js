@@ -176,7 +176,7 @@ function startTimelines() {
   }, { passive: false });
   let held = null;
   place.addEventListener("pointerdown", (event) => { if (state.view) held = { at: share(event), view: state.view }; });
-  addEventListener("pointerup", () => { held = null; });
+  for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { held = null; });
   addEventListener("pointermove", (event) => {
     if (!held) return;
     const [from, to] = held.view, move = (held.at - share(event)) * (to - from);
