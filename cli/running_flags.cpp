@@ -281,8 +281,9 @@ void add_modelbench(CLI::App& app, Command& c) {
   add_text(*verb, "--save-weights", "FILE", m.save_weights, "write the weights of one schedule's last step likewise");
   add_results(*verb, m);
   verb->get_option("--tasks")->excludes("--json");  // which always has them
-  for (const char* trains : {"--steps", "--trace", "--tasks", "--optimizer", "--learning-rate", "--warm-up",
-                             "--weight-decay", "--clip-norm", "--held-out", "--checkpoint", "--peak-flops"})
+  for (const char* trains :
+       {"--steps", "--trace", "--tasks", "--optimizer", "--learning-rate", "--warm-up", "--weight-decay", "--clip-norm",
+        "--held-out", "--checkpoint", "--save-weights", "--peak-flops"})
     verb->get_option(trains)->excludes("--check-only");
   verb->final_callback([verb, &m] { check_training(*verb, m); });
 }

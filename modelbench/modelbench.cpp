@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <filesystem>
 #include <cstdio>
+#include <filesystem>
 
 #include "modelbench/report.h"
 #include "moe/base/config_files.h"
@@ -110,6 +110,8 @@ void require_weights(const ModelbenchOptions& options, const ChosenModel& chosen
                       "{}: found an emulated cluster, whose ranks train a smaller model; expected --cluster host or "
                       "processes",
                       flag);
+    require<BadInput>(chosen.model.dense.none(chosen.model.layers),
+                      "{}: found a model with dense layers, expected experts in each", flag);
     const Gpt2Shape shape{chosen.model.shape.layer, chosen.model.layers, chosen.vocabulary, chosen.tied_embedding};
     require_gpt2(shape, flag);
     if (file == &read) read_gpt2(*file, shape, {});
@@ -224,17 +226,25 @@ class Modelbench {
     return job;
   }
 
-  // Says what a step's loss depends on; ranks, micro-batches and schedules are not in it.
+  // Says what a step's loss depends on; ranks, micro-batches and schedules are not in it, but where an expert's rows are
+  // counted for each group of tokens.
   std::string identity(int layers) const {
+    const ParallelShape& p = chosen_.model.shape.parallel;
     LayerShape layer = chosen_.model.shape.layer;
-    layer.batch *= chosen_.model.shape.parallel.dp * chosen_.model.micro_batches;
+    const int64_t group = layer.batch * layer.seq / p.mp;
+    layer.batch *= p.dp * chosen_.model.micro_batches;
+    const std::string rows = layer.capacity_factor ? fmt::format(", rows {} for each {} tokens",
+                                                                 name_of(chosen_.model.shape.rounding), group)
+                                                   : "";
+    const std::string places = layer.rope_theta > 0 ? fmt::format(", rope {:g}", layer.rope_theta) : "";
     return fmt::format(
-        "{}: {}, {} heads over {}, norm {}{}{}{}, gate {}, losses {:g} and {:g}, {}, text {} ({:016x}), seed {}, {}{}",
-        chosen_.name, describe_layers(layers, chosen_.model.dense, layer), layer.heads, layer.kv_heads,
-        name_of(layer.norm), layer.causal ? "" : ", not causal", layer.bias ? ", biases" : "",
-        chosen_.tied_embedding ? ", tied embedding" : "", layer.gate, layer.aux_loss, layer.z_loss,
-        name_of(layer.dtype), options_.text, fingerprint(), options_.seed, text_of_optimizer(),
-        options_.weights.empty() ? "" : ", begun with " + options_.weights);
+        "{}: {}, {} heads over {}{}, norm {}{}{}{}{}, gate {}{}, losses {:g} and {:g}, hook {}, {}, text {} ({:016x}), "
+        "seed {}, {}{}",
+        chosen_.name, describe_layers(layers, chosen_.model.dense, layer), layer.heads, layer.kv_heads, places,
+        name_of(layer.norm), layer.residual ? "" : ", no residual", layer.causal ? "" : ", not causal",
+        layer.bias ? ", biases" : "", chosen_.tied_embedding ? ", tied embedding" : "", layer.gate, rows,
+        layer.aux_loss, layer.z_loss, layer.hook, name_of(layer.dtype), options_.text, fingerprint(), options_.seed,
+        text_of_optimizer(), options_.weights.empty() ? "" : ", begun with " + options_.weights);
   }
   // Tells texts of one name apart, by some of their samples.
   uint64_t fingerprint() const {

@@ -48,8 +48,8 @@ class MoeLayer {
   }
   MemorySpace& memory() const { return state_.memory(); }
   /// Says that passes from now on are of this step (Gate::begin_step).
-  void begin_step(uint64_t step) {
-    if (state_.parts.gate) state_.parts.gate->begin_step(step);
+  void begin_step(uint64_t step, bool noisy) {
+    if (state_.parts.gate) state_.parts.gate->begin_step(step, noisy);
   }
   /// Makes the gate weigh the workload's choices from now on, instead of choosing.
   void preset(const Workload& workload) {

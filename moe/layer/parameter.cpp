@@ -1,6 +1,7 @@
 #include "moe/layer/parameter.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "moe/base/random.h"
 #include "moe/tensor/cpu/math.h"
@@ -82,7 +83,10 @@ void fill_gate_noise(TensorView rows, ShardRange tokens, const LayerSeed& seed, 
   LayerSeed of_step = seed;
   of_step.micro_batch = seed.step;
   tokens.first += static_cast<int64_t>(seed.micro_batch) * tokens.total;
-  fill_rows(host.view(), tokens, of_step, "gate noise");
+  if (seed.noisy)
+    fill_rows(host.view(), tokens, of_step, "gate noise");
+  else
+    std::memset(host.view().data(), 0, static_cast<size_t>(host.view().elements() * bytes_of(host.view().dtype())));
   host.send();
 }
 

@@ -20,6 +20,7 @@ struct LayerSeed {
   double skew = 0;
   uint64_t micro_batch = 0;  // of the inputs, dY and the gate's noise; weights are of all
   uint64_t step = 0;         // of the gate's noise
+  bool noisy = true;         // false: the gate's noise is zero
 };
 
 /// Names the ranks whose gradients add up to the whole one.

@@ -15,7 +15,7 @@ constexpr double kFp8Flips = 0x1p-5;  // what numbers do that are rounded to the
 double norm_of(std::span<const double> whole) {
   double norm = 0;
   for (const double v : whole) norm = std::max(norm, std::abs(v));
-  return norm > 0 ? norm : 1;
+  return norm;
 }
 
 // Returns the larger number as std::max does, but NaN wins.
@@ -43,6 +43,12 @@ double least_norm(const std::map<std::string, std::vector<double>>& gradients) {
   return kLeastNorm * largest;
 }
 
+double tolerance_with(const LayerShape& layer, double exchange_error) {
+  // Of numbers as exact as float64's none falls on the other side of the middle between two FP8 ones.
+  const bool flips = in_fp8(layer.ffn) && layer.dtype != DType::float64;
+  return tolerance_of(layer.dtype) + (flips ? kFp8Flips : 0) + 32 * exchange_error;
+}
+
 class Errors {
  public:
   explicit Errors(double least_norm) : least_norm_(least_norm) {}
@@ -50,9 +56,10 @@ class Errors {
            std::span<const double> whole, double least_norm = 0) {
     require_equal(static_cast<int64_t>(whole.size()), axes[0].total * axes[1].total * axes[2].total,
                   "elements of " + tensor);
+    const double norm = std::max({norm_of(whole), least_norm_, least_norm});
     const double error =
         with_element(part.dtype(), [&](auto zero) { return difference(part.as<decltype(zero)>(), axes, whole); }) /
-        std::max({norm_of(whole), least_norm_, least_norm});
+        (norm > 0 ? norm : 1);
     const auto found = std::ranges::find(all_, tensor, &TensorError::tensor);
     if (found == all_.end())
       all_.push_back({tensor, error});
@@ -80,11 +87,11 @@ void check_choices(const MoeLayer& rank, const LayerReference& reference) {
 
 }  // namespace
 
-double tolerance_of(const MoeLayer& layer) {
-  const DType dtype = layer.shape().dtype();
-  // Of numbers as exact as float64's none falls on the other side of the middle between two FP8 ones.
-  const bool flips = in_fp8(layer.shape().shape.layer.ffn) && dtype != DType::float64;
-  return tolerance_of(dtype) + (flips ? kFp8Flips : 0) + 32 * layer.exchange_error();
+double tolerance_of(const MoeLayer& layer) { return tolerance_with(layer.shape().shape.layer, layer.exchange_error()); }
+
+double tolerance_of(const LayerShape& layer) {
+  const std::unique_ptr<Hook> hook = make_hook(layer.hook);
+  return tolerance_with(layer, hook ? hook->relative_error(layer.dtype) : 0);
 }
 
 double tolerance_of(DType dtype) {

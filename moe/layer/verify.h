@@ -10,7 +10,7 @@
 namespace moe {
 
 /// Holds the largest absolute difference over all ranks' parts, divided by the largest absolute value of the
-/// reference's tensor (by 1 where that is all zeros, by no less than 1e-4 of the largest gradient).
+/// reference's tensor (by no less than 1e-4 of the largest gradient; by 1 where all of them are zeros).
 struct TensorError {
   std::string tensor;
   double error = 0;
@@ -24,6 +24,8 @@ double tolerance_of(DType dtype);
 /// ones is rounded to one here and to the other there. As far apart may be two experts' scores, of a layer behind
 /// others like it, that are a tie (LayerChoices::tie).
 double tolerance_of(const MoeLayer& layer);
+/// Returns the same of a layer with the hook that its shape names.
+double tolerance_of(const LayerShape& layer);
 
 /// Lists the experts that the ranks' gates chose for their own tokens in the last pass, (tokens of all ranks, choices).
 std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks);

@@ -21,7 +21,7 @@ ModelReference reference_model(const RankCells& rank, const StackChoices& choice
     }
   }
   return reference_model(rank.cases, static_cast<int>(choices.size()), seed, ends, [&](int layer, int micro_batch) {
-    return LayerChoices{choices[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)], tolerance_of(any),
+    return LayerChoices{choices[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)], tolerance_of(rank),
                         any.routing().preset};
   });
 }

@@ -33,6 +33,12 @@ StackChoices join_choices(const std::vector<std::vector<int32_t>>& ranks, const 
   return all;
 }
 
+double tolerance_of(const RankCells& rank) {
+  double tolerance = tolerance_of(rank.cases.moe().layer);
+  for (const auto& layer : rank.layers) tolerance = std::max(tolerance, tolerance_of(*layer.front()));
+  return tolerance;
+}
+
 StackReference reference_stack(const RankCells& rank, const StackChoices& choices) {
   const MoeLayer& any = rank.front();
   LayerSeed seed = any.seed();
@@ -40,7 +46,7 @@ StackReference reference_stack(const RankCells& rank, const StackChoices& choice
   return reference_stack(rank.cases, static_cast<int>(choices.size()), static_cast<int>(choices.front().size()), seed,
                          [&](int layer, int micro_batch) {
                            return LayerChoices{choices[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)],
-                                               tolerance_of(any), any.routing().preset};
+                                               tolerance_of(rank), any.routing().preset};
                          });
 }
 
@@ -62,11 +68,8 @@ std::vector<TensorError> stack_errors(std::span<const RankCells> ranks, const St
 }
 
 std::vector<TensorError> verify_stack(std::span<const RankCells> ranks, const StackReference& reference) {
-  double tolerance = 0;  // of the layers with experts, whose exchanges may round
-  for (const RankCells& rank : ranks)
-    for (const auto& layer : rank.layers) tolerance = std::max(tolerance, tolerance_of(*layer.front()));
   std::vector<TensorError> errors = stack_errors(ranks, reference);
-  require_small(errors, tolerance, ranks.front().cases.moe().layer);
+  require_small(errors, tolerance_of(ranks.front()), ranks.front().cases.moe().layer);
   return errors;
 }
 

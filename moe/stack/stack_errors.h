@@ -19,6 +19,9 @@ using StackChoices = std::vector<std::vector<std::vector<int32_t>>>;
 std::vector<int32_t> own_choices(const RankCells& rank);
 /// Joins what every rank of a stack chose, in rank order; dense layers have no choices.
 StackChoices join_choices(const std::vector<std::vector<int32_t>>& ranks, const StackShape& shape);
+/// Returns the largest tolerance of the stack's layers, which all gradients that flow through them have; alike on all
+/// ranks, whichever layers theirs are.
+double tolerance_of(const RankCells& rank);
 /// Computes the reference, which follows the choices where they are as good. `rank`: any.
 StackReference reference_stack(const RankCells& rank, const StackChoices& choices);
 
@@ -27,7 +30,7 @@ StackReference reference_stack(const RankCells& rank, const StackChoices& choice
 /// stack are named with their layer. Throws WrongResult naming the token whose experts differ from the reference's.
 std::vector<TensorError> stack_errors(std::span<const RankCells> ranks, const StackReference& reference);
 
-/// Returns the errors; throws WrongResult naming the tensors whose error is above tolerance_of their layer.
+/// Returns the errors; throws WrongResult naming the tensors whose error is above tolerance_of the stack.
 std::vector<TensorError> verify_stack(std::span<const RankCells> ranks, const StackReference& reference);
 
 }  // namespace moe

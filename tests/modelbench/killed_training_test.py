@@ -52,6 +52,9 @@ def main(program):
         reached = newest(kept)
         last = subprocess.run(killed, check=True, capture_output=True, text=True).stdout
         assert losses(last) == undisturbed, "the losses differ"
+        for changed in (["--no-residual"], ["--hook", "bf16"], ["--rope-theta", "100"]):
+            other = subprocess.run(killed + changed, capture_output=True, text=True)
+            assert other.returncode == 2 and "found a training of" in other.stderr, (changed, other.stderr)
         print(f"killed {KILLS} times, last at step {reached}: {STEPS} losses and the held-out one equal bit for bit")
 
 

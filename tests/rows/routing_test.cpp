@@ -138,6 +138,8 @@ TEST(GShardGate, DrawsItsNoiseByGlobalToken) {
   EXPECT_EQ(second.tokens.first, 6);
   for (int64_t i = 0; i < part.view().elements(); ++i)
     EXPECT_EQ(part.view().as<double>()[i], both.view().as<double>()[second.tokens.first * 4 + i]);
+  fill_gate_noise(part, second.tokens, {.seed = 3, .noisy = false});
+  for (int64_t i = 0; i < part.view().elements(); ++i) EXPECT_EQ(part.view().as<double>()[i], 0);
 }
 
 TEST(Gates, AreFoundByName) {

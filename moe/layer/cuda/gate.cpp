@@ -37,7 +37,7 @@ class CudaGate final : public Gate {
     log_sums_ = Tensor({tokens_}, dtype_, memory);
   }
 
-  void begin_step(uint64_t step) override { logits_->begin_step(step); }
+  void begin_step(uint64_t step, bool noisy) override { logits_->begin_step(step, noisy); }
 
   void forward(TensorView hidden, Routing& r) override {
     logits_->forward(hidden);

@@ -24,9 +24,10 @@ class ProductLogits final : public GateLogits {
     fill_noise();
   }
 
-  void begin_step(uint64_t step) override {
-    if (!noisy_ || seed_.step == step) return;
+  void begin_step(uint64_t step, bool noisy) override {
+    if (!noisy_ || (seed_.step == step && seed_.noisy == noisy)) return;
     seed_.step = step;
+    seed_.noisy = noisy;
     fill_noise();
   }
 

@@ -14,7 +14,7 @@ class GateLogits {
  public:
   virtual ~GateLogits() = default;
   /// Does what Gate::begin_step says.
-  virtual void begin_step(uint64_t) {}
+  virtual void begin_step(uint64_t, bool) {}
   virtual void forward(TensorView hidden) = 0;
   /// These show the last forward's logits, and where their gradients are to be written; both have one stride.
   virtual Logits logits() const = 0;

@@ -37,7 +37,7 @@ class GShardGate final : public Gate {
     for (const Parameter& p : parameters()) fill_weight(p, setup.rank.model_dim(), seed_);
   }
 
-  void begin_step(uint64_t step) override { seed_.step = step; }
+  void begin_step(uint64_t step, bool noisy) override { seed_.step = step, seed_.noisy = noisy; }
   void forward(TensorView hidden, Routing& routing) override {
     products_.forward(hidden);
     fill_noise();

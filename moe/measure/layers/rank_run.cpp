@@ -76,7 +76,7 @@ SampleTokens RankRun::text_of(Split split, int64_t step) const {
 void RankRun::begin_step(Split split, int64_t step) {
   model_->ends().load(text_of(split, step));
   for (const auto& layer : cells().layers)
-    for (MoeLayer* cell : layer) cell->begin_step(static_cast<uint64_t>(step));
+    for (MoeLayer* cell : layer) cell->begin_step(static_cast<uint64_t>(step), split == Split::train);
 }
 
 const RunTimes& RankRun::pass(const std::vector<double>& at_least_s, const Contended& contended,

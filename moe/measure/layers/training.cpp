@@ -54,7 +54,7 @@ std::vector<TensorError> verify_model(const std::vector<RankRun*>& ranks, const 
   std::vector<TensorError> all = verify_stack(cells, reference.layers);
   for (RankRun* rank : ranks) {
     const std::vector<TensorError> errors = end_errors(rank->model()->ends(), reference);
-    require_small(errors, tolerance_of(any), any.shape().shape.layer);
+    require_small(errors, tolerance_of(own), any.shape().shape.layer);
     all.insert(all.end(), errors.begin(), errors.end());
   }
   return all;
