@@ -28,14 +28,12 @@ constexpr std::array kVerbs{
 };
 
 int run(int argc, char** argv) {
-  const auto command = parse_command_line(argc, argv);
+  auto command = parse_command_line(argc, argv);
   if (!command) return kOk;
   require<BadInput>(runs_layers(*command), "{}: found nothing to run, expected `moetune {}`: it plans", argv[0],
                     command->verb);
   set_log_level(command->log);
-  for (const auto device :
-       {command->microbench.device, command->layerbench.device, command->modelbench.device, command->tune.device})
-    if (device == DeviceKind::cuda) set_cuda_connections();
+  if (run_options(*command)->device == DeviceKind::cuda) set_cuda_connections();
   const auto processes = start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
   return run_together(processes.get(),
                       [&] { return find_named(kVerbs, command->verb, "verb").run(*command, processes.get()); });

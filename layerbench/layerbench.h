@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "moe/device/kind.h"
 #include "moe/record/record.h"
 #include "verbs/chosen_model.h"
+#include "verbs/run_options.h"
 #include "verbs/selection.h"
 
 namespace moe {
@@ -14,7 +14,7 @@ class World;
 
 namespace moe::layerbench {
 
-struct LayerbenchOptions {
+struct LayerbenchOptions : RunOptions {
   std::string plan;     // file of a plan to run as it stands; empty: the selection's layers
   Selection selection;  // with a grid: its layers, changed as the layer's flags say
   ModelFlags stack;     // layers, micro-batches and pipeline order of one layer; not with a grid
@@ -23,10 +23,7 @@ struct LayerbenchOptions {
   std::vector<std::string> only;  // of a grid: these, in the place of a number; empty: by number
   int iterations = 5;
   uint64_t seed = 1;
-  double timeout_s = 60;
-  DeviceKind device = DeviceKind::cpu;  // of the ranks
-  int threads = 0;                      // of each rank; 0: its share of the cores
-  std::string out;                      // records; empty: results/layerbench-CLUSTER.jsonl
+  std::string out;  // records; empty: results/layerbench-CLUSTER.jsonl
   std::string workload = "gate";
   std::string trace;   // timeline of the first layer, measured above simulated; empty: none
   std::string dump;    // folder of tensors (layer_dump.h): DUMP/SCHEDULE, of a grid DUMP/LAYER/SCHEDULE; empty: none

@@ -2,8 +2,8 @@
 // The verb `microbench`: ops timed into records, or the layer's own kernels.
 #include <string>
 
-#include "moe/device/kind.h"
 #include "moe/record/record.h"
+#include "verbs/run_options.h"
 #include "verbs/selection.h"
 
 namespace moe {
@@ -12,12 +12,9 @@ class World;
 
 namespace moe::microbench {
 
-struct MicrobenchOptions {
+struct MicrobenchOptions : RunOptions {
   std::string cluster{kDefaultCluster};
   int repetitions = 5;
-  double timeout_s = 60;
-  DeviceKind device = DeviceKind::cpu;  // of the ranks
-  int threads = 0;                      // of each rank; 0: its share of the cores
   // These have nccl-tests' flags of one letter.
   std::vector<std::string> ops;                             // empty: all of them, how lanes slow each other, overheads
   int64_t least_bytes = 0, most_bytes = 0, step_bytes = 0;  // of collectives; most 0: FSMoE's sizes

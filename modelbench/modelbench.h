@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "moe/device/kind.h"
 #include "moe/record/record.h"
 #include "verbs/chosen_model.h"
+#include "verbs/run_options.h"
 #include "verbs/selection.h"
 
 namespace moe {
@@ -17,7 +17,7 @@ namespace moe::modelbench {
 
 inline constexpr std::string_view kMarkov = "markov", kBytes = "bytes";
 
-struct ModelbenchOptions {
+struct ModelbenchOptions : RunOptions {
   Selection selection;        // the layer's flags go over the model's
   ModelFlags model;           // empty: gpt2-xl@fsmoe of an emulated cluster, else tiny-gpt
   std::string text{kMarkov};  // or bytes (configs/text/moetune.txt), or a file
@@ -29,9 +29,6 @@ struct ModelbenchOptions {
   int warm_up = 0;       // steps over which the rate grows; then it falls along half a cosine
   int held_out = 8;      // batches after the last step; 0: none
   uint64_t seed = 1;
-  double timeout_s = 60;
-  DeviceKind device = DeviceKind::cpu;
-  int threads = 0;                   // of each rank; 0: its share of the cores
   bool check_only = false;           // the first step's gradients are verified, and that is all
   std::string dump;                  // folder of the first step's tensors (layer_dump.h): DUMP/SCHEDULE; empty: none
   std::string checkpoint;            // folder; a run goes on from its newest one; of one schedule; empty: none

@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "moe/device/kind.h"
 #include "moe/record/record.h"
 #include "verbs/chosen_model.h"
+#include "verbs/run_options.h"
 #include "verbs/selection.h"
 
 namespace moe {
@@ -15,7 +15,7 @@ class World;
 
 namespace moe::tuner {
 
-struct TuneOptions {
+struct TuneOptions : RunOptions {
   Selection selection;
   ModelFlags model;
   bool any_shape = false;  // of all parallel shapes the fastest is taken, at the same global batch
@@ -28,12 +28,9 @@ struct TuneOptions {
   bool measure_degrees = false;   // with every layer: which degrees are best by measurement
   std::optional<int> iterations;  // none: 5, of every layer 3
   uint64_t seed = 1;
-  double timeout_s = 60;
-  DeviceKind device = DeviceKind::cpu;  // of the ranks
-  int threads = 0;                      // of each rank; 0: its share of the cores
-  std::string out;                      // records; empty: results/tune-CLUSTER.jsonl
-  std::string trace;                    // timeline of one verified layer; empty: beside the records
-  bool strict = false;                  // exit code kDoubtful where a weak row prices the answer, or runs say little
+  std::string out;      // records; empty: results/tune-CLUSTER.jsonl
+  std::string trace;    // timeline of one verified layer; empty: beside the records
+  bool strict = false;  // exit code kDoubtful where a weak row prices the answer, or runs say little
   bool json = false;
   Asked asked;
 };
