@@ -13,8 +13,8 @@ namespace moe {
 inline constexpr std::array<std::string_view, 3> kAlgorithms{"direct", "1dh", "2dh"};
 
 /// Limit prices to what any machine may take and sums of them can hold: seconds, and seconds a byte or FLOP.
-inline constexpr Limits kSeconds{.least = 0, .most = 1e6};
-inline constexpr Limits kSecondsPerUnit{.most = 1e3, .above = 0};
+inline constexpr Limits kSeconds{.least = 0, .most = 1e12};
+inline constexpr Limits kSecondsPerUnit{.most = 1e6, .above = 0};
 
 /// These read the row that a table is. `most_ranks`: of a group on that network. They throw BadInput as TableReader
 /// does.

@@ -79,7 +79,7 @@ TEST(WholeFile, RecordsAreNotReplaced) {
   const Scratch scratch;
   const std::string records = "{\"kind\":\"run\",\"schema\":2}\n", path = scratch.write("r.jsonl", records);
   const std::string message = error_of<BadInput>([&] { put(path, "a page"); });
-  EXPECT_EQ(message, path + ": found records, expected another name for a file");
+  EXPECT_EQ(message, path + ": found records, expected another name for a file for a test");
   EXPECT_EQ(Scratch::read(path), records);
 }
 

@@ -81,8 +81,8 @@ pp 1 dp 8 mp 4 ep 8 esp 4 edp 1; ZeRO 0, 1 of 1 micro-batches in flight (gpipe),
 TEST_F(PlanningVerbs, MemoryAsJson) {
   const Json json = json_of({"memory", "--model", "mixtral-7b@fsmoe", "--layers", "32"});
   const double parameters =
-      32 * (3 * 4096.0 * 14336 / 4 + (2 * 4096.0 * 4096 + 2 * 4096.0 * 1024) / 4 + 4 * 4096 + 2 * 8 * 4096) +
-      2 * 32000 * 4096.0 / 4;
+      32 * (3 * 4096.0 * 14336 / 4 + (2 * 4096.0 * 4096 + 2 * 4096.0 * 1024) / 4 + 2 * 4096 + 2 * 8 * 4096) +
+      2 * 32000 * 4096.0 / 4 + 4096;
   EXPECT_EQ(json["cluster"], "testbed-b");
   EXPECT_EQ(json["model"], "mixtral-7b@fsmoe");
   EXPECT_EQ(json["layers"], 32);

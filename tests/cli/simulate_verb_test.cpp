@@ -74,7 +74,9 @@ TEST_F(SimulateVerb, StderrHasWhatIsAskedFor) {
     flags.insert(flags.begin(), {"simulate", "--schedule", "fsmoe", "--nearest", "--ep", "4"});
     return run_program(MOETUNE_PROGRAM, flags, folder_).err;
   };
-  const std::string note = "moetune: nearest: alltoall over 4 ranks priced by the row of 8 ranks\n";
+  const std::string note =
+      "moetune: nearest: alltoall over 4 ranks priced by the row of 8 ranks\n"
+      "moetune: not in it: the sums of the experts' gradients over EDP = 2, which tune counts behind it\n";
   EXPECT_EQ(said({"--quiet"}), "");
   EXPECT_EQ(said({}), note);
   const std::string all = said({"--verbose"});
@@ -82,16 +84,17 @@ TEST_F(SimulateVerb, StderrHasWhatIsAskedFor) {
 }
 
 TEST_F(SimulateVerb, DefaultsOfGroupsAreThoseOfAModel) {
-  for (const std::string cluster : {"testbed-a", "testbed-b"})
+  for (const std::string cluster : {"testbed-a", "testbed-b"}) {
+    const Printed a = run({"simulate", "--cluster", cluster, "--schedule", "fsmoe", "--nearest", "--json"});
+    ASSERT_EQ(a.exit_code, 0) << a.err;
     for (const std::string stages : {"1", "2"}) {
-      const Printed a = run({"simulate", "--cluster", cluster, "--schedule", "fsmoe", "--nearest", "--pp", stages,
-                             "--layers", stages, "--json"});
       const Printed b = run({"memory", "--cluster", cluster, "--pp", stages, "--layers", stages, "--json"});
-      ASSERT_EQ(a.exit_code, 0) << a.err;
       ASSERT_EQ(b.exit_code, 0) << b.err;
-      EXPECT_EQ(Json::parse(a.out)["layer"], Json::parse(b.out)["layer"]) << cluster << " " << stages;
-      EXPECT_EQ(Json::parse(a.out)["layer"]["ep"], (cluster == "testbed-a" ? 6 : 8) / std::stoi(stages));
+      const Json layer = Json::parse(b.out)["layer"];
+      if (stages == "1") EXPECT_EQ(Json::parse(a.out)["layer"], layer) << cluster;
+      EXPECT_EQ(layer["ep"], (cluster == "testbed-a" ? 6 : 8) / std::stoi(stages));
     }
+  }
 }
 
 // What describes a layer tells its records apart, though no price depends on it.

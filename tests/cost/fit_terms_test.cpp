@@ -123,7 +123,8 @@ TEST(FitTerms, ProfilesOfThemThatAreWrongAreRefusedByLine) {
     return std::string();
   };
   EXPECT_EQ(error("copy", "copy"), "");
-  EXPECT_EQ(error("s_per_call = 1e-6", "s_per_call = -1"), ":11: task.s_per_call: found -1, expected a number >= 0");
+  EXPECT_EQ(error("s_per_call = 1e-6", "s_per_call = -1"),
+            ":11: task.s_per_call: found -1, expected a number >= 0 and <= 1000000000000");
   EXPECT_EQ(error("[1, 1]", "[2, 1]"), ":12: task.range_call: found 1, expected a number >= 2");
   EXPECT_EQ(error("[1, 1]", "[1]"), ":12: task.range_call: found a list of 1, expected [least, most]");
   EXPECT_EQ(error("range_call = [1, 1]\n", ""), ":11: task.range_call: found 1e-06, expected [least, most] beside it");

@@ -203,7 +203,7 @@ TEST(DenseLayers, CountInMemory) {
   const MemoryEstimate both = estimate_memory(r);
   const auto m = static_cast<double>(c.layer.model_dim), width = static_cast<double>(bytes_of(c.layer.dtype));
   const double ffn = static_cast<double>(gemms_of(c.layer.ffn) * c.layer.model_dim * 96 / c.parallel.mp);
-  const double dense_weights = static_cast<double>(attention_parameters(c)) + 4 * m + ffn;
+  const double dense_weights = static_cast<double>(attention_parameters(c)) + 2 * m + ffn;
   EXPECT_DOUBLE_EQ(both.weights, 2 * moe.weights + 2 * width * dense_weights);
   EXPECT_DOUBLE_EQ(both.optimizer, 2 * moe.optimizer + 4 * width * dense_weights);
   // y, the gathered input, the normed one, q k v and what they mix to, scores; the feed-forward's gathered and normed

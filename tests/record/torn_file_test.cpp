@@ -108,7 +108,9 @@ TEST(TornFile, StaysReadableWhenResumingIsKilledToo) {
        {"\n", "\n{", "\n{\"kind\":\"res", "\n{\"kind\":\"res\n{\"kind\":\"resume\",\"sta"}) {
     const std::string path = scratch.write("cut.jsonl", torn + std::string(tail));
     ASSERT_EQ(read_runs(path).size(), 1u) << tail;
-    ASSERT_TRUE(RecordWriter(path, asking("d")).resumed());
+    RecordWriter writer(path, asking("d"));
+    ASSERT_TRUE(writer.resumed());
+    writer.append(sample_case(0));
     ASSERT_EQ(read_runs(path).at(0).resumed, 1);
   }
 }
