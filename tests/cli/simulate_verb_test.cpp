@@ -91,7 +91,9 @@ TEST_F(SimulateVerb, DefaultsOfGroupsAreThoseOfAModel) {
       const Printed b = run({"memory", "--cluster", cluster, "--pp", stages, "--layers", stages, "--json"});
       ASSERT_EQ(b.exit_code, 0) << b.err;
       const Json layer = Json::parse(b.out)["layer"];
-      if (stages == "1") EXPECT_EQ(Json::parse(a.out)["layer"], layer) << cluster;
+      if (stages == "1") {
+        EXPECT_EQ(Json::parse(a.out)["layer"], layer) << cluster;
+      }
       EXPECT_EQ(layer["ep"], (cluster == "testbed-a" ? 6 : 8) / std::stoi(stages));
     }
   }
