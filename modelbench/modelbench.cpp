@@ -226,8 +226,8 @@ class Modelbench {
     return job;
   }
 
-  // Says what a step's loss depends on; ranks, micro-batches and schedules are not in it, but where an expert's rows are
-  // counted for each group of tokens.
+  // Says what a step's loss depends on; ranks, micro-batches and schedules are not in it, but where an expert's rows
+  // are counted for each group of tokens.
   std::string identity(int layers) const {
     const ParallelShape& p = chosen_.model.shape.parallel;
     LayerShape layer = chosen_.model.shape.layer;

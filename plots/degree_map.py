@@ -13,7 +13,8 @@ def times_of(cases, schedule):
     degrees = sorted(rows)
     forward, backward = ([rows[r].number("prediction", f"{phase}_s") for r in degrees]
                          for phase in ("forward", "backward"))
-    if any(case["parameters"].get("recompute") == "full" for case in rows.values()):  # a backward begins with its forward
+    # A backward of these begins with its forward.
+    if any(case["parameters"].get("recompute") == "full" for case in rows.values()):
         forward, backward = [2 * f for f in forward], [b - f for f, b in zip(forward, backward)]
     return degrees, forward, backward
 

@@ -17,8 +17,8 @@ struct HistoryOptions {
 inline constexpr int kLeastRuns = 8;
 
 /// Prints every series, its length and last value, and the changes that plots/history.py finds, run by the Python that
-/// MOETUNE_PYTHON names, else python3. Returns 2, or 77 where that Python has no ruptures, behind the script's own line.
-/// Throws BadInput where the folder has no measured case, std::runtime_error where the script fails.
+/// MOETUNE_PYTHON names, else python3. Returns 2, or 77 where that Python has no ruptures, behind the script's own
+/// line. Throws BadInput where the folder has no measured case, std::runtime_error where the script fails.
 int run_history(const HistoryOptions& options);
 
 }  // namespace moe::regress

@@ -11,8 +11,9 @@ namespace moe {
 /// where anything fails or throws. A symbolic link stays: the file that it names is written, be it there already or
 /// not. What is no regular file (a pipe, a terminal, /dev/null, a descriptor of ours under /dev/fd) is written
 /// directly; so is a file in a folder that takes no new ones, or lets us replace none: then `write` may be called
-/// twice. Records are never replaced: they are appended to. Throws BadInput "PATH: cannot be written (why), expected WHAT" for a folder, a folder that does not exist, a
-/// write-protected file, or a device that is full; then the old file is as it was. `what`: "a file for the profile".
+/// twice. Records are never replaced: they are appended to. Throws BadInput "PATH: cannot be written (why), expected
+/// WHAT" for a folder, a folder that does not exist, a write-protected file, or a device that is full, and for records;
+/// then the old file is as it was. `what`: "a file for the profile".
 void write_whole_file(const std::string& path, const std::string& what,
                       const std::function<void(std::ostream&)>& write);
 

@@ -216,6 +216,13 @@ std::string why_of(const NoLine& none, const std::string& what) {
   return std::string(none.what()).substr(what.size() + 2);
 }
 
+// A profile holds no larger price.
+void require_price(double alpha_s, double beta, std::string_view what) {
+  require<NoLine>(alpha_s <= kSeconds.most && beta <= kSecondsPerUnit.most,
+                  "{}: found {:.3g} s and {:.3g} s a unit, expected at most {:g} and {:g}", what, alpha_s, beta,
+                  kSeconds.most, kSecondsPerUnit.most);
+}
+
 void add_unusable(FittedProfile& out, const std::string& what, const NoLine& none) {
   out.rows.push_back({what, {}, why_of(none, what)});
   out.profile.unusable.push_back({what, out.rows.back().unusable});
@@ -293,6 +300,7 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
     TaskRow row{.name = key.op, .phase = key.phase, .dtype = key.dtype};
     try {
       cost::fit_terms(of_key, row_name(row), row);
+      require_price(std::ranges::max(row.s_per), 0, row_name(row));
       out.profile.tasks.push_back(std::move(row));
     } catch (const NoLine& none) {
       add_unusable(out, row_name(row), none);
@@ -305,8 +313,11 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
     try {
       row.fit = fit_linear(of_key, row.what);
       if (key.table == RowKey::Table::comm) fit_curve(of_key, row.what, row.fit);
+      const double longest = row.fit.points.empty() ? 0 : row.fit.points.back()[1];
+      require_price(std::max(row.fit.alpha_s, longest), row.fit.beta, row.what);
     } catch (const NoLine& none) {
-      if (!in_layers.contains(key)) {
+      const bool priced = std::ranges::max(of_key, {}, &FitSample::seconds).seconds <= kSeconds.most;
+      if (!in_layers.contains(key) || !priced) {
         add_unusable(out, row.what, none);
         continue;
       }

@@ -259,7 +259,7 @@ TEST_F(Ab, FlagsGoToTheirProgramAlone) {
 TEST_F(Ab, OfAGridSuspectLayersAloneAreLaunchedAgain) {
   program("base", {{"run/a/fsmoe"}, {"run/b/fsmoe"}});
   program("head", {{"run/a/fsmoe"}, {"run/b/fsmoe", 0.02}});
-  std::ofstream(folder_ + "/cases.toml") << "schema = 1\n[[launch]]\nname = \"l\"\ncommand = \"bench --grid g\"\n";
+  std::ofstream(folder_ + "/cases.toml") << "schema = 1\n[[launch]]\nname = \"l\"\ncommand = \"layerbench --grid g\"\n";
   EXPECT_EQ(ab({"--cases", "./cases.toml"}, false).exit_code, 1);
   std::ifstream in(folder_ + "/launches");
   int all = 0, some = 0;
