@@ -90,6 +90,8 @@ void check_training(const CLI::App& verb, const modelbench::ModelbenchOptions& m
                     "--momentum: found --optimizer {}, expected sgd with it", m.optimizer);
   require<BadInput>(verb.count("--markov-order") == 0 || m.text == modelbench::kMarkov,
                     "--markov-order: found --text {}, expected markov with it", m.text);
+  require<BadInput>(!m.check_only || m.save_weights.empty() || !m.weights.empty(),
+                    "--save-weights: found --check-only, which trains nothing, expected --weights with it");
 }
 
 }  // namespace
@@ -281,9 +283,8 @@ void add_modelbench(CLI::App& app, Command& c) {
   add_text(*verb, "--save-weights", "FILE", m.save_weights, "write the weights of one schedule's last step likewise");
   add_results(*verb, m);
   verb->get_option("--tasks")->excludes("--json");  // which always has them
-  for (const char* trains :
-       {"--steps", "--trace", "--tasks", "--optimizer", "--learning-rate", "--warm-up", "--weight-decay", "--clip-norm",
-        "--held-out", "--checkpoint", "--save-weights", "--peak-flops"})
+  for (const char* trains : {"--steps", "--trace", "--tasks", "--optimizer", "--learning-rate", "--warm-up",
+                             "--weight-decay", "--clip-norm", "--held-out", "--checkpoint", "--peak-flops"})
     verb->get_option(trains)->excludes("--check-only");
   verb->final_callback([verb, &m] { check_training(*verb, m); });
 }

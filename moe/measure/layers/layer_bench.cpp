@@ -70,7 +70,7 @@ class LayerBench {
       result_.took.timed_s = seconds_of([&] { time(); });
     }
     const std::string& file = settings_.training.save_weights;
-    if (!file.empty() && !settings_.check_only && benched_.front().run.wrong.empty())
+    if (!file.empty() && benched_.front().run.wrong.empty())
       save_weights(file, world(), benched_.front().runs(), benched_.front().run.plan);
     for (Benched& each : benched_) result_.runs.push_back(std::move(each.run));
     return std::move(result_);
