@@ -56,7 +56,7 @@ template <class Target>
 CLI::Option* add_text(CLI::App& verb, const std::string& flag, const char* type, Target& target,
                       const std::string& help) {
   CLI::Option* option = verb.add_option(flag, target, help)->type_name(type);
-  if (std::string_view(type) != "FLAGS")  // of no flags an empty text is one
+  if (std::string_view(type) != "FLAGS" && std::string_view(type) != "WORDS")  // an empty text is none of these
     option->check([name = option->get_name(), type](const std::string& text) {
       require<BadInput>(!text.empty(), "{}: found '', expected {}", name, type);
       return std::string();

@@ -215,6 +215,9 @@ class Modelbench {
     LayerJob job = jobs_on(target_, options_.selection, settings);
     job.name = chosen_.name;
     job.shape = chosen_.model.shape;
+    // A model's loss is a mean over the tokens of all micro-batches; so are those of its gates.
+    job.shape.layer.aux_loss /= chosen_.model.micro_batches;
+    job.shape.layer.z_loss /= chosen_.model.micro_batches;
     job.stacked = {layers,
                    chosen_.model.micro_batches,
                    chosen_.model.order,

@@ -145,7 +145,11 @@ class Matcher {
 
 Side read_side(const std::string& path) {
   Side side{path, {}};
-  for (const std::string& file : record_files(path, false)) side.files.push_back({file, read_last_run(file)});
+  for (const std::string& file : record_files(path, false)) {
+    std::vector<Run> runs = read_runs(file);
+    if (!runs.empty()) side.files.push_back({file, std::move(runs.back())});  // one that was begun may be empty
+  }
+  require<BadInput>(!side.files.empty(), "{}: found no run, expected records", path);
   return side;
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "moe/base/check.h"
+#include "moe/base/exit_code.h"
 #include "moe/base/statistics.h"
 #include "moe/record/over_ranks.h"
 #include "moe/record/reader.h"
@@ -81,7 +82,8 @@ LaunchEnd Launcher::run(const Arm& arm, const LaunchLine& line, double timeout_s
   words.insert(words.end(), {"--out", records});
   const ProcessEnd process = run_process(words, timeout_s);
   LaunchEnd end{process.code, process.timed_out, process.wall_s, process.last_line, {}, {}};
-  if (process.code != 0 || !fs::exists(records)) return end;
+  const bool told = process.code == kOk || process.code == kBadInput;  // or nothing of the line could be run
+  if (!told || !fs::exists(records)) return end;
   const std::string prefix = line.name.empty() ? "" : line.name + "/";
   const std::vector<Run> runs = read_runs(records);
   for (const std::string_view sample : {kOfLayers, kOfOps}) {

@@ -33,6 +33,7 @@ LaunchEnd LiveGate::checked(const Arm& arm, const LaunchLine& line) const {
   require<RankFailure>(!end.timed_out, "{} had not ended after {:.0f} s: {}", what(), end.wall_s,
                        launcher_.shown(arm, line));
   if (end.code == kOk || (end.code == kNoHardware && !line.demanded)) return end;
+  if (end.code == kBadInput && !end.not_ok.empty()) return end;  // its records say why none of its cases ran
   const std::string why = end.last_line.empty() ? "nothing on stderr" : end.last_line;
   throw RankFailure(fmt::format("{} ended with code {} ({}): {}", what(), end.code, why, launcher_.shown(arm, line)));
 }

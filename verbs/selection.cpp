@@ -126,7 +126,7 @@ LayerCase chosen_case(const Selection& selection, LayerFile file, int nodes, int
     return complete(file.layer, file.parallel, file.rounding.value_or(Rounding::ragged));
   } catch (const BadInput& error) {
     const std::string& where = file.file.empty() ? file.name : file.file;
-    if (where.empty()) throw;
+    if (where.empty() || selection.layer != LayerFlags{}) throw;  // a flag's value may be what is wrong
     bad_input("{}: {}", where, error.what());
   }
 }

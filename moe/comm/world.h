@@ -36,7 +36,7 @@ class World {
   virtual std::unique_ptr<Communicator> communicator(int rank) = 0;
   /// Runs body(rank) on one thread for each rank that is here, and joins them. The first exception (other than the
   /// RankFailures that it caused) ends the other ranks, wherever they are, and is rethrown. An Unsupported that every
-  /// rank throws alike is rethrown on each, and ends nothing: a plan that can't run can't on any of them.
+  /// process throws alike ends nothing, and is rethrown on each: a plan that can't run can't on any of them.
   virtual void run(const std::function<void(int rank)>& body) = 0;
 };
 

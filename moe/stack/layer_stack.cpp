@@ -27,9 +27,6 @@ StackShape stack_shape(const Plan& plan) {
   StackShape shape{plan.shape, plan.structure->flow, plan.layers, plan.micro_batches, plan.dense};
   shape.slots = memory_slots(plan);
   if (plan.vocabulary == 0) return shape;
-  // A model's loss is a mean over the tokens of all micro-batches; so are those of its gates.
-  shape.shape.layer.aux_loss /= plan.micro_batches;
-  shape.shape.layer.z_loss /= plan.micro_batches;
   shape.head_weights = head_weights(plan.shape, plan.vocabulary, plan.step.tied).dense;
   shape.embedding_weights = embedding_weights(plan.shape, plan.vocabulary).dense;
   return shape;

@@ -227,8 +227,11 @@ class Layerbench(unittest.TestCase):
         with open(os.path.join(self.folder, "odd.toml"), "w") as file:
             file.write(profile[:begin] + "".join(kept) +
                        '\n[[unusable]]\nrow = "reducescatter intra 4"\nreason = "found times that shrink"\n')
-        printed = json.loads(self.layerbench("--cluster", "./odd.toml", *LAYER, "--schedule", "tutel,monta-o1",
-                                             "--iterations", "1", "--json"))
+        found = self.run_program("layerbench", "--out", "r.jsonl", "--cluster", "./odd.toml", *LAYER, "--schedule",
+                                 "tutel,monta-o1", "--iterations", "1", "--json")
+        printed = json.loads(found.stdout)
+        self.assertEqual(found.returncode, 2 if "unsupported" in [row["status"] for row in printed["schedules"][1:]]
+                         else 0, found.stderr)
         rows = {row["schedule"]: row for row in printed["schedules"]}
         self.assertEqual(rows["tutel"]["status"], "unsupported")
         self.assertIn("measured, but found times that shrink", rows["tutel"]["reason"])

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "moe/base/check.h"
-#include "moe/base/random.h"
 #include "moe/comm/gloo/bootstrap.h"
 #include "moe/comm/gloo/gloo_state.h"
 #include "moe/comm/store/port_file.h"
@@ -18,6 +17,8 @@
 
 namespace moe {
 namespace {
+
+constexpr double kRefusalPatienceS = 5;  // in which all ranks find what one has found
 
 using gloo::State;
 
@@ -143,16 +144,22 @@ std::string GlooWorld::failure() const { return state_->failed() ? state_->verdi
 void GlooWorld::fail(const std::string& why) { state_->fail(why); }
 
 bool GlooWorld::every_rank_refuses(const std::string& why) {
-  const uint64_t mine = stream_of(why);
-  std::vector<uint64_t> all(static_cast<size_t>(ranks()));
+  if (ranks() == 1) return true;
+  // Not by a collective: a rank that does something else is in one of its own.
+  const std::string name = fmt::format("refusal/{}", refusals_++);
+  const std::vector<std::string> keys = gloo::rank_keys(name, ranks());
   try {
-    const auto stream = make_cpu_device()->make_stream("refusal");
-    communicator(state_->rank)->allgather(&mine, all.data(), sizeof mine, {*stream, {}, "comparing refusals"});
-    stream->synchronize();
-  } catch (const RankFailure&) {  // the others do something else
+    store::Store& store = *state_->store;
+    store.set(keys[static_cast<size_t>(state_->rank)], why);
+    store.wait(keys, std::min(state_->timeout_s, kRefusalPatienceS), [&] { return state_->failed(); });
+    for (const std::string& key : keys)
+      if (!store.check({key}) || store.get(key) != why) return false;
+  } catch (const store::Lost&) {
     return false;
   }
-  return std::ranges::count(all, mine) == std::ssize(all);
+  const std::lock_guard lock(state_->mutex);
+  state_->kept.clear();  // of what was refused
+  return true;
 }
 
 void GlooWorld::run(const std::function<void(int rank)>& body) {

@@ -51,6 +51,7 @@ class GlooWorld final : public World {
 
  private:
   bool every_rank_refuses(const std::string& why);
+  int refusals_ = 0;  // so far
 
   std::shared_ptr<gloo::State> state_;
   int exceptions_ = 0;  // in flight when it was made

@@ -79,10 +79,12 @@ Listener listener_on_one(const Address& address) {
   for (const Resolved& one : resolve(address)) {
     Listener listener{FileDescriptor(::socket(one.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0))};
     const int on = 1;  // what an earlier run left in TIME_WAIT
-    setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(listener.socket.get(), one.get(), one.size) == 0 && listen(listener.socket.get(), 1024) == 0)
+    if (listener.socket.get() >= 0 &&
+        setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(listener.socket.get(), one.get(), one.size) == 0 && listen(listener.socket.get(), 1024) == 0)
       return listener;
-    if (error == 0) error = errno;
+    error = errno;
+    if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT) break;  // somebody else may have the port on this machine
   }
   bad_input("store address {}:{}: rank 0 can't listen there: {}", address.host, address.port, std::strerror(error));
 }

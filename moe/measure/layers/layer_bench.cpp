@@ -57,7 +57,7 @@ class LayerBench {
     for (size_t s = 0; s < planned.size(); ++s) plan(planned[s], benched_[s]);
     ranks_ = benched_.front().run.plan.shape.parallel.ranks();
     if (!settings.ranks.processes) threads_.emplace(ranks_, settings.timeout_s);
-    require_equal<BadInput>(world().ranks(), ranks_, "ranks of the run, and of the layer's parallel shape");
+    require_equal<Unsupported>(world().ranks(), ranks_, "ranks of the run, and of the layer's parallel shape");
     here_ = world().here();
     for (Benched& each : benched_) each.ranks.resize(here_.size());
     comms_.resize(here_.size());

@@ -108,7 +108,7 @@ void RankOps::begin(const OpCase& c, int iterations, const Begin& how) {
   how.beside != nullptr ? gate_.close_with(how.beside->gate_) : gate_.close(iterations + how.more);
   stream_->mark(*start_);
   for (int i = 0; i < iterations; ++i) {
-    stream_->mark(*op_start_);
+    if (how.paced && c.modelled_s > 0) stream_->mark(*op_start_);
     enqueue(c, {how.paced ? c.modelled_s * c.dilation : 0, &overruns_});
   }
   stream_->record(*end_);
