@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace moe {
+namespace moe::schedule {
 
 void IterationBuilder::transfer(const Pass& from) {
   pass_ = &from;
@@ -134,4 +134,4 @@ void IterationBuilder::gather_weights(int stage, std::pair<int, int> layers, con
   }
 }
 
-}  // namespace moe
+}  // namespace moe::schedule

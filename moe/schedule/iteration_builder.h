@@ -5,7 +5,7 @@
 
 #include "moe/schedule/layer_builder.h"
 
-namespace moe {
+namespace moe::schedule {
 
 class IterationBuilder : public LayerBuilder {
  public:
@@ -43,4 +43,4 @@ class IterationBuilder : public LayerBuilder {
   std::map<int, Chain> head_inputs_;  // by micro-batch: the rows that the output projection reads
 };
 
-}  // namespace moe
+}  // namespace moe::schedule

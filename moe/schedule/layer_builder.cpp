@@ -45,7 +45,7 @@ void LayerBuilder::part(TaskKind kind, int c, int parts) {
   task.reads.push_back(chain.data);
   if (kind == TaskKind::expert && pass_->phase == Phase::forward) found().expert_input = chain.data.buffer;
   if (is_expert_stage(kind) && pass_->phase == Phase::backward) keep_expert(task);
-  chain = {{id}, of(buffer_of(kind), pass_->phase, c, parts)};
+  chain = {{id}, of(schedule::buffer_of(kind), pass_->phase, c, parts)};
   task.writes.push_back(chain.data);
 }
 
@@ -135,7 +135,7 @@ void LayerBuilder::forward_again() {
   wait_for_weights(first.after);
   const Chain gradient = std::exchange(dense_, first);
   before.pass.again = true;
-  const Pass* backward = std::exchange(pass_, &before.pass);
+  const schedule::Pass* backward = std::exchange(pass_, &before.pass);
   pass_->dense ? ffn_forward() : forward();
   pass_ = backward;
   dense_ = gradient;
@@ -255,7 +255,7 @@ int LayerBuilder::backward() {
   return end_backward();
 }
 
-int LayerBuilder::add(const Pass& pass) {
+int LayerBuilder::add(const schedule::Pass& pass) {
   pass_ = &pass;
   begin_slices();
   input_halves_.clear();

@@ -8,9 +8,9 @@
 
 namespace moe {
 
-class LayerBuilder : public PassBuilder {
+class LayerBuilder : public schedule::PassBuilder {
  public:
-  LayerBuilder(const Schedule& schedule, const LayersBuilt& layers)
+  LayerBuilder(const Schedule& schedule, const schedule::LayersBuilt& layers)
       : PassBuilder(schedule, layers),
         peers_(layers.peers),
         shared_expert_(layers.shared_expert),
@@ -19,7 +19,7 @@ class LayerBuilder : public PassBuilder {
   /// Adds a pass and returns its last task; of a backward, the one behind which the dense part's gradients are there.
   /// The forward's input is the output of the layer before, where that was built; else it comes from outside, as does
   /// the backward's.
-  int add(const Pass& pass);
+  int add(const schedule::Pass& pass);
 
   // Schedules call what follows, while a pass is added.
   /// Returns the number of ranks of the EP group; SAA has one phase for each.

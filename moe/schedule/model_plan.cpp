@@ -65,24 +65,24 @@ class ModelBuilder {
   }
 
   Plan build() {
-    StageLanes::Networks networks{};
+    schedule::StageLanes::Networks networks{};
     for (size_t k = 0; k < networks.size(); ++k) networks[k] = plan_.groups[k].network;
     const int peers = plan_.groups[static_cast<size_t>(GroupKind::ep)].size;
-    IterationBuilder builder(schedule_, {networks, peers, plan_.shape.layer.shared_hidden > 0, stages_,
-                                         plan_.shape.parallel.recompute == Recompute::full});
+    schedule::IterationBuilder builder(schedule_, {networks, peers, plan_.shape.layer.shared_hidden > 0, stages_,
+                                                   plan_.shape.parallel.recompute == Recompute::full});
     // The stages' last backwards send; they are built last to first, each stage's as a block of gradients.
     for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, stages_)) run(builder, step);
-    if (plan_.step.planned) StepBuilder(plan_, builder).step();
+    if (plan_.step.planned) schedule::StepBuilder(plan_, builder).step();
     plan_.structure = std::make_shared<const Structure>(builder.take());
     set_works(plan_);
     return std::move(plan_);
   }
 
  private:
-  void run(IterationBuilder& builder, const PipelineStep& step) {
+  void run(schedule::IterationBuilder& builder, const PipelineStep& step) {
     const int stage = step.stage;
     const auto [first, last] = layers_of_stage(model_, stage);
-    Pass pass{.phase = step.phase, .stage = stage, .micro_batch = step.micro_batch};
+    schedule::Pass pass{.phase = step.phase, .stage = stage, .micro_batch = step.micro_batch};
     const bool embeds = model_.vocabulary > 0 && stage == 0, heads = model_.vocabulary > 0 && stage + 1 == stages_;
     if (step.phase == Phase::forward) {
       if (embeds) builder.embed(pass);
@@ -115,7 +115,7 @@ class ModelBuilder {
       const size_t own = plan_.gradients.size();
       const std::vector<int64_t> experts = expert_gradient_pieces(schedule_, own_case, decision_.micro_op_bytes);
       if (sends && !experts.empty()) {
-        sender.made(pass.layer, expert_gradient_bytes(own_case), kMadeHere, true);
+        sender.made(pass.layer, expert_gradient_bytes(own_case), schedule::kMadeHere, true);
         for (const int64_t bytes : experts) waiting_pieces_.push_back({bytes, true});
       }
       if (sends) place(decided, sender, pass);
@@ -144,7 +144,7 @@ class ModelBuilder {
       waiting_pieces_.push_back({piece, false});
   }
 
-  void place(const BackwardDecision& decided, Sender& sender, Pass& pass) {
+  void place(const BackwardDecision& decided, Sender& sender, schedule::Pass& pass) {
     const auto slice = [&](int64_t bytes, bool& slot) {
       require<BadInput>(bytes >= 0 && bytes <= sender.waiting(), "layer {}: found {} gradient bytes to send, {} wait",
                         pass.layer, bytes, sender.waiting());
@@ -174,7 +174,7 @@ class ModelBuilder {
   }
 
   // Finishes a stage. `end`: the last task of its backwards.
-  void finish(IterationBuilder& builder, int stage, int end, Sender& sender) {
+  void finish(schedule::IterationBuilder& builder, int stage, int end, Sender& sender) {
     std::vector<int> ready;
     std::vector<bool> experts;
     send_pieces(waiting_pieces_.size(), sender, ready, experts);
@@ -182,7 +182,7 @@ class ModelBuilder {
     const auto [first, last] = layers_of_stage(model_, stage);
     if (plan_.step.planned) {
       const bool placed = !expert_gradient_pieces(schedule_, plan_.shape, decision_.micro_op_bytes).empty();
-      return StepBuilder(plan_, builder).send_left({stage, end, !placed}, ready, experts);
+      return schedule::StepBuilder(plan_, builder).send_left({stage, end, !placed}, ready, experts);
     }
     builder.finish(stage, first, ready, experts);
     if (plan_.shape.parallel.zero > 0) builder.gather_weights(stage, {first, last}, plan_.dense);

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <limits>
 
-namespace moe {
+namespace moe::schedule {
 
 PassBuilder::PassBuilder(const Schedule& schedule, const LayersBuilt& layers)
     : schedule_(schedule), lanes_(schedule.lanes, layers.networks, layers.stages) {
@@ -130,4 +130,4 @@ PassBuilder::Chain PassBuilder::receive(int sent) {
   return {{received}, whole_of(Buffer::received)};
 }
 
-}  // namespace moe
+}  // namespace moe::schedule

@@ -8,7 +8,7 @@
 
 #include "moe/schedule/stage_lanes.h"
 
-namespace moe {
+namespace moe::schedule {
 
 /// Describes one layer's forward or backward of one micro-batch, on one pipeline stage.
 struct Pass {
@@ -117,4 +117,4 @@ class PassBuilder {
   std::vector<LanePieces> pieces_;  // by lane of the stage
 };
 
-}  // namespace moe
+}  // namespace moe::schedule

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace moe {
+namespace moe::schedule {
 namespace {
 
 std::vector<Lane> lanes_of(LaneLayout layout, int stage) {
@@ -63,4 +63,4 @@ int StageLanes::of(TaskKind kind, Flow flow, int stage) const {
   return layout_ == LaneLayout::by_network_copy ? compute + 3 : std::max(of(GroupKind::mp, stage), compute);
 }
 
-}  // namespace moe
+}  // namespace moe::schedule

@@ -5,7 +5,7 @@
 
 #include "moe/schedule/schedule.h"
 
-namespace moe {
+namespace moe::schedule {
 
 class StageLanes {
  public:
@@ -30,4 +30,4 @@ class StageLanes {
   size_t a_stage_ = 0;
 };
 
-}  // namespace moe
+}  // namespace moe::schedule

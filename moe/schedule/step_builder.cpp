@@ -7,7 +7,7 @@
 #include "moe/plan/pipeline.h"
 #include "moe/plan/volumes.h"
 
-namespace moe {
+namespace moe::schedule {
 
 StepBuilder::StepBuilder(Plan& plan, IterationBuilder& builder)
     : plan_(plan), cases_(plan.shape, plan.dense), builder_(builder) {
@@ -181,4 +181,4 @@ void StepBuilder::gather(int stage) {
   }
 }
 
-}  // namespace moe
+}  // namespace moe::schedule

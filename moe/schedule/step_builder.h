@@ -6,7 +6,7 @@
 
 #include "moe/schedule/iteration_builder.h"
 
-namespace moe {
+namespace moe::schedule {
 
 class StepBuilder {
  public:
@@ -45,4 +45,4 @@ class StepBuilder {
   std::map<std::pair<TaskKind, int>, std::vector<int>> makers_;  // by kind and layer: in all backwards
 };
 
-}  // namespace moe
+}  // namespace moe::schedule

@@ -1,6 +1,6 @@
 #include "moe/schedule/task_output.h"
 
-namespace moe {
+namespace moe::schedule {
 
 Buffer buffer_of(TaskKind kind) {
   switch (kind) {
@@ -30,4 +30,4 @@ Buffer buffer_of(TaskKind kind) {
   }
 }
 
-}  // namespace moe
+}  // namespace moe::schedule

@@ -2,8 +2,8 @@
 // Says what the tasks of the MoE part write.
 #include "moe/plan/plan.h"
 
-namespace moe {
+namespace moe::schedule {
 
 Buffer buffer_of(TaskKind kind);
 
-}  // namespace moe
+}  // namespace moe::schedule
