@@ -6,7 +6,7 @@
 #include "moe/tensor/cpu/row_kernels.h"
 #include "moe/tensor/element.h"
 
-namespace moe {
+namespace moe::model {
 namespace {
 
 bool has(const ShardRange& own, int64_t row) { return row >= own.first && row < own.first + own.count; }
@@ -138,4 +138,4 @@ std::vector<Parameter> Embedding::parameters() const {
   return all;
 }
 
-}  // namespace moe
+}  // namespace moe::model

@@ -7,7 +7,7 @@
 
 #include "moe/model/end_setup.h"
 
-namespace moe {
+namespace moe::model {
 
 class Embedding {
  public:
@@ -50,4 +50,4 @@ class Embedding {
   std::vector<MicroBatch> micro_batches_;
 };
 
-}  // namespace moe
+}  // namespace moe::model

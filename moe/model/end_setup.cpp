@@ -2,7 +2,7 @@
 
 #include "moe/base/check.h"
 
-namespace moe {
+namespace moe::model {
 
 EndSetup::EndSetup(LayerStack& stack, int64_t vocabulary, bool tied, const LayerSeed& seed)
     : stack_(stack), vocabulary_(vocabulary), tied_(tied), part_{stack.cell(stack.first_layer(), 0).shape(), seed} {
@@ -48,4 +48,4 @@ std::unique_ptr<RowNorm> EndSetup::norm(std::string_view gain, const Tensor& gra
   return make_norm(part_, gain);
 }
 
-}  // namespace moe
+}  // namespace moe::model

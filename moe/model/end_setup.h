@@ -6,7 +6,7 @@
 
 #include "moe/stack/layer_stack.h"
 
-namespace moe {
+namespace moe::model {
 
 /// Names of the weights and of their random streams.
 inline constexpr std::string_view kEmbedding = "embedding", kPlaces = "places";  // (vocabulary, M), (L, M)
@@ -58,4 +58,4 @@ class EndSetup {
   PartSetup part_;
 };
 
-}  // namespace moe
+}  // namespace moe::model

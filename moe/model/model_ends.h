@@ -59,10 +59,10 @@ class ModelEnds {
   void compute(TaskKind kind, Phase phase, int mb);
   int64_t counted() const;
 
-  EndSetup setup_;
+  model::EndSetup setup_;
   std::vector<Text> texts_;
-  std::optional<Embedding> embedding_;
-  std::optional<OutputHead> head_;
+  std::optional<model::Embedding> embedding_;
+  std::optional<model::OutputHead> head_;
 };
 
 }  // namespace moe

@@ -7,7 +7,7 @@
 #include "moe/tensor/cpu/row_kernels.h"
 #include "moe/tensor/element.h"
 
-namespace moe {
+namespace moe::model {
 
 OutputHead::OutputHead(const EndSetup& setup, const Parameter* embedding, double counted)
     : setup_(setup), counted_(counted) {
@@ -165,4 +165,4 @@ std::vector<Parameter> OutputHead::parameters() const {
   return all;
 }
 
-}  // namespace moe
+}  // namespace moe::model

@@ -8,7 +8,7 @@
 
 #include "moe/model/end_setup.h"
 
-namespace moe {
+namespace moe::model {
 
 class OutputHead {
  public:
@@ -69,4 +69,4 @@ class OutputHead {
   std::vector<MicroBatch> micro_batches_;
 };
 
-}  // namespace moe
+}  // namespace moe::model

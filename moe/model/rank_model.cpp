@@ -149,7 +149,7 @@ double RankModel::own_squares() {
   double sum = 0;
   const bool copy = ends_.heads() && ends_.tied_gradient();  // the other end counts it
   for (const Parameter& p : parameters())
-    if (!copy || p.name != kEmbedding) sum += sum_of_squares(p.gradient) / holders(p, parallel);
+    if (!copy || p.name != model::kEmbedding) sum += sum_of_squares(p.gradient) / holders(p, parallel);
   return sum;
 }
 
