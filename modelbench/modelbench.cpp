@@ -235,7 +235,7 @@ class Modelbench {
     const ParallelShape& p = chosen_.model.shape.parallel;
     LayerShape layer = chosen_.model.shape.layer;
     const int64_t group = layer.batch * layer.seq / p.mp;
-    layer.batch *= p.dp * chosen_.model.micro_batches;
+    layer.batch *= int64_t{p.dp} * chosen_.model.micro_batches;
     const std::string rows = layer.capacity_factor ? fmt::format(", rows {} for each {} tokens",
                                                                  name_of(chosen_.model.shape.rounding), group)
                                                    : "";
