@@ -18,14 +18,19 @@ void require_other_file(const std::string& out, const std::vector<std::string>& 
 }
 
 void require_kind(const std::string& out, std::string_view beginning, std::string_view kind) {
-  std::error_code missing;
-  if (!fs::is_regular_file(out, missing)) return;
-  std::string found(beginning.size(), '\0');
-  std::ifstream file(out, std::ios::binary);
-  file.read(found.data(), static_cast<std::streamsize>(found.size()));
-  found.resize(static_cast<size_t>(file.gcount()));
+  const std::string found = beginning_of(out, beginning.size());
   require<BadInput>(found.empty() || found == beginning,
                     "{}: found a file that is no {}, expected a new one, or a {} to replace", out, kind, kind);
+}
+
+std::string beginning_of(const std::string& path, size_t bytes) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return "";
+  std::string found(bytes, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(found.data(), static_cast<std::streamsize>(bytes));
+  found.resize(static_cast<size_t>(file.gcount()));
+  return found;
 }
 
 void make_folders_above(const std::string& file) {

@@ -13,6 +13,9 @@ void require_other_file(const std::string& out, const std::vector<std::string>& 
 /// begins with `beginning`: such as the records or the cluster of the same command.
 void require_kind(const std::string& out, std::string_view beginning, std::string_view kind);
 
+/// Returns the first bytes of a file, fewer of a shorter one; none of what is no regular file.
+std::string beginning_of(const std::string& path, size_t bytes);
+
 /// Makes the folders above a file. What is in the way is found by who writes it.
 void make_folders_above(const std::string& file);
 

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <streambuf>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "moe/base/check.h"
+#include "moe/base/out_file.h"
 
 namespace fs = std::filesystem;
 
@@ -162,14 +162,6 @@ bool takes_new_files(const fs::path& folder) {
 // What was measured took time, and is nowhere else.
 constexpr std::string_view kRecordsBegin = "{\"kind\":\"run\"";
 
-bool begins_with(const std::string& path, std::string_view text) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) return false;
-  std::string found(text.size(), '\0');
-  std::ifstream(path, std::ios::binary).read(found.data(), static_cast<std::streamsize>(found.size()));
-  return found == text;
-}
-
 void write_target(const Target& target, const std::function<void(std::ostream&)>& write) {
   const fs::path& path = target.path;
   if (target.own_descriptor) return write_directly(::fcntl(*target.own_descriptor, F_DUPFD_CLOEXEC, 0), write);
@@ -189,7 +181,8 @@ void write_target(const Target& target, const std::function<void(std::ostream&)>
 
 void write_whole_file(const std::string& path, const std::string& what,
                       const std::function<void(std::ostream&)>& write) {
-  require<BadInput>(!begins_with(path, kRecordsBegin), "{}: found records, expected another name for {}", path, what);
+  const bool records = beginning_of(path, kRecordsBegin.size()) == kRecordsBegin;
+  require<BadInput>(!records, "{}: found records, expected another name for {}", path, what);
   try {
     write_target(target_of(path), write);
   } catch (const Refusal& refusal) {

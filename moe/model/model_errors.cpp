@@ -20,10 +20,7 @@ ModelReference reference_model(const RankCells& rank, const StackChoices& choice
       tokens(static_cast<int64_t>(mb) * samples + s, of_sample(inputs), of_sample(targets));
     }
   }
-  return reference_model(rank.cases, static_cast<int>(choices.size()), seed, ends, [&](int layer, int micro_batch) {
-    return LayerChoices{choices[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)], tolerance_of(rank),
-                        any.routing().preset};
-  });
+  return reference_model(rank.cases, static_cast<int>(choices.size()), seed, ends, choices_to_follow(rank, choices));
 }
 
 std::vector<TensorError> end_errors(ModelEnds& ends, const ModelReference& reference) {

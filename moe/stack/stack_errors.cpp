@@ -39,15 +39,19 @@ double tolerance_of(const RankCells& rank) {
   return tolerance;
 }
 
+std::function<LayerChoices(int layer, int micro_batch)> choices_to_follow(const RankCells& rank,
+                                                                          const StackChoices& choices) {
+  return [&choices, tie = tolerance_of(rank), preset = rank.front().routing().preset](int layer, int micro_batch) {
+    return LayerChoices{choices[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)], tie, preset};
+  };
+}
+
 StackReference reference_stack(const RankCells& rank, const StackChoices& choices) {
   const MoeLayer& any = rank.front();
   LayerSeed seed = any.seed();
   seed.layer = seed.micro_batch = 0;
   return reference_stack(rank.cases, static_cast<int>(choices.size()), static_cast<int>(choices.front().size()), seed,
-                         [&](int layer, int micro_batch) {
-                           return LayerChoices{choices[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)],
-                                               tolerance_of(rank), any.routing().preset};
-                         });
+                         choices_to_follow(rank, choices));
 }
 
 std::vector<TensorError> stack_errors(std::span<const RankCells> ranks, const StackReference& reference) {

@@ -22,6 +22,10 @@ StackChoices join_choices(const std::vector<std::vector<int32_t>>& ranks, const 
 /// Returns the largest tolerance of the stack's layers, which all gradients that flow through them have; alike on all
 /// ranks, whichever layers theirs are.
 double tolerance_of(const RankCells& rank);
+/// Returns the choices that a reference follows where they are as good, of a layer and micro-batch. It must not outlive
+/// `choices`. `rank`: any.
+std::function<LayerChoices(int layer, int micro_batch)> choices_to_follow(const RankCells& rank,
+                                                                          const StackChoices& choices);
 /// Computes the reference, which follows the choices where they are as good. `rank`: any.
 StackReference reference_stack(const RankCells& rank, const StackChoices& choices);
 

@@ -152,8 +152,9 @@ bool GlooWorld::every_rank_refuses(const std::string& why) {
     store::Store& store = *state_->store;
     store.set(keys[static_cast<size_t>(state_->rank)], why);
     store.wait(keys, std::min(state_->timeout_s, kRefusalPatienceS), [&] { return state_->failed(); });
-    for (const std::string& key : keys)
-      if (!store.check({key}) || store.get(key) != why) return false;
+    if (!store.check(keys)) return false;
+    for (const std::string& other : store.get_all(keys))
+      if (other != why) return false;
   } catch (const store::Lost&) {
     return false;
   }
