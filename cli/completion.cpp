@@ -34,7 +34,7 @@ Words names_of_kind(std::string_view kind) {
   if (kind == "DISPATCHER") return names_of(dispatcher_parts());
   if (kind == "HOOK") return names_of(hook_parts());
   if (kind == "FFN") return names_of(ffn_parts());
-  if (kind == "TABLE") return names_of(kPaperTables);
+  if (kind == "TABLE") return names_of(verbs::kPaperTables);
   return {};
 }
 

@@ -80,28 +80,28 @@ void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const s
       ->type_name("BYTES");
 }
 
-void add_model(CLI::App& verb, ModelFlags& m) {
+void add_model(CLI::App& verb, verbs::ModelFlags& m) {
   add_text(verb, "--model", "MODEL|FILE", m.model, "a whole model (configs/models/)");
   add_stack(verb, m, "layers; default: the model's, or 1");
 }
 
-void add_nodes(CLI::App& verb, Selection& s) {
+void add_nodes(CLI::App& verb, verbs::Selection& s) {
   add_number(verb, "--nodes", s.nodes, "as many nodes of the cluster's kind; default: as many as it has", {1, 65536});
 }
 
 void add_trace(CLI::App& verb, std::string& target, const std::string& help) {
-  add_text(verb, "--trace", "FILE", target, help)->each(require_timeline);
+  add_text(verb, "--trace", "FILE", target, help)->each(verbs::require_timeline);
 }
 
-void add_stack(CLI::App& verb, ModelFlags& m, const std::string& layers) {
+void add_stack(CLI::App& verb, verbs::ModelFlags& m, const std::string& layers) {
   add_number(verb, "--layers", m.layers, layers, {1, 1e5});
   add_number(verb, "--micro-batches", m.micro_batches, "micro-batches of --batch samples each", {1, 1e6});
   add_text(verb, "--pipeline", "gpipe|1f1b", m.pipeline,
            "order of several micro-batches; default: 1f1b on one stage, else gpipe");
 }
 
-void add_layer(CLI::App& verb, Selection& s) {
-  LayerFlags& l = s.layer;
+void add_layer(CLI::App& verb, verbs::Selection& s) {
+  verbs::LayerFlags& l = s.layer;
   const LayerShape usual;
   add_text(verb, "--layer", "LAYER|FILE", s.layer_file, "a layer (configs/layers/); the flags below go over it");
   add_number(verb, "--batch", l.batch, with_default("samples of one MP group (B)", usual.batch), {1});
@@ -145,7 +145,7 @@ void add_layer(CLI::App& verb, Selection& s) {
            "which ranks of an expert group are neighbours; default: esp-inside");
 }
 
-void add_recompute(CLI::App& verb, Selection& s) {
+void add_recompute(CLI::App& verb, verbs::Selection& s) {
   verb.add_option_function<std::string>(
           "--recompute",
           [&s](const std::string& name) {
@@ -156,26 +156,26 @@ void add_recompute(CLI::App& verb, Selection& s) {
       ->type_name("none|selective|full");
 }
 
-void add_states(CLI::App& verb, Selection& s) {
+void add_states(CLI::App& verb, verbs::Selection& s) {
   add_number(verb, "--zero", s.layer.zero,
              "ZeRO stage: 1 shards optimizer states; in the verb memory: 2 gradients too, 3 weights too",
              {0, kMostZeroStage});
   add_recompute(verb, s);
 }
 
-void add_node_limit(CLI::App& verb, Selection& s) {
+void add_node_limit(CLI::App& verb, verbs::Selection& s) {
   add_number(verb, "--node-limit", s.layer.node_limit, "nodes that a token's experts lie on at most; default: any",
              {1, 1e6});
 }
 
-void add_schedule(CLI::App& verb, Selection& s) {
+void add_schedule(CLI::App& verb, verbs::Selection& s) {
   verb.add_option("--schedule", s.schedules,
                   "one, or several: NAME,NAME; default: all; of a grid or a model that runs, those that it compares")
       ->type_name("SCHEDULE|all")
       ->delimiter(',');
 }
 
-void add_degrees(CLI::App& verb, Selection& s) {
+void add_degrees(CLI::App& verb, verbs::Selection& s) {
   add_number(verb, "--degree-forward", s.degrees.forward, "pipeline degree forward; 0: tuned", {0, 4096});
   add_number(verb, "--degree-backward", s.degrees.backward, "pipeline degree backward; 0: tuned", {0, 4096});
   add_number(verb, "--micro-op-bytes", s.degrees.micro_op_bytes,

@@ -77,20 +77,20 @@ void begin_group(CLI::App& verb, const char* group);
 /// Adds a flag of bytes, with K, M or G for powers of 1024.
 void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const std::string& help);
 /// Adds --model, and the flags of add_stack.
-void add_model(CLI::App& verb, ModelFlags& m);
+void add_model(CLI::App& verb, verbs::ModelFlags& m);
 /// Adds --nodes: how many nodes of the cluster's kind a plan is for.
-void add_nodes(CLI::App& verb, Selection& s);
+void add_nodes(CLI::App& verb, verbs::Selection& s);
 /// Adds --layers, --micro-batches and --pipeline; `layers` is the help of the first.
-void add_stack(CLI::App& verb, ModelFlags& m, const std::string& layers);
-void add_layer(CLI::App& verb, Selection& s);
+void add_stack(CLI::App& verb, verbs::ModelFlags& m, const std::string& layers);
+void add_layer(CLI::App& verb, verbs::Selection& s);
 /// Adds --recompute: what a backward computes again.
-void add_recompute(CLI::App& verb, Selection& s);
+void add_recompute(CLI::App& verb, verbs::Selection& s);
 /// Adds --zero and --recompute: what a rank does not keep.
-void add_states(CLI::App& verb, Selection& s);
-void add_node_limit(CLI::App& verb, Selection& s);
+void add_states(CLI::App& verb, verbs::Selection& s);
+void add_node_limit(CLI::App& verb, verbs::Selection& s);
 /// Adds --schedule: which schedules are planned or run.
-void add_schedule(CLI::App& verb, Selection& s);
-void add_degrees(CLI::App& verb, Selection& s);
+void add_schedule(CLI::App& verb, verbs::Selection& s);
+void add_degrees(CLI::App& verb, verbs::Selection& s);
 /// Add --overwrite, alone or with --out, to a verb that appends records; RecordWriter says what they mean.
 void add_overwrite(CLI::App& verb);
 void add_records(CLI::App& verb, std::string& out, const std::string& help);

@@ -134,13 +134,13 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
     const std::vector<std::string> words{argv + std::min(own + 1, argc), argv + argc};
     command.verb == "launch" ? complete_launch(command, words) : complete_gate(command, words);
   }
-  RunOptions* const run = run_options(command);
+  verbs::RunOptions* const run = run_options(command);
   if (run != nullptr) command.ranks.timeout_s = run->timeout_s;
   check_backend(*app.get_subcommands().front(), command.ranks);
   const bool processes = command.ranks.backend != "local";
   if (processes && app.get_subcommands().front()->count("--cluster") == 0)
     command.tune.selection.cluster = command.layerbench.selection.cluster = command.modelbench.selection.cluster =
-        command.microbench.cluster = std::string(kHostCluster);
+        command.microbench.cluster = std::string(verbs::kHostCluster);
   if (command.ranks.backend == "nccl") run->device = DeviceKind::cuda;  // a backend is a flag of verbs that run layers
   command.simulate.asked = command.tune.asked = command.microbench.asked = command.layerbench.asked =
       command.modelbench.asked = command.reproduce.asked = command.ab.asked = command.self_test.asked =
@@ -148,7 +148,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   return command;
 }
 
-RunOptions* run_options(Command& c) {
+verbs::RunOptions* run_options(Command& c) {
   if (c.verb == "tune") return &c.tune;
   if (c.verb == "microbench") return &c.microbench;
   if (c.verb == "layerbench") return &c.layerbench;

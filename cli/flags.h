@@ -69,7 +69,7 @@ struct Command {
 std::optional<Command> parse_command_line(int argc, const char* const* argv);
 
 /// Returns what the command's verb was told of its ranks; null of a verb that never runs layers.
-RunOptions* run_options(Command& command);
+verbs::RunOptions* run_options(Command& command);
 
 /// Returns whether the verb runs layers, and so belongs to the executable that has LibTorch.
 bool runs_layers(const Command& command);

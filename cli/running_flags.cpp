@@ -101,7 +101,7 @@ void add_tune(CLI::App& app, Command& c) {
                             "measure a cluster, fit it, find the best schedule and degrees of a layer, a model or "
                             "every layer of a grid, and verify them by real runs",
                             " --cluster host --model tiny-gpt");
-  Selection& s = c.tune.selection;
+  verbs::Selection& s = c.tune.selection;
   add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "profile to emulate; host: this machine, measured");
   add_nodes(*verb, s);
   add_text(*verb, "--grid", "GRID|FILE", s.grid, "layers to tune; default: the cluster's own");
@@ -179,7 +179,7 @@ void add_microbench(CLI::App& app, Command& c) {
 
 void add_layerbench(CLI::App& app, Command& c) {
   layerbench::LayerbenchOptions& l = c.layerbench;
-  Selection& s = l.selection;
+  verbs::Selection& s = l.selection;
   CLI::App* verb = add_verb(app, "layerbench", "run MoE layers under schedules, for real, beside the prediction",
                             " --cluster testbed-b --batch 2 --seq 256 --model-dim 1024 --hidden 2048");
   add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "profile to emulate; host: this machine, measured");
@@ -232,7 +232,7 @@ void add_layerbench(CLI::App& app, Command& c) {
 
 void add_modelbench(CLI::App& app, Command& c) {
   modelbench::ModelbenchOptions& m = c.modelbench;
-  Selection& s = m.selection;
+  verbs::Selection& s = m.selection;
   CLI::App* verb =
       add_verb(app, "modelbench", "train a whole MoE model under schedules, for real, beside the prediction",
                " --cluster host --model tiny-gpt --schedule tutel,fsmoe --steps 20");

@@ -42,7 +42,7 @@ void note_gate(TunedLayer& tuned, std::string_view framework, std::initializer_l
 
 // Arguments of tutel.moe.moe_layer. Devices that share an expert are a negative number of experts a device.
 void write_tutel(const ExportOptions& options, std::ostream& out) {
-  TunedLayer tuned = tuned_layer(options, framework_of("tutel"));
+  TunedLayer tuned = tuned_layer(options, verbs::framework_of("tutel"));
   const LayerShape& l = tuned.shape.layer;
   const ParallelShape& p = tuned.shape.parallel;
   const bool dropless = !l.capacity_factor.has_value(), sharded = p.esp > 1;
@@ -77,7 +77,7 @@ void write_tutel(const ExportOptions& options, std::ostream& out) {
 
 // Arguments of deepspeed.moe.layer.MoE; the expert's module is the caller's.
 void write_deepspeed(const ExportOptions& options, std::ostream& out) {
-  TunedLayer tuned = tuned_layer(options, framework_of("deepspeed"));
+  TunedLayer tuned = tuned_layer(options, verbs::framework_of("deepspeed"));
   const LayerShape& l = tuned.shape.layer;
   const ParallelShape& p = tuned.shape.parallel;
   const double factor = l.capacity_factor.value_or(1.0);

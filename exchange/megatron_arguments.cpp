@@ -109,7 +109,7 @@ void note_differences(TunedLayer& tuned, std::initializer_list<std::string_view>
 }  // namespace
 
 void write_megatron(const ExportOptions& options, std::ostream& out) {
-  TunedLayer tuned = tuned_layer(options, framework_of("megatron"));
+  TunedLayer tuned = tuned_layer(options, verbs::framework_of("megatron"));
   const LayerShape& l = tuned.shape.layer;
   note_differences(tuned, {"gshard", "switch", "sigmoid"});
   tuned.notes.emplace_back(
@@ -145,7 +145,7 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
 
 // The published layer cuts rows alike, checks for alltoall and a capacity factor, and shards experts over TP.
 void write_fsmoe(const ExportOptions& options, std::ostream& out) {
-  TunedLayer tuned = tuned_layer(options, framework_of("fsmoe"));
+  TunedLayer tuned = tuned_layer(options, verbs::framework_of("fsmoe"));
   const LayerShape& l = tuned.shape.layer;
   const ParallelShape& p = tuned.shape.parallel;
   note_differences(tuned, {"gshard", "switch"});

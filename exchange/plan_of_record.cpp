@@ -54,7 +54,7 @@ void compare_times(const CaseRecord& record, const Profile& profile, const Plan&
   if (!record.prediction.has("total_s")) return;
   const double recorded_s = record.prediction.number("total_s", record.where);
   const LayerPricer pricer(profile, plan.shape, {true, "a plan out of records"});
-  const PlanTimes times = times_of(plan, pricer);
+  const verbs::PlanTimes times = verbs::times_of(plan, pricer);
   const double ratio = (times.forward_s + times.backward_s) / recorded_s;
   if (std::abs(ratio - 1) > kSameSeconds)
     log_warning(
@@ -67,7 +67,7 @@ Plan plan_of_case(const CaseRecord& record, const std::optional<Profile>& profil
   require<BadInput>(!record.parameters.has("plan"),
                     "{}: found the record of a plan's file, expected that file in its place", record.where);
   const Schedule& schedule = find_schedule(record.schedule);
-  const LayerCase shape = shape_of(record.parameters, record.where);
+  const LayerCase shape = verbs::shape_of(record.parameters, record.where);
   if (is_told_by_records(schedule)) {
     const int64_t split =
         record.prediction.has("gar_in_moe_bytes") ? record.prediction.whole("gar_in_moe_bytes", record.where) : 0;
@@ -83,7 +83,8 @@ Plan plan_of_case(const CaseRecord& record, const std::optional<Profile>& profil
       record.where, schedule.name);
   const LayerPricer pricer(*profile, shape, {true, "a plan out of records"});
   LayerSearch search;
-  const LayerResult result = search.tune(schedule, pricer, within_memory(degrees_of(record), profile->memory_bytes));
+  const LayerResult result =
+      search.tune(schedule, pricer, within_memory(verbs::degrees_of(record), profile->memory_bytes));
   log_info(fmt::format("{}: what no record says is decided again on {}", schedule.name, profile->name));
   return build_plan(schedule, shape, result.decision);
 }

@@ -42,7 +42,7 @@ struct Found {
   bool measured = true, exact = true;
 };
 
-Found find_cases(const ExportOptions& options, const Framework& runs) {
+Found find_cases(const ExportOptions& options, const verbs::Framework& runs) {
   Found found;
   for (const bool exact : {true, false})
     for (const bool measured : {true, false}) {
@@ -56,7 +56,7 @@ Found find_cases(const ExportOptions& options, const Framework& runs) {
             fmt::join(runs.exact, ", "));
 }
 
-std::vector<std::string> notes_on(const Found& found, const Framework& runs) {
+std::vector<std::string> notes_on(const Found& found, const verbs::Framework& runs) {
   const TimedCase &fastest = found.cases.front(), &chosen = *found.chosen;
   const std::string how =
       found.measured ? chosen.record.emulated ? "measured on an emulated cluster" : "measured" : "predicted";
@@ -80,7 +80,7 @@ void read_dense_layers(const CaseRecord& record, TunedLayer& tuned) {
 }
 
 // Notes the parts of the layer that none of the framework's settings say.
-void note_unsaid(const Framework& runs, TunedLayer& tuned) {
+void note_unsaid(const verbs::Framework& runs, TunedLayer& tuned) {
   const LayerShape& layer = tuned.shape.layer;
   std::vector<std::string>& notes = tuned.notes;
   const bool megatron = runs.format == "megatron";
@@ -135,10 +135,10 @@ std::vector<TimedCase> timed_cases(const std::string& path, const std::string& o
   return cases;
 }
 
-TunedLayer tuned_layer(const ExportOptions& options, const Framework& runs) {
+TunedLayer tuned_layer(const ExportOptions& options, const verbs::Framework& runs) {
   const Found found = find_cases(options, runs);
   TunedLayer tuned{layer_of(found.chosen->record),
-                   shape_of(found.chosen->record.parameters, found.chosen->record.where), found.cases.front(),
+                   verbs::shape_of(found.chosen->record.parameters, found.chosen->record.where), found.cases.front(),
                    *found.chosen, notes_on(found, runs)};
   read_dense_layers(found.chosen->record, tuned);
   note_unsaid(runs, tuned);

@@ -30,7 +30,7 @@ std::vector<TimedCase> timed_cases(const std::string& path, const std::string& o
 /// Returns the layer, with its fastest case and the fastest that the framework runs: schedules that it runs exactly
 /// come before close ones, and of either kind measured cases before predicted ones. Throws BadInput where neither has
 /// one.
-TunedLayer tuned_layer(const ExportOptions& options, const Framework& runs);
+TunedLayer tuned_layer(const ExportOptions& options, const verbs::Framework& runs);
 
 /// Says the notes on stderr where the export goes to a file; elsewhere its reader sees them.
 void log_notes(const ExportOptions& options, const TunedLayer& tuned);

@@ -27,15 +27,15 @@ constexpr const char* kLayers = "layers";  // the work that there is
 struct BenchedLayer {
   std::string name;
   LayerCase shape;
-  Stacked stacked = {};
+  verbs::Stacked stacked = {};
   std::string refused = {};  // why it can't be shaped on this cluster; of a grid's layers alone
   std::optional<Plan> plan = {};
 };
 
 Workload workload_of(const LayerbenchOptions& options) { return Workload(options.workload, "--workload"); }
 
-Drag drag_of(const LayerbenchOptions& options, const Target& target) {
-  const Drag drag = drag_from(options.slow, "--slow");
+measure::Drag drag_of(const LayerbenchOptions& options, const verbs::Target& target) {
+  const measure::Drag drag = measure::drag_from(options.slow, "--slow");
   if (options.slow.empty()) return drag;
   const int ranks = target.cluster.nodes * target.cluster.ranks_per_node;
   require<BadInput>(options.device == DeviceKind::cpu,
@@ -46,7 +46,7 @@ Drag drag_of(const LayerbenchOptions& options, const Target& target) {
   return drag;
 }
 
-bool graphs_of(const LayerbenchOptions& options, const Target& target) {
+bool graphs_of(const LayerbenchOptions& options, const verbs::Target& target) {
   if (!options.graphs) return false;
   require<BadInput>(options.device == DeviceKind::cuda, "--graphs: found --device cpu, expected cuda");
   require<Unsupported>(target.backend() == "nccl",
@@ -63,7 +63,7 @@ bool profile_of(const LayerbenchOptions& options) {
 
 // Throws, before anything is measured, where the CPU can't run the layer; on an emulated cluster a proxy runs instead.
 // Throws likewise where passes can't be recorded.
-void require_runs(const LayerShape& layer, const LayerbenchOptions& options, const Target& target) {
+void require_runs(const LayerShape& layer, const LayerbenchOptions& options, const verbs::Target& target) {
   require<Unsupported>(!options.graphs || layer.capacity_factor,
                        "--graphs: found no capacity, where the host waits in each pass for counts of rows, expected "
                        "--capacity-factor X");
@@ -71,7 +71,8 @@ void require_runs(const LayerShape& layer, const LayerbenchOptions& options, con
 }
 
 // Grids that papers plan with the unrounded capacity are run with the ragged one.
-BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const LayerbenchOptions& options, const Target& target) {
+BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const LayerbenchOptions& options,
+                     const verbs::Target& target) {
   const Profile& cluster = target.cluster;
   LayerFile base;
   base.layer = layer.shape;
@@ -80,8 +81,8 @@ BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const LayerbenchO
   const bool own = layer.parallel.has_value();
   BenchedLayer benched{layer.name, {}};
   try {
-    benched.shape = chosen_case(options.selection, base, own ? layer.parallel->nodes : cluster.nodes,
-                                own ? layer.parallel->ranks_per_node : cluster.ranks_per_node);
+    benched.shape = verbs::chosen_case(options.selection, base, own ? layer.parallel->nodes : cluster.nodes,
+                                       own ? layer.parallel->ranks_per_node : cluster.ranks_per_node);
     require_runs(benched.shape.layer, options, target);
   } catch (const BadInput& error) {
     benched.refused = error.what();
@@ -103,23 +104,23 @@ std::string name_of(const ModelShape& model) {
 // A plan's file may hold another plan than the schedule that it names: its records are its own.
 std::string digest_of(const Plan& plan) { return fmt::format("{:016x}", plan.hash()); }
 
-std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const Target& target) {
-  const Selection& selection = options.selection;
+std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const verbs::Target& target) {
+  const verbs::Selection& selection = options.selection;
   if (!options.plan.empty()) {
-    Plan plan = plan_of_file(options.plan, target.cluster.nodes, target.cluster.ranks_per_node);
+    Plan plan = verbs::plan_of_file(options.plan, target.cluster.nodes, target.cluster.ranks_per_node);
     require_runs(plan.shape.layer, options, target);
     return {
         {fmt::format("{} plan {}", describe(plan.shape.layer), digest_of(plan)), plan.shape, {}, {}, std::move(plan)}};
   }
   if (selection.grid.empty()) {
-    const ModelShape model = chosen_model(options.stack, selection, target.cluster).model;
+    const ModelShape model = verbs::chosen_model(options.stack, selection, target.cluster).model;
     require_runs(model.shape.layer, options, target);
     return {{name_of(model), model.shape, {model.layers, model.micro_batches, model.order}}};
   }
   require<BadInput>(selection.layer_file.empty(), "--layer: found '{}' beside --grid, expected one of them",
                     selection.layer_file);
   Grid grid = find_grid(selection.grid);
-  if (options.drawn > 0) grid.layers = draw_layers(grid, options.drawn, options.seed);
+  if (options.drawn > 0) grid.layers = verbs::draw_layers(grid, options.drawn, options.seed);
   const auto is_named = [&](const GridLayer& layer) {
     return std::ranges::find(options.only, layer.name) != options.only.end();
   };
@@ -130,7 +131,7 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
   for (const GridLayer& layer : grid.layers) shapes.push_back(layer.shape);
   const bool all = options.layers == 0 || options.drawn > 0 || !options.only.empty();
   std::vector<BenchedLayer> layers;
-  for (const size_t i : pick_layers(shapes, all ? static_cast<int>(shapes.size()) : options.layers))
+  for (const size_t i : verbs::pick_layers(shapes, all ? static_cast<int>(shapes.size()) : options.layers))
     if (options.only.empty() || is_named(grid.layers[i]))
       layers.push_back(of_grid(grid.layers[i], grid, options, target));
   return layers;
@@ -140,15 +141,15 @@ class Layerbench {
  public:
   Layerbench(const LayerbenchOptions& options, World* processes)
       : options_(options),
-        target_(target_of(options.selection.cluster, {processes, options.device, options.threads})),
-        jobs_(jobs_on(target_, options.selection, settings_of(options, target_))),
+        target_(verbs::target_of(options.selection.cluster, {processes, options.device, options.threads})),
+        jobs_(verbs::jobs_on(target_, options.selection, settings_of(options, target_))),
         layers_(benched_layers(options, target_)),
-        writer_(target_.open_records(records_path(options.out, "layerbench", target_.file_name()), options.asked,
+        writer_(target_.open_records(verbs::records_path(options.out, "layerbench", target_.file_name()), options.asked,
                                      files_read())) {
-    share_done(target_, writer_);
+    verbs::share_done(target_, writer_);
   }
 
-  const Target& target() const { return target_; }
+  const verbs::Target& target() const { return target_; }
 
   LayerbenchResults run() {
     LayerbenchResults results{target_.cluster.name, target_.place(),     options_.selection.grid, writer_.path(),
@@ -177,16 +178,16 @@ class Layerbench {
 
   // Returns a number that grows with what running the layer takes; 0: it does not run, or its records are there.
   double work_of(const BenchedLayer& layer) const {
-    return !layer.refused.empty() || known(layer) ? 0 : reference_flops(layer.shape);
+    return !layer.refused.empty() || known(layer) ? 0 : measure::reference_flops(layer.shape);
   }
 
-  std::optional<LayerOutcome> known(const BenchedLayer& layer) const {
+  std::optional<verbs::LayerOutcome> known(const BenchedLayer& layer) const {
     const bool runs_anew = options_.profile || !options_.dump.empty() || !options_.trace.empty();
-    return of_grid() && !runs_anew ? known_outcome(job_of(layer), writer_) : std::nullopt;
+    return of_grid() && !runs_anew ? verbs::known_outcome(job_of(layer), writer_) : std::nullopt;
   }
 
   std::vector<std::string> files_read() const {
-    const Selection& selection = options_.selection;
+    const verbs::Selection& selection = options_.selection;
     std::vector<std::string> files;
     if (!selection.grid.empty()) files = files_of(find_grid(selection.grid));
     if (!selection.layer_file.empty()) files.push_back(find_config("layers", selection.layer_file));
@@ -196,18 +197,18 @@ class Layerbench {
   }
 
   Profile measured() {
-    OpRequest request;
+    verbs::OpRequest request;
     request.settings.repetitions = options_.iterations;
     request.settings.timeout_s = options_.timeout_s;
-    std::vector<LayerJob> jobs;
+    std::vector<verbs::LayerJob> jobs;
     for (const BenchedLayer& layer : layers_)
       if (layer.refused.empty()) jobs.push_back(job_of(layer));
     const LayerCase& first = jobs.empty() ? layers_.front().shape : jobs.front().shape;
-    request.sizes = sizes_for(first.layer.dtype, target_.ranks.device);
-    return measured_profile(target_, writer_, request, profiled(jobs));
+    request.sizes = measure::sizes_for(first.layer.dtype, target_.ranks.device);
+    return verbs::measured_profile(target_, writer_, request, verbs::profiled(jobs));
   }
 
-  static LayerBenchSettings settings_of(const LayerbenchOptions& options, const Target& target) {
+  static measure::LayerBenchSettings settings_of(const LayerbenchOptions& options, const verbs::Target& target) {
     return {.iterations = options.iterations,
             .seed = options.seed,
             .timeout_s = options.timeout_s,
@@ -218,8 +219,8 @@ class Layerbench {
             .drag = drag_of(options, target)};
   }
 
-  LayerJob job_of(const BenchedLayer& layer) const {
-    LayerJob job = jobs_;
+  verbs::LayerJob job_of(const BenchedLayer& layer) const {
+    verbs::LayerJob job = jobs_;
     job.name = layer.name;
     job.shape = layer.shape;
     job.stacked = layer.stacked;
@@ -228,40 +229,40 @@ class Layerbench {
     job.predicted = options_.predict;
     if (options_.dump.empty()) return job;
     const std::string folder = of_grid() ? options_.dump + "/" + layer.name : options_.dump;
-    job.settings.inspect = [folder](World& world, std::span<RankRun* const> ranks, const Plan& plan) {
-      dump_layers(folder + "/" + plan.schedule, world, ranks, plan);
+    job.settings.inspect = [folder](World& world, std::span<measure::RankRun* const> ranks, const Plan& plan) {
+      verbs::dump_layers(folder + "/" + plan.schedule, world, ranks, plan);
     };
     return job;
   }
 
-  LayerOutcome outcome_of(const BenchedLayer& layer) {
+  verbs::LayerOutcome outcome_of(const BenchedLayer& layer) {
     if (auto outcome = known(layer)) return *std::move(outcome);
-    LayerOutcome outcome = run(layer, job_of(layer));
+    verbs::LayerOutcome outcome = run(layer, job_of(layer));
     append(outcome, writer_);
     if (target_.leads() && !options_.trace.empty() && !traced_ && was_timed(outcome)) {
-      write_layer_trace(outcome, options_.trace);
+      verbs::write_layer_trace(outcome, options_.trace);
       traced_ = true;
     }
     return outcome;
   }
 
   // Alone, a layer that can't be run is an error; in a grid, a row with a reason.
-  LayerOutcome run(const BenchedLayer& layer, const LayerJob& job) const {
+  verbs::LayerOutcome run(const BenchedLayer& layer, const verbs::LayerJob& job) const {
     // A stack's record says no shape: what its layers are is in its name, how many in the command line.
     const bool one = layer.refused.empty() && layer.stacked.layers == 1 && layer.stacked.micro_batches == 1;
     const std::string& cluster = target_.cluster.name;
     Fields parameters{{"cluster", cluster}, {"layer", job.name}};
-    if (one) parameters = parameters_of(job.shape, cluster, job.name, job.degrees);
+    if (one) parameters = verbs::parameters_of(job.shape, cluster, job.name, job.degrees);
     if (layer.plan) parameters.set("plan", digest_of(*layer.plan));
     parameters.set("workload", options_.workload);
-    if (!of_grid()) return run_layer_job(job, parameters);
-    if (!layer.refused.empty()) return failed_layer_job(job, parameters, CaseStatus::unsupported, layer.refused);
-    return run_or_record_why(job, parameters);
+    if (!of_grid()) return verbs::run_layer_job(job, parameters);
+    if (!layer.refused.empty()) return verbs::failed_layer_job(job, parameters, CaseStatus::unsupported, layer.refused);
+    return verbs::run_or_record_why(job, parameters);
   }
 
   const LayerbenchOptions& options_;
-  Target target_;
-  LayerJob jobs_;  // without a layer
+  verbs::Target target_;
+  verbs::LayerJob jobs_;  // without a layer
   std::vector<BenchedLayer> layers_;
   RecordWriter writer_;
   bool traced_ = false;
@@ -270,11 +271,12 @@ class Layerbench {
 }  // namespace
 
 int run_layerbench(const LayerbenchOptions& options, World* processes) {
-  if (!options.dump.empty()) make_dump_folder(options.dump);
+  if (!options.dump.empty()) verbs::make_dump_folder(options.dump);
   Layerbench bench(options, processes);
   const LayerbenchResults results = bench.run();
   if (bench.target().leads()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
-  for (const LayerOutcome& outcome : results.outcomes) require_sound(outcome, options.selection.grid.empty());
+  for (const verbs::LayerOutcome& outcome : results.outcomes)
+    verbs::require_sound(outcome, options.selection.grid.empty());
   return kOk;
 }
 

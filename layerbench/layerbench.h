@@ -14,12 +14,12 @@ class World;
 
 namespace moe::layerbench {
 
-struct LayerbenchOptions : RunOptions {
-  std::string plan;     // file of a plan to run as it stands; empty: the selection's layers
-  Selection selection;  // with a grid: its layers, changed as the layer's flags say
-  ModelFlags stack;     // layers, micro-batches and pipeline order of one layer; not with a grid
-  int layers = 6;       // of a grid: at most so many of them (pick_layers); 0: all
-  int drawn = 0;        // so many layers inside the grid's hull (draw_layers) in the place of its own; 0: none
+struct LayerbenchOptions : verbs::RunOptions {
+  std::string plan;            // file of a plan to run as it stands; empty: the selection's layers
+  verbs::Selection selection;  // with a grid: its layers, changed as the layer's flags say
+  verbs::ModelFlags stack;     // layers, micro-batches and pipeline order of one layer; not with a grid
+  int layers = 6;              // of a grid: at most so many of them (pick_layers); 0: all
+  int drawn = 0;               // so many layers inside the grid's hull (draw_layers) in the place of its own; 0: none
   std::vector<std::string> only;  // of a grid: these, in the place of a number; empty: by number
   int iterations = 5;
   uint64_t seed = 1;

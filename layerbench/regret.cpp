@@ -37,11 +37,11 @@ double regret_among(const std::vector<TimedChoice>& candidates) {
 
 }  // namespace
 
-std::optional<Regret> regret_of(const std::vector<LayerOutcome>& outcomes) {
+std::optional<Regret> regret_of(const std::vector<verbs::LayerOutcome>& outcomes) {
   Regret all;
-  for (const LayerOutcome& outcome : outcomes) {
+  for (const verbs::LayerOutcome& outcome : outcomes) {
     std::vector<TimedChoice> candidates;
-    for (const ScheduleRun& run : outcome.runs)
+    for (const verbs::ScheduleRun& run : outcome.runs)
       if (const auto candidate = candidate_of(run.record)) candidates.push_back(*candidate);
     if (candidates.size() < 2) continue;
     const double regret = regret_among(candidates);

@@ -11,7 +11,7 @@ struct LayerbenchResults {
   std::string cluster, place, grid, records_path;  // place: Target's; grid: empty: one layer by hand
   bool emulated = true, check_only = false;
   bool tasks = false;  // in the text too
-  std::vector<LayerOutcome> outcomes;
+  std::vector<verbs::LayerOutcome> outcomes;
 };
 
 /// Shows for each layer a table of times, one of what each schedule was checked for and holds, and why others have no
@@ -30,6 +30,6 @@ struct GridSummary {
   double median_error = 0, worst_error = 0;            // |measured / predicted - 1|
   double exposed_share = 0, overlap = 0;               // means: exposed_s over total_s; overlap_efficiency
 };
-std::vector<GridSummary> summarise(const std::vector<LayerOutcome>& outcomes);
+std::vector<GridSummary> summarise(const std::vector<verbs::LayerOutcome>& outcomes);
 
 }  // namespace moe::layerbench

@@ -32,19 +32,19 @@ struct Gemms {
       gemm(matrix(hidden), transpose(matrix(w1)), matrix(d_x));
     }
   }
-  WrongElements wrong_forward() const {
+  measure::WrongElements wrong_forward() const {
     return first_wrong({product(matrix(x), matrix(w1), hidden), product(matrix(hidden), matrix(w2), y)});
   }
-  WrongElements wrong_backward() const {
+  measure::WrongElements wrong_backward() const {
     return first_wrong(
         {product(matrix(y), transpose(matrix(w2)), hidden), product(transpose(matrix(hidden)), matrix(y), d_w2),
          product(transpose(matrix(x)), matrix(hidden), d_w1), product(matrix(hidden), transpose(matrix(w1)), d_x)});
   }
-  static WrongElements product(const Matrix& a, const Matrix& b, const Tensor& out) {
-    return wrong_products(a, b, matrix(out), DType::float32);
+  static measure::WrongElements product(const Matrix& a, const Matrix& b, const Tensor& out) {
+    return measure::wrong_products(a, b, matrix(out), DType::float32);
   }
-  static WrongElements first_wrong(std::initializer_list<WrongElements> all) {
-    for (const WrongElements& wrong : all)
+  static measure::WrongElements first_wrong(std::initializer_list<measure::WrongElements> all) {
+    for (const measure::WrongElements& wrong : all)
       if (wrong.count > 0) return wrong;
     return {};
   }
@@ -78,12 +78,12 @@ void bench_expert(const KernelSizes& sizes, Ffn ffn, const KernelGroup& group) {
   const PlainExpert plain = plain_expert(*expert, gradients, matrix(x), matrix(d_y));
   expert->forward(x, rows, y);  // a backward needs one before
   const auto made = [&](std::string_view what) {
-    Kernel kernel{.name = fmt::format("expert {} {}", name_of(ffn), what), .width = sizes.model_dim};
+    measure::Kernel kernel{.name = fmt::format("expert {} {}", name_of(ffn), what), .width = sizes.model_dim};
     kernel.shape = {{"device", "cpu"}, {"dtype", "float32"}, {"hidden", sizes.hidden}, {"rows", sizes.expert_rows}};
     return kernel;
   };
   const auto kernel = [&](std::string_view what, auto run, auto check, std::vector<TensorView> written) {
-    Kernel k = made(what);
+    measure::Kernel k = made(what);
     k.run = run, k.check = check, k.written = std::move(written);
     k.bound = {"its GEMMs by at::mm", {made(fmt::format("{} GEMMs", what)).key()}, [](double seconds, double of) {
                  return of / seconds;
@@ -91,7 +91,7 @@ void bench_expert(const KernelSizes& sizes, Ffn ffn, const KernelGroup& group) {
     return k;
   };
   const auto alone = [&](std::string_view what, auto run, auto check, std::vector<TensorView> written) {
-    Kernel k = kernel(what, run, check, std::move(written));
+    measure::Kernel k = kernel(what, run, check, std::move(written));
     k.bound = {};
     return k;
   };

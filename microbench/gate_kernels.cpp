@@ -35,11 +35,11 @@ class GateBench {
     gate_->backward({hidden_, routing_, d_weight_, d_fill_, d_hidden_, 1});
   }
   // Compares what one run made with the reference. Only one run may have been made, since runs add to d_hidden.
-  WrongElements wrong() {
+  measure::WrongElements wrong() {
     const std::vector<double> hidden = doubles(hidden_), d_weight = doubles(d_weight_), d_fill = doubles(d_fill_);
     const GateReference expected =
         reference_gate(rank_.shape, {}, {hidden, d_weight, d_fill}, {routing_.expert, tolerance_of(DType::float32)});
-    WrongElements wrong;
+    measure::WrongElements wrong;
     for (size_t p = 0; p < routing_.row.size(); ++p)
       if (routing_.expert[p] != expected.expert[p] || (routing_.row[p] < 0) != (expected.row[p] < 0))
         note(fmt::format("pair {}: found expert {} row {}, expected {} {}", p, routing_.expert[p], routing_.row[p],
@@ -66,12 +66,12 @@ class GateBench {
     for (const double v : values) norm = std::max(norm, std::abs(v));
     return norm;
   }
-  static void note(std::string line, WrongElements& wrong) {
+  static void note(std::string line, measure::WrongElements& wrong) {
     if (wrong.count++ == 0) wrong.first = std::move(line);
   }
   // Compares a tensor; weights of dropped pairs mean nothing.
   void compare(std::string_view what, TensorView found, const std::vector<double>& expected, double least_norm,
-               WrongElements& wrong) const {
+               measure::WrongElements& wrong) const {
     const double tolerance = tolerance_of(DType::float32) * std::max(norm_of(expected), least_norm);
     const bool of_pairs = found.data() == routing_.weight.view().data();
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -93,7 +93,7 @@ class GateBench {
 void gate_kernels(const KernelSizes& sizes, const KernelGroup& group) {
   for (const std::string_view name : gate_names()) {
     GateBench gate(sizes, name);
-    Kernel kernel{.name = fmt::format("gate {}", name), .width = sizes.model_dim};
+    measure::Kernel kernel{.name = fmt::format("gate {}", name), .width = sizes.model_dim};
     const RankShape& rank = gate.rank();
     kernel.shape = {{"device", "cpu"},
                     {"dtype", "float32"},
@@ -108,7 +108,7 @@ void gate_kernels(const KernelSizes& sizes, const KernelGroup& group) {
     kernel.bound = {"the experts' time", {}, [times](double seconds, double of) { return seconds / (of * times); }};
     for (const char* phase : {"forward", "backward"})
       kernel.bound.kernels.push_back(
-          Kernel{.name = fmt::format("expert gpt {}", phase), .width = sizes.model_dim}.key());
+          measure::Kernel{.name = fmt::format("expert gpt {}", phase), .width = sizes.model_dim}.key());
     group(std::array{std::move(kernel)});
   }
 }

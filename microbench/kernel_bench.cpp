@@ -72,13 +72,13 @@ int report_kernels(std::span<const CaseRecord> records, const std::string& path,
 int run_kernel_bench(const MicrobenchOptions& options) {
   const bool of_gpu = options.device == DeviceKind::cuda;
   if (of_gpu) make_device(DeviceKind::cuda);  // or it says why there is none
-  const std::string path = records_path(options.out, "microbench", of_gpu ? "kernels-cuda" : "kernels");
-  RecordWriter writer(path, {options.asked, {}, of_gpu ? gpu_fields(0) : Fields()});
-  KernelBench bench(writer, options.repetitions);
+  const std::string path = verbs::records_path(options.out, "microbench", of_gpu ? "kernels-cuda" : "kernels");
+  RecordWriter writer(path, {options.asked, {}, of_gpu ? verbs::gpu_fields(0) : Fields()});
+  measure::KernelBench bench(writer, options.repetitions);
   const KernelSizes sizes;
   Progress progress("microbench --kernels");
   double groups = 0;
-  const auto take = [&](std::span<const Kernel> group) {
+  const auto take = [&](std::span<const measure::Kernel> group) {
     bench.run(group);
     progress.at(std::min(1.0, ++groups / kGroups));
   };

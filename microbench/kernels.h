@@ -20,7 +20,7 @@ struct KernelSizes {
 };
 
 /// Takes kernels, which take turns; what they read and write lives as long as the call.
-using KernelGroup = std::function<void(std::span<const Kernel>)>;
+using KernelGroup = std::function<void(std::span<const measure::Kernel>)>;
 
 /// Give `group` kernels of one thread in float32: orders beside memcpy of as many bytes, experts beside their GEMMs
 /// alone by LibTorch's mm, gates beside the experts' time; experts come before gates.
@@ -50,8 +50,8 @@ struct RoutedRows {
 /// Returns what is wrong with the maps of an order (order.h), by their definitions: rows as sums of by * token over the
 /// pairs of each, tokens as sums of by * row, dots of tokens with rows; `by`: a factor of each pair; null: 1. Some
 /// columns of all rows and tokens, and some pairs of the dots, are computed.
-WrongElements wrong_rows(const RoutedRows& found, const float* by, TensorView tokens);
-WrongElements wrong_tokens(const RoutedRows& of, const float* by, TensorView found);
-WrongElements wrong_dots(const RoutedRows& of, TensorView tokens, TensorView found);
+measure::WrongElements wrong_rows(const RoutedRows& found, const float* by, TensorView tokens);
+measure::WrongElements wrong_tokens(const RoutedRows& of, const float* by, TensorView found);
+measure::WrongElements wrong_dots(const RoutedRows& of, TensorView tokens, TensorView found);
 
 }  // namespace moe::microbench

@@ -16,13 +16,13 @@ namespace moe::microbench {
 namespace {
 
 // Reads names separated by commas, or all; each must be one of the registries'.
-std::vector<std::string> modules_of(const std::string& asked, const Target& target) {
+std::vector<std::string> modules_of(const std::string& asked, const verbs::Target& target) {
   require<BadInput>(!target.emulated || asked.empty(),
                     "--modules: cluster {} is emulated and times the [[module]] rows of its profile, expected host",
                     target.cluster.name);
   require<BadInput>(target.ranks.device == DeviceKind::cpu || asked.empty(),
                     "--modules: they are timed on the CPU, found --device cuda");
-  auto known = registered_modules();
+  auto known = measure::registered_modules();
   if (asked == "all") return known;
   std::vector<std::string> names;
   std::istringstream list(asked);
@@ -47,8 +47,8 @@ std::set<Op> ops_of(const std::vector<std::string>& names) {
   return ops;
 }
 
-OpRequest request_of(const MicrobenchOptions& options, const Target& target) {
-  OpRequest request;
+verbs::OpRequest request_of(const MicrobenchOptions& options, const verbs::Target& target) {
+  verbs::OpRequest request;
   request.settings = {options.repetitions, options.timeout_s, options.iterations, options.warm_ups, options.check != 0};
   const int64_t least = options.least_bytes > 0 ? options.least_bytes : options.most_bytes;
   const int64_t most = options.most_bytes > 0 ? options.most_bytes : least;
@@ -97,15 +97,15 @@ std::vector<MeasuredOverhead> taken_overheads(const std::vector<CaseRecord>& rec
 
 int run_microbench(const MicrobenchOptions& options, World* processes) {
   if (options.kernels) return processes == nullptr || leads(*processes) ? run_kernel_bench(options) : 0;
-  const Target target = target_of(options.cluster, {processes, options.device, options.threads});
-  const OpRequest request = request_of(options, target);
-  const std::string path = records_path(options.out, "microbench", target.file_name());
+  const verbs::Target target = verbs::target_of(options.cluster, {processes, options.device, options.threads});
+  const verbs::OpRequest request = request_of(options, target);
+  const std::string path = verbs::records_path(options.out, "microbench", target.file_name());
   RecordWriter writer = target.open_records(path, options.asked, {});
-  share_done(target, writer);
+  verbs::share_done(target, writer);
   std::optional<Progress> progress;
   if (target.leads())
     progress.emplace(fmt::format("microbench {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""));
-  auto records = measure_ops(target, writer, request, [&](double share) { progress->at(share); });
+  auto records = verbs::measure_ops(target, writer, request, [&](double share) { progress->at(share); });
   sort_by_series(records);
   std::vector<MeasuredOverhead> overheads;
   if (request.only.empty())

@@ -12,8 +12,8 @@ class World;
 
 namespace moe::microbench {
 
-struct MicrobenchOptions : RunOptions {
-  std::string cluster{kDefaultCluster};
+struct MicrobenchOptions : verbs::RunOptions {
+  std::string cluster{verbs::kDefaultCluster};
   int repetitions = 5;
   // These have nccl-tests' flags of one letter.
   std::vector<std::string> ops;                             // empty: all of them, how lanes slow each other, overheads

@@ -25,13 +25,13 @@ struct Routed {
   }
 
   // Adds the four maps, with the bytes of the rows that each reads and writes.
-  void add(std::string_view name, Order& order, std::vector<Kernel>& to) {
+  void add(std::string_view name, Order& order, std::vector<measure::Kernel>& to) {
     const double row = static_cast<double>(hidden.view().size(1) * bytes_of(DType::float32));
     const double own = static_cast<double>(routing.tokens) * row;
     const double all = static_cast<double>(rows.view().bytes());
     const double kept = row * static_cast<double>(std::accumulate(routing.filled.begin(), routing.filled.end(), 0L));
     const auto map = [&](std::string_view what, double bytes, auto run, auto check, std::vector<TensorView> written) {
-      Kernel kernel = made(fmt::format("{} {}", name, what), bytes);
+      measure::Kernel kernel = made(fmt::format("{} {}", name, what), bytes);
       kernel.run = run, kernel.check = check, kernel.written = std::move(written);
       to.push_back(std::move(kernel));
     };
@@ -51,26 +51,26 @@ struct Routed {
         "i-order backward", own + kept + all,
         [&] { order.i_order_backward(routing, hidden, there(), back(), d_weight); },
         [&] {
-          const WrongElements wrong = wrong_rows({routing, back()}, weight(), hidden);
+          const measure::WrongElements wrong = wrong_rows({routing, back()}, weight(), hidden);
           return wrong.count > 0 ? wrong : wrong_dots({routing, there()}, hidden, d_weight);
         },
         {d_rows, d_weight});
     map(
         "order backward", own + kept, [&] { order.order_backward(routing, hidden, back(), output, d_fill); },
         [&] {
-          const WrongElements wrong = wrong_tokens({routing, back()}, fill(), output);
+          const measure::WrongElements wrong = wrong_tokens({routing, back()}, fill(), output);
           return wrong.count > 0 || !routing.mixes() ? wrong : wrong_dots({routing, back()}, hidden, d_fill);
         },
         routing.mixes() ? std::vector<TensorView>{output, d_fill} : std::vector<TensorView>{output});
   }
 
-  Kernel copy() {
+  measure::Kernel copy() {
     const int64_t bytes = rows.view().bytes();
-    Kernel kernel = made("memcpy", 2.0 * static_cast<double>(bytes));
+    measure::Kernel kernel = made("memcpy", 2.0 * static_cast<double>(bytes));
     kernel.run = [this, bytes] { std::memcpy(d_rows.view().data(), rows.view().data(), static_cast<size_t>(bytes)); };
     kernel.check = [this, bytes] {
       const int same = std::memcmp(d_rows.view().data(), rows.view().data(), static_cast<size_t>(bytes));
-      return same == 0 ? WrongElements{} : WrongElements{1, "the copy differs"};
+      return same == 0 ? measure::WrongElements{} : measure::WrongElements{1, "the copy differs"};
     };
     kernel.written = {d_rows};
     return kernel;
@@ -86,24 +86,24 @@ struct Routed {
   RowsView back() const { return {d_rows, layout}; }
   const float* weight() const { return routing.weight.as<float>(); }
   const float* fill() const { return routing.mixes() ? routing.fill.as<float>() : nullptr; }
-  Kernel made(const std::string& name, double bytes) const {
+  measure::Kernel made(const std::string& name, double bytes) const {
     const std::string of = routing.mixes() ? fmt::format(", rows of {}", rank.shape.layer.gate) : "";
     const double copied = 2.0 * static_cast<double>(rows.view().bytes());
-    Kernel kernel{.name = name + of, .width = hidden.view().size(1), .bytes = bytes};
+    measure::Kernel kernel{.name = name + of, .width = hidden.view().size(1), .bytes = bytes};
     kernel.shape = {{"device", "cpu"},
                     {"dtype", "float32"},
                     {"tokens", routing.tokens},
                     {"experts", routing.experts},
                     {"rows", routing.rows}};
     kernel.bound = {"memcpy", {}, [=](double seconds, double least) { return bytes / seconds * (least / copied); }};
-    kernel.bound.kernels = {Kernel{.name = "memcpy" + of, .width = kernel.width}.key()};
+    kernel.bound.kernels = {measure::Kernel{.name = "memcpy" + of, .width = kernel.width}.key()};
     return kernel;
   }
 };
 
 void bench_orders(Routed& routed, const KernelGroup& group) {
   std::vector<std::unique_ptr<Order>> orders;
-  std::vector<Kernel> kernels{routed.copy()};
+  std::vector<measure::Kernel> kernels{routed.copy()};
   for (const std::string_view name : order_names())
     routed.add(name, *orders.emplace_back(make_order(name, DType::float32)), kernels);
   group(kernels);

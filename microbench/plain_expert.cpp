@@ -19,8 +19,9 @@ struct Place {
   int64_t row = 0, col = 0;
 };
 
-void compare(const SumCheck& check, const Place& found, const ExactSum& sum, WrongElements& wrong) {
-  check.compare(found.row * found.of.cols + found.col, element_of(found.of, found.row, found.col), sum, wrong);
+void compare(const measure::SumCheck& check, const Place& found, const measure::ExactSum& sum,
+             measure::WrongElements& wrong) {
+  check.compare(found.row * found.of.cols + found.col, measure::element_of(found.of, found.row, found.col), sum, wrong);
 }
 
 }  // namespace
@@ -28,7 +29,7 @@ void compare(const SumCheck& check, const Place& found, const ExactSum& sum, Wro
 // One number of H: what goes into the activation, x w1 and x w3, and what comes back to its output.
 struct PlainExpert::Hidden {
   bool gated = false;
-  ExactSum in, gate, d_out;
+  measure::ExactSum in, gate, d_out;
   double out() const { return in.value * (gated ? sigmoid(in.value) * gate.value : distribution(in.value)); }
   double d_in() const {
     const double x = in.value, s = sigmoid(x);
@@ -49,16 +50,16 @@ PlainExpert::PlainExpert(std::map<std::string, Weight> weights, Matrix x, Matrix
 }
 
 // Says how a sum is judged: with 16 bits every term was rounded before it was added, in float32.
-SumCheck PlainExpert::check_of(std::string what, int64_t terms) const {
+measure::SumCheck PlainExpert::check_of(std::string what, int64_t terms) const {
   return {std::move(what), bytes_of(stored_) < 4 ? 0 : terms, stored_, stored_};
 }
 
 PlainExpert::Hidden PlainExpert::hidden(int64_t row, int64_t h) const {
   Hidden v{gated_, {}, {}, {}};
   for (int64_t m = 0; m < x_.cols; ++m) {
-    v.in.add(element_of(x_, row, m), element_of(w1_, m, h));
-    if (gated_) v.gate.add(element_of(x_, row, m), element_of(w3_, m, h));
-    v.d_out.add(element_of(d_y_, row, m), element_of(w2_, h, m));
+    v.in.add(measure::element_of(x_, row, m), measure::element_of(w1_, m, h));
+    if (gated_) v.gate.add(measure::element_of(x_, row, m), measure::element_of(w3_, m, h));
+    v.d_out.add(measure::element_of(d_y_, row, m), measure::element_of(w2_, h, m));
   }
   return v;
 }
@@ -75,46 +76,48 @@ std::vector<PlainExpert::Hidden> PlainExpert::hidden_of_column(int64_t h) const 
   return all;
 }
 
-WrongElements PlainExpert::wrong_output(const Matrix& found) const {
-  const SumCheck check = check_of("output", w2_.rows);
-  WrongElements wrong;
-  for (const int64_t row : spread_over(x_.rows, kSampled)) {
+measure::WrongElements PlainExpert::wrong_output(const Matrix& found) const {
+  const measure::SumCheck check = check_of("output", w2_.rows);
+  measure::WrongElements wrong;
+  for (const int64_t row : measure::spread_over(x_.rows, kSampled)) {
     const std::vector<Hidden> all = hidden_of_row(row);
     for (int64_t col = 0; col < x_.cols; ++col) {
-      ExactSum sum;
-      for (int64_t h = 0; h < w2_.rows; ++h) sum.add(all[static_cast<size_t>(h)].out(), element_of(w2_, h, col));
+      measure::ExactSum sum;
+      for (int64_t h = 0; h < w2_.rows; ++h)
+        sum.add(all[static_cast<size_t>(h)].out(), measure::element_of(w2_, h, col));
       compare(check, {found, row, col}, sum, wrong);
     }
   }
   return wrong;
 }
 
-void PlainExpert::check_input_gradient(const Matrix& d_x, WrongElements& wrong) const {
-  const SumCheck check = check_of("input gradient", w2_.rows);
-  for (const int64_t row : spread_over(x_.rows, kSampled)) {
+void PlainExpert::check_input_gradient(const Matrix& d_x, measure::WrongElements& wrong) const {
+  const measure::SumCheck check = check_of("input gradient", w2_.rows);
+  for (const int64_t row : measure::spread_over(x_.rows, kSampled)) {
     const std::vector<Hidden> all = hidden_of_row(row);
     for (int64_t m = 0; m < x_.cols; ++m) {
-      ExactSum sum;
+      measure::ExactSum sum;
       for (int64_t h = 0; h < w2_.rows; ++h) {
-        sum.add(all[static_cast<size_t>(h)].d_in(), element_of(w1_, m, h));
-        if (gated_) sum.add(all[static_cast<size_t>(h)].d_gate(), element_of(w3_, m, h));
+        sum.add(all[static_cast<size_t>(h)].d_in(), measure::element_of(w1_, m, h));
+        if (gated_) sum.add(all[static_cast<size_t>(h)].d_gate(), measure::element_of(w3_, m, h));
       }
       compare(check, {d_x, row, m}, sum, wrong);
     }
   }
 }
 
-WrongElements PlainExpert::wrong_gradients(const Matrix& d_x) const {
-  WrongElements wrong;
+measure::WrongElements PlainExpert::wrong_gradients(const Matrix& d_x) const {
+  measure::WrongElements wrong;
   check_input_gradient(d_x, wrong);
-  for (const int64_t h : spread_over(w2_.rows, kSampled)) {
+  for (const int64_t h : measure::spread_over(w2_.rows, kSampled)) {
     const std::vector<Hidden> all = hidden_of_column(h);
     // sum over the rows of `of` (rows, M) times a number of H: a column of w1's and w3's gradient, a row of w2's
     const auto check = [&](std::string_view name, const Matrix& of, auto by) {
       const Matrix& found = weights_.at(std::string(name)).gradient;
       for (int64_t m = 0; m < x_.cols; ++m) {
-        ExactSum sum;
-        for (int64_t row = 0; row < x_.rows; ++row) sum.add(element_of(of, row, m), by(all[static_cast<size_t>(row)]));
+        measure::ExactSum sum;
+        for (int64_t row = 0; row < x_.rows; ++row)
+          sum.add(measure::element_of(of, row, m), by(all[static_cast<size_t>(row)]));
         const bool column = name != kW2;
         compare(check_of(fmt::format("gradient of {}", name), x_.rows), {found, column ? m : h, column ? h : m}, sum,
                 wrong);

@@ -18,17 +18,17 @@ class PlainExpert {
   /// its output's gradient (rows, M). `stored`: what the expert rounds its results to, and what lies between them.
   PlainExpert(std::map<std::string, Weight> weights, Matrix x, Matrix d_y, DType stored = DType::float32);
 
-  WrongElements wrong_output(const Matrix& found) const;
+  measure::WrongElements wrong_output(const Matrix& found) const;
   /// Counts wrong elements of the input's gradient and of the weights'.
-  WrongElements wrong_gradients(const Matrix& d_x) const;
+  measure::WrongElements wrong_gradients(const Matrix& d_x) const;
 
  private:
   struct Hidden;
   Hidden hidden(int64_t row, int64_t h) const;
   std::vector<Hidden> hidden_of_row(int64_t row) const;
   std::vector<Hidden> hidden_of_column(int64_t h) const;
-  SumCheck check_of(std::string what, int64_t terms) const;
-  void check_input_gradient(const Matrix& d_x, WrongElements& wrong) const;
+  measure::SumCheck check_of(std::string what, int64_t terms) const;
+  void check_input_gradient(const Matrix& d_x, measure::WrongElements& wrong) const;
 
   std::map<std::string, Weight> weights_;
   Matrix x_, d_y_, w1_, w2_, w3_;

@@ -13,7 +13,7 @@ constexpr int64_t kColumns = 256, kMixedColumns = 16, kPairs = 4096;
 constexpr int64_t kDrawn = 999983;  // numbers; a prime, so that no two rows of a tensor are alike
 
 std::vector<int64_t> columns_of(const Routing& routing, int64_t width) {
-  return spread_over(width, routing.mixes() ? kMixedColumns : kColumns);
+  return measure::spread_over(width, routing.mixes() ? kMixedColumns : kColumns);
 }
 
 // Returns where a pair's row lies; none for a dropped pair.
@@ -56,17 +56,17 @@ RowLayout layout_of(const RankShape& rank) {
   return RowLayout(std::move(shape));
 }
 
-WrongElements wrong_rows(const RoutedRows& found, const float* by, TensorView tokens) {
+measure::WrongElements wrong_rows(const RoutedRows& found, const float* by, TensorView tokens) {
   const int64_t width = tokens.size(1), rows = found.rows.data.elements() / width;
   std::vector<std::vector<int64_t>> pairs(static_cast<size_t>(rows));  // that come to each
   for (int64_t pair = 0; pair < found.routing.pairs(); ++pair)
     if (const auto place = place_of(found, pair)) pairs[static_cast<size_t>(*place / width)].push_back(pair);
-  WrongElements wrong;
+  measure::WrongElements wrong;
   for (int64_t row = 0; row < rows; ++row) {
     const auto& here = pairs[static_cast<size_t>(row)];
-    const SumCheck check("rows", static_cast<int64_t>(here.size()), found.stored, DType::float32);
+    const measure::SumCheck check("rows", static_cast<int64_t>(here.size()), found.stored, DType::float32);
     for (const int64_t col : columns_of(found.routing, width)) {
-      ExactSum sum;
+      measure::ExactSum sum;
       for (const int64_t pair : here)
         sum.add(weight_of(by, pair), tokens.as<float>()[pair / found.routing.choices * width + col]);
       check.compare(row * width + col, found.rows.data.as<float>()[row * width + col], sum, wrong);
@@ -75,13 +75,13 @@ WrongElements wrong_rows(const RoutedRows& found, const float* by, TensorView to
   return wrong;
 }
 
-WrongElements wrong_tokens(const RoutedRows& of, const float* by, TensorView found) {
+measure::WrongElements wrong_tokens(const RoutedRows& of, const float* by, TensorView found) {
   const int64_t width = found.size(1), choices = of.routing.choices;
-  const SumCheck check("tokens", choices, of.stored, DType::float32);
-  WrongElements wrong;
+  const measure::SumCheck check("tokens", choices, of.stored, DType::float32);
+  measure::WrongElements wrong;
   for (int64_t token = 0; token < of.routing.tokens; ++token)
     for (const int64_t col : columns_of(of.routing, width)) {
-      ExactSum sum;
+      measure::ExactSum sum;
       for (int64_t pair = token * choices; pair < (token + 1) * choices; ++pair)
         if (const auto place = place_of(of, pair)) sum.add(weight_of(by, pair), of.rows.data.as<float>()[*place + col]);
       check.compare(token * width + col, found.as<float>()[token * width + col], sum, wrong);
@@ -89,13 +89,13 @@ WrongElements wrong_tokens(const RoutedRows& of, const float* by, TensorView fou
   return wrong;
 }
 
-WrongElements wrong_dots(const RoutedRows& of, TensorView tokens, TensorView found) {
+measure::WrongElements wrong_dots(const RoutedRows& of, TensorView tokens, TensorView found) {
   const int64_t width = tokens.size(1);
-  const SumCheck check("gradients of pairs", width, DType::float32, DType::float32);
-  WrongElements wrong;
-  for (const int64_t pair : spread_over(of.routing.pairs(), kPairs)) {
+  const measure::SumCheck check("gradients of pairs", width, DType::float32, DType::float32);
+  measure::WrongElements wrong;
+  for (const int64_t pair : measure::spread_over(of.routing.pairs(), kPairs)) {
     const float* token = tokens.as<float>() + pair / of.routing.choices * width;
-    ExactSum sum;
+    measure::ExactSum sum;
     if (const auto place = place_of(of, pair))
       for (int64_t col = 0; col < width; ++col) sum.add(token[col], of.rows.data.as<float>()[*place + col]);
     check.compare(pair, found.as<float>()[pair], sum, wrong);

@@ -32,7 +32,7 @@ const std::vector<std::string> kCompared{
     "ds-moe",           "tutel", "tutel-improved", "pipemoe+lina", "fsmoe-no-iio", "fsmoe-no-partition", "fsmoe",
     "fsmoe-interleaved"};
 
-ModelbenchOptions completed(ModelbenchOptions options, const Target& target) {
+ModelbenchOptions completed(ModelbenchOptions options, const verbs::Target& target) {
   if (options.model.model.empty()) options.model.model = target.emulated ? kOnClusters : kOnHost;
   if (options.selection.schedules.empty()) options.selection.schedules = kCompared;
   return options;
@@ -87,8 +87,8 @@ void stop_after_step(int signal) {
 }
 
 // Throws, before a file is opened or anything is measured, where this can't run; on an emulated cluster a proxy runs.
-void require_runs(const ModelbenchOptions& options, const ChosenModel& chosen, const TokenSource& text,
-                  const Target& target) {
+void require_runs(const ModelbenchOptions& options, const verbs::ChosenModel& chosen, const TokenSource& text,
+                  const verbs::Target& target) {
   const LayerShape& layer = chosen.model.shape.layer;
   if (!target.emulated && target.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer);
   require<BadInput>(chosen.vocabulary > 0, "--model: found {} without a vocabulary, expected one in its file",
@@ -102,7 +102,7 @@ void require_runs(const ModelbenchOptions& options, const ChosenModel& chosen, c
 }
 
 // Throws where weights are to be read or written and the model that runs is no whole GPT-2.
-void require_weights(const ModelbenchOptions& options, const ChosenModel& chosen, const Target& target) {
+void require_weights(const ModelbenchOptions& options, const verbs::ChosenModel& chosen, const verbs::Target& target) {
   const std::string &read = options.weights, &written = options.save_weights;
   for (const auto& [flag, file] : {std::pair{"--weights", &read}, {"--save-weights", &written}}) {
     if (file->empty()) continue;
@@ -121,25 +121,26 @@ void require_weights(const ModelbenchOptions& options, const ChosenModel& chosen
 class Modelbench {
  public:
   Modelbench(const ModelbenchOptions& options, World* processes)
-      : target_(target_of(options.selection.cluster, {processes, options.device, options.threads})),
+      : target_(verbs::target_of(options.selection.cluster, {processes, options.device, options.threads})),
         options_(completed(options, target_)),
         optimizer_(optimizer_of(options_)),
-        chosen_(chosen_model(options_.model, options_.selection, target_.cluster)),
+        chosen_(verbs::chosen_model(options_.model, options_.selection, target_.cluster)),
         text_(checked_text()),
-        writer_(target_.open_records(records_path(options_.out, "modelbench", target_.file_name()), options_.asked,
+        writer_(target_.open_records(verbs::records_path(options_.out, "modelbench", target_.file_name()),
+                                     options_.asked,
                                      {find_config("models", options_.model.model), text_file(options_)})) {
     std::error_code ignored;
     require<BadInput>(!std::filesystem::is_regular_file(options_.checkpoint, ignored),
                       "--checkpoint: found the file {}, expected a folder", options_.checkpoint);
-    const size_t schedules = chosen_schedules(options_.selection).size();
+    const size_t schedules = verbs::chosen_schedules(options_.selection).size();
     for (const auto& [flag, value] :
          {std::pair("--checkpoint", &options_.checkpoint), {"--save-weights", &options_.save_weights}})
       require<BadInput>(value->empty() || schedules == 1, "{}: found {} schedules, expected one (--schedule)", flag,
                         schedules);
-    share_done(target_, writer_);
+    verbs::share_done(target_, writer_);
   }
 
-  const Target& target() const { return target_; }
+  const verbs::Target& target() const { return target_; }
 
   ModelbenchResults run() {
     ModelbenchResults results{.cluster = target_.cluster.name,
@@ -155,7 +156,7 @@ class Modelbench {
       results.layers = layers_that_fit(chosen_.model, chosen_.vocabulary, chosen_.tied_embedding, target_.cluster);
     results.cut = results.layers < chosen_.model.layers;
     results.dense = chosen_.model.dense.first(results.layers);
-    LayerJob job = job_of(results.layers);
+    verbs::LayerJob job = job_of(results.layers);
     results.describe_text(*text_, options_.text, optimizer_);
     results.describe_layer(job.shape.layer, chosen_.tied_embedding);
     results.tokens = job.shape.layer.batch * job.shape.layer.seq * job.shape.parallel.dp * job.stacked.micro_batches;
@@ -172,15 +173,15 @@ class Modelbench {
       parameters.set("dense_layers", int64_t{results.dense.in(0, results.layers)});
       parameters.set("dense_hidden", results.dense.hidden);
     }
-    for (const auto& [name, value] : group_parameters(job.shape.parallel)) parameters.set(name, value);
-    results.outcome = run_layer_job(job, parameters);
+    for (const auto& [name, value] : verbs::group_parameters(job.shape.parallel)) parameters.set(name, value);
+    results.outcome = verbs::run_layer_job(job, parameters);
     results.use = utilisation_of(job.predicted_by, job.shape,
                                  {job.stacked.layers, job.stacked.micro_batches, chosen_.vocabulary, job.stacked.dense},
                                  options_.peak_flops);
     add_utilisation(results.use, results.outcome);
     append(results.outcome, writer_);
     if (target_.leads() && !options_.trace.empty() && was_timed(results.outcome))
-      write_layer_trace(results.outcome, options_.trace);
+      verbs::write_layer_trace(results.outcome, options_.trace);
     writer_.end();
     return results;
   }
@@ -194,11 +195,11 @@ class Modelbench {
     return text;
   }
 
-  LayerJob job_of(int layers) const {
-    LayerBenchSettings settings{.iterations = options_.steps,
-                                .seed = options_.seed,
-                                .timeout_s = options_.timeout_s,
-                                .check_only = options_.check_only};
+  verbs::LayerJob job_of(int layers) const {
+    measure::LayerBenchSettings settings{.iterations = options_.steps,
+                                         .seed = options_.seed,
+                                         .timeout_s = options_.timeout_s,
+                                         .check_only = options_.check_only};
     settings.training = {.text = text_.get(), .optimizer = optimizer_, .held_out_batches = options_.held_out};
     if (!options_.checkpoint.empty()) {
       settings.training.folder = options_.checkpoint;
@@ -209,10 +210,11 @@ class Modelbench {
     settings.training.weights = options_.weights;
     settings.training.save_weights = options_.save_weights;
     if (!options_.dump.empty())
-      settings.inspect = [folder = options_.dump](World& world, std::span<RankRun* const> ranks, const Plan& plan) {
-        dump_layers(folder + "/" + plan.schedule, world, ranks, plan);
+      settings.inspect = [folder = options_.dump](World& world, std::span<measure::RankRun* const> ranks,
+                                                  const Plan& plan) {
+        verbs::dump_layers(folder + "/" + plan.schedule, world, ranks, plan);
       };
-    LayerJob job = jobs_on(target_, options_.selection, settings);
+    verbs::LayerJob job = verbs::jobs_on(target_, options_.selection, settings);
     job.name = chosen_.name;
     job.shape = chosen_.model.shape;
     // A model's loss is a mean over the tokens of all micro-batches; so are those of its gates.
@@ -266,17 +268,17 @@ class Modelbench {
                        o.steps);
   }
 
-  Profile measured(const LayerJob& job) {
-    OpRequest request;
+  Profile measured(const verbs::LayerJob& job) {
+    verbs::OpRequest request;
     request.settings.timeout_s = options_.timeout_s;
-    request.sizes = sizes_for(job.shape.layer.dtype, target_.ranks.device);
-    return measured_profile(target_, writer_, request, profiled({job}));
+    request.sizes = measure::sizes_for(job.shape.layer.dtype, target_.ranks.device);
+    return verbs::measured_profile(target_, writer_, request, verbs::profiled({job}));
   }
 
-  Target target_;
+  verbs::Target target_;
   ModelbenchOptions options_;
   OptimizerSettings optimizer_;
-  ChosenModel chosen_;
+  verbs::ChosenModel chosen_;
   std::unique_ptr<TokenSource> text_;
   RecordWriter writer_;
 };
@@ -284,12 +286,12 @@ class Modelbench {
 }  // namespace
 
 int run_modelbench(const ModelbenchOptions& options, World* processes) {
-  if (!options.dump.empty()) make_dump_folder(options.dump);
+  if (!options.dump.empty()) verbs::make_dump_folder(options.dump);
   Modelbench bench(options, processes);
   std::optional<ModelbenchResults> found;
   try {
     found = bench.run();
-  } catch (const Stopped& stopped) {
+  } catch (const measure::Stopped& stopped) {
     if (bench.target().leads())
       log_error(fmt::format("{}{}", stopped.what(),
                             options.checkpoint.empty() ? "" : ": the same command goes on from its checkpoint"));
@@ -297,7 +299,7 @@ int run_modelbench(const ModelbenchOptions& options, World* processes) {
   }
   const ModelbenchResults& results = *found;
   if (bench.target().leads()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
-  require_sound(results.outcome, true);
+  verbs::require_sound(results.outcome, true);
   return kOk;
 }
 

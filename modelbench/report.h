@@ -21,7 +21,7 @@ struct ModelbenchResults {
   std::string kind = {};                                          // of its layers, where they are no usual decoder's
   std::optional<double> entropy_rate = {}, order_1_entropy = {};  // nats a token, of the text where it is known
   Utilisation use = {};
-  LayerOutcome outcome = {};
+  verbs::LayerOutcome outcome = {};
 
   void describe_text(const TokenSource& source, const std::string& name, const OptimizerSettings& settings);
   /// Sets `kind`, and where tokens are masked forgets the entropies, which are not known then. Comes after

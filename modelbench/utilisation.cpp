@@ -42,16 +42,16 @@ Utilisation utilisation_of(const Profile& profile, const LayerCase& shape, const
   return use;
 }
 
-void add_utilisation(const Utilisation& use, LayerOutcome& outcome) {
-  for (ScheduleRun& run : outcome.runs)
+void add_utilisation(const Utilisation& use, verbs::LayerOutcome& outcome) {
+  for (verbs::ScheduleRun& run : outcome.runs)
     for (Fields* fields : {&run.record.summary, &run.record.prediction})
       if (fields->has("total_s"))
         if (const auto share = use.of_step(fields->number("total_s", run.record.key))) fields->set(kUsed, *share);
 }
 
-std::string utilisation_text(const Utilisation& use, const LayerOutcome& outcome, double process_bytes) {
+std::string utilisation_text(const Utilisation& use, const verbs::LayerOutcome& outcome, double process_bytes) {
   Table table({"schedule", "model FLOPs", "predicted", "bubble", "predicted", "memory", "of it states"});
-  for (const ScheduleRun& run : outcome.runs) {
+  for (const verbs::ScheduleRun& run : outcome.runs) {
     const CaseRecord& r = run.record;
     if (!r.summary.has("total_s")) continue;
     const double states = r.summary.number("states_bytes", r.key);

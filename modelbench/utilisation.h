@@ -25,11 +25,11 @@ Utilisation utilisation_of(const Profile& profile, const LayerCase& shape, const
                            std::optional<double> asked);
 
 /// Sets model_flops_utilisation where a record has times, in its summary and its prediction.
-void add_utilisation(const Utilisation& use, LayerOutcome& outcome);
+void add_utilisation(const Utilisation& use, verbs::LayerOutcome& outcome);
 
 /// Returns a table of what a step uses, and of what peak and memory. `process_bytes`: the most memory that this process
 /// had.
-std::string utilisation_text(const Utilisation& use, const LayerOutcome& outcome, double process_bytes);
+std::string utilisation_text(const Utilisation& use, const verbs::LayerOutcome& outcome, double process_bytes);
 
 /// Returns the most resident memory that this process has had so far.
 double most_process_bytes();

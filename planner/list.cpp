@@ -80,7 +80,7 @@ int run_list(const ListOptions& options) {
                  {"dispatchers", named(dispatcher_parts())},
                  {"hooks", named(hook_parts())},
                  {"ffns", named(ffn_parts())},
-                 {"papers", named(kPaperTables)},
+                 {"papers", named(verbs::kPaperTables)},
                  {"assumptions", files("papers/assume")}};
   if (options.json) {
     fmt::print("{}\n", document_text(all));

@@ -8,10 +8,10 @@ namespace moe::planner {
 namespace {
 
 MemoryReport report_of(const MemoryOptions& o) {
-  const Profile profile = chosen_profile(o.selection);
+  const Profile profile = verbs::chosen_profile(o.selection);
   MemoryReport report;
   report.cluster = profile.name;
-  const ChosenModel chosen = chosen_model(o.model, o.selection, profile);
+  const verbs::ChosenModel chosen = verbs::chosen_model(o.model, o.selection, profile);
   report.name = chosen.name;
   MemoryRequest& r = report.request;
   r.shape = chosen.model.shape;
@@ -56,7 +56,7 @@ ParmReport parm_report(const MemoryOptions& o) {
 }
 
 void print_parm(const MemoryOptions& o, const ParmReport& report) {
-  const LayerFlags& l = o.selection.layer;
+  const verbs::LayerFlags& l = o.selection.layer;
   fmt::print("Parm's layers (INFOCOM'24, Table III) that fit its GPUs, beside the {} it ran\n\n{}\n", kParmLayers,
              parm_table(report.table3));
   fmt::print("the same where N_MP and N_ESP are 2 or 4, of which Table IV has rows\n\n{}\n", parm_table(report.table4));

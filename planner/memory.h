@@ -9,8 +9,8 @@
 namespace moe::planner {
 
 struct MemoryOptions {
-  Selection selection;  // cluster and layer; its flags go over the model's layer
-  ModelFlags model;
+  verbs::Selection selection;  // cluster and layer; its flags go over the model's layer
+  verbs::ModelFlags model;
   std::optional<double> memory_gib;  // of a rank; empty: the profile's
   bool parm = false;                 // count Parm's layers that fit
   bool json = false;

@@ -84,8 +84,8 @@ Json to_json(const MemoryReport& report) {
   Json json{{"cluster", report.cluster}};
   json["model"] = report.name.empty() ? Json() : Json(report.name);
   json["layers"] = r.layers;
-  add_dense(json, r.dense, r.layers);
-  json["layer"] = to_json(r.shape);
+  verbs::add_dense(json, r.dense, r.layers);
+  json["layer"] = verbs::to_json(r.shape);
   json["zero"] = r.shape.parallel.zero;
   json["micro_batches"] = r.micro_batches;
   json["micro_batches_in_flight"] = micro_batches_in_flight(r, estimate_by(report, ActivationModel::counted).stage);

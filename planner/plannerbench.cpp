@@ -50,8 +50,8 @@ Structure twice(const Structure& once) {
 
 // Holds one layer, forward and backward, as the default cluster runs it.
 struct Layer {
-  Profile profile = find_profile(std::string(kDefaultCluster));
-  LayerPricer pricer{profile, chosen_case({}, profile.nodes, profile.ranks_per_node)};
+  Profile profile = find_profile(std::string(verbs::kDefaultCluster));
+  LayerPricer pricer{profile, verbs::chosen_case({}, profile.nodes, profile.ranks_per_node)};
   Plan plan = build_plan(find_schedule(kSchedule), pricer.shape(),
                          with_split(find_schedule(kSchedule), kDegree, kDegree, pricer.gradient_bytes() / 2));
   std::vector<double> seconds = price(pricer, plan);
@@ -69,8 +69,8 @@ ParallelShape large_cluster() {
 
 void bench_tune(benchmark::State& state, const Layer& layer) {
   const Grid grid = find_grid(std::string(kGrid));
-  const auto all = chosen_schedules({});
-  for (auto _ : state) benchmark::DoNotOptimize(sweep({layer.profile, grid, all, {}, {}}));
+  const auto all = verbs::chosen_schedules({});
+  for (auto _ : state) benchmark::DoNotOptimize(verbs::sweep({layer.profile, grid, all, {}, {}}));
   const auto layers = static_cast<double>(grid.layers.size()), schedules = static_cast<double>(all.size());
   state.counters["layers"] = layers;
   state.counters["schedules"] = schedules;
@@ -81,12 +81,12 @@ void bench_tune(benchmark::State& state, const Layer& layer) {
 // Writes records as the verb does, to the last one, into a file of its own, which is removed again.
 void bench_records(benchmark::State& state, const Layer& layer) {
   const Grid grid = find_grid(std::string(kGrid));
-  const auto all = chosen_schedules({});
+  const auto all = verbs::chosen_schedules({});
   const std::string path =
       std::filesystem::temp_directory_path() / fmt::format("moetune-plannerbench-{}.jsonl", ::getpid());
   for (auto _ : state) {
     RecordWriter writer(path, {});
-    append_rows(writer, sweep({layer.profile, grid, all, {}, {}}), all, layer.profile.name);
+    verbs::append_rows(writer, verbs::sweep({layer.profile, grid, all, {}, {}}), all, layer.profile.name);
     writer.end();
   }
   state.counters["records"] = static_cast<double>(grid.layers.size() * all.size());

@@ -104,7 +104,7 @@ void print_text(const LayerCase& shape, const Profile& profile, const std::vecto
 void write_records(const SimulateOptions& options, const LayerPricer& pricer, const std::vector<SimulatedLayer>& all) {
   const LayerCase& shape = pricer.shape();
   const std::string& cluster = pricer.profile().name;
-  const Fields parameters = parameters_of(shape, cluster, describe(shape.layer), options.selection.degrees);
+  const Fields parameters = verbs::parameters_of(shape, cluster, describe(shape.layer), options.selection.degrees);
   std::vector<CaseRecord> records;
   for (const SimulatedLayer& s : all) records.push_back(timeline_record(s.result, s.plan, s.timeline, parameters));
   for (const SimulatedLayer& s : all)
@@ -123,14 +123,14 @@ Json documents_of(const LayerPricer& pricer, const std::vector<SimulatedLayer>& 
                   const std::vector<NoiseRow>& noisy) {
   Json documents = Json::array();
   for (const SimulatedLayer& s : all) {
-    Json json = to_json(s.result);
+    Json json = verbs::to_json(s.result);
     json["status"] = name_of(CaseStatus::ok);
     json["cluster"] = pricer.profile().name;
-    json["layer"] = to_json(pricer.shape());
+    json["layer"] = verbs::to_json(pricer.shape());
     json["notes"] = pricer.notes();
     const auto fit = fits(s.result, pricer.profile());
     json["fits"] = fit ? Json(*fit) : Json(nullptr);
-    add_timeline(json, s.plan, s.timeline);
+    verbs::add_timeline(json, s.plan, s.timeline);
     if (!noisy.empty()) json["noise"] = to_json(noisy[documents.size()]);
     documents.push_back(std::move(json));
   }
@@ -193,12 +193,12 @@ int run_simulate(const SimulateOptions& options) {
   check_flags(options.noise);
   if (!options.model.one_layer()) return run_simulate_model(options);
   check_one_layer(options);
-  const Profile profile = chosen_profile(options.selection);
-  const LayerCase shape = chosen_case(options.selection, profile.nodes, profile.ranks_per_node);
+  const Profile profile = verbs::chosen_profile(options.selection);
+  const LayerCase shape = verbs::chosen_case(options.selection, profile.nodes, profile.ranks_per_node);
   require<BadInput>(shape.parallel.pp == 1, "--pp: found {} stages for one layer, once; expected --layers N with it",
                     shape.parallel.pp);
-  const LayerPricer pricer(profile, shape, pricing_of(options.selection));
-  const auto chosen = chosen_schedules(options.selection);
+  const LayerPricer pricer(profile, shape, verbs::pricing_of(options.selection));
+  const auto chosen = verbs::chosen_schedules(options.selection);
   std::vector<SimulatedLayer> all;
   Refused refused;
   for (const Schedule* schedule : chosen) {
@@ -221,7 +221,7 @@ int run_simulate(const SimulateOptions& options) {
     if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.plan, s.timeline.makespan_s));
     groups.push_back(trace_group(s.plan, s.timeline, profile.name));
   }
-  if (!options.trace.empty()) write_trace(groups, options.trace);
+  if (!options.trace.empty()) verbs::write_trace(groups, options.trace);
   if (!options.out.empty()) write_records(options, pricer, all);
   for (const std::string& note : pricer.notes()) log_info(note);
   if (shape.parallel.edp > 1)

@@ -14,9 +14,9 @@
 namespace moe::planner {
 
 struct SimulateOptions {
-  Selection selection;
+  verbs::Selection selection;
   std::string plan;                      // file of a plan to replay as it stands; empty: the selection's layer
-  ModelFlags model;                      // with a model or several layers: a whole model
+  verbs::ModelFlags model;               // with a model or several layers: a whole model
   std::optional<std::string> partition;  // of a model's gradients; empty: exact
   NoiseFlags noise;                      // replays on all ranks beside the even one
   std::optional<int> drawn;  // schedules of one layer whose lanes are drawn as text, the fastest first; empty: 3

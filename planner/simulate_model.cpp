@@ -24,12 +24,12 @@ struct SimulatedModel {
 
 std::string degrees_of(const ModelShape& model, const ModelResult& result) {
   const auto [least, most] = backward_degrees(model, result.decision);
-  return degree_range(least, most);
+  return verbs::degree_range(least, most);
 }
 
 // Keeps the plan where something is drawn or listed from it: plans may have millions of tasks.
-SimulatedModel simulated(const ChosenModel& chosen, ModelResult result, bool keep_plan) {
-  const MemoryEstimate memory = memory_of(chosen, memory_request(result.plan));
+SimulatedModel simulated(const verbs::ChosenModel& chosen, ModelResult result, bool keep_plan) {
+  const MemoryEstimate memory = verbs::memory_of(chosen, memory_request(result.plan));
   SimulatedModel s{std::move(result), memory};
   const auto& [starts, ends, busy, makespan] = s.result.timeline;
   const Task& last = s.result.plan.tasks().at(static_cast<size_t>(s.result.last_backward));
@@ -50,7 +50,7 @@ SimulatedModel simulated(const ChosenModel& chosen, ModelResult result, bool kee
   return s;
 }
 
-void print_text(const ChosenModel& chosen, const Profile& profile, const std::vector<SimulatedModel>& all) {
+void print_text(const verbs::ChosenModel& chosen, const Profile& profile, const std::vector<SimulatedModel>& all) {
   const ParallelShape& p = chosen.model.shape.parallel;
   fmt::print("{} on {} ({} x {}): {}, {}, {}{}\n{}\n", chosen.name.empty() ? "layer" : chosen.name, profile.name,
              counted(profile.nodes, "node"), profile.ranks_per_node,
@@ -110,26 +110,26 @@ Json to_json(const SimulatedModel& s, const ModelShape& model, const Profile& pr
             {"memory_bytes", s.memory.total()},
             {"fits", nullptr}};
   if (profile.memory_bytes) json["fits"] = !misfit(s.memory, *profile.memory_bytes);
-  add_timeline(json, r.plan, r.timeline);
+  verbs::add_timeline(json, r.plan, r.timeline);
   return json;
 }
 
 }  // namespace
 
 int run_simulate_model(const SimulateOptions& options) {
-  const ModelFlags& asked = options.model;
+  const verbs::ModelFlags& asked = options.model;
   const std::string found = !asked.model.empty() ? "--model" : asked.layers ? "--layers" : "--micro-batches";
   require<BadInput>(options.out.empty(), "--out: found {} too, expected one layer, once: records are of layers", found);
   require<BadInput>(!options.drawn, "--gantt: found {} too, expected one layer, once: a model has too many tasks",
                     found);
-  const Profile profile = chosen_profile(options.selection);
-  const ChosenModel chosen = chosen_model(asked, options.selection, profile);
+  const Profile profile = verbs::chosen_profile(options.selection);
+  const verbs::ChosenModel chosen = verbs::chosen_model(asked, options.selection, profile);
   const PartitionStrategy& strategy =
       find_named(partition_strategies(), options.partition.value_or("exact"), "--partition");
-  const LayerPricer pricer(profile, chosen.model.shape, pricing_of(options.selection));
-  const auto schedules = chosen_schedules(options.selection);
+  const LayerPricer pricer(profile, chosen.model.shape, verbs::pricing_of(options.selection));
+  const auto schedules = verbs::chosen_schedules(options.selection);
   ModelSearch search;
-  const DegreeChoice degrees = within_memory(options.selection.degrees, profile.memory_bytes, chosen);
+  const DegreeChoice degrees = verbs::within_memory(options.selection.degrees, profile.memory_bytes, chosen);
   std::vector<SimulatedModel> all;
   Refused refused;
   for (const Schedule* schedule : schedules) {
@@ -147,9 +147,9 @@ int run_simulate_model(const SimulateOptions& options) {
               {"layers", chosen.model.layers},
               {"micro_batches", chosen.model.micro_batches},
               {"pipeline", name_of(chosen.model.order)},
-              {"layer", to_json(chosen.model.shape)},
+              {"layer", verbs::to_json(chosen.model.shape)},
               {"partition", strategy.name}};
-    add_dense(json, chosen.model.dense, chosen.model.layers);
+    verbs::add_dense(json, chosen.model.dense, chosen.model.layers);
     json["schedules"] = std::move(models);
     fmt::print("{}\n", document_text(json));
   };
@@ -161,7 +161,7 @@ int run_simulate_model(const SimulateOptions& options) {
     if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.result.plan, s.result.total_s()));
     groups.push_back(trace_group(s.result.plan, s.result.timeline, profile.name));
   }
-  if (!options.trace.empty()) write_trace(groups, options.trace);
+  if (!options.trace.empty()) verbs::write_trace(groups, options.trace);
   for (const std::string& note : pricer.notes()) log_info(note);
   if (!options.json) {
     print_text(chosen, profile, all);

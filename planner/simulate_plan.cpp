@@ -13,12 +13,12 @@
 namespace moe::planner {
 
 int run_simulate_plan(const SimulateOptions& options) {
-  const Profile profile = chosen_profile(options.selection);
-  const Plan plan = plan_of_file(options.plan, profile.nodes, profile.ranks_per_node);
-  const LayerPricer pricer(profile, plan.shape, pricing_of(options.selection));
+  const Profile profile = verbs::chosen_profile(options.selection);
+  const Plan plan = verbs::plan_of_file(options.plan, profile.nodes, profile.ranks_per_node);
+  const LayerPricer pricer(profile, plan.shape, verbs::pricing_of(options.selection));
   const Timeline timeline = timeline_of(plan, price(pricer, plan), profile.contention);
-  const PlanTimes times = times_of(plan, pricer);
-  if (!options.trace.empty()) write_trace(std::vector{trace_group(plan, timeline, profile.name)}, options.trace);
+  const verbs::PlanTimes times = verbs::times_of(plan, pricer);
+  if (!options.trace.empty()) verbs::write_trace(std::vector{trace_group(plan, timeline, profile.name)}, options.trace);
   for (const std::string& note : pricer.notes()) log_info(note);
   if (!options.json) {
     fmt::print("{}: {} on {} ({} x {}), {}\n\n", options.plan, describe(plan.shape.layer), profile.name,
@@ -39,9 +39,9 @@ int run_simulate_plan(const SimulateOptions& options) {
             {"bound_s", LayerSearch().tune(find_schedule(plan.schedule), pricer).bound.total_s()},
             {"memory_bytes", layer_memory(plan.shape, plan.structure->flow).total()},
             {"cluster", profile.name},
-            {"layer", to_json(plan.shape)},
+            {"layer", verbs::to_json(plan.shape)},
             {"notes", pricer.notes()}};
-  add_timeline(json, plan, timeline);
+  verbs::add_timeline(json, plan, timeline);
   fmt::print("{}\n", document_text(json));
   return 0;
 }

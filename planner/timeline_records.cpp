@@ -9,7 +9,7 @@ namespace moe::planner {
 namespace {
 
 CaseRecord record_of(std::string key, const LayerResult& result, const Fields& parameters) {
-  CaseRecord record = planned_record(std::move(key), result);
+  CaseRecord record = verbs::planned_record(std::move(key), result);
   record.parameters = parameters;
   return record;
 }

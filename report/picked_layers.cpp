@@ -56,7 +56,7 @@ PickedRows picked_rows(const RecordTables& tables, size_t layer) {
   for (const size_t row : rows) {
     const LayerRow& of = tables.rows()[row];
     if (of.of_plan_file) continue;
-    if (picked.rows.size() < kFastest || is_baseline(of.schedule)) picked.rows.push_back(row);
+    if (picked.rows.size() < kFastest || verbs::is_baseline(of.schedule)) picked.rows.push_back(row);
   }
   return picked;
 }

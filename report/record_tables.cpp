@@ -103,7 +103,7 @@ std::string series_of(const CaseRecord& operation) {
                      algorithm.empty() || algorithm == "direct" ? "" : " " + algorithm);
 }
 
-RecordTables::RecordTables(const std::vector<FileRun>& files) {
+RecordTables::RecordTables(const std::vector<verbs::FileRun>& files) {
   for (size_t run = 0; run < files.size(); ++run)
     for (const CaseRecord& record : files[run].run.cases) add(record, run);
 }
@@ -156,8 +156,8 @@ void RecordTables::add_layer_case(const CaseRecord& record, size_t run) {
   if (fresh || ran || !rows_[row].ran) {
     cells_.clear(row);  // of a plan's cells none is the run's
     set_cells(record, row);
-    rows_[row] = {layer, record.schedule, degrees_of(record),   record.parameters.has("plan"), ok,
-                  ran,   predicted_s,     rows_[row].planned_s, rows_[row].planned_rounding,   std::nullopt};
+    rows_[row] = {layer, record.schedule, verbs::degrees_of(record), record.parameters.has("plan"), ok,
+                  ran,   predicted_s,     rows_[row].planned_s,      rows_[row].planned_rounding,   std::nullopt};
     if (ok && !record.measured_timeline.tasks.empty()) rows_[row].timeline = &record.measured_timeline;
     if (const double total_s = number_or_nan(record.summary, "total_s"); ok && total_s > 0)
       rows_[row].measured_s = total_s;

@@ -38,7 +38,7 @@ struct LayerRow {
 class RecordTables {
  public:
   /// `files` must outlive it.
-  explicit RecordTables(const std::vector<FileRun>& files);
+  explicit RecordTables(const std::vector<verbs::FileRun>& files);
 
   const std::vector<LayerEntry>& layers() const { return layers_; }
   const std::vector<LayerRow>& rows() const { return rows_; }

@@ -23,7 +23,7 @@
 namespace moe::report {
 namespace {
 
-Json run_json(const FileRun& of) {
+Json run_json(const verbs::FileRun& of) {
   const RunHeader& header = of.run.header;
   return {{"file", of.file},
           {"started", header.started},
@@ -42,7 +42,7 @@ Json run_json(const FileRun& of) {
 }
 
 // Returns the lines through a run's operations, as `fit` puts them.
-Json fits_json(const std::vector<FileRun>& files) {
+Json fits_json(const std::vector<verbs::FileRun>& files) {
   Json fits = Json::array();
   for (size_t run = 0; run < files.size(); ++run) {
     std::vector<CaseRecord> operations;
@@ -73,7 +73,7 @@ Json fits_json(const std::vector<FileRun>& files) {
 /// Holds the replays of the picked layers, and why some have none.
 class Replays {
  public:
-  Replays(const ReportOptions& options, const std::vector<FileRun>& files, const RecordTables& tables)
+  Replays(const ReportOptions& options, const std::vector<verbs::FileRun>& files, const RecordTables& tables)
       : options_(options),
         files_(files),
         tables_(tables),
@@ -104,7 +104,7 @@ class Replays {
       const PickedRows picked = picked_rows(tables_, index);
       Fields parameters = layer.parameters;
       if (picked.by_plans) parameters.set("capacity_rounding", tables_.rows()[picked.rows.front()].planned_rounding);
-      const LayerCase shape = shape_of(parameters, layer.name);
+      const LayerCase shape = verbs::shape_of(parameters, layer.name);
       const Run& run = files_[layer.run].run;
       const std::string& cluster = layer.parameters.text("cluster", layer.name);
       const Profile profile = replay_profile(options_.cluster, run, cluster), growing = without_starts(profile);
@@ -139,7 +139,7 @@ class Replays {
   }
 
   const ReportOptions& options_;
-  const std::vector<FileRun>& files_;
+  const std::vector<verbs::FileRun>& files_;
   const RecordTables& tables_;
   std::vector<size_t> picked_;
   LayerReplays replays_;
@@ -147,9 +147,9 @@ class Replays {
   std::set<std::string> notes_;
 };
 
-Json document_of(const std::vector<FileRun>& files, const RecordTables& tables, const Replays& replays) {
+Json document_of(const std::vector<verbs::FileRun>& files, const RecordTables& tables, const Replays& replays) {
   Json runs = Json::array();
-  for (const FileRun& file : files) runs.push_back(run_json(file));
+  for (const verbs::FileRun& file : files) runs.push_back(run_json(file));
   Json document = tables.json(replays.picked());
   document["made_by"] = fmt::format("moetune {}", version());
   document["runs"] = std::move(runs);
@@ -173,7 +173,7 @@ std::string embedded(const Json& document) {
 int run_report(const ReportOptions& options) {
   require_other_file(options.out, options.records);
   if (!options.cluster.empty()) find_profile(options.cluster);  // one that is none is no note of a layer
-  const std::vector<FileRun> files = read_files(options.records);
+  const std::vector<verbs::FileRun> files = verbs::read_files(options.records);
   const RecordTables tables(files);
   const Replays replays(options, files, tables);
   const std::string data = embedded(document_of(files, tables, replays));

@@ -38,7 +38,7 @@ struct Found {
   Json cases = Json::array();
 };
 
-void add_of_run(const FileRun& of, Json& all) {
+void add_of_run(const verbs::FileRun& of, Json& all) {
   const auto add = [&](const char* level, const std::string& text) {
     all.push_back({{"level", level}, {"text", fmt::format("{}: {}", of.file, text)}, {"cases", Json::array()}});
   };
@@ -50,9 +50,9 @@ void add_of_run(const FileRun& of, Json& all) {
 
 }  // namespace
 
-Json warnings_of(const std::vector<FileRun>& files) {
+Json warnings_of(const std::vector<verbs::FileRun>& files) {
   std::map<std::string_view, Found> found;
-  for (const FileRun& file : files)
+  for (const verbs::FileRun& file : files)
     for (const CaseRecord& record : file.run.cases) {
       const std::string_view level = level_of(record);
       if (level.empty()) continue;
@@ -64,7 +64,7 @@ Json warnings_of(const std::vector<FileRun>& files) {
     if (const auto of = found.find(level); of != found.end())
       all.push_back(
           {{"level", level}, {"text", fmt::format("{} {}", of->second.count, text)}, {"cases", of->second.cases}});
-  for (const FileRun& file : files) add_of_run(file, all);
+  for (const verbs::FileRun& file : files) add_of_run(file, all);
   return all;
 }
 

@@ -26,14 +26,14 @@ struct Audited {
 };
 
 double printed_for(Testbed testbed, std::string_view schedule) {
-  return printed_speedup(std::string(printed_grid(testbed)), std::string(name_of(testbed)), schedule);
+  return verbs::printed_speedup(std::string(printed_grid(testbed)), std::string(name_of(testbed)), schedule);
 }
 
 std::string ranking_of(const SweptReading& swept) {
-  std::vector<ScheduleSummary> order = swept.schedules;
-  std::ranges::stable_sort(order, {}, &ScheduleSummary::speedup);
+  std::vector<verbs::ScheduleSummary> order = swept.schedules;
+  std::ranges::stable_sort(order, {}, &verbs::ScheduleSummary::speedup);
   std::string names;
-  for (const ScheduleSummary& s : order) names += fmt::format("{}{}", names.empty() ? "" : " < ", s.schedule);
+  for (const verbs::ScheduleSummary& s : order) names += fmt::format("{}{}", names.empty() ? "" : " < ", s.schedule);
   return names;
 }
 
@@ -213,7 +213,7 @@ Comparison counts_of(const std::vector<Audited>& rows) {
   c.drawn = false;
   for (const Audited& a : rows)
     c.figures.push_back({labels_of(a.swept->reading), "",
-                         a.swept->reading.testbed == Testbed::b ? std::optional(kPrintedApart) : std::nullopt,
+                         a.swept->reading.testbed == Testbed::b ? std::optional(verbs::kPrintedApart) : std::nullopt,
                          static_cast<double>(a.apart)});
   return c;
 }
@@ -233,7 +233,7 @@ Report fsmoe_audit(Study& study) {
   report.comparisons = {figures_of(rows), counts_of(rows)};
   report.tables = {audit_table(rows, Testbed::a), audit_table(rows, Testbed::b), effect_table(rows),
                    ranking_table(rows)};
-  report.shows = {closest(rows, Testbed::a), closest(rows, Testbed::b), apart_range(rows, kPrintedApart)};
+  report.shows = {closest(rows, Testbed::a), closest(rows, Testbed::b), apart_range(rows, verbs::kPrintedApart)};
   add_fitted_contention(report, study, to_fit(rows, Testbed::a), to_fit(rows, Testbed::b));
   report.shows.push_back(
       "Table 5 alone would read betas per element on B, and as printed per element on A; Table 2's operations are then "

@@ -77,7 +77,7 @@ std::vector<Reading> with_fitted_contention(SweepStore& sweeps, const std::vecto
   std::vector<Reading> ends;
   for (Reading reading : readings) {
     const std::string grid(printed_grid(reading.testbed)), cluster(name_of(reading.testbed));
-    fits.push_back({.reading = reading, .printed = printed_speedup(grid, cluster, "fsmoe")});
+    fits.push_back({.reading = reading, .printed = verbs::printed_speedup(grid, cluster, "fsmoe")});
     for (const double end : {1.0, kMostContention}) {
       reading.contention = end;
       ends.push_back(reading);
@@ -120,8 +120,8 @@ void add_fitted_contention(Report& report, Study& study, const std::vector<Readi
     const std::string name(name_of(testbed)), grid(printed_grid(testbed));
     auto& paper = table.rows.emplace_back(std::vector<std::string>{name, "paper", "", "", ""});
     for (const std::string_view schedule : kContended)
-      paper.push_back(fmt::format("{:.3f}", printed_speedup(grid, name, schedule)));
-    paper.push_back(testbed == Testbed::b ? fmt::format("{:.0f}", kPrintedApart) : "-");
+      paper.push_back(fmt::format("{:.3f}", verbs::printed_speedup(grid, name, schedule)));
+    paper.push_back(testbed == Testbed::b ? fmt::format("{:.0f}", verbs::kPrintedApart) : "-");
     for (const Reading& r : with_fitted_contention(study.sweeps, testbed == Testbed::a ? on_a : on_b)) {
       const SweptReading& swept = study.sweeps.of(r);
       std::vector<std::string> row{name, std::string(name_of(r.gemm)), std::string(name_of(r.capacity)),
@@ -130,7 +130,7 @@ void add_fitted_contention(Report& report, Study& study, const std::vector<Readi
         std::vector<std::string> labels(row.begin(), row.begin() + 5);
         labels.emplace_back(schedule);
         c.figures.push_back(
-            {labels, "fitted to fsmoe", printed_speedup(grid, name, schedule), swept.find(schedule).speedup});
+            {labels, "fitted to fsmoe", verbs::printed_speedup(grid, name, schedule), swept.find(schedule).speedup});
       }
       for (const std::string_view schedule : kContended)
         row.push_back(fmt::format("{:.3f}", swept.find(schedule).speedup));

@@ -127,7 +127,7 @@ void find_baseline(Report& report, const Comparison& c, size_t over) {
 }
 
 // Adds what proxies of those models took on emulated testbeds, and what the same steps were predicted to take.
-void add_measured(Report& report, Comparison& c, const std::vector<Ran>& simulated, const FileRun& file) {
+void add_measured(Report& report, Comparison& c, const std::vector<Ran>& simulated, const verbs::FileRun& file) {
   std::vector<Ran> predicted, measured;
   for (const Ran& ran : simulated) {
     MeasuredSteps steps = measured_steps(file, ran.run, figure_schedules());

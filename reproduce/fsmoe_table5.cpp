@@ -44,7 +44,7 @@ int apart_in_powers(const Reading& reading) {
   };
   std::vector<Best> best(grid.layers.size());
   for (const int r : {1, 2, 4, 8}) {
-    const auto rows = sweep({profile, grid, {&find_schedule("fsmoe")}, {r, r}, {}});
+    const auto rows = verbs::sweep({profile, grid, {&find_schedule("fsmoe")}, {r, r}, {}});
     for (size_t i = 0; i < rows.size(); ++i) {
       const LayerResult& result = rows[i].results.front();
       if (result.forward_s < best[i].forward_s) best[i].forward_s = result.forward_s, best[i].forward = r;
@@ -56,13 +56,14 @@ int apart_in_powers(const Reading& reading) {
 
 // Adds a column for each reading of f that layers ran under: `number` of a schedule, none where it did not run.
 template <class Number>
-void add_measured(Report& report, Comparison& c, const FileRun& file, Number number) {
+void add_measured(Report& report, Comparison& c, const verbs::FileRun& file, Number number) {
   const size_t before = c.figures.size();
   for (const Testbed testbed : {Testbed::a, Testbed::b})
     for (const Capacity capacity : kCapacities) {
       const LayerRuns layers = layer_runs(file, testbed, capacity);
       std::string column = fmt::format("{}, {}", kind_of_run(file), volumes(capacity));
-      if (static_cast<double>(layers.size()) != kPrintedLayers) column += fmt::format(", {} layers", layers.size());
+      if (static_cast<double>(layers.size()) != verbs::kPrintedLayers)
+        column += fmt::format(", {} layers", layers.size());
       for (const Schedule* schedule : table5_schedules())
         if (auto figure = number(testbed, layers, std::string(schedule->name))) {
           figure->convention = column;
@@ -89,15 +90,15 @@ Report fsmoe_table5(Study& study) {
     for (const Capacity capacity : kCapacities) {
       const SweptReading& swept = study.sweeps.of(reading_of(testbed, capacity));
       const std::string grid(printed_grid(testbed)), cluster(name_of(testbed));
-      for (const ScheduleSummary& s : swept.schedules)
+      for (const verbs::ScheduleSummary& s : swept.schedules)
         if (s.schedule != "tutel")  // 1 by definition
           c.figures.push_back({{std::string(name_of(testbed)), std::string(s.schedule)},
                                volumes(capacity),
-                               printed_speedup(grid, cluster, s.schedule),
+                               verbs::printed_speedup(grid, cluster, s.schedule),
                                s.speedup});
-      ordered += std::ranges::is_sorted(swept.schedules, {}, &ScheduleSummary::speedup);
+      ordered += std::ranges::is_sorted(swept.schedules, {}, &verbs::ScheduleSummary::speedup);
       ++readings;
-      const double excess = swept.find("fsmoe").speedup / printed_speedup(grid, cluster, "fsmoe") - 1;
+      const double excess = swept.find("fsmoe").speedup / verbs::printed_speedup(grid, cluster, "fsmoe") - 1;
       least = std::min(least, excess), most = std::max(most, excess);
     }
   report.shows = {
@@ -110,15 +111,16 @@ Report fsmoe_table5(Study& study) {
           "is an upper limit of what the paper could measure. --audit fits that contention as a labelled knob.",
           100 * least, 100 * most)};
   if (study.measured != nullptr)
-    add_measured(
-        report, c, *study.measured,
-        [](Testbed testbed, const LayerRuns& layers, const std::string& schedule) -> std::optional<Figure> {
-          const std::string name(name_of(testbed));
-          const auto speedup = measured_speedup(layers, schedule, "tutel");
-          if (!speedup || schedule == "tutel") return std::nullopt;
-          return Figure{
-              {name, schedule}, "", printed_speedup(std::string(printed_grid(testbed)), name, schedule), speedup};
-        });
+    add_measured(report, c, *study.measured,
+                 [](Testbed testbed, const LayerRuns& layers, const std::string& schedule) -> std::optional<Figure> {
+                   const std::string name(name_of(testbed));
+                   const auto speedup = measured_speedup(layers, schedule, "tutel");
+                   if (!speedup || schedule == "tutel") return std::nullopt;
+                   return Figure{{name, schedule},
+                                 "",
+                                 verbs::printed_speedup(std::string(printed_grid(testbed)), name, schedule),
+                                 speedup};
+                 });
   return report;
 }
 
@@ -136,7 +138,7 @@ Report fsmoe_degrees(Study& study) {
     for (const Capacity capacity : kCapacities) {
       const Reading reading = reading_of(testbed, capacity);
       const SweptReading& swept = study.sweeps.of(reading);
-      const std::optional<double> paper = testbed == Testbed::b ? std::optional(kPrintedApart) : std::nullopt;
+      const std::optional<double> paper = testbed == Testbed::b ? std::optional(verbs::kPrintedApart) : std::nullopt;
       const std::string name(name_of(testbed));
       c.figures.push_back({{name, "fsmoe-no-iio", "every integer"},
                            volumes(capacity),
@@ -157,7 +159,8 @@ Report fsmoe_degrees(Study& study) {
       "fsmoe wants different degrees forward and backward on {:.0f} % to {:.0f} % of the layers by these conventions, "
       "{:.0f} "
       "% in the paper. The count follows the reading (--audit has the range of all) and the degrees that are tried.",
-      100 * least / kPrintedLayers, 100 * most / kPrintedLayers, 100 * kPrintedApart / kPrintedLayers)};
+      100 * least / verbs::kPrintedLayers, 100 * most / verbs::kPrintedLayers,
+      100 * verbs::kPrintedApart / verbs::kPrintedLayers)};
   if (study.measured != nullptr)
     add_measured(report, c, *study.measured,
                  [](Testbed testbed, const LayerRuns& layers, const std::string& schedule) -> std::optional<Figure> {
@@ -166,7 +169,7 @@ Report fsmoe_degrees(Study& study) {
                    const bool printed = testbed == Testbed::b && schedule == "fsmoe";
                    return Figure{{std::string(name_of(testbed)), schedule, "every integer"},
                                  "",
-                                 printed ? std::optional(kPrintedApart) : std::nullopt,
+                                 printed ? std::optional(verbs::kPrintedApart) : std::nullopt,
                                  apart};
                  });
   return report;

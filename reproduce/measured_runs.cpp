@@ -51,11 +51,11 @@ std::string measured_file(std::string_view table, const std::string& file) {
   return file.empty() ? (std::filesystem::path(config_dir()).parent_path() / "results" / own.file).string() : file;
 }
 
-FileRun measured_runs(std::string_view table, const std::string& file) {
-  return read_files({measured_file(table, file)}).front();
+verbs::FileRun measured_runs(std::string_view table, const std::string& file) {
+  return verbs::read_files({measured_file(table, file)}).front();
 }
 
-LayerRuns layer_runs(const FileRun& file, Testbed testbed, Capacity capacity) {
+LayerRuns layer_runs(const verbs::FileRun& file, Testbed testbed, Capacity capacity) {
   std::set<std::string> named;
   for (const GridLayer& layer : find_grid(std::string(printed_grid(testbed))).layers) named.insert(layer.name);
   LayerRuns layers;
@@ -88,7 +88,8 @@ std::optional<double> measured_apart(const LayerRuns& layers, const std::string&
   return ran == 0 ? std::nullopt : std::optional(static_cast<double>(apart));
 }
 
-MeasuredSteps measured_steps(const FileRun& file, const ModelRun& run, const std::vector<std::string>& schedules) {
+MeasuredSteps measured_steps(const verbs::FileRun& file, const ModelRun& run,
+                             const std::vector<std::string>& schedules) {
   MeasuredSteps steps;
   for (const std::string& schedule : schedules) steps.predicted[schedule] = steps.measured[schedule] = std::nullopt;
   for (const CaseRecord& record : file.run.cases) {
@@ -102,7 +103,7 @@ MeasuredSteps measured_steps(const FileRun& file, const ModelRun& run, const std
   return steps;
 }
 
-std::string kind_of_run(const FileRun& file) {
+std::string kind_of_run(const verbs::FileRun& file) {
   std::set<bool> kinds;
   for (const CaseRecord& record : file.run.cases)
     if (is_sound(record)) kinds.insert(record.emulated);
@@ -112,7 +113,7 @@ std::string kind_of_run(const FileRun& file) {
   return *kinds.begin() ? "emulated run" : "run";
 }
 
-std::string describe_runs(const FileRun& file) {
+std::string describe_runs(const verbs::FileRun& file) {
   const std::string kind = kind_of_run(file);
   std::string text = fmt::format("{}: sound runs of {}", kind, std::filesystem::path(file.file).filename().string());
   if (!file.run.header.argv.empty()) text += fmt::format(" ({})", fmt::join(file.run.header.argv, " "));

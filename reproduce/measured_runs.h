@@ -13,13 +13,13 @@ namespace moe::reproduce {
 
 /// Reads `file`, or where that is empty the runs of the table that come with the program (results/). Throws BadInput
 /// for a table that has no such column, and as read_files does.
-FileRun measured_runs(std::string_view table, const std::string& file);
+verbs::FileRun measured_runs(std::string_view table, const std::string& file);
 /// Returns the file that measured_runs reads.
 std::string measured_file(std::string_view table, const std::string& file);
 
 /// Holds the layers of a testbed's grid under one reading of its f, each with the sound runs of its schedules.
 using LayerRuns = std::map<std::string, std::map<std::string, const CaseRecord*>>;
-LayerRuns layer_runs(const FileRun& file, Testbed testbed, Capacity capacity);
+LayerRuns layer_runs(const verbs::FileRun& file, Testbed testbed, Capacity capacity);
 /// Returns the mean over layers of the ratio of forward + backward; empty: no layer ran well under both.
 std::optional<double> measured_speedup(const LayerRuns& layers, const std::string& schedule, const std::string& over);
 /// Counts the layers that ran with r_f != r_b; empty: the schedule did not run.
@@ -30,11 +30,12 @@ struct MeasuredSteps {
   StepSeconds predicted, measured;
   int64_t layers = 0;  // 0: the model did not run there
 };
-MeasuredSteps measured_steps(const FileRun& file, const ModelRun& run, const std::vector<std::string>& schedules);
+MeasuredSteps measured_steps(const verbs::FileRun& file, const ModelRun& run,
+                             const std::vector<std::string>& schedules);
 
 /// Returns "emulated run" or "run": what a column is of. Throws BadInput for a file that has both.
-std::string kind_of_run(const FileRun& file);
+std::string kind_of_run(const verbs::FileRun& file);
 /// Says what those runs are, and where they stand.
-std::string describe_runs(const FileRun& file);
+std::string describe_runs(const verbs::FileRun& file);
 
 }  // namespace moe::reproduce

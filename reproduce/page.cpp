@@ -93,7 +93,7 @@ std::vector<Report> all_reports() {
   for (const std::string& name : config_names("papers/assume")) examples.push_back(find_assumptions(name));
   Study study;
   std::vector<Report> reports;
-  for (const PaperTable& table : kPaperTables) {
+  for (const verbs::PaperTable& table : verbs::kPaperTables) {
     study.assumed = nullptr;
     reports.push_back(reproduce(table.name, study));
     for (const Assumptions& example : examples) {

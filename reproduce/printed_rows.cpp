@@ -9,7 +9,7 @@ namespace {
 template <class Row, class... Cells>
 std::vector<Row> rows_of(const std::string& name, const std::array<const char*, sizeof...(Cells)>& columns,
                          Cells Row::*... cells) {
-  return csv_rows<Row>("papers/" + name, columns, cells...);
+  return verbs::csv_rows<Row>("papers/" + name, columns, cells...);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ std::vector<Report> asked_for(const ReproduceOptions& o) {
                     o.all ? "--all" : "--audit");
   if (o.all) return all_reports();
   Study study;
-  std::optional<FileRun> ran;
+  std::optional<verbs::FileRun> ran;
   if (measured) study.measured = &ran.emplace(measured_runs(o.table, o.records));
   if (o.audit) return {fsmoe_audit(study)};
   if (o.assume.empty()) return {reproduce(o.table, study)};

@@ -12,8 +12,8 @@ namespace moe::reproduce {
 
 struct Study {
   SweepStore sweeps;
-  const Assumptions* assumed = nullptr;  // null: what the papers print alone
-  const FileRun* measured = nullptr;     // a column of what really ran; null: none
+  const Assumptions* assumed = nullptr;      // null: what the papers print alone
+  const verbs::FileRun* measured = nullptr;  // a column of what really ran; null: none
 };
 
 Report fsmoe_table2(Study& study);

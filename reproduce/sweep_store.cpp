@@ -18,7 +18,7 @@ SweptReading swept(const Reading& reading) {
   const Profile profile = profile_of(reading);
   const Grid grid = grid_of(reading);
   const auto schedules = table5_schedules();
-  return {reading, summarise(sweep({profile, grid, schedules, {}, {}}), schedules)};
+  return {reading, verbs::summarise(verbs::sweep({profile, grid, schedules, {}, {}}), schedules)};
 }
 
 }  // namespace
@@ -30,8 +30,8 @@ std::vector<const Schedule*> table5_schedules() {
   return chosen;
 }
 
-const ScheduleSummary& SweptReading::find(std::string_view schedule) const {
-  const auto found = std::ranges::find(schedules, schedule, &ScheduleSummary::schedule);
+const verbs::ScheduleSummary& SweptReading::find(std::string_view schedule) const {
+  const auto found = std::ranges::find(schedules, schedule, &verbs::ScheduleSummary::schedule);
   require<BadInput>(found != schedules.end(), "table 5: found schedule {}, expected one of its own", schedule);
   return *found;
 }

@@ -15,8 +15,8 @@ std::vector<const Schedule*> table5_schedules();
 /// Holds the figures of one sweep.
 struct SweptReading {
   Reading reading;
-  std::vector<ScheduleSummary> schedules;  // table5_schedules' order
-  const ScheduleSummary& find(std::string_view schedule) const;
+  std::vector<verbs::ScheduleSummary> schedules;  // table5_schedules' order
+  const verbs::ScheduleSummary& find(std::string_view schedule) const;
 };
 
 class SweepStore {

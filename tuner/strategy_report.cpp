@@ -10,9 +10,9 @@ namespace moe::tuner {
 namespace {
 
 // Returns rows spread evenly over those that could be tuned.
-std::vector<const SweepRow*> sample(const std::vector<SweepRow>& rows, int layers) {
-  std::vector<const SweepRow*> supported, chosen;
-  for (const SweepRow& row : rows)
+std::vector<const verbs::SweepRow*> sample(const std::vector<verbs::SweepRow>& rows, int layers) {
+  std::vector<const verbs::SweepRow*> supported, chosen;
+  for (const verbs::SweepRow& row : rows)
     if (row.status == CaseStatus::ok) supported.push_back(&row);
   const size_t count = std::min(supported.size(), static_cast<size_t>(layers));
   for (size_t i = 0; i < count; ++i) chosen.push_back(supported[(2 * i + 1) * supported.size() / (2 * count)]);
@@ -21,8 +21,8 @@ std::vector<const SweepRow*> sample(const std::vector<SweepRow>& rows, int layer
 
 }  // namespace
 
-std::vector<StrategyRow> compare_strategies(const SweepRequest& request, const std::vector<SweepRow>& rows,
-                                            int layers) {
+std::vector<StrategyRow> compare_strategies(const verbs::SweepRequest& request,
+                                            const std::vector<verbs::SweepRow>& rows, int layers) {
   const Schedule& schedule = find_schedule("fsmoe");
   const auto chosen = sample(rows, layers);
   if (chosen.empty()) return {};

@@ -17,7 +17,8 @@ struct StrategyRow {
 };
 
 /// Returns each strategy on `layers` layers spread over the grid's supported rows, under schedule fsmoe.
-std::vector<StrategyRow> compare_strategies(const SweepRequest& request, const std::vector<SweepRow>& rows, int layers);
+std::vector<StrategyRow> compare_strategies(const verbs::SweepRequest& request,
+                                            const std::vector<verbs::SweepRow>& rows, int layers);
 std::string strategy_table(const std::vector<StrategyRow>& rows);
 Json to_json(const std::vector<StrategyRow>& rows);
 

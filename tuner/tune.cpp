@@ -18,14 +18,15 @@ namespace moe::tuner {
 namespace {
 
 // Writes the timeline of one layer that could be planned, under every schedule.
-void write_planned_trace(const std::string& path, const SweepRequest& request, const std::vector<SweepRow>& rows) {
-  std::vector<const SweepRow*> planned;
+void write_planned_trace(const std::string& path, const verbs::SweepRequest& request,
+                         const std::vector<verbs::SweepRow>& rows) {
+  std::vector<const verbs::SweepRow*> planned;
   std::vector<LayerShape> layers;
-  for (const SweepRow& row : rows)
+  for (const verbs::SweepRow& row : rows)
     if (row.status == CaseStatus::ok) planned.push_back(&row), layers.push_back(row.shape.layer);
   require<BadInput>(!planned.empty(), "--trace: no layer of {} can be planned on {}", request.grid.name,
                     request.profile.name);
-  const SweepRow& row = *planned[pick_layers(layers, 1).front()];
+  const verbs::SweepRow& row = *planned[verbs::pick_layers(layers, 1).front()];
   const LayerPricer pricer(request.profile, row.shape, request.pricing);
   std::vector<Plan> plans;
   std::vector<Timeline> timelines;
@@ -35,14 +36,14 @@ void write_planned_trace(const std::string& path, const SweepRequest& request, c
   }
   std::vector<TraceGroup> groups;
   for (size_t i = 0; i < plans.size(); ++i) groups.push_back(trace_group(plans[i], timelines[i], request.profile.name));
-  write_trace(groups, path);
+  verbs::write_trace(groups, path);
 }
 
 }  // namespace
 
 bool asks_one(const TuneOptions& options) {
-  const Selection& s = options.selection;
-  const bool one = !options.model.one_layer() || !s.layer_file.empty() || s.layer != LayerFlags{};
+  const verbs::Selection& s = options.selection;
+  const bool one = !options.model.one_layer() || !s.layer_file.empty() || s.layer != verbs::LayerFlags{};
   const bool states = s.layer.zero || s.layer.recompute;
   require<BadInput>(!states || s.grid.empty(), "--zero, --recompute: found a grid, expected one layer or model");
   require<BadInput>(!one || s.grid.empty(), "--grid: found {} beside a layer or a model, expected one of them", s.grid);
@@ -51,19 +52,20 @@ bool asks_one(const TuneOptions& options) {
 
 int run_planned_tune(const TuneOptions& options) {
   if (asks_one(options)) return run_planned_answer(options);
-  const Profile profile = chosen_profile(options.selection);
-  const Grid grid = grid_of(options.selection, profile.name);
-  const auto chosen = chosen_schedules(options.selection);
+  const Profile profile = verbs::chosen_profile(options.selection);
+  const Grid grid = verbs::grid_of(options.selection, profile.name);
+  const auto chosen = verbs::chosen_schedules(options.selection);
   const auto start = std::chrono::steady_clock::now();
-  const SweepRequest request{profile, grid, chosen, options.selection.degrees, pricing_of(options.selection)};
-  const auto rows = sweep(request);
+  const verbs::SweepRequest request{profile, grid, chosen, options.selection.degrees,
+                                    verbs::pricing_of(options.selection)};
+  const auto rows = verbs::sweep(request);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
 
-  const std::string path = records_path(options.out, "plan", profile.name);
+  const std::string path = verbs::records_path(options.out, "plan", profile.name);
   std::vector<std::string> files = files_of(grid);
   files.push_back(profile.file);
   RecordWriter writer(path, {options.asked, std::move(files), {}});
-  append_rows(writer, rows, chosen, profile.name, request.degrees);
+  verbs::append_rows(writer, rows, chosen, profile.name, request.degrees);
   writer.end();
   if (!options.trace.empty()) write_planned_trace(options.trace, request, rows);
   const int code = options.strict && priced_by_weak_rows(rows) ? kDoubtful : kOk;

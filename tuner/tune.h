@@ -15,9 +15,9 @@ class World;
 
 namespace moe::tuner {
 
-struct TuneOptions : RunOptions {
-  Selection selection;
-  ModelFlags model;
+struct TuneOptions : verbs::RunOptions {
+  verbs::Selection selection;
+  verbs::ModelFlags model;
   bool any_shape = false;  // of all parallel shapes the fastest is taken, at the same global batch
   std::string current;     // SCHEDULE[:R_F[:R_B]] that the layer or model has now; empty: unknown
   int top = 0;             // rows of its ranking that are shown; 0: a short answer

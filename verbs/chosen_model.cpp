@@ -3,7 +3,7 @@
 #include "moe/base/check.h"
 #include "moe/plan/model_file.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 // Returns ChosenModel::on_cluster. What flags ask for is no cluster's.
@@ -81,4 +81,4 @@ DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, 
   return choice;
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

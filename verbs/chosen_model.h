@@ -8,7 +8,7 @@
 #include "moe/schedule/model_plan.h"
 #include "verbs/selection.h"
 
-namespace moe {
+namespace moe::verbs {
 
 struct ModelFlags {
   std::string model;                    // NAME or FILE; empty: the layer
@@ -39,4 +39,4 @@ MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request);
 /// fits.
 DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ChosenModel& chosen);
 
-}  // namespace moe
+}  // namespace moe::verbs

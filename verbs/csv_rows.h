@@ -11,7 +11,7 @@
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 
-namespace moe {
+namespace moe::verbs {
 
 template <unsigned N>
 using CsvReader = io::CSVReader<N, io::trim_chars<' '>, io::no_quote_escape<','>, io::throw_on_overflow,
@@ -33,4 +33,4 @@ std::vector<Row> csv_rows(const std::string& name, const std::array<const char*,
   return rows;
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -7,7 +7,7 @@
 #include "moe/base/check.h"
 #include "moe/base/random.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 constexpr int64_t kGrain = 16;
@@ -56,4 +56,4 @@ std::vector<GridLayer> draw_layers(const Grid& grid, int count, uint64_t seed) {
   return layers;
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

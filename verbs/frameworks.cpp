@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 constexpr std::array<std::string_view, 2> kOfTutel{"tutel", "ds-moe"};
@@ -25,4 +25,4 @@ const Framework& framework_of(std::string_view format) {
   return *std::ranges::find(kFrameworks, format, &Framework::format);
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-namespace moe {
+namespace moe::verbs {
 
 /// Describes a framework by the schedules that it runs: `exact` as they are, `close` but for something that no record
 /// can price, which `but` names.
@@ -26,4 +26,4 @@ inline bool is_baseline(std::string_view schedule) {
   return std::ranges::find(kBaselines, schedule) != kBaselines.end();
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -3,7 +3,7 @@
 #include "moe/base/check.h"
 #include "moe/base/json.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 Scalar scalar_of(const Json& value) {
@@ -66,4 +66,4 @@ Run run_of_documents(const std::string& text, const std::string& file) {
   return run;
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

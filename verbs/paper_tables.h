@@ -3,7 +3,7 @@
 #include <array>
 #include <string_view>
 
-namespace moe {
+namespace moe::verbs {
 
 struct PaperTable {
   std::string_view name, summary;
@@ -26,4 +26,4 @@ inline constexpr std::array<PaperTable, 14> kPaperTables{{
     {"published", "Megatron-Core's layers, DeepSeek's training trace and nccl-tests, as others measured them"},
 }};
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -6,7 +6,7 @@
 
 #include "moe/base/check.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 // Returns "batch 1", "seq 256", ..., and each two of them: what a pick should have as few times as the ones before it
@@ -53,4 +53,4 @@ std::vector<size_t> pick_layers(std::span<const LayerShape> layers, int count) {
   return picked;
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

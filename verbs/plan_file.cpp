@@ -8,7 +8,7 @@
 #include "moe/export/plan_json.h"
 #include "moe/schedule/schedule.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 // Counts the gradients that a schedule's search puts between tasks of the MoE part; pieces go where lanes are idle.
@@ -110,4 +110,4 @@ PlanTimes times_of(const Plan& plan, const LayerPricer& pricer) {
   return times;
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

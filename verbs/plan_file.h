@@ -5,7 +5,7 @@
 #include "moe/cost/pricer.h"
 #include "moe/cost/simulator.h"
 
-namespace moe {
+namespace moe::verbs {
 
 /// Reads the plan and checks that it is of a cluster of so many nodes. Throws BadInput naming the file.
 Plan plan_of_file(const std::string& path, int nodes, int ranks_per_node);
@@ -21,4 +21,4 @@ struct PlanTimes {
 /// plan takes longer than the forward.
 PlanTimes times_of(const Plan& plan, const LayerPricer& pricer);
 
-}  // namespace moe
+}  // namespace moe::verbs

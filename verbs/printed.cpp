@@ -6,7 +6,7 @@
 #include "moe/base/config_files.h"
 #include "verbs/csv_rows.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 constexpr std::array<std::string_view, 2> kOtherReadingsOfA{"testbed-a-printed", "testbed-a-driver-experts"};
@@ -46,4 +46,4 @@ bool printed_apart(const Grid& grid, const Profile& cluster, const DegreeChoice&
   return grid.name == "fsmoe-b" && cluster.name == "testbed-b" && printed_speedup(grid, cluster, degrees, "fsmoe") > 0;
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

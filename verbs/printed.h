@@ -7,7 +7,7 @@
 #include "moe/plan/grid.h"
 #include "moe/search/degrees.h"
 
-namespace moe {
+namespace moe::verbs {
 
 /// Returns FSMoE Table 5's mean speedup over tutel of a schedule, for the preset of a grid on the preset of a cluster:
 /// the testbed's, or one that reads it otherwise ("testbed-a-printed"). 0 where none is printed.
@@ -24,4 +24,4 @@ inline constexpr double kPrintedApart = 912;
 /// Says whether that number is of the layers of this grid under fsmoe: not of a sample, nor where degrees are given.
 bool printed_apart(const Grid& grid, const Profile& cluster, const DegreeChoice& degrees);
 
-}  // namespace moe
+}  // namespace moe::verbs

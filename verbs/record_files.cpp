@@ -6,7 +6,7 @@
 #include "moe/base/file_text.h"
 #include "verbs/model_documents.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 std::vector<Run> runs_of(const std::string& file) {
@@ -27,4 +27,4 @@ std::vector<FileRun> read_files(const std::vector<std::string>& files) {
   return read;
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

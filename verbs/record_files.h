@@ -5,7 +5,7 @@
 
 #include "moe/record/reader.h"
 
-namespace moe {
+namespace moe::verbs {
 
 /// Holds the last run of a file that has a case.
 struct FileRun {
@@ -18,4 +18,4 @@ struct FileRun {
 /// printed. Throws BadInput "FILE:LINE: ..." as read_runs does, and for a file in which no run has a case.
 std::vector<FileRun> read_files(const std::vector<std::string>& files);
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -1,10 +1,13 @@
 #include "verbs/recorded_layer.h"
 
+#include <algorithm>
+#include <span>
+
 #include "moe/base/check.h"
 #include "moe/export/layer_json.h"
 #include "verbs/results_json.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 void add(Fields& fields, const Json& json) {
@@ -20,6 +23,31 @@ void add(Fields& fields, const Json& json) {
     else
       fields.set(name, std::string("none"));
   }
+}
+
+// Returns those of `keys` that fields have, as add() wrote them.
+ConfigValue object_of(const Fields& fields, std::span<const std::string_view> keys) {
+  ConfigValue object;
+  object.line = 0;
+  for (const auto& [name, scalar] : fields) {
+    if (std::ranges::find(keys, name) == keys.end()) continue;
+    ConfigValue value;
+    value.line = 0;
+    if (const auto* whole = std::get_if<int64_t>(&scalar)) {
+      value.kind = ConfigKind::integer;
+      value.integer = *whole;
+      value.real = static_cast<double>(*whole);
+    } else if (const auto* number = std::get_if<double>(&scalar)) {
+      value.kind = ConfigKind::real;
+      value.real = *number;
+    } else {
+      value.text = scalar_text(scalar);
+      value.boolean = value.text == "yes";
+      value.kind = value.boolean || value.text == "no" ? ConfigKind::boolean : ConfigKind::text;
+    }
+    object.entries.push_back({name, std::move(value)});
+  }
+  return object;
 }
 
 }  // namespace
@@ -55,53 +83,14 @@ Fields group_parameters(const ParallelShape& parallel) {
   return fields;
 }
 
-LayerCase shape_of(const Fields& f, const std::string& at) {
-  const auto whole = [&](const char* name) { return f.whole(name, at); };
-  const auto group = [&](const char* name) { return static_cast<int>(f.whole(name, at)); };
-  const auto where = [&](const char* name) { return fmt::format("{}: {}", at, name); };
-  LayerShape l;
-  l.batch = whole("batch");
-  l.seq = whole("seq");
-  l.model_dim = whole("model_dim");
-  l.hidden = whole("hidden");
-  if (f.has("shared_hidden")) l.shared_hidden = whole("shared_hidden");
-  l.heads = whole("heads");
-  l.kv_heads = whole("kv_heads");
-  if (f.has("rope_theta")) l.rope_theta = f.number("rope_theta", at);
-  l.experts = whole("experts");
-  l.top_k = whole("top_k");
-  if (f.has("node_limit")) l.node_limit = whole("node_limit");
-  l.capacity_factor.reset();  // "none"
-  const Scalar* factor = f.find("capacity_factor");
-  if (factor == nullptr || !std::holds_alternative<std::string>(*factor))
-    l.capacity_factor = f.number("capacity_factor", at);
-  l.ffn = ffn_from(f.text("ffn", at), where("ffn"));
-  l.dtype = dtype_from(f.text("dtype", at), where("dtype"));
-  l.gate = f.text("gate", at);
-  l.order = f.text("order", at);
-  l.dispatcher = f.text("dispatcher", at);
-  l.hook = f.text("hook", at);
-  if (f.has("norm")) l.norm = norm_from(f.text("norm", at), where("norm"));
-  if (f.has("residual")) l.residual = f.text("residual", at) == "yes";
-  if (f.has("causal")) l.causal = f.text("causal", at) == "yes";
-  if (f.has("bias")) l.bias = f.text("bias", at) == "yes";
-  if (f.has("aux_loss")) l.aux_loss = f.number("aux_loss", at);
-  if (f.has("z_loss")) l.z_loss = f.number("z_loss", at);
-  ParallelShape p;
-  p.nodes = group("nodes");
-  p.ranks_per_node = group("ranks_per_node");
-  p.dp = group("dp");
-  p.mp = group("mp");
-  p.ep = group("ep");
-  p.esp = group("esp");
-  p.pp = group("pp");
-  if (f.has("placement")) p.ep_inside = ep_inside_from(f.text("placement", at), where("placement"));
-  if (f.has("zero")) p.zero = group("zero");
-  if (f.has("recompute")) p.recompute = recompute_from(f.text("recompute", at), where("recompute"));
-  const Rounding rounding = rounding_from(f.text("capacity_rounding", at), where("capacity_rounding"));
+LayerCase shape_of(const Fields& parameters, const std::string& at) {
+  static constexpr auto kKeys = with(kCaseLayerKeys, kCaseGroupKeys);
+  const ConfigFile document{at, object_of(parameters, kKeys)};
+  const TableReader table(document, kKeys);
   try {
-    return complete(l, p, rounding);
+    return read_case(table, table);
   } catch (const BadInput& error) {
+    if (std::string_view(error.what()).starts_with(at)) throw;
     bad_input("{}: {}", at, error.what());
   }
 }
@@ -114,4 +103,4 @@ DegreeChoice degrees_of(const CaseRecord& record) {
   return choice;
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -6,7 +6,7 @@
 #include "moe/schedule/model_plan.h"
 #include "moe/search/layer_search.h"
 
-namespace moe {
+namespace moe::verbs {
 
 /// Returns the parameters of a case; they have those sizes of `degrees` that are not the usual ones.
 Fields parameters_of(const LayerCase& shape, const std::string& cluster, const std::string& layer,
@@ -24,4 +24,4 @@ LayerCase shape_of(const Fields& parameters, const std::string& at);
 /// Returns the degrees of a record, and the sizes that it was planned with. Throws BadInput.
 DegreeChoice degrees_of(const CaseRecord& record);
 
-}  // namespace moe
+}  // namespace moe::verbs

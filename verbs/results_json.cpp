@@ -2,7 +2,7 @@
 
 #include "moe/export/layer_json.h"
 
-namespace moe {
+namespace moe::verbs {
 
 Json to_json(const LayerResult& r) {
   Json json{{"schedule", r.schedule},
@@ -85,4 +85,4 @@ Json to_json(const std::vector<SweepRow>& rows) {
   return layers;
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -5,7 +5,7 @@
 #include "moe/cost/simulator.h"
 #include "verbs/sweep.h"
 
-namespace moe {
+namespace moe::verbs {
 
 /// Returns schedule, degrees, seconds of both phases and of their MoE parts, gar_in_moe_bytes, bounds; what else was
 /// decided.
@@ -19,4 +19,4 @@ void add_timeline(Json& json, const Plan& plan, const Timeline& timeline);
 /// Returns layers[] = {layer, status, schedules[]}.
 Json to_json(const std::vector<SweepRow>& rows);
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -2,7 +2,7 @@
 // What the verbs that run layers are told of their ranks.
 #include "moe/device/kind.h"
 
-namespace moe {
+namespace moe::verbs {
 
 struct RunOptions {
   double timeout_s = 60;                // that a rank waits for another
@@ -10,4 +10,4 @@ struct RunOptions {
   int threads = 0;                      // of each rank; 0: its share of the cores
 };
 
-}  // namespace moe
+}  // namespace moe::verbs

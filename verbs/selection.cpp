@@ -6,7 +6,7 @@
 #include "moe/base/config_files.h"
 #include "moe/base/registry.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 double positive_number(const std::string& text, std::string_view flag) {
@@ -140,4 +140,4 @@ Grid grid_of(const Selection& selection, const std::string& cluster) {
   return find_grid(std::string(kDefaultGrid));
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

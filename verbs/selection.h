@@ -9,7 +9,7 @@
 #include "moe/plan/layer_file.h"
 #include "moe/search/degrees.h"
 
-namespace moe {
+namespace moe::verbs {
 
 inline constexpr std::string_view kDefaultCluster = "testbed-b";
 inline constexpr std::string_view kHostCluster = "host";
@@ -57,4 +57,4 @@ LayerCase chosen_case(const Selection& selection, int nodes, int ranks_per_node)
 /// Returns the case likewise, but takes what no flag says from `base`, whatever the selection's layer file.
 LayerCase chosen_case(const Selection& selection, LayerFile base, int nodes, int ranks_per_node);
 
-}  // namespace moe
+}  // namespace moe::verbs

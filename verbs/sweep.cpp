@@ -7,7 +7,7 @@
 #include "moe/search/layer_search.h"
 #include "moe/search/within_memory.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 // Returns what decides a layer's prices; heads do not, once they are spread.
@@ -173,4 +173,4 @@ std::string degree_range(const std::map<int, int>& degrees) {
   return degrees.size() == 1 ? range : fmt::format("{}, median {}", range, median(std::move(all)));
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -9,7 +9,7 @@
 #include "moe/record/record.h"
 #include "moe/search/degrees.h"
 
-namespace moe {
+namespace moe::verbs {
 
 struct SweepRow {
   std::string layer;
@@ -67,4 +67,4 @@ std::string degree_range(int least, int most);
 /// Returns "1-3, median 2": the degrees chosen, by how many layers.
 std::string degree_range(const std::map<int, int>& degrees);
 
-}  // namespace moe
+}  // namespace moe::verbs

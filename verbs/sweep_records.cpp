@@ -1,6 +1,6 @@
 #include "verbs/sweep_records.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 std::string key_of(const SweepRow& row, std::string_view schedule) {
@@ -59,4 +59,4 @@ void append_rows(RecordWriter& writer, const std::vector<SweepRow>& rows, const 
   }
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -7,7 +7,7 @@
 #include "verbs/recorded_layer.h"
 #include "verbs/sweep.h"
 
-namespace moe {
+namespace moe::verbs {
 
 /// Returns `out`, or results/VERB-CLUSTER.jsonl where the user named no file.
 std::string records_path(const std::string& out, const std::string& verb, const std::string& cluster);
@@ -20,4 +20,4 @@ CaseRecord planned_record(std::string key, const LayerResult& result);
 void append_rows(RecordWriter& writer, const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
                  const std::string& cluster, const DegreeChoice& degrees = {});
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -3,7 +3,7 @@
 #include "moe/base/out_file.h"
 #include "moe/base/whole_file.h"
 
-namespace moe {
+namespace moe::verbs {
 
 void require_timeline(const std::string& path) { require_kind(path, kChromeTraceBegins, "timeline"); }
 
@@ -12,4 +12,4 @@ void write_trace(std::span<const TraceGroup> groups, const std::string& path) {
   write_whole_file(path, "a file for the timeline (--trace)", [&](std::ostream& out) { chrome_trace(groups, out); });
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -85,8 +85,8 @@ class Dense {
     math.attention_softmax(on_gpu().scores(p_), 1, true);
   }
 
-  std::vector<Kernel> kernels() {
-    std::vector<Kernel> all;
+  std::vector<measure::Kernel> kernels() {
+    std::vector<measure::Kernel> all;
     for (const Op& op : kOps) all.push_back(kernel(op));
     for (const bool tiles : {false, true}) all.push_back(rounding(tiles));
     return all;
@@ -100,14 +100,14 @@ class Dense {
   Operands on_gpu() const { return {a_, b_, d_, p_, gain_, out_, other_, d_gain_}; }
   std::string named(std::string_view what) const { return fmt::format("GPU {} {}", name_of(dtype_), what); }
 
-  Kernel kernel(const Op& op) {
+  measure::Kernel kernel(const Op& op) {
     const double bytes = op.tensors * static_cast<double>(a_.view().bytes());
     return timed(
         op.name, bytes, [this, &op] { op.run(math_, on_gpu(), watch_.stream()); }, [this, &op] { return wrong(op); });
   }
 
   // Rows to FP8, and weights by tiles, with the transpose.
-  Kernel rounding(bool tiles) {
+  measure::Kernel rounding(bool tiles) {
     const auto numbers = static_cast<double>(a_.view().elements());
     const double bytes = numbers * (bytes_of(dtype_) + (tiles ? 2 : 1));
     return timed(
@@ -115,13 +115,14 @@ class Dense {
         [this, tiles] { return wrong_rounding(tiles); });
   }
 
-  Kernel timed(std::string_view name, double bytes, std::function<void()> run, std::function<WrongElements()> check) {
+  measure::Kernel timed(std::string_view name, double bytes, std::function<void()> run,
+                        std::function<measure::WrongElements()> check) {
     const auto whole = static_cast<double>(a_.view().bytes());
-    Kernel k{.name = named(name), .width = kSeq, .bytes = bytes};
+    measure::Kernel k{.name = named(name), .width = kSeq, .bytes = bytes};
     k.run = std::move(run), k.check = std::move(check);
     k.shape = {{"device", "cuda"}, {"dtype", std::string(name_of(dtype_))}, {"rows", rows_}};
     k.bound = {"GPU copy",
-               {Kernel{.name = named(kOps[0].name), .width = kSeq}.key()},
+               {measure::Kernel{.name = named(kOps[0].name), .width = kSeq}.key()},
                [=](double seconds, double least) { return bytes / seconds * (least / (2 * whole)); }};
     watch_.time(k);
     return k;
@@ -136,13 +137,13 @@ class Dense {
   }
 
   // Compares the numbers of some rows, and those of the transpose's columns, with what the host makes of them.
-  WrongElements wrong_rounding(bool tiles) const {
+  measure::WrongElements wrong_rounding(bool tiles) const {
     const HostCopy a(a_.view().part(0, {kSeq, kSeq}), math_.memory());
     std::vector<uint8_t> expected(kSeq * kSeq), found(static_cast<size_t>(2 * rows_ * kSeq));
     std::vector<float> scales(static_cast<size_t>(fp8_scales(kSeq, kSeq, false)));
     cpu_math().round_fp8(matrix(a.view()), {expected.data(), scales.data(), kSeq, kSeq, tiles});
     math_.memory().to_host(out_.view().data(), found.data(), (tiles ? 2 : 1) * rows_ * kSeq);
-    WrongElements wrong;
+    measure::WrongElements wrong;
     for (int64_t i = 0; i < kSeq; ++i)
       for (int64_t j = 0; j < kSeq; ++j) {
         const uint8_t one = expected[static_cast<size_t>(i * kSeq + j)];
@@ -154,18 +155,18 @@ class Dense {
   }
 
   // Runs the op anew, since what it does in place it has done already.
-  WrongElements wrong(const Op& op) const {
+  measure::WrongElements wrong(const Op& op) const {
     const Operands o = on_gpu();
     MemorySpace& memory = math_.memory();
     if (op.from != nullptr) memory.copy((o.*op.from).data(), o.out.data(), o.out.bytes(), watch_.stream());
     op.run(math_, o, watch_.stream());
     if (op.also == &Operands::d_gain) return wrong_block(op, 0, rows_);
-    const WrongElements wrong = wrong_block(op, 0, kSeq);
+    const measure::WrongElements wrong = wrong_block(op, 0, kSeq);
     return wrong.count > 0 ? wrong : wrong_block(op, rows_ - kSeq, kSeq);
   }
 
   // Computes some rows on the host, and compares all that is made of them.
-  WrongElements wrong_block(const Op& op, int64_t first, int64_t rows) const {
+  measure::WrongElements wrong_block(const Op& op, int64_t first, int64_t rows) const {
     const auto copy = [&](const Tensor& t) {
       return HostCopy(t.view().part(first * kSeq, {rows, kSeq}), math_.memory());
     };
@@ -176,7 +177,7 @@ class Dense {
     const Operands o{a.view(), b.view(), d.view(), p.view(), gain.view(), expected, also, expected_gain};
     if (op.from != nullptr) std::memcpy(o.out.data(), (o.*op.from).data(), static_cast<size_t>(o.out.bytes()));
     op.run(cpu_math(), o, nullptr);
-    WrongElements wrong;
+    measure::WrongElements wrong;
     compare(op.name, out.view(), expected, kSeq, wrong);
     if (op.also == &Operands::other) compare(op.name, other.view(), also, kSeq, wrong);
     if (op.also == &Operands::d_gain) compare("gradient of gain", d_gain.view(), expected_gain, rows, wrong);
@@ -185,11 +186,11 @@ class Dense {
 
   // Of sums of so many terms, whose size is about that of the largest of a row.
   void compare(std::string_view what, TensorView found, TensorView expected, int64_t terms,
-               WrongElements& wrong) const {
-    const SumCheck check(std::string(what), terms, dtype_, DType::float32);
+               measure::WrongElements& wrong) const {
+    const measure::SumCheck check(std::string(what), terms, dtype_, DType::float32);
     for (int64_t row = 0; row < expected.elements(); row += kSeq) {
       const float* of = expected.as<float>() + row;
-      ExactSum sum;
+      measure::ExactSum sum;
       for (int64_t j = 0; j < kSeq; ++j) sum.size = std::max(sum.size, std::abs(static_cast<double>(of[j])));
       for (int64_t j = 0; j < kSeq; ++j) {
         sum.value = of[j];

@@ -35,7 +35,7 @@ class Experts {
     expert_->forward(x_, rows_, y_);  // a backward needs one before
   }
 
-  std::vector<Kernel> kernels() {
+  std::vector<measure::Kernel> kernels() {
     const double inputs = inputs_;
     return {kernel(
                 "forward", [this] { expert_->forward(x_, rows_, y_); }, [this] { return wrong_expert(true); }),
@@ -66,9 +66,11 @@ class Experts {
     return random_rows({kLocalExperts * height, width}, sizes_.dtype, math_.memory());
   }
 
-  Kernel alone(std::string_view what, std::function<void()> run, std::function<WrongElements()> check) const {
+  measure::Kernel alone(std::string_view what, std::function<void()> run,
+                        std::function<measure::WrongElements()> check) const {
     const std::string_view dtype = name_of(sizes_.dtype);
-    Kernel k{.name = fmt::format("GPU {} experts {} {}", dtype, name_of(ffn_), what), .width = sizes_.model_dim};
+    measure::Kernel k{.name = fmt::format("GPU {} experts {} {}", dtype, name_of(ffn_), what),
+                      .width = sizes_.model_dim};
     k.shape = {{"device", "cuda"},
                {"dtype", std::string(dtype)},
                {"hidden", sizes_.hidden},
@@ -78,24 +80,25 @@ class Experts {
     watch_.time(k);
     return k;
   }
-  Kernel kernel(std::string_view what, std::function<void()> run, std::function<WrongElements()> check) const {
-    Kernel k = alone(what, std::move(run), std::move(check));
+  measure::Kernel kernel(std::string_view what, std::function<void()> run,
+                         std::function<measure::WrongElements()> check) const {
+    measure::Kernel k = alone(what, std::move(run), std::move(check));
     k.bound = {"GEMMs by cuBLASLt, timed, and copies",
                {named(what, "GEMMs").key(), named(what, "activation").key()},
                [](double seconds, double of) { return of / seconds; }};
     return k;
   }
   // Moves as much as an activation reads and writes: so many tensors (rows, H).
-  Kernel copies(std::string_view what, double tensors) const {
+  measure::Kernel copies(std::string_view what, double tensors) const {
     const auto bytes = static_cast<int64_t>(tensors / 2 * static_cast<double>(hidden_.view().bytes()));
-    Kernel k = alone(
+    measure::Kernel k = alone(
         what,
         [this, bytes] { math_.memory().copy(copied_.view().data(), copy_.view().data(), bytes, watch_.stream()); },
-        [] { return WrongElements(); });
+        [] { return measure::WrongElements(); });
     k.bytes = 2.0 * static_cast<double>(bytes);
     return k;
   }
-  Kernel named(std::string_view what, std::string_view part) const {
+  measure::Kernel named(std::string_view what, std::string_view part) const {
     return alone(fmt::format("{} {}", what, part), {}, {});
   }
 
@@ -123,19 +126,19 @@ class Experts {
   };
   LastHostCopy last(TensorView t) const { return {t, math_.memory()}; }
 
-  WrongElements wrong_forward() const {
+  measure::WrongElements wrong_forward() const {
     const LastHostCopy x = last(x_), w1 = last(w1_), hidden = last(hidden_), y = last(y_);
-    const WrongElements wrong = wrong_products(x, w1, hidden, sizes_.dtype);
-    return wrong.count > 0 ? wrong : wrong_products(hidden, transpose(w1), y, sizes_.dtype);
+    const measure::WrongElements wrong = measure::wrong_products(x, w1, hidden, sizes_.dtype);
+    return wrong.count > 0 ? wrong : measure::wrong_products(hidden, transpose(w1), y, sizes_.dtype);
   }
-  WrongElements wrong_backward() const {
+  measure::WrongElements wrong_backward() const {
     const LastHostCopy x = last(x_), w1 = last(w1_), hidden = last(hidden_), d_y = last(d_y_), d_x = last(d_x_),
                        d_w1 = last(d_w1_);
-    WrongElements wrong = wrong_products(d_y, w1, hidden, sizes_.dtype);
-    if (wrong.count == 0) wrong = wrong_products(transpose(x), hidden, d_w1, sizes_.dtype);
-    return wrong.count > 0 ? wrong : wrong_products(hidden, transpose(w1), d_x, sizes_.dtype);
+    measure::WrongElements wrong = measure::wrong_products(d_y, w1, hidden, sizes_.dtype);
+    if (wrong.count == 0) wrong = measure::wrong_products(transpose(x), hidden, d_w1, sizes_.dtype);
+    return wrong.count > 0 ? wrong : measure::wrong_products(hidden, transpose(w1), d_x, sizes_.dtype);
   }
-  WrongElements wrong_expert(bool is_forward) const {
+  measure::WrongElements wrong_expert(bool is_forward) const {
     std::vector<LastHostCopy> copies;
     copies.reserve(2 * 3);
     std::map<std::string, PlainExpert::Weight> weights;

@@ -33,7 +33,7 @@ std::vector<T> on_host(const Array<T>& there) {
 
 template <class T>
 void compare_whole(std::string_view what, const std::vector<T>& found, const std::vector<T>& expected,
-                   WrongElements& wrong) {
+                   measure::WrongElements& wrong) {
   for (size_t i = 0; i < expected.size(); ++i)
     if (found[i] != expected[i] && wrong.count++ == 0)
       wrong.first = fmt::format("{}, element {}: found {}, expected {}", what, i, found[i], expected[i]);
@@ -70,12 +70,12 @@ class Gates {
     find_scores(), weigh(), count();  // what other kernels read
   }
 
-  std::vector<Kernel> kernels() const {
+  std::vector<measure::Kernel> kernels() const {
     const auto bytes = [](const Tensor& t) { return static_cast<double>(t.view().bytes()); };
     const double all = bytes(logits_), tokens = bytes(log_sums_), pairs = bytes(d_weight_), sums = bytes(statistics_);
     const auto slots = static_cast<double>(sizeof(int32_t)) * static_cast<double>(routing_.device.pair_of.size());
     const auto counts = static_cast<double>(sizeof(int64_t)) * static_cast<double>(routing_.experts);
-    std::vector<Kernel> kernels;
+    std::vector<measure::Kernel> kernels;
     const auto add = [&](std::string_view what, double moved, auto run, auto check) {
       kernels.push_back(copy(what, moved));
       kernels.push_back(kernel(what, moved, run, check));
@@ -101,9 +101,10 @@ class Gates {
  private:
   static void* data(const Tensor& t) { return t.view().data(); }
 
-  Kernel alone(std::string_view what, double bytes, std::function<void()> run,
-               std::function<WrongElements()> check) const {
-    Kernel k{.name = fmt::format("GPU {} {}", name_of(kDType), what), .width = routing_.experts, .bytes = bytes};
+  measure::Kernel alone(std::string_view what, double bytes, std::function<void()> run,
+                        std::function<measure::WrongElements()> check) const {
+    measure::Kernel k{
+        .name = fmt::format("GPU {} {}", name_of(kDType), what), .width = routing_.experts, .bytes = bytes};
     k.shape = {{"device", "cuda"},
                {"dtype", std::string(name_of(kDType))},
                {"tokens", routing_.tokens},
@@ -114,7 +115,7 @@ class Gates {
     return k;
   }
   // Moves as many bytes inside the GPU's memory as a kernel does. Most kernels move too few for its full speed.
-  Kernel copy(std::string_view what, double bytes) const {
+  measure::Kernel copy(std::string_view what, double bytes) const {
     const TensorView from = copied_.view().part(0, {static_cast<int64_t>(bytes) / 2 / bytes_of(kDType)});
     const TensorView to = from.moved_to(data(copy_), from.device(), from.dtype());
     return alone(
@@ -122,9 +123,9 @@ class Gates {
         [=, this] { memory_.copy(from.data(), to.data(), from.bytes(), watch_.stream()); },
         [=, this] { return wrong_numbers("copy", to, numbers(from)); });
   }
-  Kernel kernel(std::string_view what, double bytes, std::function<void()> run,
-                std::function<WrongElements()> check) const {
-    Kernel k = alone(what, bytes, std::move(run), std::move(check));
+  measure::Kernel kernel(std::string_view what, double bytes, std::function<void()> run,
+                         std::function<measure::WrongElements()> check) const {
+    measure::Kernel k = alone(what, bytes, std::move(run), std::move(check));
     k.bound = {"GPU copy", {copy(what, bytes).key()}, [](double seconds, double of) { return of / seconds; }};
     return k;
   }
@@ -168,14 +169,15 @@ class Gates {
   }
 
   // Compares rows of a number for each expert. Each is a sum of as many terms, of about the size of the row's largest.
-  WrongElements wrong_numbers(std::string_view what, TensorView there, std::span<const double> expected) const {
+  measure::WrongElements wrong_numbers(std::string_view what, TensorView there,
+                                       std::span<const double> expected) const {
     const std::vector<double> found = numbers(there);
-    const SumCheck check(std::string(what), routing_.experts, kDType, kDType);
+    const measure::SumCheck check(std::string(what), routing_.experts, kDType, kDType);
     const auto width = static_cast<size_t>(routing_.experts);
-    WrongElements wrong;
+    measure::WrongElements wrong;
     for (size_t row = 0; row < expected.size(); row += width) {
       const std::span<const double> here = expected.subspan(row, std::min(width, expected.size() - row));
-      ExactSum sum;
+      measure::ExactSum sum;
       for (const double number : here) sum.size = std::max(sum.size, std::abs(number));
       for (size_t i = row; i < row + here.size(); ++i) {
         sum.value = expected[i];
@@ -185,12 +187,12 @@ class Gates {
     return wrong;
   }
 
-  WrongElements wrong_choices() const {
-    WrongElements wrong;
+  measure::WrongElements wrong_choices() const {
+    measure::WrongElements wrong;
     compare_whole("experts of pairs", on_host(chosen_), expected_.expert, wrong);
     return wrong;
   }
-  WrongElements wrong_assignment() const {
+  measure::WrongElements wrong_assignment() const {
     const Routing::OnDevice& there = routing_.device;
     std::vector<int32_t> slot_of(expected_.row.size(), Routing::kDropped);
     std::vector<int32_t> pair_of(static_cast<size_t>(there.pair_of.size()), -1);
@@ -199,16 +201,16 @@ class Gates {
       slot_of[pair] = expected_.expert[pair] * static_cast<int32_t>(expected_.slots()) + expected_.row[pair];
       pair_of[static_cast<size_t>(slot_of[pair])] = static_cast<int32_t>(pair);
     }
-    WrongElements wrong;
+    measure::WrongElements wrong;
     compare_whole("rows of pairs", on_host(there.row), expected_.row, wrong);
     compare_whole("slots of pairs", on_host(there.slot_of), slot_of, wrong);
     compare_whole("pairs of slots", on_host(there.pair_of), pair_of, wrong);
     compare_whole("rows filled", on_host(there.filled), expected_.filled, wrong);
     return wrong;
   }
-  WrongElements wrong_scores() const {
+  measure::WrongElements wrong_scores() const {
     const std::span<const double> p(exact_.probabilities(0), static_cast<size_t>(logits_.view().elements()));
-    const WrongElements wrong = wrong_numbers("probabilities", probabilities_, p);
+    const measure::WrongElements wrong = wrong_numbers("probabilities", probabilities_, p);
     if (wrong.count > 0) return wrong;
     const std::vector<double> logits = numbers(logits_);
     std::vector<double> log_sums;  // p = exp(logit - log sum)
@@ -216,7 +218,7 @@ class Gates {
       log_sums.push_back(logits[i] - std::log(p[i]));
     return wrong_numbers("logarithms of sums", log_sums_, log_sums);
   }
-  WrongElements wrong_gradients() const {
+  measure::WrongElements wrong_gradients() const {
     const std::vector<double> d_weight = numbers(d_weight_);
     std::vector<double> expected(static_cast<size_t>(d_logits_.view().elements()));
     exact_.backward(expected_, d_weight.data(), expected.data(), routing_.experts);

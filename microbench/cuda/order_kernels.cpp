@@ -36,7 +36,7 @@ class Orders {
     token_of_.from_host(tokens_.data());
   }
 
-  std::vector<Kernel> kernels() {
+  std::vector<measure::Kernel> kernels() {
     const double row = static_cast<double>(width_ * bytes_of(dtype_)), all = static_cast<double>(rows_.view().bytes());
     const double own = static_cast<double>(routing_.tokens) * row;
     const double kept = row * static_cast<double>(std::accumulate(routing_.filled.begin(), routing_.filled.end(), 0L));
@@ -86,48 +86,49 @@ class Orders {
 
   std::string named(std::string_view what) const { return fmt::format("GPU {} {}", name_of(dtype_), what); }
 
-  Kernel kernel(std::string_view what, double bytes, std::function<void()> run,
-                std::function<WrongElements()> check) const {
+  measure::Kernel kernel(std::string_view what, double bytes, std::function<void()> run,
+                         std::function<measure::WrongElements()> check) const {
     const double copied = 2.0 * static_cast<double>(rows_.view().bytes());
-    Kernel k{.name = named(what), .width = width_, .bytes = bytes, .run = std::move(run), .check = std::move(check)};
+    measure::Kernel k{
+        .name = named(what), .width = width_, .bytes = bytes, .run = std::move(run), .check = std::move(check)};
     k.shape = {{"device", "cuda"},
                {"dtype", std::string(name_of(dtype_))},
                {"tokens", routing_.tokens},
                {"experts", routing_.experts},
                {"rows", routing_.rows}};
-    k.bound = {"GPU copy", {Kernel{.name = named("copy"), .width = width_}.key()}, [=](double seconds, double least) {
-                 return bytes / seconds * (least / copied);
-               }};
+    k.bound = {"GPU copy",
+               {measure::Kernel{.name = named("copy"), .width = width_}.key()},
+               [=](double seconds, double least) { return bytes / seconds * (least / copied); }};
     watch_.time(k);
     return k;
   }
 
   // Compares some columns of the rows that other_ was given with those of another tensor.
-  WrongElements wrong_copies(const std::function<int64_t(int64_t row)>& source, const Tensor& from) const {
+  measure::WrongElements wrong_copies(const std::function<int64_t(int64_t row)>& source, const Tensor& from) const {
     const HostCopy there(other_, memory_), expected(from, memory_);
-    const SumCheck check("rows", 0, dtype_, DType::float32);
-    WrongElements wrong;
+    const measure::SumCheck check("rows", 0, dtype_, DType::float32);
+    measure::WrongElements wrong;
     for (int64_t row = 0; row < there.view().elements() / width_; ++row)
-      for (const int64_t col : spread_over(width_, kOrderColumns)) {
-        ExactSum sum;
+      for (const int64_t col : measure::spread_over(width_, kOrderColumns)) {
+        measure::ExactSum sum;
         sum.add(expected.view().as<float>()[source(row) * width_ + col]);
         check.compare(row * width_ + col, there.view().as<float>()[row * width_ + col], sum, wrong);
       }
     return wrong;
   }
 
-  WrongElements wrong_ordered(const Tensor& rows, const float* by) const {
+  measure::WrongElements wrong_ordered(const Tensor& rows, const float* by) const {
     const HostCopy there(rows, memory_), tokens(hidden_, memory_);
     return wrong_rows({routing_, {there.view(), layout_}, dtype_}, by, tokens.view());
   }
-  WrongElements wrong_combined(const Tensor& rows, bool weighed) const {
+  measure::WrongElements wrong_combined(const Tensor& rows, bool weighed) const {
     const HostCopy there(rows, memory_), weight(routing_.weight, memory_), output(output_, memory_);
     const float* by = weighed ? weight.view().as<float>() : nullptr;
     return wrong_tokens({routing_, {there.view(), layout_}, dtype_}, by, output.view());
   }
-  WrongElements wrong_back() const {
+  measure::WrongElements wrong_back() const {
     const HostCopy weight(routing_.weight, memory_);
-    const WrongElements wrong = wrong_ordered(other_, weight.view().as<float>());
+    const measure::WrongElements wrong = wrong_ordered(other_, weight.view().as<float>());
     if (wrong.count > 0) return wrong;
     const HostCopy rows(rows_, memory_), tokens(hidden_, memory_), d_weight(d_weight_, memory_);
     return wrong_dots({routing_, {rows.view(), layout_}, dtype_}, tokens.view(), d_weight.view());

@@ -25,7 +25,7 @@ class Stopwatch {
 
   cudaStream_t stream() const { return stream_; }
   /// Makes this the clock of a kernel, cold and warm.
-  void time(Kernel& kernel) const {
+  void time(measure::Kernel& kernel) const {
     kernel.seconds = [this, run = kernel.run] { return cold_seconds(run); };
     kernel.warm_seconds = [this, run = kernel.run] { return warm_seconds(run); };
   }

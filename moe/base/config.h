@@ -1,7 +1,9 @@
 #pragma once
-// Configuration files as a neutral tree with line numbers, and a strict reader over it.
+// Configuration files and JSON documents as a neutral tree, and a strict reader over it.
 //
-// Every error is BadInput of one line: "FILE:LINE: KEY: found ..., expected ...".
+// Every error is BadInput of one line: "FILE:LINE: KEY: found ..., expected ...". JSON has no lines: there it is "FILE:
+// KEY: ...", and an item of a list has its number in the key, "tasks[7].kind".
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -13,11 +15,11 @@
 
 namespace moe {
 
-enum class ConfigKind : uint8_t { boolean, integer, real, text, list, table, date };
+enum class ConfigKind : uint8_t { boolean, integer, real, text, list, table, date, null };
 
 struct ConfigEntry;
 
-/// One value of a file, with the line on which it begins.
+/// One value of a file, with the line on which it begins; 0: it has no lines.
 struct ConfigValue {
   ConfigKind kind = ConfigKind::table;
   int line = 1;
@@ -26,7 +28,7 @@ struct ConfigValue {
   double real = 0;  // of an integer too
   std::string text;
   std::vector<ConfigValue> items;    // of a list
-  std::vector<ConfigEntry> entries;  // of a table, sorted by key
+  std::vector<ConfigEntry> entries;  // of a table
   const ConfigValue* find(std::string_view key) const;
 };
 struct ConfigEntry {
@@ -53,6 +55,8 @@ struct ConfigFile {
 ConfigFile read_toml(const std::string& path);
 /// Parses a text as read_toml() does a file; `path` is for messages.
 ConfigFile parse_toml(std::string_view text, const std::string& path);
+/// Parses a document whose root is an object, likewise.
+ConfigFile parse_json(std::string_view text, const std::string& path);
 
 /// Closed or open limits of a number; `above` excludes its value.
 struct Limits {
@@ -68,6 +72,7 @@ inline constexpr Limits kNonNegative{.least = 0};
 class TableReader {
  public:
   TableReader(const ConfigFile& file, std::initializer_list<std::string_view> known);
+  TableReader(const ConfigFile& file, std::span<const std::string_view> known);
 
   double real(std::string_view key, Limits limits = {}) const;
   int64_t integer(std::string_view key, Limits limits = {}) const;
@@ -84,6 +89,15 @@ class TableReader {
   std::optional<int64_t> optional_integer(std::string_view key, Limits limits = {}) const;
   std::optional<std::string> optional_name(std::string_view key) const;
 
+  /// Reads one of the first `count` values of an enum, by name_of() of them.
+  template <class Kind>
+  Kind named(std::string_view key, int count) const {
+    std::vector<std::string_view> names;
+    for (int i = 0; i < count; ++i) names.push_back(name_of(static_cast<Kind>(i)));
+    const std::string found = choice(key, names);
+    return static_cast<Kind>(std::ranges::find(names, found) - names.begin());
+  }
+
   /// Returns the table, or one with no entries where the key is absent.
   TableReader table(std::string_view key, std::initializer_list<std::string_view> known) const;
   TableReader table(std::string_view key, std::span<const std::string_view> known) const;
@@ -99,7 +113,8 @@ class TableReader {
   double real_of(const ConfigValue& item, std::string_view key, Limits limits = {}) const;
   int64_t integer_of(const ConfigValue& item, std::string_view key, Limits limits = {}) const;
 
-  /// Returns "FILE:LINE: KEY", for errors of other readers; LINE is the table's own where the key is absent.
+  /// Returns "FILE:LINE: KEY" or "FILE: KEY", for errors of other readers; LINE is the table's own where the key is
+  /// absent.
   std::string where(std::string_view key) const;
   /// Returns "FILE:LINE" of the table.
   std::string where() const;

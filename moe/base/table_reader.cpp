@@ -9,7 +9,8 @@
 namespace moe {
 namespace {
 
-constexpr size_t kShownText = 60;  // characters of a found text in a message
+constexpr size_t kShownText = 60;                                // characters of a found text in a message
+constexpr std::string_view kTable[] = {"an object", "a table"};  // of JSON, of what has lines
 
 bool within(double number, const Limits& limits) {
   return std::isfinite(number) && number >= limits.least && number <= limits.most && number > limits.above;
@@ -24,6 +25,9 @@ std::string expectation(std::string_view kind, const Limits& limits) {
         fmt::format("{} <= {}", std::isfinite(limits.above) || std::isfinite(limits.least) ? " and" : "", limits.most);
   return out;
 }
+
+// Returns "FILE:LINE", or "FILE" of what has no lines.
+std::string place(const std::string& path, int line) { return line == 0 ? path : fmt::format("{}:{}", path, line); }
 
 }  // namespace
 
@@ -61,14 +65,18 @@ std::string describe(const ConfigValue& value) {
     case ConfigKind::list:
       return fmt::format("a list of {}", value.items.size());
     case ConfigKind::table:
-      return "a table";
+      return std::string(kTable[value.line > 0]);
     case ConfigKind::date:
       return "a date or time";
+    case ConfigKind::null:
+      return "null";
   }
   return "nothing";
 }
 
 TableReader::TableReader(const ConfigFile& file, std::initializer_list<std::string_view> known)
+    : TableReader(file.path, "", file.root, known) {}
+TableReader::TableReader(const ConfigFile& file, std::span<const std::string_view> known)
     : TableReader(file.path, "", file.root, known) {}
 
 TableReader::TableReader(const std::string& path, std::string prefix, const ConfigValue& table,
@@ -76,17 +84,17 @@ TableReader::TableReader(const std::string& path, std::string prefix, const Conf
     : path_(&path), prefix_(std::move(prefix)), table_(&table) {
   for (const auto& [key, value] : table.entries)
     if (std::find(known.begin(), known.end(), key) == known.end())
-      bad_input("{}:{}: {}: found unknown key {}, expected one of: {}{}", path, value.line,
+      bad_input("{}: {}: found unknown key {}, expected one of: {}{}", place(path, value.line),
                 is_name(key) ? full(key) : prefix_ + "?", shown(key), fmt::join(known, ", "), suggestion(key, known));
 }
 
 std::string TableReader::full(std::string_view key) const { return prefix_ + std::string(key); }
 
-std::string TableReader::where() const { return fmt::format("{}:{}", *path_, table_->line); }
+std::string TableReader::where() const { return place(*path_, table_->line); }
 
 std::string TableReader::where(std::string_view key) const {
   const ConfigValue* found = table_->find(key);
-  return fmt::format("{}:{}: {}", *path_, found ? found->line : table_->line, full(key));
+  return fmt::format("{}: {}", place(*path_, found ? found->line : table_->line), full(key));
 }
 
 void TableReader::fail(std::string_view key, std::string_view found, std::string_view expected) const {
@@ -94,12 +102,12 @@ void TableReader::fail(std::string_view key, std::string_view found, std::string
 }
 
 void TableReader::fail(const ConfigValue& at, std::string_view key, std::string_view expected) const {
-  bad_input("{}:{}: {}: found {}, expected {}", *path_, at.line, full(key), describe(at), expected);
+  bad_input("{}: {}: found {}, expected {}", place(*path_, at.line), full(key), describe(at), expected);
 }
 
 const ConfigValue& TableReader::value(std::string_view key) const {
   const ConfigValue* found = table_->find(key);
-  if (!found) fail(key, "no such key", "it in this table");
+  if (!found) fail(key, "no such key", table_->line > 0 ? "it in this table" : "it in this object");
   return *found;
 }
 
@@ -176,10 +184,11 @@ TableReader TableReader::table(std::string_view key, std::initializer_list<std::
 }
 
 TableReader TableReader::table(std::string_view key, std::span<const std::string_view> known) const {
-  static const ConfigValue kEmpty;
-  if (!has(key)) return {*path_, full(key) + ".", kEmpty, known};
+  static const ConfigValue kEmpty[] = {{ConfigKind::table, 0, false, 0, 0, {}, {}, {}}, {}};
+  const bool has_lines = table_->line > 0;
+  if (!has(key)) return {*path_, full(key) + ".", kEmpty[has_lines], known};
   const ConfigValue& found = value(key);
-  if (found.kind != ConfigKind::table) fail(found, key, "a table");
+  if (found.kind != ConfigKind::table) fail(found, key, kTable[has_lines]);
   return {*path_, full(key) + ".", found, known};
 }
 
@@ -192,10 +201,15 @@ std::vector<TableReader> TableReader::tables(std::string_view key, std::span<con
   std::vector<TableReader> out;
   if (!has(key)) return out;
   const ConfigValue& found = value(key);
-  if (found.kind != ConfigKind::list) fail(found, key, fmt::format("[[{}]] tables", full(key)));
+  const auto require_is = [&](ConfigKind kind, const ConfigValue& value) {
+    if (value.kind != kind)
+      fail(value, key, value.line > 0 ? fmt::format("[[{}]] tables", full(key)) : "a list of objects");
+  };
+  require_is(ConfigKind::list, found);
   for (const auto& item : found.items) {
-    if (item.kind != ConfigKind::table) fail(item, key, fmt::format("[[{}]] tables", full(key)));
-    out.push_back({*path_, full(key) + ".", item, known});
+    require_is(ConfigKind::table, item);
+    const std::string number = item.line == 0 ? fmt::format("[{}]", out.size()) : "";
+    out.push_back({*path_, full(key) + number + ".", item, known});
   }
   return out;
 }

@@ -41,4 +41,22 @@ Json group_sizes(const ParallelShape& p) {
   return json;
 }
 
+LayerCase read_case(const TableReader& layer, const TableReader& groups) {
+  for (const std::string_view key : {"batch", "seq", "model_dim", "hidden", "heads", "kv_heads", "experts", "top_k",
+                                     "capacity_factor", "ffn", "dtype", "gate", "order", "dispatcher", "hook"})
+    layer.value(key);
+  for (const std::string_view key : {"dp", "mp", "ep", "esp", "pp"}) groups.value(key);
+  LayerShape shape;
+  read_layer_keys(layer, shape);
+  ParallelShape p = read_parallel_keys(groups);
+  const auto count = [&](std::string_view key, int most) {
+    return static_cast<int>(groups.integer(key, {.least = 1, .most = static_cast<double>(most)}));
+  };
+  p.nodes = count("nodes", 1 << 16);
+  p.ranks_per_node = count("ranks_per_node", 1 << 10);
+  if (groups.has("zero")) p.zero = static_cast<int>(groups.integer("zero", {.least = 0, .most = kMostZeroStage}));
+  if (groups.has("recompute")) p.recompute = recompute_from(groups.text("recompute"), groups.where("recompute"));
+  return complete(shape, p, rounding_from(layer.text("capacity_rounding"), layer.where("capacity_rounding")));
+}
+
 }  // namespace moe

@@ -1,14 +1,14 @@
 #include <algorithm>
-#include <fmt/ranges.h>
 #include <map>
+#include <span>
 #include <tuple>
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/file_text.h"
-#include "moe/base/json.h"
 #include "moe/base/log.h"
 #include "moe/base/registry.h"
+#include "moe/export/layer_json.h"
 #include "moe/export/plan_json.h"
 #include "moe/schedule/schedule.h"
 
@@ -17,199 +17,102 @@ namespace {
 
 constexpr int kMostSize = 1 << 30;
 
-template <class Kind>
-std::vector<std::string_view> kind_names(int count) {
-  std::vector<std::string_view> names;
-  for (int i = 0; i < count; ++i) names.push_back(name_of(static_cast<Kind>(i)));
-  return names;
+using Keys = std::span<const std::string_view>;
+constexpr std::string_view kDocumentKeys[]{
+    "format", "version",  "schedule", "degree_forward", "degree_backward", "layers", "micro_batches", "layer",
+    "dense",  "parallel", "flow",     "rows",           "groups",          "lanes",  "tasks",         "gradients",
+    "slices", "hash"};
+constexpr std::string_view kLaneKeys[]{"kind", "networks", "tasks"};
+constexpr std::string_view kTaskKeys[]{"id",     "kind",  "phase", "layer", "chunk", "chunks",
+                                       "lane",   "group", "again", "slice", "after", "reads",
+                                       "writes", "rows",  "op",    "bytes", "flops", "gemms"};
+constexpr std::string_view kAccessKeys[]{"buffer", "phase", "layer", "chunk", "chunks", "again"};
+constexpr std::string_view kGradientKeys[]{"layer", "bytes", "made_by", "experts"};
+constexpr std::string_view kSliceKeys[]{"gradient", "begin", "end"};
+
+Limits from_to(int64_t least, int64_t most) {
+  return {.least = static_cast<double>(least), .most = static_cast<double>(most)};
 }
 
-// Holds one object of the document, and where it stands: "FILE: tasks[7]".
-class Node {
- public:
-  Node(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
-    require<BadInput>(json.is_object(), "{}{} found {}, expected an object", where_, where_.ends_with(':') ? "" : ":",
-                      seen(json));
-  }
-
-  int64_t whole(const char* key, int64_t least, int64_t most) const {
-    const Json& found = get(key);
-    const bool fits = found.is_number_integer() && !(found.is_number_unsigned() && found.get<uint64_t>() > INT64_MAX);
-    if (!fits || found.get<int64_t>() < least || found.get<int64_t>() > most)
-      fail(key, fmt::format("a whole number from {} to {}", least, most));
-    return found.get<int64_t>();
-  }
-  int count(const char* key, int least, int most = kMostSize) const {
-    return static_cast<int>(whole(key, least, most));
-  }
-  int64_t whole_or(const char* key, int64_t otherwise, int64_t least, int64_t most) const {
-    return has(key) ? whole(key, least, most) : otherwise;
-  }
-  double number(const char* key, double least, double most) const {
-    const Json& found = get(key);
-    if (!found.is_number() || !(found.get<double>() >= least) || found.get<double>() > most)
-      fail(key, fmt::format("a number from {} to {}", least, most));
-    return found.get<double>();
-  }
-  bool boolean(const char* key) const {
-    if (!get(key).is_boolean()) fail(key, "true or false");
-    return get(key).get<bool>();
-  }
-  bool has(const char* key) const { return json_.contains(key); }
-  bool is_null(const char* key) const { return get(key).is_null(); }
-  std::string text(const char* key) const {
-    if (!get(key).is_string()) fail(key, "a text");
-    return get(key).get<std::string>();
-  }
-  // Reads one of the names of an enum of so many values.
-  template <class Kind>
-  Kind named(const char* key, int kinds) const {
-    const std::string found = text(key);
-    const auto names = kind_names<Kind>(kinds);
-    const auto at = std::ranges::find(names, found);
-    if (at == names.end()) fail(key, fmt::format("one of: {}", fmt::join(names, ", ")));
-    return static_cast<Kind>(at - names.begin());
-  }
-  std::vector<int> numbers(const char* key) const {
-    std::vector<int> all;
-    for (const Json& item : list(key)) {
-      if (!item.is_number_integer() || item.get<int64_t>() < 0 || item.get<int64_t>() > kMostSize)
-        fail(key, "a list of tasks' ids");
-      all.push_back(item.get<int>());
-    }
-    return all;
-  }
-  std::vector<std::string> texts(const char* key) const {
-    std::vector<std::string> all;
-    for (const Json& item : list(key)) {
-      if (!item.is_string()) fail(key, "a list of texts");
-      all.push_back(item.get<std::string>());
-    }
-    return all;
-  }
-  Node node(const char* key) const { return {get(key), where(key)}; }
-  std::vector<Node> nodes(const char* key) const {
-    std::vector<Node> all;
-    for (const Json& item : list(key)) all.emplace_back(item, fmt::format("{}[{}]", where(key), all.size()));
-    return all;
-  }
-  std::string where(const char* key) const {
-    return where_.ends_with(':') ? fmt::format("{} {}", where_, key) : fmt::format("{}.{}", where_, key);
-  }
-  [[noreturn]] void fail(const char* key, const std::string& expected) const {
-    bad_input("{}: found {}, expected {}", where(key), seen(get(key)), expected);
-  }
-
- private:
-  static std::string seen(const Json& json) {
-    if (json.is_object()) return "an object";
-    if (json.is_array()) return fmt::format("a list of {}", json.size());
-    return json.is_string() ? shown(json.get_ref<const std::string&>()) : json.dump();
-  }
-  const Json& get(const char* key) const {
-    const auto found = json_.find(key);
-    require<BadInput>(found != json_.end(), "{}: found none, expected it in a document of a plan", where(key));
-    return *found;
-  }
-  const Json& list(const char* key) const {
-    if (!get(key).is_array()) fail(key, "a list");
-    return get(key);
-  }
-
-  const Json& json_;
-  std::string where_;
-};
-
-LayerShape layer_from(const Node& n) {
-  LayerShape layer;
-  const auto size = [&](const char* key) { return n.whole(key, 1, 1 << 20); };
-  layer.batch = size("batch");
-  layer.seq = size("seq");
-  layer.model_dim = size("model_dim");
-  layer.hidden = size("hidden");
-  layer.shared_hidden = n.whole_or("shared_hidden", 0, 0, 1 << 20);
-  layer.heads = size("heads");
-  layer.kv_heads = size("kv_heads");
-  if (n.has("rope_theta")) layer.rope_theta = n.number("rope_theta", 0, 1e12);
-  layer.experts = size("experts");
-  layer.top_k = size("top_k");
-  layer.node_limit = n.whole_or("node_limit", 0, 0, 1 << 20);
-  layer.capacity_factor.reset();
-  if (!n.is_null("capacity_factor")) layer.capacity_factor = n.number("capacity_factor", 1e-6, 1e6);
-  layer.ffn = ffn_from(n.text("ffn"), n.where("ffn"));
-  layer.norm = norm_from(n.text("norm"), n.where("norm"));
-  layer.dtype = dtype_from(n.text("dtype"), n.where("dtype"));
-  layer.residual = n.boolean("residual");
-  if (n.has("causal")) layer.causal = n.boolean("causal");
-  if (n.has("bias")) layer.bias = n.boolean("bias");
-  layer.aux_loss = n.number("aux_loss", 0, 1e3);
-  layer.z_loss = n.number("z_loss", 0, 1e3);
-  layer.gate = n.text("gate");
-  layer.order = n.text("order");
-  layer.dispatcher = n.text("dispatcher");
-  layer.hook = n.text("hook");
-  return layer;
+int count(const TableReader& n, std::string_view key, int least, int most = kMostSize) {
+  return static_cast<int>(n.integer(key, from_to(least, most)));
+}
+int count_or(const TableReader& n, std::string_view key, int otherwise, int least, int most) {
+  return n.has(key) ? count(n, key, least, most) : otherwise;
 }
 
-LayerCase case_from(const Node& document) {
-  const Node layer = document.node("layer"), groups = document.node("parallel");
-  ParallelShape p;
-  p.nodes = groups.count("nodes", 1, 1 << 16);
-  p.ranks_per_node = groups.count("ranks_per_node", 1, 1 << 10);
-  p.dp = groups.count("dp", 1);
-  p.mp = groups.count("mp", 1);
-  p.ep = groups.count("ep", 1);
-  p.esp = groups.count("esp", 1);
-  p.edp = groups.count("edp", 1);
-  p.pp = groups.count("pp", 1, 1);
-  p.ep_inside = ep_inside_from(groups.text("placement"), groups.where("placement"));
-  p.zero = static_cast<int>(groups.whole_or("zero", 0, 0, 1));
-  if (groups.has("recompute")) p.recompute = recompute_from(groups.text("recompute"), groups.where("recompute"));
-  LayerCase shape =
-      complete(layer_from(layer), p, rounding_from(layer.text("capacity_rounding"), layer.where("capacity_rounding")));
-  shape.row_multiple = layer.whole_or("row_multiple", 1, 1, kMostSize);
+// Reads a list that may be empty, each item by `read`.
+template <class Read>
+auto list_of(const TableReader& n, std::string_view key, std::string_view expected, Read read) {
+  const ConfigValue& found = n.value(key);
+  if (found.kind != ConfigKind::list) n.fail(found, key, expected);
+  std::vector<decltype(read(found))> all;
+  for (const ConfigValue& item : found.items) all.push_back(read(item));
+  return all;
+}
+
+std::vector<int> ids_of(const TableReader& n, std::string_view key) {
+  return list_of(n, key, "a list of tasks' ids", [&](const ConfigValue& item) {
+    return static_cast<int>(n.integer_of(item, key, from_to(0, kMostSize)));
+  });
+}
+
+// Reads a list of objects, which may be empty but not absent.
+std::vector<TableReader> objects(const TableReader& n, std::string_view key, Keys known) {
+  n.value(key);
+  return n.tables(key, known);
+}
+
+LayerCase case_from(const TableReader& document) {
+  const TableReader layer = document.table("layer", with(kCaseLayerKeys, {"row_multiple"})),
+                    groups = document.table("parallel", kCaseGroupKeys);
+  LayerCase shape = read_case(layer, groups);
+  if (shape.parallel.pp > 1) groups.fail(groups.value("pp"), "pp", "1");
+  if (shape.parallel.zero > 1) groups.fail(groups.value("zero"), "zero", "0 or 1");
+  shape.row_multiple = count_or(layer, "row_multiple", 1, 1, kMostSize);
   check_volumes(shape);
   return shape;
 }
 
-Access access_from(const Node& n) {
+Access access_from(const TableReader& n) {
   Access a;
   a.buffer = n.named<Buffer>("buffer", kBuffers);
   a.phase = n.named<Phase>("phase", 2);
-  a.layer = static_cast<int>(n.whole_or("layer", 0, 0, 0));
-  a.chunks = static_cast<int>(n.whole_or("chunks", 1, 1, kMostSize));
-  a.chunk = static_cast<int>(n.whole_or("chunk", 0, 0, a.chunks - 1));
+  a.layer = count_or(n, "layer", 0, 0, 0);
+  a.chunks = count_or(n, "chunks", 1, 1, kMostSize);
+  a.chunk = count_or(n, "chunk", 0, 0, a.chunks - 1);
   a.again = n.has("again") && n.boolean("again");
   return a;
 }
 
-Task task_from(const Node& n, int slices) {
+Task task_from(const TableReader& n, int slices) {
   Task task;
-  task.id = n.count("id", 0);
+  task.id = count(n, "id", 0);
   task.kind = n.named<TaskKind>("kind", kTaskKinds);
   task.phase = n.named<Phase>("phase", 2);
-  task.layer = n.count("layer", 0, 0);
-  task.chunks = n.count("chunks", 1);
-  task.chunk = n.count("chunk", 0, task.chunks - 1);
+  task.layer = count(n, "layer", 0, 0);
+  task.chunks = count(n, "chunks", 1);
+  task.chunk = count(n, "chunk", 0, task.chunks - 1);
   task.again = n.has("again") && n.boolean("again");
-  task.lane = n.count("lane", 0);
+  task.lane = count(n, "lane", 0);
   task.group = n.named<GroupKind>("group", kGroupKinds);
-  if (!is_of_layer(task.kind) && !sends_gradients(task.kind)) n.fail("kind", "a task of one layer");
-  if (sends_gradients(task.kind)) task.slice = n.count("slice", 0, slices - 1);
-  task.after = n.numbers("after");
-  for (const Node& access : n.nodes("reads")) task.reads.push_back(access_from(access));
-  for (const Node& access : n.nodes("writes")) task.writes.push_back(access_from(access));
+  if (!is_of_layer(task.kind) && !sends_gradients(task.kind)) n.fail(n.value("kind"), "kind", "a task of one layer");
+  if (sends_gradients(task.kind)) task.slice = count(n, "slice", 0, slices - 1);
+  task.after = ids_of(n, "after");
+  for (const TableReader& access : objects(n, "reads", kAccessKeys)) task.reads.push_back(access_from(access));
+  for (const TableReader& access : objects(n, "writes", kAccessKeys)) task.writes.push_back(access_from(access));
   return task;
 }
 
-Lane lane_from(const Node& n) {
+Lane lane_from(const TableReader& n) {
   Lane lane;
   lane.kind = n.named<LaneKind>("kind", static_cast<int>(LaneKind::gradient) + 1);
-  for (const std::string& network : n.texts("networks")) {
-    if (network != "inter" && network != "intra") n.fail("networks", "inter, intra, both or none");
+  constexpr std::string_view kNetworks = "a list of inter, intra, both or none";
+  for (const std::string& network : list_of(n, "networks", kNetworks, [](const ConfigValue& v) { return v.text; })) {
+    if (network != "inter" && network != "intra") n.fail("networks", shown(network), kNetworks);
     (network == "inter" ? lane.owns_inter : lane.owns_intra) = true;
   }
-  lane.queue = n.numbers("tasks");
+  lane.queue = ids_of(n, "tasks");
   return lane;
 }
 
@@ -226,60 +129,63 @@ void set_classes(Structure& structure) {
 }
 
 // Throws where no task of the phase is cut into as many chunks as its degree says.
-void require_degree(const Node& document, const char* key, int degree, const Structure& structure, Phase phase) {
+void require_degree(const TableReader& document, std::string_view key, int degree, const Structure& structure,
+                    Phase phase) {
   int most = 1;
   for (const Task& task : structure.tasks) {
     if (task.phase != phase || !is_chunked(task.kind)) continue;
     if (task.chunks == degree) return;
     most = std::max(most, task.chunks);
   }
-  if (degree > 1) document.fail(key, fmt::format("{}, as its tasks are cut", most));
+  if (degree > 1) document.fail(document.value(key), key, fmt::format("{}, as its tasks are cut", most));
 }
 
 // Reads the gradients, whose bytes must be those that the layer makes: a rank sums no others.
-std::vector<Gradient> gradients_from(const Node& document, const LayerCase& shape, const Structure& structure) {
+std::vector<Gradient> gradients_from(const TableReader& document, const LayerCase& shape, const Structure& structure) {
   std::vector<Gradient> gradients;
-  for (const Node& n : document.nodes("gradients")) {
-    Gradient g{n.count("layer", 0, 1), 0, -1, n.boolean("experts")};
+  for (const TableReader& n : objects(document, "gradients", kGradientKeys)) {
+    Gradient g{count(n, "layer", 0, 1), 0, -1, n.boolean("experts")};
     g.bytes = g.experts ? expert_gradient_bytes(shape) : gradient_bytes(shape);
     g.made_by = g.experts ? last_expert(structure) : -1;
-    if (n.whole("bytes", 0, kMostBytes) != g.bytes) n.fail("bytes", fmt::format("{}, which the layer has", g.bytes));
-    if (n.whole("made_by", -1, kMostSize) != g.made_by)
-      n.fail("made_by", fmt::format("{}, the task after which they exist (-1: they wait)", g.made_by));
+    if (n.integer("bytes", kNonNegative) != g.bytes)
+      n.fail(n.value("bytes"), "bytes", fmt::format("{}, which the layer has", g.bytes));
+    if (n.integer("made_by") != g.made_by)
+      n.fail(n.value("made_by"), "made_by",
+             fmt::format("{}, the task after which they exist (-1: they wait)", g.made_by));
     gradients.push_back(g);
   }
   return gradients;
 }
 
-std::vector<GradientSlice> slices_from(const Node& document, const std::vector<Gradient>& gradients) {
+std::vector<GradientSlice> slices_from(const TableReader& document, const std::vector<Gradient>& gradients) {
   std::vector<GradientSlice> slices;
-  for (const Node& n : document.nodes("slices")) {
+  for (const TableReader& n : objects(document, "slices", kSliceKeys)) {
     GradientSlice s;
-    s.gradient = n.count("gradient", 0, static_cast<int>(gradients.size()) - 1);
-    s.end = n.whole("end", 0, gradients[static_cast<size_t>(s.gradient)].bytes);
-    s.begin = n.whole("begin", 0, s.end);
+    s.gradient = count(n, "gradient", 0, static_cast<int>(gradients.size()) - 1);
+    s.end = n.integer("end", from_to(0, gradients[static_cast<size_t>(s.gradient)].bytes));
+    s.begin = n.integer("begin", from_to(0, s.end));
     slices.push_back(s);
   }
   return slices;
 }
 
-Plan plan_from(const Node& document) {
-  if (document.text("format") != kPlanFormat) document.fail("format", fmt::format("'{}'", kPlanFormat));
-  document.whole("version", kPlanVersion, kPlanVersion);
+Plan plan_from(const TableReader& document) {
+  document.integer("version", from_to(kPlanVersion, kPlanVersion));
   Plan plan;
   plan.schedule = find_named(schedules(), document.text("schedule"), document.where("schedule")).name;
-  plan.degree_forward = document.count("degree_forward", 1, 4096);
-  plan.degree_backward = document.count("degree_backward", 1, 4096);
-  plan.layers = document.count("layers", 1, 1);
-  plan.micro_batches = document.count("micro_batches", 1, 1);
+  plan.degree_forward = count(document, "degree_forward", 1, 4096);
+  plan.degree_backward = count(document, "degree_backward", 1, 4096);
+  plan.layers = count(document, "layers", 1, 1);
+  plan.micro_batches = count(document, "micro_batches", 1, 1);
   plan.shape = case_from(document);
   plan.groups = groups_of(plan.shape.parallel);
   plan.rows = padded_rows(plan.shape);
   Structure structure;
   structure.flow = document.named<Flow>("flow", kFlows);
-  for (const Node& lane : document.nodes("lanes")) structure.lanes.push_back(lane_from(lane));
-  structure.slices = static_cast<int>(document.nodes("slices").size());
-  for (const Node& task : document.nodes("tasks")) structure.tasks.push_back(task_from(task, structure.slices));
+  for (const TableReader& lane : objects(document, "lanes", kLaneKeys)) structure.lanes.push_back(lane_from(lane));
+  structure.slices = static_cast<int>(objects(document, "slices", kSliceKeys).size());
+  for (const TableReader& task : objects(document, "tasks", kTaskKeys))
+    structure.tasks.push_back(task_from(task, structure.slices));
   set_classes(structure);
   require_degree(document, "degree_forward", plan.degree_forward, structure, Phase::forward);
   require_degree(document, "degree_backward", plan.degree_backward, structure, Phase::backward);
@@ -294,9 +200,11 @@ Plan plan_from(const Node& document) {
 }  // namespace
 
 Plan read_plan(const std::string& path) {
-  const Json json = Json::parse(text_of_file(path, "a plan (moetune export plan)"), nullptr, false);
-  require<BadInput>(!json.is_discarded(), "{}: found bad syntax, expected JSON", path);
-  const Node document(json, path + ":");
+  const ConfigFile file = parse_json(text_of_file(path, "a plan (moetune export plan)"), path);
+  const ConfigValue* format = file.root.find("format");
+  require<BadInput>(format != nullptr && format->text == kPlanFormat, "{}: format: found {}, expected '{}'", path,
+                    format != nullptr ? describe(*format) : "no such key", kPlanFormat);
+  const TableReader document(file, kDocumentKeys);
   Plan plan;
   try {
     plan = plan_from(document);

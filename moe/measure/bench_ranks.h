@@ -6,7 +6,7 @@
 #include "moe/device/kind.h"
 #include "moe/measure/core_probe.h"
 
-namespace moe {
+namespace moe::measure {
 
 /// Says what the ranks are: threads of this process, which share one GPU, or the processes of a run, one rank each.
 struct BenchRanks {
@@ -19,4 +19,4 @@ struct BenchRanks {
   bool leads() const { return processes == nullptr || moe::leads(*processes); }
 };
 
-}  // namespace moe
+}  // namespace moe::measure

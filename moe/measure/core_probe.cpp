@@ -1,11 +1,13 @@
 #include "moe/measure/core_probe.h"
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
+#include <thread>
 
 #include "moe/base/statistics.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 constexpr size_t kNumbers = 64 << 10;  // 256 KiB
@@ -33,6 +35,25 @@ double CoreProbe::seconds() {
   return rounds_s(kRounds);
 }
 
+bool CoreTimes::waits() {
+  if (waits_left_-- <= 0) return false;
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  return true;
+}
+
+void wait_for_cores(World& world, CoreTimes& cores) {
+  constexpr int kProbes = 3;
+  const int first = world.here().front();
+  do {
+    std::vector<std::vector<double>> probe_s(world.here().size());
+    world.run([&](int rank) {
+      CoreProbe probe;
+      for (int i = 0; i < kProbes; ++i) probe_s[static_cast<size_t>(rank - first)].push_back(probe.seconds());
+    });
+    if (cores.add(gather(world, probe_s)) <= kSlowCores) return;
+  } while (cores.waits());
+}
+
 double CoreTimes::over(const CoreTimes& later) const {
   double most = 1;
   for (size_t rank = 0; rank < std::min(best_s_.size(), later.best_s_.size()); ++rank)
@@ -52,4 +73,4 @@ double CoreTimes::add(const std::vector<std::vector<double>>& probe_s) {
   return most;
 }
 
-}  // namespace moe
+}  // namespace moe::measure

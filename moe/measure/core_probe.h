@@ -3,7 +3,9 @@
 // of its cores for seconds, and little that a process can read says so.
 #include <vector>
 
-namespace moe {
+#include "moe/comm/world.h"
+
+namespace moe::measure {
 
 /// Does a fixed piece of work: multiply-adds over an array that stays in a core's caches.
 class CoreProbe {
@@ -36,9 +38,16 @@ class CoreTimes {
   /// are the machine's. Returns false where none is left.
   bool takes_repeat() { return repeats_left_-- > 0; }
 
+  /// Sleeps for a tenth of a second, one of the hundred that a run of the program may wait for its cores. Returns false
+  /// where none is left.
+  bool waits();
+
  private:
   std::vector<double> best_s_;  // by rank: of medians
-  int repeats_left_ = 8;
+  int repeats_left_ = 8, waits_left_ = 100;
 };
 
-}  // namespace moe
+/// Waits until the ranks' cores are as fast as at their best, or no wait is left. Every process calls it.
+void wait_for_cores(World& world, CoreTimes& cores);
+
+}  // namespace moe::measure

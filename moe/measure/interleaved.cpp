@@ -4,7 +4,7 @@
 #include <benchmark/benchmark.h>
 #include <string>
 
-namespace moe {
+namespace moe::measure {
 
 void interleave_repetitions() {
   std::string program = "moetune", flag = "--benchmark_enable_random_interleaving=true";
@@ -13,4 +13,4 @@ void interleave_repetitions() {
   benchmark::Initialize(&argc, argv.data());
 }
 
-}  // namespace moe
+}  // namespace moe::measure

@@ -1,8 +1,8 @@
 #pragma once
 
-namespace moe {
+namespace moe::measure {
 
 /// Makes Google Benchmark run what is registered from now on in turns: repetitions of all, shuffled.
 void interleave_repetitions();
 
-}  // namespace moe
+}  // namespace moe::measure

@@ -5,7 +5,7 @@
 
 #include "moe/tensor/element.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 constexpr double kRoundings = 8;  // of a sum's terms: errors of either sign grow as the root of their number
@@ -64,4 +64,4 @@ WrongElements wrong_products(const Matrix& a, const Matrix& b, const Matrix& out
   return wrong;
 }
 
-}  // namespace moe
+}  // namespace moe::measure

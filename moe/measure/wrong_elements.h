@@ -7,7 +7,7 @@
 
 #include "moe/tensor/math.h"
 
-namespace moe {
+namespace moe::measure {
 
 /// Counts values that are not what an op must give.
 struct WrongElements {
@@ -43,4 +43,4 @@ double element_of(const Matrix& m, int64_t row, int64_t col);
 /// float32 or float64. `stored`: the type that `out` was rounded to.
 WrongElements wrong_products(const Matrix& a, const Matrix& b, const Matrix& out, DType stored);
 
-}  // namespace moe
+}  // namespace moe::measure

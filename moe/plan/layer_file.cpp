@@ -26,7 +26,7 @@ void read_sizes(const TableReader& root, LayerShape& layer) {
 
 std::optional<double> capacity_from(const TableReader& root) {
   const ConfigValue& found = root.value("capacity_factor");
-  if (found.kind == ConfigKind::text && found.text == "none") return std::nullopt;
+  if (found.kind == ConfigKind::null || (found.kind == ConfigKind::text && found.text == "none")) return std::nullopt;
   if (found.kind == ConfigKind::text) root.fail(found, "capacity_factor", "a number > 0 or 'none'");
   return root.real_of(found, "capacity_factor", kFactorLimits);
 }
@@ -70,19 +70,14 @@ ParallelShape read_parallel_keys(const TableReader& table) {
 
 LayerFile read_layer(const std::string& path) {
   const ConfigFile file = read_toml(path);
-  // clang-format off
-  const TableReader root(file, {"schema", "name", "source", "batch", "seq", "model_dim", "hidden", "shared_hidden",
-                                "heads", "kv_heads", "rope_theta", "experts", "top_k", "node_limit", "capacity_factor",
-                                "capacity_rounding", "ffn", "dtype", "gate", "order", "dispatcher", "hook", "norm",
-                                "residual", "causal", "bias", "aux_loss", "z_loss", "parallel"});
-  // clang-format on
+  const TableReader root(file, with(kLayerKeys, {"schema", "name", "source", "capacity_rounding", "parallel"}));
   root.integer("schema", {.least = 1, .most = 1});
   LayerFile out;
   out.file = path;
   out.name = root.name("name");
   if (root.has("source")) out.source = root.text("source", false);
   read_layer_keys(root, out.layer);
-  out.parallel = read_parallel_keys(root.table("parallel", {"dp", "mp", "ep", "esp", "pp", "placement"}));
+  out.parallel = read_parallel_keys(root.table("parallel", kParallelKeys));
   if (root.has("capacity_rounding"))
     out.rounding = rounding_from(root.text("capacity_rounding"), root.where("capacity_rounding"));
   return out;

@@ -1,5 +1,7 @@
 #pragma once
 // One layer as a TOML file, whose keys are the flags of the command line with underscores.
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 
@@ -16,10 +18,31 @@ struct LayerFile {
   std::optional<Rounding> rounding;
 };
 
-/// Reads the keys of a layer's sizes and choices that `table` has, batch to hook; the others stay as they are.
+/// The keys of a layer's sizes and choices, and of its groups, as files, plans and records have them.
+inline constexpr std::array<std::string_view, 24> kLayerKeys{
+    "batch",      "seq",   "model_dim",  "hidden",          "shared_hidden", "heads", "kv_heads", "rope_theta",
+    "experts",    "top_k", "node_limit", "capacity_factor", "ffn",           "dtype", "gate",     "order",
+    "dispatcher", "hook",  "norm",       "residual",        "causal",        "bias",  "aux_loss", "z_loss"};
+inline constexpr std::array<std::string_view, 6> kParallelKeys{"dp", "mp", "ep", "esp", "pp", "placement"};
+
+/// Reads those of kLayerKeys that `table` has; the others stay as they are.
 void read_layer_keys(const TableReader& table, LayerShape& layer);
-/// Reads dp, mp, ep, esp and pp; 0 where absent.
+/// Reads kParallelKeys; 0, or ESP inside, where absent.
 ParallelShape read_parallel_keys(const TableReader& table);
+
+/// Returns keys of a table that also has `others`.
+template <size_t N, size_t M>
+constexpr std::array<std::string_view, N + M> with(const std::array<std::string_view, N>& keys,
+                                                   const std::array<std::string_view, M>& others) {
+  std::array<std::string_view, N + M> all;
+  std::ranges::copy(others, std::ranges::copy(keys, all.begin()).out);
+  return all;
+}
+template <size_t N, size_t M>
+constexpr std::array<std::string_view, N + M> with(const std::array<std::string_view, N>& keys,
+                                                   const std::string_view (&others)[M]) {
+  return with(keys, std::to_array(others));
+}
 
 /// Reads a layer's file. Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
 LayerFile read_layer(const std::string& path);

@@ -95,14 +95,10 @@ Model read_model(const std::string& path) {
   out.dense = dense_from(root, out.layers);
   out.vocabulary = root.optional_integer("vocabulary", {.least = 1, .most = 1 << 30}).value_or(0);
   if (root.has("tied_embedding")) out.tied_embedding = root.boolean("tied_embedding");
-  const TableReader layer =
-      root.table("layer", {"batch",    "seq",        "model_dim", "hidden", "shared_hidden", "heads",
-                           "kv_heads", "rope_theta", "experts",   "top_k",  "node_limit",    "capacity_factor",
-                           "ffn",      "dtype",      "gate",      "order",  "dispatcher",    "hook",
-                           "norm",     "residual",   "causal",    "bias",   "aux_loss",      "z_loss"});
+  const TableReader layer = root.table("layer", kLayerKeys);
   require_shape(layer);
   read_layer_keys(layer, out.layer);
-  out.parallel = read_parallel_keys(root.table("parallel", {"dp", "mp", "ep", "esp", "pp", "placement"}));
+  out.parallel = read_parallel_keys(root.table("parallel", kParallelKeys));
   out.overrides = overrides_from(root);
   return out;
 }

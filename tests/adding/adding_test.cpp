@@ -10,24 +10,24 @@ namespace moe {
 namespace {
 
 LayerCase case_of(DType dtype) {
-  LayerCase shape = small_module_case();
+  LayerCase shape = measure::small_module_case();
   shape.layer.dtype = dtype;
   return shape;
 }
 
 TEST(Adding, AGate) {
-  const auto run = make_gate_run({.name = "relu", .make = make_relu_gate}, case_of(DType::float64));
-  EXPECT_EQ(slope_error(*run), "");
+  const auto run = measure::make_gate_run({.name = "relu", .make = make_relu_gate}, case_of(DType::float64));
+  EXPECT_EQ(measure::slope_error(*run), "");
 }
 
 TEST(Adding, AnOrder) {
   const OrderRow row{"rowwise", make_rowwise_order};
   for (const bool way_back : {false, true}) {
-    EXPECT_EQ(slope_error(*make_order_run(row, way_back, case_of(DType::float64))), "");
-    const auto mine = make_order_run(row, way_back, case_of(DType::float32));
-    const auto known = make_module_run(way_back ? "i-order:tutel" : "order:tutel", case_of(DType::float32));
+    EXPECT_EQ(measure::slope_error(*measure::make_order_run(row, way_back, case_of(DType::float64))), "");
+    const auto mine = measure::make_order_run(row, way_back, case_of(DType::float32));
+    const auto known = measure::make_module_run(way_back ? "i-order:tutel" : "order:tutel", case_of(DType::float32));
     for (const Phase phase : {Phase::forward, Phase::backward}) {
-      for (ModuleRun* run : {mine.get(), known.get()}) run->prepare(phase), run->run(phase);
+      for (measure::ModuleRun* run : {mine.get(), known.get()}) run->prepare(phase), run->run(phase);
       const bool forward = phase == Phase::forward;
       const TensorView a = forward ? mine->outputs()[0].first : mine->input_gradient();
       const TensorView b = forward ? known->outputs()[0].first : known->input_gradient();
@@ -37,7 +37,7 @@ TEST(Adding, AnOrder) {
 }
 
 TEST(Adding, AnExpert) {
-  EXPECT_EQ(slope_error(*make_expert_run({"relu", make_relu_expert}, case_of(DType::float64))), "");
+  EXPECT_EQ(measure::slope_error(*measure::make_expert_run({"relu", make_relu_expert}, case_of(DType::float64))), "");
 }
 
 TEST(Adding, ADispatcher) {

@@ -76,6 +76,35 @@ TEST(Config, ErrorsNameFileLineKeyFoundAndExpected) {
   EXPECT_EQ(row.where("a"), "f.toml:12: row.a");
 }
 
+TEST(Config, JsonHasNoLinesButNumbersItems) {
+  const std::string text = R"({"name": "x", "big": 9223372036854775808, "rows": [{"a": 1}, {"a": null}], "at": 3})";
+  const ConfigFile file = parse_json(text, "f.json");
+  const TableReader root(file, {"name", "big", "rows", "at"});
+  EXPECT_EQ(root.text("name"), "x");
+  EXPECT_EQ(root.real("big"), 9223372036854775808.0);
+  const auto rows = root.tables("rows", {"a"});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].integer("a"), 1);
+  EXPECT_EQ(error_of<BadInput>([&] { rows[1].integer("a"); }),
+            "f.json: rows[1].a: found null, expected a whole number");
+  EXPECT_EQ(error_of<BadInput>([&] { rows[1].integer("b"); }),
+            "f.json: rows[1].b: found no such key, expected a whole number");
+  EXPECT_EQ(error_of<BadInput>([&] { root.tables("at", {}); }), "f.json: at: found 3, expected a list of objects");
+  EXPECT_EQ(error_of<BadInput>([&] { root.table("at", {}); }), "f.json: at: found 3, expected an object");
+  EXPECT_EQ(error_of<BadInput>([&] { root.integer("rows"); }),
+            "f.json: rows: found a list of 2, expected a whole number");
+  EXPECT_EQ(error_of<BadInput>([&] { root.table("absent", {"a"}).integer("a"); }),
+            "f.json: absent.a: found no such key, expected a whole number");
+  EXPECT_EQ(error_of<BadInput>([&] {
+              TableReader(file, {"name", "big", "at"});
+            }),
+            "f.json: rows: found unknown key 'rows', expected one of: name, big, at");
+  EXPECT_EQ(error_of<BadInput>([&] { root.integer("big"); }),
+            "f.json: big: found 9.223372036854776e+18, expected a whole number");
+  EXPECT_EQ(error_of<BadInput>([] { parse_json("[1]", "f.json"); }), "f.json: found a list of 1, expected an object");
+  EXPECT_EQ(error_of<BadInput>([] { parse_json("{\"a\": }", "f.json"); }), "f.json: found bad syntax, expected JSON");
+}
+
 TEST(Config, NumbersAreFinite) {
   const ConfigFile file = parse_toml("a = nan\nb = inf\n", "f.toml");
   const TableReader root(file, {"a", "b"});

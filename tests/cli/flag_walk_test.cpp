@@ -57,8 +57,8 @@ std::string all_of(const T&... values) {
   return text;
 }
 
-std::string of(const Selection& s) {
-  const LayerFlags& l = s.layer;
+std::string of(const verbs::Selection& s) {
+  const verbs::LayerFlags& l = s.layer;
   const DegreeChoice& d = s.degrees;
   return all_of(s.cluster, s.grid, s.layer_file, fmt::format("{}", fmt::join(s.schedules, ",")), d.forward, d.backward,
                 d.micro_op_bytes, d.min_chunk_bytes, s.nearest, l.batch, l.seq, l.model_dim, l.hidden, l.shared_hidden,

@@ -177,7 +177,7 @@ class Plans(ProgramTest):
                       self.refused_plan(lambda plan: plan.update(degree_forward=4000)))
         self.assertIn("changed.json: degree_backward: found 3, expected 2",
                       self.refused_plan(lambda plan: plan.update(degree_backward=3)))
-        self.assertIn("tasks[2].layer: found 99999, expected a whole number from 0 to 0",
+        self.assertIn("tasks[2].layer: found 99999, expected a whole number >= 0 and <= 0",
                       self.refused_plan(lambda plan: plan["tasks"][2].update(layer=99999)))
 
     def test_what_is_no_plan_names_the_place(self):
@@ -195,7 +195,23 @@ class Plans(ProgramTest):
         def gradients(plan):
             plan["gradients"][0]["bytes"] += 4
 
-        self.assertIn("changed.json: tasks[3].kind: found none", self.refused_plan(missing))
+        def misspelt(plan):
+            plan["tasks"][3]["chunck"] = plan["tasks"][3].pop("chunk")
+
+        def no_width(plan):
+            del plan["layer"]["model_dim"]
+
+        def no_lanes(plan):
+            del plan["lanes"]
+
+        def a_trace(plan):
+            plan["format"] = "trace"
+
+        self.assertIn("changed.json: tasks[3].kind: found no such key", self.refused_plan(missing))
+        self.assertIn("changed.json: tasks[3].chunck: found unknown key 'chunck'", self.refused_plan(misspelt))
+        self.assertIn("changed.json: layer.model_dim: found no such key", self.refused_plan(no_width))
+        self.assertIn("changed.json: lanes: found no such key", self.refused_plan(no_lanes))
+        self.assertIn("changed.json: format: found 'trace', expected 'moetune-plan'", self.refused_plan(a_trace))
         self.assertIn("changed.json: tasks[3].kind: found 'dance', expected one of", self.refused_plan(unknown))
         self.assertIn("changed.json: version: found 2", self.refused_plan(later))
         self.assertIn("changed.json: gradients[0].bytes", self.refused_plan(gradients))

@@ -76,16 +76,16 @@ class SameAsThreads : public testing::TestWithParam<Shape> {
     std::vector<const char*> argv{"moetune"};
     const Words words = layerbench();
     for (const std::string& word : words) argv.push_back(word.c_str());
-    const Selection selection =
+    const verbs::Selection selection =
         cli::parse_command_line(static_cast<int>(argv.size()), argv.data())->layerbench.selection;
-    LayerJob job;
+    verbs::LayerJob job;
     job.name = "layer";
-    job.shape = chosen_case(selection, GetParam().nodes, GetParam().ranks_per_node);
+    job.shape = verbs::chosen_case(selection, GetParam().nodes, GetParam().ranks_per_node);
     job.predicted_by = find_profile(profile());
-    job.schedules = chosen_schedules(selection);
+    job.schedules = verbs::chosen_schedules(selection);
     job.settings = {.emulated = false, .check_only = true};
     Errors errors;
-    for (const ScheduleRun& run : run_layer_job(job, {}).runs)
+    for (const verbs::ScheduleRun& run : verbs::run_layer_job(job, {}).runs)
       if (const CaseRecord& record = run.record; record.status == CaseStatus::ok)
         errors[record.schedule] = record.summary.number("worst_error", "threads");
     return errors;

@@ -5,7 +5,7 @@
 
 #include "tests/exec/lane_builder.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 constexpr int kTasks = 6, kRunPasses = 7, kRanks = 2;
@@ -97,4 +97,4 @@ TEST(Dilation, ARareTaskDecidesOnlyWhereItsWorkIsMuchOfAPass) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::measure

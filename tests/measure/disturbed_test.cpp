@@ -5,7 +5,7 @@
 #include "moe/device/stream.h"
 #include "moe/measure/layers/layer_bench.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 // Passes of two ranks, the second of which is the slower one.
@@ -82,4 +82,4 @@ TEST(CoreProbe, IsOfThisThreadsWorkAlone) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::measure

@@ -3,7 +3,7 @@
 #include "moe/cost/profile.h"
 #include "moe/measure/layers/proxy.h"
 
-namespace moe {
+namespace moe::measure {
 
 inline Profile host_cluster() {
   Profile host;
@@ -13,4 +13,4 @@ inline Profile host_cluster() {
   return host;
 }
 
-}  // namespace moe
+}  // namespace moe::measure

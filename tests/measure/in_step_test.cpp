@@ -6,7 +6,7 @@
 #include "moe/measure/layers/overlap.h"
 #include "tests/schedule/any_decision.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 LayerCase small_case() {
@@ -79,4 +79,4 @@ TEST(InStep, ClocksOfOtherMachinesAreNotCompared) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::measure

@@ -15,7 +15,7 @@
 #include "tests/measure/host_cluster.h"
 #include "tests/tensor/random_tensor.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 struct Counted {
@@ -136,4 +136,4 @@ TEST(RankOps, NoOpIsTakenForRightUnseen) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::measure

@@ -4,7 +4,7 @@
 
 #include "tests/measure/host_cluster.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 TEST(LaneBench, ASlowdownIsOfMediansAndNeverASpeedup) {
@@ -41,4 +41,4 @@ TEST(LaneBench, LanesThatHaveAnOpAreRunBesideEachOther) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::measure

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 TEST(ModuleRun, EveryRegisteredModulesGradientIsTheSlopeOfItsForward) {
@@ -71,4 +71,4 @@ TEST(ModuleRun, WrongGradientsAndRunsThatDifferAreFound) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::measure

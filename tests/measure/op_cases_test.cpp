@@ -12,7 +12,7 @@
 #include "moe/measure/ops/op_bench.h"
 #include "tests/measure/host_cluster.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 TEST(OpCases, AreFsmoesSizesAndLastTwoMillisecondsAtLeast) {
@@ -151,4 +151,4 @@ TEST(OpCases, LayersOf16BitsAreMeasuredAsSuchOnAGpuAlone) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::measure

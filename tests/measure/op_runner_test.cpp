@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 /// An op between nodes and one inside them, both paced.
@@ -92,4 +92,4 @@ TEST(OpRunner, AProductAfterACollectiveOfAsManyElementsIsRight) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::measure

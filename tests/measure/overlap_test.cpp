@@ -5,7 +5,7 @@
 #include "moe/measure/layers/pass_times.h"
 #include "tests/exec/lane_builder.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 // compute: 0-4, 6-8; inter: 0-2, 4-6; intra: 5-9.
@@ -91,4 +91,4 @@ TEST(TaskTimes, AreComparedByKindAndPhase) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::measure

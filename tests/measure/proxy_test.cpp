@@ -7,7 +7,7 @@
 #include "tests/layer/local_layers.h"
 #include "tests/schedule/any_decision.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 struct Nominal {
@@ -122,4 +122,4 @@ TEST(Proxy, EverySchedulesProxyAgreesWithTheReference) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::measure

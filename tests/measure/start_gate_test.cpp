@@ -8,7 +8,7 @@
 
 #include "tests/device/at_once_device.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 constexpr int kLaunches = 190;  // whose gate stays closed for 10 ms
@@ -91,4 +91,4 @@ TEST(StartGate, IsClosedForABoundedTime) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::measure

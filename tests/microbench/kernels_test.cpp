@@ -20,18 +20,18 @@ KernelSizes small_sizes() {
           .order_widths = {20, 33}};
 }
 
-void for_each_kernel(const std::function<void(const Kernel&)>& body) {
+void for_each_kernel(const std::function<void(const measure::Kernel&)>& body) {
   for (const auto& kernels : {order_kernels, expert_kernels, gate_kernels})
-    kernels(small_sizes(), [&](std::span<const Kernel> group) {
-      for (const Kernel& kernel : group) body(kernel);
+    kernels(small_sizes(), [&](std::span<const measure::Kernel> group) {
+      for (const measure::Kernel& kernel : group) body(kernel);
     });
 }
 
 TEST(Kernels, AreRightEachUnderANameOfItsOwn) {
   std::set<std::string> keys, bounds;
-  for_each_kernel([&](const Kernel& kernel) {
+  for_each_kernel([&](const measure::Kernel& kernel) {
     kernel.run();
-    const WrongElements wrong = kernel.check();
+    const measure::WrongElements wrong = kernel.check();
     EXPECT_EQ(wrong.count, 0) << kernel.key() << ": " << wrong.first;
     EXPECT_TRUE(keys.insert(kernel.key()).second) << kernel.key() << " twice";
     bounds.insert(kernel.bound.kernels.begin(), kernel.bound.kernels.end());
@@ -49,7 +49,7 @@ TEST(Kernels, AWrongResultIsFoundOut) {
       {"no numbers", [](float, int64_t) { return std::nanf(""); }},
       {"random", [](float, int64_t i) { return static_cast<float>(random_uniform(5, 6, static_cast<uint64_t>(i))); }}};
   int found = 0;
-  for_each_kernel([&](const Kernel& kernel) {
+  for_each_kernel([&](const measure::Kernel& kernel) {
     kernel.run();
     for (const TensorView& written : kernel.written) {
       auto* data = written.as<float>();
@@ -67,8 +67,9 @@ TEST(Kernels, AWrongResultIsFoundOut) {
 }
 
 TEST(Kernels, AWrongOneEndsTheVerbWithThree) {
-  const Kernel kernel{.name = "sum", .width = 8};
-  const CaseRecord right = record_of(kernel, {}, {{2e-3, 1e-3}}, 0), wrong = record_of(kernel, {1, "off"}, {}, 0);
+  const measure::Kernel kernel{.name = "sum", .width = 8};
+  const CaseRecord right = measure::record_of(kernel, {}, {{2e-3, 1e-3}}, 0),
+                   wrong = measure::record_of(kernel, {1, "off"}, {}, 0);
   EXPECT_EQ(report_kernels(std::vector{right}, "records", true), 0);
   for (const bool json : {true, false})  // after all of them are printed
     EXPECT_THROW(report_kernels(std::vector{right, wrong}, "records", json), WrongResult);

@@ -12,16 +12,16 @@ LocalModels::LocalModels(const Plan& plan, const TokenSource& text, uint64_t see
   static const Workload chosen_by_gates;
   world_.run([&](int rank) {
     const auto everyone = world_.communicator(rank);
-    ranks_[static_cast<size_t>(rank)] = std::make_unique<RankRun>(
+    ranks_[static_cast<size_t>(rank)] = std::make_unique<measure::RankRun>(
         plan_, *everyone,
-        RankRun::Setup{.seed = seed, .workload = chosen_by_gates, .text = &text, .step_apart = step_apart});
+        measure::RankRun::Setup{.seed = seed, .workload = chosen_by_gates, .text = &text, .step_apart = step_apart});
   });
 }
 
 std::vector<double> LocalModels::run(int steps) {
   std::vector<std::vector<double>> losses(ranks_.size());
   world_.run([&](int rank) {
-    RankRun& mine = *ranks_[static_cast<size_t>(rank)];
+    measure::RankRun& mine = *ranks_[static_cast<size_t>(rank)];
     for (int step = 0; step < steps; ++step) {
       mine.pass();
       losses[static_cast<size_t>(rank)].push_back(mine.model()->ends().heads() ? mine.model()->ends().loss() : 0);

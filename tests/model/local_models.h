@@ -20,14 +20,14 @@ class LocalModels {
   double held_out_loss(int batches);
   StackChoices choices() const;
   std::vector<RankCells> cells() const;
-  const std::vector<std::unique_ptr<RankRun>>& ranks() const { return ranks_; }
+  const std::vector<std::unique_ptr<measure::RankRun>>& ranks() const { return ranks_; }
 
  private:
   double sum(const std::vector<double>& of_ranks) const;
 
   Plan plan_;
   LocalWorld world_;
-  std::vector<std::unique_ptr<RankRun>> ranks_;
+  std::vector<std::unique_ptr<measure::RankRun>> ranks_;
 };
 
 /// Returns a case with groups of these sizes, a node for each MP group of each stage.

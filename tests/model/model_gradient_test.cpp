@@ -26,7 +26,7 @@ struct Met {
 } met;
 
 void prove(const Plan& plan, uint64_t seed) {
-  require_runs(plan);
+  measure::require_runs(plan);
   const auto text = make_markov_source({.order = 2, .alphabet = 16, .seed = seed});
   LocalModels models(plan, *text, seed);
   const double loss = models.run(2).back();  // the second pass finds what the first left
@@ -101,7 +101,8 @@ TEST(Models, AProxySumsOverReplicasThatItsModelLacks) {
   ASSERT_EQ(nominal.parallel.dp, 1);
   for (const bool clips : {false, true}) {
     const Plan large = model_plan("fsmoe", nominal, 2, 2, 1000, {true, clips, OptimizerKind::adamw});
-    const Plan plan = proxy_plan(large, proxy_case(nominal, large.degree_forward, large.degree_backward), kVocabulary);
+    const Plan plan = measure::proxy_plan(
+        large, measure::proxy_case(nominal, large.degree_forward, large.degree_backward), kVocabulary);
     ASSERT_EQ(plan.shape.parallel.dp, 2);
     ASSERT_TRUE(std::ranges::none_of(plan.tasks(), [](const Task& t) { return t.kind == TaskKind::gradient; }));
     prove(plan, 5);

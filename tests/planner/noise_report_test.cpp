@@ -147,18 +147,18 @@ TEST(NoiseOfModels, IsTheClockworkOfEveryRank) {
   for (uint64_t seed = 1; seed <= 6; ++seed)
     for (const char* name : {"fsmoe", "lina-baseline", "lina", "tutel"}) {
       const Profile profile = small_cluster(seed);
-      Selection selection;
+      verbs::Selection selection;
       selection.layer.capacity_factor = "none";
       selection.layer.experts = 4;
       selection.layer.pp = seed % 3 == 0 ? 2 : 1;
       selection.layer.seq = 256;
       if (seed % 2 == 1) selection.layer.placement = "ep-inside";
       selection.nearest = true;
-      ModelFlags flags;
+      verbs::ModelFlags flags;
       flags.layers = 2;
       flags.micro_batches = seed % 3 == 1 ? 2 : 1;
-      const ChosenModel chosen = chosen_model(flags, selection, profile);
-      const LayerPricer pricer(profile, chosen.model.shape, pricing_of(selection));
+      const verbs::ChosenModel chosen = verbs::chosen_model(flags, selection, profile);
+      const LayerPricer pricer(profile, chosen.model.shape, verbs::pricing_of(selection));
       const Schedule& schedule = find_schedule(name);
       const int degree = schedule.degrees == DegreePolicy::one ? 1 : 2;
       const DegreeChoice degrees{degree, degree};

@@ -31,7 +31,7 @@ TEST(Assume, EveryExampleIsReadAndForTablesThatThereAre) {
     EXPECT_EQ(assumed.name, name);
     EXPECT_FALSE(assumed.tables.empty());
     for (const std::string& table : assumed.tables)
-      EXPECT_EQ(std::ranges::count(kPaperTables, table, &PaperTable::name), 1) << name << ": " << table;
+      EXPECT_EQ(std::ranges::count(verbs::kPaperTables, table, &verbs::PaperTable::name), 1) << name << ": " << table;
     for (const AssumedRow& row : assumed.rows) EXPECT_FALSE(row.label.empty());
     EXPECT_GT(lines_of(assumed).size(), assumed.rows.size());
   }

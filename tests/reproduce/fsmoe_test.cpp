@@ -142,7 +142,7 @@ TEST(FsmoeTable5, IsTheSweepOfThePreset) {
   const Profile profile = find_profile("testbed-b");
   const Grid grid = find_grid("fsmoe-b");
   const auto chosen = table5_schedules();
-  for (const ScheduleSummary& s : summarise(sweep({profile, grid, chosen, {}, {}}), chosen))
+  for (const verbs::ScheduleSummary& s : verbs::summarise(verbs::sweep({profile, grid, chosen, {}, {}}), chosen))
     if (s.schedule != "tutel") {
       EXPECT_EQ(ours_of(report, {"testbed-b", std::string(s.schedule)}, "volumes x f"), s.speedup);
     }

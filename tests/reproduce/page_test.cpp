@@ -53,7 +53,8 @@ TEST_F(Page, EveryTableComparesAndSaysItsConventions) {
       EXPECT_FALSE(report.not_computable.empty()) << report.key << " leaves figures open without a word";
     }
   }
-  for (const PaperTable& table : kPaperTables) EXPECT_TRUE(keys.contains(std::string(table.name))) << table.name;
+  for (const verbs::PaperTable& table : verbs::kPaperTables)
+    EXPECT_TRUE(keys.contains(std::string(table.name))) << table.name;
 }
 
 TEST_F(Page, AssumedReportsListWhatTheyAssume) {

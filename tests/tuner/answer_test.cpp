@@ -24,9 +24,9 @@ std::vector<const Schedule*> all_schedules() {
   return all;
 }
 
-ChosenModel random_model(Draw& draw, int nodes, int ranks_per_node, std::optional<int64_t> experts = {}) {
-  Selection selection;
-  LayerFlags& l = selection.layer;
+verbs::ChosenModel random_model(Draw& draw, int nodes, int ranks_per_node, std::optional<int64_t> experts = {}) {
+  verbs::Selection selection;
+  verbs::LayerFlags& l = selection.layer;
   l.batch = one_of(draw, {1, 2, 4});
   l.seq = one_of(draw, {256, 512, 1024});
   l.model_dim = one_of(draw, {512, 1024, 2048});
@@ -36,17 +36,17 @@ ChosenModel random_model(Draw& draw, int nodes, int ranks_per_node, std::optiona
   l.top_k = one_of(draw, {1, 2});
   Profile cluster;
   cluster.nodes = nodes, cluster.ranks_per_node = ranks_per_node;
-  return chosen_model({}, selection, cluster);
+  return verbs::chosen_model({}, selection, cluster);
 }
 
 TEST(RankingOfOneLayer, HasTheTimesOfASweepAndTheFastestFirst) {
   Draw draw(1);
   const Profile profile = find_profile("testbed-b");
   for (int i = 0; i < 20; ++i) {
-    const ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
+    const verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
     Grid grid;
     grid.layers = {{"one", chosen.model.shape.layer, chosen.model.shape.parallel}};
-    const SweepRow swept = sweep({profile, grid, all_schedules(), {}, {}}).front();
+    const verbs::SweepRow swept = verbs::sweep({profile, grid, all_schedules(), {}, {}}).front();
     const auto ranking = rank({chosen, profile, {}, {}}, all_schedules());
     ASSERT_EQ(ranking.size(), schedules().size());
     double last = 0;
@@ -68,7 +68,7 @@ TEST(Neighbours, OfAnExactDegreeAreNotFaster) {
   const Profile profile = find_profile("testbed-a");
   int found = 0;
   for (int i = 0; i < 20; ++i) {
-    const ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
+    const verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
     const RankingRequest request{chosen, profile, {}, {}};
     for (const RankedSchedule& row : rank(request, all_schedules())) {
       const bool by_rule = row.schedule->degrees == DegreePolicy::by_size;  // Lina's: not the best one
@@ -116,7 +116,7 @@ double exchanges_s(const Schedule& schedule, const LayerPricer& pricer, const La
 
 // One GEMM forward and two backward, of a rank's tokens or of its part of the vocabulary.
 // Every micro-batch's, less what the last stage's fewer layers leave free beside the first's, but for one micro-batch.
-double head_s(const Schedule& schedule, const LayerPricer& pricer, const ChosenModel& chosen, double pass_s) {
+double head_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen, double pass_s) {
   const LayerCase& c = chosen.model.shape;
   const auto gemm = std::ranges::find_if(pricer.profile().compute, [&](const ComputeRow& row) {
     return row.op == Op::gemm && row.dtype == c.layer.dtype;
@@ -131,7 +131,7 @@ double head_s(const Schedule& schedule, const LayerPricer& pricer, const ChosenM
   return seconds + (m - 1) * std::max(0.0, seconds - free * layer_s);
 }
 
-int64_t batch_of(const ChosenModel& chosen) {
+int64_t batch_of(const verbs::ChosenModel& chosen) {
   return chosen.model.shape.layer.batch * chosen.model.shape.parallel.dp * chosen.model.micro_batches;
 }
 
@@ -140,7 +140,7 @@ struct Tried {
 };
 
 // The best schedule, each with all that a rank can keep.
-Tried best_of(const ShapeRequest& request, ChosenModel chosen) {
+Tried best_of(const ShapeRequest& request, verbs::ChosenModel chosen) {
   ParallelShape& p = chosen.model.shape.parallel;
   Tried best{std::numeric_limits<double>::infinity(), 0};
   for (const Schedule* schedule : request.schedules)
@@ -183,7 +183,7 @@ std::vector<Tried> try_all(const ShapeRequest& request) {
                     samples % (ranks / (pp * mp) * micro_batches) != 0)
                   continue;
                 if (!request.chosen.stack && micro_batches > 1) continue;
-                ChosenModel chosen = request.chosen;
+                verbs::ChosenModel chosen = request.chosen;
                 ModelShape& model = chosen.model;
                 model.micro_batches = static_cast<int>(micro_batches);
                 model.order = order;
@@ -218,7 +218,7 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
   for (int i = 0; i < 200; ++i) {
     profile.nodes = static_cast<int>(one_of(draw, {1, 2}));
     profile.ranks_per_node = 2;
-    ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
+    verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
     if (i % 5 == 0) {
       chosen.stack = true;
       chosen.model.shape.layer.batch = std::min<int64_t>(chosen.model.shape.layer.batch, 2);
@@ -249,7 +249,7 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
                                       }))
           << tried.total_s << " s, " << tried.memory_bytes << " bytes";
     // What is said of the shape is what the ranking says of it.
-    ChosenModel fastest = chosen;
+    verbs::ChosenModel fastest = chosen;
     fastest.model = found.ranked.front().model;
     EXPECT_EQ(rank({fastest, profile, {}, {true, "--shape"}}, some).front().total_s(),
               found.ranked.front().best.total_s());
@@ -271,8 +271,8 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
 TEST(ShapeSearch, KeepsWhatWasAskedFor) {
   Draw draw(4);
   const Profile profile = find_profile("testbed-b");
-  const ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
-  LayerFlags fixed;
+  const verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
+  verbs::LayerFlags fixed;
   fixed.mp = 2;
   const FoundShapes found = find_shapes({.chosen = chosen,
                                          .global_batch = batch_of(chosen),
@@ -280,7 +280,7 @@ TEST(ShapeSearch, KeepsWhatWasAskedFor) {
                                          .schedules = {&find_schedule("tutel")},
                                          .fixed = fixed});
   for (const RankedShape& shape : found.ranked) EXPECT_EQ(shape.model.shape.parallel.mp, 2);
-  ChosenModel stack = chosen;
+  verbs::ChosenModel stack = chosen;
   stack.stack = true;
   stack.model.micro_batches = 2;
   stack.model.order = PipelineOrder::one_f_one_b;
@@ -307,7 +307,7 @@ TEST(ShapeSearch, HasAnAnswerAndABoundWheneverItStops) {
   profile.nodes = profile.ranks_per_node = 2;
   int stopped = 0;
   for (int i = 0; i < 40; ++i) {
-    ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
+    verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
     chosen.stack = i % 2 == 0;
     ShapeRequest request{.chosen = chosen, .global_batch = batch_of(chosen), .profile = profile, .schedules = some};
     const FoundShapes whole = find_shapes(request);
@@ -326,7 +326,7 @@ TEST(ShapeSearch, HasAnAnswerAndABoundWheneverItStops) {
 TEST(Ranking, PlansNoMoreSchedulesThanItHasTimeFor) {
   Draw draw(7);
   const Profile profile = find_profile("testbed-b");
-  const ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
+  const verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
   const std::vector<const Schedule*> some{&find_schedule("tutel"), &find_schedule("fsmoe"), &find_schedule("ds-moe")};
   RankingRequest request{chosen, profile, {}, {}};
   const auto all = rank(request, some);

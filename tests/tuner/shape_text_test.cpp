@@ -12,7 +12,7 @@ namespace {
 // schedules say it.
 TEST(ShapeText, CountsWhyShapesAreRefused) {
   Profile profile = find_profile("testbed-a");
-  const ChosenModel chosen = chosen_model({}, {}, profile);
+  const verbs::ChosenModel chosen = verbs::chosen_model({}, {}, profile);
   const ParallelShape& p = chosen.model.shape.parallel;
   const FoundShapes found =
       find_shapes({.chosen = chosen,
@@ -41,7 +41,7 @@ TEST(ShapeText, CountsWhyShapesAreRefused) {
 // Groups stand above what they do with samples and states where both would be too wide beside each other.
 TEST(ShapeText, KeepsItsWidth) {
   const Profile profile = find_profile("testbed-b");
-  const ChosenModel chosen = chosen_model({}, {}, profile);
+  const verbs::ChosenModel chosen = verbs::chosen_model({}, {}, profile);
   RankedShape shape{.model = chosen.model, .best = rank({chosen, profile, {}, {}}, {&find_schedule("tutel")}).front()};
   shape.head_s = 1;
   FoundShapes found{.global_batch = 1024, .ranked = {shape}, .shapes = 2, .not_reached = 1};

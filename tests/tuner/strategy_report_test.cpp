@@ -9,8 +9,8 @@ TEST(StrategyReport, StrategiesOfNoLayersAreNone) {
   const Profile profile = find_profile("testbed-b");
   Grid grid = find_grid("fsmoe-b");
   grid.layers.resize(4);
-  const SweepRequest request{profile, grid, {&find_schedule("tutel"), &find_schedule("fsmoe")}, {}, {}};
-  const std::vector<SweepRow> rows = sweep(request);
+  const verbs::SweepRequest request{profile, grid, {&find_schedule("tutel"), &find_schedule("fsmoe")}, {}, {}};
+  const std::vector<verbs::SweepRow> rows = verbs::sweep(request);
   EXPECT_TRUE(compare_strategies(request, rows, 0).empty());
   EXPECT_EQ(compare_strategies(request, rows, 2).size(), layer_strategies().size());
 }

@@ -38,17 +38,17 @@ CaseRecord trial(const char* schedule, double predicted_s, double measured_s) {
 class AnswerOfTrials : public testing::Test {
  protected:
   AnswerOfTrials() {
-    Selection selection;
+    verbs::Selection selection;
     selection.layer.batch = 2;
     selection.layer.model_dim = 2048;
-    chosen_ = chosen_model({}, selection, profile_);
+    chosen_ = verbs::chosen_model({}, selection, profile_);
     answer_.chosen = &chosen_;
     answer_.profile = &profile_;
     answer_.trial_layers = 1;
     answer_.ranking = rank({chosen_, profile_, {}, {}}, {&find_schedule("fsmoe"), &find_schedule("tutel")});
   }
   Profile profile_ = find_profile("testbed-b");
-  ChosenModel chosen_;
+  verbs::ChosenModel chosen_;
   Answer answer_;
 };
 
@@ -199,7 +199,7 @@ TEST_F(AnswerOfTrials, IsAtMost25LinesWhateverThereIsToSay) {
 
 TEST_F(AnswerOfTrials, WhatAFrameworkLacksStandsBesideItsName) {
   constexpr std::array<std::string_view, 1> kTutel{"tutel"}, kFsmoe{"fsmoe"}, kNone{"lina"};
-  const std::array<Framework, 4> made_up{
+  const std::array<verbs::Framework, 4> made_up{
       {{"A", "a", kFsmoe}, {"B", "b", kTutel}, {"C", "c", {}, kFsmoe, "hooks"}, {"D", "d", kNone}}};
   const std::vector<FrameworkSettings> settings = settings_of(answer_, answer_.ranking.front(), made_up);
   ASSERT_EQ(settings.size(), 2U);

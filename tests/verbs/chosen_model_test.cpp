@@ -4,7 +4,7 @@
 
 #include "moe/base/config_files.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 // A command that sets no group is refused none.
@@ -56,4 +56,4 @@ TEST(ChosenModel, SaysWhatIsSoOnThisClusterAlone) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::verbs

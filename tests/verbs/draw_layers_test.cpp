@@ -5,7 +5,7 @@
 #include <set>
 #include <span>
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 bool holds(const Grid& grid, const LayerShape& shape) {
@@ -52,4 +52,4 @@ TEST(DrawLayers, FollowTheSeedAlone) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::verbs

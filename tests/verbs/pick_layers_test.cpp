@@ -6,7 +6,7 @@
 
 #include "moe/plan/grid.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 TEST(PickLayers, CoverTheGridInItsOrder) {
@@ -39,4 +39,4 @@ TEST(PickLayers, AreAllWhereThereAreFewer) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::verbs

@@ -6,7 +6,7 @@
 #include "moe/schedule/schedule.h"
 #include "tests/base/scratch.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 TEST(Printed, SpeedupsAreTheTables) {
@@ -51,4 +51,4 @@ TEST(Printed, SpeedupsAreOfThePresetsAlone) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::verbs

@@ -6,7 +6,7 @@
 #include "moe/base/check.h"
 #include "moe/base/random.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 constexpr uint64_t kCases = 2000;
@@ -94,4 +94,4 @@ TEST(RecordedLayer, SaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::verbs

@@ -4,7 +4,7 @@
 
 #include "moe/search/variants.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 class Sweep : public testing::Test {
@@ -128,4 +128,4 @@ TEST(SweepSummary, DegreeRanges) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::verbs

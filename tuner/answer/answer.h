@@ -30,7 +30,7 @@ struct Trial {
 struct Answer {
   std::string cluster = {};  // its name
   std::string place = {};    // where it would run: the cluster's name, and what its ranks are
-  const ChosenModel* chosen = nullptr;
+  const verbs::ChosenModel* chosen = nullptr;
   std::string name = {};                // of it, in records
   const FoundShapes* shapes = nullptr;  // that its parallel shape was chosen among; none: it was given
   const Profile* profile = nullptr;

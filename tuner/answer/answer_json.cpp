@@ -61,7 +61,7 @@ Json json_of(const Answer& answer) {
             {"layers", model.layers},
             {"micro_batches", model.micro_batches},
             {"pipeline", name_of(model.order)},
-            {"layer", to_json(model.shape)},
+            {"layer", verbs::to_json(model.shape)},
             {"shapes", answer.shapes ? json_of(*answer.shapes) : Json(nullptr)},
             {"use", json_of(use)},
             {"notes", use.notes},
@@ -74,7 +74,7 @@ Json json_of(const Answer& answer) {
             {"records", answer.records_path},
             {"profile", answer.profile_path},
             {"trace", answer.trace_path}};
-  add_dense(json, model.dense, model.layers);
+  verbs::add_dense(json, model.dense, model.layers);
   return json;
 }
 

@@ -21,7 +21,7 @@ constexpr size_t kWidestRow = 120;  // columns of a line
 constexpr int kMostLines = 25;      // of an answer without --all or --top
 constexpr std::string_view kPrices = "prices: ";
 
-std::string named(const ChosenModel& chosen) {
+std::string named(const verbs::ChosenModel& chosen) {
   std::string text = describe(chosen.model.shape.layer);
   const ModelShape& model = chosen.model;
   if (model.layers > 1) text = describe_layers(model.layers, model.dense, model.shape.layer);
@@ -102,7 +102,7 @@ std::string neighbours_text(const Answer& answer) {
 }
 
 std::string set_text(const Answer& answer, const RankedSchedule& use) {
-  const std::vector<FrameworkSettings> settings = settings_of(answer, use, frameworks());
+  const std::vector<FrameworkSettings> settings = settings_of(answer, use, verbs::frameworks());
   if (settings.empty()) return "SET IT no framework runs any schedule that can be used here\n";
   std::vector<std::string> items;
   std::vector<std::string_view> formats;
@@ -114,7 +114,7 @@ std::string set_text(const Answer& answer, const RankedSchedule& use) {
                                    : row->total_s() / use.total_s() - 1;
     items.push_back(fmt::format(
         "{}: {} r_f {} r_b {} ({})", names, row->schedule->name, row->degree_forward,
-        degree_range(row->degrees_backward.first, row->degrees_backward.second),
+        verbs::degree_range(row->degrees_backward.first, row->degrees_backward.second),
         std::abs(slower) < 5e-4 ? "as fast" : fmt::format("{:+.1f} %{}", 100 * slower, both_ran ? ", run" : "")));
   }
   const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
@@ -166,7 +166,7 @@ std::string use_text(const Answer& answer, const RankedSchedule& use) {
   if (use.variant != nullptr && use.variant != use.schedule) text += fmt::format(" (= {})", use.variant->name);
   text += same_text(answer, use);
   text += fmt::format(", r_f {}, r_b {}", use.degree_forward,
-                      degree_range(use.degrees_backward.first, use.degrees_backward.second));
+                      verbs::degree_range(use.degrees_backward.first, use.degrees_backward.second));
   if (use.gar_in_moe_bytes > 0)
     text +=
         fmt::format(", {} of gradients inside the MoE part", human_bytes(static_cast<double>(use.gar_in_moe_bytes)));

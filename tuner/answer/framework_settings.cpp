@@ -14,7 +14,7 @@ bool ran_faster(const Answer& answer, const RankedSchedule& row, const RankedSch
 }  // namespace
 
 std::vector<FrameworkSettings> settings_of(const Answer& answer, const RankedSchedule& use,
-                                           std::span<const Framework> frameworks) {
+                                           std::span<const verbs::Framework> frameworks) {
   const auto fastest = [&](std::span<const std::string_view> names) {
     const RankedSchedule* best = nullptr;
     for (const auto* rows : {&answer.ranking, &answer.of_frameworks})
@@ -27,7 +27,7 @@ std::vector<FrameworkSettings> settings_of(const Answer& answer, const RankedSch
     return best;
   };
   std::vector<FrameworkSettings> settings;
-  for (const Framework& framework : frameworks) {
+  for (const verbs::Framework& framework : frameworks) {
     const RankedSchedule* exact = fastest(framework.exact);
     const RankedSchedule* row = exact != nullptr ? exact : fastest(framework.close);
     if (row == nullptr) continue;

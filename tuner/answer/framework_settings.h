@@ -20,6 +20,6 @@ struct FrameworkSettings {
 /// Returns the fastest row that each framework runs; of equally fast ones `use` comes first. Frameworks that run the
 /// same are named together, those that run none of the rows are left out.
 std::vector<FrameworkSettings> settings_of(const Answer& answer, const RankedSchedule& use,
-                                           std::span<const Framework> frameworks);
+                                           std::span<const verbs::Framework> frameworks);
 
 }  // namespace moe::tuner

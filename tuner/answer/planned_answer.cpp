@@ -66,7 +66,7 @@ CaseRecord record_of(const RankedSchedule& row, const std::string& name) {
 }  // namespace
 
 PricingOptions pricing_of(const TuneOptions& options) {
-  PricingOptions pricing = pricing_of(options.selection);
+  PricingOptions pricing = verbs::pricing_of(options.selection);
   pricing.nearest |= options.any_shape;
   return pricing;
 }
@@ -75,8 +75,8 @@ namespace {
 
 // Returns the selection with groups that any layer has; the search keeps the groups that flags ask for, and says what
 // does not divide.
-Selection in_no_groups(Selection selection) {
-  LayerFlags& l = selection.layer;
+verbs::Selection in_no_groups(verbs::Selection selection) {
+  verbs::LayerFlags& l = selection.layer;
   l.dp.reset();
   l.mp = l.ep = l.esp = l.pp = 1;
   return selection;
@@ -84,11 +84,11 @@ Selection in_no_groups(Selection selection) {
 
 // Returns how many replicas the default groups have. Where these groups do not divide the layer, each node has one, as
 // MP is of a node; on one node, without MP, each rank has one.
-int default_replicas(const TuneOptions& options, Selection selection, const Profile& cluster) {
-  LayerFlags& l = selection.layer;
+int default_replicas(const TuneOptions& options, verbs::Selection selection, const Profile& cluster) {
+  verbs::LayerFlags& l = selection.layer;
   l.dp = l.mp = l.ep = l.esp = l.pp = std::nullopt;
   try {
-    return chosen_model(options.model, selection, cluster).model.shape.parallel.dp;
+    return verbs::chosen_model(options.model, selection, cluster).model.shape.parallel.dp;
   } catch (const BadInput&) {
     return cluster.nodes > 1 ? cluster.nodes : cluster.ranks_per_node;
   }
@@ -96,20 +96,20 @@ int default_replicas(const TuneOptions& options, Selection selection, const Prof
 
 // Returns the batch as it is without a search: the layer's on each replica asked for, or of the default groups.
 int64_t global_batch(const TuneOptions& options, const Profile& cluster, const LayerShape& layer) {
-  const Selection& selection = options.selection;
+  const verbs::Selection& selection = options.selection;
   const int replicas = selection.layer.dp ? *selection.layer.dp : default_replicas(options, selection, cluster);
   return layer.batch * replicas * options.model.micro_batches.value_or(1);
 }
 
-FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const ChosenModel& chosen) {
-  const LayerFlags& fixed = options.selection.layer;
+FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const verbs::ChosenModel& chosen) {
+  const verbs::LayerFlags& fixed = options.selection.layer;
   require<BadInput>(fixed.pp.value_or(1) <= chosen.model.layers,
                     "--pp: found {}, expected at most {}, the layers (--layers N)", fixed.pp.value_or(1),
                     chosen.model.layers);
   return find_shapes({.chosen = chosen,
                       .global_batch = global_batch(options, cluster, chosen.model.shape.layer),
                       .profile = cluster,
-                      .schedules = chosen_schedules(options.selection),
+                      .schedules = verbs::chosen_schedules(options.selection),
                       .degrees = options.selection.degrees,
                       .fixed = fixed,
                       .fixed_micro_batches = options.model.micro_batches.has_value(),
@@ -118,7 +118,7 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
 }
 
 // Returns the flags of what a search decided, beside those that were asked for.
-std::string shape_flags(const ModelShape& model, const LayerFlags& asked) {
+std::string shape_flags(const ModelShape& model, const verbs::LayerFlags& asked) {
   const ParallelShape& p = model.shape.parallel;
   std::string text =
       fmt::format(" --batch {} --dp {} --mp {} --ep {} --esp {}", model.shape.layer.batch, p.dp, p.mp, p.ep, p.esp);
@@ -134,10 +134,10 @@ std::string shape_flags(const ModelShape& model, const LayerFlags& asked) {
 }  // namespace
 
 Subject subject_of(const TuneOptions& options, const Profile& cluster) {
-  const Selection selection = options.any_shape ? in_no_groups(options.selection) : options.selection;
-  ModelFlags flags = options.model;
+  const verbs::Selection selection = options.any_shape ? in_no_groups(options.selection) : options.selection;
+  verbs::ModelFlags flags = options.model;
   if (options.any_shape) flags.pipeline.reset();  // of micro-batches that are yet to be found
-  Subject subject{chosen_model(flags, selection, cluster), {}, {}, {}};
+  Subject subject{verbs::chosen_model(flags, selection, cluster), {}, {}, {}};
   if (options.any_shape && options.model.pipeline)
     subject.chosen.model.order = pipeline_order_from(*options.model.pipeline, "--pipeline");
   if (!options.model.model.empty()) subject.files.push_back(find_config("models", options.model.model));
@@ -153,7 +153,7 @@ Subject subject_of(const TuneOptions& options, const Profile& cluster) {
 
 void plan_answer(const TuneOptions& options, Answer& answer) {
   const RankingRequest request = request_of(options, answer);
-  answer.ranking = rank(request, chosen_schedules(options.selection));
+  answer.ranking = rank(request, verbs::chosen_schedules(options.selection));
   answer.top = options.run_all && options.top == 0 ? static_cast<int>(answer.ranking.size()) : options.top;
   if (!options.current.empty()) {
     const CurrentSchedule current = current_from(options.current);
@@ -161,7 +161,7 @@ void plan_answer(const TuneOptions& options, Answer& answer) {
     asked.degrees.forward = current.degree_forward, asked.degrees.backward = current.degree_backward;
     answer.current = ranked(asked, *current.schedule);
   }
-  for (const Framework& framework : frameworks())
+  for (const verbs::Framework& framework : verbs::frameworks())
     for (const auto names : {framework.exact, framework.close})
       for (const std::string_view name : names) {
         const auto known = [&](const RankedSchedule& row) { return row.schedule->name == name; };
@@ -174,7 +174,7 @@ void plan_answer(const TuneOptions& options, Answer& answer) {
 
 void require_any_plan(const TuneOptions& options, Answer answer) {
   const RankingRequest request = request_of(options, answer);
-  for (const Schedule* schedule : chosen_schedules(options.selection)) {
+  for (const Schedule* schedule : verbs::chosen_schedules(options.selection)) {
     answer.ranking.push_back(ranked(request, *schedule));
     if (answer.ranking.back().refused.empty()) return;
   }
@@ -187,7 +187,7 @@ std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& a
 }
 
 void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoice& degrees) {
-  CaseGroup group{parameters_of(answer.chosen->model, answer.cluster, answer.name, degrees), {}};
+  CaseGroup group{verbs::parameters_of(answer.chosen->model, answer.cluster, answer.name, degrees), {}};
   for (const RankedSchedule& row : answer.ranking)
     if (writer.find(fmt::format("plan/{}/{}", answer.name, row.schedule->name)) == nullptr)
       group.cases.push_back(record_of(row, answer.name));
@@ -199,12 +199,12 @@ void write_ranking_trace(const TuneOptions& options, const Answer& answer, const
   std::vector<PlannedTimeline> planned;
   for (size_t i = 0; i < answer.ranking.size(); ++i) {
     const RankedSchedule& row = answer.ranking[i];
-    const bool drawn = i < kDrawn || is_baseline(row.schedule->name);
+    const bool drawn = i < kDrawn || verbs::is_baseline(row.schedule->name);
     if (drawn && row.refused.empty()) ranked(request, *row.schedule, &planned.emplace_back());
   }
   std::vector<TraceGroup> groups;
   for (const PlannedTimeline& p : planned) groups.push_back(trace_group(p.plan, p.timeline, answer.cluster));
-  write_trace(groups, path);
+  verbs::write_trace(groups, path);
 }
 
 std::string command_of(const std::string& verb, const TuneOptions& options, const Answer& answer) {
@@ -223,7 +223,7 @@ std::string command_of(const std::string& verb, const TuneOptions& options, cons
 }
 
 int run_planned_answer(const TuneOptions& options) {
-  const Profile profile = chosen_profile(options.selection);
+  const Profile profile = verbs::chosen_profile(options.selection);
   const Subject subject = subject_of(options, profile);
   Answer answer{
       .cluster = profile.name,
@@ -233,7 +233,7 @@ int run_planned_answer(const TuneOptions& options) {
       .shapes = subject.shapes ? &*subject.shapes : nullptr,
       .profile = &profile,
       .no_trials = "nothing was run (--no-verify)",
-      .records_path = records_path(options.out, "plan", profile.name),
+      .records_path = verbs::records_path(options.out, "plan", profile.name),
       .trace_path = options.trace};
   plan_answer(options, answer);
   answer.neighbours = neighbours_of(options, answer);

@@ -12,7 +12,7 @@ namespace moe::tuner {
 
 /// Holds the layer or model that was asked for, and how it is named.
 struct Subject {
-  ChosenModel chosen;
+  verbs::ChosenModel chosen;
   std::string name;                   // in records: the model's, or the layer's shape
   std::vector<std::string> files;     // that it was read from
   std::optional<FoundShapes> shapes;  // of --shape auto; the model has the fastest one

@@ -88,24 +88,24 @@ PlannedTimeline rank_layer(const RankingRequest& request, const LayerPricer& pri
 }
 
 PlannedTimeline rank_model(const RankingRequest& request, const LayerPricer& pricer, RankedSchedule& row) {
-  const ChosenModel& chosen = request.chosen;
+  const verbs::ChosenModel& chosen = request.chosen;
   const Profile& profile = request.profile;
   ModelSearch search(request.checked);
   ModelResult result = search.tune(*row.schedule, pricer, chosen.model, partition_strategies().front(),
-                                   within_memory(request.degrees, profile.memory_bytes, chosen));
+                                   verbs::within_memory(request.degrees, profile.memory_bytes, chosen));
   row.variant = result.variant;
   row.degree_forward = result.decision.degree_forward;
   row.degrees_backward = backward_degrees(chosen.model, result.decision);
   row.forward_s = result.last_forward_s, row.backward_s = result.total_s() - result.last_forward_s;
   row.bound_s = result.bound_s;
   row.gap = result.gap();
-  check_memory(memory_of(chosen, memory_request(result.plan)), profile, row);
+  check_memory(verbs::memory_of(chosen, memory_request(result.plan)), profile, row);
   return {std::move(result.plan), std::move(result.timeline)};
 }
 
 }  // namespace
 
-bool one_layer(const ChosenModel& chosen) {
+bool one_layer(const verbs::ChosenModel& chosen) {
   return !chosen.stack && chosen.model.micro_batches == 1 && chosen.model.shape.parallel.pp == 1;
 }
 

@@ -43,7 +43,7 @@ struct RankedSchedule {
 
 /// Says what is ranked, and how. A layer is a model of one, with one micro-batch.
 struct RankingRequest {
-  const ChosenModel& chosen;
+  const verbs::ChosenModel& chosen;
   const Profile& profile;
   DegreeChoice degrees;
   PricingOptions pricing;
@@ -58,7 +58,7 @@ struct RankingRequest {
 inline constexpr std::string_view kNotInTime = "not planned in the time of the search for a shape (--schedule NAME)";
 
 /// Returns whether it is one layer, once, on one stage, which is planned as such.
-bool one_layer(const ChosenModel& chosen);
+bool one_layer(const verbs::ChosenModel& chosen);
 
 /// Returns whether two times are one, but for rounding.
 bool same_time(double a_s, double b_s);

@@ -30,7 +30,8 @@ std::vector<Shown> shown_rows(const Answer& answer, const Detail& detail) {
   bool current = false;
   for (const RankedSchedule& row : answer.ranking) {
     if (!row.refused.empty()) continue;
-    const bool baseline = detail.baselines ? is_baseline(row.schedule->name) : row.schedule->name == kBaselines.front();
+    const bool baseline =
+        detail.baselines ? verbs::is_baseline(row.schedule->name) : row.schedule->name == verbs::kBaselines.front();
     const bool kept = baseline || (!detail.tight && trial_of(answer, row.schedule->name) != nullptr);
     const bool counts = detail.all || !same_time(row.total_s(), last_s);
     if (counts) last_s = row.total_s();
@@ -81,7 +82,7 @@ std::string left_out_text(const Answer& answer, const Detail& detail, size_t sho
 }  // namespace
 
 std::string ranking_text(const Answer& answer, const Detail& detail) {
-  const RankedSchedule* tutel = row_of(answer, kBaselines.front());
+  const RankedSchedule* tutel = row_of(answer, verbs::kBaselines.front());
   const bool whole = ran_whole(answer);
   std::vector<std::string> header{"schedule", "r_f", "r_b", "predicted ms"};
   if (!answer.trials.empty()) {
@@ -97,7 +98,7 @@ std::string ranking_text(const Answer& answer, const Detail& detail) {
     std::string name = std::string(row->schedule->name) + (current ? " (yours)" : "");
     if (!row->refused.empty()) continue;
     std::vector<std::string> cells{name, fmt::format("{}", row->degree_forward),
-                                   degree_range(row->degrees_backward.first, row->degrees_backward.second),
+                                   verbs::degree_range(row->degrees_backward.first, row->degrees_backward.second),
                                    fmt::format("{:.3f}", 1e3 * row->total_s())};
     if (!answer.trials.empty()) {
       const CaseRecord* trial = trial_of(answer, row->schedule->name, current);

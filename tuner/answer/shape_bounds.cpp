@@ -11,7 +11,7 @@
 namespace moe::tuner {
 namespace {
 
-double bound_as_it_is(const Schedule& schedule, const LayerPricer& pricer, const ChosenModel& chosen) {
+double bound_as_it_is(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen) {
   if (!one_layer(chosen)) return model_bound(schedule, pricer, chosen.model);
   const Bound bound = degree_free_bound(schedule, pricer);
   return forwards_of(pricer.outline()) * bound.forward_s + bound.backward_s;
@@ -44,14 +44,14 @@ double gemms_s(const Schedule& schedule, const LayerPricer& pricer, const ModelS
   return model.micro_batches * model.moe_in(0) * seconds + model.micro_batches * model.dense_in(0) * dense_s;
 }
 
-double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ChosenModel& chosen) {
+double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen) {
   double least = std::numeric_limits<double>::infinity();
   for (const Schedule* variant : schedule.variants) least = std::min(least, plan_bound_s(*variant, pricer, chosen));
   if (!schedule.variants.empty()) return least;
   least = bound_as_it_is(schedule, pricer, chosen);
   if (!schedule.packs_experts) return least;
   for (int packing = 2; chosen.model.shape.parallel.ep % packing == 0; packing *= 2) try {
-      ChosenModel packed = chosen;
+      verbs::ChosenModel packed = chosen;
       packed.model.shape = decided_case(chosen.model.shape, {.packing = packing});
       const LayerPricer of_packed(pricer.profile(), packed.model.shape, pricer.options());
       least = std::min(least, bound_as_it_is(schedule, of_packed, packed));

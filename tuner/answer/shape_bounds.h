@@ -13,7 +13,7 @@ double gemms_s(const Schedule& schedule, const LayerPricer& pricer, const ModelS
 
 /// Returns the seconds that no plan of `chosen` beats, whatever the schedule chooses: variants, how many experts a
 /// device holds.
-double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ChosenModel& chosen);
+double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen);
 
 /// Returns the seconds of the output projection for one micro-batch, with what MP ranks exchange for it in that flow;
 /// 0: no vocabulary is known.

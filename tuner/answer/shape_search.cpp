@@ -127,7 +127,7 @@ class ShapeSearch {
     const ModelShape& given = request_.chosen.model;
     const ParallelShape& p = given.shape.parallel;
     const int64_t samples = request_.global_batch;
-    const LayerFlags& fixed = request_.fixed;
+    const verbs::LayerFlags& fixed = request_.fixed;
     for (const int64_t pp : choices(fixed.pp, given.layers == 1 ? 1 : p.ranks()))
       for (const int64_t mp : choices(fixed.mp, p.ranks() / pp))
         for (const int64_t ep : choices(fixed.ep, given.shape.layer.experts))
@@ -178,7 +178,8 @@ class ShapeSearch {
     add_ends(model, request_.chosen.vocabulary, request_.chosen.tied_embedding);
     for (size_t kept = 0; kept < states_.size(); ++kept) {
       const ModelShape keeps = keeping(model, states_[kept]);
-      const MemoryEstimate needed = memory_of(request_.chosen, memory_request(keeps, keeps.shape, Flow::sharded));
+      const MemoryEstimate needed =
+          verbs::memory_of(request_.chosen, memory_request(keeps, keeps.shape, Flow::sharded));
       least_memory_ = std::min(least_memory_, needed.total());
       if (capacity_ && misfit(needed, *capacity_)) continue;
       candidates_.push_back({keeps, kept, needed.total()});
@@ -212,7 +213,7 @@ class ShapeSearch {
     Candidate& c = candidates_[next.candidate];
     try {
       const Schedule& asked = *request_.schedules[next.schedule];
-      ChosenModel chosen = request_.chosen;
+      verbs::ChosenModel chosen = request_.chosen;
       chosen.model = c.model;
       const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
       next.bound_s = std::max(next.bound_s, plan_bound_s(asked, pricer, chosen) + beside_s(asked, pricer, c));
@@ -243,7 +244,7 @@ class ShapeSearch {
 
   void plan(const Open& open) {
     Candidate& c = candidates_[open.candidate];
-    ChosenModel chosen = request_.chosen;
+    verbs::ChosenModel chosen = request_.chosen;
     RankedSchedule row;
     for (size_t kept = c.kept; kept < states_.size(); ++kept) {
       chosen.model = keeping(c.model, states_[kept]);
@@ -273,7 +274,7 @@ class ShapeSearch {
     any_planned_ = true;
   }
 
-  RankedSchedule ranked_as(const ChosenModel& chosen, const Schedule& schedule, bool checked) const {
+  RankedSchedule ranked_as(const verbs::ChosenModel& chosen, const Schedule& schedule, bool checked) const {
     RankingRequest request{chosen, request_.profile, request_.degrees, request_.pricing};
     request.checked = checked;
     return ranked(request, schedule);
@@ -302,7 +303,7 @@ class ShapeSearch {
         found_.too_large,
         found_.refused > 0 ? fmt::format(", {} refused: {}", found_.refused, found_.refusals.front().first) : "");
     std::ranges::stable_sort(found_.ranked, {}, &RankedShape::total_s);
-    ChosenModel chosen = request_.chosen;
+    verbs::ChosenModel chosen = request_.chosen;
     chosen.model = found_.ranked.front().model;
     RankedSchedule& best = found_.ranked.front().best;
     best = ranked_as(chosen, *best.schedule, true);

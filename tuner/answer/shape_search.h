@@ -38,12 +38,12 @@ struct FoundShapes {
 };
 
 struct ShapeRequest {
-  const ChosenModel& chosen;  // layers, ranks; its groups, batch and micro-batches are those to choose
-  int64_t global_batch = 1;   // samples of all replicas and micro-batches
+  const verbs::ChosenModel& chosen;  // layers, ranks; its groups, batch and micro-batches are those to choose
+  int64_t global_batch = 1;          // samples of all replicas and micro-batches
   const Profile& profile;
   std::vector<const Schedule*> schedules;
   DegreeChoice degrees = {};
-  LayerFlags fixed = {};                                  // groups that were asked for, and placement
+  verbs::LayerFlags fixed = {};                           // groups that were asked for, and placement
   bool fixed_micro_batches = false, fixed_order = false;  // as are these
   PricingOptions pricing = {true, "--nearest"};
   /// Says after which time the answer is to be ready, the ranking of the best shape's schedules too: the search stops

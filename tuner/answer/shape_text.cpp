@@ -78,7 +78,8 @@ std::string in_words(const RankedShape& shape) {
   const auto [groups, cut] = short_shape(shape.model);
   const RankedSchedule& best = shape.best;
   return fmt::format("{}{}{}, {} r_f {} r_b {}", groups, groups.empty() ? "" : ", ", cut, best.schedule->name,
-                     best.degree_forward, degree_range(best.degrees_backward.first, best.degrees_backward.second));
+                     best.degree_forward,
+                     verbs::degree_range(best.degrees_backward.first, best.degrees_backward.second));
 }
 
 }  // namespace
@@ -141,7 +142,7 @@ std::string text_of(const FoundShapes& found, int top) {
                                    : groups.empty() ? cut
                                                     : fmt::format("{}, {}", groups, cut),
                                    std::string(best.schedule->name), fmt::format("{}", best.degree_forward),
-                                   degree_range(best.degrees_backward.first, best.degrees_backward.second),
+                                   verbs::degree_range(best.degrees_backward.first, best.degrees_backward.second),
                                    fmt::format("{:.3f}", 1e3 * best.total_s())};
     if (heads) cells.push_back(fmt::format("{:.3f}", 1e3 * shape.head_s));
     cells.insert(cells.end(), {human_bytes(best.memory_bytes), shape.pareto ? "yes" : "no"});

@@ -19,14 +19,14 @@ constexpr double kFewestSound = 0.5;  // of all runs, that figures may be made o
 constexpr size_t kLongestReason = 120;
 
 // Returns the layer's sound runs of schedules, without tried degrees.
-std::vector<const CaseRecord*> sound_runs(const LayerOutcome& outcome) {
+std::vector<const CaseRecord*> sound_runs(const verbs::LayerOutcome& outcome) {
   std::vector<const CaseRecord*> sound;
-  for (const ScheduleRun& run : outcome.runs)
+  for (const verbs::ScheduleRun& run : outcome.runs)
     if (ran_well(run.record)) sound.push_back(&run.record);
   return sound;
 }
 
-const CaseRecord* sound_run(const LayerOutcome& outcome, std::string_view schedule) {
+const CaseRecord* sound_run(const verbs::LayerOutcome& outcome, std::string_view schedule) {
   for (const CaseRecord* record : sound_runs(outcome))
     if (record->schedule == schedule) return record;
   return nullptr;
@@ -41,14 +41,14 @@ double median_of_half(const CaseRecord& record, size_t first) {
 }
 
 // Computes the agreement of the sound runs.
-Agreement agreement(const std::vector<LayerOutcome>& outcomes) {
+Agreement agreement(const std::vector<verbs::LayerOutcome>& outcomes) {
   Agreement a;
   std::vector<double> errors, fast, overruns;
   for (const CaseRecord* record : runs_of(outcomes)) {
     if (record->status != CaseStatus::unsupported) ++a.runs;
     if (!ran_well(*record)) continue;
     errors.push_back(std::abs(error_of(*record)));
-    if (core_slowdown(*record) <= kSlowCores) fast.push_back(errors.back());
+    if (core_slowdown(*record) <= measure::kSlowCores) fast.push_back(errors.back());
     a.worst_slowdown = std::max(a.worst_slowdown, core_slowdown(*record));
     if (record->summary.has("overrun_share")) overruns.push_back(record->summary.number("overrun_share", record->key));
   }
@@ -60,7 +60,7 @@ Agreement agreement(const std::vector<LayerOutcome>& outcomes) {
   return a;
 }
 
-std::map<std::string, int> left_out(const std::vector<LayerOutcome>& outcomes) {
+std::map<std::string, int> left_out(const std::vector<verbs::LayerOutcome>& outcomes) {
   std::map<std::string, int> reasons;
   for (const CaseRecord* record : runs_of(outcomes))
     if (record->status == CaseStatus::invalid)
@@ -72,22 +72,22 @@ std::map<std::string, int> left_out(const std::vector<LayerOutcome>& outcomes) {
 
 }  // namespace
 
-std::vector<const CaseRecord*> runs_of(const LayerOutcome& outcome) {
+std::vector<const CaseRecord*> runs_of(const verbs::LayerOutcome& outcome) {
   std::vector<const CaseRecord*> all;
-  for (const ScheduleRun& run : outcome.runs) all.push_back(&run.record);
+  for (const verbs::ScheduleRun& run : outcome.runs) all.push_back(&run.record);
   for (const CaseRecord& record : outcome.tried) all.push_back(&record);
   return all;
 }
 
-std::vector<const CaseRecord*> runs_of(const std::vector<LayerOutcome>& outcomes) {
+std::vector<const CaseRecord*> runs_of(const std::vector<verbs::LayerOutcome>& outcomes) {
   std::vector<const CaseRecord*> all;
-  for (const LayerOutcome& outcome : outcomes) std::ranges::move(runs_of(outcome), std::back_inserter(all));
+  for (const verbs::LayerOutcome& outcome : outcomes) std::ranges::move(runs_of(outcome), std::back_inserter(all));
   return all;
 }
 
-MeasuredSchedule measured_schedule(const std::vector<LayerOutcome>& outcomes, std::string_view schedule) {
+MeasuredSchedule measured_schedule(const std::vector<verbs::LayerOutcome>& outcomes, std::string_view schedule) {
   MeasuredSchedule m;
-  for (const LayerOutcome& outcome : outcomes) {
+  for (const verbs::LayerOutcome& outcome : outcomes) {
     const CaseRecord *tutel = sound_run(outcome, "tutel"), *own = sound_run(outcome, schedule);
     if (tutel == nullptr || own == nullptr) continue;
     ++m.layers;
@@ -99,9 +99,9 @@ MeasuredSchedule measured_schedule(const std::vector<LayerOutcome>& outcomes, st
   return m;
 }
 
-BestDegrees best_degrees(const std::vector<LayerOutcome>& outcomes, Times times) {
+BestDegrees best_degrees(const std::vector<verbs::LayerOutcome>& outcomes, Times times) {
   BestDegrees best;
-  for (const LayerOutcome& outcome : outcomes) {
+  for (const verbs::LayerOutcome& outcome : outcomes) {
     const auto& tried = outcome.tried;
     if (tried.empty() || !std::ranges::all_of(tried, ran_well)) continue;
     const auto seconds = [&](const CaseRecord& r, std::string_view phase) {
@@ -120,9 +120,9 @@ BestDegrees best_degrees(const std::vector<LayerOutcome>& outcomes, Times times)
   return best;
 }
 
-Ranking ranking(const std::vector<LayerOutcome>& outcomes) {
+Ranking ranking(const std::vector<verbs::LayerOutcome>& outcomes) {
   Ranking r;
-  for (const LayerOutcome& outcome : outcomes) {
+  for (const verbs::LayerOutcome& outcome : outcomes) {
     const std::vector<const CaseRecord*> sound = sound_runs(outcome);
     for (size_t i = 0; i < sound.size(); ++i)
       for (size_t j = i + 1; j < sound.size(); ++j) {
@@ -136,7 +136,7 @@ Ranking ranking(const std::vector<LayerOutcome>& outcomes) {
   return r;
 }
 
-ErrorParts error_parts(const std::vector<LayerOutcome>& outcomes) {
+ErrorParts error_parts(const std::vector<verbs::LayerOutcome>& outcomes) {
   ErrorParts parts;
   std::map<std::string, double> excess_s;
   double all_predicted_s = 0, all_run_s = 0;
@@ -144,7 +144,8 @@ ErrorParts error_parts(const std::vector<LayerOutcome>& outcomes) {
     if (!ran_well(*record)) continue;
     all_predicted_s += predicted_s(*record), all_run_s += run_s(*record);
     for (const auto& [name, value] : record->summary)
-      if (name.starts_with(kExcess)) excess_s[name.substr(kExcess.size())] += record->summary.number(name, record->key);
+      if (name.starts_with(verbs::kExcess))
+        excess_s[name.substr(verbs::kExcess.size())] += record->summary.number(name, record->key);
   }
   if (all_predicted_s <= 0) return parts;
   parts.total = parts.rest = all_run_s / all_predicted_s - 1;
@@ -156,9 +157,9 @@ ErrorParts error_parts(const std::vector<LayerOutcome>& outcomes) {
   return parts;
 }
 
-ChoiceLoss choice_loss(const std::vector<LayerOutcome>& outcomes) {
+ChoiceLoss choice_loss(const std::vector<verbs::LayerOutcome>& outcomes) {
   ChoiceLoss all;
-  for (const LayerOutcome& outcome : outcomes) {
+  for (const verbs::LayerOutcome& outcome : outcomes) {
     std::vector<const CaseRecord*> sound = sound_runs(outcome);
     std::erase_if(sound, [](auto* r) { return median_of_half(*r, 1) == 0; });
     if (sound.size() < 2) continue;
@@ -173,10 +174,10 @@ ChoiceLoss choice_loss(const std::vector<LayerOutcome>& outcomes) {
   return all;
 }
 
-RunTime run_time(const std::vector<LayerOutcome>& outcomes) {
+RunTime run_time(const std::vector<verbs::LayerOutcome>& outcomes) {
   RunTime time;
   double longest_s = 0;
-  for (const LayerOutcome& layer : outcomes) {
+  for (const verbs::LayerOutcome& layer : outcomes) {
     const CaseRecord* any = nullptr;  // each run's record has the layer's times
     for (const CaseRecord* r : runs_of(layer)) {
       if (!r->summary.has("timed_wall_s")) continue;
@@ -195,7 +196,7 @@ RunTime run_time(const std::vector<LayerOutcome>& outcomes) {
 
 bool RunFigures::doubtful() const { return agreement.sound == 0 || agreement.sound < kFewestSound * agreement.runs; }
 
-RunFigures figures_of(const std::vector<LayerOutcome>& outcomes) {
+RunFigures figures_of(const std::vector<verbs::LayerOutcome>& outcomes) {
   return {.layers = static_cast<int>(outcomes.size()),
           .agreement = agreement(outcomes),
           .ranking = ranking(outcomes),

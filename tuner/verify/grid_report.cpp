@@ -12,7 +12,7 @@ constexpr std::string_view kPrintedApartSchedule = "fsmoe";
 std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
 
 bool printed_apart(const VerifiedResults& results) {
-  return moe::printed_apart(results.grid, results.cluster, results.degrees);
+  return verbs::printed_apart(results.grid, results.cluster, results.degrees);
 }
 
 std::string speedup_table(const VerifiedResults& results) {
@@ -20,10 +20,10 @@ std::string speedup_table(const VerifiedResults& results) {
   for (const Schedule* schedule : results.verified) {
     const MeasuredSchedule m = measured_schedule(results.outcomes, schedule->name);
     const bool counted = printed_apart(results) && schedule->name == kPrintedApartSchedule;
-    const double printed = printed_speedup(results.grid, results.cluster, results.degrees, schedule->name);
+    const double printed = verbs::printed_speedup(results.grid, results.cluster, results.degrees, schedule->name);
     table.add({std::string(schedule->name), fmt::format("{}", m.layers), times(m.measured), times(m.predicted),
                m.layers > 0 ? fmt::format("{:+.2f} %", 100 * (m.measured / m.predicted - 1)) : "-", times(printed),
-               fmt::format("{}", m.apart), counted ? fmt::format("{}", kPrintedApart) : "-"});
+               fmt::format("{}", m.apart), counted ? fmt::format("{}", verbs::kPrintedApart) : "-"});
   }
   return table.text();
 }
@@ -37,7 +37,8 @@ std::string degrees_text(const VerifiedResults& results, const RunFigures& figur
     table.add({name, fmt::format("{}", best.layers), share(best.apart, best.layers),
                share(best.apart_by_1_percent, best.layers)});
   if (printed_apart(results))
-    table.add({"paper", fmt::format("{}", kPrintedLayers), share(kPrintedApart, kPrintedLayers), "-"});
+    table.add(
+        {"paper", fmt::format("{}", verbs::kPrintedLayers), share(verbs::kPrintedApart, verbs::kPrintedLayers), "-"});
   return table.text() + "\n";
 }
 

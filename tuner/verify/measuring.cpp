@@ -15,20 +15,20 @@ constexpr int kRepetitions = 5;
 
 }  // namespace
 
-MeasuredTarget measured_target(const Target& target, RecordWriter& writer, const std::vector<LayerJob>& layers,
-                               const Measuring& measuring) {
+MeasuredTarget measured_target(const verbs::Target& target, RecordWriter& writer,
+                               const std::vector<verbs::LayerJob>& layers, const Measuring& measuring) {
   if (target.measured && !target.emulated) return {{target.cluster, {}}, target.cluster.file};
   std::optional<Progress> progress;
   if (target.leads())
     progress.emplace(fmt::format("1/2 measuring {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""));
-  OpRequest request;
+  verbs::OpRequest request;
   request.settings.repetitions = kRepetitions;
   request.settings.timeout_s = measuring.timeout_s;
-  request.sizes = sizes_for(measuring.dtype, target.ranks.device);
-  MeasuredTarget measured{measure_and_fit(target, writer, request, profiled(layers),
-                                          [&](double share) {
-                                            if (progress) progress->at(share);
-                                          }),
+  request.sizes = measure::sizes_for(measuring.dtype, target.ranks.device);
+  MeasuredTarget measured{verbs::measure_and_fit(target, writer, request, verbs::profiled(layers),
+                                                 [&](double share) {
+                                                   if (progress) progress->at(share);
+                                                 }),
                           measuring.path};
   if (!progress) return measured;
   progress->done();

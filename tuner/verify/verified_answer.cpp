@@ -34,19 +34,19 @@ class VerifiedAnswer {
  public:
   VerifiedAnswer(const TuneOptions& options, World* processes)
       : options_(options),
-        target_(target_of(options.selection.cluster, {processes, options.device, options.threads})),
+        target_(verbs::target_of(options.selection.cluster, {processes, options.device, options.threads})),
         free_bytes_(free_bytes_of(target_)),
         subject_(subject_on(options, target_)),
-        writer_(target_.open_records(records_path(options.out, "tune", target_.file_name()), options.asked,
+        writer_(target_.open_records(verbs::records_path(options.out, "tune", target_.file_name()), options.asked,
                                      subject_.files)) {
-    share_done(target_, writer_);
+    verbs::share_done(target_, writer_);
     require_runs();
   }
 
   int run() {
     const MeasuredTarget measured = measured_target(target_, writer_, {job_of(model().shape.parallel.pp)},
                                                     {layer().dtype, options_.timeout_s, beside(".toml")});
-    const CoreTimes cores = *target_.ranks.cores;
+    const measure::CoreTimes cores = *target_.ranks.cores;
     Answer answer{.cluster = target_.cluster.name,
                   .place = place(),
                   .chosen = &subject_.chosen,
@@ -67,7 +67,7 @@ class VerifiedAnswer {
     const bool model = !subject_.chosen.name.empty();
     const std::string launched = target_.ranks.processes ? fmt::format("launch --ranks {} -- ", ranks()) : "";
     answer.next = command_of(launched + (model ? "modelbench" : "layerbench"), options_, answer) +
-                  (recommended(answer).schedule->name == kBaselines.front() ? "" : ",tutel") +
+                  (recommended(answer).schedule->name == verbs::kBaselines.front() ? "" : ",tutel") +
                   (model ? " --steps 20" : " --tasks");
     fmt::print("{}", options_.json ? document_text(json_of(answer)) + '\n' : text_of(answer));
     if (const std::string far = far_off_text(answer); !far.empty()) log_warning(far);
@@ -76,7 +76,7 @@ class VerifiedAnswer {
   }
 
  private:
-  static Subject subject_on(const TuneOptions& options, const Target& target) {
+  static Subject subject_on(const TuneOptions& options, const verbs::Target& target) {
     require<BadInput>(!options.any_shape || target.measured,
                       "--shape: found {}, of which nothing is measured yet; expected a profile, as tune --cluster {} "
                       "writes one",
@@ -94,7 +94,7 @@ class VerifiedAnswer {
   std::string place() const {
     const Profile& c = target_.cluster;
     return fmt::format("{}: {} x {} ranks, {}", target_.place(), counted(c.nodes, "node"), c.ranks_per_node,
-                       target_.emulated ? "emulated by " + proxy_ranks() : c.source);
+                       target_.emulated ? "emulated by " + measure::proxy_ranks() : c.source);
   }
 
   // Throws, before anything is measured, where nothing can run; an emulated cluster runs a proxy, so plans are enough.
@@ -115,7 +115,7 @@ class VerifiedAnswer {
 
   // Returns how much of the free memory of the host that has least may be used; infinity where that is not known, and
   // for ranks on GPUs, which have their own.
-  static double free_bytes_of(const Target& target) {
+  static double free_bytes_of(const verbs::Target& target) {
     if (target.ranks.device != DeviceKind::cpu) return std::numeric_limits<double>::infinity();
     const std::optional<double> free = memory_bytes(SystemFiles(), "MemAvailable");
     const double here = free ? kMemoryShare * *free : std::numeric_limits<double>::infinity();
@@ -126,10 +126,11 @@ class VerifiedAnswer {
     return least;
   }
 
-  LayerJob job_of(int layers) const {
-    LayerJob job = jobs_on(
-        target_, options_.selection,
-        {.iterations = options_.iterations.value_or(kPasses), .seed = options_.seed, .timeout_s = options_.timeout_s});
+  verbs::LayerJob job_of(int layers) const {
+    verbs::LayerJob job = verbs::jobs_on(target_, options_.selection,
+                                         {.iterations = options_.iterations.value_or(measure::kPasses),
+                                          .seed = options_.seed,
+                                          .timeout_s = options_.timeout_s});
     job.name = subject_.name;
     job.shape = model().shape;
     if (job.shape.rounding == Rounding::exact) job.shape.rounding = Rounding::ragged;  // it has no such rows
@@ -148,7 +149,7 @@ class VerifiedAnswer {
     for (const RankedSchedule& row : answer.ranking) {
       if (!row.refused.empty()) continue;
       const bool another = !same_time(row.total_s(), last_s) && best < kBest;
-      const bool baseline = is_baseline(row.schedule->name);
+      const bool baseline = verbs::is_baseline(row.schedule->name);
       if (another) ++best, last_s = row.total_s();
       if (another || baseline || options_.run_all) chosen.push_back(row.schedule);
     }
@@ -157,9 +158,9 @@ class VerifiedAnswer {
 
   // Returns how many layers of the model are run, one with experts among them: all, or as many as there is time and
   // memory for.
-  int layers_to_run(const LayerJob& whole) const {
+  int layers_to_run(const verbs::LayerJob& whole) const {
     const int stages = model().shape.parallel.pp;
-    LayerJob job = whole;
+    verbs::LayerJob job = whole;
     for (; job.stacked.layers > stages; job.stacked.layers = std::max(stages, job.stacked.layers / 2)) {
       ModelShape cut = model();
       cut.layers = job.stacked.layers;
@@ -174,60 +175,62 @@ class VerifiedAnswer {
     return job.stacked.layers;
   }
 
-  double seconds_of(const LayerJob& job) const {
-    if (target_.emulated) return estimated_seconds(job);
+  double seconds_of(const verbs::LayerJob& job) const {
+    if (target_.emulated) return verbs::estimated_seconds(job);
     return pass_s(job) * (job.settings.iterations + kOtherPasses);
   }
 
   // Returns the predicted seconds of one pass of every schedule.
-  static double pass_s(const LayerJob& job) {
+  static double pass_s(const verbs::LayerJob& job) {
     double seconds = 0;
     for (const Schedule* schedule : job.schedules) {
-      const PlannedSchedule planned = plan_schedule(job, *schedule);
+      const verbs::PlannedSchedule planned = verbs::plan_schedule(job, *schedule);
       seconds += planned.run.forward_s + planned.run.backward_s;
     }
     return seconds;
   }
 
   void try_out(Answer& answer) {
-    LayerJob job = job_of(model().layers);
+    verbs::LayerJob job = job_of(model().layers);
     job.predicted_by = *answer.profile;
     job.schedules = tried(answer);
     if (job.schedules.empty()) return;
     answer.trial_layers = job.stacked.layers = layers_to_run(job);
-    if (!target_.emulated && !options_.iterations) job.settings.iterations = passes_in(kTimedS, pass_s(job));
+    if (!target_.emulated && !options_.iterations)
+      job.settings.iterations = measure::passes_in(measure::kTimedS, pass_s(job));
     std::optional<Progress> progress;
     if (target_.leads())
       progress.emplace(fmt::format("2/2 running {} schedules", job.schedules.size()), seconds_of(job));
-    const LayerOutcome outcome = outcome_of(job);
-    for (const ScheduleRun& run : outcome.runs) answer.trials.push_back({run.record});
+    const verbs::LayerOutcome outcome = outcome_of(job);
+    for (const verbs::ScheduleRun& run : outcome.runs) answer.trials.push_back({run.record});
     if (answer.current && answer.current->refused.empty()) try_current(job, *answer.current, answer);
     if (progress) progress->done();
     if (target_.leads() && was_timed(outcome)) {
       answer.trace_path = options_.trace.empty() ? beside(".trace.json") : options_.trace;
-      write_layer_trace(outcome, answer.trace_path);
+      verbs::write_layer_trace(outcome, answer.trace_path);
     }
   }
 
-  void try_current(LayerJob job, const RankedSchedule& current, Answer& answer) {
+  void try_current(verbs::LayerJob job, const RankedSchedule& current, Answer& answer) {
     job.name += " (yours)";
     job.schedules = {current.schedule};
     const CurrentSchedule asked = current_from(options_.current);
     job.degrees.forward = asked.degree_forward, job.degrees.backward = asked.degree_backward;
-    for (const ScheduleRun& run : outcome_of(job).runs) answer.trials.push_back({run.record, true});
+    for (const verbs::ScheduleRun& run : outcome_of(job).runs) answer.trials.push_back({run.record, true});
   }
 
-  LayerOutcome outcome_of(const LayerJob& job) {
-    if (auto known = known_outcome(job, writer_)) return *std::move(known);
+  verbs::LayerOutcome outcome_of(const verbs::LayerJob& job) {
+    if (auto known = verbs::known_outcome(job, writer_)) return *std::move(known);
     ModelShape run{job.shape, job.stacked.layers, job.stacked.micro_batches, job.stacked.order};
     run.dense = job.stacked.dense.first(job.stacked.layers);
-    LayerOutcome outcome = run_or_record_why(job, parameters_of(run, target_.cluster.name, job.name, job.degrees));
+    verbs::LayerOutcome outcome =
+        verbs::run_or_record_why(job, verbs::parameters_of(run, target_.cluster.name, job.name, job.degrees));
     append(outcome, writer_);
     return outcome;
   }
 
   const TuneOptions& options_;
-  Target target_;
+  verbs::Target target_;
   double free_bytes_ = 0;
   Subject subject_;
   RecordWriter writer_;

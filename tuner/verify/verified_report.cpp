@@ -25,13 +25,13 @@ std::string measured_text(const MeasuredSchedule& measured, int of_layers) {
 std::string summary_table(const VerifiedResults& results, int of_layers) {
   Table table({"schedule", "simulated", "measured", "paper", "of the bound", "of its own", "r_f", "r_b", "r_f != r_b"});
   const auto times = [](double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; };
-  const auto summaries = summarise(results.rows, results.schedules);
-  for (const ScheduleSummary& s : summaries)
+  const auto summaries = verbs::summarise(results.rows, results.schedules);
+  for (const verbs::ScheduleSummary& s : summaries)
     table.add({std::string(s.schedule), simulated_speedup(s),
                measured_text(measured_schedule(results.outcomes, s.schedule), of_layers),
-               times(printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)), percent(s.of_bound),
-               percent(s.of_own), degree_range(s.degrees_forward), degree_range(s.degrees_backward),
-               fmt::format("{}", s.apart)});
+               times(verbs::printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)),
+               percent(s.of_bound), percent(s.of_own), verbs::degree_range(s.degrees_forward),
+               verbs::degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
   return table.text() + fastest_text(summaries);
 }
 
@@ -62,7 +62,7 @@ std::string left_out_text(const RunFigures& figures) {
 // Names the rows whose fit is marked, and counts the layers that they price.
 std::string weak_text(const VerifiedResults& results) {
   std::string text;
-  for (const auto& [note, noted] : noted_layers(results.rows))
+  for (const auto& [note, noted] : verbs::noted_layers(results.rows))
     if (note.starts_with(kWeakRow)) text += fmt::format("  {} ({} layers)\n", note, noted.layers);
   return text.empty() ? text : text + '\n';
 }
@@ -112,7 +112,7 @@ std::string agreement_text(const VerifiedResults& results, const RunFigures& fig
   if (a.on_slow_cores > 0 && a.on_slow_cores < a.sound)
     text += fmt::format("the others were {:.2f} % off in the median, {:.2f} % at worst\n", 100 * a.fast_median,
                         100 * a.fast_worst);
-  if (results.prices_slowdown > kSlowCores)
+  if (results.prices_slowdown > measure::kSlowCores)
     text += fmt::format("prices were measured on slow cores: a probe took {:.2f} times its best since; measure again\n",
                         results.prices_slowdown);
   return text + "Prices were measured with all ranks busy. Other load on this machine is not predicted.\n";
@@ -135,7 +135,7 @@ std::string text_of(const VerifiedResults& results, const RunFigures& figures) {
   const Profile& c = results.cluster;
   std::string text = fmt::format(
       "\n{}: {} x {} ranks, {}\n\n{}\n", results.place, counted(c.nodes, "node"), c.ranks_per_node,
-      results.emulated ? fmt::format("emulated by {}; every figure below is of that emulation", proxy_ranks())
+      results.emulated ? fmt::format("emulated by {}; every figure below is of that emulation", measure::proxy_ranks())
                        : c.source + ", unpaced",
       fit_table(results.fitted, results.emulated ? &c : nullptr));
   text += weak_text(results);
@@ -190,17 +190,18 @@ Json runs_json(const VerifiedResults& results) {
 
 Json summary_json(const VerifiedResults& results) {
   Json summary = Json::array();
-  for (const ScheduleSummary& s : summarise(results.rows, results.schedules)) {
+  for (const verbs::ScheduleSummary& s : verbs::summarise(results.rows, results.schedules)) {
     const MeasuredSchedule m = measured_schedule(results.outcomes, s.schedule);
-    summary.push_back({{"schedule", s.schedule},
-                       {"simulated_speedup", s.speedup},
-                       {"simulated_layers", s.compared},
-                       {"measured_speedup", m.measured},
-                       {"predicted_speedup", m.predicted},
-                       {"measured_layers", m.layers},
-                       {"measured_degrees_apart", m.apart},
-                       {"printed_speedup", printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)},
-                       {"degrees_apart", s.apart}});
+    summary.push_back(
+        {{"schedule", s.schedule},
+         {"simulated_speedup", s.speedup},
+         {"simulated_layers", s.compared},
+         {"measured_speedup", m.measured},
+         {"predicted_speedup", m.predicted},
+         {"measured_layers", m.layers},
+         {"measured_degrees_apart", m.apart},
+         {"printed_speedup", verbs::printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)},
+         {"degrees_apart", s.apart}});
   }
   return summary;
 }

@@ -21,8 +21,8 @@ struct VerifiedResults {
   std::vector<const Schedule*> schedules, verified;  // swept; run for real
   DegreeChoice degrees;
   FittedProfile fitted;
-  std::vector<SweepRow> rows;
-  std::vector<LayerOutcome> outcomes;
+  std::vector<verbs::SweepRow> rows;
+  std::vector<verbs::LayerOutcome> outcomes;
   std::string records_path, profile_path, trace_path;
   double measuring_s = 0, planning_s = 0;  // wall time of the first step, and of planning all layers
 };

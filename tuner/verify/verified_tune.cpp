@@ -35,11 +35,11 @@ class VerifiedTune {
  public:
   VerifiedTune(const TuneOptions& options, World* processes)
       : options_(options),
-        target_(target_of(options.selection.cluster, {processes, options.device, options.threads})),
+        target_(verbs::target_of(options.selection.cluster, {processes, options.device, options.threads})),
         found_(begin(options, target_)),
         jobs_(jobs()),
         writer_(target_.open_records(found_.records_path, options.asked, files_of(found_.grid))) {
-    share_done(target_, writer_);
+    verbs::share_done(target_, writer_);
   }
 
   int run() {
@@ -48,14 +48,14 @@ class VerifiedTune {
     if (found_.whole_grid) tell_time();
     const double begin_s = now_s();
     measure_and_fit();
-    const CoreTimes cores = *target_.ranks.cores;
+    const measure::CoreTimes cores = *target_.ranks.cores;
     const double measured_s = now_s();
     found_.rows = swept_by(found_.fitted.profile);
     found_.measuring_s = measured_s - begin_s, found_.planning_s = now_s() - measured_s;
     tell(fmt::format("measuring took {:.1f} s, planning {} layers {:.1f} s", found_.measuring_s, found_.rows.size(),
                      found_.planning_s));
     if (!found_.whole_grid)
-      append_rows(writer_, found_.rows, found_.schedules, found_.cluster.name, options_.selection.degrees);
+      verbs::append_rows(writer_, found_.rows, found_.schedules, found_.cluster.name, options_.selection.degrees);
     run_layers();
     found_.prices_slowdown = cores.over(*target_.ranks.cores);
     writer_.end();
@@ -65,16 +65,16 @@ class VerifiedTune {
       if (figures.doubtful()) log_warning(doubt_text(figures));
     }
     for (const CaseRecord* record : runs_of(found_.outcomes)) require_right(*record);
-    return options_.strict && (figures.doubtful() || priced_by_weak_rows(found_.rows)) ? kDoubtful : kOk;
+    return options_.strict && (figures.doubtful() || verbs::priced_by_weak_rows(found_.rows)) ? kDoubtful : kOk;
   }
 
  private:
-  static VerifiedResults begin(const TuneOptions& options, const Target& target) {
+  static VerifiedResults begin(const TuneOptions& options, const verbs::Target& target) {
     VerifiedResults found;
     found.cluster = target.cluster;
     found.emulated = target.emulated;
     found.place = target.place();
-    found.grid = grid_of(options.selection, grid_key(target));
+    found.grid = verbs::grid_of(options.selection, grid_key(target));
     for (const GridLayer& layer : found.grid.layers)
       require<BadInput>(target.emulated || computes_in(target.ranks.device, layer.shape.dtype),
                         "grid {}: layers of {} run on GPUs alone, expected --device cuda, or --no-verify to plan only",
@@ -83,25 +83,27 @@ class VerifiedTune {
     require<BadInput>(found.whole_grid || !options.measure_degrees,
                       "--measure-degrees: expected --measure all with it");
     found.degrees = options.selection.degrees;
-    found.schedules = found.verified = chosen_schedules(options.selection);
+    found.schedules = found.verified = verbs::chosen_schedules(options.selection);
     const auto keep = [&](const auto& names) {
       std::erase_if(found.verified,
                     [&](const Schedule* s) { return std::ranges::find(names, s->name) == names.end(); });
     };
     if (options.selection.schedules.empty() && found.whole_grid) keep(kWholeGridByDefault);
     if (options.selection.schedules.empty() && !found.whole_grid) keep(kVerifiedByDefault);
-    found.records_path = records_path(options.out, "tune", target.file_name());
+    found.records_path = verbs::records_path(options.out, "tune", target.file_name());
     return found;
   }
 
   // Processes have grids by their backend, threads that of the host.
-  static std::string grid_key(const Target& target) {
+  static std::string grid_key(const verbs::Target& target) {
     if (target.emulated) return target.cluster.name;
-    if (target.ranks.device == DeviceKind::cuda) return fmt::format("{}-cuda", kHostCluster);
-    return target.ranks.processes ? std::string(target.backend()) : std::string(kHostCluster);
+    if (target.ranks.device == DeviceKind::cuda) return fmt::format("{}-cuda", verbs::kHostCluster);
+    return target.ranks.processes ? std::string(target.backend()) : std::string(verbs::kHostCluster);
   }
 
-  int iterations() const { return options_.iterations.value_or(found_.whole_grid ? kWholeGridPasses : kPasses); }
+  int iterations() const {
+    return options_.iterations.value_or(found_.whole_grid ? kWholeGridPasses : measure::kPasses);
+  }
 
   void measure_and_fit() {
     MeasuredTarget measured = measured_target(
@@ -112,12 +114,12 @@ class VerifiedTune {
   }
 
   // Returns those of the grid's layers that this cluster can shape.
-  std::vector<LayerJob> grid_jobs() const {
-    std::vector<LayerJob> jobs;
+  std::vector<verbs::LayerJob> grid_jobs() const {
+    std::vector<verbs::LayerJob> jobs;
     for (const GridLayer& layer : found_.grid.layers) try {
-        SweepRow row;
+        verbs::SweepRow row;
         row.layer = layer.name;
-        row.shape = shaped(layer, found_.grid, found_.cluster);
+        row.shape = verbs::shaped(layer, found_.grid, found_.cluster);
         jobs.push_back(job_of(row, found_.cluster));
       } catch (const BadInput&) {  // a row with its reason, later
       }
@@ -125,9 +127,10 @@ class VerifiedTune {
   }
 
   // Returns what the jobs of all layers share.
-  LayerJob jobs() const {
-    LayerJob job = jobs_on(target_, options_.selection,
-                           {.iterations = iterations(), .seed = options_.seed, .timeout_s = options_.timeout_s});
+  verbs::LayerJob jobs() const {
+    verbs::LayerJob job =
+        verbs::jobs_on(target_, options_.selection,
+                       {.iterations = iterations(), .seed = options_.seed, .timeout_s = options_.timeout_s});
     job.schedules = found_.verified;
     if (!options_.measure_degrees) return job;
     job.tried = &find_schedule("fsmoe");
@@ -135,8 +138,8 @@ class VerifiedTune {
     return job;
   }
 
-  LayerJob job_of(const SweepRow& row, const Profile& predicted_by) const {
-    LayerJob job = jobs_;
+  verbs::LayerJob job_of(const verbs::SweepRow& row, const Profile& predicted_by) const {
+    verbs::LayerJob job = jobs_;
     job.name = row.layer;
     job.shape = row.shape;
     if (row.shape.rounding != Rounding::lcm) job.shape.rounding = Rounding::ragged;
@@ -144,9 +147,9 @@ class VerifiedTune {
     return job;
   }
 
-  std::vector<SweepRow> swept_by(const Profile& profile) const {
+  std::vector<verbs::SweepRow> swept_by(const Profile& profile) const {
     const auto& selection = options_.selection;
-    return sweep({profile, found_.grid, found_.schedules, selection.degrees, pricing_of(selection)});
+    return verbs::sweep({profile, found_.grid, found_.schedules, selection.degrees, verbs::pricing_of(selection)});
   }
 
   void tell(const std::string& text) const {
@@ -156,22 +159,23 @@ class VerifiedTune {
   // Says, before anything long, how long it takes. Nothing is known yet of a machine's own, unpaced threads.
   void tell_time() const {
     if (!found_.emulated) return;
-    std::vector<const SweepRow*> open;
-    const std::vector<SweepRow> rows = swept_by(found_.cluster);
-    for (const SweepRow& row : rows)
-      if (row.status == CaseStatus::ok && !known_outcome(job_of(row, found_.cluster), writer_)) open.push_back(&row);
+    std::vector<const verbs::SweepRow*> open;
+    const std::vector<verbs::SweepRow> rows = swept_by(found_.cluster);
+    for (const verbs::SweepRow& row : rows)
+      if (row.status == CaseStatus::ok && !verbs::known_outcome(job_of(row, found_.cluster), writer_))
+        open.push_back(&row);
     double seconds = 0;
     size_t estimated = 0;
     const size_t step = open.size() > kEstimateAll ? kEstimateEvery : 1;
     for (size_t i = 0; i < open.size(); i += step, ++estimated)
-      seconds += estimated_seconds(job_of(*open[i], found_.cluster));
+      seconds += verbs::estimated_seconds(job_of(*open[i], found_.cluster));
     if (estimated > 0) seconds *= static_cast<double>(open.size()) / static_cast<double>(estimated);
     log_info(fmt::format("{} layers to run, {} schedules, {} passes each: about {}", open.size(),
                          found_.verified.size(), iterations(), human_seconds(kGuessedOpsS + seconds)));
   }
 
   // Returns the predicted seconds of one pass of every schedule that is to be run; 0: none was planned.
-  double predicted_seconds(const SweepRow& row) const {
+  double predicted_seconds(const verbs::SweepRow& row) const {
     double seconds = 0;
     for (const Schedule* schedule : found_.verified)
       if (const LayerResult* result = row.find(schedule->name)) seconds += result->total_s();
@@ -179,25 +183,28 @@ class VerifiedTune {
   }
 
   // Returns whether no run that was broken off left the layer's records.
-  bool is_open(const SweepRow& row) const {
-    return row.status == CaseStatus::ok && !known_outcome(job_of(row, found_.fitted.profile), writer_);
+  bool is_open(const verbs::SweepRow& row) const {
+    return row.status == CaseStatus::ok && !verbs::known_outcome(job_of(row, found_.fitted.profile), writer_);
   }
 
   // Returns a layer's outcome, of this run or of the one before that was broken off.
-  LayerOutcome outcome_of(const SweepRow& row) {
-    LayerJob job = job_of(row, found_.fitted.profile);
-    if (!found_.emulated && !options_.iterations) job.settings.iterations = passes_in(kTimedS, predicted_seconds(row));
+  verbs::LayerOutcome outcome_of(const verbs::SweepRow& row) {
+    verbs::LayerJob job = job_of(row, found_.fitted.profile);
+    if (!found_.emulated && !options_.iterations)
+      job.settings.iterations = measure::passes_in(measure::kTimedS, predicted_seconds(row));
     if (row.status == CaseStatus::ok)
-      if (auto known = known_outcome(job, writer_)) {
+      if (auto known = verbs::known_outcome(job, writer_)) {
         tell(fmt::format("{}: its records are there from the run that was broken off", job.name));
         return *std::move(known);
       }
-    const Fields parameters = parameters_of(job.shape, found_.cluster.name, job.name, job.degrees);
-    LayerOutcome outcome = row.status == CaseStatus::ok ? run_or_record_why(job, parameters)
-                                                        : failed_layer_job(job, parameters, row.status, row.reason);
+    const Fields parameters = verbs::parameters_of(job.shape, found_.cluster.name, job.name, job.degrees);
+    verbs::LayerOutcome outcome = row.status == CaseStatus::ok
+                                      ? verbs::run_or_record_why(job, parameters)
+                                      : verbs::failed_layer_job(job, parameters, row.status, row.reason);
     append(outcome, writer_);
     if (found_.trace_path.empty() && was_timed(outcome)) write_trace(outcome);
-    for (ScheduleRun& run : outcome.runs) run = {std::move(run.record)};  // of hundreds of layers the plans are large
+    for (verbs::ScheduleRun& run : outcome.runs)
+      run = {std::move(run.record)};  // of hundreds of layers the plans are large
     const RunTime took = run_time({outcome});
     tell(fmt::format("{}: proving took {:.1f} s, passes {:.1f} s, of which {} were repeated", job.name, took.proving_s,
                      took.unpaced_s + took.timed_s, took.repeats));
@@ -205,23 +212,23 @@ class VerifiedTune {
   }
 
   // Returns all rows, or some of those that were planned.
-  std::vector<const SweepRow*> chosen_rows() const {
-    std::vector<const SweepRow*> rows, picked;
+  std::vector<const verbs::SweepRow*> chosen_rows() const {
+    std::vector<const verbs::SweepRow*> rows, picked;
     std::vector<LayerShape> layers;
-    for (const SweepRow& row : found_.rows)
+    for (const verbs::SweepRow& row : found_.rows)
       if (found_.whole_grid || row.status == CaseStatus::ok) rows.push_back(&row), layers.push_back(row.shape.layer);
     if (found_.whole_grid) return rows;
-    for (const size_t layer : pick_layers(layers, *options_.measured_layers)) picked.push_back(rows[layer]);
+    for (const size_t layer : verbs::pick_layers(layers, *options_.measured_layers)) picked.push_back(rows[layer]);
     return picked;
   }
 
   void run_layers() {
-    const std::vector<const SweepRow*> chosen = chosen_rows();
+    const std::vector<const verbs::SweepRow*> chosen = chosen_rows();
     std::optional<Progress> progress;
     if (target_.leads())
       progress.emplace(fmt::format("2/2 running {} layers under {} schedules", chosen.size(), found_.verified.size()));
     std::vector<double> amounts;
-    for (const SweepRow* row : chosen) amounts.push_back(is_open(*row) ? predicted_seconds(*row) : 0);
+    for (const verbs::SweepRow* row : chosen) amounts.push_back(is_open(*row) ? predicted_seconds(*row) : 0);
     MeasuredWork work;
     work.open(kLayers) = std::reduce(amounts.begin(), amounts.end());
     for (size_t i = 0; i < chosen.size(); ++i) {
@@ -233,15 +240,15 @@ class VerifiedTune {
     if (progress) progress->done();
   }
 
-  void write_trace(const LayerOutcome& outcome) {
+  void write_trace(const verbs::LayerOutcome& outcome) {
     found_.trace_path = options_.trace.empty() ? beside_records(found_.records_path, ".trace.json") : options_.trace;
-    if (target_.leads()) write_layer_trace(outcome, found_.trace_path);
+    if (target_.leads()) verbs::write_layer_trace(outcome, found_.trace_path);
   }
 
   const TuneOptions& options_;
-  Target target_;
+  verbs::Target target_;
   VerifiedResults found_;
-  LayerJob jobs_;  // without a layer
+  verbs::LayerJob jobs_;  // without a layer
   RecordWriter writer_;
 };
 

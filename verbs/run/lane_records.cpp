@@ -6,7 +6,7 @@
 #include "moe/exec/overhead.h"
 #include "moe/measure/ops/lane_bench.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 using Numbers = std::vector<std::vector<double>>;
@@ -28,7 +28,7 @@ std::vector<std::vector<double>> samples_of(const std::vector<double>& seconds) 
   return rows;
 }
 
-CaseRecord record_of(const LaneSlowdown& slowdown, const Target& target) {
+CaseRecord record_of(const measure::LaneSlowdown& slowdown, const Target& target) {
   CaseRecord record = record_for(target, fmt::format("slowdown/{}/{}", slowdown.lane, slowdown.by), "slowdown");
   record.parameters.set("lane", slowdown.lane);
   record.parameters.set("by", slowdown.by);
@@ -38,7 +38,7 @@ CaseRecord record_of(const LaneSlowdown& slowdown, const Target& target) {
   return record;
 }
 
-CaseRecord record_of(const LaneOverlap& overlap, const Target& target) {
+CaseRecord record_of(const measure::LaneOverlap& overlap, const Target& target) {
   CaseRecord record = record_for(target, fmt::format("overlap/{}/{}", overlap.lane, overlap.other), "overlap");
   record.parameters.set("lane", overlap.lane);
   record.parameters.set("other", overlap.other);
@@ -75,13 +75,14 @@ class LaneRecords {
  public:
   LaneRecords(const Target& target, RecordWriter& writer) : target_(target), writer_(writer) {}
 
-  void add(const std::vector<OpCase>& cases, const OpSettings& settings, std::vector<CaseRecord>& records) {
+  void add(const std::vector<measure::OpCase>& cases, const measure::OpSettings& settings,
+           std::vector<CaseRecord>& records) {
     if (target_.measured) return;
     const bool known = broadcast_flag(writer_.find("overhead") != nullptr);
     if (known) return take_known(records);
-    const LaneTimes lanes = bench_lanes(target_.ranks, cases, settings);
-    for (const LaneSlowdown& slowdown : lanes.slowdowns) keep(record_of(slowdown, target_), records);
-    for (const LaneOverlap& overlap : lanes.overlaps) keep(record_of(overlap, target_), records);
+    const measure::LaneTimes lanes = measure::bench_lanes(target_.ranks, cases, settings);
+    for (const measure::LaneSlowdown& slowdown : lanes.slowdowns) keep(record_of(slowdown, target_), records);
+    for (const measure::LaneOverlap& overlap : lanes.overlaps) keep(record_of(overlap, target_), records);
     keep(overhead_record(target_), records);
   }
 
@@ -109,9 +110,9 @@ class LaneRecords {
 
 }  // namespace
 
-void add_lane_records(const Target& target, RecordWriter& writer, const std::vector<OpCase>& cases,
-                      const OpSettings& settings, std::vector<CaseRecord>& records) {
+void add_lane_records(const Target& target, RecordWriter& writer, const std::vector<measure::OpCase>& cases,
+                      const measure::OpSettings& settings, std::vector<CaseRecord>& records) {
   LaneRecords(target, writer).add(cases, settings, records);
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

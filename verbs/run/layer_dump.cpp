@@ -14,7 +14,7 @@
 #include "moe/tensor/host_copy.h"
 #include "verbs/results_json.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 constexpr const char* kLoss = "loss";
@@ -22,7 +22,7 @@ constexpr const char* kLoss = "loss";
 // Collects one rank's file.
 class RankDump {
  public:
-  RankDump(RankRun& run, int rank, bool stacked) : number_(rank), rank_(run.cells().any().shape()) {
+  RankDump(measure::RankRun& run, int rank, bool stacked) : number_(rank), rank_(run.cells().any().shape()) {
     const RankCells cells = run.cells();
     for (size_t l = 0; l < cells.layers.size(); ++l) {
       const std::string layer = stacked ? fmt::format("layer-{}.", cells.first_layer + static_cast<int>(l)) : "";
@@ -173,11 +173,11 @@ void make_dump_folder(const std::string& folder) {
   require<BadInput>(!error, "--dump: cannot make {}: {}", folder, error.message());
 }
 
-void dump_layers(const std::string& folder, World& world, std::span<RankRun* const> ranks, const Plan& plan) {
+void dump_layers(const std::string& folder, World& world, std::span<measure::RankRun* const> ranks, const Plan& plan) {
   make_dump_folder(folder);
   std::vector<std::string> files;
   for (size_t i = 0; i < ranks.size(); ++i)
-    files.push_back(RankDump(*ranks[i], world.here()[i], !one_layer(plan)).write(folder).dump());
+    files.push_back(RankDump(*ranks[i], world.here()[i], !measure::one_layer(plan)).write(folder).dump());
   files = gather(world, std::move(files));
   if (!leads(world)) return;
   Json manifest = manifest_of(ranks.front()->cells(), plan);
@@ -196,4 +196,4 @@ void dump_layers(const std::string& folder, World& world, std::span<RankRun* con
                    [&](std::ostream& out) { out << document_text(manifest) << '\n'; });
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

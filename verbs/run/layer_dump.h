@@ -29,7 +29,7 @@
 #include "moe/measure/layers/rank_run.h"
 #include "moe/plan/plan.h"
 
-namespace moe {
+namespace moe::verbs {
 
 /// Makes a folder that `--dump` asks for. Throws BadInput naming the flag.
 void make_dump_folder(const std::string& folder);
@@ -37,6 +37,6 @@ void make_dump_folder(const std::string& folder);
 /// Writes the ranks' tensors. `ranks`: those of this process in rank order, each after at least two passes of `plan`
 /// and finish_gradients; every process of `world` calls it, rank 0's writes the manifest. Makes the folder. Throws
 /// BadInput naming the file that can't be written.
-void dump_layers(const std::string& folder, World& world, std::span<RankRun* const> ranks, const Plan& plan);
+void dump_layers(const std::string& folder, World& world, std::span<measure::RankRun* const> ranks, const Plan& plan);
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -7,9 +7,9 @@
 #include "moe/base/no_hardware.h"
 #include "moe/device/memory.h"
 
-namespace moe {
+namespace moe::verbs {
 
-LayerJob jobs_on(const Target& target, const Selection& selection, LayerBenchSettings settings) {
+LayerJob jobs_on(const Target& target, const Selection& selection, measure::LayerBenchSettings settings) {
   LayerJob job;
   if (target.emulated) job.paced_by = target.cluster;
   job.schedules = chosen_schedules(selection);
@@ -50,4 +50,4 @@ std::string run_key(const std::string& layer, std::string_view schedule, int tri
   return fmt::format("run/{}/{}{}", layer, schedule, tried_degree > 0 ? fmt::format("/r{}", tried_degree) : "");
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -12,7 +12,7 @@
 #include "verbs/run/target.h"
 #include "verbs/selection.h"
 
-namespace moe {
+namespace moe::verbs {
 
 /// Says how often the layer is there: layers in a row, micro-batches of its batch, in a pipeline of its stages.
 struct Stacked {
@@ -41,14 +41,14 @@ struct LayerJob {
   const Schedule* tried = nullptr;  // runs at each of these degrees too, forward and backward alike, but those above
   std::vector<int> tried_degrees;   // largest_degree
   PricingOptions pricing;
-  LayerBenchSettings settings;
+  measure::LayerBenchSettings settings;
 
   std::string_view backend() const { return settings.ranks.processes ? settings.ranks.processes->backend() : "local"; }
 };
 
 /// Returns what the jobs of one run share: all but a layer and the profile that predicts it. `settings`: what the
 /// target does not decide.
-LayerJob jobs_on(const Target& target, const Selection& selection, LayerBenchSettings settings);
+LayerJob jobs_on(const Target& target, const Selection& selection, measure::LayerBenchSettings settings);
 
 /// Says why a job can't run.
 struct RunRefusal {
@@ -65,4 +65,4 @@ std::vector<int> runnable_degrees(const LayerJob& job);
 /// Returns "run/LAYER/SCHEDULE", of a tried degree "run/LAYER/SCHEDULE/r4".
 std::string run_key(const std::string& layer, std::string_view schedule, int tried_degree = 0);
 
-}  // namespace moe
+}  // namespace moe::verbs

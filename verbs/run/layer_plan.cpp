@@ -11,14 +11,14 @@
 #include "moe/search/within_memory.h"
 #include "verbs/plan_file.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 constexpr double kSetUpS = 0.15;  // of a layer: its ranks, references and unpaced passes
 
 // Sets how long the tasks of an emulated run last, and how they slow each other down; of any other run, what they are
 // predicted to take.
-void pace(const LayerJob& job, const std::vector<double>& predicted, PlannedRun& run) {
+void pace(const LayerJob& job, const std::vector<double>& predicted, measure::PlannedRun& run) {
   const bool paced = job.paced_by && !job.settings.check_only;
   const std::vector<double> seconds =
       paced ? price(LayerPricer(*job.paced_by, job.shape, job.pricing), run.plan) : predicted;
@@ -108,7 +108,7 @@ PlannedSchedule plan(const LayerJob& job, const Schedule& schedule, const Degree
 }  // namespace
 
 void require_runs_of(const LayerJob& job, const Plan& plan) {
-  require_runs(plan);
+  measure::require_runs(plan);
   require<Unsupported>(
       job.paced_by.has_value() || job.shape.layer.node_limit == 0,
       "node-limit {}: gates choose experts of any nodes, expected none in runs that are not paced (tune "
@@ -145,12 +145,12 @@ PlannedSchedule plan_nominally(const LayerJob& job, const Schedule& schedule, in
 }
 
 double estimated_seconds(const LayerJob& job) {
-  std::vector<PlannedRun> planned;
+  std::vector<measure::PlannedRun> planned;
   double pass_s = 0;
   const auto add = [&](const auto& plan) {
     try {
-      PlannedRun run = plan().run;
-      rank_shape(proxy_case(job.shape, run.plan.degree_forward, run.plan.degree_backward), 0);
+      measure::PlannedRun run = plan().run;
+      rank_shape(measure::proxy_case(job.shape, run.plan.degree_forward, run.plan.degree_backward), 0);
       pass_s += run.forward_s + run.backward_s;
       planned.push_back(std::move(run));
     } catch (const Unsupported&) {
@@ -163,4 +163,4 @@ double estimated_seconds(const LayerJob& job) {
   return kSetUpS + job.settings.iterations * pass_s * least_dilation(planned).factor;
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

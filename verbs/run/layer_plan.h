@@ -5,14 +5,14 @@
 #include "moe/cost/simulator.h"
 #include "verbs/run/layer_job.h"
 
-namespace moe {
+namespace moe::verbs {
 
 struct PlannedSchedule {
   std::string_view schedule;
   int degree_forward = 1, degree_backward = 1;        // of a stack, the last layer's in the last micro-batch
   int64_t gar_in_moe_bytes = 0, gar_after_bytes = 0;  // of a layer: Decision's
   double bound_s = 0;
-  PlannedRun run;
+  measure::PlannedRun run;
   Timeline timeline;     // predicted
   std::string by;        // name of the profile that decided, "nominal" of nominal costs
   std::string weak;      // weak_rows (pricer.h)
@@ -37,4 +37,4 @@ PlannedSchedule plan_nominally(const LayerJob& job, const Schedule& schedule, in
 /// Returns about how many seconds the job will run on an emulated cluster.
 double estimated_seconds(const LayerJob& job);
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -10,7 +10,7 @@
 #include "moe/plan/memory.h"
 #include "moe/record/over_ranks.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 std::vector<double> differences(const std::vector<double>& a, const std::vector<double>& b) {
@@ -24,7 +24,7 @@ Fields prediction_of(const PlannedSchedule& p, double run_bytes) {
   if (p.nominal) return {{"peak_bytes", run_bytes}};
   std::vector<TaskTime> times;
   for (size_t i = 0; i < p.timeline.start_s.size(); ++i) times.push_back({p.timeline.start_s[i], p.timeline.end_s[i]});
-  const Overlap overlap = overlap_of(p.run.plan, times);
+  const measure::Overlap overlap = measure::overlap_of(p.run.plan, times);
   Fields fields{{"forward_s", p.run.forward_s},
                 {"backward_s", p.run.backward_s},
                 {"total_s", p.run.forward_s + p.run.backward_s},
@@ -33,26 +33,26 @@ Fields prediction_of(const PlannedSchedule& p, double run_bytes) {
                 {"overlap_efficiency", overlap.efficiency},
                 {"peak_bytes", run_bytes}};
   if (p.gar_after_bytes > 0) fields.set("gar_after_bytes", p.gar_after_bytes);
-  if (!one_layer(p.run.plan)) fields.set("bubble", bubble_of(p.run.plan, times));
+  if (!measure::one_layer(p.run.plan)) fields.set("bubble", measure::bubble_of(p.run.plan, times));
   if (!p.weak.empty()) fields.set("weak_rows", p.weak);
   return fields;
 }
 
-Fields checked_summary(const MeasuredRun& run) {
+Fields checked_summary(const measure::MeasuredRun& run) {
   return {{"worst_error", run.worst_error},  {"worst_tensor", run.worst_tensor}, {"proven_tokens", run.proven_tokens},
           {"drop_rate", run.load.drop_rate}, {"most_load", run.load.most_load},  {"mean_load", run.load.mean_load},
           {"imbalance", run.load.imbalance}, {"padding", run.load.padding},      {"peak_bytes", run.peak_bytes}};
 }
 
-void add_tasks(const std::vector<TaskComparison>& tasks, Fields& summary) {
-  const TaskComparison* worst = nullptr;
+void add_tasks(const std::vector<measure::TaskComparison>& tasks, Fields& summary) {
+  const measure::TaskComparison* worst = nullptr;
   std::map<TaskKind, double> excess_s;
-  for (const TaskComparison& t : tasks) excess_s[t.kind] += t.measured_s - t.predicted_s;
+  for (const measure::TaskComparison& t : tasks) excess_s[t.kind] += t.measured_s - t.predicted_s;
   for (const auto& [kind, seconds] : excess_s) summary.set(fmt::format("{}{}", kExcess, name_of(kind)), seconds);
-  for (const TaskComparison& t : tasks) {
+  for (const measure::TaskComparison& t : tasks) {
     if (t.median_ratio == 0) continue;
     summary.set(fmt::format("ratio_{}_{}", name_of(t.phase), name_of(t.kind)), t.median_ratio);
-    if (worst == nullptr || farther_from_1(t.worst_ratio, worst->worst_ratio)) worst = &t;
+    if (worst == nullptr || measure::farther_from_1(t.worst_ratio, worst->worst_ratio)) worst = &t;
   }
   if (worst == nullptr) return;
   summary.set("worst_task", worst->worst_task);
@@ -60,13 +60,13 @@ void add_tasks(const std::vector<TaskComparison>& tasks, Fields& summary) {
 }
 
 // Returns the mean over ranks, the median over passes.
-double bubble(const MeasuredRun& run, const std::vector<double>& total_s) {
+double bubble(const measure::MeasuredRun& run, const std::vector<double>& total_s) {
   std::vector<double> shares;
   for (size_t i = 0; i < total_s.size(); ++i) shares.push_back(1 - mean(run.working_s[i]) / total_s[i]);
   return median(shares);
 }
 
-void add_times(const MeasuredRun& run, CaseRecord& record) {
+void add_times(const measure::MeasuredRun& run, CaseRecord& record) {
   const std::vector<double> forward = max_over_ranks(run.forward_s), total = max_over_ranks(run.total_s);
   record.samples = {{"forward_s", run.forward_s}, {"total_s", run.total_s}};
   record.summary.set("forward_s", median(forward));
@@ -84,13 +84,13 @@ void add_times(const MeasuredRun& run, CaseRecord& record) {
     record.samples.push_back({"replayed_s", run.replayed_s});
     record.summary.set("replayed_s", median(max_over_ranks(run.replayed_s)));
   }
-  if (!one_layer(run.plan)) record.summary.set("bubble", bubble(run, total));
+  if (!measure::one_layer(run.plan)) record.summary.set("bubble", bubble(run, total));
   record.summary.set("repeats", int64_t{run.repeats});
   if (run.core_slowdown > 0) record.summary.set("core_slowdown", run.core_slowdown);
   if (run.paced_tasks == 0) return;
-  const double share = overrun_share(run);
+  const double share = measure::overrun_share(run);
   record.summary.set("overrun_share", share);
-  if (share <= kOverrunLimit) return;
+  if (share <= measure::kOverrunLimit) return;
   record.status = CaseStatus::invalid;
   record.reason = fmt::format("{:.1f} % of the tasks outlasted their modelled time", 100 * share);
 }
@@ -98,9 +98,9 @@ void add_times(const MeasuredRun& run, CaseRecord& record) {
 // Rounds to whole nanoseconds, which are shorter in a record.
 double in_ns(double seconds) { return std::round(seconds * 1e9) / 1e9; }
 
-MeasuredTimeline measured_timeline(const PlannedSchedule& p, const MeasuredRun& run) {
+MeasuredTimeline measured_timeline(const PlannedSchedule& p, const measure::MeasuredRun& run) {
   MeasuredTimeline timeline{run.median_rank, !p.nominal, {}};
-  if (!one_layer(run.plan) || run.plan.tasks().size() > kMostTimelineTasks) return timeline;
+  if (!measure::one_layer(run.plan) || run.plan.tasks().size() > kMostTimelineTasks) return timeline;
   for (const Task& task : run.plan.tasks()) {
     const size_t id = static_cast<size_t>(task.id);
     const LaneKind lane = run.plan.structure->lanes[static_cast<size_t>(task.lane)].kind;
@@ -114,7 +114,7 @@ MeasuredTimeline measured_timeline(const PlannedSchedule& p, const MeasuredRun& 
   return timeline;
 }
 
-void add_losses(const MeasuredRun& run, CaseRecord& record) {
+void add_losses(const measure::MeasuredRun& run, CaseRecord& record) {
   std::vector<std::vector<double>> by_step;
   for (const double loss : run.losses) by_step.push_back({loss});
   record.samples.push_back({"loss", by_step});
@@ -125,7 +125,7 @@ void add_losses(const MeasuredRun& run, CaseRecord& record) {
   if (run.held_out_loss != 0) record.summary.set("held_out_loss", run.held_out_loss);
 }
 
-void add_all(const LayerMeasurement& all, const MeasuredRun& run, CaseRecord& record) {
+void add_all(const measure::LayerMeasurement& all, const measure::MeasuredRun& run, CaseRecord& record) {
   record.summary.set("tensors_made", all.tensors_made);
   if (record.emulated) record.summary.set("dilation_set_by", run.dilation.set_by);
   record.summary.set("proving_wall_s", all.took.proving_s);
@@ -139,18 +139,19 @@ double estimated_bytes(const Plan& plan, DeviceKind device) {
   MemoryRequest request = memory_request(plan);
   request.scores = keeps_scores(device);
   request.keeps_ends = true;
-  const MemoryEstimate estimate =
-      one_layer(plan) ? layer_memory(plan.shape, plan.structure->flow, request.scores) : estimate_memory(request);
+  const MemoryEstimate estimate = measure::one_layer(plan)
+                                      ? layer_memory(plan.shape, plan.structure->flow, request.scores)
+                                      : estimate_memory(request);
   return estimate.total() - estimate.optimizer;
 }
 
-std::vector<TaskComparison> compared_tasks(const RanSchedule& ran) {
+std::vector<measure::TaskComparison> compared_tasks(const RanSchedule& ran) {
   if (ran.run.task_s.empty() || ran.planned.nominal) return {};
   const Timeline& predicted = ran.planned.timeline;
-  return compare_tasks(ran.run.plan, ran.run.task_s, differences(predicted.end_s, predicted.start_s));
+  return measure::compare_tasks(ran.run.plan, ran.run.task_s, differences(predicted.end_s, predicted.start_s));
 }
 
-CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vector<TaskComparison>& tasks) {
+CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vector<measure::TaskComparison>& tasks) {
   const auto& [planned, run, all] = ran;
   CaseRecord record;
   record.key = run_key(job.name, planned.schedule);
@@ -193,4 +194,4 @@ double measured_over_predicted(const CaseRecord& record) {
   return record.summary.number("total_s", record.key) / record.prediction.number("total_s", record.key);
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -4,20 +4,20 @@
 #include "moe/record/record.h"
 #include "verbs/run/layer_plan.h"
 
-namespace moe {
+namespace moe::verbs {
 
 /// Holds what one schedule was planned as, and what `run` of `all` found.
 struct RanSchedule {
   const PlannedSchedule& planned;
-  const MeasuredRun& run;
-  const LayerMeasurement& all;
+  const measure::MeasuredRun& run;
+  const measure::LayerMeasurement& all;
 };
 
 /// Returns what a rank's layers of a plan take on such a device, without an optimizer.
 double estimated_bytes(const Plan& plan, DeviceKind device);
 
 /// Returns the tasks, measured beside predicted; none where the schedule was only checked, or planned by nominal costs.
-std::vector<TaskComparison> compared_tasks(const RanSchedule& ran);
+std::vector<measure::TaskComparison> compared_tasks(const RanSchedule& ran);
 
 /// Begins the names of a summary's fields of the kinds' excess.
 inline constexpr std::string_view kExcess = "excess_s_";
@@ -46,7 +46,7 @@ inline constexpr size_t kMostTimelineTasks = 200;
 ///   prediction   exposed_s, overlap_efficiency, bubble of the replay; peak_bytes by estimate_memory, without optimizer
 ///                states; weak_rows: which rows of the profile are weak (fit.h), and why; absent: none
 /// Loads and bytes are those of the layer that ran: on an emulated cluster of the proxy.
-CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vector<TaskComparison>& tasks);
+CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vector<measure::TaskComparison>& tasks);
 
 /// Returns the record of a schedule that did not run.
 CaseRecord record_without_run(const LayerJob& job, const Schedule& schedule, CaseStatus status,
@@ -55,4 +55,4 @@ CaseRecord record_without_run(const LayerJob& job, const Schedule& schedule, Cas
 /// Returns measured total over predicted total of an ok record.
 double measured_over_predicted(const CaseRecord& record);
 
-}  // namespace moe
+}  // namespace moe::verbs

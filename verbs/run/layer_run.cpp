@@ -8,7 +8,7 @@
 #include "verbs/run/schedule_batches.h"
 #include "verbs/trace_file.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 /// Holds a job's plans, of its schedules and then of its tried degrees, and the records of those that can't be planned.
@@ -39,10 +39,10 @@ PlannedJob plan(const LayerJob& job) {
   return all;
 }
 
-std::vector<LayerMeasurement> measure(const LayerJob& job, const std::vector<PlannedSchedule>& planned) {
-  std::vector<PlannedRun> runs;
+std::vector<measure::LayerMeasurement> measure(const LayerJob& job, const std::vector<PlannedSchedule>& planned) {
+  std::vector<measure::PlannedRun> runs;
   for (const PlannedSchedule& p : planned) runs.push_back(p.run);
-  return runs.empty() ? std::vector<LayerMeasurement>() : measure_in_batches(runs, job.settings);
+  return runs.empty() ? std::vector<measure::LayerMeasurement>() : measure_in_batches(runs, job.settings);
 }
 
 void set_parameters(const Fields& parameters, LayerOutcome& outcome) {
@@ -54,14 +54,14 @@ void set_parameters(const Fields& parameters, LayerOutcome& outcome) {
 
 LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
   PlannedJob all = plan(job);
-  const std::vector<LayerMeasurement> batches = measure(job, all.planned);
+  const std::vector<measure::LayerMeasurement> batches = measure(job, all.planned);
   const std::vector<BatchedRun> runs = runs_of(batches);
   LayerOutcome outcome{job.name, {}, std::move(all.unsupported_tried)};
   for (size_t s = 0; s < all.planned.size(); ++s) {
     PlannedSchedule& planned = all.planned[s];
-    const MeasuredRun& measured = runs[s].run;
+    const measure::MeasuredRun& measured = runs[s].run;
     const RanSchedule ran{planned, measured, runs[s].all};
-    std::vector<TaskComparison> tasks = compared_tasks(ran);
+    std::vector<measure::TaskComparison> tasks = compared_tasks(ran);
     CaseRecord record = record_of(job, ran, tasks);
     if (s < all.of_schedules) {
       outcome.runs.push_back({std::move(record), std::move(planned.run.plan), std::move(planned.timeline),
@@ -160,4 +160,4 @@ void write_layer_trace(const LayerOutcome& outcome, const std::string& path) {
   write_trace(groups, path);
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -8,16 +8,16 @@
 #include "moe/record/writer.h"
 #include "verbs/run/layer_job.h"
 
-namespace moe {
+namespace moe::verbs {
 
 /// Holds one schedule's run. All but the record is empty where it did not run, or is taken from an earlier run.
 struct ScheduleRun {
   CaseRecord record;
-  Plan plan = {};                          // nominal
-  Timeline predicted = {};                 // of that plan
-  RankTimes measured = {};                 // of the median iteration, by rank; empty: it was not timed
-  int rank = 0;                            // the slowest of that iteration
-  std::vector<TaskComparison> tasks = {};  // empty: it was not timed
+  Plan plan = {};                                   // nominal
+  Timeline predicted = {};                          // of that plan
+  measure::RankTimes measured = {};                 // of the median iteration, by rank; empty: it was not timed
+  int rank = 0;                                     // the slowest of that iteration
+  std::vector<measure::TaskComparison> tasks = {};  // empty: it was not timed
 };
 
 struct LayerOutcome {
@@ -56,4 +56,4 @@ bool was_timed(const LayerOutcome& outcome);
 /// more than kMostRankTasks tasks over all ranks has the slowest rank's lanes alone.
 void write_layer_trace(const LayerOutcome& outcome, const std::string& path);
 
-}  // namespace moe
+}  // namespace moe::verbs

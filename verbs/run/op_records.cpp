@@ -20,7 +20,7 @@
 #include "verbs/run/lane_records.h"
 #include "verbs/run/task_records.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 using Numbers = std::vector<std::vector<double>>;
@@ -31,19 +31,19 @@ constexpr double kGuessedCallS = 1e-3, kGuessedByteS = 1e-9, kGuessedTasksS = 0.
 double guessed_flop_s(DeviceKind device) { return device == DeviceKind::cuda ? 4e-14 : 4e-11; }
 constexpr double kReadS = 5e-3;  // a layer whose records are there takes less
 
-double amount_of(const OpCase& c, const Target& target, int repetitions) {
+double amount_of(const measure::OpCase& c, const Target& target, int repetitions) {
   const double unpaced = kGuessedCallS + c.bytes * kGuessedByteS + c.flops * guessed_flop_s(target.ranks.device);
   return c.modelled_s > 0 ? repetitions * c.modelled_s * c.dilation : (repetitions + 1) * unpaced;
 }
 
 // Weighs measure_tasks: passes at each degree, short ones as many as fill some time.
 double amount_of(const LayerJob& layer, const Target& target) {
-  const double passes = static_cast<double>(kPasses * kProfiledDegrees.size());
-  const double flops = layer.stacked.layers * reference_flops(layer.shape);
+  const double passes = static_cast<double>(measure::kPasses * kProfiledDegrees.size());
+  const double flops = layer.stacked.layers * measure::reference_flops(layer.shape);
   return std::max(kGuessedTasksS, passes * flops * guessed_flop_s(target.ranks.device));
 }
 
-const char* kind_of(const OpCase& c) { return c.flops > 0 ? "computations" : "collectives"; }
+const char* kind_of(const measure::OpCase& c) { return c.flops > 0 ? "computations" : "collectives"; }
 constexpr const char* kTasks = "tasks of layers";
 
 /// Returns the seconds since the last call, or since it was made.
@@ -61,27 +61,28 @@ class Lap {
 
 // Leaves out cases that do not fit: each rank has the buffers of two ops, since one is timed beside another; threads
 // share one GPU.
-void leave_out_too_large(const Target& target, std::vector<OpCase>& cases) {
+void leave_out_too_large(const Target& target, std::vector<measure::OpCase>& cases) {
   constexpr double kShareOfFree = 0.8;  // the rest is for workspaces, and what is in pieces
   World* processes = target.ranks.processes;
   auto left = static_cast<double>(free_gpu_bytes(processes ? processes->topology().local_rank : 0));
   if (processes)
     for (const auto& rank : gather(*processes, Numbers{{left}})) left = std::min(left, rank.front());
   const double ranks = processes ? 1 : target.cluster.nodes * target.cluster.ranks_per_node;
-  std::erase_if(cases, [&](const OpCase& c) { return 2 * ranks * buffer_bytes(c) > kShareOfFree * left; });
+  std::erase_if(cases, [&](const measure::OpCase& c) { return 2 * ranks * buffer_bytes(c) > kShareOfFree * left; });
 }
 
-std::vector<OpCase> cases_of(const Target& target, const OpRequest& request) {
-  auto cases = target.emulated ? emulated_cases(target.cluster, request.sizes)
-                               : real_cases(target.cluster, target.backend(), request.sizes, target.ranks.device);
-  std::ranges::move(module_cases(request.modules, target.cluster), std::back_inserter(cases));
+std::vector<measure::OpCase> cases_of(const Target& target, const OpRequest& request) {
+  auto cases = target.emulated
+                   ? measure::emulated_cases(target.cluster, request.sizes)
+                   : measure::real_cases(target.cluster, target.backend(), request.sizes, target.ranks.device);
+  std::ranges::move(measure::module_cases(request.modules, target.cluster), std::back_inserter(cases));
   if (!target.emulated && target.ranks.device == DeviceKind::cuda) leave_out_too_large(target, cases);
   if (request.only.empty()) return cases;
   for (const Op op : request.only)
-    require<BadInput>(std::ranges::find(cases, op, &OpCase::op) != cases.end(),
+    require<BadInput>(std::ranges::find(cases, op, &measure::OpCase::op) != cases.end(),
                       "op {}: found nothing of it to time on {}, expected another op", name_of(op),
                       target.cluster.name);
-  std::erase_if(cases, [&](const OpCase& c) { return !request.only.contains(c.op); });
+  std::erase_if(cases, [&](const measure::OpCase& c) { return !request.only.contains(c.op); });
   return cases;
 }
 
@@ -100,7 +101,7 @@ std::vector<CaseRecord> share(const Target& target, std::vector<CaseRecord> reco
 // Holds the cases' records, with those of an earlier run.
 class Attempts {
  public:
-  Attempts(const Target& target, const std::vector<OpCase>& cases, RecordWriter& writer)
+  Attempts(const Target& target, const std::vector<measure::OpCase>& cases, RecordWriter& writer)
       : target_(target), cases_(cases), writer_(writer), records_(cases.size()) {
     for (size_t i = 0; i < cases.size(); ++i)
       for (int attempt = 0; attempt <= kMostRepeats; ++attempt)
@@ -117,7 +118,7 @@ class Attempts {
     return open;
   }
 
-  void add(const OpCase& c, const OpResult& result) {
+  void add(const measure::OpCase& c, const measure::OpResult& result) {
     const auto i = static_cast<size_t>(&c - cases_.data());
     CaseRecord record = record_of(c, result, target_);
     if (!records_[i].empty()) record.parameters.set("again_of", key_of(i, 0));
@@ -152,7 +153,7 @@ class Attempts {
   }
 
   const Target& target_;
-  const std::vector<OpCase>& cases_;
+  const std::vector<measure::OpCase>& cases_;
   RecordWriter& writer_;
   std::vector<std::vector<CaseRecord>> records_;  // by case and attempt
 };
@@ -174,16 +175,16 @@ std::set<std::string> measured_series(const std::vector<CaseRecord>& records) {
 // Measures the open cases; `work` knows the seconds that all ops and tasks took so far.
 std::vector<CaseRecord> measured_ops(const Target& target, RecordWriter& writer, const OpRequest& request,
                                      const std::function<void(double share)>& progress, MeasuredWork& work) {
-  const std::vector<OpCase> cases = cases_of(target, request);
-  const OpSettings& settings = request.settings;
+  const std::vector<measure::OpCase> cases = cases_of(target, request);
+  const measure::OpSettings& settings = request.settings;
   Attempts attempts(target, cases, writer);
   std::vector<size_t> open = attempts.open();
   std::erase_if(open, [&](size_t i) { return request.without.contains(cases[i].series()); });
   const auto amount = [&](size_t i) { return amount_of(cases[i], target, settings.repetitions); };
-  for (const OpCase& c : cases) work.open(kind_of(c)) = 0;
+  for (const measure::OpCase& c : cases) work.open(kind_of(c)) = 0;
   for (const size_t i : open) work.open(kind_of(cases[i])) += amount(i);
   Lap lap;
-  const auto keep = [&](const OpCase& c, const OpResult& result) {
+  const auto keep = [&](const measure::OpCase& c, const measure::OpResult& result) {
     attempts.add(c, result);
     work.did(kind_of(c), amount_of(c, target, settings.repetitions), lap());
     progress(work.share());
@@ -193,7 +194,7 @@ std::vector<CaseRecord> measured_ops(const Target& target, RecordWriter& writer,
     for (const size_t i : repeated) work.open(kind_of(cases[i])) += amount(i);
     return repeated;
   };
-  bench_ops(target.ranks, cases, settings, {keep, again}, open);
+  measure::bench_ops(target.ranks, cases, settings, {keep, again}, open);
   std::vector<CaseRecord> records = attempts.best();
   if (request.only.empty()) add_lane_records(target, writer, cases, settings, records);
   return share(target, std::move(records));
@@ -201,7 +202,7 @@ std::vector<CaseRecord> measured_ops(const Target& target, RecordWriter& writer,
 
 }  // namespace
 
-CaseRecord record_of(const OpCase& c, const OpResult& result, const Target& target) {
+CaseRecord record_of(const measure::OpCase& c, const measure::OpResult& result, const Target& target) {
   CaseRecord record;
   record.key = "op/" + c.key();
   record.parameters = c.parameters(target.cluster);
@@ -265,7 +266,7 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequ
   MeasuredWork work;
   if (!target.emulated) {
     for (const LayerJob& layer : layers) work.open(kTasks) += amount_of(layer, target);
-    for (const OpCase& c : cases_of(target, request))
+    for (const measure::OpCase& c : cases_of(target, request))
       work.open(kind_of(c)) += amount_of(c, target, request.settings.repetitions);
     Lap lap;
     for (const LayerJob& layer : layers) {
@@ -309,4 +310,4 @@ Profile measured_profile(const Target& target, RecordWriter& writer, const OpReq
   return fitted.profile;
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -9,11 +9,11 @@
 #include "moe/record/writer.h"
 #include "verbs/run/layer_job.h"
 
-namespace moe {
+namespace moe::verbs {
 
 struct OpRequest {
-  OpSettings settings;
-  OpSizes sizes;
+  measure::OpSettings settings;
+  measure::OpSizes sizes;
   std::vector<std::string> modules = {};  // of the registries, on a target that is not emulated
   std::set<std::string> without = {};     // series (op_cases.h) that are not timed alone
   std::set<Op> only = {};                 // empty: all of them, and how lanes slow each other
@@ -29,7 +29,7 @@ inline constexpr int kMostRepeats = 2;
 std::vector<std::string> to_repeat(const std::vector<CaseRecord>& of_series);
 
 /// Returns what a case leaves: wrong results without samples.
-CaseRecord record_of(const OpCase& c, const OpResult& result, const Target& target);
+CaseRecord record_of(const measure::OpCase& c, const measure::OpResult& result, const Target& target);
 
 /// Returns every case of the target and of `modules` (module_cases), those that `writer` has already taken from there;
 /// of a target that is to be measured also how lanes slow each other (lane_bench.h) and what handing over between them
@@ -50,4 +50,4 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequ
 Profile measured_profile(const Target& target, RecordWriter& writer, const OpRequest& request,
                          const std::vector<LayerJob>& layers);
 
-}  // namespace moe
+}  // namespace moe::verbs

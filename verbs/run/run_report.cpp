@@ -5,7 +5,7 @@
 #include "moe/base/table.h"
 #include "moe/record/fields_json.h"
 
-namespace moe {
+namespace moe::verbs {
 
 namespace {
 
@@ -35,7 +35,7 @@ std::string tasks_text(const LayerOutcome& outcome) {
   for (const ScheduleRun& run : outcome.runs) {
     if (run.tasks.empty()) continue;
     Table table({"tasks", "number", "model ms", "ms", "median", "worst", "which"});
-    for (const TaskComparison& t : run.tasks) {
+    for (const measure::TaskComparison& t : run.tasks) {
       const auto ratio = [](double r) { return r > 0 ? fmt::format("{:.3f}", r) : "-"; };
       table.add({fmt::format("{} {}", name_of(t.phase), name_of(t.kind)), fmt::format("{}", t.tasks),
                  fmt::format("{:.2f}", 1e3 * t.predicted_s), fmt::format("{:.2f}", 1e3 * t.measured_s),
@@ -77,7 +77,7 @@ Json schedules_json(const LayerOutcome& outcome) {
     if (!r.reason.empty()) row["reason"] = r.reason;
     for (const auto& [part, fields] : {std::pair{"measured", &r.summary}, {"predicted", &r.prediction}})
       if (!fields->empty()) row[part] = to_json(*fields);
-    for (const TaskComparison& t : run.tasks)
+    for (const measure::TaskComparison& t : run.tasks)
       row["tasks"].push_back({{"kind", name_of(t.kind)},
                               {"phase", name_of(t.phase)},
                               {"tasks", t.tasks},
@@ -91,4 +91,4 @@ Json schedules_json(const LayerOutcome& outcome) {
   return list;
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -6,7 +6,7 @@
 #include "moe/base/json.h"
 #include "verbs/run/layer_run.h"
 
-namespace moe {
+namespace moe::verbs {
 
 /// Shows for every schedule that was timed each kind of task's time beside its prediction.
 std::string tasks_text(const LayerOutcome& outcome);
@@ -17,4 +17,4 @@ std::string dilation_text(const std::vector<ScheduleRun>& runs);
 /// Returns schedules[] = {schedule, status, degrees, measured, predicted, tasks}.
 Json schedules_json(const LayerOutcome& outcome);
 
-}  // namespace moe
+}  // namespace moe::verbs

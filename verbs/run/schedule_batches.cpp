@@ -6,17 +6,17 @@
 #include "moe/device/gpu_settings.h"
 #include "verbs/run/layer_records.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 constexpr double kShareOfFree = 0.8;  // the rest is for workspaces of libraries, and what is in pieces
 
 /// Estimates the bytes of a plan's layers on the GPU that its ranks here share.
-double bytes_here(const Plan& plan, const BenchRanks& ranks) {
+double bytes_here(const Plan& plan, const measure::BenchRanks& ranks) {
   return estimated_bytes(plan, ranks.device) * (ranks.processes ? 1 : plan.shape.parallel.ranks());
 }
 
-double least_left(const BenchRanks& ranks) {
+double least_left(const measure::BenchRanks& ranks) {
   World* processes = ranks.processes;
   auto left = static_cast<double>(free_gpu_bytes(processes ? processes->topology().local_rank : 0));
   if (processes)
@@ -41,19 +41,19 @@ std::vector<size_t> batches_that_fit(std::span<const double> bytes, double left_
   return ends;
 }
 
-std::vector<BatchedRun> runs_of(const std::vector<LayerMeasurement>& batches) {
+std::vector<BatchedRun> runs_of(const std::vector<measure::LayerMeasurement>& batches) {
   std::vector<BatchedRun> all;
-  for (const LayerMeasurement& batch : batches)
-    for (const MeasuredRun& run : batch.runs) all.push_back({batch, run});
+  for (const measure::LayerMeasurement& batch : batches)
+    for (const measure::MeasuredRun& run : batch.runs) all.push_back({batch, run});
   return all;
 }
 
-std::vector<LayerMeasurement> measure_in_batches(std::span<const PlannedRun> planned,
-                                                 const LayerBenchSettings& settings) {
+std::vector<measure::LayerMeasurement> measure_in_batches(std::span<const measure::PlannedRun> planned,
+                                                          const measure::LayerBenchSettings& settings) {
   std::vector<size_t> ends{planned.size()};
   if (settings.ranks.device == DeviceKind::cuda && !settings.emulated) {
     std::vector<double> bytes;
-    for (const PlannedRun& run : planned) bytes.push_back(bytes_here(run.plan, settings.ranks));
+    for (const measure::PlannedRun& run : planned) bytes.push_back(bytes_here(run.plan, settings.ranks));
     ends = batches_that_fit(bytes, least_left(settings.ranks));
     if (ends.size() > 1 && settings.ranks.leads())
       log_warning(
@@ -61,9 +61,9 @@ std::vector<LayerMeasurement> measure_in_batches(std::span<const PlannedRun> pla
                       "{} batches",
                       planned.size(), ends.front(), ends.size()));
   }
-  std::vector<LayerMeasurement> measured;
+  std::vector<measure::LayerMeasurement> measured;
   for (size_t begin = 0; const size_t end : ends) {
-    measured.push_back(measure_layer(
+    measured.push_back(measure::measure_layer(
         {planned.begin() + static_cast<std::ptrdiff_t>(begin), planned.begin() + static_cast<std::ptrdiff_t>(end)},
         settings));
     begin = end;
@@ -71,4 +71,4 @@ std::vector<LayerMeasurement> measure_in_batches(std::span<const PlannedRun> pla
   return measured;
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

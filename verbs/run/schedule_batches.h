@@ -5,7 +5,7 @@
 
 #include "moe/measure/layers/layer_bench.h"
 
-namespace moe {
+namespace moe::verbs {
 
 /// Returns where each batch of things ends that take so many bytes each: as many as fit beside each other, in their
 /// order; what does not fit alone is a batch of its own.
@@ -14,15 +14,15 @@ std::vector<size_t> batches_that_fit(std::span<const double> bytes, double left_
 /// Measures the plans, each batch for itself (layer_bench.h): all at once but on a GPU that has no memory for that.
 /// There the schedules of two batches take no turns, so a machine that meanwhile changes its speed may tell them apart.
 /// Every process of the ranks calls it. Returns a measurement of each batch.
-std::vector<LayerMeasurement> measure_in_batches(std::span<const PlannedRun> planned,
-                                                 const LayerBenchSettings& settings);
+std::vector<measure::LayerMeasurement> measure_in_batches(std::span<const measure::PlannedRun> planned,
+                                                          const measure::LayerBenchSettings& settings);
 
 /// Holds a plan's run, and the measurement that it belongs to.
 struct BatchedRun {
-  const LayerMeasurement& all;
-  const MeasuredRun& run;
+  const measure::LayerMeasurement& all;
+  const measure::MeasuredRun& run;
 };
 /// Returns the runs of all batches, in the order of the plans.
-std::vector<BatchedRun> runs_of(const std::vector<LayerMeasurement>& batches);
+std::vector<BatchedRun> runs_of(const std::vector<measure::LayerMeasurement>& batches);
 
-}  // namespace moe
+}  // namespace moe::verbs

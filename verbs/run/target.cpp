@@ -16,7 +16,7 @@
 #include "moe/plan/model_file.h"
 #include "verbs/selection.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 constexpr std::string_view kOnCuda = "-cuda";
@@ -44,13 +44,16 @@ bool is_own(std::string_view name, DeviceKind device) {
 
 Target of_threads(const std::string& cluster, DeviceKind device) {
   if (cluster == kHostCluster)
-    return unmeasured(std::string(kHostCluster), "this machine's threads", kProxyNodes, kProxyRanksPerNode);
+    return unmeasured(std::string(kHostCluster), "this machine's threads", measure::kProxyNodes,
+                      measure::kProxyRanksPerNode);
   Target target{.cluster = profile_of(cluster)};
   const Profile& profile = target.cluster;
   target.emulated = !is_own(profile.name, device);
-  require<BadInput>(target.emulated || (profile.nodes == kProxyNodes && profile.ranks_per_node == kProxyRanksPerNode),
-                    "--cluster: {} is of {} nodes x {} ranks, expected {} x {} of {}, this machine's threads", cluster,
-                    profile.nodes, profile.ranks_per_node, kProxyNodes, kProxyRanksPerNode, profile.name);
+  require<BadInput>(
+      target.emulated ||
+          (profile.nodes == measure::kProxyNodes && profile.ranks_per_node == measure::kProxyRanksPerNode),
+      "--cluster: {} is of {} nodes x {} ranks, expected {} x {} of {}, this machine's threads", cluster, profile.nodes,
+      profile.ranks_per_node, measure::kProxyNodes, measure::kProxyRanksPerNode, profile.name);
   return target;
 }
 
@@ -150,7 +153,7 @@ void share_done(const Target& target, RecordWriter& writer) {
   if (!target.leads()) writer.take_done(lines);
 }
 
-Target target_of(const std::string& cluster, const BenchRanks& ranks) {
+Target target_of(const std::string& cluster, const measure::BenchRanks& ranks) {
   Target target = ranks.processes ? of_processes(cluster, *ranks.processes) : of_threads(cluster, ranks.device);
   target.ranks = ranks;
   target.ranks.threads = chosen_threads(target);
@@ -158,4 +161,4 @@ Target target_of(const std::string& cluster, const BenchRanks& ranks) {
   return target;
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

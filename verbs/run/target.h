@@ -6,14 +6,14 @@
 #include "moe/measure/bench_ranks.h"
 #include "moe/record/writer.h"
 
-namespace moe {
+namespace moe::verbs {
 
 struct Target {
   /// Holds the profile of an emulated cluster, or of one that was measured before; else name and shape alone.
   Profile cluster;
   bool emulated = false;  // paced by `cluster`, over threads
   bool measured = true;   // `cluster` has its times; else they are to be measured first
-  BenchRanks ranks = {};
+  measure::BenchRanks ranks = {};
 
   std::string_view backend() const { return ranks.processes ? ranks.processes->backend() : "local"; }
   /// Returns whether this process writes and prints.
@@ -37,6 +37,6 @@ void share_done(const Target& target, RecordWriter& writer);
 /// or `host-fitted`; processes are predicted by it. Throws BadInput where such a profile is not of as many nodes and
 /// ranks as the processes. `ranks.threads` 0 stands for an equal share of the cores, and for 1 where ranks are emulated
 /// or on GPUs, which refuse more.
-Target target_of(const std::string& cluster, const BenchRanks& ranks);
+Target target_of(const std::string& cluster, const measure::BenchRanks& ranks);
 
-}  // namespace moe
+}  // namespace moe::verbs

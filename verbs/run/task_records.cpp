@@ -11,7 +11,7 @@
 #include "verbs/pick_layers.h"
 #include "verbs/run/layer_plan.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 constexpr double kMeasuredS = 0.5;
@@ -71,16 +71,16 @@ Plan plan_of(const LayerJob& job, const Schedule& schedule, int degree) {
   return build_plan(schedule, job.shape, with_split(schedule, degree, degree, bytes / degree / element * element));
 }
 
-std::vector<PlannedRun> serial_runs(const LayerJob& job) {
-  std::vector<PlannedRun> runs;
+std::vector<measure::PlannedRun> serial_runs(const LayerJob& job) {
+  std::vector<measure::PlannedRun> runs;
   for (const Schedule* schedule : one_of_each_flow(job.schedules))
     for (const int degree : kProfiledDegrees) {
       if (degree > 1 && (schedule->degrees == DegreePolicy::one || degree > padded_rows(job.shape))) continue;
       try {
-        PlannedRun& run = runs.emplace_back();
+        measure::PlannedRun& run = runs.emplace_back();
         const Plan plan = plan_of(job, *schedule, degree);
         require_runs_of(job, plan);
-        run.plan = serial_plan(plan);
+        run.plan = measure::serial_plan(plan);
       } catch (const Unsupported&) {
         runs.pop_back();
       }
@@ -196,22 +196,22 @@ std::vector<CaseRecord> known_records(const std::vector<TaskGroup>& groups, cons
 }
 
 std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, RecordWriter& writer) {
-  const std::vector<PlannedRun> runs = serial_runs(job);
+  const std::vector<measure::PlannedRun> runs = serial_runs(job);
   std::vector<std::vector<TaskGroup>> groups;
   std::vector<TaskGroup> all;
-  for (const PlannedRun& run : runs) {
+  for (const measure::PlannedRun& run : runs) {
     groups.push_back(groups_of_tasks(job.name, run.plan));
     all.insert(all.end(), groups.back().begin(), groups.back().end());
   }
   if (all.empty()) return {};
   if (are_known(target, all, writer)) return known_records(all, writer);
-  LayerBenchSettings settings = job.settings;
+  measure::LayerBenchSettings settings = job.settings;
   settings.most_reference_flops = kProvenFlops;
   settings.inspect = {};
   settings.in_step = true;
   settings.graphs = false;
   settings.fill_s = kMeasuredS;
-  const LayerMeasurement measured = measure_layer(runs, settings);
+  const measure::LayerMeasurement measured = measure::measure_layer(runs, settings);
   std::vector<CaseRecord> records;
   for (size_t r = 0; r < runs.size(); ++r) {
     require<WrongResult>(measured.runs[r].wrong.empty(), "{}: {}", job.name, measured.runs[r].wrong);
@@ -238,9 +238,9 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
   for (const size_t i : pick_layers(shapes, kProfiledLayers)) {
     LayerJob& job = jobs.emplace_back(layers[i]);
     const Stacked whole = std::exchange(job.stacked, {});
-    const TrainingSettings training = std::exchange(job.settings.training, {});
+    const measure::TrainingSettings training = std::exchange(job.settings.training, {});
     job.plan.reset();
-    job.settings.iterations = kPasses;
+    job.settings.iterations = measure::kPasses;
     if (whole.vocabulary == 0) continue;
     job.stacked = {
         .vocabulary = whole.vocabulary, .clips = whole.clips, .optimizer = whole.optimizer, .tied = whole.tied};
@@ -268,4 +268,4 @@ std::vector<CaseRecord> measure_tasks(const Target& target, const LayerJob& job,
   return records;
 }
 
-}  // namespace moe
+}  // namespace moe::verbs

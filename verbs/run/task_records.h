@@ -6,7 +6,7 @@
 #include "moe/record/writer.h"
 #include "verbs/run/layer_job.h"
 
-namespace moe {
+namespace moe::verbs {
 
 /// Are the degrees that a layer is cut by to see what its tasks take.
 inline constexpr std::array kProfiledDegrees{1, 2, 4};
@@ -25,4 +25,4 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers);
 /// has no schedule for, leaves none.
 std::vector<CaseRecord> measure_tasks(const Target& target, const LayerJob& job, RecordWriter& writer);
 
-}  // namespace moe
+}  // namespace moe::verbs

@@ -7,7 +7,7 @@
 #include "moe/base/units.h"
 #include "moe/measure/interleaved.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 constexpr double kKernelSampleS = 0.03;  // of as many runs as fit, if one is shorter
@@ -163,4 +163,4 @@ double KernelBench::least(const KernelBound& bound) const {
   return sum;
 }
 
-}  // namespace moe
+}  // namespace moe::measure

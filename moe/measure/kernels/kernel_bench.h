@@ -10,7 +10,7 @@
 #include "moe/measure/wrong_elements.h"
 #include "moe/record/writer.h"
 
-namespace moe {
+namespace moe::measure {
 
 /// Says what bounds a kernel: other kernels, and what share of their speed it reaches.
 struct KernelBound {
@@ -64,4 +64,4 @@ class KernelBench {
   std::map<std::string, double> least_s_;  // by key
 };
 
-}  // namespace moe
+}  // namespace moe::measure

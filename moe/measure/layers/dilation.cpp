@@ -9,7 +9,7 @@
 #include "moe/cost/slowdown.h"
 #include "moe/measure/layers/overlap.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 constexpr double kShortestPassS = 0.06;    // of the case's fastest schedule: a late end is about 1 % of it
@@ -98,4 +98,4 @@ std::unique_ptr<Pacer> make_pacer(const PlannedRun& run, int ranks, const Dilati
   return std::make_unique<Pacer>(ranks, kResources, run.slowdown, stall);
 }
 
-}  // namespace moe
+}  // namespace moe::measure

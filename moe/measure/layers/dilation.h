@@ -8,7 +8,7 @@
 #include "moe/measure/layers/pass_times.h"
 #include "moe/plan/plan.h"
 
-namespace moe {
+namespace moe::measure {
 
 /// Holds one schedule's plan, priced.
 struct PlannedRun {
@@ -41,4 +41,4 @@ Dilation choose_dilation(const std::vector<PlannedRun>& planned, const std::vect
 /// Makes the pacer of a run whose tasks slow each other down, at the modelled rates, its stalls dilated; else null.
 std::unique_ptr<Pacer> make_pacer(const PlannedRun& run, int ranks, const Dilation& dilation);
 
-}  // namespace moe
+}  // namespace moe::measure

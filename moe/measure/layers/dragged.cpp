@@ -7,7 +7,7 @@
 #include "moe/base/config.h"
 #include "moe/device/stream.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 constexpr double kMostFactor = 1000;
@@ -58,4 +58,4 @@ void Dragged::issue(const Task& task, Stream& stream, Pace pace) {
   });
 }
 
-}  // namespace moe
+}  // namespace moe::measure

@@ -6,7 +6,7 @@
 
 #include "moe/exec/executor.h"
 
-namespace moe {
+namespace moe::measure {
 
 /// Makes tasks of a kind take `factor` times as long as their work does.
 struct Drag {
@@ -35,4 +35,4 @@ class Dragged final : public Binding {
   Drag drag_;
 };
 
-}  // namespace moe
+}  // namespace moe::measure

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace moe {
+namespace moe::measure {
 
 Plan serial_plan(const Plan& plan) {
   auto structure = std::make_shared<Structure>(*plan.structure);
@@ -20,4 +20,4 @@ void InStep::settle(const Task& task, Stream& stream) {
   stream.synchronize();
 }
 
-}  // namespace moe
+}  // namespace moe::measure

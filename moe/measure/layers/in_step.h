@@ -4,7 +4,7 @@
 #include "moe/comm/communicator.h"
 #include "moe/exec/executor.h"
 
-namespace moe {
+namespace moe::measure {
 
 /// Returns the plan, of one stage, with every task waiting for the one issued before it. Its lanes stay.
 Plan serial_plan(const Plan& plan);
@@ -21,4 +21,4 @@ class InStep final : public Binding {
   Communicator& everyone_;
 };
 
-}  // namespace moe
+}  // namespace moe::measure

@@ -17,7 +17,7 @@
 #include "moe/measure/layers/weight_files.h"
 #include "moe/record/over_ranks.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 constexpr int kProvingPasses = 2;  // in the second the first one's dense gradients are summed
@@ -169,6 +169,7 @@ class LayerBench {
   }
 
   void run_passes(const std::vector<Benched*>& open, Passes passes) {
+    if (probes()) wait_for_cores(world(), *settings_.ranks.cores);
     world().run([&](int rank) { timed_passes(rank, open, passes); });
     const double slowdown = probes() ? settings_.ranks.cores->add(gather(world(), probed_)) : 0;
     for (Benched* each : open) {
@@ -338,13 +339,9 @@ class LayerBench {
 
 }  // namespace
 
-int passes_in(double seconds, double pass_s) {
-  return pass_s > 0 ? static_cast<int>(std::clamp(seconds / pass_s, double{kPasses}, double{kMostPasses})) : kPasses;
-}
-
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings) {
   require<WrongResult>(!planned.empty(), "layer bench: no schedule to run");
   return LayerBench(planned, settings).run();
 }
 
-}  // namespace moe
+}  // namespace moe::measure

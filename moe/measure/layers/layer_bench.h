@@ -14,7 +14,7 @@
 #include "moe/measure/layers/dragged.h"
 #include "moe/measure/layers/training.h"
 
-namespace moe {
+namespace moe::measure {
 
 /// Sees what ran a plan: this process's ranks, in rank order.
 using Inspection = std::function<void(World&, std::span<RankRun* const>, const Plan&)>;
@@ -99,4 +99,4 @@ bool disturbed(const MeasuredRun& run);
 /// Stopped where a training was asked to end.
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings);
 
-}  // namespace moe
+}  // namespace moe::measure

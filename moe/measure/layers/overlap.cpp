@@ -6,7 +6,7 @@
 
 #include "moe/base/statistics.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 bool communicates(LaneKind kind) { return kind != LaneKind::compute && kind != LaneKind::copy; }
@@ -180,4 +180,4 @@ std::vector<TaskComparison> compare_tasks(const Plan& plan, std::span<const doub
   return rows;
 }
 
-}  // namespace moe
+}  // namespace moe::measure

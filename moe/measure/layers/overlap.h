@@ -9,7 +9,7 @@
 #include "moe/measure/layers/rank_machines.h"
 #include "moe/plan/plan.h"
 
-namespace moe {
+namespace moe::measure {
 
 using RankTimes = std::vector<std::vector<TaskTime>>;  // [rank][task]; of other stages' tasks 0
 
@@ -67,4 +67,4 @@ bool farther_from_1(double a, double b);
 std::vector<TaskComparison> compare_tasks(const Plan& plan, std::span<const double> measured,
                                           std::span<const double> predicted);
 
-}  // namespace moe
+}  // namespace moe::measure

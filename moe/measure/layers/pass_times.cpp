@@ -7,7 +7,7 @@
 #include "moe/measure/layers/overlap.h"
 #include "moe/record/over_ranks.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 enum Number : size_t { kForward, kTotal, kExposed, kEfficiency, kWorking, kOverruns, kBegin, kFirstTask };
@@ -93,4 +93,4 @@ size_t slowest_rank(const std::vector<double>& total_s) {
   return static_cast<size_t>(std::ranges::max_element(total_s) - total_s.begin());
 }
 
-}  // namespace moe
+}  // namespace moe::measure

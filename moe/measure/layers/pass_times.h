@@ -4,7 +4,7 @@
 
 #include "moe/measure/layers/overlap.h"
 
-namespace moe {
+namespace moe::measure {
 
 /// Returns each task's times on that rank, or where it is another stage's on the first rank that has it.
 std::vector<TaskTime> times_on(const RankTimes& ranks, size_t rank);
@@ -45,4 +45,4 @@ std::vector<double> seconds_by_pass(const PassTimes& passes, const Task& task, c
   return seconds;
 }
 
-}  // namespace moe
+}  // namespace moe::measure

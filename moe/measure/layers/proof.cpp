@@ -5,7 +5,7 @@
 
 #include "moe/stack/stack_errors.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 // Returns what every rank's gates chose, wherever it is.
@@ -73,4 +73,4 @@ void prove_run(World& world, const std::vector<RankRun*>& ranks, const Plan& pla
   share_verdict(world, run);
 }
 
-}  // namespace moe
+}  // namespace moe::measure

@@ -7,7 +7,7 @@
 #include "moe/base/check.h"
 #include "moe/layer/layer_device.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 constexpr int64_t kModelDim = 64, kHeads = 4, kTokensASample = 32, kFewestRows = 4;
@@ -152,4 +152,4 @@ Plan proving_plan(const Plan& nominal, int64_t vocabulary) {
   return proxy_plan(nominal, small_case(nominal.shape, nominal.degree_forward, nominal.degree_backward), vocabulary);
 }
 
-}  // namespace moe
+}  // namespace moe::measure

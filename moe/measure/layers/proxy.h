@@ -6,7 +6,7 @@
 #include "moe/device/kind.h"
 #include "moe/plan/plan.h"
 
-namespace moe {
+namespace moe::measure {
 
 inline constexpr int kProxyNodes = 2, kProxyRanksPerNode = 2;
 /// Returns "2 x 2 threads": what emulates a cluster.
@@ -30,4 +30,4 @@ Plan emulated_plan(const Plan& nominal, DeviceKind device, int64_t vocabulary);
 /// Returns proxy_plan of small_case: what is verified in the place of `nominal`.
 Plan proving_plan(const Plan& nominal, int64_t vocabulary);
 
-}  // namespace moe
+}  // namespace moe::measure

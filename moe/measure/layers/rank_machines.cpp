@@ -6,7 +6,7 @@
 
 #include "moe/device/cpu/cores.h"
 
-namespace moe {
+namespace moe::measure {
 
 std::vector<RankMachine> machines_of(World& world, DeviceKind device, int threads) {
   std::ifstream file("/proc/sys/kernel/random/boot_id");  // a kernel's: containers on one machine read one clock
@@ -30,4 +30,4 @@ std::vector<RankMachine> machines_apart(size_t ranks) {
   return machines;
 }
 
-}  // namespace moe
+}  // namespace moe::measure

@@ -6,7 +6,7 @@
 #include "moe/comm/world.h"
 #include "moe/device/kind.h"
 
-namespace moe {
+namespace moe::measure {
 
 struct RankMachine {
   std::string name;
@@ -19,4 +19,4 @@ std::vector<RankMachine> machines_of(World& world, DeviceKind device, int thread
 /// Returns a machine of its own for each of so many ranks, for where paces say what tasks take.
 std::vector<RankMachine> machines_apart(size_t ranks);
 
-}  // namespace moe
+}  // namespace moe::measure

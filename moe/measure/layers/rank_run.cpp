@@ -6,7 +6,7 @@
 #include "moe/stack/stack_binding.h"
 #include "moe/train/masked_tokens.h"
 
-namespace moe {
+namespace moe::measure {
 
 bool one_layer(const Plan& plan) {
   return plan.layers == 1 && plan.micro_batches == 1 && plan.shape.parallel.pp == 1 && plan.vocabulary == 0;
@@ -120,4 +120,4 @@ void RankRun::finish_gradients(Stream& stream) {
   if (layer_) layer_->finish_gradients(stream);
 }
 
-}  // namespace moe
+}  // namespace moe::measure

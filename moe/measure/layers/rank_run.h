@@ -9,7 +9,7 @@
 #include "moe/model/rank_model.h"
 #include "moe/train/token_source.h"
 
-namespace moe {
+namespace moe::measure {
 
 /// Says whether the plan is of one layer, once; else it is a stack's or a model's.
 bool one_layer(const Plan& plan);
@@ -75,4 +75,4 @@ class RankRun {
   std::unique_ptr<Executor> executor_;
 };
 
-}  // namespace moe
+}  // namespace moe::measure

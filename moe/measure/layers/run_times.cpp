@@ -1,12 +1,13 @@
 #include "moe/measure/layers/run_times.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "moe/base/statistics.h"
 #include "moe/measure/layers/in_step.h"
 #include "moe/record/over_ranks.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 constexpr double kUneven = 0.01;  // of the fastest pass: so far may the median be above it
@@ -45,6 +46,10 @@ double disturbance(const MeasuredRun& run) {
   return median(totals) / quantile(totals, 0) - 1;
 }
 
+int passes_in(double seconds, double pass_s) {
+  return pass_s > 0 ? static_cast<int>(std::clamp(seconds / pass_s, double{kPasses}, double{kMostPasses})) : kPasses;
+}
+
 double overrun_share(const MeasuredRun& run) {
   return run.paced_tasks > 0 ? static_cast<double>(run.overruns) / static_cast<double>(run.paced_tasks) : 0;
 }
@@ -54,4 +59,4 @@ bool disturbed(const MeasuredRun& run) {
   return overrun_share(run) > kOverrunLimit || disturbance(run) > kUneven;
 }
 
-}  // namespace moe
+}  // namespace moe::measure

@@ -3,7 +3,7 @@
 #include "moe/measure/layers/layer_bench.h"
 #include "moe/measure/layers/pass_times.h"
 
-namespace moe {
+namespace moe::measure {
 
 /// Sets all of `run` that passes tell, by its plan and its dilation. `in_step`: they were of tasks in step (in_step.h).
 void take_times(PassTimes passes, const std::vector<RankMachine>& machines, bool in_step, MeasuredRun& run);
@@ -12,4 +12,4 @@ void take_times(PassTimes passes, const std::vector<RankMachine>& machines, bool
 /// the fastest one, of the latter; of another the slowdown of its cores.
 double disturbance(const MeasuredRun& run);
 
-}  // namespace moe
+}  // namespace moe::measure

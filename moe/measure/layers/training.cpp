@@ -6,7 +6,7 @@
 #include "moe/model/model_errors.h"
 #include "moe/train/checkpoint.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 std::vector<double> sum_of_ranks(World& world, const std::vector<std::vector<double>>& here) {
@@ -133,4 +133,4 @@ double Training::held_out_loss(World& world, const std::vector<RankRun*>& ranks)
   return all.empty() ? 0 : std::reduce(all.begin(), all.end()) / static_cast<double>(all.size());
 }
 
-}  // namespace moe
+}  // namespace moe::measure

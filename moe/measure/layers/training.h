@@ -10,7 +10,7 @@
 #include "moe/stack/stack_errors.h"
 #include "moe/train/optimizer.h"
 
-namespace moe {
+namespace moe::measure {
 
 /// The error of a training that was asked to end before its last step, and has.
 class Stopped : public std::runtime_error {
@@ -60,4 +60,4 @@ class Training {
   std::vector<std::vector<double>> losses_;  // [rank here][step of this run]: what each adds to them
 };
 
-}  // namespace moe
+}  // namespace moe::measure

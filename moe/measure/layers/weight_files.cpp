@@ -4,7 +4,7 @@
 
 #include "moe/base/log.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 Gpt2Shape gpt2_shape(const Plan& plan) { return {plan.shape.layer, plan.layers, plan.vocabulary, plan.step.tied}; }
@@ -35,4 +35,4 @@ void save_weights(const std::string& file, World& world, const std::vector<RankR
   if (error) log_warning(fmt::format("{}: cannot be removed ({})", parts, error.message()));
 }
 
-}  // namespace moe
+}  // namespace moe::measure

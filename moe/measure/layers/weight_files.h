@@ -7,11 +7,11 @@
 #include "moe/measure/layers/rank_run.h"
 #include "moe/model/gpt2_file.h"
 
-namespace moe {
+namespace moe::measure {
 
 /// Reads the weights. All processes call this and the next, each with its ranks that ran `plan`.
 void take_weights(const std::string& file, World& world, const std::vector<RankRun*>& ranks, const Plan& plan);
 /// Writes the weights; parts lie in FILE.parts until the file is written.
 void save_weights(const std::string& file, World& world, const std::vector<RankRun*>& ranks, const Plan& plan);
 
-}  // namespace moe
+}  // namespace moe::measure

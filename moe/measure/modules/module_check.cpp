@@ -8,7 +8,7 @@
 #include "moe/measure/modules/module_run.h"
 #include "moe/tensor/element.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 std::vector<TensorView> results(const ModuleRun& module, Phase phase) {
@@ -91,4 +91,4 @@ std::string gradient_error(std::string_view name) {
   return slope_error(*make_module_run(name, small));
 }
 
-}  // namespace moe
+}  // namespace moe::measure

@@ -7,7 +7,7 @@
 #include "moe/rows/phase_layouts.h"
 #include "moe/tensor/cpu/math.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 void clear(TensorView t) { std::memset(t.data(), 0, static_cast<size_t>(t.bytes())); }
@@ -220,4 +220,4 @@ std::unique_ptr<ModuleRun> make_expert_run(const ExpertRow& expert, const LayerC
   return std::make_unique<ExpertRun>(shape, expert.make);
 }
 
-}  // namespace moe
+}  // namespace moe::measure

@@ -10,7 +10,7 @@
 #include "moe/layer/gates/gate.h"
 #include "moe/layer/orders/order.h"
 
-namespace moe {
+namespace moe::measure {
 
 class ModuleRun {
  public:
@@ -52,4 +52,4 @@ std::string slope_error(ModuleRun& module);
 std::string gradient_error(std::string_view name);
 LayerCase small_module_case();
 
-}  // namespace moe
+}  // namespace moe::measure

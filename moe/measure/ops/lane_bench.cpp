@@ -5,7 +5,7 @@
 
 #include "moe/base/statistics.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 constexpr double kLaneSampleS = 20e-3, kOverlappedS = 60e-3;
@@ -112,4 +112,4 @@ LaneTimes bench_lanes(const BenchRanks& ranks, const std::vector<OpCase>& cases,
   return found;
 }
 
-}  // namespace moe
+}  // namespace moe::measure

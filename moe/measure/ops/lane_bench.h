@@ -6,7 +6,7 @@
 
 #include "moe/measure/ops/op_bench.h"
 
-namespace moe {
+namespace moe::measure {
 
 /// Says what the op of one lane takes alone, and while another lane is busy all the time.
 struct LaneSlowdown {
@@ -32,4 +32,4 @@ struct LaneTimes {
 /// Every process of the ranks calls it; those that don't lead get nothing.
 LaneTimes bench_lanes(const BenchRanks& ranks, const std::vector<OpCase>& cases, const OpSettings& settings);
 
-}  // namespace moe
+}  // namespace moe::measure

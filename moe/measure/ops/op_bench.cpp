@@ -6,7 +6,7 @@
 
 #include "moe/measure/interleaved.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 constexpr double kSampleS = 10e-3, kMostIterations = 20;  // of processes: their barriers let them go unevenly
@@ -101,4 +101,4 @@ void bench_ops(const BenchRanks& ranks, const std::vector<OpCase>& cases, const 
   series.runner().release();
 }
 
-}  // namespace moe
+}  // namespace moe::measure

@@ -9,7 +9,7 @@
 
 #include "moe/measure/ops/op_runner.h"
 
-namespace moe {
+namespace moe::measure {
 
 struct OpSettings {
   int repetitions = 5;
@@ -40,4 +40,4 @@ struct OpSink {
 void bench_ops(const BenchRanks& ranks, const std::vector<OpCase>& cases, const OpSettings& settings,
                const OpSink& sink, const std::vector<size_t>& open);
 
-}  // namespace moe
+}  // namespace moe::measure

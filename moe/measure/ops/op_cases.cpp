@@ -10,7 +10,7 @@
 #include "moe/cost/modules.h"
 #include "moe/layer/layer_device.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 constexpr int64_t kCollectiveStep = int64_t{1} << 18, kGemmStep = int64_t{1} << 19;  // float elements
@@ -246,4 +246,4 @@ std::vector<OpCase> module_cases(std::span<const std::string> modules, const Pro
   return cases;
 }
 
-}  // namespace moe
+}  // namespace moe::measure

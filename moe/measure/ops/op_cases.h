@@ -10,7 +10,7 @@
 #include "moe/device/kind.h"
 #include "moe/record/record.h"
 
-namespace moe {
+namespace moe::measure {
 
 /// Describes one op at one size. Nominal sizes decide the pace and the record; real ones what is moved or multiplied
 /// under it.
@@ -65,4 +65,4 @@ double buffer_bytes(const OpCase& c);
 /// M 64 and 128 in turn; attention at L 64, 128, 256, each apart.
 std::vector<OpCase> module_cases(std::span<const std::string> modules, const Profile& host);
 
-}  // namespace moe
+}  // namespace moe::measure

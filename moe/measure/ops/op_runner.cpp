@@ -7,7 +7,7 @@
 #include "moe/device/cpu/cores.h"
 #include "moe/measure/layers/proxy.h"
 
-namespace moe {
+namespace moe::measure {
 
 struct OpRunner::Command {
   enum class Kind : int32_t { run, check, beside, both, end } kind = Kind::run;
@@ -129,4 +129,4 @@ OpSample OpRunner::perform(const Command& command) {
   return sample;
 }
 
-}  // namespace moe
+}  // namespace moe::measure

@@ -9,7 +9,7 @@
 #include "moe/measure/bench_ranks.h"
 #include "moe/measure/ops/rank_ops.h"
 
-namespace moe {
+namespace moe::measure {
 
 /// Holds one op's times and faults, over all ranks.
 struct OpSample {
@@ -54,4 +54,4 @@ class OpRunner {
   std::vector<std::unique_ptr<RankOps>> ops_, beside_;  // of the ranks here
 };
 
-}  // namespace moe
+}  // namespace moe::measure

@@ -8,7 +8,7 @@
 #include "moe/tensor/element.h"
 #include "moe/tensor/host_copy.h"
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 bool sums(const OpCase& c) { return facts_of(c.op).sums; }
@@ -180,4 +180,4 @@ WrongElements RankOps::check(const OpCase& c) const {
   return with_element(sums_type(c.dtype), [&](auto zero) { return check_collective<decltype(zero)>(c); });
 }
 
-}  // namespace moe
+}  // namespace moe::measure

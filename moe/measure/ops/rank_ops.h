@@ -14,7 +14,7 @@
 #include "moe/measure/wrong_elements.h"
 #include "moe/tensor/tensor.h"
 
-namespace moe {
+namespace moe::measure {
 
 class RankOps {
  public:
@@ -79,4 +79,4 @@ class RankOps {
   int rank_ = 0, ranks_per_node_ = 1, host_threads_ = 1;
 };
 
-}  // namespace moe
+}  // namespace moe::measure

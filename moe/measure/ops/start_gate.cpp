@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace moe {
+namespace moe::measure {
 namespace {
 
 constexpr double kBarrierS = 500e-6, kLaunchS = 50e-6, kMostS = 20e-3;
@@ -24,4 +24,4 @@ void StartGate::close_with(StartGate& first) {
   lane_.hold(*first.closed_, {.at_least_s = first.seconds_});
 }
 
-}  // namespace moe
+}  // namespace moe::measure

@@ -5,7 +5,7 @@
 
 #include "moe/device/stream.h"
 
-namespace moe {
+namespace moe::measure {
 
 class StartGate {
  public:
@@ -27,4 +27,4 @@ class StartGate {
   double seconds_ = 0;
 };
 
-}  // namespace moe
+}  // namespace moe::measure

@@ -4,7 +4,7 @@
 #include "moe/cost/simulator.h"
 #include "verbs/run/layer_run.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 LayerJob contended_job(const Contention& contention, std::initializer_list<std::string_view> schedules) {
@@ -55,4 +55,4 @@ TEST(EmulatedContention, LanesThatShareANetworkAreRun) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::verbs

@@ -13,7 +13,7 @@
 #include "tests/schedule/any_decision.h"
 #include "verbs/run/layer_records.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 LayerJob small_job(bool emulated) {
@@ -142,7 +142,7 @@ TEST(LayerRun, OverlapAndTasksStandBesideTheirPrediction) {
     EXPECT_GE(record.summary.number("worst_task_ratio", ""), 1 - 1e-6);  // none is faster than its pace
     EXPECT_GE(record.summary.number("ratio_forward_dispatch", ""), 1 - 1e-6);
     int tasks = 0;
-    for (const TaskComparison& row : compared) tasks += row.tasks;
+    for (const measure::TaskComparison& row : compared) tasks += row.tasks;
     EXPECT_EQ(tasks, static_cast<int>(plan.tasks().size()));
   }
   const auto efficiency = [&](size_t run) {
@@ -320,11 +320,11 @@ TEST(LayerRun, PassesOnSlowCoresAreMadeAgainAndSaySo) {
   job.schedules = {&find_schedule("tutel"), &find_schedule("ds-moe")};
   const auto repeats = [&](double best_s) {
     const size_t ranks = static_cast<size_t>(job.shape.parallel.ranks());
-    job.settings.ranks.cores = std::make_shared<CoreTimes>();
+    job.settings.ranks.cores = std::make_shared<measure::CoreTimes>();
     job.settings.ranks.cores->add(std::vector(ranks, std::vector{best_s}));
     std::vector<int64_t> each;
     for (const ScheduleRun& run : run_layer_job(job, {}).runs) {
-      EXPECT_EQ(run.record.summary.number("core_slowdown", "") > kSlowCores, best_s < 1) << best_s;
+      EXPECT_EQ(run.record.summary.number("core_slowdown", "") > measure::kSlowCores, best_s < 1) << best_s;
       each.push_back(run.record.summary.whole("repeats", ""));
     }
     return each;
@@ -334,4 +334,4 @@ TEST(LayerRun, PassesOnSlowCoresAreMadeAgainAndSaySo) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::verbs

@@ -8,26 +8,26 @@
 #include "moe/schedule/schedule.h"
 #include "verbs/run/op_records.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 // What simulate shows of a module's task is what its fitted row says of the layer's own FLOPs or bytes.
 TEST(ModuleRecords, MeasuredAndFittedTheyPriceASimulation) {
   const std::vector<std::string> names{"attention", "gate:gshard", "order:tutel", "i-order:tutel", "expert:gpt"};
   const Target host = target_of("host", {});
-  std::vector<OpCase> cases;
-  for (const OpCase& c : module_cases(names, host.cluster))
+  std::vector<measure::OpCase> cases;
+  for (const measure::OpCase& c : measure::module_cases(names, host.cluster))
     if (!c.seq || *c.seq == 64) cases.push_back(c);
   std::vector<CaseRecord> records;
   std::vector<size_t> all(cases.size());
   std::iota(all.begin(), all.end(), 0);
-  OpSettings settings;
+  measure::OpSettings settings;
   settings.repetitions = 3;
-  const auto check = [&](const OpCase& c, const OpResult& result) {
+  const auto check = [&](const measure::OpCase& c, const measure::OpResult& result) {
     records.push_back(record_of(c, result, host));
     EXPECT_EQ(records.back().status, CaseStatus::ok) << c.key() << ": " << records.back().reason;
   };
-  bench_ops(host.ranks, cases, settings, {check}, all);
+  measure::bench_ops(host.ranks, cases, settings, {check}, all);
   ASSERT_EQ(records.size(), 2 * 8 * names.size());
   Profile profile = fit_profile(records, "modules", "measured").profile;
   ASSERT_EQ(profile.modules.size(), 2 * names.size());
@@ -62,4 +62,4 @@ TEST(ModuleRecords, MeasuredAndFittedTheyPriceASimulation) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::verbs

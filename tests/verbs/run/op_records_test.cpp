@@ -6,7 +6,7 @@
 #include "moe/base/check.h"
 #include "tests/base/scratch.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 /// A series of 12 AlltoAlls, of which `seconds` says what each took.
@@ -73,17 +73,17 @@ TEST(MeasureAndFit, LeavesRowsWithAReason) {
       warnings[0].text.starts_with("alltoall inter 2 is unusable, what needs it has no price: found times that"));
 }
 
-std::vector<OpCase> few_cases() {
-  std::vector<OpCase> cases;
-  for (const OpCase& c : real_cases(target_of("host", {}).cluster, "local"))
+std::vector<measure::OpCase> few_cases() {
+  std::vector<measure::OpCase> cases;
+  for (const measure::OpCase& c : measure::real_cases(target_of("host", {}).cluster, "local"))
     if (c.op == Op::gemm || c.op == Op::allgather) cases.push_back(c);
   return cases;
 }
 
 // Of the slowest ranks: the 2nd least and the 2nd most of ten; of five there is none.
 TEST(OpRecord, HasTheIntervalOfItsMedian) {
-  const OpCase op = few_cases().front();
-  OpResult result;
+  const measure::OpCase op = few_cases().front();
+  measure::OpResult result;
   for (const double seconds : {5.0, 1.0, 9.0, 3.0, 7.0}) result.seconds.push_back({0.5, seconds});
   EXPECT_FALSE(record_of(op, result, target_of("host", {})).summary.has("median_low_s"));
   for (const double seconds : {2.0, 10.0, 4.0, 8.0, 6.0}) result.seconds.push_back({seconds, 0.5});
@@ -95,23 +95,24 @@ TEST(OpRecord, HasTheIntervalOfItsMedian) {
 
 // Asked after every series, and again after each repeat; what it names is timed as often as it says.
 TEST(OpBench, TimesAgainWhatItIsToldTo) {
-  const std::vector<OpCase> cases = few_cases();
+  const std::vector<measure::OpCase> cases = few_cases();
   std::vector<size_t> all, done(cases.size());
   for (size_t i = 0; i < cases.size(); ++i) all.push_back(i);
   int asked = 0;
-  OpSettings settings;
+  measure::OpSettings settings;
   settings.repetitions = 1;
-  const OpSink sink{[&](const OpCase& c, const OpResult&) { ++done[static_cast<size_t>(&c - cases.data())]; },
-                    [&](std::span<const size_t> series) {
-                      ++asked;
-                      const size_t first = series.front();
-                      return done[first] < 3 ? std::vector<size_t>{first} : std::vector<size_t>();
-                    }};
-  bench_ops({}, cases, settings, sink, all);
+  const measure::OpSink sink{
+      [&](const measure::OpCase& c, const measure::OpResult&) { ++done[static_cast<size_t>(&c - cases.data())]; },
+      [&](std::span<const size_t> series) {
+        ++asked;
+        const size_t first = series.front();
+        return done[first] < 3 ? std::vector<size_t>{first} : std::vector<size_t>();
+      }};
+  measure::bench_ops({}, cases, settings, sink, all);
   for (size_t i = 0; i < cases.size(); ++i)
     EXPECT_EQ(done[i], i == 0 || cases[i].series() != cases[i - 1].series() ? 3U : 1U) << cases[i].key();
   EXPECT_EQ(asked, 6) << "of two series, each after every round";
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::verbs

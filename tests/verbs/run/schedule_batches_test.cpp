@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 using Ends = std::vector<size_t>;
@@ -17,12 +17,12 @@ TEST(ScheduleBatches, HoldAsManyAsFit) {
 }
 
 TEST(ScheduleBatches, HaveTheRunsOfAllPlansInOrder) {
-  std::vector<LayerMeasurement> batches(3);
+  std::vector<measure::LayerMeasurement> batches(3);
   batches[0].runs.resize(2);
   batches[2].runs.resize(1);
   double error = 0;
-  for (LayerMeasurement& batch : batches)
-    for (MeasuredRun& run : batch.runs) run.worst_error = ++error;
+  for (measure::LayerMeasurement& batch : batches)
+    for (measure::MeasuredRun& run : batch.runs) run.worst_error = ++error;
   const std::vector<BatchedRun> runs = runs_of(batches);
   ASSERT_EQ(runs.size(), 3U);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(runs[i].run.worst_error, static_cast<double>(i + 1));
@@ -31,4 +31,4 @@ TEST(ScheduleBatches, HaveTheRunsOfAllPlansInOrder) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::verbs

@@ -9,7 +9,7 @@
 #include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 /// Processes that never talk: one rank each, on as many nodes as testbed-b.
@@ -110,4 +110,4 @@ TEST(Target, OnlyTheProcessThatLeadsWritesRecords) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::verbs

@@ -11,7 +11,7 @@
 #include "tests/schedule/any_decision.h"
 #include "verbs/run/layer_plan.h"
 
-namespace moe {
+namespace moe::verbs {
 namespace {
 
 LayerJob host_job(std::initializer_list<std::string_view> schedules) {
@@ -155,4 +155,4 @@ TEST(TaskRecords, SomeLayersStandForAll) {
 }
 
 }  // namespace
-}  // namespace moe
+}  // namespace moe::verbs
