@@ -26,6 +26,9 @@ inline constexpr double kSlowCores = 1.1;
 /// Keeps the best that a probe took on each rank so far.
 class CoreTimes {
  public:
+  /// `waits`: how often a run of the program may sleep until its cores are faster.
+  explicit CoreTimes(int waits = 100) : waits_left_(waits) {}
+
   /// Takes probes, [rank][round], always of as many ranks. Returns how many times its best so far the median probe took
   /// on the rank that is slowed most: at least 1, as at first; 0 where the clock can't tell.
   double add(const std::vector<std::vector<double>>& probe_s);
@@ -38,13 +41,12 @@ class CoreTimes {
   /// are the machine's. Returns false where none is left.
   bool takes_repeat() { return repeats_left_-- > 0; }
 
-  /// Sleeps for a tenth of a second, one of the hundred that a run of the program may wait for its cores. Returns false
-  /// where none is left.
+  /// Sleeps for a tenth of a second. Returns false, at once, where no wait is left.
   bool waits();
 
  private:
   std::vector<double> best_s_;  // by rank: of medians
-  int repeats_left_ = 8, waits_left_ = 100;
+  int repeats_left_ = 8, waits_left_;
 };
 
 /// Waits until the ranks' cores are as fast as at their best, or no wait is left. Every process calls it.
