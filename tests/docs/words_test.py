@@ -39,7 +39,8 @@ if "--running" in sys.argv:
 OPEN = {"libraries", "environment", "software", "unsupported", "tensors", "left_out", "machine", "git", "figures"}
 # Kinds of tasks, which name shares.
 KINDS = re.findall(r'"(\w+)"', (ROOT / "moe/plan/task_traits.cpp").read_text())
-READERS = re.compile(r"(?:TableReader \w+\(\s*file, |\.tables?\(\s*\"\w+\",\s*)\{([^{}]*)\}")
+READERS = re.compile(r"(?:TableReader \w+\(\s*file, |\.tables?\(\s*\"\w+\",\s*|\bk(?:Layer|Parallel)Keys(?:, )?)"
+                     r"\{([^{}]*)\}")
 COLUMNS = re.compile(r"(?:\bTable \w+\(\s*\{|Table table_\{\{|header\{|header\.insert\(header\.end\(\), \{)(.*?)\}",
                      re.DOTALL)
 OF_DATA = re.compile(r"of $|of \{\}$|$")  # columns that are named after the data
@@ -104,7 +105,7 @@ class Formats(unittest.TestCase):
 
     def test_define_what_readers_of_toml_know(self):
         known = set()
-        for path in sources("moe", "reproduce"):
+        for path in [*sources("moe", "reproduce"), ROOT / "moe/plan/layer_file.h"]:
             for keys in READERS.findall(path.read_text()):
                 known |= set(re.findall(r'"(\w+)"', keys))
         self.assertGreater(len(known), 60)
