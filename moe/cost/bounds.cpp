@@ -11,6 +11,8 @@
 #include <cmath>
 #include <limits>
 
+#include "moe/cost/slowdown.h"
+
 namespace moe {
 namespace {
 
@@ -238,9 +240,43 @@ PhaseBound::Term PhaseBound::bound(BoundedDegrees degrees) const {
   const std::span<const Load> of_chain = std::span(loads).first(chain.size());
   Term most = with_all_beside(moe_part(chain, of_chain), chain, of_chain, degrees);
   most.seconds += dense_;
+  if (!pricer_.profile().contention.none())
+    most = std::max(most, Term{contended(chain, of_chain, degrees), "contention"}, larger);
   if (shape_.gradient_lane < 0 || !degrees.gradients) return most;
   if (schedule_.gradients == GradientPolicy::after) return {most.seconds + gradients_, most.name};
   return std::max(most, Term{on_gradient_lane, "gradients"}, larger);
+}
+
+cost::LaneWork PhaseBound::work(const BoundShape::Link& link, double seconds) const {
+  const LaneKind lane = shape_.lanes[static_cast<size_t>(link.lane)];
+  const GroupKind group = group_of(schedule_.flow, link.kind);
+  return {link.lane, resource_of(group, lane, networks_of(pricer_.groups())), seconds};
+}
+
+// Links of the dense part run one after another, as do the stretches of the MoE part. Beside them run gradients that
+// are not sent after all else, and halves of backwards that nothing waits for. A shared expert is left out.
+double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<const Load> loads,
+                             BoundedDegrees degrees) const {
+  std::vector<cost::LaneWork> dense_works, beside;
+  for (const auto* part : {&shape_.before, &shape_.behind})
+    for (const auto& link : *part) add_work(dense_works, work(link, dense(link)));
+  std::vector<std::vector<cost::LaneWork>> stretches;
+  for (const cost::LaneWork& each : dense_works) stretches.push_back({each});
+  bool open = false;  // the last stretch is of parts
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const bool whole = !chain[i].by_degree && chain[i].parts == 1;
+    if (whole || !open) stretches.emplace_back();
+    add_work(stretches.back(), work(chain[i], loads[i].all));
+    open = !whole;
+  }
+  for (const auto& link : shape_.weights) add_work(beside, work(link, load(link, degrees).all));
+  for (const auto& link : shape_.beside_sum) add_work(beside, work(link, dense(link)));
+  if (shape_.gradient_lane >= 0 && degrees.gradients && schedule_.gradients != GradientPolicy::after)
+    add_work(beside, {shape_.gradient_lane,
+                      pricer_.groups()[static_cast<size_t>(GroupKind::dp)].network == Network::inter ? Resource::inter
+                                                                                                     : Resource::intra,
+                      gradients_});
+  return cost::least_contended_seconds(pricer_.profile().contention, stretches, beside);
 }
 
 // All of a lane's tasks begin no earlier than its first one. A chunk's tasks of later links follow its own task of this

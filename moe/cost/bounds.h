@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "moe/cost/contended_work.h"
 #include "moe/cost/pricer.h"
 #include "moe/schedule/schedule.h"
 
@@ -11,7 +12,7 @@ namespace moe {
 
 struct Bound {
   double forward_s = 0, backward_s = 0;
-  std::string_view forward_term, backward_term;  // what binds: a lane, or "gradients"
+  std::string_view forward_term, backward_term;  // what binds: a lane, "gradients" or "contention"
   double total_s() const { return forward_s + backward_s; }
 };
 
@@ -47,8 +48,8 @@ struct BoundedDegrees {
 
 /// Bounds a phase's time from below: the dense part plus the MoE part's busiest lane (between tasks that take all rows
 /// at once, of each stretch): its load, before it what leads to its first task, behind it what follows its last.
-/// Gradients sent after everything add their time; others must fit on their lane. Contention is left out, since it only
-/// slows.
+/// Gradients sent after everything add their time; others must fit on their lane. Where lanes slow each other, the least
+/// time in which they get through their loads is a bound too (contended_work.h).
 class PhaseBound {
  public:
   PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer);
@@ -92,6 +93,8 @@ class PhaseBound {
   Term segment(std::span<const BoundShape::Link> links, std::span<const Load> loads) const;
   Term moe_part(std::span<const BoundShape::Link> chain, std::span<const Load> loads) const;
   Term bound(BoundedDegrees degrees) const;
+  double contended(std::span<const BoundShape::Link> chain, std::span<const Load> loads, BoundedDegrees degrees) const;
+  cost::LaneWork work(const BoundShape::Link& link, double seconds) const;
 
   const Schedule& schedule_;
   const BoundShape& shape_;

@@ -16,8 +16,12 @@ GroupNetworks networks_of(const Groups& groups) {
 }
 
 Resource resource_of(const Task& task, const Lane& lane, const GroupNetworks& networks) {
-  if (task.group == GroupKind::none) return lane.kind == LaneKind::compute ? Resource::compute : Resource::copy;
-  switch (networks[static_cast<size_t>(task.group)]) {
+  return resource_of(task.group, lane.kind, networks);
+}
+
+Resource resource_of(GroupKind group, LaneKind lane, const GroupNetworks& networks) {
+  if (group == GroupKind::none) return lane == LaneKind::compute ? Resource::compute : Resource::copy;
+  switch (networks[static_cast<size_t>(group)]) {
     case Network::inter:
       return Resource::inter;
     case Network::intra:

@@ -21,6 +21,7 @@ namespace moe {
 using GroupNetworks = std::array<Network, kGroupKinds>;
 GroupNetworks networks_of(const Groups& groups);
 
+Resource resource_of(GroupKind group, LaneKind lane, const GroupNetworks& networks);
 Resource resource_of(const Task& task, const Lane& lane, const GroupNetworks& networks);
 /// Returns the resource of each task, as a number.
 std::vector<int> resources_of(const Plan& plan);

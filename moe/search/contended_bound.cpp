@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "moe/cost/slowdown.h"
-#include "moe/search/linear_program.h"
+#include "moe/cost/linear_program.h"
 #include "moe/search/priced_dense.h"
 
 namespace moe::search {
@@ -33,7 +33,7 @@ struct Load {
   std::vector<std::pair<Use, double>> alone;  // beside gradients at most
   std::array<double, kWorks> together{};
   std::array<Use, kWorks> uses{};
-  LinearProgram program;               // a row for each set of work that can run at once, with gradients and without
+  cost::LinearProgram program;               // a row for each set of work that can run at once, with gradients and without
   std::vector<double> gradient_rates;  // in it, by row
 };
 
@@ -81,7 +81,7 @@ class Prices {
     if (load.program.rows.empty()) add_sets(load);
     for (size_t row = 0; row < load.gradient_rates.size(); ++row)
       load.program.limits[row] = std::max(0.0, 1 - price * load.gradient_rates[row]);
-    return seconds + most(load.program, load.together);
+    return seconds + cost::most(load.program, load.together);
   }
 
  private:

@@ -64,13 +64,16 @@ double LayerReplay::moe_seconds(const Decision& decision, Phases phases) {
 }
 
 PricedPass LayerReplay::pass(int degree, Phase phase) {
-  const Phases phases = phase == Phase::forward ? Phases::forward : Phases::backward;
-  const auto held = store.get(structure_key(schedule, pricer.outline(), {degree, degree}, {}, phases));
-  const CompiledStructure& c = *held;
-  PricedPass priced{c.structure, {}, 0};
-  pricer.price(*c.structure, {}, priced.seconds);
-  priced.makespan_s = c.makespan(priced.seconds, pricer.profile().contention, store.ends);
+  const auto held = store.get(pass_key(degree, phase));
+  PricedPass priced{held->structure, {}, 0};
+  pricer.price(*held->structure, {}, priced.seconds);
+  priced.makespan_s = held->makespan(priced.seconds, pricer.profile().contention, store.ends);
   return priced;
+}
+
+StructureKey LayerReplay::pass_key(int degree, Phase phase) const {
+  const Phases phases = phase == Phase::forward ? Phases::forward : Phases::backward;
+  return structure_key(schedule, pricer.outline(), {degree, degree}, {}, phases);
 }
 
 LayerResult LayerReplay::result(const Decision& decision) {
@@ -154,7 +157,9 @@ double LayerReplay::backward_with(const BackwardOption& option, LayerSlices slic
 double LayerReplay::least_contended(int degree) {
   if (pricer.profile().contention.none() || schedule.flow != Flow::sharded) return 0;
   const int64_t sent = pricer.has(GroupKind::dp) ? pricer.gradient_bytes() : 0;
-  return least_pass_seconds(pricer, pass(degree, Phase::backward), least_gradient_seconds(pricer, sent));
+  PricedPass priced{store.get(pass_key(degree, Phase::backward))->structure, {}, 0};
+  pricer.price(*priced.structure, {}, priced.seconds);
+  return least_pass_seconds(pricer, priced, least_gradient_seconds(pricer, sent));
 }
 
 Candidate LayerReplay::best_split_of(const Decision& decision, double to_beat) {

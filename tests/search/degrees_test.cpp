@@ -128,9 +128,10 @@ TEST(LayerSearch, NoDegreeBeatsTheBoundOfThoseFromItOn) {
   LayerSearch search;
   double closest = 1e9;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
-    const RandomLayer layer = random_layer(seed, seed % 2 == 0);
+    const RandomLayer drawn = random_layer(seed, seed % 2 == 0),
+                      layer = seed % 3 == 0 ? contended(drawn, seed) : drawn;
     const LayerPricer pricer(layer.profile, layer.shape);
-    for (const std::string_view name : {"tutel", "fsmoe", "monta-o2"}) {
+    for (const std::string_view name : {"tutel", "fsmoe", "fsmoe-dw", "monta-o2"}) {
       const Schedule& schedule = find_schedule(name);
       if (!fits(schedule, layer.shape)) continue;
       search::LayerReplay replay = search.replay(schedule, pricer);
@@ -156,7 +157,7 @@ TEST(LayerSearch, NothingIsFasterThanTheDegreeFreeBound) {
   std::map<std::string_view, int> terms;
   double closest = 1e9;
   for (uint64_t seed = 1; seed <= 1500; ++seed) {
-    const RandomLayer layer = random_layer(seed);
+    const RandomLayer layer = seed % 3 == 0 ? contended(random_layer(seed), seed) : random_layer(seed);
     const LayerPricer pricer(layer.profile, layer.shape);
     for (const Schedule& schedule : schedules()) {
       if (!fits(schedule, layer.shape)) continue;
@@ -186,7 +187,7 @@ TEST(LayerSearch, NothingIsFasterThanTheDegreeFreeBound) {
     }
   }
   for (const auto& [term, count] : terms) fmt::print("bound by {}: {} backwards\n", term, count);
-  EXPECT_GE(terms.size(), 5u) << "compute, communication, inter, intra and gradients each bind somewhere";
+  EXPECT_GE(terms.size(), 6u) << "compute, communication, inter, intra, gradients and contention bind somewhere";
   EXPECT_LT(closest, 1 + 1e-9) << "the bound is never reached: is it one?";
 }
 

@@ -9,7 +9,7 @@
 
 #include "moe/base/random.h"
 #include "moe/plan/model_file.h"
-#include "moe/search/linear_program.h"
+#include "moe/cost/linear_program.h"
 #include "moe/search/model_replay.h"
 #include "moe/search/model_search.h"
 #include "tests/cost/random_layer.h"
@@ -252,7 +252,7 @@ TEST(ModelContention, OrdersAreSearchedInBackwardsToo) {
 // Two variables: the most is at a corner.
 TEST(LinearProgram, IsAtTheBestCorner) {
   for (uint64_t seed = 1; seed <= 500; ++seed) {
-    search::LinearProgram program;
+    cost::LinearProgram program;
     const size_t rows = 2 + seed % 5;
     for (size_t r = 0; r < rows; ++r) {
       program.rows.push_back({0.1 + random_uniform(seed, 1, r), 0.1 + random_uniform(seed, 2, r)});
@@ -272,7 +272,7 @@ TEST(LinearProgram, IsAtTheBestCorner) {
                                                 [&](const auto& l) { return l[0] * x + l[1] * y <= l[2] + 1e-9; });
         if (x >= -1e-9 && y >= -1e-9 && inside) best = std::max(best, gains[0] * x + gains[1] * y);
       }
-    ASSERT_NEAR(search::most(program, gains), best, 1e-6) << "seed " << seed;
+    ASSERT_NEAR(cost::most(program, gains), best, 1e-6) << "seed " << seed;
   }
 }
 

@@ -1,10 +1,10 @@
-#include "moe/search/linear_program.h"
+#include "moe/cost/linear_program.h"
 
 #include <algorithm>
 #include <limits>
 #include <optional>
 
-namespace moe::search {
+namespace moe::cost {
 namespace {
 
 constexpr double kZero = 1e-12;
@@ -70,4 +70,4 @@ class Tableau {
 
 double most(const LinearProgram& program, std::span<const double> gains) { return Tableau(program, gains).most(); }
 
-}  // namespace moe::search
+}  // namespace moe::cost

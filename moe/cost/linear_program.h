@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-namespace moe::search {
+namespace moe::cost {
 
 struct LinearProgram {
   std::vector<std::vector<double>> rows;  // each no more than its limit
@@ -13,4 +13,4 @@ struct LinearProgram {
 /// Returns the most of the sum of gains[i] x[i] over x >= 0 within the limits; infinity where nothing limits it.
 double most(const LinearProgram& program, std::span<const double> gains);
 
-}  // namespace moe::search
+}  // namespace moe::cost

@@ -1,0 +1,25 @@
+#pragma once
+// Bounds the time in which lanes that slow each other get through their work.
+#include <span>
+#include <vector>
+
+#include "moe/cost/contention.h"
+
+namespace moe::cost {
+
+/// Holds what a lane has to do: the seconds that it takes where nothing runs beside it.
+struct LaneWork {
+  int lane = 0;
+  Resource resource = Resource::none;
+  double seconds = 0;
+};
+
+/// Adds seconds to the work of that lane and resource.
+void add_work(std::vector<LaneWork>& works, const LaneWork& work);
+
+/// Returns the least seconds in which all work can be done. Stretches follow each other; works of one stretch run side
+/// by side where their lanes differ, and those of `beside` beside any of them.
+double least_contended_seconds(const Contention& contention, std::span<const std::vector<LaneWork>> stretches,
+                               std::span<const LaneWork> beside);
+
+}  // namespace moe::cost
