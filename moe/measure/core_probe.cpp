@@ -1,9 +1,7 @@
 #include "moe/measure/core_probe.h"
 
 #include <algorithm>
-#include <chrono>
 #include <ctime>
-#include <thread>
 
 #include "moe/base/statistics.h"
 
@@ -33,25 +31,6 @@ double CoreProbe::rounds_s(int rounds) {
 double CoreProbe::seconds() {
   rounds_s(1);  // brings the array back
   return rounds_s(kRounds);
-}
-
-bool CoreTimes::waits() {
-  if (waits_left_-- <= 0) return false;
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  return true;
-}
-
-void wait_for_cores(World& world, CoreTimes& cores) {
-  constexpr int kProbes = 3;
-  const int first = world.here().front();
-  do {
-    std::vector<std::vector<double>> probe_s(world.here().size());
-    world.run([&](int rank) {
-      CoreProbe probe;
-      for (int i = 0; i < kProbes; ++i) probe_s[static_cast<size_t>(rank - first)].push_back(probe.seconds());
-    });
-    if (cores.add(gather(world, probe_s)) <= kSlowCores) return;
-  } while (cores.waits());
 }
 
 double CoreTimes::over(const CoreTimes& later) const {

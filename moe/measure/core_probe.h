@@ -3,8 +3,6 @@
 // of its cores for seconds, and little that a process can read says so.
 #include <vector>
 
-#include "moe/comm/world.h"
-
 namespace moe::measure {
 
 /// Does a fixed piece of work: multiply-adds over an array that stays in a core's caches.
@@ -26,9 +24,6 @@ inline constexpr double kSlowCores = 1.1;
 /// Keeps the best that a probe took on each rank so far.
 class CoreTimes {
  public:
-  /// `waits`: how often a run of the program may sleep until its cores are faster.
-  explicit CoreTimes(int waits = 100) : waits_left_(waits) {}
-
   /// Takes probes, [rank][round], always of as many ranks. Returns how many times its best so far the median probe took
   /// on the rank that is slowed most: at least 1, as at first; 0 where the clock can't tell.
   double add(const std::vector<std::vector<double>>& probe_s);
@@ -41,15 +36,9 @@ class CoreTimes {
   /// are the machine's. Returns false where none is left.
   bool takes_repeat() { return repeats_left_-- > 0; }
 
-  /// Sleeps for a tenth of a second. Returns false, at once, where no wait is left.
-  bool waits();
-
  private:
   std::vector<double> best_s_;  // by rank: of medians
-  int repeats_left_ = 8, waits_left_;
+  int repeats_left_ = 8;
 };
-
-/// Waits until the ranks' cores are as fast as at their best, or no wait is left. Every process calls it.
-void wait_for_cores(World& world, CoreTimes& cores);
 
 }  // namespace moe::measure

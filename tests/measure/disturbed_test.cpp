@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <thread>
 
-#include "moe/comm/local/local_world.h"
 #include "moe/device/stream.h"
 #include "moe/measure/layers/layer_bench.h"
 
@@ -62,17 +61,6 @@ TEST(CoreTimes, TellHowSlowTheCoresWereOfWhatTheyHaveBeenSince) {
   cores.add({{1}, {4}});
   EXPECT_EQ(then.over(cores), 2);
   EXPECT_EQ(cores.over(then), 1);
-}
-
-TEST(CoreTimes, AreWaitedForAsLongAsTheyLet) {
-  LocalWorld world(2);
-  CoreTimes fast(1), slow(1);
-  fast.add({{1}, {1}});
-  slow.add({{1e-12}, {1}});
-  wait_for_cores(world, fast);
-  EXPECT_TRUE(fast.waits()) << "nothing was to wait for";
-  wait_for_cores(world, slow);
-  EXPECT_FALSE(slow.waits()) << "no core is that fast again";
 }
 
 TEST(CoreProbe, IsOfThisThreadsWorkAlone) {

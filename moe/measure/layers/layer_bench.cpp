@@ -169,7 +169,6 @@ class LayerBench {
   }
 
   void run_passes(const std::vector<Benched*>& open, Passes passes) {
-    if (probes()) wait_for_cores(world(), *settings_.ranks.cores);
     world().run([&](int rank) { timed_passes(rank, open, passes); });
     const double slowdown = probes() ? settings_.ranks.cores->add(gather(world(), probed_)) : 0;
     for (Benched* each : open) {

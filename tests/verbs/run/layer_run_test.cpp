@@ -320,7 +320,7 @@ TEST(LayerRun, PassesOnSlowCoresAreMadeAgainAndSaySo) {
   job.schedules = {&find_schedule("tutel"), &find_schedule("ds-moe")};
   const auto repeats = [&](double best_s) {
     const size_t ranks = static_cast<size_t>(job.shape.parallel.ranks());
-    job.settings.ranks.cores = std::make_shared<measure::CoreTimes>(1);
+    job.settings.ranks.cores = std::make_shared<measure::CoreTimes>();
     job.settings.ranks.cores->add(std::vector(ranks, std::vector{best_s}));
     std::vector<int64_t> each;
     for (const ScheduleRun& run : run_layer_job(job, {}).runs) {
