@@ -48,8 +48,8 @@ struct BoundedDegrees {
 
 /// Bounds a phase's time from below: the dense part plus the MoE part's busiest lane (between tasks that take all rows
 /// at once, of each stretch): its load, before it what leads to its first task, behind it what follows its last.
-/// Gradients sent after everything add their time; others must fit on their lane. Where lanes slow each other, the least
-/// time in which they get through their loads is a bound too (contended_work.h).
+/// Gradients sent after everything add their time; others must fit on their lane. Where lanes slow each other, the
+/// least time in which they get through their loads is a bound too (contended_work.h).
 class PhaseBound {
  public:
   PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer);

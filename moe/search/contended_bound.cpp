@@ -11,8 +11,8 @@
 #include <limits>
 #include <optional>
 
-#include "moe/cost/slowdown.h"
 #include "moe/cost/linear_program.h"
+#include "moe/cost/slowdown.h"
 #include "moe/search/priced_dense.h"
 
 namespace moe::search {
@@ -33,7 +33,7 @@ struct Load {
   std::vector<std::pair<Use, double>> alone;  // beside gradients at most
   std::array<double, kWorks> together{};
   std::array<Use, kWorks> uses{};
-  cost::LinearProgram program;               // a row for each set of work that can run at once, with gradients and without
+  cost::LinearProgram program;         // a row for each set of work that can run at once, with gradients and without
   std::vector<double> gradient_rates;  // in it, by row
 };
 
