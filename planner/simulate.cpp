@@ -78,8 +78,8 @@ std::string gantts_text(const std::vector<const SimulatedLayer*>& fastest_first,
   for (const SimulatedLayer* s : shown) {
     const LayerResult& r = s->result;
     const std::string variant = r.decision.variant ? fmt::format(" = {}", r.decision.variant->name) : "";
-    lanes.push_back({fmt::format("{}{} (binding lane: {} forward, {} backward)", r.schedule, variant,
-                                 r.bound.forward_term, r.bound.backward_term),
+    lanes.push_back({fmt::format("{}{} (bound by {} forward, {} backward)", r.schedule, variant, r.bound.forward_term,
+                                 r.bound.backward_term),
                      *s->plan.structure, s->timeline});
   }
   std::string text = fmt::format("\n{}", text_gantt(lanes, kGanttColumns));

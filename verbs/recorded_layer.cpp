@@ -1,6 +1,7 @@
 #include "verbs/recorded_layer.h"
 
 #include <algorithm>
+#include <array>
 #include <span>
 
 #include "moe/base/check.h"
@@ -26,7 +27,8 @@ void add(Fields& fields, const Json& json) {
 }
 
 // Returns those of `keys` that fields have, as add() wrote them.
-ConfigValue object_of(const Fields& fields, std::span<const std::string_view> keys) {
+ConfigValue object_of(const Fields& fields, std::span<const std::string_view> keys, const std::string& at) {
+  constexpr std::array<std::string_view, 3> kBooleans{"residual", "causal", "bias"};
   ConfigValue object;
   object.line = 0;
   for (const auto& [name, scalar] : fields) {
@@ -42,8 +44,13 @@ ConfigValue object_of(const Fields& fields, std::span<const std::string_view> ke
       value.real = *number;
     } else {
       value.text = scalar_text(scalar);
-      value.boolean = value.text == "yes";
-      value.kind = value.boolean || value.text == "no" ? ConfigKind::boolean : ConfigKind::text;
+      value.kind = ConfigKind::text;
+      if (std::ranges::find(kBooleans, name) != kBooleans.end()) {
+        require<BadInput>(value.text == "yes" || value.text == "no", "{}: {}: found {}, expected 'yes' or 'no'", at,
+                          name, describe(value));
+        value.kind = ConfigKind::boolean;
+        value.boolean = value.text == "yes";
+      }
     }
     object.entries.push_back({name, std::move(value)});
   }
@@ -85,7 +92,7 @@ Fields group_parameters(const ParallelShape& parallel) {
 
 LayerCase shape_of(const Fields& parameters, const std::string& at) {
   static constexpr auto kKeys = with(kCaseLayerKeys, kCaseGroupKeys);
-  const ConfigFile document{at, object_of(parameters, kKeys)};
+  const ConfigFile document{at, object_of(parameters, kKeys, at)};
   const TableReader table(document, kKeys);
   try {
     return read_case(table, table);

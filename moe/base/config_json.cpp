@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/json.h"
@@ -5,14 +7,18 @@
 namespace moe {
 namespace {
 
-ConfigValue value_of(const Json& json) {
+constexpr int kMostLevels = 100;
+
+ConfigValue value_of(const Json& json, const std::string& path, int level = 0) {
+  require<BadInput>(level <= kMostLevels, "{}: found values nested deeper than {} levels, expected fewer", path,
+                    kMostLevels);
   ConfigValue out;
   out.line = 0;
   if (json.is_object()) {
-    for (const auto& [key, value] : json.items()) out.entries.push_back({key, value_of(value)});
+    for (const auto& [key, value] : json.items()) out.entries.push_back({key, value_of(value, path, level + 1)});
   } else if (json.is_array()) {
     out.kind = ConfigKind::list;
-    for (const Json& item : json) out.items.push_back(value_of(item));
+    for (const Json& item : json) out.items.push_back(value_of(item, path, level + 1));
   } else if (json.is_string()) {
     out.kind = ConfigKind::text;
     out.text = json.get<std::string>();
@@ -36,8 +42,9 @@ ConfigValue value_of(const Json& json) {
 ConfigFile parse_json(std::string_view text, const std::string& path) {
   const Json json = Json::parse(text, nullptr, false);
   require<BadInput>(!json.is_discarded(), "{}: found bad syntax, expected JSON", path);
-  require<BadInput>(json.is_object(), "{}: found {}, expected an object", path, describe(value_of(json)));
-  return {path, value_of(json)};
+  ConfigValue root = value_of(json, path);
+  require<BadInput>(json.is_object(), "{}: found {}, expected an object", path, describe(root));
+  return {path, std::move(root)};
 }
 
 }  // namespace moe

@@ -17,6 +17,7 @@ bool within(double number, const Limits& limits) {
 }
 
 std::string expectation(std::string_view kind, const Limits& limits) {
+  if (limits.least == limits.most) return fmt::format("{}", limits.least);
   std::string out(kind);
   if (std::isfinite(limits.above)) out += fmt::format(" > {}", limits.above);
   if (std::isfinite(limits.least)) out += fmt::format(" >= {}", limits.least);
@@ -201,15 +202,13 @@ std::vector<TableReader> TableReader::tables(std::string_view key, std::span<con
   std::vector<TableReader> out;
   if (!has(key)) return out;
   const ConfigValue& found = value(key);
-  const auto require_is = [&](ConfigKind kind, const ConfigValue& value) {
-    if (value.kind != kind)
-      fail(value, key, value.line > 0 ? fmt::format("[[{}]] tables", full(key)) : "a list of objects");
-  };
-  require_is(ConfigKind::list, found);
+  const bool has_lines = found.line > 0;
+  const std::string tables = fmt::format("[[{}]] tables", full(key));
+  if (found.kind != ConfigKind::list) fail(found, key, has_lines ? tables : "a list of objects");
   for (const auto& item : found.items) {
-    require_is(ConfigKind::table, item);
-    const std::string number = item.line == 0 ? fmt::format("[{}]", out.size()) : "";
-    out.push_back({*path_, full(key) + number + ".", item, known});
+    const std::string name = has_lines ? std::string(key) : fmt::format("{}[{}]", key, out.size());
+    if (item.kind != ConfigKind::table) fail(item, name, has_lines ? tables : "an object");
+    out.push_back({*path_, full(name) + ".", item, known});
   }
   return out;
 }

@@ -54,6 +54,7 @@ LayerCase read_case(const TableReader& layer, const TableReader& groups) {
   };
   p.nodes = count("nodes", 1 << 16);
   p.ranks_per_node = count("ranks_per_node", 1 << 10);
+  if (groups.has("edp")) p.edp = count("edp", 1 << 26);
   if (groups.has("zero")) p.zero = static_cast<int>(groups.integer("zero", {.least = 0, .most = kMostZeroStage}));
   if (groups.has("recompute")) p.recompute = recompute_from(groups.text("recompute"), groups.where("recompute"));
   return complete(shape, p, rounding_from(layer.text("capacity_rounding"), layer.where("capacity_rounding")));

@@ -41,19 +41,19 @@ int count_or(const TableReader& n, std::string_view key, int otherwise, int leas
   return n.has(key) ? count(n, key, least, most) : otherwise;
 }
 
-// Reads a list that may be empty, each item by `read`.
+// Reads a list that may be empty, each item by read(item, its key).
 template <class Read>
 auto list_of(const TableReader& n, std::string_view key, std::string_view expected, Read read) {
   const ConfigValue& found = n.value(key);
   if (found.kind != ConfigKind::list) n.fail(found, key, expected);
-  std::vector<decltype(read(found))> all;
-  for (const ConfigValue& item : found.items) all.push_back(read(item));
+  std::vector<decltype(read(found, key))> all;
+  for (const ConfigValue& item : found.items) all.push_back(read(item, fmt::format("{}[{}]", key, all.size())));
   return all;
 }
 
 std::vector<int> ids_of(const TableReader& n, std::string_view key) {
-  return list_of(n, key, "a list of tasks' ids", [&](const ConfigValue& item) {
-    return static_cast<int>(n.integer_of(item, key, from_to(0, kMostSize)));
+  return list_of(n, key, "a list of tasks' ids", [&](const ConfigValue& item, std::string_view name) {
+    return static_cast<int>(n.integer_of(item, name, from_to(0, kMostSize)));
   });
 }
 
@@ -66,6 +66,8 @@ std::vector<TableReader> objects(const TableReader& n, std::string_view key, Key
 LayerCase case_from(const TableReader& document) {
   const TableReader layer = document.table("layer", with(kCaseLayerKeys, {"row_multiple"})),
                     groups = document.table("parallel", kCaseGroupKeys);
+  for (const std::string_view key : {"norm", "residual", "aux_loss", "z_loss"}) layer.value(key);
+  groups.value("placement");
   LayerCase shape = read_case(layer, groups);
   if (shape.parallel.pp > 1) groups.fail(groups.value("pp"), "pp", "1");
   if (shape.parallel.zero > 1) groups.fail(groups.value("zero"), "zero", "0 or 1");
@@ -107,11 +109,11 @@ Task task_from(const TableReader& n, int slices) {
 Lane lane_from(const TableReader& n) {
   Lane lane;
   lane.kind = n.named<LaneKind>("kind", static_cast<int>(LaneKind::gradient) + 1);
-  constexpr std::string_view kNetworks = "a list of inter, intra, both or none";
-  for (const std::string& network : list_of(n, "networks", kNetworks, [](const ConfigValue& v) { return v.text; })) {
-    if (network != "inter" && network != "intra") n.fail("networks", shown(network), kNetworks);
-    (network == "inter" ? lane.owns_inter : lane.owns_intra) = true;
-  }
+  list_of(n, "networks", "a list of networks", [&](const ConfigValue& item, std::string_view name) {
+    if (item.text != "inter" && item.text != "intra") n.fail(item, name, "inter or intra");
+    bool& owns = item.text == "inter" ? lane.owns_inter : lane.owns_intra;
+    return owns = true;
+  });
   lane.queue = ids_of(n, "tasks");
   return lane;
 }

@@ -5,11 +5,13 @@
 namespace moe {
 namespace {
 
-constexpr Limits kSharedLimits{.least = 0, .most = kSizeLimits.most};  // 0: no shared expert
+constexpr Limits kWidthLimits{.least = 1, .most = 1 << 30};             // products of them are checked
+constexpr Limits kSharedLimits{.least = 0, .most = kWidthLimits.most};  // 0: no shared expert
+constexpr Limits kLossLimits{.least = 0, .most = 1e3}, kRopeLimits{.least = 0, .most = 1e12};
 
 void read_sizes(const TableReader& root, LayerShape& layer) {
   const auto size = [&](std::string_view key, int64_t& value) {
-    value = root.optional_integer(key, kSizeLimits).value_or(value);
+    value = root.optional_integer(key, kWidthLimits).value_or(value);
   };
   size("batch", layer.batch);
   size("seq", layer.seq);
@@ -18,7 +20,7 @@ void read_sizes(const TableReader& root, LayerShape& layer) {
   layer.shared_hidden = root.optional_integer("shared_hidden", kSharedLimits).value_or(layer.shared_hidden);
   size("heads", layer.heads);
   size("kv_heads", layer.kv_heads);
-  layer.rope_theta = root.optional_real("rope_theta", kNonNegative).value_or(layer.rope_theta);
+  layer.rope_theta = root.optional_real("rope_theta", kRopeLimits).value_or(layer.rope_theta);
   size("experts", layer.experts);
   size("top_k", layer.top_k);
   size("node_limit", layer.node_limit);
@@ -43,8 +45,8 @@ void read_choices(const TableReader& root, LayerShape& layer) {
   for (const auto& [key, value] :
        {std::pair{"residual", &layer.residual}, {"causal", &layer.causal}, {"bias", &layer.bias}})
     if (root.has(key)) *value = root.boolean(key);
-  layer.aux_loss = root.optional_real("aux_loss", kNonNegative).value_or(layer.aux_loss);
-  layer.z_loss = root.optional_real("z_loss", kNonNegative).value_or(layer.z_loss);
+  layer.aux_loss = root.optional_real("aux_loss", kLossLimits).value_or(layer.aux_loss);
+  layer.z_loss = root.optional_real("z_loss", kLossLimits).value_or(layer.z_loss);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "moe/cost/contended_work.h"
 
 #include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 
 #include "moe/base/random.h"
@@ -57,6 +58,34 @@ TEST(ContendedWork, BesideRunsBesideEveryStretchButOnce) {
   const std::vector<LaneWork> gradients{{1, Resource::inter, 3}};
   EXPECT_NEAR(least_contended_seconds({}, stretches, gradients), 5, 1e-12);
   EXPECT_NEAR(least_contended_seconds(slowed(1, 2), stretches, gradients), 5.5, 1e-12) << "2.5 s beside, 0.5 after";
+}
+
+// No more than all works one after another, and no less than the longest, however much they slow each other.
+TEST(ContendedWork, IsNeverMoreThanAllOfIt) {
+  for (uint64_t seed = 1; seed <= 20000; ++seed) {
+    const auto draw = [&](uint64_t i) { return random_uniform(seed, 2, i); };
+    const double most = std::pow(10, 6 * draw(0));
+    Contention contention;
+    for (uint64_t i = 0; const ContentionPair& pair : contention_pairs())
+      contention.*pair.factor = draw(++i) < 0.5 ? 1 : 1 + (most - 1) * draw(100 + i);
+    std::vector<std::vector<LaneWork>> stretches(1 + seed % 3);
+    std::vector<LaneWork> beside;
+    double all_s = 0, longest_s = 0;
+    const auto work = [&](int lane, uint64_t i) {
+      const double seconds = std::pow(10, -6 + 4 * draw(i));
+      all_s += seconds;
+      longest_s = std::max(longest_s, seconds);
+      return LaneWork{lane, static_cast<Resource>(lane), seconds};
+    };
+    for (size_t s = 0; s < stretches.size(); ++s)
+      for (int lane = 0; lane < 4; ++lane)
+        if (draw(200 + 10 * s + static_cast<uint64_t>(lane)) < 0.7)
+          stretches[s].push_back(work(lane, 300 + 10 * s + static_cast<uint64_t>(lane)));
+    if (seed % 2 == 0) beside.push_back(work(static_cast<int>(seed % 4), 400));
+    const double least_s = least_contended_seconds(contention, stretches, beside);
+    ASSERT_LE(least_s, all_s * (1 + 1e-12)) << seed << ", factors up to " << most;
+    ASSERT_GE(least_s, longest_s * (1 - 1e-9)) << seed << ", factors up to " << most;
+  }
 }
 
 }  // namespace

@@ -177,7 +177,7 @@ class Plans(ProgramTest):
                       self.refused_plan(lambda plan: plan.update(degree_forward=4000)))
         self.assertIn("changed.json: degree_backward: found 3, expected 2",
                       self.refused_plan(lambda plan: plan.update(degree_backward=3)))
-        self.assertIn("tasks[2].layer: found 99999, expected a whole number >= 0 and <= 0",
+        self.assertIn("tasks[2].layer: found 99999, expected 0",
                       self.refused_plan(lambda plan: plan["tasks"][2].update(layer=99999)))
 
     def test_what_is_no_plan_names_the_place(self):
@@ -207,13 +207,37 @@ class Plans(ProgramTest):
         def a_trace(plan):
             plan["format"] = "trace"
 
+        def other_replicas(plan):
+            plan["parallel"]["edp"] += 1
+
+        def no_placement(plan):
+            del plan["parallel"]["placement"]
+
+        def no_id(plan):
+            plan["tasks"][3]["after"] = [[]]
+
+        def no_access(plan):
+            plan["tasks"][3]["reads"] = [1]
+
+        def no_network(plan):
+            plan["lanes"][0]["networks"] = [None]
+
+        def nested(plan):
+            plan["rows"] = json.loads("[" * 900 + "]" * 900)
+
         self.assertIn("changed.json: tasks[3].kind: found no such key", self.refused_plan(missing))
         self.assertIn("changed.json: tasks[3].chunck: found unknown key 'chunck'", self.refused_plan(misspelt))
         self.assertIn("changed.json: layer.model_dim: found no such key", self.refused_plan(no_width))
         self.assertIn("changed.json: lanes: found no such key", self.refused_plan(no_lanes))
         self.assertIn("changed.json: format: found 'trace', expected 'moetune-plan'", self.refused_plan(a_trace))
         self.assertIn("changed.json: tasks[3].kind: found 'dance', expected one of", self.refused_plan(unknown))
-        self.assertIn("changed.json: version: found 2", self.refused_plan(later))
+        self.assertIn("edp", self.refused_plan(other_replicas))
+        self.assertIn("changed.json: parallel.placement: found no such key", self.refused_plan(no_placement))
+        self.assertIn("tasks[3].after[0]: found a list of 0, expected a whole number", self.refused_plan(no_id))
+        self.assertIn("tasks[3].reads[0]: found 1, expected an object", self.refused_plan(no_access))
+        self.assertIn("lanes[0].networks[0]: found null, expected inter or intra", self.refused_plan(no_network))
+        self.assertIn("nested deeper than 100 levels", self.refused_plan(nested))
+        self.assertIn("changed.json: version: found 2, expected 1", self.refused_plan(later))
         self.assertIn("changed.json: gradients[0].bytes", self.refused_plan(gradients))
         self.assertIn("syntax", self.refused("simulate", "--plan", self.path("x.json", "{")))
         self.refused("simulate", "--plan", "plan.json", "--cluster", "testbed-a")

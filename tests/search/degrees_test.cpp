@@ -128,8 +128,7 @@ TEST(LayerSearch, NoDegreeBeatsTheBoundOfThoseFromItOn) {
   LayerSearch search;
   double closest = 1e9;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
-    const RandomLayer drawn = random_layer(seed, seed % 2 == 0),
-                      layer = seed % 3 == 0 ? contended(drawn, seed) : drawn;
+    const RandomLayer drawn = random_layer(seed, seed % 2 == 0), layer = seed % 3 == 0 ? contended(drawn, seed) : drawn;
     const LayerPricer pricer(layer.profile, layer.shape);
     for (const std::string_view name : {"tutel", "fsmoe", "fsmoe-dw", "monta-o2"}) {
       const Schedule& schedule = find_schedule(name);

@@ -6,10 +6,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <limits>
+#include <numeric>
 
 #include "moe/base/random.h"
-#include "moe/plan/model_file.h"
 #include "moe/cost/linear_program.h"
+#include "moe/plan/model_file.h"
 #include "moe/search/model_replay.h"
 #include "moe/search/model_search.h"
 #include "tests/cost/random_layer.h"
@@ -247,6 +248,42 @@ TEST(ModelContention, OrdersAreSearchedInBackwardsToo) {
   fmt::print("{} models: {} gain by orders, most {:.2f} %; {} order a backward\n", models, gained, 100 * most, ordered);
   EXPECT_GT(gained, 0);
   EXPECT_GT(ordered, 0);
+}
+
+// Rates of a lane that is slowed a hundredfold: rounding had a corner far outside.
+TEST(LinearProgram, StaysWithinItsLimits) {
+  constexpr double e = 0.0089682301876655764;
+  const cost::LinearProgram program{{{1, 0, 0, 0, 0, 0},
+                                     {0, 1, 0, 0, 0, 0},
+                                     {1, e, 0, 0, 0, 0},
+                                     {0, 0, 1, 0, 0, 0},
+                                     {0, e, 1, 0, 0, 0},
+                                     {0, 0, 0, 1, 0, 0},
+                                     {0, 0, 0, 0, 1, 0},
+                                     {0, 0, 0, 1, 1, 0},
+                                     {0, 0, 0, 0, 0, 1},
+                                     {0, 0, 0, e, 0, 1},
+                                     {0, 0, 0, 0, 1, 1},
+                                     {0, 0, 0, e, 1, 1},
+                                     {1, 0, 0, e, 0, 0},
+                                     {1, 0, 0, 0, 1, 0},
+                                     {1, 0, 0, e, 1, 0},
+                                     {0, 1, 0, 0, 1, 0},
+                                     {0, e, 0, 0, 0, 1},
+                                     {0, e, 0, 0, 1, 1},
+                                     {1, e, 0, 0, 1, 0}},
+                                    std::vector<double>(19, 1)};
+  const std::vector<double> gains{2.6406922054467484e-06, 0.0053765306142134752, 9.9178676456109384e-06,
+                                  0.00088143985606294441, 0.002361418951688345,  2.391570299272527e-06};
+  const double sum = std::accumulate(gains.begin(), gains.end(), 0.0);
+  EXPECT_LE(cost::most(program, gains), sum);
+  EXPECT_GE(cost::most(program, gains), gains[1] + gains[3]) << "the second and the fourth have no row in common";
+}
+
+TEST(LinearProgram, OfARowWithoutALimitIsNothingOfIt) {
+  EXPECT_EQ(cost::most({{{1, 1}, {0, 1}}, {0, 2}}, std::vector{1.0, 1.0}), 0);
+  EXPECT_EQ(cost::most({{{1, 0}, {0, 1}}, {0, 2}}, std::vector{1.0, 1.0}), 2);
+  EXPECT_EQ(cost::most({{{1, 0}}, {1}}, std::vector{1.0, 1.0}), std::numeric_limits<double>::infinity());
 }
 
 // Two variables: the most is at a corner.
