@@ -16,8 +16,9 @@ bool within(double number, const Limits& limits) {
   return std::isfinite(number) && number >= limits.least && number <= limits.most && number > limits.above;
 }
 
+// `kind`: "a number", "a whole number".
 std::string expectation(std::string_view kind, const Limits& limits) {
-  if (limits.least == limits.most) return fmt::format("{}", limits.least);
+  if (limits.least == limits.most) return fmt::format("the {} {}", kind.substr(2), limits.least);
   std::string out(kind);
   if (std::isfinite(limits.above)) out += fmt::format(" > {}", limits.above);
   if (std::isfinite(limits.least)) out += fmt::format(" >= {}", limits.least);

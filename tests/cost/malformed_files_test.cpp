@@ -89,8 +89,8 @@ intra_by_inter = 1.5
 
 TEST(MalformedFiles, Profiles) {
   const std::vector<Broken> rows{
-      {"schema = 1\n", "", "1: schema: found no such key, expected a whole number"},
-      {"schema = 1", "schema = 2", "1: schema: found 2, expected a whole number >= 1 and <= 1"},
+      {"schema = 1\n", "", "1: schema: found no such key, expected the whole number 1"},
+      {"schema = 1", "schema = 2", "1: schema: found 2, expected the whole number 1"},
       {"name = \"p\"", "name = \"a/b\"", "2: name: found 'a/b', expected one line of text without /"},
       {"name = \"p\"", "name = 5", "2: name: found 5, expected a text"},
       {"name = \"p\"", "name = \"p", "2: found bad syntax ("},
@@ -185,7 +185,7 @@ TEST(MalformedFiles, Grids) {
   const std::string thousand = "batch = " + many + "]\nheads = " + many + "]";
   const std::string more = "batch = " + many + ", 1001]";
   const std::vector<Broken> rows{
-      {"schema = 1", "schema = \"1\"", "1: schema: found '1', expected a whole number"},
+      {"schema = 1", "schema = \"1\"", "1: schema: found '1', expected the whole number 1"},
       {"cluster = \"testbed-b\"\n", "", "1: cluster: found no such key, expected a name"},
       {"\"exact\"", "\"round\"", "5: capacity_rounding: unknown 'round', expected one of: ragged, exact"},
       {"batch = [1, 2]", "batch = []", "7: layers.batch: found a list of 0, expected a list with at least one value"},
@@ -225,7 +225,7 @@ TEST(MalformedFiles, Layers) {
   const std::vector<Broken> rows{
       {"batch = 4", "batch = 0", "3: batch: found 0, expected a whole number >= 1"},
       {"batch = 4", "batch = [4]", "3: batch: found a list of 1, expected a whole number"},
-      {"batch = 4", "Batch = 4", "3: Batch: found unknown key 'Batch', expected one of: schema, name"},
+      {"batch = 4", "Batch = 4", "3: Batch: found unknown key 'Batch', expected one of: batch, seq"},
       {"capacity_factor = 1.2", "capacity_factor = 0", "4: capacity_factor: found 0, expected a number > 0"},
       {"capacity_factor = 1.2", "capacity_factor = \"*\"", "4: capacity_factor: found '*', expected a number > 0 or"},
       {"\"gpt\"", "\"dense\"", "5: ffn: unknown 'dense', expected one of: gpt, mixtral"},

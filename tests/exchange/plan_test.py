@@ -177,7 +177,7 @@ class Plans(ProgramTest):
                       self.refused_plan(lambda plan: plan.update(degree_forward=4000)))
         self.assertIn("changed.json: degree_backward: found 3, expected 2",
                       self.refused_plan(lambda plan: plan.update(degree_backward=3)))
-        self.assertIn("tasks[2].layer: found 99999, expected 0",
+        self.assertIn("tasks[2].layer: found 99999, expected the whole number 0",
                       self.refused_plan(lambda plan: plan["tasks"][2].update(layer=99999)))
 
     def test_what_is_no_plan_names_the_place(self):
@@ -237,7 +237,7 @@ class Plans(ProgramTest):
         self.assertIn("tasks[3].reads[0]: found 1, expected an object", self.refused_plan(no_access))
         self.assertIn("lanes[0].networks[0]: found null, expected inter or intra", self.refused_plan(no_network))
         self.assertIn("nested deeper than 100 levels", self.refused_plan(nested))
-        self.assertIn("changed.json: version: found 2, expected 1", self.refused_plan(later))
+        self.assertIn("changed.json: version: found 2, expected the whole number 1", self.refused_plan(later))
         self.assertIn("changed.json: gradients[0].bytes", self.refused_plan(gradients))
         self.assertIn("syntax", self.refused("simulate", "--plan", self.path("x.json", "{")))
         self.refused("simulate", "--plan", "plan.json", "--cluster", "testbed-a")

@@ -163,7 +163,7 @@ TEST(ModelFile, WhatCannotBeReadIsNamed) {
     std::string_view from, to, message;
   };
   for (const Bad& bad :
-       {Bad{"schema = 1", "schema = 2", "1: schema: found 2, expected a whole number >= 1 and <= 1"},
+       {Bad{"schema = 1", "schema = 2", "1: schema: found 2, expected the whole number 1"},
         {"layers = 4", "layer_count = 4", "4: layer_count: found unknown key 'layer_count', expected one of: schema"},
         {"layers = 4\n", "", "1: layers: found no such key, expected a whole number"},
         {"layers = 4", "layers = 0", "4: layers: found 0, expected a whole number >= 1"},
