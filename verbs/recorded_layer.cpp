@@ -5,6 +5,7 @@
 #include <span>
 
 #include "moe/base/check.h"
+#include "moe/base/config_json.h"
 #include "moe/export/layer_json.h"
 #include "verbs/results_json.h"
 
@@ -26,33 +27,17 @@ void add(Fields& fields, const Json& json) {
   }
 }
 
-// Returns those of `keys` that fields have, as add() wrote them.
-ConfigValue object_of(const Fields& fields, std::span<const std::string_view> keys, const std::string& at) {
+// Returns those of `keys` that fields have, as layer files have them: add() wrote them, with yes and no.
+Json object_of(const Fields& fields, std::span<const std::string_view> keys, const std::string& at) {
   constexpr std::array<std::string_view, 3> kBooleans{"residual", "causal", "bias"};
-  ConfigValue object;
-  object.line = 0;
+  Json object = Json::object();
   for (const auto& [name, scalar] : fields) {
     if (std::ranges::find(keys, name) == keys.end()) continue;
-    ConfigValue value;
-    value.line = 0;
-    if (const auto* whole = std::get_if<int64_t>(&scalar)) {
-      value.kind = ConfigKind::integer;
-      value.integer = *whole;
-      value.real = static_cast<double>(*whole);
-    } else if (const auto* number = std::get_if<double>(&scalar)) {
-      value.kind = ConfigKind::real;
-      value.real = *number;
-    } else {
-      value.text = scalar_text(scalar);
-      value.kind = ConfigKind::text;
-      if (std::ranges::find(kBooleans, name) != kBooleans.end()) {
-        require<BadInput>(value.text == "yes" || value.text == "no", "{}: {}: found {}, expected 'yes' or 'no'", at,
-                          name, describe(value));
-        value.kind = ConfigKind::boolean;
-        value.boolean = value.text == "yes";
-      }
-    }
-    object.entries.push_back({name, std::move(value)});
+    std::visit([&, &key = name](const auto& value) { object[key] = value; }, scalar);
+    if (std::ranges::find(kBooleans, name) == kBooleans.end()) continue;
+    const std::string text = scalar_text(scalar);
+    require<BadInput>(text == "yes" || text == "no", "{}: {}: found {}, expected 'yes' or 'no'", at, name, shown(text));
+    object[name] = text == "yes";
   }
   return object;
 }
@@ -92,7 +77,7 @@ Fields group_parameters(const ParallelShape& parallel) {
 
 LayerCase shape_of(const Fields& parameters, const std::string& at) {
   static constexpr auto kKeys = with(kCaseLayerKeys, kCaseGroupKeys);
-  const ConfigFile document{at, object_of(parameters, kKeys, at)};
+  const ConfigFile document = config_of(object_of(parameters, kKeys, at), at);
   const TableReader table(document, kKeys);
   try {
     return read_case(table, table);

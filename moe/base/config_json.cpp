@@ -1,8 +1,8 @@
+#include "moe/base/config_json.h"
+
 #include <utility>
 
 #include "moe/base/check.h"
-#include "moe/base/config.h"
-#include "moe/base/json.h"
 
 namespace moe {
 namespace {
@@ -39,12 +39,16 @@ ConfigValue value_of(const Json& json, const std::string& path, int level = 0) {
 
 }  // namespace
 
+ConfigFile config_of(const Json& object, const std::string& path) {
+  ConfigValue root = value_of(object, path);
+  require<BadInput>(object.is_object(), "{}: found {}, expected an object", path, describe(root));
+  return {path, std::move(root)};
+}
+
 ConfigFile parse_json(std::string_view text, const std::string& path) {
   const Json json = Json::parse(text, nullptr, false);
   require<BadInput>(!json.is_discarded(), "{}: found bad syntax, expected JSON", path);
-  ConfigValue root = value_of(json, path);
-  require<BadInput>(json.is_object(), "{}: found {}, expected an object", path, describe(root));
-  return {path, std::move(root)};
+  return config_of(json, path);
 }
 
 }  // namespace moe

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <limits>
 
+#include "moe/cost/contended_work.h"
 #include "moe/cost/slowdown.h"
 
 namespace moe {
@@ -218,7 +219,7 @@ PhaseBound::Term PhaseBound::moe_part(std::span<const BoundShape::Link> chain, s
   };
   size_t first = 0;
   for (size_t i = 0; i <= chain.size(); ++i) {
-    const bool whole = i < chain.size() && !chain[i].by_degree && chain[i].parts == 1;
+    const bool whole = i < chain.size() && chain[i].takes_all_rows();
     if (i < chain.size() && !whole) continue;
     if (i > first) add(segment(chain.subspan(first, i - first), loads.subspan(first, i - first)));
     if (whole) add({loads[i].all, name_of(shape_.lanes[static_cast<size_t>(chain[i].lane)])});
@@ -247,16 +248,15 @@ PhaseBound::Term PhaseBound::bound(BoundedDegrees degrees) const {
   return std::max(most, Term{on_gradient_lane, "gradients"}, larger);
 }
 
-cost::LaneWork PhaseBound::work(const BoundShape::Link& link, double seconds) const {
-  const LaneKind lane = shape_.lanes[static_cast<size_t>(link.lane)];
-  const GroupKind group = group_of(schedule_.flow, link.kind);
-  return {link.lane, resource_of(group, lane, networks_of(pricer_.groups())), seconds};
-}
-
 // Links of the dense part run one after another, as do the stretches of the MoE part. Beside them run gradients that
 // are not sent after all else, and halves of backwards that nothing waits for. A shared expert is left out.
 double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<const Load> loads,
                              BoundedDegrees degrees) const {
+  const GroupNetworks networks = networks_of(pricer_.groups());
+  const auto work = [&](const BoundShape::Link& link, double seconds) {
+    const LaneKind lane = shape_.lanes[static_cast<size_t>(link.lane)];
+    return cost::LaneWork{link.lane, resource_of(group_of(schedule_.flow, link.kind), lane, networks), seconds};
+  };
   std::vector<cost::LaneWork> dense_works, beside;
   for (const auto* part : {&shape_.before, &shape_.behind})
     for (const auto& link : *part) add_work(dense_works, work(link, dense(link)));
@@ -264,7 +264,7 @@ double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<
   for (const cost::LaneWork& each : dense_works) stretches.push_back({each});
   bool open = false;  // the last stretch is of parts
   for (size_t i = 0; i < chain.size(); ++i) {
-    const bool whole = !chain[i].by_degree && chain[i].parts == 1;
+    const bool whole = chain[i].takes_all_rows();
     if (whole || !open) stretches.emplace_back();
     add_work(stretches.back(), work(chain[i], loads[i].all));
     open = !whole;
@@ -272,10 +272,7 @@ double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<
   for (const auto& link : shape_.weights) add_work(beside, work(link, load(link, degrees).all));
   for (const auto& link : shape_.beside_sum) add_work(beside, work(link, dense(link)));
   if (shape_.gradient_lane >= 0 && degrees.gradients && schedule_.gradients != GradientPolicy::after)
-    add_work(beside, {shape_.gradient_lane,
-                      pricer_.groups()[static_cast<size_t>(GroupKind::dp)].network == Network::inter ? Resource::inter
-                                                                                                     : Resource::intra,
-                      gradients_});
+    add_work(beside, work({TaskKind::gradient, shape_.gradient_lane, false, 1}, gradients_));
   return cost::least_contended_seconds(pricer_.profile().contention, stretches, beside);
 }
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "moe/cost/contended_work.h"
 #include "moe/cost/pricer.h"
 #include "moe/schedule/schedule.h"
 
@@ -24,6 +23,7 @@ struct BoundShape {
     int lane;
     bool by_degree;  // cut into as many parts as the degree says; else into `parts`
     int parts;
+    bool takes_all_rows() const { return !by_degree && parts == 1; }
   };
   Phase phase = Phase::forward;
   std::vector<LaneKind> lanes;
@@ -94,7 +94,6 @@ class PhaseBound {
   Term moe_part(std::span<const BoundShape::Link> chain, std::span<const Load> loads) const;
   Term bound(BoundedDegrees degrees) const;
   double contended(std::span<const BoundShape::Link> chain, std::span<const Load> loads, BoundedDegrees degrees) const;
-  cost::LaneWork work(const BoundShape::Link& link, double seconds) const;
 
   const Schedule& schedule_;
   const BoundShape& shape_;

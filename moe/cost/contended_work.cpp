@@ -4,8 +4,8 @@
 // Source: lower bounds by sets of activities that can run at once (Mingozzi et al. 1998), here with rates.
 #include "moe/cost/contended_work.h"
 
-#include <algorithm>
-#include <array>
+#include <ranges>
+#include <utility>
 
 #include "moe/cost/linear_program.h"
 #include "moe/cost/slowdown.h"
@@ -44,12 +44,9 @@ class Program {
   }
 
   void add_row() {
-    std::array<int, kSlowed> count{};
-    for (const auto& [at, work] : running_)
-      if (work->resource != Resource::none) ++count[static_cast<size_t>(work->resource)];
+    const auto resources = running_ | std::views::transform([](const auto& each) { return each.second->resource; });
     std::vector<double>& row = program_.rows.emplace_back(works_, 0.0);
-    for (const auto& [at, work] : running_)
-      row[at] = work->resource == Resource::none ? 1 : 1 / slowdown_(count, static_cast<int>(work->resource));
+    for (const auto& [at, work] : running_) row[at] = slowdown_.rate(resources, work->resource);
   }
 
   Slowdown slowdown_;

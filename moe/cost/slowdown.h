@@ -32,6 +32,13 @@ class Slowdown {
   explicit Slowdown(const Contention& contention);
   /// Returns how many times as long a task on `resource` takes while running[r] tasks, itself included, use resource r.
   double operator()(std::span<const int> running, int resource) const;
+  /// Returns how many seconds of a task on `of` pass in one while tasks on these resources run, itself included.
+  template <class Resources>
+  double rate(Resources&& running, Resource of) const {
+    std::array<int, kResources> count{};
+    for (const Resource resource : running) ++count[static_cast<size_t>(resource)];
+    return 1 / (*this)(count, static_cast<int>(of));
+  }
   /// Returns the seconds that a task on `resource` loses when it and one on `by` begin to run side by side.
   double stall_s(int resource, int by) const;
   bool stalls() const { return stalls_; }

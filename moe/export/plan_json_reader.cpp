@@ -41,20 +41,20 @@ int count_or(const TableReader& n, std::string_view key, int otherwise, int leas
   return n.has(key) ? count(n, key, least, most) : otherwise;
 }
 
-// Reads a list that may be empty, each item by read(item, its key).
-template <class Read>
-auto list_of(const TableReader& n, std::string_view key, std::string_view expected, Read read) {
+// Calls body(item, its key) for the items of a list, which may be empty.
+template <class Body>
+void for_each_item(const TableReader& n, std::string_view key, Body body) {
   const ConfigValue& found = n.value(key);
-  if (found.kind != ConfigKind::list) n.fail(found, key, expected);
-  std::vector<decltype(read(found, key))> all;
-  for (const ConfigValue& item : found.items) all.push_back(read(item, fmt::format("{}[{}]", key, all.size())));
-  return all;
+  if (found.kind != ConfigKind::list) n.fail(found, key, "a list");
+  for (size_t i = 0; i < found.items.size(); ++i) body(found.items[i], fmt::format("{}[{}]", key, i));
 }
 
 std::vector<int> ids_of(const TableReader& n, std::string_view key) {
-  return list_of(n, key, "a list of tasks' ids", [&](const ConfigValue& item, std::string_view name) {
-    return static_cast<int>(n.integer_of(item, name, from_to(0, kMostSize)));
+  std::vector<int> ids;
+  for_each_item(n, key, [&](const ConfigValue& item, std::string_view name) {
+    ids.push_back(static_cast<int>(n.integer_of(item, name, from_to(0, kMostSize))));
   });
+  return ids;
 }
 
 // Reads a list of objects, which may be empty but not absent.
@@ -109,10 +109,9 @@ Task task_from(const TableReader& n, int slices) {
 Lane lane_from(const TableReader& n) {
   Lane lane;
   lane.kind = n.named<LaneKind>("kind", static_cast<int>(LaneKind::gradient) + 1);
-  list_of(n, "networks", "a list of networks", [&](const ConfigValue& item, std::string_view name) {
+  for_each_item(n, "networks", [&](const ConfigValue& item, std::string_view name) {
     if (item.text != "inter" && item.text != "intra") n.fail(item, name, "inter or intra");
-    bool& owns = item.text == "inter" ? lane.owns_inter : lane.owns_intra;
-    return owns = true;
+    (item.text == "inter" ? lane.owns_inter : lane.owns_intra) = true;
   });
   lane.queue = ids_of(n, "tasks");
   return lane;

@@ -10,6 +10,7 @@
 #include <array>
 #include <limits>
 #include <optional>
+#include <ranges>
 
 #include "moe/cost/linear_program.h"
 #include "moe/cost/slowdown.h"
@@ -86,10 +87,7 @@ class Prices {
 
  private:
   double rate(std::span<const Use> running, const Use& of) const {
-    std::array<int, kSlowed> count{};
-    for (const Use& use : running)
-      if (use.resource != Resource::none) ++count[static_cast<size_t>(use.resource)];
-    return 1 / slowdown_(count, static_cast<int>(of.resource));
+    return slowdown_.rate(running | std::views::transform(&Use::resource), of.resource);
   }
 
   double worth(const Use& use, double price) const {

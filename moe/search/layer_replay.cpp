@@ -64,16 +64,21 @@ double LayerReplay::moe_seconds(const Decision& decision, Phases phases) {
 }
 
 PricedPass LayerReplay::pass(int degree, Phase phase) {
-  const auto held = store.get(pass_key(degree, phase));
-  PricedPass priced{held->structure, {}, 0};
-  pricer.price(*held->structure, {}, priced.seconds);
+  const auto held = compiled_pass(degree, phase);
+  PricedPass priced = price_pass(*held);
   priced.makespan_s = held->makespan(priced.seconds, pricer.profile().contention, store.ends);
   return priced;
 }
 
-StructureKey LayerReplay::pass_key(int degree, Phase phase) const {
+std::shared_ptr<const CompiledStructure> LayerReplay::compiled_pass(int degree, Phase phase) {
   const Phases phases = phase == Phase::forward ? Phases::forward : Phases::backward;
-  return structure_key(schedule, pricer.outline(), {degree, degree}, {}, phases);
+  return store.get(structure_key(schedule, pricer.outline(), {degree, degree}, {}, phases));
+}
+
+PricedPass LayerReplay::price_pass(const CompiledStructure& c) const {
+  PricedPass priced{c.structure, {}, 0};
+  pricer.price(*c.structure, {}, priced.seconds);
+  return priced;
 }
 
 LayerResult LayerReplay::result(const Decision& decision) {
@@ -157,8 +162,7 @@ double LayerReplay::backward_with(const BackwardOption& option, LayerSlices slic
 double LayerReplay::least_contended(int degree) {
   if (pricer.profile().contention.none() || schedule.flow != Flow::sharded) return 0;
   const int64_t sent = pricer.has(GroupKind::dp) ? pricer.gradient_bytes() : 0;
-  PricedPass priced{store.get(pass_key(degree, Phase::backward))->structure, {}, 0};
-  pricer.price(*priced.structure, {}, priced.seconds);
+  const PricedPass priced = price_pass(*compiled_pass(degree, Phase::backward));
   return least_pass_seconds(pricer, priced, least_gradient_seconds(pricer, sent));
 }
 

@@ -81,7 +81,9 @@ class LayerReplay {
 
  private:
   std::shared_ptr<const CompiledStructure> compiled(const Decision& decision, Phases phases);
-  StructureKey pass_key(int degree, Phase phase) const;
+  std::shared_ptr<const CompiledStructure> compiled_pass(int degree, Phase phase);
+  /// Returns the pass without how long it is.
+  PricedPass price_pass(const CompiledStructure& c) const;
   double makespan(const CompiledStructure& c);
   SplitPaths split_paths(const CompiledStructure& c, double to_beat);
   Candidate best_split_between(SplitPlaces places, Decision decision, double to_beat);
