@@ -4,7 +4,6 @@
 // Source: lower bounds by sets of activities that can run at once (Mingozzi et al. 1998), here with rates.
 #include "moe/cost/contended_work.h"
 
-#include <ranges>
 #include <utility>
 
 #include "moe/cost/linear_program.h"
@@ -44,9 +43,9 @@ class Program {
   }
 
   void add_row() {
-    const auto resources = running_ | std::views::transform([](const auto& each) { return each.second->resource; });
+    const auto resource_of = [](const auto& each) { return each.second->resource; };
     std::vector<double>& row = program_.rows.emplace_back(works_, 0.0);
-    for (const auto& [at, work] : running_) row[at] = slowdown_.rate(resources, work->resource);
+    for (const auto& [at, work] : running_) row[at] = slowdown_.rate(running_, resource_of, work->resource);
   }
 
   Slowdown slowdown_;

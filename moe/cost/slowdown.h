@@ -10,6 +10,7 @@
 // profile gives a stall has that much more left.
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -32,11 +33,12 @@ class Slowdown {
   explicit Slowdown(const Contention& contention);
   /// Returns how many times as long a task on `resource` takes while running[r] tasks, itself included, use resource r.
   double operator()(std::span<const int> running, int resource) const;
-  /// Returns how many seconds of a task on `of` pass in one while tasks on these resources run, itself included.
-  template <class Resources>
-  double rate(Resources&& running, Resource of) const {
+  /// Returns how many seconds of a task on `of` pass in one while `running`, itself included, run at once;
+  /// `resource_of`: of one of these.
+  template <class Running, class ResourceOf>
+  double rate(const Running& running, ResourceOf resource_of, Resource of) const {
     std::array<int, kResources> count{};
-    for (const Resource resource : running) ++count[static_cast<size_t>(resource)];
+    for (const auto& each : running) ++count[static_cast<size_t>(std::invoke(resource_of, each))];
     return 1 / (*this)(count, static_cast<int>(of));
   }
   /// Returns the seconds that a task on `resource` loses when it and one on `by` begin to run side by side.

@@ -10,7 +10,6 @@
 #include <array>
 #include <limits>
 #include <optional>
-#include <ranges>
 
 #include "moe/cost/linear_program.h"
 #include "moe/cost/slowdown.h"
@@ -87,7 +86,7 @@ class Prices {
 
  private:
   double rate(std::span<const Use> running, const Use& of) const {
-    return slowdown_.rate(running | std::views::transform(&Use::resource), of.resource);
+    return slowdown_.rate(running, &Use::resource, of.resource);
   }
 
   double worth(const Use& use, double price) const {
