@@ -4,9 +4,13 @@
 // A flag's type says what may stand behind it, and completion reads it (cli/completion.h): `gpt|mixtral` are the words
 // themselves; CLUSTER, GRID, LAYER, MODEL, SCHEDULE, GATE and the like are names that `list` shows; FILE is a path.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
+#include <fmt/ranges.h>
 #include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "cli/flags.h"
 #include "moe/base/check.h"
@@ -64,6 +68,24 @@ CLI::Option* add_text(CLI::App& verb, const std::string& flag, const char* type,
   if constexpr (std::is_same_v<Target, std::string>)
     if (!target.empty()) option->capture_default_str();
   return option;
+}
+
+/// Adds a flag of a few words, each of which stands for a value.
+template <class Target>
+void add_choice(CLI::App& verb, const std::string& flag, Target& target,
+                const std::vector<std::pair<std::string, Target>>& choices, const std::string& help) {
+  std::vector<std::string> words;
+  for (const auto& [word, value] : choices) words.push_back(word);
+  verb.add_option_function<std::string>(
+          flag,
+          [=, &target](const std::string& word) {
+            const auto chosen = std::ranges::find(choices, word, &std::pair<std::string, Target>::first);
+            require<BadInput>(chosen != choices.end(), "{}: unknown '{}', expected one of: {}", flag, word,
+                              fmt::join(words, ", "));
+            target = chosen->second;
+          },
+          help)
+      ->type_name(fmt::format("{}", fmt::join(words, "|")));
 }
 
 /// Adds --trace, a timeline's file. A file that holds something else, which would be lost, is refused at once.

@@ -6,30 +6,15 @@
 namespace moe::cli {
 namespace {
 
-const std::vector<std::string> kBackends{"local", "gloo", "nccl"};
 const std::vector<std::string> kVerbsOfRanks{"tune", "microbench", "layerbench", "modelbench"};
 
 template <class Options>
 void add_ranks(CLI::App& verb, Options& o, RanksFlags& ranks) {
-  verb.add_option_function<std::string>(
-          "--backend",
-          [&ranks](const std::string& name) {
-            require<BadInput>(std::ranges::find(kBackends, name) != kBackends.end(),
-                              "--backend: unknown '{}', expected one of: {}", name, fmt::join(kBackends, ", "));
-            ranks.backend = name;
-          },
-          "local: ranks are threads of this process; gloo, nccl: each is a process, started by launch, torchrun, "
-          "mpirun or srun")
-      ->type_name(fmt::format("{}", fmt::join(kBackends, "|")));
-  verb.add_option_function<std::string>(
-          "--device",
-          [&o](const std::string& name) {
-            require<BadInput>(name == "cpu" || name == "cuda", "--device: unknown '{}', expected one of: cpu, cuda",
-                              name);
-            o.device = name == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
-          },
-          "where tensors live; threads share one GPU, processes have one each; default: cpu, of nccl cuda")
-      ->type_name("cpu|cuda");
+  add_choice<std::string>(verb, "--backend", ranks.backend, {{"local", "local"}, {"gloo", "gloo"}, {"nccl", "nccl"}},
+                          "local: ranks are threads of this process; gloo, nccl: each is a process, started by launch, "
+                          "torchrun, mpirun or srun");
+  add_choice(verb, "--device", o.device, {{"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}},
+             "where tensors live; threads share one GPU, processes have one each; default: cpu, of nccl cuda");
   add_number(verb, "--threads", o.threads,
              "threads a rank computes with on the CPU; default: OMP_NUM_THREADS, else its share of cores; emulated: 1",
              {1, 4096});
@@ -45,6 +30,12 @@ void add_ranks(CLI::App& verb, Options& o, RanksFlags& ranks) {
              "nccl: most thread blocks of a communicator, which leaves the others to the experts", {0, 64});
   verb.add_flag("--implicit-launch-order", ranks.implicit_launch_order,
                 "nccl: sets NCCL_LAUNCH_ORDER_IMPLICIT, by which launches of several communicators keep their order");
+}
+
+// Adds what verbs that run attention add to their ranks' flags.
+void add_attention(CLI::App& verb, verbs::RunOptions& o) {
+  add_choice(verb, "--attention", o.attention, {{"own", AttentionBy::own}, {"torch", AttentionBy::torch}},
+             "on GPUs: by our kernels, or by LibTorch's, which keep no scores; default: own");
 }
 
 template <class Options>
@@ -108,15 +99,8 @@ void add_tune(CLI::App& app, Command& c) {
   add_schedule(*verb, s);
   add_model(*verb, c.tune.model);
   add_layer(*verb, s);
-  verb->add_option_function<std::string>(
-          "--shape",
-          [&c](const std::string& text) {
-            require<BadInput>(text == "auto" || text == "given", "--shape: unknown '{}', expected one of: auto, given",
-                              text);
-            c.tune.any_shape = text == "auto";
-          },
-          "auto: search groups, stages and micro-batches too, at the same global batch; default: given")
-      ->type_name("auto|given");
+  add_choice(*verb, "--shape", c.tune.any_shape, {{"auto", true}, {"given", false}},
+             "auto: search groups, stages and micro-batches too, at the same global batch; default: given");
   add_text(*verb, "--current", "SCHEDULE[:R_F[:R_B]]", c.tune.current,
            "of a layer or a model: what it has now, to be compared with the best");
   begin_group(*verb, kHow);
@@ -125,6 +109,7 @@ void add_tune(CLI::App& app, Command& c) {
   add_degrees(*verb, s);
   add_verification(*verb, c.tune);
   add_ranks(*verb, c.tune, c.ranks);
+  add_attention(*verb, c.tune);
   verb->add_flag("--strict", c.tune.strict,
                  "exit code 5 where a WEAK fit prices what is compared, or runs were not sound or far off");
   verb->add_flag("--all", c.tune.run_all,
@@ -137,9 +122,9 @@ void add_tune(CLI::App& app, Command& c) {
             "Perfetto timeline of one verified layer, default: beside the records; with --no-verify of a planned one, "
             "default: none");
   add_results(*verb, c.tune);
-  for (const char* runs :
-       {"--measure", "--measure-degrees", "--iterations", "--seed", "--timeout", "--backend", "--device", "--threads",
-        "--min-ctas", "--max-ctas", "--implicit-launch-order", "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
+  for (const char* runs : {"--measure", "--measure-degrees", "--iterations", "--seed", "--timeout", "--backend",
+                           "--device", "--attention", "--threads", "--min-ctas", "--max-ctas",
+                           "--implicit-launch-order", "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
     verb->get_option(runs)->excludes("--no-verify");
   for (const char* plans : {"--strategy-layers", "--node-limit", "--nodes"}) needs(*verb, plans, {"--no-verify"});
   verb->final_callback([verb, &c] { check_tune(*verb, c.tune); });
@@ -210,6 +195,7 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_text(*verb, "--workload", "gate|balanced|zipf:S|hot[:EXPERT]|trace:FILE", l.workload,
            "which experts tokens want (trace: CSV of token, layer, experts)");
   add_ranks(*verb, l, c.ranks);
+  add_attention(*verb, l);
   begin_group(*verb, kOutput);
   add_trace(*verb, l.trace, "write a Perfetto timeline, measured above simulated");
   verb->add_flag("--tasks", l.tasks, "print each kind of task's time beside its prediction");
@@ -273,6 +259,7 @@ void add_modelbench(CLI::App& app, Command& c) {
   add_text(*verb, "--weights", "FILE", m.weights,
            "begin with these, of GPT-2 (safetensors with the public checkpoints' names)");
   add_ranks(*verb, m, c.ranks);
+  add_attention(*verb, m);
   add_number(*verb, "--peak-flops", m.peak_flops,
              "FLOPs a second of a rank, for model FLOPs utilisation; default: of the profile's GEMMs", {1, 1e18});
   begin_group(*verb, kOutput);

@@ -21,6 +21,7 @@ bench   kernels     300  gpu
 bench   ops         300  gpu
 bench   paced       200  gpu
 bench   unpaced     300  gpu
+bench   attention   200  gpu
 bench   grid        300  gpu
 bench   nccl        200  gpu
 check   memcheck    300  gpu
@@ -40,6 +41,7 @@ asked for again keep their results, so that parts may be run one by one.
   test     the tests labelled gpu; one that is skipped beside a visible GPU has failed
   bench    kernels, ops: orders and experts, GEMMs and collectives of four ranks on one GPU
            paced, unpaced, grid: layers under schedules, predicted beside measured
+           attention: a layer of long sequences, by our attention and by LibTorch's
            nccl: GEMMs and a layer of one rank
   check    memcheck, racecheck: compute-sanitizer on small cases
   profile  occupancy: Nsight Compute's occupancy and bandwidth of orders and experts

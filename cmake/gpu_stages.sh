@@ -122,6 +122,16 @@ stage_unpaced() {
   note_cases unpaced
 }
 
+# Runs a layer of long sequences with our attention and with LibTorch's.
+stage_attention() {
+  local by
+  for by in own torch; do
+    verb "attention-$by" layerbench --cluster host --device cuda --dtype bfloat16 --ffn mixtral --batch 1 --seq 4096 \
+      --heads 32 --model-dim 4096 --hidden 2048 --schedule fsmoe --tasks --attention $by
+  done
+  note_cases attention-own attention-torch
+}
+
 stage_grid() {
   verb grid layerbench --cluster host --device cuda --dtype bfloat16 --grid host-cuda --grid-layers 4 \
     --schedule fsmoe,tutel

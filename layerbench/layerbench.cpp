@@ -49,6 +49,8 @@ measure::Drag drag_of(const LayerbenchOptions& options, const verbs::Target& tar
 bool graphs_of(const LayerbenchOptions& options, const verbs::Target& target) {
   if (!options.graphs) return false;
   require<BadInput>(options.device == DeviceKind::cuda, "--graphs: found --device cpu, expected cuda");
+  require<BadInput>(options.attention == AttentionBy::own,
+                    "--graphs: found --attention torch, whose allocator can't be recorded; expected own");
   require<Unsupported>(target.backend() == "nccl",
                        "--graphs: found --backend {}, whose ranks meet on the host in each pass, expected nccl",
                        target.backend());
@@ -141,7 +143,8 @@ class Layerbench {
  public:
   Layerbench(const LayerbenchOptions& options, World* processes)
       : options_(options),
-        target_(verbs::target_of(options.selection.cluster, {processes, options.device, options.threads})),
+        target_(verbs::target_of(options.selection.cluster,
+                                 {processes, options.device, options.threads, options.attention})),
         jobs_(verbs::jobs_on(target_, options.selection, settings_of(options, target_))),
         layers_(benched_layers(options, target_)),
         writer_(target_.open_records(verbs::records_path(options.out, "layerbench", target_.file_name()), options.asked,

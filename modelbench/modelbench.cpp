@@ -121,7 +121,8 @@ void require_weights(const ModelbenchOptions& options, const verbs::ChosenModel&
 class Modelbench {
  public:
   Modelbench(const ModelbenchOptions& options, World* processes)
-      : target_(verbs::target_of(options.selection.cluster, {processes, options.device, options.threads})),
+      : target_(verbs::target_of(options.selection.cluster,
+                                 {processes, options.device, options.threads, options.attention})),
         options_(completed(options, target_)),
         optimizer_(optimizer_of(options_)),
         chosen_(verbs::chosen_model(options_.model, options_.selection, target_.cluster)),

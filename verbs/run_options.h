@@ -7,7 +7,8 @@ namespace moe::verbs {
 struct RunOptions {
   double timeout_s = 60;                // that a rank waits for another
   DeviceKind device = DeviceKind::cpu;  // of the ranks
-  int threads = 0;                      // of each rank; 0: its share of the cores
+  AttentionBy attention = AttentionBy::own;
+  int threads = 0;  // of each rank; 0: its share of the cores
 };
 
 }  // namespace moe::verbs

@@ -1,5 +1,5 @@
 #pragma once
-// Names where memory lies and work runs.
+// Names where memory lies and work runs, and by whose kernels.
 #include <cstdint>
 #include <string_view>
 
@@ -7,5 +7,8 @@ namespace moe {
 
 enum class DeviceKind : uint8_t { cpu, cuda };
 std::string_view name_of(DeviceKind kind);
+
+/// Says who computes attention on a GPU: our kernels, or LibTorch's. On the CPU it is always LibTorch.
+enum class AttentionBy : uint8_t { own, torch };
 
 }  // namespace moe

@@ -35,7 +35,7 @@ LayerDevice& cpu_layer_device() {
   return device;
 }
 
-bool keeps_scores(DeviceKind kind) { return kind != DeviceKind::cpu; }
+bool keeps_scores(DeviceKind kind, AttentionBy by) { return kind != DeviceKind::cpu && by == AttentionBy::own; }
 
 bool computes_in(DeviceKind kind, DType dtype) { return kind == DeviceKind::cuda || dtype == sums_type(dtype); }
 

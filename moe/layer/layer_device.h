@@ -37,13 +37,19 @@ LayerDevice& cpu_layer_device();
 /// Says whether layers on such a device can be of this type: 16 bits are a GPU's.
 bool computes_in(DeviceKind kind, DType dtype);
 
-/// Says whether attention on such a device keeps its scores where a layer asks for it: the CPU's keeps none, whatever
+/// Says whether attention on such a device keeps its scores where a layer asks for it: LibTorch's keeps none, whatever
 /// is asked (attention_heads.h).
-bool keeps_scores(DeviceKind kind);
+bool keeps_scores(DeviceKind kind, AttentionBy by);
 
-/// Makes the device of the GPU that is the calling thread's. It has every part that the CPU has. Throws BadInput if
-/// this build has no CUDA. Experts of a layer with a capacity go by whatever algorithm is fastest (Batch::fastest): a
-/// first pass blocks, and two processes may differ in the last bits; `same_bits`: by the same in every process.
-std::unique_ptr<LayerDevice> make_cuda_layer_device(bool same_bits = false);
+struct GpuChoices {
+  /// Experts of a layer with a capacity go by whatever algorithm is fastest (Batch::fastest): a first pass blocks, and
+  /// two processes may differ in the last bits. True: by the same in every process.
+  bool same_bits = false;
+  AttentionBy attention = AttentionBy::own;
+};
+
+/// Makes the device of the GPU that is the calling thread's. It has every part that the CPU has. Throws NoHardware if
+/// this build has no CUDA, and where LibTorch is to compute attention and has no CUDA half.
+std::unique_ptr<LayerDevice> make_cuda_layer_device(const GpuChoices& choices = {});
 
 }  // namespace moe

@@ -12,7 +12,8 @@ namespace moe::measure {
 struct BenchRanks {
   World* processes = nullptr;  // all of them call what is given these ranks; none: threads
   DeviceKind device = DeviceKind::cpu;
-  int threads = 1;                                                   // that each rank computes with on the CPU
+  int threads = 1;  // that each rank computes with on the CPU
+  AttentionBy attention = AttentionBy::own;
   std::shared_ptr<CoreTimes> cores = std::make_shared<CoreTimes>();  // of all that is measured on these ranks
 
   /// Says whether this process decides by the clock, and keeps what was found.

@@ -2,7 +2,9 @@
 // Computes what attention does between its projections: out = softmax(q k^T / sqrt(d)) v of every head, where a token
 // sees those of its sequence up to itself, or all of them. Heads lie side by side in the columns; heads / kv_heads
 // consecutive ones read the same key-value head.
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "moe/tensor/math.h"
 #include "moe/tensor/tensor_store.h"
@@ -50,5 +52,20 @@ std::unique_ptr<AttentionHeads> make_composed_heads(Math& math, const HeadsShape
 /// Makes heads that keep a number a token and head, and compute the scores again in any backward, by LibTorch's kernels
 /// for float32 and float64 on the CPU.
 std::unique_ptr<AttentionHeads> make_flash_heads(const HeadsShape& shape);
+
+/// Says where LibTorch's CUDA half computes: a GPU's number in this process, and what returns a call's cudaStream_t.
+struct TorchGpu {
+  int index = 0;
+  std::function<void*()> stream;
+};
+
+/// Makes heads that LibTorch computes by the fastest kernel it has for their type and shape, on the CPU or on a GPU.
+/// They keep their output, a number a token and head, and views of q, k, v. A GPU's gradients of q may differ in their
+/// last bits from pass to pass, and LibTorch's own allocator has what is kept and passed on: no estimate and no peak
+/// counts that. Throws as open_torch_cuda() does.
+std::unique_ptr<AttentionHeads> make_torch_heads(const HeadsShape& shape, std::optional<TorchGpu> gpu = {});
+/// Opens LibTorch's CUDA half, once; to be called before LibTorch first asks whether there are GPUs. Throws NoHardware
+/// where it isn't installed, or can't be opened.
+void open_torch_cuda();
 
 }  // namespace moe

@@ -120,6 +120,7 @@ Effects tune() {
   add(e, refused, one, "--grid ./few.toml; --strategy-layers 2; --shape many; --current tutle; --top 0");
   add(e, refused, "--model gpt2-xl", "--measure 3; --measure-degrees");
   add(e, changes, "--no-verify --batch 2", "--all");
+  add(e, parsed, "", "--attention torch");
   add_ranks(e);
   return e;
 }

@@ -25,8 +25,8 @@ Effects microbench() {
 // Of the verbs that run one layer, or several that are alike.
 void add_layers_that_run(Effects& e) {
   add(e, parsed, "", kSizes);
-  add(e, parsed, "", "--recompute selective; --recompute full");
-  add(e, refused, "", "--recompute some");
+  add(e, parsed, "", "--recompute selective; --recompute full; --attention torch");
+  add(e, refused, "", "--recompute some; --attention flash");
   add(e, parsed, "",
       "--capacity-rounding tutel; --heads 32; --gate switch; --order gshard; --dispatcher 2dh; --hook bf16; "
       "--norm none; --no-residual; --no-causal; --bias; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000; --dtype "
@@ -51,7 +51,7 @@ Effects layerbench() {
   add(e, parsed, "", "--graphs; --profile");
   for (const char* here : {"--cluster host", "--cluster host --device cuda", "--device cuda", "--layers 2"})
     add(e, refused, here, "--graphs");
-  add(e, refused, "--cluster host", "--profile");
+  add(e, refused, "--cluster host", "--profile; --attention torch");
   add(e, parsed, "", "--layers 2; --micro-batches 2; --pipeline 1f1b");
   add(e, refused, "--grid fsmoe-b", "--layers 2; --micro-batches 2; --pipeline 1f1b; --recompute selective");
   add(e, refused, "", "--grid-layers 2; --drawn 2");

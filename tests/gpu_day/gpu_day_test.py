@@ -15,7 +15,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).parents[2]
 PARSER = sys.argv[1]
-STAGES = ("machine configure compile tests kernels ops paced unpaced grid nccl memcheck racecheck occupancy").split()
+STAGES = ("machine configure compile tests kernels ops paced unpaced attention grid nccl memcheck racecheck "
+          "occupancy").split()
 GPU = "GPU 0: NVIDIA H200 (UUID: GPU-01234567-89ab)"
 
 NVIDIA_SMI = f"""case "$1" in

@@ -25,10 +25,10 @@ constexpr std::array<std::string_view, 10> kPrograms = {"microbench", "layerbenc
 constexpr int kVerbsHeight = kLibrary.size(), kRunHeight = kVerbsHeight + 1, kProgramHeight = kRunHeight + 1;
 
 constexpr std::array<std::string_view, 3> kTorchHeaders = {"torch/", "ATen/", "c10/"};
-constexpr std::array<std::string_view, 11> kTorchFolders = {
+constexpr std::array<std::string_view, 12> kTorchFolders = {
     "moe/comm/gloo/", "moe/comm/store/",  "moe/tensor/cpu/",   "moe/layer/reference/",
     "tests/tensor/",  "tests/comm/gloo/", "tests/comm/store/", "tests/layer/",
-    "moe/torch/",     "tests/torch/",     "examples/"};
+    "moe/torch/",     "tests/torch/",     "examples/",         "moe/tensor/torch_heads.cpp"};
 constexpr std::array<std::string_view, 6> kCudaHeaders = {"cuda", "cublas", "nccl", "cub/", "thrust/", "nvtx3/"};
 constexpr std::array<std::string_view, 2> kCudaFolders = {"/cuda/", "/nccl/"};
 constexpr std::array<std::string_view, 5> kEmptyNames = {"utils", "common", "helpers", "new_", "_v2"};

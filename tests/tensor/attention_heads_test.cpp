@@ -41,16 +41,21 @@ Results results_of(
   return r;
 }
 
-void compare(const HeadsShape& shape) {
-  const std::string what =
-      fmt::format("L {}, {} heads of {} over {}", shape.seq, shape.heads, shape.dim, shape.kv_heads);
+void compare(AttentionHeads& heads, const HeadsShape& shape) {
+  const std::string what = fmt::format("L {}, {} heads of {} over {}, causal {}", shape.seq, shape.heads, shape.dim,
+                                       shape.kv_heads, shape.causal);
   TensorStore kept;
-  const Results flash = results_of(*cpu_math().make_heads(shape, kept), shape);
+  const Results found = results_of(heads, shape);
   const Results composed = results_of(*make_composed_heads(cpu_math(), shape, kept), shape);
-  expect_near(flash.out, composed.out, what);
-  expect_near(flash.dq, composed.dq, what + ", dq");
-  expect_near(flash.dk, composed.dk, what + ", dk");
-  expect_near(flash.dv, composed.dv, what + ", dv");
+  expect_near(found.out, composed.out, what);
+  expect_near(found.dq, composed.dq, what + ", dq");
+  expect_near(found.dk, composed.dk, what + ", dk");
+  expect_near(found.dv, composed.dv, what + ", dv");
+}
+
+void compare(const HeadsShape& shape) {
+  TensorStore kept;
+  compare(*cpu_math().make_heads(shape, kept), shape);
 }
 
 bool same_bytes(const Tensor& a, const Tensor& b) {
@@ -110,6 +115,15 @@ TEST(AttentionHeads, ByTilesAreThoseOfWholeScores) {
 
 TEST(AttentionHeads, OfTheCpuAreThoseComposed) {
   for (uint64_t draw = 0; draw < 60 && !testing::Test::HasFailure(); ++draw) compare(drawn_shape(draw));
+}
+
+// What LibTorch computes on a GPU, by the same calls.
+TEST(AttentionHeads, OfTorchAreThoseComposed) {
+  for (uint64_t draw = 150; draw < 210 && !testing::Test::HasFailure(); ++draw) {
+    HeadsShape shape = drawn_shape(draw);
+    shape.causal = draw % 3 != 0;
+    compare(*make_torch_heads(shape), shape);
+  }
 }
 
 TEST(AttentionHeads, ScoresComputedAgainAreTheSameToTheBit) {

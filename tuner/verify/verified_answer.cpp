@@ -34,7 +34,8 @@ class VerifiedAnswer {
  public:
   VerifiedAnswer(const TuneOptions& options, World* processes)
       : options_(options),
-        target_(verbs::target_of(options.selection.cluster, {processes, options.device, options.threads})),
+        target_(verbs::target_of(options.selection.cluster,
+                                 {processes, options.device, options.threads, options.attention})),
         free_bytes_(free_bytes_of(target_)),
         subject_(subject_on(options, target_)),
         writer_(target_.open_records(verbs::records_path(options.out, "tune", target_.file_name()), options.asked,
@@ -102,7 +103,7 @@ class VerifiedAnswer {
     if (target_.emulated)  // what its profile can't price can't be fitted from it either
       return require_any_plan(options_, {.chosen = &subject_.chosen, .profile = &target_.cluster});
     if (target_.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer());
-    const bool scores = keeps_scores(target_.ranks.device);
+    const bool scores = keeps_scores(target_.ranks.device, target_.ranks.attention);
     const double needed = layer_memory(model().shape, Flow::sharded, scores).total() * ranks_here();
     require<BadInput>(needed < free_bytes_,
                       "one layer needs {} on the {} ranks of this machine, found {} free; expected a smaller one, or "
@@ -165,7 +166,7 @@ class VerifiedAnswer {
       ModelShape cut = model();
       cut.layers = job.stacked.layers;
       MemoryRequest run = memory_request(cut, cut.shape, Flow::sharded);
-      run.scores = keeps_scores(target_.ranks.device);
+      run.scores = keeps_scores(target_.ranks.device, target_.ranks.attention);
       run.keeps_ends = true;
       const double bytes = target_.emulated ? 0 : estimate_memory(run).total() * ranks_here();
       if (seconds_of(job) < kMostRunS && bytes < free_bytes_) break;

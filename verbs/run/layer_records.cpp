@@ -135,9 +135,9 @@ void add_all(const measure::LayerMeasurement& all, const measure::MeasuredRun& r
 
 }  // namespace
 
-double estimated_bytes(const Plan& plan, DeviceKind device) {
+double estimated_bytes(const Plan& plan, const measure::BenchRanks& on) {
   MemoryRequest request = memory_request(plan);
-  request.scores = keeps_scores(device);
+  request.scores = keeps_scores(on.device, on.attention);
   request.keeps_ends = true;
   const MemoryEstimate estimate = measure::one_layer(plan)
                                       ? layer_memory(plan.shape, plan.structure->flow, request.scores)
@@ -162,7 +162,7 @@ CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vec
   record.emulated = job.paced_by.has_value();
   record.dilation = run.dilation.factor;
   if (!planned.nominal) record.bound_s = planned.bound_s;
-  record.prediction = prediction_of(planned, estimated_bytes(run.plan, job.settings.ranks.device));
+  record.prediction = prediction_of(planned, estimated_bytes(run.plan, job.settings.ranks));
   record.summary = checked_summary(run);
   record.summary.set("planned_by", planned.by);
   if (!run.wrong.empty()) {

@@ -13,8 +13,8 @@ struct RanSchedule {
   const measure::LayerMeasurement& all;
 };
 
-/// Returns what a rank's layers of a plan take on such a device, without an optimizer.
-double estimated_bytes(const Plan& plan, DeviceKind device);
+/// Returns what one rank's layers of a plan take on such ranks, without an optimizer.
+double estimated_bytes(const Plan& plan, const measure::BenchRanks& on);
 
 /// Returns the tasks, measured beside predicted; none where the schedule was only checked, or planned by nominal costs.
 std::vector<measure::TaskComparison> compared_tasks(const RanSchedule& ran);

@@ -13,7 +13,7 @@ constexpr double kShareOfFree = 0.8;  // the rest is for workspaces of libraries
 
 /// Estimates the bytes of a plan's layers on the GPU that its ranks here share.
 double bytes_here(const Plan& plan, const measure::BenchRanks& ranks) {
-  return estimated_bytes(plan, ranks.device) * (ranks.processes ? 1 : plan.shape.parallel.ranks());
+  return estimated_bytes(plan, ranks) * (ranks.processes ? 1 : plan.shape.parallel.ranks());
 }
 
 double least_left(const measure::BenchRanks& ranks) {

@@ -14,6 +14,7 @@
 #include "moe/device/gpu_settings.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/plan/model_file.h"
+#include "moe/tensor/attention_heads.h"
 #include "verbs/selection.h"
 
 namespace moe::verbs {
@@ -132,9 +133,12 @@ Fields gpu_fields(int local_rank) {
 RecordWriter Target::open_records(const std::string& path, const Asked& asked, std::vector<std::string> files) const {
   // Says why there is no GPU, before the file is opened.
   if (ranks.device == DeviceKind::cuda && gpu_count() == 0) make_device(DeviceKind::cuda);
+  if (ranks.attention == AttentionBy::torch) open_torch_cuda();
   if (!leads()) return RecordWriter(path);
   files.push_back(cluster.file);
-  return RecordWriter(path, {asked, std::move(files), fields_of(*this)});
+  Fields fields = fields_of(*this);
+  if (ranks.attention == AttentionBy::torch) fields.set("attention", "torch");
+  return RecordWriter(path, {asked, std::move(files), fields});
 }
 
 std::string Target::file_name() const {
@@ -156,6 +160,9 @@ void share_done(const Target& target, RecordWriter& writer) {
 Target target_of(const std::string& cluster, const measure::BenchRanks& ranks) {
   Target target = ranks.processes ? of_processes(cluster, *ranks.processes) : of_threads(cluster, ranks.device);
   target.ranks = ranks;
+  require<BadInput>(
+      ranks.attention == AttentionBy::own || ranks.device == DeviceKind::cuda,
+      "--attention: found torch with --device cpu, whose attention is LibTorch's; expected --device cuda");
   target.ranks.threads = chosen_threads(target);
   if (ranks.device == DeviceKind::cuda && !target.measured) target.cluster.name += kOnCuda;
   return target;

@@ -4,6 +4,6 @@
 
 namespace moe {
 
-std::unique_ptr<LayerDevice> make_cuda_layer_device(bool) { throw NoHardware("this build has no CUDA"); }
+std::unique_ptr<LayerDevice> make_cuda_layer_device(const GpuChoices&) { throw NoHardware("this build has no CUDA"); }
 
 }  // namespace moe

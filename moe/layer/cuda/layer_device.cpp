@@ -36,8 +36,8 @@ PlacedRows placed(const RowLayout& layout, TensorView data) {
 
 class CudaLayerDevice final : public LayerDevice {
  public:
-  CudaLayerDevice(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm)
-      : math_(std::move(memory), std::move(gemm)) {}
+  CudaLayerDevice(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm, std::optional<int> torch_gpu)
+      : math_(std::move(memory), std::move(gemm), torch_gpu) {}
   Math& math() override { return math_; }
 
   void place(RowLayout& layout) override {
@@ -71,8 +71,9 @@ class CudaLayerDevice final : public LayerDevice {
 
 }  // namespace
 
-std::unique_ptr<LayerDevice> make_layer_device(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm) {
-  return std::make_unique<CudaLayerDevice>(std::move(memory), std::move(gemm));
+std::unique_ptr<LayerDevice> make_layer_device(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm,
+                                               std::optional<int> torch_gpu) {
+  return std::make_unique<CudaLayerDevice>(std::move(memory), std::move(gemm), torch_gpu);
 }
 
 }  // namespace moe::cuda

@@ -7,7 +7,9 @@
 
 namespace moe::cuda {
 
-std::unique_ptr<LayerDevice> make_layer_device(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm);
+/// `torch_gpu`: as CudaMath takes it.
+std::unique_ptr<LayerDevice> make_layer_device(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm,
+                                               std::optional<int> torch_gpu = {});
 
 /// These make its parts; `math` outlives them. They throw Unsupported naming what there are kernels for.
 std::unique_ptr<Gate> make_gate(CudaMath& math, const PartSetup& setup);

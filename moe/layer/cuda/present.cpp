@@ -1,12 +1,17 @@
 // Stands in absent.cpp's place in a build with CUDA.
+#include <cuda_runtime.h>
+
+#include "moe/device/cuda/check.h"
 #include "moe/device/cuda/memory.h"
 #include "moe/layer/cuda/layer_device.h"
 
 namespace moe {
 
-std::unique_ptr<LayerDevice> make_cuda_layer_device(bool same_bits) {
-  const auto choice = same_bits ? cuda::AlgorithmChoice::first : cuda::AlgorithmChoice::as_asked;
-  return cuda::make_layer_device(cuda::make_memory_space(), cuda::make_cublas_gemm(choice));
+std::unique_ptr<LayerDevice> make_cuda_layer_device(const GpuChoices& choices) {
+  const auto choice = choices.same_bits ? cuda::AlgorithmChoice::first : cuda::AlgorithmChoice::as_asked;
+  std::optional<int> torch_gpu;
+  if (choices.attention == AttentionBy::torch) MOE_CHECK_CUDA(cudaGetDevice(&torch_gpu.emplace()));
+  return cuda::make_layer_device(cuda::make_memory_space(), cuda::make_cublas_gemm(choice), torch_gpu);
 }
 
 }  // namespace moe

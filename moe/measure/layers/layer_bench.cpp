@@ -221,6 +221,7 @@ class LayerBench {
     const auto everyone = world().communicator(rank);
     auto run = std::make_unique<RankRun>(plan, *everyone,
                                          RankRun::Setup{.kind = settings_.ranks.device,
+                                                        .attention = settings_.ranks.attention,
                                                         .place = world().topology().local_rank,
                                                         .threads = settings_.ranks.threads,
                                                         .seed = settings_.seed,

@@ -27,7 +27,7 @@ void require_same_plan(Communicator& everyone, const Plan& plan) {
 
 RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
     : device_(make_device(setup.kind, setup.place, setup.threads)),
-      layer_device_(setup.kind == DeviceKind::cuda ? make_cuda_layer_device() : nullptr),
+      layer_device_(setup.kind == DeviceKind::cuda ? make_cuda_layer_device({.attention = setup.attention}) : nullptr),
       text_(setup.text),
       seed_(setup.seed) {
   const int own_cores = cpu::usable_core_count();

@@ -24,6 +24,7 @@ class RankRun {
  public:
   struct Setup {
     DeviceKind kind = DeviceKind::cpu;
+    AttentionBy attention = AttentionBy::own;
     int place = 0;    // of the rank among those of its machine, which have a device each
     int threads = 1;  // to compute with on the CPU
     uint64_t seed = 1;

@@ -11,8 +11,9 @@ namespace moe::cuda {
 /// Launches on the stream that the math was last told to use.
 class CudaMath final : public Math {
  public:
-  CudaMath(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm)
-      : memory_(std::move(memory)), gemm_(std::move(gemm)) {}
+  /// `torch_gpu`: the GPU on which LibTorch computes attention (attention_heads.h); none: this does.
+  CudaMath(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm, std::optional<int> torch_gpu = {})
+      : memory_(std::move(memory)), gemm_(std::move(gemm)), torch_gpu_(torch_gpu) {}
 
   void* stream() const { return stream_; }
 
@@ -50,6 +51,7 @@ class CudaMath final : public Math {
 
   std::unique_ptr<MemorySpace> memory_;
   std::unique_ptr<Gemm> gemm_;
+  std::optional<int> torch_gpu_;
   std::shared_ptr<HeadsScratch> heads_scratch_;
   std::map<void*, Memory> scratch_;  // of each stream
   void* stream_ = nullptr;

@@ -59,11 +59,11 @@ struct Routed {
   Routing device, reference;
 };
 
-struct Groups {
+struct RowGroups {
   int first = 0, count = 1;
 };
 
-RowLayout layout_of(const Shape& s, int64_t width, int degree, Groups groups, MemorySpace& memory) {
+RowLayout layout_of(const Shape& s, int64_t width, int degree, RowGroups groups, MemorySpace& memory) {
   RowLayout::Shape shape{s.rows, width, s.groups, s.experts, degree, false, {}};
   for (int group = groups.first; group < groups.first + groups.count; ++group)
     for (int64_t e = 0; e < s.experts; ++e) shape.cells.push_back({group, e, group});

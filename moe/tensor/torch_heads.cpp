@@ -1,0 +1,95 @@
+// Computes attention by LibTorch's scaled_dot_product_attention, whose backward is autograd's. LibTorch chooses the
+// kernel: of 16 bits FlashAttention's or cuDNN's, of float32 one that needs no matrix (L, L) either where a head's
+// numbers lie on 16 bytes, else products and a softmax.
+//
+// LibTorch's CUDA half is not linked: it is opened beside its CPU half, whose operators then find kernels for GPUs.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <c10/core/StreamGuard.h>
+#include <cmath>
+#include <dlfcn.h>
+#include <filesystem>
+#include <mutex>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "moe/base/no_hardware.h"
+#include "moe/tensor/attention_heads.h"
+#include "moe/tensor/cpu/aten.h"
+
+namespace moe {
+namespace {
+
+class TorchHeads final : public AttentionHeads {
+ public:
+  TorchHeads(const HeadsShape& shape, std::optional<TorchGpu> gpu)
+      : shape_(shape), gpu_(std::move(gpu)), scale_(1 / std::sqrt(static_cast<double>(shape.dim))) {
+    if (gpu_) device_ = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(gpu_->index));
+  }
+
+  void forward(const HeadInputs& in, TensorView out) override {
+    const auto issued_to = own_stream();
+    const at::AutoGradMode recorded(true);
+    inputs_ = {of(in.q), of(in.k), of(in.v)};
+    for (at::Tensor& input : inputs_) input.requires_grad_(true);
+    mixed_ = at::scaled_dot_product_attention(inputs_[0], inputs_[1], inputs_[2], std::nullopt, 0, shape_.causal,
+                                              scale_, shape_.heads != shape_.kv_heads);
+    of(out).copy_(mixed_.detach());
+  }
+
+  void backward(const HeadInputs&, TensorView, TensorView d_out, const HeadInputs& d) override {
+    const auto issued_to = own_stream();
+    const auto found = torch::autograd::grad({mixed_}, inputs_, {of(d_out)}, /*retain_graph=*/true);
+    of(d.q).copy_(found[0]);
+    of(d.k).copy_(found[1]);
+    of(d.v).copy_(found[2]);
+  }
+
+ private:
+  // Lets LibTorch issue to the rank's stream as long as the result lives. A stream that LibTorch didn't make has its
+  // handle as its number (c10/cuda/CUDAStream.cpp, "external").
+  std::unique_ptr<c10::StreamGuard> own_stream() const {
+    if (!gpu_) return nullptr;
+    const auto number = reinterpret_cast<c10::StreamId>(gpu_->stream());
+    return std::make_unique<c10::StreamGuard>(c10::Stream(c10::Stream::UNSAFE, device_, number));
+  }
+
+  // Returns (B, heads, L, d).
+  at::Tensor of(TensorView t) const {
+    const int64_t width = t.size(1), heads = width / shape_.dim, sequences = shape_.tokens / shape_.seq;
+    return at::for_blob(t.data(), {sequences, heads, shape_.seq, shape_.dim})
+        .strides({shape_.seq * width, shape_.dim, width, 1})
+        .options(cpu::options_of(t.dtype()).device(device_))
+        .target_device(device_)
+        .make_tensor();
+  }
+
+  HeadsShape shape_;
+  std::optional<TorchGpu> gpu_;
+  c10::Device device_ = c10::kCPU;
+  double scale_;
+  std::vector<at::Tensor> inputs_;  // q, k, v of the last forward
+  at::Tensor mixed_;                // what it made, with what its backward needs
+};
+
+void open_cuda_half() {
+  Dl_info cpu_half{};
+  dladdr(reinterpret_cast<void*>(&at::_ops::scaled_dot_product_attention::call), &cpu_half);
+  const auto path = std::filesystem::path(cpu_half.dli_fname).replace_filename("libtorch_cuda.so");
+  const void* opened = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  require<NoHardware>(opened != nullptr, "attention by LibTorch: its CUDA half can't be opened: {}", dlerror());
+}
+
+}  // namespace
+
+void open_torch_cuda() {
+  static std::once_flag opened;
+  std::call_once(opened, open_cuda_half);
+}
+
+std::unique_ptr<AttentionHeads> make_torch_heads(const HeadsShape& shape, std::optional<TorchGpu> gpu) {
+  if (gpu) open_torch_cuda();
+  return std::make_unique<TorchHeads>(shape, std::move(gpu));
+}
+
+}  // namespace moe

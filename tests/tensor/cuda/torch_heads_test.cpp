@@ -1,0 +1,102 @@
+// LibTorch's attention on a GPU against products and softmaxes of the CPU in float64, and a layer that has it against
+// autograd.
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "moe/base/no_hardware.h"
+#include "moe/tensor/attention_heads.h"
+#include "tests/layer/cuda/device_values.h"
+#include "tests/layer/local_layers.h"
+#include "tests/schedule/any_decision.h"
+
+namespace moe {
+namespace {
+
+class TorchHeadsTest : public testing::TestWithParam<DType> {
+ protected:
+  // Says why it skips where LibTorch has no CUDA half, or not all that this needs.
+  void SetUp() override {
+    try {
+      open_torch_cuda();
+    } catch (const NoHardware& e) {
+      GTEST_SKIP() << e.what();
+    }
+  }
+};
+
+HeadsShape drawn(uint64_t draw, DType dtype) {
+  const auto pick = [&](uint64_t stream, std::initializer_list<int64_t> of) {
+    return of.begin()[random_bits(31, stream, draw) % of.size()];
+  };
+  const int64_t seq = pick(1, {1, 7, 64, 200, 513}), kv_heads = pick(2, {1, 2, 3});
+  return {.tokens = seq * pick(3, {1, 2, 3}),
+          .seq = seq,
+          .heads = kv_heads * pick(4, {1, 2, 4}),
+          .kv_heads = kv_heads,
+          .dim = pick(5, {5, 16, 64, 128}),
+          .dtype = dtype,
+          .causal = draw % 3 != 0};
+}
+
+TEST_P(TorchHeadsTest, AreThoseComposedOnTheCpu) {
+  int gpu = 0;
+  ASSERT_EQ(cudaGetDevice(&gpu), cudaSuccess);
+  const auto device = make_test_device();
+  const auto stream = device->make_stream("attention");
+  const auto memory = make_test_memory();
+  for (uint64_t draw = 0; draw < 40 && !HasFatalFailure(); ++draw) {
+    HeadsShape shape = drawn(draw, GetParam());
+    SCOPED_TRACE(fmt::format("L {} of {}, {} heads of {} over {}, causal {}", shape.seq, shape.tokens, shape.heads,
+                             shape.dim, shape.kv_heads, shape.causal));
+    const int64_t wide = shape.heads * shape.dim, narrow = shape.kv_heads * shape.dim;
+    const auto pair = [&](int64_t width, uint64_t number) {
+      return Pair({shape.tokens, width}, GetParam(), *memory, number);
+    };
+    Pair q = pair(wide, 1), k = pair(narrow, 2), v = pair(narrow, 3), dy = pair(wide, 4), out = pair(wide, 5);
+    Pair dq = pair(wide, 6), dk = pair(narrow, 7), dv = pair(narrow, 8);
+    finish_test_device();
+    void* native = nullptr;
+    const auto heads = make_torch_heads(shape, TorchGpu{gpu, [&native] { return native; }});
+    stream->launch([&](void* handle) {
+      native = handle;
+      heads->forward({q.device, k.device, v.device}, out.device);
+      heads->backward({q.device, k.device, v.device}, out.device, dy.device, {dq.device, dk.device, dv.device});
+    });
+    stream->synchronize();
+    shape.dtype = DType::float64;
+    TensorStore kept;
+    const auto expected = make_composed_heads(cpu_math(), shape, kept);
+    expected->forward({q.reference, k.reference, v.reference}, out.reference);
+    expected->backward({q.reference, k.reference, v.reference}, out.reference, dy.reference,
+                       {dq.reference, dk.reference, dv.reference});
+    expect_near(out, "out", 4), expect_near(dq, "dq", 8), expect_near(dk, "dk", 8), expect_near(dv, "dv", 8);
+  }
+}
+
+TEST_P(TorchHeadsTest, ALayersGradientsAreAutograds) {
+  LayerShape layer{.batch = 2, .seq = 16, .model_dim = 64, .hidden = 32, .heads = 4, .experts = 4, .top_k = 2};
+  layer.kv_heads = 2;
+  layer.capacity_factor = 1.2;
+  layer.dtype = GetParam();
+  layer.gate = "switch";
+  const LayerCase shape =
+      complete(layer, {.nodes = 2, .ranks_per_node = 2, .mp = 2, .ep = 2, .esp = 2}, Rounding::ragged);
+  const LayerSeed seed{.seed = 11, .layer = 2};
+  const auto by_torch = [] { return make_cuda_layer_device({.attention = AttentionBy::torch}); };
+  LocalLayers layers(shape, seed, Flow::sharded, LayersOn{make_test_device, by_torch});
+  layers.poison();
+  layers.run(plan_for(shape, "fsmoe", 2, 2));
+  finish_test_device();
+  const LayerReference reference =
+      bytes_of(layer.dtype) == 2 ? reference_layer(shape, seed, {choices_of(layers.ranks()), tolerance_of(layer.dtype)})
+                                 : reference_layer(shape, seed);
+  for (const TensorError& e : layer_errors(layers.ranks(), reference))
+    EXPECT_LE(e.error, tolerance_of(*layers.ranks().front())) << e.tensor;
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, TorchHeadsTest, testing::Values(DType::float32, DType::bfloat16, DType::float16),
+                         [](const auto& row) { return std::string(name_of(row.param)); });
+
+}  // namespace
+}  // namespace moe
