@@ -136,6 +136,18 @@ TEST(Fp8GradientTest, AreThoseOfTheReferenceToo) {
   }
 }
 
+TEST(WidthsOfOne, AreProvenToo) {
+  for (const bool bias : {false, true})
+    for (const auto& [model_dim, hidden] : {std::pair<int64_t, int64_t>{20, 1}, {1, 12}, {1, 1}}) {
+      LayerCase shape = case_of({4, 1, 2, 1}, 2, 1.2, DType::float64);
+      shape.layer.heads = shape.layer.kv_heads = 1;
+      shape.layer.model_dim = model_dim;
+      shape.layer.hidden = hidden;
+      shape.layer.bias = bias;
+      prove_all(complete(shape.layer, shape.parallel, shape.rounding), {.seed = 14}, false);
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Spreads, GradientTest, testing::ValuesIn(spreads()), [](const auto& row) {
   const Spread& s = row.param.second;
   return fmt::format("{}ranks_mp{}_ep{}_esp{}", s.ranks, s.mp, s.ep, s.esp);

@@ -48,8 +48,8 @@ class FeedForward final : public Expert {
     if (setup.rank.shape.layer.bias) biases_.emplace(math_, setup.rank.dtype());
     const int64_t all = biases_ ? bias_start(inputs_, experts_.count) : start(inputs_, experts_.count);
     weights_ = setup.weight(prefix_ + "experts", {all}, setup.rank.dtype());
-    for (const Parameter& p : parameters(weights_))
-      fill_weight(p, p.axes[1].total > 1 ? p.axes[1].total : model_dim_, setup.seed, math_.memory());
+    for (size_t i = 0; const Parameter& p : parameters(weights_))  // matrices, then biases
+      fill_weight(p, i++ <= inputs_ ? p.axes[1].total : model_dim_, setup.seed, math_.memory());
     if (activation.fp8) fp8_.emplace(setup, index(inputs_ + 1, 0), model_dim_, hidden_.count);
   }
 
