@@ -56,9 +56,9 @@ Json to_json(const PlacementRequest& request, const Placement& p) {
                              {"stride", d.stride},
                              {"network", name_of(d.network)},
                              {"groups", groups_of(p, d)}});
-  json["traffic_priority"] = traffic_priority();
+  json["traffic_priority"] = traffic_priority(request);
   json["conflicts"] = Json::array();
-  for (const TrafficConflict& c : traffic_conflicts())
+  for (const TrafficConflict& c : traffic_conflicts(request))
     json["conflicts"].push_back({{"traffic", c.traffic}, {"meets", c.meets}, {"phase", c.phase}});
   return json;
 }
@@ -75,10 +75,13 @@ void print_groups(const Placement& p) {
   fmt::print("gradients are summed over {} ranks (dense) and {} (an expert's)\n", p.dense_replicas, p.expert_replicas);
 }
 
-void print_traffic() {
-  fmt::print("traffic that meets between nodes: {}\n", fmt::join(traffic_priority(), " before "));
+void print_traffic(const PlacementRequest& request) {
+  const std::vector<std::string_view> kinds = traffic_priority(request);
+  if (kinds.size() < 2) return fmt::print("no two kinds of traffic meet between nodes\n");
+  fmt::print("traffic that meets between nodes: {}\n", fmt::join(kinds, " before "));
   fmt::print("what can meet, where gradients or pipeline sends are asynchronous:\n");
-  for (const TrafficConflict& c : traffic_conflicts()) fmt::print("  {:<9} {} and {}\n", c.phase, c.traffic, c.meets);
+  for (const TrafficConflict& c : traffic_conflicts(request))
+    fmt::print("  {:<9} {} and {}\n", c.phase, c.traffic, c.meets);
 }
 
 }  // namespace
@@ -91,7 +94,7 @@ int run_placement(const PlacementOptions& options) {
   }
   fmt::print("{}: {}\n", name_of(placement.expansion), placement.reason);
   if (placement.expansion != Expansion::open) print_groups(placement);
-  print_traffic();
+  print_traffic(options.request);
   return 0;
 }
 

@@ -18,6 +18,14 @@ constexpr std::array<TrafficConflict, 4> kConflicts{{
     {"CP AllGather of the forward", "PP send of the backward, where PP is asynchronous", "forward"},
 }};
 
+// Gradients of what is not the experts' are summed over the ranks of EP and CP too.
+bool has_traffic(const PlacementRequest& r, std::string_view traffic) {
+  const std::string_view kind = traffic.substr(0, 2);
+  if (kind == "EP") return r.ep > 1;
+  if (kind == "CP") return r.cp > 1;
+  return kind == "PP" ? r.pp > 1 : r.dp * r.ep * r.cp > 1;
+}
+
 void check(const PlacementRequest& r) {
   int64_t ranks = 1;
   for (const auto& [name, size] : {std::pair{"tp", r.tp}, {"ep", r.ep}, {"cp", r.cp}, {"pp", r.pp}, {"dp", r.dp}}) {
@@ -106,8 +114,20 @@ void lay_out(const PlacementRequest& r, Placement& out) {
 }  // namespace
 
 std::string_view name_of(Expansion expansion) { return kExpansionNames[static_cast<size_t>(expansion)]; }
-std::span<const std::string_view> traffic_priority() { return kPriority; }
-std::span<const TrafficConflict> traffic_conflicts() { return kConflicts; }
+
+std::vector<std::string_view> traffic_priority(const PlacementRequest& request) {
+  std::vector<std::string_view> kinds;
+  std::ranges::copy_if(kPriority, std::back_inserter(kinds), [&](auto kind) { return has_traffic(request, kind); });
+  return kinds;
+}
+
+std::vector<TrafficConflict> traffic_conflicts(const PlacementRequest& request) {
+  std::vector<TrafficConflict> conflicts;
+  std::ranges::copy_if(kConflicts, std::back_inserter(conflicts), [&](const TrafficConflict& c) {
+    return has_traffic(request, c.traffic) && has_traffic(request, c.meets);
+  });
+  return conflicts;
+}
 
 Placement place(const PlacementRequest& request) {
   check(request);

@@ -6,7 +6,6 @@
 // position on different nodes form the EP and CP groups, over the network between nodes. A port is one GPU's on the
 // switch that joins those of its TP position.
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,14 +56,16 @@ Placement place(const PlacementRequest& request);
 /// Returns the groups of one dimension, each ascending, ordered by their first rank.
 std::vector<std::vector<int>> groups_of(const Placement& placement, const PlacedDimension& dimension);
 
-/// Returns the kinds of traffic between nodes, in the order in which they go first on a link (MoNTA, "Communication
-/// Conflict"): EP PP CP DP.
-std::span<const std::string_view> traffic_priority();
+/// Returns the kinds of traffic that such groups have between nodes, in the order in which they go first on a link
+/// (MoNTA, "Communication Conflict"): EP PP CP DP.
+std::vector<std::string_view> traffic_priority(const PlacementRequest& request);
 
-/// Names two kinds of traffic that can meet where the backward still runs (MoNTA, Fig. 11), and in which phase.
+/// Names two kinds of traffic that can meet where the backward still runs (MoNTA, Fig. 11), and in which phase. Both
+/// begin with the kind.
 struct TrafficConflict {
   std::string_view traffic, meets, phase;
 };
-std::span<const TrafficConflict> traffic_conflicts();
+/// Returns those of which such groups have both.
+std::vector<TrafficConflict> traffic_conflicts(const PlacementRequest& request);
 
 }  // namespace moe

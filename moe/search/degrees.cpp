@@ -202,7 +202,7 @@ DegreeChoice within_rows(DegreeChoice choice, const LayerPricer& pricer) {
   const int64_t rows = capacity_rows(pricer.shape());
   for (int* degree : {&choice.forward, &choice.backward}) {
     if (*degree <= rows) continue;
-    pricer.note(fmt::format("degree above T_rank: found {}, treated as {}, one row a chunk", *degree, rows));
+    pricer.note(fmt::format("{}: found {}, treated as {}, one row a chunk", kDegreeAbove, *degree, rows));
     *degree = static_cast<int>(rows);
   }
   return choice;

@@ -2,6 +2,7 @@
 // Finds the exact degrees and gradient split of one layer: every integer r that a lower bound does not rule out is
 // replayed.
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "moe/search/layer_replay.h"
@@ -14,6 +15,8 @@ namespace moe {
 inline constexpr int kMaxDegree = 1024;
 /// The same limit with Rounding::lcm, where every pair of degrees has rows of its own.
 inline constexpr int kMaxPaddingDegree = 64;
+/// Begins the note on a degree that is cut to T_rank.
+inline constexpr std::string_view kDegreeAbove = "degree above T_rank";
 int degree_limit(const LayerCase& shape);
 /// Returns the largest degree that is tried: T_rank, within the limit.
 int largest_degree(const LayerPricer& pricer);

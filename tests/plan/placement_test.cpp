@@ -97,11 +97,22 @@ TEST(Placement, ReplicasAreTheRanksWithTheSameWeights) {
 }
 
 TEST(Placement, PriorityIsThePapers) {
-  const auto order = traffic_priority();
-  EXPECT_EQ(std::vector(order.begin(), order.end()), (std::vector<std::string_view>{"EP", "PP", "CP", "DP"}));
+  const PlacementRequest all{.ep = 8, .cp = 4, .pp = 2, .dp = 2};
+  EXPECT_EQ(traffic_priority(all), (std::vector<std::string_view>{"EP", "PP", "CP", "DP"}));
   int backward = 0;
-  for (const TrafficConflict& conflict : traffic_conflicts()) backward += conflict.phase == "backward";
+  for (const TrafficConflict& conflict : traffic_conflicts(all)) backward += conflict.phase == "backward";
   EXPECT_EQ(backward, 3) << "EP with W1/W3, CP with the post-attention linear, PP with QKV";
+}
+
+TEST(Placement, GroupsOfOneHaveNoTraffic) {
+  const PlacementRequest no_pipeline{.ep = 8, .cp = 4};
+  EXPECT_EQ(traffic_priority(no_pipeline), (std::vector<std::string_view>{"EP", "CP", "DP"}))
+      << "dense gradients are summed over EP and CP";
+  for (const TrafficConflict& c : traffic_conflicts(no_pipeline))
+    EXPECT_FALSE(c.traffic.starts_with("PP") || c.meets.starts_with("PP")) << c.traffic << ", " << c.meets;
+  EXPECT_EQ(traffic_conflicts(no_pipeline).size(), 2u);
+  EXPECT_EQ(traffic_priority({.tp = 8}), std::vector<std::string_view>{});
+  EXPECT_TRUE(traffic_conflicts({.tp = 8}).empty());
 }
 
 TEST(Placement, BadSizesAreNamed) {

@@ -70,6 +70,9 @@ TEST_F(AnswerOfTrials, WhatTheUserHasNowIsShownAndNeverRecommended) {
   answer_.trials = {{trial("fsmoe", 1, 1)}, {trial("tutel", 1, 1.5)}, {trial("tutel", 1, 0.5), true}};
   EXPECT_EQ(recommended(answer_).schedule->name, "fsmoe");
   EXPECT_NE(text_of(answer_).find("tutel (yours)"), std::string::npos);
+  answer_.current->notes = {"degree above T_rank: found 64, treated as 2, one row a chunk", "derived: what others are"};
+  EXPECT_NE(text_of(answer_).find("tutel (yours): degree above T_rank: found 64"), std::string::npos);
+  EXPECT_EQ(text_of(answer_).find("what others are"), std::string::npos);
 }
 
 TEST_F(AnswerOfTrials, RunsThatAllFailedMakeNothingSafe) {

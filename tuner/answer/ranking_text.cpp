@@ -4,6 +4,7 @@
 
 #include "moe/base/table.h"
 #include "moe/base/units.h"
+#include "moe/search/degrees.h"
 #include "tuner/answer/text_parts.h"
 #include "verbs/frameworks.h"
 #include "verbs/sweep.h"
@@ -76,6 +77,10 @@ std::string left_out_text(const Answer& answer, const Detail& detail, size_t sho
                         use.schedule->name, 1e3 * use.total_s());
   if (answer.current && !answer.current->refused.empty())
     text += fmt::format("  {} (yours): {}\n", answer.current->schedule->name, answer.current->refused);
+  if (answer.current)
+    for (const std::string& note : answer.current->notes)
+      if (note.starts_with(kDegreeAbove))
+        text += fmt::format("  {} (yours): {}\n", answer.current->schedule->name, note);
   return text;
 }
 
