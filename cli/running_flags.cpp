@@ -185,7 +185,9 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_plan(*verb, l.plan, {"--cluster", "--nearest"});  // what follows goes with it
   verb->add_flag("--check-only", l.check_only, "verify outputs and gradients, time nothing");
   verb->add_flag("!--no-predict", l.predict, "with both degrees: measure nothing but the layer, predict nothing");
-  add_number(*verb, "--iterations", l.iterations, "timed passes a schedule", {1, 1e6});
+  add_number(*verb, "--iterations", l.iterations,
+             "timed passes a schedule; default: 5, more where nothing paces them and all take less than a second",
+             {1, 1e6});
   add_number(*verb, "--seed", l.seed, "seed of weights, inputs and gate noise", {0, 9e18});
   add_text(*verb, "--slow", "KIND:FACTOR[:RANK]", l.slow,
            "make tasks slower on purpose: expert:1.1, of one rank expert:1.1:3");

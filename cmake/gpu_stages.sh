@@ -124,12 +124,14 @@ stage_unpaced() {
 
 # Runs a layer of long sequences with our attention and with LibTorch's.
 stage_attention() {
-  local by
-  for by in own torch; do
+  local by kinds='own torch'
+  [ -e "$("$root/moetune" --torch-dir 2>/dev/null)/lib/libtorch_cuda.so" ] ||
+    { kinds=own && echo "LibTorch has no CUDA half: our attention alone"; }
+  for by in $kinds; do
     verb "attention-$by" layerbench --cluster host --device cuda --dtype bfloat16 --ffn mixtral --batch 1 --seq 4096 \
       --heads 32 --model-dim 4096 --hidden 2048 --schedule fsmoe --tasks --attention $by
   done
-  note_cases attention-own attention-torch
+  note_cases $(printf 'attention-%s ' $kinds)
 }
 
 stage_grid() {

@@ -201,7 +201,7 @@ class Layerbench {
 
   Profile measured() {
     verbs::OpRequest request;
-    request.settings.repetitions = options_.iterations;
+    request.settings.repetitions = options_.iterations.value_or(measure::kPasses);
     request.settings.timeout_s = options_.timeout_s;
     std::vector<verbs::LayerJob> jobs;
     for (const BenchedLayer& layer : layers_)
@@ -212,7 +212,8 @@ class Layerbench {
   }
 
   static measure::LayerBenchSettings settings_of(const LayerbenchOptions& options, const verbs::Target& target) {
-    return {.iterations = options.iterations,
+    return {.iterations = options.iterations.value_or(measure::kPasses),
+            .fill_s = options.iterations || target.emulated ? 0 : measure::kTimedS,
             .seed = options.seed,
             .timeout_s = options.timeout_s,
             .check_only = options.check_only,

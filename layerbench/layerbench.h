@@ -1,5 +1,6 @@
 #pragma once
 // The verb `layerbench`: one layer, or a stack of them, really run under schedules, beside its prediction.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct LayerbenchOptions : verbs::RunOptions {
   int layers = 6;              // of a grid: at most so many of them (pick_layers); 0: all
   int drawn = 0;               // so many layers inside the grid's hull (draw_layers) in the place of its own; 0: none
   std::vector<std::string> only;  // of a grid: these, in the place of a number; empty: by number
-  int iterations = 5;
+  std::optional<int> iterations;  // none: 5, and where nothing paces them as many as take a second
   uint64_t seed = 1;
   std::string out;  // records; empty: results/layerbench-CLUSTER.jsonl
   std::string workload = "gate";

@@ -52,7 +52,7 @@ std::string dilation_difference(double a, double b) {
 }
 
 std::string ranks_difference(const RunHeader& a, const RunHeader& b) {
-  for (const char* name : {"threads", "backend", "ranks", "nodes", "ranks_per_node", "device"})
+  for (const char* name : {"threads", "backend", "ranks", "nodes", "ranks_per_node", "device", "attention"})
     if (std::string found = difference(name, a.ranks, b.ranks); !found.empty()) return found;
   return a.ranks.has("threads") ? "" : difference("OMP_NUM_THREADS", a.environment, b.environment);
 }

@@ -18,12 +18,17 @@ constexpr std::array<TrafficConflict, 4> kConflicts{{
     {"CP AllGather of the forward", "PP send of the backward, where PP is asynchronous", "forward"},
 }};
 
+// Returns how many ranks of a DP replica hold the same expert.
+int expert_span(const PlacementRequest& r) { return r.cp < r.ep ? r.cp : r.cp / r.ep; }
+
 // Gradients of what is not the experts' are summed over the ranks of EP and CP too.
 bool has_traffic(const PlacementRequest& r, std::string_view traffic) {
   const std::string_view kind = traffic.substr(0, 2);
   if (kind == "EP") return r.ep > 1;
   if (kind == "CP") return r.cp > 1;
-  return kind == "PP" ? r.pp > 1 : r.dp * r.ep * r.cp > 1;
+  if (kind == "PP") return r.pp > 1;
+  const bool of_experts = traffic.find("experts'") != std::string_view::npos;
+  return r.dp * (of_experts ? expert_span(r) : r.ep * r.cp) > 1;
 }
 
 void check(const PlacementRequest& r) {

@@ -161,6 +161,7 @@ std::string fitted_from(const std::string& records, const RunHeader& run, bool e
   if (machine.has("cpu") && machine.has("cores"))
     text += fmt::format(" on {} cores of {}", machine.whole("cores", records), machine.text("cpu", records));
   if (machine.has("fingerprint")) text += fmt::format(" (machine {})", machine.text("fingerprint", records));
+  if (run.ranks.has("attention")) text += ", attention by LibTorch";
   return text + (emulated ? ", emulated" : "");
 }
 

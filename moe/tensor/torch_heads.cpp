@@ -1,8 +1,9 @@
 // Computes attention by LibTorch's scaled_dot_product_attention, whose backward is autograd's. LibTorch chooses the
-// kernel: of 16 bits FlashAttention's or cuDNN's, of float32 one that needs no matrix (L, L) either where a head's
-// numbers lie on 16 bytes, else products and a softmax.
+// kernel: of 16 bits FlashAttention's or cuDNN's, of float32 mostly one that needs no matrix (L, L) either. Where it
+// has none for a type and shape, it takes products and a softmax.
 //
 // LibTorch's CUDA half is not linked: it is opened beside its CPU half, whose operators then find kernels for GPUs.
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -14,6 +15,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "moe/base/no_hardware.h"
+#include "moe/device/memory.h"
 #include "moe/tensor/attention_heads.h"
 #include "moe/tensor/cpu/aten.h"
 
@@ -27,22 +29,29 @@ class TorchHeads final : public AttentionHeads {
     if (gpu_) device_ = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(gpu_->index));
   }
 
+  ~TorchHeads() override { release(); }
+
   void forward(const HeadInputs& in, TensorView out) override {
-    const auto issued_to = own_stream();
-    const at::AutoGradMode recorded(true);
-    inputs_ = {of(in.q), of(in.k), of(in.v)};
-    for (at::Tensor& input : inputs_) input.requires_grad_(true);
-    mixed_ = at::scaled_dot_product_attention(inputs_[0], inputs_[1], inputs_[2], std::nullopt, 0, shape_.causal,
-                                              scale_, shape_.heads != shape_.kv_heads);
-    of(out).copy_(mixed_.detach());
+    in_one_line([&] {
+      const auto issued_to = own_stream();
+      const at::AutoGradMode recorded(true);
+      inputs_ = {of(in.q), of(in.k), of(in.v)};
+      for (at::Tensor& input : inputs_) input.requires_grad_(true);
+      mixed_ = at::scaled_dot_product_attention(inputs_[0], inputs_[1], inputs_[2], std::nullopt, 0, shape_.causal,
+                                                scale_, shape_.heads != shape_.kv_heads);
+      of(out).copy_(mixed_.detach());
+    });
   }
 
+  // Gives back what the forward kept.
   void backward(const HeadInputs&, TensorView, TensorView d_out, const HeadInputs& d) override {
-    const auto issued_to = own_stream();
-    const auto found = torch::autograd::grad({mixed_}, inputs_, {of(d_out)}, /*retain_graph=*/true);
-    of(d.q).copy_(found[0]);
-    of(d.k).copy_(found[1]);
-    of(d.v).copy_(found[2]);
+    in_one_line([&] {
+      const auto issued_to = own_stream();
+      const auto found = torch::autograd::grad({std::exchange(mixed_, {})}, std::exchange(inputs_, {}), {of(d_out)});
+      of(d.q).copy_(found[0]);
+      of(d.k).copy_(found[1]);
+      of(d.v).copy_(found[2]);
+    });
   }
 
  private:
@@ -54,12 +63,39 @@ class TorchHeads final : public AttentionHeads {
     return std::make_unique<c10::StreamGuard>(c10::Stream(c10::Stream::UNSAFE, device_, number));
   }
 
+  // Gives what LibTorch's allocator has cached back to the GPU, for whoever allocates next.
+  void release() noexcept {
+    mixed_.reset();
+    inputs_.clear();
+    if (!gpu_) return;
+    try {
+      at::accelerator::emptyCache();
+    } catch (const c10::Error&) {  // the GPU has failed, and whoever waits for it is told
+    }
+  }
+
+  // LibTorch's messages end with the frames of its caller.
+  template <class Body>
+  static void in_one_line(Body body) {
+    const auto line = [](const c10::Error& e) {
+      const std::string_view text = e.what_without_backtrace();
+      return std::string(text.substr(0, text.find('\n')));
+    };
+    try {
+      body();
+    } catch (const c10::OutOfMemoryError& e) {
+      throw OutOfMemory("LibTorch: " + line(e));
+    } catch (const c10::Error& e) {
+      throw RankFailure("LibTorch: " + line(e));
+    }
+  }
+
   // Returns (B, heads, L, d).
   at::Tensor of(TensorView t) const {
     const int64_t width = t.size(1), heads = width / shape_.dim, sequences = shape_.tokens / shape_.seq;
     return at::for_blob(t.data(), {sequences, heads, shape_.seq, shape_.dim})
         .strides({shape_.seq * width, shape_.dim, width, 1})
-        .options(cpu::options_of(t.dtype()).device(device_))
+        .options(at::TensorOptions(cpu::scalar_type(t.dtype())).device(device_))
         .target_device(device_)
         .make_tensor();
   }

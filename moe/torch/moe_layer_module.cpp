@@ -4,23 +4,10 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include "moe/layer/binding.h"
+#include "moe/tensor/cpu/aten.h"
 
 namespace moe {
 namespace {
-
-torch::ScalarType type_of(DType dtype) {
-  switch (dtype) {
-    case DType::float16:
-      return torch::kFloat16;
-    case DType::bfloat16:
-      return torch::kBFloat16;
-    case DType::float64:
-      return torch::kFloat64;
-    case DType::float32:
-      break;
-  }
-  return torch::kFloat32;
-}
 
 std::vector<int64_t> sizes_of(TensorView view) {
   std::vector<int64_t> sizes;
@@ -31,11 +18,13 @@ std::vector<int64_t> sizes_of(TensorView view) {
 bool is_here(TensorView view) { return view.device() == DeviceKind::cpu; }
 
 // Shows the layer's own memory, which is the CPU's.
-torch::Tensor shared(TensorView view) { return torch::from_blob(view.data(), sizes_of(view), type_of(view.dtype())); }
+torch::Tensor shared(TensorView view) {
+  return torch::from_blob(view.data(), sizes_of(view), cpu::scalar_type(view.dtype()));
+}
 
 torch::Tensor read(TensorView view, MemorySpace& memory) {
   if (is_here(view)) return shared(view).clone();
-  torch::Tensor copy = torch::empty(sizes_of(view), type_of(view.dtype()));
+  torch::Tensor copy = torch::empty(sizes_of(view), cpu::scalar_type(view.dtype()));
   memory.to_host(view.data(), copy.data_ptr(), view.bytes());
   return copy;
 }
@@ -45,7 +34,7 @@ void write(const torch::Tensor& from, TensorView to, MemorySpace& memory) {
     shared(to).copy_(from);
     return;
   }
-  const torch::Tensor packed = from.to(torch::kCPU, type_of(to.dtype())).contiguous();
+  const torch::Tensor packed = from.to(torch::kCPU, cpu::scalar_type(to.dtype())).contiguous();
   memory.from_host(packed.data_ptr(), to.data(), to.bytes());
 }
 

@@ -111,6 +111,7 @@ TEST(Placement, GroupsOfOneHaveNoTraffic) {
   for (const TrafficConflict& c : traffic_conflicts(no_pipeline))
     EXPECT_FALSE(c.traffic.starts_with("PP") || c.meets.starts_with("PP")) << c.traffic << ", " << c.meets;
   EXPECT_EQ(traffic_conflicts(no_pipeline).size(), 2u);
+  EXPECT_TRUE(traffic_conflicts({.ep = 8}).empty()) << "an expert's gradients are summed over no other rank";
   EXPECT_EQ(traffic_priority({.tp = 8}), std::vector<std::string_view>{});
   EXPECT_TRUE(traffic_conflicts({.tp = 8}).empty());
 }

@@ -24,7 +24,7 @@ constexpr std::string_view kWhatFlags =
     "--shared-hidden --heads --kv-heads --rope-theta --experts --top-k --ffn --gate --capacity-factor "
     "--capacity-rounding --order --dispatcher --hook --norm --no-residual --no-causal --bias --aux-loss --z-loss "
     "--dtype --dp --mp --ep --esp --pp --placement --nearest --zero --recompute --node-limit --degree-forward "
-    "--degree-backward --micro-op-bytes --min-chunk-bytes ";
+    "--degree-backward --micro-op-bytes --min-chunk-bytes --device --attention ";
 // Lists those of these flags that a search for the parallel shape decides.
 constexpr std::string_view kOfShape =
     " --batch --dp --mp --ep --esp --pp --placement --micro-batches --pipeline --nearest ";

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "moe/base/units.h"
 
@@ -34,6 +37,12 @@ Memory cpu::allocate(int64_t bytes) {
   void* data = std::aligned_alloc(kCacheLine, std::max(lines, size_t{1}) * kCacheLine);
   require<OutOfMemory>(data != nullptr, "no memory for {}", human_bytes(static_cast<double>(bytes)));
   return {data, bytes, [](void* owned) { std::free(owned); }};
+}
+
+void cpu::return_free_memory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 MemorySpace& cpu_memory() {

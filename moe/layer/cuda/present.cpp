@@ -10,7 +10,10 @@ namespace moe {
 std::unique_ptr<LayerDevice> make_cuda_layer_device(const GpuChoices& choices) {
   const auto choice = choices.same_bits ? cuda::AlgorithmChoice::first : cuda::AlgorithmChoice::as_asked;
   std::optional<int> torch_gpu;
-  if (choices.attention == AttentionBy::torch) MOE_CHECK_CUDA(cudaGetDevice(&torch_gpu.emplace()));
+  if (choices.attention == AttentionBy::torch) {
+    open_torch_cuda();
+    MOE_CHECK_CUDA(cudaGetDevice(&torch_gpu.emplace()));
+  }
   return cuda::make_layer_device(cuda::make_memory_space(), cuda::make_cublas_gemm(choice), torch_gpu);
 }
 

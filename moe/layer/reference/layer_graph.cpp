@@ -4,24 +4,13 @@
 
 #include "moe/base/check.h"
 #include "moe/plan/dense_layers.h"
+#include "moe/tensor/cpu/aten.h"
 
 namespace moe {
 namespace {
 
 using at::Tensor;
-
-at::ScalarType scalar_type(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return at::kFloat;
-    case DType::bfloat16:
-      return at::kBFloat16;
-    case DType::float16:
-      return at::kHalf;
-    default:
-      return at::kDouble;
-  }
-}
+using cpu::scalar_type;
 
 // Makes a tensor to be filled as the layer's are: 16-bit numbers as float32 that are rounded.
 Tensor unfilled(at::IntArrayRef extents, DType dtype) { return at::zeros(extents, scalar_type(sums_type(dtype))); }

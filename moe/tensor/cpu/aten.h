@@ -18,9 +18,24 @@ class AtenCalls {
   c10::InferenceMode no_autograd_;
 };
 
+/// Returns the type by ATen's name, whether ATen computes in it here or not.
+inline at::ScalarType scalar_type(DType dtype) {
+  switch (dtype) {
+    case DType::float16:
+      return at::kHalf;
+    case DType::bfloat16:
+      return at::kBFloat16;
+    case DType::float64:
+      return at::kDouble;
+    case DType::float32:
+      break;
+  }
+  return at::kFloat;
+}
+
+/// Throws BadInput for types that the CPU's layer does not compute in.
 inline at::TensorOptions options_of(DType dtype) {
-  return with_element(dtype,
-                      [](auto zero) { return at::TensorOptions(c10::CppTypeToScalarType<decltype(zero)>::value); });
+  return with_element(dtype, [dtype](auto) { return at::TensorOptions(scalar_type(dtype)); });
 }
 
 /// Returns the same elements, as ATen sees them.

@@ -71,6 +71,7 @@ std::unique_ptr<LayerDevice> make_test_layer_device() {
 
 std::unique_ptr<cuda::Gemm> make_test_gemm(cuda::AlgorithmChoice) { return make_plain_gemm(); }
 std::unique_ptr<Device> make_test_device() { return make_cpu_device(); }
+std::optional<int> test_gpu() { return std::nullopt; }
 void finish_test_device() {}
 bool has_fp8_products() { return true; }  // plain_gemm.cpp does as Hopper does
 int64_t test_launches() { return emulation::launches(); }

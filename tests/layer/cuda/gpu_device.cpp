@@ -20,6 +20,11 @@ std::unique_ptr<LayerDevice> make_test_layer_device() {
   return cuda::make_layer_device(make_test_memory(), cuda::make_cublas_gemm());
 }
 std::unique_ptr<Device> make_test_device() { return make_device(DeviceKind::cuda); }
+std::optional<int> test_gpu() {
+  int device = 0;
+  MOE_CHECK_CUDA(cudaGetDevice(&device));
+  return device;
+}
 void finish_test_device() { MOE_CHECK_CUDA(cudaDeviceSynchronize()); }
 int64_t test_launches() { return 0; }
 bool has_fp8_products() {

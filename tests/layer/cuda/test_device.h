@@ -1,6 +1,8 @@
 #pragma once
 // A device for tests of the layer's kernels. Two make one: the emulation (emulated_device.cpp), which needs no GPU, and
 // a GPU with the memory that layers have (gpu_device.cpp). Tests read and write either by copies (device_values.h).
+#include <optional>
+
 #include "moe/device/stream.h"
 #include "moe/layer/cuda/layer_device.h"
 
@@ -15,6 +17,8 @@ std::unique_ptr<cuda::CudaMath> make_test_math();
 std::unique_ptr<LayerDevice> make_test_layer_device();
 /// Makes the streams on which such layers run.
 std::unique_ptr<Device> make_test_device();
+/// Returns the GPU's number; none: the device is emulated on the CPU.
+std::optional<int> test_gpu();
 /// Waits until what was queued on the default stream and all others is done.
 void finish_test_device();
 /// Returns how many kernels this process launched; 0 where nobody counts.
