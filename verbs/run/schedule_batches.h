@@ -12,7 +12,8 @@ namespace moe::verbs {
 std::vector<size_t> batches_that_fit(std::span<const double> bytes, double left_bytes);
 
 /// Measures the plans, each batch for itself (layer_bench.h): all at once where the GPU, or the machine, has memory for
-/// that. Schedules of two batches take no turns, so a machine that meanwhile changes its speed may tell them apart. Every process of the ranks calls it. Returns a measurement of each batch.
+/// that. Schedules of two batches take no turns, so a machine that meanwhile changes its speed may tell them apart.
+/// Every process of the ranks calls it. Returns a measurement of each batch.
 std::vector<measure::LayerMeasurement> measure_in_batches(std::span<const measure::PlannedRun> planned,
                                                           const measure::LayerBenchSettings& settings);
 
