@@ -9,7 +9,6 @@
 #include "moe/base/exit_code.h"
 #include "moe/base/log.h"
 #include "moe/base/progress.h"
-#include "moe/base/system_files.h"
 #include "moe/base/units.h"
 #include "moe/layer/layer_device.h"
 #include "moe/measure/layers/proxy.h"
@@ -17,6 +16,7 @@
 #include "tuner/answer/planned_answer.h"
 #include "tuner/verify/measuring.h"
 #include "verbs/frameworks.h"
+#include "verbs/run/free_memory.h"
 #include "verbs/run/layer_plan.h"
 #include "verbs/run/layer_run.h"
 #include "verbs/run/task_records.h"
@@ -112,19 +112,12 @@ class VerifiedAnswer {
   }
 
   int ranks() const { return target_.cluster.nodes * target_.cluster.ranks_per_node; }
-  int ranks_here() const { return target_.ranks.processes ? target_.cluster.ranks_per_node : ranks(); }
+  double ranks_here() const { return static_cast<double>(verbs::sharers(target_.ranks, ranks())); }
 
-  // Returns how much of the free memory of the host that has least may be used; infinity where that is not known, and
-  // for ranks on GPUs, which have their own.
+  // Returns how much of the free memory may be used; infinity for ranks on GPUs, which are not asked here.
   static double free_bytes_of(const verbs::Target& target) {
     if (target.ranks.device != DeviceKind::cpu) return std::numeric_limits<double>::infinity();
-    const std::optional<double> free = memory_bytes(SystemFiles(), "MemAvailable");
-    const double here = free ? kMemoryShare * *free : std::numeric_limits<double>::infinity();
-    if (target.ranks.processes == nullptr) return here;
-    double least = here;
-    for (const std::vector<double>& of_rank : gather(*target.ranks.processes, std::vector<std::vector<double>>{{here}}))
-      least = std::min(least, of_rank.front());
-    return least;
+    return kMemoryShare * verbs::free_bytes(target.ranks);
   }
 
   verbs::LayerJob job_of(int layers) const {

@@ -1,42 +1,14 @@
 #include "verbs/run/schedule_batches.h"
 
-#include <algorithm>
-#include <limits>
-
-#include "moe/base/control_groups.h"
 #include "moe/base/log.h"
 #include "moe/device/cpu/memory.h"
-#include "moe/device/gpu_settings.h"
+#include "verbs/run/free_memory.h"
 #include "verbs/run/layer_records.h"
 
 namespace moe::verbs {
 namespace {
 
 constexpr double kShareOfFree = 0.8;  // the rest is for workspaces of libraries, and what is in pieces
-
-bool on_gpu(const measure::BenchRanks& ranks) { return ranks.device == DeviceKind::cuda; }
-
-// Returns how many of the plan's ranks share the memory of this process's: threads one GPU or machine, processes a
-// machine, where they have one address.
-int64_t sharers(const Plan& plan, const measure::BenchRanks& ranks) {
-  if (ranks.processes == nullptr) return plan.shape.parallel.ranks();
-  if (on_gpu(ranks)) return 1;
-  const std::vector<std::string>& addresses = ranks.processes->topology().addresses;
-  const auto own = static_cast<size_t>(ranks.processes->here().front());
-  return own < addresses.size() ? std::ranges::count(addresses, addresses[own]) : ranks.processes->ranks();
-}
-
-// Returns the bytes that are left where there are fewest; infinity where nobody knows.
-double least_left(const measure::BenchRanks& ranks) {
-  World* processes = ranks.processes;
-  constexpr double unknown = std::numeric_limits<double>::infinity();
-  double left = on_gpu(ranks) ? static_cast<double>(free_gpu_bytes(processes ? processes->topology().local_rank : 0))
-                              : memory_bytes(SystemFiles(), "MemAvailable").value_or(unknown);
-  if (processes)
-    for (const auto& rank : gather(*processes, std::vector<std::vector<double>>{{left}}))
-      left = std::min(left, rank.front());
-  return kShareOfFree * left;
-}
 
 }  // namespace
 
@@ -67,14 +39,14 @@ std::vector<measure::LayerMeasurement> measure_in_batches(std::span<const measur
   if (!settings.emulated) {
     std::vector<double> bytes;
     for (const measure::PlannedRun& run : planned) {
-      const auto ranks = static_cast<double>(sharers(run.plan, settings.ranks));
-      bytes.push_back(estimated_bytes(run.plan, settings.ranks) * ranks);
+      const int64_t ranks = sharers(settings.ranks, run.plan.shape.parallel.ranks());
+      bytes.push_back(estimated_bytes(run.plan, settings.ranks) * static_cast<double>(ranks));
     }
-    ends = batches_that_fit(bytes, least_left(settings.ranks));
+    ends = batches_that_fit(bytes, kShareOfFree * free_bytes(settings.ranks));
     if (ends.size() > 1 && settings.ranks.leads())
       log_warning(fmt::format(
           "the {} has no memory for {} schedules at once: found room for {}, so they are timed in {} batches",
-          on_gpu(settings.ranks) ? "GPU" : "machine", planned.size(), ends.front(), ends.size()));
+          settings.ranks.device == DeviceKind::cuda ? "GPU" : "machine", planned.size(), ends.front(), ends.size()));
   }
   std::vector<measure::LayerMeasurement> measured;
   for (size_t begin = 0; const size_t end : ends) {
