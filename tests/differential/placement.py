@@ -33,10 +33,17 @@ def check_placement(tally, program, seed, rng):
     tally.equal("expansion", document["expansion"], expansion, what)
     tally.equal("ports", document["ports_needed"], ports, what)
     tally.equal("mini-batch", document["ep_mini_batch"], mini_batch, what)
-    tally.equal("traffic priority", document["traffic_priority"], ["EP", "PP", "CP", "DP"], what)
+    meets = {"EP": q["ep"] > 1, "PP": q["pp"] > 1, "CP": q["cp"] > 1,
+             "DP": max(q["ep"], q["cp"], q["dp"]) > 1}  # all ranks but TP's and PP's hold the same dense weights
+    tally.equal("traffic priority", document["traffic_priority"], [kind for kind in meets if meets[kind]], what)
     if strides is None:
         tally.equal("groups that are open", document["order"], [], what)
         return
+    copies = q["dp"] * (q["cp"] if expansion == "horizontal" else q["cp"] // q["ep"])  # of an expert
+    pairs = {("EP", "DP"): meets["EP"] and copies > 1, ("CP", "DP"): meets["CP"],
+             ("PP", "DP"): meets["PP"] and meets["DP"], ("CP", "PP"): meets["CP"] and meets["PP"]}
+    tally.equal("traffic that meets", [(c["traffic"][:2], c["meets"][:2]) for c in document["conflicts"]],
+                [pair for pair in pairs if pairs[pair]], what)
     ranks = strides["DP"] * q["dp"]
     sizes = {"TP/SP": q["tp"], "EP": q["ep"], "CP": q["cp"], "PP": q["pp"], "DP": q["dp"]}
     tally.equal("ranks", document["ranks"], ranks, what)
