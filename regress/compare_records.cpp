@@ -90,7 +90,7 @@ std::optional<std::string> value_of(const CaseRecord& record, std::string_view n
 }
 
 std::string family_of(const CaseRecord& record) {
-  const std::string start = record.key.substr(0, record.key.find('/'));
+  std::string start = record.key.substr(0, record.key.find('/'));
   for (const char* name : {"schedule", "name", "op", "kernel"})
     if (const auto found = value_of(record, name)) return fmt::format("{} {}", start, *found);
   return start;

@@ -139,13 +139,13 @@ TEST(AttentionHeads, WhatComputesScoresAgainKeepsNone) {
     const auto heads = make_composed_heads(cpu_math(), shape, kept, scratch);
     return tensor_memory.live_bytes - before;
   };
-  const int64_t square = 8 * 8 * 8;
+  const int64_t square = int64_t{8} * 8 * 8;
   const auto scratch = std::make_shared<HeadsScratch>();
-  EXPECT_EQ(bytes_of_heads(true, scratch), 2 * 2 * square) << "scores of a head of each key-value head, and gradients";
+  EXPECT_EQ(bytes_of_heads(true, scratch), 4 * square) << "scores of a head of each key-value head, and gradients";
   EXPECT_EQ(bytes_of_heads(true, scratch), 0) << "all layers and micro-batches of a rank share them";
-  EXPECT_EQ(bytes_of_heads(false, scratch), 3 * 6 * square) << "3 sequences of 6 heads";
+  EXPECT_EQ(bytes_of_heads(false, scratch), 18 * square) << "3 sequences of 6 heads";
   shape.tokens = shape.seq = 4 * kTileTokens;
-  EXPECT_EQ(bytes_of_heads(true, nullptr), 2 * 2 * 8 * kTileTokens * shape.seq) << "of a tile's tokens alone";
+  EXPECT_EQ(bytes_of_heads(true, nullptr), 32 * kTileTokens * shape.seq) << "of a tile's tokens alone";
 }
 
 TEST(AttentionHeads, OfOneTokenPassItsValueOn) {

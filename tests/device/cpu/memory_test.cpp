@@ -21,14 +21,14 @@ TEST(CpuMemory, WhatWasFreedIsGivenBack) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
   GTEST_SKIP() << "another allocator";
 #endif
-  constexpr int64_t bytes = 64 << 10;  // of a block, too small for a mapping of its own
+  constexpr int64_t kBytes = 64 << 10;  // of a block, too small for a mapping of its own
   std::vector<Memory> living, freed;
   for (int i = 0; i < 1000; ++i)
-    std::memset((i % 10 == 0 ? living : freed).emplace_back(cpu::allocate(bytes)).data(), 1, bytes);
+    std::memset((i % 10 == 0 ? living : freed).emplace_back(cpu::allocate(kBytes)).data(), 1, kBytes);
   const int64_t whole = resident_bytes();
   freed.clear();
   cpu::return_free_memory();
-  EXPECT_LT(resident_bytes(), whole - 800 * bytes);
+  EXPECT_LT(resident_bytes(), whole - 800 * kBytes);
 }
 
 }  // namespace
