@@ -143,8 +143,7 @@ class Layerbench {
  public:
   Layerbench(const LayerbenchOptions& options, World* processes)
       : options_(options),
-        target_(verbs::target_of(options.selection.cluster,
-                                 {processes, options.device, options.threads, options.attention})),
+        target_(verbs::target_of(options.selection.cluster, verbs::ranks_of(options, processes))),
         jobs_(verbs::jobs_on(target_, options.selection, settings_of(options, target_))),
         layers_(benched_layers(options, target_)),
         writer_(target_.open_records(verbs::records_path(options.out, "layerbench", target_.file_name()), options.asked,

@@ -97,7 +97,7 @@ std::vector<MeasuredOverhead> taken_overheads(const std::vector<CaseRecord>& rec
 
 int run_microbench(const MicrobenchOptions& options, World* processes) {
   if (options.kernels) return processes == nullptr || leads(*processes) ? run_kernel_bench(options) : 0;
-  const verbs::Target target = verbs::target_of(options.cluster, {processes, options.device, options.threads});
+  const verbs::Target target = verbs::target_of(options.cluster, verbs::ranks_of(options, processes));
   const verbs::OpRequest request = request_of(options, target);
   const std::string path = verbs::records_path(options.out, "microbench", target.file_name());
   RecordWriter writer = target.open_records(path, options.asked, {});

@@ -121,8 +121,7 @@ void require_weights(const ModelbenchOptions& options, const verbs::ChosenModel&
 class Modelbench {
  public:
   Modelbench(const ModelbenchOptions& options, World* processes)
-      : target_(verbs::target_of(options.selection.cluster,
-                                 {processes, options.device, options.threads, options.attention})),
+      : target_(verbs::target_of(options.selection.cluster, verbs::ranks_of(options, processes))),
         options_(completed(options, target_)),
         optimizer_(optimizer_of(options_)),
         chosen_(verbs::chosen_model(options_.model, options_.selection, target_.cluster)),

@@ -1,6 +1,8 @@
 #pragma once
 // The ranks that a bench runs on.
+#include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "moe/comm/world.h"
 #include "moe/device/kind.h"
@@ -18,6 +20,13 @@ struct BenchRanks {
 
   /// Says whether this process decides by the clock, and keeps what was found.
   bool leads() const { return processes == nullptr || moe::leads(*processes); }
+  /// Returns the least of what the processes found, each its `own`; all of them call it.
+  double least(double own) const {
+    if (processes == nullptr) return own;
+    for (const auto& found : gather(*processes, std::vector<std::vector<double>>{{own}}))
+      own = std::min(own, found.front());
+    return own;
+  }
 };
 
 }  // namespace moe::measure

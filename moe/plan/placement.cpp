@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "moe/base/check.h"
 
@@ -18,8 +19,8 @@ constexpr std::array<TrafficConflict, 4> kConflicts{{
     {"CP AllGather of the forward", "PP send of the backward, where PP is asynchronous", "forward"},
 }};
 
-// Returns how many ranks of a DP replica hold the same expert.
-int expert_span(const PlacementRequest& r) { return r.cp < r.ep ? r.cp : r.cp / r.ep; }
+// Returns the ranks between the strides of TP and PP: EP x CP of them, or CP, with EP groups end to end in them.
+int span_of(const PlacementRequest& r) { return r.cp < r.ep ? r.ep * r.cp : r.cp; }
 
 // Gradients of what is not the experts' are summed over the ranks of EP and CP too.
 bool has_traffic(const PlacementRequest& r, std::string_view traffic) {
@@ -28,7 +29,7 @@ bool has_traffic(const PlacementRequest& r, std::string_view traffic) {
   if (kind == "CP") return r.cp > 1;
   if (kind == "PP") return r.pp > 1;
   const bool of_experts = traffic.find("experts'") != std::string_view::npos;
-  return r.dp * (of_experts ? expert_span(r) : r.ep * r.cp) > 1;
+  return span_of(r) / (of_experts ? r.ep : 1) * r.dp > 1;
 }
 
 void check(const PlacementRequest& r) {
@@ -100,8 +101,7 @@ Network network_of(int size, int stride, int ranks, int ranks_per_node) {
 
 void lay_out(const PlacementRequest& r, Placement& out) {
   const bool vertical = out.expansion == Expansion::vertical;
-  // `span` counts the ranks between TP's and PP's strides: EP x CP of them, or CP, with EP groups end to end in them.
-  const int span = vertical ? r.cp : r.ep * r.cp;
+  const int span = span_of(r);
   out.ranks = r.tp * span * r.pp * r.dp;
   const auto add = [&](std::string_view name, int size, int stride) {
     out.dimensions.push_back({name, size, stride, network_of(size, stride, out.ranks, r.ranks_per_node)});

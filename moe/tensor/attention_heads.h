@@ -59,11 +59,12 @@ struct TorchGpu {
   std::function<void*()> stream;
 };
 
-/// Makes heads that LibTorch computes by the fastest kernel it has for their type and shape, on the CPU or on a GPU.
+/// Makes heads that LibTorch computes by the fastest kernel it has for their type and shape, on the CPU or, once
+/// open_torch_cuda() was called, on a GPU.
 /// From a forward to its backward they keep their output, a number a token and head, and views of q, k, v; products and
 /// a softmax, which LibTorch takes where it has no such kernel, keep the scores. A GPU's gradients of q may differ in
 /// their last bits from pass to pass, and LibTorch's own allocator has what is kept and passed on: no estimate and no
-/// peak counts that. Throws as open_torch_cuda() does; calls throw OutOfMemory, and RankFailure where LibTorch fails.
+/// peak counts that. Calls throw OutOfMemory, and RankFailure where LibTorch fails.
 std::unique_ptr<AttentionHeads> make_torch_heads(const HeadsShape& shape, std::optional<TorchGpu> gpu = {});
 /// Opens LibTorch's CUDA half, once; to be called before LibTorch first asks whether there are GPUs. Throws NoHardware
 /// where it isn't installed, or can't be opened.

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <mutex>
 #include <torch/csrc/autograd/autograd.h>
+#include <utility>
 
 #include "moe/base/no_hardware.h"
 #include "moe/device/memory.h"
@@ -124,7 +125,6 @@ void open_torch_cuda() {
 }
 
 std::unique_ptr<AttentionHeads> make_torch_heads(const HeadsShape& shape, std::optional<TorchGpu> gpu) {
-  if (gpu) open_torch_cuda();
   return std::make_unique<TorchHeads>(shape, std::move(gpu));
 }
 

@@ -34,8 +34,7 @@ class VerifiedAnswer {
  public:
   VerifiedAnswer(const TuneOptions& options, World* processes)
       : options_(options),
-        target_(verbs::target_of(options.selection.cluster,
-                                 {processes, options.device, options.threads, options.attention})),
+        target_(verbs::target_of(options.selection.cluster, verbs::ranks_of(options, processes))),
         free_bytes_(free_bytes_of(target_)),
         subject_(subject_on(options, target_)),
         writer_(target_.open_records(verbs::records_path(options.out, "tune", target_.file_name()), options.asked,

@@ -35,8 +35,7 @@ class VerifiedTune {
  public:
   VerifiedTune(const TuneOptions& options, World* processes)
       : options_(options),
-        target_(verbs::target_of(options.selection.cluster,
-                                 {processes, options.device, options.threads, options.attention})),
+        target_(verbs::target_of(options.selection.cluster, verbs::ranks_of(options, processes))),
         found_(begin(options, target_)),
         jobs_(jobs()),
         writer_(target_.open_records(found_.records_path, options.asked, files_of(found_.grid))) {

@@ -9,17 +9,12 @@
 namespace moe::verbs {
 
 double free_bytes(const measure::BenchRanks& ranks) {
-  World* processes = ranks.processes;
-  const auto here = [&] {
-    if (ranks.device == DeviceKind::cuda)
-      return static_cast<double>(free_gpu_bytes(processes ? processes->topology().local_rank : 0));
-    return memory_bytes(SystemFiles(), "MemAvailable").value_or(std::numeric_limits<double>::infinity());
-  };
-  double least = here();
-  if (processes)
-    for (const auto& of_rank : gather(*processes, std::vector<std::vector<double>>{{least}}))
-      least = std::min(least, of_rank.front());
-  return least;
+  if (ranks.device == DeviceKind::cuda) {
+    const int gpu = ranks.processes ? ranks.processes->topology().local_rank : 0;
+    return ranks.least(static_cast<double>(free_gpu_bytes(gpu)));
+  }
+  constexpr double kUnknown = std::numeric_limits<double>::infinity();
+  return ranks.least(memory_bytes(SystemFiles(), "MemAvailable").value_or(kUnknown));
 }
 
 int64_t sharers(const measure::BenchRanks& ranks, int64_t all) {

@@ -1,7 +1,6 @@
 #include "verbs/run/schedule_batches.h"
 
 #include "moe/base/log.h"
-#include "moe/device/cpu/memory.h"
 #include "verbs/run/free_memory.h"
 #include "verbs/run/layer_records.h"
 
@@ -53,7 +52,6 @@ std::vector<measure::LayerMeasurement> measure_in_batches(std::span<const measur
     measured.push_back(measure::measure_layer(
         {planned.begin() + static_cast<std::ptrdiff_t>(begin), planned.begin() + static_cast<std::ptrdiff_t>(end)},
         settings));
-    cpu::return_free_memory();
     begin = end;
   }
   return measured;

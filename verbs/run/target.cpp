@@ -83,10 +83,7 @@ int shared_threads(const Target& target) {
   const auto rank = static_cast<size_t>(processes->here().front());
   const std::string place = fmt::format("{} {}", rank < addresses.size() ? addresses[rank] : "", fmt::join(cores, ","));
   share.sharers = static_cast<int>(std::ranges::count(gather(*processes, {place}), place));
-  int least = cpu::default_threads(share, std::getenv("OMP_NUM_THREADS"));
-  for (const auto& other : gather(*processes, std::vector<std::vector<double>>{{static_cast<double>(least)}}))
-    least = std::min(least, static_cast<int>(other.front()));
-  return least;
+  return static_cast<int>(target.ranks.least(cpu::default_threads(share, std::getenv("OMP_NUM_THREADS"))));
 }
 
 int chosen_threads(const Target& target) {
@@ -155,6 +152,10 @@ void share_done(const Target& target, RecordWriter& writer) {
   if (target.ranks.processes == nullptr) return;
   const std::string lines = broadcast(*target.ranks.processes, writer.done_lines());
   if (!target.leads()) writer.take_done(lines);
+}
+
+measure::BenchRanks ranks_of(const RunOptions& options, World* processes) {
+  return {processes, options.device, options.threads, options.attention};
 }
 
 Target target_of(const std::string& cluster, const measure::BenchRanks& ranks) {

@@ -5,6 +5,7 @@
 #include "moe/cost/profile.h"
 #include "moe/measure/bench_ranks.h"
 #include "moe/record/writer.h"
+#include "verbs/run_options.h"
 
 namespace moe::verbs {
 
@@ -31,6 +32,9 @@ Fields gpu_fields(int local_rank);
 
 /// Tells every process's writer what the leading one's has done. Every process calls it, once.
 void share_done(const Target& target, RecordWriter& writer);
+
+/// Returns the ranks that a verb was told of; `processes`: of the run, or none.
+measure::BenchRanks ranks_of(const RunOptions& options, World* processes);
 
 /// Returns the target that a name stands for. `host` is 2 nodes x 2 ranks of threads, or the processes as they are
 /// ("gloo-2x4"), unpaced and to be measured. Any other name is a profile: threads emulate it, unless it is named `host`

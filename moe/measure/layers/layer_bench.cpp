@@ -6,6 +6,7 @@
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
 #include "moe/comm/local/local_world.h"
+#include "moe/device/cpu/memory.h"
 #include "moe/device/device.h"
 #include "moe/device/profiled.h"
 #include "moe/measure/layers/in_step.h"
@@ -341,7 +342,9 @@ class LayerBench {
 
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings) {
   require<WrongResult>(!planned.empty(), "layer bench: no schedule to run");
-  return LayerBench(planned, settings).run();
+  LayerMeasurement measured = LayerBench(planned, settings).run();
+  cpu::return_free_memory();
+  return measured;
 }
 
 }  // namespace moe::measure
