@@ -11,7 +11,7 @@ namespace moe {
 namespace {
 
 constexpr double kTerminalEveryS = 0.2, kLogEveryS = 10;
-constexpr double kTellingShare = 0.02;  // from here on the work itself tells more than what was expected of it
+constexpr double kTellingShare = 0.02;  // from here on the work itself tells how long it takes
 
 }  // namespace
 
@@ -70,8 +70,8 @@ void Progress::show(double share, bool last) {
 
 std::string Progress::state(double share, double elapsed_s, std::optional<double> expected_s) {
   std::string percent = fmt::format("{:3.0f} %", 100 * share);
-  if (share <= 0 && !expected_s) return percent;
-  const bool tells = share > kTellingShare || !expected_s;
+  const bool tells = share > kTellingShare;
+  if (!tells && !expected_s) return percent;
   const double left = tells ? elapsed_s / share * (1 - share) : *expected_s - elapsed_s;
   return fmt::format("{}, about {:.0f} s left", percent, std::max(left, 0.0));
 }

@@ -38,7 +38,8 @@ class Progress {
   void at(double share);
   void done();
 
-  /// Returns the text that is shown for a share; without a share and an expected time it says no time left.
+  /// Returns the text that is shown for a share; of one that is too small to tell, and without an expected time, it
+  /// says no time left.
   static std::string state(double share, double elapsed_s, std::optional<double> expected_s);
 
  private:

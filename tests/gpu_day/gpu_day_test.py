@@ -40,7 +40,7 @@ echo "    Start 1: device_gpu_test"
 echo "1/2 Test #1: device_gpu_test ..................   Passed    1.00 sec"
 echo "2/2 Test #2: layer_gpu_test ...................   Passed    9.00 sec"
 """
-SANITIZER = 'echo "[  PASSED  ] 12 tests."\n'
+SANITIZER = 'echo "[ RUN      ] $*"; echo "[  PASSED  ] 12 tests."\n'
 NCU = """while [ $# -gt 0 ]; do [ "$1" != --log-file ] || echo '"0","order","sm__warps_active","71"' > "$2"; shift; done
 """
 MISSING = '[ "$1" != --missing ] || cat missing 2>/dev/null || true\n'
@@ -165,9 +165,9 @@ class GpuDay(unittest.TestCase):
         self.program("ncu", "exit 0\n")
         _, ended = self.day("occupancy", code=1)
         self.assertIn("profiled 0 launches", ended["occupancy"][1])
-        self.program("compute-sanitizer", SANITIZER.replace("12", "0"))
+        self.program("compute-sanitizer", SANITIZER.replace("$*", "Gemm"))
         _, ended = self.day("memcheck", code=1)
-        self.assertIn("no test is named", ended["memcheck"][1])
+        self.assertIn("no test of *CudaMathTest", ended["memcheck"][1])
 
     def test_parts_keep_what_others_left(self):
         self.day("build")

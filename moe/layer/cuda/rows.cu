@@ -1,4 +1,6 @@
 // Kernels that move rows: a warp has a token or a row, 16 bytes a lane and turn, several turns under way at once.
+#include <algorithm>
+
 #include "moe/layer/cuda/kernels.h"
 #include "moe/tensor/cuda/reduce.cuh"
 
@@ -151,12 +153,14 @@ __global__ void __launch_bounds__(kThreads, 4) combine_kernel(RoutingArrays r, C
   }
 }
 
-// Reads a token's gradient once for kChoices of its rows.
+// Reads a token's gradient once for kChoices of its rows. A block has a token, or empty slots that it clears.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads, 4) combine_backward_kernel(RoutingArrays r, CombineBackward c, int packs) {
-  const int64_t token = warp_index() - clearing_items(r);
-  if (token < 0) return clear_empty<T, N>(r, c.d_rows, warp_index(), packs, 0, packs);
-  if (token >= r.tokens) return;
+  const int64_t item = blockIdx.x, token = item - clearing_items(r);
+  if (token < 0) {
+    const int warps = static_cast<int>(blockDim.x) / kWarpSize, share = (packs + warps - 1) / warps;
+    return clear_empty<T, N>(r, c.d_rows, item, packs, static_cast<int>(threadIdx.x) / kWarpSize * share, share);
+  }
   const int choices = static_cast<int>(r.choices), lane = lane_index();
   const OwnPair own(r, token);
   const int own_place = own.place_in(c.rows), own_d_place = own.place_in(c.d_rows);
@@ -180,7 +184,7 @@ __global__ void __launch_bounds__(kThreads, 4) combine_backward_kernel(RoutingAr
     }
     if (!any) continue;
 #pragma unroll 2
-    for (int j = lane; j < packs; j += kWarpSize) {
+    for (int j = static_cast<int>(threadIdx.x); j < packs; j += static_cast<int>(blockDim.x)) {
       const Pack<T, N> d = d_out[j];
       Pack<T, N> p[kChoices];
 #pragma unroll
@@ -197,13 +201,13 @@ __global__ void __launch_bounds__(kThreads, 4) combine_backward_kernel(RoutingAr
         if (d_row[c2] != nullptr) d_row[c2][j] = made;
       }
     }
+    block_reduce(sum, Plus());
 #pragma unroll
-    for (int c2 = 0; c2 < kChoices; ++c2) {
-      const Sums<T> whole = warp_sum(sum[c2]);
-      if (lane == choice + c2) own_sum = whole;
-    }
+    for (int c2 = 0; c2 < kChoices; ++c2)
+      if (lane == choice + c2) own_sum = sum[c2];
   }
-  if (own.pair >= 0) static_cast<Sums<T>*>(c.d_weight)[own.pair] = own.slot < 0 ? Sums<T>(0) : own_sum;
+  if (threadIdx.x < kWarpSize && own.pair >= 0)
+    static_cast<Sums<T>*>(c.d_weight)[own.pair] = own.slot < 0 ? Sums<T>(0) : own_sum;
 }
 
 template <class T, int N, bool kPacks>
@@ -271,8 +275,10 @@ void combine_rows_backward(Work work, const RoutingArrays& r, const CombineBackw
     using T = decltype(zero);
     with_pack<T>(in_packs<T>(width) && aligned(c.d_out) && aligned(c.rows.data) && aligned(c.d_rows.data), [&](auto n) {
       constexpr int kN = decltype(n)::value;
-      launch(combine_backward_kernel<T, kN>, warps_for(clearing_items(r) + r.tokens), work.stream, r, c,
-             static_cast<int>(width / kN));
+      const int packs = static_cast<int>(width / kN);
+      const int warps = std::clamp(parts_of(packs, kTurns), 1, kThreads / kWarpSize);
+      launch(combine_backward_kernel<T, kN>, Grid{clearing_items(r) + r.tokens, warps * kWarpSize}, work.stream, r, c,
+             packs);
     });
   });
 }

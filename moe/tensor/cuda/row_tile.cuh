@@ -53,8 +53,8 @@ class RowTile {
 };
 
 /// Calls body(N, R, grid), the first two integral constants, with what suits rows of `width`: packs of N where rows
-/// begin at such (`whole`), as many rows a block as leave its threads no more than kMost packs.
-template <class T, int kMost = kHeld, class Body>
+/// begin at such (`whole`), as many rows a block as leave its threads no more than kMost packs, and kRows at most.
+template <class T, int kMost = kHeld, int kRows = kMost, class Body>
 void with_tile(int64_t rows, int64_t width, bool whole, Body body) {
   const auto call = [&]<int kN, int kR>(std::integral_constant<int, kN> n, std::integral_constant<int, kR> r) {
     constexpr int64_t kWarpRow = int64_t{kWarpSize} * kN * kMost / kR;
@@ -64,7 +64,7 @@ void with_tile(int64_t rows, int64_t width, bool whole, Body body) {
   constexpr std::integral_constant<int, 1> kOne;
   constexpr std::integral_constant<int, kPack<T>> kN;
   if (!whole || width % kN != 0) return call(kOne, kOne);
-  if (width <= kN * kThreads) return call(kN, std::integral_constant<int, kMost>{});
+  if (width <= kN * kThreads) return call(kN, std::integral_constant<int, kRows>{});
   if (kMost > 2 && width <= 2 * kN * kThreads) return call(kN, std::integral_constant<int, kMost / 2>{});
   call(kN, kOne);
 }

@@ -123,8 +123,9 @@ class CudaOrderTest : public testing::TestWithParam<std::tuple<std::string, DTyp
 
 TEST_P(CudaOrderTest, EqualsTheCpus) {
   for (const Shape& s : kRowShapes)
-    for (const int64_t width : {1, 5, 16, 131, 264})
+    for (const int64_t width : {1, 5, 16, 131, 264, 1032})
       for (const int degree : {1, 3}) {
+        if (width > 264 && s.choices * s.experts > 20) continue;  // few of the wide ones will do
         SCOPED_TRACE(fmt::format("{} groups of {} tokens, {} choices of {} experts with {} rows of {}, {} chunks",
                                  s.groups, s.group_tokens, s.choices, s.experts, s.rows, width, degree));
         compare(s, width, degree);

@@ -10,6 +10,17 @@
 namespace moe {
 namespace {
 
+// Opens the CUDA half before any test asks LibTorch for GPUs: those of autograd do, and it remembers the answer.
+class WithTorchCuda : public testing::Environment {
+  void SetUp() override {
+    try {
+      open_torch_cuda();
+    } catch (const NoHardware&) {  // the tests that need it skip
+    }
+  }
+};
+[[maybe_unused]] const testing::Environment* const opened = testing::AddGlobalTestEnvironment(new WithTorchCuda);
+
 class TorchAttentionTest : public testing::TestWithParam<DType> {};
 
 TEST_P(TorchAttentionTest, GradientsAreAutograds) {
