@@ -1,4 +1,5 @@
-// Kernels that move rows: a warp has a token or a row, 16 bytes a lane and turn, several turns under way at once.
+// Kernels that move rows: a warp has a row, a token or a part of one, 16 bytes a lane and turn, several turns under way
+// at once. In the inverse order's backward a block has a token.
 #include <algorithm>
 
 #include "moe/layer/cuda/kernels.h"
@@ -7,10 +8,10 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int kTurns = 4;    // that a lane has under way when it copies
+constexpr int kTurns = 4;    // that a lane has under way when it copies; in the inverse order's backward: that it has
 constexpr int kSums = 2;     // when it adds rows up
 constexpr int kChoices = 2;  // rows of a token that are under way at once
-constexpr int kSlots = 8;    // that a warp looks after when it clears empty ones
+constexpr int kSlots = 8;    // that are looked after together when empty ones are cleared
 
 // Points at the beginning of row `row` of rows of `packs`.
 template <class T, int N>

@@ -56,6 +56,7 @@ class RowTile {
 /// begin at such (`whole`), as many rows a block as leave its threads no more than kMost packs, and kRows at most.
 template <class T, int kMost = kHeld, int kRows = kMost, class Body>
 void with_tile(int64_t rows, int64_t width, bool whole, Body body) {
+  static_assert(kRows <= kMost && 2 * kRows >= kMost);
   const auto call = [&]<int kN, int kR>(std::integral_constant<int, kN> n, std::integral_constant<int, kR> r) {
     constexpr int64_t kWarpRow = int64_t{kWarpSize} * kN * kMost / kR;
     const int64_t warps = std::clamp<int64_t>((width + kWarpRow - 1) / kWarpRow, 1, kThreads / kWarpSize);

@@ -19,7 +19,7 @@ class WithTorchCuda : public testing::Environment {
     }
   }
 };
-[[maybe_unused]] const testing::Environment* const opened = testing::AddGlobalTestEnvironment(new WithTorchCuda);
+[[maybe_unused]] const testing::Environment* const kOpened = testing::AddGlobalTestEnvironment(new WithTorchCuda);
 
 class TorchAttentionTest : public testing::TestWithParam<DType> {};
 
