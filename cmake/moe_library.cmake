@@ -41,7 +41,7 @@ function(moe_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
   if("gpu" IN_LIST ARG_LABELS)
     set_property(GLOBAL APPEND PROPERTY gpu_tests ${name})
-    set(usual_timeout 240)  # GPUs are lent for minutes
+    set(usual_timeout 240)  # time on a GPU is dear
   else()
     set(usual_timeout 900)  # of a test that hangs: busy machines take their time
   endif()
