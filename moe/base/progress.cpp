@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kTerminalEveryS = 0.2, kLogEveryS = 10;
 constexpr double kTellingShare = 0.02;  // from here on the work itself tells how long it takes
+constexpr double kTellingOfKind = 0.2;  // from this share of a kind on, its own seconds alone count
 
 }  // namespace
 
@@ -32,8 +33,13 @@ std::optional<double> MeasuredWork::left_s() const {
   double done = 0, left = 0;
   for (const auto& [name, kind] : kinds_) done += kind.done;
   if (done <= 0) return std::nullopt;
-  for (const auto& [name, kind] : kinds_)
-    left += kind.open * (kind.done > 0 ? kind.seconds / kind.done : seconds() / done);
+  const double of_all = seconds() / done;
+  for (const auto& [name, kind] : kinds_) {
+    if (kind.open <= 0) continue;
+    const double own = kind.done > 0 ? kind.seconds / kind.done : of_all;
+    const double told = std::min(1.0, kind.done / (kind.done + kind.open) / kTellingOfKind);
+    left += kind.open * (told * own + (1 - told) * of_all);
+  }
   return left;
 }
 

@@ -9,7 +9,8 @@
 namespace moe {
 
 /// Estimates from the seconds of the work so far how long the rest takes. Work is of several kinds and has amounts that
-/// grow with it: within a kind its own seconds an amount count, of a kind that has not begun those of all work so far.
+/// grow with it: within a kind its own seconds an amount count, of a kind that has not begun those of all work so far,
+/// and of one that has just begun something between them: its first piece may have paid for what all of them need.
 class MeasuredWork {
  public:
   /// Returns the amount of a kind that is to be done yet, to be set or raised.

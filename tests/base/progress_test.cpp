@@ -38,6 +38,18 @@ TEST(MeasuredWork, TakesWhatHasNotBegunAsAllSoFar) {
   EXPECT_DOUBLE_EQ(work.share(), 1);
 }
 
+// A library that the first product loads takes eight seconds; the second one takes none of it.
+TEST(MeasuredWork, DoesNotTakeAKindsFirstPieceForAll) {
+  MeasuredWork work;
+  work.open("collectives") = 50;
+  work.open("gemm") = 10;
+  work.did("collectives", 50, 50);
+  work.did("gemm", 0.1, 8);
+  EXPECT_NEAR(work.left_s().value(), 9.9 * (0.05 * 80 + 0.95 * 58 / 50.1), 1e-9);  // not 9.9 * 80
+  work.did("gemm", 1.9, 2);
+  EXPECT_DOUBLE_EQ(work.left_s().value(), 8 * 10.0 / 2);
+}
+
 TEST(MeasuredWork, CanGrow) {
   MeasuredWork work;
   work.open("gemm") = 1;
