@@ -44,7 +44,7 @@ asked for again keep their results, so that parts may be run one by one.
            attention: a layer of long sequences, by our attention and by LibTorch's
            nccl: GEMMs and a layer of one rank
   check    memcheck, racecheck: compute-sanitizer on small cases
-  profile  occupancy: Nsight Compute's occupancy and bandwidth of orders and experts
+  profile  occupancy: Nsight Compute's occupancy and bandwidth of our kernels
   all      each of these
 
   --within SECONDS  ends in time: a stage gets what is left, and is not begun where nothing is

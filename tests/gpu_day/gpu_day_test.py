@@ -40,7 +40,7 @@ echo "    Start 1: device_gpu_test"
 echo "1/2 Test #1: device_gpu_test ..................   Passed    1.00 sec"
 echo "2/2 Test #2: layer_gpu_test ...................   Passed    9.00 sec"
 """
-SANITIZER = 'echo "[ RUN      ] $*"; echo "[  PASSED  ] 12 tests."\n'
+SANITIZER = 'echo "[       OK ] $*"; echo "[  PASSED  ] 12 tests."\n'
 NCU = """while [ $# -gt 0 ]; do [ "$1" != --log-file ] || echo '"0","order","sm__warps_active","71"' > "$2"; shift; done
 """
 MISSING = '[ "$1" != --missing ] || cat missing 2>/dev/null || true\n'
@@ -167,7 +167,14 @@ class GpuDay(unittest.TestCase):
         self.assertIn("profiled 0 launches", ended["occupancy"][1])
         self.program("compute-sanitizer", SANITIZER.replace("$*", "Gemm"))
         _, ended = self.day("memcheck", code=1)
-        self.assertIn("no test of *CudaMathTest", ended["memcheck"][1])
+        self.assertIn("no test named CudaMathTest passed", ended["memcheck"][1])
+        self.program("compute-sanitizer", SANITIZER.replace("OK", "SKIPPED"))
+        _, ended = self.day("memcheck", code=1)
+        self.assertIn("no test named CudaMathTest passed", ended["memcheck"][1])
+        self.program("compute-sanitizer",  # what an earlier call ran does not count
+                     'case "$*" in *Softmax*) set -- CudaOrderTest Softmax ;; esac\n' + SANITIZER)
+        _, ended = self.day("racecheck", code=1)
+        self.assertIn("no test named CudaMathTest passed", ended["racecheck"][1])
 
     def test_parts_keep_what_others_left(self):
         self.day("build")

@@ -8,6 +8,7 @@
 #include <ATen/ops/silu.h>
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "moe/device/cpu/cores.h"
 #include "moe/tensor/cpu/aten.h"
@@ -189,7 +190,17 @@ void scale(TensorView t, double by) {
 
 void parallel_for(int64_t count, int64_t bytes, const std::function<void(int64_t begin, int64_t end)>& body) {
   const AtenCalls calls;
-  at::parallel_for(0, count, std::max<int64_t>(1, kBytesAThread / std::max<int64_t>(1, bytes)), body);
+  const int64_t least = std::max<int64_t>(1, kBytesAThread / std::max<int64_t>(1, bytes));
+#ifdef __SANITIZE_THREAD__  // it does not see what orders OpenMP's threads; here what a body throws ends the process
+  const int64_t threads = std::clamp<int64_t>((count + least - 1) / least, 1, at::get_num_threads());
+  const int64_t part = (count + threads - 1) / threads;
+  std::vector<std::jthread> others;
+  for (int64_t begin = part; begin < count; begin += part)
+    others.emplace_back([&body, begin, end = std::min(count, begin + part)] { body(begin, end); });
+  if (count > 0) body(0, part);
+#else
+  at::parallel_for(0, count, least, body);
+#endif
 }
 
 }  // namespace moe
