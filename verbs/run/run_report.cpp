@@ -25,7 +25,7 @@ std::string first_rows(const std::string& rows) {
 std::string overran(const CaseRecord& record) {
   constexpr std::string_view kShare = "overrun_share";
   const double share = record.summary.has(kShare) ? record.summary.number(kShare, record.key) : 0;
-  return share > 0 ? fmt::format("; {:.2f} % of all passes' tasks outlasted their modelled time", 100 * share) : "";
+  return share > 0 ? fmt::format("; {:.2f} % outlasted their modelled time", 100 * share) : "";
 }
 
 }  // namespace
