@@ -52,8 +52,8 @@ bool has_one_dnn() {
 bool by_one_dnn(const Matrix& a, const Matrix& out, int64_t inner) {
   constexpr double kSmall = 1 << 21;
   constexpr int64_t kFew = 64;
-  static const bool better = !__builtin_cpu_is("intel") && has_one_dnn();
-  return better && out.dtype == DType::float32 && !(a.transposed && out.rows < kFew) &&
+  static const bool kBetter = !__builtin_cpu_is("intel") && has_one_dnn();
+  return kBetter && out.dtype == DType::float32 && !(a.transposed && out.rows < kFew) &&
          static_cast<double>(out.rows) * static_cast<double>(out.cols) * static_cast<double>(inner) >= kSmall;
 }
 
