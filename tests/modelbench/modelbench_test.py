@@ -99,7 +99,7 @@ class Trains(Modelbench):
         found = json.loads(self.expect_run(
             "modelbench", "--cluster", "h100-deepep-2-nodes", "--nearest", "--dtype", "bfloat16", "--model", "tiny-gpt",
             "--pp", "2", "--micro-batches", "4", "--pipeline", "gpipe", "--schedule", "tutel", "--steps", "2",
-            "--held-out", "0", "--out", "r.jsonl", "--json"))
+            "--held-out", "0", "--timeout", "600", "--out", "r.jsonl", "--json"))
         row = found["schedules"][0]
         self.assertAlmostEqual(row["predicted"]["bubble"], 1 / 5, delta=0.02)
         self.assertAlmostEqual(row["measured"]["bubble"], row["predicted"]["bubble"], delta=0.01)
