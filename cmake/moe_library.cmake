@@ -36,6 +36,14 @@ endfunction()
 # functions that have returned.
 set(of_fibers "ASAN_OPTIONS=detect_stack_use_after_return=0")
 
+# hung_after(NAME SECONDS): how long a test may take before it counts as hung; three times that under sanitizers.
+function(hung_after name seconds)
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
+    math(EXPR seconds "3 * ${seconds}")
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds})
+endfunction()
+
 # moe_test(NAME SOURCES ... [DEPENDS ...] [LABELS ...] [TIMEOUT seconds]): one GoogleTest binary, one ctest entry.
 function(moe_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
@@ -48,16 +56,14 @@ function(moe_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT ${usual_timeout})
   endif()
-  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
-    math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")
-  endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} fmt::fmt GTest::gtest_main moe_warnings)
   target_compile_definitions(${name} PRIVATE MOETUNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_precompile_headers(${name} REUSE_FROM test_headers)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # a third less to compile, and as fast to run
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
+  hung_after(${name} ${ARG_TIMEOUT})
   if("layer_emulated" IN_LIST ARG_DEPENDS)
     set_tests_properties(${name} PROPERTIES ENVIRONMENT "${of_fibers}")
   endif()

@@ -191,7 +191,8 @@ void scale(TensorView t, double by) {
 void parallel_for(int64_t count, int64_t bytes, const std::function<void(int64_t begin, int64_t end)>& body) {
   const AtenCalls calls;
   const int64_t least = std::max<int64_t>(1, kBytesAThread / std::max<int64_t>(1, bytes));
-#ifdef __SANITIZE_THREAD__  // it does not see what orders OpenMP's threads; here what a body throws ends the process
+#ifdef __SANITIZE_THREAD__
+  // ThreadSanitizer does not see what orders OpenMP's threads. What a body throws in one of these ends the process.
   const int64_t threads = std::clamp<int64_t>((count + least - 1) / least, 1, at::get_num_threads());
   const int64_t part = (count + threads - 1) / threads;
   std::vector<std::jthread> others;
