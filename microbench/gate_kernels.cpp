@@ -9,8 +9,6 @@
 namespace moe::microbench {
 namespace {
 
-constexpr double kLeastNorm = 1e-4;  // of the largest gradient
-
 std::vector<double> doubles(TensorView t) { return {t.as<float>(), t.as<float>() + t.elements()}; }
 
 // Runs forward and backward of one gate, held against autograd's.
@@ -47,11 +45,9 @@ class GateBench {
              wrong);
     compare("weight", routing_.weight, expected.weight, 0, wrong);
     if (routing_.mixes()) compare("fill", routing_.fill, expected.fill, 0, wrong);
-    compare("input gradient", d_hidden_, expected.d_hidden, 0, wrong);
-    double largest = 0;
-    for (const auto& [name, gradient] : expected.gradients) largest = std::max(largest, norm_of(gradient));
+    compare(kInputGradient, d_hidden_, expected.d_hidden, expected.sizes.at(kInputGradient), wrong);
     for (const Parameter& p : gate_->parameters())
-      compare("gradient of " + p.name, p.gradient, expected.gradients.at(p.name), kLeastNorm * largest, wrong);
+      compare("gradient of " + p.name, p.gradient, expected.gradients.at(p.name), expected.sizes.at(p.name), wrong);
     return wrong;
   }
   std::vector<TensorView> written() const {
@@ -70,9 +66,9 @@ class GateBench {
     if (wrong.count++ == 0) wrong.first = std::move(line);
   }
   // Compares a tensor; weights of dropped pairs mean nothing.
-  void compare(std::string_view what, TensorView found, const std::vector<double>& expected, double least_norm,
+  void compare(std::string_view what, TensorView found, const std::vector<double>& expected, double size,
                measure::WrongElements& wrong) const {
-    const double tolerance = tolerance_of(DType::float32) * std::max(norm_of(expected), least_norm);
+    const double tolerance = tolerance_of(DType::float32) * std::max(norm_of(expected), size);
     const bool of_pairs = found.data() == routing_.weight.view().data();
     for (size_t i = 0; i < expected.size(); ++i) {
       if (of_pairs && routing_.row[i] == Routing::kDropped) continue;

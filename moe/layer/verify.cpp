@@ -9,7 +9,6 @@
 namespace moe {
 namespace {
 
-constexpr double kLeastNorm = 1e-4;   // of the largest gradient
 constexpr double kFp8Flips = 0x1p-5;  // what numbers do that are rounded to the FP8 number beside the reference's
 
 double norm_of(std::span<const double> whole) {
@@ -34,13 +33,17 @@ double difference(const T* part, const std::array<ShardRange, 3>& axes, std::spa
   return worst;
 }
 
-// Bounds what gradients are compared with from below: one that all but vanishes (a saturated softmax's) is as exact as
-// the terms that it is the sum of.
-double least_norm(const std::map<std::string, std::vector<double>>& gradients) {
-  double largest = 0;
-  for (const auto& [name, gradient] : gradients)
-    for (const double v : gradient) largest = std::max(largest, std::abs(v));
-  return kLeastNorm * largest;
+// Returns what part of the terms' size an error of 32 roundings is, in tolerances.
+double share_of_terms(DType dtype) {
+  constexpr double kRoundings = 32;
+  switch (dtype) {
+    case DType::float64:
+      return kRoundings * 0x1p-53 / tolerance_of(dtype);
+    case DType::float32:
+      return kRoundings * 0x1p-24 / tolerance_of(dtype);
+    default:
+      return 1;  // the tolerance is as many
+  }
 }
 
 double tolerance_with(const LayerShape& layer, double exchange_error) {
@@ -51,12 +54,12 @@ double tolerance_with(const LayerShape& layer, double exchange_error) {
 
 class Errors {
  public:
-  explicit Errors(double least_norm) : least_norm_(least_norm) {}
+  // `size`: of the terms that the tensor's elements are sums of.
   void add(const std::string& tensor, TensorView part, const std::array<ShardRange, 3>& axes,
-           std::span<const double> whole, double least_norm = 0) {
+           std::span<const double> whole, double size = 0) {
     require_equal(static_cast<int64_t>(whole.size()), axes[0].total * axes[1].total * axes[2].total,
                   "elements of " + tensor);
-    const double norm = std::max({norm_of(whole), least_norm_, least_norm});
+    const double norm = std::max(norm_of(whole), share_of_terms(part.dtype()) * size);
     const double error =
         with_element(part.dtype(), [&](auto zero) { return difference(part.as<decltype(zero)>(), axes, whole); }) /
         (norm > 0 ? norm : 1);
@@ -69,7 +72,6 @@ class Errors {
   std::vector<TensorError> all() && { return std::move(all_); }
 
  private:
-  double least_norm_;
   std::vector<TensorError> all_;
 };
 
@@ -118,27 +120,28 @@ std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks) {
 
 std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const LayerReference& reference) {
   for (const MoeLayer* rank : ranks) check_choices(*rank, reference);
-  Errors errors(least_norm(reference.gradients));
+  Errors errors;
   for (MoeLayer* rank : ranks) {
     const RankShape& s = rank->shape();
     const auto on_host = [&](TensorView t) { return HostCopy(t, rank->memory()); };
     const std::array<ShardRange, 3> tokens{ShardRange{0, 1, 1}, s.held, {0, s.model_dim(), s.model_dim()}};
     if (rank->ends()) errors.add("output", on_host(rank->output()).view(), tokens, reference.output);
     if (rank->begins())
-      errors.add("input gradient", on_host(rank->input_gradient()).view(), tokens, reference.input_gradient);
-    for (const Parameter& p : rank->parameters()) {
-      // What keys have in common moves no softmax: all of its gradient cancels, unless places turn the keys.
-      const double terms = p.name == kBk ? norm_of(reference.gradients.at(std::string(kWk))) : 0;
-      errors.add("gradient of " + p.name, on_host(p.gradient).view(), p.axes, reference.gradients.at(p.name), terms);
-    }
+      errors.add(kInputGradient, on_host(rank->input_gradient()).view(), tokens, reference.input_gradient,
+                 reference.sizes.at(kInputGradient));
+    for (const Parameter& p : rank->parameters())
+      errors.add("gradient of " + p.name, on_host(p.gradient).view(), p.axes, reference.gradients.at(p.name),
+                 reference.sizes.at(p.name));
   }
   return std::move(errors).all();
 }
 
 std::vector<TensorError> gradient_errors(std::span<const Parameter> parameters,
-                                         const std::map<std::string, std::vector<double>>& gradients) {
-  Errors errors(least_norm(gradients));
-  for (const Parameter& p : parameters) errors.add("gradient of " + p.name, p.gradient, p.axes, gradients.at(p.name));
+                                         const std::map<std::string, std::vector<double>>& gradients,
+                                         const TermSizesOf& sizes) {
+  Errors errors;
+  for (const Parameter& p : parameters)
+    errors.add("gradient of " + p.name, p.gradient, p.axes, gradients.at(p.name), sizes.at(p.name));
   return std::move(errors).all();
 }
 

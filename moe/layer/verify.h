@@ -9,8 +9,9 @@
 
 namespace moe {
 
-/// Holds the largest absolute difference over all ranks' parts, divided by the largest absolute value of the
-/// reference's tensor (by no less than 1e-4 of the largest gradient; by 1 where all of them are zeros).
+/// The largest absolute difference over all ranks' parts, divided by the scale of the tensor: the largest absolute
+/// value of the reference's. A gradient whose terms cancel has a larger scale, at which 32 roundings of the terms' size
+/// (LayerReference::sizes) reach the tolerance of its type. 1 if both are zero.
 struct TensorError {
   std::string tensor;
   double error = 0;
@@ -36,7 +37,8 @@ std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const La
 
 /// Compares the gradients of weights that the CPU has with full ones, by name.
 std::vector<TensorError> gradient_errors(std::span<const Parameter> parameters,
-                                         const std::map<std::string, std::vector<double>>& gradients);
+                                         const std::map<std::string, std::vector<double>>& gradients,
+                                         const TermSizesOf& sizes);
 
 /// Throws WrongResult naming every tensor whose error is above `tolerance`, NaN included.
 void require_small(std::span<const TensorError> errors, double tolerance, const LayerShape& layer);

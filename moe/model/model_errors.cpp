@@ -24,7 +24,7 @@ ModelReference reference_model(const RankCells& rank, const StackChoices& choice
 }
 
 std::vector<TensorError> end_errors(ModelEnds& ends, const ModelReference& reference) {
-  return gradient_errors(ends.parameters(), reference.gradients);
+  return gradient_errors(ends.parameters(), reference.gradients, reference.sizes);
 }
 
 }  // namespace moe

@@ -168,14 +168,22 @@ LayerCase shape_of(const Point& point) {
   return shape;
 }
 
-DrawnLayer make_case(const Point& point, uint64_t seed) {
-  const LayerCase asked = shape_of(point);
+DrawnLayer make_case(const Point& point, uint64_t seed) { return make_case(point, shape_of(point), seed); }
+
+DrawnLayer make_case(const Point& point, const LayerCase& asked, uint64_t seed) {
   const Schedule& schedule = find_schedule(axes()[4].values[static_cast<size_t>(point[4])]);
   DrawnLayer c;
   c.plan = build_plan(schedule, asked, decision_of(schedule, asked, point[9], seed));
   c.shape = c.plan.shape;
   c.seed = {.seed = seed, .layer = seed % 3, .skew = point[11] == 0 ? 0.0 : 3.0};
   return c;
+}
+
+Point any_point(uint64_t seed, uint64_t& draws) {
+  Point point;
+  for (const Axis& axis : axes())
+    point.push_back(static_cast<int>(random_bits(seed, 1, draws++) % static_cast<uint64_t>(axis.values.size())));
+  return point;
 }
 
 std::vector<Point> covering(size_t least, uint64_t seed, const std::function<bool(const Point&)>& possible) {
@@ -189,9 +197,7 @@ std::vector<Point> covering(size_t least, uint64_t seed, const std::function<boo
         for (int w = 0; w < values(b); ++w) open.insert({static_cast<int>(a), v, static_cast<int>(b), w});
   uint64_t draws = 0;
   const auto draw = [&](const Pair* wanted) {
-    Point point;
-    for (size_t a = 0; a < count; ++a)
-      point.push_back(static_cast<int>(random_bits(seed, 1, draws++) % static_cast<uint64_t>(values(a))));
+    Point point = any_point(seed, draws);
     if (wanted != nullptr) {
       point[static_cast<size_t>((*wanted)[0])] = (*wanted)[1];
       point[static_cast<size_t>((*wanted)[2])] = (*wanted)[3];

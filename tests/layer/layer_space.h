@@ -32,6 +32,10 @@ struct DrawnLayer {
 LayerCase shape_of(const Point& point);
 /// Returns the same with a plan of any decision that the schedule has.
 DrawnLayer make_case(const Point& point, uint64_t seed);
+/// Returns the same of another shape, which the point's parts go together with.
+DrawnLayer make_case(const Point& point, const LayerCase& shape, uint64_t seed);
+/// Returns any point.
+Point any_point(uint64_t seed, uint64_t& draws);
 
 /// Returns points that cover every pair of values of two axes at least once, but for the pairs that no point with
 /// `possible` has, and at least `least` points in all; the same seed gives the same ones.

@@ -109,6 +109,27 @@ TEST_F(VerifyTest, RefusesPlansOfOtherLayers) {
   EXPECT_COMPLAINT(error_of<WrongResult>([&] { LayerBinding(rank, plan); }), "gradient bytes");
 }
 
+// The softmax over one key is 1, whatever the scores: no gradient of queries and keys is left but roundings.
+TEST(VerifyFloat32, GradientsThatCancelAreComparedWithTheirTerms) {
+  const LayerCase shape = case_of(DType::float32, 48, 1);
+  LocalLayers layers(shape, {.seed = 4});
+  layers.run(plan_for(shape, "fsmoe", 1, 1));
+  const LayerReference reference = reference_layer(shape, {.seed = 4});
+  EXPECT_EQ(error_of<WrongResult>([&] { verify_layer(layers.ranks(), reference); }), "none");
+  for (const Parameter& p : layers.ranks().front()->parameters()) {
+    if (p.name != kWq && p.name != kWk) continue;
+    for (const double v : reference.gradients.at(p.name)) EXPECT_NEAR(v, 0, 1e-12);
+    const double size = reference.sizes.at(p.name);
+    EXPECT_GT(size, 0.1) << p.name;
+    float& element = p.gradient.as<float>()[5];
+    const float before = element;
+    element += static_cast<float>(1e-5 * size);
+    EXPECT_COMPLAINT(error_of<WrongResult>([&] { verify_layer(layers.ranks(), reference); }),
+                     "gradient of " + p.name + " is off by");
+    element = before;
+  }
+}
+
 TEST(VerifyFloat32, HoldsOnceASchedule) {
   const LayerCase shape = case_of(DType::float32, 48, 32);
   const LayerSeed seed{.seed = 4, .skew = 0.3};

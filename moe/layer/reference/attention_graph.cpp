@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "moe/layer/reference/graph_parts.h"
+#include "moe/layer/reference/graph_terms.h"
 
 namespace moe {
 
@@ -29,8 +30,8 @@ static at::Tensor rotary_graph(const LayerShape& l, const at::Tensor& x) {
 at::Tensor attention_graph(const LayerShape& l, const at::Tensor& x, const GraphWeights& w) {
   const int64_t d = l.model_dim / l.heads, sequences = x.size(0) / l.seq;
   const auto product = [&](const at::Tensor& rows, std::string_view weight, std::string_view bias) {
-    const at::Tensor t = at::matmul(rows, w.at(std::string(weight)));
-    return l.bias ? t + w.at(std::string(bias)) : t;
+    const at::Tensor t = moe::product(rows, w.at(std::string(weight)));
+    return l.bias ? t + repeated(w.at(std::string(bias)), t.size(0)) : t;
   };
   const auto split = [&](std::string_view weight, std::string_view bias) {  // (sequences, heads, L, d)
     const at::Tensor t = product(x, weight, bias);
@@ -38,9 +39,9 @@ at::Tensor attention_graph(const LayerShape& l, const at::Tensor& x, const Graph
     return t.view({sequences, l.seq, heads, d}).transpose(1, 2).repeat_interleave(l.heads / heads, 1);
   };
   const at::Tensor q = rotary_graph(l, split(kWq, kBq)), k = rotary_graph(l, split(kWk, kBk));
-  at::Tensor scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(d));
+  at::Tensor scores = moe::product(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(d));
   if (l.causal) scores = scores.masked_fill(at::ones({l.seq, l.seq}, at::kBool).triu(1), -INFINITY);
-  const at::Tensor mixed = at::matmul(at::softmax(scores, -1), split(kWv, kBv));
+  const at::Tensor mixed = moe::product(softmax_of(scores, -1), split(kWv, kBv));
   return product(mixed.transpose(1, 2).reshape({x.size(0), l.model_dim}), kWo, kBo);
 }
 
@@ -60,10 +61,11 @@ std::vector<GraphWeight> norm_weights(const LayerShape& l, std::string_view gain
 
 at::Tensor norm_graph(const LayerShape& l, const at::Tensor& x, const GraphWeights& w, std::string_view gain) {
   if (l.norm == Norm::none) return x;
-  const at::Tensor centred = l.norm != Norm::rmsnorm ? x - x.mean(1, true) : x;
-  const at::Tensor normed = w.at(std::string(gain)) * centred / at::sqrt((centred * centred).mean(1, true) + 1e-5);
+  const at::Tensor centred = l.norm != Norm::rmsnorm ? use(x) - use(use(x).mean(1, true)) : use(x);
+  const at::Tensor deviation = at::sqrt((use(centred) * use(centred)).mean(1, true) + 1e-5);
+  const at::Tensor normed = repeated(w.at(std::string(gain)), x.size(0)) * use(use(centred) / use(deviation));
   const auto bias = w.find(std::string(gain) + "_bias");
-  return bias == w.end() ? normed : normed + bias->second;
+  return bias == w.end() ? normed : normed + repeated(bias->second, x.size(0));
 }
 
 }  // namespace moe

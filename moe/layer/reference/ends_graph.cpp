@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <algorithm>
 
+#include "moe/layer/reference/graph_terms.h"
 #include "moe/layer/reference/layer_graph.h"
 
 namespace moe {
@@ -37,8 +38,8 @@ at::Tensor EndsGraph::add_loss(const at::Tensor& output, int micro_batch) {
   const at::Tensor targets = indices(ends_.targets[static_cast<size_t>(micro_batch)]);
   const at::Tensor counted = at::nonzero(targets >= 0).flatten();
   const at::Tensor logits =
-      at::matmul(normed.index_select(0, counted), weights_.at(ends_.tied ? "embedding" : "head").t());
-  const at::Tensor picked = at::log_softmax(logits, 1).gather(1, targets.index_select(0, counted).unsqueeze(1));
+      product(normed.index_select(0, counted), weights_.at(ends_.tied ? "embedding" : "head").t());
+  const at::Tensor picked = log_softmax_of(logits, 1).gather(1, targets.index_select(0, counted).unsqueeze(1));
   const at::Tensor loss = -picked.sum() / static_cast<double>(counted_);
   loss_ += loss.item<double>();
   return loss;

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "moe/layer/reference/graph_parts.h"
+#include "moe/layer/reference/graph_terms.h"
 
 namespace moe {
 
@@ -32,28 +33,30 @@ at::Tensor fp8_rounded(const at::Tensor& t, int64_t height) {
 // likewise, the weight's one of numbers as they are.
 at::Tensor fp8_product(const at::Tensor& rows, const at::Tensor& weight) {
   const at::Tensor rounded = rows + (fp8_rounded(rows.detach(), 1) - rows.detach());
-  const at::Tensor out = at::matmul(rounded, fp8_rounded(weight.detach(), kFp8Block));
+  const at::Tensor out = product(rounded, fp8_rounded(weight.detach(), kFp8Block));
   if (out.requires_grad()) out.register_hook([](const at::Tensor& d) { return fp8_rounded(d, 1); });
-  const at::Tensor of_weight = at::matmul(rows.detach(), weight);
+  const at::Tensor of_weight = product(rows.detach(), weight);
   return out + (of_weight - of_weight.detach());
 }
 
 at::Tensor product_of(const LayerShape& l, const at::Tensor& rows, const at::Tensor& weight) {
-  return in_fp8(l.ffn) && rows.size(0) > 0 ? fp8_product(rows, weight) : at::matmul(rows, weight);
+  return in_fp8(l.ffn) && rows.size(0) > 0 ? fp8_product(rows, weight) : product(rows, weight);
 }
 
 }  // namespace
 
 // Computes the activation of the GEMMs' products, biases included.
 static at::Tensor activated(const LayerShape& l, const at::Tensor& a, const at::Tensor& b) {
-  if (l.ffn == Ffn::gpt_tanh) return 0.5 * a * (1 + at::tanh(std::sqrt(2 / M_PI) * (a + 0.044715 * at::pow(a, 3))));
-  return l.ffn == Ffn::gpt ? 0.5 * a * (1 + at::erf(a / std::sqrt(2.0))) : a / (1 + at::exp(-a)) * b;
+  if (l.ffn == Ffn::gpt_tanh)
+    return 0.5 * use(a) * use(1 + at::tanh(std::sqrt(2 / M_PI) * (use(a) + 0.044715 * at::pow(use(a), 3))));
+  return l.ffn == Ffn::gpt ? 0.5 * use(a) * use(1 + at::erf(use(a) / std::sqrt(2.0)))
+                           : use(a) / use(1 + at::exp(-use(a))) * b;
 }
 
 at::Tensor expert_graph(const LayerShape& l, const at::Tensor& rows, const GraphWeights& w, int64_t e) {
   const auto product = [&](const at::Tensor& in, std::string_view weight, std::string_view bias) {
     const at::Tensor out = product_of(l, in, w.at(std::string(weight))[e]);
-    return l.bias ? out + w.at(std::string(bias))[e] : out;
+    return l.bias ? out + repeated(w.at(std::string(bias))[e], out.size(0)) : out;
   };
   const at::Tensor b = is_gated(l.ffn) ? product(rows, kW3, kB3) : at::Tensor();
   return product(activated(l, product(rows, kW1, kB1), b), kW2, kB2);
@@ -76,7 +79,7 @@ at::Tensor whole_expert_graph(const LayerShape& l, const at::Tensor& rows, const
   const auto of = [&](std::string_view name) { return w.at(std::string(prefix) + std::string(name)); };
   const auto product = [&](const at::Tensor& in, std::string_view weight, std::string_view bias) {
     const at::Tensor out = product_of(l, in, of(weight));
-    return l.bias ? out + of(bias) : out;
+    return l.bias ? out + repeated(of(bias), out.size(0)) : out;
   };
   const at::Tensor in = product(rows, kW1, kB1);
   const at::Tensor hidden = l.ffn == Ffn::gpt        ? at::gelu(in)

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "moe/layer/gates/gate.h"
+#include "moe/layer/reference/graph_terms.h"
 #include "moe/plan/volumes.h"
 
 namespace moe {
@@ -89,13 +90,13 @@ at::Tensor chosen(const GateGraph& gate, const at::Tensor& values) {
 
 GateGraph probability_gate(const GateGraphInputs& in, const at::Tensor& logits) {
   GateGraph out = top_k_gate(in, logits);
-  out.weight = chosen(out, at::softmax(logits, 1));
+  out.weight = chosen(out, softmax_of(logits, 1));
   out.auxiliary = auxiliary_losses(in, out, logits);
   return out;
 }
 
 at::Tensor z_loss(const GateGraphInputs& in, const at::Tensor& logits) {
-  return in.shape.layer.z_loss * at::logsumexp(logits, {1}).square().mean();
+  return in.shape.layer.z_loss * use(at::logsumexp(logits, {1})).square().mean();
 }
 
 at::Tensor auxiliary_losses(const GateGraphInputs& in, const GateGraph& gate, const at::Tensor& logits) {
@@ -103,7 +104,7 @@ at::Tensor auxiliary_losses(const GateGraphInputs& in, const GateGraph& gate, co
   if (l.aux_loss == 0 && l.z_loss == 0) return {};
   const at::Tensor first = indices(gate.expert).view({logits.size(0), gate.choices}).select(1, 0);
   const at::Tensor shares = at::one_hot(first, l.experts).to(at::kDouble).mean(0);
-  const at::Tensor balance = static_cast<double>(l.experts) * (shares * at::softmax(logits, 1).mean(0)).sum();
+  const at::Tensor balance = static_cast<double>(l.experts) * (shares * softmax_of(logits, 1).mean(0)).sum();
   return l.aux_loss * balance + z_loss(in, logits);
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "moe/base/check.h"
+#include "moe/layer/reference/graph_terms.h"
 #include "moe/plan/dense_layers.h"
 #include "moe/tensor/cpu/aten.h"
 
@@ -53,10 +54,10 @@ Tensor experts(const LayerCase& c, const Tensor& hidden, const GateGraph& gate, 
     if (pairs.empty()) continue;
     const auto of_pairs = [&](const Tensor& t) { return t.flatten().index_select(0, indices(pairs)).unsqueeze(1); };
     Tensor x = hidden.index_select(0, indices(tokens));
-    if (gate.fill.defined()) x = x * of_pairs(gate.fill);
+    if (gate.fill.defined()) x = use(x) * use(of_pairs(gate.fill));
     const Tensor in = at::zeros({static_cast<int64_t>(row_of.size()), hidden.size(1)}, at::kDouble);
     const Tensor y = expert_graph(c.layer, in.index_add(0, indices(rows), x), w, e).index_select(0, indices(rows));
-    out = out.index_add(0, indices(tokens), y * of_pairs(gate.weight));
+    out = out.index_add(0, indices(tokens), use(y) * use(of_pairs(gate.weight)));
   }
   return out;
 }
@@ -106,7 +107,7 @@ GraphOutputs run_graph(const LayerCase& c, const GraphInputs& in, const LayerCho
     GraphOutputs out;
     out.output = whole_expert_graph(l, normed, w, kFfn);
     if (l.residual) out.output = out.output + hidden;
-    if (in.output_gradient.defined()) out.loss = (out.output * in.output_gradient).sum();
+    if (in.output_gradient.defined()) out.loss = (use(out.output) * in.output_gradient).sum();
     return out;
   }
   const GateGraph gate = gate_graph({c, normed, in.gate_noise, w, choices.preferred, choices.tie, choices.preset});
@@ -116,7 +117,7 @@ GraphOutputs run_graph(const LayerCase& c, const GraphInputs& in, const LayerCho
   if (l.shared_hidden > 0) out.output = out.output + whole_expert_graph(l, normed, w, kShared);
   if (l.residual) out.output = out.output + hidden;
   if (post) out.output = norm_graph(l, out.output, w, kNormGain2);
-  if (in.output_gradient.defined()) out.loss = (out.output * in.output_gradient).sum();
+  if (in.output_gradient.defined()) out.loss = (use(out.output) * in.output_gradient).sum();
   if (gate.auxiliary.defined()) {
     out.loss = out.loss.defined() ? out.loss + gate.auxiliary : gate.auxiliary;
     out.auxiliary = gate.auxiliary.item<double>();

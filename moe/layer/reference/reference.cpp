@@ -1,8 +1,11 @@
 #include "moe/layer/reference/reference.h"
 
 #include <ATen/ATen.h>
+#include <algorithm>
+#include <cmath>
 
 #include "moe/layer/reference/ends_graph.h"
+#include "moe/layer/reference/graph_terms.h"
 #include "moe/layer/reference/layer_graph.h"
 #include "moe/layer/reference/stack_reference.h"
 
@@ -26,6 +29,30 @@ std::vector<double> gradient_of(const at::Tensor& leaf) {
   return leaf.grad().defined() ? values_of(leaf.grad()) : std::vector<double>(static_cast<size_t>(leaf.numel()));
 }
 
+// A tensor whose gradient is wanted, and the places of the gradient and of the size of its terms.
+struct Wanted {
+  at::Tensor leaf;
+  std::vector<double>& gradient;
+  double& size;
+};
+
+void want(const GraphWeights& weights, std::map<std::string, std::vector<double>>& gradients, TermSizesOf& sizes,
+          std::vector<Wanted>& all) {
+  for (const auto& [name, weight] : weights) all.push_back({weight, gradients[name], sizes[name]});
+}
+
+// `longest`: the number of terms of the longest sum.
+void backward(const at::Tensor& loss, const std::vector<Wanted>& all, int64_t longest) {
+  loss.backward({}, true);
+  for (const Wanted& wanted : all) wanted.gradient = gradient_of(wanted.leaf);
+  for (const Wanted& wanted : all) wanted.leaf.mutable_grad() = at::Tensor();
+  const TermSizes instead_of_gradients;
+  loss.backward();
+  for (const auto& [leaf, gradient, size] : all)
+    if (leaf.grad().defined() && leaf.numel() > 0)
+      size = leaf.grad().abs().max().item<double>() * (1 + std::sqrt(static_cast<double>(longest)) / 32);
+}
+
 using ChoicesOf = std::function<LayerChoices(int layer, int micro_batch)>;
 
 struct Stack {
@@ -34,8 +61,9 @@ struct Stack {
   const LayerSeed& seed;
 };
 
-// Runs the layers. `ends`: of a model; null: the last output's loss is <output, dY>.
-StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGraph* ends) {
+// Runs the layers. `ends`: of a model; null: the last output's loss is <output, dY>. `all`: gradients that are wanted
+// beside the layers'.
+StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGraph* ends, std::vector<Wanted> all = {}) {
   StackReference reference(static_cast<size_t>(stack.layers));
   std::vector<std::vector<at::Tensor>> inputs(reference.size());
   std::vector<GraphWeights> weights(reference.size());
@@ -69,12 +97,15 @@ StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGrap
     }
     if (ends != nullptr) loss = loss + ends->add_loss(flowing, micro_batch);
   }
-  loss.backward();
   for (size_t l = 0; l < reference.size(); ++l)
     for (size_t m = 0; m < reference[l].size(); ++m) {
-      reference[l][m].input_gradient = gradient_of(inputs[l][m]);
-      for (const auto& [name, weight] : weights[l]) reference[l][m].gradients[name] = gradient_of(weight);
+      LayerReference& r = reference[l][m];
+      all.push_back({inputs[l][m], r.input_gradient, r.sizes[kInputGradient]});
+      want(weights[l], r.gradients, r.sizes, all);
     }
+  const LayerShape& l = stack.cases.moe().layer;
+  const int64_t tokens = inputs.front().front().size(0) * stack.micro_batches;
+  backward(loss, all, std::max({tokens, l.model_dim, l.hidden, l.shared_hidden}));
   return reference;
 }
 
@@ -94,8 +125,11 @@ ModelReference reference_model(const LayerCases& cases, int layers, const LayerS
                                const std::function<LayerChoices(int layer, int micro_batch)>& choices) {
   EndsGraph graph(cases.moe(), seed, ends);
   const auto micro_batches = static_cast<int>(ends.inputs.size());
-  ModelReference reference{run_layers({cases, layers, micro_batches, seed}, choices, &graph), graph.loss(), {}};
-  for (const auto& [name, weight] : graph.weights()) reference.gradients[name] = gradient_of(weight);
+  ModelReference reference;
+  std::vector<Wanted> of_ends;
+  want(graph.weights(), reference.gradients, reference.sizes, of_ends);
+  reference.layers = run_layers({cases, layers, micro_batches, seed}, choices, &graph, std::move(of_ends));
+  reference.loss = graph.loss();
   return reference;
 }
 
@@ -107,13 +141,14 @@ GateReference reference_gate(const LayerCase& shape, const LayerSeed& seed, cons
   const GateGraph gate = gate_graph(
       {shape, hidden, graph_gate_noise(shape, seed), weights, choices.preferred, choices.tie, choices.preset});
   const at::Tensor kept = (indices(gate.row) >= 0).view(gate.weight.sizes());
-  at::Tensor loss = (gate.weight * kept * matrix_of(inputs.d_weight, gate.choices)).sum();
-  if (gate.fill.defined()) loss = loss + (gate.fill * kept * matrix_of(inputs.d_fill, gate.choices)).sum();
+  at::Tensor loss = (use(gate.weight) * kept * matrix_of(inputs.d_weight, gate.choices)).sum();
+  if (gate.fill.defined()) loss = loss + (use(gate.fill) * kept * matrix_of(inputs.d_fill, gate.choices)).sum();
   if (gate.auxiliary.defined()) loss = loss + gate.auxiliary;
-  loss.backward();
-  GateReference reference{gate.expert, gate.row, values_of(gate.weight), {}, gradient_of(hidden), {}};
+  GateReference reference{gate.expert, gate.row, values_of(gate.weight), {}, {}, {}};
   if (gate.fill.defined()) reference.fill = values_of(gate.fill);
-  for (const auto& [name, weight] : weights) reference.gradients[name] = gradient_of(weight);
+  std::vector<Wanted> all{{hidden, reference.d_hidden, reference.sizes[kInputGradient]}};
+  want(weights, reference.gradients, reference.sizes, all);
+  backward(loss, all, std::max(hidden.size(0), hidden.size(1)));
   return reference;
 }
 

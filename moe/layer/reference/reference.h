@@ -10,12 +10,18 @@
 
 namespace moe {
 
+/// Sizes of the terms that gradients are sums of, the largest of each tensor (graph_terms.h), times 1 + sqrt(N) / 32
+/// for the roundings of the longest sum, of N terms. A gradient that all but vanishes is as exact as these.
+using TermSizesOf = std::map<std::string, double>;
+inline constexpr const char* kInputGradient = "input gradient";
+
 /// Holds full tensors in float64, row-major, whatever the case's element type.
 struct LayerReference {
   std::vector<double> output, input_gradient;            // (tokens of all DP groups, M)
   std::map<std::string, std::vector<double>> gradients;  // by weight (parameter.h)
   std::vector<int32_t> choices;                          // (tokens, choices): experts
   double auxiliary = 0;                                  // the gate's auxiliary losses
+  TermSizesOf sizes = {};                                // of the gradients, the input's as kInputGradient
 };
 
 /// Holds the layer's own choices, (tokens, choices). A near-tie of two experts may be decided either way by rounding:
@@ -36,6 +42,7 @@ struct GateReference {
   std::vector<int32_t> expert, row;                      // of each pair; row < 0: dropped
   std::vector<double> weight, fill, d_hidden;            // as in Routing and GateBackward; fill empty: 1
   std::map<std::string, std::vector<double>> gradients;  // by weight
+  TermSizesOf sizes = {};                                // of the gradients, d_hidden's as kInputGradient
 };
 /// Holds what reference_gate reads, full, in float64: hidden (tokens, M), d_weight and, of gates that mix tokens,
 /// d_fill (tokens, choices).

@@ -29,6 +29,7 @@ struct ModelReference {
   StackReference layers;
   double loss = 0;
   std::map<std::string, std::vector<double>> gradients;  // of the ends' weights, by name
+  TermSizesOf sizes = {};                                // of those gradients
 };
 /// Computes forward and backward of a model: the loss is the ends' and the auxiliary ones.
 ModelReference reference_model(const LayerCases& cases, int layers, const LayerSeed& seed, const ReferenceEnds& ends,

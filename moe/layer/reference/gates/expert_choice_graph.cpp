@@ -4,6 +4,7 @@
 
 #include "moe/layer/gates/expert_choice.h"
 #include "moe/layer/reference/gate_graph.h"
+#include "moe/layer/reference/graph_terms.h"
 #include "moe/plan/volumes.h"
 
 namespace moe {
@@ -36,10 +37,10 @@ std::vector<int64_t> taken(const GateGraphInputs& in, const at::Tensor& scores, 
 }
 
 GateGraph graph(const GateGraphInputs& in) {
-  const at::Tensor logits = at::matmul(in.hidden, in.weights.at(std::string(kGateWeight)).t());
+  const at::Tensor logits = product(in.hidden, in.weights.at(std::string(kGateWeight)).t());
   GateGraph out;
   out.choices = logits.size(1);
-  out.weight = at::softmax(logits, 1);
+  out.weight = softmax_of(logits, 1);
   out.expert.assign(static_cast<size_t>(logits.numel()), -1);
   out.row = out.expert;
   const at::Tensor scores = out.weight.detach().contiguous();

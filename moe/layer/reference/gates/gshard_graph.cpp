@@ -2,6 +2,7 @@
 
 #include "moe/layer/gates/gshard.h"
 #include "moe/layer/reference/gate_graph.h"
+#include "moe/layer/reference/graph_terms.h"
 
 namespace moe {
 namespace {
@@ -12,12 +13,12 @@ std::vector<GraphWeight> weights(const LayerCase& c) {
 }
 
 GateGraph graph(const GateGraphInputs& in) {
-  const at::Tensor spread = at::matmul(in.hidden, in.weights.at(std::string(kGateNoise)).t());
+  const at::Tensor spread = product(in.hidden, in.weights.at(std::string(kGateNoise)).t());
   // softplus(s) = -log sigmoid(-s), whose derivative autograd knows at 0 too, where hidden states are zeros.
   const at::Tensor logits =
-      at::matmul(in.hidden, in.weights.at(std::string(kGateWeight)).t()) - in.noise * at::log_sigmoid(-spread);
+      product(in.hidden, in.weights.at(std::string(kGateWeight)).t()) - use(in.noise * at::log_sigmoid(-spread));
   GateGraph out = top_k_gate(in, logits);
-  out.weight = at::softmax(chosen(out, logits), 1);
+  out.weight = softmax_of(chosen(out, logits), 1);
   out.auxiliary = auxiliary_losses(in, out, logits);
   return out;
 }

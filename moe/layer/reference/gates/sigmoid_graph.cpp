@@ -2,6 +2,7 @@
 
 #include "moe/layer/gates/sigmoid.h"
 #include "moe/layer/reference/gate_graph.h"
+#include "moe/layer/reference/graph_terms.h"
 
 namespace moe {
 namespace {
@@ -11,9 +12,11 @@ std::vector<GraphWeight> weights(const LayerCase& c) {
 }
 
 GateGraph graph(const GateGraphInputs& in) {
-  const at::Tensor logits = at::matmul(in.hidden, in.weights.at(std::string(kGateWeight)).t());
+  const at::Tensor logits = product(in.hidden, in.weights.at(std::string(kGateWeight)).t());
   GateGraph out = top_k_gate(in, logits);
-  out.weight = at::sigmoid(chosen(out, logits));
+  // As a softmax of x and 0, whose gradient is a difference of terms that cancel where it is saturated.
+  const at::Tensor x = chosen(out, logits);
+  out.weight = softmax_of(at::stack({x, at::zeros_like(x)}, -1), -1).select(-1, 0);
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include "moe/layer/gates/softmoe.h"
 #include "moe/layer/reference/gate_graph.h"
+#include "moe/layer/reference/graph_terms.h"
 #include "moe/plan/volumes.h"
 
 namespace moe {
@@ -12,12 +13,12 @@ std::vector<GraphWeight> weights(const LayerCase& c) {
 }
 
 GateGraph graph(const GateGraphInputs& in) {
-  const at::Tensor logits = at::matmul(in.hidden, in.weights.at(std::string(kGateWeight)).t());
+  const at::Tensor logits = product(in.hidden, in.weights.at(std::string(kGateWeight)).t());
   GateGraph out;
   out.choices = logits.size(1);
-  out.weight = at::softmax(logits, 1);
+  out.weight = softmax_of(logits, 1);
   std::vector<at::Tensor> groups;
-  for (const at::Tensor& group : logits.split(tokens_of_group(in.shape))) groups.push_back(at::softmax(group, 0));
+  for (const at::Tensor& group : logits.split(tokens_of_group(in.shape))) groups.push_back(softmax_of(group, 0));
   out.fill = at::cat(groups);
   const auto rows = static_cast<int32_t>(capacity_rows(in.shape));
   for (int64_t token = 0; token < logits.size(0); ++token)

@@ -2,6 +2,7 @@
 
 #include "moe/layer/gates/switch.h"
 #include "moe/layer/reference/gate_graph.h"
+#include "moe/layer/reference/graph_terms.h"
 
 namespace moe {
 namespace {
@@ -11,7 +12,7 @@ std::vector<GraphWeight> weights(const LayerCase& c) {
 }
 
 GateGraph graph(const GateGraphInputs& in) {
-  return probability_gate(in, at::matmul(in.hidden, in.weights.at(std::string(kGateWeight)).t()));
+  return probability_gate(in, product(in.hidden, in.weights.at(std::string(kGateWeight)).t()));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "moe/layer/gates/xmoe.h"
 #include "moe/layer/reference/gate_graph.h"
+#include "moe/layer/reference/graph_terms.h"
 
 namespace moe {
 namespace {
@@ -13,12 +14,13 @@ std::vector<GraphWeight> weights(const LayerCase& c) {
   return {{kGateProjection, {low, m}, m}, {kGateWeight, {e, low}, low}, {kGateTemperature, {1}, 10000, 0.3}};
 }
 
-at::Tensor unit(const at::Tensor& rows) { return rows / at::norm(rows, 2, {1}, true).clamp_min(1e-12); }
+at::Tensor unit(const at::Tensor& rows) { return use(rows) / use(at::norm(use(rows), 2, {1}, true).clamp_min(1e-12)); }
 
 GateGraph graph(const GateGraphInputs& in) {
   const auto weight = [&](std::string_view name) { return in.weights.at(std::string(name)); };
-  const at::Tensor low = at::matmul(in.hidden, weight(kGateProjection).t());
-  return probability_gate(in, at::matmul(unit(low), unit(weight(kGateWeight)).t()) / weight(kGateTemperature));
+  const at::Tensor low = product(in.hidden, weight(kGateProjection).t());
+  const at::Tensor cosines = product(unit(low), unit(weight(kGateWeight)).t());
+  return probability_gate(in, use(cosines) / repeated(weight(kGateTemperature), cosines.size(0)));
 }
 
 }  // namespace
