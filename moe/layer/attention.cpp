@@ -113,7 +113,7 @@ class ShardedAttention final : public Attention {
       const std::string_view names[] = {kBq, kBk, kBv, kBo};
       const ShardRange columns[] = {columns_, kv_columns_, kv_columns_, out_columns_};
       for (size_t i = 0; i < 4; ++i)
-        result.push_back({std::string(names[i]), {one, one, columns[i]}, b_[i], {}, SummedOver::dp});
+        result.push_back({std::string(names[i]), {one, one, columns[i]}, b_[i], {}, SummedOver::dp, 1, 1});
     }
     if (gradients.data() == nullptr) return result;
     int64_t first = 0;

@@ -47,8 +47,8 @@ class Normalizer final : public RowNorm {
 
   std::vector<Parameter> parameters(int copies) override {
     const std::array<ShardRange, 3> axes{ShardRange{0, 1, 1}, {0, 1, 1}, {0, width_, width_}};
-    std::vector<Parameter> all{{name_, axes, gain_, d_gain_, SummedOver::stage, copies}};
-    if (biases_) all.push_back({name_ + std::string(kNormBias), axes, bias_, d_bias_, SummedOver::stage, copies});
+    std::vector<Parameter> all{{name_, axes, gain_, d_gain_, SummedOver::stage, copies, 1}};
+    if (biases_) all.push_back({name_ + std::string(kNormBias), axes, bias_, d_bias_, SummedOver::stage, copies, 1});
     return all;
   }
 

@@ -35,7 +35,8 @@ struct Parameter {
   std::array<ShardRange, 3> axes;
   TensorView value, gradient;  // (axes[0].count, axes[1].count, axes[2].count) elements, row-major
   SummedOver summed_over = SummedOver::stage;
-  int copies = 1;  // how often that sum counts each token
+  int copies = 1;      // how often that sum counts each token
+  int dimensions = 2;  // of the whole weight: the last of the axes
 };
 
 /// Names of the weights and of their random streams.

@@ -91,6 +91,26 @@ class Dumps(unittest.TestCase):
         with self.assertRaisesRegex(AssertionError, "w2"):
             checked(folder)
 
+    def test_axes_of_extent_1_stay(self):
+        folder = os.path.join(self.folder, "one")
+        found = subprocess.run([PROGRAM, "layerbench", "--cluster", "host", "--check-only", "--schedule", "tutel",
+                                "--experts", "1", "--top-k", "1", "--ep", "1", "--model-dim", "32", "--hidden", "64",
+                                "--heads", "4", "--seq", "4", "--batch", "4", "--dtype", "float64", "--shared-hidden",
+                                "8", "--bias", "--out", os.path.join(self.folder, "r.jsonl"), "--dump", folder],
+                               capture_output=True, text=True)
+        self.assertEqual(found.returncode, 0, found.stdout + found.stderr)
+        folder = os.path.join(folder, "tutel")
+        checked(folder)
+        with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as file:
+            axes = check_dump.json.load(file)["ranks"][0]["tensors"]
+        totals = {name: [total for _, _, total in place] for name, place in axes.items()}
+        self.assertEqual(totals["gate"], [1, 32])
+        self.assertEqual(totals["gate.gradient"], [1, 32])
+        self.assertEqual(totals["wq"], [32, 32])
+        self.assertEqual((totals["w1"], totals["b1"]), ([1, 32, 64], [1, 1, 64]))
+        self.assertEqual((totals["shared_w1"], totals["shared_b1"]), ([32, 8], [8]))
+        self.assertEqual((totals["norm1"], totals["bq"]), ([32], [32]))
+
     def test_a_folder_that_cannot_be_made(self):
         file = os.path.join(self.folder, "file")
         open(file, "w").close()

@@ -110,15 +110,22 @@ class FeedForward final : public Expert {
                      {experts_, rows, columns},
                      whole(weights_),
                      whole(gradients),
-                     SummedOver::edp});
+                     SummedOver::edp,
+                     1,
+                     prefix_.empty() ? 3 : 2});
     }
     for (size_t i = 0; biases_ && i <= inputs_; ++i) {
       const ShardRange& columns = i == inputs_ ? out_columns_ : hidden_;
       const auto whole = [&](TensorView t) { return t.part(bias_start(i, 0), {experts_.count, 1, columns.count}); };
       std::string name(i == inputs_ ? kW2 : act_.inputs[i]);
       name.front() = 'b';
-      all.push_back(
-          {prefix_ + name, {experts_, {0, 1, 1}, columns}, whole(weights_), whole(gradients), SummedOver::edp});
+      all.push_back({prefix_ + name,
+                     {experts_, {0, 1, 1}, columns},
+                     whole(weights_),
+                     whole(gradients),
+                     SummedOver::edp,
+                     1,
+                     prefix_.empty() ? 3 : 1});
     }
     return all;
   }

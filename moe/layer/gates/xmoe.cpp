@@ -138,7 +138,7 @@ std::vector<Parameter> XMoeWeights::parameters() const {
   const int64_t experts = embeddings().size(1);
   return {projection_.weight(kGateProjection),
           {std::string(kGateWeight), {one, {0, experts, experts}, width}, embeddings_, d_embeddings_},
-          {std::string(kGateTemperature), {one, one, one}, temperature_, d_temperature_}};
+          {std::string(kGateTemperature), {one, one, one}, temperature_, d_temperature_, SummedOver::stage, 1, 1}};
 }
 
 std::unique_ptr<Gate> make_xmoe_gate(const PartSetup& setup) {
