@@ -48,7 +48,7 @@ void remove_old_steps(const std::string& folder) {
   for (const auto& [step, path] : steps_in(folder)) {
     if (whole == kKept)
       remove_step(path);
-    else if (whole_checkpoint(path, why))
+    else if (whole_checkpoint(path, Contents::unread, why))
       ++whole;
   }
 }
@@ -82,11 +82,18 @@ Checkpoint complete_checkpoint(const std::string& folder, int64_t step, int rank
 }
 
 std::optional<Checkpoint> newest_checkpoint(const std::string& folder) {
+  std::string unreadable;  // the newest of the checkpoints that were complete once
   for (const auto& [step, path] : steps_in(folder)) {
     std::string why;
-    if (auto checkpoint = whole_checkpoint(path, why)) return checkpoint;
-    log_decision(fmt::format("{}: passed over: {}", path, why));
+    if (auto checkpoint = whole_checkpoint(path, Contents::compared, why)) return checkpoint;
+    why = fmt::format("{}: {}", path, why);
+    log_warning(fmt::format("{}; looking for an older checkpoint", why));
+    if (unreadable.empty() && is_complete(path)) unreadable = why;
   }
+  require<BadInput>(
+      unreadable.empty(),
+      "{}, expected a checkpoint that can be read; to train from step 0, remove {} or name another folder", unreadable,
+      folder);
   return std::nullopt;
 }
 

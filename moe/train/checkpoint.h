@@ -19,8 +19,8 @@ struct ShardedTensor {
   TensorView data;
 };
 
-/// Describes a complete checkpoint: its manifest is there, and all files that the manifest names, of the sizes that it
-/// names.
+/// A complete checkpoint: its manifest is there, and all files that the manifest names, with the sizes and checksums
+/// that it has of them.
 struct Checkpoint {
   std::string folder;  // FOLDER/step-NNNNNN
   int64_t step = 0;
@@ -36,8 +36,9 @@ void write_checkpoint(const std::string& folder, int64_t step, int rank, std::sp
 /// the steps that are older than the newest two checkpoints. Throws BadInput naming a rank's file that is not there.
 Checkpoint complete_checkpoint(const std::string& folder, int64_t step, int ranks, const std::string& settings);
 
-/// Returns the newest checkpoint of a folder; what was torn or never completed is passed over. Returns nothing where
-/// there is none, or no folder.
+/// Returns the newest checkpoint of a folder. Skips what is torn, changed or was never completed, with a warning.
+/// Returns nothing if no checkpoint was ever completed, or if there is no folder. Throws BadInput if none of the
+/// completed ones can be read.
 std::optional<Checkpoint> newest_checkpoint(const std::string& folder);
 
 /// Fills each tensor from whatever parts overlap it. Tensors of the checkpoint that nobody asks for are left out.

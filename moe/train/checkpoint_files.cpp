@@ -3,6 +3,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <zlib.h>
 
 #include "moe/base/check.h"
 #include "moe/base/json.h"
@@ -15,7 +16,7 @@ namespace {
 
 using Manifest = Json;
 
-constexpr std::string_view kFormat = "moetune checkpoint 1";
+constexpr std::string_view kFormat = "moetune checkpoint 2";
 
 /// Takes a whole number and the character behind it off the text; `end`: 0 where nothing may follow.
 bool take(std::string_view& text, int64_t& number, char end) {
@@ -35,6 +36,28 @@ T entry_of(const Manifest& manifest, const char* key, T otherwise) {
     return found != manifest.end() && found->is_string() ? found->get<T>() : otherwise;
   else
     return found != manifest.end() && found->is_number_unsigned() ? found->get<T>() : otherwise;
+}
+
+// Returns the manifest's text without its own checksum, which covers that text.
+std::string checked_text(Manifest manifest) {
+  manifest.erase("crc32");
+  return manifest.dump(-1, ' ', false, Manifest::error_handler_t::replace);
+}
+
+std::string hexadecimal(uint64_t crc) { return fmt::format("{:08x}", crc); }
+
+std::string crc_of(const std::string& text) {
+  return hexadecimal(::crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size()));
+}
+
+// Returns the CRC-32 of a file; nothing if it cannot be read.
+std::optional<std::string> file_crc(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::vector<char> block(1 << 20);
+  uint64_t crc = 0;
+  while (in.read(block.data(), static_cast<std::streamsize>(block.size())) || in.gcount() > 0)
+    crc = ::crc32_z(crc, reinterpret_cast<const Bytef*>(block.data()), static_cast<size_t>(in.gcount()));
+  return in.eof() ? std::optional(hexadecimal(crc)) : std::nullopt;
 }
 
 }  // namespace
@@ -65,7 +88,7 @@ std::optional<ShardAxes> axes_from(const std::string& text) {
 }
 
 void write_manifest(const Checkpoint& checkpoint) {
-  Manifest files = Manifest::array();
+  Manifest files = Manifest::array(), checksums = Manifest::array();
   for (int rank = 0; rank < checkpoint.ranks; ++rank) {
     const std::string file = rank_file(checkpoint.folder, rank);
     std::error_code error;
@@ -73,18 +96,25 @@ void write_manifest(const Checkpoint& checkpoint) {
     require<BadInput>(!error, "{}: found no such file ({}), expected one of each of {} ranks", file, error.message(),
                       checkpoint.ranks);
     files.push_back(bytes);
+    const auto crc = file_crc(file);
+    require<BadInput>(crc.has_value(), "{}: cannot be read back, expected one of each of {} ranks", file,
+                      checkpoint.ranks);
+    checksums.push_back(*crc);
   }
-  const Manifest manifest = {{"format", kFormat},
-                             {"step", checkpoint.step},
-                             {"ranks", checkpoint.ranks},
-                             {"file_bytes", files},
-                             {"settings", checkpoint.settings}};
-  const std::string text = manifest.dump(1, ' ', false, Manifest::error_handler_t::replace);
+  Manifest manifest = {{"format", kFormat},   {"step", checkpoint.step}, {"ranks", checkpoint.ranks},
+                       {"file_bytes", files}, {"file_crc32", checksums}, {"settings", checkpoint.settings}};
+  manifest["crc32"] = crc_of(checked_text(manifest));
+  const std::string text = document_text(manifest);
   write_whole_file(manifest_file(checkpoint.folder), "a file for a checkpoint's manifest",
                    [&](std::ostream& out) { out << text << '\n'; });
 }
 
-std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, std::string& why) {
+bool is_complete(const std::string& step_folder) {
+  std::error_code error;
+  return fs::exists(manifest_file(step_folder), error);
+}
+
+std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, Contents contents, std::string& why) {
   const auto none = [&](const std::string& reason) {
     why = reason;
     return std::nullopt;
@@ -94,12 +124,17 @@ std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, std::
   const Manifest manifest = Manifest::parse(in, nullptr, false);
   if (!manifest.is_object() || entry_of<std::string>(manifest, "format", "") != kFormat)
     return none(fmt::format("its manifest is no '{}'", kFormat));
+  if (entry_of<std::string>(manifest, "crc32", "") != crc_of(checked_text(manifest)))
+    return none("its manifest has another checksum than when it was written");
   Checkpoint found{.folder = step_folder,
                    .step = entry_of<int64_t>(manifest, "step", -1),
                    .ranks = entry_of<int>(manifest, "ranks", 0),
                    .settings = entry_of<std::string>(manifest, "settings", "")};
-  const auto files = manifest.find("file_bytes");
-  if (files == manifest.end() || !files->is_array() || files->size() != static_cast<size_t>(found.ranks) ||
+  const auto files = manifest.find("file_bytes"), checksums = manifest.find("file_crc32");
+  const auto one_a_rank = [&](const auto& list) {
+    return list != manifest.end() && list->is_array() && list->size() == static_cast<size_t>(found.ranks);
+  };
+  if (!one_a_rank(files) || !one_a_rank(checksums) ||
       fs::path(step_folder).filename() != moe::step_folder("", found.step))
     return none("its manifest is of another step or other ranks");
   for (int rank = 0; rank < found.ranks; ++rank) {
@@ -109,6 +144,10 @@ std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, std::
     if (error) return none(fmt::format("{}: {}", file, error.message()));
     if ((*files)[static_cast<size_t>(rank)] != bytes)
       return none(fmt::format("{}: found {} bytes, expected {}", file, bytes, (*files)[rank].dump()));
+    if (contents == Contents::unread) continue;
+    const auto crc = file_crc(file);
+    if (!crc || (*checksums)[static_cast<size_t>(rank)] != *crc)
+      return none(fmt::format("{}: its contents have another checksum than when they were written", file));
   }
   return found;
 }

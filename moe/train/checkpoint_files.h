@@ -20,8 +20,12 @@ std::optional<ShardAxes> axes_from(const std::string& text);
 
 /// Writes the manifest of files that are all there. Throws BadInput naming one that is not.
 void write_manifest(const Checkpoint& checkpoint);
+/// Returns whether the folder of a step was completed once: its manifest is there, readable or not.
+bool is_complete(const std::string& step_folder);
+/// Whether files are read to compare their checksums, beside their sizes.
+enum class Contents : uint8_t { unread, compared };
 /// Returns the whole checkpoint in a folder of a step; nothing, and in `why` the reason, where it is none.
-std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, std::string& why);
+std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, Contents contents, std::string& why);
 
 /// Throws BadInput naming the tensor unless it is the host's and has its axes' elements.
 void check_shard(const ShardedTensor& tensor);

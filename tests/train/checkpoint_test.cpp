@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <vector>
 
@@ -187,6 +188,15 @@ TEST(Checkpoint, NewestTwoStay) {
   EXPECT_EQ(names, (std::vector<std::string>{"step-000030", "step-1000000"}));
 }
 
+// Changes one bit in the middle of a file, whose size stays.
+void flip_bit(const std::string& path) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  const auto middle = static_cast<std::streamoff>(fs::file_size(path) / 2);
+  file.seekg(middle);
+  const char changed = static_cast<char>(file.get() ^ 4);
+  file.seekp(middle).put(changed);
+}
+
 // Of what is torn none counts as one of the two, and what others put there stays.
 TEST(Checkpoint, TornOnesArePassedOverAndDoNotPushOutWholeOnes) {
   RunFolder run;
@@ -208,6 +218,8 @@ TEST(Checkpoint, TornOnesArePassedOverAndDoNotPushOutWholeOnes) {
     fs::copy(run.file(2, "manifest.json"), run.file(s, "manifest.json"), fs::copy_options::overwrite_existing);
   });
   tear(9, [&](int64_t s) { write_checkpoint(run.folder, s, 1, run.ranks[1].tensors); });  // a second run, killed
+  tear(10, [&](int64_t s) { flip_bit(run.file(s, "rank-1.safetensors")); });
+  for (const auto& folder : {"step-000003", "step-000010"}) fs::remove_all(run.folder + "/" + folder);
   write_all(run.folder, 10, run.ranks);
   EXPECT_EQ(run.newest(), 10);
   EXPECT_TRUE(fs::exists(run.file(2, "manifest.json")));
@@ -216,6 +228,28 @@ TEST(Checkpoint, TornOnesArePassedOverAndDoNotPushOutWholeOnes) {
   EXPECT_TRUE(only_line(error_of<BadInput>([&] {
                 complete_checkpoint(run.folder, 11, 3, "");
               })).starts_with(run.file(11, "rank-0.safetensors") + ": found no such file"));
+}
+
+// A training that finds none of its checkpoints readable must not begin again without a word.
+TEST(Checkpoint, OnesThatCannotBeReadAreNoFreshStart) {
+  const auto with = [](const auto& damage) {
+    RunFolder run;
+    run.ranks.resize(2);
+    write_all(run.folder, 4, run.ranks);
+    damage(run);
+    const std::string line = only_line(error_of<BadInput>([&] { newest_checkpoint(run.folder); }));
+    EXPECT_TRUE(line.starts_with(run.folder + "/step-000004: ")) << line;
+    write_all(run.folder, 5, run.ranks);
+    EXPECT_EQ(run.newest(), 5);
+  };
+  const auto flips = [](const char* name) { return [name](RunFolder& run) { flip_bit(run.file(4, name)); }; };
+  with(flips("rank-0.safetensors"));
+  with(flips("rank-1.safetensors"));
+  with(flips("manifest.json"));
+  with([](RunFolder& run) { fs::resize_file(run.file(4, "rank-1.safetensors"), 30); });
+  with([](RunFolder& run) { fs::remove(run.file(4, "rank-0.safetensors")); });
+  for (const char* text : {"", "garbage", "{}", "[[[["})
+    with([text](RunFolder& run) { run.scratch.write("run/step-000004/manifest.json", text); });
 }
 
 TEST(Checkpoint, KilledAnywhereLeavesTheOneBefore) {
