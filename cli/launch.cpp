@@ -67,7 +67,7 @@ class Ranks {
     if (pid > 0) return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // whatever happens to us
     if (getppid() != parent) _exit(kRankFailure);
-    held_.restore();
+    held_.release();
     for (const char* here : {"RANK", "LOCAL_RANK"}) setenv(here, fmt::format("{}", rank).c_str(), 1);
     for (const char* all : {"WORLD_SIZE", "LOCAL_WORLD_SIZE"})
       setenv(all, fmt::format("{}", options_.ranks).c_str(), 1);

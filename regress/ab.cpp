@@ -192,6 +192,8 @@ class Ab {
 
 }  // namespace
 
-int run_ab(const AbOptions& options) { return Ab(options).run(); }
+int run_ab(const AbOptions& options) {
+  return run_interruptibly([&] { return Ab(options).run(); });
+}
 
 }  // namespace moe::regress

@@ -42,7 +42,7 @@ class Descriptor {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
-  held.restore();
+  held.release();
   const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(nothing, STDIN_FILENO);
   dup2(nothing, STDOUT_FILENO);
@@ -109,10 +109,24 @@ ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s) {
     kill(-pid, SIGKILL);  // the processes of the group that outlive the program
     end.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
   }
-  if (ended_by != 0) raise(ended_by);
+  if (ended_by != 0) throw Interrupted{ended_by};
   end.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   end.last_line = last_line_of(log.number());
   return end;
+}
+
+int run_interruptibly(const std::function<int()>& body) {
+  int signal = 0;
+  {
+    const HeldSignals held;  // between programs too
+    try {
+      return body();
+    } catch (const Interrupted& interrupted) {
+      signal = interrupted.signal;
+    }
+  }
+  raise(signal);
+  return 128 + signal;
 }
 
 std::vector<std::string> words_of(const std::string& text, const std::string& what) {

@@ -1,5 +1,6 @@
 #pragma once
 // One start of a program, with all that it starts in turn.
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,19 @@ struct ProcessEnd {
   std::string last_line;  // on stderr, that is not empty
 };
 
+/// Thrown if a signal asked this process to end while a program ran.
+struct Interrupted {
+  int signal;
+};
+
 /// Runs `argv` to its end in a process group of its own, without input; what it prints is not shown. A signal that
-/// would end this process ends the group first. Throws BadInput where nothing can be started.
+/// would end this process ends the group first, and is thrown as Interrupted. Throws BadInput where nothing can be
+/// started.
 ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s);
+
+/// Returns what `body` returns, which runs programs. A signal that would end this process does so only when `body` has
+/// ended and removed its temporary files.
+int run_interruptibly(const std::function<int()>& body);
 
 /// Divides a text at blanks; quotes, single or double, keep words together. Throws BadInput "WHAT: ..." where one is
 /// left open.

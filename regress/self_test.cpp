@@ -208,7 +208,7 @@ int run_self_test(const SelfTestOptions& options) {
     fmt::print("{}\n", options.json ? json_of(rows) : text_of(rows));
     return kOk;
   }
-  return SelfTest(options).run();
+  return run_interruptibly([&] { return SelfTest(options).run(); });
 }
 
 }  // namespace moe::regress

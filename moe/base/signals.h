@@ -14,11 +14,11 @@ inline constexpr std::chrono::seconds kGrace{3};
 class HeldSignals {
  public:
   HeldSignals();
-  ~HeldSignals() { restore(); }
+  ~HeldSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
-  /// Sets the mask from before, as a child needs it.
-  void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  /// Lets the signals through again, as a child needs it.
+  void release() const { sigprocmask(SIG_UNBLOCK, &held_, nullptr); }
   const sigset_t& set() const { return held_; }
 
  private:

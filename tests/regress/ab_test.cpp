@@ -189,6 +189,22 @@ TEST_F(Ab, IgnoredSignalsStayIgnored) {
   EXPECT_EQ(printed.exit_code, 0) << printed.err;
 }
 
+TEST_F(Ab, ASignalLeavesNoTemporaryFolder) {
+  program("base", {{"a"}}, "sleep 0.2");
+  program("head", {{"a"}}, "sleep 0.2");
+  for (const auto& [signal, number] : {std::pair("TERM", 15), {"HUP", 1}}) {
+    const std::string temporary = folder_ + "/temporary-" + signal;
+    fs::create_directory(temporary);
+    const std::string command =
+        fmt::format("TMPDIR={} {} ab --base base --head head --quiet -- bench & sleep 0.5; ls {}; kill -{} $!; wait $!",
+                    temporary, MOETUNE_PROGRAM, temporary, signal);
+    const Printed printed = run_program("/bin/sh", {"-c", command}, folder_);
+    EXPECT_EQ(printed.exit_code, 128 + number) << printed.err;
+    EXPECT_NE(printed.out.find("moetune-gate-"), std::string::npos) << "it was there";
+    EXPECT_TRUE(fs::is_empty(temporary)) << signal;
+  }
+}
+
 TEST_F(Ab, HardwareThatIsNotThereIsASkipUnlessDemanded) {
   program("base", {{"a"}}, "case \"$*\" in *cuda*) exit 77;; esac");
   program("head", {{"a"}}, "case \"$*\" in *cuda*) exit 77;; esac");

@@ -56,7 +56,10 @@ TEST(Process, ASignalEndsTheLaunchFirst) {
   std::filesystem::remove(mark);
   const pid_t child = fork();
   if (child == 0) {
-    shell("trap 'touch " + mark + "; exit 0' TERM; while :; do sleep 0.05; done");
+    run_interruptibly([&] {
+      shell("trap 'touch " + mark + "; exit 0' TERM; while :; do sleep 0.05; done");
+      return 0;
+    });
     _exit(0);
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
