@@ -1,5 +1,7 @@
 #pragma once
 // The commit that the program was built from.
+#include <string>
+
 #include "moe/record/record.h"
 
 namespace moe::cli {
@@ -7,5 +9,8 @@ namespace moe::cli {
 /// Returns "commit", 40 hexadecimal digits, and "dirty", whether the sources were changed since; "unknown" alone where
 /// they were built without git.
 Fields built_from();
+
+/// Returns the version and what it was built from: "0.1.0, commit 0123456789ab, changed".
+std::string build_name();
 
 }  // namespace moe::cli

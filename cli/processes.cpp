@@ -3,12 +3,12 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "cli/commit.h"
 #include "cli/errors.h"
 #include "moe/base/check.h"
 #include "moe/base/log.h"
 #include "moe/base/no_hardware.h"
 #include "moe/base/units.h"
-#include "moe/base/version.h"
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/comm/nccl/nccl_world.h"
 #include "moe/comm/nccl/own_gpus.h"
@@ -111,7 +111,7 @@ std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vecto
   if (launch.ranks > 1) set_log_rank(launch.rank);
   if (launch.rank == 0) log_info(describe(launch));
   set_process(flags);
-  auto gloo = std::make_unique<GlooWorld>(launch, GlooJob{std::string(version()), job_of(argv)}, flags.timeout_s);
+  auto gloo = std::make_unique<GlooWorld>(launch, GlooJob{build_name(), job_of(argv)}, flags.timeout_s);
   std::unique_ptr<World> world;
   if (flags.backend == "nccl")
     world = std::make_unique<OverNccl>(std::move(gloo), flags);

@@ -151,11 +151,11 @@ class Failures(unittest.TestCase):
 
         self.each_round(one)
 
-    def test_other_version(self):
-        version = subprocess.run([PROGRAM, "--version"], capture_output=True, check=True).stdout.split()[-1]
-        other = os.path.join(self.folder, "other-version")
+    def expect_other_build(self, before, after):
+        """One rank runs a copy of the program, in which some bytes are others."""
+        other = os.path.join(self.folder, "other-build")
         with open(PROGRAM + "-run", "rb") as source, open(other, "wb") as target:
-            target.write(source.read().replace(version[:4], b"9" + version[1:4]))
+            target.write(source.read().replace(before, after))
         os.chmod(other, 0o755)
 
         def one(_, victim):
@@ -166,6 +166,32 @@ class Failures(unittest.TestCase):
 
         self.each_round(one)
 
+    def test_other_version(self):
+        version = subprocess.run([PROGRAM, "--version"], capture_output=True, check=True).stdout.split()[-1]
+        self.expect_other_build(version[:4], b"9" + version[1:4])
+
+    def test_other_commit(self):
+        with open(os.path.join(os.path.dirname(PROGRAM), "built_commit.h"), encoding="utf-8") as header:
+            commit = re.search('MOETUNE_COMMIT "(.+)"', header.read())[1]
+        if commit == "unknown":
+            self.skipTest("the sources were built without git")
+        self.expect_other_build(commit.encode(), b"0123456789" + commit[10:].encode())
+
+    def test_other_text(self):
+        """One rank finds another text under the same name, as on a node to which an older one was copied."""
+        def one(_, victim):
+            words = ["modelbench", "--check-only", "--cluster", "host", "--model", "tiny-gpt", "--schedule", "tutel",
+                     "--text", "text", "--out", "records.jsonl", "--timeout", str(self.timeout_s)]
+            deed = 'mkdir other; head -c 20000 /dev/zero | tr "\\0" b > other/text; cd other'
+            with Run(["sh", "-c", 'head -c 20000 /dev/zero | tr "\\0" a > text; exec "$@"', "sh", self.wrapped, "launch",
+                      "--ranks", str(RANKS), "--", *words],
+                     {"VICTIM": str(victim), "DEED": deed, "TRUE_PROGRAM": PROGRAM + "-run"}) as run:
+                self.assertEqual(run.wait(120), 2, run.lines)
+                self.assertEqual(run.lines, [line for line in run.lines if "text: found other contents on rank "
+                                             f"{victim or 1} than on rank 0" in line])
+                self.assertEqual(len(run.lines), 1)
+
+        self.each_round(one)
 
     def test_interrupted(self):
         """Ctrl-C signals every process of a terminal's group, a script launch alone."""

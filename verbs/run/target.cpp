@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fmt/ranges.h>
+#include <fstream>
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 #include "moe/base/control_groups.h"
+#include "moe/base/random.h"
 #include "moe/base/units.h"
 #include "moe/device/cpu/cores.h"
 #include "moe/device/cpu/quota.h"
@@ -119,6 +122,29 @@ Fields fields_of(const Target& target) {
   return fields;
 }
 
+// Returns a digest of what a file contains; the same of all that cannot be read twice, as pipes.
+std::string digest_of(const std::string& file) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return "";
+  std::ifstream in(file, std::ios::binary);
+  return fmt::format("{:016x}", stream_of(std::string(std::istreambuf_iterator<char>(in), {})));
+}
+
+// Throws if a rank reads other contents than rank 0, as of a text or a model that was copied to one node only: their
+// gradients would differ.
+void require_same_files(World& processes, const std::vector<std::string>& files) {
+  std::string mine;
+  for (const std::string& file : files) mine += digest_of(file) + '\n';
+  const std::vector<std::string> all = gather(processes, {mine});
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all.front()) continue;
+    const auto differs =
+        static_cast<size_t>(std::count(all[rank].begin(), std::ranges::mismatch(all[rank], all.front()).in1, '\n'));
+    bad_input("{}: found other contents on rank {} than on rank 0, expected the same file on every rank",
+              differs < files.size() ? files[differs] : "files", rank);
+  }
+}
+
 }  // namespace
 
 Fields gpu_fields(int local_rank) {
@@ -131,8 +157,9 @@ RecordWriter Target::open_records(const std::string& path, const Asked& asked, s
   // Says why there is no GPU, before the file is opened.
   if (ranks.device == DeviceKind::cuda && gpu_count() == 0) make_device(DeviceKind::cuda);
   if (ranks.attention == AttentionBy::torch) open_torch_cuda();
-  if (!leads()) return RecordWriter(path);
   files.push_back(cluster.file);
+  if (ranks.processes != nullptr) require_same_files(*ranks.processes, files);
+  if (!leads()) return RecordWriter(path);
   Fields fields = fields_of(*this);
   if (ranks.attention == AttentionBy::torch) fields.set("attention", "torch");
   return RecordWriter(path, {asked, std::move(files), fields});
