@@ -107,6 +107,20 @@ Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
   return asked;
 }
 
+// Returns the files and folders that the command writes at the end. Records are opened before, by their writer.
+std::vector<OutTarget> targets_of(const CLI::App& verb) {
+  std::vector<OutTarget> targets;
+  for (const auto& [flag, is_folder] : {std::pair("--trace", false),
+                                        {"--save-weights", false},
+                                        {"--write", false},
+                                        {"--plot", false},
+                                        {"--dump", true},
+                                        {"--checkpoint", true}})
+    if (const CLI::Option* option = verb.get_option_no_throw(flag); option != nullptr && option->count() > 0)
+      targets.push_back({flag, option->as<std::string>(), is_folder});
+  return targets;
+}
+
 }  // namespace
 
 std::optional<Command> parse_command_line(int argc, const char* const* argv) {
@@ -134,6 +148,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
     const std::vector<std::string> words{argv + std::min(own + 1, argc), argv + argc};
     command.verb == "launch" ? complete_launch(command, words) : complete_gate(command, words);
   }
+  command.targets = targets_of(*app.get_subcommands().front());
   verbs::RunOptions* const run = run_options(command);
   if (run != nullptr) command.ranks.timeout_s = run->timeout_s;
   check_backend(*app.get_subcommands().front(), command.ranks);

@@ -11,6 +11,7 @@
 #include "microbench/microbench.h"
 #include "modelbench/modelbench.h"
 #include "moe/base/log.h"
+#include "moe/base/whole_file.h"
 #include "planner/list.h"
 #include "planner/memory.h"
 #include "planner/placement.h"
@@ -41,6 +42,7 @@ struct RanksFlags {
 struct Command {
   std::string verb;
   LogLevel log = LogLevel::progress;
+  std::vector<OutTarget> targets;  // what it writes beside records
   RanksFlags ranks;
   LaunchOptions launch;
   planner::ListOptions list;

@@ -71,7 +71,9 @@ int run(int argc, char** argv) {
   const auto command = parse_command_line(argc, argv);
   if (!command) return kOk;
   set_log_level(command->log);
-  return runs_layers(*command) ? hand_over(argv) : find_named(kVerbs, command->verb, "verb").run(*command);
+  if (runs_layers(*command)) return hand_over(argv);
+  require_targets(command->targets);
+  return find_named(kVerbs, command->verb, "verb").run(*command);
 }
 
 }  // namespace

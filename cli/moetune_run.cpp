@@ -35,8 +35,12 @@ int run(int argc, char** argv) {
   set_log_level(command->log);
   if (run_options(*command)->device == DeviceKind::cuda) set_cuda_connections();
   const auto processes = start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
-  return run_together(processes.get(),
-                      [&] { return find_named(kVerbs, command->verb, "verb").run(*command, processes.get()); });
+  return run_together(processes.get(), [&] {
+    // Each rank writes into the folders, and the first one the files.
+    if (processes && !leads(*processes)) std::erase_if(command->targets, [](const auto& t) { return !t.is_folder; });
+    require_targets(command->targets);
+    return find_named(kVerbs, command->verb, "verb").run(*command, processes.get());
+  });
 }
 
 }  // namespace

@@ -274,7 +274,6 @@ class Layerbench {
 }  // namespace
 
 int run_layerbench(const LayerbenchOptions& options, World* processes) {
-  if (!options.dump.empty()) verbs::make_dump_folder(options.dump);
   Layerbench bench(options, processes);
   const LayerbenchResults results = bench.run();
   if (bench.target().leads()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 
 #include "modelbench/report.h"
 #include "moe/base/config_files.h"
@@ -129,9 +128,6 @@ class Modelbench {
         writer_(target_.open_records(verbs::records_path(options_.out, "modelbench", target_.file_name()),
                                      options_.asked,
                                      {find_config("models", options_.model.model), text_file(options_)})) {
-    std::error_code ignored;
-    require<BadInput>(!std::filesystem::is_regular_file(options_.checkpoint, ignored),
-                      "--checkpoint: found the file {}, expected a folder", options_.checkpoint);
     const size_t schedules = verbs::chosen_schedules(options_.selection).size();
     for (const auto& [flag, value] :
          {std::pair("--checkpoint", &options_.checkpoint), {"--save-weights", &options_.save_weights}})
@@ -286,7 +282,6 @@ class Modelbench {
 }  // namespace
 
 int run_modelbench(const ModelbenchOptions& options, World* processes) {
-  if (!options.dump.empty()) verbs::make_dump_folder(options.dump);
   Modelbench bench(options, processes);
   std::optional<ModelbenchResults> found;
   try {

@@ -177,7 +177,38 @@ void write_target(const Target& target, const std::function<void(std::ostream&)>
   replace(path, &old, write);
 }
 
+// Throws what write_target would, as far as that shows before it writes.
+void check_target(const Target& target) {
+  const fs::path& path = target.path;
+  if (target.own_descriptor) return;
+  struct stat old {};
+  if (::stat(path.c_str(), &old) == 0) {
+    if (S_ISDIR(old.st_mode)) throw Refusal{EISDIR};
+    if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) throw Refusal{errno};
+  } else {
+    if (errno != ENOENT || !path.has_filename()) throw Refusal{errno};
+    if (!takes_new_files(path.parent_path())) throw Refusal{errno};
+  }
+}
+
+void make_folder(const OutTarget& target) {
+  std::error_code error;
+  fs::create_directories(target.path, error);
+  require<BadInput>(!error, "{}: cannot make {}: {}", target.flag, target.path, error.message());
+  require<BadInput>(takes_new_files(target.path), "{}: cannot write into {}: {}", target.flag, target.path,
+                    std::strerror(errno));
+}
+
 }  // namespace
+
+void require_targets(std::span<const OutTarget> targets) {
+  for (const OutTarget& target : targets) try {
+      target.is_folder ? make_folder(target) : check_target(target_of(target.path));
+    } catch (const Refusal& refusal) {
+      bad_input("{}: cannot be written ({}), expected a file for {}", target.path, std::strerror(refusal.error),
+                target.flag);
+    }
+}
 
 void write_whole_file(const std::string& path, const std::string& what,
                       const std::function<void(std::ostream&)>& write) {

@@ -2,6 +2,7 @@
 // Files that are written whole: profiles, timelines, tensors, pages. (Records are appended to: moe/record/writer.h.)
 #include <functional>
 #include <ostream>
+#include <span>
 #include <string>
 
 namespace moe {
@@ -16,5 +17,15 @@ namespace moe {
 /// then the old file is as it was. `what`: "a file for the profile".
 void write_whole_file(const std::string& path, const std::string& what,
                       const std::function<void(std::ostream&)>& write);
+
+/// A file or folder that a flag names to be written when the work is done.
+struct OutTarget {
+  std::string flag, path;
+  bool is_folder = false;
+};
+
+/// Makes the folders, and checks that the files can be written, without changing any. Throws BadInput naming flag, path
+/// and why, so that nothing is measured in vain.
+void require_targets(std::span<const OutTarget> targets);
 
 }  // namespace moe

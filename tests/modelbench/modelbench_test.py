@@ -228,6 +228,43 @@ class Refuses(Modelbench):
         self.write_model("none.toml", "vocabulary = 256\n", "")
         self.expect_refused("--model: found tiny-gpt without a vocabulary", "--model", "./none.toml")
 
+    def test_what_cannot_be_written_in_the_end(self):
+        """Before anything is measured or trained, which would be said on more lines."""
+        (self.folder / "file").write_text("")
+        (self.folder / "folder").mkdir()
+        for flag, target, words in (("--checkpoint", "file", "--checkpoint: cannot make file: "),
+                                    ("--dump", "file/below", "--dump: cannot make file/below: "),
+                                    ("--save-weights", "folder", "folder: cannot be written (Is a directory)"),
+                                    ("--save-weights", "none/w", "none/w: cannot be written (No such file"),
+                                    ("--trace", "none/t.json", "none/t.json: cannot be written (No such file")):
+            with self.subTest(f"{flag} {target}"):
+                found = self.run_program("modelbench", "--cluster", "host", "--model", "tiny-gpt", "--schedule", "tutel",
+                                         "--out", "r.jsonl", flag, target)
+                self.assertEqual((found.returncode, found.stdout), (2, ""), found.stderr)
+                self.assertEqual(len(found.stderr.splitlines()), 1, found.stderr)
+                self.assertIn(words, found.stderr)
+                self.assertFalse((self.folder / "r.jsonl").exists())
+
+    def test_checkpoints_that_cannot_be_read(self):
+        """Never a training that begins again: the one before, or exit code 2."""
+        words = ["modelbench", "--cluster", "host", "--model", "tiny-gpt", "--schedule", "tutel", "--layers", "1",
+                 "--held-out", "0", "--checkpoint", "kept", "--overwrite", "--out", "r.jsonl", "--quiet"]
+        self.expect_run(*words, "--steps", "2", "--checkpoint-every", "1")
+        newest = self.folder / "kept" / "step-000002" / "manifest.json"
+        newest.write_text("garbage")
+        found = self.run_program(*[word for word in words if word != "--quiet"], "--steps", "2")
+        self.assertEqual(found.returncode, 0, found.stderr)
+        self.assertIn("warning: kept/step-000002: its manifest is no ", found.stderr)
+        data = self.folder / "kept" / "step-000001" / "rank-0.safetensors"
+        changed = bytearray(data.read_bytes())
+        changed[-5] ^= 1
+        data.write_bytes(changed)
+        newest.write_text("garbage")
+        found = self.run_program(*words, "--steps", "2")
+        self.assertEqual((found.returncode, found.stdout), (2, ""), found.stderr)
+        self.assertEqual(len(found.stderr.splitlines()), 1, found.stderr)
+        self.assertIn("kept/step-000002: its manifest is no ", found.stderr)
+
     def test_16_bits_on_a_cpu(self):
         self.expect_refused("dtype bfloat16: layers of it run on GPUs alone", "--cluster", "host", "--dtype",
                             "bfloat16")

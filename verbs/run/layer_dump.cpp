@@ -1,7 +1,6 @@
 #include "verbs/run/layer_dump.h"
 
 #include <deque>
-#include <filesystem>
 #include <optional>
 
 #include "moe/base/json.h"
@@ -70,10 +69,7 @@ class RankDump {
   }
 
   void add_weight(const MoeLayer& layer, const std::string& prefix, const Parameter& p) {
-    auto first = p.axes.begin();  // ones in front are of weights with fewer axes
-    while (p.summed_over != SummedOver::edp && first + 1 < p.axes.end() && first->total == 1 && first->count == 1)
-      ++first;
-    const std::vector<ShardRange> axes(first, p.axes.end());
+    const std::vector<ShardRange> axes(p.axes.end() - p.dimensions, p.axes.end());
     add(layer, prefix + p.name, p.value, axes);
     add(layer, prefix + p.name + ".gradient", p.gradient, axes);
   }
@@ -167,14 +163,8 @@ Json manifest_of(const RankCells& rank, const Plan& plan) {
 
 }  // namespace
 
-void make_dump_folder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  require<BadInput>(!error, "--dump: cannot make {}: {}", folder, error.message());
-}
-
 void dump_layers(const std::string& folder, World& world, std::span<measure::RankRun* const> ranks, const Plan& plan) {
-  make_dump_folder(folder);
+  require_targets({{{"--dump", folder, true}}});
   std::vector<std::string> files;
   for (size_t i = 0; i < ranks.size(); ++i)
     files.push_back(RankDump(*ranks[i], world.here()[i], !measure::one_layer(plan)).write(folder).dump());

@@ -8,7 +8,7 @@
 //                               noise (of gates that add it)
 //   FOLDER/manifest.json        layer: its shape; parallel: sizes of the groups; flow, schedule, degrees, seed;
 //                               group_tokens: capacity counts by them, a rank's own; capacity_rows: of an expert and
-//                               group; tolerance: the largest error allowed, relative to a tensor's largest value;
+//                               group; tolerance: the largest error allowed, relative to a tensor's scale (verify.h);
 //                               software; ranks: of each its file, its places in the groups, and which part of the
 //                               whole its tensors are: for every axis [first, count, total]
 //
@@ -30,9 +30,6 @@
 #include "moe/plan/plan.h"
 
 namespace moe::verbs {
-
-/// Makes a folder that `--dump` asks for. Throws BadInput naming the flag.
-void make_dump_folder(const std::string& folder);
 
 /// Writes the ranks' tensors. `ranks`: those of this process in rank order, each after at least two passes of `plan`
 /// and finish_gradients; every process of `world` calls it, rank 0's writes the manifest. Makes the folder. Throws
