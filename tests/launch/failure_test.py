@@ -175,7 +175,7 @@ class Failures(unittest.TestCase):
             commit = re.search('MOETUNE_COMMIT "(.+)"', header.read())[1]
         if commit == "unknown":
             self.skipTest("the sources were built without git")
-        self.expect_other_build(commit.encode(), b"0123456789" + commit[10:].encode())
+        self.expect_other_build(commit[:8].encode(), b"01234567")  # compilers cut a text into pieces
 
     def test_other_text(self):
         """One rank finds another text under the same name, as on a node to which an older one was copied."""

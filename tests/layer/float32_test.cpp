@@ -61,12 +61,22 @@ std::map<std::string, TensorView> compared(MoeLayer& rank) {
   return all;
 }
 
+double largest_of(const LayerReference& reference, const std::string& name) {
+  const std::vector<double>& whole = name == "output"         ? reference.output
+                                     : name == kInputGradient ? reference.input_gradient
+                                                              : reference.gradients.at(name.substr(kGradientOf.size()));
+  double largest = 0;
+  for (const double v : whole) largest = std::max(largest, std::abs(v));
+  return largest;
+}
+
 struct Found {
   int64_t planted = 0, found = 0, vanishing = 0;
 };
 
 // Plants an error into one of the tensor's elements that are no smaller than their root mean square, nor than a
-// fortieth of the largest one. Counts tensors apart of which a thousandth is no more than the roundings of their terms.
+// fortieth of the largest one of all ranks. Counts tensors apart of which a thousandth is no more than the roundings of
+// their terms, and parts that have no such element.
 void plant(LocalLayers& layers, const LayerReference& reference, const std::string& name, TensorView tensor,
            uint64_t layer, Found& all) {
   const std::span<float> values(tensor.as<float>(), static_cast<size_t>(tensor.elements()));
@@ -76,14 +86,16 @@ void plant(LocalLayers& layers, const LayerReference& reference, const std::stri
     largest = std::max(largest, std::abs(double{v}));
   }
   if (largest == 0) return;
+  const double least = largest_of(reference, name) / 40;
   const double mean = std::sqrt(squares / static_cast<double>(values.size()));
   const auto size = reference.sizes.find(name.substr(name.starts_with(kGradientOf) ? kGradientOf.size() : 0));
-  if (size != reference.sizes.end() && kPlanted * mean < 64 * 0x1p-24 * size->second) {
+  const bool rounds = size != reference.sizes.end() && kPlanted * mean < 64 * 0x1p-24 * size->second;
+  if (rounds || largest < least) {
     ++all.vanishing;
     return;
   }
   size_t at = random_bits(kSeed, 2, layer) % values.size();
-  while (std::abs(values[at]) < std::max(mean * (1 - 1e-6), largest / 40)) at = (at + 1) % values.size();
+  while (std::abs(values[at]) < std::max(mean * (1 - 1e-6), least)) at = (at + 1) % values.size();
   const float before = values[at];
   values[at] *= 1 + kPlanted;
   const std::vector<TensorError> errors = layer_errors(layers.ranks(), reference);
