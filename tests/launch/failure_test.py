@@ -183,8 +183,8 @@ class Failures(unittest.TestCase):
             words = ["modelbench", "--check-only", "--cluster", "host", "--model", "tiny-gpt", "--schedule", "tutel",
                      "--text", "text", "--out", "records.jsonl", "--timeout", str(self.timeout_s)]
             deed = 'mkdir other; head -c 20000 /dev/zero | tr "\\0" b > other/text; cd other'
-            with Run(["sh", "-c", 'head -c 20000 /dev/zero | tr "\\0" a > text; exec "$@"', "sh", self.wrapped, "launch",
-                      "--ranks", str(RANKS), "--", *words],
+            with Run(["sh", "-c", 'head -c 20000 /dev/zero | tr "\\0" a > text; exec "$@"', "sh", self.wrapped,
+                      "launch", "--ranks", str(RANKS), "--", *words],
                      {"VICTIM": str(victim), "DEED": deed, "TRUE_PROGRAM": PROGRAM + "-run"}) as run:
                 self.assertEqual(run.wait(120), 2, run.lines)
                 self.assertEqual(run.lines, [line for line in run.lines if "text: found other contents on rank "

@@ -238,8 +238,8 @@ class Refuses(Modelbench):
                                     ("--save-weights", "none/w", "none/w: cannot be written (No such file"),
                                     ("--trace", "none/t.json", "none/t.json: cannot be written (No such file")):
             with self.subTest(f"{flag} {target}"):
-                found = self.run_program("modelbench", "--cluster", "host", "--model", "tiny-gpt", "--schedule", "tutel",
-                                         "--out", "r.jsonl", flag, target)
+                found = self.run_program("modelbench", "--cluster", "host", "--model", "tiny-gpt", "--schedule",
+                                         "tutel", "--out", "r.jsonl", flag, target)
                 self.assertEqual((found.returncode, found.stdout), (2, ""), found.stderr)
                 self.assertEqual(len(found.stderr.splitlines()), 1, found.stderr)
                 self.assertIn(words, found.stderr)
