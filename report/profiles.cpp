@@ -5,6 +5,7 @@
 
 #include "moe/base/check.h"
 #include "moe/cost/fit.h"
+#include "moe/cost/price_curve.h"
 
 namespace moe::report {
 Profile replay_profile(const std::string& name_or_file, const Run& run, const std::string& cluster) {
@@ -22,7 +23,8 @@ Profile replay_profile(const std::string& name_or_file, const Run& run, const st
 
 Profile without_starts(Profile profile) {
   for (CommRow& row : profile.comm) {
-    for (auto& point : row.points) point[1] = std::max(0.0, point[1] - row.alpha_s);
+    const double start_s = cost::price_curve(row).alpha;
+    for (auto& point : row.points) point[1] = std::max(0.0, point[1] - start_s);
     row.alpha_s = 0;
   }
   for (ComputeRow& row : profile.compute) row.alpha_s = 0;

@@ -54,8 +54,8 @@ LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what);
 
 /// Takes the curve in few pieces (piecewise.h) through what the line did not set aside, where the line's held-out error
 /// is beyond kLineError and the curve's is clearly below it. Sets `points`, the errors and what they say of the fit;
-/// alpha and beta become those of the least squares of relative errors, for sizes beyond the points. `samples` are
-/// those that the line was fitted to.
+/// alpha and beta become those of the least squares of relative errors, as tables print them. `samples` are those that
+/// the line was fitted to.
 void fit_curve(const std::vector<FitSample>& samples, std::string_view what, LinearFit& fit);
 inline constexpr double kLineError = 0.03, kClearlyBelow = 0.8;
 

@@ -1,48 +1,81 @@
 #include "moe/cost/price_curve.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace moe::cost {
 namespace {
 
-double interpolate(const Points& points, double work) {
-  const auto upper = std::upper_bound(points.begin(), points.end(), work,
-                                      [](double value, const auto& point) { return value < point[0]; });
-  if (upper == points.end()) return points.back()[1];
-  const auto lower = upper - 1;
-  const double share = (work - (*lower)[0]) / ((*upper)[0] - (*lower)[0]);
-  return (*lower)[1] + share * ((*upper)[1] - (*lower)[1]);
+using Point = std::array<double, 2>;
+
+constexpr double kStraight = 1e-9;  // slopes that differ less, relatively, differ by rounding
+
+double slope(const Point& from, const Point& to) { return (to[1] - from[1]) / (to[0] - from[0]); }
+
+double between(const Point& from, const Point& to, double work) {
+  return from[1] + (work - from[0]) / (to[0] - from[0]) * (to[1] - from[1]);
 }
 
 }  // namespace
 
 double PriceCurve::seconds(double work) const {
-  const double hook = hook_alpha + work * hook_beta;
-  if (points != nullptr && work >= points->front()[0] && work <= points->back()[0])
-    return hook + interpolate(*points, work);
-  return hook + alpha + work * beta;
+  if (knots.empty()) return alpha + work * beta;
+  const auto upper = std::ranges::upper_bound(knots, work, {}, [](const Point& knot) { return knot[0]; });
+  if (upper == knots.end()) return knots.back()[1] + (work - knots.back()[0]) * beta;
+  return between(upper == knots.begin() ? Point{0, alpha} : *(upper - 1), *upper, work);
 }
 
 // Parts w1 + w2 + .. = work take at least work times the least t(w) / w of any w up to the largest. On a straight piece
-// of t that ratio is monotone: its least is at an end of a piece. Where alpha and beta hold below the first point the
-// ratio falls: its least is at that point, by either price. Behind the last point it falls too: its least is at the
-// largest. So alpha-beta rows without points give alpha + work beta where one part may be all.
+// of t that ratio is monotone, so its least is at a knot or at the largest.
 Parts PriceCurve::in_parts(double work, double largest, double overhead) const {
   const double largest_s = seconds(largest) + overhead;
-  Parts least{largest_s, std::min(largest_s, seconds(0) + overhead)};
+  Parts least{largest_s, std::min(largest_s, alpha + overhead)};
   if (work <= 0) return least;
-  if (points == nullptr) return {work / largest * largest_s, least.one};
-  double rate = largest_s / largest;
-  const auto consider = [&](double part, double part_s) {
-    if (part > largest) return;
-    rate = std::min(rate, (part_s + overhead) / part);
-    least.one = std::min(least.one, part_s + overhead);
-  };
-  const double first = points->front()[0];
-  consider(first, hook_alpha + first * hook_beta + alpha + first * beta);
-  for (const auto& point : *points) consider(point[0], seconds(point[0]));
-  least.all = work * rate;
+  least.all = work / largest * largest_s;
+  for (const auto& [size, knot_s] : knots) {
+    if (size > largest) break;
+    least.all = std::min(least.all, work / size * (knot_s + overhead));
+    least.one = std::min(least.one, knot_s + overhead);
+  }
   return least;
+}
+
+std::vector<double> PriceCurve::bends() const {
+  std::vector<double> sizes;
+  Point last{0, alpha};
+  for (size_t i = 0; i < knots.size(); ++i) {
+    const double before = slope(last, knots[i]), after = i + 1 < knots.size() ? slope(knots[i], knots[i + 1]) : beta;
+    if (std::abs(after - before) > kStraight * std::max(std::abs(after), std::abs(before)))
+      sizes.push_back(knots[i][0]);
+    last = knots[i];
+  }
+  return sizes;
+}
+
+void PriceCurve::add(const PriceCurve& other, double times) {
+  Points sums;
+  for (const PriceCurve* curve : {static_cast<const PriceCurve*>(this), &other})
+    for (const Point& knot : curve->knots) sums.push_back({knot[0], seconds(knot[0]) + times * other.seconds(knot[0])});
+  std::ranges::sort(sums);
+  const auto same = std::ranges::unique(sums, {}, [](const Point& sum) { return sum[0]; });
+  sums.erase(same.begin(), same.end());
+  knots = std::move(sums);
+  alpha += times * other.alpha;
+  beta += times * other.beta;
+}
+
+PriceCurve price_curve(const CommRow& row) {
+  if (row.points.empty()) return {row.alpha_s, row.beta_s_per_byte};
+  PriceCurve curve{.knots = row.points};
+  const Point &first = row.points.front(), &last = row.points.back();
+  const double first_slope = slope(first, row.points[1]), zero = first[0] - first[1] / first_slope;
+  curve.alpha = std::max(0.0, first[1] - first[0] * first_slope);
+  if (zero > kStraight * first[0]) curve.knots.insert(curve.knots.begin(), {zero, 0});
+  curve.beta = slope(row.points[row.points.size() - 2], last);
+  if (curve.beta >= 0) return curve;
+  curve.knots.push_back({last[0] - last[1] / curve.beta, 0});
+  curve.beta = 0;
+  return curve;
 }
 
 }  // namespace moe::cost

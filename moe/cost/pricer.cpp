@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "moe/cost/collective_prices.h"
 #include "moe/cost/modules.h"
 
 namespace moe {
@@ -25,7 +26,7 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
   known.price = find_curve(kind, phase, whole, flow);
   if (phase == Phase::backward && adds_scores(kind)) {
     const Curve& forward = curve(flow, TaskKind::attention, Phase::forward);
-    known.price.alpha += forward.price.seconds(forward.unit) * scores_flops(shape()) / attention_flops(shape());
+    known.price.add({forward.price.seconds(forward.unit) * scores_flops(shape()) / attention_flops(shape())});
   }
   known.unit = std::max(whole.bytes, whole.flops) / (is_chunked(kind) ? all_rows_ : 1);
   if (sends_gradients(kind)) known.unit = 1;
@@ -41,9 +42,6 @@ cost::PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work&
       return comm_curve(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes_));
     case TaskKind::expert_gradient:
       return comm_curve(Op::allreduce, GroupKind::edp, static_cast<double>(expert_gradient_bytes(shape())));
-    case TaskKind::weights:
-    case TaskKind::expert_weights:
-      return gathered_curve(work);
     case TaskKind::copy:
     case TaskKind::home_copy:
     case TaskKind::sum:
@@ -63,58 +61,22 @@ cost::PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work&
 void LayerPricer::add_hook(cost::PriceCurve& exchange, TaskKind kind, Phase phase) const {
   const ModuleRow* row = find_.module_row(module_name(kind, shape()), phase);
   if (row == nullptr) return;
-  exchange.hook_alpha = row->alpha_s;
-  exchange.hook_beta = row->beta_s_per_byte;
+  exchange.add({row->alpha_s, row->beta_s_per_byte});
+}
+
+std::optional<cost::PriceCurve> LayerPricer::collective(Op op, GroupKind kind, double bytes) const {
+  return cost::collective_curve(find_, groups(), op, kind, bytes);
 }
 
 cost::PriceCurve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
-  const Group& group = groups()[static_cast<size_t>(kind)];
-  if (group.network == Network::none) return {};
-  if (kind == GroupKind::ep_esp) return fused_alltoall_curve(bytes);
-  if (op == Op::sendrecv) return find_.curve_of(find_.comm_row_or_nearest(op, {kind, 2, group.network}), bytes);
-  if (op == Op::allreduce && group.network == Network::intra && find_.comm_row(Op::allreduce, group) == nullptr) {
-    const bool near = options().nearest && find_.nearest_row(Op::allreduce, group) == nullptr;
-    const auto has_row = [&](Op half) {
-      return (near ? find_.nearest_row(half, group) : find_.comm_row(half, group)) != nullptr;
-    };
-    if (has_row(Op::reducescatter) && has_row(Op::allgather)) {
-      note("derived: intra allreduce = reducescatter + allgather of the same volume");
-      const CommRow &scatter = find_.used(find_.comm_row_or_nearest(Op::reducescatter, group)),
-                    &gather = find_.used(find_.comm_row_or_nearest(Op::allgather, group));
-      return {scatter.alpha_s + gather.alpha_s, scatter.beta_s_per_byte + gather.beta_s_per_byte};
-    }
-  }
-  return find_.curve_of(find_.comm_row_or_nearest(op, group), bytes);
-}
-
-// Falls back to half an AllReduce of the same volume.
-cost::PriceCurve LayerPricer::gathered_curve(const Work& work) const {
-  const Group& group = groups()[static_cast<size_t>(work.group)];
-  const bool near = options().nearest && find_.comm_row(Op::allreduce, group) == nullptr &&
-                    find_.nearest_row(Op::allgather, group) != nullptr;
-  if (group.network == Network::none || near || find_.comm_row(Op::allgather, group) != nullptr)
-    return comm_curve(Op::allgather, work.group, work.bytes);
-  note(fmt::format("derived: {} allgather = half an allreduce of the same volume", name_of(group.network)));
-  const cost::PriceCurve sum = comm_curve(Op::allreduce, work.group, work.bytes);
-  return {sum.alpha / 2, sum.beta / 2};
-}
-
-// Prices, where the pair was not measured, as the EP AlltoAll of the same volume (Parm Eq. 4).
-cost::PriceCurve LayerPricer::fused_alltoall_curve(double bytes) const {
-  const Group &both = groups()[static_cast<size_t>(GroupKind::ep_esp)],
-              &ep = groups()[static_cast<size_t>(GroupKind::ep)];
-  if (const CommRow* row = find_.comm_row(Op::a2a_ep_esp, both)) return find_.curve_of(*row, bytes);
-  note("derived: alltoall over EP and ESP = the EP alltoall of the same volume");
-  return find_.curve_of(find_.comm_row_or_nearest(Op::alltoall, ep.network == Network::none ? both : ep), bytes);
+  std::optional<cost::PriceCurve> curve = collective(op, kind, bytes);
+  if (!curve) cost::refuse_collective(find_, groups(), op, kind);
+  return *std::move(curve);
 }
 
 double LayerPricer::end_seconds(TaskKind kind, Phase phase, const Work& work) const {
   const double task_s = profile().task_overhead_s;
-  if (work.group != GroupKind::none) {
-    const bool gathers = work.op == Op::allgather;
-    const cost::PriceCurve price = gathers ? gathered_curve(work) : comm_curve(work.op, work.group, work.bytes);
-    return price.seconds(work.bytes) + task_s;
-  }
+  if (work.group != GroupKind::none) return comm_curve(work.op, work.group, work.bytes).seconds(work.bytes) + task_s;
   if (const TaskRow* row = find_.task_row(kind, phase)) {
     const TermValues terms = end_terms(kind, shape(), work);
     for (const std::string& range : range_notes(*row, terms)) note(range);
@@ -211,16 +173,12 @@ bool LayerPricer::adds_scores(TaskKind kind) const {
 std::optional<double> LayerPricer::saa_seconds() const {
   const CommRow* row = find_.comm_row(Op::saa, groups()[static_cast<size_t>(GroupKind::ep_esp)]);
   if (row == nullptr) return std::nullopt;
-  find_.used(*row);
-  return row->alpha_s +
-         row->beta_s_per_byte * whole_work(TaskKind::combine, Phase::forward, shape(), Flow::fused).bytes;
+  const double bytes = whole_work(TaskKind::combine, Phase::forward, shape(), Flow::fused).bytes;
+  return find_.curve_of(*row, bytes).seconds(bytes);
 }
 
 std::vector<double> LayerPricer::gradient_bends() const {
-  std::vector<double> bends;
-  if (const Points* points = curve(Flow::sharded, TaskKind::gradient, Phase::backward).price.points)
-    for (const auto& point : *points) bends.push_back(point[0]);
-  return bends;
+  return curve(Flow::sharded, TaskKind::gradient, Phase::backward).price.bends();
 }
 
 void LayerPricer::price(const Structure& structure, const std::vector<GradientSlice>& slices,

@@ -1,5 +1,5 @@
 #pragma once
-// Prices work on a cluster profile: alpha + n beta (FSMoE section 4.1), or a measured curve inside its range.
+// Prices work on a cluster profile: alpha + n beta (FSMoE section 4.1), or a measured curve.
 #include <array>
 #include <optional>
 #include <set>
@@ -48,12 +48,12 @@ class LayerPricer {
   double end_seconds(TaskKind kind, Phase phase, const Work& work) const;
   /// Returns the seconds of a task of GEMMs, by their row.
   double gemm_seconds(const Work& gemms) const;
-  /// Returns the seconds of gathering weights over their group: by its row, or as half an AllReduce.
-  double gathered_seconds(const Work& weights) const { return gathered_curve(weights).seconds(weights.bytes); }
+  /// Returns the curve of a collective, by its row or derived (collective_prices.h); empty: it has no price.
+  std::optional<cost::PriceCurve> collective(Op op, GroupKind kind, double bytes) const;
   /// Returns the seconds of Parm's overlapped AlltoAll and MP AllGather as measured (row `saa`); none where the profile
   /// has no such row.
   std::optional<double> saa_seconds() const;
-  /// Returns the bytes at which gradient_seconds bends or jumps: the points of a measured curve, ascending.
+  /// Returns the bytes at which the slope of gradient_seconds changes, ascending; none if it is a line.
   std::vector<double> gradient_bends() const;
 
   /// Returns what a reader must know of the result: "derived: ...", "nearest: ...", "outside the fitted range: ...",
@@ -70,8 +70,6 @@ class LayerPricer {
   const Curve& curve(Flow flow, TaskKind kind, Phase phase) const;
   cost::PriceCurve find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const;
   cost::PriceCurve comm_curve(Op op, GroupKind kind, double bytes) const;
-  cost::PriceCurve fused_alltoall_curve(double bytes) const;
-  cost::PriceCurve gathered_curve(const Work& weights) const;
   void add_hook(cost::PriceCurve& exchange, TaskKind kind, Phase phase) const;
   bool adds_scores(TaskKind kind) const;
   cost::PriceCurve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;

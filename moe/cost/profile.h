@@ -33,7 +33,7 @@ struct CommRow {
   std::string algorithm = "direct";
   std::optional<double> r_squared = {}, held_out_error = {};
   std::optional<Range> range_bytes = {};
-  Points points = {};  // measured curve, used inside its range instead of alpha and beta
+  Points points = {};  // measured curve, used instead of alpha and beta (price_curve.h)
   RowVerdict verdict = {};
   int node_limit = 0;  // of an AlltoAll that sends a row once a node: tokens reached so many at most; 0: not known
 };

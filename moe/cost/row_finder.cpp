@@ -7,8 +7,7 @@
 namespace moe {
 
 const CommRow* RowFinder::comm_row(Op op, const Group& group) const {
-  const bool named = op == Op::alltoall && shape_.layer.dispatcher != "alltoall";
-  const std::string_view algorithm = named ? std::string_view(shape_.layer.dispatcher) : "direct";
+  const std::string_view algorithm = is_direct(op) ? "direct" : std::string_view(shape_.layer.dispatcher);
   for (const CommRow& row : profile_.comm)
     if (row.op == op && row.network == group.network && row.ranks == group.size && row.algorithm == algorithm)
       return &row;
@@ -25,31 +24,35 @@ const CommRow* RowFinder::nearest_row(Op op, const Group& group) const {
   return nearest;
 }
 
-const CommRow& RowFinder::comm_row_or_nearest(Op op, const Group& group) const {
-  if (const CommRow* row = comm_row(op, group)) return *row;
+std::string RowFinder::name_with_algorithm(Op op) const {
+  return fmt::format("{}{}", name_of(op), is_direct(op) ? "" : " " + shape_.layer.dispatcher);
+}
+
+std::string RowFinder::borrowed_note(Op op, const Group& group, const CommRow& row) const {
+  return fmt::format("nearest: {} over {} ranks priced by the row of {} ranks", name_with_algorithm(op), group.size,
+                     row.ranks);
+}
+
+void RowFinder::refuse(Op op, const Group& group) const {
   const CommRow* nearest = nearest_row(op, group);
-  const bool direct = op != Op::alltoall || shape_.layer.dispatcher == "alltoall";
-  const std::string what = fmt::format("{}{}", name_of(op), direct ? "" : " " + shape_.layer.dispatcher);
   const CommRow missing{.op = op,
                         .network = group.network,
                         .ranks = group.size,
-                        .algorithm = direct ? "direct" : shape_.layer.dispatcher};
+                        .algorithm = is_direct(op) ? "direct" : shape_.layer.dispatcher};
   const std::string ranks = options_.nearest && !nearest ? "any number of" : fmt::format("{}", group.size);
-  const std::string none = fmt::format("profile {}: no {} row for {} ranks on the {} network{}", profile_.name, what,
-                                       ranks, name_of(group.network), why_unusable(profile_, row_name(missing)));
-  require<Unpriced>(nearest != nullptr, "{}", none);
-  require<Unpriced>(options_.nearest, "{}; the nearest has {} ranks{}", none, nearest->ranks,
-                    options_.borrows.empty() ? "" : fmt::format(" ({} borrows it)", options_.borrows));
-  note(fmt::format("nearest: {} over {} ranks priced by the row of {} ranks", what, group.size, nearest->ranks));
-  return *nearest;
+  const std::string none =
+      fmt::format("profile {}: no {} row for {} ranks on the {} network{}", profile_.name, name_with_algorithm(op),
+                  ranks, name_of(group.network), why_unusable(profile_, row_name(missing)));
+  if (nearest == nullptr) throw Unpriced(none);
+  throw Unpriced(fmt::format("{}; the nearest has {} ranks{}", none, nearest->ranks,
+                             options_.borrows.empty() ? "" : fmt::format(" ({} borrows it)", options_.borrows)));
 }
 
 cost::PriceCurve RowFinder::curve_of(const CommRow& row, double bytes) const {
   if (const auto outside = range_note(row, bytes)) note(*outside);
   if (row.op == Op::alltoall)
     if (const auto fan_out = fan_out_note(row, shape_)) note(*fan_out);
-  used(row);
-  return {row.alpha_s, row.beta_s_per_byte, row.points.empty() ? nullptr : &row.points};
+  return cost::price_curve(used(row));
 }
 
 ComputeRow RowFinder::gemm_row() const {

@@ -39,9 +39,11 @@ class RowFinder {
   const CommRow* comm_row(Op op, const Group& group) const;
   /// Returns the direct row whose group size is nearest by ratio; of two as near, the larger group's.
   const CommRow* nearest_row(Op op, const Group& group) const;
-  /// Throws Unpriced, naming op, group size, network and the nearest row, where none fits and none may be borrowed.
-  const CommRow& comm_row_or_nearest(Op op, const Group& group) const;
-  /// Returns what a row says of `bytes`, and notes where that is outside what was measured.
+  /// Returns the note on a task that is priced by that row of another group size.
+  std::string borrowed_note(Op op, const Group& group, const CommRow& row) const;
+  /// Throws Unpriced, naming op, group size, network and the nearest row.
+  [[noreturn]] void refuse(Op op, const Group& group) const;
+  /// Returns the row's curve, and notes if `bytes` are outside what was measured.
   cost::PriceCurve curve_of(const CommRow& row, double bytes) const;
   /// Returns the GEMM row of the case's type, or another type's, scaled. Throws Unpriced where neither may be.
   ComputeRow gemm_row() const;
@@ -60,6 +62,9 @@ class RowFinder {
   }
 
  private:
+  bool is_direct(Op op) const { return op != Op::alltoall || shape_.layer.dispatcher == "alltoall"; }
+  std::string name_with_algorithm(Op op) const;
+
   const Profile& profile_;
   LayerCase shape_;
   PricingOptions options_;

@@ -10,11 +10,8 @@ class StepPrices {
   double seconds(TaskKind kind, const Work& work) const;
 
  private:
-  std::optional<double> sum_seconds(GroupKind kind, double bytes) const;
-  std::optional<double> derived_sum_seconds(GroupKind kind, double bytes) const;
   double touching_seconds(TaskKind kind, double bytes) const;
-  double exchanged_seconds(const Work& work) const;
-  double of_row(const CommRow& row, double bytes) const { return find_.curve_of(row, bytes).seconds(bytes); }
+  double collective_seconds(TaskKind kind, const Work& work) const;
   void note(std::string text) const { find_.note(std::move(text)); }
 
   const LayerPricer& pricer_;
@@ -34,18 +31,9 @@ double StepPrices::seconds(TaskKind kind, const Work& work) const {
     case TaskKind::weights:
     case TaskKind::expert_weights:
       return pricer_.dense_seconds(kind, Phase::backward);
-    case TaskKind::stage_weights:
-      return pricer_.gathered_seconds(work) + find_.profile().task_overhead_s;
-    case TaskKind::tied_gradient:
-      return exchanged_seconds(work) + find_.profile().task_overhead_s;
     default:
-      break;
+      return collective_seconds(kind, work) + find_.profile().task_overhead_s;
   }
-  const std::optional<double> seconds = sum_seconds(work.group, work.bytes);
-  if (!seconds)
-    note(fmt::format("not priced: {}, an allreduce over {} for which the profile has no rows", name_of(kind),
-                     name_of(work.group)));
-  return seconds.value_or(0) + find_.profile().task_overhead_s;
 }
 
 // Returns the seconds by a row of the task itself, or of copying what it reads and writes.
@@ -65,54 +53,13 @@ double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
   return 0;
 }
 
-// Returns the seconds of an exchange between the first stage and the last one, both ways at once.
-double StepPrices::exchanged_seconds(const Work& work) const {
-  const Group ends{work.group, 2, pricer_.groups()[static_cast<size_t>(work.group)].network};
-  const bool borrows = find_.options().nearest && find_.nearest_row(Op::sendrecv, ends) != nullptr;
-  if (const CommRow* row = find_.comm_row(Op::sendrecv, ends)) return of_row(*row, work.bytes);
-  if (borrows) return of_row(find_.comm_row_or_nearest(Op::sendrecv, ends), work.bytes);
-  note("not priced: tied_gradient, a sendrecv for which the profile has no row");
+// Returns the seconds by a row or a rule, or none and a note.
+double StepPrices::collective_seconds(TaskKind kind, const Work& work) const {
+  if (const auto curve = pricer_.collective(work.op, work.group, work.bytes)) return curve->seconds(work.bytes);
+  find_.note(fmt::format("not priced: {}, {} {} over {} for which the profile has no rows", name_of(kind),
+                         work.op == Op::allreduce || work.op == Op::allgather ? "an" : "a", name_of(work.op),
+                         name_of(work.group)));
   return 0;
-}
-
-// Returns the seconds of a sum over a group of that kind, by its row or by what other rows tell.
-std::optional<double> StepPrices::sum_seconds(GroupKind kind, double bytes) const {
-  const Group& group = pricer_.groups()[static_cast<size_t>(kind)];
-  if (group.network == Network::none) return 0;
-  if (const CommRow* row = find_.comm_row(Op::allreduce, group)) return of_row(*row, bytes);
-  if (const std::optional<double> derived = derived_sum_seconds(kind, bytes)) return derived;
-  const CommRow *scatter = find_.comm_row(Op::reducescatter, group), *gather = find_.comm_row(Op::allgather, group);
-  if (scatter != nullptr && gather != nullptr) {
-    note(fmt::format("derived: {} allreduce = reducescatter + allgather of the same volume", name_of(group.network)));
-    return of_row(*scatter, bytes) + of_row(*gather, bytes);
-  }
-  if (!find_.options().nearest || find_.nearest_row(Op::allreduce, group) == nullptr) return std::nullopt;
-  return of_row(find_.comm_row_or_nearest(Op::allreduce, group), bytes);
-}
-
-std::optional<double> StepPrices::derived_sum_seconds(GroupKind kind, double bytes) const {
-  const auto& of = pricer_.groups();
-  const auto one_after_other = [&](GroupKind first, GroupKind second) -> std::optional<double> {
-    const std::optional<double> one = sum_seconds(first, bytes), other = sum_seconds(second, bytes);
-    if (!one || !other) return std::nullopt;
-    note(fmt::format("derived: allreduce over a {} = over {}, then over {}", name_of(kind), name_of(first),
-                     name_of(second)));
-    return *one + *other;
-  };
-  if (kind == GroupKind::stage) return one_after_other(GroupKind::mp, GroupKind::dp);
-  if (kind == GroupKind::world) return one_after_other(GroupKind::stage, GroupKind::pp);
-  if (kind == GroupKind::pp) {  // to the last stage and back
-    const Group& pp = of[static_cast<size_t>(kind)];
-    const CommRow* row = find_.comm_row(Op::sendrecv, {kind, 2, pp.network});
-    if (row == nullptr) return std::nullopt;
-    note("derived: allreduce over pp = sendrecv from stage to stage and back");
-    return 2 * (pp.size - 1) * of_row(*row, bytes);
-  }
-  const Group &edp = of[static_cast<size_t>(GroupKind::edp)], &dp = of[static_cast<size_t>(GroupKind::dp)];
-  if (kind != GroupKind::edp || dp.network != edp.network || dp.size < edp.size) return std::nullopt;
-  const std::optional<double> over_dp = sum_seconds(GroupKind::dp, bytes);
-  if (over_dp) note("derived: allreduce over edp = over dp, which has no fewer ranks");
-  return over_dp;
 }
 
 }  // namespace moe::cost

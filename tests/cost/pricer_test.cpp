@@ -18,37 +18,6 @@ namespace {
 using random_layer::random_layer;
 using random_layer::RandomLayer;
 
-// Two nodes of two ranks with every row that a layer needs; sizes are powers of ten, so that times are readable.
-Profile small_profile() {
-  Profile p;
-  p.name = "small";
-  p.nodes = p.ranks_per_node = 2;
-  const auto add = [&](Op op, Network network, double alpha, double beta) {
-    CommRow row;
-    row.op = op;
-    row.network = network;
-    row.ranks = 2;
-    row.alpha_s = alpha;
-    row.beta_s_per_byte = beta;
-    p.comm.push_back(row);
-  };
-  add(Op::alltoall, Network::inter, 1e-4, 1e-9);
-  add(Op::allreduce, Network::inter, 2e-4, 2e-9);
-  add(Op::allgather, Network::intra, 3e-5, 3e-10);
-  add(Op::reducescatter, Network::intra, 4e-5, 4e-10);
-  ComputeRow gemm;
-  gemm.op = Op::gemm;
-  gemm.alpha_s = 5e-6;
-  gemm.beta_s_per_flop = 1e-12;
-  p.compute.push_back(gemm);
-  return p;
-}
-
-LayerCase small_case(ParallelShape parallel = {.nodes = 2, .ranks_per_node = 2}) {
-  LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 4, .top_k = 1};
-  return complete(layer, parallel, Rounding::ragged);
-}
-
 std::string unpriced(const Profile& profile, const LayerCase& shape, PricingOptions options = {}) {
   try {
     const LayerPricer pricer(profile, shape, options);
@@ -214,26 +183,6 @@ TEST(Pricer, AHooksRowAddsToEveryExchange) {
   EXPECT_NEAR(seconds(TaskKind::dispatch), dispatch + added, 1e-15);
   EXPECT_NEAR(seconds(TaskKind::combine), dispatch + added, 1e-15);
   EXPECT_EQ(seconds(TaskKind::allgather), gather);
-}
-
-TEST(Pricer, MeasuredCurvesHoldInsideTheirRangeOnly) {
-  Profile profile = small_profile();
-  row_of(profile, Op::alltoall).points = {{1024, 1.0}, {2048, 3.0}, {8192, 4.0}};
-  row_of(profile, Op::allreduce).points = {{100, 1.0}, {300, 2.0}};
-  const LayerPricer pricer(profile, small_case());
-  const double row = 4 * 32 * 4;  // E M elements of float32: 512 bytes
-  const auto seconds = [&](double bytes) {
-    return pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, bytes / row);
-  };
-  EXPECT_DOUBLE_EQ(seconds(1024), 1.0);
-  EXPECT_DOUBLE_EQ(seconds(1536), 2.0);
-  EXPECT_DOUBLE_EQ(seconds(2048), 3.0);
-  EXPECT_DOUBLE_EQ(seconds(5120), 3.5);
-  EXPECT_DOUBLE_EQ(seconds(8192), 4.0);
-  EXPECT_DOUBLE_EQ(seconds(1023), 1e-4 + 1023e-9);
-  EXPECT_DOUBLE_EQ(seconds(8193), 1e-4 + 8193e-9);
-  EXPECT_DOUBLE_EQ(pricer.gradient_seconds(200), 1.5);
-  EXPECT_EQ(pricer.gradient_bends(), (std::vector<double>{100, 300}));
 }
 
 TEST(Pricer, AGroupSizeWithoutARowNamesTheNearest) {

@@ -60,6 +60,22 @@ TEST(StepPrices, SumsOverTheStageAreThoseInsideNodesAndBetweenThem) {
   EXPECT_TRUE(noted(derived, "derived: allreduce over edp = over dp"));
 }
 
+// What a schedule places in a backward and what is left to the step cost the same.
+TEST(StepPrices, LayersAndStepsHaveOnePrice) {
+  const LayerCase shape = four_nodes();
+  CommRow scatter = row_of(Op::reducescatter, Network::inter, 4, 2e-4, 2e-9);
+  scatter.points = {{1e5, 1e-3}, {1e6, 2e-3}, {2e6, 7e-3}};
+  const Profile profile = profile_of({scatter, row_of(Op::allgather, Network::inter, 4, 1e-4, 1e-9)});
+  const LayerPricer pricer(profile, shape);
+  for (const auto& [bytes, scatter_s] : {std::pair{1e4, 9e-4}, {1.5e6, 4.5e-3}, {3e6, 12e-3}}) {
+    const double expected = scatter_s + 1e-4 + bytes * 1e-9;
+    EXPECT_DOUBLE_EQ(cost::step_seconds(pricer, TaskKind::expert_gradient, sum_of(GroupKind::edp, bytes)), expected);
+    EXPECT_DOUBLE_EQ(pricer.gradient_seconds(static_cast<int64_t>(bytes), TaskKind::expert_gradient), expected);
+    EXPECT_DOUBLE_EQ(pricer.gradient_seconds(static_cast<int64_t>(bytes)), expected);
+  }
+  EXPECT_TRUE(noted(pricer, "derived: inter allreduce = reducescatter + allgather"));
+}
+
 TEST(StepPrices, WithoutRowsNothingIsRefused) {
   const LayerCase shape = four_nodes();
   const Profile none = profile_of({});

@@ -36,6 +36,23 @@ TEST(OpCases, AreFsmoesSizesAndLastTwoMillisecondsAtLeast) {
   for (const auto& [series, seconds] : shortest) EXPECT_GE(seconds, 2e-3 * (1 - 1e-9)) << series;
 }
 
+TEST(OpCases, EmulatedCollectivesFollowMeasuredCurves) {
+  Profile cluster;
+  cluster.nodes = 2;
+  CommRow row{.op = Op::allgather, .network = Network::inter, .ranks = 2, .alpha_s = 1, .beta_s_per_byte = 1};
+  row.points = {{1000, 1e-3}, {2000, 2e-3}, {4000, 8e-3}};
+  cluster.comm.push_back(row);
+  std::vector<double> seconds;
+  for (const OpCase& c : emulated_cases(cluster, {.begin = 512, .end = 8192, .factor = 4})) {
+    EXPECT_EQ(c.op, Op::allgather);
+    seconds.push_back(c.modelled_s);
+  }
+  ASSERT_EQ(seconds.size(), 3U);
+  EXPECT_NEAR(seconds[0], 0.512e-3, 1e-15);
+  EXPECT_NEAR(seconds[1], 2.144e-3, 1e-15) << "2048 bytes";
+  EXPECT_NEAR(seconds[2], 20.576e-3, 1e-15) << "8192 bytes";
+}
+
 TEST(OpCases, ModulesHaveEightSizesAPhase) {
   Profile host;
   host.nodes = host.ranks_per_node = 2;

@@ -8,6 +8,7 @@
 #include "moe/base/check.h"
 #include "moe/base/units.h"
 #include "moe/cost/modules.h"
+#include "moe/cost/price_curve.h"
 #include "moe/layer/layer_device.h"
 
 namespace moe::measure {
@@ -169,7 +170,7 @@ std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes)
     for (const int64_t bytes : is_timed(row) ? bytes_of(sizes, 1) : std::vector<int64_t>{}) {
       OpCase c = collective(row.op, row.network, row.ranks, bytes, sizes.dtype);
       c.real_elements /= kProxyShare;
-      c.modelled_s = row.alpha_s + c.bytes * row.beta_s_per_byte;
+      c.modelled_s = cost::price_curve(row).seconds(c.bytes);
       cases.push_back(std::move(c));
     }
   for (const ComputeRow& row : cluster.compute)
