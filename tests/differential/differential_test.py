@@ -14,6 +14,7 @@ import memory
 import models
 import noise
 import placement
+from collectives import MET
 from program import Program
 from tally import Tally
 
@@ -43,6 +44,7 @@ def main(arguments):
                 CHECKS[kind](tally, program, seed)
     good = tally.report()
     questions = ", ".join(f"{count} of {kind}" for kind, count in wanted)
+    print(", ".join(f"{count} prices of {part}" for part, count in sorted(MET.items())))
     print(f"{questions}; {program.calls} runs of the program in {time.monotonic() - began:.1f} s")
     return 0 if good else 1
 

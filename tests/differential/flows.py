@@ -6,6 +6,7 @@ waits for it waits for what it would have waited for.
 """
 import groups
 import volumes
+from collectives import Collectives
 
 
 class Tasks:
@@ -38,9 +39,11 @@ class Pricer:
         self.network = {kind: groups.network(layer, kind, profile.ranks_per_node)
                         for kind in ("mp", "dp", "ep", "esp", "edp", "ep-esp", "mp-dp")}
         self.size = {kind: size for kind, (size, _) in groups.strides(layer).items()}
+        self.collectives = Collectives(profile, groups.of(layer, profile.ranks_per_node))
 
     def collective(self, op, group, size):
-        return self.profile.collective(op, self.network[group], self.size[group], size)
+        """Every layer's collective has a price; a step's may have none, and then takes no time."""
+        return (self.collectives.seconds(op, group, size) or 0.0) + self.profile.task_s
 
     def attention(self, backward, kind="attention"):
         """Selective recomputation repeats the scores: the part of the forward that they are of its FLOPs.

@@ -13,6 +13,11 @@ def strides(layer):
             "ep-esp": (layer.ep * layer.esp, 1), "mp-dp": (layer.mp * layer.dp, 1)}
 
 
+def of(layer, ranks_per_node):
+    """kind -> (network, ranks)."""
+    return {kind: (network(layer, kind, ranks_per_node), size) for kind, (size, _) in strides(layer).items()}
+
+
 def members(layer, kind):
     """All groups of a kind."""
     size, stride = strides(layer)[kind]

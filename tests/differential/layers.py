@@ -1,7 +1,9 @@
 """Every schedule of a layer as the program tuned it, replayed; its bounds; the best degrees."""
+import groups
 import questions
 import schedules
 import volumes
+from collectives import drop_derivable
 from flows import dense_gradient_bytes
 from replay import makespan, replay
 
@@ -123,6 +125,8 @@ def check_layer(tally, program, seed, rng, contention):
     layer.recompute = questions.random_recompute(rng)
     if contention:
         questions.add_contention(rng, profile)
+    if rng.random() < 0.5:
+        drop_derivable(rng, profile, groups.of(layer, profile.ranks_per_node))
     cluster = program.write("cluster.toml", questions.toml_of(profile))
     document, error = program.json(["simulate", "--cluster", cluster] + questions.flags_of(layer))
     if document is None:

@@ -9,6 +9,7 @@ or output projection, go at once behind it. Recomputed in full, a layer's backwa
 import groups
 import questions
 import schedules
+from collectives import drop_derivable
 from flows import Pricer
 from replay import Slowdown, makespan, replay
 from step import EMBEDDING, HEAD, Step
@@ -92,7 +93,7 @@ class Iteration:
             if schedules.FLOW.get(self.schedule, "sharded") == "sharded":
                 size /= self.layer.mp  # the others have all tokens of their MP group between layers
             network = groups.network(self.layer, "pp", self.profile.ranks_per_node)
-            seconds = self.profile.collective("sendrecv", network, 2, size)
+            seconds = self.pricer.collective("sendrecv", "pp", size)
             sent = self.add(stage, self.comm_lane("pp"), seconds, after, network)
             self.outputs["sent", stage, micro_batch, backward] = [sent]
 
@@ -153,6 +154,8 @@ def random_model(rng, profile):
     if rng.random() < 0.3:
         questions.add_contention(rng, profile)
     drop_rows(rng, profile, layer)
+    if rng.random() < 0.5:
+        drop_derivable(rng, profile, groups.of(layer, profile.ranks_per_node))
     layer.recompute = questions.random_recompute(rng)
     return layer, model
 

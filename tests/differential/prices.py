@@ -1,6 +1,5 @@
 """docs/formats.md "A cluster": seconds of an operation, from the rows of a profile."""
 
-
 class Profile:
     """Rows of a cluster's file, as dicts with the file's keys."""
 
@@ -10,33 +9,6 @@ class Profile:
         self.task_s = 0.0
         self.contention = {}
         self.memory_bytes = None
-
-    def _comm_row(self, op, network, ranks, algorithm="direct"):
-        for row in self.comm:
-            if (row["op"], row["network"], row["ranks"]) == (op, network, ranks) and \
-                    row.get("algorithm", "direct") == algorithm:
-                return row
-        return None
-
-    def collective(self, op, network, ranks, size, algorithm="direct"):
-        """alpha + size beta, or the measured curve inside its range; plus what every task takes."""
-        row = self._comm_row(op, network, ranks, algorithm)
-        if row:
-            return on_row(row, size, "beta_s_per_byte") + self.task_s
-        if op == "allreduce" and network == "intra":  # derived: the two halves, one after the other
-            return (on_row(self._comm_row("reducescatter", network, ranks), size, "beta_s_per_byte")
-                    + on_row(self._comm_row("allgather", network, ranks), size, "beta_s_per_byte") + self.task_s)
-        raise KeyError((op, network, ranks, algorithm))
-
-    def by_row(self, op, network, ranks, size):
-        """By its own row alone, without what every task takes; None without one."""
-        row = self._comm_row(op, network, ranks)
-        return None if row is None else on_row(row, size, "beta_s_per_byte")
-
-    def line(self, op, network, ranks, size):
-        """alpha + size beta, whatever the curve."""
-        row = self._comm_row(op, network, ranks)
-        return row["alpha_s"] + size * row["beta_s_per_byte"]
 
     def copied(self, size):
         """Copies where they have a row; else, and of nothing, no time."""
@@ -68,9 +40,10 @@ class Profile:
 
 
 def on_row(row, size, beta):
+    """alpha + size beta, or the curve: straight between its points and beyond them, never below 0."""
     points = row.get("points")
-    if points and points[0][0] <= size <= points[-1][0]:
-        for (x0, y0), (x1, y1) in zip(points, points[1:]):
-            if size <= x1:
-                return y0 + (y1 - y0) * (size - x0) / (x1 - x0)
-    return row["alpha_s"] + size * row[beta]
+    if not points:
+        return row["alpha_s"] + size * row[beta]
+    upper = next((i for i in range(1, len(points)) if size <= points[i][0]), len(points) - 1)
+    (x0, y0), (x1, y1) = points[upper - 1], points[upper]
+    return max(0.0, y0 + (y1 - y0) * (size - x0) / (x1 - x0))

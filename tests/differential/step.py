@@ -47,39 +47,6 @@ class StepPricer:
     def __init__(self, pricer):
         self.p, self.profile, self.layer = pricer, pricer.profile, pricer.layer
 
-    def row(self, op, group, size):
-        """Seconds by the row of the group itself; None without one."""
-        network, ranks = self.p.network[group], self.p.size[group]
-        return self.profile.by_row(op, network, ranks, size)
-
-    def allreduce(self, group, size):
-        """By its row; over a stage MP's, then DP's; over EDP DP's of that network; else both halves; else None."""
-        if self.p.size[group] == 1:
-            return 0.0
-        direct = self.row("allreduce", group, size)
-        if direct is not None:
-            return direct
-        derived = None
-        if group == "mp-dp":
-            parts = [self.allreduce("mp", size), self.allreduce("dp", size)]
-            derived = None if None in parts else sum(parts)
-        if group == "edp" and self.p.network["dp"] == self.p.network["edp"] and self.p.size["dp"] >= self.p.size["edp"]:
-            derived = self.allreduce("dp", size)
-        if derived is not None:
-            return derived
-        halves = [self.row("reducescatter", group, size), self.row("allgather", group, size)]
-        return None if None in halves else sum(halves)
-
-    def summed(self, group, size):
-        return (self.allreduce(group, size) or 0.0) + self.profile.task_s
-
-    def gathered(self, group, size):
-        """The AllGather's row, else half of the AllReduce's line."""
-        direct = self.row("allgather", group, size)
-        if direct is None:
-            direct = self.profile.line("allreduce", self.p.network[group], self.p.size[group], size) / 2
-        return direct + self.profile.task_s
-
     def adamw(self, dense, experts):
         """Copies half of what it reads (gradient, weight, two moments) and writes (all but the gradient). 16 bits have
         float32 weights and moments, and are written beside them. With ZeRO 1 a rank has its share."""
@@ -139,7 +106,7 @@ class Step:
         if self.prices.p.size[group] == 1:
             return
         label = min((layer for layer in self.layers if layer in of), default=None)
-        task = self.add(kind, label, group, self.prices.summed(group, size), after)
+        task = self.add(kind, label, group, self.prices.p.collective("allreduce", group, size), after)
         for layer in of:
             self.sums.setdefault(layer, []).append(task)
 
@@ -184,4 +151,4 @@ class Step:
 
     def gather(self, kind, group, size, after, number):
         if self.prices.p.size[group] > 1:
-            self.add(kind, number, group, self.prices.gathered(group, size), after)
+            self.add(kind, number, group, self.prices.p.collective("allgather", group, size), after)

@@ -1,0 +1,70 @@
+"""docs/formats.md "A cluster": seconds of a collective, by its own row or by the rules for derived prices."""
+import collections
+
+from prices import on_row
+
+MET = collections.Counter()  # rules that were used, and parts of curves
+
+
+class Collectives:
+    """Prices of one layer's groups: kind -> (network, ranks)."""
+
+    def __init__(self, profile, groups, met=MET):
+        self.profile, self.groups, self.met = profile, groups, met
+
+    def by_row(self, op, kind, size):
+        network, ranks = self.groups[kind]
+        for row in self.profile.comm:
+            if (row["op"], row["network"], row["ranks"]) == (op, network, 2 if op == "sendrecv" else ranks) and \
+                    row.get("algorithm", "direct") == "direct":
+                if "points" in row:
+                    least, most = row["points"][0][0], row["points"][-1][0]
+                    place = "before" if size < least else "behind" if size > most else "on"
+                    self.met[place + " a curve"] += 1
+                return on_row(row, size, "beta_s_per_byte")
+        return None
+
+    def seconds(self, op, kind, size):
+        """Without what every task takes; None without a price."""
+        if self.groups[kind][1] == 1:
+            return 0.0
+        own = self.by_row(op, kind, size)
+        if own is not None:
+            return own
+        for rule, parts in self.rules(op, kind):
+            prices = [self.by_row(*part, size) if strict else self.seconds(*part, size) for strict, part, _ in parts]
+            if None not in prices:
+                self.met[rule] += 1
+                return sum(times * price for price, (_, _, times) in zip(prices, parts))
+        return None
+
+    def rules(self, op, kind):
+        """The table's rules that apply, in its order: what each sums, and how often. Strict: by a row alone."""
+        if op == "allreduce" and kind == "mp-dp":
+            yield "allreduce over a stage", [(False, (op, "mp"), 1), (False, (op, "dp"), 1)]
+        if op == "allreduce" and kind == "edp":
+            network, ranks = self.groups["dp"]
+            if network == self.groups["edp"][0] and ranks >= self.groups["edp"][1]:
+                yield "allreduce over EDP", [(False, (op, "dp"), 1)]
+        if op == "allreduce":
+            yield "allreduce of halves", [(True, ("reducescatter", kind), 1), (True, ("allgather", kind), 1)]
+        if op == "allgather":
+            yield "half an allreduce", [(False, ("allreduce", kind), 0.5)]
+        if op == "a2a-ep-esp":
+            exchanged = "ep" if self.groups["ep"][1] > 1 else kind
+            yield "alltoall over EP and ESP", [(False, ("alltoall", exchanged), 1)]
+
+
+def drop_derivable(rng, profile, groups):
+    """Drops rows of the groups' collectives so that none is without a price, but many have a derived one."""
+    collectives = Collectives(profile, groups, collections.Counter())
+    needed = [("allreduce", kind) for kind in ("mp", "dp", "esp", "edp")]
+    needed += [(op, kind) for op in ("allgather", "reducescatter") for kind in ("mp", "esp")]
+    needed += [("allgather", "dp"), ("allgather", "edp"), ("alltoall", "ep"), ("a2a-ep-esp", "ep-esp")]
+    for op, kind in rng.sample(needed, len(needed)):
+        if rng.random() < 0.4:
+            continue
+        kept = profile.comm
+        profile.comm = [row for row in kept if (row["op"], row["network"], row["ranks"]) != (op, *groups[kind])]
+        if any(collectives.seconds(*question, 1.0) is None for question in needed):
+            profile.comm = kept
