@@ -66,16 +66,9 @@ void PriceCurve::add(const PriceCurve& other, double times) {
 
 PriceCurve price_curve(const CommRow& row) {
   if (row.points.empty()) return {row.alpha_s, row.beta_s_per_byte};
-  PriceCurve curve{.knots = row.points};
-  const Point &first = row.points.front(), &last = row.points.back();
-  const double first_slope = slope(first, row.points[1]), zero = first[0] - first[1] / first_slope;
-  curve.alpha = std::max(0.0, first[1] - first[0] * first_slope);
-  if (zero > kStraight * first[0]) curve.knots.insert(curve.knots.begin(), {zero, 0});
-  curve.beta = slope(row.points[row.points.size() - 2], last);
-  if (curve.beta >= 0) return curve;
-  curve.knots.push_back({last[0] - last[1] / curve.beta, 0});
-  curve.beta = 0;
-  return curve;
+  const Points& points = row.points;
+  const double first_slope = slope(points[0], points[1]), last_slope = slope(points[points.size() - 2], points.back());
+  return {std::max(0.0, points[0][1] - points[0][0] * first_slope), std::max(0.0, last_slope), points};
 }
 
 }  // namespace moe::cost

@@ -2,14 +2,15 @@
 
 const fitOf = (run, series) => data.fits.find((fit) => fit.run === run && fit.series === series);
 
-/** What a fit says of a size: its curve, whose outermost pieces go on beyond its ends; else start-up and slope. */
+/** What a fit says of a size: its curve, whose outermost pieces go on beyond its ends (fits never begin below 0 nor
+ *  fall); else start-up and slope. */
 function fitSeconds(fit, size, starts) {
   const points = fit.points;
   if (points.length < 2) return fit.alpha_s * starts + fit.beta * size;
   let above = points.findIndex((point) => point[0] > size);
   if (above < 0) above = points.length - 1;
   const [low, high] = [points[Math.max(above, 1) - 1], points[Math.max(above, 1)]];
-  return Math.max(0, low[1] + (size - low[0]) / (high[0] - low[0]) * (high[1] - low[1]));
+  return low[1] + (size - low[0]) / (high[0] - low[0]) * (high[1] - low[1]);
 }
 
 const seriesOf = (i) => `${operations.get(i, "series")} | ${data.runs[operations.get(i, "run")].file}`;

@@ -40,10 +40,15 @@ class Profile:
 
 
 def on_row(row, size, beta):
-    """alpha + size beta, or the curve: straight between its points and beyond them, never below 0."""
+    """alpha + size beta, or the curve: straight between its points and beyond them, from 0 s on and never falling at
+    its end."""
     points = row.get("points")
     if not points:
         return row["alpha_s"] + size * row[beta]
     upper = next((i for i in range(1, len(points)) if size <= points[i][0]), len(points) - 1)
     (x0, y0), (x1, y1) = points[upper - 1], points[upper]
-    return max(0.0, y0 + (y1 - y0) * (size - x0) / (x1 - x0))
+    if size < x0 and y0 - (y1 - y0) / (x1 - x0) * x0 < 0:
+        return y0 * size / x0
+    if size > x1 and y1 < y0:
+        return y1
+    return y0 + (y1 - y0) * (size - x0) / (x1 - x0)
