@@ -55,12 +55,32 @@ bool in_pieces(const Schedule& schedule) {
          schedule.gradients == GradientPolicy::own_lane;
 }
 
-std::span<const Schedule> schedules() {
-  static const std::array kRows{
-      kDsMoe,         kDsMoeReplicated,  kTutel,   kTutelImproved, kPipemoeLina, kFsmoeNoIio,   kFsmoeNoPartition,
-      kFsmoe,         kFsmoeInterleaved, kFsmoeDw, kParmS1,        kParmS2Aas,   kParmS2,       kParm,
-      kMontaBaseline, kMontaO1,          kMontaO2, kMontaO3,       kMonta,       kLinaBaseline, kLinaFixed,
-      kLinaPriority,  kLinaPartition,    kLina,    kLinaPacked};
+std::span<const Schedule* const> registered_schedules() {
+  static constexpr std::array kRows{&kDsMoe,
+                                    &kDsMoeReplicated,
+                                    &kTutel,
+                                    &kTutelImproved,
+                                    &kPipemoeLina,
+                                    &kFsmoeNoIio,
+                                    &kFsmoeNoPartition,
+                                    &kFsmoe,
+                                    &kFsmoeInterleaved,
+                                    &kFsmoeDw,
+                                    &kParmS1,
+                                    &kParmS2Aas,
+                                    &kParmS2,
+                                    &kParm,
+                                    &kMontaBaseline,
+                                    &kMontaO1,
+                                    &kMontaO2,
+                                    &kMontaO3,
+                                    &kMonta,
+                                    &kLinaBaseline,
+                                    &kLinaFixed,
+                                    &kLinaPriority,
+                                    &kLinaPartition,
+                                    &kLina,
+                                    &kLinaPacked};
   return kRows;
 }
 

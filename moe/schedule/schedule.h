@@ -2,6 +2,7 @@
 // A schedule is one file: a row of this table and a function that lays out the MoE part's tasks.
 #include <map>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,7 +55,12 @@ struct Schedule {
   std::span<const Schedule* const> variants = {};
 };
 
-std::span<const Schedule> schedules();
+/// Returns pointers to all schedules, in the order of `list`.
+std::span<const Schedule* const> registered_schedules();
+/// Returns all schedules: those objects to which `variants` point.
+inline auto schedules() {
+  return registered_schedules() | std::views::transform([](const Schedule* s) -> const Schedule& { return *s; });
+}
 /// Returns the schedule of that name. Throws BadInput listing the known names.
 const Schedule& find_schedule(std::string_view name);
 

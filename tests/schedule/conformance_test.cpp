@@ -228,6 +228,7 @@ TEST(Schedules, AreFoundByNameOrRefusedWithTheNames) {
   std::set<std::string_view> names;
   for (const Schedule& schedule : schedules()) {
     EXPECT_EQ(&find_schedule(schedule.name), &schedule);
+    for (const Schedule* variant : schedule.variants) EXPECT_EQ(&find_schedule(variant->name), variant);
     EXPECT_EQ(schedule.moe_part == nullptr, !schedule.variants.empty()) << schedule.name;
     EXPECT_FALSE(schedule.summary.empty());
     EXPECT_TRUE(names.insert(schedule.name).second) << schedule.name << " stands twice in the registry";
