@@ -231,7 +231,7 @@ PhaseBound::Term PhaseBound::moe_part(std::span<const BoundShape::Link> chain, s
 // The dense part is one chain with the MoE part: both add up. Gradients of policy `after` go in one slice once the
 // dense part has ended. All others have to fit on their lane beside what else it runs, however they are cut.
 PhaseBound::Term PhaseBound::bound(BoundedDegrees degrees) const {
-  const auto& chain = std::max(degrees.exact, degrees.least) == 1 ? shape_.one : shape_.several;
+  const auto& chain = moe_chain(degrees);
   std::array<Load, kMostLinks> loads;
   double on_gradient_lane = gradients_ + beside_gradients_;
   for (size_t i = 0; i < chain.size(); ++i) {
@@ -279,14 +279,15 @@ double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<
 // All of a lane's tasks begin no earlier than its first one. A chunk's tasks of later links follow its own task of this
 // link. So everything from the first link of lane a on begins no earlier than lane a does, and likewise everything up
 // to the last link of lane b ends no later than lane b does: what lies between is a chain with the bound of one.
-Crossings PhaseBound::crossings() const {
+Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
+  const std::vector<BoundShape::Link>& moe_links = moe_chain(degrees);
   std::vector<BoundShape::Link> chain = shape_.before;
-  chain.insert(chain.end(), shape_.one.begin(), shape_.one.end());
+  chain.insert(chain.end(), moe_links.begin(), moe_links.end());
   chain.insert(chain.end(), shape_.behind.begin(), shape_.behind.end());
   std::vector<Load> loads;
   for (const auto& link : chain) {
     const bool whole = !is_chunked(link.kind);
-    loads.push_back(whole ? Load{dense(link), dense(link)} : load(link, {}));
+    loads.push_back(whole ? Load{dense(link), dense(link)} : load(link, degrees));
   }
   const size_t lanes = shape_.lanes.size();
   std::vector<size_t> first(lanes + 1, chain.size()), last(lanes + 1, 0);  // of the links on a lane: [first, last)
@@ -294,11 +295,11 @@ Crossings PhaseBound::crossings() const {
   for (size_t i = chain.size(); i-- > 0;) first[static_cast<size_t>(chain[i].lane)] = i;
   for (size_t i = 0; i < chain.size(); ++i) last[static_cast<size_t>(chain[i].lane)] = i + 1;
   Crossings crossings(lanes + 1, std::vector<double>(lanes + 1, -std::numeric_limits<double>::infinity()));
-  const size_t begin = shape_.before.size(), count = shape_.one.size();
+  const size_t begin = shape_.before.size(), count = moe_links.size();
   const std::span<const BoundShape::Link> of_moe = std::span(chain).subspan(begin, count);
   const std::span<const Load> moe_loads = std::span(loads).subspan(begin, count);
   const Term alone = moe_part(of_moe, moe_loads);
-  const double longer_s = with_all_beside(alone, of_moe, moe_loads, {}).seconds - alone.seconds;
+  const double longer_s = with_all_beside(alone, of_moe, moe_loads, degrees).seconds - alone.seconds;
   std::vector<double> last_s(lanes + 1, 0);  // of a lane, behind all of the chain
   for (const auto& half : shape_.beside_sum) last_s[static_cast<size_t>(half.lane)] += dense(half);
   for (size_t a = 0; a <= lanes; ++a)
@@ -317,11 +318,17 @@ double PhaseBound::from(int degree) const { return bound({.least = degree}).seco
 double PhaseBound::pass_from(int degree) const { return bound({.least = degree, .gradients = false}).seconds; }
 
 Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer) {
+  if (!schedule.variants.empty()) {
+    std::vector<Bound> bounds;
+    for (const Schedule* variant : schedule.variants) bounds.push_back(degree_free_bound(*variant, pricer));
+    return *std::ranges::min_element(bounds, {}, &Bound::total_s);
+  }
   const BoundShape forward = bound_shape(schedule, pricer.outline(), Phase::forward);
   const BoundShape backward = bound_shape(schedule, pricer.outline(), Phase::backward);
   const auto f = PhaseBound(schedule, forward, pricer).degree_free();
   const auto b = PhaseBound(schedule, backward, pricer).degree_free();
-  return {f.seconds, b.seconds, f.name, b.name};
+  const int again = forwards_of(pricer.outline()) - 1;
+  return {f.seconds, again * f.seconds + b.seconds, f.name, b.name};
 }
 
 }  // namespace moe

@@ -71,14 +71,17 @@ class PhaseBound {
   int gradient_lane() const { return shape_.gradient_lane; }
   /// Returns the seconds of a lane without gradients, whatever the degree from `least` on.
   double busy(int lane, int least = 1) const;
-  /// Returns the crossings of the phase without gradients.
-  Crossings crossings() const;
+  /// Returns the crossings of the phase without gradients, at one degree or whatever the degree from `least` on.
+  Crossings crossings(BoundedDegrees degrees = {}) const;
 
  private:
   struct Load {
     double all, least;  // of all parts, and of the shortest
   };
   Load load(const BoundShape::Link& link, BoundedDegrees degrees) const;
+  const std::vector<BoundShape::Link>& moe_chain(BoundedDegrees degrees) const {
+    return std::max(degrees.exact, degrees.least) == 1 ? shape_.one : shape_.several;
+  }
   double dense(const BoundShape::Link& link) const;
   double dense_on(int lane) const;
   /// Says what a lane runs of a chain: its load, what leads to its first task, what follows its last.
@@ -105,6 +108,8 @@ class PhaseBound {
   std::vector<double> shared_lead_, shared_tail_;
 };
 
+/// Returns the seconds that no degrees and no gradient split of the schedule beat, nor any schedule among which it
+/// chooses. The backward begins with the forward where it is recomputed.
 Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer);
 
 }  // namespace moe

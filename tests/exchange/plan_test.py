@@ -106,6 +106,23 @@ class Plans(ProgramTest):
                 found = self.times("--plan", "plan.json", *(["--nearest"] if "--nearest" in more else []))
                 self.assertEqual(expected, found)
 
+    def test_bound_searches_nothing_and_notes_nothing(self):
+        """Without start-up times a search of degrees ends at the largest, and says so: a plan's notes are its own."""
+        rows = [f'[[comm]]\nop = "{op}"\nnetwork = "{network}"\nranks = 2\nalpha_s = 0.0\nbeta_s_per_byte = 1e-10\n'
+                for op in ("alltoall", "allgather", "reducescatter", "allreduce") for network in ("inter", "intra")]
+        head = 'schema = 1\nname = "flat"\nsource = "none"\n[topology]\nnodes = 2\nranks_per_node = 2\n'
+        gemm = '[[compute]]\nop = "gemm"\nalpha_s = 0.0\nbeta_s_per_flop = 1e-14\n'
+        self.path("flat.toml", head + "".join(rows) + gemm)
+        words = ["--batch", "8", "--seq", "2048", "--model-dim", "64", "--hidden", "64", "--cluster", "flat.toml"]
+        self.call("simulate", *words, "--schedule", "fsmoe", "--degree-forward", "2", "--degree-backward", "2", "--out",
+                  "r.jsonl", "--overwrite")
+        self.call("export", "plan", "r.jsonl", "--cluster", "flat.toml", "-o", "plan.json")
+        found = json.loads(self.text("simulate", "--plan", "plan.json", "--cluster", "flat.toml", "--json"))
+        tuned = json.loads(self.text("simulate", *words, "--schedule", "fsmoe", "--json"))
+        self.assertEqual(found["bound_s"], tuned["bound_s"])
+        self.assertTrue(any(note.startswith("degree limit") for note in tuned["notes"]), tuned["notes"])
+        self.assertFalse(any(note.startswith("degree limit") for note in found["notes"]), found["notes"])
+
     def test_document_says_all_of_each_task(self):
         plan = self.exported("fsmoe", "--degree-forward", "3", "--degree-backward", "2")
         self.assertEqual((plan["format"], plan["version"], plan["schedule"]), ("moetune-plan", 1, "fsmoe"))

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <limits>
 #include <map>
 
 #include "moe/base/check.h"
@@ -149,6 +150,25 @@ TEST(LayerSearch, NoDegreeBeatsTheBoundOfThoseFromItOn) {
     }
   }
   EXPECT_LT(closest, 1 + 1e-9) << "the bound is never reached: is it one?";
+}
+
+TEST(LayerSearch, TheBoundOfAScheduleThatChoosesIsTheLeastOfItsVariants) {
+  LayerSearch search;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    const RandomLayer layer = random_layer(seed);
+    const LayerPricer pricer(layer.profile, layer.shape);
+    for (const char* name : {"parm", "monta"}) {
+      const Schedule& schedule = find_schedule(name);
+      if (!fits(*schedule.variants.front(), layer.shape)) continue;
+      double least = std::numeric_limits<double>::infinity();
+      for (const Schedule* variant : schedule.variants)
+        least = std::min(least, degree_free_bound(*variant, pricer).total_s());
+      ASSERT_EQ(degree_free_bound(schedule, pricer).total_s(), least) << name << ", " << layer.text;
+      const LayerResult best = search.tune(schedule, pricer);
+      ASSERT_EQ(best.bound.total_s(), least) << name << ", " << layer.text;
+      ASSERT_GE(best.total_s(), least * (1 - 1e-12)) << name << ", " << layer.text;
+    }
+  }
 }
 
 TEST(LayerSearch, NothingIsFasterThanTheDegreeFreeBound) {

@@ -13,8 +13,7 @@ namespace {
 
 double bound_as_it_is(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen) {
   if (!one_layer(chosen)) return model_bound(schedule, pricer, chosen.model);
-  const Bound bound = degree_free_bound(schedule, pricer);
-  return forwards_of(pricer.outline()) * bound.forward_s + bound.backward_s;
+  return degree_free_bound(schedule, pricer).total_s();
 }
 
 }  // namespace
