@@ -15,14 +15,14 @@ struct LayerBounds {
   double beside_gradients_s = 0;  // of a backward, on the gradients' lane
 };
 
-LayerBounds layer_bounds(const Schedule& schedule, const LayerPricer& pricer) {
+LayerBounds layer_bounds(const Schedule& schedule, const LayerPricer& pricer, BoundedDegrees degrees) {
   const BoundShape forward = bound_shape(schedule, pricer.outline(), Phase::forward);
   BoundShape backward = bound_shape(schedule, pricer.outline(), Phase::backward);
   LayerBounds bounds;
   std::swap(bounds.gradient_lane, backward.gradient_lane);
   const PhaseBound f(schedule, forward, pricer), b(schedule, backward, pricer);
-  bounds.forward = f.crossings();
-  bounds.backward = b.crossings();
+  bounds.forward = f.crossings(degrees);
+  bounds.backward = b.crossings(degrees);
   if (bounds.gradient_lane >= 0) bounds.beside_gradients_s = b.busy(bounds.gradient_lane);
   if (!pricer.has(GroupKind::pp)) return bounds;
   const auto transfer = [&](Phase phase) {
@@ -74,17 +74,17 @@ class Stage {
 
 class ModelBound {
  public:
-  ModelBound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model)
+  ModelBound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, BoundedDegrees degrees)
       : schedule_(schedule),
         pricer_(pricer),
         model_(model),
-        bounds_(layer_bounds(schedule, pricer)),
+        bounds_(layer_bounds(schedule, pricer, degrees)),
         dense_bounds_(bounds_),
         stages_(static_cast<size_t>(model.shape.parallel.pp), Stage(bounds_.forward.size() - 1)),
         ended_(stages_.size(), std::vector<std::array<double, 2>>(static_cast<size_t>(model.micro_batches))) {
     if (model.dense.none(model.layers)) return;
     dense_.emplace(pricer.profile(), dense_case(pricer.shape(), model.dense.hidden), pricer.options());
-    dense_bounds_ = layer_bounds(schedule, *dense_);
+    dense_bounds_ = layer_bounds(schedule, *dense_, {});
   }
 
   double run() {
@@ -199,8 +199,9 @@ double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, c
   return std::max(0.0, seconds - pricer.dense_seconds(behind, Phase::backward, schedule.flow));
 }
 
-double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) {
-  return ModelBound(schedule, pricer, model).run();
+double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
+                   BoundedDegrees degrees) {
+  return ModelBound(schedule, pricer, model, degrees).run();
 }
 
 }  // namespace moe

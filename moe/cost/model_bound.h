@@ -10,9 +10,10 @@ namespace moe {
 /// that ends a backward.
 double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
 
-/// Returns the seconds that an iteration takes at least, whatever the degrees and wherever the gradients are sent;
-/// `pricer` prices one layer of the model. Micro-batches may overlap: a layer's tasks wait for the layer before of the
-/// same micro-batch, and on each lane for the pass before.
-double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
+/// Returns the seconds that an iteration takes at least at these degrees of both phases, by default whatever they are,
+/// and wherever the gradients are sent; `pricer` prices one layer of the model. Micro-batches may overlap: a layer's
+/// tasks wait for the layer before of the same micro-batch, and on each lane for the pass before.
+double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
+                   BoundedDegrees degrees = {});
 
 }  // namespace moe

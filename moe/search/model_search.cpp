@@ -119,7 +119,14 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
                               const PartitionStrategy& strategy, DegreeChoice choice) {
   choice = within_rows(choice, pricer);
   const Asked asked{schedule, pricer, model, strategy, choice};
-  if (!schedule.packs_experts) return tune_as(asked, layers_.tune(schedule, pricer, choice));
+  if (!schedule.packs_experts) {
+    LayerResult layer = layers_.tune(schedule, pricer, choice);
+    ModelResult result = tune_as(asked, layer);
+    const int degree = layer.decision.degree_forward;
+    const bool is_open = choice.forward == 0 && schedule.degrees == DegreePolicy::shared;
+    if (is_open && schedule.gradients == GradientPolicy::micro_ops) try_degrees(asked, layer, result.total_s());
+    return layer.decision.degree_forward == degree ? result : tune_as(asked, layer);
+  }
   std::optional<ModelResult> best;
   double bound_s = std::numeric_limits<double>::infinity(), at_least_s = bound_s;  // of all packings
   for (const LayerResult& layer : tune_packings(layers_.replay(schedule, pricer), choice)) {
@@ -131,6 +138,31 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
   best->bound_s = bound_s;
   best->at_least_s = at_least_s;
   return *std::move(best);
+}
+
+// The degree that is best where pieces of gradients fill a layer's idle lanes need not be the best of a whole model: of
+// several micro-batches the last alone sends pieces. So the model is replayed at each degree that a bound leaves open.
+void ModelSearch::try_degrees(const Asked& asked, LayerResult& layer, double least_s) {
+  const auto& [schedule, pricer, model, strategy, choice] = asked;
+  const int known = layer.decision.degree_forward;
+  const auto bound = [&](BoundedDegrees degrees) { return model_bound(schedule, pricer, model, degrees); };
+  std::vector<std::pair<double, int>> open;
+  for (const int r : tried_degrees(0, pricer)) {
+    if (none_from(r, least_s, [&](int least) { return bound({.least = least}); })) break;
+    if (r != known) open.emplace_back(bound({.exact = r}), r);
+  }
+  std::ranges::sort(open);
+  ModelSearch replays(false);
+  for (const auto& [bound_s, r] : open) {
+    if (!search::better(bound_s, least_s)) break;
+    LayerResult other = layer;
+    other.decision.degree_forward = other.decision.degree_backward = r;
+    other.decision.gaps.clear();
+    const double seconds = replays.tune_as(asked, other).total_s();
+    if (!search::better(seconds, least_s)) continue;
+    least_s = seconds;
+    layer = other;
+  }
 }
 
 ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
