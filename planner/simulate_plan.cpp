@@ -13,11 +13,10 @@
 namespace moe::planner {
 namespace {
 
-// Uses a pricer of its own: notes on what the schedule could have done are none on this plan. Padding only adds rows.
+// Uses a pricer of its own: notes on what the schedule could have done are none on this plan.
 double bound_seconds(const Plan& plan, const LayerPricer& pricer) {
-  LayerCase unpadded = plan.shape;
-  unpadded.row_multiple = 1;
-  return degree_free_bound(find_schedule(plan.schedule), {pricer.profile(), unpadded, pricer.options()}).total_s();
+  const LayerPricer any(pricer.profile(), plan.shape, pricer.options());
+  return degree_free_bound(find_schedule(plan.schedule), any).total_s();
 }
 
 }  // namespace

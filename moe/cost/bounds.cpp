@@ -10,6 +10,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "moe/cost/contended_work.h"
 #include "moe/cost/slowdown.h"
@@ -318,6 +319,8 @@ double PhaseBound::from(int degree) const { return bound({.least = degree}).seco
 double PhaseBound::pass_from(int degree) const { return bound({.least = degree, .gradients = false}).seconds; }
 
 Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer) {
+  if (LayerCase unpadded = pricer.shape(); std::exchange(unpadded.row_multiple, 1) > 1)  // padding only adds rows
+    return degree_free_bound(schedule, LayerPricer(pricer.profile(), unpadded, pricer.options()));
   if (!schedule.variants.empty()) {
     std::vector<Bound> bounds;
     for (const Schedule* variant : schedule.variants) bounds.push_back(degree_free_bound(*variant, pricer));

@@ -23,8 +23,8 @@ struct PriceCurve {
   void add(const PriceCurve& other, double times = 1);
 };
 
-/// Returns the row's line, or its measured curve. Beyond its ends a curve goes on with its outermost pieces; if the first
-/// one would begin below 0 it begins at 0 for size 0, and if the last one falls it goes on level.
+/// Returns the row's line, or its measured curve. Beyond its ends a curve goes on with its outermost pieces; it begins
+/// at 0 if the first one would begin below, and goes on level if the last one falls.
 PriceCurve price_curve(const CommRow& row);
 
 }  // namespace moe::cost

@@ -40,7 +40,11 @@ void add_forward_again(LayerResult& result) {
 LayerResult LayerSearch::tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice) {
   check_choice(schedule, choice);
   choice = within_rows(choice, pricer);
-  if (!schedule.variants.empty()) return tune_variants(*this, schedule, pricer, choice);
+  if (!schedule.variants.empty()) {
+    LayerResult result = tune_variants(*this, schedule, pricer, choice);
+    result.bound = degree_free_bound(schedule, pricer);
+    return result;
+  }
   check_shape(schedule, pricer.shape());
   LayerResult result = schedule.packs_experts ? tune_packed(replay(schedule, pricer), choice)
                                               : tune_degrees(replay(schedule, pricer), choice);
@@ -55,6 +59,7 @@ LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& p
     require<BadInput>(std::ranges::count(schedule.variants, decision.variant) == 1,
                       "schedule {} chooses among others: found no choice", schedule.name);
     result = evaluate(*decision.variant, pricer, decision);
+    result.bound = degree_free_bound(schedule, pricer);
   } else if (const LayerCase decided = decided_case(pricer.shape(), decision); decided != pricer.shape()) {
     check_decision(schedule, decision);
     Decision inside = decision;

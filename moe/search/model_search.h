@@ -42,11 +42,11 @@ class ModelSearch {
   explicit ModelSearch(bool checks = true) : checks_(checks) {}
 
   /// Tunes a model; `pricer` prices one layer of it. Degrees are those of one layer, save of pipemoe+lina, whose one
-  /// degree is the best of the whole model's replays, and where gradients are split: there each layer's r_b fits what it
-  /// sends (with Rounding::lcm, among those that cut that one layer's rows into equal chunks). The replay of the whole
-  /// plan chooses how experts are packed, within Lina's rule and a rank's memory, and gives the time. Strategy `exact` is
-  /// never slower than another one. Under contention it then descends by small moves, within an effort, unless
-  /// stages_apart: there each stage's gradients are split for themselves.
+  /// degree is the best of the whole model's replays, and where gradients are split: there each layer's r_b fits what
+  /// it sends (with Rounding::lcm, among those that cut that one layer's rows into equal chunks). The replay of the
+  /// whole plan chooses how experts are packed, within Lina's rule and a rank's memory, and gives the time. Strategy
+  /// `exact` is never slower than another one. Under contention it then descends by small moves, within an effort,
+  /// unless stages_apart: there each stage's gradients are split for themselves.
   ModelResult tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                    const PartitionStrategy& strategy, DegreeChoice choice = {});
 
