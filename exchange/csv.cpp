@@ -33,8 +33,8 @@ class Lexer {
   // Skips comments and empty lines.
   void skip() {
     while (!at_end() && (text_[at_] == '#' || text_[at_] == '\n' || text_[at_] == '\r')) {
-      at_ = std::min(text_.find('\n', at_), text_.size() - 1) + 1;
-      ++line_;
+      at_ = std::min(text_.find_first_of("\r\n", at_), text_.size());
+      end_line();
     }
   }
 
@@ -43,15 +43,19 @@ class Lexer {
     do {
       cells.push_back(!at_end() && text_[at_] == '"' ? quoted() : plain());
     } while (!at_end() && text_[at_] == ',' && ++at_);
-    if (!at_end() && text_[at_] == '\r') ++at_;
-    require<BadInput>(at_end() || text_[at_] == '\n', "{}:{}: found text behind a quote, expected a comma", path_,
-                      line_);
-    ++at_;
-    ++line_;
+    require<BadInput>(at_end() || text_[at_] == '\n' || text_[at_] == '\r',
+                      "{}:{}: found text behind a quote, expected a comma", path_, line_);
+    end_line();
     return cells;
   }
 
  private:
+  // Passes the end of a line: LF, CR LF, or CR alone.
+  void end_line() {
+    if (!at_end() && text_[at_] == '\r') ++at_;
+    if (!at_end() && text_[at_] == '\n') ++at_;
+    ++line_;
+  }
   std::string plain() {
     const size_t end = std::min(text_.find_first_of(",\r\n", at_), text_.size());
     std::string cell = text_.substr(at_, end - at_);
@@ -131,7 +135,11 @@ CsvTable read_csv(const std::string& path) {
   table.path = path;
   lexer.skip();
   require<BadInput>(!lexer.at_end(), "{}: found no line, expected one with the columns' names", path);
+  const int head = lexer.line();
   table.columns = lexer.record();
+  for (const std::string& name : table.columns)
+    require<BadInput>(name.empty() || std::ranges::count(table.columns, name) == 1,
+                      "{}:{}: found several columns of the name {}, expected one", path, head, shown(name));
   for (lexer.skip(); !lexer.at_end(); lexer.skip()) {
     const int line = lexer.line();
     table.rows.push_back({line, lexer.record()});

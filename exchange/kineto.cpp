@@ -11,6 +11,7 @@
 #include "exchange/formats.h"
 #include "exchange/imported_samples.h"
 #include "exchange/kineto_events.h"
+#include "exchange/kineto_gemm.h"
 #include "moe/base/check.h"
 #include "moe/base/log.h"
 #include "moe/base/units.h"
@@ -71,8 +72,9 @@ constexpr std::array<NamedType, 24> kTypes{{{"Float", 4, "float32"},
                                             {"Float8_e4m3fn", 1, ""},
                                             {"Float8_e5m2", 1, ""}}};
 
-constexpr std::array<std::string_view, 10> kGemmKernels{"gemm",  "cutlass", "wgmma",  "xmma",   "nvjet",
-                                                        "sm80_", "sm90_",   "sm100_", "cublas", "splitK"};
+// Names of GEMM kernels, where the operation that launched one is unknown.
+constexpr std::array<std::string_view, 11> kGemmKernels{"gemm",  "cutlass", "wgmma",  "xmma",   "nvjet", "sm80_",
+                                                        "sm90_", "sm100_",  "cublas", "splitK", "Cijk_"};
 constexpr std::array<std::string_view, 5> kAttentionKernels{"flash_fwd", "flash_bwd", "fmha", "attention", "sdpa"};
 
 enum class KernelKind : uint8_t { collective, gemm, attention, other };
@@ -86,6 +88,12 @@ struct MappedKernel {
 
 bool has_any(std::string_view name, std::span<const std::string_view> parts) {
   return std::ranges::any_of(parts, [&](auto part) { return name.find(part) != std::string_view::npos; });
+}
+
+// Returns the beginning of a kernel's name: templates make names of thousands of letters.
+std::string short_name(const std::string& name) {
+  constexpr size_t kLetters = 80;
+  return name.size() <= kLetters ? name : name.substr(0, kLetters) + "...";
 }
 
 std::vector<MappedKernel> map_of(const std::string& path) {
@@ -118,6 +126,8 @@ struct TraceCounts {
     std::string text() const { return fmt::format("{} ({})", kernels, human_seconds(us * 1e-6)); }
   };
   Sum collectives, gemms, attention, unknown, sizeless, other;
+  Sum without_arguments;  // of the collectives without sizes: NCCL's arguments are missing
+  int without_duration = 0;
   std::map<int64_t, Sum> streams;
   std::map<std::string, Sum> others;
 };
@@ -132,10 +142,11 @@ class TraceImport {
     places_.clear();
     gemms_of_trace_.clear();
     for (const TimedKernel& kernel : trace.kernels) add_kernel(trace, kernel, counts);
-    for (const auto& [id, sample] : gemms_of_trace_) {
-      gemms_.push_back(sample);
-      counts.gemms.add(sample.seconds * 1e6);
+    for (const auto& [id, gemm] : gemms_of_trace_) {
+      gemms_.push_back(gemm);
+      counts.gemms.add(gemm.sample.seconds * 1e6);
     }
+    lacks_arguments_ |= counts.without_arguments.kernels > 0;
     world_size_ = std::max(world_size_, trace.world_size);
     on_gpu_ |= trace.on_gpu;
     say(trace, counts);
@@ -144,20 +155,34 @@ class TraceImport {
   void write() const {
     ImportedSamples samples(on_gpu_ ? "nccl" : "gloo");
     for (const auto& [place, sample] : collectives_) samples.add(sample);
-    for (const ImportedSample& sample : gemms_) samples.add(sample);
+    for (const ImportedGemm& gemm : gemms_)
+      if (!gemm.is_thin || !has_thick(gemm.sample.dtype)) samples.add(gemm.sample);
     if (options_.ranks_per_node)
       samples.see({(world_size_ + *options_.ranks_per_node - 1) / *options_.ranks_per_node, *options_.ranks_per_node});
     else if (options_.network == "intra")
       samples.see({1, world_size_});
+    require<BadInput>(
+        !samples.empty() || !lacks_arguments_,
+        "{}: found collectives without NCCL's arguments, expected \"Collective name\", \"In msg nelems\", "
+        "\"Group size\" and \"dtype\", which the profiler of PyTorch 2.3 and later writes",
+        options_.files.front());
     require<BadInput>(!samples.empty(),
                       "{}: found no collective and no GEMM with sizes, expected a trace with record_shapes=True",
                       options_.files.front());
+    if (const int thin = thin_gemms(); thin > 0)
+      log_info(fmt::format("{} GEMMs with fewer than 16 rows, columns or terms are left out: memory takes their time",
+                           thin));
     samples.write(options_);
   }
 
  private:
-  // Says which collective it is: group, operation and size, its number in the group (-1: the trace doesn't say), and
-  // how many like it came before.
+  struct ImportedGemm {
+    ImportedSample sample;
+    bool is_thin = false;
+  };
+
+  // Identifies a collective on all its ranks: group, operation, its number in the group (-1: the trace doesn't say, and
+  // its size counts too), and how many like it came before.
   using Place = std::tuple<std::string, std::string, int64_t, int>;
 
   KernelKind kind_of(const TimedKernel& kernel, const LaunchingOp* op, Op& collective) const {
@@ -169,19 +194,24 @@ class TraceImport {
     if (kernel.comm || kernel.name.find("nccl") != std::string::npos || (op != nullptr && op->comm))
       return KernelKind::collective;
     if (has_any(kernel.name, kAttentionKernels)) return KernelKind::attention;
-    const bool by_op = op != nullptr && is_gemm_op(op->name);
-    return by_op && (op->name == kernel.name || has_any(kernel.name, kGemmKernels)) ? KernelKind::gemm
-                                                                                    : KernelKind::other;
+    const bool is_gemm =
+        op != nullptr ? is_gemm_op(op->name) : is_gemm_op(kernel.name) || has_any(kernel.name, kGemmKernels);
+    return is_gemm ? KernelKind::gemm : KernelKind::other;
   }
 
   void add_kernel(const KinetoTrace& trace, const TimedKernel& kernel, TraceCounts& counts) {
     const auto found = trace.operations.find(kernel.external_id);
     const LaunchingOp* op = found == trace.operations.end() ? nullptr : &found->second;
     Op collective = Op::none;
+    if (!(kernel.us > 0)) {
+      ++counts.without_duration;
+      return;
+    }
     counts.streams[kernel.stream].add(kernel.us);
     switch (kind_of(kernel, op, collective)) {
       case KernelKind::collective: {
         const auto& comm = kernel.comm || op == nullptr ? kernel.comm : op->comm;
+        if (!comm) counts.without_arguments.add(kernel.us);
         if (comm && collective == Op::none && !is_known(comm->name))
           counts.unknown.add(kernel.us);
         else
@@ -209,20 +239,24 @@ class TraceImport {
     const auto* named = std::ranges::find(kCollectives, comm.name, &NamedCollective::name);
     const auto* type = std::ranges::find(kTypes, comm.dtype, &NamedType::name);
     const bool known = named != kCollectives.end();
-    if ((!known && mapped == Op::none) || type == kTypes.end() || comm.group_size < 2 || !(kernel.us > 0)) return false;
+    if ((!known && mapped == Op::none) || type == kTypes.end() || comm.group_size < 2) return false;
     ImportedSample s;
     s.op = mapped == Op::none ? named->op : mapped;
     const bool of_output = known ? named->of_output : s.op == Op::allgather;
     s.bytes = (of_output ? comm.elements_out : comm.elements_in) * type->bytes;
+    // Where ranks send different amounts, the one that sends or receives the most sets the pace.
+    if (s.op == Op::alltoall) s.bytes = std::max(comm.elements_in, comm.elements_out) * type->bytes;
     s.ranks = comm.group_size;
     s.network = network_of_group(comm);
     s.seconds = kernel.us * 1e-6;
     if (s.bytes <= 0) return false;
     const std::string group = fmt::format("{} {}", comm.group, fmt::join(comm.ranks, ","));
-    const std::string what = fmt::format("{} {} {:.0f}", name_of(s.op), s.ranks, s.bytes);
+    const std::string size = comm.sequence < 0 ? fmt::format(" {:.0f}", s.bytes) : "";
+    const std::string what = fmt::format("{} {}{}", name_of(s.op), s.ranks, size);
     const Place place{group, what, comm.sequence, places_[{group, what, comm.sequence, 0}]++};
     const auto [at, fresh] = collectives_.try_emplace(place, s);
     at->second.seconds = std::min(at->second.seconds, s.seconds);
+    at->second.bytes = std::max(at->second.bytes, s.bytes);
     return true;
   }
 
@@ -237,24 +271,28 @@ class TraceImport {
     return inside ? "intra" : "inter";
   }
 
-  // Takes the last two inputs that are matrices: (m, k) and (k, n), of a batch with another size before them. Several
-  // kernels of one operation (split over k, and what sums it up) are one GEMM.
+  // Several kernels of one operation (split over k, and what sums it up) are one GEMM.
   bool add_gemm(const TimedKernel& kernel, const LaunchingOp& op) {
-    std::vector<std::vector<double>> matrices;
-    for (const auto& sizes : op.dims)
-      if (sizes.size() >= 2) matrices.push_back(sizes);
     const auto* type = std::ranges::find(kTypes, op.dtype, &NamedType::name);
-    if (matrices.size() < 2 || type == kTypes.end() || type->dtype.empty() || !(kernel.us > 0)) return false;
-    const auto &a = matrices[matrices.size() - 2], &b = matrices.back();
-    double multiplied = b.back();
-    for (const double size : a) multiplied *= size;
-    if (!(multiplied > 0)) return false;
-    ImportedSample& sample = gemms_of_trace_[kernel.external_id];
-    sample.op = Op::gemm;
-    sample.dtype = type->dtype;
-    sample.flops = kFlopsPerMac * multiplied;
-    sample.seconds += kernel.us * 1e-6;
+    const auto size = gemm_size(op);
+    if (!size || type == kTypes.end() || type->dtype.empty()) return false;
+    ImportedGemm& gemm = gemms_of_trace_[kernel.external_id];
+    gemm.is_thin = size->is_thin();
+    gemm.sample.op = Op::gemm;
+    gemm.sample.dtype = type->dtype;
+    gemm.sample.flops = kFlopsPerMac * size->multiplied();
+    gemm.sample.seconds += kernel.us * 1e-6;
     return true;
+  }
+
+  bool has_thick(const std::string& dtype) const {
+    return std::ranges::any_of(gemms_, [&](const auto& g) { return !g.is_thin && g.sample.dtype == dtype; });
+  }
+
+  // Returns how many GEMMs are left out because memory takes their time; all are kept where all are thin.
+  int thin_gemms() const {
+    return static_cast<int>(std::ranges::count_if(
+        gemms_, [&](const ImportedGemm& gemm) { return gemm.is_thin && has_thick(gemm.sample.dtype); }));
   }
 
   static void say(const KinetoTrace& trace, const TraceCounts& counts) {
@@ -262,11 +300,17 @@ class TraceImport {
         "{}: {} collectives, {} GEMMs; left out: attention {}, collectives of no row {}, without sizes {}, others {}",
         trace.path, counts.collectives.text(), counts.gemms.text(), counts.attention.text(), counts.unknown.text(),
         counts.sizeless.text(), counts.other.text()));
+    if (counts.without_duration > 0)
+      log_info(
+          fmt::format("{}: {} kernels without a duration above 0 are left out", trace.path, counts.without_duration));
+    if (counts.without_arguments.kernels > 0)
+      log_info(fmt::format("{}: collectives without NCCL's arguments, which PyTorch 2.3 and later write: {}",
+                           trace.path, counts.without_arguments.text()));
     for (const auto& [stream, sum] : counts.streams)
       log_decision(fmt::format("{}: stream {}: {}", trace.path, stream, sum.text()));
     const auto longest = std::ranges::max_element(counts.others, {}, [](const auto& o) { return o.second.us; });
     if (longest != counts.others.end())
-      log_info(fmt::format("the longest of the others is {}, {}; --map says what it is", longest->first,
+      log_info(fmt::format("the longest of the others is {}, {}; --map says what it is", short_name(longest->first),
                            longest->second.text()));
   }
 
@@ -274,11 +318,11 @@ class TraceImport {
   std::vector<MappedKernel> map_;
   std::string path_;  // of the trace that is read
   std::map<Place, ImportedSample> collectives_;
-  std::map<Place, int> places_;                       // of the trace that is read: how many of them came
-  std::map<int64_t, ImportedSample> gemms_of_trace_;  // by external id
-  std::vector<ImportedSample> gemms_;
+  std::map<Place, int> places_;                     // of the trace that is read: how many of them came
+  std::map<int64_t, ImportedGemm> gemms_of_trace_;  // by external id
+  std::vector<ImportedGemm> gemms_;
   int world_size_ = 0;
-  bool on_gpu_ = false;
+  bool on_gpu_ = false, lacks_arguments_ = false;
 };
 
 }  // namespace

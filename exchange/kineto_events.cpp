@@ -1,6 +1,7 @@
 #include "exchange/kineto_events.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -139,7 +140,11 @@ class EventReader {
 }  // namespace
 
 bool is_gemm_op(std::string_view name) {
-  return name == "aten::mm" || name == "aten::addmm" || name == "aten::bmm" || name == "aten::baddbmm";
+  constexpr std::array<std::string_view, 8> kGemmOps{"aten::mm",          "aten::addmm",
+                                                     "aten::bmm",         "aten::baddbmm",
+                                                     "aten::_grouped_mm", "aten::_addmm_activation",
+                                                     "aten::_scaled_mm",  "aten::_scaled_grouped_mm"};
+  return std::ranges::find(kGemmOps, name) != kGemmOps.end();
 }
 
 KinetoTrace read_kineto(const std::string& path) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fmt/ranges.h>
@@ -11,14 +10,15 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "exchange/formats.h"
 #include "exchange/imported_samples.h"
 #include "exchange/json_fields.h"
+#include "exchange/nccl_log.h"
 #include "moe/base/check.h"
 #include "moe/base/file_text.h"
 #include "moe/base/log.h"
-#include "moe/base/system_files.h"
 
 namespace moe::exchange {
 namespace {
@@ -27,126 +27,21 @@ struct TestProgram {
   std::string_view name;
   Op op;
 };
-constexpr std::array<TestProgram, 5> kPrograms{{{"all_reduce", Op::allreduce},
-                                                {"all_gather", Op::allgather},
-                                                {"reduce_scatter", Op::reducescatter},
-                                                {"alltoall", Op::alltoall},
-                                                {"sendrecv", Op::sendrecv}}};
+constexpr std::array<TestProgram, 11> kPrograms{{{"all_reduce", Op::allreduce},
+                                                 {"all_gather", Op::allgather},
+                                                 {"reduce_scatter", Op::reducescatter},
+                                                 {"alltoall", Op::alltoall},
+                                                 {"sendrecv", Op::sendrecv},
+                                                 {"alltoallv", Op::none},
+                                                 {"broadcast", Op::none},
+                                                 {"reduce", Op::none},
+                                                 {"gather", Op::none},
+                                                 {"scatter", Op::none},
+                                                 {"hypercube", Op::none}}};
 
 constexpr double kMostRanksOfProcess = 4096;
 
-struct TestRow {
-  double bytes = 0, seconds = 0;
-};
-
-// Holds what one program printed: who took part, and what was timed.
-struct TestOutput {
-  std::string path, program;
-  std::map<std::string, std::vector<std::string>> hosts;  // by group: of each of its ranks
-  std::vector<TestRow> rows;
-  int wrong = 0, without_time = 0, unreadable = 0;
-
-  bool empty() const { return hosts.empty() && rows.empty() && wrong + without_time + unreadable == 0; }
-};
-
-// Returns the number that a word is as a whole; none: it isn't one.
-std::optional<double> number_of_word(const std::string& word) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc{} || end != word.data() + word.size()) return std::nullopt;
-  return value;
-}
-
-void add_row(double bytes, double microseconds, double wrong, TestOutput& out) {
-  if (wrong > 0)
-    ++out.wrong;
-  else if (bytes <= 0 || !(microseconds > 0))
-    ++out.without_time;
-  else
-    out.rows.push_back({bytes, microseconds * 1e-6});
-}
-
-// Reads "#  Rank  0 Group  0 Pid  41 on node-1 device  0 [0000:07:00] ...", before groups were printed without them.
-void read_rank(const std::vector<std::string>& words, TestOutput& out) {
-  const auto behind = [&](std::string_view word) {
-    const auto at = std::ranges::find(words, word);
-    return at == words.end() || at + 1 == words.end() ? std::string() : *(at + 1);
-  };
-  if (const std::string host = behind("on"); !host.empty()) out.hosts[behind("Group")].push_back(host);
-}
-
-// Says where times, bandwidths and counts of wrong results stand, counted from the right.
-struct TimeColumns {
-  size_t time = 0, bandwidth = 0, wrong = 0;  // 0: there is none
-};
-
-TimeColumns columns_of(const std::vector<std::string>& head, bool in_place) {
-  std::vector<size_t> times;
-  for (size_t i = 0; i < head.size(); ++i)
-    if (head[i] == "time" || head[i] == "cputime") times.push_back(i);
-  const size_t wanted = in_place ? 1 : 0;
-  if (times.size() <= wanted) return {};
-  const size_t at = times[wanted];
-  const auto is = [&](size_t i, std::string_view name) { return i < head.size() && head[i] == name; };
-  return {head.size() - at, is(at + 1, "algbw") ? head.size() - at - 1 : 0,
-          is(at + 3, "#wrong") ? head.size() - at - 3 : 0};
-}
-
-// Returns whether a number can be that bandwidth: it is printed with two digits behind the point, or as many as fit,
-// and so is the time.
-bool is_bandwidth(double printed, double bytes, double microseconds) {
-  const double expected = bytes / microseconds / 1e3;
-  return std::abs(printed - expected) <= 0.011 + 0.01 * expected;
-}
-
-// Redop and root are left out by older programs where they have no meaning: other words lack or are too many where a
-// line is torn, or another's text stands in it.
-void read_row(std::vector<std::string> head, std::vector<std::string> words, bool in_place, TestOutput& out) {
-  if (head.back() == "timestamp") {  // a day and an hour
-    head.pop_back();
-    words.resize(words.size() - std::min<size_t>(words.size(), 2));
-  }
-  const TimeColumns columns = columns_of(head, in_place);
-  if (columns.time == 0) return;
-  const auto optional = std::ranges::count_if(head, [](const auto& name) { return name == "redop" || name == "root"; });
-  const auto word = [&](size_t from_right) { return words[words.size() - from_right]; };
-  const bool whole = words.size() <= head.size() && words.size() + static_cast<size_t>(optional) >= head.size();
-  const auto bytes = whole ? number_of_word(words.front()) : std::nullopt;
-  if (bytes && word(columns.time) == "N/A") return add_row(*bytes, 0, 0, out);
-  const auto microseconds = bytes ? number_of_word(word(columns.time)) : std::nullopt;
-  const auto bandwidth = bytes && columns.bandwidth > 0 ? number_of_word(word(columns.bandwidth)) : std::nullopt;
-  const bool timed = microseconds && *microseconds > 0;
-  if (!microseconds || (columns.bandwidth > 0 && !bandwidth) ||
-      (bandwidth && timed && !is_bandwidth(*bandwidth, *bytes, *microseconds))) {
-    ++out.unreadable;
-    return;
-  }
-  add_row(*bytes, *microseconds, columns.wrong > 0 ? number_of_word(word(columns.wrong)).value_or(0) : 0, out);
-}
-
-// A log may have several programs', one behind the other.
-std::vector<TestOutput> read_text(std::istream& in, bool in_place) {
-  std::vector<TestOutput> outputs(1);
-  std::vector<std::string> head;
-  for (std::string line; std::getline(in, line);) {
-    const std::vector<std::string> words = words_in(line);
-    if (words.empty()) continue;
-    if (words.front().front() != '#') {
-      if (!head.empty() && number_of_word(words.front())) read_row(head, words, in_place, outputs.back());
-      continue;
-    }
-    if (words.size() > 2 && words[1] == "size" && words[2] == "count") head.assign(words.begin() + 1, words.end());
-    const auto starting = std::ranges::find(words, "starting:");
-    const bool named = starting != words.end() && starting + 1 != words.end();
-    const bool devices = words.size() > 2 && words[1] == "Using" && words[2] == "devices";
-    if ((named || devices) && !outputs.back().empty()) outputs.emplace_back(), head.clear();
-    if (named) outputs.back().program = *(starting + 1);
-    if (words.size() > 1 && words[1] == "Rank") read_rank(words, outputs.back());
-  }
-  return outputs;
-}
-
-// Adds the host of every rank. Where no process lists two devices, each lists its first alone, for all its ranks.
+// Adds every rank. Where no process lists two devices, each lists its first alone, for all its ranks.
 void read_devices(const nlohmann::json& config, TestOutput& out) {
   const double here = std::max(1.0, number_at(config, "nthreads")) * std::max(1.0, number_at(config, "ngpus"));
   require<BadInput>(here <= kMostRanksOfProcess, "{}: config: found {} threads x GPUs, expected at most {}", out.path,
@@ -160,8 +55,10 @@ void read_devices(const nlohmann::json& config, TestOutput& out) {
   }
   const size_t ranks = processes.size() == devices.size() ? static_cast<size_t>(here) : 1;
   for (const nlohmann::json& device : devices) {
-    auto& hosts = out.hosts[fmt::format("{:.0f}", number_at(device, "group"))];
-    hosts.insert(hosts.end(), ranks, text_at(device, "hostname"));
+    const int64_t first = whole_at(device, "rank", -1);
+    for (size_t i = 0; i < ranks; ++i)
+      out.ranks.push_back({std::in_range<int>(first) && first >= 0 ? static_cast<int>(first + i) : -1,
+                           fmt::format("{:.0f}", number_at(device, "group")), text_at(device, "hostname")});
   }
 }
 
@@ -174,7 +71,9 @@ TestOutput read_json(const nlohmann::json& json, const std::string& path, bool i
   for (const nlohmann::json& row : list_at(json, "results")) {
     const nlohmann::json timed = object_at(row, in_place ? "in_place" : "out_of_place");
     const double time = timed.contains("time") ? number_at(timed, "time") : number_at(timed, "cpu_time");
-    add_row(number_at(row, "size"), time, number_at(timed, "nwrong"), out);
+    add_test_row({number_at(row, "size"), time * 1e-6, timed.contains("bus_bw") ? number_at(timed, "alg_bw") : 0,
+                  number_at(timed, "bus_bw")},
+                 number_at(timed, "nwrong"), out);
   }
   return out;
 }
@@ -188,18 +87,8 @@ std::vector<TestOutput> read_outputs(const std::string& path, bool in_place) {
     outputs.push_back(read_json(json, path, in_place));
   } else {
     std::istringstream in(text);
-    outputs = read_text(in, in_place);
+    outputs = read_nccl_log(in, in_place);
   }
-  const auto untimed = [](const TestOutput& out) { return out.rows.empty(); };
-  require<BadInput>(!std::ranges::all_of(outputs, untimed),
-                    "{}: found no {} time, expected a table of size, count, type, ..., as nccl-tests prints it", path,
-                    in_place ? "in-place" : "out-of-place");
-  for (const TestOutput& out : outputs)
-    if (untimed(out))
-      log_info(fmt::format("{}: {} is left out: {} rows with wrong results, {} without a time, {} unreadable", path,
-                           out.program.empty() ? "an unnamed program" : out.program, out.wrong, out.without_time,
-                           out.unreadable));
-  std::erase_if(outputs, untimed);
   for (TestOutput& out : outputs) out.path = path;
   return outputs;
 }
@@ -211,72 +100,200 @@ bool is_named(const std::string& file, std::string_view test) {
   return begins && (file.size() == test.size() || std::isalpha(static_cast<unsigned char>(file[test.size()])) == 0);
 }
 
-// Returns the op that --op names, else the program's name, else the file's.
-Op op_of_output(const TestOutput& out, const ImportOptions& options) {
-  if (!options.op.empty()) {
-    const auto op = find_op(options.op);
-    const bool known = op && std::ranges::find(kPrograms, *op, &TestProgram::op) != kPrograms.end();
-    require<BadInput>(known,
-                      "--op: found '{}', expected one of: alltoall, allgather, reducescatter, allreduce, sendrecv",
-                      options.op);
-    return *op;
-  }
-  const std::string name = std::filesystem::path(out.program.empty() ? out.path : out.program).filename();
-  for (const TestProgram& program : kPrograms)
-    if (is_named(name, program.name)) return program.op;
-  bad_input("--op: found none, and {} is of {}; expected what it times", out.path,
-            out.program.empty() ? "an unnamed program" : "'" + out.program + "'");
+// Returns the program of nccl-tests that a program's or a file's name is of; kPrograms.end(): none.
+auto find_program(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename();
+  return std::ranges::find_if(kPrograms, [&](const TestProgram& program) { return is_named(name, program.name); });
 }
 
+std::string program_name(const TestOutput& out) {
+  return out.program.empty() ? "an unnamed program" : "'" + out.program + "'";
+}
+
+Op checked_op(const std::string& name) {
+  const auto op = find_op(name);
+  const bool known = op && *op != Op::none && std::ranges::find(kPrograms, *op, &TestProgram::op) != kPrograms.end();
+  require<BadInput>(known, "--op: found '{}', expected one of: alltoall, allgather, reducescatter, allreduce, sendrecv",
+                    name);
+  return *op;
+}
+
+// Returns the op of the program's name; where that is none of nccl-tests', what --op names, else the file's name.
+Op op_of_output(const TestOutput& out, const ImportOptions& options) {
+  const auto* program = find_program(out.program);
+  if (program == kPrograms.end() && !options.op.empty()) return checked_op(options.op);
+  if (program == kPrograms.end() && out.program.empty()) program = find_program(out.path);
+  if (program == kPrograms.end())
+    bad_input("--op: found none, and {} is of {}; expected what it times", out.path, program_name(out));
+  if (program->op == Op::none)
+    bad_input("{}: found the output of {}, expected one of an operation that layers have: {}", out.path,
+              out.program.empty() ? fmt::format("{}_perf", program->name) : out.program,
+              "all_reduce, all_gather, reduce_scatter, alltoall or sendrecv");
+  return program->op;
+}
+
+// The ranks of an output, and how they share nodes.
 struct TestGroup {
   int ranks = 0;
   std::string network;
   ClusterSize size;
 };
 
-// Returns the group as flags say, else as the devices do.
-TestGroup group_of_output(const TestOutput& out, const ImportOptions& options) {
-  TestGroup group;
-  std::map<std::string, int> on_host;
-  size_t hosts_of_group = 0;
-  for (const auto& [name, hosts] : out.hosts) {
-    group.ranks = std::max(group.ranks, static_cast<int>(hosts.size()));
-    hosts_of_group = std::max(hosts_of_group, std::set(hosts.begin(), hosts.end()).size());
-    for (const std::string& host : hosts) ++on_host[host];
+bool has_duplicates(const std::vector<ListedRank>& ranks) {
+  std::set<int> numbers;
+  return !std::ranges::all_of(ranks, [&](const ListedRank& rank) { return numbers.insert(rank.rank).second; });
+}
+
+// Returns the one list of ranks 0 to n - 1 that every host's program printed, where they ran side by side, one or more
+// on a host; empty: it is something else.
+std::vector<ListedRank> list_of_one_host(const std::vector<ListedRank>& ranks) {
+  std::map<std::string, std::vector<int>> on_host;
+  for (const ListedRank& rank : ranks) on_host[rank.host].push_back(rank.rank);
+  const int most = std::ranges::max(ranks, {}, &ListedRank::rank).rank;
+  if (most >= static_cast<int>(ranks.size())) return {};
+  for (auto& [host, numbers] : on_host) {
+    std::ranges::sort(numbers);
+    const size_t copies = numbers.size() / static_cast<size_t>(most + 1);
+    for (size_t i = 0; i < numbers.size(); ++i)
+      if (copies == 0 || numbers.size() % copies != 0 || numbers[i] != static_cast<int>(i / copies)) return {};
   }
-  for (const auto& [host, ranks] : on_host) group.size.ranks_per_node = std::max(group.size.ranks_per_node, ranks);
+  std::vector<ListedRank> list;
+  for (int rank = 0; rank <= most; ++rank) list.push_back({rank, "", ranks.front().host});
+  return list;
+}
+
+// Throws BadInput unless the list has each rank from 0 on once.
+void check_list(const std::string& path, const std::vector<ListedRank>& ranks) {
+  std::map<int, int> times;
+  for (const ListedRank& rank : ranks) ++times[rank.rank];
+  for (const auto& [rank, count] : times)
+    require<BadInput>(count == 1,
+                      "{}: found rank {} {} times in the list of devices, expected each rank once: the outputs of "
+                      "several programs are mixed, or nccl-tests was built without MPI",
+                      path, rank, count);
+  int expected = 0;
+  for (const auto& [rank, count] : times) {
+    require<BadInput>(rank == expected,
+                      "{}: found rank {} in the list of devices where rank {} was expected; --ranks, --nodes, "
+                      "--ranks-per-node and --network say what the list does not",
+                      path, rank, expected);
+    ++expected;
+  }
+}
+
+// Sets what the devices say; a list that is not whole says nothing where --ranks is given.
+TestGroup listed_group(const TestOutput& out, const ImportOptions& options) {
+  TestGroup group;
+  if (out.ranks.empty() || (options.ranks && options.network.size() > 0 && options.nodes && options.ranks_per_node))
+    return group;
+  std::vector<ListedRank> ranks = out.ranks;
+  if (std::ranges::any_of(ranks, [](const ListedRank& rank) { return rank.rank >= 0; })) {
+    if (has_duplicates(ranks)) {
+      const std::vector<ListedRank> one_host = list_of_one_host(ranks);
+      if (one_host.size() > 1) ranks = one_host;
+    }
+    check_list(out.path, ranks);
+  }
+  std::map<std::string, int> on_host;
+  std::map<std::string, std::vector<std::string>> hosts_of_group;
+  for (const ListedRank& rank : ranks) {
+    ++on_host[rank.host];
+    hosts_of_group[rank.group].push_back(rank.host);
+  }
+  group.network = "intra";
+  for (const auto& [name, hosts] : hosts_of_group) {
+    group.ranks = std::max(group.ranks, static_cast<int>(hosts.size()));
+    if (std::set(hosts.begin(), hosts.end()).size() > 1) group.network = "inter";
+  }
+  for (const auto& [host, count] : on_host) group.size.ranks_per_node = std::max(group.size.ranks_per_node, count);
   group.size.nodes = static_cast<int>(on_host.size());
-  group.ranks = options.ranks.value_or(group.ranks);
-  require<BadInput>(group.ranks >= 2, "--ranks: found {} in {}, expected at least 2 ranks of a group",
-                    group.ranks == 0 ? "no device" : "one device", out.path);
-  if (!options.network.empty())
-    group.network = options.network;
-  else if (hosts_of_group > 0)
-    group.network = hosts_of_group > 1 ? "inter" : "intra";
-  else
-    group.network = network_asked(options, out.path);
   return group;
 }
 
+// Returns the group as flags say, else as the devices do.
+TestGroup group_of_output(const TestOutput& out, const ImportOptions& options) {
+  TestGroup group = listed_group(out, options);
+  group.ranks = options.ranks.value_or(group.ranks);
+  require<BadInput>(group.ranks >= 2, "--ranks: found {} in {}, expected at least 2 ranks of a group",
+                    group.ranks == 0 ? "no device" : "one device", out.path);
+  if (!options.network.empty() || group.network.empty()) group.network = network_asked(options, out.path);
+  return group;
+}
+
+// Returns whether a printed busbw over algbw can be `share`: both are rounded to two digits behind the point.
+bool is_bus_share(const TestRow& row, double share) {
+  constexpr double kRounding = 0.006, kOfLongNumbers = 0.002;
+  const double slack = kRounding * (1 + share) + kOfLongNumbers * row.busbw;
+  return row.algbw <= 0 || std::abs(row.busbw - share * row.algbw) <= slack;
+}
+
+// Takes out rows whose busbw is not that of the operation and its ranks, which count as unreadable. Throws BadInput if
+// most are: then the operation or the number of ranks is wrong. Some programs print busbw without that factor: where
+// the output names its operation, and no number of ranks makes the factor 1, they are accepted.
+void check_bandwidths(TestOutput& out, Op op, int ranks) {
+  const double share = op == Op::sendrecv ? 1 : wire_share(op, ranks);
+  const bool is_named = find_program(out.program) != kPrograms.end() && op != Op::allreduce;
+  const auto fits = [&](const TestRow& row) { return is_bus_share(row, share) || (is_named && is_bus_share(row, 1)); };
+  // Small bandwidths of two digits fit any share.
+  const auto proves = [&](const TestRow& row) { return fits(row) && !is_bus_share(row, share / 2); };
+  const auto proven = std::ranges::count_if(out.rows, proves);
+  const auto wrong = std::ranges::stable_partition(out.rows, fits);
+  if (std::ssize(wrong) > proven) {
+    const TestRow& row = *std::ranges::max_element(wrong, {}, &TestRow::algbw);
+    bad_input("{}: found busbw {:.4g} times algbw at {:.0f} bytes, expected {:.4g} times: {} over {} ranks", out.path,
+              row.busbw / row.algbw, row.bytes, share, name_of(op), ranks);
+  }
+  out.unreadable += static_cast<int>(wrong.size());
+  out.rows.erase(wrong.begin(), wrong.end());
+}
+
+std::string left_out(const TestOutput& out) {
+  return fmt::format("left out: {} with wrong results, {} without a time, {} unreadable", out.wrong, out.without_time,
+                     out.unreadable);
+}
+
 // A pair sends and receives, whatever ranks do so beside it.
-void add_output(const TestOutput& out, const ImportOptions& options, ImportedSamples& samples) {
+void add_output(TestOutput& out, const ImportOptions& options, ImportedSamples& samples) {
+  require<BadInput>(!out.rows.empty(), "{}: found no {} time of {}; {}", out.path,
+                    options.in_place ? "in-place" : "out-of-place", program_name(out), left_out(out));
+  require<BadInput>(!out.has_failed || out.wrong_results > 0,
+                    "{}: found values out of bounds, FAILED, and no row with wrong results, expected them named",
+                    out.path);
   const Op op = op_of_output(out, options);
   const TestGroup group = group_of_output(out, options);
+  check_bandwidths(out, op, group.ranks);
   const int ranks = op == Op::sendrecv ? 2 : group.ranks;
   for (const TestRow& row : out.rows)
     samples.add({.op = op, .network = group.network, .ranks = ranks, .bytes = row.bytes, .seconds = row.seconds});
   samples.see(group.size);
-  log_info(fmt::format(
-      "{}: {} over {} ranks, {}, {} sizes; left out: {} with wrong results, {} without a time, {} unreadable", out.path,
-      name_of(op), group.ranks, group.network, out.rows.size(), out.wrong, out.without_time, out.unreadable));
+  log_info(fmt::format("{}: {} over {} ranks, {}, {} sizes; {}", out.path, name_of(op), group.ranks, group.network,
+                       out.rows.size(), left_out(out)));
+}
+
+// Adds a file's outputs; one that can't be used is left out with its reason, unless all are.
+void add_file(const std::string& path, const ImportOptions& options, ImportedSamples& samples) {
+  std::vector<TestOutput> outputs = read_outputs(path, options.in_place);
+  require<BadInput>(std::ranges::any_of(outputs, [](const auto& out) { return !out.rows.empty() || out.wrong > 0; }),
+                    "{}: found no {} time, expected a table of size, count, type, ..., as nccl-tests prints it", path,
+                    options.in_place ? "in-place" : "out-of-place");
+  std::vector<std::string> reasons;
+  for (TestOutput& out : outputs) {
+    try {
+      add_output(out, options, samples);
+    } catch (const BadInput& error) {
+      reasons.emplace_back(error.what());
+    }
+  }
+  if (reasons.size() == outputs.size()) throw BadInput(reasons.front());
+  for (const std::string& reason : reasons) log_info(fmt::format("an output is left out: {}", reason));
 }
 
 }  // namespace
 
 void import_nccl_tests(const ImportOptions& options) {
+  if (!options.op.empty()) checked_op(options.op);
   ImportedSamples samples("nccl");
-  for (const std::string& path : options.files)
-    for (const TestOutput& out : read_outputs(path, options.in_place)) add_output(out, options, samples);
+  for (const std::string& path : options.files) add_file(path, options, samples);
   samples.write(options);
 }
 

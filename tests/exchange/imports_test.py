@@ -25,6 +25,24 @@ class Samples(ProgramTest):
         path = self.path("s.csv", "\ufeffop,network,ranks,bytes,seconds\nalltoall,inter,8,1,1\n")
         self.call("import", "csv", path, "--nodes", 2, "--ranks-per-node", 4, "-o", "r.jsonl")
 
+    def test_ends_of_lines(self):
+        rows = ["op,network,ranks,bytes,seconds", "# a comment", "", 'alltoall,inter,"8",1024,1',
+                "alltoall,inter,8,2048,2"]
+        for end in ("\n", "\r\n", "\r"):
+            path = pathlib.Path(self.path("s.csv"))
+            path.write_bytes(end.join(rows).encode())
+            said = self.said("import", "csv", path, "--nodes", 2, "--ranks-per-node", 4, "-o", "r.jsonl", "--overwrite")
+            self.assertIn("csv: 2 samples", said)
+            self.assertEqual(len(cases_of(self.path("r.jsonl"))), 2)
+            path.write_bytes(end.join(rows + ["alltoall,inter,8,1,fast"]).encode())
+            self.assertIn("s.csv:6: seconds: found 'fast'", self.refused(
+                "import", "csv", path, "--nodes", 2, "--ranks-per-node", 4, "-o", "r2.jsonl"))
+
+    def test_two_columns_of_one_name_are_refused(self):
+        path = self.path("s.csv", "op,network,ranks,bytes,seconds,bytes\nalltoall,inter,8,1,1,2\n")
+        self.assertIn("s.csv:1: found several columns of the name 'bytes'", self.refused(
+            "import", "csv", path, "--nodes", 2, "--ranks-per-node", 4, "-o", "r.jsonl"))
+
     def test_bad_rows_name_their_line(self):
         head = "op,network,ranks,bytes,seconds\n"
         for row, said in {"dance,inter,8,1,1\n": "s.csv:2: op: found 'dance'",
@@ -129,6 +147,86 @@ class Kineto(ProgramTest):
         self.call("import", "kineto", late, early, "--ranks-per-node", 8, "-o", "r.jsonl")
         [case] = cases_of(self.path("r.jsonl")).values()
         self.assertEqual(sorted(round(s[0] * 1e6) for s in case["samples"]["seconds"]), [50, 60, 500])
+
+    def test_uneven_alltoalls_meet_by_their_sequence(self):
+        """Ranks without a capacity send different counts: the one that moves most gives the size, the last the time."""
+        def trace(name, rank, waits_us):
+            events = []
+            for seq, wait in enumerate(waits_us):
+                counts = [10 ** 5 * (seq + 1), 3 * 10 ** 5 * (seq + 1)]
+                if rank == 1:
+                    counts.reverse()
+                events.append({"ph": "X", "cat": "kernel", "name": "ncclDevKernel_SendRecv", "pid": 0, "tid": 20,
+                               "ts": 1000 * seq, "dur": 50 * (seq + 1) + wait,
+                               "args": {"stream": 20, "Collective name": "all_to_allv", "In msg nelems": counts[0],
+                                        "Out msg nelems": counts[1], "Group size": 2, "dtype": "BFloat16", "Seq": seq,
+                                        "Process Group Name": "ep", "Process Group Ranks": "[0, 1]"}})
+            return self.trace(name, {"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events})
+        files = [trace("0.json", 0, (400, 0, 300)), trace("1.json", 1, (0, 200, 0))]
+        self.call("import", "kineto", *files, "--ranks-per-node", 2, "-o", "r.jsonl")
+        found = {case["parameters"]["bytes"]: case["samples"]["seconds"] for case in
+                 cases_of(self.path("r.jsonl")).values()}
+        self.assertEqual({size: [round(s[0] * 1e6) for s in samples] for size, samples in found.items()},
+                         {600000: [50], 1200000: [100], 1800000: [150]})
+
+    def gemm_trace(self, name, kernels):
+        """Operations with their input shapes, and the name and duration of the kernel that each launches."""
+        events = []
+        for external, (op, dims, kernel, us) in enumerate(kernels):
+            args = {"External id": external}
+            if dims:
+                events.append({"ph": "X", "cat": "cpu_op", "name": op, "ts": external * 1000, "dur": 5,
+                               "args": {**args, "Input Dims": dims, "Input type": ["c10::BFloat16"] * len(dims)}})
+            events.append({"ph": "X", "cat": "kernel", "name": kernel, "pid": 0, "tid": 7, "ts": external * 1000 + 9,
+                           "dur": us, "args": {**args, "stream": 7}})
+        return self.trace(name, {"traceEvents": events})
+
+    def gemm_flops(self, path, *flags):
+        said = self.said("import", "kineto", path, "--nodes", 1, "--ranks-per-node", 2, "-o", "r.jsonl", "--overwrite",
+                         *flags)
+        return said, sorted(case["parameters"]["flops"] for case in cases_of(self.path("r.jsonl")).values())
+
+    def test_the_launching_operation_tells_a_gemm(self):
+        path = self.gemm_trace("t.json", [
+            ("aten::mm", [[512, 1024], [1024, 256]], "Cijk_Alik_Bljk_BBS_MT64x64x32", 25),
+            ("aten::mm", [[64, 128], [128, 32], [64, 32]], "made_up_name", 25),  # the third is what is written
+            ("aten::addmm", [[512], [512, 100], [100, 512], [], []], "another_name", 25),
+            ("aten::addmm", [[512, 512], [512, 50], [50, 512]], "another_name", 25),
+            ("aten::bmm", [[8, 64, 32], [8, 32, 16]], "Custom_Cijk", 25),
+            ("aten::_grouped_mm", [[4096, 64], [8, 64, 32], [8]], "grouped", 25),
+            ("aten::_grouped_mm", [[8, 64, 16], [16, 4096], [8]], "grouped", 25),
+            ("aten::add", [[512, 512], [512, 512]], "vectorized_elementwise_kernel", 25)])
+        said, flops = self.gemm_flops(path)
+        self.assertEqual(flops, sorted(2.0 * n for n in (
+            512 * 1024 * 256, 64 * 128 * 32, 512 * 100 * 512, 512 * 50 * 512, 8 * 64 * 32 * 16, 4096 * 64 * 32,
+            64 * 16 * 4096)))
+        self.assertIn("others 1 (25.0 us)", said)
+
+    def test_one_thin_gemm_does_not_spoil_the_row(self):
+        thick = [("aten::mm", [[256 * n, 512], [512, 1024]], "gemm", 5 + 2e-9 * 256 * n * 512 * 1024)
+                 for n in range(1, 9)]
+        thin = [("aten::mm", [[1, 8192], [8192, 8192]], "gemv", 60)]
+        said, flops = self.gemm_flops(self.gemm_trace("t.json", thick + thin))
+        self.assertEqual(len(flops), 8)
+        self.assertIn("1 GEMMs with fewer than 16 rows, columns or terms are left out", said)
+        self.assertIn("rows that fit well: gemm bfloat16", said)
+        _, flops = self.gemm_flops(self.gemm_trace("t.json", thin))  # of a trace that has no others they are kept
+        self.assertEqual(flops, [2.0 * 8192 * 8192])
+
+    def test_messages_of_traces(self):
+        trace = gpu_trace(0)
+        trace["traceEvents"] += [
+            {"ph": "X", "cat": "kernel", "name": "k" * 1000, "ts": 9, "dur": 1e6, "args": {"stream": 1}},
+            {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 9, "dur": -5, "args": {"stream": 1}}]
+        said = self.said("import", "kineto", self.trace("t.json", trace), "--ranks-per-node", 8, "-o", "r.jsonl")
+        self.assertIn("without sizes 0", said)
+        self.assertIn("1 kernels without a duration above 0 are left out", said)
+        self.assertLess(max(map(len, said.splitlines())), 300)
+        bare = self.trace("bare.json", {"traceEvents": [
+            {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "ts": 9, "dur": 5, "args": {"stream": 1}}]})
+        said = self.refused("import", "kineto", bare, "--ranks-per-node", 8, "-o", "r2.jsonl")
+        self.assertIn("collectives without NCCL's arguments", said)
+        self.assertNotIn("record_shapes", said)
 
     def test_a_map_says_what_kernels_do(self):
         path = self.trace("t.json", gpu_trace(0))

@@ -3,6 +3,7 @@
 What nccl-tests prints, as records: what comes out of `fit` is the line that went in."""
 import json
 import pathlib
+import re
 
 from program import SIZES, ProgramTest, cases_of, main, seconds
 
@@ -14,6 +15,11 @@ def shown(microseconds):
     """As nccl-tests prints a time: seven wide, two digits behind the point or fewer."""
     whole = len(str(int(microseconds))) if microseconds >= 1 else 0
     return f"{microseconds:7.{2 if whole < 5 else 1 if whole < 6 else 0}f}"
+
+
+def bus_share(op, ranks):
+    """busbw over algbw, as nccl-tests' page on performance defines it."""
+    return {"allreduce": 2 * (ranks - 1) / ranks, "sendrecv": 1}.get(op, (ranks - 1) / ranks)
 
 
 def nccl_text(op, alpha, beta, hosts=("n1",) * 4 + ("n2",) * 4, wrong=(), named=True, group="Group  0 "):
@@ -35,7 +41,8 @@ def nccl_text(op, alpha, beta, hosts=("n1",) * 4 + ("n2",) * 4, wrong=(), named=
         t = seconds(alpha, beta, size) * 1e6
         bad = 7 if size in wrong else 0
         redop = "sum" if op in ("allreduce", "reducescatter") else "none"
-        columns = [f"  {shown(time)}  {size / time / 1e3:6.2f}  {size / time / 1e3:6.2f}  {bad:6}"
+        share = bus_share(op, len(hosts))
+        columns = [f"  {shown(time)}  {size / time / 1e3:6.2f}  {share * size / time / 1e3:6.2f}  {bad:6}"
                    for time in (t, 2 * t)]
         lines.append(f"{size:12}  {size // 4:12}     float  {redop:>6}      -1{columns[0]}{columns[1]}")
     lines += ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 41.7 ", "#",
@@ -47,7 +54,8 @@ def nccl_json(op, alpha, beta):
     rows = []
     for size in SIZES:
         t = seconds(alpha, beta, size) * 1e6
-        timed = [{"time": time, "alg_bw": 1.0, "bus_bw": 1.0, "nwrong": 0.0} for time in (t, 2 * t)]
+        timed = [{"time": time, "alg_bw": size / time / 1e3, "bus_bw": bus_share(op, 8) * size / time / 1e3,
+                  "nwrong": 0.0} for time in (t, 2 * t)]
         rows.append({"size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "    -1",
                      "out_of_place": timed[0], "in_place": timed[1], "actual_iterations": 20, "experiment_name": ""})
     devices = [{"rank": i, "group": 0, "pid": i, "hostname": "n1", "device": i} for i in range(8)]
@@ -118,7 +126,7 @@ class NcclTests(ProgramTest):
         self.check(self.fitted(self.path("j.jsonl"))["allgather intra 8"], 3e-5, 1e-10)
 
     def test_what_the_file_lacks_is_asked_for(self):
-        path = self.path("t.txt", nccl_text("alltoall", 3e-5, 1e-10, named=False))
+        path = self.path("t.txt", nccl_text("alltoall", 3e-5, 1e-10, named=False, hosts=("n1",) * 8 + ("n2",) * 8))
         self.assertIn("--op: found none", self.refused("import", "nccl-tests", path, "-o", "r.jsonl"))
         bare = self.path("bare.txt", "\n".join(line for line in pathlib.Path(path).read_text().splitlines()
                                                if "Rank" not in line))
@@ -159,7 +167,8 @@ class NcclTests(ProgramTest):
                                    delta=1e-7, msg=key)
 
     def test_an_error_in_floats_is_no_count_of_wrong_results(self):
-        said, _ = self.imported("t.txt", nccl_text("allreduce", 3e-5, 1e-10, wrong=SIZES).replace("#wrong", " error"))
+        text = nccl_text("allreduce", 3e-5, 1e-10, wrong=SIZES).replace("#wrong", " error")
+        said, _ = self.imported("t.txt", re.sub(r"(?<=[0-9] )      7(?= |$)", "  4e-07", text, flags=re.M))
         self.assertIn("11 sizes; left out: 0 with wrong results", said)
 
     def test_a_log_of_several_programs(self):
@@ -177,6 +186,8 @@ class NcclTests(ProgramTest):
         document = json.loads(nccl_json("allreduce", 3e-5, 1e-10))
         document["config"] = {"nthreads": 2, "ngpus": 4, "devices": [
             {"rank": 8 * i, "group": 0, "pid": i, "hostname": f"n{i}", "device": 0} for i in range(2)]}
+        for row in document["results"]:
+            row["out_of_place"]["bus_bw"] = bus_share("allreduce", 16) * row["out_of_place"]["alg_bw"]
         said, _ = self.imported("t.json", json.dumps(document))
         self.assertIn("allreduce over 16 ranks, inter, 11 sizes", said)
         self.assertIn("of 2 nodes x 8 ranks", said)
@@ -192,12 +203,114 @@ class NcclTests(ProgramTest):
     def test_a_program_of_a_longer_name_is_another(self):
         text = nccl_text("alltoall", 3e-5, 1e-10).replace("alltoall_perf", "alltoallv_perf")
         path = self.path("alltoall.txt", text)
-        self.assertIn("is of 'alltoallv_perf'", self.refused("import", "nccl-tests", path, "-o", "r.jsonl"))
+        self.assertIn("found the output of alltoallv_perf", self.refused("import", "nccl-tests", path, "-o", "r.jsonl"))
 
     def test_records_say_what_the_wire_carries(self):
         _, cases = self.imported("t.txt", nccl_text("allreduce", 3e-5, 1e-10))
         for case in cases.values():
             self.assertAlmostEqual(case["parameters"]["wire_bytes"], case["parameters"]["bytes"] * 2 * 7 / 8)
+
+    def test_mixed_programs_of_one_rank_are_no_group(self):
+        text = nccl_text("allreduce", 3e-5, 1e-10, hosts=("n1",))
+        mixed = "\n".join(line for pair in zip(text.splitlines(), text.replace("on         n1", "on         n2")
+                                               .splitlines()) for line in pair)
+        self.assertIn("found rank 0 2 times",
+                      self.refused("import", "nccl-tests", self.path("t.txt", mixed), "-o", "r.jsonl"))
+
+    def test_mixed_programs_of_one_node_each_are_of_that_node(self):
+        text = nccl_text("allreduce", 3e-5, 1e-10, hosts=("n1",) * 4)
+        mixed = "\n".join(line for pair in zip(text.splitlines(), text.replace("on         n1", "on         n2")
+                                               .splitlines()) for line in pair)
+        said, cases = self.imported("t.txt", mixed)
+        self.assertIn("allreduce over 4 ranks, intra, 22 sizes", said)
+        self.assertEqual({len(case["samples"]["seconds"]) for case in cases.values()}, {2})
+
+    def test_a_list_of_ranks_with_a_gap_is_refused(self):
+        text = nccl_text("allreduce", 3e-5, 1e-10)
+        cut = re.sub(r"(#  Rank  2 )(.*\n)*?(#  Rank  7 )", r"#  ...\n\3", text)
+        self.assertEqual(cut.count("#  Rank"), 3)
+        path = self.path("t.txt", cut)
+        self.assertIn("found rank 7 in the list of devices where rank 2 was expected",
+                      self.refused("import", "nccl-tests", path, "-o", "r.jsonl"))
+        said, _ = self.imported("t.txt", cut, "--ranks", 8, "--nodes", 2, "--ranks-per-node", 4, "--network", "inter")
+        self.assertIn("allreduce over 8 ranks, inter, 11 sizes", said)
+
+    def test_the_bandwidths_tell_another_number_of_ranks_or_operation(self):
+        text = nccl_text("allreduce", 3e-5, 1e-10)
+        self.assertRegex(self.refused("import", "nccl-tests", self.path("t.txt", text), "--ranks", 4, "-o", "r.jsonl"),
+                         "found busbw 1.7[45][0-9]* times algbw .*expected 1.5 times: allreduce over 4 ranks")
+        mislabelled = text.replace("all_reduce_perf", "alltoall_perf")
+        self.assertRegex(self.refused("import", "nccl-tests", self.path("t.txt", mislabelled), "-o", "r.jsonl"),
+                         "found busbw 1.7[45][0-9]* times algbw .*expected 0.875 times: alltoall over 8 ranks")
+
+    def test_small_bandwidths_do_not_hide_another_number_of_ranks(self):
+        text = nccl_text("allreduce", 3e-2, 1e-10)  # all but the largest sizes print a bandwidth below 0.1
+        self.assertRegex(self.refused("import", "nccl-tests", self.path("t.txt", text), "--ranks", 4, "-o", "r.jsonl"),
+                         "expected 1.5 times: allreduce over 4 ranks")
+
+    def test_errors_of_old_versions_are_wrong_results(self):
+        text = nccl_text("allgather", 3e-5, 1e-10, wrong=SIZES[3:5], group="").replace("#wrong", " error")
+        for count, error in (("0", "0e+00"), ("7", "1e+00")):
+            text = re.sub(rf"(?<=[0-9] )      {count}(?= |$)", f"  {error}", text, flags=re.M)
+        said, cases = self.imported("t.txt", text.replace(": 0 OK", ": 4 FAILED"))
+        self.assertIn("9 sizes; left out: 2 with wrong results", said)
+        self.assertNotIn(f"op/allgather/inter/8/{SIZES[3]}", cases)
+        unknown = nccl_text("allgather", 3e-5, 1e-10).replace(": 0 OK", ": 4 FAILED")
+        self.assertIn("FAILED", self.refused("import", "nccl-tests", self.path("t.txt", unknown), "-o", "r.jsonl"))
+
+    def test_programs_of_no_row_are_left_out_of_a_log(self):
+        broadcast = nccl_text("sendrecv", 9e-5, 5e-10).replace("sendrecv_perf", "broadcast_perf")
+        log = "\n".join([nccl_text("allreduce", 3e-5, 1e-10), broadcast, nccl_text("alltoall", 5e-5, 2e-10)])
+        for flags in ((), ("--op", "allreduce")):  # --op is of programs without a name
+            said, cases = self.imported("log.txt", log, *flags)
+            self.assertIn("log.txt: found the output of broadcast_perf, expected one of an operation", said)
+            self.assertEqual({case["parameters"]["op"] for case in cases.values()}, {"allreduce", "alltoall"})
+            for key, case in cases.items():
+                alpha, beta = {"allreduce": (3e-5, 1e-10), "alltoall": (5e-5, 2e-10)}[case["parameters"]["op"]]
+                self.assertAlmostEqual(case["summary"]["median_s"],
+                                       seconds(alpha, beta, case["parameters"]["bytes"]), delta=1e-7, msg=key)
+
+    def test_prefixes_of_launchers(self):
+        lines = nccl_text("allreduce", 3e-5, 1e-10).splitlines()
+        _, plain = self.imported("plain.txt", "\n".join(lines))
+        day = "Sat Jan  5 10:11:{0:02} 2030"
+        prefixes = {
+            "mpirun": "[1,0]<stdout>:", "mpirun-5": "[prterun-n1-77@1,0]<stdout>: ", "mpirun-time": day + "<stdout>:",
+            "mpirun-both": day + "[1,0]<stdout>:", "srun": "0: ", "srun-wide": "  0: ", "hydra": "[0] ",
+            "torchrun": "[default0]:", "torchrun-rank": "[rank0]: ", "compose": "worker-1  | ",
+            "compose-colour": "\x1b[36mworker-1  | \x1b[0m", "kubectl": "2030-01-02T03:04:{0:02}.678901234Z ",
+            "zone": "2030-01-02T03:04:{0:02}.5+01:00 ", "kubectl-prefix": "[pod/launcher-x7/main] ",
+            "kubectl-mpirun": "2030-01-02T03:04:{0:02}.{0}1Z [1,0]<stdout>:", "ray": "(run pid=71, ip=10.0.0.1) ",
+            "journal": "Jan  5 10:11:{0:02} n1 job[41]: ", "ts": "Jan 15 10:11:{0:02} ",
+            "python": "2030-01-02 03:04:{0:02},123 ",
+            "bracket": "[2030-01-02 03:04:{0:02}] ", "clock": "03:04:{0:02} ", "pdsh": "n1: ", "indent": "    ",
+            "all": "\x1b[32m2030-01-02T03:04:{0:02}Z worker-1  | [1,0]<stdout>:[default0]:\x1b[0m"}
+        for name, prefix in prefixes.items():
+            for end in ("", "\r", "\x1b[0m"):
+                text = "\n".join(prefix.format(i % 60) + line + end for i, line in enumerate(lines))
+                said, cases = self.imported(f"{name}.txt", text)
+                self.assertIn("allreduce over 8 ranks, inter, 11 sizes; left out: 0 with wrong results, 0 without a "
+                              "time, 0 unreadable", said, name)
+                self.assertEqual({k: c["samples"] for k, c in cases.items()},
+                                 {k: c["samples"] for k, c in plain.items()}, name)
+
+    def test_mixed_lines_of_several_sources_are_told_apart(self):
+        texts = {"[1,0]<stdout>:": nccl_text("allreduce", 3e-5, 1e-10),
+                 "[2,0]<stdout>:": nccl_text("alltoall", 5e-5, 2e-10, hosts=("n1",) * 4)}
+        mixed = "\n".join(prefix + line for lines in zip(*(text.splitlines() for text in texts.values()))
+                          for prefix, line in zip(texts, lines))
+        said, cases = self.imported("t.txt", mixed)
+        self.assertIn("allreduce over 8 ranks, inter, 11 sizes", said)
+        self.assertIn("alltoall over 4 ranks, intra, 11 sizes", said)
+        self.assertEqual(len(cases), 22)
+
+    def test_a_column_of_timestamps(self):
+        lines = nccl_text("allreduce", 3e-5, 1e-10).splitlines()
+        lines = [line.rstrip() + (" timestamp" if " size " in line else " 2030-01-02 03:04:05" if
+                                  line[:1] == " " else "") for line in lines]
+        for prefix in ("", "0: ", "2030-01-02T03:04:05Z "):
+            said, _ = self.imported("t.txt", "\n".join(prefix + line for line in lines))
+            self.assertIn("11 sizes; left out: 0 with wrong results, 0 without a time, 0 unreadable", said)
 
     def test_another_file_is_refused(self):
         for name, text in {"empty.txt": "", "log.txt": "hello\nworld 1 2 3\n", "x.json": "{}"}.items():

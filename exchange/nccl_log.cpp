@@ -1,0 +1,297 @@
+#include "exchange/nccl_log.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <span>
+#include <string_view>
+
+#include "moe/base/system_files.h"
+
+namespace moe::exchange {
+namespace {
+
+using Words = std::vector<std::string>;
+
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool is_alnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
+
+// Returns the number that a word is as a whole; none: it isn't one.
+std::optional<double> number_of_word(const std::string& word) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc{} || end != word.data() + word.size()) return std::nullopt;
+  return value;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
+}
+
+// Returns the line without the escape sequences of terminals: ESC [ ... letter, and ESC ] ... BEL.
+std::string without_escapes(const std::string& line) {
+  std::string text;
+  for (size_t at = 0; at < line.size(); ++at) {
+    if (line[at] != '\x1b') {
+      text += line[at];
+      continue;
+    }
+    const char kind = at + 1 < line.size() ? line[at + 1] : '\0';
+    const auto ends = [&](char c) { return kind == ']' ? c == '\a' : c >= '@' && c <= '~'; };
+    ++at;
+    if (kind != '[' && kind != ']') continue;
+    for (++at; at < line.size() && !ends(line[at]);) ++at;
+  }
+  return text;
+}
+
+// Matches `pattern` at the beginning of `text`: '0' is a digit, 'A' a letter, '_' one blank or more, others stand for
+// themselves. Returns the number of letters matched, 0 if it does not match.
+size_t match(std::string_view text, std::string_view pattern) {
+  size_t at = 0;
+  for (const char p : pattern) {
+    const char c = at < text.size() ? text[at] : '\0';
+    const bool fits = p == '0' ? is_digit(c) : p == 'A' ? is_alnum(c) && !is_digit(c) : p == '_' ? c == ' ' : c == p;
+    if (!fits) return 0;
+    ++at;
+    while (p == '_' && at < text.size() && text[at] == ' ') ++at;
+  }
+  return at;
+}
+
+size_t match_any(std::string_view text, std::span<const std::string_view> patterns) {
+  for (const std::string_view pattern : patterns)
+    if (const size_t length = match(text, pattern); length > 0) return length;
+  return 0;
+}
+
+// Returns the length of the timestamp at the beginning of a text: a date in front of a time or none, fractions of a
+// second and a zone behind it. 0: there is none.
+size_t timestamp_length(std::string_view text) {
+  constexpr std::array<std::string_view, 2> kDays{"AAA_AAA_00_", "AAA_AAA_0_"};
+  constexpr std::array<std::string_view, 7> kDates{"0000-00-00T", "0000-00-00_", "0000/00/00_", "AAA_00_",
+                                                   "AAA_0_",      "00/00/0000_", "00-00-0000_"};
+  constexpr std::array<std::string_view, 6> kZones{"Z", "+00:00", "-00:00", "+0000", "-0000", "_UTC"};
+  constexpr std::array<std::string_view, 2> kYears{"_AAA_0000", "_0000"};
+  size_t at = match_any(text, kDays);
+  const bool has_year = at > 0;  // as ctime and date print it, behind the time
+  if (!has_year) at = match_any(text, kDates);
+  const size_t time = match(text.substr(at), "00:00:00");
+  if (time == 0) return 0;
+  at += time;
+  if (at < text.size() && (text[at] == '.' || text[at] == ','))
+    for (++at; at < text.size() && is_digit(text[at]);) ++at;
+  if (has_year)
+    at += match_any(text.substr(at), kYears);
+  else
+    at += match_any(text.substr(at), kZones);
+  return at < text.size() && is_alnum(text[at]) ? 0 : at;
+}
+
+// Returns the place of the '#' with which one of nccl-tests' own lines begins, behind whatever a launcher put there.
+size_t marker(std::string_view line) {
+  constexpr std::array<std::string_view, 9> kOwn{
+      "Using devices", "Rank", "size", "Collective test ", "nThread", "Out of bounds", "Avg bus", "nccl-tests", "..."};
+  for (size_t at = line.find('#'); at != std::string_view::npos; at = line.find('#', at + 1)) {
+    const std::string_view text = trimmed(line.substr(at + 1));
+    if (std::ranges::any_of(kOwn, [&](auto own) { return text.starts_with(own); })) return at;
+  }
+  return std::string_view::npos;
+}
+
+constexpr double kMostListedRanks = 1 << 20;
+
+// Reads "#  Rank  0 Group  0 Pid  41 on node-1 device  0 [0000:07:00] ..."; older versions print no group.
+void read_rank(const Words& words, TestOutput& out) {
+  const auto behind = [&](std::string_view word) {
+    const auto at = std::ranges::find(words, word);
+    return at == words.end() || at + 1 == words.end() ? std::string() : *(at + 1);
+  };
+  const auto number = number_of_word(behind("Rank"));
+  if (const std::string host = behind("on"); !host.empty())
+    out.ranks.push_back(
+        {number ? static_cast<int>(std::clamp(*number, -1.0, kMostListedRanks)) : -1, behind("Group"), host});
+}
+
+// The places of one half of the table, out of place or in place, counted from the right; 0: there is none.
+struct Columns {
+  size_t time = 0, algbw = 0, busbw = 0;
+  size_t wrong = 0;  // number of wrong results
+  size_t error = 0;  // largest error, of versions that do not count
+};
+
+Columns columns_of(const Words& head, bool in_place) {
+  std::vector<size_t> times;
+  for (size_t i = 0; i < head.size(); ++i)
+    if (head[i] == "time" || head[i] == "cputime") times.push_back(i);
+  const size_t wanted = in_place ? 1 : 0;
+  if (times.size() <= wanted) return {};
+  const size_t at = times[wanted];
+  const auto place = [&](size_t i, std::string_view name) {
+    return i < head.size() && head[i] == name ? head.size() - i : 0;
+  };
+  return {head.size() - at, place(at + 1, "algbw"), place(at + 2, "busbw"), place(at + 3, "#wrong"),
+          place(at + 3, "error")};
+}
+
+// Returns the largest error that versions without counts accept for a type.
+double error_limit(std::string_view type) {
+  if (type == "half" || type == "bfloat16") return 1e-2;
+  if (type == "float") return 1e-5;
+  return type == "double" ? 1e-12 : 0;
+}
+
+// Returns whether a number can be that bandwidth: it is printed with two digits behind the point, or as many as fit,
+// and so is the time.
+bool is_bandwidth(double printed, double bytes, double microseconds) {
+  const double expected = bytes / microseconds / 1e3;
+  return std::abs(printed - expected) <= 0.011 + 0.01 * expected;
+}
+
+// A line of the table under its head.
+class RowReader {
+ public:
+  RowReader(Words head, Words words) : head_(std::move(head)), words_(std::move(words)) {
+    if (head_.back() != "timestamp") return;  // a date and a time
+    head_.pop_back();
+    words_.resize(words_.size() - std::min<size_t>(words_.size(), 2));
+  }
+
+  // Older versions leave out redop and root where they mean nothing. Other words are missing, or too many, where a line
+  // is torn or holds another's text.
+  bool is_whole() const {
+    const auto optional = std::ranges::count_if(head_, [](const auto& n) { return n == "redop" || n == "root"; });
+    return words_.size() <= head_.size() && words_.size() + static_cast<size_t>(optional) >= head_.size();
+  }
+
+  void read(bool in_place, TestOutput& out) const {
+    const Columns columns = columns_of(head_, in_place);
+    if (columns.time == 0) return;
+    const auto bytes = is_whole() ? number_of_word(words_.front()) : std::nullopt;
+    const auto microseconds = bytes ? number_at(columns.time) : std::nullopt;
+    if (bytes && word(columns.time) == "N/A") return add_test_row({.bytes = *bytes}, 0, out);
+    const auto algbw = bytes ? number_at(columns.algbw) : std::nullopt;
+    const bool timed = microseconds && *microseconds > 0;
+    if (!microseconds || (columns.algbw > 0 && !algbw) ||
+        (algbw && timed && !is_bandwidth(*algbw, *bytes, *microseconds))) {
+      ++out.unreadable;
+      return;
+    }
+    const auto busbw = number_at(columns.busbw);
+    const double wrong = wrong_results(columns);
+    out.wrong_results +=
+        static_cast<int>(wrong > 0) + static_cast<int>(wrong_results(columns_of(head_, !in_place)) > 0);
+    add_test_row({*bytes, *microseconds * 1e-6, busbw ? algbw.value_or(0) : 0, busbw.value_or(0)}, wrong, out);
+  }
+
+ private:
+  const std::string& word(size_t from_right) const { return words_[words_.size() - from_right]; }
+  std::optional<double> number_at(size_t from_right) const {
+    return from_right == 0 || from_right > words_.size() ? std::nullopt : number_of_word(word(from_right));
+  }
+  double wrong_results(const Columns& columns) const {
+    if (columns.wrong > 0) return number_at(columns.wrong).value_or(0);
+    const std::string type = words_.size() > 2 ? words_[2] : "";
+    const auto error = number_at(columns.error);
+    return error && !(*error <= error_limit(type)) ? 1 : 0;
+  }
+
+  Words head_, words_;
+};
+
+// The lines of one source.
+class Stream {
+ public:
+  explicit Stream(bool in_place) : in_place_(in_place) {}
+
+  bool has_head() const { return !head_.empty(); }
+
+  void read_row(const Words& words) {
+    if (has_head() && !words.empty() && number_of_word(words.front()))
+      RowReader(head_, words).read(in_place_, outputs.back());
+  }
+
+  // Reads the words of a line behind its '#'.
+  void read_own(const Words& words) {
+    const auto is = [&](size_t i, std::string_view word) { return i < words.size() && words[i] == word; };
+    const bool starting = is(2, "starting:") && words.size() > 3, rank = is(0, "Rank");
+    const bool header = starting || is(0, "nccl-tests") || is(0, "nThread") || is(0, "Using");
+    // The lists of programs that start side by side are mixed: only rows end a list.
+    if ((header && !outputs.back().empty()) || (rank && has_rows())) begin();
+    if (starting) outputs.back().program = words[3];
+    if (rank) read_rank(words, outputs.back());
+    if (is(0, "size") && is(1, "count")) head_ = words;
+    if (is(0, "Out") && is(2, "bounds")) outputs.back().has_failed |= words.back() == "FAILED";
+  }
+
+  std::vector<TestOutput> outputs{1};
+
+ private:
+  bool has_rows() const {
+    const TestOutput& last = outputs.back();
+    return !last.rows.empty() || last.wrong + last.without_time + last.unreadable > 0;
+  }
+  void begin() {
+    outputs.emplace_back();
+    head_.clear();
+  }
+
+  bool in_place_;
+  Words head_;
+};
+
+}  // namespace
+
+std::string plain_line(const std::string& line) {
+  std::string text = line.find('\x1b') == std::string::npos ? line : without_escapes(line);
+  if (text.find(':') == std::string::npos) return text;
+  const size_t end = text.find_last_not_of(" \t\r") + 1;
+  for (size_t at = 0; at < end; ++at) {
+    if (at > 0 && is_alnum(text[at - 1])) continue;
+    const size_t length = timestamp_length(std::string_view(text).substr(at));
+    if (length == 0) continue;
+    if (at + length >= end) break;  // a column of the table
+    return text.erase(at, length);
+  }
+  return text;
+}
+
+void add_test_row(const TestRow& row, double wrong, TestOutput& out) {
+  if (wrong > 0)
+    ++out.wrong;
+  else if (row.bytes <= 0 || !(row.seconds > 0))
+    ++out.without_time;
+  else
+    out.rows.push_back(row);
+}
+
+std::vector<TestOutput> read_nccl_log(std::istream& in, bool in_place) {
+  std::map<std::string, Stream, std::greater<>> streams;  // by prefix: a longer one before what it begins with
+  std::vector<Stream*> in_order;
+  for (std::string raw; std::getline(in, raw);) {
+    const std::string line = plain_line(raw);
+    if (const size_t at = marker(line); at != std::string::npos) {
+      const auto [stream, is_new] =
+          streams.try_emplace(std::string(trimmed(std::string_view(line).substr(0, at))), in_place);
+      if (is_new) in_order.push_back(&stream->second);
+      stream->second.read_own(words_in(std::string_view(line).substr(at + 1)));
+      continue;
+    }
+    const std::string_view text = trimmed(line);
+    const auto source =
+        std::ranges::find_if(streams, [&](const auto& s) { return s.second.has_head() && text.starts_with(s.first); });
+    if (source != streams.end()) source->second.read_row(words_in(text.substr(source->first.size())));
+  }
+  std::vector<TestOutput> outputs;
+  for (Stream* stream : in_order)
+    std::ranges::copy_if(stream->outputs, std::back_inserter(outputs), [](const auto& out) { return !out.empty(); });
+  return outputs;
+}
+
+}  // namespace moe::exchange
