@@ -1,10 +1,15 @@
 # LibTorch, whose CPU half runs layers: where it is, and fetching it. Sourced by ./moetune and, where a package is
 # installed, by moetune-run.
 torch_release=2.11.0
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/moetune
+cache=${XDG_CACHE_HOME:-${HOME:-/}/.cache}/moetune
 
 say() { echo "moetune: $*" >&2; }
 die() { say "$@"; exit 2; }
+
+make_cache() {
+  mkdir -p "$cache" 2>/dev/null && [ -w "$cache" ] ||
+    die "$cache can't be written, expected a folder for downloads; XDG_CACHE_HOME names another"
+}
 
 # Succeeds where version $1 will do to build with: the one we fetch or a later one.
 torch_fits() { [ "$(printf '%s\n' "$1" "${torch_release%.*}" | sort -V | head -n 1)" = "${torch_release%.*}" ]; }
@@ -47,7 +52,7 @@ fetch_torch() {
   local target=$cache/torch-$torch_release platforms=() minor quiet=()
   for minor in {17..28}; do platforms+=(--platform "manylinux_2_${minor}_$(uname -m)"); done
   [ -t 2 ] || quiet=(--quiet)
-  mkdir -p "$cache"
+  make_cache
   exec 8>"$cache/.lock" && flock 8
   [ ! -d "$target" ] || { exec 8>&-; return; }
   rm -rf "$target.part" && mkdir -p "$target.part/tmp"
