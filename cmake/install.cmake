@@ -5,6 +5,16 @@ include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/moetune)
 
+# Builds the targets that a component installs, before anything is installed: ./moetune builds only the programs.
+function(build_before_install component)
+  list(JOIN ARGN " " targets)
+  install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${PROJECT_BINARY_DIR}\" --target ${targets}
+                                RESULT_VARIABLE failed OUTPUT_QUIET)
+                if(failed)
+                  message(FATAL_ERROR \"nothing is installed: building ${targets} failed\")
+                endif()" COMPONENT ${component})
+endfunction()
+
 add_library(moetune_plan INTERFACE)
 target_link_libraries(moetune_plan INTERFACE moe_search moe_export moe_record)
 set_target_properties(moetune_plan PROPERTIES EXPORT_NAME plan)
@@ -16,6 +26,11 @@ if(MOETUNE_RUN)
   list(APPEND exported moetune_layer)
 endif()
 get_property(folders GLOBAL PROPERTY moe_folders)
+build_before_install(planning moetune)
+if(MOETUNE_RUN)
+  build_before_install(running moetune-run)
+endif()
+build_before_install(Unspecified ${folders})
 install(TARGETS ${exported} ${folders} EXPORT moetuneTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT moetuneTargets NAMESPACE moetune:: DESTINATION ${package_dir})
 # Public is what stands at the top of a folder, a layer's kinds of parts, and where ranks come from.

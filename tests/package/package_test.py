@@ -55,6 +55,15 @@ class Package(unittest.TestCase):
         self.assertRegex(depends, r"libspdlog")
         return depends
 
+    def test_install_builds_what_is_missing(self):
+        """./moetune builds the programs alone: a library that no program links is not there."""
+        name = "torch" if WHOLE else "export"
+        library = BUILD / "moe" / name / f"libmoe_{name}.a"
+        library.unlink(missing_ok=True)
+        self.run_there("cmake", "--install", BUILD, "--prefix", self.folder / "prefix")
+        self.assertTrue(library.exists())
+        self.assertEqual(len(list((self.folder / "prefix").rglob(library.name))), 1)
+
     def test_the_planning_half(self):
         prefixes, deb = self.packages(PLANNING, "moetune-plan")
         self.depends(deb)
