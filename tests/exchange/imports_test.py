@@ -189,7 +189,7 @@ class Kineto(ProgramTest):
     def test_the_launching_operation_tells_a_gemm(self):
         path = self.gemm_trace("t.json", [
             ("aten::mm", [[512, 1024], [1024, 256]], "Cijk_Alik_Bljk_BBS_MT64x64x32", 25),
-            ("aten::mm", [[64, 128], [128, 32], [64, 32]], "made_up_name", 25),  # the third is what is written
+            ("aten::mm", [[64, 128], [128, 48], [64, 48]], "made_up_name", 25),  # the third is what is written
             ("aten::addmm", [[512], [512, 100], [100, 512], [], []], "another_name", 25),
             ("aten::addmm", [[512, 512], [512, 50], [50, 512]], "another_name", 25),
             ("aten::bmm", [[8, 64, 32], [8, 32, 16]], "Custom_Cijk", 25),
@@ -198,7 +198,7 @@ class Kineto(ProgramTest):
             ("aten::add", [[512, 512], [512, 512]], "vectorized_elementwise_kernel", 25)])
         said, flops = self.gemm_flops(path)
         self.assertEqual(flops, sorted(2.0 * n for n in (
-            512 * 1024 * 256, 64 * 128 * 32, 512 * 100 * 512, 512 * 50 * 512, 8 * 64 * 32 * 16, 4096 * 64 * 32,
+            512 * 1024 * 256, 64 * 128 * 48, 512 * 100 * 512, 512 * 50 * 512, 8 * 64 * 32 * 16, 4096 * 64 * 32,
             64 * 16 * 4096)))
         self.assertIn("others 1 (25.0 us)", said)
 
