@@ -50,7 +50,7 @@ void add_utilisation(const Utilisation& use, verbs::LayerOutcome& outcome) {
 }
 
 std::string utilisation_text(const Utilisation& use, const verbs::LayerOutcome& outcome, double process_bytes) {
-  Table table({"schedule", "model FLOPs", "predicted", "bubble", "predicted", "memory", "of it states"});
+  Table table({"schedule", "model FLOPs", "predicted FLOPs", "bubble", "predicted bubble", "memory", "of it states"});
   for (const verbs::ScheduleRun& run : outcome.runs) {
     const CaseRecord& r = run.record;
     if (!r.summary.has("total_s")) continue;

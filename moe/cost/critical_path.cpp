@@ -1,6 +1,7 @@
 #include "moe/cost/critical_path.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace moe {
 
@@ -18,9 +19,12 @@ CriticalPath critical_path(const Structure& structure, std::span<const double> s
 
   const auto last = std::ranges::max_element(end_s);
   std::vector<double> latest(n, *last);  // end of a task that makes the run no longer
-  for (size_t id = n; id-- > 0;)         // tasks are in issue order
-    waited_for(id,
-               [&](size_t other) { latest[other] = std::min(latest[other], latest[id] - (end_s[id] - start_s[id])); });
+  for (size_t id = n; id-- > 0;) {       // tasks are in issue order
+    double ready_s = -std::numeric_limits<double>::infinity();
+    waited_for(id, [&](size_t other) { ready_s = std::max(ready_s, end_s[other]); });
+    const double latest_ready = latest[id] - (end_s[id] - std::min(ready_s, start_s[id]));
+    waited_for(id, [&](size_t other) { latest[other] = std::min(latest[other], latest_ready); });
+  }
   for (size_t id = 0; id < n; ++id) path.slack_s[id] = std::max(0.0, latest[id] - end_s[id]);
 
   size_t at = static_cast<size_t>(last - end_s.begin());

@@ -61,5 +61,30 @@ TEST(CriticalPath, IsAsLongAsTheRunAndSlackIsWhatATaskMayTakeLonger) {
     }
 }
 
+// A measured task starts some time after what it waited for: the time that a thread takes to wake up, or to get a core.
+TEST(CriticalPath, OfMeasuredTimesHasNoSlack) {
+  std::mt19937_64 draw(11);
+  std::uniform_real_distribution<double> length(0.1, 2), gap(0, 1.5);
+  const LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .top_k = 1};
+  const LayerCase shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
+  for (const char* schedule : {"ds-moe", "fsmoe", "lina"})
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      const Schedule& asked = find_schedule(schedule);
+      const int r = asked.degrees == DegreePolicy::one ? 1 : 1 + repeat % 3;
+      const Plan plan = build_plan(asked, shape, {.degree_forward = r, .degree_backward = r});
+      std::vector<double> late(plan.tasks().size()), seconds = late;
+      for (size_t id = 0; id < late.size(); ++id) seconds[id] = length(draw) + (late[id] = gap(draw));
+      Times times = replayed(*plan.structure, seconds);
+      for (size_t id = 0; id < late.size(); ++id) times.start_s[id] += late[id];
+      const CriticalPath path = critical_path(*plan.structure, times.start_s, times.end_s);
+      for (size_t id = 0; id < late.size(); ++id) {
+        if (path.on_path[id]) EXPECT_NEAR(path.slack_s[id], 0, 1e-9) << plan.tasks()[id].name();
+        std::vector<double> longer = seconds;
+        longer[id] += path.slack_s[id];
+        EXPECT_NEAR(replayed(*plan.structure, longer).makespan(), times.makespan(), 1e-9) << plan.tasks()[id].name();
+      }
+    }
+}
+
 }  // namespace
 }  // namespace moe
