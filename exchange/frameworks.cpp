@@ -10,9 +10,10 @@
 namespace moe::exchange {
 namespace {
 
-// The arguments below `maker`, a function or class; above them what the records say.
+// The arguments below `maker`, a function or class; above them what the records say; behind them a configuration file
+// that stands in their place, where the framework has one.
 void write_arguments(const ExportOptions& options, const TunedLayer& tuned, std::string_view maker,
-                     const Json& arguments, std::ostream& out) {
+                     const Json& arguments, std::ostream& out, const Json& config = {}) {
   const CaseRecord& record = tuned.chosen.record;
   Json json{{"comment", tuned.notes},
             {"layer", tuned.name},
@@ -23,6 +24,7 @@ void write_arguments(const ExportOptions& options, const TunedLayer& tuned, std:
             {"fastest", {{"schedule", tuned.fastest.record.schedule}, {"total_s", tuned.fastest.seconds}}},
             {"call", maker},
             {"arguments", arguments}};
+  if (!config.is_null()) json["config"] = config;
   out << document_text(json) << "\n";
   log_notes(options, tuned);
 }
@@ -75,6 +77,24 @@ void write_tutel(const ExportOptions& options, std::ostream& out) {
   write_arguments(options, tuned, "tutel.moe.moe_layer", arguments, out);
 }
 
+// Returns the part of DeepSpeed's configuration that spreads the experts of a Hugging Face model, and notes what that
+// needs and what it does otherwise.
+Json auto_ep(TunedLayer& tuned) {
+  const LayerShape& l = tuned.shape.layer;
+  const ParallelShape& p = tuned.shape.parallel;
+  std::vector<std::string>& notes = tuned.notes;
+  notes.emplace_back(
+      "config: AutoEP, in the place of the call; it needs DeepSpeed 0.19.2, Transformers 5 and a model of Hugging Face "
+      "that it knows (mixtral, qwen3_moe, qwen3_5_moe, deepseek_v2, deepseek_v3), or the patterns of its names");
+  if (l.capacity_factor) notes.emplace_back("config: AutoEP drops no token, whatever the capacity factor");
+  if (p.esp > 1) notes.push_back(fmt::format("config: AutoEP has whole experts on a rank, not shards of {}", p.esp));
+  if (p.mp > 1)
+    notes.push_back(fmt::format("config: AutoEP of 0.19 does not run beside tensor parallelism, here of {}", p.mp));
+  Json config{{"expert_parallel", {{"enabled", true}, {"autoep_size", p.ep}}}};
+  if (p.zero > 0) config["zero_optimization"] = {{"stage", p.zero}};
+  return config;
+}
+
 // Arguments of deepspeed.moe.layer.MoE; the expert's module is the caller's.
 void write_deepspeed(const ExportOptions& options, std::ostream& out) {
   TunedLayer tuned = tuned_layer(options, verbs::framework_of("deepspeed"));
@@ -107,7 +127,7 @@ void write_deepspeed(const ExportOptions& options, std::ostream& out) {
     arguments["top2_2nd_expert_sampling"] = false;  // else the second expert is drawn at random
     tuned.notes.emplace_back("top2_2nd_expert_sampling: releases of DeepSpeed before 0.14 lack it; leave it out there");
   }
-  write_arguments(options, tuned, "deepspeed.moe.layer.MoE", arguments, out);
+  write_arguments(options, tuned, "deepspeed.moe.layer.MoE", arguments, out, auto_ep(tuned));
 }
 
 }  // namespace moe::exchange

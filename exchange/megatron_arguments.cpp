@@ -1,6 +1,7 @@
 // Arguments of Megatron-Core, and of FSMoE's published layer, which is a change to it: a bash array to source.
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <ostream>
 
 #include "exchange/formats.h"
@@ -10,6 +11,8 @@
 
 namespace moe::exchange {
 namespace {
+
+constexpr int64_t kVocabularyStep = 128;  // --make-vocab-size-divisible-by, by default
 
 class Arguments {
  public:
@@ -35,27 +38,50 @@ std::string layer_frequency(std::string_view moe_layers) {
   return fmt::format("\"({})\"", text);
 }
 
+// Returns a model's parameter; 1: the record is of a layer.
+int64_t recorded(const CaseRecord& record, const char* name) {
+  return record.parameters.has(name) ? record.parameters.whole(name, record.where) : 1;
+}
+
+// Returns how many layers the model has; 0: a run may be of some of them.
+int64_t whole_layers(const TunedLayer& tuned) {
+  return tuned.chosen.record.key.starts_with("plan/") ? recorded(tuned.chosen.record, "layers") : 0;
+}
+
+bool recorded_yes(const CaseRecord& record, const char* name) {
+  return record.parameters.has(name) && record.parameters.text(name, record.where) == "yes";
+}
+
+// Adds what the model has beside its layers. Megatron-Core ties the output projection unless it is told otherwise.
+void add_ends(const CaseRecord& record, Arguments& a) {
+  if (record.parameters.has("vocabulary")) {
+    a.add("--vocab-size", recorded(record, "vocabulary"));
+    if (!recorded_yes(record, "tied_embedding")) a.add("--untie-embeddings-and-output-weights");
+  }
+  if (recorded_yes(record, "qk_norm")) a.add("--qk-layernorm");
+}
+
 void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   const LayerShape& l = tuned.shape.layer;
   const ParallelShape& p = tuned.shape.parallel;
-  const auto recorded = [&, &record = tuned.chosen.record](const char* name) {  // of a model
-    return record.parameters.has(name) ? record.parameters.whole(name, record.where) : 1;
-  };
-  // A run may be of some of a model's layers.
-  if (tuned.chosen.record.key.starts_with("plan/") && recorded("layers") > 1) a.add("--num-layers", recorded("layers"));
+  if (const int64_t layers = whole_layers(tuned); layers > 1) a.add("--num-layers", layers);
   a.add("--hidden-size", l.model_dim);
   a.add("--ffn-hidden-size", ffn_hidden);
   a.add("--num-attention-heads", l.heads);
+  a.add("--kv-channels", head_width(l));
   if (l.kv_heads < l.heads) a.add("--group-query-attention");
   if (l.kv_heads < l.heads) a.add("--num-query-groups", l.kv_heads);
-  if (l.rope_theta > 0) a.add("--position-embedding-type", "rope");
+  a.add("--position-embedding-type", l.rope_theta > 0 ? "rope" : "learned_absolute");
   if (l.rope_theta > 0) a.add("--rotary-base", std::llround(l.rope_theta));
+  add_ends(tuned.chosen.record, a);
   a.add("--seq-length", l.seq);
   a.add("--max-position-embeddings", l.seq);
   a.add("--micro-batch-size", l.batch);
-  a.add("--global-batch-size", l.batch * p.dp * recorded("micro_batches"));
+  a.add("--global-batch-size", l.batch * p.dp * recorded(tuned.chosen.record, "micro_batches"));
   a.add("--normalization", l.norm == Norm::rmsnorm ? "RMSNorm" : "LayerNorm");
   if (!l.bias) a.add("--disable-bias-linear");
+  a.add("--attention-dropout", 0);  // by default it drops
+  a.add("--hidden-dropout", 0);
   if (is_gated(l.ffn)) a.add("--swiglu");
   if (l.dtype == DType::bfloat16) a.add("--bf16");
   if (l.dtype == DType::float16) a.add("--fp16");
@@ -104,6 +130,17 @@ void note_differences(TunedLayer& tuned, std::initializer_list<std::string_view>
     tuned.notes.push_back(fmt::format("rows were rounded as {}, it rounds as --capacity-rounding megatron",
                                       name_of(tuned.shape.rounding)));
   if (l.dtype == DType::float64) tuned.notes.emplace_back("it has no float64: float32 stands in its place");
+  if (l.rope_theta != std::round(l.rope_theta))
+    tuned.notes.push_back(fmt::format("--rotary-base takes whole numbers: {} was planned", l.rope_theta));
+  const CaseRecord& record = tuned.chosen.record;
+  if (!record.parameters.has("vocabulary"))
+    tuned.notes.emplace_back(
+        "--vocab-size and --untie-embeddings-and-output-weights are yours: the record is of layers alone");
+  else if (const int64_t words = recorded(record, "vocabulary"), step = kVocabularyStep * tuned.shape.parallel.mp;
+           words % step != 0)
+    tuned.notes.push_back(fmt::format("it pads the vocabulary of {} to a multiple of {}", words, step));
+  if (recorded_yes(record, "qk_norm"))
+    tuned.notes.emplace_back("--qk-layernorm is the model's: times and memory here leave that norm out");
 }
 
 }  // namespace
@@ -112,6 +149,8 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
   TunedLayer tuned = tuned_layer(options, verbs::framework_of("megatron"));
   const LayerShape& l = tuned.shape.layer;
   note_differences(tuned, {"gshard", "switch", "sigmoid"});
+  for (const std::string& refusal : verbs::megatron_refusals(tuned.shape, whole_layers(tuned)))
+    tuned.notes.push_back(fmt::format("Megatron-Core refuses {}", refusal));
   tuned.notes.emplace_back(
       "--overlap-moe-expert-parallel-comm runs AlltoAll beside another micro-batch's computation: no "
       "schedule here does, so that no record says what it gains");
@@ -134,7 +173,8 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
     arguments.add("--moe-router-num-groups", nodes);
     arguments.add("--moe-router-group-topk", std::min<int64_t>(l.node_limit, nodes));
   }
-  if (l.experts > tuned.shape.parallel.ep) arguments.add("--moe-grouped-gemm");
+  // Releases before 0.16 refuse it of other types.
+  if (l.experts > tuned.shape.parallel.ep && l.dtype == DType::bfloat16) arguments.add("--moe-grouped-gemm");
   if (tuned.shape.parallel.zero > 0) arguments.add("--use-distributed-optimizer");
   const Recompute recompute = tuned.shape.parallel.recompute;
   if (recompute == Recompute::selective) arguments.add("--recompute-granularity selective");

@@ -41,6 +41,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
     chosen.model.layers = model.layers;
     chosen.vocabulary = model.vocabulary;
     chosen.tied_embedding = model.tied_embedding;
+    chosen.qk_norm = model.qk_norm;
   } else if (!selection.layer_file.empty()) {
     base = find_layer(selection.layer_file);
   }
@@ -65,6 +66,14 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   require<BadInput>(chosen.model.micro_batches > 1,
                     "--pipeline: found one micro-batch, which has one order; expected --micro-batches N with it");
   return chosen;
+}
+
+void record_ends(Fields& parameters, const ChosenModel& chosen) {
+  if (chosen.vocabulary > 0) {
+    parameters.set("vocabulary", chosen.vocabulary);
+    parameters.set("tied_embedding", std::string(chosen.tied_embedding ? "yes" : "no"));
+  }
+  if (chosen.qk_norm) parameters.set("qk_norm", std::string("yes"));
 }
 
 MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request) {

@@ -5,6 +5,7 @@
 
 #include "moe/cost/profile.h"
 #include "moe/plan/memory.h"
+#include "moe/record/record.h"
 #include "moe/schedule/model_plan.h"
 #include "verbs/selection.h"
 
@@ -26,12 +27,16 @@ struct ChosenModel {
   int whole_layers = 1;    // that the model has, whatever --layers says
   int64_t vocabulary = 0;  // 0: unknown
   bool tied_embedding = false;
+  bool qk_norm = false;  // of the published model; plans leave it out
   /// Says what is so on this cluster alone: "E 8, which the model leaves open; L 256, elsewhere 1024". Empty: nothing.
   std::string on_cluster = {};
 };
 
 /// Returns the model on that cluster, the selection's layer flags over its own. Throws BadInput naming the flag.
 ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, const Profile& profile);
+
+/// Adds what records say of the model beside its layers: "vocabulary" and "tied_embedding", if known, and "qk_norm".
+void record_ends(Fields& parameters, const ChosenModel& chosen);
 
 /// Returns what a request of the model's layers takes with the model's embedding and output projection.
 MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request);

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "moe/plan/shape.h"
 
 namespace moe::verbs {
 
@@ -19,6 +23,10 @@ struct Framework {
 std::span<const Framework> frameworks();
 /// Returns the framework of that format; there must be one.
 const Framework& framework_of(std::string_view format);
+
+/// Returns what Megatron-Core's own checks refuse of a shape and of a model of so many layers (0: not known), with the
+/// releases that do if not all of them.
+std::vector<std::string> megatron_refusals(const LayerCase& shape, int64_t layers);
 
 /// Are the schedules that every comparison shows, whatever they take: Tutel's, and the one of DeepSpeed-MoE.
 inline constexpr std::array<std::string_view, 2> kBaselines{"tutel", "ds-moe"};

@@ -85,7 +85,7 @@ const ModelOverride* override_for(const Model& model, const std::string& cluster
 Model read_model(const std::string& path) {
   const ConfigFile file = read_toml(path);
   const TableReader root(file, {"schema", "name", "source", "layers", "moe_every", "first_dense", "dense_layers",
-                                "dense_hidden", "vocabulary", "tied_embedding", "layer", "parallel", "on"});
+                                "dense_hidden", "vocabulary", "tied_embedding", "qk_norm", "layer", "parallel", "on"});
   root.integer("schema", {.least = 1, .most = 1});
   Model out;
   out.file = path;
@@ -95,6 +95,7 @@ Model read_model(const std::string& path) {
   out.dense = dense_from(root, out.layers);
   out.vocabulary = root.optional_integer("vocabulary", {.least = 1, .most = 1 << 30}).value_or(0);
   if (root.has("tied_embedding")) out.tied_embedding = root.boolean("tied_embedding");
+  if (root.has("qk_norm")) out.qk_norm = root.boolean("qk_norm");
   const TableReader layer = root.table("layer", kLayerKeys);
   require_shape(layer);
   read_layer_keys(layer, out.layer);

@@ -9,6 +9,7 @@
 //   dense_hidden = 18432       with any of the three: hidden size of a dense layer's feed-forward
 //   vocabulary = 32000         optional: the memory of embedding and output projection counts only where it is given
 //   tied_embedding = false     optional: the output projection is the embedding
+//   qk_norm = true             optional: the published model norms queries and keys; exports say it, plans leave it out
 //   [layer]                    the keys of a layer file (moe/plan/layer_file.h), batch to hook
 //   [parallel]                 optional: dp, mp, ep, esp, pp
 //   [[on]]                     optional: what differs on some clusters, by the names of their profiles
@@ -36,7 +37,7 @@ struct Model {
   int layers = 1;
   DenseRule dense;
   int64_t vocabulary = 0;  // 0: unknown
-  bool tied_embedding = false;
+  bool tied_embedding = false, qk_norm = false;
   std::vector<ModelOverride> overrides;  // a cluster is named at most once
 };
 

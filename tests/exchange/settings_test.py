@@ -59,6 +59,19 @@ class Settings(ProgramTest):
         self.assertTrue(arguments["enable_expert_tensor_parallelism"])
         self.assertIn("1.500 times", " ".join(document["comment"]))
 
+    def test_deepspeeds_autoep_stands_beside_its_layer(self):
+        document = json.loads(self.export("deepspeed", *SCHEDULES))
+        self.assertEqual(document["call"], "deepspeed.moe.layer.MoE")
+        self.assertEqual(document["config"], {"expert_parallel": {"enabled": True, "autoep_size": 8}})
+        said = [line for line in document["comment"] if line.startswith("config: ")]
+        for words in ("DeepSpeed 0.19.2, Transformers 5", "drops no token", "whole experts on a rank, not shards of 4",
+                      "beside tensor parallelism, here of 4"):
+            self.assertEqual(len([line for line in said if words in line]), 1, (words, said))
+        plain = measured("ds-moe", (1, 1), 0.01, mp=1, esp=1, dp=32, edp=4, zero=1, capacity_factor="none")
+        document = json.loads(self.export("deepspeed", plain))
+        self.assertEqual(document["config"]["zero_optimization"], {"stage": 1})
+        self.assertEqual(len([line for line in document["comment"] if line.startswith("config: ")]), 1)
+
     def test_fsmoe_takes_the_schedule_that_the_published_layer_runs(self):
         flags, comments = flags_of(self.export("fsmoe", *SCHEDULES))
         self.assertEqual((flags["--pipeline-degree"], flags["--bp-pipeline-degree"]), ("5", "3"))

@@ -117,6 +117,10 @@ std::string set_text(const Answer& answer, const RankedSchedule& use) {
         verbs::degree_range(row->degrees_backward.first, row->degrees_backward.second),
         std::abs(slower) < 5e-4 ? "as fast" : fmt::format("{:+.1f} %{}", 100 * slower, both_ran ? ", run" : "")));
   }
+  const ModelShape& model = answer.chosen->model;
+  if (std::ranges::find(formats, "megatron") != formats.end())
+    for (const std::string& refusal : verbs::megatron_refusals(model.shape, model.layers))
+      items.push_back(fmt::format("Megatron-Core refuses {}", refusal));
   const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
   return packed_lines("SET IT ", items) +
          fmt::format("       all settings: ./moetune export {} {}{} (formats: {})\n", formats.front(),

@@ -21,7 +21,7 @@ constexpr size_t kDrawn = 3;
 // Lists the flags that say which cluster and layer, as simulate and the benches have them too; blanks around each.
 constexpr std::string_view kWhatFlags =
     " --cluster --model --layers --micro-batches --pipeline --layer --batch --seq --model-dim --hidden "
-    "--shared-hidden --heads --kv-heads --rope-theta --experts --top-k --ffn --gate --capacity-factor "
+    "--shared-hidden --heads --kv-heads --head-dim --rope-theta --experts --top-k --ffn --gate --capacity-factor "
     "--capacity-rounding --order --dispatcher --hook --norm --no-residual --no-causal --bias --aux-loss --z-loss "
     "--dtype --dp --mp --ep --esp --pp --placement --nearest --zero --recompute --node-limit --degree-forward "
     "--degree-backward --micro-op-bytes --min-chunk-bytes --device --attention ";
@@ -188,6 +188,7 @@ std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& a
 
 void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoice& degrees) {
   CaseGroup group{verbs::parameters_of(answer.chosen->model, answer.cluster, answer.name, degrees), {}};
+  verbs::record_ends(group.parameters, *answer.chosen);
   for (const RankedSchedule& row : answer.ranking)
     if (writer.find(fmt::format("plan/{}/{}", answer.name, row.schedule->name)) == nullptr)
       group.cases.push_back(record_of(row, answer.name));

@@ -216,8 +216,9 @@ class VerifiedAnswer {
     if (auto known = verbs::known_outcome(job, writer_)) return *std::move(known);
     ModelShape run{job.shape, job.stacked.layers, job.stacked.micro_batches, job.stacked.order};
     run.dense = job.stacked.dense.first(job.stacked.layers);
-    verbs::LayerOutcome outcome =
-        verbs::run_or_record_why(job, verbs::parameters_of(run, target_.cluster.name, job.name, job.degrees));
+    Fields parameters = verbs::parameters_of(run, target_.cluster.name, job.name, job.degrees);
+    verbs::record_ends(parameters, subject_.chosen);
+    verbs::LayerOutcome outcome = verbs::run_or_record_why(job, parameters);
     append(outcome, writer_);
     return outcome;
   }

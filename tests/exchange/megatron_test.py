@@ -1,0 +1,152 @@
+"""usage: megatron_test.py PROGRAM
+
+Flags of every preset model, against what Megatron-LM's parser knows and what Megatron-Core asserts of them.
+
+Read in Megatron-LM's sources, releases core_v0.15.0 to core_v0.19.0: megatron/training/arguments.py,
+megatron/core/transformer/transformer_config.py and megatron/core/tensor_parallel/mappings.py."""
+import shlex
+
+from program import ROOT, ProgramTest, main, measured, records
+
+INTEGER, REAL, TEXT, SWITCH = int, float, str, None
+FLAGS = {
+    "--num-layers": INTEGER, "--hidden-size": INTEGER, "--ffn-hidden-size": INTEGER, "--num-attention-heads": INTEGER,
+    "--kv-channels": INTEGER, "--group-query-attention": SWITCH, "--num-query-groups": INTEGER,
+    "--position-embedding-type": TEXT, "--rotary-base": INTEGER, "--vocab-size": INTEGER,
+    "--untie-embeddings-and-output-weights": SWITCH, "--qk-layernorm": SWITCH, "--seq-length": INTEGER,
+    "--max-position-embeddings": INTEGER, "--micro-batch-size": INTEGER, "--global-batch-size": INTEGER,
+    "--normalization": TEXT, "--disable-bias-linear": SWITCH, "--attention-dropout": REAL, "--hidden-dropout": REAL,
+    "--swiglu": SWITCH, "--bf16": SWITCH, "--tensor-model-parallel-size": INTEGER, "--sequence-parallel": SWITCH,
+    "--pipeline-model-parallel-size": INTEGER, "--expert-model-parallel-size": INTEGER, "--moe-layer-freq": TEXT,
+    "--expert-tensor-parallel-size": INTEGER, "--moe-ffn-hidden-size": INTEGER,
+    "--moe-shared-expert-intermediate-size": INTEGER, "--num-experts": INTEGER, "--moe-router-topk": INTEGER,
+    "--moe-router-load-balancing-type": TEXT, "--moe-aux-loss-coeff": REAL, "--moe-z-loss-coeff": REAL,
+    "--moe-token-dispatcher-type": TEXT, "--moe-expert-capacity-factor": REAL,
+    "--moe-pad-expert-input-to-capacity": SWITCH, "--moe-router-pre-softmax": SWITCH,
+    "--moe-router-score-function": TEXT, "--moe-router-num-groups": INTEGER, "--moe-router-group-topk": INTEGER,
+    "--moe-grouped-gemm": SWITCH, "--use-distributed-optimizer": SWITCH, "--recompute-granularity": TEXT}
+
+# What is asserted; flags that are absent are 1, or what `default` says. The words are those of a comment, where the
+# shape breaks it; without words no exported shape may.
+ASSERTED = [
+    ("attention heads", lambda f: f("--num-attention-heads") % f("--tensor-model-parallel-size") == 0),
+    # Until 0.15; from 0.16 on the groups may divide TP too.
+    ("key-value heads", lambda f: f("--num-query-groups", 0) % f("--tensor-model-parallel-size") == 0),
+    ("tokens a sample", lambda f: f("--seq-length") % f("--tensor-model-parallel-size") == 0),
+    ("layers over PP", lambda f: f("--num-layers", 0) % f("--pipeline-model-parallel-size") == 0),
+    ("experts with biases", lambda f: "--disable-bias-linear" in f.flags or f("--expert-tensor-parallel-size") == 1),
+    ("router groups", lambda f: f("--num-experts") % f("--moe-router-num-groups") == 0),
+    ("", lambda f: "--kv-channels" in f.flags or f("--hidden-size") % f("--num-attention-heads") == 0),
+    ("", lambda f: f("--num-experts") % f("--expert-model-parallel-size") == 0),
+    ("", lambda f: f("--moe-ffn-hidden-size") % f("--expert-tensor-parallel-size") == 0),
+    ("", lambda f: f("--max-position-embeddings") >= f("--seq-length")),
+    ("", lambda f: f("--moe-router-group-topk") <= f("--moe-router-num-groups")),
+    ("", lambda f: "--moe-grouped-gemm" not in f.flags or "--bf16" in f.flags),  # until 0.15
+    ("", lambda f: f("--moe-router-topk") > 1 or "--moe-router-pre-softmax" in f.flags or
+     f.flags.get("--moe-router-score-function") == "sigmoid"),
+    ("", lambda f: "--moe-pad-expert-input-to-capacity" not in f.flags or "--moe-expert-capacity-factor" in f.flags)]
+
+# Of the published configs: layers, width, heads, key-value heads, width of a head, vocabulary; tied, norm of queries
+# and keys, base of rotary positions.
+CARDS = {
+    "mixtral-7b": (32, 4096, 32, 8, 128, 32000, False, False, 1000000),
+    "mixtral-22b": (56, 6144, 48, 8, 128, 32768, False, False, 1000000),
+    "qwen3-30b-a3b": (48, 2048, 32, 4, 128, 151936, False, True, 1000000),
+    "qwen3-235b-a22b": (94, 4096, 64, 4, 128, 151936, False, True, 1000000),
+    "gpt-oss-20b": (24, 2880, 64, 8, 64, 201088, False, False, 150000),
+    "gpt-oss-120b": (36, 2880, 64, 8, 64, 201088, False, False, 150000),
+    "olmoe-1b-7b": (16, 2048, 16, 16, 128, 50304, False, True, 10000),
+    "gpt2-xl": (48, 1600, 25, 25, 64, 50257, True, False, None)}
+
+
+class Exported:
+    """The flags of a bash array, and its comments."""
+
+    def __init__(self, text):
+        lines = text.splitlines()
+        begin, end = lines.index("MOE_ARGS=("), lines.index(")")
+        self.flags = {}
+        for line in lines[begin + 1:end]:
+            words = shlex.split(line)
+            self.flags[words[0]] = words[1] if len(words) > 1 else None
+        self.refusals = [line for line in lines[:begin] if "Megatron-Core refuses" in line]
+        self.comments = " ".join(lines[:begin])
+
+    def __call__(self, flag, default=1):
+        return int(self.flags[flag]) if flag in self.flags else default
+
+
+class Megatron(ProgramTest):
+    def exported(self, path):
+        return Exported(self.text("export", "megatron", path))
+
+    def check(self, exported, what):
+        for flag, value in exported.flags.items():
+            self.assertIn(flag, FLAGS, what)
+            self.assertEqual(value is None, FLAGS[flag] is SWITCH, (what, flag))
+            if value is not None:
+                FLAGS[flag](value)
+        broken = [words for words, holds in ASSERTED if not holds(exported)]
+        self.assertNotIn("", broken, (what, exported.flags))
+        self.assertEqual(len(exported.refusals), len(broken), (what, exported.refusals, broken))
+        for words in broken:
+            self.assertTrue(any(words in line for line in exported.refusals), (what, words, exported.refusals))
+
+    def test_every_preset_model(self):
+        cluster = (ROOT / "configs/clusters/testbed-b.toml").read_text().splitlines()
+        large = self.folder / "large.toml"
+        large.write_text("\n".join(line for line in cluster if not line.startswith("memory_bytes")))
+        models = sorted(path.stem for path in (ROOT / "configs/models").glob("*.toml"))
+        self.assertLessEqual(set(CARDS), set(models))
+        for model in models:
+            path = self.folder / f"{model}.jsonl"
+            layers = ["--layers", "8"] if model == "deepseek-v3" else []
+            self.text("tune", "--no-verify", "--model", model, "--cluster", str(large), "--schedule", "ds-moe",
+                      "--dtype", "float32", "--nearest", "-o", str(path), *layers)
+            exported = self.exported(str(path))
+            self.check(exported, model)
+            if model in CARDS:
+                self.check_card(exported, *CARDS[model], model)
+
+    def check_card(self, f, layers, width, heads, kv_heads, head_width, words, tied, qk_norm, base, what):
+        self.assertEqual((f("--num-layers"), f("--hidden-size"), f("--num-attention-heads"),
+                          f("--num-query-groups", heads), f("--kv-channels"), f("--vocab-size")),
+                         (layers, width, heads, kv_heads, head_width, words), what)
+        self.assertEqual("--untie-embeddings-and-output-weights" in f.flags, not tied, what)
+        self.assertEqual("--qk-layernorm" in f.flags, qk_norm, what)
+        self.assertEqual("leave that norm out" in f.comments, qk_norm, what)
+        self.assertEqual(f("--rotary-base", None), base, what)
+        self.assertEqual(f.flags["--position-embedding-type"], "rope" if base else "learned_absolute", what)
+        self.assertEqual("pads the vocabulary" in f.comments, words % (128 * f("--tensor-model-parallel-size")) != 0)
+
+    def test_shapes_that_it_refuses_have_a_comment(self):
+        odd = {"heads": 18, "kv_heads": 18, "model_dim": 2304}
+        for changed, said in (({"kv_heads": 2}, "2 key-value heads over TP 4, before release 0.16"),
+                              ({"heads": 12, "kv_heads": 6, "head_dim": 128}, "6 key-value heads over TP 4"),
+                              ({**odd}, "18 attention heads over TP 4"),
+                              ({"seq": 1022, "batch": 2}, "1022 tokens a sample with --sequence-parallel over TP 4"),
+                              ({"bias": "yes"}, "experts with biases over ETP 4")):
+            exported = self.exported(records(self.folder / "r.jsonl", measured("ds-moe", (1, 1), 0.01, **changed)))
+            self.check(exported, changed)
+            self.assertTrue(any(line.endswith(f"Megatron-Core refuses {said}") for line in exported.refusals),
+                            exported.refusals)
+        case = measured("ds-moe", (1, 1), 0.01, layers=10, micro_batches=4, pipeline="1f1b", pp=4, dp=2, ep=2)
+        case["key"], case["prediction"], case["summary"] = "plan/a/ds-moe", {"total_s": 0.01}, {}
+        exported = self.exported(records(self.folder / "r.jsonl", case))
+        self.check(exported, "pipeline")
+        self.assertEqual(exported.refusals, ["# Megatron-Core refuses 10 layers over PP 4"])
+        self.check(self.exported(records(self.folder / "r.jsonl", measured("ds-moe", (1, 1), 0.01))), "whole")
+
+    def test_the_answer_says_what_it_refuses(self):
+        answer = self.text("tune", "--no-verify", "--cluster", "testbed-b", "--schedule", "ds-moe", "--heads", "16",
+                           "--kv-heads", "2", "--mp", "4", "-o", str(self.folder / "a.jsonl"))
+        self.assertIn("Megatron-Core refuses 2 key-value heads over TP 4, before release 0.16", answer)
+
+    def test_a_layer_alone_says_whose_vocabulary_it_is(self):
+        exported = self.exported(records(self.folder / "r.jsonl", measured("ds-moe", (1, 1), 0.01)))
+        self.assertIn("--vocab-size and --untie-embeddings-and-output-weights are yours", exported.comments)
+        self.assertNotIn("--vocab-size", exported.flags)
+
+
+if __name__ == "__main__":
+    main()
