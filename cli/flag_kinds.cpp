@@ -112,6 +112,7 @@ void add_layer(CLI::App& verb, verbs::Selection& s) {
              "hidden size of an expert that every token passes; default: 0, none", {0});
   add_number(verb, "--heads", l.heads, with_default("attention heads", usual.heads), {1});
   add_number(verb, "--kv-heads", l.kv_heads, "key-value heads; default: heads", {1});
+  add_number(verb, "--head-dim", l.head_dim, "width of a head; default: 0, model-dim / heads", {0});
   add_number(verb, "--rope-theta", l.rope_theta, "base of rotary positions; default: 0, none", {0});
   add_number(verb, "--experts", l.experts, "experts in all (E); default: one a node, on one node one a rank", {1});
   add_number(verb, "--top-k", l.top_k, with_default("experts a token (k)", usual.top_k), {1});

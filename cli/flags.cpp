@@ -49,6 +49,8 @@ constexpr std::pair<std::string_view, std::string_view> kWords[]{
     {"--ffn-hidden-size", "--hidden"},
     {"--moe-ffn-hidden-size", "--hidden"},
     {"--num-attention-heads", "--heads"},
+    {"--num-query-groups", "--kv-heads"},
+    {"--kv-channels", "--head-dim"},
     {"--output", "--out"},
     {"--nproc-per-node", "--ranks"},
     {"--nproc_per_node", "--ranks"},

@@ -238,10 +238,12 @@ class Modelbench {
                                                                  name_of(chosen_.model.shape.rounding), group)
                                                    : "";
     const std::string places = layer.rope_theta > 0 ? fmt::format(", rope {:g}", layer.rope_theta) : "";
+    const std::string widths = layer.head_dim > 0 ? fmt::format(", {} wide", layer.head_dim) : "";
     return fmt::format(
-        "{}: {}, {} heads over {}{}, norm {}{}{}{}{}, gate {}{}, losses {:g} and {:g}, hook {}, {}, text {} ({:016x}), "
+        "{}: {}, {} heads over {}{}{}, norm {}{}{}{}{}, gate {}{}, losses {:g} and {:g}, hook {}, {}, text {} "
+        "({:016x}), "
         "seed {}, {}{}",
-        chosen_.name, describe_layers(layers, chosen_.model.dense, layer), layer.heads, layer.kv_heads, places,
+        chosen_.name, describe_layers(layers, chosen_.model.dense, layer), layer.heads, layer.kv_heads, widths, places,
         name_of(layer.norm), layer.residual ? "" : ", no residual", layer.causal ? "" : ", not causal",
         layer.bias ? ", biases" : "", chosen_.tied_embedding ? ", tied embedding" : "", layer.gate, rows,
         layer.aux_loss, layer.z_loss, layer.hook, name_of(layer.dtype), options_.text, fingerprint(), options_.seed,

@@ -30,6 +30,7 @@ void apply(const LayerFlags& flags, LayerShape& layer) {
   override_with(layer.shared_hidden, flags.shared_hidden);
   override_with(layer.heads, flags.heads);
   override_with(layer.kv_heads, flags.kv_heads);
+  override_with(layer.head_dim, flags.head_dim);
   override_with(layer.rope_theta, flags.rope_theta);
   override_with(layer.experts, flags.experts);
   override_with(layer.top_k, flags.top_k);

@@ -17,7 +17,8 @@ inline constexpr std::string_view kDefaultGrid = "fsmoe-b";  // of clusters that
 
 /// Describes a layer by hand; what is empty comes from the layer file, or the defaults.
 struct LayerFlags {
-  std::optional<int64_t> batch, seq, model_dim, hidden, shared_hidden, heads, kv_heads, experts, top_k, node_limit;
+  std::optional<int64_t> batch, seq, model_dim, hidden, shared_hidden, heads, kv_heads, head_dim, experts, top_k,
+      node_limit;
   std::optional<std::string> capacity_factor;  // a number, or "none": dropless
   std::optional<std::string> ffn, gate, order, dispatcher, hook, norm, dtype, rounding, placement;
   std::optional<double> rope_theta, aux_loss, z_loss;

@@ -23,6 +23,7 @@ Json layer_json(const LayerShape& l) {
             {"aux_loss", l.aux_loss},
             {"z_loss", l.z_loss}};
   if (l.shared_hidden > 0) json["shared_hidden"] = l.shared_hidden;
+  if (l.head_dim > 0) json["head_dim"] = l.head_dim;
   if (l.rope_theta > 0) json["rope_theta"] = l.rope_theta;
   if (!l.causal) json["causal"] = false;
   if (l.bias) json["bias"] = true;

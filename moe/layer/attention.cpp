@@ -64,7 +64,8 @@ class ShardedAttention final : public Attention {
     if (setup.rank.shape.layer.rope_theta > 0)
       turns_ = rotary_turns(setup.rank.shape.layer, setup.rank.head_dim, math_);
     if (setup.rank.shape.layer.bias) make_biases(setup);
-    for (const Parameter& p : parameters({})) fill_weight(p, model_dim_, setup.seed, math_.memory());
+    for (const Parameter& p : parameters({}))
+      fill_weight(p, p.name == kWo || p.name == kBo ? columns_.total : model_dim_, setup.seed, math_.memory());
   }
 
   void forward(TensorView input, TensorView out) override {
@@ -152,7 +153,7 @@ class ShardedAttention final : public Attention {
   Math& math_;
   LayerMemory memory_;
   int64_t model_dim_;
-  ShardRange columns_, kv_columns_;  // of this rank's heads, of M; of its key-value heads
+  ShardRange columns_, kv_columns_;  // of this rank's heads; of its key-value heads
   std::unique_ptr<AttentionHeads> heads_;
   Weight wq_, wk_, wv_, wo_;
   std::array<Weight, 4> b_;              // behind those; W_o's of out_columns_

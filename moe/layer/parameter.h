@@ -40,7 +40,8 @@ struct Parameter {
 };
 
 /// Names of the weights and of their random streams.
-inline constexpr std::string_view kWq = "wq", kWk = "wk", kWv = "wv", kWo = "wo";   // (M, M); wk, wv: (M, kv heads d)
+inline constexpr std::string_view kWq = "wq", kWk = "wk", kWv = "wv",
+                                  kWo = "wo";  // (M, heads d), (M, kv heads d) twice, (heads d, M)
 inline constexpr std::string_view kGateWeight = "gate", kGateNoise = "gate_noise";  // (E, M)
 inline constexpr std::string_view kGateProjection = "gate_projection", kGateTemperature = "gate_temperature";
 inline constexpr std::string_view kW1 = "w1", kW3 = "w3", kW2 = "w2";  // (E, M, H) twice, (E, H, M)
@@ -48,7 +49,7 @@ inline constexpr std::string_view kShared = "shared_";                 // before
 inline constexpr std::string_view kFfn = "ffn_";                       // likewise, of a dense layer's feed-forward
 inline constexpr std::string_view kNormGain1 = "norm1", kNormGain2 = "norm2";  // (M)
 /// Names of their biases, where a layer has them.
-inline constexpr std::string_view kBq = "bq", kBk = "bk", kBv = "bv", kBo = "bo";  // (M); bk, bv: (kv heads d)
+inline constexpr std::string_view kBq = "bq", kBk = "bk", kBv = "bv", kBo = "bo";  // (heads d), (kv heads d) twice, (M)
 inline constexpr std::string_view kB1 = "b1", kB3 = "b3", kB2 = "b2";              // (E, H) twice, (E, M)
 inline constexpr std::string_view kNormBias = "_bias";                             // behind a norm's name: (M)
 

@@ -5,8 +5,8 @@
 namespace moe {
 namespace {
 
-constexpr Limits kWidthLimits{.least = 1, .most = 1 << 30};             // products of them are checked
-constexpr Limits kSharedLimits{.least = 0, .most = kWidthLimits.most};  // 0: no shared expert
+constexpr Limits kWidthLimits{.least = 1, .most = 1 << 30};               // products of them are checked
+constexpr Limits kOptionalLimits{.least = 0, .most = kWidthLimits.most};  // 0: no shared expert; M / heads
 constexpr Limits kLossLimits{.least = 0, .most = 1e3}, kRopeLimits{.least = 0, .most = 1e12};
 
 void read_sizes(const TableReader& root, LayerShape& layer) {
@@ -17,9 +17,10 @@ void read_sizes(const TableReader& root, LayerShape& layer) {
   size("seq", layer.seq);
   size("model_dim", layer.model_dim);
   size("hidden", layer.hidden);
-  layer.shared_hidden = root.optional_integer("shared_hidden", kSharedLimits).value_or(layer.shared_hidden);
+  layer.shared_hidden = root.optional_integer("shared_hidden", kOptionalLimits).value_or(layer.shared_hidden);
   size("heads", layer.heads);
   size("kv_heads", layer.kv_heads);
+  layer.head_dim = root.optional_integer("head_dim", kOptionalLimits).value_or(layer.head_dim);
   layer.rope_theta = root.optional_real("rope_theta", kRopeLimits).value_or(layer.rope_theta);
   size("experts", layer.experts);
   size("top_k", layer.top_k);

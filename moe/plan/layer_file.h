@@ -19,10 +19,11 @@ struct LayerFile {
 };
 
 /// The keys of a layer's sizes and choices, and of its groups, as files, plans and records have them.
-inline constexpr std::array<std::string_view, 24> kLayerKeys{
-    "batch",      "seq",   "model_dim",  "hidden",          "shared_hidden", "heads", "kv_heads", "rope_theta",
-    "experts",    "top_k", "node_limit", "capacity_factor", "ffn",           "dtype", "gate",     "order",
-    "dispatcher", "hook",  "norm",       "residual",        "causal",        "bias",  "aux_loss", "z_loss"};
+inline constexpr std::array<std::string_view, 25> kLayerKeys{
+    "batch",      "seq",        "model_dim", "hidden",     "shared_hidden",   "heads",  "kv_heads", "head_dim",
+    "rope_theta", "experts",    "top_k",     "node_limit", "capacity_factor", "ffn",    "dtype",    "gate",
+    "order",      "dispatcher", "hook",      "norm",       "residual",        "causal", "bias",     "aux_loss",
+    "z_loss"};
 inline constexpr std::array<std::string_view, 6> kParallelKeys{"dp", "mp", "ep", "esp", "pp", "placement"};
 
 /// Reads those of kLayerKeys that `table` has; the others stay as they are.

@@ -5,8 +5,9 @@ namespace moe {
 double step_flops(const LayerCase& shape, const ModelDepth& depth) {
   const LayerShape& l = shape.layer;
   const auto width = static_cast<double>(l.model_dim);
-  const double of_keys = width * static_cast<double>(l.kv_heads) / static_cast<double>(l.heads);
-  const double attention = width * (2 * width + 2 * of_keys) + 2 * static_cast<double>(l.seq) * width;
+  const auto of_queries = static_cast<double>(attention_width(l)),
+             of_keys = static_cast<double>(l.kv_heads * head_width(l));
+  const double attention = width * (2 * of_queries + 2 * of_keys) + 2 * static_cast<double>(l.seq) * of_queries;
   const double gate = width * static_cast<double>(l.experts);
   const double experts = gemms_of(l.ffn) * width * static_cast<double>(l.top_k * l.hidden + l.shared_hidden);
   const int dense = depth.dense.in(0, depth.layers);

@@ -60,7 +60,7 @@ class PassCount {
   // q, k, v and what they mix to, or their gradients. Heads are those of the rank that has most.
   double projected() const {
     const Heads most = most_heads(c_);
-    return all() * real(2 * (most.query + most.key_value)) * m() / real(l_.heads);
+    return all() * real(2 * (most.query + most.key_value) * head_width(l_));
   }
   // Attention's input, gathered and normed; what it projects; the softmax of the scores; the hidden state.
   double attention_kept() const {

@@ -147,13 +147,18 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
   require<BadInput>(layer.aux_loss >= 0 && layer.z_loss >= 0, "aux-loss {}, z-loss {}: expected numbers >= 0",
                     layer.aux_loss, layer.z_loss);
   require_positive(layer.experts, "experts");
-  require_divides(layer.heads, layer.model_dim, "heads", "model-dim");
+  require<BadInput>(layer.head_dim >= 0, "head-dim: found {}, expected a whole number >= 1, or 0 for model-dim / heads",
+                    layer.head_dim);
+  require<BadInput>(layer.head_dim > 0 || layer.model_dim % layer.heads == 0,
+                    "heads = {} does not divide model-dim = {}: give the width of a head (head-dim)", layer.heads,
+                    layer.model_dim);
+  if (layer.head_dim == layer.model_dim / layer.heads && layer.model_dim % layer.heads == 0) layer.head_dim = 0;
   require_divides(layer.kv_heads, layer.heads, "kv-heads", "heads");
   require<BadInput>(layer.rope_theta == 0 || layer.rope_theta > 1,
                     "rope-theta: found {}, expected a number > 1 or 0, none", layer.rope_theta);
-  require<BadInput>(layer.rope_theta == 0 || layer.model_dim / layer.heads % 2 == 0,
-                    "rope-theta: found heads {} wide, expected an even width: model-dim / heads",
-                    layer.model_dim / layer.heads);
+  require<BadInput>(layer.rope_theta == 0 || head_width(layer) % 2 == 0,
+                    "rope-theta: found heads {} wide, expected an even width: head-dim, or model-dim / heads",
+                    head_width(layer));
   require<BadInput>(layer.top_k >= 1 && layer.top_k <= layer.experts, "top-k: found {}, expected 1 to experts = {}",
                     layer.top_k, layer.experts);
   require<BadInput>(!layer.capacity_factor || *layer.capacity_factor > 0,

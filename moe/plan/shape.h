@@ -54,6 +54,7 @@ struct LayerShape {
   int64_t shared_hidden = 0;  // of the expert that every token passes, before sharding over MP; 0: there is none
   int64_t heads = 16;
   int64_t kv_heads = 0;                         // 0: as many as heads
+  int64_t head_dim = 0;                         // width of a head; 0: M / heads
   double rope_theta = 0;                        // base of the rotary positions in attention; 0: it knows no positions
   int64_t experts = 0;                          // E; 0: one a node
   int64_t top_k = 2;                            // k
@@ -73,6 +74,10 @@ struct LayerShape {
   std::string hook = "none";
   bool operator==(const LayerShape&) const = default;
 };
+
+/// Width of one head, and of all heads together: columns of W_q, rows of W_o.
+constexpr int64_t head_width(const LayerShape& l) { return l.head_dim > 0 ? l.head_dim : l.model_dim / l.heads; }
+constexpr int64_t attention_width(const LayerShape& l) { return l.heads * head_width(l); }
 
 /// Says what the backward computes again (MoNTA, Table 4): nothing; attention scores; all but a layer's input.
 enum class Recompute : uint8_t { none, selective, full };
@@ -102,8 +107,8 @@ struct ParallelShape {
 std::string_view placement_name(const ParallelShape& parallel);
 bool ep_inside_from(std::string_view name, std::string_view where);
 
-/// Describes a layer on a cluster, complete: no field is 0 any more, but experts of a dense layer
-/// (moe/plan/dense_layers.h).
+/// Describes a layer on a cluster, complete: no default is left open. Fields that may stay 0: head_dim if it is M /
+/// heads, and experts of a dense layer (moe/plan/dense_layers.h).
 struct LayerCase {
   LayerShape layer;
   ParallelShape parallel;

@@ -39,7 +39,9 @@ void check_volumes(const LayerCase& c) {
   check_product("mp x experts", {c.parallel.mp, l.experts});
   const Heads most = most_heads(c);
   check_product("weights of attention (2 x model-dim x a head's x a rank's heads of q and kv) x bytes of an element",
-                {2, l.model_dim, l.model_dim / l.heads, most.query + most.key_value, bytes});
+                {2, l.model_dim, head_width(l), most.query + most.key_value, bytes});
+  check_product("batch x seq x heads x head-dim x bytes of an element",
+                {l.batch, l.seq, l.heads, head_width(l), bytes});
   check_product("weights of a rank's experts (experts x GEMMs x model-dim x hidden) x bytes of an element",
                 {l.experts / c.parallel.ep, gemms_of(l.ffn), l.model_dim, l.hidden / c.parallel.esp, bytes});
   if (l.shared_hidden > 0)
@@ -132,7 +134,7 @@ double attention_flops(const LayerCase& c) {
 double scores_flops(const LayerCase& c) {
   const LayerShape& l = c.layer;
   const double pairs = static_cast<double>(l.batch * l.seq) * static_cast<double>(l.seq);
-  return kFlopsPerMac * 2 * pairs * static_cast<double>(most_heads(c).query * (l.model_dim / l.heads));
+  return kFlopsPerMac * 2 * pairs * static_cast<double>(most_heads(c).query * head_width(l));
 }
 
 double mp_bytes(const LayerCase& c) {
@@ -141,10 +143,9 @@ double mp_bytes(const LayerCase& c) {
 
 int64_t attention_parameters(const LayerCase& c) {
   const LayerShape& l = c.layer;
-  const int64_t head_dim = l.model_dim / l.heads;
   // q and out by heads, k and v by key-value heads
   const Heads most = most_heads(c);
-  return 2 * l.model_dim * head_dim * (most.query + most.key_value);
+  return 2 * l.model_dim * head_width(l) * (most.query + most.key_value);
 }
 
 int64_t shared_parameters(const LayerCase& c) {
@@ -158,7 +159,7 @@ double shared_flops(const LayerCase& c) {
 int64_t attention_biases(const LayerCase& c) {
   if (!c.layer.bias) return 0;
   const Heads most = most_heads(c);
-  return (most.query + 2 * most.key_value) * (c.layer.model_dim / c.layer.heads) + columns(c, c.parallel.mp);
+  return (most.query + 2 * most.key_value) * head_width(c.layer) + columns(c, c.parallel.mp);
 }
 
 int64_t dense_biases(const LayerCase& c) {

@@ -43,7 +43,7 @@ RankShape rank_shape(const LayerCase& c, int rank, Flow flow) {
   s.ep = place_in(p, GroupKind::ep, rank);
   s.esp = place_in(p, GroupKind::esp, rank);
   s.rows = padded_rows(c);
-  s.head_dim = c.layer.model_dim / c.layer.heads;
+  s.head_dim = head_width(c.layer);
   s.tokens = share_of(s.mp_tokens() * p.dp, p.ranks(), rank);
   const auto of_mp_group = [&](int of) { return share_of(s.mp_tokens() * p.dp, p.dp, of / p.mp); };
   const FlowTraits& traits = traits_of(flow);

@@ -173,7 +173,7 @@ std::shared_ptr<const Structure> build_structure(const StructureKey& key) {
 std::vector<int64_t> gradient_tensors(const LayerCase& c) {
   const Heads most = most_heads(c);
   const int64_t bytes = bytes_of(c.layer.dtype);
-  const int64_t head_bytes = c.layer.model_dim * (c.layer.model_dim / c.layer.heads) * bytes;
+  const int64_t head_bytes = c.layer.model_dim * head_width(c.layer) * bytes;
   const int64_t query = most.query * head_bytes, key = most.key_value * head_bytes;
   std::vector<int64_t> tensors{query, key, key, query};
   const int gemms = c.layer.shared_hidden > 0 ? gemms_of(c.layer.ffn) : 0;

@@ -1,9 +1,10 @@
 // The answer of a layer, and its schedules as bars.
 
 const BASELINES = ["tutel", "ds-moe"];
-const SHAPE_FLAGS = ["batch", "seq", "model_dim", "hidden", "shared_hidden", "heads", "kv_heads", "rope_theta",
-  "experts", "top_k", "node_limit", "capacity_factor", "capacity_rounding", "ffn", "dtype", "gate", "order",
-  "dispatcher", "hook", "norm", "aux_loss", "z_loss", "dp", "mp", "ep", "esp", "pp", "placement", "zero", "recompute"];
+const SHAPE_FLAGS = ["batch", "seq", "model_dim", "hidden", "shared_hidden", "heads", "kv_heads", "head_dim",
+  "rope_theta", "experts", "top_k", "node_limit", "capacity_factor", "capacity_rounding", "ffn", "dtype", "gate",
+  "order", "dispatcher", "hook", "norm", "aux_loss", "z_loss", "dp", "mp", "ep", "esp", "pp", "placement", "zero",
+  "recompute"];
 const PLAN_FLAGS = ["micro_op_bytes", "min_chunk_bytes"];
 const LEFT_OUT = { aux_loss: 0, z_loss: 0, pp: 1 };  // where they are as by default
 

@@ -62,8 +62,8 @@ std::string of(const verbs::Selection& s) {
   const DegreeChoice& d = s.degrees;
   return all_of(s.cluster, s.grid, s.layer_file, fmt::format("{}", fmt::join(s.schedules, ",")), d.forward, d.backward,
                 d.micro_op_bytes, d.min_chunk_bytes, s.nearest, l.batch, l.seq, l.model_dim, l.hidden, l.shared_hidden,
-                l.heads, l.kv_heads, l.rope_theta, l.experts, l.top_k, l.node_limit, l.capacity_factor, l.ffn, l.gate,
-                l.order, l.dispatcher, l.hook, l.norm, l.dtype) +
+                l.heads, l.kv_heads, l.head_dim, l.rope_theta, l.experts, l.top_k, l.node_limit, l.capacity_factor,
+                l.ffn, l.gate, l.order, l.dispatcher, l.hook, l.norm, l.dtype) +
          all_of(l.rounding, l.placement, l.aux_loss, l.z_loss, l.no_residual, l.no_causal, l.bias, l.dp, l.mp, l.ep,
                 l.esp, l.pp, l.zero, l.recompute);
 }

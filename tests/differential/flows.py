@@ -103,21 +103,20 @@ class Pricer:
         return self.profile.task_s
 
 
-def attention_share(layer):
-    """The rank that has most heads: its share of the heads, and its key-value heads over all heads.
+def attention_columns(layer):
+    """Columns of attention on the rank that has most heads: of its heads, and of its key-value heads.
 
     Heads that share keys and values stay together, unless there are fewer of those than ranks.
     """
     kv_heads = -(-layer.kv_heads // layer.mp)
     together = layer.heads // layer.kv_heads
     heads = kv_heads * together if layer.kv_heads >= layer.mp else -(-layer.heads // layer.mp)
-    return heads / layer.heads, kv_heads / layer.heads
+    return heads * layer.head_width, kv_heads * layer.head_width
 
 
 def projections(layer):
     """Weights of a rank's attention: q and out for its heads, k and v for its key-value heads."""
-    heads, kv_heads = attention_share(layer)
-    return 2 * layer.model_dim ** 2 * (heads + kv_heads)
+    return 2 * layer.model_dim * sum(attention_columns(layer))
 
 
 def attention_flops(layer):
@@ -126,7 +125,7 @@ def attention_flops(layer):
 
 def scores_flops(layer):
     """Scores, and their product with the values."""
-    return 4 * layer.tokens * layer.seq * layer.model_dim * attention_share(layer)[0]
+    return 4 * layer.tokens * layer.seq * attention_columns(layer)[0]
 
 
 def dense_gradient_bytes(layer):

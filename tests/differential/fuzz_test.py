@@ -21,7 +21,7 @@ WORDS = ["all", "none", "fsmoe", "", "nosuch", "é", "a" * 5000, "../..", "/dev/
          "%s%n",
          "testbed-b", "esp-inside", "1:2", "0:0", "1:-1", "999:2"]
 FLAGS = """
---batch --seq --model-dim --hidden --shared-hidden --heads --kv-heads --experts --top-k --capacity-factor
+--batch --seq --model-dim --hidden --shared-hidden --heads --kv-heads --head-dim --experts --top-k --capacity-factor
 --capacity-rounding --ffn --gate --dtype --dp --mp --ep --esp --pp --placement --zero --recompute --node-limit
 --degree-forward --degree-backward --layers --micro-op-bytes --min-chunk-bytes --partition --jitter --straggler
 --zipf --samples --seed --gantt --micro-batches --pipeline --schedule --cluster --model --layer --rope-theta

@@ -218,6 +218,7 @@ seq = {layer.seq}
 model_dim = {layer.model_dim}
 hidden = {layer.hidden}
 heads = {layer.heads}
+head_dim = {layer.head_dim}
 """
 
 

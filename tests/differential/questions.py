@@ -106,6 +106,8 @@ def random_layer(rng, profile, **fixed):
     layer.kv_heads = layer.heads if rng.random() < 0.6 else rng.choice(
         [d for d in divisors(layer.heads)])
     layer.model_dim = layer.heads * rng.choice([4, 8, 16, 32, 64])
+    if rng.random() < 0.3:
+        layer.head_dim, layer.model_dim = rng.choice([4, 24, 64, 128]), rng.choice([40, 96, 336, 1024])
     layer.hidden = layer.esp * rng.choice([8, 40, 64, 128, 300, 512, 1024])
     layer.shared_hidden = layer.mp * rng.choice([16, 64, 200]) if rng.random() < 0.25 else 0
     layer.capacity_factor = rng.choice([1.0, 1.2, 1.25, 2.4, 0.7, "none"])
@@ -129,6 +131,8 @@ def flags_of(layer):
              "--capacity-factor", layer.capacity_factor, "--capacity-rounding", layer.rounding, "--ffn", layer.ffn,
              "--dtype", layer.dtype, "--dp", layer.dp, "--mp", layer.mp, "--ep", layer.ep, "--esp", layer.esp,
              "--pp", layer.pp, "--placement", layer.placement]
+    if layer.head_dim:
+        flags += ["--head-dim", layer.head_dim]
     if layer.shared_hidden:
         flags += ["--shared-hidden", layer.shared_hidden]
     if layer.gate != "gshard":

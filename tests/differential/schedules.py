@@ -2,7 +2,7 @@
 import math
 
 import volumes
-from flows import Flow, Pricer, Tasks, attention_share, dense_gradient_bytes, dense_layer
+from flows import Flow, Pricer, Tasks, attention_columns, dense_gradient_bytes, dense_layer
 from replay import Slowdown, interleave
 
 MOE_PART = {"dispatch", "allgather", "reducescatter", "combine", "shared_allgather", "shared_reducescatter"}
@@ -122,10 +122,9 @@ class Gradients:
 
 def tensors(layer):
     """Bytes of a rank's part of each dense weight: q, k, v, out, and those of the shared expert."""
-    heads, kv_heads = attention_share(layer)
-    square = layer.model_dim ** 2 * layer.element
+    queries, keys = (layer.model_dim * columns * layer.element for columns in attention_columns(layer))
     shared = [layer.model_dim * layer.shared_hidden / layer.mp * layer.element] * layer.gemms
-    return [t for t in [square * heads, square * kv_heads, square * kv_heads, square * heads] + shared if t]
+    return [t for t in [queries, keys, keys, queries] + shared if t]
 
 
 def micro_ops(layer, most):

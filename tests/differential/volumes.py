@@ -11,7 +11,7 @@ class Layer:
 
     def __init__(self, **keys):
         self.batch, self.seq, self.model_dim, self.hidden = 4, 1024, 1024, 4096
-        self.heads, self.kv_heads, self.shared_hidden = 16, None, 0
+        self.heads, self.kv_heads, self.head_dim, self.shared_hidden = 16, None, 0, 0
         self.experts, self.top_k, self.capacity_factor = 8, 2, 1.2
         self.rounding, self.ffn, self.dtype = "ragged", "gpt", "float32"
         self.dp = self.mp = self.ep = self.esp = self.pp = self.edp = 1
@@ -22,6 +22,11 @@ class Layer:
             setattr(self, key, value)
         if not self.kv_heads:
             self.kv_heads = self.heads
+
+    @property
+    def head_width(self):
+        """Columns of one head; 0 asks for the model's columns dealt to all heads."""
+        return self.head_dim or self.model_dim // self.heads
 
     @property
     def element(self):

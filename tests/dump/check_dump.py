@@ -101,7 +101,7 @@ class Attention:
 
     def __init__(self, layer, w):
         self.w, self.seq, self.heads = w, layer["seq"], layer["heads"]
-        self.kv, self.d = layer["kv_heads"], layer["model_dim"] // layer["heads"]
+        self.kv, self.d = layer["kv_heads"], layer.get("head_dim", layer["model_dim"] // layer["heads"])
         self.theta, self.causal, self.bias = layer.get("rope_theta", 0), layer.get("causal", True), "bq" in w
         assert self.bias == layer.get("bias", False)
 

@@ -26,6 +26,8 @@ LAYERS = {
     "shared": ["--schedule", "fsmoe,parm-s1,ds-moe-replicated,monta-o2", "--dtype", "float64", "--ffn", "mixtral",
                "--shared-hidden", "96"],
     "rotary": ["--schedule", "fsmoe,parm-s2", "--dtype", "float64", "--kv-heads", "4", "--rope-theta", "100"],
+    "wide heads": ["--schedule", "fsmoe,parm-s2", "--dtype", "float64", "--kv-heads", "4", "--head-dim", "24",
+                   "--rope-theta", "100", "--bias"],
     "fp8": ["--schedule", "fsmoe,parm-s2", "--dtype", "float64", "--ffn", "mixtral-fp8", "--shared-hidden", "1024"],
     "single": ["--schedule", "monta-o2,tutel", "--degree-forward", "3", "--ffn", "mixtral"],
     "dropless": ["--schedule", "monta-o2,ds-moe-replicated", "--dtype", "float64", "--gate", "sigmoid",

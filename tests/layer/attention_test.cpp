@@ -16,6 +16,7 @@ struct HeadShape {
   int64_t heads, kv_heads;
   int mp;
   double rope_theta = 0;
+  int64_t head_dim = 0;
 };
 
 LayerCase case_of(HeadShape s) {
@@ -23,6 +24,7 @@ LayerCase case_of(HeadShape s) {
   layer.heads = s.heads;
   layer.kv_heads = s.kv_heads;
   layer.rope_theta = s.rope_theta;
+  layer.head_dim = s.head_dim;
   layer.dtype = DType::float64;
   return complete(layer, {.nodes = 2, .ranks_per_node = s.mp, .mp = s.mp}, Rounding::ragged);
 }
@@ -86,10 +88,12 @@ TEST_P(AttentionTest, ItsGraphsGradientsAreCentralDifferences) {
 INSTANTIATE_TEST_SUITE_P(Heads, AttentionTest,
                          testing::Values(HeadShape{4, 4, 1}, HeadShape{3, 3, 2}, HeadShape{8, 2, 1}, HeadShape{8, 2, 2},
                                          HeadShape{6, 3, 2}, HeadShape{12, 4, 3}, HeadShape{12, 1, 1},
-                                         HeadShape{4, 4, 1, 100}, HeadShape{6, 3, 2, 1e4}),
+                                         HeadShape{4, 4, 1, 100}, HeadShape{6, 3, 2, 1e4}, HeadShape{5, 5, 2, 0, 6},
+                                         HeadShape{6, 3, 2, 1e4, 10}, HeadShape{12, 4, 3, 100, 6},
+                                         HeadShape{8, 4, 2, 0, 1}),
                          [](const auto& row) {
-                           return fmt::format("h{}kv{}mp{}{}", row.param.heads, row.param.kv_heads, row.param.mp,
-                                              row.param.rope_theta > 0 ? "rotary" : "");
+                           return fmt::format("h{}kv{}mp{}{}w{}", row.param.heads, row.param.kv_heads, row.param.mp,
+                                              row.param.rope_theta > 0 ? "rotary" : "", row.param.head_dim);
                          });
 
 TEST(Attention, HeadsOfOddWidthHaveNoPairsToRotate) {
@@ -97,7 +101,8 @@ TEST(Attention, HeadsOfOddWidthHaveNoPairsToRotate) {
     case_of({8, 8, 1, 1e4});
     FAIL();
   } catch (const BadInput& e) {
-    EXPECT_EQ(std::string(e.what()), "rope-theta: found heads 3 wide, expected an even width: model-dim / heads");
+    EXPECT_EQ(std::string(e.what()),
+              "rope-theta: found heads 3 wide, expected an even width: head-dim, or model-dim / heads");
   }
 }
 

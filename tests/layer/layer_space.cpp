@@ -61,7 +61,7 @@ const std::vector<Capacity> kCapacities{
 constexpr std::pair<double, double> kLosses[]{{0, 0}, {0.3, 0}, {0.2, 0.1}};
 constexpr int64_t kTopK[]{1, 2, 5};
 constexpr int64_t kShared[]{0, 24, 72};
-constexpr std::pair<int, int> kHeads[]{{8, 8}, {8, 4}, {10, 5}};
+constexpr std::array<int, 3> kHeads[]{{8, 8, 0}, {8, 4, 0}, {10, 5, 0}, {8, 4, 6}};  // those of keys, a width
 
 template <class Row>
 std::vector<std::string> names_of(const Row& rows) {
@@ -87,7 +87,7 @@ std::vector<Axis> make_axes() {
   all.push_back({"norm", {"none", "layernorm", "rmsnorm", "none, no residual", "post-layernorm"}});
   all.push_back({"losses", {"none", "auxiliary", "auxiliary and z"}});
   all.push_back({"degrees", {"1 1", "2 3", "3 2", "5 4", "9 9"}});
-  all.push_back({"heads", {"8", "8 of 4", "10 of 5"}});
+  all.push_back({"heads", {"8", "8 of 4", "10 of 5", "8 of 4, 6 wide"}});
   all.push_back({"routing", {"even", "skewed"}});
   all.push_back({"top-k", {"1", "2", "5"}});
   all.push_back({"shared expert", {"none", "narrow", "wide"}});
@@ -137,9 +137,10 @@ std::string text_of(const Point& point) {
 LayerCase shape_of(const Point& point) {
   const auto name = [&](size_t axis) { return axes()[axis].values[static_cast<size_t>(point[axis])]; };
   const Spread& s = spreads()[static_cast<size_t>(point[5])];
-  const auto [heads, kv] = kHeads[point[10]];
+  const auto [heads, kv, width] = kHeads[point[10]];
   LayerShape layer{
       .batch = 2, .seq = 24, .model_dim = int64_t{2} * heads, .hidden = 24, .heads = heads, .kv_heads = kv};
+  layer.head_dim = width;
   layer.experts = s.ep == 3 ? 6 : 8;
   layer.top_k = kTopK[point[12]];
   layer.shared_hidden = kShared[point[13]];

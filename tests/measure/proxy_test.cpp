@@ -71,6 +71,9 @@ TEST(Proxy, KeepsGroupedQueries) {
   nominal.layer.kv_heads = nominal.layer.heads / 4;
   EXPECT_EQ(proxy_case(nominal, 1, 1).layer.heads, 4);
   EXPECT_EQ(proxy_case(nominal, 1, 1).layer.kv_heads, 2);
+  EXPECT_EQ(proxy_case(nominal, 1, 1).layer.head_dim, 0) << "M / heads, as the nominal's";
+  nominal.layer.head_dim = 2 * nominal.layer.model_dim / nominal.layer.heads;
+  EXPECT_EQ(proxy_case(nominal, 1, 1).layer.head_dim, 32) << "twice 64 / 4, as the nominal's are twice M / heads";
 }
 
 TEST(Proxy, EveryChunkHasRows) {

@@ -60,6 +60,23 @@ TEST(ModelFile, DeepSeeksSharedExpertIsItsCards) {
   EXPECT_NEAR(all / 671e9, 1, 0.006) << "attention is plain, and prediction heads are left out";
 }
 
+// Parameters in all, as the models' cards print them.
+TEST(ModelFile, HeadsOfTheirOwnWidthMakeTheCardsParameters) {
+  for (const auto& [name, head_dim, parameters] : {std::tuple{"qwen3-30b-a3b", 128, 30.5e9},
+                                                   {"qwen3-235b-a22b", 128, 235e9},
+                                                   {"gpt-oss-20b", 64, 20.9e9},
+                                                   {"gpt-oss-120b", 64, 116.8e9}}) {
+    const Model m = find_model(name);
+    EXPECT_EQ(m.layer.head_dim, head_dim) << name;
+    const LayerCase c = complete(m.layer, {.nodes = 1, .ranks_per_node = 1}, Rounding::ragged);
+    const double width = static_cast<double>(m.layer.model_dim), experts = static_cast<double>(m.layer.experts);
+    const double layer =
+        static_cast<double>(attention_parameters(c)) + experts * width * (1 + 3 * static_cast<double>(m.layer.hidden));
+    const double all = m.layers * layer + 2.0 * static_cast<double>(m.vocabulary) * width;
+    EXPECT_NEAR(all / parameters, 1, 0.002) << name;
+  }
+}
+
 TEST(ModelFile, EveryFileReads) {
   EXPECT_FALSE(config_names("models").empty());
   for (const auto& name : config_names("models")) EXPECT_EQ(find_model(name).name, name);

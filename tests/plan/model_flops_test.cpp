@@ -18,6 +18,15 @@ TEST(StepFlops, AreSixAWeightThatWorksAndTheScores) {
   EXPECT_NEAR((found - scores) / 6, 12.9e9 - 32000.0 * 4096, 0.01 * 12.9e9);
 }
 
+// Qwen3-30B-A3B's card: 3.3 billion parameters work on a token, embeddings counted; 32 heads of 128 over M = 2048.
+TEST(StepFlops, CountHeadsByTheirWidth) {
+  LayerShape qwen{.batch = 1, .seq = 4096, .model_dim = 2048, .hidden = 768, .heads = 32, .kv_heads = 4};
+  qwen.head_dim = 128, qwen.experts = 128, qwen.top_k = 8, qwen.ffn = Ffn::mixtral;
+  const double found = step_flops(alone(qwen), {.layers = 48, .vocabulary = 151936}) / 4096;
+  const double scores = 12.0 * 4096 * 4096 * 48;  // of all heads together, 4096 wide
+  EXPECT_NEAR((found - scores) / 6, 3.35e9 - 151936.0 * 2048, 0.01 * 3.35e9);
+}
+
 TEST(StepFlops, AreThoseOfAllRanksTasks) {
   LayerShape layer{.batch = 2, .seq = 64, .model_dim = 128, .hidden = 512, .shared_hidden = 96};
   layer.heads = 8, layer.kv_heads = 4, layer.experts = 4, layer.top_k = 2, layer.capacity_factor = 1;

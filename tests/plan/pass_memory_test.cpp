@@ -14,7 +14,8 @@ double listed_activations(const MemoryRequest& r) {
   const LayerShape& l = r.shape.layer;
   const ParallelShape& p = r.shape.parallel;
   const auto f = [](int64_t n) { return static_cast<double>(n); };
-  const double bl = f(l.batch * l.seq), own = bl / p.mp, m = f(l.model_dim), head = m / f(l.heads);
+  const double bl = f(l.batch * l.seq), own = bl / p.mp, m = f(l.model_dim),
+               head = l.head_dim > 0 ? f(l.head_dim) : m / f(l.heads);
   double heads = 0, kv_heads = 0;  // of rank 0, to which they are dealt first
   for (int64_t h = 0; h < l.heads; h += p.mp) ++heads;
   for (int64_t h = 0; h < l.kv_heads; h += p.mp) ++kv_heads;
@@ -66,6 +67,7 @@ TEST(PassMemory, CountedActivationsAreTheListedTensors) {
     layer.heads = pick({5, 8, 16});
     layer.model_dim = layer.heads * pick({16, 32});
     layer.kv_heads = layer.heads == 5 ? 5 : pick({4, layer.heads});
+    layer.head_dim = pick({0, 0, 48});
     layer.hidden = pick({256, 768});
     layer.shared_hidden = pick({0, 128});
     layer.experts = pick({4, 8});

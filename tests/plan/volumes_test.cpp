@@ -99,6 +99,7 @@ TEST(Volumes, AreTheFormulas) {
     l.ffn = pick(8, {0, 1}) == 0 ? Ffn::gpt : Ffn::mixtral;
     l.dtype = pick(9, {0, 1}) == 0 ? DType::float32 : DType::bfloat16;
     l.shared_hidden = pick(10, {0, 64, 1024});
+    l.head_dim = pick(11, {0, 0, 24, 128});
     const LayerCase c = complete(l, {.nodes = 8, .ranks_per_node = 4}, Rounding::exact);
     const double bytes = l.dtype == DType::float32 ? 4 : 2, g = l.ffn == Ffn::gpt ? 2 : 3, mp = 4, esp = 4;
     const double b = double(l.batch), s = double(l.seq), m = double(l.model_dim), h = double(l.hidden);
@@ -112,11 +113,28 @@ TEST(Volumes, AreTheFormulas) {
     near(v.expert_flops, 2 * g * n_a2a * h);
     near(mp_bytes(c), b * s * m * bytes);
     const double kv_share = double(c.layer.kv_heads) / double(l.heads);
-    near(attention_flops(c), 2 * ((2 + 2 * kv_share) * b * s * m * m + 2 * b * s * s * m) / mp);
+    const double a = l.head_dim > 0 ? double(l.heads * l.head_dim) : m;  // columns of all heads
+    near(attention_flops(c), 2 * ((2 + 2 * kv_share) * b * s * m * a + 2 * b * s * s * a) / mp);
     const double shared = double(l.shared_hidden);
     near(shared_flops(c), 2 * g * b * s * m * shared / mp);
-    near(double(gradient_bytes(c)), ((2 + 2 * kv_share) * m * m + g * m * shared) / mp * bytes);
+    near(double(gradient_bytes(c)), ((2 + 2 * kv_share) * m * a + g * m * shared) / mp * bytes);
   }
+}
+
+TEST(Volumes, HeadsMayBeWiderThanTheModel) {
+  LayerShape l{.batch = 1,
+               .seq = 64,
+               .model_dim = 640,
+               .hidden = 128,
+               .heads = 12,
+               .kv_heads = 4,
+               .head_dim = 128,
+               .experts = 2};
+  const LayerCase c = complete(l, {.nodes = 1, .ranks_per_node = 2, .mp = 2, .ep = 1, .esp = 1}, Rounding::ragged);
+  EXPECT_EQ(attention_parameters(c), 640 * 128 * (6 + 2 + 2) + 6 * 128 * 640) << "q, k, v, out of half the heads";
+  EXPECT_EQ(scores_flops(c), 2.0 * 2 * 64 * 64 * 6 * 128);
+  l.model_dim = 12 * 128;
+  EXPECT_EQ(complete(l, {}, Rounding::ragged).layer.head_dim, 0) << "as by default: one layer has one hash";
 }
 
 TEST(Volumes, UnevenHeadsCountTheLargestShard) {

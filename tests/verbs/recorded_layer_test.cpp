@@ -24,6 +24,7 @@ LayerCase drawn(uint64_t index) {
   l.shared_hidden = one_of(std::array{0, 64, 4096});
   l.heads = static_cast<int64_t>(1 << below(5));
   l.kv_heads = static_cast<int64_t>(below(2)) * (1 << below(3));
+  l.head_dim = one_of(std::array{0, 24, 128});
   l.rope_theta = one_of(std::array{0.0, 10000.0});
   l.experts = static_cast<int64_t>(1 << below(6));
   l.top_k = static_cast<int64_t>(1 + below(4));

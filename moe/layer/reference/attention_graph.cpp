@@ -7,11 +7,12 @@
 namespace moe {
 
 std::vector<GraphWeight> attention_weights(const LayerShape& l) {
-  const int64_t m = l.model_dim, kv = m / l.heads * l.kv_heads;
-  std::vector<GraphWeight> weights{{kWq, {m, m}, m}, {kWk, {m, kv}, m}, {kWv, {m, kv}, m}, {kWo, {m, m}, m}};
+  const int64_t m = l.model_dim, q = attention_width(l), kv = head_width(l) * l.kv_heads;
+  std::vector<GraphWeight> weights{{kWq, {m, q}, m}, {kWk, {m, kv}, m}, {kWv, {m, kv}, m}, {kWo, {q, m}, q}};
   if (l.bias)
-    for (const auto& [name, width] : {std::pair{kBq, m}, {kBk, kv}, {kBv, kv}, {kBo, m}})
-      weights.push_back({name, {width}, m});
+    for (const GraphWeight& bias :
+         {GraphWeight{kBq, {q}, m}, GraphWeight{kBk, {kv}, m}, GraphWeight{kBv, {kv}, m}, GraphWeight{kBo, {m}, q}})
+      weights.push_back(bias);
   return weights;
 }
 
@@ -28,7 +29,7 @@ static at::Tensor rotary_graph(const LayerShape& l, const at::Tensor& x) {
 }
 
 at::Tensor attention_graph(const LayerShape& l, const at::Tensor& x, const GraphWeights& w) {
-  const int64_t d = l.model_dim / l.heads, sequences = x.size(0) / l.seq;
+  const int64_t d = head_width(l), sequences = x.size(0) / l.seq;
   const auto product = [&](const at::Tensor& rows, std::string_view weight, std::string_view bias) {
     const at::Tensor t = moe::product(rows, w.at(std::string(weight)));
     return l.bias ? t + repeated(w.at(std::string(bias)), t.size(0)) : t;
@@ -42,7 +43,7 @@ at::Tensor attention_graph(const LayerShape& l, const at::Tensor& x, const Graph
   at::Tensor scores = moe::product(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(d));
   if (l.causal) scores = scores.masked_fill(at::ones({l.seq, l.seq}, at::kBool).triu(1), -INFINITY);
   const at::Tensor mixed = moe::product(softmax_of(scores, -1), split(kWv, kBv));
-  return product(mixed.transpose(1, 2).reshape({x.size(0), l.model_dim}), kWo, kBo);
+  return product(mixed.transpose(1, 2).reshape({x.size(0), attention_width(l)}), kWo, kBo);
 }
 
 std::vector<GraphWeight> norm_weights(const LayerShape& l) {

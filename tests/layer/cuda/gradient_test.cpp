@@ -18,6 +18,7 @@ struct Made {
   std::string hook = "none";
   int64_t top_k = 2, kv_heads = 10;
   double rope_theta = 0;
+  int64_t head_dim = 0;
   double losses = 0, skew = 0;
   ParallelShape parallel;
   DType dtype = DType::float64;
@@ -33,6 +34,7 @@ LayerCase case_of(const Made& m) {
   layer.kv_heads = m.kv_heads;
   if (in_fp8(m.ffn)) layer.model_dim = kFp8Block, layer.hidden = 2 * kFp8Block, layer.heads = layer.kv_heads = 8;
   layer.rope_theta = m.rope_theta;
+  layer.head_dim = m.head_dim;
   layer.capacity_factor = m.skew > 0 ? 0.8 : 1.2;
   layer.dtype = m.dtype;
   layer.gate = m.gate;
@@ -118,6 +120,12 @@ INSTANTIATE_TEST_SUITE_P(
         Made{.name = "gshard_bf16_hook", .gate = "gshard", .hook = "bf16", .parallel = replicas},
         Made{.name = "switch_grouped_queries", .gate = "switch", .top_k = 1, .kv_heads = 5, .parallel = sharded},
         Made{.name = "switch_rotary", .gate = "switch", .kv_heads = 5, .rope_theta = 100, .parallel = four},
+        Made{.name = "switch_wide_heads",
+             .gate = "switch",
+             .kv_heads = 5,
+             .rope_theta = 100,
+             .head_dim = 6,
+             .parallel = four},
         Made{.name = "gshard_float32",
              .gate = "gshard",
              .norm = Norm::rmsnorm,
