@@ -40,11 +40,7 @@ void add_forward_again(LayerResult& result) {
 LayerResult LayerSearch::tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice) {
   check_choice(schedule, choice);
   choice = within_rows(choice, pricer);
-  if (!schedule.variants.empty()) {
-    LayerResult result = tune_variants(*this, schedule, pricer, choice);
-    result.bound = degree_free_bound(schedule, pricer);
-    return result;
-  }
+  if (!schedule.variants.empty()) return tune_variants(*this, schedule, pricer, choice);
   check_shape(schedule, pricer.shape());
   LayerResult result = schedule.packs_experts ? tune_packed(replay(schedule, pricer), choice)
                                               : tune_degrees(replay(schedule, pricer), choice);
