@@ -15,16 +15,27 @@ namespace {
 // MoE part and dense part follow each other, so that a path through both slices is as long as those through one.
 bool separable(const SplitPaths& p) { return std::abs(p.first + p.second - p.neither - p.both) <= 1e-9 * p.neither; }
 
-// Adds the bytes whose AllReduce takes `seconds`, and one element more; nothing where it takes longer already.
-void add_bend(const LayerPricer& pricer, double seconds, std::vector<int64_t>& bends) {
-  const double start = pricer.gradient_seconds(0), element = static_cast<double>(bytes_of(pricer.shape().layer.dtype));
-  const double a_megabyte = pricer.gradient_seconds(1'000'000) - start;
-  if (seconds <= start || a_megabyte <= 0) return;
-  const double bytes = (seconds - start) / a_megabyte * 1e6;
+// Adds the last element up to `bytes`, and the one behind it.
+void add_bend(const LayerPricer& pricer, double bytes, std::vector<int64_t>& bends) {
   if (bytes > 1e15) return;
-  const auto floor = static_cast<int64_t>(bytes / element) * static_cast<int64_t>(element);
-  bends.push_back(floor);
-  bends.push_back(floor + static_cast<int64_t>(element));
+  const int64_t element = bytes_of(pricer.shape().layer.dtype);
+  const int64_t floor = static_cast<int64_t>(bytes) / element * element;
+  bends.insert(bends.end(), {floor, floor + element});
+}
+
+// Returns the bytes whose AllReduce takes `seconds`: on the straight piece of the price curve that passes there. 0 if
+// it takes longer for any bytes.
+double bytes_taking(const LayerPricer& pricer, double seconds) {
+  double begin = 0, begin_s = pricer.gradient_seconds(0);
+  if (seconds <= begin_s) return 0;
+  for (const double end : pricer.gradient_bends()) {
+    const double end_s = pricer.gradient_seconds(static_cast<int64_t>(end));
+    if (end_s >= seconds) return begin + (seconds - begin_s) / (end_s - begin_s) * (end - begin);
+    begin = end;
+    begin_s = end_s;
+  }
+  const double a_megabyte = pricer.gradient_seconds(static_cast<int64_t>(begin) + 1'000'000) - begin_s;
+  return begin + (seconds - begin_s) / a_megabyte * 1e6;
 }
 
 // Says whether no path of `a` is shorter than that of `b`, without slices and with any.
@@ -68,14 +79,16 @@ PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pric
     for (const SplitPaths& paths : by_degree) least = std::min(least, paths.seconds(moe_s, dense_s));
     return least;
   };
-  layer.bends_known = pricer.gradient_bends().empty() && std::ranges::all_of(by_degree, separable);
+  layer.bends_known = std::ranges::all_of(by_degree, separable);
   const SplitPaths* best = &by_degree.front();
   for (const SplitPaths& flat : by_degree) {
     if (flat.neither < best->neither) best = &flat;
-    add_bend(pricer, flat.neither - flat.second, layer.dense_bends);
+    add_bend(pricer, bytes_taking(pricer, flat.neither - flat.second), layer.dense_bends);
     for (const SplitPaths& steep : by_degree)
-      if (in_moe) add_bend(pricer, flat.neither - steep.first, layer.moe_bends);
+      if (in_moe) add_bend(pricer, bytes_taking(pricer, flat.neither - steep.first), layer.moe_bends);
   }
+  for (const double bytes : pricer.gradient_bends())
+    for (auto* bends : {&layer.moe_bends, &layer.dense_bends}) add_bend(pricer, bytes, *bends);
   tidy(layer.moe_bends);
   tidy(layer.dense_bends);
   layer.moe_window_s = in_moe ? best->neither - best->first : 0;

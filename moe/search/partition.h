@@ -78,7 +78,8 @@ Partition partition_step2(const PartitionProblem& problem, const Partition& firs
 Partition partition_paper(const PartitionProblem& problem, const DifferentialEvolution& settings = {});
 
 struct ExactPartition {
-  int64_t grain_bytes = kMiB;
+  /// Bytes that tell two states apart; 0: 1 MiB, or the 2048th part of all bytes where that is more.
+  int64_t grain_bytes = 0;
 };
 
 /// Finds a partition by dynamic programming over the bytes that wait. A layer sends nothing, all that waits, a multiple

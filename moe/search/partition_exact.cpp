@@ -201,10 +201,18 @@ class ExactSearch {
   std::vector<State> cheapest_, promising_;  // by grain of waiting bytes
 };
 
+// The work is quadratic in the number of grains, so a deep model has larger ones.
+int64_t grain_of(const PartitionProblem& problem) {
+  constexpr int64_t kMostGrains = 2048;
+  const int64_t least = std::max(kMiB, problem.total_bytes() / kMostGrains), element = problem.element_bytes;
+  return (least + element - 1) / element * element;
+}
+
 }  // namespace
 
 Partition partition_exact(const PartitionProblem& problem, ExactPartition options) {
   search::PartitionSearch search(problem);
+  if (options.grain_bytes == 0) options.grain_bytes = grain_of(problem);
   require<BadInput>(options.grain_bytes > 0 && options.grain_bytes % problem.element_bytes == 0,
                     "partition: grain: found {} bytes, expected whole elements of {} bytes", options.grain_bytes,
                     problem.element_bytes);

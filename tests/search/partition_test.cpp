@@ -122,7 +122,7 @@ TEST(Partition, BadProblemsAreNamed) {
   refused([](PartitionProblem& p) { p.layers[1].seconds = nullptr; }, "layer 1");
   refused([](PartitionProblem& p) { p.layers[2].made_bytes = -1; }, "layer 2");
   refused([](PartitionProblem& p) { p.waiting_bytes = -1; }, "before the backward");
-  EXPECT_THROW(partition_exact(by_hand(), {.grain_bytes = 0}), BadInput);
+  EXPECT_THROW(partition_exact(by_hand(), {.grain_bytes = -1}), BadInput);
   PartitionProblem nothing = by_hand();
   nothing.layers.clear();
   EXPECT_EQ(partition_exact(nothing).seconds, 0);
