@@ -56,6 +56,17 @@ void check_memory(const MemoryEstimate& memory, const Profile& profile, RankedSc
   row.refused = reason.value_or("");
 }
 
+// Returns what any plan of the schedule needs at least: it holds no fewer micro-batches than their order asks for.
+MemoryEstimate least_memory(const verbs::ChosenModel& chosen, const Schedule& schedule) {
+  const auto with = [&](Flow flow) {
+    return verbs::memory_of(chosen, memory_request(chosen.model, chosen.model.shape, flow));
+  };
+  MemoryEstimate least = with(schedule.variants.empty() ? schedule.flow : schedule.variants.front()->flow);
+  for (const Schedule* variant : schedule.variants)
+    if (const MemoryEstimate other = with(variant->flow); other.total() < least.total()) least = other;
+  return least;
+}
+
 std::vector<std::pair<std::string, double>> critical_kinds(const Plan& plan, const Timeline& timeline) {
   const CriticalPath path = critical_path(*plan.structure, timeline.start_s, timeline.end_s);
   std::map<std::string, double> shares;
@@ -121,6 +132,8 @@ double expert_sums_s(const Schedule& schedule, const LayerPricer& pricer, const 
 RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, PlannedTimeline* planned) {
   RankedSchedule row;
   row.schedule = &schedule;
+  check_memory(least_memory(request.chosen, schedule), request.profile, row);
+  if (row.too_large) return row;
   const LayerPricer pricer(request.profile, request.chosen.model.shape, request.pricing);
   try {
     PlannedTimeline found = (one_layer(request.chosen) ? rank_layer : rank_model)(request, pricer, row);
