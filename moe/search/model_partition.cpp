@@ -12,8 +12,16 @@
 namespace moe::search {
 namespace {
 
-// MoE part and dense part follow each other, so that a path through both slices is as long as those through one.
-bool separable(const SplitPaths& p) { return std::abs(p.first + p.second - p.neither - p.both) <= 1e-9 * p.neither; }
+// True if the seconds are a sum of one function of each slice: in every backward MoE part and dense part follow each
+// other, so that a path through both slices is as long as those through one, and the dense part hides as much.
+bool separable(const std::vector<SplitPaths>& by_degree) {
+  const auto equal = [](double a, double b) { return std::abs(a - b) <= 1e-9 * std::max(std::abs(a), std::abs(b)); };
+  const double hidden_s = by_degree.front().neither - by_degree.front().second;
+  return std::ranges::all_of(by_degree, [&](const SplitPaths& p) {
+    return equal(p.first + p.second, p.neither + p.both) &&
+           equal(p.neither - p.second + p.neither, hidden_s + p.neither);
+  });
+}
 
 // Adds the last element up to `bytes`, and the one behind it.
 void add_bend(const LayerPricer& pricer, double bytes, std::vector<int64_t>& bends) {
@@ -79,7 +87,7 @@ PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pric
     for (const SplitPaths& paths : by_degree) least = std::min(least, paths.seconds(moe_s, dense_s));
     return least;
   };
-  layer.bends_known = std::ranges::all_of(by_degree, separable);
+  layer.bends_known = separable(by_degree);
   const SplitPaths* best = &by_degree.front();
   for (const SplitPaths& flat : by_degree) {
     if (flat.neither < best->neither) best = &flat;
@@ -101,6 +109,7 @@ PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& 
   PartitionProblem problem;
   problem.layers.assign(static_cast<size_t>(layers), partition_layer(schedule, pricer, by_degree));
   problem.allreduce_seconds = [&pricer](int64_t bytes) { return pricer.slice_seconds(bytes); };
+  problem.is_straight = pricer.gradient_bends().empty();
   problem.element_bytes = bytes_of(pricer.shape().layer.dtype);
   return problem;
 }
@@ -112,6 +121,7 @@ PartitionProblem stage_problem(const ModelQuestion& asked, const PartitionLayers
   for (int layer = last; layer-- > first;)
     problem.layers.push_back(asked.model.dense.has(layer) ? layers.dense : layers.moe);
   problem.allreduce_seconds = [&pricer](int64_t bytes) { return pricer.slice_seconds(bytes); };
+  problem.is_straight = pricer.gradient_bends().empty();
   problem.element_bytes = bytes_of(pricer.shape().layer.dtype);
   problem.waiting_bytes = waiting_bytes(pricer, asked.model);
   return problem;

@@ -38,7 +38,7 @@ class LayerCurve {
     for (const int64_t b : of_.dense_bends) bends.insert({b, b + element_});
     for (const int64_t a : of_.moe_bends)
       for (const int64_t b : of_.dense_bends) bends.insert({a + b, a + b + element_, a + b + 2 * element_});
-    const int64_t last = of_.bends_known ? std::min(*bends.rbegin(), most) : most;
+    const int64_t last = of_.bends_known && problem.is_straight ? std::min(*bends.rbegin(), most) : most;
     std::set<int64_t> points{last, last + grain_};  // the second: how it goes on
     for (const int64_t bytes : bends)
       if (bytes < last) points.insert(bytes);
@@ -201,11 +201,11 @@ class ExactSearch {
   std::vector<State> cheapest_, promising_;  // by grain of waiting bytes
 };
 
-// The work is quadratic in the number of grains, so a deep model has larger ones.
+// Where every grain is tried the work is quadratic in their number, so a deep model has larger ones.
 int64_t grain_of(const PartitionProblem& problem) {
-  constexpr int64_t kMostGrains = 2048;
-  const int64_t least = std::max(kMiB, problem.total_bytes() / kMostGrains), element = problem.element_bytes;
-  return (least + element - 1) / element * element;
+  constexpr int64_t kMostGrains = 1024;
+  const int64_t element = problem.element_bytes, most = problem.is_straight ? 0 : problem.total_bytes() / kMostGrains;
+  return (std::max(kMiB, most) + element - 1) / element * element;
 }
 
 }  // namespace

@@ -98,4 +98,14 @@ std::shared_ptr<const RandomModel> random_model(uint64_t seed, const Sizes& size
   return m;
 }
 
+double least_of_all(const PartitionProblem& p, size_t layer, int64_t waiting) {
+  if (layer == p.layers.size()) return p.allreduce_seconds(waiting);
+  double least = std::numeric_limits<double>::infinity();
+  for (int64_t x = 0; x <= waiting; x += p.element_bytes)
+    for (int64_t y = 0; x + y <= waiting; y += p.element_bytes)
+      least = std::min(least, p.layers[layer].seconds(x, y) +
+                                  least_of_all(p, layer + 1, waiting - x - y + p.layers[layer].made_bytes));
+  return least;
+}
+
 }  // namespace moe::partition_random

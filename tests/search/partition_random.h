@@ -44,4 +44,7 @@ struct Sizes {
 /// Returns a model by the seed and the sizes alone, with windows of all widths: from none to more than all gradients.
 std::shared_ptr<const RandomModel> random_model(uint64_t seed, const Sizes& sizes);
 
+/// Returns the least seconds of the layers from `layer` on, by trying every element of every slice.
+double least_of_all(const PartitionProblem& problem, size_t layer, int64_t waiting);
+
 }  // namespace moe::partition_random

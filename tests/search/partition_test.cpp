@@ -13,19 +13,9 @@
 namespace moe {
 namespace {
 
+using partition_random::least_of_all;
 using partition_random::random_model;
 using partition_random::RandomModel;
-
-// Every way to send every byte, one after another.
-double least_of_all(const PartitionProblem& p, size_t layer, int64_t waiting) {
-  if (layer == p.layers.size()) return p.allreduce_seconds(waiting);
-  double least = std::numeric_limits<double>::infinity();
-  for (int64_t x = 0; x <= waiting; x += p.element_bytes)
-    for (int64_t y = 0; x + y <= waiting; y += p.element_bytes)
-      least = std::min(least, p.layers[layer].seconds(x, y) +
-                                  least_of_all(p, layer + 1, waiting - x - y + p.layers[layer].made_bytes));
-  return least;
-}
 
 // What check_partition promises, said once more by following each byte: oldest first, by the layer that made it.
 void expect_every_byte_once(const PartitionProblem& problem, const Partition& partition, const std::string& text) {
