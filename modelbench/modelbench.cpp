@@ -127,7 +127,7 @@ class Modelbench {
         text_(checked_text()),
         writer_(target_.open_records(verbs::records_path(options_.out, "modelbench", target_.file_name()),
                                      options_.asked,
-                                     {find_config("models", options_.model.model), text_file(options_)})) {
+                                     {find_config("models", options_.model.model), text_file(options_), options_.weights})) {
     const size_t schedules = verbs::chosen_schedules(options_.selection).size();
     for (const auto& [flag, value] :
          {std::pair("--checkpoint", &options_.checkpoint), {"--save-weights", &options_.save_weights}})

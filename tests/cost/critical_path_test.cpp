@@ -78,7 +78,9 @@ TEST(CriticalPath, OfMeasuredTimesHasNoSlack) {
       for (size_t id = 0; id < late.size(); ++id) times.start_s[id] += late[id];
       const CriticalPath path = critical_path(*plan.structure, times.start_s, times.end_s);
       for (size_t id = 0; id < late.size(); ++id) {
-        if (path.on_path[id]) EXPECT_NEAR(path.slack_s[id], 0, 1e-9) << plan.tasks()[id].name();
+        if (path.on_path[id]) {
+          EXPECT_NEAR(path.slack_s[id], 0, 1e-9) << plan.tasks()[id].name();
+        }
         std::vector<double> longer = seconds;
         longer[id] += path.slack_s[id];
         EXPECT_NEAR(replayed(*plan.structure, longer).makespan(), times.makespan(), 1e-9) << plan.tasks()[id].name();

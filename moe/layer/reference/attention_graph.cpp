@@ -23,9 +23,9 @@ static at::Tensor rotary_graph(const LayerShape& l, const at::Tensor& x) {
   const at::Tensor places = at::arange(l.seq, x.options());
   const at::Tensor speeds = at::pow(l.rope_theta, at::arange(half, x.options()) / static_cast<double>(-half));
   const at::Tensor angles = at::outer(places, speeds);
-  const at::Tensor turned =
-      at::complex(x.slice(3, 0, half), x.slice(3, half)) * at::polar(at::ones_like(angles), angles);
-  return at::cat({at::real(turned), at::imag(turned)}, 3);
+  const at::Tensor real = x.slice(3, 0, half), imaginary = x.slice(3, half);
+  const at::Tensor cosines = at::cos(angles), sines = at::sin(angles);
+  return at::cat({use(real) * cosines - use(imaginary) * sines, use(real) * sines + use(imaginary) * cosines}, 3);
 }
 
 at::Tensor attention_graph(const LayerShape& l, const at::Tensor& x, const GraphWeights& w) {

@@ -103,9 +103,12 @@ StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGrap
       all.push_back({inputs[l][m], r.input_gradient, r.sizes[kInputGradient]});
       want(weights[l], r.gradients, r.sizes, all);
     }
-  const LayerShape& l = stack.cases.moe().layer;
-  const int64_t tokens = inputs.front().front().size(0) * stack.micro_batches;
-  backward(loss, all, std::max({tokens, l.model_dim, l.hidden, l.shared_hidden}));
+  int64_t longest = inputs.front().front().size(0) * stack.micro_batches;
+  for (size_t i = 0; i < reference.size(); ++i) {
+    const LayerShape& l = stack.cases.of(static_cast<int>(i)).layer;
+    longest = std::max({longest, l.model_dim, attention_width(l), l.hidden, l.shared_hidden});
+  }
+  backward(loss, all, longest);
   return reference;
 }
 
