@@ -318,13 +318,27 @@ PhaseBound::Term PhaseBound::at(int degree) const { return bound({.exact = degre
 double PhaseBound::from(int degree) const { return bound({.least = degree}).seconds; }
 double PhaseBound::pass_from(int degree) const { return bound({.least = degree, .gradients = false}).seconds; }
 
+Bound lesser_phases(const Bound& one, const Bound& other) {
+  Bound lesser = one;
+  if (other.forward_s < one.forward_s) {
+    lesser.forward_s = other.forward_s;
+    lesser.forward_term = other.forward_term;
+  }
+  if (other.backward_s < one.backward_s) {
+    lesser.backward_s = other.backward_s;
+    lesser.backward_term = other.backward_term;
+  }
+  return lesser;
+}
+
 Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer) {
   if (LayerCase unpadded = pricer.shape(); std::exchange(unpadded.row_multiple, 1) > 1)  // padding only adds rows
     return degree_free_bound(schedule, LayerPricer(pricer.profile(), unpadded, pricer.options()));
   if (!schedule.variants.empty()) {
-    std::vector<Bound> bounds;
-    for (const Schedule* variant : schedule.variants) bounds.push_back(degree_free_bound(*variant, pricer));
-    return *std::ranges::min_element(bounds, {}, &Bound::total_s);
+    Bound least = degree_free_bound(*schedule.variants.front(), pricer);
+    for (const Schedule* variant : schedule.variants.subspan(1))
+      least = lesser_phases(least, degree_free_bound(*variant, pricer));
+    return least;
   }
   const BoundShape forward = bound_shape(schedule, pricer.outline(), Phase::forward);
   const BoundShape backward = bound_shape(schedule, pricer.outline(), Phase::backward);

@@ -108,6 +108,9 @@ class PhaseBound {
   std::vector<double> shared_lead_, shared_tail_;
 };
 
+/// Returns the lesser of two bounds, each phase by itself.
+Bound lesser_phases(const Bound& one, const Bound& other);
+
 /// Returns the seconds that no degrees and no gradient split of the schedule beat, nor any schedule among which it
 /// chooses. The backward begins with the forward where it is recomputed.
 Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer);

@@ -35,7 +35,8 @@ LayerResult tune_variants(LayerSearch& search, const Schedule& schedule, const L
     result.decision.variant = variant;
     results.push_back(result);
   }
-  const Bound bound = std::ranges::min(results, {}, [](const LayerResult& r) { return r.bound.total_s(); }).bound;
+  Bound bound = results.front().bound;
+  for (const LayerResult& result : results) bound = lesser_phases(bound, result.bound);
   for (LayerResult& result : results) result.bound = bound;
   if (schedule.flow != Flow::fused) return *std::ranges::min_element(results, {}, &LayerResult::total_s);
   LayerCase routed = pricer.shape();  // the model knows no shared expert
