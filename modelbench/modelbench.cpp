@@ -125,9 +125,9 @@ class Modelbench {
         optimizer_(optimizer_of(options_)),
         chosen_(verbs::chosen_model(options_.model, options_.selection, target_.cluster)),
         text_(checked_text()),
-        writer_(target_.open_records(verbs::records_path(options_.out, "modelbench", target_.file_name()),
-                                     options_.asked,
-                                     {find_config("models", options_.model.model), text_file(options_), options_.weights})) {
+        writer_(target_.open_records(
+            verbs::records_path(options_.out, "modelbench", target_.file_name()), options_.asked,
+            {find_config("models", options_.model.model), text_file(options_), options_.weights})) {
     const size_t schedules = verbs::chosen_schedules(options_.selection).size();
     for (const auto& [flag, value] :
          {std::pair("--checkpoint", &options_.checkpoint), {"--save-weights", &options_.save_weights}})

@@ -79,7 +79,7 @@ Partition partition_step2(const PartitionProblem& problem, const Partition& firs
 Partition partition_paper(const PartitionProblem& problem, const DifferentialEvolution& settings = {});
 
 struct ExactPartition {
-  /// Bytes that tell two states apart. 0: 1 MiB; if the AllReduce is not straight, a 1024th of all bytes if that is more.
+  /// Bytes that tell two states apart. 0: 1 MiB, and if the AllReduce is not straight at least a 1024th of all bytes.
   int64_t grain_bytes = 0;
 };
 
