@@ -319,16 +319,9 @@ double PhaseBound::from(int degree) const { return bound({.least = degree}).seco
 double PhaseBound::pass_from(int degree) const { return bound({.least = degree, .gradients = false}).seconds; }
 
 Bound lesser_phases(const Bound& one, const Bound& other) {
-  Bound lesser = one;
-  if (other.forward_s < one.forward_s) {
-    lesser.forward_s = other.forward_s;
-    lesser.forward_term = other.forward_term;
-  }
-  if (other.backward_s < one.backward_s) {
-    lesser.backward_s = other.backward_s;
-    lesser.backward_term = other.backward_term;
-  }
-  return lesser;
+  const Bound& forward = other.forward_s < one.forward_s ? other : one;
+  const Bound& backward = other.backward_s < one.backward_s ? other : one;
+  return {forward.forward_s, backward.backward_s, forward.forward_term, backward.backward_term};
 }
 
 Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer) {
