@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <vector>
 #include <zlib.h>
 
 #include "moe/base/check.h"
@@ -17,6 +19,10 @@ File opened(const std::string& path) {
   const bool folder = std::filesystem::is_directory(path, ignored);
   return {folder ? nullptr : gzopen(path.c_str(), "rb"), gzclose};
 }
+
+std::string hexadecimal(uLong crc) { return fmt::format("{:08x}", crc); }
+
+const Bytef* bytes_of(std::string_view text) { return reinterpret_cast<const Bytef*>(text.data()); }
 
 }  // namespace
 
@@ -36,6 +42,21 @@ std::string text_of_file(const std::string& path, std::string_view expected) {
   const std::string why = gzerror(file.get(), &status);
   require<BadInput>(status == Z_OK, "{}: found a file that gzip cannot unpack ({}), expected {}", path, why, expected);
   return text;
+}
+
+std::string crc_of(std::string_view text) { return hexadecimal(::crc32_z(0, bytes_of(text), text.size())); }
+
+std::optional<std::string> file_crc(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
+  std::ifstream in(path, std::ios::binary);
+  std::vector<char> block(1 << 20);
+  uLong crc = 0;
+  while (in.read(block.data(), static_cast<std::streamsize>(block.size())) || in.gcount() > 0) {
+    const std::string_view read(block.data(), static_cast<size_t>(in.gcount()));
+    crc = ::crc32_z(crc, bytes_of(read), read.size());
+  }
+  return in.eof() ? std::optional(hexadecimal(crc)) : std::nullopt;
 }
 
 char first_letter(const std::string& path) {

@@ -1,5 +1,6 @@
 #pragma once
-// Reads whole files, compressed by gzip or not.
+// The contents of whole files, compressed by gzip or not.
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -8,6 +9,12 @@ namespace moe {
 /// Returns what a file or a pipe holds, unpacked where it is packed by gzip, whatever its name. Throws BadInput "PATH:
 /// found no readable file, expected EXPECTED" where it can't be read, and for a packed one that is cut off or broken.
 std::string text_of_file(const std::string& path, std::string_view expected);
+
+/// Returns the CRC-32 of a regular file's bytes, packed or not, as eight hexadecimal digits. Empty for what is no
+/// regular file (a pipe, which can be read only once) or can't be read.
+std::optional<std::string> file_crc(const std::string& path);
+/// Returns the CRC-32 of a text.
+std::string crc_of(std::string_view text);
 
 /// Returns the first character of a file that is no blank; 0: it has none, or can't be read.
 char first_letter(const std::string& path);

@@ -4,14 +4,12 @@
 #include <array>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <link.h>
 #include <sstream>
 #include <unistd.h>
 
 #include "moe/base/check.h"
+#include "moe/base/file_text.h"
 #include "moe/base/random.h"
 #include "moe/base/version.h"
 #include "moe/record/gpu_state.h"
@@ -103,13 +101,6 @@ std::string read_once() {
   return fmt::format("read once by {} at {}.{:09}", ::getpid(), now.tv_sec, now.tv_nsec);
 }
 
-std::string contents_of(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return read_once();
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 std::string digest_of(const RunHeader& run, const Question& question) {
   std::string all;
   const auto add = [&](std::string_view text) { all += fmt::format("{}:{}", text.size(), text); };  // as what it is
@@ -126,7 +117,7 @@ std::string digest_of(const RunHeader& run, const Question& question) {
     add(fmt::format("{}", number));
   for (const std::string& flag : question.asked.flags) add(flag);
   for (const std::string& file : question.files)
-    if (!file.empty()) add(contents_of(file));
+    if (!file.empty()) add(file_crc(file).value_or(read_once()));
   for (const Fields* fields : {&run.ranks, &run.git, &run.libraries, &run.machine, &run.environment})
     add_fields(*fields);
   add(run.build);

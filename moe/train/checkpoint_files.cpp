@@ -3,9 +3,9 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <zlib.h>
 
 #include "moe/base/check.h"
+#include "moe/base/file_text.h"
 #include "moe/base/json.h"
 #include "moe/base/whole_file.h"
 
@@ -42,22 +42,6 @@ T entry_of(const Manifest& manifest, const char* key, T otherwise) {
 std::string checked_text(Manifest manifest) {
   manifest.erase("crc32");
   return manifest.dump(-1, ' ', false, Manifest::error_handler_t::replace);
-}
-
-std::string hexadecimal(uint64_t crc) { return fmt::format("{:08x}", crc); }
-
-std::string crc_of(const std::string& text) {
-  return hexadecimal(::crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size()));
-}
-
-// Returns the CRC-32 of a file; nothing if it cannot be read.
-std::optional<std::string> file_crc(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::vector<char> block(1 << 20);
-  uint64_t crc = 0;
-  while (in.read(block.data(), static_cast<std::streamsize>(block.size())) || in.gcount() > 0)
-    crc = ::crc32_z(crc, reinterpret_cast<const Bytef*>(block.data()), static_cast<size_t>(in.gcount()));
-  return in.eof() ? std::optional(hexadecimal(crc)) : std::nullopt;
 }
 
 }  // namespace

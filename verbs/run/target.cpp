@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fmt/ranges.h>
-#include <fstream>
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 #include "moe/base/control_groups.h"
-#include "moe/base/random.h"
+#include "moe/base/file_text.h"
 #include "moe/base/units.h"
 #include "moe/device/cpu/cores.h"
 #include "moe/device/cpu/quota.h"
@@ -122,19 +120,11 @@ Fields fields_of(const Target& target) {
   return fields;
 }
 
-// Returns a digest of what a file contains; the same of all that cannot be read twice, as pipes.
-std::string digest_of(const std::string& file) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error)) return "";
-  std::ifstream in(file, std::ios::binary);
-  return fmt::format("{:016x}", stream_of(std::string(std::istreambuf_iterator<char>(in), {})));
-}
-
 // Throws if a rank reads other contents than rank 0, as of a text or a model that was copied to one node only: their
 // gradients would differ.
 void require_same_files(World& processes, const std::vector<std::string>& files) {
   std::string mine;
-  for (const std::string& file : files) mine += digest_of(file) + '\n';
+  for (const std::string& file : files) mine += file_crc(file).value_or("") + '\n';
   const std::vector<std::string> all = gather(processes, {mine});
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all.front()) continue;
