@@ -46,7 +46,7 @@ class SplitSearch {
     return bends;
   }
 
-  // Adds the element there and its neighbours: curves may jump at their ends.
+  // Adds the element there and its neighbours: bends and crossings lie inside elements.
   void add(double bytes) {
     const int64_t floor = static_cast<int64_t>(bytes) / grain_ * grain_;
     for (const int64_t x : {floor - grain_, floor, floor + grain_})

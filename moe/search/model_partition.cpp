@@ -15,35 +15,41 @@ namespace {
 // True if the seconds are a sum of one function of each slice: in every backward MoE part and dense part follow each
 // other, so that a path through both slices is as long as those through one, and the dense part hides as much.
 bool separable(const std::vector<SplitPaths>& by_degree) {
-  const auto equal = [](double a, double b) { return std::abs(a - b) <= 1e-9 * std::max(std::abs(a), std::abs(b)); };
-  const double hidden_s = by_degree.front().neither - by_degree.front().second;
+  const auto hidden_s = [](const SplitPaths& p) { return p.neither - p.second; };
   return std::ranges::all_of(by_degree, [&](const SplitPaths& p) {
-    return equal(p.first + p.second, p.neither + p.both) &&
-           equal(p.neither - p.second + p.neither, hidden_s + p.neither);
+    const double rounding_s = 1e-9 * p.neither;
+    return std::abs(p.first - p.both - hidden_s(p)) <= rounding_s &&
+           std::abs(hidden_s(p) - hidden_s(by_degree.front())) <= rounding_s;
   });
 }
 
 // Adds the last element up to `bytes`, and the one behind it.
-void add_bend(const LayerPricer& pricer, double bytes, std::vector<int64_t>& bends) {
+void add_bend(double bytes, int64_t element, std::vector<int64_t>& bends) {
   if (bytes > 1e15) return;
-  const int64_t element = bytes_of(pricer.shape().layer.dtype);
   const int64_t floor = static_cast<int64_t>(bytes) / element * element;
   bends.insert(bends.end(), {floor, floor + element});
 }
 
-// Returns the bytes whose AllReduce takes `seconds`: on the straight piece of the price curve that passes there. 0 if
-// it takes longer for any bytes.
-double bytes_taking(const LayerPricer& pricer, double seconds) {
-  double begin = 0, begin_s = pricer.gradient_seconds(0);
-  if (seconds <= begin_s) return 0;
-  for (const double end : pricer.gradient_bends()) {
-    const double end_s = pricer.gradient_seconds(static_cast<int64_t>(end));
-    if (end_s >= seconds) return begin + (seconds - begin_s) / (end_s - begin_s) * (end - begin);
-    begin = end;
-    begin_s = end_s;
-  }
-  const double a_megabyte = pricer.gradient_seconds(static_cast<int64_t>(begin) + 1'000'000) - begin_s;
-  return begin + (seconds - begin_s) / a_megabyte * 1e6;
+// The AllReduce's seconds by bytes, straight between the knots and on behind the last one.
+Points gradient_knots(const LayerPricer& pricer) {
+  Points knots;
+  const auto add = [&](double bytes) {
+    knots.push_back({bytes, pricer.gradient_seconds(static_cast<int64_t>(bytes))});
+  };
+  add(0);
+  for (const double bytes : pricer.gradient_bends()) add(bytes);
+  add(knots.back()[0] + 1e6);
+  return knots;
+}
+
+// Returns the bytes whose AllReduce takes `seconds`; 0 if it takes longer for any bytes.
+double bytes_taking(double seconds, const Points& knots) {
+  if (seconds <= knots.front()[1]) return 0;
+  const auto reaches = std::ranges::find_if(knots, [&](const auto& knot) { return knot[1] >= seconds; });
+  const auto end = reaches == knots.end() ? knots.end() - 1 : reaches;
+  const auto& [from, from_s] = *(end - 1);
+  const auto& [to, to_s] = *end;
+  return from + (seconds - from_s) / (to_s - from_s) * (to - from);
 }
 
 // Says whether no path of `a` is shorter than that of `b`, without slices and with any.
@@ -63,6 +69,14 @@ Partition solved(const PartitionStrategy& strategy, const std::vector<PartitionP
     all.search_s += next.search_s;
   }
   return all;
+}
+
+PartitionProblem problem_without_layers(const LayerPricer& pricer) {
+  PartitionProblem problem;
+  problem.allreduce_seconds = [&pricer](int64_t bytes) { return pricer.slice_seconds(bytes); };
+  problem.is_straight = pricer.gradient_bends().empty();
+  problem.element_bytes = bytes_of(pricer.shape().layer.dtype);
+  return problem;
 }
 
 void tidy(std::vector<int64_t>& bends) {
@@ -89,14 +103,16 @@ PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pric
   };
   layer.bends_known = separable(by_degree);
   const SplitPaths* best = &by_degree.front();
+  const Points knots = gradient_knots(pricer);
+  const int64_t element = bytes_of(pricer.shape().layer.dtype);
   for (const SplitPaths& flat : by_degree) {
     if (flat.neither < best->neither) best = &flat;
-    add_bend(pricer, bytes_taking(pricer, flat.neither - flat.second), layer.dense_bends);
+    add_bend(bytes_taking(flat.neither - flat.second, knots), element, layer.dense_bends);
     for (const SplitPaths& steep : by_degree)
-      if (in_moe) add_bend(pricer, bytes_taking(pricer, flat.neither - steep.first), layer.moe_bends);
+      if (in_moe) add_bend(bytes_taking(flat.neither - steep.first, knots), element, layer.moe_bends);
   }
   for (const double bytes : pricer.gradient_bends())
-    for (auto* bends : {&layer.moe_bends, &layer.dense_bends}) add_bend(pricer, bytes, *bends);
+    for (auto* bends : {&layer.moe_bends, &layer.dense_bends}) add_bend(bytes, element, *bends);
   tidy(layer.moe_bends);
   tidy(layer.dense_bends);
   layer.moe_window_s = in_moe ? best->neither - best->first : 0;
@@ -106,23 +122,17 @@ PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pric
 
 PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& pricer, int layers,
                                    const std::vector<SplitPaths>& by_degree) {
-  PartitionProblem problem;
+  PartitionProblem problem = problem_without_layers(pricer);
   problem.layers.assign(static_cast<size_t>(layers), partition_layer(schedule, pricer, by_degree));
-  problem.allreduce_seconds = [&pricer](int64_t bytes) { return pricer.slice_seconds(bytes); };
-  problem.is_straight = pricer.gradient_bends().empty();
-  problem.element_bytes = bytes_of(pricer.shape().layer.dtype);
   return problem;
 }
 
 PartitionProblem stage_problem(const ModelQuestion& asked, const PartitionLayers& layers, int stage) {
   const LayerPricer& pricer = asked.pricer();
   const auto [first, last] = layers_of_stage(asked.model, stage);
-  PartitionProblem problem;
+  PartitionProblem problem = problem_without_layers(pricer);
   for (int layer = last; layer-- > first;)
     problem.layers.push_back(asked.model.dense.has(layer) ? layers.dense : layers.moe);
-  problem.allreduce_seconds = [&pricer](int64_t bytes) { return pricer.slice_seconds(bytes); };
-  problem.is_straight = pricer.gradient_bends().empty();
-  problem.element_bytes = bytes_of(pricer.shape().layer.dtype);
   problem.waiting_bytes = waiting_bytes(pricer, asked.model);
   return problem;
 }

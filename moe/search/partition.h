@@ -34,7 +34,7 @@ struct PartitionLayer {
 struct PartitionProblem {
   std::vector<PartitionLayer> layers;                      // in backward order
   std::function<double(int64_t bytes)> allreduce_seconds;  // rises; 0 for 0 bytes, else with its start-up time
-  bool is_straight = true;    // allreduce_seconds is, but for its start-up time: else no grain may be left out
+  bool is_straight = true;    // false: allreduce_seconds bends between sizes, so that partition_exact tries every grain
   int64_t waiting_bytes = 0;  // made before the first layer's backward (a model's head)
   int64_t element_bytes = 4;  // slices are whole elements
   int64_t total_bytes() const;
@@ -79,7 +79,7 @@ Partition partition_step2(const PartitionProblem& problem, const Partition& firs
 Partition partition_paper(const PartitionProblem& problem, const DifferentialEvolution& settings = {});
 
 struct ExactPartition {
-  /// Bytes that tell two states apart. 0: 1 MiB, and if the AllReduce is not straight at least a 1024th of all bytes.
+  /// Bytes that tell two states apart. 0: 1 MiB, but at least a 1024th of all bytes if the AllReduce bends.
   int64_t grain_bytes = 0;
 };
 
