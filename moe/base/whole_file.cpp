@@ -202,12 +202,18 @@ void make_folder(const OutTarget& target) {
 }  // namespace
 
 void require_targets(std::span<const OutTarget> targets) {
-  for (const OutTarget& target : targets) try {
-      target.is_folder ? make_folder(target) : check_target(target_of(target.path));
+  for (const OutTarget& target : targets) {
+    if (target.is_folder) {
+      make_folder(target);
+      continue;
+    }
+    try {
+      check_target(target_of(target.path));
     } catch (const Refusal& refusal) {
       bad_input("{}: cannot be written ({}), expected a file for {}", target.path, std::strerror(refusal.error),
                 target.flag);
     }
+  }
 }
 
 void write_whole_file(const std::string& path, const std::string& what,

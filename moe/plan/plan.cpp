@@ -52,7 +52,10 @@ void hash_shape(Hash& hash, const LayerCase& c) {
   hash.add(uint64_t{p.ep_inside} << 1 | uint64_t{l.residual});
   hash.add(name_of(c.rounding));
   if (l.shared_hidden > 0) hash.add(static_cast<uint64_t>(l.shared_hidden));
-  if (l.head_dim > 0) hash.add(std::string_view("head_dim")), hash.add(static_cast<uint64_t>(l.head_dim));
+  if (l.head_dim > 0) {
+    hash.add(std::string_view("head_dim"));
+    hash.add(static_cast<uint64_t>(l.head_dim));
+  }
   if (l.rope_theta > 0) hash.add(l.rope_theta);
   if (!l.causal) hash.add(std::string_view("not causal"));
   if (l.bias) hash.add(std::string_view("bias"));
