@@ -9,9 +9,9 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/moetune)
 function(build_before_install component)
   list(JOIN ARGN " " targets)
   install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${PROJECT_BINARY_DIR}\" --target ${targets}
-                                RESULT_VARIABLE failed OUTPUT_QUIET)
+                                RESULT_VARIABLE failed OUTPUT_VARIABLE printed)
                 if(failed)
-                  message(FATAL_ERROR \"nothing is installed: building ${targets} failed\")
+                  message(FATAL_ERROR \"\${printed}nothing is installed: building ${targets} failed\")
                 endif()" COMPONENT ${component})
 endfunction()
 
