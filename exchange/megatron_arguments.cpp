@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <iterator>
 #include <ostream>
 
 #include "exchange/formats.h"
@@ -149,8 +150,7 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
   TunedLayer tuned = tuned_layer(options, verbs::framework_of("megatron"));
   const LayerShape& l = tuned.shape.layer;
   note_differences(tuned, {"gshard", "switch", "sigmoid"});
-  for (const std::string& refusal : verbs::megatron_refusals(tuned.shape, whole_layers(tuned)))
-    tuned.notes.push_back(fmt::format("Megatron-Core refuses {}", refusal));
+  std::ranges::move(verbs::megatron_refusals(tuned.shape, whole_layers(tuned)), std::back_inserter(tuned.notes));
   tuned.notes.emplace_back(
       "--overlap-moe-expert-parallel-comm runs AlltoAll beside another micro-batch's computation: no "
       "schedule here does, so that no record says what it gains");

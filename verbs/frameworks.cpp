@@ -30,17 +30,18 @@ std::vector<std::string> megatron_refusals(const LayerCase& shape, int64_t layer
   const LayerShape& l = shape.layer;
   const ParallelShape& p = shape.parallel;
   std::vector<std::string> refusals;
+  const auto add = [&](const std::string& what) { refusals.push_back("Megatron-Core refuses " + what); };
   const auto needs_multiple = [&](std::string_view what, int64_t found, std::string_view group, int64_t size) {
-    if (found % size != 0) refusals.push_back(fmt::format("{} {} over {} {}", found, what, group, size));
+    if (found % size != 0) add(fmt::format("{} {} over {} {}", found, what, group, size));
   };
   needs_multiple("attention heads", l.heads, "TP", p.mp);
   if (l.kv_heads < l.heads && l.kv_heads % p.mp != 0)
-    refusals.push_back(fmt::format("{} key-value heads over TP {}{}", l.kv_heads, p.mp,
-                                   p.mp % l.kv_heads == 0 ? ", before release 0.16" : ""));
+    add(fmt::format("{} key-value heads over TP {}{}", l.kv_heads, p.mp,
+                    p.mp % l.kv_heads == 0 ? ", before release 0.16" : ""));
   needs_multiple("tokens a sample with --sequence-parallel", l.seq, "TP", p.mp);
   needs_multiple("layers", layers, "PP", p.pp);
   if (l.node_limit > 0) needs_multiple("experts", l.experts, "as many router groups as nodes,", expert_nodes(p));
-  if (l.bias && p.esp > 1) refusals.push_back(fmt::format("experts with biases over ETP {}", p.esp));
+  if (l.bias && p.esp > 1) add(fmt::format("experts with biases over ETP {}", p.esp));
   return refusals;
 }
 

@@ -24,8 +24,8 @@ std::span<const Framework> frameworks();
 /// Returns the framework of that format; there must be one.
 const Framework& framework_of(std::string_view format);
 
-/// Returns what Megatron-Core's own checks refuse of a shape and of a model of so many layers (0: not known), with the
-/// releases that do if not all of them.
+/// Returns a sentence for each thing that Megatron-Core's own checks refuse of a shape and of a model of so many layers
+/// (0: not known), with the releases that do if not all of them.
 std::vector<std::string> megatron_refusals(const LayerCase& shape, int64_t layers);
 
 /// Are the schedules that every comparison shows, whatever they take: Tutel's, and the one of DeepSpeed-MoE.

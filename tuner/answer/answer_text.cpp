@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <fmt/ranges.h>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -119,8 +120,7 @@ std::string set_text(const Answer& answer, const RankedSchedule& use) {
   }
   const ModelShape& model = answer.chosen->model;
   if (std::ranges::find(formats, "megatron") != formats.end())
-    for (const std::string& refusal : verbs::megatron_refusals(model.shape, model.layers))
-      items.push_back(fmt::format("Megatron-Core refuses {}", refusal));
+    std::ranges::move(verbs::megatron_refusals(model.shape, model.layers), std::back_inserter(items));
   const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
   return packed_lines("SET IT ", items) +
          fmt::format("       all settings: ./moetune export {} {}{} (formats: {})\n", formats.front(),
