@@ -25,10 +25,11 @@ Group group_of(const Groups& groups, const Collective& collective) {
 // A layer asks for an AlltoAll over EP and ESP; its row has a name of its own.
 Collective named(Op op, GroupKind kind) { return {kind == GroupKind::ep_esp ? Op::a2a_ep_esp : op, kind}; }
 
-// Prices an AlltoAll over EP and ESP: that over EP, or over both where EP has one rank.
+// Returns what an AlltoAll over EP and ESP is priced as: that over EP if EP is on the network that both are on (it has
+// several ranks, and ESP reaches no farther), else that over both.
 Collective plain_exchange(const Groups& groups) {
-  const bool none = groups[static_cast<size_t>(GroupKind::ep)].network == Network::none;
-  return {Op::alltoall, none ? GroupKind::ep_esp : GroupKind::ep};
+  const Group &ep = groups[static_cast<size_t>(GroupKind::ep)], &both = groups[static_cast<size_t>(GroupKind::ep_esp)];
+  return {Op::alltoall, ep.network == both.network ? GroupKind::ep : GroupKind::ep_esp};
 }
 
 // Finds rows and rules; `borrows`: also rows of the nearest group size.
@@ -48,7 +49,8 @@ class Derivations {
                      fmt::format("{} allgather = half an allreduce of the same volume", network_name(collective)));
       case Op::a2a_ep_esp:
         return times(1, price(plain_exchange(groups_)),
-                     "alltoall over EP and ESP = the EP alltoall of the same volume");
+                     fmt::format("alltoall over EP and ESP = the {} alltoall of the same volume",
+                                 plain_exchange(groups_).kind == GroupKind::ep ? "EP" : "plain"));
       default:
         return std::nullopt;
     }

@@ -47,6 +47,21 @@ TEST(PriceCurves, PartsOfACurveTakeAtLeastTheirCheapestRate) {
   EXPECT_DOUBLE_EQ(curve.in_parts(800, 800, 0.5).one, 1.5 + 0.5) << "of nothing";
 }
 
+// EP inside a node and ESP between nodes: what is exchanged over both crosses the slower network.
+TEST(PriceCurves, ExchangesOverTwoNetworksArePricedByTheSlowerOne) {
+  Profile profile = small_profile();
+  CommRow inside{.op = Op::alltoall, .network = Network::intra, .ranks = 2, .alpha_s = 1e-6, .beta_s_per_byte = 1e-12};
+  CommRow all = row_of(profile, Op::alltoall);
+  all.ranks = 4;
+  all.alpha_s = 3e-4;
+  profile.comm.insert(profile.comm.end(), {inside, all});
+  const ParallelShape across{.nodes = 2, .ranks_per_node = 2, .mp = 1, .ep = 2, .esp = 2, .ep_inside = true};
+  const LayerCase shape = small_case(across);
+  const LayerPricer pricer(profile, shape);
+  EXPECT_DOUBLE_EQ(pricer.collective(Op::alltoall, GroupKind::ep, 1e6).value().seconds(1e6), 1e-6 + 1e-6);
+  EXPECT_DOUBLE_EQ(pricer.collective(Op::alltoall, GroupKind::ep_esp, 1e6).value().seconds(1e6), 3e-4 + 1e-3);
+}
+
 // Each derived price is a sum of measured curves, beyond their ends too.
 TEST(PriceCurves, DerivedPricesKeepTheCurvesOfTheirRows) {
   Profile profile = small_profile();

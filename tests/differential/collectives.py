@@ -51,7 +51,8 @@ class Collectives:
         if op == "allgather":
             yield "half an allreduce", [(False, ("allreduce", kind), 0.5)]
         if op == "a2a-ep-esp":
-            exchanged = "ep" if self.groups["ep"][1] > 1 else kind
+            same_network = self.groups["ep"][0] == self.groups[kind][0]
+            exchanged = "ep" if self.groups["ep"][1] > 1 and same_network else kind
             yield "alltoall over EP and ESP", [(False, ("alltoall", exchanged), 1)]
 
 
