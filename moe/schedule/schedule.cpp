@@ -55,7 +55,7 @@ bool in_pieces(const Schedule& schedule) {
          schedule.gradients == GradientPolicy::own_lane;
 }
 
-std::span<const Schedule* const> registered_schedules() {
+ScheduleTable schedules() {
   static constexpr std::array kRows{&kDsMoe,
                                     &kDsMoeReplicated,
                                     &kTutel,
@@ -81,7 +81,7 @@ std::span<const Schedule* const> registered_schedules() {
                                     &kLinaPartition,
                                     &kLina,
                                     &kLinaPacked};
-  return kRows;
+  return ScheduleTable(kRows);
 }
 
 const Schedule& find_schedule(std::string_view name) { return find_named(schedules(), name, "schedule"); }

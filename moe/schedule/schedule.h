@@ -2,7 +2,6 @@
 // A schedule is one file: a row of this table and a function that lays out the MoE part's tasks.
 #include <map>
 #include <memory>
-#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -55,12 +54,38 @@ struct Schedule {
   std::span<const Schedule* const> variants = {};
 };
 
-/// Returns pointers to all schedules, in the order of `list`.
-std::span<const Schedule* const> registered_schedules();
-/// Returns all schedules: those objects to which `variants` point.
-inline auto schedules() {
-  return registered_schedules() | std::views::transform([](const Schedule* s) -> const Schedule& { return *s; });
-}
+/// All schedules, in the order of `list`: those objects to which `variants` point.
+class ScheduleTable {
+ public:
+  class Iterator {
+   public:
+    using value_type = Schedule;
+    using difference_type = std::ptrdiff_t;
+    Iterator() = default;
+    explicit Iterator(const Schedule* const* at) : at_(at) {}
+    const Schedule& operator*() const { return **at_; }
+    const Schedule* operator->() const { return *at_; }
+    Iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    Iterator operator++(int) { return Iterator(at_++); }
+    bool operator==(const Iterator&) const = default;
+
+   private:
+    const Schedule* const* at_ = nullptr;
+  };
+
+  explicit ScheduleTable(std::span<const Schedule* const> rows) : rows_(rows) {}
+  Iterator begin() const { return Iterator(rows_.data()); }
+  Iterator end() const { return Iterator(rows_.data() + rows_.size()); }
+  size_t size() const { return rows_.size(); }
+  const Schedule& operator[](size_t i) const { return *rows_[i]; }
+
+ private:
+  std::span<const Schedule* const> rows_;
+};
+ScheduleTable schedules();
 /// Returns the schedule of that name. Throws BadInput listing the known names.
 const Schedule& find_schedule(std::string_view name);
 
