@@ -122,7 +122,9 @@ Fields fields_of(const Target& target) {
 
 // Throws if a rank reads other contents than rank 0, as of a text or a model that was copied to one node only: their
 // gradients would differ.
-void require_same_files(World& processes, const std::vector<std::string>& files) {
+void require_same_files(World& processes, std::vector<std::string> files) {
+  std::erase(files, "");  // flags that were not given, on any rank
+  if (files.empty()) return;
   std::string mine;
   for (const std::string& file : files) mine += file_crc(file).value_or("") + '\n';
   const std::vector<std::string> all = gather(processes, {mine});
