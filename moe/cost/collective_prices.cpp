@@ -45,8 +45,10 @@ class Derivations {
       case Op::allreduce:
         return sum(collective.kind);
       case Op::allgather:
+      case Op::reducescatter:
         return times(0.5, price({Op::allreduce, collective.kind}),
-                     fmt::format("{} allgather = half an allreduce of the same volume", network_name(collective)));
+                     fmt::format("{} {} = half an allreduce of the same volume", network_name(collective),
+                                 name_of(collective.op)));
       case Op::a2a_ep_esp:
         return times(1, price(plain_exchange(groups_)),
                      fmt::format("alltoall over EP and ESP = the {} alltoall of the same volume",

@@ -82,6 +82,7 @@ TEST(PriceCurves, DerivedPricesKeepTheCurvesOfTheirRows) {
   EXPECT_DOUBLE_EQ(seconds(pricer, Op::allgather, GroupKind::dp, 3000), 6.0 / 2) << "half an AllReduce";
   EXPECT_DOUBLE_EQ(seconds(pricer, Op::allgather, GroupKind::dp, 5000), 14.0 / 2);
   EXPECT_DOUBLE_EQ(seconds(pricer, Op::allgather, GroupKind::dp, 500), 0.5 / 2);
+  EXPECT_DOUBLE_EQ(seconds(pricer, Op::reducescatter, GroupKind::dp, 3000), 6.0 / 2) << "the other half";
   EXPECT_DOUBLE_EQ(seconds(pricer, Op::alltoall, GroupKind::ep_esp, 1500), 4.5) << "as over EP";
   LayerCase shares = nodes;
   shares.parallel.zero = 1;

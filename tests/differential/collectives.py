@@ -48,7 +48,7 @@ class Collectives:
                 yield "allreduce over EDP", [(False, (op, "dp"), 1)]
         if op == "allreduce":
             yield "allreduce of halves", [(True, ("reducescatter", kind), 1), (True, ("allgather", kind), 1)]
-        if op == "allgather":
+        if op in ("allgather", "reducescatter"):
             yield "half an allreduce", [(False, ("allreduce", kind), 0.5)]
         if op == "a2a-ep-esp":
             same_network = self.groups["ep"][0] == self.groups[kind][0]
