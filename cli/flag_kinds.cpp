@@ -153,7 +153,7 @@ void add_recompute(CLI::App& verb, verbs::Selection& s) {
             recompute_from(name, "--recompute");
             s.layer.recompute = name;
           },
-          "selective: a backward computes scores again; full: all of its layer, whose output alone is kept")
+          "selective: a backward computes scores again; full: all of its layer, scores too; its output alone is kept")
       ->type_name("none|selective|full");
 }
 

@@ -55,7 +55,7 @@ std::string module_name(TaskKind kind, const LayerCase& shape) {
     case TaskKind::exchange:
       return "hook:" + layer.hook;
     default:
-      return shape.parallel.recompute == Recompute::selective
+      return shape.parallel.recompute != Recompute::none
                  ? fmt::format("{}:{}", kAttentionModule, name_of(Recompute::selective))
                  : std::string(kAttentionModule);
   }

@@ -161,7 +161,7 @@ double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
 
 // Says whether the task computes scores again, and no row was measured of one that does.
 bool LayerPricer::adds_scores(TaskKind kind) const {
-  if (shape().parallel.recompute != Recompute::selective) return false;
+  if (shape().parallel.recompute == Recompute::none) return false;
   if (kind == TaskKind::attention_dx && find_.task_row(kind, Phase::backward) != nullptr) return false;
   if (kind != TaskKind::attention && kind != TaskKind::attention_dx) return false;
   const std::string name = module_name(TaskKind::attention, shape());

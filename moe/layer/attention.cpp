@@ -40,11 +40,10 @@ class ShardedAttention final : public Attention {
         model_dim_(setup.rank.model_dim()),
         columns_(of_heads(setup.rank.heads, setup.rank.head_dim)),
         kv_columns_(of_heads(setup.rank.heads, setup.rank.head_dim, queries_of(setup))),
-        heads_(math_.make_heads(
-            {setup.rank.mp_tokens(), setup.rank.shape.layer.seq, setup.rank.heads.count,
-             setup.rank.heads.count / queries_of(setup), setup.rank.head_dim, setup.rank.dtype(),
-             setup.rank.shape.parallel.recompute == Recompute::selective, setup.rank.shape.layer.causal},
-            memory_.of(Lifetime::kept))) {
+        heads_(math_.make_heads({setup.rank.mp_tokens(), setup.rank.shape.layer.seq, setup.rank.heads.count,
+                                 setup.rank.heads.count / queries_of(setup), setup.rank.head_dim, setup.rank.dtype(),
+                                 setup.rank.shape.parallel.recompute != Recompute::none, setup.rank.shape.layer.causal},
+                                memory_.of(Lifetime::kept))) {
     const DType dtype = setup.rank.dtype();
     wq_ = setup.weight(kWq, {model_dim_, columns_.count}, dtype);
     wk_ = setup.weight(kWk, {model_dim_, kv_columns_.count}, dtype);

@@ -64,7 +64,7 @@ class PassCount {
   }
   // Attention's input, gathered and normed; what it projects; the softmax of the scores; the hidden state.
   double attention_kept() const {
-    const bool keeps = attention_.scores && p_.recompute != Recompute::selective;
+    const bool keeps = attention_.scores && p_.recompute == Recompute::none;
     const double scores = keeps ? all() * real(most_heads(c_).query * l_.seq) : 0;
     const double hidden = scattered() && (is_dense(c_) || gathers_gated()) ? 0 : held();
     return m() * ((scattered() ? all() : 0) + (pre_norm() ? all() : 0) + hidden) + projected() + scores;

@@ -79,7 +79,8 @@ struct LayerShape {
 constexpr int64_t head_width(const LayerShape& l) { return l.head_dim > 0 ? l.head_dim : l.model_dim / l.heads; }
 constexpr int64_t attention_width(const LayerShape& l) { return l.heads * head_width(l); }
 
-/// Says what the backward computes again (MoNTA, Table 4): nothing; attention scores; all but a layer's input.
+/// Says what the backward computes again (MoNTA, Table 4): nothing; attention scores; all but a layer's input, scores
+/// among it. So attention keeps scores with `none` alone.
 enum class Recompute : uint8_t { none, selective, full };
 std::string_view name_of(Recompute recompute);
 Recompute recompute_from(std::string_view name, std::string_view where);

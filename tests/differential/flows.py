@@ -55,7 +55,7 @@ class Pricer:
         gemms, flops = {"attention": (12, 2 * forward), "attention_dx": (8, forward + scores),
                         "attention_dw": (4, forward - scores)}[kind] if backward else (6, forward)
         again = 0
-        if backward and kind != "attention_dw" and layer.recompute == "selective":
+        if backward and kind != "attention_dw" and layer.recompute != "none":
             again = scores / forward * (self.attention(False) - self.profile.task_s)
         row = self.profile.module("attention", backward, layer.seq)
         if row:

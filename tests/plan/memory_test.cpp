@@ -178,8 +178,9 @@ TEST(Memory, RecomputingKeepsLess) {
   EXPECT_DOUBLE_EQ(none - selective, 3 * 4 * 2.0 * (2 * 2 * 256 * 256))
       << "3 layers, 4 micro-batches, 2 samples x heads";
   r.shape.parallel.recompute = Recompute::full;
-  const double layer = none / (3 * 4), output = 2.0 * (2 * 256 * 512 / 4);
-  EXPECT_DOUBLE_EQ(estimate_memory(r).activations, layer + (3 * 4 - 1) * output) << "outputs, and one layer whole";
+  const double layer = selective / (3 * 4), output = 2.0 * (2 * 256 * 512 / 4);
+  EXPECT_DOUBLE_EQ(estimate_memory(r).activations, layer + (3 * 4 - 1) * output)
+      << "outputs, and one layer whole but its scores";
 }
 
 // What a pass needs meanwhile, tensor by tensor, and what enters and leaves a stage.
