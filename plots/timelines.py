@@ -5,7 +5,7 @@ from records import BadInput, Records
 from style import plt
 
 ROW, GAP = 0.27, 0.42  # inches of a lane and above a schedule
-LANES = ("compute", "comm", "inter", "intra", "gradient", "copy")
+LANES = ("compute", "comm", "inter", "intra", "gradient", "copy", "receive")
 
 
 def lanes_of(case):

@@ -15,7 +15,7 @@ struct Timeline {
   double makespan_s = 0;
 };
 
-inline constexpr size_t kMaxLanes = 512;  // of all stages together
+inline constexpr size_t kMaxLanes = 768;  // of all stages together
 
 /// Checks what every replay needs: queues are the tasks in issue order, and a task waits only for earlier ones. Then it
 /// can't deadlock. Returns the structure; throws WrongResult naming the task or lane, Unsupported for too many lanes.

@@ -129,6 +129,9 @@ void check_lanes(const Plan& plan) {
     }
     const Group& group = plan.groups[static_cast<size_t>(task.group)];
     if (group.size < 2) broken(task, "is a collective over one rank");
+    const bool receives = lane.kind == LaneKind::receive;
+    if (receives != (task.kind == TaskKind::recv)) broken(task, "runs on the {} lane", name_of(lane.kind));
+    if (receives) continue;
     if (!lane.owns(group.network))
       broken(task, "its {} group uses the {} network, which lane {} does not own", name_of(group.kind),
              name_of(group.network), name_of(lane.kind));

@@ -275,6 +275,7 @@ int LayerBuilder::add(const schedule::Pass& pass) {
   }
   const int end = pass.dense ? (forward_pass ? ffn_forward() : ffn_backward()) : forward_pass ? forward() : backward();
   outputs_[{pass.micro_batch, pass.layer}][static_cast<size_t>(pass.phase)] = dense_;
+  ended_[pass.stage] = dense_.after;
   pass_ = nullptr;
   return end;
 }

@@ -123,9 +123,12 @@ std::vector<int> PassBuilder::behind_last(TaskKind kind, std::vector<int> after)
   return after;
 }
 
-// Adds the receive where it is needed, so that nothing that could run before waits behind it.
+// Adds the receive where it is needed, so that nothing that could run before waits behind it. It begins once the stage
+// ended the pass before, and needs no memory earlier; the send of what that pass made runs beside it.
 PassBuilder::Chain PassBuilder::receive(int sent) {
-  const int received = push(TaskKind::recv, behind_last(TaskKind::recv, {sent}));
+  std::vector<int> after = ended_[pass_->stage];
+  after.push_back(sent);
+  const int received = push(TaskKind::recv, behind_last(TaskKind::recv, std::move(after)));
   last().writes.push_back(whole_of(Buffer::received));
   return {{received}, whole_of(Buffer::received)};
 }

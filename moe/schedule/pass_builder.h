@@ -93,6 +93,7 @@ class PassBuilder {
   std::map<std::pair<int, int>, std::vector<int>> experts_;      // likewise: what makes gradients in a backward
   std::map<std::pair<int, int>, int> attention_halves_;  // likewise: its attention_dw, where a backward has halves
   std::map<std::tuple<Phase, int, int>, int> sent_;      // by phase, micro-batch and layer: the send
+  std::map<int, std::vector<int>> ended_;                // by stage: what ended the pass added last
   int last_expert_ = -1;
 
  private:

@@ -31,6 +31,7 @@ StageLanes::StageLanes(LaneLayout layout, const Networks& networks, int stages) 
     const Network gradients = networks[static_cast<size_t>(GroupKind::dp)];
     if (layout == LaneLayout::by_network_gradient)
       lanes.push_back({LaneKind::gradient, stage, gradients == Network::inter, gradients == Network::intra, {}});
+    if (stages > 1) lanes.push_back({LaneKind::receive, stage, false, false, {}});
     a_stage_ = lanes.size();
     lanes_.insert(lanes_.end(), lanes.begin(), lanes.end());
   }
@@ -47,7 +48,12 @@ int StageLanes::of(GroupKind group, int stage) const {
 
 int StageLanes::of_gradients(int stage) const {
   if (layout_ != LaneLayout::by_network_gradient) return of(GroupKind::dp, stage);
-  return static_cast<int>((static_cast<size_t>(stage) + 1) * a_stage_ - 1);
+  return lane_of(LaneKind::gradient, stage);
+}
+
+int StageLanes::lane_of(LaneKind kind, int stage) const {
+  const auto first = lanes_.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(stage) * a_stage_);
+  return static_cast<int>(std::ranges::find(first, lanes_.end(), kind, &Lane::kind) - lanes_.begin());
 }
 
 // Says whether a group's collectives have the gradients' lane: their network is that of the gradients.
@@ -56,6 +62,7 @@ bool StageLanes::shares_gradients(GroupKind group) const {
 }
 
 int StageLanes::of(TaskKind kind, Flow flow, int stage) const {
+  if (kind == TaskKind::recv) return lane_of(LaneKind::receive, stage);
   const bool sums = kind == TaskKind::gradient || sums_for_all(kind) || kind == TaskKind::weights;
   if (sums && shares_gradients(group_of(flow, kind))) return of_gradients(stage);
   if (kind != TaskKind::copy && kind != TaskKind::home_copy) return of(group_of(flow, kind), stage);

@@ -18,10 +18,12 @@ class StageLanes {
   /// Returns the lane of a group's collectives, or of what the group `none` computes; -1: a group of one rank.
   int of(GroupKind group, int stage) const;
   int of_gradients(int stage) const;
-  /// Returns the lane of a task of that kind. Copies have a lane of their own, or that of what they lay out.
+  /// Returns the lane of a task of that kind. Copies have a lane of their own, or that of what they lay out; receives
+  /// from other stages have one, so that they run beside the stage's own sends.
   int of(TaskKind kind, Flow flow, int stage) const;
 
  private:
+  int lane_of(LaneKind kind, int stage) const;
   bool shares_gradients(GroupKind group) const;
 
   LaneLayout layout_;

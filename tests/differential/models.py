@@ -2,7 +2,8 @@
 
 A stage runs blocks: the forward or the backward of one micro-batch through its layers. GPipe runs all forwards first,
 1F1B as many as stages follow, then one backward after one forward. A send takes the time of the exchange on its
-sender's lane; its receive waits for it in the receiver's queue and takes what every task takes. Behind its last block a
+sender's lane; its receive waits for it in a queue of receives alone (networks are full duplex) and for the end of the
+receiver's block before, and takes what every task takes. Behind its last block a
 stage has its step (step.py). Gradients that no layer's backward sends, those of a stage's layers and of its embedding
 or output projection, go at once behind it. Recomputed in full, a layer's backward begins with its forward.
 """
@@ -43,6 +44,7 @@ class Iteration:
         self.steps = {}  # task -> (kind, stage, layer) of the step's
         self.outputs = {}  # (stage, micro-batch, backward?) -> tasks that end the block
         self.recvs = []
+        self.ended = {}  # stage -> tasks that end its last block
         stages = layer.pp
         count, more = divmod(model["layers"], stages)
         for stage in range(stages):
@@ -52,7 +54,7 @@ class Iteration:
                 self.block(stage, layers, micro_batch, backward)
             Step(self, stage, layers[::-1])
         for recv, sender in self.recvs:
-            self.after[recv] = list(self.outputs[sender])
+            self.after[recv] += self.outputs[sender]
 
     def lane(self, stage, name):
         if (stage, name) not in self.lanes:
@@ -77,7 +79,7 @@ class Iteration:
         if backward and stage == last:
             after = self.outputs[stage, micro_batch, False]
         elif stage != (last if backward else 0):
-            after = [self.receive(stage)]
+            after = [self.receive(stage, self.ended.get(stage, []))]
             sender = stage + 1 if backward else stage - 1
             self.recvs.append((after[0], ("sent", sender, micro_batch, backward)))
         again = backward and self.layer.recompute == "full"
@@ -88,6 +90,7 @@ class Iteration:
         weights = self.made.get(("attention_dw", number), [])  # the pass before waits for them, another stage doesn't
         after = [task for task in after if task not in weights]
         self.outputs[stage, micro_batch, backward] = after
+        self.ended[stage] = after
         if stage != (0 if backward else last):
             size = self.layer.tokens * self.layer.model_dim * self.layer.element
             if schedules.FLOW.get(self.schedule, "sharded") == "sharded":
@@ -97,9 +100,9 @@ class Iteration:
             sent = self.add(stage, self.comm_lane("pp"), seconds, after, network)
             self.outputs["sent", stage, micro_batch, backward] = [sent]
 
-    def receive(self, stage):
-        network = groups.network(self.layer, "pp", self.profile.ranks_per_node)
-        return self.add(stage, self.comm_lane("pp"), self.profile.task_s, [], network)
+    def receive(self, stage, ended):
+        """In a queue of its own. It begins once the stage's block before has ended; the send alone uses the network."""
+        return self.add(stage, "receive", self.profile.task_s, ended, "receive")
 
     def phase(self, stage, number, backward, after):
         """The layer's tasks behind what is on the lanes; returns those that nothing of the layer follows."""
