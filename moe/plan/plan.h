@@ -154,6 +154,7 @@ struct Plan {
   int64_t rows = 0;        // T_rank
   int64_t vocabulary = 0;  // of a model with its ends; 0: layers alone
   StepShape step;
+  EndWeights ends;  // those of a model, tasks or not
   std::vector<Gradient> gradients;
   std::vector<GradientSlice> slices;
   std::vector<Work> works;  // one a class

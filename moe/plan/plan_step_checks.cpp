@@ -28,10 +28,8 @@ std::map<Sent, int64_t> summed_bytes(const Plan& plan) {
     add(TaskKind::expert_gradient, layer, expert_gradient_bytes(own));
     add(TaskKind::stage_gradient, layer, stage_gradient_bytes(own));
   }
-  if (plan.vocabulary == 0) return bytes;
-  const StepWeights first = embedding_weights(c, plan.vocabulary),
-                    last = head_weights(c, plan.vocabulary, plan.step.tied);
-  for (const auto& [layer, weights] : {std::pair{kEmbeddingLayer, first}, {plan.layers, last}}) {
+  for (const auto& [layer, weights] :
+       {std::pair{kEmbeddingLayer, plan.ends.embedding}, {plan.layers, plan.ends.head}}) {
     add(TaskKind::gradient, layer, end_gradient_bytes(c, weights));
     add(TaskKind::stage_gradient, layer, end_norm_bytes(c, weights));
   }
@@ -101,7 +99,7 @@ class StepCheck {
       require<WrongResult>(find(plan_, TaskKind::squares, stage) != nullptr,
                            "plan: stage {}: nothing adds up the squares of its gradients", stage);
     for (int layer = kEmbeddingLayer; layer <= plan_.layers; ++layer) {
-      const bool end = plan_.is_end(layer), is_there = plan_.vocabulary > 0 || sums_.contains(layer);
+      const bool end = plan_.is_end(layer), is_there = !plan_.ends.none() || sums_.contains(layer);
       require<WrongResult>(stepped_.contains(layer) || (end && !is_there),
                            "plan: layer {}: no optimizer's task steps it", layer);
     }
@@ -133,7 +131,7 @@ class StepCheck {
     check_after(plan_, ancestors_, task, {norm->id}, "clips before the end of");
   }
 
-  bool sums_tied() const { return plan_.step.tied && plan_.vocabulary > 0 && plan_.shape.parallel.pp > 1; }
+  bool sums_tied() const { return plan_.step.tied && !plan_.ends.none() && plan_.shape.parallel.pp > 1; }
 
   // Checks the sum of what both ends have: it comes once each has all of its own.
   void check_tied(const Task& task) {

@@ -21,6 +21,11 @@ StepWeights head_weights(const LayerCase& c, int64_t vocabulary, bool tied) {
   return {.dense = own, .alike = is_post(c.layer.norm) ? 0 : norm_parameters(c.layer)};
 }
 
+EndWeights end_weights(const LayerCase& c, int64_t vocabulary, bool tied) {
+  if (vocabulary == 0) return {};
+  return {embedding_weights(c, vocabulary), head_weights(c, vocabulary, tied)};
+}
+
 int64_t stage_gradient_bytes(const LayerCase& c) { return step_weights(c).alike * bytes_of(sums_type(c.layer.dtype)); }
 
 int64_t end_gradient_bytes(const LayerCase& c, const StepWeights& end) { return end.dense * bytes_of(c.layer.dtype); }

@@ -33,6 +33,14 @@ struct StepWeights {
     dense += other.dense, experts += other.experts, alike += other.alike;
     return *this;
   }
+  bool operator==(const StepWeights&) const = default;
+};
+/// Weights of a model's ends on a rank, which a step sums, steps and gathers, whether or not the ends are tasks.
+struct EndWeights {
+  StepWeights embedding, head;
+
+  bool none() const { return *this == EndWeights{}; }
+  bool operator==(const EndWeights&) const = default;
 };
 /// Returns the weights of a layer: dense ones are attention and shared expert, alike ones the gate and the norms.
 StepWeights step_weights(const LayerCase& shape);
@@ -44,6 +52,9 @@ constexpr int64_t shared_out(int64_t total, int parts) { return (total + parts -
 StepWeights embedding_weights(const LayerCase& shape, int64_t vocabulary);
 /// `tied`: on one stage the embedding counts the projection's weights.
 StepWeights head_weights(const LayerCase& shape, int64_t vocabulary, bool tied = false);
+
+/// Returns both; none without a vocabulary.
+EndWeights end_weights(const LayerCase& shape, int64_t vocabulary, bool tied);
 
 /// Returns the bytes of a layer's gate and norms that the stage adds up, in the type of sums.
 int64_t stage_gradient_bytes(const LayerCase& shape);

@@ -117,12 +117,10 @@ int stage_of(const Plan& plan, int layer) {
   return stage;
 }
 
-// An end that is no task has the gradients that the plan counts of it.
+// Ends whose weights nobody gave have the gradients that the plan counts of them.
 StepWeights weights_of(const Plan& plan, const LayerCases& cases, int layer) {
   if (layer >= 0 && layer < plan.layers) return step_weights(cases.of(layer));
-  if (plan.vocabulary > 0)
-    return layer < 0 ? embedding_weights(plan.shape, plan.vocabulary)
-                     : head_weights(plan.shape, plan.vocabulary, plan.step.tied);
+  if (!plan.ends.none()) return layer < 0 ? plan.ends.embedding : plan.ends.head;
   StepWeights weights;
   for (const Gradient& g : plan.gradients)
     if (g.layer == layer) weights.dense += g.bytes / bytes_of(plan.shape.layer.dtype);
@@ -190,9 +188,7 @@ Work step_work(const WorkClass& wc, const Plan& plan, const LayerCases& cases) {
     case TaskKind::norm:
       return {Op::allreduce, group, sizeof(double), 0, 0};
     case TaskKind::tied_gradient: {  // each end sends the other its own
-      const LayerCase& c = plan.shape;
-      const int64_t elements = shared_out(plan.vocabulary, c.parallel.mp) * c.layer.model_dim;
-      return {Op::sendrecv, group, static_cast<double>(elements * bytes_of(c.layer.dtype)), 0, 0};
+      return {Op::sendrecv, group, static_cast<double>(end_gradient_bytes(plan.shape, plan.ends.head)), 0, 0};
     }
     case TaskKind::stage_weights: {
       if (plan.is_end(wc.layer)) return {Op::allgather, group, end_bytes(plan, cases, wc.layer), 0, 0};

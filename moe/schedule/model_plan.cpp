@@ -55,6 +55,7 @@ class ModelBuilder {
     plan_.layers = model.layers;
     plan_.vocabulary = model.vocabulary;
     plan_.step = model.step;
+    plan_.ends = model.ends;
     plan_.micro_batches = model.micro_batches;
     plan_.order = model.order;
     plan_.degree_forward = decision.degree_forward;

@@ -23,14 +23,15 @@ struct ModelShape {
   /// they are not in the plan.
   int64_t vocabulary = 0;
   StepShape step = {};
+  EndWeights ends = {};  // of its vocabulary, though the ends be no tasks (add_ends())
   DenseLayers dense = {};
 
   int dense_in(int stage) const;
   int moe_in(int stage) const;
 };
-/// Gives a model the gradients of its embedding and output projection, each sharded over MP. Where they are one tensor
-/// (tied, on one stage) its gradient is whole once the embedding's is; with stages each end has a copy, and what sums
-/// the copies is not counted.
+/// Gives a model the weights of its embedding, learned places and output projection, each sharded over MP, and of the
+/// norm between, with their gradients. Where both ends are one tensor (tied, on one stage) its gradient is whole once
+/// the embedding's is; with stages each end has a copy, and a planned step sums the copies.
 void add_ends(ModelShape& model, int64_t vocabulary, bool tied_embedding);
 /// Gives a model its ends as tasks of its plans, with all of their gradients; `model.step` says whether they are tied.
 void add_end_tasks(ModelShape& model, int64_t vocabulary);

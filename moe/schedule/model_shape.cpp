@@ -66,17 +66,15 @@ MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Fl
 
 void add_ends(ModelShape& model, int64_t vocabulary, bool tied_embedding) {
   const LayerCase& c = model.shape;
-  const int64_t bytes = shared_out(vocabulary, c.parallel.mp) * c.layer.model_dim * bytes_of(c.layer.dtype);
-  model.embedding_gradient_bytes = bytes;
-  model.head_gradient_bytes = tied_embedding && c.parallel.pp == 1 ? 0 : bytes;
+  model.step.tied = tied_embedding;
+  model.ends = end_weights(c, vocabulary, tied_embedding);
+  model.embedding_gradient_bytes = end_gradient_bytes(c, model.ends.embedding);
+  model.head_gradient_bytes = end_gradient_bytes(c, model.ends.head);
 }
 
 void add_end_tasks(ModelShape& model, int64_t vocabulary) {
-  const LayerCase& c = model.shape;
   model.vocabulary = vocabulary;
-  if (vocabulary == 0) return;
-  model.embedding_gradient_bytes = end_gradient_bytes(c, embedding_weights(c, vocabulary));
-  model.head_gradient_bytes = end_gradient_bytes(c, head_weights(c, vocabulary, model.step.tied));
+  add_ends(model, vocabulary, model.step.tied);
 }
 
 }  // namespace moe

@@ -17,10 +17,11 @@ StepBuilder::StepBuilder(Plan& plan, IterationBuilder& builder)
       makers_[{whole_of(task.kind), task.layer}].push_back(task.id);
 }
 
-// Returns what makes a layer's gradients: all of them are there behind its attentions.
+// Returns what makes a layer's gradients: all of them are there behind its attentions. Ends that are no tasks have
+// theirs with those of the layer beside them.
 const std::vector<int>& StepBuilder::makers_of(int layer) {
-  if (layer < 0) return makers(TaskKind::embed, layer);
-  return makers(layer == plan_.layers ? TaskKind::head : TaskKind::attention, layer);
+  if (plan_.is_end(layer) && plan_.vocabulary > 0) return makers(layer < 0 ? TaskKind::embed : TaskKind::head, layer);
+  return makers(TaskKind::attention, std::clamp(layer, 0, plan_.layers - 1));
 }
 
 std::pair<int, int> StepBuilder::layers_of(int stage) const { return layers_of_stage(plan_.layers, stages(), stage); }
@@ -40,7 +41,7 @@ void StepBuilder::send_left(const Left& left, const std::vector<int>& ready, con
     for (int layer = last; layer-- > first;)
       if (!plan_.dense.has(layer))
         sum(left.stage, {{layer, expert_gradient_bytes(plan_.shape), makers(TaskKind::expert, layer).back(), true}});
-  if (plan_.vocabulary > 0 && builder_.has(GroupKind::stage, left.stage)) sum_ends(left.stage);
+  if (!plan_.ends.none() && builder_.has(GroupKind::stage, left.stage)) sum_ends(left.stage);
 }
 
 // A dense layer without norms has nothing that all hold alike.
@@ -59,8 +60,8 @@ void StepBuilder::sum_ends(int stage) {
     const int64_t bytes = end_norm_bytes(c, weights);
     if (bytes > 0) sum(stage, {{layer, bytes, makers_of(layer).back(), false, true}});
   };
-  if (stage + 1 == stages()) add(plan_.layers, head_weights(c, plan_.vocabulary, plan_.step.tied));
-  if (stage == 0) add(kEmbeddingLayer, embedding_weights(c, plan_.vocabulary));
+  if (stage + 1 == stages()) add(plan_.layers, plan_.ends.head);
+  if (stage == 0) add(kEmbeddingLayer, plan_.ends.embedding);
 }
 
 // Sums all of these gradients in one slice.
@@ -102,7 +103,7 @@ std::vector<int> StepBuilder::stepped(int stage) const {
   std::vector<int> all;
   for (int layer = last; layer-- > first;) all.push_back(layer);
   const auto is_there = [&](int end) {
-    return plan_.vocabulary > 0 ||
+    return !plan_.ends.none() ||
            std::ranges::any_of(plan_.gradients, [&](const Gradient& g) { return g.layer == end; });
   };
   if (stage + 1 == stages() && is_there(plan_.layers)) all.push_back(plan_.layers);
@@ -122,7 +123,7 @@ void StepBuilder::step() {
       const std::vector<int>& made = makers_of(layer);
       sums[layer].insert(sums[layer].end(), made.begin(), made.end());
     }
-  if (plan_.step.tied && plan_.vocabulary > 0 && stages() > 1) sum_tied(sums);
+  if (plan_.step.tied && !plan_.ends.none() && stages() > 1) sum_tied(sums);
   std::vector<int> norms(static_cast<size_t>(stages()), -1);
   if (plan_.step.clips) add_norms(sums, norms);
   for (int stage = stages(); stage-- > 0;) {

@@ -44,6 +44,7 @@ class Iteration:
         self.steps = {}  # task -> (kind, stage, layer) of the step's
         self.outputs = {}  # (stage, micro-batch, backward?) -> tasks that end the block
         self.recvs = []
+        self.tied = []  # (sum of a tied embedding, what its own end has before)
         self.ended = {}  # stage -> tasks that end its last block
         stages = layer.pp
         count, more = divmod(model["layers"], stages)
@@ -55,6 +56,8 @@ class Iteration:
             Step(self, stage, layers[::-1])
         for recv, sender in self.recvs:
             self.after[recv] += self.outputs[sender]
+        for task, _ in self.tied:
+            self.after[task] = [before for _, own in self.tied for before in own]
 
     def lane(self, stage, name):
         if (stage, name) not in self.lanes:

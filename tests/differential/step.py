@@ -36,9 +36,9 @@ def expert_bytes(layer):
     return layer.gemms * layer.model_dim * layer.hidden // layer.esp * layer.local_experts * layer.element
 
 
-def end_bytes(layer, vocabulary):
-    """Bytes of the ends on the rank that has most of the vocabulary."""
-    return -(-vocabulary // layer.mp) * layer.model_dim * layer.element
+def end_bytes(layer, rows):
+    """Bytes of an end on the rank that has most of its rows: tokens of the vocabulary, learned places."""
+    return sum(-(-count // layer.mp) for count in rows) * layer.model_dim * layer.element
 
 
 class StepPricer:
@@ -91,11 +91,21 @@ class Step:
         return task
 
     def ends(self):
-        """In the order in which their gradients are summed. Plans know ends by their sums: without DP none."""
-        layer, vocabulary = self.layer, self.i.model["vocabulary"]
-        last = self.stage == layer.pp - 1 and not (self.i.model["tied"] and layer.pp == 1)
-        ends = ([HEAD] if last else []) + ([EMBEDDING] if self.stage == 0 else [])
-        return {end: end_bytes(layer, vocabulary) for end in ends} if layer.dp > 1 else {}
+        """Bytes that DP sums, in the order in which they are. Tied on one stage, the projection is the embedding."""
+        layer, vocabulary, ends = self.layer, self.i.model["vocabulary"], {}
+        if self.stage == layer.pp - 1:
+            ends[HEAD] = 0 if self.i.model["tied"] and layer.pp == 1 else end_bytes(layer, [vocabulary])
+        if self.stage == 0:
+            ends[EMBEDDING] = end_bytes(layer, [vocabulary, layer.seq])
+        return ends
+
+    def norm_bytes(self, end):
+        """The norm before the output projection, which all ranks of a stage hold alike."""
+        return self.layer.model_dim * self.layer.element if end == HEAD and self.layer.norm != "none" else 0
+
+    def made_beside(self, end):
+        """Ends' gradients are there with those of the layer beside them."""
+        return self.made("attention", self.layers[0] if end == HEAD else self.layers[-1])
 
     def made(self, kind, layer):
         """Where a backward is in halves, the second makes the weights' gradients."""
@@ -105,7 +115,7 @@ class Step:
         """One task over a group whose result these layers or ends wait for."""
         if self.prices.p.size[group] == 1:
             return
-        label = min((layer for layer in self.layers if layer in of), default=None)
+        label = min((layer for layer in self.layers if layer in of), default=of[0])
         task = self.add(kind, label, group, self.prices.p.collective("allreduce", group, size), after)
         for layer in of:
             self.sums.setdefault(layer, []).append(task)
@@ -125,6 +135,20 @@ class Step:
             if not self.experts_of(layer):
                 continue
             self.sum("expert_gradient", "edp", self.experts_of(layer), self.made("expert", layer), [layer])
+        for end in ends:
+            if self.norm_bytes(end):
+                self.sum("stage_gradient", "mp-dp", self.norm_bytes(end), self.made_beside(end), [end])
+        if self.i.model["tied"] and self.layer.pp > 1:
+            for end in ends:
+                self.sum_tied(end)
+
+    def sum_tied(self, end):
+        """Each end sends the other its own, once each has all of its gradients."""
+        seconds = self.prices.p.collective("sendrecv", "pp", end_bytes(self.layer, [self.i.model["vocabulary"]]))
+        own = self.sums.get(end, []) + self.made_beside(end)
+        task = self.add("tied_gradient", end, "pp", seconds, own)
+        self.sums.setdefault(end, []).append(task)
+        self.i.tied.append((task, own))
 
     def add_steps(self):
         layer, element = self.layer, self.layer.element
@@ -134,7 +158,8 @@ class Step:
             seconds = self.prices.adamw(dense, self.experts_of(number) / element)
             steps[number] = self.optimizer(number, seconds, self.sums[number] + self.made("attention", number))
         for end, size in ends.items():
-            steps[end] = self.optimizer(end, self.prices.adamw(size / element, 0), self.sums[end])
+            seconds = self.prices.adamw((size + self.norm_bytes(end)) / element, 0)
+            steps[end] = self.optimizer(end, seconds, self.sums.get(end, []) + self.made_beside(end))
         if not layer.zero:
             return
         for number in self.layers:
@@ -144,7 +169,7 @@ class Step:
         size = sum(self.alike_of(number) for number in self.layers) * sum_element(layer)
         self.gather("stage_weights", "dp", size, [steps[number] for number in self.layers], self.layers[-1])
         for end, size in ends.items():
-            self.gather("stage_weights", "dp", size, [steps[end]], end)
+            self.gather("stage_weights", "dp", size + self.norm_bytes(end), [steps[end]], end)
 
     def optimizer(self, number, seconds, after):
         return self.add("optimizer", number, None, seconds, after)

@@ -242,6 +242,33 @@ TEST(Ends, LackNoCollective) {
   }
 }
 
+// Two stages of one rank each, whose ends are no tasks: nothing is summed but the tied embedding, all is stepped.
+TEST(Step, StepsEndsThatNobodySums) {
+  const LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 4, .top_k = 1};
+  for (const bool tied : {false, true}) {
+    ModelShape model{
+        complete(layer, {.nodes = 2, .ranks_per_node = 1, .mp = 1, .ep = 1, .esp = 1, .pp = 2}, Rounding::ragged),
+        kLayers, 2, PipelineOrder::one_f_one_b};
+    model.step = {true, false, OptimizerKind::adamw};
+    add_ends(model, kVocabulary, tied);
+    const Plan plan = plan_of(find_schedule("fsmoe"), model);
+    std::map<int, double> stepped;
+    int sums = 0;
+    for (const Task& task : plan.tasks()) {
+      const Work& work = plan.works[static_cast<size_t>(task.work_class)];
+      if (task.kind == TaskKind::optimizer) stepped[task.layer] = work.bytes;
+      if (task.kind != TaskKind::tied_gradient) continue;
+      EXPECT_DOUBLE_EQ(work.bytes, 4.0 * 100 * 32) << "float32, tokens, width";
+      ++sums;
+    }
+    EXPECT_EQ(sums, tied ? 2 : 0);
+    EXPECT_EQ(stepped.size(), kLayers + 2U);
+    EXPECT_DOUBLE_EQ(stepped[kEmbeddingLayer], 14.0 * (100 + 64) * 32) << "tokens and places, 28 bytes read or written";
+    const double norm = model.shape.layer.norm == Norm::none ? 0 : 32;
+    EXPECT_DOUBLE_EQ(stepped[kLayers], 14.0 * (100 * 32 + norm));
+  }
+}
+
 TEST(Step, IsLeftOutUnlessItIsAskedFor) {
   ModelShape model = replicas({});
   model.vocabulary = model.head_gradient_bytes = model.embedding_gradient_bytes = 0;
