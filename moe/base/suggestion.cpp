@@ -85,11 +85,19 @@ bool begins_alike(const Words& words, const Words& other) {
   return words.front().size() >= kTellingPart && begin_words({words.front()}, other, true);
 }
 
+// Returns whether a word abbreviates another one that ends in the same number: bf16 is bfloat16, fp32 is float32.
+bool abbreviates(const Words& words, const Words& other) {
+  const auto number_of = [](const std::string& word) { return word.substr(word.find_last_not_of("0123456789") + 1); };
+  const std::string number = number_of(words.back());
+  return words.size() == 1 && other.size() == 1 && !number.empty() && number != words.back() &&
+         words.back().front() == other.back().front() && number == number_of(other.back());
+}
+
 Names of_parts(std::string_view name, std::span<const std::string_view> known) {
   Names found;
   const Words words = words_of(name);
   if (words.empty()) return found;
-  for (const auto alike : {begins, is_within, begins_alike}) {
+  for (const auto alike : {begins, is_within, begins_alike, abbreviates}) {
     std::ranges::copy_if(known, std::back_inserter(found), [&](auto other) { return alike(words, words_of(other)); });
     if (!found.empty()) break;
   }

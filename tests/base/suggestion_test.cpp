@@ -44,6 +44,15 @@ TEST(Suggestion, KnowsNamesByTheirStartsAndParts) {
   EXPECT_EQ(suggested("-"), "");
 }
 
+TEST(Suggestion, KnowsAbbreviationsWithANumber) {
+  constexpr std::array<std::string_view, 4> kTypes{"float64", "float32", "bfloat16", "float16"};
+  EXPECT_EQ(suggestion("bf16", kTypes), "; did you mean 'bfloat16'?");
+  EXPECT_EQ(suggestion("fp16", kTypes), "; did you mean 'float16'?");
+  EXPECT_EQ(suggestion("f64", kTypes), "; did you mean 'float64'?");
+  EXPECT_EQ(suggestion("fp8", kTypes), "");
+  EXPECT_EQ(suggestion("16", kTypes), "");
+}
+
 TEST(Suggestion, KnowsFlags) {
   constexpr std::array<std::string_view, 4> kFlags{"--micro-batches", "--micro-op-bytes", "--cluster", "--batch"};
   EXPECT_EQ(suggestion("--micro", kFlags), "; did you mean '--micro-batches' or '--micro-op-bytes'?");
