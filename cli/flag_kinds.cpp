@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "moe/base/terminal.h"
 #include "moe/base/version.h"
 #include "verbs/trace_file.h"
 
@@ -17,11 +18,12 @@ int64_t bytes_from(const std::string& flag, const std::string& text) {
   return number<int64_t>(flag, digits, {0, std::ldexp(NumberRange().most, -shift)}) << shift;
 }
 
-constexpr size_t kColumn = 28;   // where what a flag does begins
-constexpr size_t kWidest = 120;  // columns of a line
+constexpr size_t kColumn = 28;  // where what a flag does begins
+constexpr int kMostColumns = 120;
 
 // Breaks lines that are too wide between words; what a flag does goes on in its column. An example is left whole.
 std::string wrapped(const std::string& text) {
+  const auto widest = static_cast<size_t>(output_columns_up_to(kMostColumns));
   std::string out;
   bool example = false;
   for (size_t begin = 0; begin < text.size();) {
@@ -29,8 +31,8 @@ std::string wrapped(const std::string& text) {
     std::string line = text.substr(begin, end - begin);
     example |= line.starts_with("example");
     const std::string indent(line.starts_with("  ") ? kColumn : 0, ' ');
-    for (size_t blank; !example && line.size() > kWidest; line.replace(0, blank + 1, indent)) {
-      blank = line.rfind(' ', kWidest);
+    for (size_t blank; !example && line.size() > widest; line.replace(0, blank + 1, indent)) {
+      blank = line.rfind(' ', widest);
       if (blank == std::string::npos || blank <= indent.size()) break;
       out += line.substr(0, blank) + '\n';
     }

@@ -6,6 +6,7 @@
 #include "moe/base/config.h"
 #include "moe/base/config_files.h"
 #include "moe/base/json.h"
+#include "moe/base/terminal.h"
 #include "moe/plan/model_file.h"
 #include "moe/schedule/schedule.h"
 #include "verbs/paper_tables.h"
@@ -13,7 +14,7 @@
 namespace moe::planner {
 namespace {
 
-constexpr size_t kShownSummary = 94;  // of a line of 120, beside indent and name
+constexpr int kMostColumns = 120, kIndentAndName = 26;
 
 template <class Rows>
 Json named(const Rows& rows) {
@@ -61,7 +62,8 @@ Json files(const std::string& folder, std::string (*summary)(const std::string& 
 /// Cuts a text to one line of the terminal.
 std::string cut(std::string text) {
   text.resize(std::min(text.find('\n'), text.size()));
-  return text.size() <= kShownSummary ? text : text.substr(0, text.find_last_of(' ', kShownSummary - 3)) + " ..";
+  const auto room = static_cast<size_t>(output_columns_up_to(kMostColumns) - kIndentAndName);
+  return text.size() <= room ? text : text.substr(0, text.find_last_of(' ', room - 3)) + " ..";
 }
 
 }  // namespace

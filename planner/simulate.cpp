@@ -8,6 +8,7 @@
 #include "moe/base/config_files.h"
 #include "moe/base/log.h"
 #include "moe/base/table.h"
+#include "moe/base/terminal.h"
 #include "moe/base/units.h"
 #include "moe/cost/fluid_replay.h"
 #include "moe/export/text_gantt.h"
@@ -82,7 +83,7 @@ std::string gantts_text(const std::vector<const SimulatedLayer*>& fastest_first,
                                  r.bound.backward_term),
                      *s->plan.structure, s->timeline});
   }
-  std::string text = fmt::format("\n{}", text_gantt(lanes, kGanttColumns));
+  std::string text = fmt::format("\n{}", text_gantt(lanes, gantt_columns()));
   if (shown.size() == static_cast<size_t>(drawn) && shown.size() < fastest_first.size())
     text += "\nothers are slower, or the same (--gantt all)\n";
   return text;
@@ -94,10 +95,11 @@ void print_text(const LayerCase& shape, const Profile& profile, const std::vecto
   for (const SimulatedLayer& s : all) fastest_first.push_back(&s);
   std::ranges::stable_sort(fastest_first, {}, [](const SimulatedLayer* s) { return s->result.total_s(); });
   const std::string states = describe_states(shape.parallel);
-  fmt::print("{} on {} ({} x {}), {}, {}{}{}\n\n{}{}", describe(shape.layer), profile.name,
-             counted(profile.nodes, "node"), profile.ranks_per_node, describe_groups(shape.parallel),
-             name_of(shape.rounding), states.empty() ? "" : ", ", states, table_text(fastest_first, profile),
-             refused.text());
+  const std::string what =
+      fmt::format("{} on {} ({} x {}), {}, {}{}{}", describe(shape.layer), profile.name, counted(profile.nodes, "node"),
+                  profile.ranks_per_node, describe_groups(shape.parallel), name_of(shape.rounding),
+                  states.empty() ? "" : ", ", states);
+  fmt::print("{}\n\n{}{}", fitted_line(what), table_text(fastest_first, profile), refused.text());
   fmt::print("{}", gantts_text(fastest_first, drawn));
 }
 
@@ -222,17 +224,21 @@ int run_simulate(const SimulateOptions& options) {
     groups.push_back(trace_group(s.plan, s.timeline, profile.name));
   }
   if (!options.trace.empty()) verbs::write_trace(groups, options.trace);
-  if (!options.out.empty()) write_records(options, pricer, all);
   for (const std::string& note : pricer.notes()) log_info(note);
   if (shape.parallel.edp > 1)
     log_info(fmt::format("not in it: the sums of the experts' gradients over EDP = {}, which tune counts behind it",
                          shape.parallel.edp));
-  if (options.json) {
-    print_json(documents_of(pricer, all, noisy));
-    return 0;
-  }
-  print_text(shape, profile, all, refused, options.drawn.value_or(3));
-  fmt::print("{}", noise_text(noisy));
+  const auto write = [&] {
+    if (!options.out.empty()) write_records(options, pricer, all);
+  };
+  print_with_records(write, [&] {
+    if (options.json) {
+      print_json(documents_of(pricer, all, noisy));
+      return;
+    }
+    print_text(shape, profile, all, refused, options.drawn.value_or(3));
+    fmt::print("{}", noise_text(noisy));
+  });
   return 0;
 }
 

@@ -34,7 +34,7 @@ int run_simulate_plan(const SimulateOptions& options) {
                counted(profile.nodes, "node"), profile.ranks_per_node, name_of(plan.shape.rounding));
     fmt::print("{} at r {}/{}: forward {:.4f} ms, backward {:.4f} ms\n\n{}", plan.schedule, plan.degree_forward,
                plan.degree_backward, times.forward_s * 1e3, times.backward_s * 1e3,
-               text_gantt({{"", *plan.structure, timeline}}, kGanttColumns));
+               text_gantt({{"", *plan.structure, timeline}}, gantt_columns()));
     return 0;
   }
   Json json{{"schedule", plan.schedule},

@@ -24,7 +24,7 @@ std::string table_text(const TextTable& t, ReportStyle style) {
   for (const auto& row : t.rows) table.add(row);
   const bool markdown = style == ReportStyle::markdown;
   std::string text = t.caption.empty() ? "" : wrapped(t.caption, "") + (markdown ? "\n" : "");
-  return text + (markdown ? "```text\n" + table.text() + "```\n" : table.text()) + "\n";
+  return text + (markdown ? "```text\n" + table.text(std::nullopt) + "```\n" : table.text()) + "\n";
 }
 
 std::string list_text(std::string_view title, const std::vector<std::string>& items, ReportStyle style) {

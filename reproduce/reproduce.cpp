@@ -48,15 +48,28 @@ std::vector<std::string> files_read(const ReproduceOptions& o) {
   return files;
 }
 
-std::string records_of(const ReproduceOptions& o, const std::vector<Report>& reports) {
-  const std::string what = o.all ? "all" : o.audit ? "audit" : o.table;
-  const std::string path = o.out.empty() ? fmt::format("results/reproduce-{}.jsonl", what) : o.out;
+void write_records(const std::string& path, const ReproduceOptions& o, const std::vector<Report>& reports) {
   RecordWriter writer(path, {o.asked, files_read(o), {}});
   for (const Report& report : reports)
     for (const CaseRecord& record : records_of(report))
       if (writer.find(record.key) == nullptr) writer.append(record);
   writer.end();
-  return path;
+}
+
+void print_answer(const std::string& path, const ReproduceOptions& options, const std::vector<Report>& reports) {
+  if (options.json) {
+    Json documents = Json::array();
+    for (const Report& report : reports) documents.push_back(to_json(report));
+    Json document = documents.size() == 1 ? documents.front() : Json{{"tables", documents}};
+    document["records"] = path;
+    fmt::print("{}\n", document_text(document));
+    return;
+  }
+  if (!options.write.empty())
+    fmt::print("{}: {} tables\n", options.write, reports.size());
+  else
+    for (const Report& report : reports) fmt::print("{}", report_text(report, ReportStyle::terminal));
+  fmt::print("records: {}\n", path);
 }
 
 }  // namespace
@@ -66,20 +79,9 @@ int run_reproduce(const ReproduceOptions& options) {
   if (!options.write.empty())
     write_whole_file(options.write, "a file for the page (--write)",
                      [&](std::ostream& out) { out << page_of(reports); });
-  const std::string path = records_of(options, reports);
-  if (options.json) {
-    Json documents = Json::array();
-    for (const Report& report : reports) documents.push_back(to_json(report));
-    Json document = documents.size() == 1 ? documents.front() : Json{{"tables", documents}};
-    document["records"] = path;
-    fmt::print("{}\n", document_text(document));
-    return 0;
-  }
-  if (!options.write.empty())
-    fmt::print("{}: {} tables\n", options.write, reports.size());
-  else
-    for (const Report& report : reports) fmt::print("{}", report_text(report, ReportStyle::terminal));
-  fmt::print("records: {}\n", path);
+  const std::string what = options.all ? "all" : options.audit ? "audit" : options.table;
+  const std::string path = options.out.empty() ? fmt::format("results/reproduce-{}.jsonl", what) : options.out;
+  print_with_records([&] { write_records(path, options, reports); }, [&] { print_answer(path, options, reports); });
   return 0;
 }
 

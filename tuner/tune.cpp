@@ -64,23 +64,24 @@ int run_planned_tune(const TuneOptions& options) {
   const std::string path = verbs::records_path(options.out, "plan", profile.name);
   std::vector<std::string> files = files_of(grid);
   files.push_back(profile.file);
-  RecordWriter writer(path, {options.asked, std::move(files), {}});
-  verbs::append_rows(writer, rows, chosen, profile.name, request.degrees);
-  writer.end();
+  const auto write_records = [&] {
+    RecordWriter writer(path, {options.asked, files, {}});
+    verbs::append_rows(writer, rows, chosen, profile.name, request.degrees);
+    writer.end();
+  };
   if (!options.trace.empty()) write_planned_trace(options.trace, request, rows);
   const int code = options.strict && priced_by_weak_rows(rows) ? kDoubtful : kOk;
   const auto strategies = compare_strategies(request, rows, options.strategy_layers);
-  if (options.json) {
-    fmt::print("{}\n", document_text(Json{{"cluster", profile.name},
-                                          {"grid", grid.name},
-                                          {"records", path},
-                                          {"layers", to_json(rows)},
-                                          {"strategies", to_json(strategies)}}));
-    return code;
-  }
-  fmt::print("{} layers of {} on {}, simulated ({}), degrees exact, planned in {}\n\n{}\n{}records: {}\n", rows.size(),
-             grid.name, profile.name, name_of(grid.rounding), human_seconds(took.count()), sweep_report(rows, request),
-             strategies.empty() ? "" : strategy_table(strategies) + '\n', path);
+  const Json document{{"cluster", profile.name},
+                      {"grid", grid.name},
+                      {"records", path},
+                      {"layers", to_json(rows)},
+                      {"strategies", to_json(strategies)}};
+  const std::string text =
+      fmt::format("{} layers of {} on {}, simulated ({}), degrees exact, planned in {}\n\n{}\n{}records: {}\n",
+                  rows.size(), grid.name, profile.name, name_of(grid.rounding), human_seconds(took.count()),
+                  sweep_report(rows, request), strategies.empty() ? "" : strategy_table(strategies) + '\n', path);
+  print_with_records(write_records, [&] { fmt::print("{}", options.json ? document_text(document) + '\n' : text); });
   return code;
 }
 

@@ -34,9 +34,13 @@ std::string beginning_of(const std::string& path, size_t bytes) {
 }
 
 void make_folders_above(const std::string& file) {
-  std::error_code ignored;
   const fs::path folder = fs::path(file).parent_path();
-  if (!folder.empty()) fs::create_directories(folder, ignored);
+  if (folder.empty()) return;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error == std::errc::permission_denied || error == std::errc::read_only_file_system)
+    throw Unwritable(fmt::format("{}: cannot be made ({}), expected a folder for {}", folder.string(), error.message(),
+                                 fs::path(file).filename().string()));
 }
 
 }  // namespace moe

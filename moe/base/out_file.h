@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "moe/base/check.h"
+
 namespace moe {
 
 /// Throws BadInput where `out` is one of the files that are read, by whatever path or link. Empty names are none.
@@ -16,7 +18,13 @@ void require_kind(const std::string& out, std::string_view beginning, std::strin
 /// Returns the first bytes of a file, fewer of a shorter one; none of what is no regular file.
 std::string beginning_of(const std::string& path, size_t bytes);
 
-/// Makes the folders above a file. What is in the way is found by who writes it.
+/// The file or its folder cannot be written.
+class Unwritable : public BadInput {
+  using BadInput::BadInput;
+};
+
+/// Makes the folders above a file. Throws Unwritable naming the folder in which none may be made; other errors surface
+/// when the file is opened.
 void make_folders_above(const std::string& file);
 
 }  // namespace moe

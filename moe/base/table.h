@@ -1,7 +1,10 @@
 #pragma once
 // A text table for the terminal: columns as wide as their widest cell, numbers right, words left.
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "moe/base/terminal.h"
 
 namespace moe {
 
@@ -11,8 +14,9 @@ class Table {
   /// Adds a row, which has as many cells as the header.
   void add(std::vector<std::string> row);
   bool empty() const { return rows_.size() == 1; }
-  /// Returns the lines joined by newlines, each indented by two blanks, with a rule under the header.
-  std::string text() const;
+  /// Returns the lines joined by newlines, each indented by two blanks, with a rule under the header. Columns that do
+  /// not fit a width of `most` follow in tables below, each with the first column. What is for a file has no width.
+  std::string text(std::optional<int> most = output_columns()) const;
   /// Returns the rows as a table of Markdown.
   std::string markdown() const;
 

@@ -7,10 +7,13 @@
 #include <utility>
 
 #include "moe/base/check.h"
+#include "moe/base/terminal.h"
 #include "moe/base/units.h"
 
 namespace moe {
 namespace {
+
+constexpr int kMostColumns = 120;
 
 // Letters by TaskKind; all MP collectives are M.
 constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUEYAYFMQMMMQMMVWZJJBNMMMMRZZJR";
@@ -111,6 +114,11 @@ std::string lanes_text(const DrawnTimeline& drawn, double begin, double cell_s, 
 
 }  // namespace
 
+int gantt_columns() {
+  constexpr int kNameAndShare = 21;
+  return output_columns_up_to(kMostColumns) - kNameAndShare;
+}
+
 std::string text_gantt(const std::vector<DrawnTimeline>& all, int width) {
   require<BadInput>(width >= 10, "width: found {}, expected >= 10", width);
   Span whole;
@@ -129,11 +137,11 @@ std::string text_gantt(const std::vector<DrawnTimeline>& all, int width) {
     text += lanes_text(drawn, whole.begin, length / width, width, used);
   }
   text += fmt::format("{:<8}0{:>{}}\n", "", human_seconds(length), width);
-  constexpr size_t kMostColumns = 118;  // and the comma
+  const auto most = static_cast<size_t>(output_columns_up_to(kMostColumns) - 2);  // and the comma
   std::string line;
   for (const char letter : used) {
     const std::string meaning = fmt::format("{} {}", letter, kMeanings[static_cast<size_t>(letter - 'A')]);
-    const bool fits = line.size() + meaning.size() + 2 <= kMostColumns;
+    const bool fits = line.size() + meaning.size() + 2 <= most;
     if (!fits) text += std::exchange(line, "") + ",\n";
     line += (line.empty() ? "" : ", ") + meaning;
   }

@@ -14,8 +14,8 @@ struct DrawnTimeline {
   const Timeline& timeline;
 };
 
-/// The cells of a line that is 120 columns wide with the lane's name and its share.
-inline constexpr int kGanttColumns = 99;
+/// Returns the cells of a line that fits the output with the lane's name and its share, and has at most 120 columns.
+int gantt_columns();
 
 /// Draws one line a lane that has tasks, `width` cells (at least 10) over the longest of the timelines; below them all
 /// the scale and the letters used. A cell shows the task that takes most of it, upper case where a task begins: two

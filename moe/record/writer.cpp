@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <fcntl.h>
 #include <functional>
 #include <optional>
@@ -98,7 +99,9 @@ void RecordWriter::open() {
   file_ = ::open(path_.c_str(), kHow | O_EXCL, 0644);
   created_ = file_ >= 0;
   if (!created_) file_ = ::open(path_.c_str(), kHow, 0644);
-  if (file_ < 0) bad_input("{}: cannot be opened ({}), expected a file to append records to", path_, strerror(errno));
+  if (file_ < 0)
+    throw Unwritable(
+        fmt::format("{}: cannot be opened ({}), expected a file to append records to", path_, strerror(errno)));
   struct stat status {};
   const bool regular = ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
   const bool alone = regular && ::flock(file_, LOCK_EX | LOCK_NB) == 0;
@@ -131,7 +134,19 @@ void RecordWriter::put(const std::string& line) {
   if (written == static_cast<ssize_t>(line.size())) return;
   const std::string why = written < 0 ? strerror(errno) : "the device is full";
   ended_ = true;  // what follows a torn line would be lost with it
-  bad_input("{}: cannot be written ({}), expected room for a record of {} bytes", path_, why, line.size());
+  throw Unwritable(
+      fmt::format("{}: cannot be written ({}), expected room for a record of {} bytes", path_, why, line.size()));
+}
+
+void print_with_records(const std::function<void()>& write, const std::function<void()>& print) {
+  std::exception_ptr unwritable;
+  try {
+    write();
+  } catch (const Unwritable&) {
+    unwritable = std::current_exception();
+  }
+  print();
+  if (unwritable) std::rethrow_exception(unwritable);
 }
 
 const CaseRecord* RecordWriter::find(std::string_view key) const {

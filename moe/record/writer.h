@@ -1,5 +1,6 @@
 #pragma once
 // Appends records to a file; takes up a run that was broken off.
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -71,5 +72,9 @@ class RecordWriter {
   std::map<std::string, CaseRecord, std::less<>> done_, not_ok_;  // by key
   std::unordered_set<std::string> appended_;
 };
+
+/// Writes the records of an answer and prints it. An answer whose records cannot be written is printed all the same,
+/// and then the reason is thrown (Unwritable, out_file.h).
+void print_with_records(const std::function<void()>& write, const std::function<void()>& print);
 
 }  // namespace moe

@@ -4,14 +4,17 @@ The script runs in a folder of its own, with a cmake in its path that configures
 steps that sleep instead of compiling.
 """
 
+import fcntl
 import os
 import pathlib
 import pty
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import unittest
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -96,8 +99,10 @@ class BuildProgress(unittest.TestCase):
             screen, terminal = pty.openpty()
         except OSError as error:
             self.skipTest(f"no terminal to be had: {error}")
-        ran = subprocess.Popen([self.root / "moetune", "list"], env=self.environment(), stdin=terminal,
-                               stdout=subprocess.PIPE, stderr=terminal)
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 90, 0, 0))
+        self.program(self.root / "build" / "plan" / "cli" / "moetune", "#!/bin/sh\necho ran in $COLUMNS columns\n")
+        ran = subprocess.Popen([self.root / "moetune", "list"], env={**self.environment(), "COLUMNS": "200"},
+                               stdin=terminal, stdout=subprocess.PIPE, stderr=terminal)
         os.close(terminal)
         shown = b""
         while True:
@@ -108,7 +113,7 @@ class BuildProgress(unittest.TestCase):
             if not part:
                 break
             shown += part
-        self.assertEqual(ran.communicate(timeout=60)[0], b"ran list\n")
+        self.assertEqual(ran.communicate(timeout=60)[0], b"ran in 200 columns\n")
         self.assertEqual(ran.returncode, 0, shown)
         last = shown.decode().split("\n")[-1]
         rewritten = [STEP.fullmatch(text) for text in last.split("\r\x1b[K") if text]

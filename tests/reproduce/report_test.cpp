@@ -1,6 +1,7 @@
 // Reports as text, JSON and records.
 #include "reproduce/report.h"
 
+#include <cstdlib>
 #include <gtest/gtest.h>
 #include <set>
 #include <sstream>
@@ -95,6 +96,15 @@ TEST(Report, MarkdownFencesTables) {
   EXPECT_NE(text.find("## table: title\n"), std::string::npos);
   EXPECT_NE(text.find("caption\n\n```text\n"), std::string::npos);
   EXPECT_EQ(report_text(sample(), ReportStyle::terminal).find("```"), std::string::npos);
+}
+
+TEST(Report, MarkdownIsAsWideOnANarrowTerminal) {
+  const std::string text = report_text(sample(), ReportStyle::markdown);
+  const std::string printed = report_text(sample(), ReportStyle::terminal);
+  ::setenv("COLUMNS", "40", 1);
+  EXPECT_EQ(report_text(sample(), ReportStyle::markdown), text);
+  EXPECT_NE(report_text(sample(), ReportStyle::terminal), printed);
+  ::unsetenv("COLUMNS");
 }
 
 TEST(Page, SaysWhereTheCodeTakesAnotherFormulaThanIsPrinted) {

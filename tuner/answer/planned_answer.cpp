@@ -240,12 +240,16 @@ int run_planned_answer(const TuneOptions& options) {
   answer.neighbours = neighbours_of(options, answer);
   std::vector<std::string> files = subject.files;
   files.push_back(profile.file);
-  RecordWriter writer(answer.records_path, {options.asked, std::move(files), {}});
-  append_ranking(writer, answer, options.selection.degrees);
-  writer.end();
-  if (!options.trace.empty()) write_ranking_trace(options, answer, options.trace);
   answer.next = command_of("simulate", options, answer) + " --trace lanes.json";
-  fmt::print("{}", options.json ? document_text(json_of(answer)) + '\n' : text_of(answer));
+  const auto write_records = [&] {
+    RecordWriter writer(answer.records_path, {options.asked, files, {}});
+    append_ranking(writer, answer, options.selection.degrees);
+    writer.end();
+  };
+  print_with_records(write_records, [&] {
+    if (!options.trace.empty()) write_ranking_trace(options, answer, options.trace);
+    fmt::print("{}", options.json ? document_text(json_of(answer)) + '\n' : text_of(answer));
+  });
   return options.strict && doubtful(answer) ? kDoubtful : kOk;
 }
 
