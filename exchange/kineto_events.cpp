@@ -9,6 +9,7 @@
 #include "exchange/json_fields.h"
 #include "moe/base/check.h"
 #include "moe/base/file_text.h"
+#include "moe/base/json_input.h"
 
 namespace moe::exchange {
 namespace {
@@ -19,7 +20,7 @@ using Json = nlohmann::json;
 std::vector<int> ranks_at(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end()) return {};
-  const Json list = found->is_string() ? Json::parse(found->get<std::string>(), nullptr, false) : *found;
+  const Json list = found->is_string() ? json_if_valid<Json>(found->get<std::string>()).value_or(Json()) : *found;
   std::vector<int> ranks;
   if (!list.is_array()) return {};
   for (const Json& rank : list) {
@@ -66,6 +67,16 @@ std::string matrix_type(const Json& args, const std::vector<std::vector<double>>
   for (size_t i = 0; i < dims.size() && i < types.size(); ++i)
     if (dims[i].size() >= 2 && types[i].is_string()) return types[i].get<std::string>();
   return {};
+}
+
+// Chrome's form of a list of events may lack its end, since those who trace may be killed.
+void close_array(std::string& text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string::npos || text[first] != '[' || json_outline(text).open_levels != 1) return;
+  text.resize(text.find_last_not_of(kBlanks) + 1);
+  if (text.ends_with(',')) text.pop_back();
+  text += ']';
 }
 
 class EventReader {
@@ -159,10 +170,10 @@ KinetoTrace read_kineto(const std::string& path) {
     events = true;
     return false;
   };
-  const std::string text = text_of_file(path, "a Chrome trace (JSON)");
-  const Json rest = Json::parse(text, keep, false);
-  require<BadInput>(!rest.is_discarded() || events, "{}: found bad syntax, expected a Chrome trace (JSON)", path);
-  require<BadInput>(!rest.is_discarded(), "{}: found a trace that ends early, expected a whole one", path);
+  std::string text = text_of_file(path, "a Chrome trace (JSON)");
+  repair_json_strings(text);
+  close_array(text);
+  const Json rest = json_from<Json>(text, path, "a Chrome trace (JSON)", keep);
   require<BadInput>(events, "{}: found no event, expected traceEvents of PyTorch's profiler", path);
   const Json distributed = object_at(rest, "distributedInfo");
   trace.world_size = static_cast<int>(whole_at(distributed, "world_size", 0));

@@ -18,6 +18,7 @@
 #include "exchange/nccl_log.h"
 #include "moe/base/check.h"
 #include "moe/base/file_text.h"
+#include "moe/base/json_input.h"
 #include "moe/base/log.h"
 
 namespace moe::exchange {
@@ -79,11 +80,11 @@ TestOutput read_json(const nlohmann::json& json, const std::string& path, bool i
 }
 
 std::vector<TestOutput> read_outputs(const std::string& path, bool in_place) {
-  const std::string text = text_of_file(path, "what nccl-tests printed");
+  std::string text = text_of_file(path, "what nccl-tests printed");
   std::vector<TestOutput> outputs;
   if (const size_t first = text.find_first_not_of(" \t\r\n"); first != std::string::npos && text[first] == '{') {
-    const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-    require<BadInput>(json.is_object(), "{}: found bad syntax, expected nccl-tests' JSON", path);
+    repair_json_strings(text);
+    const auto json = json_from<nlohmann::json>(text, path, "nccl-tests' JSON");
     outputs.push_back(read_json(json, path, in_place));
   } else {
     std::istringstream in(text);

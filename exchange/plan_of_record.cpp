@@ -9,6 +9,7 @@
 #include "exchange/tuned_layer.h"
 #include "moe/base/check.h"
 #include "moe/base/file_text.h"
+#include "moe/base/json_input.h"
 #include "moe/base/log.h"
 #include "moe/export/plan_json.h"
 #include "moe/search/layer_search.h"
@@ -93,8 +94,8 @@ Plan plan_of_case(const CaseRecord& record, const std::optional<Profile>& profil
 
 bool is_plan(const std::string& path) {
   if (first_letter(path) != '{') return false;
-  const auto json = nlohmann::json::parse(text_of_file(path, "records or a plan"), nullptr, false);
-  return json.is_object() && json.contains("format");
+  const auto json = json_if_valid(text_of_file(path, "records or a plan"));
+  return json && json->is_object() && json->contains("format");
 }
 
 NamedPlan plan_of(const ExportOptions& options) {

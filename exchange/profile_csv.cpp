@@ -8,6 +8,7 @@
 #include "exchange/csv.h"
 #include "exchange/formats.h"
 #include "moe/base/check.h"
+#include "moe/base/json_input.h"
 #include "moe/base/log.h"
 #include "moe/base/out_file.h"
 #include "moe/base/whole_file.h"
@@ -45,9 +46,7 @@ nlohmann::json json_of_value(const ConfigValue& value) {
 
 // Writes a value as JSON; a text that can be taken for nothing else stands without quotes.
 std::string text_of_cell(const ConfigValue& value) {
-  if (value.kind == ConfigKind::text && nlohmann::json::parse(value.text, nullptr, false).is_discarded() &&
-      !value.text.empty())
-    return value.text;
+  if (value.kind == ConfigKind::text && !json_if_valid(value.text) && !value.text.empty()) return value.text;
   if (value.kind == ConfigKind::real) return fmt::format("{}", value.real);
   return json_of_value(value).dump();
 }
@@ -73,8 +72,8 @@ ConfigValue value_of_json(const nlohmann::json& json, int line) {
 }
 
 ConfigValue value_of_cell(const std::string& text, int line) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_discarded() && !json.is_null() && !json.is_object()) return value_of_json(json, line);
+  const auto json = json_if_valid<nlohmann::json>(text);
+  if (json && !json->is_null() && !json->is_object()) return value_of_json(*json, line);
   return value_of_json(nlohmann::json(text), line);
 }
 

@@ -1,7 +1,7 @@
 #include "verbs/model_documents.h"
 
 #include "moe/base/check.h"
-#include "moe/base/json.h"
+#include "moe/base/json_input.h"
 
 namespace moe::verbs {
 namespace {
@@ -51,7 +51,7 @@ CaseRecord record_of(const Json& model, const Json& of, const std::string& file)
 }  // namespace
 
 Run run_of_documents(const std::string& text, const std::string& file) {
-  Json documents = Json::parse(text, nullptr, false);
+  Json documents = json_from(text, file, "what modelbench --json printed, or records (JSON Lines)");
   if (documents.is_object()) documents = Json::array({documents});
   Run run;
   run.ended = true;

@@ -4,15 +4,16 @@
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <toml++/toml.h>
 
 #include "moe/base/check.h"
+#include "moe/base/file_text.h"
+#include "moe/base/toml_levels.h"
 
 namespace moe {
 namespace {
+
+constexpr size_t kMostTomlBytes = 16 << 20;  // the tree of a text takes 50 times its bytes
 
 ConfigValue value_of(const toml::node& node);
 
@@ -61,6 +62,7 @@ bool is_line(std::string_view text) {
 }
 
 ConfigFile parse_toml(std::string_view text, const std::string& path) {
+  check_toml_levels(text, path);
   const toml::parse_result result = toml::parse(text, std::string_view(path));
   if (!result) {
     const auto& error = result.error();
@@ -74,14 +76,10 @@ ConfigFile parse_toml(std::string_view text, const std::string& path) {
 }
 
 ConfigFile read_toml(const std::string& path) {
-  std::error_code ignored;
-  std::ifstream in;
-  if (!std::filesystem::is_directory(path, ignored)) in.open(path, std::ios::binary);
-  require<BadInput>(in.is_open(), "{}: found no readable file, expected a TOML file", path);
-  std::stringstream text;
-  text << in.rdbuf();
-  require<BadInput>(!in.bad(), "{}: found an error while reading, expected a TOML file", path);
-  return parse_toml(text.str(), path);
+  const std::string text = text_of_file(path, "a TOML file");
+  require<BadInput>(text.size() <= kMostTomlBytes, "{}: found {} bytes, expected a TOML file of {} at most", path,
+                    text.size(), kMostTomlBytes);
+  return parse_toml(text, path);
 }
 
 }  // namespace moe

@@ -3,22 +3,19 @@
 #include <utility>
 
 #include "moe/base/check.h"
+#include "moe/base/json_input.h"
 
 namespace moe {
 namespace {
 
-constexpr int kMostLevels = 100;
-
-ConfigValue value_of(const Json& json, const std::string& path, int level = 0) {
-  require<BadInput>(level <= kMostLevels, "{}: found values nested deeper than {} levels, expected fewer", path,
-                    kMostLevels);
+ConfigValue value_of(const Json& json) {
   ConfigValue out;
   out.line = 0;
   if (json.is_object()) {
-    for (const auto& [key, value] : json.items()) out.entries.push_back({key, value_of(value, path, level + 1)});
+    for (const auto& [key, value] : json.items()) out.entries.push_back({key, value_of(value)});
   } else if (json.is_array()) {
     out.kind = ConfigKind::list;
-    for (const Json& item : json) out.items.push_back(value_of(item, path, level + 1));
+    for (const Json& item : json) out.items.push_back(value_of(item));
   } else if (json.is_string()) {
     out.kind = ConfigKind::text;
     out.text = json.get<std::string>();
@@ -40,15 +37,13 @@ ConfigValue value_of(const Json& json, const std::string& path, int level = 0) {
 }  // namespace
 
 ConfigFile config_of(const Json& object, const std::string& path) {
-  ConfigValue root = value_of(object, path);
+  ConfigValue root = value_of(object);
   require<BadInput>(object.is_object(), "{}: found {}, expected an object", path, describe(root));
   return {path, std::move(root)};
 }
 
 ConfigFile parse_json(std::string_view text, const std::string& path) {
-  const Json json = Json::parse(text, nullptr, false);
-  require<BadInput>(!json.is_discarded(), "{}: found bad syntax, expected JSON", path);
-  return config_of(json, path);
+  return config_of(json_from(text, path, "JSON"), path);
 }
 
 }  // namespace moe

@@ -5,7 +5,7 @@
 
 namespace moe {
 
-/// Returns the tree of an object; `path` is for messages. Throws BadInput for what is none, or is nested too deep.
+/// Returns the tree of an object; `path` is for messages. Throws BadInput for what is none.
 ConfigFile config_of(const Json& object, const std::string& path);
 
 }  // namespace moe

@@ -6,10 +6,15 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include "moe/base/utf8.h"
+
 namespace moe {
 namespace {
 
 using spdlog::level::level_enum;
+
+// Bytes of a line, most of which are then what a flag or a file brought in.
+constexpr size_t kMostShown = 4000, kShownStart = 1000, kShownEnd = 400;
 
 void set_format(spdlog::sinks::sink& sink, const std::string& pattern, const char* end_of_line) {
   sink.set_formatter(
@@ -34,10 +39,9 @@ spdlog::logger& as_is() {
 }
 
 // Keeps what a flag or file may bring in from moving a terminal's cursor or beginning a line of its own.
-std::string one_line(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return text;
+std::string one_line(std::string_view text) {
+  if (text.size() <= kMostShown) return printable(text);
+  return printable(text.substr(0, kShownStart)) + " ... " + printable(text.substr(text.size() - kShownEnd));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ void set_log_level(LogLevel most);
 /// Says which of several processes this is; none: it is the only one, as at first.
 void set_log_rank(std::optional<int> rank);
 
+/// Shows a line, cut in its middle where it is very long. So do the others but log_progress.
 void log_error(const std::string& text);
 /// Shows "warning: " before the text.
 void log_warning(const std::string& text);

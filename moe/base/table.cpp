@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "moe/base/check.h"
+#include "moe/base/utf8.h"
 
 namespace moe {
 namespace {
@@ -29,8 +30,23 @@ std::vector<std::vector<size_t>> blocks_of(const std::vector<size_t>& width, std
 
 }  // namespace
 
+std::string markdown_text(std::string_view text) {
+  constexpr std::string_view kMarks = "\\`*[]|", kEntities = "<>&@";
+  std::string out;
+  for (const char c : printable(text)) {
+    if (kEntities.find(c) != std::string_view::npos) {
+      out += fmt::format("&#{};", int(c));
+      continue;
+    }
+    if (kMarks.find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
 void Table::add(std::vector<std::string> row) {
   require_equal(row.size(), rows_.front().size(), "table: cells of a row");
+  for (std::string& cell : row) cell = printable(cell);
   rows_.push_back(std::move(row));
 }
 
@@ -70,9 +86,7 @@ std::string Table::markdown() const {
   std::string text;
   const auto line = [&](const std::vector<std::string>& row) {
     for (const std::string& cell : row) {
-      text += "| ";
-      for (const char c : cell) text += c == '|' ? "\\|" : c == '\n' ? " " : std::string(1, c);
-      text += " ";
+      text += fmt::format("| {} ", markdown_text(cell));
     }
     text += "|\n";
   };

@@ -7,6 +7,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
+#include "moe/base/json_input.h"
 
 namespace moe {
 namespace {
@@ -74,7 +75,7 @@ json parsed(const std::string& header, const std::string& path) {
     if (depth == 1 && event == json::parse_event_t::key) ++names;
     return true;
   };
-  json root = json::parse(header, count, false);
+  json root = json_from<json>(header, path + ": header", "a JSON object of tensors by name", count);
   require<BadInput>(root.is_object() && !header.empty() && header[0] == '{',
                     "{}: header: found no JSON object, expected one of tensors by name", path);
   require<BadInput>(root.size() == names, "{}: header: found {} entries of {} names, expected each name once", path,

@@ -5,7 +5,8 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
-#include "moe/base/json.h"
+#include "moe/base/json_input.h"
+#include "moe/base/utf8.h"
 #include "moe/record/record_json.h"
 
 namespace moe {
@@ -18,16 +19,21 @@ std::string describe(const Json& value) {
   return value.dump();
 }
 
-/// Reads one object of a line, key by key.
+/// Returns the text with each of its lines made printable.
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  for (size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1))
+    out += printable(text.substr(0, end)) + '\n';
+  return out + printable(text);
+}
+
+/// Reads one object of a line, key by key. Texts and names are made printable: verbs write them to terminals.
 class ObjectReader {
  public:
   ObjectReader(const Json& object, const std::string& where) : object_(object), where_(where) {}
 
-  std::string text(const char* key) const {
-    const Json& found = get(key, "a text");
-    if (!found.is_string()) fail(key, found, "a text");
-    return found.get<std::string>();
-  }
+  std::string text(const char* key) const { return printable(raw_text(key)); }
+  std::string lines(const char* key) const { return printable_lines(raw_text(key)); }
   std::string optional_text(const char* key) const { return object_.contains(key) ? text(key) : std::string(); }
 
   int64_t whole(const char* key, int64_t least, int64_t most) const {
@@ -62,7 +68,7 @@ class ObjectReader {
     const Json& found = get(key, "an object");
     if (!found.is_object()) fail(key, found, "an object");
     Fields out;
-    for (const auto& [name, value] : found.items()) out.set(name, scalar_of(name, value));
+    for (const auto& [name, value] : found.items()) out.set(printable(name), scalar_of(name, value));
     return out;
   }
 
@@ -70,7 +76,7 @@ class ObjectReader {
     const Json& found = get(key, "an object of samples");
     if (!found.is_object()) fail(key, found, "an object of samples");
     std::vector<Samples> out;
-    for (const auto& [name, iterations] : found.items()) out.push_back({name, matrix_of(name, iterations)});
+    for (const auto& [name, iterations] : found.items()) out.push_back({printable(name), matrix_of(name, iterations)});
     return out;
   }
 
@@ -130,6 +136,12 @@ class ObjectReader {
   }
 
  private:
+  const std::string& raw_text(const char* key) const {
+    const Json& found = get(key, "a text");
+    if (!found.is_string()) fail(key, found, "a text");
+    return found.get_ref<const std::string&>();
+  }
+
   const Json& get(const char* key, std::string_view expected) const {
     const auto found = object_.find(key);
     if (found == object_.end()) bad_input("{}: {}: found no such key, expected {}", where_, key, expected);
@@ -170,7 +182,7 @@ class ObjectReader {
 
   Scalar scalar_of(std::string_view name, const Json& value) const {
     if (value.is_boolean()) return value.get<bool>();
-    if (value.is_string()) return value.get<std::string>();
+    if (value.is_string()) return printable(value.get_ref<const std::string&>());
     if (value.is_number_integer() && !(value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX))
       return value.get<int64_t>();
     if (value.is_number() || value.is_null()) return number_of(value);
@@ -219,7 +231,7 @@ CaseRecord case_from(const ObjectReader& in, const std::string& where) {
   CaseRecord record;
   record.key = in.text("key");
   record.status = in.status("status");
-  record.reason = in.optional_text("reason");
+  if (in.has("reason")) record.reason = in.lines("reason");
   record.parameters = in.fields("parameters");
   record.schedule = in.optional_text("schedule");
   if (!record.schedule.empty()) {
@@ -300,7 +312,7 @@ class GroupReader {
 }  // namespace
 
 RecordLine record_line_from(std::string_view text, const std::string& where) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = text.empty() ? Json() : json_from(text, where + ": record", "one JSON object");
   if (!json.is_object()) bad_input("{}: record: found {}, expected one JSON object", where, shown(text));
   const ObjectReader in(json, where);
   const std::string kind = in.text("kind");

@@ -3,10 +3,11 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "moe/base/check.h"
 #include "moe/base/file_text.h"
-#include "moe/base/json.h"
+#include "moe/base/json_input.h"
 #include "moe/base/whole_file.h"
 
 namespace fs = std::filesystem;
@@ -105,7 +106,8 @@ std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, Conte
   };
   std::ifstream in(manifest_file(step_folder), std::ios::binary);
   if (!in) return none("it has no manifest");
-  const Manifest manifest = Manifest::parse(in, nullptr, false);
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  const Manifest manifest = json_if_valid<Manifest>(text).value_or(Manifest());
   if (!manifest.is_object() || entry_of<std::string>(manifest, "format", "") != kFormat)
     return none(fmt::format("its manifest is no '{}'", kFormat));
   if (entry_of<std::string>(manifest, "crc32", "") != crc_of(checked_text(manifest)))

@@ -102,7 +102,8 @@ TEST(Config, JsonHasNoLinesButNumbersItems) {
   EXPECT_EQ(error_of<BadInput>([&] { root.integer("big"); }),
             "f.json: big: found 9.223372036854776e+18, expected a whole number");
   EXPECT_EQ(error_of<BadInput>([] { parse_json("[1]", "f.json"); }), "f.json: found a list of 1, expected an object");
-  EXPECT_EQ(error_of<BadInput>([] { parse_json("{\"a\": }", "f.json"); }), "f.json: found bad syntax, expected JSON");
+  EXPECT_EQ(error_of<BadInput>([] { parse_json("{\"a\": }", "f.json"); }),
+            "f.json: byte 7: found bad syntax at '{\"a\": }', expected JSON");
 }
 
 TEST(Config, NumbersAreFinite) {

@@ -61,6 +61,54 @@ class Samples(ProgramTest):
             "import", "csv", path, "--nodes", 1, "--ranks-per-node", 4, "-o", "r.jsonl"))
 
 
+class Reading(ProgramTest):
+    """Faults of files that others wrote."""
+    CLUSTER = ("--nodes", 1, "--ranks-per-node", 2, "-o", "r.jsonl", "--overwrite")
+
+    def trace(self, name=b"f", duration=b"1", end=b"]}", start=b'{"traceEvents": ['):
+        events = []
+        for i, m in enumerate((512, 1024, 2048, 4096)):
+            events += [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": i * 1000, "dur": 5, "args": {
+                "External id": i, "Input Dims": [[m, 1024], [1024, 1024]], "Input type": ["c10::BFloat16"] * 2}},
+                       {"ph": "X", "cat": "kernel", "name": "nvjet_tst", "ts": i * 1000 + 9, "dur": 5 + m * 4e-2,
+                        "args": {"External id": i, "stream": 7}}]
+        last = b'{"ph": "X", "cat": "python_function", "name": "' + name + b'", "ts": 1, "dur": ' + duration + b"}"
+        path = self.folder / "t.json"
+        path.write_bytes(start + b", ".join([*(json.dumps(e).encode() for e in events), last]) + end)
+        return str(path)
+
+    def test_bytes_of_names_and_open_arrays_are_read(self):
+        for trace in ({"name": b"my_f\xffn"}, {"name": b"my_f\x01n"}, {"start": b"[", "end": b""},
+                      {"start": b"[", "end": b",\n"}):
+            self.call("import", "kineto", self.trace(**trace), *self.CLUSTER)
+            gemms = [c for c in cases_of(self.path("r.jsonl")).values() if c["parameters"]["op"] == "gemm"]
+            self.assertEqual(len(gemms), 4)
+
+    def test_a_fault_is_named_by_its_byte(self):
+        for trace, at in (({"duration": b"N/A"}, b"N/A"), ({"end": b",]}"}, b"]}")):
+            path = self.trace(**trace)
+            byte = pathlib.Path(path).read_bytes().rindex(at) + 1
+            self.assertIn(f"t.json: byte {byte}: found bad syntax at '",
+                          self.refused("import", "kineto", path, *self.CLUSTER))
+        path = self.trace(end=b"")
+        self.assertIn(f"t.json: byte {pathlib.Path(path).stat().st_size + 1}: found the end of the text",
+                      self.refused("import", "kineto", path, *self.CLUSTER))
+
+    def test_what_unpacks_to_too_much_is_refused(self):
+        path = self.folder / "r.jsonl.gz"
+        with gzip.open(path, "wb", 1) as file:
+            for _ in range(600):
+                file.write(b"\n" * (1 << 20))
+        self.assertIn("expected records (JSON Lines) of at most that (--max-input)",
+                      self.refused("report", path, "-o", "page.html"))
+        small = self.path("small.json", "[" + " " * 5000 + "]")
+        self.assertIn("found more than 1", self.refused("import", "kineto", small, *self.CLUSTER, "--max-input", "1K"))
+
+    def test_long_words_are_cut_in_errors(self):
+        said = self.refused("list", "x" * 20000)
+        self.assertLess(len(said), 2000)
+
+
 def gpu_trace(rank, late_us=0):
     """What Kineto writes of a GPU: kernels with the arguments of record_param_comms, operations with their shapes."""
     events = [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}]

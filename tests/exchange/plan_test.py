@@ -256,7 +256,7 @@ class Plans(ProgramTest):
         self.assertIn("nested deeper than 100 levels", self.refused_plan(nested))
         self.assertIn("changed.json: version: found 2, expected the whole number 1", self.refused_plan(later))
         self.assertIn("changed.json: gradients[0].bytes", self.refused_plan(gradients))
-        self.assertIn("syntax", self.refused("simulate", "--plan", self.path("x.json", "{")))
+        self.assertIn("end of the text", self.refused("simulate", "--plan", self.path("x.json", "{")))
         self.refused("simulate", "--plan", "plan.json", "--cluster", "testbed-a")
         self.refused("simulate", "--plan", "plan.json", "--batch", "4")
 
