@@ -3,9 +3,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
+#include <new>
 #include <unistd.h>
 
 #include "moe/base/check.h"
+#include "moe/base/file_text.h"
 #include "moe/base/launch_board.h"
 #include "moe/base/log.h"
 #include "moe/base/no_hardware.h"
@@ -53,12 +55,16 @@ int guarded(const std::function<int()>& body) {
     return stdout_failed() ? report_stdout() : code;
   } catch (const NoHardware& error) {
     return report(error, kNoHardware);
+  } catch (const InputTooLarge& error) {
+    return report(BadInput(std::string(error.what()) + " (--max-input)"), kBadInput);
   } catch (const BadInput& error) {
     return report(error, kBadInput);
   } catch (const WrongResult& error) {
     return report(error, kWrongResult);
   } catch (const RankFailure& error) {
     return report(error, kRankFailure);
+  } catch (const std::bad_alloc&) {
+    return report(BadInput("memory: found none left, expected a smaller input or more memory"), kBadInput);
   } catch (const std::exception& error) {
     return stdout_failed() ? report_stdout() : report(error, kDefect);
   }

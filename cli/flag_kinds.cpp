@@ -231,7 +231,6 @@ void needs(CLI::App& verb, const std::string& flag, const std::vector<std::strin
 namespace {
 
 void add_log(CLI::App& verb, LogLevel& log) {
-  begin_group(verb, kOutput);
   const auto shows = [&](const std::string& flag, LogLevel level, const std::string& help) {
     return verb.add_flag_callback(
         flag, [&log, level] { log = level; }, help);
@@ -253,7 +252,9 @@ void add_verbs(CLI::App& app, Command& c) {
         add_self_test,    add_compare,    add_history,    add_export,     add_import, add_report})
     add(app, c);
   for (CLI::App* verb : app.get_subcommands(nullptr)) {  // last, where the output is
+    begin_group(*verb, kOutput);
     add_log(*verb, c.log);
+    add_bytes(*verb, "--max-input", c.most_input, "largest file that is read, unpacked (512M)");
     verb->set_help_flag();
     verb->set_help_flag("-h,--help", "print this");
     verb->get_help_ptr()->group(kOutput);

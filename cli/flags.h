@@ -10,6 +10,7 @@
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
 #include "modelbench/modelbench.h"
+#include "moe/base/file_text.h"
 #include "moe/base/log.h"
 #include "moe/base/whole_file.h"
 #include "planner/list.h"
@@ -42,7 +43,8 @@ struct RanksFlags {
 struct Command {
   std::string verb;
   LogLevel log = LogLevel::progress;
-  std::vector<OutTarget> targets;  // what it writes beside records
+  std::vector<OutTarget> targets;          // what it writes beside records
+  int64_t most_input = kDefaultMostInput;  // bytes of a file, unpacked
   RanksFlags ranks;
   LaunchOptions launch;
   planner::ListOptions list;

@@ -71,6 +71,7 @@ int run(int argc, char** argv) {
   const auto command = parse_command_line(argc, argv);
   if (!command) return kOk;
   set_log_level(command->log);
+  set_most_input(command->most_input);
   if (runs_layers(*command)) return hand_over(argv);
   require_targets(command->targets);
   return find_named(kVerbs, command->verb, "verb").run(*command);

@@ -33,6 +33,7 @@ int run(int argc, char** argv) {
   require<BadInput>(runs_layers(*command), "{}: found nothing to run, expected `moetune {}`: it plans", argv[0],
                     command->verb);
   set_log_level(command->log);
+  set_most_input(command->most_input);
   if (run_options(*command)->device == DeviceKind::cuda) set_cuda_connections();
   const auto processes = start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
   return run_together(processes.get(), [&] {

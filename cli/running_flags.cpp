@@ -307,6 +307,7 @@ void complete_launch(Command& c, std::vector<std::string> words) {
   if (!backend) words.insert(words.end(), {"--backend", "gloo"});
   if (c.log == LogLevel::errors) words.emplace_back("--quiet");
   if (c.log == LogLevel::decisions) words.emplace_back("--verbose");
+  if (c.most_input != kDefaultMostInput) words.push_back(fmt::format("--max-input={}", c.most_input));
   std::vector<const char*> argv{"moetune"};
   for (const std::string& word : words) argv.push_back(word.c_str());
   const auto started = parse_command_line(static_cast<int>(argv.size()), argv.data());

@@ -1,16 +1,22 @@
 #include "moe/base/file_text.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <utility>
 #include <vector>
 #include <zlib.h>
 
-#include "moe/base/check.h"
+#include "moe/base/units.h"
 
 namespace moe {
 namespace {
+
+std::atomic<int64_t> most_input{kDefaultMostInput};
+
+constexpr int kMostBlanks = 1 << 20;  // at a file's start
 
 using File = std::unique_ptr<gzFile_s, int (*)(gzFile)>;
 
@@ -26,6 +32,8 @@ const Bytef* bytes_of(std::string_view text) { return reinterpret_cast<const Byt
 
 }  // namespace
 
+void set_most_input(int64_t bytes) { most_input = bytes; }
+
 std::string text_of_file(const std::string& path, std::string_view expected) {
   constexpr unsigned kPiece = 1 << 20;
   const File file = opened(path);
@@ -37,6 +45,10 @@ std::string text_of_file(const std::string& path, std::string_view expected) {
     text.resize(before + kPiece);
     read = gzread(file.get(), text.data() + before, kPiece);
     text.resize(before + static_cast<size_t>(std::max(0, read)));
+    const int64_t most = most_input;
+    require<InputTooLarge>(std::cmp_less_equal(text.size(), most),
+                           "{}: found more than {} ({} bytes), unpacked, expected {} of at most that", path,
+                           human_bytes(static_cast<double>(most)), most, expected);
   }
   int status = Z_OK;
   const std::string why = gzerror(file.get(), &status);
@@ -62,7 +74,8 @@ std::optional<std::string> file_crc(const std::string& path) {
 char first_letter(const std::string& path) {
   const File file = opened(path);
   int letter = file == nullptr ? -1 : gzgetc(file.get());
-  while (letter == ' ' || (letter >= '\t' && letter <= '\r')) letter = gzgetc(file.get());
+  for (int blanks = 0; letter == ' ' || (letter >= '\t' && letter <= '\r'); letter = gzgetc(file.get()))
+    if (++blanks > kMostBlanks) return '\0';
   return letter < 0 ? '\0' : static_cast<char>(letter);
 }
 

@@ -32,21 +32,28 @@ std::string text_of(const std::string& path) {
   return text;
 }
 
-struct Line {
-  std::string_view text;
-  std::string where;
-  bool torn = false;
-};
+/// Goes through a text line by line: lines are not kept, since a text of line ends alone has more than fit in memory.
+class Lines {
+ public:
+  Lines(std::string_view text, const std::string& path) : text_(text), path_(&path) {}
 
-std::vector<Line> lines_of(std::string_view text, const std::string& path) {
-  std::vector<Line> lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    lines.push_back({text.substr(begin, end - begin), fmt::format("{}:{}", path, lines.size() + 1), false});
-    begin = end + 1;
+  /// Goes to the next line, the first at first. Returns false behind the last.
+  bool next() {
+    if (behind_ >= text_.size()) return false;
+    const size_t end = std::min(text_.find('\n', behind_), text_.size());
+    line_ = text_.substr(behind_, end - behind_);
+    behind_ = end + 1;
+    ++number_;
+    return true;
   }
-  return lines;
-}
+  std::string_view line() const { return line_; }
+  std::string where() const { return fmt::format("{}:{}", *path_, number_); }
+
+ private:
+  std::string_view text_, line_;
+  const std::string* path_;
+  size_t behind_ = 0, number_ = 0;
+};
 
 /// Says whether a killed writer of ours may have left this: it starts as every line of ours does.
 bool may_be_torn(std::string_view text) {
@@ -58,15 +65,15 @@ bool may_be_torn(std::string_view text) {
 /// Puts the lines together to runs.
 class Assembler {
  public:
-  void add(const Line& line) {
-    RecordLine record = record_line_from(line.text, line.where);
+  void add(std::string_view line, const std::string& where) {
+    RecordLine record = record_line_from(line, where);
     if (auto* header = std::get_if<RunHeader>(&record)) {
       runs_.emplace_back().header = std::move(*header);
       places_.clear();
       return;
     }
     if (runs_.empty() || runs_.back().ended)
-      bad_input("{}: kind: found {} outside a run, expected 'run'", line.where, shown(line.text.substr(0, 24)));
+      bad_input("{}: kind: found {} outside a run, expected 'run'", where, shown(line.substr(0, 24)));
     Run& run = runs_.back();
     if (auto* found = std::get_if<CaseRecord>(&record)) {
       add(std::move(*found), run);
@@ -99,15 +106,18 @@ bool begins_anew(std::string_view text) {
   return text.starts_with(kRunStart) || text.starts_with(R"({"kind":"resume")");
 }
 
-std::vector<Run> runs_of(std::span<Line> lines) {
-  bool broken_off = true;  // whether a writer may have been killed in this line: nothing of its run follows at once
-  for (Line& line : std::views::reverse(lines)) {
-    line.torn = broken_off && may_be_torn(line.text);
-    broken_off = line.torn || begins_anew(line.text);
-  }
-  Assembler runs;
-  for (const Line& line : lines)
-    if (!line.torn) runs.add(line);
+/// Reads the line that `lines` is at, and those behind it.
+std::vector<Run> runs_from(Lines lines, Assembler runs = {}) {
+  std::optional<Lines> torn;  // the first of lines that may be torn: they are if a run begins, or the text ends, now
+  do {
+    if (begins_anew(lines.line())) torn.reset();
+    if (may_be_torn(lines.line())) {
+      if (!torn) torn = lines;
+      continue;
+    }
+    if (torn) runs.add(torn->line(), torn->where());
+    runs.add(lines.line(), lines.where());
+  } while (lines.next());
   return runs.take();
 }
 
@@ -134,25 +144,33 @@ std::vector<std::string> record_files(const std::string& path, bool below) {
 
 std::vector<Run> read_runs(const std::string& path) {
   const std::string text = text_of_file(path, "records (JSON Lines)");
-  std::vector<Line> lines = lines_of(text, path);
-  return runs_of(lines);
+  Lines lines(text, path);
+  return lines.next() ? runs_from(lines) : std::vector<Run>();
 }
 
 std::optional<Run> read_open_run(const std::string& path) {
   const std::string text = text_of(path);
-  std::vector<Line> lines = lines_of(text, path);
-  const auto whole = [](const Line& line, std::string_view start) {
-    return line.text.starts_with(start) && is_complete_json(line.text);
+  Lines lines(text, path);
+  if (!lines.next()) return std::nullopt;
+  const Lines first = lines;
+  Lines start = lines, last = lines;
+  const auto whole = [](const Lines& at, std::string_view begin) {
+    return at.line().starts_with(begin) && is_complete_json(at.line());
   };
-  const auto last = std::ranges::find_if(std::views::reverse(lines), [&](auto& l) { return whole(l, kRunStart); });
-  std::span<Line> run = lines;
-  if (last != lines.rend()) run = run.subspan(static_cast<size_t>(lines.rend() - last) - 1);
-  if (run.size() < lines.size()) runs_of({lines.data(), 1});  // throws where the file is not ours
-  std::vector<Line> ends;
-  if (run.size() > 1 && whole(run.back(), kEndStart)) run = ends = {run.front(), run.back()};
-  std::vector<Run> runs = runs_of(run);
-  if (runs.empty()) return std::nullopt;
-  return std::move(runs.back());
+  do {
+    if (whole(lines, kRunStart)) start = lines;
+    last = lines;
+  } while (lines.next());
+  Assembler runs;
+  // Throws where the file is not ours.
+  if (start.where() != first.where() && !may_be_torn(first.line())) Assembler().add(first.line(), first.where());
+  if (last.where() != start.where() && whole(last, kEndStart)) {
+    runs.add(start.line(), start.where());
+    start = last;
+  }
+  std::vector<Run> read = runs_from(start, std::move(runs));
+  if (read.empty()) return std::nullopt;
+  return std::move(read.back());
 }
 
 Run read_last_run(const std::string& path) {

@@ -39,7 +39,7 @@ using enum Effect;
 
 // What every verb shows on stderr.
 void add_log(Effects& e, const std::string& base) {
-  add(e, parsed, base, "--quiet; --verbose");
+  add(e, parsed, base, "--quiet; --verbose; --max-input 1G");
   add(e, refused, base + (base.empty() ? "" : " ") + "--quiet", "--verbose");
 }
 
@@ -57,7 +57,8 @@ EffectsOfVerbs flag_effects() {
                      {"launch",
                       {{"--ranks", {parsed, "-- tune", "--ranks 4 -- tune"}},
                        {"--quiet", {parsed, "-- tune", "--quiet -- tune"}},
-                       {"--verbose", {parsed, "-- tune", "--verbose -- tune"}}}}};
+                       {"--verbose", {parsed, "-- tune", "--verbose -- tune"}},
+                       {"--max-input", {parsed, "-- tune", "--max-input 1G -- tune"}}}}};
   all.merge(effects_of_planning());
   all.merge(effects_of_running());
   all.merge(effects_of_records());
