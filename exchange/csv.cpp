@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <fmt/ranges.h>
+#include <optional>
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
@@ -12,7 +13,25 @@
 namespace moe::exchange {
 namespace {
 
-std::string csv_cell(const std::string& text) {
+constexpr size_t kMostCells = 4'000'000;  // in memory at once
+
+// Returns the letters before the mark with which spreadsheets begin a formula, each a quote; none for other cells.
+std::optional<size_t> quotes_before_formula(std::string_view cell) {
+  const size_t quotes = std::min(cell.find_first_not_of('\''), cell.size());
+  const bool formula =
+      quotes < cell.size() && std::string_view("=+-@\t\r").find(cell[quotes]) != std::string_view::npos;
+  return formula ? std::optional(quotes) : std::nullopt;
+}
+
+bool is_number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error != std::errc::invalid_argument && end == text.data() + text.size();
+}
+
+std::string csv_cell(const std::string& plain) {
+  const bool formula = quotes_before_formula(plain) && !is_number(plain);
+  const std::string text = formula ? "'" + plain : plain;
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string cell = "\"";
   for (const char c : text) {
@@ -42,6 +61,9 @@ class Lexer {
     std::vector<std::string> cells;
     do {
       cells.push_back(!at_end() && text_[at_] == '"' ? quoted() : plain());
+      if (quotes_before_formula(cells.back()).value_or(0) > 0) cells.back().erase(0, 1);
+      require<BadInput>(++cells_ <= kMostCells, "{}:{}: found more than {} cells, expected fewer", path_, line_,
+                        kMostCells);
     } while (!at_end() && text_[at_] == ',' && ++at_);
     require<BadInput>(at_end() || text_[at_] == '\n' || text_[at_] == '\r',
                       "{}:{}: found text behind a quote, expected a comma", path_, line_);
@@ -78,7 +100,7 @@ class Lexer {
 
   const std::string& path_;
   const std::string& text_;
-  size_t at_ = 0;
+  size_t at_ = 0, cells_ = 0;
   int line_ = 1;
 };
 

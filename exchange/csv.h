@@ -8,6 +8,8 @@
 
 namespace moe::exchange {
 
+/// Returns a line of cells. A text that spreadsheets would take for a formula (=, +, -, @ or a blank mark first) gets a
+/// quote before it, which read_csv takes away again; numbers stay as they are.
 std::string csv_line(const std::vector<std::string>& cells);
 
 struct CsvTable {

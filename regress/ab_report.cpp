@@ -126,12 +126,9 @@ std::string text_of(const AbResults& results) {
 
 std::string markdown_of(const AbResults& results) {
   const Table table = table_of(results);
-  std::string text = fmt::format("**{}**\n", head_line(results));
+  std::string text = fmt::format("**{}**\n", markdown_text(head_line(results)));
   if (!table.empty()) text += fmt::format("\n{}", table.markdown());
-  for (std::string line : remarks_of(results)) {
-    std::ranges::replace(line, '\n', ' ');
-    text += fmt::format("\n- {}", line);
-  }
+  for (const std::string& line : remarks_of(results)) text += fmt::format("\n- {}", markdown_text(line));
   return text;
 }
 

@@ -5,6 +5,7 @@
 
 #include "moe/base/table.h"
 #include "moe/base/units.h"
+#include "moe/base/utf8.h"
 
 namespace moe::regress {
 namespace {
@@ -35,7 +36,9 @@ class Text {
  public:
   explicit Text(ReportLook look) : look_(look) {}
 
-  void line(const std::string& text) { text_ += fmt::format("{}{}\n", look_.markdown ? "- " : "", text); }
+  void line(const std::string& text) {
+    text_ += look_.markdown ? fmt::format("- {}\n", markdown_text(text)) : fmt::format("{}\n", printable(text));
+  }
   void table(const Table& table) { text_ += fmt::format("\n{}\n", look_.markdown ? table.markdown() : table.text()); }
   std::string take() { return std::move(text_); }
 

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import pathlib
+import re
 import tomllib
 
 from program import ROOT, ProgramTest, main, measured, records
@@ -106,6 +107,26 @@ class Records(ProgramTest):
         self.assertEqual(float(rows[0]["summary.total_s"]), 0.010)
         self.assertEqual((rows[2]["status"], rows[2]["summary.total_s"]), ("oom", ""))
         self.assertEqual(rows[0]["experts"], "8")
+
+    def test_no_cell_of_a_csv_is_a_formula(self):
+        """Neither texts of records nor their names; numbers are left alone."""
+        cases = [measured("fsmoe", (1, 1), 0.1, layer=text, **{"=name": 1, "below": -1.5, "above": "+1.5"})
+                 for text in ("=1+1", "+a", "-a", "@a", "'=a", "a=", "'a", '=a,"b"')]
+        path = records(self.folder / "r.jsonl", *[{**c, "key": f"k{i}"} for i, c in enumerate(cases)])
+        rows = list(csv.DictReader(io.StringIO(self.text("export", "csv", path))))
+        self.assertEqual([row["layer"] for row in rows],
+                         ["'=1+1", "'+a", "'-a", "'@a", "''=a", "a=", "'a", "'=a,\"b\""])
+        self.assertEqual([(row["'=name"], row["below"], row["above"]) for row in rows], [("1", "-1.5", "+1.5")] * 8)
+
+    def test_a_text_that_begins_as_a_formula_comes_back(self):
+        text = (ROOT / "configs/clusters/testbed-b.toml").read_text()
+        source = re.compile(r'^source = """.*?"""$', re.DOTALL | re.MULTILINE)
+        self.assertTrue(source.search(text))
+        for said in ("=a", "'=a", "-a"):
+            path = self.path("p.toml", source.sub(f'source = "{said}"', text))
+            self.call("export", "csv", path, "-o", "p.csv")
+            self.call("import", "csv-profile", "p.csv", "-o", "again.toml")
+            self.assertEqual(tomllib.loads(self.path_text("again.toml"))["source"], said)
 
     def test_google_benchmark(self):
         """Keys and types are those of its JSON reporter; the context is what github-action-benchmark requires."""

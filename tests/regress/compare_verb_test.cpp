@@ -89,6 +89,17 @@ TEST_F(CompareVerb, TablesHaveWhatIsNotTheSame) {
   EXPECT_TRUE(has(compare(head, {"--by", "schedule"}).out, "\n  fsmoe ")) << "a group of its own";
 }
 
+TEST_F(CompareVerb, NamesOfRecordsAreShownAsTheyAre) {
+  const std::string name = "<img src=x>\x1b[2J\x07";
+  file("base.jsonl", {made_layer(name, "fsmoe", 1), made_op("[a](b)", 1)});
+  const std::vector<CaseRecord> head{made_layer(name, "fsmoe", 1.5)};
+  const Printed text = compare(head), markdown = compare(head, {"--markdown"});
+  EXPECT_TRUE(has(text.out, "run/<img src=x>?[2J?/fsmoe ")) << text.out;
+  EXPECT_TRUE(has(text.out, "only in BASE: 1 (op/[a](b)/1024)")) << text.out;
+  EXPECT_TRUE(has(markdown.out, "| run/&#60;img src=x&#62;?\\[2J?/fsmoe |")) << markdown.out;
+  EXPECT_TRUE(has(markdown.out, "(op/\\[a\\](b)/1024)")) << markdown.out;
+}
+
 TEST_F(CompareVerb, ABrokenOffBaselineIsComparedAndSaidToBeOne) {
   file("base.jsonl", lines_of(made_header(), {made_op("alltoall", 1)}, false));
   const Printed printed = compare({made_op("alltoall", 1), made_op("allreduce", 1)});
