@@ -3,7 +3,10 @@
 fuzz_test.py MOETUNE [CASES] [FIRST SEED]: each case breaks one file or one flag line. Exit codes are 0, 2 (one line on
 stderr), 3 to 5 and 77; a signal, code 70, 20 s or a file that nobody asked for fails, with the seed that asks again.
 """
+import gzip
+import json
 import os
+import pathlib
 import random
 import resource
 import shutil
@@ -91,13 +94,24 @@ gemm,,,,1.96e-3,float32,4.2e10
 """
 SHORT = ["--batch", "1", "--seq", "32", "--model-dim", "32", "--hidden", "64", "--heads", "4",
          "--cluster", "cluster.toml"]
+EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 0, "tid": 1, "ts": 0, "dur": 5,
+         "args": {"External id": 1, "Input Dims": [[512, 1024], [1024, 1024]], "Input type": ["c10::BFloat16"] * 2}}
+KERNEL = {"ph": "X", "cat": "kernel", "name": "nvjet_tst", "pid": 0, "tid": 7, "ts": 9, "dur": 25.0,
+          "args": {"External id": 1, "stream": 7}}
+TEST = {"args": ["all_reduce_perf"], "results": [
+    {"size": size, "out_of_place": {"time": 10 + size / 1e4, "nwrong": 0}} for size in (2 ** 20, 2 ** 22, 2 ** 24)]}
+MAP = "kernel,kind\nnvjet,gemm\n"
+DEEP = 150000  # levels
+BOMB = 1 << 30  # bytes of line ends
 OF_LOGS = ["--nodes", "2", "--ranks-per-node", "2", "--cluster", "x"]
 
 
 def prepare(binary, folder):
     """Sound files of every kind, and the command that reads each."""
     texts = {"cluster.toml": small_cluster(), "layer.toml": LAYER, "model.toml": MODEL, "grid.toml": GRID,
-             "samples.csv": SAMPLES}
+             "samples.csv": SAMPLES, "trace.json": json.dumps({"traceEvents": [EVENT, KERNEL]}),
+             "test.json": json.dumps(TEST), "map.csv": MAP,
+             "test.txt": (pathlib.Path(__file__).parents[1] / "exchange/data/alltoall_perf.txt").read_text()}
     for name, text in texts.items():
         write(folder, name, text.encode())
 
@@ -124,7 +138,15 @@ def prepare(binary, folder):
                           ["export", "google-benchmark", "records.jsonl"]],
         "profile.csv": [["import", "csv-profile", "profile.csv", "-o", "out"]],
         "samples.csv": [["import", "csv", "samples.csv", *OF_LOGS, "-o", "out"]],
-        "measured.jsonl": [["fit", "--records", "measured.jsonl", "--name", "x", "--out", "out"]],
+        "trace.json": [["import", "kineto", "trace.json", *OF_LOGS, "-o", "out"]],
+        "map.csv": [["import", "kineto", "trace.json", "--map", "map.csv", *OF_LOGS, "-o", "out"]],
+        "test.json": [["import", "nccl-tests", "test.json", *OF_LOGS, "--ranks", "4", "--network", "inter",
+                       "-o", "out"]],
+        "test.txt": [["import", "nccl-tests", "test.txt", *OF_LOGS, "--ranks", "4", "--network", "inter",
+                      "-o", "out"]],
+        "measured.jsonl": [["compare", "measured.jsonl", "measured.jsonl"], ["history", "measured.jsonl"],
+                           ["report", "measured.jsonl", "-o", "out"],
+                           ["fit", "--records", "measured.jsonl", "--name", "x", "--out", "out"]],
     }
 
 
@@ -138,7 +160,32 @@ def read(folder, name):
         return file.read()
 
 
-def broken(rng, data):
+def nested(rng, name, data):
+    """The file with very many levels at some place."""
+    place = rng.randrange(len(data) + 1)
+    deep = [b"[" * DEEP, b"[" * DEEP + b"]" * DEEP, b'{"a":' * DEEP, b"\n" + b"a." * 20000 + b"a = 1\n",
+            b"\n[" + b"a." * 20000 + b"a]\n", b"{a.a.a=" * 20000]
+    return data[:place] + rng.choice(deep[3:] * 2 + deep if name.endswith("toml") else deep[:3]) + data[place:]
+
+
+def packed(rng, data, bomb):
+    """The file packed by gzip: whole, cut off, with a byte changed, or with far more behind it than fits in memory."""
+    whole = gzip.compress(data)
+    place = rng.randrange(len(whole))
+    kinds = [whole, whole[:place], whole[:place] + bytes([rng.randrange(256)]) + whole[place + 1:]]
+    return whole + bomb if rng.random() < 0.05 else rng.choice(kinds)
+
+
+def broken(rng, name, data, bomb):
+    """The file with faults: in its text, in the depth of its values, in how it is packed."""
+    if rng.random() < 0.8:
+        data = edited(rng, data)
+    if rng.random() < 0.2:
+        data = nested(rng, name, data)
+    return packed(rng, data, bomb) if rng.random() < 0.2 else data
+
+
+def edited(rng, data):
     """The file with one to three faults."""
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         kind = rng.randrange(7)
@@ -194,7 +241,7 @@ def flag_line(rng):
 
 
 def limits():
-    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+    resource.setrlimit(resource.RLIMIT_AS, (3000000 << 10, 3000000 << 10))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (256 << 20, 256 << 20))
 
@@ -239,6 +286,7 @@ def main(arguments):
     codes, faults = {}, []
     with tempfile.TemporaryDirectory() as folder:
         commands = prepare(binary, folder)
+        bomb = gzip.compress(b"\n" * BOMB, 1)
         sound = {name: read(folder, name) for name in commands}
         for line in sum(commands.values(), []):
             wrong, code = fault(binary, folder, line)
@@ -252,7 +300,7 @@ def main(arguments):
                 line = flag_line(rng)
             else:
                 line = rng.choice(commands[name])
-                write(folder, name, broken(rng, sound[name]))
+                write(folder, name, broken(rng, name, sound[name], bomb))
             wrong, code = fault(binary, folder, line)
             codes[code] = codes.get(code, 0) + 1
             if wrong:
