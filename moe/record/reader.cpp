@@ -108,14 +108,15 @@ bool begins_anew(std::string_view text) {
 
 /// Reads the line that `lines` is at, and those behind it.
 std::vector<Run> runs_from(Lines lines, Assembler runs = {}) {
-  std::optional<Lines> torn;  // the first of lines that may be torn: they are if a run begins, or the text ends, now
+  bool torn = false;  // whether lines may be torn, which they are if a run begins, or the text ends, now
+  Lines first_torn = lines;
   do {
-    if (begins_anew(lines.line())) torn.reset();
+    if (begins_anew(lines.line())) torn = false;
     if (may_be_torn(lines.line())) {
-      if (!torn) torn = lines;
+      if (!std::exchange(torn, true)) first_torn = lines;
       continue;
     }
-    if (torn) runs.add(torn->line(), torn->where());
+    if (torn) runs.add(first_torn.line(), first_torn.where());
     runs.add(lines.line(), lines.where());
   } while (lines.next());
   return runs.take();
