@@ -6,6 +6,7 @@
 #include <map>
 #include <ranges>
 #include <span>
+#include <utility>
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
