@@ -14,7 +14,7 @@
 namespace moe::planner {
 namespace {
 
-constexpr int kMostColumns = 120, kIndentAndName = 26;
+constexpr int kMostColumns = 120, kIndentAndName = 27;
 
 template <class Rows>
 Json named(const Rows& rows) {
