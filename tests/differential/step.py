@@ -4,6 +4,7 @@ A stage sums gates' and norms' gradients over all its ranks at once, then those 
 layer's experts over EDP. A layer's optimizer waits for the sums of its gradients and for the attentions that make
 what nobody sums; with ZeRO 1 AllGathers of the weights follow, over the ranks that share their states out.
 """
+import groups
 import volumes
 from flows import dense_gradient_bytes, dense_layer_gradient_bytes
 
@@ -85,7 +86,7 @@ class Step:
 
     def add(self, kind, layer, group, seconds, after):
         """Of a group on its network, else computed."""
-        network = self.prices.p.network[group] if group else "compute"
+        network = groups.network(self.layer, group, self.i.profile.ranks_per_node) if group else "compute"
         task = self.i.add(self.stage, self.i.comm_lane(group) if group else "compute", seconds, after, network)
         self.i.steps[task] = (kind, self.stage, layer)
         return task
