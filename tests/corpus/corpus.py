@@ -76,7 +76,7 @@ def prepare(binary, folder):
     for name, text in texts.items():
         (folder / name).write_text(text)
     of_logs = ["--nodes", "2", "--ranks-per-node", "2", "--cluster", "x"]
-    for made in (["simulate", "--cluster", "testbed-b", "--schedule", "fsmoe,tutel", "--out", "records.jsonl"],
+    for made in (["simulate", "--cluster", "testbed-b", "--schedule", "fsmoe,tutel,ds-moe", "--out", "records.jsonl"],
                  ["export", "plan", "records.jsonl", "--schedule", "fsmoe", "--cluster", "testbed-b", "-o", "plan.json"],
                  ["export", "csv", "testbed-b", "-o", "profile.csv"],
                  ["import", "csv", "samples.csv", *of_logs, "-o", "measured.jsonl"],
