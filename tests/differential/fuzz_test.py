@@ -142,9 +142,9 @@ def prepare(binary, folder):
         "map.csv": [["import", "kineto", "trace.json", "--map", "map.csv", *OF_LOGS, "-o", "out"]],
         "test.json": [["import", "nccl-tests", "test.json", *OF_LOGS, "--ranks", "4", "--network", "inter",
                        "-o", "out"]],
-        "test.txt": [["import", "nccl-tests", "test.txt", *OF_LOGS, "--ranks", "4", "--network", "inter",
+        "test.txt": [["import", "nccl-tests", "test.txt", "--nodes", "2", "--ranks-per-node", "4", "--cluster", "x",
                       "-o", "out"]],
-        "measured.jsonl": [["compare", "measured.jsonl", "measured.jsonl"], ["history", "measured.jsonl"],
+        "measured.jsonl": [["compare", "measured.jsonl", "measured.jsonl"], ["history", "."],
                            ["report", "measured.jsonl", "-o", "out"],
                            ["fit", "--records", "measured.jsonl", "--name", "x", "--out", "out"]],
     }
