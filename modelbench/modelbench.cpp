@@ -50,7 +50,7 @@ OptimizerSettings optimizer_of(const ModelbenchOptions& options) {
 
 std::string text_file(const ModelbenchOptions& options) {
   if (options.text == kMarkov) return {};
-  return options.text == kBytes ? find_config("text", "moetune") : options.text;
+  return options.text == kBytes ? own_text() : options.text;
 }
 
 std::unique_ptr<TokenSource> text_of(const ModelbenchOptions& options) {

@@ -20,7 +20,7 @@ inline constexpr std::string_view kMarkov = "markov", kBytes = "bytes";
 struct ModelbenchOptions : verbs::RunOptions {
   verbs::Selection selection;  // the layer's flags go over the model's
   verbs::ModelFlags model;     // empty: gpt2-xl@fsmoe of an emulated cluster, else tiny-gpt
-  std::string text{kMarkov};   // or bytes (configs/text/moetune.txt), or a file
+  std::string text{kMarkov};   // or bytes (own_text), or a file
   int markov_order = 2;
   int steps = 5;
   std::string optimizer = "adamw";  // or sgd

@@ -20,7 +20,7 @@ bool holds_configs(const fs::path& folder) {
   return fs::is_directory(folder / "clusters", ignored);
 }
 
-std::string_view ending_in(std::string_view folder) { return folder == "text" ? ".txt" : ".toml"; }
+constexpr std::string_view kEnding = ".toml";
 
 // Says what a file of the folder is, in messages: of "clusters" a "cluster".
 std::string_view what_is_in(std::string_view folder) {
@@ -51,17 +51,16 @@ std::vector<std::string> config_names(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(fs::path(config_dir()) / folder, error))
-    if (entry.path().extension() == ending_in(folder)) names.push_back(entry.path().stem().string());
+    if (entry.path().extension() == kEnding) names.push_back(entry.path().stem().string());
   std::sort(names.begin(), names.end());
   return names;
 }
 
 std::string find_config(const std::string& folder, const std::string& name_or_path,
                         const std::vector<std::string>& besides) {
-  const std::string_view ending = ending_in(folder);
-  const bool path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(ending);
+  const bool path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(kEnding);
   if (path) return name_or_path;
-  const fs::path named = fs::path(config_dir()) / folder / fmt::format("{}{}", name_or_path, ending);
+  const fs::path named = fs::path(config_dir()) / folder / fmt::format("{}{}", name_or_path, kEnding);
   std::error_code error;
   if (!name_or_path.empty() && fs::is_regular_file(named, error)) {
     log_decision(fmt::format("{} {} is {}", what_is_in(folder), name_or_path, named.string()));
@@ -78,7 +77,7 @@ std::string find_config(const std::string& folder, const std::string& name_or_pa
 
 bool is_preset(const std::string& folder, const std::string& name, const std::string& file) {
   std::error_code missing;
-  return fs::equivalent(fs::path(config_dir()) / folder / fmt::format("{}{}", name, ending_in(folder)), file, missing);
+  return fs::equivalent(fs::path(config_dir()) / folder / fmt::format("{}{}", name, kEnding), file, missing);
 }
 
 }  // namespace moe

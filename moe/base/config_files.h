@@ -1,5 +1,5 @@
 #pragma once
-// Finds the data files: configs/{clusters,grids,layers,models}/NAME.toml, configs/text/NAME.txt.
+// Finds the data files: configs/{clusters,grids,layers,models}/NAME.toml.
 #include <string>
 #include <vector>
 
@@ -9,11 +9,11 @@ namespace moe {
 /// file, of a checkout or in share/moetune, else the one the program was built with. Throws BadInput where none exists.
 std::string config_dir();
 
-/// Returns the names in configs/FOLDER, sorted: of the .toml files, in `text` of the .txt files.
+/// Returns the names of the .toml files in configs/FOLDER, sorted.
 std::vector<std::string> config_names(const std::string& folder);
 
-/// Returns the path of configs/FOLDER/NAME.toml (in `text`: NAME.txt), or `name_or_path` itself where that is a file or
-/// looks like a path (has a '/' or that ending). Throws BadInput that lists the known names, and those that the caller
+/// Returns the path of configs/FOLDER/NAME.toml, or `name_or_path` itself where that is a file or looks like a path
+/// (has a '/' or that ending). Throws BadInput that lists the known names, and those that the caller
 /// takes besides.
 std::string find_config(const std::string& folder, const std::string& name_or_path,
                         const std::vector<std::string>& besides = {});

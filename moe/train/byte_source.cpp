@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <vector>
 
 #include "moe/base/check.h"
+#include "moe/base/config_files.h"
+#include "moe/base/file_text.h"
 #include "moe/base/random.h"
 
 namespace moe {
@@ -61,14 +60,10 @@ double ByteSource::bigram_held_out_loss() const {
   return sum / static_cast<double>(held_out.size() - 1);
 }
 
+std::string own_text() { return config_dir() + "/text/moetune.txt.gz"; }
+
 std::unique_ptr<ByteSource> read_byte_source(const std::string& path, uint64_t seed) {
-  std::error_code ignored;
-  std::ifstream in;
-  if (!std::filesystem::is_directory(path, ignored)) in.open(path, std::ios::binary);
-  std::ostringstream text;
-  if (in.is_open() && in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
-  require<BadInput>(in.is_open() && !in.bad() && !text.bad(), "{}: cannot be read, expected a file of text", path);
-  return std::make_unique<ByteSource>(path, std::move(text).str(), seed);
+  return std::make_unique<ByteSource>(path, text_of_file(path, "a file of text"), seed);
 }
 
 }  // namespace moe

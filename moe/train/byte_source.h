@@ -27,7 +27,10 @@ class ByteSource final : public TokenSource {
   uint64_t seed_;
 };
 
-/// Reads a file. Throws BadInput naming it if it can't be read or is too short.
+/// Returns the path of the text that comes with moetune: its own pages and sources, as they once were, packed.
+std::string own_text();
+
+/// Reads a file, packed by gzip or not. Throws BadInput naming it if it can't be read or is too short.
 std::unique_ptr<ByteSource> read_byte_source(const std::string& path, uint64_t seed);
 
 }  // namespace moe

@@ -151,9 +151,6 @@ TEST(ConfigFiles, FindsByNameOrPath) {
   const std::string own = scratch.write("mine.toml", "a = 1\n");
   EXPECT_EQ(find_config("clusters", own), own);
   EXPECT_TRUE(find_config("clusters", "testbed-b").ends_with("/clusters/testbed-b.toml"));
-  EXPECT_TRUE(find_config("text", "moetune").ends_with("/text/moetune.txt"));
-  EXPECT_EQ(find_config("text", "mine.txt"), "mine.txt");
-  EXPECT_EQ(config_names("text"), std::vector<std::string>{"moetune"});
   const auto message = error_of<BadInput>([] { find_config("clusters", "testbed-c"); });
   EXPECT_TRUE(message.starts_with("cluster: found 'testbed-c', expected a file or one of: a100-8, a800, b200-8, "))
       << message;

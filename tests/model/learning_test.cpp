@@ -4,7 +4,6 @@
 #include <iostream>
 #include <map>
 
-#include "moe/base/config_files.h"
 #include "moe/train/byte_source.h"
 #include "moe/train/markov_source.h"
 #include "tests/model/local_models.h"
@@ -142,7 +141,7 @@ TEST(DISABLED_SlowLearning, OfSixteenTokensOnOneRankAndOnFour) {
 
 // A model of bytes, against what one sees who knows the byte before alone.
 TEST(DISABLED_SlowLearning, OfThisProjectsOwnText) {
-  const auto text = read_byte_source(find_config("text", "moetune"), 3);
+  const auto text = read_byte_source(own_text(), 3);
   LayerShape layer = small_layer();
   layer.batch = 16;
   layer.seq = 32;

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "moe/base/check.h"
-#include "moe/base/config_files.h"
 #include "moe/base/random.h"
 #include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
@@ -84,7 +83,7 @@ TEST(ByteSource, BigramLossIsThatOfPairsCounted) {
 }
 
 TEST(ByteSource, ReadsTheTextThatComesWithIt) {
-  const auto source = read_byte_source(find_config("text", "moetune"), 1);
+  const auto source = read_byte_source(own_text(), 1);
   EXPECT_GT(source->part(Split::train).size() + source->part(Split::held_out).size(), 1'000'000u);
   const double loss = source->bigram_held_out_loss();
   EXPECT_GT(loss, 1.5);
@@ -99,7 +98,7 @@ TEST(ByteSource, WhatIsTooShortOrNoFileIsNamed) {
   EXPECT_EQ(fails(shorter), shorter + ": found 19 bytes, expected 20 at least");
   EXPECT_EQ(fails(empty), empty + ": found 0 bytes, expected 20 at least");
   for (const std::string& path : {scratch.path(""), scratch.path("none")})
-    EXPECT_EQ(fails(path), path + ": cannot be read, expected a file of text");
+    EXPECT_EQ(fails(path), path + ": found no readable file, expected a file of text");
   const auto source = read_byte_source(scratch.write("long.txt", std::string(100, 'a')), 1);
   std::vector<int32_t> tokens(11);
   source->fill(Split::train, 0, 0, tokens);
