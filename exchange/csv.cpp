@@ -24,6 +24,7 @@ std::optional<size_t> quotes_before_formula(std::string_view cell) {
 }
 
 bool is_number(std::string_view text) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);  // from_chars takes none
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error != std::errc::invalid_argument && end == text.data() + text.size();
