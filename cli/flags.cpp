@@ -109,7 +109,8 @@ Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
   return asked;
 }
 
-// Returns the files and folders that the command writes at the end. Records are opened before, by their writer.
+// Returns the files and folders that the command writes at the end. Records are opened before, by their writer. Throws
+// BadInput where two of all these are one.
 std::vector<OutTarget> targets_of(const CLI::App& verb) {
   std::vector<OutTarget> targets;
   for (const auto& [flag, is_folder] : {std::pair("--trace", false),
@@ -120,6 +121,10 @@ std::vector<OutTarget> targets_of(const CLI::App& verb) {
                                         {"--checkpoint", true}})
     if (const CLI::Option* option = verb.get_option_no_throw(flag); option != nullptr && option->count() > 0)
       targets.push_back({flag, option->as<std::string>(), is_folder});
+  std::vector<OutTarget> all = targets;
+  if (const CLI::Option* out = verb.get_option_no_throw("--out"); out != nullptr && out->count() > 0)
+    all.push_back({"--out", out->as<std::string>()});
+  require_distinct(all);
   return targets;
 }
 

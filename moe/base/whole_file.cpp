@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <streambuf>
 #include <string_view>
@@ -213,6 +214,18 @@ void require_targets(std::span<const OutTarget> targets) {
       bad_input("{}: cannot be written ({}), expected a file for {}", target.path, std::strerror(refusal.error),
                 target.flag);
     }
+  }
+}
+
+void require_distinct(std::span<const OutTarget> targets) {
+  std::map<fs::path, std::string_view> flags;
+  for (const OutTarget& target : targets) {
+    std::error_code error;
+    const fs::path path = fs::weakly_canonical(target.path, error);
+    if (error || (fs::exists(path, error) && !fs::is_regular_file(path, error))) continue;
+    const auto [other, added] = flags.try_emplace(path, target.flag);
+    require<BadInput>(added, "{}: found {}, which {} writes too, expected another file", target.flag, target.path,
+                      other->second);
   }
 }
 

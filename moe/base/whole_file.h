@@ -28,4 +28,7 @@ struct OutTarget {
 /// and why, so that nothing is measured in vain.
 void require_targets(std::span<const OutTarget> targets);
 
+/// Throws BadInput naming both flags where two of them name one file, new or regular.
+void require_distinct(std::span<const OutTarget> targets);
+
 }  // namespace moe
