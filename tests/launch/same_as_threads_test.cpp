@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <unistd.h>
 
 #include "cli/flags.h"
@@ -72,6 +73,18 @@ class SameAsThreads : public testing::TestWithParam<Shape> {
     return errors;
   }
 
+  // Returns how many references the processes computed together, by every schedule's record.
+  std::set<int> references() const {
+    std::ifstream file(folder_ + "/records.jsonl");
+    std::set<int> found;
+    for (std::string line; std::getline(file, line);) {
+      const auto record = nlohmann::json::parse(line, nullptr, false);
+      if (record.contains("summary") && record["status"] == "ok")
+        found.insert(record["summary"].value("references", 0));
+    }
+    return found;
+  }
+
   Errors over_threads() const {
     std::vector<const char*> argv{"moetune"};
     const Words words = layerbench();
@@ -103,6 +116,7 @@ TEST_P(SameAsThreads, ToTheLastBit) {
     EXPECT_GT(error, 0) << schedule << ": nothing was compared";
   }
   EXPECT_EQ(found, over_threads());
+  EXPECT_EQ(references(), std::set{1}) << "of all schedules on all ranks";
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, SameAsThreads, testing::Values(Shape{1, 2}, Shape{2, 2}, Shape{4, 2}),

@@ -12,6 +12,7 @@ namespace moe::tuner {
 namespace {
 
 constexpr int kRepetitions = 5;
+constexpr double kMostOpsS = 15;  // of operations that nothing paces
 
 }  // namespace
 
@@ -24,6 +25,7 @@ MeasuredTarget measured_target(const verbs::Target& target, RecordWriter& writer
   verbs::OpRequest request;
   request.settings.repetitions = kRepetitions;
   request.settings.timeout_s = measuring.timeout_s;
+  if (!target.emulated) request.settings.most_s = kMostOpsS;
   request.sizes = measure::sizes_for(measuring.dtype, target.ranks.device);
   MeasuredTarget measured{verbs::measure_and_fit(target, writer, request, verbs::profiled(layers),
                                                  [&](double share) {

@@ -132,6 +132,7 @@ class VerifiedTune {
         verbs::jobs_on(target_, options_.selection,
                        {.iterations = iterations(), .seed = options_.seed, .timeout_s = options_.timeout_s});
     job.schedules = found_.verified;
+    if (!target_.emulated) job.settings.most_timed_s = measure::kMostTimedS;
     if (!options_.measure_degrees) return job;
     job.tried = &find_schedule("fsmoe");
     job.tried_degrees.assign(kTriedDegrees.begin(), kTriedDegrees.end());

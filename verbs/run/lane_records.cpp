@@ -35,6 +35,7 @@ CaseRecord record_of(const measure::LaneSlowdown& slowdown, const Target& target
   record.samples = {{"alone_s", samples_of(slowdown.alone_s)}, {"beside_s", samples_of(slowdown.beside_s)}};
   record.summary = {
       {"alone_s", median(slowdown.alone_s)}, {"beside_s", median(slowdown.beside_s)}, {"factor", slowdown.factor()}};
+  if (slowdown.out_of_time) record.summary.set("out_of_time", int64_t{1});
   return record;
 }
 
@@ -49,6 +50,7 @@ CaseRecord record_of(const measure::LaneOverlap& overlap, const Target& target) 
                     {"other_alone_s", median(overlap.other_alone_s)},
                     {"both_s", median(overlap.both_s)},
                     {"overlap", overlap.overlap()}};
+  if (overlap.out_of_time) record.summary.set("out_of_time", int64_t{1});
   return record;
 }
 

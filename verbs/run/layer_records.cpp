@@ -128,6 +128,7 @@ void add_losses(const measure::MeasuredRun& run, CaseRecord& record) {
 void add_all(const measure::LayerMeasurement& all, const measure::MeasuredRun& run, CaseRecord& record) {
   record.summary.set("tensors_made", all.tensors_made);
   if (record.emulated) record.summary.set("dilation_set_by", run.dilation.set_by);
+  if (run.out_of_time) record.summary.set("out_of_time", int64_t{1});
   record.summary.set("proving_wall_s", all.took.proving_s);
   record.summary.set("unpaced_wall_s", all.took.unpaced_s);
   record.summary.set("timed_wall_s", all.took.timed_s);
@@ -165,6 +166,7 @@ CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vec
   record.prediction = prediction_of(planned, estimated_bytes(run.plan, job.settings.ranks));
   record.summary = checked_summary(run);
   record.summary.set("planned_by", planned.by);
+  record.summary.set("references", all.references);
   if (!run.wrong.empty()) {
     record.status = CaseStatus::wrong;
     record.reason = run.wrong;

@@ -38,6 +38,8 @@ inline constexpr size_t kMostTimelineTasks = 200;
 ///                proven_tokens: of the layer whose results were compared (layer_bench.h)
 ///                dilation_set_by (dilation.h); repeats: times its passes were discarded, being disturbed;
 ///                core_slowdown: how many times as long as at its best a probe took (CoreTimes)
+///                out_of_time: 1 where there are fewer passes, or disturbed ones, because their time was used up
+///                references: computed by all processes to verify all schedules of the layer
 ///                proving_wall_s, unpaced_wall_s, timed_wall_s: where the time of all the layer's schedules went
 ///                bubble: of a stack or a model, the share of a pass in which a rank waits for other stages
 ///                (working_seconds): the mean over ranks, the median over passes

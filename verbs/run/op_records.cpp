@@ -222,6 +222,7 @@ CaseRecord record_of(const measure::OpCase& c, const measure::OpResult& result, 
                     {"least_s", quantile(slowest, 0)},
                     {"most_s", quantile(slowest, 1)},
                     {"overrun_share", static_cast<double>(result.overruns) / runs}};
+  if (result.out_of_time) record.summary.set("out_of_time", int64_t{1});
   if (const auto interval = median_interval(slowest)) {
     record.summary.set("median_low_s", interval->low);
     record.summary.set("median_high_s", interval->high);
@@ -264,6 +265,7 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequ
                               const std::vector<LayerJob>& layers, const std::function<void(double share)>& progress) {
   std::vector<CaseRecord> records;
   MeasuredWork work;
+  const double tasks_begin_s = now_s();
   if (!target.emulated) {
     for (const LayerJob& layer : layers) work.open(kTasks) += amount_of(layer, target);
     for (const measure::OpCase& c : cases_of(target, request))
@@ -278,8 +280,12 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequ
       progress(work.share());
     }
   }
+  const double begin_s = now_s(), tasks_s = begin_s - tasks_begin_s;
   request.without = measured_series(records);
   std::ranges::move(measured_ops(target, writer, request, progress, work), std::back_inserter(records));
+  if (target.leads() && !target.emulated)
+    log_decision(fmt::format("measuring tasks of {} took {:.1f} s, operations and lanes {:.1f} s",
+                             counted(static_cast<int64_t>(layers.size()), "layer"), tasks_s, now_s() - begin_s));
   for (const CaseRecord& record : records) require_right(record);
   RunHeader run;
   run.started = utc_now();

@@ -14,7 +14,7 @@
 namespace moe::verbs {
 namespace {
 
-constexpr double kMeasuredS = 0.5;
+constexpr double kMeasuredS = 0.5, kMostMeasuredS = 3;
 constexpr double kProvenFlops = 1e9;  // a larger layer is proven by a smaller one
 
 /// Holds tasks that take equally long, and what tells them apart in the records.
@@ -211,6 +211,7 @@ std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, Recor
   settings.in_step = true;
   settings.graphs = false;
   settings.fill_s = kMeasuredS;
+  settings.most_timed_s = kMostMeasuredS;
   const measure::LayerMeasurement measured = measure::measure_layer(runs, settings);
   std::vector<CaseRecord> records;
   for (size_t r = 0; r < runs.size(); ++r) {
@@ -220,6 +221,7 @@ std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, Recor
       if (record.summary.number("median_s", record.key) <= 0) continue;
       const double slowdown = measured.runs[r].core_slowdown;
       if (slowdown > 0) record.summary.set("core_slowdown", slowdown);
+      if (measured.runs[r].out_of_time) record.summary.set("out_of_time", int64_t{1});
       const CaseRecord* earlier = writer.find(record.key);  // of a run that was broken off, on every process
       if (earlier != nullptr) record = *earlier;
       records.push_back(std::move(record));

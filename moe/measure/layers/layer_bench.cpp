@@ -9,11 +9,14 @@
 #include "moe/device/cpu/memory.h"
 #include "moe/device/device.h"
 #include "moe/device/profiled.h"
+#include "moe/measure/layers/benched.h"
 #include "moe/measure/layers/in_step.h"
 #include "moe/measure/layers/proof.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/measure/layers/rank_run.h"
+#include "moe/measure/layers/references.h"
 #include "moe/measure/layers/run_times.h"
+#include "moe/measure/layers/time_limit.h"
 #include "moe/measure/layers/training.h"
 #include "moe/measure/layers/weight_files.h"
 #include "moe/record/over_ranks.h"
@@ -29,26 +32,6 @@ constexpr double kLonger = 2;      // a disturbed schedule's next passes: what d
 // Numbers passes, those of one attempt from 0.
 struct Passes {
   int begin = 0, end = 0;
-};
-
-// Holds one schedule, from its proof to its times.
-struct Benched {
-  const PlannedRun* planned = nullptr;
-  Plan proven;  // a smaller layer's, where the reference of the one that is timed is too large
-  MeasuredRun run;
-  std::optional<MeasuredRun> best;              // the least disturbed attempt of those whose tasks kept their paces
-  std::unique_ptr<Pacer> pacer;                 // null: its tasks don't slow each other
-  std::vector<std::unique_ptr<RankRun>> ranks;  // of this process
-  std::vector<PassNumbers> timed;               // by rank here
-  std::vector<std::vector<double>> replayed;    // likewise: seconds of passes
-  Training training;
-
-  bool trains() const { return run.plan.vocabulary > 0; }
-  std::vector<RankRun*> runs() const {
-    std::vector<RankRun*> all;
-    for (const auto& rank : ranks) all.push_back(rank.get());
-    return all;
-  }
 };
 
 class LayerBench {
@@ -110,7 +93,9 @@ class LayerBench {
     for (Benched& each : benched_) make(each, each.proven);
     const std::string& weights = settings_.training.weights;
     const Inspection none, &inspect = weights.empty() ? settings_.inspect : none;
-    for (Benched& each : benched_) prove_run(world(), each.runs(), each.proven, inspect, each.run);
+    References references(world(), settings_.ranks.device, settings_.timeout_s);
+    for (Benched& each : benched_) prove_run({world(), references, inspect}, each.runs(), each.proven, each.run);
+    result_.references = references.computed();
     if (small_proof_ && !(settings_.check_only && weights.empty())) {
       for (Benched& each : benched_)
         for (auto& rank : each.ranks) rank.reset();
@@ -142,6 +127,7 @@ class LayerBench {
     machines_ = settings_.emulated ? machines_apart(size_t(ranks_)) : machines_of(world(), ranks.device, ranks.threads);
     const int64_t made = tensor_memory.made;
     const int attempts = trains() ? 1 : kAttempts;  // a step is not made twice
+    limit_ = TimeLimit(settings_.most_timed_s);
     for (int attempt = 0; !open.empty(); ++attempt) {
       for (Benched* each : open) each->timed.assign(here_.size(), {}), each->replayed.assign(here_.size(), {});
       probed_.assign(here_.size(), {});
@@ -150,12 +136,14 @@ class LayerBench {
         run_passes(open, {settings_.iterations, all});
       for (Benched* each : open) each->run.repeats = attempt;
       std::erase_if(open, [&](const Benched* each) { return !disturbed(each->run); });
-      const bool last = attempt + 1 == attempts || (probes() && !open.empty() && !ranks.cores->takes_repeat());
+      const bool late = !open.empty() && attempt + 1 < attempts && limit_.exceeded(world());
+      const bool last = late || attempt + 1 == attempts || (probes() && !open.empty() && !ranks.cores->takes_repeat());
       for (Benched* each : open) {
-        keep_best(*each);
+        each->keep_best();
         if (!last && settings_.emulated)
           stretch(*each, {kLonger * each->run.dilation.factor, each->run.dilation.set_by});
         if (last && each->best) each->run = *each->best, each->run.repeats = attempt;
+        each->run.out_of_time |= late;
       }
       if (last) break;
     }
@@ -184,11 +172,6 @@ class LayerBench {
     double pass_s = 0;
     for (const Benched* each : open) pass_s += median(max_over_ranks(each->run.total_s));
     return settings_.fill_s > 0 ? passes_in(settings_.fill_s, pass_s) : 0;
-  }
-
-  static void keep_best(Benched& each) {
-    const bool valid = overrun_share(each.run) <= kOverrunLimit;
-    if (valid && (!each.best || disturbance(each.run) < disturbance(*each.best))) each.best = each.run;
   }
 
   void stretch(Benched& each, const Dilation& dilation) {
@@ -286,6 +269,7 @@ class LayerBench {
     std::optional<CoreProbe> probe;
     if (probes()) probe.emplace();
     for (int iteration = first; iteration < passes.end; ++iteration) {
+      if (iteration >= kFewestPasses && limit_.exceeded(*everyone, *stream)) break;
       if (probe) together(*everyone, *stream), probed_[place(rank)].push_back(probe->seconds());
       for (size_t s = 0; s < schedules.size(); ++s) {
         Benched& each = *schedules[s];
@@ -320,6 +304,7 @@ class LayerBench {
   void collect(Benched& each) {
     MeasuredRun& run = each.run;
     take_times(read_passes(run.plan, gather(world(), each.timed)), machines_, settings_.in_step, run);
+    run.out_of_time = std::ssize(run.total_s) < settings_.iterations;
     if (settings_.graphs) run.replayed_s = by_pass(gather(world(), each.replayed));
     if (settings_.emulated) run.paced_tasks = std::ssize(run.plan.tasks()) * ranks_ * std::ssize(run.total_s);
   }
@@ -334,6 +319,7 @@ class LayerBench {
   std::vector<std::vector<double>> probed_;  // by rank here: before each round of passes
   bool small_proof_ = false;                 // of some schedule another plan is proven than is timed
   std::vector<Benched> benched_;             // by schedule
+  TimeLimit limit_;                          // of the timed passes
   Dilation dilation_;                        // of passes that nothing has disturbed yet
   LayerMeasurement result_;
 };

@@ -19,15 +19,17 @@ namespace moe::measure {
 /// Sees what ran a plan: this process's ranks, in rank order.
 using Inspection = std::function<void(World&, std::span<RankRun* const>, const Plan&)>;
 
-inline constexpr int kPasses = 5, kMostPasses = 100;
-inline constexpr double kTimedS = 1;  // of passes that are short
+inline constexpr int kPasses = 5, kMostPasses = 100, kFewestPasses = 3;
+inline constexpr double kTimedS = 1;      // of passes that are short
+inline constexpr double kMostTimedS = 4;  // of a layer among many that a verb times
 /// Returns how many passes fill so much time: at least kPasses, at most kMostPasses.
 int passes_in(double seconds, double pass_s);
 
 struct LayerBenchSettings {
   bool emulated = true;  // paced by the plan's modelled times over a proxy; else the plan itself, unpaced
   int iterations = kPasses;
-  double fill_s = 0;  // more iterations where those take less, of all plans together
+  double fill_s = 0;        // more iterations where those take less, of all plans together
+  double most_timed_s = 0;  // once passes took longer, kFewestPasses are enough, disturbed or not; 0: any time
   uint64_t seed = 1;
   double timeout_s = 60;
   bool check_only = false;
@@ -57,6 +59,7 @@ struct MeasuredRun {
   RankTimes median_ranks;                 // of that iteration on every rank: since a rank of its machine began first
   int64_t overruns = 0, paced_tasks = 0;  // over all ranks and timed iterations
   int repeats = 0;                        // times its passes were discarded, being disturbed
+  bool out_of_time = false;               // there are fewer passes, or disturbed ones, because of most_timed_s
   double core_slowdown = 0;               // against the cores' best (CoreTimes); 0: not known, as of paced passes
   RoutingLoad load;                       // of the last pass before the verification, its first layer's
   double peak_bytes = 0;                  // of the layer's Tensors, a rank: the mean over ranks
@@ -76,6 +79,7 @@ struct WallTimes {
 
 struct LayerMeasurement {
   WallTimes took;
+  int64_t references = 0;         // computed by all processes for the proofs (references.h)
   int64_t tensors_made = 0;       // allocations of Tensors in all timed passes
   std::vector<MeasuredRun> runs;  // by schedule
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "moe/model/model_errors.h"
 #include "moe/stack/stack_errors.h"
 
 namespace moe::measure {
@@ -35,6 +36,23 @@ RoutingLoad load_of_ranks(World& world, const std::vector<RankCells>& ranks, con
   return load_of(rank_shape(ranks.front().cases.moe(), 0, plan.structure->flow), all);
 }
 
+const ModelReference& reference_of(const Proof& proof, const std::vector<RankRun*>& ranks, const Plan& plan,
+                                   const StackChoices& choices) {
+  RankRun& rank = *ranks.front();
+  const RankCells cells = rank.cells();
+  References::Key key{
+      cells.cases.moe(),           plan.dense, plan.vocabulary, plan.step.tied, choices, tolerance_of(cells),
+      cells.any().routing().preset};
+  return proof.references.of(std::move(key), [&] {
+    ModelReference reference;
+    if (plan.vocabulary > 0)
+      reference = reference_model(cells, choices, rank.model()->ends(), rank.first_step());
+    else
+      reference.layers = reference_stack(cells, choices);
+    return reference;
+  });
+}
+
 // Gives every process the first wrong one's words, or the worst of the right ones' errors.
 void share_verdict(World& world, MeasuredRun& run) {
   const std::vector<int> here = world.here();
@@ -52,19 +70,19 @@ void share_verdict(World& world, MeasuredRun& run) {
 
 }  // namespace
 
-void prove_run(World& world, const std::vector<RankRun*>& ranks, const Plan& plan, const Inspection& inspect,
-               MeasuredRun& run) {
+void prove_run(const Proof& proof, const std::vector<RankRun*>& ranks, const Plan& plan, MeasuredRun& run) {
+  World& world = proof.world;
   std::vector<RankCells> cells;
   for (RankRun* rank : ranks) cells.push_back(rank->cells());
   MoeLayer& any = cells.front().front();
   run.proven_tokens = static_cast<double>(any.shape().tokens.total * plan.micro_batches);
   run.load = load_of_ranks(world, cells, plan);
-  if (inspect) inspect(world, ranks, plan);
+  if (proof.inspect) proof.inspect(world, ranks, plan);
   const StackChoices choices = all_choices(world, cells, plan);
   try {
-    const std::vector<TensorError> errors = plan.vocabulary > 0
-                                                ? verify_model(ranks, choices)
-                                                : verify_stack(cells, reference_stack(cells.front(), choices));
+    const ModelReference& reference = reference_of(proof, ranks, plan, choices);
+    const std::vector<TensorError> errors =
+        plan.vocabulary > 0 ? verify_model(ranks, reference) : verify_stack(cells, reference.layers);
     for (const TensorError& e : errors)
       if (e.error > run.worst_error) run.worst_error = e.error, run.worst_tensor = e.tensor;
   } catch (const WrongResult& error) {

@@ -44,11 +44,9 @@ std::vector<double> losses_in(const Checkpoint& checkpoint, const std::string& i
 
 }  // namespace
 
-std::vector<TensorError> verify_model(const std::vector<RankRun*>& ranks, const StackChoices& choices) {
+std::vector<TensorError> verify_model(const std::vector<RankRun*>& ranks, const ModelReference& reference) {
   const RankCells own = ranks.front()->cells();
   const MoeLayer& any = own.front();
-  const ModelReference reference =
-      reference_model(own, choices, ranks.front()->model()->ends(), ranks.front()->first_step());
   std::vector<RankCells> cells;
   for (RankRun* rank : ranks) cells.push_back(rank->cells());
   std::vector<TensorError> all = verify_stack(cells, reference.layers);

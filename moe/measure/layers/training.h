@@ -34,7 +34,7 @@ struct TrainingSettings {
 
 /// Verifies a model. `ranks`: of this process, each after passes of the first step that changed no weight. Returns the
 /// errors of all layers and of the model's ends; throws WrongResult as verify_stack does.
-std::vector<TensorError> verify_model(const std::vector<RankRun*>& ranks, const StackChoices& choices);
+std::vector<TensorError> verify_model(const std::vector<RankRun*>& ranks, const ModelReference& reference);
 
 /// Runs one schedule's steps on the ranks of this process.
 class Training {

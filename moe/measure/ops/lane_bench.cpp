@@ -11,6 +11,7 @@ namespace {
 constexpr double kLaneSampleS = 20e-3, kOverlappedS = 60e-3;
 constexpr double kLaneLonger = 4;  // than the timed op, so that the other never ends before it
 constexpr double kMostTimes = 200;
+constexpr double kLanesShare = 0.3;  // of OpSettings::most_s, beside the ops alone
 
 struct TimedLane {
   std::string_view name;
@@ -59,7 +60,10 @@ namespace {
 
 class LaneBench {
  public:
-  LaneBench(OpRunner& runner, int repetitions) : runner_(runner), repetitions_(repetitions) {}
+  LaneBench(OpRunner& runner, const OpSettings& settings)
+      : runner_(runner),
+        repetitions_(settings.repetitions),
+        deadline_s_(settings.most_s > 0 ? now_s() + kLanesShare * settings.most_s : HUGE_VAL) {}
 
   LaneSlowdown slowdown(const TimedLane& lane, const TimedLane& by) {
     LaneSlowdown found{std::string(lane.name), std::string(by.name), {}, {}};
@@ -67,6 +71,8 @@ class LaneBench {
     // The other lane may be slowed as well, which only makes it last longer.
     const int by_iterations = times_in(kLaneLonger * iterations * lane.seconds, by.seconds);
     for (int repetition = 0; repetition < repetitions_; ++repetition) {
+      found.out_of_time = is_late(repetition);
+      if (found.out_of_time) break;
       found.alone_s.push_back(slowest(runner_.run(lane.op_index, iterations)));
       found.beside_s.push_back(slowest(runner_.run_beside(lane.op_index, iterations, by.op_index, by_iterations)));
     }
@@ -77,6 +83,8 @@ class LaneBench {
     LaneOverlap found{std::string(lane.name), std::string(other.name), {}, {}, {}};
     const int one = times_in(kOverlappedS, lane.seconds), two = times_in(kOverlappedS, other.seconds);
     for (int repetition = 0; repetition < repetitions_; ++repetition) {
+      found.out_of_time = is_late(repetition);
+      if (found.out_of_time) break;
       found.alone_s.push_back(one * slowest(runner_.run(lane.op_index, one)));
       found.other_alone_s.push_back(two * slowest(runner_.run(other.op_index, two)));
       found.both_s.push_back(slowest(runner_.run_both(lane.op_index, one, other.op_index, two)));
@@ -85,8 +93,11 @@ class LaneBench {
   }
 
  private:
+  bool is_late(int repetition) const { return repetition >= kFewestSamples && now_s() > deadline_s_; }
+
   OpRunner& runner_;
   int repetitions_;
+  double deadline_s_;
 };
 
 }  // namespace
@@ -100,7 +111,7 @@ LaneTimes bench_lanes(const BenchRanks& ranks, const std::vector<OpCase>& cases,
   std::vector<TimedLane> lanes = lanes_of(cases);
   for (TimedLane& lane : lanes)
     for (int warm_up = 0; warm_up < 2; ++warm_up) lane.seconds = slowest(runner.run(lane.op_index, 1));
-  LaneBench bench(runner, settings.repetitions);
+  LaneBench bench(runner, settings);
   LaneTimes found;
   for (size_t a = 0; a < lanes.size(); ++a)
     for (size_t b = 0; b < lanes.size(); ++b) {

@@ -12,6 +12,7 @@ namespace moe::measure {
 struct LaneSlowdown {
   std::string lane, by;                   // inter, intra, compute
   std::vector<double> alone_s, beside_s;  // by repetition, maximum over ranks
+  bool out_of_time = false;               // fewer repetitions than asked for (OpSettings::most_s)
   double factor() const;                  // median over median, at least 1
 };
 
@@ -20,6 +21,7 @@ struct LaneSlowdown {
 struct LaneOverlap {
   std::string lane, other;
   std::vector<double> alone_s, other_alone_s, both_s;  // by repetition, maximum over ranks
+  bool out_of_time = false;                            // likewise
   double overlap() const;                              // median over repetitions
 };
 

@@ -27,15 +27,20 @@ class Series {
     if (settings_.iterations == 0 && ranks.processes == nullptr) settings_.iterations = 1;
   }
   OpRunner& runner() { return runner_; }
+  /// Returns whether `share` of the time for all ops is used up.
+  bool is_late(double share) const { return settings_.most_s > 0 && now_s() - begin_s_ > share * settings_.most_s; }
 
-  void run(std::span<const size_t> cases) {
+  // `share`: of all ops' time, that these and those before may take.
+  void run(std::span<const size_t> cases, double share) {
     if (cases.empty()) return;
+    share_ = share;
     benchmark::ClearRegisteredBenchmarks();
     for (const size_t c : cases)
-      benchmark::RegisterBenchmark(cases_[c].key().c_str(),
-                                   [this, c, result = OpResult{}](benchmark::State& state) mutable {
-                                     for (auto _ : state) sample(c, result, state);
-                                   })
+      benchmark::RegisterBenchmark(
+          cases_[c].key().c_str(),
+          [this, c, left = settings_.repetitions, result = OpResult{}](benchmark::State& state) mutable {
+            for (auto _ : state) sample(c, --left, result, state);
+          })
           ->Iterations(1)
           ->Repetitions(settings_.repetitions)
           ->UseManualTime();
@@ -46,15 +51,22 @@ class Series {
   }
 
  private:
-  void sample(size_t c, OpResult& result, benchmark::State& state) {
+  // Takes a sample of a case, unless it is late and the case has enough; `left` more are to come.
+  void sample(size_t c, int left, OpResult& result, benchmark::State& state) {
     if (failure_) return state.SkipWithError("an earlier op failed");
     try {
+      if (std::ssize(result.seconds) >= kFewestSamples && is_late(share_)) {
+        result.out_of_time = true;
+        state.SetIterationTime(0);
+        if (left == 0) done_(cases_[c], result);
+        return;
+      }
       if (result.seconds.empty()) warm_up(c, result);
       const OpSample sample = runner_.run(c, result.iterations);
       result.seconds.push_back(sample.seconds);
       result.overruns += sample.overruns;
       state.SetIterationTime(std::max(0.0, slowest(sample)));
-      if (result.seconds.size() == static_cast<size_t>(settings_.repetitions)) done_(cases_[c], result);
+      if (left == 0) done_(cases_[c], result);
     } catch (...) {
       failure_ = std::current_exception();
       state.SkipWithError("failed");
@@ -78,6 +90,7 @@ class Series {
   const std::vector<OpCase>& cases_;
   OpSettings settings_;
   const std::function<void(const OpCase&, const OpResult&)>& done_;
+  double begin_s_ = now_s(), share_ = 1;
   std::exception_ptr failure_;
 };
 
@@ -88,15 +101,18 @@ void bench_ops(const BenchRanks& ranks, const std::vector<OpCase>& cases, const 
   Series series(ranks, cases, settings, sink);
   if (!ranks.leads()) return series.runner().follow();
   interleave_repetitions();
+  size_t done = 0;
   for (size_t begin = 0; begin < cases.size();) {
     std::vector<size_t> all, now;
     for (; all.empty() || (begin < cases.size() && cases[begin].series() == cases[all.front()].series()); ++begin) {
       all.push_back(begin);
       if (std::ranges::binary_search(open, begin)) now.push_back(begin);
     }
-    series.run(now);
+    done += now.size();
+    const double share = open.empty() ? 1 : static_cast<double>(done) / static_cast<double>(open.size());
+    series.run(now, share);
     if (!sink.again) continue;
-    for (now = sink.again(all); !now.empty(); now = sink.again(all)) series.run(now);
+    for (now = sink.again(all); !now.empty() && !series.is_late(share); now = sink.again(all)) series.run(now, share);
   }
   series.runner().release();
 }

@@ -17,12 +17,17 @@ struct OpSettings {
   int iterations = 0;  // of an op in one sample; 0: of threads 1, of processes as many as last 10 ms, at most 20
   int warm_ups = 1;    // runs before the samples
   bool check = true;   // look at the first run's result
+  double most_s = 0;   // once all ops took longer, a case gets kFewestSamples, and none is timed again; 0: any time
 };
+
+/// Samples that a case has however long they take.
+inline constexpr int kFewestSamples = 2;
 
 struct OpResult {
   std::vector<std::vector<double>> seconds;  // [repetition][rank], of one iteration, divided by the dilation
   int64_t overruns = 0;                      // of ranks x repetitions
   int iterations = 1;                        // in each sample
+  bool out_of_time = false;                  // it has fewer samples than repetitions (OpSettings::most_s)
   WrongElements wrong;                       // of the run before the timing
 };
 

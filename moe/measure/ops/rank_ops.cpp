@@ -52,14 +52,13 @@ int RankOps::world_rank(int64_t member, const OpCase& c) const {
 
 bool RankOps::make(Tensor& tensor, int64_t elements, DType dtype) const {
   const int64_t has = tensor.view().data() != nullptr ? tensor.view().elements() : 0;
-  const bool enough = layer_device_ ? has >= elements : has == elements;
-  if (enough && tensor.view().dtype() == dtype) return false;
+  if (has >= elements && tensor.view().dtype() == dtype) return false;
   tensor = Tensor();  // before another is made
   if (elements > 0) tensor = Tensor({elements}, dtype, math().memory());
   return true;
 }
 
-// Makes buffers ready. On a GPU they only grow, and what is sent stays: the host would take longer to fill them.
+// Makes buffers ready. They only grow, and what is sent stays: to fill them takes longer than most ops.
 void RankOps::prepare(const OpCase& c, bool for_check) {
   if (c.shape) return prepare_module(c);
   group_ = c.network == Network::intra ? intra_.get() : inter_.get();
@@ -70,14 +69,13 @@ void RankOps::prepare(const OpCase& c, bool for_check) {
   const DType dtype = c.real_dim > 0 && c.modelled_s > 0 ? sums_type(c.dtype) : c.dtype;
   const bool sends_anew = make(send_, n, dtype), receives_anew = make(receive_, n, dtype);
   const bool third_anew = make(third_, c.real_dim > 0 ? n : 0, dtype);
-  const bool stays = layer_device_ && sent_sums_ == sums(c);
+  const bool stays = sent_sums_ == sums(c);
   sent_sums_ = sums(c);
   const auto sent = [&](int64_t i) { return static_cast<double>(value_at(c, rank_, i)); };
   if (sends_anew || !stays) fill(send_, sent);
-  if (receives_anew || for_check || !layer_device_)
+  if (receives_anew || for_check)
     fill(receive_.view().part(0, {n}), [&](int64_t i) { return c.op == Op::allreduce ? sent(i) : 0.0; });
-  if (c.real_dim > 0 && (third_anew || !layer_device_))
-    fill(third_, [](int64_t i) { return 1e-3 * static_cast<double>(i * 7 % 13 - 6); });
+  if (c.real_dim > 0 && third_anew) fill(third_, [](int64_t i) { return 1e-3 * static_cast<double>(i * 7 % 13 - 6); });
 }
 
 template <class Value>

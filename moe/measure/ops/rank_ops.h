@@ -30,7 +30,7 @@ class RankOps {
 
   /// Returns the ranks that share a collective's group with this one.
   int group_of(const OpCase& c) const;
-  /// Makes the case's buffers and fills them; what is received only `for_check`, where that takes a while.
+  /// Makes the case's buffers and fills them; what is received only `for_check`.
   void prepare(const OpCase& c, bool for_check);
   /// Says what else decides how a run begins.
   struct Begin {
