@@ -176,9 +176,10 @@ TEST(Orders, AnyThatThePlanAllowsComputesTheSame) {
 }
 
 // What check_plan says of the first refused one among random orders of a plan that lacks some dependencies of a kind.
-std::string refusal_without(TaskKind kind, const std::function<bool(const Plan&, const Task& before)>& lacks) {
+std::string refusal_without(TaskKind kind, const std::function<bool(const Plan&, const Task& before)>& lacks,
+                            int stages = 2) {
   LayerShape layer{.batch = 2, .seq = 8, .model_dim = 16, .hidden = 12, .heads = 8, .experts = 4, .top_k = 2};
-  const ParallelShape parallel{.nodes = 4, .ranks_per_node = 2, .mp = 1, .ep = 2, .esp = 2, .pp = 2};
+  const ParallelShape parallel{.nodes = 4, .ranks_per_node = 2, .mp = 1, .ep = 2, .esp = 2, .pp = stages};
   ModelShape model{complete(layer, parallel, Rounding::ragged), 2, 3, PipelineOrder::one_f_one_b};
   model.step.planned = true;
   ModelDecision decision;
@@ -203,12 +204,14 @@ std::string refusal_without(TaskKind kind, const std::function<bool(const Plan&,
 
 TEST(Orders, AnIllegalOneIsRefusedByName) {
   const auto is = [](TaskKind kind) { return [kind](const Plan&, const Task& before) { return before.kind == kind; }; };
-  const std::string early = refusal_without(TaskKind::gradient, [](const Plan& plan, const Task& before) {
+  const auto made_none = [](const Plan& plan, const Task& before) {
     return std::ranges::find(plan.gradients, before.id, &Gradient::made_by) == plan.gradients.end();
-  });
+  };
+  const std::string early = refusal_without(TaskKind::gradient, made_none, 1);
   EXPECT_NE(early.find("gradient slice"), std::string::npos) << early;
   EXPECT_NE(early.find("added to them"), std::string::npos) << early;
-  const std::string crossed = refusal_without(TaskKind::recv, is(TaskKind::recv));
+  const std::string crossed =
+      refusal_without(TaskKind::recv, [](const Plan&, const Task& before) { return before.kind != TaskKind::send; });
   EXPECT_NE(crossed.find("recv"), std::string::npos) << crossed;
   EXPECT_NE(crossed.find("is sent before it"), std::string::npos) << crossed;
   const std::string unmade = refusal_without(TaskKind::gradient, [](const Plan&, const Task&) { return true; });

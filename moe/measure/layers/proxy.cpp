@@ -59,8 +59,7 @@ int64_t shrunk_hidden(int64_t hidden, const LayerCase& nominal, const LayerCase&
 int64_t proxy_bytes(const Plan& proxy, const LayerCases& cases, const Gradient& gradient) {
   const LayerCase& c = cases.of(gradient.layer);
   if (proxy.vocabulary > 0 && proxy.is_end(gradient.layer)) {
-    const StepWeights end = gradient.layer < 0 ? embedding_weights(c, proxy.vocabulary)
-                                               : head_weights(c, proxy.vocabulary, proxy.step.tied);
+    const StepWeights& end = gradient.layer < 0 ? proxy.ends.embedding : proxy.ends.head;
     return gradient.alike ? end_norm_bytes(c, end) : end_gradient_bytes(c, end);
   }
   if (gradient.experts) return expert_gradient_bytes(c);
@@ -104,7 +103,10 @@ Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary)
   Plan plan = nominal;
   plan.shape = proxy;
   plan.rows = padded_rows(proxy);
-  if (nominal.vocabulary > 0) plan.vocabulary = vocabulary;
+  if (nominal.vocabulary > 0) {
+    plan.vocabulary = vocabulary;
+    plan.ends = end_weights(proxy, vocabulary, plan.step.tied);
+  }
   const Groups sizes = groups_of(proxy.parallel);
   for (size_t k = 0; k < sizes.size(); ++k)  // lanes follow the nominal networks
     if (plan.groups[k].network != Network::none && sizes[k].size > 1) plan.groups[k].size = sizes[k].size;
