@@ -183,7 +183,7 @@ std::string refusal_without(TaskKind kind, const std::function<bool(const Plan&,
   ModelShape model{complete(layer, parallel, Rounding::ragged), 2, 3, PipelineOrder::one_f_one_b};
   model.step.planned = true;
   ModelDecision decision;
-  decision.backwards.resize(1);
+  decision.backwards.resize(static_cast<size_t>(model.layers / stages));
   const Plan plan = build_model_plan(find_schedule("tutel"), model, decision);
   Structure structure = *plan.structure;
   for (Task& task : structure.tasks)
