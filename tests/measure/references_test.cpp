@@ -54,6 +54,25 @@ TEST(References, SchedulesOfOneCaseShareTheirs) {
   for (const MeasuredRun& run : apart.runs) EXPECT_EQ(run.wrong, "");
 }
 
+// On several threads experts' products are batches (math.h).
+TEST(References, ProveExpertsOnTwoThreads) {
+  for (const Ffn ffn : {Ffn::gpt, Ffn::mixtral})
+    for (const bool bias : {false, true}) {
+      LayerCase shape = case_of(2);
+      shape.layer.ffn = ffn;
+      shape.layer.bias = bias;
+      shape.layer.experts = 8;  // four on a rank
+      shape = complete(shape.layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
+      LayerBenchSettings settings = unpaced();
+      settings.check_only = true;
+      settings.ranks.threads = 2;
+      for (const MeasuredRun& run : measure_layer(runs_of({"ds-moe", "fsmoe", "fsmoe-dw"}, shape), settings).runs) {
+        EXPECT_EQ(run.wrong, "");
+        EXPECT_LT(run.worst_error, 2e-5);
+      }
+    }
+}
+
 TEST(References, AreTheSameInAnotherProcess) {
   const LayerCase shape = case_of(2);
   ModelReference reference;

@@ -60,6 +60,53 @@ TEST_P(GemmTest, MultipliesEveryTransposeOverwritingAndAdding) {
   });
 }
 
+// Three products on one and two threads, of factors with gaps between them, a shared one, and results side by side or
+// apart.
+TEST_P(GemmTest, MultipliesBatches) {
+  constexpr int64_t kRows = 33, kInner = 70, kCols = 21, kCount = 3;
+  with_element(GetParam(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto at = [](Matrix m, int64_t elements) {
+      m.data = static_cast<T*>(m.data) + elements;
+      return m;
+    };
+    const Tensor a = drawn_tensor<T>({(kRows + 2) * kCount, kInner}, GetParam(), 1);
+    const Tensor b = drawn_tensor<T>({kInner * kCount, kCols}, GetParam(), 2);
+    for (const int threads : {1, 2})
+      for (const bool turned : {false, true})
+        for (const int64_t b_step : {kInner * kCols, int64_t{0}})
+          for (const int64_t gap : {0, 5})
+            for (const Into into : {Into::overwrite, Into::add}) {
+              const cpu::UseThreads use(threads);
+              const Batch batch{kCount, (kRows + 2) * kInner, b_step, (kRows + gap) * kCols};
+              const Tensor out = drawn_tensor<T>({(kRows + gap) * kCount, kCols}, GetParam(), 3);
+              const Tensor before = drawn_tensor<T>({(kRows + gap) * kCount, kCols}, GetParam(), 3);
+              const Matrix left{a.view().data(),
+                                turned ? kInner : kRows,
+                                turned ? kRows : kInner,
+                                turned ? kRows : kInner,
+                                GetParam(),
+                                turned};
+              const Matrix right = matrix(b.view().part(0, {kInner, kCols}));
+              gemm(left, right, matrix(out.view().part(0, {kRows, kCols})), into, batch);
+              for (int64_t e = 0; e < kCount; ++e)
+                for (int64_t i = 0; i < kRows + gap; ++i)
+                  for (int64_t j = 0; j < kCols; ++j) {
+                    const int64_t place = e * batch.out + i * kCols + j;
+                    double expected = before.view().as<T>()[place];
+                    if (i < kRows) {
+                      if (into == Into::overwrite) expected = 0;
+                      for (int64_t k = 0; k < kInner; ++k)
+                        expected +=
+                            double{element<T>(at(left, e * batch.a), i, k)} * element<T>(at(right, e * batch.b), k, j);
+                    }
+                    ASSERT_NEAR(out.view().as<T>()[place], expected, sizeof(T) == 4 ? 1e-3 : 1e-11)
+                        << threads << " threads, product " << e;
+                  }
+            }
+  });
+}
+
 TEST_P(GemmTest, WritesNothingOutsideItsColumns) {
   with_element(GetParam(), [&](auto zero) {
     using T = decltype(zero);

@@ -123,11 +123,6 @@ void attention_softmax_rows_backward(TensorView shares, TensorView gradients, T 
   }
 }
 
-Matrix advanced(Matrix m, int64_t elements) {
-  m.data = static_cast<std::byte*>(m.data) + elements * bytes_of(m.dtype);
-  return m;
-}
-
 class CpuMath final : public Math {
  public:
   MemorySpace& memory() override { return cpu_memory(); }
@@ -136,10 +131,9 @@ class CpuMath final : public Math {
     return make_flash_heads(shape);
   }
   void gemm(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch) override {
-    for (int64_t i = 0; i < batch.count; ++i)
-      moe::gemm(advanced(a, i * batch.a), advanced(b, i * batch.b), advanced(out, i * batch.out), into);
+    moe::gemm(a, b, out, into, batch);
   }
-  bool batches() const override { return false; }
+  bool batches() const override { return batches_products(); }
   void round_fp8(const Matrix& from, const Fp8Matrix& to, const Fp8Matrix* turned) override {
     moe::round_fp8(from, to);
     if (turned != nullptr) moe::round_fp8(transpose(from), *turned);

@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/_softmax.h>
+#include <ATen/ops/baddbmm.h>
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/sigmoid.h>
@@ -28,6 +30,13 @@ using cpu::wrap;
 constexpr int64_t kBytesAThread = 1 << 17;
 constexpr int64_t kInCache = 1 << 15;  // elements that several passes find in a core's own cache
 
+// Shows `count` matrices, each `step` elements behind the one before.
+at::Tensor wrap_matrices(const Matrix& m, int64_t count, int64_t step) {
+  const TensorView elements(m.data, {}, m.dtype);
+  if (m.transposed) return wrap(elements, {count, m.cols, m.rows}, {step, 1, m.stride});
+  return wrap(elements, {count, m.rows, m.cols}, {step, m.stride, 1});
+}
+
 at::Tensor wrap_matrix(const Matrix& m) {
   const TensorView elements(m.data, {}, m.dtype);
   if (m.transposed) return wrap(elements, {m.cols, m.rows}, {1, m.stride});
@@ -49,11 +58,14 @@ bool has_one_dnn() {
 
 // Measured: MKL leaves a tenth of a core of other makers idle, and most of it where one extent is small. oneDNN is slow
 // where products are, and copies a transposed factor of few rows in a bad order.
+bool prefers_one_dnn() {
+  static const bool kBetter = !__builtin_cpu_is("intel") && has_one_dnn();
+  return kBetter;
+}
 bool by_one_dnn(const Matrix& a, const Matrix& out, int64_t inner) {
   constexpr double kSmall = 1 << 21;
   constexpr int64_t kFew = 64;
-  static const bool kBetter = !__builtin_cpu_is("intel") && has_one_dnn();
-  return kBetter && out.dtype == DType::float32 && !(a.transposed && out.rows < kFew) &&
+  return prefers_one_dnn() && out.dtype == DType::float32 && !(a.transposed && out.rows < kFew) &&
          static_cast<double>(out.rows) * static_cast<double>(out.cols) * static_cast<double>(inner) >= kSmall;
 }
 
@@ -100,6 +112,29 @@ void gemm(Matrix a, Matrix b, Matrix out, Into into) {
   else
     result.addmm_(wrap_matrix(a), wrap_matrix(b), kept);
 }
+
+static Matrix advanced(Matrix m, int64_t elements) {
+  m.data = static_cast<std::byte*>(m.data) + elements * bytes_of(m.dtype);
+  return m;
+}
+
+void gemm(Matrix a, Matrix b, Matrix out, Into into, const Batch& batch) {
+  const int64_t inner = a.transposed ? a.rows : a.cols;
+  if (batch.count == 1 || !batches_products() || out.rows == 0 || out.cols == 0 || inner == 0) {
+    for (int64_t i = 0; i < batch.count; ++i)
+      gemm(advanced(a, i * batch.a), advanced(b, i * batch.b), advanced(out, i * batch.out), into);
+    return;
+  }
+  const AtenCalls calls;
+  at::Tensor results = wrap_matrices(out, batch.count, batch.out);
+  const at::Tensor left = wrap_matrices(a, batch.count, batch.a), right = wrap_matrices(b, batch.count, batch.b);
+  if (into == Into::add)
+    at::baddbmm_out(results, results, left, right);
+  else
+    at::bmm_out(results, left, right);
+}
+
+bool batches_products() { return cpu::own_threads() > 1 && !prefers_one_dnn(); }
 
 void gelu(TensorView x, TensorView out) {
   for_each_block(out, [&](Block block) {
