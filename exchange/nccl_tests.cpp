@@ -232,7 +232,7 @@ bool is_bus_share(const TestRow& row, double share) {
 // most are: then the operation or the number of ranks is wrong. Some programs print busbw without that factor: where
 // the output names its operation, and no number of ranks makes the factor 1, they are accepted.
 void check_bandwidths(TestOutput& out, Op op, int ranks) {
-  const double share = op == Op::sendrecv ? 1 : wire_share(op, ranks);
+  const double share = wire_share(op, ranks);
   const bool is_named = find_program(out.program) != kPrograms.end() && op != Op::allreduce;
   const auto fits = [&](const TestRow& row) { return is_bus_share(row, share) || (is_named && is_bus_share(row, 1)); };
   // Small bandwidths of two digits fit any share.

@@ -16,7 +16,6 @@
 #include "verbs/plan_file.h"
 #include "verbs/run/layer_dump.h"
 #include "verbs/run/op_records.h"
-#include "verbs/run/task_records.h"
 #include "verbs/sweep_records.h"
 
 namespace moe::layerbench {
@@ -207,7 +206,7 @@ class Layerbench {
       if (layer.refused.empty()) jobs.push_back(job_of(layer));
     const LayerCase& first = jobs.empty() ? layers_.front().shape : jobs.front().shape;
     request.sizes = measure::sizes_for(first.layer.dtype, target_.ranks.device);
-    return verbs::measured_profile(target_, writer_, request, verbs::profiled(jobs));
+    return verbs::measured_profile(target_, writer_, request, jobs);
   }
 
   static measure::LayerBenchSettings settings_of(const LayerbenchOptions& options, const verbs::Target& target) {

@@ -19,7 +19,6 @@
 #include "verbs/recorded_layer.h"
 #include "verbs/run/layer_dump.h"
 #include "verbs/run/op_records.h"
-#include "verbs/run/task_records.h"
 #include "verbs/sweep_records.h"
 
 namespace moe::modelbench {
@@ -270,7 +269,7 @@ class Modelbench {
     verbs::OpRequest request;
     request.settings.timeout_s = options_.timeout_s;
     request.sizes = measure::sizes_for(job.shape.layer.dtype, target_.ranks.device);
-    return verbs::measured_profile(target_, writer_, request, verbs::profiled({job}));
+    return verbs::measured_profile(target_, writer_, request, {job});
   }
 
   verbs::Target target_;

@@ -51,6 +51,9 @@ std::vector<Op> collectives() {
   return all;
 }
 
-double wire_share(Op op, int ranks) { return facts_of(op).wire_passes * (static_cast<double>(ranks - 1) / ranks); }
+double wire_share(Op op, int ranks) {
+  if (op == Op::sendrecv) return 1;
+  return facts_of(op).wire_passes * (static_cast<double>(ranks - 1) / ranks);
+}
 
 }  // namespace moe

@@ -1,6 +1,7 @@
 // Kernels are looked at before they are timed; what is wrong is a record without a number.
 #include "moe/measure/kernels/kernel_bench.h"
 
+#include <array>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <set>
@@ -119,7 +120,7 @@ TEST(RankOps, NoOpIsTakenForRightUnseen) {
     if (!seen.insert(c.op).second) continue;
     std::atomic<int64_t> before = 0, after = 0;
     world.run([&](int rank) {
-      RankOps ops(*world.communicator(rank), {.ranks_per_node = 2});
+      RankOps ops(*world.communicator(rank), {});
       ops.prepare(c, true);
       before += ops.check(c).count;
       ops.begin(c, 1, {});
@@ -132,7 +133,30 @@ TEST(RankOps, NoOpIsTakenForRightUnseen) {
     EXPECT_EQ(after, 0) << c.key();
   }
   EXPECT_TRUE(seen.contains(Op::gemm));
-  EXPECT_EQ(seen.size(), 5U);
+  EXPECT_EQ(seen.size(), 6U);
+}
+
+// Pairs of three ranks: the third has no part in them. Each pair's second rank gets what its first has sent.
+TEST(RankOps, RanksWithoutAGroupTakeNoPart) {
+  Profile three;
+  three.ranks_per_node = 3;
+  const auto cases = real_cases(three, "gloo");
+  const auto send = std::ranges::find(cases, Op::sendrecv, &OpCase::op);
+  ASSERT_NE(send, cases.end());
+  std::array<int64_t, 3> wrong_before{};
+  LocalWorld world(3);
+  world.run([&](int rank) {
+    RankOps ops(*world.communicator(rank), {});
+    ops.prepare(*send, true);
+    wrong_before.at(static_cast<size_t>(rank)) = ops.check(*send).count;
+    ops.begin(*send, 2, {});
+    ops.finish();
+    EXPECT_EQ(ops.check(*send).first, "") << rank;
+    EXPECT_EQ(ops.group_of(*send), rank < 2 ? 0 : 2);
+  });
+  EXPECT_EQ(wrong_before[0], 0) << "it only sends";
+  EXPECT_GT(wrong_before[1], 0);
+  EXPECT_EQ(wrong_before[2], 0);
 }
 
 }  // namespace

@@ -105,6 +105,54 @@ TEST(OpCases, RealSizesAreOfWholeElementsForEveryRank) {
   EXPECT_EQ(bytes, (std::vector<double>{24, 48}));
 }
 
+std::vector<std::string> series_of(const std::vector<OpCase>& cases, Op op) {
+  std::vector<std::string> series;
+  for (const OpCase& c : cases)
+    if (c.op == op && (series.empty() || series.back() != c.series())) series.push_back(c.series());
+  return series;
+}
+
+// Stages are neighbouring nodes, or neighbouring ranks of a node; a message has as many sizes as an alltoall.
+TEST(OpCases, SendsAreOfPairsOverEachNetworkThatThereIs) {
+  using Names = std::vector<std::string>;
+  Profile cluster;
+  for (const auto& [nodes, ranks_per_node, expected] : {std::tuple(2, 2, Names{"sendrecv inter 2", "sendrecv intra 2"}),
+                                                        {3, 1, Names{"sendrecv inter 2"}},
+                                                        {1, 3, Names{"sendrecv intra 2"}},
+                                                        {1, 1, Names{}}}) {
+    cluster.nodes = nodes, cluster.ranks_per_node = ranks_per_node;
+    const auto cases = real_cases(cluster, "gloo");
+    EXPECT_EQ(series_of(cases, Op::sendrecv), expected) << nodes << " x " << ranks_per_node;
+    for (const OpCase& c : cases)
+      if (c.op == Op::sendrecv) EXPECT_EQ(c.group, (RankGroup{2, c.network == Network::inter ? ranks_per_node : 1}));
+    EXPECT_EQ(std::ranges::count(cases, "sendrecv inter 2", &OpCase::series), nodes > 1 ? 24 : 0);
+  }
+}
+
+TEST(OpCases, SumsAreOfTheGroupsAskedForOnceEach) {
+  Profile cluster;
+  cluster.nodes = 4, cluster.ranks_per_node = 2;
+  const std::vector<std::pair<Network, RankGroup>> sums{
+      {Network::inter, {2, 2}}, {Network::inter, {2, 2}}, {Network::inter, {4, 2}}};
+  EXPECT_EQ(series_of(real_cases(cluster, "gloo", {}, DeviceKind::cpu, sums), Op::allreduce),
+            (std::vector<std::string>{"allreduce inter 4", "allreduce inter 2"}));
+}
+
+// A row of an emulated cluster's sends is timed like its other rows.
+TEST(OpCases, AnEmulatedClustersSendsAreTimed) {
+  Profile cluster;
+  cluster.nodes = 2;
+  cluster.comm.push_back({.op = Op::sendrecv, .network = Network::inter, .ranks = 2, .alpha_s = 1e-3});
+  const auto cases = emulated_cases(cluster);
+  EXPECT_EQ(series_of(cases, Op::sendrecv), std::vector<std::string>{"sendrecv inter 2"});
+  EXPECT_EQ(cases.size(), 24U);
+  bench_every({cases.front()}, 2, [](const OpCase&, const OpResult& result) {
+    EXPECT_EQ(result.wrong.first, "");
+    for (const auto& ranks : result.seconds)
+      for (const double seconds : ranks) EXPECT_GE(seconds, 1e-3);
+  });
+}
+
 TEST(OpCases, OfAGpuAreLargeEnoughForIt) {
   Profile host;
   host.nodes = host.ranks_per_node = 2;
@@ -113,7 +161,7 @@ TEST(OpCases, OfAGpuAreLargeEnoughForIt) {
     sizes[c.series()].push_back(c.real_dim > 0 ? static_cast<double>(c.real_dim) : c.bytes);
     EXPECT_EQ(buffer_bytes(c), c.real_dim > 0 ? 12.0 * static_cast<double>(c.real_dim * c.real_dim) : 2 * c.bytes);
   }
-  EXPECT_EQ(sizes.size(), 5U);
+  EXPECT_EQ(sizes.size(), 7U) << "four collectives, sendrecv over both networks, gemm";
   for (const auto& [series, of_series] : sizes) {
     const bool gemm = series.starts_with("gemm");
     EXPECT_EQ(of_series.front(), gemm ? 512 : 1 << 20) << series;
@@ -145,7 +193,7 @@ TEST(OpBench, ChecksAndTimesEveryOp) {
 // GEMMs of 16 bits are a GPU's.
 TEST(OpBench, HostOpsAreChecked) {
   const Profile host = host_cluster();
-  for (const auto& [dtype, ops] : {std::pair(DType::float32, 5U), {DType::bfloat16, 4U}, {DType::float16, 4U}}) {
+  for (const auto& [dtype, ops] : {std::pair(DType::float32, 7U), {DType::bfloat16, 6U}, {DType::float16, 6U}}) {
     std::vector<OpCase> cases;
     std::set<std::string> seen;
     for (const OpCase& c : real_cases(host, "local", {.dtype = dtype}))

@@ -32,6 +32,7 @@ TEST(Op, BusBandwidthOverAlgorithmBandwidthIsNcclTests) {
       EXPECT_DOUBLE_EQ(wire_share(op, ranks), (n - 1) / n) << name_of(op);
     EXPECT_DOUBLE_EQ(wire_share(Op::allreduce, ranks), 2 * (n - 1) / n);
   }
+  EXPECT_EQ(wire_share(Op::sendrecv, 2), 1);
 }
 
 }  // namespace

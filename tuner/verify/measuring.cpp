@@ -6,7 +6,6 @@
 #include "moe/base/progress.h"
 #include "tuner/fit_report.h"
 #include "verbs/run/op_records.h"
-#include "verbs/run/task_records.h"
 
 namespace moe::tuner {
 namespace {
@@ -27,7 +26,7 @@ MeasuredTarget measured_target(const verbs::Target& target, RecordWriter& writer
   request.settings.timeout_s = measuring.timeout_s;
   if (!target.emulated) request.settings.most_s = kMostOpsS;
   request.sizes = measure::sizes_for(measuring.dtype, target.ranks.device);
-  MeasuredTarget measured{verbs::measure_and_fit(target, writer, request, verbs::profiled(layers),
+  MeasuredTarget measured{verbs::measure_and_fit(target, writer, request, layers,
                                                  [&](double share) {
                                                    if (progress) progress->at(share);
                                                  }),

@@ -9,7 +9,6 @@
 #include "moe/base/progress.h"
 #include "moe/base/statistics.h"
 #include "moe/base/units.h"
-#include "moe/device/gpu_settings.h"
 #include "moe/device/stream.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/plan/model_file.h"
@@ -22,8 +21,6 @@
 
 namespace moe::verbs {
 namespace {
-
-using Numbers = std::vector<std::vector<double>>;
 
 // Are guesses that weigh a size against another one; how long either takes is measured (MeasuredWork).
 constexpr double kGuessedCallS = 1e-3, kGuessedByteS = 1e-9, kGuessedTasksS = 0.5;
@@ -58,33 +55,6 @@ class Lap {
  private:
   double begin_s_ = now_s();
 };
-
-// Leaves out cases that do not fit: each rank has the buffers of two ops, since one is timed beside another; threads
-// share one GPU.
-void leave_out_too_large(const Target& target, std::vector<measure::OpCase>& cases) {
-  constexpr double kShareOfFree = 0.8;  // the rest is for workspaces, and what is in pieces
-  World* processes = target.ranks.processes;
-  auto left = static_cast<double>(free_gpu_bytes(processes ? processes->topology().local_rank : 0));
-  if (processes)
-    for (const auto& rank : gather(*processes, Numbers{{left}})) left = std::min(left, rank.front());
-  const double ranks = processes ? 1 : target.cluster.nodes * target.cluster.ranks_per_node;
-  std::erase_if(cases, [&](const measure::OpCase& c) { return 2 * ranks * buffer_bytes(c) > kShareOfFree * left; });
-}
-
-std::vector<measure::OpCase> cases_of(const Target& target, const OpRequest& request) {
-  auto cases = target.emulated
-                   ? measure::emulated_cases(target.cluster, request.sizes)
-                   : measure::real_cases(target.cluster, target.backend(), request.sizes, target.ranks.device);
-  std::ranges::move(measure::module_cases(request.modules, target.cluster), std::back_inserter(cases));
-  if (!target.emulated && target.ranks.device == DeviceKind::cuda) leave_out_too_large(target, cases);
-  if (request.only.empty()) return cases;
-  for (const Op op : request.only)
-    require<BadInput>(std::ranges::find(cases, op, &measure::OpCase::op) != cases.end(),
-                      "op {}: found nothing of it to time on {}, expected another op", name_of(op),
-                      target.cluster.name);
-  std::erase_if(cases, [&](const measure::OpCase& c) { return !request.only.contains(c.op); });
-  return cases;
-}
 
 // Gives all processes what the leading one has.
 std::vector<CaseRecord> share(const Target& target, std::vector<CaseRecord> records) {
@@ -267,11 +237,14 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequ
   MeasuredWork work;
   const double tasks_begin_s = now_s();
   if (!target.emulated) {
-    for (const LayerJob& layer : layers) work.open(kTasks) += amount_of(layer, target);
+    const std::vector<LayerJob> tried = profiled(layers);
+    request.sums = groups_of_stages(layers);
+    require_prices(target, request, layers, tried);
+    for (const LayerJob& layer : tried) work.open(kTasks) += amount_of(layer, target);
     for (const measure::OpCase& c : cases_of(target, request))
       work.open(kind_of(c)) += amount_of(c, target, request.settings.repetitions);
     Lap lap;
-    for (const LayerJob& layer : layers) {
+    for (const LayerJob& layer : tried) {
       std::ranges::move(measure_tasks(target, layer, writer), std::back_inserter(records));
       if (const double took_s = lap(); took_s > kReadS)
         work.did(kTasks, amount_of(layer, target), took_s);

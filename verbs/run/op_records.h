@@ -1,23 +1,13 @@
 #pragma once
 // Measures a target's ops into records: the first part of `microbench` and of `tune`.
 #include <functional>
-#include <set>
 #include <vector>
 
 #include "moe/cost/fit.h"
-#include "moe/measure/ops/op_bench.h"
 #include "moe/record/writer.h"
-#include "verbs/run/layer_job.h"
+#include "verbs/run/op_request.h"
 
 namespace moe::verbs {
-
-struct OpRequest {
-  measure::OpSettings settings;
-  measure::OpSizes sizes;
-  std::vector<std::string> modules = {};  // of the registries, on a target that is not emulated
-  std::set<std::string> without = {};     // series (op_cases.h) that are not timed alone
-  std::set<Op> only = {};                 // empty: all of them, and how lanes slow each other
-};
 
 /// Says how often a case is measured again whose time is off its series' line (fit.h: set_aside), or of whose series no
 /// sound line can be fitted: as a busy machine leaves them.
@@ -40,8 +30,9 @@ CaseRecord record_of(const measure::OpCase& c, const measure::OpResult& result, 
 std::vector<CaseRecord> measure_ops(const Target& target, RecordWriter& writer, const OpRequest& request,
                                     const std::function<void(double share)>& progress);
 
-/// Measures the target and fits it. On a target that is not emulated the tasks of `layers` come first
-/// (task_records.h): a collective that they have at several sizes is not timed alone too.
+/// Measures the target and fits it. On a target that is not emulated the tasks of `layers`, as profiled() picks them,
+/// come first (task_records.h): a collective that they have at several sizes is not timed alone too. Throws Unsupported
+/// before anything is measured where what is measured can't price a plan of any layer.
 FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequest request,
                               const std::vector<LayerJob>& layers, const std::function<void(double share)>& progress);
 

@@ -140,22 +140,34 @@ void describe_computation(const TaskGroup& group, Fields& parameters) {
     if (values[t] > 0) parameters.set(term_names()[t], values[t]);
 }
 
-void describe_collective(const TaskGroup& group, Fields& parameters) {
+bool is_computation(const TaskGroup& group) { return group.tasks.front()->group == GroupKind::none; }
+
+// Returns the row that the tasks' times are fitted to, without prices.
+CommRow row_of(const TaskGroup& group) {
   const Plan& plan = *group.plan;
   const Work& work = plan.works[static_cast<size_t>(group.tasks.front()->work_class)];
   const Group& ranks = plan.groups[static_cast<size_t>(work.group)];
   const bool fused = work.op == Op::alltoall && work.group == GroupKind::ep_esp;
-  parameters.set("op", std::string(name_of(fused ? Op::a2a_ep_esp : work.op)));
-  parameters.set("network", std::string(name_of(ranks.network)));
-  parameters.set("ranks", int64_t{ranks.size});
+  CommRow row{.op = fused ? Op::a2a_ep_esp : work.op, .network = ranks.network, .ranks = ranks.size};
+  const std::string& dispatcher = plan.shape.layer.dispatcher;
+  if (work.op == Op::alltoall && dispatcher != "alltoall") row.algorithm = dispatcher;
+  return row;
+}
+
+void describe_collective(const TaskGroup& group, Fields& parameters) {
+  const Plan& plan = *group.plan;
+  const Work& work = plan.works[static_cast<size_t>(group.tasks.front()->work_class)];
+  const CommRow row = row_of(group);
+  parameters.set("op", std::string(name_of(row.op)));
+  parameters.set("network", std::string(name_of(row.network)));
+  parameters.set("ranks", int64_t{row.ranks});
   parameters.set("dtype", std::string(name_of(plan.shape.layer.dtype)));
   double bytes = 0;  // chunks are of unequal rows: so are their times, of which median_s is the mean
   for (const Task* task : group.tasks) bytes += plan.works[static_cast<size_t>(task->work_class)].bytes;
   bytes /= static_cast<double>(group.tasks.size());
   parameters.set("bytes", bytes);
-  parameters.set("wire_bytes", bytes * wire_share(work.op, ranks.size));
-  if (work.op == Op::alltoall && plan.shape.layer.dispatcher != "alltoall")
-    parameters.set("algorithm", plan.shape.layer.dispatcher);
+  parameters.set("wire_bytes", bytes * wire_share(work.op, row.ranks));
+  if (row.algorithm != CommRow{}.algorithm) parameters.set("algorithm", row.algorithm);
 }
 
 CaseRecord record_of(const TaskGroup& group, const std::vector<double>& task_s, const Target& target,
@@ -166,7 +178,7 @@ CaseRecord record_of(const TaskGroup& group, const std::vector<double>& task_s, 
   record.parameters = {{"cluster", target.cluster.name},
                        {"nodes", int64_t{target.cluster.nodes}},
                        {"ranks_per_node", int64_t{target.cluster.ranks_per_node}}};
-  if (group.tasks.front()->group == GroupKind::none)
+  if (is_computation(group))
     describe_computation(group, record.parameters);
   else
     describe_collective(group, record.parameters);
@@ -242,6 +254,10 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
     const Stacked whole = std::exchange(job.stacked, {});
     const measure::TrainingSettings training = std::exchange(job.settings.training, {});
     job.plan.reset();
+    ParallelShape& parallel = job.shape.parallel;
+    const int stages = std::exchange(parallel.pp, 1);
+    parallel.dp *= stages;
+    parallel.edp *= stages;
     job.settings.iterations = measure::kPasses;
     if (whole.vocabulary == 0) continue;
     job.stacked = {
@@ -255,14 +271,17 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
   return jobs;
 }
 
+std::vector<CommRow> rows_of_tasks(const LayerJob& job) {
+  std::vector<CommRow> rows;
+  for (const measure::PlannedRun& run : serial_runs(job))
+    for (const TaskGroup& group : groups_of_tasks(job.name, run.plan))
+      if (!is_computation(group)) rows.push_back(row_of(group));
+  return rows;
+}
+
 std::vector<CaseRecord> measure_tasks(const Target& target, const LayerJob& job, RecordWriter& writer) {
   std::vector<CaseRecord> records;
-  const auto refusal = refusal_of(
-      [&] {
-        require<Unsupported>(job.shape.parallel.pp == 1, "pipeline stages run different tasks, and none in step");
-        records = measure(target, job, writer);
-      },
-      target.ranks.processes);
+  const auto refusal = refusal_of([&] { records = measure(target, job, writer); }, target.ranks.processes);
   if (!target.leads()) return records;
   if (refusal) log_decision(fmt::format("{}: its tasks are not measured: {}", job.name, refusal->reason));
   for (const CaseRecord& record : records)

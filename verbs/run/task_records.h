@@ -14,8 +14,12 @@ inline constexpr std::array kProfiledDegrees{1, 2, 4};
 inline constexpr int kProfiledLayers = 6;  // of a grid
 
 /// Returns some of the layers, as different as pick_layers finds them, each as a job whose tasks show what the tasks of
-/// all layers take: one layer alone; of a model two with its ends and its step, beside a dense layer if it has any.
+/// all layers take: one layer alone; of a model two with its ends and its step, beside a dense layer if it has any. Of
+/// pipeline stages, all ranks run the layers as replicas of one stage.
 std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers);
+
+/// Returns the rows of collectives that measure_tasks leaves records for, without prices.
+std::vector<CommRow> rows_of_tasks(const LayerJob& job);
 
 /// Runs the job's layer, of every flow that its schedules have, at each of those degrees one task after the other on
 /// all ranks together (in_step.h), verified first. Returns a record of every kind of task in each phase: a computation

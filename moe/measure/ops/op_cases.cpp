@@ -10,6 +10,7 @@
 #include "moe/cost/modules.h"
 #include "moe/cost/price_curve.h"
 #include "moe/layer/layer_device.h"
+#include "moe/measure/layers/proxy.h"
 
 namespace moe::measure {
 namespace {
@@ -26,16 +27,24 @@ constexpr std::array<int64_t, 8> kModuleBatches{1, 2, 3, 4, 5, 8, 10, 16};  // n
 constexpr int64_t kLeastGpuBytes = int64_t{1} << 20, kMostGpuBytes = int64_t{1} << 28;
 constexpr std::array<int64_t, 12> kGpuGemmDims{512, 768, 1024, 1536, 2048, 2560, 3072, 4096, 5120, 6144, 7168, 8192};
 
-bool is_timed(const CommRow& row) { return row.algorithm == "direct" && facts_of(row.op).collective; }
+bool is_timed(const CommRow& row) {
+  return row.algorithm == "direct" && (facts_of(row.op).collective || row.op == Op::sendrecv);
+}
 
 double gemm_flops(int64_t dim) { return kFlopsPerMac * std::pow(static_cast<double>(dim), 3); }
 int64_t gemm_dim(int64_t elements) { return std::llround(std::sqrt(static_cast<double>(elements))); }
 
-OpCase collective(Op op, Network network, int ranks, int64_t bytes, DType dtype) {
+// A network's ranks: those of a node, or one of each node.
+RankGroup spanning(Network network, int nodes, int ranks_per_node) {
+  return network == Network::intra ? RankGroup{ranks_per_node, 1} : RankGroup{nodes, ranks_per_node};
+}
+
+OpCase communication(Op op, Network network, RankGroup group, int64_t bytes, DType dtype) {
   OpCase c;
   c.op = op;
   c.network = network;
-  c.ranks = ranks;
+  c.ranks = group.ranks;
+  c.group = group;
   c.dtype = dtype;
   c.bytes = static_cast<double>(bytes);
   c.real_elements = bytes / bytes_of(dtype);
@@ -168,7 +177,9 @@ std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes)
   std::vector<OpCase> cases;
   for (const CommRow& row : cluster.comm)
     for (const int64_t bytes : is_timed(row) ? bytes_of(sizes, 1) : std::vector<int64_t>{}) {
-      OpCase c = collective(row.op, row.network, row.ranks, bytes, sizes.dtype);
+      const RankGroup proxies = spanning(row.network, kProxyNodes, kProxyRanksPerNode);
+      OpCase c = communication(row.op, row.network, proxies, bytes, sizes.dtype);
+      c.ranks = row.ranks;
       c.real_elements /= kProxyShare;
       c.modelled_s = cost::price_curve(row).seconds(c.bytes);
       cases.push_back(std::move(c));
@@ -188,28 +199,34 @@ std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes)
 }
 
 std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& asked,
-                               DeviceKind device) {
+                               DeviceKind device, std::span<const std::pair<Network, RankGroup>> sums) {
   std::vector<OpCase> cases;
   const bool on_gpu = device == DeviceKind::cuda;
   const OpSizes sizes = on_gpu ? gpu_sizes(asked) : asked;
   const int64_t share = backend == "local" ? kThreadShare : backend == "gloo" ? kProcessShare : 1;
   // Every rank's block has whole elements, and as many as the others': what is recorded is what is moved.
-  const auto add = [&](Op op, Network network, int ranks) {
-    if (ranks < 2) return;
+  std::set<std::string> known;
+  const auto add = [&](Op op, Network network, RankGroup group) {
     std::set<int64_t> volumes;
     for (const int64_t bytes : bytes_of(sizes, share)) {
-      const int64_t least = ranks * bytes_of(sizes.dtype);
+      const int64_t least = group.ranks * bytes_of(sizes.dtype);
       volumes.insert(std::max<int64_t>(1, bytes / least) * least);
     }
-    for (const int64_t bytes : volumes) cases.push_back(collective(op, network, ranks, bytes, sizes.dtype));
+    if (group.ranks < 2 || !known.insert(communication(op, network, group, 0, sizes.dtype).series()).second) return;
+    for (const int64_t bytes : volumes) cases.push_back(communication(op, network, group, bytes, sizes.dtype));
   };
+  const RankGroup intra = spanning(Network::intra, cluster.nodes, cluster.ranks_per_node),
+                  inter = spanning(Network::inter, cluster.nodes, cluster.ranks_per_node);
   const bool one_node = cluster.nodes == 1;  // then experts are spread over its ranks
   const auto [between_experts, experts] =
-      one_node ? std::pair(Network::intra, cluster.ranks_per_node) : std::pair(Network::inter, cluster.nodes);
+      one_node ? std::pair(Network::intra, intra) : std::pair(Network::inter, inter);
   add(Op::alltoall, between_experts, experts);
-  add(Op::allgather, Network::intra, cluster.ranks_per_node);
-  add(Op::reducescatter, Network::intra, cluster.ranks_per_node);
+  add(Op::allgather, Network::intra, intra);
+  add(Op::reducescatter, Network::intra, intra);
   add(Op::allreduce, between_experts, experts);
+  for (const auto& [network, all] : {std::pair(Network::inter, inter), std::pair(Network::intra, intra)})
+    if (all.ranks > 1) add(Op::sendrecv, network, {2, all.step});
+  for (const auto& [network, group] : sums) add(Op::allreduce, network, group);
   if (on_gpu)
     for (const int64_t dim : kGpuGemmDims) cases.push_back(gemm(dim, sizes.dtype));
   else if (computes_in(device, sizes.dtype))

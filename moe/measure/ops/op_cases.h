@@ -12,10 +12,18 @@
 
 namespace moe::measure {
 
+/// Groups of `ranks` ranks, each `step` after the one before; ranks that are too few for another group are in none.
+struct RankGroup {
+  int ranks = 1, step = 1;
+  auto operator<=>(const RankGroup&) const = default;
+  /// Returns the first rank of the group that would have `rank`.
+  int first_of(int rank) const { return rank - rank / step % ranks * step; }
+};
+
 /// Describes one op at one size. Nominal sizes decide the pace and the record; real ones what is moved or multiplied
 /// under it.
 struct OpCase {
-  Op op = Op::none;                 // a collective, gemm or module
+  Op op = Op::none;                 // a collective, sendrecv, gemm or module
   Network network = Network::none;  // of a collective's group
   int ranks = 0;                    // of its nominal group
   double bytes = 0;                 // volume as FSMoE counts it
@@ -27,6 +35,7 @@ struct OpCase {
   std::optional<int64_t> seq;
   double modelled_s = 0;      // on the emulated cluster; 0: unpaced
   double dilation = 1;        // one an op: its smallest size lasts 2 ms
+  RankGroup group = {};       // that really runs it; of a sendrecv its first rank sends
   int64_t real_elements = 0;  // that a collective's volume really has
   int64_t real_dim = 0;       // of the square matrices really multiplied
   double size() const { return bytes > 0 ? bytes : flops; }
@@ -50,15 +59,17 @@ OpSizes sizes_for(DType layers, DeviceKind device);
 /// Returns the volumes. Throws BadInput for bounds out of order, factors of at most 1.
 std::vector<int64_t> bytes_of(const OpSizes& sizes, int64_t share);
 
-/// Returns the rows of `cluster` at FSMoE's sizes, or `sizes`; GEMM 2^19 .. 12 2^19 elements of square matrices;
+/// Returns the direct rows of `cluster` at FSMoE's sizes, or `sizes`; GEMM 2^19 .. 12 2^19 elements of square matrices;
 /// modules over the candidates of FSMoE's Table 4. Each case is paced by its row.
 std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes = {});
 
 /// Returns the real cases over `backend`, unpaced: alltoall and allreduce of one rank a node, allgather and
-/// reducescatter inside nodes, where there are as many as two; GEMM, of 16 bits on a GPU alone. Sizes are cut to whole
-/// elements for every rank, at least one. On a GPU collectives are of gpu_sizes, and matrices of up to 8192 x 8192.
+/// reducescatter inside nodes, where there are as many as two; sendrecv between neighbouring nodes and inside them, all
+/// pairs at once; allreduce over each group of `sums`; GEMM, of 16 bits on a GPU alone. Sizes are cut to whole elements
+/// for every rank, at least one. On a GPU collectives are of gpu_sizes, and matrices of up to 8192 x 8192.
 std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& asked = {},
-                               DeviceKind device = DeviceKind::cpu);
+                               DeviceKind device = DeviceKind::cpu,
+                               std::span<const std::pair<Network, RankGroup>> sums = {});
 /// Returns the bytes that a rank has in memory to run a case.
 double buffer_bytes(const OpCase& c);
 /// Returns cases of the registries' modules by name, forward and backward, on this machine: B {1 .. 16} L 64 tokens of

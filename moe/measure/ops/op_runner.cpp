@@ -18,18 +18,16 @@ struct OpRunner::Command {
 OpRunner::OpRunner(const BenchRanks& ranks, const std::vector<OpCase>& cases, double timeout_s)
     : ranks_(ranks), cases_(cases) {
   // An emulated cluster's data goes over a small proxy of it.
-  const int ranks_per_node = ranks_.processes ? world().topology().ranks_per_node : kProxyRanksPerNode;
   if (!ranks_.processes) threads_.emplace(kProxyNodes * kProxyRanksPerNode, timeout_s);
   here_ = world().here();
   ops_.resize(here_.size());
   beside_.resize(here_.size());
   // A GPU's buffers are large, and a host's ranks have all of its cores.
-  const int here = ranks_.processes ? ranks_per_node : static_cast<int>(here_.size());
+  const int here = ranks_.processes ? world().topology().ranks_per_node : static_cast<int>(here_.size());
   const bool on_gpu = ranks_.device == DeviceKind::cuda;
   const int host_threads = on_gpu ? std::max(1, cpu::usable_core_count() / here) : ranks_.threads;
   world().run([&](int rank) {
-    const RankOps::Place where{ranks_per_node, ranks_.device, world().topology().local_rank, ranks_.threads,
-                               host_threads};
+    const RankOps::Place where{ranks_.device, world().topology().local_rank, ranks_.threads, host_threads};
     for (auto* ops : {&ops_, &beside_})
       (*ops)[place(rank)] = std::make_unique<RankOps>(*world().communicator(rank), where);
   });

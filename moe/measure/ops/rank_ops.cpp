@@ -33,21 +33,19 @@ RankOps::RankOps(Communicator& world, const Place& place)
       op_start_(device_->make_event()),
       end_(device_->make_event()),
       rank_(world_->rank()),
-      ranks_per_node_(place.ranks_per_node),
-      host_threads_(place.host_threads) {
-  intra_ = world_->split(rank_ / ranks_per_node_, rank_);
-  inter_ = world_->split(rank_ % ranks_per_node_, rank_);
-}
+      host_threads_(place.host_threads) {}
 
-int RankOps::group_of(const OpCase& c) const {
-  if (c.network == Network::none) return rank_;
-  return c.network == Network::intra ? rank_ / ranks_per_node_ : rank_ % ranks_per_node_;
-}
+int RankOps::group_of(const OpCase& c) const { return c.group.first_of(rank_); }
 
 int RankOps::world_rank(int64_t member, const OpCase& c) const {
-  const int m = static_cast<int>(member);
-  return c.network == Network::intra ? rank_ / ranks_per_node_ * ranks_per_node_ + m
-                                     : m * ranks_per_node_ + rank_ % ranks_per_node_;
+  return c.group.first_of(rank_) + static_cast<int>(member) * c.group.step;
+}
+
+Communicator* RankOps::group(const RankGroup& ranks) {
+  const auto [place, fresh] = groups_.try_emplace(ranks);
+  const int first = ranks.first_of(rank_), last = first + (ranks.ranks - 1) * ranks.step;
+  if (fresh) place->second = world_->split(last < world_->size() ? first : -1, rank_);
+  return place->second.get();
 }
 
 bool RankOps::make(Tensor& tensor, int64_t elements, DType dtype) const {
@@ -61,8 +59,8 @@ bool RankOps::make(Tensor& tensor, int64_t elements, DType dtype) const {
 // Makes buffers ready. They only grow, and what is sent stays: to fill them takes longer than most ops.
 void RankOps::prepare(const OpCase& c, bool for_check) {
   if (c.shape) return prepare_module(c);
-  group_ = c.network == Network::intra ? intra_.get() : inter_.get();
-  const int64_t size = group_->size();
+  if (c.network != Network::none) group_ = group(c.group);
+  const int64_t size = c.group.ranks;
   elements_ = std::max<int64_t>(1, c.real_elements / size) * size;  // every block alike
   const int64_t n = c.real_dim > 0 ? c.real_dim * c.real_dim : elements_;
   // A paced GEMM is a proxy: of 16 bits a CPU has none.
@@ -114,14 +112,7 @@ void RankOps::begin(const OpCase& c, int iterations, const Begin& how) {
 
 void RankOps::enqueue(const OpCase& c, Pace pace) {
   if (c.shape) return stream_->launch([this, phase = c.phase](void*) { module_->run(phase); });
-  const int64_t block = elements_ / group_->size(), block_bytes = block * bytes_of(c.dtype);
-  const void* send = send_.view().data();
-  void* receive = receive_.view().data();
-  const CommCall call{*stream_, pace, name_of(c.op)};
-  if (c.op == Op::alltoall) return group_->alltoall(send, receive, block_bytes, call);
-  if (c.op == Op::allgather) return group_->allgather(send, receive, block_bytes, call);
-  if (c.op == Op::reducescatter) return group_->reducescatter(send, receive, block, c.dtype, call);
-  if (c.op == Op::allreduce) return group_->allreduce(receive, elements_, c.dtype, call);
+  if (c.network != Network::none) return communicate(c, pace);
   stream_->launch([this, n = c.real_dim](void* native) {
     const auto square = [n](const Tensor& t) { return matrix(t.view().part(0, {n, n})); };
     math().use(native);
@@ -130,14 +121,33 @@ void RankOps::enqueue(const OpCase& c, Pace pace) {
   stream_->hold(*op_start_, pace);
 }
 
+void RankOps::communicate(const OpCase& c, Pace pace) {
+  if (group_ == nullptr) return;
+  const int64_t block = elements_ / group_->size(), block_bytes = block * bytes_of(c.dtype);
+  const void* send = send_.view().data();
+  void* receive = receive_.view().data();
+  const CommCall call{*stream_, pace, name_of(c.op)};
+  if (c.op == Op::alltoall) return group_->alltoall(send, receive, block_bytes, call);
+  if (c.op == Op::allgather) return group_->allgather(send, receive, block_bytes, call);
+  if (c.op == Op::reducescatter) return group_->reducescatter(send, receive, block, c.dtype, call);
+  if (c.op == Op::allreduce) return group_->allreduce(receive, elements_, c.dtype, call);
+  require<WrongResult>(c.op == Op::sendrecv, "{}: expected an operation of ranks", name_of(c.op));
+  if (group_->rank() == 0)
+    group_->send(send, elements_ * bytes_of(c.dtype), 1, call);
+  else
+    group_->receive(receive, elements_ * bytes_of(c.dtype), 0, call);
+}
+
 template <class T>
 WrongElements RankOps::check_collective(const OpCase& c) const {
   const int64_t size = group_->size(), block = elements_ / size, mine = group_->rank();
   const int64_t n = c.op == Op::reducescatter ? block : elements_;
+  if (c.op == Op::sendrecv && mine == 0) return {};
   const HostCopy received(receive_.view().part(0, {elements_}), math().memory());
   const auto expected_at = [&](int64_t i) {
     const int64_t at = c.op == Op::reducescatter ? mine * block + i : i;
     if (c.op == Op::alltoall) return value_at(c, world_rank(i / block, c), mine * block + i % block);
+    if (c.op == Op::sendrecv) return value_at(c, world_rank(0, c), i);
     if (c.op == Op::allgather) return value_at(c, world_rank(i / block, c), i % block);
     int64_t sum = 0;
     for (int64_t r = 0; r < size; ++r) sum += value_at(c, world_rank(r, c), at);
@@ -175,6 +185,7 @@ WrongElements RankOps::check(const OpCase& c) const {
     return {wrong.empty() ? 0 : 1, wrong};
   }
   if (c.real_dim > 0) return check_gemm(c.real_dim);
+  if (group_ == nullptr) return {};
   return with_element(sums_type(c.dtype), [&](auto zero) { return check_collective<decltype(zero)>(c); });
 }
 

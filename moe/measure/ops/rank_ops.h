@@ -19,18 +19,18 @@ namespace moe::measure {
 class RankOps {
  public:
   struct Place {
-    int ranks_per_node = 1;
     DeviceKind device = DeviceKind::cpu;
     int gpu = 0;           // which one, modulo their number
     int threads = 1;       // of the CPU, to compute with
     int host_threads = 1;  // to fill buffers and to check them
   };
-  /// Splits `world` into the groups of nodes. Blocking; all ranks make theirs.
+  /// Blocking; all ranks of `world` make theirs.
   RankOps(Communicator& world, const Place& place);
 
-  /// Returns the ranks that share a collective's group with this one.
+  /// Returns a number that the ranks of a collective's group share.
   int group_of(const OpCase& c) const;
-  /// Makes the case's buffers and fills them; what is received only `for_check`.
+  /// Makes the case's group, blocking where it is new, and its buffers, and fills them; what is received only
+  /// `for_check`.
   void prepare(const OpCase& c, bool for_check);
   /// Says what else decides how a run begins.
   struct Begin {
@@ -50,10 +50,12 @@ class RankOps {
   int64_t take_overruns() { return overruns_.exchange(0); }
 
  private:
+  Communicator* group(const RankGroup& ranks);
   int world_rank(int64_t member, const OpCase& c) const;
   void prepare_module(const OpCase& c);
   Math& math() const { return layer_device_ ? layer_device_->math() : cpu_math(); }
   void enqueue(const OpCase& c, Pace pace);
+  void communicate(const OpCase& c, Pace pace);
   /// Returns whether the tensor was made anew, with zeros.
   bool make(Tensor& tensor, int64_t elements, DType dtype) const;
   template <class Value>
@@ -62,8 +64,9 @@ class RankOps {
   WrongElements check_collective(const OpCase& c) const;
   WrongElements check_gemm(int64_t dim) const;
 
-  std::unique_ptr<Communicator> world_, intra_, inter_;
-  Communicator* group_ = nullptr;
+  std::unique_ptr<Communicator> world_;
+  std::map<RankGroup, std::unique_ptr<Communicator>> groups_;
+  Communicator* group_ = nullptr;  // of the prepared case; null: this rank has no part in it
   std::unique_ptr<Device> device_;
   std::unique_ptr<LayerDevice> layer_device_;  // null: the CPU's
   std::unique_ptr<Stream> stream_;
@@ -76,7 +79,7 @@ class RankOps {
   ModuleRun* module_ = nullptr;
   std::atomic<int64_t> overruns_{0};
   int64_t elements_ = 0;
-  int rank_ = 0, ranks_per_node_ = 1, host_threads_ = 1;
+  int rank_ = 0, host_threads_ = 1;
 };
 
 }  // namespace moe::measure

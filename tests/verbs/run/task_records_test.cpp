@@ -10,6 +10,7 @@
 #include "tests/base/scratch.h"
 #include "tests/schedule/any_decision.h"
 #include "verbs/run/layer_plan.h"
+#include "verbs/run/op_records.h"
 
 namespace moe::verbs {
 namespace {
@@ -152,6 +153,53 @@ TEST(TaskRecords, SomeLayersStandForAll) {
     EXPECT_EQ(job.stacked.vocabulary, 100) << "its ends are measured too";
   }
   EXPECT_EQ(profiled({jobs.front()}).size(), 1U);
+}
+
+LayerJob staged_job(int stages) {
+  LayerJob job = host_job({"fsmoe", "ds-moe"});
+  job.shape = complete(job.shape.layer, {.nodes = 2, .ranks_per_node = 2, .mp = 1, .pp = stages}, Rounding::ragged);
+  job.stacked = {.layers = 4, .micro_batches = 2};
+  return job;
+}
+
+// Pipelines of two and of four stages on 2 x 2 threads: what was measured prices every task, none by another's row.
+TEST(TaskRecords, AndSendsPriceStages) {
+  for (const int stages : {2, 4}) {
+    const Scratch scratch;
+    RecordWriter writer(scratch.path("r.jsonl"));
+    const LayerJob job = staged_job(stages);
+    OpRequest request;
+    request.settings.repetitions = 2;
+    request.sizes = {.begin = 1 << 12, .end = 1 << 16, .factor = 4};
+    const Profile fitted = measure_and_fit(target_of("host", {}), writer, request, {job}, [](double) {}).profile;
+    std::set<std::string> rows;
+    for (const CommRow& row : fitted.comm) rows.insert(row_name(row));
+    for (const char* row : {"sendrecv inter 2", "sendrecv intra 2"}) EXPECT_TRUE(rows.contains(row)) << row;
+    EXPECT_EQ(rows.contains("allreduce intra 2"), stages == 2) << "the gradients of a stage's two ranks";
+    const Plan plan = plan_nominally(job, find_schedule("fsmoe"), 1).run.plan;
+    const LayerPricer pricer(fitted, job.shape);
+    const std::vector<double> seconds = price(pricer, plan);
+    int sends = 0;
+    for (const Task& task : plan.tasks()) {
+      const bool is_free = task.kind == TaskKind::recv || task.kind == TaskKind::optimizer;
+      EXPECT_TRUE(is_free || seconds[static_cast<size_t>(task.work_class)] > 0) << task.name();
+      sends += task.kind == TaskKind::send;
+    }
+    EXPECT_EQ(sends, 2 * 2 * (stages - 1)) << "each micro-batch there and back over each boundary";
+    for (const std::string& note : pricer.notes())
+      EXPECT_FALSE(note.starts_with("not priced") || note.starts_with("nearest")) << note;
+  }
+}
+
+// Nothing is measured for a layer that no schedule can run.
+TEST(MeasureAndFit, RefusesFirstWhatCanNotBePriced) {
+  const Scratch scratch;
+  RecordWriter writer(scratch.path("r.jsonl"));
+  LayerJob job = host_job({"fsmoe", "tutel"});
+  job.shape.layer.node_limit = 1;
+  EXPECT_THROW(measure_and_fit(target_of("host", {}), writer, {}, {job}, [](double) { FAIL() << "it measured"; }),
+               Unsupported);
+  EXPECT_EQ(writer.done(), 0U);
 }
 
 }  // namespace
