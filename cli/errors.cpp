@@ -1,9 +1,12 @@
 #include "cli/errors.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
 #include <new>
+#include <string_view>
+#include <system_error>
 #include <unistd.h>
 
 #include "moe/base/check.h"
@@ -15,6 +18,9 @@
 namespace moe::cli {
 namespace {
 
+constexpr std::string_view kNoThread =
+    "a library's thread cannot start; expected room for more (ulimit -v, ulimit -u)";
+
 int report(const std::exception& error, int code) {
   say(error.what());
   return code;
@@ -23,6 +29,18 @@ int report(const std::exception& error, int code) {
 // Returns whether any print failed: one that fails throws where its text is long, and only leaves a mark where it is
 // short.
 bool stdout_failed() { return std::fflush(stdout) != 0 || std::ferror(stdout) != 0; }
+
+// Is given up when memory first runs out, so that other ranks can be told, threads joined and a line printed.
+std::atomic<char*> reserve = nullptr;
+constexpr size_t kReserveBytes = size_t{8} << 20;
+
+void hold_reserve() {
+  reserve = new char[kReserveBytes];
+  std::set_new_handler([] {
+    delete[] reserve.exchange(nullptr);
+    throw std::bad_alloc();
+  });
+}
 
 // A file that is opened must not get the number of stdout or stderr where that is closed: what is printed would end up
 // in it. What stands there now can't be written.
@@ -51,6 +69,7 @@ void say(const std::string& what) {
 int guarded(const std::function<int()>& body) {
   hold_standard_descriptors();
   try {
+    hold_reserve();
     const int code = body();
     return stdout_failed() ? report_stdout() : code;
   } catch (const NoHardware& error) {
@@ -63,6 +82,10 @@ int guarded(const std::function<int()>& body) {
     return report(error, kWrongResult);
   } catch (const RankFailure& error) {
     return report(error, kRankFailure);
+  } catch (const std::system_error& error) {
+    // Libraries start threads of their own.
+    if (error.code() != std::errc::resource_unavailable_try_again) return report(error, kDefect);
+    return report(RankFailure(std::string(kNoThread)), kRankFailure);
   } catch (const std::bad_alloc&) {
     return report(BadInput("memory: found none left, expected a smaller input or more memory"), kBadInput);
   } catch (const std::exception& error) {

@@ -8,6 +8,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/progress.h"
+#include "moe/base/threads.h"
 
 namespace moe::reproduce {
 namespace {
@@ -63,7 +64,7 @@ void SweepStore::prepare(const std::vector<Reading>& readings) {
     }
   };
   std::vector<std::jthread> threads;
-  for (size_t w = 1; w < workers; ++w) threads.emplace_back(work, w);
+  for (size_t w = 1; w < workers; ++w) threads.push_back(start_thread("sweep", [&work, w] { work(w); }));
   work(0);
   threads.clear();
   for (const std::exception_ptr& error : errors)

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <condition_variable>
 
+#include "moe/base/threads.h"
+
 namespace moe {
 
 GpuWatch::GpuWatch(std::shared_ptr<const Nvml> nvml, Interval every) : nvml_(std::move(nvml)) {
   if (!nvml_begins(nvml_.get())) return;
-  thread_ = std::jthread([this, every](const std::stop_token& stop) {
+  thread_ = start_thread("gpu watch", [this, every](const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any bell;
     std::unique_lock lock(mutex);

@@ -1,11 +1,10 @@
 #include "moe/comm/local/local_world.h"
 
 #include <exception>
-#include <pthread.h>
 #include <thread>
 #include <utility>
 
-#include "moe/base/check.h"
+#include "moe/base/threads.h"
 #include "moe/comm/local/state.h"
 #include "moe/device/cpu/cores.h"
 
@@ -33,7 +32,6 @@ class FirstCause {
 };
 
 void run_rank(int rank, const std::function<void(int)>& body, local::State& state, FirstCause& cause) {
-  pthread_setname_np(pthread_self(), fmt::format("rank {}", rank).c_str());
   // A lane that hands over to another on its own core wakes it in microseconds, across cores in tens of them; and the
   // ranks get equal shares whatever else runs.
   cpu::keep_to_share(rank, static_cast<int>(state.world->ranks.size()));
@@ -73,9 +71,10 @@ void LocalWorld::run(const std::function<void(int rank)>& body) {
   std::vector<std::jthread> threads;
   try {
     for (int rank = 0; rank < ranks(); ++rank)
-      threads.emplace_back([&, rank] { run_rank(rank, body, *state_, cause); });
-  } catch (const std::system_error& error) {  // those that run wait for those that don't
-    state_->abort(fmt::format("rank {} of {} has no thread: {}", threads.size(), ranks(), error.what()));
+      threads.push_back(
+          start_thread(fmt::format("rank {}", rank), [&, rank] { run_rank(rank, body, *state_, cause); }));
+  } catch (const std::exception& error) {  // those that run wait for those that don't
+    state_->abort(error.what());
     throw;
   }
   threads.clear();

@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <utility>
 
-#include "moe/base/check.h"
+#include "moe/base/threads.h"
 
 namespace moe::nccl {
 namespace {
@@ -18,7 +18,7 @@ void use_gpu_of(const NcclOptions& options) { cudaSetDevice(options.local_rank %
 State::State(NcclOptions options)
     : options_(std::move(options)), device_(make_device(DeviceKind::cuda, options_.local_rank)) {
   alltoall_ = reinterpret_cast<AlltoAll>(dlsym(RTLD_DEFAULT, "ncclAlltoAll"));
-  watcher_ = std::thread([this] { watch(); });
+  watcher_ = start_thread("nccl watcher", [this] { watch(); });
 }
 
 State::~State() {
@@ -78,10 +78,10 @@ void State::abort(const std::string& reason) {
   // All at once: NCCL's abort waits for the kernels of its communicator, and those may wait for another one's.
   std::vector<std::jthread> aborting;
   for (auto& comm : comms())
-    aborting.emplace_back([this, comm = std::move(comm), &reason] {
+    aborting.push_back(start_thread("nccl abort", [this, comm = std::move(comm), &reason] {
       use_gpu_of(options_);
       comm->abort(reason);
-    });
+    }));
   aborting.clear();
   if (options_.fail) options_.fail(reason);
 }

@@ -48,7 +48,7 @@ class State {
   std::string aborted_;
   bool stopping_ = false;
   std::condition_variable stop_;
-  std::thread watcher_;
+  std::jthread watcher_;
 };
 
 /// Makes the communicator of `comm`, which has `size` ranks and in which this is `rank`.

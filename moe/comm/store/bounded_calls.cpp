@@ -4,9 +4,8 @@
 #include <deque>
 #include <exception>
 #include <mutex>
-#include <pthread.h>
-#include <thread>
 
+#include "moe/base/threads.h"
 #include "moe/comm/store/liveness.h"
 
 namespace moe::store {
@@ -21,10 +20,9 @@ struct BoundedCalls::State {
   std::condition_variable changed;
   std::deque<std::shared_ptr<Call>> queue;  // guarded by mutex, as all of these
   bool stopping = false, stuck = false;
-  std::thread thread;
+  std::jthread thread;
 
   static void serve(const std::shared_ptr<State>& state) {
-    pthread_setname_np(pthread_self(), "store calls");
     std::unique_lock lock(state->mutex);
     while (true) {
       state->changed.wait(lock, [&] { return state->stopping || !state->queue.empty(); });
@@ -46,7 +44,7 @@ struct BoundedCalls::State {
 };
 
 BoundedCalls::BoundedCalls() : state_(std::make_shared<State>()) {
-  state_->thread = std::thread([state = state_] { State::serve(state); });
+  state_->thread = start_thread("store calls", [state = state_] { State::serve(state); });
 }
 
 BoundedCalls::~BoundedCalls() {

@@ -1,17 +1,17 @@
 #include "moe/device/cpu/cpu_stream.h"
 
-#include <pthread.h>
 #include <utility>
 
+#include "moe/base/threads.h"
 #include "moe/device/cpu/cores.h"
 
 namespace moe::cpu {
 
 CpuStream::CpuStream(std::string_view name, std::shared_ptr<Failure> failure, int threads)
-    : name_(name.substr(0, 15)),  // what the kernel keeps of a thread's name
+    : name_(name),
       failure_(failure ? std::move(failure) : std::make_shared<Failure>()),
       threads_(threads),
-      thread_([this] { serve(); }) {}
+      thread_(start_thread(name_, [this] { serve(); })) {}
 
 CpuStream::~CpuStream() {
   push({.kind = Kind::stop});
@@ -61,7 +61,6 @@ void CpuStream::push(Command command) {
 }
 
 void CpuStream::serve() {
-  pthread_setname_np(pthread_self(), name_.c_str());
   set_own_threads(threads_);
   std::vector<Command> batch;
   uint64_t taken = 0;

@@ -72,7 +72,7 @@ class CpuStream final : public Stream {
   std::atomic<uint64_t> completed_{0};
   Doorbell queued_bell_, completed_bell_;
   PaceClock clock_;  // the thread's own
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace moe::cpu

@@ -1,0 +1,47 @@
+#pragma once
+// Starts the threads of the suite.
+#include <new>
+#include <pthread.h>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include "moe/base/check.h"
+
+namespace moe {
+
+/// Names the calling thread; the kernel keeps 15 characters.
+inline void name_thread(const std::string& name) { pthread_setname_np(pthread_self(), name.substr(0, 15).c_str()); }
+
+/// Gives up the memory that a program holds back for its last words (std::set_new_handler), if it does.
+inline void release_reserve() {
+  const std::new_handler handler = std::get_new_handler();
+  if (handler == nullptr) return;
+  try {
+    handler();
+  } catch (const std::bad_alloc&) {  // which is what a handler throws that has nothing more to give
+  }
+}
+
+/// Starts a thread that runs `body()`, or `body(std::stop_token)`. Throws RankFailure, naming the thread, where the
+/// system has no room for another.
+template <class Body>
+std::jthread start_thread(const std::string& name, Body body) {
+  try {
+    return std::jthread([name, body = std::move(body)](const std::stop_token& stop) mutable {
+      name_thread(name);
+      if constexpr (std::is_invocable_v<Body&, std::stop_token>)
+        body(stop);
+      else
+        body();
+    });
+  } catch (const std::system_error& error) {
+    release_reserve();
+    throw RankFailure(fmt::format("thread '{}' cannot start: {}; expected room for more (ulimit -v, ulimit -u)", name,
+                                  error.code().message()));
+  }
+}
+
+}  // namespace moe
