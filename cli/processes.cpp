@@ -1,5 +1,6 @@
 #include "cli/processes.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 
@@ -18,6 +19,9 @@
 
 namespace moe::cli {
 namespace {
+
+// `launch` says which of its ranks have died, and how far the starts of the others lie apart says nothing of the run.
+constexpr double kLaunchedStartS = 60;
 
 // Returns what all ranks must have in common: the command line, but for the flag that tells them apart.
 std::string job_of(const std::vector<std::string>& argv) {
@@ -111,7 +115,8 @@ std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vecto
   if (launch.ranks > 1) set_log_rank(launch.rank);
   if (launch.rank == 0) log_info(describe(launch));
   set_process(flags);
-  auto gloo = std::make_unique<GlooWorld>(launch, GlooJob{build_name(), job_of(argv)}, flags.timeout_s);
+  const double start_s = launch.board ? std::max(flags.timeout_s, kLaunchedStartS) : flags.timeout_s;
+  auto gloo = std::make_unique<GlooWorld>(launch, GlooJob{build_name(), job_of(argv)}, flags.timeout_s, start_s);
   std::unique_ptr<World> world;
   if (flags.backend == "nccl")
     world = std::make_unique<OverNccl>(std::move(gloo), flags);

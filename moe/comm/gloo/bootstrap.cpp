@@ -8,6 +8,7 @@
 #include <sstream>
 #include <unistd.h>
 
+#include "moe/comm/gloo/failure_detector.h"
 #include "moe/comm/store/socket.h"
 #include "moe/device/stream.h"
 
@@ -15,6 +16,7 @@ namespace moe::gloo {
 namespace {
 
 constexpr const char* kRefusal = "refusal";
+constexpr const char* kParted = "parted";
 constexpr const char* kLives = "lives";        // how many rank 0 has begun
 constexpr const char* kComplete = "complete";  // of a life: rank 0 has heard all
 
@@ -95,9 +97,14 @@ std::optional<std::string> gone(const Launch& launch) { return launch.board ? la
 
 bool refused(store::Store& store) { return store.check({kRefusal}); }
 
-[[noreturn]] void fail_to_meet(store::Store& store, const Launch& launch, size_t missing, double timeout_s) {
+// Ends the start where not all ranks have set their keys. Rank 0 needn't wait for those that let the time-out pass.
+[[noreturn]] void fail_to_meet(store::Store& store, const Launch& launch, const std::vector<std::string>& keys,
+                               size_t missing, double timeout_s) {
   if (refused(store)) throw RankFailure(store.get(kRefusal));
   if (const auto why = gone(launch)) throw RankFailure(*why);
+  const auto parted = rank_keys(kParted, launch.ranks);
+  for (size_t rank = missing; rank < keys.size(); ++rank)
+    if (!store.check({keys[rank]})) store.set(parted[rank], "");
   throw RankFailure(fmt::format("rank {} has not joined the run for {:.1f} s{}", missing, timeout_s,
                                 why_unreachable(store.address())));
 }
@@ -136,6 +143,12 @@ std::vector<std::string> rank_keys(const std::string& name, int ranks) {
 
 void refuse(store::Store& store, const std::string& why) { store.set_first(kRefusal, why); }
 
+void part(store::Store& store, const Launch& launch) {
+  const auto parted = rank_keys(kParted, launch.ranks);
+  store.set(parted[static_cast<size_t>(launch.rank)], "");
+  if (launch.rank == 0) store.wait(parted, FailureDetector::kGraceS, [] { return false; });
+}
+
 namespace {
 
 /// Brings the ranks together in a store that may hold what earlier ranks of the run left, where a launcher starts ranks
@@ -153,7 +166,7 @@ class Bootstrap {
       if (!join(ours)) continue;
       if (launch_.rank == 0) store_->set(kComplete, "");
       if (launch_.rank == 0 || !wait({kComplete})) return store_->get_all(peers());
-      if (!over()) fail(0);
+      if (!over()) fail({}, 0);
     }
   }
 
@@ -167,7 +180,7 @@ class Bootstrap {
 
   /// Goes to the newest life, which rank 0 begins.
   void enter() {
-    if (launch_.rank != 0 && run_->wait({kLives}, left_s(), [&] { return gone(launch_).has_value(); })) fail(0);
+    if (launch_.rank != 0 && run_->wait({kLives}, left_s(), [&] { return gone(launch_).has_value(); })) fail({}, 0);
     life_ = run_->add(kLives, launch_.rank == 0 ? 1 : 0);
     store_ = run_->below(fmt::format("life/{}/", life_));
   }
@@ -183,7 +196,7 @@ class Bootstrap {
     }
     store_->set(fmt::format("info/{}", launch_.rank), ours);
     const auto missing = wait(peers());
-    if (missing && !over()) fail(*missing);
+    if (missing && !over()) fail(peers(), *missing);
     if (missing && launch_.rank == 0) another_is_that_rank();
     return !missing;
   }
@@ -191,7 +204,9 @@ class Bootstrap {
   [[noreturn]] void another_is_that_rank() {
     bad_input("rank {} of {}: another process is that rank of this run already", launch_.rank, launch_.ranks);
   }
-  [[noreturn]] void fail(size_t missing) { fail_to_meet(*store_, launch_, missing, timeout_s_); }
+  [[noreturn]] void fail(const std::vector<std::string>& keys, size_t missing) {
+    fail_to_meet(*store_, launch_, keys, missing, timeout_s_);
+  }
 
   const std::shared_ptr<store::Store> run_;
   std::shared_ptr<store::Store>& store_;
@@ -252,7 +267,7 @@ void exchange_addresses(store::Store& store, const Launch& launch, const Ranking
   store.set(fmt::format("address/{}", launch.rank), ours.address);
   const auto keys = rank_keys("address", launch.ranks);
   const auto missing = store.wait(keys, timeout_s, [&] { return refused(store) || gone(launch); });
-  if (missing) fail_to_meet(store, launch, *missing, timeout_s);
+  if (missing) fail_to_meet(store, launch, keys, *missing, timeout_s);
   const auto addresses = store.get_all(keys);
   topology.addresses.resize(addresses.size());
   for (size_t rank = 0; rank < addresses.size(); ++rank)

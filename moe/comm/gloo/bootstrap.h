@@ -43,5 +43,7 @@ std::vector<std::string> rank_keys(const std::string& name, int ranks);
 
 /// Tells the others why we can't start: they end with it.
 void refuse(store::Store& store, const std::string& why);
+/// Leaves after a failed start. Rank 0 waits until the others have read why, but those that nothing was heard of.
+void part(store::Store& store, const Launch& launch);
 
 }  // namespace moe::gloo

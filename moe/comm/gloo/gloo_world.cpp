@@ -4,11 +4,10 @@
 #include <exception>
 #include <numeric>
 #include <optional>
-#include <pthread.h>
 #include <thread>
 #include <unistd.h>
 
-#include "moe/base/check.h"
+#include "moe/base/threads.h"
 #include "moe/comm/gloo/bootstrap.h"
 #include "moe/comm/gloo/gloo_state.h"
 #include "moe/comm/store/port_file.h"
@@ -34,9 +33,10 @@ int posted_port(const LaunchBoard& board, double timeout_s) {
 /// Opens the store that the launch speaks of; serves it if we are rank 0 and nobody else does.
 std::shared_ptr<store::Store> open_store(const Launch& launch, double start_s, State& state,
                                          std::unique_ptr<store::PortFile>& port_file) {
+  const double deadline_s = now_s() + start_s;
   store::Address address{launch.host, launch.port};
   const bool on_board = launch.host.empty() && launch.board;
-  if (launch.host.empty()) address = {"127.0.0.1", 0};
+  if (launch.host.empty()) address = {store::loopback_address(), 0};
   if (launch.rank == 0 && !launch.served) {
     state.server = std::make_unique<store::Server>(address);
     address = state.server->address();
@@ -49,7 +49,7 @@ std::shared_ptr<store::Store> open_store(const Launch& launch, double start_s, S
     address.port = store::wait_for_port(launch.port_file, start_s);
   }
   const std::string server = launch.served ? "the launcher's store" : "rank 0";
-  const bool listens = launch.host.empty() || store::wait_for_listener(address, now_s() + start_s);
+  const bool listens = launch.host.empty() || store::wait_for_listener(address, deadline_s);
   require<RankFailure>(listens, "{} has not opened its store at {}:{} for {:.1f} s", server, address.host, address.port,
                        start_s);
   return std::make_shared<store::Store>(address, launch.run, server, state.timeout_s);
@@ -74,13 +74,6 @@ void join_run(const Launch& launch, const GlooJob& job, double start_s, State& s
   gloo::exchange_addresses(store, launch, ranking, state.topology, state.timeout_s);
 }
 
-/// Waits after a failed start until the others have read why.
-void part(store::Store& store, const Launch& launch) {
-  store.set(fmt::format("parted/{}", launch.rank), "");
-  if (launch.rank == 0)
-    store.wait(gloo::rank_keys("parted", launch.ranks), gloo::FailureDetector::kGraceS, [] { return false; });
-}
-
 void start(const Launch& launch, const GlooJob& job, double start_s, const std::shared_ptr<State>& state) {
   std::unique_ptr<store::PortFile> port_file;  // needed only until all are here
   state->store = open_store(launch, start_s, *state, port_file);
@@ -91,7 +84,7 @@ void start(const Launch& launch, const GlooJob& job, double start_s, const std::
     try {
       gloo::refuse(*state->store,
                    of_another ? error.what() : fmt::format("rank {} failed: {}", launch.rank, error.what()));
-      part(*state->store, launch);
+      gloo::part(*state->store, launch);
     } catch (const store::Lost&) {  // nobody is there to be told
     }
     throw;
@@ -116,7 +109,7 @@ GlooWorld::GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s,
   state_->timeout_s = timeout_s;
   state_->topology.addresses.resize(1);
   try {
-    if (launch.ranks > 1) start(launch, job, std::max(timeout_s, start_s), state_);
+    if (launch.ranks > 1) start(launch, job, start_s, state_);
   } catch (const RankFailure& failure) {
     throw RankFailure(fmt::format("rank {} in start: {}", launch.rank, failure.what()));
   }
@@ -169,8 +162,7 @@ void GlooWorld::run(const std::function<void(int rank)>& body) {
   const auto fail = [&](const std::string& why) {
     if (!state_->failed()) state_->fail(fmt::format("rank {} failed{}", state_->rank, why));
   };
-  std::thread thread([&] {
-    pthread_setname_np(pthread_self(), fmt::format("rank {}", state_->rank).c_str());
+  const auto rank_body = [&] {
     if (!bound_by_launcher()) cpu::keep_to_share(state_->topology.local_rank, state_->ranks_of_machine);
     try {
       body(state_->rank);
@@ -184,8 +176,13 @@ void GlooWorld::run(const std::function<void(int rank)>& body) {
       error = std::current_exception();
       fail("");
     }
-  });
-  thread.join();
+  };
+  try {
+    start_thread(fmt::format("rank {}", state_->rank), rank_body).join();
+  } catch (const RankFailure& thrown) {
+    fail(fmt::format(": {}", thrown.what()));
+    throw;
+  }
   if (refusal && !every_rank_refuses(*refusal)) fail(fmt::format(": {}", *refusal));
   if (error) std::rethrow_exception(error);
 }
