@@ -33,6 +33,13 @@ struct Child {
   std::optional<Clock::time_point> stopped_at = {};
 };
 
+// Returns the signal that ended a process, also one that the process took to end in order; 0: none.
+int signal_of(int status) {
+  constexpr int kOfSignals = 128;  // and the signal: the exit code, as shells have it
+  if (WIFSIGNALED(status)) return WTERMSIG(status);
+  return WIFEXITED(status) && WEXITSTATUS(status) > kOfSignals ? WEXITSTATUS(status) - kOfSignals : 0;
+}
+
 class Ranks {
  public:
   Ranks(const LaunchOptions& options, const std::string& program)
@@ -139,9 +146,10 @@ class Ranks {
       if (!failed_) code_ = kDoubtful;
       return;
     }
-    const std::string what = WIFSIGNALED(status) ? fmt::format("rank {} was ended by signal {} ({})", rank,
-                                                               WTERMSIG(status), strsignal(WTERMSIG(status)))
-                                                 : fmt::format("rank {} ended with code {}", rank, WEXITSTATUS(status));
+    const int signal = signal_of(status);
+    const std::string what = signal > 0
+                                 ? fmt::format("rank {} was ended by signal {} ({})", rank, signal, strsignal(signal))
+                                 : fmt::format("rank {} ended with code {}", rank, WEXITSTATUS(status));
     board_.post_failure(what);
     if (WIFSIGNALED(status) && ended_by_ == 0 && !killing_) log_error(what);
     // A rank that says what is wrong counts more than those that only miss it.

@@ -15,7 +15,7 @@ import tempfile
 import time
 import unittest
 
-from runs import Run
+from runs import Run, text_of
 
 PROGRAM = os.path.abspath(sys.argv[1])
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 2
@@ -190,6 +190,36 @@ class Failures(unittest.TestCase):
                 self.assertEqual(run.lines, [line for line in run.lines if "text: found other contents on rank "
                                              f"{victim or 1} than on rank 0" in line])
                 self.assertEqual(len(run.lines), 1)
+
+        self.each_round(one)
+
+    def test_few_open_files(self):
+        """Libraries say where in their sources they failed; we say what is short."""
+        for files in (12, 30, 38):
+            with self.subTest(files=files), self.start(victim=1, deed=f"ulimit -n {files}") as run:
+                self.assertEqual(run.wait(self.limit_s + 60), 4, run.lines)
+                said = "\n".join(run.lines)
+                print(f"{files} open files:", said, sep="\n", file=sys.stderr)
+                self.assertNotRegex(said, r"enforce fail|Exception raised|frame #|\.c(pp|c):")
+                self.assertEqual(run.left_behind(), [])
+
+    def test_one_rank_asked_to_stop(self):
+        """All ranks of a training end after the same step, and rank 0 says who was asked."""
+        def one(random_numbers, victim):
+            words = ["modelbench", "--cluster", "profile.toml", "--model", "tiny-gpt", "--dtype", "float64",
+                     "--schedule", "tutel", "--steps", "1000000", "--out", "records.jsonl", "--timeout",
+                     str(self.timeout_s), "--ranks-per-node", "2"]
+            with Run([PROGRAM, "launch", "--ranks", str(RANKS), "--", *words], cluster=(2, 2)) as run:
+                pid = run.wait_for_rank(victim, joined=True)
+                caught = 1 << (signal.SIGTERM - 1)
+                while not int(re.search(r"SigCgt:\s*(\w+)", text_of(f"/proc/{pid}/status"))[1], 16) & caught:
+                    time.sleep(0.05)
+                time.sleep(random_numbers.uniform(0, 2))
+                os.kill(pid, signal.SIGTERM)
+                self.assertEqual(run.wait(self.limit_s), 4, run.lines)
+                self.assertEqual(len(run.lines), 1, run.lines)
+                self.assertRegex(run.lines[0], rf"stopped after step \d+ of 1000000: rank {victim} was asked to stop")
+                self.assertEqual(run.left_behind(), [])
 
         self.each_round(one)
 

@@ -121,6 +121,18 @@ class Network(unittest.TestCase):
             self.assertLess(median, LOADED * limit)
 
 
+class Loopback(unittest.TestCase):
+    def test_of_ipv6_alone(self):
+        alone = 'ip link set lo up && ip -4 addr flush dev lo && exec "$@"'
+        layer = ["--seq", "32", "--model-dim", "32", "--hidden", "64", "--heads", "4", "--experts", "4"]
+        with Run(["unshare", "--net", "sh", "-c", alone, "sh", PROGRAM, "launch", "--ranks", "2", "--", "layerbench",
+                  "--check-only", "--schedule", "fsmoe", *layer, "--out", "records.jsonl"]) as run:
+            self.assertEqual(run.wait(120), 0, run.lines)
+            with open(run.path("err")) as err:
+                self.assertIn("2 ranks, 1 node x 2, over lo: ::1", err.read())
+            self.assertEqual(run.left_behind(), [])
+
+
 if __name__ == "__main__":
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
         print("skipped: needs root, ip and tc (apt-get install iproute2)")

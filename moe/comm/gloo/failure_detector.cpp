@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
-#include <pthread.h>
 #include <sstream>
 #include <unistd.h>
 #include <utility>
 
 #include "moe/base/log.h"
+#include "moe/base/threads.h"
 
 namespace moe::gloo {
 namespace {
@@ -50,7 +50,12 @@ FailureDetector::FailureDetector(std::shared_ptr<store::Store> store, Rank self)
     : store_(std::move(store)), self_(std::move(self)), interval_s_(std::min(0.5, self_.timeout_s / 10)) {
   for (int rank = 0; rank < (self_.rank == 0 ? self_.ranks : 1); ++rank)
     if (rank != self_.rank) others_.push_back({rank, store::Liveness(self_.timeout_s)});
-  thread_ = std::thread([this] { serve(); });
+  try {
+    thread_ = start_thread("detector", [this] { serve(); });
+  } catch (const RankFailure& error) {  // the others would wait for our beats
+    store_->set_first(kFailure, fmt::format("{} rank {} failed: {}", self_.rank, self_.rank, error.what()));
+    throw;
+  }
 }
 
 FailureDetector::~FailureDetector() {
@@ -89,7 +94,6 @@ std::string FailureDetector::verdict() const {
 }
 
 void FailureDetector::serve() {
-  pthread_setname_np(pthread_self(), "detector");
   while (!done(now_s())) {
     try {
       tick();
@@ -127,7 +131,7 @@ void FailureDetector::tick() {
     const std::lock_guard lock(mutex_);
     if (suspicion_ && now_s() >= suspicion_->due_s) failure = suspicion_->failure;
   }
-  if (failure) return conclude(*failure);
+  if (failure) return conclude(looked_at(*failure));
   listen();
   for (const Heard& other : others_)
     if (!other.left && other.liveness.timed_out()) return conclude(silent(other.rank, self_.timeout_s));
@@ -173,6 +177,20 @@ std::optional<FailureDetector::Failure> FailureDetector::overdue() {
     if (wait.peer != kConnecting && stall->liveness.timed_out()) return blame(wait.peer);
   }
   return std::nullopt;
+}
+
+/// Whoever connects to a rank's port can break a connection between two ranks that are alive.
+FailureDetector::Failure FailureDetector::looked_at(const Failure& failure) {
+  if (failure.gone < 0 || failure.gone == self_.rank) return failure;
+  const std::vector<std::string> before = beats({failure.gone});
+  beat();
+  std::this_thread::sleep_for(std::chrono::duration<double>(2 * interval_s_));
+  const std::vector<std::string> after = beats({failure.gone});
+  if (after.front() == kLeft || parse(after.front()).count == parse(before.front()).count) return failure;
+  return {
+      fmt::format("a connection between rank {} and rank {} broke, and both run: another program may have reached "
+                  "its port",
+                  self_.rank, failure.gone)};
 }
 
 /// The peer that doesn't answer may itself wait for another, and that one for a third: follows them to whoever waits

@@ -55,7 +55,8 @@ class FailureDetector {
     std::string reason;
     int gone = -1;
   };
-  /// Says why the run failed, it seems: the failure holds if nobody says another for `patience_s`. Doesn't block.
+  /// Says why the run failed, it seems: the failure holds if nobody says another for `patience_s`. A rank that is said
+  /// to be gone and still beats is not: then its connection alone broke. Doesn't block.
   void suspect(Failure failure, double patience_s);
   bool failed() const;
   /// Blocks until the run failed, and returns why: the same on all ranks.
@@ -76,6 +77,7 @@ class FailureDetector {
   void beat();
   void listen();
   std::optional<Failure> overdue();
+  Failure looked_at(const Failure& failure);
   Failure blame(int peer);
   Failure idle(const std::vector<std::string>& before, const std::vector<std::string>& after) const;
   std::vector<std::string> beats(const std::vector<int>& ranks);
@@ -109,7 +111,7 @@ class FailureDetector {
   std::vector<Heard> others_;
   std::vector<Stall> stalls_;
   uint64_t beats_ = 0;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace moe::gloo

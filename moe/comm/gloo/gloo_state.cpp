@@ -41,10 +41,9 @@ std::shared_ptr<Group> State::make_group(const std::string& name, const std::vec
     try {
       mesh = std::make_unique<Mesh>(Rendezvous{store, "mesh/" + name, timeout_s, [this] { return failed(); }}, member);
     } catch (const std::exception& error) {
-      const std::string_view what = error.what();
       // Unless we lack memory or threads, one of the others died, and the detector will find out which.
       const bool ours = dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const std::system_error*>(&error);
-      suspect({fmt::format("rank {} can't connect to the others ({})", rank, what.substr(0, what.find('\n')))},
+      suspect({fmt::format("rank {} can't connect to the others ({})", rank, store::reason_of(error))},
               ours ? 0 : 1.5 * timeout_s);
       throw RankFailure(fmt::format("rank {} in split: {}", rank, verdict()));
     }

@@ -133,6 +133,12 @@ std::vector<Interface> interfaces() {
   return found;
 }
 
+std::string loopback_address() {
+  const auto all = interfaces();
+  const auto found = std::ranges::find_if(all, &Interface::loopback);
+  return found == all.end() ? "127.0.0.1" : found->address;
+}
+
 // Connecting a datagram socket sends nothing: it only asks for the route.
 std::string address_towards(const Address& address) {
   for (const Resolved& one : resolve(address)) {

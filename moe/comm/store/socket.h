@@ -42,6 +42,8 @@ struct Interface {
 };
 /// Returns the interfaces, IPv4 addresses before IPv6 ones; link-local IPv6 ones are left out.
 std::vector<Interface> interfaces();
+/// Returns the address of this machine's loopback: IPv6's only where there is no other.
+std::string loopback_address();
 /// Returns our address on the way to `address`; empty: there is no way.
 std::string address_towards(const Address& address);
 

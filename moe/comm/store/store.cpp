@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <c10/util/Logging.h>
 #include <charconv>
+#include <sys/resource.h>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -44,7 +45,11 @@ Server::Server(const Address& address) : impl_(std::make_unique<Impl>()) {
   c10d::TCPStoreOptions options = options_of(address_, 60);
   options.isServer = true;
   options.masterListenFd = listener.socket.release();
-  impl_->store = c10::make_intrusive<c10d::TCPStore>(address_.host, options);
+  try {
+    impl_->store = c10::make_intrusive<c10d::TCPStore>(address_.host, options);
+  } catch (const std::exception& error) {
+    throw RankFailure(fmt::format("rank 0 can't serve a store: {}", reason_of(error)));
+  }
 }
 
 Server::~Server() = default;
@@ -88,9 +93,7 @@ Store::Store(const Address& address, std::string prefix, std::string server, dou
     };
     in_time = impl_->calls.run(connect, timeout_s);
   } catch (const std::exception& error) {
-    const std::string_view what = error.what();
-    throw Lost(fmt::format("{}: no store at {}:{} ({})", server_, address.host, address.port,
-                           what.substr(0, what.find('\n'))));
+    throw Lost(fmt::format("{}: no store at {}:{} ({})", server_, address.host, address.port, reason_of(error)));
   }
   require<Lost>(in_time, "{} has not answered for {:.1f} s at {}:{}", server_, timeout_s, address.host, address.port);
   impl_->store = std::move(*made);
@@ -154,6 +157,22 @@ std::optional<size_t> Store::wait(const std::vector<std::string>& keys, double t
       if (!check({keys[i]})) return i;
   }
   return std::nullopt;
+}
+
+std::string reason_of(const std::exception& error) {
+  constexpr std::string_view kCheck = "[enforce fail at ";
+  constexpr rlim_t kFewFiles = 256;  // four ranks with their lanes need about 100 each
+  std::string text = error.what();
+  text = text.substr(0, text.find('\n'));
+  // "[enforce fail at FILE:LINE] CONDITION. VALUE vs VALUE. WHY"
+  if (text.starts_with(kCheck))
+    if (const size_t values = text.find(" vs "); values != std::string::npos)
+      if (const size_t end = text.find(". ", values); end != std::string::npos) text = text.substr(end + 2);
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < kFewFiles)
+    text +=
+        fmt::format("; found a limit of {} open files, expected at least {} (ulimit -n)", files.rlim_cur, kFewFiles);
+  return text;
 }
 
 std::string pack(const std::vector<std::string>& texts) {

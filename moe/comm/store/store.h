@@ -24,7 +24,7 @@ class Lost : public RankFailure {
 /// Serves a store from this process until it is destroyed, on its address alone. Port 0: any free one.
 class Server {
  public:
-  /// Throws BadInput if the address isn't ours or its port is taken.
+  /// Throws BadInput if the address isn't ours or its port is taken, RankFailure if it can't be served.
   explicit Server(const Address& address);
   ~Server();
   const Address& address() const { return address_; }
@@ -75,6 +75,10 @@ class Store {
 /// Stops c10d's own log lines in the whole process. An executable calls it first, so that of a lost store one line
 /// speaks, ours, without c10d's stack trace beside it.
 void silence_c10d();
+
+/// Returns why c10d or Gloo failed, in one line: without the place in their sources and the stack, and with the limit on
+/// open files where that is low.
+std::string reason_of(const std::exception& error);
 
 /// Packs several texts into one, and back.
 std::string pack(const std::vector<std::string>& texts);

@@ -189,7 +189,7 @@ class LayerBench {
     std::vector<double>& losses = each.run.losses;
     losses = each.training.losses(world());
     if (static_cast<int>(losses.size()) < steps)
-      throw Stopped(fmt::format("stopped after step {} of {}", losses.size(), steps));
+      throw Stopped(fmt::format("stopped after step {} of {}{}", losses.size(), steps, each.training.stopped_by()));
   }
 
   // Makes a layer on every rank that ran `plan` and has its gradients.

@@ -1,5 +1,6 @@
 #include "moe/measure/layers/training.h"
 
+#include <array>
 #include <numeric>
 #include <sstream>
 
@@ -89,14 +90,17 @@ bool Training::stepped(size_t place, RankRun& rank, Communicator& everyone, Stre
 }
 
 // Whichever rank was told first, all end after the same step.
-bool Training::asked_to_stop(Communicator& everyone, Stream& stream) const {
+bool Training::asked_to_stop(Communicator& everyone, Stream& stream) {
   if (settings_.stop == nullptr) return false;
-  double asked = *settings_.stop ? 1 : 0;
+  const bool is_asked = *settings_.stop;
+  std::array<double, 2> asked{is_asked ? 1.0 : 0.0, is_asked ? everyone.rank() + 1.0 : 0.0};  // ranks, and their sum
   if (everyone.size() > 1) {
-    everyone.allreduce(&asked, 1, DType::float64, {stream, {}, "whether to stop"});
+    everyone.allreduce(asked.data(), asked.size(), DType::float64, {stream, {}, "whether to stop"});
     stream.synchronize();
   }
-  return asked > 0;
+  const bool is_one_of_many = everyone.size() > 1 && asked[0] == 1;
+  if (is_one_of_many && everyone.rank() == 0) stopped_by_ = static_cast<int>(asked[1]) - 1;
+  return asked[0] > 0;
 }
 
 void Training::write(size_t place, RankRun& rank, Communicator& everyone, Stream& stream) const {

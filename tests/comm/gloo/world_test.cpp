@@ -5,8 +5,10 @@
 #include <thread>
 
 #include "moe/base/check.h"
+#include "moe/comm/gloo/failure_detector.h"
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/comm/store/store.h"
+#include "tests/base/scratch.h"
 
 namespace moe {
 namespace {
@@ -167,6 +169,55 @@ TEST_F(ServedTest, TwoProcessesOfOneRankAreRefused) {
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_THROW(join(1), RankFailure) << "rank 1 is missing";
   first.join();
+}
+
+// Another program may end a connection by writing to a port: the peer still beats. A peer that does not is gone.
+TEST(FailureDetectorTest, ABrokenConnectionBlamesNoRankThatBeats) {
+  for (const bool peer_lives : {true, false}) {
+    const store::Server server({"127.0.0.1", 0});
+    const auto detector = [&](int rank) {
+      auto connected = std::make_shared<store::Store>(server.address(), "run/", "rank 0", 5);
+      for (const int each : {0, 1}) gloo::FailureDetector::announce(*connected, each);
+      return std::make_unique<gloo::FailureDetector>(
+          connected, gloo::FailureDetector::Rank{.rank = rank,
+                                                 .ranks = 2,
+                                                 .timeout_s = 2,
+                                                 .waits = [] { return std::vector<gloo::FailureDetector::Wait>(); },
+                                                 .abort = [] {},
+                                                 .line = [](const std::string& reason) { return reason; }});
+    };
+    auto peer = peer_lives ? detector(1) : nullptr;
+    const auto ours = detector(0);
+    ours->suspect({"rank 1 closed its connections", 1}, 0);
+    EXPECT_EQ(ours->verdict(), peer_lives ? "a connection between rank 0 and rank 1 broke, and both run: another "
+                                            "program may have reached its port"
+                                          : "rank 1 closed its connections");
+    peer.reset();  // else ours waits for it
+  }
+}
+
+// Rank 2 of 3 never comes. The other two end after the time-out, and rank 0 waits for nobody else.
+TEST(StartTest, EndsWithinTheTimeoutWhereARankStaysAway) {
+  const Scratch scratch;
+  Launch launch;
+  launch.port_file = scratch.path("port");
+  launch.ranks = 3;
+  std::vector<std::string> errors(2);
+  std::vector<std::thread> threads;
+  const double begin_s = now_s();
+  for (int rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&errors, launch, rank]() mutable {
+      launch.rank = rank;
+      try {
+        GlooWorld(launch, {"1.0", "test"}, 1.5, 1.5);
+      } catch (const RankFailure& failure) {
+        errors[static_cast<size_t>(rank)] = failure.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LT(now_s() - begin_s, 4);
+  for (size_t rank = 0; rank < 2; ++rank)
+    EXPECT_EQ(errors[rank], fmt::format("rank {} in start: rank 2 has not joined the run for 1.5 s", rank));
 }
 
 TEST(AloneTest, OneRankNeedsNoStore) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <thread>
 
 #include "moe/base/check.h"
@@ -94,6 +95,23 @@ TEST(BoundedCallsTest, ACallThatNeverReturnsIsLeftBehind) {
     EXPECT_EQ(ran, 1);
   }
   *release = true;
+}
+
+TEST(ReasonTest, HasNoPlaceInTheLibrariesSources) {
+  const auto reason = [](const char* what) { return store::reason_of(std::runtime_error(what)); };
+  rlimit before{}, few{}, many{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  few = many = before;
+  few.rlim_cur = 64;
+  many.rlim_cur = std::min<rlim_t>(before.rlim_max, 1024);
+  setrlimit(RLIMIT_NOFILE, &many);
+  EXPECT_EQ(reason("[enforce fail at /gloo/tcp/loop.cc:47] rv != -1. -1 vs -1. pipe: Too many open files"),
+            "pipe: Too many open files");
+  EXPECT_EQ(reason("Failed to init uv loop\nException raised from Daemon at /c10d/Backend.cpp:1255\nframe #0: f()"),
+            "Failed to init uv loop");
+  setrlimit(RLIMIT_NOFILE, &few);
+  EXPECT_EQ(reason("no loop"), "no loop; found a limit of 64 open files, expected at least 256 (ulimit -n)");
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST(LivenessTest, CountsOnlyWhileListenedTo) {
