@@ -18,8 +18,7 @@
 namespace moe::cli {
 namespace {
 
-constexpr std::string_view kNoThread =
-    "a library's thread cannot start; expected room for more (ulimit -v, ulimit -u)";
+constexpr std::string_view kNoThread = "a library's thread cannot start; expected room for more (ulimit -v, ulimit -u)";
 
 int report(const std::exception& error, int code) {
   say(error.what());

@@ -1,7 +1,7 @@
 """usage: address_space_test.py PROGRAM [RUNS]
 
 A small layer on ranks that are threads, under limits on address space between what moetune-run needs to start at all
-and what the layer needs: each run ends soon with one line and code 4 (no thread can start) or 2 (no memory), or well."""
+and what the layer needs: each run ends soon, well or with one line and code 4 (no thread) or 2 (no memory)."""
 import collections
 import os
 import re

@@ -76,7 +76,7 @@ class Store {
 /// speaks, ours, without c10d's stack trace beside it.
 void silence_c10d();
 
-/// Returns why c10d or Gloo failed, in one line: without the place in their sources and the stack, and with the limit on
+/// Returns why c10d or Gloo failed, in one line: without the place in their sources and the stack, with the limit on
 /// open files where that is low.
 std::string reason_of(const std::exception& error);
 
