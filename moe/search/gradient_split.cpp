@@ -13,8 +13,8 @@ namespace {
 
 class SplitSearch {
  public:
-  SplitSearch(const SplitPaths& paths, const LayerPricer& pricer)
-      : paths_(paths), pricer_(pricer), all_(pricer.gradient_bytes()), grain_(bytes_of(pricer.shape().layer.dtype)) {}
+  SplitSearch(const SplitPaths& paths, const LayerPricer& pricer, int64_t all)
+      : paths_(paths), pricer_(pricer), all_(all), grain_(bytes_of(pricer.shape().layer.dtype)) {}
 
   int64_t best() {
     if (all_ < 2 * grain_) return 0;
@@ -148,7 +148,9 @@ double SplitPaths::seconds(double first_s, double second_s) const {
   return longest;
 }
 
-int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer) { return SplitSearch(paths, pricer).best(); }
+int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer, int64_t all) {
+  return SplitSearch(paths, pricer, all).best();
+}
 
 int64_t best_contended_split(const FluidReplay& replay, const Structure& backward, const LayerPricer& pricer,
                              std::vector<double> seconds) {
@@ -167,7 +169,7 @@ double least_free_split(const Replay& replay, const Structure& backward, const L
   const SplitPaths paths{neither, with(heavy, 0) - heavy, with(0, heavy) - heavy, with(heavy, heavy) - 2 * heavy};
   const int64_t all = pricer.gradient_bytes();
   double least = neither + pricer.gradient_seconds(all);
-  for (const int64_t first : {int64_t{0}, best_split(paths, pricer), all})
+  for (const int64_t first : {int64_t{0}, best_split(paths, pricer, all), all})
     least = std::min(least, paths.seconds(pricer.slice_seconds(first), pricer.slice_seconds(all - first)));
   return least;
 }

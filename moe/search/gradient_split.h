@@ -20,11 +20,11 @@ struct SplitPaths {
   double seconds(double first_s, double second_s) const;
 };
 
-/// Returns the bytes in the first place for which the backward is shortest: whole elements, more than none and less
-/// than all; the fewest of equals. 0 where a layer has fewer than two elements. It is exact for straight and for
+/// Returns the bytes in the first place, of `all` in both, for which the backward is shortest: whole elements, more
+/// than none and less than all; the fewest of equals. 0 of fewer than two elements. It is exact for straight and for
 /// measured price curves: between their bends every path is linear, so that the least lies at a bend or where two paths
 /// are equally long.
-int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer);
+int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer, int64_t all);
 
 /// Finds the split under contention, where no path stays straight: `replay` has a backward with a slice in each place,
 /// `seconds` its prices. It is exact, as the time is straight between events that change places, and each such piece is

@@ -189,7 +189,7 @@ Candidate LayerReplay::best_split_between(SplitPlaces places, Decision decision,
       candidates = {0, all, best_contended_split(c.under(contention), *c.structure, pricer, store.seconds)};
   } else {
     const SplitPaths paths = split_paths(c, to_beat);
-    if (better(paths.neither, to_beat)) candidates = {0, all, best_split(paths, pricer)};
+    if (better(paths.neither, to_beat)) candidates = {0, all, best_split(paths, pricer, all)};
   }
   Candidate best{{}, kUnpriced};
   for (const int64_t bytes : candidates) {

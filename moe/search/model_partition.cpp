@@ -101,15 +101,23 @@ PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pric
     for (const SplitPaths& paths : by_degree) least = std::min(least, paths.seconds(moe_s, dense_s));
     return least;
   };
-  layer.bends_known = separable(by_degree);
+  layer.bends_known = true;
+  if (in_moe && !separable(by_degree))
+    layer.best_splits = [&pricer, &by_degree](int64_t bytes) {
+      std::vector<int64_t> splits;
+      for (const SplitPaths& paths : by_degree) splits.push_back(best_split(paths, pricer, bytes));
+      return splits;
+    };
   const SplitPaths* best = &by_degree.front();
   const Points knots = gradient_knots(pricer);
   const int64_t element = bytes_of(pricer.shape().layer.dtype);
   for (const SplitPaths& flat : by_degree) {
     if (flat.neither < best->neither) best = &flat;
     add_bend(bytes_taking(flat.neither - flat.second, knots), element, layer.dense_bends);
+    add_bend(bytes_taking(flat.first - flat.both, knots), element, layer.dense_bends);
     for (const SplitPaths& steep : by_degree)
       if (in_moe) add_bend(bytes_taking(flat.neither - steep.first, knots), element, layer.moe_bends);
+    if (in_moe) add_bend(bytes_taking(flat.second - flat.both, knots), element, layer.moe_bends);
   }
   for (const double bytes : pricer.gradient_bends())
     for (auto* bends : {&layer.moe_bends, &layer.dense_bends}) add_bend(bytes, element, *bends);

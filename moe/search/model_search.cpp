@@ -17,12 +17,7 @@
 namespace moe {
 namespace {
 
-// The search keeps states by layer and grain: a MiB each, more where layers are so many that these would fill memory.
-Partition exact(const PartitionProblem& problem) {
-  constexpr int64_t kMostStates = int64_t{1} << 26;
-  const int64_t grains = std::max<int64_t>(1, kMostStates / std::max<int64_t>(1, std::ssize(problem.layers)));
-  return partition_exact(problem, {(problem.total_bytes() / kMiB / grains + 1) * kMiB});
-}
+Partition exact(const PartitionProblem& problem) { return partition_exact(problem); }
 Partition paper(const PartitionProblem& problem) { return partition_paper(problem); }
 
 // Decides where pieces of gradients go, as priority lets them: by place in a stage's backward. `plan` has all of them

@@ -26,7 +26,10 @@ struct PartitionLayer {
   /// ascending; at a jump the last bytes before it and the first after it (0 and one element are known). Beyond the
   /// last bend `seconds` is straight.
   std::vector<int64_t> moe_bends, dense_bends;
-  bool bends_known = false;                     // false: nothing is assumed, every grain of either slice is tried
+  bool bends_known = false;  // false: nothing is assumed, every grain of either slice is tried
+  /// Returns bytes in the MoE part, of so many in both places, one of which is best unless that is at a bend of either
+  /// slice. Empty: the best is at a bend.
+  std::function<std::vector<int64_t>(int64_t bytes)> best_splits = {};
   double moe_window_s = 0, dense_window_s = 0;  // for step 1: t_olp, what either part hides of an AllReduce
   std::string key;                              // layers of equal key have equal `seconds` and bends; empty: like none
 };
@@ -34,7 +37,7 @@ struct PartitionLayer {
 struct PartitionProblem {
   std::vector<PartitionLayer> layers;                      // in backward order
   std::function<double(int64_t bytes)> allreduce_seconds;  // rises; 0 for 0 bytes, else with its start-up time
-  bool is_straight = true;    // false: allreduce_seconds bends between sizes, so that partition_exact tries every grain
+  bool is_straight = true;  // false: allreduce_seconds bends between sizes, so that partition_exact tries every grain
   int64_t waiting_bytes = 0;  // made before the first layer's backward (a model's head)
   int64_t element_bytes = 4;  // slices are whole elements
   int64_t total_bytes() const;
@@ -79,7 +82,7 @@ Partition partition_step2(const PartitionProblem& problem, const Partition& firs
 Partition partition_paper(const PartitionProblem& problem, const DifferentialEvolution& settings = {});
 
 struct ExactPartition {
-  /// Bytes that tell two states apart. 0: 1 MiB, but at least a 1024th of all bytes if the AllReduce bends.
+  /// Bytes that tell two states apart. 0: 1 MiB, more for a model of many layers or an AllReduce that bends.
   int64_t grain_bytes = 0;
 };
 

@@ -76,6 +76,8 @@ class LayerCurve {
     };
     offer(0);
     if (bytes > 0) offer(bytes);
+    if (of_.best_splits)
+      for (const int64_t moe_bytes : of_.best_splits(bytes)) offer(moe_bytes);
     for (int64_t moe_bytes = grain_; !of_.bends_known && moe_bytes < bytes; moe_bytes += grain_) offer(moe_bytes);
     for (const int64_t bend : of_.moe_bends)
       for (const int64_t moe_bytes : {bend, bend + element_}) offer(moe_bytes);  // bends may lie inside an element
@@ -201,11 +203,13 @@ class ExactSearch {
   std::vector<State> cheapest_, promising_;  // by grain of waiting bytes
 };
 
-// Where every grain is tried the work is quadratic in their number, so a deep model has larger ones.
+// The search keeps states by layer and grain, and prices every grain if the AllReduce bends.
 int64_t grain_of(const PartitionProblem& problem) {
-  constexpr int64_t kMostGrains = 1024;
-  const int64_t element = problem.element_bytes, most = problem.is_straight ? 0 : problem.total_bytes() / kMostGrains;
-  return (std::max(kMiB, most) + element - 1) / element * element;
+  constexpr int64_t kMostStates = int64_t{1} << 26, kMostPriced = int64_t{1} << 13;
+  int64_t most = std::max<int64_t>(1, kMostStates / std::max<int64_t>(1, std::ssize(problem.layers)));
+  if (!problem.is_straight) most = std::min(most, kMostPriced);
+  const int64_t element = problem.element_bytes;
+  return (std::max(kMiB, problem.total_bytes() / most) + element - 1) / element * element;
 }
 
 }  // namespace

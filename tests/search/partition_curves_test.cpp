@@ -48,10 +48,20 @@ std::vector<search::SplitPaths> random_paths(Draws& draws) {
   return by_degree;
 }
 
+// Backwards whose two parts share work, so that the best split of some bytes is at no bend of either slice.
+std::vector<search::SplitPaths> entangled_paths(Draws& draws) {
+  std::vector<search::SplitPaths> by_degree;
+  for (int64_t degrees = 1 + draws.below(3); degrees > 0; --degrees) {
+    const double neither = 1 + draws.up_to(6), first = draws.up_to(neither), second = draws.up_to(neither);
+    by_degree.push_back({neither, first, second, draws.up_to(std::min(first, second))});
+  }
+  return by_degree;
+}
+
 struct CurvedModel {
   explicit CurvedModel(uint64_t seed, int layers, int64_t most_elements) : draws(seed) {
     row_of(profile, Op::allreduce).points = rising_curve(draws);
-    by_degree = random_paths(draws);
+    by_degree = seed % 2 == 0 ? random_paths(draws) : entangled_paths(draws);
     problem = search::partition_problem(find_schedule(draws.below(3) == 0 ? "tutel-improved" : "fsmoe"), pricer, layers,
                                         by_degree);
     for (PartitionLayer& layer : problem.layers) {
