@@ -78,6 +78,12 @@ BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phas
   return shape;
 }
 
+const BoundShape& BoundShapes::get(const Schedule& schedule, const LayerOutline& layer, Phase phase) {
+  const auto [it, fresh] = known_.try_emplace({structure_key(schedule, layer, {}, {}, Phases::both), phase});
+  if (fresh) it->second = bound_shape(schedule, layer, phase);
+  return it->second;
+}
+
 PhaseBound::PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer)
     : schedule_(schedule), shape_(shape), pricer_(pricer) {
   double sum_s = 0;  // of what follows the first half of attention

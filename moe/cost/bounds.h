@@ -1,7 +1,9 @@
 #pragma once
 // Lower bounds on a layer's time under a schedule: one for all degrees and gradient splits, and one for each degree.
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "moe/cost/pricer.h"
@@ -35,6 +37,15 @@ struct BoundShape {
   int gradient_lane = -1;            // -1: no gradients are sent
 };
 BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phase phase);
+
+/// Bound shapes, each built when it is first asked for.
+class BoundShapes {
+ public:
+  const BoundShape& get(const Schedule& schedule, const LayerOutline& layer, Phase phase);
+
+ private:
+  std::map<std::pair<StructureKey, Phase>, BoundShape> known_;
+};
 
 /// Holds at [a][b] the least time from the start of the first task on lane a to the end of the last on lane b, whatever
 /// the degree; -infinity where none has to pass. The last index is the phase's chain of tasks as a whole.

@@ -15,9 +15,10 @@ struct LayerBounds {
   double beside_gradients_s = 0;  // of a backward, on the gradients' lane
 };
 
-LayerBounds layer_bounds(const Schedule& schedule, const LayerPricer& pricer, BoundedDegrees degrees) {
-  const BoundShape forward = bound_shape(schedule, pricer.outline(), Phase::forward);
-  BoundShape backward = bound_shape(schedule, pricer.outline(), Phase::backward);
+LayerBounds layer_bounds(const Schedule& schedule, const LayerPricer& pricer, BoundedDegrees degrees,
+                         BoundShapes& shapes) {
+  const BoundShape& forward = shapes.get(schedule, pricer.outline(), Phase::forward);
+  BoundShape backward = shapes.get(schedule, pricer.outline(), Phase::backward);
   LayerBounds bounds;
   std::swap(bounds.gradient_lane, backward.gradient_lane);
   const PhaseBound f(schedule, forward, pricer), b(schedule, backward, pricer);
@@ -74,17 +75,18 @@ class Stage {
 
 class ModelBound {
  public:
-  ModelBound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, BoundedDegrees degrees)
+  ModelBound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, BoundedDegrees degrees,
+             BoundShapes& shapes)
       : schedule_(schedule),
         pricer_(pricer),
         model_(model),
-        bounds_(layer_bounds(schedule, pricer, degrees)),
+        bounds_(layer_bounds(schedule, pricer, degrees, shapes)),
         dense_bounds_(bounds_),
         stages_(static_cast<size_t>(model.shape.parallel.pp), Stage(bounds_.forward.size() - 1)),
         ended_(stages_.size(), std::vector<std::array<double, 2>>(static_cast<size_t>(model.micro_batches))) {
     if (model.dense.none(model.layers)) return;
     dense_.emplace(pricer.profile(), dense_case(pricer.shape(), model.dense.hidden), pricer.options());
-    dense_bounds_ = layer_bounds(schedule, *dense_, {});
+    dense_bounds_ = layer_bounds(schedule, *dense_, {}, shapes);
   }
 
   double run() {
@@ -201,7 +203,13 @@ double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, c
 
 double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                    BoundedDegrees degrees) {
-  return ModelBound(schedule, pricer, model, degrees).run();
+  BoundShapes shapes;
+  return model_bound(schedule, pricer, model, degrees, shapes);
+}
+
+double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, BoundedDegrees degrees,
+                   BoundShapes& shapes) {
+  return ModelBound(schedule, pricer, model, degrees, shapes).run();
 }
 
 }  // namespace moe

@@ -15,5 +15,8 @@ double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, c
 /// tasks wait for the layer before of the same micro-batch, and on each lane for the pass before.
 double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                    BoundedDegrees degrees = {});
+/// Returns the same; `shapes` keeps what bounds of many models share.
+double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, BoundedDegrees degrees,
+                   BoundShapes& shapes);
 
 }  // namespace moe

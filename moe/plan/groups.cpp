@@ -70,9 +70,10 @@ Groups groups_of(const ParallelShape& p) {
     group = {kind, stride_of(p, kind).size, Network::none};
     if (group.size == 1) continue;
     group.network = Network::intra;
+    const auto [size, step] = stride_of(p, kind);
     for (int rank = 0; rank < p.ranks() && group.network == Network::intra; ++rank) {
-      const auto ranks = members(p, kind, rank);
-      if (ranks.front() / p.ranks_per_node != ranks.back() / p.ranks_per_node) group.network = Network::inter;
+      const int first = rank - rank / step % size * step, last = first + (size - 1) * step;
+      if (first / p.ranks_per_node != last / p.ranks_per_node) group.network = Network::inter;
     }
   }
   return groups;

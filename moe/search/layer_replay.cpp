@@ -37,10 +37,7 @@ double LayerReplay::seconds(const Decision& decision, Phases phases) {
 }
 
 PhaseBound LayerReplay::bound(Phase phase) {
-  const StructureKey key = structure_key(schedule, pricer.outline(), {}, {}, Phases::both);
-  const auto [it, fresh] = store.bound_shapes.try_emplace({key, phase});
-  if (fresh) it->second = bound_shape(schedule, pricer.outline(), phase);
-  return {schedule, it->second, pricer};
+  return {schedule, store.bound_shapes.get(schedule, pricer.outline(), phase), pricer};
 }
 
 // Returns the time from the start of the first chunk's first task to the end of the last one.

@@ -44,7 +44,7 @@ struct ReplayStore {
   StructureCache structures;
   StructureKey ordered_key;  // a searched lane order is asked for once or twice: only the last is kept
   std::shared_ptr<const CompiledStructure> ordered;
-  std::map<std::pair<StructureKey, Phase>, BoundShape> bound_shapes;
+  BoundShapes bound_shapes;
   std::vector<double> seconds, ends;  // scratch
 };
 
