@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "moe/base/terminal.h"
 #include "moe/base/version.h"
@@ -91,8 +92,24 @@ void add_nodes(CLI::App& verb, verbs::Selection& s) {
   add_number(verb, "--nodes", s.nodes, "as many nodes of the cluster's kind; default: as many as it has", {1, 65536});
 }
 
-void add_trace(CLI::App& verb, std::string& target, const std::string& help) {
-  add_text(verb, "--trace", "FILE", target, help)->each(verbs::require_timeline);
+void add_number_or_all(CLI::App& verb, const std::string& flag, std::optional<int>& target, const std::string& help,
+                       int least) {
+  verb.add_option_function<std::string>(
+          flag,
+          [flag, &target, least](const std::string& text) {
+            const NumberRange range{static_cast<double>(least), 1e6};
+            target = text == "all" ? std::numeric_limits<int>::max() : number<int>(flag, text, range);
+          },
+          help)
+      ->type_name("N|all");
+}
+
+void add_trace(CLI::App& verb, verbs::TraceFlags& target, const std::string& help) {
+  add_text(verb, "--trace", "FILE", target.file, help)->each(verbs::require_timeline);
+  const std::string part = " that the timeline shows, the first and the last; default: as many as open in a second";
+  add_number_or_all(verb, "--trace-layers", target.layers, "layers of each stage" + part, 1);
+  add_number_or_all(verb, "--trace-micro-batches", target.micro_batches, "micro-batches" + part, 1);
+  for (const char* part_flag : {"--trace-layers", "--trace-micro-batches"}) needs(verb, part_flag, {"--trace"});
 }
 
 void add_stack(CLI::App& verb, verbs::ModelFlags& m, const std::string& layers) {

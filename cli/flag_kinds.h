@@ -88,8 +88,12 @@ void add_choice(CLI::App& verb, const std::string& flag, Target& target,
       ->type_name(fmt::format("{}", fmt::join(words, "|")));
 }
 
-/// Adds --trace, a timeline's file. A file that holds something else, which would be lost, is refused at once.
-void add_trace(CLI::App& verb, std::string& target, const std::string& help);
+/// Adds a flag that takes a number from 0 or 1 on (`least`), or "all": the largest int.
+void add_number_or_all(CLI::App& verb, const std::string& flag, std::optional<int>& target, const std::string& help,
+                       int least);
+/// Adds --trace, a timeline's file, and how much it shows. A file that holds something else, which would be lost, is
+/// refused at once.
+void add_trace(CLI::App& verb, verbs::TraceFlags& target, const std::string& help);
 
 /// --help shows a verb's flags in these three groups, in this order. begin_group puts the flags that are added after it
 /// into `group`.

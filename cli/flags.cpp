@@ -85,11 +85,12 @@ std::string meant_by(const std::string& word, const CLI::App& verb) {
 
 // Lists the flags that records do not depend on: where things are written, how they are shown, how processes meet.
 // Records depend on every other flag, also on new ones.
-constexpr std::array<std::string_view, 19> kOfNoRecord{
+constexpr std::array<std::string_view, 21> kOfNoRecord{
     "--json",       "--top",    "--gantt",        "--out",        "--overwrite",
     "--trace",      "--dump",   "--write",        "--tasks",      "--rank",
     "--rendezvous", "--quiet",  "--verbose",      "--checkpoint", "--checkpoint-every",
-    "--markdown",   "--strict", "--save-weights", "--max-input"};
+    "--markdown",   "--strict", "--save-weights", "--max-input",  "--trace-layers",
+    "--trace-micro-batches"};
 
 Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
   Asked asked;

@@ -50,13 +50,8 @@ void add_simulate(CLI::App& app, Command& c) {
   begin_group(*verb, kOutput);
   add_trace(*verb, s.trace, "write a Perfetto timeline");
   add_records(*verb, s.out, "write records, timelines included (JSON Lines)");
-  verb->add_option_function<std::string>(
-          "--gantt",
-          [&s](const std::string& text) {
-            s.drawn = text == "all" ? std::numeric_limits<int>::max() : number<int>("--gantt", text, {0, 1e6});
-          },
-          "draw the lanes of the N fastest schedules that differ as text, on one scale; default: 3")
-      ->type_name("N|all");
+  add_number_or_all(*verb, "--gantt", s.drawn,
+                    "draw the lanes of the N fastest schedules that differ as text, on one scale; default: 3", 0);
   verb->add_flag("--sweep-degrees", s.sweep_degrees, "with --out: a record of each degree from 1 to 64 too");
   add_json(*verb, s.json);
   verb->get_option("--gantt")->excludes("--json");

@@ -183,7 +183,7 @@ class Layerbench {
   }
 
   std::optional<verbs::LayerOutcome> known(const BenchedLayer& layer) const {
-    const bool runs_anew = options_.profile || !options_.dump.empty() || !options_.trace.empty();
+    const bool runs_anew = options_.profile || !options_.dump.empty() || !options_.trace.file.empty();
     return of_grid() && !runs_anew ? verbs::known_outcome(job_of(layer), writer_) : std::nullopt;
   }
 
@@ -241,7 +241,7 @@ class Layerbench {
     if (auto outcome = known(layer)) return *std::move(outcome);
     verbs::LayerOutcome outcome = run(layer, job_of(layer));
     append(outcome, writer_);
-    if (target_.leads() && !options_.trace.empty() && !traced_ && was_timed(outcome)) {
+    if (target_.leads() && !options_.trace.file.empty() && !traced_ && was_timed(outcome)) {
       verbs::write_layer_trace(outcome, options_.trace);
       traced_ = true;
     }

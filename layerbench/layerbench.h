@@ -8,6 +8,7 @@
 #include "verbs/chosen_model.h"
 #include "verbs/run_options.h"
 #include "verbs/selection.h"
+#include "verbs/trace_file.h"
 
 namespace moe {
 class World;
@@ -26,7 +27,7 @@ struct LayerbenchOptions : verbs::RunOptions {
   uint64_t seed = 1;
   std::string out;  // records; empty: results/layerbench-CLUSTER.jsonl
   std::string workload = "gate";
-  std::string trace;   // timeline of the first layer, measured above simulated; empty: none
+  verbs::TraceFlags trace;  // timeline of the first layer, measured above simulated
   std::string dump;    // folder of tensors (layer_dump.h): DUMP/SCHEDULE, of a grid DUMP/LAYER/SCHEDULE; empty: none
   bool tasks = false;  // print how each kind of task compares with its prediction
   bool check_only = false;

@@ -175,7 +175,7 @@ class Modelbench {
                                  options_.peak_flops);
     add_utilisation(results.use, results.outcome);
     append(results.outcome, writer_);
-    if (target_.leads() && !options_.trace.empty() && was_timed(results.outcome))
+    if (target_.leads() && !options_.trace.file.empty() && was_timed(results.outcome))
       verbs::write_layer_trace(results.outcome, options_.trace);
     writer_.end();
     return results;

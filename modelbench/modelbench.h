@@ -8,6 +8,7 @@
 #include "verbs/chosen_model.h"
 #include "verbs/run_options.h"
 #include "verbs/selection.h"
+#include "verbs/trace_file.h"
 
 namespace moe {
 class World;
@@ -37,7 +38,7 @@ struct ModelbenchOptions : verbs::RunOptions {
   std::string save_weights;          // file for what one schedule ends with; empty: kept nowhere
   std::optional<double> peak_flops;  // of a rank, a second; empty: as the profile's GEMMs have it
   std::string out;                   // records; empty: results/modelbench-CLUSTER.jsonl
-  std::string trace;                 // timeline of one step of each schedule, measured above simulated; empty: none
+  verbs::TraceFlags trace;           // timeline of one step of each schedule, measured above simulated
   bool tasks = false;
   bool json = false;
   Asked asked;

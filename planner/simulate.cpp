@@ -223,7 +223,7 @@ int run_simulate(const SimulateOptions& options) {
     if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.plan, s.timeline.makespan_s));
     groups.push_back(trace_group(s.plan, s.timeline, profile.name));
   }
-  if (!options.trace.empty()) verbs::write_trace(groups, options.trace);
+  if (!options.trace.file.empty()) verbs::write_trace(groups, options.trace);
   for (const std::string& note : pricer.notes()) log_info(note);
   if (shape.parallel.edp > 1)
     log_info(fmt::format("not in it: the sums of the experts' gradients over EDP = {}, which tune counts behind it",

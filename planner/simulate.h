@@ -10,6 +10,7 @@
 #include "moe/record/record.h"
 #include "planner/noise_report.h"
 #include "verbs/chosen_model.h"
+#include "verbs/trace_file.h"
 
 namespace moe::planner {
 
@@ -21,7 +22,7 @@ struct SimulateOptions {
   NoiseFlags noise;                      // replays on all ranks beside the even one
   std::optional<int> drawn;  // schedules of one layer whose lanes are drawn as text, the fastest first; empty: 3
   bool json = false;
-  std::string trace;           // file for a Perfetto timeline; empty: none
+  verbs::TraceFlags trace;
   std::string out;             // records; empty: none
   bool sweep_degrees = false;  // one record a degree too; needs `out`
   Asked asked;

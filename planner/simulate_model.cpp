@@ -135,7 +135,7 @@ int run_simulate_model(const SimulateOptions& options) {
   for (const Schedule* schedule : schedules) {
     try {
       all.push_back(simulated(chosen, search.tune(*schedule, pricer, chosen.model, strategy, degrees),
-                              options.json || !options.trace.empty() || options.noise.any()));
+                              options.json || !options.trace.file.empty() || options.noise.any()));
     } catch (const Unsupported& error) {
       refused.add(*schedule, error);
     }
@@ -161,7 +161,7 @@ int run_simulate_model(const SimulateOptions& options) {
     if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.result.plan, s.result.total_s()));
     groups.push_back(trace_group(s.result.plan, s.result.timeline, profile.name));
   }
-  if (!options.trace.empty()) verbs::write_trace(groups, options.trace);
+  if (!options.trace.file.empty()) verbs::write_trace(groups, options.trace);
   for (const std::string& note : pricer.notes()) log_info(note);
   if (!options.json) {
     print_text(chosen, profile, all);

@@ -27,7 +27,8 @@ int run_simulate_plan(const SimulateOptions& options) {
   const LayerPricer pricer(profile, plan.shape, verbs::pricing_of(options.selection));
   const Timeline timeline = timeline_of(plan, price(pricer, plan), profile.contention);
   const verbs::PlanTimes times = verbs::times_of(plan, pricer);
-  if (!options.trace.empty()) verbs::write_trace(std::vector{trace_group(plan, timeline, profile.name)}, options.trace);
+  if (!options.trace.file.empty())
+    verbs::write_trace(std::vector{trace_group(plan, timeline, profile.name)}, options.trace);
   for (const std::string& note : pricer.notes()) log_info(note);
   if (!options.json) {
     fmt::print("{}: {} on {} ({} x {}), {}\n\n", options.plan, describe(plan.shape.layer), profile.name,

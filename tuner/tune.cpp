@@ -18,7 +18,7 @@ namespace moe::tuner {
 namespace {
 
 // Writes the timeline of one layer that could be planned, under every schedule.
-void write_planned_trace(const std::string& path, const verbs::SweepRequest& request,
+void write_planned_trace(const verbs::TraceFlags& trace, const verbs::SweepRequest& request,
                          const std::vector<verbs::SweepRow>& rows) {
   std::vector<const verbs::SweepRow*> planned;
   std::vector<LayerShape> layers;
@@ -36,7 +36,7 @@ void write_planned_trace(const std::string& path, const verbs::SweepRequest& req
   }
   std::vector<TraceGroup> groups;
   for (size_t i = 0; i < plans.size(); ++i) groups.push_back(trace_group(plans[i], timelines[i], request.profile.name));
-  verbs::write_trace(groups, path);
+  verbs::write_trace(groups, trace);
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ int run_planned_tune(const TuneOptions& options) {
     verbs::append_rows(writer, rows, chosen, profile.name, request.degrees);
     writer.end();
   };
-  if (!options.trace.empty()) write_planned_trace(options.trace, request, rows);
+  if (!options.trace.file.empty()) write_planned_trace(options.trace, request, rows);
   const int code = options.strict && priced_by_weak_rows(rows) ? kDoubtful : kOk;
   const auto strategies = compare_strategies(request, rows, options.strategy_layers);
   const Json document{{"cluster", profile.name},

@@ -8,6 +8,7 @@
 #include "verbs/chosen_model.h"
 #include "verbs/run_options.h"
 #include "verbs/selection.h"
+#include "verbs/trace_file.h"
 
 namespace moe {
 class World;
@@ -29,7 +30,7 @@ struct TuneOptions : verbs::RunOptions {
   std::optional<int> iterations;  // none: 5, of every layer 3
   uint64_t seed = 1;
   std::string out;      // records; empty: results/tune-CLUSTER.jsonl
-  std::string trace;    // timeline of one verified layer; empty: beside the records
+  verbs::TraceFlags trace;  // timeline of one verified layer; no file: beside the records
   bool strict = false;  // exit code kDoubtful where a weak row prices the answer, or runs say little
   bool json = false;
   Asked asked;

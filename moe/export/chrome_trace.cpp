@@ -6,6 +6,7 @@
 
 #include "moe/base/check.h"
 #include "moe/cost/critical_path.h"
+#include "moe/plan/pipeline.h"
 
 namespace moe {
 namespace {
@@ -48,9 +49,29 @@ std::string lane_name(const Lane& lane, bool several_stages) {
   return several_stages ? fmt::format("stage {} {}", lane.stage + 1, kind) : std::string(kind);
 }
 
+// Returns whether a place is among the first and last `shown` of `count`.
+bool is_at_an_end(int place, int count, int shown) { return place < shown - shown / 2 || place >= count - shown / 2; }
+
+const Lane& lane_of(const Plan& plan, int task) {
+  return plan.structure->lanes[static_cast<size_t>(plan.tasks()[static_cast<size_t>(task)].lane)];
+}
+
+bool is_shown(const TraceGroup& group, const Lane& lane) { return group.stage < 0 || group.stage == lane.stage; }
+
+bool is_shown(const TraceGroup& group, const Task& task, const TraceExtent& extent) {
+  const Plan& plan = *group.plan;
+  const Lane& lane = lane_of(plan, task.id);
+  if (!is_shown(group, lane)) return false;
+  const bool is_step = task.phase == Phase::step;
+  if (!is_step && !is_at_an_end(task.micro_batch, plan.micro_batches, extent.micro_batches)) return false;
+  const auto [first, last] = layers_of_stage(plan.layers, plan.shape.parallel.pp, lane.stage);
+  const bool of_layer = task.layer >= first && task.layer < last;
+  return !of_layer || is_at_an_end(task.layer - first, last - first, extent.layers);
+}
+
 class EventWriter {
  public:
-  explicit EventWriter(std::ostream& out) : out_(out) {}
+  EventWriter(std::ostream& out, const TraceExtent& extent) : out_(out), extent_(extent) {}
 
   void group(const TraceGroup& group, int place) {
     const Plan& plan = *group.plan;
@@ -71,22 +92,15 @@ class EventWriter {
     }
     const CriticalPath path = critical_path(*plan.structure, group.start_s, group.end_s);
     for (const Task& task : plan.tasks())
-      if (is_shown(group, lane_of(plan, task.id))) complete(group, path, task, pid);
+      if (is_shown(group, task, extent_)) complete(group, path, task, pid);
     // Arrows come behind the slices: one is bound to the slice that is open when its event is read.
     for (const Task& task : plan.tasks())
       for (const int from : awaited(*plan.structure, task))
-        if (is_shown(group, lane_of(plan, task.id)) && is_shown(group, lane_of(plan, from)))
+        if (is_shown(group, task, extent_) && is_shown(group, plan.tasks()[static_cast<size_t>(from)], extent_))
           arrow(group, from, task.id, pid);
   }
 
  private:
-  static bool is_shown(const TraceGroup& group, const Lane& lane) {
-    return group.stage < 0 || group.stage == lane.stage;
-  }
-  static const Lane& lane_of(const Plan& plan, int task) {
-    return plan.structure->lanes[static_cast<size_t>(plan.tasks()[static_cast<size_t>(task)].lane)];
-  }
-
   void metadata(int pid, int tid, std::string_view what, std::string_view key, std::string_view value) {
     event(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{"{}":{}}}}})", pid, tid, what, key, value);
   }
@@ -136,6 +150,7 @@ class EventWriter {
   }
 
   std::ostream& out_;
+  const TraceExtent& extent_;
   bool first_ = true;
   int64_t arrows_ = 0;  // ids are unique in the file
 };
@@ -154,10 +169,18 @@ void check_times(const TraceGroup& group) {
 
 }  // namespace
 
-void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out) {
+int64_t shown_tasks(std::span<const TraceGroup> groups, const TraceExtent& extent) {
+  int64_t tasks = 0;
+  for (const TraceGroup& group : groups)
+    tasks +=
+        std::ranges::count_if(group.plan->tasks(), [&](const Task& task) { return is_shown(group, task, extent); });
+  return tasks;
+}
+
+void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out, const TraceExtent& extent) {
   for (const TraceGroup& group : groups) check_times(group);
   out << kChromeTraceBegins << R"("ms","traceEvents":[)";
-  EventWriter writer(out);
+  EventWriter writer(out, extent);
   for (size_t i = 0; i < groups.size(); ++i) writer.group(groups[i], static_cast<int>(i));
   out << "\n]}\n";
 }

@@ -1,6 +1,8 @@
 #pragma once
 // Timelines as Chrome trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+#include <cstdint>
 #include <iosfwd>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -20,6 +22,14 @@ struct TraceGroup {
   int stage = -1;                          // whose lanes are shown; -1: all stages'
 };
 
+/// The part of a plan that a trace shows: so many layers of each stage and so many micro-batches, half of them the
+/// first ones, the others the last. What belongs to no layer (embedding, head) is always shown.
+struct TraceExtent {
+  int layers = std::numeric_limits<int>::max(), micro_batches = std::numeric_limits<int>::max();
+};
+/// Returns the number of tasks that a trace shows.
+int64_t shown_tasks(std::span<const TraceGroup> groups, const TraceExtent& extent);
+
 /// Returns a plan's tasks as they were simulated on that cluster.
 TraceGroup trace_group(const Plan& plan, const Timeline& timeline, const std::string& cluster);
 
@@ -31,7 +41,7 @@ TraceGroup trace_group(const Plan& plan, const Timeline& timeline, const std::st
 /// and cluster. A slice says whether it is on the critical path and its slack (critical_path.h), bytes, GB/s, and
 /// beside a measured time the predicted one. Throws WrongResult, before anything is written, for a task that has no
 /// times or ends before it starts.
-void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out);
+void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out, const TraceExtent& extent = {});
 inline constexpr std::string_view kChromeTraceBegins = R"({"displayTimeUnit":)";
 
 }  // namespace moe

@@ -68,6 +68,8 @@ std::string of(const verbs::Selection& s) {
                 l.esp, l.pp, l.zero, l.recompute);
 }
 
+std::string of(const verbs::TraceFlags& t) { return all_of(t.file, t.layers, t.micro_batches); }
+
 std::string of_gates(const Command& c) {
   const regress::AbOptions& a = c.ab;
   const regress::SelfTestOptions& s = c.self_test;
@@ -96,20 +98,20 @@ std::string parsed(const std::string& verb, const std::string& text) {
   const RanksFlags& r = c->ranks;
   return c->verb + shown(c->log) + shown(c->most_input) + of(t.selection) +
          all_of(t.verify, t.measured_layers, t.strategy_layers, t.measure_degrees, t.iterations, t.seed, t.timeout_s,
-                t.device, t.attention, t.threads, t.out, t.asked.overwrite, t.trace, t.json, t.run_all, t.strict,
+                t.device, t.attention, t.threads, t.out, t.asked.overwrite, of(t.trace), t.json, t.run_all, t.strict,
                 c->fit.strict) +
          all_of(m.cluster, fmt::format("{}", fmt::join(m.ops, ",")), m.repetitions, m.timeout_s, m.device, m.threads,
                 m.least_bytes, m.most_bytes, m.step_bytes, m.step_factor, m.iterations, m.warm_ups, m.check, m.dtype,
                 m.modules, m.out, m.asked.overwrite, m.kernels, m.json) +
          of(l.selection) + all_of(c->simulate.asked.overwrite, c->reproduce.asked.overwrite) +
          all_of(l.stack.layers, l.stack.micro_batches, l.stack.pipeline, l.layers, l.iterations, l.seed, l.timeout_s,
-                l.device, l.attention, l.threads, l.out, l.asked.overwrite, l.workload, l.trace, l.dump, l.tasks,
+                l.device, l.attention, l.threads, l.out, l.asked.overwrite, l.workload, of(l.trace), l.dump, l.tasks,
                 l.check_only, l.json) +
          of(b.selection) +
          all_of(b.model.model, b.model.layers, b.model.micro_batches, b.model.pipeline, b.text, b.markov_order, b.steps,
                 b.optimizer, b.learning_rate, b.momentum, b.weight_decay, b.clip_norm, b.warm_up, b.held_out,
                 b.checkpoint, b.checkpoint_every, b.check_only, b.dump, b.peak_flops, b.weights, b.save_weights) +
-         all_of(b.seed, b.timeout_s, b.device, b.attention, b.threads, b.out, b.asked.overwrite, b.trace, b.tasks,
+         all_of(b.seed, b.timeout_s, b.device, b.attention, b.threads, b.out, b.asked.overwrite, of(b.trace), b.tasks,
                 b.json) +
          all_of(r.backend, r.rank, r.ranks, r.timeout_s, r.rendezvous, r.ranks_per_node, r.min_ctas, r.max_ctas,
                 r.implicit_launch_order, c->launch.ranks) +

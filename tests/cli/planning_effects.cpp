@@ -47,7 +47,9 @@ Effects simulate() {
   add(e, writes, base, "--trace written; --out written; --sweep-degrees --out written");
   add(e, parsed, "--out o.jsonl", "--overwrite");
   add(e, refused, base, "--overwrite");
-  add(e, writes, model, "--trace written");
+  const std::string part = "--trace-layers 1 --trace written; --trace-micro-batches 1 --trace written";
+  add(e, writes, model, "--trace written; " + part);
+  add(e, refused, model, "--trace-layers 1; --trace-micro-batches all; --trace-layers 0 --trace written");
   add(e, changes, "--schedule fsmoe", "--json");
   add(e, changes, "--schedule fsmoe,tutel", "--gantt 1");
   add(e, refused, "--schedule fsmoe", "--gantt some; --gantt -1; --gantt 2 --json; --gantt 2 --layers 2");
@@ -101,7 +103,8 @@ Effects tune() {
   add(e, changes, grid + two, "--json");
   add(e, changes, base, "--strategy-layers 1");
   add(e, refused, "", "--strategy-layers 3");
-  add(e, writes, base, "--trace written; --out written");
+  add(e, writes, base, "--trace written; --out written; --trace-layers 1 --trace written");
+  add(e, parsed, "--trace t", "--trace-micro-batches 2");
   add(e, parsed, "", "--overwrite; --strict; --no-verify; --measure 3; --measure-degrees; --iterations 2; --seed 7");
   add(e, refused, base,
       "--measure 3; --measure-degrees; --iterations 2; --seed 7; --timeout 3; --backend gloo; --device cpu; --threads "

@@ -35,6 +35,8 @@ void add_layers_that_run(Effects& e) {
       "--placement ep-inside; --cluster testbed-a; --schedule fsmoe; --degree-forward 2; --degree-backward 2; "
       "--micro-op-bytes 1000; --min-chunk-bytes 1000; --nearest; --seed 7; --trace t; --tasks; --out o.jsonl; "
       "--overwrite; --json");
+  add(e, parsed, "--trace t", "--trace-layers 2; --trace-micro-batches all");
+  add(e, refused, "", "--trace-layers 2; --trace-micro-batches all");
 }
 
 Effects layerbench() {

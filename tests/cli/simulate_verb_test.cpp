@@ -1,8 +1,10 @@
 // `simulate` as a user meets it: rows of what is refused, defaults, noise.
 #include <algorithm>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/cli/program_test.h"
 
@@ -223,6 +225,54 @@ TEST_F(SimulateVerb, ValuesThatNobodyMeansAreRefusedInOneLine) {
   EXPECT_EQ(printed.exit_code, 2);
   EXPECT_EQ(std::ranges::count(printed.err, '\n'), 1) << printed.err;
   EXPECT_EQ(printed.err.find('\x1b'), std::string::npos) << printed.err;
+}
+
+struct WrittenTimeline {
+  int64_t tasks = 0;
+  double mib = 0;
+  std::set<int> layers, micro_batches;  // from 1
+  std::string said;
+};
+
+// A viewer opens the timeline of any model at once; what that leaves out is said, and flags decide it.
+TEST_F(SimulateVerb, ATimelineSaysItsSizeAndWhatItLeavesOut) {
+  const auto timeline = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> words{"simulate", "--schedule", "fsmoe",           "--layers", "24", "--pp", "2",
+                                   "--mp",     "4",          "--nearest",       "--batch",  "1",  "--dp", "4",
+                                   "--trace",  "t.json",     "--micro-batches", "40"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const Printed printed = run(words);
+    EXPECT_EQ(printed.exit_code, 0) << printed.err;
+    WrittenTimeline written;
+    written.said = printed.err;
+    std::ifstream file(folder_ + "/t.json");
+    for (const Json& event : Json::parse(file)["traceEvents"]) {
+      if (event["ph"] != "X") continue;
+      ++written.tasks;
+      written.layers.insert(event["args"]["layer"].get<int>() + 1);
+      if (event["args"]["phase"] != "step") written.micro_batches.insert(event["args"]["micro_batch"].get<int>());
+    }
+    written.mib = static_cast<double>(std::filesystem::file_size(folder_ + "/t.json")) / (1 << 20);
+    EXPECT_NE(written.said.find(fmt::format("t.json: a timeline of {:.1f} MiB, {} tasks", written.mib, written.tasks)),
+              std::string::npos)
+        << written.said;
+    return written;
+  };
+  const WrittenTimeline usual = timeline({}), all = timeline({"--trace-layers", "all", "--trace-micro-batches", "all"}),
+                        few = timeline({"--trace-layers", "3", "--trace-micro-batches", "1"});
+  EXPECT_LE(usual.tasks, 10'000);
+  EXPECT_GT(usual.tasks, 2'000);
+  EXPECT_LT(usual.mib, 8);
+  EXPECT_NE(usual.said.find(fmt::format("it shows {} of 12 layers of a stage and {} of 40 micro-batches, the first",
+                                        usual.layers.size() / 2, usual.micro_batches.size())),
+            std::string::npos)
+      << usual.said;
+  EXPECT_EQ(few.layers, (std::set<int>{1, 2, 12, 13, 14, 24}));
+  EXPECT_EQ(few.micro_batches, std::set<int>{1});
+  EXPECT_EQ(all.layers.size(), 24u);
+  EXPECT_EQ(all.micro_batches.size(), 40u);
+  EXPECT_GT(all.tasks, 3 * usual.tasks);
+  EXPECT_EQ(all.said.find("it shows"), std::string::npos) << all.said;
 }
 
 }  // namespace

@@ -195,7 +195,7 @@ void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoi
   if (!group.cases.empty()) writer.append(group);
 }
 
-void write_ranking_trace(const TuneOptions& options, const Answer& answer, const std::string& path) {
+void write_ranking_trace(const TuneOptions& options, const Answer& answer) {
   const RankingRequest request = request_of(options, answer);
   std::vector<PlannedTimeline> planned;
   for (size_t i = 0; i < answer.ranking.size(); ++i) {
@@ -205,7 +205,7 @@ void write_ranking_trace(const TuneOptions& options, const Answer& answer, const
   }
   std::vector<TraceGroup> groups;
   for (const PlannedTimeline& p : planned) groups.push_back(trace_group(p.plan, p.timeline, answer.cluster));
-  verbs::write_trace(groups, path);
+  verbs::write_trace(groups, options.trace);
 }
 
 std::string command_of(const std::string& verb, const TuneOptions& options, const Answer& answer) {
@@ -235,7 +235,7 @@ int run_planned_answer(const TuneOptions& options) {
       .profile = &profile,
       .no_trials = "nothing was run (--no-verify)",
       .records_path = verbs::records_path(options.out, "plan", profile.name),
-      .trace_path = options.trace};
+      .trace_path = options.trace.file};
   plan_answer(options, answer);
   answer.neighbours = neighbours_of(options, answer);
   std::vector<std::string> files = subject.files;
@@ -247,7 +247,7 @@ int run_planned_answer(const TuneOptions& options) {
     writer.end();
   };
   print_with_records(write_records, [&] {
-    if (!options.trace.empty()) write_ranking_trace(options, answer, options.trace);
+    if (!options.trace.file.empty()) write_ranking_trace(options, answer);
     fmt::print("{}", options.json ? document_text(json_of(answer)) + '\n' : text_of(answer));
   });
   return options.strict && doubtful(answer) ? kDoubtful : kOk;

@@ -36,7 +36,7 @@ std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& a
 void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoice& degrees);
 
 /// Writes the Perfetto timeline of the best three and the baselines, as they are planned.
-void write_ranking_trace(const TuneOptions& options, const Answer& answer, const std::string& path);
+void write_ranking_trace(const TuneOptions& options, const Answer& answer);
 
 /// Returns a command line of another verb about the same layer or model, in the groups of the answer and with what it
 /// recommends: "./moetune VERB ... --schedule NAME".

@@ -199,8 +199,10 @@ class VerifiedAnswer {
     if (answer.current && answer.current->refused.empty()) try_current(job, *answer.current, answer);
     if (progress) progress->done();
     if (target_.leads() && was_timed(outcome)) {
-      answer.trace_path = options_.trace.empty() ? beside(".trace.json") : options_.trace;
-      verbs::write_layer_trace(outcome, answer.trace_path);
+      verbs::TraceFlags trace = options_.trace;
+      if (trace.file.empty()) trace.file = beside(".trace.json");
+      answer.trace_path = trace.file;
+      verbs::write_layer_trace(outcome, trace);
     }
   }
 

@@ -242,8 +242,10 @@ class VerifiedTune {
   }
 
   void write_trace(const verbs::LayerOutcome& outcome) {
-    found_.trace_path = options_.trace.empty() ? beside_records(found_.records_path, ".trace.json") : options_.trace;
-    if (target_.leads()) verbs::write_layer_trace(outcome, found_.trace_path);
+    verbs::TraceFlags trace = options_.trace;
+    if (trace.file.empty()) trace.file = beside_records(found_.records_path, ".trace.json");
+    found_.trace_path = trace.file;
+    if (target_.leads()) verbs::write_layer_trace(outcome, trace);
   }
 
   const TuneOptions& options_;

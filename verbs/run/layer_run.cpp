@@ -140,7 +140,7 @@ TraceGroup measured_group(const ScheduleRun& run, size_t rank, const Timeline& t
 
 }  // namespace
 
-void write_layer_trace(const LayerOutcome& outcome, const std::string& path) {
+void write_layer_trace(const LayerOutcome& outcome, const TraceFlags& flags) {
   std::deque<Timeline> measured;  // groups see into it
   std::vector<TraceGroup> groups;
   for (const ScheduleRun& run : outcome.runs) {
@@ -157,7 +157,7 @@ void write_layer_trace(const LayerOutcome& outcome, const std::string& path) {
     }
     groups.push_back(trace_group(run.plan, run.predicted, cluster));
   }
-  write_trace(groups, path);
+  write_trace(groups, flags);
 }
 
 }  // namespace moe::verbs

@@ -54,6 +54,6 @@ void require_sound(const LayerOutcome& outcome, bool alone);
 bool was_timed(const LayerOutcome& outcome);
 /// Writes a Perfetto timeline: for each timed schedule the measured ranks' lanes above the simulated ones; a plan of
 /// more than kMostRankTasks tasks over all ranks has the slowest rank's lanes alone.
-void write_layer_trace(const LayerOutcome& outcome, const std::string& path);
+void write_layer_trace(const LayerOutcome& outcome, const TraceFlags& flags);
 
 }  // namespace moe::verbs

@@ -170,7 +170,7 @@ TEST(LayerRun, ARecordsTimelineIsTheTraces) {
     const LayerOutcome outcome = run_layer_job(job, {});
     const Scratch scratch;
     const std::string path = scratch.path("trace.json");
-    write_layer_trace(outcome, path);
+    write_layer_trace(outcome, {.file = path});
     const auto trace = nlohmann::json::parse(std::ifstream(path));
     for (size_t s = 0; s < outcome.runs.size(); ++s) {
       const auto& [record, plan, predicted, measured, rank, tasks] = outcome.runs[s];
