@@ -85,12 +85,13 @@ std::string meant_by(const std::string& word, const CLI::App& verb) {
 
 // Lists the flags that records do not depend on: where things are written, how they are shown, how processes meet.
 // Records depend on every other flag, also on new ones.
-constexpr std::array<std::string_view, 21> kOfNoRecord{
-    "--json",       "--top",    "--gantt",        "--out",        "--overwrite",
-    "--trace",      "--dump",   "--write",        "--tasks",      "--rank",
-    "--rendezvous", "--quiet",  "--verbose",      "--checkpoint", "--checkpoint-every",
-    "--markdown",   "--strict", "--save-weights", "--max-input",  "--trace-layers",
-    "--trace-micro-batches"};
+constexpr std::array<std::string_view, 21> kOfNoRecord{"--json",      "--top",          "--gantt",
+                                                       "--out",       "--overwrite",    "--trace",
+                                                       "--dump",      "--write",        "--tasks",
+                                                       "--rank",      "--rendezvous",   "--quiet",
+                                                       "--verbose",   "--checkpoint",   "--checkpoint-every",
+                                                       "--markdown",  "--strict",       "--save-weights",
+                                                       "--max-input", "--trace-layers", "--trace-micro-batches"};
 
 Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
   Asked asked;
@@ -108,6 +109,24 @@ Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
   asked.otherwise = "another --out, or --overwrite";
   asked.built_from = built_from();
   return asked;
+}
+
+// Flags of one process of several: the command that starts the others says them.
+constexpr std::array<std::string_view, 3> kOfOneProcess{"--rank", "--ranks", "--rendezvous"};
+
+// Returns the flags given to `verb` that `other` has too, without those that say where and how results are shown.
+std::vector<tuner::GivenFlag> given_for(const CLI::App& other, const CLI::App& verb) {
+  std::vector<tuner::GivenFlag> given;
+  for (const CLI::Option* option : verb.get_options()) {
+    const std::string name = option->get_name();
+    const bool is_output = option->get_group() == kOutput && name != "--max-input";
+    if (option->count() == 0 || is_output || other.get_option_no_throw(name) == nullptr ||
+        std::ranges::find(kOfOneProcess, name) != kOfOneProcess.end())
+      continue;
+    const bool takes_value = option->get_type_size() != 0;
+    given.push_back({name, takes_value ? fmt::format("{}", fmt::join(option->results(), ",")) : ""});
+  }
+  return given;
 }
 
 // Returns the files and folders that the command writes at the end. Records are opened before, by their writer. Throws
@@ -168,6 +187,9 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   command.simulate.asked = command.tune.asked = command.microbench.asked = command.layerbench.asked =
       command.modelbench.asked = command.reproduce.asked = command.ab.asked = command.self_test.asked =
           command.import_in.asked = asked_by(*app.get_subcommands().front(), {argv, argv + argc});
+  if (command.verb == "tune")
+    for (const char* other : {"simulate", "layerbench", "modelbench"})
+      command.tune.given_for[other] = given_for(*app.get_subcommand(other), *app.get_subcommands().front());
   return command;
 }
 

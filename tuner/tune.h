@@ -1,8 +1,10 @@
 #pragma once
 // The verb `tune`: measure the cluster, fit it, plan a layer, a model or a grid of layers, and run some of what was
 // planned to check the prediction.
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "moe/record/record.h"
 #include "verbs/chosen_model.h"
@@ -15,6 +17,11 @@ class World;
 }
 
 namespace moe::tuner {
+
+/// A flag as it was given; `value` is empty if the flag takes none.
+struct GivenFlag {
+  std::string name, value;
+};
 
 struct TuneOptions : verbs::RunOptions {
   verbs::Selection selection;
@@ -29,11 +36,13 @@ struct TuneOptions : verbs::RunOptions {
   bool measure_degrees = false;   // with every layer: which degrees are best by measurement
   std::optional<int> iterations;  // none: 5, of every layer 3
   uint64_t seed = 1;
-  std::string out;      // records; empty: results/tune-CLUSTER.jsonl
+  std::string out;          // records; empty: results/tune-CLUSTER.jsonl
   verbs::TraceFlags trace;  // timeline of one verified layer; no file: beside the records
-  bool strict = false;  // exit code kDoubtful where a weak row prices the answer, or runs say little
+  bool strict = false;      // exit code kDoubtful where a weak row prices the answer, or runs say little
   bool json = false;
   Asked asked;
+  /// The given flags that another verb has too, output aside, by that verb: for the command that an answer ends with.
+  std::map<std::string, std::vector<GivenFlag>, std::less<>> given_for = {};
 };
 
 /// Returns whether a layer or a model is asked for, which has an answer of its own (tuner/answer); else a grid. Throws

@@ -46,7 +46,13 @@ TEST_F(AnswerVerb, NextIsAboutWhatWasRecommended) {
        {Words{"--batch", "4", "--seq", "512", "--model-dim", "2048"},
         Words{"--batch", "4", "--model-dim", "2048", "--degree-forward", "7", "--schedule", "fsmoe,tutel"},
         Words{"--model", "gpt2-xl@fsmoe"}, Words{"--model", "gpt2-xl@fsmoe", "--layers", "1"},
-        Words{"--layers", "1", "--dtype", "bfloat16", "--cluster", "h100-8"},
+        Words{"--layers", "1", "--dtype", "bfloat16", "--cluster", "h100-8"}, Words{"--nodes", "4", "--batch", "4"},
+        Words{"--capacity-factor", "none", "--batch", "2", "--max-input", "1G", "--node-limit", "2", "--bias"},
+        Words{"--layers", "4", "--micro-batches", "3", "--pipeline", "1f1b", "--schedule", "tutel,fsmoe"},
+        Words{"--cluster", "h100-deepep-8-nodes", "--nodes", "16", "--model", "qwen3-30b-a3b", "--layers", "4",
+              "--zero", "1", "--recompute", "selective", "--ep", "16", "--nearest"},
+        Words{"--shape", "auto", "--cluster", "h100-deepep-8-nodes", "--nodes", "4", "--model", "qwen3-30b-a3b",
+              "--layers", "2", "--schedule", "ds-moe", "--zero", "0", "--pipeline", "1f1b"},
         Words{"--shape", "auto", "--cluster", "h100-8", "--model", "gpt-oss-20b", "--schedule", "tutel,fsmoe"},
         Words{"--shape", "auto", "--cluster", "h100-8", "--experts", "12", "--dtype", "bfloat16", "--batch", "2"}}) {
     const Json use = answer(words)["use"], next = next_of(words);

@@ -43,6 +43,28 @@ TEST(Help, FlagsOfOneNameStandInOneOrderEverywhere) {
   EXPECT_GT(compared, 200);
 }
 
+// Flags that another verb has too are handed over to the command that an answer ends with, as they were given.
+TEST(FlagsOfTheNextCommand, AreThoseThatWereGiven) {
+  const auto given_to = [](const std::string& verb, const std::vector<const char*>& words) {
+    const auto command = parse_command_line(static_cast<int>(words.size()), words.data());
+    std::string text;
+    for (const tuner::GivenFlag& flag : command.value().tune.given_for.at(verb))
+      text += flag.name + ' ' + flag.value + ';';
+    return text;
+  };
+  EXPECT_EQ(given_to("layerbench", {"moetune",   "tune",   "--ranks-per-node", "2",           "--threads", "3",
+                                    "--timeout", "9",      "--zero",           "1",           "--bias",    "--json",
+                                    "--top",     "3",      "--schedule",       "fsmoe,tutel", "--batch",   "2",
+                                    "--backend", "gloo",   "--rank",           "0",           "--ranks",   "4",
+                                    "--current", "tutel:2"}),
+            "--schedule fsmoe,tutel;--batch 2;--bias ;--backend gloo;--threads 3;--ranks-per-node 2;--timeout 9;");
+  EXPECT_EQ(given_to("modelbench", {"moetune", "tune", "--model", "tiny-gpt", "--zero", "1", "--threads", "2"}),
+            "--model tiny-gpt;--zero 1;--threads 2;");
+  EXPECT_EQ(given_to("simulate", {"moetune", "tune", "--no-verify", "--nodes", "16", "--node-limit", "2", "--out",
+                                  "r.jsonl", "--max-input", "1G", "--strict", "--batch", "2"}),
+            "--nodes 16;--batch 2;--node-limit 2;--max-input 1G;");
+}
+
 TEST(Help, GroupsAreWhatHowAndOutput) {
   CLI::App app;
   Command command;

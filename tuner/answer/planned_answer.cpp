@@ -18,17 +18,6 @@ namespace {
 
 constexpr size_t kDrawn = 3;
 
-// Lists the flags that say which cluster and layer, as simulate and the benches have them too; blanks around each.
-constexpr std::string_view kWhatFlags =
-    " --cluster --model --layers --micro-batches --pipeline --layer --batch --seq --model-dim --hidden "
-    "--shared-hidden --heads --kv-heads --head-dim --rope-theta --experts --top-k --ffn --gate --capacity-factor "
-    "--capacity-rounding --order --dispatcher --hook --norm --no-residual --no-causal --bias --aux-loss --z-loss "
-    "--dtype --dp --mp --ep --esp --pp --placement --nearest --zero --recompute --node-limit --degree-forward "
-    "--degree-backward --micro-op-bytes --min-chunk-bytes --device --attention ";
-// Lists those of these flags that a search for the parallel shape decides.
-constexpr std::string_view kOfShape =
-    " --batch --dp --mp --ep --esp --pp --placement --micro-batches --pipeline --nearest ";
-
 RankingRequest request_of(const TuneOptions& options, const Answer& answer) {
   RankingRequest request{*answer.chosen, *answer.profile, options.selection.degrees, pricing_of(options)};
   if (answer.shapes == nullptr) return request;
@@ -117,18 +106,49 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
                       .pricing = pricing_of(options)});
 }
 
-// Returns the flags of what a search decided, beside those that were asked for.
-std::string shape_flags(const ModelShape& model, const verbs::LayerFlags& asked) {
+// The flags of a command line, each at most once.
+class FlagList {
+ public:
+  explicit FlagList(std::vector<GivenFlag> flags) : flags_(std::move(flags)) {}
+
+  void erase(std::string_view name) {
+    std::erase_if(flags_, [&](const GivenFlag& flag) { return flag.name == name; });
+  }
+  void set(const std::string& name, std::string value) {
+    const auto known = std::ranges::find(flags_, name, &GivenFlag::name);
+    (known == flags_.end() ? flags_.emplace_back(GivenFlag{name, {}}) : *known).value = std::move(value);
+  }
+  std::string text() const {
+    std::string text;
+    for (const GivenFlag& flag : flags_)
+      text += fmt::format(" {}{}{}", flag.name, flag.value.empty() ? "" : " ",
+                          flag.value.empty() ? "" : shell_word(flag.value));
+    return text;
+  }
+
+ private:
+  std::vector<GivenFlag> flags_;
+};
+
+// Sets what a search decided.
+void set_shape(const ModelShape& model, FlagList& flags) {
   const ParallelShape& p = model.shape.parallel;
-  std::string text =
-      fmt::format(" --batch {} --dp {} --mp {} --ep {} --esp {}", model.shape.layer.batch, p.dp, p.mp, p.ep, p.esp);
-  if (p.ep > 1 && p.esp > 1) text += fmt::format(" --placement {}", placement_name(p));
-  if (p.pp > 1) text += fmt::format(" --pp {}", p.pp);
-  if (model.micro_batches > 1)
-    text += fmt::format(" --micro-batches {} --pipeline {}", model.micro_batches, name_of(model.order));
-  if (p.zero > 0 && !asked.zero) text += fmt::format(" --zero {}", p.zero);
-  if (p.recompute != Recompute::none && !asked.recompute) text += fmt::format(" --recompute {}", name_of(p.recompute));
-  return text + " --nearest";
+  const auto number = [&](const std::string& name, int64_t value) { flags.set(name, std::to_string(value)); };
+  number("--batch", model.shape.layer.batch);
+  number("--dp", p.dp);
+  number("--mp", p.mp);
+  number("--ep", p.ep);
+  number("--esp", p.esp);
+  if (p.ep > 1 && p.esp > 1) flags.set("--placement", std::string(placement_name(p)));
+  if (p.pp > 1) number("--pp", p.pp);
+  for (const char* several : {"--micro-batches", "--pipeline"}) flags.erase(several);
+  if (model.micro_batches > 1) {
+    number("--micro-batches", model.micro_batches);
+    flags.set("--pipeline", std::string(name_of(model.order)));
+  }
+  if (p.zero > 0) number("--zero", p.zero);
+  if (p.recompute != Recompute::none) flags.set("--recompute", std::string(name_of(p.recompute)));
+  flags.set("--nearest", "");
 }
 
 }  // namespace
@@ -209,18 +229,12 @@ void write_ranking_trace(const TuneOptions& options, const Answer& answer) {
 }
 
 std::string command_of(const std::string& verb, const TuneOptions& options, const Answer& answer) {
-  std::string text = "./moetune " + verb;
-  const auto among = [](std::string_view names, std::string_view name) {
-    return names.find(fmt::format(" {} ", name)) != std::string_view::npos;
-  };
-  for (const std::string& flag : options.asked.flags) {
-    const std::string name = flag.substr(0, flag.find('='));
-    if (!among(kWhatFlags, name) || (answer.shapes != nullptr && among(kOfShape, name))) continue;
-    const std::string value = flag.substr(std::min(flag.size(), name.size() + 1));
-    text += ' ' + name + (value == "true" ? "" : ' ' + shell_word(value));  // of a flag without a value
-  }
-  if (answer.shapes != nullptr) text += shape_flags(answer.chosen->model, options.selection.layer);
-  return text + fmt::format(" --schedule {}", recommended(answer).schedule->name);
+  const auto given = options.given_for.find(verb);
+  FlagList flags(given == options.given_for.end() ? std::vector<GivenFlag>{} : given->second);
+  if (answer.shapes != nullptr) set_shape(answer.chosen->model, flags);
+  flags.erase("--schedule");  // the last one
+  flags.set("--schedule", std::string(recommended(answer).schedule->name));
+  return verb + flags.text();
 }
 
 int run_planned_answer(const TuneOptions& options) {
@@ -240,7 +254,7 @@ int run_planned_answer(const TuneOptions& options) {
   answer.neighbours = neighbours_of(options, answer);
   std::vector<std::string> files = subject.files;
   files.push_back(profile.file);
-  answer.next = command_of("simulate", options, answer) + " --trace lanes.json";
+  answer.next = "./moetune " + command_of("simulate", options, answer) + " --trace lanes.json";
   const auto write_records = [&] {
     RecordWriter writer(answer.records_path, {options.asked, files, {}});
     append_ranking(writer, answer, options.selection.degrees);

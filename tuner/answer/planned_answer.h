@@ -38,8 +38,8 @@ void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoi
 /// Writes the Perfetto timeline of the best three and the baselines, as they are planned.
 void write_ranking_trace(const TuneOptions& options, const Answer& answer);
 
-/// Returns a command line of another verb about the same layer or model, in the groups of the answer and with what it
-/// recommends: "./moetune VERB ... --schedule NAME".
+/// Returns a command line of another verb about the same layer or model: the flags that were given, as far as that verb
+/// has them, the groups of the answer and what it recommends. "VERB ... --schedule NAME".
 std::string command_of(const std::string& verb, const TuneOptions& options, const Answer& answer);
 
 /// Runs `tune --no-verify` of one layer or model.

@@ -66,7 +66,7 @@ class VerifiedAnswer {
     if (!target_.leads()) return kOk;
     const bool model = !subject_.chosen.name.empty();
     const std::string launched = target_.ranks.processes ? fmt::format("launch --ranks {} -- ", ranks()) : "";
-    answer.next = command_of(launched + (model ? "modelbench" : "layerbench"), options_, answer) +
+    answer.next = "./moetune " + launched + command_of(model ? "modelbench" : "layerbench", options_, answer) +
                   (recommended(answer).schedule->name == verbs::kBaselines.front() ? "" : ",tutel") +
                   (model ? " --steps 20" : " --tasks");
     fmt::print("{}", options_.json ? document_text(json_of(answer)) + '\n' : text_of(answer));
