@@ -25,18 +25,18 @@ def published():
 
 
 def fastest(program, row, *flags):
-    """The shape found first, its seconds and a rank's GiB under DeepSpeed-MoE's schedule, which Megatron-Core has."""
+    """The recommended shape, its seconds and a rank's GiB under DeepSpeed-MoE's schedule, which Megatron-Core has."""
     with tempfile.TemporaryDirectory() as scratch:
         ran = subprocess.run(
             [program, "tune", "--no-verify", "--shape", "auto", "--cluster", row["cluster"], "--model", row["model"],
              "--schedule", "ds-moe", "--json", "--quiet", "--out", f"{scratch}/r.jsonl", *flags],
             capture_output=True, text=True, check=False)
-    if too_large := re.search(r"none of 1 shapes fits: the least needs ([\d.]+) GiB", ran.stderr):
+    if too_large := re.search(r"none of \d+ shapes fits: the least needs ([\d.]+) GiB", ran.stderr):
         return "", None, float(too_large[1])
     if ran.returncode:
         sys.exit(f"{row['model']}: {ran.stderr}")
     found = json.loads(ran.stdout)["shapes"]
-    if found["gap"] > 0:
+    if found["at_least_s"] < (1 - 1e-9) * min(shape["total_s"] + shape["head_s"] for shape in found["ranked"]):
         sys.exit(f"{row['model']}: the search met its limit of time, and may not have found the fastest")
     shape = found["ranked"][0]
     groups = " ".join(f"{name.upper()} {shape[name]}" for name in ("dp", "mp", "ep", "esp", "pp") if shape[name] > 1)

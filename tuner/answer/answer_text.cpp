@@ -184,6 +184,20 @@ std::string use_text(const Answer& answer, const RankedSchedule& use) {
   return text;
 }
 
+// Says which schedule is faster than the preferred one; empty: none is, or a run or the search for a shape decided.
+std::string preferred_text(const Answer& answer, const RankedSchedule& use) {
+  if (answer.shapes != nullptr || &use != &answer.ranking.front()) return "";
+  const RankedSchedule* fastest = &use;
+  for (const RankedSchedule& row : answer.ranking)
+    if (row.refused.empty() && row.total_s() < fastest->total_s()) fastest = &row;
+  if (same_time(fastest->total_s(), use.total_s())) return "";
+  return preference_text(use, *fastest,
+                         fmt::format("{} r_f {} r_b {}", fastest->schedule->name, fastest->degree_forward,
+                                     verbs::degree_range(fastest->degrees_backward.first,
+                                                         fastest->degrees_backward.second)),
+                         use.total_s() / fastest->total_s() - 1);
+}
+
 // Says which layers or model, where, and what prices them.
 std::string question_text(const Answer& answer, const RankedSchedule& use, const Detail& detail) {
   const std::optional<double>& has = answer.profile->memory_bytes;
@@ -225,7 +239,8 @@ std::string text_with(const Answer& answer, const Detail& detail) {
   std::string text = question_text(answer, use, detail) + blank;
   if (answer.shapes != nullptr)
     text += detail.all ? text_of(*answer.shapes, detail.rows) + '\n' : brief_text_of(*answer.shapes, detail.tight);
-  text += fmt::format("USE    {}\n{}{}", use_text(answer, use), ranking_text(answer, detail), blank);
+  text += fmt::format("USE    {}\n{}{}{}", use_text(answer, use), preferred_text(answer, use),
+                      ranking_text(answer, detail), blank);
   text += why_text(use, detail.tight) + safety_text(answer, use, detail.tight) + set_text(answer, use);
   return text + fmt::format("NEXT   {}\n", answer.next) + files_text(answer, detail.all);
 }

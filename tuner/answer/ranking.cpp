@@ -122,6 +122,23 @@ bool one_layer(const verbs::ChosenModel& chosen) {
 
 bool same_time(double a_s, double b_s) { return std::abs(a_s - b_s) <= kTie * std::max(a_s, b_s); }
 
+PlanCost cost_of(const RankedSchedule& row) {
+  return {row.total_s(), row.memory_bytes, row.degree_forward + row.degrees_backward.second};
+}
+
+size_t preferred(const std::vector<PlanCost>& plans) {
+  const double most_s = std::ranges::min(plans, {}, &PlanCost::total_s).total_s * (1 + kEquallyFast);
+  const auto is_better = [](const PlanCost& a, const PlanCost& b) {
+    if (a.memory_bytes != b.memory_bytes) return a.memory_bytes < b.memory_bytes;
+    if (a.chunks != b.chunks) return a.chunks < b.chunks;
+    return a.total_s < b.total_s && !same_time(a.total_s, b.total_s);
+  };
+  size_t best = plans.size();
+  for (size_t i = 0; i < plans.size(); ++i)
+    if (plans[i].total_s <= most_s && (best == plans.size() || is_better(plans[i], plans[best]))) best = i;
+  return best;
+}
+
 double expert_sums_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) {
   const ParallelShape& p = model.shape.parallel;
   if (p.edp == 1 || schedule.packs_experts || model.step.planned) return 0;
@@ -174,6 +191,13 @@ std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vecto
         std::find_if(rows.begin(), row, [&](const auto& r) { return row->total_s() < r.total_s() * (1 - kTie); });
     std::rotate(place, row, row + 1);
   }
+  if (refused.begin() == rows.begin()) return rows;
+  std::vector<PlanCost> costs;
+  for (auto row = rows.begin(); row != refused.begin(); ++row) costs.push_back(cost_of(*row));
+  auto first = rows.begin() + static_cast<std::ptrdiff_t>(preferred(costs));
+  if (request.known != nullptr && request.known->total_s() <= rows.front().total_s() * (1 + kEquallyFast))
+    first = std::ranges::find(rows, request.known->schedule, &RankedSchedule::schedule);
+  std::rotate(rows.begin(), first, first + 1);
   return rows;
 }
 

@@ -63,6 +63,19 @@ bool one_layer(const verbs::ChosenModel& chosen);
 /// Returns whether two times are one, but for rounding.
 bool same_time(double a_s, double b_s);
 
+/// The share by which times may differ and plans still count as equally fast: far less than what a replay leaves out.
+inline constexpr double kEquallyFast = 0.01;
+
+/// What decides between plans that are equally fast.
+struct PlanCost {
+  double total_s = 0, memory_bytes = 0;
+  int chunks = 0;  // forward and backward
+};
+PlanCost cost_of(const RankedSchedule& row);
+/// Returns the index of the plan to recommend. Of those within kEquallyFast of the fastest it has the least memory, of
+/// these the fewest chunks, of these it is the fastest and comes first.
+size_t preferred(const std::vector<PlanCost>& plans);
+
 /// Returns RankedSchedule::expert_sums_s. Throws Unsupported where the profile has no price for it.
 double expert_sums_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
 
@@ -76,8 +89,9 @@ struct PlannedTimeline {
 /// `planned`: takes the plan, if there is one.
 RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, PlannedTimeline* planned = nullptr);
 
-/// Returns all schedules as they would run, the fastest first; of those that take equally long the one that comes first
-/// in `schedules`; the refused ones last.
+/// Returns all schedules as they would run: the preferred one first (that of `known`, if it is equally fast as the
+/// fastest), the others by their time; of those that take equally long the one that comes first in `schedules`; the
+/// refused ones last.
 std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vector<const Schedule*>& schedules);
 
 /// Says how much more than the winner a degree one step away takes, as a share.

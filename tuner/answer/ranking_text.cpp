@@ -86,6 +86,15 @@ std::string left_out_text(const Answer& answer, const Detail& detail, size_t sho
 
 }  // namespace
 
+std::string preference_text(const RankedSchedule& use, const RankedSchedule& faster, const std::string& words,
+                            double share) {
+  const bool smaller = use.memory_bytes < faster.memory_bytes;
+  const std::string rule = fmt::format("of plans within {:.0f} % this one {}", 100 * kEquallyFast,
+                                       smaller ? "needs the least memory" : "has the fewest chunks");
+  return packed_lines(kIndent, {rule, fmt::format("{} is {:.2f} % faster{}", words, 100 * share,
+                                                  smaller ? " and needs " + human_bytes(faster.memory_bytes) : "")});
+}
+
 std::string ranking_text(const Answer& answer, const Detail& detail) {
   const RankedSchedule* tutel = row_of(answer, verbs::kBaselines.front());
   const bool whole = ran_whole(answer);

@@ -5,14 +5,14 @@
 #include <optional>
 
 #include "moe/base/check.h"
-#include "moe/cost/bounds.h"
 #include "moe/cost/model_bound.h"
 
 namespace moe::tuner {
 namespace {
 
-double bound_as_it_is(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen) {
-  if (!one_layer(chosen)) return model_bound(schedule, pricer, chosen.model);
+double bound_as_it_is(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
+                      BoundShapes& shapes) {
+  if (!one_layer(chosen)) return model_bound(schedule, pricer, chosen.model, {}, shapes);
   return degree_free_bound(schedule, pricer).total_s();
 }
 
@@ -43,17 +43,19 @@ double gemms_s(const Schedule& schedule, const LayerPricer& pricer, const ModelS
   return model.micro_batches * model.moe_in(0) * seconds + model.micro_batches * model.dense_in(0) * dense_s;
 }
 
-double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen) {
+double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
+                    BoundShapes& shapes) {
   double least = std::numeric_limits<double>::infinity();
-  for (const Schedule* variant : schedule.variants) least = std::min(least, plan_bound_s(*variant, pricer, chosen));
+  for (const Schedule* variant : schedule.variants)
+    least = std::min(least, plan_bound_s(*variant, pricer, chosen, shapes));
   if (!schedule.variants.empty()) return least;
-  least = bound_as_it_is(schedule, pricer, chosen);
+  least = bound_as_it_is(schedule, pricer, chosen, shapes);
   if (!schedule.packs_experts) return least;
   for (int packing = 2; chosen.model.shape.parallel.ep % packing == 0; packing *= 2) try {
       verbs::ChosenModel packed = chosen;
       packed.model.shape = decided_case(chosen.model.shape, {.packing = packing});
       const LayerPricer of_packed(pricer.profile(), packed.model.shape, pricer.options());
-      least = std::min(least, bound_as_it_is(schedule, of_packed, packed));
+      least = std::min(least, bound_as_it_is(schedule, of_packed, packed, shapes));
     } catch (const Unsupported&) {  // no such packing, or no price for its groups
       break;
     }

@@ -2,6 +2,7 @@
 // What no plan of a shape under a schedule can beat, and what is in no plan.
 #include <optional>
 
+#include "moe/cost/bounds.h"
 #include "tuner/answer/ranking.h"
 
 namespace moe::tuner {
@@ -12,8 +13,9 @@ namespace moe::tuner {
 double gemms_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
 
 /// Returns the seconds that no plan of `chosen` beats, whatever the schedule chooses: variants, how many experts a
-/// device holds.
-double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen);
+/// device holds. `shapes` keeps what bounds of many models share.
+double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
+                    BoundShapes& shapes);
 
 /// Returns the seconds of the output projection for one micro-batch, with what MP ranks exchange for it in that flow;
 /// 0: no vocabulary is known.

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <queue>
 #include <set>
 #include <tuple>
@@ -11,38 +12,30 @@
 #include "moe/base/check.h"
 #include "moe/base/units.h"
 #include "tuner/answer/shape_bounds.h"
+#include "tuner/answer/shape_candidates.h"
 
 namespace moe::tuner {
 namespace {
 
-/// Holds one question of the search: a shape under a schedule. Its bound is that of its GEMMs alone until it is the
-/// least of all.
+constexpr double kSearchShare = 0.6;  // of the time; the ranking has the rest
+constexpr int kBoundedAtFirst = 32;   // shapes that are bounded before one is planned; twice as many before the next
+
+/// A shape whose schedules are not bounded yet, or one of its schedules, with a lower bound on its time.
 struct Open {
   size_t candidate, schedule;
   double bound_s;
-  bool exact = false;
   bool operator>(const Open& other) const {
     return std::tie(bound_s, candidate, schedule) > std::tie(other.bound_s, other.candidate, other.schedule);
   }
 };
+using OpenQueue = std::priority_queue<Open, std::vector<Open>, std::greater<>>;  // the least bound first
 
-constexpr double kSearchShare = 0.6;  // of the time; the ranking has the rest
-
-struct KeptStates {
-  int zero;
-  Recompute recompute;
-};
-
-/// Says what a shape came to: of what it came to under its schedules the last in this list.
+/// What became of a shape: of its schedules' fates the last in this list.
 enum class Fate { refused, unpriced, too_large, ruled_out, not_reached, planned };
 
-/// Holds a shape, what it came to, and why schedules refused it: each reason once.
-struct Candidate {
-  ModelShape model;
-  size_t kept;          // the first of what a rank may keep under which some schedule may fit
-  double memory_bytes;  // of it
-  std::optional<RankedShape> best = {};
-  size_t schedule = 0;  // of the best
+/// A shape, its best time, its fate, and why schedules refused it: each reason once.
+struct Candidate : ShapeCandidate {
+  double best_s = std::numeric_limits<double>::infinity();
   Fate fate = Fate::refused;
   std::set<std::string> refusals = {};
 
@@ -53,38 +46,51 @@ struct Candidate {
   }
 };
 
-std::vector<int64_t> divisors(int64_t n) {
-  std::vector<int64_t> found;
-  for (int64_t d = 1; d <= n; ++d)
-    if (n % d == 0) found.push_back(d);
+/// A planned schedule of a candidate.
+struct PlannedShape {
+  size_t candidate, schedule;
+  RankedShape shape;
+  double total_s() const { return shape.total_s(); }
+};
+
+/// The least memory of the plans so far, by their time.
+class MemoryFront {
+ public:
+  void add(double seconds, double bytes) {
+    if (least_bytes(seconds) <= bytes) return;
+    auto slower = bytes_.insert_or_assign(seconds, bytes).first;
+    for (++slower; slower != bytes_.end() && slower->second >= bytes;) slower = bytes_.erase(slower);
+  }
+  /// Returns the least memory of a plan that takes at most `seconds`; infinity if there is none.
+  double least_bytes(double seconds) const {
+    const auto slower = bytes_.upper_bound(seconds);
+    return slower == bytes_.begin() ? std::numeric_limits<double>::infinity() : std::prev(slower)->second;
+  }
+
+ private:
+  std::map<double, double> bytes_;
+};
+
+// Lists schedules, and those that they choose among, that differ in what gemms_s and beside_s depend on.
+std::vector<const Schedule*> unlike(const std::vector<const Schedule*>& schedules) {
+  std::vector<const Schedule*> found;
+  const auto alike = [](const Schedule* a, const Schedule* b) {
+    return a->flow == b->flow && a->halves_backward == b->halves_backward && a->packs_experts == b->packs_experts;
+  };
+  const auto add = [&](const Schedule* schedule) {
+    if (std::ranges::none_of(found, [&](const Schedule* other) { return alike(schedule, other); }))
+      found.push_back(schedule);
+  };
+  for (const Schedule* schedule : schedules) {
+    if (schedule->variants.empty()) add(schedule);
+    for (const Schedule* variant : schedule->variants) add(variant);
+  }
   return found;
-}
-
-std::vector<int64_t> choices(const std::optional<int>& fixed, int64_t of) {
-  return fixed ? std::vector<int64_t>{*fixed} : divisors(of);
-}
-
-// Lists what a rank may keep, all first: ZeRO 1 gathers weights once a step, scores are computed again every pass, and
-// so are whole forwards at last.
-std::vector<KeptStates> states_of(const ShapeRequest& request) {
-  const ParallelShape& p = request.chosen.model.shape.parallel;
-  std::vector<KeptStates> states{{p.zero, p.recompute}};
-  if (p.zero == 0 && !request.fixed.zero) states.push_back({1, p.recompute});
-  if (p.recompute == Recompute::none && !request.fixed.recompute)
-    for (const Recompute again : {Recompute::selective, Recompute::full}) states.push_back({states.back().zero, again});
-  return states;
-}
-
-ModelShape keeping(ModelShape model, const KeptStates& states) {
-  model.shape.parallel.zero = states.zero;
-  model.shape.parallel.recompute = states.recompute;
-  return model;
 }
 
 class ShapeSearch {
  public:
-  explicit ShapeSearch(const ShapeRequest& request)
-      : request_(request), capacity_(request.profile.memory_bytes), states_(states_of(request)) {}
+  explicit ShapeSearch(const ShapeRequest& request) : request_(request), unlike_(unlike(request.schedules)) {}
 
   FoundShapes run() {
     const auto start = std::chrono::steady_clock::now();
@@ -96,24 +102,39 @@ class ShapeSearch {
     found_.due = after(request_.seconds);
     found_.global_batch = request_.global_batch;
     check_prices();
-    enumerate();
+    const ShapeCandidates all = shape_candidates(request_);
+    for (const ShapeCandidate& candidate : all.fitting) candidates_.push_back({candidate});
+    found_.too_large = all.too_large;
     found_.shapes = static_cast<int>(candidates_.size()) + found_.too_large;
+    require_any(all.least_bytes);
     open_all();
-    while (!open_.empty() && !(any_planned_ && std::chrono::steady_clock::now() > end)) {
-      const Open next = open_.top();
-      open_.pop();
-      Candidate& candidate = candidates_[next.candidate];
-      const bool beaten = candidate.best && candidate.best->total_s() < next.bound_s;  // by another schedule
-      if (beaten || dominated(next.bound_s, candidate.memory_bytes))
-        candidate.comes_to(Fate::ruled_out);
-      else
-        next.exact ? plan(next) : bound(next);
-    }
+    while (!(shapes_.empty() && schedules_.empty()) && (planned_.empty() || std::chrono::steady_clock::now() < end))
+      step();
     settle();
     return std::move(found_);
   }
 
  private:
+  // Takes the least bound. A plan is made early now and then, so that there is an answer whenever the search stops.
+  void step() {
+    const bool plans = shapes_.empty() || (!schedules_.empty() && (bounded_ >= bounded_before_plan_ ||
+                                                                   schedules_.top().bound_s <= shapes_.top().bound_s));
+    OpenQueue& queue = plans ? schedules_ : shapes_;
+    const Open next = queue.top();
+    queue.pop();
+    Candidate& candidate = candidates_[next.candidate];
+    const bool beaten = candidate.best_s * (1 + kEquallyFast) < next.bound_s;  // by another schedule
+    if (beaten || dominated(next.bound_s, candidate.memory_bytes)) {
+      candidate.comes_to(Fate::ruled_out);
+    } else if (plans) {
+      if (bounded_ >= bounded_before_plan_) bounded_before_plan_ *= 2;
+      plan(next);
+    } else {
+      ++bounded_;
+      bound(next.candidate);
+    }
+  }
+
   // Refuses what no group size changes, before shapes are counted.
   void check_prices() const {
     const LayerPricer pricer(request_.profile, request_.chosen.model.shape, request_.pricing);
@@ -122,73 +143,7 @@ class ShapeSearch {
           end_work(TaskKind::head, Phase::forward, request_.chosen.model.shape, Flow::sharded, vocabulary));
   }
 
-  // Enumerates groups first, then how the global batch is cut among replicas and into micro-batches.
-  void enumerate() {
-    const ModelShape& given = request_.chosen.model;
-    const ParallelShape& p = given.shape.parallel;
-    const int64_t samples = request_.global_batch;
-    const verbs::LayerFlags& fixed = request_.fixed;
-    for (const int64_t pp : choices(fixed.pp, given.layers == 1 ? 1 : p.ranks()))
-      for (const int64_t mp : choices(fixed.mp, p.ranks() / pp))
-        for (const int64_t ep : choices(fixed.ep, given.shape.layer.experts))
-          for (const int64_t esp : choices(fixed.esp, p.ranks() / pp))
-            for (const bool inside : {false, true}) {
-              if (p.ranks() % (pp * mp) != 0 || pp > given.layers) continue;
-              const bool alike = ep == 1 || esp == 1 || p.nodes == 1;
-              if (fixed.placement ? inside != p.ep_inside : inside && alike) continue;
-              const int64_t dp = p.ranks() / (pp * mp);
-              if (samples % dp != 0 || (fixed.dp && *fixed.dp != dp)) continue;
-              ModelShape model = given;
-              model.shape.parallel = {.nodes = p.nodes,
-                                      .ranks_per_node = p.ranks_per_node,
-                                      .dp = 0,
-                                      .mp = static_cast<int>(mp),
-                                      .ep = static_cast<int>(ep),
-                                      .esp = static_cast<int>(esp),
-                                      .pp = static_cast<int>(pp),
-                                      .ep_inside = inside};
-              add_batches(model, samples / dp);
-            }
-  }
-
-  void add_batches(const ModelShape& groups, int64_t samples_a_replica) {
-    const bool one = !request_.chosen.stack && groups.shape.parallel.pp == 1;
-    for (const int64_t micro_batches : divisors(samples_a_replica)) {
-      if (request_.fixed_micro_batches ? micro_batches != groups.micro_batches : one && micro_batches > 1) continue;
-      for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b}) {
-        const bool one_order = request_.fixed_order || micro_batches == 1;
-        if (one_order && order != groups.order) continue;
-        ModelShape model = groups;
-        model.micro_batches = static_cast<int>(micro_batches);
-        model.order = order;
-        model.shape.layer.batch = samples_a_replica / micro_batches;
-        add(std::move(model));
-      }
-    }
-  }
-
-  void add(ModelShape model) {
-    try {
-      model.shape = complete(model.shape.layer, model.shape.parallel, model.shape.rounding);
-      if (model.dense.hidden > 0) dense_case(model.shape, model.dense.hidden);
-    } catch (const BadInput&) {  // it does not divide
-      return;
-    }
-    model.head_gradient_bytes = model.embedding_gradient_bytes = 0;
-    add_ends(model, request_.chosen.vocabulary, request_.chosen.tied_embedding);
-    for (size_t kept = 0; kept < states_.size(); ++kept) {
-      const ModelShape keeps = keeping(model, states_[kept]);
-      const MemoryEstimate needed =
-          verbs::memory_of(request_.chosen, memory_request(keeps, keeps.shape, Flow::sharded));
-      least_memory_ = std::min(least_memory_, needed.total());
-      if (capacity_ && misfit(needed, *capacity_)) continue;
-      candidates_.push_back({keeps, kept, needed.total()});
-      return;
-    }
-    ++found_.too_large;
-  }
-
-  void open_all() {
+  void require_any(double least_bytes) const {
     const LayerShape& layer = request_.chosen.model.shape.layer;
     require<Unsupported>(found_.shapes > 0,
                          "--shape: found no groups of {} ranks, as far as flags leave them open, that divide {} "
@@ -196,32 +151,41 @@ class ShapeSearch {
                          request_.chosen.model.shape.parallel.ranks(), layer.experts, layer.heads, layer.hidden,
                          request_.global_batch);
     require<Unsupported>(!candidates_.empty(), "--shape: none of {} shapes fits: the least needs {}, a rank has {}",
-                         found_.shapes, human_bytes(least_memory_), human_bytes(capacity_.value_or(0)));
+                         found_.shapes, human_bytes(least_bytes),
+                         human_bytes(request_.profile.memory_bytes.value_or(0)));
+  }
+
+  void open_all() {
     for (size_t i = 0; i < candidates_.size(); ++i) {
       Candidate& c = candidates_[i];
       const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
-      for (size_t schedule = 0; schedule < request_.schedules.size(); ++schedule) try {
-          const Schedule& asked = *request_.schedules[schedule];
-          open_.push({i, schedule, gemms_s(asked, pricer, c.model) + beside_s(asked, pricer, c)});
+      // A schedule that chooses has beside its plan what its first variant has: so both terms have their own least.
+      constexpr double kNone = std::numeric_limits<double>::infinity();
+      double in_plan_s = kNone, beside_plan_s = kNone;
+      for (const Schedule* schedule : unlike_) try {
+          const double gemm_s = gemms_s(*schedule, pricer, c.model), other_s = beside_s(*schedule, pricer, c);
+          in_plan_s = std::min(in_plan_s, gemm_s);
+          beside_plan_s = std::min(beside_plan_s, other_s);
         } catch (const BadInput& error) {
           c.refuse(error);
         }
+      if (in_plan_s < kNone) shapes_.push({i, 0, in_plan_s + beside_plan_s});
     }
   }
 
-  void bound(Open next) {
-    Candidate& c = candidates_[next.candidate];
-    try {
-      const Schedule& asked = *request_.schedules[next.schedule];
-      verbs::ChosenModel chosen = request_.chosen;
-      chosen.model = c.model;
-      const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
-      next.bound_s = std::max(next.bound_s, plan_bound_s(asked, pricer, chosen) + beside_s(asked, pricer, c));
-      next.exact = true;
-      open_.push(next);
-    } catch (const BadInput& error) {  // no price, or too many tasks
-      c.refuse(error);
-    }
+  // Bounds a shape under every schedule.
+  void bound(size_t candidate) {
+    Candidate& c = candidates_[candidate];
+    const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
+    verbs::ChosenModel chosen = request_.chosen;
+    chosen.model = c.model;
+    for (size_t i = 0; i < request_.schedules.size(); ++i) try {
+        const Schedule& schedule = *request_.schedules[i];
+        schedules_.push(
+            {candidate, i, plan_bound_s(schedule, pricer, chosen, bound_shapes_) + beside_s(schedule, pricer, c)});
+      } catch (const BadInput& error) {  // no price, or too many tasks
+        c.refuse(error);
+      }
   }
 
   // Returns the seconds of what is in no plan.
@@ -235,43 +199,36 @@ class ShapeSearch {
     return head_seconds(pricer, model, request_.chosen.vocabulary, flow);
   }
 
-  // Returns whether some planned shape is as fast as that bound and takes as little memory.
+  // Returns whether some plan is to be preferred to any that takes so long, at least, and so much memory: it is as fast
+  // and takes less, or it takes as much and is clearly faster.
   bool dominated(double bound_s, double memory_bytes) const {
-    return std::ranges::any_of(candidates_, [&](const Candidate& c) {
-      return c.best && c.best->total_s() <= bound_s && c.best->best.memory_bytes <= memory_bytes;
-    });
+    return front_.least_bytes(bound_s) < memory_bytes ||
+           front_.least_bytes(bound_s / (1 + kEquallyFast)) <= memory_bytes;
   }
 
   void plan(const Open& open) {
     Candidate& c = candidates_[open.candidate];
     verbs::ChosenModel chosen = request_.chosen;
+    chosen.model = c.model;
+    const Schedule& schedule = *request_.schedules[open.schedule];
     RankedSchedule row;
-    for (size_t kept = c.kept; kept < states_.size(); ++kept) {
-      chosen.model = keeping(c.model, states_[kept]);
-      try {
-        row = ranked_as(chosen, *request_.schedules[open.schedule], false);
-      } catch (const BadInput& error) {  // too many tasks
-        row.refused = error.what();
-      }
-      if (!row.too_large) break;  // this schedule may need more than others
+    try {
+      row = ranked_as(chosen, schedule, false);
+    } catch (const BadInput& error) {  // too many tasks
+      row.refused = error.what();
     }
     if (!row.refused.empty()) {
       c.refusals.insert(row.refused);
       if (row.too_large) c.comes_to(Fate::too_large);
       return;
     }
-    // The schedule that comes first wins among those that take equally long.
-    if (c.best) {
-      const double best_s = c.best->best.total_s();
-      if (same_time(best_s, row.total_s()) ? c.schedule < open.schedule : best_s < row.total_s()) return;
-    }
-    c.schedule = open.schedule;
-    const LayerPricer pricer(request_.profile, chosen.model.shape, request_.pricing);
-    const double of_one_s = head_s(*request_.schedules[open.schedule], pricer, chosen.model);
-    const double heads_s = all_heads_seconds(chosen.model, of_one_s, row.pass_s());
-    c.best = RankedShape{chosen.model, std::move(row), heads_s};
+    const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
+    const double heads_s = all_heads_seconds(c.model, head_s(schedule, pricer, c.model), row.pass_s());
+    const PlannedShape& planned =
+        planned_.emplace_back(PlannedShape{open.candidate, open.schedule, {c.model, std::move(row), heads_s}});
+    c.best_s = std::min(c.best_s, planned.total_s());
+    front_.add(planned.total_s(), planned.shape.best.memory_bytes);
     c.comes_to(Fate::planned);
-    any_planned_ = true;
   }
 
   RankedSchedule ranked_as(const verbs::ChosenModel& chosen, const Schedule& schedule, bool checked) const {
@@ -281,13 +238,35 @@ class ShapeSearch {
   }
 
   void settle() {
-    const double least_open_s = open_.empty() ? std::numeric_limits<double>::infinity() : open_.top().bound_s;
-    for (; !open_.empty(); open_.pop()) candidates_[open_.top().candidate].comes_to(Fate::not_reached);
+    double least_s = std::numeric_limits<double>::infinity();  // of what is open
+    for (OpenQueue* queue : {&shapes_, &schedules_}) {
+      if (!queue->empty()) least_s = std::min(least_s, queue->top().bound_s);
+      for (; !queue->empty(); queue->pop()) candidates_[queue->top().candidate].comes_to(Fate::not_reached);
+    }
+    count_fates();
+    require<Unsupported>(
+        !planned_.empty(), "--shape: none of {} shapes can be planned: {} too large{}", found_.shapes, found_.too_large,
+        found_.refused > 0 ? fmt::format(", {} refused: {}", found_.refused, found_.refusals.front().first) : "");
+    std::ranges::sort(planned_, {}, [](const PlannedShape& p) { return std::pair(p.candidate, p.schedule); });
+    std::vector<PlanCost> costs;
+    for (const PlannedShape& p : planned_) {
+      costs.push_back(cost_of(p.shape.best));
+      costs.back().total_s = p.total_s();
+      least_s = std::min(least_s, p.total_s());
+    }
+    found_.at_least_s = least_s;
+    show(preferred(costs));
+    verbs::ChosenModel chosen = request_.chosen;
+    chosen.model = found_.ranked.front().model;
+    RankedSchedule& best = found_.ranked.front().best;
+    best = ranked_as(chosen, *best.schedule, true);
+  }
+
+  void count_fates() {
     std::map<std::string, int> refusals;
     std::map<Fate, int> fates;
-    for (Candidate& c : candidates_) {
+    for (const Candidate& c : candidates_) {
       ++fates[c.fate];
-      if (c.fate == Fate::planned) found_.ranked.push_back(*std::move(c.best));
       if (c.fate == Fate::refused || c.fate == Fate::unpriced)
         for (const std::string& reason : c.refusals) ++refusals[reason];
     }
@@ -298,31 +277,45 @@ class ShapeSearch {
     found_.refused = found_.unpriced + fates[Fate::refused];
     found_.refusals.assign(refusals.begin(), refusals.end());
     std::ranges::stable_sort(found_.refusals, std::greater<>(), &std::pair<std::string, int>::second);
-    require<Unsupported>(
-        !found_.ranked.empty(), "--shape: none of {} shapes can be planned: {} too large{}", found_.shapes,
-        found_.too_large,
-        found_.refused > 0 ? fmt::format(", {} refused: {}", found_.refused, found_.refusals.front().first) : "");
-    std::ranges::stable_sort(found_.ranked, {}, &RankedShape::total_s);
-    verbs::ChosenModel chosen = request_.chosen;
-    chosen.model = found_.ranked.front().model;
-    RankedSchedule& best = found_.ranked.front().best;
-    best = ranked_as(chosen, *best.schedule, true);
-    const double least_s = found_.ranked.front().total_s();
-    found_.at_least_s = std::min(least_s, least_open_s);
+  }
+
+  // Lists the preferred plan, then the others by time: of each shape the fastest one, and whatever is on the front.
+  void show(size_t preferred) {
+    std::vector<size_t> order(planned_.size());
+    std::iota(order.begin(), order.end(), 0);
+    const auto memory = [&](size_t i) { return planned_[i].shape.best.memory_bytes; };
+    std::ranges::stable_sort(order, {}, [&](size_t i) { return planned_[i].total_s(); });
+    for (auto first = order.begin(); first != order.end();) {  // of those that take equally long the least memory first
+      const auto last = std::find_if(
+          first, order.end(), [&](size_t i) { return !same_time(planned_[i].total_s(), planned_[*first].total_s()); });
+      std::stable_sort(first, last, [&](size_t a, size_t b) { return memory(a) < memory(b); });
+      first = last;
+    }
+    if (!same_time(planned_[order.front()].total_s(), planned_[preferred].total_s()))
+      found_.fastest = planned_[order.front()].shape;
+    found_.ranked.push_back(planned_[preferred].shape);
+    std::set<size_t> shown{planned_[preferred].candidate};
     double least_memory = std::numeric_limits<double>::infinity();
-    for (RankedShape& shape : found_.ranked) {
-      shape.pareto = shape.best.memory_bytes < least_memory;
-      least_memory = std::min(least_memory, shape.best.memory_bytes);
+    for (const size_t i : order) {
+      RankedShape& shape = planned_[i].shape;
+      shape.pareto = memory(i) < least_memory;
+      least_memory = std::min(least_memory, memory(i));
+      const bool is_first = shown.insert(planned_[i].candidate).second;
+      if (i == preferred)
+        found_.ranked.front().pareto = shape.pareto;
+      else if (is_first || shape.pareto)
+        found_.ranked.push_back(std::move(shape));
     }
   }
 
   const ShapeRequest& request_;
-  const std::optional<double> capacity_;
-  const std::vector<KeptStates> states_;
+  const std::vector<const Schedule*> unlike_;
   std::vector<Candidate> candidates_;
-  std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;  // the least bound first
-  bool any_planned_ = false;
-  double least_memory_ = std::numeric_limits<double>::infinity();
+  OpenQueue shapes_, schedules_;
+  int bounded_ = 0, bounded_before_plan_ = kBoundedAtFirst;
+  BoundShapes bound_shapes_;
+  std::vector<PlannedShape> planned_;
+  MemoryFront front_;
   FoundShapes found_;
 };
 

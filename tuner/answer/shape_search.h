@@ -2,6 +2,7 @@
 // Which parallel shape trains a layer or model fastest on a cluster, at a fixed global batch: groups, stages,
 // micro-batches and their order, placement, schedule and degrees together.
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,21 +11,23 @@
 
 namespace moe::tuner {
 
-/// Holds a shape that was planned, under its best schedule.
+/// Holds a shape that was planned, under one schedule.
 struct RankedShape {
   ModelShape model;
   RankedSchedule best;
   /// Seconds that the output projection's GEMMs add: they run on the last stage, which all others then wait for, but
   /// for the room that a layer less leaves them there. No plan has them.
   double head_s = 0;
-  bool pareto = false;  // no shape is as fast and takes less memory
+  bool pareto = false;  // no plan is as fast and takes less memory
   double total_s() const { return best.total_s() + head_s; }
 };
 
 struct FoundShapes {
-  int64_t global_batch = 0;         // samples
-  std::vector<RankedShape> ranked;  // the fastest first: all that are on the front, and others that were planned
-  int shapes = 0;                   // that divide
+  int64_t global_batch = 0;  // samples
+  /// The preferred plan, then others by time: of each planned shape the fastest, and all that are on the front.
+  std::vector<RankedShape> ranked;
+  std::optional<RankedShape> fastest = {};  // if the preferred plan is not: by kEquallyFast at most
+  int shapes = 0;                           // that divide
   int too_large = 0;                // for a rank's memory, under every schedule
   int refused = 0;                  // by every schedule, or for want of a price
   int unpriced = 0;                 // of these, the ones that want a price under some schedule
@@ -32,7 +35,7 @@ struct FoundShapes {
   std::vector<std::pair<std::string, int>> refusals = {};
   int ruled_out = 0;                               // by their bound: slower than one that takes as little memory
   int not_reached = 0;                             // in the time
-  double at_least_s = 0;                           // no shape takes less; the best time, where it is exact
+  double at_least_s = 0;                           // no plan takes less; the fastest one's time, if all were compared
   std::chrono::steady_clock::time_point due = {};  // when the answer of which it is a part is to be ready
   double gap() const { return ranked.front().total_s() / at_least_s - 1; }
 };
@@ -51,10 +54,11 @@ struct ShapeRequest {
   double seconds = 60;
 };
 
-/// Goes through all shapes by their lower bounds, the least first. One whose bound is above the time of another that
-/// takes no more memory is not planned: so what is left holds the fastest shape, and the fastest within any memory.
-/// Each shape keeps as many states and activations as a rank's memory holds. Groups of a size that the profile has no
-/// row for are priced by the nearest size's row. Throws Unsupported where no shape can be planned.
+/// Goes through all shapes by their lower bounds, the least first: groups, how the batch is cut, and what a rank keeps
+/// (ZeRO 0 or 1, what it computes again), as far as no flag says it. One whose bound is above the time of a plan that
+/// takes no more memory is not planned: so what is left holds the preferred plan, the fastest, and the fastest within
+/// any memory. Groups of a size that the profile has no row for are priced by the nearest size's row. Throws
+/// Unsupported where no shape can be planned.
 FoundShapes find_shapes(const ShapeRequest& request);
 
 /// Returns "DP 4 MP 1 EP 4 ESP 1 PP 2, 4 micro-batches of 2 (1f1b)".

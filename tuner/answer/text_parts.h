@@ -21,6 +21,14 @@ struct Detail {
 /// All but the first line begin below the first item.
 std::string packed_lines(std::string_view label, const std::vector<std::string>& items);
 
+/// Where lines below a label begin.
+inline constexpr std::string_view kIndent = "       ";
+
+/// Says why `use` is preferred to `faster`, an equally fast plan that `words` name: it takes `share` more time and less
+/// memory, or has fewer chunks.
+std::string preference_text(const RankedSchedule& use, const RankedSchedule& faster, const std::string& words,
+                            double share);
+
 /// Returns the ranking's table, and unless tight how many rows it leaves out.
 std::string ranking_text(const Answer& answer, const Detail& detail);
 
