@@ -84,7 +84,7 @@ void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const s
 }
 
 void add_model(CLI::App& verb, verbs::ModelFlags& m) {
-  add_text(verb, "--model", "MODEL|FILE", m.model, "a whole model (configs/models/)");
+  add_text(verb, "--model", "MODEL|FILE", m.model, "a whole model (configs/models/), or a Hugging Face config.json");
   add_stack(verb, m, "layers; default: the model's, or 1");
 }
 
@@ -264,9 +264,9 @@ void add_verbs(CLI::App& app, Command& c) {
   app.set_version_flag("--version", "moetune " + std::string(version()));
   app.formatter(std::make_shared<Help>());
   for (const auto add :
-       {add_list,         add_doctor,     add_tune,       add_simulate,   add_fit,    add_memory,    add_placement,
-        add_plannerbench, add_microbench, add_layerbench, add_modelbench, add_launch, add_reproduce, add_ab,
-        add_self_test,    add_compare,    add_history,    add_export,     add_import, add_report})
+       {add_list,      add_doctor,       add_tune,       add_simulate,   add_fit,        add_memory, add_model_verb,
+        add_placement, add_plannerbench, add_microbench, add_layerbench, add_modelbench, add_launch, add_reproduce,
+        add_ab,        add_self_test,    add_compare,    add_history,    add_export,     add_import, add_report})
     add(app, c);
   for (CLI::App* verb : app.get_subcommands(nullptr)) {  // last, where the output is
     begin_group(*verb, kOutput);

@@ -140,6 +140,7 @@ void add_tune(CLI::App& app, Command& c);
 void add_simulate(CLI::App& app, Command& c);
 void add_fit(CLI::App& app, Command& c);
 void add_memory(CLI::App& app, Command& c);
+void add_model_verb(CLI::App& app, Command& c);
 void add_placement(CLI::App& app, Command& c);
 void add_plannerbench(CLI::App& app, Command& c);
 void add_microbench(CLI::App& app, Command& c);

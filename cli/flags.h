@@ -15,6 +15,7 @@
 #include "moe/base/whole_file.h"
 #include "planner/list.h"
 #include "planner/memory.h"
+#include "planner/model.h"
 #include "planner/placement.h"
 #include "planner/plannerbench.h"
 #include "planner/simulate.h"
@@ -52,6 +53,7 @@ struct Command {
   planner::SimulateOptions simulate;
   tuner::FitOptions fit;
   planner::MemoryOptions memory;
+  planner::ModelOptions model;
   planner::PlacementOptions placement;
   planner::PlannerbenchOptions plannerbench;
   tuner::TuneOptions tune;

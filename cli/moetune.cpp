@@ -11,6 +11,7 @@
 #include "moe/base/registry.h"
 #include "planner/list.h"
 #include "planner/memory.h"
+#include "planner/model.h"
 #include "planner/placement.h"
 #include "planner/plannerbench.h"
 #include "regress/ab.h"
@@ -53,6 +54,7 @@ constexpr std::array kVerbs{
     Verb{"simulate", [](const Command& c) { return planner::run_simulate(c.simulate); }},
     Verb{"fit", [](const Command& c) { return tuner::run_fit(c.fit); }},
     Verb{"memory", [](const Command& c) { return planner::run_memory(c.memory); }},
+    Verb{"model", [](const Command& c) { return planner::run_model(c.model); }},
     Verb{"placement", [](const Command& c) { return planner::run_placement(c.placement); }},
     Verb{"plannerbench", [](const Command& c) { return planner::run_plannerbench(c.plannerbench); }},
     Verb{"launch", launch},

@@ -97,6 +97,16 @@ void add_memory(CLI::App& app, Command& c) {
   stands_alone(*verb, "--parm", {"--top-k", "--experts", "--json"});
 }
 
+void add_model_verb(CLI::App& app, Command& c) {
+  CLI::App* verb = add_verb(app, "model", "what is understood of a model's file: layers, parameters, FLOPs, the TOML",
+                            " qwen3-30b-a3b");
+  verb->add_option("MODEL", c.model.model, "a name, see list; a model file; a Hugging Face config.json, or its folder")
+      ->type_name("MODEL|FILE")
+      ->required();
+  begin_group(*verb, kOutput);
+  add_json(*verb, c.model.json);
+}
+
 void add_placement(CLI::App& app, Command& c) {
   PlacementRequest& r = c.placement.request;
   CLI::App* verb =

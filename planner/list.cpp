@@ -59,6 +59,13 @@ Json files(const std::string& folder, std::string (*summary)(const std::string& 
   return list;
 }
 
+/// Returns the models; each names its origin, what its file says of its source.
+Json models() {
+  Json list = files("models", shape_of_model);
+  for (Json& row : list) row["origin"] = summary_of(find_config("models", row["name"].get<std::string>()));
+  return list;
+}
+
 /// Cuts a text to one line of the terminal.
 std::string cut(std::string text) {
   text.resize(std::min(text.find('\n'), text.size()));
@@ -76,7 +83,7 @@ int run_list(const ListOptions& options) {
                  {"clusters", clusters},
                  {"grids", files("grids")},
                  {"layers", files("layers")},
-                 {"models", files("models", shape_of_model)},
+                 {"models", models()},
                  {"gates", named(gate_parts())},
                  {"orders", named(order_parts())},
                  {"dispatchers", named(dispatcher_parts())},

@@ -42,6 +42,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
     chosen.vocabulary = model.vocabulary;
     chosen.tied_embedding = model.tied_embedding;
     chosen.qk_norm = model.qk_norm;
+    chosen.origin = model.origin;
   } else if (!selection.layer_file.empty()) {
     base = find_layer(selection.layer_file);
   }
@@ -73,6 +74,7 @@ void record_ends(Fields& parameters, const ChosenModel& chosen) {
     parameters.set("vocabulary", chosen.vocabulary);
     parameters.set("tied_embedding", std::string(chosen.tied_embedding ? "yes" : "no"));
   }
+  if (!chosen.origin.empty()) parameters.set("origin", chosen.origin);
   if (chosen.qk_norm) parameters.set("qk_norm", std::string("yes"));
 }
 

@@ -1,8 +1,13 @@
 #include "moe/plan/model_file.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fmt/ranges.h>
+#include <tuple>
 
 #include "moe/base/config_files.h"
+#include "moe/base/json.h"
+#include "moe/plan/hf_config.h"
 #include "moe/plan/layer_file.h"
 
 namespace moe {
@@ -80,6 +85,16 @@ const ModelOverride* override_for(const Model& model, const std::string& cluster
   return nullptr;
 }
 
+// The groups that a model asks for.
+std::string parallel_toml(const ParallelShape& p) {
+  std::string text;
+  for (const auto& [key, size] : {std::pair{"dp", p.dp}, {"mp", p.mp}, {"ep", p.ep}, {"esp", p.esp}})
+    if (size > 0) text += fmt::format("{} = {}\n", key, size);
+  if (p.pp > 1) text += fmt::format("pp = {}\n", p.pp);
+  if (p.ep_inside) text += fmt::format("placement = \"{}\"\n", placement_name(p));
+  return text.empty() ? text : "\n[parallel]\n" + text;
+}
+
 }  // namespace
 
 Model read_model(const std::string& path) {
@@ -104,7 +119,67 @@ Model read_model(const std::string& path) {
   return out;
 }
 
-Model find_model(const std::string& name_or_path) { return read_model(find_config("models", name_or_path)); }
+std::string find_model_file(const std::string& name_or_path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(name_or_path, error))
+    return (std::filesystem::path(name_or_path) / "config.json").string();
+  return find_config("models", name_or_path);
+}
+
+Model find_model(const std::string& name_or_path) {
+  const std::string path = find_model_file(name_or_path);
+  return is_hf_config(path) ? planned_model(read_hf_config(path)) : read_model(path);
+}
+
+std::string model_toml(const Model& m) {
+  std::string text;
+  const auto add = [&](std::string_view key, const auto& value) { text += fmt::format("{} = {}\n", key, value); };
+  const auto quoted = [](std::string_view value) { return Json(std::string(value)).dump(-1, ' ', true); };
+  add("schema", 1);
+  add("name", quoted(m.name));
+  add("source", quoted(m.source));
+  add("layers", m.layers);
+  if (m.dense.every > 1) add("moe_every", m.dense.every);
+  if (m.dense.first > 0) add("first_dense", m.dense.first);
+  if (!m.dense.listed.empty()) add("dense_layers", m.dense.listed);
+  if (m.dense.hidden > 0) add("dense_hidden", m.dense.hidden);
+  if (m.vocabulary > 0) add("vocabulary", m.vocabulary);
+  add("tied_embedding", m.tied_embedding);
+  if (m.qk_norm) add("qk_norm", true);
+  const LayerShape& l = m.layer;
+  text += "\n[layer]\n";
+  for (const auto& [key, value] : {std::pair<std::string_view, int64_t>{"batch", l.batch},
+                                   {"seq", l.seq},
+                                   {"model_dim", l.model_dim},
+                                   {"hidden", l.hidden},
+                                   {"shared_hidden", l.shared_hidden},
+                                   {"heads", l.heads},
+                                   {"kv_heads", l.kv_heads},
+                                   {"head_dim", l.head_dim},
+                                   {"experts", l.experts},
+                                   {"top_k", l.top_k},
+                                   {"node_limit", l.node_limit}})
+    if (value > 0) add(key, value);
+  if (l.rope_theta > 0) add("rope_theta", l.rope_theta);
+  add("capacity_factor", l.capacity_factor ? fmt::format("{}", *l.capacity_factor) : quoted("none"));
+  const LayerShape usual;
+  if (l.aux_loss != usual.aux_loss) add("aux_loss", l.aux_loss);
+  if (l.z_loss != usual.z_loss) add("z_loss", l.z_loss);
+  for (const auto& [key, value, by_default] : {std::tuple{"residual", l.residual, usual.residual},
+                                               {"causal", l.causal, usual.causal},
+                                               {"bias", l.bias, usual.bias}})
+    if (value != by_default) add(key, value);
+  for (const auto& [key, value, by_default] :
+       {std::tuple<std::string_view, std::string_view, std::string_view>{"ffn", name_of(l.ffn), ""},
+        {"dtype", name_of(l.dtype), ""},
+        {"norm", name_of(l.norm), name_of(usual.norm)},
+        {"gate", l.gate, usual.gate},
+        {"order", l.order, usual.order},
+        {"dispatcher", l.dispatcher, usual.dispatcher},
+        {"hook", l.hook, usual.hook}})
+    if (value != by_default) add(key, quoted(value));
+  return text + parallel_toml(m.parallel);
+}
 
 Model on_cluster(Model model, const std::string& cluster) {
   const ModelOverride* found = override_for(model, cluster);

@@ -32,6 +32,7 @@ struct ModelOverride {
 
 struct Model {
   std::string name, source, file;
+  std::string origin;      // "config.json of qwen3_moe"; empty: a model file
   LayerShape layer;        // experts 0: one a node
   ParallelShape parallel;  // sizes of groups alone, 0: by default; nodes and ranks a node belong to the cluster
   int layers = 1;
@@ -47,8 +48,15 @@ inline constexpr std::string_view kFitted = "-fitted";
 /// Reads a model's file. Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
 Model read_model(const std::string& path);
 
-/// Reads the model of that name (configs/models/NAME.toml), or of that path. Throws BadInput listing the known names.
+/// Returns the path of the model of that name (configs/models/NAME.toml), or that path; of a folder that holds a
+/// config.json, the path of that. Throws BadInput listing the known names.
+std::string find_model_file(const std::string& name_or_path);
+
+/// Reads the model of that name or path: a model file, or a Hugging Face config.json (moe/plan/hf_config.h).
 Model find_model(const std::string& name_or_path);
+
+/// Returns the text of a model file that reads as this model, without overrides.
+std::string model_toml(const Model& model);
 
 /// Returns the model as it is on the cluster of that name: its override applied, where it has one, and none left. A
 /// profile that was fitted on a cluster (kFitted) is that cluster.

@@ -83,6 +83,13 @@ Effects memory() {
   return e;
 }
 
+Effects model() {
+  Effects e;
+  e.emplace("MODEL", FlagEffect{changes, "gpt-2", "mixtral-7b"});
+  add(e, changes, "gpt-2", "--json");
+  return e;
+}
+
 Effects placement() {
   Effects e;
   add(e, changes, "--json", "--tp 4; --ep 4; --cp 16; --pp 2; --dp 2; --ranks-per-node 16; --switch-ports 16");
@@ -149,6 +156,7 @@ Effects reproduce() {
 EffectsOfVerbs effects_of_planning() {
   return {{"simulate", simulate()},
           {"memory", memory()},
+          {"model", model()},
           {"placement", placement()},
           {"tune", tune()},
           {"reproduce", reproduce()}};

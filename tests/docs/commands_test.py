@@ -16,7 +16,7 @@ from pages import PLACEHOLDER, ROOT, commands, moetune_words, pages
 
 RUNNING = "--running" in sys.argv
 PROGRAM, PARSER = map(os.path.abspath, sys.argv[1:3])
-PLANNING_VERBS = ("list", "doctor", "simulate", "fit", "memory", "placement", "plannerbench", "reproduce", "export",
+PLANNING_VERBS = ("list", "doctor", "simulate", "fit", "memory", "model", "placement", "plannerbench", "reproduce", "export",
                   "import", "report")
 SCRIPTS_OWN = ("test", "--version")  # of ./moetune itself
 
