@@ -30,13 +30,14 @@ struct ChosenModel {
   bool qk_norm = false;  // of the published model; plans leave it out
   /// Says what is so on this cluster alone: "E 8, which the model leaves open; L 256, elsewhere 1024". Empty: nothing.
   std::string on_cluster = {};
-  std::string origin = {};  // of a model that is no model file: "config.json of qwen3_moe"
+  std::string origin = {};  // "config.json of qwen3_moe"; empty: a model file
 };
 
 /// Returns the model on that cluster, the selection's layer flags over its own. Throws BadInput naming the flag.
 ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, const Profile& profile);
 
-/// Adds what records say of the model beside its layers: "vocabulary" and "tied_embedding", if known, "qk_norm" and "origin".
+/// Adds what records say of the model beside its layers: "vocabulary" and "tied_embedding", if known, "qk_norm" and
+/// "origin".
 void record_ends(Fields& parameters, const ChosenModel& chosen);
 
 /// Returns what a request of the model's layers takes with the model's embedding and output projection.

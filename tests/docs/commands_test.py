@@ -16,8 +16,8 @@ from pages import PLACEHOLDER, ROOT, commands, moetune_words, pages
 
 RUNNING = "--running" in sys.argv
 PROGRAM, PARSER = map(os.path.abspath, sys.argv[1:3])
-PLANNING_VERBS = ("list", "doctor", "simulate", "fit", "memory", "model", "placement", "plannerbench", "reproduce", "export",
-                  "import", "report")
+PLANNING_VERBS = ("list", "doctor", "simulate", "fit", "memory", "model", "placement", "plannerbench", "reproduce",
+                  "export", "import", "report")
 SCRIPTS_OWN = ("test", "--version")  # of ./moetune itself
 
 # Commands of others: how each begins, and why it is not run here.
