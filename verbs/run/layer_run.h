@@ -7,6 +7,7 @@
 #include "moe/measure/layers/overlap.h"
 #include "moe/record/writer.h"
 #include "verbs/run/layer_job.h"
+#include "verbs/trace_file.h"
 
 namespace moe::verbs {
 
