@@ -25,9 +25,10 @@ TEST(HfConfig, ParametersAreThePublishedOnes) {
   for (const PublishedConfig& row : kPublishedConfigs) {
     const ModelCounts counts = count_model(read(scratch, row.config));
     EXPECT_NEAR(counts.parameters / row.parameters, 1, 0.001) << row.name;
-    if (row.active > 0)
+    if (row.active > 0) {
       EXPECT_NEAR((counts.active - row.without_embedding * counts.embedding) / row.active, 1, row.active_within)
           << row.name;
+    }
   }
 }
 
