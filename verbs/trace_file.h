@@ -10,8 +10,8 @@ namespace moe::verbs {
 
 /// The flags --trace, --trace-layers and --trace-micro-batches.
 struct TraceFlags {
-  std::string file;                          // empty: no timeline was asked for
-  std::optional<int> layers, micro_batches;  // that the timeline shows (TraceExtent); none: as a viewer opens at once
+  std::string file;                                    // empty: no timeline was asked for
+  std::optional<int> layers = {}, micro_batches = {};  // that it shows (TraceExtent); none: what opens at once
 };
 
 /// Throws BadInput where the file holds something that is no timeline: it would be lost.

@@ -123,8 +123,10 @@ TEST(OpCases, SendsAreOfPairsOverEachNetworkThatThereIs) {
     cluster.nodes = nodes, cluster.ranks_per_node = ranks_per_node;
     const auto cases = real_cases(cluster, "gloo");
     EXPECT_EQ(series_of(cases, Op::sendrecv), expected) << nodes << " x " << ranks_per_node;
-    for (const OpCase& c : cases)
-      if (c.op == Op::sendrecv) EXPECT_EQ(c.group, (RankGroup{2, c.network == Network::inter ? ranks_per_node : 1}));
+    for (const OpCase& c : cases) {
+      if (c.op != Op::sendrecv) continue;
+      EXPECT_EQ(c.group, (RankGroup{2, c.network == Network::inter ? ranks_per_node : 1}));
+    }
     EXPECT_EQ(std::ranges::count(cases, "sendrecv inter 2", &OpCase::series), nodes > 1 ? 24 : 0);
   }
 }
