@@ -37,7 +37,7 @@ struct PartitionLayer {
 struct PartitionProblem {
   std::vector<PartitionLayer> layers;                      // in backward order
   std::function<double(int64_t bytes)> allreduce_seconds;  // rises; 0 for 0 bytes, else with its start-up time
-  bool is_straight = true;  // false: allreduce_seconds bends between sizes, so that partition_exact tries every grain
+  bool is_straight = true;    // false: allreduce_seconds bends between sizes, so that partition_exact tries every grain
   int64_t waiting_bytes = 0;  // made before the first layer's backward (a model's head)
   int64_t element_bytes = 4;  // slices are whole elements
   int64_t total_bytes() const;

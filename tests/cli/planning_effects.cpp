@@ -154,12 +154,8 @@ Effects reproduce() {
 }  // namespace
 
 EffectsOfVerbs effects_of_planning() {
-  return {{"simulate", simulate()},
-          {"memory", memory()},
-          {"model", model()},
-          {"placement", placement()},
-          {"tune", tune()},
-          {"reproduce", reproduce()}};
+  return {{"simulate", simulate()},   {"memory", memory()}, {"model", model()},
+          {"placement", placement()}, {"tune", tune()},     {"reproduce", reproduce()}};
 }
 
 }  // namespace moe

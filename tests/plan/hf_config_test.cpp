@@ -2,6 +2,7 @@
 #include "moe/plan/hf_config.h"
 
 #include <gtest/gtest.h>
+#include <iterator>
 #include <random>
 
 #include "moe/base/check.h"
@@ -169,7 +170,7 @@ Json random_value(std::mt19937& random) {
 
 // Changes, removes, renames or adds a key.
 Json mutated(Json config, std::mt19937& random) {
-  auto at = config.begin() + static_cast<std::ptrdiff_t>(random() % config.size());
+  const auto at = std::next(config.begin(), static_cast<std::ptrdiff_t>(random() % config.size()));
   const std::string key = at.key();
   switch (random() % 4) {
     case 0:

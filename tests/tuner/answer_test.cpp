@@ -105,8 +105,8 @@ double sums_s(const Schedule& schedule, const LayerPricer& pricer, const ModelSh
   return layers * pricer.gradient_seconds(expert_gradient_bytes(model.shape), TaskKind::expert_gradient);
 }
 
-// By the rows of testbed-b: inside a node it has no AllReduce, between nodes nothing else. MP ranks gather and share
-// out B L rows, or add them up, and tell each other 24 bytes a token.
+// By the rows of testbed-b: inside a node it has no AllReduce, between nodes nothing else, of which the two others take
+// half. MP ranks gather and share out B L rows, or add them up, and tell each other 24 bytes a token.
 double exchanges_s(const Schedule& schedule, const LayerPricer& pricer, const LayerCase& c) {
   const Network network = pricer.groups()[static_cast<size_t>(GroupKind::mp)].network;
   if (network == Network::none) return 0;
@@ -117,15 +117,17 @@ double exchanges_s(const Schedule& schedule, const LayerPricer& pricer, const La
     return row->alpha_s + bytes * row->beta_s_per_byte;
   };
   const bool inside = network == Network::intra;
-  const auto gather = [&](double bytes) {
-    return inside ? seconds(Op::allgather, bytes) : seconds(Op::allreduce, bytes) / 2;
+  const auto half_of = [&](Op op, double bytes) {
+    return inside ? seconds(op, bytes) : seconds(Op::allreduce, bytes) / 2;
   };
+  const auto gather = [&](double bytes) { return half_of(Op::allgather, bytes); };
+  const auto scatter = [&](double bytes) { return half_of(Op::reducescatter, bytes); };
   const auto tokens = static_cast<double>(c.layer.batch * c.layer.seq);
   const double rows = tokens * static_cast<double>(c.layer.model_dim * bytes_of(c.layer.dtype));
   const double told = gather(24 * tokens * c.parallel.mp), task_s = pricer.profile().task_overhead_s;
   const Flow flow = schedule.variants.empty() ? schedule.flow : schedule.variants.front()->flow;
-  if (traits_of(flow).holds == Tokens::own) return told + gather(rows) + seconds(Op::reducescatter, rows) + 3 * task_s;
-  const double added = inside ? gather(rows) + seconds(Op::reducescatter, rows) : seconds(Op::allreduce, rows);
+  if (traits_of(flow).holds == Tokens::own) return told + gather(rows) + scatter(rows) + 3 * task_s;
+  const double added = inside ? gather(rows) + scatter(rows) : seconds(Op::allreduce, rows);
   return told + added + 2 * task_s;
 }
 

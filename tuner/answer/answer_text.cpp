@@ -191,11 +191,11 @@ std::string preferred_text(const Answer& answer, const RankedSchedule& use) {
   for (const RankedSchedule& row : answer.ranking)
     if (row.refused.empty() && row.total_s() < fastest->total_s()) fastest = &row;
   if (same_time(fastest->total_s(), use.total_s())) return "";
-  return preference_text(use, *fastest,
-                         fmt::format("{} r_f {} r_b {}", fastest->schedule->name, fastest->degree_forward,
-                                     verbs::degree_range(fastest->degrees_backward.first,
-                                                         fastest->degrees_backward.second)),
-                         use.total_s() / fastest->total_s() - 1);
+  return preference_text(
+      use, *fastest,
+      fmt::format("{} r_f {} r_b {}", fastest->schedule->name, fastest->degree_forward,
+                  verbs::degree_range(fastest->degrees_backward.first, fastest->degrees_backward.second)),
+      use.total_s() / fastest->total_s() - 1);
 }
 
 // Says which layers or model, where, and what prices them.

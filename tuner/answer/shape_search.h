@@ -28,9 +28,9 @@ struct FoundShapes {
   std::vector<RankedShape> ranked;
   std::optional<RankedShape> fastest = {};  // if the preferred plan is not: by kEquallyFast at most
   int shapes = 0;                           // that divide
-  int too_large = 0;                // for a rank's memory, under every schedule
-  int refused = 0;                  // by every schedule, or for want of a price
-  int unpriced = 0;                 // of these, the ones that want a price under some schedule
+  int too_large = 0;                        // for a rank's memory, under every schedule
+  int refused = 0;                          // by every schedule, or for want of a price
+  int unpriced = 0;                         // of these, the ones that want a price under some schedule
   /// Says why shapes were refused, and for how many shapes some schedule was refused for that reason, the most first.
   std::vector<std::pair<std::string, int>> refusals = {};
   int ruled_out = 0;                               // by their bound: slower than one that takes as little memory

@@ -81,12 +81,12 @@ std::string in_words(const RankedShape& shape) {
                      verbs::degree_range(best.degrees_backward.first, best.degrees_backward.second));
 }
 
-// Says which plan is faster than the preferred one; empty: none is.
-std::string preference_of(const FoundShapes& found) {
+// Says which plan is faster than the preferred one, in a line if tight; empty: none is.
+std::string preference_of(const FoundShapes& found, bool tight) {
   if (!found.fastest) return "";
   const RankedShape& use = found.ranked.front();
-  return preference_text(use.best, found.fastest->best, in_words(*found.fastest),
-                                          use.total_s() / found.fastest->total_s() - 1);
+  return preference_text(use.best, found.fastest->best, tight ? "the fastest" : in_words(*found.fastest),
+                         use.total_s() / found.fastest->total_s() - 1);
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ std::string brief_text_of(const FoundShapes& found, bool tight) {
   if (found.refused > 0) items.push_back(most_refused(found, !tight));
   if (first.head_s > 0) items.push_back(fmt::format("the output projection adds {:.3f} ms", 1e3 * first.head_s));
   text += packed_lines(kIndent, items);
-  text += preference_of(found);
+  text += preference_of(found, tight);
   if (found.ranked.size() > 1 && !found.fastest)
     text += fmt::format("{}next: {}: {}\n", kIndent, beside(found, found.ranked[1]), in_words(found.ranked[1]));
   std::vector<const RankedShape*> smaller;
@@ -160,7 +160,7 @@ std::string text_of(const FoundShapes& found, int top) {
     cells.front() = "  " + cut;
     table.add(cells);
   }
-  std::string text = fmt::format("SHAPE  {}\n{}\n{}", counts_of(found), preference_of(found), table.text());
+  std::string text = fmt::format("SHAPE  {}\n{}\n{}", counts_of(found), preference_of(found, false), table.text());
   const int hidden = std::max(0, front - top);
   return hidden > 0 ? fmt::format("{}  and {} more that take less memory (--top N)\n", text, hidden) : text;
 }
