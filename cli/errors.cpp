@@ -83,8 +83,9 @@ int guarded(const std::function<int()>& body) {
     return report(error, kRankFailure);
   } catch (const std::system_error& error) {
     // Libraries start threads of their own.
-    if (error.code() != std::errc::resource_unavailable_try_again) return report(error, kDefect);
-    return report(RankFailure(std::string(kNoThread)), kRankFailure);
+    if (stdout_failed()) return report_stdout();
+    const bool no_thread = error.code() == std::errc::resource_unavailable_try_again;
+    return no_thread ? report(RankFailure(std::string(kNoThread)), kRankFailure) : report(error, kDefect);
   } catch (const std::bad_alloc&) {
     return report(BadInput("memory: found none left, expected a smaller input or more memory"), kBadInput);
   } catch (const std::exception& error) {

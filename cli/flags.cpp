@@ -123,7 +123,7 @@ std::vector<tuner::GivenFlag> given_for(const CLI::App& other, const CLI::App& v
     if (option->count() == 0 || is_output || other.get_option_no_throw(name) == nullptr ||
         std::ranges::find(kOfOneProcess, name) != kOfOneProcess.end())
       continue;
-    const bool takes_value = option->get_type_size() != 0;
+    const bool takes_value = option->get_items_expected_max() > 0;
     given.push_back({name, takes_value ? fmt::format("{}", fmt::join(option->results(), ",")) : ""});
   }
   return given;

@@ -1,7 +1,7 @@
 """usage: draw_rooms.py [--write]
 
 docs/rooms.svg: the folders of the sources, which of them includes which, and the way of a plan through them. Folders
-and their order are those of tests/rules/source_rules.cpp, what each is for stands in docs/architecture.md, the arrows
+and their order are those of tests/rules/source_rules.py, what each is for stands in docs/architecture.md, the arrows
 are the sources' own includes (those that follow from others are left out). Without --write it says whether the picture
 is of this tree, with exit code 1 where it is not."""
 import functools
@@ -10,6 +10,9 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests/rules"))
+import source_rules  # noqa: E402 (found beside the rules alone)
+
 PICTURE = ROOT / "docs" / "rooms.svg"
 RUNS_LAYERS_FROM = "moe/device"  # what includes it, also by other headers, needs LibTorch
 BOX, GAP, LEVEL, WIDTH = (150, 46), 16, 84, 1180
@@ -32,16 +35,9 @@ ARROWS = [(0, 2), (2, 3), (3, 4), (1, 5), (5, 4), (4, 6), (3, 7), (7, 8), (8, 9)
 WAY_BOX = (206, 46)
 
 
-def names_in(text, table):
-    return re.findall(r'"(\w+)"', re.search(rf"{table} = \{{(.*?)\}}", text, re.DOTALL)[1])
-
-
 def rooms():
     """The rooms, the lowest first."""
-    rules = (ROOT / "tests/rules/source_rules.cpp").read_text()
-    names = [f"moe/{name}" for name in names_in(rules, "kLibrary")] + ["verbs", "verbs/run"]
-    names += [*names_in(rules, "kPrograms"), "cli"]
-    return [name for name in names if (ROOT / name).is_dir()]
+    return [name for level in source_rules.LEVELS[:-1] for name in level if (ROOT / name).is_dir()]
 
 
 def room_of(path, all_rooms):

@@ -1,6 +1,7 @@
 #include "planner/memory.h"
 
 #include "moe/base/check.h"
+#include "moe/base/terminal.h"
 #include "moe/base/units.h"
 #include "planner/memory_report.h"
 
@@ -30,12 +31,14 @@ void print_text(const MemoryReport& report) {
   const MemoryRequest& r = report.request;
   const ParallelShape& p = r.shape.parallel;
   const std::string table = memory_table(report);  // throws before anything is printed
-  fmt::print("{} on {} ({} x {}): {}\n", report.name.empty() ? "layer" : report.name, report.cluster,
-             counted(p.nodes, "node"), p.ranks_per_node, describe_layers(r.layers, r.dense, r.shape.layer));
-  fmt::print("pp {} dp {} mp {} ep {} esp {} edp {}; ZeRO {}, {} of {} micro-batches in flight ({}), recompute {}\n\n",
-             p.pp, p.dp, p.mp, p.ep, p.esp, p.edp, p.zero, micro_batches_in_flight(r, estimate_memory(r).stage),
-             r.micro_batches, name_of(r.order), name_of(p.recompute));
-  fmt::print("{}", table);
+  const std::string what =
+      fmt::format("{} on {} ({} x {}): {}", report.name.empty() ? "layer" : report.name, report.cluster,
+                  counted(p.nodes, "node"), p.ranks_per_node, describe_layers(r.layers, r.dense, r.shape.layer));
+  const std::string how =
+      fmt::format("pp {} dp {} mp {} ep {} esp {} edp {}; ZeRO {}, {} of {} micro-batches in flight ({}), recompute {}",
+                  p.pp, p.dp, p.mp, p.ep, p.esp, p.edp, p.zero, micro_batches_in_flight(r, estimate_memory(r).stage),
+                  r.micro_batches, name_of(r.order), name_of(p.recompute));
+  fmt::print("{}\n{}\n\n{}", fitted_line(what), fitted_line(how), table);
   if (!report.capacity_bytes)
     fmt::print("{} does not say how much memory a rank has: [topology] memory_bytes, or --memory-gib\n",
                report.cluster);

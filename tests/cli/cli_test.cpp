@@ -165,7 +165,7 @@ TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"tune", "--no-verify", "--grid", "fsmoe-30"}, {"did you mean 'fsmoe-"}},
       {{"simulate", "--schedule", "interleaved"}, {"did you mean 'fsmoe-interleaved'?"}},
       {{"simulate", "--micro", "2"}, {"did you mean '--micro-batches' or '--micro-op-bytes'?"}},
-      {{"modelb"}, {"did you mean 'modelbench'?"}},
+      {{"modelbnch"}, {"did you mean 'modelbench'?"}},
       {{"simulate", "--batch", "0"}, {"--batch", "'0'", "whole number"}},
       {{"simulate", "--batch", "-4"}, {"--batch", "'-4'", "whole number"}},
       {{"simulate", "--batch", "four"}, {"--batch", "'four'", "whole number"}},

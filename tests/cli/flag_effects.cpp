@@ -62,11 +62,9 @@ EffectsOfVerbs flag_effects() {
   all.merge(effects_of_planning());
   all.merge(effects_of_running());
   all.merge(effects_of_records());
-  const std::map<std::string, std::string> needed{{"compare", "a b"},
-                                                  {"history", "a"},
-                                                  {"export", "csv a"},
-                                                  {"import", "csv a"},
-                                                  {"report", "a"}};  // beside any flag
+  const std::map<std::string, std::string> needed{{"compare", "a b"},  {"model", "a"},
+                                                  {"history", "a"},    {"export", "csv a"},
+                                                  {"import", "csv a"}, {"report", "a"}};  // beside any flag
   for (auto& [verb, effects] : all)
     if (verb != "launch") add_log(effects, needed.contains(verb) ? needed.at(verb) : "");
   return all;

@@ -237,9 +237,24 @@ struct WrittenTimeline {
 // A viewer opens the timeline of any model at once; what that leaves out is said, and flags decide it.
 TEST_F(SimulateVerb, ATimelineSaysItsSizeAndWhatItLeavesOut) {
   const auto timeline = [&](const std::vector<std::string>& flags) {
-    std::vector<std::string> words{"simulate", "--schedule", "fsmoe",           "--layers", "24", "--pp", "2",
-                                   "--mp",     "4",          "--nearest",       "--batch",  "1",  "--dp", "4",
-                                   "--trace",  "t.json",     "--micro-batches", "40"};
+    std::vector<std::string> words{"simulate",
+                                   "--cluster",
+                                   "h100-deepep-2-nodes",
+                                   "--dtype",
+                                   "bfloat16",
+                                   "--schedule",
+                                   "fsmoe",
+                                   "--layers",
+                                   "24",
+                                   "--pp",
+                                   "2",
+                                   "--nearest",
+                                   "--batch",
+                                   "1",
+                                   "--trace",
+                                   "t.json",
+                                   "--micro-batches",
+                                   "40"};
     words.insert(words.end(), flags.begin(), flags.end());
     const Printed printed = run(words);
     EXPECT_EQ(printed.exit_code, 0) << printed.err;

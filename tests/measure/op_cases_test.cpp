@@ -63,7 +63,7 @@ TEST(OpCases, ModulesHaveEightSizesAPhase) {
     ++sizes[c.series()];
     EXPECT_TRUE(keys.insert(c.key()).second) << c.key();
   }
-  EXPECT_EQ(sizes.size(), 2 * (modules.size() + 2 * 2)) << "both attentions at three sequence lengths";
+  EXPECT_EQ(sizes.size(), 2 * (modules.size() + 4)) << "both attentions at three sequence lengths";
   for (const auto& [series, count] : sizes) EXPECT_EQ(count, 8) << series;
 }
 
