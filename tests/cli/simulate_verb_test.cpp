@@ -245,7 +245,7 @@ TEST_F(SimulateVerb, ATimelineSaysItsSizeAndWhatItLeavesOut) {
                                    "--schedule",
                                    "fsmoe",
                                    "--layers",
-                                   "24",
+                                   "48",
                                    "--pp",
                                    "2",
                                    "--nearest",
@@ -254,7 +254,7 @@ TEST_F(SimulateVerb, ATimelineSaysItsSizeAndWhatItLeavesOut) {
                                    "--trace",
                                    "t.json",
                                    "--micro-batches",
-                                   "40"};
+                                   "20"};
     words.insert(words.end(), flags.begin(), flags.end());
     const Printed printed = run(words);
     EXPECT_EQ(printed.exit_code, 0) << printed.err;
@@ -278,14 +278,14 @@ TEST_F(SimulateVerb, ATimelineSaysItsSizeAndWhatItLeavesOut) {
   EXPECT_LE(usual.tasks, 10'000);
   EXPECT_GT(usual.tasks, 2'000);
   EXPECT_LT(usual.mib, 8);
-  EXPECT_NE(usual.said.find(fmt::format("it shows {} of 12 layers of a stage and {} of 40 micro-batches, the first",
+  EXPECT_NE(usual.said.find(fmt::format("it shows {} of 24 layers of a stage and {} of 20 micro-batches, the first",
                                         usual.layers.size() / 2, usual.micro_batches.size())),
             std::string::npos)
       << usual.said;
-  EXPECT_EQ(few.layers, (std::set<int>{1, 2, 12, 13, 14, 24}));
+  EXPECT_EQ(few.layers, (std::set<int>{1, 2, 24, 25, 26, 48}));
   EXPECT_EQ(few.micro_batches, std::set<int>{1});
-  EXPECT_EQ(all.layers.size(), 24u);
-  EXPECT_EQ(all.micro_batches.size(), 40u);
+  EXPECT_EQ(all.layers.size(), 48u);
+  EXPECT_EQ(all.micro_batches.size(), 20u);
   EXPECT_GT(all.tasks, 3 * usual.tasks);
   EXPECT_EQ(all.said.find("it shows"), std::string::npos) << all.said;
 }
