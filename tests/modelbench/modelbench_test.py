@@ -200,7 +200,7 @@ class Refuses(Modelbench):
     def test_what_is_not_known(self):
         self.expect_refused("found 'gpt-5', expected a file or one of: bert-base", "--model", "gpt-5")
         self.expect_refused("--optimizer: unknown 'lion', expected one of: sgd, adamw", "--optimizer", "lion")
-        self.expect_refused("none.txt: cannot be read", "--text", "none.txt")
+        self.expect_refused("none.txt: found no readable file", "--text", "none.txt")
         self.expect_refused("--markov-order: found '5', expected a whole number from 1 to 4", "--markov-order", "5")
 
     def test_what_would_have_no_effect(self):
