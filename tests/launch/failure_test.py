@@ -201,6 +201,7 @@ class Failures(unittest.TestCase):
                 said = "\n".join(run.lines)
                 print(f"{files} open files:", said, sep="\n", file=sys.stderr)
                 self.assertNotRegex(said, r"enforce fail|Exception raised|frame #|\.c(pp|c):")
+                self.assertIn(f"rank 1 found a limit of {files} open files, expected at least 40 (ulimit -n)", said)
                 self.assertEqual(run.left_behind(), [])
 
     def test_one_rank_asked_to_stop(self):

@@ -4,6 +4,7 @@
 #include <exception>
 #include <numeric>
 #include <optional>
+#include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
 
@@ -74,10 +75,20 @@ void join_run(const Launch& launch, const GlooJob& job, double start_s, State& s
   gloo::exchange_addresses(store, launch, ranking, state.topology, state.timeout_s);
 }
 
+/// With fewer, Gloo's own threads end the process where they accept connections.
+void require_open_files(int rank) {
+  constexpr rlim_t kFewestFiles = 40;
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= kFewestFiles) return;
+  throw RankFailure(fmt::format("rank {} found a limit of {} open files, expected at least {} (ulimit -n)", rank,
+                                files.rlim_cur, kFewestFiles));
+}
+
 void start(const Launch& launch, const GlooJob& job, double start_s, const std::shared_ptr<State>& state) {
   std::unique_ptr<store::PortFile> port_file;  // needed only until all are here
   state->store = open_store(launch, start_s, *state, port_file);
   try {
+    require_open_files(launch.rank);
     join_run(launch, job, start_s, *state);
   } catch (const std::exception& error) {
     const bool of_another = dynamic_cast<const RankFailure*>(&error);
