@@ -41,8 +41,8 @@ class Start(unittest.TestCase):
                 self.kill(victim, moment_s)
 
     def kill(self, victim, moment_s):
-        command = [PROGRAM, "layerbench", "--cluster", "host", "--iterations", "1000000", "--timeout", str(TIMEOUT_S),
-                   "--out", "records.jsonl", *LAYER]
+        command = [PROGRAM, "layerbench", "--cluster", "host", "--backend", "gloo", "--iterations", "1000000",
+                   "--timeout", str(TIMEOUT_S), "--out", "records.jsonl", *LAYER]
         with Run(["sh", "-c", EACH_RANK, "ranks", *command], {"OMP_NUM_THREADS": "1"}) as run:
             pid = run.wait_for_rank(victim, joined=False)
             time.sleep(moment_s)
