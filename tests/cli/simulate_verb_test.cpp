@@ -261,7 +261,8 @@ TEST_F(SimulateVerb, ATimelineSaysItsSizeAndWhatItLeavesOut) {
     WrittenTimeline written;
     written.said = printed.err;
     std::ifstream file(folder_ + "/t.json");
-    for (const Json& event : Json::parse(file)["traceEvents"]) {
+    const Json trace = Json::parse(file);
+    for (const Json& event : trace["traceEvents"]) {
       if (event["ph"] != "X") continue;
       ++written.tasks;
       written.layers.insert(event["args"]["layer"].get<int>() + 1);
