@@ -269,7 +269,9 @@ TEST_F(SimulateVerb, ATimelineSaysItsSizeAndWhatItLeavesOut) {
       if (event["args"]["phase"] != "step") written.micro_batches.insert(event["args"]["micro_batch"].get<int>());
     }
     written.mib = static_cast<double>(std::filesystem::file_size(folder_ + "/t.json")) / (1 << 20);
-    EXPECT_NE(written.said.find(fmt::format("t.json: a timeline of {:.1f} MiB, {} tasks", written.mib, written.tasks)),
+    const std::string size =
+        written.mib < 1 ? fmt::format("{:.1f} KiB", 1024 * written.mib) : fmt::format("{:.1f} MiB", written.mib);
+    EXPECT_NE(written.said.find(fmt::format("t.json: a timeline of {}, {} tasks", size, written.tasks)),
               std::string::npos)
         << written.said;
     return written;
