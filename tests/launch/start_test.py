@@ -5,6 +5,7 @@ within the time-out and a few seconds, rank 0 as early as they do."""
 import os
 import random
 import signal
+import socket
 import sys
 import time
 import unittest
@@ -32,6 +33,12 @@ def uptime():
         return float(file.read().split()[0])
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 class Start(unittest.TestCase):
     def test_killed_in_its_first_second(self):
         for number in range(ROUNDS):
@@ -41,8 +48,9 @@ class Start(unittest.TestCase):
                 self.kill(victim, moment_s)
 
     def kill(self, victim, moment_s):
-        command = [PROGRAM, "layerbench", "--cluster", "host", "--backend", "gloo", "--iterations", "1000000",
-                   "--timeout", str(TIMEOUT_S), "--out", "records.jsonl", *LAYER]
+        command = [PROGRAM, "layerbench", "--cluster", "host", "--backend", "gloo", "--rendezvous",
+                   f"127.0.0.1:{free_port()}", "--iterations", "1000000", "--timeout", str(TIMEOUT_S),
+                   "--out", "records.jsonl", *LAYER]
         with Run(["sh", "-c", EACH_RANK, "ranks", *command], {"OMP_NUM_THREADS": "1"}) as run:
             pid = run.wait_for_rank(victim, joined=False)
             time.sleep(moment_s)
