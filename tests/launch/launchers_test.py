@@ -6,12 +6,11 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import unittest
 
-from runs import Run
+from runs import Run, free_port
 
 PROGRAM, STORE_SERVER = map(os.path.abspath, sys.argv[1:3])
 SKIPPED = 77
@@ -33,12 +32,6 @@ done
 for process in $started; do wait "$process" || code=$?; done
 exit $code
 """
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
 
 
 class Launcher(unittest.TestCase):

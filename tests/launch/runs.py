@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -14,6 +15,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MARKER = "MOETUNE_TEST_RUN"
 OWN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC", "OMPI_", "PMI", "MV2_", "SLURM_", "GLOO_")
+
+
+def free_port():
+    """A port of the loopback that nothing listens on now, as text."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
 
 
 def write_profile(path, nodes, ranks_per_node, dtype="float64"):

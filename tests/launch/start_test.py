@@ -5,12 +5,11 @@ within the time-out and a few seconds, rank 0 as early as they do."""
 import os
 import random
 import signal
-import socket
 import sys
 import time
 import unittest
 
-from runs import Run
+from runs import Run, free_port
 
 PROGRAM = os.path.abspath(sys.argv[1])
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 2
@@ -31,12 +30,6 @@ wait
 def uptime():
     with open("/proc/uptime") as file:
         return float(file.read().split()[0])
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Start(unittest.TestCase):
