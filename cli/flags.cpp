@@ -93,6 +93,12 @@ constexpr std::array<std::string_view, 21> kOfNoRecord{"--json",      "--top",  
                                                        "--markdown",  "--strict",       "--save-weights",
                                                        "--max-input", "--trace-layers", "--trace-micro-batches"};
 
+// Returns the flag's option if the verb has it and it was given, else nullptr.
+const CLI::Option* given_option(const CLI::App& verb, const std::string& flag) {
+  const CLI::Option* option = verb.get_option_no_throw(flag);
+  return option != nullptr && option->count() > 0 ? option : nullptr;
+}
+
 Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
   Asked asked;
   asked.argv = std::move(argv);
@@ -100,12 +106,8 @@ Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
   for (const CLI::Option* option : verb.get_options())
     if (option->count() > 0 && std::ranges::find(kOfNoRecord, option->get_name()) == kOfNoRecord.end())
       asked.flags.push_back(fmt::format("{}={}", option->get_name(), fmt::join(option->results(), ",")));
-  const auto given = [&](const char* flag) {
-    const CLI::Option* option = verb.get_option_no_throw(flag);
-    return option != nullptr && option->count() > 0;
-  };
-  asked.named_file = given("--out");
-  asked.overwrite = given("--overwrite");
+  asked.named_file = given_option(verb, "--out") != nullptr;
+  asked.overwrite = given_option(verb, "--overwrite") != nullptr;
   asked.otherwise = "another --out, or --overwrite";
   asked.built_from = built_from();
   return asked;
@@ -139,11 +141,10 @@ std::vector<OutTarget> targets_of(const CLI::App& verb) {
                                         {"--plot", false},
                                         {"--dump", true},
                                         {"--checkpoint", true}})
-    if (const CLI::Option* option = verb.get_option_no_throw(flag); option != nullptr && option->count() > 0)
+    if (const CLI::Option* option = given_option(verb, flag))
       targets.push_back({flag, option->as<std::string>(), is_folder});
   std::vector<OutTarget> all = targets;
-  if (const CLI::Option* out = verb.get_option_no_throw("--out"); out != nullptr && out->count() > 0)
-    all.push_back({"--out", out->as<std::string>()});
+  if (const CLI::Option* out = given_option(verb, "--out")) all.push_back({"--out", out->as<std::string>()});
   require_distinct(all);
   return targets;
 }
