@@ -230,7 +230,6 @@ std::vector<std::vector<Tried>> try_all(const ShapeRequest& request) {
                 } catch (const BadInput&) {
                   continue;
                 }
-                model.head_gradient_bytes = model.embedding_gradient_bytes = 0;
                 add_ends(model, chosen.vocabulary, false);
                 try_states(request, chosen, all);
               }

@@ -101,7 +101,6 @@ class Enumeration {
     } catch (const BadInput&) {  // it does not divide
       return;
     }
-    model.head_gradient_bytes = model.embedding_gradient_bytes = 0;
     add_ends(model, request_.chosen.vocabulary, request_.chosen.tied_embedding);
     const bool shards = model.shape.parallel.dp > 1 || model.shape.parallel.edp > 1;
     for (const auto& [zero, recompute] : states_) {
