@@ -8,7 +8,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/file_text.h"
-#include "moe/base/toml_levels.h"
+#include "moe/base/nesting.h"
 
 namespace moe {
 namespace {

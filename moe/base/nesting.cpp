@@ -1,10 +1,9 @@
-#include "moe/base/toml_levels.h"
+#include "moe/base/nesting.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "moe/base/check.h"
-#include "moe/base/nesting.h"
 
 namespace moe {
 namespace {
