@@ -1,4 +1,4 @@
-// Lina's baseline (section 3.1): AllReduce in DDP buckets on a communicator of its own, without coordination, so that
+// Lina's baseline (section 2.2): AllReduce in DDP buckets on a communicator of its own, without coordination, so that
 // it shares the network with the AlltoAlls.
 #include "moe/schedule/layer_builder.h"
 #include "moe/schedule/rows.h"

@@ -1,4 +1,4 @@
-// MoNTA's baseline (section 3): every rank of a TP group sends all rows through the AlltoAll; in sequence.
+// MoNTA's baseline (Figure 4): every rank of a TP group sends all rows through the AlltoAll; in sequence.
 #include "moe/schedule/layer_builder.h"
 #include "moe/schedule/rows.h"
 

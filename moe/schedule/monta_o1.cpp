@@ -1,4 +1,4 @@
-// MoNTA O1 (section 4, Eq. 11): each TP rank drops all but its share before the AlltoAll, an AllGather inside the node
+// MoNTA O1 (Figure 5, Eq. 11): each TP rank drops all but its share before the AlltoAll, an AllGather inside the node
 // makes it whole; one chunk, so nothing is to be laid out anew.
 #include "moe/schedule/layer_builder.h"
 #include "moe/schedule/rows.h"

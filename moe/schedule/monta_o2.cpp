@@ -1,4 +1,4 @@
-// MoNTA O2 (section 4): N chunks, AllGather and re-layout copy of one under the AlltoAll of the next; one expert task
+// MoNTA O2 (Figure 7): N chunks, AllGather and re-layout copy of one under the AlltoAll of the next; one expert task
 // waits for the last copy, and the same chain takes the partial sums home.
 #include "moe/schedule/layer_builder.h"
 #include "moe/schedule/rows.h"

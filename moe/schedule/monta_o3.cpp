@@ -1,4 +1,4 @@
-// MoNTA O3 (section 4): as O2, with the copies on a stream of their own, under the next AllGather.
+// MoNTA O3 (Figure 9): as O2, with the copies on a stream of their own, under the next AllGather.
 #include "moe/schedule/layer_builder.h"
 #include "moe/schedule/rows.h"
 

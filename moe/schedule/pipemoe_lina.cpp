@@ -1,4 +1,4 @@
-// PipeMoE with Lina's gradient micro-ops, as FSMoE compares itself with them (FSMoE section 6.3): whenever its lane is
+// PipeMoE with Lina's gradient micro-ops, as FSMoE compares itself with them (FSMoE section 6.4): whenever its lane is
 // idle and no AlltoAll waits, the next piece of 30 MB is started; an AlltoAll that arrives then waits for it.
 #include "moe/schedule/layer_builder.h"
 #include "moe/schedule/rows.h"

@@ -8,7 +8,7 @@
 // then a side's bytes come from counts on which all ranks agreed (RunTimeSizes).
 //
 // Source: FSMoE, section 2: AlltoAll over EP, AllGather and ReduceScatter over ESP. Parm, sections III-A, III-C and
-// III-D: its baseline, one AlltoAll over EP and ESP, SAA's phases. MoNTA, sections 3 and 4: its baseline, rows that the
+// III-D: its baseline, one AlltoAll over EP and ESP, SAA's phases. MoNTA, Figures 4 to 9: its baseline, rows that the
 // MP ranks share out before the AlltoAll.
 #include "moe/layer/binding/row_exchange.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 // The sigmoid gate: the k largest logits of x W_g; weight = sigmoid(logit) of the chosen, each by itself (BASE Layers,
-// Lewis et al. 2021, section 2.1; StableMoE, Dai et al. 2022, section 2.2; FSMoE, section 3.1). It is greedy in both
+// Lewis et al. 2021, section 2.1; StableMoE, Dai et al. 2022, section 2.2; FSMoE, section 2.1). It is greedy in both
 // phases: no balanced assignment, no distilled router. It has no auxiliary loss.
 #include <memory>
 
