@@ -58,7 +58,7 @@ void add_self_test(CLI::App& app, Command& c) {
       app, "self-test", "how often ab is wrong on this machine, and the least slowdown that it sees", " --cases tiny");
   add_base(*verb, o.base);
   add_launches(*verb, o);
-  add_number(*verb, "--gates", o.gates, "of equal programs, for real; default: 10", {1, 1000});
+  add_number(*verb, "--gates", o.gates, "live gates that compare the program with itself; default: 10", {1, 1000});
   add_number(*verb, "--resamples", o.resamples, "gates made of the recorded launches, a row; default: 2000", {1, 1e7});
   verb->add_flag("--simulate", o.simulate, "launch nothing: the rule beside three others, on made-up machines");
   begin_group(*verb, kOutput);

@@ -53,13 +53,13 @@ void add_verification(CLI::App& verb, tuner::TuneOptions& o) {
             o.measured_layers.reset();
             if (text != "all") o.measured_layers = number<int>("--measure", text, {1, 1e6});
           },
-          "layers to run for real, or all: ends in the grid's mean speedups, measured; default: 6")
+          "number of layers to run, or all, which also prints the grid's measured mean speedups; default: 6")
       ->type_name("N|all");
   verb.add_flag("--measure-degrees", o.measure_degrees,
                 "with --measure all: run fsmoe at degrees 1, 2, 4, 8 too and count the layers whose best forward and "
                 "backward degrees differ by measurement; twice the time");
   add_number(verb, "--strategy-layers", o.strategy_layers,
-             "with --no-verify: layers on which FSMoE's own strategies are compared with the exact search; default: "
+             "with --no-verify: layers on which FSMoE's own strategies are compared with the full search; default: "
              "none",
              {0, 1e6});
   add_number(verb, "--iterations", o.iterations, "timed passes a schedule; default: 5, of all layers 3", {1, 1e6});
@@ -165,8 +165,9 @@ void add_microbench(CLI::App& app, Command& c) {
 void add_layerbench(CLI::App& app, Command& c) {
   layerbench::LayerbenchOptions& l = c.layerbench;
   verbs::Selection& s = l.selection;
-  CLI::App* verb = add_verb(app, "layerbench", "run MoE layers under schedules, for real, beside the prediction",
-                            " --cluster testbed-b --batch 2 --seq 256 --model-dim 1024 --hidden 2048");
+  CLI::App* verb =
+      add_verb(app, "layerbench", "run MoE layers under schedules and compare their times with the prediction",
+               " --cluster testbed-b --batch 2 --seq 256 --model-dim 1024 --hidden 2048");
   add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "profile to emulate; host: this machine, measured");
   add_text(*verb, "--grid", "GRID|FILE", s.grid, "layers of a grid, in the place of one layer");
   add_number(*verb, "--grid-layers", l.layers, "with --grid: so many of its layers, spread over it; 0: all; default: 6",
@@ -221,9 +222,9 @@ void add_layerbench(CLI::App& app, Command& c) {
 void add_modelbench(CLI::App& app, Command& c) {
   modelbench::ModelbenchOptions& m = c.modelbench;
   verbs::Selection& s = m.selection;
-  CLI::App* verb =
-      add_verb(app, "modelbench", "train a whole MoE model under schedules, for real, beside the prediction",
-               " --cluster host --model tiny-gpt --schedule tutel,fsmoe --steps 20");
+  CLI::App* verb = add_verb(app, "modelbench",
+                            "train a whole MoE model under schedules and compare its step times with the prediction",
+                            " --cluster host --model tiny-gpt --schedule tutel,fsmoe --steps 20");
   add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "profile to emulate; host: this machine, measured");
   add_schedule(*verb, s);
   add_model(*verb, m.model);
