@@ -137,7 +137,9 @@ void add_reproduce(CLI::App& app, Command& c) {
   verb->add_flag("--audit", r.audit, "every combination of FSMoE's open conventions");
   verb->add_flag("--all", r.all, "every table, with and without the example assumptions, and the audit");
   begin_group(*verb, kOutput);
-  add_text(*verb, "--write", "FILE", r.write, "with --all: write Markdown");
+  add_text(*verb, "--write", "FILE", r.write,
+           "with --all: write a summary in Markdown to FILE, and a page per paper to a folder of its name without the "
+           "ending");
   add_records(*verb, r.out, "records; default: results/reproduce-TABLE.jsonl");
   add_json(*verb, r.json);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// MoNTA's cost model (MoNTA section 4, equations 8 to 16) in closed form: one AlltoAll of volume I over t
+// MoNTA's cost model (MoNTA, equations 8 to 16) in closed form: one AlltoAll of volume I over t
 // tensor-parallel ranks of a node and e experts' nodes.
 #include <array>
 #include <string_view>

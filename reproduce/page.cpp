@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <set>
 
 #include "moe/base/check.h"
@@ -41,7 +42,7 @@ std::vector<std::string> summary_row(const Report& report, const Comparison& c) 
           std::isfinite(least) ? percent(least) : "-"};
 }
 
-// Lists formulas that a paper prints otherwise than they are computed here.
+// Formulas that are computed otherwise than a paper prints them.
 constexpr std::array<std::string_view, 6> kReadings{
     "Expert Choice (gate expert-choice). FSMoE section 2.1 writes Softmax(KeepTopK((I W_g)^T, k)): a softmax of raw "
     "logits over the k tokens that an expert takes. The paper it cites, Zhou et al. (2022), section 3.2, takes the "
@@ -56,34 +57,55 @@ constexpr std::array<std::string_view, 6> kReadings{
     "Parm's SAA improves 'over SAA' in the text of section VI-C: over AAS, the AlltoAll and the AllGather in "
     "sequence."};
 
-// Lists what changed on this page since its last edition, and why.
-constexpr std::array<std::string_view, 5> kChanges{
-    "Degrees, gradient splits and orders are exact under contention now; before, they were up to 9 % slower than the "
-    "best. With the slowdowns that Table 5 fits, FSMoE's Figure 6 is 7.2 % off in the median (was 9.1 %): fsmoe over "
-    "tutel 1.178x where 1.19x is printed (was 1.138x). Figure 8 is further off (12.2 %, was 10.3 %).",
-    "lina-training replays three whole models, embeddings' gradients among them; an expert's time follows from the "
-    "printed AlltoAll share. The former coefficients contradicted that share. MoE layers and AlltoAlls are closer to "
-    "print, steps are further off: 25.3 % in the median (was 24.7 %). What print itself rules out stands under "
-    "'unexplained'.",
-    "Lina sends gradients beside attention too, holds them only from an i-order to the AlltoAll behind it, cuts the "
-    "gradients of packed experts, and packs experts only as far as the replay gains.",
-    "monta-fig14 replays the plans of monta's schedules. Kernels that begin side by side stall each other, as the "
-    "paper "
-    "says: with two fitted stalls monta chooses as printed at every length. Figures 16 and 17 and the MFU are new.",
-    "parm-table4 has Figure 1's share of communication, the least speedup, and SAA over AAS; the AlltoAlls of S1 and "
-    "S2 "
-    "count the same sums."};
-
-std::string changes_text() {
-  std::string text = "## What changed since the last edition, and why\n\n";
-  for (const std::string_view change : kChanges) text += wrapped(change, "- ");
+std::string readings_text() {
+  std::string text = "## Formulas that differ from print\n\n";
+  for (const std::string_view reading : kReadings) text += wrapped(reading, "- ");
   return text + '\n';
 }
 
-std::string readings_text() {
-  std::string text = "## Formulas, where the code takes another than is printed\n\n";
-  for (const std::string_view reading : kReadings) text += wrapped(reading, "- ");
-  return text + '\n';
+std::string comparisons_text(const std::vector<Report>& reports) {
+  Report summary;
+  summary.tables = {summary_of(reports)};
+  return "## Accuracy of every comparison\n\n" +
+         wrapped(
+             "`printed` counts the numbers that the paper prints, `computed` those that moetune computes. `median "
+             "difference` is the median of |ours / printed - 1| under the convention that comes closest. A number that "
+             "rests on a coefficient that no paper prints is left open ('-'), unless a file of configs/papers/assume/ "
+             "supplies it; such rows say 'assuming'. `./moetune reproduce --all --write docs/reproduction.md` writes "
+             "this page and those of the papers.",
+             "") +
+         '\n' + tables_text(summary, ReportStyle::markdown);
+}
+
+// A page of comparisons: its file name without the ending, its title and the beginning of its reports' keys.
+struct Topic {
+  std::string_view name, title, keys;
+};
+
+constexpr std::array<Topic, 6> kTopics{{{"fsmoe", "FSMoE (ASPLOS'25)", "fsmoe-"},
+                                        {"fsmoe-audit", "FSMoE: every reading of its conventions", "audit"},
+                                        {"parm", "Parm (INFOCOM'24)", "parm-"},
+                                        {"monta", "MoNTA (2024)", "monta-"},
+                                        {"lina", "Lina (ATC'23)", "lina-"},
+                                        {"published", "Measurements that others published", ""}}};
+
+// Returns the first topic that has the report; the last one has all that remain.
+const Topic& topic_of(const Report& report) {
+  return *std::ranges::find_if(kTopics, [&](const Topic& topic) { return report.key.starts_with(topic.keys); });
+}
+
+std::string topic_text(const Topic& topic, const std::vector<const Report*>& reports, std::string_view summary) {
+  std::string text = fmt::format("# {}\n\n", topic.title);
+  text += wrapped(fmt::format("Printed numbers and what moetune computes for them. [Reproducing the papers]({}) "
+                              "summarizes all comparisons.",
+                              summary),
+                  "") +
+          '\n';
+  for (Report report : reports | std::views::transform([](const Report* r) { return *r; })) {
+    if (!report.assuming.empty()) report.conventions = {"as without assumptions, above"};
+    text += report_text(report, ReportStyle::markdown);
+  }
+  return text;
 }
 
 }  // namespace
@@ -115,31 +137,30 @@ TextTable summary_of(const std::vector<Report>& reports) {
   return table;
 }
 
-std::string page_of(const std::vector<Report>& reports) {
-  std::string text = first_page(reports);
-  text += "## Every comparison in one row\n\n";
-  text += wrapped(
-      "How many numbers the paper prints, how many of them we compute, and by how much the convention that comes "
-      "closest "
-      "is off in the median. Written by `./moetune reproduce --all --write docs/reproduction.md`; a test holds it to "
-      "what "
-      "the command computes. The papers' numbers are those of configs/papers/. What rests on a coefficient that no "
-      "paper "
-      "prints is left open ('-'), or computed from an example of configs/papers/assume/, whose rows are listed under "
-      "'assumed'.",
-      "");
-  text += '\n';
-  Report summary;
-  summary.tables = {summary_of(reports)};
-  text += tables_text(summary, ReportStyle::markdown);
-  text += changes_text();
-  text += readings_text();
-  for (Report report : reports) {
-    if (!report.assuming.empty()) report.conventions = {"as without assumptions, above"};
-    text += report_text(report, ReportStyle::markdown);
+std::vector<MarkdownPage> pages_of(const std::vector<Report>& reports, const std::filesystem::path& file,
+                                   const std::filesystem::path& folder) {
+  const auto link = [](const std::filesystem::path& to, const std::filesystem::path& from) {
+    return to.lexically_relative(from.parent_path()).generic_string();
+  };
+  std::vector<MarkdownPage> pages{{file, first_page(reports)}};
+  std::string contents = "## Comparisons by paper\n\n| page | comparisons |\n|---|---|\n";
+  for (const Topic& topic : kTopics) {
+    std::vector<const Report*> members;
+    std::vector<std::string_view> keys;
+    for (const Report& report : reports) {
+      if (&topic_of(report) != &topic) continue;
+      members.push_back(&report);
+      if (report.assuming.empty()) keys.push_back(report.key);
+    }
+    if (members.empty()) continue;
+    const std::filesystem::path path = folder / fmt::format("{}.md", topic.name);
+    contents += fmt::format("| [{}]({}) | {} |\n", topic.title, link(path, file), fmt::join(keys, ", "));
+    pages.push_back({path, topic_text(topic, members, link(file, path))});
   }
-  while (text.ends_with("\n\n")) text.pop_back();
-  return text;
+  pages.front().text += contents + '\n' + comparisons_text(reports) + readings_text();
+  for (MarkdownPage& page : pages)
+    while (page.text.ends_with("\n\n")) page.text.pop_back();
+  return pages;
 }
 
 }  // namespace moe::reproduce

@@ -1,5 +1,7 @@
 #pragma once
-// docs/reproduction.md: every table from print alone, with each example assumption file that is for it, and the audit.
+// docs/reproduction.md and docs/reproduction/: every table from print alone, with each example assumption file that is
+// for it, and the audit.
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -14,7 +16,15 @@ std::vector<Report> all_reports();
 /// comes that comes closest (median over its numbers of |ours / paper - 1|).
 TextTable summary_of(const std::vector<Report>& reports);
 
-/// Returns the page: the same text on every machine.
-std::string page_of(const std::vector<Report>& reports);
+/// A page in Markdown and the file that it belongs to.
+struct MarkdownPage {
+  std::filesystem::path path;
+  std::string text;
+};
+
+/// Returns the summary, for `file`, then a page per paper, for `folder`, with links between them. The text is the same on
+/// every machine.
+std::vector<MarkdownPage> pages_of(const std::vector<Report>& reports, const std::filesystem::path& file,
+                                   const std::filesystem::path& folder);
 
 }  // namespace moe::reproduce

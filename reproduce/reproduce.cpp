@@ -1,9 +1,11 @@
 #include "reproduce/reproduce.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <span>
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
@@ -56,6 +58,26 @@ void write_records(const std::string& path, const ReproduceOptions& o, const std
   writer.end();
 }
 
+// True for a terminal, a pipe or a device, which takes all pages one after the other.
+bool is_stream(const std::filesystem::path& file) { return exists(file) && !is_regular_file(file); }
+
+// Returns the folder for the papers' pages: FILE's name without its ending.
+std::filesystem::path folder_beside(const std::filesystem::path& file) {
+  if (!file.has_extension()) return file.string() + "-pages";
+  return std::filesystem::path(file).replace_extension();
+}
+
+void write_pages(const std::filesystem::path& file, const std::vector<Report>& reports) {
+  const std::vector<MarkdownPage> pages = pages_of(reports, file, folder_beside(file));
+  const auto write = [](const std::filesystem::path& path, std::span<const MarkdownPage> texts) {
+    write_whole_file(path, "a file for a page (--write)", [&](std::ostream& out) {
+      for (const MarkdownPage& page : texts) out << page.text;
+    });
+  };
+  if (is_stream(file)) return write(file, pages);
+  for (const MarkdownPage& page : pages) write(page.path, {&page, 1});
+}
+
 void print_answer(const std::string& path, const ReproduceOptions& options, const std::vector<Report>& reports) {
   if (options.json) {
     Json documents = Json::array();
@@ -75,10 +97,10 @@ void print_answer(const std::string& path, const ReproduceOptions& options, cons
 }  // namespace
 
 int run_reproduce(const ReproduceOptions& options) {
+  if (options.all && !options.write.empty() && !is_stream(options.write))
+    require_targets(std::array{OutTarget{"--write", folder_beside(options.write), true}});
   const std::vector<Report> reports = asked_for(options);
-  if (!options.write.empty())
-    write_whole_file(options.write, "a file for the page (--write)",
-                     [&](std::ostream& out) { out << page_of(reports); });
+  if (!options.write.empty()) write_pages(options.write, reports);
   const std::string what = options.all ? "all" : options.audit ? "audit" : options.table;
   const std::string path = options.out.empty() ? fmt::format("results/reproduce-{}.jsonl", what) : options.out;
   print_with_records([&] { write_records(path, options, reports); }, [&] { print_answer(path, options, reports); });

@@ -4,7 +4,7 @@ import re
 import shlex
 
 ROOT = pathlib.Path(__file__).parents[2]
-WRITTEN_BY_CODE = "docs/reproduction.md"
+WRITTEN_BY_CODE = "docs/reproduction/"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"`([A-Za-z0-9_./-]+)`:$")
 PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b")
@@ -55,7 +55,7 @@ class Page:
 
 def pages():
     paths = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "plots/README.md", "results/README.md"]
-    paths += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
+    paths += sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
     return [Page(path) for path in paths]
 
 

@@ -1,6 +1,8 @@
-// docs/reproduction.md is what the command writes, and every table says what it must.
+// docs/reproduction.md and docs/reproduction/ are what the command writes, and every table says what it must.
 #include "reproduce/page.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <set>
@@ -20,23 +22,53 @@ class Page : public testing::Test {
   static inline std::vector<Report>* reports_;
 };
 
-TEST_F(Page, IsTheOneInDocs) {
-  std::ostringstream text;
-  text << std::ifstream(MOETUNE_SOURCE_DIR "/docs/reproduction.md").rdbuf();
-  const std::string page = page_of(*reports_);
-  std::istringstream found(text.str()), expected(page);
+const std::filesystem::path kFile = MOETUNE_SOURCE_DIR "/docs/reproduction.md";
+const std::filesystem::path kFolder = MOETUNE_SOURCE_DIR "/docs/reproduction";
+
+void expect_same_lines(const std::string& text, const MarkdownPage& page) {
+  std::istringstream found(text), expected(page.text);
   std::string a, b;
   for (int line = 1; std::getline(expected, b); ++line) {
     std::getline(found, a);
-    ASSERT_EQ(a, b) << "docs/reproduction.md:" << line
+    ASSERT_EQ(a, b) << page.path.string() << ':' << line
                     << ": write it anew by ./moetune reproduce --all --write docs/reproduction.md";
   }
-  EXPECT_EQ(text.str().size(), page.size());
+  EXPECT_EQ(text.size(), page.text.size()) << page.path;
+}
+
+TEST_F(Page, PagesAreThoseInDocs) {
+  std::set<std::filesystem::path> written;
+  for (const MarkdownPage& page : pages_of(*reports_, kFile, kFolder)) {
+    std::ostringstream text;
+    text << std::ifstream(page.path).rdbuf();
+    expect_same_lines(text.str(), page);
+    written.insert(page.path);
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder))
+    EXPECT_TRUE(written.contains(entry.path())) << entry.path() << " is written by no command";
+}
+
+TEST_F(Page, EveryReportIsOnOnePaperPageThatTheSummaryLinksTo) {
+  const std::vector<MarkdownPage> pages = pages_of(*reports_, "out/all.md", "out/all");
+  EXPECT_EQ(pages.front().path, "out/all.md");
+  for (size_t i = 1; i < pages.size(); ++i) {
+    EXPECT_NE(pages.front().text.find("(all/" + pages[i].path.filename().string() + ")"), std::string::npos);
+    EXPECT_NE(pages[i].text.find("(../all.md)"), std::string::npos) << pages[i].path;
+  }
+  for (const Report& report : *reports_) {
+    const std::string heading = "\n## " + name_of(report) + ": ";
+    EXPECT_EQ(std::ranges::count_if(
+                  pages, [&](const MarkdownPage& page) { return page.text.find(heading) != std::string::npos; }),
+              1)
+        << heading;
+  }
 }
 
 TEST_F(Page, LinesHaveAtMost120Columns) {
-  std::istringstream page(page_of(*reports_));
-  for (std::string line; std::getline(page, line);) EXPECT_LE(line.size(), 120U) << line;
+  for (const MarkdownPage& page : pages_of(*reports_, kFile, kFolder)) {
+    std::istringstream text(page.text);
+    for (std::string line; std::getline(text, line);) EXPECT_LE(line.size(), 120U) << line;
+  }
 }
 
 TEST_F(Page, EveryTableComparesAndSaysItsConventions) {
