@@ -125,15 +125,15 @@ class Version(unittest.TestCase):
         self.assertRegex((ROOT / "CHANGELOG.md").read_text(), rf"\n## \[.*{re.escape(version)}")
 
 
-class Errands(unittest.TestCase):
-    """docs/architecture.md's errands: the names of each are in one of the files that it tells to open."""
+class CodeTour(unittest.TestCase):
+    """docs/architecture.md's code tour: each name stands in one of the files of its row."""
 
     def test_find_what_they_look_for(self):
         page = next(page for page in pages() if page.path == "docs/architecture.md")
-        rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", page.section("Errands"), re.MULTILINE)[1:]
+        rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", page.section("Code tour"), re.MULTILINE)[1:]
         self.assertGreaterEqual(len(rows), 12)
-        for errand, files, names in rows:
-            with self.subTest(errand=errand):
+        for topic, files, names in rows:
+            with self.subTest(topic=topic):
                 opened = [ROOT / path for path in re.findall(r"`([^`]+)`", files)]
                 self.assertLessEqual(len(opened), 3)
                 text = "".join(path.read_text() for path in opened)
@@ -146,7 +146,7 @@ class Schedules(unittest.TestCase):
     """What docs/schedules.md says that a schedule needs is all that names one in the sources."""
 
     def test_need_what_the_page_says(self):
-        section = next(page for page in pages() if page.path == "docs/schedules.md").section("Adding one")
+        section = next(page for page in pages() if page.path == "docs/schedules.md").section("Adding a schedule")
         sources = [path for path in (ROOT / "moe").rglob("*") if path.suffix in (".h", ".cpp")]
         for constant, name in (("kTutelImproved", "tutel_improved.cpp"), ("kFsmoeNoIio", "fsmoe_no_iio.cpp")):
             needed = {path for path in sources if re.search(rf"\b{constant}\b", path.read_text())}
