@@ -5,7 +5,7 @@ namespace moe::cli {
 
 void add_export(CLI::App& app, Command& c) {
   exchange::ExportOptions& o = c.export_out;
-  CLI::App* verb = add_verb(app, "export", "a profile, records or a plan in other people's formats (docs/exchange.md)",
+  CLI::App* verb = add_verb(app, "export", "write a profile, records or a plan in other formats (docs/exchange.md)",
                             " csv testbed-b --per-element");
   verb->add_option("FORMAT", o.format, "of what is written")->type_name(exchange::export_formats())->required();
   verb->add_option("FILE", o.file, "a profile, records or a plan; of otava a folder of records too")
@@ -23,7 +23,7 @@ void add_export(CLI::App& app, Command& c) {
 
 void add_import(CLI::App& app, Command& c) {
   exchange::ImportOptions& o = c.import_in;
-  CLI::App* verb = add_verb(app, "import", "other people's measurements as records, which fit takes",
+  CLI::App* verb = add_verb(app, "import", "read measurements of other tools as records for fit",
                             " nccl-tests all_reduce.txt alltoall.txt --out results/imported.jsonl");
   verb->add_option("FORMAT", o.format, "of what is read")->type_name(exchange::import_formats())->required();
   verb->add_option("FILE", o.files, "one or several")->type_name("")->required();

@@ -3,13 +3,13 @@
 namespace moe::cli {
 
 void add_list(CLI::App& app, Command& c) {
-  CLI::App* verb = add_verb(app, "list", "schedules, clusters, grids, layers, models, gates and the like", "");
+  CLI::App* verb = add_verb(app, "list", "list schedules, clusters, grids, layers, models, gates and other parts", "");
   begin_group(*verb, kOutput);
   add_json(*verb, c.list.json);
 }
 
 void add_doctor(CLI::App& app, Command& c) {
-  CLI::App* verb = add_verb(app, "doctor", "what makes this machine noisy, or wrong, to measure on; changes nothing",
+  CLI::App* verb = add_verb(app, "doctor", "report what disturbs measurements on this machine; changes nothing",
                             " --strict && ./moetune tune --cluster host");
   begin_group(*verb, kHow);
   verb->add_flag("--strict", c.doctor.strict, "exit code 5 where there is a warning");
@@ -33,7 +33,7 @@ void add_noise(CLI::App& verb, planner::NoiseFlags& noise) {
 void add_simulate(CLI::App& app, Command& c) {
   planner::SimulateOptions& s = c.simulate;
   CLI::App* verb =
-      add_verb(app, "simulate", "one layer or model, one schedule -> timeline, lane loads, bounds, memory",
+      add_verb(app, "simulate", "simulate a layer or a model under schedules: timeline, lane loads, bounds, memory",
                " --cluster testbed-b --schedule fsmoe --batch 4 --seq 1024 --model-dim 2048 --hidden 8192");
   add_text(*verb, "--cluster", "CLUSTER|FILE", s.selection.cluster, "cluster profile");
   add_nodes(*verb, s.selection);
@@ -61,8 +61,9 @@ void add_simulate(CLI::App& app, Command& c) {
 }
 
 void add_fit(CLI::App& app, Command& c) {
-  CLI::App* verb = add_verb(app, "fit", "microbench records -> cluster profile (alpha, beta, r^2, held-out error)",
-                            " --records results/microbench-testbed-b.jsonl --out results/mine.toml");
+  CLI::App* verb =
+      add_verb(app, "fit", "fit records of microbench to a cluster profile (alpha, beta, r^2, held-out error)",
+               " --records results/microbench-testbed-b.jsonl --out results/mine.toml");
   add_text(*verb, "--records", "FILE...", c.fit.records, "records of microbench, tune or import, of one cluster")
       ->capture_default_str();
   begin_group(*verb, kHow);
@@ -74,15 +75,16 @@ void add_fit(CLI::App& app, Command& c) {
 }
 
 void add_plannerbench(CLI::App& app, Command& c) {
-  CLI::App* verb = add_verb(app, "plannerbench", "how fast and how lean tuning and replays are, beside their limits",
-                            " --json > planner.json");
+  CLI::App* verb =
+      add_verb(app, "plannerbench", "measure speed and memory of tuning and simulation, and compare them with limits",
+               " --json > planner.json");
   begin_group(*verb, kOutput);
   verb->add_flag("--json", c.plannerbench.json, "Google Benchmark's JSON on stdout");
 }
 
 void add_memory(CLI::App& app, Command& c) {
   planner::MemoryOptions& m = c.memory;
-  CLI::App* verb = add_verb(app, "memory", "bytes of a layer or a model on one rank, and whether they fit",
+  CLI::App* verb = add_verb(app, "memory", "estimate the memory of a layer or a model on one rank, and whether it fits",
                             " --model mixtral-7b --cluster testbed-b --zero 1");
   add_text(*verb, "--cluster", "CLUSTER|FILE", m.selection.cluster, "cluster profile");
   add_nodes(*verb, m.selection);
@@ -98,8 +100,9 @@ void add_memory(CLI::App& app, Command& c) {
 }
 
 void add_model_verb(CLI::App& app, Command& c) {
-  CLI::App* verb = add_verb(app, "model", "what is understood of a model's file: layers, parameters, FLOPs, the TOML",
-                            " qwen3-30b-a3b");
+  CLI::App* verb =
+      add_verb(app, "model", "print what is understood of a model's file: layers, parameters, FLOPs, the TOML",
+               " qwen3-30b-a3b");
   verb->add_option("MODEL", c.model.model, "a name, see list; a model file; a Hugging Face config.json, or its folder")
       ->type_name("MODEL|FILE")
       ->required();
@@ -110,7 +113,8 @@ void add_model_verb(CLI::App& app, Command& c) {
 void add_placement(CLI::App& app, Command& c) {
   PlacementRequest& r = c.placement.request;
   CLI::App* verb =
-      add_verb(app, "placement", "long contexts: CP beside or around EP, by MoNTA's rule; the ranks of every group",
+      add_verb(app, "placement",
+               "place context-parallel and expert-parallel groups by MoNTA's rule; print the ranks of every group",
                " --ep 8 --cp 4 --switch-ports 32");
   add_number(*verb, "--dp", r.dp, with_default("data-parallel group size", r.dp), {1, 1e6});
   add_number(*verb, "--tp", r.tp, with_default("tensor- and sequence-parallel group size, inside a node", r.tp),
@@ -127,8 +131,7 @@ void add_placement(CLI::App& app, Command& c) {
 
 void add_reproduce(CLI::App& app, Command& c) {
   reproduce::ReproduceOptions& r = c.reproduce;
-  CLI::App* verb =
-      add_verb(app, "reproduce", "a paper's table or figure beside ours, and what no print decides", " fsmoe-table5");
+  CLI::App* verb = add_verb(app, "reproduce", "compare a paper's table or figure with our numbers", " fsmoe-table5");
   verb->add_option("TABLE", r.table, "key of a table, see list")->type_name("");
   add_text(*verb, "--assume", "ASSUMPTIONS|FILE", r.assume, "for what no paper prints (configs/papers/assume/)");
   verb->add_flag("--measure", r.measure,

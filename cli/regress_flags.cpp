@@ -35,7 +35,7 @@ void add_floor(CLI::App& verb, std::string& floor) {
 
 void add_ab(CLI::App& app, Command& c) {
   regress::AbOptions& o = c.ab;
-  CLI::App* verb = add_verb(app, "ab", "whether one build, or one set of flags, is slower than another",
+  CLI::App* verb = add_verb(app, "ab", "tell whether one build, or one set of flags, is slower than another",
                             " --base ../before --head . -- layerbench --cluster host --no-predict --schedule fsmoe "
                             "--degree-forward 2 --degree-backward 2");
   add_base(*verb, o.base);
@@ -54,8 +54,9 @@ void add_ab(CLI::App& app, Command& c) {
 
 void add_self_test(CLI::App& app, Command& c) {
   regress::SelfTestOptions& o = c.self_test;
-  CLI::App* verb = add_verb(
-      app, "self-test", "how often ab is wrong on this machine, and the least slowdown that it sees", " --cases tiny");
+  CLI::App* verb = add_verb(app, "self-test",
+                            "measure how often ab is wrong on this machine, and the smallest slowdown that it finds",
+                            " --cases tiny");
   add_base(*verb, o.base);
   add_launches(*verb, o);
   add_number(*verb, "--gates", o.gates, "live gates that compare the program with itself; default: 10", {1, 1000});
@@ -69,7 +70,7 @@ void add_self_test(CLI::App& app, Command& c) {
 
 void add_compare(CLI::App& app, Command& c) {
   regress::CompareOptions& o = c.compare;
-  CLI::App* verb = add_verb(app, "compare", "records measured apart, before and after a change, case by case",
+  CLI::App* verb = add_verb(app, "compare", "compare records that were measured before and after a change",
                             " before.jsonl after.jsonl");
   verb->add_option("BASE", o.base, "records, or a folder of them")->type_name("")->required();
   verb->add_option("HEAD", o.head, "the same of the change")->type_name("")->required();
@@ -87,7 +88,7 @@ void add_compare(CLI::App& app, Command& c) {
 
 void add_history(CLI::App& app, Command& c) {
   regress::HistoryOptions& o = c.history;
-  CLI::App* verb = add_verb(app, "history", "records of many commits as series, and the changes in them", " results");
+  CLI::App* verb = add_verb(app, "history", "find the changes in records of many commits", " results");
   verb->add_option("DIR", o.folder, "any *.jsonl below it")->type_name("")->required();
   add_filter(*verb, o.filter);
   begin_group(*verb, kHow);

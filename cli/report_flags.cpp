@@ -5,7 +5,7 @@ namespace moe::cli {
 
 void add_report(CLI::App& app, Command& c) {
   report::ReportOptions& o = c.report;
-  CLI::App* verb = add_verb(app, "report", "records of any verb -> one HTML page that opens offline",
+  CLI::App* verb = add_verb(app, "report", "write records of any verb as one HTML page that opens offline",
                             " results/tune-testbed-b.jsonl --out report.html");
   verb->add_option("RECORDS", o.records, "files of records, gzipped ones too")->type_name("")->required();
   add_text(*verb, "--cluster", "CLUSTER|FILE", o.cluster,

@@ -90,7 +90,7 @@ void check_training(const CLI::App& verb, const modelbench::ModelbenchOptions& m
 void add_tune(CLI::App& app, Command& c) {
   CLI::App* verb = add_verb(app, "tune",
                             "measure a cluster, fit it, find the best schedule and degrees of a layer, a model or "
-                            "every layer of a grid, and verify them by real runs",
+                            "every layer of a grid, and verify them by running some",
                             " --cluster host --model tiny-gpt");
   verbs::Selection& s = c.tune.selection;
   add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "profile to emulate; host: this machine, measured");
@@ -132,7 +132,7 @@ void add_tune(CLI::App& app, Command& c) {
 
 void add_microbench(CLI::App& app, Command& c) {
   microbench::MicrobenchOptions& m = c.microbench;
-  CLI::App* verb = add_verb(app, "microbench", "time alltoall, allgather, reducescatter, allreduce, gemm -> records",
+  CLI::App* verb = add_verb(app, "microbench", "time alltoall, allgather, reducescatter, allreduce and gemm",
                             " --cluster testbed-b --repetitions 5");
   add_text(*verb, "--cluster", "CLUSTER|host|FILE", m.cluster, "profile to emulate; host: this machine, measured");
   verb->add_option("--op", m.ops, "those alone; default: all, how lanes slow each other, and overheads")
@@ -295,7 +295,7 @@ void check_backend(const CLI::App& verb, const RanksFlags& ranks) {
 }
 
 void add_launch(CLI::App& app, Command& c) {
-  CLI::App* launch = add_verb(app, "launch", "start N processes of tune or a bench here, over gloo",
+  CLI::App* launch = add_verb(app, "launch", "start N processes of tune or a bench on this machine, over gloo",
                               " --ranks 4 -- layerbench --ranks-per-node 2 --batch 1 --seq 128 --model-dim 128");
   add_number(*launch, "--ranks", c.launch.ranks, "processes", {1, 1024});
 }

@@ -101,12 +101,12 @@ void find_overlap(Report& report, const Comparison& c, size_t over, const Study&
   if (!r.any()) return;
   const bool contended = study.assumed != nullptr && assumed_contention(*study.assumed, "testbed-a").has_value();
   report.shows.push_back(fmt::format(
-      "Over schedules that overlap too (tutel and its kin), fsmoe's speedups are {:.2f} to {:.2f} of the printed. {}",
+      "Over schedules that overlap as well (tutel and its variants), fsmoe's speedups are {:.2f} to {:.2f} of the "
+      "printed ones. {}",
       r.least, r.most,
-      contended
-          ? "The slowdown was fitted to Table 5's 1458 layers, not to these models: so this is a prediction."
-          : "No network slows the other here, which favours fsmoe alone; with the contention that Table 5 asks for "
-            "(example fsmoe-contention) the same figures fall."));
+      contended ? "The slowdown was fitted to Table 5's 1458 layers and not to these models, so this is a prediction."
+                : "Here no network slows the other, which favours only fsmoe. With the contention fitted to Table 5 "
+                  "(example fsmoe-contention) these speedups are smaller."));
 }
 
 void find_baseline(Report& report, const Comparison& c, size_t over) {
@@ -121,9 +121,9 @@ void find_baseline(Report& report, const Comparison& c, size_t over) {
   if (replicated.any())
     text += fmt::format(", and {:.2f} to {:.2f} times as long as with all tokens replicated over MP",
                         1 / replicated.most, 1 / replicated.least);
-  report.unexplained.push_back(
-      text +
-      ". What it ran with on testbed A is not said; on testbed B the sequence alone comes close (fsmoe-table6).");
+  report.unexplained.push_back(text +
+                               ". The paper does not say with which settings it ran on testbed A; on testbed B the "
+                               "plain sequence comes close (fsmoe-table6).");
 }
 
 // Adds what proxies of those models took on emulated testbeds, and what the same steps were predicted to take.

@@ -116,7 +116,8 @@ std::string capacity_finding(const std::vector<PrintedOp>& printed) {
     fits[testbed] = fitted_capacity(find_profile(testbed), rows);
   }
   return fmt::format(
-      "k f, which the paper does not print for this table, fits {:.2f} on testbed A and {:.2f} on testbed B. Section "
+      "The paper does not print k f for this table. The value that fits best is {:.2f} on testbed A and {:.2f} on "
+      "testbed B. Section "
       "6.4's "
       "k = 2, f = 1.2 is 2.4, k = 2 alone is 2; 1.2 fits neither testbed. The units of beta follow from this table: "
       "with "

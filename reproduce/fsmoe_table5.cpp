@@ -105,11 +105,10 @@ Report fsmoe_table5(Study& study) {
       fmt::format(
           "The schedules rank as printed (tutel, tutel-improved, fsmoe-no-iio, fsmoe) in {} of these {} sweeps.",
           ordered, readings),
-      fmt::format(
-          "fsmoe comes out {:.0f} % to {:.0f} % better than printed. What it alone has over fsmoe-no-iio is that "
-          "both networks carry traffic at once, and here neither slows the other: a replay without contention "
-          "is an upper limit of what the paper could measure. --audit fits that contention as a labelled knob.",
-          100 * least, 100 * most)};
+      fmt::format("fsmoe comes out {:.0f} % to {:.0f} % better than printed. Unlike fsmoe-no-iio it uses both networks "
+                  "at the same time, and here neither slows the other, so a simulation without contention is an upper "
+                  "limit of what the paper could measure. --audit fits this contention as a parameter.",
+                  100 * least, 100 * most)};
   if (study.measured != nullptr)
     add_measured(report, c, *study.measured,
                  [](Testbed testbed, const LayerRuns& layers, const std::string& schedule) -> std::optional<Figure> {
@@ -156,9 +155,10 @@ Report fsmoe_degrees(Study& study) {
   for (const Figure& f : c.figures)
     if (f.labels[1] == "fsmoe") least = std::min(least, *f.ours), most = std::max(most, *f.ours);
   report.shows = {fmt::format(
-      "fsmoe wants different degrees forward and backward on {:.0f} % to {:.0f} % of the layers by these conventions, "
+      "By these conventions fsmoe has different degrees forward and backward on {:.0f} % to {:.0f} % of the layers,  "
       "{:.0f} "
-      "% in the paper. The count follows the reading (--audit has the range of all) and the degrees that are tried.",
+      "% in the paper. The count depends on the convention (--audit has the range over all of them) and on the degrees "
+      "that are tried.",
       100 * least / verbs::kPrintedLayers, 100 * most / verbs::kPrintedLayers,
       100 * verbs::kPrintedApart / verbs::kPrintedLayers)};
   if (study.measured != nullptr)

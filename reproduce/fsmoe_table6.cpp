@@ -46,10 +46,9 @@ std::string gate_finding(const std::vector<PrintedGate>& printed) {
     least = std::min(least, deepspeed / fsmoe), most = std::max(most, deepspeed / fsmoe);
   }
   return fmt::format(
-      "Against gshard the gates take: {}. The differences are {:.1f} to {:.1f} times as large in DeepSpeed-MoE, so "
-      "that "
-      "no one time of a gate makes both columns: its gates are other code, or see more tokens each (N_MP = 4 times as "
-      "many, were they replicated).",
+      "Differences to gshard: {}. They are {:.1f} to {:.1f} times as large in DeepSpeed-MoE, so no single time of a "
+      "gate explains both columns. Either DeepSpeed-MoE's gates are other code, or they process more tokens (N_MP = 4 "
+      "times as many if tokens are replicated).",
       text, least, most);
 }
 
@@ -59,9 +58,10 @@ std::string baseline_finding(const PrintedGate& gshard, const StepSeconds& steps
     return difference(steps.at(std::string(system)), paper_ms * kMilli);
   };
   return fmt::format(
-      "Milliseconds of a step come out from Fig. 5's coefficients alone: gshard's ds-moe {} and fsmoe {} against "
+      "The step times follow from Fig. 5's coefficients alone: gshard's ds-moe differs by {} and fsmoe by {} from "
       "print. "
-      "Tokens replicated over MP are no explanation of DeepSpeed-MoE here ({}; the AllReduce derived where assumed).",
+      "Replicating tokens over MP does not explain DeepSpeed-MoE's time here ({}; the AllReduce is derived if an "
+      "assumption says so).",
       off("ds-moe", gshard.deepspeed_moe_ms), off("fsmoe", gshard.fsmoe_ms),
       off("ds-moe-replicated", gshard.deepspeed_moe_ms));
 }

@@ -12,7 +12,7 @@ std::vector<std::string> lina_from_print() {
   const double share = printed_lina_text("layer_share");
   return {
       "The step's printed speedups lie between what its AlltoAll's own speedup would give and what a step without "
-      "AlltoAll would: pipelining the experts under what is left of it must do the rest, as the paper says.",
+      "AlltoAll would: the rest must come from pipelining the experts with the remaining AlltoAll, as the paper says.",
       fmt::format(
           "Figure 2 and Table 3 agree: where AlltoAll is {:.1f} % of a layer's forward, an expert takes at most "
           "{:.3f} of an AlltoAll, and under two of them it keeps computation busy for {:.1f} % of their time.",
@@ -39,7 +39,7 @@ std::vector<std::string> lina_unexplained(const std::vector<PrintedLina>& printe
       "Priority and partition alone are printed at up to {:.2f}x. They keep AllReduce out of the backward's AlltoAlls, "
       "which carry as much as before. Were each of those slowed {:.2f}x, the median measured, and AlltoAll {:.1f} % of "
       "the step, its largest share printed, that saved {:.2f}x; were each slowed {:.2f}x, the worst (more than two "
-      "lanes' fair share), {:.2f}x. So the rest is no time of AlltoAlls; what else it is the paper does not say.",
+      "lanes' fair share), {:.2f}x. So the rest is not time of AlltoAlls, and the paper does not say what it is.",
       speedup, usual, 100 * share, most(usual), worst, most(worst));
   const std::string pipelining = fmt::format(
       "Of an AlltoAll in n micro-ops no expert can run beside the first, nor beside the last of the way home, so that "

@@ -102,7 +102,7 @@ Report monta_table8(Study&) {
       "of the strategy's own, smaller AlltoAll (0.632 for O1, 0.427 for O2 and O3), not at the baseline's 0.741. On "
       "the printed baseline, 6.909 ms, they are those of the first column.",
       fmt::format(
-          "By the paper's own model O3 is the fastest at 8K ({:.2f} ms; O2 {:.2f}, O1 {:.2f}), where it measured "
+          "By the paper's own model, O3 is the fastest at 8K ({:.2f} ms; O2 {:.2f}, O1 {:.2f}), where it measured "
           "O2 and O3 worse than O1 and chose O1: see monta-fig14.",
           o3 * 1e3, o2 * 1e3, o1 * 1e3)};
   report.not_computable = {

@@ -155,12 +155,10 @@ std::string choice_finding(const Layers& ours) {
 }
 
 const std::string kSaaFinding =
-    "SAA: where EP spans nodes the AllGather hides under the AlltoAll, which are on two networks here; on testbed A, "
-    "one "
-    "node, both are on one, and the phases only add start-up times. The paper's 1.09 and 1.12 % say that its two "
-    "hardly "
-    "overlapped; read as 1.09x and 1.12x they would be 9 and 12 %. No slowdown of its networks by each other is "
-    "printed.";
+    "SAA: if EP spans nodes, the AllGather hides behind the AlltoAll, because they use two networks here. On testbed "
+    "A, a single node, both use one network, and the phases only add start-up times. By the paper's 1.09 and 1.12 % "
+    "the two hardly overlapped; read as 1.09x and 1.12x they would be 9 and 12 %. The paper prints no slowdown of its "
+    "networks by each other.";
 
 std::string extremes_finding(const std::vector<ParmLayer>& all) {
   const auto by_speedup = [](const ParmLayer& layer) { return layer.speedup("parm"); };
@@ -173,10 +171,8 @@ std::string extremes_finding(const std::vector<ParmLayer>& all) {
   const auto no_esp = [&](const ParmLayer& layer) { return loses(layer) && layer.shape.parallel.esp == 1; };
   return fmt::format(
       "Of {} layers with N_MP or N_ESP above 1 parm gains least with {} and most with {}. S2 alone does not gain on "
-      "{}, "
-      "of which {} have N_ESP = 1, so that its second AlltoAll has most phases and each pays its start-up; which of "
-      "the "
-      "layers the paper tested is not printed but for Table IV's.",
+      "{}. Of these {} have N_ESP = 1, where its second AlltoAll has the most phases and each pays its start-up time. "
+      "Beyond Table IV the paper does not print which layers it tested.",
       all.size(), groups(*low), groups(*high), std::ranges::count_if(all, loses), std::ranges::count_if(all, no_esp));
 }
 
@@ -192,8 +188,8 @@ std::string closeness_finding(const Comparison& c) {
     text += fmt::format("{}{:.2f} to {:.2f} of the printed on {}", text.empty() ? "" : ", ", low, high, testbed);
   }
   return "Speedups are " + text +
-         ". They grow with N_MP and N_ESP as printed; what the groups' sizes and the "
-         "AlltoAll's overlap cost beside their bytes is not in the assumed rows.";
+         ". They grow with N_MP and N_ESP as printed. The assumed rows do not contain the costs of group sizes and of "
+         "the AlltoAll's overlap beyond their bytes.";
 }
 
 LayerCase model_shape(const Model& model, const Profile& profile) {

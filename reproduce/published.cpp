@@ -80,19 +80,20 @@ void say_of_layers(Report& report, const Comparison& c) {
   const PublishedLayer& fine = layer_of(layers, "deepseek", "a2a");
   const Profile preset = find_profile(preset_of(fine));
   const double as_gemms = predicted_parts(fine, preset, Phase::forward, LayerPrice::gemms).experts;
-  report.shows.push_back(fmt::format(
-      "Layers with NCCL's AlltoAll are within {} by the preset as it is. It has Mixtral's experts, measured with up to "
-      "4096 rows each; by the GEMM row, a line through shapes of all sizes, they take {:.0f} % longer.",
-      worst_of(c, "a2a", "preset"),
-      100 * (as_gemms / predicted_parts(fine, preset, Phase::forward, LayerPrice::preset).experts - 1)));
+  report.shows.push_back(
+      fmt::format("Layers with NCCL's AlltoAll are within {} by the preset as it is. The preset has a row of Mixtral's "
+                  "experts, measured with up to 4096 rows each. By its GEMM row, a line through shapes of all sizes, "
+                  "these experts take {:.0f} % longer.",
+                  worst_of(c, "a2a", "preset"),
+                  100 * (as_gemms / predicted_parts(fine, preset, Phase::forward, LayerPrice::preset).experts - 1)));
   report.conventions.push_back(fmt::format(
       "DeepSeek's shared expert is not counted: the test (Megatron-LM, moe_perf/__main__.py at 00caa53af3) does not "
       "hand its size to the layer. It would take {:.2f} ms forward and {:.2f} backward.",
       shared_expert_s(fine, preset, Phase::forward) * 1e3, shared_expert_s(fine, preset, Phase::backward) * 1e3));
   say_of_deepep(report, c);
   report.unexplained.emplace_back(
-      "Forwards with NCCL come out a few percent too fast: an order at the data sheet's bandwidth is a bound, and the "
-      "router's softmax, top-k and indices have no price.");
+      "Forward passes with NCCL come out a few percent too fast, because an order at the data sheet's bandwidth is a "
+      "bound, and because the router's softmax, top-k and indices have no price.");
 }
 
 void say_of_trace(Report& report, const Comparison& c) {
@@ -137,7 +138,7 @@ void say_of_curves(Report& report, const std::vector<CurveErrors>& errors) {
   const auto [before, after] = deepest_fall(published_collectives());
   report.unexplained.push_back(fmt::format(
       "The worst sizes are off by up to {:.0f} % ({} {}). Measured curves jump, down too: {}'s {} over {} ranks takes "
-      "{:.1f} us for {} and {:.1f} us for {}. No curve that never falls follows that.",
+      "{:.1f} us for {} and {:.1f} us for {}. A curve that never falls cannot follow such jumps.",
       100 * most(*worst), worst->gpu, worst->op, before.gpu, before.op, before.ranks, before.seconds * 1e6,
       human_bytes(before.bytes), after.seconds * 1e6, human_bytes(after.bytes)));
 }
