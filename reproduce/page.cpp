@@ -143,7 +143,7 @@ std::vector<MarkdownPage> pages_of(const std::vector<Report>& reports, const std
     return to.lexically_relative(from.parent_path()).generic_string();
   };
   std::vector<MarkdownPage> pages{{file, first_page(reports)}};
-  std::string contents = "## Comparisons by paper\n\n| page | comparisons |\n|---|---|\n";
+  std::string contents = "## Comparisons by paper\n\n";
   for (const Topic& topic : kTopics) {
     std::vector<const Report*> members;
     std::vector<std::string_view> keys;
@@ -154,7 +154,7 @@ std::vector<MarkdownPage> pages_of(const std::vector<Report>& reports, const std
     }
     if (members.empty()) continue;
     const std::filesystem::path path = folder / fmt::format("{}.md", topic.name);
-    contents += fmt::format("| [{}]({}) | {} |\n", topic.title, link(path, file), fmt::join(keys, ", "));
+    contents += wrapped(fmt::format("[{}]({}): {}", topic.title, link(path, file), fmt::join(keys, ", ")), "- ");
     pages.push_back({path, topic_text(topic, members, link(file, path))});
   }
   pages.front().text += contents + '\n' + comparisons_text(reports) + readings_text();
