@@ -132,7 +132,8 @@ constexpr std::array<std::string_view, 2> kNoEvidence{
 constexpr std::array<std::string_view, 4> kNotCompared{
     "FSMoE: the measured points and r^2 of Figure 5, and the times of profiling, fitting and solving in section 6.2.",
     "Parm: the measured points of Figure 6.",
-    "MoNTA: the memory formulas of Tables 3 and 4 (`memory --json` evaluates those of activations), the bandwidths of Table 5, and Figures 11, 12 and 15.",
+    "MoNTA: the memory formulas of Tables 3 and 4 (`memory --json` evaluates those of activations), the bandwidths of "
+    "Table 5, and Figures 11, 12 and 15.",
     "Lina: inference (sections 5 and 7.3), Tutel as a baseline, GPU utilisation and memory (Table 4), and the "
     "overheads "
     "of partitioning (section 7.2.2)."};

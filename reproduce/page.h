@@ -22,8 +22,8 @@ struct MarkdownPage {
   std::string text;
 };
 
-/// Returns the summary, for `file`, then a page per paper, for `folder`, with links between them. The text is the same on
-/// every machine.
+/// Returns the summary, for `file`, then a page per paper, for `folder`, with links between them. The text is the same
+/// on every machine.
 std::vector<MarkdownPage> pages_of(const std::vector<Report>& reports, const std::filesystem::path& file,
                                    const std::filesystem::path& folder);
 
