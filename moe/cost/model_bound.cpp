@@ -1,7 +1,6 @@
 #include "moe/cost/model_bound.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "moe/cost/step_prices.h"
 
@@ -35,20 +34,6 @@ LayerBounds layer_bounds(const Schedule& schedule, const LayerPricer& pricer, Bo
   return bounds;
 }
 
-struct LayersOfStage {
-  int moe = 0, dense = 0;
-};
-
-// Counts the layers of each kind in the stage that has fewest.
-LayersOfStage fewest_layers(const ModelShape& model) {
-  const int stages = model.shape.parallel.pp;
-  if (model.dense.none(model.layers)) return {model.layers / stages, 0};
-  LayersOfStage fewest{model.layers, model.layers};
-  for (int stage = 0; stage < stages; ++stage)
-    fewest = {std::min(fewest.moe, model.moe_in(stage)), std::min(fewest.dense, model.dense_in(stage))};
-  return fewest;
-}
-
 // Holds the earliest ends of one stage's passes: of its last task on each lane, and behind them of the chain that is
 // followed.
 class Stage {
@@ -73,6 +58,20 @@ class Stage {
   std::vector<double> ends_, next_;
 };
 
+/// Seconds in which a stage's DP groups gather the weights that ZeRO 1 shards, and its EDP groups the experts'.
+struct StageGathers {
+  StageGathers(const LayerPricer& pricer, const LayerPricer* dense, const ModelShape& model, int stage) {
+    const ParallelShape& p = model.shape.parallel;
+    if (p.zero == 0) return;
+    const int moe = model.moe_in(stage);
+    if (p.edp > 1) edp_s = moe * pricer.dense_seconds(TaskKind::expert_weights, Phase::backward);
+    if (p.dp == 1) return;
+    dp_s = moe * pricer.dense_seconds(TaskKind::weights, Phase::backward);
+    if (dense != nullptr) dp_s += model.dense_in(stage) * dense->dense_seconds(TaskKind::weights, Phase::backward);
+  }
+  double dp_s = 0, edp_s = 0;
+};
+
 class ModelBound {
  public:
   ModelBound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, BoundedDegrees degrees,
@@ -83,31 +82,28 @@ class ModelBound {
         bounds_(layer_bounds(schedule, pricer, degrees, shapes)),
         dense_bounds_(bounds_),
         stages_(static_cast<size_t>(model.shape.parallel.pp), Stage(bounds_.forward.size() - 1)),
+        sent_(stages_.size()),
         ended_(stages_.size(), std::vector<std::array<double, 2>>(static_cast<size_t>(model.micro_batches))) {
     if (model.dense.none(model.layers)) return;
-    dense_.emplace(pricer.profile(), dense_case(pricer.shape(), model.dense.hidden), pricer.options());
+    dense_ = &pricer.dense(model.dense.hidden);
     dense_bounds_ = layer_bounds(schedule, *dense_, {}, shapes);
   }
 
   double run() {
     for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, model_.shape.parallel.pp))
       run(step);
-    for (const Stage& stage : stages_) end_ = std::max(end_, stage.end());
-    if (!model_.step.planned) return end_ + pricer_.dense_seconds(TaskKind::optimizer, Phase::backward) + gathers_s();
-    return end_ + step_least_seconds(schedule_, pricer_, model_);
+    double end_s = 0;
+    for (size_t s = 0; s < stages_.size(); ++s)
+      end_s = std::max(end_s, std::max(stages_[s].end(), sent_[s]) + step_s(static_cast<int>(s)));
+    return end_s;
   }
 
  private:
-  // Counts the gathers of the stage with fewest layers. The shorter of DP's and EDP's hides behind the longer.
-  double gathers_s() const {
-    const ParallelShape& p = model_.shape.parallel;
-    if (p.zero == 0) return 0;
-    const auto weights = [&](const LayerPricer& of) {
-      return p.dp > 1 ? of.dense_seconds(TaskKind::weights, Phase::backward) : 0;
-    };
-    const double experts = p.edp > 1 ? pricer_.dense_seconds(TaskKind::expert_weights, Phase::backward) : 0;
-    const LayersOfStage fewest = fewest_layers(model_);
-    return fewest.moe * std::max(weights(pricer_), experts) + (dense_ ? fewest.dense * weights(*dense_) : 0);
+  // Returns what follows a stage's passes and gradients at least.
+  double step_s(int stage) const {
+    if (model_.step.planned) return step_least_seconds(schedule_, pricer_, model_, stage);
+    const StageGathers gathers(pricer_, dense_, model_, stage);
+    return pricer_.dense_seconds(TaskKind::optimizer, Phase::backward) + std::max(gathers.dp_s, gathers.edp_s);
   }
 
   // A forward follows that of the stage before, a backward its own forward and the backward of the stage behind.
@@ -147,10 +143,11 @@ class ModelBound {
     const bool dense_first = model_.dense.has(layers_of_stage(model_, stage).second - 1);
     double beside_s = (dense_first ? moe : moe - 1) * bounds_.beside_gradients_s;
     if (dense > 0) beside_s += (dense_first ? dense - 1 : dense) * dense_bounds_.beside_gradients_s;
-    end_ = std::max(end_, first_made + beside_s + pricer_.gradient_seconds_in_parts(bytes));
-    if (embedding > 0) end_ = std::max(end_, last_made + pricer_.gradient_seconds_in_parts(embedding));
+    double& sent = sent_[static_cast<size_t>(stage)];
+    sent = first_made + beside_s + pricer_.gradient_seconds_in_parts(bytes);
+    if (embedding > 0) sent = std::max(sent, last_made + pricer_.gradient_seconds_in_parts(embedding));
     if (schedule_.gradients == GradientPolicy::after)
-      end_ = std::max(end_, last_made + pricer_.gradient_seconds(bytes));
+      sent = std::max(sent, last_made + pricer_.gradient_seconds(bytes));
   }
 
   const Schedule& schedule_;
@@ -159,46 +156,52 @@ class ModelBound {
   const LayerBounds& of(int layer) const { return model_.dense.has(layer) ? dense_bounds_ : bounds_; }
 
   LayerBounds bounds_, dense_bounds_;
-  std::optional<LayerPricer> dense_;
+  const LayerPricer* dense_ = nullptr;
   std::vector<Stage> stages_;
+  std::vector<double> sent_;                               // by stage: the end of its gradients
   std::vector<std::vector<std::array<double, 2>>> ended_;  // by stage and micro-batch: forward, backward
-  double end_ = 0;
 };
 
 }  // namespace
 
-double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) {
+double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, int stage) {
   const LayerCase& c = model.shape;
-  const LayersOfStage fewest = fewest_layers(model);
-  const double layers = fewest.moe + fewest.dense, moe = fewest.moe;
+  const int moe = model.moe_in(stage), dense_layers = model.dense_in(stage);
   const auto sum = [&](GroupKind kind, TaskKind of, double bytes) {
     return pricer.has(kind) ? cost::step_seconds(pricer, of, {Op::allreduce, kind, bytes, 0, 0}) : 0;
   };
   const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
-  double alike = moe * static_cast<double>(stage_gradient_bytes(c));
-  std::optional<LayerCase> dense;
-  if (!model.dense.none(model.layers)) dense = dense_case(c, model.dense.hidden);
-  if (dense) alike += fewest.dense * static_cast<double>(stage_gradient_bytes(*dense));
+  const LayerPricer* dense = dense_layers > 0 ? &pricer.dense(model.dense.hidden) : nullptr;
+  double alike = static_cast<double>(moe * stage_gradient_bytes(c));
+  if (dense) alike += static_cast<double>(dense_layers * stage_gradient_bytes(dense->shape()));
   // Where the first layer is dense and has no norms, sums may run beside its backward.
   const bool sums_behind = alike > 0 && (!dense || c.layer.norm != Norm::none);
   double seconds = sums_behind ? sum(GroupKind::stage, TaskKind::stage_gradient, alike) : 0;
-  // Experts' sums are behind the stage's, on its lane, and behind nothing on another one.
-  const bool one_lane =
-      network(GroupKind::edp) == network(GroupKind::stage) && schedule.lanes != LaneLayout::by_network_gradient;
-  if (sums_behind && one_lane && !schedule.packs_experts)
+  // What else is on the stage's lane is behind its sum, and behind nothing on another lane.
+  const bool one_lane = sums_behind && schedule.lanes != LaneLayout::by_network_gradient;
+  const auto behind = [&](GroupKind kind) { return one_lane && network(kind) == network(GroupKind::stage); };
+  if (behind(GroupKind::edp) && !schedule.packs_experts)
     seconds += moe * sum(GroupKind::edp, TaskKind::expert_gradient, static_cast<double>(expert_gradient_bytes(c)));
   if (model.step.clips) seconds += sum(GroupKind::world, TaskKind::norm, sizeof(double));
   const bool counts_ends = model.head_gradient_bytes > 0 || model.embedding_gradient_bytes > 0;
+  double optimizer_s = 0;                      // of a layer
   if (model.step.optimizer && !counts_ends) {  // else an end's may be the last, and short
     double bytes = optimizer_bytes(c, step_weights(c), *model.step.optimizer);
-    if (dense) bytes = std::min(bytes, optimizer_bytes(c, step_weights(*dense), *model.step.optimizer));
-    const double each = cost::step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, bytes, 0, 0});
-    seconds += (model.step.clips ? layers : 1) * each;
+    if (dense) bytes = std::min(bytes, optimizer_bytes(c, step_weights(dense->shape()), *model.step.optimizer));
+    optimizer_s = cost::step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, bytes, 0, 0});
   }
+  // Gathers are behind the sums of their lane. All optimizers are behind a norm, and each gather behind one of them.
+  const StageGathers gathers(pricer, dense, model, stage);
+  const double counted_s = std::max(model.step.clips || behind(GroupKind::dp) ? gathers.dp_s : 0,
+                                    model.step.clips || behind(GroupKind::edp) ? gathers.edp_s : 0);
+  if (model.step.clips)
+    seconds += std::max((moe + dense_layers) * optimizer_s, optimizer_s + counted_s);
+  else
+    seconds += std::max(optimizer_s, counted_s);
   if (!pricer.has(GroupKind::mp)) return seconds;
   const bool own = traits_of(schedule.flow).holds == Tokens::own;
-  const TaskKind behind = own ? TaskKind::mp_reducescatter : TaskKind::mp_allreduce;
-  return std::max(0.0, seconds - pricer.dense_seconds(behind, Phase::backward, schedule.flow));
+  const TaskKind last = own ? TaskKind::mp_reducescatter : TaskKind::mp_allreduce;
+  return std::max(0.0, seconds - pricer.dense_seconds(last, Phase::backward, schedule.flow));
 }
 
 double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,

@@ -5,10 +5,10 @@
 
 namespace moe {
 
-/// Returns what a planned step adds at least to an iteration without it, where nothing slows anything: its sums share
-/// the gradients' network, and an optimizer's task waits for the last of them. The first one runs beside the collective
-/// that ends a backward.
-double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
+/// Returns what a planned step adds at least to a stage's passes, where nothing slows anything: its sums share the
+/// gradients' network, an optimizer's task waits for the last of them, and ZeRO 1's gathers are behind both. The first
+/// sum runs beside the collective that ends a backward.
+double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, int stage = 0);
 
 /// Returns the seconds that an iteration takes at least at these degrees of both phases, by default whatever they are,
 /// and wherever the gradients are sent; `pricer` prices one layer of the model. Micro-batches may overlap: a layer's

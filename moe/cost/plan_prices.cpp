@@ -23,7 +23,7 @@ std::vector<double> priced(const LayerPricer& pricer, const LayerPricer* dense, 
 
 std::vector<double> priced(const LayerPricer& pricer, const Plan& plan) {
   if (plan.dense.none(plan.layers)) return priced(pricer, nullptr, plan);
-  const LayerPricer dense(pricer.profile(), dense_case(plan.shape, plan.dense.hidden), pricer.options());
+  const LayerPricer& dense = pricer.dense(plan.dense.hidden);
   std::vector<double> seconds = priced(pricer, &dense, plan);
   for (const std::string& note : dense.notes()) pricer.note(note);
   return seconds;

@@ -19,6 +19,12 @@ LayerPricer::LayerPricer(const Profile& profile, const LayerCase& shape, Pricing
     if (!module_of(module.name)) note(fmt::format("not priced: the row of module {}", module.name));
 }
 
+const LayerPricer& LayerPricer::dense(int64_t hidden) const {
+  std::shared_ptr<LayerPricer>& pricer = dense_[hidden];
+  if (!pricer) pricer = std::make_shared<LayerPricer>(profile(), dense_case(shape(), hidden), options());
+  return *pricer;
+}
+
 const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase phase) const {
   Curve& known = curves_[static_cast<size_t>(flow)][static_cast<size_t>(phase)][static_cast<size_t>(kind)];
   if (known.known) return known;

@@ -1,6 +1,8 @@
 #pragma once
 // Prices work on a cluster profile: alpha + n beta (FSMoE section 4.1), or a measured curve.
 #include <array>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -27,6 +29,9 @@ class LayerPricer {
   double all_rows() const { return all_rows_; }  // as plans count them (planned_rows)
   int64_t gradient_bytes() const { return gradient_bytes_; }
   const RowFinder& rows_of_profile() const { return find_; }
+  /// Returns the pricer of a dense layer with a feed-forward of that width in this layer's place. It is made once; notes
+  /// are its own.
+  const LayerPricer& dense(int64_t hidden) const;
   bool has(GroupKind kind) const { return groups()[static_cast<size_t>(kind)].network != Network::none; }
 
   /// Writes the seconds of each class of `structure` into `seconds` (resized).
@@ -83,6 +88,7 @@ class LayerPricer {
   int64_t rows_ = 0, gradient_bytes_ = 0;
   double all_rows_ = 0;
   mutable std::array<std::array<std::array<Curve, kTaskKinds>, kPhases>, kFlows> curves_;
+  mutable std::map<int64_t, std::shared_ptr<LayerPricer>> dense_;  // by width
 };
 
 /// Returns the seconds of each class of a plan.

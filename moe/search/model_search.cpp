@@ -171,9 +171,8 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   // All layers cut the rows of that one, so that none pads them anew.
   if (decided.shape.rounding == Rounding::lcm) decided.shape.row_multiple = padded_rows(decided.shape);
   const LayerPricer decided_pricer(pricer.profile(), decided.shape, pricer.options());
-  std::optional<LayerPricer> dense_pricer;
-  if (!decided.dense.none(decided.layers))
-    dense_pricer.emplace(pricer.profile(), dense_case(decided.shape, decided.dense.hidden), pricer.options());
+  const bool has_dense = !decided.dense.none(decided.layers);
+  const LayerPricer* dense_pricer = has_dense ? &decided_pricer.dense(decided.dense.hidden) : nullptr;
   check_size(planned, decided, layer.decision.degree_forward, 1);  // before a search over all layers
   ModelDecision& decision = result.decision;
   decision.degree_forward = layer.decision.degree_forward;

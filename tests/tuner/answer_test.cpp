@@ -7,6 +7,8 @@
 #include <tuple>
 
 #include "moe/base/check.h"
+#include "moe/cost/model_bound.h"
+#include "tuner/answer/shape_bounds.h"
 #include "tuner/answer/shape_search.h"
 #include "verbs/sweep.h"
 
@@ -304,6 +306,57 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
   EXPECT_GE(slower, 3);
   EXPECT_GT(std::min(sharded, again), 5);
   EXPECT_GE(whole, 3);
+}
+
+// Models of up to four stages, with dense layers, ZeRO 1, what is computed again, and whole steps.
+TEST(ShapeBounds, AreBelowEveryTunedPlan) {
+  Draw draw(8);
+  Profile profile = find_profile("testbed-b");
+  for (const Network network : {Network::inter, Network::intra})
+    profile.comm.push_back(
+        {.op = Op::sendrecv, .network = network, .ranks = 2, .alpha_s = 2e-5, .beta_s_per_byte = 1e-10});
+  BoundShapes shapes;
+  int checked = 0, stages = 0, steps = 0;
+  double close = 0;
+  for (int i = 0; i < 150; ++i) {
+    verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
+    chosen.stack = true;
+    ModelShape& model = chosen.model;
+    model.layers = static_cast<int>(one_of(draw, {4, 5, 8}));
+    model.micro_batches = static_cast<int>(one_of(draw, {1, 2, 4}));
+    model.order = i % 2 == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
+    if (i % 3 == 0)
+      model.dense =
+          DenseRule{one_of(draw, {1024, 8192}), static_cast<int>(one_of(draw, {1, 2})), 1, {}}.of(model.layers);
+    if (i % 4 > 0) model.step = {.planned = true, .clips = i % 4 > 1, .optimizer = OptimizerKind::adamw};
+    ParallelShape groups{.nodes = profile.nodes, .ranks_per_node = profile.ranks_per_node};
+    groups.pp = static_cast<int>(one_of(draw, {1, 2, 4}));
+    groups.mp = static_cast<int>(one_of(draw, {1, 2, 4}));
+    groups.ep = static_cast<int>(one_of(draw, {1, 2, 4}));
+    groups.esp = static_cast<int>(one_of(draw, {1, 2}));
+    groups.zero = static_cast<int>(one_of(draw, {0, 1}));
+    groups.recompute = static_cast<Recompute>(one_of(draw, {0, 1, 2}));
+    try {
+      model.shape = complete(model.shape.layer, groups, Rounding::ragged);
+    } catch (const BadInput&) {
+      continue;
+    }
+    const PricingOptions pricing{true, "--shape"};
+    const LayerPricer pricer(profile, model.shape, pricing);
+    for (const Schedule* schedule : all_schedules()) {
+      const RankedSchedule row = ranked({chosen, profile, {}, pricing}, *schedule);
+      if (!row.refused.empty()) continue;
+      const double lanes_s = lane_bound_s(*schedule, pricer, model, {}, shapes);
+      const double step_s = model.step.planned ? step_least_seconds(*schedule, pricer, model) : 0;
+      const double most_s = row.total_s() * (1 + 1e-9);
+      EXPECT_LE(lanes_s + step_s, most_s) << i << " " << schedule->name;
+      EXPECT_LE(plan_bound_s(*schedule, pricer, chosen, {}, shapes), most_s) << i << " " << schedule->name;
+      ++checked, stages += groups.pp > 1, steps += model.step.planned;
+      close += (lanes_s + step_s) / row.total_s();
+    }
+  }
+  fmt::print("{} plans, lanes bound {:.0f} % of a plan's time\n", checked, 100 * close / checked);
+  EXPECT_GT(std::min(stages, steps), 200);
 }
 
 TEST(ShapeSearch, KeepsWhatWasAskedFor) {

@@ -1,8 +1,10 @@
 #include "tuner/answer/shape_bounds.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include "moe/base/check.h"
 #include "moe/cost/model_bound.h"
@@ -10,56 +12,94 @@
 namespace moe::tuner {
 namespace {
 
-double bound_as_it_is(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
-                      BoundShapes& shapes) {
-  if (!one_layer(chosen)) return model_bound(schedule, pricer, chosen.model, {}, shapes);
-  return degree_free_bound(schedule, pricer).total_s();
-}
+/// A bound on the time of a model under a schedule that neither chooses nor packs.
+using PlainBound = std::function<double(const Schedule&, const LayerPricer&, const ModelShape&)>;
 
-}  // namespace
-
-double gemms_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) {
-  double least = std::numeric_limits<double>::infinity();
-  for (const Schedule* variant : schedule.variants) least = std::min(least, gemms_s(*variant, pricer, model));
-  if (!schedule.variants.empty()) return least;
-  const double rows = pricer.all_rows();
-  std::optional<LayerPricer> dense;
-  if (model.dense_in(0) > 0)
-    dense.emplace(pricer.profile(), dense_case(model.shape, model.dense.hidden), pricer.options());
-  double seconds = 0, dense_s = 0;
-  for (const Phase phase : {Phase::forward, Phase::backward}) {
-    const bool halves = schedule.halves_backward && phase == Phase::backward;
-    const int times = phase == Phase::forward ? forwards_of(pricer.outline()) : 1;
-    const auto whole_s = [&](TaskKind kind) { return pricer.dense_seconds(kind, phase, schedule.flow); };
-    const double attention_s =
-        halves ? whole_s(TaskKind::attention_dx) + whole_s(TaskKind::attention_dw) : whole_s(TaskKind::attention);
-    seconds += times * attention_s;
-    if (dense) dense_s += times * (attention_s + dense->dense_seconds(TaskKind::ffn, phase, schedule.flow));
-    if (schedule.packs_experts) continue;
-    const auto parts_s = [&](TaskKind kind) { return pricer.in_parts(kind, phase, rows, rows, schedule.flow).all; };
-    seconds +=
-        times * (halves ? parts_s(TaskKind::expert_dx) + parts_s(TaskKind::expert_dw) : parts_s(TaskKind::expert));
-  }
-  return model.micro_batches * model.moe_in(0) * seconds + model.micro_batches * model.dense_in(0) * dense_s;
-}
-
-double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
-                    BoundShapes& shapes) {
+// Returns the least bound of what the schedule chooses among: variants, and packings of experts that fit.
+double least_of(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
+                const DegreeChoice& choice, const PlainBound& bound) {
   double least = std::numeric_limits<double>::infinity();
   for (const Schedule* variant : schedule.variants)
-    least = std::min(least, plan_bound_s(*variant, pricer, chosen, shapes));
+    least = std::min(least, least_of(*variant, pricer, model, choice, bound));
   if (!schedule.variants.empty()) return least;
-  least = bound_as_it_is(schedule, pricer, chosen, shapes);
+  least = bound(schedule, pricer, model);
   if (!schedule.packs_experts) return least;
-  for (int packing = 2; chosen.model.shape.parallel.ep % packing == 0; packing *= 2) try {
-      verbs::ChosenModel packed = chosen;
-      packed.model.shape = decided_case(chosen.model.shape, {.packing = packing});
-      const LayerPricer of_packed(pricer.profile(), packed.model.shape, pricer.options());
-      least = std::min(least, bound_as_it_is(schedule, of_packed, packed, shapes));
+  for (int packing = 2; model.shape.parallel.ep % packing == 0; packing *= 2) try {
+      ModelShape packed = model;
+      packed.shape = decided_case(model.shape, {.packing = packing});
+      if (choice.fits && !choice.fits(packed.shape, schedule.flow)) break;
+      least = std::min(least, bound(schedule, LayerPricer(pricer.profile(), packed.shape, pricer.options()), packed));
     } catch (const Unsupported&) {  // no such packing, or no price for its groups
       break;
     }
   return least;
+}
+
+/// Seconds of each lane in a layer's pass, and of the busiest.
+struct PassLoad {
+  PassLoad(const Schedule& schedule, const LayerPricer& pricer, Phase phase, BoundShapes& shapes) {
+    const BoundShape& shape = shapes.get(schedule, pricer.outline(), phase);
+    const PhaseBound bound(schedule, shape, pricer);
+    for (size_t lane = 0; lane < shape.lanes.size(); ++lane) lanes.push_back(bound.busy(static_cast<int>(lane)));
+    busiest = std::ranges::max(lanes);
+  }
+  std::vector<double> lanes;
+  double busiest;
+};
+
+/// What a layer adds to a bound by lanes: to each lane of its stage for each micro-batch, and to what precedes and
+/// follows the last stage's passes.
+struct LayerLoad {
+  LayerLoad(const Schedule& schedule, const LayerPricer& pricer, BoundShapes& shapes) {
+    const int forwards = forwards_of(pricer.outline());
+    const PassLoad forward(schedule, pricer, Phase::forward, shapes);
+    const PassLoad backward(schedule, pricer, Phase::backward, shapes);
+    for (size_t lane = 0; lane < std::min(forward.lanes.size(), backward.lanes.size()); ++lane)
+      lanes.push_back(forwards * forward.lanes[lane] + backward.lanes[lane]);
+    forward_s = forward.busiest;
+    backward_s = (forwards - 1) * forward.busiest + backward.busiest;
+  }
+  std::vector<double> lanes;
+  double forward_s, backward_s;
+};
+
+}  // namespace
+
+double lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
+                    const DegreeChoice& choice, BoundShapes& shapes) {
+  return least_of(
+      schedule, pricer, model, choice, [&](const Schedule& plain, const LayerPricer& of, const ModelShape& m) {
+        const LayerLoad moe(plain, of, shapes);
+        std::optional<LayerLoad> dense;
+        if (!m.dense.none(m.layers)) dense.emplace(plain, of.dense(m.dense.hidden), shapes);
+        const auto busiest = [&](int stage) {
+          double most = 0;
+          for (size_t lane = 0; lane < moe.lanes.size(); ++lane)
+            most = std::max(most,
+                            m.moe_in(stage) * moe.lanes[lane] + (dense ? m.dense_in(stage) * dense->lanes[lane] : 0));
+          return m.micro_batches * most;
+        };
+        const int last = m.shape.parallel.pp - 1;
+        if (last == 0) return busiest(0);
+        // The first micro-batch comes through all stages before, and the last goes back through them. A half of a
+        // backward that nothing waits for may run meanwhile: a layer's at most.
+        double before_s = 0;
+        for (int stage = 0; stage < last; ++stage) {
+          before_s += m.moe_in(stage) * (moe.forward_s + moe.backward_s);
+          if (dense) before_s += m.dense_in(stage) * (dense->forward_s + dense->backward_s);
+        }
+        before_s -= std::max(moe.backward_s, dense ? dense->backward_s : 0);
+        return std::max(busiest(0), before_s + busiest(last));
+      });
+}
+
+double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
+                    const DegreeChoice& choice, BoundShapes& shapes) {
+  const bool layer = one_layer(chosen);
+  return least_of(schedule, pricer, chosen.model, choice,
+                  [&](const Schedule& plain, const LayerPricer& of, const ModelShape& m) {
+                    return layer ? degree_free_bound(plain, of).total_s() : model_bound(plain, of, m, {}, shapes);
+                  });
 }
 
 double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary, Flow flow) {

@@ -7,15 +7,16 @@
 
 namespace moe::tuner {
 
-/// Returns the seconds that attention and experts take on the first stage, which has most layers: its compute lane runs
-/// them one by one. This is at most plan_bound_s, and known much sooner. Packed experts are left out: they belong to
-/// other groups.
-double gemms_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
+/// Returns the seconds that the busiest lane of the first or the last stage works at least, whatever the schedule
+/// chooses of what `choice` lets fit: variants, how many experts a device holds. Before the last stage's first pass lies
+/// a forward through all others, behind its last one a backward. It is known much sooner than plan_bound_s. `shapes`
+/// keeps what bounds of many models share.
+double lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
+                    const DegreeChoice& choice, BoundShapes& shapes);
 
-/// Returns the seconds that no plan of `chosen` beats, whatever the schedule chooses: variants, how many experts a
-/// device holds. `shapes` keeps what bounds of many models share.
+/// Returns the seconds that no plan of `chosen` beats, whatever the schedule chooses likewise.
 double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
-                    BoundShapes& shapes);
+                    const DegreeChoice& choice, BoundShapes& shapes);
 
 /// Returns the seconds of the output projection for one micro-batch, with what MP ranks exchange for it in that flow;
 /// 0: no vocabulary is known.

@@ -18,7 +18,9 @@ namespace moe::tuner {
 namespace {
 
 constexpr double kSearchShare = 0.6;  // of the time; the ranking has the rest
-constexpr int kBoundedAtFirst = 32;   // shapes that are bounded before one is planned; twice as many before the next
+constexpr double kNone = std::numeric_limits<double>::infinity();
+constexpr size_t kStates = 3;        // whose bounds by lanes are kept: what may be computed again
+constexpr int kBoundedAtFirst = 32;  // shapes that are bounded before one is planned; twice as many before the next
 
 /// A shape whose schedules are not bounded yet, or one of its schedules, with a lower bound on its time.
 struct Open {
@@ -46,6 +48,13 @@ struct Candidate : ShapeCandidate {
   }
 };
 
+/// The least bound by lanes of a layer on its groups, and the first candidate that it was asked for.
+struct OnLanes {
+  LayerCase shape;
+  double least_s;
+  const Candidate* first;
+};
+
 /// A planned schedule of a candidate.
 struct PlannedShape {
   size_t candidate, schedule;
@@ -71,11 +80,13 @@ class MemoryFront {
   std::map<double, double> bytes_;
 };
 
-// Lists schedules, and those that they choose among, that differ in what gemms_s and beside_s depend on.
+// Lists schedules, and those that they choose among, that differ in what lane_bound_s and beside_s depend on.
 std::vector<const Schedule*> unlike(const std::vector<const Schedule*>& schedules) {
   std::vector<const Schedule*> found;
   const auto alike = [](const Schedule* a, const Schedule* b) {
-    return a->flow == b->flow && a->halves_backward == b->halves_backward && a->packs_experts == b->packs_experts;
+    return a->flow == b->flow && a->lanes == b->lanes && a->moe_part == b->moe_part &&
+           a->halves_backward == b->halves_backward && a->packs_experts == b->packs_experts &&
+           a->in_sequence == b->in_sequence;
   };
   const auto add = [&](const Schedule* schedule) {
     if (std::ranges::none_of(found, [&](const Schedule* other) { return alike(schedule, other); }))
@@ -158,19 +169,43 @@ class ShapeSearch {
   void open_all() {
     for (size_t i = 0; i < candidates_.size(); ++i) {
       Candidate& c = candidates_[i];
+      const double in_plan_s = least_on_lanes_s(c);
+      if (in_plan_s == kNone) continue;
       const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
       // A schedule that chooses has beside its plan what its first variant has: so both terms have their own least.
-      constexpr double kNone = std::numeric_limits<double>::infinity();
-      double in_plan_s = kNone, beside_plan_s = kNone;
+      double beside_plan_s = kNone;
       for (const Schedule* schedule : unlike_) try {
-          const double gemm_s = gemms_s(*schedule, pricer, c.model), other_s = beside_s(*schedule, pricer, c);
-          in_plan_s = std::min(in_plan_s, gemm_s);
-          beside_plan_s = std::min(beside_plan_s, other_s);
+          const double step_s = c.model.step.planned ? step_least_seconds(*schedule, pricer, c.model) : 0;
+          beside_plan_s = std::min(beside_plan_s, step_s + beside_s(*schedule, pricer, c));
         } catch (const BadInput& error) {
           c.refuse(error);
         }
-      if (in_plan_s < kNone) shapes_.push({i, 0, in_plan_s + beside_plan_s});
+      if (beside_plan_s < kNone) shapes_.push({i, 0, in_plan_s + beside_plan_s});
     }
+  }
+
+  // Returns the least lane_bound_s. Shapes that differ in ZeRO and order alone follow each other and share it.
+  double least_on_lanes_s(Candidate& c) {
+    ModelShape model = c.model;
+    model.shape.parallel.zero = 1;  // which lets most packings fit
+    model.order = PipelineOrder::one_f_one_b;
+    for (const OnLanes& known : on_lanes_) {
+      if (known.shape != model.shape) continue;
+      for (const std::string& reason : known.first->refusals) c.refusals.insert(reason);
+      c.comes_to(known.first->fate);
+      return known.least_s;
+    }
+    if (on_lanes_.size() > kStates) on_lanes_.clear();
+    const LayerPricer pricer(request_.profile, model.shape, request_.pricing);
+    const DegreeChoice choice = choice_for(model);
+    double least_s = kNone;
+    for (const Schedule* schedule : unlike_) try {
+        least_s = std::min(least_s, lane_bound_s(*schedule, pricer, model, choice, bound_shapes_));
+      } catch (const BadInput& error) {
+        c.refuse(error);
+      }
+    on_lanes_.push_back({model.shape, least_s, &c});
+    return least_s;
   }
 
   // Bounds a shape under every schedule.
@@ -179,13 +214,20 @@ class ShapeSearch {
     const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
     verbs::ChosenModel chosen = request_.chosen;
     chosen.model = c.model;
+    const DegreeChoice choice = choice_for(c.model);
     for (size_t i = 0; i < request_.schedules.size(); ++i) try {
         const Schedule& schedule = *request_.schedules[i];
-        schedules_.push(
-            {candidate, i, plan_bound_s(schedule, pricer, chosen, bound_shapes_) + beside_s(schedule, pricer, c)});
+        const double bound_s = plan_bound_s(schedule, pricer, chosen, choice, bound_shapes_);
+        schedules_.push({candidate, i, bound_s + beside_s(schedule, pricer, c)});
       } catch (const BadInput& error) {  // no price, or too many tasks
         c.refuse(error);
       }
+  }
+
+  DegreeChoice choice_for(const ModelShape& model) const {
+    verbs::ChosenModel chosen = request_.chosen;
+    chosen.model = model;
+    return verbs::within_memory(request_.degrees, request_.profile.memory_bytes, chosen);
   }
 
   // Returns the seconds of what is in no plan.
@@ -241,7 +283,10 @@ class ShapeSearch {
     double least_s = std::numeric_limits<double>::infinity();  // of what is open
     for (OpenQueue* queue : {&shapes_, &schedules_}) {
       if (!queue->empty()) least_s = std::min(least_s, queue->top().bound_s);
-      for (; !queue->empty(); queue->pop()) candidates_[queue->top().candidate].comes_to(Fate::not_reached);
+      for (; !queue->empty(); queue->pop()) {
+        Candidate& c = candidates_[queue->top().candidate];
+        c.comes_to(dominated(queue->top().bound_s, c.memory_bytes) ? Fate::ruled_out : Fate::not_reached);
+      }
     }
     count_fates();
     require<Unsupported>(
@@ -312,6 +357,7 @@ class ShapeSearch {
   const std::vector<const Schedule*> unlike_;
   std::vector<Candidate> candidates_;
   OpenQueue shapes_, schedules_;
+  std::vector<OnLanes> on_lanes_;
   int bounded_ = 0, bounded_before_plan_ = kBoundedAtFirst;
   BoundShapes bound_shapes_;
   std::vector<PlannedShape> planned_;
