@@ -27,8 +27,9 @@ constexpr std::array<std::string_view, 3> kVerifiedByDefault{"ds-moe", "tutel", 
 constexpr std::array<std::string_view, 4> kWholeGridByDefault{"tutel", "tutel-improved", "fsmoe-no-iio", "fsmoe"};
 constexpr std::array kTriedDegrees{1, 2, 4, 8};  // to which FSMoE's published optimiser rounds
 constexpr int kWholeGridPasses = 3;
-constexpr double kGuessedOpsS = 15;                        // of measuring an emulated cluster's ops, before anything is
-constexpr const char* kLayers = "layers";                  // the work that there is
+constexpr double kMostReferenceFlops = 5e9;  // of a measured layer: plans of a larger one are proven by a smaller one
+constexpr double kGuessedOpsS = 15;          // of measuring an emulated cluster's ops, before anything is
+constexpr const char* kLayers = "layers";    // the work that there is
 constexpr size_t kEstimateAll = 200, kEstimateEvery = 17;  // layers; a prime passes over no candidate of a grid
 
 class VerifiedTune {
@@ -132,7 +133,10 @@ class VerifiedTune {
         verbs::jobs_on(target_, options_.selection,
                        {.iterations = iterations(), .seed = options_.seed, .timeout_s = options_.timeout_s});
     job.schedules = found_.verified;
-    if (!target_.emulated) job.settings.most_timed_s = measure::kMostTimedS;
+    if (!target_.emulated) {
+      job.settings.most_timed_s = measure::kMostTimedS;
+      job.settings.most_reference_flops = kMostReferenceFlops;
+    }
     if (!options_.measure_degrees) return job;
     job.tried = &find_schedule("fsmoe");
     job.tried_degrees.assign(kTriedDegrees.begin(), kTriedDegrees.end());

@@ -14,7 +14,7 @@
 namespace moe::verbs {
 namespace {
 
-constexpr double kMeasuredS = 0.5, kMostMeasuredS = 3;
+constexpr double kMeasuredS = 0.3, kMostMeasuredS = 2;
 constexpr double kProvenFlops = 1e9;  // a larger layer is proven by a smaller one
 
 /// Holds tasks that take equally long, and what tells them apart in the records.
