@@ -89,7 +89,7 @@ void add_model(CLI::App& verb, verbs::ModelFlags& m) {
 }
 
 void add_nodes(CLI::App& verb, verbs::Selection& s) {
-  add_number(verb, "--nodes", s.nodes, "as many nodes of the cluster's kind; default: as many as it has", {1, 65536});
+  add_number(verb, "--nodes", s.nodes, "number of nodes like the cluster's; default: those of the profile", {1, 65536});
 }
 
 void add_number_or_all(CLI::App& verb, const std::string& flag, std::optional<int>& target, const std::string& help,
@@ -122,7 +122,7 @@ void add_stack(CLI::App& verb, verbs::ModelFlags& m, const std::string& layers) 
 void add_layer(CLI::App& verb, verbs::Selection& s) {
   verbs::LayerFlags& l = s.layer;
   const LayerShape usual;
-  add_text(verb, "--layer", "LAYER|FILE", s.layer_file, "a layer (configs/layers/); the flags below go over it");
+  add_text(verb, "--layer", "LAYER|FILE", s.layer_file, "a layer (configs/layers/); the flags below override it");
   add_number(verb, "--batch", l.batch, with_default("samples of one MP group (B)", usual.batch), {1});
   add_number(verb, "--seq", l.seq, with_default("tokens a sample (L)", usual.seq), {1});
   add_number(verb, "--model-dim", l.model_dim, with_default("embedding size (M)", usual.model_dim), {1});
@@ -133,7 +133,7 @@ void add_layer(CLI::App& verb, verbs::Selection& s) {
   add_number(verb, "--kv-heads", l.kv_heads, "key-value heads; default: heads", {1});
   add_number(verb, "--head-dim", l.head_dim, "width of a head; default: 0, model-dim / heads", {0});
   add_number(verb, "--rope-theta", l.rope_theta, "base of rotary positions; default: 0, none", {0});
-  add_number(verb, "--experts", l.experts, "experts in all (E); default: one a node, on one node one a rank", {1});
+  add_number(verb, "--experts", l.experts, "number of experts (E); default: one a node, on one node one a rank", {1});
   add_number(verb, "--top-k", l.top_k, with_default("experts a token (k)", usual.top_k), {1});
   add_text(verb, "--capacity-factor", "F|none", l.capacity_factor,
            with_default("f; none: dropless", *usual.capacity_factor));
@@ -141,20 +141,20 @@ void add_layer(CLI::App& verb, verbs::Selection& s) {
            "how many rows an expert takes; default: ragged");
   add_text(verb, "--ffn", "FFN", l.ffn, with_default("kind of expert", name_of(usual.ffn)));
   add_text(verb, "--gate", "GATE", l.gate, with_default("which experts a token goes to", usual.gate));
-  add_text(verb, "--order", "ORDER", l.order,
-           with_default("how rows are brought into the experts' order", usual.order));
-  add_text(verb, "--dispatcher", "DISPATCHER", l.dispatcher, with_default("how rows travel", usual.dispatcher));
-  add_text(verb, "--hook", "HOOK", l.hook, with_default("what goes over the wire", usual.hook));
+  add_text(verb, "--order", "ORDER", l.order, with_default("how rows are permuted to the experts' order", usual.order));
+  add_text(verb, "--dispatcher", "DISPATCHER", l.dispatcher, with_default("how rows are exchanged", usual.dispatcher));
+  add_text(verb, "--hook", "HOOK", l.hook,
+           with_default("what is applied to rows before and after they are sent", usual.hook));
   add_text(
       verb, "--norm", "layernorm|rmsnorm|post-layernorm|none", l.norm,
       "before attention and the MoE part; default: rmsnorm with mixtral, else layernorm; post: behind the sums (BERT)");
-  verb.add_flag("--no-residual", l.no_residual, "nothing is added around attention and the MoE part");
+  verb.add_flag("--no-residual", l.no_residual, "no residual connections around attention and the MoE part");
   verb.add_flag("--no-causal", l.no_causal, "a token sees all of its sample; models learn masked tokens (BERT)");
   verb.add_flag("--bias", l.bias, "attention, experts and LayerNorms have biases (GPT-2)");
   add_number(verb, "--aux-loss", l.aux_loss, "coefficient of the gate's load-balancing loss; default: 0", {0, 1e3});
   add_number(verb, "--z-loss", l.z_loss, "coefficient of the gate's z loss; default: 0", {0, 1e3});
   add_text(verb, "--dtype", "float32|float16|bfloat16|float64", l.dtype,
-           with_default("of activations and weights", name_of(usual.dtype)));
+           with_default("type of activations and weights", name_of(usual.dtype)));
   add_number(verb, "--dp", l.dp, "data-parallel group size; default: what ranks, --mp and --pp leave", {1, 1e6});
   add_number(verb, "--mp", l.mp, "model-parallel group size; default: ranks a node, on one node 1", {1, 1e6});
   add_number(verb, "--ep", l.ep,
@@ -162,7 +162,7 @@ void add_layer(CLI::App& verb, verbs::Selection& s) {
   add_number(verb, "--esp", l.esp, "expert-sharding group size; default: ranks a node, on one node 1", {1, 1e6});
   add_number(verb, "--pp", l.pp, "pipeline stages; default: 1", {1, 1e6});
   add_text(verb, "--placement", "esp-inside|ep-inside", l.placement,
-           "which ranks of an expert group are neighbours; default: esp-inside");
+           "which expert group is inside the node; default: esp-inside");
 }
 
 void add_recompute(CLI::App& verb, verbs::Selection& s) {
@@ -172,7 +172,7 @@ void add_recompute(CLI::App& verb, verbs::Selection& s) {
             recompute_from(name, "--recompute");
             s.layer.recompute = name;
           },
-          "selective: a backward computes scores again; full: all of its layer, scores too; its output alone is kept")
+          "selective: the backward computes attention scores again; full: the whole layer, keeping only its output")
       ->type_name("none|selective|full");
 }
 
@@ -184,13 +184,13 @@ void add_states(CLI::App& verb, verbs::Selection& s) {
 }
 
 void add_node_limit(CLI::App& verb, verbs::Selection& s) {
-  add_number(verb, "--node-limit", s.layer.node_limit, "nodes that a token's experts lie on at most; default: any",
-             {1, 1e6});
+  add_number(verb, "--node-limit", s.layer.node_limit,
+             "largest number of nodes that a token's experts are on; default: any", {1, 1e6});
 }
 
 void add_schedule(CLI::App& verb, verbs::Selection& s) {
   verb.add_option("--schedule", s.schedules,
-                  "one, or several: NAME,NAME; default: all; of a grid or a model that runs, those that it compares")
+                  "one or several (NAME,NAME); default: all, or those that a grid or a model compares when it runs")
       ->type_name("SCHEDULE|all")
       ->delimiter(',');
 }
@@ -202,11 +202,11 @@ void add_degrees(CLI::App& verb, verbs::Selection& s) {
              "size of a gradient piece of schedules that cut them; default: 30 MB, 0: tuned", {0, 1e12});
   add_number(verb, "--min-chunk-bytes", s.degrees.min_chunk_bytes, "monta: no smaller chunk is tried", {0, 1e12});
   verb.add_flag("--nearest", s.nearest,
-                "where a profile has no row, take that of the nearest group size, or scale that of another type");
+                "if a profile has no row, use the row of the nearest group size, or scale that of another type");
 }
 
 void add_overwrite(CLI::App& verb) {
-  const std::string meaning = "replaces what the records file holds";
+  const std::string meaning = "replace the content of the records file";
   verb.add_flag("--overwrite", meaning);
 }
 
@@ -216,7 +216,7 @@ void add_records(CLI::App& verb, std::string& out, const std::string& help) {
 }
 
 void add_json(CLI::App& verb, bool& json) {
-  verb.add_flag("--json", json, "one JSON document on stdout, and nothing else there");
+  verb.add_flag("--json", json, "print one JSON document on stdout, and nothing else");
 }
 
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& what, const std::string& example) {
@@ -235,9 +235,7 @@ void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std
 }
 
 void add_plan(CLI::App& verb, std::string& plan, const std::vector<std::string>& kept) {
-  add_text(verb, "--plan", "FILE", plan,
-           "a layer's plan as it stands (export plan), in the place of layer and schedule")
-      ->group(kWhat);
+  add_text(verb, "--plan", "FILE", plan, "a plan file (export plan) instead of a layer and a schedule")->group(kWhat);
   stands_alone(verb, "--plan", kept);
 }
 
@@ -252,8 +250,8 @@ void add_log(CLI::App& verb, LogLevel& log) {
     return verb.add_flag_callback(
         flag, [&log, level] { log = level; }, help);
   };
-  CLI::Option* quiet = shows("--quiet", LogLevel::errors, "prints only errors on stderr: no progress, no warnings");
-  CLI::Option* verbose = shows("--verbose", LogLevel::decisions, "stderr has what each step decided, too");
+  CLI::Option* quiet = shows("--quiet", LogLevel::errors, "print only errors on stderr: no progress, no warnings");
+  CLI::Option* verbose = shows("--verbose", LogLevel::decisions, "also print on stderr what each step decided");
   verbose->excludes(quiet);
 }
 
@@ -271,7 +269,7 @@ void add_verbs(CLI::App& app, Command& c) {
   for (CLI::App* verb : app.get_subcommands(nullptr)) {  // last, where the output is
     begin_group(*verb, kOutput);
     add_log(*verb, c.log);
-    add_bytes(*verb, "--max-input", c.most_input, "largest file that is read, unpacked (512M)");
+    add_bytes(*verb, "--max-input", c.most_input, "largest file that is read, uncompressed (512M)");
     verb->set_help_flag();
     verb->set_help_flag("-h,--help", "print this");
     verb->get_help_ptr()->group(kOutput);

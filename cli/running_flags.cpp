@@ -46,7 +46,7 @@ void add_results(CLI::App& verb, Options& o) {
 
 // Adds what tune does beside planning, which --no-verify leaves out.
 void add_verification(CLI::App& verb, tuner::TuneOptions& o) {
-  verb.add_flag("!--no-verify", o.verify, "plan on the profile as it stands: nothing is measured or run");
+  verb.add_flag("!--no-verify", o.verify, "plan with the profile only: nothing is measured or run");
   verb.add_option_function<std::string>(
           "--measure",
           [&o](const std::string& text) {
@@ -102,7 +102,7 @@ void add_tune(CLI::App& app, Command& c) {
   add_choice(*verb, "--shape", c.tune.any_shape, {{"auto", true}, {"given", false}},
              "auto: search groups, stages and micro-batches too, at the same global batch; default: given");
   add_text(*verb, "--current", "SCHEDULE[:R_F[:R_B]]", c.tune.current,
-           "of a layer or a model: what it has now, to be compared with the best");
+           "for a layer or a model: its current schedule, to compare with the best");
   begin_group(*verb, kHow);
   add_states(*verb, s);
   add_node_limit(*verb, s);
@@ -111,12 +111,12 @@ void add_tune(CLI::App& app, Command& c) {
   add_ranks(*verb, c.tune, c.ranks);
   add_attention(*verb, c.tune);
   verb->add_flag("--strict", c.tune.strict,
-                 "exit code 5 where a WEAK fit prices what is compared, or runs were not sound or far off");
+                 "exit code 5 if a WEAK fit prices what is compared, or if runs were not sound or far off");
   verb->add_flag("--all", c.tune.run_all,
-                 "of a layer or a model: run every schedule, and say all that the short answer leaves out");
+                 "for a layer or a model: run every schedule, and print everything that the short answer leaves out");
   begin_group(*verb, kOutput);
   add_number(*verb, "--top", c.tune.top,
-             "of a layer or a model: the long answer, with N schedules and shapes; default: at most 25 lines",
+             "for a layer or a model: the long answer, with N schedules and shapes; default: at most 25 lines",
              {1, 1000});
   add_trace(*verb, c.tune.trace,
             "Perfetto timeline of one verified layer, default: beside the records; with --no-verify of a planned one, "
@@ -135,25 +135,25 @@ void add_microbench(CLI::App& app, Command& c) {
   CLI::App* verb = add_verb(app, "microbench", "time alltoall, allgather, reducescatter, allreduce and gemm",
                             " --cluster testbed-b --repetitions 5");
   add_text(*verb, "--cluster", "CLUSTER|host|FILE", m.cluster, "profile to emulate; host: this machine, measured");
-  verb->add_option("--op", m.ops, "those alone; default: all, how lanes slow each other, and overheads")
+  verb->add_option("--op", m.ops, "only these operations; default: all, how lanes slow each other, and overheads")
       ->type_name("OP[,..]")
       ->delimiter(',');
-  add_bytes(*verb, "-b,--min-bytes", m.least_bytes, "collectives' least size: 64K, 1M, ...; default: as the largest");
+  add_bytes(*verb, "-b,--min-bytes", m.least_bytes, "smallest size of collectives: 64K, 1M, ...; default: the largest");
   add_bytes(*verb, "-e,--max-bytes", m.most_bytes,
-            "their largest size; default: as the least; without both: FSMoE's sizes or a share of them");
+            "largest size of collectives; default: the smallest; without both: FSMoE's sizes or a share of them");
   add_number(*verb, "-f,--step-factor", m.step_factor, "ratio of a size to the one before", {1.0001, 1e6});
-  add_bytes(*verb, "-i,--step-bytes", m.step_bytes, "difference of a size from the one before, in the place of -f");
+  add_bytes(*verb, "-i,--step-bytes", m.step_bytes, "difference of a size from the one before, instead of -f");
   add_text(*verb, "-d,--dtype", "float32|float64|float16|bfloat16", m.dtype,
-           "of collectives and GEMMs; GEMMs of 16 bits: on GPUs");
+           "type of collectives and GEMMs; GEMMs of 16 bits run on GPUs only");
   verb->add_flag("--modules{all}", m.modules,
                  "with --cluster host: time attention, gates, orders and experts too; all, or =NAME[,NAME]");
   verb->add_flag("--kernels", m.kernels,
-                 "check and time the layer's own kernels instead, beside copies and plain GEMMs; of --device");
+                 "check and time the layer's own kernels instead, compared with copies and plain GEMMs, on --device");
   begin_group(*verb, kHow);
   add_number(*verb, "--repetitions", m.repetitions, "samples a size", {1, 1e6});
   add_number(*verb, "-n,--iterations", m.iterations, "of an op in one sample; 0: chosen by its time", {0, 1e6});
   add_number(*verb, "-w,--warmup", m.warm_ups, "runs of an op before its samples", {1, 1e6});
-  add_number(*verb, "-c,--check", m.check, "1: count wrong elements; 0: don't look", {0, 1});
+  add_number(*verb, "-c,--check", m.check, "1: count wrong elements; 0: do not check", {0, 1});
   add_ranks(*verb, m, c.ranks);
   begin_group(*verb, kOutput);
   add_results(*verb, m);
@@ -169,12 +169,12 @@ void add_layerbench(CLI::App& app, Command& c) {
       add_verb(app, "layerbench", "run MoE layers under schedules and compare their times with the prediction",
                " --cluster testbed-b --batch 2 --seq 256 --model-dim 1024 --hidden 2048");
   add_text(*verb, "--cluster", "CLUSTER|host|FILE", s.cluster, "profile to emulate; host: this machine, measured");
-  add_text(*verb, "--grid", "GRID|FILE", s.grid, "layers of a grid, in the place of one layer");
-  add_number(*verb, "--grid-layers", l.layers, "with --grid: so many of its layers, spread over it; 0: all; default: 6",
+  add_text(*verb, "--grid", "GRID|FILE", s.grid, "layers of a grid instead of one layer");
+  add_number(*verb, "--grid-layers", l.layers, "with --grid: number of its layers, spread over it; 0: all; default: 6",
              {0, 1e6});
   add_number(*verb, "--drawn", l.drawn,
-             "with --grid: so many layers drawn by --seed inside its ranges, which no measurement knows", {1, 1e4});
-  verb->add_option("--only", l.only, "with --grid: those of its layers, by their names")
+             "with --grid: number of layers drawn by --seed inside its ranges, none of which was measured", {1, 1e4});
+  verb->add_option("--only", l.only, "with --grid: only the layers with these names")
       ->type_name("NAME[,..]")
       ->delimiter(',');
   add_schedule(*verb, s);
@@ -185,7 +185,7 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_degrees(*verb, s);
   add_plan(*verb, l.plan, {"--cluster", "--nearest"});  // what follows goes with it
   verb->add_flag("--check-only", l.check_only, "verify outputs and gradients, time nothing");
-  verb->add_flag("!--no-predict", l.predict, "with both degrees: measure nothing but the layer, predict nothing");
+  verb->add_flag("!--no-predict", l.predict, "with both degrees: measure only the layer, without a prediction");
   add_number(*verb, "--iterations", l.iterations,
              "timed passes a schedule; default: 5, more where nothing paces them and all take less than a second",
              {1, 1e6});
@@ -194,14 +194,14 @@ void add_layerbench(CLI::App& app, Command& c) {
            "make tasks slower on purpose: expert:1.1, of one rank expert:1.1:3");
   verb->add_flag("--graphs", l.graphs, "on GPUs: time passes replayed as CUDA graphs too, in turns with issued ones");
   verb->add_flag("--profile", l.profile,
-                 "on GPUs: issue one pass more of each schedule between cudaProfilerStart and -Stop, for Nsight");
+                 "on GPUs: run one more pass of each schedule between cudaProfilerStart and -Stop, for Nsight");
   add_text(*verb, "--workload", "gate|balanced|zipf:S|hot[:EXPERT]|trace:FILE", l.workload,
-           "which experts tokens want (trace: CSV of token, layer, experts)");
+           "which experts tokens prefer (trace: CSV of token, layer, experts)");
   add_ranks(*verb, l, c.ranks);
   add_attention(*verb, l);
   begin_group(*verb, kOutput);
   add_trace(*verb, l.trace, "write a Perfetto timeline, measured above simulated");
-  verb->add_flag("--tasks", l.tasks, "print each kind of task's time beside its prediction");
+  verb->add_flag("--tasks", l.tasks, "print the time of each kind of task and its prediction");
   add_text(*verb, "--dump", "FOLDER", l.dump,
            "write every rank's tensors and gradients as safetensors into FOLDER/SCHEDULE");
   add_results(*verb, l);
@@ -234,43 +234,43 @@ void add_modelbench(CLI::App& app, Command& c) {
   verb->get_option("--layers")->description("layers; default: the model's, as many as a rank has the memory for");
   begin_group(*verb, kHow);
   add_number(*verb, "--zero", s.layer.zero,
-             "1 (ZeRO's stage): ranks that hold a weight alike share its optimizer states out; default: 0", {0, 1});
+             "ZeRO stage; 1: ranks with the same weight share its optimizer states; default: 0", {0, 1});
   add_recompute(*verb, s);
   add_degrees(*verb, s);
   verb->add_flag("--check-only", m.check_only, "verify the first step's gradients, train and time nothing");
-  add_number(*verb, "--steps", m.steps, "steps of training a schedule, each of them timed; default: 5", {1, 1e7});
+  add_number(*verb, "--steps", m.steps, "training steps of each schedule, all timed; default: 5", {1, 1e7});
   add_text(*verb, "--text", "markov|bytes|FILE", m.text,
-           "what is learned: a random language of known entropy, this project's sources, or a file's bytes");
+           "training text: a random language of known entropy, this project's sources, or a file's bytes");
   add_number(*verb, "--markov-order", m.markov_order,
-             "of markov: tokens before the next one that say all of it; default: 2", {1, 4});
-  add_text(*verb, "--optimizer", "adamw|sgd", m.optimizer, "what changes the weights");
+             "of markov: number of preceding tokens that determine the next one's distribution; default: 2", {1, 4});
+  add_text(*verb, "--optimizer", "adamw|sgd", m.optimizer, "optimizer of the weights");
   add_number(*verb, "--learning-rate", m.learning_rate,
-             "the most that it is; it falls to a tenth along a cosine; default: 0.003", {0, 1e3});
+             "peak learning rate; it falls to a tenth along a cosine; default: 0.003", {0, 1e3});
   add_number(*verb, "--warm-up", m.warm_up, "steps over which the learning rate grows; default: 0", {0, 1e7});
   add_number(*verb, "--momentum", m.momentum, "of sgd; default: 0.9", {0, 1});
   add_number(*verb, "--weight-decay", m.weight_decay, "of weights, not of norms; default: 0", {0, 1e3});
-  add_number(*verb, "--clip-norm", m.clip_norm,
-             "the most that the norm of all gradients may be; default: 1, 0: gradients are not clipped", {0, 1e12});
-  add_number(*verb, "--held-out", m.held_out,
-             "batches of other text that a loss is taken over at the end; default: 8, 0: none", {0, 1e6});
+  add_number(*verb, "--clip-norm", m.clip_norm, "largest norm of all gradients; 0: no clipping; default: 1", {0, 1e12});
+  add_number(*verb, "--held-out", m.held_out, "batches of other text for a loss at the end; 0: none; default: 8",
+             {0, 1e6});
   add_number(*verb, "--seed", m.seed, "seed of weights, text and gate noise", {0, 9e18});
   add_text(*verb, "--checkpoint", "FOLDER", m.checkpoint,
-           "of one schedule: weights and optimizer states are kept there, and a run goes on from them, on any ranks");
+           "for one schedule: keep weights and optimizer states here, and continue from them on any ranks");
   add_number(*verb, "--checkpoint-every", m.checkpoint_every, "steps; default: at the end and on SIGTERM or Ctrl-C",
              {1, 1e7});
   needs(*verb, "--checkpoint-every", {"--checkpoint"});
   add_text(*verb, "--weights", "FILE", m.weights,
-           "begin with these, of GPT-2 (safetensors with the public checkpoints' names)");
+           "start from these weights of a GPT-2 (safetensors with the public checkpoints' names)");
   add_ranks(*verb, m, c.ranks);
   add_attention(*verb, m);
   add_number(*verb, "--peak-flops", m.peak_flops,
              "FLOPs a second of a rank, for model FLOPs utilisation; default: of the profile's GEMMs", {1, 1e18});
   begin_group(*verb, kOutput);
   add_trace(*verb, m.trace, "write a Perfetto timeline of a step, measured above simulated");
-  verb->add_flag("--tasks", m.tasks, "print each kind of task's time beside its prediction");
+  verb->add_flag("--tasks", m.tasks, "print the time of each kind of task and its prediction");
   add_text(*verb, "--dump", "FOLDER", m.dump,
            "write the first step's tokens, loss, weights and gradients as safetensors into FOLDER/SCHEDULE");
-  add_text(*verb, "--save-weights", "FILE", m.save_weights, "write the weights of one schedule's last step likewise");
+  add_text(*verb, "--save-weights", "FILE", m.save_weights,
+           "write the weights after one schedule's last step in the same format");
   add_results(*verb, m);
   verb->get_option("--tasks")->excludes("--json");  // which always has them
   for (const char* trains : {"--steps", "--trace", "--tasks", "--optimizer", "--learning-rate", "--warm-up",
