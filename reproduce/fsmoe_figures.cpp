@@ -215,8 +215,8 @@ Report fsmoe_fig8(Study& study) {
   report.conventions.emplace_back(
       "Each stage has 3 of the 6 nodes and half of the layers; E = 6 over 3 nodes, two experts each (E = nodes is "
       "kept; "
-      "the paper does not say what becomes of it). Micro-batches of B = 1. Gradients are spread for each stage's "
-      "own backward of its last micro-batch, not for the pipeline's critical path.");
+      "the paper does not say what becomes of it). Micro-batches of B = 1. Gradients are placed for each stage's own "
+      "backward of its last micro-batch, not for the pipeline's critical path.");
   return report;
 }
 

@@ -42,8 +42,9 @@ std::vector<std::string> lina_unexplained(const std::vector<PrintedLina>& printe
       "lanes' fair share), {:.2f}x. So the rest is not time of AlltoAlls, and the paper does not say what it is.",
       speedup, usual, 100 * share, most(usual), worst, most(worst));
   const std::string pipelining = fmt::format(
-      "Of an AlltoAll in n micro-ops no expert can run beside the first, nor beside the last of the way home, so that "
-      "pipelining is at most (n - 1) / n efficient. {:.0f} % need {:.0f}, so AlltoAlls of more than {:.0f} MB at 30 MB "
+      "If an AlltoAll is cut into n micro-ops, no expert can run beside the first one, nor beside the last one of the "
+      "way back, so pipelining is at most (n - 1) / n efficient. {:.0f} % needs {:.0f} micro-ops, so AlltoAlls of more "
+      "than {:.0f} MB at 30 MB "
       "each: {:.0f} GB/s out of a node by Table 1's time over 16 GPUs, more than links of 100 Gb/s carry, were there "
       "one a GPU.",
       100 * efficient, micro_ops, 30 * (micro_ops - 1), out_of_node);
@@ -70,7 +71,7 @@ std::string lina_slowdowns(const LinaSteps& steps, const Assumptions& assumed) {
   return fmt::format(
       "The baseline's backward AlltoAlls are slowed, in the median with 16 experts: {}; the paper measured {:.2f}x. At "
       "a fair share that takes AllReduce beside both AlltoAlls of every layer, {:.1f} to {:.1f} times as long as these "
-      "layers' gradients take over the links that carried the AlltoAll. So little is to be saved by priority here.",
+      "layers' gradients take over the links that carried the AlltoAll. Priority can therefore save little here.",
       found, printed_lina_text("slowdown_median"), least, most);
 }
 
@@ -84,9 +85,10 @@ std::string lina_packings(const LinaSteps& steps, const Assumptions& assumed) {
   }
   return fmt::format(
       "Experts on a device with 16: {}; the paper settles on 4, 2 and 2. Lina's rule, to pack while an expert's "
-      "micro-op is shorter than the AlltoAll's, sees neither the replicas' gradients nor memory: alone it packs {}, in "
-      "brackets the speedup of one layer. lina-packed goes only as far as the replay gains by it and a rank's 40 GB "
-      "allow; offloading to the host, which the paper uses then, is in no plan. Of 2 experts it packs {}, the paper "
+      "micro-op is shorter than the AlltoAll's, sees neither the replicas' gradients nor memory: alone it packs {}, "
+      "with the speedup of one layer in brackets. lina-packed packs only as far as the simulated time improves and a "
+      "rank's 40 GB allow. No plan contains offloading to the host, which the paper then uses. Of 2 experts it packs "
+      "{}, the paper "
       "both: by the time assumed of an AlltoAll between two GPUs an expert takes longer already.",
       chosen, rule, steps.at({kLinaModels[0], 2, "lina-packed"}).packing);
 }

@@ -76,8 +76,8 @@ std::string stall_finding(const Profile& profile, bool assumed) {
   constexpr std::array kO2O1{MontaStrategy::o2, MontaStrategy::o1}, kO3O2{MontaStrategy::o3, MontaStrategy::o2};
   const auto us = [&](Resource by, int seq, auto pair) { return 1e6 * even_stall_s(profile, by, seq, pair); };
   std::string text = fmt::format(
-      "O1 up to 16K and O2 from 32K on need that an AllGather loses {:.0f} to {:.0f} us each time that it and an "
-      "AlltoAll begin to run side by side",
+      "For O1 to be best up to 16K and O2 from 32K on, an AllGather must lose {:.0f} to {:.0f} us each time it starts "
+      "to run beside an AlltoAll",
       us(Resource::inter, 16, kO2O1), us(Resource::inter, 32, kO2O1));
   if (assumed)
     text += fmt::format(
@@ -86,8 +86,8 @@ std::string stall_finding(const Profile& profile, bool assumed) {
         us(Resource::copy, 128, kO3O2), us(Resource::copy, 256, kO3O2));
   return text +
          ". The paper names the causes (fixed latency, misaligned dispatch; AllGather and copy kernels that "
-         "stall each other where there is little data) and prints neither figure. Rates alone, r2 and r3 of one "
-         "value each, could not move O3's lead from one length to another: copy and AllGather grow alike.";
+         "stall each other where there is little data) and prints neither figure. Rates alone (r2 and r3 of one value "
+         "each) cannot shift O3's lead between lengths, because copy and AllGather grow alike.";
 }
 
 // Compares Figures 16 and 17 with what they print alone.
@@ -141,15 +141,16 @@ void add_steps(Report& report, const Profile& profile, const Assumptions* assume
   const auto steps = planned_steps(profile, *assumed);
   report.comparisons.insert(report.comparisons.end(), steps.begin(), steps.end());
   report.shows.emplace_back(
-      "The baseline's share is put in (it sets GEMM's rate); the others come out. O1 saves more than printed because "
+      "The baseline's share is an input (it sets GEMM's rate); the others are results. O1 saves more than printed "
+      "because "
       "it reduces the expert's partial sums by a ReduceScatter here, where the baseline has an AllReduce. The paper "
-      "calls O2 comparable to O1 in the step: so is the lower end of the first stall's range; the value assumed is one "
-      "at which the choice is right with the number of chunks searched, too.");
+      "calls O2 comparable to O1 in the step, which holds at the lower end of the first stall's range. The assumed "
+      "value also gives the printed choice when the number of chunks is searched.");
   const MontaExperts experts = monta_experts(profile);
   report.shows.push_back(
-      fmt::format("The paper's MoNTA puts out an MFU and prints none. 2x70B with {} layers does not fit GPUs of {:.0f} "
-                  "GB (Table 3's 16 P2 / (p t e) bytes: {:.0f} GB of experts alone), so that the model trained had "
-                  "fewer or kept state elsewhere, of which nothing is printed; a layer stands for all.",
+      fmt::format("MoNTA outputs an MFU, but the paper prints none. 2x70B with {} layers does not fit GPUs of {:.0f} "
+                  "GB (Table 3's 16 P2 / (p t e) bytes: {:.0f} GB of experts alone), so the trained model had fewer "
+                  "layers or kept state elsewhere, and the paper does not say which. Here one layer stands for all.",
                   experts.layers, profile.memory_bytes.value_or(0) / 1e9, experts.bytes / 1e9));
 }
 
@@ -168,7 +169,7 @@ Report monta_fig14(Study& study) {
                   "baseline's at equal efficiencies."};
   if (!assumed)
     report.shows.emplace_back(
-        "Where nothing slows anything, O3 cannot lose, as in the paper's own model: nothing is faster at any length, "
+        "Without slowdowns O3 cannot be slower, as in the paper's own model: nothing is faster at any length, "
         "where "
         "the paper measured and chose others up to 128K.");
   add_steps(report, profile, study.assumed);

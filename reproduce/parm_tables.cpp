@@ -227,7 +227,7 @@ Report parm_table4(Study& study) {
       "Layers of configs/grids/parm-a and parm-b (Table III) that fit the GPUs' memory as the baseline runs them: "
       "counted activations, Adam, float32. The paper ran 1296; `moetune memory --parm` counts. Table IV, Figure 7 and "
       "'mean over layers': N_MP and N_ESP of 2 and 4; Figure 1: all of 32 GPUs; elsewhere all but those with N_MP = "
-      "N_ESP = 1, where there is nothing to pause and Parm is the baseline.",
+      "N_ESP = 1, where Parm equals the baseline.",
       "Baseline: ds-moe-replicated. Forward and backward of the MoE layer alone: attention and the AllReduce of "
       "gradients "
       "are left out, as the paper leaves them.",
@@ -263,7 +263,7 @@ Report parm_table5(Study& study) {
   report.not_computable.insert(report.not_computable.end(), missing.begin(), missing.end());
   report.conventions = {
       "Models of configs/models: B = 4, L = 512 (BERT-Base) and 1024 (GPT-2), k = 2 and f = 1.2 are assumed there; the "
-      "paper prints none of them, so that its milliseconds have no counterpart, and ours are speedups alone.",
+      "paper prints none of them, so its milliseconds cannot be compared, only its speedups.",
       "Whole layers, attention and gradients included; embedding, output and optimizer left out."};
   return report;
 }

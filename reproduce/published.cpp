@@ -69,8 +69,8 @@ void say_of_deepep(Report& report, const Comparison& c) {
   report.unexplained.push_back(
       fmt::format("Mixtral with DeepEP takes {:.2f} ms more forward than by ranks reached (backward {:.2f}), and "
                   "{:.2f} ms more than "
-                  "with NCCL (backward {:.2f}). A forward waits for the host, which must know how many rows come; a "
-                  "backward knows.",
+                  "with NCCL (backward {:.2f}). A forward waits for the host, which must learn how many rows arrive; a "
+                  "backward knows already.",
                   (coarse.forward_s - forward) * 1e3, (coarse.backward_s - backward) * 1e3,
                   (coarse.forward_s - beside.forward_s) * 1e3, (coarse.backward_s - beside.backward_s) * 1e3));
 }
@@ -105,10 +105,10 @@ void say_of_trace(Report& report, const Comparison& c) {
       "The trace's computations one after another take {:.1f} ms, {:.1f} ms less than the replay: the order hides all "
       "other exchanges. Durations are of the same iteration, so this checks structure, no cost.",
       kTraceLayers * compute * 1e3, (*on_compute.ours - kTraceLayers * compute) * 1e3));
-  report.unexplained.push_back(fmt::format(
-      "Some weight gradients of the trace are on a stream of their own. On a lane of their own the replay is {} off: "
-      "beside other kernels they would have to slow both.",
-      difference(apart.ours, apart.paper)));
+  report.unexplained.push_back(
+      fmt::format("Some weight gradients of the trace are on a stream of their own. With a lane of their own the "
+                  "simulation is {} off, so they would have to slow the kernels that run beside them.",
+                  difference(apart.ours, apart.paper)));
 }
 
 // Returns the two neighbouring sizes of a curve of which the larger one is the most times faster.
