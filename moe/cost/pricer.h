@@ -29,8 +29,8 @@ class LayerPricer {
   double all_rows() const { return all_rows_; }  // as plans count them (planned_rows)
   int64_t gradient_bytes() const { return gradient_bytes_; }
   const RowFinder& rows_of_profile() const { return find_; }
-  /// Returns the pricer of a dense layer with a feed-forward of that width in this layer's place. It is made once; notes
-  /// are its own.
+  /// Returns the pricer of a dense layer with a feed-forward of that width in this layer's place. It is made once, and
+  /// its notes are its own.
   const LayerPricer& dense(int64_t hidden) const;
   bool has(GroupKind kind) const { return groups()[static_cast<size_t>(kind)].network != Network::none; }
 
