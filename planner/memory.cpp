@@ -22,6 +22,7 @@ MemoryReport report_of(const MemoryOptions& o) {
   r.tied_embedding = chosen.tied_embedding;
   r.micro_batches = chosen.model.micro_batches;
   r.order = chosen.model.order;
+  r.virtual_stages = chosen.model.split().virtual_stages;
   report.capacity_bytes = profile.memory_bytes;
   if (o.memory_gib) report.capacity_bytes = *o.memory_gib * kGiB;
   return report;
@@ -37,7 +38,7 @@ void print_text(const MemoryReport& report) {
   const std::string how =
       fmt::format("pp {} dp {} mp {} ep {} esp {} edp {}; ZeRO {}, {} of {} micro-batches in flight ({}), recompute {}",
                   p.pp, p.dp, p.mp, p.ep, p.esp, p.edp, p.zero, micro_batches_in_flight(r, estimate_memory(r).stage),
-                  r.micro_batches, name_of(r.order), name_of(p.recompute));
+                  r.micro_batches, describe_order(r.order, r.virtual_stages), name_of(p.recompute));
   fmt::print("{}\n{}\n\n{}", fitted_line(what), fitted_line(how), table);
   if (!report.capacity_bytes)
     fmt::print("{} does not say how much memory a rank has: [topology] memory_bytes, or --memory-gib\n",

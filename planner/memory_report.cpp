@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 
 #include "moe/base/check.h"
@@ -88,8 +89,10 @@ Json to_json(const MemoryReport& report) {
   json["layer"] = verbs::to_json(r.shape);
   json["zero"] = r.shape.parallel.zero;
   json["micro_batches"] = r.micro_batches;
-  json["micro_batches_in_flight"] = micro_batches_in_flight(r, estimate_by(report, ActivationModel::counted).stage);
+  const double in_flight = micro_batches_in_flight(r, estimate_by(report, ActivationModel::counted).stage);
+  json["micro_batches_in_flight"] = r.virtual_stages == 1 ? Json(std::llround(in_flight)) : Json(in_flight);
   json["pipeline"] = name_of(r.order);
+  json["virtual_stages"] = r.virtual_stages;
   json["recompute"] = name_of(r.shape.parallel.recompute);
   json["memory_bytes"] = report.capacity_bytes ? Json(*report.capacity_bytes) : Json();
   json["estimates"] = Json::array();

@@ -43,8 +43,7 @@ int64_t bytes_of(std::span<const TraceGroup> groups, const TraceExtent& extent) 
 TraceExtent whole_extent(std::span<const TraceGroup> groups) {
   TraceExtent whole{1, 1};
   for (const TraceGroup& group : groups) {
-    const auto [first, last] = layers_of_stage(group.plan->layers, group.plan->shape.parallel.pp, 0);  // has most
-    whole.layers = std::max(whole.layers, last - first);
+    whole.layers = std::max(whole.layers, layers_in(group.plan->split(), 0));  // has most
     whole.micro_batches = std::max(whole.micro_batches, group.plan->micro_batches);
   }
   return whole;

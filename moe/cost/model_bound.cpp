@@ -54,6 +54,8 @@ class Stage {
   }
   double end() const { return *std::ranges::max_element(ends_); }
 
+  double first_made = 0;  // the end of the first layer of its last micro-batch's backward
+
  private:
   std::vector<double> ends_, next_;
 };
@@ -81,17 +83,18 @@ class ModelBound {
         model_(model),
         bounds_(layer_bounds(schedule, pricer, degrees, shapes)),
         dense_bounds_(bounds_),
-        stages_(static_cast<size_t>(model.shape.parallel.pp), Stage(bounds_.forward.size() - 1)),
+        split_(model.split()),
+        stages_(static_cast<size_t>(split_.stages), Stage(bounds_.forward.size() - 1)),
         sent_(stages_.size()),
-        ended_(stages_.size(), std::vector<std::array<double, 2>>(static_cast<size_t>(model.micro_batches))) {
+        ended_(static_cast<size_t>(split_.chunks()),
+               std::vector<std::array<double, 2>>(static_cast<size_t>(model.micro_batches))) {
     if (model.dense.none(model.layers)) return;
     dense_ = &pricer.dense(model.dense.hidden);
     dense_bounds_ = layer_bounds(schedule, *dense_, {}, shapes);
   }
 
   double run() {
-    for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, model_.shape.parallel.pp))
-      run(step);
+    for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, split_)) run(step);
     double end_s = 0;
     for (size_t s = 0; s < stages_.size(); ++s)
       end_s = std::max(end_s, std::max(stages_[s].end(), sent_[s]) + step_s(static_cast<int>(s)));
@@ -106,30 +109,31 @@ class ModelBound {
     return pricer_.dense_seconds(TaskKind::optimizer, Phase::backward) + std::max(gathers.dp_s, gathers.edp_s);
   }
 
-  // A forward follows that of the stage before, a backward its own forward and the backward of the stage behind.
+  // A forward follows that of the chunk before, a backward its own forward and the backward of the chunk behind.
   double ready(const PipelineStep& step) const {
-    const size_t s = static_cast<size_t>(step.stage), m = static_cast<size_t>(step.micro_batch);
-    if (step.phase == Phase::forward) return s == 0 ? 0 : ended_[s - 1][m][0] + bounds_.send_forward_s;
-    const double forward = ended_[s][m][0];
-    return s + 1 == stages_.size() ? forward : std::max(forward, ended_[s + 1][m][1] + bounds_.send_backward_s);
+    const size_t c = static_cast<size_t>(step.chunk), m = static_cast<size_t>(step.micro_batch);
+    if (step.phase == Phase::forward) return c == 0 ? 0 : ended_[c - 1][m][0] + bounds_.send_forward_s;
+    const double forward = ended_[c][m][0];
+    return c + 1 == ended_.size() ? forward : std::max(forward, ended_[c + 1][m][1] + bounds_.send_backward_s);
   }
 
   void run(const PipelineStep& step) {
-    Stage& stage = stages_[static_cast<size_t>(step.stage)];
+    Stage& stage = stages_[static_cast<size_t>(step.stage(split_))];
     stage.begin_chain(ready(step));
-    const auto [first, last] = layers_of_stage(model_, step.stage);
+    const auto [first, last] = layers_of_chunk(split_, step.chunk);
     const bool sends = step.phase == Phase::backward && step.micro_batch + 1 == model_.micro_batches;
-    double first_made = 0;
     for (int i = 0; i < last - first; ++i) {
       const bool forward = step.phase == Phase::forward;
       const LayerBounds& bounds = of(forward ? first + i : last - 1 - i);
       if (!forward && pricer_.outline().recomputes) stage.pass(bounds.forward);
       stage.pass(forward ? bounds.forward : bounds.backward);
-      if (i == 0) first_made = stage.chain();
+      const bool of_last_chunk = step.chunk + split_.stages >= split_.chunks();
+      if (i == 0 && sends && of_last_chunk) stage.first_made = stage.chain();
     }
-    ended_[static_cast<size_t>(step.stage)][static_cast<size_t>(step.micro_batch)][static_cast<size_t>(step.phase)] =
+    ended_[static_cast<size_t>(step.chunk)][static_cast<size_t>(step.micro_batch)][static_cast<size_t>(step.phase)] =
         stage.chain();
-    if (sends && bounds_.gradient_lane >= 0) send(step.stage, first_made, stage.chain());
+    if (sends && step.chunk < split_.stages && bounds_.gradient_lane >= 0)
+      send(step.chunk, stage.first_made, stage.chain());
   }
 
   // No gradient of a stage exists before the first layer of its last backward has ended. Whatever that lane runs of the
@@ -140,7 +144,7 @@ class ModelBound {
     const int moe = model_.moe_in(stage), dense = model_.dense_in(stage);
     int64_t bytes = moe * pricer_.gradient_bytes() + embedding;
     if (dense > 0) bytes += dense * dense_->gradient_bytes();
-    const bool dense_first = model_.dense.has(layers_of_stage(model_, stage).second - 1);
+    const bool dense_first = model_.dense.has(nth_backward(split_, stage, 0));
     double beside_s = (dense_first ? moe : moe - 1) * bounds_.beside_gradients_s;
     if (dense > 0) beside_s += (dense_first ? dense - 1 : dense) * dense_bounds_.beside_gradients_s;
     double& sent = sent_[static_cast<size_t>(stage)];
@@ -157,9 +161,10 @@ class ModelBound {
 
   LayerBounds bounds_, dense_bounds_;
   const LayerPricer* dense_ = nullptr;
+  StageSplit split_;
   std::vector<Stage> stages_;
   std::vector<double> sent_;                               // by stage: the end of its gradients
-  std::vector<std::vector<std::array<double, 2>>> ended_;  // by stage and micro-batch: forward, backward
+  std::vector<std::vector<std::array<double, 2>>> ended_;  // by chunk and micro-batch: forward, backward
 };
 
 }  // namespace

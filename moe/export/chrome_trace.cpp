@@ -64,9 +64,12 @@ bool is_shown(const TraceGroup& group, const Task& task, const TraceExtent& exte
   if (!is_shown(group, lane)) return false;
   const bool is_step = task.phase == Phase::step;
   if (!is_step && !is_at_an_end(task.micro_batch, plan.micro_batches, extent.micro_batches)) return false;
-  const auto [first, last] = layers_of_stage(plan.layers, plan.shape.parallel.pp, lane.stage);
-  const bool of_layer = task.layer >= first && task.layer < last;
-  return !of_layer || is_at_an_end(task.layer - first, last - first, extent.layers);
+  const StageSplit split = plan.split();
+  const int chunk = chunk_of_layer(split, task.layer);
+  if (plan.is_end(task.layer) || chunk % split.stages != lane.stage) return true;
+  const auto [first, last] = layers_of_chunk(split, chunk);
+  const int place = chunk / split.stages * (last - first) + task.layer - first;
+  return is_at_an_end(place, layers_in(split, lane.stage), extent.layers);
 }
 
 class EventWriter {

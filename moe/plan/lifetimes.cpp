@@ -141,9 +141,10 @@ struct Wanted {
 
 std::vector<Wanted> wanted_slots(const Plan& plan, const Holdings& holdings, MemorySlots& slots) {
   std::vector<Wanted> all;
-  const int stages = std::min(plan.shape.parallel.pp, plan.layers), micro_batches = plan.micro_batches;
-  for (int stage = 0; stage < stages; ++stage) {
-    const auto [first, last] = layers_of_stage(plan.layers, stages, stage);
+  const int micro_batches = plan.micro_batches;
+  for (int chunk = 0; chunk < plan.split().chunks(); ++chunk) {
+    const int stage = chunk % plan.split().stages;
+    const auto [first, last] = layers_of_chunk(plan.split(), chunk);
     for (int pass = first * micro_batches; pass < last * micro_batches; ++pass)
       for (size_t l = 0; l < kLifetimes; ++l) {
         const auto lifetime = static_cast<Lifetime>(l);

@@ -55,7 +55,7 @@ struct MemorySlots {
 };
 
 /// Gives each pass, in the order in which they begin, a slot of each lifetime that is free whenever it needs it. What
-/// leaves a stage has none, nor has its gradient: they belong to that stage's end alone.
+/// leaves a chunk of a stage's layers has none, nor has its gradient: they belong to that chunk's end alone.
 MemorySlots memory_slots(const Plan& plan);
 
 }  // namespace moe

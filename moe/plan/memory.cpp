@@ -27,10 +27,19 @@ struct Layers {
   int moe = 0, dense = 0;
 };
 
-Layers layers_in(const MemoryRequest& r, int stage) {
-  const auto [first, last] = layers_of_stage(r.layers, r.shape.parallel.pp, stage);
+Layers layers_of(const MemoryRequest& r, int chunk) {
+  const auto [first, last] = layers_of_chunk(r.split(), chunk);
   const int dense = r.dense.in(first, last);
   return {last - first - dense, dense};
+}
+
+Layers layers_in(const MemoryRequest& r, int stage) {
+  Layers all;
+  for (int chunk = stage; chunk < r.split().chunks(); chunk += r.split().stages) {
+    const Layers more = layers_of(r, chunk);
+    all.moe += more.moe, all.dense += more.dense;
+  }
+  return all;
 }
 
 // Asks the same of a model whose layers are all as the dense ones.
@@ -126,10 +135,31 @@ double activations_of(const MemoryRequest& r) {
   return pass_of(r).kept;
 }
 
-// Counts passes in flight.
-Layers passes(const MemoryRequest& r, int stage) {
-  const Layers layers = layers_in(r, stage);
-  return {layers.moe * micro_batches_in_flight(r, stage), layers.dense * micro_batches_in_flight(r, stage)};
+enum class Which { all, last, others };  // of a chunk's layers
+
+Layers layers_of(const MemoryRequest& r, int chunk, Which which) {
+  const auto [first, last] = layers_of_chunk(r.split(), chunk);
+  const Layers ends = r.dense.has(last - 1) ? Layers{0, 1} : Layers{1, 0};
+  if (which == Which::last) return ends;
+  const Layers all = layers_of(r, chunk);
+  return which == Which::all ? all : Layers{all.moe - ends.moe, all.dense - ends.dense};
+}
+
+// Counts layers' passes in flight: the most of each kind that the stage holds at any time.
+Layers passes(const MemoryRequest& r, int stage, Which which = Which::all) {
+  if (r.virtual_stages == 1 || r.dense.none(r.layers)) {  // all of a stage's chunks are alike
+    const int held = passes_in_flight(r.order, r.micro_batches, r.split(), stage);
+    const Layers each = layers_of(r, stage, which);
+    return {each.moe * held, each.dense * held};
+  }
+  Layers now, most;
+  for (const PipelineStep& step : steps_of_stage(r.order, r.micro_batches, r.split(), stage)) {
+    const Layers each = layers_of(r, step.chunk, which);
+    const int sign = step.phase == Phase::forward ? 1 : -1;
+    now.moe += sign * each.moe, now.dense += sign * each.dense;
+    most = {std::max(most.moe, now.moe), std::max(most.dense, now.dense)};
+  }
+  return most;
 }
 
 // Counts passes of which all is kept that their backward reads.
@@ -143,14 +173,15 @@ Layers sets_kept(const MemoryRequest& r, int stage) {
   return {std::min(1, layers.moe), std::min(1, layers.dense)};
 }
 
-// Counts outputs of layers: a plan's slots have all but the last layer's.
+// Counts outputs of layers: a plan's slots have all but those of chunks' last layers.
 Layers outputs_kept(const MemoryRequest& r, int stage) {
-  if (r.slots.empty()) return r.shape.parallel.recompute == Recompute::full ? passes(r, stage) : sets_kept(r, stage);
+  const Layers last = passes(r, stage, Which::last);
+  if (r.slots.empty()) {
+    const Layers others = passes(r, stage, Which::others);
+    return {others.moe + last.moe, others.dense + last.dense};
+  }
   const StageSlots& slots = r.slots[static_cast<size_t>(stage)];
-  Layers all{slots.outputs - slots.outputs_dense, slots.outputs_dense};
-  const int last = layers_of_stage(r.layers, r.shape.parallel.pp, stage).second - 1;
-  (r.dense.has(last) ? all.dense : all.moe) += micro_batches_in_flight(r, stage);
-  return all;
+  return {slots.outputs - slots.outputs_dense + last.moe, slots.outputs_dense + last.dense};
 }
 
 double activations(const MemoryRequest& r, int stage) {
@@ -175,21 +206,23 @@ double gathered(const LayerCase& c, const RankParameters& layer) {
   return (gathers_from(c, c.parallel.dp) ? layer.dense : 0) + (gathers_from(c, c.parallel.edp) ? layer.experts : 0);
 }
 
-// Counts what enters and leaves a stage, and both gradients: as they run of every micro-batch, of which the activations
-// have an output of those in flight.
+// Counts what enters and leaves a stage, and both gradients: as they run of every chunk and micro-batch, of which the
+// activations have an output of those in flight.
 double stage_ends(const MemoryRequest& r, const PassBytes& pass, int stage) {
-  return pass.output * (r.keeps_ends ? 4 * r.micro_batches - micro_batches_in_flight(r, stage) : 3);
+  const int passes = r.virtual_stages * r.micro_batches;
+  return pass.output * (r.keeps_ends ? 4 * passes - passes_in_flight(r.order, r.micro_batches, r.split(), stage) : 3);
 }
 
 double buffers(const MemoryRequest& r, int stage) {
   const MemoryRequest dense = of_dense(r);
   PassBytes pass = pass_of(r);
   if (is_dense(dense.shape)) pass.moe += pass_of(dense).moe;
-  const auto [moe_layers, dense_layers] = layers_in(r, stage);
+  const int moe_layers = layers_in(r, stage).moe;
+  const auto [first, last] = layers_of_chunk(r.split(), stage);
   const PartSlots slots = r.slots.empty() ? PartSlots() : r.slots[static_cast<size_t>(stage)].parts;
   double bytes = slots.dense * pass.dense + slots.moe * pass.moe + slots.input_sums * pass.input_sum;
   bytes += moe_layers * r.micro_batches * pass.apart + stage_ends(r, pass, stage);
-  if (moe_layers + dense_layers > 1) bytes += slots.output_gradients * pass.output;
+  if (last - first > 1) bytes += slots.output_gradients * pass.output;
   if (r.shape.parallel.zero == 0) return bytes;
   RankParameters most = rank_parameters(r);
   if (const RankParameters other = rank_parameters(dense); gathered(r.shape, other) > gathered(r.shape, most))
@@ -240,8 +273,8 @@ RankParameters rank_parameters(const MemoryRequest& r) {
   return {static_cast<double>(dense), static_cast<double>(all.experts)};
 }
 
-int micro_batches_in_flight(const MemoryRequest& r, int stage) {
-  return micro_batches_in_flight(r.order, r.micro_batches, r.shape.parallel.pp, stage);
+double micro_batches_in_flight(const MemoryRequest& r, int stage) {
+  return static_cast<double>(passes_in_flight(r.order, r.micro_batches, r.split(), stage)) / r.virtual_stages;
 }
 
 MemoryEstimate estimate_stage(const MemoryRequest& r, int stage) {
@@ -285,6 +318,7 @@ MemoryRequest memory_request(const Plan& plan) {
   request.layers = std::max(plan.layers, plan.shape.parallel.pp);
   request.micro_batches = plan.micro_batches;
   request.order = plan.order;
+  request.virtual_stages = plan.virtual_stages;
   request.flow = plan.structure->flow;
   request.dense = plan.dense;
   request.slots = by_stage(memory_slots(plan), plan.shape.parallel.pp);

@@ -53,6 +53,7 @@ struct MemoryRequest {
   DenseLayers dense = {};  // of these
   int micro_batches = 1;   // m
   PipelineOrder order = PipelineOrder::gpipe;
+  int virtual_stages = 1;  // chunks of layers that a stage has
   Flow flow = Flow::sharded;
   std::vector<StageSlots> slots = {};  // by stage; empty: by `order`, one of each part
   ActivationModel activations = ActivationModel::counted;
@@ -63,6 +64,7 @@ struct MemoryRequest {
   /// else one does.
   bool keeps_ends = false;
   bool tied_embedding = false;  // the output projection is the embedding; with pipeline stages each end has a copy
+  StageSplit split() const { return {layers, shape.parallel.pp, virtual_stages}; }
 };
 
 /// Counts bytes on one rank.
@@ -84,8 +86,9 @@ struct RankParameters {
 };
 RankParameters rank_parameters(const MemoryRequest& request);
 
-/// Returns how many of MemoryRequest::micro_batches a stage holds at once.
-int micro_batches_in_flight(const MemoryRequest& request, int stage);
+/// Returns how many of MemoryRequest::micro_batches a stage holds at once. With virtual stages a micro-batch that some
+/// of the stage's chunks hold counts as that part of one.
+double micro_batches_in_flight(const MemoryRequest& request, int stage);
 
 /// Estimates a rank of the stage that needs most, the first of these: weights, gradients and optimizer by MoNTA, Table
 /// 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows); activations as `request.activations` says. Buffers are what a

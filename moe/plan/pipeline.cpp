@@ -13,15 +13,11 @@ constexpr std::array<Named<PipelineOrder>, 2> kOrders{
     {{"gpipe", PipelineOrder::gpipe}, {"1f1b", PipelineOrder::one_f_one_b}}};
 static_assert(in_enum_order(kOrders, &Named<PipelineOrder>::value));
 
-std::vector<PipelineStep> steps_of(PipelineOrder order, int micro_batches, int stages, int stage) {
-  const int ahead = micro_batches_in_flight(order, micro_batches, stages, stage);
-  std::vector<PipelineStep> steps;
-  for (int i = 0; i < ahead; ++i) steps.push_back({Phase::forward, stage, i});
-  for (int i = 0; i < micro_batches; ++i) {
-    steps.push_back({Phase::backward, stage, i});
-    if (ahead + i < micro_batches) steps.push_back({Phase::forward, stage, ahead + i});
-  }
-  return steps;
+// Returns the chunk of the stage and the micro-batch that a stage's n-th forward runs; backwards take the chunks from
+// the last one on.
+std::pair<int, int> nth_pass(const StageSplit& split, int n) {
+  if (split.virtual_stages == 1) return {0, n};
+  return {n % split.chunks() / split.stages, n / split.chunks() * split.stages + n % split.stages};
 }
 
 }  // namespace
@@ -31,25 +27,95 @@ PipelineOrder pipeline_order_from(std::string_view name, std::string_view where)
   return find_named(kOrders, name, where).value;
 }
 
-std::pair<int, int> layers_of_stage(int layers, int stages, int stage) {
-  require<BadInput>(layers >= stages, "layers: found {}, expected at least one for each of {} stages", layers, stages);
-  const auto at = [&](int s) { return static_cast<int>(chunk_rows(layers, stages, s).begin); };
-  return {at(stage), stage + 1 == stages ? layers : at(stage + 1)};
+std::string describe_order(PipelineOrder order, int virtual_stages) {
+  const std::string_view name = name_of(order);
+  return virtual_stages == 1 ? std::string(name) : fmt::format("{}, {} virtual stages", name, virtual_stages);
 }
 
-int micro_batches_in_flight(PipelineOrder order, int micro_batches, int stages, int stage) {
-  return order == PipelineOrder::gpipe ? micro_batches : std::min(micro_batches, stages - stage);
+void check_virtual_stages(const StageSplit& split, PipelineOrder order, int micro_batches, std::string_view where) {
+  const int chunks = split.virtual_stages, stages = split.stages;
+  if (chunks == 1) return;
+  require<BadInput>(chunks > 0, "{}: found {}, expected at least 1", where, chunks);
+  require<BadInput>(order == PipelineOrder::one_f_one_b, "{}: found {} with the order {}, expected 1f1b", where, chunks,
+                    name_of(order));
+  require<BadInput>(micro_batches % stages == 0,
+                    "{}: found {} with {} micro-batches over {} stages, expected a multiple of {} micro-batches", where,
+                    chunks, micro_batches, stages, stages);
+  require<BadInput>(split.layers % split.chunks() == 0,
+                    "{}: found {} with {} layers over {} stages, expected a multiple of {} layers", where, chunks,
+                    split.layers, stages, split.chunks());
 }
 
-std::vector<PipelineStep> pipeline_steps(PipelineOrder order, int micro_batches, int stages) {
+std::pair<int, int> layers_of_chunk(const StageSplit& split, int chunk) {
+  const int layers = split.layers, chunks = split.chunks();
+  require<BadInput>(layers >= chunks, "layers: found {}, expected at least one for each of {} stages", layers, chunks);
+  const auto at = [&](int c) { return static_cast<int>(chunk_rows(layers, chunks, c).begin); };
+  return {at(chunk), chunk + 1 == chunks ? layers : at(chunk + 1)};
+}
+
+int layers_in(const StageSplit& split, int stage) {
+  int count = 0;
+  for (int chunk = stage; chunk < split.chunks(); chunk += split.stages) {
+    const auto [first, last] = layers_of_chunk(split, chunk);
+    count += last - first;
+  }
+  return count;
+}
+
+std::vector<int> layers_of_stage(const StageSplit& split, int stage) {
+  std::vector<int> layers;
+  for (int chunk = stage; chunk < split.chunks(); chunk += split.stages) {
+    const auto [first, last] = layers_of_chunk(split, chunk);
+    for (int layer = first; layer < last; ++layer) layers.push_back(layer);
+  }
+  return layers;
+}
+
+int nth_backward(const StageSplit& split, int stage, int n) {
+  const auto [first, last] = layers_of_chunk(split, stage);  // several chunks of a stage have as many layers each
+  const int chunk = stage + (split.virtual_stages - 1 - n / (last - first)) * split.stages;
+  return layers_of_chunk(split, chunk).second - 1 - n % (last - first);
+}
+
+int chunk_of_layer(const StageSplit& split, int layer) {
+  int chunk = 0;
+  while (chunk + 1 < split.chunks() && layer >= layers_of_chunk(split, chunk).second) ++chunk;
+  return chunk;
+}
+
+int passes_in_flight(PipelineOrder order, int micro_batches, const StageSplit& split, int stage) {
+  const int passes = micro_batches * split.virtual_stages, behind = split.stages - stage - 1;
+  if (order == PipelineOrder::gpipe) return passes;
+  if (split.virtual_stages == 1) return std::min(passes, behind + 1);
+  return std::min(passes, 2 * behind + (split.virtual_stages - 1) * split.stages + 1);
+}
+
+std::vector<PipelineStep> steps_of_stage(PipelineOrder order, int micro_batches, const StageSplit& split, int stage) {
+  const int ahead = passes_in_flight(order, micro_batches, split, stage), passes = micro_batches * split.virtual_stages;
+  std::vector<PipelineStep> steps;
+  const auto add = [&](Phase phase, int n) {
+    const auto [nth, micro_batch] = nth_pass(split, n);
+    const int own = phase == Phase::forward ? nth : split.virtual_stages - 1 - nth;
+    steps.push_back({phase, own * split.stages + stage, micro_batch});
+  };
+  for (int i = 0; i < ahead; ++i) add(Phase::forward, i);
+  for (int i = 0; i < passes; ++i) {
+    add(Phase::backward, i);
+    if (ahead + i < passes) add(Phase::forward, ahead + i);
+  }
+  return steps;
+}
+
+std::vector<PipelineStep> pipeline_steps(PipelineOrder order, int micro_batches, const StageSplit& split) {
   std::vector<std::vector<PipelineStep>> steps;
-  for (int stage = 0; stage < stages; ++stage) steps.push_back(steps_of(order, micro_batches, stages, stage));
+  for (int stage = 0; stage < split.stages; ++stage)
+    steps.push_back(steps_of_stage(order, micro_batches, split, stage));
   std::vector<size_t> next(steps.size());
-  std::vector<std::array<int, 2>> ended(steps.size(), {0, 0});  // forwards, backwards
+  std::vector<std::array<int, 2>> ended(static_cast<size_t>(split.chunks()), {0, 0});  // forwards, backwards
   const auto ready = [&](const PipelineStep& step) {
-    const size_t s = static_cast<size_t>(step.stage);
-    if (step.phase == Phase::forward) return s == 0 || ended[s - 1][0] > step.micro_batch;
-    return s + 1 == steps.size() || ended[s + 1][1] > step.micro_batch;
+    const size_t c = static_cast<size_t>(step.chunk);
+    if (step.phase == Phase::forward) return c == 0 || ended[c - 1][0] > step.micro_batch;
+    return c + 1 == ended.size() || ended[c + 1][1] > step.micro_batch;
   };
   std::vector<PipelineStep> all;
   for (bool moved = true; moved;) {
@@ -57,7 +123,7 @@ std::vector<PipelineStep> pipeline_steps(PipelineOrder order, int micro_batches,
     for (size_t s = 0; s < steps.size(); ++s) {
       if (next[s] == steps[s].size() || !ready(steps[s][next[s]])) continue;
       all.push_back(steps[s][next[s]++]);
-      ++ended[s][static_cast<size_t>(all.back().phase)];
+      ++ended[static_cast<size_t>(all.back().chunk)][static_cast<size_t>(all.back().phase)];
       moved = true;
     }
   }

@@ -4,6 +4,7 @@
 //
 // Structure (tasks, lanes, dependencies) depends on the schedule, the degrees and the slices alone and is shared
 // between layers; a Plan adds groups, rows and work.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -140,14 +141,23 @@ struct Work {
 };
 
 /// Says in which order a stage runs micro-batches. gpipe: every stage runs all its forwards, then all its backwards.
-/// 1f1b: as many forwards ahead as stages follow, then one backward and one forward in turn.
+/// 1f1b: as many forwards ahead as stages follow, then one backward and one forward in turn; with virtual stages the
+/// interleaved order (pipeline_steps).
 enum class PipelineOrder : uint8_t { gpipe, one_f_one_b };
+
+/// How pipeline stages share a model's layers: they are cut into stages x virtual_stages chunks of consecutive layers,
+/// of which stage s holds the chunks s, s + stages, s + 2 stages, ... (Narayanan et al. 2021, section 2.2).
+struct StageSplit {
+  int layers = 1, stages = 1, virtual_stages = 1;  // virtual_stages: chunks of a stage
+  int chunks() const { return stages * virtual_stages; }
+};
 
 struct Plan {
   std::string schedule;
   int degree_forward = 1, degree_backward = 1;
   int layers = 1, micro_batches = 1;
   PipelineOrder order = PipelineOrder::gpipe;  // of the micro-batches
+  int virtual_stages = 1;                      // chunks of layers that a stage has
   LayerCase shape;                             // of a layer with experts
   DenseLayers dense;                           // those that have none
   Groups groups;
@@ -161,6 +171,7 @@ struct Plan {
   std::shared_ptr<const Structure> structure;
 
   const std::vector<Task>& tasks() const { return structure->tasks; }
+  StageSplit split() const { return {layers, std::min(shape.parallel.pp, layers), virtual_stages}; }
   Rows rows_of(const Task& task) const { return chunk_rows(rows, task.chunks, task.chunk); }
   /// Says whether a layer of a task or gradient stands for one of the model's ends: its embedding, or its head.
   bool is_end(int layer) const { return layer < 0 || layer == layers; }

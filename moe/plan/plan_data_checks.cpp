@@ -6,6 +6,7 @@
 #include <span>
 #include <tuple>
 
+#include "moe/plan/pipeline.h"
 #include "moe/plan/plan_checks.h"
 
 namespace moe {
@@ -148,18 +149,21 @@ void check_ends(const Plan& plan) {
 }
 
 void check_transfers(const Plan& plan) {
-  // `sent` holds the sends by phase and receiving layer, in issue order; `received` counts those received so far.
+  // A stage's messages of a phase go over one link, whichever chunks they are between. `sent` holds the sends by phase
+  // and receiving stage, in issue order; `received` counts those received so far.
+  const StageSplit split = plan.split();
   std::map<std::pair<Phase, int>, std::vector<const Task*>> sent;
   std::map<std::pair<Phase, int>, size_t> received;
+  const auto receiver = [](const Task& send) { return send.layer + (send.phase == Phase::forward ? 1 : -1); };
+  const auto stage_of = [&](int layer) { return chunk_of_layer(split, layer) % split.stages; };
   for (const Task& task : plan.tasks())
-    if (task.kind == TaskKind::send)
-      sent[{task.phase, task.layer + (task.phase == Phase::forward ? 1 : -1)}].push_back(&task);
+    if (task.kind == TaskKind::send) sent[{task.phase, stage_of(receiver(task))}].push_back(&task);
   for (const Task& task : plan.tasks()) {
     if (task.kind != TaskKind::recv) continue;
-    const std::vector<const Task*>& sends = sent[{task.phase, task.layer}];
-    const size_t next = received[{task.phase, task.layer}]++;
+    const std::vector<const Task*>& sends = sent[{task.phase, stage_of(task.layer)}];
+    const size_t next = received[{task.phase, stage_of(task.layer)}]++;
     if (next >= sends.size()) broken(task, "receives what nobody sends");
-    if (sends[next]->micro_batch != task.micro_batch)
+    if (sends[next]->micro_batch != task.micro_batch || receiver(*sends[next]) != task.layer)
       broken(task, "receives micro-batch {}, but {} is sent before it", task.micro_batch, sends[next]->name());
   }
 }

@@ -1,4 +1,6 @@
 // Says what each task moves or computes on a rank, in each flow.
+#include <algorithm>
+
 #include "moe/base/check.h"
 #include "moe/plan/pipeline.h"
 #include "moe/plan/plan.h"
@@ -108,15 +110,6 @@ Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   }
 }
 
-// Returns the stage that has a layer; the ends are on the first and the last one.
-int stage_of(const Plan& plan, int layer) {
-  int stage = 0;
-  while (stage + 1 < plan.shape.parallel.pp &&
-         layer >= layers_of_stage(plan.layers, plan.shape.parallel.pp, stage).second)
-    ++stage;
-  return stage;
-}
-
 // Ends whose weights nobody gave have the gradients that the plan counts of them.
 StepWeights weights_of(const Plan& plan, const LayerCases& cases, int layer) {
   if (layer >= 0 && layer < plan.layers) return step_weights(cases.of(layer));
@@ -133,16 +126,15 @@ double end_bytes(const Plan& plan, const LayerCases& cases, int layer) {
 }
 
 // A byte read is half a byte copied.
-double squares_bytes(const Plan& plan, const LayerCases& cases, std::pair<int, int> layers) {
-  const auto [first, last] = layers;
-  const int dense = plan.dense.in(first, last);
+double squares_bytes(const Plan& plan, const LayerCases& cases, const std::vector<int>& layers) {
+  const auto dense = std::ranges::count_if(layers, [&](int layer) { return plan.dense.has(layer); });
   const auto bytes = [](const LayerCase& c) {
     return static_cast<double>(gradient_bytes(c) + expert_gradient_bytes(c) + stage_gradient_bytes(c));
   };
-  double read = (last - first - dense) * bytes(cases.moe());
-  if (dense > 0) read += dense * bytes(cases.dense());
-  if (first == 0) read += end_bytes(plan, cases, kEmbeddingLayer);
-  if (last == plan.layers) read += end_bytes(plan, cases, plan.layers);
+  double read = static_cast<double>(std::ssize(layers) - dense) * bytes(cases.moe());
+  if (dense > 0) read += static_cast<double>(dense) * bytes(cases.dense());
+  if (layers.front() == 0) read += end_bytes(plan, cases, kEmbeddingLayer);
+  if (layers.back() + 1 == plan.layers) read += end_bytes(plan, cases, plan.layers);
   return read / 2;
 }
 
@@ -176,7 +168,8 @@ Work end_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow, int64_t
 Work step_work(const WorkClass& wc, const Plan& plan, const LayerCases& cases) {
   const GroupKind group = group_of(plan.structure->flow, wc.kind);
   const auto layers_here = [&] {
-    return layers_of_stage(plan.layers, plan.shape.parallel.pp, stage_of(plan, wc.layer));
+    const StageSplit split = plan.split();
+    return layers_of_stage(split, chunk_of_layer(split, wc.layer) % split.stages);
   };
   switch (wc.kind) {
     case TaskKind::optimizer:
@@ -192,9 +185,8 @@ Work step_work(const WorkClass& wc, const Plan& plan, const LayerCases& cases) {
     }
     case TaskKind::stage_weights: {
       if (plan.is_end(wc.layer)) return {Op::allgather, group, end_bytes(plan, cases, wc.layer), 0, 0};
-      const auto [first, last] = layers_here();
       int64_t bytes = 0;
-      for (int layer = first; layer < last; ++layer) bytes += stage_gradient_bytes(cases.of(layer));
+      for (const int layer : layers_here()) bytes += stage_gradient_bytes(cases.of(layer));
       return {Op::allgather, group, static_cast<double>(bytes), 0, 0};
     }
     default:

@@ -123,9 +123,9 @@ int IterationBuilder::step(TaskKind kind, int stage, int layer, const std::vecto
   return id;
 }
 
-void IterationBuilder::gather_weights(int stage, std::pair<int, int> layers, const DenseLayers& dense) {
+void IterationBuilder::gather_weights(int stage, const std::vector<int>& layers, const DenseLayers& dense) {
   const int stepped = structure_.tasks.back().id;
-  for (int layer = layers.first; layer < layers.second; ++layer) {
+  for (const int layer : layers) {
     const Pass pass{.phase = Phase::backward, .stage = stage, .layer = layer};
     pass_ = &pass;
     if (spans(GroupKind::dp)) push(TaskKind::weights, {stepped});

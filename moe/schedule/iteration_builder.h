@@ -21,9 +21,9 @@ class IterationBuilder : public LayerBuilder {
   /// Adds, where a step is not planned, the slices that a stage has left, one for each of `ready`, the tasks that they
   /// wait for, and the optimizer's task after everything that the stage does; `experts` as GradientPlacement's.
   void finish(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts = {});
-  /// Gathers likewise, right after finish(), the weights of a stage's layers [first, last) from the ranks that hold
-  /// them alike (ZeRO 1), in the order in which the next forward reads them.
-  void gather_weights(int stage, std::pair<int, int> layers, const DenseLayers& dense);
+  /// Gathers likewise, right after finish(), the weights of a stage's layers from the ranks that hold them alike (ZeRO
+  /// 1), in the order in which the next forward reads them.
+  void gather_weights(int stage, const std::vector<int>& layers, const DenseLayers& dense);
 
   /// Begins, where a step is planned, what finish() does else: the next slices are those that the stage has left.
   void begin_left(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts);

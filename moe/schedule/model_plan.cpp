@@ -9,33 +9,58 @@
 namespace moe {
 namespace {
 
-// Sends one stage's gradients in the order in which they are made.
+// Sends one stage's gradients in the order in which they are made. Its slices have their places among the plan's when
+// they are sent; its gradients when all are made, as a block of the plan's.
 class Sender {
  public:
-  Sender(Plan& plan, size_t first_gradient) : plan_(plan), first_(first_gradient) {}
-
   void made(int layer, int64_t bytes, int task, bool experts = false) {
-    plan_.gradients.push_back({layer, bytes, task, experts});
+    gradients_.push_back({layer, bytes, task, experts});
     ends_.push_back((ends_.empty() ? 0 : ends_.back()) + bytes);
   }
   int64_t waiting() const { return (ends_.empty() ? 0 : ends_.back()) - sent_; }
+  size_t count() const { return gradients_.size(); }
+  void set_maker(size_t gradient, int task) { gradients_[gradient].made_by = task; }
 
-  /// Sends the next bytes as a slice; returns the task that made the last of them.
-  int send(int64_t bytes) {
+  /// Sends the next bytes as a slice of the plan; returns the task that made the last of them.
+  int send(int64_t bytes, Plan& plan) {
     const auto holding = [&](int64_t byte) {
       return static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), byte) - ends_.begin());
     };
     const size_t from = holding(sent_), to = holding(sent_ + bytes - 1);
     const int64_t offset = from == 0 ? 0 : ends_[from - 1];
-    plan_.slices.push_back({static_cast<int>(first_ + from), sent_ - offset, sent_ + bytes - offset});
+    slices_.push_back(plan.slices.size());
+    plan.slices.push_back({static_cast<int>(from), sent_ - offset, sent_ + bytes - offset});
     sent_ += bytes;
-    return plan_.gradients[first_ + to].made_by;
+    return gradients_[to].made_by;
+  }
+
+  /// These add and send pieces: gradients that a schedule cuts, in the order in which they are made.
+  void add_pieces(const std::vector<int64_t>& bytes, bool experts) {
+    for (const int64_t piece : bytes) pieces_.push_back({piece, experts});
+  }
+  size_t waiting_pieces() const { return pieces_.size(); }
+  void send_pieces(size_t count, Plan& plan, std::vector<int>& ready, std::vector<bool>& experts) {
+    for (size_t i = 0; i < count; ++i) {
+      ready.push_back(send(pieces_[i].bytes, plan));
+      experts.push_back(pieces_[i].experts);
+    }
+    pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+
+  void add_to(Plan& plan) const {
+    for (const size_t slice : slices_) plan.slices[slice].gradient += static_cast<int>(plan.gradients.size());
+    plan.gradients.insert(plan.gradients.end(), gradients_.begin(), gradients_.end());
   }
 
  private:
-  Plan& plan_;
-  size_t first_;
+  std::vector<Gradient> gradients_;
   std::vector<int64_t> ends_;
+  std::vector<size_t> slices_;
+  struct Piece {
+    int64_t bytes;
+    bool experts;
+  };
+  std::vector<Piece> pieces_;  // that wait
   int64_t sent_ = 0;
 };
 
@@ -46,7 +71,8 @@ class ModelBuilder {
         model_(model),
         decision_(decision),
         cases_(model.shape, model.dense),
-        stages_(model.shape.parallel.pp) {
+        split_(model.split()),
+        senders_(static_cast<size_t>(split_.stages)) {
     plan_.schedule = schedule.name;
     plan_.shape = model.shape;
     plan_.dense = model.dense.first(model.layers);
@@ -58,6 +84,7 @@ class ModelBuilder {
     plan_.ends = model.ends;
     plan_.micro_batches = model.micro_batches;
     plan_.order = model.order;
+    plan_.virtual_stages = model.split().virtual_stages;
     plan_.degree_forward = decision.degree_forward;
     const auto first = std::ranges::find_if(decision.backwards, [&](const BackwardDecision& b) {
       return !decides_dense(model, static_cast<size_t>(&b - decision.backwards.data()));
@@ -69,10 +96,9 @@ class ModelBuilder {
     schedule::StageLanes::Networks networks{};
     for (size_t k = 0; k < networks.size(); ++k) networks[k] = plan_.groups[k].network;
     const int peers = plan_.groups[static_cast<size_t>(GroupKind::ep)].size;
-    schedule::IterationBuilder builder(schedule_, {networks, peers, plan_.shape.layer.shared_hidden > 0, stages_,
+    schedule::IterationBuilder builder(schedule_, {networks, peers, plan_.shape.layer.shared_hidden > 0, split_.stages,
                                                    plan_.shape.parallel.recompute == Recompute::full});
-    // The stages' last backwards send; they are built last to first, each stage's as a block of gradients.
-    for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, stages_)) run(builder, step);
+    for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, split_)) run(builder, step);
     if (plan_.step.planned) schedule::StepBuilder(plan_, builder).step();
     plan_.structure = std::make_shared<const Structure>(builder.take());
     set_works(plan_);
@@ -81,10 +107,11 @@ class ModelBuilder {
 
  private:
   void run(schedule::IterationBuilder& builder, const PipelineStep& step) {
-    const int stage = step.stage;
-    const auto [first, last] = layers_of_stage(model_, stage);
+    const int stage = step.stage(split_);
+    const auto [first, last] = layers_of_chunk(split_, step.chunk);
     schedule::Pass pass{.phase = step.phase, .stage = stage, .micro_batch = step.micro_batch};
-    const bool embeds = model_.vocabulary > 0 && stage == 0, heads = model_.vocabulary > 0 && stage + 1 == stages_;
+    const bool begins = step.chunk == 0, ends = step.chunk + 1 == split_.chunks();
+    const bool embeds = model_.vocabulary > 0 && begins, heads = model_.vocabulary > 0 && ends;
     if (step.phase == Phase::forward) {
       if (embeds) builder.embed(pass);
       pass.degree = decision_.degree_forward;
@@ -94,46 +121,44 @@ class ModelBuilder {
         forward_end_ = builder.add(pass);
       }
       pass.layer = last - 1;
-      if (stage + 1 < stages_) builder.transfer(pass);
+      if (!ends) builder.transfer(pass);
       if (heads) builder.head(pass);
       return;
     }
     pass.layer = last - 1;
     int end = forward_end_;
     if (heads) end = builder.head(pass);
-    const bool sends = step.micro_batch + 1 == model_.micro_batches;
-    Sender sender(plan_, plan_.gradients.size());
-    if (sends && stage + 1 == stages_) made_by_end(model_.layers, model_.head_gradient_bytes, end, sender);
+    const bool sends = step.micro_batch + 1 == model_.micro_batches;  // the last backward of the chunk
+    Sender& sender = senders_[static_cast<size_t>(stage)];
+    if (sends && ends) made_by_end(model_.layers, model_.head_gradient_bytes, end, sender);
     for (pass.layer = last - 1; pass.layer >= first; --pass.layer) {
       const LayerCase& own_case = cases_.of(pass.layer);
-      const size_t place_in_stage = static_cast<size_t>(last - 1 - pass.layer);
-      const BackwardDecision& decided = decision_.backwards[first_decision(model_, stage) + place_in_stage];
+      const BackwardDecision& decided = decision_.backwards[decision_of(model_, pass.layer)];
       pass.dense = cases_.is_dense(pass.layer);
       pass.degree = sends ? decided.degree : decision_.degree_backward;
       pass.order = sends ? decided.order : decision_.order_backward;
       pass.gradients = {};
       pass.ready.clear();
-      const size_t own = plan_.gradients.size();
+      const size_t own = sender.count();
       const std::vector<int64_t> experts = expert_gradient_pieces(schedule_, own_case, decision_.micro_op_bytes);
       if (sends && !experts.empty()) {
         sender.made(pass.layer, expert_gradient_bytes(own_case), schedule::kMadeHere, true);
-        for (const int64_t bytes : experts) waiting_pieces_.push_back({bytes, true});
+        sender.add_pieces(experts, true);
       }
       if (sends) place(decided, sender, pass);
       end = builder.add(pass);
-      if (sends && !experts.empty()) plan_.gradients[own].made_by = builder.last_expert();
+      if (sends && !experts.empty()) sender.set_maker(own, builder.last_expert());
       if (!sends || plan_.shape.parallel.dp == 1) continue;
       sender.made(pass.layer, gradient_bytes(own_case), end);
       if (in_pieces(schedule_))
-        for (const int64_t bytes : gradient_pieces(schedule_, own_case, decision_.micro_op_bytes))
-          waiting_pieces_.push_back({bytes, false});
+        sender.add_pieces(gradient_pieces(schedule_, own_case, decision_.micro_op_bytes), false);
     }
     pass.layer = first;
     pass.gradients = {};
-    if (stage > 0) builder.transfer(pass);
+    if (!begins) builder.transfer(pass);
     const int embedded = embeds ? builder.embed(pass) : end;
-    if (sends && stage == 0) made_by_end(kEmbeddingLayer, model_.embedding_gradient_bytes, embedded, sender);
-    if (sends) finish(builder, stage, end, sender);
+    if (sends && begins) made_by_end(kEmbeddingLayer, model_.embedding_gradient_bytes, embedded, sender);
+    if (sends && step.chunk == stage) finish(builder, stage, end, sender);
   }
 
   // Adds the gradient of the output projection or the embedding, one tensor.
@@ -141,8 +166,7 @@ class ModelBuilder {
     if (bytes == 0 || plan_.shape.parallel.dp == 1) return;
     sender.made(layer, bytes, task);
     if (!in_pieces(schedule_)) return;
-    for (const int64_t piece : pieces_of(schedule_, {bytes}, decision_.micro_op_bytes, plan_.shape.layer.dtype))
-      waiting_pieces_.push_back({piece, false});
+    sender.add_pieces(pieces_of(schedule_, {bytes}, decision_.micro_op_bytes, plan_.shape.layer.dtype), false);
   }
 
   void place(const BackwardDecision& decided, Sender& sender, schedule::Pass& pass) {
@@ -150,7 +174,7 @@ class ModelBuilder {
       require<BadInput>(bytes >= 0 && bytes <= sender.waiting(), "layer {}: found {} gradient bytes to send, {} wait",
                         pass.layer, bytes, sender.waiting());
       slot = bytes > 0;
-      if (slot) pass.ready.push_back(sender.send(bytes));
+      if (slot) pass.ready.push_back(sender.send(bytes, plan_));
     };
     slice(decided.gar_in_moe_bytes, pass.gradients.slots.in_moe);
     slice(decided.gar_beside_dense_bytes, pass.gradients.slots.beside_dense);
@@ -158,55 +182,44 @@ class ModelBuilder {
     // Pieces of the layers before wait, and this one's experts; those that have a place here go, in order.
     pass.gradients.gaps = decided.gaps;
     if (schedule_.gradients != GradientPolicy::micro_ops)
-      pass.gradients.gaps.assign(waiting_pieces_.size(), schedule_.gradients == GradientPolicy::fixed ? kAfterMoe : 0);
-    require<BadInput>(pass.gradients.gaps.size() <= waiting_pieces_.size(),
+      pass.gradients.gaps.assign(sender.waiting_pieces(), schedule_.gradients == GradientPolicy::fixed ? kAfterMoe : 0);
+    require<BadInput>(pass.gradients.gaps.size() <= sender.waiting_pieces(),
                       "layer {}: found {} pieces to send, {} wait", pass.layer, pass.gradients.gaps.size(),
-                      waiting_pieces_.size());
-    send_pieces(pass.gradients.gaps.size(), sender, pass.ready, pass.gradients.experts);
-  }
-
-  // Sends the next `count` of the pieces that wait.
-  void send_pieces(size_t count, Sender& sender, std::vector<int>& ready, std::vector<bool>& experts) {
-    for (size_t i = 0; i < count; ++i) {
-      ready.push_back(sender.send(waiting_pieces_[i].bytes));
-      experts.push_back(waiting_pieces_[i].experts);
-    }
-    waiting_pieces_.erase(waiting_pieces_.begin(), waiting_pieces_.begin() + static_cast<std::ptrdiff_t>(count));
+                      sender.waiting_pieces());
+    sender.send_pieces(pass.gradients.gaps.size(), plan_, pass.ready, pass.gradients.experts);
   }
 
   // Finishes a stage. `end`: the last task of its backwards.
   void finish(schedule::IterationBuilder& builder, int stage, int end, Sender& sender) {
     std::vector<int> ready;
     std::vector<bool> experts;
-    send_pieces(waiting_pieces_.size(), sender, ready, experts);
-    if (sender.waiting() > 0) ready.push_back(sender.send(sender.waiting()));
-    const auto [first, last] = layers_of_stage(model_, stage);
+    sender.send_pieces(sender.waiting_pieces(), plan_, ready, experts);
+    if (sender.waiting() > 0) ready.push_back(sender.send(sender.waiting(), plan_));
+    sender.add_to(plan_);
+    const std::vector<int> layers = layers_of_stage(split_, stage);
     if (plan_.step.planned) {
       const bool placed = !expert_gradient_pieces(schedule_, plan_.shape, decision_.micro_op_bytes).empty();
       return schedule::StepBuilder(plan_, builder).send_left({stage, end, !placed}, ready, experts);
     }
-    builder.finish(stage, first, ready, experts);
-    if (plan_.shape.parallel.zero > 0) builder.gather_weights(stage, {first, last}, plan_.dense);
+    builder.finish(stage, layers.front(), ready, experts);
+    if (plan_.shape.parallel.zero > 0) builder.gather_weights(stage, layers, plan_.dense);
   }
 
   const Schedule& schedule_;
   const ModelShape& model_;
   const ModelDecision& decision_;
   LayerCases cases_;
-  int stages_;
-  int forward_end_ = -1;  // the last task of the forward that was added last
+  StageSplit split_;
+  std::vector<Sender> senders_;  // by stage
+  int forward_end_ = -1;         // the last task of the forward that was added last
   Plan plan_;
-  struct Piece {
-    int64_t bytes;
-    bool experts;
-  };
-  std::vector<Piece> waiting_pieces_;  // of the stage whose gradients are being sent
 };
 
 }  // namespace
 
 Plan timed_model_plan(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision) {
   require<BadInput>(model.micro_batches >= 1, "micro-batches: found {}, expected >= 1", model.micro_batches);
+  check_virtual_stages(model.split(), model.order, model.micro_batches);
   require<BadInput>(schedule.variants.empty(), "schedule {} chooses among others: it has no plans of its own",
                     schedule.name);
   require_equal<BadInput>(static_cast<int>(decision.backwards.size()), decided_layers(model),

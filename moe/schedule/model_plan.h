@@ -10,12 +10,13 @@
 namespace moe {
 
 /// Describes a model, whose layers shape.parallel.pp stages share: the first ones have one more where they don't
-/// divide.
+/// divide. With virtual stages they divide.
 struct ModelShape {
   LayerCase shape;  // of a layer with experts; batch: samples of one micro-batch
   int layers = 1;
   int micro_batches = 1;
   PipelineOrder order = PipelineOrder::gpipe;
+  int virtual_stages = 1;  // chunks of layers that a stage has; one stage has one, whatever this says
   /// Gradients of the model's ends that DP adds up on a rank, bytes: of the output projection, made before the last
   /// stage's backward; of the embedding, made by the first stage's. 0: not counted.
   int64_t head_gradient_bytes = 0, embedding_gradient_bytes = 0;
@@ -26,6 +27,7 @@ struct ModelShape {
   EndWeights ends = {};  // of its vocabulary, though the ends be no tasks (add_ends())
   DenseLayers dense = {};
 
+  StageSplit split() const { return {layers, shape.parallel.pp, shape.parallel.pp > 1 ? virtual_stages : 1}; }
   int dense_in(int stage) const;
   int moe_in(int stage) const;
 };
@@ -35,16 +37,18 @@ struct ModelShape {
 void add_ends(ModelShape& model, int64_t vocabulary, bool tied_embedding);
 /// Gives a model its ends as tasks of its plans, with all of their gradients; `model.step` says whether they are tied.
 void add_end_tasks(ModelShape& model, int64_t vocabulary);
-inline std::pair<int, int> layers_of_stage(const ModelShape& model, int stage) {
-  return layers_of_stage(model.layers, model.shape.parallel.pp, stage);
-}
 inline int ModelShape::dense_in(int stage) const {
-  const auto [first, last] = layers_of_stage(*this, stage);
-  return dense.in(first, last);
+  int count = 0;
+  for (int chunk = stage; chunk < split().chunks(); chunk += split().stages) {
+    const auto [first, last] = layers_of_chunk(split(), chunk);
+    count += dense.in(first, last);
+  }
+  return count;
 }
-inline int ModelShape::moe_in(int stage) const {
-  const auto [first, last] = layers_of_stage(*this, stage);
-  return last - first - dense.in(first, last);
+inline int ModelShape::moe_in(int stage) const { return layers_in(split(), stage) - dense_in(stage); }
+/// Returns the order of the model's micro-batches: "gpipe", or "1f1b, 2 virtual stages".
+inline std::string describe_order(const ModelShape& model) {
+  return describe_order(model.order, model.split().virtual_stages);
 }
 /// Says whether each stage has decisions of its own: where there are several, and layers that differ.
 inline bool stages_apart(const ModelShape& model) {
@@ -81,6 +85,8 @@ struct ModelDecision {
 int decided_layers(const ModelShape& model);
 size_t first_decision(const ModelShape& model, int stage);
 bool decides_dense(const ModelShape& model, size_t i);
+/// Returns the place in `backwards` of a layer's backward.
+size_t decision_of(const ModelShape& model, int layer);
 /// Returns the least and the largest degree of the backwards of layers with experts.
 std::pair<int, int> backward_degrees(const ModelShape& model, const ModelDecision& decision);
 

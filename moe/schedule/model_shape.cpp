@@ -7,20 +7,26 @@
 
 namespace moe {
 
-int decided_layers(const ModelShape& model) {
-  return stages_apart(model) ? model.layers : layers_of_stage(model, 0).second;
-}
+int decided_layers(const ModelShape& model) { return stages_apart(model) ? model.layers : layers_in(model.split(), 0); }
 
 size_t first_decision(const ModelShape& model, int stage) {
-  return stages_apart(model) ? static_cast<size_t>(layers_of_stage(model, stage).first) : 0;
+  const StageSplit whole{model.layers, model.shape.parallel.pp, 1};  // however many chunks, a stage has as many layers
+  return stages_apart(model) ? static_cast<size_t>(layers_of_chunk(whole, stage).first) : 0;
 }
 
 bool decides_dense(const ModelShape& model, size_t i) {
   if (model.dense.none(model.layers)) return false;
   int stage = 0;
   while (stage + 1 < model.shape.parallel.pp && first_decision(model, stage + 1) <= i) ++stage;
-  const int last = layers_of_stage(model, stage).second;
-  return model.dense.has(last - 1 - static_cast<int>(i - first_decision(model, stage)));
+  return model.dense.has(nth_backward(model.split(), stage, static_cast<int>(i - first_decision(model, stage))));
+}
+
+size_t decision_of(const ModelShape& model, int layer) {
+  const StageSplit split = model.split();
+  const int chunk = chunk_of_layer(split, layer), stage = chunk % split.stages;
+  const auto [first, last] = layers_of_chunk(split, chunk);
+  const int chunks_behind = (split.chunks() - 1 - chunk) / split.stages;
+  return first_decision(model, stage) + static_cast<size_t>(chunks_behind * (last - first) + last - 1 - layer);
 }
 
 std::pair<int, int> backward_degrees(const ModelShape& model, const ModelDecision& decision) {
@@ -57,6 +63,7 @@ MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Fl
   request.dense = model.dense;
   request.micro_batches = model.micro_batches;
   request.order = model.order;
+  request.virtual_stages = model.split().virtual_stages;
   request.flow = flow;
   request.vocabulary = model.vocabulary;
   request.tied_embedding = model.step.tied;

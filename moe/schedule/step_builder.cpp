@@ -1,10 +1,10 @@
 #include "moe/schedule/step_builder.h"
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 #include <utility>
 
-#include "moe/plan/pipeline.h"
 #include "moe/plan/volumes.h"
 
 namespace moe::schedule {
@@ -24,12 +24,10 @@ const std::vector<int>& StepBuilder::makers_of(int layer) {
   return makers(TaskKind::attention, std::clamp(layer, 0, plan_.layers - 1));
 }
 
-std::pair<int, int> StepBuilder::layers_of(int stage) const { return layers_of_stage(plan_.layers, stages(), stage); }
-
 // Gates' and norms' sum is short, and every layer's step waits for it: it goes before what is as late.
 void StepBuilder::send_left(const Left& left, const std::vector<int>& ready, const std::vector<bool>& of_experts) {
-  const auto [first, last] = layers_of(left.stage);
-  builder_.begin_left(left.stage, first, ready, of_experts);
+  const std::vector<int> layers = layers_of(left.stage);
+  builder_.begin_left(left.stage, layers.front(), ready, of_experts);
   bool summed = false;
   for (size_t i = 0; i < ready.size(); ++i) {
     if (ready[i] >= left.end && !std::exchange(summed, true)) sum_alike(left.stage);
@@ -38,7 +36,7 @@ void StepBuilder::send_left(const Left& left, const std::vector<int>& ready, con
   builder_.end_left();
   if (!summed) sum_alike(left.stage);
   if (left.experts && builder_.has(GroupKind::edp, left.stage))
-    for (int layer = last; layer-- > first;)
+    for (const int layer : layers | std::views::reverse)
       if (!plan_.dense.has(layer))
         sum(left.stage, {{layer, expert_gradient_bytes(plan_.shape), makers(TaskKind::expert, layer).back(), true}});
   if (!plan_.ends.none() && builder_.has(GroupKind::stage, left.stage)) sum_ends(left.stage);
@@ -46,9 +44,8 @@ void StepBuilder::send_left(const Left& left, const std::vector<int>& ready, con
 
 // A dense layer without norms has nothing that all hold alike.
 void StepBuilder::sum_alike(int stage) {
-  const auto [first, last] = layers_of(stage);
   std::vector<Gradient> all;
-  for (int layer = last; layer-- > first;)
+  for (const int layer : layers_of(stage) | std::views::reverse)
     if (const int64_t bytes = stage_gradient_bytes(cases_.of(layer)); bytes > 0)
       all.push_back({layer, bytes, makers_of(layer).back(), false, true});
   if (!all.empty() && builder_.has(GroupKind::stage, stage)) sum(stage, all);
@@ -99,9 +96,8 @@ std::vector<std::vector<int>> StepBuilder::senders() const {
 
 // Returns the layers of a stage and its ends, in the order in which their gradients are summed.
 std::vector<int> StepBuilder::stepped(int stage) const {
-  const auto [first, last] = layers_of(stage);
-  std::vector<int> all;
-  for (int layer = last; layer-- > first;) all.push_back(layer);
+  std::vector<int> all = layers_of(stage);
+  std::ranges::reverse(all);
   const auto is_there = [&](int end) {
     return !plan_.ends.none() ||
            std::ranges::any_of(plan_.gradients, [&](const Gradient& g) { return g.layer == end; });
@@ -153,17 +149,17 @@ void StepBuilder::add_norms(const std::map<int, std::vector<int>>& sums, std::ve
     for (const int layer : stepped(stage))
       if (const auto found = sums.find(layer); found != sums.end())
         after.insert(found->second.begin(), found->second.end());
-    squares.push_back(builder_.step(TaskKind::squares, stage, layers_of(stage).first, {after.begin(), after.end()}));
+    squares.push_back(builder_.step(TaskKind::squares, stage, layers_of(stage).front(), {after.begin(), after.end()}));
     norms[static_cast<size_t>(stage)] = squares.back();
   }
   if (!builder_.has(GroupKind::world, 0)) return;
   for (int stage = stages(); stage-- > 0;)
-    norms[static_cast<size_t>(stage)] = builder_.step(TaskKind::norm, stage, layers_of(stage).first, squares);
+    norms[static_cast<size_t>(stage)] = builder_.step(TaskKind::norm, stage, layers_of(stage).front(), squares);
 }
 
 // Gathers in the order of the steps; gates and norms once all layers have theirs.
 void StepBuilder::gather(int stage) {
-  const int first = layers_of(stage).first;
+  const int first = layers_of(stage).front();
   std::map<int, int> steps;
   for (const Task& task : builder_.tasks())
     if (task.kind == TaskKind::optimizer) steps[task.layer] = task.id;

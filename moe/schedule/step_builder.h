@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "moe/plan/pipeline.h"
 #include "moe/schedule/iteration_builder.h"
 
 namespace moe::schedule {
@@ -26,7 +27,7 @@ class StepBuilder {
   void step();
 
  private:
-  std::pair<int, int> layers_of(int stage) const;
+  std::vector<int> layers_of(int stage) const { return layers_of_stage(plan_.split(), stage); }
   int stages() const { return plan_.shape.parallel.pp; }
   void sum(int stage, const std::vector<Gradient>& gradients);
   void sum_alike(int stage);

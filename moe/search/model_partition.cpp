@@ -137,10 +137,10 @@ PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& 
 
 PartitionProblem stage_problem(const ModelQuestion& asked, const PartitionLayers& layers, int stage) {
   const LayerPricer& pricer = asked.pricer();
-  const auto [first, last] = layers_of_stage(asked.model, stage);
+  const StageSplit split = asked.model.split();
   PartitionProblem problem = problem_without_layers(pricer);
-  for (int layer = last; layer-- > first;)
-    problem.layers.push_back(asked.model.dense.has(layer) ? layers.dense : layers.moe);
+  for (int place = 0; place < layers_in(split, stage); ++place)
+    problem.layers.push_back(asked.model.dense.has(nth_backward(split, stage, place)) ? layers.dense : layers.moe);
   problem.waiting_bytes = waiting_bytes(pricer, asked.model);
   return problem;
 }

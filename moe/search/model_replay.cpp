@@ -9,9 +9,9 @@ constexpr int64_t kKeptTasks = 1'000'000;  // of structures that are kept: some 
 constexpr int64_t kTasksToCompile = 50;    // a task is built and checked in the time of so many replayed ones
 
 // Returns what a plan's structure depends on, makers of slices aside.
-std::string structure_name(const ModelDecision& d, const std::vector<int64_t>& slices) {
+std::string structure_name(const ModelDecision& d, size_t slices) {
   std::string name = std::to_string(d.degree_forward) + ',' + std::to_string(d.degree_backward) + ',';
-  name += d.order_forward + '|' + d.order_backward + '|' + std::to_string(slices.size());
+  name += d.order_forward + '|' + d.order_backward + '|' + std::to_string(slices);
   for (const BackwardDecision& b : d.backwards) {
     name += std::to_string(b.degree);
     name += {b.gar_in_moe_bytes > 0 ? 'm' : '-', b.gar_beside_dense_bytes > 0 ? 'd' : '-'};
@@ -42,21 +42,26 @@ ModelReplay::ModelReplay(const Schedule& schedule, const LayerPricer& pricer, co
   makers_matter_ = model.step.planned || network(GroupKind::ep) != network(GroupKind::dp);
 }
 
-// Returns slices in the order in which plans have them: stages from the last to the first, each in its sending order.
-std::vector<int64_t> ModelReplay::slices_of(const ModelDecision& decision) const {
-  std::vector<int64_t> slices;
-  for (int stage = model_.shape.parallel.pp - 1; stage >= 0; --stage) {
-    const auto [first, last] = layers_of_stage(model_, stage);
-    int64_t left = 0;
-    for (int layer = first; layer < last; ++layer) left += made_by_layer_[static_cast<size_t>(layer)];
-    if (stage + 1 == model_.shape.parallel.pp) left += head_bytes_;
-    if (stage == 0) left += embedding_bytes_;
-    for (size_t i = 0; i < static_cast<size_t>(last - first); ++i) {
-      const BackwardDecision& b = decision.backwards[first_decision(model_, stage) + i];
+// Returns slices in the order in which plans have them: the last micro-batch's backward passes the chunks of layers
+// from the last to the first, and each stage sends in its own order.
+std::vector<ModelReplay::Slice> ModelReplay::slices_of(const ModelDecision& decision) const {
+  const StageSplit split = model_.split();
+  std::vector<Slice> slices;
+  std::vector<int64_t> left(static_cast<size_t>(split.stages));
+  for (int chunk = split.chunks() - 1; chunk >= 0; --chunk) {
+    const auto [first, last] = layers_of_chunk(split, chunk);
+    const int stage = chunk % split.stages;
+    int64_t& waiting = left[static_cast<size_t>(stage)];
+    for (int layer = first; layer < last; ++layer) waiting += made_by_layer_[static_cast<size_t>(layer)];
+    if (chunk + 1 == split.chunks()) waiting += head_bytes_;
+    if (chunk == 0) waiting += embedding_bytes_;
+    size_t next = decision_of(model_, last - 1);
+    for (int layer = last; layer-- > first;) {
+      const BackwardDecision& b = decision.backwards[next++];
       for (const int64_t bytes : {b.gar_in_moe_bytes, b.gar_beside_dense_bytes})
-        if (bytes > 0) left -= slices.emplace_back(bytes);
+        if (bytes > 0) waiting -= slices.emplace_back(Slice{stage, bytes}).bytes;
     }
-    if (left > 0) slices.push_back(left);
+    if (chunk == stage && waiting > 0) slices.push_back({stage, waiting});
   }
   return slices;
 }
@@ -74,17 +79,25 @@ bool ModelReplay::sends_what_waits(const ModelDecision& decision) const {
 }
 
 // A slice waits for the layer that makes its last byte, or the head; a layer's step for the slice that ends it.
-std::string ModelReplay::makers(const std::vector<int64_t>& slices) const {
+std::string ModelReplay::makers(const std::vector<Slice>& slices) const {
+  const StageSplit split = model_.split();
+  std::vector<std::vector<int64_t>> ends;  // by stage, of what its layers make, the last layer's first
+  for (int stage = 0; stage < split.stages; ++stage) {
+    auto& of_stage = ends.emplace_back();
+    const std::vector<int> layers = layers_of_stage(split, stage);
+    for (size_t i = layers.size(); i-- > 0;)
+      of_stage.push_back((of_stage.empty() ? 0 : of_stage.back()) + made_by_layer_[static_cast<size_t>(layers[i])]);
+  }
+  std::vector<int64_t> sent(ends.size());
+  sent.back() = -head_bytes_;
   std::string makers;
-  std::vector<int64_t> ends;  // of what the layers make, the last layer's first
-  for (size_t layer = made_by_layer_.size(); layer-- > 0;)
-    ends.push_back((ends.empty() ? 0 : ends.back()) + made_by_layer_[layer]);
-  const auto holding = [&](int64_t byte) { return std::ranges::upper_bound(ends, byte) - ends.begin(); };
-  int64_t sent = -head_bytes_;
-  for (const int64_t bytes : slices) {
-    sent += bytes;
-    makers += std::to_string(sent <= 0 ? -1 : holding(sent - 1)) + ',';
-    if (model_.step.planned) makers += std::to_string(sent < 0 ? -1 : holding(sent)) + ',';
+  for (const Slice& slice : slices) {
+    const std::vector<int64_t>& of_stage = ends[static_cast<size_t>(slice.stage)];
+    const auto holding = [&](int64_t byte) { return std::ranges::upper_bound(of_stage, byte) - of_stage.begin(); };
+    int64_t& end = sent[static_cast<size_t>(slice.stage)];
+    end += slice.bytes;
+    makers += std::to_string(end <= 0 ? -1 : holding(end - 1)) + ',';
+    if (model_.step.planned) makers += std::to_string(end < 0 ? -1 : holding(end)) + ',';
   }
   return makers;
 }
@@ -107,8 +120,8 @@ ModelReplay::Compiled ModelReplay::compile(const ModelDecision& decision) const 
 }
 
 double ModelReplay::seconds(const ModelDecision& decision) {
-  const std::vector<int64_t> slices = slices_of(decision);
-  std::string name = structure_name(decision, slices);
+  const std::vector<Slice> slices = slices_of(decision);
+  std::string name = structure_name(decision, slices.size());
   if (makers_matter_) name += makers(slices);
   auto found = compiled_.find(name);
   if (found == compiled_.end()) {
@@ -119,7 +132,7 @@ double ModelReplay::seconds(const ModelDecision& decision) {
   }
   Compiled& c = found->second;
   require_equal(c.slice_class.size(), slices.size(), "slices of a model's plan");
-  for (size_t i = 0; i < slices.size(); ++i) c.seconds[c.slice_class[i]] = pricer_.gradient_seconds(slices[i]);
+  for (size_t i = 0; i < slices.size(); ++i) c.seconds[c.slice_class[i]] = pricer_.gradient_seconds(slices[i].bytes);
   tasks_ += c.tasks;
   return c.fluid ? c.fluid->makespan(c.seconds, ends_) : c.plain->makespan(c.seconds, ends_);
 }

@@ -41,8 +41,12 @@ class ModelReplay {
     std::optional<Replay> plain;
     std::optional<FluidReplay> fluid;
   };
-  std::vector<int64_t> slices_of(const ModelDecision& decision) const;
-  std::string makers(const std::vector<int64_t>& slices) const;
+  struct Slice {
+    int stage = 0;
+    int64_t bytes = 0;
+  };
+  std::vector<Slice> slices_of(const ModelDecision& decision) const;
+  std::string makers(const std::vector<Slice>& slices) const;
   Compiled compile(const ModelDecision& decision) const;
 
   const Schedule& schedule_;

@@ -37,8 +37,7 @@ void place_micro_ops(const ModelShape& model, const Schedule& schedule, const Pl
     const search::MicroOps::Place place = frozen.places[i];
     const int stage = plan.structure->lanes[static_cast<size_t>(pieces[i].lane)].stage;
     if (place.layer < 0 || (stage > 0 && !stages_apart(model))) continue;
-    const auto from_last = static_cast<size_t>(layers_of_stage(model, stage).second - 1 - place.layer);
-    decision.backwards[first_decision(model, stage) + from_last].gaps.push_back(place.gap);
+    decision.backwards[decision_of(model, place.layer)].gaps.push_back(place.gap);
   }
 }
 

@@ -29,8 +29,7 @@ ModelShape stages(int layers, int micro_batches, int pp) {
 Plan model_plan(const Schedule& schedule, const ModelShape& model, int degree) {
   ModelDecision decision;
   decision.degree_forward = decision.degree_backward = schedule.degrees == DegreePolicy::one ? 1 : degree;
-  const auto [first, last] = layers_of_stage(model, 0);
-  decision.backwards.assign(static_cast<size_t>(last - first), {decision.degree_forward, 0, 0, {}});
+  decision.backwards.assign(static_cast<size_t>(decided_layers(model)), {decision.degree_forward, 0, 0, {}});
   return build_model_plan(schedule, model, decision);
 }
 

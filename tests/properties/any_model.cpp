@@ -68,6 +68,16 @@ DenseLayers dense_of(uint64_t seed, const ModelShape& model) {
 
 }  // namespace
 
+void draw_virtual_stages(uint64_t seed, ModelShape& model) {
+  Draws draws(seed, 501);
+  const int stages = model.shape.parallel.pp;
+  if (stages == 1 || draws.below(2) == 0) return;
+  model.virtual_stages = 2 + static_cast<int>(draws.below(2));
+  model.layers = stages * model.virtual_stages * (1 + static_cast<int>(draws.below(2)));
+  model.micro_batches = stages * (1 + static_cast<int>(draws.below(3)));
+  model.order = PipelineOrder::one_f_one_b;
+}
+
 AnyModel any_model(uint64_t seed) {
   Draws draws(seed, 101);
   const random_layer::RandomLayer layer = conformance::full_layer(seed, draws.below(3) == 0);
@@ -80,9 +90,10 @@ AnyModel any_model(uint64_t seed) {
   if (Draws(seed, 401).below(4) == 0) parallel.recompute = Recompute::full;
   any.model.shape = complete(layer.shape.layer, parallel, layer.shape.rounding);
   any.model.layers = parallel.pp * (1 + static_cast<int>(draws.below(5))) + static_cast<int>(draws.below(parallel.pp));
-  if (seed % 2 == 0) any.model.dense = dense_of(seed, any.model);
   any.model.micro_batches = 1 + static_cast<int>(draws.below(6));
   any.model.order = draws.below(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
+  draw_virtual_stages(seed, any.model);
+  if (seed % 2 == 0) any.model.dense = dense_of(seed, any.model);
   const int64_t ends = draws.below(3) * gradient_bytes(any.model.shape);
   any.model.embedding_gradient_bytes = ends;
   any.model.head_gradient_bytes = draws.below(2) * ends;
@@ -96,7 +107,7 @@ AnyModel any_model(uint64_t seed) {
     add_end_tasks(any.model, 100 + static_cast<int64_t>(draws.below(99)));
   any.text =
       fmt::format("{}; {} stages, {}, {} micro-batches, {}, {}{}{}{}{}", layer.text, parallel.pp,
-                  count_layers(any.model.layers, any.model.dense), any.model.micro_batches, name_of(any.model.order),
+                  count_layers(any.model.layers, any.model.dense), any.model.micro_batches, describe_order(any.model),
                   placement_name(parallel), any.profile.contention.none() ? "" : ", contention",
                   parallel.recompute == Recompute::full ? ", run again" : "",
                   any.model.step.planned ? ", with its step" : "", any.model.vocabulary > 0 ? ", with its ends" : "");

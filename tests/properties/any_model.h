@@ -14,7 +14,10 @@ struct AnyModel {
   std::string text;  // the seed and what was drawn, for failures
 };
 
-/// Returns one to three stages, one to five layers a stage, some of them dense in every second model, one to six
+/// Gives every second model of several stages two or three chunks of layers a stage, with layers and micro-batches that
+/// divide.
+void draw_virtual_stages(uint64_t seed, ModelShape& model);
+/// Returns one to three stages, one to six layers a stage, some of them dense in every second model, one to nine
 /// micro-batches; depends on the seed alone.
 AnyModel any_model(uint64_t seed);
 /// Returns degrees, gradient splits or pieces' places, drawn layer by layer.

@@ -48,12 +48,34 @@ TEST(PlanMemory, KeepsWhatItsBackwardsWaitFor) {
       const std::vector<StageSlots> slots = memory_request(plan).slots;
       ASSERT_EQ(std::ssize(slots), pp);
       for (int stage = 0; stage < pp; ++stage) {
-        const auto [first, last] = layers_of_stage(5, pp, stage);
         EXPECT_EQ(slots[static_cast<size_t>(stage)].kept,
-                  (last - first) * (order == PipelineOrder::gpipe ? 9 : pp - stage))
+                  layers_in({5, pp, 1}, stage) * (order == PipelineOrder::gpipe ? 9 : pp - stage))
             << pp << " stages, " << name_of(order);
       }
     }
+}
+
+// By hand, 1F1B with two chunks of two layers on each of four stages and eight micro-batches: stage s runs
+// 2 (3 - s) + 4 forwards ahead, and then one with each backward.
+TEST(PlanMemory, KeepsWhatVirtualStagesHaveInFlight) {
+  LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 4, .top_k = 1};
+  const ParallelShape parallel{.nodes = 8, .ranks_per_node = 2, .mp = 2, .ep = 2, .esp = 2, .pp = 4};
+  const ModelShape model{complete(layer, parallel, Rounding::ragged), 16, 8, PipelineOrder::one_f_one_b, 2};
+  const Schedule& schedule = find_schedule("fsmoe");
+  const MemoryRequest request =
+      memory_request(build_model_plan(schedule, model, any_model_decision(schedule, model, 7)));
+  const std::vector<int> in_flight{11, 9, 7, 5};
+  for (int stage = 0; stage < 4; ++stage) {
+    EXPECT_EQ(request.slots.at(static_cast<size_t>(stage)).kept, 2 * in_flight[static_cast<size_t>(stage)]);
+    EXPECT_DOUBLE_EQ(micro_batches_in_flight(request, stage), in_flight[static_cast<size_t>(stage)] / 2.0);
+  }
+  const auto activations = [&](int stage) { return estimate_stage(request, stage).activations; };
+  EXPECT_NEAR(activations(0) / activations(3), 11.0 / 5, 1e-9);
+  MemoryRequest before_plan = memory_request(model, model.shape, Flow::sharded);
+  for (int stage = 0; stage < 4; ++stage)
+    EXPECT_LE(estimate_stage(before_plan, stage).total(), estimate_stage(request, stage).total() * (1 + 1e-12));
+  before_plan.virtual_stages = 1;  // four micro-batches of all four layers
+  EXPECT_NEAR(estimate_stage(before_plan, 0).activations / activations(0), 4 * 4.0 / (11 * 2), 1e-9);
 }
 
 // Two experts' places a device: half the EP group, twice the experts' weights.

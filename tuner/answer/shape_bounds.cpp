@@ -119,11 +119,9 @@ double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t 
 }
 
 double all_heads_seconds(const ModelShape& model, double head_s, std::optional<double> pass_s) {
-  const auto layers = [&](int stage) {
-    const auto [first, last] = layers_of_stage(model, stage);
-    return last - first;
-  };
-  const int most = layers(0), fewer = most - layers(model.shape.parallel.pp - 1), others = model.micro_batches - 1;
+  const StageSplit split = model.split();
+  const int most = layers_in(split, 0), fewer = most - layers_in(split, split.stages - 1),
+            others = model.micro_batches - 1;
   if (fewer == 0) return model.micro_batches * head_s;
   if (!pass_s) return head_s;
   const double layer_s = *pass_s / (others * most + model.layers);
