@@ -5,12 +5,11 @@
 namespace moe::model {
 
 EndSetup::EndSetup(LayerStack& stack, int64_t vocabulary, bool tied, const LayerSeed& seed)
-    : stack_(stack), vocabulary_(vocabulary), tied_(tied), part_{stack.cell(stack.first_layer(), 0).shape(), seed} {
+    : stack_(stack), vocabulary_(vocabulary), tied_(tied), part_{stack.front().shape(), seed} {
   const DType dtype = rank().dtype();
   require<Unsupported>(dtype == DType::float32 || dtype == DType::float64,
                        "a model's ends compute in float32 or float64, found {}", name_of(dtype));
-  require<Unsupported>(stack.cell(stack.first_layer(), 0).memory().kind() == DeviceKind::cpu,
-                       "a model's ends are on the CPU alone");
+  require<Unsupported>(stack.front().memory().kind() == DeviceKind::cpu, "a model's ends are on the CPU alone");
   require<BadInput>(vocabulary >= mp(), "vocabulary: found {}, expected at least one token for each of {} MP ranks",
                     vocabulary, mp());
 }

@@ -41,7 +41,7 @@ class EndSetup {
   int copies() const { return static_cast<int>(rank().held.count / rank().tokens.count); }
 
   MoeLayer& first(int micro_batch) const { return stack_.cell(0, micro_batch); }
-  MoeLayer& last(int micro_batch) const { return stack_.cell(stack_.last_layer() - 1, micro_batch); }
+  MoeLayer& last(int micro_batch) const { return stack_.cell(stack_.layers().back(), micro_batch); }
   int micro_batches() const { return stack_.shape().micro_batches; }
 
   /// Describes this rank's part of a table of (rows, M), whose gradients DP adds up, and fills it; `from`: the place of

@@ -43,7 +43,7 @@ WeightShare RankModel::states_share(const Parameter& p) const {
 
 std::vector<Parameter> RankModel::parameters() {
   std::vector<Parameter> all = ends_.parameters();
-  for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer)
+  for (const int layer : stack_.layers())
     for (Parameter& p : parameters_of(layer)) all.push_back(std::move(p));
   return all;
 }
@@ -60,8 +60,9 @@ void RankModel::train(const OptimizerSettings& settings) {
                     "clip_norm: found {}, but the plan computes no norm to clip by", settings.clip_norm);
   settings_ = settings;
   optimizers_.clear();
-  for (int layer = kEmbeddingLayer; layer <= stack_.shape().layers; ++layer) {
-    if (!of_end(layer) && (layer < stack_.first_layer() || layer >= stack_.last_layer())) continue;
+  std::vector<int> trained = stack_.layers();
+  trained.insert(trained.end(), {kEmbeddingLayer, stack_.shape().layers});
+  for (const int layer : trained) {
     std::vector<TrainedTensor> tensors;
     for (const Parameter& p : parameters_of(layer)) {
       const bool matrix = p.axes[1].total > 1;  // gains and temperatures don't decay
@@ -130,7 +131,7 @@ void RankModel::step(Stream& stream) {
   for (const int layer : {kEmbeddingLayer, stack_.shape().layers})
     gather_end(layer, dp, {stream, {}, "weights of a model's end"});
   stack_.gather_alike(dp, {stream, {}, "weights of gates and norms"});
-  for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer)
+  for (const int layer : stack_.layers())
     for (const SummedOver over : {SummedOver::dp, SummedOver::edp})
       stack_.gather_weights(layer, over, gathers_->of(over == SummedOver::dp ? GroupKind::dp : GroupKind::edp),
                             {stream, {}, "weights of a layer"});
@@ -144,7 +145,7 @@ void RankModel::gather_end(int layer, Communicator& dp, CommCall call) {
 }
 
 double RankModel::own_squares() {
-  for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer) count_experts_once(layer);
+  for (const int layer : stack_.layers()) count_experts_once(layer);
   const ParallelShape parallel = stage_case(stack_.shape().shape).parallel;
   double sum = 0;
   const bool copy = ends_.heads() && ends_.tied_gradient();  // the other end counts it

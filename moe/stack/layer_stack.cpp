@@ -1,7 +1,6 @@
 #include "moe/stack/layer_stack.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "moe/base/check.h"
@@ -24,7 +23,7 @@ void copy(Math& math, TensorView from, TensorView to) {
 }  // namespace
 
 StackShape stack_shape(const Plan& plan) {
-  StackShape shape{plan.shape, plan.structure->flow, plan.layers, plan.micro_batches, plan.dense};
+  StackShape shape{plan.shape, plan.structure->flow, plan.layers, plan.micro_batches, plan.dense, plan.virtual_stages};
   shape.slots = memory_slots(plan);
   if (plan.vocabulary == 0) return shape;
   shape.head_weights = head_weights(plan.shape, plan.vocabulary, plan.step.tied).dense;
@@ -49,22 +48,22 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
     : shape_(shape),
       cases_(stage_case(shape.shape), shape.dense),
       stage_(place_in(shape.shape.parallel, GroupKind::pp, rank)),
-      links_(world, shape.shape.parallel),
+      layers_(layers_of_stage(shape.split(), stage_)),
+      links_(world, shape.split()),
       comms_(comms_of_stage(world, stage_case(shape.shape))) {
   const LayerCase& own = cases_.moe();
-  std::tie(first_, last_) = layers_of_stage(shape.layers, shape.shape.parallel.pp, stage_);
-  const int first = first_;
   MemorySpace& memory = device.math().memory();
   const auto all_of = [&](bool experts) {
-    const Part last = part_of(first == 0 ? kEmbeddingLayer : first, experts);  // the first ones' come last
+    const Part last = part_of(begins() ? kEmbeddingLayer : layers_.front(), experts);  // the first ones' come last
     return last.first + last.elements;
   };
   dense_gradients_ = Tensor({all_of(false)}, own.layer.dtype, memory);
   if (all_of(true) > 0) expert_gradients_ = Tensor({all_of(true)}, own.layer.dtype, memory);
-  for (int layer = first; layer < last_; ++layer) {
+  for (const int layer : layers_) {
+    const auto [first, last] = layers_of_chunk(shape.split(), chunk_of_layer(shape.split(), layer));
     const RankShape place = rank_shape(cases_.of(layer), rank % own.parallel.ranks(), shape.flow);
     LayerLinks links;
-    links.last = layer + 1 == last_;
+    links.last = layer + 1 == last;
     const auto lend = [&](std::string_view name, TensorView all, bool experts) {
       const Part part = part_of(layer, experts);
       if (part.elements > 0) links.weights->lend(name, all.part(part.first, {part.elements}));
@@ -82,7 +81,7 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
       cells.push_back(std::make_unique<MoeLayer>(place, of_cell, comms_, device, links));
     }
   }
-  for (int layer = first; layer < last_; ++layer)
+  for (const int layer : layers_)
     for (Parameter& p : weights(layer, SummedOver::stage)) alike_.push_back(std::move(p));
   if (own.parallel.ranks() > 1 && !alike_.empty())
     alike_sums_ = Tensor({elements_of(alike_)}, sums_type(own.layer.dtype), memory);
@@ -113,14 +112,15 @@ LayerStack::Part LayerStack::part_of(int layer, bool experts) const {
     return (experts ? expert_gradient_bytes(c) : gradient_bytes(c)) / bytes_of(c.layer.dtype);
   };
   Part part{0, elements(layer)};
-  const int first = last_ == shape_.layers ? last_ : last_ - 1;
-  for (int before = first; before > layer; --before) part.first += elements(before);
+  if (ends() && layer < shape_.layers) part.first += elements(shape_.layers);
+  for (const int other : layers_)
+    if (other > layer) part.first += elements(other);
   return part;
 }
 
 int64_t LayerStack::most_weights(SummedOver over) const {
   int64_t most = 0;
-  for (int layer = first_; layer < last_; ++layer) most = std::max(most, elements_of(weights(layer, over)));
+  for (const int layer : layers_) most = std::max(most, elements_of(weights(layer, over)));
   return most;
 }
 
@@ -131,7 +131,7 @@ std::vector<Parameter> LayerStack::weights(int layer, SummedOver over) const {
 }
 
 void LayerStack::sum_alike(CommCall call) {
-  Math& math = cell(first_, 0).state().math();
+  Math& math = front().state().math();
   const auto each = [this, &math](auto move) {
     return [this, &math, move](void* native) {
       math.use(native);
@@ -166,7 +166,7 @@ void LayerStack::gather_weights(int layer, SummedOver over, Communicator& comm, 
 
 // One gather a type of elements: norms are of the layer's, a gate's of the type of sums.
 void LayerStack::gather_alike(Communicator& dp, CommCall call) {
-  MoeLayer& any = cell(first_, 0);
+  MoeLayer& any = front();
   for (const DType dtype : {DType::float64, DType::float32, DType::float16, DType::bfloat16}) {
     std::vector<Parameter> of_type = alike_;
     std::erase_if(of_type, [&](const Parameter& p) { return p.value.dtype() != dtype; });
@@ -184,7 +184,7 @@ RankCells LayerStack::cells() const {
     auto& of_layer = all.emplace_back();
     for (const auto& cell : layer) of_layer.push_back(cell.get());
   }
-  return {cases_, first_, std::move(all)};
+  return {cases_, layers_, std::move(all)};
 }
 
 }  // namespace moe

@@ -6,8 +6,10 @@
 //
 // A rank holds the layers of its stage, each once for every micro-batch (MoeLayer) over the same weights. A layer's
 // input is the memory of the output before it, forward and backward. What passes make lies where the plan's memory
-// slots say (moe/plan/lifetimes.h): of a stage's passes the first layer's input and the last one's output, with their
-// gradients, outlast a pass over the stack; other layers' are overwritten where a slot is held again.
+// slots say (moe/plan/lifetimes.h): of a chunk's passes the first layer's input and the last one's output, with their
+// gradients, outlast a pass over the stack; other layers' are overwritten where a slot is held again. A stage has one
+// chunk of layers in a row, or with virtual stages several.
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <vector>
@@ -22,8 +24,11 @@ struct StackShape {
   Flow flow = Flow::sharded;
   int layers = 1, micro_batches = 1;
   DenseLayers dense = {};
+  int virtual_stages = 1;                           // chunks of layers that a stage has
   int64_t head_weights = 0, embedding_weights = 0;  // elements of a model's ends whose gradients DP adds up
   MemorySlots slots = {};                           // none: no pass shares memory
+
+  StageSplit split() const { return {layers, shape.parallel.pp, virtual_stages}; }
 };
 StackShape stack_shape(const Plan& plan);
 /// Returns the case of a layer among the ranks of its stage alone. Throws Unsupported for stages that are neither whole
@@ -40,12 +45,19 @@ class LayerStack {
 
   const StackShape& shape() const { return shape_; }
   int stage() const { return stage_; }
-  int first_layer() const { return first_; }
-  int last_layer() const { return last_; }  // one past it
-  /// Returns a layer's pass over a micro-batch. `layer` counts over all stages and is one of this stage's.
-  MoeLayer& cell(int layer, int micro_batch) const {
-    return *cells_.at(static_cast<size_t>(layer - first_)).at(static_cast<size_t>(micro_batch));
+  /// Lists this stage's layers, ascending; they count over all stages.
+  const std::vector<int>& layers() const { return layers_; }
+  bool begins() const { return layers_.front() == 0; }
+  bool ends() const { return layers_.back() + 1 == shape_.layers; }
+  /// Returns the place of one of this stage's layers among them.
+  size_t place_of(int layer) const {
+    return static_cast<size_t>(std::ranges::lower_bound(layers_, layer) - layers_.begin());
   }
+  /// Returns the pass of one of this stage's layers over a micro-batch.
+  MoeLayer& cell(int layer, int micro_batch) const {
+    return *cells_.at(place_of(layer)).at(static_cast<size_t>(micro_batch));
+  }
+  MoeLayer& front() const { return *cells_.front().front(); }
   RankCells cells() const;
   StageLinks& links() { return links_; }
   const LayerComms& comms() const { return comms_; }
@@ -78,7 +90,8 @@ class LayerStack {
 
   StackShape shape_;
   LayerCases cases_;  // among the ranks of the stage
-  int stage_ = 0, first_ = 0, last_ = 0;
+  int stage_ = 0;
+  std::vector<int> layers_;
   StageLinks links_;
   LayerComms comms_;
   Tensor dense_gradients_, expert_gradients_;
@@ -86,7 +99,7 @@ class LayerStack {
   std::vector<Parameter> alike_;              // all layers' gates and norms
   Tensor alike_sums_;                         // their gradients, on their way
   std::map<int, std::shared_ptr<TensorStore>> slots_;          // by number
-  std::vector<std::vector<std::unique_ptr<MoeLayer>>> cells_;  // [layer][micro-batch]
+  std::vector<std::vector<std::unique_ptr<MoeLayer>>> cells_;  // [place in layers_][micro-batch]
 };
 
 }  // namespace moe

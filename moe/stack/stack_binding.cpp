@@ -1,6 +1,7 @@
 #include "moe/stack/stack_binding.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "moe/base/check.h"
 #include "moe/layer/dense_binding.h"
@@ -59,6 +60,7 @@ StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device, 
   require_equal(plan.layers, shape.layers, "the plan's layers");
   require<WrongResult>(plan.dense == shape.dense, "the plan's dense layers are others than the stack's");
   require_equal(plan.micro_batches, shape.micro_batches, "the plan's micro-batches");
+  require_equal(plan.virtual_stages, shape.virtual_stages, "the plan's virtual stages");
   require<WrongResult>(shape.slots.none() || shape.slots == memory_slots(plan),
                        "the plan's passes share memory otherwise than the stack's");
   require<WrongResult>(plan.vocabulary == 0 || model != nullptr, "the plan is of a model, and there is none");
@@ -73,7 +75,7 @@ StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device, 
 }
 
 void StackBinding::add_cells() {
-  for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer) {
+  for (const int layer : stack_.layers()) {
     auto& cells = cells_.emplace_back();
     for (int micro_batch = 0; micro_batch < plan_.micro_batches; ++micro_batch) {
       MoeLayer& cell = stack_.cell(layer, micro_batch);
@@ -88,7 +90,7 @@ void StackBinding::add_cells() {
 
 // Gradients begin with the micro-batch whose task comes first.
 void StackBinding::set_into() {
-  for (int layer = stack_.first_layer(); layer < stack_.last_layer(); ++layer)
+  for (const int layer : stack_.layers())
     for (const auto& [kind, part] : {std::pair{TaskKind::attention, &GradientsInto::attention},
                                      {TaskKind::attention, &GradientsInto::attention_norm},
                                      {TaskKind::attention_dx, &GradientsInto::attention_norm},
@@ -112,8 +114,7 @@ void StackBinding::add_place(const Task& task, Device& device) {
   if (first_task_ < 0) first_task_ = task.id;
   Place& place = places_[static_cast<size_t>(task.id)];
   if (of_a_pass(task)) {
-    const auto layer = static_cast<size_t>(task.layer - stack_.first_layer());
-    place.cell = cells_[layer][static_cast<size_t>(task.micro_batch)].get();
+    place.cell = cells_[stack_.place_of(task.layer)][static_cast<size_t>(task.micro_batch)].get();
     const Plan& own = cell_plans_.of(task.layer, task.micro_batch);
     place.task = &own.tasks()[static_cast<size_t>(cell_plans_.own_id[static_cast<size_t>(task.id)])];
     return;
@@ -143,8 +144,7 @@ TensorView StackBinding::summed(const Task& task) const {
 
 TensorView StackBinding::passed_on(const Task& task) const {
   const bool sent = task.kind == TaskKind::send, forward = task.phase == Phase::forward;
-  const MoeLayer& cell =
-      stack_.cell(sent == forward ? stack_.last_layer() - 1 : stack_.first_layer(), task.micro_batch);
+  const MoeLayer& cell = stack_.cell(task.layer, task.micro_batch);
   if (forward) return sent ? cell.output() : cell.input();
   return sent ? cell.input_gradient() : cell.output_gradient();
 }
@@ -177,10 +177,10 @@ void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
 void StackBinding::sum_what_no_task_sums(const Task& task, Stream& stream) {
   if (task.kind == TaskKind::optimizer && !plan_.step.clips) return sum_of_layer(task.layer, stream);
   if (task.kind != TaskKind::squares) return;
-  for (int layer = stack_.last_layer(); layer-- > stack_.first_layer();) sum_of_layer(layer, stream);
+  for (const int layer : stack_.layers() | std::views::reverse) sum_of_layer(layer, stream);
   if (model_ == nullptr) return;
-  if (stack_.last_layer() == plan_.layers) sum_of_layer(plan_.layers, stream);
-  if (stack_.first_layer() == 0) sum_of_layer(kEmbeddingLayer, stream);
+  if (stack_.ends()) sum_of_layer(plan_.layers, stream);
+  if (stack_.begins()) sum_of_layer(kEmbeddingLayer, stream);
 }
 
 void StackBinding::sum_of_layer(int layer, Stream& stream) {

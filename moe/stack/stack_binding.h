@@ -74,7 +74,7 @@ class StackBinding : public Binding {
   ModelTasks* model_;
   Plan plan_;
   CellPlans cell_plans_;
-  std::vector<std::vector<std::unique_ptr<Binding>>> cells_;  // [layer of the stage][micro-batch]
+  std::vector<std::vector<std::unique_ptr<Binding>>> cells_;  // [place among the stage's layers][micro-batch]
   std::vector<Place> places_;                                 // by task id; of other stages: empty
   int first_task_ = -1;
   bool sums_dense_ = false, sums_experts_ = false, sums_alike_ = false;  // tasks of this stage do

@@ -22,11 +22,12 @@ StackChoices join_choices(const std::vector<std::vector<int32_t>>& ranks, const 
   StackChoices all(static_cast<size_t>(layers), std::vector<std::vector<int32_t>>(static_cast<size_t>(micro_batches)));
   const size_t of_stage = ranks.size() / static_cast<size_t>(stages);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const auto [first, last] = layers_of_stage(layers, stages, static_cast<int>(rank / of_stage));
-    const auto cells = static_cast<std::ptrdiff_t>((last - first - shape.dense.in(first, last)) * micro_batches);
+    const std::vector<int> own = layers_of_stage(shape.split(), static_cast<int>(rank / of_stage));
+    const auto dense = std::ranges::count_if(own, [&](int layer) { return shape.dense.has(layer); });
+    const std::ptrdiff_t cells = (std::ssize(own) - dense) * micro_batches;
     const auto each = static_cast<std::ptrdiff_t>(ranks[rank].size()) / std::max<std::ptrdiff_t>(1, cells);
     auto from = ranks[rank].begin();
-    for (int layer = first; layer < last; ++layer)
+    for (const int layer : own)
       if (!shape.dense.has(layer))
         for (auto& to : all[static_cast<size_t>(layer)]) to.insert(to.end(), from, from + each), from += each;
   }

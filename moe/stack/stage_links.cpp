@@ -2,12 +2,13 @@
 
 namespace moe {
 
-StageLinks::StageLinks(Communicator& world, const ParallelShape& p) {
-  const int stage = place_in(p, GroupKind::pp, world.rank()), of_stage = p.ranks() / p.pp;
-  for (int before = 0; before + 1 < p.pp; ++before) {
-    const bool sends = stage == before, receives = stage == before + 1;
+StageLinks::StageLinks(Communicator& world, const StageSplit& split) {
+  const int of_stage = world.size() / split.stages, stage = world.rank() / of_stage;
+  const int links = split.virtual_stages > 1 ? split.stages : split.stages - 1;
+  for (int before = 0; before < links; ++before) {
+    const bool sends = stage == before, receives = stage == (before + 1) % split.stages;
     const int colour = sends || receives ? world.rank() % of_stage : -1;
-    auto forward = world.split(colour, world.rank()), backward = world.split(colour, world.rank());
+    auto forward = world.split(colour, sends ? 0 : 1), backward = world.split(colour, sends ? 0 : 1);
     if (sends) links_[0].out = std::move(forward), links_[1].in = std::move(backward);
     if (receives) links_[0].in = std::move(forward), links_[1].out = std::move(backward);
   }

@@ -6,15 +6,15 @@
 #include <memory>
 
 #include "moe/comm/communicator.h"
-#include "moe/plan/groups.h"
-#include "moe/plan/task_kind.h"
+#include "moe/plan/plan.h"
 
 namespace moe {
 
 class StageLinks {
  public:
-  /// Makes a rank's links, blocking: all ranks of `world` make theirs.
-  StageLinks(Communicator& world, const ParallelShape& parallel);
+  /// Makes a rank's links, blocking: all ranks of `world` make theirs. With virtual stages the last stage is before the
+  /// first one. In a link the stage before has rank 0.
+  StageLinks(Communicator& world, const StageSplit& split);
 
   /// These return what sends to the next stage (forward) or the one before (backward), and what receives from the
   /// other; null where there is none.

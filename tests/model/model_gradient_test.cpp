@@ -20,7 +20,8 @@ constexpr int64_t kVocabulary = 19;  // more than the text has, and its last one
 int64_t points = 60;
 
 struct Met {
-  int64_t ran = 0, overflown = 0, staged = 0, masked = 0, post = 0, tied = 0, tied_stages = 0, biased = 0;
+  int64_t ran = 0, overflown = 0, staged = 0, interleaved = 0, masked = 0, post = 0, tied = 0, tied_stages = 0,
+          biased = 0;
   std::set<std::string> schedules, shapes, dense_shapes;
   double worst = 0, worst_loss = 0;
 } met;
@@ -50,6 +51,7 @@ void prove(const Plan& plan, uint64_t seed) {
   ++met.ran;
   const bool staged = plan.shape.parallel.pp > 1;
   met.staged += staged;
+  met.interleaved += plan.virtual_stages > 1;
   met.masked += !plan.shape.layer.causal;
   met.post += is_post(plan.shape.layer.norm);
   met.biased += plan.shape.layer.bias;
@@ -79,17 +81,19 @@ TEST(Models, LossesAndGradientsAreAutograds) {
     if (testing::Test::HasFailure() && ++failures == 6) break;
   }
   std::cout << fmt::format(
-      "{} models, {} over two stages, {} of masked tokens, {} post-norm, {} with biases, {} tied, {} of these over two "
+      "{} models, {} over two stages, {} of these with virtual ones, {} of masked tokens, {} post-norm, {} with "
+      "biases, {} tied, {} of these over two "
       "stages, {} overflown; {} schedules, {} parallel shapes; worst error {:.2e} of the "
       "largest value, of the loss {:.2e}\n",
-      met.ran, met.staged, met.masked, met.post, met.biased, met.tied, met.tied_stages, met.overflown,
+      met.ran, met.staged, met.interleaved, met.masked, met.post, met.biased, met.tied, met.tied_stages, met.overflown,
       met.schedules.size(), met.shapes.size(), met.worst, met.worst_loss);
   EXPECT_GE(met.ran, points);
   EXPECT_GE(met.schedules.size(), 12U);
   EXPECT_GE(met.shapes.size(), 8U);
   EXPECT_GE(met.dense_shapes.size(), 6U);
   EXPECT_GT(met.staged, points / 5);
-  for (const int64_t some : {met.masked, met.post, met.biased, met.tied_stages}) EXPECT_GT(some, points / 15);
+  for (const int64_t some : {met.interleaved, met.masked, met.post, met.biased, met.tied_stages})
+    EXPECT_GT(some, points / 15);
 }
 
 // A model of one DP rank has no task that sums over DP; the proxy, of four ranks, has two.

@@ -53,8 +53,14 @@ Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabula
   const int most = model.shape.layer.norm == Norm::none ? 2 : 4;
   model.layers = stages + static_cast<int>(draw(static_cast<uint64_t>(most + 1 - stages)));
   model.micro_batches = 1 + static_cast<int>(draw(4));
-  model.dense = dense_of(model, seed);
   model.order = draw(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
+  if (const uint64_t chunks = random_bits(seed, 80, 0); stages > 1 && most == 4 && chunks % 2 == 0) {
+    model.virtual_stages = 2;
+    model.layers = chunks % 16 == 0 ? 8 : 4;
+    model.micro_batches = chunks % 4 == 0 ? 2 : 4;
+    model.order = PipelineOrder::one_f_one_b;
+  }
+  model.dense = dense_of(model, seed);
   const Schedule& schedule = find_schedule(layer_space::axes()[4].values[static_cast<size_t>(point[4])]);
   check_shape(schedule, model.shape);
   model.step.tied = vocabulary > 0 && draw(2) == 0;

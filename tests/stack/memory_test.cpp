@@ -44,6 +44,12 @@ ModelShape drawn_model(uint64_t seed) {
   model.layers = parallel.pp * (1 + static_cast<int>(draw(3)));
   model.micro_batches = 1 + static_cast<int>(draw(4));
   model.order = draw(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
+  if (random_bits(seed, 82, 0) % 2 == 0 && parallel.pp == 2) {
+    model.virtual_stages = 2;
+    model.layers = 4 * (1 + static_cast<int>(seed % 2));
+    model.micro_batches = 2 * (1 + static_cast<int>(seed % 3));
+    model.order = PipelineOrder::one_f_one_b;
+  }
   if (model.layers > parallel.pp && draw(3) == 0) {
     model.dense = {fp8 ? 2 * kFp8Block : 160, std::vector<bool>(static_cast<size_t>(model.layers))};
     model.dense.is.front() = true;

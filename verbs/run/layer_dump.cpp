@@ -24,7 +24,7 @@ class RankDump {
   RankDump(measure::RankRun& run, int rank, bool stacked) : number_(rank), rank_(run.cells().any().shape()) {
     const RankCells cells = run.cells();
     for (size_t l = 0; l < cells.layers.size(); ++l) {
-      const std::string layer = stacked ? fmt::format("layer-{}.", cells.first_layer + static_cast<int>(l)) : "";
+      const std::string layer = stacked ? fmt::format("layer-{}.", cells.numbers[l]) : "";
       add_weights(*cells.layers[l].front(), layer);
       for (size_t m = 0; m < cells.layers[l].size(); ++m)
         add_flow(*cells.layers[l][m], stacked ? fmt::format("{}micro-batch-{}.", layer, m) : "");
