@@ -116,7 +116,9 @@ void add_stack(CLI::App& verb, verbs::ModelFlags& m, const std::string& layers) 
   add_number(verb, "--layers", m.layers, layers, {1, 1e5});
   add_number(verb, "--micro-batches", m.micro_batches, "micro-batches of --batch samples each", {1, 1e6});
   add_text(verb, "--pipeline", "gpipe|1f1b", m.pipeline,
-           "order of several micro-batches; default: 1f1b on one stage, else gpipe");
+           "order of several micro-batches; default: 1f1b on one stage and with virtual stages, else gpipe");
+  add_number(verb, "--virtual-stages", m.virtual_stages,
+             "chunks of layers that each of several stages has (interleaved 1F1B); default: 1", {1, 1e5});
 }
 
 void add_layer(CLI::App& verb, verbs::Selection& s) {

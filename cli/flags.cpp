@@ -43,6 +43,8 @@ constexpr std::pair<std::string_view, std::string_view> kWords[]{
     {"--num-micro-batches", "--micro-batches"},
     {"--num-microbatches", "--micro-batches"},
     {"--gradient-accumulation-steps", "--micro-batches"},
+    {"--num-virtual-stages-per-pipeline-rank", "--virtual-stages"},
+    {"--virtual-pipeline-model-parallel-size", "--virtual-stages"},
     {"--num-layers", "--layers"},
     {"--seq-length", "--seq"},
     {"--hidden-size", "--model-dim"},

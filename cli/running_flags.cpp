@@ -207,7 +207,7 @@ void add_layerbench(CLI::App& app, Command& c) {
   add_results(*verb, l);
   for (const char* of_grid : {"--grid-layers", "--drawn", "--only"}) needs(*verb, of_grid, {"--grid"});
   verb->get_option("--drawn")->excludes("--grid-layers")->excludes("--only");
-  for (const char* stack : {"--layers", "--micro-batches", "--pipeline", "--recompute"})
+  for (const char* stack : {"--layers", "--micro-batches", "--pipeline", "--virtual-stages", "--recompute"})
     verb->get_option(stack)->excludes("--grid");
   for (const char* times : {"--iterations", "--trace", "--tasks", "--graphs", "--profile"})
     verb->get_option(times)->excludes("--check-only");

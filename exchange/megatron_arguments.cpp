@@ -89,6 +89,8 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   a.add("--tensor-model-parallel-size", p.mp);
   if (p.mp > 1) a.add("--sequence-parallel");
   a.add("--pipeline-model-parallel-size", p.pp);
+  if (const int64_t chunks = recorded(tuned.chosen.record, "virtual_stages"); chunks > 1)
+    a.add("--num-virtual-stages-per-pipeline-rank", chunks);
   a.add("--expert-model-parallel-size", p.ep);
 }
 

@@ -98,7 +98,7 @@ std::string name_of(const ModelShape& model) {
   if (model.layers > 1) name = fmt::format("{} layers of {}", model.layers, name);
   if (model.micro_batches > 1) name += fmt::format(", {} micro-batches", model.micro_batches);
   if (stages > 1) name += fmt::format(", {} stages", stages);
-  if (model.micro_batches > 1 && stages > 1) name += fmt::format(" ({})", moe::name_of(model.order));
+  if (model.micro_batches > 1 && stages > 1) name += fmt::format(" ({})", describe_order(model));
   return name;
 }
 
@@ -116,7 +116,7 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
   if (selection.grid.empty()) {
     const ModelShape model = verbs::chosen_model(options.stack, selection, target.cluster).model;
     require_runs(model.shape.layer, options, target);
-    return {{name_of(model), model.shape, {model.layers, model.micro_batches, model.order}}};
+    return {{name_of(model), model.shape, {model.layers, model.micro_batches, model.order, model.virtual_stages}}};
   }
   require<BadInput>(selection.layer_file.empty(), "--layer: found '{}' beside --grid, expected one of them",
                     selection.layer_file);

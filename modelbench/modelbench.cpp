@@ -169,6 +169,8 @@ class Modelbench {
       parameters.set("dense_hidden", results.dense.hidden);
     }
     for (const auto& [name, value] : verbs::group_parameters(job.shape.parallel)) parameters.set(name, value);
+    if (const int chunks = chosen_.model.split().virtual_stages; chunks > 1)
+      parameters.set("virtual_stages", int64_t{chunks});
     results.outcome = verbs::run_layer_job(job, parameters);
     results.use = utilisation_of(job.predicted_by, job.shape,
                                  {job.stacked.layers, job.stacked.micro_batches, chosen_.vocabulary, job.stacked.dense},
@@ -218,6 +220,7 @@ class Modelbench {
     job.stacked = {layers,
                    chosen_.model.micro_batches,
                    chosen_.model.order,
+                   chosen_.model.virtual_stages,
                    chosen_.vocabulary,
                    optimizer_.clip_norm > 0,
                    optimizer_.kind,

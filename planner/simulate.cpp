@@ -143,6 +143,8 @@ void check_one_layer(const SimulateOptions& options) {
   require<BadInput>(!options.partition,
                     "--partition: found one layer, once, whose gradients its schedule places; expected --model, "
                     "--layers or --micro-batches with it");
+  require<BadInput>(!options.model.virtual_stages,
+                    "--virtual-stages: found one layer, once; expected --micro-batches N and --layers N with it");
   require<BadInput>(!options.model.pipeline, "--pipeline: found one layer, once; expected --micro-batches N with it");
 }
 

@@ -56,7 +56,7 @@ void print_text(const verbs::ChosenModel& chosen, const Profile& profile, const 
              counted(profile.nodes, "node"), profile.ranks_per_node,
              describe_layers(chosen.model.layers, chosen.model.dense, chosen.model.shape.layer), counted(p.pp, "stage"),
              counted(chosen.model.micro_batches, "micro-batch"),
-             chosen.model.micro_batches == 1 ? "" : fmt::format(" ({})", name_of(chosen.model.order)),
+             chosen.model.micro_batches == 1 ? "" : fmt::format(" ({})", describe_order(chosen.model)),
              chosen.on_cluster.empty() ? "" : fmt::format("on {}: {}\n", profile.name, chosen.on_cluster));
   Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of the bound", "of its own", "may be off by",
                "in the tail", "a rank needs", "fits"});
@@ -147,6 +147,7 @@ int run_simulate_model(const SimulateOptions& options) {
               {"layers", chosen.model.layers},
               {"micro_batches", chosen.model.micro_batches},
               {"pipeline", name_of(chosen.model.order)},
+              {"virtual_stages", chosen.model.split().virtual_stages},
               {"layer", verbs::to_json(chosen.model.shape)},
               {"partition", strategy.name}};
     verbs::add_dense(json, chosen.model.dense, chosen.model.layers);

@@ -61,11 +61,13 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   add_ends(chosen.model, chosen.vocabulary, chosen.tied_embedding);
   // One stage that keeps one micro-batch's activations is slower by about 1 %, at most.
   const bool one_stage = chosen.model.shape.parallel.pp == 1 && chosen.model.micro_batches > 1;
-  if (one_stage) chosen.model.order = PipelineOrder::one_f_one_b;
-  if (!flags.pipeline) return chosen;
-  chosen.model.order = pipeline_order_from(*flags.pipeline, "--pipeline");
-  require<BadInput>(chosen.model.micro_batches > 1,
+  chosen.model.virtual_stages = flags.virtual_stages.value_or(1);
+  const int virtual_stages = chosen.model.split().virtual_stages;
+  if (one_stage || virtual_stages > 1) chosen.model.order = PipelineOrder::one_f_one_b;
+  if (flags.pipeline) chosen.model.order = pipeline_order_from(*flags.pipeline, "--pipeline");
+  require<BadInput>(!flags.pipeline || chosen.model.micro_batches > 1,
                     "--pipeline: found one micro-batch, which has one order; expected --micro-batches N with it");
+  check_virtual_stages(chosen.model.split(), chosen.model.order, chosen.model.micro_batches, "--virtual-stages");
   return chosen;
 }
 

@@ -15,7 +15,8 @@ struct ModelFlags {
   std::string model;                    // NAME or FILE; empty: the layer
   std::optional<int> layers;            // empty: the model's, or 1
   std::optional<int> micro_batches;     // of the layer's batch each; empty: 1
-  std::optional<std::string> pipeline;  // gpipe | 1f1b; empty: 1f1b on one stage, else gpipe
+  std::optional<std::string> pipeline;  // gpipe | 1f1b; empty: 1f1b on one stage and with virtual stages, else gpipe
+  std::optional<int> virtual_stages;    // chunks of layers a stage; empty: 1
   /// Returns whether one layer, once, is asked for: no model, which some flags need.
   bool one_layer() const { return model.empty() && !layers && micro_batches.value_or(1) == 1; }
 };

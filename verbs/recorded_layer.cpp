@@ -66,6 +66,8 @@ Fields parameters_of(const ModelShape& model, const std::string& cluster, const 
   }
   fields.set("micro_batches", int64_t{model.micro_batches});
   if (model.micro_batches > 1) fields.set("pipeline", std::string(name_of(model.order)));
+  if (const int virtual_stages = model.split().virtual_stages; virtual_stages > 1)
+    fields.set("virtual_stages", int64_t{virtual_stages});
   return fields;
 }
 

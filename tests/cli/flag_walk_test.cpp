@@ -104,13 +104,14 @@ std::string parsed(const std::string& verb, const std::string& text) {
                 m.least_bytes, m.most_bytes, m.step_bytes, m.step_factor, m.iterations, m.warm_ups, m.check, m.dtype,
                 m.modules, m.out, m.asked.overwrite, m.kernels, m.json) +
          of(l.selection) + all_of(c->simulate.asked.overwrite, c->reproduce.asked.overwrite) +
-         all_of(l.stack.layers, l.stack.micro_batches, l.stack.pipeline, l.layers, l.iterations, l.seed, l.timeout_s,
-                l.device, l.attention, l.threads, l.out, l.asked.overwrite, l.workload, of(l.trace), l.dump, l.tasks,
-                l.check_only, l.json) +
+         all_of(l.stack.layers, l.stack.micro_batches, l.stack.pipeline, l.stack.virtual_stages, l.layers, l.iterations,
+                l.seed, l.timeout_s, l.device, l.attention, l.threads, l.out, l.asked.overwrite, l.workload,
+                of(l.trace), l.dump, l.tasks, l.check_only, l.json) +
          of(b.selection) +
-         all_of(b.model.model, b.model.layers, b.model.micro_batches, b.model.pipeline, b.text, b.markov_order, b.steps,
-                b.optimizer, b.learning_rate, b.momentum, b.weight_decay, b.clip_norm, b.warm_up, b.held_out,
-                b.checkpoint, b.checkpoint_every, b.check_only, b.dump, b.peak_flops, b.weights, b.save_weights) +
+         all_of(b.model.model, b.model.layers, b.model.micro_batches, b.model.pipeline, b.model.virtual_stages, b.text,
+                b.markov_order, b.steps, b.optimizer, b.learning_rate, b.momentum, b.weight_decay, b.clip_norm,
+                b.warm_up, b.held_out, b.checkpoint, b.checkpoint_every, b.check_only, b.dump, b.peak_flops, b.weights,
+                b.save_weights) +
          all_of(b.seed, b.timeout_s, b.device, b.attention, b.threads, b.out, b.asked.overwrite, of(b.trace), b.tasks,
                 b.json) +
          all_of(r.backend, r.rank, r.ranks, r.timeout_s, r.rendezvous, r.ranks_per_node, r.min_ctas, r.max_ctas,

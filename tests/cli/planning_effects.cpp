@@ -18,6 +18,7 @@ void add_planned(Effects& e, const std::string& base, const std::string& describ
       "--gate switch; --order gshard; --dispatcher 2dh; --dtype bfloat16; --placement ep-inside");
   add(e, refused, base, "--dp 3");
   add(e, changes, base + " --layers 3 --micro-batches 2", "--pipeline gpipe");
+  add(e, changes, base + " --cluster h100-8 --layers 4 --micro-batches 2 --pp 2", "--virtual-stages 2");
 }
 
 Effects simulate() {
@@ -39,6 +40,7 @@ Effects simulate() {
       "--pipeline 1f1b; --pipeline foo; --partition exact; --partition foo; --straggler 9999:5; --zipf 1; --samples 3; "
       "--seed 3; --sweep-degrees");
   add(e, refused, base + " --layers 3", "--pipeline 1f1b");
+  add(e, refused, base, "--virtual-stages 2");
   add(e, changes, base + " --capacity-factor none", "--zipf 1");
   add(e, changes, model + " --capacity-factor none", "--zipf 1");
   add(e, refused, base + " --capacity-factor none --gate softmoe", "--zipf 1");
@@ -73,7 +75,8 @@ Effects memory() {
       "--dispatcher 2dh; --no-residual; --no-causal; --aux-loss 0.01; --z-loss 0.01; "
       "--rope-theta 10000; --placement ep-inside");
   add(e, changes, stages, "--micro-batches 4");
-  add(e, changes, stages + " --micro-batches 8", "--pipeline 1f1b");
+  add(e, changes, stages + " --micro-batches 8", "--pipeline 1f1b; --virtual-stages 2");
+  add(e, refused, stages + " --micro-batches 3", "--virtual-stages 2");
   add(e, changes, base + " --layers 4", "--pp 2");
   add(e, refused, base, "--dp 3; --pipeline 1f1b; --pipeline foo");
   add(e, refused, base, "--nodes 0");

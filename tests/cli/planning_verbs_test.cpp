@@ -113,6 +113,40 @@ TEST_F(PlanningVerbs, FlagsGoOverTheModel) {
   EXPECT_EQ(json["estimates"][0]["fits"], true);
 }
 
+// By hand: of two stages' four chunks of two layers the first stage has 2 + 2 + 1 passes of a chunk in flight, each of
+// half a micro-batch's layers.
+TEST_F(PlanningVerbs, VirtualStagesAreInDocuments) {
+  const auto asked = [&](const std::string& verb, const std::string& stages, const std::string& chunks) {
+    std::vector<std::string> flags{verb,
+                                   "--model",
+                                   "olmoe-1b-7b",
+                                   "--cluster",
+                                   "h100-8",
+                                   "--layers",
+                                   "8",
+                                   "--nearest",
+                                   "--pp",
+                                   stages,
+                                   "--micro-batches",
+                                   "8",
+                                   "--pipeline",
+                                   "1f1b",
+                                   "--virtual-stages",
+                                   chunks};
+    if (verb == "simulate") flags.insert(flags.end(), {"--schedule", "tutel"});
+    if (verb == "memory") std::erase(flags, "--nearest");
+    return json_of(flags);
+  };
+  const Json memory = asked("memory", "2", "2");
+  EXPECT_EQ(memory["virtual_stages"], 2);
+  EXPECT_EQ(memory["micro_batches_in_flight"], 2.5);
+  EXPECT_EQ(asked("memory", "1", "2")["virtual_stages"], 1) << "one stage has one chunk";
+  const Json interleaved = asked("simulate", "2", "2"), plain = asked("simulate", "2", "1");
+  EXPECT_EQ(interleaved["virtual_stages"], 2);
+  EXPECT_EQ(plain["virtual_stages"], 1);
+  EXPECT_LT(interleaved["schedules"][0]["total_s"].get<double>(), plain["schedules"][0]["total_s"].get<double>());
+}
+
 TEST_F(PlanningVerbs, MemoryOfALayerFileOnAClusterWithoutMemory) {
   const std::string cluster =
       file("c.toml", "schema = 1\nname = \"c\"\nsource = \"test\"\n[topology]\nnodes = 8\nranks_per_node = 4\n");
@@ -253,6 +287,13 @@ TEST_F(PlanningVerbs, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"memory", "--micro-batches", "none"}, {"--micro-batches", "'none'", "whole number"}},
       {{"memory", "--recompute", "some"}, {"--recompute", "'some'", "none, selective, full"}},
       {{"memory", "--pipeline", "zb"}, {"--pipeline", "'zb'", "gpipe, 1f1b"}},
+      {{"memory", "--virtual-stages", "0"}, {"--virtual-stages", "'0'", "whole number"}},
+      {{"memory", "--layers", "6", "--pp", "2", "--micro-batches", "2", "--virtual-stages", "2"},
+       {"--virtual-stages: found 2 with 6 layers over 2 stages, expected a multiple of 4 layers"}},
+      {{"memory", "--layers", "4", "--pp", "2", "--micro-batches", "3", "--virtual-stages", "2"},
+       {"--virtual-stages: found 2 with 3 micro-batches over 2 stages, expected a multiple of 2 micro-batches"}},
+      {{"memory", "--layers", "4", "--pp", "2", "--micro-batches", "2", "--virtual-stages", "2", "--pipeline", "gpipe"},
+       {"--virtual-stages: found 2 with the order gpipe, expected 1f1b"}},
       {{"memory", "--memory-gib", "-1"}, {"--memory-gib", "'-1'"}},
       {{"memory", "--pp", "2"}, {"layers = 1 over pp = 2"}},
       {{"memory", "--parm", "--model", "gpt-2"}, {"--parm", "--model"}},

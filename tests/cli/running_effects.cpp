@@ -54,8 +54,9 @@ Effects layerbench() {
   for (const char* here : {"--cluster host", "--cluster host --device cuda", "--device cuda", "--layers 2"})
     add(e, refused, here, "--graphs");
   add(e, refused, "--cluster host", "--profile; --attention torch");
-  add(e, parsed, "", "--layers 2; --micro-batches 2; --pipeline 1f1b");
-  add(e, refused, "--grid fsmoe-b", "--layers 2; --micro-batches 2; --pipeline 1f1b; --recompute selective");
+  add(e, parsed, "", "--layers 2; --micro-batches 2; --pipeline 1f1b; --virtual-stages 2");
+  add(e, refused, "--grid fsmoe-b",
+      "--layers 2; --micro-batches 2; --pipeline 1f1b; --virtual-stages 2; --recompute selective");
   add(e, refused, "", "--grid-layers 2; --drawn 2");
   add(e, refused, "--grid fsmoe-b --drawn 2", "--grid-layers 2; --only x");
   add(e, parsed, "", "--plan plan.json");
@@ -70,7 +71,8 @@ Effects modelbench() {
   Effects e;
   add_layers_that_run(e);
   add(e, parsed, "",
-      "--model mixtral-7b; --layers 2; --micro-batches 2; --pipeline 1f1b; --steps 7; --text bytes; --markov-order 3; "
+      "--model mixtral-7b; --layers 2; --micro-batches 2; --pipeline 1f1b; --virtual-stages 2; --steps 7; --text "
+      "bytes; --markov-order 3; "
       "--optimizer sgd; --learning-rate 0.1; --warm-up 3; --weight-decay 0.1; --clip-norm 0; --held-out 0; --zero 1");
   add(e, refused, "", "--zero 2");
   add(e, parsed, "--optimizer sgd", "--momentum 0.5");

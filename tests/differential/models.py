@@ -1,10 +1,11 @@
 """docs/tuning.md: a whole model's iteration over micro-batches and pipeline stages.
 
 A stage runs blocks: the forward or the backward of one micro-batch through its layers. GPipe runs all forwards first,
-1F1B as many as stages follow, then one backward after one forward. A send takes the time of the exchange on its
-sender's lane; its receive waits for it in a queue of receives alone (networks are full duplex) and for the end of the
-receiver's block before, and takes what every task takes. Behind its last block a
-stage has its step (step.py). Gradients that no layer's backward sends, those of a stage's layers and of its embedding
+1F1B as many as stages follow, then one backward after one forward. With virtual stages a block is of a chunk of the
+stage's layers: all layers are cut into equal parts in a row, dealt out to the stages in turn. A send takes the time of
+the exchange on its sender's lane; its receive waits for it in a queue of receives alone (networks are full duplex) and
+for the end of the receiver's block before, and takes what every task takes. Behind its last block a stage has its step
+(step.py). Gradients that no layer's backward sends, those of a stage's layers and of its embedding
 or output projection, go at once behind it. Recomputed in full, a layer's backward begins with its forward.
 """
 import groups
@@ -19,16 +20,20 @@ TYPES = ("float32", "bfloat16", "float16", "float64")
 GATES = ("gshard", "switch", "sigmoid", "xmoe", "softmoe", "expert-choice")
 
 
-def blocks(stages, stage, micro_batches, pipeline):
-    """(micro-batch, backward?) in the order of a stage."""
+def blocks(stages, stage, micro_batches, pipeline, chunks):
+    """(part of the model, micro-batch, backward?) in the order of a stage. Interleaved, as many micro-batches as there
+    are stages pass all of its chunks before the next ones do, and backwards come from the last chunk on."""
+    group = stages if chunks > 1 else micro_batches
+    rounds = [range(first, first + group) for first in range(0, micro_batches, group)]
+    forwards = [(c * stages + stage, m, False) for some in rounds for c in range(chunks) for m in some]
+    backwards = [(c * stages + stage, m, True) for some in rounds for c in reversed(range(chunks)) for m in some]
     if pipeline == "gpipe":
-        return [(m, False) for m in range(micro_batches)] + [(m, True) for m in range(micro_batches)]
-    ahead = min(stages - 1 - stage, micro_batches)
-    order = [(m, False) for m in range(ahead)]
-    for m in range(micro_batches):
-        if m + ahead < micro_batches:
-            order.append((m + ahead, False))
-        order.append((m, True))
+        return forwards + backwards
+    behind = stages - 1 - stage
+    ahead = behind if chunks == 1 else 2 * behind + (chunks - 1) * stages
+    order = forwards[:ahead]
+    for i, backward in enumerate(backwards):
+        order += forwards[ahead + i:ahead + i + 1] + [backward]
     return order
 
 
@@ -42,18 +47,19 @@ class Iteration:
         self.resources = []  # (stage, what runs the task)
         self.made = {}  # (kind, layer) -> tasks of all backwards
         self.steps = {}  # task -> (kind, stage, layer) of the step's
-        self.outputs = {}  # (stage, micro-batch, backward?) -> tasks that end the block
+        self.outputs = {}  # (part of the model, micro-batch, backward?) -> tasks that end the block
         self.recvs = []
         self.tied = []  # (sum of a tied embedding, what its own end has before)
         self.ended = {}  # stage -> tasks that end its last block
-        stages = layer.pp
-        count, more = divmod(model["layers"], stages)
+        stages, chunks = layer.pp, model["chunks"]
+        self.parts = stages * chunks
+        count, more = divmod(model["layers"], self.parts)
+        first = [part * count + min(part, more) for part in range(self.parts + 1)]
+        layers = [list(range(begin, end)) for begin, end in zip(first, first[1:])]
         for stage in range(stages):
-            first = stage * count + min(stage, more)
-            layers = list(range(first, first + count + (1 if stage < more else 0)))
-            for micro_batch, backward in blocks(stages, stage, model["micro_batches"], model["pipeline"]):
-                self.block(stage, layers, micro_batch, backward)
-            Step(self, stage, layers[::-1])
+            for part, micro_batch, backward in blocks(stages, stage, model["micro_batches"], model["pipeline"], chunks):
+                self.block(part, layers[part], micro_batch, backward)
+            Step(self, stage, [number for part in range(stage, self.parts, stages) for number in layers[part]][::-1])
         for recv, sender in self.recvs:
             self.after[recv] += self.outputs[sender]
         for task, _ in self.tied:
@@ -76,14 +82,14 @@ class Iteration:
         return "comm" if self.schedule in schedules.ONE_LANE else groups.network(
             self.layer, kind, self.profile.ranks_per_node)
 
-    def block(self, stage, layers, micro_batch, backward):
-        last = self.layer.pp - 1
+    def block(self, part, layers, micro_batch, backward):
+        stage, last = part % self.layer.pp, self.parts - 1
         after = []
-        if backward and stage == last:
-            after = self.outputs[stage, micro_batch, False]
-        elif stage != (last if backward else 0):
+        if backward and part == last:
+            after = self.outputs[part, micro_batch, False]
+        elif part != (last if backward else 0):
             after = [self.receive(stage, self.ended.get(stage, []))]
-            sender = stage + 1 if backward else stage - 1
+            sender = part + 1 if backward else part - 1
             self.recvs.append((after[0], ("sent", sender, micro_batch, backward)))
         again = backward and self.layer.recompute == "full"
         for number in reversed(layers) if backward else layers:
@@ -92,16 +98,16 @@ class Iteration:
             after = self.phase(stage, number, backward, after)
         weights = self.made.get(("attention_dw", number), [])  # the pass before waits for them, another stage doesn't
         after = [task for task in after if task not in weights]
-        self.outputs[stage, micro_batch, backward] = after
+        self.outputs[part, micro_batch, backward] = after
         self.ended[stage] = after
-        if stage != (0 if backward else last):
+        if part != (0 if backward else last):
             size = self.layer.tokens * self.layer.model_dim * self.layer.element
             if schedules.FLOW.get(self.schedule, "sharded") == "sharded":
                 size /= self.layer.mp  # the others have all tokens of their MP group between layers
             network = groups.network(self.layer, "pp", self.profile.ranks_per_node)
             seconds = self.pricer.collective("sendrecv", "pp", size)
             sent = self.add(stage, self.comm_lane("pp"), seconds, after, network)
-            self.outputs["sent", stage, micro_batch, backward] = [sent]
+            self.outputs["sent", part, micro_batch, backward] = [sent]
 
     def receive(self, stage, ended):
         """In a queue of its own. It begins once the stage's block before has ended; the send alone uses the network."""
@@ -153,7 +159,12 @@ def random_model(rng, profile):
     layer.rounding = "ragged"
     model = {"layers": stages * rng.randint(1, 3) + rng.randint(0, stages - 1),
              "vocabulary": 64 * layer.mp + rng.choice([0, 1, 5]),
-             "tied": rng.random() < 0.5, "micro_batches": rng.randint(1, 5), "pipeline": rng.choice(["gpipe", "1f1b"])}
+             "tied": rng.random() < 0.5, "micro_batches": rng.randint(1, 5), "pipeline": rng.choice(["gpipe", "1f1b"]),
+             "chunks": 1}
+    if stages > 1 and rng.random() < 0.5:
+        model["chunks"], model["pipeline"] = rng.randint(2, 3), "1f1b"
+        model["layers"] = stages * model["chunks"] * rng.randint(1, 2)
+        model["micro_batches"] = stages * rng.randint(1, 3)
     draw_dense(rng, layer, model)
     layer.gate, layer.norm = rng.choice(GATES), rng.choice([None, "layernorm", "rmsnorm", "none"])
     layer.zero = rng.randint(0, 1)
@@ -270,6 +281,8 @@ def check_model(tally, program, seed, rng):
     flags = ["simulate", "--cluster", cluster, "--model", path] + questions.flags_of(layer)
     if model["micro_batches"] > 1:
         flags += ["--micro-batches", model["micro_batches"], "--pipeline", model["pipeline"]]
+    if model["chunks"] > 1:
+        flags += ["--virtual-stages", model["chunks"]]
     document, error = program.json(flags)
     if document is None:
         tally.failures.append(f"seed {seed}: {error}")

@@ -24,7 +24,8 @@ FLAGS = {
     "--moe-token-dispatcher-type": TEXT, "--moe-expert-capacity-factor": REAL,
     "--moe-pad-expert-input-to-capacity": SWITCH, "--moe-router-pre-softmax": SWITCH,
     "--moe-router-score-function": TEXT, "--moe-router-num-groups": INTEGER, "--moe-router-group-topk": INTEGER,
-    "--moe-grouped-gemm": SWITCH, "--use-distributed-optimizer": SWITCH, "--recompute-granularity": TEXT}
+    "--num-virtual-stages-per-pipeline-rank": INTEGER, "--moe-grouped-gemm": SWITCH,
+    "--use-distributed-optimizer": SWITCH, "--recompute-granularity": TEXT}
 
 # What is asserted; flags that are absent are 1, or what `default` says. The words are those of a comment, where the
 # shape breaks it; without words no exported shape may.
@@ -34,6 +35,9 @@ ASSERTED = [
     ("key-value heads", lambda f: f("--num-query-groups", 0) % f("--tensor-model-parallel-size") == 0),
     ("tokens a sample", lambda f: f("--seq-length") % f("--tensor-model-parallel-size") == 0),
     ("layers over PP", lambda f: f("--num-layers", 0) % f("--pipeline-model-parallel-size") == 0),
+    ("", lambda f: f("--num-layers", 0) % (f("--pipeline-model-parallel-size") *
+                                            f("--num-virtual-stages-per-pipeline-rank")) == 0 or
+     "--num-virtual-stages-per-pipeline-rank" not in f.flags),
     ("experts with biases", lambda f: "--disable-bias-linear" in f.flags or f("--expert-tensor-parallel-size") == 1),
     ("router groups", lambda f: f("--num-experts") % f("--moe-router-num-groups") == 0),
     ("", lambda f: "--kv-channels" in f.flags or f("--hidden-size") % f("--num-attention-heads") == 0),
@@ -136,6 +140,14 @@ class Megatron(ProgramTest):
         self.check(exported, "pipeline")
         self.assertEqual(exported.refusals, ["# Megatron-Core refuses 10 layers over PP 4"])
         self.check(self.exported(records(self.folder / "r.jsonl", measured("ds-moe", (1, 1), 0.01))), "whole")
+
+    def test_virtual_stages(self):
+        case = measured("ds-moe", (1, 1), 0.01, layers=16, micro_batches=8, pipeline="1f1b", virtual_stages=2, pp=4,
+                        dp=2, ep=2)
+        case["key"], case["prediction"], case["summary"] = "plan/a/ds-moe", {"total_s": 0.01}, {}
+        exported = self.exported(records(self.folder / "r.jsonl", case))
+        self.check(exported, "virtual stages")
+        self.assertEqual((exported("--num-virtual-stages-per-pipeline-rank"), exported.refusals), (2, []))
 
     def test_the_answer_says_what_it_refuses(self):
         answer = self.text("tune", "--no-verify", "--cluster", "testbed-b", "--schedule", "ds-moe", "--heads", "16",

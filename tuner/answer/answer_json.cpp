@@ -61,6 +61,7 @@ Json json_of(const Answer& answer) {
             {"layers", model.layers},
             {"micro_batches", model.micro_batches},
             {"pipeline", name_of(model.order)},
+            {"virtual_stages", model.split().virtual_stages},
             {"layer", verbs::to_json(model.shape)},
             {"shapes", answer.shapes ? json_of(*answer.shapes) : Json(nullptr)},
             {"use", json_of(use)},

@@ -103,6 +103,7 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
                       .fixed = fixed,
                       .fixed_micro_batches = options.model.micro_batches.has_value(),
                       .fixed_order = options.model.pipeline.has_value(),
+                      .fixed_virtual_stages = options.model.virtual_stages.has_value(),
                       .pricing = pricing_of(options)});
 }
 
@@ -141,11 +142,12 @@ void set_shape(const ModelShape& model, FlagList& flags) {
   number("--esp", p.esp);
   if (p.ep > 1 && p.esp > 1) flags.set("--placement", std::string(placement_name(p)));
   if (p.pp > 1) number("--pp", p.pp);
-  for (const char* several : {"--micro-batches", "--pipeline"}) flags.erase(several);
+  for (const char* several : {"--micro-batches", "--pipeline", "--virtual-stages"}) flags.erase(several);
   if (model.micro_batches > 1) {
     number("--micro-batches", model.micro_batches);
     flags.set("--pipeline", std::string(name_of(model.order)));
   }
+  if (const int chunks = model.split().virtual_stages; chunks > 1) number("--virtual-stages", chunks);
   if (p.zero > 0) number("--zero", p.zero);
   if (p.recompute != Recompute::none) flags.set("--recompute", std::string(name_of(p.recompute)));
   flags.set("--nearest", "");

@@ -89,9 +89,22 @@ class Enumeration {
         model.micro_batches = static_cast<int>(micro_batches);
         model.order = order;
         model.shape.layer.batch = samples_a_replica / micro_batches;
-        add(std::move(model));
+        for (const int chunks : virtual_stages(model)) {
+          model.virtual_stages = chunks;
+          add(model);
+        }
       }
     }
+  }
+
+  // Lists how many chunks of layers a stage may have: one, unless a number is asked for that the interleaved order can
+  // run.
+  std::vector<int> virtual_stages(const ModelShape& model) const {
+    const int stages = model.shape.parallel.pp, asked = model.virtual_stages;
+    if (stages == 1 || !request_.fixed_virtual_stages || asked == 1) return {1};
+    const bool divides = model.order == PipelineOrder::one_f_one_b && model.micro_batches % stages == 0 &&
+                         model.layers % (stages * asked) == 0;
+    return divides ? std::vector<int>{asked} : std::vector<int>{};
   }
 
   void add(ModelShape model) {

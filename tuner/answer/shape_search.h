@@ -46,8 +46,8 @@ struct ShapeRequest {
   const Profile& profile;
   std::vector<const Schedule*> schedules;
   DegreeChoice degrees = {};
-  verbs::LayerFlags fixed = {};                           // groups that were asked for, and placement
-  bool fixed_micro_batches = false, fixed_order = false;  // as are these
+  verbs::LayerFlags fixed = {};  // groups that were asked for, and placement
+  bool fixed_micro_batches = false, fixed_order = false, fixed_virtual_stages = false;  // as are these
   PricingOptions pricing = {true, "--nearest"};
   /// Says after which time the answer is to be ready, the ranking of the best shape's schedules too: the search stops
   /// before, and the best so far is the answer.

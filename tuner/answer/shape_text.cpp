@@ -17,11 +17,17 @@ constexpr size_t kSmaller = 3;  // shapes with less memory that are shown in the
 
 constexpr size_t kMostShapes = 39;  // shapes for which the table's lines keep 120 columns
 
-// Returns {"DP 2 EP 4 PP 2", "4 of 1 1f1b, ZeRO 1"}: what describe_shape() says, without groups of one rank.
+// Returns {"DP 2 EP 4 PP 2 VP 2", "4 of 1 1f1b, ZeRO 1"}: what describe_shape() says, without groups of one rank. VP:
+// virtual stages.
 std::pair<std::string, std::string> short_shape(const ModelShape& model) {
   const ParallelShape& p = model.shape.parallel;
   std::string text;
-  for (const auto& [name, size] : {std::pair{"DP", p.dp}, {"MP", p.mp}, {"EP", p.ep}, {"ESP", p.esp}, {"PP", p.pp}})
+  for (const auto& [name, size] : {std::pair{"DP", p.dp},
+                                   {"MP", p.mp},
+                                   {"EP", p.ep},
+                                   {"ESP", p.esp},
+                                   {"PP", p.pp},
+                                   {"VP", model.split().virtual_stages}})
     if (size > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " ", name, size);
   if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
   std::string cut = fmt::format("{} of {}", model.micro_batches, model.shape.layer.batch);
@@ -125,7 +131,7 @@ std::string describe_shape(const ModelShape& model) {
   if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
   text += fmt::format(", {} of {}", counted(model.micro_batches, "micro-batch"), model.shape.layer.batch);
   if (const std::string states = describe_states(p); !states.empty()) text += ", " + states;
-  return model.micro_batches > 1 ? fmt::format("{} ({})", text, name_of(model.order)) : text;
+  return model.micro_batches > 1 ? fmt::format("{} ({})", text, describe_order(model)) : text;
 }
 
 std::string text_of(const FoundShapes& found, int top) {
@@ -173,6 +179,7 @@ Json json_of(const FoundShapes& found) {
     json["batch"] = shape.model.shape.layer.batch;
     json["micro_batches"] = shape.model.micro_batches;
     json["pipeline"] = name_of(shape.model.order);
+    json["virtual_stages"] = shape.model.split().virtual_stages;
     json["schedule"] = shape.best.schedule->name;
     json["degree_forward"] = shape.best.degree_forward;
     json["degree_backward_least"] = shape.best.degrees_backward.first;

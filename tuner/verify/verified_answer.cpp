@@ -127,7 +127,7 @@ class VerifiedAnswer {
     job.name = subject_.name;
     job.shape = model().shape;
     if (job.shape.rounding == Rounding::exact) job.shape.rounding = Rounding::ragged;  // it has no such rows
-    job.stacked = {layers, model().micro_batches, model().order};
+    job.stacked = {layers, model().micro_batches, model().order, model().virtual_stages};
     job.stacked.dense = model().dense;
     job.pricing = pricing_of(options_);
     job.predicted_by = target_.cluster;
@@ -152,9 +152,12 @@ class VerifiedAnswer {
   // Returns how many layers of the model are run, one with experts among them: all, or as many as there is time and
   // memory for.
   int layers_to_run(const verbs::LayerJob& whole) const {
-    const int stages = model().shape.parallel.pp;
+    const int chunks = model().split().chunks();
+    const auto half = [&](int layers) {  // a chunk of virtual stages has as many layers as the others
+      return std::max(chunks, chunks > model().shape.parallel.pp ? layers / 2 / chunks * chunks : layers / 2);
+    };
     verbs::LayerJob job = whole;
-    for (; job.stacked.layers > stages; job.stacked.layers = std::max(stages, job.stacked.layers / 2)) {
+    for (; job.stacked.layers > chunks; job.stacked.layers = half(job.stacked.layers)) {
       ModelShape cut = model();
       cut.layers = job.stacked.layers;
       MemoryRequest run = memory_request(cut, cut.shape, Flow::sharded);
@@ -162,7 +165,7 @@ class VerifiedAnswer {
       run.keeps_ends = true;
       const double bytes = target_.emulated ? 0 : estimate_memory(run).total() * ranks_here();
       if (seconds_of(job) < kMostRunS && bytes < free_bytes_) break;
-      const int fewer = std::max(stages, job.stacked.layers / 2);
+      const int fewer = half(job.stacked.layers);
       if (model().dense.in(0, fewer) == fewer) break;
     }
     return job.stacked.layers;
@@ -216,7 +219,8 @@ class VerifiedAnswer {
 
   verbs::LayerOutcome outcome_of(const verbs::LayerJob& job) {
     if (auto known = verbs::known_outcome(job, writer_)) return *std::move(known);
-    ModelShape run{job.shape, job.stacked.layers, job.stacked.micro_batches, job.stacked.order};
+    ModelShape run{job.shape, job.stacked.layers, job.stacked.micro_batches, job.stacked.order,
+                   job.stacked.virtual_stages};
     run.dense = job.stacked.dense.first(job.stacked.layers);
     Fields parameters = verbs::parameters_of(run, target_.cluster.name, job.name, job.degrees);
     verbs::record_ends(parameters, subject_.chosen);

@@ -18,6 +18,7 @@ namespace moe::verbs {
 struct Stacked {
   int layers = 1, micro_batches = 1;
   PipelineOrder order = PipelineOrder::gpipe;
+  int virtual_stages = 1;
   int64_t vocabulary = 0;  // of a model, with embedding, output projection and loss around the layers; 0: no ends
   bool clips = false;      // of a model, as its optimizer is
   std::optional<OptimizerKind> optimizer = {};

@@ -122,6 +122,7 @@ ModelShape stacked_model(const LayerCase& shape, const Stacked& stacked) {
   model.layers = stacked.layers;
   model.micro_batches = stacked.micro_batches;
   model.order = stacked.order;
+  model.virtual_stages = stacked.virtual_stages;
   model.dense = stacked.dense;
   model.step = {true, stacked.clips, stacked.optimizer, stacked.tied};
   add_end_tasks(model, stacked.vocabulary);
