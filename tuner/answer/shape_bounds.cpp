@@ -81,12 +81,14 @@ double lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const M
         };
         const int last = m.shape.parallel.pp - 1;
         if (last == 0) return busiest(0);
-        // The first micro-batch comes through all stages before, and the last goes back through them. A half of a
-        // backward that nothing waits for may run meanwhile: a layer's at most.
+        // The first micro-batch comes through a chunk of each stage before, and the last goes back through them. A half
+        // of a backward that nothing waits for may run meanwhile: a layer's at most.
         double before_s = 0;
-        for (int stage = 0; stage < last; ++stage) {
-          before_s += m.moe_in(stage) * (moe.forward_s + moe.backward_s);
-          if (dense) before_s += m.dense_in(stage) * (dense->forward_s + dense->backward_s);
+        for (int chunk = 0; chunk < last; ++chunk) {
+          const auto [first, end] = layers_of_chunk(m.split(), chunk);
+          const int of_dense = m.dense.in(first, end), of_moe = end - first - of_dense;
+          before_s += of_moe * (moe.forward_s + moe.backward_s);
+          if (dense) before_s += of_dense * (dense->forward_s + dense->backward_s);
         }
         before_s -= std::max(moe.backward_s, dense ? dense->backward_s : 0);
         return std::max(busiest(0), before_s + busiest(last));

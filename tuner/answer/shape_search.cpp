@@ -51,6 +51,7 @@ struct Candidate : ShapeCandidate {
 /// The least bound by lanes of a layer on its groups, and the first candidate that it was asked for.
 struct OnLanes {
   LayerCase shape;
+  int virtual_stages;
   double least_s;
   const Candidate* first;
 };
@@ -190,7 +191,7 @@ class ShapeSearch {
     model.shape.parallel.zero = 1;  // which lets most packings fit
     model.order = PipelineOrder::one_f_one_b;
     for (const OnLanes& known : on_lanes_) {
-      if (known.shape != model.shape) continue;
+      if (known.shape != model.shape || known.virtual_stages != model.virtual_stages) continue;
       for (const std::string& reason : known.first->refusals) c.refusals.insert(reason);
       c.comes_to(known.first->fate);
       return known.least_s;
@@ -204,7 +205,7 @@ class ShapeSearch {
       } catch (const BadInput& error) {
         c.refuse(error);
       }
-    on_lanes_.push_back({model.shape, least_s, &c});
+    on_lanes_.push_back({model.shape, model.virtual_stages, least_s, &c});
     return least_s;
   }
 
