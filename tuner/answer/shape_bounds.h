@@ -9,8 +9,8 @@ namespace moe::tuner {
 
 /// Returns the seconds that the busiest lane of the first or the last stage works at least, whatever the schedule
 /// chooses of what `choice` lets fit: variants, how many experts a device holds. Before the last stage's first pass
-/// lies a forward through a chunk of each other, behind its last one a backward. It is known much sooner than plan_bound_s.
-/// `shapes` keeps what bounds of many models share.
+/// lies a forward through a chunk of each other, behind its last one a backward. It is known much sooner than
+/// plan_bound_s. `shapes` keeps what bounds of many models share.
 double lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                     const DegreeChoice& choice, BoundShapes& shapes);
 

@@ -11,6 +11,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/units.h"
+#include "moe/cost/model_bound.h"
 #include "tuner/answer/shape_bounds.h"
 #include "tuner/answer/shape_candidates.h"
 
