@@ -42,8 +42,8 @@ std::string text_of(const SelfTestResults& results) {
                percent(visible(c, results))});
   text += cases.text() + "\n";
   Table gates({"done to the head", "gates", "found SLOW", "left AMBG"});
-  gates.add({"nothing (live)", fmt::format("{}", results.live_gates),
-             share_text(results.live_slow, results.live_gates), "-"});
+  gates.add({"nothing (live)", fmt::format("{}", results.live_gates), share_text(results.live_slow, results.live_gates),
+             "-"});
   for (const SelfTestResults::Row& row : results.rows) {
     const bool none = row.injection.slowdown == 0;
     gates.add({none ? "nothing" : std::string(row.injection.name), fmt::format("{}", row.gates.gates),

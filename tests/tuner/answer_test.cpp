@@ -308,7 +308,7 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
   EXPECT_GE(whole, 3);
 }
 
-// Models of up to four stages, of two chunks each or one, with dense layers, ZeRO 1, what is computed again, and whole steps.
+// Models of up to four stages, of two chunks each or one, with dense layers, ZeRO 1, recomputation and whole steps.
 TEST(ShapeBounds, AreBelowEveryTunedPlan) {
   Draw draw(8);
   Profile profile = find_profile("testbed-b");
