@@ -105,14 +105,15 @@ class Trains(Modelbench):
         self.assertAlmostEqual(row["measured"]["bubble"], row["predicted"]["bubble"], delta=0.01)
 
     def test_the_bubble_of_virtual_stages(self):
-        """Interleaved 1F1B's: of V chunks a stage (p - 1) / (V m) of the passes, and as long as predicted."""
+        """Interleaved 1F1B's: of V chunks a stage (p - 1) / (V m + p - 1) of a step, and what sends add to that: less than
+        the (p - 1) / (m + p - 1) of one chunk. It is as long as predicted."""
         self.write_model("deep.toml", "layers = 2", "layers = 4")
         found = json.loads(self.expect_run(
             "modelbench", "--cluster", "h100-deepep-2-nodes", "--nearest", "--dtype", "bfloat16", "--model",
             "./deep.toml", "--pp", "2", "--micro-batches", "4", "--virtual-stages", "2", "--schedule", "tutel",
             "--steps", "2", "--held-out", "0", "--timeout", "600", "--out", "r.jsonl", "--json"))
         row = found["schedules"][0]
-        self.assertAlmostEqual(row["predicted"]["bubble"], 1 / 9, delta=0.02)
+        self.assertTrue(1 / 9 <= row["predicted"]["bubble"] < 1 / 5 - 0.03, row["predicted"]["bubble"])
         self.assertAlmostEqual(row["measured"]["bubble"], row["predicted"]["bubble"], delta=0.01)
         self.assertAlmostEqual(row["measured"]["total_s"] / row["predicted"]["total_s"], 1, delta=0.015)
         parameters = next(line["parameters"] for line in self.records() if line["kind"] == "case")
