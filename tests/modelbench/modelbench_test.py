@@ -105,8 +105,8 @@ class Trains(Modelbench):
         self.assertAlmostEqual(row["measured"]["bubble"], row["predicted"]["bubble"], delta=0.01)
 
     def test_the_bubble_of_virtual_stages(self):
-        """Interleaved 1F1B's: of V chunks a stage (p - 1) / (V m + p - 1) of a step, and what sends add to that: less than
-        the (p - 1) / (m + p - 1) of one chunk. It is as long as predicted."""
+        """Interleaved 1F1B's: of V chunks a stage (p - 1) / (V m + p - 1) of a step, and what sends add to that: less
+        than the (p - 1) / (m + p - 1) of one chunk. It is as long as predicted."""
         self.write_model("deep.toml", "layers = 2", "layers = 4")
         found = json.loads(self.expect_run(
             "modelbench", "--cluster", "h100-deepep-2-nodes", "--nearest", "--dtype", "bfloat16", "--model",
