@@ -63,36 +63,42 @@ struct LayerLoad {
   double forward_s, backward_s;
 };
 
+// Returns lane_bound_s of a schedule that neither chooses nor packs.
+double plain_lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
+                          BoundShapes& shapes) {
+  const LayerLoad moe(schedule, pricer, shapes);
+  std::optional<LayerLoad> dense;
+  if (!model.dense.none(model.layers)) dense.emplace(schedule, pricer.dense(model.dense.hidden), shapes);
+  const auto busiest = [&](int stage) {
+    double most = 0;
+    for (size_t lane = 0; lane < moe.lanes.size(); ++lane)
+      most = std::max(most,
+                      model.moe_in(stage) * moe.lanes[lane] + (dense ? model.dense_in(stage) * dense->lanes[lane] : 0));
+    return model.micro_batches * most;
+  };
+  const int last = model.shape.parallel.pp - 1;
+  if (last == 0) return busiest(0);
+  // The first micro-batch comes through a chunk of each stage before, and the last goes back through them. A half of a
+  // backward that nothing waits for may run meanwhile: a layer's at most.
+  double before_s = 0;
+  for (int chunk = 0; chunk < last; ++chunk) {
+    const auto [first, end] = layers_of_chunk(model.split(), chunk);
+    const int of_dense = model.dense.in(first, end), of_moe = end - first - of_dense;
+    before_s += of_moe * (moe.forward_s + moe.backward_s);
+    if (dense) before_s += of_dense * (dense->forward_s + dense->backward_s);
+  }
+  before_s -= std::max(moe.backward_s, dense ? dense->backward_s : 0);
+  return std::max(busiest(0), before_s + busiest(last));
+}
+
 }  // namespace
 
 double lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                     const DegreeChoice& choice, BoundShapes& shapes) {
-  return least_of(
-      schedule, pricer, model, choice, [&](const Schedule& plain, const LayerPricer& of, const ModelShape& m) {
-        const LayerLoad moe(plain, of, shapes);
-        std::optional<LayerLoad> dense;
-        if (!m.dense.none(m.layers)) dense.emplace(plain, of.dense(m.dense.hidden), shapes);
-        const auto busiest = [&](int stage) {
-          double most = 0;
-          for (size_t lane = 0; lane < moe.lanes.size(); ++lane)
-            most = std::max(most,
-                            m.moe_in(stage) * moe.lanes[lane] + (dense ? m.dense_in(stage) * dense->lanes[lane] : 0));
-          return m.micro_batches * most;
-        };
-        const int last = m.shape.parallel.pp - 1;
-        if (last == 0) return busiest(0);
-        // The first micro-batch comes through a chunk of each stage before, and the last goes back through them. A half
-        // of a backward that nothing waits for may run meanwhile: a layer's at most.
-        double before_s = 0;
-        for (int chunk = 0; chunk < last; ++chunk) {
-          const auto [first, end] = layers_of_chunk(m.split(), chunk);
-          const int of_dense = m.dense.in(first, end), of_moe = end - first - of_dense;
-          before_s += of_moe * (moe.forward_s + moe.backward_s);
-          if (dense) before_s += of_dense * (dense->forward_s + dense->backward_s);
-        }
-        before_s -= std::max(moe.backward_s, dense ? dense->backward_s : 0);
-        return std::max(busiest(0), before_s + busiest(last));
-      });
+  return least_of(schedule, pricer, model, choice,
+                  [&](const Schedule& plain, const LayerPricer& of, const ModelShape& m) {
+                    return plain_lane_bound_s(plain, of, m, shapes);
+                  });
 }
 
 double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
