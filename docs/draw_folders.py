@@ -12,11 +12,12 @@ import sys
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests/rules"))
 import source_rules  # noqa: E402 (found beside the rules alone)
+from pictures import text, write_or_check  # noqa: E402
 
 PICTURE = ROOT / "docs" / "folders.svg"
 RUNS_LAYERS_FROM = "moe/device"  # what includes it, also by other headers, needs LibTorch
 BOX, GAP, LEVEL, WIDTH = (150, 46), 16, 84, 1180
-PLANS, RUNS, LINE, TEXT = "#e3ecf7", "#f8e6d3", "#8a94a3", "#1d2530"
+PLANS, RUNS, LINE = "#e3ecf7", "#f8e6d3", "#8a94a3"
 
 # The data flow: column, row, what happens, the file to read. The arrows are between the numbers of these steps.
 STEPS = [(0, 1, "a layer, its groups", "moe/plan/shape.h"),
@@ -82,12 +83,6 @@ def purposes():
     """Folder -> what docs/architecture.md says that it is for, in few words."""
     page = (ROOT / "docs/architecture.md").read_text()
     return dict(re.findall(r"^\| `([\w/]+)` \| ([^|]+?) \|", page, re.MULTILINE))
-
-
-def text(x, y, words, size, bold=False):
-    weight = ' font-weight="bold"' if bold else ""
-    escaped = words.replace("&", "&amp;").replace("<", "&lt;")
-    return f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="middle" fill="{TEXT}"{weight}>{escaped}</text>'
 
 
 def box(x, y, size, fill, title, below):
@@ -174,13 +169,5 @@ def picture():
     return "\n".join(head + folders_drawn + flow_drawn + ["</svg>"]) + "\n"
 
 
-def main():
-    drawn = picture()
-    if "--write" in sys.argv:
-        PICTURE.write_text(drawn)
-    elif not PICTURE.is_file() or PICTURE.read_text() != drawn:
-        sys.exit("docs/folders.svg is out of date: python3 docs/draw_folders.py --write")
-
-
 if __name__ == "__main__":
-    main()
+    write_or_check(PICTURE, picture(), "docs/draw_folders.py")

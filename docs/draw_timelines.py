@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 
+from pictures import text, write_or_check
+
 PICTURE = pathlib.Path(__file__).with_name("timelines.svg")
 SIMULATE = "simulate --batch 1 --seq 512 --model-dim 1024 --hidden 4096 --schedule tutel,fsmoe --trace".split()
 TITLES = {"tutel": "Tutel: one communication lane", "fsmoe": "FSMoE: one lane per network, gradients beside attention"}
@@ -18,17 +20,12 @@ KINDS = {"attention, gate": (("attention", "gate"), "#8c8c8c"), "experts": (("ex
          "tensor parallelism": (("mp_allgather", "mp_reducescatter"), "#b0b88f"),
          "gradient AllReduce": (("gradient",), "#c9302c")}
 WIDTH, LEFT, RIGHT, LANE, BAR = 960, 120, 20, 26, 20
-TEXT, LINE = "#1d2530", "#c9ced6"
+LINE = "#c9ced6"
 
 
 def colour_of(name):
     kind = name.split(" ")[0]
     return next(colour for kinds, colour in KINDS.values() if kind in kinds)
-
-
-def text(x, y, words, size=12, anchor="start", bold=False):
-    weight = ' font-weight="bold"' if bold else ""
-    return f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}" fill="{TEXT}"{weight}>{words}</text>'
 
 
 def rectangle(x, y, width, height, fill):
@@ -56,7 +53,7 @@ def timelines(program):
 def legend(y):
     lines, x = [], RIGHT
     for label, (_, colour) in KINDS.items():
-        lines += [rectangle(x, y, 14, 14, colour), text(x + 19, y + 12, label, 11)]
+        lines += [rectangle(x, y, 14, 14, colour), text(x + 19, y + 12, label, 11, "start")]
         x += 40 + 5.8 * len(label)
     return lines
 
@@ -68,7 +65,7 @@ def picture(program):
     lines, y = [], 14
     for name, lanes in schedules:
         total = max(end for _, tasks in lanes for _, _, end in tasks)
-        lines.append(text(LEFT, y + 12, f"{TITLES[name]}: {total:.1f} ms", 13, bold=True))
+        lines.append(text(LEFT, y + 12, f"{TITLES[name]}: {total:.1f} ms", 13, "start", bold=True))
         y += 22
         for lane, tasks in lanes:
             lines += [text(LEFT - 8, y + 15, LANES[lane], 12, "end"),
@@ -87,13 +84,5 @@ def picture(program):
     return "\n".join(head + lines + ["</svg>"]) + "\n"
 
 
-def main():
-    drawn = picture(sys.argv[1])
-    if "--write" in sys.argv:
-        PICTURE.write_text(drawn)
-    elif not PICTURE.is_file() or PICTURE.read_text() != drawn:
-        sys.exit("docs/timelines.svg is out of date: python3 docs/draw_timelines.py PROGRAM --write")
-
-
 if __name__ == "__main__":
-    main()
+    write_or_check(PICTURE, picture(sys.argv[1]), "docs/draw_timelines.py PROGRAM")
