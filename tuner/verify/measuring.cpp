@@ -11,7 +11,7 @@ namespace moe::tuner {
 namespace {
 
 constexpr int kRepetitions = 5;
-constexpr double kMostOpsS = 15;  // of operations that nothing paces
+constexpr double kMostOpsS = 10;  // of operations that nothing paces
 
 }  // namespace
 

@@ -21,7 +21,7 @@ using Inspection = std::function<void(World&, std::span<RankRun* const>, const P
 
 inline constexpr int kPasses = 5, kMostPasses = 100, kFewestPasses = 3;
 inline constexpr double kTimedS = 1;      // of passes that are short
-inline constexpr double kMostTimedS = 4;  // of a layer among many that a verb times
+inline constexpr double kMostTimedS = 2;  // of a layer among many that a verb times
 /// Returns how many passes fill so much time: at least kPasses, at most kMostPasses.
 int passes_in(double seconds, double pass_s);
 
