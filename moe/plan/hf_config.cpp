@@ -16,7 +16,7 @@ namespace moe {
 namespace {
 
 constexpr int64_t kAssumedSeq = 4096;  // tokens a sample, where the model's context is longer
-constexpr Limits kLayerLimits{.least = 1, .most = 10'000};
+constexpr Limits kLayerCounts{.least = 1, .most = 10'000};
 constexpr Limits kLengthLimits{.least = 1, .most = 1e12};
 constexpr std::string_view kTextConfig = "text_config";
 constexpr std::string_view kNested[] = {"attn_config", "ffn_config", "rope_parameters"};
@@ -405,7 +405,7 @@ PublishedModel read_hf_config(const std::string& path) {
   m.file = path;
   m.name = name_from(path);
   m.family = f.name;
-  const int layers = static_cast<int>(keys.integer(f.layers, kLayerLimits));
+  const int layers = static_cast<int>(keys.integer(f.layers, kLayerCounts));
   m.model_dim = keys.integer(f.model_dim);
   m.vocabulary = keys.integer("vocab_size", {.least = 1, .most = 1 << 30});
   m.seq = std::min(kAssumedSeq, keys.optional_integer(f.length, kLengthLimits).value_or(kAssumedSeq));
