@@ -8,6 +8,7 @@
 #include "cli/completion.h"
 #include "cli/errors.h"
 #include "cli/flags.h"
+#include "moe/base/check.h"
 #include "moe/base/registry.h"
 #include "planner/list.h"
 #include "planner/memory.h"
@@ -30,12 +31,15 @@ struct Verb {
   int (*run)(const Command& command);
 };
 
-int hand_over(char** argv) {
+int hand_over(const std::string& verb, char** argv) {
   const auto self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string sibling = self.parent_path() / "moetune-run";
   execv(sibling.c_str(), argv);
-  bad_input("{}: {}; here are the planning verbs alone, the package moetune and ./moetune have the others", sibling,
-            std::strerror(errno));
+  require<BadInput>(errno == ENOENT, "{}: {}", sibling, std::strerror(errno));
+  bad_input(
+      "{} runs layers, but this installation can only plan; run it from a checkout (./moetune {}) or install the "
+      "Debian package moetune{}",
+      verb, verb, verb == "tune" ? ", or add --no-verify to plan without running anything" : "");
 }
 
 int print_completions(const std::string& line) {
@@ -74,7 +78,7 @@ int run(int argc, char** argv) {
   if (!command) return kOk;
   set_log_level(command->log);
   set_most_input(command->most_input);
-  if (runs_layers(*command)) return hand_over(argv);
+  if (runs_layers(*command)) return hand_over(command->verb, argv);
   require_targets(command->targets);
   return find_named(kVerbs, command->verb, "verb").run(*command);
 }

@@ -71,7 +71,7 @@ class Package(unittest.TestCase):
             moetune = self.plans(prefix)
             self.assertEqual([path.name for path in (prefix / "bin").iterdir()], ["moetune"])
             ran = self.run_there(moetune, "layerbench", *LAYER, code=2)
-            self.assertIn("the package moetune", ran.stderr)
+            self.assertRegex(ran.stderr, r"^moetune: layerbench runs layers, .* Debian package moetune\n$")
 
     @unittest.skipUnless(WHOLE, "this build is of the planning half")
     def test_all(self):
