@@ -54,8 +54,12 @@ foreach(script history records style)  # what the verb history runs
   install(FILES ${PROJECT_SOURCE_DIR}/plots/${script}.py DESTINATION ${CMAKE_INSTALL_DATADIR}/moetune/plots
           COMPONENT data)
 endforeach()
-install(FILES ${PROJECT_SOURCE_DIR}/cli/completion.bash RENAME moetune
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT planning)
+set(completion_dir ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+if(SKBUILD)  # a wheel: the prefix is the Python package, where bash does not look
+  set(completion_dir ${SKBUILD_DATA_DIR}/share/bash-completion/completions)
+endif()
+install(FILES ${PROJECT_SOURCE_DIR}/cli/completion.bash RENAME moetune DESTINATION ${completion_dir}
+        COMPONENT planning)
 install(TARGETS moetune RUNTIME DESTINATION bin COMPONENT planning)
 if(MOETUNE_RUN)
   # bin/moetune-run finds LibTorch first, so nothing says where this machine has it.

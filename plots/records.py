@@ -4,7 +4,6 @@ import gzip
 import json
 import math
 import os
-import tomllib
 import zlib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -175,6 +174,7 @@ def _last_run(path):
 
 def read_profile(name_or_path):
     """A cluster profile: a FILE, or the NAME of configs/clusters/NAME.toml."""
+    import tomllib  # Python 3.11; records can be read with an older one
     named = os.path.join(ROOT, "configs", "clusters", name_or_path + ".toml")
     path = named if os.path.exists(named) and not os.path.exists(name_or_path) else name_or_path
     try:

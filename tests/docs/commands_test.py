@@ -1,8 +1,8 @@
 """usage: commands_test.py PROGRAM PARSER [--running]
 
-Runs the commands of README and docs, a page from top to bottom in a folder of its own: those that plan, or with
---running those that run layers too. What is not run is parsed, or stands in a table with the reason. What a page shows
-of a command's output is what it prints."""
+Runs the commands and the Python of README and docs, a page from top to bottom in a folder of its own: those that plan,
+or with --running those that run layers too. What is not run is parsed, or stands in a table with the reason. What a
+page shows of a command's output is what it prints."""
 import os
 import pathlib
 import re
@@ -29,7 +29,8 @@ OTHERS = {
     "cpack": "packages; tests/package makes and tries them",
     "ctest": "runs this very test",
     "cmake/gpu_day.sh": "needs a GPU; tests/gpu_day runs it with stand-ins",
-    "pip": "installs into this machine",
+    "pip": "installs into this machine; tests/python lays the package out and runs it",
+    "cmake/wheel.sh": "builds for minutes; tests/python builds a wheel",
     "tests/plots/samples.sh": "writes into the checkout",
 }
 # Commands that run layers for minutes, or write into the checkout: parsed, never run here.
@@ -65,9 +66,9 @@ def reason_not_to_run(words):
     call = moetune_words(words)
     if words[0] == "python3" and words[1] == CHECKS_A_DUMP:
         return None if RUNNING else "needs what layers leave"
-    if words[0] == "python3":
+    if words[0] == "python3" and call is None:
         return None if PLOTTING or "plots/" not in words[1] else "no matplotlib; tests/plots draws every picture"
-    if words[0] != "./moetune":
+    if call is None:
         return OTHERS[words[0]]
     if call[0] in SCRIPTS_OWN:
         return "the script's own: builds and runs all tests"
@@ -106,8 +107,14 @@ class Folder:
         shim.chmod(0o755)
 
     def run(self, words):
-        words = [PLOTTING or sys.executable, "-B", *words[1:]] if words[0] == "python3" else words
-        return subprocess.run(words, cwd=self.path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if words[0] == "python3":
+            words = [PLOTTING or sys.executable, "-B", *words[1:]]
+        elif words[0] == "moetune":
+            words = ["./moetune", *words[1:]]
+        modules = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
+        package = {**os.environ, "PYTHONPATH": modules, "MOETUNE_PROGRAM": PROGRAM}
+        return subprocess.run(words, cwd=self.path, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              env=package)
 
 
 def headings(text):
@@ -150,7 +157,7 @@ class Pages(unittest.TestCase):
         for page in pages():
             for block in page.blocks:
                 for words in commands(block.text) if block.language == "sh" else []:
-                    self.assertIn(words[0], ["./moetune", "python3", *OTHERS], f"{block}: {' '.join(words)}")
+                    self.assertIn(words[0], ["./moetune", "moetune", "python3", *OTHERS], f"{block}: {' '.join(words)}")
                     others.add(words[0])
                     calls.add(" ".join(moetune_words(words) or []))
         self.assertEqual(set(OTHERS) - others, set(), "reasons for no command")
@@ -171,6 +178,12 @@ class Pages(unittest.TestCase):
         for block in page.blocks:
             if block.name and block.language in ("toml", "csv"):
                 (folder.path / block.name).write_text(block.text)
+            if block.language == "python":
+                done = folder.run(["python3", "-c", block.text])
+                self.assertEqual(done.returncode, 0, f"{block}\n{done.stderr}")
+                shown = page.output_of(block)
+                self.assertEqual(shown.text if shown else "", done.stdout, block)
+                ran += 1
             if block.language != "sh":
                 continue
             calls = commands(block.text)

@@ -74,7 +74,9 @@ def commands(text):
 
 def moetune_words(words):
     """What moetune is called with in a command, by whatever launcher; None: it is not called."""
-    if words[0] == "./moetune":
+    if words[0] in ("./moetune", "moetune"):  # of a checkout, or as pip installs it
         return words[1:]
+    if words[:3] == ["python3", "-m", "moetune"]:
+        return words[3:]
     program = "./build/release/cli/moetune"  # behind a launcher and its flags
     return words[words.index(program) + 1:] if program in words else None

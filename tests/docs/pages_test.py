@@ -11,7 +11,7 @@ import unittest
 from pages import PLACEHOLDER, ROOT, WRITTEN_BY_CODE, pages
 
 TOP = ("moe", "verbs", "tuner", "planner", "doctor", "reproduce", "regress", "exchange", "report", "microbench",
-       "layerbench", "modelbench", "cli", "configs", "docs", "plots", "tests", "cmake", "examples", ".ci")
+       "layerbench", "modelbench", "cli", "configs", "docs", "plots", "python", "tests", "cmake", "examples", ".ci")
 PATH = re.compile(r"(?:" + "|".join(map(re.escape, TOP)) + r")/[\w.+/*-]*|[A-Z]\w+\.(?:md|txt|cff|json)")
 ROW = re.compile(r"(?://|#) (?:(?:(k\w+)|(\w+)\(\)|\w+) in )?([\w/]+\.(?:cpp|h|txt))")
 MOST_LINES = {"README.md": 150, "docs/adding.md": 420, "docs/architecture.md": 220,
@@ -34,13 +34,13 @@ class Pages(unittest.TestCase):
             self.assertLessEqual(text.count("\n"), MOST_LINES.get(page.path, USUAL_LINES), page.path)
 
     def test_have_only_blocks_that_something_holds(self):
-        """sh is run, cpp and cmake are files or rows of them, toml, csv and json are read, text is output or a
-        picture. Lines that are code by their indent would be none of these."""
+        """sh and python are run, cpp and cmake are files or rows of them, toml, csv and json are read, text is output
+        or a picture. Lines that are code by their indent would be none of these."""
         for page in pages():
             self.assertEqual(len(re.findall("^```", page.text, re.MULTILINE)), 2 * len(page.blocks), page.path)
             self.assertNotRegex(page.prose, r"\n\n {4,}[^ *-]", f"{page.path}: code by its indent, expected a fence")
             for block in page.blocks:
-                self.assertIn(block.language, ("sh", "text", "cpp", "cmake", "toml", "csv", "json"), block)
+                self.assertIn(block.language, ("sh", "python", "text", "cpp", "cmake", "toml", "csv", "json"), block)
 
     def test_show_code_as_it_is(self):
         shown = 0

@@ -1,0 +1,20 @@
+"""The command `moetune`: replaces this process by the planning program."""
+import importlib.util
+import os
+import sys
+
+from moetune._program import program_path
+
+
+def main():
+    if sys.argv[1:2] == ["history"] and importlib.util.find_spec("ruptures"):
+        os.environ.setdefault("MOETUNE_PYTHON", sys.executable)  # not the python3 of PATH, which may lack ruptures
+    path = program_path()
+    try:
+        os.execv(path, [path, *sys.argv[1:]])
+    except OSError as error:
+        sys.exit(f"moetune: {path}: {error.strerror}, expected the planning program")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""The planning program: where it is, and its answers as JSON documents."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+BAD_INPUT = 2  # the program's exit code
+
+
+class MoetuneError(RuntimeError):
+    """The program failed; the text is the line that it printed, `exit_code` is what it returned."""
+
+    def __init__(self, line: str, exit_code: int):
+        super().__init__(line, exit_code)
+        self.exit_code = exit_code
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class BadInput(MoetuneError, ValueError):
+    """A flag, a file or a value that the program does not accept; the text is the line that it printed."""
+
+
+def program_path() -> str:
+    """The path of the program: the environment's MOETUNE_PROGRAM, else the wheel's, else a checkout's `./moetune`."""
+    named = os.environ.get("MOETUNE_PROGRAM")
+    if named:
+        return named
+    package = Path(__file__).resolve().parent
+    installed = package / "bin" / "moetune"
+    checkout = package.parents[1] / "moetune"
+    return str(installed if installed.exists() or not checkout.is_file() else checkout)
+
+
+def flags_of(options: dict[str, Any]) -> list[str]:
+    """Flags of keyword arguments: `micro_batches=8` is `--micro-batches=8`. True is a flag without a value; None and
+    False are left out; a list or tuple is joined by commas."""
+    flags = []
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            flags.append(flag)
+        elif value is not None and value is not False:
+            items = value if isinstance(value, (list, tuple)) else [value]
+            flags.append(f"{flag}={','.join(str(item) for item in items)}")
+    return flags
+
+
+def run(verb: str, *arguments: str, **options: Any) -> Any:
+    """Runs a verb of the program with `--json` and returns the document; docs/formats.md lists its keys.
+    `arguments` are words that follow the verb, `options` its flags: `run("memory", model="mixtral-7b", zero=1)`.
+
+    Raises BadInput or MoetuneError with the program's own line.
+    """
+    path = program_path()
+    command = [path, verb, *arguments, *flags_of(options), "--json", "--quiet"]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
+                              errors="replace", check=False)
+    except OSError as error:
+        raise MoetuneError(f"{path}: {error.strerror}, expected the planning program", 127) from None
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or [f"{verb} ended with exit code {done.returncode}"]
+        line = lines[-1][len("moetune: "):] if lines[-1].startswith("moetune: ") else lines[-1]
+        raise (BadInput if done.returncode == BAD_INPUT else MoetuneError)(line, done.returncode)
+    return json.loads(done.stdout)

@@ -1,0 +1,1 @@
+../../plots/records.py
