@@ -10,7 +10,7 @@
 namespace moe::measure {
 namespace {
 
-enum Number : size_t { kForward, kTotal, kExposed, kEfficiency, kWorking, kOverruns, kBegin, kFirstTask };
+enum PassField : size_t { kForward, kTotal, kExposed, kEfficiency, kWorking, kOverruns, kBegin, kFirstTask };
 
 }  // namespace
 
@@ -32,7 +32,7 @@ PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks) {
   const size_t tasks = plan.tasks().size(), size = kFirstTask + 2 * tasks;
   PassTimes all;
   for (size_t at = 0; at < ranks.front().size(); at += size) {
-    const auto column = [&](Number which) {
+    const auto column = [&](PassField which) {
       std::vector<double> values;
       for (const auto& rank : ranks) values.push_back(rank.at(at + which));
       return values;
