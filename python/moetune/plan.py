@@ -1,4 +1,4 @@
-"""Plans in Python: `tune`, `simulate`, `memory` and `read_records`.
+"""Plans in Python: `tune`, `tune_grid`, `simulate`, `memory` and `read_records`.
 
 Each function runs the planning program and returns its JSON document as dataclasses. Keyword arguments are the
 program's flags with underscores (`micro_batches=8` is `--micro-batches 8`); `moetune tune --help` lists all of them,
@@ -18,7 +18,8 @@ from moetune import _html, _records
 from moetune._program import BAD_INPUT, BadInput, MoetuneError, run
 
 __all__ = ["Answer", "BadInput", "Estimate", "GridAnswer", "GridLayer", "Lane", "Layer", "Memory", "MoetuneError",
-           "Plan", "Record", "Records", "Simulation", "Task", "memory", "read_records", "run", "simulate", "tune"]
+           "Plan", "Record", "Records", "Simulation", "Task", "memory", "read_records", "run", "simulate", "tune",
+           "tune_grid"]
 
 Flag = Union[str, int, float, bool, Path, Sequence[Union[str, int, float]], None]
 Made = TypeVar("Made")
@@ -26,10 +27,11 @@ Made = TypeVar("Made")
 
 def _made(cls: Type[Made], document: Dict[str, Any], **others: Any) -> Made:
     """An object of the document's keys that `cls` has fields for; other keys go to `extra`."""
-    names = {each.name for each in dataclasses.fields(cls)} - {"extra"}
+    kind: Any = cls
+    names = {each.name for each in dataclasses.fields(kind)} - {"extra"}
     known = {key: value for key, value in document.items() if key in names}
     extra = {key: value for key, value in document.items() if key not in names}
-    return cls(**{**known, **others}, extra=extra)
+    return kind(**{**known, **others}, extra=extra)
 
 
 @dataclass
@@ -136,7 +138,7 @@ def _plan(document: Dict[str, Any]) -> Plan:
 
 
 def _plans_table(plans: Sequence[Plan]) -> str:
-    rows = []
+    rows: List[List[Any]] = []
     for plan in sorted(plans, key=lambda each: (each.total_s is None, each.total_s)):
         if plan.total_s is None:
             rows.append([plan.schedule, plan.reason or plan.status] + [""] * 4)
@@ -177,7 +179,7 @@ class Simulation:
 
 @dataclass
 class Answer:
-    """What `tune` returns for a layer or a model: the recommended plan, and all others."""
+    """What `tune` returns: the recommended plan of a layer or a model, and all others."""
     cluster: str
     layer: Layer  #: with shape="auto" the parallel groups that were found
     use: Plan  #: the recommended plan
@@ -237,7 +239,7 @@ class GridLayer:
 
 @dataclass
 class GridAnswer:
-    """What `tune` returns for a grid: each of its layers under all schedules."""
+    """What `tune_grid` returns: each layer of a grid under all schedules."""
     cluster: str
     grid: str
     layers: List[GridLayer]
@@ -245,7 +247,7 @@ class GridAnswer:
     extra: Dict[str, Any] = field(default_factory=dict, repr=False)
 
     def _repr_html_(self) -> str:
-        rows = []
+        rows: List[List[Any]] = []
         for layer in self.layers:
             best = layer.best()
             rows.append([layer.layer, layer.reason or layer.status, "", "", ""] if best is None or not best.total_s else
@@ -327,25 +329,29 @@ class Records:
                 _html.table(["key", "status", "predicted ms", "measured ms"], rows))
 
 
-_TUNE_ALONE = {"shape", "current", "grid", "strict", "out", "overwrite", "strategy_layers", "measure", "top", "all",
+_TUNE_ALONE = {"shape", "current", "strict", "out", "overwrite", "strategy_layers", "measure", "top", "all",
                "trace"}
 
 
+def _tuned(records: Union[str, Path, None], given: Dict[str, Any]) -> Dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="moetune-") as scratch:
+        out = records or Path(scratch) / "records.jsonl"
+        return run("tune", no_verify=True, out=out, overwrite=True, **given)
+
+
 def tune(model: Union[str, Path, None] = None, cluster: Union[str, Path] = "testbed-b", *,
-         layer: Union[str, Path, None] = None, grid: Union[str, Path, None] = None, shape: Optional[str] = None,
+         layer: Union[str, Path, None] = None, shape: Optional[str] = None,
          schedule: Union[str, Sequence[str], None] = None, current: Optional[str] = None, nodes: Optional[int] = None,
          batch: Optional[int] = None, seq: Optional[int] = None, micro_batches: Optional[int] = None,
          dtype: Optional[str] = None, dp: Optional[int] = None, mp: Optional[int] = None, ep: Optional[int] = None,
          esp: Optional[int] = None, pp: Optional[int] = None, zero: Optional[int] = None,
-         recompute: Optional[str] = None, records: Union[str, Path, None] = None,
-         **flags: Flag) -> Union[Answer, GridAnswer]:
+         recompute: Optional[str] = None, records: Union[str, Path, None] = None, **flags: Flag) -> Answer:
     """Finds the best schedule and numbers of chunks for a layer or a model on a cluster. Nothing is measured or run.
 
     Args:
         model: name of a model, or path of its file or of a Hugging Face config.json.
         cluster: name of a cluster profile, or path of its file.
         layer: name or file of a layer; `batch`, `seq`, `model_dim=`, `hidden=`, `experts=` and so on override it.
-        grid: name or file of a grid, whose layers are all tuned. Without model, layer or sizes: the cluster's grid.
         shape: "auto" also searches parallel groups, pipeline stages, micro-batches, ZeRO and recomputation.
         schedule: the schedules to compare; None: all.
         current: SCHEDULE[:R_F[:R_B]] that is used today, to compare with.
@@ -362,26 +368,46 @@ def tune(model: Union[str, Path, None] = None, cluster: Union[str, Path] = "test
         flags: other flags of `moetune tune`.
 
     Returns:
-        An Answer, or a GridAnswer for a grid. Times are seconds of an iteration, sizes are bytes of a rank.
+        An Answer. Times are seconds of an iteration, sizes are bytes of a rank.
 
     Raises:
         BadInput: a flag or file is not accepted, or no schedule applies.
     """
-    given = dict(model=model, cluster=cluster, layer=layer, grid=grid, shape=shape, schedule=schedule, current=current,
+    given = dict(model=model, cluster=cluster, layer=layer, shape=shape, schedule=schedule, current=current,
                  nodes=nodes, batch=batch, seq=seq, micro_batches=micro_batches, dtype=dtype, dp=dp, mp=mp, ep=ep,
                  esp=esp, pp=pp, zero=zero, recompute=recompute, **flags)
-    with tempfile.TemporaryDirectory(prefix="moetune-") as scratch:
-        out = records or Path(scratch) / "records.jsonl"
-        document = run("tune", no_verify=True, out=out, overwrite=True, **given)
-    kept = {"records": str(records) if records else None}
-    if "grid" in document:
-        layers = [_made(GridLayer, each, schedules=[_plan(plan) for plan in each.get("schedules", [])])
-                  for each in document["layers"]]
-        return _made(GridAnswer, document, layers=layers, **kept)
+    document = _tuned(records, given)
+    if "use" not in document:
+        raise BadInput("tune: found neither a model nor a layer, expected one; tune_grid plans a grid", BAD_INPUT)
     current_plan = document.get("current")
     return _made(Answer, document, layer=_made(Layer, document["layer"]), use=_plan(document["use"]),
                  ranking=[_plan(each) for each in document["ranking"]],
-                 current=_plan(current_plan) if current_plan else None, flags=given, **kept)
+                 current=_plan(current_plan) if current_plan else None, flags=given,
+                 records=str(records) if records else None)
+
+
+def tune_grid(grid: Union[str, Path, None] = None, cluster: Union[str, Path] = "testbed-b", *,
+              schedule: Union[str, Sequence[str], None] = None, nodes: Optional[int] = None,
+              records: Union[str, Path, None] = None, **flags: Flag) -> GridAnswer:
+    """Finds the best schedule and numbers of chunks for every layer of a grid. Nothing is measured or run.
+
+    Args:
+        grid: name of a grid, or path of its file; None: the cluster's own.
+        flags: other flags of `moetune tune`.
+        All others are those of `tune`.
+
+    Returns:
+        A GridAnswer. Times are seconds of an iteration of one layer, sizes are bytes of a rank.
+
+    Raises:
+        BadInput: a flag or file is not accepted.
+    """
+    document = _tuned(records, dict(grid=grid, cluster=cluster, schedule=schedule, nodes=nodes, **flags))
+    if "grid" not in document:
+        raise BadInput("tune_grid: found a layer or a model, expected a grid; tune plans them", BAD_INPUT)
+    layers = [_made(GridLayer, each, schedules=[_plan(plan) for plan in each.get("schedules", [])])
+              for each in document["layers"]]
+    return _made(GridAnswer, document, layers=layers, records=str(records) if records else None)
 
 
 def simulate(model: Union[str, Path, None] = None, cluster: Union[str, Path] = "testbed-b", *,

@@ -73,7 +73,7 @@ class Plans(unittest.TestCase):
                     repeated, = answer.simulate().schedules
                     self.assertEqual(repeated.schedule, answer.use.schedule)
                     self.assertEqual(repeated.degree_forward, answer.use.degree_forward)
-                    if not answer.use.extra["expert_sums_s"]:
+                    if not answer.use.extra.get("expert_sums_s"):
                         self.assertAlmostEqual(repeated.total_s / answer.use.total_s, 1, places=9)
                     self.assertAlmostEqual(max(task.end_s for task in repeated.tasks) / repeated.total_s, 1, places=9)
 
@@ -83,7 +83,7 @@ class Plans(unittest.TestCase):
         self.assertGreater(answer.current.total_s, answer.use.total_s)
 
     def test_tune_a_grid(self):
-        answer = plan.tune(grid="fsmoe-30-b", schedule=["tutel", "fsmoe"])
+        answer = plan.tune_grid("fsmoe-30-b", schedule=["tutel", "fsmoe"])
         document = self.printed("tune", "--no-verify", "--grid", "fsmoe-30-b", "--schedule", "tutel,fsmoe", "--out",
                                 "r.jsonl")
         self.assertEqual(len(answer.layers), 30)
@@ -92,6 +92,10 @@ class Plans(unittest.TestCase):
             self.assertEqual(made.layer, row["layer"])
             self.assertEqual(made.best().total_s, min(times.values()))
         self.assertIn(answer.layers[0].layer, answer._repr_html_())
+        with self.assertRaisesRegex(plan.BadInput, "^tune: found neither a model nor a layer"):
+            plan.tune(grid="fsmoe-30-b", schedule="tutel")
+        with self.assertRaisesRegex(plan.BadInput, "^tune_grid: found a layer or a model"):
+            plan.tune_grid(**LAYER)
 
     def test_simulate(self):
         one = plan.simulate(schedule="fsmoe", **LAYER)
@@ -199,7 +203,8 @@ class Plans(unittest.TestCase):
         self.assertEqual(fields, set(keys[0] + keys[1] + others))
 
     def test_arguments_are_flags_of_the_program(self):
-        for verb, function in ("tune", plan.tune), ("simulate", plan.simulate), ("memory", plan.memory):
+        for verb, function in (("tune", plan.tune), ("tune", plan.tune_grid), ("simulate", plan.simulate),
+                               ("memory", plan.memory)):
             known = subprocess.run([PROGRAM, "--complete", f"moetune {verb} --"], capture_output=True, text=True,
                                    check=True).stdout.split()
             for name, argument in inspect.signature(function).parameters.items():
