@@ -6,7 +6,7 @@
 #include "cli/flag_kinds.h"
 #include "moe/base/config_files.h"
 #include "moe/schedule/schedule.h"
-#include "verbs/paper_tables.h"
+#include "verbs/printed.h"
 
 namespace moe::cli {
 namespace {

@@ -10,10 +10,9 @@
 #include <unistd.h>
 
 #include "moe/base/check.h"
-#include "moe/base/file_text.h"
+#include "moe/base/files.h"
 #include "moe/base/launch_board.h"
 #include "moe/base/log.h"
-#include "moe/base/no_hardware.h"
 
 namespace moe::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "moe/base/exit_code.h"
+#include "moe/base/check.h"
 
 namespace moe::cli {
 

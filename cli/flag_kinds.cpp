@@ -6,7 +6,7 @@
 
 #include "moe/base/terminal.h"
 #include "moe/base/version.h"
-#include "verbs/trace_file.h"
+#include "verbs/plan_file.h"
 
 namespace moe::cli {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "cli/commit.h"
 #include "cli/flag_kinds.h"
-#include "moe/base/suggestion.h"
+#include "moe/base/text.h"
 
 namespace moe::cli {
 namespace {
@@ -206,6 +206,310 @@ verbs::RunOptions* run_options(Command& c) {
 bool runs_layers(const Command& c) {
   return c.verb == "microbench" || c.verb == "layerbench" || c.verb == "modelbench" ||
          (c.verb == "tune" && c.tune.verify);
+}
+
+void add_list(CLI::App& app, Command& c) {
+  CLI::App* verb = add_verb(app, "list", "list schedules, clusters, grids, layers, models, gates and other parts", "");
+  begin_group(*verb, kOutput);
+  add_json(*verb, c.list.json);
+}
+
+void add_doctor(CLI::App& app, Command& c) {
+  CLI::App* verb = add_verb(app, "doctor", "report what disturbs measurements on this machine; changes nothing",
+                            " --strict && ./moetune tune --cluster host");
+  begin_group(*verb, kHow);
+  verb->add_flag("--strict", c.doctor.strict, "exit code 5 where there is a warning");
+  begin_group(*verb, kOutput);
+  verb->add_flag("--all", c.doctor.all, "what is fine, too");
+  add_json(*verb, c.doctor.json);
+}
+
+namespace {
+
+void add_noise(CLI::App& verb, planner::NoiseFlags& noise) {
+  add_number(verb, "--jitter", noise.jitter, "replay all ranks too: variation of every task (0.1: 10 %)", {0, 10});
+  verb.add_option("--straggler", noise.stragglers, "slow ranks")->type_name("RANK:FACTOR[,..]")->delimiter(',');
+  add_number(verb, "--zipf", noise.zipf, "uneven routing of a dropless layer: Zipf's exponent", {0, 10});
+  add_number(verb, "--samples", noise.samples, "replays with other jitter; default: 100", {1, 1e6});
+  add_number(verb, "--seed", noise.seed, "seed of jitter and of the experts' popularity; default: 1", {0, 9e18});
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, Command& c) {
+  planner::SimulateOptions& s = c.simulate;
+  CLI::App* verb =
+      add_verb(app, "simulate", "simulate a layer or a model under schedules: timeline, lane loads, bounds, memory",
+               " --cluster testbed-b --schedule fsmoe --batch 4 --seq 1024 --model-dim 2048 --hidden 8192");
+  add_text(*verb, "--cluster", "CLUSTER|FILE", s.selection.cluster, "cluster profile");
+  add_nodes(*verb, s.selection);
+  add_schedule(*verb, s.selection);
+  add_model(*verb, s.model);
+  add_layer(*verb, s.selection);
+  begin_group(*verb, kHow);
+  add_states(*verb, s.selection);
+  add_node_limit(*verb, s.selection);
+  add_degrees(*verb, s.selection);
+  add_text(*verb, "--partition", "exact|paper|step1|none", s.partition,
+           "how a model's gradients are spread over its layers; default: exact");
+  add_noise(*verb, s.noise);
+  begin_group(*verb, kOutput);
+  add_trace(*verb, s.trace, "write a Perfetto timeline");
+  add_records(*verb, s.out, "write records, timelines included (JSON Lines)");
+  add_number_or_all(*verb, "--gantt", s.drawn,
+                    "draw the lanes of the N fastest schedules that differ as text, on one scale; default: 3", 0);
+  verb->add_flag("--sweep-degrees", s.sweep_degrees, "with --out: a record of each degree from 1 to 64 too");
+  add_json(*verb, s.json);
+  verb->get_option("--gantt")->excludes("--json");
+  add_plan(*verb, s.plan, {"--cluster", "--nearest", "--trace", "--json"});
+  needs(*verb, "--sweep-degrees", {"--out"});
+  needs(*verb, "--overwrite", {"--out"});
+}
+
+void add_fit(CLI::App& app, Command& c) {
+  CLI::App* verb =
+      add_verb(app, "fit", "fit records of microbench to a cluster profile (alpha, beta, r^2, held-out error)",
+               " --records results/microbench-testbed-b.jsonl --out results/mine.toml");
+  add_text(*verb, "--records", "FILE...", c.fit.records, "records of microbench, tune or import, of one cluster")
+      ->capture_default_str();
+  begin_group(*verb, kHow);
+  verb->add_flag("--strict", c.fit.strict, "exit code 5 where the fit of an operation is WEAK or UNUSABLE");
+  begin_group(*verb, kOutput);
+  add_text(*verb, "--name", "NAME", c.fit.name, "name of the profile; default: CLUSTER-fitted");
+  add_text(*verb, "-o,--out", "FILE", c.fit.out, "the profile; default: results/NAME.toml");
+  add_json(*verb, c.fit.json);
+}
+
+void add_plannerbench(CLI::App& app, Command& c) {
+  CLI::App* verb =
+      add_verb(app, "plannerbench", "measure speed and memory of tuning and simulation, and compare them with limits",
+               " --json > planner.json");
+  begin_group(*verb, kOutput);
+  verb->add_flag("--json", c.plannerbench.json, "Google Benchmark's JSON on stdout");
+}
+
+void add_memory(CLI::App& app, Command& c) {
+  planner::MemoryOptions& m = c.memory;
+  CLI::App* verb = add_verb(app, "memory", "estimate the memory of a layer or a model on one rank, and whether it fits",
+                            " --model mixtral-7b --cluster testbed-b --zero 1");
+  add_text(*verb, "--cluster", "CLUSTER|FILE", m.selection.cluster, "cluster profile");
+  add_nodes(*verb, m.selection);
+  add_model(*verb, m.model);
+  add_layer(*verb, m.selection);
+  verb->add_flag("--parm", m.parm, "count the layers of Parm's grid that fit its GPUs instead");
+  begin_group(*verb, kHow);
+  add_states(*verb, m.selection);
+  add_number(*verb, "--memory-gib", m.memory_gib, "memory of a rank; default: the profile's", {1e-6, 1e6});
+  begin_group(*verb, kOutput);
+  add_json(*verb, m.json);
+  stands_alone(*verb, "--parm", {"--top-k", "--experts", "--json"});
+}
+
+void add_model_verb(CLI::App& app, Command& c) {
+  CLI::App* verb =
+      add_verb(app, "model", "print what is understood of a model's file: layers, parameters, FLOPs, the TOML",
+               " qwen3-30b-a3b");
+  verb->add_option("MODEL", c.model.model, "a name, see list; a model file; a Hugging Face config.json, or its folder")
+      ->type_name("MODEL|FILE")
+      ->required();
+  begin_group(*verb, kOutput);
+  add_json(*verb, c.model.json);
+}
+
+void add_placement(CLI::App& app, Command& c) {
+  PlacementRequest& r = c.placement.request;
+  CLI::App* verb =
+      add_verb(app, "placement",
+               "place context-parallel and expert-parallel groups by MoNTA's rule; print the ranks of every group",
+               " --ep 8 --cp 4 --switch-ports 32");
+  add_number(*verb, "--dp", r.dp, with_default("data-parallel group size", r.dp), {1, 1e6});
+  add_number(*verb, "--tp", r.tp, with_default("tensor- and sequence-parallel group size, inside a node", r.tp),
+             {1, 1024});
+  add_number(*verb, "--cp", r.cp, with_default("context-parallel group size", r.cp), {1, 1e6});
+  add_number(*verb, "--ep", r.ep, with_default("expert-parallel group size", r.ep), {1, 1e6});
+  add_number(*verb, "--pp", r.pp, with_default("pipeline stages", r.pp), {1, 1e6});
+  add_number(*verb, "--ranks-per-node", r.ranks_per_node, with_default("GPUs a node", r.ranks_per_node), {1, 1024});
+  add_number(*verb, "--switch-ports", r.switch_ports,
+             with_default("ports of the switch that joins GPUs of one TP position", r.switch_ports), {1, 1e6});
+  begin_group(*verb, kOutput);
+  add_json(*verb, c.placement.json);
+}
+
+void add_reproduce(CLI::App& app, Command& c) {
+  reproduce::ReproduceOptions& r = c.reproduce;
+  CLI::App* verb = add_verb(app, "reproduce", "compare a paper's table or figure with our numbers", " fsmoe-table5");
+  verb->add_option("TABLE", r.table, "key of a table, see list")->type_name("");
+  add_text(*verb, "--assume", "ASSUMPTIONS|FILE", r.assume, "for what no paper prints (configs/papers/assume/)");
+  verb->add_flag("--measure", r.measure,
+                 "of fsmoe-table5, fsmoe-degrees, fsmoe-fig6: a column of what ran, of runs in results/");
+  add_text(*verb, "--records", "FILE", r.records, "the same, of these records or documents of modelbench --json");
+  verb->add_flag("--audit", r.audit, "every combination of FSMoE's open conventions");
+  verb->add_flag("--all", r.all, "every table, with and without the example assumptions, and the audit");
+  begin_group(*verb, kOutput);
+  add_text(*verb, "--write", "FILE", r.write,
+           "with --all: write a summary in Markdown to FILE, and a page per paper to a folder of its name without the "
+           "ending");
+  add_records(*verb, r.out, "records; default: results/reproduce-TABLE.jsonl");
+  add_json(*verb, r.json);
+}
+
+// The verbs that speak other people's formats.
+
+void add_export(CLI::App& app, Command& c) {
+  exchange::ExportOptions& o = c.export_out;
+  CLI::App* verb = add_verb(app, "export", "write a profile, records or a plan in other formats (docs/exchange.md)",
+                            " csv testbed-b --per-element");
+  verb->add_option("FORMAT", o.format, "of what is written")->type_name(exchange::export_formats())->required();
+  verb->add_option("FILE", o.file, "a profile, records or a plan; of otava a folder of records too")
+      ->type_name("")
+      ->required();
+  add_text(*verb, "--cluster", "CLUSTER|FILE", o.cluster, "prices a plan; default: the records' own");
+  add_text(*verb, "--only", "NAME", o.only, "of records: this layer, by its name");
+  add_text(*verb, "--schedule", "SCHEDULE", o.schedule, "of records: this schedule's plan; default: the fastest");
+  begin_group(*verb, kHow);
+  verb->add_flag("--per-element", o.per_element, "csv of a profile: betas of a float32 element, as papers print them");
+  verb->add_flag("--samples", o.samples, "google-benchmark: every sample as a repetition; default: their median");
+  begin_group(*verb, kOutput);
+  add_text(*verb, "-o,--out", "FILE", o.out, "default: standard output");
+}
+
+void add_import(CLI::App& app, Command& c) {
+  exchange::ImportOptions& o = c.import_in;
+  CLI::App* verb = add_verb(app, "import", "read measurements of other tools as records for fit",
+                            " nccl-tests all_reduce.txt alltoall.txt --out results/imported.jsonl");
+  verb->add_option("FORMAT", o.format, "of what is read")->type_name(exchange::import_formats())->required();
+  verb->add_option("FILE", o.files, "one or several")->type_name("")->required();
+  add_text(*verb, "--cluster", "NAME", o.cluster, "name of the cluster in the records");
+  begin_group(*verb, kHow);
+  add_text(*verb, "--op", "alltoall|allgather|reducescatter|allreduce|sendrecv", o.op,
+           "nccl-tests: the operation, where the file does not say");
+  add_text(*verb, "--network", "inter|intra", o.network, "of the groups, where the files do not say");
+  add_number(*verb, "--nodes", o.nodes, "of the cluster; default: as the files say", {1, kMostNodes});
+  add_number(*verb, "--ranks", o.ranks, "of a group, where the files do not say", {2, 1e6});
+  add_number(*verb, "--ranks-per-node", o.ranks_per_node, "of the cluster; default: as the files say",
+             {1, kMostRanksPerNode});
+  verb->add_flag("--in-place", o.in_place, "nccl-tests: the in-place columns; default: out of place");
+  add_text(*verb, "--map", "FILE", o.map, "kineto: CSV of kernel, kind; what kernels of other names do");
+  begin_group(*verb, kOutput);
+  add_text(*verb, "-o,--out", "FILE", o.out, "the records; of csv-profile the profile");
+  add_overwrite(*verb);
+}
+
+// The verbs that keep performance from regressing.
+
+namespace {
+
+void add_base(CLI::App& verb, std::string& base) {
+  add_text(verb, "--base", "FOLDER", base, "a checkout, build folder or program of moetune; default: this one");
+}
+
+// Adds what a gate launches, and how.
+template <class Options>
+void add_launches(CLI::App& verb, Options& o) {
+  add_text(verb, "--cases", "CASES|FILE", o.cases, "command lines to run (configs/ci/), in the place of -- VERB");
+  begin_group(verb, kHow);
+  add_text(verb, "--launcher", "WORDS", o.launcher, "what stands before the program: 'mpirun -np 2'");
+  add_number(verb, "--delta", o.delta_percent, "percent that a case must be slower by, at least; default: 3",
+             {0.01, 100});
+  add_number(verb, "--seed", o.seed, "seed of the order of launches, and of what is drawn", {0, 9e18});
+  add_number(verb, "--timeout", o.timeout_s, "seconds a launch may take; default: 20 times the first, at least 60",
+             {0.1, 86400});
+}
+
+void add_filter(CLI::App& verb, std::vector<std::string>& filter) {
+  verb.add_option("--filter", filter, "these cases alone: of a parameter, or schedule, one of the values")
+      ->type_name("KEY=VALUE[,..]")
+      ->delimiter(',');
+}
+
+void add_floor(CLI::App& verb, std::string& floor) {
+  add_text(verb, "--floor", "FILE", floor, "records of self-test on this machine; default: results/self-test.jsonl");
+}
+
+}  // namespace
+
+void add_ab(CLI::App& app, Command& c) {
+  regress::AbOptions& o = c.ab;
+  CLI::App* verb = add_verb(app, "ab", "tell whether one build, or one set of flags, is slower than another",
+                            " --base ../before --head . -- layerbench --cluster host --no-predict --schedule fsmoe "
+                            "--degree-forward 2 --degree-backward 2");
+  add_base(*verb, o.base);
+  add_text(*verb, "--head", "FOLDER", o.head, "what is compared with it; default: the base");
+  add_text(*verb, "--base-flags", "FLAGS", o.base_flags, "added to the command line of the base");
+  add_text(*verb, "--head-flags", "FLAGS", o.head_flags, "added to the command line of the head");
+  add_launches(*verb, o);
+  add_floor(*verb, o.floor);
+  verb->add_flag("--strict", o.strict, "exit code 5 where a case is ambiguous and none is slower");
+  begin_group(*verb, kOutput);
+  add_records(*verb, o.out, "records of all launches; default: results/ab.jsonl");
+  verb->add_flag("--markdown", o.markdown, "a table for a pull request, in the place of text");
+  add_json(*verb, o.json);
+  verb->get_option("--markdown")->excludes("--json");
+}
+
+void add_self_test(CLI::App& app, Command& c) {
+  regress::SelfTestOptions& o = c.self_test;
+  CLI::App* verb = add_verb(app, "self-test",
+                            "measure how often ab is wrong on this machine, and the smallest slowdown that it finds",
+                            " --cases tiny");
+  add_base(*verb, o.base);
+  add_launches(*verb, o);
+  add_number(*verb, "--gates", o.gates, "live gates that compare the program with itself; default: 10", {1, 1000});
+  add_number(*verb, "--resamples", o.resamples, "gates made of the recorded launches, a row; default: 2000", {1, 1e7});
+  verb->add_flag("--simulate", o.simulate, "launch nothing: the rule beside three others, on made-up machines");
+  begin_group(*verb, kOutput);
+  add_records(*verb, o.out, "records of all launches, and the floor; default: results/self-test.jsonl");
+  add_json(*verb, o.json);
+  stands_alone(*verb, "--simulate", {"--delta", "--seed", "--resamples", "--json"});
+}
+
+void add_compare(CLI::App& app, Command& c) {
+  regress::CompareOptions& o = c.compare;
+  CLI::App* verb = add_verb(app, "compare", "compare records that were measured before and after a change",
+                            " before.jsonl after.jsonl");
+  verb->add_option("BASE", o.base, "records, or a folder of them")->type_name("")->required();
+  verb->add_option("HEAD", o.head, "the same of the change")->type_name("")->required();
+  add_filter(*verb, o.filter);
+  begin_group(*verb, kHow);
+  add_text(*verb, "--by", "NAME", o.by, "geometric means by a parameter, or schedule");
+  add_floor(*verb, o.floor);
+  verb->add_flag("--strict", o.strict, "exit code 5 where a case is ambiguous and none slower");
+  begin_group(*verb, kOutput);
+  verb->add_flag("--all", o.all, "cases that are the same too, and every name");
+  verb->add_flag("--markdown", o.markdown, "for the comment of a pull request");
+  add_json(*verb, o.json);
+  for (const char* flag : {"--all", "--markdown"}) verb->get_option("--json")->excludes(verb->get_option(flag));
+}
+
+void add_history(CLI::App& app, Command& c) {
+  regress::HistoryOptions& o = c.history;
+  CLI::App* verb = add_verb(app, "history", "find the changes in records of many commits", " results");
+  verb->add_option("DIR", o.folder, "any *.jsonl below it")->type_name("")->required();
+  add_filter(*verb, o.filter);
+  begin_group(*verb, kHow);
+  add_text(*verb, "--by", "NAME", o.by, "a series of each value of a parameter, schedule or key");
+  begin_group(*verb, kOutput);
+  add_text(*verb, "--plot", "FILE", o.plot, "draw the series (.svg, .png)");
+  add_json(*verb, o.json);
+}
+
+void complete_gate(Command& c, std::vector<std::string> words) {
+  (c.verb == "ab" ? c.ab.command : c.self_test.command) = std::move(words);
+}
+
+// The verb that makes a page of records.
+
+void add_report(CLI::App& app, Command& c) {
+  report::ReportOptions& o = c.report;
+  CLI::App* verb = add_verb(app, "report", "write records of any verb as one HTML page that opens offline",
+                            " results/tune-testbed-b.jsonl --out report.html");
+  verb->add_option("RECORDS", o.records, "files of records, gzipped ones too")->type_name("")->required();
+  add_text(*verb, "--cluster", "CLUSTER|FILE", o.cluster,
+           "profile that prices the replays; default: what the records' own operations fit, else their cluster");
+  begin_group(*verb, kHow);
+  add_number(*verb, "--timelines", o.timelines, "layers that the page replays; default: 8", {0, 100});
+  begin_group(*verb, kOutput);
+  add_text(*verb, "-o,--out", "FILE", o.out, "the page");
 }
 
 }  // namespace moe::cli

@@ -8,7 +8,6 @@
 #include "cli/errors.h"
 #include "moe/base/check.h"
 #include "moe/base/log.h"
-#include "moe/base/no_hardware.h"
 #include "moe/base/units.h"
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/comm/nccl/nccl_world.h"

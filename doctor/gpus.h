@@ -1,7 +1,7 @@
 #pragma once
 // What the verb `doctor` finds of NVIDIA's GPUs.
 #include "doctor/finding.h"
-#include "moe/record/nvml.h"
+#include "moe/record/gpu_watch.h"
 
 namespace moe::doctor {
 

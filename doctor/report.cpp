@@ -5,7 +5,7 @@
 #include "moe/base/json.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
-#include "moe/record/fields_json.h"
+#include "moe/record/record_json.h"
 
 namespace moe::doctor {
 namespace {

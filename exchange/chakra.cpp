@@ -5,8 +5,8 @@
 #include <ostream>
 
 #include "exchange/formats.h"
-#include "exchange/plan_of_record.h"
 #include "exchange/protobuf.h"
+#include "exchange/tuned_layer.h"
 #include "moe/base/check.h"
 #include "moe/base/log.h"
 #include "moe/cost/fluid_replay.h"

@@ -1,18 +1,24 @@
 // Traces of PyTorch's profiler: collectives and GEMMs become samples; attention, copies and what no name tells are
 // counted and left out.
+#include "exchange/kineto.h"
+
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <fmt/ranges.h>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "exchange/csv.h"
 #include "exchange/formats.h"
-#include "exchange/imported_samples.h"
-#include "exchange/kineto_events.h"
-#include "exchange/kineto_gemm.h"
+#include "exchange/import.h"
+#include "exchange/json_fields.h"
 #include "moe/base/check.h"
+#include "moe/base/files.h"
+#include "moe/base/json.h"
 #include "moe/base/log.h"
 #include "moe/base/units.h"
 
@@ -331,6 +337,215 @@ void import_kineto(const ImportOptions& options) {
   TraceImport traces(options);
   for (const std::string& path : options.files) traces.add(read_kineto(path));
   traces.write();
+}
+
+namespace {
+
+using Json = nlohmann::json;
+
+// Reads a list, or its text "[0, 1, 2]"; some traces cut it short with dots, which leaves it unknown.
+std::vector<int> ranks_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) return {};
+  const Json list = found->is_string() ? json_if_valid<Json>(found->get<std::string>()).value_or(Json()) : *found;
+  std::vector<int> ranks;
+  if (!list.is_array()) return {};
+  for (const Json& rank : list) {
+    if (!rank.is_number_integer() || !std::in_range<int>(rank.get<int64_t>())) return {};
+    ranks.push_back(rank.get<int>());
+  }
+  return ranks;
+}
+
+// Returns 0, unknown, where no group is that large.
+int ranks_in(const Json& object, const char* key, int64_t otherwise) {
+  const int64_t ranks = whole_at(object, key, otherwise);
+  return std::in_range<int>(ranks) ? static_cast<int>(ranks) : 0;
+}
+
+std::optional<CommArguments> comm_of(const Json& args) {
+  CommArguments c;
+  c.name = text_at(args, "Collective name");
+  if (c.name.empty()) return std::nullopt;
+  c.dtype = text_at(args, "dtype");
+  c.group = text_at(args, "Process Group Name");
+  c.ranks = ranks_at(args, "Process Group Ranks");
+  c.group_size = ranks_in(args, "Group size", static_cast<int64_t>(c.ranks.size()));
+  c.sequence = whole_at(args, "Seq", -1);
+  c.elements_in = number_at(args, "In msg nelems");
+  c.elements_out = number_at(args, "Out msg nelems");
+  return c;
+}
+
+std::vector<std::vector<double>> dims_of(const Json& args) {
+  std::vector<std::vector<double>> dims;
+  for (const Json& of_input : list_at(args, "Input Dims")) {
+    std::vector<double>& sizes = dims.emplace_back();
+    if (!of_input.is_array()) continue;
+    for (const Json& size : of_input)
+      if (size.is_number()) sizes.push_back(size.get<double>());
+  }
+  return dims;
+}
+
+// Returns the type of the first input that is a matrix.
+std::string matrix_type(const Json& args, const std::vector<std::vector<double>>& dims) {
+  const Json types = list_at(args, "Input type");
+  for (size_t i = 0; i < dims.size() && i < types.size(); ++i)
+    if (dims[i].size() >= 2 && types[i].is_string()) return types[i].get<std::string>();
+  return {};
+}
+
+// Chrome's form of a list of events may lack its end, since those who trace may be killed.
+void close_array(std::string& text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string::npos || text[first] != '[' || json_outline(text).open_levels != 1) return;
+  text.resize(text.find_last_not_of(kBlanks) + 1);
+  if (text.ends_with(',')) text.pop_back();
+  text += ']';
+}
+
+class EventReader {
+ public:
+  explicit EventReader(KinetoTrace& trace) : trace_(trace) {}
+
+  void read(const Json& event) {
+    if (text_at(event, "ph") != "X" || !event.contains("name")) return;
+    const std::string category = text_at(event, "cat");
+    const Json args = object_at(event, "args");
+    if (category == "kernel") trace_.kernels.push_back(timed(event, args));
+    if (category == "cpu_op" || category == "user_annotation") operation(event, args);
+  }
+
+  // Takes the operations' own times in a trace without kernels. `groups`: of the processes, as the trace lists them.
+  void finish(const Json& groups) {
+    trace_.on_gpu = !trace_.kernels.empty();
+    if (!trace_.on_gpu) trace_.kernels = std::move(on_cpu_);
+    std::ranges::stable_sort(trace_.kernels, {}, &TimedKernel::start_us);
+    if (trace_.on_gpu || groups.size() != 1) return;
+    for (TimedKernel& op : trace_.kernels)
+      if (op.comm) complete_group(groups.front(), *op.comm);
+  }
+
+ private:
+  static TimedKernel timed(const Json& event, const Json& args) {
+    TimedKernel kernel{text_at(event, "name"), number_at(event, "ts"), number_at(event, "dur")};
+    kernel.stream = whole_at(args, "stream", whole_at(event, "tid", 0));
+    kernel.external_id = whole_at(args, "External id", whole_at(args, "external id", -1));
+    kernel.comm = comm_of(args);
+    return kernel;
+  }
+
+  // Reads Gloo's arguments: they say only what goes in, not over which group.
+  static std::optional<CommArguments> gloo_comm(const std::string& name, const Json& args) {
+    constexpr std::string_view kGloo = "gloo:";
+    const std::vector<std::vector<double>> dims = dims_of(args);
+    const Json types = list_at(args, "Input type");
+    if (!name.starts_with(kGloo) || dims.empty() || types.empty() || !types[0].is_string()) return std::nullopt;
+    CommArguments c;
+    c.name = name.substr(kGloo.size());
+    c.dtype = types[0].get<std::string>();
+    c.elements_in = 1;
+    for (const double size : dims.front()) c.elements_in *= size;
+    return c;
+  }
+
+  static void complete_group(const Json& group, CommArguments& comm) {
+    if (comm.group_size > 0) return;
+    comm.group = text_at(group, "pg_name");
+    comm.ranks = ranks_at(group, "ranks");
+    comm.group_size = ranks_in(group, "pg_size", 0);
+    comm.elements_out = comm.elements_in * comm.group_size;
+  }
+
+  void operation(const Json& event, const Json& args) {
+    TimedKernel own = timed(event, args);
+    if (!own.comm) own.comm = gloo_comm(own.name, args);
+    LaunchingOp op{own.name, dims_of(args), {}, own.comm};
+    op.dtype = matrix_type(args, op.dims);
+    if (own.external_id >= 0 && (op.comm || !op.dims.empty())) {
+      LaunchingOp& known = trace_.operations.try_emplace(own.external_id, op).first->second;
+      if (op.comm) known.comm = op.comm;
+    }
+    if (own.comm || is_gemm_op(own.name)) on_cpu_.push_back(std::move(own));
+  }
+
+  KinetoTrace& trace_;
+  std::vector<TimedKernel> on_cpu_;
+};
+
+}  // namespace
+
+bool is_gemm_op(std::string_view name) {
+  constexpr std::array<std::string_view, 8> kGemmOps{"aten::mm",          "aten::addmm",
+                                                     "aten::bmm",         "aten::baddbmm",
+                                                     "aten::_grouped_mm", "aten::_addmm_activation",
+                                                     "aten::_scaled_mm",  "aten::_scaled_grouped_mm"};
+  return std::ranges::find(kGemmOps, name) != kGemmOps.end();
+}
+
+KinetoTrace read_kineto(const std::string& path) {
+  KinetoTrace trace;
+  trace.path = path;
+  EventReader reader(trace);
+  bool events = false;
+  // Events are read one by one, and dropped: traces are large.
+  const auto keep = [&](int, Json::parse_event_t what, Json& parsed) {
+    if (what != Json::parse_event_t::object_end || !parsed.is_object() || !parsed.contains("ph")) return true;
+    reader.read(parsed);
+    events = true;
+    return false;
+  };
+  std::string text = text_of_file(path, "a Chrome trace (JSON)");
+  repair_json_strings(text);
+  close_array(text);
+  const Json rest = json_from<Json>(text, path, "a Chrome trace (JSON)", keep);
+  require<BadInput>(events, "{}: found no event, expected traceEvents of PyTorch's profiler", path);
+  const Json distributed = object_at(rest, "distributedInfo");
+  trace.world_size = static_cast<int>(whole_at(distributed, "world_size", 0));
+  reader.finish(list_at(distributed, "pg_config"));
+  return trace;
+}
+
+namespace {
+
+using Dims = std::vector<std::vector<double>>;
+
+// Returns the first of the two factors among the inputs; dims.size(): there is none. Sums come first in addmm and its
+// like, outputs and scales last; of other operations, which --map names, the last two matrices are the factors.
+size_t first_factor(const LaunchingOp& op) {
+  const Dims& dims = op.dims;
+  const auto is_matrix = [&](size_t i) { return i < dims.size() && dims[i].size() >= 2; };
+  const bool adds = op.name == "aten::addmm" || op.name == "aten::baddbmm" || op.name == "aten::_addmm_activation";
+  size_t first = adds ? 1 : 0;
+  if (!is_gemm_op(op.name))
+    for (size_t i = 0; i + 1 < dims.size(); ++i)
+      if (is_matrix(i) && is_matrix(i + 1)) first = i;
+  return is_matrix(first) && is_matrix(first + 1) ? first : dims.size();
+}
+
+}  // namespace
+
+bool GemmSize::is_thin() const {
+  constexpr double kThin = 16;  // rows of a tile of matrix units
+  return std::min({m, k, n}) < kThin;
+}
+
+std::optional<GemmSize> gemm_size(const LaunchingOp& op) {
+  const size_t first = first_factor(op);
+  if (first == op.dims.size()) return std::nullopt;
+  const auto &a = op.dims[first], &b = op.dims[first + 1];
+  GemmSize size{.m = a[a.size() - 2], .k = a.back(), .n = b.back()};
+  if (b[b.size() - 2] != size.k) {
+    if (b.back() != size.k) return std::nullopt;
+    size.n = b[b.size() - 2];  // a weight of (n, k), as linear layers keep it
+  }
+  // Groups of a 3-D factor share out the rows or columns of the other one.
+  const bool is_grouped = op.name.find("grouped_mm") != std::string::npos;
+  if (!is_grouped || b.size() > 2)
+    for (size_t i = 0; i + 2 < a.size(); ++i) size.batch *= a[i];
+  return size.multiplied() > 0 ? std::optional(size) : std::nullopt;
 }
 
 }  // namespace moe::exchange

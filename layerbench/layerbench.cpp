@@ -4,19 +4,18 @@
 #include <cstdio>
 
 #include "layerbench/report.h"
+#include "moe/base/check.h"
 #include "moe/base/config_files.h"
-#include "moe/base/exit_code.h"
-#include "moe/base/progress.h"
+#include "moe/base/terminal.h"
 #include "moe/device/stream.h"
 #include "moe/layer/layer_device.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/plan/grid.h"
-#include "verbs/draw_layers.h"
 #include "verbs/pick_layers.h"
 #include "verbs/plan_file.h"
 #include "verbs/run/layer_dump.h"
 #include "verbs/run/op_records.h"
-#include "verbs/sweep_records.h"
+#include "verbs/sweep.h"
 
 namespace moe::layerbench {
 namespace {

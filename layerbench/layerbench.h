@@ -6,9 +6,9 @@
 
 #include "moe/record/record.h"
 #include "verbs/chosen_model.h"
+#include "verbs/plan_file.h"
 #include "verbs/run_options.h"
 #include "verbs/selection.h"
-#include "verbs/trace_file.h"
 
 namespace moe {
 class World;
@@ -34,7 +34,7 @@ struct LayerbenchOptions : verbs::RunOptions {
   bool graphs = false;   // time passes replayed as CUDA graphs too (Executor::record)
   bool profile = false;  // run one pass more of each schedule, for a profiler
   bool predict = true;   // else degrees are given, nothing is measured but the layer, and plans have nominal prices
-  std::string slow;      // KIND:FACTOR[:RANK], slowed on purpose (dragged.h); empty: nothing
+  std::string slow;      // KIND:FACTOR[:RANK], slowed on purpose (rank_run.h); empty: nothing
   bool json = false;
   Asked asked;
 };

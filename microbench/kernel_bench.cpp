@@ -3,16 +3,16 @@
 #include <algorithm>
 
 #include "microbench/kernels.h"
-#include "moe/base/exit_code.h"
+#include "moe/base/check.h"
 #include "moe/base/json.h"
-#include "moe/base/progress.h"
 #include "moe/base/table.h"
+#include "moe/base/terminal.h"
 #include "moe/base/units.h"
 #include "moe/device/device.h"
-#include "moe/record/fields_json.h"
+#include "moe/record/record_json.h"
 #include "moe/record/writer.h"
 #include "verbs/run/target.h"
-#include "verbs/sweep_records.h"
+#include "verbs/sweep.h"
 
 namespace moe::microbench {
 namespace {

@@ -6,11 +6,10 @@
 #include "microbench/kernel_bench.h"
 #include "microbench/report.h"
 #include "moe/base/check.h"
-#include "moe/base/exit_code.h"
-#include "moe/base/progress.h"
+#include "moe/base/terminal.h"
 #include "moe/measure/modules/module_run.h"
 #include "verbs/run/op_records.h"
-#include "verbs/sweep_records.h"
+#include "verbs/sweep.h"
 
 namespace moe::microbench {
 namespace {

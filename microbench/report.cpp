@@ -8,8 +8,8 @@
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 #include "moe/plan/op.h"
-#include "moe/record/fields_json.h"
 #include "moe/record/pass_times.h"
+#include "moe/record/record_json.h"
 
 namespace moe::microbench {
 namespace {

@@ -6,20 +6,19 @@
 #include <cstdio>
 
 #include "modelbench/report.h"
+#include "moe/base/check.h"
 #include "moe/base/config_files.h"
-#include "moe/base/exit_code.h"
 #include "moe/base/log.h"
 #include "moe/base/random.h"
 #include "moe/layer/layer_device.h"
 #include "moe/model/gpt2_file.h"
 #include "moe/plan/model_file.h"
-#include "moe/search/within_memory.h"
-#include "moe/train/byte_source.h"
-#include "moe/train/markov_source.h"
-#include "verbs/recorded_layer.h"
+#include "moe/search/degrees.h"
+#include "moe/train/token_source.h"
+#include "verbs/record_files.h"
 #include "verbs/run/layer_dump.h"
 #include "verbs/run/op_records.h"
-#include "verbs/sweep_records.h"
+#include "verbs/sweep.h"
 
 namespace moe::modelbench {
 namespace {

@@ -9,7 +9,7 @@
 #include "moe/base/terminal.h"
 #include "moe/plan/model_file.h"
 #include "moe/schedule/schedule.h"
-#include "verbs/paper_tables.h"
+#include "verbs/printed.h"
 
 namespace moe::planner {
 namespace {

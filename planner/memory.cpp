@@ -1,9 +1,15 @@
 #include "planner/memory.h"
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
 #include "moe/base/check.h"
+#include "moe/base/table.h"
 #include "moe/base/terminal.h"
 #include "moe/base/units.h"
-#include "planner/memory_report.h"
+#include "verbs/results_json.h"
 
 namespace moe::planner {
 namespace {
@@ -91,6 +97,173 @@ int run_memory(const MemoryOptions& options) {
   else
     print_text(report);
   return 0;
+}
+
+namespace {
+
+constexpr std::array kModels{ActivationModel::printed, ActivationModel::corrected, ActivationModel::counted};
+
+MemoryEstimate estimate_by(const MemoryReport& report, ActivationModel model) {
+  MemoryRequest request = report.request;
+  request.activations = model;
+  return estimate_memory(request);
+}
+
+std::string share(const MemoryEstimate& e, std::optional<double> capacity_bytes) {
+  if (!capacity_bytes) return "unknown";
+  if (misfit(e, *capacity_bytes)) return "does not fit";
+  return percent(e.total() / *capacity_bytes, 0);
+}
+
+int sum(const std::vector<int>& values) { return std::accumulate(values.begin(), values.end(), 0); }
+
+/// Returns the layer as Parm's testbed would train it, or nothing where its sizes do not divide.
+std::optional<MemoryRequest> parm_request(const GridLayer& layer, Rounding rounding, const ParmAssumptions& assumed) {
+  MemoryRequest r;
+  r.dense_part = false;
+  LayerShape shape = layer.shape;
+  ParallelShape parallel = *layer.parallel;
+  if (assumed.top_k) shape.top_k = *assumed.top_k;
+  if (assumed.experts) {
+    shape.experts = *assumed.experts;
+    parallel.ep = static_cast<int>(std::min<int64_t>(parallel.ep, *assumed.experts));
+  }
+  try {
+    r.shape = complete(std::move(shape), parallel, rounding);
+  } catch (const BadInput&) {
+    return std::nullopt;
+  }
+  return r;
+}
+
+std::vector<ParmCount> ways_to_count() {
+  std::vector<ParmCount> ways;
+  for (const bool optimizer : {false, true}) {
+    for (const ActivationModel model : kModels) ways.push_back({model, false, optimizer, {}});
+    ways.push_back({ActivationModel::counted, true, optimizer, {}});
+  }
+  return ways;
+}
+
+bool fits(MemoryRequest request, const ParmCount& way, double capacity_bytes) {
+  request.activations = way.activations;
+  request.flow = way.replicated ? Flow::replicated : Flow::sharded;
+  MemoryEstimate e = estimate_memory(request);
+  if (!way.optimizer) e.optimizer = 0;
+  return !misfit(e, capacity_bytes);
+}
+
+std::string label(const ParmCount& way) {
+  return fmt::format("{}{}", name_of(way.activations), way.replicated ? ", baseline" : "");
+}
+
+}  // namespace
+
+std::string memory_table(const MemoryReport& report) {
+  const std::string capacity = report.capacity_bytes ? human_bytes(*report.capacity_bytes) : "a rank";
+  Table table({"weights", "gradients", "optimizer", "activations", "buffers", "total", "of " + capacity});
+  const MemoryEstimate e = estimate_by(report, ActivationModel::counted);
+  table.add({human_bytes(e.weights), human_bytes(e.gradients), human_bytes(e.optimizer), human_bytes(e.activations),
+             human_bytes(e.buffers), human_bytes(e.total()), share(e, report.capacity_bytes)});
+  return table.text();
+}
+
+Json to_json(const MemoryReport& report) {
+  const MemoryRequest& r = report.request;
+  Json json{{"cluster", report.cluster}};
+  json["model"] = report.name.empty() ? Json() : Json(report.name);
+  json["layers"] = r.layers;
+  verbs::add_dense(json, r.dense, r.layers);
+  json["layer"] = verbs::to_json(r.shape);
+  json["zero"] = r.shape.parallel.zero;
+  json["micro_batches"] = r.micro_batches;
+  const double in_flight = micro_batches_in_flight(r, estimate_by(report, ActivationModel::counted).stage);
+  json["micro_batches_in_flight"] = r.virtual_stages == 1 ? Json(std::llround(in_flight)) : Json(in_flight);
+  json["pipeline"] = name_of(r.order);
+  json["virtual_stages"] = r.virtual_stages;
+  json["recompute"] = name_of(r.shape.parallel.recompute);
+  json["memory_bytes"] = report.capacity_bytes ? Json(*report.capacity_bytes) : Json();
+  json["estimates"] = Json::array();
+  for (const ActivationModel model : kModels) {
+    const MemoryEstimate e = estimate_by(report, model);
+    Json row{{"activations_model", name_of(model)},
+             {"stage", e.stage},
+             {"weights_bytes", e.weights},
+             {"gradients_bytes", e.gradients},
+             {"optimizer_bytes", e.optimizer},
+             {"activations_bytes", e.activations},
+             {"buffers_bytes", e.buffers},
+             {"total_bytes", e.total()},
+             {"fits", nullptr},
+             {"reason", nullptr}};
+    if (report.capacity_bytes) {
+      const auto reason = misfit(e, *report.capacity_bytes);
+      row["fits"] = !reason;
+      if (reason) row["reason"] = *reason;
+    }
+    json["estimates"].push_back(std::move(row));
+  }
+  return json;
+}
+
+ParmCounts count_parm_layers(const std::vector<Grid>& grids, const ParmAssumptions& assumptions) {
+  ParmCounts out;
+  out.counts = ways_to_count();
+  for (const Grid& grid : grids) {
+    for (const GridLayer& layer : grid.layers) {
+      if (assumptions.table4_groups && layer.parallel && std::min(layer.parallel->mp, layer.parallel->esp) < 2)
+        continue;
+      require<BadInput>(layer.parallel && grid.memory_bytes,
+                        "{}: found no [parallel] with memory_bytes, expected one to count what fits", grid.file);
+      const std::string column = fmt::format("{} P{}", grid.name, layer.parallel->ranks());
+      if (out.columns.empty() || out.columns.back() != column) {
+        out.columns.push_back(column);
+        out.layers.push_back(0);
+        out.shaped.push_back(0);
+        for (ParmCount& way : out.counts) way.fits.push_back(0);
+      }
+      ++out.layers.back();
+      const auto request = parm_request(layer, grid.rounding, assumptions);
+      if (!request) continue;
+      ++out.shaped.back();
+      for (ParmCount& way : out.counts) way.fits.back() += fits(*request, way, *grid.memory_bytes);
+    }
+  }
+  return out;
+}
+
+std::string parm_table(const ParmCounts& counts) {
+  std::vector<std::string> header{"activations", "states"};
+  header.insert(header.end(), counts.columns.begin(), counts.columns.end());
+  header.insert(header.end(), {"in all", fmt::format("of {}", kParmLayers)});
+  Table table(std::move(header));
+  const auto add = [&](std::vector<std::string> row, const std::vector<int>& values, const std::string& beside) {
+    for (const int value : values) row.push_back(fmt::format("{}", value));
+    row.push_back(fmt::format("{}", sum(values)));
+    row.push_back(beside);
+    table.add(std::move(row));
+  };
+  add({"(all combinations)", ""}, counts.layers, "");
+  add({"(sizes that divide)", ""}, counts.shaped, "");
+  for (const ParmCount& way : counts.counts)
+    add({label(way), way.optimizer ? "weights, gradients, Adam" : "weights, gradients"}, way.fits,
+        fmt::format("{:+d}", sum(way.fits) - kParmLayers));
+  return table.text();
+}
+
+Json to_json(const ParmCounts& counts) {
+  Json json{{"printed", kParmLayers},
+            {"columns", counts.columns},
+            {"layers", counts.layers},
+            {"shaped", counts.shaped},
+            {"counts", Json::array()}};
+  for (const ParmCount& way : counts.counts)
+    json["counts"].push_back({{"activations_model", name_of(way.activations)},
+                              {"baseline", way.replicated},
+                              {"optimizer", way.optimizer},
+                              {"fits", way.fits},
+                              {"total", sum(way.fits)}});
+  return json;
 }
 
 }  // namespace moe::planner

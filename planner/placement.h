@@ -1,6 +1,6 @@
 #pragma once
 // The verb `placement`: where context parallelism goes beside expert parallelism, by MoNTA's rule.
-#include "moe/plan/placement.h"
+#include "moe/plan/groups.h"
 
 namespace moe::planner {
 

@@ -11,7 +11,7 @@
 #include "moe/cost/fluid_replay.h"
 #include "moe/cost/rank_replay.h"
 #include "verbs/selection.h"
-#include "verbs/sweep_records.h"
+#include "verbs/sweep.h"
 
 namespace moe::planner {
 namespace {

@@ -10,7 +10,7 @@
 #include "moe/record/record.h"
 #include "planner/noise_report.h"
 #include "verbs/chosen_model.h"
-#include "verbs/trace_file.h"
+#include "verbs/plan_file.h"
 
 namespace moe::planner {
 
@@ -55,5 +55,13 @@ struct PlannedRow {
 std::string fastest_text(const std::vector<PlannedRow>& fastest_first, const Profile& profile);
 
 int run_simulate(const SimulateOptions& options);
+
+// `simulate --model`: a whole model under chosen schedules.
+
+int run_simulate_model(const SimulateOptions& options);
+
+// The verb `simulate` on a plan of a file, as it stands.
+
+int run_simulate_plan(const SimulateOptions& options);
 
 }  // namespace moe::planner

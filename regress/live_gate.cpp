@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "moe/base/check.h"
-#include "moe/base/exit_code.h"
 #include "moe/base/log.h"
 #include "moe/base/random.h"
 

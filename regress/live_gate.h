@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "moe/record/writer.h"
-#include "regress/gate.h"
 #include "regress/launches.h"
+#include "regress/rule.h"
 
 namespace moe::regress {
 

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "moe/record/record.h"
+#include "regress/launches.h"
+#include "regress/rule.h"
 
 namespace moe::regress {
 
@@ -25,5 +27,58 @@ struct SelfTestOptions {
 
 /// Returns 0; throws as ab does.
 int run_self_test(const SelfTestOptions& options);
+
+// The gate's rule beside three that others use, over many gates of made-up machines.
+
+/// ours     pairs, two stages (rule.h)
+/// rank_sum Mann and Whitney's test at 5 %, on arms one after the other
+/// ratio    of the arms' medians, above 1.05
+/// welch    Welch's t at 5 %
+enum class GateRule : uint8_t { ours, rank_sum, ratio, welch };
+inline constexpr int kGateRules = 4;
+std::string_view name_of(GateRule rule);
+
+struct StudyRow {
+  std::string_view noise;
+  GateRule rule = GateRule::ours;
+  double slowdown = 0;           // of one case of each gate; 0: of none
+  int64_t gates = 0, found = 0;  // with a SLOW: of the slowed case, where there is one
+  double pairs = 0;              // a gate, in the mean
+};
+
+/// Judges gates on every made-up machine by every rule. `slowdowns`: shares. The other rules have kBlockedLaunches
+/// launches of each arm.
+inline constexpr int kBlockedLaunches = 12;
+std::vector<StudyRow> study_rules(const Rule& rule, size_t cases, int64_t gates, const std::vector<double>& slowdowns,
+                                  uint64_t seed);
+
+/// What self-test found, as text and as JSON.
+struct SelfTestedCase {
+  std::string name;
+  double median_s = 0;
+  double launch_deviation = 0;  // of log seconds
+};
+
+struct SelfTestResults {
+  std::string program;
+  Rule rule;
+  std::vector<SelfTestedCase> cases;
+  int live_gates = 0, live_slow = 0, live_fast = 0, live_pairs = 0;  // slow, fast: gates with any
+  struct Row {
+    Injection injection;
+    ResampledGates gates;
+  };
+  std::vector<Row> rows;
+  Floor floor;
+  int sessions = 1;  // of this build on this machine, with this one
+  double wall_s = 0;
+  std::string records;
+};
+
+std::string text_of(const SelfTestResults& results);
+std::string json_of(const SelfTestResults& results);
+/// Returns a table with a row for each machine and slowdown, and a column for each rule.
+std::string text_of(const std::vector<StudyRow>& rows);
+std::string json_of(const std::vector<StudyRow>& rows);
 
 }  // namespace moe::regress

@@ -16,7 +16,7 @@ inline constexpr int kMostDegree = 16;
 /// tasks of other lanes that it waits for. What else a task waits for is the one before it on its lane.
 Json structure_json(const Structure& structure);
 
-/// Returns {"factors", "stalls"}: by what a task uses and what runs beside it (moe/cost/contention.h), the latter in
+/// Returns {"factors", "stalls"}: by what a task uses and what runs beside it (moe/cost/profile.h), the latter in
 /// seconds; null where lanes do not slow each other.
 Json contention_json(const Contention& contention);
 

@@ -6,9 +6,8 @@
 #include <set>
 
 #include "moe/base/statistics.h"
-#include "moe/record/over_ranks.h"
 #include "moe/record/pass_times.h"
-#include "verbs/recorded_layer.h"
+#include "verbs/record_files.h"
 
 namespace moe::report {
 namespace {

@@ -2,23 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
+#include <iterator>
+#include <map>
 #include <set>
 
 #include "moe/base/check.h"
+#include "moe/base/files.h"
 #include "moe/base/log.h"
-#include "moe/base/out_file.h"
 #include "moe/base/units.h"
 #include "moe/base/version.h"
-#include "moe/base/whole_file.h"
 #include "moe/cost/fit.h"
+#include "moe/cost/price_curve.h"
 #include "report/layer_replays.h"
 #include "report/page_parts.h"
 #include "report/picked_layers.h"
-#include "report/profiles.h"
 #include "report/record_tables.h"
-#include "report/warnings.h"
 #include "verbs/record_files.h"
-#include "verbs/recorded_layer.h"
 
 namespace moe::report {
 namespace {
@@ -188,6 +188,95 @@ int run_report(const ReportOptions& options) {
              counted(tables.layers().size(), "layer"), replays.layers(), counted(tables.operations(), "operation"),
              counted(tables.models(), "model"), human_bytes(static_cast<double>(written)));
   return 0;
+}
+
+Profile replay_profile(const std::string& name_or_file, const Run& run, const std::string& cluster) {
+  if (!name_or_file.empty()) return find_profile(name_or_file);
+  std::vector<CaseRecord> operations;
+  std::ranges::copy_if(run.cases, std::back_inserter(operations),
+                       [](const CaseRecord& record) { return record.parameters.has("op"); });
+  if (!operations.empty()) return fit_profile(operations, cluster, "the operations of these records").profile;
+  try {
+    return find_profile(cluster);
+  } catch (const BadInput&) {
+    bad_input("found no profile of the name '{}', expected its file: moetune report ... --cluster FILE", cluster);
+  }
+}
+
+Profile without_starts(Profile profile) {
+  for (CommRow& row : profile.comm) {
+    const double start_s = cost::price_curve(row).alpha;
+    for (auto& point : row.points) point[1] = std::max(0.0, point[1] - start_s);
+    row.alpha_s = 0;
+  }
+  for (ComputeRow& row : profile.compute) row.alpha_s = 0;
+  for (ModuleRow& row : profile.modules) row.alpha_s = 0;
+  for (TaskRow& row : profile.tasks) row.s_per[static_cast<size_t>(Term::call)] = 0;
+  profile.task_overhead_s = 0;
+  return profile;
+}
+
+namespace {
+
+constexpr size_t kShownCases = 5;
+
+struct Warning {
+  std::string_view level, text;
+};
+
+// Lists what the page says of each status, the worst consequence first.
+constexpr Warning kOfStatus[] = {
+    {"wrong", "results that disagree with their reference: no figure of theirs counts"},
+    {"error", "cases whose rank failed"},
+    {"oom", "cases that ran out of memory"},
+    {"invalid", "cases whose measurement broke its own rules (too many overruns): look at no small difference"},
+    {"weak", "predictions by rows whose fit is weak"},
+    {"unsupported", "cases that can't be planned, priced or run as asked"},
+};
+
+std::string_view level_of(const CaseRecord& record) {
+  if (record.status != CaseStatus::ok) return name_of(record.status);
+  return record.prediction.has("weak_rows") ? "weak" : "";
+}
+
+std::string reason_of(const CaseRecord& record) {
+  if (!record.reason.empty()) return record.reason;
+  return record.prediction.has("weak_rows") ? record.prediction.text("weak_rows", record.where) : "";
+}
+
+struct Found {
+  size_t count = 0;
+  Json cases = Json::array();
+};
+
+void add_of_run(const verbs::FileRun& of, Json& all) {
+  const auto add = [&](const char* level, const std::string& text) {
+    all.push_back({{"level", level}, {"text", fmt::format("{}: {}", of.file, text)}, {"cases", Json::array()}});
+  };
+  if (!of.run.ended) add("broken off", "this run was broken off, and is not complete");
+  const Scalar* dirty = of.run.header.git.find("dirty");
+  if (dirty != nullptr && *dirty == Scalar(true)) add("changed", "the sources were changed since their commit");
+  if (of.earlier > 0) add("earlier", fmt::format("its earlier runs are not shown: {}", of.earlier));
+}
+
+}  // namespace
+
+Json warnings_of(const std::vector<verbs::FileRun>& files) {
+  std::map<std::string_view, Found> found;
+  for (const verbs::FileRun& file : files)
+    for (const CaseRecord& record : file.run.cases) {
+      const std::string_view level = level_of(record);
+      if (level.empty()) continue;
+      Found& of = found[level];
+      if (++of.count <= kShownCases) of.cases.push_back(fmt::format("{}: {}", record.key, reason_of(record)));
+    }
+  Json all = Json::array();
+  for (const auto& [level, text] : kOfStatus)
+    if (const auto of = found.find(level); of != found.end())
+      all.push_back(
+          {{"level", level}, {"text", fmt::format("{} {}", of->second.count, text)}, {"cases", of->second.cases}});
+  for (const verbs::FileRun& file : files) add_of_run(file, all);
+  return all;
 }
 
 }  // namespace moe::report

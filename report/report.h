@@ -3,11 +3,17 @@
 #include <string>
 #include <vector>
 
+#include "moe/cost/profile.h"
+#include "moe/plan/shape.h"
+#include "moe/record/reader.h"
+#include "report/columns.h"
+#include "verbs/record_files.h"
+
 namespace moe::report {
 
 struct ReportOptions {
   std::vector<std::string> records;  // files of JSON Lines, plain or gzipped
-  std::string cluster;               // profile that prices the replays; empty: see replay_profile (profiles.h)
+  std::string cluster;               // profile that prices the replays; empty: see replay_profile
   int timelines = 8;                 // layers that the page replays, at most
   std::string out = "report.html";
 };
@@ -15,5 +21,20 @@ struct ReportOptions {
 /// Writes the page as a whole and says on stdout what it shows. Throws BadInput for a file that is none of records, and
 /// where no file has a case.
 int run_report(const ReportOptions& options);
+
+// What prices the replays of a run's layers, and their shapes, as the records have them.
+
+/// Returns the profile of that name or file; where it is empty, the one that the run's own operations fit, else that of
+/// its cluster. Throws BadInput where there is none, or the operations make no profile.
+Profile replay_profile(const std::string& name_or_file, const Run& run, const std::string& cluster);
+
+/// Returns the profile without start-up times: what is left of a task's seconds grows with its size.
+Profile without_starts(Profile profile);
+
+// What a reader of the figures has to know first.
+
+/// Returns [{"level", "text", "cases"}], the gravest first: results that are wrong, then what failed, what broke the
+/// rules of measuring, what prices badly, what was not planned, and how the runs were made. `cases` names some.
+Json warnings_of(const std::vector<verbs::FileRun>& files);
 
 }  // namespace moe::report

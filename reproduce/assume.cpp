@@ -6,7 +6,7 @@
 #include "moe/base/config.h"
 #include "moe/base/config_files.h"
 #include "moe/cost/modules.h"
-#include "moe/cost/profile_rows.h"
+#include "moe/cost/profile.h"
 
 namespace moe::reproduce {
 namespace {

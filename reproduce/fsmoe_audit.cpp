@@ -7,7 +7,7 @@
 #include "moe/base/check.h"
 #include "moe/base/units.h"
 #include "reproduce/fsmoe_contention.h"
-#include "reproduce/fsmoe_table2.h"
+#include "reproduce/fsmoe_tables.h"
 #include "reproduce/study.h"
 #include "verbs/printed.h"
 

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "moe/base/check.h"
-#include "reproduce/fsmoe_models.h"
+#include "reproduce/fsmoe_reading.h"
 #include "reproduce/measured_runs.h"
 #include "reproduce/printed_rows.h"
 #include "reproduce/study.h"

@@ -1,12 +1,19 @@
 #pragma once
 // How FSMoE's print is read where it leaves a choice open. One reading gives one profile and one grid, made in memory
 // from the presets: each choice is one function on a profile.
+#include <map>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "moe/cost/profile.h"
 #include "moe/plan/grid.h"
+#include "moe/plan/model_file.h"
+#include "moe/plan/volumes.h"
+#include "reproduce/priced.h"
 
 namespace moe::reproduce {
 
@@ -57,5 +64,44 @@ Profile with_driver_attention(Profile profile);
 
 Profile profile_of(const Reading& reading);
 Grid grid_of(const Reading& reading);
+
+// The layers of FSMoE's models (sections 2 and 6.4) on its testbeds: E = nodes, MP = ESP = GPUs of a node.
+
+/// Are k and f of section 6.4.
+inline constexpr int kModelTopK = 2;
+inline constexpr double kModelCapacityFactor = 1.2;
+
+/// Returns FSMoE's variant of a model, by the name that its tables print: "mixtral-7b".
+Model fsmoe_model(std::string_view printed);
+
+/// Returns Table 2's layer of a model, B = 4, L = 1024, on the profile's cluster, unrounded. `capacity` is k f, with
+/// k = 2.
+LayerCase table2_case(std::string_view model, const Profile& profile, double capacity);
+
+// FSMoE's models (section 6.4) as steps of like layers.
+
+/// A model as one of the figures runs it.
+struct ModelRun {
+  std::string cluster, model;  // NAME of configs/clusters; the model as FSMoE prints it
+  int nodes = 0;               // of the cluster; 0: all
+  int64_t seq = 0;             // 0: the model's own on that cluster
+  int stages = 1, micro_batches = 1;
+  auto operator<=>(const ModelRun&) const = default;
+  std::string name() const;  // "mixtral-7b on testbed-a"
+};
+
+/// Holds the seconds of a training step by schedule; empty: no row prices it.
+using StepSeconds = std::map<std::string, std::optional<double>>;
+StepSeconds step_seconds(const ModelRun& run, const std::vector<std::string>& schedules, const Assumptions* assumed,
+                         std::set<std::string>& missing);
+
+/// Returns how many times faster `schedule` is than `over`.
+std::optional<double> speedup_of(const StepSeconds& steps, const std::string& schedule, const std::string& over);
+
+/// Returns the schedules of Figures 6 to 8, DeepSpeed-MoE both ways.
+const std::vector<std::string>& figure_schedules();
+
+/// Returns the conventions that every model's figure shares.
+std::vector<std::string> model_conventions();
 
 }  // namespace moe::reproduce

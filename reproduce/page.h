@@ -27,4 +27,10 @@ struct MarkdownPage {
 std::vector<MarkdownPage> pages_of(const std::vector<Report>& reports, const std::filesystem::path& file,
                                    const std::filesystem::path& folder);
 
+// What docs/reproduction.md opens with: one page for readers of the papers.
+
+/// Says what is compared, a table of one to three numbers a paper, what agrees and what does not. Throws WrongResult
+/// naming the number that no report has.
+std::string first_page(const std::vector<Report>& reports);
+
 }  // namespace moe::reproduce

@@ -1,14 +1,20 @@
 #include "reproduce/published.h"
 
 #include <algorithm>
+#include <future>
+#include <map>
 #include <tuple>
 #include <utility>
 
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
 #include "moe/base/units.h"
+#include "moe/cost/curve_fit.h"
+#include "moe/cost/pricer.h"
+#include "moe/cost/simulator.h"
 #include "moe/plan/volumes.h"
 #include "reproduce/study.h"
+#include "verbs/csv_rows.h"
 
 namespace moe::reproduce {
 namespace {
@@ -171,6 +177,251 @@ Report published(Study&) {
   say_of_trace(report, report.comparisons[1]);
   say_of_curves(report, errors);
   return report;
+}
+
+std::vector<PublishedCollective> published_collectives() {
+  using R = PublishedCollective;
+  return verbs::csv_rows<R>("published/nccl", {"gpu", "op", "ranks", "bytes", "seconds"}, &R::gpu, &R::op, &R::ranks,
+                            &R::bytes, &R::seconds);
+}
+
+std::vector<PublishedLayer> published_layers() {
+  using R = PublishedLayer;
+  return verbs::csv_rows<R>("published/megatron-moe-layers",
+                            {"model", "dispatcher", "tokens_a_rank", "model_dim", "hidden", "experts", "top_k",
+                             "shared_hidden", "ranks_of_a_token", "forward_s", "backward_s"},
+                            &R::model, &R::dispatcher, &R::tokens_a_rank, &R::model_dim, &R::hidden, &R::experts,
+                            &R::top_k, &R::shared_hidden, &R::ranks_of_a_token, &R::forward_s, &R::backward_s);
+}
+
+std::vector<PublishedExchange> published_exchanges() {
+  using R = PublishedExchange;
+  return verbs::csv_rows<R>("published/deepep-h100", {"nodes", "tokens", "model_dim", "top_k", "experts", "dispatch_s"},
+                            &R::nodes, &R::tokens, &R::model_dim, &R::top_k, &R::experts, &R::dispatch_s);
+}
+
+std::vector<TraceTask> published_trace() {
+  using R = TraceTask;
+  return verbs::csv_rows<R>("published/deepseek-train-trace", {"task", "micro_batch_phase", "stream", "mean_busy_s"},
+                            &R::task, &R::phase, &R::stream, &R::seconds);
+}
+
+// Megatron-Core's MoE layer on eight H100, from the presets' rows.
+
+namespace {
+
+LayerCase case_of(const PublishedLayer& layer) {
+  LayerShape shape;
+  shape.batch = 1;
+  shape.seq = layer.tokens_a_rank;
+  shape.model_dim = layer.model_dim;
+  shape.hidden = layer.hidden;
+  shape.heads = 8;  // the layer has no attention
+  shape.experts = layer.experts;
+  shape.top_k = layer.top_k;
+  shape.capacity_factor = 1;  // routing is even
+  shape.ffn = Ffn::mixtral;
+  shape.dtype = DType::bfloat16;
+  return complete(shape, {.nodes = 1, .ranks_per_node = kNodeRanks}, Rounding::exact);
+}
+
+// Returns the share of its k copies that DeepEP sends for this layer, over that of the layer it was measured with.
+double more_sent(const PublishedLayer& layer) {
+  const PublishedExchange measured = published_exchanges().front();
+  const double theirs = places_reached(measured.experts, kNodeRanks, kNodeRanks, measured.top_k) / measured.top_k;
+  return places_reached(layer.experts, kNodeRanks, layer.ranks_of_a_token, layer.top_k) / layer.top_k / theirs;
+}
+
+}  // namespace
+
+std::string_view name_of(LayerPrice price) {
+  return price == LayerPrice::preset ? "preset" : price == LayerPrice::gemms ? "experts as GEMMs" : "ranks reached";
+}
+
+std::string preset_of(const PublishedLayer& layer) {
+  return layer.dispatcher == "deepep" ? "h100-deepep-1-node" : "h100-8";
+}
+
+LayerParts predicted_parts(const PublishedLayer& layer, const Profile& preset, Phase phase, LayerPrice price) {
+  Profile profile = preset;
+  if (price == LayerPrice::gemms)
+    std::erase_if(profile.compute, [](const ComputeRow& row) { return row.op == Op::expert; });
+  const LayerCase shape = case_of(layer);
+  const LayerPricer pricer(profile, shape);
+  const double rows = capacity_exact(shape), sent = rows * (price == LayerPrice::ranks_reached ? more_sent(layer) : 1);
+  LayerParts parts;
+  parts.router = pricer.dense_seconds(TaskKind::gate, phase);
+  parts.order = pricer.dense_seconds(TaskKind::order, phase) + pricer.dense_seconds(TaskKind::i_order, phase);
+  parts.exchange =
+      pricer.chunk_seconds(TaskKind::dispatch, phase, sent) + pricer.chunk_seconds(TaskKind::combine, phase, sent);
+  parts.experts = pricer.chunk_seconds(TaskKind::expert, phase, rows);
+  return parts;
+}
+
+double shared_expert_s(const PublishedLayer& layer, const Profile& profile, Phase phase) {
+  if (layer.shared_hidden == 0) return 0;
+  const LayerCase shape = case_of(layer);
+  Work work{.op = Op::gemm, .gemms = gemms_of(shape.layer.ffn) * (phase == Phase::backward ? 2 : 1)};
+  work.flops = work.gemms * kFlopsPerMac * layer.tokens_a_rank * static_cast<double>(layer.model_dim) *
+               static_cast<double>(layer.shared_hidden);
+  return LayerPricer(profile, shape).gemm_seconds(work);
+}
+
+Comparison published_layer_times() {
+  Comparison c{.caption = "Megatron-Core's MoE layer on 8 H100, EP 8, bf16",
+               .label_names = {"model", "dispatcher", "phase"},
+               .quantity = kMilliseconds};
+  for (const PublishedLayer& layer : published_layers()) {
+    const Profile preset = find_profile(preset_of(layer));
+    for (const Phase phase : {Phase::forward, Phase::backward})
+      for (const LayerPrice price : {LayerPrice::preset, LayerPrice::gemms, LayerPrice::ranks_reached})
+        if (price != LayerPrice::ranks_reached || layer.dispatcher == "deepep")
+          c.figures.push_back({{layer.model, layer.dispatcher, std::string(name_of(phase))},
+                               std::string(name_of(price)),
+                               phase == Phase::forward ? layer.forward_s : layer.backward_s,
+                               predicted_parts(layer, preset, phase, price).sum()});
+  }
+  return c;
+}
+
+// nccl-tests on one node: each size by the others, on one line and on pieces.
+
+namespace {
+
+std::vector<std::string> row_of(const std::string& gpu, const std::string& op, const std::vector<double>& line,
+                                const std::vector<double>& pieces, size_t most_pieces) {
+  return {gpu,
+          op,
+          fmt::format("{}", line.size()),
+          percent(median(line)),
+          percent(*std::ranges::max_element(line)),
+          percent(median(pieces)),
+          percent(*std::ranges::max_element(pieces)),
+          fmt::format("{}", most_pieces)};
+}
+
+void add_errors(CurveErrors& errors, const std::map<int, Points>& by_ranks) {
+  for (const auto& [ranks, points] : by_ranks) {
+    const std::string what = fmt::format("{} {} {}", errors.gpu, errors.op, ranks);
+    const PiecewiseCurve line = fit_pieces(points, what, 1), pieces = fit_pieces(points, what);
+    errors.line.insert(errors.line.end(), line.held_out.begin(), line.held_out.end());
+    errors.pieces.insert(errors.pieces.end(), pieces.held_out.begin(), pieces.held_out.end());
+    errors.most_pieces = std::max(errors.most_pieces, pieces.knots.size() - 1);
+  }
+}
+
+}  // namespace
+
+std::vector<CurveErrors> curve_errors(const std::vector<PublishedCollective>& samples) {
+  std::map<std::pair<std::string, std::string>, std::map<int, Points>> curves;
+  for (const PublishedCollective& s : samples) curves[{s.gpu, s.op}][s.ranks].push_back({s.bytes, s.seconds});
+  std::vector<CurveErrors> all;
+  for (const auto& [name, by_ranks] : curves) all.push_back({name.first, name.second, {}, {}, 0});
+  std::vector<std::future<void>> fits;  // a curve takes a tenth of a second
+  size_t i = 0;
+  for (const auto& [name, by_ranks] : curves)
+    fits.push_back(
+        std::async(std::launch::async, [&errors = all[i++], &groups = by_ranks] { add_errors(errors, groups); }));
+  for (std::future<void>& fit : fits) fit.get();
+  return all;
+}
+
+TextTable curve_table(const std::vector<CurveErrors>& errors) {
+  TextTable table{"each size of nccl-tests by the other sizes: error on one line, and on pieces",
+                  {"gpu", "op", "sizes", "line median", "line worst", "pieces median", "pieces worst", "most pieces"},
+                  {}};
+  CurveErrors all{"all", "all", {}, {}, 0};
+  for (const CurveErrors& e : errors) {
+    table.rows.push_back(row_of(e.gpu, e.op, e.line, e.pieces, e.most_pieces));
+    all.line.insert(all.line.end(), e.line.begin(), e.line.end());
+    all.pieces.insert(all.pieces.end(), e.pieces.begin(), e.pieces.end());
+    all.most_pieces = std::max(all.most_pieces, e.most_pieces);
+  }
+  table.rows.push_back(row_of(all.gpu, all.op, all.line, all.pieces, all.most_pieces));
+  return table;
+}
+
+// DeepSeek's training trace, replayed from the durations of its own tasks.
+
+namespace {
+
+enum LaneOf { kCompute, kComm, kWeights };
+
+// Builds the tasks of one layer pair after another's, as DualPipe orders them (DeepSeek-V3, Figure 4).
+class PairBuilder {
+ public:
+  PairBuilder(const std::vector<TraceTask>& trace, bool own_lane) : trace_(trace), own_lane_(own_lane) {
+    structure_.lanes.resize(own_lane ? 3 : 2);
+    structure_.lanes[kComm].kind = LaneKind::comm;
+  }
+
+  double seconds(int layers) {
+    int attended = add("attention", "forward", kCompute, {}), combined_back = add("combine", "backward", kComm, {});
+    for (int layer = 0; layer < layers; ++layer) {
+      const int mlp_back = add("mlp", "backward", kCompute, {combined_back});
+      const int dispatched = add("dispatch", "forward", kComm, {attended});
+      add_weights("mlp_dw", mlp_back);
+      const int mlp = add("mlp", "forward", kCompute, {dispatched});
+      const int dispatched_back = add("dispatch", "backward", kComm, {mlp_back});
+      const int attention_back = add("attention", "backward", kCompute, {dispatched_back});
+      const int combined = add("combine", "forward", kComm, {mlp});
+      add_weights("attention_dw", attention_back);
+      if (layer + 1 == layers) break;
+      attended = add("attention", "forward", kCompute, {combined});
+      combined_back = add("combine", "backward", kComm, {attention_back});
+    }
+    return simulate(structure_, seconds_).makespan_s;
+  }
+
+ private:
+  int add(std::string_view task, std::string_view phase, int lane, std::vector<int> after) {
+    double sum = 0;
+    for (const TraceTask& row : trace_)
+      if (row.task == task && row.phase == phase && (lane == kWeights) == on_weights_lane(row)) sum += row.seconds;
+    require<BadInput>(sum > 0, "trace: found no {} of the {}, expected its seconds", task, phase);
+    Task added;
+    added.id = added.work_class = static_cast<int>(structure_.tasks.size());
+    added.phase = phase == "forward" ? Phase::forward : Phase::backward;
+    added.lane = lane;
+    added.after = std::move(after);
+    seconds_.push_back(sum);
+    structure_.lanes[static_cast<size_t>(lane)].queue.push_back(added.id);
+    structure_.tasks.push_back(std::move(added));
+    return structure_.tasks.back().id;
+  }
+
+  // Adds the weight gradients of a part whose backward is over; nothing in these layers waits for them.
+  void add_weights(std::string_view task, int backward) {
+    add(task, "backward", kCompute, {backward});
+    const bool split =
+        std::ranges::any_of(trace_, [&](const TraceTask& row) { return row.task == task && on_weights_lane(row); });
+    if (split) add(task, "backward", kWeights, {backward});
+  }
+
+  bool on_weights_lane(const TraceTask& row) const { return own_lane_ && row.stream == "wgrad"; }
+
+  const std::vector<TraceTask>& trace_;
+  bool own_lane_;
+  Structure structure_;
+  std::vector<double> seconds_;  // by task
+};
+
+}  // namespace
+
+double replayed_trace(const std::vector<TraceTask>& trace, int layers, bool own_lane) {
+  return PairBuilder(trace, own_lane).seconds(layers);
+}
+
+Comparison trace_times() {
+  Comparison c{.caption = "DeepSeek's training trace, four layers, forward beside backward",
+               .label_names = {"what"},
+               .quantity = kMilliseconds};
+  const std::vector<TraceTask> trace = published_trace();
+  const auto whole = std::ranges::find(trace, "iteration", &TraceTask::task);
+  require<BadInput>(whole != trace.end(), "trace: found no iteration, expected its seconds");
+  c.figures = {{{"iteration"}, "compute lane", whole->seconds, replayed_trace(trace, kTraceLayers, false)},
+               {{"iteration"}, "own lane", whole->seconds, replayed_trace(trace, kTraceLayers, true)}};
+  return c;
 }
 
 }  // namespace moe::reproduce

@@ -6,6 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "moe/base/json.h"
+#include "moe/record/record.h"
+
 namespace moe::reproduce {
 
 /// Says what a number counts: its name in records, and how people read it.
@@ -73,5 +76,15 @@ std::string wrapped(std::string_view text, std::string_view first, size_t column
 
 /// Returns the rows of a comparison: labels, paper, then ours and its difference under each convention.
 TextTable drawn(const Comparison& comparison);
+
+// A report for programs: JSON, and records that plots are drawn from.
+
+/// Returns {table, title, source, figures[] = {comparison, labels..., convention, quantity, paper, ours, difference},
+/// ...}.
+Json to_json(const Report& report);
+
+/// Returns one record a figure, key "reproduce/TABLE/...": parameters say what and under which convention; `prediction`
+/// has our number, `summary` the paper's, under the quantity's name. A figure without ours is `unsupported`.
+std::vector<CaseRecord> records_of(const Report& report);
 
 }  // namespace moe::reproduce

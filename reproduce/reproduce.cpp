@@ -9,11 +9,11 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
-#include "moe/base/whole_file.h"
+#include "moe/base/files.h"
 #include "moe/record/writer.h"
 #include "reproduce/measured_runs.h"
 #include "reproduce/page.h"
-#include "reproduce/report_data.h"
+#include "reproduce/report.h"
 #include "reproduce/study.h"
 
 namespace moe::reproduce {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "reproduce/assume.h"
+#include "reproduce/measured_runs.h"
 #include "reproduce/report.h"
-#include "reproduce/sweep_store.h"
 #include "verbs/record_files.h"
 
 namespace moe::reproduce {

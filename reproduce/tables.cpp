@@ -1,7 +1,7 @@
 #include "moe/base/check.h"
 #include "moe/base/registry.h"
 #include "reproduce/study.h"
-#include "verbs/paper_tables.h"
+#include "verbs/printed.h"
 
 namespace moe::reproduce {
 namespace {

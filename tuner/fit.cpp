@@ -4,14 +4,14 @@
 #include <fmt/ranges.h>
 #include <iterator>
 
-#include "moe/base/exit_code.h"
+#include "moe/base/check.h"
+#include "moe/base/files.h"
 #include "moe/base/json.h"
 #include "moe/base/log.h"
-#include "moe/base/out_file.h"
+#include "moe/base/table.h"
 #include "moe/plan/model_file.h"
+#include "moe/record/machine.h"
 #include "moe/record/reader.h"
-#include "moe/record/stamp.h"
-#include "tuner/fit_report.h"
 
 namespace moe::tuner {
 namespace {
@@ -73,6 +73,138 @@ int run_fit(const FitOptions& options) {
   fmt::print("{} (beta per byte, or per FLOP)\n{}\nwritten to {}\n", name, fit_table(fitted, truth ? &*truth : nullptr),
              out);
   return code;
+}
+
+bool was_timed(const CaseRecord& record) { return record.summary.has("total_s"); }
+bool ran_well(const CaseRecord& record) { return record.status == CaseStatus::ok && was_timed(record); }
+double predicted_s(const CaseRecord& record) { return record.prediction.number("total_s", record.key); }
+double run_s(const CaseRecord& record) { return record.summary.number("total_s", record.key); }
+double error_of(const CaseRecord& record) { return run_s(record) / predicted_s(record) - 1; }
+
+double core_slowdown(const CaseRecord& record) {
+  return record.summary.has("core_slowdown") ? record.summary.number("core_slowdown", record.key) : 1;
+}
+
+namespace {
+
+struct Truth {
+  double alpha_s, beta;
+};
+
+// Returns the row of `truth` that the fitted one stands for.
+std::optional<Truth> truth_of(const std::string& name, const Profile& truth) {
+  for (const CommRow& t : truth.comm)
+    if (row_name(t) == name) return Truth{t.alpha_s, t.beta_s_per_byte};
+  for (const ComputeRow& t : truth.compute)
+    if (row_name(t) == name) return Truth{t.alpha_s, t.beta_s_per_flop};
+  for (const ModuleRow& t : truth.modules)
+    if (row_name(t) == name) return Truth{t.alpha_s, t.beta()};
+  return std::nullopt;
+}
+
+std::string percent_if(const std::optional<double>& share) {
+  if (!share) return "-";
+  return *share < 10 ? percent(*share, 2) : fmt::format("{:.3g} %", 100 * *share);
+}
+
+constexpr int kCurve = 5;  // the column of the curves' errors, where there are any
+
+std::vector<std::string> cells_of(const FittedRow& row, const Profile* truth, bool curves) {
+  const LinearFit& fit = row.fit;
+  std::vector<std::string> cells{row.what + (row.good() ? "" : " !")};
+  if (!row.unusable.empty()) {
+    cells.resize((truth ? 9 : 7) + (curves ? 1 : 0), "-");
+    return cells;
+  }
+  cells.insert(cells.end(), {fmt::format("{:.1f}{}", fit.alpha_s * 1e6, fit.alpha_clamped ? "*" : ""),
+                             fmt::format("{:.5g}", fit.beta * 1e12), shown_r_squared(fit.r_squared),
+                             percent_if(fit.line_error ? fit.line_error : fit.held_out_error),
+                             percent_if(fit.held_out_worst), fmt::format("{}", fit.set_aside.size())});
+  if (curves) cells.insert(cells.begin() + kCurve, fit.line_error ? percent_if(fit.held_out_error) : "-");
+  if (!truth) return cells;
+  const auto t = truth_of(row.what, *truth);
+  cells.push_back(t ? fmt::format("{:+.1f}", (fit.alpha_s - t->alpha_s) * 1e6) : "-");
+  cells.push_back(t ? fmt::format("{:.4f}", fit.beta / t->beta) : "-");
+  return cells;
+}
+
+std::string slowdowns(const Contention& c) {
+  std::string text;
+  for (const ContentionPair& pair : contention_pairs())
+    if (c.*pair.factor > 1)
+      text += fmt::format("{}{} by {} {:.2f}x", text.empty() ? "" : ", ", name_of(pair.slowed), name_of(pair.by),
+                          c.*pair.factor);
+  return text.empty() ? text : fmt::format("\n  lanes slow each other: {}\n", text);
+}
+
+std::string task_table(const Profile& profile) {
+  if (profile.tasks.empty()) return {};
+  Table table({"task, in its layer", "grows with", "held-out", "worst"});
+  for (const TaskRow& row : profile.tasks) {
+    std::string terms;
+    for (size_t t = 0; t < kTerms; ++t)
+      if (row.s_per[t] > 0)
+        terms += fmt::format("{}{:.3g} ps a {}", terms.empty() ? "" : ", ", 1e12 * row.s_per[t], term_names()[t]);
+    table.add({fmt::format("{} {}{}", row.name, name_of(row.phase), row.verdict.weak.empty() ? "" : " !"), terms,
+               percent_if(row.held_out_error), percent_if(row.verdict.held_out_worst)});
+  }
+  return fmt::format("\n{}", table.text());
+}
+
+}  // namespace
+
+std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
+  std::vector<std::string> header{"op", "alpha us", "beta ps/unit", "r^2", "held-out", "worst", "aside"};
+  const bool curves =
+      std::ranges::any_of(fitted.rows, [](const FittedRow& row) { return row.fit.line_error.has_value(); });
+  if (curves) header.insert(header.begin() + kCurve, "curve");
+  if (truth) header.insert(header.end(), {"alpha - true us", "beta / true"});
+  Table table(header);
+  for (const FittedRow& row : fitted.rows) table.add(cells_of(row, truth, curves));
+  std::string text = table.text() + task_table(fitted.profile) + slowdowns(fitted.profile.contention);
+  for (const FitWarning& warning : fit_warnings(fitted)) text += fmt::format("  warning: {}\n", warning.text);
+  return text;
+}
+
+Json fit_json(const FittedProfile& fitted) {
+  Json rows = Json::array();
+  for (const auto& [what, fit, unusable] : fitted.rows) {
+    if (!unusable.empty()) {
+      rows.push_back({{"op", what}, {"unusable", unusable}});
+      continue;
+    }
+    Json row{{"op", what},
+             {"alpha_s", fit.alpha_s},
+             {"beta", fit.beta},
+             {"r_squared", fit.r_squared},
+             {"r_squared_kept", fit.r_squared_kept},
+             {"held_out_error", nullptr},
+             {"held_out_worst", nullptr},
+             {"samples", fit.samples},
+             {"set_aside", Json::array()}};
+    if (fit.held_out_error) row["held_out_error"] = *fit.held_out_error;
+    if (fit.line_error) row["line_error"] = *fit.line_error, row["points"] = fit.points;
+    if (fit.held_out_worst) row["held_out_worst"] = *fit.held_out_worst;
+    for (const SetAside& s : fit.set_aside)
+      row["set_aside"].push_back({{"case", s.name}, {"size", s.size}, {"s", s.seconds}, {"expected_s", s.expected_s}});
+    if (!fit.weak.empty()) row["weak"] = fit.weak;
+    rows.push_back(std::move(row));
+  }
+  for (const TaskRow& row : fitted.profile.tasks) {
+    Json json{{"op", row_name(row)}, {"held_out_error", nullptr}, {"held_out_worst", nullptr}};
+    for (size_t t = 0; t < kTerms; ++t)
+      if (row.s_per[t] > 0) json[fmt::format("s_per_{}", term_names()[t])] = row.s_per[t];
+    if (row.held_out_error) json["held_out_error"] = *row.held_out_error;
+    if (row.verdict.held_out_worst) json["held_out_worst"] = *row.verdict.held_out_worst;
+    if (!row.verdict.weak.empty()) json["weak"] = row.verdict.weak;
+    rows.push_back(std::move(json));
+  }
+  return rows;
+}
+
+void save_profile(const Profile& profile, const std::string& path) {
+  make_folders_above(path);
+  write_whole_file(path, "a file for the profile", [&](std::ostream& out) { write_profile(profile, out); });
 }
 
 }  // namespace moe::tuner

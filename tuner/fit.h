@@ -1,7 +1,12 @@
 #pragma once
 // The verb `fit`: microbench records -> cluster profile.
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "moe/base/json.h"
+#include "moe/cost/fit.h"
+#include "moe/record/record.h"
 
 namespace moe::tuner {
 
@@ -14,5 +19,32 @@ struct FitOptions {
 };
 
 int run_fit(const FitOptions& options);
+
+// What the record of a run says of its time.
+
+/// Returns whether the record has a measured time. One that is `invalid` may have: tables show it, no figure counts it.
+bool was_timed(const CaseRecord& record);
+/// Returns whether the run kept its rules and was timed. Every figure and choice is of such runs.
+bool ran_well(const CaseRecord& record);
+
+double predicted_s(const CaseRecord& record);
+double run_s(const CaseRecord& record);
+/// Returns the run's time over the prediction, less 1.
+double error_of(const CaseRecord& record);
+/// Returns how many times as long as at its best a core took while the run was timed; 1 where it is not known.
+double core_slowdown(const CaseRecord& record);
+
+// A fitted profile as a table, and as a file.
+
+/// Returns one line a row: alpha, beta, r^2 of all samples, held-out error (median and worst), samples set aside;
+/// beside `truth`, where given (the profile that paced an emulated cluster), the error of both. "!": weak or unusable.
+/// Then the slowdowns, and a line for each warning.
+std::string fit_table(const FittedProfile& fitted, const Profile* truth);
+
+/// Returns the rows, each with what its table's line and warnings say.
+Json fit_json(const FittedProfile& fitted);
+
+/// Writes the profile as a whole (moe/base/files.h), and makes the folders above it.
+void save_profile(const Profile& profile, const std::string& path);
 
 }  // namespace moe::tuner

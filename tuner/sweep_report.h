@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "moe/base/json.h"
+#include "moe/search/strategies.h"
 #include "verbs/sweep.h"
 
 namespace moe::tuner {
@@ -15,5 +17,19 @@ std::string sweep_report(const std::vector<verbs::SweepRow>& rows, const verbs::
 std::string fastest_text(const std::vector<verbs::ScheduleSummary>& summaries);
 /// Returns "1.220x", with how many layers it is the mean of where those are fewer than the schedule has; "-": none.
 std::string simulated_speedup(const verbs::ScheduleSummary& summary);
+
+/// What FSMoE's own strategies lose against the exact search, and what each costs in time.
+struct StrategyRow {
+  std::string_view strategy;
+  int layers = 0, slower = 0;                // slower than exact by more than 0.01 %
+  double mean_regret = 0, worst_regret = 0;  // share of the exact search's forward + backward
+  double seconds_a_layer = 0;                // of search, on this machine
+};
+
+/// Returns each strategy on `layers` layers spread over the grid's supported rows, under schedule fsmoe.
+std::vector<StrategyRow> compare_strategies(const verbs::SweepRequest& request,
+                                            const std::vector<verbs::SweepRow>& rows, int layers);
+std::string strategy_table(const std::vector<StrategyRow>& rows);
+Json to_json(const std::vector<StrategyRow>& rows);
 
 }  // namespace moe::tuner

@@ -4,15 +4,14 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "moe/base/exit_code.h"
+#include "moe/base/check.h"
 #include "moe/cost/fluid_replay.h"
 #include "tuner/answer/planned_answer.h"
-#include "tuner/strategy_report.h"
 #include "tuner/sweep_report.h"
 #include "verbs/pick_layers.h"
+#include "verbs/plan_file.h"
 #include "verbs/results_json.h"
-#include "verbs/sweep_records.h"
-#include "verbs/trace_file.h"
+#include "verbs/sweep.h"
 
 namespace moe::tuner {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "moe/record/record.h"
 #include "verbs/chosen_model.h"
+#include "verbs/plan_file.h"
 #include "verbs/run_options.h"
 #include "verbs/selection.h"
-#include "verbs/trace_file.h"
 
 namespace moe {
 class World;

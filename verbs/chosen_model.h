@@ -5,6 +5,7 @@
 
 #include "moe/cost/profile.h"
 #include "moe/plan/memory.h"
+#include "moe/record/reader.h"
 #include "moe/record/record.h"
 #include "moe/schedule/model_plan.h"
 #include "verbs/selection.h"
@@ -46,5 +47,11 @@ MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request);
 /// Returns the choice among what fits `capacity` bytes of a rank, all of the model counted; unknown: whatever is chosen
 /// fits.
 DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ChosenModel& chosen);
+
+// What `modelbench --json` printed, as records.
+
+/// Returns the schedules of one document, or of a list of them, as a run without a time stamp, which no document has.
+/// Throws BadInput "FILE: found ..., expected ..." for any other text.
+Run run_of_documents(const std::string& text, const std::string& file);
 
 }  // namespace moe::verbs

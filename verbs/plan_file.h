@@ -1,9 +1,12 @@
 #pragma once
 // A plan out of a file, for verbs that take one in the place of a layer and a schedule (moe/export/plan_json.h).
+#include <optional>
+#include <span>
 #include <string>
 
 #include "moe/cost/pricer.h"
 #include "moe/cost/simulator.h"
+#include "moe/export/chrome_trace.h"
 
 namespace moe::verbs {
 
@@ -20,5 +23,26 @@ struct PlanTimes {
 /// Replays each phase alone, as the search does; a backward that begins before the forward has ended takes what the
 /// plan takes longer than the forward.
 PlanTimes times_of(const Plan& plan, const LayerPricer& pricer);
+
+// The timeline that `--trace FILE` asks for.
+
+/// The flags --trace, --trace-layers and --trace-micro-batches.
+struct TraceFlags {
+  std::string file;                                    // empty: no timeline was asked for
+  std::optional<int> layers = {}, micro_batches = {};  // that it shows (TraceExtent); none: what opens at once
+};
+
+/// Throws BadInput where the file holds something that is no timeline: it would be lost.
+void require_timeline(const std::string& path);
+
+/// Returns the extent that the flags ask for. What they leave open is halved, the larger number first, until a trace
+/// shows at most kOpenedAtOnce tasks.
+TraceExtent trace_extent(std::span<const TraceGroup> groups, const TraceFlags& flags);
+/// Tasks that a viewer opens in a second: about 5 MB.
+inline constexpr int64_t kOpenedAtOnce = 10'000;
+
+/// Logs the timeline's size, and how many layers and micro-batches it shows; then writes it. Throws BadInput naming the
+/// flag where the file can't be written.
+void write_trace(std::span<const TraceGroup> groups, const TraceFlags& flags);
 
 }  // namespace moe::verbs

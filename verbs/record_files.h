@@ -4,6 +4,9 @@
 #include <vector>
 
 #include "moe/record/reader.h"
+#include "moe/record/record.h"
+#include "moe/schedule/model_plan.h"
+#include "moe/search/layer_search.h"
 
 namespace moe::verbs {
 
@@ -17,5 +20,23 @@ struct FileRun {
 /// Reads each file, packed by gzip or not. A name that ends in .json or .json.gz holds what `modelbench --json`
 /// printed. Throws BadInput "FILE:LINE: ..." as read_runs does, and for a file in which no run has a case.
 std::vector<FileRun> read_files(const std::vector<std::string>& files);
+
+// A layer or model and its degrees as parameters of records, and back.
+
+/// Returns the parameters of a case; they have those sizes of `degrees` that are not the usual ones.
+Fields parameters_of(const LayerCase& shape, const std::string& cluster, const std::string& layer,
+                     const DegreeChoice& degrees = {});
+/// Returns a model's parameters: its layer's, with "layers" and "micro_batches"; of several micro-batches their order,
+/// "pipeline".
+Fields parameters_of(const ModelShape& model, const std::string& cluster, const std::string& layer,
+                     const DegreeChoice& degrees = {});
+
+/// Returns the sizes of a layer's groups, as parameters have them, and what its ranks do not keep.
+Fields group_parameters(const ParallelShape& parallel);
+
+/// Returns the layer that parameters say. `at` begins errors: the record's file and line. Throws BadInput.
+LayerCase shape_of(const Fields& parameters, const std::string& at);
+/// Returns the degrees of a record, and the sizes that it was planned with. Throws BadInput.
+DegreeChoice degrees_of(const CaseRecord& record);
 
 }  // namespace moe::verbs

@@ -1,6 +1,6 @@
 #include "verbs/results_json.h"
 
-#include "moe/export/layer_json.h"
+#include "moe/export/plan_json.h"
 
 namespace moe::verbs {
 

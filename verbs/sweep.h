@@ -7,7 +7,9 @@
 
 #include "moe/plan/grid.h"
 #include "moe/record/record.h"
+#include "moe/record/writer.h"
 #include "moe/search/degrees.h"
+#include "verbs/record_files.h"
 
 namespace moe::verbs {
 
@@ -66,5 +68,18 @@ std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,
 std::string degree_range(int least, int most);
 /// Returns "1-3, median 2": the degrees chosen, by how many layers.
 std::string degree_range(const std::map<int, int>& degrees);
+
+// Planned layers as records.
+
+/// Returns `out`, or results/VERB-CLUSTER.jsonl where the user named no file.
+std::string records_path(const std::string& out, const std::string& verb, const std::string& cluster);
+
+/// Returns the record of a plan that nothing ran: schedule, degrees, prediction and bound.
+CaseRecord planned_record(std::string key, const LayerResult& result);
+
+/// Appends one record for each layer and schedule, but those that the writer has already; those of a layer are one
+/// line.
+void append_rows(RecordWriter& writer, const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
+                 const std::string& cluster, const DegreeChoice& degrees = {});
 
 }  // namespace moe::verbs

@@ -3,8 +3,7 @@
 
 #include "microbench/cuda/gpu_kernels.h"
 #include "moe/layer/cuda/mixing_gate.h"
-#include "moe/layer/gates/softmax_scores.h"
-#include "moe/layer/gates/top_k.h"
+#include "moe/layer/gates/gate_parts.h"
 #include "moe/tensor/element.h"
 #include "moe/tensor/host_copy.h"
 

@@ -47,4 +47,25 @@ void require_equal(const A& found, const B& expected, std::string_view what) {
     throw Error(fmt::format("{}: found {}, expected {}", what, found, expected));
 }
 
+// The codes with which a process ends.
+
+/// Says how a process ended. kRegression: something is slower, confirmed. kDoubtful: --strict was asked, and a case is
+/// ambiguous or the machine has a warning. kDefect: the program itself is at fault. kNoHardware: what it needs is not
+/// in this machine; CTest shows a skip.
+enum ExitCode : int {
+  kOk = 0,
+  kRegression = 1,
+  kBadInput = 2,
+  kWrongResult = 3,
+  kRankFailure = 4,
+  kDoubtful = 5,
+  kDefect = 70,
+  kNoHardware = 77
+};
+
+/// Hardware that is not in this machine, or that this build can't use. Exit 77, which CTest shows as a skip.
+class NoHardware : public BadInput {
+  using BadInput::BadInput;
+};
+
 }  // namespace moe

@@ -8,7 +8,7 @@
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/log.h"
-#include "moe/base/suggestion.h"
+#include "moe/base/text.h"
 
 namespace fs = std::filesystem;
 

@@ -6,7 +6,7 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
-#include "moe/base/utf8.h"
+#include "moe/base/text.h"
 
 namespace moe {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "moe/base/check.h"
-#include "moe/base/suggestion.h"
+#include "moe/base/text.h"
 
 namespace moe {
 

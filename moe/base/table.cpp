@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "moe/base/check.h"
-#include "moe/base/utf8.h"
+#include "moe/base/text.h"
 
 namespace moe {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
-#include "moe/base/suggestion.h"
+#include "moe/base/text.h"
 
 namespace moe {
 namespace {

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+#include "moe/base/log.h"
+#include "moe/base/units.h"
 
 namespace moe {
 namespace {
@@ -38,6 +42,80 @@ std::string fitted_line(std::string_view line) {
     line.remove_prefix(blank + 1);
   }
   return text + (text.empty() ? "" : "  ") + std::string(line);
+}
+
+namespace {
+
+constexpr double kTerminalEveryS = 0.2, kLogEveryS = 10;
+constexpr double kTellingShare = 0.02;  // from here on the work itself tells how long it takes
+constexpr double kTellingOfKind = 0.2;  // from this share of a kind on, its own seconds alone count
+
+}  // namespace
+
+void MeasuredWork::did(const std::string& kind, double amount, double seconds) {
+  Kind& of = kinds_[kind];
+  of.open = std::max(0.0, of.open - amount);
+  of.done += amount;
+  of.seconds += seconds;
+}
+
+double MeasuredWork::seconds() const {
+  double sum = 0;
+  for (const auto& [name, kind] : kinds_) sum += kind.seconds;
+  return sum;
+}
+
+std::optional<double> MeasuredWork::left_s() const {
+  double done = 0, left = 0;
+  for (const auto& [name, kind] : kinds_) done += kind.done;
+  if (done <= 0) return std::nullopt;
+  const double of_all = seconds() / done;
+  for (const auto& [name, kind] : kinds_) {
+    if (kind.open <= 0) continue;
+    const double own = kind.done > 0 ? kind.seconds / kind.done : of_all;
+    const double told = std::min(1.0, kind.done / (kind.done + kind.open) / kTellingOfKind);
+    left += kind.open * (told * own + (1 - told) * of_all);
+  }
+  return left;
+}
+
+double MeasuredWork::share() const {
+  const std::optional<double> left = left_s();
+  const double all = left ? seconds() + *left : 0;
+  return all > 0 ? seconds() / all : 0;
+}
+
+Progress::Progress(std::string what, std::optional<double> expected_s)
+    : what_(std::move(what)),
+      expected_s_(expected_s),
+      terminal_(isatty(STDERR_FILENO) == 1),
+      start_(std::chrono::steady_clock::now()) {
+  show(0, false);
+}
+
+double Progress::elapsed_s() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+void Progress::at(double share) {
+  if (elapsed_s() - shown_s_ >= (terminal_ ? kTerminalEveryS : kLogEveryS)) show(share, false);
+}
+
+void Progress::done() { show(1, true); }
+
+void Progress::show(double share, bool last) {
+  shown_s_ = elapsed_s();
+  const std::string told =
+      last ? fmt::format("done in {}", human_seconds(shown_s_)) : state(share, shown_s_, expected_s_);
+  log_progress(fmt::format("{}{}: {}{}", terminal_ ? "\r\x1b[K" : "", what_, told, terminal_ && !last ? "" : "\n"));
+}
+
+std::string Progress::state(double share, double elapsed_s, std::optional<double> expected_s) {
+  std::string percent = fmt::format("{:3.0f} %", 100 * share);
+  const bool tells = share > kTellingShare;
+  if (!tells && !expected_s) return percent;
+  const double left = tells ? elapsed_s / share * (1 - share) : *expected_s - elapsed_s;
+  return fmt::format("{}, about {:.0f} s left", percent, std::max(left, 0.0));
 }
 
 }  // namespace moe

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "moe/cost/contention.h"
+#include "moe/cost/profile.h"
 
 namespace moe::cost {
 
@@ -21,5 +21,15 @@ void add_work(std::vector<LaneWork>& works, const LaneWork& work);
 /// by side where their lanes differ, and those of `beside` beside any of them.
 double least_contended_seconds(const Contention& contention, std::span<const std::vector<LaneWork>> stretches,
                                std::span<const LaneWork> beside);
+
+/// Solves small linear programs, by Dantzig's simplex method.
+struct LinearProgram {
+  std::vector<std::vector<double>> rows;  // >= 0; each no more than its limit
+  std::vector<double> limits;             // >= 0, so that the origin is feasible
+};
+
+/// Returns the most of the sum of gains[i] x[i], gains >= 0, over x >= 0 within the limits; infinity where nothing
+/// limits it. Some x within the limits gains what is returned, whatever rounding does: it is never more than the most.
+double most(const LinearProgram& program, std::span<const double> gains);
 
 }  // namespace moe::cost

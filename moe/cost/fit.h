@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "moe/base/check.h"
-#include "moe/cost/line.h"
+#include "moe/cost/curve_fit.h"
 #include "moe/cost/profile.h"
 #include "moe/record/record.h"
 
 namespace moe {
 
-/// Holds a sample that the line is not fitted to (line.h: outliers).
+/// Holds a sample that the line is not fitted to (curve_fit.h: outliers).
 struct SetAside {
   std::string name;  // of its case
   double size = 0, seconds = 0;
@@ -52,7 +52,7 @@ class NoLine : public BadInput {
 /// found ..., expected ..." for sizes or times that are not positive and finite, NoLine where there is no line.
 LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what);
 
-/// Takes the curve in few pieces (piecewise.h) through what the line did not set aside, where the line's held-out error
+/// Takes the curve in few pieces (curve_fit.h) through what the line did not set aside, where the line's held-out error
 /// is beyond kLineError and the curve's is clearly below it. Sets `points`, the errors and what they say of the fit;
 /// alpha and beta become those of the least squares of relative errors, as tables print them. `samples` are those that
 /// the line was fitted to.
@@ -112,3 +112,20 @@ std::vector<FitWarning> fit_warnings(const FittedProfile& fitted);
 std::string shown_r_squared(double r_squared);
 
 }  // namespace moe
+
+// Fits a [[task]] row to the times of a layer's computations.
+
+namespace moe::cost {
+
+struct TermSample {
+  TermValues terms{};
+  double seconds = 0;
+};
+
+/// Fits seconds = s_per . terms with no s_per below 0: least squares of relative errors, so that short tasks weigh as
+/// long ones do, reweighted so that a few odd samples decide nothing. Fills what the row says of its own fit: held-out
+/// errors are of each sample by the others, and `weak` where these are beyond the limits of fit.h or the samples are
+/// too few to judge. Throws BadInput for no sample, or times that are not positive; NoLine where numbers overflow.
+void fit_terms(const std::vector<TermSample>& samples, std::string_view what, TaskRow& row);
+
+}  // namespace moe::cost

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "moe/cost/step_prices.h"
+#include "moe/cost/pricer.h"
 
 namespace moe {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "moe/cost/collective_prices.h"
 #include "moe/cost/modules.h"
+#include "moe/cost/row_finder.h"
 
 namespace moe {
 
@@ -224,4 +224,105 @@ double LayerPricer::part_seconds(const WorkClass& wc, Flow flow, int more) const
   return chunk_seconds(wc.kind, wc.phase, static_cast<double>(rows_ / wc.chunks + more), flow);
 }
 
+// Prices a whole plan.
+
+namespace {
+
+// Returns the seconds of each class. `dense`: prices the plan's dense layers; null: there are none.
+std::vector<double> priced(const LayerPricer& pricer, const LayerPricer* dense, const Plan& plan) {
+  std::vector<double> seconds;
+  pricer.price(*plan.structure, plan.slices, seconds);
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    const WorkClass& wc = plan.structure->classes[i];
+    const LayerPricer& own = plan.dense.has(wc.layer) ? *dense : pricer;
+    if (is_end(wc.kind))
+      seconds[i] = pricer.end_seconds(wc.kind, wc.phase, plan.works[i]);
+    else if (wc.phase == Phase::step)
+      seconds[i] = cost::step_seconds(own, wc.kind, plan.works[i]);
+    else if (&own != &pricer && !sends_gradients(wc.kind))
+      seconds[i] = own.dense_seconds(wc.kind, wc.phase, plan.structure->flow);
+  }
+  return seconds;
+}
+
+std::vector<double> priced(const LayerPricer& pricer, const Plan& plan) {
+  if (plan.dense.none(plan.layers)) return priced(pricer, nullptr, plan);
+  const LayerPricer& dense = pricer.dense(plan.dense.hidden);
+  std::vector<double> seconds = priced(pricer, &dense, plan);
+  for (const std::string& note : dense.notes()) pricer.note(note);
+  return seconds;
+}
+
+}  // namespace
+
+std::vector<double> price(const LayerPricer& pricer, const Plan& plan) {
+  if (plan.shape == pricer.shape()) return priced(pricer, plan);
+  return priced(LayerPricer(pricer.profile(), plan.shape, pricer.options()), plan);  // of packed experts
+}
+
 }  // namespace moe
+
+// Prices a step mostly by derived rows: few profiles have any for groups of a whole stage, or for what the optimizer
+// does.
+
+namespace moe::cost {
+
+class StepPrices {
+ public:
+  explicit StepPrices(const LayerPricer& pricer) : pricer_(pricer), find_(pricer.rows_of_profile()) {}
+  double seconds(TaskKind kind, const Work& work) const;
+
+ private:
+  double touching_seconds(TaskKind kind, double bytes) const;
+  double collective_seconds(TaskKind kind, const Work& work) const;
+  void note(std::string text) const { find_.note(std::move(text)); }
+
+  const LayerPricer& pricer_;
+  const RowFinder& find_;
+};
+
+double step_seconds(const LayerPricer& pricer, TaskKind kind, const Work& work) {
+  return StepPrices(pricer).seconds(kind, work);
+}
+
+double StepPrices::seconds(TaskKind kind, const Work& work) const {
+  if (work.op == Op::none) return 0;
+  switch (kind) {
+    case TaskKind::optimizer:
+    case TaskKind::squares:
+      return touching_seconds(kind, work.bytes) + find_.profile().task_overhead_s;
+    case TaskKind::weights:
+    case TaskKind::expert_weights:
+      return pricer_.dense_seconds(kind, Phase::backward);
+    default:
+      return collective_seconds(kind, work) + find_.profile().task_overhead_s;
+  }
+}
+
+// Returns the seconds by a row of the task itself, or of copying what it reads and writes.
+double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
+  if (bytes == 0) return 0;
+  for (const TaskRow& row : find_.profile().tasks) {
+    if (row.name != name_of(kind) || row.phase != Phase::step || row.dtype != find_.shape().layer.dtype) continue;
+    const TermValues terms = touching_terms(kind, bytes);
+    for (const std::string& range : range_notes(row, terms)) note(range);
+    return dot(find_.used(row).s_per, terms);
+  }
+  if (const ComputeRow* row = find_.copy_row()) {
+    note(fmt::format("derived: {} = a copy of what it reads and writes", name_of(kind)));
+    return row->alpha_s + bytes * row->beta_s_per_byte;
+  }
+  note(fmt::format("not priced: {}, for which the profile has no row and none of copies", name_of(kind)));
+  return 0;
+}
+
+// Returns the seconds by a row or a rule, or none and a note.
+double StepPrices::collective_seconds(TaskKind kind, const Work& work) const {
+  if (const auto curve = pricer_.collective(work.op, work.group, work.bytes)) return curve->seconds(work.bytes);
+  find_.note(fmt::format("not priced: {}, {} {} over {} for which the profile has no rows", name_of(kind),
+                         work.op == Op::allreduce || work.op == Op::allgather ? "an" : "a", name_of(work.op),
+                         name_of(work.group)));
+  return 0;
+}
+
+}  // namespace moe::cost

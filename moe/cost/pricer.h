@@ -53,7 +53,7 @@ class LayerPricer {
   double end_seconds(TaskKind kind, Phase phase, const Work& work) const;
   /// Returns the seconds of a task of GEMMs, by their row.
   double gemm_seconds(const Work& gemms) const;
-  /// Returns the curve of a collective, by its row or derived (collective_prices.h); empty: it has no price.
+  /// Returns the curve of a collective, by its row or derived (row_finder.h); empty: it has no price.
   std::optional<cost::PriceCurve> collective(Op op, GroupKind kind, double bytes) const;
   /// Returns the seconds of Parm's overlapped AlltoAll and MP AllGather as measured (row `saa`); none where the profile
   /// has no such row.
@@ -95,3 +95,13 @@ class LayerPricer {
 std::vector<double> price(const LayerPricer& pricer, const Plan& plan);
 
 }  // namespace moe
+
+// Prices the tasks of a step.
+
+namespace moe::cost {
+
+/// Returns the seconds of a task of Phase::step, by the pricer's rows. A task without a row is derived, or noted as not
+/// priced: a step refuses no plan. A computation without a row of its own takes as long as a copy of its bytes.
+double step_seconds(const LayerPricer& pricer, TaskKind kind, const Work& work);
+
+}  // namespace moe::cost

@@ -1,16 +1,56 @@
 #pragma once
 // A cluster profile: fitted alpha-beta rows per op, group size and network. t(n) = alpha + n beta (FSMoE section 4.1).
 #include <array>
+#include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "moe/cost/contention.h"
+#include "moe/base/config.h"
 #include "moe/cost/terms.h"
 
 namespace moe {
+
+// [contention] of a cluster profile: how tasks on two resources of a rank slow each other down while both run.
+
+/// Says what a task uses of its rank while it runs: a computation `compute`, a collective its group's network, a
+/// re-layout copy, on whatever lane, the device's memory (`copy`). Who uses none is neither slowed nor slows.
+enum class Resource : uint8_t { compute, inter, intra, copy, none };
+inline constexpr int kResources = 5;
+inline constexpr size_t kSlowed = kResources - 1;
+std::string_view name_of(Resource resource);
+
+struct Contention {
+  // These say how many times as long the first takes beside the second, >= 1.
+  double intra_by_inter = 1, inter_by_intra = 1;
+  double compute_by_inter = 1, compute_by_intra = 1, inter_by_compute = 1, intra_by_compute = 1;
+  double copy_by_inter = 1, copy_by_intra = 1, copy_by_compute = 1;
+  double inter_by_copy = 1, intra_by_copy = 1, compute_by_copy = 1;
+  /// Holds at [slowed][by] the seconds, >= 0, that a task loses whenever it and one of the other kind begin to run side
+  /// by side, whatever their sizes: kernels that wait for each other to be scheduled (MoNTA's section Discussions).
+  std::array<std::array<double, kSlowed>, kSlowed> stall_s{};
+
+  bool none() const { return *this == Contention{}; }
+  bool operator==(const Contention&) const = default;
+};
+
+/// Holds an ordered pair of resources and its factor. A profile names them SLOWED_by_BY, and SLOWED_by_BY_stall_s.
+struct ContentionPair {
+  Resource slowed, by;
+  double Contention::*factor;
+  std::string key() const;
+  std::string stall_key() const { return key() + "_stall_s"; }
+  template <class AnyContention>
+  auto& stall_s(AnyContention& contention) const {
+    return contention.stall_s[static_cast<size_t>(slowed)][static_cast<size_t>(by)];
+  }
+};
+/// Returns all pairs, over which every reader and writer of contention goes.
+std::span<const ContentionPair> contention_pairs();
 
 using Range = std::array<double, 2>;
 using Points = std::vector<std::array<double, 2>>;  // (size, seconds), ascending
@@ -127,5 +167,29 @@ void write_profile(const Profile& profile, std::ostream& out);
 /// Reads the profile of that name (configs/clusters/NAME.toml), or of that path. Throws BadInput listing the known
 /// names.
 Profile find_profile(const std::string& name_or_path);
+
+// Reads what tables of prices have in common, be they a profile's own or assumed: what a row is of, alpha and beta.
+
+/// Lists what a collective's row may have been measured with.
+inline constexpr std::array<std::string_view, 3> kAlgorithms{"direct", "1dh", "2dh"};
+
+/// Limit prices to what any machine may take and sums of them can hold: seconds, and seconds a byte or FLOP.
+inline constexpr Limits kSeconds{.least = 0, .most = 1e12};
+inline constexpr Limits kSecondsPerUnit{.most = 1e6, .above = 0};
+
+/// These read the row that a table is. `most_ranks`: of a group on that network. They throw BadInput as TableReader
+/// does.
+CommRow comm_row_from(const TableReader& table, const std::function<double(Network)>& most_ranks);
+ComputeRow compute_row_from(const TableReader& table);
+ModuleRow module_row_from(const TableReader& table);
+
+/// Reads a whole profile, as read_profile does of a file.
+Profile profile_of(const ConfigFile& file);
+
+// Prices for plans of which no time is asked, such as those that are to be verified: they need no cluster's.
+
+/// Returns a profile that prices every task that any schedule may have of this case: all networks cost alike, experts
+/// take as long as a dispatch, alpha is an eighth of that, so that cutting into a few chunks pays.
+Profile nominal_profile(const LayerCase& shape);
 
 }  // namespace moe

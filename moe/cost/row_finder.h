@@ -1,15 +1,36 @@
 #pragma once
 // Finds the rows of a profile that price one layer's work.
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 
 #include "moe/base/check.h"
 #include "moe/cost/price_curve.h"
-#include "moe/cost/price_notes.h"
 #include "moe/cost/profile.h"
 
 namespace moe {
+
+// Notes of what a reader must know of the rows that price something.
+
+/// Begins every note of a weak row.
+inline constexpr std::string_view kWeakRow = "weak row ";
+/// Returns the notes that name weak rows, in one line; empty: none does.
+std::string weak_rows(const std::set<std::string>& notes);
+
+/// Returns ": measured, but ..." of a row that was measured to no avail; empty: it wasn't measured.
+std::string why_unusable(const Profile& profile, const std::string& row);
+/// Returns what a reader must know of a size outside of those that a row was fitted to.
+std::optional<std::string> range_note(const CommRow& row, double bytes);
+std::optional<std::string> range_note(const ModuleRow& row, double size);
+/// Returns what a reader must know of a task's terms outside of those that a row was fitted to.
+std::set<std::string> range_notes(const TaskRow& row, const TermValues& task);
+
+/// Returns what a reader must know of an AlltoAll's row that prices this layer. A copy for each chosen expert costs the
+/// same whatever nodes these lie on: a layer's node_limit changes nothing there. A row that was measured with rows sent
+/// once a node has the time of tokens that reach its own node_limit at most: a layer whose tokens reach more takes
+/// longer, by how much no row says.
+std::optional<std::string> fan_out_note(const CommRow& row, const LayerCase& shape);
 
 /// The error where no row of the profile prices what a case needs.
 class Unpriced : public Unsupported {
@@ -72,3 +93,18 @@ class RowFinder {
 };
 
 }  // namespace moe
+
+// The price of a collective: by its own row, or derived from the rows of other collectives or groups.
+
+namespace moe::cost {
+
+/// Returns the curve of a layer's or step's collective over its group of that kind, with notes on how it was derived or
+/// borrowed, and on rows that were not measured at `bytes`. Nothing is sent over a group of one rank. Empty: neither a
+/// row nor a rule (docs/formats.md, "Derived prices") prices it.
+std::optional<PriceCurve> collective_curve(const RowFinder& find, const Groups& groups, Op op, GroupKind kind,
+                                           double bytes);
+
+/// Throws Unpriced, naming the row that is missing.
+[[noreturn]] void refuse_collective(const RowFinder& find, const Groups& groups, Op op, GroupKind kind);
+
+}  // namespace moe::cost

@@ -5,7 +5,7 @@
 #include <ostream>
 
 #include "moe/base/check.h"
-#include "moe/cost/critical_path.h"
+#include "moe/cost/simulator.h"
 #include "moe/plan/pipeline.h"
 
 namespace moe {

@@ -38,7 +38,7 @@ TraceGroup trace_group(const Plan& plan, const Timeline& timeline, const std::st
 /// task waited for to the start of the one that waits. Of several tasks of one lane only the last has an arrow, as it
 /// follows the others anyway; a task of no length has none. Slices of a plan of several layers and micro-batches say
 /// which (L2 M1, from 1), its tracks which stage. A process is named by schedule and degrees, and labelled with layer
-/// and cluster. A slice says whether it is on the critical path and its slack (critical_path.h), bytes, GB/s, and
+/// and cluster. A slice says whether it is on the critical path and its slack (simulator.h), bytes, GB/s, and
 /// beside a measured time the predicted one. Throws WrongResult, before anything is written, for a task that has no
 /// times or ends before it starts.
 void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out, const TraceExtent& extent = {});

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <optional>
 
-#include "moe/layer/row_bias.h"
+#include "moe/layer/norm.h"
 #include "moe/tensor/attention_heads.h"
 #include "moe/tensor/element.h"
 #include "moe/tensor/host_copy.h"

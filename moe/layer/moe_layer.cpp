@@ -1,6 +1,10 @@
 #include "moe/layer/moe_layer.h"
 
+#include <algorithm>
+
+#include "moe/base/check.h"
 #include "moe/layer/gradient_sums.h"
+#include "moe/plan/volumes.h"
 
 namespace moe {
 
@@ -50,6 +54,179 @@ void MoeLayer::finish_step(Stream& stream) {
   if (dp.size() > 1)
     dp.allreduce(made.data(), made.elements(), made.dtype(), {stream, {}, "this pass's dense gradients over DP"});
   finish_gradients(stream);
+}
+
+LayerComms LayerComms::split(Communicator& world, const ParallelShape& parallel) {
+  require_equal<BadInput>(world.size(), parallel.ranks(), "ranks of the communicator");
+  LayerComms comms;
+  for (int k = 0; k < kGroupKinds; ++k) {
+    const auto kind = static_cast<GroupKind>(k);
+    if (kind == GroupKind::world) continue;  // of all stages
+    const int colour = kind == GroupKind::none ? 0 : members(parallel, kind, world.rank()).front();
+    comms.by_kind_[static_cast<size_t>(k)] = world.split(colour, world.rank());
+  }
+  return comms;
+}
+
+LayerComms KnownComms::of(Communicator& world, const ParallelShape& parallel) {
+  const auto found = std::ranges::find(known_, parallel, [](const auto& each) { return each.first; });
+  if (found != known_.end()) return found->second;
+  return known_.emplace_back(parallel, LayerComms::split(world, parallel)).second;
+}
+
+namespace {
+
+std::unique_ptr<Dispatcher> dispatcher_of(const RankShape& rank, const LayerComms& comms, MemorySpace& memory) {
+  const LayerShape& layer = rank.shape.layer;
+  const bool padded = pads_to_largest_load(rank.shape);
+  const int64_t most = padded ? padded_rows(rank.shape, rank.tokens.count) : rank.rows;
+  const int64_t rows = most * (rank.traits().sends_all_groups() ? rank.groups() : 1);
+  return make_dispatcher(layer.dispatcher, {comms.of(GroupKind::ep), rank.shape.parallel.ranks_per_node, rank.rank,
+                                            padded || layer.capacity_factor.has_value(),
+                                            rows * layer.experts * layer.model_dim * bytes_of(layer.dtype), memory});
+}
+
+// Makes the shared expert: it is one expert, and its shards are the MP ranks'. A dense layer's feed-forward is one too.
+std::unique_ptr<Expert> shared_of(const PartSetup& setup) {
+  if (setup.rank.shared.count == 0) return nullptr;
+  RankShape rank = setup.rank;
+  rank.experts = {0, 1, 1};
+  rank.hidden = rank.shared;
+  std::unique_ptr<Expert> shared =
+      make_expert(name_of(rank.shape.layer.ffn),
+                  {rank, setup.seed, setup.math, setup.weights, setup.rank.is_dense() ? kFfn : kShared, setup.memory});
+  shared->reserve(rank.mp_tokens());
+  return shared;
+}
+
+LayerParts parts_of(const PartSetup& setup, const LayerComms& comms, LayerDevice& device) {
+  const RankShape& rank = setup.rank;
+  const bool post = is_post(rank.shape.layer.norm);
+  require<Unsupported>(!post || rank.shared.count == 0 || rank.gate_copies() == 1,
+                       "norm post-layernorm behind a shared expert: found ranks that gate the tokens of {} MP groups, "
+                       "of which they know their own alone behind that expert",
+                       rank.gate_copies());
+  if (rank.is_dense()) {
+    require<Unsupported>(!post, "norm post-layernorm: found a dense layer, expected experts in every layer");
+    LayerParts parts;
+    parts.attention = make_attention(setup);
+    parts.attention_norm = make_norm(setup, kNormGain1);
+    parts.gate_norm = make_norm(setup, kNormGain2);
+    parts.shared = shared_of(setup);
+    return parts;
+  }
+  return {.attention = make_attention(setup),
+          .attention_norm = post ? nullptr : make_norm(setup, kNormGain1),
+          .gate_norm = make_norm(setup, post ? kNormGain1 : kNormGain2),
+          .output_norm = post ? make_norm(setup, kNormGain2) : nullptr,
+          .gate = device.make_gate(setup),
+          .order = device.make_order(setup.rank),
+          .dispatcher = dispatcher_of(setup.rank, comms, setup.math.memory()),
+          .expert = make_expert(name_of(setup.rank.shape.layer.ffn), setup),
+          .shared = shared_of(setup),
+          .hook = nullptr};
+}
+
+}  // namespace
+
+LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, LayerComms layer_comms,
+                       LayerDevice& layer_device, const LayerLinks& links)
+    : shape((layer_device.require_runs(rank.shape.layer), rank)),
+      seed(layer_seed),
+      comms(std::move(layer_comms)),
+      device(layer_device),
+      pass(links.memory),
+      buffers(shape, pass, memory(), links.before, links.last),
+      routing(shape.is_dense() ? Routing() : make_routing(shape, memory())),
+      parts(parts_of({.rank = shape, .seed = seed, .math = math(), .weights = links.weights, .memory = pass}, comms,
+                     device)) {
+  const int64_t dense = gradient_bytes(shape.shape) / bytes_of(shape.dtype());
+  const PartSetup setup{shape, seed, math(), links.weights};
+  gradients.fresh = setup.weight(kDenseGradients, {dense}, shape.dtype());
+  gradients.pending = setup.weight(kDenseGradientsBefore, {dense}, shape.dtype());
+  if (!shape.is_dense()) {
+    expert_gradients =
+        setup.weight(kExpertGradients, {expert_gradient_bytes(shape.shape) / bytes_of(shape.dtype())}, shape.dtype());
+    const DType weights = routing.weight.view().dtype();
+    const auto make = [&](std::string_view name) {
+      return pass.of(Lifetime::moe_backward).tensor(name, {routing.tokens, routing.choices}, weights, memory());
+    };
+    d_weight = make("gradient of weights");
+    if (routing.mixes()) d_fill = make("gradient of fill");
+    set_hook(make_hook(shape.shape.layer.hook, math()));
+  }
+  if (links.before == nullptr) fill_input(buffers.forward.input, shape.held, seed, memory());
+  if (links.last) fill_output_gradient(buffers.backward.output, shape.held, seed, memory());
+}
+
+TensorView LayerState::shared_gradients(TensorView dense) const {
+  const int64_t first = attention_parameters(shape.shape) + attention_biases(shape.shape);
+  return dense.part(first, {dense.elements() - first});
+}
+
+void LayerState::set_hook(std::unique_ptr<Hook> hook) {
+  parts.hook = std::move(hook);
+  if (parts.hook)
+    hooked = pass.of(Lifetime::moe_backward)
+                 .tensor("hooked", {shape.gated_tokens(), shape.model_dim()}, shape.dtype(), memory());
+}
+
+namespace {
+
+double over(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+// Names the first numbers of load_on, of one rank or summed over ranks. After them come, by expert, the pairs that want
+// it.
+enum Count : size_t { pairs, dropped, filled, most_filled, kCounts };
+
+}  // namespace
+
+std::vector<double> load_on(const MoeLayer& rank) {
+  const Routing& r = rank.routing();
+  const int64_t own_pairs = r.group_tokens * r.choices, group = rank.shape().own_group;
+  std::vector<double> load(kCounts + static_cast<size_t>(r.experts));
+  for (int64_t p = group * own_pairs; p < (group + 1) * own_pairs; ++p) {
+    const int32_t expert = r.expert[static_cast<size_t>(p)];
+    if (expert < 0) continue;  // Expert Choice: not taken
+    ++load[kCounts + static_cast<size_t>(expert)], ++load[pairs];
+    load[dropped] += r.row[static_cast<size_t>(p)] == Routing::kDropped;
+  }
+  for (int64_t e = group * r.experts; e < (group + 1) * r.experts; ++e) {
+    const auto rows = static_cast<double>(r.filled[static_cast<size_t>(e)]);
+    load[filled] += rows;
+    load[most_filled] = std::max(load[most_filled], rows);
+  }
+  return load;
+}
+
+RoutingLoad load_of(const RankShape& any, std::span<const std::vector<double>> ranks) {
+  std::vector<double> sum(kCounts + static_cast<size_t>(any.experts.total));
+  double most = 0;
+  for (const std::vector<double>& rank : ranks) {
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += rank.at(i);
+    most = std::max(most, rank[most_filled]);
+  }
+  double sent = sum[filled];  // unequal blocks
+  const auto blocks = static_cast<double>(ranks.size()) * static_cast<double>(any.experts.total);
+  if (any.shape.layer.capacity_factor)
+    sent = blocks * static_cast<double>(any.rows);
+  else if (pads_to_largest_load(any.shape))
+    sent = blocks * static_cast<double>(padded_rows(any.shape, static_cast<int64_t>(most)));
+  RoutingLoad load;
+  load.pairs = static_cast<int64_t>(sum[pairs]);
+  load.dropped = static_cast<int64_t>(sum[dropped]);
+  load.drop_rate = over(sum[dropped], sum[pairs]);
+  load.most_load = *std::max_element(sum.begin() + kCounts, sum.end());
+  load.mean_load = sum[pairs] / static_cast<double>(any.experts.total);
+  load.imbalance = over(load.most_load, load.mean_load);
+  load.padding = over(sent - sum[filled], sent);
+  return load;
+}
+
+RoutingLoad load_of(std::span<MoeLayer* const> ranks) {
+  std::vector<std::vector<double>> loads;
+  for (const MoeLayer* rank : ranks) loads.push_back(load_on(*rank));
+  return load_of(ranks.front()->shape(), loads);
 }
 
 }  // namespace moe

@@ -12,13 +12,129 @@
 //
 // Loss = sum over all distinct tokens of <y, dY>, and the gate's auxiliary losses; gradients are its derivatives, each
 // summed (not averaged) over the ranks that `Parameter::summed_over` names.
+#include <array>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
-#include "moe/layer/layer_state.h"
+#include "moe/comm/communicator.h"
+#include "moe/layer/attention.h"
+#include "moe/layer/dispatchers/dispatcher.h"
+#include "moe/layer/experts/expert.h"
+#include "moe/layer/gates/gate.h"
+#include "moe/layer/hooks/hook.h"
+#include "moe/layer/layer_device.h"
+#include "moe/layer/norm.h"
+#include "moe/layer/orders/order.h"
 #include "moe/layer/workload.h"
+#include "moe/plan/groups.h"
+#include "moe/rows/layer_buffers.h"
 
 namespace moe {
+
+/// Holds the communicators of one rank of a layer: one a kind of group, so collectives on different lanes never meet.
+/// Copies share the communicators.
+class LayerComms {
+ public:
+  /// Splits `world`, whose ranks are those of `parallel`. Blocking; all ranks call it.
+  static LayerComms split(Communicator& world, const ParallelShape& parallel);
+
+  /// Returns the communicator of a kind. `none` is the whole stage, every rank of this layer, and so is `stage`, for a
+  /// lane of its own. `world` is not here.
+  Communicator& of(GroupKind kind) const { return *by_kind_[static_cast<size_t>(kind)]; }
+
+ private:
+  std::array<std::shared_ptr<Communicator>, kGroupKinds> by_kind_;
+};
+
+/// Keeps what a rank has split, for layers that run in turns: NCCL takes half a second a communicator.
+class KnownComms {
+ public:
+  /// Does what LayerComms::split() does, once a shape.
+  LayerComms of(Communicator& world, const ParallelShape& parallel);
+
+ private:
+  std::vector<std::pair<ParallelShape, LayerComms>> known_;
+};
+
+// Holds what one rank of a layer is made of and what flows through it. MoeLayer owns it and shows its results; the
+// parts of a binding (binding/) read and write it.
+
+/// Holds the parts that the layer's shape names, made for this rank and its device. A dense layer has attention, norms
+/// and its feed-forward alone.
+struct LayerParts {
+  std::unique_ptr<Attention> attention;
+  // The norms before attention, before the gate (of what is behind attention's residual sum), and behind the MoE part's
+  // sum; null: none.
+  std::unique_ptr<RowNorm> attention_norm, gate_norm, output_norm;
+  std::unique_ptr<Gate> gate;
+  std::unique_ptr<Order> order;
+  std::unique_ptr<Dispatcher> dispatcher;
+  std::unique_ptr<Expert> expert;
+  std::unique_ptr<Expert> shared;  // this MP rank's shard of the one that every token passes, or of a dense layer's
+                                   // feed-forward; null: none
+  std::unique_ptr<Hook> hook;      // null: none
+};
+
+/// Holds the dense part's gradients of two passes: a backward makes `fresh` while its plan's tasks sum `pending` over
+/// DP. Both are the same where a plan sums what its own pass made.
+struct DenseGradients {
+  Weight fresh, pending;  // made by this pass; by the one before
+  bool swapped = false;   // they have changed places an odd number of times
+  void begin_pass() {
+    std::swap(fresh, pending);
+    swapped = !swapped;
+  }
+};
+/// Names of these gradients among the layer's weights.
+inline constexpr std::string_view kDenseGradients = "dense gradients",
+                                  kDenseGradientsBefore = "dense gradients of the pass before",
+                                  kExpertGradients = "experts' gradients";
+
+/// Says what a backward does to the parameters' gradients, part by part: among a layer's micro-batches the one whose
+/// task comes first overwrites them. Other norms go with what reads them; `shared` is a dense layer's feed-forward too.
+struct GradientsInto {
+  Into attention = Into::overwrite, gate = Into::overwrite, experts = Into::overwrite, shared = Into::overwrite;
+  Into output = Into::overwrite;          // of what is behind the MoE part
+  Into attention_norm = Into::overwrite;  // the gradients of attention's input make these
+};
+
+/// Says what a layer shares: the weights with those of its other micro-batches; what it makes with passes that take
+/// turns; its input with the output of the layer before it.
+struct LayerLinks {
+  std::shared_ptr<TensorStore> weights = std::make_shared<TensorStore>();
+  LayerMemory memory = {};
+  const LayerBuffers* before = nullptr;  // outlives the layer; null: it has an input of its own
+  bool last = true;                      // no layer shares its output
+};
+
+struct LayerState {
+  /// Takes and throws what MoeLayer's constructor does.
+  LayerState(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device,
+             const LayerLinks& links);
+
+  void set_hook(std::unique_ptr<Hook> hook);
+  Math& math() const { return device.math(); }
+  MemorySpace& memory() const { return math().memory(); }
+  /// Shows the shared expert's part of the dense gradients.
+  TensorView shared_gradients(TensorView dense) const;
+
+  RankShape shape;
+  LayerSeed seed;
+  LayerComms comms;
+  LayerDevice& device;
+  LayerMemory pass;  // what a pass makes
+  LayerBuffers buffers;
+  mutable Routing routing;      // its vectors are a copy of what a device has
+  TensorView d_weight, d_fill;  // the routing's gradients, (gated tokens, choices)
+  LayerParts parts;
+  TensorView hooked;         // (gated tokens, M): the output's gradient as the hook gives it
+  DenseGradients gradients;  // attention's, and behind them the shared expert's
+  Weight expert_gradients;
+  bool experts_summed = false;  // by the last pass's plan, over EDP
+  GradientsInto into;
+};
 
 class MoeLayer {
  public:
@@ -85,5 +201,23 @@ class MoeLayer {
  private:
   LayerState state_;
 };
+
+// Counts how evenly a layer's tokens fall on its experts, and how full the rows are that are sent to them.
+
+/// Holds the counts of the last pass, over all ranks' own tokens.
+struct RoutingLoad {
+  int64_t pairs = 0, dropped = 0;       // that the gate chose; of them, without a row
+  double drop_rate = 0;                 // dropped / pairs
+  double most_load = 0, mean_load = 0;  // tokens that want an expert, dropped ones included
+  double imbalance = 0;                 // most_load / mean_load
+  double padding = 0;                   // empty rows / rows sent to the experts; none where the sizes are the loads
+};
+
+/// Returns one rank's part of a RoutingLoad, as numbers that another process can be sent.
+std::vector<double> load_on(const MoeLayer& rank);
+/// Joins every rank's part; `any` is one of the ranks.
+RoutingLoad load_of(const RankShape& any, std::span<const std::vector<double>> ranks);
+/// Counts the load of a layer; `ranks` are the layers of all ranks.
+RoutingLoad load_of(std::span<MoeLayer* const> ranks);
 
 }  // namespace moe

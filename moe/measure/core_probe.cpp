@@ -1,7 +1,10 @@
 #include "moe/measure/core_probe.h"
 
 #include <algorithm>
+#include <array>
+#include <benchmark/benchmark.h>
 #include <ctime>
+#include <string>
 
 #include "moe/base/statistics.h"
 
@@ -50,6 +53,13 @@ double CoreTimes::add(const std::vector<std::vector<double>>& probe_s) {
     most = std::max(most, seconds / best_s_[rank]);
   }
   return most;
+}
+
+void interleave_repetitions() {
+  std::string program = "moetune", flag = "--benchmark_enable_random_interleaving=true";
+  std::array argv{program.data(), flag.data()};
+  int argc = static_cast<int>(argv.size());
+  benchmark::Initialize(&argc, argv.data());
 }
 
 }  // namespace moe::measure

@@ -1,7 +1,12 @@
 #pragma once
 // Tells how fast the ranks' cores are against what they were. Other guests of a machine's host, heat and power slow all
 // of its cores for seconds, and little that a process can read says so.
+#include <algorithm>
+#include <memory>
 #include <vector>
+
+#include "moe/comm/world.h"
+#include "moe/device/kind.h"
 
 namespace moe::measure {
 
@@ -39,6 +44,30 @@ class CoreTimes {
  private:
   std::vector<double> best_s_;  // by rank: of medians
   int repeats_left_ = 8;
+};
+
+/// Makes Google Benchmark run what is registered from now on in turns: repetitions of all, shuffled.
+void interleave_repetitions();
+
+// The ranks that a bench runs on.
+
+/// Says what the ranks are: threads of this process, which share one GPU, or the processes of a run, one rank each.
+struct BenchRanks {
+  World* processes = nullptr;  // all of them call what is given these ranks; none: threads
+  DeviceKind device = DeviceKind::cpu;
+  int threads = 1;  // that each rank computes with on the CPU
+  AttentionBy attention = AttentionBy::own;
+  std::shared_ptr<CoreTimes> cores = std::make_shared<CoreTimes>();  // of all that is measured on these ranks
+
+  /// Says whether this process decides by the clock, and keeps what was found.
+  bool leads() const { return processes == nullptr || moe::leads(*processes); }
+  /// Returns the least of what the processes found, each its `own`; all of them call it.
+  double least(double own) const {
+    if (processes == nullptr) return own;
+    for (const auto& found : gather(*processes, std::vector<std::vector<double>>{{own}}))
+      own = std::min(own, found.front());
+    return own;
+  }
 };
 
 }  // namespace moe::measure

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "moe/base/check.h"
-#include "moe/export/safetensors_reader.h"
+#include "moe/export/safetensors.h"
 #include "moe/tensor/element.h"
 #include "moe/tensor/tensor.h"
 

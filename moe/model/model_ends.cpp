@@ -4,7 +4,7 @@
 
 #include "moe/base/check.h"
 #include "moe/tensor/cpu/math.h"
-#include "moe/train/masked_tokens.h"
+#include "moe/train/token_source.h"
 
 namespace moe {
 

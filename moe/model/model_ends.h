@@ -4,7 +4,7 @@
 //
 //   loss = sum over all targets of all micro-batches of -log p(target), over their number
 //
-// A target is the token that follows or, where attention is not causal, what was masked (moe/train/masked_tokens.h).
+// A target is the token that follows or, where attention is not causal, what was masked (moe/train/token_source.h).
 #include <functional>
 #include <optional>
 #include <span>

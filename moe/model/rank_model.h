@@ -4,10 +4,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "moe/layer/reference/stack_reference.h"
 #include "moe/model/model_ends.h"
 #include "moe/stack/stack_binding.h"
+#include "moe/stack/stack_errors.h"
 #include "moe/train/checkpoint.h"
 #include "moe/train/optimizer.h"
 
@@ -61,5 +64,14 @@ class RankModel final : public ModelTasks {
   int64_t steps_ = 0;
   Tensor squares_;  // of all gradients, float64
 };
+
+// Compares a model's ranks, after a step that changed no weight, with the autograd reference.
+
+/// Computes the reference of a step's tokens. `rank`: any; `choices` are followed where they are as good.
+ModelReference reference_model(const RankCells& rank, const StackChoices& choices, const ModelEnds& ends,
+                               const SampleTokens& tokens);
+
+/// Compares the ends' gradients. Tensors are named as stack_errors names a layer's.
+std::vector<TensorError> end_errors(ModelEnds& ends, const ModelReference& reference);
 
 }  // namespace moe

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "moe/base/registry.h"
-#include "moe/plan/task_traits.h"
+#include "moe/plan/task_kind.h"
 
 namespace moe {
 namespace {

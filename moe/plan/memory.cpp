@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <map>
 #include <vector>
 
 #include "moe/base/registry.h"
-#include "moe/plan/lifetimes.h"
-#include "moe/plan/pass_memory.h"
+#include "moe/plan/dense_layers.h"
+#include "moe/plan/pipeline.h"
+#include "moe/plan/plan_checks.h"
 #include "moe/plan/step.h"
 #include "moe/plan/volumes.h"
 
@@ -332,6 +335,356 @@ std::optional<std::string> misfit(const MemoryEstimate& estimate, double capacit
   if (estimate.total() <= capacity_bytes) return std::nullopt;
   return fmt::format("does not fit: needs {}, a rank has {}", human_bytes(estimate.total()),
                      human_bytes(capacity_bytes));
+}
+
+namespace {
+
+// Says whether the task adds up over MP what attention made: in a backward it is the last, and reads nothing else.
+bool sums_attention(TaskKind kind) { return kind == TaskKind::mp_reducescatter || kind == TaskKind::mp_allreduce; }
+
+bool of_attention(TaskKind kind) {
+  return is_attention(kind) || kind == TaskKind::mp_allgather || sums_attention(kind);
+}
+
+bool of_rows(TaskKind kind) { return is_chunked(kind) || is_shared(kind) || kind == TaskKind::i_order; }
+
+// A forward's AllGather of its input, and a backward's before a dense layer's feed-forward, touch what passes between
+// layers, or is kept, alone.
+bool of_dense_part(const Task& task) {
+  if (of_rows(task.kind)) return false;
+  if (task.phase == Phase::forward) return task.kind != TaskKind::mp_allgather;
+  return !sums_attention(task.kind) && task.kind != TaskKind::ffn_allgather;
+}
+
+// Holds tasks between whose first and last one memory is needed: of each lane the first and the last.
+class Span {
+ public:
+  void add(const Task& task) {
+    const auto lane = std::ranges::find(lanes_, task.lane, &OfLane::lane);
+    if (lane == lanes_.end())
+      lanes_.push_back({task.lane, task.id, task.id});
+    else
+      lane->last = task.id;
+    if (first_ < 0) first_ = task.id;
+    last_ = task.id;
+  }
+  bool empty() const { return first_ < 0; }
+  int first() const { return first_; }
+  int last() const { return last_; }
+  bool ends_before(const Span& other, const Ancestors& ancestors) const {
+    return last_ < other.first_ && std::ranges::all_of(lanes_, [&](const OfLane& own) {
+             return std::ranges::all_of(other.lanes_,
+                                        [&](const OfLane& next) { return ancestors.before(own.last, next.first); });
+           });
+  }
+
+ private:
+  struct OfLane {
+    int lane, first, last;
+  };
+  std::vector<OfLane> lanes_;
+  int first_ = -1, last_ = -1;
+};
+
+// Holds when a pass needs memory: once; of a layer whose forward runs again, twice.
+using Holding = std::array<Span, 2>;
+using Holdings = std::vector<std::array<Holding, kLifetimes>>;
+
+Holdings holdings_of(const Plan& plan) {
+  const auto micro_batches = static_cast<size_t>(plan.micro_batches);
+  Holdings all(static_cast<size_t>(plan.layers) * micro_batches);
+  const bool again = std::ranges::any_of(plan.tasks(), &Task::again);
+  for (const Task& task : plan.tasks()) {
+    if (!is_of_layer(task.kind)) continue;
+    const bool forward = task.phase == Phase::forward;
+    const size_t pass = static_cast<size_t>(task.layer) * micro_batches + static_cast<size_t>(task.micro_batch);
+    const size_t time = again && task.runs_in() == Phase::backward ? 1 : 0;
+    const auto add = [&](size_t to, Lifetime lifetime, size_t when = 0) {
+      all[to][static_cast<size_t>(lifetime)][when].add(task);
+    };
+    if (forward || !sums_attention(task.kind)) {
+      add(pass, Lifetime::kept, time);
+      add(pass, Lifetime::output);
+    }
+    if (of_dense_part(task)) forward ? add(pass, Lifetime::dense_forward, time) : add(pass, Lifetime::dense_backward);
+    if (!of_attention(task.kind)) forward ? add(pass, Lifetime::moe_forward, time) : add(pass, Lifetime::moe_backward);
+    if (forward) continue;
+    const bool makes_input = of_attention(task.kind) && task.kind != TaskKind::attention_dw;
+    if (makes_input && task.kind != TaskKind::mp_allgather) add(pass, Lifetime::input_sum);
+    if (!of_attention(task.kind))
+      add(pass, Lifetime::output_gradient);
+    else if (makes_input && task.layer > 0)
+      add(pass - micro_batches, Lifetime::output_gradient);
+  }
+  return all;
+}
+
+Lifetime of_both_phases(Lifetime lifetime) {
+  if (lifetime == Lifetime::dense_backward) return Lifetime::dense_forward;
+  return lifetime == Lifetime::moe_backward ? Lifetime::moe_forward : lifetime;
+}
+
+// Gives out the slots of one kind.
+class Slots {
+ public:
+  /// Returns the slot that `next` holds: the first that is free whenever `next` needs it, else `fresh`.
+  int take(const Holding& next, const Ancestors& ancestors, int fresh) {
+    auto slot = std::ranges::find_if(slots_, [&](const Slot& held) {
+      return std::ranges::all_of(next, [&](const Span& span) { return span.empty() || held.fits(span, ancestors); });
+    });
+    if (slot == slots_.end()) slot = slots_.insert(slot, Slot{fresh});
+    for (const Span& span : next)
+      if (!span.empty()) slot->add(span);
+    return slot->id;
+  }
+
+ private:
+  struct Slot {
+    int id;
+    int first = -1, last = -1;            // of the last span
+    std::vector<const Span*> spans = {};  // each ends before the next begins
+    std::vector<const Span*>::const_iterator behind(const Span& span) const {
+      return std::ranges::upper_bound(spans, span.first(), {}, &Span::first);
+    }
+    bool fits(const Span& span, const Ancestors& ancestors) const {
+      if (first < span.first() && last >= span.first()) return false;  // mostly so, where many passes are kept
+      const auto next = behind(span);
+      return (next == spans.begin() || (*std::prev(next))->ends_before(span, ancestors)) &&
+             (next == spans.end() || span.ends_before(**next, ancestors));
+    }
+    void add(const Span& span) {
+      spans.insert(behind(span), &span);
+      first = spans.back()->first();
+      last = spans.back()->last();
+    }
+  };
+  std::vector<Slot> slots_;
+};
+
+// Is memory of a pass that looks for a slot.
+struct Wanted {
+  const Holding* by;
+  MemorySlot kind;
+  int* slot;
+};
+
+std::vector<Wanted> wanted_slots(const Plan& plan, const Holdings& holdings, MemorySlots& slots) {
+  std::vector<Wanted> all;
+  const int micro_batches = plan.micro_batches;
+  for (int chunk = 0; chunk < plan.split().chunks(); ++chunk) {
+    const int stage = chunk % plan.split().stages;
+    const auto [first, last] = layers_of_chunk(plan.split(), chunk);
+    for (int pass = first * micro_batches; pass < last * micro_batches; ++pass)
+      for (size_t l = 0; l < kLifetimes; ++l) {
+        const auto lifetime = static_cast<Lifetime>(l);
+        const Holding& holding = holdings[static_cast<size_t>(pass)][l];
+        const int layer = pass / micro_batches;
+        const bool passed_on = lifetime == Lifetime::output || lifetime == Lifetime::output_gradient;
+        if (holding.front().empty() || (passed_on && layer + 1 == last)) continue;
+        const bool by_kind = lifetime == Lifetime::kept || lifetime == Lifetime::output;
+        const bool dense = by_kind && plan.dense.has(layer);
+        all.push_back({&holding, {of_both_phases(lifetime), stage, dense}, &slots.held[static_cast<size_t>(pass)][l]});
+      }
+  }
+  std::ranges::stable_sort(all, {}, [](const Wanted& wanted) { return wanted.by->front().first(); });
+  return all;
+}
+
+}  // namespace
+
+MemorySlots memory_slots(const Plan& plan) {
+  MemorySlots result{plan.micro_batches, {}, {}};
+  const Holdings holdings = holdings_of(plan);
+  std::array<int, kLifetimes> nothing;
+  nothing.fill(-1);
+  result.held.assign(holdings.size(), nothing);
+  const Ancestors ancestors(plan);
+  std::map<MemorySlot, Slots> kinds;
+  for (const Wanted& wanted : wanted_slots(plan, holdings, result)) {
+    const int fresh = static_cast<int>(result.slots.size());
+    *wanted.slot = kinds[wanted.kind].take(*wanted.by, ancestors, fresh);
+    if (*wanted.slot == fresh) result.slots.push_back(wanted.kind);
+  }
+  return result;
+}
+
+namespace {
+
+double real(int64_t n) { return static_cast<double>(n); }
+
+// Counts elements but where it says bytes.
+class PassCount {
+ public:
+  PassCount(const LayerCase& c, Flow flow, AttentionKept attention)
+      : c_(c), l_(c.layer), p_(c.parallel), traits_(traits_of(flow)), attention_(attention) {}
+
+  PassBytes bytes() const {
+    const bool attends = attention_.attends;
+    const double w = bytes_of(l_.dtype);
+    PassBytes pass;
+    pass.output = w * output();
+    if (attends) {
+      pass.kept = w * attention_kept();
+      pass.dense = w * attention_meanwhile();
+      pass.input_sum = w * m() * (scattered() ? all() : 0);
+    }
+    if (is_dense(c_)) {
+      pass.kept += w * feed_forward_kept();
+      pass.moe = w * feed_forward_meanwhile() + fp8_bytes(all(), l_.shared_hidden / p_.mp);
+      return pass;
+    }
+    pass.kept += w * (tokens_kept(attends) + rows_kept() + shared_kept()) + gate_scores();
+    pass.moe = w * (tokens_meanwhile() + rows_meanwhile() + shared_meanwhile()) + wire_bytes();
+    pass.moe += fp8_bytes(computed(), l_.hidden / p_.esp);
+    if (l_.shared_hidden > 0) pass.moe += fp8_bytes(all(), l_.shared_hidden / p_.mp);
+    pass.dense += gate_bytes_meanwhile();
+    pass.apart = 2 * gate_scores() + w * (mask() + dispatcher_blocks());
+    return pass;
+  }
+
+ private:
+  double m() const { return real(l_.model_dim); }
+  double w_ratio() const { return real(bytes_of(sums_type(l_.dtype))) / real(bytes_of(l_.dtype)); }
+  double gemms() const { return gemms_of(l_.ffn); }
+  bool pre_norm() const { return l_.norm != Norm::none && !is_post(l_.norm); }
+
+  // These count tokens: of the MP group; whose input and output the rank has; that it gates.
+  double all() const { return real(l_.batch * l_.seq); }
+  double held() const { return all() / (traits_.holds == Tokens::own ? p_.mp : 1); }
+  double gated() const {
+    if (traits_.gates == Tokens::own) return all() / p_.mp;
+    return all() * (traits_.gates == Tokens::esp_groups ? p_.esp : 1);
+  }
+  bool scattered() const { return held() < all(); }
+  bool gathers_gated() const { return !is_dense(c_) && !traits_.gathers_tokens() && gated() > held(); }
+  double output() const { return m() * (gathers_gated() ? gated() : held()); }
+
+  // q, k, v and what they mix to, or their gradients. Heads are those of the rank that has most.
+  double projected() const {
+    const Heads most = most_heads(c_);
+    return all() * real(2 * (most.query + most.key_value) * head_width(l_));
+  }
+  // Attention's input, gathered and normed; what it projects; the softmax of the scores; the hidden state.
+  double attention_kept() const {
+    const bool keeps = attention_.scores && p_.recompute == Recompute::none;
+    const double scores = keeps ? all() * real(most_heads(c_).query * l_.seq) : 0;
+    const double hidden = scattered() && (is_dense(c_) || gathers_gated()) ? 0 : held();
+    return m() * ((scattered() ? all() : 0) + (pre_norm() ? all() : 0) + hidden) + projected() + scores;
+  }
+  // This rank's part of a sum over MP, or the gradient of what it gathered; of the hidden state; of what it projects.
+  double attention_meanwhile() const {
+    const double tokens = all() + (scattered() ? held() : 0);
+    return m() * (tokens + (gathers_gated() ? gated() : 0)) + projected();
+  }
+
+  double inside(double rows, int64_t hidden, int shards) const { return gemms() * rows * real(hidden) / shards; }
+  double inside_meanwhile(double rows, int64_t hidden, int shards) const {
+    return (gemms() - 1) * rows * real(hidden) / shards;
+  }
+
+  // Rows as FP8 numbers, at most as wide as a weight, and their scales.
+  double fp8_bytes(double rows, int64_t hidden) const {
+    if (!in_fp8(l_.ffn)) return 0;
+    const double most = std::max(m(), real(hidden));
+    return rows * (most + most / real(kFp8Block) * real(sizeof(float)));
+  }
+
+  // A dense layer's feed-forward: its input, gathered and normed; what lies between its GEMMs.
+  double feed_forward_kept() const {
+    const double input = (scattered() ? all() : 0) + (l_.norm != Norm::none ? all() : 0);
+    return m() * input + inside(all(), l_.shared_hidden, p_.mp);
+  }
+  double feed_forward_meanwhile() const {
+    return m() * (scattered() ? 2 * all() : 0) + inside_meanwhile(all(), l_.shared_hidden, p_.mp);
+  }
+
+  // What the gate reads, gathered and normed; the MoE part's sum where a norm is behind it.
+  double tokens_kept(bool attends) const {
+    double tokens = l_.norm != Norm::none || !attends ? gated() : 0;
+    if (attends && gathers_gated()) tokens += gated();
+    return m() * (tokens + (is_post(l_.norm) ? gated() : 0));
+  }
+  double tokens_meanwhile() const {
+    const double gradients = (is_post(l_.norm) ? gated() : 0) + (l_.hook != "none" ? gated() : 0);
+    return m() * gradients + w_ratio() * gated() * choices();
+  }
+
+  double t_rank() const { return planned_rows(c_); }
+  // These count rows: of one group of tokens, for all experts; that this rank sends; where its experts compute.
+  double of_group() const { return t_rank() * real(l_.experts); }
+  double groups() const { return gated() / (all() / p_.mp); }
+  double sent() const { return of_group() * (traits_.sends_all_groups() ? groups() : 1); }
+  double computed() const { return of_group() * (traits_.sends_all_groups() ? groups() : p_.esp); }
+  double gathered_home() const { return traits_.gathers_rows() && p_.mp > 1 ? of_group() * p_.mp : 0; }
+  bool moved() const {
+    if (traits_.fused()) return p_.ep * p_.esp > 1;
+    return traits_.through_peer() ? p_.esp > 1 : p_.ep > 1;
+  }
+
+  // The experts' input and what lies between their GEMMs; the rows that came back, for the gate's gradient.
+  double rows_kept() const {
+    const double back = gathered_home() > 0 ? gathered_home() : sent();
+    return m() * (computed() + back) + inside(computed(), l_.hidden, p_.esp);
+  }
+  // Rows on their way, at each station; what an expert task reads and writes; gradients between the GEMMs.
+  double rows_meanwhile() const {
+    double stations = sent() + gathered_home() * (traits_.way == Way::over_mp ? 2 : 1);  // MoNTA's may be laid out
+    if (traits_.fused() && p_.esp > 1) stations += sent() * p_.esp;
+    if (traits_.through_peer() && p_.ep > 1) stations += sent();
+    if (moved()) stations += computed();
+    return m() * (stations + 2 * computed()) + inside_meanwhile(computed(), l_.hidden, p_.esp);
+  }
+  // Both sides of one exchange, where rows travel in another type.
+  double wire_bytes() const {
+    const DType wire = wire_type(l_);
+    return wire == l_.dtype ? 0 : 2 * bytes_of(wire) * m() * std::max(sent(), moved() ? computed() : 0);
+  }
+
+  // The shared expert: its input, where gathered from MP ranks; what lies between its GEMMs.
+  bool gathers_shared() const { return p_.mp > 1 && traits_.gates == Tokens::own; }
+  double shared_kept() const {
+    if (l_.shared_hidden == 0) return 0;
+    return m() * (gathers_shared() ? all() : 0) + inside(all(), l_.shared_hidden, p_.mp);
+  }
+  double shared_meanwhile() const {
+    if (l_.shared_hidden == 0) return 0;
+    const double gathers = gathers_shared() ? all() + all() / p_.mp : 0;
+    return m() * (all() + gathers) + inside_meanwhile(all(), l_.shared_hidden, p_.mp);
+  }
+
+  // A token that is mixed has a score for each of its choices.
+  bool mixes() const { return gate_of(l_).choices == Choices::rows; }
+  double choices() const { return real(choices_of(c_)); }
+  // Scores are in float32 for 16-bit layers, which widen what the gate reads too. A pass has spread and noise, or
+  // probabilities, or weights and fill, for itself. Fill has a gradient.
+  double gate_scores() const {
+    return bytes_of(sums_type(l_.dtype)) * gated() * (mixes() ? choices() : real(l_.experts));
+  }
+  double gate_bytes_meanwhile() const {
+    const DType sums = sums_type(l_.dtype);
+    return (mixes() ? 2 : 1) * gate_scores() + (sums == l_.dtype ? 0 : bytes_of(sums) * gated() * m());
+  }
+  // GShard's order multiplies by a mask of a group's tokens and an expert's rows.
+  double mask() const { return l_.order == "gshard" ? all() / p_.mp * t_rank() : 0; }
+  // Blocks that 1dh and 2dh change the order of, where an EP group has several nodes and several ranks on each.
+  double dispatcher_blocks() const {
+    const int on_node = std::min(p_.ep, p_.ep_inside ? p_.ranks_per_node : std::max(1, p_.ranks_per_node / p_.esp));
+    if (on_node == 1 || on_node == p_.ep || traits_.fused()) return 0;
+    if (l_.dispatcher == "2dh") return 2 * sent() * m();
+    return l_.dispatcher == "1dh" ? 2 * sent() * m() * on_node : 0;
+  }
+
+  const LayerCase& c_;
+  const LayerShape& l_;
+  const ParallelShape& p_;
+  const FlowTraits& traits_;
+  AttentionKept attention_;
+};
+
+}  // namespace
+
+PassBytes pass_bytes(const LayerCase& shape, Flow flow, AttentionKept attention) {
+  return PassCount(shape, flow, attention).bytes();
 }
 
 }  // namespace moe

@@ -4,6 +4,8 @@
 //
 // Notation of the sources: b, s, h, a, k, l = samples of a micro-batch, tokens a sample, model dim, heads, experts a
 // token, layers; p, t, e, d = sizes of PP, tensor parallelism (MP in the dense part, ESP in the experts), EP, DP.
+#include <array>
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,6 +15,8 @@
 #include "moe/plan/dense_layers.h"
 #include "moe/plan/flow.h"
 #include "moe/plan/pipeline.h"
+#include "moe/plan/plan.h"
+#include "moe/plan/shape.h"
 
 namespace moe {
 
@@ -25,7 +29,7 @@ namespace moe {
 ///              activations for each micro-batch whose backward is yet to come. Elements have the layer's own width
 ///              w: 13 = 6 w + 1, 21 = 10 w + 1, 5 = 2 w + 1 (dropout masks are a byte).
 ///   counted    ours: what this layer's backward reads, tensor by tensor, from its own H, FFN, capacity, groups and
-///              flow (pass_memory.h); no dropout. Table 4 takes H = 4 h, two GEMMs and f = 1, and its k / e holds only
+///              flow; no dropout. Table 4 takes H = 4 h, two GEMMs and f = 1, and its k / e holds only
 ///              where the EP ranks share their tokens: where each brings its own, as in MoNTA's own runs, e times as
 ///              many arrive. A shared expert's activations are counted here alone. Recompute::full keeps the outputs
 ///              of all layers, and all of at least one layer of each kind: of more, where a plan's order asks for it.
@@ -34,7 +38,7 @@ namespace moe {
 enum class ActivationModel : uint8_t { printed, corrected, counted };
 std::string_view name_of(ActivationModel model);
 
-/// Counts what passes of a stage hold at once meanwhile (lifetimes.h).
+/// Counts what passes of a stage hold at once meanwhile.
 struct PartSlots {
   int dense = 1, moe = 1, input_sums = 1, output_gradients = 1;
 };
@@ -92,7 +96,7 @@ double micro_batches_in_flight(const MemoryRequest& request, int stage);
 
 /// Estimates a rank of the stage that needs most, the first of these: weights, gradients and optimizer by MoNTA, Table
 /// 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows); activations as `request.activations` says. Buffers are what a
-/// phase's parts need meanwhile (pass_memory.h); what enters and leaves a stage, and gradients of both; what every pass
+/// phase's parts need meanwhile; what enters and leaves a stage, and gradients of both; what every pass
 /// has for itself; under ZeRO 1 and 2 the weights of a layer that are gathered at once, under ZeRO 3 all weights of one
 /// layer. Fragmentation, workspaces of libraries and what a framework itself takes are not in it; a dropless layer is
 /// counted under balanced routing. Throws BadInput for counts below 1 and an unknown ZeRO stage.
@@ -109,5 +113,77 @@ MemoryRequest memory_request(const Plan& plan);
 
 /// Returns nothing where the estimate fits, else "does not fit: needs 31.20 GiB, a rank has 11.00 GiB".
 std::optional<std::string> misfit(const MemoryEstimate& estimate, double capacity_bytes);
+
+// Says how long what a layer's pass over a micro-batch makes is needed, and which passes can hold it in the same
+// memory.
+//
+// Idea: two passes share memory where every task that touches it in the one is ordered before every task that touches
+// it in the other. What orders them are dependencies and lanes (Ancestors), so that no timing can break it; that one is
+// issued first is not enough.
+
+/// Names how long something is needed. The dense part is all but the tasks of rows, of the shared expert and i_order;
+/// the MoE part is all but attention and its collectives: gate, order and a dense layer's feed-forward are in both. A
+/// backward's sum over MP, behind its attention, is in neither, and reads nothing that is kept. A forward's AllGather
+/// of its input is not in the dense part.
+/// A layer that runs its forward again for its backward needs what is kept, and what its forward's parts need, twice:
+/// in the first forward, and from the second one on.
+enum class Lifetime : uint8_t {
+  kept,            // from a forward to the end of its backward
+  output,          // likewise, whatever runs again: what the next layer reads
+  dense_forward,   // by a forward's dense part
+  dense_backward,  // by a backward's
+  moe_forward,     // by a forward's MoE part
+  moe_backward,    // by a backward's
+  input_sum,       // by attention's backward, until the MP ranks' parts are added up
+  output_gradient  // from the backward of the layer behind until this layer's attention
+};
+inline constexpr int kLifetimes = 8;
+
+/// Is memory that passes hold one after the other. Both phases' dense parts may hold the same slot, and both MoE parts;
+/// layers that differ in kind don't keep in the same.
+struct MemorySlot {
+  Lifetime lifetime = Lifetime::kept;  // of both phases' parts: the forward's
+  int stage = 0;
+  bool dense_layers = false;  // of Lifetime::kept and output
+  auto operator<=>(const MemorySlot&) const = default;
+};
+
+struct MemorySlots {
+  int micro_batches = 0;
+  std::vector<MemorySlot> slots;
+  std::vector<std::array<int, kLifetimes>> held;  // by layer, then micro-batch, and Lifetime; -1: nothing is shared
+
+  /// Says that every pass has all of its memory for itself.
+  bool none() const { return slots.empty(); }
+  const std::array<int, kLifetimes>& of(int layer, int micro_batch) const {
+    return held[static_cast<size_t>(layer) * static_cast<size_t>(micro_batches) + static_cast<size_t>(micro_batch)];
+  }
+  bool operator==(const MemorySlots& other) const { return held == other.held; }
+};
+
+/// Gives each pass, in the order in which they begin, a slot of each lifetime that is free whenever it needs it. What
+/// leaves a chunk of a stage's layers has none, nor has its gradient: they belong to that chunk's end alone.
+MemorySlots memory_slots(const Plan& plan);
+
+// Counts what one layer's pass over a micro-batch holds on the rank that has most, tensor by tensor, as MoeLayer makes
+// it.
+
+/// Holds bytes by how long they are needed. Both phases' parts hold the same memory.
+struct PassBytes {
+  double kept = 0;            // what the backward reads
+  double dense = 0, moe = 0;  // what a phase's dense part, and its MoE part or feed-forward, need meanwhile
+  double input_sum = 0;       // until MP ranks add up their parts of the input's gradient
+  double output = 0;          // of the layer; its gradient is as large
+  double apart = 0;           // what each pass has for itself all along
+};
+
+/// Says what of attention is there: without it all of the dense part but the gate is left out; the CPU's keeps no
+/// scores, whatever is asked (attention_heads.h).
+struct AttentionKept {
+  bool attends = true, scores = true;
+};
+
+/// Counts a layer with experts, or a dense one, under balanced routing.
+PassBytes pass_bytes(const LayerCase& shape, Flow flow, AttentionKept attention = {});
 
 }  // namespace moe

@@ -1,8 +1,13 @@
 #include "moe/plan/plan_checks.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <set>
+#include <span>
 #include <tuple>
+
+#include "moe/plan/pipeline.h"
 
 namespace moe {
 namespace {
@@ -176,6 +181,538 @@ void check_plan(const Plan& plan) {
   check_accesses(plan, ancestors);
   check_gradients(plan, ancestors);
   check_step(plan, ancestors);
+}
+
+// Checks what flows through a plan: gradients, rows, and what tasks read and write.
+
+namespace {
+
+// Returns where each gradient begins in the one sequence of bytes that they are.
+std::vector<int64_t> offsets_of(const Plan& plan) {
+  std::vector<int64_t> offsets{0};
+  for (const Gradient& gradient : plan.gradients) offsets.push_back(offsets.back() + gradient.bytes);
+  return offsets;
+}
+
+// Returns the last task of the forward of each lane that has one.
+std::vector<int> last_forwards(const Plan& plan) {
+  std::vector<int> last(plan.structure->lanes.size(), -1);
+  for (const Task& task : plan.tasks())
+    if (task.runs_in() == Phase::forward) last[static_cast<size_t>(task.lane)] = task.id;
+  std::erase(last, -1);
+  return last;
+}
+
+// Finds the tasks that make the same gradients together: of every micro-batch, of experts every chunk.
+class Makers {
+ public:
+  explicit Makers(const Plan& plan) {
+    const bool experts = std::ranges::any_of(plan.gradients, &Gradient::experts);
+    if (plan.micro_batches == 1 && !experts) return;
+    std::set<Kind> kinds;
+    for (const Gradient& gradient : plan.gradients)
+      if (gradient.made_by >= 0) kinds.insert(kind_of(plan.tasks()[static_cast<size_t>(gradient.made_by)]));
+    by_task_.resize(plan.tasks().size(), nullptr);
+    for (const Task& task : plan.tasks())
+      if (kinds.contains(kind_of(task))) by_kind_[kind_of(task)].push_back(task.id);
+    for (const auto& [kind, tasks] : by_kind_)
+      for (const int task : tasks) by_task_[static_cast<size_t>(task)] = &tasks;
+  }
+  std::span<const int> together_with(int maker) const {
+    const std::vector<int>* all = by_task_.empty() ? nullptr : by_task_[static_cast<size_t>(maker)];
+    return all == nullptr ? std::span<const int>() : *all;
+  }
+
+ private:
+  using Kind = std::tuple<TaskKind, Phase, bool, int>;  // of a layer
+  static Kind kind_of(const Task& task) { return {task.kind, task.phase, task.again, task.layer}; }
+  std::map<Kind, std::vector<int>> by_kind_;
+  std::vector<const std::vector<int>*> by_task_;
+};
+
+void check_made(const Plan& plan, const Ancestors& ancestors, const Task& task, int made_by, const Makers& makers) {
+  if (!ancestors.before(made_by, task.id))
+    broken(task, "sends gradients before {} made them", plan.tasks()[static_cast<size_t>(made_by)].name());
+  for (const int other : makers.together_with(made_by))
+    if (!ancestors.before(other, task.id))
+      broken(task, "sends gradients before {} added to them", plan.tasks()[static_cast<size_t>(other)].name());
+}
+
+// A gradient that no task of this plan makes waits when the backward begins, not earlier.
+void check_waiting(const Plan& plan, const Ancestors& ancestors, const Task& task, const std::vector<int>& forwards) {
+  if (std::ranges::all_of(forwards, [&](int last) { return ancestors.before(last, task.id); })) return;
+  for (const Task& maker : plan.tasks())
+    if (maker.runs_in() == Phase::forward && !ancestors.before(maker.id, task.id))
+      broken(task, "sends gradients before {} ended the forward", maker.name());
+}
+
+std::vector<int> check_senders(const Plan& plan, const Ancestors& ancestors) {
+  const int slices = static_cast<int>(plan.slices.size()), gradients = static_cast<int>(plan.gradients.size());
+  const std::vector<int64_t> offsets = offsets_of(plan);
+  const std::vector<int> forwards = last_forwards(plan);
+  const Makers makers(plan);
+  std::vector<int> sender(plan.slices.size(), -1);
+  for (const Task& task : plan.tasks()) {
+    if (!sends_gradients(task.kind)) continue;
+    if (task.slice < 0 || task.slice >= slices) broken(task, "sends slice {}, the plan has {}", task.slice, slices);
+    if (sender[static_cast<size_t>(task.slice)] >= 0) broken(task, "sends slice {} a second time", task.slice);
+    sender[static_cast<size_t>(task.slice)] = task.id;
+    const GradientSlice& slice = plan.slices[static_cast<size_t>(task.slice)];
+    if (slice.gradient < 0 || slice.gradient >= gradients)
+      broken(task, "sends gradient {}, the plan has {}", slice.gradient, gradients);
+    const size_t first = static_cast<size_t>(slice.gradient);
+    for (size_t g = first; g < plan.gradients.size() && (g == first || offsets[g] < offsets[first] + slice.end); ++g) {
+      if (const TaskKind sent_by = plan.gradients[g].sent_by(); sent_by != task.kind)
+        broken(task, "sends gradients that {} sends", name_of(sent_by));
+      if (const int made_by = plan.gradients[g].made_by; made_by >= 0)
+        check_made(plan, ancestors, task, made_by, makers);
+      else
+        check_waiting(plan, ancestors, task, forwards);
+    }
+  }
+  return sender;
+}
+
+using BufferKey = std::tuple<Buffer, PassKey>;
+struct Write {
+  BufferKey buffer;
+  Rows rows;
+  int task;
+};
+
+}  // namespace
+
+void check_gradients(const Plan& plan, const Ancestors& ancestors) {
+  for (const Gradient& gradient : plan.gradients)
+    require<WrongResult>(gradient.made_by < static_cast<int>(plan.tasks().size()),
+                         "plan: gradients of layer {} are made by task {}, which does not exist", gradient.layer,
+                         gradient.made_by);
+  const std::vector<int> sender = check_senders(plan, ancestors);
+  const std::vector<int64_t> offsets = offsets_of(plan);
+  std::vector<std::tuple<int64_t, int64_t, int>> sent;
+  for (size_t s = 0; s < plan.slices.size(); ++s)
+    if (sender[s] >= 0) {
+      const int64_t offset = offsets[static_cast<size_t>(plan.slices[s].gradient)];
+      sent.emplace_back(offset + plan.slices[s].begin, offset + plan.slices[s].end, sender[s]);
+    }
+  std::sort(sent.begin(), sent.end());
+  int64_t reached = 0;
+  for (const auto& [begin, end, id] : sent) {
+    if (begin != reached || end < begin)
+      broken(plan.tasks()[static_cast<size_t>(id)], "sends gradient bytes {} to {}, expected them from {} on", begin,
+             end, reached);
+    reached = end;
+  }
+  if (reached == offsets.back()) return;
+  size_t g = 0;
+  while (g + 1 < plan.gradients.size() && reached >= offsets[g + 1]) ++g;
+  const int named = sent.empty() ? plan.gradients[g].made_by : std::get<2>(sent.back());  // nobody sends or made: none
+  const std::string task = named < 0 ? "" : plan.tasks()[static_cast<size_t>(named)].name() + ": ";
+  throw WrongResult(fmt::format("plan: {}{} of {} gradient bytes of layer {} are sent", task, reached - offsets[g],
+                                plan.gradients[g].bytes, plan.gradients[g].layer));
+}
+
+// MP ranks that have the rows of their own tokens alone gather an end's input and share out its sum; the others have
+// all rows of both.
+void check_ends(const Plan& plan) {
+  const bool apart = traits_of(plan.structure->flow).holds == Tokens::own;
+  for (const Task& task : plan.tasks()) {
+    const bool shares_out = task.kind == TaskKind::end_allgather || task.kind == TaskKind::end_reducescatter;
+    if (shares_out && !apart) broken(task, "gathers or shares out rows that every MP rank has");
+    if (task.kind == TaskKind::end_allreduce && apart) broken(task, "leaves rows that an MP rank does not have");
+  }
+}
+
+void check_transfers(const Plan& plan) {
+  // A stage's messages of a phase go over one link, whichever chunks they are between. `sent` holds the sends by phase
+  // and receiving stage, in issue order; `received` counts those received so far.
+  const StageSplit split = plan.split();
+  std::map<std::pair<Phase, int>, std::vector<const Task*>> sent;
+  std::map<std::pair<Phase, int>, size_t> received;
+  const auto receiver = [](const Task& send) { return send.layer + (send.phase == Phase::forward ? 1 : -1); };
+  const auto stage_of = [&](int layer) { return chunk_of_layer(split, layer) % split.stages; };
+  for (const Task& task : plan.tasks())
+    if (task.kind == TaskKind::send) sent[{task.phase, stage_of(receiver(task))}].push_back(&task);
+  for (const Task& task : plan.tasks()) {
+    if (task.kind != TaskKind::recv) continue;
+    const std::vector<const Task*>& sends = sent[{task.phase, stage_of(task.layer)}];
+    const size_t next = received[{task.phase, stage_of(task.layer)}]++;
+    if (next >= sends.size()) broken(task, "receives what nobody sends");
+    if (sends[next]->micro_batch != task.micro_batch || receiver(*sends[next]) != task.layer)
+      broken(task, "receives micro-batch {}, but {} is sent before it", task.micro_batch, sends[next]->name());
+  }
+}
+
+void check_accesses(const Plan& plan, const Ancestors& ancestors) {
+  std::vector<Write> writes;  // by buffer, then by their rows
+  std::set<PassKey> inside;   // what other passes wrote comes from outside, as the input does
+  const auto rows_of = [&](const Access& a) { return chunk_rows(plan.rows, a.chunks, a.chunk); };
+  PassKey last{.layer = kEmbeddingLayer - 1};
+  for (const Task& task : plan.tasks()) {
+    if (task.pass() != last) inside.insert(last = task.pass());
+    for (const Access& a : task.writes) writes.push_back({{a.buffer, a.pass()}, rows_of(a), task.id});
+  }
+  std::sort(writes.begin(), writes.end(), [](const Write& a, const Write& b) {
+    return std::tie(a.buffer, a.rows.begin, a.task) < std::tie(b.buffer, b.rows.begin, b.task);
+  });
+  for (size_t i = 1; i < writes.size(); ++i)
+    if (writes[i].buffer == writes[i - 1].buffer && writes[i].rows.begin < writes[i - 1].rows.end)
+      broken(plan.tasks()[static_cast<size_t>(writes[i].task)], "writes rows of {} that {} wrote",
+             name_of(std::get<0>(writes[i].buffer)), plan.tasks()[static_cast<size_t>(writes[i - 1].task)].name());
+  for (const Task& task : plan.tasks())
+    for (const Access& a : task.reads) {
+      if (!inside.contains(a.pass())) continue;
+      const bool from_outside = plan.vocabulary == 0 || a.layer > 0;  // a model's embedding makes the first one
+      if (a.buffer == Buffer::input && a.phase == Phase::forward && from_outside) continue;
+      const auto found = std::ranges::equal_range(writes, BufferKey{a.buffer, a.pass()}, {}, &Write::buffer);
+      if (found.empty()) broken(task, "reads rows of {} that nobody writes", name_of(a.buffer));
+      const Rows rows = rows_of(a);
+      int64_t covered = rows.begin;
+      // Writes do not overlap: in order of their beginnings they are in order of their ends too.
+      auto w = std::ranges::partition_point(found, [&](const Write& e) { return e.rows.end <= rows.begin; });
+      for (; w != found.end() && w->rows.begin < rows.end; ++w) {
+        if (!ancestors.before(w->task, task.id))
+          broken(task, "reads {} before {} wrote it", name_of(a.buffer),
+                 plan.tasks()[static_cast<size_t>(w->task)].name());
+        if (w->rows.begin <= covered) covered = std::max(covered, w->rows.end);
+      }
+      if (covered < rows.end) broken(task, "reads rows of {} that nobody writes", name_of(a.buffer));
+    }
+}
+
+// Checks what a layer's pass has: rows through every stage, the shared expert, attention, a dense layer's feed-forward,
+// and a forward that runs again.
+
+namespace {
+
+// Says whether a task is a stage that every row passes: an exchange over one rank is none.
+bool is_stage(const Plan& plan, TaskKind kind) {
+  const GroupKind group = group_of(plan.structure->flow, kind);
+  return group == GroupKind::none || plan.groups[static_cast<size_t>(group)].size > 1;
+}
+
+using StagesOfLayer = std::array<std::vector<const Task*>, kTaskKinds>;
+
+// A layer's backward has whole experts or both halves, each of all rows: a whole one would overwrite what the first
+// half leaves to the second. A forward has no halves.
+void check_halves(const Plan& plan, const StagesOfLayer& stages) {
+  const auto& weights = stages[static_cast<size_t>(TaskKind::expert_dw)];
+  int64_t passed = 0;
+  for (const Task* task : weights) passed += plan.rows_of(*task).count();
+  for (const Task* task : stages[static_cast<size_t>(TaskKind::expert)]) {
+    const bool half = task->kind == TaskKind::expert_dx;
+    if (half && task->phase == Phase::forward) broken(*task, "is half of a backward");
+    if (half != !weights.empty()) broken(*task, "stands beside {} tasks of kind expert_dw", weights.size());
+  }
+  if (!weights.empty() && passed != plan.rows)
+    broken(*weights.back(), "{} of {} rows pass this layer's {}", passed, plan.rows, name_of(TaskKind::expert_dw));
+}
+
+// Checks the shared expert's reads. Its sum, over one MP rank what it writes, is added to the output with i_order, and
+// to the gradient of the tokens with the gate's; its backward reads what its forward read.
+void check_reads_of_shared(const Plan& plan) {
+  std::map<std::pair<int, int>, Buffer> inputs;  // by micro-batch and layer
+  const auto reads = [](const Task& task, Buffer buffer, Phase phase) {
+    return std::ranges::any_of(task.reads, [&](const Access& a) { return a.buffer == buffer && a.phase == phase; });
+  };
+  const bool sums = plan.groups[static_cast<size_t>(GroupKind::mp)].size > 1;
+  const Buffer sum = sums ? Buffer::shared_sum : Buffer::shared_partial;
+  for (const Task& task : plan.tasks()) {
+    const bool forward = task.phase == Phase::forward;
+    if (task.kind == (forward ? TaskKind::i_order : TaskKind::gate) && !reads(task, sum, task.phase))
+      broken(task, "does not read the sum of the shared expert");
+    if (task.kind != TaskKind::shared) continue;
+    if (task.reads.empty()) broken(task, "reads nothing");
+    const std::pair layer{task.micro_batch, task.layer};
+    if (forward)
+      inputs[layer] = task.reads.front().buffer;
+    else if (!reads(task, inputs[layer], Phase::forward))
+      broken(task, "does not read the {} of its forward", name_of(inputs[layer]));
+  }
+}
+
+}  // namespace
+
+void check_rows(const Plan& plan) {
+  // Holds the tasks of every stage of each layer, whatever their order.
+  std::map<PassKey, StagesOfLayer> layers;
+  for (const Task& task : plan.tasks()) {
+    if (task.kind != TaskKind::order && task.kind != TaskKind::i_order && !is_chunked(task.kind)) continue;
+    TaskKind stage = task.kind == TaskKind::exchange ? TaskKind::combine : task.kind;
+    if (is_expert_stage(stage)) stage = TaskKind::expert;
+    layers[task.pass()][static_cast<size_t>(stage)].push_back(&task);
+  }
+  for (auto& [layer, stages] : layers)
+    for (std::vector<const Task*>& stage : stages) {
+      if (stage.empty() || !is_chunked(stage.front()->kind)) continue;
+      std::ranges::stable_sort(stage, {}, [&](const Task* task) { return plan.rows_of(*task).begin; });
+      int64_t passed = 0;
+      for (const Task* task : stage) {
+        const Rows rows = plan.rows_of(*task);
+        if (rows.begin != passed) broken(*task, "handles rows from {}, expected from {}", rows.begin, passed);
+        passed = rows.end;
+      }
+    }
+  for (const auto& [layer, stages] : layers)
+    for (const TaskKind kind : stages_of(plan.structure->flow, layer.phase)) {
+      if (kind == TaskKind::expert) check_halves(plan, stages);
+      if (!is_stage(plan, kind)) continue;
+      const std::vector<const Task*>& stage = stages[static_cast<size_t>(kind)];
+      const int64_t passed = stage.empty() ? 0 : plan.rows_of(*stage.back()).end;
+      if (passed == plan.rows) continue;
+      const Task* named = stage.empty() ? nullptr : stage.back();
+      for (const auto& other : stages) named = named != nullptr || other.empty() ? named : other.back();
+      broken(*named, "{} of {} rows pass this layer's {}", passed, plan.rows, name_of(kind));
+    }
+}
+
+void check_shared(const Plan& plan) {
+  const int expected = plan.shape.layer.shared_hidden > 0 ? 1 : 0;
+  std::map<PassKey, int> found;
+  for (const Task& task : plan.tasks())
+    if (task.kind == TaskKind::shared) ++found[task.pass()];
+  for (const Task& task : plan.tasks())
+    if (task.kind == TaskKind::order)
+      if (const int passes = found[task.pass()]; passes != expected)
+        broken(task, "tokens pass {} shared experts beside it, expected {}", passes, expected);
+  if (expected > 0) check_reads_of_shared(plan);
+}
+
+// A layer's pass has an attention. A dense one has one feed-forward, which its backward runs on what its forward read,
+// and nothing of the MoE part; one with experts has no feed-forward.
+void check_dense(const Plan& plan) {
+  if (plan.dense.hidden == 0 && std::ranges::none_of(plan.tasks(), is_ffn, &Task::kind)) return;
+  std::map<PassKey, int> found;
+  std::map<std::pair<int, int>, Buffer> inputs;  // by micro-batch and layer
+  for (const Task& task : plan.tasks()) {
+    const bool dense = plan.dense.has(task.layer);
+    const bool of_experts = is_chunked(task.kind) || is_shared(task.kind) || task.kind == TaskKind::gate ||
+                            task.kind == TaskKind::order || task.kind == TaskKind::i_order;
+    if (dense && of_experts) broken(task, "belongs to an MoE part, which its layer has not");
+    if (!dense && is_ffn(task.kind)) broken(task, "belongs to a dense feed-forward, which its layer has not");
+    if (task.kind != TaskKind::ffn) continue;
+    ++found[task.pass()];
+    const std::pair layer{task.micro_batch, task.layer};
+    if (task.phase == Phase::forward && !task.reads.empty()) inputs[layer] = task.reads.front().buffer;
+    const auto reads_input = [&](const Access& a) { return a.phase == Phase::forward && a.buffer == inputs[layer]; };
+    if (std::ranges::none_of(task.reads, reads_input)) broken(task, "does not read the input of its forward");
+  }
+  for (const Task& task : plan.tasks())
+    if (makes_attention_gradients(task.kind) && plan.dense.has(task.layer))
+      if (const int passes = found[task.pass()]; passes != 1)
+        broken(task, "tokens pass {} feed-forwards of its dense layer, expected 1", passes);
+}
+
+// A layer's backward has one attention or both its halves; a forward has no halves.
+void check_attention(const Plan& plan) {
+  std::map<PassKey, std::array<int, 3>> found;  // whole, and of each half
+  constexpr std::array kKinds{TaskKind::attention, TaskKind::attention_dx, TaskKind::attention_dw};
+  for (const Task& task : plan.tasks())
+    for (size_t k = 0; k < kKinds.size(); ++k) found[task.pass()][k] += task.kind == kKinds[k] ? 1 : 0;
+  for (const Task& task : plan.tasks()) {
+    if (!is_attention(task.kind)) continue;
+    const auto& [whole, dx, dw] = found[task.pass()];
+    if (dx + dw > 0 && task.phase == Phase::forward) broken(task, "is half of a backward");
+    if (whole + dx != 1 || dx != dw)
+      broken(task, "tokens pass {} attentions, {} attention_dx and {} attention_dw, expected 1, or 1 of each half",
+             whole, dx, dw);
+  }
+}
+
+// What a backward reads of a forward that runs again is there once alone: the first one's memory served others since.
+void check_again(const Plan& plan, const Ancestors& ancestors) {
+  std::map<PassKey, std::multiset<std::tuple<TaskKind, int, int>>> tasks;
+  std::map<PassKey, std::map<int, int>> last;  // by lane
+  for (const Task& task : plan.tasks()) {
+    if (!is_of_layer(task.kind) || task.phase == Phase::step) continue;
+    tasks[task.pass()].emplace(task.kind, task.chunk, task.chunks);
+    last[task.pass()][task.lane] = task.id;
+  }
+  for (const Task& task : plan.tasks()) {
+    if (!is_of_layer(task.kind) || task.phase == Phase::step) continue;
+    const PassKey first{Phase::forward, false, task.micro_batch, task.layer};
+    PassKey again = first;
+    again.again = true;
+    const bool runs_again = tasks.contains(again);
+    if (task.phase == Phase::backward)
+      for (const Access& a : task.reads)
+        if (a.phase == Phase::forward && a.layer == task.layer && runs_again && !a.again)
+          broken(task, "reads {} of a forward that runs again, expected what it made last", name_of(a.buffer));
+    if (!task.again) continue;
+    if (task.phase != Phase::forward) broken(task, "runs again, which a forward alone does");
+    if (tasks[again] != tasks[first]) broken(task, "runs again, but not all that its forward ran, and no more");
+    for (const auto& [lane, id] : last[first])
+      if (!ancestors.before(id, task.id))
+        broken(task, "runs again before the end of {}", plan.tasks()[static_cast<size_t>(id)].name());
+  }
+}
+
+// Checks what a planned step adds up, steps and gathers: all that there is, once, and after what it needs.
+
+namespace {
+
+using Sent = std::pair<TaskKind, int>;  // by kind of sum and layer
+
+bool spans(const Plan& plan, GroupKind group) {
+  return plan.groups[static_cast<size_t>(group)].network != Network::none;
+}
+
+// Counts gradient bytes that several ranks make parts of.
+std::map<Sent, int64_t> summed_bytes(const Plan& plan) {
+  std::map<Sent, int64_t> bytes;
+  const LayerCase& c = plan.shape;
+  const LayerCases cases(c, plan.dense);
+  const auto add = [&](TaskKind kind, int layer, int64_t count) {
+    if (count > 0 && spans(plan, group_of(plan.structure->flow, kind))) bytes[{kind, layer}] = count;
+  };
+  for (int layer = 0; layer < plan.layers; ++layer) {
+    const LayerCase& own = cases.of(layer);
+    add(TaskKind::gradient, layer, gradient_bytes(own));
+    add(TaskKind::expert_gradient, layer, expert_gradient_bytes(own));
+    add(TaskKind::stage_gradient, layer, stage_gradient_bytes(own));
+  }
+  for (const auto& [layer, weights] :
+       {std::pair{kEmbeddingLayer, plan.ends.embedding}, {plan.layers, plan.ends.head}}) {
+    add(TaskKind::gradient, layer, end_gradient_bytes(c, weights));
+    add(TaskKind::stage_gradient, layer, end_norm_bytes(c, weights));
+  }
+  return bytes;
+}
+
+// Checks the sums; that each byte of plan.gradients is sent once is check_gradients' business.
+void check_sums(const Plan& plan) {
+  std::map<Sent, int64_t> found;
+  for (const Gradient& g : plan.gradients) found[{g.sent_by(), g.layer}] += g.bytes;
+  for (const auto& [of, bytes] : summed_bytes(plan)) {
+    const int64_t sent = found[of];
+    require<WrongResult>(sent == bytes, "plan: layer {}: {} sums {} gradient bytes, expected {}", of.second,
+                         name_of(of.first), sent, bytes);
+  }
+}
+
+// Returns the sums of a layer's or an end's gradients, by layer.
+std::map<int, std::vector<int>> sums_of(const Plan& plan) {
+  std::map<int, std::vector<int>> sums;
+  std::vector<int> sender(plan.slices.size(), -1);
+  for (const Task& task : plan.tasks())
+    if (task.slice >= 0) sender[static_cast<size_t>(task.slice)] = task.id;
+  for (size_t s = 0; s < plan.slices.size(); ++s) {
+    const GradientSlice& slice = plan.slices[s];
+    int64_t begin = slice.begin, left = slice.bytes();
+    for (size_t g = static_cast<size_t>(slice.gradient); g < plan.gradients.size() && left > 0; ++g, begin = 0) {
+      const int64_t here = std::min(left, plan.gradients[g].bytes - begin);
+      if (here > 0) sums[plan.gradients[g].layer].push_back(sender[s]);
+      left -= here;
+    }
+  }
+  return sums;
+}
+
+const Task* find(const Plan& plan, TaskKind kind, int stage) {
+  for (const Task& task : plan.tasks())
+    if (task.kind == kind && plan.structure->lanes[static_cast<size_t>(task.lane)].stage == stage) return &task;
+  return nullptr;
+}
+
+void check_after(const Plan& plan, const Ancestors& ancestors, const Task& task, const std::vector<int>& before,
+                 std::string_view complaint) {
+  for (const int id : before)
+    if (!ancestors.before(id, task.id)) broken(task, "{} {}", complaint, plan.tasks()[static_cast<size_t>(id)].name());
+}
+
+class StepCheck {
+ public:
+  StepCheck(const Plan& plan, const Ancestors& ancestors) : plan_(plan), ancestors_(ancestors), sums_(sums_of(plan)) {
+    for (const Task& task : plan.tasks())
+      if (task.phase == Phase::backward && (makes_attention_gradients(task.kind) || computes_end(task.kind)))
+        makers_[task.layer].push_back(task.id);
+  }
+
+  void run() {
+    check_sums(plan_);
+    for (const Task& task : plan_.tasks()) {
+      if (task.kind == TaskKind::optimizer) check_optimizer(task);
+      if (task.kind == TaskKind::squares) check_squares(task);
+      if (task.kind == TaskKind::tied_gradient) check_tied(task);
+      if (task.kind == TaskKind::norm)
+        check_after(plan_, ancestors_, task, tasks_of(TaskKind::squares), "begins before");
+      if (gathers_weights(task.kind)) check_gather(task);
+    }
+    for (int stage = 0; plan_.step.clips && stage < plan_.shape.parallel.pp; ++stage)
+      require<WrongResult>(find(plan_, TaskKind::squares, stage) != nullptr,
+                           "plan: stage {}: nothing adds up the squares of its gradients", stage);
+    for (int layer = kEmbeddingLayer; layer <= plan_.layers; ++layer) {
+      const bool end = plan_.is_end(layer), is_there = !plan_.ends.none() || sums_.contains(layer);
+      require<WrongResult>(stepped_.contains(layer) || (end && !is_there),
+                           "plan: layer {}: no optimizer's task steps it", layer);
+    }
+  }
+
+ private:
+  int stage_of(const Task& task) const { return plan_.structure->lanes[static_cast<size_t>(task.lane)].stage; }
+  std::vector<int> tasks_of(TaskKind kind) const {
+    std::vector<int> all;
+    for (const Task& task : plan_.tasks())
+      if (task.kind == kind) all.push_back(task.id);
+    return all;
+  }
+
+  void check_optimizer(const Task& task) {
+    if (!stepped_.emplace(task.layer, task.id).second) broken(task, "steps a layer a second time");
+    if (const auto sums = sums_.find(task.layer); sums != sums_.end())
+      check_after(plan_, ancestors_, task, sums->second, "steps before the end of");
+    check_after(plan_, ancestors_, task, makers_[task.layer], "steps before the end of");
+    if (const bool end = plan_.is_end(task.layer); end && sums_tied()) {
+      const Task* tied = find(plan_, TaskKind::tied_gradient, stage_of(task));
+      if (tied == nullptr) broken(task, "steps a tied embedding that the other end's stage does not know");
+      check_after(plan_, ancestors_, task, {tied->id}, "steps before the end of");
+    }
+    if (!plan_.step.clips) return;
+    const bool apart = spans(plan_, GroupKind::world);
+    const Task* norm = find(plan_, apart ? TaskKind::norm : TaskKind::squares, stage_of(task));
+    if (norm == nullptr) broken(task, "clips by a norm that nobody computes");
+    check_after(plan_, ancestors_, task, {norm->id}, "clips before the end of");
+  }
+
+  bool sums_tied() const { return plan_.step.tied && !plan_.ends.none() && plan_.shape.parallel.pp > 1; }
+
+  // Checks the sum of what both ends have: it comes once each has all of its own.
+  void check_tied(const Task& task) {
+    for (const int end : {kEmbeddingLayer, plan_.layers}) {
+      check_after(plan_, ancestors_, task, sums_[end], "begins before");
+      check_after(plan_, ancestors_, task, makers_[end], "begins before");
+    }
+  }
+
+  void check_squares(const Task& task) {
+    for (const Task& sum : plan_.tasks())
+      if ((sends_gradients(sum.kind) || sum.kind == TaskKind::tied_gradient) && stage_of(sum) == stage_of(task))
+        check_after(plan_, ancestors_, task, {sum.id}, "adds up squares before the end of");
+  }
+
+  // Checks a gather of a layer's weights or, of what a stage holds alike, those of all of its layers.
+  void check_gather(const Task& task) {
+    if (!gathered_.emplace(task.kind, task.layer).second) broken(task, "gathers weights a second time");
+    for (const auto& [layer, id] : stepped_) {
+      const Task& step = plan_.tasks()[static_cast<size_t>(id)];
+      const bool end = plan_.is_end(task.layer), of_all = task.kind == TaskKind::stage_weights && !end;
+      const bool in_stage = layer >= 0 && layer < plan_.layers && stage_of(step) == stage_of(task);
+      if (of_all ? in_stage : layer == task.layer) check_after(plan_, ancestors_, task, {id}, "gathers before");
+    }
+  }
+
+  const Plan& plan_;
+  const Ancestors& ancestors_;
+  std::map<int, std::vector<int>> sums_;
+  std::map<int, std::vector<int>> makers_;  // by layer: what its backwards do last
+  std::map<int, int> stepped_;              // by layer: the optimizer's task
+  std::set<std::pair<TaskKind, int>> gathered_;
+};
+
+}  // namespace
+
+void check_step(const Plan& plan, const Ancestors& ancestors) {
+  if (plan.step.planned) StepCheck(plan, ancestors).run();
 }
 
 }  // namespace moe

@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "moe/plan/groups.h"
+#include "moe/plan/op.h"
+
 namespace moe {
 
 // clang-format off
@@ -99,5 +102,14 @@ constexpr bool is_of_layer(TaskKind kind) { return kind < TaskKind::send && !sen
 enum class Phase : uint8_t { forward, backward, step };
 inline constexpr int kPhases = 3;
 std::string_view name_of(Phase phase);
+
+/// Tells of each kind of task what does not depend on the layer.
+struct TaskTraits {
+  TaskKind kind;
+  std::string_view name;  // in plans, records and timelines
+  Op op;                  // that it is priced as; none: by its kind alone
+  GroupKind group;        // over which it talks, as a sharded flow (group_of asks the flow); none: a computation
+};
+const TaskTraits& traits_of(TaskKind kind);
 
 }  // namespace moe

@@ -1,7 +1,11 @@
 #include "moe/record/gpu_watch.h"
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "moe/base/threads.h"
 
@@ -39,6 +43,117 @@ Fields GpuWatch::seen() const {
           {"gpu_sm_mhz_least", int64_t{sorted.front()}},
           {"gpu_sm_mhz_median", int64_t{sorted[sorted.size() / 2]}},
           {"gpu_held_share", static_cast<double>(held_) / static_cast<double>(sorted.size())}};
+}
+
+namespace {
+
+struct NvmlLibrary {
+  explicit NvmlLibrary(void* opened) : handle(opened) {}
+  ~NvmlLibrary() { ::dlclose(handle); }
+  NvmlLibrary(const NvmlLibrary&) = delete;
+  NvmlLibrary& operator=(const NvmlLibrary&) = delete;
+
+  template <class Function>
+  void find(const char* name, Function*& function) const {
+    function = reinterpret_cast<Function*>(::dlsym(handle, name));
+  }
+
+  void* handle;
+  Nvml table;
+};
+
+}  // namespace
+
+std::shared_ptr<const Nvml> open_nvml() {
+  void* handle = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) return nullptr;
+  const auto library = std::make_shared<NvmlLibrary>(handle);
+  Nvml& t = library->table;
+  library->find("nvmlInit_v2", t.init);
+  library->find("nvmlShutdown", t.shutdown);
+  library->find("nvmlDeviceGetCount_v2", t.count);
+  library->find("nvmlDeviceGetHandleByIndex_v2", t.handle);
+  library->find("nvmlSystemGetDriverVersion", t.driver);
+  library->find("nvmlDeviceGetName", t.name);
+  library->find("nvmlDeviceGetClockInfo", t.clock);
+  library->find("nvmlDeviceGetMaxClockInfo", t.most_clock);
+  library->find("nvmlDeviceGetCurrentClocksThrottleReasons", t.reasons);
+  library->find("nvmlDeviceGetPersistenceMode", t.persistence);
+  library->find("nvmlDeviceGetMigMode", t.mig);
+  library->find("nvmlDeviceGetEccMode", t.ecc);
+  library->find("nvmlDeviceGetEnforcedPowerLimit", t.power_limit);
+  library->find("nvmlDeviceGetPowerManagementDefaultLimit", t.default_power_limit);
+  library->find("nvmlDeviceGetComputeRunningProcesses", t.processes);
+  library->find("nvmlDeviceGetCurrPcieLinkGeneration", t.pcie_generation);
+  library->find("nvmlDeviceGetMaxPcieLinkGeneration", t.most_pcie_generation);
+  library->find("nvmlDeviceGetCurrPcieLinkWidth", t.pcie_width);
+  library->find("nvmlDeviceGetMaxPcieLinkWidth", t.most_pcie_width);
+  library->find("nvmlDeviceGetNvLinkState", t.link);
+  library->find("nvmlDeviceGetTemperature", t.temperature);
+  return {library, &library->table};
+}
+
+namespace {
+
+std::string what_holds(unsigned long long bits) {
+  constexpr std::array<std::pair<unsigned long long, const char*>, 8> kNames{{{kNvmlIdle, "idle"},
+                                                                              {kNvmlSetClocks, "set"},
+                                                                              {kNvmlPowerCap, "power"},
+                                                                              {kNvmlSlowdown, "slowdown"},
+                                                                              {kNvmlSyncBoost, "sync"},
+                                                                              {kNvmlHeat, "heat"},
+                                                                              {kNvmlHardwareHeat, "hardware heat"},
+                                                                              {kNvmlPowerBrake, "power brake"}}};
+  std::vector<const char*> held;
+  for (const auto& [bit, name] : kNames)
+    if ((bits & bit) != 0) held.push_back(name);
+  return held.empty() ? "none" : fmt::format("{}", fmt::join(held, " + "));
+}
+
+/// Sets one text for all GPUs, or one for each where they differ.
+void set_each(const char* name, const std::vector<std::string>& texts, Fields& state) {
+  if (texts.empty()) return;
+  const bool alike = std::ranges::adjacent_find(texts, std::not_equal_to{}) == texts.end();
+  state.set(name, alike ? texts.front() : fmt::format("{}", fmt::join(texts, ", ")));
+}
+
+template <class Value>
+void add(const std::optional<Value>& value, std::vector<std::string>& texts) {
+  if (value) texts.push_back(fmt::format("{}", *value));
+}
+
+Fields state_of_all(const Nvml& nvml) {
+  Fields state;
+  std::array<char, kNvmlNameBytes> driver{};
+  if (nvml.driver != nullptr && nvml.driver(driver.data(), kNvmlNameBytes - 1) == kNvmlOk)
+    state.set("gpu_driver", std::string(driver.data()));
+  std::vector<std::string> sm_mhz, memory_mhz, celsius, held;
+  for_each_gpu(nvml, [&](NvmlDevice gpu) {
+    add(nvml_says(nvml.clock, gpu, kNvmlSmClock), sm_mhz);
+    add(nvml_says(nvml.clock, gpu, kNvmlMemoryClock), memory_mhz);
+    add(nvml_says(nvml.temperature, gpu, kNvmlGpuTemperature), celsius);
+    if (const auto reasons = nvml_says(nvml.reasons, gpu)) held.push_back(what_holds(*reasons));
+  });
+  set_each("gpu_sm_mhz", sm_mhz, state);
+  set_each("gpu_memory_mhz", memory_mhz, state);
+  set_each("gpu_celsius", celsius, state);
+  set_each("gpu_held", held, state);
+  return state;
+}
+
+}  // namespace
+
+Fields gpu_state(const Nvml* nvml) {
+  if (!nvml_begins(nvml)) return {};
+  Fields state = state_of_all(*nvml);
+  nvml_ends(*nvml);
+  return state;
+}
+
+bool uses_cuda() {
+  void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (driver != nullptr) ::dlclose(driver);
+  return driver != nullptr;
 }
 
 }  // namespace moe

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "moe/base/units.h"
-#include "moe/record/over_ranks.h"
 
 namespace moe {
 namespace {
@@ -31,6 +30,18 @@ std::string spread_text(double least_s, double most_s, double median_s, const st
   if (!within) return spread;
   const double off_s = std::max(within->high - median_s, median_s - within->low);
   return fmt::format("{} ({:.1f} %)", spread, 100 * off_s / median_s);
+}
+
+std::vector<double> max_over_ranks(const std::vector<std::vector<double>>& values) {
+  std::vector<double> most;
+  for (const auto& ranks : values) most.push_back(*std::ranges::max_element(ranks));
+  return most;
+}
+
+std::vector<double> min_over_ranks(const std::vector<std::vector<double>>& values) {
+  std::vector<double> least;
+  for (const auto& ranks : values) least.push_back(*std::ranges::min_element(ranks));
+  return least;
 }
 
 }  // namespace moe

@@ -10,7 +10,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
-#include "moe/base/file_text.h"
+#include "moe/base/files.h"
 #include "moe/record/record_json.h"
 
 namespace moe {

@@ -156,7 +156,7 @@ struct RunHeader {
   int64_t measurement = kMeasurement;  // 0: of a record from before it was counted
   std::string started;                 // UTC, ISO 8601
   std::vector<std::string> argv;
-  std::string config_digest;  // of all that decides the records (stamp.h): runs of one digest can be resumed
+  std::string config_digest;  // of all that decides the records (machine.h): runs of one digest can be resumed
   std::string version;        // of the program; empty: unknown
   Fields git;                 // commit, dirty
   std::string build;          // the program's build id, of its linker; empty: unknown

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <variant>
 
+#include "moe/base/json.h"
 #include "moe/record/record.h"
 
 namespace moe {
@@ -36,5 +37,14 @@ bool is_complete_json(std::string_view text);
 /// Reads a line; the cases of a group get its parameters. Throws BadInput "WHERE: KEY: found ..., expected ...";
 /// `where` is "FILE:LINE". Keys that are not known are passed over, so that a later version may add some.
 RecordLine record_line_from(std::string_view text, const std::string& where);
+
+// Named values as JSON, for documents that hold what records do.
+
+/// Returns the object {NAME: VALUE, ...} in the order of the fields.
+inline Json to_json(const Fields& fields) {
+  Json object = Json::object();
+  for (const auto& [name, value] : fields) std::visit([&, &key = name](const auto& v) { object[key] = v; }, value);
+  return object;
+}
 
 }  // namespace moe

@@ -14,12 +14,12 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
+#include "moe/base/files.h"
 #include "moe/base/log.h"
-#include "moe/base/out_file.h"
-#include "moe/record/gpu_state.h"
+#include "moe/record/gpu_watch.h"
+#include "moe/record/machine.h"
 #include "moe/record/reader.h"
 #include "moe/record/record_json.h"
-#include "moe/record/stamp.h"
 
 namespace moe {
 

@@ -21,7 +21,7 @@ struct Run;
 class RecordWriter {
  public:
   /// Opens or creates `path`, and the folders above it. Where its last run has no end line and answers the same
-  /// question (its digest, stamp.h), that run goes on. Behind one that is complete a new one begins; of another
+  /// question (its digest, machine.h), that run goes on. Behind one that is complete a new one begins; of another
   /// question only where the question does not name the file, and a line on stderr says so. Whatever the file holds
   /// makes room where the question overwrites. Nothing changes before the first line is appended: a verb that fails
   /// without a case leaves the file as it was.
@@ -74,7 +74,7 @@ class RecordWriter {
 };
 
 /// Writes the records of an answer and prints it. An answer whose records cannot be written is printed all the same,
-/// and then the reason is thrown (Unwritable, out_file.h).
+/// and then the reason is thrown (Unwritable, files.h).
 void print_with_records(const std::function<void()>& write, const std::function<void()>& print);
 
 }  // namespace moe

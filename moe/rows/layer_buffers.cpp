@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "moe/base/check.h"
+
 namespace moe {
 
 // Makes one phase's buffers: a forward's are kept where its backward reads them, else they serve their part alone.
@@ -148,6 +150,20 @@ void LayerBuffers::fit(const RankShape& s, Phase phase, const PhaseLayouts& l) {
   for (const TensorView& side : {b.home, b.fanned, b.peer, b.gathered}) most = std::max(most, side.elements());
   b.wire_out = grow(meanwhile, "wire out", most, wire_);
   b.wire_in = grow(meanwhile, "wire in", most, wire_);
+}
+
+WeightShare weight_share(const std::array<ShardRange, 3>& part, int rank, int ranks) {
+  require<BadInput>(rank >= 0 && rank < ranks, "share of a weight: found rank {} of {}, expected one of them", rank,
+                    ranks);
+  WeightShare share{part, {}};
+  if (part[1].count * part[2].count == 0) return share;  // nothing to share out
+  const size_t axis = part[1].count > 1 ? 1 : 2;
+  const int64_t row = axis == 1 ? part[2].count : 1, rows = part[axis].count;
+  const ShardRange own = share_of(rows, ranks, rank);
+  share.axes[axis].first += own.first;
+  share.axes[axis].count = own.count;
+  share.elements = {own.first * row, own.count * row, part[1].count * part[2].count};
+  return share;
 }
 
 }  // namespace moe

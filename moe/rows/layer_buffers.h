@@ -1,10 +1,53 @@
 #pragma once
 // Holds what flows through a layer. Where a group has one rank its collective is no task and moves nothing: what it
 // would write is the same memory as what it would read.
-#include "moe/rows/layer_memory.h"
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "moe/plan/memory.h"
 #include "moe/rows/phase_layouts.h"
+#include "moe/rows/rank_shape.h"
+#include "moe/tensor/tensor_store.h"
 
 namespace moe {
+
+// ZeRO 1 (Rajbhandari et al. 2020): of the ranks that hold a weight alike each keeps the optimizer's states of a share
+// of it, and takes the steps of that share.
+
+/// Selects elements of a tensor: `count` of each `every`, from `first` on; `every` 0: all of them, however many.
+struct OwnElements {
+  int64_t first = 0, count = 0, every = 0;
+};
+
+struct WeightShare {
+  std::array<ShardRange, 3> axes;  // of the whole weight
+  OwnElements elements;            // of this rank's part of it, row-major
+};
+
+/// Returns share `rank` of `ranks` of a part of a weight: share_of() of axis 1, or of axis 2 where axis 1 has one
+/// element. It may be empty. Throws BadInput for a rank that is none of them.
+WeightShare weight_share(const std::array<ShardRange, 3>& part, int rank, int ranks);
+
+/// Holds what a layer's pass over a micro-batch makes, by how long it is needed. Passes that take turns share stores,
+/// as
+/// their plan's memory slots say (moe/plan/memory.h).
+class LayerMemory {
+ public:
+  /// Makes stores for one pass alone. Its phases take turns.
+  LayerMemory() {
+    for (auto& store : stores_) store = std::make_shared<TensorStore>();
+    share(Lifetime::dense_backward, stores_[static_cast<size_t>(Lifetime::dense_forward)]);
+    share(Lifetime::moe_backward, stores_[static_cast<size_t>(Lifetime::moe_forward)]);
+  }
+  void share(Lifetime lifetime, std::shared_ptr<TensorStore> store) {
+    stores_[static_cast<size_t>(lifetime)] = std::move(store);
+  }
+  TensorStore& of(Lifetime lifetime) const { return *stores_[static_cast<size_t>(lifetime)]; }
+
+ private:
+  std::array<std::shared_ptr<TensorStore>, kLifetimes> stores_;
+};
 
 /// Views one phase's data, in the order in which a forward makes it. In the backward names stand for their gradients,
 /// made from the last to the first.

@@ -12,4 +12,28 @@ const Schedule kDsMoe{.name = "ds-moe",
                       .moe_part = one_lane_order,
                       .in_sequence = true};
 
+// Parm's baseline (Parm section III-A): tokens replicated over MP and gathered over ESP before the gate, partial sums
+// added by an ESP AllReduce; everything in sequence. N_MP times the traffic and the work of ds-moe.
+
+namespace {
+
+void replicated_part(LayerBuilder& b) {
+  b.whole(TaskKind::dispatch);
+  b.whole(TaskKind::expert);
+  if (b.pass().phase == Phase::forward) b.whole(TaskKind::allreduce);  // its transpose sends nothing
+  b.whole(TaskKind::combine);
+}
+
+}  // namespace
+
+const Schedule kDsMoeReplicated{
+    .name = "ds-moe-replicated",
+    .summary = "as DeepSpeed-MoE with tensor parallelism: tokens replicated over MP, in sequence (Parm's baseline)",
+    .lanes = LaneLayout::one_comm,
+    .degrees = DegreePolicy::one,
+    .gradients = GradientPolicy::after,
+    .moe_part = replicated_part,
+    .flow = Flow::replicated,
+    .in_sequence = true};
+
 }  // namespace moe

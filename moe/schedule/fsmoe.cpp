@@ -22,4 +22,69 @@ const Schedule kFsmoe{"fsmoe",
                       GradientPolicy::adaptive,
                       fsmoe_order};
 
+// Is fsmoe with each expert's and attention's backward in halves: the gradients of an expert's input go home at once,
+// and those of its weights are made behind all of them, while the last chunks travel (as Lancet, MLSys'24, schedules
+// weight gradients). Those of attention's weights are made while the MP ranks add up the gradients of its input.
+
+namespace {
+
+void halves_order(LayerBuilder& b) {
+  fsmoe_order(b);
+  for (int c = 0; c < b.degree(); ++c) b.expert_weights(c);
+}
+
+}  // namespace
+
+const Schedule kFsmoeDw{.name = "fsmoe-dw",
+                        .summary = "as fsmoe, weight gradients behind those of inputs (Lancet)",
+                        .lanes = LaneLayout::by_network,
+                        .degrees = DegreePolicy::apart,
+                        .gradients = GradientPolicy::adaptive,
+                        .moe_part = halves_order,
+                        .halves_backward = true};
+
+// FSMoE with the order of AllGathers and ReduceScatters on the intra lane searched: FSMoE queues every G before any S,
+// which makes the last chunks wait where a ReduceScatter could have run in between.
+
+namespace {
+
+void interleaved_order(LayerBuilder& b) {
+  const LaneOrder& order = b.pass().order;
+  if (b.one_lane() || order.empty()) return fsmoe_order(b);
+  for (int c = 0; c < b.degree(); ++c) b.dispatch(c);
+  b.gradient_in_moe();
+  int gathered = 0, scattered = 0;
+  for (const char task : order) {
+    if (task == 'G') {
+      b.allgather(gathered);
+      b.expert(gathered++);
+    } else {
+      b.reducescatter(scattered++);
+    }
+  }
+  for (int c = 0; c < b.degree(); ++c) b.combine(c);
+}
+
+}  // namespace
+
+const Schedule kFsmoeInterleaved{.name = "fsmoe-interleaved",
+                                 .summary = "as fsmoe, the order of AllGathers and ReduceScatters searched",
+                                 .lanes = LaneLayout::by_network,
+                                 .degrees = DegreePolicy::apart,
+                                 .gradients = GradientPolicy::adaptive,
+                                 .moe_part = interleaved_order,
+                                 .searched_order = true};
+
+// FSMoE-No-IIO (FSMoE section 6.3): adaptive degrees and gradients, inter- and intra-node communication in turn.
+
+const Schedule kFsmoeNoIio{"fsmoe-no-iio",           "as fsmoe on one communication lane (FSMoE's No-IIO)",
+                           LaneLayout::one_comm,     DegreePolicy::apart,
+                           GradientPolicy::adaptive, one_lane_order};
+
+// FSMoE without gradient partitioning (FSMoE Fig. 3c): all of it after the backward.
+
+const Schedule kFsmoeNoPartition{"fsmoe-no-partition",   "as fsmoe, all gradients after the backward (FSMoE Fig. 3c)",
+                                 LaneLayout::by_network, DegreePolicy::apart,
+                                 GradientPolicy::after,  fsmoe_order};
+
 }  // namespace moe

@@ -1,6 +1,11 @@
 #include "moe/schedule/iteration_builder.h"
 
+#include <algorithm>
+#include <ranges>
+#include <set>
 #include <utility>
+
+#include "moe/plan/volumes.h"
 
 namespace moe::schedule {
 
@@ -131,6 +136,175 @@ void IterationBuilder::gather_weights(int stage, const std::vector<int>& layers,
     if (spans(GroupKind::dp)) push(TaskKind::weights, {stepped});
     if (spans(GroupKind::edp) && !dense.has(layer)) push(TaskKind::expert_weights, {stepped});
     pass_ = nullptr;
+  }
+}
+
+StepBuilder::StepBuilder(Plan& plan, IterationBuilder& builder)
+    : plan_(plan), cases_(plan.shape, plan.dense), builder_(builder) {
+  for (const Task& task : builder.tasks())
+    if (task.phase == Phase::backward &&
+        (makes_attention_gradients(task.kind) || makes_expert_gradients(task.kind) || computes_end(task.kind)))
+      makers_[{whole_of(task.kind), task.layer}].push_back(task.id);
+}
+
+// Returns what makes a layer's gradients: all of them are there behind its attentions. Ends that are no tasks have
+// theirs with those of the layer beside them.
+const std::vector<int>& StepBuilder::makers_of(int layer) {
+  if (plan_.is_end(layer) && plan_.vocabulary > 0) return makers(layer < 0 ? TaskKind::embed : TaskKind::head, layer);
+  return makers(TaskKind::attention, std::clamp(layer, 0, plan_.layers - 1));
+}
+
+// Gates' and norms' sum is short, and every layer's step waits for it: it goes before what is as late.
+void StepBuilder::send_left(const Left& left, const std::vector<int>& ready, const std::vector<bool>& of_experts) {
+  const std::vector<int> layers = layers_of(left.stage);
+  builder_.begin_left(left.stage, layers.front(), ready, of_experts);
+  bool summed = false;
+  for (size_t i = 0; i < ready.size(); ++i) {
+    if (ready[i] >= left.end && !std::exchange(summed, true)) sum_alike(left.stage);
+    builder_.send_left(i);
+  }
+  builder_.end_left();
+  if (!summed) sum_alike(left.stage);
+  if (left.experts && builder_.has(GroupKind::edp, left.stage))
+    for (const int layer : layers | std::views::reverse)
+      if (!plan_.dense.has(layer))
+        sum(left.stage, {{layer, expert_gradient_bytes(plan_.shape), makers(TaskKind::expert, layer).back(), true}});
+  if (!plan_.ends.none() && builder_.has(GroupKind::stage, left.stage)) sum_ends(left.stage);
+}
+
+// A dense layer without norms has nothing that all hold alike.
+void StepBuilder::sum_alike(int stage) {
+  std::vector<Gradient> all;
+  for (const int layer : layers_of(stage) | std::views::reverse)
+    if (const int64_t bytes = stage_gradient_bytes(cases_.of(layer)); bytes > 0)
+      all.push_back({layer, bytes, makers_of(layer).back(), false, true});
+  if (!all.empty() && builder_.has(GroupKind::stage, stage)) sum(stage, all);
+}
+
+void StepBuilder::sum_ends(int stage) {
+  const LayerCase& c = plan_.shape;
+  const auto add = [&](int layer, const StepWeights& weights) {
+    const int64_t bytes = end_norm_bytes(c, weights);
+    if (bytes > 0) sum(stage, {{layer, bytes, makers_of(layer).back(), false, true}});
+  };
+  if (stage + 1 == stages()) add(plan_.layers, plan_.ends.head);
+  if (stage == 0) add(kEmbeddingLayer, plan_.ends.embedding);
+}
+
+// Sums all of these gradients in one slice.
+void StepBuilder::sum(int stage, const std::vector<Gradient>& gradients) {
+  GradientSlice slice{static_cast<int>(plan_.gradients.size()), 0, 0};
+  for (const Gradient& gradient : gradients) slice.end += gradient.bytes;
+  plan_.gradients.insert(plan_.gradients.end(), gradients.begin(), gradients.end());
+  plan_.slices.push_back(slice);
+  std::vector<int> after;
+  for (const Gradient& gradient : gradients) {
+    const std::vector<int>& made =
+        gradient.experts ? makers(TaskKind::expert, gradient.layer) : makers_of(gradient.layer);
+    after.insert(after.end(), made.begin(), made.end());
+  }
+  const Gradient& last = gradients.back();
+  builder_.step(last.sent_by(), stage, last.layer, after, static_cast<int>(plan_.slices.size()) - 1);
+}
+
+// Returns the tasks that send each gradient.
+std::vector<std::vector<int>> StepBuilder::senders() const {
+  std::vector<int> tasks(plan_.slices.size(), -1);
+  std::vector<std::vector<int>> senders(plan_.gradients.size());
+  for (const Task& task : builder_.tasks())
+    if (task.slice >= 0) tasks[static_cast<size_t>(task.slice)] = task.id;
+  for (size_t s = 0; s < plan_.slices.size(); ++s) {
+    int64_t begin = plan_.slices[s].begin, left = plan_.slices[s].bytes();
+    for (auto g = static_cast<size_t>(plan_.slices[s].gradient); left > 0; ++g, begin = 0) {
+      const int64_t here = std::min(left, plan_.gradients[g].bytes - begin);
+      if (here > 0) senders[g].push_back(tasks[s]);
+      left -= here;
+    }
+  }
+  return senders;
+}
+
+// Returns the layers of a stage and its ends, in the order in which their gradients are summed.
+std::vector<int> StepBuilder::stepped(int stage) const {
+  std::vector<int> all = layers_of(stage);
+  std::ranges::reverse(all);
+  const auto is_there = [&](int end) {
+    return !plan_.ends.none() ||
+           std::ranges::any_of(plan_.gradients, [&](const Gradient& g) { return g.layer == end; });
+  };
+  if (stage + 1 == stages() && is_there(plan_.layers)) all.push_back(plan_.layers);
+  if (stage == 0 && is_there(kEmbeddingLayer)) all.push_back(kEmbeddingLayer);
+  return all;
+}
+
+void StepBuilder::step() {
+  std::map<int, std::vector<int>> sums;  // by layer: they, and what makes what nobody sums
+  const std::vector<std::vector<int>> sent_by = senders();
+  for (size_t g = 0; g < sent_by.size(); ++g) {
+    std::vector<int>& of_layer = sums[plan_.gradients[g].layer];
+    of_layer.insert(of_layer.end(), sent_by[g].begin(), sent_by[g].end());
+  }
+  for (int stage = 0; stage < stages(); ++stage)
+    for (const int layer : stepped(stage)) {
+      const std::vector<int>& made = makers_of(layer);
+      sums[layer].insert(sums[layer].end(), made.begin(), made.end());
+    }
+  if (plan_.step.tied && !plan_.ends.none() && stages() > 1) sum_tied(sums);
+  std::vector<int> norms(static_cast<size_t>(stages()), -1);
+  if (plan_.step.clips) add_norms(sums, norms);
+  for (int stage = stages(); stage-- > 0;) {
+    for (const int layer : stepped(stage)) {
+      std::set<int> after(sums[layer].begin(), sums[layer].end());
+      after.insert(norms[static_cast<size_t>(stage)]);
+      builder_.step(TaskKind::optimizer, stage, layer, {after.begin(), after.end()});
+    }
+    if (plan_.shape.parallel.zero > 0) gather(stage);
+  }
+}
+
+// Sums a tied embedding. `sums`: by layer, what its step waits for. Each end has all of its own first.
+void StepBuilder::sum_tied(std::map<int, std::vector<int>>& sums) {
+  std::set<int> after;
+  for (const int end : {kEmbeddingLayer, plan_.layers}) after.insert(sums[end].begin(), sums[end].end());
+  const std::vector<int> all(after.begin(), after.end());
+  for (const auto& [stage, end] : {std::pair{stages() - 1, plan_.layers}, {0, kEmbeddingLayer}})
+    sums[end].push_back(builder_.step(TaskKind::tied_gradient, stage, end, all));
+}
+
+// Adds the norm. `norms`: by stage, what its steps wait for.
+void StepBuilder::add_norms(const std::map<int, std::vector<int>>& sums, std::vector<int>& norms) {
+  std::vector<int> squares;
+  for (int stage = stages(); stage-- > 0;) {
+    std::set<int> after;
+    for (const int layer : stepped(stage))
+      if (const auto found = sums.find(layer); found != sums.end())
+        after.insert(found->second.begin(), found->second.end());
+    squares.push_back(builder_.step(TaskKind::squares, stage, layers_of(stage).front(), {after.begin(), after.end()}));
+    norms[static_cast<size_t>(stage)] = squares.back();
+  }
+  if (!builder_.has(GroupKind::world, 0)) return;
+  for (int stage = stages(); stage-- > 0;)
+    norms[static_cast<size_t>(stage)] = builder_.step(TaskKind::norm, stage, layers_of(stage).front(), squares);
+}
+
+// Gathers in the order of the steps; gates and norms once all layers have theirs.
+void StepBuilder::gather(int stage) {
+  const int first = layers_of(stage).front();
+  std::map<int, int> steps;
+  for (const Task& task : builder_.tasks())
+    if (task.kind == TaskKind::optimizer) steps[task.layer] = task.id;
+  const bool dense = builder_.has(GroupKind::dp, stage), experts = builder_.has(GroupKind::edp, stage);
+  for (const int layer : stepped(stage)) {
+    const std::vector<int> after{steps.at(layer)};
+    const bool end = plan_.is_end(layer);
+    if (dense && !end) builder_.step(TaskKind::weights, stage, layer, after);
+    if (experts && !end && !plan_.dense.has(layer)) builder_.step(TaskKind::expert_weights, stage, layer, after);
+    if (dense && end) builder_.step(TaskKind::stage_weights, stage, layer, after);
+    if (!dense || layer != first) continue;
+    std::vector<int> all;
+    for (const int other : stepped(stage))
+      if (other >= 0 && other < plan_.layers) all.push_back(steps.at(other));
+    builder_.step(TaskKind::stage_weights, stage, layer, all);
   }
 }
 

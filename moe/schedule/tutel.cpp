@@ -24,4 +24,24 @@ const Schedule kTutel{"tutel",
                       GradientPolicy::after,
                       one_lane_order};
 
+// Tutel-Improved (FSMoE section 6.3): PipeMoE with Gradient-AllReduce beside the non-MoE part, what does not fit there
+// after it.
+
+const Schedule kTutelImproved{"tutel-improved",
+                              "as tutel, gradients beside the dense part's backward (FSMoE's Tutel-Improved)",
+                              LaneLayout::one_comm,
+                              DegreePolicy::shared,
+                              GradientPolicy::beside_dense,
+                              one_lane_order};
+
+// PipeMoE with Lina's gradient micro-ops, as FSMoE compares itself with them (FSMoE section 6.4): whenever its lane is
+// idle and no AlltoAll waits, the next piece of 30 MB is started; an AlltoAll that arrives then waits for it.
+
+const Schedule kPipemoeLina{.name = "pipemoe+lina",
+                            .summary = "as tutel, gradients in 30 MB pieces wherever the lane is idle (PipeMoE + Lina)",
+                            .lanes = LaneLayout::one_comm,
+                            .degrees = DegreePolicy::shared,
+                            .gradients = GradientPolicy::micro_ops,
+                            .moe_part = one_lane_order};
+
 }  // namespace moe

@@ -11,9 +11,8 @@
 #include <limits>
 #include <optional>
 
-#include "moe/cost/linear_program.h"
+#include "moe/cost/contended_work.h"
 #include "moe/cost/slowdown.h"
-#include "moe/search/priced_dense.h"
 
 namespace moe::search {
 namespace {

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "moe/search/micro_ops.h"
-#include "moe/search/padding.h"
-#include "moe/search/searched_orders.h"
+#include "moe/search/lane_order.h"
+#include "moe/search/layer_search.h"
 
 namespace moe {
 namespace {

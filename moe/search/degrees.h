@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "moe/plan/memory.h"
+#include "moe/schedule/model_plan.h"
 #include "moe/search/layer_replay.h"
 
 namespace moe {
@@ -54,5 +56,23 @@ void check_choice(const Schedule& schedule, DegreeChoice& choice);
 /// the schedule has it searched. With Rounding::lcm it weighs what each pair of degrees pads. Ties go to the smaller
 /// degree.
 LayerResult tune_degrees(search::LayerReplay layer, const DegreeChoice& choice);
+
+// Keeps decisions within the memory that a rank of a cluster has.
+
+/// Returns the choice among those layers that fit `capacity` bytes of a rank; none: whatever is chosen fits.
+inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity) {
+  if (capacity)
+    choice.fits = [capacity](const LayerCase& c, Flow flow) { return !misfit(layer_memory(c, flow), *capacity); };
+  return choice;
+}
+
+/// Returns the choice among those layers of which a whole model fits.
+inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ModelShape& model) {
+  if (capacity)
+    choice.fits = [capacity, model](const LayerCase& c, Flow flow) {
+      return !misfit(estimate_memory(memory_request(model, c, flow)), *capacity);
+    };
+  return choice;
+}
 
 }  // namespace moe

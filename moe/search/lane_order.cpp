@@ -1,7 +1,9 @@
 #include "moe/search/lane_order.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 namespace moe::search {
 namespace {
@@ -228,6 +230,338 @@ OrderChoice best_lane_order(const ChunkTimes& times) {
   for (size_t lead = 1; lead < r && best.seconds > enough * (1 + kTie); ++lead) consider(lead_order(r, lead));
   if (r == 1 || best.seconds <= enough * (1 + kTie)) return best;
   return ParetoSearch(times, best, enough).run();
+}
+
+Decision ContendedOrders::with(const LaneOrder& order) const {
+  Decision decision = best_.decision;
+  const bool forward = phase_ == Phase::forward;
+  (forward ? decision.degree_forward : decision.degree_backward) = degree_;
+  (forward ? decision.order_forward : decision.order_backward) = order;
+  return decision;
+}
+
+double ContendedOrders::replay(const Decision& decision) {
+  const bool forward = phase_ == Phase::forward;
+  const GradientPlacement placement =
+      forward ? GradientPlacement{} : placement_of(schedule_, pricer_.groups(), pricer_.shape(), decision);
+  const CompiledStructure c(
+      structure_key(schedule_, pricer_.outline(), decision, placement, forward ? Phases::forward : Phases::backward));
+  pricer_.price(*c.structure, slices_of(schedule_, pricer_.shape(), decision), seconds_);
+  const double seconds = c.makespan(seconds_, pricer_.profile().contention, ends_);
+  if (better(seconds, best_.seconds)) best_ = {decision, seconds, best_.least};
+  return seconds;
+}
+
+void ContendedOrders::visit(const LaneOrder& order) {
+  const int64_t all = pricer_.has(GroupKind::dp) ? pricer_.gradient_bytes() : 0;
+  const int64_t element = bytes_of(pricer_.shape().layer.dtype);
+  Decision split = with(order);
+  if (phase_ == Phase::forward || all == 0) {
+    replay(split);
+    return;
+  }
+  for (const SplitPlaces places : split_places(schedule_, true)) {
+    split_gradients(schedule_, places, element, all, split);
+    const auto best_between = all < 2 * element ? std::optional(int64_t{0}) : best_bytes(split);
+    if (!best_between) continue;
+    for (const int64_t first : {int64_t{0}, all, *best_between}) {
+      split_gradients(schedule_, places, first, all, split);
+      replay(split);
+    }
+  }
+}
+
+std::optional<int64_t> ContendedOrders::best_bytes(const Decision& split) {
+  const CompiledStructure both(structure_key(schedule_, pricer_.outline(), split,
+                                             placement_of(schedule_, pricer_.groups(), pricer_.shape(), split),
+                                             Phases::backward));
+  pricer_.price(*both.structure, slices_of(schedule_, pricer_.shape(), split), seconds_);
+  if (!better(least_free_split(both.replay, *both.structure, pricer_, seconds_), best_.seconds)) return std::nullopt;
+  return best_contended_split(both.under(pricer_.profile().contention), *both.structure, pricer_, seconds_);
+}
+
+void ContendedOrders::swap_neighbours() {
+  const auto order_of = [&](const Decision& d) {
+    return phase_ == Phase::forward ? d.order_forward : d.order_backward;
+  };
+  for (double before = best_.seconds + 1; better(best_.seconds, before);) {
+    before = best_.seconds;
+    const LaneOrder from = order_of(best_.decision);
+    if (from.size() != 2 * static_cast<size_t>(degree_)) return;  // no order of this degree is the best
+    int ahead = 0;                                                // AllGathers whose ReduceScatter is to come
+    for (size_t i = 0; i + 1 < from.size(); ++i) {
+      ahead += from[i] == 'G' ? 1 : -1;
+      if (from[i] == from[i + 1] || (from[i] == 'G' && ahead == 1)) continue;  // an S before its G
+      LaneOrder swapped = from;
+      std::swap(swapped[i], swapped[i + 1]);
+      replay(with(swapped));
+    }
+    if (better(best_.seconds, before)) visit(order_of(best_.decision));
+  }
+}
+
+ContendedOrder ContendedOrders::best(Phase phase, int degree, double least, ContendedOrder from) {
+  phase_ = phase;
+  degree_ = degree;
+  const double before = from.seconds;
+  best_ = std::move(from);
+  best_.least = least;
+  for (const LaneOrder& order : lane_orders(static_cast<size_t>(degree))) visit(order);
+  if (static_cast<size_t>(degree) <= kAllOrders)
+    best_.least = best_.seconds;
+  else
+    swap_neighbours();
+  best_.least = std::min(best_.least, before);
+  return best_;
+}
+
+namespace {
+
+ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, double gradients) {
+  ChunkTimes times;
+  times.gradients = pricer.has(GroupKind::ep) ? gradients : 0;  // else nothing of the MoE part waits behind them
+  const bool exact = pricer.shape().rounding == Rounding::exact;
+  const auto of = [&](TaskKind kind, GroupKind group) {
+    std::vector<double> chunks(static_cast<size_t>(degree));
+    if (group != GroupKind::none && !pricer.has(group)) return chunks;
+    const double shorter = exact ? pricer.all_rows() / degree : static_cast<double>(pricer.rows() / degree);
+    const double shorter_s = pricer.chunk_seconds(kind, phase, shorter);
+    const double longer_s = exact ? shorter_s : pricer.chunk_seconds(kind, phase, shorter + 1);
+    for (size_t c = 0; c < chunks.size(); ++c)
+      chunks[c] = static_cast<int64_t>(c) < pricer.rows() % degree ? longer_s : shorter_s;
+    return chunks;
+  };
+  times.dispatch = of(TaskKind::dispatch, GroupKind::ep);
+  times.allgather = of(TaskKind::allgather, GroupKind::esp);
+  times.expert = of(TaskKind::expert, GroupKind::none);
+  times.reducescatter = of(TaskKind::reducescatter, GroupKind::esp);
+  times.combine = of(TaskKind::combine, GroupKind::ep);
+  if (!pricer.outline().shared_expert) return times;
+  times.shared = pricer.dense_seconds(TaskKind::shared, phase);
+  if (!pricer.has(GroupKind::mp)) return times;
+  times.shared_allgather = pricer.dense_seconds(TaskKind::shared_allgather, phase);
+  times.shared_reducescatter = pricer.dense_seconds(TaskKind::shared_reducescatter, phase);
+  return times;
+}
+
+// Says whether there is more than one order: one lane for all has one. Without an AlltoAll gradients take its place.
+bool order_matters(const LayerPricer& pricer) {
+  const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
+  const Network beside = network(pricer.has(GroupKind::ep) ? GroupKind::ep : GroupKind::dp);
+  return pricer.has(GroupKind::esp) && beside != network(GroupKind::esp);
+}
+
+// Says whether a shared expert's collectives have the lane of the AlltoAlls, which chunk_times does not know.
+bool shared_elsewhere(const LayerPricer& pricer) {
+  const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
+  return pricer.outline().shared_expert && pricer.has(GroupKind::mp) &&
+         network(GroupKind::mp) != network(GroupKind::esp);
+}
+
+// Returns what the best forward, of FSMoE's order, has beside the MoE part.
+double dense_forward(const LayerPricer& pricer, const LayerResult& best) {
+  if (!pricer.outline().shared_expert) return best.forward_s - best.moe_forward_s;
+  return best.forward_s - order_seconds(chunk_times(pricer, Phase::forward, best.decision.degree_forward, 0), {});
+}
+
+void improve_backward(LayerReplay& layer, int degree, LayerResult& best) {
+  const LayerPricer& pricer = layer.pricer;
+  const bool split = pricer.has(GroupKind::dp) && pricer.gradient_bytes() > 0;
+  std::vector<int64_t> in_moe{0};
+  if (split && best.decision.gar_in_moe_bytes > 0) in_moe.push_back(best.decision.gar_in_moe_bytes);
+  for (size_t i = 0; i < in_moe.size() && i < 4; ++i) {
+    const double gradients = in_moe[i] > 0 ? pricer.gradient_seconds(in_moe[i]) : 0;
+    const OrderChoice order = best_lane_order(chunk_times(pricer, Phase::backward, degree, gradients));
+    best.exact_order &= order.exact;
+    Decision decision = best.decision;
+    decision.degree_backward = degree;
+    decision.order_backward = order.order;
+    Candidate found{decision, 0};
+    if (split)
+      found = layer.best_split_of(decision, best.backward_s);
+    else
+      found.seconds = layer.seconds(decision, Phases::backward);
+    if (!better(found.seconds, best.backward_s)) continue;
+    best.backward_s = found.seconds;
+    best.decision = found.decision;
+    if (split && std::ranges::find(in_moe, found.decision.gar_in_moe_bytes) == in_moe.end())
+      in_moe.push_back(found.decision.gar_in_moe_bytes);
+  }
+}
+
+// Tries every degree that its bound leaves open, smaller ones first.
+void contended_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult& best) {
+  const LayerPricer& pricer = layer.pricer;
+  const PhaseBound forward_bound = layer.bound(Phase::forward), backward_bound = layer.bound(Phase::backward);
+  ContendedOrders orders(layer.schedule, layer.pricer);
+  double least = 0;
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    const bool forward = phase == Phase::forward;
+    const int fixed = forward ? choice.forward : choice.backward;
+    const int64_t sent = forward || !pricer.has(GroupKind::dp) ? 0 : pricer.gradient_bytes();
+    const double gradients = least_gradient_seconds(pricer, sent);
+    double& seconds = forward ? best.forward_s : best.backward_s;
+    double least_open = seconds;
+    const PhaseBound& bound = forward ? forward_bound : backward_bound;
+    for (const int r : tried_degrees(fixed, pricer)) {
+      if (none_from(r, seconds, [&](int least_degree) { return bound.from(least_degree); })) break;
+      const double free = bound.at(r).seconds;
+      if (r < 2 || !better(free, seconds)) continue;
+      const double at_least = std::max(free, least_pass_seconds(pricer, layer.pass(r, phase), gradients));
+      if (!better(at_least, seconds)) continue;
+      const ContendedOrder found = orders.best(phase, r, at_least, {best.decision, seconds, 0});
+      seconds = found.seconds;
+      best.decision = found.decision;
+      least_open = std::min(least_open, found.least);
+    }
+    least += (forward ? best.forwards : 1) * std::min(least_open, seconds);
+  }
+  best.gap = std::max(0.0, best.total_s() / least - 1);
+  best.exact_order = best.gap <= 1e-9;
+}
+
+}  // namespace
+
+// Improves the forward's order, and the backward's for the gradients that FSMoE's order puts into the MoE part and for
+// none, each with its best split, until neither changes.
+void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult& best) {
+  const LayerPricer& pricer = layer.pricer;
+  if (!order_matters(pricer)) return;
+  if (!pricer.profile().contention.none() || shared_elsewhere(pricer)) return contended_orders(layer, choice, best);
+  const PhaseBound forward_bound = layer.bound(Phase::forward), backward_bound = layer.bound(Phase::backward);
+  const int most = largest_degree(pricer);
+  const double dense = dense_forward(pricer, best);
+  double open_forward = best.forward_s, open_backward = best.backward_s;  // bounds of degrees searched in part
+  for (const int r : tried_degrees(choice.forward, pricer)) {
+    if (none_from(r, best.forward_s, [&](int least) { return forward_bound.from(least); })) break;
+    if (r < 2 || r > most || !better(forward_bound.at(r).seconds, best.forward_s)) continue;
+    const OrderChoice order = best_lane_order(chunk_times(pricer, Phase::forward, r, 0));
+    best.exact_order &= order.exact;
+    if (!order.exact) open_forward = std::min(open_forward, forward_bound.at(r).seconds);
+    if (!better(dense + order.seconds, best.forward_s)) continue;
+    best.forward_s = dense + order.seconds;
+    best.decision.degree_forward = r;
+    best.decision.order_forward = order.order;
+  }
+  for (const int r : tried_degrees(choice.backward, pricer)) {
+    if (none_from(r, best.backward_s, [&](int least) { return backward_bound.from(least); })) break;
+    if (r < 2 || r > most || !better(backward_bound.at(r).seconds, best.backward_s)) continue;
+    const bool exact = std::exchange(best.exact_order, true);
+    improve_backward(layer, r, best);
+    if (!best.exact_order) open_backward = std::min(open_backward, backward_bound.at(r).seconds);
+    best.exact_order &= exact;
+  }
+  const double least =
+      best.forwards * std::min(open_forward, best.forward_s) + std::min(open_backward, best.backward_s);
+  if (!best.exact_order) best.gap = best.total_s() / least - 1;
+}
+
+// Returns the orders that are best without contention: with no gradients in the MoE part, half a layer's, and all.
+std::vector<LaneOrder> backward_orders(LayerReplay& layer, int degree) {
+  const LayerPricer& pricer = layer.pricer;
+  std::vector<LaneOrder> orders;
+  if (!layer.schedule.searched_order || degree < 2 || !order_matters(pricer)) return orders;
+  const int64_t made = pricer.has(GroupKind::dp) ? pricer.gradient_bytes() : 0;
+  for (const int64_t bytes : {int64_t{0}, made / 2, made}) {
+    const double gradients = pricer.slice_seconds(bytes);
+    const LaneOrder order = best_lane_order(chunk_times(pricer, Phase::backward, degree, gradients)).order;
+    if (std::ranges::find(orders, order) == orders.end()) orders.push_back(order);
+  }
+  return orders;
+}
+
+namespace {
+
+constexpr double kNothingHeld = std::numeric_limits<double>::max();
+
+class Freezer {
+ public:
+  Freezer(const Structure& structure, std::span<const double> seconds, std::span<const MicroOp> pieces, bool hold,
+          int last)
+      : structure_(structure), seconds_(seconds), pieces_(pieces), last_(last), ends_(structure.tasks.size()) {
+    lanes_.resize(structure.lanes.size());
+    frozen_.places.resize(pieces.size());
+    for (size_t i = 0; i < pieces.size(); ++i) lanes_[static_cast<size_t>(pieces[i].lane)].pieces.push_back(i);
+    if (!hold) return;
+    for (const Task& task : structure.tasks)
+      if (first_alltoall(task)) lanes_[static_cast<size_t>(task.lane)].carries_alltoall = true;
+  }
+
+  MicroOps run() {
+    for (const Task& task : structure_.tasks) {
+      if (sends_gradients(task.kind)) continue;
+      double ready = 0;
+      for (const int id : task.after) ready = std::max(ready, ends_[static_cast<size_t>(id)]);
+      LaneState& lane = lanes_[static_cast<size_t>(task.lane)];
+      if (of_last_backward(task)) before(task, ready, lane);
+      lane.end = ends_[static_cast<size_t>(task.id)] =
+          std::max(ready, lane.end) + seconds_[static_cast<size_t>(task.work_class)];
+    }
+    for (LaneState& lane : lanes_) {
+      while (lane.next < lane.pieces.size()) send(lane, -1);
+      frozen_.seconds = std::max(frozen_.seconds, lane.end);
+    }
+    return std::move(frozen_);
+  }
+
+ private:
+  struct LaneState {
+    std::vector<size_t> pieces;
+    size_t next = 0;
+    double end = 0;
+    int layer = -1, passed = 0;
+    bool carries_alltoall = false;
+    double held_from = kNothingHeld;  // until the AlltoAll that is imminent
+  };
+
+  bool of_last_backward(const Task& task) const { return task.phase == Phase::backward && task.micro_batch == last_; }
+  bool first_alltoall(const Task& task) const {
+    return task.kind == TaskKind::dispatch && of_last_backward(task) && task.chunk == 0;
+  }
+  double start_of(const MicroOp& piece, const LaneState& lane) const {
+    return piece.made_by < 0 ? lane.end : std::max(lane.end, ends_[static_cast<size_t>(piece.made_by)]);
+  }
+  void send(LaneState& lane, int layer) {
+    const size_t i = lane.pieces[lane.next++];
+    lane.end = start_of(pieces_[i], lane) + pieces_[i].seconds;
+    frozen_.places[i] = {layer, lane.passed};
+  }
+
+  // Starts pieces while their lane is idle before `task` is ready.
+  void before(const Task& task, double ready, LaneState& lane) {
+    if (task.kind == TaskKind::i_order)
+      for (LaneState& other : lanes_)
+        if (other.carries_alltoall && stage_of(other) == stage_of(lane)) other.held_from = ready;
+    if (task.kind == TaskKind::send || task.kind == TaskKind::recv) return;
+    if (lane.layer != task.layer) lane.layer = task.layer, lane.passed = 0;
+    while (lane.next < lane.pieces.size()) {
+      const MicroOp& piece = pieces_[lane.pieces[lane.next]];
+      if (piece.made_by >= task.id) break;  // its maker's time is not known yet
+      const double start = start_of(piece, lane);
+      if (start >= std::min(ready, lane.held_from)) break;
+      send(lane, task.layer);
+    }
+    if (first_alltoall(task)) lane.held_from = kNothingHeld;
+    ++lane.passed;
+  }
+  int stage_of(const LaneState& lane) const {
+    return structure_.lanes[static_cast<size_t>(&lane - lanes_.data())].stage;
+  }
+
+  const Structure& structure_;
+  std::span<const double> seconds_;
+  std::span<const MicroOp> pieces_;
+  int last_;
+  std::vector<double> ends_;  // by task
+  std::vector<LaneState> lanes_;
+  MicroOps frozen_;
+};
+
+}  // namespace
+
+MicroOps freeze_micro_ops(const Structure& structure, std::span<const double> seconds, std::span<const MicroOp> pieces,
+                          bool hold, int last) {
+  return Freezer(structure, seconds, pieces, hold, last).run();
 }
 
 }  // namespace moe::search

@@ -1,8 +1,8 @@
 #include "moe/search/layer_search.h"
 
 #include <algorithm>
-
-#include "moe/search/variants.h"
+#include <limits>
+#include <set>
 
 namespace moe {
 namespace {
@@ -71,4 +71,171 @@ LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& p
   return result;
 }
 
+namespace {
+
+// Says whether Parm's t_D1 <= t_D2 (Parm Eqs. 6 and 7): AlltoAlls of E T M N_ESP / N_MP, the MP AllGather of B L M in
+// D1, and in D2 the second AlltoAll with the MP AllGather under it. That pair is taken as measured (row saa), and then
+// neither side counts the sum over ESP; or as replayed, where both do: what lies between the expert's end and the last
+// combine's.
+bool first_is_faster(const LayerPricer& pricer, double first_moe_s, double second_moe_s) {
+  const double rows = pricer.all_rows();
+  const double alltoall_s =
+      pricer.has(GroupKind::ep_esp) ? pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, rows, Flow::fused) : 0;
+  const double expert_s = pricer.chunk_seconds(TaskKind::expert, Phase::forward, rows, Flow::fused);
+  const double gather_s =
+      pricer.has(GroupKind::mp) ? pricer.dense_seconds(TaskKind::mp_allgather, Phase::forward, Flow::fused) : 0;
+  const std::optional<double> measured = pricer.saa_seconds();
+  const double home_s = measured ? alltoall_s : first_moe_s - alltoall_s - expert_s;
+  const double overlap_s = measured ? *measured : second_moe_s - alltoall_s - expert_s;
+  return home_s + gather_s <= overlap_s * (1 + 1e-9);  // a tie must not hang on the last bit of a sum
+}
+
+}  // namespace
+
+LayerResult tune_variants(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer,
+                          const DegreeChoice& choice) {
+  std::vector<LayerResult> results;
+  for (const Schedule* variant : schedule.variants) {
+    const bool one = variant->degrees == DegreePolicy::one;
+    if (one && std::max(choice.forward, choice.backward) > 1) continue;  // another degree was asked for
+    LayerResult result = search.tune(*variant, pricer, choice);
+    result.schedule = schedule.name;
+    result.decision.variant = variant;
+    results.push_back(result);
+  }
+  Bound bound = results.front().bound;
+  for (const LayerResult& result : results) bound = lesser_phases(bound, result.bound);
+  for (LayerResult& result : results) result.bound = bound;
+  if (schedule.flow != Flow::fused) return *std::ranges::min_element(results, {}, &LayerResult::total_s);
+  LayerCase routed = pricer.shape();  // the model knows no shared expert
+  routed.layer.shared_hidden = 0;
+  const LayerPricer alone(pricer.profile(), routed, pricer.options());
+  const auto moe_s = [&](size_t i) { return search.tune(*schedule.variants[i], alone, choice).moe_forward_s; };
+  return results[first_is_faster(alone, moe_s(0), moe_s(1)) ? 0 : 1];
+}
+
+// p doubles while the expert's micro-op is shorter than the AlltoAll's (Lina section 4.2), as long as groups divide and
+// the profile has rows for them.
+std::vector<LayerResult> tune_packings(search::LayerReplay layer, DegreeChoice choice) {
+  const Schedule& schedule = layer.schedule;
+  const LayerPricer& pricer = layer.pricer;
+  check_choice(schedule, choice);
+  check_shape(schedule, pricer.shape());
+  std::vector<LayerResult> results{tune_degrees(layer, choice)};
+  for (int packing = 1; pricer.shape().parallel.ep % (2 * packing) == 0;) {
+    const LayerPricer packed(pricer.profile(), decided_case(pricer.shape(), results.back().decision), pricer.options());
+    if (!packed.has(GroupKind::ep)) break;
+    const double rows = static_cast<double>(packed.rows()) / results.back().decision.degree_forward;
+    if (packed.chunk_seconds(TaskKind::expert, Phase::forward, rows) >=
+        packed.chunk_seconds(TaskKind::dispatch, Phase::forward, rows))
+      break;
+    Decision decision;
+    decision.packing = packing *= 2;
+    try {
+      const LayerPricer next(pricer.profile(), decided_case(pricer.shape(), decision), pricer.options());
+      if (choice.fits && !choice.fits(next.shape(), schedule.flow)) break;
+      results.push_back(tune_degrees({schedule, next, layer.store}, choice));
+    } catch (const Unpriced&) {
+      break;  // without a row for the smaller groups Lina could not have measured them either
+    }
+    results.back().decision.packing = packing;
+  }
+  return results;
+}
+
+// Lina's rule says how far packing may go, and the replay how far it pays: the replicas' gradients cost what the
+// AlltoAlls save, and more experts need more memory (the paper then offloads to the host, which no plan does).
+LayerResult tune_packed(search::LayerReplay layer, const DegreeChoice& choice) {
+  const std::vector<LayerResult> all = tune_packings(layer, choice);
+  LayerResult best = all.front();
+  for (const LayerResult& result : all)
+    if (search::better(result.total_s(), best.total_s())) best = result;
+  return best;
+}
+
 }  // namespace moe
+
+namespace moe::search {
+namespace {
+
+/// Calls body(r_f, r_b) for every pair that schedule, choice and the rows of `pricer` allow.
+template <class Body>
+void for_each_pair(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice, Body body) {
+  for (const int forward : tried_degrees(choice.forward, pricer))
+    for (const int backward : tried_degrees(choice.backward, pricer))
+      if (schedule.degrees == DegreePolicy::apart || forward == backward) body(forward, backward);
+}
+
+int64_t rows_of(const LayerCase& shape, int forward, int backward) {
+  return padded_rows(decided_case(shape, {forward, backward}));
+}
+
+LayerPricer with_rows(const LayerPricer& pricer, int64_t rows) {
+  LayerCase padded = pricer.shape();
+  padded.row_multiple = rows;
+  return {pricer.profile(), padded, pricer.options()};
+}
+
+// Returns the least that any degrees take, each phase by itself.
+double least_of_degrees(LayerReplay layer, const DegreeChoice& choice) {
+  const auto least = [&](int fixed, Phase phase) {
+    const PhaseBound bound = layer.bound(phase);
+    double seconds = std::numeric_limits<double>::max();
+    for (const int r : tried_degrees(fixed, layer.pricer)) seconds = std::min(seconds, bound.at(r).seconds);
+    return seconds;
+  };
+  return least(choice.forward, Phase::forward) + least(choice.backward, Phase::backward);
+}
+
+}  // namespace
+
+// For every number of rows to which a pair pads, all degrees that divide it are tried as without padding, each phase by
+// itself, the least bound first. A pair that needs fewer rows than it had there has its turn with those; it wins with
+// more only where a measured curve falls, and then the pairs that do need as many are tried one by one.
+LayerResult tune_padded(LayerReplay layer, const DegreeChoice& choice) {
+  const Schedule& schedule = layer.schedule;
+  const LayerPricer& pricer = layer.pricer;
+  std::optional<LayerResult> best;
+  std::set<std::string> notes;
+  double least_s = std::numeric_limits<double>::max();
+  bool exact = true;
+  for (const DegreeChoice& sized : sized_choices(schedule, pricer, choice)) {
+    std::set<int64_t> wanted;
+    for_each_pair(schedule, pricer, sized, [&](int f, int b) { wanted.insert(rows_of(pricer.shape(), f, b)); });
+    std::vector<std::pair<double, int64_t>> order;
+    for (const int64_t rows : wanted) {
+      const LayerPricer padded = with_rows(pricer, rows);
+      order.emplace_back(least_of_degrees({schedule, padded, layer.store}, sized), rows);
+    }
+    std::ranges::sort(order);
+    for (const auto& [bound_s, rows] : order) {
+      if (best && !better(bound_s, best->total_s())) break;
+      const LayerPricer padded = with_rows(pricer, rows);
+      const auto keep = [&](const LayerResult& result) {
+        if (best && !better(result.total_s(), best->total_s())) return;
+        best = result;
+        notes = padded.notes();
+      };
+      const LayerResult any = tune_degrees({schedule, padded, layer.store}, sized);
+      least_s = std::min(least_s, any.total_s() / (1 + any.gap));
+      exact = exact && any.exact_order;
+      if (rows_of(pricer.shape(), any.decision.degree_forward, any.decision.degree_backward) == rows) {
+        keep(any);
+      } else if (!best || better(any.total_s(), best->total_s())) {
+        for_each_pair(schedule, padded, sized, [&](int f, int b) {
+          if (rows_of(pricer.shape(), f, b) != rows) return;
+          if (f > 1 && too_small(schedule, padded, f, sized.min_chunk_bytes)) return;
+          DegreeChoice both = sized;
+          both.forward = f, both.backward = b;
+          keep(tune_degrees({schedule, padded, layer.store}, both));
+        });
+      }
+    }
+  }
+  for (const std::string& note : notes) pricer.note(note);
+  best->exact_order = exact;
+  if (!exact) best->gap = std::max(0.0, best->total_s() / least_s - 1);
+  return *best;
+}
+
+}  // namespace moe::search

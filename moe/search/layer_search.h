@@ -20,4 +20,26 @@ class LayerSearch {
   search::ReplayStore store_;
 };
 
+// Tunes schedules that choose: among others (parm, monta), or how many experts a device holds (lina-packed).
+
+/// Returns the best of the schedule's variants: by Parm's own rule, or (monta) the one that takes least.
+LayerResult tune_variants(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer,
+                          const DegreeChoice& choice);
+/// Returns a packing schedule's layer with 1, 2, 4 .. experts a device (Decision::packing), as far as Lina's rule goes
+/// and memory holds them.
+std::vector<LayerResult> tune_packings(search::LayerReplay layer, DegreeChoice choice);
+/// Returns the best of tune_packings().
+LayerResult tune_packed(search::LayerReplay layer, const DegreeChoice& choice);
+
 }  // namespace moe
+
+// Tunes degrees that pad (Rounding::lcm): T_rank is a multiple of both, so that neither phase's is decided
+// alone.
+
+namespace moe::search {
+
+/// Does what tune_degrees() does for a case whose rows its degrees decide; the result is as good as the best of all
+/// pairs.
+LayerResult tune_padded(LayerReplay layer, const DegreeChoice& choice);
+
+}  // namespace moe::search

@@ -6,8 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "moe/search/model_contention.h"
-#include "moe/search/searched_orders.h"
+#include "moe/search/lane_order.h"
 
 namespace moe::search {
 namespace {

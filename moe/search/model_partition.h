@@ -3,6 +3,7 @@
 #include <functional>
 #include <vector>
 
+#include "moe/search/model_replay.h"
 #include "moe/search/model_search.h"
 
 namespace moe::search {
@@ -51,7 +52,13 @@ PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& 
                                    const std::vector<SplitPaths>& by_degree);
 
 /// Decides one r_b a layer and a split of what waits there; strategy `exact` compares all strategies by replays of the
-/// model and goes on from the best (model_contention.h). `layer`: what one layer does by itself.
+/// model and goes on from the best. `layer`: what one layer does by itself.
 void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelResult& result);
+
+// Improves where a model's gradients go where layers' times don't add up: under contention, and where one layer runs on
+// into the next.
+
+/// Descends from the result and other starts to where no small move of the whole model's replay is faster.
+void improve_by_replay(const ModelQuestion& asked, ModelReplay& replay, const Decision& layer, ModelResult& result);
 
 }  // namespace moe::search

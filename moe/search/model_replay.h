@@ -4,10 +4,12 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "moe/cost/fluid_replay.h"
 #include "moe/cost/pricer.h"
 #include "moe/schedule/model_plan.h"
+#include "moe/search/degrees.h"
 
 namespace moe::search {
 
@@ -60,5 +62,20 @@ class ModelReplay {
   int64_t kept_ = 0;  // tasks of those
   std::vector<double> ends_;
 };
+
+/// Improves a model's decision by small moves (other degrees, bytes sent elsewhere) until none makes it faster. Each
+/// move is replayed whole, so that nothing about contention is assumed.
+struct DescentMoves {
+  std::vector<BackwardOption> backwards;
+  bool one_degree = false;     // of both phases: all layers move together
+  bool forward_too = false;    // r_f is open
+  bool micro_batches = false;  // the backwards before the last have a degree of their own
+  bool in_moe = false;         // the schedule has a place for gradients there
+  int64_t element_bytes = 4;
+  int64_t most_tasks = 0;  // effort: tasks of all replays
+};
+
+/// Improves `decision` and returns its seconds then; never more than before.
+double descend(ModelReplay& replay, const DescentMoves& moves, ModelDecision& decision);
 
 }  // namespace moe::search

@@ -1,7 +1,12 @@
 #include "moe/search/partition.h"
 
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <ranges>
+#include <set>
+
 #include "moe/base/check.h"
-#include "moe/search/partition_search.h"
 
 namespace moe {
 
@@ -67,6 +72,320 @@ Partition search::PartitionSearch::finish(std::vector<LayerSlices> slices) const
 
 Partition partition_none(const PartitionProblem& problem) {
   return search::PartitionSearch(problem).finish(std::vector<LayerSlices>(problem.layers.size()));
+}
+
+// The exact partition of gradients over a model's layers (FSMoE, section 5, solved without its heuristics).
+//
+// Idea: dynamic programming over layers in backward order. A state is the number of gradient bytes that wait before a
+// layer, with the least cost of the layers before it; a layer's curve f(z) says what sending z of them costs.
+// Invariant: states keep exact bytes and exact costs. Grains only thin them out: of the states in one grain the
+// cheapest stays, and the one whose waiting bytes can cost least later. So the result is at most one grain's bytes per
+// layer away from the best, and every cost is one that a replay gives.
+// Dropped: a state that another one beats for sure, whatever the layers to come cost (`undominated`).
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kTie = 1e-12;  // of the cost: differences below are rounding
+
+struct Split {
+  LayerSlices slices;
+  double seconds = kInfinity;
+};
+
+// Holds f(z) of one layer: the least of its seconds over both slices' sizes with z bytes together.
+class LayerCurve {
+ public:
+  // Tabulates f where it may bend and at every grain, as far as that can matter.
+  LayerCurve(const PartitionProblem& problem, size_t layer, search::PartitionSearch& search, int64_t grain,
+             int64_t most)
+      : of_(problem.layers[layer]), layer_(layer), element_(problem.element_bytes), grain_(grain), search_(search) {
+    std::set<int64_t> bends{0, element_};
+    for (const int64_t a : of_.moe_bends) bends.insert({a, a + element_});
+    for (const int64_t b : of_.dense_bends) bends.insert({b, b + element_});
+    for (const int64_t a : of_.moe_bends)
+      for (const int64_t b : of_.dense_bends) bends.insert({a + b, a + b + element_, a + b + 2 * element_});
+    const int64_t last = of_.bends_known && problem.is_straight ? std::min(*bends.rbegin(), most) : most;
+    std::set<int64_t> points{last, last + grain_};  // the second: how it goes on
+    for (const int64_t bytes : bends)
+      if (bytes < last) points.insert(bytes);
+    for (int64_t bytes = 0; bytes < last; bytes += grain_) points.insert(bytes);
+    for (const int64_t bytes : points) {
+      bytes_.push_back(bytes);
+      seconds_.push_back(split(bytes).seconds);
+    }
+    // What costs no more than the point before it makes that point needless: sending more leaves less to send.
+    for (size_t k = 0; k + 1 < bytes_.size(); ++k)
+      if (seconds_[k] < seconds_[k + 1] * (1 - kTie)) worthwhile_.push_back(k);
+  }
+
+  /// Returns the points that are worth trying, ascending.
+  const std::vector<size_t>& worthwhile() const { return worthwhile_; }
+  int64_t bytes(size_t point) const { return bytes_[point]; }
+  double seconds(size_t point) const { return seconds_[point]; }
+
+  /// Returns f, straight between the points and beyond them.
+  double seconds_between(int64_t bytes) const {
+    const auto above = std::ranges::upper_bound(bytes_, bytes) - bytes_.begin();
+    const auto k = std::min(static_cast<size_t>(above), bytes_.size() - 1);
+    const double share = static_cast<double>(bytes - bytes_[k - 1]) / static_cast<double>(bytes_[k] - bytes_[k - 1]);
+    return seconds_[k - 1] + share * (seconds_[k] - seconds_[k - 1]);
+  }
+
+  /// Returns the best way to send so many bytes: along x + y = z the seconds bend where either slice is at a bend of
+  /// its own.
+  Split split(int64_t bytes) {
+    Split best;
+    const auto offer = [&](int64_t moe_bytes) {
+      if (moe_bytes < 0 || moe_bytes > bytes) return;
+      const double seconds = search_.seconds(layer_, moe_bytes, bytes - moe_bytes);
+      if (seconds < best.seconds) best = {{moe_bytes, bytes - moe_bytes}, seconds};
+    };
+    offer(0);
+    if (bytes > 0) offer(bytes);
+    if (of_.best_splits)
+      for (const int64_t moe_bytes : of_.best_splits(bytes)) offer(moe_bytes);
+    for (int64_t moe_bytes = grain_; !of_.bends_known && moe_bytes < bytes; moe_bytes += grain_) offer(moe_bytes);
+    for (const int64_t bend : of_.moe_bends)
+      for (const int64_t moe_bytes : {bend, bend + element_}) offer(moe_bytes);  // bends may lie inside an element
+    for (const int64_t bend : of_.dense_bends)
+      for (const int64_t dense_bytes : {bend, bend + element_}) offer(bytes - dense_bytes);
+    return best;
+  }
+
+ private:
+  const PartitionLayer& of_;
+  size_t layer_;
+  int64_t element_, grain_;
+  search::PartitionSearch& search_;
+  std::vector<int64_t> bytes_;
+  std::vector<double> seconds_;
+  std::vector<size_t> worthwhile_;
+};
+
+// Describes one way to come to a layer with so many bytes waiting.
+struct State {
+  int64_t waiting = 0, sent = 0;  // sent: by the layer before
+  double cost = kInfinity;        // of the layers before
+  uint32_t from = 0;              // index of the state before
+};
+
+class ExactSearch {
+ public:
+  ExactSearch(const PartitionProblem& problem, const ExactPartition& options, search::PartitionSearch& search)
+      : problem_(problem), search_(search), grain_(options.grain_bytes), per_grain_(1.0 / static_cast<double>(grain_)) {
+    const int64_t total = problem.total_bytes();
+    for (int64_t bytes = problem.element_bytes; bytes < total; bytes += grain_)
+      steepest_ = std::max(steepest_, (tail(bytes + grain_) - tail(bytes)) * per_grain_);
+    const bool tail_is_certain = !problem.layers.empty() && problem.layers.back().made_bytes > 0;
+    tail_start_s_ = tail_is_certain ? 0 : tail(problem.element_bytes);
+    cheapest_.resize(static_cast<size_t>(total / grain_) + 1);
+    promising_.resize(cheapest_.size());
+  }
+
+  std::vector<LayerSlices> best() {
+    std::vector<std::vector<State>> states{{{problem_.waiting_bytes, 0, 0, 0}}};
+    std::vector<LayerCurve*> curves;
+    for (size_t i = 0; i < problem_.layers.size(); ++i) {
+      curves.push_back(&curve(i));
+      states.push_back(after(states.back(), *curves.back(), problem_.layers[i].made_bytes));
+    }
+    const auto total = [&](const State& s) { return s.cost + tail(s.waiting); };
+    const State* at = &*std::ranges::min_element(states.back(), {}, total);
+    std::vector<LayerSlices> slices(problem_.layers.size());
+    for (size_t i = slices.size(); i-- > 0;) {
+      slices[i] = curves[i]->split(at->sent).slices;
+      at = &states[i][at->from];
+    }
+    return slices;
+  }
+
+ private:
+  double tail(int64_t bytes) const { return problem_.allreduce_seconds(bytes); }
+
+  LayerCurve& curve(size_t i) {
+    const std::string& key = problem_.layers[i].key;
+    const std::string name = key.empty() ? fmt::format("layer {}", i) : "key " + key;
+    const auto known = curves_.find(name);
+    if (known != curves_.end()) return known->second;
+    return curves_.try_emplace(name, problem_, i, search_, grain_, problem_.total_bytes()).first->second;
+  }
+
+  // Returns the most that its bytes can add to the tail: a state with more bytes but so much cheaper is the better one.
+  double promise(const State& s) const { return s.cost + steepest_ * static_cast<double>(s.waiting); }
+
+  void offer(const State& s) {
+    const auto grain = static_cast<size_t>(static_cast<double>(s.waiting) * per_grain_);
+    State& cheapest = cheapest_[std::min(grain, cheapest_.size() - 1)];
+    if (s.cost < cheapest.cost || (s.cost == cheapest.cost && s.waiting < cheapest.waiting)) cheapest = s;
+    State& promising = promising_[std::min(grain, promising_.size() - 1)];
+    if (promise(s) < promise(promising)) promising = s;
+  }
+
+  std::vector<State> after(const std::vector<State>& before, const LayerCurve& curve, int64_t made) {
+    std::ranges::fill(cheapest_, State{});
+    std::ranges::fill(promising_, State{});
+    for (uint32_t from = 0; from < before.size(); ++from) {
+      const State& s = before[from];
+      for (const size_t k : curve.worthwhile()) {
+        const int64_t bytes = curve.bytes(k);
+        if (bytes >= s.waiting) break;
+        offer({s.waiting - bytes + made, bytes, s.cost + curve.seconds(k), from});
+      }
+      offer({made, s.waiting, s.cost + curve.seconds_between(s.waiting), from});
+    }
+    return undominated();
+  }
+
+  // Returns the grains' states that no other is sure to beat, in ascending order of waiting bytes.
+  std::vector<State> undominated() {
+    std::vector<State> kept;
+    double least = kInfinity;
+    const auto keep = [&](const State& s) {  // those with fewer bytes have been seen
+      if (s.cost >= least * (1 - kTie)) return;
+      least = s.cost;
+      kept.push_back(s);
+    };
+    for (size_t g = 0; g < cheapest_.size(); ++g) {  // of a grain, the promising has no more bytes than the cheapest
+      if (promising_[g].waiting < cheapest_[g].waiting) keep(promising_[g]);
+      if (cheapest_[g].cost < kInfinity) keep(cheapest_[g]);
+    }
+    std::vector<State> undominated;
+    double best = kInfinity;
+    for (size_t i = kept.size(); i-- > 0;) {  // those with more bytes have been seen
+      if (promise(kept[i]) >= (best + tail_start_s_) * (1 - kTie)) continue;
+      best = std::min(best, promise(kept[i]));
+      undominated.push_back(kept[i]);
+    }
+    return undominated;
+  }
+
+  const PartitionProblem& problem_;
+  search::PartitionSearch& search_;
+  int64_t grain_;
+  double per_grain_;
+  double steepest_ = 0;      // seconds that one more byte in the tail costs, at most
+  double tail_start_s_ = 0;  // to have a tail at all, where there may be none
+  std::map<std::string, LayerCurve> curves_;
+  std::vector<State> cheapest_, promising_;  // by grain of waiting bytes
+};
+
+// The search keeps states by layer and grain, and prices every grain if the AllReduce bends.
+int64_t grain_of(const PartitionProblem& problem) {
+  constexpr int64_t kMostStates = int64_t{1} << 26, kMostPriced = int64_t{1} << 13;
+  int64_t most = std::max<int64_t>(1, kMostStates / std::max<int64_t>(1, std::ssize(problem.layers)));
+  if (!problem.is_straight) most = std::min(most, kMostPriced);
+  const int64_t element = problem.element_bytes;
+  return (std::max(kMiB, problem.total_bytes() / most) + element - 1) / element * element;
+}
+
+}  // namespace
+
+Partition partition_exact(const PartitionProblem& problem, ExactPartition options) {
+  search::PartitionSearch search(problem);
+  if (options.grain_bytes == 0) options.grain_bytes = grain_of(problem);
+  require<BadInput>(options.grain_bytes > 0 && options.grain_bytes % problem.element_bytes == 0,
+                    "partition: grain: found {} bytes, expected whole elements of {} bytes", options.grain_bytes,
+                    problem.element_bytes);
+  return search.finish(ExactSearch(problem, options, search).best());
+}
+
+// Runs FSMoE's two steps (sections 5.2 and 5.3).
+
+namespace {
+
+// Returns the most of `waiting` bytes whose AllReduce takes no longer than the window: g_inv, in whole elements.
+int64_t hidden_bytes(const PartitionProblem& problem, double window_s, int64_t waiting) {
+  const auto elements = std::views::iota(int64_t{1}, waiting / problem.element_bytes + 1);
+  const auto first_too_long = std::ranges::partition_point(
+      elements, [&](int64_t n) { return problem.allreduce_seconds(n * problem.element_bytes) <= window_s; });
+  return (first_too_long - elements.begin()) * problem.element_bytes;
+}
+
+// Holds step 2's variables as shares in [0, 1], one for each layer that has anything to choose.
+class Step2 {
+ public:
+  Step2(const PartitionProblem& problem, const Partition& first, search::PartitionSearch& search)
+      : problem_(problem), first_(first), search_(search), spare_(problem.layers.size()) {
+    int64_t waiting = problem.waiting_bytes;
+    for (size_t i = 0; i < spare_.size(); ++i) {
+      spare_[i] = waiting -= first.layers[i].bytes();
+      waiting += problem.layers[i].made_bytes;
+    }
+    for (size_t i = spare_.size(); i-- > 1;) spare_[i - 1] = std::min(spare_[i - 1], spare_[i]);
+    for (size_t i = 0; i < spare_.size(); ++i) dimensions_ += is_open(i);
+  }
+
+  int dimensions() const { return dimensions_; }
+
+  std::vector<LayerSlices> slices(std::span<const double> shares) const {
+    std::vector<LayerSlices> slices = first_.layers;
+    int64_t put = 0;
+    size_t next = 0;
+    for (size_t i = 0; i < slices.size(); ++i) {
+      if (!is_open(i)) continue;
+      const double most = static_cast<double>((spare_[i] - put) / problem_.element_bytes);
+      const int64_t bytes = static_cast<int64_t>(shares[next++] * most) * problem_.element_bytes;
+      slices[i].moe_bytes += bytes;
+      put += bytes;
+    }
+    return slices;
+  }
+
+  double seconds(std::span<const double> shares) {
+    const std::vector<LayerSlices> chosen = slices(shares);
+    int64_t tail = problem_.total_bytes();
+    double seconds = 0;
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      seconds += search_.seconds(i, chosen[i].moe_bytes, chosen[i].dense_bytes);
+      tail -= chosen[i].bytes();
+    }
+    return seconds + problem_.allreduce_seconds(tail);
+  }
+
+ private:
+  bool is_open(size_t layer) const { return spare_[layer] > 0 && problem_.layers[layer].has_moe_part; }
+
+  const PartitionProblem& problem_;
+  const Partition& first_;
+  search::PartitionSearch& search_;
+  std::vector<int64_t> spare_;  // of what waits after a layer, what no later window of step 1 needs
+  int dimensions_ = 0;
+};
+
+}  // namespace
+
+Partition partition_step1(const PartitionProblem& problem) {
+  const search::PartitionSearch search(problem);
+  std::vector<LayerSlices> slices;
+  int64_t waiting = problem.waiting_bytes;
+  for (const PartitionLayer& layer : problem.layers) {
+    LayerSlices s;
+    s.dense_bytes = hidden_bytes(problem, layer.dense_window_s, waiting);
+    s.moe_bytes = hidden_bytes(problem, layer.moe_window_s, waiting - s.dense_bytes);
+    waiting += layer.made_bytes - s.bytes();
+    slices.push_back(s);
+  }
+  return search.finish(std::move(slices));
+}
+
+Partition partition_step2(const PartitionProblem& problem, const Partition& first,
+                          const DifferentialEvolution& settings) {
+  search::PartitionSearch search(problem);
+  check_partition(problem, first);
+  Step2 step(problem, first, search);
+  const auto size = static_cast<size_t>(step.dimensions());
+  const Evolved best =
+      minimise(settings, step.dimensions(), [&](std::span<const double> shares) { return step.seconds(shares); },
+               {std::vector<double>(size, 0.0), std::vector<double>(size, 1.0)});
+  return search.finish(step.slices(best.x));
+}
+
+Partition partition_paper(const PartitionProblem& problem, const DifferentialEvolution& settings) {
+  const Partition first = partition_step1(problem);
+  Partition both = partition_step2(problem, first, settings);
+  both.search_s += first.search_s;
+  return both;
 }
 
 }  // namespace moe

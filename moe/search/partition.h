@@ -6,13 +6,14 @@
 // Layers are generalised layers (an MoE layer with the operations before the next one) in backward order, the last one
 // first. What a layer's backward makes can be sent by layers visited later and by the tail alone; all bytes are sent,
 // once.
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "moe/base/units.h"
-#include "moe/search/differential_evolution.h"
+#include "moe/search/strategies.h"
 
 namespace moe {
 
@@ -92,3 +93,27 @@ struct ExactPartition {
 Partition partition_exact(const PartitionProblem& problem, ExactPartition options = {});
 
 }  // namespace moe
+
+// Serves the strategies of partition.h: counts evaluations, takes the time, checks the result.
+
+namespace moe::search {
+
+class PartitionSearch {
+ public:
+  explicit PartitionSearch(const PartitionProblem& problem) : problem_(problem) { check_problem(problem); }
+
+  double seconds(size_t layer, int64_t moe_bytes, int64_t dense_bytes) {
+    ++evaluations_;
+    return problem_.layers[layer].seconds(moe_bytes, dense_bytes);
+  }
+
+  /// Returns the partition with these slices and the rest in the tail, checked.
+  Partition finish(std::vector<LayerSlices> slices) const;
+
+ private:
+  const PartitionProblem& problem_;
+  int64_t evaluations_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace moe::search

@@ -6,18 +6,69 @@
 //
 // A rank holds the layers of its stage, each once for every micro-batch (MoeLayer) over the same weights. A layer's
 // input is the memory of the output before it, forward and backward. What passes make lies where the plan's memory
-// slots say (moe/plan/lifetimes.h): of a chunk's passes the first layer's input and the last one's output, with their
+// slots say (moe/plan/memory.h): of a chunk's passes the first layer's input and the last one's output, with their
 // gradients, outlast a pass over the stack; other layers' are overwritten where a slot is held again. A stage has one
 // chunk of layers in a row, or with virtual stages several.
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <vector>
 
-#include "moe/stack/rank_cells.h"
-#include "moe/stack/stage_links.h"
+#include "moe/comm/communicator.h"
+#include "moe/layer/moe_layer.h"
+#include "moe/plan/plan.h"
 
 namespace moe {
+
+/// Shows the layers that one rank ran to what proves, dumps and counts: of a stack its stage's, each once for every
+/// micro-batch; a layer alone is the only cell.
+struct RankCells {
+  LayerCases cases;                            // of all layers of the stack, among the ranks of a stage
+  std::vector<int> numbers{0};                 // of the rank's layers, ascending
+  std::vector<std::vector<MoeLayer*>> layers;  // [place in numbers][micro-batch]
+
+  explicit RankCells(MoeLayer& layer) : cases(layer.shape().shape, {}), layers{{&layer}} {}
+  RankCells(LayerCases of_all, std::vector<int> of_rank, std::vector<std::vector<MoeLayer*>> all)
+      : cases(std::move(of_all)), numbers(std::move(of_rank)), layers(std::move(all)) {}
+
+  MoeLayer& front() const { return *layers.front().front(); }
+  /// Returns any cell with experts; where the rank has none, the front.
+  MoeLayer& any() const {
+    for (const auto& layer : layers)
+      if (!layer.front()->shape().is_dense()) return *layer.front();
+    return front();
+  }
+  bool has(int layer) const { return std::ranges::binary_search(numbers, layer); }
+  MoeLayer& at(int layer, int micro_batch) const {
+    const auto place = std::ranges::lower_bound(numbers, layer) - numbers.begin();
+    return *layers.at(static_cast<size_t>(place)).at(static_cast<size_t>(micro_batch));
+  }
+};
+
+/// Links a stage's ranks with those at the same place in the neighbouring stages. Forward and backward have links of
+/// their own, and what is sent leaves on a stream of its own: the lane that sends goes on at once, as it does in a
+/// plan,
+/// where a receive alone waits. So stages that send to each other at the same time don't wait for each other.
+class StageLinks {
+ public:
+  /// Makes a rank's links, blocking: all ranks of `world` make theirs. With virtual stages the last stage is before the
+  /// first one. In a link the stage before has rank 0.
+  StageLinks(Communicator& world, const StageSplit& split);
+
+  /// These return what sends to the next stage (forward) or the one before (backward), and what receives from the
+  /// other; null where there is none.
+  Communicator* to_next(Phase phase) const { return of(phase).out.get(); }
+  Communicator* from_before(Phase phase) const { return of(phase).in.get(); }
+
+ private:
+  struct Links {
+    std::unique_ptr<Communicator> out, in;
+  };
+  const Links& of(Phase phase) const { return links_[static_cast<size_t>(phase)]; }
+
+  std::array<Links, 2> links_;
+};
 
 struct StackShape {
   LayerCase shape;  // of a layer with experts; batch: samples of a micro-batch; parallel.pp stages share the layers
@@ -78,7 +129,7 @@ class LayerStack {
   void count_once(int layer);
   /// Shows this rank's part of a layer's weights whose gradients those ranks add up.
   std::vector<Parameter> weights(int layer, SummedOver over) const;
-  /// Enqueues the AllGather of those weights over `comm`, which is of DP or of EDP (weight_gather.h).
+  /// Enqueues the AllGather of those weights over `comm`, which is of DP or of EDP (gradient_sums.h).
   void gather_weights(int layer, SummedOver over, Communicator& comm, CommCall call);
   /// Enqueues the AllGather over `dp` of what all ranks of the stage hold alike, of all its layers.
   void gather_alike(Communicator& dp, CommCall call);

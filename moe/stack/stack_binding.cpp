@@ -4,7 +4,7 @@
 #include <ranges>
 
 #include "moe/base/check.h"
-#include "moe/layer/dense_binding.h"
+#include "moe/layer/binding.h"
 #include "moe/layer/gradient_sums.h"
 
 namespace moe {

@@ -15,7 +15,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <utility>
 
-#include "moe/base/no_hardware.h"
+#include "moe/base/check.h"
 #include "moe/device/memory.h"
 #include "moe/tensor/attention_heads.h"
 #include "moe/tensor/cpu/aten.h"

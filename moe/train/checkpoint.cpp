@@ -1,15 +1,21 @@
 #include "moe/train/checkpoint.h"
 
 #include <algorithm>
+#include <charconv>
+#include <deque>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <vector>
 
 #include "moe/base/check.h"
+#include "moe/base/config.h"
+#include "moe/base/files.h"
+#include "moe/base/json.h"
 #include "moe/base/log.h"
 #include "moe/export/safetensors.h"
-#include "moe/train/checkpoint_files.h"
 
 namespace fs = std::filesystem;
 
@@ -95,6 +101,252 @@ std::optional<Checkpoint> newest_checkpoint(const std::string& folder) {
       "{}, expected a checkpoint that can be read; to train from step 0, remove {} or name another folder", unreadable,
       folder);
   return std::nullopt;
+}
+
+}  // namespace moe
+
+namespace fs = std::filesystem;
+
+namespace moe {
+namespace {
+
+using Manifest = Json;
+
+constexpr std::string_view kFormat = "moetune checkpoint 2";
+
+/// Takes a whole number and the character behind it off the text; `end`: 0 where nothing may follow.
+bool take(std::string_view& text, int64_t& number, char end) {
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  text.remove_prefix(static_cast<size_t>(rest - text.data()));
+  if (error != std::errc() || number < 0) return false;
+  if (end == 0) return text.empty();
+  if (!text.starts_with(end)) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+template <class T>
+T entry_of(const Manifest& manifest, const char* key, T otherwise) {
+  const auto found = manifest.find(key);
+  if constexpr (std::is_same_v<T, std::string>)
+    return found != manifest.end() && found->is_string() ? found->get<T>() : otherwise;
+  else
+    return found != manifest.end() && found->is_number_unsigned() ? found->get<T>() : otherwise;
+}
+
+// Returns the manifest's text without its own checksum, which covers that text.
+std::string checked_text(Manifest manifest) {
+  manifest.erase("crc32");
+  return manifest.dump(-1, ' ', false, Manifest::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string step_folder(const std::string& folder, int64_t step) {
+  return (fs::path(folder) / fmt::format("step-{:06}", step)).string();
+}
+std::string rank_file(const std::string& step_folder, int rank) {
+  return fmt::format("{}/rank-{}.safetensors", step_folder, rank);
+}
+std::string manifest_file(const std::string& step_folder) { return step_folder + "/manifest.json"; }
+
+std::string text_of(const ShardAxes& axes) {
+  const auto axis = [](const ShardRange& r) { return fmt::format("{}+{}/{}", r.first, r.count, r.total); };
+  return fmt::format("{} {} {}", axis(axes[0]), axis(axes[1]), axis(axes[2]));
+}
+
+std::optional<ShardAxes> axes_from(const std::string& text) {
+  ShardAxes axes;
+  std::string_view rest = text;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    ShardRange& r = axes[i];
+    const char end = i + 1 < axes.size() ? ' ' : '\0';
+    if (!take(rest, r.first, '+') || !take(rest, r.count, '/') || !take(rest, r.total, end)) return std::nullopt;
+    if (r.count > r.total || r.first > r.total - r.count) return std::nullopt;
+  }
+  return axes;
+}
+
+void write_manifest(const Checkpoint& checkpoint) {
+  Manifest files = Manifest::array(), checksums = Manifest::array();
+  for (int rank = 0; rank < checkpoint.ranks; ++rank) {
+    const std::string file = rank_file(checkpoint.folder, rank);
+    std::error_code error;
+    const auto bytes = fs::file_size(file, error);
+    require<BadInput>(!error, "{}: found no such file ({}), expected one of each of {} ranks", file, error.message(),
+                      checkpoint.ranks);
+    files.push_back(bytes);
+    const auto crc = file_crc(file);
+    require<BadInput>(crc.has_value(), "{}: cannot be read back, expected one of each of {} ranks", file,
+                      checkpoint.ranks);
+    checksums.push_back(*crc);
+  }
+  Manifest manifest = {{"format", kFormat},   {"step", checkpoint.step}, {"ranks", checkpoint.ranks},
+                       {"file_bytes", files}, {"file_crc32", checksums}, {"settings", checkpoint.settings}};
+  manifest["crc32"] = crc_of(checked_text(manifest));
+  const std::string text = document_text(manifest);
+  write_whole_file(manifest_file(checkpoint.folder), "a file for a checkpoint's manifest",
+                   [&](std::ostream& out) { out << text << '\n'; });
+}
+
+bool is_complete(const std::string& step_folder) {
+  std::error_code error;
+  return fs::exists(manifest_file(step_folder), error);
+}
+
+std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, Contents contents, std::string& why) {
+  const auto none = [&](const std::string& reason) {
+    why = reason;
+    return std::nullopt;
+  };
+  std::ifstream in(manifest_file(step_folder), std::ios::binary);
+  if (!in) return none("it has no manifest");
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  const Manifest manifest = json_if_valid<Manifest>(text).value_or(Manifest());
+  if (!manifest.is_object() || entry_of<std::string>(manifest, "format", "") != kFormat)
+    return none(fmt::format("its manifest is no '{}'", kFormat));
+  if (entry_of<std::string>(manifest, "crc32", "") != crc_of(checked_text(manifest)))
+    return none("its manifest has another checksum than when it was written");
+  Checkpoint found{.folder = step_folder,
+                   .step = entry_of<int64_t>(manifest, "step", -1),
+                   .ranks = entry_of<int>(manifest, "ranks", 0),
+                   .settings = entry_of<std::string>(manifest, "settings", "")};
+  const auto files = manifest.find("file_bytes"), checksums = manifest.find("file_crc32");
+  const auto one_a_rank = [&](const auto& list) {
+    return list != manifest.end() && list->is_array() && list->size() == static_cast<size_t>(found.ranks);
+  };
+  if (!one_a_rank(files) || !one_a_rank(checksums) ||
+      fs::path(step_folder).filename() != moe::step_folder("", found.step))
+    return none("its manifest is of another step or other ranks");
+  for (int rank = 0; rank < found.ranks; ++rank) {
+    const std::string file = rank_file(step_folder, rank);
+    std::error_code error;
+    const auto bytes = fs::file_size(file, error);
+    if (error) return none(fmt::format("{}: {}", file, error.message()));
+    if ((*files)[static_cast<size_t>(rank)] != bytes)
+      return none(fmt::format("{}: found {} bytes, expected {}", file, bytes, (*files)[rank].dump()));
+    if (contents == Contents::unread) continue;
+    const auto crc = file_crc(file);
+    if (!crc || (*checksums)[static_cast<size_t>(rank)] != *crc)
+      return none(fmt::format("{}: its contents have another checksum than when they were written", file));
+  }
+  return found;
+}
+
+void check_shard(const ShardedTensor& t) {
+  require<BadInput>(axes_from(text_of(t.axes)).has_value(), "{}: found axes {}, expected parts within the whole",
+                    t.name, text_of(t.axes));
+  const int64_t elements = t.axes[0].count * t.axes[1].count * t.axes[2].count;
+  require<BadInput>(t.data.device() == DeviceKind::cpu && t.data.elements() == elements,
+                    "{}: found {} elements on {}, expected {} on the host", t.name, t.data.elements(),
+                    name_of(t.data.device()), elements);
+}
+
+// Reads checkpoints. A part may be any box of the whole, and so may what is asked for: what both have is copied in runs
+// of elements that lie one after the other in either.
+
+namespace {
+
+/// Holds one rank's file.
+struct RankParts {
+  std::string path;
+  SafeTensorsFile file;
+};
+
+/// Names a run of `count` elements that begins at `from` in the part and at `to` in the tensor.
+struct Run {
+  int64_t from = 0, to = 0, count = 0;
+};
+
+int64_t elements_in(const ShardAxes& axes) { return axes[0].count * axes[1].count * axes[2].count; }
+
+/// Returns the index in a box of an element of the whole.
+int64_t index_in(const ShardAxes& box, const std::array<int64_t, 3>& at) {
+  return ((at[0] - box[0].first) * box[1].count + at[1] - box[1].first) * box[2].count + at[2] - box[2].first;
+}
+
+ShardAxes overlap_of(const ShardAxes& a, const ShardAxes& b) {
+  ShardAxes both;
+  for (size_t i = 0; i < both.size(); ++i) {
+    const int64_t first = std::max(a[i].first, b[i].first);
+    const int64_t last = std::min(a[i].first + a[i].count, b[i].first + b[i].count);
+    both[i] = {first, std::max<int64_t>(last - first, 0), a[i].total};
+  }
+  return both;
+}
+
+std::vector<Run> runs_of(const ShardAxes& part, const ShardAxes& wanted) {
+  ShardAxes both = overlap_of(part, wanted);
+  Run run{.count = elements_in(both)};
+  if (run.count == 0) return {};
+  size_t outer = 0;  // axes before this one are walked along, one element at a time
+  for (size_t i = both.size(); i-- > 1 && outer == 0;)
+    if (both[i].count != part[i].count || both[i].count != wanted[i].count) outer = i;
+  std::vector<Run> runs;
+  for (size_t i = 0; i < outer; ++i) run.count /= both[i].count;
+  const int64_t rows = outer > 0 ? both[0].count : 1, columns = outer > 1 ? both[1].count : 1;
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) {
+      const std::array<int64_t, 3> at{both[0].first + i, both[1].first + j, both[2].first};
+      run.from = index_in(part, at);
+      run.to = index_in(wanted, at);
+      runs.push_back(run);
+    }
+  return runs;
+}
+
+/// Returns which part of the whole a stored tensor is; throws unless the whole is the wanted one.
+ShardAxes checked_axes(const RankParts& parts, const StoredTensor& stored, const ShardedTensor& wanted) {
+  const std::string where = parts.path + ": " + wanted.name;
+  const auto note = parts.file.notes().find(stored.name);
+  const auto axes = note == parts.file.notes().end() ? std::nullopt : axes_from(note->second);
+  require<BadInput>(axes && stored.shape == std::vector{(*axes)[0].count, (*axes)[1].count, (*axes)[2].count},
+                    "{}: found {} as its axes, expected first+count/total of three of shape ({})", where,
+                    note == parts.file.notes().end() ? "nothing" : shown(note->second), fmt::join(stored.shape, ", "));
+  const auto expected = safetensor_type(wanted.data.dtype());
+  require<BadInput>(stored.type == expected, "{}: found type {}, expected {}", where, stored.type, expected);
+  for (size_t i = 0; i < axes->size(); ++i)
+    require<BadInput>((*axes)[i].total == wanted.axes[i].total, "{}: axis {}: found {} in the whole, expected {}",
+                      where, i, (*axes)[i].total, wanted.axes[i].total);
+  return *axes;
+}
+
+/// Fills what `filled` lacks.
+void take_part(RankParts& parts, const ShardedTensor& wanted, std::vector<bool>& filled) {
+  const StoredTensor* stored = parts.file.find(wanted.name);
+  if (stored == nullptr) return;
+  const int64_t width = bytes_of(wanted.data.dtype());
+  for (const Run& run : runs_of(checked_axes(parts, *stored, wanted), wanted.axes)) {
+    const auto first = filled.begin() + run.to, last = first + run.count;
+    if (std::find(first, last, false) == last) continue;  // a copy of another rank's
+    parts.file.read(*stored, run.from * width, {wanted.data.at(run.to), static_cast<size_t>(run.count * width)});
+    std::fill(first, last, true);
+  }
+}
+
+void require_whole(const std::string& folder, const ShardedTensor& wanted, const std::vector<bool>& filled) {
+  const auto missing = std::ranges::find(filled, false);
+  if (missing == filled.end()) return;
+  const int64_t index = missing - filled.begin(), columns = wanted.axes[2].count, rows = wanted.axes[1].count;
+  bad_input("{}: {}: found no part with element ({}, {}, {}), expected one of {}", folder, wanted.name,
+            wanted.axes[0].first + index / columns / rows, wanted.axes[1].first + index / columns % rows,
+            wanted.axes[2].first + index % columns, text_of(wanted.axes));
+}
+
+}  // namespace
+
+void read_checkpoint(const Checkpoint& checkpoint, std::span<const ShardedTensor> tensors) {
+  std::deque<RankParts> ranks;
+  for (int rank = 0; rank < checkpoint.ranks; ++rank) {
+    const std::string path = rank_file(checkpoint.folder, rank);
+    ranks.push_back({path, read_safetensors(path)});
+  }
+  for (const ShardedTensor& wanted : tensors) {
+    check_shard(wanted);
+    std::vector<bool> filled(static_cast<size_t>(elements_in(wanted.axes)));
+    for (RankParts& parts : ranks) take_part(parts, wanted, filled);
+    require_whole(checkpoint.folder, wanted, filled);
+  }
 }
 
 }  // namespace moe

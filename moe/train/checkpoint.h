@@ -2,6 +2,7 @@
 // Keeps what a run needs to go on, in FOLDER/step-NNNNNN/: a safetensors file a rank, then a manifest, which makes them
 // a checkpoint. Each part knows its place in the whole, so that other numbers of ranks can read it.
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,5 +46,30 @@ std::optional<Checkpoint> newest_checkpoint(const std::string& folder);
 /// Throws BadInput naming file and tensor where its type or the whole's shape are others, and folder, tensor and the
 /// first element that no part has.
 void read_checkpoint(const Checkpoint& checkpoint, std::span<const ShardedTensor> tensors);
+
+// The names and texts on which those who write and those who read checkpoints agree.
+
+/// These return "FOLDER/step-000120", and the files in it.
+std::string step_folder(const std::string& folder, int64_t step);
+std::string rank_file(const std::string& step_folder, int rank);
+std::string manifest_file(const std::string& step_folder);
+
+using ShardAxes = std::array<ShardRange, 3>;
+/// Returns "0+4/16 8+8/16 0+1/1", of each axis first, count and total: a note of the tensor's.
+std::string text_of(const ShardAxes& axes);
+/// Reads that back; nothing for another text or for parts beyond the whole.
+std::optional<ShardAxes> axes_from(const std::string& text);
+
+/// Writes the manifest of files that are all there. Throws BadInput naming one that is not.
+void write_manifest(const Checkpoint& checkpoint);
+/// Returns whether the folder of a step was completed once: its manifest is there, readable or not.
+bool is_complete(const std::string& step_folder);
+/// Whether files are read to compare their checksums, beside their sizes.
+enum class Contents : uint8_t { unread, compared };
+/// Returns the whole checkpoint in a folder of a step; nothing, and in `why` the reason, where it is none.
+std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, Contents contents, std::string& why);
+
+/// Throws BadInput naming the tensor unless it is the host's and has its axes' elements.
+void check_shard(const ShardedTensor& tensor);
 
 }  // namespace moe

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "moe/plan/step.h"
-#include "moe/rows/weight_share.h"
+#include "moe/rows/layer_buffers.h"
 #include "moe/tensor/tensor.h"
 
 namespace moe {

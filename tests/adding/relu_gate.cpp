@@ -1,8 +1,7 @@
 // The k largest logits x W_g of a token, each weighed by max(logit, 0).
 #include <algorithm>
 
-#include "moe/layer/gates/projection.h"
-#include "moe/layer/gates/top_k.h"
+#include "moe/layer/gates/gate_parts.h"
 #include "moe/tensor/element.h"
 #include "tests/adding/parts.h"
 

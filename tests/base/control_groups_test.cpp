@@ -1,6 +1,5 @@
 // Limits of control groups, of both versions.
-#include "moe/base/control_groups.h"
-
+#include "moe/base/system_files.h"
 #include "tests/base/made_up_machine.h"
 
 namespace moe {

@@ -1,10 +1,9 @@
-#include "moe/base/json_input.h"
-
 #include <gtest/gtest.h>
 
 #include "moe/base/config.h"
+#include "moe/base/json.h"
 #include "moe/base/table.h"
-#include "moe/base/utf8.h"
+#include "moe/base/text.h"
 #include "tests/base/error_of.h"
 
 namespace moe {

@@ -1,10 +1,9 @@
-#include "moe/base/out_file.h"
-
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 
 #include "moe/base/check.h"
+#include "moe/base/files.h"
 #include "tests/base/scratch.h"
 
 namespace moe {

@@ -1,6 +1,6 @@
-#include "moe/base/progress.h"
-
 #include <gtest/gtest.h>
+
+#include "moe/base/terminal.h"
 
 namespace moe {
 namespace {

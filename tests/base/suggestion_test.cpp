@@ -1,7 +1,7 @@
-#include "moe/base/suggestion.h"
-
 #include <array>
 #include <gtest/gtest.h>
+
+#include "moe/base/text.h"
 
 namespace moe {
 namespace {

@@ -1,5 +1,3 @@
-#include "moe/base/whole_file.h"
-
 #include <algorithm>
 #include <fcntl.h>
 #include <functional>
@@ -11,6 +9,7 @@
 #include <unistd.h>
 
 #include "moe/base/check.h"
+#include "moe/base/files.h"
 #include "moe/base/random.h"
 #include "tests/base/error_of.h"
 #include "tests/base/scratch.h"

@@ -1,10 +1,9 @@
 // The critical path and slacks, against replays with one task made longer.
-#include "moe/cost/critical_path.h"
-
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <random>
 
+#include "moe/cost/simulator.h"
 #include "moe/schedule/schedule.h"
 
 namespace moe {

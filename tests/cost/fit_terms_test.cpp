@@ -1,6 +1,4 @@
 // Rows of a layer's tasks: what is fitted, what it says of itself, and files that hold them.
-#include "moe/cost/fit_terms.h"
-
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "moe/cost/piecewise.h"
+#include "moe/cost/curve_fit.h"
 #include "tests/cost/random_curve.h"
 
 int main() {

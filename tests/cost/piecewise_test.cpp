@@ -1,11 +1,10 @@
-#include "moe/cost/piecewise.h"
-
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
+#include "moe/cost/curve_fit.h"
 #include "tests/base/error_of.h"
 #include "tests/cost/random_curve.h"
 

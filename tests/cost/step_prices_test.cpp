@@ -1,8 +1,7 @@
 // Prices of a step's tasks: by rows of their own, by what other rows tell, or none and a note.
-#include "moe/cost/step_prices.h"
-
 #include <gtest/gtest.h>
 
+#include "moe/cost/pricer.h"
 #include "moe/schedule/model_plan.h"
 
 namespace moe {

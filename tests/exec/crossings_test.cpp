@@ -1,8 +1,7 @@
-#include "moe/exec/crossings.h"
-
 #include <gtest/gtest.h>
 
 #include "moe/base/check.h"
+#include "moe/exec/executor.h"
 #include "tests/exec/lane_builder.h"
 
 namespace moe {

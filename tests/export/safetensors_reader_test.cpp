@@ -1,11 +1,10 @@
 // Against what is written, and against headers that are wrong by design and by chance.
-#include "moe/export/safetensors_reader.h"
-
 #include <cstring>
 #include <filesystem>
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
+#include "moe/export/safetensors.h"
 #include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 

@@ -1,7 +1,6 @@
-#include "moe/layer/load.h"
-
 #include <gtest/gtest.h>
 
+#include "moe/layer/moe_layer.h"
 #include "tests/layer/local_layers.h"
 
 namespace moe {

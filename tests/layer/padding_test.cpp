@@ -1,7 +1,7 @@
 // A layer whose rows are padded to a multiple of both degrees (Rounding::lcm), run on threads under real plans.
 #include <gtest/gtest.h>
 
-#include "moe/layer/load.h"
+#include "moe/layer/moe_layer.h"
 #include "tests/layer/local_layers.h"
 
 namespace moe {

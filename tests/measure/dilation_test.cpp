@@ -1,8 +1,7 @@
 // What decides how much slower than modelled an emulated cluster runs: robust figures, and named.
-#include "moe/measure/layers/dilation.h"
-
 #include <gtest/gtest.h>
 
+#include "moe/measure/layers/proxy.h"
 #include "tests/exec/lane_builder.h"
 
 namespace moe::measure {

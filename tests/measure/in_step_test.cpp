@@ -1,9 +1,8 @@
-#include "moe/measure/layers/in_step.h"
-
 #include <algorithm>
 #include <gtest/gtest.h>
 
 #include "moe/measure/layers/overlap.h"
+#include "moe/measure/layers/rank_run.h"
 #include "tests/schedule/any_decision.h"
 
 namespace moe::measure {

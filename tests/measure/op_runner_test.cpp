@@ -1,8 +1,8 @@
 // Ops of four threads, run one by one and two at once.
-#include "moe/measure/ops/op_runner.h"
-
 #include <algorithm>
 #include <gtest/gtest.h>
+
+#include "moe/measure/ops/rank_ops.h"
 
 namespace moe::measure {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "moe/measure/layers/pass_times.h"
 #include "tests/exec/lane_builder.h"
 
 namespace moe::measure {

@@ -1,6 +1,4 @@
 // Proofs share their references, and measuring keeps to its time.
-#include "moe/measure/layers/references.h"
-
 #include <atomic>
 #include <gtest/gtest.h>
 #include <thread>
@@ -8,6 +6,7 @@
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/comm/store/store.h"
 #include "moe/measure/layers/layer_bench.h"
+#include "moe/measure/layers/proof.h"
 #include "moe/measure/ops/op_bench.h"
 #include "tests/measure/host_cluster.h"
 #include "tests/schedule/any_decision.h"

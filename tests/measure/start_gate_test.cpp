@@ -1,11 +1,10 @@
 // A sample behind a gate has none of the host's time in it, on a device that does at once what it is given.
-#include "moe/measure/ops/start_gate.h"
-
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <vector>
 
+#include "moe/measure/ops/rank_ops.h"
 #include "tests/device/at_once_device.h"
 
 namespace moe::measure {

@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "moe/schedule/schedule.h"
-#include "moe/train/markov_source.h"
+#include "moe/train/token_source.h"
 #include "tests/model/local_models.h"
 
 namespace moe {

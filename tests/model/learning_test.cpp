@@ -4,8 +4,7 @@
 #include <iostream>
 #include <map>
 
-#include "moe/train/byte_source.h"
-#include "moe/train/markov_source.h"
+#include "moe/train/token_source.h"
 #include "tests/model/local_models.h"
 
 namespace moe {

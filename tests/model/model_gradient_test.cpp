@@ -8,8 +8,8 @@
 #include <set>
 
 #include "moe/measure/layers/proxy.h"
-#include "moe/model/model_errors.h"
-#include "moe/train/markov_source.h"
+#include "moe/model/rank_model.h"
+#include "moe/train/token_source.h"
 #include "tests/model/local_models.h"
 #include "tests/stack/drawn_plan.h"
 

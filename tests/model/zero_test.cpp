@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "moe/plan/memory.h"
-#include "moe/train/markov_source.h"
+#include "moe/train/token_source.h"
 #include "tests/model/local_models.h"
 
 namespace moe {

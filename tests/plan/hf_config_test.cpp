@@ -7,7 +7,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/json.h"
-#include "moe/plan/model_flops.h"
+#include "moe/plan/volumes.h"
 #include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 #include "tests/plan/published_configs.h"

@@ -9,7 +9,6 @@
 #include "moe/plan/grid.h"
 #include "moe/plan/groups.h"
 #include "moe/plan/model_file.h"
-#include "moe/plan/pass_memory.h"
 #include "moe/plan/volumes.h"
 #include "tests/base/error_of.h"
 

@@ -1,5 +1,3 @@
-#include "moe/plan/model_flops.h"
-
 #include <gtest/gtest.h>
 
 #include "moe/plan/volumes.h"

@@ -1,12 +1,11 @@
 // MoNTA's placement rule, and its groups against coordinates written out rank by rank.
-#include "moe/plan/placement.h"
-
 #include <gtest/gtest.h>
 #include <map>
 #include <set>
 #include <tuple>
 
 #include "moe/base/check.h"
+#include "moe/plan/groups.h"
 #include "tests/base/error_of.h"
 
 namespace moe {

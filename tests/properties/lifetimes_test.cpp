@@ -1,13 +1,12 @@
 // Memory slots of random whole models: whatever two passes hold one after the other, the plan's own accesses of the
 // first are all ordered before those of the second, by the transitive closure of its order.
-#include "moe/plan/lifetimes.h"
-
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
 #include <optional>
 #include <set>
 
+#include "moe/plan/memory.h"
 #include "tests/plan/closure.h"
 #include "tests/properties/any_model.h"
 #include "tests/schedule/any_decision.h"

@@ -1,7 +1,5 @@
 // Gradient pieces by priority (Lina sections 4.2 and 6.1): the frozen order against an event-driven simulator that
 // decides at every event, and against what priority promises, on the timeline of the replay.
-#include "moe/search/micro_ops.h"
-
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
@@ -9,6 +7,7 @@
 
 #include "moe/base/random.h"
 #include "moe/cost/simulator.h"
+#include "moe/search/lane_order.h"
 #include "moe/search/layer_search.h"
 #include "tests/properties/cases.h"
 #include "tests/properties/priority_simulator.h"

@@ -1,7 +1,5 @@
 // Decisions beside degrees and splits: experts a device (Lina section 4.2), MoNTA's number of chunks, the degree that a
 // micro-op's size gives, and what a schedule that chooses reports and promises.
-#include "moe/search/variants.h"
-
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -10,6 +8,7 @@
 #include "moe/base/check.h"
 #include "moe/base/random.h"
 #include "moe/plan/memory.h"
+#include "moe/search/layer_search.h"
 #include "moe/search/model_search.h"
 #include "tests/properties/cases.h"
 

@@ -198,7 +198,7 @@ class Plans(unittest.TestCase):
         keys = [re.findall(r'"(\w+)"', re.search(rf"{name}\{{(.*?)\}}", table, re.DOTALL)[1])
                 for name in ("kLayerKeys", "kParallelKeys")]
         others = re.findall(r'"(\w+)"', "".join(
-            re.findall(r"kCase\w+Keys = with\(.*", (ROOT / "moe/export/layer_json.h").read_text())))
+            re.findall(r"kCase\w+Keys = with\(.*", (ROOT / "moe/export/plan_json.h").read_text())))
         fields = {each.name for each in dataclasses.fields(plan.Layer)} - {"extra"}
         self.assertEqual(fields, set(keys[0] + keys[1] + others))
 

@@ -1,6 +1,4 @@
 // GPUs' clocks and what holds them down, of a management library that is made up.
-#include "moe/record/gpu_state.h"
-
 #include <atomic>
 #include <cstring>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-#include "moe/record/over_ranks.h"
-
 #include <gtest/gtest.h>
+
+#include "moe/record/pass_times.h"
 
 namespace moe {
 namespace {

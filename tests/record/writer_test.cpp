@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "moe/base/check.h"
+#include "moe/record/machine.h"
 #include "moe/record/reader.h"
 #include "moe/record/record_json.h"
-#include "moe/record/stamp.h"
 #include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 #include "tests/record/sample_records.h"

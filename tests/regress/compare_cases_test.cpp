@@ -1,11 +1,10 @@
 // Which cases are compared, which are refused and why, and what is said of those that are compared.
-#include "regress/compare_cases.h"
-
 #include <cmath>
 #include <functional>
 #include <limits>
 
 #include "moe/base/check.h"
+#include "regress/compare.h"
 #include "tests/regress/compare_files.h"
 
 namespace moe::regress {

@@ -1,10 +1,9 @@
 // Series of records without changes being looked for, and what is no history.
-#include "regress/history_series.h"
-
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "moe/base/check.h"
+#include "regress/history.h"
 #include "tests/cli/program.h"
 #include "tests/regress/compare_files.h"
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "moe/base/check.h"
-#include "regress/case_list.h"
+#include "regress/launches.h"
 
 namespace moe::regress {
 namespace {

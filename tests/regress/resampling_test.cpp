@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "moe/base/random.h"
-#include "regress/recorded_launches.h"
+#include "regress/launches.h"
 
 namespace moe::regress {
 namespace {

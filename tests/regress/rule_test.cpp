@@ -4,8 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "moe/base/random.h"
-#include "regress/gate.h"
-#include "regress/rule_study.h"
+#include "regress/self_test.h"
 
 namespace moe::regress {
 namespace {

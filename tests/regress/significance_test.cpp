@@ -1,5 +1,3 @@
-#include "regress/significance.h"
-
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -7,6 +5,7 @@
 #include "moe/base/check.h"
 #include "moe/base/random.h"
 #include "moe/base/statistics.h"
+#include "regress/rule.h"
 
 namespace moe::regress {
 namespace {

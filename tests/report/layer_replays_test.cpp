@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
-#include "report/profiles.h"
+#include "report/report.h"
 #include "tests/cost/random_layer.h"
 
 namespace moe::report {

@@ -6,12 +6,12 @@
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 #include "moe/search/layer_search.h"
-#include "reproduce/fsmoe_layer.h"
+#include "reproduce/fsmoe_reading.h"
 #include "reproduce/priced.h"
 #include "reproduce/study.h"
 #include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
-#include "verbs/paper_tables.h"
+#include "verbs/printed.h"
 
 namespace moe::reproduce {
 namespace {

@@ -6,7 +6,7 @@
 #include "moe/base/check.h"
 #include "moe/search/layer_search.h"
 #include "reproduce/fsmoe_contention.h"
-#include "reproduce/fsmoe_table2.h"
+#include "reproduce/fsmoe_tables.h"
 #include "reproduce/printed_rows.h"
 #include "reproduce/study.h"
 

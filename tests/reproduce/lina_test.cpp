@@ -1,9 +1,10 @@
 // Lina's training: the experts' time by the printed share and the figures of a replay, each against a second, short
 // computation.
+#include "reproduce/lina.h"
+
 #include <algorithm>
 #include <gtest/gtest.h>
 
-#include "reproduce/lina_models.h"
 #include "reproduce/printed_rows.h"
 #include "reproduce/study.h"
 

@@ -1,5 +1,7 @@
 // MoNTA's closed forms against a pipeline that is stepped through chunk by chunk, and the plans of the same strategies
 // against both.
+#include "reproduce/monta.h"
+
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <random>
@@ -7,7 +9,6 @@
 #include <tuple>
 
 #include "moe/base/check.h"
-#include "reproduce/monta_plans.h"
 #include "reproduce/printed_rows.h"
 
 namespace moe::reproduce {

@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "moe/base/check.h"
-#include "reproduce/report_data.h"
-#include "verbs/paper_tables.h"
+#include "reproduce/report.h"
+#include "verbs/printed.h"
 
 namespace moe::reproduce {
 namespace {

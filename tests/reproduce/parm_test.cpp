@@ -1,10 +1,10 @@
 // What Parm's reproduction shows of single layers, by hand from its shapes and the assumed rows.
+#include "reproduce/parm.h"
+
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <map>
-
-#include "reproduce/parm_layers.h"
 
 namespace moe::reproduce {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "moe/base/check.h"
 #include "reproduce/page.h"
-#include "reproduce/report_data.h"
 
 namespace moe::reproduce {
 namespace {

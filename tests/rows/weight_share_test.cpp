@@ -1,11 +1,10 @@
 // Shares of weights: every element is in one rank's share, and is where its place in the whole says.
-#include "moe/rows/weight_share.h"
-
 #include <gtest/gtest.h>
 #include <map>
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
+#include "moe/rows/layer_buffers.h"
 
 namespace moe {
 namespace {

@@ -92,7 +92,7 @@ BROKEN = [
     ("tests/exec/executor_test.cpp", '#include "ATen/ATen.h"'), ("moe/comm/local/world.cpp", "#include <nccl.h>"),
     ("moe/device/cpu/stream.cpp", "#include <cuda_runtime.h>"), ("moe/base/utils.h", ""),
     ("tuner/tune.cpp", "  std::ofstream out(path);"), ("README.md", "x" * 121),
-    ("moe/base/out_file.cpp", '  bad_input("--out: found {}", out);')]
+    ("moe/base/files.cpp", '  bad_input("--out: found {}", out);')]
 SOUND = [
     ("moe/cost/simulate.cpp", '#include "moe/plan/plan.h"'), ("tuner/tune.cpp", '#include "tuner/tune.h"'),
     ("tuner/verify/tune.cpp", '#include "verbs/run/target.h"'), ("cli/main.cpp", '#include "tuner/tune.h"'),

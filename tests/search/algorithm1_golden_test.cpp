@@ -8,8 +8,8 @@
 #include "moe/base/random.h"
 #include "moe/cost/simulator.h"
 #include "moe/schedule/schedule.h"
-#include "moe/search/algorithm1.h"
 #include "moe/search/degrees.h"
+#include "moe/search/strategies.h"
 #include "tests/search/algorithm1_draws.h"
 
 namespace moe {

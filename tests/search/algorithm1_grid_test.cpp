@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "moe/plan/grid.h"
-#include "moe/search/algorithm1.h"
 #include "moe/search/layer_search.h"
+#include "moe/search/strategies.h"
 
 namespace moe {
 namespace {

@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "moe/base/random.h"
-#include "moe/cost/linear_program.h"
+#include "moe/cost/contended_work.h"
 #include "moe/plan/model_file.h"
 #include "moe/search/model_replay.h"
 #include "moe/search/model_search.h"

@@ -5,8 +5,8 @@
 
 #include "moe/cost/profile.h"
 #include "moe/plan/model_file.h"
-#include "moe/search/algorithm1.h"
 #include "moe/search/degrees.h"
+#include "moe/search/strategies.h"
 #include "tests/search/partition_random.h"
 
 namespace moe {

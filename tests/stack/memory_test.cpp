@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "moe/base/random.h"
-#include "moe/plan/lifetimes.h"
 #include "moe/schedule/model_plan.h"
 #include "tests/properties/any_model.h"
 #include "tests/schedule/any_decision.h"

@@ -1,5 +1,3 @@
-#include "moe/train/byte_source.h"
-
 #include <cmath>
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -8,6 +6,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
+#include "moe/train/token_source.h"
 #include "tests/base/error_of.h"
 #include "tests/base/scratch.h"
 

@@ -1,6 +1,4 @@
 // The entropies that the source names against sums over whole texts, and against what it really writes.
-#include "moe/train/markov_source.h"
-
 #include <algorithm>
 #include <boost/math/special_functions/digamma.hpp>
 #include <cmath>
@@ -9,6 +7,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
+#include "moe/train/token_source.h"
 #include "tests/base/error_of.h"
 
 namespace moe {

@@ -1,11 +1,11 @@
 // Which tokens are masked, and by what: the shares of BERT's paper, the same on every rank.
-#include "moe/train/masked_tokens.h"
-
 #include <cmath>
 #include <gtest/gtest.h>
 #include <map>
 #include <set>
 #include <vector>
+
+#include "moe/train/token_source.h"
 
 namespace moe {
 namespace {

@@ -1,9 +1,8 @@
 // Speedups, ranking and errors of measured layers, on times made up so that each figure is known.
-#include "tuner/verify/agreement.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/tuner/made_up_runs.h"
+#include "tuner/verify/verified_report.h"
 
 namespace moe::tuner {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "moe/base/check.h"
 #include "moe/cost/model_bound.h"
-#include "tuner/answer/shape_bounds.h"
 #include "tuner/answer/shape_search.h"
 #include "verbs/sweep.h"
 

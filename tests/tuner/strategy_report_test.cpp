@@ -1,6 +1,6 @@
-#include "tuner/strategy_report.h"
-
 #include <gtest/gtest.h>
+
+#include "tuner/sweep_report.h"
 
 namespace moe::tuner {
 namespace {

@@ -1,9 +1,9 @@
-#include "verbs/draw_layers.h"
-
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <set>
 #include <span>
+
+#include "verbs/pick_layers.h"
 
 namespace moe::verbs {
 namespace {

@@ -1,10 +1,9 @@
-#include "verbs/recorded_layer.h"
-
 #include <array>
 #include <gtest/gtest.h>
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
+#include "verbs/record_files.h"
 
 namespace moe::verbs {
 namespace {

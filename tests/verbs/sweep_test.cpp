@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "moe/search/variants.h"
+#include "moe/search/layer_search.h"
 
 namespace moe::verbs {
 namespace {

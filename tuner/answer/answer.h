@@ -9,7 +9,7 @@
 #include "moe/record/record.h"
 #include "tuner/answer/ranking.h"
 #include "tuner/answer/shape_search.h"
-#include "tuner/run_times.h"
+#include "tuner/fit.h"
 
 namespace moe::tuner {
 

@@ -6,12 +6,11 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
-#include "moe/base/exit_code.h"
-#include "moe/base/shell_word.h"
+#include "moe/base/text.h"
 #include "moe/base/units.h"
 #include "verbs/frameworks.h"
-#include "verbs/sweep_records.h"
-#include "verbs/trace_file.h"
+#include "verbs/plan_file.h"
+#include "verbs/sweep.h"
 
 namespace moe::tuner {
 namespace {

@@ -5,10 +5,10 @@
 #include <functional>
 
 #include "moe/base/check.h"
-#include "moe/cost/critical_path.h"
 #include "moe/cost/fluid_replay.h"
+#include "moe/cost/simulator.h"
+#include "moe/search/degrees.h"
 #include "moe/search/model_search.h"
-#include "moe/search/within_memory.h"
 
 namespace moe::tuner {
 namespace {

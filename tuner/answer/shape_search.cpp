@@ -5,15 +5,16 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <queue>
 #include <set>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "moe/base/check.h"
 #include "moe/base/units.h"
 #include "moe/cost/model_bound.h"
-#include "tuner/answer/shape_bounds.h"
-#include "tuner/answer/shape_candidates.h"
 
 namespace moe::tuner {
 namespace {
@@ -370,5 +371,263 @@ class ShapeSearch {
 }  // namespace
 
 FoundShapes find_shapes(const ShapeRequest& request) { return ShapeSearch(request).run(); }
+
+namespace {
+
+/// What a rank keeps.
+struct KeptStates {
+  int zero;
+  Recompute recompute;
+};
+
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> found;
+  for (int64_t d = 1; d <= n; ++d)
+    if (n % d == 0) found.push_back(d);
+  return found;
+}
+
+std::vector<int64_t> choices(const std::optional<int>& fixed, int64_t of) {
+  return fixed ? std::vector<int64_t>{*fixed} : divisors(of);
+}
+
+// Lists what a rank may keep where no flag says it. ZeRO 1 shares the optimizer's step out and gathers weights; scores,
+// or whole forwards, are computed again in every pass.
+std::vector<KeptStates> states_of(const ShapeRequest& request) {
+  const ParallelShape& p = request.chosen.model.shape.parallel;
+  const std::vector<int> zeros = request.fixed.zero ? std::vector<int>{p.zero} : std::vector<int>{0, 1};
+  std::vector<Recompute> again{p.recompute};
+  if (!request.fixed.recompute) again = {Recompute::none, Recompute::selective, Recompute::full};
+  std::vector<KeptStates> states;
+  for (const int zero : zeros)
+    for (const Recompute recompute : again) states.push_back({zero, recompute});
+  return states;
+}
+
+class Enumeration {
+ public:
+  explicit Enumeration(const ShapeRequest& request) : request_(request), states_(states_of(request)) {}
+
+  ShapeCandidates run() {
+    enumerate();
+    return std::move(found_);
+  }
+
+ private:
+  // Enumerates groups first, then how the global batch is cut among replicas and into micro-batches.
+  void enumerate() {
+    const ModelShape& given = request_.chosen.model;
+    const ParallelShape& p = given.shape.parallel;
+    const int64_t samples = request_.global_batch;
+    const verbs::LayerFlags& fixed = request_.fixed;
+    for (const int64_t pp : choices(fixed.pp, given.layers == 1 ? 1 : p.ranks()))
+      for (const int64_t mp : choices(fixed.mp, p.ranks() / pp))
+        for (const int64_t ep : choices(fixed.ep, given.shape.layer.experts))
+          for (const int64_t esp : choices(fixed.esp, p.ranks() / pp))
+            for (const bool inside : {false, true}) {
+              if (p.ranks() % (pp * mp) != 0 || pp > given.layers) continue;
+              const bool alike = ep == 1 || esp == 1 || p.nodes == 1;
+              if (fixed.placement ? inside != p.ep_inside : inside && alike) continue;
+              const int64_t dp = p.ranks() / (pp * mp);
+              if (samples % dp != 0 || (fixed.dp && *fixed.dp != dp)) continue;
+              ModelShape model = given;
+              model.shape.parallel = {.nodes = p.nodes,
+                                      .ranks_per_node = p.ranks_per_node,
+                                      .dp = 0,
+                                      .mp = static_cast<int>(mp),
+                                      .ep = static_cast<int>(ep),
+                                      .esp = static_cast<int>(esp),
+                                      .pp = static_cast<int>(pp),
+                                      .ep_inside = inside};
+              add_batches(model, samples / dp);
+            }
+  }
+
+  void add_batches(const ModelShape& groups, int64_t samples_a_replica) {
+    const bool one = !request_.chosen.stack && groups.shape.parallel.pp == 1;
+    for (const int64_t micro_batches : divisors(samples_a_replica)) {
+      if (request_.fixed_micro_batches ? micro_batches != groups.micro_batches : one && micro_batches > 1) continue;
+      for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b}) {
+        const bool one_order = request_.fixed_order || micro_batches == 1;
+        if (one_order && order != groups.order) continue;
+        ModelShape model = groups;
+        model.micro_batches = static_cast<int>(micro_batches);
+        model.order = order;
+        model.shape.layer.batch = samples_a_replica / micro_batches;
+        for (const int chunks : virtual_stages(model)) {
+          model.virtual_stages = chunks;
+          add(model);
+        }
+      }
+    }
+  }
+
+  // Lists how many chunks of layers a stage may have: one, unless a number is asked for that the interleaved order can
+  // run.
+  std::vector<int> virtual_stages(const ModelShape& model) const {
+    const int stages = model.shape.parallel.pp, asked = model.virtual_stages;
+    if (stages == 1 || !request_.fixed_virtual_stages || asked == 1) return {1};
+    const bool divides = model.order == PipelineOrder::one_f_one_b && model.micro_batches % stages == 0 &&
+                         model.layers % (stages * asked) == 0;
+    return divides ? std::vector<int>{asked} : std::vector<int>{};
+  }
+
+  void add(ModelShape model) {
+    try {
+      model.shape = complete(model.shape.layer, model.shape.parallel, model.shape.rounding);
+      if (model.dense.hidden > 0) dense_case(model.shape, model.dense.hidden);
+    } catch (const BadInput&) {  // it does not divide
+      return;
+    }
+    add_ends(model, request_.chosen.vocabulary, request_.chosen.tied_embedding);
+    const bool shards = model.shape.parallel.dp > 1 || model.shape.parallel.edp > 1;
+    for (const auto& [zero, recompute] : states_) {
+      if (zero > 0 && !shards && !request_.fixed.zero) continue;  // the same as without
+      model.shape.parallel.zero = zero;
+      model.shape.parallel.recompute = recompute;
+      const MemoryEstimate needed =
+          verbs::memory_of(request_.chosen, memory_request(model, model.shape, Flow::sharded));
+      found_.least_bytes = std::min(found_.least_bytes, needed.total());
+      if (request_.profile.memory_bytes && misfit(needed, *request_.profile.memory_bytes))
+        ++found_.too_large;
+      else
+        found_.fitting.push_back({model, needed.total()});
+    }
+  }
+
+  const ShapeRequest& request_;
+  const std::vector<KeptStates> states_;
+  ShapeCandidates found_;
+};
+
+}  // namespace
+
+ShapeCandidates shape_candidates(const ShapeRequest& request) { return Enumeration(request).run(); }
+
+namespace {
+
+/// A bound on the time of a model under a schedule that neither chooses nor packs.
+using PlainBound = std::function<double(const Schedule&, const LayerPricer&, const ModelShape&)>;
+
+// Returns the least bound of what the schedule chooses among: variants, and packings of experts that fit.
+double least_of(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
+                const DegreeChoice& choice, const PlainBound& bound) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Schedule* variant : schedule.variants)
+    least = std::min(least, least_of(*variant, pricer, model, choice, bound));
+  if (!schedule.variants.empty()) return least;
+  least = bound(schedule, pricer, model);
+  if (!schedule.packs_experts) return least;
+  for (int packing = 2; model.shape.parallel.ep % packing == 0; packing *= 2) try {
+      ModelShape packed = model;
+      packed.shape = decided_case(model.shape, {.packing = packing});
+      if (choice.fits && !choice.fits(packed.shape, schedule.flow)) break;
+      least = std::min(least, bound(schedule, LayerPricer(pricer.profile(), packed.shape, pricer.options()), packed));
+    } catch (const Unsupported&) {  // no such packing, or no price for its groups
+      break;
+    }
+  return least;
+}
+
+/// Seconds of each lane in a layer's pass, and of the busiest.
+struct PassLoad {
+  PassLoad(const Schedule& schedule, const LayerPricer& pricer, Phase phase, BoundShapes& shapes) {
+    const BoundShape& shape = shapes.get(schedule, pricer.outline(), phase);
+    const PhaseBound bound(schedule, shape, pricer);
+    for (size_t lane = 0; lane < shape.lanes.size(); ++lane) lanes.push_back(bound.busy(static_cast<int>(lane)));
+    busiest = std::ranges::max(lanes);
+  }
+  std::vector<double> lanes;
+  double busiest;
+};
+
+/// What a layer adds to a bound by lanes: to each lane of its stage for each micro-batch, and to what precedes and
+/// follows the last stage's passes.
+struct LayerLoad {
+  LayerLoad(const Schedule& schedule, const LayerPricer& pricer, BoundShapes& shapes) {
+    const int forwards = forwards_of(pricer.outline());
+    const PassLoad forward(schedule, pricer, Phase::forward, shapes);
+    const PassLoad backward(schedule, pricer, Phase::backward, shapes);
+    for (size_t lane = 0; lane < std::min(forward.lanes.size(), backward.lanes.size()); ++lane)
+      lanes.push_back(forwards * forward.lanes[lane] + backward.lanes[lane]);
+    forward_s = forward.busiest;
+    backward_s = (forwards - 1) * forward.busiest + backward.busiest;
+  }
+  std::vector<double> lanes;
+  double forward_s, backward_s;
+};
+
+// Returns lane_bound_s of a schedule that neither chooses nor packs.
+double plain_lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
+                          BoundShapes& shapes) {
+  const LayerLoad moe(schedule, pricer, shapes);
+  std::optional<LayerLoad> dense;
+  if (!model.dense.none(model.layers)) dense.emplace(schedule, pricer.dense(model.dense.hidden), shapes);
+  const auto busiest = [&](int stage) {
+    double most = 0;
+    for (size_t lane = 0; lane < moe.lanes.size(); ++lane)
+      most = std::max(most,
+                      model.moe_in(stage) * moe.lanes[lane] + (dense ? model.dense_in(stage) * dense->lanes[lane] : 0));
+    return model.micro_batches * most;
+  };
+  const int last = model.shape.parallel.pp - 1;
+  if (last == 0) return busiest(0);
+  // The first micro-batch comes through a chunk of each stage before, and the last goes back through them. A half of a
+  // backward that nothing waits for may run meanwhile: a layer's at most.
+  double before_s = 0;
+  for (int chunk = 0; chunk < last; ++chunk) {
+    const auto [first, end] = layers_of_chunk(model.split(), chunk);
+    const int of_dense = model.dense.in(first, end), of_moe = end - first - of_dense;
+    before_s += of_moe * (moe.forward_s + moe.backward_s);
+    if (dense) before_s += of_dense * (dense->forward_s + dense->backward_s);
+  }
+  before_s -= std::max(moe.backward_s, dense ? dense->backward_s : 0);
+  return std::max(busiest(0), before_s + busiest(last));
+}
+
+}  // namespace
+
+double lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
+                    const DegreeChoice& choice, BoundShapes& shapes) {
+  return least_of(schedule, pricer, model, choice,
+                  [&](const Schedule& plain, const LayerPricer& of, const ModelShape& m) {
+                    return plain_lane_bound_s(plain, of, m, shapes);
+                  });
+}
+
+double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
+                    const DegreeChoice& choice, BoundShapes& shapes) {
+  const bool layer = one_layer(chosen);
+  return least_of(schedule, pricer, chosen.model, choice,
+                  [&](const Schedule& plain, const LayerPricer& of, const ModelShape& m) {
+                    return layer ? degree_free_bound(plain, of).total_s() : model_bound(plain, of, m, {}, shapes);
+                  });
+}
+
+double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary, Flow flow) {
+  if (vocabulary == 0) return 0;
+  using enum TaskKind;
+  double seconds = 0;
+  const auto add = [&](TaskKind kind, Phase phase) {
+    seconds += pricer.end_seconds(kind, phase, end_work(kind, phase, model.shape, flow, vocabulary));
+  };
+  for (const Phase phase : {Phase::forward, Phase::backward}) add(head, phase);
+  if (!pricer.has(GroupKind::mp)) return seconds;
+  const bool apart = traits_of(flow).holds == Tokens::own;
+  if (apart) add(end_allgather, Phase::forward);
+  add(softmax_sums, Phase::forward);
+  add(apart ? end_reducescatter : end_allreduce, Phase::backward);
+  return seconds;
+}
+
+double all_heads_seconds(const ModelShape& model, double head_s, std::optional<double> pass_s) {
+  const StageSplit split = model.split();
+  const int most = layers_in(split, 0), fewer = most - layers_in(split, split.stages - 1),
+            others = model.micro_batches - 1;
+  if (fewer == 0) return model.micro_batches * head_s;
+  if (!pass_s) return head_s;
+  const double layer_s = *pass_s / (others * most + model.layers);
+  return head_s + others * std::max(0.0, head_s - fewer * layer_s);
+}
 
 }  // namespace moe::tuner

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <optional>
 
-#include "moe/base/progress.h"
-#include "tuner/fit_report.h"
+#include "moe/base/terminal.h"
+#include "tuner/fit.h"
 #include "verbs/run/op_records.h"
 
 namespace moe::tuner {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "moe/cost/fit.h"
-#include "verbs/run/layer_job.h"
+#include "verbs/run/layer_run.h"
 
 namespace moe::tuner {
 

@@ -6,9 +6,8 @@
 #include <limits>
 
 #include "moe/base/check.h"
-#include "moe/base/exit_code.h"
 #include "moe/base/log.h"
-#include "moe/base/progress.h"
+#include "moe/base/terminal.h"
 #include "moe/base/units.h"
 #include "moe/layer/layer_device.h"
 #include "moe/measure/layers/proxy.h"
@@ -16,11 +15,10 @@
 #include "tuner/answer/planned_answer.h"
 #include "tuner/verify/measuring.h"
 #include "verbs/frameworks.h"
-#include "verbs/run/free_memory.h"
-#include "verbs/run/layer_plan.h"
 #include "verbs/run/layer_run.h"
+#include "verbs/run/target.h"
 #include "verbs/run/task_records.h"
-#include "verbs/sweep_records.h"
+#include "verbs/sweep.h"
 
 namespace moe::tuner {
 namespace {

@@ -1,15 +1,100 @@
 #pragma once
 // What a whole `tune` found, as text and as JSON.
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "moe/base/json.h"
 #include "moe/cost/fit.h"
-#include "tuner/verify/agreement.h"
 #include "verbs/run/layer_run.h"
 #include "verbs/sweep.h"
 
 namespace moe::tuner {
+
+// How the measured times of a grid's layers compare with the predicted ones, and the schedules with each other. Every
+// figure is of sound runs alone (ran_well).
+
+inline constexpr double kClearDifference = 0.02;  // predictions closer than this don't fix a ranking
+
+/// Returns the records of all runs, tried degrees too.
+std::vector<const CaseRecord*> runs_of(const verbs::LayerOutcome& outcome);
+std::vector<const CaseRecord*> runs_of(const std::vector<verbs::LayerOutcome>& outcomes);
+
+/// Sums up one schedule over the layers on which both it and tutel ran well.
+struct MeasuredSchedule {
+  int layers = 0;
+  double measured = 0, predicted = 0;  // mean over them of tutel's forward + backward over its own; 0: no layer
+  int apart = 0;                       // of them ran with r_f != r_b
+};
+MeasuredSchedule measured_schedule(const std::vector<verbs::LayerOutcome>& outcomes, std::string_view schedule);
+
+/// Counts layers by the degrees that are best of those tried: forward and backward are timed apart, so a layer's best
+/// pair is the best of each.
+struct BestDegrees {
+  int layers = 0;              // on which every tried degree ran well
+  int apart = 0;               // best r_f != best r_b
+  int apart_by_1_percent = 0;  // and the best equal degrees take more than 1 % longer, forward + backward
+};
+enum class Times : uint8_t { measured, predicted };
+BestDegrees best_degrees(const std::vector<verbs::LayerOutcome>& outcomes, Times times);
+
+/// Counts pairs of schedules of one layer, over all layers, whose predictions differ by more than kClearDifference.
+struct Ranking {
+  int pairs = 0, agree = 0;
+  double tau() const { return pairs > 0 ? (2.0 * agree - pairs) / pairs : 0; }  // Kendall's
+};
+Ranking ranking(const std::vector<verbs::LayerOutcome>& outcomes);
+
+struct Agreement {
+  double median_error = 0, worst_error = 0;        // |measured / predicted - 1|
+  double median_overruns = 0, worst_overruns = 0;  // of a run: share of its tasks
+  int on_slow_cores = 0;                           // sound runs on slow cores (kSlowCores)
+  double worst_slowdown = 1;                       // of a sound run's cores
+  double fast_median = 0, fast_worst = 0;          // the errors of sound runs on other cores
+  int sound = 0;                                   // runs that these are of
+  int runs = 0;                                    // all that were to run, without what is unsupported
+};
+
+/// Says by how much runs took longer than predicted, as a share of all predicted times, and which kinds of task carry
+/// it, the largest first. The rest is what no task has: waiting, and what lanes hide from each other.
+struct ErrorParts {
+  double total = 0, rest = 0;
+  std::vector<std::pair<std::string, double>> kinds;
+};
+ErrorParts error_parts(const std::vector<verbs::LayerOutcome>& outcomes);
+
+/// Says what it costs to trust the predictions: over the layers with at least two sound runs, the time of the one
+/// predicted best over that of the one that ran best, less 1. The best is picked on every other pass, and both are
+/// scored on those between.
+struct ChoiceLoss {
+  int layers = 0;
+  double mean = 0, worst = 0;
+};
+ChoiceLoss choice_loss(const std::vector<verbs::LayerOutcome>& outcomes);
+
+/// Says where the time of the layers' runs went, by their records.
+struct RunTime {
+  double proving_s = 0, unpaced_s = 0, timed_s = 0;
+  int64_t repeats = 0;                  // of a schedule's passes that were disturbed
+  const CaseRecord* longest = nullptr;  // of the layer whose timed passes took longest
+};
+RunTime run_time(const std::vector<verbs::LayerOutcome>& outcomes);
+
+/// Holds all of these figures, as text and JSON print them.
+struct RunFigures {
+  int layers = 0;  // that were to run
+  Agreement agreement = {};
+  Ranking ranking = {};
+  ErrorParts errors = {};
+  ChoiceLoss choice = {};
+  RunTime time = {};
+  BestDegrees best_measured = {}, best_predicted = {};
+  std::map<std::string, int> left_out = {};  // "STATUS: REASON" -> runs that no figure counts because of it
+  /// Returns whether fewer than half of the runs are sound, or none.
+  bool doubtful() const;
+};
+RunFigures figures_of(const std::vector<verbs::LayerOutcome>& outcomes);
 
 struct VerifiedResults {
   Profile cluster;
@@ -32,5 +117,10 @@ std::string text_of(const VerifiedResults& results, const RunFigures& figures);
 Json json_of(const VerifiedResults& results, const RunFigures& figures);
 /// Returns why the figures are doubtful.
 std::string doubt_text(const RunFigures& figures);
+
+// What `tune --measure all` ends in: FSMoE's Table 5 and its count of layers with r_f != r_b, measured.
+
+/// Returns the tables; `figures` are of the results' outcomes.
+std::string grid_text(const VerifiedResults& results, const RunFigures& figures);
 
 }  // namespace moe::tuner

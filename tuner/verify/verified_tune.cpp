@@ -4,21 +4,19 @@
 #include <numeric>
 
 #include "moe/base/check.h"
-#include "moe/base/exit_code.h"
 #include "moe/base/log.h"
-#include "moe/base/progress.h"
+#include "moe/base/terminal.h"
 #include "moe/base/units.h"
 #include "moe/device/stream.h"
 #include "moe/layer/layer_device.h"
 #include "tuner/tune.h"
-#include "tuner/verify/agreement.h"
 #include "tuner/verify/measuring.h"
 #include "tuner/verify/verified_answer.h"
 #include "tuner/verify/verified_report.h"
 #include "verbs/pick_layers.h"
-#include "verbs/run/layer_plan.h"
+#include "verbs/run/layer_run.h"
 #include "verbs/run/task_records.h"
-#include "verbs/sweep_records.h"
+#include "verbs/sweep.h"
 
 namespace moe::tuner {
 namespace {

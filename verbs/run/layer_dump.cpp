@@ -3,13 +3,13 @@
 #include <deque>
 #include <optional>
 
+#include "moe/base/files.h"
 #include "moe/base/json.h"
-#include "moe/base/whole_file.h"
-#include "moe/export/layer_json.h"
+#include "moe/export/plan_json.h"
 #include "moe/export/safetensors.h"
 #include "moe/layer/verify.h"
-#include "moe/record/fields_json.h"
-#include "moe/record/stamp.h"
+#include "moe/record/machine.h"
+#include "moe/record/record_json.h"
 #include "moe/tensor/host_copy.h"
 #include "verbs/results_json.h"
 

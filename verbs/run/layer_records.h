@@ -1,8 +1,13 @@
 #pragma once
 // What a schedule's run of a layer leaves in the records.
+#include <vector>
+
 #include "moe/measure/layers/overlap.h"
+#include "moe/measure/ops/op_bench.h"
 #include "moe/record/record.h"
-#include "verbs/run/layer_plan.h"
+#include "moe/record/writer.h"
+#include "verbs/run/layer_run.h"
+#include "verbs/run/target.h"
 
 namespace moe::verbs {
 
@@ -32,11 +37,12 @@ inline constexpr size_t kMostTimelineTasks = 200;
 ///                excess_s_KIND: how much longer a kind's tasks took than predicted, both phases;
 ///                ratio_PHASE_KIND: the tasks' median of measured over predicted; worst_task, worst_task_ratio;
 ///                replayed_s: total_s of passes replayed as CUDA graphs, in turns with those that are issued
-///                drop_rate, most_load, mean_load, imbalance, padding (load.h); peak_bytes: of the Tensors of a rank's
+///                drop_rate, most_load, mean_load, imbalance, padding (moe_layer.h); peak_bytes: of the Tensors of a
+///                rank's
 ///                layer; tensors_made: in the timed passes of all schedules
 ///                planned_by: name of the profile that decided degrees and order, "nominal" of nominal costs
 ///                proven_tokens: of the layer whose results were compared (layer_bench.h)
-///                dilation_set_by (dilation.h); repeats: times its passes were discarded, being disturbed;
+///                dilation_set_by (proxy.h); repeats: times its passes were discarded, being disturbed;
 ///                core_slowdown: how many times as long as at its best a probe took (CoreTimes)
 ///                out_of_time: 1 where there are fewer passes, or disturbed ones, because their time was used up
 ///                references: computed by all processes to verify all schedules of the layer
@@ -56,5 +62,12 @@ CaseRecord record_without_run(const LayerJob& job, const Schedule& schedule, Cas
 
 /// Returns measured total over predicted total of an ok record.
 double measured_over_predicted(const CaseRecord& record);
+
+// Records that belong to no op: how lanes slow each other, how they overlap, and what handing over between them costs.
+
+/// Adds slowdowns, overlaps (lane_bench.h) and the overhead of a target that was not measured before: those that
+/// `writer` has, else measured now. Every process of the target calls it, with the same cases; the leading one writes.
+void add_lane_records(const Target& target, RecordWriter& writer, const std::vector<measure::OpCase>& cases,
+                      const measure::OpSettings& settings, std::vector<CaseRecord>& records);
 
 }  // namespace moe::verbs

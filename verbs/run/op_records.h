@@ -1,13 +1,41 @@
 #pragma once
 // Measures a target's ops into records: the first part of `microbench` and of `tune`.
 #include <functional>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "moe/cost/fit.h"
+#include "moe/measure/ops/op_bench.h"
 #include "moe/record/writer.h"
-#include "verbs/run/op_request.h"
+#include "verbs/run/layer_run.h"
 
 namespace moe::verbs {
+
+/// What is measured on a target, and whether that prices the plans of layers.
+struct OpRequest {
+  measure::OpSettings settings;
+  measure::OpSizes sizes;
+  std::vector<std::string> modules = {};  // of the registries, on a target that is not emulated
+  std::vector<std::pair<Network, measure::RankGroup>> sums =
+      {};                              // over which allreduces are timed too, on no emulation
+  std::set<std::string> without = {};  // series (op_cases.h) that are not timed alone
+  std::set<Op> only = {};              // empty: all of them, and how lanes slow each other
+};
+
+/// Returns the cases that a request times on a target, without those that its GPUs have no memory for. Throws BadInput
+/// where there is none of an op that it asks for.
+std::vector<measure::OpCase> cases_of(const Target& target, const OpRequest& request);
+
+/// Returns the groups over which the stages of layers sum gradients, which profiled layers do not have: they are of one
+/// stage.
+std::vector<std::pair<Network, measure::RankGroup>> groups_of_stages(const std::vector<LayerJob>& layers);
+
+/// Throws Unsupported, saying why, where no schedule of any layer can be planned or priced by what the request and the
+/// tasks of `profiled_layers` leave.
+void require_prices(const Target& target, const OpRequest& request, const std::vector<LayerJob>& layers,
+                    const std::vector<LayerJob>& profiled_layers);
 
 /// Says how often a case is measured again whose time is off its series' line (fit.h: set_aside), or of whose series no
 /// sound line can be fitted: as a busy machine leaves them.

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fmt/ranges.h>
+#include <limits>
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
-#include "moe/base/control_groups.h"
-#include "moe/base/file_text.h"
+#include "moe/base/files.h"
+#include "moe/base/system_files.h"
 #include "moe/base/units.h"
 #include "moe/device/cpu/cores.h"
-#include "moe/device/cpu/quota.h"
 #include "moe/device/device.h"
 #include "moe/device/gpu_settings.h"
 #include "moe/measure/layers/proxy.h"
@@ -186,6 +186,23 @@ Target target_of(const std::string& cluster, const measure::BenchRanks& ranks) {
   target.ranks.threads = chosen_threads(target);
   if (ranks.device == DeviceKind::cuda && !target.measured) target.cluster.name += kOnCuda;
   return target;
+}
+
+double free_bytes(const measure::BenchRanks& ranks) {
+  if (ranks.device == DeviceKind::cuda) {
+    const int gpu = ranks.processes ? ranks.processes->topology().local_rank : 0;
+    return ranks.least(static_cast<double>(free_gpu_bytes(gpu)));
+  }
+  constexpr double kUnknown = std::numeric_limits<double>::infinity();
+  return ranks.least(memory_bytes(SystemFiles(), "MemAvailable").value_or(kUnknown));
+}
+
+int64_t sharers(const measure::BenchRanks& ranks, int64_t all) {
+  if (ranks.processes == nullptr) return all;
+  if (ranks.device == DeviceKind::cuda) return 1;
+  const std::vector<std::string>& addresses = ranks.processes->topology().addresses;
+  const auto own = static_cast<size_t>(ranks.processes->here().front());
+  return own < addresses.size() ? std::ranges::count(addresses, addresses[own]) : all;
 }
 
 }  // namespace moe::verbs

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "moe/cost/profile.h"
-#include "moe/measure/bench_ranks.h"
+#include "moe/measure/core_probe.h"
 #include "moe/record/writer.h"
 #include "verbs/run_options.h"
 
@@ -42,5 +42,15 @@ measure::BenchRanks ranks_of(const RunOptions& options, World* processes);
 /// ranks as the processes. `ranks.threads` 0 stands for an equal share of the cores, and for 1 where ranks are emulated
 /// or on GPUs, which refuse more.
 Target target_of(const std::string& cluster, const measure::BenchRanks& ranks);
+
+// The memory that ranks compute in: a GPU's or the machine's.
+
+/// Returns its free bytes, where there are fewest of all processes; infinity where nobody knows. Every process of the
+/// ranks calls it. Throws NoHardware for GPUs that are not there.
+double free_bytes(const measure::BenchRanks& ranks);
+
+/// Returns how many of `all` ranks share it with this process's: threads one GPU or machine, processes the machine,
+/// where they have one address.
+int64_t sharers(const measure::BenchRanks& ranks, int64_t all);
 
 }  // namespace moe::verbs

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "moe/base/log.h"
-#include "moe/measure/layers/in_step.h"
+#include "moe/measure/layers/rank_run.h"
 #include "verbs/pick_layers.h"
-#include "verbs/run/layer_plan.h"
+#include "verbs/run/layer_run.h"
 
 namespace moe::verbs {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "moe/record/writer.h"
-#include "verbs/run/layer_job.h"
+#include "verbs/run/layer_run.h"
 
 namespace moe::verbs {
 
@@ -22,7 +22,7 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers);
 std::vector<CommRow> rows_of_tasks(const LayerJob& job);
 
 /// Runs the job's layer, of every flow that its schedules have, at each of those degrees one task after the other on
-/// all ranks together (in_step.h), verified first. Returns a record of every kind of task in each phase: a computation
+/// all ranks together (rank_run.h), verified first. Returns a record of every kind of task in each phase: a computation
 /// by its terms (op `task`), a collective by its op, network, group size and bytes; median_s is the mean over chunks of
 /// each one's median over passes (overlap.h: in_step_seconds), its samples are these medians. What `writer` has is
 /// taken from there. Every process of the target calls it, all get the same. A layer that can't run, or that the job

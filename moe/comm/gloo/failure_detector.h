@@ -15,7 +15,6 @@
 #include <thread>
 #include <vector>
 
-#include "moe/comm/store/liveness.h"
 #include "moe/comm/store/store.h"
 
 namespace moe::gloo {

@@ -11,8 +11,8 @@
 #include "moe/base/threads.h"
 #include "moe/comm/gloo/bootstrap.h"
 #include "moe/comm/gloo/gloo_state.h"
-#include "moe/comm/store/port_file.h"
 #include "moe/comm/store/socket.h"
+#include "moe/comm/store/store.h"
 #include "moe/device/cpu/cores.h"
 
 namespace moe {

@@ -1,5 +1,5 @@
 // Stands in for this folder in a build without NCCL.
-#include "moe/base/no_hardware.h"
+#include "moe/base/check.h"
 #include "moe/comm/nccl/nccl_world.h"
 
 namespace moe {

@@ -2,12 +2,26 @@
 
 #include <algorithm>
 #include <c10/util/Logging.h>
+#include <cerrno>
 #include <charconv>
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <fcntl.h>
+#include <fstream>
+#include <mutex>
+#include <optional>
+#include <sstream>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <unistd.h>
 
-#include "moe/comm/store/bounded_calls.h"
+#include "moe/base/check.h"
+#include "moe/base/threads.h"
 #include "moe/comm/store/socket.h"
 #include "moe/device/stream.h"
 
@@ -193,6 +207,132 @@ std::vector<std::string> unpack(const std::string& packed) {
     at = colon + 1 + size;
   }
   return texts;
+}
+
+namespace {
+
+/// Returns when a process started, in the kernel's ticks since boot; 0: there is none. With it a number names one
+/// process only.
+uint64_t start_of(int process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');  // the name itself may hold anything
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(line.substr(name_end + 1));
+  std::string skipped;
+  for (int field = 3; field < 22; ++field) fields >> skipped;
+  uint64_t ticks = 0;
+  fields >> ticks;
+  return ticks;
+}
+
+/// Reads the port in the file, if its maker is this user's and alive.
+std::optional<int> read_port(const std::string& path) {
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status {};
+  if (file.get() < 0 || fstat(file.get(), &status) != 0) return std::nullopt;
+  if (!S_ISREG(status.st_mode) || status.st_uid != getuid() || (status.st_mode & 077) != 0) return std::nullopt;
+  char text[128] = "";
+  const ssize_t size = read(file.get(), text, sizeof text - 1);
+  int process = 0, port = 0;
+  unsigned long long start = 0;
+  const bool whole = size > 0 && text[size - 1] == '\n';  // its maker may still be writing
+  if (!whole || std::sscanf(text, "%d %llu %d", &process, &start, &port) != 3) return std::nullopt;
+  return start != 0 && start_of(process) == start ? std::optional(port) : std::nullopt;
+}
+
+}  // namespace
+
+PortFile::PortFile(std::string path, int port, const std::string& instead) : path_(std::move(path)) {
+  require<BadInput>(!read_port(path_), "{}: another run of this job is starting here; expected {} HOST:PORT", path_,
+                    instead);
+  unlink(path_.c_str());
+  const FileDescriptor file(open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const std::string text = fmt::format("{} {} {}\n", getpid(), start_of(getpid()), port);
+  const bool written = file.get() >= 0 && write(file.get(), text.data(), text.size()) == ssize_t(text.size());
+  require<BadInput>(written, "{}: can't be made: {}; expected {} HOST:PORT", path_, std::strerror(errno), instead);
+}
+
+PortFile::~PortFile() { unlink(path_.c_str()); }
+
+int wait_for_port(const std::string& path, double timeout_s) {
+  for (const double deadline_s = now_s() + timeout_s; now_s() < deadline_s;) {
+    if (const auto port = read_port(path)) return *port;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  throw RankFailure(fmt::format("rank 0 has not written its port into {} for {:.1f} s", path, timeout_s));
+}
+
+struct BoundedCalls::Call {
+  std::function<void()> work;
+  std::exception_ptr error = nullptr;
+  bool done = false;
+};
+
+struct BoundedCalls::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::shared_ptr<Call>> queue;  // guarded by mutex, as all of these
+  bool stopping = false, stuck = false;
+  std::jthread thread;
+
+  static void serve(const std::shared_ptr<State>& state) {
+    std::unique_lock lock(state->mutex);
+    while (true) {
+      state->changed.wait(lock, [&] { return state->stopping || !state->queue.empty(); });
+      if (state->queue.empty()) return;
+      const auto call = state->queue.front();
+      state->queue.pop_front();
+      lock.unlock();
+      try {
+        call->work();
+      } catch (...) {
+        call->error = std::current_exception();
+      }
+      call->work = nullptr;
+      lock.lock();
+      call->done = true;
+      state->changed.notify_all();
+    }
+  }
+};
+
+BoundedCalls::BoundedCalls() : state_(std::make_shared<State>()) {
+  state_->thread = start_thread("store calls", [state = state_] { State::serve(state); });
+}
+
+BoundedCalls::~BoundedCalls() {
+  bool stuck = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+    stuck = state_->stuck;
+  }
+  state_->changed.notify_all();
+  if (stuck)
+    state_->thread.detach();
+  else
+    state_->thread.join();
+}
+
+bool BoundedCalls::run(std::function<void()> work, double timeout_s) {
+  const auto call = std::make_shared<Call>(std::move(work));
+  std::unique_lock lock(state_->mutex);
+  if (state_->stuck) return false;
+  state_->queue.push_back(call);
+  state_->changed.notify_all();
+  Liveness liveness(timeout_s);
+  while (!liveness.timed_out()) {
+    if (state_->changed.wait_for(lock, liveness.step(), [&] { return call->done; })) {
+      if (call->error) std::rethrow_exception(call->error);
+      return true;
+    }
+    liveness.note(0);
+  }
+  state_->stuck = true;
+  state_->queue.clear();
+  return false;
 }
 
 }  // namespace moe::store

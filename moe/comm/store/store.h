@@ -1,5 +1,7 @@
 #pragma once
 // A store of texts by key that all processes of a run share, over TCP. Every call is bounded by a time-out.
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "moe/base/check.h"
+#include "moe/device/stream.h"
 
 namespace moe::store {
 
@@ -83,5 +86,72 @@ std::string reason_of(const std::exception& error);
 /// Packs several texts into one, and back.
 std::string pack(const std::vector<std::string>& texts);
 std::vector<std::string> unpack(const std::string& packed);
+
+/// Tells who is alive by how long nothing was heard of them. Time counts only while we listened: a pause of the
+/// whole machine, or of us alone, is not the other's silence.
+class Liveness {
+ public:
+  explicit Liveness(double timeout_s) : timeout_s_(timeout_s), noted_s_(now_s()) {}
+
+  /// Returns how long to wait before the next note.
+  std::chrono::duration<double> step() const { return std::chrono::duration<double>(timeout_s_ / kSteps); }
+
+  /// Notes what is heard now; silence is to hear the same again.
+  void note(uint64_t heard) {
+    const double now = now_s();
+    silent_s_ = heard == heard_ ? silent_s_ + std::min(now - noted_s_, 2 * timeout_s_ / kSteps) : 0;
+    heard_ = heard;
+    noted_s_ = now;
+  }
+  double silent_s() const { return silent_s_; }
+  bool timed_out() const { return silent_s_ >= timeout_s_; }
+
+ private:
+  static constexpr int kSteps = 10;
+
+  double timeout_s_, noted_s_, silent_s_ = 0;
+  uint64_t heard_ = 0;
+};
+
+// Lets ranks of one host find the store's port without being told: rank 0 writes it into a file that only this user can
+// read. The file names its maker, so that what a killed run left behind neither hinders nor fools the next.
+
+/// Keeps rank 0's file for as long as it lives.
+class PortFile {
+ public:
+  /// Writes the file. Throws BadInput if another run that is alive holds it, or it can't be made; `instead` is the name
+  /// of what tells ranks where to meet without a file.
+  PortFile(std::string path, int port, const std::string& instead = "rendezvous");
+  ~PortFile();
+  PortFile(const PortFile&) = delete;
+  PortFile& operator=(const PortFile&) = delete;
+
+ private:
+  const std::string path_;
+};
+
+/// Waits, on the other ranks, for a file made by a living process of this user, and returns its port. Throws
+/// RankFailure after `timeout_s`.
+int wait_for_port(const std::string& path, double timeout_s);
+
+/// Calls that may never return, on a thread of their own, which is left behind with a call that takes too long.
+class BoundedCalls {
+ public:
+  BoundedCalls();
+  /// Waits for nothing but a call that is about to return.
+  ~BoundedCalls();
+  BoundedCalls(const BoundedCalls&) = delete;
+  BoundedCalls& operator=(const BoundedCalls&) = delete;
+
+  /// Runs `call`, after those of other threads, and rethrows what it throws. Returns false if it has not returned
+  /// within `timeout_s`; then it must own what it uses, and this and all later calls are lost. A pause of the whole
+  /// process doesn't count.
+  bool run(std::function<void()> call, double timeout_s);
+
+ private:
+  struct Call;
+  struct State;
+  std::shared_ptr<State> state_;  // shared with the thread
+};
 
 }  // namespace moe::store

@@ -1,5 +1,6 @@
 #pragma once
 // Says and sets which cores a thread runs on, and how many threads its math may use.
+#include <optional>
 #include <vector>
 
 namespace moe::cpu {
@@ -30,5 +31,17 @@ class UseThreads {
  private:
   int before_;
 };
+
+/// Decides how many threads a rank computes with, if it was not told.
+struct CoreShare {
+  int cores = 1;                     // that the process may run on
+  std::optional<double> quota = {};  // whose time it may take (moe/base/system_files.h)
+  int sharers = 1;                   // ranks on these cores, this one included
+  bool communicates = false;         // there are other ranks, wherever they are
+};
+
+/// Returns what OMP_NUM_THREADS says (`omp_num_threads`; null: nothing), else an equal share of the cores, at least 1.
+/// One core of 4 or more is left to the threads that communicate. Throws BadInput naming the variable.
+int default_threads(const CoreShare& share, const char* omp_num_threads);
 
 }  // namespace moe::cpu

@@ -1,5 +1,5 @@
 // Stands in for this folder in a build without CUDA.
-#include "moe/base/no_hardware.h"
+#include "moe/base/check.h"
 #include "moe/device/cuda/cuda_device.h"
 #include "moe/device/device.h"
 #include "moe/device/gpu_settings.h"

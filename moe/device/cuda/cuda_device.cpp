@@ -1,6 +1,6 @@
 #include "moe/device/cuda/cuda_device.h"
 
-#include "moe/base/no_hardware.h"
+#include "moe/base/check.h"
 #include "moe/device/cuda/check.h"
 #include "moe/device/cuda/cuda_stream.h"
 #include "moe/device/device.h"

@@ -3,7 +3,7 @@
 // it, where a layer that drops no token learns its sizes.
 #include <array>
 
-#include "moe/layer/layer_state.h"
+#include "moe/layer/moe_layer.h"
 
 namespace moe::layer {
 

@@ -12,6 +12,8 @@
 // MP ranks share out before the AlltoAll.
 #include "moe/layer/binding/row_exchange.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace moe::layer {
@@ -184,6 +186,125 @@ void RowExchange::lay_out(const Task& task) {
       layer_.math().assign(b.wide.part(wide.offset(group, e, of.begin), {size}),
                            b.laid_out.part(laid_out.offset(group, e, of.begin), {size}));
     }
+}
+
+TensorView WireHooks::moe_gradient() const {
+  if (layer_.parts.output_norm) return layer_.buffers.d_summed;
+  return any() ? layer_.hooked : layer_.buffers.backward.moe_output;
+}
+
+void WireHooks::begin_moe(Phase phase) const {
+  const LayerBuffers& b = layer_.buffers;
+  if (any() && phase == Phase::forward) return layer_.parts.hook->before_moe_start(phase, b.forward.gate_input);
+  if (any()) {
+    layer_.math().assign(b.backward.moe_output, layer_.hooked);  // dY stays what the loss gave
+    layer_.parts.hook->before_moe_start(phase, layer_.hooked);
+  }
+  if (phase == Phase::forward || !layer_.parts.output_norm) return;
+  layer_.math().assign(any() ? layer_.hooked : b.backward.moe_output, b.d_summed);
+  layer_.parts.output_norm->backward(b.summed, b.d_summed, layer_.into.output);
+}
+
+void WireHooks::end_moe(Phase phase) const {
+  if (!any()) return;
+  const LayerBuffers& b = layer_.buffers;
+  layer_.parts.hook->before_moe_end(phase, phase == Phase::forward ? b.forward.moe_output : b.backward.gate_input);
+}
+
+WireHooks::Converted WireHooks::converted(const Side& side, TensorView buffer) const {
+  const DType own = layer_.shape.dtype();
+  const int64_t m = layer_.shape.model_dim();
+  const int64_t count = std::reduce(side.bytes.begin(), side.bytes.end()) / bytes_of(own) / m;
+  const TensorView rows(side.data, {count, m}, own);
+  return {rows, wire_type(layer_.shape.shape.layer) == own ? rows : buffer.part(0, {count, m})};
+}
+
+Side WireHooks::on_wire(const Side& rows, TensorView wire) const {
+  Side side{wire.as<std::byte>(), rows.bytes, rows.only_some};
+  for (int64_t& bytes : side.bytes) bytes = bytes / bytes_of(layer_.shape.dtype()) * bytes_of(wire.dtype());
+  return side;
+}
+
+Sides WireHooks::before_exchange(const Task& task, const Sides& rows, const CommCall& call) const {
+  const PhaseBuffers& b = layer_.buffers.of(task.phase);
+  const Converted out = converted(rows.send, b.wire_out), in = converted(rows.receive, b.wire_in);
+  call.stream.launch([this, out, phase = task.phase, dispatches = task.kind == TaskKind::dispatch](void* native) {
+    layer_.math().use(native);
+    Hook& hook = *layer_.parts.hook;
+    dispatches ? hook.before_dispatch(phase, out.rows, out.wire) : hook.before_combine(phase, out.rows, out.wire);
+  });
+  return {on_wire(rows.send, out.wire), on_wire(rows.receive, in.wire)};
+}
+
+void WireHooks::after_exchange(const Task& task, const Sides& rows, const CommCall& call) const {
+  const Converted in = converted(rows.receive, layer_.buffers.of(task.phase).wire_in);
+  call.stream.launch([this, in, phase = task.phase, dispatches = task.kind == TaskKind::dispatch](void* native) {
+    layer_.math().use(native);
+    Hook& hook = *layer_.parts.hook;
+    dispatches ? hook.after_dispatch(phase, in.wire, in.rows) : hook.after_combine(phase, in.wire, in.rows);
+  });
+}
+
+RunTimeSizes::RunTimeSizes(LayerState& layer, BoundPlan& plan) : layer_(layer), plan_(plan) {
+  const RankShape& rank = layer.shape;
+  if (rank.shape.layer.capacity_factor) return;
+  const auto experts = static_cast<size_t>(rank.experts.total);
+  const auto held = static_cast<size_t>(rank.held_groups()) * experts;
+  of_ranks_.resize(static_cast<size_t>(rank.shape.parallel.ranks()) * held);
+  counts_.members.resize(static_cast<size_t>(layer.comms.of(GroupKind::ep_esp).size()) * held);
+  counts_.gated.resize(static_cast<size_t>(rank.groups()) * experts);
+  of_ranks_there_ = {layer.memory(), static_cast<int64_t>(of_ranks_.size())};
+}
+
+void RunTimeSizes::agree(Stream& stream) {
+  const RankShape& rank = layer_.shape;
+  if (rank.shape.layer.capacity_factor) return;
+  const int64_t experts = rank.experts.total, held = rank.held_groups() * experts;
+  const int64_t* own = layer_.routing.filled_there() + rank.first_held_group() * experts;
+  layer_.comms.of(GroupKind::none)
+      .allgather(own, of_ranks_there_.data(), held * static_cast<int64_t>(sizeof *own), {stream, {}, "counts of rows"});
+  stream.synchronize();
+  of_ranks_there_.to_host(of_ranks_.data());
+  layer_.routing.fetch_filled();
+  take_counts();
+  for (BoundPhase& phase : plan_.phases) {
+    phase.layouts.set_counts(rank, counts_);
+    phase.rows.update(phase.layouts.gathered);
+  }
+  fit();
+  place(stream);
+}
+
+void RunTimeSizes::place(Stream& stream) {
+  if (layer_.memory().kind() == DeviceKind::cpu) return;
+  stream.launch([this](void* native) {
+    layer_.math().use(native);
+    for (BoundPhase& phase : plan_.phases)
+      for (RowLayout* layout : phase.layouts.looked_up())
+        if (layout->streams() > 0) layer_.device.place(*layout);
+  });
+  stream.synchronize();
+}
+
+void RunTimeSizes::take_counts() {
+  const RankShape& rank = layer_.shape;
+  if (pads_to_largest_load(rank.shape)) {
+    const int64_t largest = padded_rows(rank.shape, *std::ranges::max_element(of_ranks_));
+    std::ranges::fill(counts_.members, largest);
+    std::ranges::fill(counts_.gated, largest);
+    return;
+  }
+  const int64_t held = rank.held_groups() * rank.experts.total;
+  auto to = counts_.members.begin();
+  for (const int member : members(rank.shape.parallel, GroupKind::ep_esp, rank.rank))
+    to = std::copy_n(of_ranks_.begin() + member * held, held, to);
+  std::ranges::copy(layer_.routing.filled, counts_.gated.begin());
+}
+
+void RunTimeSizes::fit() {
+  for (const Phase phase : {Phase::forward, Phase::backward})
+    layer_.buffers.fit(layer_.shape, phase, plan_.of(phase).layouts);
+  layer_.parts.expert->reserve(plan_.of(Phase::forward).rows.total());
 }
 
 }  // namespace moe::layer

@@ -1,9 +1,52 @@
 #pragma once
 // Brings rows to the experts and back: by the MoE part's collectives, and the copies and sums that belong to them.
+#include <cstddef>
+#include <vector>
+
 #include "moe/layer/binding/bound_plan.h"
-#include "moe/layer/binding/wire_hooks.h"
+#include "moe/layer/moe_layer.h"
 
 namespace moe::layer {
+
+// Calls a layer's hook (hooks/hook.h) around the MoE part and around each exchange, and has it convert an exchange's
+// rows to the wire's type and back. A layer without a hook sends its rows as they are.
+
+/// Holds one side of a collective: packed blocks, by rank of the group.
+struct Side {
+  std::byte* data = nullptr;
+  std::vector<int64_t> bytes;
+  bool only_some = false;  // some ranks of the group have no block
+};
+struct Sides {
+  Side send, receive;
+};
+
+class WireHooks {
+ public:
+  explicit WireHooks(LayerState& layer) : layer_(layer) {}
+
+  /// Returns the gradient of the MoE part's output: where a norm is behind it, what the norm's backward left; else the
+  /// hook's copy of what the loss gave, or that itself.
+  TensorView moe_gradient() const;
+  /// These two call the hook at the MoE part's begin and end; its first and its last task call them.
+  void begin_moe(Phase phase) const;
+  void end_moe(Phase phase) const;
+
+  bool any() const { return layer_.parts.hook != nullptr; }
+  /// Both enqueue the hook's call for an exchange of `rows`; the first returns what then goes over the wire.
+  Sides before_exchange(const Task& task, const Sides& rows, const CommCall& call) const;
+  void after_exchange(const Task& task, const Sides& rows, const CommCall& call) const;
+
+ private:
+  struct Converted {
+    TensorView rows, wire;
+  };
+  /// Converts a side: `buffer` is the wire's where its type isn't the layer's; else the rows are sent in place.
+  Converted converted(const Side& side, TensorView buffer) const;
+  Side on_wire(const Side& rows, TensorView wire) const;
+
+  LayerState& layer_;
+};
 
 class RowExchange {
  public:
@@ -54,6 +97,32 @@ class RowExchange {
   LayerState& layer_;
   BoundPlan& plan_;
   WireHooks hooks_;
+};
+
+/// Keeps layouts and buffers to sizes that are known at run time only: the rows of a layer that drops no token. After
+/// each forward's gate all ranks tell each other how many rows they fill. The layouts of both phases and all buffers
+/// follow.
+class RunTimeSizes {
+ public:
+  RunTimeSizes(LayerState& layer, BoundPlan& plan);
+
+  /// Does nothing for a layer with a capacity. Else it stops the issuing thread, since what that issues next depends on
+  /// the counts.
+  void agree(Stream& stream);
+  /// Gives the layer's buffers and stored activations the room that the layouts need.
+  void fit();
+
+ private:
+  /// Fills counts_ from of_ranks_.
+  void take_counts();
+  /// Lets the device find all places anew, and waits for it.
+  void place(Stream& stream);
+
+  LayerState& layer_;
+  BoundPlan& plan_;
+  std::vector<int64_t> of_ranks_;  // [rank][held group][E]
+  Array<int64_t> of_ranks_there_;  // likewise, where ranks exchange them
+  RowCounts counts_;
 };
 
 }  // namespace moe::layer

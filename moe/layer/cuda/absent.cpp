@@ -1,5 +1,5 @@
 // Stands for CUDA in a build without it.
-#include "moe/base/no_hardware.h"
+#include "moe/base/check.h"
 #include "moe/layer/layer_device.h"
 
 namespace moe {

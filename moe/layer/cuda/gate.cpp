@@ -3,7 +3,7 @@
 #include "moe/layer/cuda/layer_device.h"
 #include "moe/layer/cuda/logits.h"
 #include "moe/layer/cuda/mixing_gate.h"
-#include "moe/layer/gates/auxiliary_losses.h"
+#include "moe/layer/gates/gate_parts.h"
 #include "moe/tensor/host_copy.h"
 
 namespace moe::cuda {

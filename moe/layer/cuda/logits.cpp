@@ -1,6 +1,6 @@
 #include "moe/layer/cuda/logits.h"
 
-#include "moe/layer/gates/projection.h"
+#include "moe/layer/gates/gate_parts.h"
 #include "moe/layer/gates/xmoe.h"
 
 namespace moe::cuda {

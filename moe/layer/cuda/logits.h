@@ -1,7 +1,7 @@
 #pragma once
 // Makes what a gate compares experts by, with GEMMs and kernels, and goes the way back from it to the hidden states.
 // Gates differ in how they make it, as their rows say (moe/layer/gates/gate.cpp), and share all that follows
-// (gate.cpp).
+// (rule.cpp).
 #include <memory>
 
 #include "moe/layer/cuda/gate_kernels.h"

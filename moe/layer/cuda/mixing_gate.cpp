@@ -1,6 +1,6 @@
 #include "moe/layer/cuda/mixing_gate.h"
 
-#include "moe/layer/gates/projection.h"
+#include "moe/layer/gates/gate_parts.h"
 #include "moe/plan/volumes.h"
 
 namespace moe::cuda {

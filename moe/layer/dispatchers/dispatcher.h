@@ -48,4 +48,8 @@ std::unique_ptr<Dispatcher> make_dispatcher(std::string_view name, const Dispatc
 /// Returns "alltoall", ...
 std::vector<std::string_view> dispatcher_names();
 
+// The plain dispatcher: one AlltoAll over the EP group.
+
+std::unique_ptr<Dispatcher> make_alltoall_dispatcher(const DispatcherSetup& setup);
+
 }  // namespace moe

@@ -3,9 +3,7 @@
 #include <array>
 
 #include "moe/base/registry.h"
-#include "moe/layer/experts/gpt.h"
-#include "moe/layer/experts/gpt_tanh.h"
-#include "moe/layer/experts/mixtral.h"
+#include "moe/layer/experts/feed_forward.h"
 
 namespace moe {
 namespace {

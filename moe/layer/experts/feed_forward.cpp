@@ -1,9 +1,10 @@
 #include "moe/layer/experts/feed_forward.h"
 
+#include <array>
 #include <optional>
 
 #include "moe/layer/experts/fp8_products.h"
-#include "moe/layer/row_bias.h"
+#include "moe/layer/norm.h"
 
 namespace moe {
 namespace {
@@ -302,5 +303,35 @@ class FeedForward final : public Expert {
 std::unique_ptr<Expert> make_feed_forward(const PartSetup& setup, const Activation& activation) {
   return std::make_unique<FeedForward>(setup, activation);
 }
+
+std::unique_ptr<Expert> make_gpt_expert(const PartSetup& setup) {
+  static constexpr std::array kInputs{kW1};
+  return make_feed_forward(setup,
+                           {kInputs, [](Math& math, auto before, TensorView after) { math.gelu(before[0], after); },
+                            [](Math& math, auto before, auto d) { math.gelu_backward(before[0], d[0], d[0]); }});
+}
+
+std::unique_ptr<Expert> make_gpt_tanh_expert(const PartSetup& setup) {
+  static constexpr std::array kInputs{kW1};
+  return make_feed_forward(
+      setup, {kInputs, [](Math& math, auto before, TensorView after) { math.gelu_tanh(before[0], after); },
+              [](Math& math, auto before, auto d) { math.gelu_tanh_backward(before[0], d[0], d[0]); }});
+}
+
+namespace {
+
+constexpr std::array kInputs{kW1, kW3};
+
+std::unique_ptr<Expert> make(const PartSetup& setup, bool fp8) {
+  return make_feed_forward(
+      setup,
+      {kInputs, [](Math& math, auto before, TensorView after) { math.swiglu(before[0], before[1], after); },
+       [](Math& math, auto before, auto d) { math.swiglu_backward(before[0], before[1], d[0], d[0], d[1]); }, fp8});
+}
+
+}  // namespace
+
+std::unique_ptr<Expert> make_mixtral_expert(const PartSetup& setup) { return make(setup, false); }
+std::unique_ptr<Expert> make_mixtral_fp8_expert(const PartSetup& setup) { return make(setup, true); }
 
 }  // namespace moe

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "moe/layer/gates/softmax_gate.h"
+#include "moe/layer/gates/gate_parts.h"
 #include "moe/tensor/element.h"
 
 namespace moe {

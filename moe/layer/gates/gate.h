@@ -1,6 +1,6 @@
 #pragma once
 // A gate decides which experts compute each token, and with what weight. A new one derives from Gate and has a row in
-// gate.cpp, and its name and summary in moe/plan/parts.h.
+// rule.cpp, and its name and summary in moe/plan/parts.h.
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -41,7 +41,7 @@ class Gate {
   virtual double auxiliary_loss() const { return 0; }
 };
 
-/// Names the auxiliary losses that a gate has (auxiliary_losses.h).
+/// Names the auxiliary losses that a gate has (gate_parts.h).
 enum class Losses : uint8_t { none, z, balance_and_z };
 
 struct AutogradGate;  // reference/gate_graph.h

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "moe/layer/gates/projection.h"
-#include "moe/layer/gates/softmax_scores.h"
-#include "moe/layer/gates/top_k.h"
+#include "moe/layer/gates/gate_parts.h"
 #include "moe/tensor/element.h"
 
 namespace moe {

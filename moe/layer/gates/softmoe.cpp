@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "moe/layer/gates/projection.h"
+#include "moe/layer/gates/gate_parts.h"
 #include "moe/plan/volumes.h"
 #include "moe/tensor/element.h"
 

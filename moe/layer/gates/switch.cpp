@@ -1,7 +1,6 @@
 #include "moe/layer/gates/switch.h"
 
-#include "moe/layer/gates/softmax_gate.h"
-#include "moe/layer/gates/top_k.h"
+#include "moe/layer/gates/gate_parts.h"
 #include "moe/tensor/element.h"
 
 namespace moe {

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "moe/layer/gates/softmax_scores.h"
-#include "moe/layer/gates/top_k.h"
+#include "moe/layer/gates/gate_parts.h"
 #include "moe/plan/volumes.h"
 #include "moe/tensor/cpu/math.h"
 #include "moe/tensor/element.h"

@@ -2,10 +2,10 @@
 // X-MoE: logits = cos(W_proj x, w_e) / temperature, all three learned; weight = probability of the chosen k, softmax
 // over all logits (Chi et al. 2022, section 3.2). The low rank is its E / 2, but at least 16 (its own with 32 experts)
 // and at most M; the temperature begins about 0.3, the paper's. Norms below 1e-12 count as that. The gate has the
-// balance and the z loss (softmax_scores.h).
+// balance and the z loss (gate_parts.h).
 #include <memory>
 
-#include "moe/layer/gates/projection.h"
+#include "moe/layer/gates/gate_parts.h"
 
 namespace moe {
 

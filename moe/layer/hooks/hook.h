@@ -48,4 +48,8 @@ std::unique_ptr<Hook> make_hook(std::string_view name, Math& math = cpu_math());
 /// Returns "none", "bf16", ...
 std::vector<std::string_view> hook_names();
 
+// The hook that sends float32 and float64 rows as bfloat16, rounded to nearest even: a half or a quarter of the bytes.
+
+std::unique_ptr<Hook> make_bf16_hook(Math& math);
+
 }  // namespace moe

@@ -5,7 +5,7 @@
 
 #include "moe/base/statistics.h"
 #include "moe/base/units.h"
-#include "moe/measure/interleaved.h"
+#include "moe/measure/core_probe.h"
 
 namespace moe::measure {
 namespace {

@@ -4,12 +4,22 @@
 #include <optional>
 #include <vector>
 
+#include "moe/comm/world.h"
 #include "moe/measure/layers/layer_bench.h"
-#include "moe/measure/layers/pass_times.h"
+#include "moe/measure/layers/overlap.h"
 #include "moe/measure/layers/rank_run.h"
-#include "moe/measure/layers/run_times.h"
 
 namespace moe::measure {
+
+// Turns a plan's passes on all ranks into what its MeasuredRun says of them.
+
+/// Sets all of `run` that passes tell, by its plan and its dilation. `in_step`: they were of tasks in step
+/// (rank_run.h).
+void take_times(PassTimes passes, const std::vector<RankMachine>& machines, bool in_step, MeasuredRun& run);
+
+/// Returns a number that is greater for a more disturbed run: of a paced one how much longer the median pass took than
+/// the fastest one, of the latter; of another the slowdown of its cores.
+double disturbance(const MeasuredRun& run);
 
 struct Benched {
   const PlannedRun* planned = nullptr;
@@ -33,6 +43,21 @@ struct Benched {
     for (const auto& rank : ranks) all.push_back(rank.get());
     return all;
   }
+};
+
+/// A limit of wall time that every rank finds exceeded at the same point, whatever its own clock says.
+class TimeLimit {
+ public:
+  TimeLimit() = default;
+  /// Starts now. `most_s` 0: no limit.
+  explicit TimeLimit(double most_s) : most_s_(most_s), begin_s_(now_s()) {}
+  /// Returns whether the limit is exceeded on any rank. All ranks call it, on their own threads.
+  bool exceeded(Communicator& everyone, Stream& stream) const;
+  /// Returns the same. All processes call it, outside of World::run.
+  bool exceeded(World& world) const;
+
+ private:
+  double most_s_ = 0, begin_s_ = 0;
 };
 
 }  // namespace moe::measure

@@ -10,16 +10,11 @@
 #include "moe/device/device.h"
 #include "moe/device/profiled.h"
 #include "moe/measure/layers/benched.h"
-#include "moe/measure/layers/in_step.h"
 #include "moe/measure/layers/proof.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/measure/layers/rank_run.h"
-#include "moe/measure/layers/references.h"
-#include "moe/measure/layers/run_times.h"
-#include "moe/measure/layers/time_limit.h"
 #include "moe/measure/layers/training.h"
-#include "moe/measure/layers/weight_files.h"
-#include "moe/record/over_ranks.h"
+#include "moe/record/pass_times.h"
 
 namespace moe::measure {
 namespace {

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "moe/exec/executor.h"
-#include "moe/layer/load.h"
+#include "moe/layer/moe_layer.h"
 #include "moe/layer/workload.h"
-#include "moe/measure/bench_ranks.h"
-#include "moe/measure/layers/dilation.h"
-#include "moe/measure/layers/dragged.h"
+#include "moe/measure/core_probe.h"
+#include "moe/measure/layers/proxy.h"
+#include "moe/measure/layers/rank_run.h"
 #include "moe/measure/layers/training.h"
 
 namespace moe::measure {
@@ -35,7 +35,7 @@ struct LayerBenchSettings {
   bool check_only = false;
   bool graphs = false;   // each pass is timed replayed too (Executor::record); of unpaced layers on GPUs of their own
   bool profile = false;  // one more pass of each plan runs for a profiler (moe/device/profiled.h)
-  bool in_step = false;  // of serial plans: every task begins on all ranks together (in_step.h)
+  bool in_step = false;  // of serial plans: every task begins on all ranks together (rank_run.h)
   Workload workload = Workload();
   double most_reference_flops = 2e11;  // of a layer that is verified itself: some 10 s of a core
   BenchRanks ranks = {};               // all processes with the same plans
@@ -79,7 +79,7 @@ struct WallTimes {
 
 struct LayerMeasurement {
   WallTimes took;
-  int64_t references = 0;         // computed by all processes for the proofs (references.h)
+  int64_t references = 0;         // computed by all processes for the proofs (proof.h)
   int64_t tensors_made = 0;       // allocations of Tensors in all timed passes
   std::vector<MeasuredRun> runs;  // by schedule
 };

@@ -1,10 +1,18 @@
 #include "moe/measure/layers/rank_run.h"
 
+#include <algorithm>
+#include <charconv>
+#include <fmt/ranges.h>
+#include <fstream>
+#include <memory>
+
+#include "moe/base/check.h"
+#include "moe/base/config.h"
 #include "moe/device/cpu/cores.h"
 #include "moe/device/device.h"
-#include "moe/measure/layers/in_step.h"
+#include "moe/device/stream.h"
 #include "moe/stack/stack_binding.h"
-#include "moe/train/masked_tokens.h"
+#include "moe/train/token_source.h"
 
 namespace moe::measure {
 
@@ -118,6 +126,94 @@ double RankRun::held_out_loss(int64_t step) {
 
 void RankRun::finish_gradients(Stream& stream) {
   if (layer_) layer_->finish_gradients(stream);
+}
+
+std::vector<RankMachine> machines_of(World& world, DeviceKind device, int threads) {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");  // a kernel's: containers on one machine read one clock
+  std::string boot;
+  std::getline(file, boot);
+  const std::vector<int> cores = cpu::usable_cores();
+  const size_t here = world.here().size();
+  const auto names = gather(world, std::vector(here, fmt::format("{} {}", boot, fmt::join(cores, ","))));
+  const int on_cpu = std::max(1, static_cast<int>(cores.size()) / threads);
+  const double own = device == DeviceKind::cpu ? on_cpu : world.ranks();
+  const auto at_once = gather(world, std::vector(here, std::vector{own}));
+  std::vector<RankMachine> machines;
+  for (size_t rank = 0; rank < names.size(); ++rank)
+    machines.push_back({names[rank], static_cast<int>(at_once[rank].front())});
+  return machines;
+}
+
+std::vector<RankMachine> machines_apart(size_t ranks) {
+  std::vector<RankMachine> machines;
+  for (size_t rank = 0; rank < ranks; ++rank) machines.push_back({fmt::format("of rank {}", rank), 1});
+  return machines;
+}
+
+namespace {
+
+constexpr double kMostFactor = 1000;
+
+TaskKind kind_from(const std::string& name, const std::string& what) {
+  std::string known;
+  for (int k = 0; k < kTaskKinds; ++k) {
+    const auto kind = static_cast<TaskKind>(k);
+    if (name_of(kind) == name) return kind;
+    known += fmt::format("{}{}", k > 0 ? ", " : "", name_of(kind));
+  }
+  bad_input("{}: unknown task {}, expected one of: {}", what, shown(name), known);
+}
+
+template <class Number>
+Number number_from(const std::string& text, const std::string& what, Number least, Number most) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require<BadInput>(error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most,
+                    "{}: found {}, expected KIND:FACTOR or KIND:FACTOR:RANK, a number from {} to {}", what, shown(text),
+                    least, most);
+  return value;
+}
+
+}  // namespace
+
+Drag drag_from(const std::string& text, const std::string& what) {
+  if (text.empty()) return {};
+  const size_t colon = text.find(':'), second = text.find(':', std::min(colon, text.size() - 1) + 1);
+  require<BadInput>(colon != std::string::npos, "{}: found {}, expected KIND:FACTOR or KIND:FACTOR:RANK", what,
+                    shown(text));
+  Drag drag{kind_from(text.substr(0, colon), what)};
+  drag.factor = number_from<double>(text.substr(colon + 1, second - colon - 1), what, 1, kMostFactor);
+  if (second != std::string::npos)
+    drag.rank = number_from<int>(text.substr(second + 1), what, 0, std::numeric_limits<int>::max());
+  return drag;
+}
+
+void Dragged::issue(const Task& task, Stream& stream, Pace pace) {
+  if (task.kind != drag_.kind && whole_of(task.kind) != drag_.kind) return tasks_.issue(task, stream, pace);
+  auto began = std::make_shared<double>(0);
+  stream.launch([began](void*) { *began = now_s(); });
+  tasks_.issue(task, stream, pace);
+  stream.launch([began, factor = drag_.factor](void*) {
+    const double end = *began + factor * (now_s() - *began);
+    while (now_s() < end) {
+    }
+  });
+}
+
+Plan serial_plan(const Plan& plan) {
+  auto structure = std::make_shared<Structure>(*plan.structure);
+  for (Task& task : structure->tasks)
+    if (task.id > 0 && std::ranges::find(task.after, task.id - 1) == task.after.end())
+      task.after.push_back(task.id - 1);
+  Plan serial = plan;
+  serial.structure = std::move(structure);
+  return serial;
+}
+
+void InStep::settle(const Task& task, Stream& stream) {
+  tasks_.settle(task, stream);
+  everyone_.barrier({stream, {}, "end of a task"});
+  stream.synchronize();
 }
 
 }  // namespace moe::measure

@@ -1,15 +1,61 @@
 #pragma once
 // One schedule on one rank, ready to run: a layer, this rank's stage of a stack, or a model, with what its plan binds
 // to it.
+#include <limits>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "moe/comm/communicator.h"
+#include "moe/comm/world.h"
+#include "moe/device/kind.h"
 #include "moe/exec/executor.h"
 #include "moe/layer/workload.h"
-#include "moe/measure/layers/dragged.h"
 #include "moe/model/rank_model.h"
 #include "moe/train/token_source.h"
 
 namespace moe::measure {
+
+/// Finds which ranks share a clock and cores.
+struct RankMachine {
+  std::string name;
+  int ranks_at_once = 1;  // that its cores can carry
+};
+
+/// Returns each rank's machine, or the part of it that its process is kept to. `threads`: that a rank computes with.
+/// Ranks on GPUs share no core. Every process of the world calls it.
+std::vector<RankMachine> machines_of(World& world, DeviceKind device, int threads);
+/// Returns a machine of its own for each of so many ranks, for where paces say what tasks take.
+std::vector<RankMachine> machines_apart(size_t ranks);
+
+// Makes tasks slower on purpose, to see whether what guards performance notices.
+
+/// Makes tasks of a kind take `factor` times as long as their work does.
+struct Drag {
+  TaskKind kind{};
+  double factor = 1;
+  int rank = kEveryRank;
+  static constexpr int kEveryRank = -1;
+  bool slows(int of_rank) const { return factor > 1 && (rank == kEveryRank || rank == of_rank); }
+};
+
+/// Reads "KIND:FACTOR" or "KIND:FACTOR:RANK", "expert:1.1" (both halves too); empty: nothing is slowed. Throws
+/// BadInput that begins with `what`.
+Drag drag_from(const std::string& text, const std::string& what);
+
+/// Issues what another binding does; behind the work of a slowed task its stream spins. GPUs can't be slowed so: their
+/// streams are no threads.
+class Dragged final : public Binding {
+ public:
+  Dragged(Binding& tasks, const Drag& drag) : tasks_(tasks), drag_(drag) {}
+  void issue(const Task& task, Stream& stream, Pace pace) override;
+  void settle(const Task& task, Stream& stream) override { tasks_.settle(task, stream); }
+  bool can_issue_ahead() const override { return tasks_.can_issue_ahead(); }
+
+ private:
+  Binding& tasks_;
+  Drag drag_;
+};
 
 /// Says whether the plan is of one layer, once; else it is a stack's or a model's.
 bool one_layer(const Plan& plan);
@@ -41,7 +87,7 @@ class RankRun {
   /// Runs one pass (Executor::run).
   const RunTimes& pass(const std::vector<double>& at_least_s = {}, const Contended& contended = {},
                        const std::function<void()>& issued = {});
-  /// Runs one pass of a serial plan, in step with the other ranks (in_step.h).
+  /// Runs one pass of a serial plan, in step with the other ranks.
   const RunTimes& pass_in_step(Communicator& everyone);
   /// Records the pass of a layer, which replay() then runs as pass() does (Executor::record). All ranks call it. Throws
   /// Unsupported too for a stack and for a model.
@@ -74,6 +120,24 @@ class RankRun {
   std::unique_ptr<Stream> steps_;               // of a model whose steps are apart
   std::unique_ptr<Binding> binding_, dragged_;  // dragged: what is timed, where something is slowed
   std::unique_ptr<Executor> executor_;
+};
+
+// Runs tasks alone, and begins each on all ranks together: what each takes where nothing runs beside it but the other
+// ranks' share of the same.
+
+/// Returns the plan, of one stage, with every task waiting for the one issued before it. Its lanes stay.
+Plan serial_plan(const Plan& plan);
+
+/// Lets no rank go on to the next task before all have ended this one. The ranks' plans have equally many tasks.
+class InStep final : public Binding {
+ public:
+  InStep(Binding& tasks, Communicator& everyone) : tasks_(tasks), everyone_(everyone) {}
+  void issue(const Task& task, Stream& stream, Pace pace) override { tasks_.issue(task, stream, pace); }
+  void settle(const Task& task, Stream& stream) override;
+
+ private:
+  Binding& tasks_;
+  Communicator& everyone_;
 };
 
 }  // namespace moe::measure

@@ -1,10 +1,12 @@
 #include "moe/measure/layers/training.h"
 
 #include <array>
+#include <filesystem>
 #include <numeric>
 #include <sstream>
 
-#include "moe/model/model_errors.h"
+#include "moe/base/log.h"
+#include "moe/model/rank_model.h"
 #include "moe/train/checkpoint.h"
 
 namespace moe::measure {
@@ -133,6 +135,36 @@ double Training::held_out_loss(World& world, const std::vector<RankRun*>& ranks)
   });
   const std::vector<double> all = sum_of_ranks(world, losses);
   return all.empty() ? 0 : std::reduce(all.begin(), all.end()) / static_cast<double>(all.size());
+}
+
+namespace {
+
+Gpt2Shape gpt2_shape(const Plan& plan) { return {plan.shape.layer, plan.layers, plan.vocabulary, plan.step.tied}; }
+
+}  // namespace
+
+void take_weights(const std::string& file, World& world, const std::vector<RankRun*>& ranks, const Plan& plan) {
+  world.run([&](int rank) {
+    RankRun& mine = *ranks[static_cast<size_t>(rank - world.here().front())];
+    read_gpt2(file, gpt2_shape(plan), mine.model()->parameters());
+  });
+}
+
+void save_weights(const std::string& file, World& world, const std::vector<RankRun*>& ranks, const Plan& plan) {
+  const std::string parts = file + ".parts";
+  std::vector<std::string> written;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    std::vector<ShardedTensor> weights;
+    for (const Parameter& p : ranks[i]->model()->parameters()) weights.push_back({p.name, p.axes, p.value});
+    write_checkpoint(parts, 0, world.here()[i], weights);
+    written.emplace_back();
+  }
+  gather(world, written);  // all have written then
+  if (!leads(world)) return;
+  write_gpt2(file, gpt2_shape(plan), complete_checkpoint(parts, 0, world.ranks(), ""));
+  std::error_code error;
+  std::filesystem::remove_all(parts, error);
+  if (error) log_warning(fmt::format("{}: cannot be removed ({})", parts, error.message()));
 }
 
 }  // namespace moe::measure

@@ -7,6 +7,7 @@
 
 #include "moe/comm/world.h"
 #include "moe/measure/layers/rank_run.h"
+#include "moe/model/gpt2_file.h"
 #include "moe/stack/stack_errors.h"
 #include "moe/train/optimizer.h"
 
@@ -27,7 +28,7 @@ struct TrainingSettings {
   int every = 0;
   std::string identity = {};                // one line: a checkpoint of another training is refused
   const std::atomic<bool>* stop = nullptr;  // set: the run ends after its step
-  /// Files of weights (weight_files.h): what training begins with, once the first step's gradients were verified on
+  /// Files of weights: what training begins with, once the first step's gradients were verified on
   /// other ones; what the first schedule ends with. Empty: none.
   std::string weights = {}, save_weights = {};
 };
@@ -64,5 +65,12 @@ class Training {
   std::vector<double> earlier_;              // losses before this run
   std::vector<std::vector<double>> losses_;  // [rank here][step of this run]: what each adds to them
 };
+
+// Reads a model's weights from a file and writes them into one (moe/model/gpt2_file.h), whatever ranks hold them.
+
+/// Reads the weights. All processes call this and the next, each with its ranks that ran `plan`.
+void take_weights(const std::string& file, World& world, const std::vector<RankRun*>& ranks, const Plan& plan);
+/// Writes the weights; parts lie in FILE.parts until the file is written.
+void save_weights(const std::string& file, World& world, const std::vector<RankRun*>& ranks, const Plan& plan);
 
 }  // namespace moe::measure

@@ -4,7 +4,7 @@
 #include <benchmark/benchmark.h>
 #include <cmath>
 
-#include "moe/measure/interleaved.h"
+#include "moe/measure/core_probe.h"
 
 namespace moe::measure {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "moe/measure/ops/op_runner.h"
+#include "moe/measure/ops/rank_ops.h"
 
 namespace moe::measure {
 

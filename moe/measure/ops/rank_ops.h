@@ -5,16 +5,41 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "moe/comm/communicator.h"
+#include "moe/comm/local/local_world.h"
+#include "moe/device/stream.h"
 #include "moe/layer/layer_device.h"
+#include "moe/measure/core_probe.h"
 #include "moe/measure/modules/module_run.h"
 #include "moe/measure/ops/op_cases.h"
-#include "moe/measure/ops/start_gate.h"
 #include "moe/measure/wrong_elements.h"
 #include "moe/tensor/tensor.h"
 
 namespace moe::measure {
+
+/// Keeps a device idle while the host issues what is to be timed, so that a sample holds the device's time alone. A
+/// stream that is a thread needs none: it is issued to faster than it works.
+class StartGate {
+ public:
+  explicit StartGate(Stream& lane) : lane_(lane), closed_(lane.make_event()) {}
+
+  /// Lets nothing run that the lane is given from now on until the time that `launches` take to be issued has passed.
+  /// Time alone opens it, whatever the host does. Does nothing where launch() does not call its work at once.
+  void close(int launches);
+  /// Closes until the moment at which `first` opens, which was closed before on another lane of the device.
+  void close_with(StartGate& first);
+
+  /// Returns how long a gate stays closed: 0.5 ms and 50 us a launch, and at most 20 ms, since a device takes no more
+  /// than some hundred launches ahead.
+  static double seconds_for(int launches);
+
+ private:
+  Stream& lane_;
+  std::unique_ptr<Event> closed_;
+  double seconds_ = 0;
+};
 
 class RankOps {
  public:
@@ -80,6 +105,52 @@ class RankOps {
   std::atomic<int64_t> overruns_{0};
   int64_t elements_ = 0;
   int rank_ = 0, host_threads_ = 1;
+};
+
+// Runs ops on all ranks, one after the other or two at once. Where ranks are processes, rank 0's leads: the
+// others follow its commands, so that what it decides by the clock is the same everywhere.
+
+/// Holds one op's times and faults, over all ranks.
+struct OpSample {
+  std::vector<double> seconds;  // by rank, of one iteration, divided by the dilation
+  int64_t overruns = 0;
+  WrongElements wrong;  // where it was checked
+};
+
+class OpRunner {
+ public:
+  /// Makes a runner, blocking; every process makes one, with the same cases.
+  OpRunner(const BenchRanks& ranks, const std::vector<OpCase>& cases, double timeout_s);
+  ~OpRunner();
+
+  /// Runs an op, only where the ranks lead. Indices are of the constructor's cases. `check`: the op is run once,
+  /// unpaced, and its result is looked at.
+  OpSample run(size_t op, int iterations, bool check = false);
+  /// Runs the op while `by` runs beside it on another stream, from the same moment on.
+  OpSample run_beside(size_t op, int iterations, size_t by, int by_iterations);
+  /// Runs both from the same moment on, until the later one ends, and returns the seconds of that, whatever the
+  /// iterations.
+  OpSample run_both(size_t op, int iterations, size_t other, int other_iterations);
+
+  /// Obeys, where the ranks don't lead, until the leader's runner is released. Throws what fails.
+  void follow();
+  /// Ends the others' follow(); the leader's last call.
+  void release();
+
+ private:
+  struct Command;
+  World& world() { return ranks_.processes ? *ranks_.processes : *threads_; }
+  OpSample order(const Command& command);
+  void tell(const Command& command);
+  OpSample perform(const Command& command);
+  void perform_on(int rank, const Command& command, std::vector<double>& times, std::string& wrong);
+  size_t place(int rank) const { return static_cast<size_t>(rank - here_.front()); }
+
+  const BenchRanks ranks_;
+  const std::vector<OpCase>& cases_;
+  std::optional<LocalWorld> threads_;
+  std::vector<int> here_;
+  std::vector<std::unique_ptr<RankOps>> ops_, beside_;  // of the ranks here
 };
 
 }  // namespace moe::measure

@@ -1,5 +1,3 @@
-#include "moe/comm/store/port_file.h"
-
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +7,7 @@
 #include <unistd.h>
 
 #include "moe/base/check.h"
+#include "moe/comm/store/store.h"
 #include "tests/base/error_of.h"
 
 namespace moe {

@@ -7,8 +7,6 @@
 #include <thread>
 
 #include "moe/base/check.h"
-#include "moe/comm/store/bounded_calls.h"
-#include "moe/comm/store/liveness.h"
 #include "moe/comm/store/socket.h"
 #include "tests/base/error_of.h"
 

@@ -1,9 +1,8 @@
 // How many threads a rank computes with by itself: its share of the cores and of their time, OMP_NUM_THREADS.
-#include "moe/device/cpu/quota.h"
-
 #include <gtest/gtest.h>
 
 #include "moe/base/check.h"
+#include "moe/device/cpu/cores.h"
 
 namespace moe {
 namespace {

@@ -1,7 +1,7 @@
 // A layer whose attention LibTorch computes, on a GPU, against autograd.
 #include <gtest/gtest.h>
 
-#include "moe/base/no_hardware.h"
+#include "moe/base/check.h"
 #include "moe/tensor/attention_heads.h"
 #include "tests/layer/cuda/test_device.h"
 #include "tests/layer/local_layers.h"

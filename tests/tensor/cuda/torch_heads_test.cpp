@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "moe/base/no_hardware.h"
+#include "moe/base/check.h"
 #include "moe/tensor/attention_heads.h"
 #include "tests/layer/cuda/device_values.h"
 

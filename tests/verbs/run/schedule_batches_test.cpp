@@ -1,6 +1,6 @@
-#include "verbs/run/schedule_batches.h"
-
 #include <gtest/gtest.h>
+
+#include "verbs/run/run_report.h"
 
 namespace moe::verbs {
 namespace {

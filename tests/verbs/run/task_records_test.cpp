@@ -6,10 +6,10 @@
 #include <set>
 
 #include "moe/cost/fit.h"
-#include "moe/train/markov_source.h"
+#include "moe/train/token_source.h"
 #include "tests/base/scratch.h"
 #include "tests/schedule/any_decision.h"
-#include "verbs/run/layer_plan.h"
+#include "verbs/run/layer_run.h"
 #include "verbs/run/op_records.h"
 
 namespace moe::verbs {

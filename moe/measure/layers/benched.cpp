@@ -1,0 +1,77 @@
+#include "moe/measure/layers/benched.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "moe/base/statistics.h"
+#include "moe/measure/layers/rank_run.h"
+#include "moe/record/pass_times.h"
+
+namespace moe::measure {
+namespace {
+
+constexpr double kUneven = 0.01;  // of the fastest pass: so far may the median be above it
+
+void divide(std::vector<TaskTime>& times, double dilation) {
+  for (TaskTime& t : times) t = {t.start_s / dilation, t.end_s / dilation};
+}
+
+}  // namespace
+
+void take_times(PassTimes passes, const std::vector<RankMachine>& machines, bool in_step, MeasuredRun& run) {
+  const auto own = [](auto&... pass) { return own_seconds(pass...); };
+  const double dilation = run.dilation.factor;
+  run.task_s.clear();
+  for (const Task& task : run.plan.tasks())
+    run.task_s.push_back(median(in_step ? seconds_by_pass(passes, task, machines, in_step_seconds)
+                                        : seconds_by_pass(passes, task, machines, own)) /
+                         dilation);
+  run.forward_s = std::move(passes.forward_s);
+  run.total_s = std::move(passes.total_s);
+  run.exposed_s = std::move(passes.exposed_s);
+  run.overlap = std::move(passes.overlap);
+  run.working_s = std::move(passes.working_s);
+  run.overruns = passes.overruns;
+  const size_t pass = median_pass(run.total_s), rank = slowest_rank(run.total_s[pass]);
+  run.median_rank = static_cast<int>(rank);
+  run.median_tasks = times_on(passes.tasks[pass], rank);
+  run.median_ranks = times_of_ranks(passes, pass, machines);
+  divide(run.median_tasks, dilation);
+  for (std::vector<TaskTime>& times : run.median_ranks) divide(times, dilation);
+}
+
+double disturbance(const MeasuredRun& run) {
+  if (run.paced_tasks == 0) return run.core_slowdown;
+  const std::vector<double> totals = max_over_ranks(run.total_s);
+  return median(totals) / quantile(totals, 0) - 1;
+}
+
+int passes_in(double seconds, double pass_s) {
+  return pass_s > 0 ? static_cast<int>(std::clamp(seconds / pass_s, double{kPasses}, double{kMostPasses})) : kPasses;
+}
+
+double overrun_share(const MeasuredRun& run) {
+  return run.paced_tasks > 0 ? static_cast<double>(run.overruns) / static_cast<double>(run.paced_tasks) : 0;
+}
+
+bool disturbed(const MeasuredRun& run) {
+  if (run.paced_tasks == 0) return disturbance(run) > kSlowCores;
+  return overrun_share(run) > kOverrunLimit || disturbance(run) > kUneven;
+}
+
+bool TimeLimit::exceeded(Communicator& everyone, Stream& stream) const {
+  if (most_s_ <= 0) return false;
+  double late = now_s() - begin_s_ > most_s_ ? 1 : 0;
+  everyone.allreduce(&late, 1, DType::float64, {stream, {}, "time of passes"});
+  stream.synchronize();
+  return late > 0;
+}
+
+bool TimeLimit::exceeded(World& world) const {
+  if (most_s_ <= 0) return false;
+  const std::vector<double> own{now_s() - begin_s_};
+  const auto all = gather(world, std::vector(world.here().size(), own));
+  return std::ranges::any_of(all, [&](const auto& rank) { return rank.front() > most_s_; });
+}
+
+}  // namespace moe::measure
