@@ -58,7 +58,7 @@ constexpr std::pair<std::string_view, std::string_view> kWords[]{
     {"--nproc_per_node", "--ranks"},
 };
 
-// Says what a flag that the verb lacks may have been meant to be.
+// Returns what a flag that the verb lacks may have been meant to be.
 std::string meant_by(const std::string& word, const CLI::App& verb) {
   if (!word.starts_with("--")) return "";
   std::vector<std::string> names;

@@ -29,7 +29,7 @@
 
 namespace moe::cli {
 
-/// Says how the ranks of a verb that runs layers come to be: threads of one process, or processes from outside.
+/// How the ranks of a verb that runs layers come to be: threads of one process, or processes from outside.
 struct RanksFlags {
   std::string backend = "local";
   std::optional<int> rank, ranks;  // none: by the environment

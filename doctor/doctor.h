@@ -12,7 +12,7 @@ struct DoctorOptions {
   bool json = false;
 };
 
-/// Holds everything that is looked at, so that a test can make it up.
+/// Everything that is looked at, so that a test can make it up.
 struct Sources {
   SystemFiles files;
   Environment environment;

@@ -29,7 +29,7 @@ using Environment = std::map<std::string, std::string>;
 /// is not shown.
 Findings variable_findings(const Environment& environment);
 
-/// Holds what adjtimex(2) says of the system's clock.
+/// What adjtimex(2) says of the system's clock.
 struct ClockState {
   bool synchronised = false;
   double offset_s = 0, most_error_s = 0;

@@ -412,7 +412,7 @@ namespace {
 
 constexpr int kMostRanks = 1 << 20;
 
-// Holds the places of the columns; a column that the file lacks is at columns.size().
+// The places of the columns; a column that the file lacks is at columns.size().
 struct SampleColumns {
   explicit SampleColumns(const CsvTable& csv)
       : op(csv.column("op")),

@@ -156,7 +156,7 @@ std::string network_asked(const ImportOptions& options, const std::string& what)
 
 namespace {
 
-// Are the rows that any plan needs; several ranks a node, or stages, need more.
+// The rows that any plan needs; several ranks a node, or stages, need more.
 constexpr std::array<std::string_view, 5> kAsked{"gemm", "alltoall", "allgather", "reducescatter", "allreduce"};
 
 struct RowsByVerdict {

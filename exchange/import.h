@@ -20,7 +20,7 @@ struct ImportedSample {
   double seconds = 0;
 };
 
-/// Says how large the cluster is, as files have it; 0: they do not say.
+/// How large the cluster is, as files have it; 0: they do not say.
 struct ClusterSize {
   int nodes = 0, ranks_per_node = 0;
 };

@@ -25,7 +25,7 @@
 namespace moe::exchange {
 namespace {
 
-// Says how c10d names collectives, and whose elements are the volume.
+// How c10d names collectives, and whose elements are the volume.
 struct NamedCollective {
   std::string_view name;
   Op op;
@@ -85,7 +85,7 @@ constexpr std::array<std::string_view, 5> kAttentionKernels{"flash_fwd", "flash_
 
 enum class KernelKind : uint8_t { collective, gemm, attention, other };
 
-// Holds a row of --map: what kernels whose names have these letters do.
+// A row of --map: what kernels whose names have these letters do.
 struct MappedKernel {
   std::string letters;
   KernelKind kind;

@@ -9,7 +9,7 @@
 
 namespace moe::exchange {
 
-/// Holds what the arguments of record_param_comms, or of a kernel, say of a collective.
+/// What the arguments of record_param_comms, or of a kernel, say of a collective.
 struct CommArguments {
   std::string name;  // "allreduce", "_allgather_base"
   std::string dtype;

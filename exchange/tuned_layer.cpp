@@ -46,7 +46,7 @@ const TimedCase* first_of(const std::vector<TimedCase>& cases, std::span<const s
   return found == cases.end() ? nullptr : &*found;
 }
 
-// Holds the case that was chosen: of an exact schedule before one of a close one, measured before predicted.
+// The case that was chosen: of an exact schedule before one of a close one, measured before predicted.
 struct Found {
   std::vector<TimedCase> cases;
   const TimedCase* chosen = nullptr;

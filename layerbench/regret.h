@@ -8,7 +8,7 @@
 
 namespace moe::layerbench {
 
-/// Holds the regret over the layers where at least two schedules were predicted and ran well, in two passes or more.
+/// The regret over the layers where at least two schedules were predicted and ran well, in two passes or more.
 struct Regret {
   int layers = 0;
   double mean = 0, worst = 0;  // time of the predicted best over that of the measured best, minus 1

@@ -41,7 +41,7 @@ RankShape routed_shape(const KernelSizes& sizes, std::string_view gate, int64_t 
 /// Returns the layout of all rows of such a rank, expert after expert.
 RowLayout layout_of(const RankShape& rank);
 
-/// Holds rows beside the routing that says whose they are; float32 in the host's memory, perhaps rounded to `stored`.
+/// Rows beside the routing that says whose they are; float32 in the host's memory, perhaps rounded to `stored`.
 struct RoutedRows {
   const Routing& routing;
   RowsView rows;

@@ -49,7 +49,7 @@ PlainExpert::PlainExpert(std::map<std::string, Weight> weights, Matrix x, Matrix
   if (gated_) w3_ = weights_.at(std::string(kW3)).value;
 }
 
-// Says how a sum is judged: with 16 bits every term was rounded before it was added, in float32.
+// Returns how a sum is judged: with 16 bits every term was rounded before it was added, in float32.
 measure::SumCheck PlainExpert::check_of(std::string what, int64_t terms) const {
   return {std::move(what), bytes_of(stored_) < 4 ? 0 : terms, stored_, stored_};
 }

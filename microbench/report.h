@@ -9,7 +9,7 @@
 
 namespace moe::microbench {
 
-/// Says what tasks and hand-overs cost an executor with so many ranks in a process.
+/// What tasks and hand-overs cost an executor with so many ranks in a process.
 struct MeasuredOverhead {
   int ranks = 1;
   DeviceKind device = DeviceKind::cpu;

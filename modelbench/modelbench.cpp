@@ -24,7 +24,7 @@ namespace moe::modelbench {
 namespace {
 
 constexpr std::string_view kOnClusters = "gpt2-xl@fsmoe", kOnHost = "tiny-gpt";
-// Are the schedules of FSMoE's Figure 6, and ours.
+// The schedules of FSMoE's Figure 6, and ours.
 const std::vector<std::string> kCompared{
     "ds-moe",           "tutel", "tutel-improved", "pipemoe+lina", "fsmoe-no-iio", "fsmoe-no-partition", "fsmoe",
     "fsmoe-interleaved"};
@@ -57,7 +57,7 @@ std::unique_ptr<TokenSource> text_of(const ModelbenchOptions& options) {
   return make_markov_source({.order = options.markov_order, .seed = options.seed});
 }
 
-/// Says how many of its layers a rank has the memory for, one with experts among them.
+/// Returns how many of its layers a rank has the memory for, one with experts among them.
 int layers_that_fit(const ModelShape& model, int64_t vocabulary, bool tied, const Profile& cluster) {
   if (!cluster.memory_bytes) return model.layers;
   ModelShape cut = model;
@@ -228,7 +228,7 @@ class Modelbench {
     return job;
   }
 
-  // Says what a step's loss depends on; ranks, micro-batches and schedules are not in it, but where an expert's rows
+  // Returns what a step's loss depends on; ranks, micro-batches and schedules are not in it, but where an expert's rows
   // are counted for each group of tokens.
   std::string identity(int layers) const {
     const ParallelShape& p = chosen_.model.shape.parallel;

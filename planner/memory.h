@@ -23,7 +23,7 @@ int run_memory(const MemoryOptions& options);
 
 // Memory of a rank as a table and as JSON, and the count of Parm's layers that fit.
 
-/// Holds what is reported: one request, counted in each way.
+/// What is reported: one request, counted in each way.
 struct MemoryReport {
   std::string name, cluster;             // name: the model's; empty: a layer
   MemoryRequest request;                 // its `activations` is not read
@@ -37,13 +37,13 @@ std::string memory_table(const MemoryReport& report);
 /// gradients_bytes, optimizer_bytes, activations_bytes, buffers_bytes, total_bytes, fits, reason}.
 Json to_json(const MemoryReport& report);
 
-/// Holds what neither Parm nor its tables say about the layers it ran.
+/// What neither Parm nor its tables say about the layers it ran.
 struct ParmAssumptions {
   std::optional<int64_t> top_k, experts;  // empty: the grids' (k = 2, E = P / N_ESP)
   bool table4_groups = false;             // only N_MP and N_ESP of 2 and 4, of which Table IV has rows
 };
 
-/// Holds what one way to count finds over all layers of Parm's grids.
+/// What one way to count finds over all layers of Parm's grids.
 struct ParmCount {
   ActivationModel activations = ActivationModel::counted;
   bool replicated = false;  // as Parm's baseline, which had to run too, or as its own schedules

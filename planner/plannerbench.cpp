@@ -48,7 +48,7 @@ Structure twice(const Structure& once) {
   return both;
 }
 
-// Holds one layer, forward and backward, as the default cluster runs it.
+// One layer, forward and backward, as the default cluster runs it.
 struct Layer {
   Profile profile = find_profile(std::string(verbs::kDefaultCluster));
   LayerPricer pricer{profile, verbs::chosen_case({}, profile.nodes, profile.ranks_per_node)};

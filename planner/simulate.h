@@ -28,7 +28,7 @@ struct SimulateOptions {
   Asked asked;
 };
 
-/// Holds the schedules asked for that the case or the profile does not allow: rows like the others, with a reason in
+/// The schedules asked for that the case or the profile does not allow: rows like the others, with a reason in
 /// the place of numbers.
 class Refused {
  public:
@@ -45,7 +45,7 @@ class Refused {
   bool unpriced_ = true;  // all of them for want of a price
 };
 
-/// Says whether a rank's memory holds a row of what is planned; empty: the profile does not say.
+/// Whether a rank's memory holds a row of what is planned; empty: the profile does not say.
 struct PlannedRow {
   std::string_view schedule;
   std::optional<bool> fits;

@@ -199,7 +199,7 @@ ByKey by_key(const Side& side, CaseFilter& filter) {
 
 bool same_case(const Candidate& a, const Candidate& b) { return asked_difference(*a.record, *b.record).empty(); }
 
-/// Says where a case stands twice on a side; empty: it does not.
+/// Returns where a case stands twice on a side; empty: it does not.
 std::string twice(const std::vector<Candidate>& of_key, std::string_view side) {
   for (size_t i = 0; i < of_key.size(); ++i)
     for (size_t j = i + 1; j < of_key.size(); ++j)

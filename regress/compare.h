@@ -28,7 +28,7 @@ int run_compare(const CompareOptions& options);
 
 // Cases as records hold them: what they took, what was asked for, and on what they were measured.
 
-/// Says what a case took: the median over iterations of the maximum over ranks of its main sample, `total_s` of layers
+/// What a case took: the median over iterations of the maximum over ranks of its main sample, `total_s` of layers
 /// and models, else `seconds`. Seconds are divided by the dilation, as records have them.
 struct MainTime {
   std::string sample;
@@ -57,7 +57,7 @@ std::string machine_difference(const Fields& a, const Fields& b);
 std::string measured_difference(const RunHeader& run_a, const CaseRecord& a, const RunHeader& run_b,
                                 const CaseRecord& b);
 
-/// Holds the "KEY=VALUE" items of a flag: a case is kept if, of every KEY, it has one of the values. An item without
+/// The "KEY=VALUE" items of a flag: a case is kept if, of every KEY, it has one of the values. An item without
 /// '=' is one more value of the KEY before.
 class CaseFilter {
  public:
@@ -74,7 +74,7 @@ class CaseFilter {
 
 // Which cases of two sides answer the same question, and what became of each.
 
-/// Holds records measured at one time: the last run of every file.
+/// Records measured at one time: the last run of every file.
 struct Side {
   struct OfFile {
     std::string file;
@@ -137,7 +137,7 @@ struct ReportLook {
   bool markdown = false;  // for the comment of a pull request
 };
 
-/// Says what is broken first, then shows a table of cases, one of means, and what was not compared.
+/// Returns what is broken first, then shows a table of cases, one of means, and what was not compared.
 std::string comparison_text(const Side& base, const Side& head, const Comparison& comparison, ReportLook look);
 /// Returns base, head: path, runs[] = {file, started, commit, dirty, ended}; broken[], refused[] = {key, reason};
 /// cases[] = {key, group, metric, base, head, ratio, floor, verdict}; groups[] = {group, metric, cases, ratio};

@@ -174,7 +174,7 @@ int run_history(const HistoryOptions& o) {
 
 namespace {
 
-/// Holds what one run says of one case.
+/// What one run says of one case.
 struct Seen {
   const Run* run;
   std::string key;
@@ -204,7 +204,7 @@ std::string machine_text(const RunHeader& run) {
   return text.empty() ? "unknown machine" : text;
 }
 
-/// Holds the machines that runs were made on, each once; runs of one machine may say less than others.
+/// The machines that runs were made on, each once; runs of one machine may say less than others.
 class Machines {
  public:
   size_t of(const RunHeader& run) {

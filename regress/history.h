@@ -15,7 +15,7 @@ struct HistoryOptions {
   bool json = false;
 };
 
-/// Says how many runs a series has at least for changes to be looked for in it.
+/// How many runs a series has at least for changes to be looked for in it.
 inline constexpr int kLeastRuns = 8;
 
 /// Prints every series, its length and last value, and the changes that plots/history.py finds, run by the Python that

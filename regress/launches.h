@@ -55,7 +55,7 @@ std::string own_program();
 /// Returns the program and the one beside it that runs layers: what records depend on.
 std::vector<std::string> files_of_program(const std::string& program);
 
-/// Holds what one launch measured of a case.
+/// What one launch measured of a case.
 struct CaseTimes {
   std::vector<std::vector<double>> samples;  // seconds[iteration][rank]
   double peak_bytes = 0;                     // of the tensors; 0: not counted
@@ -63,7 +63,7 @@ struct CaseTimes {
   double seconds() const;
 };
 
-/// Says how a launch ended. One that failed or left no records has no cases.
+/// How a launch ended. One that failed or left no records has no cases.
 struct LaunchEnd {
   int code = 0;
   bool timed_out = false;
@@ -100,7 +100,7 @@ class Launcher {
 
 // Launches of equal programs that were recorded, and gates made of them: how often the rule is wrong on this machine.
 
-/// Says what is done to the head's times of one case of a gate.
+/// What is done to the head's times of one case of a gate.
 struct Injection {
   std::string_view name;
   double slowdown = 0;           // a share; 0: nothing is done
@@ -109,7 +109,7 @@ struct Injection {
 };
 const std::vector<Injection>& injections();
 
-/// Holds one pair of launches of every case; empty: the case has none in this round.
+/// One pair of launches of every case; empty: the case has none in this round.
 struct Round {
   std::vector<std::optional<CaseTimes>> base, head;
 };
@@ -138,13 +138,13 @@ double floor_of(const std::vector<Round>& rounds, int pairs, int64_t samples, ui
 inline constexpr const char* kSelfTestRecords = "results/self-test.jsonl";
 inline constexpr const char* kFloorKey = "self-test/floor";
 
-/// Holds relative deviations; empty: not measured.
+/// Relative deviations; empty: not measured.
 struct Floor {
   std::optional<double> within_session;    // 99 % of cases' means over a stage's pairs stay within it
   std::optional<double> between_sessions;  // the largest of a case's medians in two sessions
 };
 
-/// Holds the floors of all machines in a file of self-tests.
+/// The floors of all machines in a file of self-tests.
 class NoiseFloors {
  public:
   /// `path`: empty for kSelfTestRecords, which need not be there. Throws BadInput where a named file can't be read, and
@@ -163,7 +163,7 @@ class NoiseFloors {
 
 // Launches of a made-up machine, to learn how often a rule is wrong.
 
-/// Says how a machine's launches scatter, in shares of their time. A launch's cases share what the machine does then.
+/// How a machine's launches scatter, in shares of their time. A launch's cases share what the machine does then.
 struct MachineNoise {
   std::string_view name;
   double launch = 0.015;  // normal deviation of a case's launch

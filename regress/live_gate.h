@@ -41,7 +41,7 @@ class LiveGate {
   const std::map<std::string, std::string>& broken() const { return broken_; }
   const std::vector<std::string>& absent() const { return absent_; }  // lines without their hardware
   double launch_s() const { return launch_s_; }                       // of one launch of every line
-  /// Says how many launches of a pair had no time of a case, and why the last one had none.
+  /// How many launches of a pair had no time of a case, and why the last one had none.
   struct Missing {
     int launches = 0;
     std::string why = {};

@@ -23,7 +23,7 @@ struct Interval {
 /// Throws BadInput above 40 values, whose signs are too many to count.
 double sign_flip_p(std::span<const double> values);
 
-/// Holds the mean of values of which a fifth at either end is set aside (Tukey and McLaughlin): a launch that something
+/// The mean of values of which a fifth at either end is set aside (Tukey and McLaughlin): a launch that something
 /// disturbed moves it little.
 struct TrimmedMean {
   double mean = 0;
@@ -61,7 +61,7 @@ std::string_view name_of(Verdict verdict);  // SAME, SLOW, FAST, AMBG
 /// Judges a case's peak of memory, head / base: it has no noise, so 1 % more is slower.
 Verdict memory_verdict(double ratio);
 
-/// Holds a case's two times in a pair, as natural logarithms of seconds.
+/// A case's two times in a pair, as natural logarithms of seconds.
 struct Pair {
   double base = 0, head = 0;
   double log_ratio() const { return head - base; }

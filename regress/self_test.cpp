@@ -324,7 +324,7 @@ namespace {
 constexpr std::array<std::string_view, kGateRules> kStudied{"ours", "U-test", "ratio", "Welch"};
 constexpr double kOthersLevel = 0.05, kOthersRatio = 1.05;
 
-// Holds one gate's launches; `slowed`: the case whose head is slower by `log_slowdown`.
+// One gate's launches; `slowed`: the case whose head is slower by `log_slowdown`.
 struct StudiedGate {
   const MachineNoise& noise;
   size_t cases = 0;
@@ -353,7 +353,7 @@ bool finds_slower(const StudiedGate& gate, const Rule& rule, int& pairs) {
   return std::ranges::any_of(outcome.judged, [](const Judged& j) { return j.verdict == Verdict::slower; });
 }
 
-// Holds all launches of one arm, then all of the other.
+// All launches of one arm, then all of the other.
 struct Blocked {
   std::vector<std::vector<double>> base, head;  // [case][launch]
 };

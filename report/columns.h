@@ -19,7 +19,7 @@ Json rounded(const std::vector<double>& values, int digits = kDigits);
 Json cell_of(const Scalar& value);
 Json object_of(const Fields& fields);
 
-/// Holds a table that grows by rows. A cell that a row lacks is null.
+/// A table that grows by rows. A cell that a row lacks is null.
 class Columns {
  public:
   /// Begins a row and returns its index.

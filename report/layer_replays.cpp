@@ -6,7 +6,7 @@
 namespace moe::report {
 namespace {
 
-/// Holds the prices of one schedule's plans, each once.
+/// The prices of one schedule's plans, each once.
 class PriceList {
  public:
   PriceList(const LayerPricer& pricer, const LayerPricer& without_starts)

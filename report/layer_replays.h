@@ -9,7 +9,7 @@
 
 namespace moe::report {
 
-/// Is the largest degree of the page's map of degrees.
+/// The largest degree of the page's map of degrees.
 inline constexpr int kMostDegree = 16;
 
 /// Returns {"lanes": names, "kind", "lane", "class", "chunk", "chunks", "after"}: the last six by task; `after` are the

@@ -4,7 +4,7 @@
 
 namespace moe::report {
 
-/// Says whether parameters are of several layers, micro-batches or stages: a replay is of one layer, once.
+/// Returns whether parameters are of several layers, micro-batches or stages: a replay is of one layer, once.
 bool is_stack(const Fields& parameters);
 
 /// Returns indices of at most `count` layers: spread evenly over those that ran, then over those that were planned.

@@ -70,7 +70,7 @@ Json fits_json(const std::vector<verbs::FileRun>& files) {
   return fits;
 }
 
-/// Holds the replays of the picked layers, and why some have none.
+/// The replays of the picked layers, and why some have none.
 class Replays {
  public:
   Replays(const ReportOptions& options, const std::vector<verbs::FileRun>& files, const RecordTables& tables)

@@ -79,7 +79,7 @@ TextTable audit_table(const std::vector<Audited>& rows, Testbed testbed) {
   return table;
 }
 
-// Holds readings that differ in one choice alone, and what that choice moves on average.
+// Readings that differ in one choice alone, and what that choice moves on average.
 struct Effect {
   std::string change;
   std::array<double, kAudited.size()> moved{};

@@ -12,7 +12,7 @@ namespace {
 constexpr double kTolerance = 1e-3;  // of a speedup
 constexpr int kMostSteps = 20;
 
-// Holds a bracket in which the speedup falls through the printed one; false position, Illinois variant.
+// A bracket in which the speedup falls through the printed one; false position, Illinois variant.
 struct Fit {
   Reading reading;
   double printed = 0;

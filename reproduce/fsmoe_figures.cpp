@@ -81,7 +81,7 @@ void add_figures(Comparison& c, const PrintedFigure& row, std::vector<std::strin
   }
 }
 
-// Holds the least and most of ours / paper over the figures that `wanted` picks.
+// The least and most of ours / paper over the figures that `wanted` picks.
 struct Ratios {
   double least = 1e99, most = 0;
   bool any() const { return most > 0; }

@@ -23,13 +23,13 @@ std::string_view printed_grid(Testbed testbed);  // under which Table 5's number
 
 /// Says whose order testbed A's betas of AlltoAll, AllGather and ReduceScatter have: the authors' driver's or Fig. 5's.
 enum class BetaOrder : uint8_t { driver, printed };
-/// Says what a collective's beta is per.
+/// What a collective's beta is per.
 enum class BetaUnit : uint8_t { byte, element };
-/// Says what gemm's printed beta is per (FLOP, multiply-accumulate), or where the experts' times come from instead.
+/// What gemm's printed beta is per (FLOP, multiply-accumulate), or where the experts' times come from instead.
 enum class GemmBeta : uint8_t { flop, mac, table2, driver };
-/// Says whether Table 4's f already holds k, or volumes are k = 2 times f.
+/// Whether Table 4's f already holds k, or volumes are k = 2 times f.
 enum class Capacity : uint8_t { f_alone, k_times_f };
-/// Says what prices attention: GEMMs, or the fit in the authors' driver (testbed B's, MP 4).
+/// What prices attention: GEMMs, or the fit in the authors' driver (testbed B's, MP 4).
 enum class AttentionBy : uint8_t { gemm, driver };
 
 std::string_view name_of(BetaOrder order);
@@ -90,7 +90,7 @@ struct ModelRun {
   std::string name() const;  // "mixtral-7b on testbed-a"
 };
 
-/// Holds the seconds of a training step by schedule; empty: no row prices it.
+/// The seconds of a training step by schedule; empty: no row prices it.
 using StepSeconds = std::map<std::string, std::optional<double>>;
 StepSeconds step_seconds(const ModelRun& run, const std::vector<std::string>& schedules, const Assumptions* assumed,
                          std::set<std::string>& missing);

@@ -37,7 +37,7 @@ struct LinaRun {
   int layers = 0;  // 0: the model's
 };
 
-/// Holds the seconds of one training step; MoE parts summed over layers, from the first dispatch to the last combine of
+/// The seconds of one training step; MoE parts summed over layers, from the first dispatch to the last combine of
 /// each.
 struct LinaStep {
   double step_s = 0, moe_forward_s = 0, moe_backward_s = 0;
@@ -50,7 +50,7 @@ struct LinaStep {
 /// Returns nothing where a row is missing, whose name `missing` then gains.
 std::optional<LinaStep> lina_step(const LinaRun& run, const Assumptions& assumed, std::set<std::string>& missing);
 
-/// Says where Lina's rule for packing ends, whatever it costs: experts a device, and the speedup of one layer over none
+/// Where Lina's rule for packing ends, whatever it costs: experts a device, and the speedup of one layer over none
 /// packed.
 struct LinaRule {
   int packing = 1;

@@ -17,7 +17,7 @@ verbs::FileRun measured_runs(std::string_view table, const std::string& file);
 /// Returns the file that measured_runs reads.
 std::string measured_file(std::string_view table, const std::string& file);
 
-/// Holds the layers of a testbed's grid under one reading of its f, each with the sound runs of its schedules.
+/// The layers of a testbed's grid under one reading of its f, each with the sound runs of its schedules.
 using LayerRuns = std::map<std::string, std::map<std::string, const CaseRecord*>>;
 LayerRuns layer_runs(const verbs::FileRun& file, Testbed testbed, Capacity capacity);
 /// Returns the mean over layers of the ratio of forward + backward; empty: no layer ran well under both.
@@ -25,7 +25,7 @@ std::optional<double> measured_speedup(const LayerRuns& layers, const std::strin
 /// Counts the layers that ran with r_f != r_b; empty: the schedule did not run.
 std::optional<double> measured_apart(const LayerRuns& layers, const std::string& schedule);
 
-/// Holds a model's steps, as they were predicted when they ran, and as they ran; schedules that did not run have none.
+/// A model's steps, as they were predicted when they ran, and as they ran; schedules that did not run have none.
 struct MeasuredSteps {
   StepSeconds predicted, measured;
   int64_t layers = 0;  // 0: the model did not run there
@@ -35,7 +35,7 @@ MeasuredSteps measured_steps(const verbs::FileRun& file, const ModelRun& run,
 
 /// Returns "emulated run" or "run": what a column is of. Throws BadInput for a file that has both.
 std::string kind_of_run(const verbs::FileRun& file);
-/// Says what those runs are, and where they stand.
+/// Returns what those runs are, and where they stand.
 std::string describe_runs(const verbs::FileRun& file);
 
 // FSMoE's 1458 layers, swept once a reading, for every table that asks.
@@ -43,7 +43,7 @@ std::string describe_runs(const verbs::FileRun& file);
 /// Returns Table 5's schedules, in its order.
 std::vector<const Schedule*> table5_schedules();
 
-/// Holds the figures of one sweep.
+/// The figures of one sweep.
 struct SweptReading {
   Reading reading;
   std::vector<verbs::ScheduleSummary> schedules;  // table5_schedules' order

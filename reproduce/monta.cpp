@@ -181,7 +181,7 @@ namespace {
 
 constexpr int kTable8Seq = 8, kStep3Seq = 256;  // thousands of tokens
 
-// Holds Table 8's latencies as it prints them.
+// Table 8's latencies as it prints them.
 struct Table8 {
   double baseline = 0;
   std::map<MontaStrategy, MontaTimes> times;

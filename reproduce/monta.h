@@ -14,7 +14,7 @@ namespace moe::reproduce {
 enum class MontaStrategy : int { baseline, o1, o2, o3 };
 std::string_view name_of(MontaStrategy strategy);
 
-/// Holds the seconds of one task of each kind; volumes are bytes as the paper counts them.
+/// The seconds of one task of each kind; volumes are bytes as the paper counts them.
 struct MontaTimes {
   double alltoall = 0;   // of the whole volume, baseline; of I / (N t), O1 to O3
   double allgather = 0;  // of I / N
@@ -27,7 +27,7 @@ struct MontaTimes {
 ///   O3  AA < AG ? AA + N AG + D2D : N AA + AG + D2D    (Algorithm 2)
 double monta_seconds(MontaStrategy strategy, const MontaTimes& times, int chunks);
 
-/// Holds time over volume as a straight line, alpha + bytes * beta: what an efficiency curve is between two of its
+/// Time over volume as a straight line, alpha + bytes * beta: what an efficiency curve is between two of its
 /// points.
 struct TimeLine {
   double alpha_s = 0, beta_s_per_byte = 0;
@@ -35,7 +35,7 @@ struct TimeLine {
 };
 TimeLine line_through(double bytes_1, double seconds_1, double bytes_2, double seconds_2);
 
-/// Describes the platform of MoNTA's experiments: 2 nodes of 8 A800.
+/// The platform of MoNTA's experiments: 2 nodes of 8 A800.
 struct MontaPlatform {
   double inter_bytes_per_s = 25e9, intra_bytes_per_s = 200e9;  // B1, B2
   double copy_bytes_per_s = 0;                                 // B3 r3
@@ -56,7 +56,7 @@ MontaPlatform table8_platform();
 /// Returns I of a sequence: Table 8's 256 million bytes for 8 thousand tokens, in proportion.
 double monta_bytes(int thousand_tokens);
 
-/// Is the number of chunks of O2 and O3 in the paper's figures.
+/// The number of chunks of O2 and O3 in the paper's figures.
 inline constexpr int kMontaChunks = 4;
 inline constexpr std::array kMontaStrategies{MontaStrategy::o1, MontaStrategy::o2, MontaStrategy::o3};
 
@@ -70,13 +70,13 @@ Profile monta_cluster(const Assumptions* assumed);
 /// Returns "monta-o1" and the like.
 std::string_view schedule_of(MontaStrategy strategy);
 
-/// Holds what a training step takes of a layer, without the sums of gradients: seconds, and FLOPs of a rank.
+/// What a training step takes of a layer, without the sums of gradients: seconds, and FLOPs of a rank.
 struct MontaStep {
   double seconds = 0, exchange_s = 0, flops = 0;  // exchange_s: by which its four exchanges lengthen it
   double share() const { return exchange_s / seconds; }
 };
 
-/// Holds the bytes of a rank for the experts of the whole model with Adam, 16 P2 / (p t e) (MoNTA Table 3), and how
+/// The bytes of a rank for the experts of the whole model with Adam, 16 P2 / (p t e) (MoNTA Table 3), and how
 /// many layers that counts.
 struct MontaExperts {
   double bytes = 0;

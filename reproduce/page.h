@@ -29,7 +29,7 @@ std::vector<MarkdownPage> pages_of(const std::vector<Report>& reports, const std
 
 // What docs/reproduction.md opens with: one page for readers of the papers.
 
-/// Says what is compared, a table of one to three numbers a paper, what agrees and what does not. Throws WrongResult
+/// Returns what is compared, a table of one to three numbers a paper, what agrees and what does not. Throws WrongResult
 /// naming the number that no report has.
 std::string first_page(const std::vector<Report>& reports);
 

@@ -215,7 +215,7 @@ Comparison ablations(const Layers& ours) {
   return c;
 }
 
-// Says how often parm's choice is the faster of both, over Table IV's layers.
+// Returns how often parm's choice is the faster of both, over Table IV's layers.
 std::string choice_finding(const Layers& ours) {
   std::string text;
   for (const auto& [testbed, layers] : ours) {

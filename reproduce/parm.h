@@ -17,7 +17,7 @@ inline constexpr std::string_view kParmBaseline = "ds-moe-replicated";
 /// Returns the cluster as Table II has it, with the coefficients that section VI-B prints; MP groups of 2 and 4.
 Profile parm_cluster(std::string_view testbed);
 
-/// Holds one layer, the MoE part's forward and backward alone: attention and the AllReduce of gradients are left out,
+/// One layer, the MoE part's forward and backward alone: attention and the AllReduce of gradients are left out,
 /// as the paper leaves them (section VI-A).
 struct ParmLayer {
   LayerCase shape;

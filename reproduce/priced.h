@@ -12,7 +12,7 @@
 
 namespace moe::reproduce {
 
-/// Holds what a paper prints and, where asked for, what is assumed; `missing` gains the names of missing rows.
+/// What a paper prints and, where asked for, what is assumed; `missing` gains the names of missing rows.
 struct Print {
   const Profile& profile;
   const Assumptions* assumed = nullptr;

@@ -40,12 +40,12 @@ struct TraceTask {  // deepseek-train-trace: mean seconds of a task, and of the 
 };
 std::vector<TraceTask> published_trace();
 
-/// Says how a published layer is priced: by the preset as it is; its experts as GEMMs; or, of DeepEP, its exchanges by
+/// How a published layer is priced: by the preset as it is; its experts as GEMMs; or, of DeepEP, its exchanges by
 /// the copies of a token that are sent, one a rank that the token reaches.
 enum class LayerPrice { preset, gemms, ranks_reached };
 std::string_view name_of(LayerPrice price);
 
-/// Holds the seconds of the parts of a MoE layer on a rank, in sequence.
+/// The seconds of the parts of a MoE layer on a rank, in sequence.
 struct LayerParts {
   double router = 0, order = 0, exchange = 0, experts = 0;
   double sum() const { return router + order + exchange + experts; }
@@ -66,7 +66,7 @@ inline constexpr int kTraceLayers = 4;
 double replayed_trace(const std::vector<TraceTask>& trace, int layers, bool own_lane);
 Comparison trace_times();
 
-/// Holds the errors at held-out sizes, of all groups of a GPU's collective together.
+/// The errors at held-out sizes, of all groups of a GPU's collective together.
 struct CurveErrors {
   std::string gpu, op;
   std::vector<double> line, pieces;

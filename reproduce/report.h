@@ -11,7 +11,7 @@
 
 namespace moe::reproduce {
 
-/// Says what a number counts: its name in records, and how people read it.
+/// What a number counts: its name in records, and how people read it.
 struct Quantity {
   std::string_view name;  // in records and JSON, where seconds are seconds
   std::string_view unit;  // in tables
@@ -23,7 +23,7 @@ inline constexpr Quantity kSpeedup{"speedup", "x", 1, 3};
 inline constexpr Quantity kLayerCount{"layers", "layers", 1, 0};
 inline constexpr Quantity kShare{"share", "share", 1, 3};
 
-/// Holds one number of a paper beside ours, under one convention.
+/// One number of a paper beside ours, under one convention.
 struct Figure {
   std::vector<std::string> labels;    // one a label column of its comparison
   std::string convention;             // a column of the comparison; empty: there is only one
@@ -38,7 +38,7 @@ struct Comparison {
   bool drawn = true;  // false: shown by a table of its own; the figures are for JSON and records alone
 };
 
-/// Holds a table that is no comparison of single numbers.
+/// A table that is no comparison of single numbers.
 struct TextTable {
   std::string caption;
   std::vector<std::string> header;

@@ -16,7 +16,7 @@
 namespace moe::tuner {
 namespace {
 
-// Holds what is fitted, and where it was measured.
+// What is fitted, and where it was measured.
 struct Measured {
   std::vector<CaseRecord> cases;
   std::string source;

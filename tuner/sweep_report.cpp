@@ -14,7 +14,7 @@ std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", 
 
 constexpr size_t kShownNotes = 3;  // of a kind
 
-// Says what prices were taken from where the profile has no row.
+// Returns what prices were taken from where the profile has no row.
 std::string notes_text(const std::vector<verbs::SweepRow>& rows) {
   std::string text;
   for (const auto& [kind, noted] : verbs::noted_layers(rows)) {

@@ -30,7 +30,7 @@ struct ChosenModel {
   int64_t vocabulary = 0;  // 0: unknown
   bool tied_embedding = false;
   bool qk_norm = false;  // of the published model; plans leave it out
-  /// Says what is so on this cluster alone: "E 8, which the model leaves open; L 256, elsewhere 1024". Empty: nothing.
+  /// What is so on this cluster alone: "E 8, which the model leaves open; L 256, elsewhere 1024". Empty: nothing.
   std::string on_cluster = {};
   std::string origin = {};  // "config.json of qwen3_moe"; empty: a model file
 };

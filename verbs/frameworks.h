@@ -11,7 +11,7 @@
 
 namespace moe::verbs {
 
-/// Describes a framework by the schedules that it runs: `exact` as they are, `close` but for something that no record
+/// A framework by the schedules that it runs: `exact` as they are, `close` but for something that no record
 /// can price, which `but` names.
 struct Framework {
   std::string_view name, format;
@@ -28,7 +28,7 @@ const Framework& framework_of(std::string_view format);
 /// (0: not known), with the releases that do if not all of them.
 std::vector<std::string> megatron_refusals(const LayerCase& shape, int64_t layers);
 
-/// Are the schedules that every comparison shows, whatever they take: Tutel's, and the one of DeepSpeed-MoE.
+/// The schedules that every comparison shows, whatever they take: Tutel's, and the one of DeepSpeed-MoE.
 inline constexpr std::array<std::string_view, 2> kBaselines{"tutel", "ds-moe"};
 inline bool is_baseline(std::string_view schedule) {
   return std::ranges::find(kBaselines, schedule) != kBaselines.end();

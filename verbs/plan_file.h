@@ -13,7 +13,7 @@ namespace moe::verbs {
 /// Reads the plan and checks that it is of a cluster of so many nodes. Throws BadInput naming the file.
 Plan plan_of_file(const std::string& path, int nodes, int ranks_per_node);
 
-/// Says what a layer's plan takes: its phases, in them the MoE part, from the start of its first task to the end of its
+/// What a layer's plan takes: its phases, in them the MoE part, from the start of its first task to the end of its
 /// last one; and of a schedule that splits its gradients, what the backward's MoE part sends.
 struct PlanTimes {
   double forward_s = 0, backward_s = 0;

@@ -18,11 +18,11 @@ double printed_speedup(const std::string& grid, const std::string& cluster, std:
 double printed_speedup(const Grid& grid, const Profile& cluster, const DegreeChoice& degrees,
                        std::string_view schedule);
 
-/// Is how many of FSMoE's layers its grids have on each testbed (Table 4).
+/// How many of FSMoE's layers its grids have on each testbed (Table 4).
 inline constexpr double kPrintedLayers = 1458;
-/// Is the number of these with r_f != r_b on testbed B, as FSMoE measured them (section 2.3).
+/// The number of these with r_f != r_b on testbed B, as FSMoE measured them (section 2.3).
 inline constexpr double kPrintedApart = 912;
-/// Says whether that number is of the layers of this grid under fsmoe: not of a sample, nor where degrees are given.
+/// Returns whether that number is of the layers of this grid under fsmoe: not of a sample, nor where degrees are given.
 bool printed_apart(const Grid& grid, const Profile& cluster, const DegreeChoice& degrees);
 
 /// The papers' tables and figures by key: what `reproduce` takes and `list` shows.

@@ -10,7 +10,7 @@
 
 namespace moe::verbs {
 
-/// Holds the last run of a file that has a case.
+/// The last run of a file that has a case.
 struct FileRun {
   std::string file;
   Run run;

@@ -15,7 +15,7 @@ inline constexpr std::string_view kDefaultCluster = "testbed-b";
 inline constexpr std::string_view kHostCluster = "host";
 inline constexpr std::string_view kDefaultGrid = "fsmoe-b";  // of clusters that have none of their own
 
-/// Describes a layer by hand; what is empty comes from the layer file, or the defaults.
+/// A layer by hand; what is empty comes from the layer file, or the defaults.
 struct LayerFlags {
   std::optional<int64_t> batch, seq, model_dim, hidden, shared_hidden, heads, kv_heads, head_dim, experts, top_k,
       node_limit;
@@ -43,7 +43,7 @@ struct Selection {
 /// which is measured and has no profile.
 Profile chosen_profile(const Selection& selection);
 
-/// Says how a profile prices what it has no row for.
+/// Returns how a profile prices what it has no row for.
 PricingOptions pricing_of(const Selection& selection);
 
 /// Returns the schedules asked for. Throws BadInput listing the known names, or naming a flag that none of them reads.

@@ -14,7 +14,7 @@ constexpr int64_t kTensorBytes = 128 << 20;  // beyond every L2
 constexpr int64_t kSeq = 2048;               // of attention's scores, and the width of a row
 constexpr double kEpsilon = 1e-5;
 
-// Holds what ops read and make, in rows of kSeq: all of it on a GPU, or some rows on the host.
+// What ops read and make, in rows of kSeq: all of it on a GPU, or some rows on the host.
 struct Operands {
   TensorView a, b, d;     // read
   TensorView p;           // read: softmaxes of causal scores
@@ -34,7 +34,7 @@ void add_up(Math& math, const Operands& o, void* stream) {
     move_on_host({.copies = {}, .sum = sum});
 }
 
-// Says what an op of a layer's dense math reads and writes at least, in tensors, and what it makes. `from`: what `out`
+// What an op of a layer's dense math reads and writes at least, in tensors, and what it makes. `from`: what `out`
 // holds before, where the op works in place.
 struct Op {
   std::string_view name;

@@ -38,7 +38,7 @@ void compare_whole(std::string_view what, const std::vector<T>& found, const std
       wrong.first = fmt::format("{}, element {}: found {}, expected {}", what, i, found[i], expected[i]);
 }
 
-// Holds logits of one group of tokens, and what a gate's kernels and the CPU's functions make of them. Kernels read the
+// Logits of one group of tokens, and what a gate's kernels and the CPU's functions make of them. Kernels read the
 // CPU's choice, so that a wrong one makes no other kernel wrong.
 class Gates {
  public:

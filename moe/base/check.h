@@ -49,7 +49,7 @@ void require_equal(const A& found, const B& expected, std::string_view what) {
 
 // The codes with which a process ends.
 
-/// Says how a process ended. kRegression: something is slower, confirmed. kDoubtful: --strict was asked, and a case is
+/// How a process ended. kRegression: something is slower, confirmed. kDoubtful: --strict was asked, and a case is
 /// ambiguous or the machine has a warning. kDefect: the program itself is at fault. kNoHardware: what it needs is not
 /// in this machine; CTest shows a skip.
 enum ExitCode : int {

@@ -41,7 +41,7 @@ std::string describe(const ConfigValue& value);
 /// Returns `text` in quotes, on one line, cut to 60 characters; control characters and broken UTF-8 show as '?'.
 std::string shown(std::string_view text);
 
-/// Says whether the text is letters, digits and . _ : + - @ alone, which can be part of keys and file names.
+/// Returns whether the text is letters, digits and . _ : + - @ alone, which can be part of keys and file names.
 bool is_name(std::string_view text);
 /// Returns whether the text is one line of UTF-8 without control characters; it may be empty.
 bool is_line(std::string_view text);

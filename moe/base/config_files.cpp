@@ -22,7 +22,7 @@ bool holds_configs(const fs::path& folder) {
 
 constexpr std::string_view kEnding = ".toml";
 
-// Says what a file of the folder is, in messages: of "clusters" a "cluster".
+// Returns what a file of the folder is, in messages: of "clusters" a "cluster".
 std::string_view what_is_in(std::string_view folder) {
   if (folder == "ci") return "cases";
   if (folder == "papers/assume") return "assumptions";

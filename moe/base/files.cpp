@@ -144,7 +144,7 @@ namespace {
 constexpr int kMostLinks = 40;  // as many as Linux follows
 constexpr size_t kBufferBytes = 1 << 16;
 
-/// Holds why the system refused, until the message is made of it.
+/// Why the system refused, until the message is made of it.
 struct Refusal {
   int error;
 };
@@ -204,7 +204,7 @@ void fill(Descriptor& file, const std::function<void(std::ostream&)>& write) {
   file.finish();
 }
 
-/// Holds what a chain of links ends in, whether that exists or not; and the descriptor of ours that it may stand for.
+/// What a chain of links ends in, whether that exists or not; and the descriptor of ours that it may stand for.
 struct Target {
   fs::path path;
   std::optional<int> own_descriptor;

@@ -33,7 +33,7 @@ constexpr bool same_names(const A& a, const B& b) {
   return std::ranges::equal(a, b, [](const auto& x, const auto& y) { return x.name == y.name; });
 }
 
-/// Is the row of a table that knows nothing of a value but its name.
+/// The row of a table that knows nothing of a value but its name.
 template <class Value>
 struct Named {
   std::string_view name;

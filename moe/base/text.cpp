@@ -128,7 +128,7 @@ Words words_of(std::string_view name) {
   return words;
 }
 
-// Says whether each of `words` begins a word of `other`, in its order; `at_start`: the first one begins the first.
+// Returns whether each of `words` begins a word of `other`, in its order; `at_start`: the first one begins the first.
 bool begin_words(const Words& words, const Words& other, bool at_start) {
   auto next = other.begin();
   for (const std::string& word : words) {

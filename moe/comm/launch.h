@@ -10,12 +10,12 @@
 
 namespace moe {
 
-/// Says what messages call what the caller sets; a program with flags has their names here.
+/// What messages call what the caller sets; a program with flags has their names here.
 struct LaunchNames {
   std::string rendezvous = "rendezvous", ranks_per_node = "ranks_per_node";
 };
 
-/// Holds what the caller says, which goes before any variable.
+/// What the caller says, which goes before any variable.
 struct LaunchFlags {
   std::optional<int> rank = {}, ranks = {};
   std::string rendezvous = {};  // HOST:PORT

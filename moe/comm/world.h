@@ -11,7 +11,7 @@
 
 namespace moe {
 
-/// Says which ranks share a machine. Nodes hold equally many, and those of one are neighbours: rank = node x
+/// Which ranks share a machine. Nodes hold equally many, and those of one are neighbours: rank = node x
 /// ranks_per_node + place.
 struct WorldTopology {
   int nodes = 1, ranks_per_node = 1;

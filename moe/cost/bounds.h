@@ -17,7 +17,7 @@ struct Bound {
   double total_s() const { return forward_s + backward_s; }
 };
 
-/// Holds what a bound depends on beside prices: which kinds of tasks follow each other, and on which lanes. Layers of a
+/// What a bound depends on beside prices: which kinds of tasks follow each other, and on which lanes. Layers of a
 /// grid share it.
 struct BoundShape {
   struct Link {
@@ -47,11 +47,11 @@ class BoundShapes {
   std::map<std::pair<StructureKey, Phase>, BoundShape> known_;
 };
 
-/// Holds at [a][b] the least time from the start of the first task on lane a to the end of the last on lane b, whatever
+/// At [a][b] the least time from the start of the first task on lane a to the end of the last on lane b, whatever
 /// the degree; -infinity where none has to pass. The last index is the phase's chain of tasks as a whole.
 using Crossings = std::vector<std::vector<double>>;
 
-/// Says for which degrees a bound holds: one, or (`exact` 0) all from `least` on; and whether gradients are sent.
+/// For which degrees a bound holds: one, or (`exact` 0) all from `least` on; and whether gradients are sent.
 struct BoundedDegrees {
   int exact = 0, least = 1;
   bool gradients = true;
@@ -95,7 +95,7 @@ class PhaseBound {
   }
   double dense(const BoundShape::Link& link) const;
   double dense_on(int lane) const;
-  /// Says what a lane runs of a chain: its load, what leads to its first task, what follows its last.
+  /// What a lane runs of a chain: its load, what leads to its first task, what follows its last.
   struct LaneLoad {
     double before = 0, busy = 0, behind = 0;
   };

@@ -90,7 +90,7 @@ constexpr double kRounding = 1e-9;  // cells below are what rounding left
 constexpr double kNoGain = 1e-15;   // of the largest gain
 constexpr int kMostPivots = 1000;
 
-// Holds the rows of the tableau: the program's, with a slack variable each, then the gains; the last column is the
+// The rows of the tableau: the program's, with a slack variable each, then the gains; the last column is the
 // limits.
 class Tableau {
  public:

@@ -7,7 +7,7 @@
 
 namespace moe::cost {
 
-/// Holds what a lane has to do: the seconds that it takes where nothing runs beside it.
+/// What a lane has to do: the seconds that it takes where nothing runs beside it.
 struct LaneWork {
   int lane = 0;
   Resource resource = Resource::none;

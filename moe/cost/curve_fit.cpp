@@ -154,7 +154,7 @@ constexpr size_t kMostCandidates = 24;  // for knots, evenly among the sizes whe
 constexpr int kMostExchanges = 20;
 constexpr double kAsGood = 1e-6, kExact = 1e-9;  // relative; an error that is rounding
 
-// Describes a curve from size 0 on: its seconds there, and by how much they grow up to each bound.
+// A curve from size 0 on: its seconds there, and by how much they grow up to each bound.
 struct Curve {
   Sizes bounds;  // where pieces end, the last at the largest size
   Eigen::VectorXd increments;
@@ -275,7 +275,7 @@ class KnotSearch {
   Sizes candidates_;
 };
 
-// Holds errors of held-out samples by number of pieces: of every sample, beside the fold that it was left out with.
+// Errors of held-out samples by number of pieces: of every sample, beside the fold that it was left out with.
 class CrossValidation {
  public:
   CrossValidation(const Points& samples, int most) : errors_(static_cast<size_t>(most)) {

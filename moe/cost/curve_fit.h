@@ -35,7 +35,7 @@ inline constexpr double kOutlierDeviations = 5, kLeastOutlier = 0.05;
 /// The fewest samples among which any is named an outlier.
 inline constexpr size_t kFewestWithOutliers = 5;
 
-/// Says which samples lie off the line that most of them share, found by least median of squared relative residuals
+/// Returns which samples lie off the line that most of them share, found by least median of squared relative residuals
 /// over the lines through two samples (Rousseeuw 1984: holds while more than half of the samples are sound), then by
 /// reweighting: relative least squares of what is kept, a deviation of 1.4826 (1 + 5 / (n - 2)) medians, until the set
 /// stays. Names none where fewer than two sizes would be left.

@@ -53,7 +53,7 @@ std::vector<double> held_out_errors(const std::vector<FitSample>& samples, const
   return errors;
 }
 
-// Says whether the line is steep enough to judge by r^2, which tells of noise alone where it is nearly flat.
+// Returns whether the line is steep enough to judge by r^2, which tells of noise alone where it is nearly flat.
 bool rises(const LinearFit& fit) {
   return fit.alpha_s + fit.range[1] * fit.beta > kFlat * (fit.alpha_s + fit.range[0] * fit.beta);
 }
@@ -280,7 +280,7 @@ void fit_terms(const std::vector<TermSample>& samples, std::string_view what, Ta
 namespace moe {
 namespace {
 
-/// Holds what tells the rows of a profile apart; the first field orders them.
+/// What tells the rows of a profile apart; the first field orders them.
 struct RowKey {
   enum class Table { comm, compute, module, task } table = Table::comm;
   std::string op;  // or the module's name
@@ -478,7 +478,7 @@ bool take_whole(Profile& profile, const CaseRecord& record) {
   return true;
 }
 
-// Says what stands behind "WHAT: ".
+// Returns what stands behind "WHAT: ".
 std::string why_of(const NoLine& none, const std::string& what) {
   return std::string(none.what()).substr(what.size() + 2);
 }

@@ -12,7 +12,7 @@
 
 namespace moe {
 
-/// Holds a sample that the line is not fitted to (curve_fit.h: outliers).
+/// A sample that the line is not fitted to (curve_fit.h: outliers).
 struct SetAside {
   std::string name;  // of its case
   double size = 0, seconds = 0;
@@ -67,7 +67,7 @@ struct FittedRow {
   std::string what;      // row_name (profile.h): "alltoall inter 8", "gemm float32", "attention forward 256"
   LinearFit fit;         // of a row that can be used
   std::string unusable;  // why the profile has no such row; empty: it has
-  /// Says whether nothing is to be said against the row.
+  /// Returns whether nothing is to be said against the row.
   bool good() const { return unusable.empty() && fit.weak.empty(); }
 };
 
@@ -101,7 +101,7 @@ std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases);
 /// Throws BadInput naming the record's file and line and the value, or the name that no profile can have.
 FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::string& name, const std::string& source);
 
-/// Holds a line that a reader of any figure must know; `weak`: a row is, of which what it prices says so too.
+/// A line that a reader of any figure must know; `weak`: a row is, of which what it prices says so too.
 struct FitWarning {
   std::string text;
   bool weak = false;

@@ -12,13 +12,13 @@
 
 namespace moe {
 
-/// Describes a makespan along a line on which every task's seconds change: its seconds at the line's begin, its slope
+/// A makespan along a line on which every task's seconds change: its seconds at the line's begin, its slope
 /// from there, and how far that slope holds, which is as far as no two ends change places.
 struct LineSpan {
   double seconds = 0, slope = 0, reach = 0;
 };
 
-/// Holds a structure compiled for replay under one contention. With all factors 1 and no shared network its times are
+/// A structure compiled for replay under one contention. With all factors 1 and no shared network its times are
 /// those of Replay, bit for bit. A replay costs some tens of nanoseconds a task and allocates nothing once `ends` is
 /// large enough.
 class FluidReplay {

@@ -34,7 +34,7 @@ LayerBounds layer_bounds(const Schedule& schedule, const LayerPricer& pricer, Bo
   return bounds;
 }
 
-// Holds the earliest ends of one stage's passes: of its last task on each lane, and behind them of the chain that is
+// The earliest ends of one stage's passes: of its last task on each lane, and behind them of the chain that is
 // followed.
 class Stage {
  public:

@@ -14,7 +14,7 @@ using Eigen::Index;
 constexpr double kOfFullRank = 1e-8;      // the least length of a column beside those before it
 constexpr double kOfTheGradient = 1e-12;  // below this share of the largest correlation it is 0
 
-// Holds a least-squares problem whose columns have length 1 (or 0), and which of them may be above 0.
+// A least-squares problem whose columns have length 1 (or 0), and which of them may be above 0.
 class ActiveSets {
  public:
   ActiveSets(const Eigen::MatrixXd& a, const Eigen::VectorXd& b)

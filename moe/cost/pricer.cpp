@@ -165,7 +165,7 @@ double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
   return c.price.seconds(c.unit) + profile().task_overhead_s;
 }
 
-// Says whether the task computes scores again, and no row was measured of one that does.
+// Returns whether the task computes scores again, and no row was measured of one that does.
 bool LayerPricer::adds_scores(TaskKind kind) const {
   if (shape().parallel.recompute == Recompute::none) return false;
   if (kind == TaskKind::attention_dx && find_.task_row(kind, Phase::backward) != nullptr) return false;

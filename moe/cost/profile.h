@@ -17,7 +17,7 @@ namespace moe {
 
 // [contention] of a cluster profile: how tasks on two resources of a rank slow each other down while both run.
 
-/// Says what a task uses of its rank while it runs: a computation `compute`, a collective its group's network, a
+/// What a task uses of its rank while it runs: a computation `compute`, a collective its group's network, a
 /// re-layout copy, on whatever lane, the device's memory (`copy`). Who uses none is neither slowed nor slows.
 enum class Resource : uint8_t { compute, inter, intra, copy, none };
 inline constexpr int kResources = 5;
@@ -30,7 +30,7 @@ struct Contention {
   double compute_by_inter = 1, compute_by_intra = 1, inter_by_compute = 1, intra_by_compute = 1;
   double copy_by_inter = 1, copy_by_intra = 1, copy_by_compute = 1;
   double inter_by_copy = 1, intra_by_copy = 1, compute_by_copy = 1;
-  /// Holds at [slowed][by] the seconds, >= 0, that a task loses whenever it and one of the other kind begin to run side
+  /// At [slowed][by] the seconds, >= 0, that a task loses whenever it and one of the other kind begin to run side
   /// by side, whatever their sizes: kernels that wait for each other to be scheduled (MoNTA's section Discussions).
   std::array<std::array<double, kSlowed>, kSlowed> stall_s{};
 
@@ -38,7 +38,7 @@ struct Contention {
   bool operator==(const Contention&) const = default;
 };
 
-/// Holds an ordered pair of resources and its factor. A profile names them SLOWED_by_BY, and SLOWED_by_BY_stall_s.
+/// An ordered pair of resources and its factor. A profile names them SLOWED_by_BY, and SLOWED_by_BY_stall_s.
 struct ContentionPair {
   Resource slowed, by;
   double Contention::*factor;
@@ -55,7 +55,7 @@ std::span<const ContentionPair> contention_pairs();
 using Range = std::array<double, 2>;
 using Points = std::vector<std::array<double, 2>>;  // (size, seconds), ascending
 
-/// Holds what a fit found of its row, beside r^2 and the median held-out error. A row written by hand has none of it.
+/// What a fit found of its row, beside r^2 and the median held-out error. A row written by hand has none of it.
 struct RowVerdict {
   std::optional<double> held_out_worst;
   Points set_aside;  // samples that the row is not fitted to
@@ -63,7 +63,7 @@ struct RowVerdict {
   bool operator==(const RowVerdict&) const = default;
 };
 
-/// Holds a row of [[comm]]: one op of that table (op.h), group size, network and algorithm.
+/// A row of [[comm]]: one op of that table (op.h), group size, network and algorithm.
 struct CommRow {
   Op op = Op::none;
   Network network = Network::inter;
@@ -78,7 +78,7 @@ struct CommRow {
   int node_limit = 0;  // of an AlltoAll that sends a row once a node: tokens reached so many at most; 0: not known
 };
 
-/// Holds a row of [[compute]]: gemm (gemms * alpha + flops * beta), expert (with ffn, as a whole) or copy
+/// A row of [[compute]]: gemm (gemms * alpha + flops * beta), expert (with ffn, as a whole) or copy
 /// (beta_s_per_byte).
 struct ComputeRow {
   Op op = Op::none;
@@ -92,7 +92,7 @@ struct ComputeRow {
   RowVerdict verdict = {};
 };
 
-/// Holds a row of [[module]]: a profiled sub-module, used instead of gemm where present (FSMoE section 3.2). beta
+/// A row of [[module]]: a profiled sub-module, used instead of gemm where present (FSMoE section 3.2). beta
 /// applies to the FLOPs or bytes of its own phase (modules.h); the other one is 0.
 struct ModuleRow {
   std::string name;  // modules.h
@@ -107,7 +107,7 @@ struct ModuleRow {
   double beta() const { return beta_s_per_flop + beta_s_per_byte; }
 };
 
-/// Holds a row of [[task]]: a computation as layers run it, alone on its rank while all ranks compute; used instead of
+/// A row of [[task]]: a computation as layers run it, alone on its rank while all ranks compute; used instead of
 /// module and gemm where present. It takes s_per . terms (terms.h).
 struct TaskRow {
   std::string name;  // task_row_name
@@ -119,7 +119,7 @@ struct TaskRow {
   RowVerdict verdict = {};
 };
 
-/// Holds a row of [[unusable]]: a row that was measured and could not be fitted. What needs it has no price.
+/// A row of [[unusable]]: a row that was measured and could not be fitted. What needs it has no price.
 struct UnusableRow {
   std::string row;  // its row_name
   std::string reason;
@@ -150,7 +150,7 @@ struct Profile {
 
 /// The largest cluster that a profile's file may describe.
 inline constexpr int kMostNodes = 65536, kMostRanksPerNode = 1024;  // ranks stay an int
-/// Says whether the text is one line without "/", since files are named by it.
+/// Returns whether the text is one line without "/", since files are named by it.
 bool is_profile_name(std::string_view text);
 inline constexpr std::string_view kProfileName = "one line of text without /";
 /// Returns the most ranks that a group on this network can have.

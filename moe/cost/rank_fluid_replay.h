@@ -12,7 +12,7 @@
 
 namespace moe {
 
-/// Holds a structure compiled for replay under one contention. With all factors 1 and no shared network its outcome is
+/// A structure compiled for replay under one contention. With all factors 1 and no shared network its outcome is
 /// RankReplay's. A replay goes from event to event: some hundred nanoseconds a task and rank.
 class RankFluidReplay {
  public:

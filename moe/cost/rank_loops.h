@@ -9,7 +9,7 @@
 
 namespace moe::rank_loops {
 
-// Says how much longer than modelled a kind of task takes on each rank, jitter apart.
+// How much longer than modelled a kind of task takes on each rank, jitter apart.
 class Stretch {
  public:
   void multiply(int rank, double factor, int ranks) {
@@ -30,7 +30,7 @@ class Stretch {
   std::vector<uint32_t> others_;  // than 1, before a rank
 };
 
-// Says by what factor a noise stretches every rank's tasks, jitter apart.
+// By what factor a noise stretches every rank's tasks, jitter apart.
 class RankStretch {
  public:
   RankStretch(const RankNoise& noise, int ranks) : kinds_(noise.loaded) {

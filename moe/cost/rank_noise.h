@@ -1,5 +1,5 @@
 #pragma once
-// Describes what makes ranks differ: jitter of every task, slow ranks, uneven routing. All of it stretches a task's
+// What makes ranks differ: jitter of every task, slow ranks, uneven routing. All of it stretches a task's
 // modelled seconds by factors; a draw depends on (seed, task, rank, sample) alone.
 #include <cstdint>
 #include <span>
@@ -26,7 +26,7 @@ struct RankNoise {
   Jitter jitter = Jitter::none;
   double coefficient = 0;  // of variation: standard deviation / mean of a task's seconds
   std::vector<Straggler> stragglers;
-  // Holds each rank's rows over the mean, one layer's after another's or one layer's for all; empty: routing is even.
+  // Each rank's rows over the mean, one layer's after another's or one layer's for all; empty: routing is even.
   std::vector<double> load;
   std::vector<TaskKind> loaded = routed_kinds();  // the tasks whose seconds grow with a rank's rows
   uint64_t seed = 1;

@@ -12,7 +12,7 @@
 
 namespace moe {
 
-/// Holds what a replay on all ranks took, in seconds. A sample is one replay; samples differ by their jitter alone.
+/// What a replay on all ranks took, in seconds. A sample is one replay; samples differ by their jitter alone.
 struct RankOutcome {
   std::vector<double> makespan_s;  // by sample
   std::vector<double> rank_end_s;  // by rank: when its last task ends, mean over samples
@@ -29,7 +29,7 @@ struct RankOutcome {
   double quantile_s(double share) const;
 };
 
-/// Holds a structure compiled for replay on all ranks of its stages. Tasks go over arrays of ranks, in issue order; the
+/// A structure compiled for replay on all ranks of its stages. Tasks go over arrays of ranks, in issue order; the
 /// ranks are taken in blocks that hold whole groups, small enough for the cache, up to a collective that spans more.
 class RankReplay {
  public:

@@ -8,7 +8,7 @@
 
 namespace moe {
 
-/// Holds seconds from the start of the first task, by task id, and a lane's busy time by lane.
+/// Seconds from the start of the first task, by task id, and a lane's busy time by lane.
 struct Timeline {
   std::vector<double> start_s, end_s;
   std::vector<double> lane_busy_s;
@@ -21,7 +21,7 @@ inline constexpr size_t kMaxLanes = 768;  // of all stages together
 /// can't deadlock. Returns the structure; throws WrongResult naming the task or lane, Unsupported for too many lanes.
 const Structure& checked(const Structure& structure);
 
-/// Holds a structure compiled for replay; one replay of n tasks costs a few nanoseconds a task and allocates nothing.
+/// A structure compiled for replay; one replay of n tasks costs a few nanoseconds a task and allocates nothing.
 class Replay {
  public:
   explicit Replay(const Structure& structure);

@@ -1,5 +1,5 @@
 #pragma once
-// Says how tasks that run at once on a rank slow each other down: the one rule of the replay and of the emulated
+// How tasks that run at once on a rank slow each other down: the one rule of the replay and of the emulated
 // cluster.
 //
 // A running task's remaining time, alpha included, passes at 1 / product of the factors of the other tasks that run on
@@ -18,7 +18,7 @@
 
 namespace moe {
 
-/// Holds the network of each GroupKind.
+/// The network of each GroupKind.
 using GroupNetworks = std::array<Network, kGroupKinds>;
 GroupNetworks networks_of(const Groups& groups);
 
@@ -53,7 +53,7 @@ class Slowdown {
 /// Returns how many tasks of a stage can use each resource at once: as many as there are lanes that ever use it.
 std::array<uint32_t, kSlowed> most_at_once(const Structure& structure, const GroupNetworks& networks);
 
-/// Holds a Slowdown as a table: a row for every way in which up to `most` tasks of each resource can run at once.
+/// A Slowdown as a table: a row for every way in which up to `most` tasks of each resource can run at once.
 class SlowdownTable {
  public:
   SlowdownTable(const Contention& contention, const std::array<uint32_t, kSlowed>& most);
@@ -71,7 +71,7 @@ class SlowdownTable {
   std::vector<std::array<double, kResources>> rows_;
 };
 
-/// Says whether tasks of the plan slow each other: there are factors, or lanes that share a network.
+/// Returns whether tasks of the plan slow each other: there are factors, or lanes that share a network.
 bool slows_itself(const Plan& plan, const Contention& contention);
 
 }  // namespace moe

@@ -18,7 +18,7 @@ std::span<const std::string_view> term_names();
 using TermValues = std::array<double, kTerms>;
 double dot(const TermValues& a, const TermValues& b);
 
-/// Holds the terms of one kind of task in one phase, on a rank.
+/// The terms of one kind of task in one phase, on a rank.
 struct TaskTerms {
   TermValues once{};     // of every task, however few rows it has
   TermValues of_rows{};  // of all rows together; of a dense task, all else
@@ -26,7 +26,7 @@ struct TaskTerms {
   TermValues of_share(double share) const;
 };
 
-/// Says whether tasks of this kind compute, and have terms.
+/// Returns whether tasks of this kind compute, and have terms.
 bool has_terms(TaskKind kind);
 TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 /// Returns the terms of a model's end (computes_end()), by its work: rows that are looked up, FLOPs of the projection.

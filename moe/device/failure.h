@@ -6,7 +6,7 @@
 
 namespace moe {
 
-/// Holds an error that sticks, like a CUDA context's: once set, streams that share it skip their queued work until it
+/// An error that sticks, like a CUDA context's: once set, streams that share it skip their queued work until it
 /// is cleared.
 class Failure {
  public:

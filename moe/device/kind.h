@@ -8,7 +8,7 @@ namespace moe {
 enum class DeviceKind : uint8_t { cpu, cuda };
 std::string_view name_of(DeviceKind kind);
 
-/// Says who computes attention on a GPU: our kernels, or LibTorch's. On the CPU it is always LibTorch.
+/// Who computes attention on a GPU: our kernels, or LibTorch's. On the CPU it is always LibTorch.
 enum class AttentionBy : uint8_t { own, torch };
 
 }  // namespace moe

@@ -7,14 +7,14 @@
 
 namespace moe {
 
-/// Describes a copy, whose two places don't overlap or are the same.
+/// A copy, whose two places don't overlap or are the same.
 struct Copy {
   void* to = nullptr;
   const void* from = nullptr;
   int64_t bytes = 0;
 };
 
-/// Describes a sum: all `from`, added element by element in their order, go to every one of `to`, of which each is one
+/// A sum: all `from`, added element by element in their order, go to every one of `to`, of which each is one
 /// of `from` or overlaps none. float16 and bfloat16 are added in float32 and rounded once.
 struct Sum {
   std::vector<const void*> from;
@@ -23,7 +23,7 @@ struct Sum {
   DType dtype = DType::float32;
 };
 
-/// Holds moves that are done in any order, so that none of them may need another's result.
+/// Moves that are done in any order, so that none of them may need another's result.
 struct Moves {
   std::vector<Copy> copies;
   Sum sum;

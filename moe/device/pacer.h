@@ -17,7 +17,7 @@ namespace moe {
 /// Serves a set of ranks that share a clock. Threads may call it at once; it outlives its tasks.
 class Pacer {
  public:
-  /// Says what a task uses of a rank.
+  /// What a task uses of a rank.
   struct Use {
     int rank = 0, resource = 0;
   };

@@ -9,7 +9,7 @@
 
 namespace moe {
 
-/// Holds recorded work. The lanes, the events, and the memory that the work uses outlive it.
+/// Recorded work. The lanes, the events, and the memory that the work uses outlive it.
 class RecordedWork {
  public:
   virtual ~RecordedWork() = default;

@@ -29,7 +29,7 @@ class Event {
   virtual double seconds() const = 0;
 };
 
-/// Says how long a piece of work must at least take (0: no pace), and where to count that it took longer by itself
+/// How long a piece of work must at least take (0: no pace), and where to count that it took longer by itself
 /// ("overrun").
 struct Pace {
   double at_least_s = 0;

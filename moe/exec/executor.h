@@ -28,23 +28,24 @@ class Binding {
   /// Says that neither issue() nor settle() waits for a task that was issued before, so that all of a pass can be
   /// issued before it begins.
   virtual bool can_issue_ahead() const { return false; }
-  /// Says how many passes in a row differ in what they enqueue before the first one's comes again: each is recorded by
+  /// Returns how many passes in a row differ in what they enqueue before the first one's comes again: each is recorded
+  /// by
   /// itself (Executor::record). Throws Unsupported naming why passes can't be recorded.
   virtual int turns() const { throw Unsupported("recorded passes: found what knows no way to record its own"); }
-  /// Says which of these the next pass is, from 0.
+  /// Returns which of these the next pass is, from 0.
   virtual int turn() const { return 0; }
   /// Does what issuing a whole pass does beside enqueuing it. Is called before each replay of one.
   virtual void before_replay() {}
 };
 
-/// Says how paced tasks slow each other down, on this rank and others.
+/// How paced tasks slow each other down, on this rank and others.
 struct Contended {
   Pacer* pacer = nullptr;  // none: they don't
   int rank = 0;
   std::vector<int> resources = {};  // by task, what it uses
 };
 
-/// Says when a task began and ended on this rank, in seconds from the start of the run. A collective begins when it
+/// When a task began and ended on this rank, in seconds from the start of the run. A collective begins when it
 /// could begin here, so its time holds the wait for its other ranks.
 struct TaskTime {
   double start_s = 0, end_s = 0;
@@ -57,7 +58,7 @@ struct RunTimes {
   int64_t overruns = 0;         // tasks whose work outlasted their pace
 };
 
-/// Says what of a replay has times: the pass as a whole, which costs it nothing, or each task too.
+/// What of a replay has times: the pass as a whole, which costs it nothing, or each task too.
 enum class Timed : uint8_t { pass, tasks };
 
 class Executor {

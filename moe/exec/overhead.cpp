@@ -133,7 +133,7 @@ double measure_crossing_s(const Measured& what) {
   return upper_median(std::move(samples));
 }
 
-/// Holds seconds a task of empty kernels.
+/// Seconds a task of empty kernels.
 struct KernelTask {
   double issued_s = 0, replayed_s = 0;
 };

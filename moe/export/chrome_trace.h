@@ -11,7 +11,7 @@
 
 namespace moe {
 
-/// Says when the tasks of a plan ran: one process of the trace, with a track for each lane that has tasks.
+/// When the tasks of a plan ran: one process of the trace, with a track for each lane that has tasks.
 struct TraceGroup {
   std::string name;  // "measured", "simulated"
   int rank = -1;     // -1: stands for all ranks

@@ -22,7 +22,7 @@ struct SafeTensor {
   std::span<const std::byte> data;
 };
 
-/// Holds texts by key, for the header's "__metadata__". A key has a tensor's characters; a text no quote, backslash or
+/// Texts by key, for the header's "__metadata__". A key has a tensor's characters; a text no quote, backslash or
 /// control character.
 using TensorNotes = std::map<std::string, std::string>;
 
@@ -37,7 +37,7 @@ void write_safetensors(const std::string& path, std::span<const SafeTensor> tens
 
 // Reads the files that write_safetensors and other software write.
 
-/// Says where a tensor's elements lie.
+/// Where a tensor's elements lie.
 struct StoredTensor {
   std::string name, type;
   std::vector<int64_t> shape = {};

@@ -80,7 +80,7 @@ void check(const DrawnTimeline& drawn) {
                        t.start_s.size(), t.end_s.size(), n);
 }
 
-// Holds the time from the first start, or 0 where all start later, to the last end.
+// The time from the first start, or 0 where all start later, to the last end.
 struct Span {
   double begin = 0, end = 0;
 };

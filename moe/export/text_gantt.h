@@ -7,7 +7,7 @@
 
 namespace moe {
 
-/// Holds one of the timelines that share a picture. A title stands above its lanes.
+/// One of the timelines that share a picture. A title stands above its lanes.
 struct DrawnTimeline {
   std::string title;
   const Structure& structure;

@@ -10,7 +10,7 @@ void require_runnable(const Plan& plan) {
   for (const Phase phase : {Phase::forward, Phase::backward}) cuts_of(plan, phase);
 }
 
-// Says what does a kind of task. A row has one of the two: a computation runs on its task's stream, an exchange is
+// What does a kind of task. A row has one of the two: a computation runs on its task's stream, an exchange is
 // enqueued on it.
 struct LayerBinding::Row {
   TaskKind kind;
@@ -124,7 +124,7 @@ void LayerBinding::sum_gradient(const Task& task, CommCall call) {
   layer_.comms.of(task.group).allreduce(all.at(begin), end - begin, dtype, call);
 }
 
-// Says what does a kind of task. A row has one of the two: a computation runs on its task's stream, an exchange is
+// What does a kind of task. A row has one of the two: a computation runs on its task's stream, an exchange is
 // enqueued on it.
 struct DenseBinding::Row {
   TaskKind kind;

@@ -15,7 +15,7 @@ void sum_gradient(const Parameter& p, Communicator& comm, bool sums, Math& math,
 
 namespace {
 
-// Describes a stretch of a weight, and where it lies among what is sent.
+// A stretch of a weight, and where it lies among what is sent.
 struct Piece {
   TensorView weight, sent;
 };

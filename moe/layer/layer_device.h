@@ -34,10 +34,11 @@ class LayerDevice {
 /// Computes by cpu_math() and has no state.
 LayerDevice& cpu_layer_device();
 
-/// Says whether layers on such a device can be of this type: 16 bits are a GPU's.
+/// Returns whether layers on such a device can be of this type: 16 bits are a GPU's.
 bool computes_in(DeviceKind kind, DType dtype);
 
-/// Says whether attention on such a device keeps its scores where a layer asks for it: LibTorch's keeps none, whatever
+/// Returns whether attention on such a device keeps its scores where a layer asks for it: LibTorch's keeps none,
+/// whatever
 /// is asked (attention_heads.h).
 bool keeps_scores(DeviceKind kind, AttentionBy by);
 

@@ -33,7 +33,7 @@
 
 namespace moe {
 
-/// Holds the communicators of one rank of a layer: one a kind of group, so collectives on different lanes never meet.
+/// The communicators of one rank of a layer: one a kind of group, so collectives on different lanes never meet.
 /// Copies share the communicators.
 class LayerComms {
  public:
@@ -58,10 +58,10 @@ class KnownComms {
   std::vector<std::pair<ParallelShape, LayerComms>> known_;
 };
 
-// Holds what one rank of a layer is made of and what flows through it. MoeLayer owns it and shows its results; the
+// What one rank of a layer is made of and what flows through it. MoeLayer owns it and shows its results; the
 // parts of a binding (binding/) read and write it.
 
-/// Holds the parts that the layer's shape names, made for this rank and its device. A dense layer has attention, norms
+/// The parts that the layer's shape names, made for this rank and its device. A dense layer has attention, norms
 /// and its feed-forward alone.
 struct LayerParts {
   std::unique_ptr<Attention> attention;
@@ -77,7 +77,7 @@ struct LayerParts {
   std::unique_ptr<Hook> hook;      // null: none
 };
 
-/// Holds the dense part's gradients of two passes: a backward makes `fresh` while its plan's tasks sum `pending` over
+/// The dense part's gradients of two passes: a backward makes `fresh` while its plan's tasks sum `pending` over
 /// DP. Both are the same where a plan sums what its own pass made.
 struct DenseGradients {
   Weight fresh, pending;  // made by this pass; by the one before
@@ -92,7 +92,7 @@ inline constexpr std::string_view kDenseGradients = "dense gradients",
                                   kDenseGradientsBefore = "dense gradients of the pass before",
                                   kExpertGradients = "experts' gradients";
 
-/// Says what a backward does to the parameters' gradients, part by part: among a layer's micro-batches the one whose
+/// What a backward does to the parameters' gradients, part by part: among a layer's micro-batches the one whose
 /// task comes first overwrites them. Other norms go with what reads them; `shared` is a dense layer's feed-forward too.
 struct GradientsInto {
   Into attention = Into::overwrite, gate = Into::overwrite, experts = Into::overwrite, shared = Into::overwrite;
@@ -100,7 +100,7 @@ struct GradientsInto {
   Into attention_norm = Into::overwrite;  // the gradients of attention's input make these
 };
 
-/// Says what a layer shares: the weights with those of its other micro-batches; what it makes with passes that take
+/// What a layer shares: the weights with those of its other micro-batches; what it makes with passes that take
 /// turns; its input with the output of the layer before it.
 struct LayerLinks {
   std::shared_ptr<TensorStore> weights = std::make_shared<TensorStore>();
@@ -204,7 +204,7 @@ class MoeLayer {
 
 // Counts how evenly a layer's tokens fall on its experts, and how full the rows are that are sent to them.
 
-/// Holds the counts of the last pass, over all ranks' own tokens.
+/// The counts of the last pass, over all ranks' own tokens.
 struct RoutingLoad {
   int64_t pairs = 0, dropped = 0;       // that the gate chose; of them, without a row
   double drop_rate = 0;                 // dropped / pairs

@@ -11,7 +11,7 @@
 
 namespace moe {
 
-/// Says where a layer's numbers come from. `skew` > 0 adds a vector common to all tokens, `skew` times a standard
+/// Where a layer's numbers come from. `skew` > 0 adds a vector common to all tokens, `skew` times a standard
 /// normal, to the inputs. Hidden states then share a direction, and the gate prefers some experts, the more the larger
 /// it is.
 struct LayerSeed {
@@ -29,7 +29,7 @@ struct LayerSeed {
 ///   edp     replicas of the same experts, outside the plan
 enum class SummedOver : uint8_t { dp, stage, edp };
 
-/// Holds this rank's part of a weight of up to three axes; `axes[i]` says which part of axis i of the whole it is.
+/// This rank's part of a weight of up to three axes; `axes[i]` says which part of axis i of the whole it is.
 struct Parameter {
   std::string name;
   std::array<ShardRange, 3> axes;

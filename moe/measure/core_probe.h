@@ -51,7 +51,7 @@ void interleave_repetitions();
 
 // The ranks that a bench runs on.
 
-/// Says what the ranks are: threads of this process, which share one GPU, or the processes of a run, one rank each.
+/// What the ranks are: threads of this process, which share one GPU, or the processes of a run, one rank each.
 struct BenchRanks {
   World* processes = nullptr;  // all of them call what is given these ranks; none: threads
   DeviceKind device = DeviceKind::cpu;
@@ -59,7 +59,7 @@ struct BenchRanks {
   AttentionBy attention = AttentionBy::own;
   std::shared_ptr<CoreTimes> cores = std::make_shared<CoreTimes>();  // of all that is measured on these ranks
 
-  /// Says whether this process decides by the clock, and keeps what was found.
+  /// Returns whether this process decides by the clock, and keeps what was found.
   bool leads() const { return processes == nullptr || moe::leads(*processes); }
   /// Returns the least of what the processes found, each its `own`; all of them call it.
   double least(double own) const {

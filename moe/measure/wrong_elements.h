@@ -15,7 +15,7 @@ struct WrongElements {
   std::string first;  // which, what was found and what was expected; empty: none
 };
 
-/// Holds what a sum of products must come out as, in float64, and the size of its terms, by which rounding is judged.
+/// What a sum of products must come out as, in float64, and the size of its terms, by which rounding is judged.
 struct ExactSum {
   double value = 0, size = 0;
   void add(double a, double b = 1) { value += a * b, size += std::abs(a * b); }

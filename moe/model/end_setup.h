@@ -25,7 +25,7 @@ class EndSetup {
   const RankShape& rank() const { return part_.rank; }
   const LayerShape& layer() const { return rank().shape.layer; }
   int64_t tokens() const { return rank().mp_tokens(); }  // that an end computes, of a micro-batch
-  /// Says whether the rank has the rows of its own tokens alone, which the MP group gathers and shares out again.
+  /// Returns whether the rank has the rows of its own tokens alone, which the MP group gathers and shares out again.
   bool rows_apart() const { return mp() > 1 && rank().traits().holds == Tokens::own; }
   int mp() const { return rank().shape.parallel.mp; }
   Communicator& mp_comm() const { return stack_.comms().of(GroupKind::mp); }
@@ -37,7 +37,7 @@ class EndSetup {
   /// Returns this rank's part of a table's rows.
   ShardRange part_of(int64_t rows) const { return share_of(rows, mp(), rank().mp); }
   Tensor rows() const { return Tensor({tokens(), rank().model_dim()}, rank().dtype()); }
-  /// Says how often the rows that the rank has are in its MP group.
+  /// Returns how often the rows that the rank has are in its MP group.
   int copies() const { return static_cast<int>(rank().held.count / rank().tokens.count); }
 
   MoeLayer& first(int micro_batch) const { return stack_.cell(0, micro_batch); }

@@ -12,7 +12,7 @@
 namespace moe {
 namespace {
 
-// Describes one of our weights, (rows, columns), and where it lies: in columns [first, first + columns) of a tensor of
+// One of our weights, (rows, columns), and where it lies: in columns [first, first + columns) of a tensor of
 // `width`.
 struct Piece {
   std::string ours;

@@ -42,7 +42,7 @@ class RankModel final : public ModelTasks {
   void issue(const Task& task, CommCall call) override;
 
  private:
-  // Says whether a number of a layer stands for the embedding or the head.
+  // Returns whether a number of a layer stands for the embedding or the head.
   bool of_end(int layer) const { return layer < 0 || layer == stack_.shape().layers; }
   std::vector<Parameter> parameters_of(int layer);
   void step_layer(int layer);

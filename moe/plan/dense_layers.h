@@ -19,14 +19,14 @@ struct DenseLayers {
   bool has(int layer) const { return layer >= 0 && layer < std::ssize(is) && is[static_cast<size_t>(layer)]; }
   /// Counts the dense layers among [first, last).
   int in(int first, int last) const;
-  /// Says whether none of the first `layers` is dense.
+  /// Returns whether none of the first `layers` is dense.
   bool none(int layers) const { return in(0, layers) == 0; }
   /// Returns the dense layers of a model of the first `layers` alone.
   DenseLayers first(int layers) const;
   bool operator==(const DenseLayers&) const = default;
 };
 
-/// Says which layers of a model are dense, however many it has: the first ones, all but every n-th (n - 1, 2 n - 1, ..
+/// Which layers of a model are dense, however many it has: the first ones, all but every n-th (n - 1, 2 n - 1, ..
 /// have experts, counted from 0), and some by their numbers.
 struct DenseRule {
   int64_t hidden = 0;
@@ -42,7 +42,7 @@ inline bool is_dense(const LayerCase& shape) { return shape.layer.experts == 0; 
 /// MP does not divide it, or where its weights are too many to count.
 LayerCase dense_case(const LayerCase& shape, int64_t hidden);
 
-/// Holds the cases of a model's layers, of both kinds.
+/// The cases of a model's layers, of both kinds.
 class LayerCases {
  public:
   LayerCases(const LayerCase& shape, const DenseLayers& dense)

@@ -1,5 +1,5 @@
 #pragma once
-// Says how rows reach the experts and return, and which dense part goes with it: six flows, a row of traits each.
+// How rows reach the experts and return, and which dense part goes with it: six flows, a row of traits each.
 //
 // To add a flow:
 //   1. Add its enumerator to Flow and its row to the table in flow.cpp. Work, memory, rank shapes, layouts, buffers,
@@ -31,7 +31,7 @@ inline constexpr int kFlows = 6;
 /// group's ranks.
 enum class Tokens : uint8_t { own, mp_group, esp_groups };
 
-/// Says what a rank sends to the experts, and over which group.
+/// What a rank sends to the experts, and over which group.
 ///   all_groups  rows of every group of tokens that it gates; AlltoAll over EP
 ///   over_esp    rows of its own group; AlltoAll over EP, then an AllGather over ESP
 ///   over_mp     the same with MP in place of ESP
@@ -50,15 +50,15 @@ struct FlowTraits {
 
   bool sends_all_groups() const { return way == Way::all_groups; }
   bool fused() const { return way == Way::fused; }
-  /// Says whether rows stop at a rank of the EP peer before those that share its experts gather them.
+  /// Returns whether rows stop at a rank of the EP peer before those that share its experts gather them.
   bool through_peer() const { return way == Way::over_esp || way == Way::over_mp; }
   /// These say whether the MP ranks gather, after the MoE part, the tokens that each gated alone, or the rows that each
   /// sent alone.
   bool gathers_tokens() const { return holds == Tokens::mp_group && gates == Tokens::own; }
   bool gathers_rows() const { return gates == Tokens::mp_group && !sends_all_groups(); }
-  /// Says how many ranks gate a token and add up the gradients that they make of it.
+  /// Returns how many ranks gate a token and add up the gradients that they make of it.
   int gate_copies(const ParallelShape& p) const { return gates == Tokens::esp_groups ? p.esp : 1; }
-  /// Says how often the experts compute a token.
+  /// Returns how often the experts compute a token.
   int expert_copies(const ParallelShape& p) const { return gates == Tokens::esp_groups ? p.mp : 1; }
 };
 const FlowTraits& traits_of(Flow flow);

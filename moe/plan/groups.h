@@ -16,7 +16,7 @@ enum class GroupKind { none, ep, esp, mp, dp, edp, ep_esp, pp, stage, world };
 inline constexpr int kGroupKinds = 10;
 std::string_view name_of(GroupKind kind);
 
-/// Says which network a group talks over. none: a group of one rank, over which nothing is sent; inter: the group spans
+/// Which network a group talks over. none: a group of one rank, over which nothing is sent; inter: the group spans
 /// nodes.
 enum class Network { none, intra, inter };
 std::string_view name_of(Network network);
@@ -33,11 +33,11 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
-/// Holds one row a GroupKind, indexed by it. A group is inter if it spans nodes for any rank.
+/// One row a GroupKind, indexed by it. A group is inter if it spans nodes for any rank.
 using Groups = std::array<Group, kGroupKinds>;
 Groups groups_of(const ParallelShape& parallel);
 
-/// Holds all of a layer that a plan's structure depends on.
+/// All of a layer that a plan's structure depends on.
 struct LayerOutline {
   Groups groups;
   bool shared_expert = false;

@@ -13,7 +13,7 @@ namespace moe {
 struct LayerFile {
   std::string name, source, file;
   LayerShape layer;  // keys that are absent have LayerShape's defaults
-  /// Holds [parallel]'s dp, mp, ep, esp, pp alone: nodes and ranks a node belong to the cluster. 0: by default.
+  /// [parallel]'s dp, mp, ep, esp, pp alone: nodes and ranks a node belong to the cluster. 0: by default.
   ParallelShape parallel;
   std::optional<Rounding> rounding;
 };

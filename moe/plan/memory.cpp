@@ -62,7 +62,7 @@ void check(const MemoryRequest& r) {
                     r.shape.parallel.pp);
 }
 
-// Says which of a model's ends a stage has.
+// Which of a model's ends a stage has.
 struct Ends {
   Ends(const MemoryRequest& r, int stage)
       : embedding(r.vocabulary > 0 && stage == 0), head(r.vocabulary > 0 && stage == r.shape.parallel.pp - 1) {}
@@ -201,7 +201,7 @@ double activations(const MemoryRequest& r, int stage) {
          end_rows(r, {r, stage});
 }
 
-// Says whether a rank gathers weights that so many ranks hold alike: under ZeRO 3 it has its shard alone.
+// Returns whether a rank gathers weights that so many ranks hold alike: under ZeRO 3 it has its shard alone.
 bool gathers_from(const LayerCase& c, int replicas) { return c.parallel.zero == kMostZeroStage || replicas > 1; }
 
 // Counts the parameters of a layer that are gathered at once.
@@ -339,7 +339,7 @@ std::optional<std::string> misfit(const MemoryEstimate& estimate, double capacit
 
 namespace {
 
-// Says whether the task adds up over MP what attention made: in a backward it is the last, and reads nothing else.
+// Returns whether the task adds up over MP what attention made: in a backward it is the last, and reads nothing else.
 bool sums_attention(TaskKind kind) { return kind == TaskKind::mp_reducescatter || kind == TaskKind::mp_allreduce; }
 
 bool of_attention(TaskKind kind) {
@@ -356,7 +356,7 @@ bool of_dense_part(const Task& task) {
   return !sums_attention(task.kind) && task.kind != TaskKind::ffn_allgather;
 }
 
-// Holds tasks between whose first and last one memory is needed: of each lane the first and the last.
+// Tasks between whose first and last one memory is needed: of each lane the first and the last.
 class Span {
  public:
   void add(const Task& task) {
@@ -386,7 +386,7 @@ class Span {
   int first_ = -1, last_ = -1;
 };
 
-// Holds when a pass needs memory: once; of a layer whose forward runs again, twice.
+// When a pass needs memory: once; of a layer whose forward runs again, twice.
 using Holding = std::array<Span, 2>;
 using Holdings = std::vector<std::array<Holding, kLifetimes>>;
 

@@ -20,7 +20,7 @@
 
 namespace moe {
 
-/// Says how activations are counted.
+/// How activations are counted.
 ///   printed    MoNTA, Table 4, row PP+TP+EP+SP as printed: b s h l ((13 + 21 k / e) / t + 5 a s / h), all l layers on
 ///              the rank, elements of two bytes.
 ///   corrected  the same with three repairs. The attention scores 5 a s / h are divided by t, since heads are sharded
@@ -114,7 +114,7 @@ MemoryRequest memory_request(const Plan& plan);
 /// Returns nothing where the estimate fits, else "does not fit: needs 31.20 GiB, a rank has 11.00 GiB".
 std::optional<std::string> misfit(const MemoryEstimate& estimate, double capacity_bytes);
 
-// Says how long what a layer's pass over a micro-batch makes is needed, and which passes can hold it in the same
+// How long what a layer's pass over a micro-batch makes is needed, and which passes can hold it in the same
 // memory.
 //
 // Idea: two passes share memory where every task that touches it in the one is ordered before every task that touches
@@ -168,7 +168,7 @@ MemorySlots memory_slots(const Plan& plan);
 // Counts what one layer's pass over a micro-batch holds on the rank that has most, tensor by tensor, as MoeLayer makes
 // it.
 
-/// Holds bytes by how long they are needed. Both phases' parts hold the same memory.
+/// Bytes by how long they are needed. Both phases' parts hold the same memory.
 struct PassBytes {
   double kept = 0;            // what the backward reads
   double dense = 0, moe = 0;  // what a phase's dense part, and its MoE part or feed-forward, need meanwhile
@@ -177,7 +177,7 @@ struct PassBytes {
   double apart = 0;           // what each pass has for itself all along
 };
 
-/// Says what of attention is there: without it all of the dense part but the gate is left out; the CPU's keeps no
+/// What of attention is there: without it all of the dense part but the gate is left out; the CPU's keeps no
 /// scores, whatever is asked (attention_heads.h).
 struct AttentionKept {
   bool attends = true, scores = true;

@@ -23,7 +23,7 @@
 
 namespace moe {
 
-/// Says what a model takes instead on the clusters named; empty: as everywhere.
+/// What a model takes instead on the clusters named; empty: as everywhere.
 struct ModelOverride {
   std::vector<std::string> clusters;
   std::optional<int> layers, ep;

@@ -13,10 +13,10 @@ struct Part {
   std::string_view name, summary;
 };
 
-/// Says how many pairs a token has: top_k, one an expert, or one a row of every expert.
+/// How many pairs a token has: top_k, one an expert, or one a row of every expert.
 enum class Choices : uint8_t { top_k, experts, rows };
 
-/// Says what logits are: x W_g, the same with noise, or cosines divided by a temperature.
+/// What logits are: x W_g, the same with noise, or cosines divided by a temperature.
 enum class LogitsBy : uint8_t { product, noisy_product, cosine };
 
 struct GatePart {
@@ -24,7 +24,7 @@ struct GatePart {
   Choices choices = Choices::top_k;
   LogitsBy logits = LogitsBy::product;
 
-  /// Says whether an expert gets as many tokens as it has rows, whatever tokens prefer.
+  /// Returns whether an expert gets as many tokens as it has rows, whatever tokens prefer.
   constexpr bool fills_evenly() const { return choices != Choices::top_k; }
 };
 

@@ -145,7 +145,7 @@ uint64_t Plan::hash() const {
   return hash.value();
 }
 
-// Says what each task moves or computes on a rank, in each flow.
+// What each task moves or computes on a rank, in each flow.
 
 namespace {
 

@@ -94,7 +94,7 @@ struct Task {
   std::string name() const;
 };
 
-/// Says what tasks have in common that take equally long: kind, phase, layer and chunk (or slice).
+/// What tasks have in common that take equally long: kind, phase, layer and chunk (or slice).
 struct WorkClass {
   TaskKind kind = TaskKind::order;
   Phase phase = Phase::forward;
@@ -131,7 +131,7 @@ struct GradientSlice {
   int64_t bytes() const { return end - begin; }
 };
 
-/// Says what a class moves or computes on each rank, to be priced.
+/// What a class moves or computes on each rank, to be priced.
 struct Work {
   Op op = Op::none;
   GroupKind group = GroupKind::none;
@@ -140,7 +140,7 @@ struct Work {
   int gemms = 0;
 };
 
-/// Says in which order a stage runs micro-batches. gpipe: every stage runs all its forwards, then all its backwards.
+/// In which order a stage runs micro-batches. gpipe: every stage runs all its forwards, then all its backwards.
 /// 1f1b: as many forwards ahead as stages follow, then one backward and one forward in turn; with virtual stages the
 /// interleaved order (pipeline_steps).
 enum class PipelineOrder : uint8_t { gpipe, one_f_one_b };
@@ -173,7 +173,7 @@ struct Plan {
   const std::vector<Task>& tasks() const { return structure->tasks; }
   StageSplit split() const { return {layers, std::min(shape.parallel.pp, layers), virtual_stages}; }
   Rows rows_of(const Task& task) const { return chunk_rows(rows, task.chunks, task.chunk); }
-  /// Says whether a layer of a task or gradient stands for one of the model's ends: its embedding, or its head.
+  /// Returns whether a layer of a task or gradient stands for one of the model's ends: its embedding, or its head.
   bool is_end(int layer) const { return layer < 0 || layer == layers; }
   /// Hashes everything that ranks must agree on before they run it.
   uint64_t hash() const;

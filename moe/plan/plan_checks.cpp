@@ -82,7 +82,7 @@ Edges check_ids(const Plan& plan) {
   return edges;
 }
 
-// Says whether each task has a larger id than those that it waits for.
+// Returns whether each task has a larger id than those that it waits for.
 bool is_issued_in_order(const Edges& edges) {
   for (size_t id = 0; id < edges.size(); ++id)
     for (const int before : edges[id])
@@ -385,7 +385,7 @@ void check_accesses(const Plan& plan, const Ancestors& ancestors) {
 
 namespace {
 
-// Says whether a task is a stage that every row passes: an exchange over one rank is none.
+// Returns whether a task is a stage that every row passes: an exchange over one rank is none.
 bool is_stage(const Plan& plan, TaskKind kind) {
   const GroupKind group = group_of(plan.structure->flow, kind);
   return group == GroupKind::none || plan.groups[static_cast<size_t>(group)].size > 1;
@@ -434,7 +434,7 @@ void check_reads_of_shared(const Plan& plan) {
 }  // namespace
 
 void check_rows(const Plan& plan) {
-  // Holds the tasks of every stage of each layer, whatever their order.
+  // The tasks of every stage of each layer, whatever their order.
   std::map<PassKey, StagesOfLayer> layers;
   for (const Task& task : plan.tasks()) {
     if (task.kind != TaskKind::order && task.kind != TaskKind::i_order && !is_chunked(task.kind)) continue;

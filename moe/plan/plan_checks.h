@@ -16,7 +16,7 @@ template <class... Args>
   throw WrongResult(fmt::format("plan: {}: {}", task.name(), fmt::format(text, std::forward<Args>(args)...)));
 }
 
-// Holds what is ordered before a task: how many tasks at the head of each lane's queue. A lane runs its queue in order,
+// What is ordered before a task: how many tasks at the head of each lane's queue. A lane runs its queue in order,
 // so that whatever is ordered after one of its tasks is ordered after all of those before it. Takes tasks x lanes
 // numbers.
 class Ancestors {

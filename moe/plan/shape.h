@@ -1,5 +1,5 @@
 #pragma once
-// Describes what is trained (LayerShape) and how it is spread over ranks (ParallelShape). Notation: B, L, M, H, E, k,
+// What is trained (LayerShape) and how it is spread over ranks (ParallelShape). Notation: B, L, M, H, E, k,
 // f.
 #include <cstdint>
 #include <optional>
@@ -15,9 +15,10 @@ constexpr const FfnPart& part_of(Ffn ffn) { return kFfnParts[static_cast<size_t>
 constexpr std::string_view name_of(Ffn ffn) { return part_of(ffn).name; }
 Ffn ffn_from(std::string_view name, std::string_view where);
 constexpr int gemms_of(Ffn ffn) { return part_of(ffn).gemms; }
-/// Says whether there is a W3 beside W1, as SwiGLU has.
+/// Returns whether there is a W3 beside W1, as SwiGLU has.
 constexpr bool is_gated(Ffn ffn) { return gemms_of(ffn) == 3; }
-/// Says whether rows and weights are multiplied as FP8 numbers, forward and for the gradients of rows; those of weights
+/// Returns whether rows and weights are multiplied as FP8 numbers, forward and for the gradients of rows; those of
+/// weights
 /// are sums of products of the layer's own numbers, so that they don't depend on how rows are cut into chunks.
 constexpr bool in_fp8(Ffn ffn) { return part_of(ffn).in_fp8; }
 /// Returns what the widths of an expert's weights are multiples of on each rank.
@@ -25,14 +26,14 @@ constexpr int64_t block_of(Ffn ffn) { return in_fp8(ffn) ? kFp8Block : 1; }
 /// Throws BadInput naming what is so wide over the ranks of a group unless each has whole blocks of it.
 void require_blocks(Ffn ffn, int64_t width, int shards, std::string_view name, std::string_view group);
 
-/// Says which norms a layer has. by_ffn: rmsnorm for Mixtral's feed-forward, else layernorm. Each has a gain of M. They
+/// Which norms a layer has. by_ffn: rmsnorm for Mixtral's feed-forward, else layernorm. Each has a gain of M. They
 /// stand before attention and before the gate; post_layernorm (BERT's) stands behind each of the two residual sums.
 enum class Norm { by_ffn, none, layernorm, rmsnorm, post_layernorm };
 constexpr bool is_post(Norm norm) { return norm == Norm::post_layernorm; }
 std::string_view name_of(Norm norm);
 Norm norm_from(std::string_view name, std::string_view where);
 
-/// Says how T_rank is rounded, a rank's capacity per expert, of N = B L / N_MP tokens; chunks have floor or ceil(T_rank
+/// How T_rank is rounded, a rank's capacity per expert, of N = B L / N_MP tokens; chunks have floor or ceil(T_rank
 /// / r) rows.
 ///   ragged     ceil(k f N / E)
 ///   exact      k f N / E unrounded, equal chunks: planning only, what the papers' figures assume
@@ -45,7 +46,7 @@ enum class Rounding { ragged, exact, tutel, deepspeed, megatron, lcm };
 std::string_view name_of(Rounding rounding);
 Rounding rounding_from(std::string_view name, std::string_view where);
 
-/// Describes one transformer layer with MoE. B counts the samples of one MP group.
+/// One transformer layer with MoE. B counts the samples of one MP group.
 struct LayerShape {
   int64_t batch = 4;          // B, samples
   int64_t seq = 1024;         // L, tokens a sample
@@ -79,18 +80,18 @@ struct LayerShape {
 constexpr int64_t head_width(const LayerShape& l) { return l.head_dim > 0 ? l.head_dim : l.model_dim / l.heads; }
 constexpr int64_t attention_width(const LayerShape& l) { return l.heads * head_width(l); }
 
-/// Says what the backward computes again (MoNTA, Table 4): nothing; attention scores; all but a layer's input, scores
+/// What the backward computes again (MoNTA, Table 4): nothing; attention scores; all but a layer's input, scores
 /// among it. So attention keeps scores with `none` alone.
 enum class Recompute : uint8_t { none, selective, full };
 std::string_view name_of(Recompute recompute);
 Recompute recompute_from(std::string_view name, std::string_view where);
 
-/// Says what ZeRO shards, over the replicas of a weight: DP for the dense part, EDP for the experts. (MoNTA, Table 3,
+/// What ZeRO shards, over the replicas of a weight: DP for the dense part, EDP for the experts. (MoNTA, Table 3,
 /// prints d for both; experts have N_EDP replicas.)
 ///   0 nothing   1 optimizer states   2 gradients too   3 weights too
 inline constexpr int kMostZeroStage = 3;
 
-/// Holds the sizes of the groups; P = pp dp mp = pp ep esp edp, both factorisations over the same ranks. rank = (pp
+/// The sizes of the groups; P = pp dp mp = pp ep esp edp, both factorisations over the same ranks. rank = (pp
 /// N_DP + dp) N_MP + mp; inside a stage also (edp N_EP + ep) N_ESP + esp or, with EP inside the node, (edp N_ESP + esp)
 /// N_EP + ep (Parm section IV-B's placements).
 struct ParallelShape {
@@ -108,7 +109,7 @@ struct ParallelShape {
 std::string_view placement_name(const ParallelShape& parallel);
 bool ep_inside_from(std::string_view name, std::string_view where);
 
-/// Describes a layer on a cluster, complete: no default is left open. Fields that may stay 0: head_dim if it is M /
+/// A layer on a cluster, complete: no default is left open. Fields that may stay 0: head_dim if it is M /
 /// heads, and experts of a dense layer (moe/plan/dense_layers.h).
 struct LayerCase {
   LayerShape layer;

@@ -1,5 +1,5 @@
 #pragma once
-// Describes what an iteration does behind its backwards: sums of gradients, their norm, the optimizer's step, and with
+// What an iteration does behind its backwards: sums of gradients, their norm, the optimizer's step, and with
 // ZeRO 1 the gathers of the weights that it changed.
 #include <cstdint>
 #include <optional>

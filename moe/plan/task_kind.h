@@ -36,7 +36,7 @@ enum class TaskKind : uint8_t {
 inline constexpr int kTaskKinds = 50;
 std::string_view name_of(TaskKind kind);
 
-/// Says whether the task is part of the MoE layer's row traffic: one task a chunk.
+/// Returns whether the task is part of the MoE layer's row traffic: one task a chunk.
 constexpr bool is_chunked(TaskKind kind) {
   return (kind >= TaskKind::dispatch && kind <= TaskKind::combine) ||
          (kind >= TaskKind::copy && kind <= TaskKind::expert_dw);
@@ -49,52 +49,53 @@ constexpr TaskKind whole_of(TaskKind kind) {
   return kind;
 }
 
-/// Says whether the task is half of a backward: the gradients of its input, or those of its weights.
+/// Returns whether the task is half of a backward: the gradients of its input, or those of its weights.
 constexpr bool is_half(TaskKind kind) { return whole_of(kind) != kind; }
 
-/// Says whether the task computes rows in the experts: a pass, or half of a backward.
+/// Returns whether the task computes rows in the experts: a pass, or half of a backward.
 constexpr bool is_expert(TaskKind kind) { return whole_of(kind) == TaskKind::expert; }
 
-/// Says whether the task is what rows pass between the exchanges: an expert, or the half of its backward that makes the
+/// Returns whether the task is what rows pass between the exchanges: an expert, or the half of its backward that makes
+/// the
 /// gradients of its input.
 constexpr bool is_expert_stage(TaskKind kind) { return kind == TaskKind::expert || kind == TaskKind::expert_dx; }
 
-/// Says whether the task makes, in a backward, the gradients of the experts' weights.
+/// Returns whether the task makes, in a backward, the gradients of the experts' weights.
 constexpr bool makes_expert_gradients(TaskKind kind) { return kind == TaskKind::expert || kind == TaskKind::expert_dw; }
 
-/// Says whether the task computes attention: a pass, or half of a backward.
+/// Returns whether the task computes attention: a pass, or half of a backward.
 constexpr bool is_attention(TaskKind kind) { return whole_of(kind) == TaskKind::attention; }
 
-/// Says whether the task makes, in a backward, the gradients of attention's weights: a layer's last ones.
+/// Returns whether the task makes, in a backward, the gradients of attention's weights: a layer's last ones.
 constexpr bool makes_attention_gradients(TaskKind kind) {
   return kind == TaskKind::attention || kind == TaskKind::attention_dw;
 }
 
-/// Says whether the task sends a slice of the gradients.
+/// Returns whether the task sends a slice of the gradients.
 constexpr bool sends_gradients(TaskKind kind) {
   return kind == TaskKind::gradient || kind == TaskKind::expert_gradient || kind == TaskKind::stage_gradient;
 }
 
-/// Says whether the task gathers what the optimizer's steps of other ranks changed.
+/// Returns whether the task gathers what the optimizer's steps of other ranks changed.
 constexpr bool gathers_weights(TaskKind kind) {
   return kind == TaskKind::weights || kind == TaskKind::expert_weights || kind == TaskKind::stage_weights;
 }
 
-/// Says whether the task is the shared expert, or brings it tokens or adds up its parts.
+/// Returns whether the task is the shared expert, or brings it tokens or adds up its parts.
 constexpr bool is_shared(TaskKind kind) {
   return kind >= TaskKind::shared_allgather && kind <= TaskKind::shared_allreduce;
 }
 
-/// Says whether the task is a dense layer's feed-forward, or brings it tokens or adds up its parts.
+/// Returns whether the task is a dense layer's feed-forward, or brings it tokens or adds up its parts.
 constexpr bool is_ffn(TaskKind kind) { return kind >= TaskKind::ffn_allgather && kind <= TaskKind::ffn_allreduce; }
 
-/// Says whether the task computes one of a model's ends.
+/// Returns whether the task computes one of a model's ends.
 constexpr bool computes_end(TaskKind kind) { return kind == TaskKind::embed || kind == TaskKind::head; }
 
-/// Says whether the task is one of a model's ends, or a collective of one over MP.
+/// Returns whether the task is one of a model's ends, or a collective of one over MP.
 constexpr bool is_end(TaskKind kind) { return kind >= TaskKind::embed && kind <= TaskKind::softmax_sums; }
 
-/// Says whether the task belongs to a layer's pass over a micro-batch.
+/// Returns whether the task belongs to a layer's pass over a micro-batch.
 constexpr bool is_of_layer(TaskKind kind) { return kind < TaskKind::send && !sends_gradients(kind); }
 
 /// Names the part of an iteration. step: sums of gradients that no backward sends, and what follows them: the

@@ -34,7 +34,7 @@ int64_t padded_rows(const LayerCase& c, int64_t rows);
 int64_t padded_rows(const LayerCase& c);
 /// Returns T_rank as plans are priced and counted: unrounded where the case is exact, else padded.
 double planned_rows(const LayerCase& c);
-/// Says whether nothing is dropped and every expert gets as many rows as the one that is chosen most.
+/// Returns whether nothing is dropped and every expert gets as many rows as the one that is chosen most.
 bool pads_to_largest_load(const LayerCase& c);
 
 /// Returns in how many of `places` (nodes, or ranks) with experts / places experts each a token's k experts lie in the
@@ -88,7 +88,7 @@ int64_t choices_of(const LayerCase& c);
 
 // FLOPs that a step of training needs, however it is spread over ranks: what model FLOPs utilisation counts.
 
-/// Says how much a model has beside its layer's case: layers over all stages, and an output projection onto
+/// How much a model has beside its layer's case: layers over all stages, and an output projection onto
 /// `vocabulary` tokens (0: none).
 struct ModelDepth {
   int layers = 1, micro_batches = 1;

@@ -31,7 +31,7 @@ constexpr unsigned kNvmlNameBytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE; of 
 constexpr unsigned long long kNvmlIdle = 0x1, kNvmlSetClocks = 0x2, kNvmlPowerCap = 0x4, kNvmlSlowdown = 0x8,
                              kNvmlSyncBoost = 0x10, kNvmlHeat = 0x20, kNvmlHardwareHeat = 0x40, kNvmlPowerBrake = 0x80;
 
-/// Holds the library's functions. One may be null: an older library lacks it.
+/// The library's functions. One may be null: an older library lacks it.
 struct Nvml {
   int (*init)() = nullptr;
   int (*shutdown)() = nullptr;
@@ -117,7 +117,7 @@ class GpuWatch {
 /// can't be used; what it does not tell is left out.
 Fields gpu_state(const Nvml* nvml);
 
-/// Says whether this process has loaded CUDA's driver, as whoever asked for GPUs has.
+/// Returns whether this process has loaded CUDA's driver, as whoever asked for GPUs has.
 bool uses_cuda();
 
 }  // namespace moe

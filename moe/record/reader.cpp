@@ -56,7 +56,7 @@ class Lines {
   size_t behind_ = 0, number_ = 0;
 };
 
-/// Says whether a killed writer of ours may have left this: it starts as every line of ours does.
+/// Returns whether a killed writer of ours may have left this: it starts as every line of ours does.
 bool may_be_torn(std::string_view text) {
   constexpr std::string_view kStart = "{\"kind\":\"";
   const size_t size = std::min(text.size(), kStart.size());

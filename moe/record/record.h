@@ -30,7 +30,7 @@ using Scalar = std::variant<bool, int64_t, double, std::string>;
 
 std::string scalar_text(const Scalar& value);
 
-/// Holds named values in the order in which they were set.
+/// Named values in the order in which they were set.
 class Fields {
  public:
   using Row = std::pair<std::string, Scalar>;
@@ -56,7 +56,7 @@ class Fields {
   std::vector<Row> rows_;
 };
 
-/// Says how a case ended.
+/// How a case ended.
 /// ok          verified and timed
 /// wrong       the result disagrees with the reference: never a number
 /// invalid     timed, but the measurement broke its own rules (e.g. too many overruns)
@@ -65,14 +65,14 @@ class Fields {
 enum class CaseStatus : uint8_t { ok, wrong, invalid, oom, unsupported, error };
 std::string_view name_of(CaseStatus status);
 
-/// Holds one quantity's raw samples, seconds already divided by the dilation: values[iteration][rank].
+/// One quantity's raw samples, seconds already divided by the dilation: values[iteration][rank].
 struct Samples {
   std::string name;  // "forward_s"
   std::vector<std::vector<double>> values;
   bool operator==(const Samples&) const = default;
 };
 
-/// Says when one task of a plan ran; names are the plan's.
+/// When one task of a plan ran; names are the plan's.
 struct TaskTimes {
   std::string name;               // "backward dispatch 2/4 of layer 0"
   std::string kind, phase, lane;  // "dispatch", "backward", "inter"
@@ -82,7 +82,7 @@ struct TaskTimes {
   bool operator==(const TaskTimes&) const = default;
 };
 
-/// Describes a task of a layer's plan as one rank ran it in one pass, seconds over the dilation from the start of the
+/// A task of a layer's plan as one rank ran it in one pass, seconds over the dilation from the start of the
 /// pass, and when the simulator said that it would run.
 struct MeasuredTask {
   std::string kind, phase, lane;
@@ -125,14 +125,14 @@ bool is_repeat(const CaseRecord& record);
 /// Throws WrongResult "KEY: REASON" where the case is wrong.
 void require_right(const CaseRecord& record);
 
-/// Holds cases, of one layer, say, that are written at once: their line has once what they share. Read back they are
+/// Cases, of one layer, say, that are written at once: their line has once what they share. Read back they are
 /// cases as any others. They have no parameters of their own, no samples and no timeline.
 struct CaseGroup {
   Fields parameters;  // of each
   std::vector<CaseRecord> cases;
 };
 
-/// Says how a run was asked for.
+/// How a run was asked for.
 struct Asked {
   std::vector<std::string> argv;   // the command line, for people
   std::vector<std::string> flags;  // of it what the records depend on, in any fixed order: "tune", "--seed=3"
@@ -142,14 +142,14 @@ struct Asked {
   Fields built_from = {{"commit", std::string("unknown")}};  // RunHeader's git
 };
 
-/// Holds everything that decides a run's records, but for the program, the machine and the environment.
+/// Everything that decides a run's records, but for the program, the machine and the environment.
 struct Question {
   Asked asked;
   std::vector<std::string> files;  // that it read: profile, grid, layer, trace; empty names count as no file
   Fields ranks;                    // of a run of processes, see RunHeader
 };
 
-/// Holds everything that a run is stamped with: no host name, user or path beside argv, and of the environment an
+/// Everything that a run is stamped with: no host name, user or path beside argv, and of the environment an
 /// allow-list alone.
 struct RunHeader {
   int schema = kRecordSchema;

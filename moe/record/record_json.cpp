@@ -72,7 +72,7 @@ Json json_of(const CaseRecord& record) {
   return out;
 }
 
-/// Holds the keys of a case line but for key and parameters, and their values; a field of a part is PART.NAME.
+/// The keys of a case line but for key and parameters, and their values; a field of a part is PART.NAME.
 using FlatCase = std::vector<std::pair<std::string, Json>>;
 
 FlatCase flat(const CaseRecord& record) {
@@ -107,7 +107,7 @@ std::string common_start(const CaseGroup& group) {
   return std::string(start.substr(0, start.rfind('/') + 1));
 }
 
-/// Holds cases with the same keys, each with its record's key.
+/// Cases with the same keys, each with its record's key.
 using CaseTable = std::vector<std::pair<std::string_view, FlatCase>>;
 
 Json json_of(const CaseTable& table) {

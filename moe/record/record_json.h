@@ -31,7 +31,7 @@ using RecordLine = std::variant<RunHeader, CaseRecord, CaseGroup, ResumeMark, En
 /// Returns one line with its newline.
 std::string to_json_line(const RecordLine& line);
 
-/// Says whether the text is one complete JSON value, whatever it says: false for a torn line.
+/// Returns whether the text is one complete JSON value, whatever it says: false for a torn line.
 bool is_complete_json(std::string_view text);
 
 /// Reads a line; the cases of a group get its parameters. Throws BadInput "WHERE: KEY: found ..., expected ...";

@@ -25,7 +25,7 @@ namespace moe {
 
 namespace {
 
-/// Says why two runs are not of one question, as far as their headers tell.
+/// Returns why two runs are not of one question, as far as their headers tell.
 std::string other(const RunHeader& old, const RunHeader& now) {
   if (old.schema != now.schema) return fmt::format("in format {}", old.schema);
   if (old.git != now.git || old.build != now.build || old.compiler != now.compiler || old.libraries != now.libraries)

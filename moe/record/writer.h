@@ -34,7 +34,7 @@ class RecordWriter {
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
 
-  /// Says whether this writer goes on with a run that was broken off.
+  /// Returns whether this writer goes on with a run that was broken off.
   bool resumed() const { return resumed_; }
   /// Finds the ok case of that key that this run has already; null where it is still to be done.
   const CaseRecord* find(std::string_view key) const;

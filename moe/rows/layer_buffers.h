@@ -1,5 +1,5 @@
 #pragma once
-// Holds what flows through a layer. Where a group has one rank its collective is no task and moves nothing: what it
+// What flows through a layer. Where a group has one rank its collective is no task and moves nothing: what it
 // would write is the same memory as what it would read.
 #include <array>
 #include <cstdint>
@@ -29,7 +29,7 @@ struct WeightShare {
 /// element. It may be empty. Throws BadInput for a rank that is none of them.
 WeightShare weight_share(const std::array<ShardRange, 3>& part, int rank, int ranks);
 
-/// Holds what a layer's pass over a micro-batch makes, by how long it is needed. Passes that take turns share stores,
+/// What a layer's pass over a micro-batch makes, by how long it is needed. Passes that take turns share stores,
 /// as
 /// their plan's memory slots say (moe/plan/memory.h).
 class LayerMemory {

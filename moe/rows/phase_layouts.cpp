@@ -62,7 +62,7 @@ struct Stations {
   }
 };
 
-// Says which member of the EP x ESP group a source belongs to, and which of that member's groups it is.
+// Which member of the EP x ESP group a source belongs to, and which of that member's groups it is.
 struct Origin {
   int member = 0, group = 0;
 };

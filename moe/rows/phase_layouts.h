@@ -1,5 +1,5 @@
 #pragma once
-// Says how one phase's rows lie at each station of their way, for the flow and the numbers of chunks of a plan.
+// How one phase's rows lie at each station of their way, for the flow and the numbers of chunks of a plan.
 //
 //   home      what this rank sends to the experts and gets back: its own group's rows, or (replicated, tensor) all
 //             groups', a piece an EP peer
@@ -36,7 +36,7 @@ struct RowCounts {
 
 struct PhaseLayouts {
   PhaseLayouts(const RankShape& rank, const Cuts& cuts);
-  /// Says whether the rows of all groups that this rank gates are gathered over MP.
+  /// Returns whether the rows of all groups that this rank gates are gathered over MP.
   bool gathers_home() const { return wide.streams() > 1; }
   /// Puts what a device's kernels look rows up in on the device (RowLayout::put_on).
   void put_on(MemorySpace& memory, int64_t most);

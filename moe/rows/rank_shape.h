@@ -1,5 +1,5 @@
 #pragma once
-// Says what one rank of a layer holds: its place in every group, its tokens, experts, heads and hidden columns.
+// What one rank of a layer holds: its place in every group, its tokens, experts, heads and hidden columns.
 #include <cstdint>
 #include <vector>
 
@@ -7,7 +7,7 @@
 
 namespace moe {
 
-/// Describes a contiguous part of a whole: [first, first + count) of `total`.
+/// A contiguous part of a whole: [first, first + count) of `total`.
 struct ShardRange {
   int64_t first = 0, count = 0, total = 0;
   bool operator==(const ShardRange&) const = default;
@@ -16,7 +16,7 @@ struct ShardRange {
 /// Returns part `index` of `parts`, which are equal but for the first total % parts, which get one more.
 ShardRange share_of(int64_t total, int parts, int index);
 
-/// Holds a rank's part of a layer. rank = dp N_MP + mp; ep, esp and edp follow by the placement (ParallelShape). The
+/// A rank's part of a layer. rank = dp N_MP + mp; ep, esp and edp follow by the placement (ParallelShape). The
 /// ranks of an MP group have B L tokens together; a group of tokens is the B L / N_MP of them that are one rank's own.
 struct RankShape {
   LayerCase shape;

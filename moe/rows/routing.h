@@ -18,7 +18,7 @@ struct RoutingShape {
   int64_t groups() const { return tokens / group_tokens; }
 };
 
-/// Holds a routing's pairs: p = token * choices + choice, choices from the most to the least preferred. A pair brings
+/// A routing's pairs: p = token * choices + choice, choices from the most to the least preferred. A pair brings
 /// its token into a row of an expert and that row's output back: row += fill * token, output += weight * row.
 struct Routing : RoutingShape {
   static constexpr int32_t kDropped = -1;
@@ -32,7 +32,7 @@ struct Routing : RoutingShape {
 
   Routing() = default;
   Routing(const RoutingShape& shape, DType weights, MemorySpace& memory = cpu_memory());
-  /// Holds what a device's gate writes and its order reads. The vectors above are the host's. A preset routing's
+  /// What a device's gate writes and its order reads. The vectors above are the host's. A preset routing's
   /// experts go to the device by send(), what the gate chose comes back by fetch(), of it `filled` alone by
   /// fetch_filled(). All three block, and do nothing on a CPU.
   struct OnDevice {

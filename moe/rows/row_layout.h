@@ -17,11 +17,11 @@
 
 namespace moe {
 
-// Holds where a layout's rows lie as a device's kernels look them up: a row's place is its offset / M.
+// Where a layout's rows lie as a device's kernels look them up: a row's place is its offset / M.
 
 class RowLayout;
 
-/// Says who looks rows up, and by what.
+/// Who looks rows up, and by what.
 ///   order     by [stream][expert][row of `most`]; -1 where the layout has no such row
 ///   experts   by row of ExpertRows
 enum class RowReader : uint8_t { order, experts };
@@ -143,7 +143,7 @@ class RowLayout {
   std::shared_ptr<RowPlaces> places_;
 };
 
-/// Says where the experts compute: expert after expert, each with its rows of all streams in the order of T_rank. So a
+/// Where the experts compute: expert after expert, each with its rows of all streams in the order of T_rank. So a
 /// chunk's rows are contiguous whatever the degree, and activations stored by one degree serve another.
 class ExpertRows {
  public:

@@ -50,7 +50,7 @@ class IterationBuilder : public LayerBuilder {
 /// a layer or end each, and with ZeRO 1 the gathers behind them. Each task waits for just what it needs.
 class StepBuilder {
  public:
-  /// Says what a stage has left when its last backward is built.
+  /// What a stage has left when its last backward is built.
   struct Left {
     int stage = 0;
     int end = -1;          // the last task of its backwards

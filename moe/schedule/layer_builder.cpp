@@ -298,7 +298,7 @@ std::vector<Lane> lanes_of(LaneLayout layout, int stage) {
   return lanes;
 }
 
-// Says whether a task is one of a step's collectives, but those of experts.
+// Returns whether a task is one of a step's collectives, but those of experts.
 bool sums_for_all(TaskKind kind) {
   return kind == TaskKind::stage_gradient || kind == TaskKind::norm || kind == TaskKind::stage_weights ||
          kind == TaskKind::tied_gradient;
@@ -337,7 +337,7 @@ int StageLanes::lane_of(LaneKind kind, int stage) const {
   return static_cast<int>(std::ranges::find(first, lanes_.end(), kind, &Lane::kind) - lanes_.begin());
 }
 
-// Says whether a group's collectives have the gradients' lane: their network is that of the gradients.
+// Returns whether a group's collectives have the gradients' lane: their network is that of the gradients.
 bool StageLanes::shares_gradients(GroupKind group) const {
   return networks_[static_cast<size_t>(group)] == networks_[static_cast<size_t>(GroupKind::dp)];
 }

@@ -40,7 +40,7 @@ class StageLanes {
 // Puts a pass's tasks on lanes, and among them what other passes left: slices of gradients, and what a neighbouring
 // stage sent. What the tasks of a pass are is its derived class's.
 
-/// Describes one layer's forward or backward of one micro-batch, on one pipeline stage.
+/// One layer's forward or backward of one micro-batch, on one pipeline stage.
 struct Pass {
   Phase phase = Phase::forward;
   int stage = 0, micro_batch = 0, layer = 0;
@@ -51,7 +51,7 @@ struct Pass {
   std::vector<int> ready = {};       // the task that each slice waits for; where there is none, the layer's forward
   bool again = false;                // a forward for its backward
 };
-/// Holds what the layers of a builder have in common.
+/// What the layers of a builder have in common.
 struct LayersBuilt {
   StageLanes::Networks networks;
   int peers = 1;  // ranks of the EP group
@@ -73,10 +73,10 @@ class PassBuilder {
   // Schedules call what follows, while a pass is added.
   int degree() const { return pass_->degree; }
   const Pass& pass() const { return *pass_; }
-  /// Says whether AlltoAll (where there is none, gradients) and AllGather/ReduceScatter share a lane, so that only a
+  /// Returns whether AlltoAll (where there is none, gradients) and AllGather/ReduceScatter share a lane, so that only a
   /// one-lane order makes sense.
   bool one_lane() const;
-  /// Says whether the group has more than one rank.
+  /// Returns whether the group has more than one rank.
   bool spans(GroupKind group) const { return lane_of(group) >= 0; }
   /// Sends the gradients that go into the MoE part here, if there are any.
   void gradient_in_moe();
@@ -223,7 +223,7 @@ void fsmoe_order(LayerBuilder& b);
 
 }  // namespace moe
 
-// Says what the tasks of the MoE part write.
+// What the tasks of the MoE part write.
 
 namespace moe::schedule {
 

@@ -9,7 +9,7 @@
 
 namespace moe {
 
-/// Describes a model, whose layers shape.parallel.pp stages share: the first ones have one more where they don't
+/// A model, whose layers shape.parallel.pp stages share: the first ones have one more where they don't
 /// divide. With virtual stages they divide.
 struct ModelShape {
   LayerCase shape;  // of a layer with experts; batch: samples of one micro-batch
@@ -50,7 +50,7 @@ inline int ModelShape::moe_in(int stage) const { return layers_in(split(), stage
 inline std::string describe_order(const ModelShape& model) {
   return describe_order(model.order, model.split().virtual_stages);
 }
-/// Says whether each stage has decisions of its own: where there are several, and layers that differ.
+/// Returns whether each stage has decisions of its own: where there are several, and layers that differ.
 inline bool stages_apart(const ModelShape& model) {
   return model.shape.parallel.pp > 1 && !model.dense.none(model.layers);
 }

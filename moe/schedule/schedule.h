@@ -14,16 +14,16 @@ namespace moe {
 class LayerBuilder;
 class LayerPricer;
 
-/// Says which lanes carry communication.
+/// Which lanes carry communication.
 ///   one_comm           one for all of it
 ///   by_network         one a network
 ///   by_network_copy    one a network, one for re-layout copies
 ///   by_network_gradient  one a network, one for gradients that shares theirs
 enum class LaneLayout : uint8_t { one_comm, by_network, by_network_copy, by_network_gradient };
-/// Says which degrees a schedule has: r = 1; one r for both phases; r_f and r_b apart; one r, so that an AlltoAll's
+/// Which degrees a schedule has: r = 1; one r for both phases; r_f and r_b apart; one r, so that an AlltoAll's
 /// chunk has at most micro_op_bytes.
 enum class DegreePolicy : uint8_t { one, shared, apart, by_size };
-/// Says where the waiting gradients go in a backward.
+/// Where the waiting gradients go in a backward.
 ///   after         all of them once everything else is done
 ///   beside_dense  some beside the dense part, the others after everything else
 ///   adaptive      some inside the MoE part, the others beside the dense part
@@ -31,7 +31,7 @@ enum class DegreePolicy : uint8_t { one, shared, apart, by_size };
 ///   fixed         fused pieces between the last AlltoAll of this layer and what follows it on the lane
 ///   own_lane      fused pieces from the start, on a lane of their own
 enum class GradientPolicy : uint8_t { after, beside_dense, adaptive, micro_ops, fixed, own_lane };
-/// Says how gradients become pieces: each tensor cut alone into micro_op_bytes, or tensors fused until they reach
+/// How gradients become pieces: each tensor cut alone into micro_op_bytes, or tensors fused until they reach
 /// kBucketBytes (PyTorch DDP's buckets).
 enum class Pieces : uint8_t { cut, fused };
 
@@ -100,7 +100,7 @@ inline constexpr int64_t kMostTasks = 2'000'000, kMostPieces = 100'000;
 /// Values of Decision::gaps: after the last task of a backward's MoE part; after the last task of the piece's lane.
 inline constexpr int kAfterMoe = 1 << 20, kAtEnd = 1 << 21;
 
-/// Holds what the search decides for one layer.
+/// What the search decides for one layer.
 struct Decision {
   int degree_forward = 1, degree_backward = 1;
   int64_t gar_in_moe_bytes = 0;        // adaptive gradients: put into the MoE part; the others go beside the dense part
@@ -131,12 +131,12 @@ void check_decision(const Schedule& schedule, const Decision& decision);
 /// Throws Unsupported where the schedule's flow has no meaning on this parallel shape.
 void check_shape(const Schedule& schedule, const LayerCase& shape);
 
-/// Says whether the schedule's gradients are split between two places: adaptive, beside_dense.
+/// Returns whether the schedule's gradients are split between two places: adaptive, beside_dense.
 bool splits_gradients(const Schedule& schedule);
-/// Says whether the schedule's gradients are sent in pieces: micro_ops, fixed, own_lane.
+/// Returns whether the schedule's gradients are sent in pieces: micro_ops, fixed, own_lane.
 bool in_pieces(const Schedule& schedule);
 
-/// Says where gradient slices stand in a backward.
+/// Where gradient slices stand in a backward.
 struct GradientSlots {
   bool in_moe = false, beside_dense = false, after = false;
   auto operator<=>(const GradientSlots&) const = default;
@@ -151,7 +151,7 @@ struct GradientPlacement {
 /// Names one phase alone (what the search replays) or both in sequence (what runs).
 enum class Phases : uint8_t { forward, backward, both };
 
-/// Holds all that a layer's structure depends on.
+/// All that a layer's structure depends on.
 struct StructureKey {
   const Schedule* schedule = nullptr;
   Phases phases = Phases::both;

@@ -10,21 +10,21 @@
 
 namespace moe::search {
 
-/// Holds one phase of one layer without gradients, at one degree.
+/// One phase of one layer without gradients, at one degree.
 struct PricedPass {
   std::shared_ptr<const Structure> structure;
   std::vector<double> seconds;  // by class
   double makespan_s = 0;
 };
 
-/// Holds one phase at all degrees that may be chosen: these one by one, and all larger ones together.
+/// One phase at all degrees that may be chosen: these one by one, and all larger ones together.
 struct PricedDegrees {
   std::vector<PricedPass> passes;
   double beyond_s = std::numeric_limits<double>::infinity();  // a larger one's least; infinity: there is none
   double busy_beyond_s = 0;                                   // of its gradients' lane, without these
 };
 
-/// Holds both phases of a layer, and what gradients a model has beside its layers'.
+/// Both phases of a layer, and what gradients a model has beside its layers'.
 struct PricedPasses {
   PricedDegrees forward, backward;
   bool same_degree = false;  // of both: they stand in pairs
@@ -47,7 +47,7 @@ double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPa
 
 // The price of a model's dense layers, for the bound of the whole model.
 
-/// Holds the dense layers between those of the passes that a bound is asked of.
+/// The dense layers between those of the passes that a bound is asked of.
 struct PricedDense {
   int layers = 0;
   bool first = false, last = false;  // one is the first, the last, that a backward visits

@@ -22,7 +22,7 @@ inline constexpr std::string_view kDegreeAbove = "degree above T_rank";
 int degree_limit(const LayerCase& shape);
 /// Returns the largest degree that is tried: T_rank, within the limit.
 int largest_degree(const LayerPricer& pricer);
-/// Says whether neither `degree` nor any larger one takes less than `best_s`, where `from(degree)` is what all these
+/// Returns whether neither `degree` nor any larger one takes less than `best_s`, where `from(degree)` is what all these
 /// take at least. Asks at every eighth degree: most searches end at the first or second.
 template <class From>
 bool none_from(int degree, double best_s, From from) {
@@ -36,10 +36,11 @@ struct DegreeChoice {
   int forward = 0, backward = 0;           // 0: tuned
   int64_t micro_op_bytes = kMicroOpBytes;  // of schedules with micro-ops; 0: tuned
   int64_t min_chunk_bytes = 0;             // MoNTA's I_minimal: no smaller AlltoAll or AllGather chunk is tried
-  /// Says whether a rank's memory holds such a layer: experts are packed only as far as it does. Empty: it holds any.
+  /// Returns whether a rank's memory holds such a layer: experts are packed only as far as it does. Empty: it holds
+  /// any.
   std::function<bool(const LayerCase&, Flow)> fits = {};
 };
-/// Says whether a degree's chunks of the AlltoAll or of the AllGather are below min_chunk_bytes.
+/// Returns whether a degree's chunks of the AlltoAll or of the AllGather are below min_chunk_bytes.
 bool too_small(const Schedule& schedule, const LayerPricer& pricer, int degree, int64_t min_chunk_bytes);
 /// Returns one choice for every size of micro-op that is to be tried, with the degrees where the size decides them.
 std::vector<DegreeChoice> sized_choices(const Schedule& schedule, const LayerPricer& pricer,

@@ -13,7 +13,7 @@ class Replay;
 
 namespace moe::search {
 
-/// Holds the lengths of a backward's longest paths, without the slices' own seconds: `first` through the first slice
+/// The lengths of a backward's longest paths, without the slices' own seconds: `first` through the first slice
 /// alone, `both` through both. A field may hold the length of a path with fewer slices.
 struct SplitPaths {
   double neither = 0, first = 0, second = 0, both = 0;

@@ -21,7 +21,7 @@ double least_possible(const ChunkTimes& t) {
                    to_intra + t.allgather.front() + sum(t.expert) + t.reducescatter.back() + from_intra});
 }
 
-// Holds what a partial order of g AllGathers and s ReduceScatters leaves: ends of the intra lane, of the last combine
+// What a partial order of g AllGathers and s ReduceScatters leaves: ends of the intra lane, of the last combine
 // and of the experts whose ReduceScatter is still to come (the last of which is the compute lane's).
 struct State {
   double intra = 0, combined = 0;
@@ -344,14 +344,14 @@ ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, doubl
   return times;
 }
 
-// Says whether there is more than one order: one lane for all has one. Without an AlltoAll gradients take its place.
+// Returns whether there is more than one order: one lane for all has one. Without an AlltoAll gradients take its place.
 bool order_matters(const LayerPricer& pricer) {
   const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
   const Network beside = network(pricer.has(GroupKind::ep) ? GroupKind::ep : GroupKind::dp);
   return pricer.has(GroupKind::esp) && beside != network(GroupKind::esp);
 }
 
-// Says whether a shared expert's collectives have the lane of the AlltoAlls, which chunk_times does not know.
+// Returns whether a shared expert's collectives have the lane of the AlltoAlls, which chunk_times does not know.
 bool shared_elsewhere(const LayerPricer& pricer) {
   const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
   return pricer.outline().shared_expert && pricer.has(GroupKind::mp) &&

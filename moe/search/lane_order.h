@@ -11,7 +11,7 @@
 
 namespace moe::search {
 
-/// Holds the seconds of the MoE part's chunks; inter runs D1..Dr, the gradients, C1..Cr, compute E1..Er. A shared
+/// The seconds of the MoE part's chunks; inter runs D1..Dr, the gradients, C1..Cr, compute E1..Er. A shared
 /// expert takes the compute lane before E1, its AllGather and ReduceScatter the intra lane before and behind all
 /// others.
 struct ChunkTimes {

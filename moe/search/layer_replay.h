@@ -20,7 +20,7 @@ namespace moe {
 
 // What the search of one layer finds.
 
-/// Holds what was decided for one layer under one schedule, and what that takes.
+/// What was decided for one layer under one schedule, and what that takes.
 struct LayerResult {
   std::string_view schedule;
   Decision decision;
@@ -95,22 +95,22 @@ namespace moe::search {
 
 /// Seconds of a candidate that nobody has priced yet.
 inline constexpr double kUnpriced = std::numeric_limits<double>::max();
-/// Says whether a later candidate wins: by more than the last bits of a sum, on which no decision must hang.
+/// Returns whether a later candidate wins: by more than the last bits of a sum, on which no decision must hang.
 inline bool better(double candidate_s, double best_s) { return candidate_s < best_s * (1 - 1e-12); }
 
-/// Holds a degree of a layer's backward and the order on its intra lane.
+/// A degree of a layer's backward and the order on its intra lane.
 struct BackwardOption {
   int degree = 1;
   LaneOrder order = {};
 };
 
-/// Holds a decision, perhaps of one phase alone, and what it takes.
+/// A decision, perhaps of one phase alone, and what it takes.
 struct Candidate {
   Decision decision;
   double seconds = 0;
 };
 
-/// Holds what all questions share, whatever their schedule and layer: compiled structures, and scratch.
+/// What all questions share, whatever their schedule and layer: compiled structures, and scratch.
 struct ReplayStore {
   std::shared_ptr<const CompiledStructure> get(const StructureKey& key);
 
@@ -139,7 +139,7 @@ class LayerReplay {
   /// Returns a decision's times, bounds and memory. Throws BadInput for a decision that the schedule can't have.
   LayerResult result(const Decision& decision);
 
-  /// Says whether the backward has two places for gradients, and some to put there.
+  /// Returns whether the backward has two places for gradients, and some to put there.
   bool splits() const;
   /// Returns the longest paths of a backward, by the slices on them: `first` is the MoE part's slice, `second` the
   /// dense part's, for adaptive and beside_dense alike; beside_dense leaves `first` empty, as a dense layer does.

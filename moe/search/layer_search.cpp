@@ -73,7 +73,8 @@ LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& p
 
 namespace {
 
-// Says whether Parm's t_D1 <= t_D2 (Parm Eqs. 6 and 7): AlltoAlls of E T M N_ESP / N_MP, the MP AllGather of B L M in
+// Returns whether Parm's t_D1 <= t_D2 (Parm Eqs. 6 and 7): AlltoAlls of E T M N_ESP / N_MP, the MP AllGather of B L M
+// in
 // D1, and in D2 the second AlltoAll with the MP AllGather under it. That pair is taken as measured (row saa), and then
 // neither side counts the sum over ESP; or as replayed, where both do: what lies between the expert's end and the last
 // combine's.

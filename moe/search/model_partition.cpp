@@ -51,7 +51,7 @@ double bytes_taking(double seconds, const Points& knots) {
   return from + (seconds - from_s) / (to_s - from_s) * (to - from);
 }
 
-// Says whether no path of `a` is shorter than that of `b`, without slices and with any.
+// Returns whether no path of `a` is shorter than that of `b`, without slices and with any.
 bool worse(const SplitPaths& a, const SplitPaths& b) {
   return a.neither >= b.neither && a.first >= b.first && a.second >= b.second && a.both >= b.both;
 }

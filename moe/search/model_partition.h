@@ -10,7 +10,7 @@ namespace moe::search {
 
 class ModelReplay;
 
-/// Holds what is asked of a model whose layers' decisions are made so far.
+/// What is asked of a model whose layers' decisions are made so far.
 struct ModelQuestion {
   LayerReplay& layer;  // any of its layers with experts: they are alike
   const ModelShape& model;
@@ -21,7 +21,7 @@ struct ModelQuestion {
   const LayerPricer& pricer() const { return layer.pricer; }
 };
 
-/// Holds backwards of one layer that may be chosen, and the longest paths of each.
+/// Backwards of one layer that may be chosen, and the longest paths of each.
 struct BackwardOptions {
   std::vector<BackwardOption> options;
   std::vector<SplitPaths> paths;
@@ -36,7 +36,7 @@ BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer,
 ModelDecision decided(const ModelShape& model, const Partition& partition,
                       const std::function<BackwardOption(LayerSlices)>& best_for, ModelDecision decision);
 
-/// Holds what a model's layers are in a partition problem. `dense`: where it has such.
+/// What a model's layers are in a partition problem. `dense`: where it has such.
 struct PartitionLayers {
   PartitionLayer moe, dense;
 };

@@ -25,7 +25,7 @@ class ModelReplay {
   /// Returns the seconds of the whole plan, under the contention that there is. Throws BadInput for a decision that has
   /// no plan.
   double seconds(const ModelDecision& decision);
-  /// Says whether no backward sends bytes that are not there yet.
+  /// Returns whether no backward sends bytes that are not there yet.
   bool sends_what_waits(const ModelDecision& decision) const;
   /// These return the gradient bytes of a layer with experts, and of the i-th layer that a stage's backward visits.
   int64_t made_bytes() const { return made_bytes_; }

@@ -10,7 +10,7 @@
 
 namespace moe {
 
-/// Says how gradients are spread over the layers of a schedule that splits them.
+/// How gradients are spread over the layers of a schedule that splits them.
 struct PartitionStrategy {
   std::string_view name, summary;
   Partition (*solve)(const PartitionProblem&);

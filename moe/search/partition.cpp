@@ -93,7 +93,7 @@ struct Split {
   double seconds = kInfinity;
 };
 
-// Holds f(z) of one layer: the least of its seconds over both slices' sizes with z bytes together.
+// F(z) of one layer: the least of its seconds over both slices' sizes with z bytes together.
 class LayerCurve {
  public:
   // Tabulates f where it may bend and at every grain, as far as that can matter.
@@ -163,7 +163,7 @@ class LayerCurve {
   std::vector<size_t> worthwhile_;
 };
 
-// Describes one way to come to a layer with so many bytes waiting.
+// One way to come to a layer with so many bytes waiting.
 struct State {
   int64_t waiting = 0, sent = 0;  // sent: by the layer before
   double cost = kInfinity;        // of the layers before
@@ -302,7 +302,7 @@ int64_t hidden_bytes(const PartitionProblem& problem, double window_s, int64_t w
   return (first_too_long - elements.begin()) * problem.element_bytes;
 }
 
-// Holds step 2's variables as shares in [0, 1], one for each layer that has anything to choose.
+// Step 2's variables as shares in [0, 1], one for each layer that has anything to choose.
 class Step2 {
  public:
   Step2(const PartitionProblem& problem, const Partition& first, search::PartitionSearch& search)

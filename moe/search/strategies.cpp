@@ -193,7 +193,7 @@ Evolved minimise(const DifferentialEvolution& settings, int dimensions, const Ob
 
 namespace {
 
-// Holds a difference of times as a function of r: constant + linear r + inverse / r. All seven questions ask whether
+// A difference of times as a function of r: constant + linear r + inverse / r. All seven questions ask whether
 // one of these is above 0.
 struct Difference {
   double constant = 0, linear = 0, inverse = 0;

@@ -59,13 +59,13 @@ Evolved minimise(const DifferentialEvolution& settings, int dimensions, const Ob
 // The forms hold for the order of schedule `fsmoe` with AlltoAll on the inter and AllGather, ReduceScatter on the intra
 // network. Where AllGather and ReduceScatter take equally long they are the replay; elsewhere they are at times off.
 
-/// Holds the seconds of an operation cut into r chunks: a chunk takes alpha + whole / r (section 4.1).
+/// The seconds of an operation cut into r chunks: a chunk takes alpha + whole / r (section 4.1).
 struct ChunkTime {
   double alpha_s = 0, whole_s = 0;
   double chunk(double r) const { return alpha_s + whole_s / r; }
 };
 
-/// Holds the costs of one phase of the MoE part on one rank; `gar_s`: the gradient AllReduce put into it, 0 in a
+/// The costs of one phase of the MoE part on one rank; `gar_s`: the gradient AllReduce put into it, 0 in a
 /// forward.
 struct PhaseCosts {
   ChunkTime alltoall, allgather, reducescatter, expert;
@@ -76,7 +76,7 @@ struct PhaseCosts {
 /// one rank is free. Measured curves are straightened between these two.
 PhaseCosts phase_costs(const LayerPricer& pricer, Phase phase, double gar_s);
 
-/// Holds the answers to Q1 to Q7 (section 4.2) at degree r >= 1, in this order.
+/// The answers to Q1 to Q7 (section 4.2) at degree r >= 1, in this order.
 using Answers = std::array<bool, 7>;
 Answers questions(const PhaseCosts& costs, double r);
 
@@ -101,7 +101,7 @@ struct CaseMinimum {
 /// seven differences no answer changes, and there each time is convex.
 std::array<std::optional<CaseMinimum>, 4> case_minima(const PhaseCosts& costs, double most_degree);
 
-/// Says how a real degree becomes one that can run.
+/// How a real degree becomes one that can run.
 ///   neighbours     the better of floor and ceil
 ///   powers_of_two  as the authors' published optimiser: the best of the neighbours in {1, 2, 4, 8} of each case's
 ///   degree

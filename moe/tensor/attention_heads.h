@@ -33,7 +33,7 @@ class AttentionHeads {
   virtual void backward(const HeadInputs& in, TensorView out, TensorView d_out, const HeadInputs& d) = 0;
 };
 
-/// Holds scores of a tile of one sequence and of a head of each key-value head, and their gradients: what is needed
+/// Scores of a tile of one sequence and of a head of each key-value head, and their gradients: what is needed
 /// during a call alone. The heads of one rank share it: their calls come one after the other.
 struct HeadsScratch {
   Tensor scores, d_scores;
@@ -53,7 +53,7 @@ std::unique_ptr<AttentionHeads> make_composed_heads(Math& math, const HeadsShape
 /// for float32 and float64 on the CPU.
 std::unique_ptr<AttentionHeads> make_flash_heads(const HeadsShape& shape);
 
-/// Says where LibTorch's CUDA half computes: a GPU's number in this process, and what returns a call's cudaStream_t.
+/// Where LibTorch's CUDA half computes: a GPU's number in this process, and what returns a call's cudaStream_t.
 struct TorchGpu {
   int index = 0;
   std::function<void*()> stream;

@@ -35,7 +35,7 @@ struct Batch {
   bool fastest = false;
 };
 
-/// Holds what a norm reads: x (rows, width), as out is; gain (width). `centred`: by the mean and the deviation; else by
+/// What a norm reads: x (rows, width), as out is; gain (width). `centred`: by the mean and the deviation; else by
 /// the mean of squares.
 struct NormInput {
   TensorView x, gain;
@@ -43,7 +43,7 @@ struct NormInput {
   double epsilon = 0;
 };
 
-/// Says which way rotate() turns.
+/// Which way rotate() turns.
 enum class Turn { forward, back };
 
 class AttentionHeads;
@@ -61,7 +61,7 @@ class Math {
   /// Computes out = a b, or out += a b. `out` is not transposed and overlaps neither. Any extent may be 0.
   virtual void gemm(const Matrix& a, const Matrix& b, const Matrix& out, Into into = Into::overwrite,
                     const Batch& batch = {}) = 0;
-  /// Says whether gemm() of several products of one shape is faster than as many calls.
+  /// Returns whether gemm() of several products of one shape is faster than as many calls.
   virtual bool batches() const = 0;
   /// Rounds a matrix, which is not transposed, to FP8 numbers of the same shape (fp8.h), each block by a scale of its
   /// own, and sets those. Where both have tiles, `turned` gets the transpose.

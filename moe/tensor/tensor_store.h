@@ -1,5 +1,5 @@
 #pragma once
-// Holds tensors by name. Those who ask for the same name get the same memory: micro-batches of a layer share its
+// Tensors by name. Those who ask for the same name get the same memory: micro-batches of a layer share its
 // weights, and passes of layers that take turns share what each needs meanwhile.
 #include <map>
 #include <memory>

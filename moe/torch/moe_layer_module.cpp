@@ -40,7 +40,7 @@ void write(const torch::Tensor& from, TensorView to, MemorySpace& memory) {
 
 }  // namespace
 
-// Holds what forward and backward share; a graph that is still to be run backward keeps it.
+// What forward and backward share; a graph that is still to be run backward keeps it.
 struct MoeLayerModule::Runner {
   Runner(std::shared_ptr<MoeLayer> of, const Plan& plan, std::unique_ptr<Device> on)
       : layer(std::move(of)),

@@ -247,7 +247,7 @@ void check_shard(const ShardedTensor& t) {
 
 namespace {
 
-/// Holds one rank's file.
+/// One rank's file.
 struct RankParts {
   std::string path;
   SafeTensorsFile file;

@@ -12,7 +12,7 @@
 
 namespace moe {
 
-/// Holds this rank's part of a weight or a state; `axes[i]` says which part of axis i of the whole it is. The data is
+/// This rank's part of a weight or a state; `axes[i]` says which part of axis i of the whole it is. The data is
 /// the host's: (axes[0].count, axes[1].count, axes[2].count) elements, row-major. Parts of ranks may overlap: copies.
 struct ShardedTensor {
   std::string name;  // of letters, digits, blanks and _ - . alone; of all ranks, the whole's

@@ -66,7 +66,7 @@ void for_each_own(const OwnElements& own, int64_t begin, int64_t end, Body body)
 
 bool has_momentum(const OptimizerSettings& s) { return s.kind == OptimizerKind::adamw || s.momentum != 0; }
 
-/// Holds what a step does to every element alike.
+/// What a step does to every element alike.
 struct Step {
   double rate = 0, scale = 1, decay = 0;
   double correction1 = 1, correction2 = 1;  // 1 - beta^t

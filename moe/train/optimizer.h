@@ -39,7 +39,7 @@ struct TrainedTensor {
   OwnElements own = {};  // what this optimizer has states of, and changes
 };
 
-/// Holds what a checkpoint must have beside the weights: elements that go with the own ones of `of`, the index of a
+/// What a checkpoint must have beside the weights: elements that go with the own ones of `of`, the index of a
 /// tensor.
 struct OptimizerState {
   std::string name;  // "w1.moment1", "w1.moment2", "w1.momentum", "w1.master"

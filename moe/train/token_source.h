@@ -57,7 +57,7 @@ std::unique_ptr<ByteSource> read_byte_source(const std::string& path, uint64_t s
 // Makes text by a random Markov chain: how low a loss can get on it is known, so a model that learns can be told from
 // one that does not.
 
-/// Describes a chain: each context of `order` tokens has its own distribution of the next one, drawn from the symmetric
+/// A chain: each context of `order` tokens has its own distribution of the next one, drawn from the symmetric
 /// Dirichlet distribution. The smaller the concentration, the fewer tokens share most of it.
 struct MarkovSettings {
   int order = 2;
@@ -108,7 +108,7 @@ inline constexpr int32_t kNoTarget = -1;
 /// Counts the tokens of a sample that are to be predicted: 15 % of them, rounded, and 1 at least.
 int64_t masked_places(int64_t seq);
 
-/// Holds what, with the sample's number, alone decides the choice, whoever asks.
+/// What, with the sample's number, alone decides the choice, whoever asks.
 struct MaskSeed {
   uint64_t seed = 1;
   bool held_out = false;

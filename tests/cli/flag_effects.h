@@ -18,7 +18,7 @@ struct FlagEffect {
   std::string without, with;  // what stands behind the verb
 };
 
-/// Holds the effects of one verb: by flag (its first long name, or a positional's name), in one context or several.
+/// The effects of one verb: by flag (its first long name, or a positional's name), in one context or several.
 using Effects = std::multimap<std::string, FlagEffect>;
 using EffectsOfVerbs = std::map<std::string, Effects>;
 

@@ -18,7 +18,7 @@ struct CommunicatorFactory {
   /// Runs body on each of `ranks` ranks with its world communicator and a device of its own; rethrows what one throws.
   /// A rank missing for `timeout_s` is a RankFailure.
   std::function<void(int ranks, double timeout_s, const std::function<void(Communicator&, Device&)>& body)> run;
-  /// Says how far the moments of two ranks' events may be off each other.
+  /// How far the moments of two ranks' events may be off each other.
   double clock_error_s = 0;
   /// Sums are in rank order to the last bit; else within this of the largest summand.
   double sum_error = 0;

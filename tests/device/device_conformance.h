@@ -13,7 +13,7 @@ namespace moe {
 struct DeviceFactory {
   std::string name;
   std::function<std::unique_ptr<Device>()> make;
-  /// Says how far a moment of its events may be off the host's clock.
+  /// How far a moment of its events may be off the host's clock.
   double clock_error_s = 0;
 };
 

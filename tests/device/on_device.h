@@ -8,7 +8,7 @@
 
 namespace moe {
 
-/// Holds values; the constructor does not wait: the stream passes the upload before what is given to it afterwards.
+/// Values; the constructor does not wait: the stream passes the upload before what is given to it afterwards.
 template <class T>
 class OnDevice {
  public:

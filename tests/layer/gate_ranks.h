@@ -10,7 +10,7 @@
 
 namespace moe {
 
-/// Holds what a gate makes of all tokens, by global token, float64; gradients summed over the ranks as the layer does.
+/// What a gate makes of all tokens, by global token, float64; gradients summed over the ranks as the layer does.
 struct GateResult {
   std::vector<int32_t> expert, row;  // of each pair, as every rank that gates it has it
   at::Tensor weight, fill;           // (tokens, choices); fill undefined: 1
@@ -19,7 +19,7 @@ struct GateResult {
   double auxiliary = 0;                         // as every rank has it
 };
 
-/// Describes the loss whose gradients are asked for: <weight, d_weight> over the kept pairs, <fill, d_fill>, the
+/// The loss whose gradients are asked for: <weight, d_weight> over the kept pairs, <fill, d_fill>, the
 /// auxiliary losses.
 struct GateLoss {
   at::Tensor d_weight, d_fill;  // (tokens, choices)

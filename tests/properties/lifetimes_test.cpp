@@ -19,7 +19,7 @@ using any_model::any_model;
 using any_model::any_model_decision;
 using any_model::AnyModel;
 
-// Holds buffers of passes.
+// Buffers of passes.
 using Buffers = std::set<std::tuple<Buffer, int, int>>;
 
 // Finds the forwards' buffers that a backward reads.

@@ -10,7 +10,7 @@
 
 namespace moe::partition_random {
 
-/// Describes one degree of a layer's MoE part: without gradients it takes `alone_s`; with an AllReduce of t seconds in
+/// One degree of a layer's MoE part: without gradients it takes `alone_s`; with an AllReduce of t seconds in
 /// it at least `beside_s` + t.
 struct Degree {
   double alone_s = 0, beside_s = 0;

@@ -69,7 +69,7 @@ TEST(Fp8, AScaleIsTheLeastPowerOfTwoThatBringsABlockIntoReach) {
   }
 }
 
-// Holds a matrix as FP8 numbers.
+// A matrix as FP8 numbers.
 struct Rounded {
   Rounded(int64_t rows, int64_t cols, bool tiles)
       : data(static_cast<size_t>(by_fours(rows) * cols)),

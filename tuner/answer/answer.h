@@ -21,7 +21,7 @@ struct CurrentSchedule {
 /// Reads the flag --current. Throws BadInput naming it.
 CurrentSchedule current_from(const std::string& text);
 
-/// Holds what was run for real to check the ranking.
+/// What was run for real to check the ranking.
 struct Trial {
   CaseRecord record;
   bool current = false;  // of the schedule that the user has now
@@ -44,7 +44,7 @@ struct Answer {
   std::vector<Trial> trials = {};
   int trial_layers = 0;        // of the model, that the trials ran
   std::string no_trials = {};  // why there are none
-  /// Says how many rows of the ranking are shown, beside baselines and trials, with all that there is to say; 0: what
+  /// How many rows of the ranking are shown, beside baselines and trials, with all that there is to say; 0: what
   /// fits into 25 lines.
   int top = 0;
   std::string records_path = {}, profile_path = {}, trace_path = {};
@@ -75,7 +75,7 @@ const RankedSchedule& recommended(const Answer& answer);
 
 /// Returns how far the sound trials are off their predictions at most, as a share; 0: there are none.
 double worst_error(const Answer& answer);
-/// Says how far off its prediction a trial may be, as a share; one farther off says that the predictions are of a
+/// How far off its prediction a trial may be, as a share; one farther off says that the predictions are of a
 /// machine in another state.
 inline constexpr double kFarOff = 0.25;
 /// Returns one line saying that trials are farther off than kFarOff, and what may be wrong; empty: none is.

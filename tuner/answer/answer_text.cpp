@@ -190,7 +190,7 @@ std::string use_text(const Answer& answer, const RankedSchedule& use) {
   return text;
 }
 
-// Says which schedule is faster than the preferred one; empty: none is, or a run or the search for a shape decided.
+// Returns which schedule is faster than the preferred one; empty: none is, or a run or the search for a shape decided.
 std::string preferred_text(const Answer& answer, const RankedSchedule& use) {
   if (answer.shapes != nullptr || &use != &answer.ranking.front()) return "";
   const RankedSchedule* fastest = &use;
@@ -204,7 +204,7 @@ std::string preferred_text(const Answer& answer, const RankedSchedule& use) {
       use.total_s() / fastest->total_s() - 1);
 }
 
-// Says which layers or model, where, and what prices them.
+// Returns which layers or model, where, and what prices them.
 std::string question_text(const Answer& answer, const RankedSchedule& use, const Detail& detail) {
   const std::optional<double>& has = answer.profile->memory_bytes;
   const std::string& here = answer.chosen->on_cluster;
@@ -324,7 +324,7 @@ double least_bound_s(const Answer& answer) {
   return least_s;
 }
 
-// Says how many rows are left out, and why some can't be used.
+// Returns how many rows are left out, and why some can't be used.
 std::string left_out_text(const Answer& answer, const Detail& detail, size_t shown) {
   const auto refused = static_cast<size_t>(
       std::ranges::count_if(answer.ranking, [](const RankedSchedule& row) { return !row.refused.empty(); }));
@@ -458,7 +458,7 @@ std::string counts_of(const FoundShapes& found) {
   return text;
 }
 
-// Says how many shapes have no plan, and the commonest reason.
+// Returns how many shapes have no plan, and the commonest reason.
 std::string most_refused(const FoundShapes& found, bool why) {
   const std::string priceless = found.unpriced == found.refused ? " without a price"
                                 : found.unpriced > 0 ? fmt::format(" refused ({} without a price)", found.unpriced)
@@ -481,7 +481,7 @@ std::string in_words(const RankedShape& shape) {
                      verbs::degree_range(best.degrees_backward.first, best.degrees_backward.second));
 }
 
-// Says which plan is faster than the preferred one, in a line if tight; empty: none is.
+// Returns which plan is faster than the preferred one, in a line if tight; empty: none is.
 std::string preference_of(const FoundShapes& found, bool tight) {
   if (!found.fastest) return "";
   const RankedShape& use = found.ranked.front();

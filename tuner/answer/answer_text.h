@@ -8,7 +8,7 @@
 
 namespace moe::tuner {
 
-/// Says how much of an answer is printed.
+/// How much of an answer is printed.
 struct Detail {
   bool all = true;        // every reason and note on a price, the table of shapes
   int rows = 3;           // of the ranking, beside baselines and trials; without `all` only those of different times
@@ -24,7 +24,8 @@ std::string packed_lines(std::string_view label, const std::vector<std::string>&
 /// Where lines below a label begin.
 inline constexpr std::string_view kIndent = "       ";
 
-/// Says why `use` is preferred to `faster`, an equally fast plan that `words` name: it takes `share` more time and less
+/// Returns why `use` is preferred to `faster`, an equally fast plan that `words` name: it takes `share` more time and
+/// less
 /// memory, or has fewer chunks.
 std::string preference_text(const RankedSchedule& use, const RankedSchedule& faster, const std::string& words,
                             double share);

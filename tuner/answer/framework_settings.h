@@ -10,7 +10,7 @@
 
 namespace moe::tuner {
 
-/// Holds what frameworks run of a layer at best.
+/// What frameworks run of a layer at best.
 struct FrameworkSettings {
   const RankedSchedule* row = nullptr;
   std::string names;                      // of the frameworks, each with what it lacks: "A, B (but for ...)"

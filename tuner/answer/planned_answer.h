@@ -10,7 +10,7 @@
 
 namespace moe::tuner {
 
-/// Holds the layer or model that was asked for, and how it is named.
+/// The layer or model that was asked for, and how it is named.
 struct Subject {
   verbs::ChosenModel chosen;
   std::string name;                   // in records: the model's, or the layer's shape
@@ -19,7 +19,7 @@ struct Subject {
 };
 Subject subject_of(const TuneOptions& options, const Profile& cluster);
 
-/// Says how the profile prices what it has no row for.
+/// Returns how the profile prices what it has no row for.
 PricingOptions pricing_of(const TuneOptions& options);
 
 /// Fills the ranking and the current schedule, by the answer's profile. Throws Unsupported where no schedule can be

@@ -16,7 +16,7 @@
 
 namespace moe::tuner {
 
-/// Holds a schedule as it would run.
+/// A schedule as it would run.
 struct RankedSchedule {
   const Schedule* schedule = nullptr;
   const Schedule* variant = nullptr;  // whose plan it is, of a schedule that chooses among others
@@ -26,7 +26,7 @@ struct RankedSchedule {
   int64_t gar_in_moe_bytes = 0;          // of a layer: gradients sent inside its MoE part
   int64_t gar_after_bytes = 0;           // and behind everything else
   double forward_s = 0, backward_s = 0;
-  /// Is the time of summing the gradients of replicated experts over EDP, which runs after the pass and is in no plan
+  /// The time of summing the gradients of replicated experts over EDP, which runs after the pass and is in no plan
   /// but those of schedules that pack experts.
   double expert_sums_s = 0;
   double bound_s = 0;                 // of all of these
@@ -41,7 +41,7 @@ struct RankedSchedule {
   double total_s() const { return pass_s() + expert_sums_s; }
 };
 
-/// Says what is ranked, and how. A layer is a model of one, with one micro-batch.
+/// What is ranked, and how. A layer is a model of one, with one micro-batch.
 struct RankingRequest {
   const verbs::ChosenModel& chosen;
   const Profile& profile;
@@ -49,12 +49,12 @@ struct RankingRequest {
   PricingOptions pricing;
   const RankedSchedule* known = nullptr;  // of this request: not planned anew
   bool checked = true;                    // plans of models are checked (check_plan); a search for a shape times many
-  /// Says by when rank() is to be done: once it has a schedule that can be used, it plans no other one that would end
+  /// By when rank() is to be done: once it has a schedule that can be used, it plans no other one that would end
   /// later if it took as long as the longest so far.
   std::optional<std::chrono::steady_clock::time_point> due = {};
 };
 
-/// Is the reason of a schedule that was not planned in time.
+/// The reason of a schedule that was not planned in time.
 inline constexpr std::string_view kNotInTime = "not planned in the time of the search for a shape (--schedule NAME)";
 
 /// Returns whether it is one layer, once, on one stage, which is planned as such.
@@ -79,7 +79,7 @@ size_t preferred(const std::vector<PlanCost>& plans);
 /// Returns RankedSchedule::expert_sums_s. Throws Unsupported where the profile has no price for it.
 double expert_sums_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
 
-/// Holds a schedule's plan, and its replay.
+/// A schedule's plan, and its replay.
 struct PlannedTimeline {
   Plan plan;
   Timeline timeline;
@@ -94,7 +94,7 @@ RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, P
 /// refused ones last.
 std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vector<const Schedule*>& schedules);
 
-/// Says how much more than the winner a degree one step away takes, as a share.
+/// How much more than the winner a degree one step away takes, as a share.
 struct Neighbour {
   std::optional<Phase> phase;  // none: of both, where a schedule has one degree
   int degree = 0;

@@ -13,7 +13,7 @@
 
 namespace moe::tuner {
 
-/// Holds a shape that was planned, under one schedule.
+/// A shape that was planned, under one schedule.
 struct RankedShape {
   ModelShape model;
   RankedSchedule best;
@@ -33,7 +33,7 @@ struct FoundShapes {
   int too_large = 0;                        // for a rank's memory, under every schedule
   int refused = 0;                          // by every schedule, or for want of a price
   int unpriced = 0;                         // of these, the ones that want a price under some schedule
-  /// Says why shapes were refused, and for how many shapes some schedule was refused for that reason, the most first.
+  /// Why shapes were refused, and for how many shapes some schedule was refused for that reason, the most first.
   std::vector<std::pair<std::string, int>> refusals = {};
   int ruled_out = 0;                               // by their bound: slower than one that takes as little memory
   int not_reached = 0;                             // in the time

@@ -80,7 +80,7 @@ double rest_of(const ErrorParts& parts, size_t named) {
   return rest;
 }
 
-// Says which tasks carry the error, and what it means for the choice.
+// Returns which tasks carry the error, and what it means for the choice.
 std::string error_text(const RunFigures& figures) {
   constexpr size_t kNamed = 3;
   const ErrorParts& parts = figures.errors;

@@ -56,7 +56,7 @@ struct Agreement {
   int runs = 0;                                    // all that were to run, without what is unsupported
 };
 
-/// Says by how much runs took longer than predicted, as a share of all predicted times, and which kinds of task carry
+/// By how much runs took longer than predicted, as a share of all predicted times, and which kinds of task carry
 /// it, the largest first. The rest is what no task has: waiting, and what lanes hide from each other.
 struct ErrorParts {
   double total = 0, rest = 0;
@@ -64,7 +64,7 @@ struct ErrorParts {
 };
 ErrorParts error_parts(const std::vector<verbs::LayerOutcome>& outcomes);
 
-/// Says what it costs to trust the predictions: over the layers with at least two sound runs, the time of the one
+/// What it costs to trust the predictions: over the layers with at least two sound runs, the time of the one
 /// predicted best over that of the one that ran best, less 1. The best is picked on every other pass, and both are
 /// scored on those between.
 struct ChoiceLoss {
@@ -73,7 +73,7 @@ struct ChoiceLoss {
 };
 ChoiceLoss choice_loss(const std::vector<verbs::LayerOutcome>& outcomes);
 
-/// Says where the time of the layers' runs went, by their records.
+/// Where the time of the layers' runs went, by their records.
 struct RunTime {
   double proving_s = 0, unpaced_s = 0, timed_s = 0;
   int64_t repeats = 0;                  // of a schedule's passes that were disturbed
@@ -81,7 +81,7 @@ struct RunTime {
 };
 RunTime run_time(const std::vector<verbs::LayerOutcome>& outcomes);
 
-/// Holds all of these figures, as text and JSON print them.
+/// All of these figures, as text and JSON print them.
 struct RunFigures {
   int layers = 0;  // that were to run
   Agreement agreement = {};

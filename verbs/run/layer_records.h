@@ -11,7 +11,7 @@
 
 namespace moe::verbs {
 
-/// Holds what one schedule was planned as, and what `run` of `all` found.
+/// What one schedule was planned as, and what `run` of `all` found.
 struct RanSchedule {
   const PlannedSchedule& planned;
   const measure::MeasuredRun& run;

@@ -23,7 +23,7 @@
 namespace moe::verbs {
 namespace {
 
-/// Holds a job's plans, of its schedules and then of its tried degrees, and the records of those that can't be planned.
+/// A job's plans, of its schedules and then of its tried degrees, and the records of those that can't be planned.
 struct PlannedJob {
   std::vector<PlannedSchedule> planned;
   size_t of_schedules = 0;

@@ -20,7 +20,7 @@ namespace moe::verbs {
 
 // One layer, or a stack of like layers, under several schedules, as a verb asks for it.
 
-/// Says how often the layer is there: layers in a row, micro-batches of its batch, in a pipeline of its stages.
+/// How often the layer is there: layers in a row, micro-batches of its batch, in a pipeline of its stages.
 struct Stacked {
   int layers = 1, micro_batches = 1;
   PipelineOrder order = PipelineOrder::gpipe;
@@ -57,7 +57,7 @@ struct LayerJob {
 /// target does not decide.
 LayerJob jobs_on(const Target& target, const Selection& selection, measure::LayerBenchSettings settings);
 
-/// Says why a job can't run.
+/// Why a job can't run.
 struct RunRefusal {
   CaseStatus status;
   std::string reason;
@@ -72,7 +72,7 @@ std::vector<int> runnable_degrees(const LayerJob& job);
 /// Returns "run/LAYER/SCHEDULE", of a tried degree "run/LAYER/SCHEDULE/r4".
 std::string run_key(const std::string& layer, std::string_view schedule, int tried_degree = 0);
 
-/// Holds one schedule's run. All but the record is empty where it did not run, or is taken from an earlier run.
+/// One schedule's run. All but the record is empty where it did not run, or is taken from an earlier run.
 struct ScheduleRun {
   CaseRecord record;
   Plan plan = {};                                   // nominal

@@ -70,7 +70,7 @@ std::vector<CaseRecord> share(const Target& target, std::vector<CaseRecord> reco
   return records;
 }
 
-// Holds the cases' records, with those of an earlier run.
+// The cases' records, with those of an earlier run.
 class Attempts {
  public:
   Attempts(const Target& target, const std::vector<measure::OpCase>& cases, RecordWriter& writer)

@@ -37,7 +37,7 @@ std::vector<std::pair<Network, measure::RankGroup>> groups_of_stages(const std::
 void require_prices(const Target& target, const OpRequest& request, const std::vector<LayerJob>& layers,
                     const std::vector<LayerJob>& profiled_layers);
 
-/// Says how often a case is measured again whose time is off its series' line (fit.h: set_aside), or of whose series no
+/// How often a case is measured again whose time is off its series' line (fit.h: set_aside), or of whose series no
 /// sound line can be fitted: as a busy machine leaves them.
 inline constexpr int kMostRepeats = 2;
 

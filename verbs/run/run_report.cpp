@@ -24,7 +24,7 @@ std::string first_rows(const std::string& rows) {
   return more > 0 ? fmt::format("{} and {} more", rows.substr(0, end), more) : rows;
 }
 
-// Says what the medians of passes hide.
+// Returns what the medians of passes hide.
 std::string overran(const CaseRecord& record) {
   constexpr std::string_view kShare = "overrun_share";
   const double share = record.summary.has(kShare) ? record.summary.number(kShare, record.key) : 0;

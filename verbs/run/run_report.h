@@ -12,7 +12,7 @@ namespace moe::verbs {
 
 /// Shows for every schedule that was timed each kind of task's time beside its prediction.
 std::string tasks_text(const LayerOutcome& outcome);
-/// Says which predictions weak rows made, and why a schedule is not ok.
+/// Returns which predictions weak rows made, and why a schedule is not ok.
 std::string reasons_text(const LayerOutcome& outcome);
 /// Returns "dilation D", or "dilations D to E" where disturbed passes ran slower than others.
 std::string dilation_text(const std::vector<ScheduleRun>& runs);
@@ -31,7 +31,7 @@ std::vector<size_t> batches_that_fit(std::span<const double> bytes, double left_
 std::vector<measure::LayerMeasurement> measure_in_batches(std::span<const measure::PlannedRun> planned,
                                                           const measure::LayerBenchSettings& settings);
 
-/// Holds a plan's run, and the measurement that it belongs to.
+/// A plan's run, and the measurement that it belongs to.
 struct BatchedRun {
   const measure::LayerMeasurement& all;
   const measure::MeasuredRun& run;

@@ -146,7 +146,7 @@ Fields gpu_fields(int local_rank) {
 }
 
 RecordWriter Target::open_records(const std::string& path, const Asked& asked, std::vector<std::string> files) const {
-  // Says why there is no GPU, before the file is opened.
+  // Returns why there is no GPU, before the file is opened.
   if (ranks.device == DeviceKind::cuda && gpu_count() == 0) make_device(DeviceKind::cuda);
   if (ranks.attention == AttentionBy::torch) open_torch_cuda();
   files.push_back(cluster.file);

@@ -1,5 +1,5 @@
 #pragma once
-// Says where a verb measures: an emulated cluster, this machine's threads, or the processes of a run.
+// Where a verb measures: an emulated cluster, this machine's threads, or the processes of a run.
 #include <string>
 
 #include "moe/cost/profile.h"
@@ -10,7 +10,7 @@
 namespace moe::verbs {
 
 struct Target {
-  /// Holds the profile of an emulated cluster, or of one that was measured before; else name and shape alone.
+  /// The profile of an emulated cluster, or of one that was measured before; else name and shape alone.
   Profile cluster;
   bool emulated = false;  // paced by `cluster`, over threads
   bool measured = true;   // `cluster` has its times; else they are to be measured first

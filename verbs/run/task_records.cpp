@@ -17,7 +17,7 @@ namespace {
 constexpr double kMeasuredS = 0.3, kMostMeasuredS = 2;
 constexpr double kProvenFlops = 1e9;  // a larger layer is proven by a smaller one
 
-/// Holds tasks that take equally long, and what tells them apart in the records.
+/// Tasks that take equally long, and what tells them apart in the records.
 struct TaskGroup {
   std::string key;
   const Plan* plan = nullptr;
@@ -191,7 +191,8 @@ CaseRecord record_of(const TaskGroup& group, const std::vector<double>& task_s, 
   return record;
 }
 
-// Says whether the writer has all groups, on the process that leads: those of other processes have only what an earlier
+// Returns whether the writer has all groups, on the process that leads: those of other processes have only what an
+// earlier
 // run did.
 bool are_known(const Target& target, const std::vector<TaskGroup>& groups, const RecordWriter& writer) {
   const bool all = std::ranges::all_of(groups, [&](const TaskGroup& g) { return writer.find(g.key) != nullptr; });

@@ -8,7 +8,7 @@
 
 namespace moe::verbs {
 
-/// Are the degrees that a layer is cut by to see what its tasks take.
+/// The degrees that a layer is cut by to see what its tasks take.
 inline constexpr std::array kProfiledDegrees{1, 4};
 
 inline constexpr int kProfiledLayers = 6;  // of a grid

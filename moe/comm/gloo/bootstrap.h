@@ -9,7 +9,7 @@
 
 namespace moe::gloo {
 
-/// Holds what a process tells all others; `machine` is equal where two can reach each other by loopback.
+/// What a process tells all others; `machine` is equal where two can reach each other by loopback.
 struct PeerInfo {
   std::string version, job, ranks_per_node, host, machine;
 };

@@ -21,7 +21,7 @@ namespace moe::gloo {
 
 class FailureDetector {
  public:
-  /// Describes an operation of ours that waits for a peer.
+  /// An operation of ours that waits for a peer.
   struct Wait {
     const void* group = nullptr;  // tells operations that run at once apart
     uint64_t progress = 0;
@@ -49,7 +49,7 @@ class FailureDetector {
 
   /// Tells all that the run failed. Returns once they can read it, or the store is lost.
   void fail(const std::string& reason);
-  /// Says why a run failed, and the rank, if any, of which nothing more will be heard.
+  /// Why a run failed, and the rank, if any, of which nothing more will be heard.
   struct Failure {
     std::string reason;
     int gone = -1;
@@ -61,7 +61,7 @@ class FailureDetector {
   /// Blocks until the run failed, and returns why: the same on all ranks.
   std::string verdict() const;
 
-  /// Says how long after a failure a process waits for its own code to destroy its detector. Then it prints its line
+  /// How long after a failure a process waits for its own code to destroy its detector. Then it prints its line
   /// and ends with code 4.
   static constexpr double kGraceS = 3;
 

@@ -45,7 +45,7 @@ class Group {
   void send(const void* data, int64_t bytes, int peer);
   void receive(void* data, int64_t bytes, int peer);
 
-  /// Says what an operation of ours waits for, if there is one: its peer is a rank of the world.
+  /// Returns what an operation of ours waits for, if there is one: its peer is a rank of the world.
   Progress progress() const;
   void abort();
 

@@ -12,7 +12,7 @@ namespace gloo {
 struct State;
 }
 
-/// Says what a run does, in which all ranks must be equal: a difference ends the run on all with RankFailure naming the
+/// What a run does, in which all ranks must be equal: a difference ends the run on all with RankFailure naming the
 /// rank and both values.
 struct GlooJob {
   std::string version;  // of the program

@@ -18,13 +18,13 @@ struct Message {
   int64_t bytes = 0;
 };
 
-/// Says how far an exchange has come, for whoever watches it.
+/// How far an exchange has come, for whoever watches it.
 struct Progress {
   uint64_t count = 0;  // pieces that arrived or left since the mesh was made, and exchanges begun
   int peer = -1;       // whose piece it waits for; -1: none
 };
 
-/// Says where the members of a mesh find each other.
+/// Where the members of a mesh find each other.
 struct Rendezvous {
   std::shared_ptr<store::Store> store;
   std::string name;  // the same for all members; no other mesh in the store has it

@@ -12,7 +12,7 @@ constexpr std::array<std::string_view, 12> kNames{"alltoall",      "alltoallv", 
 
 bool sums(Op op) { return op == Op::reducescatter || op == Op::reducescatterv || op == Op::allreduce; }
 
-/// Holds both values of the first field that must be equal and isn't; empty: all are.
+/// Both values of the first field that must be equal and isn't; empty: all are.
 struct Difference {
   std::string ours, theirs;
 };

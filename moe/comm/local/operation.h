@@ -34,7 +34,7 @@ struct Operation {
   bool paced = false;  // began_s was meant by paces (moe/device/cpu/pace_clock.h)
 };
 
-/// Holds what each member brings, by its place among them.
+/// What each member brings, by its place among them.
 using Operations = std::vector<const Operation*>;
 
 /// Returns "'forward dispatch 1/2 of layer 0' (alltoall)", or "alltoall" where the task has no name.

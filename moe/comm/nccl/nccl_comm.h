@@ -13,7 +13,7 @@
 
 namespace moe::nccl {
 
-/// Holds one communicator. All of NCCL's calls return at once (blocking = 0) and are made under a lock, so that another
+/// One communicator. All of NCCL's calls return at once (blocking = 0) and are made under a lock, so that another
 /// thread can abort what a dead rank would keep waiting. Threads may use it at once.
 class Comm {
  public:

@@ -45,7 +45,7 @@ class Grouped {
   ncclResult_t result_;
 };
 
-/// Holds one operation: its buffers, and what NCCL is told once they lie in the GPU's memory. Equal buffers are one, in
+/// One operation: its buffers, and what NCCL is told once they lie in the GPU's memory. Equal buffers are one, in
 /// place.
 struct Operation {
   std::string_view name;

@@ -14,7 +14,7 @@ class PaceClock {
   static constexpr double kMostLateS = 0.5e-3;
   /// Returns this thread's time, never a moment before one that it told.
   double here_s();
-  /// Says whether here_s() was meant by paces; else it is the clock on the wall.
+  /// Returns whether here_s() was meant by paces; else it is the clock on the wall.
   bool paced() const { return paced_; }
   /// Sleeps to that moment. Returns false, and counts from now on, if it is past by more than kMostLateS.
   bool hold_until(double ends_s);

@@ -11,7 +11,7 @@
 
 namespace moe::cuda {
 
-/// Is what streams record instead of doing it (moe/device/recorded_work.h).
+/// What streams record instead of doing it (moe/device/recorded_work.h).
 struct Recording {
   uint64_t id = 0;               // differs from those of all others
   std::set<const Event*> timed;  // these have a time after a replay

@@ -24,7 +24,7 @@ CudaStream& on_gpu(Stream& stream) {
   return *found;
 }
 
-/// Is a capture of the first lane, which the others are forked from. Its destructor ends one that finish() did not.
+/// A capture of the first lane, which the others are forked from. Its destructor ends one that finish() did not.
 class Capture {
  public:
   Capture(std::vector<CudaStream*> lanes, std::span<Event* const> timed)

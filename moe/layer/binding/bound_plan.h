@@ -1,5 +1,5 @@
 #pragma once
-// Holds what follows from a plan for one rank of a layer. All parts of the binding read it; RunTimeSizes alone changes
+// What follows from a plan for one rank of a layer. All parts of the binding read it; RunTimeSizes alone changes
 // it, where a layer that drops no token learns its sizes.
 #include <array>
 

@@ -88,7 +88,7 @@ class ExpertPart {
   void expert_dw(const Task& task);
 
  private:
-  /// Says where a chunk's rows lie, by local expert: among all that the experts compute; in the chunk's own buffers,
+  /// Where a chunk's rows lie, by local expert: among all that the experts compute; in the chunk's own buffers,
   /// expert after expert.
   struct Places {
     std::vector<Rows> at, packed;

@@ -11,7 +11,7 @@ namespace moe::layer {
 // Calls a layer's hook (hooks/hook.h) around the MoE part and around each exchange, and has it convert an exchange's
 // rows to the wire's type and back. A layer without a hook sends its rows as they are.
 
-/// Holds one side of a collective: packed blocks, by rank of the group.
+/// One side of a collective: packed blocks, by rank of the group.
 struct Side {
   std::byte* data = nullptr;
   std::vector<int64_t> bytes;
@@ -70,7 +70,7 @@ class RowExchange {
   void lay_out(const Task& task);
 
  private:
-  /// Says where the copies of a piece of home lie, one for each ESP rank: `size` elements each, `step` apart from
+  /// Where the copies of a piece of home lie, one for each ESP rank: `size` elements each, `step` apart from
   /// `first` on.
   struct Fan {
     int64_t home = 0, first = 0, step = 0, size = 0;

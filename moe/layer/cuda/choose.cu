@@ -51,7 +51,7 @@ __device__ inline int block_sum_before(int count, int& all) {
   return block_before(sum - count, __shfl_sync(kAllLanes, sum, kWarpSize - 1), all);
 }
 
-// Describes what a block fills: one expert's rows of one group.
+// What a block fills: one expert's rows of one group.
 struct Filled {
   __device__ explicit Filled(const RowAssignment& a)
       : expert(static_cast<int>(blockIdx.x) % static_cast<int>(a.experts)),

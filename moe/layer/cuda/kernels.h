@@ -24,7 +24,7 @@ struct PlacedRows {
 
 /// Computes rows[slot] = tokens[the slot's token], 0 where empty.
 void order_rows(Work work, const RoutingArrays& routing, const void* tokens, PlacedRows rows, int64_t width);
-/// Says what combine_rows computes: out[token] = sum over its pairs of weight (null: 1) times their rows, which are all
+/// What combine_rows computes: out[token] = sum over its pairs of weight (null: 1) times their rows, which are all
 /// here. At most 32 choices. Weights and their gradients are of the type that sums are kept in.
 struct Combine {
   const void* weight;
@@ -32,7 +32,7 @@ struct Combine {
   void* out;
 };
 void combine_rows(Work work, const RoutingArrays& routing, const Combine& of, int64_t width);
-/// Says what combine_rows_backward computes: d_rows[slot] = weight * d_out[token], 0 where empty, of the slots that are
+/// What combine_rows_backward computes: d_rows[slot] = weight * d_out[token], 0 where empty, of the slots that are
 /// here; d_weight[pair] = <d_out[token], rows[slot]>, 0 of dropped pairs; rows are all here.
 struct CombineBackward {
   const void *weight, *d_out;
@@ -53,7 +53,7 @@ void pack_rows(Work work, const ExpertBlock& block, const void* experts, PlacedR
 
 // Places (places.cu) ----------------------------------------------------------------------------------------------
 
-/// Says what find_places does: it sets a layout's places from its table (moe/rows/row_layout.h).
+/// What find_places does: it sets a layout's places from its table (moe/rows/row_layout.h).
 struct PlaceSearch {
   int64_t rows = 0, streams = 0, experts = 0, degree = 0;  // the layout's
   int64_t most = 0;
@@ -65,7 +65,7 @@ void find_places(void* stream, const PlaceSearch& of);
 
 // Masks (masks.cu) ------------------------------------------------------------------------------------------------
 
-/// Describes one expert's rows of one group of tokens, and which pairs are there: those in `pair_of`, a row each, or,
+/// One expert's rows of one group of tokens, and which pairs are there: those in `pair_of`, a row each, or,
 /// where tokens are mixed, choice first_choice + row of every token.
 struct MaskCell {
   int64_t tokens = 0, first_token = 0, choices = 0;

@@ -5,7 +5,7 @@
 namespace moe::cuda {
 namespace {
 
-// Says whether experts have equally many rows, equally far apart.
+// Returns whether experts have equally many rows, equally far apart.
 bool alike(std::span<const Rows> experts) {
   for (size_t e = 1; e < experts.size(); ++e)
     if (experts[e].count() != experts[0].count() ||

@@ -7,7 +7,7 @@
 namespace moe::cuda {
 namespace {
 
-// Says where a thread's column begins and ends, and whether it has one (`here`).
+// Where a thread's column begins and ends, and whether it has one (`here`).
 struct Column {
   __device__ Column(const Logits& l, int64_t group_tokens)
       : first(thread_index() / l.experts * group_tokens * l.experts + thread_index() % l.experts),

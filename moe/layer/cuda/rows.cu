@@ -58,7 +58,7 @@ __device__ void clear_empty(const RoutingArrays& r, const PlacedRows& rows, int6
   }
 }
 
-// Says how many warps share a row of so many packs, each with `turns` a lane.
+// Returns how many warps share a row of so many packs, each with `turns` a lane.
 __host__ __device__ int parts_of(int packs, int turns) { return (packs + turns * kWarpSize - 1) / (turns * kWarpSize); }
 
 // A lane knows one pair of a token, and where its row lies; the others ask it. A dropped pair's row is not there.

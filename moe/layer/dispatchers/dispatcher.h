@@ -11,7 +11,7 @@
 
 namespace moe {
 
-/// Holds an exchange's blocks, which lie one after the other; their bytes are by EP peer.
+/// An exchange's blocks, which lie one after the other; their bytes are by EP peer.
 struct Blocks {
   const void* send = nullptr;
   std::span<const int64_t> send_bytes;

@@ -8,14 +8,14 @@ namespace moe {
 
 // Splits an EP group by node: what dispatchers exchange on that treat the way inside a node and between nodes apart.
 
-/// Holds a rank's communicators. EP rank = position of its node among the group's x per_node() + position in the node.
+/// A rank's communicators. EP rank = position of its node among the group's x per_node() + position in the node.
 struct Hierarchy {
   std::unique_ptr<Communicator> node;    // this rank's EP peers on its node, itself too
   std::unique_ptr<Communicator> across;  // those at its position on every node
   int64_t most_bytes = 0;                // of what an exchange sends
   int per_node() const { return node->size(); }
   int nodes() const { return across->size(); }
-  /// Says whether there is one node, or one peer a node: nothing to do apart.
+  /// Returns whether there is one node, or one peer a node: nothing to do apart.
   bool flat() const { return per_node() == 1 || nodes() == 1; }
   /// Returns the size of a block; throws WrongResult if `blocks` are more than the dispatcher made room for.
   int64_t block_of(const Blocks& blocks) const;

@@ -24,7 +24,7 @@ struct Run {
   int64_t rows = 0, at = 0, step = 0, packed = 0;
 };
 
-// Says where the rows of a run's first expert begin, and how many rows further on the next one's do.
+// Where the rows of a run's first expert begin, and how many rows further on the next one's do.
 struct Place {
   int64_t begin = 0, step = 0;
 };
@@ -163,7 +163,7 @@ class FeedForward final : public Expert {
                         {run.count, 0, d.step * h, h});
   }
 
-  // Holds an activation's inputs, or its output, (rows, H / N_ESP) each. The next one begins `step` elements further
+  // An activation's inputs, or its output, (rows, H / N_ESP) each. The next one begins `step` elements further
   // on, which changes with the memory alone: a step is part of what products are known by.
   struct Inside {
     std::vector<TensorView> at;

@@ -11,7 +11,7 @@
 
 namespace moe {
 
-/// Holds what reaches a gate on the way back. `hidden` and `routing` are the last forward's.
+/// What reaches a gate on the way back. `hidden` and `routing` are the last forward's.
 struct GateBackward {
   TensorView hidden;  // (tokens, M)
   const Routing& routing;
@@ -46,7 +46,7 @@ enum class Losses : uint8_t { none, z, balance_and_z };
 
 struct AutogradGate;  // reference/gate_graph.h
 
-/// Holds what runs of a gate; its choices and logits stand in moe/plan/parts.h.
+/// What runs of a gate; its choices and logits stand in moe/plan/parts.h.
 struct GateRow {
   std::string_view name;
   std::unique_ptr<Gate> (*make)(const PartSetup&);

@@ -57,7 +57,7 @@ class AuxiliaryLosses {
     balance_ = rank.shape.layer.aux_loss * static_cast<double>(experts_) / (all * all);
     z_ = rank.shape.layer.z_loss / all;
   }
-  /// Says whether either loss has a coefficient.
+  /// Returns whether either loss has a coefficient.
   bool any() const { return balances() || z_ > 0; }
   bool balances() const { return balance_ > 0; }
 

@@ -4,7 +4,7 @@
 
 namespace moe {
 
-/// Says how a pair is weighed. none: no kernels; chosen: the softmax over the chosen logits (gshard); all: over all
+/// How a pair is weighed. none: no kernels; chosen: the softmax over the chosen logits (gshard); all: over all
 /// logits (switch, xmoe, expert-choice); sigmoid: the logit's sigmoid; mixture: all rows', and over tokens (softmoe).
 enum class Scoring : uint8_t { none, chosen, all, sigmoid, mixture };
 

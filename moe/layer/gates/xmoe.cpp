@@ -12,7 +12,7 @@
 namespace moe {
 namespace {
 
-// Holds rows of unit length, and what they were multiplied by to become so.
+// Rows of unit length, and what they were multiplied by to become so.
 template <class T>
 class UnitRows {
  public:

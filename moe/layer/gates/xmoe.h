@@ -12,7 +12,7 @@ namespace moe {
 std::unique_ptr<Gate> make_xmoe_gate(const PartSetup& setup);
 extern const AutogradGate kXMoeReference;  // reference/gates/xmoe_graph.cpp
 
-/// Holds the gate's parameters, filled, and their gradients, on any device.
+/// The gate's parameters, filled, and their gradients, on any device.
 class XMoeWeights {
  public:
   explicit XMoeWeights(const PartSetup& setup);

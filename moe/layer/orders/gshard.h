@@ -11,7 +11,7 @@ namespace moe {
 
 std::unique_ptr<Order> make_gshard_order(DType dtype);
 
-/// Says what a mask is of: a group of tokens, an expert, and the rows that the expert has there in a layout.
+/// What a mask is of: a group of tokens, an expert, and the rows that the expert has there in a layout.
 struct Cell {
   int group = 0;
   int64_t expert = 0;

@@ -13,7 +13,7 @@ namespace moe {
 
 using GraphWeights = std::map<std::string, at::Tensor>;  // by name (parameter.h)
 
-/// Describes a weight as fill_weight makes it, plus `offset`. Axes of extent 1 in front are dropped.
+/// A weight as fill_weight makes it, plus `offset`. Axes of extent 1 in front are dropped.
 struct GraphWeight {
   std::string_view name;
   std::vector<int64_t> extents;
@@ -51,7 +51,7 @@ struct GateGraphInputs {
   bool preset = false;                 // preferred is followed whatever it is
 };
 
-/// Holds what Routing does: pair p belongs to token p / choices.
+/// What Routing does: pair p belongs to token p / choices.
 struct GateGraph {
   int64_t choices = 0;
   std::vector<int32_t> expert, row;  // of each pair; row in its group, -1: dropped

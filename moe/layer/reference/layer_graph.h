@@ -13,7 +13,7 @@
 
 namespace moe {
 
-/// Holds full tensors, float64, rounded to the case's element type as the layer's are. Weights are by their names
+/// Full tensors, float64, rounded to the case's element type as the layer's are. Weights are by their names
 /// (parameter.h).
 struct GraphInputs {
   at::Tensor input;            // (tokens of all DP groups, M)

@@ -15,7 +15,7 @@ namespace moe {
 using TermSizesOf = std::map<std::string, double>;
 inline constexpr const char* kInputGradient = "input gradient";
 
-/// Holds full tensors in float64, row-major, whatever the case's element type.
+/// Full tensors in float64, row-major, whatever the case's element type.
 struct LayerReference {
   std::vector<double> output, input_gradient;            // (tokens of all DP groups, M)
   std::map<std::string, std::vector<double>> gradients;  // by weight (parameter.h)
@@ -24,7 +24,7 @@ struct LayerReference {
   TermSizesOf sizes = {};                                // of the gradients, the input's as kInputGradient
 };
 
-/// Holds the layer's own choices, (tokens, choices). A near-tie of two experts may be decided either way by rounding:
+/// The layer's own choices, (tokens, choices). A near-tie of two experts may be decided either way by rounding:
 /// they are followed where their scores are as good but for `tie` times the largest one; `preset` ones whatever they
 /// are.
 struct LayerChoices {
@@ -36,7 +36,7 @@ struct LayerChoices {
 /// Computes forward and backward of the whole layer.
 LayerReference reference_layer(const LayerCase& shape, const LayerSeed& seed, const LayerChoices& choices = {});
 
-/// Holds what a gate alone computes, with the loss <weight, d_weight> + <fill, d_fill> over the kept pairs and the
+/// What a gate alone computes, with the loss <weight, d_weight> + <fill, d_fill> over the kept pairs and the
 /// auxiliary losses.
 struct GateReference {
   std::vector<int32_t> expert, row;                      // of each pair; row < 0: dropped
@@ -44,7 +44,7 @@ struct GateReference {
   std::map<std::string, std::vector<double>> gradients;  // by weight
   TermSizesOf sizes = {};                                // of the gradients, d_hidden's as kInputGradient
 };
-/// Holds what reference_gate reads, full, in float64: hidden (tokens, M), d_weight and, of gates that mix tokens,
+/// What reference_gate reads, full, in float64: hidden (tokens, M), d_weight and, of gates that mix tokens,
 /// d_fill (tokens, choices).
 struct GateInputs {
   std::span<const double> hidden, d_weight, d_fill;

@@ -8,7 +8,7 @@
 
 namespace moe {
 
-/// Holds at [layer][micro-batch] each layer's output, the gradient of its input, its choices; its weights' gradients
+/// At [layer][micro-batch] each layer's output, the gradient of its input, its choices; its weights' gradients
 /// are those of all micro-batches together.
 using StackReference = std::vector<std::vector<LayerReference>>;
 
@@ -18,7 +18,7 @@ using StackReference = std::vector<std::vector<LayerReference>>;
 StackReference reference_stack(const LayerCases& cases, int layers, int micro_batches, const LayerSeed& seed,
                                const std::function<LayerChoices(int layer, int micro_batch)>& choices = {});
 
-/// Describes a model's ends around the layers (moe/model/model_ends.h): embedding, places, norm, head, cross-entropy.
+/// A model's ends around the layers (moe/model/model_ends.h): embedding, places, norm, head, cross-entropy.
 /// It holds by micro-batch, (samples of all DP groups, seq), what goes in, and what is to be predicted, -1 for nothing.
 struct ReferenceEnds {
   int64_t vocabulary = 0;

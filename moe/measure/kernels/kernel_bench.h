@@ -12,7 +12,7 @@
 
 namespace moe::measure {
 
-/// Says what bounds a kernel: other kernels, and what share of their speed it reaches.
+/// What bounds a kernel: other kernels, and what share of their speed it reaches.
 struct KernelBound {
   std::string name;                  // "memcpy"
   std::vector<std::string> kernels;  // their keys; whose times are added up
@@ -34,7 +34,7 @@ struct Kernel {
   std::string key() const;  // "kernel/1024/tutel order"
 };
 
-/// Holds seconds of a run, a number a repetition; `warm`: none where they were not asked for.
+/// Seconds of a run, a number a repetition; `warm`: none where they were not asked for.
 struct KernelSamples {
   std::vector<double> seconds, warm = {};
 };

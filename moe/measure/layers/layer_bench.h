@@ -45,7 +45,7 @@ struct LayerBenchSettings {
   Inspection inspect = {};
 };
 
-/// Holds what one schedule's passes took; seconds are divided by the dilation.
+/// What one schedule's passes took; seconds are divided by the dilation.
 struct MeasuredRun {
   Plan plan;                                            // as it ran
   Dilation dilation;                                    // of the passes that were kept
@@ -72,7 +72,7 @@ struct MeasuredRun {
   std::string wrong;           // how outputs or gradients disagree with the reference; such a run is never timed
 };
 
-/// Says where the time of measure_layer went.
+/// Where the time of measure_layer went.
 struct WallTimes {
   double proving_s = 0, unpaced_s = 0, timed_s = 0;
 };
@@ -89,7 +89,8 @@ inline constexpr double kOverrunLimit = 0.01;
 /// Computes the share of paced tasks that overran.
 double overrun_share(const MeasuredRun& run);
 
-/// Says whether something else used the cores while passes ran. Of paced ones more tasks overran than kOverrunLimit, or
+/// Returns whether something else used the cores while passes ran. Of paced ones more tasks overran than kOverrunLimit,
+/// or
 /// the median pass took over 1 % longer than the fastest one. Of others the cores were slow (kSlowCores), of all runs
 /// of a call alike: their passes take turns.
 bool disturbed(const MeasuredRun& run);

@@ -13,7 +13,7 @@ namespace moe::measure {
 
 using RankTimes = std::vector<std::vector<TaskTime>>;  // [rank][task]; of other stages' tasks 0
 
-/// Describes one rank's pass, forward and backward. A task's time on a communication lane holds its wait for other
+/// One rank's pass, forward and backward. A task's time on a communication lane holds its wait for other
 /// ranks.
 struct Overlap {
   /// The time in which some communication lane runs a task and the compute lane runs none.
@@ -33,7 +33,7 @@ double working_seconds(const Plan& plan, std::span<const TaskTime> times);
 /// all stages.
 double bubble_of(const Plan& plan, std::span<const TaskTime> times);
 
-/// Says whether the task ran on the rank: another stage's has no times there.
+/// Returns whether the task ran on the rank: another stage's has no times there.
 inline bool has_time(const TaskTime& t) { return t.end_s > 0; }
 
 /// Returns what a task's own work took in one pass. A collective's is that of the rank that came to it last, since the
@@ -60,23 +60,23 @@ struct TaskComparison {
   double worst_ratio = 0;                  // the one farthest from 1, up or down
   std::string worst_task;
 };
-/// Says whether ratio a is farther from 1 than b: 0.5 is as far as 2. Any ratio is farther than 0.
+/// Returns whether ratio a is farther from 1 than b: 0.5 is as far as 2. Any ratio is farther than 0.
 bool farther_from_1(double a, double b);
 
 /// Returns comparisons in the order in which kinds first appear. `measured`, `predicted`: seconds by task id.
 std::vector<TaskComparison> compare_tasks(const Plan& plan, std::span<const double> measured,
                                           std::span<const double> predicted);
 
-// Holds when the tasks of a plan ran, pass after pass: as numbers, since the ranks of other processes send theirs.
+// When the tasks of a plan ran, pass after pass: as numbers, since the ranks of other processes send theirs.
 
 /// Returns each task's times on that rank, or where it is another stage's on the first rank that has it.
 std::vector<TaskTime> times_on(const RankTimes& ranks, size_t rank);
 
-/// Holds a rank's passes one after the other; whatever appends and reads them knows the plan.
+/// A rank's passes one after the other; whatever appends and reads them knows the plan.
 using PassNumbers = std::vector<double>;
 void append_pass(const Plan& plan, const RunTimes& times, double dilation, PassNumbers& passes);
 
-/// Holds all ranks' passes; seconds are divided by the dilation, but those of `tasks`.
+/// All ranks' passes; seconds are divided by the dilation, but those of `tasks`.
 struct PassTimes {
   std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
   std::vector<std::vector<double>> exposed_s, overlap;  // likewise (overlap.h: exposed_s, efficiency)

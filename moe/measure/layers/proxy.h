@@ -36,7 +36,7 @@ Plan proving_plan(const Plan& nominal, int64_t vocabulary);
 
 // Chooses how many times slower than modelled an emulated cluster runs, so that the real work fits under its paces.
 
-/// Holds one schedule's plan, priced.
+/// One schedule's plan, priced.
 struct PlannedRun {
   Plan plan;                             // nominal
   std::vector<double> task_seconds;      // modelled, by task id

@@ -57,7 +57,7 @@ class Dragged final : public Binding {
   Drag drag_;
 };
 
-/// Says whether the plan is of one layer, once; else it is a stack's or a model's.
+/// Returns whether the plan is of one layer, once; else it is a stack's or a model's.
 bool one_layer(const Plan& plan);
 
 /// Throws Unsupported naming what of a plan no layer and no stack can run.

@@ -8,7 +8,7 @@
 
 namespace moe::measure {
 
-/// Says what the op of one lane takes alone, and while another lane is busy all the time.
+/// What the op of one lane takes alone, and while another lane is busy all the time.
 struct LaneSlowdown {
   std::string lane, by;                   // inter, intra, compute
   std::vector<double> alone_s, beside_s;  // by repetition, maximum over ranks
@@ -16,7 +16,7 @@ struct LaneSlowdown {
   double factor() const;                  // median over median, at least 1
 };
 
-/// Says how much of the shorter of two lanes' ops hides behind the other: (a + b - both) / min(a, b), of ops that last
+/// How much of the shorter of two lanes' ops hides behind the other: (a + b - both) / min(a, b), of ops that last
 /// about 60 ms each. 1: they run side by side; 0: one after the other.
 struct LaneOverlap {
   std::string lane, other;

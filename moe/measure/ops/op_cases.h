@@ -20,7 +20,7 @@ struct RankGroup {
   int first_of(int rank) const { return rank - rank / step % ranks * step; }
 };
 
-/// Describes one op at one size. Nominal sizes decide the pace and the record; real ones what is moved or multiplied
+/// One op at one size. Nominal sizes decide the pace and the record; real ones what is moved or multiplied
 /// under it.
 struct OpCase {
   Op op = Op::none;                 // a collective, sendrecv, gemm or module
@@ -44,7 +44,7 @@ struct OpCase {
   Fields parameters(const Profile& cluster) const;
 };
 
-/// Says which volumes collectives have, in bytes: from `begin` to `end`, each `factor` times the one before, or `step`
+/// Which volumes collectives have, in bytes: from `begin` to `end`, each `factor` times the one before, or `step`
 /// bytes more where that is set; `end` 0: FSMoE's, 2^18 .. 24 2^18 float elements in steps of 2^18, of which real cases
 /// take a share that their backend can carry.
 struct OpSizes {

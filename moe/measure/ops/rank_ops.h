@@ -57,7 +57,7 @@ class RankOps {
   /// Makes the case's group, blocking where it is new, and its buffers, and fills them; what is received only
   /// `for_check`.
   void prepare(const OpCase& c, bool for_check);
-  /// Says what else decides how a run begins.
+  /// What else decides how a run begins.
   struct Begin {
     bool paced = true;          // of an emulated cluster
     int more = 0;               // iterations of other ops that are issued before this one may begin, on other lanes
@@ -66,7 +66,7 @@ class RankOps {
   /// Blocks until all ranks are here, then enqueues the op `iterations` times.
   void begin(const OpCase& c, int iterations, const Begin& how);
   void finish() { stream_->synchronize(); }
-  /// Says when the last run began and ended.
+  /// Returns when the last run began and ended.
   double start_s() const { return start_->seconds(); }
   double end_s() const { return end_->seconds(); }
 
@@ -110,7 +110,7 @@ class RankOps {
 // Runs ops on all ranks, one after the other or two at once. Where ranks are processes, rank 0's leads: the
 // others follow its commands, so that what it decides by the clock is the same everywhere.
 
-/// Holds one op's times and faults, over all ranks.
+/// One op's times and faults, over all ranks.
 struct OpSample {
   std::vector<double> seconds;  // by rank, of one iteration, divided by the dilation
   int64_t overruns = 0;

@@ -12,7 +12,7 @@
 namespace moe {
 namespace {
 
-// Holds one row, with what it is centred and scaled by.
+// One row, with what it is centred and scaled by.
 template <class T>
 struct NormRow {
   NormRow(const T* row, const T* gains, const NormInput& in) : x(row), gain(gains), width(in.x.size(1)) {

@@ -12,7 +12,7 @@ void gemm(Matrix a, Matrix b, Matrix out, Into into = Into::overwrite);
 /// Computes `batch.count` products of one shape. Where batches_products(), LibTorch's BLAS gets all of them at once, so
 /// that threads need not wait for each other after each.
 void gemm(Matrix a, Matrix b, Matrix out, Into into, const Batch& batch);
-/// Says whether products of one shape are faster in one call: of several threads on MKL, 7 to 12 % as measured.
+/// Returns whether products of one shape are faster in one call: of several threads on MKL, 7 to 12 % as measured.
 bool batches_products();
 
 /// Computes out = x Phi(x) with the normal distribution's exact Phi (erf, no tanh approximation).

@@ -40,7 +40,7 @@ __device__ inline Sums<T> logistic(Sums<T> v) {
     return 1 / (1 + std::exp(-v));
 }
 
-/// Holds N elements that are read and written at once; at most 16 bytes.
+/// N elements that are read and written at once; at most 16 bytes.
 template <class T, int N>
 struct alignas(N * sizeof(T)) Pack {
   T at[N];
@@ -55,7 +55,7 @@ __device__ inline void store(const Pack<T, N>& pack, T* to) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-/// Holds a pack in registers until it is needed: 16 bytes as four words. 16-bit elements would take a register each.
+/// A pack in registers until it is needed: 16 bytes as four words. 16-bit elements would take a register each.
 struct alignas(16) Words {
   uint32_t at[4];
 };

@@ -41,7 +41,7 @@ __device__ inline Reach<double> reach_of(uint64_t most) {
           __builtin_bit_cast(double, static_cast<uint64_t>(1023 - power) << 52)};
 }
 
-// Holds a thread's numbers of one row. Where rows are `Whole`, blocks and packs of 16 bytes are.
+// A thread's numbers of one row. Where rows are `Whole`, blocks and packs of 16 bytes are.
 template <class T, bool Whole>
 struct Numbers {
   using Bits = decltype(size_bits(Sums<T>()));

@@ -17,7 +17,7 @@ cudaDataType_t type_of(DType dtype) {
   return dtype == DType::bfloat16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
-// Holds one product, ready to be enqueued.
+// One product, ready to be enqueued.
 struct Fp8Product {
   Fp8Product(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out) {
     MOE_CHECK_LT(cublasLtMatmulDescCreate(&operation.handle, CUBLAS_COMPUTE_32F, CUDA_R_32F));

@@ -11,7 +11,7 @@ namespace moe::cuda {
 
 class Fp8Gemm {
  public:
-  /// Says where a product runs.
+  /// Where a product runs.
   struct Place {
     cublasLtHandle_t lt;
     cudaStream_t stream;

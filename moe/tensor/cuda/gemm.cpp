@@ -45,7 +45,7 @@ void make_layout(LtLayout& layout, const Matrix& m, int64_t count, int64_t step)
   set_lt(layout.handle, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, step);
 }
 
-/// Holds one product, ready to be enqueued.
+/// One product, ready to be enqueued.
 struct Product {
   Product(const Matrix& a, const Matrix& b, const Matrix& out, const Batch& batch) {
     const Types types = types_of(out.dtype);
@@ -166,7 +166,7 @@ class CublasGemm final : public Gemm {
     return proposals;
   }
 
-  // Holds what was fastest of each shape in this process, by GPU: the ranks that are its threads, and the layers that
+  // What was fastest of each shape in this process, by GPU: the ranks that are its threads, and the layers that
   // run in turns, take the same, which one of them times.
   struct Timed {
     std::mutex mutex;

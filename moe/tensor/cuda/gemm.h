@@ -7,7 +7,7 @@
 
 namespace moe::cuda {
 
-/// Holds the options that Math::gemm takes.
+/// The options that Math::gemm takes.
 struct GemmMode {
   Into into = Into::overwrite;
   Batch batch = {};
@@ -26,7 +26,7 @@ class Gemm {
   }
 };
 
-/// Says which of cuBLASLt's proposals for a shape is taken. `first`: its first. `as_asked`: the fastest where a batch
+/// Which of cuBLASLt's proposals for a shape is taken. `first`: its first. `as_asked`: the fastest where a batch
 /// asks for it (Batch::fastest), else the first. `timed`: the fastest. A process times a shape once a GPU, when it is
 /// first met: that call blocks. Ranks that compute the same gate must get the same bits, so a gate can't go by times.
 enum class AlgorithmChoice : uint8_t { first, as_asked, timed };

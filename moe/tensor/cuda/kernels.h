@@ -10,7 +10,7 @@
 
 namespace moe::cuda {
 
-/// Says which stream a kernel goes to and what type its elements are of.
+/// Which stream a kernel goes to and what type its elements are of.
 struct Work {
   void* stream = nullptr;
   DType dtype = DType::float32;
@@ -32,7 +32,7 @@ void swiglu_backward(Work work, const Swiglu& of, int64_t count);
 
 // Element by element (elementwise.cu) -----------------------------------------------------------------------------
 
-/// Says what rotate() turns, which does what Math::rotate() does, of `pairs` numbers j and j + half of a head.
+/// What rotate() turns, which does what Math::rotate() does, of `pairs` numbers j and j + half of a head.
 struct Rotation {
   void* rows;
   const void* turns;  // of the sums' type
@@ -48,7 +48,7 @@ void convert(Work work, const void* from, DType to_type, void* to, int64_t count
 
 // Norms (norms.cu) ------------------------------------------------------------------------------------------------
 
-/// Says what the norms below read, which are Math's, of rows of `width`.
+/// What the norms below read, which are Math's, of rows of `width`.
 struct Norm {
   int64_t rows = 0, width = 0;
   bool centred = false;
@@ -63,7 +63,7 @@ void norm_backward(Work work, const Norm& of, void* d, void* d_gain, const Scrat
 
 // Attention (softmax.cu) ------------------------------------------------------------------------------------------
 
-/// Says what attention_softmax() reads, which does what Math::attention_softmax() does: `rows` rows of seq numbers,
+/// What attention_softmax() reads, which does what Math::attention_softmax() does: `rows` rows of seq numbers,
 /// times `by`, `height` of them a matrix.
 struct Scores {
   int64_t rows, height, seq;

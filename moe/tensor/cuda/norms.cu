@@ -6,7 +6,7 @@
 namespace moe::cuda {
 namespace {
 
-// Says how many blocks of the backward a multiprocessor holds, and how many threads an H200 then does, about.
+// How many blocks of the backward a multiprocessor holds, and how many threads an H200 then does, about.
 template <class T, int R>
 constexpr int kHeldBlocks = R == kHeld && sizeof(T) < 8 ? 3 : 2;
 template <class T, int R>

@@ -8,7 +8,7 @@ namespace moe::cuda {
 
 inline constexpr int kHeld = 4;  // packs of all R rows together
 
-/// Holds kColumns packs a thread of each of R rows. What a row has beyond them is read again wherever it is asked for.
+/// KColumns packs a thread of each of R rows. What a row has beyond them is read again wherever it is asked for.
 template <class T, int N, int R, int kColumns = kHeld / R>
 class RowTile {
  public:

@@ -8,7 +8,7 @@ namespace {
 constexpr int kHeldBack = 2;  // packs of all rows together in the backward, which reads two tensors
 constexpr int kRows = 2;      // of a block at most: on an H200 those of 16 bits took up to 13 % longer by four
 
-// Says how many of R consecutive rows there are, and how many elements each sees.
+// How many of R consecutive rows there are, and how many elements each sees.
 template <int R>
 struct Seen {
   int rows, seq, of[R];

@@ -57,7 +57,7 @@ inline std::vector<double> values_of(TensorView t) {
   return all;
 }
 
-/// Holds the same random numbers on the device and, in float64, on the CPU.
+/// The same random numbers on the device and, in float64, on the CPU.
 struct Pair {
   Pair(std::initializer_list<int64_t> shape, DType dtype, MemorySpace& memory, uint64_t stream)
       : device(shape, dtype, memory), reference(shape, DType::float64) {

@@ -26,7 +26,7 @@ int64_t test_launches();
 
 /// Makes what multiplies on the device: loops of the emulation, cuBLASLt on a GPU.
 std::unique_ptr<cuda::Gemm> make_test_gemm(cuda::AlgorithmChoice selection);
-/// Says whether Gemm multiplies FP8 numbers with scales of blocks: cuBLASLt does on Hopper, from 12.9 on.
+/// Returns whether Gemm multiplies FP8 numbers with scales of blocks: cuBLASLt does on Hopper, from 12.9 on.
 bool has_fp8_products();
 /// Makes a Gemm of loops over the host's memory.
 std::unique_ptr<cuda::Gemm> make_plain_gemm();

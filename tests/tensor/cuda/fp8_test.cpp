@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-// Holds a matrix of FP8 numbers on the device and on the CPU.
+// A matrix of FP8 numbers on the device and on the CPU.
 struct Rounded {
   Rounded(int64_t rows, int64_t cols, bool tiles, MemorySpace& memory)
       : on_device(rows, cols, tiles, memory), on_cpu(rows, cols, tiles, cpu_memory()) {
