@@ -343,6 +343,7 @@ void add_reproduce(CLI::App& app, Command& c) {
   verb->add_flag("--measure", r.measure,
                  "of fsmoe-table5, fsmoe-degrees, fsmoe-fig6: a column of what ran, of runs in results/");
   add_text(*verb, "--records", "FILE", r.records, "the same, of these records or documents of modelbench --json");
+  add_text(*verb, "--runs", "FILE", r.runs, "of training: other measured steps, in the columns of training-runs.csv");
   verb->add_flag("--audit", r.audit, "every combination of FSMoE's open conventions");
   verb->add_flag("--all", r.all, "every table, with and without the example assumptions, and the audit");
   begin_group(*verb, kOutput);

@@ -82,11 +82,12 @@ struct Topic {
   std::string_view name, title, keys;
 };
 
-constexpr std::array<Topic, 6> kTopics{{{"fsmoe", "FSMoE (ASPLOS'25)", "fsmoe-"},
+constexpr std::array<Topic, 7> kTopics{{{"fsmoe", "FSMoE (ASPLOS'25)", "fsmoe-"},
                                         {"fsmoe-audit", "FSMoE: every reading of its conventions", "audit"},
                                         {"parm", "Parm (INFOCOM'24)", "parm-"},
                                         {"monta", "MoNTA (2024)", "monta-"},
                                         {"lina", "Lina (ATC'23)", "lina-"},
+                                        {"training", "Training steps on real clusters", "training"},
                                         {"published", "Measurements that others published", ""}}};
 
 // Returns the first topic that has the report; the last one has all that remain.

@@ -40,9 +40,9 @@ struct TraceTask {  // deepseek-train-trace: mean seconds of a task, and of the 
 };
 std::vector<TraceTask> published_trace();
 
-/// How a published layer is priced: by the preset as it is; its experts as GEMMs; or, of DeepEP, its exchanges by
-/// the copies of a token that are sent, one a rank that the token reaches.
-enum class LayerPrice { preset, gemms, ranks_reached };
+/// How a published layer is priced: by the preset as it is; or, of DeepEP, its exchanges by the copies of a token that
+/// are sent, one a rank that the token reaches.
+enum class LayerPrice { preset, ranks_reached };
 std::string_view name_of(LayerPrice price);
 
 /// The seconds of the parts of a MoE layer on a rank, in sequence.
@@ -74,5 +74,16 @@ struct CurveErrors {
 };
 std::vector<CurveErrors> curve_errors(const std::vector<PublishedCollective>& samples);
 TextTable curve_table(const std::vector<CurveErrors>& errors);
+
+struct PublishedRun {  // training-runs: a whole step of training
+  std::string source, model, gpu, precision, dispatcher, recompute, overlap;
+  int gpus = 0, seq = 0, global_batch = 0, micro_batch = 0;
+  int tp = 1, pp = 1, cp = 1, ep = 1, etp = 1;
+  int vp = 0;    // virtual stages a stage; 0: none
+  int fsdp = 0;  // ranks that share weights out; 0: none
+  double step_s = 0;
+};
+/// Reads them from a file of these columns; empty: those that come with the program.
+std::vector<PublishedRun> published_runs(const std::string& path);
 
 }  // namespace moe::reproduce

@@ -151,16 +151,18 @@ Json to_json(const Report& report) {
       if (f.paper && f.ours && *f.paper != 0) figure["difference"] = *f.ours / *f.paper - 1;
       figures.push_back(std::move(figure));
     }
-  return {{"table", report.key},
-          {"title", report.title},
-          {"source", report.source},
-          {"assuming", report.assuming},
-          {"figures", figures},
-          {"assumed", report.assumed},
-          {"shows", report.shows},
-          {"unexplained", report.unexplained},
-          {"not_computable_from_print", report.not_computable},
-          {"conventions", report.conventions}};
+  Json document{{"table", report.key},
+                {"title", report.title},
+                {"source", report.source},
+                {"assuming", report.assuming},
+                {"figures", figures},
+                {"assumed", report.assumed},
+                {"shows", report.shows},
+                {"unexplained", report.unexplained},
+                {"not_computable_from_print", report.not_computable},
+                {"conventions", report.conventions}};
+  if (!report.runs.is_null()) document["runs"] = report.runs;
+  return document;
 }
 
 std::vector<CaseRecord> records_of(const Report& report) {

@@ -54,6 +54,7 @@ struct Report {
   std::vector<std::string> assumed = {};         // rows that came in by --assume
   std::vector<std::string> shows = {};           // what follows, each with its evidence
   std::vector<std::string> unexplained = {};     // differences without one
+  Json runs = {};                                // of whole runs: one object each, beside the figures; null: none
   std::vector<std::string> not_computable = {};  // "what: NAMES of what no paper prints"
 };
 

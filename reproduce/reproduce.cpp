@@ -28,8 +28,11 @@ std::vector<Report> asked_for(const ReproduceOptions& o) {
   const bool measured = o.measure || !o.records.empty();
   require<BadInput>(!measured || !o.table.empty(), "--measure, --records: found {}, expected a TABLE with it",
                     o.all ? "--all" : "--audit");
+  require<BadInput>(o.runs.empty() || o.table == "training", "--runs: found {}, expected the table training with it",
+                    o.runs);
   if (o.all) return all_reports();
   Study study;
+  study.runs = o.runs;
   std::optional<verbs::FileRun> ran;
   if (measured) study.measured = &ran.emplace(measured_runs(o.table, o.records));
   if (o.audit) return {fsmoe_audit(study)};
@@ -46,6 +49,7 @@ std::vector<std::string> files_read(const ReproduceOptions& o) {
     if (entry.is_regular_file()) files.push_back(entry.path());
   std::ranges::sort(files);
   if (!o.assume.empty()) files.push_back(find_config("papers/assume", o.assume));
+  if (!o.runs.empty()) files.push_back(o.runs);
   if (o.measure || !o.records.empty()) files.push_back(measured_file(o.table, o.records));
   return files;
 }

@@ -14,6 +14,7 @@ struct Study {
   SweepStore sweeps;
   const Assumptions* assumed = nullptr;      // null: what the papers print alone
   const verbs::FileRun* measured = nullptr;  // a column of what really ran; null: none
+  std::string runs = {};                     // a file of steps that were measured; empty: the published ones
 };
 
 Report fsmoe_table2(Study& study);
@@ -30,6 +31,7 @@ Report monta_table8(Study& study);
 Report monta_fig13(Study& study);
 Report monta_fig14(Study& study);
 Report published(Study& study);
+Report training(Study& study);
 
 /// Returns every combination of FSMoE's open conventions for Table 5 and the count of layers with r_f != r_b.
 Report fsmoe_audit(Study& study);

@@ -24,7 +24,8 @@ constexpr std::array<TableRow, verbs::kPaperTables.size()> kRows{{{"fsmoe-table2
                                                                   {"monta-fig13", monta_fig13},
                                                                   {"monta-fig14", monta_fig14},
                                                                   {"lina-training", lina_training},
-                                                                  {"published", published}}};
+                                                                  {"published", published},
+                                                                  {"training", training}}};
 
 constexpr bool same_names() {
   for (size_t i = 0; i < kRows.size(); ++i)

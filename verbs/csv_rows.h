@@ -17,11 +17,10 @@ template <unsigned N>
 using CsvReader = io::CSVReader<N, io::trim_chars<' '>, io::no_quote_escape<','>, io::throw_on_overflow,
                                 io::single_line_comment<'#'>>;
 
-/// Reads configs/NAME.csv; columns that are not asked for are passed over. Throws BadInput naming file and line.
+/// Reads the rows of a CSV file; columns that are not asked for are passed over. Throws BadInput naming file and line.
 template <class Row, class... Cells>
-std::vector<Row> csv_rows(const std::string& name, const std::array<const char*, sizeof...(Cells)>& columns,
-                          Cells Row::*... cells) {
-  const std::string path = config_dir() + "/" + name + ".csv";
+std::vector<Row> csv_file_rows(const std::string& path, const std::array<const char*, sizeof...(Cells)>& columns,
+                               Cells Row::*... cells) {
   std::vector<Row> rows;
   try {
     CsvReader<sizeof...(Cells)> reader(path);
@@ -31,6 +30,13 @@ std::vector<Row> csv_rows(const std::string& name, const std::array<const char*,
     bad_input("{}: {}", path, error.what());
   }
   return rows;
+}
+
+/// Reads configs/NAME.csv likewise.
+template <class Row, class... Cells>
+std::vector<Row> csv_rows(const std::string& name, const std::array<const char*, sizeof...(Cells)>& columns,
+                          Cells Row::*... cells) {
+  return csv_file_rows<Row>(config_dir() + "/" + name + ".csv", columns, cells...);
 }
 
 }  // namespace moe::verbs

@@ -30,7 +30,7 @@ struct PaperTable {
   std::string_view name, summary;
 };
 
-inline constexpr std::array<PaperTable, 14> kPaperTables{{
+inline constexpr std::array<PaperTable, 15> kPaperTables{{
     {"fsmoe-table2", "FSMoE: time of each operation in a layer of GPT2-XL and Mixtral-7B"},
     {"fsmoe-table5", "FSMoE: mean speedups over tutel on 1458 layers"},
     {"fsmoe-table6", "FSMoE: iteration time of GPT2-XL under four gates"},
@@ -45,6 +45,7 @@ inline constexpr std::array<PaperTable, 14> kPaperTables{{
     {"monta-fig14", "MoNTA: the choice among O1, O2 and O3 by sequence length"},
     {"lina-training", "Lina: training speedups over DeepSpeed-MoE"},
     {"published", "Megatron-Core's layers, DeepSeek's training trace and nccl-tests, as others measured them"},
+    {"training", "whole steps of training on H100 and H800, as others measured them"},
 }};
 
 }  // namespace moe::verbs

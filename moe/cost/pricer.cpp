@@ -88,7 +88,16 @@ double LayerPricer::end_seconds(TaskKind kind, Phase phase, const Work& work) co
     for (const std::string& range : range_notes(*row, terms)) note(range);
     return dot(row->s_per, terms) + task_s;
   }
-  return kind == TaskKind::head ? gemm_seconds(work) : task_s;
+  if (kind != TaskKind::head) return task_s;
+  if (const auto gpu = gpu_prices()) return gpu->head_seconds(phase, work) + task_s;
+  return gemm_seconds(work);
+}
+
+// Returns the model of the hardware, if the layer computes what it knows, and notes that it is used.
+std::optional<cost::GpuPrices> LayerPricer::gpu_prices() const {
+  if (!profile().gpu || bytes_of(shape().layer.dtype) != 2) return std::nullopt;
+  note(fmt::format("modelled: computations by shape, as {} computes them ([gpu])", profile().gpu->name));
+  return cost::GpuPrices(*profile().gpu, shape());
 }
 
 double LayerPricer::gemm_seconds(const Work& gemms) const {
@@ -112,6 +121,8 @@ cost::PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Wo
     if (const auto outside = range_note(*module, size)) note(*outside);
     return {module->alpha_s, module->beta()};
   }
+  if (const auto gpu = gpu_prices())
+    if (auto modelled = gpu->curve(kind, phase, work)) return *std::move(modelled);
   if (work.op == Op::none) return {};
   const double passes = phase == Phase::backward ? 2 : 1;
   if (work.op == Op::expert)
@@ -129,7 +140,12 @@ cost::PriceCurve LayerPricer::half_curve(TaskKind kind, Phase phase, const Work&
   note(fmt::format("derived: {0}_dx, {0}_dw = their shares of the whole backward, by FLOPs", name_of(of)));
   const Work whole = whole_work(of, phase, shape(), flow);
   cost::PriceCurve price = find_curve(of, phase, whole, flow);
-  price.alpha *= static_cast<double>(half.gemms) / whole.gemms;
+  const double share = half.flops / whole.flops;
+  price.alpha *= price.beta > 0 && price.knots.empty() ? static_cast<double>(half.gemms) / whole.gemms : share;
+  for (auto& [work, seconds] : price.knots) {
+    work *= share;
+    seconds *= share;
+  }
   return price;
 }
 
@@ -168,6 +184,7 @@ double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
 // Returns whether the task computes scores again, and no row was measured of one that does.
 bool LayerPricer::adds_scores(TaskKind kind) const {
   if (shape().parallel.recompute == Recompute::none) return false;
+  if (profile().gpu && bytes_of(shape().layer.dtype) == 2) return false;  // its kernel always computes them again
   if (kind == TaskKind::attention_dx && find_.task_row(kind, Phase::backward) != nullptr) return false;
   if (kind != TaskKind::attention && kind != TaskKind::attention_dx) return false;
   const std::string name = module_name(TaskKind::attention, shape());

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "moe/cost/gpu_prices.h"
 #include "moe/cost/row_finder.h"
 
 namespace moe {
@@ -81,6 +82,7 @@ class LayerPricer {
   cost::PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
   cost::PriceCurve half_curve(TaskKind kind, Phase phase, const Work& half, Flow flow) const;
   cost::PriceCurve copy_curve() const;
+  std::optional<cost::GpuPrices> gpu_prices() const;
   double part_seconds(const WorkClass& wc, Flow flow, int more) const;
 
   RowFinder find_;

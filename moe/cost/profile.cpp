@@ -191,6 +191,36 @@ TaskRow task_from(const TableReader& table) {
   return out;
 }
 
+constexpr Limits kRate{.most = 1e18, .above = 0}, kShareOfPeak{.most = 1, .above = 0};
+
+AttentionRate attention_from(const TableReader& row) {
+  AttentionRate out;
+  out.head_dim = row.integer("head_dim", {.least = 1, .most = 1 << 16});
+  out.phase = row.choice("phase", {"forward", "backward"}) == "forward" ? Phase::forward : Phase::backward;
+  constexpr std::string_view kKey = "flops_per_s";
+  for (const ConfigValue& item : row.list(kKey)) {
+    if (item.kind != ConfigKind::list || item.items.size() != 2) row.fail(item, kKey, "[tokens, FLOP/s] each");
+    const double after = out.flops_per_s.empty() ? 0 : out.flops_per_s.back()[0];
+    out.flops_per_s.push_back(
+        {row.real_of(item.items[0], kKey, {.most = 1e18, .above = after}), row.real_of(item.items[1], kKey, kRate)});
+  }
+  return out;
+}
+
+GpuModel gpu_from(const TableReader& table) {
+  GpuModel out;
+  out.name = table.text("name");
+  out.multiprocessors = static_cast<int>(table.integer("multiprocessors", {.least = 1, .most = 1 << 16}));
+  out.tensor_flops_per_s = table.real("tensor_flops_per_s", kRate);
+  out.memory_bytes_per_s = table.real("memory_bytes_per_s", kRate);
+  out.memory_share = table.real("memory_share", kShareOfPeak);
+  out.gemm_share = table.real("gemm_share", kShareOfPeak);
+  out.gemm_tile_s = table.real("gemm_tile_s", kSeconds);
+  out.grouped_share = table.optional_real("grouped_share", kShareOfPeak).value_or(out.gemm_share);
+  out.grouped_tile_s = table.optional_real("grouped_tile_s", kSeconds).value_or(out.gemm_tile_s);
+  return out;
+}
+
 Contention contention_from(const TableReader& root) {
   std::vector<std::string> keys;
   for (const ContentionPair& pair : contention_pairs()) {
@@ -247,11 +277,24 @@ void read_rows(const TableReader& root, Profile& out) {
       [](const UnusableRow& r) { return r.row; });
 }
 
+void read_gpu(const TableReader& root, Profile& out) {
+  const auto attention = root.tables("attention", {"head_dim", "phase", "flops_per_s"});
+  if (!root.has("gpu")) {
+    if (!attention.empty()) attention.front().fail("head_dim", "a row of attention", "a table [gpu] beside it");
+    return;
+  }
+  out.gpu =
+      gpu_from(root.table("gpu", {"name", "multiprocessors", "tensor_flops_per_s", "memory_bytes_per_s", "memory_share",
+                                  "gemm_share", "gemm_tile_s", "grouped_share", "grouped_tile_s"}));
+  out.gpu->attention = rows_of<AttentionRate>(attention, "head_dim", attention_from,
+                                              [](const AttentionRate& r) { return std::tie(r.head_dim, r.phase); });
+}
+
 }  // namespace
 
 Profile profile_of(const ConfigFile& file) {
   const TableReader root(file, {"schema", "name", "summary", "source", "topology", "comm", "compute", "module", "task",
-                                "unusable", "overhead", "contention"});
+                                "unusable", "gpu", "attention", "overhead", "contention"});
   root.integer("schema", {.least = 1, .most = 1});
   Profile out;
   out.file = file.path;
@@ -264,6 +307,7 @@ Profile profile_of(const ConfigFile& file) {
   out.ranks_per_node = static_cast<int>(topology.integer("ranks_per_node", {.least = 1, .most = kMostRanksPerNode}));
   out.memory_bytes = topology.optional_real("memory_bytes", kPositive);
   read_rows(root, out);
+  read_gpu(root, out);
   out.task_overhead_s = root.table("overhead", {"task_s"}).optional_real("task_s", kSeconds).value_or(0);
   out.contention = contention_from(root);
   return out;
@@ -374,6 +418,21 @@ void write(std::ostream& out, const UnusableRow& row) {
   fmt::print(out, "\n[[unusable]]\nrow = {}\nreason = {}\n", toml_text(row.row), toml_text(row.reason));
 }
 
+void write(std::ostream& out, const GpuModel& gpu) {
+  fmt::print(out, "\n[gpu]\nname = {}\nmultiprocessors = {}\n", toml_text(gpu.name), gpu.multiprocessors);
+  write_number(out, "tensor_flops_per_s", gpu.tensor_flops_per_s);
+  write_number(out, "memory_bytes_per_s", gpu.memory_bytes_per_s);
+  write_number(out, "memory_share", gpu.memory_share);
+  write_number(out, "gemm_share", gpu.gemm_share);
+  write_number(out, "gemm_tile_s", gpu.gemm_tile_s);
+  write_number(out, "grouped_share", gpu.grouped_share);
+  write_number(out, "grouped_tile_s", gpu.grouped_tile_s);
+  for (const AttentionRate& row : gpu.attention) {
+    fmt::print(out, "\n[[attention]]\nhead_dim = {}\nphase = \"{}\"\n", row.head_dim, name_of(row.phase));
+    write_pairs(out, "flops_per_s", row.flops_per_s);
+  }
+}
+
 void write(std::ostream& out, const Contention& contention) {
   fmt::print(out, "\n[contention]\n");
   for (const ContentionPair& pair : contention_pairs()) {
@@ -411,6 +470,7 @@ void write_profile(const Profile& profile, std::ostream& out) {
   for (const auto& row : profile.modules) write(out, row);
   for (const auto& row : profile.tasks) write(out, row);
   for (const auto& row : profile.unusable) write(out, row);
+  if (profile.gpu) write(out, *profile.gpu);
   if (profile.task_overhead_s != 0) {
     fmt::print(out, "\n[overhead]\n");
     write_number(out, "task_s", profile.task_overhead_s);

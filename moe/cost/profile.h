@@ -119,6 +119,27 @@ struct TaskRow {
   RowVerdict verdict = {};
 };
 
+/// Rates of a causal attention kernel by sequence length: a row of [[attention]], part of a GpuModel.
+struct AttentionRate {
+  int64_t head_dim = 0;
+  Phase phase = Phase::forward;
+  Points flops_per_s;  // (tokens, FLOP/s), ascending
+};
+
+/// A model of the hardware, [gpu]: prices computations in 16 bits of which no row was measured (gpu_prices.h).
+struct GpuModel {
+  std::string name;
+  int multiprocessors = 1;
+  double tensor_flops_per_s = 0;  // peak of 16-bit matrix products
+  double memory_bytes_per_s = 0;  // peak
+  double memory_share = 1;        // of that peak, as measured
+  double gemm_share = 1;          // of the peak of matrix products, likewise
+  double gemm_tile_s = 0;         // seconds of a tile beside its products
+  double grouped_share = 1;       // as gemm_share and gemm_tile_s, of experts
+  double grouped_tile_s = 0;
+  std::vector<AttentionRate> attention = {};  // none: as GEMMs
+};
+
 /// A row of [[unusable]]: a row that was measured and could not be fitted. What needs it has no price.
 struct UnusableRow {
   std::string row;  // its row_name
@@ -144,6 +165,7 @@ struct Profile {
   std::vector<ModuleRow> modules;
   std::vector<TaskRow> tasks;
   std::vector<UnusableRow> unusable;
+  std::optional<GpuModel> gpu = {};
   double task_overhead_s = 0;
   Contention contention;
 };

@@ -143,7 +143,8 @@ Effects reproduce() {
   e.emplace("TABLE", FlagEffect{changes, "monta-fig13", "monta-table8"});
   add(e, changes, "lina-training", "--assume lina-a100");
   add(e, refused, "--audit", "--assume lina-a100");
-  add(e, parsed, "", "--audit; --all; --overwrite");
+  add(e, parsed, "", "--audit; --all; --overwrite; --runs r.csv");
+  add(e, refused, "monta-fig13", "--runs r.csv");
   add(e, parsed, "--all", "--write w.md");
   add(e, refused, "monta-fig13", "--write w.md");
   add(e, writes, "monta-fig13", "--out written");

@@ -46,6 +46,39 @@ TEST(Reproduce, AssumptionsAreListed) {
   EXPECT_NE(printed.out.find("alltoall inter 2"), std::string::npos);
 }
 
+constexpr const char* kColumns =
+    "source,model,gpu,gpus,precision,dispatcher,seq,global_batch,micro_batch,tp,pp,vp,cp,ep,etp,fsdp,recompute,overlap,"
+    "step_s,tokens_s_gpu,tflops_gpu\n";
+
+TEST(Reproduce, TrainingOfOtherRunsPredictsThemOrSaysWhyNot) {
+  const Scratch scratch;
+  scratch.write("runs.csv", std::string("# mine\n") + kColumns +
+                                "M,olmoe-1b-7b,H100,8,bf16,alltoall,4096,16,1,1,1,0,1,8,1,0,none,none,2.5,,\n"
+                                "M,olmoe-1b-7b,H100,8,fp8,alltoall,4096,16,1,1,1,0,1,8,1,0,none,none,2,,\n");
+  const Printed printed = run(scratch, {"training", "--runs", "runs.csv", "--json"});
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  const Json runs = Json::parse(printed.out)["runs"];
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[0]["measured_s"], 2.5);
+  EXPECT_EQ(runs[0]["measured_tokens_s_gpu"], 16 * 4096 / 8 / 2.5);
+  EXPECT_GT(runs[0]["predicted_s"].get<double>(), 0);
+  EXPECT_FALSE(runs[0].contains("reason"));
+  EXPECT_FALSE(runs[1].contains("predicted_s"));
+  EXPECT_EQ(runs[1]["reason"], "no prices of fp8, only of bf16");
+  const Printed text = run(scratch, {"training", "--runs", "runs.csv"});
+  EXPECT_NE(text.out.find("row 2: no prices of fp8"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("1 of 2 steps are predicted"), std::string::npos) << text.out;
+}
+
+TEST(Reproduce, AFaultOfTheRunsNamesFileAndLine) {
+  const Scratch scratch;
+  scratch.write("runs.csv", std::string(kColumns) + "M,olmoe-1b-7b,H100,eight\n");
+  const Printed printed = run(scratch, {"training", "--runs", "runs.csv"});
+  EXPECT_EQ(printed.exit_code, 2);
+  EXPECT_NE(printed.err.find("runs.csv"), std::string::npos) << printed.err;
+  EXPECT_EQ(std::count(printed.err.begin(), printed.err.end(), '\n'), 1) << printed.err;
+}
+
 TEST(Reproduce, WhatCannotBeUsedIsOneLineAndExitCode2) {
   const Scratch scratch;
   const std::vector<std::pair<std::vector<std::string>, std::string>> rows{
@@ -53,6 +86,8 @@ TEST(Reproduce, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"fsmoe-table5", "--audit"}, "found several"},
       {{"fsmoe-table9"}, "fsmoe-table2, fsmoe-table5"},
       {{"fsmoe-table5", "--write", "x.md"}, "--write"},
+      {{"fsmoe-table5", "--runs", "x.csv"}, "--runs"},
+      {{"training", "--runs", "none.csv"}, "none.csv"},
       {{"--audit", "--assume", "fsmoe-models"}, "--assume"},
       {{"fsmoe-fig6", "--assume", "none"}, "fsmoe-models"},
       {{"fsmoe-fig6", "--assume", "./none.toml"}, "none.toml"},

@@ -1,0 +1,42 @@
+#include "verbs/published_errors.h"
+
+#include <algorithm>
+
+#include "moe/base/statistics.h"
+#include "verbs/csv_rows.h"
+
+namespace moe::verbs {
+namespace {
+
+struct ErrorRow {
+  std::string gpu, model;
+  double error = 0;
+};
+
+}  // namespace
+
+std::optional<PublishedErrors> published_errors(const Profile& profile, const std::string& model) {
+  if (!profile.gpu) return std::nullopt;
+  std::vector<ErrorRow> rows = csv_rows<ErrorRow>("published/training-errors", {"gpu", "model", "error"},
+                                                  &ErrorRow::gpu, &ErrorRow::model, &ErrorRow::error);
+  const std::string gpu = profile.gpu->name.substr(0, profile.gpu->name.find(' '));
+  std::erase_if(rows, [&](const ErrorRow& row) { return row.gpu != gpu; });
+  if (rows.empty()) return std::nullopt;
+  const auto is_of_model = [&](const ErrorRow& row) { return row.model == model; };
+  const bool any = std::ranges::any_of(rows, is_of_model);
+  if (any) std::erase_if(rows, [&](const ErrorRow& row) { return !is_of_model(row); });
+  std::vector<double> errors;
+  for (const ErrorRow& row : rows) errors.push_back(row.error);
+  const auto [least, most] = std::ranges::minmax(errors);
+  return PublishedErrors{any ? model : "", gpu, static_cast<int>(errors.size()), median(errors), least, most};
+}
+
+std::string text_of(const PublishedErrors& e) {
+  const std::string of = e.model.empty() ? "" : " of " + e.model;
+  if (e.runs == 1)
+    return fmt::format("one published step{} on {} was predicted {:+.0f} % off", of, e.gpu, 100 * e.median);
+  return fmt::format("{} published steps{} on {} were predicted {:+.0f} % off in the median ({:+.0f} % to {:+.0f} %)",
+                     e.runs, of, e.gpu, 100 * e.median, 100 * e.least, 100 * e.most);
+}
+
+}  // namespace moe::verbs
