@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/flag_kinds.h"
+#include "verbs/frameworks.h"
 
 namespace moe::cli {
 namespace {
@@ -72,7 +73,7 @@ void check_tune(const CLI::App& verb, const tuner::TuneOptions& o) {
   for (const char* of_grids : {"--measure", "--measure-degrees", "--strategy-layers"})
     require<BadInput>(!one || verb.count(of_grids) == 0, "{}: found one layer or model, expected a grid with it",
                       of_grids);
-  for (const char* of_one : {"--current", "--all", "--top", "--shape"})
+  for (const char* of_one : {"--current", "--all", "--top", "--shape", "--global-batch", "--framework"})
     require<BadInput>(one || verb.count(of_one) == 0,
                       "{}: found a grid, expected --layer, --model or a layer's flags with it", of_one);
 }
@@ -101,6 +102,12 @@ void add_tune(CLI::App& app, Command& c) {
   add_layer(*verb, s);
   add_choice(*verb, "--shape", c.tune.any_shape, {{"auto", true}, {"given", false}},
              "auto: search groups, stages and micro-batches too, at the same global batch; default: given");
+  add_number(*verb, "--global-batch", c.tune.global_batch,
+             "samples of a step over all replicas; number and size (--batch) of micro-batches are searched", {1, 1e9});
+  std::vector<std::pair<std::string, std::string>> keys;
+  for (const verbs::Framework& framework : verbs::frameworks()) keys.emplace_back(framework.key, framework.key);
+  add_choice(*verb, "--framework", c.tune.framework, keys,
+             "for a layer or a model: only schedules and shapes that it runs; default: any");
   add_text(*verb, "--current", "SCHEDULE[:R_F[:R_B]]", c.tune.current,
            "for a layer or a model: its current schedule, to compare with the best");
   begin_group(*verb, kHow);

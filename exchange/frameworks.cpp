@@ -54,11 +54,6 @@ void write_tutel(const ExportOptions& options, std::ostream& out) {
   const bool dropless = !l.capacity_factor.has_value(), sharded = p.esp > 1;
   const int64_t local = l.experts / p.ep;
   note_gate(tuned, "Tutel", {"gshard", "switch", "xmoe"});
-  if (sharded && local > 1)
-    tuned.notes.push_back(
-        fmt::format("Tutel shards one expert over its devices alone: these arguments say {} whole experts on each "
-                    "of {} devices",
-                    local, p.ep));
   if (tuned.shape.rounding != Rounding::tutel)
     tuned.notes.push_back(fmt::format("rows were rounded as {}, Tutel rounds as --capacity-rounding tutel",
                                       name_of(tuned.shape.rounding)));
@@ -169,11 +164,6 @@ int64_t recorded(const CaseRecord& record, const char* name) {
   return record.parameters.has(name) ? record.parameters.whole(name, record.where) : 1;
 }
 
-// Returns how many layers the model has; 0: a run may be of some of them.
-int64_t whole_layers(const TunedLayer& tuned) {
-  return tuned.chosen.record.key.starts_with("plan/") ? recorded(tuned.chosen.record, "layers") : 0;
-}
-
 bool recorded_yes(const CaseRecord& record, const char* name) {
   return record.parameters.has(name) && record.parameters.text(name, record.where) == "yes";
 }
@@ -190,7 +180,7 @@ void add_ends(const CaseRecord& record, Arguments& a) {
 void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   const LayerShape& l = tuned.shape.layer;
   const ParallelShape& p = tuned.shape.parallel;
-  if (const int64_t layers = whole_layers(tuned); layers > 1) a.add("--num-layers", layers);
+  if (tuned.model.layers > 1) a.add("--num-layers", tuned.model.layers);
   a.add("--hidden-size", l.model_dim);
   a.add("--ffn-hidden-size", ffn_hidden);
   a.add("--num-attention-heads", l.heads);
@@ -203,7 +193,7 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   a.add("--seq-length", l.seq);
   a.add("--max-position-embeddings", l.seq);
   a.add("--micro-batch-size", l.batch);
-  a.add("--global-batch-size", l.batch * p.dp * recorded(tuned.chosen.record, "micro_batches"));
+  a.add("--global-batch-size", l.batch * p.dp * tuned.model.micro_batches);
   a.add("--normalization", l.norm == Norm::rmsnorm ? "RMSNorm" : "LayerNorm");
   if (!l.bias) a.add("--disable-bias-linear");
   a.add("--attention-dropout", 0);  // by default it drops
@@ -214,8 +204,7 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   a.add("--tensor-model-parallel-size", p.mp);
   if (p.mp > 1) a.add("--sequence-parallel");
   a.add("--pipeline-model-parallel-size", p.pp);
-  if (const int64_t chunks = recorded(tuned.chosen.record, "virtual_stages"); chunks > 1)
-    a.add("--num-virtual-stages-per-pipeline-rank", chunks);
+  if (tuned.model.virtual_stages > 1) a.add("--num-virtual-stages-per-pipeline-rank", tuned.model.virtual_stages);
   a.add("--expert-model-parallel-size", p.ep);
 }
 
@@ -277,13 +266,9 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
   TunedLayer tuned = tuned_layer(options, verbs::framework_of("megatron"));
   const LayerShape& l = tuned.shape.layer;
   note_differences(tuned, {"gshard", "switch", "sigmoid"});
-  std::ranges::move(verbs::megatron_refusals(tuned.shape, whole_layers(tuned)), std::back_inserter(tuned.notes));
   tuned.notes.emplace_back(
       "--overlap-moe-expert-parallel-comm runs AlltoAll beside another micro-batch's computation: no "
       "schedule here does, so that no record says what it gains");
-  const Fields& recorded = tuned.chosen.record.parameters;
-  if (recorded.has("pipeline") && recorded.text("pipeline", tuned.name) == name_of(PipelineOrder::gpipe))
-    tuned.notes.emplace_back("planned under gpipe: Megatron-Core's order of micro-batches is 1F1B");
   if (l.gate == "gshard" && l.top_k == 1)
     tuned.notes.emplace_back("gshard weighs the one expert of a token by 1, Megatron-Core by its probability");
   Arguments arguments;
@@ -314,14 +299,7 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
 void write_fsmoe(const ExportOptions& options, std::ostream& out) {
   TunedLayer tuned = tuned_layer(options, verbs::framework_of("fsmoe"));
   const LayerShape& l = tuned.shape.layer;
-  const ParallelShape& p = tuned.shape.parallel;
   note_differences(tuned, {"gshard", "switch"});
-  if (!l.capacity_factor) tuned.notes.emplace_back("the published layer refuses a layer that drops nothing");
-  if (p.mp != p.esp)
-    tuned.notes.push_back(
-        fmt::format("the published layer shards experts over its TP ranks: MP is {}, ESP {}", p.mp, p.esp));
-  if (is_gated(l.ffn)) tuned.notes.emplace_back("the published layer's backward is of ReLU alone");
-  if (l.shared_hidden > 0) tuned.notes.emplace_back("the published layer has no shared expert");
   Arguments arguments;
   add_model(tuned, l.hidden, arguments);
   add_moe(l, arguments);

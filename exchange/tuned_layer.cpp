@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/ranges.h>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -90,11 +91,24 @@ void read_dense_layers(const CaseRecord& record, TunedLayer& tuned) {
                     "{}: moe_layers: found '{}', expected 0 and 1 alone", record.where, tuned.moe_layers);
 }
 
+// Returns the record's model. A run may be of some of its layers.
+ModelShape model_of(const CaseRecord& record, const LayerCase& shape) {
+  const Fields& fields = record.parameters;
+  const auto count = [&](const char* name) {
+    return fields.has(name) ? static_cast<int>(fields.whole(name, record.where)) : 1;
+  };
+  ModelShape model{shape, record.key.starts_with("plan/") ? count("layers") : 0, count("micro_batches")};
+  if (fields.has("pipeline"))
+    model.order = pipeline_order_from(fields.text("pipeline", record.where), record.where + ": pipeline");
+  model.virtual_stages = count("virtual_stages");
+  return model;
+}
+
 // Notes the parts of the layer that none of the framework's settings say.
 void note_unsaid(const verbs::Framework& runs, TunedLayer& tuned) {
   const LayerShape& layer = tuned.shape.layer;
   std::vector<std::string>& notes = tuned.notes;
-  const bool megatron = runs.format == "megatron";
+  const bool megatron = runs.key == "megatron";
   const auto unsaid = [&](std::string_view what) {
     notes.push_back(fmt::format("the layer had {}, which no setting of {} says", what, runs.name));
   };
@@ -111,9 +125,8 @@ void note_unsaid(const verbs::Framework& runs, TunedLayer& tuned) {
   if (in_fp8(layer.ffn)) unsaid("experts alone that multiply FP8 numbers");
   if (layer.hook != "none") unsaid(fmt::format("the hook {}", layer.hook));
   const ParallelShape& p = tuned.shape.parallel;
-  if (gate_of(layer).logits == LogitsBy::noisy_product && runs.format != "fsmoe")
+  if (gate_of(layer).logits == LogitsBy::noisy_product && runs.key != "fsmoe")
     unsaid("a gate with learned noise on its logits");
-  if (p.ep_inside && p.ep > 1 && p.esp > 1) unsaid("EP's ranks as neighbours, not ESP's");
   if (p.zero > 1 && megatron)
     notes.push_back(
         fmt::format("planned with ZeRO {}: --use-distributed-optimizer shares out optimizer states alone", p.zero));
@@ -148,11 +161,13 @@ std::vector<TimedCase> timed_cases(const std::string& path, const std::string& o
 
 TunedLayer tuned_layer(const ExportOptions& options, const verbs::Framework& runs) {
   const Found found = find_cases(options, runs);
-  TunedLayer tuned{layer_of(found.chosen->record),
-                   verbs::shape_of(found.chosen->record.parameters, found.chosen->record.where), found.cases.front(),
-                   *found.chosen, notes_on(found, runs)};
-  read_dense_layers(found.chosen->record, tuned);
+  const CaseRecord& record = found.chosen->record;
+  const LayerCase shape = verbs::shape_of(record.parameters, record.where);
+  TunedLayer tuned{layer_of(record),    shape,         model_of(record, shape),
+                   found.cases.front(), *found.chosen, notes_on(found, runs)};
+  read_dense_layers(record, tuned);
   note_unsaid(runs, tuned);
+  std::ranges::move(verbs::refusals_of(runs, tuned.model), std::back_inserter(tuned.notes));
   return tuned;
 }
 

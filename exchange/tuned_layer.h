@@ -20,6 +20,7 @@ struct TimedCase {
 struct TunedLayer {
   std::string name;
   LayerCase shape;
+  ModelShape model;                // of that shape, as the chosen record says; 0 layers: it ran some of them
   TimedCase fastest, chosen;       // of all, and of what the framework runs
   std::vector<std::string> notes;  // what was chosen, and what that costs
   int64_t dense_hidden = 0;        // of the model's dense layers; 0: it has none

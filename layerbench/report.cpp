@@ -29,8 +29,8 @@ std::string degrees(const CaseRecord& r) { return fmt::format("{}/{}", r.degree_
 
 std::string times_of(const std::vector<verbs::ScheduleRun>& runs) {
   const bool graphs = std::ranges::any_of(runs, replayed, &verbs::ScheduleRun::record);
-  std::vector<std::string> header{"schedule", "r",      "model ms",   "ms",      "forward", "backward",
-                                  "error",    "spread", "exposed ms", "overlap", "status"};
+  std::vector<std::string> header{"schedule", "r",      "model ms",        "ms",      "forward", "backward",
+                                  "error",    "spread", "exposed comm ms", "overlap", "status"};
   if (graphs) header.insert(header.begin() + kBehindMs, "replayed ms");
   Table table(header);
   for (const verbs::ScheduleRun& run : runs) {
@@ -94,7 +94,8 @@ std::vector<double> errors_of(const std::vector<verbs::LayerOutcome>& outcomes) 
 }
 
 std::string summary_text(const LayerbenchResults& results) {
-  Table table({"schedule", "ok", "others", "over tutel", "predicted", "error", "worst", "exposed", "overlap"});
+  Table table(
+      {"schedule", "ok", "others", "over tutel", "predicted over tutel", "error", "worst", "exposed comm", "overlap"});
   for (const GridSummary& s : summarise(results.outcomes)) {
     const auto if_any = [](int n, const std::string& text) { return n > 0 ? text : "-"; };
     const bool times = s.ok > 0 && !results.check_only;

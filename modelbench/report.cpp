@@ -31,7 +31,7 @@ std::string speedup(const std::vector<verbs::ScheduleRun>& runs, std::string_vie
 
 std::string times_of(const ModelbenchResults& results) {
   Table table({"schedule", "r", "model ms", "step ms", "error", "spread", "tokens/s", "over tutel", "over ds-moe",
-               "exposed ms", "status"});
+               "exposed comm ms", "status"});
   for (const verbs::ScheduleRun& run : results.outcome.runs) {
     const CaseRecord& r = run.record;
     if (!timed(r)) continue;

@@ -51,8 +51,8 @@ std::string table_text(const std::vector<const SimulatedLayer*>& fastest_first, 
   const double least_s = std::ranges::min(fastest_first | std::views::transform(bound_s));
   const auto tutel =
       std::ranges::find(fastest_first, "tutel", [](const SimulatedLayer* s) { return s->result.schedule; });
-  Table table({"schedule", "r_f", "r_b", "total ms", "over tutel", "fwd ms", "bwd ms", "MoE ms", "of the bound",
-               "of its own", "a rank needs"});
+  Table table({"schedule", "r_f", "r_b", "total ms", "over tutel", "fwd ms", "bwd ms", "MoE ms", "of bound",
+               "of own bound", "a rank needs"});
   for (const SimulatedLayer* s : fastest_first) {
     const LayerResult& r = s->result;
     const double total_s = r.total_s();
@@ -290,8 +290,8 @@ void print_text(const verbs::ChosenModel& chosen, const Profile& profile, const 
              counted(chosen.model.micro_batches, "micro-batch"),
              chosen.model.micro_batches == 1 ? "" : fmt::format(" ({})", describe_order(chosen.model)),
              chosen.on_cluster.empty() ? "" : fmt::format("on {}: {}\n", profile.name, chosen.on_cluster));
-  Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of the bound", "of its own", "may be off by",
-               "in the tail", "a rank needs", "fits"});
+  Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of bound", "of own bound", "search gap",
+               "after backward", "a rank needs", "fits"});
   const auto tutel = std::ranges::find(all, "tutel", [](const SimulatedModel& s) { return s.result.schedule; });
   const double least_s =
       std::ranges::min(all | std::views::transform([](const SimulatedModel& s) { return s.result.bound_s; }));

@@ -154,7 +154,7 @@ std::string task_table(const Profile& profile) {
 }  // namespace
 
 std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
-  std::vector<std::string> header{"op", "alpha us", "beta ps/unit", "r^2", "held-out", "worst", "aside"};
+  std::vector<std::string> header{"op", "alpha us", "beta ps/unit", "r^2", "held-out", "worst", "outliers"};
   const bool curves =
       std::ranges::any_of(fitted.rows, [](const FittedRow& row) { return row.fit.line_error.has_value(); });
   if (curves) header.insert(header.begin() + kCurve, "curve");

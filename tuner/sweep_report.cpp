@@ -49,7 +49,7 @@ std::string simulated_speedup(const verbs::ScheduleSummary& summary) {
 
 std::string sweep_report(const std::vector<verbs::SweepRow>& rows, const verbs::SweepRequest& request) {
   const auto summaries = verbs::summarise(rows, request.schedules);
-  Table table({"schedule", "layers", "over tutel", "paper", "of the bound", "of its own", "r_f", "r_b", "r_f != r_b"});
+  Table table({"schedule", "layers", "over tutel", "paper", "of bound", "of own bound", "r_f", "r_b", "r_f != r_b"});
   for (const verbs::ScheduleSummary& s : summaries)
     table.add({std::string(s.schedule), fmt::format("{}", s.layers), simulated_speedup(s),
                times(verbs::printed_speedup(request.grid, request.profile, request.degrees, s.schedule)),

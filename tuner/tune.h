@@ -26,11 +26,13 @@ struct GivenFlag {
 struct TuneOptions : verbs::RunOptions {
   verbs::Selection selection;
   verbs::ModelFlags model;
-  bool any_shape = false;  // of all parallel shapes the fastest is taken, at the same global batch
-  std::string current;     // SCHEDULE[:R_F[:R_B]] that the layer or model has now; empty: unknown
-  int top = 0;             // rows of its ranking that are shown; 0: a short answer
-  bool run_all = false;    // every schedule is run and shown, not the best and the baselines alone
-  bool verify = true;      // measure, fit and verify by real runs; else plan on the profile as it stands
+  bool any_shape = false;               // of all parallel shapes the fastest is taken, at the same global batch
+  std::optional<int64_t> global_batch;  // samples, of which micro-batches are searched; none: as other flags say
+  std::string current;                  // SCHEDULE[:R_F[:R_B]] that the layer or model has now; empty: unknown
+  std::string framework;                // whose schedules and shapes alone are planned, by its key; empty: any
+  int top = 0;                          // rows of its ranking that are shown; 0: a short answer
+  bool run_all = false;                 // every schedule is run and shown, not the best and the baselines alone
+  bool verify = true;                   // measure, fit and verify by real runs; else plan on the profile as it stands
   std::optional<int> measured_layers = 6;  // to run for real; none: every layer of the grid
   int strategy_layers = 0;        // planned: on which the papers' strategies are compared with the exact search
   bool measure_degrees = false;   // with every layer: which degrees are best by measurement
@@ -43,6 +45,9 @@ struct TuneOptions : verbs::RunOptions {
   Asked asked;
   /// The given flags that another verb has too, output aside, by that verb: for the command that an answer ends with.
   std::map<std::string, std::vector<GivenFlag>, std::less<>> given_for = {};
+
+  /// Returns whether shapes are searched: all of them, or micro-batches of the given groups.
+  bool searches() const { return any_shape || global_batch.has_value(); }
 };
 
 /// Returns whether a layer or a model is asked for, which has an answer of its own (tuner/answer); else a grid. Throws

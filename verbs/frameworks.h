@@ -1,5 +1,6 @@
 #pragma once
-// Which of the schedules other frameworks run, and by which name `export` knows them.
+// What other frameworks run: which of the schedules, in which groups and orders of micro-batches. `tune` and `export`
+// both read this.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -7,28 +8,34 @@
 #include <string_view>
 #include <vector>
 
-#include "moe/plan/shape.h"
+#include "moe/schedule/model_plan.h"
 
 namespace moe::verbs {
 
 /// A framework by the schedules that it runs: `exact` as they are, `close` but for something that no record
-/// can price, which `but` names.
+/// can price, which `but` names. Neither: it runs all.
 struct Framework {
-  std::string_view name, format;
-  std::span<const std::string_view> exact, close = {};
+  std::string_view name;
+  std::string_view key;     // of tune --framework
+  bool is_exported = true;  // its settings are export's format of that key
+  std::span<const std::string_view> exact = {}, close = {};
   std::string_view but = {};
+  /// Returns a sentence for each thing of a model's shape that the framework refuses. Layers: 0 if not known.
+  std::vector<std::string> (*refusals)(const ModelShape& model) = nullptr;
+
+  bool runs_all() const { return exact.empty() && close.empty(); }
 };
 
-/// Returns Tutel, Megatron-Core, DeepSpeed and FSMoE's published layer, as their own documentation has them.
+/// Returns Tutel, FSMoE's published layer, Megatron-Core, DeepSpeed, torchtitan and moetune itself, as their own
+/// documentation has them.
 std::span<const Framework> frameworks();
-/// Returns the framework of that format; there must be one.
-const Framework& framework_of(std::string_view format);
+/// Returns the framework of that key. Throws BadInput listing the known ones, naming `where`.
+const Framework& framework_of(std::string_view key, std::string_view where = "--framework");
 
-/// Returns a sentence for each thing that Megatron-Core's own checks refuse of a shape and of a model of so many layers
-/// (0: not known), with the releases that do if not all of them.
-std::vector<std::string> megatron_refusals(const LayerCase& shape, int64_t layers);
+/// Returns what the framework refuses of the shape; empty: it runs it.
+std::vector<std::string> refusals_of(const Framework& framework, const ModelShape& model);
 
-/// The schedules that every comparison shows, whatever they take: Tutel's, and the one of DeepSpeed-MoE.
+/// Schedules that every comparison shows, whatever they take: Tutel's, and the one of DeepSpeed-MoE.
 inline constexpr std::array<std::string_view, 2> kBaselines{"tutel", "ds-moe"};
 inline bool is_baseline(std::string_view schedule) {
   return std::ranges::find(kBaselines, schedule) != kBaselines.end();

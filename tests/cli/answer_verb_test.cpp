@@ -2,15 +2,18 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "moe/record/reader.h"
 #include "tests/cli/program_test.h"
 
 namespace moe {
 namespace {
 
 using Json = nlohmann::json;
+using Words = std::vector<std::string>;
 
 class AnswerVerb : public ProgramTest {
  protected:
@@ -41,7 +44,6 @@ class AnswerVerb : public ProgramTest {
 };
 
 TEST_F(AnswerVerb, NextIsAboutWhatWasRecommended) {
-  using Words = std::vector<std::string>;
   for (const Words& words :
        {Words{"--batch", "4", "--seq", "512", "--model-dim", "2048"},
         Words{"--batch", "4", "--model-dim", "2048", "--degree-forward", "7", "--schedule", "fsmoe,tutel"},
@@ -54,13 +56,17 @@ TEST_F(AnswerVerb, NextIsAboutWhatWasRecommended) {
               "--zero", "1", "--recompute", "selective", "--ep", "16", "--nearest"},
         Words{"--shape", "auto", "--cluster", "h100-deepep-8-nodes", "--nodes", "4", "--model", "qwen3-30b-a3b",
               "--layers", "2", "--schedule", "ds-moe", "--zero", "0", "--pipeline", "1f1b"},
+        Words{"--cluster", "h100-8", "--model", "qwen3-30b-a3b"},
+        Words{"--layers", "4", "--micro-batches", "4", "--framework", "deepspeed", "--nearest"},
+        Words{"--global-batch", "32", "--cluster", "h100-8", "--model", "gpt-oss-20b", "--schedule", "tutel,fsmoe"},
         Words{"--shape", "auto", "--cluster", "h100-8", "--model", "gpt-oss-20b", "--schedule", "tutel,fsmoe"},
         Words{"--shape", "auto", "--cluster", "h100-8", "--experts", "12", "--dtype", "bfloat16", "--batch", "2"}}) {
     const Json use = answer(words)["use"], next = next_of(words);
     const Json& row = next.contains("schedules") ? next["schedules"][0] : next;
     const double seconds = row.contains("total_s") ? row["total_s"].get<double>()
                                                    : row["forward_s"].get<double>() + row["backward_s"].get<double>();
-    EXPECT_NEAR(seconds / (use["total_s"].get<double>() - use["expert_sums_s"].get<double>()), 1, 1e-9) << words[1];
+    const double beside_s = use["expert_sums_s"].get<double>() + use["head_s"].get<double>();
+    EXPECT_NEAR(seconds / (use["total_s"].get<double>() - beside_s), 1, 1e-9) << words[1];
     EXPECT_EQ(row["schedule"], use["schedule"]);
     EXPECT_EQ(row["degree_forward"], use["degree_forward"]);
     EXPECT_EQ(row["memory_bytes"], use["memory_bytes"]);
@@ -79,6 +85,194 @@ TEST_F(AnswerVerb, NamingGroupsKeepsTheGlobalBatch) {
     EXPECT_GE(kept["use"]["total_s"], free["use"]["total_s"]) << flag << ": fewer shapes hold none that is faster";
     EXPECT_EQ(kept["layer"][std::string(flag).substr(2)], std::stoi(value));
   }
+}
+
+// Of 74.51 GiB Qwen3-30B needs 137 GiB on 8 ranks with attention's scores, 89 without, and 65 if a layer keeps its
+// output alone; over MP 2 73.99 GiB without scores.
+TEST_F(AnswerVerb, AModelIsPlannedAsATrainingKeepsIt) {
+  const auto kept = [](const Json& json) {
+    return std::pair(json["layer"].value("zero", 0), json["layer"].value("recompute", "none"));
+  };
+  const Words model{"--model", "qwen3-30b-a3b", "--cluster", "h100-8"};
+  const auto with = [](Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const Json whole = answer(model), scores = answer(with(model, {"--mp", "2"}));
+  EXPECT_EQ(kept(whole), std::pair(1, std::string("full")));
+  EXPECT_EQ(whole["defaults"], Json({"--zero 1", "--recompute full"}));
+  EXPECT_EQ(kept(scores), std::pair(1, std::string("selective")));
+  EXPECT_NEAR(scores["use"]["memory_bytes"].get<double>() / (1 << 30), 73.99, 0.005);
+  const std::string text = tune(with(model, {"--mp", "2"})).out;
+  EXPECT_NE(text.find("\nby default: --zero 1 --recompute selective; as papers plan: --zero 0 --recompute none\n"),
+            std::string::npos)
+      << text;
+  // The same by flags, of which nothing is a default.
+  const Json said = answer(with(model, {"--mp", "2", "--zero", "1", "--recompute", "selective"}));
+  EXPECT_EQ(said["use"]["total_s"], scores["use"]["total_s"]);
+  EXPECT_EQ(said["defaults"], Json::array());
+  const Words paper{"--model", "gpt2-xl@fsmoe", "--zero", "0", "--recompute", "none"};
+  EXPECT_EQ(kept(answer(paper)), std::pair(0, std::string("none")));
+  EXPECT_EQ(kept(answer({"--batch", "2", "--layers", "2"})), std::pair(0, std::string("none"))) << "no model";
+  EXPECT_EQ(kept(answer(with(model, {"--zero", "0", "--layers", "4"}))), std::pair(0, std::string("selective")));
+}
+
+// Whatever cuts the batch in the given groups, the search has the best of it.
+TEST_F(AnswerVerb, AGlobalBatchIsCutAsTryingAllCutsIt) {
+  const Words base{"--model", "olmoe-1b-7b", "--cluster", "h100-8", "--schedule", "tutel,ds-moe", "--layers", "4"};
+  const auto with = [&](const Words& more) {
+    Words words = base;
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const Json found = answer(with({"--global-batch", "32"}));
+  double least_s = 1e9;
+  for (const int count : {1, 2, 4})
+    for (const char* zero : {"0", "1"})
+      for (const char* recompute : {"none", "selective", "full"})
+        for (const char* order : {"gpipe", "1f1b"}) {
+          Words words = with({"--batch", std::to_string(4 / count), "--micro-batches", std::to_string(count), "--zero",
+                              zero, "--recompute", recompute, "--json"});
+          if (count > 1) words.insert(words.end(), {"--pipeline", order});
+          const Printed printed = tune(words);
+          if (printed.exit_code != 0) continue;
+          const Json tried = Json::parse(printed.out);
+          for (const Json& row : tried["ranking"])
+            if (row["status"] == "ok") least_s = std::min(least_s, row["total_s"].get<double>());
+        }
+  EXPECT_NEAR(found["shapes"]["at_least_s"].get<double>() / least_s, 1, 1e-9);
+  EXPECT_LE(found["use"]["total_s"].get<double>(), 1.01 * least_s);
+  EXPECT_EQ(found["shapes"]["global_batch"], 32);
+  for (const Json& shape : found["shapes"]["ranked"])
+    EXPECT_EQ(shape["batch"].get<int>() * shape["micro_batches"].get<int>() * shape["dp"].get<int>(), 32);
+  const Json pinned = answer(with({"--global-batch", "32", "--batch", "2", "--zero", "1"}));
+  EXPECT_EQ(pinned["micro_batches"], 2);
+  EXPECT_EQ(pinned["shapes"]["pinned"], Json({"groups (--shape auto searches them)", "--batch 2", "--zero 1"}));
+  const std::string text = tune(with({"--shape", "auto", "--dp", "4", "--micro-batches", "2"})).out;
+  EXPECT_NE(text.find("not searched: --dp 4, --micro-batches 2"), std::string::npos) << text;
+  const Printed refused = tune(with({"--global-batch", "12"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("--global-batch: found 12, expected a multiple of 8: 8 replicas (DP)"), std::string::npos)
+      << refused.err;
+}
+
+// What is planned for a framework its export writes without a word on what the framework refuses.
+TEST_F(AnswerVerb, OfAFrameworkHasWhatItsExportWrites) {
+  const Words olmoe{"--model", "olmoe-1b-7b", "--cluster", "h100-8", "--layers", "4", "--global-batch", "16"};
+  for (const auto& [framework, schedule] :
+       {std::pair("megatron", "ds-moe"), {"deepspeed", "ds-moe"}, {"tutel", "tutel"}, {"torchtitan", "ds-moe"}})
+    for (const bool any_shape : {false, true}) {
+      Words words = olmoe;
+      words.insert(words.end(), {"--framework", framework});
+      if (any_shape) words.insert(words.end(), {"--shape", "auto"});
+      const Json json = answer(words);
+      EXPECT_EQ(json["framework"], framework);
+      for (const Json& row : json["ranking"]) EXPECT_TRUE(row["schedule"] == schedule || row["schedule"] == "ds-moe");
+      for (const Json& shape : json["shapes"]["ranked"])
+        EXPECT_TRUE(shape["micro_batches"] == 1 || shape["pp"] > 1 || shape["pipeline"] == "1f1b") << shape;
+      const std::string text = tune(words).out;
+      EXPECT_EQ(text.find("over tutel") != std::string::npos, std::string(framework) == "tutel") << text;
+      const Printed printed = run({"export", framework, "answer.jsonl"});
+      EXPECT_EQ(printed.exit_code, std::string(framework) == "torchtitan" ? 2 : 0) << printed.err;
+      for (const char* refusal : {" refuses ", "shards", "accumulates", "pipeline stage", "as neighbours"})
+        EXPECT_EQ(printed.out.find(refusal), std::string::npos) << printed.out;
+    }
+  const auto refused = [&](Words words) {
+    const Printed printed = tune(words);
+    EXPECT_EQ(printed.exit_code, 2) << printed.out;
+    return printed.err;
+  };
+  EXPECT_NE(refused({"--model", "gpt2-xl@fsmoe", "--framework", "megatron"})
+                .find("--framework megatron: Megatron-Core refuses 25 attention heads over TP 4; --shape auto"),
+            std::string::npos);
+  EXPECT_NE(refused({"--batch", "2", "--framework", "megatron", "--schedule", "fsmoe"})
+                .find("--schedule: found none that Megatron-Core runs, expected ds-moe"),
+            std::string::npos);
+  EXPECT_NE(refused({"--model", "qwen3-30b-a3b", "--cluster", "h100-8", "--framework", "fsmoe", "--shape", "auto"})
+                .find("the published layer refuses a layer that drops nothing"),
+            std::string::npos);
+}
+
+// Returns a number with three digits and its unit, as tables have times.
+std::string shown_seconds(double seconds) {
+  const bool s = seconds >= 1, ms = !s && seconds >= 1e-3;
+  const double value = seconds * (s ? 1 : ms ? 1e3 : 1e6);
+  return fmt::format("{:.{}f} {}", value, value < 10 ? 2 : value < 100 ? 1 : 0, s ? "s" : ms ? "ms" : "us");
+}
+
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  for (size_t begin = line.find_first_not_of(' '); begin != std::string::npos;) {
+    const size_t end = std::min(line.find("  ", begin), line.size());
+    cells.push_back(line.substr(begin, end - begin));
+    begin = line.find_first_not_of(' ', end);
+  }
+  return cells;
+}
+
+// All cells of tables of all schedules, the rates of the recommended one, and what records say of every one.
+TEST_F(AnswerVerb, TextAndJsonAndRecordsHaveTheSameNumbers) {
+  int rows = 0, marked_below = 0;
+  for (const Words& words :
+       {Words{"--batch", "2"}, Words{"--batch", "4", "--seq", "512"}, Words{"--batch", "1", "--model-dim", "4096"},
+        Words{"--layers", "2", "--micro-batches", "4", "--nearest", "--schedule", "tutel,fsmoe,ds-moe,lina"},
+        Words{"--model", "gpt2-xl@fsmoe", "--layers", "3"}, Words{"--model", "mixtral-7b", "--layers", "2"},
+        Words{"--model", "olmoe-1b-7b", "--cluster", "h100-8", "--layers", "4"},
+        Words{"--model", "olmoe-1b-7b", "--cluster", "h100-8", "--layers", "2", "--global-batch", "16"},
+        Words{"--model", "qwen3-30b-a3b", "--cluster", "h100-8", "--layers", "2", "--mp", "2"},
+        Words{"--model", "gpt-oss-20b", "--cluster", "h100-8", "--layers", "2", "--dp", "4", "--ep", "4", "--pp", "2",
+              "--mp", "1", "--esp", "1", "--micro-batches", "4"}}) {
+    Words all = words;
+    all.insert(all.end(), {"--top", "99"});
+    const Printed printed = tune(all);
+    ASSERT_EQ(printed.exit_code, 0) << printed.err;
+    const Json json = answer(words);
+    std::map<std::string, Json> by_name;
+    for (const Json& row : json["ranking"]) by_name[row["schedule"]] = row;
+    const double tutel_s = by_name["tutel"].value("total_s", 0.0);
+    double last_s = 0;
+    std::istringstream lines(printed.out.substr(printed.out.find("\nUSE    ")));
+    for (std::string line; std::getline(lines, line) && !line.starts_with("WHY");) {
+      std::vector<std::string> cells = cells_of(line);
+      if (cells.size() != 8) continue;
+      const size_t mark = cells[0].find(" (use)");
+      const std::string name = cells[0].substr(0, mark);
+      if (!by_name.contains(name)) continue;
+      const Json& row = by_name[name];
+      const double total_s = row["total_s"];
+      EXPECT_EQ(mark != std::string::npos, name == json["use"]["schedule"]) << line;
+      marked_below += mark != std::string::npos && last_s > 0 ? 1 : 0;
+      EXPECT_GE(total_s, last_s * (1 - 1e-8)) << line;
+      last_s = total_s;
+      EXPECT_EQ(cells[1], std::to_string(row["degree_forward"].get<int>()));
+      EXPECT_EQ(cells[3], shown_seconds(total_s)) << line;
+      EXPECT_EQ(cells[4], tutel_s > 0 ? fmt::format("{:.3f}x", tutel_s / total_s) : "-") << line;
+      EXPECT_EQ(cells[6], fmt::format("{:.1f} %", 100 * row["bound_s"].get<double>() / total_s)) << line;
+      ++rows;
+    }
+    const Json& use = json["use"];
+    const bool model = words[0] == "--model";
+    EXPECT_EQ(use.contains("tokens_per_s_per_rank"), model);
+    if (model)
+      EXPECT_NE(printed.out.find(fmt::format("{:.0f} tokens/s/GPU, {:.3g} model TFLOP/s/GPU",
+                                             use["tokens_per_s_per_rank"].get<double>(),
+                                             use["model_flops_per_s_per_rank"].get<double>() / 1e12)),
+                std::string::npos)
+          << printed.out;
+    for (const CaseRecord& record : read_last_run(folder_ + "/answer.jsonl").cases) {
+      const Json& row = by_name.at(record.schedule);
+      EXPECT_EQ(record.status == CaseStatus::ok, row["status"] == "ok");
+      if (record.status != CaseStatus::ok) continue;
+      for (const char* key : {"total_s", "forward_s", "memory_bytes", "head_s", "tokens_per_s_per_rank",
+                              "model_flops_per_s_per_rank", "model_flops_utilisation"})
+        if (record.prediction.has(key))
+          EXPECT_EQ(record.prediction.number(key, key), row[key].get<double>()) << record.key << " " << key;
+        else
+          EXPECT_EQ(row.value(key, 0.0), 0) << record.key << " " << key;
+    }
+  }
+  EXPECT_GT(rows, 100);
+  EXPECT_GT(marked_below, 0) << "else sorting decides nothing";
 }
 
 TEST_F(AnswerVerb, OneMicroBatchCanBeAskedForInASearch) {
@@ -117,7 +311,6 @@ TEST_F(AnswerVerb, LinesKeepTheirWidth) {
 
 // Whatever is asked, the answer is on one page, with all of its parts; the long one has what the short one leaves out.
 TEST_F(AnswerVerb, IsAtMost25Lines) {
-  using Words = std::vector<std::string>;
   for (const Words& words :
        {Words{"--batch", "1"}, Words{"--batch", "4", "--current", "tutel:2:3"},
         Words{"--model", "gpt2-xl@fsmoe", "--layers", "3"},

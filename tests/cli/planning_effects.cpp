@@ -123,14 +123,17 @@ Effects tune() {
   add_planned(e, "--no-verify --schedule fsmoe --nearest --no-residual --json",
               "--no-causal; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000");
   add(e, parsed, "", "--no-residual");
-  add(e, changes, one, "--shape auto; --current tutel:2; --zero 1; --recompute selective");
+  add(e, changes, one,
+      "--shape auto; --global-batch 64; --framework tutel; --current tutel:2; --zero 1; --recompute selective");
   add(e, parsed, "", "--zero 1; --recompute selective");
   add(e, changes, one, "--node-limit 4");
   add(e, refused, "", "--node-limit 4; --nodes 4");
   add(e, refused, one, "--pp 3");
   add(e, changes, "--no-verify --batch 2", "--top 2");
-  add(e, refused, grid, "--shape auto; --current tutel; --top 3");
-  add(e, refused, one, "--grid ./few.toml; --strategy-layers 2; --shape many; --current tutle; --top 0");
+  add(e, refused, grid, "--shape auto; --global-batch 64; --framework tutel; --current tutel; --top 3");
+  add(e, refused, one,
+      "--grid ./few.toml; --strategy-layers 2; --shape many; --global-batch 3; --framework tutle; --framework "
+      "megatron; --current tutle; --top 0");
   add(e, refused, "--model gpt2-xl", "--measure 3; --measure-degrees");
   add(e, changes, "--no-verify --batch 2", "--all");
   add(e, parsed, "", "--attention torch");

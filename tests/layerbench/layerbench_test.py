@@ -69,7 +69,7 @@ class Layerbench(unittest.TestCase):
         text = self.layerbench(*LAYER, "--schedule", "all", "--iterations", "1", "--tasks")
         for line in text.splitlines():
             self.assertTrue(len(line) <= 120 or ": " in line, line)  # reasons may be longer
-        for words in ("exposed ms", "overlap", "dropped", "empty", "estimate", "Tasks of fsmoe"):
+        for words in ("exposed comm ms", "overlap", "dropped", "empty", "estimate", "Tasks of fsmoe"):
             self.assertIn(words, text)
 
     def test_drawn_layers_and_what_following_predictions_costs(self):

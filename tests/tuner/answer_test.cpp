@@ -1,6 +1,7 @@
 // The answer to one layer or model: ranking, neighbours, parallel shapes, and what is made of trials.
 #include "tuner/answer/answer.h"
 
+#include <functional>
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
@@ -195,8 +196,11 @@ Tried best_of(const std::vector<std::vector<Tried>>& all) {
   return best;
 }
 
-// Every shape that divides, by counting up all groups: no list of divisors, no bound, no order.
-std::vector<std::vector<Tried>> try_all(const ShapeRequest& request) {
+using Runs = std::function<bool(const ModelShape&)>;
+
+// Every shape that divides and that `runs` accepts, by counting up all groups: no list of divisors, no bound, no order.
+std::vector<std::vector<Tried>> try_all(
+    const ShapeRequest& request, const Runs& runs = [](const ModelShape&) { return true; }) {
   const ModelShape& given = request.chosen.model;
   const ParallelShape& p = given.shape.parallel;
   const int ranks = p.ranks();
@@ -231,6 +235,7 @@ std::vector<std::vector<Tried>> try_all(const ShapeRequest& request) {
                 } catch (const BadInput&) {
                   continue;
                 }
+                if (!runs(model)) continue;
                 add_ends(model, chosen.vocabulary, false);
                 try_states(request, chosen, all);
               }
@@ -305,6 +310,57 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
   EXPECT_GE(slower, 3);
   EXPECT_GT(std::min(sharded, again), 5);
   EXPECT_GE(whole, 3);
+}
+
+// As Megatron-Core's arguments.py checks: TP divides heads, groups of keys and tokens, PP layers; order 1F1B.
+bool megatron_runs(const ModelShape& model) {
+  const LayerShape& l = model.shape.layer;
+  const ParallelShape& p = model.shape.parallel;
+  const bool divides = l.heads % p.mp == 0 && l.kv_heads % p.mp == 0 && l.seq % p.mp == 0 && model.layers % p.pp == 0;
+  const bool is_1f1b = model.micro_batches == 1 || model.order == PipelineOrder::one_f_one_b;
+  return divides && is_1f1b && !(p.ep_inside && p.ep > 1 && p.esp > 1);
+}
+
+TEST(ShapeSearch, OfAFrameworkFindsWhatTryingAllThatItRunsFinds) {
+  Draw draw(11);
+  Profile profile = find_profile("testbed-b");
+  for (const Network network : {Network::inter, Network::intra})
+    profile.comm.push_back(
+        {.op = Op::sendrecv, .network = network, .ranks = 2, .alpha_s = 2e-5, .beta_s_per_byte = 1e-10});
+  const std::vector<const Schedule*> unpipelined{&find_schedule("ds-moe")};
+  int decided = 0, checked = 0;
+  for (int i = 0; i < 200 && checked < 30; ++i) {
+    profile.nodes = static_cast<int>(one_of(draw, {1, 2}));
+    profile.ranks_per_node = 2;
+    verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
+    chosen.stack = true;
+    chosen.model.shape.layer.batch = one_of(draw, {1, 2});
+    chosen.model.shape.layer.kv_heads = one_of(draw, {1, 2, 8});
+    chosen.model.layers = static_cast<int>(one_of(draw, {1, 2, 3}));
+    chosen.vocabulary = one_of(draw, {0, 1000});
+    add_ends(chosen.model, chosen.vocabulary, false);
+    const double needed = memory_of(chosen, memory_request(chosen.model, chosen.model.shape, Flow::sharded)).total();
+    profile.memory_bytes = needed * static_cast<double>(one_of(draw, {45, 60, 80, 97, 400})) / 100;
+    ShapeRequest request{
+        .chosen = chosen, .global_batch = batch_of(chosen), .profile = profile, .schedules = unpipelined};
+    const std::vector<std::vector<Tried>> all = try_all(request, megatron_runs);
+    request.framework = &verbs::framework_of("megatron");
+    if (all.empty()) {
+      EXPECT_THROW(find_shapes(request), Unsupported);
+      continue;
+    }
+    const FoundShapes found = find_shapes(request);
+    const RankedShape& use = found.ranked.front();
+    const Tried best = best_of(all);
+    EXPECT_NEAR(use.total_s() / best.total_s, 1, 1e-9);
+    EXPECT_EQ(use.best.memory_bytes, best.memory_bytes);
+    for (const RankedShape& shape : found.ranked) EXPECT_TRUE(megatron_runs(shape.model));
+    request.framework = nullptr;
+    decided += std::abs(find_shapes(request).ranked.front().total_s() / use.total_s() - 1) > 1e-9;
+    ++checked;
+  }
+  EXPECT_EQ(checked, 30);
+  EXPECT_GT(decided, 3) << "else the framework decides nothing";
 }
 
 // Models of up to four stages, of two chunks each or one, with dense layers, ZeRO 1, recomputation and whole steps.

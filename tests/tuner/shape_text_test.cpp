@@ -44,7 +44,7 @@ TEST(ShapeText, KeepsItsWidth) {
   const Profile profile = find_profile("testbed-b");
   const verbs::ChosenModel chosen = verbs::chosen_model({}, {}, profile);
   RankedShape shape{.model = chosen.model, .best = rank({chosen, profile, {}, {}}, {&find_schedule("tutel")}).front()};
-  shape.head_s = 1;
+  shape.best.head_s = 1;
   FoundShapes found{.global_batch = 1024, .ranked = {shape}, .shapes = 2, .not_reached = 1};
   found.at_least_s = shape.total_s();
   EXPECT_NE(text_of(found, 3).find("  DP 8 MP 4 EP 8 ESP 4 esp-inside, 1 of 4  "), std::string::npos)

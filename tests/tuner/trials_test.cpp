@@ -202,8 +202,10 @@ TEST_F(AnswerOfTrials, IsAtMost25LinesWhateverThereIsToSay) {
 
 TEST_F(AnswerOfTrials, WhatAFrameworkLacksStandsBesideItsName) {
   constexpr std::array<std::string_view, 1> kTutel{"tutel"}, kFsmoe{"fsmoe"}, kNone{"lina"};
-  const std::array<verbs::Framework, 4> made_up{
-      {{"A", "a", kFsmoe}, {"B", "b", kTutel}, {"C", "c", {}, kFsmoe, "hooks"}, {"D", "d", kNone}}};
+  const std::array<verbs::Framework, 4> made_up{{{"A", "a", true, kFsmoe},
+                                                 {"B", "b", true, kTutel},
+                                                 {"C", "c", true, {}, kFsmoe, "hooks"},
+                                                 {"D", "d", true, kNone}}};
   const std::vector<FrameworkSettings> settings = settings_of(answer_, answer_.ranking.front(), made_up);
   ASSERT_EQ(settings.size(), 2U);
   EXPECT_EQ(settings[0].names, "A, C (but for hooks)");

@@ -9,6 +9,7 @@
 #include "moe/base/check.h"
 #include "moe/base/registry.h"
 #include "moe/record/pass_times.h"
+#include "tuner/answer/rates.h"
 #include "verbs/results_json.h"
 
 namespace moe::tuner {
@@ -160,7 +161,7 @@ bool doubtful(const Answer& answer) {
 
 namespace {
 
-Json json_of(const RankedSchedule& row) {
+Json json_of(const Answer& answer, const RankedSchedule& row) {
   Json json{{"schedule", row.schedule->name}, {"status", row.refused.empty() ? "ok" : "unsupported"}};
   if (!row.refused.empty()) {
     json["reason"] = row.refused;
@@ -175,7 +176,10 @@ Json json_of(const RankedSchedule& row) {
   json["forward_s"] = row.forward_s;
   json["backward_s"] = row.backward_s;
   json["expert_sums_s"] = row.expert_sums_s;
+  json["head_s"] = row.head_s;
   json["total_s"] = row.total_s();
+  set_rates(rates_of(*answer.chosen, *answer.profile, row.total_s()),
+            [&](const char* key, double value) { json[key] = value; });
   json["bound_s"] = row.bound_s;
   json["gap"] = row.gap;
   json["memory_bytes"] = row.memory_bytes;
@@ -205,7 +209,7 @@ Json json_of(const Trial& trial) {
 Json json_of(const Answer& answer) {
   const RankedSchedule& use = recommended(answer);
   Json ranking = Json::array(), steps = Json::array(), trials = Json::array();
-  for (const RankedSchedule& row : answer.ranking) ranking.push_back(json_of(row));
+  for (const RankedSchedule& row : answer.ranking) ranking.push_back(json_of(answer, row));
   for (const Trial& trial : answer.trials) trials.push_back(json_of(trial));
   for (const Neighbour& n : answer.neighbours)
     steps.push_back(
@@ -219,12 +223,14 @@ Json json_of(const Answer& answer) {
             {"pipeline", name_of(model.order)},
             {"virtual_stages", model.split().virtual_stages},
             {"layer", verbs::to_json(model.shape)},
+            {"defaults", answer.defaults},
+            {"framework", answer.framework ? Json(answer.framework->key) : Json(nullptr)},
             {"shapes", answer.shapes ? json_of(*answer.shapes) : Json(nullptr)},
-            {"use", json_of(use)},
+            {"use", json_of(answer, use)},
             {"notes", use.notes},
             {"doubtful", doubtful(answer)},
             {"ranking", ranking},
-            {"current", answer.current ? json_of(*answer.current) : Json(nullptr)},
+            {"current", answer.current ? json_of(answer, *answer.current) : Json(nullptr)},
             {"neighbours", steps},
             {"trial_layers", answer.trial_layers},
             {"trials", trials},

@@ -31,12 +31,14 @@ struct Answer {
   std::string cluster = {};  // its name
   std::string place = {};    // where it would run: the cluster's name, and what its ranks are
   const verbs::ChosenModel* chosen = nullptr;
-  std::string name = {};                // of it, in records
-  const FoundShapes* shapes = nullptr;  // that its parallel shape was chosen among; none: it was given
+  std::string name = {};                   // of it, in records
+  std::vector<std::string> defaults = {};  // as flags, of what no flag says (Subject::defaults)
+  const FoundShapes* shapes = nullptr;     // that its parallel shape was chosen among; none: it was given
   const Profile* profile = nullptr;
   const FittedProfile* fitted = nullptr;  // none: the profile was taken as it stands
   bool emulated = false;
   double prices_slowdown = 1;  // of the cores on which they were measured, against the best since (CoreTimes::over)
+  const verbs::Framework* framework = nullptr;  // that the answer is for; null: for all of them
   std::vector<RankedSchedule> ranking = {};
   std::optional<RankedSchedule> current = {};
   std::vector<RankedSchedule> of_frameworks = {};  // that the ranking was not asked of

@@ -15,6 +15,7 @@
 #include "moe/export/plan_json.h"
 #include "moe/search/degrees.h"
 #include "tuner/answer/framework_settings.h"
+#include "tuner/answer/rates.h"
 #include "tuner/answer/shape_search.h"
 #include "verbs/frameworks.h"
 #include "verbs/published_errors.h"
@@ -65,7 +66,8 @@ std::string why_text(const RankedSchedule& row, bool tight) {
                                  fmt::format("computation hides {:.0f} % of communication", 100 * row.hidden),
                                  fmt::format("critical path: {}", path)};
   if (row.expert_sums_s > 0)
-    items.push_back(fmt::format("{:.3f} ms sum replicated experts' gradients (not run)", 1e3 * row.expert_sums_s));
+    items.push_back(fmt::format("{} sum replicated experts' gradients (not run)", three_digits(row.expert_sums_s)));
+  if (row.head_s > 0) items.push_back(fmt::format("{} are the output projection's", three_digits(row.head_s)));
   return packed_lines("WHY    ", items);
 }
 
@@ -110,8 +112,7 @@ std::string neighbours_text(const Answer& answer) {
 }
 
 std::string set_text(const Answer& answer, const RankedSchedule& use) {
-  const std::vector<FrameworkSettings> settings = settings_of(answer, use, verbs::frameworks());
-  if (settings.empty()) return "SET IT no framework runs any schedule that can be used here\n";
+  const std::vector<FrameworkSettings> settings = settings_of(answer, use, frameworks_of(answer));
   std::vector<std::string> items;
   std::vector<std::string_view> formats;
   for (const auto& [row, names, of_frameworks] : settings) {
@@ -125,9 +126,13 @@ std::string set_text(const Answer& answer, const RankedSchedule& use) {
         verbs::degree_range(row->degrees_backward.first, row->degrees_backward.second),
         std::abs(slower) < 5e-4 ? "as fast" : fmt::format("{:+.1f} %{}", 100 * slower, both_ran ? ", run" : "")));
   }
-  const ModelShape& model = answer.chosen->model;
-  if (std::ranges::find(formats, "megatron") != formats.end())
-    std::ranges::move(verbs::megatron_refusals(model.shape, model.layers), std::back_inserter(items));
+  for (const verbs::Framework& framework : frameworks_of(answer)) {
+    const std::vector<std::string> refusals = verbs::refusals_of(framework, answer.chosen->model);
+    if (!refusals.empty() && std::ranges::find(items, refusals.front()) == items.end())
+      items.push_back(refusals.front());
+  }
+  if (items.empty()) items.emplace_back("no framework runs any schedule that can be used here");
+  if (formats.empty()) return packed_lines("SET IT ", items);
   const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
   return packed_lines("SET IT ", items) +
          fmt::format("       all settings: ./moetune export {} {}{} (formats: {})\n", formats.front(),
@@ -172,6 +177,15 @@ std::string notes_text(const std::set<std::string>& notes, bool all) {
   return text;
 }
 
+// Returns "23813 tokens/s/GPU, 214 model TFLOP/s/GPU, MFU 21.6 %".
+std::string rates_text(const StepRates& rates, const Profile& profile) {
+  const char* rank = profile.memory_bytes ? "GPU" : "rank";
+  std::string text = fmt::format("{:.0f} tokens/s/{}, {:.3g} model TFLOP/s/{}", rates.tokens_per_s, rank,
+                                 rates.flops_per_s / 1e12, rank);
+  if (rates.utilisation) text += fmt::format(", MFU {}", percent(*rates.utilisation));
+  return text;
+}
+
 std::string use_text(const Answer& answer, const RankedSchedule& use) {
   std::string text = std::string(use.schedule->name);
   if (use.variant != nullptr && use.variant != use.schedule) text += fmt::format(" (= {})", use.variant->name);
@@ -181,14 +195,15 @@ std::string use_text(const Answer& answer, const RankedSchedule& use) {
   if (use.gar_in_moe_bytes > 0)
     text +=
         fmt::format(", {} of gradients inside the MoE part", human_bytes(static_cast<double>(use.gar_in_moe_bytes)));
-  text += fmt::format(": {:.3f} ms predicted", 1e3 * use.total_s());
+  text += fmt::format(": {} {}predicted", three_digits(use.total_s()), answer.chosen->stack ? "a step " : "");
   const CaseRecord* trial = trial_of(answer, use.schedule->name);
   const bool whole = ran_whole(answer);
   if (trial != nullptr && ran_well(*trial) && whole && !ran_in_part(use, *trial))
-    text += fmt::format(", {:.3f} ms run", 1e3 * run_s(*trial));
+    text += fmt::format(", {} run", three_digits(run_s(*trial)));
   if (trial != nullptr && ran_well(*trial) && !whole)
     text += fmt::format(" ({} of its layers ran {:+.1f} % off)", answer.trial_layers, 100 * error_of(*trial));
-  return text;
+  const std::optional<StepRates> rates = rates_of(*answer.chosen, *answer.profile, use.total_s());
+  return packed_lines("USE    ", rates ? std::vector{text, rates_text(*rates, *answer.profile)} : std::vector{text});
 }
 
 // Returns which schedule is faster than the preferred one; empty: none is, or a run or the search for a shape decided.
@@ -212,6 +227,8 @@ std::string question_text(const Answer& answer, const RankedSchedule& use, const
   std::string text = fmt::format("{}{}\n", detail.all ? "\n" : "", named(*answer.chosen));
   if (!here.empty()) text += fmt::format("on {}: {}\n", answer.cluster, here);
   if (detail.all || answer.shapes == nullptr) text += describe_shape(answer.chosen->model) + '\n';
+  if (!answer.defaults.empty())
+    text += fmt::format("by default: {}; as papers plan: --zero 0 --recompute none\n", fmt::join(answer.defaults, " "));
   text += fmt::format("{}; a rank needs {}{}", answer.place, human_bytes(use.memory_bytes),
                       has ? fmt::format(" of {}", human_bytes(*has)) : "");
   text += answer.emulated ? "; every run below is of an emulation\n" : "\n";
@@ -250,13 +267,21 @@ std::string text_with(const Answer& answer, const Detail& detail) {
   std::string text = question_text(answer, use, detail) + blank;
   if (answer.shapes != nullptr)
     text += detail.all ? text_of(*answer.shapes, detail.rows) + '\n' : brief_text_of(*answer.shapes, detail.tight);
-  text += fmt::format("USE    {}\n{}{}{}", use_text(answer, use), preferred_text(answer, use),
-                      ranking_text(answer, detail), blank);
+  text +=
+      fmt::format("{}{}{}{}", use_text(answer, use), preferred_text(answer, use), ranking_text(answer, detail), blank);
   text += why_text(use, detail.tight) + safety_text(answer, use, detail.tight) + set_text(answer, use);
   return text + fmt::format("NEXT   {}\n", answer.next) + files_text(answer, detail.all);
 }
 
 }  // namespace
+
+std::string three_digits(double seconds) {
+  const auto [scale, unit] = seconds >= 1      ? std::pair(1.0, "s")
+                             : seconds >= 1e-3 ? std::pair(1e3, "ms")
+                                               : std::pair(1e6, "us");
+  const double value = scale * seconds;
+  return fmt::format("{:.{}f} {}", value, value >= 100 ? 0 : value >= 10 ? 1 : 2, unit);
+}
 
 std::string packed_lines(std::string_view label, const std::vector<std::string>& items) {
   std::string text(label);
@@ -300,6 +325,7 @@ bool is_current(const Answer& answer, const RankedSchedule& row) {
          answer.current->degrees_backward == row.degrees_backward;
 }
 
+// Returns the rows to show, the fastest first.
 std::vector<Shown> shown_rows(const Answer& answer, const Detail& detail) {
   std::vector<Shown> rows;
   int left = detail.rows;
@@ -318,6 +344,7 @@ std::vector<Shown> shown_rows(const Answer& answer, const Detail& detail) {
     current |= rows.back().current;
   }
   if (answer.current && !current) rows.push_back({&*answer.current, true});
+  std::ranges::stable_sort(rows, {}, [](const Shown& shown) { return shown.row->total_s(); });
   return rows;
 }
 
@@ -349,8 +376,8 @@ std::string left_out_text(const Answer& answer, const Detail& detail, size_t sho
   const RankedSchedule& use = recommended(answer);
   const CaseRecord* ran = trial_of(answer, use.schedule->name);
   if (ran_whole(answer) && ran != nullptr && ran_well(*ran) && ran_in_part(use, *ran))
-    text += fmt::format("  runs are of {:.3f} ms of {}'s {:.3f}: the rest is priced\n", 1e3 * predicted_s(*ran),
-                        use.schedule->name, 1e3 * use.total_s());
+    text += fmt::format("  runs are of {} of {}'s {}: the rest is priced\n", three_digits(predicted_s(*ran)),
+                        use.schedule->name, three_digits(use.total_s()));
   if (answer.current && !answer.current->refused.empty())
     text += fmt::format("  {} (yours): {}\n", answer.current->schedule->name, answer.current->refused);
   if (answer.current)
@@ -374,31 +401,34 @@ std::string preference_text(const RankedSchedule& use, const RankedSchedule& fas
 std::string ranking_text(const Answer& answer, const Detail& detail) {
   const RankedSchedule* tutel = row_of(answer, verbs::kBaselines.front());
   const bool whole = ran_whole(answer);
-  std::vector<std::string> header{"schedule", "r_f", "r_b", "predicted ms"};
+  std::vector<std::string> header{"schedule", "r_f", "r_b", "predicted"};
   if (!answer.trials.empty()) {
-    header.push_back(whole ? "run ms" : fmt::format("run ms, {} layers", answer.trial_layers));
+    header.push_back(whole ? "run" : fmt::format("run, {} layers", answer.trial_layers));
     header.emplace_back("error");
   }
-  header.insert(header.end(), {"over tutel", "of the bound", "of its own", "a rank needs"});
+  if (tutel != nullptr) header.emplace_back("over tutel");
+  header.insert(header.end(), {"of bound", "of own bound", "a rank needs"});
   Table table(header);
+  const RankedSchedule& use = recommended(answer);
   const std::vector<Shown> rows = shown_rows(answer, detail);
   size_t shown = 0;
   for (const auto& [row, current] : rows) {
     shown += answer.current && row == &*answer.current ? 0 : 1;
-    std::string name = std::string(row->schedule->name) + (current ? " (yours)" : "");
+    const std::string name =
+        fmt::format("{}{}{}", row->schedule->name, row == &use ? kUseMark : "", current ? " (yours)" : "");
     if (!row->refused.empty()) continue;
     std::vector<std::string> cells{name, fmt::format("{}", row->degree_forward),
                                    verbs::degree_range(row->degrees_backward.first, row->degrees_backward.second),
-                                   fmt::format("{:.3f}", 1e3 * row->total_s())};
+                                   three_digits(row->total_s())};
     if (!answer.trials.empty()) {
       const CaseRecord* trial = trial_of(answer, row->schedule->name, current);
       const bool well = trial != nullptr && ran_well(*trial);
-      cells.push_back(well ? fmt::format("{:.3f}", 1e3 * run_s(*trial)) : "-");
+      cells.push_back(well ? three_digits(run_s(*trial)) : "-");
       cells.push_back(well     ? fmt::format("{:+.2f} %", 100 * error_of(*trial))
                       : !trial ? "-"
                                : std::string(name_of(trial->status)));
     }
-    cells.push_back(tutel ? fmt::format("{:.3f}x", tutel->total_s() / row->total_s()) : "-");
+    if (tutel != nullptr) cells.push_back(fmt::format("{:.3f}x", tutel->total_s() / row->total_s()));
     for (const double bound_s : {least_bound_s(answer), row->bound_s})
       cells.push_back(percent(bound_s / row->total_s()));
     cells.push_back(human_bytes(row->memory_bytes));
@@ -507,7 +537,7 @@ std::string brief_text_of(const FoundShapes& found, bool tight) {
     items.back() += fmt::format(", {} not reached in time{}", found.not_reached,
                                 found.gap() <= 0 ? " (slower, some with less memory)" : "");
   if (found.refused > 0) items.push_back(most_refused(found, !tight));
-  if (first.head_s > 0) items.push_back(fmt::format("the output projection adds {:.3f} ms", 1e3 * first.head_s));
+  if (!found.pinned.empty()) items.push_back(fmt::format("not searched: {}", fmt::join(found.pinned, ", ")));
   text += packed_lines(kIndent, items);
   text += preference_of(found, tight);
   if (found.ranked.size() > 1 && !found.fastest)
@@ -538,34 +568,42 @@ std::string text_of(const FoundShapes& found, int top) {
     const auto [groups, cut] = short_shape(shape.model);
     return groups.size() + cut.size() > kMostShapes;
   });
-  std::vector<std::string> columns{"groups, micro-batches", "schedule", "r_f", "r_b", "predicted ms"};
-  const bool heads = found.ranked.front().head_s > 0;
-  if (heads) columns.emplace_back("+ head ms");
-  columns.insert(columns.end(), {"a rank needs", "Pareto"});
+  std::vector<std::string> columns{"groups, micro-batches", "schedule", "r_f", "r_b", "predicted",
+                                   "a rank needs",          "Pareto"};
   Table table(columns);
   int left = top, front = 0;
+  std::vector<const RankedShape*> shown;
   for (size_t i = 0; i < found.ranked.size(); ++i) {
-    const RankedShape& shape = found.ranked[i];
-    front += shape.pareto ? 1 : 0;
-    if ((i >= kFastest && !shape.pareto) || left-- <= 0) continue;
+    front += found.ranked[i].pareto ? 1 : 0;
+    if ((i < kFastest || found.ranked[i].pareto) && left-- > 0) shown.push_back(&found.ranked[i]);
+  }
+  std::ranges::stable_sort(shown, {}, &RankedShape::total_s);
+  for (const RankedShape* row : shown) {
+    const RankedShape& shape = *row;
     const RankedSchedule& best = shape.best;
     const auto [groups, cut] = short_shape(shape.model);
     const bool below = two_lines && !groups.empty();
-    std::vector<std::string> cells{below            ? groups
-                                   : groups.empty() ? cut
-                                                    : fmt::format("{}, {}", groups, cut),
-                                   std::string(best.schedule->name), fmt::format("{}", best.degree_forward),
-                                   verbs::degree_range(best.degrees_backward.first, best.degrees_backward.second),
-                                   fmt::format("{:.3f}", 1e3 * best.total_s())};
-    if (heads) cells.push_back(fmt::format("{:.3f}", 1e3 * shape.head_s));
-    cells.insert(cells.end(), {human_bytes(best.memory_bytes), shape.pareto ? "yes" : "no"});
+    std::vector<std::string> cells{
+        below            ? groups
+        : groups.empty() ? cut
+                         : fmt::format("{}, {}", groups, cut),
+        fmt::format("{}{}", best.schedule->name, row == &found.ranked.front() ? kUseMark : ""),
+        fmt::format("{}", best.degree_forward),
+        verbs::degree_range(best.degrees_backward.first, best.degrees_backward.second),
+        three_digits(best.total_s()),
+        human_bytes(best.memory_bytes),
+        shape.pareto ? "yes" : "no"};
     table.add(cells);
     if (!below) continue;
     cells.assign(cells.size(), "");
     cells.front() = "  " + cut;
     table.add(cells);
   }
-  std::string text = fmt::format("SHAPE  {}\n{}\n{}", counts_of(found), preference_of(found, false), table.text());
+  const std::string pinned =
+      found.pinned.empty() ? ""
+                           : packed_lines(kIndent, {fmt::format("not searched: {}", fmt::join(found.pinned, ", "))});
+  std::string text =
+      fmt::format("SHAPE  {}\n{}{}\n{}", counts_of(found), pinned, preference_of(found, false), table.text());
   const int hidden = std::max(0, front - top);
   return hidden > 0 ? fmt::format("{}  and {} more that take less memory (--top N)\n", text, hidden) : text;
 }
@@ -584,7 +622,7 @@ Json json_of(const FoundShapes& found) {
     json["degree_backward_least"] = shape.best.degrees_backward.first;
     json["degree_backward_most"] = shape.best.degrees_backward.second;
     json["total_s"] = shape.best.total_s();
-    json["head_s"] = shape.head_s;
+    json["head_s"] = shape.best.head_s;
     json["expert_sums_s"] = shape.best.expert_sums_s;
     json["memory_bytes"] = shape.best.memory_bytes;
     json["pareto"] = shape.pareto;
@@ -593,6 +631,7 @@ Json json_of(const FoundShapes& found) {
   Json refusals = Json::array();
   for (const auto& [reason, count] : found.refusals) refusals.push_back({{"reason", reason}, {"shapes", count}});
   return {{"global_batch", found.global_batch},
+          {"pinned", found.pinned},
           {"shapes", found.shapes},
           {"too_large", found.too_large},
           {"refused", found.refused},

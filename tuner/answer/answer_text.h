@@ -21,6 +21,12 @@ struct Detail {
 /// All but the first line begin below the first item.
 std::string packed_lines(std::string_view label, const std::vector<std::string>& items);
 
+/// Returns "7.02 s", "630 ms", "1.25 ms", "87.2 us".
+std::string three_digits(double seconds);
+
+/// Stands behind the recommended schedule's name in a table, whose rows are sorted by time.
+inline constexpr std::string_view kUseMark = " (use)";
+
 /// Where lines below a label begin.
 inline constexpr std::string_view kIndent = "       ";
 

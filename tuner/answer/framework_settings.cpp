@@ -13,6 +13,10 @@ bool ran_faster(const Answer& answer, const RankedSchedule& row, const RankedSch
 
 }  // namespace
 
+std::span<const verbs::Framework> frameworks_of(const Answer& answer) {
+  return answer.framework == nullptr ? verbs::frameworks() : std::span(answer.framework, 1);
+}
+
 std::vector<FrameworkSettings> settings_of(const Answer& answer, const RankedSchedule& use,
                                            std::span<const verbs::Framework> frameworks) {
   const auto fastest = [&](std::span<const std::string_view> names) {
@@ -28,16 +32,19 @@ std::vector<FrameworkSettings> settings_of(const Answer& answer, const RankedSch
   };
   std::vector<FrameworkSettings> settings;
   for (const verbs::Framework& framework : frameworks) {
+    if (framework.runs_all() || !verbs::refusals_of(framework, answer.chosen->model).empty()) continue;
     const RankedSchedule* exact = fastest(framework.exact);
     const RankedSchedule* row = exact != nullptr ? exact : fastest(framework.close);
     if (row == nullptr) continue;
     const std::string name =
         exact != nullptr ? std::string(framework.name) : fmt::format("{} (but for {})", framework.name, framework.but);
     auto known = std::ranges::find(settings, row, &FrameworkSettings::row);
-    if (known == settings.end())
-      settings.push_back({row, name, {framework.format}});
-    else
-      known->names += fmt::format(", {}", name), known->formats.push_back(framework.format);
+    if (known == settings.end()) {
+      known = settings.insert(known, {row, name, {}});
+    } else {
+      known->names += fmt::format(", {}", name);
+    }
+    if (framework.is_exported) known->formats.push_back(framework.key);
   }
   return settings;
 }

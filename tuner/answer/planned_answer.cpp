@@ -5,9 +5,10 @@
 #include <utility>
 
 #include "moe/base/check.h"
-#include "moe/base/config_files.h"
 #include "moe/base/text.h"
 #include "moe/base/units.h"
+#include "tuner/answer/framework_settings.h"
+#include "tuner/answer/rates.h"
 #include "verbs/frameworks.h"
 #include "verbs/plan_file.h"
 #include "verbs/sweep.h"
@@ -27,9 +28,9 @@ RankingRequest request_of(const TuneOptions& options, const Answer& answer) {
 
 bool in_time(const RankingRequest& request) { return !request.due || std::chrono::steady_clock::now() < *request.due; }
 
-CaseRecord record_of(const RankedSchedule& row, const std::string& name) {
+CaseRecord record_of(const RankedSchedule& row, const Answer& answer) {
   CaseRecord record;
-  record.key = fmt::format("plan/{}/{}", name, row.schedule->name);
+  record.key = fmt::format("plan/{}/{}", answer.name, row.schedule->name);
   record.schedule = row.schedule->name;
   record.backend = "none";
   if (!row.refused.empty()) {
@@ -46,64 +47,12 @@ CaseRecord record_of(const RankedSchedule& row, const std::string& name) {
                        {"memory_bytes", row.memory_bytes}};
   if (row.gar_after_bytes > 0) record.prediction.set("gar_after_bytes", row.gar_after_bytes);
   if (row.expert_sums_s > 0) record.prediction.set("expert_sums_s", row.expert_sums_s);
+  if (row.head_s > 0) record.prediction.set("head_s", row.head_s);
+  set_rates(rates_of(*answer.chosen, *answer.profile, row.total_s()),
+            [&](const char* key, double value) { record.prediction.set(key, value); });
   if (const std::string weak = weak_rows(row.notes); !weak.empty()) record.prediction.set("weak_rows", weak);
   record.bound_s = row.bound_s;
   return record;
-}
-
-}  // namespace
-
-PricingOptions pricing_of(const TuneOptions& options) {
-  PricingOptions pricing = verbs::pricing_of(options.selection);
-  pricing.nearest |= options.any_shape;
-  return pricing;
-}
-
-namespace {
-
-// Returns the selection with groups that any layer has; the search keeps the groups that flags ask for, and says what
-// does not divide.
-verbs::Selection in_no_groups(verbs::Selection selection) {
-  verbs::LayerFlags& l = selection.layer;
-  l.dp.reset();
-  l.mp = l.ep = l.esp = l.pp = 1;
-  return selection;
-}
-
-// Returns how many replicas the default groups have. Where these groups do not divide the layer, each node has one, as
-// MP is of a node; on one node, without MP, each rank has one.
-int default_replicas(const TuneOptions& options, verbs::Selection selection, const Profile& cluster) {
-  verbs::LayerFlags& l = selection.layer;
-  l.dp = l.mp = l.ep = l.esp = l.pp = std::nullopt;
-  try {
-    return verbs::chosen_model(options.model, selection, cluster).model.shape.parallel.dp;
-  } catch (const BadInput&) {
-    return cluster.nodes > 1 ? cluster.nodes : cluster.ranks_per_node;
-  }
-}
-
-// Returns the batch as it is without a search: the layer's on each replica asked for, or of the default groups.
-int64_t global_batch(const TuneOptions& options, const Profile& cluster, const LayerShape& layer) {
-  const verbs::Selection& selection = options.selection;
-  const int replicas = selection.layer.dp ? *selection.layer.dp : default_replicas(options, selection, cluster);
-  return layer.batch * replicas * options.model.micro_batches.value_or(1);
-}
-
-FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const verbs::ChosenModel& chosen) {
-  const verbs::LayerFlags& fixed = options.selection.layer;
-  require<BadInput>(fixed.pp.value_or(1) <= chosen.model.layers,
-                    "--pp: found {}, expected at most {}, the layers (--layers N)", fixed.pp.value_or(1),
-                    chosen.model.layers);
-  return find_shapes({.chosen = chosen,
-                      .global_batch = global_batch(options, cluster, chosen.model.shape.layer),
-                      .profile = cluster,
-                      .schedules = verbs::chosen_schedules(options.selection),
-                      .degrees = options.selection.degrees,
-                      .fixed = fixed,
-                      .fixed_micro_batches = options.model.micro_batches.has_value(),
-                      .fixed_order = options.model.pipeline.has_value(),
-                      .fixed_virtual_stages = options.model.virtual_stages.has_value(),
-                      .pricing = pricing_of(options)});
 }
 
 // The flags of a command line, each at most once.
@@ -130,6 +79,11 @@ class FlagList {
   std::vector<GivenFlag> flags_;
 };
 
+void set_states(const ParallelShape& parallel, FlagList& flags) {
+  if (parallel.zero > 0) flags.set("--zero", std::to_string(parallel.zero));
+  if (parallel.recompute != Recompute::none) flags.set("--recompute", std::string(name_of(parallel.recompute)));
+}
+
 // Sets what a search decided.
 void set_shape(const ModelShape& model, FlagList& flags) {
   const ParallelShape& p = model.shape.parallel;
@@ -147,34 +101,15 @@ void set_shape(const ModelShape& model, FlagList& flags) {
     flags.set("--pipeline", std::string(name_of(model.order)));
   }
   if (const int chunks = model.split().virtual_stages; chunks > 1) number("--virtual-stages", chunks);
-  if (p.zero > 0) number("--zero", p.zero);
-  if (p.recompute != Recompute::none) flags.set("--recompute", std::string(name_of(p.recompute)));
-  flags.set("--nearest", "");
+  set_states(p, flags);
 }
 
 }  // namespace
 
-Subject subject_of(const TuneOptions& options, const Profile& cluster) {
-  const verbs::Selection selection = options.any_shape ? in_no_groups(options.selection) : options.selection;
-  verbs::ModelFlags flags = options.model;
-  if (options.any_shape) flags.pipeline.reset();  // of micro-batches that are yet to be found
-  Subject subject{verbs::chosen_model(flags, selection, cluster), {}, {}, {}};
-  if (options.any_shape && options.model.pipeline)
-    subject.chosen.model.order = pipeline_order_from(*options.model.pipeline, "--pipeline");
-  if (!options.model.model.empty()) subject.files.push_back(find_config("models", options.model.model));
-  if (!options.selection.layer_file.empty())
-    subject.files.push_back(find_config("layers", options.selection.layer_file));
-  if (options.any_shape) {
-    subject.shapes = shapes_of(options, cluster, subject.chosen);
-    subject.chosen.model = subject.shapes->ranked.front().model;
-  }
-  subject.name = subject.chosen.name.empty() ? describe(subject.chosen.model.shape.layer) : subject.chosen.name;
-  return subject;
-}
-
 void plan_answer(const TuneOptions& options, Answer& answer) {
   const RankingRequest request = request_of(options, answer);
-  answer.ranking = rank(request, verbs::chosen_schedules(options.selection));
+  answer.ranking = rank(request, schedules_of(options));
+  answer.framework = framework_of(options);
   answer.top = options.run_all && options.top == 0 ? static_cast<int>(answer.ranking.size()) : options.top;
   if (!options.current.empty()) {
     const CurrentSchedule current = current_from(options.current);
@@ -182,7 +117,7 @@ void plan_answer(const TuneOptions& options, Answer& answer) {
     asked.degrees.forward = current.degree_forward, asked.degrees.backward = current.degree_backward;
     answer.current = ranked(asked, *current.schedule);
   }
-  for (const verbs::Framework& framework : verbs::frameworks())
+  for (const verbs::Framework& framework : frameworks_of(answer))
     for (const auto names : {framework.exact, framework.close})
       for (const std::string_view name : names) {
         const auto known = [&](const RankedSchedule& row) { return row.schedule->name == name; };
@@ -195,7 +130,7 @@ void plan_answer(const TuneOptions& options, Answer& answer) {
 
 void require_any_plan(const TuneOptions& options, Answer answer) {
   const RankingRequest request = request_of(options, answer);
-  for (const Schedule* schedule : verbs::chosen_schedules(options.selection)) {
+  for (const Schedule* schedule : schedules_of(options)) {
     answer.ranking.push_back(ranked(request, *schedule));
     if (answer.ranking.back().refused.empty()) return;
   }
@@ -212,7 +147,7 @@ void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoi
   verbs::record_ends(group.parameters, *answer.chosen);
   for (const RankedSchedule& row : answer.ranking)
     if (writer.find(fmt::format("plan/{}/{}", answer.name, row.schedule->name)) == nullptr)
-      group.cases.push_back(record_of(row, answer.name));
+      group.cases.push_back(record_of(row, answer));
   if (!group.cases.empty()) writer.append(group);
 }
 
@@ -232,8 +167,13 @@ void write_ranking_trace(const TuneOptions& options, const Answer& answer) {
 std::string command_of(const std::string& verb, const TuneOptions& options, const Answer& answer) {
   const auto given = options.given_for.find(verb);
   FlagList flags(given == options.given_for.end() ? std::vector<GivenFlag>{} : given->second);
-  if (answer.shapes != nullptr) set_shape(answer.chosen->model, flags);
-  flags.erase("--schedule");  // the last one
+  const ModelShape& model = answer.chosen->model;
+  if (!answer.defaults.empty()) set_states(model.shape.parallel, flags);
+  if (answer.framework != nullptr && model.micro_batches > 1)
+    flags.set("--pipeline", std::string(name_of(model.order)));
+  if (answer.shapes != nullptr) set_shape(model, flags);
+  if (options.any_shape) flags.set("--nearest", "");  // as the search prices groups
+  flags.erase("--schedule");                          // the last one
   flags.set("--schedule", std::string(recommended(answer).schedule->name));
   return verb + flags.text();
 }
@@ -246,6 +186,7 @@ int run_planned_answer(const TuneOptions& options) {
       .place = fmt::format("{}: {} x {} ranks", profile.name, counted(profile.nodes, "node"), profile.ranks_per_node),
       .chosen = &subject.chosen,
       .name = subject.name,
+      .defaults = subject.defaults,
       .shapes = subject.shapes ? &*subject.shapes : nullptr,
       .profile = &profile,
       .no_trials = "nothing was run (--no-verify)",

@@ -5,22 +5,10 @@
 
 #include "moe/record/writer.h"
 #include "tuner/answer/answer.h"
-#include "tuner/answer/shape_search.h"
+#include "tuner/answer/subject.h"
 #include "tuner/tune.h"
 
 namespace moe::tuner {
-
-/// The layer or model that was asked for, and how it is named.
-struct Subject {
-  verbs::ChosenModel chosen;
-  std::string name;                   // in records: the model's, or the layer's shape
-  std::vector<std::string> files;     // that it was read from
-  std::optional<FoundShapes> shapes;  // of --shape auto; the model has the fastest one
-};
-Subject subject_of(const TuneOptions& options, const Profile& cluster);
-
-/// Returns how the profile prices what it has no row for.
-PricingOptions pricing_of(const TuneOptions& options);
 
 /// Fills the ranking and the current schedule, by the answer's profile. Throws Unsupported where no schedule can be
 /// used.

@@ -9,6 +9,7 @@
 #include "moe/cost/simulator.h"
 #include "moe/search/degrees.h"
 #include "moe/search/model_search.h"
+#include "tuner/answer/shape_search.h"
 
 namespace moe::tuner {
 namespace {
@@ -114,6 +115,16 @@ PlannedTimeline rank_model(const RankingRequest& request, const LayerPricer& pri
   return {std::move(result.plan), std::move(result.timeline)};
 }
 
+void add_head(const verbs::ChosenModel& chosen, const LayerPricer& pricer, RankedSchedule& row) {
+  try {
+    const double head_s = head_seconds(*row.schedule, pricer, chosen.model, chosen.vocabulary);
+    row.head_s = all_heads_seconds(chosen.model, head_s, row.pass_s());
+    row.bound_s += all_heads_seconds(chosen.model, head_s, {});
+  } catch (const Unpriced& error) {
+    row.notes.insert(fmt::format("left out: the output projection ({})", error.what()));
+  }
+}
+
 }  // namespace
 
 bool one_layer(const verbs::ChosenModel& chosen) {
@@ -156,6 +167,7 @@ RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, P
     PlannedTimeline found = (one_layer(request.chosen) ? rank_layer : rank_model)(request, pricer, row);
     row.expert_sums_s = expert_sums_s(schedule, pricer, request.chosen.model);
     row.bound_s += row.expert_sums_s;
+    add_head(request.chosen, pricer, row);
     row.busy_s = busiest(found.plan, found.timeline);
     row.hidden = hidden_share(found.plan, found.timeline);
     row.critical = critical_kinds(found.plan, found.timeline);
@@ -163,7 +175,7 @@ RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, P
   } catch (const Unsupported& error) {
     row.refused = error.what();
   }
-  row.notes = pricer.notes();
+  row.notes.merge(std::set(pricer.notes()));
   return row;
 }
 

@@ -29,6 +29,9 @@ struct RankedSchedule {
   /// The time of summing the gradients of replicated experts over EDP, which runs after the pass and is in no plan
   /// but those of schedules that pack experts.
   double expert_sums_s = 0;
+  /// Seconds that a model's output projection adds, which is in no plan (head_seconds); 0: it has none, or the
+  /// profile no price, which `notes` say.
+  double head_s = 0;
   double bound_s = 0;                 // of all of these
   double gap = 0;                     // the share by which a better decision of this schedule may be faster, at most
   double memory_bytes = 0;            // of a rank
@@ -38,7 +41,7 @@ struct RankedSchedule {
   bool too_large = false;                                // refused, since a rank's memory does not hold it
   std::set<std::string> notes;  // what its prices were taken from that the profile has not (pricer.h)
   double pass_s() const { return forward_s + backward_s; }
-  double total_s() const { return pass_s() + expert_sums_s; }
+  double total_s() const { return pass_s() + expert_sums_s + head_s; }
 };
 
 /// What is ranked, and how. A layer is a model of one, with one micro-batch.

@@ -120,6 +120,7 @@ class ShapeSearch {
     for (const ShapeCandidate& candidate : all.fitting) candidates_.push_back({candidate});
     found_.too_large = all.too_large;
     found_.shapes = static_cast<int>(candidates_.size()) + found_.too_large;
+    require<Unsupported>(found_.shapes > 0 || all.not_run.empty(), "{}: {}", request_.flag, all.not_run);
     require_any(all.least_bytes);
     open_all();
     while (!(shapes_.empty() && schedules_.empty()) && (planned_.empty() || std::chrono::steady_clock::now() < end))
@@ -160,12 +161,12 @@ class ShapeSearch {
   void require_any(double least_bytes) const {
     const LayerShape& layer = request_.chosen.model.shape.layer;
     require<Unsupported>(found_.shapes > 0,
-                         "--shape: found no groups of {} ranks, as far as flags leave them open, that divide {} "
+                         "{}: found no groups of {} ranks, as far as flags leave them open, that divide {} "
                          "experts, {} heads, hidden {} and {} samples; expected others, or fewer fixed",
-                         request_.chosen.model.shape.parallel.ranks(), layer.experts, layer.heads, layer.hidden,
-                         request_.global_batch);
-    require<Unsupported>(!candidates_.empty(), "--shape: none of {} shapes fits: the least needs {}, a rank has {}",
-                         found_.shapes, human_bytes(least_bytes),
+                         request_.flag, request_.chosen.model.shape.parallel.ranks(), layer.experts, layer.heads,
+                         layer.hidden, request_.global_batch);
+    require<Unsupported>(!candidates_.empty(), "{}: none of {} shapes fits: the least needs {}, a rank has {}",
+                         request_.flag, found_.shapes, human_bytes(least_bytes),
                          human_bytes(request_.profile.memory_bytes.value_or(0)));
   }
 
@@ -235,13 +236,8 @@ class ShapeSearch {
 
   // Returns the seconds of what is in no plan.
   double beside_s(const Schedule& schedule, const LayerPricer& pricer, const Candidate& c) const {
-    return expert_sums_s(schedule, pricer, c.model) + all_heads_seconds(c.model, head_s(schedule, pricer, c.model), {});
-  }
-
-  // Returns the seconds of a micro-batch's output projection, which a schedule's variants do alike.
-  double head_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) const {
-    const Flow flow = schedule.variants.empty() ? schedule.flow : schedule.variants.front()->flow;
-    return head_seconds(pricer, model, request_.chosen.vocabulary, flow);
+    const double head_s = head_seconds(schedule, pricer, c.model, request_.chosen.vocabulary);
+    return expert_sums_s(schedule, pricer, c.model) + all_heads_seconds(c.model, head_s, {});
   }
 
   // Returns whether some plan is to be preferred to any that takes so long, at least, and so much memory: it is as fast
@@ -267,10 +263,8 @@ class ShapeSearch {
       if (row.too_large) c.comes_to(Fate::too_large);
       return;
     }
-    const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
-    const double heads_s = all_heads_seconds(c.model, head_s(schedule, pricer, c.model), row.pass_s());
     const PlannedShape& planned =
-        planned_.emplace_back(PlannedShape{open.candidate, open.schedule, {c.model, std::move(row), heads_s}});
+        planned_.emplace_back(PlannedShape{open.candidate, open.schedule, {c.model, std::move(row)}});
     c.best_s = std::min(c.best_s, planned.total_s());
     front_.add(planned.total_s(), planned.shape.best.memory_bytes);
     c.comes_to(Fate::planned);
@@ -293,13 +287,13 @@ class ShapeSearch {
     }
     count_fates();
     require<Unsupported>(
-        !planned_.empty(), "--shape: none of {} shapes can be planned: {} too large{}", found_.shapes, found_.too_large,
+        !planned_.empty(), "{}: none of {} shapes can be planned: {} too large{}", request_.flag, found_.shapes,
+        found_.too_large,
         found_.refused > 0 ? fmt::format(", {} refused: {}", found_.refused, found_.refusals.front().first) : "");
     std::ranges::sort(planned_, {}, [](const PlannedShape& p) { return std::pair(p.candidate, p.schedule); });
     std::vector<PlanCost> costs;
     for (const PlannedShape& p : planned_) {
       costs.push_back(cost_of(p.shape.best));
-      costs.back().total_s = p.total_s();
       least_s = std::min(least_s, p.total_s());
     }
     found_.at_least_s = least_s;
@@ -446,6 +440,7 @@ class Enumeration {
   void add_batches(const ModelShape& groups, int64_t samples_a_replica) {
     const bool one = !request_.chosen.stack && groups.shape.parallel.pp == 1;
     for (const int64_t micro_batches : divisors(samples_a_replica)) {
+      if (request_.fixed_batch && samples_a_replica / micro_batches != groups.shape.layer.batch) continue;
       if (request_.fixed_micro_batches ? micro_batches != groups.micro_batches : one && micro_batches > 1) continue;
       for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b}) {
         const bool one_order = request_.fixed_order || micro_batches == 1;
@@ -479,6 +474,11 @@ class Enumeration {
     } catch (const BadInput&) {  // it does not divide
       return;
     }
+    if (request_.framework != nullptr)
+      if (const std::vector<std::string> refusals = verbs::refusals_of(*request_.framework, model); !refusals.empty()) {
+        found_.not_run = refusals.front();
+        return;
+      }
     add_ends(model, request_.chosen.vocabulary, request_.chosen.tied_embedding);
     const bool shards = model.shape.parallel.dp > 1 || model.shape.parallel.edp > 1;
     for (const auto& [zero, recompute] : states_) {
@@ -604,8 +604,9 @@ double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const v
                   });
 }
 
-double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary, Flow flow) {
+double head_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary) {
   if (vocabulary == 0) return 0;
+  const Flow flow = schedule.variants.empty() ? schedule.flow : schedule.variants.front()->flow;
   using enum TaskKind;
   double seconds = 0;
   const auto add = [&](TaskKind kind, Phase phase) {

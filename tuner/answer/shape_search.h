@@ -10,6 +10,7 @@
 #include "moe/base/json.h"
 #include "moe/cost/bounds.h"
 #include "tuner/answer/ranking.h"
+#include "verbs/frameworks.h"
 
 namespace moe::tuner {
 
@@ -17,15 +18,13 @@ namespace moe::tuner {
 struct RankedShape {
   ModelShape model;
   RankedSchedule best;
-  /// Seconds that the output projection's GEMMs add: they run on the last stage, which all others then wait for, but
-  /// for the room that a layer less leaves them there. No plan has them.
-  double head_s = 0;
   bool pareto = false;  // no plan is as fast and takes less memory
-  double total_s() const { return best.total_s() + head_s; }
+  double total_s() const { return best.total_s(); }
 };
 
 struct FoundShapes {
-  int64_t global_batch = 0;  // samples
+  int64_t global_batch = 0;              // samples
+  std::vector<std::string> pinned = {};  // what was not searched: flags, or "groups (--shape auto searches them)"
   /// The preferred plan, then others by time: of each planned shape the fastest, and all that are on the front.
   std::vector<RankedShape> ranked;
   std::optional<RankedShape> fastest = {};  // if the preferred plan is not: by kEquallyFast at most
@@ -49,8 +48,11 @@ struct ShapeRequest {
   std::vector<const Schedule*> schedules;
   DegreeChoice degrees = {};
   verbs::LayerFlags fixed = {};  // groups that were asked for, and placement
+  bool fixed_batch = false;      // of a micro-batch
   bool fixed_micro_batches = false, fixed_order = false, fixed_virtual_stages = false;  // as are these
   PricingOptions pricing = {true, "--nearest"};
+  const verbs::Framework* framework = nullptr;  // whose shapes alone are searched; null: any
+  std::string_view flag = "--shape";            // that asked for the search, for errors
   /// Says after which time the answer is to be ready, the ranking of the best shape's schedules too: the search stops
   /// before, and the best so far is the answer.
   double seconds = 60;
@@ -83,7 +85,8 @@ struct ShapeCandidate {
 
 struct ShapeCandidates {
   std::vector<ShapeCandidate> fitting;
-  int too_large = 0;                                             // for a rank's memory
+  std::string not_run = {};  // why the framework runs none of the shapes; empty: it does
+  int too_large = 0;         // for a rank's memory
   double least_bytes = std::numeric_limits<double>::infinity();  // that a shape needs, also one that is too large
 };
 
@@ -103,9 +106,9 @@ double lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const M
 double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
                     const DegreeChoice& choice, BoundShapes& shapes);
 
-/// Returns the seconds of the output projection for one micro-batch, with what MP ranks exchange for it in that flow;
-/// 0: no vocabulary is known.
-double head_seconds(const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary, Flow flow);
+/// Returns the seconds of the output projection for one micro-batch, with what MP ranks exchange for it in the
+/// schedule's flow, which its variants share; 0: no vocabulary is known. Throws Unpriced where the profile lacks a row.
+double head_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary);
 /// Returns what the projection adds to a step. A pipeline passes all stages once, and its slowest stage once more for
 /// every other micro-batch. `pass_s`: the time without the head; empty: returns what it is at least.
 double all_heads_seconds(const ModelShape& model, double head_s, std::optional<double> pass_s);

@@ -49,6 +49,7 @@ class VerifiedAnswer {
                   .place = place(),
                   .chosen = &subject_.chosen,
                   .name = subject_.name,
+                  .defaults = subject_.defaults,
                   .shapes = subject_.shapes ? &*subject_.shapes : nullptr,
                   .profile = &measured.fitted.profile,
                   .fitted = measured.fitted.rows.empty() ? nullptr : &measured.fitted,
@@ -75,13 +76,15 @@ class VerifiedAnswer {
 
  private:
   static Subject subject_on(const TuneOptions& options, const verbs::Target& target) {
-    require<BadInput>(!options.any_shape || target.measured,
-                      "--shape: found {}, of which nothing is measured yet; expected a profile, as tune --cluster {} "
+    const std::string_view flag = options.any_shape ? "--shape" : "--global-batch";
+    require<BadInput>(!options.searches() || target.measured,
+                      "{}: found {}, of which nothing is measured yet; expected a profile, as tune --cluster {} "
                       "writes one",
-                      target.cluster.name, target.cluster.name);
-    require<BadInput>(!options.any_shape || target.ranks.processes == nullptr,
-                      "--shape: found auto for ranks that are processes, each of which would search as long as its own "
-                      "clock says; expected groups, such as tune --no-verify --shape auto finds");
+                      flag, target.cluster.name, target.cluster.name);
+    require<BadInput>(!options.searches() || target.ranks.processes == nullptr,
+                      "{}: found ranks that are processes, each of which would search as long as its own clock says; "
+                      "expected groups and micro-batches, such as tune --no-verify {} finds",
+                      flag, options.any_shape ? "--shape auto" : "--global-batch");
     return subject_of(options, target.cluster);
   }
 

@@ -29,7 +29,7 @@ std::string measured_text(const MeasuredSchedule& measured, int of_layers) {
 }
 
 std::string summary_table(const VerifiedResults& results, int of_layers) {
-  Table table({"schedule", "simulated", "measured", "paper", "of the bound", "of its own", "r_f", "r_b", "r_f != r_b"});
+  Table table({"schedule", "simulated", "measured", "paper", "of bound", "of own bound", "r_f", "r_b", "r_f != r_b"});
   const auto times = [](double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; };
   const auto summaries = verbs::summarise(results.rows, results.schedules);
   for (const verbs::ScheduleSummary& s : summaries)

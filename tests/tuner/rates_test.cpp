@@ -1,0 +1,30 @@
+#include "tuner/answer/rates.h"
+
+#include <gtest/gtest.h>
+
+namespace moe::tuner {
+namespace {
+
+// A token has 4 M^2 + 2 L M of attention, M E of the gate and 2 k M H of the experts in each of two layers, and M V of
+// the output projection: 6 FLOPs each, forward and backward.
+TEST(Rates, AreOfTokensAndOfTheModelsFlops) {
+  verbs::Selection selection;
+  verbs::LayerFlags& l = selection.layer;
+  l.batch = 2, l.seq = 128, l.model_dim = 256, l.hidden = 512, l.heads = 4, l.experts = 8, l.top_k = 2;
+  l.mp = 2, l.ep = 2, l.esp = 1;
+  Profile cluster;
+  cluster.ranks_per_node = 4;
+  verbs::ChosenModel chosen = verbs::chosen_model({.layers = 2, .micro_batches = 3}, selection, cluster);
+  EXPECT_FALSE(rates_of(chosen, cluster, 0.5)) << "of no model";
+  chosen.name = "small";
+  chosen.vocabulary = 1000;
+  const std::optional<StepRates> rates = rates_of(chosen, cluster, 0.5);
+  ASSERT_TRUE(rates);
+  EXPECT_DOUBLE_EQ(rates->tokens_per_s, 2 * 128 * 2 * 3 / 4 / 0.5);
+  const double macs = 2 * (4 * 256 * 256 + 2 * 128 * 256 + 256 * 8 + 2 * 2 * 256 * 512) + 256 * 1000;
+  EXPECT_DOUBLE_EQ(rates->flops_per_s, 768 * 6 * macs);
+  EXPECT_FALSE(rates->utilisation) << "no peak is known";
+}
+
+}  // namespace
+}  // namespace moe::tuner

@@ -1,0 +1,18 @@
+#include "tuner/answer/rates.h"
+
+#include "moe/plan/volumes.h"
+
+namespace moe::tuner {
+
+std::optional<StepRates> rates_of(const verbs::ChosenModel& chosen, const Profile& profile, double step_s) {
+  if (chosen.name.empty()) return std::nullopt;
+  const ModelShape& model = chosen.model;
+  const LayerShape& layer = model.shape.layer;
+  const ParallelShape& p = model.shape.parallel;
+  const double rank_s = step_s * p.ranks();
+  const double flops = step_flops(model.shape, {model.layers, model.micro_batches, chosen.vocabulary, model.dense});
+  StepRates rates{static_cast<double>(layer.batch * layer.seq) * p.dp * model.micro_batches / rank_s, flops / rank_s};
+  return rates;
+}
+
+}  // namespace moe::tuner

@@ -1,0 +1,36 @@
+#pragma once
+// The layer or model that `tune` answers for: its groups, micro-batches and what ranks keep, by flags, by default, or
+// searched.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tuner/answer/shape_search.h"
+#include "tuner/tune.h"
+#include "verbs/frameworks.h"
+
+namespace moe::tuner {
+
+struct Subject {
+  verbs::ChosenModel chosen;
+  std::string name;                        // in records: the model's, or the layer's shape
+  std::vector<std::string> files;          // that it was read from
+  std::optional<FoundShapes> shapes = {};  // of a search; the model has the preferred one
+  /// What a model's ranks keep where no flag says it, as flags: "--zero 1", "--recompute selective". Empty: flags say
+  /// it, a search decides it, or nothing is known of the ranks' memory.
+  std::vector<std::string> defaults = {};
+};
+/// Throws BadInput naming the flag, and Unsupported where a search finds no shape.
+Subject subject_of(const TuneOptions& options, const Profile& cluster);
+
+/// Returns the schedules asked for, of a framework those that it runs: exactly, or else closely. Throws BadInput where
+/// it runs none of them.
+std::vector<const Schedule*> schedules_of(const TuneOptions& options);
+
+/// Returns the framework asked for; null: none.
+const verbs::Framework* framework_of(const TuneOptions& options);
+
+/// Says how the profile prices what it has no row for.
+PricingOptions pricing_of(const TuneOptions& options);
+
+}  // namespace moe::tuner
