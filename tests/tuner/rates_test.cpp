@@ -24,6 +24,11 @@ TEST(Rates, AreOfTokensAndOfTheModelsFlops) {
   const double macs = 2 * (4 * 256 * 256 + 2 * 128 * 256 + 256 * 8 + 2 * 2 * 256 * 512) + 256 * 1000;
   EXPECT_DOUBLE_EQ(rates->flops_per_s, 768 * 6 * macs);
   EXPECT_FALSE(rates->utilisation) << "no peak is known";
+
+  cluster.gpu = GpuModel{.name = "small", .tensor_flops_per_s = 1e12};
+  EXPECT_FALSE(rates_of(chosen, cluster, 0.5)->utilisation) << "the peak is of 16 bits";
+  chosen.model.shape.layer.dtype = DType::bfloat16;
+  EXPECT_DOUBLE_EQ(rates_of(chosen, cluster, 0.5)->utilisation.value(), 768 * 6 * macs / 1e12);
 }
 
 }  // namespace
