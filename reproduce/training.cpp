@@ -42,14 +42,25 @@ std::string layout_of(const PublishedRun& r) {
          (r.recompute == "none" ? "" : ", " + r.recompute) + (r.overlap == "none" ? "" : ", " + r.overlap);
 }
 
+std::string gpus_of(const PublishedRun& run) { return fmt::format("{} {}", run.gpus, run.gpu); }
+
+TextTable layouts_table(const std::vector<Compared>& all) {
+  TextTable t{
+      "layouts: sizes of groups, samples of a global batch and of a micro-batch, dispatcher, recomputation, overlap",
+      {"", "model", "GPUs", "layout"},
+      {}};
+  for (const Compared& c : all) t.rows.push_back({c.run.source, c.run.model, gpus_of(c.run), layout_of(c.run)});
+  return t;
+}
+
 TextTable steps_table(const std::vector<Compared>& all) {
-  TextTable t{"steps: seconds, and tokens a second and GPU",
-              {"", "model", "GPUs", "layout", "measured", "predicted", "error", "tokens/s/GPU", "predicted"},
+  TextTable t{"steps, in the order of their layouts",
+              {"", "model", "GPUs", "measured s", "predicted s", "error", "tokens/s/GPU", "predicted tokens/s/GPU"},
               {}};
   for (const Compared& c : all) {
     const bool known = c.step.step_s.has_value();
-    t.rows.push_back({c.run.source, c.run.model, fmt::format("{} {}", c.run.gpus, c.run.gpu), layout_of(c.run),
-                      fmt::format("{:.2f}", c.run.step_s), known ? fmt::format("{:.2f}", *c.step.step_s) : "-",
+    t.rows.push_back({c.run.source, c.run.model, gpus_of(c.run), fmt::format("{:.2f}", c.run.step_s),
+                      known ? fmt::format("{:.2f}", *c.step.step_s) : "-",
                       known ? difference(c.step.step_s, c.run.step_s) : "-",
                       fmt::format("{:.0f}", tokens_per_gpu(c.run, c.run.step_s)),
                       known ? fmt::format("{:.0f}", tokens_per_gpu(c.run, *c.step.step_s)) : "-"});
@@ -58,12 +69,12 @@ TextTable steps_table(const std::vector<Compared>& all) {
 }
 
 TextTable costs_table(const std::vector<Compared>& all) {
-  TextTable t{"what the predicted steps are made of: seconds of the stage that works longest", {"", "model"}, {}};
+  TextTable t{"what the predicted steps are made of: seconds of the stage that works longest", {"model"}, {}};
   for (const std::string_view cost : kStepCosts) t.header.emplace_back(cost);
   t.header.emplace_back("hidden");
   for (const Compared& c : all) {
     if (!c.step.step_s) continue;
-    std::vector<std::string> row{c.run.source, fmt::format("{} {}", c.run.model, c.run.gpus)};
+    std::vector<std::string> row{fmt::format("{} {}", c.run.model, c.run.gpus)};
     for (const std::string_view cost : kStepCosts) row.push_back(fmt::format("{:.2f}", c.step.costs.at(cost)));
     row.push_back(fmt::format("{:.2f}", c.step.hidden_s));
     t.rows.push_back(std::move(row));
@@ -213,7 +224,7 @@ Report training(Study& study) {
     report.runs.push_back(json_of(c));
   }
   report.comparisons = {std::move(steps)};
-  report.tables = {steps_table(all), costs_table(all), gaps_table(all)};
+  report.tables = {layouts_table(all), steps_table(all), costs_table(all), gaps_table(all)};
   summarise(report, all);
   say_what_is_open(report, all);
   say_of_rows(report, all);

@@ -13,7 +13,8 @@ std::optional<StepRates> rates_of(const verbs::ChosenModel& chosen, const Profil
   const double rank_s = step_s * p.ranks();
   const double flops = step_flops(model.shape, {model.layers, model.micro_batches, chosen.vocabulary, model.dense});
   StepRates rates{static_cast<double>(layer.batch * layer.seq) * p.dp * model.micro_batches / rank_s, flops / rank_s};
-  if (profile.gpu && bytes_of(layer.dtype) == 2) rates.utilisation = rates.flops_per_s / profile.gpu->tensor_flops_per_s;
+  if (profile.gpu && bytes_of(layer.dtype) == 2)
+    rates.utilisation = rates.flops_per_s / profile.gpu->tensor_flops_per_s;
   return rates;
 }
 
