@@ -1,6 +1,7 @@
 #include "verbs/published_errors.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "moe/base/statistics.h"
 #include "verbs/csv_rows.h"
@@ -12,6 +13,12 @@ struct ErrorRow {
   std::string gpu, model;
   double error = 0;
 };
+
+// Returns "25 % longer" of an error of -20 %.
+std::string measured_against(double error) {
+  const double more = 1 / (1 + error) - 1;
+  return fmt::format("{:.0f} % {}", 100 * std::abs(more), more < 0 ? "shorter" : "longer");
+}
 
 }  // namespace
 
@@ -34,9 +41,9 @@ std::optional<PublishedErrors> published_errors(const Profile& profile, const st
 std::string text_of(const PublishedErrors& e) {
   const std::string of = e.model.empty() ? "" : " of " + e.model;
   if (e.runs == 1)
-    return fmt::format("one published step{} on {} was predicted {:+.0f} % off", of, e.gpu, 100 * e.median);
-  return fmt::format("{} published steps{} on {} were predicted {:+.0f} % off in the median ({:+.0f} % to {:+.0f} %)",
-                     e.runs, of, e.gpu, 100 * e.median, 100 * e.least, 100 * e.most);
+    return fmt::format("a published step{} on {} took {} than predicted", of, e.gpu, measured_against(e.median));
+  return fmt::format("{} published steps{} on {} took {} than predicted in the median ({} to {})", e.runs, of, e.gpu,
+                     measured_against(e.median), measured_against(e.most), measured_against(e.least));
 }
 
 }  // namespace moe::verbs
