@@ -318,7 +318,8 @@ TEST_F(AnswerVerb, IsAtMost25Lines) {
         Words{"--model", "gpt2-xl@fsmoe", "--shape", "auto", "--layers", "4", "--current", "ds-moe"},
         Words{"--model", "mixtral-7b", "--cluster", "h100-deepep-4-nodes", "--shape", "auto", "--layers", "2",
               "--nearest"},
-        Words{"--model", "qwen3-30b-a3b", "--cluster", "h100-deepep-8-nodes", "--shape", "auto", "--layers", "1"},
+        Words{"--model", "qwen3-30b-a3b", "--cluster", "h100-deepep-8-nodes", "--shape", "auto", "--layers", "1",
+              "--mp", "2", "--esp", "1", "--global-batch", "64"},
         Words{"--model", "olmoe-1b-7b", "--cluster", "h100-8", "--shape", "auto", "--layers", "2", "--current",
               "fsmoe:7:1"},
         Words{"--model", "gpt-oss-20b", "--cluster", "h100-deepep-1-node", "--layers", "2", "--zero", "1"}}) {
