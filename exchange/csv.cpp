@@ -332,7 +332,9 @@ bool is_cell(const ConfigValue& value, bool of_root) {
   return value.kind != ConfigKind::table && !(of_root && value.kind == ConfigKind::list);
 }
 
-bool is_one_table(const std::string& name) { return name == "topology" || name == "overhead" || name == "contention"; }
+bool is_one_table(const std::string& name) {
+  return name == "topology" || name == "overhead" || name == "contention" || name == "gpu";
+}
 
 // Returns the root of the tree that read_profile would have read, with the lines of the CSV file.
 ConfigValue tree_of(const CsvTable& csv) {

@@ -198,6 +198,8 @@ class Answer:
     def simulate(self) -> Simulation:
         """Simulates the recommended plan, in the shape that was found, with lanes and tasks."""
         given = {name: value for name, value in self.flags.items() if name not in _TUNE_ALONE}
+        if self.extra.get("defaults"):
+            given.update(zero=self.layer.zero, recompute=self.layer.recompute)
         if self.flags.get("shape") == "auto":
             found = self.layer
             given.update(batch=found.batch, dp=found.dp, mp=found.mp, ep=found.ep, esp=found.esp, pp=found.pp,

@@ -186,7 +186,7 @@ TEST_F(AnswerVerb, OfAFrameworkHasWhatItsExportWrites) {
                 .find("--framework megatron: Megatron-Core refuses 25 attention heads over TP 4; --shape auto"),
             std::string::npos);
   EXPECT_NE(refused({"--batch", "2", "--framework", "megatron", "--schedule", "fsmoe"})
-                .find("--schedule: found none that Megatron-Core runs, expected ds-moe"),
+                .find("--framework megatron: found no --schedule that Megatron-Core runs, expected ds-moe"),
             std::string::npos);
   EXPECT_NE(refused({"--model", "qwen3-30b-a3b", "--cluster", "h100-8", "--framework", "fsmoe", "--shape", "auto"})
                 .find("the published layer refuses a layer that drops nothing"),

@@ -123,8 +123,8 @@ Effects tune() {
   add_planned(e, "--no-verify --schedule fsmoe --nearest --no-residual --json",
               "--no-causal; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000");
   add(e, parsed, "", "--no-residual");
-  add(e, changes, one,
-      "--shape auto; --global-batch 64; --framework tutel; --current tutel:2; --zero 1; --recompute selective");
+  add(e, changes, one, "--shape auto; --global-batch 64; --current tutel:2; --zero 1; --recompute selective");
+  add(e, changes, "--no-verify --nearest --layers 2 --json", "--framework tutel");
   add(e, parsed, "", "--zero 1; --recompute selective");
   add(e, changes, one, "--node-limit 4");
   add(e, refused, "", "--node-limit 4; --nodes 4");

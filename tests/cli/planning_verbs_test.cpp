@@ -135,6 +135,7 @@ TEST_F(PlanningVerbs, VirtualStagesAreInDocuments) {
                                    chunks};
     if (verb == "simulate") flags.insert(flags.end(), {"--schedule", "tutel"});
     if (verb == "memory") std::erase(flags, "--nearest");
+    if (verb == "simulate") flags.emplace_back("--quiet");
     return json_of(flags);
   };
   const Json memory = asked("memory", "2", "2");
@@ -278,7 +279,7 @@ TEST_F(PlanningVerbs, WhatCannotBeUsedIsOneLineAndExitCode2) {
        "schema = 1\nname = \"c\"\nsource = \"s\"\n[topology]\nnodes = 1\nranks_per_node = 1\nmemory_bytes = 0\n");
   const std::vector<Malformed> rows{
       {{"memory", "--model", "gpt5"},
-       {"model: found 'gpt5'", "gpt2-xl, gpt2-xl@fsmoe, mixtral-22b, mixtral-22b@fsmoe, mixtral-7b"}},
+       {"model: found 'gpt5'", "gpt2-xl, gpt2-xl@fsmoe, kimi-k2, mixtral-22b, mixtral-22b@fsmoe, mixtral-7b"}},
       {{"memory", "--model", "./model.toml"}, {"./model.toml:5: depth: found unknown key 'depth'"}},
       {{"memory", "--model", "gpt-2", "--layer", "example"}, {"--model", "--layer"}},
       {{"memory", "--cluster", "./cluster.toml"}, {"./cluster.toml:7: topology.memory_bytes: found 0", "> 0"}},

@@ -18,6 +18,7 @@ MOST_LINES = {"README.md": 150, "docs/adding.md": 420, "docs/architecture.md": 2
               "docs/schedules.md": 300, "docs/formats.md": 395, "docs/metrics.md": 415, "docs/ci.md": 210,
               "CHANGELOG.md": 400}
 USUAL_LINES = 200
+CLOSING = "\n}  // namespace moe\n"  # of a block that shows the beginning of a file
 DRAWN = re.compile(r"<!-- drawn: .*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -47,7 +48,8 @@ class Pages(unittest.TestCase):
         for page in pages():
             for block in page.blocks:
                 if block.language in ("cpp", "cmake") and block.name:
-                    self.assertEqual(block.text, (ROOT / block.name).read_text(), block.name)
+                    begins = block.text.removesuffix(CLOSING)
+                    self.assertEqual(begins, (ROOT / block.name).read_text()[:len(begins)], block.name)
                     shown += 1
                 elif block.language in ("cpp", "cmake"):
                     self.check_rows(block)
@@ -148,7 +150,7 @@ class Schedules(unittest.TestCase):
     def test_need_what_the_page_says(self):
         section = next(page for page in pages() if page.path == "docs/schedules.md").section("Adding a schedule")
         sources = [path for path in (ROOT / "moe").rglob("*") if path.suffix in (".h", ".cpp")]
-        for constant, name in (("kTutelImproved", "tutel_improved.cpp"), ("kFsmoeNoIio", "fsmoe_no_iio.cpp")):
+        for constant, name in (("kParmS2Aas", "parm.cpp"), ("kFsmoeNoIio", "fsmoe.cpp")):
             needed = {path for path in sources if re.search(rf"\b{constant}\b", path.read_text())}
             needed |= {path for path in (ROOT / "moe").rglob("CMakeLists.txt") if name in path.read_text()}
             self.assertEqual({path.parent for path in needed}, {ROOT / "moe" / "schedule"})

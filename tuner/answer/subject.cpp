@@ -202,7 +202,7 @@ std::vector<const Schedule*> schedules_of(const TuneOptions& options) {
     });
     if (!run.empty()) return run;
   }
-  bad_input("--schedule: found none that {} runs, expected {}", framework->name,
+  bad_input("--framework {}: found no --schedule that {} runs, expected {}", framework->key, framework->name,
             fmt::join(framework->exact.empty() ? framework->close : framework->exact, " or "));
 }
 
