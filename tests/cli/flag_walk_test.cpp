@@ -103,7 +103,7 @@ std::string parsed(const std::string& verb, const std::string& text) {
          all_of(m.cluster, fmt::format("{}", fmt::join(m.ops, ",")), m.repetitions, m.timeout_s, m.device, m.threads,
                 m.least_bytes, m.most_bytes, m.step_bytes, m.step_factor, m.iterations, m.warm_ups, m.check, m.dtype,
                 m.modules, m.out, m.asked.overwrite, m.kernels, m.json) +
-         of(l.selection) + all_of(c->simulate.asked.overwrite, c->reproduce.asked.overwrite, c->reproduce.runs) +
+         of(l.selection) + all_of(c->simulate.asked.overwrite, c->reproduce.asked.overwrite) + c->reproduce.runs +
          all_of(l.stack.layers, l.stack.micro_batches, l.stack.pipeline, l.stack.virtual_stages, l.layers, l.iterations,
                 l.seed, l.timeout_s, l.device, l.attention, l.threads, l.out, l.asked.overwrite, l.workload,
                 of(l.trace), l.dump, l.tasks, l.check_only, l.json) +
