@@ -95,13 +95,13 @@ class Trains(Modelbench):
         self.assertAlmostEqual(measured["model_flops_utilisation"] / share, 1, delta=1e-12)
 
     def test_the_bubble_of_a_pipeline(self):
-        """GPipe's: of p stages and m micro-batches (p - 1) / (m + p - 1) of a step."""
+        """GPipe's: of p stages and m micro-batches (p - 1) / (m + p - 1) of a step, and what sends add to that."""
         found = json.loads(self.expect_run(
             "modelbench", "--cluster", "h100-deepep-2-nodes", "--nearest", "--dtype", "bfloat16", "--model", "tiny-gpt",
             "--pp", "2", "--micro-batches", "4", "--pipeline", "gpipe", "--schedule", "tutel", "--steps", "2",
             "--held-out", "0", "--timeout", "600", "--out", "r.jsonl", "--json"))
         row = found["schedules"][0]
-        self.assertAlmostEqual(row["predicted"]["bubble"], 1 / 5, delta=0.02)
+        self.assertTrue(1 / 5 <= row["predicted"]["bubble"] < 1 / 5 + 0.03, row["predicted"]["bubble"])
         self.assertAlmostEqual(row["measured"]["bubble"], row["predicted"]["bubble"], delta=0.01)
 
     def test_the_bubble_of_virtual_stages(self):
