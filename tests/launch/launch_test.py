@@ -57,7 +57,7 @@ REFUSED_BY_RANKS = [
     (layerbench({"--rendezvous": "nope"}), "--rendezvous: found 'nope', expected HOST:PORT"),
     (layerbench({"--gate": "softmoe", "--aux-loss": "0.1"}), "gate softmoe: has no load-balancing loss"),
     (["tune", "--shape", "auto", "--batch", "2", "--ranks-per-node", "2", "--cluster", "profile.toml"],
-     "--shape: found auto for ranks that are processes"),
+     "--shape: found ranks that are processes"),
 ]
 
 
