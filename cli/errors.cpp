@@ -28,7 +28,8 @@ int report(const std::exception& error, int code) {
 // short.
 bool stdout_failed() { return std::fflush(stdout) != 0 || std::ferror(stdout) != 0; }
 
-// Is given up when memory first runs out, so that other ranks can be told, threads joined and a line printed.
+// Memory that is given up when memory first runs out, so that other ranks can be told, threads joined and a line
+// printed.
 std::atomic<char*> reserve = nullptr;
 constexpr size_t kReserveBytes = size_t{8} << 20;
 

@@ -23,7 +23,7 @@ namespace moe::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Is waited beyond the time-out: to find out which rank is to blame, then the patience that a failed rank has with its
+// Time beyond the time-out: to find out which rank is to blame, then the patience that a failed rank has with its
 // own code.
 constexpr std::chrono::seconds kPatience{6};
 

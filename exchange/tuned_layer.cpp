@@ -207,7 +207,7 @@ TimedCase chosen_case_of(const ExportOptions& options) {
   return *chosen;
 }
 
-// Says where the plan is not the one that the record's prediction is of.
+// Warns if the plan is not the one that the record's prediction is of.
 void compare_times(const CaseRecord& record, const Profile& profile, const Plan& plan) {
   if (!record.prediction.has("total_s")) return;
   const double recorded_s = record.prediction.number("total_s", record.where);

@@ -36,7 +36,7 @@ std::vector<TimedCase> timed_cases(const std::string& path, const std::string& o
 /// one.
 TunedLayer tuned_layer(const ExportOptions& options, const verbs::Framework& runs);
 
-/// Says the notes on stderr where the export goes to a file; elsewhere its reader sees them.
+/// Prints the notes on stderr if the export goes to a file; elsewhere its reader sees them.
 void log_notes(const ExportOptions& options, const TunedLayer& tuned);
 
 /// The plan that a record is of, or that a file has.

@@ -250,7 +250,7 @@ class Modelbench {
         layer.aux_loss, layer.z_loss, layer.hook, name_of(layer.dtype), options_.text, fingerprint(), options_.seed,
         text_of_optimizer(), options_.weights.empty() ? "" : ", begun with " + options_.weights);
   }
-  // Tells texts of one name apart, by some of their samples.
+  // Returns a hash of some of the text's samples, which tells texts of one name apart.
   uint64_t fingerprint() const {
     std::string read;
     std::vector<int32_t> tokens(static_cast<size_t>(chosen_.model.shape.layer.seq + 1));

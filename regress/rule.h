@@ -124,7 +124,7 @@ struct GateOutcome {
   int pairs = 0;  // that were measured, of any case
 };
 
-/// Is told before the second stage how many pairs it takes, of which cases.
+/// Called before the second stage with the number of its pairs and its cases.
 using TellSecond = std::function<void(int pairs, const std::vector<bool>& suspects)>;
 
 /// Measures the first pairs of all cases, then fresh ones of the suspects, and judges. Without suspects it ends after

@@ -10,7 +10,7 @@
 
 namespace moe::report {
 
-/// Says with how many digits numbers go into the page: more than it shows, so that what it recomputes agrees to these.
+/// Digits of numbers in the page: more than it shows, so that what it recomputes agrees to these.
 inline constexpr int kDigits = 9;
 /// Returns the number with so many digits; null where it is not finite.
 Json rounded(double value, int digits = kDigits);

@@ -21,7 +21,7 @@ enum class Testbed : uint8_t { a, b };
 std::string_view name_of(Testbed testbed);       // of its cluster: "testbed-a"
 std::string_view printed_grid(Testbed testbed);  // under which Table 5's numbers stand: "fsmoe-a"
 
-/// Says whose order testbed A's betas of AlltoAll, AllGather and ReduceScatter have: the authors' driver's or Fig. 5's.
+/// Order of testbed A's betas of AlltoAll, AllGather and ReduceScatter: the authors' driver's or Fig. 5's.
 enum class BetaOrder : uint8_t { driver, printed };
 /// What a collective's beta is per.
 enum class BetaUnit : uint8_t { byte, element };
@@ -67,7 +67,7 @@ Grid grid_of(const Reading& reading);
 
 // The layers of FSMoE's models (sections 2 and 6.4) on its testbeds: E = nodes, MP = ESP = GPUs of a node.
 
-/// Are k and f of section 6.4.
+/// k and f of section 6.4.
 inline constexpr int kModelTopK = 2;
 inline constexpr double kModelCapacityFactor = 1.2;
 

@@ -4,7 +4,7 @@
 
 namespace moe::microbench {
 
-/// Describes rows of `packs` times 16 bytes, and which token each is.
+/// Rows of `packs` times 16 bytes, and which token each is.
 struct TokenRows {
   const int32_t* token_of;
   int64_t rows, packs;

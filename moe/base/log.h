@@ -11,7 +11,7 @@ enum class LogLevel : uint8_t { errors, progress, decisions };
 /// Sets what the process shows from now on: errors alone, progress and warnings too (the default), or also what each
 /// step decided. Threads may log at any time.
 void set_log_level(LogLevel most);
-/// Says which of several processes this is; none: it is the only one, as at first.
+/// Sets which of several processes this is, for the beginning of lines; none: it is the only one, as at first.
 void set_log_rank(std::optional<int> rank);
 
 /// Shows a line, cut in its middle where it is very long. So do the others but log_progress.

@@ -25,7 +25,7 @@ class Table {
   std::string markdown() const;
 
  private:
-  /// Says of each column whether it holds numbers alone, which stand on the right.
+  /// Returns for each column whether it holds numbers alone, which stand on the right.
   std::vector<bool> numbers() const;
 
   std::vector<std::vector<std::string>> rows_;

@@ -29,7 +29,7 @@ struct Moves {
   Sum sum;
 };
 
-/// Does the moves at once, in the host's memory, on the calling thread.
+/// Moves at once, in the host's memory, on the calling thread.
 void move_on_host(const Moves& moves);
 
 }  // namespace moe

@@ -1,6 +1,6 @@
 #pragma once
-// Tells a profiler that watches this process (Nsight Systems, Nsight Compute) what a GPU is given. Nothing does so in a
-// build without CUDA.
+// Ranges for a profiler that watches this process (Nsight Systems, Nsight Compute). They do nothing in a build without
+// CUDA.
 #include <string>
 
 namespace moe {

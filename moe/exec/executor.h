@@ -22,19 +22,18 @@ class Binding {
   /// Enqueues the task's work. `pace` is for a collective to honour itself (its start is when its last rank arrived);
   /// computation and what is sent to another stage are paced by the executor, and get an empty one.
   virtual void issue(const Task& task, Stream& stream, Pace pace) = 0;
-  /// Is called once the task's end is recorded: enqueues what belongs to no task's time, and may block until it is
+  /// Enqueues, once the task's end is recorded, what belongs to no task's time, and may block until it is
   /// done, since the next task is issued afterwards.
   virtual void settle(const Task& task, Stream& stream) { (void)task, (void)stream; }
-  /// Says that neither issue() nor settle() waits for a task that was issued before, so that all of a pass can be
+  /// Returns whether neither issue() nor settle() waits for a task that was issued before, so that all of a pass can be
   /// issued before it begins.
   virtual bool can_issue_ahead() const { return false; }
   /// Returns how many passes in a row differ in what they enqueue before the first one's comes again: each is recorded
-  /// by
-  /// itself (Executor::record). Throws Unsupported naming why passes can't be recorded.
+  /// by itself (Executor::record). Throws Unsupported naming why passes can't be recorded.
   virtual int turns() const { throw Unsupported("recorded passes: found what knows no way to record its own"); }
   /// Returns which of these the next pass is, from 0.
   virtual int turn() const { return 0; }
-  /// Does what issuing a whole pass does beside enqueuing it. Is called before each replay of one.
+  /// Called before each replay of a pass: does what issuing the pass does beside enqueuing it.
   virtual void before_replay() {}
 };
 

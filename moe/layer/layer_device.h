@@ -38,8 +38,7 @@ LayerDevice& cpu_layer_device();
 bool computes_in(DeviceKind kind, DType dtype);
 
 /// Returns whether attention on such a device keeps its scores where a layer asks for it: LibTorch's keeps none,
-/// whatever
-/// is asked (attention_heads.h).
+/// whatever is asked (attention_heads.h).
 bool keeps_scores(DeviceKind kind, AttentionBy by);
 
 struct GpuChoices {

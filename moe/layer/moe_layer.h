@@ -51,7 +51,7 @@ class LayerComms {
 /// Keeps what a rank has split, for layers that run in turns: NCCL takes half a second a communicator.
 class KnownComms {
  public:
-  /// Does what LayerComms::split() does, once a shape.
+  /// Returns what LayerComms::split() does, once a shape.
   LayerComms of(Communicator& world, const ParallelShape& parallel);
 
  private:
@@ -163,7 +163,7 @@ class MoeLayer {
     return state_.routing;
   }
   MemorySpace& memory() const { return state_.memory(); }
-  /// Says that passes from now on are of this step (Gate::begin_step).
+  /// Sets the step of passes from now on (Gate::begin_step).
   void begin_step(uint64_t step, bool noisy) {
     if (state_.parts.gate) state_.parts.gate->begin_step(step, noisy);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Tells how fast the ranks' cores are against what they were. Other guests of a machine's host, heat and power slow all
+// How fast the ranks' cores are against what they were. Other guests of a machine's host, heat and power slow all
 // of its cores for seconds, and little that a process can read says so.
 #include <algorithm>
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace moe::measure {
 
-/// Does a fixed piece of work: multiply-adds over an array that stays in a core's caches.
+/// A fixed piece of work: multiply-adds over an array that stays in a core's caches.
 class CoreProbe {
  public:
   CoreProbe();

@@ -44,7 +44,7 @@ class EndSetup {
   MoeLayer& last(int micro_batch) const { return stack_.cell(stack_.layers().back(), micro_batch); }
   int micro_batches() const { return stack_.shape().micro_batches; }
 
-  /// Describes this rank's part of a table of (rows, M), whose gradients DP adds up, and fills it; `from`: the place of
+  /// Returns this rank's part of a table of (rows, M), whose gradients DP adds up, and fills it; `from`: the place of
   /// its gradients among those of the end. `layer`: the end's.
   Parameter table(std::string_view name, const Tensor& value, int64_t rows, int layer, int64_t from) const;
   void fill(const Parameter& table, int64_t fan_in) const { fill_weight(table, fan_in, part_.seed); }

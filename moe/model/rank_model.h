@@ -36,7 +36,7 @@ class RankModel final : public ModelTasks {
   int64_t steps() const { return steps_; }
   /// Returns what a checkpoint holds of this rank: weights and the optimizer's states.
   std::vector<ShardedTensor> stored();
-  /// Says that the weights and states are those after so many steps.
+  /// Continues from weights and states that are those after so many steps.
   void go_on_from(int64_t steps) { steps_ = steps; }
 
   void issue(const Task& task, CommCall call) override;

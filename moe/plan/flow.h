@@ -27,8 +27,7 @@ namespace moe {
 enum class Flow : uint8_t { sharded, replicated, fused, fused_gated, tensor, dropped };
 inline constexpr int kFlows = 6;
 
-/// Says whose tokens are meant: a rank's own B L / N_MP; its MP group's B L; those of the MP groups of all its ESP
-/// group's ranks.
+/// Whose tokens: a rank's own B L / N_MP; its MP group's B L; those of the MP groups of all its ESP group's ranks.
 enum class Tokens : uint8_t { own, mp_group, esp_groups };
 
 /// What a rank sends to the experts, and over which group.

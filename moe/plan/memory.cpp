@@ -461,7 +461,7 @@ class Slots {
   std::vector<Slot> slots_;
 };
 
-// Is memory of a pass that looks for a slot.
+// Memory of a pass that looks for a slot.
 struct Wanted {
   const Holding* by;
   MemorySlot kind;

@@ -139,7 +139,7 @@ enum class Lifetime : uint8_t {
 };
 inline constexpr int kLifetimes = 8;
 
-/// Is memory that passes hold one after the other. Both phases' dense parts may hold the same slot, and both MoE parts;
+/// Memory that passes hold one after the other. Both phases' dense parts may hold the same slot, and both MoE parts;
 /// layers that differ in kind don't keep in the same.
 struct MemorySlot {
   Lifetime lifetime = Lifetime::kept;  // of both phases' parts: the forward's
@@ -153,7 +153,7 @@ struct MemorySlots {
   std::vector<MemorySlot> slots;
   std::vector<std::array<int, kLifetimes>> held;  // by layer, then micro-batch, and Lifetime; -1: nothing is shared
 
-  /// Says that every pass has all of its memory for itself.
+  /// Returns whether every pass has all of its memory for itself.
   bool none() const { return slots.empty(); }
   const std::array<int, kLifetimes>& of(int layer, int micro_batch) const {
     return held[static_cast<size_t>(layer) * static_cast<size_t>(micro_batches) + static_cast<size_t>(micro_batch)];

@@ -18,8 +18,7 @@ constexpr int gemms_of(Ffn ffn) { return part_of(ffn).gemms; }
 /// Returns whether there is a W3 beside W1, as SwiGLU has.
 constexpr bool is_gated(Ffn ffn) { return gemms_of(ffn) == 3; }
 /// Returns whether rows and weights are multiplied as FP8 numbers, forward and for the gradients of rows; those of
-/// weights
-/// are sums of products of the layer's own numbers, so that they don't depend on how rows are cut into chunks.
+/// weights are sums of products of the layer's own numbers, so that they don't depend on how rows are cut into chunks.
 constexpr bool in_fp8(Ffn ffn) { return part_of(ffn).in_fp8; }
 /// Returns what the widths of an expert's weights are multiples of on each rank.
 constexpr int64_t block_of(Ffn ffn) { return in_fp8(ffn) ? kFp8Block : 1; }

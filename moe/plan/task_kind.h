@@ -56,8 +56,7 @@ constexpr bool is_half(TaskKind kind) { return whole_of(kind) != kind; }
 constexpr bool is_expert(TaskKind kind) { return whole_of(kind) == TaskKind::expert; }
 
 /// Returns whether the task is what rows pass between the exchanges: an expert, or the half of its backward that makes
-/// the
-/// gradients of its input.
+/// the gradients of its input.
 constexpr bool is_expert_stage(TaskKind kind) { return kind == TaskKind::expert || kind == TaskKind::expert_dx; }
 
 /// Returns whether the task makes, in a backward, the gradients of the experts' weights.
@@ -104,7 +103,7 @@ enum class Phase : uint8_t { forward, backward, step };
 inline constexpr int kPhases = 3;
 std::string_view name_of(Phase phase);
 
-/// Tells of each kind of task what does not depend on the layer.
+/// Properties of a kind of task that do not depend on the layer.
 struct TaskTraits {
   TaskKind kind;
   std::string_view name;  // in plans, records and timelines

@@ -29,8 +29,7 @@ struct WeightShare {
 /// element. It may be empty. Throws BadInput for a rank that is none of them.
 WeightShare weight_share(const std::array<ShardRange, 3>& part, int rank, int ranks);
 
-/// What a layer's pass over a micro-batch makes, by how long it is needed. Passes that take turns share stores,
-/// as
+/// What a layer's pass over a micro-batch makes, by how long it is needed. Passes that take turns share stores, as
 /// their plan's memory slots say (moe/plan/memory.h).
 class LayerMemory {
  public:

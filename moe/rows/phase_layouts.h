@@ -15,7 +15,7 @@
 
 namespace moe {
 
-/// Says into how many chunks a phase's collectives and expert tasks are cut.
+/// Numbers of chunks into which a phase's collectives and expert tasks are cut.
 struct Cuts {
   int out = 1, back = 1;       // of the rows that go to the experts; that come home
   int expert = 1, reduce = 1;  // of the expert tasks; of the ReduceScatter

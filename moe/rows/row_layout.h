@@ -40,9 +40,9 @@ struct RowPlaces {
 /// Finds the places on the host. Throws WrongResult where a cell has more rows than `most`.
 std::vector<int32_t> find_places(const RowLayout& layout, RowReader reader, int64_t most);
 
-/// Tells a kernel all that places follow from, in rows, with cells [stream][expert]: the rows of each cell; the first
-/// row of each expert where they compute, and the end; the first place of each cell in each chunk, -1 where there is
-/// none; the first row of T_rank of each chunk.
+/// Returns all that a kernel derives places from, in rows, with cells [stream][expert]: the rows of each cell; the
+/// first row of each expert where they compute, and the end; the first place of each cell in each chunk, -1 where there
+/// is none; the first row of T_rank of each chunk.
 std::vector<int32_t> place_table(const RowLayout& layout);
 
 /// Finds the first of n rows that counts as row `row` of `rows` or later.

@@ -22,7 +22,7 @@ const Schedule kFsmoe{"fsmoe",
                       GradientPolicy::adaptive,
                       fsmoe_order};
 
-// Is fsmoe with each expert's and attention's backward in halves: the gradients of an expert's input go home at once,
+// fsmoe with each expert's and attention's backward in halves: the gradients of an expert's input go home at once,
 // and those of its weights are made behind all of them, while the last chunks travel (as Lancet, MLSys'24, schedules
 // weight gradients). Those of attention's weights are made while the MP ranks add up the gradients of its input.
 

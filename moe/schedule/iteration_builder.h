@@ -46,8 +46,7 @@ class IterationBuilder : public LayerBuilder {
 };
 
 /// Builds an iteration's step: sums of gradients that no backward sends, the norm of all of them, the optimizer's
-/// tasks,
-/// a layer or end each, and with ZeRO 1 the gathers behind them. Each task waits for just what it needs.
+/// tasks, a layer or end each, and with ZeRO 1 the gathers behind them. Each task waits for just what it needs.
 class StepBuilder {
  public:
   /// What a stage has left when its last backward is built.

@@ -7,7 +7,7 @@
 namespace moe {
 namespace {
 
-// Says where a larger degree than any that was tried may be better.
+// Adds a note if a larger degree than any that was tried may be better.
 void note_limit(search::LayerReplay layer, const DegreeChoice& choice, const LayerResult& result) {
   const DegreePolicy policy = layer.schedule.degrees;
   const int64_t rows = capacity_rows(layer.pricer.shape());
@@ -74,10 +74,9 @@ LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& p
 namespace {
 
 // Returns whether Parm's t_D1 <= t_D2 (Parm Eqs. 6 and 7): AlltoAlls of E T M N_ESP / N_MP, the MP AllGather of B L M
-// in
-// D1, and in D2 the second AlltoAll with the MP AllGather under it. That pair is taken as measured (row saa), and then
-// neither side counts the sum over ESP; or as replayed, where both do: what lies between the expert's end and the last
-// combine's.
+// in D1, and in D2 the second AlltoAll with the MP AllGather under it. That pair is taken as measured (row saa), and
+// then neither side counts the sum over ESP; or as replayed, where both do: what lies between the expert's end and the
+// last combine's.
 bool first_is_faster(const LayerPricer& pricer, double first_moe_s, double second_moe_s) {
   const double rows = pricer.all_rows();
   const double alltoall_s =

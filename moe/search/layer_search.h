@@ -38,7 +38,7 @@ LayerResult tune_packed(search::LayerReplay layer, const DegreeChoice& choice);
 
 namespace moe::search {
 
-/// Does what tune_degrees() does for a case whose rows its degrees decide; the result is as good as the best of all
+/// Returns what tune_degrees() does, for a case whose rows its degrees decide; the result is as good as the best of all
 /// pairs.
 LayerResult tune_padded(LayerReplay layer, const DegreeChoice& choice);
 

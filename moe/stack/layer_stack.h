@@ -48,8 +48,7 @@ struct RankCells {
 
 /// Links a stage's ranks with those at the same place in the neighbouring stages. Forward and backward have links of
 /// their own, and what is sent leaves on a stream of its own: the lane that sends goes on at once, as it does in a
-/// plan,
-/// where a receive alone waits. So stages that send to each other at the same time don't wait for each other.
+/// plan, where a receive alone waits. So stages that send to each other at the same time don't wait for each other.
 class StageLinks {
  public:
   /// Makes a rank's links, blocking: all ranks of `world` make theirs. With virtual stages the last stage is before the

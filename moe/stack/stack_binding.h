@@ -28,7 +28,7 @@ struct CellPlans {
 /// Throws Unsupported naming what of a plan a stack can't run: gradients of a model's ends, chunks that mix (cuts_of).
 void require_stack_runs(const Plan& plan);
 
-/// Does what a plan of a model has beside its layers: the tasks of its ends, sums of their norms and gathers of their
+/// What a plan of a model has beside its layers: the tasks of its ends, sums of their norms and gathers of their
 /// weights, the norm and the optimizer's tasks.
 class ModelTasks {
  public:

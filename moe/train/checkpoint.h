@@ -33,7 +33,7 @@ struct Checkpoint {
 /// more until it is completed again. Throws BadInput naming the file if it can't be written.
 void write_checkpoint(const std::string& folder, int64_t step, int rank, std::span<const ShardedTensor> tensors);
 
-/// Is called by one rank, once all have written. Writes the manifest, `settings` in it (any UTF-8 text), then removes
+/// Called by one rank, once all have written: writes the manifest, `settings` in it (any UTF-8 text), then removes
 /// the steps that are older than the newest two checkpoints. Throws BadInput naming a rank's file that is not there.
 Checkpoint complete_checkpoint(const std::string& folder, int64_t step, int ranks, const std::string& settings);
 

@@ -22,7 +22,7 @@ struct FlagEffect {
 using Effects = std::multimap<std::string, FlagEffect>;
 using EffectsOfVerbs = std::map<std::string, Effects>;
 
-/// Are flags of sizes and groups, which change bytes and times. Groups of other sizes than the profile's borrow their
+/// Flags of sizes and groups, which change bytes and times. Groups of other sizes than the profile's borrow their
 /// rows.
 extern const std::string kSizes;
 

@@ -20,7 +20,7 @@ at::Tensor part_of(const at::Tensor& whole, const Parameter& part);
 /// largest.
 double difference_error(const at::Tensor& leaf, const std::function<at::Tensor()>& loss);
 
-/// Holds a rank's gradients against those of the whole weights; returns the largest error.
+/// Returns the largest error of a rank's gradients against those of the whole weights.
 double gradient_error(std::span<const Parameter> parts, const std::map<std::string, at::Tensor>& weights);
 
 }  // namespace moe

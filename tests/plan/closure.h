@@ -6,7 +6,7 @@
 
 namespace moe {
 
-/// Says of each task which others end before it begins: by dependencies, and by its lane's queue.
+/// For each task, which others end before it begins: by dependencies, and by its lane's queue.
 using Closure = std::vector<std::vector<bool>>;
 
 inline Closure closure_of(const Plan& plan) {

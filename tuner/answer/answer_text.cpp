@@ -471,7 +471,7 @@ std::string_view reason_of(std::string_view refusal) {
   return refusal.starts_with("profile ") ? refusal.substr(refusal.find(": ") + 2) : refusal;
 }
 
-// Says first what the profile leaves open, where that is a good part.
+// Returns the counts of shapes, after what the profile leaves open if that is a good part.
 std::string counts_of(const FoundShapes& found) {
   std::string text =
       found.unpriced * kGoodPart > found.shapes

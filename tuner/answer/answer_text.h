@@ -31,8 +31,7 @@ inline constexpr std::string_view kUseMark = " (use)";
 inline constexpr std::string_view kIndent = "       ";
 
 /// Returns why `use` is preferred to `faster`, an equally fast plan that `words` name: it takes `share` more time and
-/// less
-/// memory, or has fewer chunks.
+/// less memory, or has fewer chunks.
 std::string preference_text(const RankedSchedule& use, const RankedSchedule& faster, const std::string& words,
                             double share);
 

@@ -53,7 +53,7 @@ struct ShapeRequest {
   PricingOptions pricing = {true, "--nearest"};
   const verbs::Framework* framework = nullptr;  // whose shapes alone are searched; null: any
   std::string_view flag = "--shape";            // that asked for the search, for errors
-  /// Says after which time the answer is to be ready, the ranking of the best shape's schedules too: the search stops
+  /// Seconds after which the answer is to be ready, the ranking of the best shape's schedules too: the search stops
   /// before, and the best so far is the answer.
   double seconds = 60;
 };

@@ -30,7 +30,7 @@ std::vector<const Schedule*> schedules_of(const TuneOptions& options);
 /// Returns the framework asked for; null: none.
 const verbs::Framework* framework_of(const TuneOptions& options);
 
-/// Says how the profile prices what it has no row for.
+/// Returns how the profile prices what it has no row for.
 PricingOptions pricing_of(const TuneOptions& options);
 
 }  // namespace moe::tuner

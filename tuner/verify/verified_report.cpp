@@ -21,7 +21,7 @@
 namespace moe::tuner {
 namespace {
 
-// Says over how many layers the mean is, where that is fewer than ran.
+// Returns the mean, and over how many layers it is if that is fewer than ran.
 std::string measured_text(const MeasuredSchedule& measured, int of_layers) {
   if (measured.layers == 0) return "-";
   return fmt::format("{:.3f}x{}", measured.measured,

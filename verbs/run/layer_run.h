@@ -91,8 +91,8 @@ struct LayerOutcome {
 /// Plans, runs, compares, records (layer_records.h). `parameters`: of every record.
 LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters);
 
-/// Does what run_layer_job does, but leaves a record of every schedule, with status and reason, where the job can't run
-/// or its threads fail.
+/// Runs the job like run_layer_job, but leaves a record of every schedule, with status and reason, where the job can't
+/// run or its threads fail.
 LayerOutcome run_or_record_why(const LayerJob& job, const Fields& parameters);
 
 /// Returns what a job that did not run leaves: a record of every schedule with this status and reason.

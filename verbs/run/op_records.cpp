@@ -24,7 +24,7 @@
 namespace moe::verbs {
 namespace {
 
-// Are guesses that weigh a size against another one; how long either takes is measured (MeasuredWork).
+// Guesses that weigh one size against another; how long either takes is measured (MeasuredWork).
 constexpr double kGuessedCallS = 1e-3, kGuessedByteS = 1e-9, kGuessedTasksS = 0.5;
 // A GPU's products take little beside what the host does.
 double guessed_flop_s(DeviceKind device) { return device == DeviceKind::cuda ? 4e-14 : 4e-11; }

@@ -30,7 +30,7 @@ struct Target {
 /// Returns what records say of a GPU that ranks use: `device`, and what gpu_settings says.
 Fields gpu_fields(int local_rank);
 
-/// Tells every process's writer what the leading one's has done. Every process calls it, once.
+/// Copies what the leading process's writer has done to every other's. Every process calls it, once.
 void share_done(const Target& target, RecordWriter& writer);
 
 /// Returns the ranks that a verb was told of; `processes`: of the run, or none.

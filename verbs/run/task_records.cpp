@@ -192,8 +192,7 @@ CaseRecord record_of(const TaskGroup& group, const std::vector<double>& task_s, 
 }
 
 // Returns whether the writer has all groups, on the process that leads: those of other processes have only what an
-// earlier
-// run did.
+// earlier run did.
 bool are_known(const Target& target, const std::vector<TaskGroup>& groups, const RecordWriter& writer) {
   const bool all = std::ranges::all_of(groups, [&](const TaskGroup& g) { return writer.find(g.key) != nullptr; });
   return target.ranks.processes ? broadcast(*target.ranks.processes, all ? "y" : "n") == "y" : all;

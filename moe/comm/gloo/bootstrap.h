@@ -32,7 +32,7 @@ struct Ranking {
 /// unequally many.
 Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node, const LaunchNames& names = {});
 
-/// Tells all ranks the address of the interface over which we talk (GLOO_SOCKET_IFNAME, else loopback on one
+/// Sends all ranks the address of the interface over which we talk (GLOO_SOCKET_IFNAME, else loopback on one
 /// machine, else the one towards the store) and fills those of `topology` in. Throws BadInput if there is no such
 /// interface.
 void exchange_addresses(store::Store& store, const Launch& launch, const Ranking& ranking, WorldTopology& topology,
@@ -41,7 +41,7 @@ void exchange_addresses(store::Store& store, const Launch& launch, const Ranking
 /// Returns one key a rank, "NAME/<launcher's rank>".
 std::vector<std::string> rank_keys(const std::string& name, int ranks);
 
-/// Tells the others why we can't start: they end with it.
+/// Sends the others why we can't start: they end with it.
 void refuse(store::Store& store, const std::string& why);
 /// Leaves after a failed start. Rank 0 waits until the others have read why, but those that nothing was heard of.
 void part(store::Store& store, const Launch& launch);

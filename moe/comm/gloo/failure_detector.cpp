@@ -138,7 +138,7 @@ void FailureDetector::tick() {
   if (const auto stall = overdue()) conclude(*stall);
 }
 
-// Tells only a wait that has lasted, since others draw conclusions from it.
+// Reports only a wait that has lasted, since others draw conclusions from it.
 void FailureDetector::beat() {
   int waits_for = -1;
   for (const Stall& stall : stalls_)
@@ -234,7 +234,7 @@ FailureDetector::Failure FailureDetector::idle(const std::vector<std::string>& b
   return waits_for_nobody.value_or(Failure{fmt::format("ranks can't connect within {:.1f} s", self_.timeout_s)});
 }
 
-/// Tells all, unless another has told first: then it is as that one says.
+/// Announces the failure to all, unless another rank was first: then it is as that one says.
 void FailureDetector::conclude(const Failure& failure) {
   end(parse_failure(store_->set_first(kFailure, fmt::format("{} {}", failure.gone, failure.reason))));
 }

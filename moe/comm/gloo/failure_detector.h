@@ -38,7 +38,7 @@ class FailureDetector {
     std::function<std::string(const std::string& reason)> line;
   };
 
-  /// Tells the others that this rank takes part. All ranks call it before any makes its detector.
+  /// Announces to the others that this rank takes part. All ranks call it before any makes its detector.
   static void announce(store::Store& store, int rank);
   FailureDetector(std::shared_ptr<store::Store> store, Rank self);
   /// Leaves the run. Rank 0 stays until all have left or the run fails: it listens, and may serve the store. After a
@@ -47,15 +47,15 @@ class FailureDetector {
   FailureDetector(const FailureDetector&) = delete;
   FailureDetector& operator=(const FailureDetector&) = delete;
 
-  /// Tells all that the run failed. Returns once they can read it, or the store is lost.
+  /// Announces to all that the run failed. Returns once they can read it, or the store is lost.
   void fail(const std::string& reason);
   /// Why a run failed, and the rank, if any, of which nothing more will be heard.
   struct Failure {
     std::string reason;
     int gone = -1;
   };
-  /// Says why the run failed, it seems: the failure holds if nobody says another for `patience_s`. A rank that is said
-  /// to be gone and still beats is not: then its connection alone broke. Doesn't block.
+  /// Reports why the run failed, it seems: the failure holds if nobody says another for `patience_s`. A rank that is
+  /// said to be gone and still beats is not: then its connection alone broke. Doesn't block.
   void suspect(Failure failure, double patience_s);
   bool failed() const;
   /// Blocks until the run failed, and returns why: the same on all ranks.

@@ -13,7 +13,7 @@
 
 namespace moe::gloo {
 
-/// Tells operations apart in messages, whose sizes alone don't.
+/// The operation of a message; sizes alone don't tell operations apart.
 enum class Op { alltoall, allgather, reducescatter, allreduce, broadcast, barrier, pair };
 
 /// An exchange that didn't come to its end.

@@ -20,7 +20,7 @@ struct NcclOptions {
   std::function<std::string(const std::string& key)> get = nullptr;
   /// Returns why another rank's run failed; empty: it hasn't. Asked every few milliseconds by a thread of this world's.
   std::function<std::string()> failure = nullptr;
-  /// Tells the others why this rank's run failed.
+  /// Called to tell the others why this rank's run failed.
   std::function<void(const std::string& why)> fail = nullptr;
   /// An operation that the GPU has begun ends with RankFailure after so long without the other ranks.
   double timeout_s = 60;

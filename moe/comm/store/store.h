@@ -87,7 +87,7 @@ std::string reason_of(const std::exception& error);
 std::string pack(const std::vector<std::string>& texts);
 std::vector<std::string> unpack(const std::string& packed);
 
-/// Tells who is alive by how long nothing was heard of them. Time counts only while we listened: a pause of the
+/// Who is alive, by how long nothing was heard of them. Time counts only while we listened: a pause of the
 /// whole machine, or of us alone, is not the other's silence.
 class Liveness {
  public:

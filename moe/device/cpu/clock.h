@@ -6,7 +6,7 @@ namespace moe::cpu {
 // machine); spinning for longer takes it from other lanes without gain.
 inline constexpr double kSpinS = 100e-6;
 
-/// Tells Linux not to let the calling thread's timers slip by 50 us, which it does to wake several at once.
+/// Turns off the slack of 50 us by which Linux lets the calling thread's timers slip to wake several at once.
 void be_punctual();
 
 }  // namespace moe::cpu

@@ -1,5 +1,5 @@
 #pragma once
-// Says and sets which cores a thread runs on, and how many threads its math may use.
+// Cores that a thread runs on, and the number of threads that its math may use.
 #include <optional>
 #include <vector>
 

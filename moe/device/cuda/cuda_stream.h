@@ -66,7 +66,7 @@ class CudaStream final : public Stream {
 
   Gpu& gpu() const { return *gpu_; }
   cudaStream_t native() const { return stream_; }
-  /// Says what the stream, while CUDA captures it, records; null: nothing, any more.
+  /// Sets what the stream, while CUDA captures it, records; null: nothing, any more.
   void set_recording(const Recording* recording) { recording_ = recording; }
   bool recording() const { return recording_ != nullptr; }
   /// Returns the failure to set for whoever finds that queued work failed by other means than this stream.

@@ -60,7 +60,7 @@ __device__ void copy_words(const Copy& copy, int64_t thread, int64_t threads) {
     to_bytes[i] = from_bytes[i];
 }
 
-/// Does copy blockIdx.y, which the blocks of a row share.
+/// Copies copy blockIdx.y, which the blocks of a row share.
 __global__ void copy_kernel(const __grid_constant__ CopyBatch batch) {
   const Copy copy = batch.copies[blockIdx.y];
   const int64_t thread = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, threads = int64_t{gridDim.x} * blockDim.x;

@@ -13,7 +13,7 @@ namespace moe::cuda {
 /// so.
 void load_kernels();
 
-/// Does nothing, in a kernel of one thread.
+/// Launches a kernel of one thread that does nothing.
 void launch_nothing(cudaStream_t stream);
 /// Writes the GPU's global timer, nanoseconds, to device memory.
 void launch_stamp(uint64_t* at, cudaStream_t stream);

@@ -7,7 +7,7 @@
 
 namespace moe::layer {
 
-/// Does attention's tasks, with its norm and residual, and the collectives over MP that bring its tokens together and
+/// Attention's tasks, with its norm and residual, and the collectives over MP that bring its tokens together and
 /// apart.
 class AttentionPart {
  public:
@@ -31,7 +31,7 @@ class AttentionPart {
   LayerState& layer_;
 };
 
-/// Does a dense layer's feed-forward, with its norm and residual, and the collectives over MP that bring its tokens
+/// A dense layer's feed-forward, with its norm and residual, and the collectives over MP that bring its tokens
 /// together and apart, as attention's are.
 class FfnPart {
  public:
@@ -49,9 +49,8 @@ class FfnPart {
   LayerState& layer_;
 };
 
-/// Does the shared expert's tasks: every token of the MP group passes this rank's shard of it, whose outputs are
-/// partial
-/// sums over that group.
+/// The shared expert's tasks: every token of the MP group passes this rank's shard of it, whose outputs are
+/// partial sums over that group.
 class SharedPart {
  public:
   explicit SharedPart(LayerState& layer) : layer_(layer), hooks_(layer) {}
@@ -75,7 +74,7 @@ class SharedPart {
   WireHooks hooks_;
 };
 
-/// Does the experts' tasks: brings rows from where they were gathered to where the experts compute, and back.
+/// The experts' tasks: brings rows from where they were gathered to where the experts compute, and back.
 class ExpertPart {
  public:
   ExpertPart(LayerState& layer, BoundPlan& plan);
@@ -101,9 +100,8 @@ class ExpertPart {
   std::array<Places, 2> places_;
 };
 
-/// Does the dense part's tasks behind attention: gate with its norm and residual, order and i-order, and the
-/// collectives
-/// that bring tokens together and apart.
+/// The dense part's tasks behind attention: gate with its norm and residual, order and i-order, and the
+/// collectives that bring tokens together and apart.
 class DensePart {
  public:
   DensePart(LayerState& layer, BoundPlan& plan) : layer_(layer), plan_(plan), hooks_(layer), shared_(layer) {}

@@ -106,8 +106,8 @@ class RunTimeSizes {
  public:
   RunTimeSizes(LayerState& layer, BoundPlan& plan);
 
-  /// Does nothing for a layer with a capacity. Else it stops the issuing thread, since what that issues next depends on
-  /// the counts.
+  /// Agrees on the counts of rows, unless the layer has a capacity: stops the issuing thread, since what that issues
+  /// next depends on the counts.
   void agree(Stream& stream);
   /// Gives the layer's buffers and stored activations the room that the layouts need.
   void fit();

@@ -41,7 +41,7 @@ struct CombineBackward {
 };
 void combine_rows_backward(Work work, const RoutingArrays& routing, const CombineBackward& of, int64_t width);
 
-/// Describes `count` rows of each of `experts` experts between a layout and where the experts compute. Row i of expert
+/// `count` rows of each of `experts` experts between a layout and where the experts compute. Row i of expert
 /// e lies in the layout at place[from + e from_step + i] (RowReader::experts), and there at row first + e step + i.
 struct ExpertBlock {
   int64_t experts = 0, count = 0;

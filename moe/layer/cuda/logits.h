@@ -13,7 +13,7 @@ namespace moe::cuda {
 class GateLogits {
  public:
   virtual ~GateLogits() = default;
-  /// Does what Gate::begin_step says.
+  /// Begins a step as Gate::begin_step does.
   virtual void begin_step(uint64_t, bool) {}
   virtual void forward(TensorView hidden) = 0;
   /// These show the last forward's logits, and where their gradients are to be written; both have one stride.

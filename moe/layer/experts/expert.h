@@ -31,10 +31,10 @@ class Expert {
   /// Computes, from d_output (rows as forward's output, M), d_input likewise; the parameters' gradients go into
   /// `gradients`, one after the other. `input` is the forward's.
   virtual void backward(const ExpertPass& pass, TensorView gradients, Into into) = 0;
-  /// Does the half of backward that computes d_input alone. d_output has its rows where input has them (reserved rows,
+  /// Computes d_input alone, half of a backward. d_output has its rows where input has them (reserved rows,
   /// M), and stays until the other half of them is done.
   virtual void backward_inputs(const ExpertPass& pass) = 0;
-  /// Does the other half, of rows whose first half is done; it does not touch d_input.
+  /// Computes the other half, of rows whose first half is done; it does not touch d_input.
   virtual void backward_weights(const ExpertPass& pass, TensorView gradients, Into into) = 0;
   /// Shows the parameters: replicated and summed over EDP. Their gradients lie in `gradients`.
   virtual std::vector<Parameter> parameters(TensorView gradients) = 0;

@@ -17,7 +17,7 @@ std::vector<TensorView> rows_of(std::span<const TensorView> tensors, Rows rows) 
   return parts;
 }
 
-// Describes experts that one call of each GEMM serves: `count` from `first` on, each with `rows` rows, its first where
+// Experts that one call of each GEMM serves: `count` from `first` on, each with `rows` rows, its first where
 // the experts compute and its first in a packed chunk; the next one's lie `step` and `rows` further on.
 struct Run {
   int64_t first = 0, count = 1;

@@ -25,7 +25,7 @@ struct GateBackward {
 class Gate {
  public:
   virtual ~Gate() = default;
-  /// Says that passes from now on are of this step: noise differs from step to step. Not `noisy`: there is none, as
+  /// Sets the step of passes from now on: noise differs from step to step. Not `noisy`: there is none, as
   /// where nothing is learned. It is called between passes alone.
   virtual void begin_step(uint64_t step, bool noisy) { (void)step, (void)noisy; }
   /// Routes hidden (tokens, M): sets expert (unless preset), row, filled and weight, and leaves this rank's own tokens'

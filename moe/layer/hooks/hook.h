@@ -16,7 +16,7 @@
 
 namespace moe {
 
-/// Is called at those points, which run on the lanes of the tasks that they belong to, perhaps several at once.
+/// Functions called at those points, which run on the lanes of the tasks that they belong to, perhaps several at once.
 /// Exchanges' points are called once for each exchange over more than one rank, with all its blocks.
 class Hook {
  public:

@@ -18,7 +18,7 @@ struct Cell {
   int64_t rows = 0;
 };
 
-/// Does what the order needs beside GEMMs, on one device. Masks and products are dense, (group_tokens, rows).
+/// What the order needs beside GEMMs, on one device. Masks and products are dense, (group_tokens, rows).
 class Masks {
  public:
   virtual ~Masks() = default;

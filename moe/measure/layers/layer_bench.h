@@ -41,7 +41,8 @@ struct LayerBenchSettings {
   BenchRanks ranks = {};               // all processes with the same plans
   Drag drag = {};                      // what is slowed on purpose; of ranks on the CPU alone
   TrainingSettings training = {};      // of plans with a vocabulary: a timed pass is a step of training
-  /// Is given every schedule's ranks before they are verified, each after two passes of the plan and finish_gradients.
+  /// Called with every schedule's ranks before they are verified, each after two passes of the plan and
+  /// finish_gradients.
   Inspection inspect = {};
 };
 
@@ -90,9 +91,8 @@ inline constexpr double kOverrunLimit = 0.01;
 double overrun_share(const MeasuredRun& run);
 
 /// Returns whether something else used the cores while passes ran. Of paced ones more tasks overran than kOverrunLimit,
-/// or
-/// the median pass took over 1 % longer than the fastest one. Of others the cores were slow (kSlowCores), of all runs
-/// of a call alike: their passes take turns.
+/// or the median pass took over 1 % longer than the fastest one. Of others the cores were slow (kSlowCores), of all
+/// runs of a call alike: their passes take turns.
 bool disturbed(const MeasuredRun& run);
 
 /// Verifies and times the schedules. Passes of a schedule that were disturbed are discarded and run again, twice at

@@ -17,7 +17,7 @@ class ModuleRun {
   virtual ~ModuleRun() = default;
   /// Runs the forward, or the backward after one: what is timed.
   virtual void run(Phase phase) = 0;
-  /// Does whatever run() needs and a layer would have done before it; this is not timed.
+  /// Prepares whatever run() needs and a layer would have done before it; this is not timed.
   void prepare(Phase phase);
 
   /// These return what the forward reads, and what the backward writes or adds to.

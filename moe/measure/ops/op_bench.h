@@ -33,10 +33,10 @@ struct OpResult {
 
 /// Takes the results, on ranks that lead.
 struct OpSink {
-  /// Is called when a case has all its samples: in order of series (OpCase::series, which stand together in the cases),
+  /// Called when a case has all its samples: in order of series (OpCase::series, which stand together in the cases),
   /// in any order within one.
   std::function<void(const OpCase&, const OpResult&)> done;
-  /// Is asked after each series, and after each repeat of it, which of its cases to time once more; none: it is enough.
+  /// Returns, after each series and each repeat of it, which of its cases to time once more; none: it is enough.
   std::function<std::vector<size_t>(std::span<const size_t> series)> again = {};
 };
 

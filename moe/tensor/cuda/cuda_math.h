@@ -46,7 +46,7 @@ class CudaMath final : public Math {
 
  private:
   void* scratch(int64_t bytes);
-  /// Does what gemm_fp8() does, by products of four more rows at most; returns false where there are none of those.
+  /// Computes gemm_fp8() by products of four more rows at most; returns false where there are none of those.
   bool multiply_by_fours(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into);
 
   std::unique_ptr<MemorySpace> memory_;

@@ -76,7 +76,7 @@ inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 
 inline bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
-/// Does what with_number() does, with the device's own 16-bit types.
+/// Calls `body` as with_number() does, with the device's own 16-bit types.
 template <class Body>
 void with_type(DType dtype, Body body) {
   with_number(dtype, [&](auto zero) {

@@ -18,7 +18,7 @@ class Fp8Gemm {
     void* workspace;
     size_t workspace_bytes;
   };
-  /// Does what Gemm::run_fp8 does.
+  /// Runs the product as Gemm::run_fp8 does.
   bool run(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into, const Place& place);
 
  private:

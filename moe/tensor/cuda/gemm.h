@@ -16,9 +16,9 @@ struct GemmMode {
 class Gemm {
  public:
   virtual ~Gemm() = default;
-  /// Does what Math::gemm does, enqueued on a cudaStream_t. float32 is float32: no TF32.
+  /// Runs Math::gemm, enqueued on a cudaStream_t. float32 is float32: no TF32.
   virtual void run(const Matrix& a, const Matrix& b, const Matrix& out, const GemmMode& mode, void* stream) = 0;
-  /// Does what Math::gemm_fp8 does, enqueued likewise, and returns true; false where it has nothing for that.
+  /// Runs Math::gemm_fp8, enqueued likewise, and returns true; false where it has nothing for that.
   virtual bool run_fp8(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into, void* stream) {
     static_cast<void>(a), static_cast<void>(b), static_cast<void>(out), static_cast<void>(into);
     static_cast<void>(stream);
