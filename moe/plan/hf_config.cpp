@@ -189,9 +189,9 @@ void read_attention(const FamilyKeys& keys, PublishedModel& m) {
   m.gated_attention = f.gated_attention;
   if (f.qk_norm_key.empty() || keys.flag(f.qk_norm_key)) m.qk_norm = f.qk_norm;
   if (f.rope_theta.empty()) return;
-  constexpr Limits kRopeLimits{.most = 1e12, .above = 1};
+  constexpr Limits kThetaLimits{.most = 1e12, .above = 1};
   constexpr std::string_view kNew = "rope_parameters.rope_theta";
-  m.rope_theta = keys.has(kNew) ? keys.real(kNew, kRopeLimits) : keys.real(f.rope_theta, kRopeLimits);
+  m.rope_theta = keys.has(kNew) ? keys.real(kNew, kThetaLimits) : keys.real(f.rope_theta, kThetaLimits);
   if (m.head_dim % 2 != 0)
     keys.fail(f.head_dim.empty() || !keys.has(f.head_dim) ? f.heads : f.head_dim,
               fmt::format("heads of {}", m.head_dim), "an even width, which rotary positions need");
