@@ -95,9 +95,10 @@ double LayerPricer::end_seconds(TaskKind kind, Phase phase, const Work& work) co
 
 // Returns the model of the hardware, if the layer computes what it knows, and notes that it is used.
 std::optional<cost::GpuPrices> LayerPricer::gpu_prices() const {
-  if (!profile().gpu || bytes_of(shape().layer.dtype) != 2) return std::nullopt;
-  note(fmt::format("modelled: computations by shape, as {} computes them ([gpu])", profile().gpu->name));
-  return cost::GpuPrices(*profile().gpu, shape());
+  const GpuModel* gpu = profile().gpu_of(shape().layer.dtype);
+  if (gpu == nullptr) return std::nullopt;
+  note(fmt::format("modelled: computations by shape, as {} computes them ([gpu])", gpu->name));
+  return cost::GpuPrices(*gpu, shape());
 }
 
 double LayerPricer::gemm_seconds(const Work& gemms) const {
@@ -184,7 +185,7 @@ double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
 // Returns whether the task computes scores again, and no row was measured of one that does.
 bool LayerPricer::adds_scores(TaskKind kind) const {
   if (shape().parallel.recompute == Recompute::none) return false;
-  if (profile().gpu && bytes_of(shape().layer.dtype) == 2) return false;  // its kernel always computes them again
+  if (profile().gpu_of(shape().layer.dtype) != nullptr) return false;  // its kernel always computes them again
   if (kind == TaskKind::attention_dx && find_.task_row(kind, Phase::backward) != nullptr) return false;
   if (kind != TaskKind::attention && kind != TaskKind::attention_dx) return false;
   const std::string name = module_name(TaskKind::attention, shape());

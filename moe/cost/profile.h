@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "moe/base/config.h"
+#include "moe/base/units.h"
 #include "moe/cost/terms.h"
 
 namespace moe {
@@ -168,6 +169,9 @@ struct Profile {
   std::optional<GpuModel> gpu = {};
   double task_overhead_s = 0;
   Contention contention;
+
+  /// Returns the model of the hardware that prices layers of this type; null: none does.
+  const GpuModel* gpu_of(DType dtype) const { return gpu && bytes_of(dtype) == 2 ? &*gpu : nullptr; }
 };
 
 /// The largest cluster that a profile's file may describe.
