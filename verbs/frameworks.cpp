@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <fmt/ranges.h>
-
-#include "moe/base/check.h"
+#include <fmt/format.h>
 
 namespace moe::verbs {
 namespace {
@@ -123,14 +121,7 @@ constexpr std::array<Framework, 6> kFrameworks{
 
 std::span<const Framework> frameworks() { return kFrameworks; }
 
-const Framework& framework_of(std::string_view key, std::string_view where) {
-  const auto found = std::ranges::find(kFrameworks, key, &Framework::key);
-  std::vector<std::string_view> keys;
-  for (const Framework& framework : kFrameworks) keys.push_back(framework.key);
-  require<BadInput>(found != kFrameworks.end(), "{}: unknown '{}', expected one of: {}", where, key,
-                    fmt::join(keys, ", "));
-  return *found;
-}
+const Framework& framework_of(std::string_view key) { return *std::ranges::find(kFrameworks, key, &Framework::key); }
 
 std::vector<std::string> refusals_of(const Framework& framework, const ModelShape& model) {
   return framework.refusals == nullptr ? Refusals{} : framework.refusals(model);

@@ -29,8 +29,8 @@ struct Framework {
 /// Returns Tutel, FSMoE's published layer, Megatron-Core, DeepSpeed, torchtitan and moetune itself, as their own
 /// documentation has them.
 std::span<const Framework> frameworks();
-/// Returns the framework of that key. Throws BadInput listing the known ones, naming `where`.
-const Framework& framework_of(std::string_view key, std::string_view where = "--framework");
+/// Returns the framework of that key; there must be one.
+const Framework& framework_of(std::string_view key);
 
 /// Returns what the framework refuses of the shape; empty: it runs it.
 std::vector<std::string> refusals_of(const Framework& framework, const ModelShape& model);

@@ -1,6 +1,8 @@
 #pragma once
-// What FSMoE prints of whole grids: configs/papers/fsmoe-table5.csv, which names its source in its first lines.
+// What others printed: FSMoE of whole grids (configs/papers/fsmoe-table5.csv), published steps of training, the papers'
+// tables. The files name their sources in their first lines.
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +26,21 @@ inline constexpr double kPrintedLayers = 1458;
 inline constexpr double kPrintedApart = 912;
 /// Returns whether that number is of the layers of this grid under fsmoe: not of a sample, nor where degrees are given.
 bool printed_apart(const Grid& grid, const Profile& cluster, const DegreeChoice& degrees);
+
+/// How far predictions of published training steps were off: configs/published/training-errors.csv, which
+/// configs/published/training_errors.py writes.
+struct PublishedErrors {
+  std::string model, gpu;  // model: empty where runs of several count
+  int runs = 0;
+  double median = 0, least = 0, most = 0;  // predicted over measured, minus 1
+};
+/// Returns the errors of steps on the profile's GPU: of that model, or of all models if none was of that one. Empty:
+/// no published step was on such a GPU.
+std::optional<PublishedErrors> published_errors(const Profile& profile, const std::string& model);
+
+/// Returns "3 published steps of MODEL on H100 took 25 % longer than predicted in the median (4 % shorter to 59 %
+/// longer)".
+std::string text_of(const PublishedErrors& errors);
 
 /// The papers' tables and figures by key: what `reproduce` takes and `list` shows.
 struct PaperTable {

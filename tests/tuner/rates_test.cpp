@@ -1,6 +1,6 @@
-#include "tuner/answer/rates.h"
-
 #include <gtest/gtest.h>
+
+#include "tuner/answer/ranking.h"
 
 namespace moe::tuner {
 namespace {
@@ -12,9 +12,11 @@ TEST(Rates, AreOfTokensAndOfTheModelsFlops) {
   verbs::LayerFlags& l = selection.layer;
   l.batch = 2, l.seq = 128, l.model_dim = 256, l.hidden = 512, l.heads = 4, l.experts = 8, l.top_k = 2;
   l.mp = 2, l.ep = 2, l.esp = 1;
+  verbs::ModelFlags flags;
+  flags.layers = 2, flags.micro_batches = 3;
   Profile cluster;
   cluster.ranks_per_node = 4;
-  verbs::ChosenModel chosen = verbs::chosen_model({.layers = 2, .micro_batches = 3}, selection, cluster);
+  verbs::ChosenModel chosen = verbs::chosen_model(flags, selection, cluster);
   EXPECT_FALSE(rates_of(chosen, cluster, 0.5)) << "of no model";
   chosen.name = "small";
   chosen.vocabulary = 1000;

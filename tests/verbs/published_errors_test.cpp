@@ -1,6 +1,6 @@
-#include "verbs/published_errors.h"
-
 #include <gtest/gtest.h>
+
+#include "verbs/printed.h"
 
 namespace moe::verbs {
 namespace {

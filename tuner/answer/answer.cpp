@@ -9,7 +9,6 @@
 #include "moe/base/check.h"
 #include "moe/base/registry.h"
 #include "moe/record/pass_times.h"
-#include "tuner/answer/rates.h"
 #include "verbs/results_json.h"
 
 namespace moe::tuner {

@@ -10,6 +10,7 @@
 #include "tuner/answer/ranking.h"
 #include "tuner/answer/shape_search.h"
 #include "tuner/fit.h"
+#include "verbs/printed.h"
 
 namespace moe::tuner {
 
@@ -41,8 +42,9 @@ struct Answer {
   const verbs::Framework* framework = nullptr;  // that the answer is for; null: for all of them
   std::vector<RankedSchedule> ranking = {};
   std::optional<RankedSchedule> current = {};
-  std::vector<RankedSchedule> of_frameworks = {};  // that the ranking was not asked of
-  std::vector<Neighbour> neighbours = {};          // of the first in the ranking
+  std::vector<RankedSchedule> of_frameworks = {};        // that the ranking was not asked of
+  std::vector<Neighbour> neighbours = {};                // of the first in the ranking
+  std::optional<verbs::PublishedErrors> published = {};  // of training steps on such a GPU; none: none is known
   std::vector<Trial> trials = {};
   int trial_layers = 0;        // of the model, that the trials ran
   std::string no_trials = {};  // why there are none

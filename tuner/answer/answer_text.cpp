@@ -15,10 +15,8 @@
 #include "moe/export/plan_json.h"
 #include "moe/search/degrees.h"
 #include "tuner/answer/framework_settings.h"
-#include "tuner/answer/rates.h"
 #include "tuner/answer/shape_search.h"
 #include "verbs/frameworks.h"
-#include "verbs/published_errors.h"
 #include "verbs/sweep.h"
 
 namespace moe::tuner {
@@ -243,10 +241,8 @@ std::string question_text(const Answer& answer, const RankedSchedule& use, const
 std::string safety_text(const Answer& answer, const RankedSchedule& use, bool tight) {
   std::string text = fmt::format("SAFE?  {}\n", safe_text(answer, use));
   if (const std::string far = far_off_text(answer); !far.empty() && !tight) text += fmt::format("       {}\n", far);
-  const auto published =
-      answer.profile == nullptr ? std::nullopt : verbs::published_errors(*answer.profile, answer.chosen->name);
-  if (published) text += fmt::format("       {}\n", verbs::text_of(*published));
-  if (!answer.neighbours.empty() && !(published && tight))
+  if (answer.published) text += fmt::format("       {}\n", verbs::text_of(*answer.published));
+  if (!answer.neighbours.empty() && !(answer.published && tight))
     text += fmt::format("       degrees one step off: {}\n", neighbours_text(answer));
   return text;
 }

@@ -8,7 +8,6 @@
 #include "moe/base/text.h"
 #include "moe/base/units.h"
 #include "tuner/answer/framework_settings.h"
-#include "tuner/answer/rates.h"
 #include "verbs/frameworks.h"
 #include "verbs/plan_file.h"
 #include "verbs/sweep.h"
@@ -110,6 +109,7 @@ void plan_answer(const TuneOptions& options, Answer& answer) {
   const RankingRequest request = request_of(options, answer);
   answer.ranking = rank(request, schedules_of(options));
   answer.framework = framework_of(options);
+  answer.published = verbs::published_errors(*answer.profile, answer.chosen->name);
   answer.top = options.run_all && options.top == 0 ? static_cast<int>(answer.ranking.size()) : options.top;
   if (!options.current.empty()) {
     const CurrentSchedule current = current_from(options.current);

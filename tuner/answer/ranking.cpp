@@ -7,9 +7,9 @@
 #include "moe/base/check.h"
 #include "moe/cost/fluid_replay.h"
 #include "moe/cost/simulator.h"
+#include "moe/plan/volumes.h"
 #include "moe/search/degrees.h"
 #include "moe/search/model_search.h"
-#include "tuner/answer/shape_search.h"
 
 namespace moe::tuner {
 namespace {
@@ -157,6 +157,33 @@ double expert_sums_s(const Schedule& schedule, const LayerPricer& pricer, const 
   return layers * pricer.gradient_seconds(expert_gradient_bytes(model.shape), TaskKind::expert_gradient);
 }
 
+double head_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary) {
+  if (vocabulary == 0) return 0;
+  const Flow flow = schedule.variants.empty() ? schedule.flow : schedule.variants.front()->flow;
+  using enum TaskKind;
+  double seconds = 0;
+  const auto add = [&](TaskKind kind, Phase phase) {
+    seconds += pricer.end_seconds(kind, phase, end_work(kind, phase, model.shape, flow, vocabulary));
+  };
+  for (const Phase phase : {Phase::forward, Phase::backward}) add(head, phase);
+  if (!pricer.has(GroupKind::mp)) return seconds;
+  const bool apart = traits_of(flow).holds == Tokens::own;
+  if (apart) add(end_allgather, Phase::forward);
+  add(softmax_sums, Phase::forward);
+  add(apart ? end_reducescatter : end_allreduce, Phase::backward);
+  return seconds;
+}
+
+double all_heads_seconds(const ModelShape& model, double head_s, std::optional<double> pass_s) {
+  const StageSplit split = model.split();
+  const int most = layers_in(split, 0), fewer = most - layers_in(split, split.stages - 1),
+            others = model.micro_batches - 1;
+  if (fewer == 0) return model.micro_batches * head_s;
+  if (!pass_s) return head_s;
+  const double layer_s = *pass_s / (others * most + model.layers);
+  return head_s + others * std::max(0.0, head_s - fewer * layer_s);
+}
+
 RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, PlannedTimeline* planned) {
   RankedSchedule row;
   row.schedule = &schedule;
@@ -232,6 +259,19 @@ std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSch
       if (cut == degree) found.push_back({phase, degree, row.total_s() / winner.total_s() - 1});
     }
   return found;
+}
+
+std::optional<StepRates> rates_of(const verbs::ChosenModel& chosen, const Profile& profile, double step_s) {
+  if (chosen.name.empty()) return std::nullopt;
+  const ModelShape& model = chosen.model;
+  const LayerShape& layer = model.shape.layer;
+  const ParallelShape& p = model.shape.parallel;
+  const double rank_s = step_s * p.ranks();
+  const double flops = step_flops(model.shape, {model.layers, model.micro_batches, chosen.vocabulary, model.dense});
+  StepRates rates{static_cast<double>(layer.batch * layer.seq) * p.dp * model.micro_batches / rank_s, flops / rank_s};
+  if (const GpuModel* gpu = profile.gpu_of(layer.dtype))
+    rates.utilisation = rates.flops_per_s / gpu->tensor_flops_per_s;
+  return rates;
 }
 
 }  // namespace moe::tuner

@@ -82,6 +82,13 @@ size_t preferred(const std::vector<PlanCost>& plans);
 /// Returns RankedSchedule::expert_sums_s. Throws Unsupported where the profile has no price for it.
 double expert_sums_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
 
+/// Returns the seconds of the output projection for one micro-batch, with what MP ranks exchange for it in the
+/// schedule's flow, which its variants share; 0: no vocabulary is known. Throws Unpriced where the profile lacks a row.
+double head_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary);
+/// Returns what the projection adds to a step. A pipeline passes all stages once, and its slowest stage once more for
+/// every other micro-batch. `pass_s`: the time without the head; empty: returns what it is at least.
+double all_heads_seconds(const ModelShape& model, double head_s, std::optional<double> pass_s);
+
 /// A schedule's plan, and its replay.
 struct PlannedTimeline {
   Plan plan;
@@ -106,5 +113,24 @@ struct Neighbour {
 /// Returns the neighbours that the schedule and the layer have. The other phase is as free as it was; of a model the
 /// backward of every layer has a degree next to those that it had.
 std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSchedule& winner);
+
+/// What a model's step comes to on one rank: the numbers by which trainings are compared.
+struct StepRates {
+  double tokens_per_s = 0;                 // of a rank
+  double flops_per_s = 0;                  // of a rank, of the FLOPs that the model needs (moe/plan/volumes.h)
+  std::optional<double> utilisation = {};  // of the rank's peak; none: the profile says no peak of the model's type
+};
+
+/// Returns the rates of a step of so many seconds; none for layers that are no model's.
+std::optional<StepRates> rates_of(const verbs::ChosenModel& chosen, const Profile& profile, double step_s);
+
+/// Sets "tokens_per_s_per_rank", "model_flops_per_s_per_rank" and, if known, "model_flops_utilisation" by set(key,
+/// value).
+void set_rates(const std::optional<StepRates>& rates, const auto& set) {
+  if (!rates) return;
+  set("tokens_per_s_per_rank", rates->tokens_per_s);
+  set("model_flops_per_s_per_rank", rates->flops_per_s);
+  if (rates->utilisation) set("model_flops_utilisation", *rates->utilisation);
+}
 
 }  // namespace moe::tuner

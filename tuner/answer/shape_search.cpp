@@ -604,31 +604,4 @@ double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const v
                   });
 }
 
-double head_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary) {
-  if (vocabulary == 0) return 0;
-  const Flow flow = schedule.variants.empty() ? schedule.flow : schedule.variants.front()->flow;
-  using enum TaskKind;
-  double seconds = 0;
-  const auto add = [&](TaskKind kind, Phase phase) {
-    seconds += pricer.end_seconds(kind, phase, end_work(kind, phase, model.shape, flow, vocabulary));
-  };
-  for (const Phase phase : {Phase::forward, Phase::backward}) add(head, phase);
-  if (!pricer.has(GroupKind::mp)) return seconds;
-  const bool apart = traits_of(flow).holds == Tokens::own;
-  if (apart) add(end_allgather, Phase::forward);
-  add(softmax_sums, Phase::forward);
-  add(apart ? end_reducescatter : end_allreduce, Phase::backward);
-  return seconds;
-}
-
-double all_heads_seconds(const ModelShape& model, double head_s, std::optional<double> pass_s) {
-  const StageSplit split = model.split();
-  const int most = layers_in(split, 0), fewer = most - layers_in(split, split.stages - 1),
-            others = model.micro_batches - 1;
-  if (fewer == 0) return model.micro_batches * head_s;
-  if (!pass_s) return head_s;
-  const double layer_s = *pass_s / (others * most + model.layers);
-  return head_s + others * std::max(0.0, head_s - fewer * layer_s);
-}
-
 }  // namespace moe::tuner

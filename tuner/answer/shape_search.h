@@ -93,7 +93,7 @@ struct ShapeCandidates {
 /// Returns every shape that divides layers, ranks and samples; what a flag says is the same in all of them.
 ShapeCandidates shape_candidates(const ShapeRequest& request);
 
-// What no plan of a shape under a schedule can beat, and what is in no plan.
+// What no plan of a shape under a schedule can beat.
 
 /// Returns the seconds that the busiest lane of the first or the last stage works at least, whatever the schedule
 /// chooses of what `choice` lets fit: variants, how many experts a device holds. Before the last stage's first pass
@@ -105,12 +105,5 @@ double lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const M
 /// Returns the seconds that no plan of `chosen` beats, whatever the schedule chooses likewise.
 double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
                     const DegreeChoice& choice, BoundShapes& shapes);
-
-/// Returns the seconds of the output projection for one micro-batch, with what MP ranks exchange for it in the
-/// schedule's flow, which its variants share; 0: no vocabulary is known. Throws Unpriced where the profile lacks a row.
-double head_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary);
-/// Returns what the projection adds to a step. A pipeline passes all stages once, and its slowest stage once more for
-/// every other micro-batch. `pass_s`: the time without the head; empty: returns what it is at least.
-double all_heads_seconds(const ModelShape& model, double head_s, std::optional<double> pass_s);
 
 }  // namespace moe::tuner
