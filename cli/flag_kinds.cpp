@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "moe/base/config_files.h"
 #include "moe/base/terminal.h"
 #include "moe/base/version.h"
 #include "verbs/plan_file.h"
@@ -223,7 +224,7 @@ void add_json(CLI::App& verb, bool& json) {
 
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& what, const std::string& example) {
   CLI::App* verb = app.add_subcommand(name, what);
-  verb->footer("example:\n  ./moetune " + name + example);
+  verb->footer("example:\n  " + program_word() + " " + name + example);
   begin_group(*verb, kWhat);
   return verb;
 }

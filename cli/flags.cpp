@@ -7,6 +7,7 @@
 
 #include "cli/commit.h"
 #include "cli/flag_kinds.h"
+#include "moe/base/config_files.h"
 #include "moe/base/text.h"
 
 namespace moe::cli {
@@ -216,7 +217,7 @@ void add_list(CLI::App& app, Command& c) {
 
 void add_doctor(CLI::App& app, Command& c) {
   CLI::App* verb = add_verb(app, "doctor", "report what disturbs measurements on this machine; changes nothing",
-                            " --strict && ./moetune tune --cluster host");
+                            " --strict && " + program_word() + " tune --cluster host");
   begin_group(*verb, kHow);
   verb->add_flag("--strict", c.doctor.strict, "exit code 5 where there is a warning");
   begin_group(*verb, kOutput);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/ranges.h>
+#include <optional>
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
@@ -18,6 +19,17 @@ namespace {
 bool holds_configs(const fs::path& folder) {
   std::error_code ignored;
   return fs::is_directory(folder / "clusters", ignored);
+}
+
+// Returns the folder above the program's own file, or that the program was built with.
+std::optional<fs::path> own_configs() {
+  std::error_code error;
+  fs::path above = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (; !error && above.has_relative_path(); above = above.parent_path())
+    for (const char* here : {"configs", "share/moetune/configs"})  // a checkout's, and what is installed
+      if (holds_configs(above / here)) return above / here;
+  if (holds_configs(MOETUNE_CONFIG_DIR)) return MOETUNE_CONFIG_DIR;
+  return std::nullopt;
 }
 
 constexpr std::string_view kEnding = ".toml";
@@ -37,14 +49,14 @@ std::string config_dir() {
                       shown(chosen));
     return chosen;
   }
-  std::error_code error;
-  fs::path above = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (; !error && above.has_relative_path(); above = above.parent_path())
-    for (const char* here : {"configs", "share/moetune/configs"})  // a checkout's, and what is installed
-      if (holds_configs(above / here)) return (above / here).string();
-  if (holds_configs(MOETUNE_CONFIG_DIR)) return MOETUNE_CONFIG_DIR;
+  if (const std::optional<fs::path> found = own_configs()) return *found;
   bad_input("configs: found no such folder at {} or above the program, expected it there or in MOETUNE_CONFIG_DIR",
             shown(MOETUNE_CONFIG_DIR));
+}
+
+std::string program_word() {
+  const std::optional<fs::path> configs = own_configs();
+  return configs && fs::is_regular_file(configs->parent_path() / "moetune") ? "./moetune" : "moetune";
 }
 
 std::vector<std::string> config_names(const std::string& folder) {

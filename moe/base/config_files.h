@@ -9,6 +9,9 @@ namespace moe {
 /// file, of a checkout or in share/moetune, else the one the program was built with. Throws BadInput where none exists.
 std::string config_dir();
 
+/// Returns what users type to run the program: "./moetune" in a checkout, else "moetune".
+std::string program_word();
+
 /// Returns the names of the .toml files in configs/FOLDER, sorted.
 std::vector<std::string> config_names(const std::string& folder);
 

@@ -44,6 +44,10 @@ class Package(unittest.TestCase):
         self.assertIn("  only-here ", self.run_there(moetune, "list").stdout)
         printed = self.run_there(moetune, "simulate", "--cluster", "only-here", *LAYER).stdout
         self.assertIn("fsmoe", printed)
+        answer = self.run_there(moetune, "tune", "--no-verify", "--cluster", "only-here", "--model", "tiny-mixtral",
+                                "--layers", "1", "--nearest").stdout
+        self.assertRegex(answer, r"\nNEXT   moetune simulate ")
+        self.assertNotIn("./moetune", answer)
         completion = prefix / "share" / "bash-completion" / "completions" / "moetune"
         self.run_there("bash", "-c", f"source {completion} && complete -p moetune")
         return moetune

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "moe/base/check.h"
+#include "moe/base/config_files.h"
 #include "moe/base/registry.h"
 #include "moe/record/pass_times.h"
 #include "verbs/results_json.h"
@@ -148,8 +149,8 @@ std::string far_off_text(const Answer& answer) {
     return fmt::format("runs are up to {:.0f} % off: meanwhile a probe of a core took {:.2f} times its best",
                        100 * worst, slowdown);
   return fmt::format(
-      "runs are up to {:.0f} % off: ranks may share cores, or other load slows them (./moetune doctor says more)",
-      100 * worst);
+      "runs are up to {:.0f} % off: ranks may share cores, or other load slows them ({} doctor says more)", 100 * worst,
+      program_word());
 }
 
 bool doubtful(const Answer& answer) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "moe/base/config_files.h"
 #include "moe/base/table.h"
 #include "moe/base/text.h"
 #include "moe/base/units.h"
@@ -133,7 +134,7 @@ std::string set_text(const Answer& answer, const RankedSchedule& use) {
   if (formats.empty()) return packed_lines("SET IT ", items);
   const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
   return packed_lines("SET IT ", items) +
-         fmt::format("       all settings: ./moetune export {} {}{} (formats: {})\n", formats.front(),
+         fmt::format("       all settings: {} export {} {}{} (formats: {})\n", program_word(), formats.front(),
                      answer.records_path, two_layers ? fmt::format(" --only {}", shell_word(answer.name)) : "",
                      fmt::join(formats, ", "));
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
+#include "moe/base/config_files.h"
 #include "moe/base/text.h"
 #include "moe/base/units.h"
 #include "tuner/answer/framework_settings.h"
@@ -196,7 +197,7 @@ int run_planned_answer(const TuneOptions& options) {
   answer.neighbours = neighbours_of(options, answer);
   std::vector<std::string> files = subject.files;
   files.push_back(profile.file);
-  answer.next = "./moetune " + command_of("simulate", options, answer) + " --trace lanes.json";
+  answer.next = program_word() + " " + command_of("simulate", options, answer) + " --trace lanes.json";
   const auto write_records = [&] {
     RecordWriter writer(answer.records_path, {options.asked, files, {}});
     append_ranking(writer, answer, options.selection.degrees);

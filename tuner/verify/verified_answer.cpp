@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "moe/base/check.h"
+#include "moe/base/config_files.h"
 #include "moe/base/log.h"
 #include "moe/base/terminal.h"
 #include "moe/base/units.h"
@@ -65,7 +66,7 @@ class VerifiedAnswer {
     if (!target_.leads()) return kOk;
     const bool model = !subject_.chosen.name.empty();
     const std::string launched = target_.ranks.processes ? fmt::format("launch --ranks {} -- ", ranks()) : "";
-    answer.next = "./moetune " + launched + command_of(model ? "modelbench" : "layerbench", options_, answer) +
+    answer.next = program_word() + " " + launched + command_of(model ? "modelbench" : "layerbench", options_, answer) +
                   (recommended(answer).schedule->name == verbs::kBaselines.front() ? "" : ",tutel") +
                   (model ? " --steps 20" : " --tasks");
     fmt::print("{}", options_.json ? document_text(json_of(answer)) + '\n' : text_of(answer));

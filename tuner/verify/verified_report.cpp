@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 
+#include "moe/base/config_files.h"
 #include "moe/base/statistics.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
@@ -169,8 +170,8 @@ std::string text_of(const VerifiedResults& results, const RunFigures& figures) {
 std::string doubt_text(const RunFigures& figures) {
   return fmt::format(
       "{} of {} runs were sound, fewer than half: measured figures say little; other load may disturb this machine "
-      "(./moetune doctor says more)",
-      figures.agreement.sound, figures.agreement.runs);
+      "({} doctor says more)",
+      figures.agreement.sound, figures.agreement.runs, program_word());
 }
 
 namespace {
