@@ -409,6 +409,10 @@ void add_base(CLI::App& verb, std::string& base) {
 template <class Options>
 void add_launches(CLI::App& verb, Options& o) {
   add_text(verb, "--cases", "CASES|FILE", o.cases, "command lines to run (configs/ci/), in the place of -- VERB");
+  add_text(verb, "--metric", "number|gbench|megatron|REGEX", o.metric,
+           "-- is followed by any command, run in --base's folder; how its output is read: numbers alone on a line, "
+           "google/benchmark's JSON, Megatron-LM's log, or what the group of a regular expression matches");
+  add_text(verb, "--unit", "s|ms|us|ns|1/s", o.unit, "of these numbers; 1/s: a rate, more is better; default: s");
   begin_group(verb, kHow);
   add_text(verb, "--launcher", "WORDS", o.launcher, "what stands before the program: 'mpirun -np 2'");
   add_number(verb, "--delta", o.delta_percent, "percent that a case must be slower by, at least; default: 3",

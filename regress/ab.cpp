@@ -35,7 +35,7 @@ class Ab {
  public:
   explicit Ab(const AbOptions& options)
       : options_(options),
-        list_(case_list_of("ab", options.cases, options.command)),
+        list_(case_list_of("ab", options.cases, options.command, metric_of(options.metric, options.unit))),
         setup_(setup()),
         writer_(options.out.empty() ? "results/ab.jsonl" : options.out, question()),
         gate_(setup_, writer_) {
@@ -71,10 +71,11 @@ class Ab {
 
  private:
   LiveGate::Setup setup() const {
-    const std::string base = options_.base.empty() ? own_program() : program_in(options_.base, "--base");
-    const std::string head = options_.head.empty() ? base : program_in(options_.head, "--head");
-    return {{"base", base, words_of(options_.base_flags, "--base-flags")},
-            {"head", head, words_of(options_.head_flags, "--head-flags")},
+    const auto arm = [&](const std::string& name, const std::string& dir, const std::string& flags) {
+      return arm_in(name, dir, words_of(flags, fmt::format("--{}-flags", name)), list_, "--" + name);
+    };
+    return {arm("base", options_.base, options_.base_flags),
+            arm("head", options_.head.empty() ? options_.base : options_.head, options_.head_flags),
             list_.launches,
             words_of(options_.launcher, "--launcher"),
             options_.timeout_s,
@@ -87,11 +88,8 @@ class Ab {
       for (const std::string& file : files_of_program(arm->program)) files.push_back(file);
     Asked asked = options_.asked;
     asked.flags.insert(asked.flags.end(), options_.command.begin(), options_.command.end());
+    ask_anew(list_, asked);
     return {asked, files, {}};
-  }
-
-  static std::string shown(const Arm& arm) {
-    return arm.flags.empty() ? arm.program : fmt::format("{} {}", arm.program, fmt::join(arm.flags, " "));
   }
 
   AbResults judged() {
@@ -116,7 +114,7 @@ class Ab {
     const GateOutcome outcome = run_gate(gate_.cases().size(), rule_, measure, second);
     progress->done();
     AbResults results;
-    results.base = shown(setup_.base), results.head = shown(setup_.head);
+    results.base = text_of(setup_.base), results.head = text_of(setup_.head);
     results.rule = rule_, results.delta_from = delta_from_;
     results.only_in_head = gate_.only_in_head(), results.absent = gate_.absent();
     results.pairs = outcome.pairs, results.records = writer_.path();

@@ -11,10 +11,12 @@
 namespace moe::regress {
 
 struct AbOptions {
-  std::string base, head;              // trees with a built moetune; empty: this program's, of head: base's
+  std::string base, head;              // trees with a built moetune; empty: this program's, of head: base's; folders
+                                       // in which commands of a metric run; empty: this one, of head: base
   std::string base_flags, head_flags;  // behind the command's own
   std::string cases;                   // configs/ci/, or a file; empty: `command`
-  std::vector<std::string> command;    // a verb that writes records, with its flags
+  std::vector<std::string> command;    // a verb that writes records, with its flags; with `metric` any command
+  std::string metric, unit;            // how what the command prints is read (output_metric.h); empty: by its records
   std::string launcher;                // words before the program: "mpirun -np 2"
   std::string floor;                   // records of self-test; empty: results/self-test.jsonl, where it is
   double delta_percent = 3;

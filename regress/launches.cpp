@@ -38,13 +38,51 @@ std::string program_in(const std::string& dir, const std::string& what) {
 
 std::string own_program() { return fs::read_symlink("/proc/self/exe"); }
 
+namespace {
+
+ptrdiff_t metrics_of(const CaseList& list) {
+  return std::ranges::count_if(list.launches, [](const LaunchLine& line) { return line.metric.has_value(); });
+}
+
+}  // namespace
+
+Arm arm_in(const std::string& name, const std::string& dir, std::vector<std::string> flags, const CaseList& list,
+           const std::string& what) {
+  Arm arm;
+  arm.name = name;
+  arm.flags = std::move(flags);
+  if (const ptrdiff_t metrics = metrics_of(list); metrics > 0) {
+    arm.folder = dir.empty() ? fs::current_path().string() : dir;
+    require<BadInput>(fs::is_directory(arm.folder), "{}: found '{}', expected a folder in which commands can run", what,
+                      dir);
+    if (metrics == std::ssize(list.launches)) return arm;
+  }
+  arm.program = dir.empty() ? own_program() : program_in(dir, what);
+  return arm;
+}
+
+std::string text_of(const Arm& arm) {
+  const std::string& where = arm.program.empty() ? arm.folder : arm.program;
+  return arm.flags.empty() ? where : fmt::format("{} {}", where, fmt::join(arm.flags, " "));
+}
+
+std::optional<OutputMetric> metric_of(const std::string& metric, const std::string& unit) {
+  require<BadInput>(unit.empty() || !metric.empty(), "--unit: found {}, expected --metric beside it", shown(unit));
+  if (metric.empty()) return std::nullopt;
+  return OutputMetric(metric, unit, "--metric");
+}
+
+void ask_anew(const CaseList& list, Asked& asked) {
+  if (metrics_of(list) == 0) return;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  asked.flags.push_back(fmt::format("asked {}", std::chrono::duration_cast<std::chrono::microseconds>(now).count()));
+}
+
 std::vector<std::string> files_of_program(const std::string& program) {
   std::vector<std::string> files{program};
   if (fs::exists(program + "-run")) files.push_back(program + "-run");
   return files;
 }
-
-double CaseTimes::seconds() const { return median(max_over_ranks(samples)); }
 
 std::optional<CaseTimes> times_of(const CaseRecord& record, std::string_view sample) {
   if (record.status != CaseStatus::ok || is_repeat(record)) return std::nullopt;
@@ -72,7 +110,7 @@ Launcher::~Launcher() {
 
 std::vector<std::string> Launcher::argv(const Arm& arm, const LaunchLine& line) const {
   std::vector<std::string> words = before_;
-  words.push_back(arm.program);
+  if (!line.metric) words.push_back(arm.program);
   words.insert(words.end(), line.words.begin(), line.words.end());
   words.insert(words.end(), arm.flags.begin(), arm.flags.end());
   return words;
@@ -83,6 +121,7 @@ std::string Launcher::shown(const Arm& arm, const LaunchLine& line) const {
 }
 
 LaunchEnd Launcher::run(const Arm& arm, const LaunchLine& line, double timeout_s) const {
+  if (line.metric) return run_other(arm, line, timeout_s);
   const std::string records = folder_ + "/records.jsonl";
   fs::remove(records);
   std::vector<std::string> words = argv(arm, line);
@@ -106,6 +145,20 @@ LaunchEnd Launcher::run(const Arm& arm, const LaunchLine& line, double timeout_s
   return end;
 }
 
+LaunchEnd Launcher::run_other(const Arm& arm, const LaunchLine& line, double timeout_s) const {
+  const ProcessEnd process = run_process(argv(arm, line), timeout_s, {arm.folder, true});
+  LaunchEnd end{process.code, process.timed_out, process.wall_s, process.last_line, {}, {}};
+  if (process.code != kOk) return end;
+  OutputMetric::Found found = line.metric->in(process.output);
+  const auto name_of = [&](const std::string& name) {
+    if (name.empty()) return line.name.empty() ? "command" : line.name;
+    return line.name.empty() ? name : line.name + "/" + name;
+  };
+  for (auto& [name, times] : found.cases) end.cases[name_of(name)] = std::move(times);
+  for (const auto& [name, why] : found.not_ok) end.not_ok[name_of(name)] = why;
+  return end;
+}
+
 namespace {
 
 std::chrono::year_month_day date_from(const TableReader& table, std::string_view key) {
@@ -126,9 +179,13 @@ CaseList read_case_list(const std::string& name_or_path) {
   const TableReader root(file, {"schema", "launch", "waiver"});
   root.integer("schema", {.least = 1, .most = 1});
   std::set<std::string> names;
-  for (const TableReader& table : root.tables("launch", {"name", "command", "demanded"})) {
+  for (const TableReader& table : root.tables("launch", {"name", "command", "demanded", "metric", "unit"})) {
     LaunchLine line{table.name("name"), words_of(table.text("command", false), table.where("command")),
                     table.has("demanded") && table.boolean("demanded")};
+    if (table.has("metric"))
+      line.metric.emplace(table.text("metric"), table.has("unit") ? table.text("unit") : "", table.where("metric"));
+    else if (table.has("unit"))
+      table.fail("unit", shown(table.text("unit")), "a metric beside it");
     if (!names.insert(line.name).second) table.fail("name", shown(line.name), "a name of its own");
     list.launches.push_back(std::move(line));
   }
@@ -140,10 +197,11 @@ CaseList read_case_list(const std::string& name_or_path) {
 
 }  // namespace
 
-CaseList case_list_of(const std::string& verb, const std::string& cases, const std::vector<std::string>& command) {
+CaseList case_list_of(const std::string& verb, const std::string& cases, const std::vector<std::string>& command,
+                      std::optional<OutputMetric> metric) {
   require<BadInput>(cases.empty() != command.empty(), "{}: found {}, expected --cases or -- VERB and its flags", verb,
                     cases.empty() ? "neither" : "both");
-  return cases.empty() ? CaseList{{}, {{"", command}}, {}} : read_case_list(cases);
+  return cases.empty() ? CaseList{{}, {{"", command, false, std::move(metric)}}, {}} : read_case_list(cases);
 }
 
 namespace {

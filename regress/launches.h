@@ -9,17 +9,19 @@
 
 #include "moe/base/random.h"
 #include "moe/record/record.h"
+#include "regress/output_metric.h"
 #include "regress/rule.h"
 
 namespace moe::regress {
 
 // What a gate runs: configs/ci/NAME.toml.
 
-/// A command line of a verb that writes records. Each of its cases that is ok is a case of the gate.
+/// A command line. Each case that it measures and that is ok is a case of the gate.
 struct LaunchLine {
-  std::string name;                // empty: the only one
-  std::vector<std::string> words;  // the verb and its flags
-  bool demanded = false;           // hardware that is not there fails the gate, in the place of leaving this out
+  std::string name;                         // empty: the only one
+  std::vector<std::string> words;           // a verb that writes records, with its flags; of a metric: any command
+  bool demanded = false;                    // without its hardware the gate fails, in the place of leaving this out
+  std::optional<OutputMetric> metric = {};  // reads what the command prints
 };
 
 /// A case that may be slower for a while.
@@ -35,33 +37,38 @@ struct CaseList {
   std::vector<Waiver> waivers;
 };
 
-/// Returns the launches and waivers of configs/ci/NAME.toml or a file, or the one command line. Throws BadInput
-/// "FILE:LINE: KEY: found ..., expected ...", and where both or neither are given to `verb`.
-CaseList case_list_of(const std::string& verb, const std::string& cases, const std::vector<std::string>& command);
+/// Returns the launches and waivers of configs/ci/NAME.toml or a file, or the one command line, read by `metric`.
+/// Throws BadInput "FILE:LINE: KEY: found ..., expected ...", and where both or neither are given to `verb`.
+CaseList case_list_of(const std::string& verb, const std::string& cases, const std::vector<std::string>& command,
+                      std::optional<OutputMetric> metric = {});
 
 /// One of the two programs that are compared.
 struct Arm {
   std::string name;                // "base", "head"
-  std::string program;             // moetune
+  std::string program;             // moetune; empty: no line is of its verbs
+  std::string folder;              // in which commands of a metric run; empty: this one
   std::vector<std::string> flags;  // behind the command line's own
 };
 
+/// Returns the arm of a tree (`dir`; empty: this program and folder) for the lines of a list. Throws BadInput
+/// "WHAT: ..." where it lacks what they need: moetune (program_in), of metrics a folder to run in.
+Arm arm_in(const std::string& name, const std::string& dir, std::vector<std::string> flags, const CaseList& list,
+           const std::string& what);
+/// Returns what a person reads of it: the program or the folder, and its flags.
+std::string text_of(const Arm& arm);
 /// Returns the program of a tree: DIR itself where it is one, else what ./moetune and cmake build into it, or what was
 /// installed there. Throws BadInput "WHAT: ..." where there is none.
 std::string program_in(const std::string& dir, const std::string& what);
 /// Returns the program that runs.
 std::string own_program();
 
-/// Returns the program and the one beside it that runs layers: what records depend on.
+/// Returns the program and the one beside it that runs layers: what records depend on. None where it is empty.
 std::vector<std::string> files_of_program(const std::string& program);
-
-/// What one launch measured of a case.
-struct CaseTimes {
-  std::vector<std::vector<double>> samples;  // seconds[iteration][rank]
-  double peak_bytes = 0;                     // of the tensors; 0: not counted
-  /// The median over iterations of the maximum over ranks.
-  double seconds() const;
-};
+/// Returns the metric of flags; none: both are empty.
+std::optional<OutputMetric> metric_of(const std::string& metric, const std::string& unit);
+/// Adds to a question that it is asked now where lines are of metrics: it is not known on what they depend, so a gate
+/// that was broken off begins again.
+void ask_anew(const CaseList& list, Asked& asked);
 
 /// How a launch ended. One that failed or left no records has no cases.
 struct LaunchEnd {
@@ -93,6 +100,7 @@ class Launcher {
 
  private:
   std::vector<std::string> argv(const Arm& arm, const LaunchLine& line) const;
+  LaunchEnd run_other(const Arm& arm, const LaunchLine& line, double timeout_s) const;
 
   std::vector<std::string> before_;
   std::string folder_;

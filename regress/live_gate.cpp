@@ -41,6 +41,10 @@ void LiveGate::warm_up() {
   std::set<std::string> of_base, of_head;
   for (const LaunchLine& line : setup_.lines) {
     const LaunchEnd base = checked(setup_.base, line);
+    if (line.metric && base.cases.empty()) {
+      const std::string why = base.not_ok.empty() ? "found no case" : base.not_ok.begin()->second;
+      bad_input("--metric {}: {}: {}", line.metric->text(), why, launcher_.shown(setup_.base, line));
+    }
     timeouts_s_[line.name] = std::max(kShortestTimeout, kTimeoutOfFirst * base.wall_s);
     const LaunchEnd head = checked(setup_.head, line);
     require<RankFailure>(base.code == kNoHardware || head.code != kNoHardware,
@@ -93,7 +97,9 @@ LaunchLine LiveGate::with_these_alone(LaunchLine line, const std::set<std::strin
     });
   };
   // --only is a flag of layerbench, and knows no layers that are drawn.
-  if (std::ranges::find(line.words, "layerbench") == line.words.end() || !has("--grid") || has("--drawn")) return line;
+  if (line.metric || std::ranges::find(line.words, "layerbench") == line.words.end() || !has("--grid") ||
+      has("--drawn"))
+    return line;
   if (wanted == of_line(line, std::vector<bool>(cases_.size(), true))) return line;
   const size_t before = line.name.empty() ? 0 : line.name.size() + 1;
   std::set<std::string> layers;

@@ -17,7 +17,7 @@ namespace moe::regress {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr off_t kLastLines = 4096;
+constexpr off_t kLastLines = 4096, kMostOutput = 64 << 20;
 
 // Returns the next held signal; 0 where none came in time.
 int next_signal(const HeldSignals& held, Clock::duration patience) {
@@ -38,29 +38,37 @@ class Descriptor {
   int number_;
 };
 
-[[noreturn]] void become(const std::vector<std::string>& argv, pid_t parent, int log, const HeldSignals& held) {
+[[noreturn]] void become(const std::vector<std::string>& argv, const ProcessPlace& place, pid_t parent, int output,
+                         int log, const HeldSignals& held) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
   held.release();
   const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(nothing, STDIN_FILENO);
-  dup2(nothing, STDOUT_FILENO);
+  dup2(place.keeps_output ? output : nothing, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
   std::vector<char*> words;
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  execvp(words.front(), words.data());
-  const std::string why = argv.front() + ": " + std::strerror(errno) + "\n";
+  const bool there = place.folder.empty() || chdir(place.folder.c_str()) == 0;
+  if (there) execvp(words.front(), words.data());
+  const std::string why = (there ? argv.front() : place.folder) + ": " + std::strerror(errno) + "\n";
   [[maybe_unused]] const ssize_t said = ::write(STDERR_FILENO, why.data(), why.size());
   _exit(127);
 }
 
-std::string last_line_of(int file) {
-  const off_t size = lseek(file, 0, SEEK_END), from = std::max<off_t>(0, size - kLastLines);
+// Returns the last bytes of a file, no more than `most`.
+std::string end_of(int file, off_t most) {
+  const off_t size = lseek(file, 0, SEEK_END), from = std::max<off_t>(0, size - most);
   std::string text(static_cast<size_t>(size - from), '\0');
   const ssize_t got = pread(file, text.data(), text.size(), from);
   text.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  return text;
+}
+
+std::string last_line_of(int file) {
+  std::string text = end_of(file, kLastLines);
   const size_t last = text.find_last_not_of(" \n\r\t");
   if (last == std::string::npos) return {};
   text.resize(last + 1);
@@ -85,8 +93,9 @@ int end_group(pid_t pid, const HeldSignals& held) {
 
 }  // namespace
 
-ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s) {
+ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s, const ProcessPlace& place) {
   const Descriptor log(memfd_create("stderr of a launch", MFD_CLOEXEC));
+  const Descriptor output(memfd_create("stdout of a launch", MFD_CLOEXEC));
   const pid_t parent = getpid();
   int status = 0, ended_by = 0;
   ProcessEnd end;
@@ -96,7 +105,7 @@ ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s) {
     const auto deadline = start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s));
     const pid_t pid = fork();
     require<BadInput>(pid >= 0, "{}: cannot be started: {}", argv.front(), std::strerror(errno));
-    if (pid == 0) become(argv, parent, log.number(), held);
+    if (pid == 0) become(argv, place, parent, output.number(), log.number(), held);
     setpgid(pid, pid);  // whichever of us is first
     while (waitpid(pid, &status, WNOHANG) != pid) {
       const int signal = next_signal(held, deadline - Clock::now());
@@ -112,6 +121,7 @@ ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s) {
   if (ended_by != 0) throw Interrupted{ended_by};
   end.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   end.last_line = last_line_of(log.number());
+  if (place.keeps_output) end.output = end_of(output.number(), kMostOutput);
   return end;
 }
 

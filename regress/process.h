@@ -11,6 +11,12 @@ struct ProcessEnd {
   bool timed_out = false;  // and then it was killed, with everything in its process group
   double wall_s = 0;
   std::string last_line;  // on stderr, that is not empty
+  std::string output;     // on stdout, where it was asked for
+};
+
+struct ProcessPlace {
+  std::string folder = {};  // in which it runs; empty: this one
+  bool keeps_output = false;
 };
 
 /// Thrown if a signal asked this process to end while a program ran.
@@ -21,7 +27,7 @@ struct Interrupted {
 /// Runs `argv` to its end in a process group of its own, without input; what it prints is not shown. A signal that
 /// would end this process ends the group first, and is thrown as Interrupted. Throws BadInput where nothing can be
 /// started.
-ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s);
+ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s, const ProcessPlace& place = {});
 
 /// Returns what `body` returns, which runs programs. A signal that would end this process does so only when `body` has
 /// ended and removed its temporary files.

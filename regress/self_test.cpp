@@ -33,13 +33,13 @@ class SelfTest {
  public:
   explicit SelfTest(const SelfTestOptions& options)
       : options_(options),
-        list_(case_list_of("self-test", options.cases, options.command)),
-        program_(options.base.empty() ? own_program() : program_in(options.base, "--base")),
+        list_(case_list_of("self-test", options.cases, options.command, metric_of(options.metric, options.unit))),
+        base_(arm_in("base", options.base, {}, list_, "--base")),
         before_(earlier_sessions()),
         writer_(path(), question()),
         gate_(setup(), writer_) {
     results_.rule.delta = options.delta_percent / 100;
-    results_.program = program_;
+    results_.program = text_of(base_);
     results_.records = writer_.path();
   }
 
@@ -47,7 +47,7 @@ class SelfTest {
     const auto start = Clock::now();
     gate_.warm_up();
     if (gate_.cases().empty()) {
-      require<BadInput>(!gate_.absent().empty(), "nothing was timed: no case of {} is ok", program_);
+      require<BadInput>(!gate_.absent().empty(), "nothing was timed: no case of {} is ok", text_of(base_));
       log_info(fmt::format("nothing to run: the hardware of {} is not here", fmt::join(gate_.absent(), ", ")));
       return kNoHardware;
     }
@@ -65,14 +65,11 @@ class SelfTest {
   std::string path() const { return options_.out.empty() ? kSelfTestRecords : options_.out; }
 
   LiveGate::Setup setup() {
-    const Arm arm{"base", program_, {}};
-    LiveGate::Setup setup{arm,
-                          {"again", program_, {}},
-                          list_.launches,
-                          words_of(options_.launcher, "--launcher"),
-                          options_.timeout_s,
-                          options_.seed,
-                          "self-test"};
+    Arm again = base_;
+    again.name = "again";
+    LiveGate::Setup setup{
+        base_,         again,      list_.launches, words_of(options_.launcher, "--launcher"), options_.timeout_s,
+        options_.seed, "self-test"};
     setup.tell = [this](int pair, bool head, size_t of_case, const CaseTimes& times) {
       const auto number = static_cast<size_t>(pair);
       if (number >= rounds_.size()) return;  // a suspect's fresh pair: of some cases alone
@@ -82,7 +79,7 @@ class SelfTest {
   }
 
   Question question() const {
-    std::vector<std::string> files = files_of_program(program_);
+    std::vector<std::string> files = files_of_program(base_.program);
     files.push_back(list_.path);
     Asked asked = options_.asked;
     asked.flags.insert(asked.flags.end(), options_.command.begin(), options_.command.end());
@@ -193,7 +190,7 @@ class SelfTest {
 
   const SelfTestOptions& options_;
   CaseList list_;
-  std::string program_;
+  Arm base_;
   std::vector<std::map<std::string, double>> before_;
   RecordWriter writer_;
   LiveGate gate_;

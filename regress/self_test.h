@@ -12,7 +12,8 @@ namespace moe::regress {
 struct SelfTestOptions {
   std::string base;                  // a tree with a built moetune; empty: this program's
   std::string cases;                 // configs/ci/, or a file; empty: `command`
-  std::vector<std::string> command;  // a verb that writes records, with its flags
+  std::vector<std::string> command;  // a verb that writes records, with its flags; with `metric` any command
+  std::string metric, unit;          // as AbOptions has them
   std::string launcher;
   double delta_percent = 3;
   double timeout_s = 0;      // of a launch; 0: by the first one

@@ -41,6 +41,10 @@ LONG = {
     "self-test --cases tiny": "minutes; tests/regress calls it with quick programs",
     "self-test --simulate --resamples 4200": "minutes; tests/regress studies the rule on fewer gates",
     "ab --base ../before --head . --cases tiny": "two checkouts; tests/regress calls it with quick programs",
+    "ab --base ../megatron-main --head ../megatron --metric megatron -- bash train.sh":
+        "other people's programs; tests/regress has stand-ins",
+    "ab --base ../before --head . --metric ([0-9.]+) tokens/s --unit 1/s -- python3 train.py --steps 20":
+        "other people's programs; tests/regress has stand-ins",
     "ab --base ../base --head . --cases gpu --markdown": "needs a GPU and two checkouts",
     "ab --head-flags --slow expert:1.1 -- layerbench --cluster host --no-predict --schedule fsmoe "
     "--degree-forward 2 --degree-backward 2": "twelve launches at least; tests/regress has quicker ones",

@@ -1,0 +1,117 @@
+#include "regress/output_metric.h"
+
+#include <cmath>
+#include <fmt/format.h>
+
+#include "moe/base/check.h"
+#include "moe/base/json.h"
+#include "moe/base/statistics.h"
+#include "moe/record/pass_times.h"
+
+namespace moe::regress {
+namespace {
+
+constexpr size_t kLongestLine = 4096;  // of lines that are searched
+constexpr const char* kNumberAlone = R"(^\s*([-+0-9.eE]+)\s*$)";
+constexpr const char* kMegatronTime = R"(elapsed time per iteration \(ms\):\s*([-+0-9.eE]+))";
+
+// Returns the seconds of a unit; none for what is no unit of time.
+std::optional<double> seconds_of(std::string_view unit) {
+  if (unit == "s" || unit == "1/s") return 1;
+  if (unit == "ms") return 1e-3;
+  if (unit == "us") return 1e-6;
+  if (unit == "ns") return 1e-9;
+  return std::nullopt;
+}
+
+std::optional<double> number_of(const std::string& text) {
+  try {
+    size_t used = 0;
+    const double number = std::stod(text, &used);
+    if (used == text.size() && std::isfinite(number) && number > 0) return number;
+  } catch (const std::logic_error&) {
+  }
+  return std::nullopt;
+}
+
+std::string text_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+}  // namespace
+
+double CaseTimes::seconds() const { return median(max_over_ranks(samples)); }
+
+OutputMetric::OutputMetric(const std::string& text, const std::string& unit, const std::string& where) : text_(text) {
+  const bool has_unit = text == "gbench" || text == "megatron";
+  require<BadInput>(!has_unit || unit.empty(), "{}: found unit {} of {}, which has its own", where, shown(unit), text);
+  if (text == "gbench") return;
+  const std::string named = text == "megatron" ? "ms" : unit.empty() ? "s" : unit;
+  const std::optional<double> seconds = seconds_of(named);
+  require<BadInput>(seconds.has_value(), "{}: found unit {}, expected s, ms, us, ns or 1/s", where, shown(unit));
+  unit_s_ = *seconds, rate_ = named == "1/s", first_warms_ = text == "megatron";
+  const char* pattern = text == "megatron" ? kMegatronTime : text == "number" ? kNumberAlone : text.c_str();
+  try {
+    pattern_.emplace(pattern, std::regex::ECMAScript | std::regex::optimize);
+  } catch (const std::regex_error&) {
+  }
+  require<BadInput>(pattern_ && pattern_->mark_count() == 1,
+                    "{}: found {}, expected gbench, megatron, number, or a regular expression with one group", where,
+                    shown(text));
+}
+
+OutputMetric::Found OutputMetric::in(const std::string& output) const {
+  return pattern_ ? numbers_in(output) : benchmarks_in(output);
+}
+
+OutputMetric::Found OutputMetric::numbers_in(std::string_view output) const {
+  CaseTimes times;
+  while (!output.empty()) {
+    const size_t end = output.find('\n');
+    const std::string line(output.substr(0, std::min(end, kLongestLine)));
+    output.remove_prefix(end == std::string_view::npos ? output.size() : end + 1);
+    for (auto found = std::sregex_iterator(line.begin(), line.end(), *pattern_); found != std::sregex_iterator();
+         ++found) {
+      const std::string text = (*found)[1];
+      const std::optional<double> number = number_of(text);
+      if (!number) return {.not_ok = {{"", fmt::format("found {}, expected a number above 0", shown(text))}}};
+      times.samples.push_back({rate_ ? 1 / *number : unit_s_ * *number});
+    }
+  }
+  if (first_warms_ && times.samples.size() > 1) times.samples.erase(times.samples.begin());
+  if (times.samples.empty()) return {.not_ok = {{"", fmt::format("found nothing for {} in the output", shown(text_))}}};
+  return {.cases = {{"", std::move(times)}}};
+}
+
+// Every repetition is a sample; where only aggregates are printed, the median is the one sample.
+OutputMetric::Found OutputMetric::benchmarks_in(std::string_view output) const {
+  const size_t begin = output.find('{');
+  const std::optional<Json> json = begin == std::string_view::npos ? std::nullopt : json_if_valid(output.substr(begin));
+  const std::string fault = "found no JSON of google/benchmark on stdout (--benchmark_format=json)";
+  if (!json || !json->is_object() || !json->contains("benchmarks") || !(*json)["benchmarks"].is_array())
+    return {.not_ok = {{"", fault}}};
+  Found found;
+  std::map<std::string, CaseTimes> medians;
+  for (const Json& benchmark : (*json)["benchmarks"]) {
+    if (!benchmark.is_object()) return {.not_ok = {{"", fault}}};
+    const std::string run = text_at(benchmark, "run_name"), name = run.empty() ? text_at(benchmark, "name") : run;
+    const std::string aggregate = text_at(benchmark, "aggregate_name");
+    if (!aggregate.empty() && aggregate != "median") continue;
+    const auto time = benchmark.find("real_time");
+    const std::string unit = text_at(benchmark, "time_unit");
+    const std::optional<double> seconds = seconds_of(unit.empty() ? "ns" : unit);
+    const bool usable = time != benchmark.end() && time->is_number() && seconds && time->get<double>() > 0;
+    if (benchmark.value("error_occurred", false) || !usable) {
+      const std::string error = text_at(benchmark, "error_message");
+      found.not_ok[name] = error.empty() ? "found no real_time above 0" : error;
+      continue;
+    }
+    (aggregate.empty() ? found.cases : medians)[name].samples.push_back({*seconds * time->get<double>()});
+  }
+  found.cases.merge(medians);  // only of what has no repetitions
+  for (const auto& [name, why] : found.not_ok) found.cases.erase(name);
+  return found;
+}
+
+}  // namespace moe::regress
