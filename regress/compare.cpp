@@ -197,15 +197,33 @@ ByKey by_key(const Side& side, CaseFilter& filter) {
   return found;
 }
 
-bool same_case(const Candidate& a, const Candidate& b) { return asked_difference(*a.record, *b.record).empty(); }
+using Launches = std::vector<Candidate>;  // of one case, by their starts
 
-/// Returns where a case stands twice on a side; empty: it does not.
-std::string twice(const std::vector<Candidate>& of_key, std::string_view side) {
-  for (size_t i = 0; i < of_key.size(); ++i)
-    for (size_t j = i + 1; j < of_key.size(); ++j)
-      if (same_case(of_key[i], of_key[j]))
-        return fmt::format("{} has it twice: {} and {}", side, of_key[i].record->where, of_key[j].record->where);
-  return {};
+// Moves the launches of one case, that of `like`, out of a side's.
+Launches taken(std::vector<Candidate>& from, const CaseRecord& like) {
+  Launches launches;
+  std::erase_if(from, [&](const Candidate& one) {
+    if (!asked_difference(like, *one.record).empty()) return false;
+    launches.push_back(one);
+    return true;
+  });
+  std::ranges::stable_sort(launches, {}, [](const Candidate& one) { return one.run->started; });
+  return launches;
+}
+
+// Returns the first launch that is not ok, else the first.
+const Candidate& telling(const Launches& launches) {
+  const auto bad = std::ranges::find_if(launches, [](const auto& one) { return one.record->status != CaseStatus::ok; });
+  return bad == launches.end() ? launches.front() : *bad;
+}
+
+// Returns whether each pair's two launches are neighbours in time.
+bool in_turns(const Launches& base, const Launches& head, size_t pairs) {
+  for (size_t i = 0; i + 1 < pairs; ++i)
+    if (std::max(base[i].run->started, head[i].run->started) >
+        std::min(base[i + 1].run->started, head[i + 1].run->started))
+      return false;
+  return true;
 }
 
 std::optional<double> peak_bytes(const CaseRecord& record) {
@@ -227,29 +245,27 @@ class Matcher {
 
   /// Compares all cases of a key that both sides have.
   void match(const std::string& key, std::vector<Candidate> base, std::vector<Candidate> head) {
-    for (const auto& why : {twice(base, "BASE"), twice(head, "HEAD")})
-      if (!why.empty()) {
-        out_.refused.push_back({key, why});
-        return;
-      }
-    std::erase_if(base, [&](const Candidate& b) {
-      const auto found = std::ranges::find_if(head, [&](const Candidate& h) { return same_case(b, h); });
-      if (found == head.end()) return false;
-      compare(b, *found);
-      head.erase(found);
-      return true;
-    });
-    if (!base.empty() && !head.empty()) {
-      out_.refused.push_back({key, asked_difference(*base.front().record, *head.front().record)});
+    std::vector<Launches> alone;
+    while (!base.empty()) {
+      const CaseRecord& like = *base.front().record;
+      Launches of_base = taken(base, like);
+      if (const Launches of_head = taken(head, like); !of_head.empty())
+        compare(of_base, of_head);
+      else
+        alone.push_back(std::move(of_base));
+    }
+    if (!alone.empty() && !head.empty()) {
+      out_.refused.push_back({key, asked_difference(*alone.front().front().record, *head.front().record)});
       return;
     }
-    for (size_t i = 0; i < base.size(); ++i) out_.only_in_base.push_back(key);
-    for (size_t i = 0; i < head.size(); ++i) out_.only_in_head.push_back(key);
+    for (size_t i = 0; i < alone.size(); ++i) out_.only_in_base.push_back(key);
+    while (!head.empty()) taken(head, *head.front().record), out_.only_in_head.push_back(key);
   }
 
   Comparison take() {
     require<BadInput>(out_.cases.empty() || grouped_, "--by: found {}, expected a parameter of some case, or schedule",
                       shown(by_));
+    judge_pairs();
     std::ranges::stable_sort(out_.cases, std::greater(), &ComparedCase::ratio);
     std::map<std::tuple<Metric, std::string>, std::pair<int, double>> sums;
     for (const ComparedCase& c : out_.cases) {
@@ -265,7 +281,41 @@ class Matcher {
   Comparison& out() { return out_; }
 
  private:
-  void compare(const Candidate& b, const Candidate& h) {
+  struct Paired {
+    size_t of_case;
+    Evidence evidence;
+    bool in_turns;
+  };
+
+  // Decides cases of several launches, all of them together.
+  void judge_pairs() {
+    Rule rule;
+    std::vector<Evidence> evidence;
+    for (Paired& paired : pairs_) {
+      rule.delta = std::max(rule.delta, out_.cases[paired.of_case].floor.value_or(0));
+      evidence.push_back(paired.evidence);
+    }
+    for (Evidence& one : evidence) {  // the first pairs choose suspects, further ones confirm them
+      const auto first = std::min(one.first.size(), static_cast<size_t>(rule.first_pairs));
+      std::vector<Pair> rest(one.first.begin() + static_cast<ptrdiff_t>(first), one.first.end());
+      one.first.resize(first);
+      if (!is_suspect(one.first, rule)) continue;
+      rest.resize(std::min(rest.size(), static_cast<size_t>(rule.most_pairs)));
+      one.second = std::move(rest);
+    }
+    const std::vector<Judged> judged = judge(evidence, rule);
+    for (size_t i = 0; i < pairs_.size(); ++i) {
+      ComparedCase& c = out_.cases[pairs_[i].of_case];
+      c.interval = judged[i].interval;
+      c.verdict = judged[i].verdict;
+      c.pairs_needed = judged[i].pairs_needed;
+      const bool differs = c.verdict == Verdict::slower || c.verdict == Verdict::faster;
+      if (differs && !c.floor && !pairs_[i].in_turns) c.verdict = Verdict::ambiguous;
+    }
+  }
+
+  void compare(const Launches& of_base, const Launches& of_head) {
+    const Candidate &b = telling(of_base), &h = telling(of_head);
     const CaseRecord &base = *b.record, &head = *h.record;
     const auto is_one_of = [](CaseStatus status, auto... any) { return ((status == any) || ...); };
     const bool was_bad = is_one_of(base.status, CaseStatus::wrong, CaseStatus::error);
@@ -273,43 +323,61 @@ class Matcher {
       out_.broken.push_back({base.key, status_text(base, head)});
       return;
     }
-    if (const std::string why = measured_difference(*b.run, base, *h.run, head); !why.empty()) {
-      out_.refused.push_back({base.key, why});
-      return;
-    }
+    for (const Launches* launches : {&of_base, &of_head})
+      for (const Candidate& one : *launches)
+        if (const std::string why = measured_difference(*b.run, base, *one.run, *one.record); !why.empty()) {
+          out_.refused.push_back({base.key, why});
+          return;
+        }
     const bool was_ok = base.status == CaseStatus::ok;
     if (was_ok && is_one_of(head.status, CaseStatus::oom, CaseStatus::unsupported))
       out_.broken.push_back({base.key, status_text(base, head)});
     else if (!was_ok || head.status != CaseStatus::ok)
       out_.refused.push_back({base.key, fmt::format("status: {}", status_text(base, head))});
     else
-      compare_ok(base, head, floors_.of(b.run->machine).between_sessions);
+      compare_ok(of_base, of_head, floors_.of(b.run->machine).between_sessions);
   }
 
-  void compare_ok(const CaseRecord& base, const CaseRecord& head, std::optional<double> floor) {
-    const MainTime was = main_time(base), is = main_time(head);
-    for (const MainTime* time : {&was, &is})
-      if (!time->fault.empty()) {
-        out_.refused.push_back({base.key, fmt::format("{}: {}", time == &was ? "BASE" : "HEAD", time->fault)});
-        return;
+  void compare_ok(const Launches& base, const Launches& head, std::optional<double> floor) {
+    const std::string& key = base.front().record->key;
+    const std::string sample = main_time(*base.front().record).sample;
+    std::vector<double> seconds[2], bytes[2];
+    for (const Launches* launches : {&base, &head})
+      for (const Candidate& one : *launches) {
+        const MainTime time = main_time(*one.record);
+        if (!time.fault.empty()) {
+          out_.refused.push_back({key, fmt::format("{}: {}", launches == &base ? "BASE" : "HEAD", time.fault)});
+          return;
+        }
+        if (time.sample != sample) {
+          out_.refused.push_back({key, fmt::format("samples: {} against {}", sample, time.sample)});
+          return;
+        }
+        seconds[launches == &head].push_back(time.seconds);
+        if (const auto peak = peak_bytes(*one.record)) bytes[launches == &head].push_back(*peak);
       }
-    if (was.sample != is.sample) {
-      out_.refused.push_back({base.key, fmt::format("samples: {} against {}", was.sample, is.sample)});
-      return;
-    }
-    const auto value = value_of(base, by_);
+    const auto value = value_of(*base.front().record, by_);
     grouped_ = grouped_ || value;
     const std::string group = value.value_or("none");
-    const double ratio = is.seconds / was.seconds;
-    out_.cases.push_back({base.key, group, Metric::time, was.seconds, is.seconds, floor, time_verdict(ratio, floor)});
-    if (const auto old_bytes = peak_bytes(base), bytes = peak_bytes(head); old_bytes && bytes)
-      out_.cases.push_back(
-          {base.key, group, Metric::memory, *old_bytes, *bytes, std::nullopt, memory_verdict(*bytes / *old_bytes)});
+    const size_t pairs = std::min(base.size(), head.size());
+    if (pairs > 1) {
+      Paired paired{out_.cases.size(), {}, in_turns(base, head, pairs)};
+      for (size_t i = 0; i < pairs; ++i)
+        paired.evidence.first.push_back({std::log(seconds[0][i]), std::log(seconds[1][i])});
+      pairs_.push_back(std::move(paired));
+    }
+    const double was = median(seconds[0]), is = median(seconds[1]);
+    out_.cases.push_back(
+        {key, group, Metric::time, was, is, floor, time_verdict(is / was, floor), static_cast<int>(pairs)});
+    if (bytes[0].empty() || bytes[1].empty()) return;
+    const double held = std::ranges::min(bytes[0]), holds = std::ranges::min(bytes[1]);
+    out_.cases.push_back({key, group, Metric::memory, held, holds, std::nullopt, memory_verdict(holds / held)});
   }
 
   const std::string& by_;
   const NoiseFloors& floors_;
   bool grouped_ = false;  // whether any case has what `by` names
+  std::vector<Paired> pairs_;
   Comparison out_;
 };
 
@@ -396,14 +464,23 @@ void add_side(Text& text, std::string_view name, const Side& side) {
 }
 
 void add_cases(Text& text, const Comparison& c, bool all) {
-  Table table({"case", "metric", "BASE", "HEAD", "ratio", "verdict"});
+  const bool launches = std::ranges::any_of(c.cases, [](const ComparedCase& one) { return one.pairs > 1; });
+  std::vector<std::string> columns{"case", "metric", "BASE", "HEAD", "ratio", "verdict"};
+  if (launches) columns.insert(columns.end() - 1, {"interval", "pairs"});
+  Table table(columns);
   size_t same = 0;
   for (const ComparedCase& one : c.cases) {
     same += one.verdict == Verdict::same;
-    if (one.verdict != Verdict::same || all)
-      table.add({one.key, std::string(name_of(one.metric)), value_text(one.metric, one.base),
-                 value_text(one.metric, one.head), fmt::format("{:.3f}x", one.ratio()),
-                 std::string(name_of(one.verdict))});
+    if (one.verdict == Verdict::same && !all) continue;
+    std::vector<std::string> cells{one.key, std::string(name_of(one.metric)), value_text(one.metric, one.base),
+                                   value_text(one.metric, one.head), fmt::format("{:.3f}x", one.ratio())};
+    if (launches) {
+      const bool bounded = one.interval && std::isfinite(one.interval->most);
+      cells.push_back(bounded ? fmt::format("{:.3f}x to {:.3f}x", one.interval->least, one.interval->most) : "-");
+      cells.push_back(one.metric == Metric::time ? fmt::format("{}", one.pairs) : "-");
+    }
+    cells.emplace_back(name_of(one.verdict));
+    table.add(std::move(cells));
   }
   if (!table.empty()) text.table(table);
   text.line(fmt::format("SAME: {} of {}{}", same, c.cases.size(), same && !all ? " (--all shows them)" : ""));
@@ -424,8 +501,16 @@ void add_refused(Text& text, const Comparison& c, bool all) {
     text.line(fmt::format("not compared: {} ({}): {}", of.size(), names(of, all), why));
 }
 
-void add_floor(Text& text, const Comparison& c) {
-  if (std::ranges::find(c.cases, Verdict::ambiguous, &ComparedCase::verdict) != c.cases.end())
+void add_ambiguous(Text& text, const Comparison& c) {
+  int needed = 0;
+  bool by_floor = false;
+  for (const ComparedCase& one : c.cases)
+    if (one.verdict == Verdict::ambiguous) {
+      needed = std::max(needed, one.pairs_needed);
+      by_floor = by_floor || one.pairs_needed == 0;
+    }
+  if (needed > 0) text.line(fmt::format("AMBG: about {} launches on each side would decide every case", needed));
+  if (by_floor)
     text.line(
         "AMBG: how far sessions of the same code differ on this machine is not known, so that no time is called "
         "SLOW; a self-test measures it");
@@ -458,7 +543,7 @@ std::string comparison_text(const Side& base, const Side& head, const Comparison
     add_cases(text, c, look.all);
     add_groups(text, c);
   }
-  add_floor(text, c);
+  add_ambiguous(text, c);
   add_refused(text, c, look.all);
   for (const auto& [name, keys] : {std::pair("BASE", &c.only_in_base), std::pair("HEAD", &c.only_in_head)})
     if (!keys->empty()) text.line(fmt::format("only in {}: {} ({})", name, keys->size(), names(*keys, look.all)));
@@ -477,7 +562,11 @@ Json to_json(const Side& base, const Side& head, const Comparison& c) {
                              {"head", one.head},
                              {"ratio", one.ratio()},
                              {"floor", one.floor ? Json(*one.floor) : Json()},
-                             {"verdict", name_of(one.verdict)}});
+                             {"verdict", name_of(one.verdict)},
+                             {"pairs", one.pairs},
+                             {"least", one.interval ? Json(one.interval->least) : Json()},
+                             {"most", one.interval ? Json(one.interval->most) : Json()},
+                             {"pairs_needed", one.pairs_needed}});
   for (const GroupRatio& group : c.groups)
     json["groups"].push_back(
         {{"group", group.group}, {"metric", name_of(group.metric)}, {"cases", group.cases}, {"ratio", group.ratio}});

@@ -74,7 +74,7 @@ class CaseFilter {
 
 // Which cases of two sides answer the same question, and what became of each.
 
-/// Records measured at one time: the last run of every file.
+/// Records of one program: the last run of every file. Files with the same case are launches of it.
 struct Side {
   struct OfFile {
     std::string file;
@@ -95,13 +95,17 @@ Verdict time_verdict(double ratio, std::optional<double> floor);
 enum class Metric : uint8_t { time, memory };
 std::string_view name_of(Metric metric);
 
-/// One metric of a case that both sides have: seconds (main_time) or peak_bytes.
+/// One metric of a case that both sides have: seconds (main_time), of several launches their median, or peak_bytes, of
+/// several their least.
 struct ComparedCase {
   std::string key, group;
   Metric metric = Metric::time;
   double base = 0, head = 0;
   std::optional<double> floor;  // of the time, on this machine
   Verdict verdict = Verdict::same;
+  int pairs = 1;                          // of launches
+  std::optional<Interval> interval = {};  // of the ratio, where pairs were judged
+  int pairs_needed = 0;                   // to decide an ambiguous case; 0: one that pairs do not decide
   double ratio() const { return head / base; }
 };
 
@@ -126,8 +130,10 @@ struct Comparison {
   std::vector<GroupRatio> groups;                       // of time, then of memory, each sorted by name
 };
 
-/// Compares what `filter` keeps. `by` names what groups of means share (value_of). Throws BadInput where no case has
-/// it.
+/// Compares what `filter` keeps. Launches of a case are paired in the order of their starts and judged as the gate
+/// judges its pairs (rule.h); delta is at least the floor. Where no floor is known and the sides were not started in
+/// turns, they are AMBG in the place of SLOW or FAST. `by` names what groups of means share (value_of). Throws BadInput
+/// where no case has it.
 Comparison compare_sides(const Side& base, const Side& head, CaseFilter& filter, const std::string& by,
                          const NoiseFloors& floors);
 
@@ -140,8 +146,9 @@ struct ReportLook {
 /// Returns what is broken first, then shows a table of cases, one of means, and what was not compared.
 std::string comparison_text(const Side& base, const Side& head, const Comparison& comparison, ReportLook look);
 /// Returns base, head: path, runs[] = {file, started, commit, dirty, ended}; broken[], refused[] = {key, reason};
-/// cases[] = {key, group, metric, base, head, ratio, floor, verdict}; groups[] = {group, metric, cases, ratio};
-/// only_in_base, only_in_head: keys. The base and head of a time are in seconds, of memory in bytes.
+/// cases[] = {key, group, metric, base, head, ratio, floor, verdict, pairs, least, most, pairs_needed}; groups[] =
+/// {group, metric, cases, ratio}; only_in_base, only_in_head: keys. The base and head of a time are in seconds, of
+/// memory in bytes.
 Json to_json(const Side& base, const Side& head, const Comparison& comparison);
 
 }  // namespace moe::regress

@@ -237,17 +237,69 @@ TEST_F(CompareCases, CasesOfOneSideAreNamed) {
   EXPECT_EQ(c.cases.size(), 1U);
 }
 
-TEST_F(CompareCases, FoldersArePooledAndACaseThatStandsTwiceIsRefused) {
+TEST_F(CompareCases, FoldersArePooled) {
   file("base/a.jsonl", Cases{made_op("a", 1)});
   file("base/b.jsonl", Cases{made_op("b", 2)});
   file("base/notes.txt", "no records");
   file("head/all.jsonl", Cases{made_op("a", 2), made_op("b", 2)});
   EXPECT_EQ(compared(folder_ + "/base", folder_ + "/head").cases.size(), 2U);
-  file("base/again.jsonl", Cases{made_op("a", 1)});
+  file("base/again.jsonl", Cases{made_op("a", 3)});  // two launches meet one: their median
   const Comparison c = compared(folder_ + "/base", folder_ + "/head");
-  EXPECT_EQ(c.cases.size(), 1U);
-  ASSERT_EQ(c.refused.size(), 1U);
-  EXPECT_NE(c.refused[0].why.find("BASE has it twice: "), std::string::npos);
+  ASSERT_EQ(c.cases.size(), 2U);
+  EXPECT_EQ(c.cases[0].base, 2);
+  EXPECT_EQ(c.cases[0].pairs, 1);
+}
+
+// Launches of a case in files of their own, as many of each side. Those of the head take `ratio` as long. In turns the
+// sides alternate in time, else the head's come after the base's.
+class CompareLaunches : public CompareCases {
+ protected:
+  Comparison launches(int pairs, double ratio, bool in_turns, const std::string& floor = "") {
+    for (int i = 0; i < pairs; ++i) {
+      const double noise = 1 + 0.002 * ((7 * i) % 5);  // the same in both launches of a pair
+      write("base", i, in_turns ? 2 * i : i, made_op("a", noise));
+      write("head", i, in_turns ? 2 * i + 1 : pairs + i, made_op("a", noise * ratio * (1 + 0.001 * ((3 * i) % 4))));
+    }
+    return compared(folder_ + "/base", folder_ + "/head", {}, "family", floor);
+  }
+
+ private:
+  void write(const std::string& side, int number, int minute, const CaseRecord& record) {
+    RunHeader run = made_header();
+    run.started = fmt::format("2025-01-01T00:{:02}:00Z", minute);
+    file(fmt::format("{}/{:02}.jsonl", side, number), lines_of(run, {record}));
+  }
+};
+
+TEST_F(CompareLaunches, SixPairsTellTheSame) {
+  const Comparison c = launches(6, 1.001, true);
+  ASSERT_EQ(c.cases.size(), 1U);
+  EXPECT_EQ(c.cases[0].pairs, 6);
+  EXPECT_EQ(c.cases[0].verdict, Verdict::same);
+  ASSERT_TRUE(c.cases[0].interval);
+  EXPECT_LT(c.cases[0].interval->most, 1.03);
+}
+
+TEST_F(CompareLaunches, SixPairsMakeASuspectAndFurtherOnesConfirmIt) {
+  const ComparedCase few = launches(6, 1.08, true).cases.at(0);
+  EXPECT_EQ(few.verdict, Verdict::ambiguous);
+  EXPECT_GT(few.pairs_needed, 0);
+  EXPECT_EQ(launches(18, 1.08, true).cases.at(0).verdict, Verdict::slower);  // twelve fresh pairs: p = 2^-12
+  EXPECT_EQ(launches(18, 0.92, true).cases.at(0).verdict, Verdict::faster);
+}
+
+TEST_F(CompareLaunches, SidesMeasuredApartNeedAFloor) {
+  EXPECT_EQ(launches(18, 1.08, false).cases.at(0).verdict, Verdict::ambiguous);
+  EXPECT_EQ(launches(18, 1.08, false, floor(0.05)).cases.at(0).verdict, Verdict::slower);
+  EXPECT_EQ(launches(18, 1.08, false, floor(0.1)).cases.at(0).verdict, Verdict::same);
+}
+
+TEST_F(CompareLaunches, AWrongLaunchIsBroken) {
+  launches(6, 1, true);
+  CaseRecord bad = made_op("a", 1);
+  bad.status = CaseStatus::wrong;
+  file("head/99.jsonl", lines_of(made_header(), {bad}));
+  EXPECT_EQ(compared(folder_ + "/base", folder_ + "/head").broken.size(), 1U);
 }
 
 TEST_F(CompareCases, OneKeyOfTwoQuestionsIsTwoCases) {
