@@ -402,7 +402,8 @@ void add_import(CLI::App& app, Command& c) {
 namespace {
 
 void add_base(CLI::App& verb, std::string& base) {
-  add_text(verb, "--base", "FOLDER", base, "a checkout, build folder or program of moetune; default: this one");
+  add_text(verb, "--base", "FOLDER", base,
+           "a checkout, build folder or program of moetune; with --metric any folder; default: this one");
 }
 
 // Adds what a gate launches, and how.
@@ -410,8 +411,8 @@ template <class Options>
 void add_launches(CLI::App& verb, Options& o) {
   add_text(verb, "--cases", "CASES|FILE", o.cases, "command lines to run (configs/ci/), in the place of -- VERB");
   add_text(verb, "--metric", "number|gbench|megatron|REGEX", o.metric,
-           "-- is followed by any command, run in --base's folder; how its output is read: numbers alone on a line, "
-           "google/benchmark's JSON, Megatron-LM's log, or what the group of a regular expression matches");
+           "run any command behind --, in the folders; its time is in its output: in lines that are numbers, "
+           "google/benchmark's JSON, Megatron-LM's log, or the group of a regular expression");
   add_text(verb, "--unit", "s|ms|us|ns|1/s", o.unit, "of these numbers; 1/s: a rate, more is better; default: s");
   begin_group(verb, kHow);
   add_text(verb, "--launcher", "WORDS", o.launcher, "what stands before the program: 'mpirun -np 2'");

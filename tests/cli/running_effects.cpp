@@ -89,7 +89,7 @@ Effects modelbench() {
   return e;
 }
 
-const std::string kLaunches = "--launcher nice; --delta 5; --timeout 3; --seed 7";
+const std::string kLaunches = "--launcher nice; --delta 5; --timeout 3; --seed 7; --metric number; --unit ms";
 
 Effects ab() {
   Effects e;
