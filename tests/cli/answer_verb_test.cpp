@@ -178,7 +178,7 @@ TEST_F(AnswerVerb, OfAFrameworkHasWhatItsExportWrites) {
         EXPECT_EQ(printed.out.find(refusal), std::string::npos) << printed.out;
     }
   const auto refused = [&](Words words) {
-    const Printed printed = tune(words);
+    const Printed printed = tune(std::move(words));
     EXPECT_EQ(printed.exit_code, 2) << printed.out;
     return printed.err;
   };
