@@ -47,7 +47,13 @@ const TimedCase* first_of(const std::vector<TimedCase>& cases, std::span<const s
   return found == cases.end() ? nullptr : &*found;
 }
 
-// The case that was chosen: of an exact schedule before one of a close one, measured before predicted.
+// Returns the framework that the case was planned for; empty: none.
+std::string framework_of(const CaseRecord& record) {
+  return record.parameters.has("framework") ? record.parameters.text("framework", record.where) : "";
+}
+
+// The case that was chosen: planned for the framework, else of an exact schedule before one of a close one, measured
+// before predicted.
 struct Found {
   std::vector<TimedCase> cases;
   const TimedCase* chosen = nullptr;
@@ -55,7 +61,14 @@ struct Found {
 };
 
 Found find_cases(const ExportOptions& options, const verbs::Framework& runs) {
-  Found found;
+  Found found{.cases = timed_cases(options.file, options.only, false, runs.key), .measured = false};
+  const auto planned_for_it =
+      std::ranges::find(found.cases, runs.key, [](const TimedCase& c) { return framework_of(c.record); });
+  if (planned_for_it != found.cases.end()) {
+    found.chosen = &*planned_for_it;
+    found.exact = std::ranges::find(runs.exact, found.chosen->record.schedule) != runs.exact.end();
+    return found;
+  }
   for (const bool exact : {true, false})
     for (const bool measured : {true, false}) {
       found.cases = timed_cases(options.file, options.only, measured);
@@ -97,7 +110,8 @@ ModelShape model_of(const CaseRecord& record, const LayerCase& shape) {
   const auto count = [&](const char* name) {
     return fields.has(name) ? static_cast<int>(fields.whole(name, record.where)) : 1;
   };
-  ModelShape model{shape, record.key.starts_with("plan/") ? count("layers") : 0, count("micro_batches")};
+  const bool is_planned = record.key.starts_with("plan/") || record.key.starts_with("framework/");
+  ModelShape model{shape, is_planned ? count("layers") : 0, count("micro_batches")};
   if (fields.has("pipeline"))
     model.order = pipeline_order_from(fields.text("pipeline", record.where), record.where + ": pipeline");
   model.virtual_stages = count("virtual_stages");
@@ -137,7 +151,8 @@ void note_unsaid(const verbs::Framework& runs, TunedLayer& tuned) {
 
 }  // namespace
 
-std::vector<TimedCase> timed_cases(const std::string& path, const std::string& only, bool measured) {
+std::vector<TimedCase> timed_cases(const std::string& path, const std::string& only, bool measured,
+                                   std::string_view framework) {
   const Run run = read_last_run(path);
   std::vector<std::string> layers;
   std::vector<TimedCase> cases;
@@ -146,6 +161,7 @@ std::vector<TimedCase> timed_cases(const std::string& path, const std::string& o
     const std::string& layer = layer_of(record);
     if (std::ranges::find(layers, layer) == layers.end()) layers.push_back(layer);
     if (!only.empty() && layer != only) continue;
+    if (const std::string own = framework_of(record); !own.empty() && own != framework) continue;
     if (const double seconds = total_of(record, measured); seconds > 0) cases.push_back({record, seconds});
   }
   require<BadInput>(!layers.empty(),

@@ -28,12 +28,14 @@ struct TunedLayer {
 };
 
 /// Returns the ok cases of the layer that `only` names (empty: the only one there is), the fastest first: measured ones
-/// where `measured`, else predicted. Throws BadInput where the records have several layers, or none of that name.
-std::vector<TimedCase> timed_cases(const std::string& path, const std::string& only, bool measured);
+/// where `measured`, else predicted. Cases that tune planned for one framework alone are left out, but for those of
+/// `framework`, its key. Throws BadInput where the records have several layers, or none of that name.
+std::vector<TimedCase> timed_cases(const std::string& path, const std::string& only, bool measured,
+                                   std::string_view framework = {});
 
-/// Returns the layer, with its fastest case and the fastest that the framework runs: schedules that it runs exactly
-/// come before close ones, and of either kind measured cases before predicted ones. Throws BadInput where neither has
-/// one.
+/// Returns the layer, with its fastest case and the one that tune planned for the framework, else the fastest that the
+/// framework runs: schedules that it runs exactly come before close ones, and of either kind measured cases before
+/// predicted ones. Throws BadInput where there is none.
 TunedLayer tuned_layer(const ExportOptions& options, const verbs::Framework& runs);
 
 /// Prints the notes on stderr if the export goes to a file; elsewhere its reader sees them.

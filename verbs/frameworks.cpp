@@ -119,6 +119,14 @@ constexpr std::array<Framework, 6> kFrameworks{
 
 }  // namespace
 
+std::vector<const Schedule*> Framework::schedules() const {
+  const std::span<const std::string_view> names = exact.empty() ? close : exact;
+  std::vector<const Schedule*> found;
+  for (const Schedule& schedule : moe::schedules())
+    if (std::ranges::find(names, schedule.name) != names.end()) found.push_back(&schedule);
+  return found;
+}
+
 std::span<const Framework> frameworks() { return kFrameworks; }
 
 const Framework& framework_of(std::string_view key) { return *std::ranges::find(kFrameworks, key, &Framework::key); }

@@ -24,6 +24,8 @@ struct Framework {
   std::vector<std::string> (*refusals)(const ModelShape& model) = nullptr;
 
   bool runs_all() const { return exact.empty() && close.empty(); }
+  /// Returns the schedules to plan for it, in the order of all: those that it runs exactly, if there are any.
+  std::vector<const Schedule*> schedules() const;
 };
 
 /// Returns Tutel, FSMoE's published layer, Megatron-Core, DeepSpeed, torchtitan and moetune itself, as their own

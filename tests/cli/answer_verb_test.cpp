@@ -193,6 +193,47 @@ TEST_F(AnswerVerb, OfAFrameworkHasWhatItsExportWrites) {
             std::string::npos);
 }
 
+// Beside the answer to all frameworks stands what the answer to each alone recommends, and its export writes that.
+TEST_F(AnswerVerb, EachFrameworkHasItsOwnBest) {
+  int other_shapes = 0;
+  for (const Words& words : {Words{"--model", "olmoe-1b-7b", "--cluster", "h100-8", "--layers", "4", "--global-batch",
+                                   "16", "--shape", "auto"},
+                             Words{"--model", "gpt2-xl@fsmoe", "--layers", "4", "--shape", "auto"},
+                             Words{"--model", "gpt-oss-20b", "--cluster", "h100-8", "--layers", "2", "--dp", "4",
+                                   "--ep", "4", "--pp", "2", "--mp", "1", "--esp", "1", "--micro-batches", "4"},
+                             Words{"--batch", "2", "--schedule", "fsmoe"}}) {
+    const Json whole = answer(words);
+    std::map<std::string, Json> exported;
+    for (const char* framework : {"tutel", "deepspeed"})
+      exported[framework] = Json::parse(run({"export", framework, "answer.jsonl"}).out, nullptr, false);
+    ASSERT_EQ(whole["frameworks"].size(), 5U);
+    for (const Json& row : whole["frameworks"]) {
+      const std::string framework = row["framework"];
+      Words alone = words;
+      if (words.back() == "fsmoe") alone.resize(alone.size() - 2);
+      alone.insert(alone.end(), {"--framework", framework, "--json"});
+      const Printed printed = tune(alone);
+      EXPECT_EQ(printed.exit_code, row["status"] == "ok" ? 0 : 2) << row << printed.err;
+      if (printed.exit_code != 0) continue;
+      const Json own = Json::parse(printed.out);
+      for (const char* key : {"total_s", "memory_bytes", "schedule", "degree_forward", "degree_backward_most"})
+        EXPECT_EQ(row[key], own["use"][key]) << framework << " " << key;
+      bool other = false;
+      for (const char* group : {"dp", "mp", "ep", "esp", "pp"}) {
+        EXPECT_EQ(row[group], own["layer"][group]) << framework;
+        other |= row[group] != whole["layer"][group];
+      }
+      EXPECT_EQ(row["micro_batches"], own["micro_batches"]);
+      other_shapes += other ? 1 : 0;
+      if (!exported.contains(framework)) continue;
+      const Json own_export = Json::parse(run({"export", framework, "answer.jsonl"}).out);
+      for (const char* key : {"total_s", "schedule", "arguments"})
+        EXPECT_EQ(exported[framework][key], own_export[key]) << framework << " " << key;
+    }
+  }
+  EXPECT_GT(other_shapes, 0) << "else all have the answer's own shape";
+}
+
 // Returns a number with three digits and its unit, as tables have times.
 std::string shown_seconds(double seconds) {
   const bool s = seconds >= 1, ms = !s && seconds >= 1e-3;
@@ -212,7 +253,7 @@ std::vector<std::string> cells_of(const std::string& line) {
 
 // All cells of tables of all schedules, the rates of the recommended one, and what records say of every one.
 TEST_F(AnswerVerb, TextAndJsonAndRecordsHaveTheSameNumbers) {
-  int rows = 0, marked_below = 0;
+  int rows = 0, marked_below = 0, lines_of_frameworks = 0;
   for (const Words& words :
        {Words{"--batch", "2"}, Words{"--batch", "4", "--seq", "512"}, Words{"--batch", "1", "--model-dim", "4096"},
         Words{"--layers", "2", "--micro-batches", "4", "--nearest", "--schedule", "tutel,fsmoe,ds-moe,lina"},
@@ -259,8 +300,30 @@ TEST_F(AnswerVerb, TextAndJsonAndRecordsHaveTheSameNumbers) {
                       use["model_flops_per_s_per_rank"].get<double>() / 1e12);
       EXPECT_NE(printed.out.find(rates), std::string::npos) << printed.out;
     }
+    std::map<std::string, Json> of_frameworks;
+    const std::string set = printed.out.substr(printed.out.find("\nSET IT "));
+    for (const Json& row : json["frameworks"]) {
+      const std::string key = row["framework"];
+      of_frameworks[key] = row;
+      const size_t at = set.find(row["status"] == "ok" ? "\n  " + key + "  " : " " + key + ": ");
+      ASSERT_NE(at, std::string::npos) << key << printed.out;
+      if (row["status"] != "ok") continue;
+      const std::vector<std::string> cells = cells_of(set.substr(at + 1, set.find('\n', at + 1) - at - 1));
+      const double total_s = row["total_s"];
+      EXPECT_EQ(cells[1], row["schedule"]);
+      EXPECT_EQ(cells[2], std::to_string(row["degree_forward"].get<int>()));
+      EXPECT_EQ(cells[4], shown_seconds(total_s));
+      EXPECT_EQ(cells[5], fmt::format("{:+.1f} %", 100 * (total_s / json["use"]["total_s"].get<double>() - 1)));
+      if (row.contains("tokens_per_s_per_rank")) {
+        EXPECT_EQ(cells[6], fmt::format("{:.0f}", row["tokens_per_s_per_rank"].get<double>()));
+      }
+      ++lines_of_frameworks;
+    }
     for (const CaseRecord& record : read_last_run(folder_ + "/answer.jsonl").cases) {
-      const Json& row = by_name.at(record.schedule);
+      const bool planned_for_one = record.key.starts_with("framework/");
+      const Json& row =
+          planned_for_one ? of_frameworks.at(record.parameters.text("framework", "")) : by_name.at(record.schedule);
+      EXPECT_EQ(record.schedule, row["schedule"]);
       EXPECT_EQ(record.status == CaseStatus::ok, row["status"] == "ok");
       if (record.status != CaseStatus::ok) continue;
       for (const char* key : {"total_s", "forward_s", "memory_bytes", "head_s", "tokens_per_s_per_rank",
@@ -271,6 +334,7 @@ TEST_F(AnswerVerb, TextAndJsonAndRecordsHaveTheSameNumbers) {
   }
   EXPECT_GT(rows, 100);
   EXPECT_GT(marked_below, 0) << "else sorting decides nothing";
+  EXPECT_GT(lines_of_frameworks, 20);
 }
 
 TEST_F(AnswerVerb, OneMicroBatchCanBeAskedForInASearch) {
@@ -309,10 +373,9 @@ TEST_F(AnswerVerb, LinesKeepTheirWidth) {
 
 // Whatever is asked, the answer is on one page, with all of its parts; the long one has what the short one leaves out.
 TEST_F(AnswerVerb, IsAtMost25Lines) {
-  const Words no_framework{"--model", "qwen3-30b-a3b", "--cluster", "h100-deepep-8-nodes",
-                           "--shape", "auto",          "--layers",  "1"};  // runs the shape found for it
   for (const Words& words :
-       {no_framework, Words{"--batch", "1"}, Words{"--batch", "4", "--current", "tutel:2:3"},
+       {Words{"--model", "qwen3-30b-a3b", "--cluster", "h100-deepep-8-nodes", "--shape", "auto", "--layers", "1"},
+        Words{"--batch", "1"}, Words{"--batch", "4", "--current", "tutel:2:3"},
         Words{"--model", "gpt2-xl@fsmoe", "--layers", "3"},
         Words{"--cluster", "testbed-a", "--batch", "2", "--shape", "auto"},
         Words{"--model", "gpt2-xl@fsmoe", "--shape", "auto", "--layers", "4", "--current", "ds-moe"},
@@ -332,8 +395,7 @@ TEST_F(AnswerVerb, IsAtMost25Lines) {
     for (const char* part :
          {"\nUSE    ", "\nWHY    ", "\nSAFE?  ", "\nSET IT ", "\nNEXT   ", "a rank needs", "tutel", "critical path: "})
       EXPECT_NE(printed.out.find(part), std::string::npos) << part << printed.out;
-    EXPECT_EQ(printed.out.find("all settings: ./moetune export ") != std::string::npos, words != no_framework)
-        << printed.out;
+    EXPECT_NE(printed.out.find("all settings: ./moetune export "), std::string::npos) << printed.out;
     for (const char* part : {"\nSHAPE  ", " shapes of a global batch of ", "left out: ", "less memory"})
       EXPECT_EQ(printed.out.find(part) != std::string::npos, shapes) << part << printed.out;
     Words longer = words;

@@ -2,11 +2,12 @@
 #include <array>
 #include <gtest/gtest.h>
 #include <random>
+#include <sstream>
 
 #include "moe/base/check.h"
 #include "tests/tuner/made_up_runs.h"
 #include "tuner/answer/answer.h"
-#include "tuner/answer/framework_settings.h"
+#include "tuner/answer/framework_plans.h"
 #include "tuner/answer/ranking.h"
 
 namespace moe::tuner {
@@ -206,12 +207,50 @@ TEST_F(AnswerOfTrials, WhatAFrameworkLacksStandsBesideItsName) {
                                                  {"B", "b", true, kTutel},
                                                  {"C", "c", true, {}, kFsmoe, "hooks"},
                                                  {"D", "d", true, kNone}}};
-  const std::vector<FrameworkSettings> settings = settings_of(answer_, answer_.ranking.front(), made_up);
-  ASSERT_EQ(settings.size(), 2U);
-  EXPECT_EQ(settings[0].names, "A, C (but for hooks)");
-  EXPECT_EQ(settings[0].row->schedule->name, "fsmoe");
-  EXPECT_EQ(settings[0].formats, (std::vector<std::string_view>{"a", "c"}));
-  EXPECT_EQ(settings[1].names, "B");
+  const RankedShape fsmoe{chosen_.model, answer_.ranking[0]}, tutel{chosen_.model, answer_.ranking[1]};
+  answer_.of_frameworks = {
+      {&made_up[0], {fsmoe, tutel}}, {&made_up[1], {tutel}}, {&made_up[2], {fsmoe}}, {&made_up[3], {}, "has no lina"}};
+  const std::string text = text_of(answer_);
+  EXPECT_NE(text.find("SET IT all settings: ./moetune export a  (formats: a, b, c)\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n       c: but for hooks; d: has no lina\n"), std::string::npos) << text;
+  const double slower = fsmoe.total_s() / tutel.total_s() - 1;
+  for (const auto& [key, plan] : {std::pair{"a", &fsmoe}, {"b", &tutel}, {"c", &fsmoe}}) {
+    const size_t at = text.find(fmt::format("\n  {}  ", key));
+    ASSERT_NE(at, std::string::npos) << text;
+    const std::string line = text.substr(at + 1, text.find('\n', at + 1) - at);
+    EXPECT_NE(line.find(plan->best.schedule->name), std::string::npos) << line;
+    EXPECT_NE(line.find(plan == &fsmoe ? "+0.0 %" : fmt::format("{:+.1f} %", 100 * (1 / (1 + slower) - 1))),
+              std::string::npos)
+        << line;
+  }
+  // A run decides between the rows of the answer's own shape, as it does for the recommendation.
+  answer_.trials = {{trial("fsmoe", fsmoe.total_s(), 3 * tutel.total_s())},
+                    {trial("tutel", tutel.total_s(), 2 * tutel.total_s())}};
+  EXPECT_EQ(best_of(answer_, answer_.of_frameworks[0])->best.schedule->name, "tutel");
+  answer_.of_frameworks[0].rows[1].model.shape.parallel.zero = 1;
+  EXPECT_EQ(best_of(answer_, answer_.of_frameworks[0])->best.schedule->name, "fsmoe") << "that shape was not run";
+}
+
+// Every framework in a shape of its own, each too long for one line.
+TEST_F(AnswerOfTrials, KeepsItsLinesAndWidthWhateverFrameworksRun) {
+  answer_.cluster = "testbed-b", answer_.next = "./moetune layerbench";
+  answer_.neighbours = {{Phase::forward, 1, 0.1}, {Phase::backward, 1, 0.2}};
+  for (const verbs::Framework& framework : verbs::frameworks()) {
+    RankedShape plan{chosen_.model, answer_.ranking[1]};
+    plan.model.micro_batches = 128 + static_cast<int>(answer_.of_frameworks.size());
+    ParallelShape& p = plan.model.shape.parallel;
+    p.dp = 128, p.mp = 8, p.ep = 256, p.esp = 4, p.pp = 16, p.zero = 1, p.recompute = Recompute::full;
+    if (!framework.runs_all()) answer_.of_frameworks.push_back({&framework, {plan}, "", 0.05});
+  }
+  answer_.of_frameworks.back() = answer_.of_frameworks.front();
+  const std::string text = text_of(answer_);
+  EXPECT_LE(std::ranges::count(text, '\n'), 25) << text;
+  EXPECT_NE(text.find("    128 of 2 gpipe, ZeRO 1, recompute full\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  as tutel\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("search gap"), std::string::npos) << text;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_TRUE(line.size() <= 120 || line.find("./moetune ") != std::string::npos) << line;
 }
 
 TEST_F(AnswerOfTrials, NothingLeftIsOneLine) {

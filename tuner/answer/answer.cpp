@@ -10,6 +10,7 @@
 #include "moe/base/config_files.h"
 #include "moe/base/registry.h"
 #include "moe/record/pass_times.h"
+#include "tuner/answer/framework_plans.h"
 #include "verbs/results_json.h"
 
 namespace moe::tuner {
@@ -22,15 +23,6 @@ constexpr double kClearlyFaster = 0.01;  // less is no reason to leave the plan
 double whole_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial, double trial_s) {
   return ran_whole(answer) ? trial_s + row.total_s() - predicted_s(trial)
                            : row.total_s() * trial_s / predicted_s(trial);
-}
-
-// Returns whether a schedule ran faster than another by more than its passes differ among each other.
-bool clearly_faster(const Answer& answer, const RankedSchedule& row, const RankedSchedule& than) {
-  const CaseRecord *own = trial_of(answer, row.schedule->name), *other = trial_of(answer, than.schedule->name);
-  if (own == nullptr || other == nullptr || !ran_well(*own) || !ran_well(*other)) return false;
-  const std::optional<Interval> own_s = likely_s(*own), other_s = likely_s(*other);
-  return own_s && other_s && whole_s(answer, row, *own, own_s->high) < whole_s(answer, than, *other, other_s->low) &&
-         expected_s(answer, row, *own) < expected_s(answer, than, *other) * (1 - kClearlyFaster);
 }
 
 // Returns the sound run that is farthest off its prediction; null: none is sound.
@@ -90,6 +82,14 @@ bool ran_in_part(const RankedSchedule& row, const CaseRecord& trial) {
 
 double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial) {
   return whole_s(answer, row, trial, run_s(trial));
+}
+
+bool clearly_faster(const Answer& answer, const RankedSchedule& row, const RankedSchedule& than) {
+  const CaseRecord *own = trial_of(answer, row.schedule->name), *other = trial_of(answer, than.schedule->name);
+  if (own == nullptr || other == nullptr || !ran_well(*own) || !ran_well(*other)) return false;
+  const std::optional<Interval> own_s = likely_s(*own), other_s = likely_s(*other);
+  return own_s && other_s && whole_s(answer, row, *own, own_s->high) < whole_s(answer, than, *other, other_s->low) &&
+         expected_s(answer, row, *own) < expected_s(answer, than, *other) * (1 - kClearlyFaster);
 }
 
 std::string some_names(const std::vector<std::string_view>& names) {
@@ -161,7 +161,7 @@ bool doubtful(const Answer& answer) {
 
 namespace {
 
-Json json_of(const Answer& answer, const RankedSchedule& row) {
+Json json_of(const verbs::ChosenModel& chosen, const Profile& profile, const RankedSchedule& row) {
   Json json{{"schedule", row.schedule->name}, {"status", row.refused.empty() ? "ok" : "unsupported"}};
   if (!row.refused.empty()) {
     json["reason"] = row.refused;
@@ -178,14 +178,28 @@ Json json_of(const Answer& answer, const RankedSchedule& row) {
   json["expert_sums_s"] = row.expert_sums_s;
   json["head_s"] = row.head_s;
   json["total_s"] = row.total_s();
-  set_rates(rates_of(*answer.chosen, *answer.profile, row.total_s()),
-            [&](const char* key, double value) { json[key] = value; });
+  set_rates(rates_of(chosen, profile, row.total_s()), [&](const char* key, double value) { json[key] = value; });
   json["bound_s"] = row.bound_s;
   json["gap"] = row.gap;
   json["memory_bytes"] = row.memory_bytes;
   json["hidden"] = row.hidden;
   json["critical"] = Json::object();
   for (const auto& [kind, share] : row.critical) json["critical"][kind] = share;
+  return json;
+}
+
+Json json_of(const Answer& answer, const RankedSchedule& row) { return json_of(*answer.chosen, *answer.profile, row); }
+
+Json json_of(const Answer& answer, const FrameworkPlans& plans) {
+  Json json{{"framework", plans.framework->key}, {"status", "unsupported"}, {"reason", plans.refused}};
+  const RankedShape* best = best_of(answer, plans);
+  if (best == nullptr) return json;
+  verbs::ChosenModel chosen = *answer.chosen;
+  chosen.model = best->model;
+  json.update(json_of(chosen, *answer.profile, best->best));
+  json.erase("reason");
+  json.update(shape_json(best->model));
+  json["search_gap"] = plans.gap;
   return json;
 }
 
@@ -208,9 +222,10 @@ Json json_of(const Trial& trial) {
 
 Json json_of(const Answer& answer) {
   const RankedSchedule& use = recommended(answer);
-  Json ranking = Json::array(), steps = Json::array(), trials = Json::array();
+  Json ranking = Json::array(), steps = Json::array(), trials = Json::array(), frameworks = Json::array();
   for (const RankedSchedule& row : answer.ranking) ranking.push_back(json_of(answer, row));
   for (const Trial& trial : answer.trials) trials.push_back(json_of(trial));
+  for (const FrameworkPlans& plans : answer.of_frameworks) frameworks.push_back(json_of(answer, plans));
   for (const Neighbour& n : answer.neighbours)
     steps.push_back(
         {{"phase", n.phase ? Json(name_of(*n.phase)) : Json("both")}, {"degree", n.degree}, {"slower", n.slower}});
@@ -230,6 +245,7 @@ Json json_of(const Answer& answer) {
             {"notes", use.notes},
             {"doubtful", doubtful(answer)},
             {"ranking", ranking},
+            {"frameworks", frameworks},
             {"current", answer.current ? json_of(answer, *answer.current) : Json(nullptr)},
             {"neighbours", steps},
             {"trial_layers", answer.trial_layers},

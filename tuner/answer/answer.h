@@ -42,7 +42,7 @@ struct Answer {
   const verbs::Framework* framework = nullptr;  // that the answer is for; null: for all of them
   std::vector<RankedSchedule> ranking = {};
   std::optional<RankedSchedule> current = {};
-  std::vector<RankedSchedule> of_frameworks = {};        // that the ranking was not asked of
+  std::vector<FrameworkPlans> of_frameworks = {};        // of those that the answer is for
   std::vector<Neighbour> neighbours = {};                // of the first in the ranking
   std::optional<verbs::PublishedErrors> published = {};  // of training steps on such a GPU; none: none is known
   std::vector<Trial> trials = {};
@@ -67,6 +67,9 @@ bool ran_in_part(const RankedSchedule& row, const CaseRecord& trial);
 /// Returns what a trial says the whole layer or model takes: its time plus the predicted time of what a run lacks, or,
 /// where it ran fewer layers, the prediction times the trial's own ratio.
 double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial);
+
+/// Returns whether a schedule ran faster than another by more than its passes differ among each other.
+bool clearly_faster(const Answer& answer, const RankedSchedule& row, const RankedSchedule& than);
 
 /// Returns the first three names, and how many more there are.
 std::string some_names(const std::vector<std::string_view>& names);

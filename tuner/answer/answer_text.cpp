@@ -15,7 +15,7 @@
 #include "moe/base/units.h"
 #include "moe/export/plan_json.h"
 #include "moe/search/degrees.h"
-#include "tuner/answer/framework_settings.h"
+#include "tuner/answer/framework_plans.h"
 #include "tuner/answer/shape_search.h"
 #include "verbs/frameworks.h"
 #include "verbs/sweep.h"
@@ -47,7 +47,7 @@ std::string fit_text(const FittedProfile& fitted) {
   return text + '\n';
 }
 
-std::string why_text(const RankedSchedule& row, bool tight) {
+std::string why_text(const RankedSchedule& row, bool brief) {
   std::vector<std::pair<double, LaneKind>> lanes;
   for (const auto& [kind, seconds] : row.busy_s)
     if (seconds > 0) lanes.emplace_back(seconds, kind);
@@ -56,7 +56,7 @@ std::string why_text(const RankedSchedule& row, bool tight) {
   for (const auto& [seconds, kind] : lanes)
     working +=
         fmt::format("{}{} works {:.0f} %", working.empty() ? "" : ", ", name_of(kind), 100 * seconds / row.pass_s());
-  for (size_t i = 0; i < std::min(tight ? kFewKinds : kKinds, row.critical.size()); ++i) {
+  for (size_t i = 0; i < std::min(brief ? kFewKinds : kKinds, row.critical.size()); ++i) {
     std::string kind = row.critical[i].first;
     std::ranges::replace(kind, '_', ' ');
     path += fmt::format("{}{} {:.0f} %", i == 0 ? "" : ", ", kind, 100 * row.critical[i].second);
@@ -108,35 +108,6 @@ std::string neighbours_text(const Answer& answer) {
                                                     : "r_b",
                         n.degree, 100 * n.slower);
   return text;
-}
-
-std::string set_text(const Answer& answer, const RankedSchedule& use) {
-  const std::vector<FrameworkSettings> settings = settings_of(answer, use, frameworks_of(answer));
-  std::vector<std::string> items;
-  std::vector<std::string_view> formats;
-  for (const auto& [row, names, of_frameworks] : settings) {
-    formats.insert(formats.end(), of_frameworks.begin(), of_frameworks.end());
-    const CaseRecord *own = trial_of(answer, row->schedule->name), *best = trial_of(answer, use.schedule->name);
-    const bool both_ran = row != &use && own && best && ran_well(*own) && ran_well(*best);
-    const double slower = both_ran ? expected_s(answer, *row, *own) / expected_s(answer, use, *best) - 1
-                                   : row->total_s() / use.total_s() - 1;
-    items.push_back(fmt::format(
-        "{}: {} r_f {} r_b {} ({})", names, row->schedule->name, row->degree_forward,
-        verbs::degree_range(row->degrees_backward.first, row->degrees_backward.second),
-        std::abs(slower) < 5e-4 ? "as fast" : fmt::format("{:+.1f} %{}", 100 * slower, both_ran ? ", run" : "")));
-  }
-  for (const verbs::Framework& framework : frameworks_of(answer)) {
-    const std::vector<std::string> refusals = verbs::refusals_of(framework, answer.chosen->model);
-    if (!refusals.empty() && std::ranges::find(items, refusals.front()) == items.end())
-      items.push_back(refusals.front());
-  }
-  if (items.empty()) items.emplace_back("no framework runs any schedule that can be used here");
-  if (formats.empty()) return packed_lines("SET IT ", items);
-  const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
-  return packed_lines("SET IT ", items) +
-         fmt::format("       all settings: {} export {} {}{} (formats: {})\n", program_word(), formats.front(),
-                     answer.records_path, two_layers ? fmt::format(" --only {}", shell_word(answer.name)) : "",
-                     fmt::join(formats, ", "));
 }
 
 // Names the schedules whose plans take the same time.
@@ -266,7 +237,8 @@ std::string text_with(const Answer& answer, const Detail& detail) {
     text += detail.all ? text_of(*answer.shapes, detail.rows) + '\n' : brief_text_of(*answer.shapes, detail.tight);
   text +=
       fmt::format("{}{}{}{}", use_text(answer, use), preferred_text(answer, use), ranking_text(answer, detail), blank);
-  text += why_text(use, detail.tight) + safety_text(answer, use, detail.tight) + set_text(answer, use);
+  text +=
+      why_text(use, detail.brief) + safety_text(answer, use, detail.tight) + frameworks_text(answer, use, detail.tight);
   return text + fmt::format("NEXT   {}\n", answer.next) + files_text(answer, detail.all);
 }
 
@@ -295,11 +267,13 @@ std::string packed_lines(std::string_view label, const std::vector<std::string>&
 std::string text_of(const Answer& answer) {
   if (answer.top > 0) return text_with(answer, {.rows = answer.top});
   // Lists what is left out first where there is much to say.
-  constexpr std::array<Detail, 5> kDetails{{{.all = false, .rows = 3},
+  constexpr std::array<Detail, 7> kDetails{{{.all = false, .rows = 3},
                                             {.all = false, .rows = 3, .blanks = false},
-                                            {.all = false, .rows = 2, .blanks = false},
+                                            {.all = false, .rows = 3, .baselines = false, .blanks = false},
                                             {.all = false, .rows = 2, .baselines = false, .blanks = false},
-                                            {false, 2, false, false, true}}};
+                                            {false, 2, false, false, true},
+                                            {false, 2, false, false, true, true},
+                                            {false, 1, false, false, true, true}}};
   std::string text;
   for (const Detail& detail : kDetails) {
     text = text_with(answer, detail);
@@ -330,9 +304,8 @@ std::vector<Shown> shown_rows(const Answer& answer, const Detail& detail) {
   bool current = false;
   for (const RankedSchedule& row : answer.ranking) {
     if (!row.refused.empty()) continue;
-    const bool baseline =
-        detail.baselines ? verbs::is_baseline(row.schedule->name) : row.schedule->name == verbs::kBaselines.front();
-    const bool kept = baseline || (!detail.tight && trial_of(answer, row.schedule->name) != nullptr);
+    const bool kept = (detail.baselines && verbs::is_baseline(row.schedule->name)) ||
+                      (!detail.tight && trial_of(answer, row.schedule->name) != nullptr);
     const bool counts = detail.all || !same_time(row.total_s(), last_s);
     if (counts) last_s = row.total_s();
     const bool shown = (counts && left-- > 0) || kept;
@@ -359,14 +332,14 @@ std::string left_out_text(const Answer& answer, const Detail& detail, size_t sho
       std::ranges::count_if(answer.ranking, [](const RankedSchedule& row) { return !row.refused.empty(); }));
   const size_t hidden = answer.ranking.size() - shown - refused;
   std::string text =
-      hidden > 0 && !detail.tight ? fmt::format("  and {} {} (--top N)", hidden, detail.all ? "slower" : "more") : "";
+      hidden > 0 && !detail.brief ? fmt::format("  and {} {} (--top N)", hidden, detail.all ? "slower" : "more") : "";
   if (detail.all) {
     if (!text.empty()) text += '\n';
     if (refused > 0)
       text += fmt::format("  and {} that can't be used here:\n    {}\n", refused,
                           fmt::join(refusals_of(answer.ranking), "\n    "));
   } else {
-    if (refused > 0 && !detail.tight)
+    if (refused > 0 && !detail.brief)
       text += fmt::format("{} {} that can't be used here (--all says why)", text.empty() ? "  and" : ",", refused);
     if (!text.empty()) text += '\n';
   }
@@ -393,6 +366,28 @@ std::string preference_text(const RankedSchedule& use, const RankedSchedule& fas
                                        smaller ? "needs the least memory" : "has the fewest chunks");
   return packed_lines(kIndent, {rule, fmt::format("{} is {:.2f} % faster{}", words, 100 * share,
                                                   smaller ? " and needs " + human_bytes(faster.memory_bytes) : "")});
+}
+
+std::pair<std::string, std::string> short_shape(const ModelShape& model) {
+  const ParallelShape& p = model.shape.parallel;
+  std::string text;
+  for (const auto& [name, size] : {std::pair{"DP", p.dp},
+                                   {"MP", p.mp},
+                                   {"EP", p.ep},
+                                   {"ESP", p.esp},
+                                   {"PP", p.pp},
+                                   {"VP", model.split().virtual_stages}})
+    if (size > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " ", name, size);
+  if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
+  std::string cut = fmt::format("{} of {}", model.micro_batches, model.shape.layer.batch);
+  if (model.micro_batches > 1) cut += fmt::format(" {}", name_of(model.order));
+  if (p.zero > 0) cut += fmt::format(", ZeRO {}", p.zero);
+  if (p.recompute != Recompute::none) cut += p.recompute == Recompute::full ? ", recompute full" : ", recompute";
+  return {text, cut};
+}
+
+std::string_view reason_of(std::string_view refusal) {
+  return refusal.starts_with("profile ") ? refusal.substr(refusal.find(": ") + 2) : refusal;
 }
 
 std::string ranking_text(const Answer& answer, const Detail& detail) {
@@ -443,31 +438,6 @@ constexpr size_t kSmaller = 3;  // shapes with less memory that are shown in the
 
 constexpr size_t kMostShapes = 39;  // shapes for which the table's lines keep 120 columns
 
-// Returns {"DP 2 EP 4 PP 2 VP 2", "4 of 1 1f1b, ZeRO 1"}: what describe_shape() says, without groups of one rank. VP:
-// virtual stages.
-std::pair<std::string, std::string> short_shape(const ModelShape& model) {
-  const ParallelShape& p = model.shape.parallel;
-  std::string text;
-  for (const auto& [name, size] : {std::pair{"DP", p.dp},
-                                   {"MP", p.mp},
-                                   {"EP", p.ep},
-                                   {"ESP", p.esp},
-                                   {"PP", p.pp},
-                                   {"VP", model.split().virtual_stages}})
-    if (size > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " ", name, size);
-  if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
-  std::string cut = fmt::format("{} of {}", model.micro_batches, model.shape.layer.batch);
-  if (model.micro_batches > 1) cut += fmt::format(" {}", name_of(model.order));
-  if (p.zero > 0) cut += fmt::format(", ZeRO {}", p.zero);
-  if (p.recompute != Recompute::none) cut += p.recompute == Recompute::full ? ", recompute full" : ", recompute";
-  return {text, cut};
-}
-
-// Leaves out "profile NAME: ": the answer names it.
-std::string_view reason_of(std::string_view refusal) {
-  return refusal.starts_with("profile ") ? refusal.substr(refusal.find(": ") + 2) : refusal;
-}
-
 // Returns the counts of shapes, after what the profile leaves open if that is a good part.
 std::string counts_of(const FoundShapes& found) {
   std::string text =
@@ -513,11 +483,11 @@ std::string in_words(const RankedShape& shape) {
                      verbs::degree_range(best.degrees_backward.first, best.degrees_backward.second));
 }
 
-// Returns which plan is faster than the preferred one, in a line if tight; empty: none is.
-std::string preference_of(const FoundShapes& found, bool tight) {
+// Returns which plan is faster than the preferred one; empty: none is.
+std::string preference_of(const FoundShapes& found) {
   if (!found.fastest) return "";
   const RankedShape& use = found.ranked.front();
-  return preference_text(use.best, found.fastest->best, tight ? "the fastest" : in_words(*found.fastest),
+  return preference_text(use.best, found.fastest->best, in_words(*found.fastest),
                          use.total_s() / found.fastest->total_s() - 1);
 }
 
@@ -536,8 +506,8 @@ std::string brief_text_of(const FoundShapes& found, bool tight) {
   if (found.refused > 0) items.push_back(most_refused(found, !tight));
   if (!found.pinned.empty()) items.push_back(fmt::format("not searched: {}", fmt::join(found.pinned, ", ")));
   text += packed_lines(kIndent, items);
-  text += preference_of(found, tight);
-  if (found.ranked.size() > 1 && !found.fastest)
+  if (!tight) text += preference_of(found);
+  if (found.ranked.size() > 1 && !found.fastest && !tight)
     text += fmt::format("{}next: {}: {}\n", kIndent, beside(found, found.ranked[1]), in_words(found.ranked[1]));
   std::vector<const RankedShape*> smaller;
   for (const RankedShape& shape : found.ranked)
@@ -599,21 +569,25 @@ std::string text_of(const FoundShapes& found, int top) {
   const std::string pinned =
       found.pinned.empty() ? ""
                            : packed_lines(kIndent, {fmt::format("not searched: {}", fmt::join(found.pinned, ", "))});
-  std::string text =
-      fmt::format("SHAPE  {}\n{}{}\n{}", counts_of(found), pinned, preference_of(found, false), table.text());
+  std::string text = fmt::format("SHAPE  {}\n{}{}\n{}", counts_of(found), pinned, preference_of(found), table.text());
   const int hidden = std::max(0, front - top);
   return hidden > 0 ? fmt::format("{}  and {} more that take less memory (--top N)\n", text, hidden) : text;
+}
+
+Json shape_json(const ModelShape& model) {
+  Json json = group_sizes(model.shape.parallel);
+  json["placement"] = placement_name(model.shape.parallel);
+  json["batch"] = model.shape.layer.batch;
+  json["micro_batches"] = model.micro_batches;
+  json["pipeline"] = name_of(model.order);
+  json["virtual_stages"] = model.split().virtual_stages;
+  return json;
 }
 
 Json json_of(const FoundShapes& found) {
   Json shapes = Json::array();
   for (const RankedShape& shape : found.ranked) {
-    Json json = group_sizes(shape.model.shape.parallel);
-    json["placement"] = placement_name(shape.model.shape.parallel);
-    json["batch"] = shape.model.shape.layer.batch;
-    json["micro_batches"] = shape.model.micro_batches;
-    json["pipeline"] = name_of(shape.model.order);
-    json["virtual_stages"] = shape.model.split().virtual_stages;
+    Json json = shape_json(shape.model);
     json["schedule"] = shape.best.schedule->name;
     json["degree_forward"] = shape.best.degree_forward;
     json["degree_backward_least"] = shape.best.degrees_backward.first;

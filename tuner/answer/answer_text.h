@@ -2,6 +2,7 @@
 // What the answer's text is put together from.
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tuner/answer/answer.h"
@@ -12,8 +13,9 @@ namespace moe::tuner {
 struct Detail {
   bool all = true;        // every reason and note on a price, the table of shapes
   int rows = 3;           // of the ranking, beside baselines and trials; without `all` only those of different times
-  bool baselines = true;  // all of them stand in the ranking, else the first
+  bool baselines = true;  // stand in the ranking, else with the frameworks that run them alone
   bool blanks = true;     // lines between parts
+  bool brief = false;     // few kinds of tasks are named, and no schedules that are left out are counted
   bool tight = false;     // what another line or the long answer says too is left out
 };
 
@@ -34,6 +36,13 @@ inline constexpr std::string_view kIndent = "       ";
 /// less memory, or has fewer chunks.
 std::string preference_text(const RankedSchedule& use, const RankedSchedule& faster, const std::string& words,
                             double share);
+
+/// Returns {"DP 2 EP 4 PP 2 VP 2", "4 of 1 1f1b, ZeRO 1"}: what describe_shape() says, without groups of one rank. VP:
+/// virtual stages.
+std::pair<std::string, std::string> short_shape(const ModelShape& model);
+
+/// Returns the reason of a refusal without "profile NAME: ", which the answer names.
+std::string_view reason_of(std::string_view refusal);
 
 /// Returns the ranking's table, and unless tight how many rows it leaves out.
 std::string ranking_text(const Answer& answer, const Detail& detail);

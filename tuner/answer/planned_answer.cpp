@@ -8,7 +8,7 @@
 #include "moe/base/config_files.h"
 #include "moe/base/text.h"
 #include "moe/base/units.h"
-#include "tuner/answer/framework_settings.h"
+#include "tuner/answer/framework_plans.h"
 #include "verbs/frameworks.h"
 #include "verbs/plan_file.h"
 #include "verbs/sweep.h"
@@ -28,9 +28,13 @@ RankingRequest request_of(const TuneOptions& options, const Answer& answer) {
 
 bool in_time(const RankingRequest& request) { return !request.due || std::chrono::steady_clock::now() < *request.due; }
 
-CaseRecord record_of(const RankedSchedule& row, const Answer& answer) {
+std::string key_of(const Answer& answer, const RankedSchedule& row) {
+  return fmt::format("plan/{}/{}", answer.name, row.schedule->name);
+}
+
+CaseRecord record_of(const RankedSchedule& row, const verbs::ChosenModel& chosen, const Answer& answer) {
   CaseRecord record;
-  record.key = fmt::format("plan/{}/{}", answer.name, row.schedule->name);
+  record.key = key_of(answer, row);
   record.schedule = row.schedule->name;
   record.backend = "none";
   if (!row.refused.empty()) {
@@ -48,7 +52,7 @@ CaseRecord record_of(const RankedSchedule& row, const Answer& answer) {
   if (row.gar_after_bytes > 0) record.prediction.set("gar_after_bytes", row.gar_after_bytes);
   if (row.expert_sums_s > 0) record.prediction.set("expert_sums_s", row.expert_sums_s);
   if (row.head_s > 0) record.prediction.set("head_s", row.head_s);
-  set_rates(rates_of(*answer.chosen, *answer.profile, row.total_s()),
+  set_rates(rates_of(chosen, *answer.profile, row.total_s()),
             [&](const char* key, double value) { record.prediction.set(key, value); });
   if (const std::string weak = weak_rows(row.notes); !weak.empty()) record.prediction.set("weak_rows", weak);
   record.bound_s = row.bound_s;
@@ -118,14 +122,7 @@ void plan_answer(const TuneOptions& options, Answer& answer) {
     asked.degrees.forward = current.degree_forward, asked.degrees.backward = current.degree_backward;
     answer.current = ranked(asked, *current.schedule);
   }
-  for (const verbs::Framework& framework : frameworks_of(answer))
-    for (const auto names : {framework.exact, framework.close})
-      for (const std::string_view name : names) {
-        const auto known = [&](const RankedSchedule& row) { return row.schedule->name == name; };
-        if (in_time(request) && std::ranges::none_of(answer.ranking, known) &&
-            std::ranges::none_of(answer.of_frameworks, known))
-          answer.of_frameworks.push_back(ranked(request, find_schedule(name)));
-      }
+  answer.of_frameworks = plans_of(answer, request, options.model.pipeline.has_value());
   recommended(answer);
 }
 
@@ -144,12 +141,28 @@ std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& a
 }
 
 void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoice& degrees) {
-  CaseGroup group{verbs::parameters_of(answer.chosen->model, answer.cluster, answer.name, degrees), {}};
-  verbs::record_ends(group.parameters, *answer.chosen);
+  const auto group_of = [&](const verbs::ChosenModel& chosen) {
+    CaseGroup group{verbs::parameters_of(chosen.model, answer.cluster, answer.name, degrees), {}};
+    verbs::record_ends(group.parameters, chosen);
+    return group;
+  };
+  CaseGroup group = group_of(*answer.chosen);
   for (const RankedSchedule& row : answer.ranking)
-    if (writer.find(fmt::format("plan/{}/{}", answer.name, row.schedule->name)) == nullptr)
-      group.cases.push_back(record_of(row, answer));
+    if (writer.find(key_of(answer, row)) == nullptr) group.cases.push_back(record_of(row, *answer.chosen, answer));
   if (!group.cases.empty()) writer.append(group);
+  for (const FrameworkPlans& plans : answer.of_frameworks) {
+    if (plans.rows.empty() || is_ranked(answer, plans.rows.front())) continue;
+    const RankedShape& best = plans.rows.front();
+    verbs::ChosenModel chosen = *answer.chosen;
+    chosen.model = best.model;
+    CaseRecord record = record_of(best.best, chosen, answer);
+    record.key = fmt::format("framework/{}/{}", answer.name, plans.framework->key);
+    if (writer.find(record.key) != nullptr) continue;
+    CaseGroup own = group_of(chosen);
+    own.parameters.set("framework", std::string(plans.framework->key));
+    own.cases.push_back(std::move(record));
+    writer.append(own);
+  }
 }
 
 void write_ranking_trace(const TuneOptions& options, const Answer& answer) {

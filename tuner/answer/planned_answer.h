@@ -20,7 +20,8 @@ void require_any_plan(const TuneOptions& options, Answer answer);
 /// Returns the neighbours of the recommended schedule, which runs may have changed.
 std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& answer);
 
-/// Appends a record a ranked schedule, "plan/NAME/SCHEDULE", all in one line. `degrees`: as they were asked for.
+/// Appends a record a ranked schedule, "plan/NAME/SCHEDULE", all in one line, and one for each framework whose plan is
+/// none of these, "framework/NAME/FRAMEWORK". `degrees`: as they were asked for.
 void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoice& degrees);
 
 /// Writes the Perfetto timeline of the best three and the baselines, as they are planned.

@@ -19,7 +19,8 @@
 namespace moe::tuner {
 namespace {
 
-constexpr double kSearchShare = 0.6;  // of the time; the ranking has the rest
+constexpr double kSearchShare = 0.6;      // of the time; the ranking has the rest
+constexpr double kFrameworksShare = 0.2;  // of the time: all frameworks' own searches have it, of the search's share
 constexpr double kNone = std::numeric_limits<double>::infinity();
 constexpr size_t kStates = 3;        // whose bounds by lanes are kept: what may be computed again
 constexpr int kBoundedAtFirst = 32;  // shapes that are bounded before one is planned; twice as many before the next
@@ -37,8 +38,27 @@ using OpenQueue = std::priority_queue<Open, std::vector<Open>, std::greater<>>; 
 /// What became of a shape: of its schedules' fates the last in this list.
 enum class Fate { refused, unpriced, too_large, ruled_out, not_reached, planned };
 
-/// A shape, its best time, its fate, and why schedules refused it: each reason once.
-struct Candidate : ShapeCandidate {
+/// How often each reason was given, the most often first.
+using Reasons = std::vector<std::pair<std::string, int>>;
+
+Reasons most_often_first(const std::map<std::string, int>& counts) {
+  Reasons reasons(counts.begin(), counts.end());
+  std::ranges::stable_sort(reasons, std::greater<>(), &Reasons::value_type::second);
+  return reasons;
+}
+
+// Returns the reason for which all shapes were refused, or the one that most were.
+std::string commonest(const Reasons& reasons, size_t shapes) {
+  if (reasons.empty()) return "no shape that it runs fits";
+  const auto& [reason, count] = reasons.front();
+  return static_cast<size_t>(count) == shapes ? reason : reason + " (most shapes)";
+}
+
+/// A shape by its place in the list of all, its best time, its fate, and why schedules refused it: each reason once.
+struct Candidate {
+  size_t place;
+  const ModelShape& model;
+  double memory_bytes;  // of a rank, at least
   double best_s = std::numeric_limits<double>::infinity();
   Fate fate = Fate::refused;
   std::set<std::string> refusals = {};
@@ -78,6 +98,8 @@ class MemoryFront {
     const auto slower = bytes_.upper_bound(seconds);
     return slower == bytes_.begin() ? std::numeric_limits<double>::infinity() : std::prev(slower)->second;
   }
+  /// Returns the time of the fastest; infinity if there is none.
+  double fastest_s() const { return bytes_.empty() ? std::numeric_limits<double>::infinity() : bytes_.begin()->first; }
 
  private:
   std::map<double, double> bytes_;
@@ -102,44 +124,106 @@ std::vector<const Schedule*> unlike(const std::vector<const Schedule*>& schedule
   return found;
 }
 
-class ShapeSearch {
- public:
-  explicit ShapeSearch(const ShapeRequest& request) : request_(request), unlike_(unlike(request.schedules)) {}
+using Clock = std::chrono::steady_clock;
 
-  FoundShapes run() {
-    const auto start = std::chrono::steady_clock::now();
-    const auto after = [&](double seconds) {
-      return start +
-             std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
-    };
-    const auto end = after(request_.seconds * kSearchShare);
-    found_.due = after(request_.seconds);
-    found_.global_batch = request_.global_batch;
-    check_prices();
-    const ShapeCandidates all = shape_candidates(request_);
-    for (const ShapeCandidate& candidate : all.fitting) candidates_.push_back({candidate});
-    found_.too_large = all.too_large;
-    found_.shapes = static_cast<int>(candidates_.size()) + found_.too_large;
-    require<Unsupported>(found_.shapes > 0 || all.not_run.empty(), "{}: {}", request_.flag, all.not_run);
-    require_any(all.least_bytes);
+/// The shapes of a request, with plans that are made once, whichever walk asks for them.
+class ShapePlans {
+ public:
+  explicit ShapePlans(const ShapeRequest& request) : request_(request), candidates_(shape_candidates(request)) {}
+
+  const ShapeRequest& request() const { return request_; }
+  const ShapeCandidates& candidates() const { return candidates_; }
+  BoundShapes& bound_shapes() { return bound_shapes_; }
+
+  const RankedSchedule& plan(size_t candidate, const Schedule& schedule) {
+    const auto [known, is_new] = plans_.try_emplace({candidate, &schedule});
+    if (is_new) try {
+        known->second = ranked_as(candidates_.fitting[candidate].model, schedule, false);
+      } catch (const BadInput& error) {  // too many tasks
+        known->second.refused = error.what();
+      }
+    return known->second;
+  }
+
+  RankedSchedule ranked_as(const ModelShape& model, const Schedule& schedule, bool checked) const {
+    verbs::ChosenModel chosen = request_.chosen;
+    chosen.model = model;
+    RankingRequest request{chosen, request_.profile, request_.degrees, request_.pricing};
+    request.checked = checked;
+    return ranked(request, schedule);
+  }
+
+ private:
+  const ShapeRequest& request_;
+  const ShapeCandidates candidates_;
+  BoundShapes bound_shapes_;
+  std::map<std::pair<size_t, const Schedule*>, RankedSchedule> plans_;
+};
+
+/// Goes through shapes by their lower bounds. Of all shapes it finds the whole front of time and memory; of those that
+/// a framework runs the preferred plan alone.
+class ShapeWalk {
+ public:
+  ShapeWalk(ShapePlans& plans, std::vector<const Schedule*> schedules, const verbs::Framework* framework)
+      : plans_(plans),
+        request_(plans.request()),
+        schedules_(std::move(schedules)),
+        unlike_(unlike(schedules_)),
+        framework_(framework) {
+    std::map<std::string, int> counts;
+    const std::vector<ShapeCandidate>& all = plans.candidates().fitting;
+    for (size_t i = 0; i < all.size(); ++i) {
+      std::vector<std::string> refusals;
+      if (framework != nullptr) refusals = verbs::refusals_of(*framework, all[i].model);
+      if (refusals.empty()) candidates_.push_back({i, all[i].model, all[i].memory_bytes});
+      for (const std::string& reason : refusals) ++counts[reason];
+    }
+    not_run_ = most_often_first(counts);
+  }
+
+  /// Walks until everything is decided, or until `end` if there is a plan then.
+  void run(Clock::time_point end) {
     open_all();
-    while (!(shapes_.empty() && schedules_.empty()) && (planned_.empty() || std::chrono::steady_clock::now() < end))
-      step();
+    while (!(shapes_.empty() && bounded_schedules_.empty()) && (planned_.empty() || Clock::now() < end)) step();
     settle();
-    return std::move(found_);
+  }
+
+  FrameworkPlans best() && {
+    FrameworkPlans plans{.framework = framework_};
+    if (planned_.empty()) {
+      plans.refused = candidates_.empty() ? commonest(not_run_, plans_.candidates().fitting.size())
+                                          : commonest(refusals(), candidates_.size());
+      return plans;
+    }
+    plans.rows.push_back(std::move(planned_[preferred_plan()].shape));
+    plans.gap = plans.rows.front().total_s() / at_least_s_ - 1;
+    return plans;
+  }
+
+  void tell(FoundShapes& found) && {
+    count_fates(found);
+    require<Unsupported>(
+        !planned_.empty(), "{}: none of {} shapes can be planned: {} too large{}", request_.flag, found.shapes,
+        found.too_large,
+        found.refused > 0 ? fmt::format(", {} refused: {}", found.refused, found.refusals.front().first) : "");
+    found.at_least_s = at_least_s_;
+    show(preferred_plan(), found);
+    RankedShape& first = found.ranked.front();
+    first.best = plans_.ranked_as(first.model, *first.best.schedule, true);
   }
 
  private:
   // Takes the least bound. A plan is made early now and then, so that there is an answer whenever the search stops.
   void step() {
-    const bool plans = shapes_.empty() || (!schedules_.empty() && (bounded_ >= bounded_before_plan_ ||
-                                                                   schedules_.top().bound_s <= shapes_.top().bound_s));
-    OpenQueue& queue = plans ? schedules_ : shapes_;
+    const bool plans =
+        shapes_.empty() || (!bounded_schedules_.empty() && (bounded_ >= bounded_before_plan_ ||
+                                                            bounded_schedules_.top().bound_s <= shapes_.top().bound_s));
+    OpenQueue& queue = plans ? bounded_schedules_ : shapes_;
     const Open next = queue.top();
     queue.pop();
     Candidate& candidate = candidates_[next.candidate];
     const bool beaten = candidate.best_s * (1 + kEquallyFast) < next.bound_s;  // by another schedule
-    if (beaten || dominated(next.bound_s, candidate.memory_bytes)) {
+    if (beaten || is_ruled_out(next.bound_s, candidate.memory_bytes)) {
       candidate.comes_to(Fate::ruled_out);
     } else if (plans) {
       if (bounded_ >= bounded_before_plan_) bounded_before_plan_ *= 2;
@@ -148,26 +232,6 @@ class ShapeSearch {
       ++bounded_;
       bound(next.candidate);
     }
-  }
-
-  // Refuses what no group size changes, before shapes are counted.
-  void check_prices() const {
-    const LayerPricer pricer(request_.profile, request_.chosen.model.shape, request_.pricing);
-    if (const int64_t vocabulary = request_.chosen.vocabulary; vocabulary > 0)
-      pricer.gemm_seconds(
-          end_work(TaskKind::head, Phase::forward, request_.chosen.model.shape, Flow::sharded, vocabulary));
-  }
-
-  void require_any(double least_bytes) const {
-    const LayerShape& layer = request_.chosen.model.shape.layer;
-    require<Unsupported>(found_.shapes > 0,
-                         "{}: found no groups of {} ranks, as far as flags leave them open, that divide {} "
-                         "experts, {} heads, hidden {} and {} samples; expected others, or fewer fixed",
-                         request_.flag, request_.chosen.model.shape.parallel.ranks(), layer.experts, layer.heads,
-                         layer.hidden, request_.global_batch);
-    require<Unsupported>(!candidates_.empty(), "{}: none of {} shapes fits: the least needs {}, a rank has {}",
-                         request_.flag, found_.shapes, human_bytes(least_bytes),
-                         human_bytes(request_.profile.memory_bytes.value_or(0)));
   }
 
   void open_all() {
@@ -204,7 +268,7 @@ class ShapeSearch {
     const DegreeChoice choice = choice_for(model);
     double least_s = kNone;
     for (const Schedule* schedule : unlike_) try {
-        least_s = std::min(least_s, lane_bound_s(*schedule, pricer, model, choice, bound_shapes_));
+        least_s = std::min(least_s, lane_bound_s(*schedule, pricer, model, choice, plans_.bound_shapes()));
       } catch (const BadInput& error) {
         c.refuse(error);
       }
@@ -219,10 +283,10 @@ class ShapeSearch {
     verbs::ChosenModel chosen = request_.chosen;
     chosen.model = c.model;
     const DegreeChoice choice = choice_for(c.model);
-    for (size_t i = 0; i < request_.schedules.size(); ++i) try {
-        const Schedule& schedule = *request_.schedules[i];
-        const double bound_s = plan_bound_s(schedule, pricer, chosen, choice, bound_shapes_);
-        schedules_.push({candidate, i, bound_s + beside_s(schedule, pricer, c)});
+    for (size_t i = 0; i < schedules_.size(); ++i) try {
+        const Schedule& schedule = *schedules_[i];
+        const double bound_s = plan_bound_s(schedule, pricer, chosen, choice, plans_.bound_shapes());
+        bounded_schedules_.push({candidate, i, bound_s + beside_s(schedule, pricer, c)});
       } catch (const BadInput& error) {  // no price, or too many tasks
         c.refuse(error);
       }
@@ -241,88 +305,69 @@ class ShapeSearch {
   }
 
   // Returns whether some plan is to be preferred to any that takes so long, at least, and so much memory: it is as fast
-  // and takes less, or it takes as much and is clearly faster.
-  bool dominated(double bound_s, double memory_bytes) const {
-    return front_.least_bytes(bound_s) < memory_bytes ||
-           front_.least_bytes(bound_s / (1 + kEquallyFast)) <= memory_bytes;
+  // and takes less, or it takes as much and is clearly faster. Of a framework nothing slower is looked for.
+  bool is_ruled_out(double bound_s, double memory_bytes) const {
+    const double clearly_faster_s = bound_s / (1 + kEquallyFast);
+    return front_.least_bytes(bound_s) < memory_bytes || front_.least_bytes(clearly_faster_s) <= memory_bytes ||
+           (framework_ != nullptr && front_.fastest_s() < clearly_faster_s);
   }
 
   void plan(const Open& open) {
     Candidate& c = candidates_[open.candidate];
-    verbs::ChosenModel chosen = request_.chosen;
-    chosen.model = c.model;
-    const Schedule& schedule = *request_.schedules[open.schedule];
-    RankedSchedule row;
-    try {
-      row = ranked_as(chosen, schedule, false);
-    } catch (const BadInput& error) {  // too many tasks
-      row.refused = error.what();
-    }
+    const RankedSchedule& row = plans_.plan(c.place, *schedules_[open.schedule]);
     if (!row.refused.empty()) {
       c.refusals.insert(row.refused);
       if (row.too_large) c.comes_to(Fate::too_large);
       return;
     }
-    const PlannedShape& planned =
-        planned_.emplace_back(PlannedShape{open.candidate, open.schedule, {c.model, std::move(row)}});
-    c.best_s = std::min(c.best_s, planned.total_s());
-    front_.add(planned.total_s(), planned.shape.best.memory_bytes);
+    planned_.push_back({open.candidate, open.schedule, {c.model, row}});
+    c.best_s = std::min(c.best_s, row.total_s());
+    front_.add(row.total_s(), row.memory_bytes);
     c.comes_to(Fate::planned);
   }
 
-  RankedSchedule ranked_as(const verbs::ChosenModel& chosen, const Schedule& schedule, bool checked) const {
-    RankingRequest request{chosen, request_.profile, request_.degrees, request_.pricing};
-    request.checked = checked;
-    return ranked(request, schedule);
-  }
-
+  // Decides what is left open, and what no plan goes below.
   void settle() {
-    double least_s = std::numeric_limits<double>::infinity();  // of what is open
-    for (OpenQueue* queue : {&shapes_, &schedules_}) {
-      if (!queue->empty()) least_s = std::min(least_s, queue->top().bound_s);
+    at_least_s_ = kNone;
+    for (OpenQueue* queue : {&shapes_, &bounded_schedules_}) {
+      if (!queue->empty()) at_least_s_ = std::min(at_least_s_, queue->top().bound_s);
       for (; !queue->empty(); queue->pop()) {
         Candidate& c = candidates_[queue->top().candidate];
-        c.comes_to(dominated(queue->top().bound_s, c.memory_bytes) ? Fate::ruled_out : Fate::not_reached);
+        c.comes_to(is_ruled_out(queue->top().bound_s, c.memory_bytes) ? Fate::ruled_out : Fate::not_reached);
       }
     }
-    count_fates();
-    require<Unsupported>(
-        !planned_.empty(), "{}: none of {} shapes can be planned: {} too large{}", request_.flag, found_.shapes,
-        found_.too_large,
-        found_.refused > 0 ? fmt::format(", {} refused: {}", found_.refused, found_.refusals.front().first) : "");
+    for (const PlannedShape& p : planned_) at_least_s_ = std::min(at_least_s_, p.total_s());
     std::ranges::sort(planned_, {}, [](const PlannedShape& p) { return std::pair(p.candidate, p.schedule); });
-    std::vector<PlanCost> costs;
-    for (const PlannedShape& p : planned_) {
-      costs.push_back(cost_of(p.shape.best));
-      least_s = std::min(least_s, p.total_s());
-    }
-    found_.at_least_s = least_s;
-    show(preferred(costs));
-    verbs::ChosenModel chosen = request_.chosen;
-    chosen.model = found_.ranked.front().model;
-    RankedSchedule& best = found_.ranked.front().best;
-    best = ranked_as(chosen, *best.schedule, true);
   }
 
-  void count_fates() {
-    std::map<std::string, int> refusals;
-    std::map<Fate, int> fates;
-    for (const Candidate& c : candidates_) {
-      ++fates[c.fate];
+  size_t preferred_plan() const {
+    std::vector<PlanCost> costs;
+    for (const PlannedShape& p : planned_) costs.push_back(cost_of(p.shape.best));
+    return preferred(costs);
+  }
+
+  // Returns why shapes were refused under every schedule.
+  Reasons refusals() const {
+    std::map<std::string, int> counts;
+    for (const Candidate& c : candidates_)
       if (c.fate == Fate::refused || c.fate == Fate::unpriced)
-        for (const std::string& reason : c.refusals) ++refusals[reason];
-    }
-    found_.not_reached = fates[Fate::not_reached];
-    found_.ruled_out = fates[Fate::ruled_out];
-    found_.too_large += fates[Fate::too_large];
-    found_.unpriced = fates[Fate::unpriced];
-    found_.refused = found_.unpriced + fates[Fate::refused];
-    found_.refusals.assign(refusals.begin(), refusals.end());
-    std::ranges::stable_sort(found_.refusals, std::greater<>(), &std::pair<std::string, int>::second);
+        for (const std::string& reason : c.refusals) ++counts[reason];
+    return most_often_first(counts);
+  }
+
+  void count_fates(FoundShapes& found) const {
+    std::map<Fate, int> fates;
+    for (const Candidate& c : candidates_) ++fates[c.fate];
+    found.not_reached = fates[Fate::not_reached];
+    found.ruled_out = fates[Fate::ruled_out];
+    found.too_large += fates[Fate::too_large];
+    found.unpriced = fates[Fate::unpriced];
+    found.refused = found.unpriced + fates[Fate::refused];
+    found.refusals = refusals();
   }
 
   // Lists the preferred plan, then the others by time: of each shape the fastest one, and whatever is on the front.
-  void show(size_t preferred) {
+  void show(size_t preferred, FoundShapes& found) {
     std::vector<size_t> order(planned_.size());
     std::iota(order.begin(), order.end(), 0);
     const auto memory = [&](size_t i) { return planned_[i].shape.best.memory_bytes; };
@@ -334,8 +379,8 @@ class ShapeSearch {
       first = last;
     }
     if (!same_time(planned_[order.front()].total_s(), planned_[preferred].total_s()))
-      found_.fastest = planned_[order.front()].shape;
-    found_.ranked.push_back(planned_[preferred].shape);
+      found.fastest = planned_[order.front()].shape;
+    found.ranked.push_back(planned_[preferred].shape);
     std::set<size_t> shown{planned_[preferred].candidate};
     double least_memory = std::numeric_limits<double>::infinity();
     for (const size_t i : order) {
@@ -344,27 +389,84 @@ class ShapeSearch {
       least_memory = std::min(least_memory, memory(i));
       const bool is_first = shown.insert(planned_[i].candidate).second;
       if (i == preferred)
-        found_.ranked.front().pareto = shape.pareto;
+        found.ranked.front().pareto = shape.pareto;
       else if (is_first || shape.pareto)
-        found_.ranked.push_back(std::move(shape));
+        found.ranked.push_back(std::move(shape));
     }
   }
 
+  ShapePlans& plans_;
   const ShapeRequest& request_;
-  const std::vector<const Schedule*> unlike_;
+  const std::vector<const Schedule*> schedules_, unlike_;
+  const verbs::Framework* framework_;  // null: any
+  Reasons not_run_;                    // by the framework
   std::vector<Candidate> candidates_;
-  OpenQueue shapes_, schedules_;
+  OpenQueue shapes_, bounded_schedules_;
   std::vector<OnLanes> on_lanes_;
   int bounded_ = 0, bounded_before_plan_ = kBoundedAtFirst;
-  BoundShapes bound_shapes_;
   std::vector<PlannedShape> planned_;
   MemoryFront front_;
-  FoundShapes found_;
+  double at_least_s_ = kNone;
 };
+
+// Refuses what no group size changes, before shapes are counted.
+void check_prices(const ShapeRequest& request) {
+  const LayerPricer pricer(request.profile, request.chosen.model.shape, request.pricing);
+  if (const int64_t vocabulary = request.chosen.vocabulary; vocabulary > 0)
+    pricer.gemm_seconds(
+        end_work(TaskKind::head, Phase::forward, request.chosen.model.shape, Flow::sharded, vocabulary));
+}
+
+void require_any(const ShapeRequest& request, const ShapeCandidates& all) {
+  const LayerShape& layer = request.chosen.model.shape.layer;
+  const int shapes = static_cast<int>(all.fitting.size()) + all.too_large;
+  require<Unsupported>(shapes > 0 || all.not_run.empty(), "{}: {}", request.flag, all.not_run);
+  require<Unsupported>(shapes > 0,
+                       "{}: found no groups of {} ranks, as far as flags leave them open, that divide {} "
+                       "experts, {} heads, hidden {} and {} samples; expected others, or fewer fixed",
+                       request.flag, request.chosen.model.shape.parallel.ranks(), layer.experts, layer.heads,
+                       layer.hidden, request.global_batch);
+  require<Unsupported>(!all.fitting.empty(), "{}: none of {} shapes fits: the least needs {}, a rank has {}",
+                       request.flag, shapes, human_bytes(all.least_bytes),
+                       human_bytes(request.profile.memory_bytes.value_or(0)));
+}
+
+// Returns what each framework that does not run everything runs best. Each has an equal part of the time that is left.
+std::vector<FrameworkPlans> plans_of_frameworks(ShapePlans& plans, Clock::time_point end) {
+  std::vector<FrameworkPlans> found;
+  const std::span<const verbs::Framework> frameworks = plans.request().frameworks;
+  for (size_t i = 0; i < frameworks.size(); ++i) {
+    if (frameworks[i].runs_all()) continue;
+    ShapeWalk walk(plans, frameworks[i].schedules(), &frameworks[i]);
+    const Clock::time_point now = Clock::now();
+    walk.run(now + (end - now) / static_cast<int>(frameworks.size() - i));
+    found.push_back(std::move(walk).best());
+  }
+  return found;
+}
 
 }  // namespace
 
-FoundShapes find_shapes(const ShapeRequest& request) { return ShapeSearch(request).run(); }
+FoundShapes find_shapes(const ShapeRequest& request) {
+  const Clock::time_point start = Clock::now();
+  const auto after = [&](double share) {
+    return start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.seconds * share));
+  };
+  check_prices(request);
+  ShapePlans plans(request);
+  const ShapeCandidates& all = plans.candidates();
+  require_any(request, all);
+  FoundShapes found{.global_batch = request.global_batch,
+                    .ranked = {},
+                    .shapes = static_cast<int>(all.fitting.size()) + all.too_large,
+                    .too_large = all.too_large,
+                    .due = after(1)};
+  found.of_frameworks = plans_of_frameworks(plans, after(kFrameworksShare));
+  ShapeWalk walk(plans, request.schedules, nullptr);
+  walk.run(after(kSearchShare));
+  std::move(walk).tell(found);
+  return found;
+}
 
 namespace {
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,16 +23,25 @@ struct RankedShape {
   double total_s() const { return best.total_s(); }
 };
 
+/// What one framework runs best.
+struct FrameworkPlans {
+  const verbs::Framework* framework = nullptr;
+  std::vector<RankedShape> rows = {};  // the preferred one first; of a search no other
+  std::string refused = {};            // why there are none
+  double gap = 0;                      // of a search: the share by which another plan may be faster, at most
+};
+
 struct FoundShapes {
   int64_t global_batch = 0;              // samples
   std::vector<std::string> pinned = {};  // what was not searched: flags, or "groups (--shape auto searches them)"
   /// The preferred plan, then others by time: of each planned shape the fastest, and all that are on the front.
   std::vector<RankedShape> ranked;
-  std::optional<RankedShape> fastest = {};  // if the preferred plan is not: by kEquallyFast at most
-  int shapes = 0;                           // that divide
-  int too_large = 0;                        // for a rank's memory, under every schedule
-  int refused = 0;                          // by every schedule, or for want of a price
-  int unpriced = 0;                         // of these, the ones that want a price under some schedule
+  std::optional<RankedShape> fastest = {};         // if the preferred plan is not: by kEquallyFast at most
+  int shapes = 0;                                  // that divide
+  int too_large = 0;                               // for a rank's memory, under every schedule
+  int refused = 0;                                 // by every schedule, or for want of a price
+  int unpriced = 0;                                // of these, the ones that want a price under some schedule
+  std::vector<FrameworkPlans> of_frameworks = {};  // that were asked for, but those that run all
   /// Why shapes were refused, and for how many shapes some schedule was refused for that reason, the most first.
   std::vector<std::pair<std::string, int>> refusals = {};
   int ruled_out = 0;                               // by their bound: slower than one that takes as little memory
@@ -51,8 +61,9 @@ struct ShapeRequest {
   bool fixed_batch = false;      // of a micro-batch
   bool fixed_micro_batches = false, fixed_order = false, fixed_virtual_stages = false;  // as are these
   PricingOptions pricing = {true, "--nearest"};
-  const verbs::Framework* framework = nullptr;  // whose shapes alone are searched; null: any
-  std::string_view flag = "--shape";            // that asked for the search, for errors
+  const verbs::Framework* framework = nullptr;        // whose shapes alone are searched; null: any
+  std::span<const verbs::Framework> frameworks = {};  // whose own best plans are found too
+  std::string_view flag = "--shape";                  // that asked for the search, for errors
   /// Seconds after which the answer is to be ready, the ranking of the best shape's schedules too: the search stops
   /// before, and the best so far is the answer.
   double seconds = 60;
@@ -74,6 +85,8 @@ std::string text_of(const FoundShapes& found, int top);
 /// Returns the same in few lines, or, where `tight`, in five: the shape, what was left out, the next one, the front.
 std::string brief_text_of(const FoundShapes& found, bool tight);
 Json json_of(const FoundShapes& found);
+/// Returns groups, placement, what ranks keep, and how samples are cut into micro-batches.
+Json shape_json(const ModelShape& model);
 
 // The shapes that a search for the parallel shape goes through.
 

@@ -99,19 +99,21 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
                     "--pp: found {}, expected at most {}, the layers (--layers N)", given.pp.value_or(1),
                     chosen.model.layers);
   check_global_batch(options, options.any_shape ? given.dp : std::optional(p.dp));
-  FoundShapes found = find_shapes({.chosen = chosen,
-                                   .global_batch = global_batch(options, cluster, chosen.model.shape.layer),
-                                   .profile = cluster,
-                                   .schedules = schedules_of(options),
-                                   .degrees = options.selection.degrees,
-                                   .fixed = options.any_shape ? given : in_groups_of(given, p),
-                                   .fixed_batch = options.global_batch && given.batch,
-                                   .fixed_micro_batches = options.model.micro_batches.has_value(),
-                                   .fixed_order = options.model.pipeline.has_value(),
-                                   .fixed_virtual_stages = options.model.virtual_stages.has_value(),
-                                   .pricing = pricing_of(options),
-                                   .framework = framework_of(options),
-                                   .flag = options.any_shape ? "--shape" : "--global-batch"});
+  FoundShapes found =
+      find_shapes({.chosen = chosen,
+                   .global_batch = global_batch(options, cluster, chosen.model.shape.layer),
+                   .profile = cluster,
+                   .schedules = schedules_of(options),
+                   .degrees = options.selection.degrees,
+                   .fixed = options.any_shape ? given : in_groups_of(given, p),
+                   .fixed_batch = options.global_batch && given.batch,
+                   .fixed_micro_batches = options.model.micro_batches.has_value(),
+                   .fixed_order = options.model.pipeline.has_value(),
+                   .fixed_virtual_stages = options.model.virtual_stages.has_value(),
+                   .pricing = pricing_of(options),
+                   .framework = framework_of(options),
+                   .frameworks = options.framework.empty() ? verbs::frameworks() : std::span<const verbs::Framework>{},
+                   .flag = options.any_shape ? "--shape" : "--global-batch"});
   found.pinned = pinned_by(options);
   return found;
 }

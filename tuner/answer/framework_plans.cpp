@@ -1,0 +1,215 @@
+#include "tuner/answer/framework_plans.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/ranges.h>
+
+#include "moe/base/config_files.h"
+#include "moe/base/table.h"
+#include "moe/base/text.h"
+#include "moe/base/units.h"
+#include "tuner/answer/answer_text.h"
+#include "verbs/sweep.h"
+
+namespace moe::tuner {
+namespace {
+
+constexpr size_t kWidestLine = 120;  // columns
+
+bool same_shape(const ModelShape& a, const ModelShape& b) {
+  const bool one_order = a.micro_batches == 1 || a.order == b.order;
+  return a.shape == b.shape && a.layers == b.layers && a.micro_batches == b.micro_batches && one_order &&
+         a.split().virtual_stages == b.split().virtual_stages;
+}
+
+// Returns the rows that can be used, the preferred one first.
+std::vector<RankedShape> preferred_first(std::vector<RankedShape> rows) {
+  std::erase_if(rows, [](const RankedShape& row) { return !row.best.refused.empty(); });
+  if (rows.empty()) return rows;
+  std::vector<PlanCost> costs;
+  for (const RankedShape& row : rows) costs.push_back(cost_of(row.best));
+  const auto first = rows.begin() + static_cast<std::ptrdiff_t>(preferred(costs));
+  std::rotate(rows.begin(), first, first + 1);
+  return rows;
+}
+
+FrameworkPlans plans_in_groups(const verbs::Framework& framework, const verbs::ChosenModel& chosen,
+                               const Answer& answer, const RankingRequest& request) {
+  FrameworkPlans plans{.framework = &framework};
+  if (const std::vector<std::string> refusals = verbs::refusals_of(framework, chosen.model); !refusals.empty()) {
+    plans.refused = refusals.front();
+    return plans;
+  }
+  const RankingRequest own{chosen, request.profile, request.degrees, request.pricing};
+  const bool ranked_there = same_shape(chosen.model, answer.chosen->model);
+  for (const Schedule* schedule : framework.schedules()) {
+    const auto known = std::ranges::find(answer.ranking, schedule, &RankedSchedule::schedule);
+    const bool is_known = ranked_there && known != answer.ranking.end();
+    plans.rows.push_back({chosen.model, is_known ? *known : ranked(own, *schedule)});
+  }
+  plans.refused = plans.rows.front().best.refused;
+  plans.rows = preferred_first(std::move(plans.rows));
+  return plans;
+}
+
+// Returns how much more than USE it takes: by their runs if both ran, else as predicted.
+std::string slower_text(const Answer& answer, const RankedSchedule& use, const RankedShape& plan) {
+  const CaseRecord *own = trial_of(answer, plan.best.schedule->name), *best = trial_of(answer, use.schedule->name);
+  const bool both_ran = same_shape(plan.model, answer.chosen->model) && plan.best.schedule != use.schedule && own &&
+                        best && ran_well(*own) && ran_well(*best);
+  const double slower = both_ran ? expected_s(answer, plan.best, *own) / expected_s(answer, use, *best) - 1
+                                 : plan.total_s() / use.total_s() - 1;
+  return fmt::format("{:+.1f} %{}", 100 * slower, both_ran ? ", run" : "");
+}
+
+/// The table of the frameworks that run something.
+class FrameworkTable {
+ public:
+  FrameworkTable(const Answer& answer, const RankedSchedule& use) : answer_(answer), use_(use) {
+    for (const FrameworkPlans& plans : answer.of_frameworks)
+      if (const RankedShape* best = best_of(answer, plans)) rows_.push_back({&plans, best});
+    for (const Row& row : rows_) {
+      apart_ |= !same_shape(row.best->model, answer.chosen->model);
+      gap_ |= row.plans->gap > kEquallyFast;
+      rates_ |= rates(*row.best).has_value();
+    }
+  }
+
+  std::string text() const {
+    if (rows_.empty()) return "";
+    std::vector<std::string> header{"framework", "schedule", "r_f", "r_b", "predicted", "slower"};
+    if (rates_) header.push_back(answer_.profile->memory_bytes ? "tokens/s/GPU" : "tokens/s/rank");
+    if (gap_) header.emplace_back("search gap");
+    if (apart_) header.emplace_back("groups, micro-batches");
+    std::vector<std::vector<std::string>> lines;
+    for (const Row& row : rows_) lines.push_back(numbers_of(row));
+    size_t width = 0;  // of all columns but the shape's
+    for (size_t column = 0; column < lines.front().size(); ++column) {
+      size_t widest = header[column].size();
+      for (const auto& line : lines) widest = std::max(widest, line[column].size());
+      width += 2 + widest;
+    }
+    Table table(header);
+    for (size_t i = 0; i < rows_.size(); ++i) add(i, lines[i], kWidestLine - width - 2, table);
+    return table.text();
+  }
+
+ private:
+  struct Row {
+    const FrameworkPlans* plans;
+    const RankedShape* best;
+  };
+
+  std::optional<StepRates> rates(const RankedShape& plan) const {
+    verbs::ChosenModel chosen = *answer_.chosen;
+    chosen.model = plan.model;
+    return rates_of(chosen, *answer_.profile, plan.total_s());
+  }
+
+  // Names the row above that has the same shape, the answer's own before all; else says the shape.
+  std::pair<std::string, std::string> shape_of(size_t row) const {
+    const ModelShape& model = rows_[row].best->model;
+    if (same_shape(model, answer_.chosen->model)) return {"as USE", ""};
+    for (size_t i = 0; i < row; ++i)
+      if (same_shape(model, rows_[i].best->model)) return {fmt::format("as {}", rows_[i].plans->framework->key), ""};
+    return short_shape(model);
+  }
+
+  std::vector<std::string> numbers_of(const Row& of) const {
+    const auto& [plans, best] = of;
+    const RankedSchedule& row = best->best;
+    std::vector<std::string> cells{std::string(plans->framework->key),
+                                   std::string(row.schedule->name),
+                                   fmt::format("{}", row.degree_forward),
+                                   verbs::degree_range(row.degrees_backward.first, row.degrees_backward.second),
+                                   three_digits(row.total_s()),
+                                   slower_text(answer_, use_, *best)};
+    if (rates_) cells.push_back(fmt::format("{:.0f}", rates(*best)->tokens_per_s));
+    if (gap_) cells.push_back(percent(plans->gap));
+    return cells;
+  }
+
+  // Adds a row; where its shape is too wide, with the second part below the first.
+  void add(size_t i, std::vector<std::string> cells, size_t widest, Table& table) const {
+    if (!apart_) return table.add(cells);
+    const auto [groups, cut] = shape_of(i);
+    const std::string line = groups.empty() || cut.empty() ? groups + cut : fmt::format("{}, {}", groups, cut);
+    const bool below = line.size() > widest;
+    cells.push_back(below ? groups : line);
+    table.add(cells);
+    if (!below) return;
+    cells.assign(cells.size(), "");
+    cells.back() = "  " + cut;
+    table.add(cells);
+  }
+
+  const Answer& answer_;
+  const RankedSchedule& use_;
+  std::vector<Row> rows_;
+  bool apart_ = false, gap_ = false, rates_ = false;
+};
+
+}  // namespace
+
+std::vector<FrameworkPlans> plans_of(const Answer& answer, const RankingRequest& request, bool keeps_order) {
+  if (answer.framework == nullptr && answer.shapes != nullptr) return answer.shapes->of_frameworks;
+  std::vector<FrameworkPlans> all;
+  if (answer.framework != nullptr && !answer.framework->runs_all()) {
+    FrameworkPlans& plans = all.emplace_back(FrameworkPlans{.framework = answer.framework});
+    for (const RankedSchedule& row : answer.ranking)
+      if (row.refused.empty()) plans.rows.push_back({answer.chosen->model, row});
+    if (answer.shapes != nullptr) plans.gap = answer.shapes->gap();
+  }
+  if (answer.framework != nullptr) return all;
+  verbs::ChosenModel chosen = *answer.chosen;
+  if (!keeps_order) chosen.model.order = PipelineOrder::one_f_one_b;
+  for (const verbs::Framework& framework : verbs::frameworks())
+    if (!framework.runs_all()) all.push_back(plans_in_groups(framework, chosen, answer, request));
+  return all;
+}
+
+const RankedShape* best_of(const Answer& answer, const FrameworkPlans& plans) {
+  const RankedShape* best = plans.rows.empty() ? nullptr : &plans.rows.front();
+  for (const RankedShape& row : plans.rows)
+    if (same_shape(row.model, answer.chosen->model) && clearly_faster(answer, row.best, best->best)) best = &row;
+  return best;
+}
+
+bool is_ranked(const Answer& answer, const RankedShape& plan) {
+  return same_shape(plan.model, answer.chosen->model) && row_of(answer, plan.best.schedule->name) != nullptr;
+}
+
+std::string frameworks_text(const Answer& answer, const RankedSchedule& use, bool tight) {
+  if (answer.of_frameworks.empty())
+    return "SET IT moetune runs every schedule: layerbench a layer, modelbench a model\n";
+  std::vector<std::string> items;
+  std::vector<std::string_view> formats, none;
+  for (const FrameworkPlans& plans : answer.of_frameworks) {
+    const verbs::Framework& framework = *plans.framework;
+    const RankedShape* best = best_of(answer, plans);
+    if (best == nullptr) {
+      if (tight)
+        none.push_back(framework.key);
+      else
+        items.push_back(fmt::format("{}: {}", framework.key, reason_of(plans.refused)));
+      continue;
+    }
+    if (framework.is_exported) formats.push_back(framework.key);
+    if (std::ranges::find(framework.close, best->best.schedule->name) != framework.close.end())
+      items.push_back(fmt::format("{}: but for {}", framework.key, framework.but));
+  }
+  if (!none.empty()) items.push_back(fmt::format("{}: nothing (--all says why)", fmt::join(none, ", ")));
+  const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
+  std::string text = "SET IT ";
+  if (!formats.empty())
+    text += fmt::format("all settings: {} export {} {}{} (formats: {})\n", program_word(), formats.front(),
+                        answer.records_path, two_layers ? fmt::format(" --only {}", shell_word(answer.name)) : "",
+                        fmt::join(formats, ", "));
+  const std::string table = FrameworkTable(answer, use).text();
+  if (formats.empty() && !table.empty()) text += "no framework that settings are written for runs it\n";
+  text += table;
+  if (items.empty()) return text;
+  return table.empty() ? packed_lines(text, items) : text + packed_lines(kIndent, items);
+}
+
+}  // namespace moe::tuner

@@ -1,0 +1,23 @@
+#pragma once
+// What each framework runs best: in the given groups, or in a shape of its own if shapes were searched.
+#include <string>
+#include <vector>
+
+#include "tuner/answer/answer.h"
+
+namespace moe::tuner {
+
+/// Returns what each framework runs best that the answer is for, but those that run everything. Without a search they
+/// have the answer's groups and, unless `keeps_order`, the order of micro-batches that all of them run.
+std::vector<FrameworkPlans> plans_of(const Answer& answer, const RankingRequest& request, bool keeps_order);
+
+/// Returns the plan to use: the preferred one, unless another one ran clearly faster; null: the framework runs none.
+const RankedShape* best_of(const Answer& answer, const FrameworkPlans& plans);
+
+/// Returns whether the plan is a row of the answer's ranking.
+bool is_ranked(const Answer& answer, const RankedShape& plan);
+
+/// Returns how to get the settings, and a line for each framework: its plan, or why it has none, unless `tight`.
+std::string frameworks_text(const Answer& answer, const RankedSchedule& use, bool tight);
+
+}  // namespace moe::tuner
