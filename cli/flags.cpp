@@ -273,6 +273,8 @@ void add_fit(CLI::App& app, Command& c) {
                " --records results/microbench-testbed-b.jsonl --out results/mine.toml");
   add_text(*verb, "--records", "FILE...", c.fit.records, "records of microbench, tune or import, of one cluster")
       ->capture_default_str();
+  add_text(*verb, "--compute-from", "CLUSTER|FILE", c.fit.compute_from,
+           "take prices of computations that the records lack from this profile, such as h100-8");
   begin_group(*verb, kHow);
   verb->add_flag("--strict", c.fit.strict, "exit code 5 where the fit of an operation is WEAK or UNUSABLE");
   begin_group(*verb, kOutput);

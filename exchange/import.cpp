@@ -206,6 +206,8 @@ void say_what_fits(const ImportOptions& options) {
     log_info(
         fmt::format("a plan may need rows beside these: {} (docs/exchange.md); tune --nearest borrows other sizes'",
                     fmt::join(missing, ", ")));
+  if (!missing.empty() && missing.front() == kAsked.front())
+    log_info("fit --compute-from h100-8, or another preset of your GPU (see list), takes its prices of computations");
   if (!good.empty() || !weak.empty())
     log_info(fmt::format("next: ./moetune fit --records {} --out results/{}.toml", shell_word(options.out),
                          options.cluster));

@@ -48,25 +48,39 @@ std::optional<Profile> pacing_profile(const std::vector<CaseRecord>& cases) {
   }
 }
 
+// Takes prices of computations that the records lack from another cluster's profile.
+void take_missing(const FitOptions& options, const std::string& out, Profile& profile) {
+  if (options.compute_from.empty()) return;
+  const Profile other = find_profile(options.compute_from);
+  require_other_file(out, {other.file});
+  require<BadInput>(!take_computations(profile, other).empty(),
+                    "--compute-from: found {}, which has no row of computations that the records lack", other.name);
+  profile.source += fmt::format("; not measured: {}", text_of_origins(profile));
+}
+
 }  // namespace
 
 int run_fit(const FitOptions& options) {
   const auto [cases, source] = measured_in(options.records);
   std::string name = options.name;
   if (name.empty()) name = fmt::format("{}{}", cases.front().parameters.text("cluster", cases.front().where), kFitted);
-  const FittedProfile fitted = fit_profile(cases, name, source);
+  FittedProfile fitted = fit_profile(cases, name, source);
   require<BadInput>(!fitted.rows.empty(), "{}: found cases of tasks alone, expected some of collectives or compute",
                     fmt::join(options.records, ", "));
   const FittedRow& first = fitted.rows.front();
   require<BadInput>(std::ranges::any_of(fitted.rows, &std::string::empty, &FittedRow::unusable), "{}: {}: {}",
                     fmt::join(options.records, ", "), first.what, first.unusable);
   const std::string out = options.out.empty() ? "results/" + name + ".toml" : options.out;
+  take_missing(options, out, fitted.profile);
   require_other_file(out, options.records);
   save_profile(fitted.profile, out);
   const int code = options.strict && !std::ranges::all_of(fitted.rows, &FittedRow::good) ? kDoubtful : kOk;
   if (options.json) {
     for (const FitWarning& warning : fit_warnings(fitted)) log_warning(warning.text);
-    fmt::print("{}\n", document_text(Json{{"profile", out}, {"rows", fit_json(fitted)}}));
+    Json document{{"profile", out}, {"rows", fit_json(fitted)}};
+    if (const std::string origins = text_of_origins(fitted.profile); !origins.empty())
+      document["not_measured"] = origins;
+    fmt::print("{}\n", document_text(document));
     return code;
   }
   const auto truth = pacing_profile(cases);
@@ -162,6 +176,8 @@ std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
   Table table(header);
   for (const FittedRow& row : fitted.rows) table.add(cells_of(row, truth, curves));
   std::string text = table.text() + task_table(fitted.profile) + slowdowns(fitted.profile.contention);
+  if (const std::string origins = text_of_origins(fitted.profile); !origins.empty())
+    text += fmt::format("\n  not measured: {}\n", origins);
   for (const FitWarning& warning : fit_warnings(fitted)) text += fmt::format("  warning: {}\n", warning.text);
   return text;
 }

@@ -14,7 +14,8 @@ struct FitOptions {
   std::vector<std::string> records{"results/microbench-testbed-b.jsonl"};  // of one cluster, fitted together
   std::string name;                                                        // of the profile; empty: CLUSTER-fitted
   std::string out;                                                         // empty: results/NAME.toml
-  bool strict = false;  // exit code kDoubtful where a row is weak or unusable
+  std::string compute_from;  // a cluster whose prices of computations are taken where the records have none
+  bool strict = false;       // exit code kDoubtful where a row is weak or unusable
   bool json = false;
 };
 

@@ -85,7 +85,10 @@ Profile chosen_profile(const Selection& selection) {
   return profile;
 }
 
-PricingOptions pricing_of(const Selection& selection) { return {selection.nearest, "--nearest", selection.nearest}; }
+PricingOptions pricing_of(const Selection& selection) {
+  return {selection.nearest, "--nearest", selection.nearest,
+          "`moetune fit --compute-from h100-8` takes those of a preset"};
+}
 
 std::vector<const Schedule*> chosen_schedules(const Selection& selection) {
   std::vector<const Schedule*> chosen;

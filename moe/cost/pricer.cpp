@@ -97,7 +97,8 @@ double LayerPricer::end_seconds(TaskKind kind, Phase phase, const Work& work) co
 std::optional<cost::GpuPrices> LayerPricer::gpu_prices() const {
   const GpuModel* gpu = profile().gpu_of(shape().layer.dtype);
   if (gpu == nullptr) return std::nullopt;
-  note(fmt::format("modelled: computations by shape, as {} computes them ([gpu])", gpu->name));
+  note(fmt::format("modelled: computations by shape, as {} computes them ([gpu]{}{})", gpu->name,
+                   gpu->origin.empty() ? "" : ", ", gpu->origin));
   return cost::GpuPrices(*gpu, shape());
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ostream.h>
+#include <fmt/ranges.h>
 #include <ostream>
 #include <tuple>
 
@@ -121,6 +122,7 @@ void read_fit(const TableReader& table, Row& out) {
   out.held_out_error = table.optional_real("held_out_error", kNonNegative);
   out.verdict.held_out_worst = table.optional_real("held_out_worst", kNonNegative);
   if (table.has("weak")) out.verdict.weak = table.text("weak");
+  if (table.has("origin")) out.verdict.origin = table.text("origin");
   constexpr std::string_view kKey = "set_aside";
   if (!table.has(kKey)) return;
   for (const ConfigValue& item : table.list(kKey)) {
@@ -161,8 +163,8 @@ ModuleRow module_from(const TableReader& row) {
 }
 
 std::vector<std::string> task_keys() {
-  std::vector<std::string> keys{"name",           "phase",          "dtype",     "r_squared",
-                                "held_out_error", "held_out_worst", "set_aside", "weak"};
+  std::vector<std::string> keys{"name",           "phase",     "dtype", "r_squared", "held_out_error",
+                                "held_out_worst", "set_aside", "weak",  "origin"};
   for (size_t t = 0; t < kTerms; ++t)
     for (const char* what : {"s_per", "range"}) keys.push_back(fmt::format("{}_{}", what, term_names()[t]));
   return keys;
@@ -218,6 +220,7 @@ GpuModel gpu_from(const TableReader& table) {
   out.gemm_tile_s = table.real("gemm_tile_s", kSeconds);
   out.grouped_share = table.optional_real("grouped_share", kShareOfPeak).value_or(out.gemm_share);
   out.grouped_tile_s = table.optional_real("grouped_tile_s", kSeconds).value_or(out.gemm_tile_s);
+  if (table.has("origin")) out.origin = table.text("origin");
   return out;
 }
 
@@ -254,16 +257,17 @@ void read_rows(const TableReader& root, Profile& out) {
   out.comm = rows_of<CommRow>(
       root.tables("comm",
                   {"op", "network", "ranks", "alpha_s", "beta_s_per_byte", "algorithm", "node_limit", "r_squared",
-                   "held_out_error", "held_out_worst", "set_aside", "weak", "range_bytes", "points"}),
+                   "held_out_error", "held_out_worst", "set_aside", "weak", "origin", "range_bytes", "points"}),
       "op", [&](const TableReader& table) { return comm_from(table, out); },
       [](const CommRow& r) { return std::tie(r.op, r.network, r.ranks, r.algorithm); });
   out.compute = rows_of<ComputeRow>(
       root.tables("compute", {"op", "ffn", "dtype", "alpha_s", "beta_s_per_flop", "beta_s_per_byte", "r_squared",
-                              "held_out_error", "held_out_worst", "set_aside", "weak", "range_flops"}),
+                              "held_out_error", "held_out_worst", "set_aside", "weak", "origin", "range_flops"}),
       "op", compute_from, [](const ComputeRow& r) { return std::tie(r.op, r.ffn, r.dtype); });
   out.modules = rows_of<ModuleRow>(
       root.tables("module", {"name", "phase", "seq", "alpha_s", "beta_s_per_flop", "beta_s_per_byte", "r_squared",
-                             "held_out_error", "held_out_worst", "set_aside", "weak", "range_flops", "range_bytes"}),
+                             "held_out_error", "held_out_worst", "set_aside", "weak", "origin", "range_flops",
+                             "range_bytes"}),
       "name", module_from, [](const ModuleRow& r) { return std::tie(r.name, r.phase, r.seq); });
   const std::vector<std::string> of_tasks = task_keys();
   const std::vector<std::string_view> known(of_tasks.begin(), of_tasks.end());
@@ -285,7 +289,7 @@ void read_gpu(const TableReader& root, Profile& out) {
   }
   out.gpu =
       gpu_from(root.table("gpu", {"name", "multiprocessors", "tensor_flops_per_s", "memory_bytes_per_s", "memory_share",
-                                  "gemm_share", "gemm_tile_s", "grouped_share", "grouped_tile_s"}));
+                                  "gemm_share", "gemm_tile_s", "grouped_share", "grouped_tile_s", "origin"}));
   out.gpu->attention = rows_of<AttentionRate>(attention, "head_dim", attention_from,
                                               [](const AttentionRate& r) { return std::tie(r.head_dim, r.phase); });
 }
@@ -358,8 +362,13 @@ void write_pairs(std::ostream& out, std::string_view key, const Points& pairs) {
   fmt::print(out, "]\n");
 }
 
+void write_origin(std::ostream& out, const std::string& origin) {
+  if (!origin.empty()) fmt::print(out, "origin = {}\n", toml_text(origin));
+}
+
 template <class Row>
 void write_fit(std::ostream& out, const Row& row) {
+  write_origin(out, row.verdict.origin);
   write_optional(out, "r_squared", row.r_squared);
   write_optional(out, "held_out_error", row.held_out_error);
   write_optional(out, "held_out_worst", row.verdict.held_out_worst);
@@ -427,6 +436,7 @@ void write(std::ostream& out, const GpuModel& gpu) {
   write_number(out, "gemm_tile_s", gpu.gemm_tile_s);
   write_number(out, "grouped_share", gpu.grouped_share);
   write_number(out, "grouped_tile_s", gpu.grouped_tile_s);
+  write_origin(out, gpu.origin);
   for (const AttentionRate& row : gpu.attention) {
     fmt::print(out, "\n[[attention]]\nhead_dim = {}\nphase = \"{}\"\n", row.head_dim, name_of(row.phase));
     write_pairs(out, "flops_per_s", row.flops_per_s);
@@ -449,6 +459,7 @@ std::string row_name(const CommRow& row) {
 }
 
 std::string row_name(const ComputeRow& row) {
+  if (row.op == Op::copy) return std::string(name_of(row.op));  // of any type
   return fmt::format("{}{} {}", name_of(row.op), row.ffn ? fmt::format(" {}", name_of(*row.ffn)) : "",
                      name_of(row.dtype));
 }
@@ -476,6 +487,65 @@ void write_profile(const Profile& profile, std::ostream& out) {
     write_number(out, "task_s", profile.task_overhead_s);
   }
   if (!profile.contention.none()) write(out, profile.contention);
+}
+
+namespace {
+
+constexpr std::string_view kGpuTable = "[gpu]";
+constexpr size_t kNamed = 4;  // rows of an origin
+
+// Adds the rows that `own` lacks.
+template <class Row>
+void add_missing(std::vector<Row>& own, const std::vector<Row>& others, const std::string& origin,
+                 std::vector<std::string>& added) {
+  for (const Row& row : others) {
+    const std::string name = row_name(row);
+    if (std::ranges::any_of(own, [&](const Row& known) { return row_name(known) == name; })) continue;
+    own.push_back(row);
+    if (own.back().verdict.origin.empty()) own.back().verdict.origin = origin;
+    added.push_back(name);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> take_computations(Profile& profile, const Profile& other) {
+  const std::string origin = "from " + other.name;
+  const bool measured = std::ranges::any_of(
+      profile.compute, [](const ComputeRow& row) { return row.op != Op::copy && bytes_of(row.dtype) == 2; });
+  std::vector<std::string> added;
+  add_missing(profile.compute, other.compute, origin, added);
+  add_missing(profile.modules, other.modules, origin, added);
+  add_missing(profile.tasks, other.tasks, origin, added);
+  if (!profile.gpu && other.gpu && !measured) {
+    profile.gpu = other.gpu;
+    if (profile.gpu->origin.empty()) profile.gpu->origin = origin;
+    added.emplace_back(kGpuTable);
+  }
+  if (!profile.memory_bytes) profile.memory_bytes = other.memory_bytes;
+  return added;
+}
+
+std::string text_of_origins(const Profile& profile) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> names;  // by origin, in the order of the file
+  const auto add = [&](const std::string& origin, std::string name) {
+    if (origin.empty()) return;
+    auto known = std::ranges::find(names, origin, [](const auto& pair) { return pair.first; });
+    if (known == names.end()) known = names.insert(known, {origin, {}});
+    known->second.push_back(std::move(name));
+  };
+  for (const CommRow& row : profile.comm) add(row.verdict.origin, row_name(row));
+  for (const ComputeRow& row : profile.compute) add(row.verdict.origin, row_name(row));
+  for (const ModuleRow& row : profile.modules) add(row.verdict.origin, row_name(row));
+  for (const TaskRow& row : profile.tasks) add(row.verdict.origin, row_name(row));
+  if (profile.gpu) add(profile.gpu->origin, std::string(kGpuTable));
+  std::string text;
+  for (const auto& [origin, rows] : names) {
+    const bool few = rows.size() <= kNamed;
+    text += fmt::format("{}{}{} {}", text.empty() ? "" : "; ", few ? fmt::format("{}", fmt::join(rows, ", ")) : rows[0],
+                        few ? "" : fmt::format(" and {} more", rows.size() - 1), origin);
+  }
+  return text;
 }
 
 namespace {

@@ -59,8 +59,9 @@ using Points = std::vector<std::array<double, 2>>;  // (size, seconds), ascendin
 /// What a fit found of its row, beside r^2 and the median held-out error. A row written by hand has none of it.
 struct RowVerdict {
   std::optional<double> held_out_worst;
-  Points set_aside;  // samples that the row is not fitted to
-  std::string weak;  // why what the row prices is to be doubted; empty: nothing
+  Points set_aside;         // samples that the row is not fitted to
+  std::string weak;         // why what the row prices is to be doubted; empty: nothing
+  std::string origin = {};  // where the row is from, such as "from h100-8"; empty: the profile's own source
   bool operator==(const RowVerdict&) const = default;
 };
 
@@ -138,6 +139,7 @@ struct GpuModel {
   double gemm_tile_s = 0;         // seconds of a tile beside its products
   double grouped_share = 1;       // as gemm_share and gemm_tile_s, of experts
   double grouped_tile_s = 0;
+  std::string origin = {};                    // as RowVerdict::origin
   std::vector<AttentionRate> attention = {};  // none: as GEMMs
 };
 
@@ -148,8 +150,8 @@ struct UnusableRow {
   bool operator==(const UnusableRow&) const = default;
 };
 
-/// These return "alltoall inter 8", "alltoall inter 8 2dh", "gemm float32", "expert gpt float32", "attention forward
-/// 256", "task attention forward float32".
+/// These return "alltoall inter 8", "alltoall inter 8 2dh", "gemm float32", "expert gpt float32", "copy", "attention
+/// forward 256", "task attention forward float32".
 std::string row_name(const CommRow& row);
 std::string row_name(const ComputeRow& row);
 std::string row_name(const ModuleRow& row);
@@ -173,6 +175,14 @@ struct Profile {
   /// Returns the model of the hardware that prices layers of this type; null: none does.
   const GpuModel* gpu_of(DType dtype) const { return gpu && bytes_of(dtype) == 2 ? &*gpu : nullptr; }
 };
+
+/// Adds the rows of computations, [gpu] and the memory of a rank that `profile` lacks, as `other` has them, and sets
+/// their origin. A measurement comes before a model: [gpu] is not taken if a GEMM or expert in 16 bits was measured.
+/// Returns the names of what was added.
+std::vector<std::string> take_computations(Profile& profile, const Profile& other);
+/// Returns what is of another origin than the profile's source, "gemm bfloat16, copy and [gpu] from h100-8"; empty:
+/// nothing.
+std::string text_of_origins(const Profile& profile);
 
 /// The largest cluster that a profile's file may describe.
 inline constexpr int kMostNodes = 65536, kMostRanksPerNode = 1024;  // ranks stay an int

@@ -69,6 +69,8 @@ ComputeRow RowFinder::gemm_row() const {
   ComputeRow scaled{.op = Op::gemm, .dtype = shape_.layer.dtype};
   if (other != nullptr && !options_.scaled && !options_.borrows.empty())
     others += fmt::format(" ({} scales it)", options_.borrows);
+  if (other == nullptr && why_unusable(profile_, row_name(scaled)).empty() && !options_.lends.empty())
+    others = fmt::format("; {}", options_.lends);
   require<Unpriced>(other != nullptr && options_.scaled, "profile {}: no gemm row for {}{}{}", profile_.name,
                     name_of(scaled.dtype), others, why_unusable(profile_, row_name(scaled)));
   const double width = static_cast<double>(bytes_of(scaled.dtype)) / static_cast<double>(bytes_of(other->dtype));

@@ -41,6 +41,7 @@ struct PricingOptions {
   bool nearest = false;           // borrow the row of the nearest group size where none fits, and mark the result
   std::string_view borrows = {};  // what a user asks for that with, as messages name it
   bool scaled = false;            // GEMMs of a type without a row are another type's, by the width of elements
+  std::string_view lends = {};    // what a user does about a profile without GEMMs, as messages say it
 };
 
 /// Looks rows up for one case, and keeps notes of what a reader must know of them: borrowed, weak, outside their range,
@@ -75,9 +76,10 @@ class RowFinder {
   const ModuleRow* own_module_row(TaskKind kind, Phase phase) const;
   const TaskRow* task_row(TaskKind kind, Phase phase) const;
 
-  /// Notes that a row is used, if it is weak.
+  /// Notes that a row is used, if it is weak or of another origin than the profile's other rows.
   template <class Row>
   const Row& used(const Row& row) const {
+    if (!row.verdict.origin.empty()) note(fmt::format("{}: {}", row.verdict.origin, row_name(row)));
     if (!row.verdict.weak.empty()) note(fmt::format("{}{}: {}", kWeakRow, row_name(row), row.verdict.weak));
     return row;
   }

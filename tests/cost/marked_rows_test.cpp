@@ -57,6 +57,10 @@ TEST(MarkedRows, AnUnusableRowSaysWhyThereIsNoPrice) {
   profile.compute.clear();
   profile.unusable.push_back({"gemm float32", "found 1 size"});
   EXPECT_EQ(priced(profile).error, "profile testbed-b: no gemm row for float32: measured, but found 1 size");
+  profile.unusable.clear();
+  EXPECT_EQ(priced(profile).error, "profile testbed-b: no gemm row for float32");
+  EXPECT_EQ(priced(profile, DType::float32, {.lends = "take another's"}).error,
+            "profile testbed-b: no gemm row for float32; take another's");
   profile = find_profile("testbed-b");
   profile.modules.clear();
   profile.unusable.push_back({"attention forward 256", "found 1 size"});
@@ -83,6 +87,20 @@ TEST(MarkedRows, AnotherTypesGemmsAreScaledByItsWidthWhereThatIsAskedFor) {
     EXPECT_DOUBLE_EQ(pricer.gemm_seconds(work),
                      3 * gemm.alpha_s + 1e12 * ratio * gemm.beta_s_per_flop + profile.task_overhead_s);
   }
+}
+
+TEST(MarkedRows, WhatARowOfAnotherOriginPricesIsLabelled) {
+  Profile profile = find_profile("testbed-b");
+  row_of(profile, Op::alltoall).verdict.origin = "from elsewhere";
+  profile.compute.front().verdict.origin = "from elsewhere";
+  const auto notes = priced(profile).notes;
+  for (const char* note : {"from elsewhere: alltoall inter 8", "from elsewhere: gemm float32"})
+    EXPECT_TRUE(notes.contains(note)) << note;
+  Profile h100 = find_profile("h100-8");
+  h100.gpu->origin = "from elsewhere";
+  EXPECT_TRUE(priced(h100, DType::bfloat16)
+                  .notes.contains("modelled: computations by shape, as H100 SXM (80 GB) computes them ([gpu], from "
+                                  "elsewhere)"));
 }
 
 // What an AlltoAll's row says of the nodes that tokens reached, beside what this layer's reach.

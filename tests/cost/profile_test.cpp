@@ -65,7 +65,8 @@ Profile full_profile() {
   p.modules.push_back({"gate:gshard", Phase::forward, {}, awkward(12), 0});
   p.modules.push_back(
       {"order:tutel", Phase::forward, {}, awkward(15), 0, awkward(16), 0.5, awkward(17), Range{awkward(18), 1e9}});
-  p.comm.back().verdict = {awkward(19), {{1e6, awkward(20)}, {1e6, awkward(21)}}, "held-out error 20 %"};
+  p.comm.back().verdict = {
+      awkward(19), {{1e6, awkward(20)}, {1e6, awkward(21)}}, "held-out error 20 %", "from another"};
   p.compute.front().verdict = {{}, {}, "r^2 0.5"};
   p.modules.back().verdict = {2.0, {{1, 2}}, {}};
   p.tasks.push_back({.name = "expert:gpt",
@@ -148,6 +149,50 @@ TEST(Profile, EveryPresetSurvivesItsFile) {
     EXPECT_EQ(preset.name, name);
     expect_same(again(preset, scratch), preset);
   }
+}
+
+TEST(Profile, ComputationsOfAnotherClusterFillWhatIsMissing) {
+  const Profile h100 = find_profile("h100-8");
+  Profile logs = small_profile();
+  logs.compute.clear();
+  EXPECT_EQ(text_of_origins(logs), "");
+  Profile filled = logs;
+  const std::vector<std::string> all{"gemm bfloat16", "gemm float16", "copy", "[gpu]"};
+  EXPECT_EQ(take_computations(filled, h100), all);
+  EXPECT_EQ(text_of_origins(filled), "gemm bfloat16, gemm float16, copy, [gpu] from h100-8");
+  EXPECT_EQ(filled.memory_bytes, 80e9);
+  expect_same_rows(filled.comm, logs.comm);
+  ASSERT_EQ(filled.compute.size(), 3U);
+  for (size_t i = 0; i < filled.compute.size(); ++i) {
+    EXPECT_EQ(filled.compute[i].verdict.origin, "from h100-8");
+    filled.compute[i].verdict.origin.clear();
+    expect_same(filled.compute[i], h100.compute[i]);
+  }
+  ASSERT_EQ(filled.gpu->attention.size(), 4U);
+  EXPECT_TRUE(take_computations(filled, h100).size() == 0) << "all are known";
+
+  // What was taken before keeps its origin, also through a file.
+  const Scratch scratch;
+  filled = logs;
+  take_computations(filled, h100);
+  filled.name = "first";
+  Profile second = logs;
+  take_computations(second, again(filled, scratch));
+  EXPECT_EQ(text_of_origins(second), "gemm bfloat16, gemm float16, copy, [gpu] from h100-8");
+
+  // Measured GEMMs in 16 bits stay, and no model comes before them.
+  Profile measured = logs;
+  measured.compute.push_back({.op = Op::gemm, .dtype = DType::bfloat16, .alpha_s = 1e-6, .beta_s_per_flop = 2e-15});
+  measured.memory_bytes = 40e9;
+  EXPECT_EQ(take_computations(measured, h100), (std::vector<std::string>{"gemm float16", "copy"}));
+  EXPECT_EQ(measured.compute.front().beta_s_per_flop, 2e-15);
+  EXPECT_FALSE(measured.gpu);
+  EXPECT_EQ(measured.memory_bytes, 40e9);
+
+  Profile modules = logs;
+  take_computations(modules, find_profile("testbed-b"));
+  EXPECT_EQ(modules.modules.size(), find_profile("testbed-b").modules.size());
+  EXPECT_EQ(modules.modules.front().verdict.origin, "from testbed-b");
 }
 
 TEST(Profile, AnUnknownNameListsThePresets) {

@@ -103,6 +103,43 @@ class NcclTests(ProgramTest):
         self.assertEqual(document["status"], "ok")
         self.assertEqual(document["cluster"], "mine-fitted")
 
+    def test_logs_alone_lead_to_an_answer(self):
+        two, one = ("n1",) * 8 + ("n2",) * 8, ("n1",) * 8
+        log = "\n".join(nccl_text(op, 3e-5, beta, hosts=hosts) for op, beta, hosts in
+                        (("allreduce", 3.9e-11, two), ("allreduce", 5e-12, one), ("alltoall", 1.2e-11, two),
+                         ("alltoall", 4e-12, one)))
+        said = self.said("import", "nccl-tests", self.path("job.log", log), "-o", "r.jsonl", "--cluster", "mine")
+        self.assertIn("fit --compute-from h100-8", said)
+        self.call("fit", "--records", "r.jsonl", "--out", "without.toml")
+        plan = ["tune", "--no-verify", "--model", "qwen3-30b-a3b", "--shape", "auto", "--pp", 1, "--cluster"]
+        self.assertIn("no gemm row for bfloat16; `moetune fit --compute-from h100-8` takes those of a preset",
+                      self.refused(*plan, "without.toml"))
+
+        fit = ["fit", "--records", "r.jsonl", "--compute-from", "h100-8", "--out", "mine.toml"]
+        self.assertIn("not measured: gemm bfloat16, gemm float16, copy, [gpu] from h100-8", self.text(*fit))
+        self.assertEqual(json.loads(self.text(*fit, "--json"))["not_measured"],
+                         "gemm bfloat16, gemm float16, copy, [gpu] from h100-8")
+        tables = re.split(r"\n(?=\[)", self.path_text("mine.toml"))
+        origins = {re.match(r"\[+(\w+)", table)[1]: 'origin = "from h100-8"' in table for table in tables[1:]}
+        self.assertEqual(origins, {"topology": False, "comm": False, "compute": True, "gpu": True, "attention": False})
+        gemm = next(table for table in tables[1:] if "bfloat16" in table)
+        self.assertIn("beta_s_per_flop = 1.3655388207e-15", gemm)  # as in configs/clusters/h100-8.toml
+
+        self.assertIn("prices: gemm bfloat16, gemm float16, copy, [gpu] from h100-8; ", self.text(*plan, "mine.toml"))
+        answer = json.loads(self.text(*plan, "mine.toml", "--json"))
+        self.assertIn("modelled: computations by shape, as H100 SXM (80 GB) computes them ([gpu], from h100-8)",
+                      answer["notes"])
+        self.assertEqual(answer["cluster"], "mine-fitted")
+
+    def test_compute_from_a_cluster_that_has_nothing_to_take(self):
+        self.call("import", "nccl-tests", self.path("t.txt", nccl_text("alltoall", 2e-5, 1e-10)), "-o", "r.jsonl")
+        fit = ["fit", "--records", "r.jsonl", "--out", "mine.toml", "--compute-from"]
+        self.call(*fit[:-1])
+        self.assertIn("--compute-from: found imported-fitted, which has no row of computations that the records lack",
+                      self.refused("fit", "--records", "r.jsonl", "--out", "other.toml", "--compute-from", "mine.toml"))
+        self.assertIn("cluster: found 'h100', expected a file or one of", self.refused(*fit, "h100"))
+        self.assertIn("mine.toml", self.refused(*fit, "mine.toml"))
+
     def test_fit_takes_records_of_one_cluster_together(self):
         self.call("import", "nccl-tests", self.path("t.txt", nccl_text("alltoall", 2e-5, 1e-10)), "-o", "r.jsonl")
         gemm = self.path("gemm.csv", "op,dtype,flops,seconds\ngemm,float32,1e9,2e-5\ngemm,float32,2e9,3e-5\n")

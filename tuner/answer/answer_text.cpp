@@ -206,8 +206,10 @@ std::string question_text(const Answer& answer, const RankedSchedule& use, const
   if (!detail.tight) return text + fit + notes_text(use.notes, detail.all);
   // The three parts that say least.
   if (!fit.empty()) fit.back() = ';';
-  return text + fmt::format("{}{}prices: {} notes on them; {} schedules in all (--all)\n", fit, fit.empty() ? "" : " ",
-                            use.notes.size(), answer.ranking.size());
+  std::string origins = text_of_origins(*answer.profile);
+  if (!origins.empty()) origins += "; ";
+  return text + fmt::format("{}{}prices: {}{} notes on them; {} schedules in all (--all)\n", fit,
+                            fit.empty() ? "" : " ", origins, use.notes.size(), answer.ranking.size());
 }
 
 std::string safety_text(const Answer& answer, const RankedSchedule& use, bool tight) {
