@@ -13,6 +13,8 @@
 namespace moe::cli {
 namespace {
 
+constexpr const char* kClusterHelp = "profile, or one composed as GPU-NODESxGPUS-NETWORK (h100-4x8-ib-400)";
+
 void require_verb(const CLI::App& app, int argc, const char* const* argv) {
   if (argc > 1 && argv[1][0] == '-') return;  // --help, --version, or CLI11's business
   std::vector<std::string> names;
@@ -55,6 +57,8 @@ constexpr std::pair<std::string_view, std::string_view> kWords[]{
     {"--num-query-groups", "--kv-heads"},
     {"--kv-channels", "--head-dim"},
     {"--output", "--out"},
+    {"--gpu", "--cluster"},
+    {"--network", "--cluster"},
     {"--nproc-per-node", "--ranks"},
     {"--nproc_per_node", "--ranks"},
 };
@@ -242,7 +246,7 @@ void add_simulate(CLI::App& app, Command& c) {
   CLI::App* verb =
       add_verb(app, "simulate", "simulate a layer or a model under schedules: timeline, lane loads, bounds, memory",
                " --cluster testbed-b --schedule fsmoe --batch 4 --seq 1024 --model-dim 2048 --hidden 8192");
-  add_text(*verb, "--cluster", "CLUSTER|FILE", s.selection.cluster, "cluster profile");
+  add_text(*verb, "--cluster", "CLUSTER|FILE", s.selection.cluster, kClusterHelp);
   add_nodes(*verb, s.selection);
   add_schedule(*verb, s.selection);
   add_model(*verb, s.model);
@@ -295,7 +299,7 @@ void add_memory(CLI::App& app, Command& c) {
   planner::MemoryOptions& m = c.memory;
   CLI::App* verb = add_verb(app, "memory", "estimate the memory of a layer or a model on one rank, and whether it fits",
                             " --model mixtral-7b --cluster testbed-b --zero 1");
-  add_text(*verb, "--cluster", "CLUSTER|FILE", m.selection.cluster, "cluster profile");
+  add_text(*verb, "--cluster", "CLUSTER|FILE", m.selection.cluster, kClusterHelp);
   add_nodes(*verb, m.selection);
   add_model(*verb, m.model);
   add_layer(*verb, m.selection);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
+#include <sstream>
 
 #include "exchange/formats.h"
 #include "exchange/import.h"
@@ -336,6 +337,15 @@ bool is_one_table(const std::string& name) {
   return name == "topology" || name == "overhead" || name == "contention" || name == "gpu";
 }
 
+// Returns the tree of the profile's file, of a composed profile that of a file that would hold it.
+ConfigFile tree_of(const Profile& profile) {
+  ConfigFile file = read_toml(profile.file);
+  if (const ConfigValue* name = file.root.find("name"); name != nullptr && name->text == profile.name) return file;
+  std::ostringstream text;
+  write_profile(profile, text);
+  return parse_toml(text.str(), profile.name);
+}
+
 // Returns the root of the tree that read_profile would have read, with the lines of the CSV file.
 ConfigValue tree_of(const CsvTable& csv) {
   ConfigValue root;
@@ -372,7 +382,7 @@ void write_profile_csv(const ExportOptions& options, std::ostream& out) {
   const Profile profile = find_profile(options.file);
   require_other_file(options.out, {profile.file});
   const bool per_element = options.per_element;
-  const ConfigFile file = read_toml(profile.file);
+  const ConfigFile file = tree_of(profile);
   const std::vector<NamedTable> tables = tables_of(file.root);
   std::vector<std::string> columns(kUsualColumns.begin(), kUsualColumns.end());
   for (const NamedTable& table : tables)

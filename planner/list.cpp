@@ -7,6 +7,7 @@
 #include "moe/base/config_files.h"
 #include "moe/base/json.h"
 #include "moe/base/terminal.h"
+#include "moe/cost/composed_profile.h"
 #include "moe/plan/model_file.h"
 #include "moe/schedule/schedule.h"
 #include "verbs/printed.h"
@@ -77,6 +78,9 @@ std::string cut(std::string text) {
 
 int run_list(const ListOptions& options) {
   Json clusters = files("clusters");
+  clusters.push_back(
+      {{"name", kComposedExample},
+       {"summary", fmt::format("an example of {}, where a GPU has a link of 400 Gbit/s", kComposedForm)}});
   clusters.push_back({{"name", "host"},
                       {"summary", "this machine's threads as 2 nodes x 2 ranks, unpaced; for tune and the benches"}});
   const Json all{{"schedules", named(schedules())},

@@ -68,8 +68,7 @@ std::vector<std::string> config_names(const std::string& folder) {
   return names;
 }
 
-std::string find_config(const std::string& folder, const std::string& name_or_path,
-                        const std::vector<std::string>& besides) {
+std::optional<std::string> known_config(const std::string& folder, const std::string& name_or_path) {
   const bool path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(kEnding);
   if (path) return name_or_path;
   const fs::path named = fs::path(config_dir()) / folder / fmt::format("{}{}", name_or_path, kEnding);
@@ -79,6 +78,12 @@ std::string find_config(const std::string& folder, const std::string& name_or_pa
     return named.string();
   }
   if (fs::is_regular_file(name_or_path, error)) return name_or_path;
+  return std::nullopt;
+}
+
+std::string find_config(const std::string& folder, const std::string& name_or_path,
+                        const std::vector<std::string>& besides) {
+  if (auto known = known_config(folder, name_or_path)) return *std::move(known);
   std::vector<std::string> names = config_names(folder);
   names.insert(names.end(), besides.begin(), besides.end());
   std::ranges::sort(names);

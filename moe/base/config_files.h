@@ -1,5 +1,6 @@
 #pragma once
 // Finds the data files: configs/{clusters,grids,layers,models}/NAME.toml.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ std::string program_word();
 
 /// Returns the names of the .toml files in configs/FOLDER, sorted.
 std::vector<std::string> config_names(const std::string& folder);
+
+/// Returns the path of configs/FOLDER/NAME.toml, or of a file, as find_config() does; none: there is none of that name.
+std::optional<std::string> known_config(const std::string& folder, const std::string& name_or_path);
 
 /// Returns the path of configs/FOLDER/NAME.toml, or `name_or_path` itself where that is a file or looks like a path
 /// (has a '/' or that ending). Throws BadInput that lists the known names, and those that the caller

@@ -10,6 +10,7 @@
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/config_files.h"
+#include "moe/cost/composed_profile.h"
 #include "moe/cost/modules.h"
 
 namespace moe {
@@ -264,11 +265,11 @@ void read_rows(const TableReader& root, Profile& out) {
       root.tables("compute", {"op", "ffn", "dtype", "alpha_s", "beta_s_per_flop", "beta_s_per_byte", "r_squared",
                               "held_out_error", "held_out_worst", "set_aside", "weak", "origin", "range_flops"}),
       "op", compute_from, [](const ComputeRow& r) { return std::tie(r.op, r.ffn, r.dtype); });
-  out.modules = rows_of<ModuleRow>(
-      root.tables("module", {"name", "phase", "seq", "alpha_s", "beta_s_per_flop", "beta_s_per_byte", "r_squared",
-                             "held_out_error", "held_out_worst", "set_aside", "weak", "origin", "range_flops",
-                             "range_bytes"}),
-      "name", module_from, [](const ModuleRow& r) { return std::tie(r.name, r.phase, r.seq); });
+  out.modules =
+      rows_of<ModuleRow>(root.tables("module", {"name", "phase", "seq", "alpha_s", "beta_s_per_flop", "beta_s_per_byte",
+                                                "r_squared", "held_out_error", "held_out_worst", "set_aside", "weak",
+                                                "origin", "range_flops", "range_bytes"}),
+                         "name", module_from, [](const ModuleRow& r) { return std::tie(r.name, r.phase, r.seq); });
   const std::vector<std::string> of_tasks = task_keys();
   const std::vector<std::string_view> known(of_tasks.begin(), of_tasks.end());
   out.tasks = rows_of<TaskRow>(root.tables("task", std::span(known)), "name", task_from,
@@ -323,7 +324,12 @@ bool is_profile_name(std::string_view text) {
   return !text.empty() && is_line(text) && text.find('/') == std::string_view::npos;
 }
 
-Profile find_profile(const std::string& name_or_path) { return read_profile(find_config("clusters", name_or_path)); }
+Profile find_profile(const std::string& name_or_path, std::vector<std::string> besides) {
+  if (!known_config("clusters", name_or_path))
+    if (auto composed = composed_profile(name_or_path)) return *std::move(composed);
+  besides.emplace_back(kComposedExample);
+  return read_profile(find_config("clusters", name_or_path, besides));
+}
 
 namespace {
 

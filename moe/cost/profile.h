@@ -200,9 +200,9 @@ Profile read_profile(const std::string& path);
 /// UTF-8: '?'.
 void write_profile(const Profile& profile, std::ostream& out);
 
-/// Reads the profile of that name (configs/clusters/NAME.toml), or of that path. Throws BadInput listing the known
-/// names.
-Profile find_profile(const std::string& name_or_path);
+/// Reads the profile of that name (configs/clusters/NAME.toml), or of that path, or composes it (composed_profile.h).
+/// Throws BadInput listing the known names, and those that the caller takes besides.
+Profile find_profile(const std::string& name_or_path, std::vector<std::string> besides = {});
 
 // Reads what tables of prices have in common, be they a profile's own or assumed: what a row is of, alpha and beta.
 
