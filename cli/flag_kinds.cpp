@@ -271,6 +271,8 @@ void add_verbs(CLI::App& app, Command& c) {
     add(app, c);
   for (CLI::App* verb : app.get_subcommands(nullptr)) {  // last, where the output is
     begin_group(*verb, kOutput);
+    verb->add_flag("--wide", c.wide,
+                   "tables with all columns, however wide; default: what COLUMNS or the terminal has");
     add_log(*verb, c.log);
     add_bytes(*verb, "--max-input", c.most_input, "largest file that is read, uncompressed (512M)");
     verb->set_help_flag();

@@ -92,13 +92,17 @@ std::string meant_by(const std::string& word, const CLI::App& verb) {
 
 // Lists the flags that records do not depend on: where things are written, how they are shown, how processes meet.
 // Records depend on every other flag, also on new ones.
-constexpr std::array<std::string_view, 21> kOfNoRecord{"--json",      "--top",          "--gantt",
-                                                       "--out",       "--overwrite",    "--trace",
-                                                       "--dump",      "--write",        "--tasks",
-                                                       "--rank",      "--rendezvous",   "--quiet",
-                                                       "--verbose",   "--checkpoint",   "--checkpoint-every",
-                                                       "--markdown",  "--strict",       "--save-weights",
-                                                       "--max-input", "--trace-layers", "--trace-micro-batches"};
+constexpr std::array<std::string_view, 22> kOfNoRecord{"--wide",         "--json",
+                                                       "--top",          "--gantt",
+                                                       "--out",          "--overwrite",
+                                                       "--trace",        "--dump",
+                                                       "--write",        "--tasks",
+                                                       "--rank",         "--rendezvous",
+                                                       "--quiet",        "--verbose",
+                                                       "--checkpoint",   "--checkpoint-every",
+                                                       "--markdown",     "--strict",
+                                                       "--save-weights", "--max-input",
+                                                       "--trace-layers", "--trace-micro-batches"};
 
 // Returns the flag's option if the verb has it and it was given, else nullptr.
 const CLI::Option* given_option(const CLI::App& verb, const std::string& flag) {

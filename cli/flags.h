@@ -43,6 +43,7 @@ struct RanksFlags {
 struct Command {
   std::string verb;
   LogLevel log = LogLevel::progress;
+  bool wide = false;
   std::vector<OutTarget> targets;          // what it writes beside records
   int64_t most_input = kDefaultMostInput;  // bytes of a file, unpacked
   RanksFlags ranks;

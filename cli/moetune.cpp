@@ -10,6 +10,7 @@
 #include "cli/flags.h"
 #include "moe/base/check.h"
 #include "moe/base/registry.h"
+#include "moe/base/terminal.h"
 #include "planner/list.h"
 #include "planner/memory.h"
 #include "planner/model.h"
@@ -77,6 +78,7 @@ int run(int argc, char** argv) {
   const auto command = parse_command_line(argc, argv);
   if (!command) return kOk;
   set_log_level(command->log);
+  if (command->wide) widen_output();
   set_most_input(command->most_input);
   if (runs_layers(*command)) return hand_over(command->verb, argv);
   require_targets(command->targets);

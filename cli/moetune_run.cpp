@@ -9,6 +9,7 @@
 #include "microbench/microbench.h"
 #include "modelbench/modelbench.h"
 #include "moe/base/registry.h"
+#include "moe/base/terminal.h"
 #include "moe/device/device.h"
 #include "tuner/tune.h"
 
@@ -33,6 +34,7 @@ int run(int argc, char** argv) {
   require<BadInput>(runs_layers(*command), "{}: found nothing to run, expected `moetune {}`: it plans", argv[0],
                     command->verb);
   set_log_level(command->log);
+  if (command->wide) widen_output();
   set_most_input(command->most_input);
   if (run_options(*command)->device == DeviceKind::cuda) set_cuda_connections();
   const auto processes = start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));

@@ -315,6 +315,7 @@ void complete_launch(Command& c, std::vector<std::string> words) {
   if (!backend) words.insert(words.end(), {"--backend", "gloo"});
   if (c.log == LogLevel::errors) words.emplace_back("--quiet");
   if (c.log == LogLevel::decisions) words.emplace_back("--verbose");
+  if (c.wide) words.emplace_back("--wide");
   if (c.most_input != kDefaultMostInput) words.push_back(fmt::format("--max-input={}", c.most_input));
   std::vector<const char*> argv{"moetune"};
   for (const std::string& word : words) argv.push_back(word.c_str());

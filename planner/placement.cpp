@@ -5,6 +5,7 @@
 
 #include "moe/base/json.h"
 #include "moe/base/table.h"
+#include "moe/base/terminal.h"
 #include "moe/base/units.h"
 
 namespace moe::planner {
@@ -75,13 +76,15 @@ void print_groups(const Placement& p) {
   fmt::print("gradients are summed over {} ranks (dense) and {} (an expert's)\n", p.dense_replicas, p.expert_replicas);
 }
 
+constexpr size_t kMeets = 12;  // columns before what meets
+
 void print_traffic(const PlacementRequest& request) {
   const std::vector<std::string_view> kinds = traffic_priority(request);
   if (kinds.size() < 2) return fmt::print("no two kinds of traffic meet between nodes\n");
   fmt::print("traffic that meets between nodes: {}\n", fmt::join(kinds, " before "));
   fmt::print("what can meet, where gradients or pipeline sends are asynchronous:\n");
   for (const TrafficConflict& c : traffic_conflicts(request))
-    fmt::print("  {:<9} {} and {}\n", c.phase, c.traffic, c.meets);
+    fmt::print("{}\n", fitted_line(fmt::format("  {:<9} {} and {}", c.phase, c.traffic, c.meets), kMeets));
 }
 
 }  // namespace
@@ -92,7 +95,7 @@ int run_placement(const PlacementOptions& options) {
     fmt::print("{}\n", document_text(to_json(options.request, placement)));
     return 0;
   }
-  fmt::print("{}: {}\n", name_of(placement.expansion), placement.reason);
+  fmt::print("{}\n", fitted_line(fmt::format("{}: {}", name_of(placement.expansion), placement.reason)));
   if (placement.expansion != Expansion::open) print_groups(placement);
   print_traffic(options.request);
   return 0;

@@ -53,6 +53,7 @@ std::string table_text(const std::vector<const SimulatedLayer*>& fastest_first, 
       std::ranges::find(fastest_first, "tutel", [](const SimulatedLayer* s) { return s->result.schedule; });
   Table table({"schedule", "r_f", "r_b", "total ms", "over tutel", "fwd ms", "bwd ms", "MoE ms", "of bound",
                "of own bound", "a rank needs"});
+  table.leave_out_first({"MoE ms", "of own bound", "bwd ms", "fwd ms"}, "--wide");
   for (const SimulatedLayer* s : fastest_first) {
     const LayerResult& r = s->result;
     const double total_s = r.total_s();
@@ -284,14 +285,17 @@ SimulatedModel simulated(const verbs::ChosenModel& chosen, ModelResult result, b
 
 void print_text(const verbs::ChosenModel& chosen, const Profile& profile, const std::vector<SimulatedModel>& all) {
   const ParallelShape& p = chosen.model.shape.parallel;
-  fmt::print("{} on {} ({} x {}): {}, {}, {}{}\n{}\n", chosen.name.empty() ? "layer" : chosen.name, profile.name,
-             counted(profile.nodes, "node"), profile.ranks_per_node,
-             describe_layers(chosen.model.layers, chosen.model.dense, chosen.model.shape.layer), counted(p.pp, "stage"),
-             counted(chosen.model.micro_batches, "micro-batch"),
-             chosen.model.micro_batches == 1 ? "" : fmt::format(" ({})", describe_order(chosen.model)),
-             chosen.on_cluster.empty() ? "" : fmt::format("on {}: {}\n", profile.name, chosen.on_cluster));
+  const std::string head =
+      fmt::format("{} on {} ({} x {}): {}, {}, {}{}\n{}\n", chosen.name.empty() ? "layer" : chosen.name, profile.name,
+                  counted(profile.nodes, "node"), profile.ranks_per_node,
+                  describe_layers(chosen.model.layers, chosen.model.dense, chosen.model.shape.layer),
+                  counted(p.pp, "stage"), counted(chosen.model.micro_batches, "micro-batch"),
+                  chosen.model.micro_batches == 1 ? "" : fmt::format(" ({})", describe_order(chosen.model)),
+                  chosen.on_cluster.empty() ? "" : fmt::format("on {}: {}\n", profile.name, chosen.on_cluster));
+  fmt::print("{}", fitted_text(head));
   Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of bound", "of own bound", "search gap",
                "after backward", "a rank needs", "fits"});
+  table.leave_out_first({"after backward", "of own bound", "search gap", "of bound"}, "--wide");
   const auto tutel = std::ranges::find(all, "tutel", [](const SimulatedModel& s) { return s.result.schedule; });
   const double least_s =
       std::ranges::min(all | std::views::transform([](const SimulatedModel& s) { return s.result.bound_s; }));

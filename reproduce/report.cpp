@@ -19,18 +19,23 @@ std::vector<std::string> conventions_of(const Comparison& c) {
   return names;
 }
 
+size_t columns_of(ReportStyle style) {
+  return style == ReportStyle::markdown ? kColumns : static_cast<size_t>(output_columns_up_to(kColumns));
+}
+
 std::string table_text(const TextTable& t, ReportStyle style) {
   Table table(t.header);
   for (const auto& row : t.rows) table.add(row);
   const bool markdown = style == ReportStyle::markdown;
-  std::string text = t.caption.empty() ? "" : wrapped(t.caption, "") + (markdown ? "\n" : "");
+  std::string text = t.caption.empty() ? "" : wrapped(t.caption, "", columns_of(style)) + (markdown ? "\n" : "");
   return text + (markdown ? "```text\n" + table.text(std::nullopt) + "```\n" : table.text()) + "\n";
 }
 
 std::string list_text(std::string_view title, const std::vector<std::string>& items, ReportStyle style) {
   if (items.empty()) return "";
   std::string text = style == ReportStyle::markdown ? fmt::format("**{}**\n\n", title) : fmt::format("{}\n", title);
-  for (const std::string& item : items) text += wrapped(item, style == ReportStyle::markdown ? "- " : "  - ");
+  for (const std::string& item : items)
+    text += wrapped(item, style == ReportStyle::markdown ? "- " : "  - ", columns_of(style));
   return text + "\n";
 }
 
@@ -101,7 +106,7 @@ std::string report_text(const Report& report, ReportStyle style) {
   const bool markdown = style == ReportStyle::markdown;
   std::string text =
       fmt::format("{}{}: {}\n{}", markdown ? "## " : "", name_of(report), report.title, markdown ? "\n" : "");
-  text += wrapped(report.source, "") + "\n" + tables_text(report, style);
+  text += wrapped(report.source, "", columns_of(style)) + "\n" + tables_text(report, style);
   text += list_text("assumed", report.assumed, style);
   text += list_text("shows", report.shows, style);
   text += list_text("unexplained", report.unexplained, style);

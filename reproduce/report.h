@@ -72,8 +72,9 @@ std::string tables_text(const Report& report, ReportStyle style);
 /// Returns "-1.3 %": ours against the paper's; "-" where either is missing or the paper's is 0.
 std::string difference(std::optional<double> ours, std::optional<double> paper);
 
+inline constexpr int kColumns = 118;
 /// Returns prose broken at blanks: the first line begins with `first`, the others with as many blanks.
-std::string wrapped(std::string_view text, std::string_view first, size_t columns = 118);
+std::string wrapped(std::string_view text, std::string_view first, size_t columns = kColumns);
 
 /// Returns the rows of a comparison: labels, paper, then ours and its difference under each convention.
 TextTable drawn(const Comparison& comparison);

@@ -174,6 +174,7 @@ std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
   if (curves) header.insert(header.begin() + kCurve, "curve");
   if (truth) header.insert(header.end(), {"alpha - true us", "beta / true"});
   Table table(header);
+  table.leave_out_first({"outliers"}, "--wide");
   for (const FittedRow& row : fitted.rows) table.add(cells_of(row, truth, curves));
   std::string text = table.text() + task_table(fitted.profile) + slowdowns(fitted.profile.contention);
   if (const std::string origins = text_of_origins(fitted.profile); !origins.empty())

@@ -1,6 +1,8 @@
 #include "moe/base/table.h"
 
 #include <algorithm>
+#include <fmt/ranges.h>
+#include <numeric>
 
 #include "moe/base/check.h"
 #include "moe/base/text.h"
@@ -12,14 +14,20 @@ bool is_number(const std::string& cell) {
   return !cell.empty() && (cell == "-" || cell.find_first_of("0123456789") == (cell[0] == '-' || cell[0] == '+'));
 }
 
+constexpr size_t kIndent = 1, kAround = 2;  // blanks before a line, and around a cell
+
+// Returns whether so many columns, as wide as they are with the blanks around them, fit. The last blank is not printed.
+bool fits(size_t used, std::optional<int> most) { return !most || used <= static_cast<size_t>(*most) + 1; }
+
 // Returns the columns of each table that the text has.
-std::vector<std::vector<size_t>> blocks_of(const std::vector<size_t>& width, std::optional<int> most) {
+std::vector<std::vector<size_t>> blocks_of(const std::vector<size_t>& columns, const std::vector<size_t>& width,
+                                           std::optional<int> most) {
   std::vector<std::vector<size_t>> blocks{{0}};
-  constexpr size_t kIndent = 1, kAround = 2;  // blanks before a line, and around a cell
   size_t used = kIndent + width[0] + kAround;
-  for (size_t c = 1; c < width.size(); ++c) {
+  for (const size_t c : columns) {
+    if (c == 0) continue;
     used += width[c] + kAround;
-    if (most && used > static_cast<size_t>(*most) + 1 && blocks.back().size() > 1) {  // the last blank is not printed
+    if (!fits(used, most) && blocks.back().size() > 1) {
       blocks.push_back({0});
       used = kIndent + width[0] + width[c] + 2 * kAround;
     }
@@ -58,6 +66,24 @@ std::vector<bool> Table::numbers() const {
   return numbers;
 }
 
+std::pair<std::vector<size_t>, std::vector<std::string>> Table::kept(const std::vector<size_t>& width,
+                                                                     std::optional<int> most) const {
+  std::vector<size_t> columns(width.size());
+  std::iota(columns.begin(), columns.end(), size_t{0});
+  size_t used = kIndent;
+  for (const size_t w : width) used += w + kAround;
+  std::vector<std::string> left_out;
+  for (const std::string& name : optional_) {
+    if (fits(used, most)) break;
+    const auto place = std::ranges::find_if(columns, [&](size_t c) { return c > 0 && rows_.front()[c] == name; });
+    if (place == columns.end()) continue;
+    used -= width[*place] + kAround;
+    columns.erase(place);
+    left_out.push_back(name);
+  }
+  return {columns, left_out};
+}
+
 std::string Table::text(std::optional<int> most) const {
   const std::vector<bool> numbers = this->numbers();
   std::vector<size_t> width(rows_.front().size());
@@ -73,12 +99,14 @@ std::string Table::text(std::optional<int> most) const {
     cells.erase(cells.find_last_not_of(' ') + 1);
     text += cells + '\n';
   };
-  for (const std::vector<size_t>& columns : blocks_of(width, most)) {
+  const auto [shown, left_out] = kept(width, most);
+  for (const std::vector<size_t>& columns : blocks_of(shown, width, most)) {
     if (!text.empty()) text += '\n';
     line(rows_.front(), columns);
     line(rule, columns);
     for (size_t r = 1; r < rows_.size(); ++r) line(rows_[r], columns);
   }
+  if (!left_out.empty()) text += fmt::format("  not shown: {} ({})\n", fmt::join(left_out, ", "), shows_all_);
   return text;
 }
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "moe/base/terminal.h"
@@ -18,8 +19,15 @@ class Table {
   /// Adds a row, which has as many cells as the header; they become printable().
   void add(std::vector<std::string> row);
   bool empty() const { return rows_.size() == 1; }
-  /// Returns the lines joined by newlines, each indented by two blanks, with a rule under the header. Columns that do
-  /// not fit a width of `most` follow in tables below, each with the first column. What is for a file has no width.
+  /// Names columns of the header that a narrow output leaves out, the least important first; `shows_all`: what makes it
+  /// wide, as the line that names them says.
+  void leave_out_first(std::vector<std::string> columns, std::string_view shows_all) {
+    optional_ = std::move(columns);
+    shows_all_ = shows_all;
+  }
+  /// Returns the lines joined by newlines, each indented by two blanks, with a rule under the header. Of a table wider
+  /// than `most`, columns are left out as leave_out_first() says, and a line names them; those that still do not fit
+  /// follow in tables below, each with the first column. What is for a file has no width.
   std::string text(std::optional<int> most = output_columns()) const;
   /// Returns the rows as a table of Markdown.
   std::string markdown() const;
@@ -27,8 +35,13 @@ class Table {
  private:
   /// Returns for each column whether it holds numbers alone, which stand on the right.
   std::vector<bool> numbers() const;
+  /// Returns the columns to show, and the names of those that are left out.
+  std::pair<std::vector<size_t>, std::vector<std::string>> kept(const std::vector<size_t>& width,
+                                                                std::optional<int> most) const;
 
   std::vector<std::vector<std::string>> rows_;
+  std::vector<std::string> optional_;
+  std::string shows_all_;
 };
 
 }  // namespace moe

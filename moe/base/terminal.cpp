@@ -32,16 +32,33 @@ std::optional<int> output_columns() {
 
 int output_columns_up_to(int most) { return std::min(most, output_columns().value_or(most)); }
 
-std::string fitted_line(std::string_view line) {
+void widen_output() { ::setenv("COLUMNS", "1000000", 1); }
+
+std::string fitted_line(std::string_view line, size_t indent) {
   const auto columns = output_columns();
   std::string text;
-  while (columns && line.size() + (text.empty() ? 0 : 2) > static_cast<size_t>(*columns)) {
-    const size_t blank = line.rfind(' ', static_cast<size_t>(*columns) - (text.empty() ? 0 : 2));
-    if (blank == std::string_view::npos || blank == 0) break;
-    text += (text.empty() ? "" : "  ") + std::string(line.substr(0, blank)) + '\n';
+  size_t before = 0;  // blanks of this line
+  while (columns && line.size() + before > static_cast<size_t>(*columns)) {
+    const size_t blank = line.rfind(' ', static_cast<size_t>(*columns) - before);
+    if (blank == std::string_view::npos || line.find_first_not_of(' ') > blank) break;
+    text += std::string(before, ' ') + std::string(line.substr(0, blank)) + '\n';
     line.remove_prefix(blank + 1);
+    before = indent;
   }
-  return text + (text.empty() ? "" : "  ") + std::string(line);
+  return text + std::string(before, ' ') + std::string(line);
+}
+
+std::string fitted_text(std::string_view text, size_t indent) {
+  std::string fitted;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = text.substr(begin, end - begin);
+    const bool command = line.find("moetune ") != std::string_view::npos;
+    fitted += command ? std::string(line) : fitted_line(line, indent);
+    if (end < text.size()) fitted += '\n';
+    begin = end + 1;
+  }
+  return fitted;
 }
 
 namespace {

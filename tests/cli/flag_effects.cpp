@@ -39,7 +39,7 @@ using enum Effect;
 
 // What every verb shows on stderr.
 void add_log(Effects& e, const std::string& base) {
-  add(e, parsed, base, "--quiet; --verbose; --max-input 1G");
+  add(e, parsed, base, "--quiet; --verbose; --wide; --max-input 1G");
   add(e, refused, base + (base.empty() ? "" : " ") + "--quiet", "--verbose");
 }
 
@@ -58,6 +58,7 @@ EffectsOfVerbs flag_effects() {
                       {{"--ranks", {parsed, "-- tune", "--ranks 4 -- tune"}},
                        {"--quiet", {parsed, "-- tune", "--quiet -- tune"}},
                        {"--verbose", {parsed, "-- tune", "--verbose -- tune"}},
+                       {"--wide", {parsed, "-- tune", "--wide -- tune"}},
                        {"--max-input", {parsed, "-- tune", "--max-input 1G -- tune"}}}}};
   all.merge(effects_of_planning());
   all.merge(effects_of_running());

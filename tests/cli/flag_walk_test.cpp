@@ -96,7 +96,7 @@ std::string parsed(const std::string& verb, const std::string& text) {
   const layerbench::LayerbenchOptions& l = c->layerbench;
   const modelbench::ModelbenchOptions& b = c->modelbench;
   const RanksFlags& r = c->ranks;
-  return c->verb + shown(c->log) + shown(c->most_input) + of(t.selection) +
+  return c->verb + shown(c->log) + shown(c->wide) + shown(c->most_input) + of(t.selection) +
          all_of(t.verify, t.measured_layers, t.strategy_layers, t.measure_degrees, t.iterations, t.seed, t.timeout_s,
                 t.device, t.attention, t.threads, t.out, t.asked.overwrite, of(t.trace), t.json, t.run_all, t.strict,
                 c->fit.strict) +

@@ -3,6 +3,7 @@
 Answers where no file can be written, and output on a narrow terminal."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,25 @@ import unittest
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
 NOBODY = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
 LAYER = ["--schedule", "fsmoe,tutel"]
+DATA = pathlib.Path(__file__).parents[1] / "plots" / "data"
+TABLES = (["simulate"], ["simulate", "--jitter", "0.1"], ["simulate", "--layers", "4", "--micro-batches", "2"],
+          ["memory"], ["memory", "--model", "mixtral-7b"], ["placement", "--ep", "8", "--cp", "4"],
+          ["tune", "--no-verify", "--model", "gpt2-xl@fsmoe", "--current", "tutel:2"],
+          ["tune", "--no-verify", "--model", "gpt2-xl@fsmoe", "--top", "30"],
+          ["tune", "--no-verify", "--grid", "fsmoe-30-b", "--strategy-layers", "3"],
+          ["fit", "--records", str(DATA / "microbench.jsonl"), "--out", "fitted.toml"],
+          ["reproduce", "fsmoe-table5"], ["reproduce", "lina-training"])
+
+
+def timeless(text):
+    return re.sub(r"planned in .*", "", text)
+
+
+def headers(text):
+    """The columns of each table, whose names are two blanks apart or more."""
+    lines = text.splitlines()
+    return [re.split(r"  +", above.strip()) for above, line in zip(lines, lines[1:])
+            if re.fullmatch(r"  -+(  -+)+", line)]
 
 
 class Output(unittest.TestCase):
@@ -43,7 +63,8 @@ class Output(unittest.TestCase):
             self.assertEqual(ran.stdout.count("\n"), whole.stdout.count("\n"))
 
     def test_lines_fit_the_width(self):
-        for words in (["simulate"], ["simulate", "--schedule", "fsmoe"], ["list"], ["simulate", "--help"], ["memory"]):
+        for words in (["simulate"], ["simulate", "--schedule", "fsmoe"], ["list"], ["simulate", "--help"], ["memory"],
+                      *TABLES):
             for columns in (80, 100, 120):
                 ran = self.run_there(*words, env={**os.environ, "COLUMNS": str(columns)})
                 self.assertEqual(ran.returncode, 0, ran.stderr)
@@ -53,6 +74,20 @@ class Output(unittest.TestCase):
         for bad in ("", "0", "-5", "many"):
             self.assertEqual(self.run_there("simulate", env={**without, "COLUMNS": bad}).stdout,
                              self.run_there("simulate", env=without).stdout)
+
+    def test_wide_has_all_columns(self):
+        narrow = {**os.environ, "COLUMNS": "80"}
+        without = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+        for words in TABLES:
+            whole = self.run_there(*words, env=without).stdout
+            self.assertEqual(timeless(self.run_there(*words, "--wide", env=narrow).stdout), timeless(whole), words)
+            shown = self.run_there(*words, env=narrow).stdout
+            named = re.findall(r"^  not shown: (.*) \(--wide\)$", shown, re.M)
+            kept = {column for header in headers(shown) for column in header}
+            for header in headers(whole):
+                self.assertLessEqual(set(header), kept | set(", ".join(named).split(", ")), words)
+        shown = self.run_there("simulate", env=narrow).stdout
+        self.assertIn("  not shown: MoE ms, of own bound, bwd ms (--wide)\n", shown)
 
     def test_an_element_type_has_a_suggestion(self):
         for given, meant in {"bf16": "bfloat16", "fp16": "float16", "f32": "float32", "fp64": "float64"}.items():

@@ -89,6 +89,7 @@ TEST(ComposedProfile, FilesAndPresetsComeFirst) {
   const Scratch scratch;
   Profile own = small_profile();
   own.name = "mine-4x8";
+  own.source = "made up";
   EXPECT_EQ(find_profile(scratch.write("mine-4x8.toml", text_of(own))).nodes, 2);
   EXPECT_FALSE(composed_profile("h100-8"));
   EXPECT_FALSE(composed_profile("testbed-b"));

@@ -154,6 +154,7 @@ TEST(Profile, EveryPresetSurvivesItsFile) {
 TEST(Profile, ComputationsOfAnotherClusterFillWhatIsMissing) {
   const Profile h100 = find_profile("h100-8");
   Profile logs = small_profile();
+  logs.source = "logs";
   logs.compute.clear();
   EXPECT_EQ(text_of_origins(logs), "");
   Profile filled = logs;

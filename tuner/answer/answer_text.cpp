@@ -23,10 +23,10 @@
 namespace moe::tuner {
 namespace {
 
-constexpr size_t kKinds = 4;        // of tasks, that are named
-constexpr size_t kFewKinds = 2;     // likewise, where there is much else to say
-constexpr size_t kWidestRow = 120;  // columns of a line
-constexpr int kMostLines = 25;      // of an answer without --all or --top
+constexpr size_t kKinds = 4;     // of tasks, that are named
+constexpr size_t kFewKinds = 2;  // likewise, where there is much else to say
+constexpr int kWidestRow = 120;  // columns of a line
+constexpr int kMostLines = 25;   // of an answer without --all or --top
 constexpr std::string_view kPrices = "prices: ";
 
 std::string named(const verbs::ChosenModel& chosen) {
@@ -257,8 +257,9 @@ std::string three_digits(double seconds) {
 std::string packed_lines(std::string_view label, const std::vector<std::string>& items) {
   std::string text(label);
   size_t width = label.size();
+  const auto widest = static_cast<size_t>(output_columns_up_to(kWidestRow));
   for (size_t i = 0; i < items.size(); ++i) {
-    const bool fits = width + 2 + items[i].size() <= kWidestRow;
+    const bool fits = width + 2 + items[i].size() <= widest;
     if (i > 0) text += fits ? "; " : fmt::format("\n{:{}}", "", label.size());
     width = items[i].size() + (i > 0 && fits ? width + 2 : label.size());
     text += items[i];
@@ -267,7 +268,7 @@ std::string packed_lines(std::string_view label, const std::vector<std::string>&
 }
 
 std::string text_of(const Answer& answer) {
-  if (answer.top > 0) return text_with(answer, {.rows = answer.top});
+  if (answer.top > 0) return fitted_text(text_with(answer, {.rows = answer.top}), kIndent.size());
   // Lists what is left out first where there is much to say.
   constexpr std::array<Detail, 7> kDetails{{{.all = false, .rows = 3},
                                             {.all = false, .rows = 3, .blanks = false},
@@ -281,7 +282,7 @@ std::string text_of(const Answer& answer) {
     text = text_with(answer, detail);
     if (std::ranges::count(text, '\n') <= kMostLines) break;
   }
-  return text;
+  return fitted_text(text, kIndent.size());
 }
 
 namespace {
@@ -403,6 +404,7 @@ std::string ranking_text(const Answer& answer, const Detail& detail) {
   if (tutel != nullptr) header.emplace_back("over tutel");
   header.insert(header.end(), {"of bound", "of own bound", "a rank needs"});
   Table table(header);
+  table.leave_out_first({"of own bound", "of bound"}, "--wide");
   const RankedSchedule& use = recommended(answer);
   const std::vector<Shown> rows = shown_rows(answer, detail);
   size_t shown = 0;
@@ -540,6 +542,7 @@ std::string text_of(const FoundShapes& found, int top) {
   std::vector<std::string> columns{"groups, micro-batches", "schedule", "r_f", "r_b", "predicted",
                                    "a rank needs",          "Pareto"};
   Table table(columns);
+  table.leave_out_first({"Pareto"}, "--wide");
   int left = top, front = 0;
   std::vector<const RankedShape*> shown;
   for (size_t i = 0; i < found.ranked.size(); ++i) {
