@@ -183,22 +183,28 @@ std::string frameworks_text(const Answer& answer, const RankedSchedule& use, boo
   if (answer.of_frameworks.empty())
     return "SET IT moetune runs every schedule: layerbench a layer, modelbench a model\n";
   std::vector<std::string> items;
+  std::vector<std::pair<std::string, std::vector<std::string_view>>> refusals;  // reason, frameworks
   std::vector<std::string_view> formats, none;
   for (const FrameworkPlans& plans : answer.of_frameworks) {
     const verbs::Framework& framework = *plans.framework;
     const RankedShape* best = best_of(answer, plans);
     if (best == nullptr) {
+      const std::string reason(reason_of(plans.refused));
+      const auto known = std::ranges::find(refusals, reason, [](const auto& refusal) { return refusal.first; });
       if (tight)
         none.push_back(framework.key);
+      else if (known != refusals.end())
+        known->second.push_back(framework.key);
       else
-        items.push_back(fmt::format("{}: {}", framework.key, reason_of(plans.refused)));
+        refusals.push_back({reason, {framework.key}});
       continue;
     }
     if (framework.is_exported) formats.push_back(framework.key);
     if (std::ranges::find(framework.close, best->best.schedule->name) != framework.close.end())
       items.push_back(fmt::format("{}: but for {}", framework.key, framework.but));
   }
-  if (!none.empty()) items.push_back(fmt::format("{}: nothing (--all says why)", fmt::join(none, ", ")));
+  if (!none.empty()) refusals.push_back({"nothing (--all says why)", none});
+  for (const auto& [reason, keys] : refusals) items.push_back(fmt::format("{}: {}", fmt::join(keys, ", "), reason));
   const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
   std::string text = "SET IT ";
   if (!formats.empty())
