@@ -305,9 +305,11 @@ TEST_F(AnswerVerb, TextAndJsonAndRecordsHaveTheSameNumbers) {
     for (const Json& row : json["frameworks"]) {
       const std::string key = row["framework"];
       of_frameworks[key] = row;
-      const size_t at = set.find(row["status"] == "ok" ? "\n  " + key + "  " : " " + key + ": ");
+      const bool ok = row["status"] == "ok";
+      const size_t at =
+          ok ? set.find("\n  " + key + "  ") : std::min(set.find(" " + key + ": "), set.find(" " + key + ", "));
       ASSERT_NE(at, std::string::npos) << key << printed.out;
-      if (row["status"] != "ok") continue;
+      if (!ok) continue;
       const std::vector<std::string> cells = cells_of(set.substr(at + 1, set.find('\n', at + 1) - at - 1));
       const double total_s = row["total_s"];
       EXPECT_EQ(cells[1], row["schedule"]);

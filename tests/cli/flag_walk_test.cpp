@@ -73,10 +73,10 @@ std::string of(const verbs::TraceFlags& t) { return all_of(t.file, t.layers, t.m
 std::string of_gates(const Command& c) {
   const regress::AbOptions& a = c.ab;
   const regress::SelfTestOptions& s = c.self_test;
-  return all_of(a.base, a.head, a.base_flags, a.head_flags, a.cases, a.launcher, a.floor, a.delta_percent, a.timeout_s,
-                a.seed, a.strict, a.out, a.asked.overwrite, a.markdown, a.json) +
-         all_of(s.base, s.cases, s.launcher, s.delta_percent, s.timeout_s, s.gates, s.resamples, s.simulate, s.seed,
-                s.out, s.asked.overwrite, s.json);
+  return all_of(a.base, a.head, a.base_flags, a.head_flags, a.cases, a.launcher, a.metric, a.unit, a.floor,
+                a.delta_percent, a.timeout_s, a.seed, a.strict, a.out, a.asked.overwrite, a.markdown, a.json) +
+         all_of(s.base, s.cases, s.launcher, s.metric, s.unit, s.delta_percent, s.timeout_s, s.gates, s.resamples,
+                s.simulate, s.seed, s.out, s.asked.overwrite, s.json);
 }
 
 std::string of_imports(const exchange::ImportOptions& o) {

@@ -63,7 +63,8 @@ class Plans(unittest.TestCase):
         self.assertEqual(plan.tune(schedule="tutel", records="kept.jsonl", **LAYER).records, "kept.jsonl")
         self.assertEqual(os.listdir(), ["kept.jsonl"])
         plan.tune(schedule="fsmoe", records=pathlib.Path("kept.jsonl"), **LAYER)
-        self.assertEqual([case.schedule for case in plan.read_records("kept.jsonl")], ["fsmoe"])
+        planned = [case.schedule for case in plan.read_records("kept.jsonl") if case.key.startswith("plan/")]
+        self.assertEqual(planned, ["fsmoe"])
 
     def test_simulate_repeats_the_recommended_plan(self):
         for shape in None, "auto":
