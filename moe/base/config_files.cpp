@@ -55,8 +55,11 @@ std::string config_dir() {
 }
 
 std::string program_word() {
-  const std::optional<fs::path> configs = own_configs();
-  return configs && fs::is_regular_file(configs->parent_path() / "moetune") ? "./moetune" : "moetune";
+  static const bool in_checkout = [] {  // asked once for each verb's help
+    const std::optional<fs::path> configs = own_configs();
+    return configs && fs::is_regular_file(configs->parent_path() / "moetune");
+  }();
+  return in_checkout ? "./moetune" : "moetune";
 }
 
 std::vector<std::string> config_names(const std::string& folder) {
