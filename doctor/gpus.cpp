@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "moe/base/config_files.h"
 #include "moe/base/units.h"
 
 namespace moe::doctor {
@@ -163,7 +164,7 @@ Findings of_all(const Nvml& nvml) {
   Findings all = together(of_each);
   if (std::ranges::adjacent_find(names, std::not_equal_to{}) != names.end())
     all.push_back(kGpu(Level::warn, "GPUs of different kinds", "the slowest one ends a collective",
-                       "CUDA_VISIBLE_DEVICES=... ./moetune VERB"));
+                       fmt::format("CUDA_VISIBLE_DEVICES=... {} VERB", program_word())));
   return all;
 }
 

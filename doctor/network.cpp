@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "doctor/probes.h"
+#include "moe/base/config_files.h"
 
 namespace moe::doctor {
 namespace {
@@ -24,7 +25,7 @@ Finding interface(const SystemFiles& files, const std::string& name) {
                     fmt::format("sudo ethtool -s {} duplex full", name));
   if (known && *speed < kFastMbit)
     return kNetwork(Level::note, found, "slow for collectives between nodes",
-                    "NCCL_SOCKET_IFNAME=... GLOO_SOCKET_IFNAME=... ./moetune VERB");
+                    fmt::format("NCCL_SOCKET_IFNAME=... GLOO_SOCKET_IFNAME=... {} VERB", program_word()));
   if (known && mtu && *mtu < kJumbo)
     return kNetwork(Level::note, found, "small packets, more work a byte; switches must take 9000",
                     fmt::format("sudo ip link set dev {} mtu 9000", name));

@@ -7,6 +7,7 @@
 #include <map>
 #include <unistd.h>
 
+#include "moe/base/config_files.h"
 #include "moe/base/system_files.h"
 #include "moe/base/units.h"
 
@@ -87,7 +88,7 @@ Findings numa(const SystemFiles& files) {
   if (nodes == 1) return {kCpu(Level::ok, "1 NUMA node", "all memory is equally near")};
   Findings found{kCpu(Level::note, fmt::format("{} NUMA nodes", nodes),
                       "memory of another node is slower: bind each rank to one",
-                      "numactl --cpunodebind=0 --membind=0 ./moetune VERB")};
+                      fmt::format("numactl --cpunodebind=0 --membind=0 {} VERB", program_word()))};
   if (files.number("/proc/sys/kernel/numa_balancing").value_or(0) != 0)
     found.push_back(kCpu(Level::note, "NUMA balancing on", "the kernel moves pages while something is timed",
                          "sudo sysctl kernel.numa_balancing=0"));
@@ -104,7 +105,7 @@ Finding affinity(const SystemFiles& files) {
   const int64_t online = online_cores(files), allowed = allowed_cores(files);
   if (allowed == online) return kCpu(Level::ok, fmt::format("may run on all {} cores", online), "as on the whole");
   return kCpu(Level::note, fmt::format("may run on {} of {} cores", allowed, online),
-              "figures are of these cores alone", fmt::format("taskset -c 0-{} ./moetune VERB", online - 1));
+              "figures are of these cores alone", fmt::format("taskset -c 0-{} {} VERB", online - 1, program_word()));
 }
 
 Finding quota(const SystemFiles& files) {

@@ -9,6 +9,7 @@
 
 #include "exchange/formats.h"
 #include "moe/base/check.h"
+#include "moe/base/config_files.h"
 #include "moe/base/files.h"
 #include "moe/base/log.h"
 #include "moe/base/registry.h"
@@ -209,7 +210,7 @@ void say_what_fits(const ImportOptions& options) {
   if (!missing.empty() && missing.front() == kAsked.front())
     log_info("fit --compute-from h100-8, or another preset of your GPU (see list), takes its prices of computations");
   if (!good.empty() || !weak.empty())
-    log_info(fmt::format("next: ./moetune fit --records {} --out results/{}.toml", shell_word(options.out),
+    log_info(fmt::format("next: {} fit --records {} --out results/{}.toml", program_word(), shell_word(options.out),
                          options.cluster));
 }
 
