@@ -325,8 +325,8 @@ bool is_profile_name(std::string_view text) {
 }
 
 Profile find_profile(const std::string& name_or_path, std::vector<std::string> besides) {
-  if (!known_config("clusters", name_or_path))
-    if (auto composed = composed_profile(name_or_path)) return *std::move(composed);
+  if (const auto known = known_config("clusters", name_or_path)) return read_profile(*known);
+  if (auto composed = composed_profile(name_or_path)) return *std::move(composed);
   besides.emplace_back(kComposedExample);
   return read_profile(find_config("clusters", name_or_path, besides));
 }
