@@ -25,7 +25,6 @@ namespace {
 
 constexpr size_t kKinds = 4;     // of tasks, that are named
 constexpr size_t kFewKinds = 2;  // likewise, where there is much else to say
-constexpr int kWidestRow = 120;  // columns of a line
 constexpr int kMostLines = 25;   // of an answer without --all or --top
 constexpr std::string_view kPrices = "prices: ";
 

@@ -14,8 +14,6 @@
 namespace moe::tuner {
 namespace {
 
-constexpr size_t kWidestLine = 120;  // columns
-
 bool same_shape(const ModelShape& a, const ModelShape& b) {
   const bool one_order = a.micro_batches == 1 || a.order == b.order;
   return a.shape == b.shape && a.layers == b.layers && a.micro_batches == b.micro_batches && one_order &&
@@ -90,7 +88,7 @@ class FrameworkTable {
       width += 2 + widest;
     }
     Table table(header);
-    for (size_t i = 0; i < rows_.size(); ++i) add(i, lines[i], kWidestLine - width - 2, table);
+    for (size_t i = 0; i < rows_.size(); ++i) add(i, lines[i], kWidestRow - width - 2, table);
     return table.text();
   }
 
