@@ -1,4 +1,4 @@
-// Says of every command line on stdin (words separated by tabs, the verb first) why it can't be parsed, else "ok".
+// Prints for every command line on stdin (words separated by tabs, the verb first) why it can't be parsed, or "ok".
 #include <fmt/core.h>
 #include <iostream>
 #include <sstream>

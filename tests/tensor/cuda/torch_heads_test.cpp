@@ -11,7 +11,7 @@ namespace {
 
 class TorchHeadsTest : public testing::TestWithParam<DType> {
  protected:
-  // Says why it skips where LibTorch has no CUDA half.
+  // Skips with a reason where LibTorch has no CUDA half.
   void SetUp() override {
     try {
       if (test_gpu()) open_torch_cuda();
