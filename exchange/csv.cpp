@@ -219,6 +219,7 @@ void write_record_csv(const Run& run, std::ostream& out) {
   std::vector<Cells> rows;
   bool samples = false, timelines = false;
   for (const CaseRecord& record : run.cases) {
+    if (!record.answer.empty()) continue;  // a text without figures
     rows.push_back(cells_of(record, columns));
     samples |= !record.samples.empty();
     timelines |= !record.timeline.empty() || !record.measured_timeline.tasks.empty();

@@ -109,11 +109,13 @@ def _row_of(columns, cells):
 
 
 class Records:
-    """The last run of a file: its cases in file order, the last one where a key occurs again; and what was run."""
+    """The last run of a file: its cases in file order, the last one where a key occurs again, without the text of its
+    answer, which has no figures; and what was run."""
 
     def __init__(self, path):
         self.path = path
-        self.cases, argv = _last_run(path)
+        cases, argv = _last_run(path)
+        self.cases = [case for case in cases if "answer" not in case]
         words = [os.path.basename(argv[0])] + argv[1:] if argv else []
         self.command = " ".join(words)
 

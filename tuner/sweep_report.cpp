@@ -14,17 +14,43 @@ std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", 
 
 constexpr size_t kShownNotes = 3;  // of a kind
 
-// Returns what prices were taken from where the profile has no row.
-std::string notes_text(const std::vector<verbs::SweepRow>& rows) {
-  std::string text;
+// Adds what prices were taken from where the profile has no row.
+void add_notes(const std::vector<verbs::SweepRow>& rows, std::vector<std::string>& lines) {
   for (const auto& [kind, noted] : verbs::noted_layers(rows)) {
-    text += fmt::format("  prices of {}: {}\n", counted(noted.layers, "layer"), kind);
+    lines.push_back(fmt::format("prices of {}: {}", counted(noted.layers, "layer"), kind));
     size_t shown = 0;
     for (const std::string& what : noted.what)
-      if (shown++ < kShownNotes) text += fmt::format("    {}\n", what);
-    if (shown > kShownNotes) text += fmt::format("    and {} more\n", shown - kShownNotes);
+      if (shown++ < kShownNotes) lines.push_back("  " + what);
+    if (shown > kShownNotes) lines.push_back(fmt::format("  and {} more", shown - kShownNotes));
   }
-  return text;
+}
+
+Table summary_table(const std::vector<verbs::ScheduleSummary>& summaries, const verbs::SweepRequest& request) {
+  Table table({"schedule", "layers", "over tutel", "paper", "of bound", "of own bound", "r_f", "r_b", "r_f != r_b"});
+  for (const verbs::ScheduleSummary& s : summaries)
+    table.add({std::string(s.schedule), fmt::format("{}", s.layers), simulated_speedup(s),
+               times(verbs::printed_speedup(request.grid, request.profile, request.degrees, s.schedule)),
+               percent(s.of_bound), percent(s.of_own), verbs::degree_range(s.degrees_forward),
+               verbs::degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
+  return table;
+}
+
+// Returns what has to be known of the table.
+std::vector<std::string> summary_lines(const std::vector<verbs::SweepRow>& rows,
+                                       const std::vector<verbs::ScheduleSummary>& summaries) {
+  std::vector<std::string> lines;
+  if (std::string fastest = fastest_text(summaries); !fastest.empty()) lines.push_back(std::move(fastest));
+  std::map<std::string, int> reasons;
+  for (const verbs::SweepRow& row : rows) {
+    if (!row.reason.empty()) ++reasons[row.reason.substr(0, row.reason.find(": needs"))];  // sizes differ by layer
+    if (row.reason.empty())
+      for (const auto& [schedule, reason] : row.refused)
+        ++reasons[fmt::format("{}: {}", schedule, reason.substr(0, reason.find(": needs")))];
+  }
+  for (const auto& [reason, count] : reasons)
+    lines.push_back(fmt::format("unsupported, {}: {}", counted(count, "layer"), reason));
+  add_notes(rows, lines);
+  return lines;
 }
 
 }  // namespace
@@ -38,7 +64,7 @@ std::string fastest_text(const std::vector<verbs::ScheduleSummary>& summaries) {
     if (s.layers > 0 && s.compared < most) return "";
   for (const verbs::ScheduleSummary& s : summaries)
     if (best > 0 && s.speedup >= best - kShown)
-      return fmt::format("  fastest in the mean: {}, {} over tutel, simulated\n", s.schedule, times(s.speedup));
+      return fmt::format("fastest in the mean: {}, {} over tutel, simulated", s.schedule, times(s.speedup));
   return "";
 }
 
@@ -49,23 +75,14 @@ std::string simulated_speedup(const verbs::ScheduleSummary& summary) {
 
 std::string sweep_report(const std::vector<verbs::SweepRow>& rows, const verbs::SweepRequest& request) {
   const auto summaries = verbs::summarise(rows, request.schedules);
-  Table table({"schedule", "layers", "over tutel", "paper", "of bound", "of own bound", "r_f", "r_b", "r_f != r_b"});
-  for (const verbs::ScheduleSummary& s : summaries)
-    table.add({std::string(s.schedule), fmt::format("{}", s.layers), simulated_speedup(s),
-               times(verbs::printed_speedup(request.grid, request.profile, request.degrees, s.schedule)),
-               percent(s.of_bound), percent(s.of_own), verbs::degree_range(s.degrees_forward),
-               verbs::degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
-  std::string text = table.text() + fastest_text(summaries);
-  std::map<std::string, int> reasons;
-  for (const verbs::SweepRow& row : rows) {
-    if (!row.reason.empty()) ++reasons[row.reason.substr(0, row.reason.find(": needs"))];  // sizes differ by layer
-    if (row.reason.empty())
-      for (const auto& [schedule, reason] : row.refused)
-        ++reasons[fmt::format("{}: {}", schedule, reason.substr(0, reason.find(": needs")))];
-  }
-  for (const auto& [reason, count] : reasons)
-    text += fmt::format("  unsupported, {}: {}\n", counted(count, "layer"), reason);
-  return text + notes_text(rows);
+  std::string text = summary_table(summaries, request).text();
+  for (const std::string& line : summary_lines(rows, summaries)) text += fmt::format("  {}\n", line);
+  return text;
+}
+
+AnswerPart sweep_part(const std::vector<verbs::SweepRow>& rows, const verbs::SweepRequest& request) {
+  const auto summaries = verbs::summarise(rows, request.schedules);
+  return {"SUMMARY", summary_lines(rows, summaries), summary_table(summaries, request).rows()};
 }
 
 namespace {

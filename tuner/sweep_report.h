@@ -12,6 +12,9 @@ namespace moe::tuner {
 /// Returns mean speedups over tutel beside the paper's, degrees, bounds, and what has to be known of them.
 std::string sweep_report(const std::vector<verbs::SweepRow>& rows, const verbs::SweepRequest& request);
 
+/// Returns the same as a part of an answer, as records keep it.
+AnswerPart sweep_part(const std::vector<verbs::SweepRow>& rows, const verbs::SweepRequest& request);
+
 /// Returns one line that names the schedule with the largest mean speedup; "" where none was compared with tutel. It
 /// names none where schedules are compared over different layers.
 std::string fastest_text(const std::vector<verbs::ScheduleSummary>& summaries);

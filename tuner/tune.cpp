@@ -67,6 +67,12 @@ int run_planned_tune(const TuneOptions& options) {
   const auto write_records = [&] {
     RecordWriter writer(path, {options.asked, files, {}});
     verbs::append_rows(writer, rows, chosen, profile.name, request.degrees);
+    CaseRecord answer;
+    answer.key = "answer/" + grid.name;
+    answer.parameters = {{"cluster", profile.name}};
+    answer.backend = "none";
+    answer.answer = {sweep_part(rows, request)};
+    writer.append(answer);
     writer.end();
   };
   if (!options.trace.file.empty()) write_planned_trace(options.trace, request, rows);

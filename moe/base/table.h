@@ -19,6 +19,8 @@ class Table {
   /// Adds a row, which has as many cells as the header; they become printable().
   void add(std::vector<std::string> row);
   bool empty() const { return rows_.size() == 1; }
+  /// Returns the cells by row, the header first.
+  const std::vector<std::vector<std::string>>& rows() const { return rows_; }
   /// Names columns of the header that a narrow output leaves out, the least important first; `shows_all`: what makes it
   /// wide, as the line that names them says.
   void leave_out_first(std::vector<std::string> columns, std::string_view shows_all) {

@@ -99,6 +99,14 @@ struct MeasuredTimeline {
   bool operator==(const MeasuredTimeline&) const = default;
 };
 
+/// A part of an answer as terminals print it: a label such as "WHY", sentences, and a table.
+struct AnswerPart {
+  std::string label;
+  std::vector<std::string> items;
+  std::vector<std::vector<std::string>> table;  // cells by row, the heads first; empty: it has none
+  bool operator==(const AnswerPart&) const = default;
+};
+
 struct CaseRecord {
   std::string key;  // unique in its run
   CaseStatus status = CaseStatus::ok;
@@ -115,6 +123,7 @@ struct CaseRecord {
   std::optional<double> bound_s;
   std::vector<TaskTimes> timeline;     // predicted, in issue order; empty: none is kept
   MeasuredTimeline measured_timeline;  // of a layer that ran
+  std::vector<AnswerPart> answer;      // of `tune`, in the order of its text; empty: none is kept
   std::string where;                   // "FILE:LINE" where it was read; not part of the record
 };
 

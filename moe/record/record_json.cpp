@@ -49,6 +49,12 @@ Json json_of(const MeasuredTimeline& timeline) {
   return {{"rank", timeline.rank}, {"columns", std::move(columns)}, {"rows", std::move(rows)}};
 }
 
+Json json_of(const AnswerPart& part) {
+  Json out{{"label", part.label}, {"items", part.items}};
+  if (!part.table.empty()) out["table"] = part.table;
+  return out;
+}
+
 Json json_of(const CaseRecord& record) {
   Json out = {{"kind", "case"}, {"key", record.key}, {"status", name_of(record.status)}};
   if (!record.reason.empty()) out["reason"] = record.reason;
@@ -69,6 +75,7 @@ Json json_of(const CaseRecord& record) {
   if (record.bound_s) out["bound_s"] = *record.bound_s;
   for (const TaskTimes& task : record.timeline) out["timeline"].push_back(json_of(task));
   if (!record.measured_timeline.tasks.empty()) out["measured_timeline"] = json_of(record.measured_timeline);
+  for (const AnswerPart& part : record.answer) out["answer"].push_back(json_of(part));
   return out;
 }
 
@@ -212,13 +219,7 @@ class ObjectReader {
     return found.get<bool>();
   }
 
-  std::vector<std::string> texts(const char* key) const {
-    const Json& found = get(key, "a list of texts");
-    if (!found.is_array()) fail(key, found, "a list of texts");
-    for (const Json& item : found)
-      if (!item.is_string()) fail(key, item, "a list of texts");
-    return found.get<std::vector<std::string>>();
-  }
+  std::vector<std::string> texts(const char* key) const { return texts_of(key, get(key, "a list of texts")); }
 
   Fields fields(const char* key) const {
     const Json& found = get(key, "an object");
@@ -244,6 +245,23 @@ class ObjectReader {
       const std::string where = fmt::format("{}: {}[{}]", where_, key, out.size());
       if (!item.is_object()) bad_input("{}: found {}, expected an object", where, describe(item));
       out.push_back(ObjectReader(item, where).task());
+    }
+    return out;
+  }
+
+  std::vector<AnswerPart> answer(const char* key) const {
+    std::vector<AnswerPart> out;
+    for (const Json& item : list(key)) {
+      const std::string where = fmt::format("{}: {}[{}]", where_, key, out.size());
+      if (!item.is_object()) bad_input("{}: found {}, expected an object", where, describe(item));
+      const ObjectReader in(item, where);
+      AnswerPart& part = out.emplace_back(AnswerPart{in.text("label"), printable_texts(in.texts("items")), {}});
+      if (!in.has("table")) continue;
+      for (const Json& row : in.list("table")) {
+        part.table.push_back(printable_texts(in.texts_of("table", row)));
+        if (part.table.back().size() != part.table.front().size())
+          in.fail("table", row, fmt::format("a list of {}", part.table.front().size()));
+      }
     }
     return out;
   }
@@ -332,6 +350,18 @@ class ObjectReader {
     return t;
   }
 
+  std::vector<std::string> texts_of(const char* key, const Json& found) const {
+    if (!found.is_array()) fail(key, found, "a list of texts");
+    for (const Json& item : found)
+      if (!item.is_string()) fail(key, item, "a list of texts");
+    return found.get<std::vector<std::string>>();
+  }
+
+  static std::vector<std::string> printable_texts(std::vector<std::string> texts) {
+    for (std::string& one : texts) one = printable(one);
+    return texts;
+  }
+
   static double number_of(const Json& value) {
     return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
   }
@@ -403,6 +433,7 @@ CaseRecord case_from(const ObjectReader& in, const std::string& where) {
   if (in.has("bound_s")) record.bound_s = in.number("bound_s");
   if (in.has("timeline")) record.timeline = in.timeline("timeline");
   if (in.has("measured_timeline")) record.measured_timeline = in.measured_timeline("measured_timeline");
+  if (in.has("answer")) record.answer = in.answer("answer");
   record.where = where;
   return record;
 }

@@ -96,7 +96,8 @@ TEST_F(Cli, PlannedTuneHasARowForEachLayerAndSchedule) {
   const std::string path = folder_ + "/results/plan-testbed-b.jsonl";
   const moe::Run recorded = read_last_run(path);
   EXPECT_TRUE(recorded.ended);
-  EXPECT_EQ(recorded.cases.size(), 1458U * 25);
+  ASSERT_EQ(recorded.cases.size(), 1458U * 25 + 1);
+  EXPECT_EQ(recorded.cases.back().key, "answer/fsmoe-b");
   EXPECT_EQ(recorded.cases.front().parameters.whole("seq", path), 256);
   EXPECT_LT(std::filesystem::file_size(path), 10'000'000U);
 }

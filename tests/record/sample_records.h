@@ -27,6 +27,8 @@ inline CaseRecord sample_case(int number) {
                               true,
                               {{"attention", "forward", "compute", 0, 1, 0, 0.125, 0, 0.1},
                                {"dispatch", "backward", "inter", 1, 4, 0.125, 0.5, 0.1, 1.0 / 3}}};
+  record.answer = {{"WHY", {"compute works 86 %", "of the time"}, {}},
+                   {"SET IT", {}, {{"framework", "r_f"}, {"tutel", "3"}}}};
   return record;
 }
 
@@ -65,7 +67,7 @@ inline bool same(const CaseRecord& a, const CaseRecord& b) {
          a.schedule == b.schedule && a.degree_forward == b.degree_forward && a.degree_backward == b.degree_backward &&
          a.backend == b.backend && a.emulated == b.emulated && a.dilation == b.dilation && a.samples == b.samples &&
          a.summary == b.summary && a.prediction == b.prediction && a.bound_s == b.bound_s && a.timeline == b.timeline &&
-         a.measured_timeline == b.measured_timeline;
+         a.measured_timeline == b.measured_timeline && a.answer == b.answer;
 }
 
 }  // namespace moe

@@ -66,6 +66,32 @@ TEST_F(AnswerOfTrials, TheFastestRunIsRecommendedAndTheOtherNamed) {
   EXPECT_EQ(recommended(answer_).schedule->name, "fsmoe") << "a run that broke its rules decides nothing";
 }
 
+TEST_F(AnswerOfTrials, TheVerdictSaysWhatIsSafeAndWhatWasGained) {
+  RankedSchedule &fsmoe = answer_.ranking[0], &tutel = answer_.ranking[1];
+  fsmoe.forward_s = fsmoe.backward_s = 1;
+  tutel.forward_s = tutel.backward_s = 1.02;
+  answer_.no_trials = "nothing was run";
+  EXPECT_EQ(verdict_of(answer_), "predicted 1.020x over tutel, not run");
+  answer_.no_trials.clear();
+  const auto said = [&](double fsmoe_s, double tutel_s) {
+    answer_.trials = {{trial("fsmoe", 2, fsmoe_s)}, {trial("tutel", 2.04, tutel_s)}};
+    return verdict_of(answer_);
+  };
+  // 3 % off and 0.5 % behind, which is no reason to leave the plan: 2.05 / 2.06.
+  EXPECT_EQ(said(2.06, 2.05), "within the error: predicted 1.020x over tutel, ran slower (0.995x)");
+  EXPECT_EQ(said(2.01, 2.07), "safe: predicted 1.020x over tutel, ran 1.030x");  // at most 1.5 % off
+  EXPECT_EQ(said(4, 2.04), "not safe: fsmoe was predicted 1.020x over tutel, ran slower (0.510x)");
+  answer_.trials[0].record.status = CaseStatus::invalid;
+  EXPECT_EQ(verdict_of(answer_), "not safe: predicted 1.020x over tutel, not run");
+  answer_.trials.clear();
+  answer_.no_trials = "nothing was run";
+  std::swap(answer_.ranking[0], answer_.ranking[1]);
+  tutel.forward_s = 3;
+  EXPECT_EQ(verdict_of(answer_), "none is predicted faster than tutel");
+  answer_.ranking.erase(answer_.ranking.begin());
+  EXPECT_EQ(verdict_of(answer_), "predicted fastest");
+}
+
 TEST_F(AnswerOfTrials, WhatTheUserHasNowIsShownAndNeverRecommended) {
   answer_.current = answer_.ranking[1];
   answer_.trials = {{trial("fsmoe", 1, 1)}, {trial("tutel", 1, 1.5)}, {trial("tutel", 1, 0.5), true}};

@@ -242,6 +242,7 @@ Json json_of(const Answer& answer) {
             {"framework", answer.framework ? Json(answer.framework->key) : Json(nullptr)},
             {"shapes", answer.shapes ? json_of(*answer.shapes) : Json(nullptr)},
             {"use", json_of(answer, use)},
+            {"verdict", verdict_of(answer)},
             {"notes", use.notes},
             {"doubtful", doubtful(answer)},
             {"ranking", ranking},

@@ -92,7 +92,13 @@ std::string far_off_text(const Answer& answer);
 /// kFarOff.
 bool doubtful(const Answer& answer);
 
+/// Returns in a few words whether the recommendation is safe, and what it is predicted and was measured to gain over
+/// tutel: "within the error: predicted 1.020x over tutel, ran slower (0.991x)".
+std::string verdict_of(const Answer& answer);
+
 std::string text_of(const Answer& answer);
+/// Returns the parts of the text with all that there is to say, as records keep them.
+std::vector<AnswerPart> parts_of(const Answer& answer);
 Json json_of(const Answer& answer);
 
 }  // namespace moe::tuner

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "moe/base/config_files.h"
 #include "moe/base/table.h"
@@ -28,6 +29,13 @@ constexpr size_t kFewKinds = 2;  // likewise, where there is much else to say
 constexpr int kMostLines = 25;   // of an answer without --all or --top
 constexpr std::string_view kPrices = "prices: ";
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
 std::string named(const verbs::ChosenModel& chosen) {
   std::string text = describe(chosen.model.shape.layer);
   const ModelShape& model = chosen.model;
@@ -46,7 +54,7 @@ std::string fit_text(const FittedProfile& fitted) {
   return text + '\n';
 }
 
-std::string why_text(const RankedSchedule& row, bool brief) {
+std::vector<std::string> why_items(const RankedSchedule& row, bool brief) {
   std::vector<std::pair<double, LaneKind>> lanes;
   for (const auto& [kind, seconds] : row.busy_s)
     if (seconds > 0) lanes.emplace_back(seconds, kind);
@@ -66,7 +74,7 @@ std::string why_text(const RankedSchedule& row, bool brief) {
   if (row.expert_sums_s > 0)
     items.push_back(fmt::format("{} sum replicated experts' gradients (not run)", three_digits(row.expert_sums_s)));
   if (row.head_s > 0) items.push_back(fmt::format("{} are the output projection's", three_digits(row.head_s)));
-  return packed_lines("WHY    ", items);
+  return items;
 }
 
 // Returns the next row that takes another time: of two names for one plan neither is a risk.
@@ -76,26 +84,32 @@ const RankedSchedule* runner_up(const Answer& answer, const RankedSchedule& best
   return nullptr;
 }
 
-std::string safe_text(const Answer& answer, const RankedSchedule& use) {
+// Whether the recommendation is safe: "yes", "no", "within the error", and why; without runs no verdict.
+struct Safety {
+  std::string verdict;
+  std::vector<std::string> reasons;
+};
+
+Safety safety_of(const Answer& answer, const RankedSchedule& use) {
   const RankedSchedule& first = answer.ranking.front();
   const RankedSchedule* second = runner_up(answer, first);
   const double margin = second ? second->total_s() / first.total_s() - 1 : 0;
   const std::string behind =
       second ? fmt::format("{}, next, is predicted {:.1f} % slower", second->schedule->name, 100 * margin)
              : "no other schedule takes another time";
-  if (!answer.no_trials.empty()) return fmt::format("{}; {}", behind, answer.no_trials);
+  if (!answer.no_trials.empty()) return {"", {behind, answer.no_trials}};
   const bool any_ran = std::ranges::any_of(answer.trials, [](const Trial& t) { return ran_well(t.record); });
-  if (!any_ran) return fmt::format("{}; no run kept its pace or ended, so nothing checks the predictions", behind);
+  if (!any_ran) return {"", {behind, "no run kept its pace or ended, so nothing checks the predictions"}};
   const double worst = worst_error(answer);
   const auto verdict = [&](bool safe) { return worst > kFarOff ? "no" : safe ? "yes" : "within the error"; };
   const std::string off = fmt::format("predictions are up to {:.1f} % off", 100 * worst);
   const CaseRecord *lost = trial_of(answer, first.schedule->name), *won = trial_of(answer, use.schedule->name);
   if (lost != nullptr && !ran_well(*lost))
-    return fmt::format("no: its run was {}; {}; {}", name_of(lost->status), behind, off);
-  if (&use == &first) return fmt::format("{}: {}; {}", verdict(second == nullptr || margin > worst), behind, off);
+    return {"no", {fmt::format("its run was {}", name_of(lost->status)), behind, off}};
+  if (&use == &first) return {verdict(second == nullptr || margin > worst), {behind, off}};
   const double slower = expected_s(answer, first, *lost) / expected_s(answer, use, *won) - 1;
-  return fmt::format("{}: {} was predicted best and ran {:.1f} % slower; {}", verdict(slower > worst),
-                     first.schedule->name, 100 * slower, off);
+  return {verdict(slower > worst),
+          {fmt::format("{} was predicted best and ran {:.1f} % slower", first.schedule->name, 100 * slower), off}};
 }
 
 std::string neighbours_text(const Answer& answer) {
@@ -155,7 +169,7 @@ std::string rates_text(const StepRates& rates, const Profile& profile) {
   return text;
 }
 
-std::string use_text(const Answer& answer, const RankedSchedule& use) {
+std::vector<std::string> use_items(const Answer& answer, const RankedSchedule& use) {
   std::string text = std::string(use.schedule->name);
   if (use.variant != nullptr && use.variant != use.schedule) text += fmt::format(" (= {})", use.variant->name);
   text += same_text(answer, use);
@@ -172,35 +186,43 @@ std::string use_text(const Answer& answer, const RankedSchedule& use) {
   if (trial != nullptr && ran_well(*trial) && !whole)
     text += fmt::format(" ({} of its layers ran {:+.1f} % off)", answer.trial_layers, 100 * error_of(*trial));
   const std::optional<StepRates> rates = rates_of(*answer.chosen, *answer.profile, use.total_s());
-  return packed_lines("USE    ", rates ? std::vector{text, rates_text(*rates, *answer.profile)} : std::vector{text});
+  return rates ? std::vector{text, rates_text(*rates, *answer.profile)} : std::vector{text};
 }
 
 // Returns which schedule is faster than the preferred one; empty: none is, or a run or the search for a shape decided.
-std::string preferred_text(const Answer& answer, const RankedSchedule& use) {
-  if (answer.shapes != nullptr || &use != &answer.ranking.front()) return "";
+std::vector<std::string> preferred_items(const Answer& answer, const RankedSchedule& use) {
+  if (answer.shapes != nullptr || &use != &answer.ranking.front()) return {};
   const RankedSchedule* fastest = &use;
   for (const RankedSchedule& row : answer.ranking)
     if (row.refused.empty() && row.total_s() < fastest->total_s()) fastest = &row;
-  if (same_time(fastest->total_s(), use.total_s())) return "";
-  return preference_text(
+  if (same_time(fastest->total_s(), use.total_s())) return {};
+  return preference_items(
       use, *fastest,
       fmt::format("{} r_f {} r_b {}", fastest->schedule->name, fastest->degree_forward,
                   verbs::degree_range(fastest->degrees_backward.first, fastest->degrees_backward.second)),
       use.total_s() / fastest->total_s() - 1);
 }
 
-// Returns which layers or model, where, and what prices them.
-std::string question_text(const Answer& answer, const RankedSchedule& use, const Detail& detail) {
+// Returns which layers or model, their groups if `shaped`, and where.
+std::vector<std::string> question_lines(const Answer& answer, const RankedSchedule& use, bool shaped) {
   const std::optional<double>& has = answer.profile->memory_bytes;
   const std::string& here = answer.chosen->on_cluster;
-  std::string text = fmt::format("{}{}\n", detail.all ? "\n" : "", named(*answer.chosen));
-  if (!here.empty()) text += fmt::format("on {}: {}\n", answer.cluster, here);
-  if (detail.all || answer.shapes == nullptr) text += describe_shape(answer.chosen->model) + '\n';
+  std::vector<std::string> lines{named(*answer.chosen)};
+  if (!here.empty()) lines.push_back(fmt::format("on {}: {}", answer.cluster, here));
+  if (shaped) lines.push_back(describe_shape(answer.chosen->model));
   if (!answer.defaults.empty())
-    text += fmt::format("by default: {}; as papers plan: --zero 0 --recompute none\n", fmt::join(answer.defaults, " "));
-  text += fmt::format("{}; a rank needs {}{}", answer.place, human_bytes(use.memory_bytes),
-                      has ? fmt::format(" of {}", human_bytes(*has)) : "");
-  text += answer.emulated ? "; every run below is of an emulation\n" : "\n";
+    lines.push_back(
+        fmt::format("by default: {}; as papers plan: --zero 0 --recompute none", fmt::join(answer.defaults, " ")));
+  lines.push_back(fmt::format("{}; a rank needs {}{}{}", answer.place, human_bytes(use.memory_bytes),
+                              has ? fmt::format(" of {}", human_bytes(*has)) : "",
+                              answer.emulated ? "; every run below is of an emulation" : ""));
+  return lines;
+}
+
+// Returns the question, and what prices it.
+std::string question_text(const Answer& answer, const RankedSchedule& use, const Detail& detail) {
+  const std::vector<std::string> lines = question_lines(answer, use, detail.all || answer.shapes == nullptr);
+  const std::string text = fmt::format("{}{}\n", detail.all ? "\n" : "", fmt::join(lines, "\n"));
   std::string fit = answer.fitted == nullptr ? "" : fit_text(*answer.fitted);
   if (!detail.tight) return text + fit + notes_text(use.notes, detail.all);
   // The three parts that say least.
@@ -211,13 +233,15 @@ std::string question_text(const Answer& answer, const RankedSchedule& use, const
                             fit.empty() ? "" : " ", origins, use.notes.size(), answer.ranking.size());
 }
 
-std::string safety_text(const Answer& answer, const RankedSchedule& use, bool tight) {
-  std::string text = fmt::format("SAFE?  {}\n", safe_text(answer, use));
-  if (const std::string far = far_off_text(answer); !far.empty() && !tight) text += fmt::format("       {}\n", far);
-  if (answer.published) text += fmt::format("       {}\n", verbs::text_of(*answer.published));
+std::vector<std::string> safety_lines(const Answer& answer, const RankedSchedule& use, bool tight) {
+  const Safety safety = safety_of(answer, use);
+  std::vector<std::string> lines{
+      fmt::format("{}{}{}", safety.verdict, safety.verdict.empty() ? "" : ": ", fmt::join(safety.reasons, "; "))};
+  if (const std::string far = far_off_text(answer); !far.empty() && !tight) lines.push_back(far);
+  if (answer.published) lines.push_back(verbs::text_of(*answer.published));
   if (!answer.neighbours.empty() && !(answer.published && tight))
-    text += fmt::format("       degrees one step off: {}\n", neighbours_text(answer));
-  return text;
+    lines.push_back("degrees one step off: " + neighbours_text(answer));
+  return lines;
 }
 
 // Names the files; `all` names the records too, which the line of all settings has else.
@@ -236,10 +260,11 @@ std::string text_with(const Answer& answer, const Detail& detail) {
   std::string text = question_text(answer, use, detail) + blank;
   if (answer.shapes != nullptr)
     text += detail.all ? text_of(*answer.shapes, detail.rows) + '\n' : brief_text_of(*answer.shapes, detail.tight);
-  text +=
-      fmt::format("{}{}{}{}", use_text(answer, use), preferred_text(answer, use), ranking_text(answer, detail), blank);
-  text +=
-      why_text(use, detail.brief) + safety_text(answer, use, detail.tight) + frameworks_text(answer, use, detail.tight);
+  text += packed_lines("USE    ", use_items(answer, use));
+  if (const auto preferred = preferred_items(answer, use); !preferred.empty()) text += packed_lines(kIndent, preferred);
+  text += ranking_text(answer, detail) + blank + packed_lines("WHY    ", why_items(use, detail.brief));
+  text += fmt::format("SAFE?  {}\n{}", fmt::join(safety_lines(answer, use, detail.tight), "\n       "),
+                      frameworks_text(answer, use, detail.tight));
   return text + fmt::format("NEXT   {}\n", answer.next) + files_text(answer, detail.all);
 }
 
@@ -328,6 +353,24 @@ double least_bound_s(const Answer& answer) {
   return least_s;
 }
 
+// Returns what has to be known of the ranking's rows.
+std::vector<std::string> ranking_notes(const Answer& answer) {
+  std::vector<std::string> notes;
+  const RankedSchedule& use = recommended(answer);
+  const CaseRecord* ran = trial_of(answer, use.schedule->name);
+  if (ran_whole(answer) && ran != nullptr && ran_well(*ran) && ran_in_part(use, *ran))
+    notes.push_back(fmt::format("runs are of {} of {}'s {}: the rest is priced", three_digits(predicted_s(*ran)),
+                                use.schedule->name, three_digits(use.total_s())));
+  if (!answer.current) return notes;
+  const auto add = [&](const std::string& note) {
+    notes.push_back(fmt::format("{} (yours): {}", answer.current->schedule->name, note));
+  };
+  if (!answer.current->refused.empty()) add(answer.current->refused);
+  for (const std::string& note : answer.current->notes)
+    if (note.starts_with(kDegreeAbove)) add(note);
+  return notes;
+}
+
 // Returns how many rows are left out, and why some can't be used.
 std::string left_out_text(const Answer& answer, const Detail& detail, size_t shown) {
   const auto refused = static_cast<size_t>(
@@ -345,29 +388,19 @@ std::string left_out_text(const Answer& answer, const Detail& detail, size_t sho
       text += fmt::format("{} {} that can't be used here (--all says why)", text.empty() ? "  and" : ",", refused);
     if (!text.empty()) text += '\n';
   }
-  const RankedSchedule& use = recommended(answer);
-  const CaseRecord* ran = trial_of(answer, use.schedule->name);
-  if (ran_whole(answer) && ran != nullptr && ran_well(*ran) && ran_in_part(use, *ran))
-    text += fmt::format("  runs are of {} of {}'s {}: the rest is priced\n", three_digits(predicted_s(*ran)),
-                        use.schedule->name, three_digits(use.total_s()));
-  if (answer.current && !answer.current->refused.empty())
-    text += fmt::format("  {} (yours): {}\n", answer.current->schedule->name, answer.current->refused);
-  if (answer.current)
-    for (const std::string& note : answer.current->notes)
-      if (note.starts_with(kDegreeAbove))
-        text += fmt::format("  {} (yours): {}\n", answer.current->schedule->name, note);
+  for (const std::string& note : ranking_notes(answer)) text += fmt::format("  {}\n", note);
   return text;
 }
 
 }  // namespace
 
-std::string preference_text(const RankedSchedule& use, const RankedSchedule& faster, const std::string& words,
-                            double share) {
+std::vector<std::string> preference_items(const RankedSchedule& use, const RankedSchedule& faster,
+                                          const std::string& words, double share) {
   const bool smaller = use.memory_bytes < faster.memory_bytes;
   const std::string rule = fmt::format("of plans within {:.0f} % this one {}", 100 * kEquallyFast,
                                        smaller ? "needs the least memory" : "has the fewest chunks");
-  return packed_lines(kIndent, {rule, fmt::format("{} is {:.2f} % faster{}", words, 100 * share,
-                                                  smaller ? " and needs " + human_bytes(faster.memory_bytes) : "")});
+  return {rule, fmt::format("{} is {:.2f} % faster{}", words, 100 * share,
+                            smaller ? " and needs " + human_bytes(faster.memory_bytes) : "")};
 }
 
 std::pair<std::string, std::string> short_shape(const ModelShape& model) {
@@ -392,7 +425,10 @@ std::string_view reason_of(std::string_view refusal) {
   return refusal.starts_with("profile ") ? refusal.substr(refusal.find(": ") + 2) : refusal;
 }
 
-std::string ranking_text(const Answer& answer, const Detail& detail) {
+namespace {
+
+// Returns the ranking, and how many of its rows are shown.
+std::pair<Table, size_t> ranking_table(const Answer& answer, const Detail& detail) {
   const RankedSchedule* tutel = row_of(answer, verbs::kBaselines.front());
   const bool whole = ran_whole(answer);
   std::vector<std::string> header{"schedule", "r_f", "r_b", "predicted"};
@@ -429,6 +465,13 @@ std::string ranking_text(const Answer& answer, const Detail& detail) {
     cells.push_back(human_bytes(row->memory_bytes));
     table.add(cells);
   }
+  return {table, shown};
+}
+
+}  // namespace
+
+std::string ranking_text(const Answer& answer, const Detail& detail) {
+  const auto [table, shown] = ranking_table(answer, detail);
   return table.text() + left_out_text(answer, detail, shown);
 }
 
@@ -487,18 +530,20 @@ std::string in_words(const RankedShape& shape) {
 }
 
 // Returns which plan is faster than the preferred one; empty: none is.
-std::string preference_of(const FoundShapes& found) {
-  if (!found.fastest) return "";
+std::vector<std::string> preference_of(const FoundShapes& found) {
+  if (!found.fastest) return {};
   const RankedShape& use = found.ranked.front();
-  return preference_text(use.best, found.fastest->best, in_words(*found.fastest),
-                         use.total_s() / found.fastest->total_s() - 1);
+  return preference_items(use.best, found.fastest->best, in_words(*found.fastest),
+                          use.total_s() / found.fastest->total_s() - 1);
 }
 
-}  // namespace
+std::string preference_text(const FoundShapes& found) {
+  const std::vector<std::string> items = preference_of(found);
+  return items.empty() ? "" : packed_lines(kIndent, items);
+}
 
-std::string brief_text_of(const FoundShapes& found, bool tight) {
-  const RankedShape& first = found.ranked.front();
-  std::string text = fmt::format("SHAPE  {}\n", describe_shape(first.model));
+// Returns what the search went through, and what it left out.
+std::vector<std::string> search_items(const FoundShapes& found, bool tight) {
   std::vector<std::string> items{
       fmt::format("of {} shapes of a global batch of {} none that fits and has a price is {}faster", found.shapes,
                   found.global_batch, found.gap() <= 0 ? "" : fmt::format("more than {:.1f} % ", 100 * found.gap()))};
@@ -508,8 +553,16 @@ std::string brief_text_of(const FoundShapes& found, bool tight) {
                                 found.gap() <= 0 ? " (slower, some with less memory)" : "");
   if (found.refused > 0) items.push_back(most_refused(found, !tight));
   if (!found.pinned.empty()) items.push_back(fmt::format("not searched: {}", fmt::join(found.pinned, ", ")));
-  text += packed_lines(kIndent, items);
-  if (!tight) text += preference_of(found);
+  return items;
+}
+
+}  // namespace
+
+std::string brief_text_of(const FoundShapes& found, bool tight) {
+  const RankedShape& first = found.ranked.front();
+  std::vector<std::string> items = search_items(found, tight);
+  std::string text = fmt::format("SHAPE  {}\n{}", describe_shape(first.model), packed_lines(kIndent, items));
+  if (!tight) text += preference_text(found);
   if (found.ranked.size() > 1 && !found.fastest && !tight)
     text += fmt::format("{}next: {}: {}\n", kIndent, beside(found, found.ranked[1]), in_words(found.ranked[1]));
   std::vector<const RankedShape*> smaller;
@@ -533,19 +586,18 @@ std::string describe_shape(const ModelShape& model) {
   return model.micro_batches > 1 ? fmt::format("{} ({})", text, describe_order(model)) : text;
 }
 
-std::string text_of(const FoundShapes& found, int top) {
-  const bool two_lines = std::ranges::any_of(found.ranked, [](const RankedShape& shape) {
-    const auto [groups, cut] = short_shape(shape.model);
-    return groups.size() + cut.size() > kMostShapes;
-  });
+namespace {
+
+// Returns the first `top` shapes of the fastest and the Pareto front; in two lines each, the groups above the rest, if
+// `two_lines`.
+Table shapes_table(const FoundShapes& found, int top, bool two_lines) {
   std::vector<std::string> columns{"groups, micro-batches", "schedule", "r_f", "r_b", "predicted",
                                    "a rank needs",          "Pareto"};
   Table table(columns);
   table.leave_out_first({"Pareto"}, "--wide");
-  int left = top, front = 0;
+  int left = top;
   std::vector<const RankedShape*> shown;
   for (size_t i = 0; i < found.ranked.size(); ++i) {
-    front += found.ranked[i].pareto ? 1 : 0;
     if ((i < kFastest || found.ranked[i].pareto) && left-- > 0) shown.push_back(&found.ranked[i]);
   }
   std::ranges::stable_sort(shown, {}, &RankedShape::total_s);
@@ -570,12 +622,86 @@ std::string text_of(const FoundShapes& found, int top) {
     cells.front() = "  " + cut;
     table.add(cells);
   }
+  return table;
+}
+
+}  // namespace
+
+std::string text_of(const FoundShapes& found, int top) {
+  const bool two_lines = std::ranges::any_of(found.ranked, [](const RankedShape& shape) {
+    const auto [groups, cut] = short_shape(shape.model);
+    return groups.size() + cut.size() > kMostShapes;
+  });
   const std::string pinned =
       found.pinned.empty() ? ""
                            : packed_lines(kIndent, {fmt::format("not searched: {}", fmt::join(found.pinned, ", "))});
-  std::string text = fmt::format("SHAPE  {}\n{}{}\n{}", counts_of(found), pinned, preference_of(found), table.text());
+  std::string text = fmt::format("SHAPE  {}\n{}{}\n{}", counts_of(found), pinned, preference_text(found),
+                                 shapes_table(found, top, two_lines).text());
+  const auto front = static_cast<int>(std::ranges::count_if(found.ranked, &RankedShape::pareto));
   const int hidden = std::max(0, front - top);
   return hidden > 0 ? fmt::format("{}  and {} more that take less memory (--top N)\n", text, hidden) : text;
+}
+
+namespace {
+
+// Returns what a row is predicted to gain over tutel, and what it gained: "predicted 1.020x over tutel, not run".
+std::string gain_text(const Answer& answer, const RankedSchedule& row, const RankedSchedule& tutel) {
+  const CaseRecord *own = trial_of(answer, row.schedule->name), *other = trial_of(answer, tutel.schedule->name);
+  const std::string predicted = same_time(row.total_s(), tutel.total_s())
+                                    ? "predicted as fast as tutel"
+                                    : fmt::format("predicted {:.3f}x over tutel", tutel.total_s() / row.total_s());
+  if (own == nullptr || !ran_well(*own)) return predicted + ", not run";
+  if (other == nullptr || !ran_well(*other)) return predicted;
+  const double ran = expected_s(answer, tutel, *other) / expected_s(answer, row, *own);
+  return fmt::format("{}, ran {}", predicted,
+                     ran < 1 ? fmt::format("slower ({:.3f}x)", ran) : fmt::format("{:.3f}x", ran));
+}
+
+}  // namespace
+
+std::string verdict_of(const Answer& answer) {
+  const RankedSchedule& use = recommended(answer);
+  const RankedSchedule* tutel = row_of(answer, verbs::kBaselines.front());
+  const std::string safe = safety_of(answer, use).verdict;
+  std::vector<std::string> parts;
+  if (!safe.empty()) parts.push_back(safe == "yes" ? "safe" : safe == "no" ? "not safe" : safe);
+  const RankedSchedule& first = answer.ranking.front();
+  if (tutel != nullptr && &use != tutel)
+    parts.push_back(gain_text(answer, use, *tutel));
+  else if (tutel != nullptr && &first != tutel)
+    parts.push_back(fmt::format("{} was {}", first.schedule->name, gain_text(answer, first, *tutel)));
+  else
+    parts.emplace_back(tutel != nullptr ? "none is predicted faster than tutel" : "predicted fastest");
+  return fmt::format("{}", fmt::join(parts, ": "));
+}
+
+std::vector<AnswerPart> parts_of(const Answer& answer) {
+  const RankedSchedule& use = recommended(answer);
+  constexpr int kAll = std::numeric_limits<int>::max();
+  std::vector<AnswerPart> parts{{"VERDICT", {verdict_of(answer)}, {}},
+                                {"QUESTION", question_lines(answer, use, true), {}}};
+  const auto append = [](std::vector<std::string>& items, const std::vector<std::string>& more) {
+    items.insert(items.end(), more.begin(), more.end());
+  };
+  if (answer.shapes != nullptr) {
+    AnswerPart& shape = parts.emplace_back(AnswerPart{"SHAPE", search_items(*answer.shapes, false), {}});
+    append(shape.items, preference_of(*answer.shapes));
+    shape.table = shapes_table(*answer.shapes, kAll, false).rows();
+  }
+  AnswerPart part{"USE", use_items(answer, use), ranking_table(answer, {.rows = kAll}).first.rows()};
+  append(part.items, preferred_items(answer, use));
+  append(part.items, ranking_notes(answer));
+  parts.push_back(std::move(part));
+  parts.push_back({"WHY", why_items(use, false), {}});
+  parts.push_back({"SAFE?", safety_lines(answer, use, false), {}});
+  parts.push_back(frameworks_part(answer, use));
+  parts.push_back({"NEXT", lines_of(answer.next), {}});
+  std::vector<std::string> notes(use.notes.begin(), use.notes.end());
+  if (answer.fitted != nullptr) notes.insert(notes.begin(), lines_of(fit_text(*answer.fitted)).front());
+  if (!notes.empty()) parts.push_back({"PRICES", std::move(notes), {}});
+  if (std::vector<std::string> refusals = refusals_of(answer.ranking); !refusals.empty())
+    parts.push_back({"NOT HERE", std::move(refusals), {}});
+  return parts;
 }
 
 Json shape_json(const ModelShape& model) {

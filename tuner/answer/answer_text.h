@@ -35,8 +35,8 @@ inline constexpr int kWidestRow = 120;  // columns of a line
 
 /// Returns why `use` is preferred to `faster`, an equally fast plan that `words` name: it takes `share` more time and
 /// less memory, or has fewer chunks.
-std::string preference_text(const RankedSchedule& use, const RankedSchedule& faster, const std::string& words,
-                            double share);
+std::vector<std::string> preference_items(const RankedSchedule& use, const RankedSchedule& faster,
+                                          const std::string& words, double share);
 
 /// Returns {"DP 2 EP 4 PP 2 VP 2", "4 of 1 1f1b, ZeRO 1"}: what describe_shape() says, without groups of one rank. VP:
 /// virtual stages.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/ranges.h>
+#include <limits>
+#include <optional>
 
 #include "moe/base/config_files.h"
 #include "moe/base/table.h"
@@ -73,8 +75,10 @@ class FrameworkTable {
     }
   }
 
-  std::string text() const {
-    if (rows_.empty()) return "";
+  bool empty() const { return rows_.empty(); }
+
+  // Returns the table with shapes on one line each, or in two if lines are longer than `most`.
+  Table table(std::optional<size_t> most) const {
     std::vector<std::string> header{"framework", "schedule", "r_f", "r_b", "predicted", "slower"};
     if (rates_) header.push_back(answer_.profile->memory_bytes ? "tokens/s/GPU" : "tokens/s/rank");
     if (gap_) header.emplace_back("search gap");
@@ -88,8 +92,9 @@ class FrameworkTable {
       width += 2 + widest;
     }
     Table table(header);
-    for (size_t i = 0; i < rows_.size(); ++i) add(i, lines[i], kWidestRow - width - 2, table);
-    return table.text();
+    for (size_t i = 0; i < rows_.size(); ++i)
+      add(i, lines[i], most ? *most - width - 2 : std::numeric_limits<size_t>::max(), table);
+    return table;
   }
 
  private:
@@ -177,9 +182,15 @@ bool is_ranked(const Answer& answer, const RankedShape& plan) {
   return same_shape(plan.model, answer.chosen->model) && row_of(answer, plan.best.schedule->name) != nullptr;
 }
 
-std::string frameworks_text(const Answer& answer, const RankedSchedule& use, bool tight) {
-  if (answer.of_frameworks.empty())
-    return "SET IT moetune runs every schedule: layerbench a layer, modelbench a model\n";
+namespace {
+
+// How to get the settings, and what has to be known of the frameworks' plans.
+struct SettingsWords {
+  std::string how;
+  std::vector<std::string> notes;
+};
+
+SettingsWords settings_words(const Answer& answer, bool tight, bool any_runs) {
   std::vector<std::string> items;
   std::vector<std::pair<std::string, std::vector<std::string_view>>> refusals;  // reason, frameworks
   std::vector<std::string_view> formats, none;
@@ -204,16 +215,38 @@ std::string frameworks_text(const Answer& answer, const RankedSchedule& use, boo
   if (!none.empty()) refusals.push_back({"nothing (--all says why)", none});
   for (const auto& [reason, keys] : refusals) items.push_back(fmt::format("{}: {}", fmt::join(keys, ", "), reason));
   const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
-  std::string text = "SET IT ";
+  SettingsWords words{"", std::move(items)};
   if (!formats.empty())
-    text += fmt::format("all settings: {} export {} {}{} (formats: {})\n", program_word(), formats.front(),
-                        answer.records_path, two_layers ? fmt::format(" --only {}", shell_word(answer.name)) : "",
-                        fmt::join(formats, ", "));
-  const std::string table = FrameworkTable(answer, use).text();
-  if (formats.empty() && !table.empty()) text += "no framework that settings are written for runs it\n";
-  text += table;
-  if (items.empty()) return text;
-  return table.empty() ? packed_lines(text, items) : text + packed_lines(kIndent, items);
+    words.how = fmt::format("all settings: {} export {} {}{} (formats: {})", program_word(), formats.front(),
+                            answer.records_path, two_layers ? fmt::format(" --only {}", shell_word(answer.name)) : "",
+                            fmt::join(formats, ", "));
+  else if (any_runs)
+    words.how = "no framework that settings are written for runs it";
+  return words;
+}
+
+constexpr std::string_view kRunsAll = "moetune runs every schedule: layerbench a layer, modelbench a model";
+
+}  // namespace
+
+std::string frameworks_text(const Answer& answer, const RankedSchedule& use, bool tight) {
+  if (answer.of_frameworks.empty()) return fmt::format("SET IT {}\n", kRunsAll);
+  const FrameworkTable table(answer, use);
+  const auto [how, notes] = settings_words(answer, tight, !table.empty());
+  const std::string begin = fmt::format("SET IT {}{}", how, how.empty() ? "" : "\n");
+  if (table.empty()) return notes.empty() ? begin : packed_lines(begin, notes);
+  const std::string text = begin + table.table(kWidestRow).text();
+  return notes.empty() ? text : text + packed_lines(kIndent, notes);
+}
+
+AnswerPart frameworks_part(const Answer& answer, const RankedSchedule& use) {
+  if (answer.of_frameworks.empty()) return {"SET IT", {std::string(kRunsAll)}, {}};
+  const FrameworkTable table(answer, use);
+  auto [how, items] = settings_words(answer, false, !table.empty());
+  if (!how.empty()) items.insert(items.begin(), std::move(how));
+  AnswerPart part{"SET IT", std::move(items), {}};
+  if (!table.empty()) part.table = table.table(std::nullopt).rows();
+  return part;
 }
 
 }  // namespace moe::tuner

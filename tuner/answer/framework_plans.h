@@ -19,5 +19,7 @@ bool is_ranked(const Answer& answer, const RankedShape& plan);
 
 /// Returns how to get the settings, and a line for each framework: its plan, or why it has none, unless `tight`.
 std::string frameworks_text(const Answer& answer, const RankedSchedule& use, bool tight);
+/// Returns the same without its limit of width.
+AnswerPart frameworks_part(const Answer& answer, const RankedSchedule& use);
 
 }  // namespace moe::tuner

@@ -165,6 +165,21 @@ void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoi
   }
 }
 
+void append_answer(RecordWriter& writer, const Answer& answer) {
+  CaseRecord record;
+  record.key = "answer/" + answer.name;
+  if (writer.find(record.key) != nullptr) return;
+  const RankedSchedule& use = recommended(answer);
+  record.parameters = {{"cluster", answer.cluster}, {"layer", answer.name}};
+  record.schedule = use.schedule->name;
+  record.degree_forward = use.degree_forward;
+  record.degree_backward = use.degrees_backward.second;
+  record.backend = "none";
+  record.emulated = answer.emulated;
+  record.answer = parts_of(answer);
+  writer.append(record);
+}
+
 void write_ranking_trace(const TuneOptions& options, const Answer& answer) {
   const RankingRequest request = request_of(options, answer);
   std::vector<PlannedTimeline> planned;
@@ -214,6 +229,7 @@ int run_planned_answer(const TuneOptions& options) {
   const auto write_records = [&] {
     RecordWriter writer(answer.records_path, {options.asked, files, {}});
     append_ranking(writer, answer, options.selection.degrees);
+    append_answer(writer, answer);
     writer.end();
   };
   print_with_records(write_records, [&] {

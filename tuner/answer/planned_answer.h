@@ -24,6 +24,9 @@ std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& a
 /// none of these, "framework/NAME/FRAMEWORK". `degrees`: as they were asked for.
 void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoice& degrees);
 
+/// Appends the answer's parts as the record "answer/NAME", with what is recommended.
+void append_answer(RecordWriter& writer, const Answer& answer);
+
 /// Writes the Perfetto timeline of the best three and the baselines, as they are planned.
 void write_ranking_trace(const TuneOptions& options, const Answer& answer);
 

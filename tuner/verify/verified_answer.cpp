@@ -62,13 +62,14 @@ class VerifiedAnswer {
     try_out(answer);
     answer.prices_slowdown = cores.over(*target_.ranks.cores);
     answer.neighbours = neighbours_of(options_, answer);  // runs may change what is recommended
-    writer_.end();
-    if (!target_.leads()) return kOk;
     const bool model = !subject_.chosen.name.empty();
     const std::string launched = target_.ranks.processes ? fmt::format("launch --ranks {} -- ", ranks()) : "";
     answer.next = program_word() + " " + launched + command_of(model ? "modelbench" : "layerbench", options_, answer) +
                   (recommended(answer).schedule->name == verbs::kBaselines.front() ? "" : ",tutel") +
                   (model ? " --steps 20" : " --tasks");
+    append_answer(writer_, answer);
+    writer_.end();
+    if (!target_.leads()) return kOk;
     fmt::print("{}", options_.json ? document_text(json_of(answer)) + '\n' : text_of(answer));
     if (const std::string far = far_off_text(answer); !far.empty()) log_warning(far);
     for (const Trial& trial : answer.trials) require_right(trial.record);

@@ -39,7 +39,8 @@ std::string summary_table(const VerifiedResults& results, int of_layers) {
                times(verbs::printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)),
                percent(s.of_bound), percent(s.of_own), verbs::degree_range(s.degrees_forward),
                verbs::degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
-  return table.text() + fastest_text(summaries);
+  const std::string fastest = fastest_text(summaries);
+  return table.text() + (fastest.empty() ? "" : fmt::format("  {}\n", fastest));
 }
 
 std::string runs_table(const VerifiedResults& results) {
