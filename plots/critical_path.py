@@ -37,13 +37,11 @@ def path_of(case):
 
 
 def shares_of(case):
-    """Seconds by kind, in the order of the colours' table."""
-    seconds = {}
+    """Seconds by family of tasks, in the order of the families' table."""
+    seconds = dict.fromkeys([*style.KIND_FAMILIES, IDLE], 0.0)
     for kind, length in path_of(case):
-        seconds[kind] = seconds.get(kind, 0.0) + length
-    order = list(style.KIND_COLOURS)
-    return dict(sorted(seconds.items(), key=lambda item: order.index(item[0].replace("_", "-"))
-                       if item[0].replace("_", "-") in order else len(order)))
+        seconds[kind if kind == IDLE else style.family_of(kind)] += length
+    return {family: length for family, length in seconds.items() if length > 0}
 
 
 def draw(axes, cases):
@@ -51,13 +49,15 @@ def draw(axes, cases):
     for y, case in enumerate(cases):
         left, seconds = 0.0, shares_of(case)
         total = sum(seconds.values())
-        for kind, length in seconds.items():
-            share, colour = 100 * length / total, IDLE_COLOUR if kind == IDLE else style.colour_of(kind)
-            known[kind] = axes.barh(y, share, left=left, height=0.72, color=colour,
-                                    edgecolor="#777777" if kind == IDLE else "white", linewidth=0.6)
+        for family, length in seconds.items():
+            share, idle = 100 * length / total, family == IDLE
+            look = {"facecolor": IDLE_COLOUR} if idle else style.family_style(family)
+            known[family] = axes.barh(y, share, left=left, height=0.72, edgecolor="#777777" if idle else "white",
+                                      linewidth=0.6, **look)
             if share > LEAST_LABEL:
                 axes.text(left + share / 2, y, f"{share:.0f}", ha="center", va="center", fontsize=7,
-                          color=style.ink_on(colour))
+                          color=style.ink_on(look["facecolor"]),
+                          bbox={"facecolor": look["facecolor"], "edgecolor": "none", "pad": 0.8})
             left += share
         axes.text(101, y, f"{total * 1e3:.1f} ms", va="center", fontsize=7.5)
     axes.set_yticks(range(len(cases)), [case["schedule"] for case in cases])
@@ -67,7 +67,8 @@ def draw(axes, cases):
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("share of the critical path, %")
-    axes.legend(known.values(), [style.kind_text(kind) for kind in known], loc="upper left", bbox_to_anchor=(1, 1))
+    known = {family: known[family] for family in (*style.KIND_FAMILIES, IDLE) if family in known}
+    axes.legend(known.values(), known, loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def main():

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """One layer's time by degree of the forward and of the backward, as a map for each schedule."""
+from matplotlib.transforms import offset_copy
+
 import style
 from records import BadInput, Records, chosen, one_value
 from style import plt
 
+BESIDE = 7  # points
 MOST, LEVELS = 8, 30.0  # schedules in one picture; per cent, above which all is one colour
 
 
@@ -33,8 +36,13 @@ def draw(axes, schedule, degrees, forward, backward):
     image = axes.pcolormesh(edges, edges, above, cmap="cividis_r", vmin=0, vmax=LEVELS)
     ends = [degrees[0], degrees[-1]]
     axes.plot(ends, ends, color="white", linewidth=0.8, linestyle=":")
-    axes.plot(shared, shared, "o", color="white", markeredgecolor="black", markersize=6)
-    axes.plot(r_f, r_b, "*", color=style.BAD, markeredgecolor="white", markersize=12)
+    aside = BESIDE if (r_f, r_b) == (shared, shared) else 0  # of one pair the two marks stand beside each other
+    for degrees_of_mark, points, mark in (((shared, shared), aside, {"marker": "o", "color": "white", "markersize": 6,
+                                                                     "markeredgecolor": "black"}),
+                                          ((r_f, r_b), -aside, {"marker": "*", "color": style.BAD, "markersize": 12,
+                                                                "markeredgecolor": "white"})):
+        moved = offset_copy(axes.transData, fig=axes.figure, x=points, units="points")
+        axes.plot(*([degree] for degree in degrees_of_mark), transform=moved, linestyle="", **mark)
     for axis in (axes.xaxis, axes.yaxis):
         style.logarithmic(axis)
     axes.set_xlim(edges[0], edges[-1])
@@ -72,8 +80,8 @@ def main():
         axes.set_visible(False)
     figure.colorbar(image, ax=panels, label="longer than the least, %", extend="max")
     caption = (f"{layer} on {cluster}, exact replay. Star: the best pair; circle: the best of equal degrees, which lie "
-               "on the dotted line. Records have a forward and a backward of each degree, and no task of one phase "
-               "runs in the other: a pair takes their sum.")
+               "on the dotted line; where they are one pair, both stand beside its middle. Records have a forward and "
+               "a backward of each degree, and no task of one phase runs in the other: a pair takes their sum.")
     if one:
         caption += f" Left out, as they have one degree: {', '.join(one)}."
     style.save(figure, options, "degree_map", "Time by the degrees of both phases", caption, records.source())

@@ -20,6 +20,8 @@ def main():
         "fsmoe-figures", lambda row: row["figure"] == "fig8", ("schedule", "over", "stat"), "speedup")
     figure, axes = plt.subplots(figsize=(9, 1.4 + 0.34 * len(pages.figures)))
     papers.draw_rows(axes, pages.figures, name_of, pages.computed)
+    if not pages.computed:
+        papers.say_no_records(axes, f"moetune reproduce {TABLE} --out FILE")
     axes.set_xlabel("mean speedup of a training step, x")
     papers.legend_above(axes)
     caption = ("Testbed A, two pipeline stages with GPipe, mean over models; the values that the paper's text states. "

@@ -33,6 +33,8 @@ def main():
                                   figsize=(9, 0.8 + 0.7 * len(rows) + (0.4 if pages.computed else 0.26) * sum(rows)))
     for (axes,), (caption, figures) in zip(panels, comparisons.items()):
         papers.draw_rows(axes, figures, name_of, pages.computed)
+        if not pages.computed:
+            papers.say_no_records(axes, f"moetune reproduce {TABLE} --out FILE")
         axes.axvline(1, color="black", linewidth=0.8, linestyle="--")
         axes.set_xlabel("mean speedup over DeepSpeed-MoE, x")
         axes.set_title(caption, pad=20)

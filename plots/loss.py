@@ -2,6 +2,8 @@
 """A model's loss step by step, of each schedule, beside what no model of its text can go below."""
 import math
 
+from matplotlib.ticker import MaxNLocator
+
 import style
 from records import BadInput, Records, chosen, one_value
 from style import plt
@@ -49,8 +51,10 @@ def draw(axes, curves, bounds):
     for value, said in bounds:
         axes.axhline(value, color="black", linewidth=0.8, linestyle="--")
         axes.annotate(f"{said} {value:.4f}", (0.995, value), xycoords=("axes fraction", "data"), ha="right",
-                      va="top", fontsize=7.5)
+                      va="top", fontsize=7.5, xytext=(0, -2), textcoords="offset points")
     axes.margins(y=0.08)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+    axes.set_xlim(0.5, most + max(0.5, 0.03 * most))
     axes.set_xlabel("step")
     axes.set_ylabel("loss, nats a token")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))

@@ -1,6 +1,10 @@
 """A paper's numbers beside ours: the figures that `moetune reproduce TABLE` records, or what is printed alone."""
+import glob
+import os
+import re
+
 import style
-from records import BadInput, Records, read_printed
+from records import ROOT, BadInput, Records, read_printed
 
 SCALES = {"time_s": ("ms", 1e3), "speedup": ("x", 1), "share": ("", 1), "efficiency": ("", 1)}
 BEYOND = 1.8  # times the largest printed value
@@ -11,9 +15,10 @@ NO_LABELS = ("table", "comparison", "convention", "summary_from", "assuming")
 class Figure:
     """One number: labels by name, the paper's value and ours (None: not printed, not computed)."""
 
-    def __init__(self, comparison, labels, convention, quantity, paper, ours):
+    def __init__(self, comparison, labels, convention, quantity, paper, ours, lacks=""):
         self.comparison, self.labels, self.convention = comparison, labels, convention
         self.quantity, self.paper, self.ours = quantity, paper, ours
+        self.lacks = lacks  # what no paper prints that ours needs
 
 
 def _figure_of(case):
@@ -24,14 +29,27 @@ def _figure_of(case):
     labels = {name: str(value) for name, value in case["parameters"].items() if name not in NO_LABELS}
     paper = case.number("summary", quantity) if case["summary"] else None
     ours = case.number("prediction", quantity) if case["prediction"] else None
-    return Figure(case.text("comparison"), labels, case.text("convention"), quantity, paper, ours)
+    lacks = (case.get("reason") or "").partition("not computable from print: ")[2]
+    return Figure(case.text("comparison"), labels, case.text("convention"), quantity, paper, ours, lacks)
+
+
+def assumptions_for(table):
+    """Names of configs/papers/assume/ whose values make a table computable."""
+    names = []
+    for path in sorted(glob.glob(os.path.join(ROOT, "configs", "papers", "assume", "*.toml"))):
+        with open(path, encoding="utf-8") as file:
+            tables = re.search(r"^tables = \[(.*?)\]", file.read(), re.MULTILINE | re.DOTALL)
+        if tables and f'"{table}"' in tables[1]:
+            names.append(os.path.basename(path).removesuffix(".toml"))
+    return names
 
 
 class Pages:
     """The figures of one table, where they come from, and what a caption must say of what is missing."""
 
-    def __init__(self, figures, source, computed, assumed=False):
+    def __init__(self, figures, source, computed, assumed=False, table=""):
         self.figures, self.source, self.computed, self.assumed = figures, source, computed, assumed
+        self.table = table
 
     def missing(self):
         if not self.computed:
@@ -39,8 +57,12 @@ class Pages:
         said = ["Ours rest on assumed coefficients (--assume)."] if self.assumed else []
         without = sum(figure.ours is None for figure in self.figures)
         if without:
-            said.append(f"Not computable from print: {without} of {len(self.figures)} values of ours, as they rest on "
-                        "what no paper prints (`moetune reproduce` names it).")
+            lacks = "; ".join(dict.fromkeys(figure.lacks for figure in self.figures if figure.lacks))
+            said.append(f"Not computable from print: {without} of {len(self.figures)} values of ours. No paper prints "
+                        f"what they rest on{f': {lacks}' if lacks else ''}.")
+        if without and not self.assumed and (names := assumptions_for(self.table)):
+            said.append(f"`moetune reproduce {self.table} --assume {names[0]} --out FILE` computes them on assumed "
+                        "values.")
         return " ".join(said)
 
 
@@ -51,7 +73,7 @@ def recorded(path, table):
     if not figures:
         found = sorted({case.text("table") for case in cases})
         raise BadInput(f"{path}: table: found {', '.join(found)}, expected {table}")
-    return Pages(figures, records.source(), True, "--assume" in records.command)
+    return Pages(figures, records.source(), True, "--assume" in records.command, table)
 
 
 def printed(name, keep, labels, value, quantity="speedup"):
@@ -88,6 +110,12 @@ def say_absent(axes, conventions):
     if labels:
         axes.text(0.995, 0.02, f"{labels}: not computable from print", transform=axes.transAxes, fontsize=7,
                   style="italic", color=style.BAD, ha="right", va="bottom")
+
+
+def say_no_records(axes, command):
+    """In a picture of printed numbers alone, which command computes ours."""
+    axes.text(0.995, 0.02, f"ours: no records given; {command} writes them", transform=axes.transAxes, fontsize=7,
+              style="italic", color=style.BAD, ha="right", va="bottom")
 
 
 def cut(axes, y, height, end):

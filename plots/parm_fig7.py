@@ -52,6 +52,7 @@ def draw_reproduced(axes, path):
     pages = papers.recorded(path, TABLE)
     ours = {figure.labels["what"]: figure.ours for figure in pages.figures if "what" in figure.labels}
     if ours.get("mean") is None:
+        papers.say_absent(axes, [""])
         return f"Ours: not computable from print. {pages.missing()}", pages.source
     axes.axvline(ours["mean"], color=style.OURS[0], linewidth=1.5, label=f"ours: mean {ours['mean']:.2f}x")
     axes.text(0.02, 0.86, f"above {OVER:g}x: {100 * ours['share-over-4']:.0f} % of layers (ours)",
@@ -84,7 +85,9 @@ def main():
         axes.set_yticks([])
         axes.set_xlim(0, 8)
         said = "Printed numbers alone: no records were given, so nothing of ours is beside them.", None
-        if records:
+        if not records:
+            papers.say_no_records(axes, f"moetune reproduce {TABLE} --out FILE")
+        else:
             said = draw_reproduced(axes, options.records)
         caption, source = caption + said[0], "; ".join(filter(None, (source, said[1])))
     axes.set_xlabel("speedup of Parm over DeepSpeed-MoE, x")

@@ -25,6 +25,11 @@ def ratios_of(cases, baseline, path, part="prediction"):
     return {name: values for name, values in ratios.items() if values and name != baseline}, len(totals[baseline])
 
 
+def by_mean(ratios):
+    """In the order of the means, which the picture prints."""
+    return dict(sorted(ratios.items(), key=lambda item: statistics.fmean(item[1])))
+
+
 def draw_boxes(axes, ratios, colours):
     axes.boxplot(list(ratios.values()), whis=(5, 95), widths=0.6, showmeans=True, showfliers=False,
                  patch_artist=True, **ACROSS, medianprops={"color": "black"}, boxprops={"facecolor": "#d7e5f3"},
@@ -63,7 +68,7 @@ def main():
     ratios, layers = ratios_of(cases, options.baseline, options.records, part)
     if not ratios:
         raise BadInput(f"--schedule: found none beside {options.baseline!r} that was priced, expected one at least")
-    ratios = dict(sorted(ratios.items(), key=lambda item: statistics.median(item[1])))
+    ratios = by_mean(ratios)
     curves = len(ratios) <= MOST_CURVES
     colours = {name: style.schedule_style(name)[0] for name in ratios} if curves else {}
     figure, panels = plt.subplots(1, 1 + curves, figsize=(11 if curves else 8, max(3.8, 0.3 * len(ratios) + 1.4)),

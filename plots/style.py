@@ -21,24 +21,19 @@ PAPER, BAD = "#8c8c8c", "#b03030"
 OURS = ("#1f6fb4", "#e08214", "#2d8a57", "#8a4fa3", "#c03b5b", "#7a6a53", "#17a2b8", "#b8a000")
 MARKERS = "osD^vPX*"
 
-# A colour is what a task uses: blue AlltoAll, green a node's collectives, orange experts, grey dense, red gradients.
-KIND_COLOURS = {
-    "attention": "#6b6b6b", "attention-dx": "#6b6b6b", "attention-dw": "#4a4a4a",
-    "gate": "#a0a0a0", "order": "#c8c8c8", "i-order": "#c8c8c8",
-    "mp-allgather": "#b5bda0", "mp-reducescatter": "#98a37c", "mp-allreduce": "#7f8b63",
-    "tokens-allgather": "#c9cfa6", "tokens-reducescatter": "#aeb58a",
-    "dispatch": "#2f6db5", "combine": "#7db3e3", "exchange": "#5a90cc", "sum": "#b6d4ee",
-    "allgather": "#1f8a55", "reducescatter": "#86cfa3", "allreduce": "#4fae7c", "gather": "#35a57b",
-    "expert": "#ef8a1d", "expert-dx": "#ef8a1d", "expert-dw": "#b8650b", "gradient": "#c9302c",
-    "expert-gradient": "#e58b88", "tied-gradient": "#d8605c",
-    "shared": "#f4b860", "shared-allgather": "#b5bda0", "shared-reducescatter": "#98a37c",
-    "shared-allreduce": "#7f8b63",
-    "ffn": "#c58b57", "ffn-allgather": "#b5bda0", "ffn-reducescatter": "#98a37c", "ffn-allreduce": "#7f8b63",
-    "end-allgather": "#c9cfa6", "end-reducescatter": "#aeb58a", "end-allreduce": "#949c70", "softmax-sums": "#dadfc2",
-    "weights": "#9c2f6b", "expert-weights": "#c886ab", "stage-weights": "#b05a8c",
-    "stage-gradient": "#a83e3c", "squares": "#b89b5e", "norm": "#8c2b52",
-    "copy": "#8a5fb0", "home-copy": "#b795d1", "send": "#222222", "recv": "#555555", "optimizer": "#e3c21a",
-    "embed": "#d8cfc0", "head": "#6e5f4b"}
+# Families of tasks: name -> colour, hatch, kinds. Hatches and lightness tell them apart as well as hues do;
+# report/page/drawing.js has the same.
+KIND_FAMILIES = {
+    "attention and dense": ("#454545", "", ("attention", "attention_dx", "attention_dw", "ffn", "shared", "embed",
+                                            "head")),
+    "gate and order": ("#c8c8c8", "..", ("gate", "order", "i_order")),
+    "AlltoAll": ("#2f6db5", "", ("dispatch", "combine", "exchange", "sum")),
+    "collectives of ESP": ("#86cfa3", "///", ("allgather", "reducescatter", "allreduce", "gather")),
+    "experts": ("#ef8a1d", "", ("expert", "expert_dx", "expert_dw")),
+    "gradients and weights": ("#c9302c", "\\\\", ("gradient", "expert_gradient", "tied_gradient", "stage_gradient",
+                                                "weights", "expert_weights", "stage_weights", "squares", "norm",
+                                                "optimizer")),
+    "other": ("#b795d1", "xx", ())}
 
 # A schedule has one colour and one marker in every picture; those of one paper are shades of one hue.
 SCHEDULES = {
@@ -56,17 +51,19 @@ matplotlib.rcParams.update({
     "figure.dpi": 100, "savefig.dpi": 130, "font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold",
     "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": "#e4e4e4", "axes.axisbelow": True, "legend.frameon": False, "legend.fontsize": 8,
-    "svg.hashsalt": "moetune", "font.family": "DejaVu Sans"})
+    "hatch.linewidth": 0.5, "svg.hashsalt": "moetune", "font.family": "DejaVu Sans"})
 
 
-def colour_of(kind):
-    """The colour of a task's kind, whichever way it is written; kinds of later versions share one colour."""
-    return KIND_COLOURS.get(kind.replace("_", "-").replace(" ", "-"), "#d4a5c9")
+def family_of(kind):
+    """The name of a kind's family; collectives of MP, copies and kinds of later versions are the others."""
+    kind = kind.replace("-", "_").replace(" ", "_")
+    return next((name for name, (_, _, kinds) in KIND_FAMILIES.items() if kind in kinds), "other")
 
 
-def kind_text(kind):
-    """A task's kind, as pictures and `moetune report` name it."""
-    return kind.replace("_", " ")
+def family_style(family):
+    """How a bar of a family is filled."""
+    colour, hatch, _ = KIND_FAMILIES[family]
+    return {"facecolor": colour, "hatch": hatch}
 
 
 def schedule_style(name):

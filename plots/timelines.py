@@ -29,18 +29,20 @@ def label_of(task, width_ms, ms_per_inch):
 
 
 def draw_lane(axes, y, tasks, ms_per_inch):
-    kinds = {}
+    families = set()
     for start, end, task in tasks:
         width = (end - start) * 1e3
-        colour = style.colour_of(task["kind"])
+        family = style.family_of(task["kind"])
         if width > 0:  # what costs nothing cannot be seen
-            kinds[task["kind"]] = colour
+            families.add(family)
         line = 0.4 if width > 0.05 * ms_per_inch else 0  # of many thin bars nothing but their edges would be left
-        axes.barh(y, width, left=start * 1e3, height=0.78, color=colour, edgecolor="white", linewidth=line)
+        axes.barh(y, width, left=start * 1e3, height=0.78, edgecolor="white", linewidth=line,
+                  **style.family_style(family))
         label = label_of(task, width, ms_per_inch)
         if label:
-            axes.text((start + end) * 500, y, label, ha="center", va="center_baseline", fontsize=6.5, color="white")
-    return kinds
+            axes.text((start + end) * 500, y, label, ha="center", va="center_baseline", fontsize=6.5,
+                      color=style.ink_on(style.KIND_FAMILIES[family][0]))
+    return families
 
 
 def title_of(case):
@@ -59,13 +61,13 @@ def draw(cases):
     height = rows * ROW + len(cases) * GAP + 1.1
     figure, axes = plt.subplots(figsize=(11, height))
     ms_per_inch = last / 9.3
-    y, ticks, names, kinds = 0.0, [], [], {}
+    y, ticks, names, families = 0.0, [], [], set()
     for case in cases:
         y += GAP / ROW
         axes.text(0, y - 0.62, title_of(case), fontsize=8.5, fontweight="bold", va="bottom")
         top = y - 0.5
         for name, tasks in lanes_of(case).items():
-            kinds.update(draw_lane(axes, y, tasks, ms_per_inch))
+            families |= draw_lane(axes, y, tasks, ms_per_inch)
             ticks.append(y)
             names.append(name)
             y += 1
@@ -81,9 +83,9 @@ def draw(cases):
     axes.spines["left"].set_visible(False)
     axes.grid(axis="y", visible=False)
     axes.set_xlabel("time since the start of the forward, ms")
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in kinds.values()]
-    names = [style.kind_text(kind) for kind in kinds]
-    axes.legend(handles, names, loc="lower left", bbox_to_anchor=(0, 1), ncols=min(9, len(kinds)),
+    shown = [family for family in style.KIND_FAMILIES if family in families]
+    handles = [plt.Rectangle((0, 0), 1, 1, edgecolor="white", **style.family_style(family)) for family in shown]
+    axes.legend(handles, shown, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(shown),
                 columnspacing=1.2, handlelength=1.2)
     return figure
 

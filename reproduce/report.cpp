@@ -136,7 +136,7 @@ CaseRecord record_of(const Report& report, const Comparison& c, const Figure& f)
   if (f.ours) record.prediction.set(c.quantity.name, *f.ours);
   if (!f.ours) {
     record.status = CaseStatus::unsupported;
-    record.reason = "not computable from print";
+    record.reason = fmt::format("not computable from print: {}", fmt::join(report.not_computable, "; "));
   }
   return record;
 }

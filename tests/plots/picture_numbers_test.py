@@ -147,6 +147,52 @@ class Numbers(InScratch):
         script = self.load("degree_map")
         self.assertEqual(script.best_of([1, 2, 4], [3.0, 1.0, 2.0], [5.0, 4.0, 2.0]), ((2, 4), 3.0, 4, 4.0))
 
+    def test_of_one_pair_of_degrees_both_marks_are_seen(self):
+        script, plt = self.load("degree_map"), self.load("style").plt
+        figure, axes = plt.subplots()
+        script.draw(axes, "tutel", [1, 2, 4], [3.0, 1.0, 2.0], [5.0, 2.0, 4.0])
+        places = {line.get_marker(): line.get_transform().transform((2, 2)) for line in axes.lines
+                  if line.get_marker() in "o*"}
+        beside = (places["o"] - places["*"]) * 72 / figure.dpi  # points
+        self.assertGreaterEqual(beside[0], 6 / 2 + 12 / 2)  # half of a circle and half of a star
+        self.assertEqual(beside[1], 0)
+        axes.clear()
+        script.draw(axes, "fsmoe", [1, 2, 4], [3.0, 1.0, 2.0], [2.0, 2.5, 4.0])
+        for line in axes.lines:
+            if line.get_marker() in "o*":
+                at = (2, 2) if line.get_marker() == "o" else (2, 1)
+                self.assertEqual((line.get_xdata()[0], line.get_ydata()[0]), at)
+                self.assertEqual(list(line.get_transform().transform(at)), list(axes.transData.transform(at)))
+
+    def test_speedups_are_in_the_order_of_the_printed_means(self):
+        script = self.load("speedup_distribution")
+        self.assertEqual(list(script.by_mean({"a": [1.0, 1.0, 9.0], "b": [2.0, 2.0, 2.0]})), ["b", "a"])
+
+    def test_steps_are_whole(self):
+        script, plt = self.load("loss"), self.load("style").plt
+        for steps in (1, 2, 3, 4, 7, 60, 1000):
+            figure, axes = plt.subplots()
+            script.draw(axes, [("tutel", [1.0] * steps, None)], [])
+            figure.canvas.draw()
+            low, high = axes.get_xlim()
+            ticks = [tick for tick in axes.get_xticks() if low <= tick <= high]
+            self.assertTrue(ticks and all(tick == round(tick) and tick >= 1 for tick in ticks), (steps, ticks))
+            plt.close(figure)
+
+    def test_families_of_tasks_are_seven_and_told_apart_by_more_than_hue(self):
+        style = self.load("style")
+        self.assertEqual(len(style.KIND_FAMILIES), 7)
+
+        def lightness(colour):
+            shares = ((0.2126, 1), (0.7152, 3), (0.0722, 5))
+            return sum(share * int(colour[at:at + 2], 16) for share, at in shares) / 255
+        looks = [(hatch, lightness(colour)) for colour, hatch, _ in style.KIND_FAMILIES.values()]
+        for i, (hatch, light) in enumerate(looks):
+            for other_hatch, other in looks[:i]:
+                self.assertTrue(hatch != other_hatch or abs(light - other) > 0.08, looks)
+        self.assertEqual(style.family_of("expert-dx"), "experts")
+        self.assertEqual(style.family_of("mp_allgather"), "other")
+
     def test_outliers_are_the_worst(self):
         records, script = self.load("records"), self.load("predicted")
         lines = json_lines("verified.jsonl")
