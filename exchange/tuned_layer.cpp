@@ -100,21 +100,12 @@ void read_dense_layers(const CaseRecord& record, TunedLayer& tuned) {
   if (fields.has("dense_hidden")) tuned.dense_hidden = fields.whole("dense_hidden", record.where);
   if (!fields.has("moe_layers")) return;
   tuned.moe_layers = fields.text("moe_layers", record.where);
-  require<BadInput>(tuned.moe_layers.find_first_not_of("01") == std::string::npos,
-                    "{}: moe_layers: found '{}', expected 0 and 1 alone", record.where, tuned.moe_layers);
 }
 
 // Returns the record's model. A run may be of some of its layers.
-ModelShape model_of(const CaseRecord& record, const LayerCase& shape) {
-  const Fields& fields = record.parameters;
-  const auto count = [&](const char* name) {
-    return fields.has(name) ? static_cast<int>(fields.whole(name, record.where)) : 1;
-  };
-  const bool is_planned = record.key.starts_with("plan/") || record.key.starts_with("framework/");
-  ModelShape model{shape, is_planned ? count("layers") : 0, count("micro_batches")};
-  if (fields.has("pipeline"))
-    model.order = pipeline_order_from(fields.text("pipeline", record.where), record.where + ": pipeline");
-  model.virtual_stages = count("virtual_stages");
+ModelShape model_of(const CaseRecord& record) {
+  ModelShape model = verbs::model_of(record.parameters, record.where);
+  if (!record.key.starts_with("plan/") && !record.key.starts_with("framework/")) model.layers = 0;
   return model;
 }
 
@@ -179,7 +170,7 @@ TunedLayer tuned_layer(const ExportOptions& options, const verbs::Framework& run
   const Found found = find_cases(options, runs);
   const CaseRecord& record = found.chosen->record;
   const LayerCase shape = verbs::shape_of(record.parameters, record.where);
-  TunedLayer tuned{layer_of(record),    shape,         model_of(record, shape),
+  TunedLayer tuned{layer_of(record),    shape,         model_of(record),
                    found.cases.front(), *found.chosen, notes_on(found, runs)};
   read_dense_layers(record, tuned);
   note_unsaid(runs, tuned);

@@ -1,8 +1,8 @@
 #include "report/picked_layers.h"
 
 #include <algorithm>
-#include <array>
 
+#include "report/model_timelines.h"
 #include "verbs/frameworks.h"
 
 namespace moe::report {
@@ -19,19 +19,14 @@ std::vector<size_t> spread(const std::vector<size_t>& all, size_t count) {
 
 }  // namespace
 
-bool is_stack(const Fields& parameters) {
-  return std::ranges::any_of(std::array{"layers", "micro_batches", "pp"}, [&](const char* name) {
-    return parameters.has(name) && parameters.whole(name, name) > 1;
-  });
-}
-
-std::vector<size_t> picked_layers(const RecordTables& tables, size_t count) {
+std::vector<size_t> picked_layers(const RecordTables& tables, const std::vector<bool>& chosen, size_t count) {
   std::vector<bool> replayable(tables.layers().size());
   for (const LayerRow& row : tables.rows())
     if (row.ok && !row.of_plan_file) replayable[row.layer] = !is_stack(tables.layers()[row.layer].parameters);
   std::vector<size_t> ran, planned;
   for (size_t layer = 0; layer < replayable.size(); ++layer)
-    if (replayable[layer]) (tables.layers()[layer].measured ? ran : planned).push_back(layer);
+    if (replayable[layer] && chosen[tables.layers()[layer].run])
+      (tables.layers()[layer].measured ? ran : planned).push_back(layer);
   std::vector<size_t> picked = spread(ran, count);
   const std::vector<size_t> others = spread(planned, count - picked.size());
   picked.insert(picked.end(), others.begin(), others.end());

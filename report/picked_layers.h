@@ -4,12 +4,10 @@
 
 namespace moe::report {
 
-/// Returns whether parameters are of several layers, micro-batches or stages: a replay is of one layer, once.
-bool is_stack(const Fields& parameters);
-
-/// Returns indices of at most `count` layers: spread evenly over those that ran, then over those that were planned.
-/// Each has a schedule that went well and whose plan came from no file, and is no stack of layers.
-std::vector<size_t> picked_layers(const RecordTables& tables, size_t count);
+/// Returns indices of at most `count` layers of the runs for which `chosen` is true: spread evenly over those that ran,
+/// then over those that were planned. Each has a schedule that went well and whose plan came from no file, and is no
+/// stack of layers.
+std::vector<size_t> picked_layers(const RecordTables& tables, const std::vector<bool>& chosen, size_t count);
 
 struct PickedRows {
   std::vector<size_t> rows;

@@ -103,6 +103,7 @@ std::string series_of(const CaseRecord& operation) {
 }
 
 RecordTables::RecordTables(const std::vector<verbs::FileRun>& files) {
+  others_.resize(files.size());
   for (size_t run = 0; run < files.size(); ++run)
     for (const CaseRecord& record : files[run].run.cases) add(record, run);
 }
@@ -120,9 +121,11 @@ void RecordTables::add(const CaseRecord& record, size_t run) {
   else if (record.parameters.has("case") && record.summary.has("verdict"))
     verdicts_[{run, text_or(record.parameters, "case")}] = object_of(record.summary);
   else if (kind == "reproduce" && record.parameters.has("table"))
-    add_published(record);
+    add_published(record, run);
+  else if (!record.answer.empty())
+    add_answer(record, run);
   else
-    ++others_[kind];
+    ++others_[run][kind];
 }
 
 size_t RecordTables::layer_of(const CaseRecord& record, size_t run) {
@@ -139,7 +142,7 @@ void RecordTables::add_layer_case(const CaseRecord& record, size_t run) {
   LayerEntry& entry = layers_[layer];
   // A degree tried beside the schedule's own is no row: "run/LAYER/SCHEDULE/r3".
   if (ran && record.key != fmt::format("run/{}/{}", entry.name, record.schedule)) {
-    ++others_["run of another degree"];
+    ++others_[run]["run of another degree"];
     return;
   }
   const auto [known, fresh] = row_ids_.try_emplace({layer, record.schedule}, rows_.size());
@@ -151,12 +154,15 @@ void RecordTables::add_layer_case(const CaseRecord& record, size_t run) {
   if (!ran && ok && predicted_s > 0) {
     rows_[row].planned_s = predicted_s;
     rows_[row].planned_rounding = text_or(record.parameters, "capacity_rounding");
+    rows_[row].plan = &record;
   }
   if (fresh || ran || !rows_[row].ran) {
     cells_.clear(row);  // of a plan's cells none is the run's
     set_cells(record, row);
+    const CaseRecord* plan = rows_[row].plan;
     rows_[row] = {layer, record.schedule, verbs::degrees_of(record), record.parameters.has("plan"), ok,
                   ran,   predicted_s,     rows_[row].planned_s,      rows_[row].planned_rounding,   std::nullopt};
+    rows_[row].plan = plan;
     if (ok && !record.measured_timeline.tasks.empty()) rows_[row].timeline = &record.measured_timeline;
     if (const double total_s = number_or_nan(record.summary, "total_s"); ok && total_s > 0)
       rows_[row].measured_s = total_s;
@@ -185,7 +191,8 @@ void RecordTables::set_cells(const CaseRecord& record, size_t row) {
     set("min_chunk_bytes", rounded(number_or_nan(record.parameters, "min_chunk_bytes")));
   set("emulated", record.emulated);
   set("dilation", rounded(record.dilation));
-  for (const char* name : {"forward_s", "backward_s", "total_s", "gar_in_moe_bytes", "memory_bytes", "degree_bound_s"})
+  for (const char* name : {"forward_s", "backward_s", "total_s", "gar_in_moe_bytes", "memory_bytes", "degree_bound_s",
+                           "head_s", "expert_sums_s"})
     if (record.prediction.has(name))
       set(fmt::format("predicted_{}", name), rounded(number_or_nan(record.prediction, name)));
   if (record.prediction.has("weak_rows")) set("weak_rows", text_or(record.prediction, "weak_rows"));
@@ -253,7 +260,7 @@ void RecordTables::add_launch(const CaseRecord& record, size_t run) {
 }
 
 // Adds a row for each figure that is printed or computed.
-void RecordTables::add_published(const CaseRecord& record) {
+void RecordTables::add_published(const CaseRecord& record, size_t run) {
   const std::string table = text_or(record.parameters, "table");
   std::set<std::string> names;
   for (const Fields* fields : {&record.summary, &record.prediction})
@@ -261,6 +268,7 @@ void RecordTables::add_published(const CaseRecord& record) {
       if (std::isfinite(number_or_nan(*fields, name))) names.insert(name);
   for (const std::string& name : names) {
     published_.add_row();
+    published_.set("run", run);
     published_.set("table", table);
     published_.set("what", record.key.substr(std::min(record.key.size(), fmt::format("reproduce/{}/", table).size())));
     published_.set("figure", name);
@@ -268,6 +276,16 @@ void RecordTables::add_published(const CaseRecord& record) {
     published_.set("computed", rounded(number_or_nan(record.prediction, name)));
     published_.set("reason", record.reason);
   }
+}
+
+void RecordTables::add_answer(const CaseRecord& record, size_t run) {
+  Json parts = Json::array();
+  for (const AnswerPart& part : record.answer)
+    parts.push_back({{"label", part.label}, {"items", part.items}, {"table", part.table}});
+  answers_.push_back({{"run", run},
+                      {"layer", text_or(record.parameters, "layer")},
+                      {"schedule", record.schedule},
+                      {"parts", std::move(parts)}});
 }
 
 Json RecordTables::layers_json() const {
@@ -311,13 +329,10 @@ Json RecordTables::pairs_json() const {
 }
 
 Json RecordTables::json(const std::vector<size_t>& layers) const {
-  return {{"layers", layers_json()},
-          {"rows", cells_.json()},
-          {"operations", operations_.json()},
-          {"models", models_},
-          {"timelines", timelines_json(layers)},
-          {"pairs", pairs_json()},
-          {"published", published_.json()},
+  return {{"answers", answers_},   {"layers", layers_json()},
+          {"rows", cells_.json()}, {"operations", operations_.json()},
+          {"models", models_},     {"timelines", timelines_json(layers)},
+          {"pairs", pairs_json()}, {"published", published_.json()},
           {"others", others_}};
 }
 

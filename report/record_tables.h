@@ -33,6 +33,7 @@ struct LayerRow {
   std::string planned_rounding = {};
   std::optional<double> measured_s = {};
   const MeasuredTimeline* timeline = nullptr;  // of the files' records; where it ran and one is kept
+  const CaseRecord* plan = nullptr;            // likewise; null: it has no plan that went well
 };
 
 class RecordTables {
@@ -44,8 +45,8 @@ class RecordTables {
   const std::vector<LayerRow>& rows() const { return rows_; }
   size_t operations() const { return operations_.rows(); }
   size_t models() const { return models_.size(); }
-  /// Returns {"layers", "rows", "operations", "models", "timelines", "pairs", "published", "others"}. Of the timelines,
-  /// {"row", "tasks"}, those that were measured have a "rank", and are there for `layers` alone (indices).
+  /// Returns {"answers", "layers", "rows", "operations", "models", "timelines", "pairs", "published", "others"}. Of the
+  /// timelines, {"row", "tasks"}, those that were measured have a "rank", and are there for `layers` alone (indices).
   Json json(const std::vector<size_t>& layers) const;
 
  private:
@@ -55,7 +56,8 @@ class RecordTables {
   void add_operation(const CaseRecord& record, size_t run);
   void add_model(const CaseRecord& record, size_t run);
   void add_launch(const CaseRecord& record, size_t run);
-  void add_published(const CaseRecord& record);
+  void add_published(const CaseRecord& record, size_t run);
+  void add_answer(const CaseRecord& record, size_t run);
   size_t layer_of(const CaseRecord& record, size_t run);
   Json layers_json() const;
   Json timelines_json(const std::vector<size_t>& layers) const;
@@ -67,10 +69,10 @@ class RecordTables {
   std::map<std::pair<size_t, std::string>, size_t> row_ids_;  // by layer and schedule
   std::map<std::pair<size_t, std::string>, Json> verdicts_;   // by run and case
   Columns cells_, operations_, published_;
-  Json models_ = Json::array(), timelines_ = Json::array();
+  Json answers_ = Json::array(), models_ = Json::array(), timelines_ = Json::array();
   /// By run and case: pair -> base, head.
   std::map<std::pair<size_t, std::string>, std::map<int64_t, std::pair<double, double>>> launches_;
-  std::map<std::string, size_t> others_;  // by the key's first part
+  std::vector<std::map<std::string, size_t>> others_;  // by run and the key's first part
 };
 
 /// Returns the name that a fitted row of this operation has (profile.h: row_name); empty where it has no size.

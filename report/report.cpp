@@ -15,6 +15,7 @@
 #include "moe/cost/fit.h"
 #include "moe/cost/price_curve.h"
 #include "report/layer_replays.h"
+#include "report/model_timelines.h"
 #include "report/page_parts.h"
 #include "report/picked_layers.h"
 #include "report/record_tables.h"
@@ -22,6 +23,8 @@
 
 namespace moe::report {
 namespace {
+
+constexpr size_t kMostRuns = 8;  // of a file
 
 Json run_json(const verbs::FileRun& of) {
   const RunHeader& header = of.run.header;
@@ -38,6 +41,8 @@ Json run_json(const verbs::FileRun& of) {
           {"conditions", object_of(header.conditions)},
           {"ranks", object_of(header.ranks)},
           {"emulated", std::ranges::any_of(of.run.cases, &CaseRecord::emulated)},
+          {"number", of.earlier + 1},
+          {"last", of.last},
           {"cases", of.run.cases.size()}};
 }
 
@@ -77,12 +82,15 @@ class Replays {
       : options_(options),
         files_(files),
         tables_(tables),
-        picked_(picked_layers(tables, static_cast<size_t>(options.timelines))) {
+        picked_(picked_layers(tables, runs_that_are(true), static_cast<size_t>(options.timelines))) {
+    const auto others = picked_layers(tables, runs_that_are(false), static_cast<size_t>(options.timelines));
+    picked_.insert(picked_.end(), others.begin(), others.end());
     for (const size_t layer : picked_) add(layer);
+    int stacks = 0;
+    for (size_t layer = 0; layer < tables.layers().size(); ++layer)
+      if (is_stack(tables.layers()[layer].parameters) && stacks++ < options.timelines) add_stack(layer);
     if (std::ranges::any_of(tables.rows(), &LayerRow::of_plan_file))
       notes_.insert("runs of a plan file have no replays: only that file holds their plans");
-    if (std::ranges::any_of(tables.layers(), [](const LayerEntry& l) { return is_stack(l.parameters); }))
-      notes_.insert("models and stacks of layers have no replays: the page replays one layer, once");
   }
   size_t layers() const { return layers_.size(); }
   /// Returns the indices of the layers that are to have timelines.
@@ -96,8 +104,34 @@ class Replays {
             {"layers", layers_},
             {"notes", notes_}};
   }
+  /// Returns the timelines of models and stacks of layers.
+  const Json& model_timelines() const { return model_timelines_; }
 
  private:
+  // Returns by run whether it is the last of its file, or whether it is not.
+  std::vector<bool> runs_that_are(bool last) const {
+    std::vector<bool> chosen;
+    for (const verbs::FileRun& file : files_) chosen.push_back(file.last == last);
+    return chosen;
+  }
+  static bool is_given(const Run& run, std::string_view flag) {
+    return std::ranges::any_of(run.header.argv, [&](const std::string& word) {
+      return word == flag || word.starts_with(fmt::format("{}=", flag));
+    });
+  }
+  void add_stack(size_t index) {
+    const LayerEntry& layer = tables_.layers()[index];
+    try {
+      const Run& run = files_[layer.run].run;
+      const Profile profile = replay_profile(options_.cluster, run, layer.parameters.text("cluster", layer.name));
+      // A search for a shape prices groups as --nearest does.
+      const bool nearest = is_given(run, "--nearest") || is_given(run, "--shape");
+      for (Json& timeline : report::model_timelines(tables_, index, profile, nearest, notes_))
+        model_timelines_.push_back(std::move(timeline));
+    } catch (const BadInput& fault) {
+      notes_.insert(fmt::format("{}: no timelines: {}", layer.name, fault.what()));
+    }
+  }
   void add(size_t index) {
     const LayerEntry& layer = tables_.layers()[index];
     try {
@@ -143,7 +177,7 @@ class Replays {
   const RecordTables& tables_;
   std::vector<size_t> picked_;
   LayerReplays replays_;
-  Json layers_ = Json::array();
+  Json layers_ = Json::array(), model_timelines_ = Json::array();
   std::set<std::string> notes_;
 };
 
@@ -151,6 +185,7 @@ Json document_of(const std::vector<verbs::FileRun>& files, const RecordTables& t
   Json runs = Json::array();
   for (const verbs::FileRun& file : files) runs.push_back(run_json(file));
   Json document = tables.json(replays.picked());
+  for (const Json& timeline : replays.model_timelines()) document["timelines"].push_back(timeline);
   document["made_by"] = fmt::format("moetune {}", version());
   document["runs"] = std::move(runs);
   document["fits"] = fits_json(files);
@@ -173,7 +208,7 @@ std::string embedded(const Json& document) {
 int run_report(const ReportOptions& options) {
   require_other_file(options.out, options.records);
   if (!options.cluster.empty()) find_profile(options.cluster);  // one that is none is no note of a layer
-  const std::vector<verbs::FileRun> files = verbs::read_files(options.records);
+  const std::vector<verbs::FileRun> files = verbs::read_last_runs(options.records, kMostRuns);
   const RecordTables tables(files);
   const Replays replays(options, files, tables);
   const std::string data = embedded(document_of(files, tables, replays));
@@ -249,33 +284,31 @@ struct Found {
   Json cases = Json::array();
 };
 
-void add_of_run(const verbs::FileRun& of, Json& all) {
-  const auto add = [&](const char* level, const std::string& text) {
-    all.push_back({{"level", level}, {"text", fmt::format("{}: {}", of.file, text)}, {"cases", Json::array()}});
-  };
-  if (!of.run.ended) add("broken off", "this run was broken off, and is not complete");
-  const Scalar* dirty = of.run.header.git.find("dirty");
-  if (dirty != nullptr && *dirty == Scalar(true)) add("changed", "the sources were changed since their commit");
-  if (of.earlier > 0) add("earlier", fmt::format("its earlier runs are not shown: {}", of.earlier));
-}
-
 }  // namespace
 
 Json warnings_of(const std::vector<verbs::FileRun>& files) {
-  std::map<std::string_view, Found> found;
-  for (const verbs::FileRun& file : files)
+  Json all = Json::array();
+  for (size_t run = 0; run < files.size(); ++run) {
+    const verbs::FileRun& file = files[run];
+    const auto add = [&](std::string_view level, const std::string& text, Json cases) {
+      const std::string named = files.size() > 1 ? fmt::format("{}: {}", file.file, text) : text;
+      all.push_back({{"run", run}, {"level", level}, {"text", named}, {"cases", std::move(cases)}});
+    };
+    std::map<std::string_view, Found> found;
     for (const CaseRecord& record : file.run.cases) {
       const std::string_view level = level_of(record);
       if (level.empty()) continue;
       Found& of = found[level];
       if (++of.count <= kShownCases) of.cases.push_back(fmt::format("{}: {}", record.key, reason_of(record)));
     }
-  Json all = Json::array();
-  for (const auto& [level, text] : kOfStatus)
-    if (const auto of = found.find(level); of != found.end())
-      all.push_back(
-          {{"level", level}, {"text", fmt::format("{} {}", of->second.count, text)}, {"cases", of->second.cases}});
-  for (const verbs::FileRun& file : files) add_of_run(file, all);
+    for (const auto& [level, text] : kOfStatus)
+      if (const auto of = found.find(level); of != found.end())
+        add(level, fmt::format("{} {}", of->second.count, text), of->second.cases);
+    if (!file.run.ended) add("broken off", "this run was broken off, and is not complete", Json::array());
+    const Scalar* dirty = file.run.header.git.find("dirty");
+    if (dirty != nullptr && *dirty == Scalar(true))
+      add("changed", "the sources were changed since their commit", Json::array());
+  }
   return all;
 }
 

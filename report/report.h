@@ -33,8 +33,9 @@ Profile without_starts(Profile profile);
 
 // What a reader of the figures has to know first.
 
-/// Returns [{"level", "text", "cases"}], the gravest first: results that are wrong, then what failed, what broke the
-/// rules of measuring, what prices badly, what was not planned, and how the runs were made. `cases` names some.
+/// Returns [{"run", "level", "text", "cases"}], of each run the gravest first: results that are wrong, then what
+/// failed, what broke the rules of measuring, what prices badly, what was not planned, and how the run was made.
+/// `cases` names some.
 Json warnings_of(const std::vector<verbs::FileRun>& files);
 
 }  // namespace moe::report

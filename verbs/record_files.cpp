@@ -22,13 +22,16 @@ std::vector<Run> runs_of(const std::string& file) {
 
 }  // namespace
 
-std::vector<FileRun> read_files(const std::vector<std::string>& files) {
+std::vector<FileRun> read_files(const std::vector<std::string>& files) { return read_last_runs(files, 1); }
+
+std::vector<FileRun> read_last_runs(const std::vector<std::string>& files, size_t most) {
   std::vector<FileRun> read;
   for (const std::string& file : files) {
     std::vector<Run> runs = runs_of(file);
     std::erase_if(runs, [](const Run& run) { return run.cases.empty(); });
     require<BadInput>(!runs.empty(), "{}: found no case, expected records of a verb that ran or planned some", file);
-    read.push_back({file, std::move(runs.back()), runs.size() - 1});
+    for (size_t i = runs.size() - std::min(most, runs.size()); i < runs.size(); ++i)
+      read.push_back({file, std::move(runs[i]), i, i + 1 == runs.size()});
   }
   return read;
 }
@@ -110,6 +113,28 @@ LayerCase shape_of(const Fields& parameters, const std::string& at) {
     if (std::string_view(error.what()).starts_with(at)) throw;
     bad_input("{}: {}", at, error.what());
   }
+}
+
+ModelShape model_of(const Fields& parameters, const std::string& at) {
+  const auto count = [&](const char* name) {
+    return parameters.has(name) ? static_cast<int>(parameters.whole(name, at)) : 1;
+  };
+  ModelShape model{shape_of(parameters, at), count("layers"), count("micro_batches")};
+  if (parameters.has("pipeline")) model.order = pipeline_order_from(parameters.text("pipeline", at), at + ": pipeline");
+  model.virtual_stages = count("virtual_stages");
+  if (parameters.has("moe_layers")) {
+    const std::string& layers = parameters.text("moe_layers", at);
+    require<BadInput>(layers.find_first_not_of("01") == std::string::npos,
+                      "{}: moe_layers: found '{}', expected 0 and 1 alone", at, layers);
+    model.dense.hidden = parameters.whole("dense_hidden", at);
+    for (const char layer : layers) model.dense.is.push_back(layer == '0');
+  }
+  const bool named = parameters.has("vocabulary");  // of a layer none is known
+  model.step.planned = named || model.layers > 1 || model.micro_batches > 1 || model.shape.parallel.pp > 1;
+  if (!named) return model;
+  model.step.optimizer = OptimizerKind::adamw;
+  add_ends(model, parameters.whole("vocabulary", at), parameters.text("tied_embedding", at) == "yes");
+  return model;
 }
 
 DegreeChoice degrees_of(const CaseRecord& record) {

@@ -10,16 +10,20 @@
 
 namespace moe::verbs {
 
-/// The last run of a file that has a case.
+/// A run of a file that has a case.
 struct FileRun {
   std::string file;
   Run run;
   size_t earlier = 0;  // runs with cases that stand before it in the file
+  bool last = true;    // of the file's runs with cases
 };
 
-/// Reads each file, packed by gzip or not. A name that ends in .json or .json.gz holds what `modelbench --json`
-/// printed. Throws BadInput "FILE:LINE: ..." as read_runs does, and for a file in which no run has a case.
+/// Reads the last run with a case of each file, packed by gzip or not. A name that ends in .json or .json.gz holds what
+/// `modelbench --json` printed. Throws BadInput "FILE:LINE: ..." as read_runs does, and for a file in which no run has
+/// a case.
 std::vector<FileRun> read_files(const std::vector<std::string>& files);
+/// Reads likewise at most `most` of each file's last runs with cases, the earliest first.
+std::vector<FileRun> read_last_runs(const std::vector<std::string>& files, size_t most);
 
 // A layer or model and its degrees as parameters of records, and back.
 
@@ -36,6 +40,9 @@ Fields group_parameters(const ParallelShape& parallel);
 
 /// Returns the layer that parameters say. `at` begins errors: the record's file and line. Throws BadInput.
 LayerCase shape_of(const Fields& parameters, const std::string& at);
+/// Returns the model that parameters say, or its layer as a model of one, with its ends if they are known. Throws
+/// BadInput.
+ModelShape model_of(const Fields& parameters, const std::string& at);
 /// Returns the degrees of a record, and the sizes that it was planned with. Throws BadInput.
 DegreeChoice degrees_of(const CaseRecord& record);
 

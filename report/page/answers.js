@@ -85,15 +85,76 @@ const degreesText = (row) => `r_f ${rows.get(row, "degree_forward")}, r_b ${rows
 const fact = (name, value, note) => html("div", { class: "fact" }, html("b", {}, value), html("span", {}, name),
   note ? html("small", {}, note) : null);
 
+// Titles of an answer's parts, in the order of the page. Others keep their label.
+const PART_TITLES = { QUESTION: "Model and groups", SHAPE: "Search for a shape", USE: "Use", WHY: "Why",
+  "SAFE?": "Safe?", "SET IT": "Set it", NEXT: "Next", PRICES: "Notes on prices", "NOT HERE": "Cannot be used here" };
+const isCommand = (item) => /^(\.\/)?moetune /.test(item);
+/** A part of an answer as its record holds it. */
+function partOf({ label, items, table: cells }) {
+  const told = items.map((item) => (isCommand(item) ? copyable("", item) : html("p", {}, item)));
+  if (cells.length > 0) told.push(foldedTable(cells[0], cells.slice(1)));
+  return [html("dt", {}, PART_TITLES[label] ?? label), html("dd", { "data-part": label }, ...told)];
+}
+const partNamed = (answer, label) => answer.parts.find((part) => part.label === label);
+const partsList = (answer) => html("dl", { class: "parts" },
+  ...answer.parts.filter((part) => part.label !== "VERDICT").flatMap(partOf));
+
+/** The figures of the recommended row, as the answer's table has them. */
+function factsOfAnswer(answer) {
+  const [heads, ...lines] = partNamed(answer, "USE").table;
+  const line = lines.find(([name]) => name === `${answer.schedule} (use)`);
+  return line.flatMap((cell, i) => (i < 3 || cell === "-" ? [] : [fact(heads[i], cell)]));
+}
+
+/** What a layer's own runs say of the recommended row, where its records hold no answer. */
+function verdictOf(best, { time, list }) {
+  const tutel = list.find((row) => scheduleOf(row) === "tutel");
+  if (tutel === undefined || best === tutel || predicted(best) === null) return "";
+  const gain = foretold(tutel, time) / foretold(best, time), told = `predicted ${times(gain)} over tutel`;
+  if (time !== measured) return `${told}, not run`;
+  const worst = Math.max(...list.map((row) => Math.abs(errorOf(row)))), run = measured(tutel) / measured(best);
+  return `${Math.abs(gain - 1) <= worst ? "within the error: " : ""}${told}, ran ` +
+    (run < 1 ? `slower (${times(run)})` : times(run));
+}
+
+/** The row to use: that of the answer, if the records hold one. */
+function rowToUse(order) {
+  const answer = answerOf(state.layer);
+  return order.list.find((row) => scheduleOf(row) === answer?.schedule) ?? recommendedOf(order);
+}
+
 function drawAnswer() {
-  const { time, list } = ranked(state.layer);
-  if (list.length === 0) {
+  const order = ranked(state.layer), answer = answerOf(state.layer);
+  if (order.list.length === 0) {
     const all = rows.indices().filter((row) => rows.get(row, "layer") === state.layer);
     show("card", html("p", {}, "No schedule of this layer has a time."), table(["schedule", "status", "why"],
       all.map((row) => [scheduleOf(row), rows.get(row, "status"), rows.get(row, "reason") ?? ""])));
     return;
   }
-  const best = recommendedOf({ time, list }), of = (name) => list.find((row) => scheduleOf(row) === name);
+  const best = rowToUse(order);
+  const verdict = answer ? partNamed(answer, "VERDICT").items[0] : verdictOf(best, order);
+  const head = [html("p", { class: "best" }, html("strong", {}, scheduleOf(best)), ` with ${degreesText(best)}`),
+    verdict ? html("p", { class: "verdict" }, verdict) : null];
+  const commands = html("div", { class: "pair" }, copyable("Command", commandOf(best)),
+    copyable("Settings", settingsOf(best)));
+  const all = answer ? [html("div", { class: "facts" }, ...factsOfAnswer(answer)), partsList(answer)]
+    : [...closeRows(best, order), html("div", { class: "facts" }, ...factsOfRow(best, order))];
+  show("card", ...head, ...all, commands);
+}
+
+/** Rows that ran as fast, or that runs do not tell apart. */
+function closeRows(best, { time, list }) {
+  const others = list.filter((row) => row !== best), names = (some) => some.map(scheduleOf).join(", ");
+  const faster = others.filter((row) => time(row) < (1 - CLEARLY) * time(best));
+  const alike = time === measured ? others.filter((row) => !faster.includes(row) && time(row) < 1.01 * time(best)) : [];
+  const notClearly = time === measured ? "Ran faster, but not clearly so" : "Predicted faster, but ran clearly slower";
+  return [faster.length ? `${notClearly}: ${names(faster)}.` : "",
+    alike.length ? `Within 1 %, which runs do not tell apart: ${names(alike)}.` : ""].filter(Boolean)
+    .map((text) => html("p", {}, text));
+}
+
+function factsOfRow(best, { time, list }) {
+  const of = (name) => list.find((row) => scheduleOf(row) === name);
   const facts = [fact("predicted", seconds(foretold(best, time)))];
   if (measured(best) !== null && foretold(best, time) !== predicted(best))
     facts.push(fact(`predicted, rows ${rows.get(best, "capacity_rounding")}`, seconds(predicted(best)), "as they ran"));
@@ -112,19 +173,7 @@ function drawAnswer() {
     facts.push(fact("of its own bound", `${(100 * bound / predicted(best)).toFixed(1)} %`));
   const memory = memoryOf(best);
   if (memory !== null) facts.push(fact("a rank needs", bytes(memory)));
-  const others = list.filter((row) => row !== best), names = (some) => some.map(scheduleOf).join(", ");
-  const faster = others.filter((row) => time(row) < (1 - CLEARLY) * time(best));
-  const alike = time === measured ? others.filter((row) => !faster.includes(row) && time(row) < 1.01 * time(best)) : [];
-  const notClearly = time === measured ? "Ran faster, but not clearly so" : "Predicted faster, but ran clearly slower";
-  const close = [faster.length ? `${notClearly}: ${names(faster)}.` : "",
-    alike.length ? `Within 1 %, which runs do not tell apart: ${names(alike)}.` : ""].filter(Boolean)
-    .map((text) => html("p", {}, text));
-  const swap = best === of("tutel") ? " (no other schedule is faster)" : "";
-  show("card",
-    html("p", { class: "best" }, html("strong", {}, scheduleOf(best)), ` with ${degreesText(best)}${swap}`),
-    ...close,
-    html("div", { class: "facts" }, ...facts),
-    html("div", { class: "pair" }, copyable("Command", commandOf(best)), copyable("Settings", settingsOf(best))));
+  return facts;
 }
 
 function barsText(list, time) {
@@ -138,17 +187,45 @@ function barsText(list, time) {
       ? "The thin tick is the bound that no degrees and no split of this schedule go below." : "");
 }
 
+const SAME_TIME = 1e-9;  // relative
+/** Rows in order, those that take the same time at the same degrees behind the first of them. */
+function folded(list, time) {
+  const groups = [];
+  for (const row of list) {
+    const first = groups.at(-1)?.[0];
+    const same = first !== undefined && measured(row) === null && measured(first) === null &&
+      Math.abs(time(row) / time(first) - 1) <= SAME_TIME && degreesText(row) === degreesText(first);
+    if (same) groups.at(-1).push(row);
+    else groups.push([row]);
+  }
+  return groups;
+}
+
+const CUT_BEYOND = 2.5, CUT_GAP = 1.5;  // times the middle bar, times the longest of the others
+/** Where bars end: outliers are cut, so that the others can be told apart. */
+function limitOf(ends) {
+  const beyond = CUT_BEYOND * median(ends), inside = ends.filter((end) => end <= beyond);
+  const outside = ends.filter((end) => end > beyond), cuts = least([...outside, Infinity]) > CUT_GAP * most(inside);
+  return outside.length > 0 && cuts ? 1.1 * most(inside) : most(ends);
+}
+/** Two slanted gaps say that a bar is shorter than its number. */
+const cutMarks = (x, y, height) => svg("path", { class: "cut",
+  d: `M${x - 18},${y + height}l6,${-height}M${x - 10},${y + height}l6,${-height}` });
+
 function drawBars() {
-  const { time, list } = ranked(state.layer), width = widthOf("bars"), left = 128, step = 30;
+  const { time, list: all } = ranked(state.layer), groups = folded(all, time), list = groups.map(([first]) => first);
+  const width = widthOf("bars"), left = 128, step = 30;
   const right = width - (width < 640 ? 112 : 150);
-  const ends = list.flatMap((row) => [foretold(row, time), measured(row), rows.get(row, "high_s")]);
-  const x = linearScale(0, Math.max(...ends.filter((value) => value !== null), SMALLEST), left, right);
+  const ends = list.map((row) => Math.max(foretold(row, time) ?? 0, measured(row) ?? 0, rows.get(row, "high_s") ?? 0));
+  const limit = limitOf([...ends, SMALLEST].filter((end) => end > 0));
+  const scale = linearScale(0, limit, left, right), x = (value) => scale(Math.min(value, limit));
   const root = canvas(width, list.length * step + 4, "times of schedules");
   list.forEach((row, i) => {
     const top = i * step + 4, colour = scheduleColour(scheduleOf(row)), group = svg("g");
     const low = rows.get(row, "low_s"), high = rows.get(row, "high_s"), bound = rows.get(row, "bound_s");
     group.append(svg("rect", { x: 0, y: top, width, height: step - 4, fill: "transparent" }),
-      svg("text", { x: left - 8, y: top + 15, "text-anchor": "end" }, scheduleOf(row)));
+      svg("text", { x: left - 8, y: top + 15, "text-anchor": "end" }, scheduleOf(row) +
+        (groups[i].length > 1 ? ` +${groups[i].length - 1}` : "")));
     const guess = foretold(row, time);
     if (guess !== null)
       group.append(svg("rect", { x: left, y: top, width: x(guess) - left, height: 22, fill: colour, stroke: colour,
@@ -160,13 +237,18 @@ function drawBars() {
       d: `M${x(low)},${top + 7}v8M${x(low)},${top + 11}H${x(high)}M${x(high)},${top + 7}v8` }));
     if (bound !== null)
       group.append(svg("rect", { class: "bound", x: x(bound) - 1, y: top - 2, width: 2, height: 26 }));
-    group.append(svg("text", { x: x(Math.max(guess ?? 0, measured(row) ?? 0, high ?? 0)) + 6, y: top + 15 },
-      `${seconds(time(row))}  ${rows.get(row, "degree_forward")}/${rows.get(row, "degree_backward")}`));
-    root.append(withTip(group, () => [`${scheduleOf(row)}, ${degreesText(row)}`,
+    const isCut = ends[i] > limit;
+    if (isCut) group.append(cutMarks(x(ends[i]), top - 1, 24));
+    group.append(svg("text", { x: x(ends[i]) + 6, y: top + 15 }, `${seconds(time(row))}  ` +
+      (isCut ? "bar cut" : `${rows.get(row, "degree_forward")}/${rows.get(row, "degree_backward")}`)));
+    root.append(withTip(group, () => [`${groups[i].map(scheduleOf).join(", ")}, ${degreesText(row)}`,
       `predicted ${seconds(guess)}`, `measured ${seconds(measured(row))}` +
       (low === null ? "" : `, ${seconds(low)} to ${seconds(high)} of ${rows.get(row, "passes")} passes`),
       `bound ${seconds(bound)}`]));
   });
   byId("bars-text").textContent = barsText(list, time);
+  const several = groups.filter((group) => group.length > 1).map(([first, ...others]) =>
+    `${scheduleOf(first)} = ${others.map(scheduleOf).join(", ")}`);
+  byId("bars-folded").textContent = several.length > 0 ? `The same time at the same degrees: ${several.join("; ")}.` : "";
   show("bars", root);
 }

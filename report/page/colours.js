@@ -12,7 +12,7 @@ const SCHEDULES = {
 };
 // Colours one's own schedules, and those of a later program.
 const OTHERS = ["#5d3fd3", "#9a86e8", "#37208f", "#17a2b8", "#c03b5b", "#7a6a53"];
-const scheduleNames = rows.distinct("schedule");
+const scheduleNames = ordered([...rows.distinct("schedule"), ...data.models.map((one) => one.schedule)]);
 const FIRST = ["fsmoe", "tutel", "tutel-improved", "ds-moe", "fsmoe-no-iio", "pipemoe+lina", "lina", "monta"];
 scheduleNames.sort((a, b) => (FIRST.indexOf(a) + 99) % 99 - (FIRST.indexOf(b) + 99) % 99 || a.localeCompare(b));
 const unnamed = scheduleNames.filter((name) => !Object.hasOwn(SCHEDULES, name));

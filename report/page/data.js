@@ -2,7 +2,41 @@
 
 /** What the page holds, its tables unpacked. */
 const readData = () => unpackedTables(document.getElementById("data").textContent);
-const data = readData();
+
+/** The runs to show: those that the address names, "?runs=0,2"; else the last one of each file. */
+function chosenRuns(runs) {
+  const named = new URLSearchParams(globalThis.location?.search ?? "").get("runs")?.split(",").map(Number) ?? [];
+  const known = named.filter((run) => run in runs);
+  return new Set(known.length > 0 ? known : runs.flatMap(({ last }, run) => (last ? [run] : [])));
+}
+
+/** What the page holds of some of its runs. Layers and rows are counted anew. */
+function ofRuns(all, chosen) {
+  if (all.runs.every((_, run) => chosen.has(run))) return all;
+  const kept = ({ rows, columns }, keeps) => {
+    const at = Array.from({ length: rows }, (_, row) => row).filter(keeps);
+    return { at, place: new Map(at.map((row, i) => [row, i])), table: { rows: at.length,
+      columns: Object.fromEntries(Object.entries(columns).map(([name, cells]) => [name, at.map((i) => cells[i])])) } };
+  };
+  const has = (one) => chosen.has(one.run);
+  const ofRun = (table) => kept(table, (row) => chosen.has(table.columns.run[row])).table;
+  const layers = kept(all.layers, (layer) => chosen.has(all.layers.columns.run[layer]));
+  const rows = kept(all.rows, (row) => layers.place.has(all.rows.columns.layer[row]));
+  if (rows.table.rows > 0) rows.table.columns.layer = rows.table.columns.layer.map((layer) => layers.place.get(layer));
+  const replays = all.replays.layers.filter((one) => layers.place.has(one.layer)).map((one) => ({ ...one,
+    layer: layers.place.get(one.layer),
+    schedules: one.schedules.map((schedule) => ({ ...schedule, row: rows.place.get(schedule.row) })) }));
+  return { ...all, layers: layers.table, rows: rows.table, operations: ofRun(all.operations),
+    published: ofRun(all.published), answers: all.answers.filter(has), models: all.models.filter(has),
+    pairs: all.pairs.filter(has), fits: all.fits.filter(has), warnings: all.warnings.filter(has),
+    timelines: all.timelines.filter((one) => rows.place.has(one.row))
+      .map((one) => ({ ...one, row: rows.place.get(one.row) })),
+    others: all.others.map((one, run) => (chosen.has(run) ? one : {})),
+    replays: { ...all.replays, layers: replays } };
+}
+
+const runsShown = chosenRuns(readData().runs);
+const data = ofRuns(readData(), runsShown);
 const layers = new Table(data.layers), rows = new Table(data.rows), operations = new Table(data.operations);
 const published = new Table(data.published);
 
@@ -27,6 +61,10 @@ function ranked(layer) {
   const time = timesOf(list);
   return { time, list: list.filter((row) => time(row) !== null).sort((a, b) => time(a) - time(b)) };
 }
+
+/** The answer that the records hold of a layer, as `tune` printed it; that of a grid has no layer. */
+const answerOf = (layer) => data.answers.find((one) => one.run === layers.get(layer, "run") &&
+  one.layer === layers.get(layer, "layer"));
 
 /** The prediction that goes with how a layer's rows are ranked. */
 const foretold = (row, time) => (time === planned ? planned(row) : predicted(row));

@@ -47,7 +47,7 @@ function drawDegrees() {
   const columns = degreesIn(schedule, "forward"), lines = degreesIn(schedule, "backward");
   const wide = Math.min(44, (widthOf("degree-map") - 60) / columns.length), high = 24, left = 44;
   const [chosenF, chosenB] = chosenDegrees(schedule);
-  const root = canvas(left + columns.length * wide + 4, lines.length * high + 40, "times by degrees", "group");
+  const root = canvas(Math.max(230, left + columns.length * wide + 4), lines.length * high + 40, "times by degrees", "group");
   columns.forEach((f, i) => root.append(svg("text", { x: left + (i + 0.5) * wide, y: lines.length * high + 16,
     "text-anchor": "middle" }, f)));
   lines.forEach((b, i) => root.append(svg("text", { x: left - 6, y: (lines.length - 1 - i + 0.65) * high,

@@ -14,7 +14,7 @@ function fill(element, attributes, children) {
 const html = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
 const svg = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 const byId = (id) => document.getElementById(id);
-const show = (id, ...children) => byId(id).replaceChildren(...children);
+const show = (id, ...children) => byId(id).replaceChildren(...children.filter((child) => child !== null));
 
 const SMALLEST = 1e-12;
 const withUnit = (text, unit) => `${text}\u00a0${unit}`;  // on one line
@@ -41,25 +41,33 @@ const times = (ratio) => (Number.isFinite(ratio) ? `${ratio.toFixed(3)}x` : "-")
 // Colours models: Okabe and Ito's colours, which people tell apart whatever they see of red and green.
 const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a7a00", "#7f7f7f"];
 
-// Colours what tasks use: blue between nodes, green in them, orange the experts, grey the dense part, red gradients.
-const KIND_COLOURS = {
-  attention: "#8a8a8a", attention_dx: "#8a8a8a", attention_dw: "#6e6e6e",
-  gate: "#a5a5a5", order: "#c0c0c0", i_order: "#c0c0c0",
-  dispatch: "#0072b2", combine: "#56b4e9", exchange: "#3d93cf", sum: "#9fd3f2",
-  allgather: "#009e73", reducescatter: "#66c5aa", allreduce: "#2fb08b", gather: "#4bbb9a",
-  mp_allgather: "#a3b18a", mp_reducescatter: "#8a9a70", mp_allreduce: "#758560",
-  tokens_allgather: "#b5bf9c", tokens_reducescatter: "#9dab84",
-  shared_allgather: "#a3b18a", shared_reducescatter: "#8a9a70", shared_allreduce: "#758560",
-  ffn: "#c08552", ffn_allgather: "#a3b18a", ffn_reducescatter: "#8a9a70", ffn_allreduce: "#758560",
-  expert: "#e69f00", expert_dx: "#e69f00", expert_dw: "#b57c00", shared: "#f2c14e", gradient: "#d55e00",
-  expert_gradient: "#eb9f6d", copy: "#cc79a7",
-  home_copy: "#e0aac8",
-  end_allgather: "#a3b18a", end_reducescatter: "#8a9a70", end_allreduce: "#758560", softmax_sums: "#b5bf9c",
-  weights: "#b8860b", expert_weights: "#d9b45c", stage_weights: "#c9a23f", stage_gradient: "#b34700",
-  tied_gradient: "#c25f1f",
-  squares: "#7a6a8a", norm: "#a08fb5", optimizer: "#8a7a00",
+// Families of tasks: a name, the colour and the hatch of plots/style.py, and the kinds. Hatches and lightness tell
+// them apart as well as hues do.
+const KIND_FAMILIES = [
+  ["attention and dense", "#454545", "", ["attention", "attention_dx", "attention_dw", "ffn", "shared", "embed",
+    "head"]],
+  ["gate and order", "#c8c8c8", "..", ["gate", "order", "i_order"]],
+  ["AlltoAll", "#2f6db5", "", ["dispatch", "combine", "exchange", "sum"]],
+  ["collectives of ESP", "#86cfa3", "///", ["allgather", "reducescatter", "allreduce", "gather"]],
+  ["experts", "#ef8a1d", "", ["expert", "expert_dx", "expert_dw"]],
+  ["gradients and weights", "#c9302c", "\\\\", ["gradient", "expert_gradient", "tied_gradient", "stage_gradient",
+    "weights", "expert_weights", "stage_weights", "squares", "norm", "optimizer"]],
+  ["other", "#b795d1", "xx", []],
+];
+const HATCHES = { "///": "M-1,1l2,-2M0,6l6,-6M5,7l2,-2", "\\\\": "M-1,5l2,2M0,0l6,6M5,-1l2,2", "..": "M1,2h2M4,5h2",
+  xx: "M0,0l6,6M0,6l6,-6" };
+const familyOf = (kind) => {
+  const found = KIND_FAMILIES.findIndex(([, , , kinds]) => kinds.includes(kind));
+  return found < 0 ? KIND_FAMILIES.length - 1 : found;
 };
-const kindColour = (kind) => (Object.hasOwn(KIND_COLOURS, kind) ? KIND_COLOURS[kind] : "#c0a8b8");
+const kindFill = (kind) => `url(#family-${familyOf(kind)})`;
+function startPatterns() {
+  byId("patterns").replaceChildren(svg("defs", {}, ...KIND_FAMILIES.map(([, colour, hatch], i) =>
+    svg("pattern", { id: `family-${i}`, width: 6, height: 6, patternUnits: "userSpaceOnUse" },
+      svg("rect", { width: 6, height: 6, fill: colour }),
+      hatch ? svg("path", { d: HATCHES[hatch], stroke: inkOn(colour), "stroke-width": 0.9, fill: "none",
+        "stroke-opacity": 0.6 }) : null))));
+}
 const KIND_LETTERS = { dispatch: "D", allgather: "G", expert: "E", expert_dx: "E", expert_dw: "Y",
   attention_dx: "attention", attention_dw: "Y", reducescatter: "S", combine: "C", gradient: "g", attention: "attention",
   gate: "gate", shared: "shared", ffn: "ffn",
@@ -96,13 +104,48 @@ function logScale(low, high, from, to) {
 const canvas = (width, height, label, role = "img") => svg("svg", { viewBox: `0 0 ${width} ${height}`, role,
   "aria-label": label, style: `max-width:${width}px` });
 
-/** A chart's plane, with axes: `x` and `y` are {low, high, log, text, title}. */
-function plane(x, y, width = 480, height = 300) {
+const LETTER = 7;  // width of a letter, about
+/** The ticks whose labels do not touch the one before. */
+function apart(ticks, scale, text) {
+  let end = -Infinity;
+  return ticks.filter((tick) => {
+    const half = String(text(tick)).length * LETTER / 2, from = scale(tick) - half;
+    if (from < end + 6) return false;
+    end = scale(tick) + half;
+    return true;
+  });
+}
+
+/** Makes labels that stand beside points: of those that would cover each other, or leave the box, none but the first
+ * is drawn. */
+function labels(box) {
+  const taken = [];
+  return (x, y, text) => {
+    const width = String(text).length * LETTER;
+    for (const [left, anchor] of [[x - 6 - width, "end"], [x + 6, "start"]])
+      for (const base of [y - 6, y + 14]) {
+        const place = { left, right: left + width, top: base - 11, bottom: base + 3 };
+        const free = place.left >= box.left && place.right <= box.right && place.top >= box.top &&
+          place.bottom <= box.bottom && taken.every((one) => place.right < one.left || place.left > one.right ||
+            place.bottom < one.top || place.top > one.bottom);
+        if (!free) continue;
+        taken.push(place);
+        const at = anchor === "end" ? x - 6 : x + 6;
+        return svg("text", { x: at, y: base, "text-anchor": anchor }, text);
+      }
+    return null;
+  };
+}
+
+/** A chart's plane in the element of that id, with axes: `x` and `y` are {low, high, log, text, title}. */
+function plane(x, y, id, height = 300) {
+  const width = Math.min(620, widthOf(id));
   const box = { left: 76, right: width - 12, top: 12, bottom: height - 40 };
   const scaleX = (x.log ? logScale : linearScale)(x.low, x.high, box.left, box.right);
   const scaleY = (y.log ? logScale : linearScale)(y.low, y.high, box.bottom, box.top);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${y.title} by ${x.title}` });
-  for (const tick of x.ticks ?? (x.log ? logTicks(x.low, x.high) : linearTicks(x.low, x.high, 6))) {
+  const ticks = x.ticks ?? (x.log ? logTicks(x.low, x.high) : linearTicks(x.low, x.high, 6));
+  for (const tick of apart(ticks, scaleX, x.text)) {
     root.append(svg("line", { class: "grid", x1: scaleX(tick), x2: scaleX(tick), y1: box.top, y2: box.bottom }),
       svg("text", { x: scaleX(tick), y: box.bottom + 14, "text-anchor": "middle" }, x.text(tick)));
   }
@@ -118,10 +161,20 @@ function plane(x, y, width = 480, height = 300) {
 
 /** A table of HTML: `heads` are texts, cells texts or elements. */
 function table(heads, lines) {
-  return html("div", { class: "wide" }, html("table", {},
-    html("thead", {}, html("tr", {}, ...heads.map((head) => html("th", {}, head)))),
-    html("tbody", {}, ...lines.map((line) => html("tr", {}, ...line.map((cell) => html("td", {}, cell)))))));
+  const wide = html("div", { class: "wide", tabindex: 0, role: "region", "aria-label": `table: ${heads[0]}` },
+    html("table", {}, html("thead", {}, html("tr", {}, ...heads.map((head) => html("th", {}, head)))),
+      html("tbody", {}, ...lines.map((line) => html("tr", {}, ...line.map((cell) => html("td", {}, cell)))))));
+  const place = html("div", {}, html("span", { class: "cue" }, "the table goes on to the right \u2192"), wide);
+  globalThis.ResizeObserver && new ResizeObserver(() =>
+    place.classList.toggle("scrolls", wide.scrollWidth > wide.clientWidth + 1)).observe(wide);
+  return place;
 }
+const MOST_LINES = 8;
+/** A table, folded if it is long. */
+const foldedTable = (heads, lines) => (lines.length <= MOST_LINES ? table(heads, lines)
+  : html("details", {}, html("summary", {}, `the whole table: ${lines.length} rows`), table(heads, lines)));
+const familySwatch = (family) => html("span", { class: "swatch" }, svg("svg", { viewBox: "0 0 18 12" },
+  svg("rect", { width: 18, height: 12, fill: `url(#family-${family})` })), KIND_FAMILIES[family][0]);
 const swatch = (colour, text) => html("span", { class: "swatch" }, html("i", { style: `background:${colour}` }), text);
 
 /** What stands beside the pointer while it is over an element. */

@@ -13,7 +13,7 @@ function fitSeconds(fit, size, starts) {
   return low[1] + (size - low[0]) / (high[0] - low[0]) * (high[1] - low[1]);
 }
 
-const seriesOf = (i) => `${operations.get(i, "series")} | ${data.runs[operations.get(i, "run")].file}`;
+const seriesOf = (i) => `${operations.get(i, "series")} | ${runName(data.runs[operations.get(i, "run")])}`;
 const operationsOf = (series) => operations.indices().filter((i) =>
   seriesOf(i) === series && operations.get(i, "status") === "ok" && operations.get(i, "median_s") !== null);
 
@@ -40,7 +40,7 @@ function drawBandwidth(list, fit) {
   const rates = list.map((i) => rate(i, operations.get(i, "median_s")));
   const chart = plane(sizeAxis(list),
     { low: 0, high: Math.max(...rates) * 1.1, text: (value) => digits(value, 3),
-      title: isBus ? "bus bandwidth, GB/s" : isBytes ? "bytes / time, GB/s" : "GFLOP/s" });
+      title: isBus ? "bus bandwidth, GB/s" : isBytes ? "bytes / time, GB/s" : "GFLOP/s" }, "bandwidth");
   const ordered = [...list].sort((a, b) => size(a) - size(b));
   if (fit && !fit.unusable)
     chart.root.append(svg("path", { class: "line", d: ordered.map((i, n) => `${n ? "L" : "M"}${chart.x(size(i))},` +
@@ -62,14 +62,15 @@ function drawResiduals(list, fit) {
   const most = Math.max(0.001, ...list.map((i) => Math.abs(residual(i)))) * 1.2;
   const farthest = [...list].sort((a, b) => Math.abs(residual(b)) - Math.abs(residual(a))).slice(0, MOST_NAMED);
   const chart = plane(sizeAxis(list),
-    { low: -most, high: most, text: (value) => `${digits(100 * value, 2)} %`, title: "measured over the line, - 1" });
+    { low: -most, high: most, text: (value) => `${digits(100 * value, 2)} %`, title: "measured over the line, - 1" }, "residuals");
+  const label = labels(chart.box);
   for (const i of list) {
     const size = operations.get(i, "size"), far = Math.abs(residual(i)) > NAMED_RESIDUAL;
     const x = chart.x(size), y = chart.y(residual(i));
     chart.root.append(withTip(svg("circle", { cx: x, cy: y, r: 4, class: far ? "point far" : "point" }),
       () => [operations.get(i, "key"), percent(residual(i))]));
-    if (far && farthest.includes(i))
-      chart.root.append(svg("text", { x: x - 6, y: y - 6, "text-anchor": "end" }, sizeText(i)));
+    const name = far && farthest.includes(i) ? label(x, y, sizeText(i)) : null;
+    if (name) chart.root.append(name);
   }
   show("residuals", chart.root);
 }
@@ -84,7 +85,7 @@ function drawOperations() {
 
 function startOperations() {
   const names = [...new Set(operations.indices().map(seriesOf))].filter((name) => operationsOf(name).length > 0);
-  const shown = (name) => (data.runs.length > 1 ? name : name.split(" | ")[0]);
+  const shown = (name) => (runsShown.size > 1 ? name : name.split(" | ")[0]);
   show("series", ...names.map((name) => html("option", { value: name }, shown(name))));
   byId("series").addEventListener("change", drawOperations);
   const heads = ["line", "alpha", "beta, ps a unit", "r^2", "held-out", "weak or unusable"];
@@ -108,7 +109,7 @@ function drawAccuracy() {
     `${share(median(errors))} in the median, ${share(Math.abs(errorOf(worst[0])))} at worst.`;
   const values = bothTimes.flatMap((row) => [predicted(row), measured(row)]);
   const both = { log: true, ...range(values), text: seconds };
-  const chart = plane({ ...both, title: "predicted" }, { ...both, title: "measured" }, 480, 400);
+  const chart = plane({ ...both, title: "predicted" }, { ...both, title: "measured" }, "scatter", 400);
   const { box } = chart, far = new Set(worst.slice(0, 5));
   chart.root.append(svg("path", { class: "split", d: `M${box.left},${box.bottom}L${box.right},${box.top}` }));
   const paths = new Map();

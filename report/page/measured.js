@@ -2,9 +2,10 @@
 
 /** Lanes with the tasks of a table from one of its pairs of columns. */
 function lanesOfTasks(row, of, title, from, to) {
-  const lanes = of.distinct("lane");
+  const lanes = of.distinct("lane").sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
   const tasks = of.indices().map((i) => ({ lane: lanes.indexOf(of.get(i, "lane")), kind: of.get(i, "kind"),
-    phase: of.get(i, "phase"), chunk: of.get(i, "chunk"), chunks: of.get(i, "chunks"), start: of.get(i, from),
+    layer: of.get(i, "layer"), phase: of.get(i, "phase"), chunk: of.get(i, "chunk"), chunks: of.get(i, "chunks"),
+    start: of.get(i, from),
     end: of.get(i, to), critical: null, size: 0 }));
   const end = Math.max(...tasks.map((task) => task.end));
   return { title, row, lanes, tasks, end, total: end,

@@ -30,7 +30,7 @@ function choose(layer) {
 
 function startPicker() {
   const option = (layer) => html("option", { value: layer }, layers.get(layer, "layer") +
-    (data.runs.length > 1 ? ` | ${data.runs[layers.get(layer, "run")].file}` : ""));
+    (runsShown.size > 1 ? ` | ${runName(data.runs[layers.get(layer, "run")])}` : ""));
   const withReplay = layers.indices().filter((layer) => replayOf.has(layer));
   const others = layers.indices().filter((layer) => !replayOf.has(layer));
   const order = [...withReplay, ...others];
@@ -44,12 +44,43 @@ function startPicker() {
   state.layer = order[0] ?? 0;
 }
 
+const summaries = data.answers.filter((one) => one.layer === "");
+const drawSummary = () => show("summary-parts", ...summaries.map(({ parts }) => html("div", {},
+  ...parts.flatMap(({ items: [first, ...others], table: cells }) => [html("p", { class: "verdict" }, first ?? ""),
+    table(cells[0], cells.slice(1)), ...others.map((item) => html("p", { class: "item" }, item))]))));
+
+/** Puts first what the records are about: models that were trained, or a grid of layers, whose sections stand above
+ * the picker of one layer. */
+function orderSections() {
+  const picker = byId("picker");
+  if (layers.rows > 1) picker.before(byId("summary"), byId("winners"));
+  if (data.models.length > 0) byId("summary").before(byId("models"));
+}
+
+const runName = ({ file, number, last }) => (last && number === 1 ? file : `${file}, run ${number}`);
+/** A box for each run, where a file has several: the page is drawn anew of those that are chosen. */
+function startRuns() {
+  const all = readData().runs, several = all.some(({ last }) => !last);
+  byId("run-picker").hidden = !several;
+  if (!several) return;
+  const boxes = all.map((run, i) => html("input", { type: "checkbox", value: i, checked: runsShown.has(i),
+    onchange: () => {
+      const chosen = boxes.filter((box) => box.checked).map((box) => box.value);
+      if (chosen.length > 0) location.search = `?runs=${chosen.join(",")}`;
+    } }));
+  byId("run-picker").firstElementChild.textContent =
+    `${runsShown.size} of ${count(all.length, "run")} shown: choose`;
+  show("run-choices", ...all.map((run, i) => html("label", {}, boxes[i],
+    ` ${runName(run)}, ${run.started}, ${count(run.cases, "case")}: ${shellLine(run.argv)}`)));
+}
+
 /** Hides sections that these records have nothing for, and lists the others. */
 function startSections() {
-  const has = { layer: layers.rows > 0, layers: layers.rows > 1, operations: operations.rows > 0,
-    measured: bothTimes.length > 0, memory: replayOf.size > 0, models: data.models.length > 0,
+  const has = { summary: summaries.length > 0, layer: layers.rows > 0, layers: layers.rows > 1,
+    operations: operations.rows > 0, measured: bothTimes.length > 0, memory: replayOf.size > 0, models: data.models.length > 0,
     pairs: data.pairs.length > 0, published: published.rows > 0,
     warnings: data.warnings.length + data.replays.notes.length > 0, runs: true };
+  orderSections();
   byId("picker").hidden = layers.rows === 0;
   for (const section of document.querySelectorAll("main > section")) {
     section.hidden = !has[section.dataset.of];
@@ -60,13 +91,13 @@ function startSections() {
 }
 
 function startHead() {
-  const files = data.runs.map((run) => run.file).join(", ");
+  const shown = data.runs.filter((_, i) => runsShown.has(i)), files = shown.map(runName).join(", ");
   document.title = `moetune: ${files}`;
   const held = [[layers.rows, "layer"], [rows.rows, "schedule of a layer", "schedules of layers"],
     [operations.rows, "operation"], [data.models.length, "model"], [published.rows, "published figure"]];
   byId("about").textContent = `${data.made_by}. ${held.filter(([number]) => number > 0).map(([number, one, many]) =>
     (many && number !== 1 ? `${number} ${many}` : count(number, one))).join(", ")}. Records: ${files}.`;
-  const emulated = data.runs.filter((run) => run.emulated).map((run) => run.file);
+  const emulated = shown.filter((run) => run.emulated).map(runName);
   byId("emulated").hidden = emulated.length === 0;
   byId("emulated").textContent = `EMULATED: the measured times of ${emulated.join(", ")} are of threads that are ` +
     "paced by a cluster's model. They test order, executor and prediction. They are no times of that hardware.";
@@ -87,6 +118,8 @@ function drawBelow(has) {
 
 function start() {
   startHead();
+  startRuns();
+  startPatterns();
   const has = startSections();
   if (has.layer) {
     startPicker();
@@ -97,6 +130,7 @@ function start() {
   } else {
     byId("memory").hidden = true;
   }
+  if (has.summary) drawSummary();
   setTimeout(() => drawBelow(has), 0);
   addEventListener("beforeprint", () => {
     for (const folded of document.querySelectorAll("details")) folded.open = true;
@@ -107,6 +141,7 @@ function start() {
     waiting = setTimeout(() => {
       if (has.layer) redrawLayer();
       if (has.layers) drawWinners();
+      if (has.models) drawModels();
     }, 120);
   });
 }

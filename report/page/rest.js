@@ -27,9 +27,50 @@ function drawMemory() {
   show("memory-bars", root, html("div", { class: "legend" }, ...legend));
 }
 
+/** Steps of each model and schedule: predicted outlined, measured filled. */
+function drawSteps() {
+  const models = data.models.filter((one) => (one.measured_s ?? one.predicted_s) !== null), step = 30;
+  const width = widthOf("model-bars"), left = 150, right = width - (width < 640 ? 90 : 190);
+  if (models.length === 0) return show("model-bars");
+  const ends = models.map((one) => Math.max(one.predicted_s ?? 0, one.measured_s ?? 0, one.high_s ?? 0));
+  const limit = limitOf(ends), scale = linearScale(0, limit, left, right);
+  const x = (value) => scale(Math.min(value, limit));
+  const names = [...new Set(models.map(modelName))], height = names.length * 20 + models.length * step;
+  const root = canvas(width, height, "seconds a step");
+  let top = 0;
+  for (const name of names) {
+    root.append(svg("text", { class: "title", x: 2, y: top + 14 }, name));
+    top += 20;
+    models.forEach((one, i) => {
+      if (modelName(one) !== name) return;
+      const colour = scheduleColour(one.schedule), group = svg("g", {},
+        svg("text", { x: left - 8, y: top + 15, "text-anchor": "end" }, one.schedule));
+      if (one.predicted_s !== null)
+        group.append(svg("rect", { x: left, y: top, width: x(one.predicted_s) - left, height: 22, fill: colour,
+          stroke: colour, class: "predicted" }));
+      if (one.measured_s !== null)
+        group.append(svg("rect", { x: left, y: top + 5, width: x(one.measured_s) - left, height: 12, fill: colour,
+          class: "schedule" }));
+      if (one.low_s !== null && one.high_s !== null) group.append(svg("path", { class: "whisker",
+        d: `M${x(one.low_s)},${top + 7}v8M${x(one.low_s)},${top + 11}H${x(one.high_s)}M${x(one.high_s)},${top + 7}v8`,
+      }));
+      const isCut = ends[i] > limit, time = one.measured_s ?? one.predicted_s;
+      if (isCut) group.append(cutMarks(x(ends[i]), top - 1, 24));
+      group.append(svg("text", { x: x(ends[i]) + 6, y: top + 15 }, `${seconds(time)}${isCut ? "  bar cut" : ""}` +
+        (one.emulated && width >= 640 ? "  EMULATED" : "")));
+      root.append(withTip(group, () => [`${name}, ${one.schedule}`, `predicted ${seconds(one.predicted_s)}`,
+        `measured ${seconds(one.measured_s)}`]));
+      top += step;
+    });
+  }
+  show("model-bars", html("p", {}, "Seconds a step: predicted (outlined) and measured (filled), whiskers: quartiles."),
+    root);
+}
+
 const modelName = (one) => `${one.parameters.model} on ${one.parameters.cluster}`;
 function drawModels() {
   const models = data.models;
+  drawSteps();
   show("model-table", table(["model", "cluster", "schedule", "r_f, r_b", "predicted step", "measured step", "error",
     "held-out loss", "status"], models.map((one) => [String(one.parameters.model), String(one.parameters.cluster),
     one.schedule, `${one.degree_forward}, ${one.degree_backward}`, seconds(one.predicted_s),
@@ -42,7 +83,7 @@ function drawModels() {
   const steps = Math.max(...curves.map((one) => one.loss.length));
   const chart = plane({ low: 1, high: steps, ticks: linearTicks(1, steps, 8).filter(Number.isInteger), text: String,
     title: "step" }, { low: least(all), high: most(all), text: (value) => digits(value, 4),
-    title: "loss, nats a token" });
+    title: "loss, nats a token" }, "losses");
   // Schedules of a model lose alike: a colour is a model's.
   const names = [...new Set(curves.map(modelName))];
   const colour = (one) => PALETTE[names.indexOf(modelName(one)) % PALETTE.length];
@@ -71,7 +112,7 @@ function drawPublished() {
 const VERDICTS = ["SLOW", "AMBG", "FAST", "SAME"];
 function drawPairs() {
   const several = new Set(data.pairs.map((one) => one.run)).size > 1;
-  const name = (one) => (several ? `${one.case} (${data.runs[one.run].file})` : one.case);
+  const name = (one) => (several ? `${one.case} (${runName(data.runs[one.run])})` : one.case);
   const place = (one) => (one.verdict ? VERDICTS.indexOf(one.verdict.verdict) : VERDICTS.length);
   const lines = [...data.pairs].sort((a, b) => place(a) - place(b)).map((one) => {
     const ratios = one.base_s.map((base, i) => one.head_s[i] / base), of = one.verdict;
@@ -102,13 +143,16 @@ const fieldsText = (fields) => Object.entries(fields).map(([name, value]) => `${
   ? bytes(value) : value}`).join(", ");
 
 function drawRuns(has) {
-  show("run-list", ...data.runs.map((run) => html("dl", {}, ...[["records", run.file],
+  const shown = data.runs.filter((_, i) => runsShown.has(i));
+  show("run-list", ...shown.map((run) => html("dl", {}, ...[["records", runName(run)],
     ["command", html("span", {}, ...unbroken(shellLine(run.argv)))], ["started", run.started], ["program", run.compiler && `moetune ${run.version || "of an unknown version"}, commit ` +
       `${run.git.commit ?? "unknown"}${run.git.dirty ? " and changes" : ""}, ${run.compiler}`],
     ["machine", fieldsText(run.machine)], ["conditions", fieldsText(run.conditions)], ["ranks", fieldsText(run.ranks)],
     ["cases", String(run.cases)]].filter(([, text]) => text).flatMap(([name, text]) =>
     [html("dt", {}, name), html("dd", {}, text)]))));
-  const others = Object.entries(data.others).map(([kind, count]) => `${count} of ${kind}`);
+  const counts = new Map();
+  for (const [kind, count] of data.others.flatMap(Object.entries)) counts.set(kind, (counts.get(kind) ?? 0) + count);
+  const others = [...counts].map(([kind, count]) => `${count} of ${kind}`);
   byId("others").hidden = others.length === 0;
   byId("others").textContent = `Records that this page counts and does not show: ${others.join(", ")}.`;
   const drawn = Object.entries(has).some(([name, there]) => there && name !== "runs" && name !== "warnings");

@@ -21,6 +21,8 @@ function resetSliders() {
 
 function replaySource(replays) {
   const source = sourceOfTasks(rowsOfLayer[state.layer]);
+  if (isStack(state.layer) && rowsOfLayer[state.layer].some((row) => recordedTimeline.has(row)))
+    return `${source} Whole plans, made again from the records; a lane of a pipeline stage begins with its number.`;
   if (!replays) return source;
   return `${source} Replayed in this page from plans, priced by the profile ${replays.profile} (${replays.source.replace(/\.$/, "")}).` +
     (replays.contention ? " Lanes slow each other while they run side by side, and their tasks are drawn so." : "");

@@ -63,8 +63,17 @@ function replayedLanes(schedule) {
     total: totalSeconds(schedule, degrees, state.scale) };
 }
 
-const recordedLanes = (row) =>
-  lanesOfTasks(row, recordedTimeline.get(row), `${scheduleOf(row)}, simulated, as recorded`, "start_s", "end_s");
+/** Parts of a model's predicted time that are no tasks of its plan. */
+const BESIDE_PLANS = [["predicted_head_s", "the output projection"], ["predicted_expert_sums_s", "sums of experts"]];
+function recordedLanes(row) {
+  const stack = isStack(rows.get(row, "layer")), how = stack ? "planned again" : "as recorded";
+  const group = lanesOfTasks(row, recordedTimeline.get(row), `${scheduleOf(row)}, simulated, ${how}`, "start_s",
+    "end_s");
+  const beside = stack ? BESIDE_PLANS.filter(([name]) => rows.get(row, name) > 0) : [];
+  group.told = [seconds(group.end), ...beside.map(([name, text]) => `${seconds(rows.get(row, name))} of ${text}`)]
+    .join(", without ");
+  return group;
+}
 
 /** A replay with what was measured, where nothing was changed. The record's own simulation takes its place where the
  * two differ. */
@@ -85,7 +94,8 @@ function groupsOfLayer() {
 
 function taskLines(task) {
   const length = task.end - task.start;
-  const name = `${task.phase} ${kindText(task.kind)}${task.chunks > 1 ? ` ${task.chunk + 1}/${task.chunks}` : ""}`;
+  const name = `${task.phase} ${kindText(task.kind)}${task.chunks > 1 ? ` ${task.chunk + 1}/${task.chunks}` : ""}` +
+    ((task.layer ?? null) === null ? "" : ` of layer ${task.layer}`);
   if (task.lines) return [name, ...task.lines];
   const lines = [name, `${seconds(length)}, from ${seconds(task.start)} to ${seconds(task.end)}`];
   if (task.size > 0 && task.unit === "bytes" && length > 0)
@@ -108,15 +118,21 @@ function drawGroup(root, group, top, x, width) {
     root.append(svg("text", { x: LABELS - 6, y: y + 13, "text-anchor": "end" }, name),
       svg("line", { class: "grid", x1: LABELS, x2: width, y1: y + LANE - 1, y2: y + LANE - 1 }));
   });
+  const drawn = new Map();  // by lane: the end of the last task that is narrower than a point
   for (const task of group.tasks) {
     const from = Math.max(LABELS, x(task.start)), to = Math.min(width, x(task.end));
     if (to < LABELS || from > width || task.end <= task.start) continue;
+    if (to - from < 0.6) {  // of thousands that share a point one is drawn
+      if (from < (drawn.get(task.lane) ?? -1)) continue;
+      drawn.set(task.lane, from + 0.6);
+    }
     const y = top + TITLE + task.lane * LANE + 1, letter = KIND_LETTERS[task.kind] ?? "";
     const label = task.chunks > 1 ? `${letter}${task.chunk + 1}` : letter;
     const one = svg("g", { class: task.critical === false ? "task" : "task critical" },
-      svg("rect", { x: from, y, width: Math.max(0.6, to - from), height: LANE - 4, fill: kindColour(task.kind) }));
+      svg("rect", { x: from, y, width: Math.max(0.6, to - from), height: LANE - 4, fill: kindFill(task.kind) }));
     if (label && to - from > 6 + 6.5 * label.length)
-      one.append(svg("text", { x: (from + to) / 2, y: y + 11, "text-anchor": "middle" }, label));
+      one.append(svg("text", { x: (from + to) / 2, y: y + 11, "text-anchor": "middle",
+        style: task.critical === false ? null : `fill:${inkOn(KIND_FAMILIES[familyOf(task.kind)][1])}` }, label));
     root.append(withTip(one, () => taskLines(task)));
   }
   const bottom = top + TITLE + group.lanes.length * LANE;
@@ -150,9 +166,12 @@ function drawTimelines() {
   let top = 16;
   for (const group of groups) top = drawGroup(root, group, top, x, width);
   show("timeline", root);
-  const kinds = [...new Set(groups.flatMap((group) => group.tasks.map((task) => task.kind)))];
-  show("kinds", ...kinds.map((kind) => swatch(kindColour(kind), KIND_LETTERS[kind]?.length === 1
-    ? `${kindText(kind)} (${KIND_LETTERS[kind]})` : kindText(kind))), html("span", {}, "| end of the forward"),
+  const families = new Set(groups.flatMap((group) => group.tasks.map((task) => familyOf(task.kind))));
+  const kinds = new Set(groups.flatMap((group) => group.tasks.map((task) => task.kind)));
+  const letters = [...kinds].filter((kind) => KIND_LETTERS[kind]?.length === 1)
+    .map((kind) => `${KIND_LETTERS[kind]} ${kindText(kind)}`);
+  show("kinds", ...[...families].sort().map(familySwatch),
+    letters.length > 0 ? html("span", {}, letters.join(", ")) : null, html("span", {}, "| end of the forward"),
   ...(groups.some((group) => measured(group.row) !== null) ? [html("span", {}, "dashed: as measured")] : []));
 }
 

@@ -11,7 +11,7 @@ import sys
 import time
 
 from browser_page import Page, main
-from page_of import GRID, LAYER, OPERATIONS, PUBLISHED, ROOT, VERIFIED, data_of, lines_of
+from page_of import GRID, LAYER, OPERATIONS, PUBLISHED, ROOT, TRAINING, VERIFIED, cases_of, data_of, lines_of
 
 SHOTS = pathlib.Path(sys.argv[2]).absolute()
 MOST_PAINT_MS = 2000
@@ -22,12 +22,12 @@ CUT_TEXTS = """[...document.querySelectorAll("svg text")].filter((text) => {
 }).map((text) => text.textContent)"""
 
 
-def style_of_schedules():
-    """The schedules' style as plots/style.py has it, which loads no more than this where there is no matplotlib."""
+def style_of(name):
+    """A table of plots/style.py, which loads no more than this where there is no matplotlib."""
     for statement in ast.parse((ROOT / "plots/style.py").read_text()).body:
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "SCHEDULES":
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name:
             return ast.literal_eval(statement.value)
-    raise AssertionError("plots/style.py has no SCHEDULES")
+    raise AssertionError(f"plots/style.py has no {name}")
 
 
 class WholeGrid(Page):
@@ -46,7 +46,7 @@ class WholeGrid(Page):
                                             ".filter((name) => !name.startsWith('data:'))"), [])
 
     def test_shows_its_sections(self):
-        self.assertEqual(self.shown_sections(), ["warnings", "answer", "ranking", "timelines", "degrees", "winners",
+        self.assertEqual(self.shown_sections(), ["winners", "answer", "warnings", "ranking", "timelines", "degrees",
                                                  "operations", "accuracy", "memory", "runs"])
         self.assertIn("EMULATED", self.text("emulated"))
         self.assertIn("EMULATED", self.text("card"))
@@ -236,7 +236,7 @@ class OtherRecords(Page):
 
     def test_a_schedule_has_a_colour_of_its_own(self):
         self.moetune(*"simulate --batch 2 --seq 512 --schedule all --out all.jsonl".split())
-        expected = {name: colour for name, (colour, _) in style_of_schedules().items()}
+        expected = {name: colour for name, (colour, _) in style_of("SCHEDULES").items()}
         self.opened("all.jsonl")
         self.assertEqual(self.browser.value("SCHEDULES"), expected)
         self.assertEqual(self.browser.value("scheduleNames.length"), len(expected))
@@ -247,6 +247,129 @@ class OtherRecords(Page):
             self.assertEqual(len(set(found)), len(expected), scheme)
             darkest = min(max(map(int, one[4:-1].split(","))) for one in found)
             self.assertGreater(darkest, 110 if scheme == "dark" else 0)
+
+    def test_families_of_tasks_look_as_in_pictures(self):
+        self.opened(LAYER)
+        expected = [[name, colour, hatch, list(kinds)] for name, (colour, hatch, kinds)
+                    in style_of("KIND_FAMILIES").items()]
+        self.assertEqual(self.browser.value("KIND_FAMILIES"), expected)
+        known = {kind for _, _, _, kinds in expected for kind in kinds}
+        self.assertLessEqual(known - {"embed", "head"}, set(self.browser.value("data.replays.kinds")))
+        self.assertLessEqual(self.browser.value("document.querySelectorAll('#kinds .swatch').length"), 7)
+        fills = self.browser.value("[...new Set([...document.querySelectorAll('.task rect')]"
+                                   ".map((one) => one.getAttribute('fill')))]")
+        for fill in fills:
+            self.assertTrue(self.browser.value(f"document.querySelector({fill[4:-1]!r}) !== null"), fill)
+
+    def rewritten(self, change):
+        """The page of a layer whose times are changed."""
+        lines = lines_of(LAYER)
+        for line in lines:
+            if line.get("key", "").startswith("simulate/"):
+                change(line)
+        (self.folder / "changed.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self.opened("changed.jsonl", "--timelines", 0)
+
+    def test_an_outlier_is_cut_and_says_so(self):
+        bars = "[...document.querySelectorAll('#bars rect.predicted')].map((one) => Number(one.getAttribute('width')))"
+
+        def times(values):
+            self.rewritten(lambda line: line["prediction"].update(total_s=values[line["schedule"]]))
+            return self.browser.value(bars), self.text("bars"), self.browser.value(
+                "document.querySelectorAll('#bars .cut').length")
+        lengths, text, cuts = times({"ds-moe": 9.0, "tutel": 1.0, "fsmoe": 0.9})
+        self.assertEqual((cuts, text.count("bar cut")), (1, 1))
+        self.assertAlmostEqual(lengths[2] / lengths[1], 1.1, delta=1e-9)  # 9 times as long
+        self.assertAlmostEqual(lengths[0] / lengths[1], 0.9, delta=1e-9)
+        lengths, text, cuts = times({"ds-moe": 2.0, "tutel": 1.0, "fsmoe": 0.9})
+        self.assertEqual((cuts, text.count("bar cut")), (0, 0))
+        self.assertAlmostEqual(lengths[2] / lengths[1], 2, delta=1e-9)
+
+    def test_equal_schedules_share_a_bar(self):
+        def alike(line):
+            if line["schedule"] != "fsmoe":
+                line["prediction"]["total_s"] = 1.0
+                line["degree_forward"] = line["degree_backward"] = 2
+        self.rewritten(alike)
+        self.assertEqual(self.browser.value("document.querySelectorAll('#bars rect.predicted').length"), 2)
+        self.assertIn("ds-moe +1", self.text("bars"))
+        self.assertIn("ds-moe = tutel", self.text("bars-folded"))
+
+    def test_labels_of_points_keep_apart(self):
+        boxes = self.browser.value if self.opened(OPERATIONS) is None else None
+        found = boxes("""(() => { const label = labels({ left: 0, right: 400, top: 0, bottom: 300 });
+          const root = document.body.appendChild(svg("svg", { width: 400, height: 300 })), places = [];
+          for (let i = 0; i < 40; ++i) {
+            const text = label(20 + 9 * i, 100 + 3 * (i % 5), `${2 ** (i % 12)} MiB`);
+            if (text) root.append(text);
+          }
+          return [...root.children].map((one) => { const { x, y, width, height } = one.getBBox();
+            return [x, y, x + width, y + height]; }); })()""")
+        self.assertGreater(len(found), 8)
+        for i, (left, top, right, bottom) in enumerate(found):
+            self.assertTrue(left >= 0 and right <= 400)
+            for other in found[:i]:
+                self.assertTrue(right <= other[0] or left >= other[2] or bottom <= other[1] + 3 or top >= other[3] - 3)
+        ticks = boxes("apart([1, 2, 3, 4, 5], (tick) => 30 * tick, (tick) => `${tick}000 GFLOP`)")
+        self.assertEqual(ticks, [1, 4])  # 70 points wide each, 30 apart, 6 between them
+
+    def test_tables_that_scroll_say_so(self):
+        self.opened(OPERATIONS)
+        shown = "getComputedStyle(document.querySelector('#fits .cue')).display"
+        self.assertEqual(self.browser.value(shown), "none")
+        self.browser.look(390, 900, "light")
+        self.browser.open(self.folder / "page.html")
+        self.browser.until("document.querySelector('#fits .scrolls') !== null")
+        self.assertEqual(self.browser.value(shown), "block")
+        self.assertLessEqual(self.browser.value("document.documentElement.scrollWidth"), 390)
+
+    def test_any_run_of_a_file_can_be_chosen(self):
+        several = (self.folder / "several.jsonl")
+        for batch in (1, 2, 4):
+            self.moetune("simulate", "--batch", batch, "--seq", 512, "--schedule", "tutel,fsmoe", "--out", "one.jsonl",
+                         "--overwrite")
+            with open(several, "a") as file:
+                file.write((self.folder / "one.jsonl").read_text())
+        self.opened("several.jsonl")
+        batches = "layers.indices().map((layer) => layers.get(layer, 'batch'))"
+        self.assertEqual(self.browser.value(batches), [4])
+        self.assertIn("1 of 3 runs shown", self.text("run-picker"))
+        total = self.browser.value("predicted(0)")
+        for chosen, expected in (([0], [1]), ([0, 1], [1, 2]), ([0, 1, 2], [1, 2, 4])):
+            self.browser.value(f"location.search = '?runs={','.join(map(str, chosen))}'")
+            self.browser.until(f"document.body?.dataset.ready === 'yes' && runsShown.size === {len(chosen)}")
+            self.assertEqual(self.browser.value(batches), expected)
+            self.assertEqual(self.browser.value("rows.rows"), 2 * len(expected))
+            off = self.browser.value("Math.max(...data.replays.layers.flatMap((one) => one.schedules.map((schedule) => "
+                                     "Math.abs(totalSeconds(schedule, [schedule.degree_forward, "
+                                     "schedule.degree_backward], AS_RECORDED) / predicted(schedule.row) - 1))))")
+            self.assertLess(off, 1e-7)
+        self.assertEqual(self.browser.value("predicted(4)"), total)
+
+    def test_timelines_of_models_are_their_plans(self):
+        self.moetune(*"tune --no-verify --model gpt-oss-20b --cluster h100-8 --layers 4 --dp 4 --ep 4 --pp 2 --mp 1 "
+                     "--esp 1 --micro-batches 4 --schedule tutel,fsmoe-dw --out model.jsonl".split())
+        self.opened("model.jsonl")
+        groups = self.browser.value("groupsOfLayer().map((group) => [scheduleOf(group.row), group.end, group.lanes])")
+        self.assertEqual({name for name, _, _ in groups}, {"tutel", "fsmoe-dw"})
+        cases = {case["schedule"]: case["prediction"] for case in cases_of(self.folder / "model.jsonl")
+                 if case["key"].startswith("plan/")}
+        for name, end, lanes in groups:
+            self.assertAlmostEqual(end / (cases[name]["forward_s"] + cases[name]["backward_s"]), 1, delta=1e-6)
+            self.assertEqual({lane[0] for lane in lanes}, {"0", "1"})
+            self.assertIn("without", self.text("timeline"))  # the output projection, which is no task
+        self.assertNotIn("replay", self.text("warning-list"))
+
+    def test_records_of_a_model_begin_with_it(self):
+        self.opened(TRAINING)
+        self.assertEqual(self.shown_sections()[0], "models")
+        self.assertLess(self.browser.value("document.getElementById('model-bars').getBoundingClientRect().top"), 300)
+        self.assertEqual(self.browser.value("document.querySelectorAll('#model-bars rect.schedule').length"), 2)
+
+    def test_a_grid_begins_with_its_summary(self):
+        self.moetune("tune", "--no-verify", "--grid", ROOT / "tests/plots/grid.toml", "--out", "small.jsonl")
+        self.opened("small.jsonl")
+        self.assertEqual(self.shown_sections()[:3], ["summary", "winners", "answer"])
 
     def test_buttons_copy(self):
         self.opened(LAYER)

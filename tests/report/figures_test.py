@@ -94,6 +94,8 @@ class Figures(Page):
         self.assertLess(size, MOST_BYTES)
         rows, compared = self.rows_of(data), 0
         for case in cases_of(self.folder / "all.jsonl"):
+            if case["key"].startswith("answer/"):
+                continue
             self.check_case(case, rows[case["parameters"]["layer"], case["schedule"]])
             compared += 1
         self.assertEqual(compared, 1458 * 25)

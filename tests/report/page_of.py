@@ -13,6 +13,7 @@ LAYER = ROOT / "tests/plots/data/layer.jsonl"
 PLAN = ROOT / "tests/plots/data/plan.jsonl"
 OPERATIONS = ROOT / "tests/plots/data/microbench.jsonl"
 VERIFIED = ROOT / "tests/plots/data/verified.jsonl"
+TRAINING = ROOT / "tests/plots/data/training.jsonl"
 PUBLISHED = ROOT / "tests/plots/data/fsmoe-fig6.jsonl"
 
 
