@@ -117,10 +117,11 @@ function verdictOf(best, { time, list }) {
     (run < 1 ? `slower (${times(run)})` : times(run));
 }
 
-/** The row to use: that of the answer, if the records hold one. */
+/** The row to use: that of the answer, if the records hold one, even if its run went wrong. */
 function rowToUse(order) {
   const answer = answerOf(state.layer);
-  return order.list.find((row) => scheduleOf(row) === answer?.schedule) ?? recommendedOf(order);
+  return rows.indices().find((row) => rows.get(row, "layer") === state.layer && scheduleOf(row) === answer?.schedule)
+    ?? recommendedOf(order);
 }
 
 function drawAnswer() {
@@ -215,7 +216,7 @@ const cutMarks = (x, y, height) => svg("path", { class: "cut",
 function drawBars() {
   const { time, list: all } = ranked(state.layer), groups = folded(all, time), list = groups.map(([first]) => first);
   const width = widthOf("bars"), left = 128, step = 30;
-  const right = width - (width < 640 ? 112 : 150);
+  const right = width - (width < 640 ? 132 : 150);
   const ends = list.map((row) => Math.max(foretold(row, time) ?? 0, measured(row) ?? 0, rows.get(row, "high_s") ?? 0));
   const limit = limitOf([...ends, SMALLEST].filter((end) => end > 0));
   const scale = linearScale(0, limit, left, right), x = (value) => scale(Math.min(value, limit));

@@ -30,7 +30,7 @@ function drawMemory() {
 /** Steps of each model and schedule: predicted outlined, measured filled. */
 function drawSteps() {
   const models = data.models.filter((one) => (one.measured_s ?? one.predicted_s) !== null), step = 30;
-  const width = widthOf("model-bars"), left = 150, right = width - (width < 640 ? 90 : 190);
+  const width = widthOf("model-bars"), left = 150, right = width - (width < 640 ? 132 : 190);
   if (models.length === 0) return show("model-bars");
   const ends = models.map((one) => Math.max(one.predicted_s ?? 0, one.measured_s ?? 0, one.high_s ?? 0));
   const limit = limitOf(ends), scale = linearScale(0, limit, left, right);

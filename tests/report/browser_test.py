@@ -285,6 +285,29 @@ class OtherRecords(Page):
         self.assertEqual((cuts, text.count("bar cut")), (0, 0))
         self.assertAlmostEqual(lengths[2] / lengths[1], 2, delta=1e-9)
 
+    def test_the_answer_is_shown_though_its_run_went_wrong(self):
+        self.moetune(*"tune --no-verify --batch 2 --schedule tutel,fsmoe --out answer.jsonl".split())
+        header, plans, *frameworks, answer, end = lines_of(self.folder / "answer.jsonl")
+        self.assertEqual(answer["schedule"], "fsmoe")
+        name = answer["parameters"]["layer"]
+        run = {"kind": "case", "key": f"run/{name}/fsmoe", "status": "invalid", "reason": "too many overruns",
+               "parameters": plans["parameters"], "schedule": "fsmoe", "degree_forward": answer["degree_forward"],
+               "degree_backward": answer["degree_backward"], "backend": "local", "emulated": True, "dilation": 1.0,
+               "samples": {}, "summary": {}, "prediction": {"total_s": 0.5}}
+        (self.folder / "invalid.jsonl").write_text("".join(json.dumps(line) + "\n"
+                                                           for line in (header, plans, *frameworks, run, answer, end)))
+        self.opened("invalid.jsonl")
+        self.assertEqual(self.browser.value("document.querySelector('#card .best strong').textContent"), "fsmoe")
+        self.assertEqual(self.browser.value("document.querySelector('#card .verdict').textContent"),
+                         answer["answer"][0]["items"][0])
+
+    def test_bars_of_narrow_pages_keep_their_words(self):
+        self.rewritten(lambda line: line["prediction"].update(total_s=0.70095 if line["schedule"] == "tutel" else 0.1))
+        self.browser.look(390, 900, "light")
+        self.browser.open(self.folder / "page.html")
+        self.assertIn("bar cut", self.text("bars"))
+        self.assertEqual(self.browser.value(CUT_TEXTS), [])
+
     def test_equal_schedules_share_a_bar(self):
         def alike(line):
             if line["schedule"] != "fsmoe":
