@@ -129,7 +129,8 @@ function drawGroup(root, group, top, x, width) {
     const y = top + TITLE + task.lane * LANE + 1, letter = KIND_LETTERS[task.kind] ?? "";
     const label = task.chunks > 1 ? `${letter}${task.chunk + 1}` : letter;
     const one = svg("g", { class: task.critical === false ? "task" : "task critical" },
-      svg("rect", { x: from, y, width: Math.max(0.6, to - from), height: LANE - 4, fill: kindFill(task.kind) }));
+      svg("rect", { x: from, y, width: Math.max(0.6, to - from), height: LANE - 4, fill: kindFill(task.kind),
+        class: familyOf(task.kind) === 0 && to - from > 3 ? "dark" : null }));
     if (label && to - from > 6 + 6.5 * label.length)
       one.append(svg("text", { x: (from + to) / 2, y: y + 11, "text-anchor": "middle",
         style: task.critical === false ? null : `fill:${inkOn(KIND_FAMILIES[familyOf(task.kind)][1])}` }, label));
