@@ -94,8 +94,8 @@ class Browser:
     def save_into(self, folder):
         self._call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
 
-    def open(self, path):
-        self._call("Page.navigate", url=pathlib.Path(path).absolute().as_uri())
+    def open(self, path, query=""):
+        self._call("Page.navigate", url=pathlib.Path(path).absolute().as_uri() + query)
         self.until("document.body && document.body.dataset.ready === 'yes'")
 
     def value(self, script):

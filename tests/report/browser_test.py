@@ -359,8 +359,9 @@ class OtherRecords(Page):
         self.assertIn("1 of 3 runs shown", self.text("run-picker"))
         total = self.browser.value("predicted(0)")
         for chosen, expected in (([0], [1]), ([0, 1], [1, 2]), ([0, 1, 2], [1, 2, 4])):
-            self.browser.value(f"location.search = '?runs={','.join(map(str, chosen))}'")
-            self.browser.until(f"document.body?.dataset.ready === 'yes' && runsShown.size === {len(chosen)}")
+            self.browser.open(self.folder / "page.html", f"?runs={','.join(map(str, chosen))}")
+            self.assertEqual(self.browser.value("[...document.querySelectorAll('#run-choices input')]"
+                                                ".flatMap((box, i) => (box.checked ? [i] : []))"), chosen)
             self.assertEqual(self.browser.value(batches), expected)
             self.assertEqual(self.browser.value("rows.rows"), 2 * len(expected))
             off = self.browser.value("Math.max(...data.replays.layers.flatMap((one) => one.schedules.map((schedule) => "

@@ -29,7 +29,7 @@ std::string measured_text(const MeasuredSchedule& measured, int of_layers) {
                      measured.layers < of_layers ? fmt::format(" ({})", measured.layers) : "");
 }
 
-std::string summary_table(const VerifiedResults& results, int of_layers) {
+Table summary_table(const VerifiedResults& results, int of_layers) {
   Table table({"schedule", "simulated", "measured", "paper", "of bound", "of own bound", "r_f", "r_b", "r_f != r_b"});
   const auto times = [](double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; };
   const auto summaries = verbs::summarise(results.rows, results.schedules);
@@ -39,8 +39,12 @@ std::string summary_table(const VerifiedResults& results, int of_layers) {
                times(verbs::printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)),
                percent(s.of_bound), percent(s.of_own), verbs::degree_range(s.degrees_forward),
                verbs::degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
-  const std::string fastest = fastest_text(summaries);
-  return table.text() + (fastest.empty() ? "" : fmt::format("  {}\n", fastest));
+  return table;
+}
+
+std::string summary_text(const VerifiedResults& results, int of_layers) {
+  const std::string fastest = fastest_text(verbs::summarise(results.rows, results.schedules));
+  return summary_table(results, of_layers).text() + (fastest.empty() ? "" : fmt::format("  {}\n", fastest));
 }
 
 std::string runs_table(const VerifiedResults& results) {
@@ -156,7 +160,7 @@ std::string text_of(const VerifiedResults& results, const RunFigures& figures) {
     text += fmt::format(
         "{} layers of {}: mean speedup over tutel (simulated: all layers; measured: the {} verified ones{})\n\n{}\n",
         results.rows.size(), results.grid.name, figures.layers, some ? ", or as many of them as (N) says" : "",
-        summary_table(results, figures.layers));
+        summary_text(results, figures.layers));
     text += fmt::format(
         "verified layers, forward + backward: predicted from the fit (ragged chunks), and measured\n\n{}\n{}",
         runs_table(results), left_out_text(figures));
@@ -466,7 +470,7 @@ bool printed_apart(const VerifiedResults& results) {
   return verbs::printed_apart(results.grid, results.cluster, results.degrees);
 }
 
-std::string speedup_table(const VerifiedResults& results) {
+Table speedup_table(const VerifiedResults& results) {
   Table table({"schedule", "layers", "measured", "simulated", "apart", "paper", "r_f != r_b", "paper's"});
   for (const Schedule* schedule : results.verified) {
     const MeasuredSchedule m = measured_schedule(results.outcomes, schedule->name);
@@ -476,7 +480,7 @@ std::string speedup_table(const VerifiedResults& results) {
                m.layers > 0 ? fmt::format("{:+.2f} %", 100 * (m.measured / m.predicted - 1)) : "-", times(printed),
                fmt::format("{}", m.apart), counted ? fmt::format("{}", verbs::kPrintedApart) : "-"});
   }
-  return table.text();
+  return table;
 }
 
 std::string degrees_text(const VerifiedResults& results, const RunFigures& figures) {
@@ -499,9 +503,18 @@ std::string grid_text(const VerifiedResults& results, const RunFigures& figures)
   std::string text = fmt::format(
       "{} layers of {}: mean speedup over tutel of forward + backward, and layers run with r_f != r_b\n"
       "(simulated: the same plans of the same layers, by the fit; degrees are the tuner's, ran as such)\n\n{}\n",
-      figures.layers, results.grid.name, speedup_table(results));
+      figures.layers, results.grid.name, speedup_table(results).text());
   text += degrees_text(results, figures);
   return figures.left_out.empty() ? text + "every run of every layer is in these means\n" : text;
+}
+
+AnswerPart part_of(const VerifiedResults& results, const RunFigures& figures) {
+  AnswerPart part{"SUMMARY", {}, {}};
+  part.table = (results.whole_grid ? speedup_table(results) : summary_table(results, figures.layers)).rows();
+  if (std::string fastest = fastest_text(verbs::summarise(results.rows, results.schedules)); !fastest.empty())
+    part.items.push_back(std::move(fastest));
+  if (figures.doubtful()) part.items.push_back(doubt_text(figures));
+  return part;
 }
 
 }  // namespace moe::tuner

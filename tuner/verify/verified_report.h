@@ -120,6 +120,9 @@ std::string doubt_text(const RunFigures& figures);
 
 // What `tune --measure all` ends in: FSMoE's Table 5 and its count of layers with r_f != r_b, measured.
 
+/// Returns the table of mean speedups as a part of an answer, as records keep it.
+AnswerPart part_of(const VerifiedResults& results, const RunFigures& figures);
+
 /// Returns the tables; `figures` are of the results' outcomes.
 std::string grid_text(const VerifiedResults& results, const RunFigures& figures);
 
