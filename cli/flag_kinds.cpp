@@ -115,6 +115,10 @@ void add_trace(CLI::App& verb, verbs::TraceFlags& target, const std::string& hel
 
 void add_stack(CLI::App& verb, verbs::ModelFlags& m, const std::string& layers) {
   add_number(verb, "--layers", m.layers, layers, {1, 1e5});
+  add_micro_batches(verb, m);
+}
+
+void add_micro_batches(CLI::App& verb, verbs::ModelFlags& m) {
   add_number(verb, "--micro-batches", m.micro_batches, "micro-batches of --batch samples each", {1, 1e6});
   add_text(verb, "--pipeline", "gpipe|1f1b", m.pipeline,
            "order of several micro-batches; default: 1f1b on one stage and with virtual stages, else gpipe");
@@ -126,7 +130,7 @@ void add_layer(CLI::App& verb, verbs::Selection& s) {
   verbs::LayerFlags& l = s.layer;
   const LayerShape usual;
   add_text(verb, "--layer", "LAYER|FILE", s.layer_file, "a layer (configs/layers/); the flags below override it");
-  add_number(verb, "--batch", l.batch, with_default("samples of one MP group (B)", usual.batch), {1});
+  add_batch(verb, s);
   add_number(verb, "--seq", l.seq, with_default("tokens a sample (L)", usual.seq), {1});
   add_number(verb, "--model-dim", l.model_dim, with_default("embedding size (M)", usual.model_dim), {1});
   add_number(verb, "--hidden", l.hidden, with_default("expert hidden size (H)", usual.hidden), {1});
@@ -158,6 +162,15 @@ void add_layer(CLI::App& verb, verbs::Selection& s) {
   add_number(verb, "--z-loss", l.z_loss, "coefficient of the gate's z loss; default: 0", {0, 1e3});
   add_text(verb, "--dtype", "float32|float16|bfloat16|float64", l.dtype,
            with_default("type of activations and weights", name_of(usual.dtype)));
+  add_groups(verb, s);
+}
+
+void add_batch(CLI::App& verb, verbs::Selection& s) {
+  add_number(verb, "--batch", s.layer.batch, with_default("samples of one MP group (B)", LayerShape{}.batch), {1});
+}
+
+void add_groups(CLI::App& verb, verbs::Selection& s) {
+  verbs::LayerFlags& l = s.layer;
   add_number(verb, "--dp", l.dp, "data-parallel group size; default: what ranks, --mp and --pp leave", {1, 1e6});
   add_number(verb, "--mp", l.mp, "model-parallel group size; default: ranks a node, on one node 1", {1, 1e6});
   add_number(verb, "--ep", l.ep,
@@ -166,6 +179,11 @@ void add_layer(CLI::App& verb, verbs::Selection& s) {
   add_number(verb, "--pp", l.pp, "pipeline stages; default: 1", {1, 1e6});
   add_text(verb, "--placement", "esp-inside|ep-inside", l.placement,
            "which expert group is inside the node; default: esp-inside");
+}
+
+void add_global_batch(CLI::App& verb, std::optional<int64_t>& samples) {
+  add_number(verb, "--global-batch", samples,
+             "samples of a step over all replicas; number and size (--batch) of micro-batches are searched", {1, 1e9});
 }
 
 void add_recompute(CLI::App& verb, verbs::Selection& s) {

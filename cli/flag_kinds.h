@@ -106,9 +106,16 @@ void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const s
 void add_model(CLI::App& verb, verbs::ModelFlags& m);
 /// Adds --nodes: how many nodes of the cluster's kind a plan is for.
 void add_nodes(CLI::App& verb, verbs::Selection& s);
-/// Adds --layers, --micro-batches and --pipeline; `layers` is the help of the first.
+/// Adds --layers and the flags of add_micro_batches; `layers` is the help of the first.
 void add_stack(CLI::App& verb, verbs::ModelFlags& m, const std::string& layers);
+/// Adds --micro-batches, --pipeline and --virtual-stages.
+void add_micro_batches(CLI::App& verb, verbs::ModelFlags& m);
+/// Adds the layer's own flags, --batch among them, and those of add_groups.
 void add_layer(CLI::App& verb, verbs::Selection& s);
+void add_batch(CLI::App& verb, verbs::Selection& s);
+void add_groups(CLI::App& verb, verbs::Selection& s);
+/// Adds --global-batch.
+void add_global_batch(CLI::App& verb, std::optional<int64_t>& samples);
 /// Adds --recompute: what a backward computes again.
 void add_recompute(CLI::App& verb, verbs::Selection& s);
 /// Adds --zero and --recompute: what a rank does not keep.
@@ -155,6 +162,13 @@ void add_history(CLI::App& app, Command& c);
 void add_export(CLI::App& app, Command& c);
 void add_import(CLI::App& app, Command& c);
 void add_report(CLI::App& app, Command& c);
+
+/// Returns "; 'WORD' is 'FLAG' here" or a suggestion for a word that the verb lacks as a flag.
+std::string meant_by(const std::string& word, const CLI::App& verb);
+
+/// Reads --current: words that say the user's layout, or a file of Megatron-Core's arguments. Throws BadInput naming
+/// the flag, and the word or the file.
+tuner::CurrentLayout current_layout(const std::string& text);
 
 /// Refuses options of one backend beside another. Throws BadInput naming the flag.
 void check_backend(const CLI::App& verb, const RanksFlags& ranks);

@@ -9,6 +9,7 @@
 #include "cli/flag_kinds.h"
 #include "moe/base/config_files.h"
 #include "moe/base/text.h"
+#include "verbs/frameworks.h"
 
 namespace moe::cli {
 namespace {
@@ -27,26 +28,20 @@ void require_verb(const CLI::App& app, int argc, const char* const* argv) {
   bad_input("verb: found '{}', expected one of: {}{}", argv[1], fmt::join(names, ", "), suggestion(argv[1], known));
 }
 
-// Other programs' words for groups and micro-batches (Megatron-Core, DeepSpeed), and the flags that mean them here.
+// Other words for groups and micro-batches than those of Framework::settings, and the flags that mean them here.
 constexpr std::pair<std::string_view, std::string_view> kWords[]{
     {"--tp", "--mp"},
     {"--tensor-parallel", "--mp"},
     {"--tensor-parallel-size", "--mp"},
-    {"--tensor-model-parallel-size", "--mp"},
     {"--data-parallel-size", "--dp"},
     {"--expert-parallel-size", "--ep"},
-    {"--expert-model-parallel-size", "--ep"},
-    {"--expert-tensor-parallel-size", "--esp"},
     {"--etp", "--esp"},
     {"--pipeline-parallel-size", "--pp"},
-    {"--pipeline-model-parallel-size", "--pp"},
     {"--num-experts", "--experts"},
     {"--moe-router-topk", "--top-k"},
-    {"--micro-batch-size", "--batch"},
     {"--num-micro-batches", "--micro-batches"},
     {"--num-microbatches", "--micro-batches"},
     {"--gradient-accumulation-steps", "--micro-batches"},
-    {"--num-virtual-stages-per-pipeline-rank", "--virtual-stages"},
     {"--virtual-pipeline-model-parallel-size", "--virtual-stages"},
     {"--num-layers", "--layers"},
     {"--seq-length", "--seq"},
@@ -62,20 +57,6 @@ constexpr std::pair<std::string_view, std::string_view> kWords[]{
     {"--nproc-per-node", "--ranks"},
     {"--nproc_per_node", "--ranks"},
 };
-
-// Returns what a flag that the verb lacks may have been meant to be.
-std::string meant_by(const std::string& word, const CLI::App& verb) {
-  if (!word.starts_with("--")) return "";
-  std::vector<std::string> names;
-  for (const CLI::Option* option : verb.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  const std::vector<std::string_view> known(names.begin(), names.end());
-  const std::string name = word.substr(0, word.find('='));
-  for (const auto& [theirs, ours] : kWords)
-    if (name == theirs && std::ranges::find(known, ours) != known.end())
-      return fmt::format("; '{}' is '{}' here", theirs, ours);
-  return suggestion(name, known);
-}
 
 // Refuses the first word that the verb does not know: those after it may be its values.
 [[noreturn]] void refuse_word(const CLI::App& app) {
@@ -161,6 +142,24 @@ std::vector<OutTarget> targets_of(const CLI::App& verb) {
 }
 
 }  // namespace
+
+std::string meant_by(const std::string& word, const CLI::App& verb) {
+  if (!word.starts_with("--")) return "";
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const std::string name = word.substr(0, word.find('='));
+  const auto ours_of = [&](std::string_view theirs, std::string_view ours) {
+    return name == theirs && std::ranges::find(known, ours) != known.end();
+  };
+  for (const auto& [theirs, ours] : kWords)
+    if (ours_of(theirs, ours)) return fmt::format("; '{}' is '{}' here", theirs, ours);
+  for (const verbs::Framework& framework : verbs::frameworks())
+    for (const auto& [ours, theirs] : framework.settings)
+      if (ours_of(theirs, ours)) return fmt::format("; '{}' is '{}' here", theirs, ours);
+  return suggestion(name, known);
+}
 
 std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   Command command;

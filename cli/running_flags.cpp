@@ -102,14 +102,17 @@ void add_tune(CLI::App& app, Command& c) {
   add_layer(*verb, s);
   add_choice(*verb, "--shape", c.tune.any_shape, {{"auto", true}, {"given", false}},
              "auto: search groups, stages and micro-batches too, at the same global batch; default: given");
-  add_number(*verb, "--global-batch", c.tune.global_batch,
-             "samples of a step over all replicas; number and size (--batch) of micro-batches are searched", {1, 1e9});
+  add_global_batch(*verb, c.tune.global_batch);
   std::vector<std::pair<std::string, std::string>> keys;
   for (const verbs::Framework& framework : verbs::frameworks()) keys.emplace_back(framework.key, framework.key);
   add_choice(*verb, "--framework", c.tune.framework, keys,
              "for a layer or a model: only schedules and shapes that it runs; default: any");
-  add_text(*verb, "--current", "SCHEDULE[:R_F[:R_B]]", c.tune.current,
-           "for a layer or a model: its current schedule, to compare with the best");
+  verb->add_option("--current",
+                   "for a layer or a model: its current schedule and layout, to compare with the best and to walk "
+                   "there in a few changes: tutel:2:2,mp=2,ep=8,micro-batches=8,zero=1,recompute=full (NAME: --batch, "
+                   "--global-batch, --zero, --recompute, and flags of groups and micro-batches), or a file of "
+                   "Megatron-Core's arguments")
+      ->type_name("SCHEDULE[:R_F[:R_B]][,NAME=VALUE..]|FILE");
   begin_group(*verb, kHow);
   add_states(*verb, s);
   add_node_limit(*verb, s);
@@ -134,7 +137,10 @@ void add_tune(CLI::App& app, Command& c) {
                            "--implicit-launch-order", "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
     verb->get_option(runs)->excludes("--no-verify");
   for (const char* plans : {"--strategy-layers", "--node-limit", "--nodes"}) needs(*verb, plans, {"--no-verify"});
-  verb->final_callback([verb, &c] { check_tune(*verb, c.tune); });
+  verb->final_callback([verb, &c] {
+    check_tune(*verb, c.tune);
+    if (verb->count("--current") > 0) c.tune.current = current_layout(verb->get_option("--current")->as<std::string>());
+  });
 }
 
 void add_microbench(CLI::App& app, Command& c) {

@@ -23,16 +23,27 @@ struct GivenFlag {
   std::string name, value;
 };
 
+/// The layout that the user trains with now. What it does not say is as the other flags say.
+struct CurrentLayout {
+  std::string schedule;                      // SCHEDULE[:R_F[:R_B]]; empty: the one of --schedule
+  verbs::LayerFlags layer = {};              // samples of a micro-batch, groups, what a rank keeps
+  verbs::ModelFlags model = {};              // micro-batches
+  std::optional<int64_t> global_batch = {};  // samples, which say the number of micro-batches
+  std::string framework = {};                // whose arguments say it, by its key; empty: words do
+
+  bool names_shape() const { return global_batch || layer != verbs::LayerFlags{} || model != verbs::ModelFlags{}; }
+};
+
 struct TuneOptions : verbs::RunOptions {
   verbs::Selection selection;
   verbs::ModelFlags model;
-  bool any_shape = false;               // of all parallel shapes the fastest is taken, at the same global batch
-  std::optional<int64_t> global_batch;  // samples, of which micro-batches are searched; none: as other flags say
-  std::string current;                  // SCHEDULE[:R_F[:R_B]] that the layer or model has now; empty: unknown
-  std::string framework;                // whose schedules and shapes alone are planned, by its key; empty: any
-  int top = 0;                          // rows of its ranking that are shown; 0: a short answer
-  bool run_all = false;                 // every schedule is run and shown, not the best and the baselines alone
-  bool verify = true;                   // measure, fit and verify by real runs; else plan on the profile as it stands
+  bool any_shape = false;                // of all parallel shapes the fastest is taken, at the same global batch
+  std::optional<int64_t> global_batch;   // samples, of which micro-batches are searched; none: as other flags say
+  std::optional<CurrentLayout> current;  // to compare with; none: unknown
+  std::string framework;                 // whose schedules and shapes alone are planned, by its key; empty: any
+  int top = 0;                           // rows of its ranking that are shown; 0: a short answer
+  bool run_all = false;                  // every schedule is run and shown, not the best and the baselines alone
+  bool verify = true;                    // measure, fit and verify by real runs; else plan on the profile as it stands
   std::optional<int> measured_layers = 6;  // to run for real; none: every layer of the grid
   int strategy_layers = 0;        // planned: on which the papers' strategies are compared with the exact search
   bool measure_degrees = false;   // with every layer: which degrees are best by measurement

@@ -20,6 +20,7 @@ struct ModelFlags {
   std::optional<int> virtual_stages;    // chunks of layers a stage; empty: 1
   /// Returns whether one layer, once, is asked for: no model, which some flags need.
   bool one_layer() const { return model.empty() && !layers && micro_batches.value_or(1) == 1; }
+  bool operator==(const ModelFlags&) const = default;
 };
 
 struct ChosenModel {

@@ -11,6 +11,18 @@ constexpr std::array<std::string_view, 2> kOfTutel{"tutel", "ds-moe"};
 constexpr std::array<std::string_view, 1> kUnpipelined{"ds-moe"}, kOfFsmoe{"fsmoe-no-partition"},
     kAlmostOfFsmoe{"fsmoe"};
 
+// Source: megatron/training/arguments.py.
+constexpr std::string_view kZero = "--zero", kRecompute = "--recompute";
+constexpr std::array<SettingName, 9> kMegatronSettings{{{"--mp", "--tensor-model-parallel-size"},
+                                                        {"--ep", "--expert-model-parallel-size"},
+                                                        {"--esp", "--expert-tensor-parallel-size"},
+                                                        {"--pp", "--pipeline-model-parallel-size"},
+                                                        {"--virtual-stages", "--num-virtual-stages-per-pipeline-rank"},
+                                                        {"--batch", "--micro-batch-size"},
+                                                        {"--global-batch", "--global-batch-size"},
+                                                        {kZero, "--use-distributed-optimizer"},
+                                                        {kRecompute, "--recompute-granularity"}}};
+
 using Refusals = std::vector<std::string>;
 
 bool has_order(const ModelShape& model, PipelineOrder order) { return model.micro_batches > 1 && model.order == order; }
@@ -107,7 +119,11 @@ constexpr std::array<Framework, 6> kFrameworks{
       .close = kAlmostOfFsmoe,
       .but = "the gradients that it sends inside the MoE part: the published layer leaves gradients to Megatron",
       .refusals = fsmoe_refusals},
-     {.name = "Megatron-Core", .key = "megatron", .exact = kUnpipelined, .refusals = megatron_refusals},
+     {.name = "Megatron-Core",
+      .key = "megatron",
+      .exact = kUnpipelined,
+      .refusals = megatron_refusals,
+      .settings = kMegatronSettings},
      {.name = "DeepSpeed", .key = "deepspeed", .exact = kUnpipelined, .refusals = deepspeed_refusals},
      {.name = "torchtitan",
       .key = "torchtitan",
@@ -133,6 +149,16 @@ const Framework& framework_of(std::string_view key) { return *std::ranges::find(
 
 std::vector<std::string> refusals_of(const Framework& framework, const ModelShape& model) {
   return framework.refusals == nullptr ? Refusals{} : framework.refusals(model);
+}
+
+std::string setting_of(const Framework& framework, std::string_view flag, std::string_view value) {
+  const auto known = std::ranges::find(framework.settings, flag, &SettingName::flag);
+  if (known == framework.settings.end()) return "";
+  if (flag == kZero) return fmt::format("{}{}", value == "0" ? "no " : "", known->theirs);
+  if (flag == kRecompute && value == "none") return fmt::format("no {}", known->theirs);
+  const bool whole_layers = flag == kRecompute && value == "full";
+  return fmt::format("{} {}{}", known->theirs, value,
+                     whole_layers ? " --recompute-method uniform --recompute-num-layers 1" : "");
 }
 
 }  // namespace moe::verbs

@@ -12,6 +12,11 @@
 
 namespace moe::verbs {
 
+/// A framework's name for a flag of tune that says groups, micro-batches or what a rank keeps.
+struct SettingName {
+  std::string_view flag, theirs;
+};
+
 /// A framework by the schedules that it runs: `exact` as they are, `close` but for something that no record
 /// can price, which `but` names. Neither: it runs all.
 struct Framework {
@@ -22,6 +27,7 @@ struct Framework {
   std::string_view but = {};
   /// Returns a sentence for each thing of a model's shape that the framework refuses. Layers: 0 if not known.
   std::vector<std::string> (*refusals)(const ModelShape& model) = nullptr;
+  std::span<const SettingName> settings = {};
 
   bool runs_all() const { return exact.empty() && close.empty(); }
   /// Returns the schedules to plan for it, in the order of all: those that it runs exactly, if there are any.
@@ -36,6 +42,9 @@ const Framework& framework_of(std::string_view key);
 
 /// Returns what the framework refuses of the shape; empty: it runs it.
 std::vector<std::string> refusals_of(const Framework& framework, const ModelShape& model);
+
+/// Returns the framework's setting for a flag of tune: "--tensor-model-parallel-size 2"; empty: it has none.
+std::string setting_of(const Framework& framework, std::string_view flag, std::string_view value);
 
 /// Schedules that every comparison shows, whatever they take: Tutel's, and the one of DeepSpeed-MoE.
 inline constexpr std::array<std::string_view, 2> kBaselines{"tutel", "ds-moe"};

@@ -356,7 +356,7 @@ def tune(model: Union[str, Path, None] = None, cluster: Union[str, Path] = "test
         layer: name or file of a layer; `batch`, `seq`, `model_dim=`, `hidden=`, `experts=` and so on override it.
         shape: "auto" also searches parallel groups, pipeline stages, micro-batches, ZeRO and recomputation.
         schedule: the schedules to compare; None: all.
-        current: SCHEDULE[:R_F[:R_B]] that is used today, to compare with.
+        current: SCHEDULE[:R_F[:R_B]] that is used today, to compare with, and the layout: "tutel:2:2,mp=2,ep=8".
         nodes: nodes of the cluster; None: all that the profile has.
         batch: samples of one MP group and micro-batch (B).
         seq: tokens of a sample (L).

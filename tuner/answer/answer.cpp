@@ -10,6 +10,7 @@
 #include "moe/base/config_files.h"
 #include "moe/base/registry.h"
 #include "moe/record/pass_times.h"
+#include "tuner/answer/current.h"
 #include "tuner/answer/framework_plans.h"
 #include "verbs/results_json.h"
 
@@ -159,8 +160,6 @@ bool doubtful(const Answer& answer) {
   return !weak_rows(use.notes).empty() || (trial != nullptr && !ran_well(*trial)) || worst_error(answer) > kFarOff;
 }
 
-namespace {
-
 Json json_of(const verbs::ChosenModel& chosen, const Profile& profile, const RankedSchedule& row) {
   Json json{{"schedule", row.schedule->name}, {"status", row.refused.empty() ? "ok" : "unsupported"}};
   if (!row.refused.empty()) {
@@ -187,6 +186,8 @@ Json json_of(const verbs::ChosenModel& chosen, const Profile& profile, const Ran
   for (const auto& [kind, share] : row.critical) json["critical"][kind] = share;
   return json;
 }
+
+namespace {
 
 Json json_of(const Answer& answer, const RankedSchedule& row) { return json_of(*answer.chosen, *answer.profile, row); }
 
@@ -247,7 +248,7 @@ Json json_of(const Answer& answer) {
             {"doubtful", doubtful(answer)},
             {"ranking", ranking},
             {"frameworks", frameworks},
-            {"current", answer.current ? json_of(answer, *answer.current) : Json(nullptr)},
+            {"current", answer.walk ? walk_json(answer) : Json(nullptr)},
             {"neighbours", steps},
             {"trial_layers", answer.trial_layers},
             {"trials", trials},

@@ -22,6 +22,37 @@ struct CurrentSchedule {
 /// Reads the flag --current. Throws BadInput naming it.
 CurrentSchedule current_from(const std::string& text);
 
+/// The user's own layout, as flags and --current say it.
+struct OwnLayout {
+  ModelShape model;
+  const Schedule* schedule = nullptr;
+  DegreeChoice degrees = {};
+  const verbs::Framework* framework = nullptr;  // whose arguments say it; null: words do
+};
+
+/// A layout with its time. One that a rank's memory does not hold is timed as if it did.
+struct TimedLayout {
+  RankedShape plan;
+  std::string misfit = {};  // what it needs, and what a rank has; empty: it fits
+};
+
+/// A change on the way from the user's layout to the recommended plan.
+struct LayoutStep {
+  std::vector<std::string> flags = {};     // "--mp 1": those of tune that change
+  std::vector<std::string> settings = {};  // the same in the framework, as far as it has settings for them
+  TimedLayout layout = {};                 // that the change leads to
+  bool is_rest = false;                    // several changes that are not taken one by one
+};
+
+/// The way from the user's layout to the recommended plan. There are no steps if the layout takes no longer, or as long
+/// but for kEquallyFast, and if it cannot be planned.
+struct Walk {
+  std::vector<std::string> flags = {};  // that say the user's layout
+  TimedLayout own = {};
+  std::vector<LayoutStep> steps = {};
+  bool in_time = true;  // all changes were compared
+};
+
 /// What was run for real to check the ranking.
 struct Trial {
   CaseRecord record;
@@ -41,7 +72,9 @@ struct Answer {
   double prices_slowdown = 1;  // of the cores on which they were measured, against the best since (CoreTimes::over)
   const verbs::Framework* framework = nullptr;  // that the answer is for; null: for all of them
   std::vector<RankedSchedule> ranking = {};
-  std::optional<RankedSchedule> current = {};
+  const OwnLayout* own = nullptr;                        // of the user; null: unknown
+  std::optional<RankedSchedule> current = {};            // it, if it has the answer's shape
+  std::optional<Walk> walk = {};                         // from it
   std::vector<FrameworkPlans> of_frameworks = {};        // of those that the answer is for
   std::vector<Neighbour> neighbours = {};                // of the first in the ranking
   std::optional<verbs::PublishedErrors> published = {};  // of training steps on such a GPU; none: none is known
@@ -100,5 +133,7 @@ std::string text_of(const Answer& answer);
 /// Returns the parts of the text with all that there is to say, as records keep them.
 std::vector<AnswerPart> parts_of(const Answer& answer);
 Json json_of(const Answer& answer);
+/// Returns the numbers of a ranked schedule, or why it can't be used.
+Json json_of(const verbs::ChosenModel& chosen, const Profile& profile, const RankedSchedule& row);
 
 }  // namespace moe::tuner

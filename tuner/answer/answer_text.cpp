@@ -16,6 +16,7 @@
 #include "moe/base/units.h"
 #include "moe/export/plan_json.h"
 #include "moe/search/degrees.h"
+#include "tuner/answer/current.h"
 #include "tuner/answer/framework_plans.h"
 #include "tuner/answer/shape_search.h"
 #include "verbs/frameworks.h"
@@ -254,6 +255,14 @@ std::string files_text(const Answer& answer, bool all) {
   return files.empty() ? "" : packed_lines("FILES  ", files);
 }
 
+// Returns the user's layout and the way from it, if it is known.
+std::string own_text(const Answer& answer, bool tight) {
+  if (!answer.walk) return "";
+  const std::vector<std::string> lines = walk_lines(answer);
+  if (!tight || lines.size() == 1) return fmt::format("YOURS  {}\n", fmt::join(lines, "\n       "));
+  return packed_lines("YOURS  ", {lines.front()}) + packed_lines(kIndent, {lines.begin() + 1, lines.end()});
+}
+
 std::string text_with(const Answer& answer, const Detail& detail) {
   const RankedSchedule& use = recommended(answer);
   const std::string blank = detail.blanks ? "\n" : "";
@@ -262,7 +271,8 @@ std::string text_with(const Answer& answer, const Detail& detail) {
     text += detail.all ? text_of(*answer.shapes, detail.rows) + '\n' : brief_text_of(*answer.shapes, detail.tight);
   text += packed_lines("USE    ", use_items(answer, use));
   if (const auto preferred = preferred_items(answer, use); !preferred.empty()) text += packed_lines(kIndent, preferred);
-  text += ranking_text(answer, detail) + blank + packed_lines("WHY    ", why_items(use, detail.brief));
+  text += ranking_text(answer, detail) + blank + own_text(answer, detail.tight);
+  text += packed_lines("WHY    ", why_items(use, detail.brief));
   text += fmt::format("SAFE?  {}\n{}", fmt::join(safety_lines(answer, use, detail.tight), "\n       "),
                       frameworks_text(answer, use, detail.tight));
   return text + fmt::format("NEXT   {}\n", answer.next) + files_text(answer, detail.all);
@@ -692,6 +702,7 @@ std::vector<AnswerPart> parts_of(const Answer& answer) {
   append(part.items, preferred_items(answer, use));
   append(part.items, ranking_notes(answer));
   parts.push_back(std::move(part));
+  if (answer.walk) parts.push_back({"YOURS", walk_lines(answer), {}});
   parts.push_back({"WHY", why_items(use, false), {}});
   parts.push_back({"SAFE?", safety_lines(answer, use, false), {}});
   parts.push_back(frameworks_part(answer, use));

@@ -16,12 +16,6 @@
 namespace moe::tuner {
 namespace {
 
-bool same_shape(const ModelShape& a, const ModelShape& b) {
-  const bool one_order = a.micro_batches == 1 || a.order == b.order;
-  return a.shape == b.shape && a.layers == b.layers && a.micro_batches == b.micro_batches && one_order &&
-         a.split().virtual_stages == b.split().virtual_stages;
-}
-
 // Returns the rows that can be used, the preferred one first.
 std::vector<RankedShape> preferred_first(std::vector<RankedShape> rows) {
   std::erase_if(rows, [](const RankedShape& row) { return !row.best.refused.empty(); });
@@ -153,6 +147,12 @@ class FrameworkTable {
 };
 
 }  // namespace
+
+bool same_shape(const ModelShape& a, const ModelShape& b) {
+  const bool one_order = a.micro_batches == 1 || a.order == b.order;
+  return a.shape == b.shape && a.layers == b.layers && a.micro_batches == b.micro_batches && one_order &&
+         a.split().virtual_stages == b.split().virtual_stages;
+}
 
 std::vector<FrameworkPlans> plans_of(const Answer& answer, const RankingRequest& request, bool keeps_order) {
   if (answer.framework == nullptr && answer.shapes != nullptr) return answer.shapes->of_frameworks;

@@ -11,6 +11,9 @@ namespace moe::tuner {
 /// have the answer's groups and, unless `keeps_order`, the order of micro-batches that all of them run.
 std::vector<FrameworkPlans> plans_of(const Answer& answer, const RankingRequest& request, bool keeps_order);
 
+/// Returns whether two models have the same groups, micro-batches and states of ranks.
+bool same_shape(const ModelShape& a, const ModelShape& b);
+
 /// Returns the plan to use: the preferred one, unless another one ran clearly faster; null: the framework runs none.
 const RankedShape* best_of(const Answer& answer, const FrameworkPlans& plans);
 

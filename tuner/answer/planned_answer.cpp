@@ -8,6 +8,7 @@
 #include "moe/base/config_files.h"
 #include "moe/base/text.h"
 #include "moe/base/units.h"
+#include "tuner/answer/current.h"
 #include "tuner/answer/framework_plans.h"
 #include "verbs/frameworks.h"
 #include "verbs/plan_file.h"
@@ -116,11 +117,10 @@ void plan_answer(const TuneOptions& options, Answer& answer) {
   answer.framework = framework_of(options);
   answer.published = verbs::published_errors(*answer.profile, answer.chosen->name);
   answer.top = options.run_all && options.top == 0 ? static_cast<int>(answer.ranking.size()) : options.top;
-  if (!options.current.empty()) {
-    const CurrentSchedule current = current_from(options.current);
-    RankingRequest asked = request;
-    asked.degrees.forward = current.degree_forward, asked.degrees.backward = current.degree_backward;
-    answer.current = ranked(asked, *current.schedule);
+  if (answer.own != nullptr && same_shape(answer.own->model, answer.chosen->model)) {
+    RankingRequest own = request;
+    own.degrees = answer.own->degrees;
+    answer.current = ranked(own, *answer.own->schedule);
   }
   answer.of_frameworks = plans_of(answer, request, options.model.pipeline.has_value());
   recommended(answer);
@@ -200,7 +200,7 @@ std::string command_of(const std::string& verb, const TuneOptions& options, cons
   if (!answer.defaults.empty()) set_states(model.shape.parallel, flags);
   if (answer.framework != nullptr && model.micro_batches > 1)
     flags.set("--pipeline", std::string(name_of(model.order)));
-  if (answer.shapes != nullptr) set_shape(model, flags);
+  if (answer.shapes != nullptr || (options.current && options.current->names_shape())) set_shape(model, flags);
   if (options.any_shape) flags.set("--nearest", "");  // as the search prices groups
   flags.erase("--schedule");                          // the last one
   flags.set("--schedule", std::string(recommended(answer).schedule->name));
@@ -218,11 +218,13 @@ int run_planned_answer(const TuneOptions& options) {
       .defaults = subject.defaults,
       .shapes = subject.shapes ? &*subject.shapes : nullptr,
       .profile = &profile,
+      .own = subject.own ? &*subject.own : nullptr,
       .no_trials = "nothing was run (--no-verify)",
       .records_path = verbs::records_path(options.out, "plan", profile.name),
       .trace_path = options.trace.file};
   plan_answer(options, answer);
   answer.neighbours = neighbours_of(options, answer);
+  if (answer.own != nullptr) answer.walk = walk_of(options, answer);
   std::vector<std::string> files = subject.files;
   files.push_back(profile.file);
   answer.next = program_word() + " " + command_of("simulate", options, answer) + " --trace lanes.json";

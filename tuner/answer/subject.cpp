@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <fmt/ranges.h>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
+#include "moe/base/units.h"
 
 namespace moe::tuner {
 namespace {
@@ -18,6 +20,10 @@ verbs::Selection in_no_groups(verbs::Selection selection) {
   l.dp.reset();
   l.mp = l.ep = l.esp = l.pp = 1;
   return selection;
+}
+
+int64_t samples_of(const ModelShape& model) {
+  return model.shape.layer.batch * model.shape.parallel.dp * model.micro_batches;
 }
 
 // Returns how many replicas the default groups have. Where these groups do not divide the layer, each node has one, as
@@ -32,10 +38,12 @@ int default_replicas(const TuneOptions& options, verbs::Selection selection, con
   }
 }
 
-// Returns the flag's batch, or the batch as it is without a search: the layer's on each replica asked for, or of the
-// default groups.
-int64_t global_batch(const TuneOptions& options, const Profile& cluster, const LayerShape& layer) {
+// Returns the flag's batch, or the user's, or the batch as it is without a search: the layer's on each replica asked
+// for, or of the default groups.
+int64_t global_batch(const TuneOptions& options, const Profile& cluster, const LayerShape& layer,
+                     const std::optional<OwnLayout>& own) {
   if (options.global_batch) return *options.global_batch;
+  if (own) return samples_of(own->model);
   const verbs::Selection& selection = options.selection;
   const int replicas = selection.layer.dp ? *selection.layer.dp : default_replicas(options, selection, cluster);
   return layer.batch * replicas * options.model.micro_batches.value_or(1);
@@ -92,7 +100,8 @@ verbs::LayerFlags in_groups_of(verbs::LayerFlags flags, const ParallelShape& p) 
   return flags;
 }
 
-FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const verbs::ChosenModel& chosen) {
+FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const verbs::ChosenModel& chosen,
+                      const std::optional<OwnLayout>& own) {
   const verbs::LayerFlags& given = options.selection.layer;
   const ParallelShape& p = chosen.model.shape.parallel;
   require<BadInput>(given.pp.value_or(1) <= chosen.model.layers,
@@ -101,7 +110,7 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
   check_global_batch(options, options.any_shape ? given.dp : std::optional(p.dp));
   FoundShapes found =
       find_shapes({.chosen = chosen,
-                   .global_batch = global_batch(options, cluster, chosen.model.shape.layer),
+                   .global_batch = global_batch(options, cluster, chosen.model.shape.layer, own),
                    .profile = cluster,
                    .schedules = schedules_of(options),
                    .degrees = options.selection.degrees,
@@ -171,20 +180,112 @@ verbs::ChosenModel model_to_shape(const TuneOptions& options, const Profile& clu
   return chosen;
 }
 
+// These list the flags that a layout's words may say.
+auto group_flags(verbs::LayerFlags& l) { return std::tie(l.dp, l.mp, l.ep, l.esp, l.pp, l.placement); }
+auto other_flags(verbs::LayerFlags& l, verbs::ModelFlags& m) {
+  return std::tie(l.batch, l.zero, l.recompute, m.micro_batches, m.pipeline, m.virtual_stages);
+}
+
+// Sets the flags that `from` says, and where not `over_given` only those that are not set.
+template <class... Flag>
+void set_said(std::tuple<Flag&...> flags, const std::tuple<Flag&...>& from, bool over_given) {
+  const auto set = [&](auto& flag, const auto& said) {
+    if (said && (over_given || !flag)) flag = said;
+  };
+  [&]<size_t... I>(std::index_sequence<I...>) { (set(std::get<I>(flags), std::get<I>(from)), ...); }
+  (std::index_sequence_for<Flag...>());
+}
+
+void require_samples(const ModelShape& own, int64_t samples) {
+  const int64_t found = samples_of(own);
+  require<BadInput>(found == samples,
+                    "--current: found {} of {} over DP {}, {} samples a step; expected {}, the global batch",
+                    counted(static_cast<size_t>(own.micro_batches), "micro-batch"), own.shape.layer.batch,
+                    own.shape.parallel.dp, found, samples);
+}
+
+// Sets the number of micro-batches that the global batch comes to.
+void set_micro_batches(int64_t samples, TuneOptions& options, const Profile& cluster) {
+  verbs::ModelFlags one = options.model;
+  one.pipeline.reset();
+  one.virtual_stages.reset();
+  const ModelShape model = verbs::chosen_model(one, options.selection, cluster).model;
+  const int64_t at_once = samples_of(model);
+  require<BadInput>(samples % at_once == 0, "found micro-batches of {} over DP {}, expected {} to be a multiple of {}",
+                    model.shape.layer.batch, model.shape.parallel.dp, samples, at_once);
+  options.model.micro_batches = static_cast<int>(samples / at_once);
+}
+
+/// The user's layout, and the flags for the answer, to which it adds what neither flags say nor a search decides.
+struct OwnFlags {
+  std::optional<OwnLayout> layout;
+  TuneOptions others;
+};
+
+CurrentSchedule own_schedule(const TuneOptions& options) {
+  const std::vector<std::string>& named = options.selection.schedules;
+  if (!options.current->schedule.empty()) return current_from(options.current->schedule);
+  require<BadInput>(named.size() == 1 && named.front() != "all",
+                    "--current: found no schedule, expected SCHEDULE[:R_F[:R_B]] among its words");
+  return current_from(named.front());
+}
+
+OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
+  OwnFlags found{{}, given};
+  if (!given.current) return found;
+  CurrentLayout said = *given.current;
+  OwnLayout& own = found.layout.emplace();
+  const CurrentSchedule schedule = own_schedule(given);
+  own.schedule = schedule.schedule;
+  own.degrees = given.selection.degrees;
+  own.degrees.forward = schedule.degree_forward;
+  own.degrees.backward = schedule.degree_backward;
+  if (!said.framework.empty()) own.framework = &verbs::framework_of(said.framework);
+  TuneOptions options = given;
+  verbs::LayerFlags& layer = options.selection.layer;
+  set_said(group_flags(layer), group_flags(said.layer), true);
+  set_said(other_flags(layer, options.model), other_flags(said.layer, said.model), true);
+  try {
+    const std::optional<int64_t> samples = said.global_batch ? said.global_batch : given.global_batch;
+    if (samples && !options.model.micro_batches) set_micro_batches(*samples, options, cluster);
+    if (own.framework != nullptr && options.model.micro_batches.value_or(1) > 1 && !options.model.pipeline)
+      options.model.pipeline = std::string(name_of(PipelineOrder::one_f_one_b));
+    verbs::ChosenModel chosen = given_model(options, cluster);
+    set_training_states(options, cluster, chosen);
+    own.model = chosen.model;
+    require<BadInput>(own.model.shape.parallel.pp <= own.model.layers,
+                      "--pp: found {}, expected at most {}, the layers", own.model.shape.parallel.pp, own.model.layers);
+    if (samples) require_samples(own.model, *samples);
+    if (!options.model.one_layer() && given.model.one_layer()) found.others.model.layers = 1;
+  } catch (const BadInput& error) {
+    const std::string what = error.what();
+    bad_input("{}{}", what.starts_with("--current") ? "" : "--current: ", what);
+  }
+  if (given.any_shape) return found;
+  verbs::LayerFlags& others = found.others.selection.layer;
+  set_said(group_flags(others), group_flags(layer), false);
+  if (!given.searches()) set_said(other_flags(others, found.others.model), other_flags(layer, options.model), false);
+  return found;
+}
+
 }  // namespace
 
-Subject subject_of(const TuneOptions& options, const Profile& cluster) {
+Subject subject_of(const TuneOptions& given, const Profile& cluster) {
+  const OwnFlags own = own_flags(given, cluster);
+  const TuneOptions& options = own.others;
   Subject subject{options.searches() ? model_to_shape(options, cluster) : given_model(options, cluster), {}, {}};
+  subject.own = own.layout;
   if (!options.model.model.empty()) subject.files.push_back(find_config("models", options.model.model));
   if (!options.selection.layer_file.empty())
     subject.files.push_back(find_config("layers", options.selection.layer_file));
   if (options.searches()) {
-    subject.shapes = shapes_of(options, cluster, subject.chosen);
+    subject.shapes = shapes_of(options, cluster, subject.chosen, subject.own);
     subject.chosen.model = subject.shapes->ranked.front().model;
   } else {
     subject.defaults = set_training_states(options, cluster, subject.chosen);
     require_runnable(options, subject.chosen.model);
   }
+  if (subject.own) require_samples(subject.own->model, samples_of(subject.chosen.model));
   subject.name = subject.chosen.name.empty() ? describe(subject.chosen.model.shape.layer) : subject.chosen.name;
   return subject;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tuner/answer/answer.h"
 #include "tuner/answer/shape_search.h"
 #include "tuner/tune.h"
 #include "verbs/frameworks.h"
@@ -19,6 +20,7 @@ struct Subject {
   /// What a model's ranks keep where no flag says it, as flags: "--zero 1", "--recompute selective". Empty: flags say
   /// it, a search decides it, or nothing is known of the ranks' memory.
   std::vector<std::string> defaults = {};
+  std::optional<OwnLayout> own = {};  // of the user, with as many samples as the model
 };
 /// Throws BadInput naming the flag, and Unsupported where a search finds no shape.
 Subject subject_of(const TuneOptions& options, const Profile& cluster);

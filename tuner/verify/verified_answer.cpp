@@ -13,6 +13,7 @@
 #include "moe/layer/layer_device.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/plan/memory.h"
+#include "tuner/answer/current.h"
 #include "tuner/answer/planned_answer.h"
 #include "tuner/verify/measuring.h"
 #include "verbs/frameworks.h"
@@ -55,6 +56,7 @@ class VerifiedAnswer {
                   .profile = &measured.fitted.profile,
                   .fitted = measured.fitted.rows.empty() ? nullptr : &measured.fitted,
                   .emulated = target_.emulated,
+                  .own = subject_.own ? &*subject_.own : nullptr,
                   .records_path = writer_.path(),
                   .profile_path = measured.profile_path};
     plan_answer(options_, answer);
@@ -62,6 +64,7 @@ class VerifiedAnswer {
     try_out(answer);
     answer.prices_slowdown = cores.over(*target_.ranks.cores);
     answer.neighbours = neighbours_of(options_, answer);  // runs may change what is recommended
+    if (answer.own != nullptr) answer.walk = walk_of(options_, answer);
     const bool model = !subject_.chosen.name.empty();
     const std::string launched = target_.ranks.processes ? fmt::format("launch --ranks {} -- ", ranks()) : "";
     answer.next = program_word() + " " + launched + command_of(model ? "modelbench" : "layerbench", options_, answer) +
@@ -215,8 +218,7 @@ class VerifiedAnswer {
   void try_current(verbs::LayerJob job, const RankedSchedule& current, Answer& answer) {
     job.name += " (yours)";
     job.schedules = {current.schedule};
-    const CurrentSchedule asked = current_from(options_.current);
-    job.degrees.forward = asked.degree_forward, job.degrees.backward = asked.degree_backward;
+    job.degrees = answer.own->degrees;
     for (const verbs::ScheduleRun& run : outcome_of(job).runs) answer.trials.push_back({run.record, true});
   }
 

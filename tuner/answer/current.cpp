@@ -1,0 +1,311 @@
+#include "tuner/answer/current.h"
+
+#include <algorithm>
+#include <fmt/ranges.h>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "moe/base/check.h"
+#include "tuner/answer/answer_text.h"
+#include "tuner/answer/subject.h"
+#include "verbs/sweep.h"
+
+namespace moe::tuner {
+namespace {
+
+constexpr size_t kMostSteps = 4;
+
+/// What a plan is made from, of the answer's layers and samples.
+struct Layout {
+  ModelShape model;
+  const Schedule* schedule;
+  DegreeChoice degrees;
+};
+
+using Flags = std::vector<std::pair<std::string_view, std::string>>;  // of tune, with their values
+
+Flags flags_of(const Layout& layout) {
+  const ModelShape& model = layout.model;
+  const ParallelShape& p = model.shape.parallel;
+  const bool one = model.micro_batches == 1;
+  Flags flags{{"--schedule", std::string(layout.schedule->name)}};
+  const auto number = [&](std::string_view name, int64_t value) { flags.emplace_back(name, std::to_string(value)); };
+  number("--degree-forward", layout.degrees.forward);
+  number("--degree-backward", layout.degrees.backward);
+  number("--dp", p.dp);
+  number("--mp", p.mp);
+  number("--ep", p.ep);
+  number("--esp", p.esp);
+  flags.emplace_back("--placement", p.ep > 1 && p.esp > 1 ? placement_name(p) : std::string_view());
+  number("--pp", p.pp);
+  number("--batch", model.shape.layer.batch);
+  number("--micro-batches", model.micro_batches);
+  flags.emplace_back("--pipeline", one ? std::string_view() : name_of(model.order));
+  number("--virtual-stages", model.split().virtual_stages);
+  number("--zero", p.zero);
+  flags.emplace_back("--recompute", name_of(p.recompute));
+  return flags;
+}
+
+// Returns the flags that differ, as `to` has them; a flag that `to` does not need is left out.
+Flags changed(const Layout& from, const Layout& to) {
+  const Flags before = flags_of(from), after = flags_of(to);
+  Flags flags;
+  for (size_t i = 0; i < after.size(); ++i)
+    if (after[i] != before[i] && !after[i].second.empty()) flags.push_back(after[i]);
+  return flags;
+}
+
+bool same(const Layout& a, const Layout& b) { return flags_of(a) == flags_of(b); }
+
+/// A change that a layout can have on its own; groups that others follow from, and how samples are cut, are set after
+/// it.
+using Change = std::function<void(Layout& layout, const Layout& to)>;
+
+// Lists the changes: first those of a flag or two, then pairs of groups, for layers that have no group on its own.
+std::vector<Change> changes() {
+  const auto group = [](int ParallelShape::*size) {
+    return [size](Layout& l, const Layout& to) { l.model.shape.parallel.*size = to.model.shape.parallel.*size; };
+  };
+  const auto pair = [group](int ParallelShape::*a, int ParallelShape::*b) {
+    return [first = group(a), second = group(b)](Layout& l, const Layout& to) { first(l, to), second(l, to); };
+  };
+  using P = ParallelShape;
+  return {[](Layout& l, const Layout& to) { l.schedule = to.schedule, l.degrees = to.degrees; },
+          [](Layout& l, const Layout& to) { l.model.shape.parallel.recompute = to.model.shape.parallel.recompute; },
+          group(&P::zero),
+          [](Layout& l, const Layout& to) { l.model.shape.layer.batch = to.model.shape.layer.batch; },
+          [](Layout& l, const Layout& to) {
+            l.model.order = to.model.order, l.model.virtual_stages = to.model.virtual_stages;
+          },
+          [](Layout& l, const Layout& to) { l.model.shape.parallel.ep_inside = to.model.shape.parallel.ep_inside; },
+          group(&P::ep),
+          group(&P::esp),
+          group(&P::mp),
+          group(&P::pp),
+          pair(&P::ep, &P::esp),
+          pair(&P::mp, &P::pp),
+          pair(&P::mp, &P::ep),
+          pair(&P::mp, &P::esp)};
+}
+
+/// Times layouts by the answer's prices.
+class Way {
+ public:
+  Way(const TuneOptions& options, const Answer& answer)
+      : answer_(answer), pricing_(pricing_of(options)), unlimited_(*answer.profile) {
+    unlimited_.memory_bytes.reset();
+    const ModelShape& model = answer.chosen->model;
+    samples_ = model.shape.layer.batch * model.shape.parallel.dp * model.micro_batches;
+    from_ = {answer.own->model, answer.own->schedule, answer.own->degrees};
+    const RankedSchedule& use = recommended(answer);
+    to_ = {model, use.schedule, options.selection.degrees};
+    target_.plan = {model, use};
+  }
+
+  Walk walk() {
+    Walk walk{.own = timed(from_)};
+    for (const auto& [name, value] : flags_of(from_))
+      if (!value.empty()) walk.flags.push_back(fmt::format("{} {}", name, value));
+    const double best_s = target_.plan.total_s();
+    const bool as_fast = walk.own.misfit.empty() && walk.own.plan.best.refused.empty() &&
+                         walk.own.plan.total_s() <= best_s * (1 + kEquallyFast);
+    if (!walk.own.plan.best.refused.empty() || as_fast || same(from_, to_)) return walk;
+    TimedLayout now = walk.own;
+    for (Layout at = from_; !same(at, to_);) {
+      std::optional<std::pair<Layout, TimedLayout>> next;
+      if (walk.steps.size() + 1 < kMostSteps) next = best_change(at, now, walk.in_time);
+      if (!next) next = {to_, target_};
+      walk.steps.push_back(step(at, next->first, next->second));
+      std::tie(at, now) = *next;
+    }
+    return walk;
+  }
+
+ private:
+  // Returns the change that gains most; none where no change on its own gains anything.
+  std::optional<std::pair<Layout, TimedLayout>> best_change(const Layout& at, const TimedLayout& now, bool& in_time) {
+    std::optional<std::pair<Layout, TimedLayout>> best;
+    std::vector<Layout> seen;
+    for (const Change& change : changes()) {
+      const std::optional<Layout> changed = with(at, change);
+      if (!changed || std::ranges::any_of(seen, [&](const Layout& other) { return same(*changed, other); })) continue;
+      seen.push_back(*changed);
+      if (answer_.shapes != nullptr && std::chrono::steady_clock::now() > answer_.shapes->due) {
+        in_time = false;
+        return {};
+      }
+      const TimedLayout then = same(*changed, to_) ? target_ : timed(*changed);
+      if (!then.plan.best.refused.empty() || !is_better(then, now)) continue;
+      if (!best || is_better(then, best->second)) best = {*changed, then};
+    }
+    return best;
+  }
+
+  // A plan that fits is better than one that does not; of two alike the faster one.
+  static bool is_better(const TimedLayout& a, const TimedLayout& b) {
+    if (a.misfit.empty() != b.misfit.empty()) return a.misfit.empty();
+    return a.plan.total_s() < b.plan.total_s() && !same_time(a.plan.total_s(), b.plan.total_s());
+  }
+
+  // Returns the layout after the change, if it has one: DP and the number of micro-batches follow.
+  std::optional<Layout> with(const Layout& at, const Change& change) const {
+    Layout layout = at;
+    change(layout, to_);
+    ModelShape& model = layout.model;
+    ParallelShape& p = model.shape.parallel;
+    if (p.ranks() % (p.mp * p.pp) != 0 || p.pp > model.layers) return {};
+    p.dp = p.ranks() / (p.mp * p.pp);
+    if (samples_ % p.dp != 0) return {};
+    int64_t& batch = model.shape.layer.batch;
+    batch = std::gcd(batch, samples_ / p.dp);
+    model.micro_batches = static_cast<int>(samples_ / p.dp / batch);
+    p.edp = 0;
+    try {
+      model.shape = complete(model.shape.layer, p, model.shape.rounding);
+      if (model.dense.hidden > 0) dense_case(model.shape, model.dense.hidden);
+    } catch (const BadInput&) {  // it does not divide
+      return {};
+    }
+    if (answer_.framework != nullptr && !verbs::refusals_of(*answer_.framework, model).empty()) return {};
+    add_ends(model, answer_.chosen->vocabulary, answer_.chosen->tied_embedding);
+    if (same(layout, at)) return {};
+    return layout;
+  }
+
+  TimedLayout timed(const Layout& layout) const {
+    TimedLayout out{.plan = {layout.model, planned(layout, *answer_.profile)}};
+    if (!out.plan.best.too_large) return out;
+    out.misfit = out.plan.best.refused;
+    out.plan.best = planned(layout, unlimited_);
+    return out;
+  }
+
+  RankedSchedule planned(const Layout& layout, const Profile& profile) const {
+    verbs::ChosenModel chosen = *answer_.chosen;
+    chosen.model = layout.model;
+    RankingRequest request{chosen, profile, layout.degrees, pricing_};
+    request.checked = false;
+    try {
+      return ranked(request, *layout.schedule);
+    } catch (const BadInput& error) {  // too many tasks
+      RankedSchedule row;
+      row.schedule = layout.schedule;
+      row.refused = error.what();
+      return row;
+    }
+  }
+
+  // Returns the step; of what is left for the end it is the rest.
+  LayoutStep step(const Layout& at, const Layout& next, TimedLayout timed) const {
+    LayoutStep step{.layout = std::move(timed)};
+    const verbs::Framework* framework = answer_.own->framework;
+    for (const auto& [name, value] : changed(at, next)) {
+      step.flags.push_back(fmt::format("{} {}", name, value));
+      const std::string setting = framework == nullptr ? "" : verbs::setting_of(*framework, name, value);
+      if (!setting.empty()) step.settings.push_back(setting);
+    }
+    const std::vector<Change> all = changes();
+    step.is_rest = std::ranges::none_of(all, [&](const Change& change) {
+      const std::optional<Layout> one = with(at, change);
+      return one && same(*one, next);
+    });
+    return step;
+  }
+
+  const Answer& answer_;
+  const PricingOptions pricing_;
+  Profile unlimited_;
+  int64_t samples_ = 1;
+  Layout from_{}, to_{};
+  TimedLayout target_;
+};
+
+double seconds_of(const TimedLayout& layout) { return layout.plan.total_s(); }
+
+// Returns "tutel at r 2/2", with the degrees that it was planned with.
+std::string schedule_text(const RankedSchedule& row) {
+  return fmt::format("{} at r {}/{}", row.schedule->name, row.degree_forward,
+                     verbs::degree_range(row.degrees_backward.first, row.degrees_backward.second));
+}
+
+// Returns the settings of the user's framework if it has all of them, else the flags. Degrees that are tuned are shown
+// as they were found.
+std::string changes_text(const LayoutStep& step) {
+  if (step.settings.size() == step.flags.size()) return fmt::format("{}", fmt::join(step.settings, " "));
+  std::vector<std::string> shown;
+  bool tuned = false;
+  for (const std::string& flag : step.flags) {
+    const bool is_tuned = flag.starts_with("--degree") && flag.ends_with(" 0");
+    tuned |= is_tuned || flag.starts_with("--schedule");
+    if (!is_tuned) shown.push_back(flag);
+  }
+  const RankedSchedule& row = step.layout.plan.best;
+  if (tuned)
+    shown.push_back(fmt::format("(r {}/{})", row.degree_forward,
+                                verbs::degree_range(row.degrees_backward.first, row.degrees_backward.second)));
+  return fmt::format("{}", fmt::join(shown, " "));
+}
+
+Json timed_json(const Answer& answer, const TimedLayout& layout) {
+  verbs::ChosenModel chosen = *answer.chosen;
+  chosen.model = layout.plan.model;
+  Json json = json_of(chosen, *answer.profile, layout.plan.best);
+  json.update(shape_json(layout.plan.model));
+  json["fits"] = layout.misfit.empty();
+  if (!layout.misfit.empty()) json["misfit"] = layout.misfit;
+  return json;
+}
+
+}  // namespace
+
+Walk walk_of(const TuneOptions& options, const Answer& answer) { return Way(options, answer).walk(); }
+
+std::vector<std::string> walk_lines(const Answer& answer) {
+  const Walk& walk = *answer.walk;
+  const TimedLayout& own = walk.own;
+  const auto [groups, cut] = short_shape(own.plan.model);
+  const std::string layout = fmt::format("{}{}{}", groups, groups.empty() ? "" : ", ", cut);
+  if (!own.plan.best.refused.empty())
+    return {fmt::format("{}, {}: {}", own.plan.best.schedule->name, layout, reason_of(own.plan.best.refused))};
+  const double best_s = recommended(answer).total_s();
+  std::vector<std::string> lines{fmt::format("{}, {}: {}, {:.3f}x the best", schedule_text(own.plan.best), layout,
+                                             three_digits(seconds_of(own)), seconds_of(own) / best_s)};
+  if (!own.misfit.empty()) lines.push_back(own.misfit + "; its time is as if it did");
+  if (walk.steps.empty() && own.misfit.empty()) lines.emplace_back("it is the best, or as fast");
+  double before_s = seconds_of(own);
+  for (size_t i = 0; i < walk.steps.size(); ++i) {
+    const LayoutStep& step = walk.steps[i];
+    const double after_s = seconds_of(step.layout);
+    lines.push_back(fmt::format("{}. {}{}: {}, {:.3f}x{}", i + 1, step.is_rest ? "together " : "", changes_text(step),
+                                three_digits(after_s), before_s / after_s,
+                                step.layout.misfit.empty() ? "" : ", does not fit yet"));
+    before_s = after_s;
+  }
+  if (!walk.in_time) lines.emplace_back("not all changes were compared in the time of the search");
+  return lines;
+}
+
+Json walk_json(const Answer& answer) {
+  const Walk& walk = *answer.walk;
+  Json json = timed_json(answer, walk.own);
+  json["flags"] = walk.flags;
+  json["steps"] = Json::array();
+  if (!walk.own.plan.best.refused.empty()) return json;
+  double before_s = seconds_of(walk.own);
+  json["gain"] = before_s / recommended(answer).total_s();
+  for (const LayoutStep& step : walk.steps) {
+    const double after_s = seconds_of(step.layout);
+    json["steps"].push_back({{"flags", step.flags},
+                             {"settings", step.settings},
+                             {"together", step.is_rest},
+                             {"gain", before_s / after_s},
+                             {"layout", timed_json(answer, step.layout)}});
+    before_s = after_s;
+  }
+  json["compared_all"] = walk.in_time;
+  return json;
+}
+
+}  // namespace moe::tuner
