@@ -27,7 +27,7 @@ namespace {
 
 constexpr size_t kKinds = 4;     // of tasks, that are named
 constexpr size_t kFewKinds = 2;  // likewise, where there is much else to say
-constexpr int kMostLines = 25;   // of an answer without --all or --top
+constexpr int kMostLines = 25;   // of an answer without --all or --top, and without the user's layout
 constexpr std::string_view kPrices = "prices: ";
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -256,11 +256,8 @@ std::string files_text(const Answer& answer, bool all) {
 }
 
 // Returns the user's layout and the way from it, if it is known.
-std::string own_text(const Answer& answer, bool tight) {
-  if (!answer.walk) return "";
-  const std::vector<std::string> lines = walk_lines(answer);
-  if (!tight || lines.size() == 1) return fmt::format("YOURS  {}\n", fmt::join(lines, "\n       "));
-  return packed_lines("YOURS  ", {lines.front()}) + packed_lines(kIndent, {lines.begin() + 1, lines.end()});
+std::string own_text(const Answer& answer) {
+  return answer.walk ? fmt::format("YOURS  {}\n", fmt::join(walk_lines(answer), "\n       ")) : "";
 }
 
 std::string text_with(const Answer& answer, const Detail& detail) {
@@ -271,7 +268,7 @@ std::string text_with(const Answer& answer, const Detail& detail) {
     text += detail.all ? text_of(*answer.shapes, detail.rows) + '\n' : brief_text_of(*answer.shapes, detail.tight);
   text += packed_lines("USE    ", use_items(answer, use));
   if (const auto preferred = preferred_items(answer, use); !preferred.empty()) text += packed_lines(kIndent, preferred);
-  text += ranking_text(answer, detail) + blank + own_text(answer, detail.tight);
+  text += ranking_text(answer, detail) + blank + own_text(answer);
   text += packed_lines("WHY    ", why_items(use, detail.brief));
   text += fmt::format("SAFE?  {}\n{}", fmt::join(safety_lines(answer, use, detail.tight), "\n       "),
                       frameworks_text(answer, use, detail.tight));
@@ -311,10 +308,11 @@ std::string text_of(const Answer& answer) {
                                             {false, 2, false, false, true},
                                             {false, 2, false, false, true, true},
                                             {false, 1, false, false, true, true}}};
+  const auto most = kMostLines + std::ranges::count(own_text(answer), '\n');
   std::string text;
   for (const Detail& detail : kDetails) {
     text = text_with(answer, detail);
-    if (std::ranges::count(text, '\n') <= kMostLines) break;
+    if (std::ranges::count(text, '\n') <= most) break;
   }
   return fitted_text(text, kIndent.size());
 }
