@@ -168,6 +168,11 @@ bool recorded_yes(const CaseRecord& record, const char* name) {
   return record.parameters.has(name) && record.parameters.text(name, record.where) == "yes";
 }
 
+// Adds Megatron-Core's setting for a flag of tune.
+void add_setting(std::string_view flag, const auto& value, Arguments& a) {
+  a.add(verbs::setting_of(verbs::framework_of("megatron"), flag, fmt::format("{}", value)));
+}
+
 // Adds what the model has beside its layers. Megatron-Core ties the output projection unless it is told otherwise.
 void add_ends(const CaseRecord& record, Arguments& a) {
   if (record.parameters.has("vocabulary")) {
@@ -192,8 +197,8 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   add_ends(tuned.chosen.record, a);
   a.add("--seq-length", l.seq);
   a.add("--max-position-embeddings", l.seq);
-  a.add("--micro-batch-size", l.batch);
-  a.add("--global-batch-size", l.batch * p.dp * tuned.model.micro_batches);
+  add_setting("--batch", l.batch, a);
+  add_setting("--global-batch", l.batch * p.dp * tuned.model.micro_batches, a);
   a.add("--normalization", l.norm == Norm::rmsnorm ? "RMSNorm" : "LayerNorm");
   if (!l.bias) a.add("--disable-bias-linear");
   a.add("--attention-dropout", 0);  // by default it drops
@@ -201,11 +206,11 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   if (is_gated(l.ffn)) a.add("--swiglu");
   if (l.dtype == DType::bfloat16) a.add("--bf16");
   if (l.dtype == DType::float16) a.add("--fp16");
-  a.add("--tensor-model-parallel-size", p.mp);
+  add_setting("--mp", p.mp, a);
   if (p.mp > 1) a.add("--sequence-parallel");
-  a.add("--pipeline-model-parallel-size", p.pp);
-  if (tuned.model.virtual_stages > 1) a.add("--num-virtual-stages-per-pipeline-rank", tuned.model.virtual_stages);
-  a.add("--expert-model-parallel-size", p.ep);
+  add_setting("--pp", p.pp, a);
+  if (tuned.model.virtual_stages > 1) add_setting("--virtual-stages", tuned.model.virtual_stages, a);
+  add_setting("--ep", p.ep, a);
 }
 
 void add_moe(const LayerShape& l, Arguments& a) {
@@ -274,7 +279,7 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
   Arguments arguments;
   add_model(tuned, tuned.dense_hidden > 0 ? tuned.dense_hidden : l.hidden, arguments);
   if (!tuned.moe_layers.empty()) arguments.add("--moe-layer-freq", layer_frequency(tuned.moe_layers));
-  arguments.add("--expert-tensor-parallel-size", tuned.shape.parallel.esp);
+  add_setting("--esp", tuned.shape.parallel.esp, arguments);
   arguments.add("--moe-ffn-hidden-size", l.hidden);
   if (l.shared_hidden > 0) arguments.add("--moe-shared-expert-intermediate-size", l.shared_hidden);
   add_moe(l, arguments);
@@ -287,11 +292,9 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
   }
   // Releases before 0.16 refuse it of other types.
   if (l.experts > tuned.shape.parallel.ep && l.dtype == DType::bfloat16) arguments.add("--moe-grouped-gemm");
-  if (tuned.shape.parallel.zero > 0) arguments.add("--use-distributed-optimizer");
-  const Recompute recompute = tuned.shape.parallel.recompute;
-  if (recompute == Recompute::selective) arguments.add("--recompute-granularity selective");
-  if (recompute == Recompute::full)
-    arguments.add("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
+  if (const int zero = tuned.shape.parallel.zero; zero > 0) add_setting("--zero", zero, arguments);
+  if (const Recompute recompute = tuned.shape.parallel.recompute; recompute != Recompute::none)
+    add_setting("--recompute", name_of(recompute), arguments);
   write_array(options, tuned, arguments, out);
 }
 
