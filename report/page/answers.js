@@ -213,6 +213,25 @@ function limitOf(ends) {
 const cutMarks = (x, y, height) => svg("path", { class: "cut",
   d: `M${x - 18},${y + height}l6,${-height}M${x - 10},${y + height}l6,${-height}` });
 
+/** A bar of seconds between its label and what is told of it: the guess outlined, the run filled, a whisker, the bound. */
+function timeBar(top, left, x, { label, schedule, guess, ran, low, high, bound, end, isCut, told }) {
+  const colour = scheduleColour(schedule);
+  const group = svg("g", {}, svg("text", { x: left - 8, y: top + 15, "text-anchor": "end" }, label));
+  if (guess !== null)
+    group.append(svg("rect", { x: left, y: top, width: x(guess) - left, height: 22, fill: colour, stroke: colour,
+      class: "predicted" }));
+  if (ran !== null)
+    group.append(svg("rect", { x: left, y: top + 5, width: x(ran) - left, height: 12, fill: colour,
+      class: "schedule" }));
+  if (low !== null && high !== null) group.append(svg("path", { class: "whisker",
+    d: `M${x(low)},${top + 7}v8M${x(low)},${top + 11}H${x(high)}M${x(high)},${top + 7}v8` }));
+  if (bound !== null)
+    group.append(svg("rect", { class: "bound", x: x(bound) - 1, y: top - 2, width: 2, height: 26 }));
+  if (isCut) group.append(cutMarks(x(end), top - 1, 24));
+  group.append(svg("text", { x: x(end) + 6, y: top + 15 }, told));
+  return group;
+}
+
 function drawBars() {
   const { time, list: all } = ranked(state.layer), groups = folded(all, time), list = groups.map(([first]) => first);
   const width = widthOf("bars"), left = 128, step = 30;
@@ -222,26 +241,13 @@ function drawBars() {
   const scale = linearScale(0, limit, left, right), x = (value) => scale(Math.min(value, limit));
   const root = canvas(width, list.length * step + 4, "times of schedules");
   list.forEach((row, i) => {
-    const top = i * step + 4, colour = scheduleColour(scheduleOf(row)), group = svg("g");
+    const top = i * step + 4, isCut = ends[i] > limit, guess = foretold(row, time);
     const low = rows.get(row, "low_s"), high = rows.get(row, "high_s"), bound = rows.get(row, "bound_s");
-    group.append(svg("rect", { x: 0, y: top, width, height: step - 4, fill: "transparent" }),
-      svg("text", { x: left - 8, y: top + 15, "text-anchor": "end" }, scheduleOf(row) +
-        (groups[i].length > 1 ? ` +${groups[i].length - 1}` : "")));
-    const guess = foretold(row, time);
-    if (guess !== null)
-      group.append(svg("rect", { x: left, y: top, width: x(guess) - left, height: 22, fill: colour, stroke: colour,
-        class: "predicted" }));
-    if (measured(row) !== null)
-      group.append(svg("rect", { x: left, y: top + 5, width: x(measured(row)) - left, height: 12, fill: colour,
-        class: "schedule" }));
-    if (low !== null) group.append(svg("path", { class: "whisker",
-      d: `M${x(low)},${top + 7}v8M${x(low)},${top + 11}H${x(high)}M${x(high)},${top + 7}v8` }));
-    if (bound !== null)
-      group.append(svg("rect", { class: "bound", x: x(bound) - 1, y: top - 2, width: 2, height: 26 }));
-    const isCut = ends[i] > limit;
-    if (isCut) group.append(cutMarks(x(ends[i]), top - 1, 24));
-    group.append(svg("text", { x: x(ends[i]) + 6, y: top + 15 }, `${seconds(time(row))}  ` +
-      (isCut ? "bar cut" : `${rows.get(row, "degree_forward")}/${rows.get(row, "degree_backward")}`)));
+    const group = timeBar(top, left, x, { schedule: scheduleOf(row), guess, ran: measured(row), low, high, bound,
+      label: scheduleOf(row) + (groups[i].length > 1 ? ` +${groups[i].length - 1}` : ""), end: ends[i], isCut,
+      told: `${seconds(time(row))}  ` +
+        (isCut ? "bar cut" : `${rows.get(row, "degree_forward")}/${rows.get(row, "degree_backward")}`) });
+    group.prepend(svg("rect", { x: 0, y: top, width, height: step - 4, fill: "transparent" }));
     root.append(withTip(group, () => [`${groups[i].map(scheduleOf).join(", ")}, ${degreesText(row)}`,
       `predicted ${seconds(guess)}`, `measured ${seconds(measured(row))}` +
       (low === null ? "" : `, ${seconds(low)} to ${seconds(high)} of ${rows.get(row, "passes")} passes`),

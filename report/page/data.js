@@ -35,8 +35,8 @@ function ofRuns(all, chosen) {
     replays: { ...all.replays, layers: replays } };
 }
 
-const runsShown = chosenRuns(readData().runs);
-const data = ofRuns(readData(), runsShown);
+const whole = readData(), runsShown = chosenRuns(whole.runs);
+const data = ofRuns(whole, runsShown);
 const layers = new Table(data.layers), rows = new Table(data.rows), operations = new Table(data.operations);
 const published = new Table(data.published);
 

@@ -60,7 +60,7 @@ function orderSections() {
 const runName = ({ file, number, last }) => (last && number === 1 ? file : `${file}, run ${number}`);
 /** A box for each run, where a file has several: the page is drawn anew of those that are chosen. */
 function startRuns() {
-  const all = readData().runs, several = all.some(({ last }) => !last);
+  const all = whole.runs, several = all.some(({ last }) => !last);
   byId("run-picker").hidden = !several;
   if (!several) return;
   const boxes = all.map((run, i) => html("input", { type: "checkbox", value: i, checked: runsShown.has(i),

@@ -43,21 +43,11 @@ function drawSteps() {
     top += 20;
     models.forEach((one, i) => {
       if (modelName(one) !== name) return;
-      const colour = scheduleColour(one.schedule), group = svg("g", {},
-        svg("text", { x: left - 8, y: top + 15, "text-anchor": "end" }, one.schedule));
-      if (one.predicted_s !== null)
-        group.append(svg("rect", { x: left, y: top, width: x(one.predicted_s) - left, height: 22, fill: colour,
-          stroke: colour, class: "predicted" }));
-      if (one.measured_s !== null)
-        group.append(svg("rect", { x: left, y: top + 5, width: x(one.measured_s) - left, height: 12, fill: colour,
-          class: "schedule" }));
-      if (one.low_s !== null && one.high_s !== null) group.append(svg("path", { class: "whisker",
-        d: `M${x(one.low_s)},${top + 7}v8M${x(one.low_s)},${top + 11}H${x(one.high_s)}M${x(one.high_s)},${top + 7}v8`,
-      }));
-      const isCut = ends[i] > limit, time = one.measured_s ?? one.predicted_s;
-      if (isCut) group.append(cutMarks(x(ends[i]), top - 1, 24));
-      group.append(svg("text", { x: x(ends[i]) + 6, y: top + 15 }, `${seconds(time)}${isCut ? "  bar cut" : ""}` +
-        (one.emulated && width >= 640 ? "  EMULATED" : "")));
+      const isCut = ends[i] > limit;
+      const group = timeBar(top, left, x, { label: one.schedule, schedule: one.schedule, guess: one.predicted_s,
+        ran: one.measured_s, low: one.low_s, high: one.high_s, bound: null, end: ends[i], isCut,
+        told: `${seconds(one.measured_s ?? one.predicted_s)}${isCut ? "  bar cut" : ""}` +
+          (one.emulated && width >= 640 ? "  EMULATED" : "") });
       root.append(withTip(group, () => [`${name}, ${one.schedule}`, `predicted ${seconds(one.predicted_s)}`,
         `measured ${seconds(one.measured_s)}`]));
       top += step;
