@@ -8,7 +8,6 @@
 #include <limits>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "moe/base/config_files.h"
 #include "moe/base/table.h"
@@ -30,13 +29,6 @@ constexpr size_t kFewKinds = 2;  // likewise, where there is much else to say
 constexpr int kMostLines = 25;   // of an answer without --all or --top, and without the user's layout
 constexpr std::string_view kPrices = "prices: ";
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
 std::string named(const verbs::ChosenModel& chosen) {
   std::string text = describe(chosen.model.shape.layer);
   const ModelShape& model = chosen.model;
@@ -45,14 +37,14 @@ std::string named(const verbs::ChosenModel& chosen) {
   return text;
 }
 
-std::string fit_text(const FittedProfile& fitted) {
+std::string fit_line(const FittedProfile& fitted) {
   std::vector<std::string_view> good, weak, unusable;
   for (const FittedRow& row : fitted.rows)
     (row.good() ? good : row.unusable.empty() ? weak : unusable).push_back(row.what);
   std::string text = fmt::format("fit: {} GOOD", counted(good.size(), "row"));
   if (!weak.empty()) text += fmt::format("; WEAK: {}", some_names(weak));
   if (!unusable.empty()) text += fmt::format("; UNUSABLE: {}", some_names(unusable));
-  return text + '\n';
+  return text;
 }
 
 std::vector<std::string> why_items(const RankedSchedule& row, bool brief) {
@@ -224,10 +216,10 @@ std::vector<std::string> question_lines(const Answer& answer, const RankedSchedu
 std::string question_text(const Answer& answer, const RankedSchedule& use, const Detail& detail) {
   const std::vector<std::string> lines = question_lines(answer, use, detail.all || answer.shapes == nullptr);
   const std::string text = fmt::format("{}{}\n", detail.all ? "\n" : "", fmt::join(lines, "\n"));
-  std::string fit = answer.fitted == nullptr ? "" : fit_text(*answer.fitted);
+  std::string fit = answer.fitted == nullptr ? "" : fit_line(*answer.fitted);
+  if (!fit.empty()) fit += detail.tight ? ';' : '\n';
   if (!detail.tight) return text + fit + notes_text(use.notes, detail.all);
   // The three parts that say least.
-  if (!fit.empty()) fit.back() = ';';
   std::string origins = text_of_origins(*answer.profile);
   if (!origins.empty()) origins += "; ";
   return text + fmt::format("{}{}prices: {}{} notes on them; {} schedules in all (--all)\n", fit,
@@ -704,9 +696,9 @@ std::vector<AnswerPart> parts_of(const Answer& answer) {
   parts.push_back({"WHY", why_items(use, false), {}});
   parts.push_back({"SAFE?", safety_lines(answer, use, false), {}});
   parts.push_back(frameworks_part(answer, use));
-  parts.push_back({"NEXT", lines_of(answer.next), {}});
+  parts.push_back({"NEXT", {answer.next}, {}});
   std::vector<std::string> notes(use.notes.begin(), use.notes.end());
-  if (answer.fitted != nullptr) notes.insert(notes.begin(), lines_of(fit_text(*answer.fitted)).front());
+  if (answer.fitted != nullptr) notes.insert(notes.begin(), fit_line(*answer.fitted));
   if (!notes.empty()) parts.push_back({"PRICES", std::move(notes), {}});
   if (std::vector<std::string> refusals = refusals_of(answer.ranking); !refusals.empty())
     parts.push_back({"NOT HERE", std::move(refusals), {}});

@@ -29,10 +29,11 @@ std::string measured_text(const MeasuredSchedule& measured, int of_layers) {
                      measured.layers < of_layers ? fmt::format(" ({})", measured.layers) : "");
 }
 
-Table summary_table(const VerifiedResults& results, int of_layers) {
+using Summaries = std::vector<verbs::ScheduleSummary>;
+
+Table summary_table(const VerifiedResults& results, const Summaries& summaries, int of_layers) {
   Table table({"schedule", "simulated", "measured", "paper", "of bound", "of own bound", "r_f", "r_b", "r_f != r_b"});
   const auto times = [](double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; };
-  const auto summaries = verbs::summarise(results.rows, results.schedules);
   for (const verbs::ScheduleSummary& s : summaries)
     table.add({std::string(s.schedule), simulated_speedup(s),
                measured_text(measured_schedule(results.outcomes, s.schedule), of_layers),
@@ -43,8 +44,9 @@ Table summary_table(const VerifiedResults& results, int of_layers) {
 }
 
 std::string summary_text(const VerifiedResults& results, int of_layers) {
-  const std::string fastest = fastest_text(verbs::summarise(results.rows, results.schedules));
-  return summary_table(results, of_layers).text() + (fastest.empty() ? "" : fmt::format("  {}\n", fastest));
+  const Summaries summaries = verbs::summarise(results.rows, results.schedules);
+  const std::string fastest = fastest_text(summaries);
+  return summary_table(results, summaries, of_layers).text() + (fastest.empty() ? "" : fmt::format("  {}\n", fastest));
 }
 
 std::string runs_table(const VerifiedResults& results) {
@@ -510,9 +512,9 @@ std::string grid_text(const VerifiedResults& results, const RunFigures& figures)
 
 AnswerPart part_of(const VerifiedResults& results, const RunFigures& figures) {
   AnswerPart part{"SUMMARY", {}, {}};
-  part.table = (results.whole_grid ? speedup_table(results) : summary_table(results, figures.layers)).rows();
-  if (std::string fastest = fastest_text(verbs::summarise(results.rows, results.schedules)); !fastest.empty())
-    part.items.push_back(std::move(fastest));
+  const Summaries summaries = verbs::summarise(results.rows, results.schedules);
+  part.table = (results.whole_grid ? speedup_table(results) : summary_table(results, summaries, figures.layers)).rows();
+  if (std::string fastest = fastest_text(summaries); !fastest.empty()) part.items.push_back(std::move(fastest));
   if (figures.doubtful()) part.items.push_back(doubt_text(figures));
   return part;
 }
