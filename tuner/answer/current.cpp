@@ -97,7 +97,7 @@ class Way {
       : answer_(answer), pricing_(pricing_of(options)), unlimited_(*answer.profile) {
     unlimited_.memory_bytes.reset();
     const ModelShape& model = answer.chosen->model;
-    samples_ = model.shape.layer.batch * model.shape.parallel.dp * model.micro_batches;
+    samples_ = samples_of(model);
     from_ = {answer.own->model, answer.own->schedule, answer.own->degrees};
     const RankedSchedule& use = recommended(answer);
     to_ = {model, use.schedule, options.selection.degrees};
@@ -105,7 +105,7 @@ class Way {
   }
 
   Walk walk() {
-    Walk walk{.own = timed(from_)};
+    Walk walk{.own = own()};
     for (const auto& [name, value] : flags_of(from_))
       if (!value.empty()) walk.flags.push_back(fmt::format("{} {}", name, value));
     const double best_s = target_.plan.total_s();
@@ -124,6 +124,12 @@ class Way {
   }
 
  private:
+  // Returns the user's layout; one of the answer's shape that fits has been planned.
+  TimedLayout own() const {
+    if (answer_.current && answer_.current->refused.empty()) return {{from_.model, *answer_.current}};
+    return timed(from_);
+  }
+
   // Returns the change that gains most; none where no change on its own gains anything.
   std::optional<std::pair<Layout, TimedLayout>> best_change(const Layout& at, const TimedLayout& now, bool& in_time) {
     std::optional<std::pair<Layout, TimedLayout>> best;
@@ -162,14 +168,10 @@ class Way {
     batch = std::gcd(batch, samples_ / p.dp);
     model.micro_batches = static_cast<int>(samples_ / p.dp / batch);
     p.edp = 0;
-    try {
-      model.shape = complete(model.shape.layer, p, model.shape.rounding);
-      if (model.dense.hidden > 0) dense_case(model.shape, model.dense.hidden);
-    } catch (const BadInput&) {  // it does not divide
-      return {};
-    }
+    std::optional<ModelShape> found = divided(std::move(model), *answer_.chosen);
+    if (!found) return {};
+    model = *std::move(found);
     if (answer_.framework != nullptr && !verbs::refusals_of(*answer_.framework, model).empty()) return {};
-    add_ends(model, answer_.chosen->vocabulary, answer_.chosen->tied_embedding);
     if (same(layout, at)) return {};
     return layout;
   }
@@ -224,9 +226,9 @@ class Way {
 
 double seconds_of(const TimedLayout& layout) { return layout.plan.total_s(); }
 
-// Returns "tutel at r 2/2", with the degrees that it was planned with.
-std::string schedule_text(const RankedSchedule& row) {
-  return fmt::format("{} at r {}/{}", row.schedule->name, row.degree_forward,
+// Returns "r 2/2": the degrees that it was planned with.
+std::string degrees_text(const RankedSchedule& row) {
+  return fmt::format("r {}/{}", row.degree_forward,
                      verbs::degree_range(row.degrees_backward.first, row.degrees_backward.second));
 }
 
@@ -241,10 +243,7 @@ std::string changes_text(const LayoutStep& step) {
     tuned |= is_tuned || flag.starts_with("--schedule");
     if (!is_tuned) shown.push_back(flag);
   }
-  const RankedSchedule& row = step.layout.plan.best;
-  if (tuned)
-    shown.push_back(fmt::format("(r {}/{})", row.degree_forward,
-                                verbs::degree_range(row.degrees_backward.first, row.degrees_backward.second)));
+  if (tuned) shown.push_back(fmt::format("({})", degrees_text(step.layout.plan.best)));
   return fmt::format("{}", fmt::join(shown, " "));
 }
 
@@ -270,8 +269,9 @@ std::vector<std::string> walk_lines(const Answer& answer) {
   if (!own.plan.best.refused.empty())
     return {fmt::format("{}, {}: {}", own.plan.best.schedule->name, layout, reason_of(own.plan.best.refused))};
   const double best_s = recommended(answer).total_s();
-  std::vector<std::string> lines{fmt::format("{}, {}: {}, {:.3f}x the best", schedule_text(own.plan.best), layout,
-                                             three_digits(seconds_of(own)), seconds_of(own) / best_s)};
+  std::vector<std::string> lines{fmt::format("{} at {}, {}: {}, {:.3f}x the best", own.plan.best.schedule->name,
+                                             degrees_text(own.plan.best), layout, three_digits(seconds_of(own)),
+                                             seconds_of(own) / best_s)};
   if (!own.misfit.empty()) lines.push_back(own.misfit + "; its time is as if it did");
   if (walk.steps.empty() && own.misfit.empty()) lines.emplace_back("it is the best, or as fast");
   double before_s = seconds_of(own);

@@ -569,19 +569,15 @@ class Enumeration {
     return divides ? std::vector<int>{asked} : std::vector<int>{};
   }
 
-  void add(ModelShape model) {
-    try {
-      model.shape = complete(model.shape.layer, model.shape.parallel, model.shape.rounding);
-      if (model.dense.hidden > 0) dense_case(model.shape, model.dense.hidden);
-    } catch (const BadInput&) {  // it does not divide
-      return;
-    }
+  void add(const ModelShape& shape) {
+    std::optional<ModelShape> found = divided(shape, request_.chosen);
+    if (!found) return;
+    ModelShape& model = *found;
     if (request_.framework != nullptr)
       if (const std::vector<std::string> refusals = verbs::refusals_of(*request_.framework, model); !refusals.empty()) {
         found_.not_run = refusals.front();
         return;
       }
-    add_ends(model, request_.chosen.vocabulary, request_.chosen.tied_embedding);
     const bool shards = model.shape.parallel.dp > 1 || model.shape.parallel.edp > 1;
     for (const auto& [zero, recompute] : states_) {
       if (zero > 0 && !shards && !request_.fixed.zero) continue;  // the same as without
@@ -603,6 +599,17 @@ class Enumeration {
 };
 
 }  // namespace
+
+std::optional<ModelShape> divided(ModelShape model, const verbs::ChosenModel& chosen) {
+  try {
+    model.shape = complete(model.shape.layer, model.shape.parallel, model.shape.rounding);
+    if (model.dense.hidden > 0) dense_case(model.shape, model.dense.hidden);
+  } catch (const BadInput&) {
+    return std::nullopt;
+  }
+  add_ends(model, chosen.vocabulary, chosen.tied_embedding);
+  return model;
+}
 
 ShapeCandidates shape_candidates(const ShapeRequest& request) { return Enumeration(request).run(); }
 

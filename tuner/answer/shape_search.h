@@ -106,6 +106,9 @@ struct ShapeCandidates {
 /// Returns every shape that divides layers, ranks and samples; what a flag says is the same in all of them.
 ShapeCandidates shape_candidates(const ShapeRequest& request);
 
+/// Returns the model with its groups completed and the ends of its stages; nothing if its layers do not divide.
+std::optional<ModelShape> divided(ModelShape model, const verbs::ChosenModel& chosen);
+
 // What no plan of a shape under a schedule can beat.
 
 /// Returns the seconds that the busiest lane of the first or the last stage works at least, whatever the schedule

@@ -22,10 +22,6 @@ verbs::Selection in_no_groups(verbs::Selection selection) {
   return selection;
 }
 
-int64_t samples_of(const ModelShape& model) {
-  return model.shape.layer.batch * model.shape.parallel.dp * model.micro_batches;
-}
-
 // Returns how many replicas the default groups have. Where these groups do not divide the layer, each node has one, as
 // MP is of a node; on one node, without MP, each rank has one.
 int default_replicas(const TuneOptions& options, verbs::Selection selection, const Profile& cluster) {
@@ -269,6 +265,10 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
 }
 
 }  // namespace
+
+int64_t samples_of(const ModelShape& model) {
+  return model.shape.layer.batch * model.shape.parallel.dp * model.micro_batches;
+}
 
 Subject subject_of(const TuneOptions& given, const Profile& cluster) {
   const OwnFlags own = own_flags(given, cluster);

@@ -22,6 +22,8 @@ struct Subject {
   std::vector<std::string> defaults = {};
   std::optional<OwnLayout> own = {};  // of the user, with as many samples as the model
 };
+/// Returns the samples of a step over all replicas.
+int64_t samples_of(const ModelShape& model);
 /// Throws BadInput naming the flag, and Unsupported where a search finds no shape.
 Subject subject_of(const TuneOptions& options, const Profile& cluster);
 
