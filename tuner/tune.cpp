@@ -41,6 +41,15 @@ void write_planned_trace(const verbs::TraceFlags& trace, const verbs::SweepReque
 
 }  // namespace
 
+CaseRecord answer_record(const std::string& name, const std::string& cluster, std::vector<AnswerPart> parts) {
+  CaseRecord record;
+  record.key = "answer/" + name;
+  record.parameters = {{"cluster", cluster}};
+  record.backend = "none";
+  record.answer = std::move(parts);
+  return record;
+}
+
 bool asks_one(const TuneOptions& options) {
   const verbs::Selection& s = options.selection;
   const bool one = !options.model.one_layer() || !s.layer_file.empty() || s.layer != verbs::LayerFlags{};
@@ -67,12 +76,7 @@ int run_planned_tune(const TuneOptions& options) {
   const auto write_records = [&] {
     RecordWriter writer(path, {options.asked, files, {}});
     verbs::append_rows(writer, rows, chosen, profile.name, request.degrees);
-    CaseRecord answer;
-    answer.key = "answer/" + grid.name;
-    answer.parameters = {{"cluster", profile.name}};
-    answer.backend = "none";
-    answer.answer = {sweep_part(rows, request)};
-    writer.append(answer);
+    writer.append(answer_record(grid.name, profile.name, {sweep_part(rows, request)}));
     writer.end();
   };
   if (!options.trace.file.empty()) write_planned_trace(options.trace, request, rows);

@@ -61,6 +61,9 @@ struct TuneOptions : verbs::RunOptions {
   bool searches() const { return any_shape || global_batch.has_value(); }
 };
 
+/// Returns the record "answer/NAME" of what was planned on a cluster, without runs.
+CaseRecord answer_record(const std::string& name, const std::string& cluster, std::vector<AnswerPart> parts);
+
 /// Returns whether a layer or a model is asked for, which has an answer of its own (tuner/answer); else a grid. Throws
 /// BadInput where it is both.
 bool asks_one(const TuneOptions& options);

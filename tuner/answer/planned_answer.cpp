@@ -166,17 +166,14 @@ void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoi
 }
 
 void append_answer(RecordWriter& writer, const Answer& answer) {
-  CaseRecord record;
-  record.key = "answer/" + answer.name;
+  CaseRecord record = answer_record(answer.name, answer.cluster, parts_of(answer));
   if (writer.find(record.key) != nullptr) return;
   const RankedSchedule& use = recommended(answer);
-  record.parameters = {{"cluster", answer.cluster}, {"layer", answer.name}};
+  record.parameters.set("layer", answer.name);
   record.schedule = use.schedule->name;
   record.degree_forward = use.degree_forward;
   record.degree_backward = use.degrees_backward.second;
-  record.backend = "none";
   record.emulated = answer.emulated;
-  record.answer = parts_of(answer);
   writer.append(record);
 }
 

@@ -70,14 +70,9 @@ class VerifiedTune {
 
  private:
   void append_answer(const RunFigures& figures) {
-    CaseRecord answer;
-    answer.key = "answer/" + found_.grid.name;
-    if (writer_.find(answer.key) != nullptr) return;
-    answer.parameters = {{"cluster", found_.cluster.name}};
-    answer.backend = "none";
+    CaseRecord answer = answer_record(found_.grid.name, found_.cluster.name, {part_of(found_, figures)});
     answer.emulated = found_.emulated;
-    answer.answer = {part_of(found_, figures)};
-    writer_.append(answer);
+    if (writer_.find(answer.key) == nullptr) writer_.append(answer);
   }
 
   static VerifiedResults begin(const TuneOptions& options, const verbs::Target& target) {
