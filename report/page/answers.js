@@ -86,8 +86,8 @@ const fact = (name, value, note) => html("div", { class: "fact" }, html("b", {},
   note ? html("small", {}, note) : null);
 
 // Titles of an answer's parts, in the order of the page. Others keep their label.
-const PART_TITLES = { QUESTION: "Model and groups", SHAPE: "Search for a shape", USE: "Use", WHY: "Why",
-  "SAFE?": "Safe?", "SET IT": "Set it", NEXT: "Next", PRICES: "Notes on prices", "NOT HERE": "Cannot be used here" };
+const PART_TITLES = { QUESTION: "Model and groups", SHAPE: "Search for a shape", USE: "Use", YOURS: "Yours",
+  WHY: "Why", "SAFE?": "Safe?", "SET IT": "Set it", NEXT: "Next", PRICES: "Notes on prices", "NOT HERE": "Cannot be used here" };
 const isCommand = (item) => /^(\.\/)?moetune /.test(item);
 /** A part of an answer as its record holds it. */
 function partOf({ label, items, table: cells }) {
