@@ -115,7 +115,8 @@ class ModelBuilder {
     const bool embeds = model_.vocabulary > 0 && begins, heads = model_.vocabulary > 0 && ends;
     if (step.phase == Phase::forward) {
       if (embeds) builder.embed(pass);
-      pass.degree = decision_.degree_forward;
+      const int first_degree = step.micro_batch == 0 ? decision_.degree_first_forward : 0;
+      pass.degree = first_degree > 0 ? first_degree : decision_.degree_forward;
       pass.order = decision_.order_forward;
       for (pass.layer = first; pass.layer < last; ++pass.layer) {
         pass.dense = cases_.is_dense(pass.layer);

@@ -79,6 +79,7 @@ struct ModelDecision {
   int64_t micro_op_bytes = kMicroOpBytes;
   std::vector<BackwardDecision> backwards;  // by place in a stage's backward, its last layer first
                                             // where stages_apart: of stage 0, then of stage 1 and so on
+  int degree_first_forward = 0;             // of the first micro-batch; 0: as all others'
 };
 /// These return how many layers `backwards` decides, where a stage's begin in it, and whether its i-th is a dense
 /// one's.

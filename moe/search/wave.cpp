@@ -1,0 +1,618 @@
+#include "moe/search/wave.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <queue>
+#include <set>
+#include <utility>
+
+#include "moe/base/check.h"
+#include "moe/cost/bounds.h"
+#include "moe/cost/fluid_replay.h"
+#include "moe/search/degrees.h"
+
+namespace moe {
+namespace {
+
+using Lists = std::vector<std::vector<int>>;  // by task
+
+Lists reversed(const Lists& lists) {
+  Lists result(lists.size());
+  for (size_t i = 0; i < lists.size(); ++i)
+    for (const int other : lists[i]) result[static_cast<size_t>(other)].push_back(static_cast<int>(i));
+  return result;
+}
+
+bool is_weight_half(const Task& task) {
+  return task.kind == TaskKind::expert_dw || task.kind == TaskKind::attention_dw;
+}
+
+// Returns whether a task may add to gradients of weights: norms are part of what stands beside them.
+bool adds_gradients(const Task& task) {
+  const bool moves_rows = task.kind == TaskKind::order || task.kind == TaskKind::i_order;
+  return task.phase == Phase::backward && task.group == GroupKind::none && !moves_rows &&
+         task.kind != TaskKind::expert_dx && task.kind != TaskKind::optimizer;
+}
+
+// What one slice of the base plan sends: a layer's gradients over DP.
+struct Unit {
+  int task = -1;
+  int64_t bytes = 0;
+  std::vector<int> makers;
+};
+
+// The tasks of an iteration and what each waits for, whatever the order of lanes. `base` has the passes one after the
+// other and sends each layer's gradients in a slice of their own.
+struct Iteration {
+  Iteration(const Plan& plan, const LayerPricer& pricer, int keep);
+
+  const std::vector<Task>& tasks() const { return base.tasks(); }
+  const Task& task(int id) const { return base.tasks()[static_cast<size_t>(id)]; }
+  double seconds_of(int id) const { return seconds[static_cast<size_t>(id)]; }
+
+  const Plan& base;
+  std::vector<double> seconds;   // by task
+  Lists after, before;           // what each waits for; what waits for each
+  std::vector<Unit> units;       // in the order of sending
+  std::vector<bool> ordered;     // false: a unit, or what waits for one
+  std::vector<double> behind_s;  // what units take at least behind the tasks that make them
+
+ private:
+  Unit unit_of(const Task& sends) const;
+  void add_passes(int keep);
+  void add_sums();
+  void add_edges(const std::vector<int>& first, const std::vector<int>& then) {
+    for (const int id : then)
+      after[static_cast<size_t>(id)].insert(after[static_cast<size_t>(id)].end(), first.begin(), first.end());
+  }
+};
+
+// The tasks of a layer's pass over a micro-batch by what they do in it.
+struct PassTasks {
+  std::vector<int> begins, ends, weights;
+};
+
+Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep)
+    : base(plan), after(plan.tasks().size()), ordered(plan.tasks().size(), true), behind_s(plan.tasks().size()) {
+  const std::vector<double> by_class = price(pricer, plan);
+  for (const Task& task : tasks()) {
+    const auto id = static_cast<size_t>(task.id);
+    seconds.push_back(by_class[static_cast<size_t>(task.work_class)]);
+    // A pass of the layer before need not wait for this one's weight gradients.
+    for (const int other : task.after)
+      if (!is_of_layer(task.kind) || this->task(other).kind != TaskKind::attention_dw) after[id].push_back(other);
+    const bool is_unit = sends_gradients(task.kind) && task.phase == Phase::backward;
+    const auto waits_for_unit = [&](int other) { return !ordered[static_cast<size_t>(other)]; };
+    ordered[id] = !is_unit && std::ranges::none_of(task.after, waits_for_unit);
+    if (is_unit) units.push_back(unit_of(task));
+  }
+  std::ranges::sort(units, {}, [&](const Unit& unit) { return task(unit.task).slice; });
+  int64_t bytes = 0;
+  for (size_t u = units.size(); u-- > 0;) {
+    bytes += units[u].bytes;
+    for (const int maker : units[u].makers)
+      behind_s[static_cast<size_t>(maker)] = pricer.gradient_seconds_in_parts(bytes);
+  }
+  add_passes(keep);
+  add_sums();
+  for (std::vector<int>& list : after) {
+    std::ranges::sort(list);
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  }
+  before = reversed(after);
+}
+
+// What the base plan orders on a lane alone is made by every micro-batch too.
+Unit Iteration::unit_of(const Task& sends) const {
+  const GradientSlice& slice = base.slices[static_cast<size_t>(sends.slice)];
+  Unit unit{sends.id, slice.bytes(), sends.after};
+  int64_t left = slice.end;  // from the start of the gradient that the loop has come to
+  for (auto g = static_cast<size_t>(slice.gradient); left > 0; left -= base.gradients[g++].bytes) {
+    if (base.gradients[g].made_by < 0) continue;
+    const Task& maker = task(base.gradients[g].made_by);
+    for (const Task& other : tasks())
+      if (other.kind == maker.kind && other.phase == maker.phase && other.layer == maker.layer)
+        unit.makers.push_back(other.id);
+  }
+  std::ranges::sort(unit.makers);
+  unit.makers.erase(std::unique(unit.makers.begin(), unit.makers.end()), unit.makers.end());
+  return unit;
+}
+
+void Iteration::add_passes(int keep) {
+  const int layers = base.layers, cells = layers * base.micro_batches;
+  std::vector<PassTasks> forwards(static_cast<size_t>(cells)), backwards(forwards);
+  const auto pass = [&](const Task& task) -> PassTasks& {
+    const auto cell = static_cast<size_t>(task.micro_batch * layers + task.layer);
+    return task.runs_in() == Phase::forward ? forwards[cell] : backwards[cell];
+  };
+  const auto same_pass = [&](const Task& a, const Task& b) {
+    return is_of_layer(a.kind) && is_of_layer(b.kind) && a.runs_in() == b.runs_in() && a.layer == b.layer &&
+           a.micro_batch == b.micro_batch;
+  };
+  std::vector<bool> leads_on(tasks().size());
+  for (const Task& task : tasks()) {
+    if (!is_of_layer(task.kind)) continue;
+    bool begins = true;
+    for (const int other : after[static_cast<size_t>(task.id)])
+      if (same_pass(this->task(other), task)) begins = false, leads_on[static_cast<size_t>(other)] = true;
+    if (begins) pass(task).begins.push_back(task.id);
+    if (is_weight_half(task)) pass(task).weights.push_back(task.id);
+  }
+  for (const Task& task : tasks())
+    if (is_of_layer(task.kind) && !leads_on[static_cast<size_t>(task.id)]) pass(task).ends.push_back(task.id);
+  for (int n = 0; n < cells; ++n) {
+    const int layer = layers - 1 - n % layers, cell = n - n % layers + layer;  // of the n-th backward
+    const PassTasks& backward = backwards[static_cast<size_t>(cell)];
+    if (n + keep < cells) add_edges(backward.ends, forwards[static_cast<size_t>(n + keep)].begins);
+    if (layer >= 2) add_edges(backward.weights, backwards[static_cast<size_t>(cell) - 2].begins);
+  }
+}
+
+void Iteration::add_sums() {
+  std::map<std::pair<TaskKind, int>, int> last;
+  for (const Task& task : tasks()) {
+    if (!adds_gradients(task)) continue;
+    const auto [previous, first] = last.try_emplace({task.kind, task.layer}, task.id);
+    if (!first) after[static_cast<size_t>(task.id)].push_back(std::exchange(previous->second, task.id));
+  }
+}
+
+struct Order {
+  std::vector<int> tasks;     // as they begin
+  std::vector<double> end_s;  // by task
+  double seconds = 0;
+};
+
+// Runs on each lane, whenever it is free, the ready task of the largest urgency. Backwards in time, a task is ready
+// once all that wait for it are done.
+class ListSchedule {
+ public:
+  ListSchedule(const Iteration& iteration, const std::vector<double>& urgency, bool backwards)
+      : it_(iteration),
+        urgency_(urgency),
+        backwards_(backwards),
+        waiting_(iteration.tasks().size()),
+        ready_(iteration.base.structure->lanes.size()),
+        busy_(ready_.size()) {
+    order_.end_s.resize(waiting_.size());
+  }
+
+  Order run() {
+    const Lists& waits_for = backwards_ ? it_.before : it_.after;
+    for (size_t id = 0; id < waiting_.size(); ++id) {
+      if (!it_.ordered[id]) continue;
+      for (const int other : waits_for[id]) waiting_[id] += it_.ordered[static_cast<size_t>(other)] ? 1 : 0;
+      if (waiting_[id] == 0) add_ready(static_cast<int>(id));
+    }
+    for (begin_tasks(); !events_.empty(); begin_tasks()) {
+      now_s_ = events_.top().first;
+      while (!events_.empty() && events_.top().first <= now_s_) {
+        const int id = events_.top().second;
+        events_.pop();
+        id < 0 ? add_ready(-1 - id) : end(id);
+      }
+    }
+    return std::move(order_);
+  }
+
+ private:
+  using Event = std::pair<double, int>;  // when a task ends; below 0: when -1 - id may begin
+
+  void add_ready(int id) {
+    const double begin_s = backwards_ ? it_.behind_s[static_cast<size_t>(id)] : 0;
+    if (begin_s > now_s_)
+      events_.emplace(begin_s, -1 - id);
+    else
+      ready_[static_cast<size_t>(it_.task(id).lane)].emplace(urgency_[static_cast<size_t>(id)], -id);
+  }
+
+  void begin_tasks() {
+    for (size_t lane = 0; lane < ready_.size(); ++lane) {
+      if (busy_[lane] || ready_[lane].empty()) continue;
+      const int id = -ready_[lane].top().second;
+      ready_[lane].pop();
+      busy_[lane] = true;
+      order_.tasks.push_back(id);
+      const double end_s = now_s_ + it_.seconds_of(id);
+      order_.end_s[static_cast<size_t>(id)] = end_s;
+      order_.seconds = std::max(order_.seconds, end_s + (backwards_ ? 0 : it_.behind_s[static_cast<size_t>(id)]));
+      events_.emplace(end_s, id);
+    }
+  }
+
+  void end(int id) {
+    busy_[static_cast<size_t>(it_.task(id).lane)] = false;
+    const Lists& leads_to = backwards_ ? it_.after : it_.before;
+    for (const int other : leads_to[static_cast<size_t>(id)])
+      if (it_.ordered[static_cast<size_t>(other)] && --waiting_[static_cast<size_t>(other)] == 0) add_ready(other);
+  }
+
+  const Iteration& it_;
+  const std::vector<double>& urgency_;
+  bool backwards_;
+  std::vector<int> waiting_;                                        // by task: those that it waits for
+  std::vector<std::priority_queue<std::pair<double, int>>> ready_;  // by lane: urgency and -id
+  std::vector<bool> busy_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  double now_s_ = 0;
+  Order order_;
+};
+
+// Returns by task the seconds of it and of the longest chain behind it.
+std::vector<double> tails(const Iteration& iteration) {
+  const size_t n = iteration.tasks().size();
+  std::vector<double> tail_s(iteration.behind_s);
+  std::vector<int> waiting(n), done;  // memory makes forwards wait for backwards: ids are in no order
+  for (size_t id = 0; id < n; ++id) {
+    waiting[id] = static_cast<int>(iteration.before[id].size());
+    if (waiting[id] == 0) done.push_back(static_cast<int>(id));
+  }
+  for (size_t head = 0; head < done.size(); ++head) {
+    const auto id = static_cast<size_t>(done[head]);
+    for (const int other : iteration.before[id])
+      if (iteration.ordered[static_cast<size_t>(other)])
+        tail_s[id] = std::max(tail_s[id], tail_s[static_cast<size_t>(other)]);
+    tail_s[id] += iteration.seconds[id];
+    for (const int other : iteration.after[id])
+      if (--waiting[static_cast<size_t>(other)] == 0) done.push_back(other);
+  }
+  require<WrongResult>(done.size() == n, "wave: what tasks wait for forms a cycle");
+  return tail_s;
+}
+
+Order best_order(const Iteration& iteration) {
+  std::vector<double> urgency = tails(iteration);
+  const double longest_s = *std::ranges::max_element(urgency);
+  for (const Task& task : iteration.tasks())
+    if (!is_weight_half(task)) urgency[static_cast<size_t>(task.id)] += longest_s;
+  Order best = ListSchedule(iteration, urgency, false).run();
+  constexpr int kJustified = 2;
+  std::vector<double> end_s = best.end_s;
+  for (int i = 0; i < kJustified; ++i) {
+    const Order right = ListSchedule(iteration, end_s, true).run();
+    Order left = ListSchedule(iteration, right.end_s, false).run();
+    end_s = left.end_s;
+    if (left.seconds < best.seconds) best = std::move(left);
+  }
+  return best;
+}
+
+// A task in issue order, or a slice of the gradients.
+struct Step {
+  int task = -1;
+  int64_t begin = 0, end = 0;  // bytes, of all units together
+};
+struct Filled {
+  std::vector<Step> steps;
+  double seconds = 0;
+};
+
+// Puts the bytes of the gradients between the tasks of their lane, where that is idle or its tasks can wait.
+class Filler {
+ public:
+  Filler(const Iteration& iteration, const Order& order, const LayerPricer& pricer)
+      : it_(iteration), order_(order), pricer_(pricer), element_(bytes_of(pricer.shape().layer.dtype)) {
+    if (it_.units.empty()) return;
+    lane_ = it_.task(it_.units.front().task).lane;
+    for (size_t u = 0; u < it_.units.size(); ++u)
+      for (const int maker : it_.units[u].makers) makes_[maker].push_back(u);
+  }
+
+  // Tries bytes where the lane is idle alone, then as many as its next task can wait for if all ends by a time that is
+  // halved between what the order takes and the best found.
+  Filled best() {
+    Filled best = fill(std::nullopt);
+    double low_s = order_.seconds, high_s = best.seconds;
+    for (int i = 0; i < kHalvings && high_s > low_s * (1 + 1e-6); ++i) {
+      const double target_s = i == 0 ? low_s : (low_s + high_s) / 2;
+      Filled filled = fill(target_s);
+      (filled.seconds <= target_s * (1 + 1e-12) ? high_s : low_s) = target_s;
+      if (filled.seconds < best.seconds) best = std::move(filled);
+    }
+    return best;
+  }
+
+ private:
+  static constexpr int kHalvings = 12;
+  static constexpr double kLeast = 2;  // a slice that is cut takes as many times an element's seconds, at least
+
+  struct Sent {
+    std::vector<double> lane_end_s;
+    std::vector<size_t> to_come;  // by unit: makers
+    std::vector<double> made_s;   // likewise: the end of the last maker
+    size_t unit = 0;              // the first that is not all sent
+    int64_t unit_begin = 0, bytes = 0;
+    Filled filled;
+  };
+
+  // Returns when each task must begin so that all ends by then.
+  std::vector<double> latest_begins(double target_s) const {
+    std::vector<double> latest(it_.tasks().size());
+    std::vector<double> of_lane(it_.base.structure->lanes.size(), target_s);
+    for (size_t i = order_.tasks.size(); i-- > 0;) {
+      const auto id = static_cast<size_t>(order_.tasks[i]);
+      double& lane = of_lane[static_cast<size_t>(it_.tasks()[id].lane)];
+      lane = std::min(lane, target_s - it_.behind_s[id]);
+      for (const int other : it_.before[id])
+        if (it_.ordered[static_cast<size_t>(other)]) lane = std::min(lane, latest[static_cast<size_t>(other)]);
+      latest[id] = lane -= it_.seconds[id];
+    }
+    return latest;
+  }
+
+  // `target_s`: what the lane's tasks may wait for; none: they begin as soon as they can.
+  Filled fill(std::optional<double> target_s) const {
+    const std::vector<double> latest = target_s ? latest_begins(*target_s) : std::vector<double>(it_.tasks().size());
+    Sent sent;
+    sent.lane_end_s.resize(it_.base.structure->lanes.size());
+    for (const Unit& unit : it_.units) sent.to_come.push_back(unit.makers.size());
+    sent.made_s.resize(it_.units.size());
+    std::vector<double> end_s(it_.tasks().size());
+    for (const int task : order_.tasks) {
+      const auto id = static_cast<size_t>(task);
+      double& lane_end_s = sent.lane_end_s[static_cast<size_t>(it_.task(task).lane)];
+      double ready_s = lane_end_s;
+      for (const int other : it_.after[id]) ready_s = std::max(ready_s, end_s[static_cast<size_t>(other)]);
+      if (it_.task(task).lane == lane_) send(std::max(ready_s, latest[id]), sent);
+      end_s[id] = lane_end_s = std::max(lane_end_s, ready_s) + it_.seconds[id];
+      sent.filled.steps.push_back({task});
+      if (const auto made = makes_.find(task); made != makes_.end())
+        for (const size_t u : made->second) {
+          --sent.to_come[u];
+          sent.made_s[u] = std::max(sent.made_s[u], lane_end_s);
+        }
+    }
+    send(std::numeric_limits<double>::infinity(), sent);
+    sent.filled.seconds = *std::ranges::max_element(sent.lane_end_s);
+    return std::move(sent.filled);
+  }
+
+  // Sends what is made and ends by then, which may be a part of a unit, or the rest of one and units behind it.
+  void send(double limit_s, Sent& sent) const {
+    const std::vector<Unit>& units = it_.units;
+    while (sent.unit < units.size() && sent.to_come[sent.unit] == 0) {
+      double& lane_end_s = sent.lane_end_s[static_cast<size_t>(lane_)];
+      const double begin_s = std::max(lane_end_s, sent.made_s[sent.unit]);
+      int64_t made = sent.unit_begin;
+      for (size_t u = sent.unit; u < units.size() && sent.to_come[u] == 0 && sent.made_s[u] <= begin_s; ++u)
+        made += units[u].bytes;
+      const int64_t bytes = fitting(made - sent.bytes, limit_s - begin_s);
+      if (bytes == 0) return;
+      sent.filled.steps.push_back({-1, sent.bytes, sent.bytes + bytes});
+      sent.bytes += bytes;
+      lane_end_s = begin_s + pricer_.gradient_seconds(bytes);
+      while (sent.unit < units.size() && sent.unit_begin + units[sent.unit].bytes <= sent.bytes)
+        sent.unit_begin += units[sent.unit++].bytes;
+    }
+  }
+
+  // Returns the bytes, whole elements, that take no longer; 0 where those are too few to cut for.
+  int64_t fitting(int64_t bytes, double seconds) const {
+    if (pricer_.gradient_seconds(bytes) <= seconds) return bytes;
+    if (kLeast * pricer_.gradient_seconds(element_) > seconds) return 0;
+    int64_t fits = 0, too_many = bytes / element_;
+    while (too_many - fits > 1) {
+      const int64_t middle = fits + (too_many - fits) / 2;
+      (pricer_.gradient_seconds(middle * element_) <= seconds ? fits : too_many) = middle;
+    }
+    return fits * element_;
+  }
+
+  const Iteration& it_;
+  const Order& order_;
+  const LayerPricer& pricer_;
+  int64_t element_;
+  int lane_ = -1;                             // of the gradients
+  std::map<int, std::vector<size_t>> makes_;  // by task: units
+};
+
+// Writes the base plan's tasks in another order, with other slices of its gradients.
+class Rewriter {
+ public:
+  explicit Rewriter(const Iteration& iteration) : it_(iteration), new_ids_(iteration.tasks().size()) {
+    *structure_ = {it_.base.structure->flow, it_.base.structure->lanes, {}, {}, 0};
+    for (Lane& lane : structure_->lanes) lane.queue.clear();
+  }
+
+  Plan write(const Filled& filled) {
+    Plan plan = it_.base;
+    plan.schedule = "wave";
+    const std::vector<GradientSlice> old = std::exchange(plan.slices, {});
+    for (const Step& step : filled.steps)
+      if (step.task < 0) plan.slices.push_back(slice_of(step));
+    const int shift = static_cast<int>(std::ssize(plan.slices) - std::ssize(it_.units));
+    plan.slices.insert(plan.slices.end(), old.begin() + std::ssize(it_.units), old.end());
+    int slice = 0;
+    for (const Step& step : filled.steps) {
+      if (step.task >= 0)
+        push(it_.task(step.task), it_.after[static_cast<size_t>(step.task)], shift);
+      else
+        push_slice(step, slice++);
+    }
+    for (const Task& task : it_.tasks())
+      if (const auto id = static_cast<size_t>(task.id); !it_.ordered[id] && new_ids_[id].empty())
+        push(task, it_.after[id], shift);
+    structure_->slices = static_cast<int>(plan.slices.size());
+    for (Gradient& gradient : plan.gradients)
+      if (gradient.made_by >= 0) gradient.made_by = new_ids_[static_cast<size_t>(gradient.made_by)].front();
+    plan.structure = std::move(structure_);
+    set_works(plan);
+    return plan;
+  }
+
+ private:
+  GradientSlice slice_of(const Step& step) const {
+    int64_t offset = 0;
+    int gradient = 0;
+    while (offset + it_.base.gradients[static_cast<size_t>(gradient)].bytes <= step.begin)
+      offset += it_.base.gradients[static_cast<size_t>(gradient++)].bytes;
+    return {gradient, step.begin - offset, step.end - offset};
+  }
+
+  Task& push(const Task& old, const std::vector<int>& after, int slice_shift) {
+    Task task = old;
+    task.id = task.work_class = static_cast<int>(structure_->tasks.size());
+    if (task.slice >= 0) task.slice += slice_shift;
+    std::set<int> ids;
+    for (const int other : after)
+      ids.insert(new_ids_[static_cast<size_t>(other)].begin(), new_ids_[static_cast<size_t>(other)].end());
+    task.after.assign(ids.begin(), ids.end());
+    new_ids_[static_cast<size_t>(old.id)].push_back(task.id);
+    structure_->lanes[static_cast<size_t>(task.lane)].queue.push_back(task.id);
+    structure_->classes.push_back({task.kind, task.phase, task.layer, task.chunk, task.chunks, task.slice});
+    return structure_->tasks.emplace_back(std::move(task));
+  }
+
+  // A slice waits for the makers of all units that it has bytes of, and stands for each of them.
+  void push_slice(const Step& step, int slice) {
+    std::vector<int> makers;
+    const Task* first = nullptr;
+    std::vector<size_t> sent;
+    int64_t begin = 0;
+    for (const Unit& unit : it_.units) {
+      const int64_t end = begin + unit.bytes;
+      if (begin < step.end && end > step.begin) {
+        makers.insert(makers.end(), unit.makers.begin(), unit.makers.end());
+        if (first == nullptr) first = &it_.task(unit.task);
+        sent.push_back(static_cast<size_t>(unit.task));
+      }
+      begin = end;
+    }
+    Task& task = push(*first, makers, 0);
+    task.slice = structure_->classes.back().slice = slice;
+    for (const size_t unit : sent)
+      if (new_ids_[unit].empty() || new_ids_[unit].back() != task.id) new_ids_[unit].push_back(task.id);
+  }
+
+  const Iteration& it_;
+  std::shared_ptr<Structure> structure_ = std::make_shared<Structure>();
+  Lists new_ids_;  // by the base plan's id
+};
+
+// Returns the passes one after the other, each layer's gradients sent in a slice.
+Plan base_plan(const ModelShape& model, const WaveDegrees& degrees) {
+  ModelDecision decision;
+  decision.degree_forward = degrees.forward;
+  decision.degree_first_forward = degrees.first_forward;
+  decision.degree_backward = degrees.backward;
+  ModelShape decided = model;
+  decided.order = PipelineOrder::gpipe;
+  if (model.shape.rounding == Rounding::lcm && model.shape.row_multiple == 1)
+    decided.shape.row_multiple =
+        std::lcm(std::lcm(degrees.first_forward, degrees.forward), std::lcm(degrees.backward, degrees.last_backward));
+  const LayerCases cases(model.shape, model.dense);
+  const bool sums = model.shape.parallel.dp > 1;
+  int64_t waiting = sums ? model.head_gradient_bytes : 0;
+  for (int layer = model.layers - 1; layer >= 0; --layer) {
+    decision.backwards.push_back({cases.is_dense(layer) ? 1 : degrees.last_backward, 0, waiting, {}, {}});
+    waiting = sums ? gradient_bytes(cases.of(layer)) : 0;
+  }
+  return timed_model_plan(find_schedule("fsmoe-dw"), decided, decision);
+}
+
+// Replaces `best` by a plan that is faster, if there is one: with degrees of both phases alike for all micro-batches
+// first, then with others for the first forward and the last backward.
+void improve(const LayerPricer& pricer, const ModelShape& model, int keep, WaveResult& best) {
+  const int most = std::min(kMostWaveDegree, largest_degree(pricer));
+  WaveResult own;
+  own.seconds = std::numeric_limits<double>::infinity();
+  const auto attempt = [&](const WaveDegrees& degrees) {
+    Plan plan = wave_plan(pricer, model, keep, degrees);
+    const double seconds = timeline_of(plan, price(pricer, plan), pricer.profile().contention).makespan_s;
+    if (search::better(seconds, own.seconds)) own = {std::move(plan), seconds, degrees};
+  };
+  for (int forward = 1; forward <= most; ++forward)
+    for (int backward = 1; backward <= most; ++backward) attempt({forward, forward, backward, backward});
+  if (model.micro_batches > 1) {
+    const WaveDegrees alike = *own.degrees;
+    for (int first = 1; first <= most; ++first)
+      for (int last = 1; last <= most; ++last)
+        if (first != alike.forward || last != alike.backward) attempt({first, alike.forward, alike.backward, last});
+  }
+  if (search::better(own.seconds, best.seconds)) best = std::move(own);
+}
+
+// Returns into how many parts of whole samples a micro-batch may be cut.
+std::vector<int> parts_of(const ModelShape& model) {
+  std::vector<int> all{1};
+  for (int parts = 2; parts <= model.shape.layer.batch && parts * model.micro_batches <= kMostCutMicroBatches; ++parts)
+    if (model.shape.layer.batch % parts == 0) all.push_back(parts);
+  return all;
+}
+
+ModelShape cut_into(const ModelShape& model, int parts) {
+  ModelShape cut = model;
+  cut.shape.layer.batch /= parts;
+  cut.micro_batches *= parts;
+  return cut;
+}
+
+double uncut_bound(const LayerPricer& pricer, const ModelShape& model) {
+  const Schedule& schedule = find_schedule("fsmoe-dw");
+  BoundShapes shapes;
+  std::vector<double> busy_s;
+  double chain_s = 0;
+  int gradient_lane = -1;
+  int64_t bytes = model.head_gradient_bytes + model.embedding_gradient_bytes;
+  for (const bool dense : {false, true}) {
+    const int layers = dense ? model.dense.in(0, model.layers) : model.layers - model.dense.in(0, model.layers);
+    if (layers == 0) continue;
+    const LayerPricer& own = dense ? pricer.dense(model.dense.hidden) : pricer;
+    bytes += layers * own.gradient_bytes();
+    for (const Phase phase : {Phase::forward, Phase::backward}) {
+      BoundShape shape = shapes.get(schedule, own.outline(), phase);
+      const int times = phase == Phase::forward && own.outline().recomputes ? 2 * layers : layers;
+      gradient_lane = std::max(gradient_lane, shape.gradient_lane);
+      const PhaseBound all(schedule, shape, own);
+      busy_s.resize(shape.lanes.size());
+      for (size_t lane = 0; lane < busy_s.size(); ++lane)
+        busy_s[lane] += times * model.micro_batches * all.busy(static_cast<int>(lane));
+      shape.weights.clear();  // nothing of the chain waits for these halves
+      shape.beside_sum.clear();
+      chain_s += times * PhaseBound(schedule, shape, own).crossings().back().back();
+    }
+  }
+  if (gradient_lane >= 0) busy_s[static_cast<size_t>(gradient_lane)] += pricer.gradient_seconds_in_parts(bytes);
+  return std::max(chain_s, *std::ranges::max_element(busy_s));
+}
+
+}  // namespace
+
+Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees) {
+  require<Unsupported>(model.shape.parallel.pp == 1, "wave: found {} pipeline stages, expected 1",
+                       model.shape.parallel.pp);
+  require<BadInput>(keep >= model.layers, "wave: found the activations of {} layers to keep, expected at least {}",
+                    keep, model.layers);
+  const Plan base = base_plan(model, degrees);
+  const Iteration iteration(base, pricer, keep);
+  const Order order = best_order(iteration);
+  return Rewriter(iteration).write(Filler(iteration, order, pricer).best());
+}
+
+WaveResult best_wave(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveResult& known) {
+  WaveResult best = known;
+  for (const int parts : parts_of(model)) {
+    const ModelShape cut = cut_into(model, parts);
+    const double before_s = best.seconds;
+    improve(LayerPricer(pricer.profile(), cut.shape, pricer.options()), cut, keep * parts, best);
+    if (best.seconds < before_s) best.parts = parts;
+  }
+  if (best.degrees) check_plan(best.plan);
+  return best;
+}
+
+double wave_bound(const LayerPricer& pricer, const ModelShape& model) {
+  double least_s = std::numeric_limits<double>::infinity();
+  for (const int parts : parts_of(model)) {
+    const ModelShape cut = cut_into(model, parts);
+    least_s = std::min(least_s, uncut_bound(LayerPricer(pricer.profile(), cut.shape, pricer.options()), cut));
+  }
+  return least_s;
+}
+
+}  // namespace moe

@@ -1,0 +1,55 @@
+#pragma once
+// Orders the tasks of a whole iteration at once (`wave`): passes of several layers and micro-batches share the lanes,
+// where every other schedule orders one pass after the other. Planned only: the executor does not run such plans yet.
+//
+// The order is found by list scheduling (Graham, SIAM J. Appl. Math. 17, 1969): a free lane takes the ready task with
+// the longest tail of work behind it, a half of a backward that makes weights' gradients only if nothing else is ready.
+// The order is then justified to the right and to the left (Valls et al., EJOR 165, 2005). Tasks wait for their data,
+// and beside that
+//
+//   memory   the n-th forward of a layer for the (n - keep)-th backward of one, all of it
+//   halves   the backward of layer l - 2 for the weights' gradients of layer l, of the same micro-batch
+//   sums     what adds to gradients for what adds to them before it: in the order of micro-batches and chunks
+//   slices   what sends gradients for all micro-batches that add to them
+//
+// Gradients are sent where their lane is idle or where its tasks can wait, as many bytes as fit.
+#include <compare>
+#include <optional>
+
+#include "moe/cost/pricer.h"
+#include "moe/schedule/model_plan.h"
+
+namespace moe {
+
+/// Chunks of a pass: of the first micro-batch's forward, of the other forwards, of the backwards, and of the last
+/// micro-batch's backward.
+struct WaveDegrees {
+  int first_forward = 1, forward = 1, backward = 1, last_backward = 1;
+  auto operator<=>(const WaveDegrees&) const = default;
+};
+inline constexpr int kMostWaveDegree = 4;
+/// A micro-batch of several samples is cut into smaller ones while an iteration has no more than these.
+inline constexpr int kMostCutMicroBatches = 8;
+
+/// An iteration as planned, and what it takes under the profile's contention.
+struct WaveResult {
+  Plan plan;
+  double seconds = 0;
+  std::optional<WaveDegrees> degrees;  // none: the plan that was known, which no other beats
+  int parts = 1;                       // of each micro-batch
+};
+
+/// Returns the plan, not checked, of a model on one stage. `pricer` prices one layer of it; `keep`: of how many layers
+/// activations are kept at a time, of all micro-batches together. Throws Unsupported for several stages, BadInput where
+/// `keep` is less than the layers that there are.
+Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees);
+
+/// Returns the best of the plans with degrees up to kMostWaveDegree, checked, or `known` where none is faster: so it is
+/// never slower than that one. Each is replayed.
+WaveResult best_wave(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveResult& known);
+
+/// Returns the seconds that no order of these tasks beats, whatever the degrees: each lane's work, and the tasks of one
+/// micro-batch in sequence.
+double wave_bound(const LayerPricer& pricer, const ModelShape& model);
+
+}  // namespace moe

@@ -1,0 +1,320 @@
+#include "tests/search/wave_rules.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <tuple>
+
+#include "moe/schedule/schedule.h"
+
+namespace moe::wave_rules {
+namespace {
+
+using enum TaskKind;
+
+class Rules {
+ public:
+  Rules(const Plan& plan, int keep, std::vector<std::string>& faults) : plan_(plan), keep_(keep), faults_(faults) {
+    for (const Task& task : plan.tasks()) {
+      if (sends_gradients(task.kind)) continue;
+      const Key key{task.phase, task.micro_batch, task.layer, task.kind, task.chunk};
+      if (!found_.emplace(key, task.id).second) faults.push_back(fmt::format("{} is there twice", task.name()));
+      if (task.kind == dispatch || is_expert(task.kind))
+        chunks_[{task.phase, task.micro_batch, task.layer}] = task.chunks;
+    }
+  }
+
+  std::vector<Rule> all() {
+    for (int m = 0; m < plan_.micro_batches; ++m)
+      for (int layer = 0; layer < plan_.layers; ++layer) {
+        forward(m, layer);
+        backward(m, layer);
+      }
+    memory();
+    halves();
+    sums();
+    slices();
+    return std::move(rules_);
+  }
+
+ private:
+  using Key = std::tuple<Phase, int, int, TaskKind, int>;
+
+  bool spans(GroupKind group) const { return plan_.groups[static_cast<size_t>(group)].size > 1; }
+  int chunks(Phase phase, int m, int layer) const {
+    const auto found = chunks_.find({phase, m, layer});
+    return found == chunks_.end() ? 1 : found->second;
+  }
+  int task(Phase phase, int m, int layer, TaskKind kind, int chunk = 0) {
+    const auto found = found_.find({phase, m, layer, kind, chunk});
+    if (found != found_.end()) return found->second;
+    faults_.push_back(fmt::format("{} {} of layer {}, micro-batch {}, chunk {} is missing", name_of(phase),
+                                  name_of(kind), layer, m, chunk));
+    return -1;
+  }
+  void rule(int before, int then, std::string_view text) {
+    if (before >= 0 && then >= 0) rules_.push_back({before, then, std::string(text)});
+  }
+  // Returns those of a chain that a layer of these groups has.
+  std::vector<TaskKind> there(std::initializer_list<std::pair<TaskKind, GroupKind>> chain) const {
+    std::vector<TaskKind> kinds;
+    for (const auto& [kind, group] : chain)
+      if (group == GroupKind::none || spans(group)) kinds.push_back(kind);
+    return kinds;
+  }
+  void in_order(Phase phase, int m, int layer, const std::vector<TaskKind>& kinds, int chunk = 0) {
+    for (size_t i = 1; i < kinds.size(); ++i) {
+      const auto at = [&](TaskKind kind) { return task(phase, m, layer, kind, is_chunked(kind) ? chunk : 0); };
+      rule(at(kinds[i - 1]), at(kinds[i]), "data");
+    }
+  }
+  std::vector<TaskKind> rows_chain(TaskKind from, TaskKind stage, TaskKind to) const {
+    return there({{from, GroupKind::none},
+                  {dispatch, GroupKind::ep},
+                  {allgather, GroupKind::esp},
+                  {stage, GroupKind::none},
+                  {reducescatter, GroupKind::esp},
+                  {combine, GroupKind::ep},
+                  {to, GroupKind::none}});
+  }
+  int first_forward(int m, int layer) {
+    return task(Phase::forward, m, layer, spans(GroupKind::mp) ? mp_allgather : attention);
+  }
+  int last_backward(int m, int layer) {
+    return task(Phase::backward, m, layer, spans(GroupKind::mp) ? mp_reducescatter : attention_dx);
+  }
+
+  void forward(int m, int layer) {
+    const Phase phase = Phase::forward;
+    in_order(phase, m, layer,
+             there({{mp_allgather, GroupKind::mp},
+                    {attention, GroupKind::none},
+                    {mp_reducescatter, GroupKind::mp},
+                    {gate, GroupKind::none},
+                    {order, GroupKind::none}}));
+    for (int c = 0; c < chunks(phase, m, layer); ++c) in_order(phase, m, layer, rows_chain(order, expert, i_order), c);
+    if (layer > 0) rule(task(phase, m, layer - 1, i_order), first_forward(m, layer), "the layer before");
+    if (plan_.shape.layer.shared_hidden == 0) return;
+    in_order(phase, m, layer,
+             there({{attention, GroupKind::none},
+                    {mp_reducescatter, GroupKind::mp},
+                    {shared_allgather, GroupKind::mp},
+                    {shared, GroupKind::none},
+                    {shared_reducescatter, GroupKind::mp},
+                    {i_order, GroupKind::none}}));
+  }
+
+  void backward(int m, int layer) {
+    const Phase phase = Phase::backward;
+    for (int c = 0; c < chunks(phase, m, layer); ++c) {
+      in_order(phase, m, layer, rows_chain(i_order, expert_dx, order), c);
+      in_order(phase, m, layer, {expert_dx, expert_dw}, c);
+    }
+    in_order(phase, m, layer,
+             there({{order, GroupKind::none},
+                    {gate, GroupKind::none},
+                    {mp_allgather, GroupKind::mp},
+                    {attention_dx, GroupKind::none},
+                    {mp_reducescatter, GroupKind::mp}}));
+    in_order(phase, m, layer, {attention_dx, attention_dw});
+    rule(task(Phase::forward, m, layer, i_order), task(phase, m, layer, i_order), "its forward");
+    if (layer + 1 < plan_.layers) rule(last_backward(m, layer + 1), task(phase, m, layer, i_order), "the layer behind");
+    if (plan_.shape.layer.shared_hidden == 0) return;
+    if (layer + 1 < plan_.layers)
+      rule(last_backward(m, layer + 1), task(phase, m, layer, spans(GroupKind::mp) ? shared_allgather : shared),
+           "the layer behind");
+    in_order(phase, m, layer,
+             there({{shared_allgather, GroupKind::mp},
+                    {shared, GroupKind::none},
+                    {shared_reducescatter, GroupKind::mp},
+                    {gate, GroupKind::none}}));
+  }
+
+  std::vector<int> pass(Phase phase, int m, int layer) const {
+    std::vector<int> ids;
+    for (auto at = found_.lower_bound({phase, m, layer, TaskKind{}, 0}); at != found_.end(); ++at) {
+      if (std::tuple(std::get<0>(at->first), std::get<1>(at->first), std::get<2>(at->first)) !=
+          std::tuple(phase, m, layer))
+        break;
+      if (is_of_layer(std::get<3>(at->first))) ids.push_back(at->second);
+    }
+    return ids;
+  }
+
+  // The n-th forward begins once the (n - keep)-th backward, which runs from the last layer to the first, is over.
+  void memory() {
+    const int cells = plan_.layers * plan_.micro_batches;
+    for (int n = keep_; n < cells; ++n) {
+      const int done = n - keep_;
+      for (const int before : pass(Phase::backward, done / plan_.layers, plan_.layers - 1 - done % plan_.layers))
+        for (const int then : pass(Phase::forward, n / plan_.layers, n % plan_.layers)) rule(before, then, "memory");
+    }
+  }
+
+  void halves() {
+    for (int m = 0; m < plan_.micro_batches; ++m)
+      for (int layer = 2; layer < plan_.layers; ++layer)
+        for (const int before : pass(Phase::backward, m, layer)) {
+          const TaskKind kind = plan_.tasks()[static_cast<size_t>(before)].kind;
+          if (kind != expert_dw && kind != attention_dw) continue;
+          for (const int then : pass(Phase::backward, m, layer - 2)) rule(before, then, "weights two layers behind");
+        }
+  }
+
+  void sums() {
+    std::map<std::pair<TaskKind, int>, std::vector<int>> adders;  // by kind and layer, as they should add
+    for (const auto& [key, id] : found_) {
+      const auto& [phase, m, layer, kind, chunk] = key;
+      if (phase == Phase::backward && (kind == expert_dw || kind == attention_dw || kind == gate || kind == shared))
+        adders[{kind, layer}].push_back(id);
+    }
+    for (const auto& [what, ids] : adders)
+      for (size_t i = 1; i < ids.size(); ++i) rule(ids[i - 1], ids[i], "order of sums");
+  }
+
+  void slices() {
+    std::vector<int64_t> begins{0};
+    for (const Gradient& gradient : plan_.gradients) begins.push_back(begins.back() + gradient.bytes);
+    std::vector<int> sent(plan_.slices.size());
+    std::vector<std::pair<int64_t, int64_t>> parts;
+    for (const Task& task : plan_.tasks()) {
+      if (!sends_gradients(task.kind)) continue;
+      if (task.slice < 0 || task.slice >= std::ssize(plan_.slices) || sent[static_cast<size_t>(task.slice)]++ > 0) {
+        faults_.push_back(fmt::format("{} sends a slice that is not its own", task.name()));
+        continue;
+      }
+      const GradientSlice& slice = plan_.slices[static_cast<size_t>(task.slice)];
+      const int64_t from = begins[static_cast<size_t>(slice.gradient)] + slice.begin,
+                    to = from + slice.end - slice.begin;
+      parts.emplace_back(from, to);
+      for (size_t g = 0; g < plan_.gradients.size(); ++g)
+        if (from < begins[g + 1] && to > begins[g]) made_before(plan_.gradients[g].layer, task.id);
+    }
+    std::ranges::sort(parts);
+    int64_t end = 0;
+    for (const auto& [from, to] : parts) {
+      if (from != end) faults_.push_back(fmt::format("gradient bytes from {} follow those to {}", from, end));
+      if (to <= from || to % bytes_of(plan_.shape.layer.dtype) != 0)
+        faults_.push_back(fmt::format("gradient bytes {} to {} are no whole elements", from, to));
+      end = to;
+    }
+    const std::vector<int64_t> tensors = gradient_tensors(plan_.shape);
+    const int64_t all = std::accumulate(tensors.begin(), tensors.end(), int64_t{0}) * plan_.layers;
+    if (const int64_t expected = plan_.shape.parallel.dp > 1 ? all : 0; end != expected)
+      faults_.push_back(fmt::format("{} gradient bytes are sent of {}", end, expected));
+  }
+
+  void made_before(int layer, int slice) {
+    for (int m = 0; m < plan_.micro_batches; ++m) {
+      rule(task(Phase::backward, m, layer, attention_dw), slice, "gradients");
+      rule(last_backward(m, layer), slice, "gradients");
+      if (plan_.shape.layer.shared_hidden > 0) rule(task(Phase::backward, m, layer, shared), slice, "gradients");
+    }
+  }
+
+  const Plan& plan_;
+  int keep_;
+  std::vector<std::string>& faults_;
+  std::map<Key, int> found_;
+  std::map<std::tuple<Phase, int, int>, int> chunks_;
+  std::vector<Rule> rules_;
+};
+
+// A network of a rank carries one collective at a time, its cores compute one task at a time.
+void check_lanes(const Plan& plan, const Times& times, std::vector<std::string>& faults) {
+  std::map<Network, std::vector<int>> used;  // none: compute
+  for (const Task& task : plan.tasks()) {
+    const Network network = plan.groups[static_cast<size_t>(task.group)].network;
+    used[task.group == GroupKind::none ? Network::none : network].push_back(task.id);
+  }
+  for (auto& [network, ids] : used) {
+    std::ranges::sort(ids, {}, [&](int id) {
+      return std::pair(times.begin_s[static_cast<size_t>(id)], times.end_s[static_cast<size_t>(id)]);
+    });
+    for (size_t i = 1; i < ids.size(); ++i)
+      if (times.begin_s[static_cast<size_t>(ids[i])] < times.end_s[static_cast<size_t>(ids[i - 1])])
+        faults.push_back(fmt::format("{} and {} run at once", plan.tasks()[static_cast<size_t>(ids[i - 1])].name(),
+                                     plan.tasks()[static_cast<size_t>(ids[i])].name()));
+  }
+}
+
+// Counts layers whose forward has begun and whose backward is not over.
+void check_kept(const Plan& plan, const Times& times, int keep, std::vector<std::string>& faults) {
+  std::map<std::pair<int, int>, std::pair<double, double>> lives;
+  for (const Task& task : plan.tasks()) {
+    if (!is_of_layer(task.kind)) continue;
+    const auto id = static_cast<size_t>(task.id);
+    auto& [begin_s, end_s] =
+        lives.try_emplace({task.micro_batch, task.layer}, times.begin_s[id], times.end_s[id]).first->second;
+    begin_s = std::min(begin_s, times.begin_s[id]);
+    end_s = std::max(end_s, times.end_s[id]);
+  }
+  for (const auto& [cell, life] : lives) {
+    const auto alive = std::ranges::count_if(
+        lives, [&](const auto& other) { return other.second.first <= life.first && life.first < other.second.second; });
+    if (alive > keep) faults.push_back(fmt::format("{} layers' activations are kept, {} at most", alive, keep));
+  }
+}
+
+}  // namespace
+
+std::vector<Rule> rules_of(const Plan& plan, int keep, std::vector<std::string>& faults) {
+  return Rules(plan, keep, faults).all();
+}
+
+double Times::makespan_s() const { return *std::ranges::max_element(end_s); }
+
+Times times_of(const Plan& plan, std::span<const double> seconds) {
+  const size_t n = plan.tasks().size();
+  std::vector<std::optional<double>> end_s(n);
+  Times times;
+  times.begin_s.resize(n);
+  std::vector<size_t> next(plan.structure->lanes.size());
+  std::vector<double> free_s(next.size());
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t lane = 0; lane < next.size(); ++lane) {
+      const std::vector<int>& queue = plan.structure->lanes[lane].queue;
+      if (next[lane] == queue.size()) continue;
+      const Task& task = plan.tasks()[static_cast<size_t>(queue[next[lane]])];
+      double begin_s = free_s[lane];
+      bool ready = true;
+      for (const int id : task.after) {
+        ready = ready && end_s[static_cast<size_t>(id)];
+        if (ready) begin_s = std::max(begin_s, *end_s[static_cast<size_t>(id)]);
+      }
+      if (!ready) continue;
+      times.begin_s[static_cast<size_t>(task.id)] = begin_s;
+      end_s[static_cast<size_t>(task.id)] = free_s[lane] = begin_s + seconds[static_cast<size_t>(task.id)];
+      ++next[lane];
+      moved = true;
+    }
+  }
+  for (const auto& end : end_s) {
+    if (!end) return {};
+    times.end_s.push_back(*end);
+  }
+  return times;
+}
+
+std::vector<std::string> faults_of(const Plan& plan, int keep, std::span<const double> seconds) {
+  std::vector<std::string> faults;
+  const std::vector<Rule> rules = rules_of(plan, keep, faults);
+  const Times times = times_of(plan, seconds);
+  if (times.end_s.empty()) {
+    faults.emplace_back("it cannot run to its end");
+    return faults;
+  }
+  for (const Rule& rule : rules)
+    if (times.begin_s[static_cast<size_t>(rule.then)] < times.end_s[static_cast<size_t>(rule.before)])
+      faults.push_back(fmt::format("{}: {} begins before {} is over", rule.text,
+                                   plan.tasks()[static_cast<size_t>(rule.then)].name(),
+                                   plan.tasks()[static_cast<size_t>(rule.before)].name()));
+  check_lanes(plan, times, faults);
+  check_kept(plan, times, keep, faults);
+  return faults;
+}
+
+}  // namespace moe::wave_rules

@@ -1,0 +1,237 @@
+// Orders of whole iterations: random layers and models against rules written by hand, planted faults, replays computed
+// twice, and the best of all other schedules.
+#include "moe/search/wave.h"
+
+#include <cmath>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <limits>
+#include <memory>
+#include <string_view>
+
+#include "moe/base/random.h"
+#include "moe/cost/fluid_replay.h"
+#include "moe/search/model_search.h"
+#include "tests/cost/random_layer.h"
+#include "tests/properties/any_model.h"
+#include "tests/search/wave_rules.h"
+
+namespace moe {
+namespace {
+
+using wave_rules::faults_of;
+
+long cases = 40;
+
+struct Draws {
+  uint64_t seed, index = 0;
+  int below(int n) { return static_cast<int>(random_bits(seed, 177, index++) % static_cast<uint64_t>(n)); }
+  double uniform() { return random_uniform(seed, 178, index++); }
+};
+
+struct Drawn {
+  explicit Drawn(uint64_t seed, bool contends = false)
+      : draws{seed},
+        layer(contends ? random_layer::contended(random_layer::random_layer(seed, seed % 4 >= 2), seed)
+                       : random_layer::random_layer(seed, seed % 4 >= 2)),
+        pricer(layer.profile, layer.shape) {
+    model = ModelShape{layer.shape, 1 + draws.below(4), 1 + draws.below(4)};
+    if (model.micro_batches > 1) model.order = PipelineOrder::one_f_one_b;
+    keep = model.layers + draws.below(model.layers + 1);
+    const int most = std::min(kMostWaveDegree, largest_degree(pricer));
+    for (int* degree : {&degrees.first_forward, &degrees.forward, &degrees.backward, &degrees.last_backward})
+      *degree = 1 + draws.below(most);
+  }
+
+  Draws draws;
+  random_layer::RandomLayer layer;
+  LayerPricer pricer;
+  ModelShape model;
+  int keep = 1;
+  WaveDegrees degrees;
+};
+
+std::vector<double> by_task(const Plan& plan, const std::vector<double>& by_class) {
+  std::vector<double> seconds;
+  for (const Task& task : plan.tasks()) seconds.push_back(by_class[static_cast<size_t>(task.work_class)]);
+  return seconds;
+}
+
+// Tasks that take other times than the order was made for: what is ordered by chance alone comes out of order.
+std::vector<double> any_seconds(const Plan& plan, Draws& draws) {
+  std::vector<double> seconds;
+  for (size_t i = 0; i < plan.tasks().size(); ++i) seconds.push_back(std::pow(10.0, 4 * draws.uniform()));
+  return seconds;
+}
+
+TEST(Wave, KeepsEveryRuleHoweverLongTasksTake) {
+  int tasks = 0;
+  for (long seed = 1; seed <= cases; ++seed) {
+    Drawn drawn(static_cast<uint64_t>(seed));
+    const Plan plan = wave_plan(drawn.pricer, drawn.model, drawn.keep, drawn.degrees);
+    ASSERT_NO_THROW(check_plan(plan)) << drawn.layer.text;
+    const std::vector<double> priced = price(drawn.pricer, plan);
+    ASSERT_EQ(faults_of(plan, drawn.keep, by_task(plan, priced)), std::vector<std::string>()) << drawn.layer.text;
+    for (int i = 0; i < 3; ++i)
+      ASSERT_EQ(faults_of(plan, drawn.keep, any_seconds(plan, drawn.draws)), std::vector<std::string>())
+          << drawn.layer.text;
+    const double recomputed = wave_rules::times_of(plan, by_task(plan, priced)).makespan_s();
+    ASSERT_NEAR(timeline_of(plan, priced, {}).makespan_s / recomputed, 1, 1e-12) << drawn.layer.text;
+    tasks += static_cast<int>(std::ssize(plan.tasks()));
+  }
+  fmt::print("{} tasks\n", tasks);
+}
+
+// Returns the plan without the dependency of one task on another.
+Plan without(const Plan& plan, const wave_rules::Rule& rule) {
+  Plan faulty = plan;
+  auto structure = std::make_shared<Structure>(*plan.structure);
+  std::erase(structure->tasks[static_cast<size_t>(rule.then)].after, rule.before);
+  faulty.structure = std::move(structure);
+  return faulty;
+}
+
+// `slow`: a task that takes longer than all others together; -1: none.
+bool is_found(const Plan& plan, int keep, int slow, Draws& draws) {
+  for (int i = 0; i < 10; ++i) {
+    std::vector<double> seconds = any_seconds(plan, draws);
+    if (slow >= 0) seconds[static_cast<size_t>(slow)] = 1e9;
+    if (!faults_of(plan, keep, seconds).empty()) return true;
+  }
+  return false;
+}
+
+// Returns whether the plan orders the rule's tasks otherwise: over other tasks, or on a lane.
+bool is_still_ordered(const Plan& plan, const wave_rules::Rule& rule) {
+  std::vector<bool> behind(plan.tasks().size());
+  behind[static_cast<size_t>(rule.before)] = true;
+  std::vector<bool> lane_behind(plan.structure->lanes.size());
+  for (const Task& task : plan.tasks()) {
+    const auto lane = static_cast<size_t>(task.lane);
+    bool is = task.id == rule.before || lane_behind[lane];
+    for (const int id : task.after) is = is || behind[static_cast<size_t>(id)];
+    behind[static_cast<size_t>(task.id)] = is;
+    lane_behind[lane] = is;
+  }
+  return behind[static_cast<size_t>(rule.then)];
+}
+
+TEST(Wave, PlantedFaultsAreFound) {
+  int planted = 0, found = 0;
+  for (long seed = 1; seed <= cases / 2; ++seed) {
+    Drawn drawn(static_cast<uint64_t>(seed));
+    const Plan plan = wave_plan(drawn.pricer, drawn.model, drawn.keep, drawn.degrees);
+    const auto plant = [&](const Plan& faulty, int slow = -1) {
+      ++planted;
+      found += is_found(faulty, drawn.keep, slow, drawn.draws) ? 1 : 0;
+    };
+    std::vector<std::string> none;
+    const std::vector<wave_rules::Rule> rules = wave_rules::rules_of(plan, drawn.keep, none);
+    for (int i = 0; i < 8; ++i) {  // a dependency is missing
+      const wave_rules::Rule& rule = rules[static_cast<size_t>(drawn.draws.below(static_cast<int>(rules.size())))];
+      const Plan faulty = without(plan, rule);
+      if (!is_still_ordered(faulty, rule)) plant(faulty, rule.before);
+    }
+    Plan faulty = plan;  // a task is there twice, another never
+    auto structure = std::make_shared<Structure>(*plan.structure);
+    for (Task& task : structure->tasks)
+      if (task.kind == TaskKind::expert_dw && task.chunks > 1 && task.chunk > 0) {
+        task.chunk = 0;
+        faulty.structure = structure;
+        plant(faulty);
+        break;
+      }
+    if (plan.slices.empty()) continue;
+    faulty = plan;  // bytes are sent twice, or never
+    faulty.slices.back().begin += drawn.draws.below(2) == 0 ? 4 : -4;
+    plant(faulty);
+    faulty = plan;  // a slice is sent twice, another never
+    structure = std::make_shared<Structure>(*plan.structure);
+    for (Task& task : structure->tasks)
+      if (sends_gradients(task.kind)) task.slice = 0;
+    faulty.structure = structure;
+    if (plan.slices.size() > 1) plant(faulty);
+    faulty = plan;  // a slice goes before anything is made
+    structure = std::make_shared<Structure>(*plan.structure);
+    for (Lane& lane : structure->lanes) {
+      const auto slice = std::ranges::find_if(
+          lane.queue, [&](int id) { return sends_gradients(plan.tasks()[static_cast<size_t>(id)].kind); });
+      if (slice == lane.queue.end()) continue;
+      std::rotate(lane.queue.begin(), slice, slice + 1);
+      structure->tasks[static_cast<size_t>(lane.queue.front())].after.clear();
+    }
+    faulty.structure = structure;
+    plant(faulty);
+  }
+  fmt::print("{} of {} faults found\n", found, planted);
+  EXPECT_EQ(found, planted);
+  EXPECT_GT(planted, cases);
+}
+
+// The best of all other schedules is known to the search. Contention counts in every second case.
+TEST(Wave, IsNeverSlowerThanTheBestOther) {
+  ModelSearch search(false);
+  double sum = 0, most = 0;
+  int models = 0, faster = 0;
+  for (long seed = 1; seed <= cases; ++seed) {
+    Drawn drawn(static_cast<uint64_t>(seed), seed % 2 == 0);
+    WaveResult known{{}, std::numeric_limits<double>::infinity(), {}};
+    for (const char* name : {"fsmoe", "fsmoe-dw", "pipemoe+lina", "tutel-improved"}) {
+      const ModelResult found =
+          search.tune(find_schedule(name), drawn.pricer, drawn.model, partition_strategies().front());
+      if (found.total_s() < known.seconds) known = {found.plan, found.total_s(), {}};
+    }
+    const WaveResult best = best_wave(drawn.pricer, drawn.model, drawn.keep, known);
+    ASSERT_LE(best.seconds, known.seconds) << drawn.layer.text;
+    const LayerPricer own(drawn.layer.profile, best.plan.shape);
+    const Contention& contention = drawn.layer.profile.contention;
+    ASSERT_NEAR(timeline_of(best.plan, price(own, best.plan), contention).makespan_s / best.seconds, 1, 1e-12);
+    if (best.degrees) {
+      ASSERT_GE(best.seconds, wave_bound(drawn.pricer, drawn.model) * (1 - 1e-9)) << drawn.layer.text;
+      const std::vector<double> seconds = by_task(best.plan, price(own, best.plan));
+      ASSERT_EQ(faults_of(best.plan, drawn.keep * best.parts, seconds), std::vector<std::string>()) << drawn.layer.text;
+    }
+    const double gain = known.seconds / best.seconds;
+    sum += std::log(gain);
+    most = std::max(most, gain);
+    faster += best.degrees ? 1 : 0;
+    ++models;
+  }
+  fmt::print("{} models: faster in {}, {:.3f} in the mean, {:.3f} at most\n", models, faster, std::exp(sum / models),
+             most);
+  EXPECT_GT(faster, models / 4);
+}
+
+// Dense layers, ends of a model, recomputation and planned steps.
+TEST(Wave, OrdersAnyModelOfOneStage) {
+  int models = 0;
+  for (uint64_t seed = 1; models < cases; ++seed) {
+    any_model::AnyModel any = any_model::any_model(seed);
+    if (any.model.shape.parallel.pp > 1) continue;
+    any.model.step.planned = seed % 3 != 0;
+    any.model.step.clips = seed % 2 == 0;
+    const LayerPricer pricer(any.profile, any.model.shape);
+    const int most = std::min(kMostWaveDegree, largest_degree(pricer));
+    const int first = 1 + static_cast<int>(seed) % most, second = 1 + static_cast<int>(seed / 2) % most;
+    const Plan plan = wave_plan(pricer, any.model, any.model.layers + 1, {first, second, second, first});
+    ASSERT_NO_THROW(check_plan(plan)) << any.text;
+    ++models;
+  }
+}
+
+TEST(Wave, RefusesWhatItCannotOrder) {
+  Drawn drawn(1);
+  EXPECT_THROW(wave_plan(drawn.pricer, drawn.model, drawn.model.layers - 1, {}), BadInput);
+  drawn.model.shape.parallel.pp = 2;
+  EXPECT_THROW(wave_plan(drawn.pricer, drawn.model, drawn.keep, {}), Unsupported);
+}
+
+}  // namespace
+}  // namespace moe
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  for (int i = 1; i < argc; ++i)
+    if (std::string_view(argv[i]).starts_with("--cases=")) moe::cases = std::stol(argv[i] + 8);
+  return RUN_ALL_TESTS();
+}
