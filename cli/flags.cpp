@@ -400,7 +400,9 @@ void add_import(CLI::App& app, Command& c) {
   add_number(*verb, "--ranks-per-node", o.ranks_per_node, "of the cluster; default: as the files say",
              {1, kMostRanksPerNode});
   verb->add_flag("--in-place", o.in_place, "nccl-tests: the in-place columns; default: out of place");
-  add_text(*verb, "--map", "FILE", o.map, "kineto: CSV of kernel, kind; what kernels of other names do");
+  add_text(*verb, "--map", "FILE", o.map, "traces: CSV of kernel, kind; what kernels of other names do");
+  add_text(*verb, "--dtype", "float32|float16|bfloat16|float64", o.dtype,
+           "nsys: of GEMMs whose kernels' names tell none");
   begin_group(*verb, kOutput);
   add_text(*verb, "-o,--out", "FILE", o.out, "the records; of csv-profile the profile");
   add_overwrite(*verb);

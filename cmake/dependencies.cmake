@@ -12,6 +12,7 @@ find_package(Boost 1.74 REQUIRED)  # headers alone: Boost.Math
 find_package(benchmark 1.7 REQUIRED)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(SQLite3 3.36 REQUIRED)
 if(MOETUNE_TESTS)
   find_package(GTest 1.12 REQUIRED)
   find_package(boost_context 1.74 QUIET CONFIG)

@@ -26,7 +26,8 @@ struct ImportOptions {
   std::string op, network;  // empty: as the files say
   std::optional<int> nodes, ranks, ranks_per_node;
   bool in_place = false;
-  std::string map;  // CSV of kernels' kinds; empty: none
+  std::string dtype;  // of GEMMs whose kernels' names say none; empty: they are left out
+  std::string map;    // CSV of kernels' kinds; empty: none
   std::string out;
   Asked asked;
 };

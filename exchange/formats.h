@@ -1,5 +1,6 @@
 #pragma once
-// The formats: each writes what the options ask for, or reads files into records. docs/exchange.md describes them.
+// The formats: each writes what the options ask for, or reads files into records. docs/exchange.md and docs/imports.md
+// describe them.
 #include <iosfwd>
 #include <string>
 
@@ -23,6 +24,7 @@ void import_csv(const ImportOptions& options);
 void import_csv_profile(const ImportOptions& options);
 void import_nccl_tests(const ImportOptions& options);
 void import_kineto(const ImportOptions& options);
+void import_nsys(const ImportOptions& options);
 
 /// Write the tables of a profile, or records, as CSV.
 void write_profile_csv(const ExportOptions& options, std::ostream& out);

@@ -30,9 +30,10 @@ struct ImportFormat {
   std::string_view flags;  // that it reads, beside --out and --overwrite
 };
 
-constexpr std::array<ImportFormat, 4> kImportFormats{{
+constexpr std::array<ImportFormat, 5> kImportFormats{{
     {"nccl-tests", import_nccl_tests, "--cluster --op --network --nodes --ranks --ranks-per-node --in-place"},
     {"kineto", import_kineto, "--cluster --network --nodes --ranks-per-node --map"},
+    {"nsys", import_nsys, "--cluster --network --nodes --ranks --ranks-per-node --map --dtype"},
     {"csv", import_csv, "--cluster --nodes --ranks-per-node"},
     {"csv-profile", import_csv_profile, ""},
 }};
@@ -52,12 +53,14 @@ void check_read(const ImportFormat& format, const ImportOptions& o) {
                                                      {"--ranks-per-node", o.ranks_per_node.has_value()},
                                                      {"--in-place", o.in_place},
                                                      {"--map", !o.map.empty()},
+                                                     {"--dtype", !o.dtype.empty()},
                                                      {"--overwrite", o.asked.overwrite && format.flags.empty()}};
   for (const auto& [flag, is_given] : given)
     require<BadInput>(!is_given || has_flag(format.flags, flag), "{}: found format {}, which has no use for it", flag,
                       format.name);
   require<BadInput>(o.network.empty() || o.network == "inter" || o.network == "intra",
                     "--network: found '{}', expected inter or intra", o.network);
+  if (!o.dtype.empty()) dtype_from(o.dtype, "--dtype");
   require<BadInput>(is_profile_name(o.cluster), "--cluster: found '{}', expected {}", o.cluster, kProfileName);
   require<BadInput>(!o.out.empty(), "--out: found none, expected a file for what is imported");
   require_other_file(o.out, o.files);
@@ -204,9 +207,8 @@ void say_what_fits(const ImportOptions& options) {
         "all files together");
   const std::vector<std::string_view> missing = missing_ops(fitted.rows);
   if (!missing.empty())
-    log_info(
-        fmt::format("a plan may need rows beside these: {} (docs/exchange.md); tune --nearest borrows other sizes'",
-                    fmt::join(missing, ", ")));
+    log_info(fmt::format("a plan may need rows beside these: {} (docs/imports.md); tune --nearest borrows other sizes'",
+                         fmt::join(missing, ", ")));
   if (!missing.empty() && missing.front() == kAsked.front())
     log_info("fit --compute-from h100-8, or another preset of your GPU (see list), takes its prices of computations");
   if (!good.empty() || !weak.empty())

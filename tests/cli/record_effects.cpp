@@ -63,7 +63,8 @@ Effects import_() {
       "--cluster mine; --op alltoall; --network intra; --nodes 2; --ranks 8; --ranks-per-node 4; --in-place; "
       "--overwrite");
   add(e, parsed, "kineto a --out o.jsonl", "--map m.csv");
-  add(e, refused, csv, "--op alltoall; --network intra; --ranks 8; --in-place; --map m.csv");
+  add(e, parsed, "nsys a --out o.jsonl", "--dtype bfloat16");
+  add(e, refused, csv, "--op alltoall; --network intra; --ranks 8; --in-place; --map m.csv; --dtype bfloat16");
   add(e, refused, "nccl-tests a", "--map m.csv");
   add(e, writes, "csv-profile profile.csv", "--out written");
   add(e, refused, "csv-profile profile.csv --out written", "--cluster mine; --nodes 2");

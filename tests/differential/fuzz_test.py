@@ -14,7 +14,10 @@ import subprocess
 import sys
 import tempfile
 
-import questions
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "exchange"))
+
+import nsys_export  # noqa: E402
+import questions  # noqa: E402
 from prices import Profile
 
 ODD = ["0", "-1", "1", "1e308", "-1e308", "1e-320", "nan", "inf", "-inf", "9223372036854775807", "18446744073709551616",
@@ -121,6 +124,9 @@ def prepare(binary, folder):
     made("simulate", *SHORT, "--schedule", "fsmoe,tutel", "--out", "records.jsonl")
     made("export", "plan", "records.jsonl", "--schedule", "fsmoe", "--cluster", "cluster.toml", "-o", "plan.json")
     made("export", "csv", "cluster.toml", "-o", "profile.csv")
+    export = nsys_export.Export()
+    export.thread(1, 0).operator("aten::mm, sizes = [[64, 32], [32, 48]]", [("nvjet_tst", 25)])
+    export.write(os.path.join(folder, "nsys.sqlite"))
     made("import", "csv", "samples.csv", *OF_LOGS, "-o", "measured.jsonl")
     return {
         "cluster.toml": [["simulate", *SHORT], ["tune", "--no-verify", *SHORT, "-o", "out"], ["memory", *SHORT],
@@ -139,6 +145,7 @@ def prepare(binary, folder):
         "profile.csv": [["import", "csv-profile", "profile.csv", "-o", "out"]],
         "samples.csv": [["import", "csv", "samples.csv", *OF_LOGS, "-o", "out"]],
         "trace.json": [["import", "kineto", "trace.json", *OF_LOGS, "-o", "out"]],
+        "nsys.sqlite": [["import", "nsys", "nsys.sqlite", *OF_LOGS, "-o", "out"]],
         "map.csv": [["import", "kineto", "trace.json", "--map", "map.csv", *OF_LOGS, "-o", "out"]],
         "test.json": [["import", "nccl-tests", "test.json", *OF_LOGS, "--ranks", "4", "--network", "inter",
                        "-o", "out"]],

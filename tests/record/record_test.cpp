@@ -227,7 +227,7 @@ TEST(Stamp, SaysWhatRanWhereAndWhen) {
   EXPECT_EQ(read.machine.text("fingerprint", "").size(), 16u);
   EXPECT_EQ(read.conditions, run.conditions);
   EXPECT_FALSE(read.compiler.empty());
-  for (const char* name : {"fmt", "spdlog", "Eigen", "nlohmann_json", "CLI11", "Boost", "benchmark", "zlib"})
+  for (const char* name : {"fmt", "spdlog", "Eigen", "nlohmann_json", "CLI11", "Boost", "benchmark", "zlib", "SQLite"})
     EXPECT_NE(read.libraries.text(name, "").find('.'), std::string::npos) << name;
 }
 
