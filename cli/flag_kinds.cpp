@@ -126,47 +126,74 @@ void add_micro_batches(CLI::App& verb, verbs::ModelFlags& m) {
              "chunks of layers that each of several stages has (interleaved 1F1B); default: 1", {1, 1e5});
 }
 
+namespace {
+
+template <class Value>
+std::string help_of(const LayerField<Value>& field) {
+  const LayerShape usual;
+  if (std::same_as<Value, bool> || field.help.find("; default: ") != std::string_view::npos)
+    return std::string(field.help);
+  if constexpr (std::is_enum_v<Value>)
+    return with_default(field.help, name_of(usual.*field.member));
+  else if constexpr (std::same_as<Value, std::optional<double>>)
+    return with_default(field.help, (usual.*field.member).value());
+  else
+    return with_default(field.help, usual.*field.member);
+}
+
+std::optional<double> factor_or_none(const std::string& flag, const std::string& text) {
+  if (text == "none") return std::nullopt;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require<BadInput>(error == std::errc{} && end == text.data() + text.size() && value > 0 && value < kFactorLimits.most,
+                    "{}: found '{}', expected a number > 0 and below {}, or none", flag, text, kFactorLimits.most);
+  return value;
+}
+
+// Adds the flag of a layer's field.
+template <class Value>
+void add_field(CLI::App& verb, const LayerField<Value>& field, SomeLayerFields& fields) {
+  std::string words(field.key);
+  std::ranges::replace(words, '_', '-');
+  const std::string help = help_of(field);
+  if constexpr (std::same_as<Value, bool>) {
+    const bool usually = LayerShape{}.*field.member;
+    verb.add_flag_callback((usually ? "--no-" : "--") + words,
+                           [&fields, member = field.member, usually] { fields.set(member, !usually); }, help);
+  } else {
+    const auto value = [flag = "--" + words, field](const std::string& text) -> Value {
+      const NumberRange range{field.limits.least, field.limits.most};
+      if constexpr (LayerField<Value>::is_name)
+        return field.from(text, flag);
+      else if constexpr (std::is_arithmetic_v<Value>)
+        return number<Value>(flag, text, range);
+      else
+        return factor_or_none(flag, text);
+    };
+    verb.add_option_function<std::string>(
+            "--" + words,
+            [&fields, member = field.member, value](const std::string& text) { fields.set(member, value(text)); }, help)
+        ->type_name(std::string(field.type));
+  }
+}
+
+}  // namespace
+
 void add_layer(CLI::App& verb, verbs::Selection& s) {
   verbs::LayerFlags& l = s.layer;
-  const LayerShape usual;
   add_text(verb, "--layer", "LAYER|FILE", s.layer_file, "a layer (configs/layers/); the flags below override it");
-  add_batch(verb, s);
-  add_number(verb, "--seq", l.seq, with_default("tokens a sample (L)", usual.seq), {1});
-  add_number(verb, "--model-dim", l.model_dim, with_default("embedding size (M)", usual.model_dim), {1});
-  add_number(verb, "--hidden", l.hidden, with_default("expert hidden size (H)", usual.hidden), {1});
-  add_number(verb, "--shared-hidden", l.shared_hidden,
-             "hidden size of an expert that every token passes; default: 0, none", {0});
-  add_number(verb, "--heads", l.heads, with_default("attention heads", usual.heads), {1});
-  add_number(verb, "--kv-heads", l.kv_heads, "key-value heads; default: heads", {1});
-  add_number(verb, "--head-dim", l.head_dim, "width of a head; default: 0, model-dim / heads", {0});
-  add_number(verb, "--rope-theta", l.rope_theta, "base of rotary positions; default: 0, none", {0});
-  add_number(verb, "--experts", l.experts, "number of experts (E); default: one a node, on one node one a rank", {1});
-  add_number(verb, "--top-k", l.top_k, with_default("experts a token (k)", usual.top_k), {1});
-  add_text(verb, "--capacity-factor", "F|none", l.capacity_factor,
-           with_default("f; none: dropless", *usual.capacity_factor));
-  add_text(verb, "--capacity-rounding", "ragged|lcm|exact|tutel|deepspeed|megatron", l.rounding,
-           "how many rows an expert takes; default: ragged");
-  add_text(verb, "--ffn", "FFN", l.ffn, with_default("kind of expert", name_of(usual.ffn)));
-  add_text(verb, "--gate", "GATE", l.gate, with_default("which experts a token goes to", usual.gate));
-  add_text(verb, "--order", "ORDER", l.order, with_default("how rows are permuted to the experts' order", usual.order));
-  add_text(verb, "--dispatcher", "DISPATCHER", l.dispatcher, with_default("how rows are exchanged", usual.dispatcher));
-  add_text(verb, "--hook", "HOOK", l.hook,
-           with_default("what is applied to rows before and after they are sent", usual.hook));
-  add_text(
-      verb, "--norm", "layernorm|rmsnorm|post-layernorm|none", l.norm,
-      "before attention and the MoE part; default: rmsnorm with mixtral, else layernorm; post: behind the sums (BERT)");
-  verb.add_flag("--no-residual", l.no_residual, "no residual connections around attention and the MoE part");
-  verb.add_flag("--no-causal", l.no_causal, "a token sees all of its sample; models learn masked tokens (BERT)");
-  verb.add_flag("--bias", l.bias, "attention, experts and LayerNorms have biases (GPT-2)");
-  add_number(verb, "--aux-loss", l.aux_loss, "coefficient of the gate's load-balancing loss; default: 0", {0, 1e3});
-  add_number(verb, "--z-loss", l.z_loss, "coefficient of the gate's z loss; default: 0", {0, 1e3});
-  add_text(verb, "--dtype", "float32|float16|bfloat16|float64", l.dtype,
-           with_default("type of activations and weights", name_of(usual.dtype)));
+  for_each_layer_field([&](const auto& field) {
+    if (!field.planned_only) add_field(verb, field, l.fields);
+  });
+  add_named(verb, "--capacity-rounding", "ragged|lcm|exact|tutel|deepspeed|megatron", rounding_from, l.rounding,
+            "how many rows an expert takes; default: ragged");
   add_groups(verb, s);
 }
 
 void add_batch(CLI::App& verb, verbs::Selection& s) {
-  add_number(verb, "--batch", s.layer.batch, with_default("samples of one MP group (B)", LayerShape{}.batch), {1});
+  for_each_layer_field([&](const auto& field) {
+    if (field.key == "batch") add_field(verb, field, s.layer.fields);
+  });
 }
 
 void add_groups(CLI::App& verb, verbs::Selection& s) {
@@ -187,14 +214,8 @@ void add_global_batch(CLI::App& verb, std::optional<int64_t>& samples) {
 }
 
 void add_recompute(CLI::App& verb, verbs::Selection& s) {
-  verb.add_option_function<std::string>(
-          "--recompute",
-          [&s](const std::string& name) {
-            recompute_from(name, "--recompute");
-            s.layer.recompute = name;
-          },
-          "selective: the backward computes attention scores again; full: the whole layer, keeping only its output")
-      ->type_name("none|selective|full");
+  add_named(verb, "--recompute", "none|selective|full", recompute_from, s.layer.recompute,
+            "selective: the backward computes attention scores again; full: the whole layer, keeping only its output");
 }
 
 void add_states(CLI::App& verb, verbs::Selection& s) {
@@ -204,9 +225,10 @@ void add_states(CLI::App& verb, verbs::Selection& s) {
   add_recompute(verb, s);
 }
 
-void add_node_limit(CLI::App& verb, verbs::Selection& s) {
-  add_number(verb, "--node-limit", s.layer.node_limit,
-             "largest number of nodes that a token's experts are on; default: any", {1, 1e6});
+void add_planned_fields(CLI::App& verb, verbs::Selection& s) {
+  for_each_layer_field([&](const auto& field) {
+    if (field.planned_only) add_field(verb, field, s.layer.fields);
+  });
 }
 
 void add_schedule(CLI::App& verb, verbs::Selection& s) {

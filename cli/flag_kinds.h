@@ -88,6 +88,16 @@ void add_choice(CLI::App& verb, const std::string& flag, Target& target,
       ->type_name(fmt::format("{}", fmt::join(words, "|")));
 }
 
+/// Adds a flag of names that `from` reads; it throws BadInput for others.
+template <class Value>
+void add_named(CLI::App& verb, const std::string& flag, const char* type,
+               Value (*from)(std::string_view name, std::string_view where), std::optional<Value>& target,
+               const std::string& help) {
+  verb.add_option_function<std::string>(
+          flag, [=, &target](const std::string& name) { target = from(name, flag); }, help)
+      ->type_name(type);
+}
+
 /// Adds a flag that takes a number from 0 or 1 on (`least`), or "all": the largest int.
 void add_number_or_all(CLI::App& verb, const std::string& flag, std::optional<int>& target, const std::string& help,
                        int least);
@@ -112,6 +122,7 @@ void add_stack(CLI::App& verb, verbs::ModelFlags& m, const std::string& layers);
 void add_micro_batches(CLI::App& verb, verbs::ModelFlags& m);
 /// Adds the layer's own flags, --batch among them, and those of add_groups.
 void add_layer(CLI::App& verb, verbs::Selection& s);
+/// Adds --batch alone.
 void add_batch(CLI::App& verb, verbs::Selection& s);
 void add_groups(CLI::App& verb, verbs::Selection& s);
 /// Adds --global-batch.
@@ -120,7 +131,8 @@ void add_global_batch(CLI::App& verb, std::optional<int64_t>& samples);
 void add_recompute(CLI::App& verb, verbs::Selection& s);
 /// Adds --zero and --recompute: what a rank does not keep.
 void add_states(CLI::App& verb, verbs::Selection& s);
-void add_node_limit(CLI::App& verb, verbs::Selection& s);
+/// Adds the flags of fields that planning alone reads.
+void add_planned_fields(CLI::App& verb, verbs::Selection& s);
 /// Adds --schedule: which schedules are planned or run.
 void add_schedule(CLI::App& verb, verbs::Selection& s);
 void add_degrees(CLI::App& verb, verbs::Selection& s);

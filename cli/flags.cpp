@@ -256,7 +256,7 @@ void add_simulate(CLI::App& app, Command& c) {
   add_layer(*verb, s.selection);
   begin_group(*verb, kHow);
   add_states(*verb, s.selection);
-  add_node_limit(*verb, s.selection);
+  add_planned_fields(*verb, s.selection);
   add_degrees(*verb, s.selection);
   add_text(*verb, "--partition", "exact|paper|step1|none", s.partition,
            "how a model's gradients are spread over its layers; default: exact");

@@ -115,7 +115,7 @@ void add_tune(CLI::App& app, Command& c) {
       ->type_name("SCHEDULE[:R_F[:R_B]][,NAME=VALUE..]|FILE");
   begin_group(*verb, kHow);
   add_states(*verb, s);
-  add_node_limit(*verb, s);
+  add_planned_fields(*verb, s);
   add_degrees(*verb, s);
   add_verification(*verb, c.tune);
   add_ranks(*verb, c.tune, c.ranks);

@@ -58,7 +58,8 @@ struct ParmReport {
 
 ParmReport parm_report(const MemoryOptions& o) {
   const std::vector<Grid> grids{find_grid("parm-a"), find_grid("parm-b")};
-  ParmAssumptions assumed{o.selection.layer.top_k, o.selection.layer.experts};
+  const SomeLayerFields& fields = o.selection.layer.fields;
+  ParmAssumptions assumed{fields.get(&LayerShape::top_k), fields.get(&LayerShape::experts)};
   ParmReport report{count_parm_layers(grids, assumed), {}};
   assumed.table4_groups = true;
   report.table4 = count_parm_layers(grids, assumed);
@@ -66,14 +67,15 @@ ParmReport parm_report(const MemoryOptions& o) {
 }
 
 void print_parm(const MemoryOptions& o, const ParmReport& report) {
-  const verbs::LayerFlags& l = o.selection.layer;
+  const SomeLayerFields& fields = o.selection.layer.fields;
+  const auto experts = fields.get(&LayerShape::experts);
   fmt::print("Parm's layers (INFOCOM'24, Table III) that fit its GPUs, beside the {} it ran\n\n{}\n", kParmLayers,
              parm_table(report.table3));
   fmt::print("the same where N_MP and N_ESP are 2 or 4, of which Table IV has rows\n\n{}\n", parm_table(report.table4));
   fmt::print(
       "assumed, since not printed: k = {}, E = {}, GPT experts, float32, the MoE layer alone; a whole GPU's memory "
       "is free\n",
-      l.top_k.value_or(2), l.experts ? fmt::format("{}", *l.experts) : "P / N_ESP");
+      fields.get(&LayerShape::top_k).value_or(2), experts ? fmt::format("{}", *experts) : "P / N_ESP");
   fmt::print("baseline: DeepSpeed-MoE's replicated tokens, which had to run too\n");
   fmt::print(
       "1296 is also 8 x 162: N_MP, N_ESP in {{2, 4}}, as in Table IV, times B, L, H, M and f, on two clusters\n");

@@ -140,15 +140,15 @@ verbs::Selection selection_of(const PublishedRun& run) {
   selection.nodes = std::max(1, run.gpus / kNodeRanks);
   selection.nearest = true;
   verbs::LayerFlags& layer = selection.layer;
-  layer.batch = run.micro_batch;
-  layer.seq = run.seq;
+  layer.fields.set(&LayerShape::batch, run.micro_batch);
+  layer.fields.set(&LayerShape::seq, run.seq);
   layer.dp = run.gpus / (run.tp * run.pp);
   layer.mp = run.tp;
   layer.pp = run.pp;
   layer.ep = run.ep;
   layer.esp = run.etp;
   layer.zero = 1;
-  layer.recompute = run.recompute == "full" ? "full" : "selective";
+  layer.recompute = run.recompute == "full" ? Recompute::full : Recompute::selective;
   return selection;
 }
 

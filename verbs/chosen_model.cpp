@@ -8,20 +8,20 @@ namespace moe::verbs {
 namespace {
 
 // Returns ChosenModel::on_cluster. What flags ask for is no cluster's.
-std::string differences(const Model& elsewhere, const Model& here, const ModelFlags& flags, const LayerFlags& asked,
-                        int64_t experts) {
+std::string differences(const Model& elsewhere, const Model& here, const ModelFlags& flags,
+                        const SomeLayerFields& asked, int64_t experts) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
   const auto differ = [&](const char* what, int64_t value, int64_t other, bool by_flag) {
     if (value != other && !by_flag) add(fmt::format("{} {}, elsewhere {}", what, value, other));
   };
-  if (here.layer.experts == 0 && !asked.experts)
+  if (here.layer.experts == 0 && !asked.get(&LayerShape::experts))
     add(fmt::format("E {}, which the model leaves open", experts));
   else if (elsewhere.layer.experts > 0)
-    differ("E", here.layer.experts, elsewhere.layer.experts, asked.experts.has_value());
+    differ("E", here.layer.experts, elsewhere.layer.experts, asked.get(&LayerShape::experts).has_value());
   differ("layers", here.layers, elsewhere.layers, flags.layers.has_value());
-  differ("B", here.layer.batch, elsewhere.layer.batch, asked.batch.has_value());
-  differ("L", here.layer.seq, elsewhere.layer.seq, asked.seq.has_value());
+  differ("B", here.layer.batch, elsewhere.layer.batch, asked.get(&LayerShape::batch).has_value());
+  differ("L", here.layer.seq, elsewhere.layer.seq, asked.get(&LayerShape::seq).has_value());
   return text;
 }
 
@@ -49,7 +49,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   }
   chosen.model.shape = chosen_case(selection, std::move(base), profile.nodes, profile.ranks_per_node);
   if (!flags.model.empty())
-    chosen.on_cluster = differences(elsewhere, model, flags, selection.layer, chosen.model.shape.layer.experts);
+    chosen.on_cluster = differences(elsewhere, model, flags, selection.layer.fields, chosen.model.shape.layer.experts);
   chosen.whole_layers = chosen.model.layers;
   chosen.model.layers = flags.layers.value_or(chosen.model.layers);
   chosen.model.dense = model.dense.of(chosen.model.layers);

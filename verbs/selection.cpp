@@ -1,7 +1,6 @@
 #include "verbs/selection.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "moe/base/config_files.h"
 #include "moe/base/registry.h"
@@ -9,49 +8,9 @@
 namespace moe::verbs {
 namespace {
 
-double positive_number(const std::string& text, std::string_view flag) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require<BadInput>(error == std::errc{} && end == text.data() + text.size() && value > 0 && value < 1e6,
-                    "{}: found '{}', expected a number > 0 and below 10^6, or none", flag, text);
-  return value;
-}
-
 template <class To, class From>
 void override_with(To& value, const std::optional<From>& flag) {
   if (flag) value = static_cast<To>(*flag);
-}
-
-void apply(const LayerFlags& flags, LayerShape& layer) {
-  override_with(layer.batch, flags.batch);
-  override_with(layer.seq, flags.seq);
-  if (flags.model_dim) layer.model_dim = *flags.model_dim;
-  override_with(layer.hidden, flags.hidden);
-  override_with(layer.shared_hidden, flags.shared_hidden);
-  override_with(layer.heads, flags.heads);
-  override_with(layer.kv_heads, flags.kv_heads);
-  override_with(layer.head_dim, flags.head_dim);
-  override_with(layer.rope_theta, flags.rope_theta);
-  override_with(layer.experts, flags.experts);
-  override_with(layer.top_k, flags.top_k);
-  override_with(layer.node_limit, flags.node_limit);
-  if (flags.capacity_factor) {
-    layer.capacity_factor.reset();
-    if (*flags.capacity_factor != "none")
-      layer.capacity_factor = positive_number(*flags.capacity_factor, "--capacity-factor");
-  }
-  if (flags.ffn) layer.ffn = ffn_from(*flags.ffn, "--ffn");
-  if (flags.dtype) layer.dtype = dtype_from(*flags.dtype, "--dtype");
-  if (flags.gate) layer.gate = find_named(gate_parts(), *flags.gate, "--gate").name;
-  if (flags.order) layer.order = find_named(order_parts(), *flags.order, "--order").name;
-  if (flags.dispatcher) layer.dispatcher = find_named(dispatcher_parts(), *flags.dispatcher, "--dispatcher").name;
-  if (flags.norm) layer.norm = norm_from(*flags.norm, "--norm");
-  override_with(layer.aux_loss, flags.aux_loss);
-  override_with(layer.z_loss, flags.z_loss);
-  if (flags.no_residual) layer.residual = false;
-  if (flags.no_causal) layer.causal = false;
-  if (flags.bias) layer.bias = true;
-  if (flags.hook) layer.hook = find_named(hook_parts(), *flags.hook, "--hook").name;
 }
 
 // Returns whether `is` holds of the schedule, or of one that it chooses among.
@@ -111,10 +70,10 @@ LayerCase chosen_case(const Selection& selection, int nodes, int ranks_per_node)
 }
 
 LayerCase chosen_case(const Selection& selection, LayerFile file, int nodes, int ranks_per_node) {
-  const auto limit = selection.layer.node_limit;
+  const auto limit = selection.layer.fields.get(&LayerShape::node_limit);
   require<BadInput>(!limit || *limit < nodes, "--node-limit: found {}, expected less than the cluster's nodes, {}",
                     limit.value_or(0), nodes);
-  apply(selection.layer, file.layer);
+  selection.layer.fields.apply_to(file.layer);
   file.parallel.nodes = nodes;
   file.parallel.ranks_per_node = ranks_per_node;
   override_with(file.parallel.dp, selection.layer.dp);
@@ -124,8 +83,8 @@ LayerCase chosen_case(const Selection& selection, LayerFile file, int nodes, int
   override_with(file.parallel.pp, selection.layer.pp);
   if (selection.layer.placement) file.parallel.ep_inside = ep_inside_from(*selection.layer.placement, "--placement");
   override_with(file.parallel.zero, selection.layer.zero);
-  if (selection.layer.recompute) file.parallel.recompute = recompute_from(*selection.layer.recompute, "--recompute");
-  if (selection.layer.rounding) file.rounding = rounding_from(*selection.layer.rounding, "--capacity-rounding");
+  override_with(file.parallel.recompute, selection.layer.recompute);
+  if (selection.layer.rounding) file.rounding = selection.layer.rounding;
   try {
     return complete(file.layer, file.parallel, file.rounding.value_or(Rounding::ragged));
   } catch (const BadInput& error) {

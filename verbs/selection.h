@@ -15,16 +15,13 @@ inline constexpr std::string_view kDefaultCluster = "testbed-b";
 inline constexpr std::string_view kHostCluster = "host";
 inline constexpr std::string_view kDefaultGrid = "fsmoe-b";  // of clusters that have none of their own
 
-/// A layer by hand; what is empty comes from the layer file, or the defaults.
+/// What flags say of a layer and its groups; what they leave open comes from the layer file, or the defaults.
 struct LayerFlags {
-  std::optional<int64_t> batch, seq, model_dim, hidden, shared_hidden, heads, kv_heads, head_dim, experts, top_k,
-      node_limit;
-  std::optional<std::string> capacity_factor;  // a number, or "none": dropless
-  std::optional<std::string> ffn, gate, order, dispatcher, hook, norm, dtype, rounding, placement;
-  std::optional<double> rope_theta, aux_loss, z_loss;
-  bool no_residual = false, no_causal = false, bias = false;
+  SomeLayerFields fields;
+  std::optional<Rounding> rounding;
   std::optional<int> dp, mp, ep, esp, pp, zero;
-  std::optional<std::string> recompute;
+  std::optional<Recompute> recompute;
+  std::optional<std::string> placement;
   bool operator==(const LayerFlags&) const = default;
 };
 

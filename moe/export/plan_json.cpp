@@ -130,32 +130,19 @@ void write_plan(const Plan& plan, std::ostream& out) {
 }
 
 Json layer_json(const LayerShape& l) {
-  Json json{{"batch", l.batch},
-            {"seq", l.seq},
-            {"model_dim", l.model_dim},
-            {"hidden", l.hidden},
-            {"heads", l.heads},
-            {"kv_heads", l.kv_heads},
-            {"experts", l.experts},
-            {"top_k", l.top_k},
-            {"capacity_factor", nullptr},
-            {"ffn", name_of(l.ffn)},
-            {"dtype", name_of(l.dtype)},
-            {"gate", l.gate},
-            {"order", l.order},
-            {"dispatcher", l.dispatcher},
-            {"hook", l.hook},
-            {"norm", name_of(l.norm)},
-            {"residual", l.residual},
-            {"aux_loss", l.aux_loss},
-            {"z_loss", l.z_loss}};
-  if (l.shared_hidden > 0) json["shared_hidden"] = l.shared_hidden;
-  if (l.head_dim > 0) json["head_dim"] = l.head_dim;
-  if (l.rope_theta > 0) json["rope_theta"] = l.rope_theta;
-  if (!l.causal) json["causal"] = false;
-  if (l.bias) json["bias"] = true;
-  if (l.node_limit > 0) json["node_limit"] = l.node_limit;
-  if (l.capacity_factor) json["capacity_factor"] = *l.capacity_factor;
+  Json json;
+  const LayerShape usual;
+  for_each_layer_field([&](const auto& field) {
+    const auto& value = l.*field.member;
+    if (field.optional && value == usual.*field.member) return;
+    Json& out = json[field.key];
+    if constexpr (std::is_enum_v<std::remove_cvref_t<decltype(value)>>)
+      out = name_of(value);
+    else if constexpr (std::same_as<std::remove_cvref_t<decltype(value)>, std::optional<double>>)
+      out = value ? Json(*value) : Json();
+    else
+      out = value;
+  });
   return json;
 }
 

@@ -5,56 +5,31 @@
 namespace moe {
 namespace {
 
-constexpr Limits kWidthLimits{.least = 1, .most = 1 << 30};               // products of them are checked
-constexpr Limits kOptionalLimits{.least = 0, .most = kWidthLimits.most};  // 0: no shared expert; M / heads
-constexpr Limits kLossLimits{.least = 0, .most = 1e3}, kRopeLimits{.least = 0, .most = 1e12};
-
-void read_sizes(const TableReader& root, LayerShape& layer) {
-  const auto size = [&](std::string_view key, int64_t& value) {
-    value = root.optional_integer(key, kWidthLimits).value_or(value);
-  };
-  size("batch", layer.batch);
-  size("seq", layer.seq);
-  size("model_dim", layer.model_dim);
-  size("hidden", layer.hidden);
-  layer.shared_hidden = root.optional_integer("shared_hidden", kOptionalLimits).value_or(layer.shared_hidden);
-  size("heads", layer.heads);
-  size("kv_heads", layer.kv_heads);
-  layer.head_dim = root.optional_integer("head_dim", kOptionalLimits).value_or(layer.head_dim);
-  layer.rope_theta = root.optional_real("rope_theta", kRopeLimits).value_or(layer.rope_theta);
-  size("experts", layer.experts);
-  size("top_k", layer.top_k);
-  size("node_limit", layer.node_limit);
-}
-
-std::optional<double> capacity_from(const TableReader& root) {
-  const ConfigValue& found = root.value("capacity_factor");
-  if (found.kind == ConfigKind::null || (found.kind == ConfigKind::text && found.text == "none")) return std::nullopt;
-  if (found.kind == ConfigKind::text) root.fail(found, "capacity_factor", "a number > 0 or 'none'");
-  return root.real_of(found, "capacity_factor", kFactorLimits);
-}
-
-void read_choices(const TableReader& root, LayerShape& layer) {
-  if (root.has("capacity_factor")) layer.capacity_factor = capacity_from(root);
-  if (root.has("ffn")) layer.ffn = ffn_from(root.text("ffn"), root.where("ffn"));
-  if (root.has("dtype")) layer.dtype = dtype_from(root.text("dtype"), root.where("dtype"));
-  layer.gate = root.optional_name("gate").value_or(layer.gate);
-  layer.order = root.optional_name("order").value_or(layer.order);
-  layer.dispatcher = root.optional_name("dispatcher").value_or(layer.dispatcher);
-  layer.hook = root.optional_name("hook").value_or(layer.hook);
-  if (root.has("norm")) layer.norm = norm_from(root.text("norm"), root.where("norm"));
-  for (const auto& [key, value] :
-       {std::pair{"residual", &layer.residual}, {"causal", &layer.causal}, {"bias", &layer.bias}})
-    if (root.has(key)) *value = root.boolean(key);
-  layer.aux_loss = root.optional_real("aux_loss", kLossLimits).value_or(layer.aux_loss);
-  layer.z_loss = root.optional_real("z_loss", kLossLimits).value_or(layer.z_loss);
+template <class Value>
+Value read_field(const TableReader& table, const LayerField<Value>& field) {
+  if constexpr (std::same_as<Value, int64_t>) {
+    return table.integer(field.key, field.limits);
+  } else if constexpr (std::same_as<Value, double>) {
+    return table.real(field.key, field.limits);
+  } else if constexpr (std::same_as<Value, bool>) {
+    return table.boolean(field.key);
+  } else if constexpr (LayerField<Value>::is_name) {
+    return field.from(table.name(field.key), table.where(field.key));
+  } else {
+    const ConfigValue& found = table.value(field.key);
+    const bool is_text = found.kind == ConfigKind::text;
+    if (found.kind == ConfigKind::null || (is_text && found.text == "none")) return std::nullopt;
+    if (is_text) table.fail(found, field.key, "a number > 0 or 'none'");
+    return table.real_of(found, field.key, field.limits);
+  }
 }
 
 }  // namespace
 
 void read_layer_keys(const TableReader& table, LayerShape& layer) {
-  read_sizes(table, layer);
-  read_choices(table, layer);
+  for_each_layer_field([&](const auto& field) {
+    if (table.has(field.key)) layer.*field.member = read_field(table, field);
+  });
 }
 
 ParallelShape read_parallel_keys(const TableReader& table) {

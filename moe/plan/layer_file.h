@@ -5,8 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "moe/base/config.h"
-#include "moe/plan/shape.h"
+#include "moe/plan/layer_fields.h"
 
 namespace moe {
 
@@ -18,15 +17,10 @@ struct LayerFile {
   std::optional<Rounding> rounding;
 };
 
-/// The keys of a layer's sizes and choices, and of its groups, as files, plans and records have them.
-inline constexpr std::array<std::string_view, 25> kLayerKeys{
-    "batch",      "seq",        "model_dim", "hidden",     "shared_hidden",   "heads",  "kv_heads", "head_dim",
-    "rope_theta", "experts",    "top_k",     "node_limit", "capacity_factor", "ffn",    "dtype",    "gate",
-    "order",      "dispatcher", "hook",      "norm",       "residual",        "causal", "bias",     "aux_loss",
-    "z_loss"};
+/// The keys of a layer's groups, as files, plans and records have them.
 inline constexpr std::array<std::string_view, 6> kParallelKeys{"dp", "mp", "ep", "esp", "pp", "placement"};
 
-/// Reads those of kLayerKeys that `table` has; the others stay as they are.
+/// Reads those of kLayerKeys that `table` has; the others stay as they are. Throws BadInput naming file, line and key.
 void read_layer_keys(const TableReader& table, LayerShape& layer);
 /// Reads kParallelKeys; 0, or ESP inside, where absent.
 ParallelShape read_parallel_keys(const TableReader& table);
@@ -53,6 +47,5 @@ LayerFile find_layer(const std::string& name_or_path);
 
 /// Sizes that a file may hold: products of them stay far from overflow.
 inline constexpr Limits kSizeLimits{.least = 1, .most = 1 << 20};
-inline constexpr Limits kFactorLimits{.most = 1e6, .above = 0};
 
 }  // namespace moe

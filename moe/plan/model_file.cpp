@@ -148,36 +148,23 @@ std::string model_toml(const Model& m) {
   if (m.qk_norm) add("qk_norm", true);
   const LayerShape& l = m.layer;
   text += "\n[layer]\n";
-  for (const auto& [key, value] : {std::pair<std::string_view, int64_t>{"batch", l.batch},
-                                   {"seq", l.seq},
-                                   {"model_dim", l.model_dim},
-                                   {"hidden", l.hidden},
-                                   {"shared_hidden", l.shared_hidden},
-                                   {"heads", l.heads},
-                                   {"kv_heads", l.kv_heads},
-                                   {"head_dim", l.head_dim},
-                                   {"experts", l.experts},
-                                   {"top_k", l.top_k},
-                                   {"node_limit", l.node_limit}})
-    if (value > 0) add(key, value);
-  if (l.rope_theta > 0) add("rope_theta", l.rope_theta);
-  add("capacity_factor", l.capacity_factor ? fmt::format("{}", *l.capacity_factor) : quoted("none"));
   const LayerShape usual;
-  if (l.aux_loss != usual.aux_loss) add("aux_loss", l.aux_loss);
-  if (l.z_loss != usual.z_loss) add("z_loss", l.z_loss);
-  for (const auto& [key, value, by_default] : {std::tuple{"residual", l.residual, usual.residual},
-                                               {"causal", l.causal, usual.causal},
-                                               {"bias", l.bias, usual.bias}})
-    if (value != by_default) add(key, value);
-  for (const auto& [key, value, by_default] :
-       {std::tuple<std::string_view, std::string_view, std::string_view>{"ffn", name_of(l.ffn), ""},
-        {"dtype", name_of(l.dtype), ""},
-        {"norm", name_of(l.norm), name_of(usual.norm)},
-        {"gate", l.gate, usual.gate},
-        {"order", l.order, usual.order},
-        {"dispatcher", l.dispatcher, usual.dispatcher},
-        {"hook", l.hook, usual.hook}})
-    if (value != by_default) add(key, quoted(value));
+  for_each_layer_field([&](const auto& field) {
+    using Value = std::remove_cvref_t<decltype(l.*field.member)>;
+    const Value& value = l.*field.member;
+    if constexpr (std::same_as<Value, int64_t>) {
+      if (value > 0) add(field.key, value);
+    } else if (field.stated || value != usual.*field.member) {
+      if constexpr (std::is_enum_v<Value>)
+        add(field.key, quoted(name_of(value)));
+      else if constexpr (std::same_as<Value, std::string>)
+        add(field.key, quoted(value));
+      else if constexpr (std::same_as<Value, std::optional<double>>)
+        add(field.key, value ? fmt::format("{}", *value) : quoted("none"));
+      else
+        add(field.key, value);
+    }
+  });
   return text + parallel_toml(m.parallel);
 }
 

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "moe/base/check.h"
+#include "moe/plan/layer_fields.h"
 #include "moe/plan/pipeline.h"
 #include "moe/plan/task_kind.h"
 
@@ -41,29 +42,35 @@ class Hash {
   uint64_t state_ = 0xcbf29ce484222325ULL;  // FNV-1a
 };
 
+template <class Value>
+void hash_field(Hash& hash, const Value& value) {
+  if constexpr (std::same_as<Value, int64_t>)
+    hash.add(static_cast<uint64_t>(value));
+  else if constexpr (std::same_as<Value, std::optional<double>>)
+    hash.add(value.value_or(-1.0));
+  else if constexpr (std::is_enum_v<Value>)
+    hash.add(name_of(value));
+  else if constexpr (std::same_as<Value, std::string>)
+    hash.add(std::string_view(value));
+  else if constexpr (!std::same_as<Value, bool>)  // switches are hashed elsewhere, or by their mark alone
+    hash.add(value);
+}
+
 void hash_shape(Hash& hash, const LayerCase& c) {
-  const LayerShape& l = c.layer;
-  for (const int64_t v : {l.batch, l.seq, l.model_dim, l.hidden, l.heads, l.kv_heads, l.experts, l.top_k})
-    hash.add(static_cast<uint64_t>(v));
-  for (const double v : {l.capacity_factor.value_or(-1.0), l.aux_loss, l.z_loss}) hash.add(v);
-  for (const std::string_view name :
-       {name_of(l.ffn), name_of(l.norm), name_of(l.dtype), std::string_view(l.gate), std::string_view(l.order),
-        std::string_view(l.dispatcher), std::string_view(l.hook)})
-    hash.add(name);
+  const LayerShape &l = c.layer, usual;
+  for_each_layer_field([&](const auto& field) {
+    if (!field.optional) hash_field(hash, l.*field.member);
+  });
   const ParallelShape& p = c.parallel;
   for (const int v : {p.nodes, p.ranks_per_node, p.dp, p.mp, p.ep, p.esp, p.pp, p.edp})
     hash.add(static_cast<uint64_t>(v));
   hash.add(uint64_t{p.ep_inside} << 1 | uint64_t{l.residual});
   hash.add(name_of(c.rounding));
-  if (l.shared_hidden > 0) hash.add(static_cast<uint64_t>(l.shared_hidden));
-  if (l.head_dim > 0) {
-    hash.add(std::string_view("head_dim"));
-    hash.add(static_cast<uint64_t>(l.head_dim));
-  }
-  if (l.rope_theta > 0) hash.add(l.rope_theta);
-  if (!l.causal) hash.add(std::string_view("not causal"));
-  if (l.bias) hash.add(std::string_view("bias"));
-  if (l.node_limit > 0) hash.add(std::string_view("node_limit")), hash.add(static_cast<uint64_t>(l.node_limit));
+  for_each_layer_field([&](const auto& field) {
+    if (!field.optional || l.*field.member == usual.*field.member) return;
+    if (!field.mark.empty()) hash.add(field.mark);
+    hash_field(hash, l.*field.member);
+  });
   if (c.row_multiple > 1) hash.add(static_cast<uint64_t>(c.row_multiple));
 }
 

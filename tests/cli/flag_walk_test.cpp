@@ -60,12 +60,12 @@ std::string all_of(const T&... values) {
 std::string of(const verbs::Selection& s) {
   const verbs::LayerFlags& l = s.layer;
   const DegreeChoice& d = s.degrees;
-  return all_of(s.cluster, s.grid, s.layer_file, fmt::format("{}", fmt::join(s.schedules, ",")), d.forward, d.backward,
-                d.micro_op_bytes, d.min_chunk_bytes, s.nearest, l.batch, l.seq, l.model_dim, l.hidden, l.shared_hidden,
-                l.heads, l.kv_heads, l.head_dim, l.rope_theta, l.experts, l.top_k, l.node_limit, l.capacity_factor,
-                l.ffn, l.gate, l.order, l.dispatcher, l.hook, l.norm, l.dtype) +
-         all_of(l.rounding, l.placement, l.aux_loss, l.z_loss, l.no_residual, l.no_causal, l.bias, l.dp, l.mp, l.ep,
-                l.esp, l.pp, l.zero, l.recompute);
+  std::string fields;
+  for_each_layer_field([&](const auto& field) { fields += all_of(l.fields.get(field.member)); });
+  return fields +
+         all_of(s.cluster, s.grid, s.layer_file, fmt::format("{}", fmt::join(s.schedules, ",")), d.forward, d.backward,
+                d.micro_op_bytes, d.min_chunk_bytes, s.nearest, l.rounding, l.placement, l.dp, l.mp, l.ep, l.esp, l.pp,
+                l.zero, l.recompute);
 }
 
 std::string of(const verbs::TraceFlags& t) { return all_of(t.file, t.layers, t.micro_batches); }

@@ -148,10 +148,10 @@ TEST(NoiseOfModels, IsTheClockworkOfEveryRank) {
     for (const char* name : {"fsmoe", "lina-baseline", "lina", "tutel"}) {
       const Profile profile = small_cluster(seed);
       verbs::Selection selection;
-      selection.layer.capacity_factor = "none";
-      selection.layer.experts = 4;
+      selection.layer.fields.set(&LayerShape::capacity_factor, std::nullopt);
+      selection.layer.fields.set(&LayerShape::experts, 4);
       selection.layer.pp = seed % 3 == 0 ? 2 : 1;
-      selection.layer.seq = 256;
+      selection.layer.fields.set(&LayerShape::seq, 256);
       if (seed % 2 == 1) selection.layer.placement = "ep-inside";
       selection.nearest = true;
       verbs::ModelFlags flags;

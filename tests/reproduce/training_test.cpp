@@ -59,7 +59,7 @@ double planned_whole_s(const PublishedRun& run, int layers, int virtual_stages) 
   verbs::Selection selection;
   selection.cluster = "h100-8-nodes", selection.nodes = 2, selection.nearest = true;
   selection.layer.dp = 8, selection.layer.mp = 1, selection.layer.pp = 2, selection.layer.ep = 8;
-  selection.layer.esp = 1, selection.layer.zero = 1, selection.layer.recompute = "selective";
+  selection.layer.esp = 1, selection.layer.zero = 1, selection.layer.recompute = Recompute::selective;
   const Profile profile = verbs::chosen_profile(selection);
   verbs::ModelFlags flags;
   flags.model = run.model, flags.layers = layers, flags.micro_batches = 10, flags.pipeline = "1f1b";

@@ -30,13 +30,13 @@ std::vector<const Schedule*> all_schedules() {
 verbs::ChosenModel random_model(Draw& draw, int nodes, int ranks_per_node, std::optional<int64_t> experts = {}) {
   verbs::Selection selection;
   verbs::LayerFlags& l = selection.layer;
-  l.batch = one_of(draw, {1, 2, 4});
-  l.seq = one_of(draw, {256, 512, 1024});
-  l.model_dim = one_of(draw, {512, 1024, 2048});
-  l.hidden = one_of(draw, {1024, 4096, 8192});
-  l.heads = 8;
-  l.experts = experts;
-  l.top_k = one_of(draw, {1, 2});
+  l.fields.set(&LayerShape::batch, one_of(draw, {1, 2, 4}));
+  l.fields.set(&LayerShape::seq, one_of(draw, {256, 512, 1024}));
+  l.fields.set(&LayerShape::model_dim, one_of(draw, {512, 1024, 2048}));
+  l.fields.set(&LayerShape::hidden, one_of(draw, {1024, 4096, 8192}));
+  l.fields.set(&LayerShape::heads, 8);
+  if (experts) l.fields.set(&LayerShape::experts, *experts);
+  l.fields.set(&LayerShape::top_k, one_of(draw, {1, 2}));
   Profile cluster;
   cluster.nodes = nodes, cluster.ranks_per_node = ranks_per_node;
   return verbs::chosen_model({}, selection, cluster);
@@ -265,7 +265,7 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
     ShapeRequest request{.chosen = chosen, .global_batch = batch_of(chosen), .profile = profile, .schedules = some};
     if (i % 3 == 0) request.fixed.ep = 2;  // what a schedule packs has fewer
     if (i % 5 == 1) request.fixed.zero = 0;
-    if (i % 7 == 3) request.fixed.recompute = "none";
+    if (i % 7 == 3) request.fixed.recompute = Recompute::none;
     const std::vector<std::vector<Tried>> all = try_all(request);
     if (all.empty()) {
       EXPECT_THROW(find_shapes(request), Unsupported);

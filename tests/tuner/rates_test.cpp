@@ -10,7 +10,13 @@ namespace {
 TEST(Rates, AreOfTokensAndOfTheModelsFlops) {
   verbs::Selection selection;
   verbs::LayerFlags& l = selection.layer;
-  l.batch = 2, l.seq = 128, l.model_dim = 256, l.hidden = 512, l.heads = 4, l.experts = 8, l.top_k = 2;
+  l.fields.set(&LayerShape::batch, 2);
+  l.fields.set(&LayerShape::seq, 128);
+  l.fields.set(&LayerShape::model_dim, 256);
+  l.fields.set(&LayerShape::hidden, 512);
+  l.fields.set(&LayerShape::heads, 4);
+  l.fields.set(&LayerShape::experts, 8);
+  l.fields.set(&LayerShape::top_k, 2);
   l.mp = 2, l.ep = 2, l.esp = 1;
   verbs::ModelFlags flags;
   flags.layers = 2, flags.micro_batches = 3;

@@ -40,8 +40,8 @@ class AnswerOfTrials : public testing::Test {
  protected:
   AnswerOfTrials() {
     verbs::Selection selection;
-    selection.layer.batch = 2;
-    selection.layer.model_dim = 2048;
+    selection.layer.fields.set(&LayerShape::batch, 2);
+    selection.layer.fields.set(&LayerShape::model_dim, 2048);
     chosen_ = verbs::chosen_model({}, selection, profile_);
     answer_.chosen = &chosen_;
     answer_.profile = &profile_;

@@ -50,9 +50,10 @@ void check_global_batch(const TuneOptions& options, const std::optional<int>& re
   if (!options.global_batch) return;
   int64_t samples = 1;
   std::string parts;
-  for (const auto& [count, what] : {std::pair<std::optional<int64_t>, const char*>{replicas, "replicas (DP)"},
-                                    {options.model.micro_batches, "micro-batches"},
-                                    {options.selection.layer.batch, "samples a micro-batch (--batch)"}})
+  for (const auto& [count, what] :
+       {std::pair<std::optional<int64_t>, const char*>{replicas, "replicas (DP)"},
+        {options.model.micro_batches, "micro-batches"},
+        {options.selection.layer.fields.get(&LayerShape::batch), "samples a micro-batch (--batch)"}})
     if (count) {
       samples *= *count;
       parts += fmt::format("{}{} {}", parts.empty() ? "" : " x ", *count, what);
@@ -78,12 +79,12 @@ std::vector<std::string> pinned_by(const TuneOptions& options) {
   } else {
     pinned.emplace_back("groups (--shape auto searches them)");
   }
-  if (options.global_batch) add("--batch", l.batch);
+  if (options.global_batch) add("--batch", l.fields.get(&LayerShape::batch));
   add("--micro-batches", options.model.micro_batches);
   add("--pipeline", options.model.pipeline);
   add("--virtual-stages", options.model.virtual_stages);
   add("--zero", l.zero);
-  add("--recompute", l.recompute);
+  if (l.recompute) add("--recompute", std::optional(name_of(*l.recompute)));
   if (const verbs::Framework* framework = framework_of(options))
     pinned.push_back(fmt::format("what {} does not run", framework->name));
   return pinned;
@@ -111,7 +112,7 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
                    .schedules = schedules_of(options),
                    .degrees = options.selection.degrees,
                    .fixed = options.any_shape ? given : in_groups_of(given, p),
-                   .fixed_batch = options.global_batch && given.batch,
+                   .fixed_batch = options.global_batch && given.fields.get(&LayerShape::batch),
                    .fixed_micro_batches = options.model.micro_batches.has_value(),
                    .fixed_order = options.model.pipeline.has_value(),
                    .fixed_virtual_stages = options.model.virtual_stages.has_value(),
@@ -179,7 +180,7 @@ verbs::ChosenModel model_to_shape(const TuneOptions& options, const Profile& clu
 // These list the flags that a layout's words may say.
 auto group_flags(verbs::LayerFlags& l) { return std::tie(l.dp, l.mp, l.ep, l.esp, l.pp, l.placement); }
 auto other_flags(verbs::LayerFlags& l, verbs::ModelFlags& m) {
-  return std::tie(l.batch, l.zero, l.recompute, m.micro_batches, m.pipeline, m.virtual_stages);
+  return std::tie(l.zero, l.recompute, m.micro_batches, m.pipeline, m.virtual_stages);
 }
 
 // Sets the flags that `from` says, and where not `over_given` only those that are not set.
@@ -239,6 +240,7 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   if (!said.framework.empty()) own.framework = &verbs::framework_of(said.framework);
   TuneOptions options = given;
   verbs::LayerFlags& layer = options.selection.layer;
+  layer.fields.take(said.layer.fields, true);
   set_said(group_flags(layer), group_flags(said.layer), true);
   set_said(other_flags(layer, options.model), other_flags(said.layer, said.model), true);
   try {
@@ -260,7 +262,9 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   if (given.any_shape) return found;
   verbs::LayerFlags& others = found.others.selection.layer;
   set_said(group_flags(others), group_flags(layer), false);
-  if (!given.searches()) set_said(other_flags(others, found.others.model), other_flags(layer, options.model), false);
+  if (given.searches()) return found;
+  others.fields.take(said.layer.fields, false);
+  set_said(other_flags(others, found.others.model), other_flags(layer, options.model), false);
   return found;
 }
 
