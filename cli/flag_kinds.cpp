@@ -105,6 +105,13 @@ void add_number_or_all(CLI::App& verb, const std::string& flag, std::optional<in
       ->type_name("N|all");
 }
 
+void refuse_empty(CLI::Option& option) {
+  option.check([name = option.get_name(), type = option.get_type_name()](const std::string& text) {
+    require<BadInput>(!text.empty(), "{}: found '', expected {}", name, type);
+    return std::string();
+  });
+}
+
 void add_trace(CLI::App& verb, verbs::TraceFlags& target, const std::string& help) {
   add_text(verb, "--trace", "FILE", target.file, help)->each(verbs::require_timeline);
   const std::string part = " that the timeline shows, the first and the last; default: as many as open in a second";
@@ -170,10 +177,11 @@ void add_field(CLI::App& verb, const LayerField<Value>& field, SomeLayerFields& 
       else
         return factor_or_none(flag, text);
     };
-    verb.add_option_function<std::string>(
-            "--" + words,
-            [&fields, member = field.member, value](const std::string& text) { fields.set(member, value(text)); }, help)
-        ->type_name(std::string(field.type));
+    CLI::Option& option = *verb.add_option_function<std::string>(
+        "--" + words,
+        [&fields, member = field.member, value](const std::string& text) { fields.set(member, value(text)); }, help);
+    option.type_name(std::string(field.type));
+    if (!std::is_arithmetic_v<Value>) refuse_empty(option);
   }
 }
 

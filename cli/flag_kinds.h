@@ -55,16 +55,15 @@ std::string with_default(std::string_view help, const auto& value) {
   return fmt::format("{}; default: {}", help, value);
 }
 
+/// Refuses an empty text, naming the flag and its type.
+void refuse_empty(CLI::Option& option);
+
 /// Adds a flag that takes what `type` says. Help shows the default that its target holds.
 template <class Target>
 CLI::Option* add_text(CLI::App& verb, const std::string& flag, const char* type, Target& target,
                       const std::string& help) {
   CLI::Option* option = verb.add_option(flag, target, help)->type_name(type);
-  if (std::string_view(type) != "FLAGS" && std::string_view(type) != "WORDS")  // an empty text is none of these
-    option->check([name = option->get_name(), type](const std::string& text) {
-      require<BadInput>(!text.empty(), "{}: found '', expected {}", name, type);
-      return std::string();
-    });
+  if (std::string_view(type) != "FLAGS" && std::string_view(type) != "WORDS") refuse_empty(*option);
   if constexpr (std::is_same_v<Target, std::string>)
     if (!target.empty()) option->capture_default_str();
   return option;
@@ -93,9 +92,9 @@ template <class Value>
 void add_named(CLI::App& verb, const std::string& flag, const char* type,
                Value (*from)(std::string_view name, std::string_view where), std::optional<Value>& target,
                const std::string& help) {
-  verb.add_option_function<std::string>(
-          flag, [=, &target](const std::string& name) { target = from(name, flag); }, help)
-      ->type_name(type);
+  refuse_empty(*verb.add_option_function<std::string>(
+                        flag, [=, &target](const std::string& name) { target = from(name, flag); }, help)
+                    ->type_name(type));
 }
 
 /// Adds a flag that takes a number from 0 or 1 on (`least`), or "all": the largest int.

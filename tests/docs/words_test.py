@@ -39,7 +39,7 @@ if "--running" in sys.argv:
 OPEN = {"libraries", "environment", "software", "unsupported", "tensors", "left_out", "machine", "git", "figures"}
 # Kinds of tasks, which name shares.
 KINDS = re.findall(r'"(\w+)"', (ROOT / "moe/plan/task_kind.cpp").read_text())
-READERS = re.compile(r"(?:TableReader \w+\(\s*file, |\.tables?\(\s*\"\w+\",\s*|\bk(?:Layer|Parallel)Keys(?:, )?)"
+READERS = re.compile(r"(?:TableReader \w+\(\s*file, |\.tables?\(\s*\"\w+\",\s*|\bkParallelKeys(?:, )?)"
                      r"\{([^{}]*)\}")
 COLUMNS = re.compile(r"(?:\bTable \w+\(\s*\{|Table table_\{\{|header\{|header\.insert\(header\.end\(\), \{)(.*?)\}",
                      re.DOTALL)
@@ -104,7 +104,7 @@ class Formats(unittest.TestCase):
         self.assertEqual(missing, [], f"{what}: not in docs/formats.md")
 
     def test_define_what_readers_of_toml_know(self):
-        known = set()
+        known = set(re.findall(r'\.key = "(\w+)"', (ROOT / "moe/plan/layer_fields.h").read_text()))
         for path in [*sources("moe", "reproduce"), ROOT / "moe/plan/layer_file.h"]:
             for keys in READERS.findall(path.read_text()):
                 known |= set(re.findall(r'"(\w+)"', keys))

@@ -23,7 +23,7 @@ TEST(ChosenModel, HasGroupsThatDivideOnEveryClusterThatComesWithIt) {
 TEST(ChosenModel, HasGroupsThatDivideBesideThoseThatWereSet) {
   const Profile profile = find_profile("testbed-a");  // 6 x 8
   Selection asked;
-  asked.layer.experts = 8;
+  asked.layer.fields.set(&LayerShape::experts, 8);
   asked.layer.dp = 12;
   EXPECT_EQ(chosen_model({}, asked, profile).model.shape.parallel.mp, 4);
   asked.layer.dp.reset();
@@ -51,7 +51,8 @@ TEST(ChosenModel, SaysWhatIsSoOnThisClusterAlone) {
             "E 8, which the model leaves open; layers 7, elsewhere 32; L 256, elsewhere 1024");
   EXPECT_EQ(said("mixtral-7b", "testbed-b"), "");
   Selection asked;
-  asked.layer.experts = 16, asked.layer.seq = 512;
+  asked.layer.fields.set(&LayerShape::experts, 16);
+  asked.layer.fields.set(&LayerShape::seq, 512);
   EXPECT_EQ(said("mixtral-7b@fsmoe", "testbed-b", asked, 4), "") << "flags say the rest";
 }
 
