@@ -403,6 +403,7 @@ void add_import(CLI::App& app, Command& c) {
   add_text(*verb, "--map", "FILE", o.map, "traces: CSV of kernel, kind; what kernels of other names do");
   add_text(*verb, "--dtype", "float32|float16|bfloat16|float64", o.dtype,
            "nsys: of GEMMs whose kernels' names tell none");
+  add_number(*verb, "--experts", o.experts, "deepep: of a test that prints rates without times", {1, 1e6});
   begin_group(*verb, kOutput);
   add_text(*verb, "-o,--out", "FILE", o.out, "the records; of csv-profile the profile");
   add_overwrite(*verb);

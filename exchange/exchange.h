@@ -25,6 +25,7 @@ struct ImportOptions {
   std::string cluster = "imported";
   std::string op, network;  // empty: as the files say
   std::optional<int> nodes, ranks, ranks_per_node;
+  std::optional<int> experts;  // of a test that prints rates alone
   bool in_place = false;
   std::string dtype;  // of GEMMs whose kernels' names say none; empty: they are left out
   std::string map;    // CSV of kernels' kinds; empty: none

@@ -25,6 +25,8 @@ void import_csv_profile(const ImportOptions& options);
 void import_nccl_tests(const ImportOptions& options);
 void import_kineto(const ImportOptions& options);
 void import_nsys(const ImportOptions& options);
+void import_expert_parallel(const ImportOptions& options);
+void import_aisimulate(const ImportOptions& options);
 
 /// Write the tables of a profile, or records, as CSV.
 void write_profile_csv(const ExportOptions& options, std::ostream& out);

@@ -30,10 +30,13 @@ struct ImportFormat {
   std::string_view flags;  // that it reads, beside --out and --overwrite
 };
 
-constexpr std::array<ImportFormat, 5> kImportFormats{{
+constexpr std::array<ImportFormat, 8> kImportFormats{{
     {"nccl-tests", import_nccl_tests, "--cluster --op --network --nodes --ranks --ranks-per-node --in-place"},
     {"kineto", import_kineto, "--cluster --network --nodes --ranks-per-node --map"},
     {"nsys", import_nsys, "--cluster --network --nodes --ranks --ranks-per-node --map --dtype"},
+    {"deepep", import_expert_parallel, "--cluster --network --nodes --ranks --ranks-per-node --experts"},
+    {"ep-bench", import_expert_parallel, "--cluster --network --nodes --ranks-per-node"},
+    {"aisimulate", import_aisimulate, "--cluster --network --nodes --ranks-per-node"},
     {"csv", import_csv, "--cluster --nodes --ranks-per-node"},
     {"csv-profile", import_csv_profile, ""},
 }};
@@ -54,6 +57,7 @@ void check_read(const ImportFormat& format, const ImportOptions& o) {
                                                      {"--in-place", o.in_place},
                                                      {"--map", !o.map.empty()},
                                                      {"--dtype", !o.dtype.empty()},
+                                                     {"--experts", o.experts.has_value()},
                                                      {"--overwrite", o.asked.overwrite && format.flags.empty()}};
   for (const auto& [flag, is_given] : given)
     require<BadInput>(!is_given || has_flag(format.flags, flag), "{}: found format {}, which has no use for it", flag,

@@ -81,7 +81,7 @@ std::string of_gates(const Command& c) {
 
 std::string of_imports(const exchange::ImportOptions& o) {
   return all_of(o.format, fmt::format("{}", fmt::join(o.files, ",")), o.cluster, o.op, o.network, o.nodes, o.ranks,
-                o.ranks_per_node, o.in_place, o.map, o.dtype, o.asked.overwrite);
+                o.ranks_per_node, o.in_place, o.map, o.dtype, o.experts, o.asked.overwrite);
 }
 
 // What the verbs are called with, but for the words themselves.

@@ -64,7 +64,9 @@ Effects import_() {
       "--overwrite");
   add(e, parsed, "kineto a --out o.jsonl", "--map m.csv");
   add(e, parsed, "nsys a --out o.jsonl", "--dtype bfloat16");
-  add(e, refused, csv, "--op alltoall; --network intra; --ranks 8; --in-place; --map m.csv; --dtype bfloat16");
+  add(e, parsed, "deepep a --out o.jsonl", "--experts 256");
+  add(e, refused, csv,
+      "--op alltoall; --network intra; --ranks 8; --in-place; --map m.csv; --dtype bfloat16; --experts 256");
   add(e, refused, "nccl-tests a", "--map m.csv");
   add(e, writes, "csv-profile profile.csv", "--out written");
   add(e, refused, "csv-profile profile.csv --out written", "--cluster mine; --nodes 2");

@@ -103,6 +103,14 @@ KERNEL = {"ph": "X", "cat": "kernel", "name": "nvjet_tst", "pid": 0, "tid": 7, "
           "args": {"External id": 1, "stream": 7}}
 TEST = {"args": ["all_reduce_perf"], "results": [
     {"size": size, "out_of_place": {"time": 10 + size / 1e4, "nwrong": 0}} for size in (2 ** 20, 2 ** 22, 2 ** 24)]}
+EXCHANGES = "[config] num_tokens=64, hidden=128, num_topk_groups=2, num_topk=2\n" + "".join(
+    f"[tuning] Best {what}: SMs 24, NVL chunk 4, RDMA chunk 8: 35 + 90 us, 4.1 GB/s (RDMA), 8.2 GB/s (NVL)\n"
+    for what in ("dispatch (BF16)", "combine")) + """Config:
+ > Ranks: 2 x 2
+ > Experts: 8/256
+ > Tokens: 8192 (max: 8192), hidden: 7168
+   @ EP:   2/4 | combine: 0 GB/s (SO), 860 GB/s (SU), 293.515 us, 252328160 bytes | reduce: 5456 GB/s, 92.491 us
+"""
 MAP = "kernel,kind\nnvjet,gemm\n"
 DEEP = 150000  # levels
 BOMB = 1 << 30  # bytes of line ends
@@ -113,7 +121,7 @@ def prepare(binary, folder):
     """Sound files of every kind, and the command that reads each."""
     texts = {"cluster.toml": small_cluster(), "layer.toml": LAYER, "model.toml": MODEL, "grid.toml": GRID,
              "samples.csv": SAMPLES, "trace.json": json.dumps({"traceEvents": [EVENT, KERNEL]}),
-             "test.json": json.dumps(TEST), "map.csv": MAP,
+             "test.json": json.dumps(TEST), "map.csv": MAP, "exchanges.txt": EXCHANGES,
              "test.txt": (pathlib.Path(__file__).parents[1] / "exchange/data/alltoall_perf.txt").read_text()}
     for name, text in texts.items():
         write(folder, name, text.encode())
@@ -146,6 +154,7 @@ def prepare(binary, folder):
         "samples.csv": [["import", "csv", "samples.csv", *OF_LOGS, "-o", "out"]],
         "trace.json": [["import", "kineto", "trace.json", *OF_LOGS, "-o", "out"]],
         "nsys.sqlite": [["import", "nsys", "nsys.sqlite", *OF_LOGS, "-o", "out"]],
+        "exchanges.txt": [["import", "deepep", "exchanges.txt", *OF_LOGS, "-o", "out"]],
         "map.csv": [["import", "kineto", "trace.json", "--map", "map.csv", *OF_LOGS, "-o", "out"]],
         "test.json": [["import", "nccl-tests", "test.json", *OF_LOGS, "--ranks", "4", "--network", "inter",
                        "-o", "out"]],
