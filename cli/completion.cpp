@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "cli/flag_kinds.h"
+#include "cli/verbs.h"
 #include "moe/base/config_files.h"
 #include "moe/schedule/schedule.h"
 #include "verbs/printed.h"
@@ -88,14 +88,14 @@ Words positionals_of(const CLI::App& verb) {
 // Returns the verbs that may stand behind the --: launch starts verbs whose ranks may be processes; a gate starts verbs
 // that write records, or launch.
 Words verbs_behind(const CLI::App& app, const std::string& starter) {
-  Words verbs;
-  for (const CLI::App* verb : app.get_subcommands(nullptr)) {
-    const std::string name = verb->get_name();
-    const auto has = [&](const char* flag) { return verb->get_option_no_throw(flag) != nullptr; };
-    const bool of_gates = name == "launch" || (has("--overwrite") && !has_command_behind(name));
-    if (starter.empty() || (starter == "launch" ? has("--backend") : of_gates)) verbs.push_back(name);
+  Words names;
+  for (const Verb& verb : all_verbs()) {
+    const bool records = app.get_subcommand(std::string(verb.name))->get_option_no_throw("--overwrite") != nullptr;
+    const bool of_gates = verb.name == "launch" || (records && !verb.starts_another),
+               of_launch = verb.half == Half::runs && !verb.starts_another;
+    if (starter.empty() || (starter == "launch" ? of_launch : of_gates)) names.emplace_back(verb.name);
   }
-  return verbs;
+  return names;
 }
 
 }  // namespace
@@ -109,10 +109,10 @@ Words completions(const std::string& line) {
   while (!words.empty() && words.front().starts_with('-')) words.erase(words.begin());  // --yes, the script's
   CLI::App app;
   Command command;
-  add_verbs(app, command);
+  const auto calls = add_verbs(app, command);  // they own what the flags are bound to
   std::string starter;
   for (auto behind = words.begin(); (behind = std::ranges::find(words, "--")) != words.end();) {
-    if (!has_command_behind(words.front())) break;
+    if (const Verb* verb = find_verb(words.front()); verb == nullptr || !verb->starts_another) break;
     starter = words.front();
     words.erase(words.begin(), behind + 1);
   }

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "cli/verbs.h"
 #include "moe/base/config_files.h"
 #include "moe/base/terminal.h"
-#include "moe/base/version.h"
 #include "verbs/plan_file.h"
 
 namespace moe::cli {
@@ -62,7 +62,8 @@ class Help : public CLI::Formatter {
   }
   std::string make_usage(const CLI::App* app, std::string name) const override {
     std::string usage = Formatter::make_usage(app, std::move(name));
-    if (has_command_behind(app->get_name())) usage.insert(usage.find_last_not_of('\n') + 1, " -- VERB [OPTIONS]");
+    if (const Verb* verb = find_verb(app->get_name()); verb != nullptr && verb->starts_another)
+      usage.insert(usage.find_last_not_of('\n') + 1, " -- VERB [OPTIONS]");
     return usage;
   }
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
@@ -74,7 +75,7 @@ class Help : public CLI::Formatter {
 
 }  // namespace
 
-bool has_command_behind(std::string_view verb) { return verb == "launch" || verb == "ab" || verb == "self-test"; }
+std::shared_ptr<CLI::FormatterBase> help_formatter() { return std::make_shared<Help>(); }
 
 void begin_group(CLI::App& verb, const char* group) { verb.option_defaults()->group(group); }
 
@@ -270,11 +271,8 @@ void add_json(CLI::App& verb, bool& json) {
   verb.add_flag("--json", json, "print one JSON document on stdout, and nothing else");
 }
 
-CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& what, const std::string& example) {
-  CLI::App* verb = app.add_subcommand(name, what);
-  verb->footer("example:\n  " + program_word() + " " + name + example);
-  begin_group(*verb, kWhat);
-  return verb;
+void set_example(CLI::App& verb, const std::string& words) {
+  verb.footer("example:\n  " + program_word() + " " + verb.get_name() + words);
 }
 
 void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept) {
@@ -292,41 +290,6 @@ void add_plan(CLI::App& verb, std::string& plan, const std::vector<std::string>&
 
 void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others) {
   for (const std::string& other : others) verb.get_option(flag)->needs(verb.get_option(other));
-}
-
-namespace {
-
-void add_log(CLI::App& verb, LogLevel& log) {
-  const auto shows = [&](const std::string& flag, LogLevel level, const std::string& help) {
-    return verb.add_flag_callback(
-        flag, [&log, level] { log = level; }, help);
-  };
-  CLI::Option* quiet = shows("--quiet", LogLevel::errors, "print only errors on stderr: no progress, no warnings");
-  CLI::Option* verbose = shows("--verbose", LogLevel::decisions, "also print on stderr what each step decided");
-  verbose->excludes(quiet);
-}
-
-}  // namespace
-
-void add_verbs(CLI::App& app, Command& c) {
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "moetune " + std::string(version()));
-  app.formatter(std::make_shared<Help>());
-  for (const auto add :
-       {add_list,      add_doctor,       add_tune,       add_simulate,   add_fit,        add_memory, add_model_verb,
-        add_placement, add_plannerbench, add_microbench, add_layerbench, add_modelbench, add_launch, add_reproduce,
-        add_ab,        add_self_test,    add_compare,    add_history,    add_export,     add_import, add_report})
-    add(app, c);
-  for (CLI::App* verb : app.get_subcommands(nullptr)) {  // last, where the output is
-    begin_group(*verb, kOutput);
-    verb->add_flag("--wide", c.wide,
-                   "tables with all columns, however wide; default: what COLUMNS or the terminal has");
-    add_log(*verb, c.log);
-    add_bytes(*verb, "--max-input", c.most_input, "largest file that is read, uncompressed (512M)");
-    verb->set_help_flag();
-    verb->set_help_flag("-h,--help", "print this");
-    verb->get_help_ptr()->group(kOutput);
-  }
 }
 
 }  // namespace moe::cli

@@ -14,6 +14,9 @@
 
 #include "cli/flags.h"
 #include "moe/base/check.h"
+#include "tuner/tune.h"
+#include "verbs/chosen_model.h"
+#include "verbs/plan_file.h"
 
 namespace moe::cli {
 
@@ -139,12 +142,11 @@ void add_degrees(CLI::App& verb, verbs::Selection& s);
 void add_overwrite(CLI::App& verb);
 void add_records(CLI::App& verb, std::string& out, const std::string& help);
 void add_json(CLI::App& verb, bool& json);
-CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& what, const std::string& example);
+/// Sets the example below --help: the verb and `words`.
+void set_example(CLI::App& verb, const std::string& words);
+/// Returns what writes --help: flags in their groups, lines of the terminal's width.
+std::shared_ptr<CLI::FormatterBase> help_formatter();
 
-/// Adds every verb with its flags, each bound to its place in the command, and which flags exclude or need each other.
-void add_verbs(CLI::App& app, Command& c);
-/// Returns whether a verb starts another command line, which stands behind a --.
-bool has_command_behind(std::string_view verb);
 /// Refuses every other flag of the verb beside `flag`, which leaves them no meaning, but for those `kept`.
 void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept);
 /// Adds --plan; of the flags added before it, only those `kept` may stand beside it.
@@ -152,30 +154,11 @@ void add_plan(CLI::App& verb, std::string& plan, const std::vector<std::string>&
 /// Refuses `flag` where one of `others` is missing.
 void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others);
 
-void add_list(CLI::App& app, Command& c);
-void add_doctor(CLI::App& app, Command& c);
-void add_tune(CLI::App& app, Command& c);
-void add_simulate(CLI::App& app, Command& c);
-void add_fit(CLI::App& app, Command& c);
-void add_memory(CLI::App& app, Command& c);
-void add_model_verb(CLI::App& app, Command& c);
-void add_placement(CLI::App& app, Command& c);
-void add_plannerbench(CLI::App& app, Command& c);
-void add_microbench(CLI::App& app, Command& c);
-void add_layerbench(CLI::App& app, Command& c);
-void add_modelbench(CLI::App& app, Command& c);
-void add_launch(CLI::App& app, Command& c);
-void add_reproduce(CLI::App& app, Command& c);
-void add_ab(CLI::App& app, Command& c);
-void add_self_test(CLI::App& app, Command& c);
-void add_compare(CLI::App& app, Command& c);
-void add_history(CLI::App& app, Command& c);
-void add_export(CLI::App& app, Command& c);
-void add_import(CLI::App& app, Command& c);
-void add_report(CLI::App& app, Command& c);
-
 /// Returns "; 'WORD' is 'FLAG' here" or a suggestion for a word that the verb lacks as a flag.
 std::string meant_by(const std::string& word, const CLI::App& verb);
+
+/// Returns the flags given to `verb` that `other` has too, without those that say where and how results are shown.
+std::vector<tuner::GivenFlag> given_for(const CLI::App& other, const CLI::App& verb);
 
 /// Reads --current: words that say the user's layout, or a file of Megatron-Core's arguments. Throws BadInput naming
 /// the flag, and the word or the file.
@@ -183,10 +166,5 @@ tuner::CurrentLayout current_layout(const std::string& text);
 
 /// Refuses options of one backend beside another. Throws BadInput naming the flag.
 void check_backend(const CLI::App& verb, const RanksFlags& ranks);
-/// Sets the command that launch starts, over gloo where it names no backend. Throws BadInput where it can't be
-/// launched.
-void complete_launch(Command& c, std::vector<std::string> words);
-/// Sets the command line that ab or self-test launches.
-void complete_gate(Command& c, std::vector<std::string> words);
 
 }  // namespace moe::cli

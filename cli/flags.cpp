@@ -7,8 +7,24 @@
 
 #include "cli/commit.h"
 #include "cli/flag_kinds.h"
+#include "cli/verbs.h"
+#include "doctor/doctor.h"
+#include "exchange/exchange.h"
 #include "moe/base/config_files.h"
 #include "moe/base/text.h"
+#include "planner/list.h"
+#include "planner/memory.h"
+#include "planner/model.h"
+#include "planner/placement.h"
+#include "planner/plannerbench.h"
+#include "planner/simulate.h"
+#include "regress/ab.h"
+#include "regress/compare.h"
+#include "regress/history.h"
+#include "regress/self_test.h"
+#include "report/report.h"
+#include "reproduce/reproduce.h"
+#include "tuner/fit.h"
 #include "verbs/frameworks.h"
 
 namespace moe::cli {
@@ -16,16 +32,13 @@ namespace {
 
 constexpr const char* kClusterHelp = "profile, or one composed as GPU-NODESxGPUS-NETWORK (h100-4x8-ib-400)";
 
-void require_verb(const CLI::App& app, int argc, const char* const* argv) {
+void require_verb(int argc, const char* const* argv) {
   if (argc > 1 && argv[1][0] == '-') return;  // --help, --version, or CLI11's business
-  std::vector<std::string> names;
-  for (const CLI::App* verb : app.get_subcommands(nullptr)) {
-    if (argc > 1 && verb->get_name() == argv[1]) return;
-    names.push_back(verb->get_name());
-  }
-  if (argc < 2) bad_input("verb: found none, expected one of: {}", fmt::join(names, ", "));
-  const std::vector<std::string_view> known(names.begin(), names.end());
-  bad_input("verb: found '{}', expected one of: {}{}", argv[1], fmt::join(names, ", "), suggestion(argv[1], known));
+  if (argc > 1 && find_verb(argv[1]) != nullptr) return;
+  std::vector<std::string_view> known;
+  for (const Verb& verb : all_verbs()) known.push_back(verb.name);
+  if (argc < 2) bad_input("verb: found none, expected one of: {}", fmt::join(known, ", "));
+  bad_input("verb: found '{}', expected one of: {}{}", argv[1], fmt::join(known, ", "), suggestion(argv[1], known));
 }
 
 // Other words for groups and micro-batches than those of Framework::settings, and the flags that mean them here.
@@ -65,7 +78,7 @@ constexpr std::pair<std::string_view, std::string_view> kWords[]{
   if (left.empty()) bad_input("{}: found '{}' before it or behind --", verb.get_name(), fmt::join(outside, " "));
   const auto flag = std::ranges::find_if(left, [](const std::string& word) { return word.starts_with('-'); });
   const std::string& word = flag == left.end() ? left.front() : *flag;
-  if (has_command_behind(verb.get_name()) && flag == left.end())
+  if (find_verb(verb.get_name())->starts_another && flag == left.end())
     bad_input("{}: found '{}', expected -- before the command that it starts", verb.get_name(), word);
   bad_input("{}: found '{}', which it does not know{}; --help lists the flags", verb.get_name(), word,
             meant_by(word, verb));
@@ -108,21 +121,6 @@ Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
 // Flags of one process of several: the command that starts the others says them.
 constexpr std::array<std::string_view, 3> kOfOneProcess{"--rank", "--ranks", "--rendezvous"};
 
-// Returns the flags given to `verb` that `other` has too, without those that say where and how results are shown.
-std::vector<tuner::GivenFlag> given_for(const CLI::App& other, const CLI::App& verb) {
-  std::vector<tuner::GivenFlag> given;
-  for (const CLI::Option* option : verb.get_options()) {
-    const std::string name = option->get_name();
-    const bool is_output = option->get_group() == kOutput && name != "--max-input";
-    if (option->count() == 0 || is_output || other.get_option_no_throw(name) == nullptr ||
-        std::ranges::find(kOfOneProcess, name) != kOfOneProcess.end())
-      continue;
-    const bool takes_value = option->get_items_expected_max() > 0;
-    given.push_back({name, takes_value ? fmt::format("{}", fmt::join(option->results(), ",")) : ""});
-  }
-  return given;
-}
-
 // Returns the files and folders that the command writes at the end. Records are opened before, by their writer. Throws
 // BadInput where two of all these are one.
 std::vector<OutTarget> targets_of(const CLI::App& verb) {
@@ -141,7 +139,34 @@ std::vector<OutTarget> targets_of(const CLI::App& verb) {
   return targets;
 }
 
+// Checks how the ranks of a verb that runs layers come to be, and sets what follows from it.
+void set_ranks(const CLI::App& verb, Command& command) {
+  const std::string& backend = command.ranks.backend;
+  command.ranks.timeout_s = command.call.layers->timeout_s;
+  check_backend(verb, command.ranks);
+  if (backend != "local" && verb.count("--cluster") == 0) *command.call.cluster = verbs::kHostCluster;
+  if (backend == "nccl") command.call.layers->device = DeviceKind::cuda;
+}
+
+int exit_code_of_doctor(const doctor::DoctorOptions& options) {
+  return doctor::run_doctor(options) ? int{kOk} : int{kDoubtful};
+}
+
 }  // namespace
+
+std::vector<tuner::GivenFlag> given_for(const CLI::App& other, const CLI::App& verb) {
+  std::vector<tuner::GivenFlag> given;
+  for (const CLI::Option* option : verb.get_options()) {
+    const std::string name = option->get_name();
+    const bool is_output = option->get_group() == kOutput && name != "--max-input";
+    if (option->count() == 0 || is_output || other.get_option_no_throw(name) == nullptr ||
+        std::ranges::find(kOfOneProcess, name) != kOfOneProcess.end())
+      continue;
+    const bool takes_value = option->get_items_expected_max() > 0;
+    given.push_back({name, takes_value ? fmt::format("{}", fmt::join(option->results(), ",")) : ""});
+  }
+  return given;
+}
 
 std::string meant_by(const std::string& word, const CLI::App& verb) {
   if (!word.starts_with("--")) return "";
@@ -164,10 +189,11 @@ std::string meant_by(const std::string& word, const CLI::App& verb) {
 std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   Command command;
   CLI::App app("moetune: benchmark and autotuning suite for the training of Mixture-of-Experts layers", "moetune");
-  add_verbs(app, command);
-  require_verb(app, argc, argv);
+  std::vector<VerbCall> calls = add_verbs(app, command);
+  require_verb(argc, argv);
+  const Verb* const row = argc > 1 ? find_verb(argv[1]) : nullptr;
   // The command behind the -- is parsed by itself.
-  const bool starts = argc > 1 && has_command_behind(argv[1]);
+  const bool starts = row != nullptr && row->starts_another;
   const int own = starts ? static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv) : argc;
   try {
     app.parse(own, argv);
@@ -181,55 +207,36 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
     std::replace(text.begin(), text.end(), '\n', ' ');
     bad_input("{}; --help lists what is expected", text);
   }
-  command.verb = app.get_subcommands().front()->get_name();
-  if (starts) {
-    const std::vector<std::string> words{argv + std::min(own + 1, argc), argv + argc};
-    command.verb == "launch" ? complete_launch(command, words) : complete_gate(command, words);
-  }
-  command.targets = targets_of(*app.get_subcommands().front());
-  verbs::RunOptions* const run = run_options(command);
-  if (run != nullptr) command.ranks.timeout_s = run->timeout_s;
-  check_backend(*app.get_subcommands().front(), command.ranks);
-  const bool processes = command.ranks.backend != "local";
-  if (processes && app.get_subcommands().front()->count("--cluster") == 0)
-    command.tune.selection.cluster = command.layerbench.selection.cluster = command.modelbench.selection.cluster =
-        command.microbench.cluster = std::string(verbs::kHostCluster);
-  if (command.ranks.backend == "nccl") run->device = DeviceKind::cuda;  // a backend is a flag of verbs that run layers
-  command.simulate.asked = command.tune.asked = command.microbench.asked = command.layerbench.asked =
-      command.modelbench.asked = command.reproduce.asked = command.ab.asked = command.self_test.asked =
-          command.import_in.asked = asked_by(*app.get_subcommands().front(), {argv, argv + argc});
-  if (command.verb == "tune")
-    for (const char* other : {"simulate", "layerbench", "modelbench"})
-      command.tune.given_for[other] = given_for(*app.get_subcommand(other), *app.get_subcommands().front());
+  const CLI::App& verb = *app.get_subcommands().front();
+  command.verb = verb.get_name();
+  command.call = std::move(calls[static_cast<size_t>(find_verb(command.verb) - all_verbs().data())]);
+  VerbCall& call = command.call;
+  if (starts) call.take_command({argv + std::min(own + 1, argc), argv + argc});
+  command.targets = targets_of(verb);
+  if (call.layers != nullptr) set_ranks(verb, command);
+  if (call.asked != nullptr) *call.asked = asked_by(verb, {argv, argv + argc});
   return command;
 }
 
-verbs::RunOptions* run_options(Command& c) {
-  if (c.verb == "tune") return &c.tune;
-  if (c.verb == "microbench") return &c.microbench;
-  if (c.verb == "layerbench") return &c.layerbench;
-  return c.verb == "modelbench" ? &c.modelbench : nullptr;
+VerbCall add_list(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<planner::ListOptions>();
+  planner::ListOptions& o = *options;
+  set_example(verb, "");
+  begin_group(verb, kOutput);
+  add_json(verb, o.json);
+  return planning(options, planner::run_list);
 }
 
-bool runs_layers(const Command& c) {
-  return c.verb == "microbench" || c.verb == "layerbench" || c.verb == "modelbench" ||
-         (c.verb == "tune" && c.tune.verify);
-}
-
-void add_list(CLI::App& app, Command& c) {
-  CLI::App* verb = add_verb(app, "list", "list schedules, clusters, grids, layers, models, gates and other parts", "");
-  begin_group(*verb, kOutput);
-  add_json(*verb, c.list.json);
-}
-
-void add_doctor(CLI::App& app, Command& c) {
-  CLI::App* verb = add_verb(app, "doctor", "report what disturbs measurements on this machine; changes nothing",
-                            " --strict && " + program_word() + " tune --cluster host");
-  begin_group(*verb, kHow);
-  verb->add_flag("--strict", c.doctor.strict, "exit code 5 where there is a warning");
-  begin_group(*verb, kOutput);
-  verb->add_flag("--all", c.doctor.all, "what is fine, too");
-  add_json(*verb, c.doctor.json);
+VerbCall add_doctor(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<doctor::DoctorOptions>();
+  doctor::DoctorOptions& o = *options;
+  set_example(verb, " --strict && " + program_word() + " tune --cluster host");
+  begin_group(verb, kHow);
+  verb.add_flag("--strict", o.strict, "exit code 5 where there is a warning");
+  begin_group(verb, kOutput);
+  verb.add_flag("--all", o.all, "what is fine, too");
+  add_json(verb, o.json);
+  return planning(options, exit_code_of_doctor);
 }
 
 namespace {
@@ -244,169 +251,177 @@ void add_noise(CLI::App& verb, planner::NoiseFlags& noise) {
 
 }  // namespace
 
-void add_simulate(CLI::App& app, Command& c) {
-  planner::SimulateOptions& s = c.simulate;
-  CLI::App* verb =
-      add_verb(app, "simulate", "simulate a layer or a model under schedules: timeline, lane loads, bounds, memory",
-               " --cluster testbed-b --schedule fsmoe --batch 4 --seq 1024 --model-dim 2048 --hidden 8192");
-  add_text(*verb, "--cluster", "CLUSTER|FILE", s.selection.cluster, kClusterHelp);
-  add_nodes(*verb, s.selection);
-  add_schedule(*verb, s.selection);
-  add_model(*verb, s.model);
-  add_layer(*verb, s.selection);
-  begin_group(*verb, kHow);
-  add_states(*verb, s.selection);
-  add_planned_fields(*verb, s.selection);
-  add_degrees(*verb, s.selection);
-  add_text(*verb, "--partition", "exact|paper|step1|none", s.partition,
+VerbCall add_simulate(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<planner::SimulateOptions>();
+  planner::SimulateOptions& s = *options;
+  set_example(verb, " --cluster testbed-b --schedule fsmoe --batch 4 --seq 1024 --model-dim 2048 --hidden 8192");
+  add_text(verb, "--cluster", "CLUSTER|FILE", s.selection.cluster, kClusterHelp);
+  add_nodes(verb, s.selection);
+  add_schedule(verb, s.selection);
+  add_model(verb, s.model);
+  add_layer(verb, s.selection);
+  begin_group(verb, kHow);
+  add_states(verb, s.selection);
+  add_planned_fields(verb, s.selection);
+  add_degrees(verb, s.selection);
+  add_text(verb, "--partition", "exact|paper|step1|none", s.partition,
            "how a model's gradients are spread over its layers; default: exact");
-  add_noise(*verb, s.noise);
-  begin_group(*verb, kOutput);
-  add_trace(*verb, s.trace, "write a Perfetto timeline");
-  add_records(*verb, s.out, "write records, timelines included (JSON Lines)");
-  add_number_or_all(*verb, "--gantt", s.drawn,
+  add_noise(verb, s.noise);
+  begin_group(verb, kOutput);
+  add_trace(verb, s.trace, "write a Perfetto timeline");
+  add_records(verb, s.out, "write records, timelines included (JSON Lines)");
+  add_number_or_all(verb, "--gantt", s.drawn,
                     "draw the lanes of the N fastest schedules that differ as text, on one scale; default: 3", 0);
-  verb->add_flag("--sweep-degrees", s.sweep_degrees, "with --out: a record of each degree from 1 to 64 too");
-  add_json(*verb, s.json);
-  verb->get_option("--gantt")->excludes("--json");
-  add_plan(*verb, s.plan, {"--cluster", "--nearest", "--trace", "--json"});
-  needs(*verb, "--sweep-degrees", {"--out"});
-  needs(*verb, "--overwrite", {"--out"});
+  verb.add_flag("--sweep-degrees", s.sweep_degrees, "with --out: a record of each degree from 1 to 64 too");
+  add_json(verb, s.json);
+  verb.get_option("--gantt")->excludes("--json");
+  add_plan(verb, s.plan, {"--cluster", "--nearest", "--trace", "--json"});
+  needs(verb, "--sweep-degrees", {"--out"});
+  needs(verb, "--overwrite", {"--out"});
+  return planning(options, planner::run_simulate);
 }
 
-void add_fit(CLI::App& app, Command& c) {
-  CLI::App* verb =
-      add_verb(app, "fit", "fit records of microbench to a cluster profile (alpha, beta, r^2, held-out error)",
-               " --records results/microbench-testbed-b.jsonl --out results/mine.toml");
-  add_text(*verb, "--records", "FILE...", c.fit.records, "records of microbench, tune or import, of one cluster")
+VerbCall add_fit(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<tuner::FitOptions>();
+  tuner::FitOptions& o = *options;
+  set_example(verb, " --records results/microbench-testbed-b.jsonl --out results/mine.toml");
+  add_text(verb, "--records", "FILE...", o.records, "records of microbench, tune or import, of one cluster")
       ->capture_default_str();
-  add_text(*verb, "--compute-from", "CLUSTER|FILE", c.fit.compute_from,
+  add_text(verb, "--compute-from", "CLUSTER|FILE", o.compute_from,
            "take prices of computations that the records lack from this profile, such as h100-8");
-  begin_group(*verb, kHow);
-  verb->add_flag("--strict", c.fit.strict, "exit code 5 where the fit of an operation is WEAK or UNUSABLE");
-  begin_group(*verb, kOutput);
-  add_text(*verb, "--name", "NAME", c.fit.name, "name of the profile; default: CLUSTER-fitted");
-  add_text(*verb, "-o,--out", "FILE", c.fit.out, "the profile; default: results/NAME.toml");
-  add_json(*verb, c.fit.json);
+  begin_group(verb, kHow);
+  verb.add_flag("--strict", o.strict, "exit code 5 where the fit of an operation is WEAK or UNUSABLE");
+  begin_group(verb, kOutput);
+  add_text(verb, "--name", "NAME", o.name, "name of the profile; default: CLUSTER-fitted");
+  add_text(verb, "-o,--out", "FILE", o.out, "the profile; default: results/NAME.toml");
+  add_json(verb, o.json);
+  return planning(options, tuner::run_fit);
 }
 
-void add_plannerbench(CLI::App& app, Command& c) {
-  CLI::App* verb =
-      add_verb(app, "plannerbench", "measure speed and memory of tuning and simulation, and compare them with limits",
-               " --json > planner.json");
-  begin_group(*verb, kOutput);
-  verb->add_flag("--json", c.plannerbench.json, "Google Benchmark's JSON on stdout");
+VerbCall add_plannerbench(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<planner::PlannerbenchOptions>();
+  planner::PlannerbenchOptions& o = *options;
+  set_example(verb, " --json > planner.json");
+  begin_group(verb, kOutput);
+  verb.add_flag("--json", o.json, "Google Benchmark's JSON on stdout");
+  return planning(options, planner::run_plannerbench);
 }
 
-void add_memory(CLI::App& app, Command& c) {
-  planner::MemoryOptions& m = c.memory;
-  CLI::App* verb = add_verb(app, "memory", "estimate the memory of a layer or a model on one rank, and whether it fits",
-                            " --model mixtral-7b --cluster testbed-b --zero 1");
-  add_text(*verb, "--cluster", "CLUSTER|FILE", m.selection.cluster, kClusterHelp);
-  add_nodes(*verb, m.selection);
-  add_model(*verb, m.model);
-  add_layer(*verb, m.selection);
-  verb->add_flag("--parm", m.parm, "count the layers of Parm's grid that fit its GPUs instead");
-  begin_group(*verb, kHow);
-  add_states(*verb, m.selection);
-  add_number(*verb, "--memory-gib", m.memory_gib, "memory of a rank; default: the profile's", {1e-6, 1e6});
-  begin_group(*verb, kOutput);
-  add_json(*verb, m.json);
-  stands_alone(*verb, "--parm", {"--top-k", "--experts", "--json"});
+VerbCall add_memory(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<planner::MemoryOptions>();
+  planner::MemoryOptions& m = *options;
+  set_example(verb, " --model mixtral-7b --cluster testbed-b --zero 1");
+  add_text(verb, "--cluster", "CLUSTER|FILE", m.selection.cluster, kClusterHelp);
+  add_nodes(verb, m.selection);
+  add_model(verb, m.model);
+  add_layer(verb, m.selection);
+  verb.add_flag("--parm", m.parm, "count the layers of Parm's grid that fit its GPUs instead");
+  begin_group(verb, kHow);
+  add_states(verb, m.selection);
+  add_number(verb, "--memory-gib", m.memory_gib, "memory of a rank; default: the profile's", {1e-6, 1e6});
+  begin_group(verb, kOutput);
+  add_json(verb, m.json);
+  stands_alone(verb, "--parm", {"--top-k", "--experts", "--json"});
+  return planning(options, planner::run_memory);
 }
 
-void add_model_verb(CLI::App& app, Command& c) {
-  CLI::App* verb =
-      add_verb(app, "model", "print what is understood of a model's file: layers, parameters, FLOPs, the TOML",
-               " qwen3-30b-a3b");
-  verb->add_option("MODEL", c.model.model, "a name, see list; a model file; a Hugging Face config.json, or its folder")
+VerbCall add_model_verb(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<planner::ModelOptions>();
+  planner::ModelOptions& o = *options;
+  set_example(verb, " qwen3-30b-a3b");
+  verb.add_option("MODEL", o.model, "a name, see list; a model file; a Hugging Face config.json, or its folder")
       ->type_name("MODEL|FILE")
       ->required();
-  begin_group(*verb, kOutput);
-  add_json(*verb, c.model.json);
+  begin_group(verb, kOutput);
+  add_json(verb, o.json);
+  return planning(options, planner::run_model);
 }
 
-void add_placement(CLI::App& app, Command& c) {
-  PlacementRequest& r = c.placement.request;
-  CLI::App* verb =
-      add_verb(app, "placement",
-               "place context-parallel and expert-parallel groups by MoNTA's rule; print the ranks of every group",
-               " --ep 8 --cp 4 --switch-ports 32");
-  add_number(*verb, "--dp", r.dp, with_default("data-parallel group size", r.dp), {1, 1e6});
-  add_number(*verb, "--tp", r.tp, with_default("tensor- and sequence-parallel group size, inside a node", r.tp),
+VerbCall add_placement(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<planner::PlacementOptions>();
+  planner::PlacementOptions& o = *options;
+  PlacementRequest& r = o.request;
+  set_example(verb, " --ep 8 --cp 4 --switch-ports 32");
+  add_number(verb, "--dp", r.dp, with_default("data-parallel group size", r.dp), {1, 1e6});
+  add_number(verb, "--tp", r.tp, with_default("tensor- and sequence-parallel group size, inside a node", r.tp),
              {1, 1024});
-  add_number(*verb, "--cp", r.cp, with_default("context-parallel group size", r.cp), {1, 1e6});
-  add_number(*verb, "--ep", r.ep, with_default("expert-parallel group size", r.ep), {1, 1e6});
-  add_number(*verb, "--pp", r.pp, with_default("pipeline stages", r.pp), {1, 1e6});
-  add_number(*verb, "--ranks-per-node", r.ranks_per_node, with_default("GPUs a node", r.ranks_per_node), {1, 1024});
-  add_number(*verb, "--switch-ports", r.switch_ports,
+  add_number(verb, "--cp", r.cp, with_default("context-parallel group size", r.cp), {1, 1e6});
+  add_number(verb, "--ep", r.ep, with_default("expert-parallel group size", r.ep), {1, 1e6});
+  add_number(verb, "--pp", r.pp, with_default("pipeline stages", r.pp), {1, 1e6});
+  add_number(verb, "--ranks-per-node", r.ranks_per_node, with_default("GPUs a node", r.ranks_per_node), {1, 1024});
+  add_number(verb, "--switch-ports", r.switch_ports,
              with_default("ports of the switch that joins GPUs of one TP position", r.switch_ports), {1, 1e6});
-  begin_group(*verb, kOutput);
-  add_json(*verb, c.placement.json);
+  begin_group(verb, kOutput);
+  add_json(verb, o.json);
+  return planning(options, planner::run_placement);
 }
 
-void add_reproduce(CLI::App& app, Command& c) {
-  reproduce::ReproduceOptions& r = c.reproduce;
-  CLI::App* verb = add_verb(app, "reproduce", "compare a paper's table or figure with our numbers", " fsmoe-table5");
-  verb->add_option("TABLE", r.table, "key of a table, see list")->type_name("");
-  add_text(*verb, "--assume", "ASSUMPTIONS|FILE", r.assume, "for what no paper prints (configs/papers/assume/)");
-  verb->add_flag("--measure", r.measure,
-                 "of fsmoe-table5, fsmoe-degrees, fsmoe-fig6: a column of what ran, of runs in results/");
-  add_text(*verb, "--records", "FILE", r.records, "the same, of these records or documents of modelbench --json");
-  add_text(*verb, "--runs", "FILE", r.runs, "of training: other measured steps, in the columns of training-runs.csv");
-  verb->add_flag("--audit", r.audit, "every combination of FSMoE's open conventions");
-  verb->add_flag("--all", r.all, "every table, with and without the example assumptions, and the audit");
-  begin_group(*verb, kOutput);
-  add_text(*verb, "--write", "FILE", r.write,
+VerbCall add_reproduce(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<reproduce::ReproduceOptions>();
+  reproduce::ReproduceOptions& r = *options;
+  set_example(verb, " fsmoe-table5");
+  verb.add_option("TABLE", r.table, "key of a table, see list")->type_name("");
+  add_text(verb, "--assume", "ASSUMPTIONS|FILE", r.assume, "for what no paper prints (configs/papers/assume/)");
+  verb.add_flag("--measure", r.measure,
+                "of fsmoe-table5, fsmoe-degrees, fsmoe-fig6: a column of what ran, of runs in results/");
+  add_text(verb, "--records", "FILE", r.records, "the same, of these records or documents of modelbench --json");
+  add_text(verb, "--runs", "FILE", r.runs, "of training: other measured steps, in the columns of training-runs.csv");
+  verb.add_flag("--audit", r.audit, "every combination of FSMoE's open conventions");
+  verb.add_flag("--all", r.all, "every table, with and without the example assumptions, and the audit");
+  begin_group(verb, kOutput);
+  add_text(verb, "--write", "FILE", r.write,
            "with --all: write a summary in Markdown to FILE, and a page per paper to a folder of its name without the "
            "ending");
-  add_records(*verb, r.out, "records; default: results/reproduce-TABLE.jsonl");
-  add_json(*verb, r.json);
+  add_records(verb, r.out, "records; default: results/reproduce-TABLE.jsonl");
+  add_json(verb, r.json);
+  return planning(options, reproduce::run_reproduce);
 }
 
 // The verbs that speak other people's formats.
 
-void add_export(CLI::App& app, Command& c) {
-  exchange::ExportOptions& o = c.export_out;
-  CLI::App* verb = add_verb(app, "export", "write a profile, records or a plan in other formats (docs/exchange.md)",
-                            " csv testbed-b --per-element");
-  verb->add_option("FORMAT", o.format, "of what is written")->type_name(exchange::export_formats())->required();
-  verb->add_option("FILE", o.file, "a profile, records or a plan; of otava a folder of records too")
+VerbCall add_export(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<exchange::ExportOptions>();
+  exchange::ExportOptions& o = *options;
+  set_example(verb, " csv testbed-b --per-element");
+  verb.add_option("FORMAT", o.format, "of what is written")->type_name(exchange::export_formats())->required();
+  verb.add_option("FILE", o.file, "a profile, records or a plan; of otava a folder of records too")
       ->type_name("")
       ->required();
-  add_text(*verb, "--cluster", "CLUSTER|FILE", o.cluster, "prices a plan; default: the records' own");
-  add_text(*verb, "--only", "NAME", o.only, "of records: this layer, by its name");
-  add_text(*verb, "--schedule", "SCHEDULE", o.schedule, "of records: this schedule's plan; default: the fastest");
-  begin_group(*verb, kHow);
-  verb->add_flag("--per-element", o.per_element, "csv of a profile: betas of a float32 element, as papers print them");
-  verb->add_flag("--samples", o.samples, "google-benchmark: every sample as a repetition; default: their median");
-  begin_group(*verb, kOutput);
-  add_text(*verb, "-o,--out", "FILE", o.out, "default: standard output");
+  add_text(verb, "--cluster", "CLUSTER|FILE", o.cluster, "prices a plan; default: the records' own");
+  add_text(verb, "--only", "NAME", o.only, "of records: this layer, by its name");
+  add_text(verb, "--schedule", "SCHEDULE", o.schedule, "of records: this schedule's plan; default: the fastest");
+  begin_group(verb, kHow);
+  verb.add_flag("--per-element", o.per_element, "csv of a profile: betas of a float32 element, as papers print them");
+  verb.add_flag("--samples", o.samples, "google-benchmark: every sample as a repetition; default: their median");
+  begin_group(verb, kOutput);
+  add_text(verb, "-o,--out", "FILE", o.out, "default: standard output");
+  return planning(options, exchange::run_export);
 }
 
-void add_import(CLI::App& app, Command& c) {
-  exchange::ImportOptions& o = c.import_in;
-  CLI::App* verb = add_verb(app, "import", "read measurements of other tools as records for fit",
-                            " nccl-tests all_reduce.txt alltoall.txt --out results/imported.jsonl");
-  verb->add_option("FORMAT", o.format, "of what is read")->type_name(exchange::import_formats())->required();
-  verb->add_option("FILE", o.files, "one or several")->type_name("")->required();
-  add_text(*verb, "--cluster", "NAME", o.cluster, "name of the cluster in the records");
-  begin_group(*verb, kHow);
-  add_text(*verb, "--op", "alltoall|allgather|reducescatter|allreduce|sendrecv", o.op,
+VerbCall add_import(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<exchange::ImportOptions>();
+  exchange::ImportOptions& o = *options;
+  set_example(verb, " nccl-tests all_reduce.txt alltoall.txt --out results/imported.jsonl");
+  verb.add_option("FORMAT", o.format, "of what is read")->type_name(exchange::import_formats())->required();
+  verb.add_option("FILE", o.files, "one or several")->type_name("")->required();
+  add_text(verb, "--cluster", "NAME", o.cluster, "name of the cluster in the records");
+  begin_group(verb, kHow);
+  add_text(verb, "--op", "alltoall|allgather|reducescatter|allreduce|sendrecv", o.op,
            "nccl-tests: the operation, where the file does not say");
-  add_text(*verb, "--network", "inter|intra", o.network, "of the groups, where the files do not say");
-  add_number(*verb, "--nodes", o.nodes, "of the cluster; default: as the files say", {1, kMostNodes});
-  add_number(*verb, "--ranks", o.ranks, "of a group, where the files do not say", {2, 1e6});
-  add_number(*verb, "--ranks-per-node", o.ranks_per_node, "of the cluster; default: as the files say",
-             {1, kMostRanksPerNode});
-  verb->add_flag("--in-place", o.in_place, "nccl-tests: the in-place columns; default: out of place");
-  add_text(*verb, "--map", "FILE", o.map, "traces: CSV of kernel, kind; what kernels of other names do");
-  add_text(*verb, "--dtype", "float32|float16|bfloat16|float64", o.dtype,
+  add_text(verb, "--network", "inter|intra", o.network, "of the groups, where the files do not say");
+  add_number(verb, "--nodes", o.nodes, "of the cluster; default: as the files say", {1, kMostNodes});
+  add_number(verb, "--experts", o.experts, "deepep: of a test that prints rates without times", {1, 1e6});
+  add_text(verb, "--dtype", "float32|float16|bfloat16|float64", o.dtype,
            "nsys: of GEMMs whose kernels' names tell none");
-  add_number(*verb, "--experts", o.experts, "deepep: of a test that prints rates without times", {1, 1e6});
-  begin_group(*verb, kOutput);
-  add_text(*verb, "-o,--out", "FILE", o.out, "the records; of csv-profile the profile");
-  add_overwrite(*verb);
+  add_number(verb, "--ranks", o.ranks, "of a group, where the files do not say", {2, 1e6});
+  add_number(verb, "--ranks-per-node", o.ranks_per_node, "of the cluster; default: as the files say",
+             {1, kMostRanksPerNode});
+  verb.add_flag("--in-place", o.in_place, "nccl-tests: the in-place columns; default: out of place");
+  add_text(verb, "--map", "FILE", o.map, "traces: CSV of kernel, kind; what kernels of other names do");
+  begin_group(verb, kOutput);
+  add_text(verb, "-o,--out", "FILE", o.out, "the records; of csv-profile the profile");
+  add_overwrite(verb);
+  return planning(options, exchange::run_import);
 }
 
 // The verbs that keep performance from regressing.
@@ -447,88 +462,94 @@ void add_floor(CLI::App& verb, std::string& floor) {
 
 }  // namespace
 
-void add_ab(CLI::App& app, Command& c) {
-  regress::AbOptions& o = c.ab;
-  CLI::App* verb = add_verb(app, "ab", "tell whether one build, or one set of flags, is slower than another",
-                            " --base ../before --head . -- layerbench --cluster host --no-predict --schedule fsmoe "
-                            "--degree-forward 2 --degree-backward 2");
-  add_base(*verb, o.base);
-  add_text(*verb, "--head", "FOLDER", o.head, "what is compared with it; default: the base");
-  add_text(*verb, "--base-flags", "FLAGS", o.base_flags, "added to the command line of the base");
-  add_text(*verb, "--head-flags", "FLAGS", o.head_flags, "added to the command line of the head");
-  add_launches(*verb, o);
-  add_floor(*verb, o.floor);
-  verb->add_flag("--strict", o.strict, "exit code 5 where a case is ambiguous and none is slower");
-  begin_group(*verb, kOutput);
-  add_records(*verb, o.out, "records of all launches; default: results/ab.jsonl");
-  verb->add_flag("--markdown", o.markdown, "a table for a pull request, in the place of text");
-  add_json(*verb, o.json);
-  verb->get_option("--markdown")->excludes("--json");
+VerbCall add_ab(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<regress::AbOptions>();
+  regress::AbOptions& o = *options;
+  set_example(verb,
+              " --base ../before --head . -- layerbench --cluster host --no-predict --schedule fsmoe "
+              "--degree-forward 2 --degree-backward 2");
+  add_base(verb, o.base);
+  add_text(verb, "--head", "FOLDER", o.head, "what is compared with it; default: the base");
+  add_text(verb, "--base-flags", "FLAGS", o.base_flags, "added to the command line of the base");
+  add_text(verb, "--head-flags", "FLAGS", o.head_flags, "added to the command line of the head");
+  add_launches(verb, o);
+  add_floor(verb, o.floor);
+  verb.add_flag("--strict", o.strict, "exit code 5 where a case is ambiguous and none is slower");
+  begin_group(verb, kOutput);
+  add_records(verb, o.out, "records of all launches; default: results/ab.jsonl");
+  verb.add_flag("--markdown", o.markdown, "a table for a pull request, in the place of text");
+  add_json(verb, o.json);
+  verb.get_option("--markdown")->excludes("--json");
+  VerbCall call = planning(options, regress::run_ab);
+  call.take_command = [options](std::vector<std::string> words) { options->command = std::move(words); };
+  return call;
 }
 
-void add_self_test(CLI::App& app, Command& c) {
-  regress::SelfTestOptions& o = c.self_test;
-  CLI::App* verb = add_verb(app, "self-test",
-                            "measure how often ab is wrong on this machine, and the smallest slowdown that it finds",
-                            " --cases tiny");
-  add_base(*verb, o.base);
-  add_launches(*verb, o);
-  add_number(*verb, "--gates", o.gates, "live gates that compare the program with itself; default: 10", {1, 1000});
-  add_number(*verb, "--resamples", o.resamples, "gates made of the recorded launches, a row; default: 2000", {1, 1e7});
-  verb->add_flag("--simulate", o.simulate, "launch nothing: the rule beside three others, on made-up machines");
-  begin_group(*verb, kOutput);
-  add_records(*verb, o.out, "records of all launches, and the floor; default: results/self-test.jsonl");
-  add_json(*verb, o.json);
-  stands_alone(*verb, "--simulate", {"--delta", "--seed", "--resamples", "--json"});
+VerbCall add_self_test(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<regress::SelfTestOptions>();
+  regress::SelfTestOptions& o = *options;
+  set_example(verb, " --cases tiny");
+  add_base(verb, o.base);
+  add_launches(verb, o);
+  add_number(verb, "--gates", o.gates, "live gates that compare the program with itself; default: 10", {1, 1000});
+  add_number(verb, "--resamples", o.resamples, "gates made of the recorded launches, a row; default: 2000", {1, 1e7});
+  verb.add_flag("--simulate", o.simulate, "launch nothing: the rule beside three others, on made-up machines");
+  begin_group(verb, kOutput);
+  add_records(verb, o.out, "records of all launches, and the floor; default: results/self-test.jsonl");
+  add_json(verb, o.json);
+  stands_alone(verb, "--simulate", {"--delta", "--seed", "--resamples", "--json"});
+  VerbCall call = planning(options, regress::run_self_test);
+  call.take_command = [options](std::vector<std::string> words) { options->command = std::move(words); };
+  return call;
 }
 
-void add_compare(CLI::App& app, Command& c) {
-  regress::CompareOptions& o = c.compare;
-  CLI::App* verb = add_verb(app, "compare", "compare records that were measured before and after a change",
-                            " before.jsonl after.jsonl");
-  verb->add_option("BASE", o.base, "records, or a folder of them")->type_name("")->required();
-  verb->add_option("HEAD", o.head, "the same of the change")->type_name("")->required();
-  add_filter(*verb, o.filter);
-  begin_group(*verb, kHow);
-  add_text(*verb, "--by", "NAME", o.by, "geometric means by a parameter, or schedule");
-  add_floor(*verb, o.floor);
-  verb->add_flag("--strict", o.strict, "exit code 5 where a case is ambiguous and none slower");
-  begin_group(*verb, kOutput);
-  verb->add_flag("--all", o.all, "cases that are the same too, and every name");
-  verb->add_flag("--markdown", o.markdown, "for the comment of a pull request");
-  add_json(*verb, o.json);
-  for (const char* flag : {"--all", "--markdown"}) verb->get_option("--json")->excludes(verb->get_option(flag));
+VerbCall add_compare(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<regress::CompareOptions>();
+  regress::CompareOptions& o = *options;
+  set_example(verb, " before.jsonl after.jsonl");
+  verb.add_option("BASE", o.base, "records, or a folder of them")->type_name("")->required();
+  verb.add_option("HEAD", o.head, "the same of the change")->type_name("")->required();
+  add_filter(verb, o.filter);
+  begin_group(verb, kHow);
+  add_text(verb, "--by", "NAME", o.by, "geometric means by a parameter, or schedule");
+  add_floor(verb, o.floor);
+  verb.add_flag("--strict", o.strict, "exit code 5 where a case is ambiguous and none slower");
+  begin_group(verb, kOutput);
+  verb.add_flag("--all", o.all, "cases that are the same too, and every name");
+  verb.add_flag("--markdown", o.markdown, "for the comment of a pull request");
+  add_json(verb, o.json);
+  for (const char* flag : {"--all", "--markdown"}) verb.get_option("--json")->excludes(verb.get_option(flag));
+  return planning(options, regress::run_compare);
 }
 
-void add_history(CLI::App& app, Command& c) {
-  regress::HistoryOptions& o = c.history;
-  CLI::App* verb = add_verb(app, "history", "find the changes in records of many commits", " results");
-  verb->add_option("DIR", o.folder, "any *.jsonl below it")->type_name("")->required();
-  add_filter(*verb, o.filter);
-  begin_group(*verb, kHow);
-  add_text(*verb, "--by", "NAME", o.by, "a series of each value of a parameter, schedule or key");
-  begin_group(*verb, kOutput);
-  add_text(*verb, "--plot", "FILE", o.plot, "draw the series (.svg, .png)");
-  add_json(*verb, o.json);
-}
-
-void complete_gate(Command& c, std::vector<std::string> words) {
-  (c.verb == "ab" ? c.ab.command : c.self_test.command) = std::move(words);
+VerbCall add_history(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<regress::HistoryOptions>();
+  regress::HistoryOptions& o = *options;
+  set_example(verb, " results");
+  verb.add_option("DIR", o.folder, "any *.jsonl below it")->type_name("")->required();
+  add_filter(verb, o.filter);
+  begin_group(verb, kHow);
+  add_text(verb, "--by", "NAME", o.by, "a series of each value of a parameter, schedule or key");
+  begin_group(verb, kOutput);
+  add_text(verb, "--plot", "FILE", o.plot, "draw the series (.svg, .png)");
+  add_json(verb, o.json);
+  return planning(options, regress::run_history);
 }
 
 // The verb that makes a page of records.
 
-void add_report(CLI::App& app, Command& c) {
-  report::ReportOptions& o = c.report;
-  CLI::App* verb = add_verb(app, "report", "write records of any verb as one HTML page that opens offline",
-                            " results/tune-testbed-b.jsonl --out report.html");
-  verb->add_option("RECORDS", o.records, "files of records, gzipped ones too")->type_name("")->required();
-  add_text(*verb, "--cluster", "CLUSTER|FILE", o.cluster,
+VerbCall add_report(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<report::ReportOptions>();
+  report::ReportOptions& o = *options;
+  set_example(verb, " results/tune-testbed-b.jsonl --out report.html");
+  verb.add_option("RECORDS", o.records, "files of records, gzipped ones too")->type_name("")->required();
+  add_text(verb, "--cluster", "CLUSTER|FILE", o.cluster,
            "profile that prices the replays; default: what the records' own operations fit, else their cluster");
-  begin_group(*verb, kHow);
-  add_number(*verb, "--timelines", o.timelines, "layers that the page replays; default: 8", {0, 100});
-  begin_group(*verb, kOutput);
-  add_text(*verb, "-o,--out", "FILE", o.out, "the page");
+  begin_group(verb, kHow);
+  add_number(verb, "--timelines", o.timelines, "layers that the page replays; default: 8", {0, 100});
+  begin_group(verb, kOutput);
+  add_text(verb, "-o,--out", "FILE", o.out, "the page");
+  return planning(options, report::run_report);
 }
 
 }  // namespace moe::cli

@@ -1,31 +1,32 @@
 #pragma once
-// The command line: verbs, flags that mean the same everywhere, help with examples.
+// The command line, parsed: a verb, what its flags came to, and the flags that all verbs have.
+#include <any>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "cli/launch.h"
-#include "doctor/doctor.h"
-#include "exchange/exchange.h"
-#include "layerbench/layerbench.h"
-#include "microbench/microbench.h"
-#include "modelbench/modelbench.h"
 #include "moe/base/files.h"
 #include "moe/base/log.h"
-#include "planner/list.h"
-#include "planner/memory.h"
-#include "planner/model.h"
-#include "planner/placement.h"
-#include "planner/plannerbench.h"
-#include "planner/simulate.h"
-#include "regress/ab.h"
-#include "regress/compare.h"
-#include "regress/history.h"
-#include "regress/self_test.h"
-#include "report/report.h"
-#include "reproduce/reproduce.h"
-#include "tuner/fit.h"
-#include "tuner/tune.h"
+#include "moe/record/record.h"
+#include "verbs/run_options.h"
+
+namespace moe {
+class World;
+}
+namespace moe::microbench {
+struct MicrobenchOptions;
+}
+namespace moe::layerbench {
+struct LayerbenchOptions;
+}
+namespace moe::modelbench {
+struct ModelbenchOptions;
+}
+namespace moe::tuner {
+struct TuneOptions;
+}
 
 namespace moe::cli {
 
@@ -40,6 +41,29 @@ struct RanksFlags {
   bool implicit_launch_order = false;
 };
 
+/// The verbs that run layers, as the executable that has LibTorch runs them. `processes`: null where ranks are threads.
+struct RunningHalf {
+  int (*microbench)(const microbench::MicrobenchOptions& options, World* processes);
+  int (*layerbench)(const layerbench::LayerbenchOptions& options, World* processes);
+  int (*modelbench)(const modelbench::ModelbenchOptions& options, World* processes);
+  int (*tune)(const tuner::TuneOptions& options, World* processes);
+};
+
+/// What the flags of a verb came to, beside those that all verbs have.
+struct VerbCall {
+  std::any options;          // a std::shared_ptr of the verb's own
+  std::function<int()> run;  // returns the exit code; none: it always runs layers
+  Asked* asked = nullptr;    // of a verb that writes records
+  /// Of a verb that starts another command line: takes what stands behind the --.
+  std::function<void(std::vector<std::string> words)> take_command;
+
+  // Of a verb that runs layers.
+  std::function<int(const RunningHalf& half, World* processes)> run_layers;
+  std::function<bool()> plans_only;  // whether it runs none this time; none: never
+  verbs::RunOptions* layers = nullptr;
+  std::string* cluster = nullptr;  // processes have the host's alone
+};
+
 struct Command {
   std::string verb;
   LogLevel log = LogLevel::progress;
@@ -47,37 +71,19 @@ struct Command {
   std::vector<OutTarget> targets;          // what it writes beside records
   int64_t most_input = kDefaultMostInput;  // bytes of a file, unpacked
   RanksFlags ranks;
-  LaunchOptions launch;
-  planner::ListOptions list;
-  doctor::DoctorOptions doctor;
-  planner::SimulateOptions simulate;
-  tuner::FitOptions fit;
-  planner::MemoryOptions memory;
-  planner::ModelOptions model;
-  planner::PlacementOptions placement;
-  planner::PlannerbenchOptions plannerbench;
-  tuner::TuneOptions tune;
-  reproduce::ReproduceOptions reproduce;
-  regress::AbOptions ab;
-  regress::SelfTestOptions self_test;
-  regress::CompareOptions compare;
-  regress::HistoryOptions history;
-  exchange::ExportOptions export_out;
-  exchange::ImportOptions import_in;
-  report::ReportOptions report;
-  microbench::MicrobenchOptions microbench;
-  layerbench::LayerbenchOptions layerbench;
-  modelbench::ModelbenchOptions modelbench;
+  VerbCall call;
+
+  /// Returns whether the verb runs layers, and so belongs to the executable that has LibTorch.
+  bool runs_layers() const { return call.run_layers && !(call.plans_only && call.plans_only()); }
+  /// Returns the verb's own options, which are of this type.
+  template <class Options>
+  const Options& options() const {
+    return *std::any_cast<const std::shared_ptr<Options>&>(call.options);
+  }
 };
 
 /// Returns the command, or nothing after help or version was printed (exit 0). Throws BadInput naming the flag, what
 /// was found and what was expected.
 std::optional<Command> parse_command_line(int argc, const char* const* argv);
-
-/// Returns what the command's verb was told of its ranks; null of a verb that never runs layers.
-verbs::RunOptions* run_options(Command& command);
-
-/// Returns whether the verb runs layers, and so belongs to the executable that has LibTorch.
-bool runs_layers(const Command& command);
 
 }  // namespace moe::cli

@@ -1,5 +1,4 @@
 // The verbs that run layers; `moetune` hands them over.
-#include <array>
 #include <cstdlib>
 
 #include "cli/errors.h"
@@ -8,7 +7,6 @@
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
 #include "modelbench/modelbench.h"
-#include "moe/base/registry.h"
 #include "moe/base/terminal.h"
 #include "moe/device/device.h"
 #include "tuner/tune.h"
@@ -16,33 +14,24 @@
 namespace moe::cli {
 namespace {
 
-struct Verb {
-  std::string_view name;
-  int (*run)(const Command& command, World* processes);
-};
-
-constexpr std::array kVerbs{
-    Verb{"microbench", [](const Command& c, World* p) { return microbench::run_microbench(c.microbench, p); }},
-    Verb{"layerbench", [](const Command& c, World* p) { return layerbench::run_layerbench(c.layerbench, p); }},
-    Verb{"modelbench", [](const Command& c, World* p) { return modelbench::run_modelbench(c.modelbench, p); }},
-    Verb{"tune", [](const Command& c, World* p) { return tuner::run_tune(c.tune, p); }},
-};
+constexpr RunningHalf kHalf{microbench::run_microbench, layerbench::run_layerbench, modelbench::run_modelbench,
+                            tuner::run_tune};
 
 int run(int argc, char** argv) {
   auto command = parse_command_line(argc, argv);
   if (!command) return kOk;
-  require<BadInput>(runs_layers(*command), "{}: found nothing to run, expected `moetune {}`: it plans", argv[0],
+  require<BadInput>(command->runs_layers(), "{}: found nothing to run, expected `moetune {}`: it plans", argv[0],
                     command->verb);
   set_log_level(command->log);
   if (command->wide) widen_output();
   set_most_input(command->most_input);
-  if (run_options(*command)->device == DeviceKind::cuda) set_cuda_connections();
+  if (command->call.layers->device == DeviceKind::cuda) set_cuda_connections();
   const auto processes = start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
   return run_together(processes.get(), [&] {
     // Each rank writes into the folders, and the first one the files.
     if (processes && !leads(*processes)) std::erase_if(command->targets, [](const auto& t) { return !t.is_folder; });
     require_targets(command->targets);
-    return find_named(kVerbs, command->verb, "verb").run(*command, processes.get());
+    return command->call.run_layers(kHalf, processes.get());
   });
 }
 

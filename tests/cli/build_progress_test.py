@@ -32,6 +32,8 @@ class BuildProgress(unittest.TestCase):
         shutil.copy(ROOT / "moetune", self.root / "moetune")
         (self.root / "cmake").mkdir()
         shutil.copy(ROOT / "cmake" / "libtorch.sh", self.root / "cmake")
+        (self.root / "cli").mkdir(exist_ok=True)
+        shutil.copy(ROOT / "cli" / "verbs.cpp", self.root / "cli")
         (self.root / "moe").mkdir()
         (self.root / "bin").mkdir()
         self.program(self.root / "bin" / "cmake", CMAKE)

@@ -21,6 +21,8 @@ class Checkout(unittest.TestCase):
         shutil.copy(ROOT / "moetune", self.root / "moetune")
         (self.root / "cmake").mkdir()
         shutil.copy(ROOT / "cmake" / "libtorch.sh", self.root / "cmake")
+        (self.root / "cli").mkdir(exist_ok=True)
+        shutil.copy(ROOT / "cli" / "verbs.cpp", self.root / "cli")
         (self.root / "bin").mkdir()
         self.root.chmod(0o755)
 

@@ -43,9 +43,6 @@ TEST(Completion, OffersVerbsFlagsAndValues) {
 // Where a value is one of a few, the line that refuses another lists them.
 TEST(Completion, OffersNothingThatIsRefused) {
   const std::string folder = testing::TempDir();
-  CLI::App app;
-  Command command;
-  add_verbs(app, command);
   int tried = 0;
   for (const std::string verb : {"memory", "simulate"}) {
     for (const std::string& flag : completions("moetune " + verb + " --")) {

@@ -10,10 +10,25 @@
 #include <sstream>
 #include <unistd.h>
 
-#include "cli/flag_kinds.h"
+#include "cli/launch.h"
+#include "cli/verbs.h"
+#include "doctor/doctor.h"
+#include "exchange/exchange.h"
+#include "layerbench/layerbench.h"
+#include "microbench/microbench.h"
+#include "modelbench/modelbench.h"
 #include "moe/base/json.h"
+#include "planner/plannerbench.h"
+#include "regress/ab.h"
+#include "regress/compare.h"
+#include "regress/history.h"
+#include "regress/self_test.h"
+#include "report/report.h"
+#include "reproduce/reproduce.h"
 #include "tests/cli/flag_effects.h"
 #include "tests/cli/program.h"
+#include "tuner/fit.h"
+#include "tuner/tune.h"
 
 namespace moe::cli {
 namespace {
@@ -32,7 +47,7 @@ std::string name_of(const CLI::Option& option) {
 std::map<std::string, std::vector<std::string>> flags_of_verbs() {
   CLI::App app;
   Command command;
-  add_verbs(app, command);
+  const auto calls = add_verbs(app, command);
   std::map<std::string, std::vector<std::string>> flags;
   for (const CLI::App* verb : app.get_subcommands(nullptr))
     for (const CLI::Option* option : verb->get_options())
@@ -62,69 +77,105 @@ std::string of(const verbs::Selection& s) {
   const DegreeChoice& d = s.degrees;
   std::string fields;
   for_each_layer_field([&](const auto& field) { fields += all_of(l.fields.get(field.member)); });
-  return fields +
-         all_of(s.cluster, s.grid, s.layer_file, fmt::format("{}", fmt::join(s.schedules, ",")), d.forward, d.backward,
-                d.micro_op_bytes, d.min_chunk_bytes, s.nearest, l.rounding, l.placement, l.dp, l.mp, l.ep, l.esp, l.pp,
-                l.zero, l.recompute);
+  return fields + all_of(s.cluster, s.grid, s.layer_file, fmt::format("{}", fmt::join(s.schedules, ",")), d.forward,
+                         d.backward, d.micro_op_bytes, d.min_chunk_bytes, s.nearest, l.rounding, l.placement, l.dp,
+                         l.mp, l.ep, l.esp, l.pp, l.zero, l.recompute);
 }
 
 std::string of(const verbs::TraceFlags& t) { return all_of(t.file, t.layers, t.micro_batches); }
 
-std::string of_gates(const Command& c) {
-  const regress::AbOptions& a = c.ab;
-  const regress::SelfTestOptions& s = c.self_test;
-  return all_of(a.base, a.head, a.base_flags, a.head_flags, a.cases, a.launcher, a.metric, a.unit, a.floor,
-                a.delta_percent, a.timeout_s, a.seed, a.strict, a.out, a.asked.overwrite, a.markdown, a.json) +
-         all_of(s.base, s.cases, s.launcher, s.metric, s.unit, s.delta_percent, s.timeout_s, s.gates, s.resamples,
-                s.simulate, s.seed, s.out, s.asked.overwrite, s.json);
+std::string of(const verbs::ModelFlags& m) {
+  return all_of(m.model, m.layers, m.micro_batches, m.pipeline, m.virtual_stages);
 }
 
-std::string of_imports(const exchange::ImportOptions& o) {
-  return all_of(o.format, fmt::format("{}", fmt::join(o.files, ",")), o.cluster, o.op, o.network, o.nodes, o.ranks,
-                o.ranks_per_node, o.in_place, o.map, o.dtype, o.experts, o.asked.overwrite);
+std::string of(const verbs::RunOptions& r) { return all_of(r.timeout_s, r.device, r.attention, r.threads); }
+
+std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ",")); }
+
+std::string of(const tuner::TuneOptions& t) {
+  return of(t.selection) + of(t.model) + of(static_cast<const verbs::RunOptions&>(t)) + of(t.trace) +
+         all_of(t.verify, t.measured_layers, t.strategy_layers, t.measure_degrees, t.iterations, t.seed, t.out, t.json,
+                t.run_all, t.strict, t.top, t.any_shape, t.global_batch, t.framework);
 }
 
-// What the verbs are called with, but for the words themselves.
+std::string of(const microbench::MicrobenchOptions& m) {
+  return of(static_cast<const verbs::RunOptions&>(m)) +
+         all_of(m.cluster, joined(m.ops), m.repetitions, m.least_bytes, m.most_bytes, m.step_bytes, m.step_factor,
+                m.iterations, m.warm_ups, m.check, m.dtype, m.modules, m.out, m.kernels, m.json);
+}
+
+std::string of(const layerbench::LayerbenchOptions& l) {
+  return of(l.selection) + of(l.stack) + of(static_cast<const verbs::RunOptions&>(l)) + of(l.trace) + joined(l.only) +
+         all_of(l.layers, l.iterations, l.seed, l.out, l.workload, l.dump, l.tasks, l.check_only, l.json, l.predict,
+                l.drawn, l.slow, l.graphs, l.profile, l.plan);
+}
+
+std::string of(const modelbench::ModelbenchOptions& b) {
+  return of(b.selection) + of(b.model) + of(static_cast<const verbs::RunOptions&>(b)) + of(b.trace) +
+         all_of(b.text, b.markov_order, b.steps, b.optimizer, b.learning_rate, b.momentum, b.weight_decay, b.clip_norm,
+                b.warm_up, b.held_out, b.checkpoint, b.checkpoint_every, b.check_only, b.dump, b.peak_flops, b.weights,
+                b.save_weights, b.seed, b.out, b.tasks, b.json);
+}
+
+std::string of(const LaunchOptions& o) { return all_of(o.ranks, joined(o.command)); }
+
+std::string of(const tuner::FitOptions& o) { return joined(o.records) + all_of(o.name, o.out, o.json, o.strict); }
+
+std::string of(const reproduce::ReproduceOptions& o) {
+  return all_of(o.table, o.assume, o.measure, o.records, o.runs, o.audit, o.all, o.write, o.out, o.json);
+}
+
+std::string of(const doctor::DoctorOptions& o) { return all_of(o.all, o.strict, o.json); }
+
+std::string of(const planner::PlannerbenchOptions& o) { return shown(o.json); }
+
+template <class Options>
+std::string of_gate(const Options& o) {
+  return joined(o.command) +
+         all_of(o.base, o.cases, o.launcher, o.metric, o.unit, o.delta_percent, o.timeout_s, o.seed, o.out, o.json);
+}
+std::string of(const regress::AbOptions& o) {
+  return of_gate(o) + all_of(o.head, o.base_flags, o.head_flags, o.floor, o.strict, o.markdown);
+}
+std::string of(const regress::SelfTestOptions& o) { return of_gate(o) + all_of(o.gates, o.resamples, o.simulate); }
+
+std::string of(const regress::CompareOptions& o) { return shown(o.strict); }
+std::string of(const regress::HistoryOptions& o) { return o.plot; }
+std::string of(const report::ReportOptions& o) { return all_of(o.cluster, o.timelines); }
+std::string of(const exchange::ExportOptions& o) { return o.only; }
+std::string of(const exchange::ImportOptions& o) {
+  return all_of(o.format, joined(o.files), o.cluster, o.op, o.network, o.nodes, o.ranks, o.ranks_per_node, o.in_place,
+                o.map, o.dtype, o.experts);
+}
+
+// The options of the first of these types that are the verb's.
+template <class... Options>
+std::string of_any(const Command& c) {
+  std::string text;
+  const auto add = [&]<class One>(const One*) {
+    if (c.call.options.type() == typeid(std::shared_ptr<One>)) text += of(c.options<One>());
+  };
+  (add(static_cast<const Options*>(nullptr)), ...);
+  return text;
+}
+
+// What the verb is called with, but for the words themselves.
 std::string parsed(const std::string& verb, const std::string& text) {
   const Words words = words_of(text);
   std::vector<const char*> argv{"moetune", verb.c_str()};
   for (const std::string& word : words) argv.push_back(word.c_str());
   const auto c = parse_command_line(static_cast<int>(argv.size()), argv.data());
   if (!c) return "help";
-  const tuner::TuneOptions& t = c->tune;
-  const microbench::MicrobenchOptions& m = c->microbench;
-  const layerbench::LayerbenchOptions& l = c->layerbench;
-  const modelbench::ModelbenchOptions& b = c->modelbench;
   const RanksFlags& r = c->ranks;
-  return c->verb + shown(c->log) + shown(c->wide) + shown(c->most_input) + of(t.selection) +
-         all_of(t.verify, t.measured_layers, t.strategy_layers, t.measure_degrees, t.iterations, t.seed, t.timeout_s,
-                t.device, t.attention, t.threads, t.out, t.asked.overwrite, of(t.trace), t.json, t.run_all, t.strict,
-                c->fit.strict) +
-         all_of(m.cluster, fmt::format("{}", fmt::join(m.ops, ",")), m.repetitions, m.timeout_s, m.device, m.threads,
-                m.least_bytes, m.most_bytes, m.step_bytes, m.step_factor, m.iterations, m.warm_ups, m.check, m.dtype,
-                m.modules, m.out, m.asked.overwrite, m.kernels, m.json) +
-         of(l.selection) + all_of(c->simulate.asked.overwrite, c->reproduce.asked.overwrite) + c->reproduce.runs +
-         all_of(l.stack.layers, l.stack.micro_batches, l.stack.pipeline, l.stack.virtual_stages, l.layers, l.iterations,
-                l.seed, l.timeout_s, l.device, l.attention, l.threads, l.out, l.asked.overwrite, l.workload,
-                of(l.trace), l.dump, l.tasks, l.check_only, l.json) +
-         of(b.selection) +
-         all_of(b.model.model, b.model.layers, b.model.micro_batches, b.model.pipeline, b.model.virtual_stages, b.text,
-                b.markov_order, b.steps, b.optimizer, b.learning_rate, b.momentum, b.weight_decay, b.clip_norm,
-                b.warm_up, b.held_out, b.checkpoint, b.checkpoint_every, b.check_only, b.dump, b.peak_flops, b.weights,
-                b.save_weights) +
-         all_of(b.seed, b.timeout_s, b.device, b.attention, b.threads, b.out, b.asked.overwrite, of(b.trace), b.tasks,
-                b.json) +
+  return c->verb + shown(c->log) + shown(c->wide) + shown(c->most_input) +
+         (c->call.asked != nullptr ? shown(c->call.asked->overwrite) : "") +
          all_of(r.backend, r.rank, r.ranks, r.timeout_s, r.rendezvous, r.ranks_per_node, r.min_ctas, r.max_ctas,
-                r.implicit_launch_order, c->launch.ranks) +
-         all_of(c->fit.records, c->fit.name, c->fit.out, c->fit.json, c->plannerbench.json, c->reproduce.table,
-                c->reproduce.assume, c->reproduce.measure, c->reproduce.records, c->reproduce.audit, c->reproduce.all,
-                c->reproduce.write, c->reproduce.out, c->reproduce.json, c->doctor.all, c->doctor.strict,
-                c->doctor.json) +
-         all_of(l.predict, l.drawn, l.slow, l.graphs, l.profile, fmt::format("{}", fmt::join(l.only, ","))) +
-         of_gates(*c) +
-         all_of(c->compare.strict, c->history.plot, c->report.cluster, c->report.timelines, l.plan,
-                c->export_out.only) +
-         of_imports(c->import_in);
+                r.implicit_launch_order) +
+         of_any<tuner::TuneOptions, microbench::MicrobenchOptions, layerbench::LayerbenchOptions,
+                modelbench::ModelbenchOptions, LaunchOptions, tuner::FitOptions, reproduce::ReproduceOptions,
+                doctor::DoctorOptions, planner::PlannerbenchOptions, regress::AbOptions, regress::SelfTestOptions,
+                regress::CompareOptions, regress::HistoryOptions, report::ReportOptions, exchange::ExportOptions,
+                exchange::ImportOptions>(*c);
 }
 
 // The document without what is no result: times of this machine, names of files.

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "cli/flag_kinds.h"
+#include "cli/verbs.h"
 
 namespace moe::cli {
 namespace {
@@ -16,7 +17,7 @@ using Flags = std::vector<std::string>;
 std::map<std::string, Flags> flags_as_shown() {
   CLI::App app;
   Command command;
-  add_verbs(app, command);
+  const auto calls = add_verbs(app, command);
   std::map<std::string, Flags> shown;
   for (const CLI::App* verb : app.get_subcommands(nullptr))
     for (const std::string& group : verb->get_groups())
@@ -48,7 +49,7 @@ TEST(FlagsOfTheNextCommand, AreThoseThatWereGiven) {
   const auto given_to = [](const std::string& verb, const std::vector<const char*>& words) {
     const auto command = parse_command_line(static_cast<int>(words.size()), words.data());
     std::string text;
-    for (const tuner::GivenFlag& flag : command.value().tune.given_for.at(verb))
+    for (const tuner::GivenFlag& flag : command.value().options<tuner::TuneOptions>().given_for.at(verb))
       text += flag.name + ' ' + flag.value + ';';
     return text;
   };
@@ -68,7 +69,7 @@ TEST(FlagsOfTheNextCommand, AreThoseThatWereGiven) {
 TEST(Help, GroupsAreWhatHowAndOutput) {
   CLI::App app;
   Command command;
-  add_verbs(app, command);
+  const auto calls = add_verbs(app, command);
   const Flags known{kWhat, kHow, kOutput};
   for (const CLI::App* verb : app.get_subcommands(nullptr)) {
     Flags groups = verb->get_groups(), in_order;
@@ -88,7 +89,7 @@ TEST(Help, GroupsAreWhatHowAndOutput) {
 TEST(Help, LaunchSaysWhatStandsBehindIt) {
   CLI::App app;
   Command command;
-  add_verbs(app, command);
+  const auto calls = add_verbs(app, command);
   const std::string help = app.get_subcommand("launch")->help();
   EXPECT_NE(help.find("launch [OPTIONS] -- VERB [OPTIONS]\n"), std::string::npos) << help;
 }

@@ -32,9 +32,10 @@ TEST(Large, WhatIsTooLargeIsOneLineThatSaysWhatIsExpected) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> asked{
       {{"simulate", "--schedule", "tutel", "--layers", "100000"}, "tasks in a plan"},
       {{"simulate", "--schedule", "lina", "--micro-op-bytes", "1"}, "expected at least"},
-      {{"simulate", "--schedule", "fsmoe", "--model-dim", "4000000000", "--hidden", "4000000000"},
+      {{"simulate", "--schedule", "fsmoe", "--model-dim", "1000000000", "--hidden", "1000000000"},
        "expected a product of at most"},
-      {{"memory", "--model-dim", "4000000000", "--hidden", "4000000000"}, "expected a product of at most"}};
+      {{"memory", "--model-dim", "1000000000", "--hidden", "1000000000"}, "expected a product of at most"},
+      {{"memory", "--model-dim", "4000000000"}, "expected a whole number from 1 to 1073741824"}};
   for (const auto& [arguments, expected] : asked) {
     const Printed printed = moetune(arguments);
     EXPECT_EQ(printed.exit_code, 2) << printed.err;

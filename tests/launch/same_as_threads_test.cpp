@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/flags.h"
+#include "layerbench/layerbench.h"
 #include "moe/cost/profile.h"
 #include "tests/cli/program.h"
 #include "verbs/run/layer_run.h"
@@ -89,8 +90,9 @@ class SameAsThreads : public testing::TestWithParam<Shape> {
     std::vector<const char*> argv{"moetune"};
     const Words words = layerbench();
     for (const std::string& word : words) argv.push_back(word.c_str());
-    const verbs::Selection selection =
-        cli::parse_command_line(static_cast<int>(argv.size()), argv.data())->layerbench.selection;
+    const verbs::Selection selection = cli::parse_command_line(static_cast<int>(argv.size()), argv.data())
+                                           ->options<layerbench::LayerbenchOptions>()
+                                           .selection;
     verbs::LayerJob job;
     job.name = "layer";
     job.shape = verbs::chosen_case(selection, GetParam().nodes, GetParam().ranks_per_node);
