@@ -14,10 +14,10 @@ if(MOETUNE_TESTS)
   shared_headers(test_headers LIBRARIES GTest::gtest HEADERS <gtest/gtest.h>)
 endif()
 
-# moe_library(NAME SOURCES ... [DEPENDS ...] [PRECOMPILED json_headers]): one static library a folder; headers are
-# included from the root.
+# moe_library(NAME SOURCES ... [DEPENDS ...] [PRECOMPILED json_headers] [COLD]): one static library a folder; headers
+# are included from the root. COLD: it compiles a third faster, and nobody waits for what it computes.
 function(moe_library name)
-  cmake_parse_arguments(ARG "" "PRECOMPILED" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "PRECOMPILED" "SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_PRECOMPILED)
     set(ARG_PRECOMPILED usual_headers)
   endif()
@@ -25,6 +25,9 @@ function(moe_library name)
   target_precompile_headers(${name} REUSE_FROM ${ARG_PRECOMPILED})
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE fmt::fmt $<BUILD_INTERFACE:moe_warnings>)
+  if(ARG_COLD)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
   set(library_dir "${PROJECT_SOURCE_DIR}/moe")
   cmake_path(IS_PREFIX library_dir "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE in_library)
   if(in_library AND NOT name STREQUAL "moe_measure")

@@ -201,7 +201,10 @@ CaseList case_list_of(const std::string& verb, const std::string& cases, const s
                       std::optional<OutputMetric> metric) {
   require<BadInput>(cases.empty() != command.empty(), "{}: found {}, expected --cases or -- VERB and its flags", verb,
                     cases.empty() ? "neither" : "both");
-  return cases.empty() ? CaseList{{}, {{"", command, false, std::move(metric)}}, {}} : read_case_list(cases);
+  if (!cases.empty()) return read_case_list(cases);
+  CaseList one;
+  one.launches.push_back({"", command, false, std::move(metric)});
+  return one;
 }
 
 namespace {
