@@ -32,6 +32,7 @@ Report monta_fig13(Study& study);
 Report monta_fig14(Study& study);
 Report published(Study& study);
 Report training(Study& study);
+Report beyond(Study& study);
 
 /// Returns every combination of FSMoE's open conventions for Table 5 and the count of layers with r_f != r_b.
 Report fsmoe_audit(Study& study);

@@ -25,7 +25,8 @@ constexpr std::array<TableRow, verbs::kPaperTables.size()> kRows{{{"fsmoe-table2
                                                                   {"monta-fig14", monta_fig14},
                                                                   {"lina-training", lina_training},
                                                                   {"published", published},
-                                                                  {"training", training}}};
+                                                                  {"training", training},
+                                                                  {"beyond", beyond}}};
 
 constexpr bool same_names() {
   for (size_t i = 0; i < kRows.size(); ++i)

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 #include <queue>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -38,15 +39,28 @@ bool adds_gradients(const Task& task) {
          task.kind != TaskKind::expert_dx && task.kind != TaskKind::optimizer;
 }
 
-// What one slice of the base plan sends: a layer's gradients over DP.
+// What one slice of the base plan sends.
 struct Unit {
   int task = -1;
-  int64_t bytes = 0;
+  GradientSlice slice;
   std::vector<int> makers;
+  int64_t bytes() const { return slice.bytes(); }
+};
+
+// Gradients that the same ranks sum, in the order of sending: of the dense parts over DP, or of experts over EDP.
+struct Stream {
+  TaskKind kind = TaskKind::gradient;
+  int lane = -1;
+  std::vector<Unit> units = {};
+
+  double seconds(const LayerPricer& pricer, int64_t bytes) const {
+    if (kind == TaskKind::gradient) return pricer.gradient_seconds(bytes);
+    return cost::step_seconds(pricer, kind, {Op::allreduce, GroupKind::edp, static_cast<double>(bytes), 0, 0});
+  }
 };
 
 // The tasks of an iteration and what each waits for, whatever the order of lanes. `base` has the passes one after the
-// other and sends each layer's gradients in a slice of their own.
+// other and sends each layer's gradients in slices of their own.
 struct Iteration {
   Iteration(const Plan& plan, const LayerPricer& pricer, int keep);
 
@@ -57,12 +71,12 @@ struct Iteration {
   const Plan& base;
   std::vector<double> seconds;   // by task
   Lists after, before;           // what each waits for; what waits for each
-  std::vector<Unit> units;       // in the order of sending
+  std::vector<Stream> streams;   // whose units go where there is room
   std::vector<bool> ordered;     // false: a unit, or what waits for one
-  std::vector<double> behind_s;  // what units take at least behind the tasks that make them
+  std::vector<double> behind_s;  // what units take behind the tasks that make them
 
  private:
-  Unit unit_of(const Task& sends) const;
+  void add_unit(const Task& sends);
   void add_passes(int keep);
   void add_sums();
   void add_edges(const std::vector<int>& first, const std::vector<int>& then) {
@@ -85,17 +99,21 @@ Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep)
     // A pass of the layer before need not wait for this one's weight gradients.
     for (const int other : task.after)
       if (!is_of_layer(task.kind) || this->task(other).kind != TaskKind::attention_dw) after[id].push_back(other);
-    const bool is_unit = sends_gradients(task.kind) && task.phase == Phase::backward;
+    const bool is_unit = task.kind == TaskKind::gradient || task.kind == TaskKind::expert_gradient;
     const auto waits_for_unit = [&](int other) { return !ordered[static_cast<size_t>(other)]; };
     ordered[id] = !is_unit && std::ranges::none_of(task.after, waits_for_unit);
-    if (is_unit) units.push_back(unit_of(task));
+    if (is_unit) add_unit(task);
   }
-  std::ranges::sort(units, {}, [&](const Unit& unit) { return task(unit.task).slice; });
-  int64_t bytes = 0;
-  for (size_t u = units.size(); u-- > 0;) {
-    bytes += units[u].bytes;
-    for (const int maker : units[u].makers)
-      behind_s[static_cast<size_t>(maker)] = pricer.gradient_seconds_in_parts(bytes);
+  for (Stream& stream : streams) {
+    std::ranges::sort(stream.units, {}, [&](const Unit& unit) { return task(unit.task).slice; });
+    int64_t bytes = 0;
+    for (size_t u = stream.units.size(); u-- > 0;) {
+      bytes += stream.units[u].bytes();
+      for (const int maker : stream.units[u].makers) {
+        double& seconds_behind = behind_s[static_cast<size_t>(maker)];
+        seconds_behind = std::max(seconds_behind, stream.seconds(pricer, bytes));
+      }
+    }
   }
   add_passes(keep);
   add_sums();
@@ -107,11 +125,10 @@ Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep)
 }
 
 // What the base plan orders on a lane alone is made by every micro-batch too.
-Unit Iteration::unit_of(const Task& sends) const {
-  const GradientSlice& slice = base.slices[static_cast<size_t>(sends.slice)];
-  Unit unit{sends.id, slice.bytes(), sends.after};
-  int64_t left = slice.end;  // from the start of the gradient that the loop has come to
-  for (auto g = static_cast<size_t>(slice.gradient); left > 0; left -= base.gradients[g++].bytes) {
+void Iteration::add_unit(const Task& sends) {
+  Unit unit{sends.id, base.slices[static_cast<size_t>(sends.slice)], sends.after};
+  int64_t left = unit.slice.end;  // from the start of the gradient that the loop has come to
+  for (auto g = static_cast<size_t>(unit.slice.gradient); left > 0; left -= base.gradients[g++].bytes) {
     if (base.gradients[g].made_by < 0) continue;
     const Task& maker = task(base.gradients[g].made_by);
     for (const Task& other : tasks())
@@ -120,7 +137,9 @@ Unit Iteration::unit_of(const Task& sends) const {
   }
   std::ranges::sort(unit.makers);
   unit.makers.erase(std::unique(unit.makers.begin(), unit.makers.end()), unit.makers.end());
-  return unit;
+  auto stream = std::ranges::find(streams, sends.kind, &Stream::kind);
+  if (stream == streams.end()) stream = streams.insert(stream, Stream{sends.kind, sends.lane});
+  stream->units.push_back(std::move(unit));
 }
 
 void Iteration::add_passes(int keep) {
@@ -282,30 +301,30 @@ Order best_order(const Iteration& iteration) {
   return best;
 }
 
-// A task in issue order, or a slice of the gradients.
+// A task in issue order, or a slice of a stream.
 struct Step {
   int task = -1;
-  int64_t begin = 0, end = 0;  // bytes, of all units together
+  size_t stream = 0;
+  int64_t begin = 0, end = 0;  // bytes, of all its units together
 };
 struct Filled {
   std::vector<Step> steps;
   double seconds = 0;
 };
 
-// Puts the bytes of the gradients between the tasks of their lane, where that is idle or its tasks can wait.
+// Puts the bytes of the gradients between the tasks of their lanes, where those are idle or their tasks can wait.
 class Filler {
  public:
   Filler(const Iteration& iteration, const Order& order, const LayerPricer& pricer)
       : it_(iteration), order_(order), pricer_(pricer), element_(bytes_of(pricer.shape().layer.dtype)) {
-    if (it_.units.empty()) return;
-    lane_ = it_.task(it_.units.front().task).lane;
-    for (size_t u = 0; u < it_.units.size(); ++u)
-      for (const int maker : it_.units[u].makers) makes_[maker].push_back(u);
+    for (size_t s = 0; s < it_.streams.size(); ++s)
+      for (size_t u = 0; u < it_.streams[s].units.size(); ++u)
+        for (const int maker : it_.streams[s].units[u].makers) makes_[maker].emplace_back(s, u);
   }
 
-  // Tries bytes where the lane is idle alone, then as many as its next task can wait for if all ends by a time that is
+  // Tries bytes where a lane is idle alone, then as many as its next task can wait for if all ends by a time that is
   // halved between what the order takes and the best found.
-  Filled best() {
+  Filled best() const {
     Filled best = fill(std::nullopt);
     double low_s = order_.seconds, high_s = best.seconds;
     for (int i = 0; i < kHalvings && high_s > low_s * (1 + 1e-6); ++i) {
@@ -321,14 +340,30 @@ class Filler {
   static constexpr int kHalvings = 12;
   static constexpr double kLeast = 2;  // a slice that is cut takes as many times an element's seconds, at least
 
+  // How far a stream is sent.
   struct Sent {
-    std::vector<double> lane_end_s;
     std::vector<size_t> to_come;  // by unit: makers
     std::vector<double> made_s;   // likewise: the end of the last maker
     size_t unit = 0;              // the first that is not all sent
     int64_t unit_begin = 0, bytes = 0;
+    bool is_ready() const { return unit < to_come.size() && to_come[unit] == 0; }
+  };
+  struct State {
+    std::vector<double> lane_end_s;
+    std::vector<Sent> sent;  // by stream
     Filled filled;
   };
+
+  State begun() const {
+    State state;
+    state.lane_end_s.resize(it_.base.structure->lanes.size());
+    for (const Stream& stream : it_.streams) {
+      Sent& sent = state.sent.emplace_back();
+      for (const Unit& unit : stream.units) sent.to_come.push_back(unit.makers.size());
+      sent.made_s.resize(stream.units.size());
+    }
+    return state;
+  }
 
   // Returns when each task must begin so that all ends by then.
   std::vector<double> latest_begins(double target_s) const {
@@ -345,60 +380,74 @@ class Filler {
     return latest;
   }
 
-  // `target_s`: what the lane's tasks may wait for; none: they begin as soon as they can.
+  // `target_s`: what the lanes' tasks may wait for; none: they begin as soon as they can.
   Filled fill(std::optional<double> target_s) const {
     const std::vector<double> latest = target_s ? latest_begins(*target_s) : std::vector<double>(it_.tasks().size());
-    Sent sent;
-    sent.lane_end_s.resize(it_.base.structure->lanes.size());
-    for (const Unit& unit : it_.units) sent.to_come.push_back(unit.makers.size());
-    sent.made_s.resize(it_.units.size());
+    State state = begun();
     std::vector<double> end_s(it_.tasks().size());
     for (const int task : order_.tasks) {
       const auto id = static_cast<size_t>(task);
-      double& lane_end_s = sent.lane_end_s[static_cast<size_t>(it_.task(task).lane)];
+      const int lane = it_.task(task).lane;
+      double& lane_end_s = state.lane_end_s[static_cast<size_t>(lane)];
       double ready_s = lane_end_s;
       for (const int other : it_.after[id]) ready_s = std::max(ready_s, end_s[static_cast<size_t>(other)]);
-      if (it_.task(task).lane == lane_) send(std::max(ready_s, latest[id]), sent);
+      send(lane, std::max(ready_s, latest[id]), state);
       end_s[id] = lane_end_s = std::max(lane_end_s, ready_s) + it_.seconds[id];
-      sent.filled.steps.push_back({task});
+      state.filled.steps.push_back({task});
       if (const auto made = makes_.find(task); made != makes_.end())
-        for (const size_t u : made->second) {
-          --sent.to_come[u];
-          sent.made_s[u] = std::max(sent.made_s[u], lane_end_s);
+        for (const auto& [s, u] : made->second) {
+          --state.sent[s].to_come[u];
+          state.sent[s].made_s[u] = std::max(state.sent[s].made_s[u], lane_end_s);
         }
     }
-    send(std::numeric_limits<double>::infinity(), sent);
-    sent.filled.seconds = *std::ranges::max_element(sent.lane_end_s);
-    return std::move(sent.filled);
+    for (int lane = 0; lane < std::ssize(state.lane_end_s); ++lane)
+      send(lane, std::numeric_limits<double>::infinity(), state);
+    state.filled.seconds = *std::ranges::max_element(state.lane_end_s);
+    return std::move(state.filled);
   }
 
-  // Sends what is made and ends by then, which may be a part of a unit, or the rest of one and units behind it.
-  void send(double limit_s, Sent& sent) const {
-    const std::vector<Unit>& units = it_.units;
-    while (sent.unit < units.size() && sent.to_come[sent.unit] == 0) {
-      double& lane_end_s = sent.lane_end_s[static_cast<size_t>(lane_)];
-      const double begin_s = std::max(lane_end_s, sent.made_s[sent.unit]);
-      int64_t made = sent.unit_begin;
-      for (size_t u = sent.unit; u < units.size() && sent.to_come[u] == 0 && sent.made_s[u] <= begin_s; ++u)
-        made += units[u].bytes;
-      const int64_t bytes = fitting(made - sent.bytes, limit_s - begin_s);
-      if (bytes == 0) return;
-      sent.filled.steps.push_back({-1, sent.bytes, sent.bytes + bytes});
-      sent.bytes += bytes;
-      lane_end_s = begin_s + pricer_.gradient_seconds(bytes);
-      while (sent.unit < units.size() && sent.unit_begin + units[sent.unit].bytes <= sent.bytes)
-        sent.unit_begin += units[sent.unit++].bytes;
+  // Sends on a lane what is made and ends by then: of several streams from the one that can begin first.
+  void send(int lane, double limit_s, State& state) const {
+    const double& lane_end_s = state.lane_end_s[static_cast<size_t>(lane)];
+    while (true) {
+      size_t first = it_.streams.size();
+      double first_s = limit_s;
+      for (size_t s = 0; s < it_.streams.size(); ++s) {
+        const Sent& sent = state.sent[s];
+        if (it_.streams[s].lane != lane || !sent.is_ready()) continue;
+        const double begin_s = std::max(lane_end_s, sent.made_s[sent.unit]);
+        if (begin_s < first_s) first = s, first_s = begin_s;
+      }
+      if (first == it_.streams.size() || !send_of(first, first_s, limit_s, state)) return;
     }
+  }
+
+  // Sends of a stream as much as there is room for, which may be a part of a unit, or the rest of one and units behind
+  // it. Returns false if that is nothing.
+  bool send_of(size_t s, double begin_s, double limit_s, State& state) const {
+    const Stream& stream = it_.streams[s];
+    Sent& sent = state.sent[s];
+    int64_t made = sent.unit_begin;
+    for (size_t u = sent.unit; u < stream.units.size() && sent.to_come[u] == 0 && sent.made_s[u] <= begin_s; ++u)
+      made += stream.units[u].bytes();
+    const int64_t bytes = fitting(stream, made - sent.bytes, limit_s - begin_s);
+    if (bytes == 0) return false;
+    state.filled.steps.push_back({-1, s, sent.bytes, sent.bytes + bytes});
+    sent.bytes += bytes;
+    state.lane_end_s[static_cast<size_t>(stream.lane)] = begin_s + stream.seconds(pricer_, bytes);
+    while (sent.unit < stream.units.size() && sent.unit_begin + stream.units[sent.unit].bytes() <= sent.bytes)
+      sent.unit_begin += stream.units[sent.unit++].bytes();
+    return true;
   }
 
   // Returns the bytes, whole elements, that take no longer; 0 where those are too few to cut for.
-  int64_t fitting(int64_t bytes, double seconds) const {
-    if (pricer_.gradient_seconds(bytes) <= seconds) return bytes;
-    if (kLeast * pricer_.gradient_seconds(element_) > seconds) return 0;
+  int64_t fitting(const Stream& stream, int64_t bytes, double seconds) const {
+    if (stream.seconds(pricer_, bytes) <= seconds) return bytes;
+    if (kLeast * stream.seconds(pricer_, element_) > seconds) return 0;
     int64_t fits = 0, too_many = bytes / element_;
     while (too_many - fits > 1) {
       const int64_t middle = fits + (too_many - fits) / 2;
-      (pricer_.gradient_seconds(middle * element_) <= seconds ? fits : too_many) = middle;
+      (stream.seconds(pricer_, middle * element_) <= seconds ? fits : too_many) = middle;
     }
     return fits * element_;
   }
@@ -407,8 +456,7 @@ class Filler {
   const Order& order_;
   const LayerPricer& pricer_;
   int64_t element_;
-  int lane_ = -1;                             // of the gradients
-  std::map<int, std::vector<size_t>> makes_;  // by task: units
+  std::map<int, std::vector<std::pair<size_t, size_t>>> makes_;  // by task: streams and units
 };
 
 // Writes the base plan's tasks in another order, with other slices of its gradients.
@@ -422,21 +470,16 @@ class Rewriter {
   Plan write(const Filled& filled) {
     Plan plan = it_.base;
     plan.schedule = "wave";
-    const std::vector<GradientSlice> old = std::exchange(plan.slices, {});
-    for (const Step& step : filled.steps)
-      if (step.task < 0) plan.slices.push_back(slice_of(step));
-    const int shift = static_cast<int>(std::ssize(plan.slices) - std::ssize(it_.units));
-    plan.slices.insert(plan.slices.end(), old.begin() + std::ssize(it_.units), old.end());
-    int slice = 0;
+    plan.slices.clear();
     for (const Step& step : filled.steps) {
-      if (step.task >= 0)
-        push(it_.task(step.task), it_.after[static_cast<size_t>(step.task)], shift);
+      if (step.task < 0)
+        push_slice(step, plan);
       else
-        push_slice(step, slice++);
+        push(it_.task(step.task), it_.after[static_cast<size_t>(step.task)], plan);
     }
     for (const Task& task : it_.tasks())
       if (const auto id = static_cast<size_t>(task.id); !it_.ordered[id] && new_ids_[id].empty())
-        push(task, it_.after[id], shift);
+        push(task, it_.after[id], plan);
     structure_->slices = static_cast<int>(plan.slices.size());
     for (Gradient& gradient : plan.gradients)
       if (gradient.made_by >= 0) gradient.made_by = new_ids_[static_cast<size_t>(gradient.made_by)].front();
@@ -446,18 +489,13 @@ class Rewriter {
   }
 
  private:
-  GradientSlice slice_of(const Step& step) const {
-    int64_t offset = 0;
-    int gradient = 0;
-    while (offset + it_.base.gradients[static_cast<size_t>(gradient)].bytes <= step.begin)
-      offset += it_.base.gradients[static_cast<size_t>(gradient++)].bytes;
-    return {gradient, step.begin - offset, step.end - offset};
-  }
-
-  Task& push(const Task& old, const std::vector<int>& after, int slice_shift) {
+  Task& push(const Task& old, const std::vector<int>& after, Plan& plan) {
     Task task = old;
     task.id = task.work_class = static_cast<int>(structure_->tasks.size());
-    if (task.slice >= 0) task.slice += slice_shift;
+    if (task.slice >= 0) {
+      plan.slices.push_back(it_.base.slices[static_cast<size_t>(task.slice)]);
+      task.slice = static_cast<int>(plan.slices.size()) - 1;
+    }
     std::set<int> ids;
     for (const int other : after)
       ids.insert(new_ids_[static_cast<size_t>(other)].begin(), new_ids_[static_cast<size_t>(other)].end());
@@ -469,24 +507,26 @@ class Rewriter {
   }
 
   // A slice waits for the makers of all units that it has bytes of, and stands for each of them.
-  void push_slice(const Step& step, int slice) {
+  void push_slice(const Step& step, Plan& plan) {
+    std::vector<const Unit*> units;
     std::vector<int> makers;
-    const Task* first = nullptr;
-    std::vector<size_t> sent;
+    GradientSlice slice;
     int64_t begin = 0;
-    for (const Unit& unit : it_.units) {
-      const int64_t end = begin + unit.bytes;
+    for (const Unit& unit : it_.streams[step.stream].units) {
+      const int64_t end = begin + unit.bytes();
       if (begin < step.end && end > step.begin) {
+        if (units.empty()) slice = {unit.slice.gradient, unit.slice.begin + step.begin - begin, 0};
         makers.insert(makers.end(), unit.makers.begin(), unit.makers.end());
-        if (first == nullptr) first = &it_.task(unit.task);
-        sent.push_back(static_cast<size_t>(unit.task));
+        units.push_back(&unit);
       }
       begin = end;
     }
-    Task& task = push(*first, makers, 0);
-    task.slice = structure_->classes.back().slice = slice;
-    for (const size_t unit : sent)
-      if (new_ids_[unit].empty() || new_ids_[unit].back() != task.id) new_ids_[unit].push_back(task.id);
+    for (; slice.begin >= it_.base.gradients[static_cast<size_t>(slice.gradient)].bytes; ++slice.gradient)
+      slice.begin -= it_.base.gradients[static_cast<size_t>(slice.gradient)].bytes;
+    slice.end = slice.begin + step.end - step.begin;
+    const Task& task = push(it_.task(units.front()->task), makers, plan);
+    plan.slices.back() = slice;
+    for (const Unit* unit : units | std::views::drop(1)) new_ids_[static_cast<size_t>(unit->task)].push_back(task.id);
   }
 
   const Iteration& it_;

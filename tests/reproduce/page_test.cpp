@@ -2,6 +2,7 @@
 #include "reproduce/page.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -87,6 +88,29 @@ TEST_F(Page, EveryTableComparesAndSaysItsConventions) {
   }
   for (const verbs::PaperTable& table : verbs::kPaperTables)
     EXPECT_TRUE(keys.contains(std::string(table.name))) << table.name;
+}
+
+TEST_F(Page, MeansOfWholeIterationsAreThoseOfTheirCases) {
+  const Report& report = *std::ranges::find(*reports_, "beyond", &Report::key);
+  const std::vector<Figure>& means = report.comparisons[0].figures;  // cluster, memory, m
+  const std::vector<Figure>& cases = report.comparisons[1].figures;  // cluster, case, m, memory
+  EXPECT_EQ(means.size(), 5U * 2 * 4);
+  for (const Figure& mean : means) {
+    double product = 1;
+    int count = 0;
+    for (const Figure& figure : cases) {
+      if (std::vector{figure.labels[0], figure.labels[3], figure.labels[2]} != mean.labels) continue;
+      EXPECT_GE(*figure.ours, 1) << figure.labels[1];
+      product *= *figure.ours;
+      ++count;
+    }
+    EXPECT_NEAR(std::pow(product, 1.0 / count), *mean.ours, 1e-9);
+    EXPECT_GT(*mean.ours, 1) << mean.labels[0] << ' ' << mean.labels[2];
+  }
+  for (const std::vector<std::string>& row : report.tables[1].rows) {  // own, two, bound
+    EXPECT_LE(row[5], row[7]) << row[0] << ' ' << row[1];
+    EXPECT_LE(row[6], row[7]) << row[0] << ' ' << row[1];
+  }
 }
 
 TEST_F(Page, AssumedReportsListWhatTheyAssume) {
