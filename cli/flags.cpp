@@ -437,9 +437,10 @@ void add_base(CLI::App& verb, std::string& base) {
 template <class Options>
 void add_launches(CLI::App& verb, Options& o) {
   add_text(verb, "--cases", "CASES|FILE", o.cases, "command lines to run (configs/ci/), in the place of -- VERB");
-  add_text(verb, "--metric", "number|gbench|megatron|REGEX", o.metric,
+  add_text(verb, "--metric", "number|gbench|megatron|nsys:RANGE|REGEX", o.metric,
            "run any command behind --, in the folders; its time is in its output: in lines that are numbers, "
-           "google/benchmark's JSON, Megatron-LM's log, or the group of a regular expression");
+           "google/benchmark's JSON, Megatron-LM's log, the SQLite export of Nsight Systems that it names, or the "
+           "group of a regular expression");
   add_text(verb, "--unit", "s|ms|us|ns|1/s", o.unit, "of these numbers; 1/s: a rate, more is better; default: s");
   begin_group(verb, kHow);
   add_text(verb, "--launcher", "WORDS", o.launcher, "what stands before the program: 'mpirun -np 2'");
@@ -509,6 +510,8 @@ VerbCall add_compare(CLI::App& verb, Command&) {
   set_example(verb, " before.jsonl after.jsonl");
   verb.add_option("BASE", o.base, "records, or a folder of them")->type_name("")->required();
   verb.add_option("HEAD", o.head, "the same of the change")->type_name("")->required();
+  add_text(verb, "--metric", "nsys:RANGE", o.metric,
+           "of SQLite exports of Nsight Systems, or folders of them, in the place of records: an NVTX range");
   add_filter(verb, o.filter);
   begin_group(verb, kHow);
   add_text(verb, "--by", "NAME", o.by, "geometric means by a parameter, or schedule");

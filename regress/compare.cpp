@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <fmt/ranges.h>
 #include <tuple>
 
@@ -27,7 +28,11 @@ bool has(const Comparison& c, Verdict verdict) {
 int run_compare(const CompareOptions& o) {
   CaseFilter filter(o.filter);
   const NoiseFloors floors(o.floor);
-  const Side base = read_side(o.base), head = read_side(o.head);
+  const std::optional<std::string> range = range_of_metric(o.metric);
+  require<BadInput>(o.metric.empty() || (range && !range->empty()), "--metric: found {}, expected nsys:RANGE",
+                    shown(o.metric));
+  const auto read = [&](const std::string& path) { return range ? read_exports(path, *range) : read_side(path); };
+  const Side base = read(o.base), head = read(o.head);
   const Comparison c = compare_sides(base, head, filter, o.by, floors);
   if (o.json)
     fmt::print("{}\n", document_text(to_json(base, head, c)));
@@ -390,6 +395,34 @@ Side read_side(const std::string& path) {
     if (!runs.empty()) side.files.push_back({file, std::move(runs.back())});  // one that was begun may be empty
   }
   require<BadInput>(!side.files.empty(), "{}: found no run, expected records", path);
+  return side;
+}
+
+Side read_exports(const std::string& path, const std::string& range) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> files{path};
+  if (fs::is_directory(path)) {
+    files.clear();
+    for (const fs::directory_entry& entry : fs::directory_iterator(path))
+      if (unpacked_name(entry.path()).ends_with(".sqlite")) files.push_back(entry.path());
+    std::ranges::sort(files);
+    require<BadInput>(!files.empty(), "{}: found no *.sqlite, expected exports of Nsight Systems", path);
+  }
+  Side side{path, {}};
+  for (const std::string& file : files) {
+    const verbs::NsysExport from = verbs::read_nsys_export(file);
+    CaseRecord record;
+    record.key = "nsys/" + range;
+    record.where = file;
+    record.backend = "nsys";
+    record.samples = {{"seconds", range_times(from, range).samples}};
+    Run run;
+    run.header.started = from.started;
+    if (!from.host.empty()) run.header.machine = {{"fingerprint", from.host}};
+    run.cases.push_back(std::move(record));
+    run.ended = true;
+    side.files.push_back({file, std::move(run)});
+  }
   return side;
 }
 

@@ -14,7 +14,8 @@
 namespace moe::regress {
 
 struct CompareOptions {
-  std::string base, head;           // a file or a folder of *.jsonl each
+  std::string base, head;           // a file or a folder of *.jsonl each; with `metric` of *.sqlite
+  std::string metric;               // nsys:RANGE, of exports of Nsight Systems; empty: records
   std::vector<std::string> filter;  // KEY=VALUE
   std::string by = "family";        // what groups of means share
   std::string floor;                // records of a self-test; empty: where it leaves them
@@ -86,6 +87,8 @@ struct Side {
 
 /// Reads a file, or the *.jsonl of a folder. Throws BadInput where a file is none of records.
 Side read_side(const std::string& path);
+/// Reads a file, or the *.sqlite of a folder: exports of Nsight Systems, each a launch of one case, a range.
+Side read_exports(const std::string& path, const std::string& range);
 
 /// Judges a change of time: it counts from 3 % on, or from what sessions of the same code differ by where that is more
 /// (`floor`, a share: Floor::between_sessions). Without a floor it is ambiguous.

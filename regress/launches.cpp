@@ -146,10 +146,11 @@ LaunchEnd Launcher::run(const Arm& arm, const LaunchLine& line, double timeout_s
 }
 
 LaunchEnd Launcher::run_other(const Arm& arm, const LaunchLine& line, double timeout_s) const {
+  const OutputMetric::Place place{arm.folder, fs::file_time_type::clock::now()};
   const ProcessEnd process = run_process(argv(arm, line), timeout_s, {arm.folder, true});
   LaunchEnd end{process.code, process.timed_out, process.wall_s, process.last_line, {}, {}};
   if (process.code != kOk) return end;
-  OutputMetric::Found found = line.metric->in(process.output);
+  OutputMetric::Found found = line.metric->in(process.output, place);
   const auto name_of = [&](const std::string& name) {
     if (name.empty()) return line.name.empty() ? "command" : line.name;
     return line.name.empty() ? name : line.name + "/" + name;

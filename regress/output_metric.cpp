@@ -1,5 +1,7 @@
 #include "regress/output_metric.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <fmt/format.h>
 
@@ -43,10 +45,34 @@ std::string text_at(const Json& object, const char* key) {
 
 double CaseTimes::seconds() const { return median(max_over_ranks(samples)); }
 
+std::optional<std::string> range_of_metric(const std::string& metric) {
+  constexpr std::string_view kNsys = "nsys:";
+  return metric.starts_with(kNsys) ? std::optional(metric.substr(kNsys.size())) : std::nullopt;
+}
+
+CaseTimes range_times(const verbs::NsysExport& from, const std::string& range) {
+  const std::vector<std::vector<double>> by_rank = verbs::range_seconds(from, range);
+  require<BadInput>(!by_rank.empty(), "{}: found no kernel that was launched inside a range {}, expected some",
+                    from.path, shown(range));
+  const auto [least, most] = std::ranges::minmax_element(by_rank, {}, &std::vector<double>::size);
+  require<BadInput>(least->size() == most->size(),
+                    "{}: found {} and {} occurrences of {}, expected as many on each rank", from.path, least->size(),
+                    most->size(), shown(range));
+  CaseTimes times;
+  for (size_t i = 0; i < least->size(); ++i) {
+    std::vector<double>& ranks = times.samples.emplace_back();
+    for (const std::vector<double>& rank : by_rank) ranks.push_back(rank[i]);
+  }
+  return times;
+}
+
 OutputMetric::OutputMetric(const std::string& text, const std::string& unit, const std::string& where) : text_(text) {
-  const bool has_unit = text == "gbench" || text == "megatron";
+  range_ = range_of_metric(text);
+  const bool has_unit = text == "gbench" || text == "megatron" || range_;
   require<BadInput>(!has_unit || unit.empty(), "{}: found unit {} of {}, which has its own", where, shown(unit), text);
-  if (text == "gbench") return;
+  require<BadInput>(!range_ || !range_->empty(), "{}: found {}, expected nsys:RANGE, the name of an NVTX range", where,
+                    shown(text));
+  if (text == "gbench" || range_) return;
   const std::string named = text == "megatron" ? "ms" : unit.empty() ? "s" : unit;
   const std::optional<double> seconds = seconds_of(named);
   require<BadInput>(seconds.has_value(), "{}: found unit {}, expected s, ms, us, ns or 1/s", where, shown(unit));
@@ -56,12 +82,14 @@ OutputMetric::OutputMetric(const std::string& text, const std::string& unit, con
     pattern_.emplace(pattern, std::regex::ECMAScript | std::regex::optimize);
   } catch (const std::regex_error&) {
   }
-  require<BadInput>(pattern_ && pattern_->mark_count() == 1,
-                    "{}: found {}, expected gbench, megatron, number, or a regular expression with one group", where,
-                    shown(text));
+  require<BadInput>(
+      pattern_ && pattern_->mark_count() == 1,
+      "{}: found {}, expected gbench, megatron, nsys:RANGE, number, or a regular expression with one group", where,
+      shown(text));
 }
 
-OutputMetric::Found OutputMetric::in(const std::string& output) const {
+OutputMetric::Found OutputMetric::in(const std::string& output, const Place& place) const {
+  if (range_) return ranges_in(output, place);
   return pattern_ ? numbers_in(output) : benchmarks_in(output);
 }
 
@@ -82,6 +110,28 @@ OutputMetric::Found OutputMetric::numbers_in(std::string_view output) const {
   if (first_warms_ && times.samples.size() > 1) times.samples.erase(times.samples.begin());
   if (times.samples.empty()) return {.not_ok = {{"", fmt::format("found nothing for {} in the output", shown(text_))}}};
   return {.cases = {{"", std::move(times)}}};
+}
+
+// nsys lists the files that it generated.
+OutputMetric::Found OutputMetric::ranges_in(std::string_view output, const Place& place) const {
+  constexpr std::string_view kExtension = ".sqlite", kBlanks = " \t\r\n'\"[]";
+  const size_t end = output.rfind(kExtension);
+  if (end == std::string_view::npos)
+    return {.not_ok = {{"", "found no file *.sqlite in the output (nsys profile --export sqlite)"}}};
+  const std::string_view before = output.substr(0, end + kExtension.size());
+  const size_t blank = before.find_last_of(kBlanks);
+  const std::filesystem::path file =
+      std::filesystem::path(place.folder) / before.substr(blank == std::string_view::npos ? 0 : blank + 1);
+  std::error_code ignored;
+  if (std::filesystem::last_write_time(file, ignored) < place.started - std::chrono::seconds(1) && !ignored)
+    return {.not_ok = {{"", fmt::format("found {}, which is older than the launch, expected one that it wrote (nsys "
+                                        "profile --force-overwrite true)",
+                                        file.string())}}};
+  try {
+    return {.cases = {{"", range_times(verbs::read_nsys_export(file), *range_)}}};
+  } catch (const BadInput& error) {
+    return {.not_ok = {{"", error.what()}}};
+  }
 }
 
 // Every repetition is a sample; where only aggregates are printed, the median is the one sample.

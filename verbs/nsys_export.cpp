@@ -1,6 +1,7 @@
 #include "verbs/nsys_export.h"
 
 #include <algorithm>
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <map>
 #include <memory>
@@ -21,7 +22,8 @@ constexpr std::string_view kMagic("SQLite format 3\0", 16);
 
 constexpr std::string_view kKernels = "CUPTI_ACTIVITY_KIND_KERNEL", kLaunches = "CUPTI_ACTIVITY_KIND_RUNTIME",
                            kRanges = "NVTX_EVENTS", kStrings = "StringIds", kSchemas = "NVTX_PAYLOAD_SCHEMA_ENTRIES",
-                           kHosts = "TARGET_INFO_SYSTEM_ENV", kExport = "META_DATA_EXPORT";
+                           kHosts = "TARGET_INFO_SYSTEM_ENV", kStart = "TARGET_INFO_SESSION_START_TIME",
+                           kExport = "META_DATA_EXPORT";
 
 uint64_t big_endian(std::string_view bytes) {
   uint64_t number = 0;
@@ -293,6 +295,15 @@ std::string host_of(const Database& database) {
   return row.next() ? row.text(0) : std::string();
 }
 
+std::string start_of(const Database& database) {
+  if (!database.has_column(kStart, "utcEpochNs")) return {};
+  Rows row = database.rows(fmt::format("SELECT utcEpochNs FROM {}", kStart));
+  constexpr int64_t kSecond = 1'000'000'000, kMostSeconds = 253'402'300'799;  // of the year 9999
+  if (!row.next() || row.whole(0) < 0 || row.whole(0) / kSecond > kMostSeconds) return {};
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:09}Z", fmt::gmtime(static_cast<std::time_t>(row.whole(0) / kSecond)),
+                     row.whole(0) % kSecond);
+}
+
 }  // namespace
 
 int64_t process_of_thread(int64_t thread) {
@@ -312,6 +323,7 @@ NsysExport read_nsys_export(const std::string& path) {
   const std::vector<Launch> launches = read_launches(database, read, correlations);
   read.ranges = read_ranges(database);
   read.host = host_of(database);
+  read.started = start_of(database);
   set_ranges(launches, read);
   return read;
 }

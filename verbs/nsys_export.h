@@ -36,6 +36,7 @@ struct NsysKernel {
 struct NsysExport {
   std::string path;
   std::string host;                 // empty: unknown
+  std::string started;              // the recording, UTC, ISO 8601; empty: unknown
   std::vector<NsysRange> ranges;    // by thread, and by start within one; a range comes before those inside it
   std::vector<NsysKernel> kernels;  // by start
 };

@@ -23,7 +23,7 @@ Effects compare() {
   add(e, changes, base, "--filter ranks=8; --by op; --floor floor.jsonl");
   add(e, changes, text, "--markdown; --json");
   add(e, changes, "base.jsonl base.jsonl", "--all");
-  add(e, refused, base, "--all; --markdown; --filter ranks; --filter nosuch=1; --by nosuch");
+  add(e, refused, base, "--all; --markdown; --filter ranks; --filter nosuch=1; --by nosuch; --metric x");
   add(e, parsed, text, "--strict");
   return e;
 }

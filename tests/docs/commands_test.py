@@ -45,6 +45,8 @@ LONG = {
         "other people's programs; tests/regress has stand-ins",
     "ab --base ../before --head . --metric ([0-9.]+) tokens/s --unit 1/s -- python3 train.py --steps 20":
         "other people's programs; tests/regress has stand-ins",
+    "ab --base ../before --head . --metric nsys:iteration -- nsys profile --trace cuda,nvtx --export sqlite "
+    "--force-overwrite true -o run python3 train.py --steps 20": "other people's programs; tests/regress has stand-ins",
     "ab --base ../base --head . --cases gpu --markdown": "needs a GPU and two checkouts",
     "ab --head-flags --slow expert:1.1 -- layerbench --cluster host --no-predict --schedule fsmoe "
     "--degree-forward 2 --degree-backward 2": "twelve launches at least; tests/regress has quicker ones",

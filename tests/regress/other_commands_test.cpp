@@ -145,7 +145,8 @@ TEST_F(OtherCommands, WhatCannotBeReadIsOneLine) {
     EXPECT_EQ(printed.exit_code, 2) << printed.err;
     EXPECT_EQ(printed.err, "moetune: " + said + "\n");
   };
-  const std::string expected = ", expected gbench, megatron, number, or a regular expression with one group";
+  const std::string expected =
+      ", expected gbench, megatron, nsys:RANGE, number, or a regular expression with one group";
   refused({"--metric", "([0-9]+"}, "--metric: found '([0-9]+'" + expected);
   refused({"--metric", "loss"}, "--metric: found 'loss'" + expected);
   refused({"--metric", "(a)(b)"}, "--metric: found '(a)(b)'" + expected);
