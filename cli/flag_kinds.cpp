@@ -161,15 +161,14 @@ std::optional<double> factor_or_none(const std::string& flag, const std::string&
 // Adds the flag of a layer's field.
 template <class Value>
 void add_field(CLI::App& verb, const LayerField<Value>& field, SomeLayerFields& fields) {
-  std::string words(field.key);
-  std::ranges::replace(words, '_', '-');
+  const std::string flag = field.flag();
   const std::string help = help_of(field);
   if constexpr (std::same_as<Value, bool>) {
     const bool usually = LayerShape{}.*field.member;
-    verb.add_flag_callback((usually ? "--no-" : "--") + words,
-                           [&fields, member = field.member, usually] { fields.set(member, !usually); }, help);
+    verb.add_flag_callback(
+        flag, [&fields, member = field.member, usually] { fields.set(member, !usually); }, help);
   } else {
-    const auto value = [flag = "--" + words, field](const std::string& text) -> Value {
+    const auto value = [flag, field](const std::string& text) -> Value {
       const NumberRange range{field.limits.least, field.limits.most};
       if constexpr (LayerField<Value>::is_name)
         return field.from(text, flag);
@@ -179,8 +178,8 @@ void add_field(CLI::App& verb, const LayerField<Value>& field, SomeLayerFields& 
         return factor_or_none(flag, text);
     };
     CLI::Option& option = *verb.add_option_function<std::string>(
-        "--" + words,
-        [&fields, member = field.member, value](const std::string& text) { fields.set(member, value(text)); }, help);
+        flag, [&fields, member = field.member, value](const std::string& text) { fields.set(member, value(text)); },
+        help);
     option.type_name(std::string(field.type));
     if (!std::is_arithmetic_v<Value>) refuse_empty(option);
   }

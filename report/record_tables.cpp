@@ -6,6 +6,7 @@
 #include <set>
 
 #include "moe/base/statistics.h"
+#include "moe/plan/layer_file.h"
 #include "moe/record/pass_times.h"
 #include "verbs/record_files.h"
 
@@ -328,12 +329,34 @@ Json RecordTables::pairs_json() const {
   return all;
 }
 
+namespace {
+
+// Lists the flags that say a layer's shape, by the names of their columns: of a switch the cell that gives it, of
+// others the value that may be left out.
+Json shape_flags() {
+  Json flags = Json::array();
+  const LayerShape usual;
+  for_each_layer_field([&]<class Value>(const LayerField<Value>& field) {
+    Json& flag = flags.emplace_back(Json{{"name", field.key}, {"flag", field.flag()}});
+    if constexpr (std::same_as<Value, bool>)
+      flag["given"] = usual.*field.member ? "no" : "yes";
+    else if constexpr (std::same_as<Value, double>)
+      flag["usual"] = usual.*field.member;
+  });
+  flags.push_back({{"name", "capacity_rounding"}, {"flag", "--capacity-rounding"}});
+  for (const std::string_view key : with(kParallelKeys, {"zero", "recompute"}))
+    flags.push_back({{"name", key}, {"flag", fmt::format("--{}", key)}});
+  return flags;
+}
+
+}  // namespace
+
 Json RecordTables::json(const std::vector<size_t>& layers) const {
   return {{"answers", answers_},   {"layers", layers_json()},
           {"rows", cells_.json()}, {"operations", operations_.json()},
           {"models", models_},     {"timelines", timelines_json(layers)},
           {"pairs", pairs_json()}, {"published", published_.json()},
-          {"others", others_}};
+          {"others", others_},     {"shape_flags", shape_flags()}};
 }
 
 }  // namespace moe::report

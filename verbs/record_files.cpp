@@ -1,7 +1,7 @@
 #include "verbs/record_files.h"
 
 #include <algorithm>
-#include <array>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -9,6 +9,7 @@
 #include "moe/base/files.h"
 #include "moe/base/json.h"
 #include "moe/export/plan_json.h"
+#include "moe/plan/layer_fields.h"
 #include "verbs/chosen_model.h"
 #include "verbs/results_json.h"
 
@@ -55,12 +56,15 @@ void add(Fields& fields, const Json& json) {
 
 // Returns those of `keys` that fields have, as layer files have them: add() wrote them, with yes and no.
 Json object_of(const Fields& fields, std::span<const std::string_view> keys, const std::string& at) {
-  constexpr std::array<std::string_view, 3> kBooleans{"residual", "causal", "bias"};
+  std::set<std::string_view> switches;
+  for_each_layer_field([&]<class Value>(const LayerField<Value>& field) {
+    if (std::same_as<Value, bool>) switches.insert(field.key);
+  });
   Json object = Json::object();
   for (const auto& [name, scalar] : fields) {
     if (std::ranges::find(keys, name) == keys.end()) continue;
     std::visit([&, &key = name](const auto& value) { object[key] = value; }, scalar);
-    if (std::ranges::find(kBooleans, name) == kBooleans.end()) continue;
+    if (!switches.contains(name)) continue;
     const std::string text = scalar_text(scalar);
     require<BadInput>(text == "yes" || text == "no", "{}: {}: found {}, expected 'yes' or 'no'", at, name, shown(text));
     object[name] = text == "yes";

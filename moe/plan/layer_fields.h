@@ -1,9 +1,11 @@
 #pragma once
 // The fields of a layer, each declared once: flags and their help, keys of files, records and plans, and the part of a
 // plan's hash are made from these rows.
+#include <algorithm>
 #include <array>
 #include <bitset>
 #include <concepts>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -28,6 +30,14 @@ struct LayerField {
   std::string_view mark = {};  // hashed before the value of an optional field
   bool stated = false;         // models' files have it even where it has its default
   bool planned_only = false;   // verbs that run layers have no such flag
+
+  std::string flag() const {
+    std::string words(key);
+    std::ranges::replace(words, '_', '-');
+    if constexpr (std::same_as<Value, bool>)
+      if (LayerShape{}.*member) words.insert(0, "no-");
+    return "--" + words;
+  }
 
   static constexpr bool is_name = std::is_enum_v<Value> || std::same_as<Value, std::string>;
 };

@@ -1,12 +1,7 @@
 // The answer of a layer, and its schedules as bars.
 
 const BASELINES = ["tutel", "ds-moe"];
-const SHAPE_FLAGS = ["batch", "seq", "model_dim", "hidden", "shared_hidden", "heads", "kv_heads", "head_dim",
-  "rope_theta", "experts", "top_k", "node_limit", "capacity_factor", "capacity_rounding", "ffn", "dtype", "gate",
-  "order", "dispatcher", "hook", "norm", "aux_loss", "z_loss", "dp", "mp", "ep", "esp", "pp", "placement", "zero",
-  "recompute"];
 const PLAN_FLAGS = ["micro_op_bytes", "min_chunk_bytes"];
-const LEFT_OUT = { aux_loss: 0, z_loss: 0, pp: 1 };  // where they are as by default
 
 const shellWord = (value) => {
   const text = String(value);
@@ -32,15 +27,13 @@ function commandOf(row) {
     flagOf(argv, "--cluster") ?? layers.get(layer, "cluster"),
     "--schedule", scheduleOf(row), "--degree-forward", rows.get(row, "degree_forward"), "--degree-backward",
     rows.get(row, "degree_backward")];
-  for (const name of SHAPE_FLAGS) {
+  for (const { name, flag, given, usual } of data.shape_flags) {
     const value = (name === "capacity_rounding" && rows.get(row, name)) || layers.get(layer, name);
-    if (value !== null && value !== LEFT_OUT[name]) words.push(`--${name.replaceAll("_", "-")}`, value);
+    if (given && value === given) words.push(flag);
+    else if (!given && value !== null && value !== usual) words.push(flag, value);
   }
   for (const name of PLAN_FLAGS)
     if (rows.get(row, name) !== null) words.push(`--${name.replaceAll("_", "-")}`, rows.get(row, name));
-  if (layers.get(layer, "residual") === "no") words.push("--no-residual");
-  if (layers.get(layer, "causal") === "no") words.push("--no-causal");
-  if (layers.get(layer, "bias") === "yes") words.push("--bias");
   if (argv.includes("--nearest")) words.push("--nearest");
   return shellLine(words);
 }
