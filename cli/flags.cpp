@@ -181,8 +181,10 @@ std::string meant_by(const std::string& word, const CLI::App& verb) {
   for (const auto& [theirs, ours] : kWords)
     if (ours_of(theirs, ours)) return fmt::format("; '{}' is '{}' here", theirs, ours);
   for (const verbs::Framework& framework : verbs::frameworks())
-    for (const auto& [ours, theirs] : framework.settings)
-      if (ours_of(theirs, ours)) return fmt::format("; '{}' is '{}' here", theirs, ours);
+    for (const verbs::SettingsFormat& format : framework.formats)
+      for (const verbs::SettingName& name_of : format.names)
+        if (ours_of(name_of.theirs, name_of.flag))
+          return fmt::format("; '{}' is '{}' here", name_of.theirs, name_of.flag);
   return suggestion(name, known);
 }
 

@@ -8,7 +8,7 @@ root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 target=${1:-$root/.staged}
 packages=(libfmt-dev libspdlog-dev libeigen3-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libfccp-dev
   libgtest-dev libgmock-dev libbenchmark-dev libgloo-dev zlib1g-dev
-  libsqlite3-dev)
+  libsqlite3-dev libyaml-dev)
 optional=(libgmock-dev libgloo-dev)
 
 die() { echo "stage_dependencies: $*" >&2; exit 2; }
@@ -28,7 +28,8 @@ files_of() {
     fi
     dpkg -L "$package" | while read -r file; do
       case $file in
-        /usr/share/doc/* | /usr/share/lintian/* | *.pc | */libz.so | */libsqlite3.so | */libtomlplusplus.so | */libgloo.so) ;;
+        /usr/share/doc/* | /usr/share/lintian/* | *.pc) ;;
+        */libz.so | */libsqlite3.so | */libyaml.so | */libtomlplusplus.so | */libgloo.so) ;;
         /usr/include/* | /usr/lib/* | /usr/share/cmake/* | /usr/share/eigen3/*) [ -d "$file" ] || echo "$file" ;;
       esac
     done

@@ -170,7 +170,7 @@ bool recorded_yes(const CaseRecord& record, const char* name) {
 
 // Adds Megatron-Core's setting for a flag of tune.
 void add_setting(std::string_view flag, const auto& value, Arguments& a) {
-  a.add(verbs::setting_of(verbs::framework_of("megatron"), flag, fmt::format("{}", value)));
+  a.add(verbs::setting_of(verbs::framework_of("megatron").formats.front(), flag, fmt::format("{}", value)));
 }
 
 // Adds what the model has beside its layers. Megatron-Core ties the output projection unless it is told otherwise.

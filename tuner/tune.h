@@ -8,6 +8,7 @@
 
 #include "moe/record/record.h"
 #include "verbs/chosen_model.h"
+#include "verbs/layout_file.h"
 #include "verbs/plan_file.h"
 #include "verbs/run_options.h"
 #include "verbs/selection.h"
@@ -25,11 +26,11 @@ struct GivenFlag {
 
 /// The layout that the user trains with now. What it does not say is as the other flags say.
 struct CurrentLayout {
-  std::string schedule;                      // SCHEDULE[:R_F[:R_B]]; empty: the one of --schedule
-  verbs::LayerFlags layer = {};              // samples of a micro-batch, groups, what a rank keeps
-  verbs::ModelFlags model = {};              // micro-batches
-  std::optional<int64_t> global_batch = {};  // samples, which say the number of micro-batches
-  std::string framework = {};                // whose arguments say it, by its key; empty: words do
+  std::string schedule;                        // SCHEDULE[:R_F[:R_B]]; empty: the one of --schedule
+  verbs::LayerFlags layer = {};                // samples of a micro-batch, groups, what a rank keeps
+  verbs::ModelFlags model = {};                // micro-batches
+  std::optional<int64_t> global_batch = {};    // samples, which say the number of micro-batches
+  std::optional<verbs::LayoutFile> file = {};  // that says it, but for what words beside it say; none: words alone
 
   bool names_shape() const { return global_batch || layer != verbs::LayerFlags{} || model != verbs::ModelFlags{}; }
 };

@@ -11,17 +11,149 @@ constexpr std::array<std::string_view, 2> kOfTutel{"tutel", "ds-moe"};
 constexpr std::array<std::string_view, 1> kUnpipelined{"ds-moe"}, kOfFsmoe{"fsmoe-no-partition"},
     kAlmostOfFsmoe{"fsmoe"};
 
-// Source: megatron/training/arguments.py.
-constexpr std::string_view kZero = "--zero", kRecompute = "--recompute";
-constexpr std::array<SettingName, 9> kMegatronSettings{{{"--mp", "--tensor-model-parallel-size"},
-                                                        {"--ep", "--expert-model-parallel-size"},
-                                                        {"--esp", "--expert-tensor-parallel-size"},
-                                                        {"--pp", "--pipeline-model-parallel-size"},
-                                                        {"--virtual-stages", "--num-virtual-stages-per-pipeline-rank"},
-                                                        {"--batch", "--micro-batch-size"},
-                                                        {"--global-batch", "--global-batch-size"},
-                                                        {kZero, "--use-distributed-optimizer"},
-                                                        {kRecompute, "--recompute-granularity"}}};
+constexpr std::string_view kZero = "--zero", kRecompute = "--recompute", kGranularity = "granularity";
+constexpr std::string_view kUnevenStages = "all stages have as many layers", kOtherMemory = "no plan moves states away",
+                           kOtherShards = "no plan shards weights";
+
+// Source: megatron/training/arguments.py and torchrun's.
+constexpr std::array<SettingName, 12> kMegatronArguments{
+    {{"--mp", "--tensor-model-parallel-size"},
+     {"--ep", "--expert-model-parallel-size"},
+     {"--esp", "--expert-tensor-parallel-size"},
+     {"--pp", "--pipeline-model-parallel-size"},
+     {"--virtual-stages", "--num-virtual-stages-per-pipeline-rank"},
+     {"--batch", "--micro-batch-size"},
+     {"--global-batch", "--global-batch-size"},
+     {kZero, "--use-distributed-optimizer", SettingKind::shards},
+     {kRecompute, "--recompute-granularity", SettingKind::recompute},
+     {"--nodes", "--nnodes"},
+     {"--ranks-per-node", "--nproc-per-node"},
+     {"--ranks-per-node", "--nproc_per_node"}}};
+// Attention keeps no scores, with recomputation or without.
+constexpr std::array<SettingDefault, 6> kMegatronDefaults{
+    {{"--mp", "1"}, {"--ep", "1"}, {"--esp", "MP"}, {"--pp", "1"}, {kZero, "0"}, {kRecompute, "selective"}}};
+
+// Source: ConfigContainer of megatron/bridge/training/config.py, whose recipes share out the optimizer's states.
+constexpr std::array<SettingName, 10> kBridgeKeys{
+    {{"--mp", "model.tensor_model_parallel_size"},
+     {"--ep", "model.expert_model_parallel_size"},
+     {"--esp", "model.expert_tensor_parallel_size"},
+     {"--pp", "model.pipeline_model_parallel_size"},
+     {"--virtual-stages", "model.virtual_pipeline_model_parallel_size"},
+     {"--batch", "train.micro_batch_size"},
+     {"--global-batch", "train.global_batch_size"},
+     {kZero, "ddp.use_distributed_optimizer", SettingKind::shards},
+     {kZero, "optimizer.use_distributed_optimizer", SettingKind::shards},
+     {kRecompute, "model.recompute_granularity", SettingKind::recompute}}};
+constexpr std::array<SettingDefault, 6> kBridgeDefaults{
+    {{"--mp", "1"}, {"--ep", "1"}, {"--esp", "MP"}, {"--pp", "1"}, {kZero, "1"}, {kRecompute, "selective"}}};
+
+// Source: MegatronStrategy of nemo/lightning/pytorch/strategies and PreTrainingDataModule of nemo/collections/llm.
+constexpr std::array<SettingName, 12> kNemoKeys{
+    {{"--mp", "trainer.strategy.tensor_model_parallel_size"},
+     {"--ep", "trainer.strategy.expert_model_parallel_size"},
+     {"--esp", "trainer.strategy.expert_tensor_parallel_size"},
+     {"--pp", "trainer.strategy.pipeline_model_parallel_size"},
+     {"--virtual-stages", "trainer.strategy.virtual_pipeline_model_parallel_size"},
+     {"--batch", "data.micro_batch_size"},
+     {"--global-batch", "data.global_batch_size"},
+     {kZero, "trainer.strategy.ddp.use_distributed_optimizer", SettingKind::shards},
+     {kZero, "optim.config.use_distributed_optimizer", SettingKind::shards},
+     {kRecompute, "model.config.recompute_granularity", SettingKind::recompute},
+     {"--nodes", "trainer.num_nodes"},
+     {"--ranks-per-node", "trainer.devices"}}};
+
+// Source: examples/nlp/language_modeling/conf/megatron_gpt_config.yaml of NeMo 1, and NeMo-Framework-Launcher's.
+constexpr std::array<SettingName, 12> kNemo1Keys{
+    {{"--mp", "model.tensor_model_parallel_size"},
+     {"--ep", "model.expert_model_parallel_size"},
+     {"--esp", "model.expert_tensor_parallel_size"},
+     {"--pp", "model.pipeline_model_parallel_size"},
+     {"--virtual-stages", "model.virtual_pipeline_model_parallel_size"},
+     {"--batch", "model.micro_batch_size"},
+     {"--global-batch", "model.global_batch_size"},
+     {kZero, "model.optim.name", SettingKind::optimizer},
+     {kRecompute, "model.activations_checkpoint_granularity", SettingKind::recompute},
+     {"--nodes", "trainer.num_nodes"},
+     {"--ranks-per-node", "trainer.devices"},
+     {"--ranks-per-node", "trainer.gpus"}}};
+constexpr std::array<SettingDefault, 8> kNemoDefaults{{{"--mp", "1"},
+                                                       {"--ep", "1"},
+                                                       {"--esp", "MP"},
+                                                       {"--pp", "1"},
+                                                       {"--batch", "4"},
+                                                       {"--global-batch", "8"},
+                                                       {kZero, "0"},
+                                                       {kRecompute, "selective"}}};
+
+// Of all that trains with Megatron-Core: its arguments, TransformerConfig, DistributedDataParallelConfig, CommOverlap.
+constexpr std::array<UnplannedSetting, 34> kMegatronUnplanned{
+    {{"context_parallel_size", "1", "no plan has such groups"},
+     {"use_megatron_fsdp", "false", kOtherShards},
+     {"use_custom_fsdp", "false", kOtherShards},
+     {"use_torch_fsdp2", "false", kOtherShards},
+     {"strategy.fsdp", "false", kOtherShards},
+     {"num_distributed_optimizer_instances", "1", "no plan shards states over a part of DP"},
+     {"pipeline_model_parallel_layout", "", kUnevenStages},
+     {"num_layers_in_first_pipeline_stage", "", kUnevenStages},
+     {"num_layers_in_last_pipeline_stage", "", kUnevenStages},
+     {"decoder_first_pipeline_num_layers", "", kUnevenStages},
+     {"decoder_last_pipeline_num_layers", "", kUnevenStages},
+     {"account_for_embedding_in_pipeline_split", "false", kUnevenStages},
+     {"account_for_loss_in_pipeline_split", "false", kUnevenStages},
+     {"rampup_batch_size", "", "the global batch is one number"},
+     {"use_tp_pp_dp_mapping", "false", "ranks of DP are nearer to each other than stages"},
+     {"cpu_offloading", "false", kOtherMemory},
+     {"optimizer_cpu_offload", "false", kOtherMemory},
+     {"fine_grained_activation_offloading", "false", kOtherMemory},
+     {"moe_extended_tp", "false", "experts are sharded by expert_tensor_parallel_size"},
+     {"recompute_method", "uniform", "no plan recomputes some layers and keeps others", "full"},
+     {"activations_checkpoint_method", "uniform", "no plan recomputes some layers and keeps others", "full"},
+     {"recompute_num_layers", "1", {}, "full"},
+     {"activations_checkpoint_num_layers", "1", {}, "full"},
+     {"recompute_modules", "core_attn", {}, "selective"},
+     {"overlap_moe_expert_parallel_comm", "false"},
+     {"delay_wgrad_compute", "false"},
+     {"overlap_grad_reduce", "false"},
+     {"overlap_param_gather", "false"},
+     {"tp_comm_overlap", "false"},
+     {"ub_tp_comm_overlap", "false"},
+     {"fp8", "false"},
+     {"fp8_format", ""},
+     {"fp4", "false"},
+     {"fp4_format", ""}}};
+
+constexpr std::array<SettingsFormat, 4> kMegatronFormats{
+    {{"Megatron-Core", true, kMegatronArguments, kMegatronDefaults, kMegatronUnplanned},
+     {"Megatron-Bridge", false, kBridgeKeys, kBridgeDefaults, kMegatronUnplanned},
+     {"NeMo", false, kNemoKeys, kNemoDefaults, kMegatronUnplanned},
+     {"NeMo 1", false, kNemo1Keys, kNemoDefaults, kMegatronUnplanned}}};
+
+// Source: deepspeed/runtime/config.py, runtime/tensor_parallel/config.py, module_inject/auto_ep_config.py.
+constexpr std::array<SettingName, 8> kDeepspeedKeys{{{"--mp", "tensor_parallel.autotp_size"},
+                                                     {"--mp", "tensor_parallel.tp.tp_size"},
+                                                     {"--ep", "expert_parallel.autoep_size"},
+                                                     {"--esp", "expert_parallel.expert_tensor_parallel_size"},
+                                                     {"--batch", "train_micro_batch_size_per_gpu"},
+                                                     {"--micro-batches", "gradient_accumulation_steps"},
+                                                     {"--global-batch", "train_batch_size"},
+                                                     {kZero, "zero_optimization.stage"}}};
+constexpr std::array<SettingDefault, 6> kDeepspeedDefaults{
+    {{"--mp", "1"}, {"--ep", "1"}, {"--esp", "1"}, {"--pp", "1"}, {kZero, "0"}, {kRecompute, "selective"}}};
+constexpr std::array<UnplannedSetting, 11> kDeepspeedUnplanned{
+    {{"sequence_parallel_size", "1", "no plan has such groups"},
+     {"offload_optimizer.device", "none", kOtherMemory},
+     {"offload_param.device", "none", kOtherMemory},
+     {"zero_optimization.cpu_offload", "false", kOtherMemory},
+     {"cpu_checkpointing", "false", kOtherMemory},
+     {"zero_optimization.mics_shard_size", "-1", kOtherShards},
+     {"zero_optimization.zero_hpz_partition_size", "1", kOtherShards},
+     {"elasticity.enabled", "false", "the number of ranks is fixed"},
+     {"partition_activations", "false"},
+     {"overlap_comm", "false"},
+     {"tp_overlap_comm", "false"}}};
+constexpr std::array<SettingsFormat, 1> kDeepspeedFormats{
+    {{"DeepSpeed", false, kDeepspeedKeys, kDeepspeedDefaults, kDeepspeedUnplanned}}};
 
 using Refusals = std::vector<std::string>;
 
@@ -123,8 +255,12 @@ constexpr std::array<Framework, 6> kFrameworks{
       .key = "megatron",
       .exact = kUnpipelined,
       .refusals = megatron_refusals,
-      .settings = kMegatronSettings},
-     {.name = "DeepSpeed", .key = "deepspeed", .exact = kUnpipelined, .refusals = deepspeed_refusals},
+      .formats = kMegatronFormats},
+     {.name = "DeepSpeed",
+      .key = "deepspeed",
+      .exact = kUnpipelined,
+      .refusals = deepspeed_refusals,
+      .formats = kDeepspeedFormats},
      {.name = "torchtitan",
       .key = "torchtitan",
       .is_exported = false,
@@ -151,14 +287,38 @@ std::vector<std::string> refusals_of(const Framework& framework, const ModelShap
   return framework.refusals == nullptr ? Refusals{} : framework.refusals(model);
 }
 
-std::string setting_of(const Framework& framework, std::string_view flag, std::string_view value) {
-  const auto known = std::ranges::find(framework.settings, flag, &SettingName::flag);
-  if (known == framework.settings.end()) return "";
-  if (flag == kZero) return fmt::format("{}{}", value == "0" ? "no " : "", known->theirs);
-  if (flag == kRecompute && value == "none") return fmt::format("no {}", known->theirs);
-  const bool whole_layers = flag == kRecompute && value == "full";
-  return fmt::format("{} {}{}", known->theirs, value,
-                     whole_layers ? " --recompute-method uniform --recompute-num-layers 1" : "");
+std::string setting_value(SettingKind kind, std::string_view value) {
+  const bool none = value == "0" || value == "none";
+  switch (kind) {
+    case SettingKind::plain:
+      break;
+    case SettingKind::shards:
+      return none ? "false" : "true";
+    case SettingKind::optimizer:
+      return none ? "fused_adam" : "mcore_distributed_optim";
+    case SettingKind::recompute:
+      if (none) return "null";
+  }
+  return std::string(value);
+}
+
+std::string setting_of(const SettingsFormat& format, std::string_view flag, std::string_view value) {
+  const auto known = std::ranges::find(format.names, flag, &SettingName::flag);
+  if (known == format.names.end()) return "";
+  const std::string theirs = setting_value(known->kind, value);
+  const bool is_switch = known->kind == SettingKind::shards;
+  const auto whole = [&](std::string_view name, std::string_view text) {
+    if (!format.is_arguments) return fmt::format("{}={}", name, text);
+    if (text == "false" || text == "null") return fmt::format("no {}", name);
+    return is_switch ? std::string(name) : fmt::format("{} {}", name, text);
+  };
+  std::string text = whole(known->theirs, theirs);
+  if (known->kind != SettingKind::recompute || value != "full") return text;
+  // Whole layers are recomputed one by one.
+  const std::string_view stem = known->theirs.substr(0, known->theirs.size() - kGranularity.size());
+  const std::string_view layers = format.is_arguments ? "num-layers" : "num_layers";
+  return fmt::format("{} {} {}", text, whole(fmt::format("{}method", stem), "uniform"),
+                     whole(fmt::format("{}{}", stem, layers), "1"));
 }
 
 }  // namespace moe::verbs

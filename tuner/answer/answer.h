@@ -10,6 +10,7 @@
 #include "tuner/answer/ranking.h"
 #include "tuner/answer/shape_search.h"
 #include "tuner/fit.h"
+#include "verbs/layout_file.h"
 #include "verbs/printed.h"
 
 namespace moe::tuner {
@@ -27,7 +28,7 @@ struct OwnLayout {
   ModelShape model;
   const Schedule* schedule = nullptr;
   DegreeChoice degrees = {};
-  const verbs::Framework* framework = nullptr;  // whose arguments say it; null: words do
+  std::optional<verbs::LayoutFile> file = {};  // that says it; none: words do
 };
 
 /// A layout with its time. One that a rank's memory does not hold is timed as if it did.

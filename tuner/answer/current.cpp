@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/ranges.h>
 #include <functional>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -202,10 +203,10 @@ class Way {
   // Returns the step; of what is left for the end it is the rest.
   LayoutStep step(const Layout& at, const Layout& next, TimedLayout timed) const {
     LayoutStep step{.layout = std::move(timed)};
-    const verbs::Framework* framework = answer_.own->framework;
+    const std::optional<verbs::LayoutFile>& file = answer_.own->file;
     for (const auto& [name, value] : changed(at, next)) {
       step.flags.push_back(fmt::format("{} {}", name, value));
-      const std::string setting = framework == nullptr ? "" : verbs::setting_of(*framework, name, value);
+      const std::string setting = file ? verbs::setting_of(*file->format, name, value) : "";
       if (!setting.empty()) step.settings.push_back(setting);
     }
     const std::vector<Change> all = changes();
@@ -247,6 +248,25 @@ std::string changes_text(const LayoutStep& step) {
   return fmt::format("{}", fmt::join(shown, " "));
 }
 
+// Returns "--pp 1 --zero 0": what the framework has where the file does not say it.
+std::vector<std::string> defaults_of(const verbs::LayoutFile& file) {
+  std::vector<std::string> defaults;
+  for (const auto& [flag, value] : file.defaults) defaults.push_back(fmt::format("{} {}", flag, value));
+  return defaults;
+}
+
+// Returns what was assumed of a file's layout.
+std::vector<std::string> file_lines(const Answer& answer) {
+  const std::optional<verbs::LayoutFile>& file = answer.own->file;
+  if (!file) return {};
+  std::vector<std::string> lines;
+  if (!file->defaults.empty())
+    lines.push_back(fmt::format("by default of {}: {}", file->format->name, fmt::join(defaults_of(*file), " ")));
+  if (!file->unplanned.empty())
+    lines.push_back(fmt::format("not planned, timed as without: {}", fmt::join(file->unplanned, ", ")));
+  return lines;
+}
+
 Json timed_json(const Answer& answer, const TimedLayout& layout) {
   verbs::ChosenModel chosen = *answer.chosen;
   chosen.model = layout.plan.model;
@@ -273,6 +293,7 @@ std::vector<std::string> walk_lines(const Answer& answer) {
                                              degrees_text(own.plan.best), layout, three_digits(seconds_of(own)),
                                              seconds_of(own) / best_s)};
   if (!own.misfit.empty()) lines.push_back(own.misfit + "; its time is as if it did");
+  std::ranges::copy(file_lines(answer), std::back_inserter(lines));
   if (walk.steps.empty() && own.misfit.empty()) lines.emplace_back("it is the best, or as fast");
   double before_s = seconds_of(own);
   for (size_t i = 0; i < walk.steps.size(); ++i) {
@@ -291,6 +312,11 @@ Json walk_json(const Answer& answer) {
   const Walk& walk = *answer.walk;
   Json json = timed_json(answer, walk.own);
   json["flags"] = walk.flags;
+  if (const std::optional<verbs::LayoutFile>& file = answer.own->file)
+    json["file"] = {{"path", file->path},
+                    {"format", file->format->name},
+                    {"defaults", defaults_of(*file)},
+                    {"unplanned", file->unplanned}};
   json["steps"] = Json::array();
   if (!walk.own.plan.best.refused.empty()) return json;
   double before_s = seconds_of(walk.own);

@@ -213,6 +213,30 @@ void set_micro_batches(int64_t samples, TuneOptions& options, const Profile& clu
   options.model.micro_batches = static_cast<int>(samples / at_once);
 }
 
+// Sets the samples of a micro-batch that the global batch comes to.
+void set_batch(int64_t samples, TuneOptions& options, const Profile& cluster) {
+  verbs::ModelFlags one = options.model;
+  one.pipeline.reset();
+  one.virtual_stages.reset();
+  const ModelShape model = verbs::chosen_model(one, options.selection, cluster).model;
+  const int64_t parts = int64_t{model.shape.parallel.dp} * model.micro_batches;
+  require<BadInput>(samples % parts == 0, "found {} over DP {}, expected {} to be a multiple of {}",
+                    counted(static_cast<size_t>(model.micro_batches), "micro-batch"), model.shape.parallel.dp, samples,
+                    parts);
+  options.selection.layer.batch = samples / parts;
+}
+
+// Refuses a file that starts another number of ranks than there are.
+void require_ranks(const verbs::LayoutFile& file, const Profile& cluster) {
+  if (!file.nodes && !file.ranks_per_node) return;
+  const int64_t per_node = file.ranks_per_node.value_or(cluster.ranks_per_node);
+  const int64_t found = file.nodes.value_or(1) * per_node, expected = int64_t{cluster.nodes} * cluster.ranks_per_node;
+  require<BadInput>(found == expected,
+                    "--current: {}: found {} x {} ranks, expected {} x {} of the cluster (--nodes N)", file.path,
+                    counted(static_cast<size_t>(file.nodes.value_or(1)), "node"), per_node,
+                    counted(static_cast<size_t>(cluster.nodes), "node"), cluster.ranks_per_node);
+}
+
 /// The user's layout, and the flags for the answer, to which it adds what neither flags say nor a search decides.
 struct OwnFlags {
   std::optional<OwnLayout> layout;
@@ -237,7 +261,8 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   own.degrees = given.selection.degrees;
   own.degrees.forward = schedule.degree_forward;
   own.degrees.backward = schedule.degree_backward;
-  if (!said.framework.empty()) own.framework = &verbs::framework_of(said.framework);
+  own.file = said.file;
+  if (own.file) require_ranks(*own.file, cluster);
   TuneOptions options = given;
   verbs::LayerFlags& layer = options.selection.layer;
   layer.fields.take(said.layer.fields, true);
@@ -245,8 +270,11 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   set_said(other_flags(layer, options.model), other_flags(said.layer, said.model), true);
   try {
     const std::optional<int64_t> samples = said.global_batch ? said.global_batch : given.global_batch;
-    if (samples && !options.model.micro_batches) set_micro_batches(*samples, options, cluster);
-    if (own.framework != nullptr && options.model.micro_batches.value_or(1) > 1 && !options.model.pipeline)
+    if (samples && !options.model.micro_batches)
+      set_micro_batches(*samples, options, cluster);
+    else if (samples && !layer.batch)
+      set_batch(*samples, options, cluster);
+    if (own.file && options.model.micro_batches.value_or(1) > 1 && !options.model.pipeline)
       options.model.pipeline = std::string(name_of(PipelineOrder::one_f_one_b));
     verbs::ChosenModel chosen = given_model(options, cluster);
     set_training_states(options, cluster, chosen);
