@@ -1,7 +1,11 @@
+#include <charconv>
 #include <set>
 #include <sstream>
 
 #include "cli/flag_kinds.h"
+#include "moe/base/files.h"
+#include "moe/record/pass_times.h"
+#include "regress/output_metric.h"
 
 namespace moe::cli {
 namespace {
@@ -92,6 +96,22 @@ tuner::CurrentLayout current_layout(const std::string& text) {
     read.read(word);
   while (std::getline(list, word, ',')) read.read(word);
   return std::move(read).layout();
+}
+
+tuner::MeasuredSteps measured_steps(const std::string& text) {
+  const std::string flag = "--measured";
+  double seconds = 0;
+  if (const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+      error == std::errc{} && end == text.data() + text.size())
+    return {{number<double>(flag, text, {1e-9, 1e9})}};
+  const std::string log = text_of_file(text, "a training's log, or seconds of a step");
+  for (const std::string& kind : regress::known_logs()) {
+    const auto found = regress::OutputMetric(kind, "", flag).in(log, {});
+    if (const auto times = found.cases.find(""); times != found.cases.end())
+      return {max_over_ranks(times->second.samples), found.is_rate};
+  }
+  bad_input("{}: {}: found no time of an iteration, expected the log of a training: {}", flag, text,
+            fmt::join(regress::known_logs(), ", "));
 }
 
 }  // namespace moe::cli

@@ -160,9 +160,11 @@ std::string meant_by(const std::string& word, const CLI::App& verb);
 /// Returns the flags given to `verb` that `other` has too, without those that say where and how results are shown.
 std::vector<tuner::GivenFlag> given_for(const CLI::App& other, const CLI::App& verb);
 
-/// Reads --current: words that say the user's layout, or a file of Megatron-Core's arguments. Throws BadInput naming
-/// the flag, and the word or the file.
+/// Reads --current: words that say the user's layout, or a framework's file, with words beside it. Throws BadInput
+/// naming the flag, and the word or the file.
 tuner::CurrentLayout current_layout(const std::string& text);
+/// Reads --measured: seconds of a step, or a training's log. Throws BadInput naming the flag, and the file.
+tuner::MeasuredSteps measured_steps(const std::string& text);
 
 /// Refuses options of one backend beside another. Throws BadInput naming the flag.
 void check_backend(const CLI::App& verb, const RanksFlags& ranks);

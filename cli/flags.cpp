@@ -439,7 +439,7 @@ void add_base(CLI::App& verb, std::string& base) {
 template <class Options>
 void add_launches(CLI::App& verb, Options& o) {
   add_text(verb, "--cases", "CASES|FILE", o.cases, "command lines to run (configs/ci/), in the place of -- VERB");
-  add_text(verb, "--metric", "number|gbench|megatron|nsys:RANGE|REGEX", o.metric,
+  add_text(verb, "--metric", "number|gbench|megatron|nemo|megatron-bridge|deepspeed|nsys:RANGE|REGEX", o.metric,
            "run any command behind --, in the folders; its time is in its output: in lines that are numbers, "
            "google/benchmark's JSON, Megatron-LM's log, the SQLite export of Nsight Systems that it names, or the "
            "group of a regular expression");

@@ -113,9 +113,13 @@ VerbCall add_tune(CLI::App& verb, Command& c) {
   verb.add_option("--current",
                   "for a layer or a model: its current schedule and layout, to compare with the best and to walk "
                   "there in a few changes: tutel:2:2,mp=2,ep=8,micro-batches=8,zero=1,recompute=full (NAME: --batch, "
-                  "--global-batch, --zero, --recompute, and flags of groups and micro-batches), or a file of "
-                  "Megatron-Core's arguments")
-      ->type_name("SCHEDULE[:R_F[:R_B]][,NAME=VALUE..]|FILE");
+                  "--global-batch, --zero, --recompute, and flags of groups and micro-batches), or a file: "
+                  "Megatron-Core's arguments, YAML of Megatron-Bridge or NeMo, DeepSpeed's JSON")
+      ->type_name("SCHEDULE[:R_F[:R_B]]|FILE[,NAME=VALUE..]");
+  verb.add_option("--measured",
+                  "with --current: seconds that its step takes, or its training's log (Megatron-Core, NeMo, "
+                  "Megatron-Bridge, DeepSpeed), compared with the prediction")
+      ->type_name("FILE|SECONDS");
   begin_group(verb, kHow);
   add_states(verb, s);
   add_planned_fields(verb, s);
@@ -139,10 +143,13 @@ VerbCall add_tune(CLI::App& verb, Command& c) {
                            "--device", "--attention", "--threads", "--min-ctas", "--max-ctas",
                            "--implicit-launch-order", "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
     verb.get_option(runs)->excludes("--no-verify");
+  needs(verb, "--measured", {"--current"});
   for (const char* plans : {"--strategy-layers", "--node-limit", "--nodes"}) needs(verb, plans, {"--no-verify"});
   verb.final_callback([&verb, options] {
     check_tune(verb, *options);
-    if (verb.count("--current") > 0) options->current = current_layout(verb.get_option("--current")->as<std::string>());
+    const auto text = [&](const char* flag) { return verb.get_option(flag)->as<std::string>(); };
+    if (verb.count("--current") > 0) options->current = current_layout(text("--current"));
+    if (verb.count("--measured") > 0) options->current->measured = measured_steps(text("--measured"));
     for (const char* other : {"simulate", "layerbench", "modelbench"})
       options->given_for[other] = given_for(*verb.get_parent()->get_subcommand(other), verb);
   });

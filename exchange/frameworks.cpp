@@ -76,7 +76,7 @@ void write_tutel(const ExportOptions& options, std::ostream& out) {
   write_arguments(options, tuned, "tutel.moe.moe_layer", arguments, out);
 }
 
-// Returns the part of DeepSpeed's configuration that spreads the experts of a Hugging Face model, and notes what that
+// Returns DeepSpeed's configuration of groups, micro-batches and experts of a Hugging Face model, and notes what that
 // needs and what it does otherwise.
 Json auto_ep(TunedLayer& tuned) {
   const LayerShape& l = tuned.shape.layer;
@@ -89,8 +89,19 @@ Json auto_ep(TunedLayer& tuned) {
   if (p.esp > 1) notes.push_back(fmt::format("config: AutoEP has whole experts on a rank, not shards of {}", p.esp));
   if (p.mp > 1)
     notes.push_back(fmt::format("config: AutoEP of 0.19 does not run beside tensor parallelism, here of {}", p.mp));
-  Json config{{"expert_parallel", {{"enabled", true}, {"autoep_size", p.ep}}}};
-  if (p.zero > 0) config["zero_optimization"] = {{"stage", p.zero}};
+  Json config{{"expert_parallel", {{"enabled", true}}}};
+  const auto set = [&](std::string_view flag, int64_t value) {
+    const auto names = verbs::framework_of("deepspeed").formats.front().names;
+    std::string pointer = fmt::format("/{}", std::ranges::find(names, flag, &verbs::SettingName::flag)->theirs);
+    std::ranges::replace(pointer, '.', '/');
+    config[Json::json_pointer(pointer)] = value;
+  };
+  set("--ep", p.ep);
+  if (p.mp > 1) set("--mp", p.mp);
+  set("--batch", l.batch);
+  set("--micro-batches", tuned.model.micro_batches);
+  set("--global-batch", l.batch * tuned.model.micro_batches * p.dp);
+  if (p.zero > 0) set("--zero", p.zero);
   return config;
 }
 

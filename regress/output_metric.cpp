@@ -1,9 +1,10 @@
 #include "regress/output_metric.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "moe/base/check.h"
 #include "moe/base/json.h"
@@ -14,8 +15,21 @@ namespace moe::regress {
 namespace {
 
 constexpr size_t kLongestLine = 4096;  // of lines that are searched
-constexpr const char* kNumberAlone = R"(^\s*([-+0-9.eE]+)\s*$)";
-constexpr const char* kMegatronTime = R"(elapsed time per iteration \(ms\):\s*([-+0-9.eE]+))";
+constexpr std::string_view kNumberAlone = R"(^\s*([-+0-9.eE]+)\s*$)";
+
+/// A line of a training's log.
+struct LogLine {
+  std::string_view log, pattern, unit;
+};
+// Source: megatron/training/training.py; NeMo's TimingCallback, in progress bars and in lines; train_utils.py of
+// Megatron-Bridge; deepspeed/runtime/pipe/engine.py and deepspeed/utils/timer.py, with wall_clock_breakdown and without.
+constexpr std::array<LogLine, 6> kLogLines{
+    {{"megatron", R"(elapsed time per iteration \(ms\):\s*([-+0-9.eE]+))", "ms"},
+     {"nemo", R"(train_step_timing in s"?\s*[:=]\s*([-+0-9.eE]+))", "s"},
+     {"megatron-bridge", R"(Step Time\s*:\s*([-+0-9.eE]+)\s*s)", "s"},
+     {"deepspeed", R"(iter time \(s\):\s*([-+0-9.eE]+))", "s"},
+     {"deepspeed", R"(\| fwd: ([-+0-9.eE]+) \| bwd: ([-+0-9.eE]+) \|.*\| step: ([-+0-9.eE]+))", "ms"},
+     {"deepspeed", R"(CurrSamplesPerSec=([-+0-9.eE]+))", "1/s"}}};
 
 // Returns the seconds of a unit; none for what is no unit of time.
 std::optional<double> seconds_of(std::string_view unit) {
@@ -66,50 +80,68 @@ CaseTimes range_times(const verbs::NsysExport& from, const std::string& range) {
   return times;
 }
 
+std::vector<std::string> known_logs() {
+  std::vector<std::string> logs;
+  for (const LogLine& line : kLogLines)
+    if (logs.empty() || logs.back() != line.log) logs.emplace_back(line.log);
+  return logs;
+}
+
 OutputMetric::OutputMetric(const std::string& text, const std::string& unit, const std::string& where) : text_(text) {
   range_ = range_of_metric(text);
-  const bool has_unit = text == "gbench" || text == "megatron" || range_;
+  const auto add = [&](std::string_view pattern, std::string_view named) {
+    const std::optional<double> seconds = seconds_of(named);
+    require<BadInput>(seconds.has_value(), "{}: found unit {}, expected s, ms, us, ns or 1/s", where, shown(unit));
+    lines_.push_back({std::regex(pattern.begin(), pattern.end(), std::regex::ECMAScript | std::regex::optimize),
+                      *seconds, named == "1/s"});
+  };
+  for (const LogLine& line : kLogLines)
+    if (line.log == text) add(line.pattern, line.unit);
+  first_warms_ = !lines_.empty();
+  const bool has_unit = text == "gbench" || range_ || first_warms_;
   require<BadInput>(!has_unit || unit.empty(), "{}: found unit {} of {}, which has its own", where, shown(unit), text);
   require<BadInput>(!range_ || !range_->empty(), "{}: found {}, expected nsys:RANGE, the name of an NVTX range", where,
                     shown(text));
-  if (text == "gbench" || range_) return;
-  const std::string named = text == "megatron" ? "ms" : unit.empty() ? "s" : unit;
-  const std::optional<double> seconds = seconds_of(named);
-  require<BadInput>(seconds.has_value(), "{}: found unit {}, expected s, ms, us, ns or 1/s", where, shown(unit));
-  unit_s_ = *seconds, rate_ = named == "1/s", first_warms_ = text == "megatron";
-  const char* pattern = text == "megatron" ? kMegatronTime : text == "number" ? kNumberAlone : text.c_str();
+  if (has_unit) return;
   try {
-    pattern_.emplace(pattern, std::regex::ECMAScript | std::regex::optimize);
+    add(text == "number" ? kNumberAlone : text, unit.empty() ? "s" : unit);
   } catch (const std::regex_error&) {
   }
-  require<BadInput>(
-      pattern_ && pattern_->mark_count() == 1,
-      "{}: found {}, expected gbench, megatron, nsys:RANGE, number, or a regular expression with one group", where,
-      shown(text));
+  require<BadInput>(lines_.size() == 1 && lines_.front().pattern.mark_count() == 1,
+                    "{}: found {}, expected gbench, {}, nsys:RANGE, number, or a regular expression with one group",
+                    where, shown(text), fmt::join(known_logs(), ", "));
 }
 
 OutputMetric::Found OutputMetric::in(const std::string& output, const Place& place) const {
   if (range_) return ranges_in(output, place);
-  return pattern_ ? numbers_in(output) : benchmarks_in(output);
+  if (lines_.empty()) return benchmarks_in(output);
+  for (const Line& line : lines_)
+    if (Found found = numbers_in(output, line); !found.cases.empty() || !found.not_ok.empty()) return found;
+  return {.not_ok = {{"", fmt::format("found nothing for {} in the output", shown(text_))}}};
 }
 
-OutputMetric::Found OutputMetric::numbers_in(std::string_view output) const {
+// Returns neither times nor a fault of an output without such lines. Progress bars return to a line's begin.
+OutputMetric::Found OutputMetric::numbers_in(std::string_view output, const Line& expected) const {
   CaseTimes times;
   while (!output.empty()) {
-    const size_t end = output.find('\n');
+    const size_t end = output.find_first_of("\r\n");
     const std::string line(output.substr(0, std::min(end, kLongestLine)));
     output.remove_prefix(end == std::string_view::npos ? output.size() : end + 1);
-    for (auto found = std::sregex_iterator(line.begin(), line.end(), *pattern_); found != std::sregex_iterator();
+    for (auto found = std::sregex_iterator(line.begin(), line.end(), expected.pattern); found != std::sregex_iterator();
          ++found) {
-      const std::string text = (*found)[1];
-      const std::optional<double> number = number_of(text);
-      if (!number) return {.not_ok = {{"", fmt::format("found {}, expected a number above 0", shown(text))}}};
-      times.samples.push_back({rate_ ? 1 / *number : unit_s_ * *number});
+      double sum = 0;
+      for (size_t group = 1; group < found->size(); ++group) {
+        const std::string text = (*found)[group];
+        const std::optional<double> number = number_of(text);
+        if (!number) return {.not_ok = {{"", fmt::format("found {}, expected a number above 0", shown(text))}}};
+        sum += *number;
+      }
+      times.samples.push_back({expected.is_rate ? 1 / sum : expected.unit_s * sum});
     }
   }
+  if (times.samples.empty()) return {};
   if (first_warms_ && times.samples.size() > 1) times.samples.erase(times.samples.begin());
-  if (times.samples.empty()) return {.not_ok = {{"", fmt::format("found nothing for {} in the output", shown(text_))}}};
-  return {.cases = {{"", std::move(times)}}};
+  return {.cases = {{"", std::move(times)}}, .is_rate = expected.is_rate};
 }
 
 // nsys lists the files that it generated.

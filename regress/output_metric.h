@@ -34,12 +34,13 @@ class OutputMetric {
   struct Found {
     std::map<std::string, CaseTimes> cases = {};     // by name; the only one of a command has the name ""
     std::map<std::string, std::string> not_ok = {};  // by name, why a case has no time
+    bool is_rate = false;                            // times are those of one unit of work, such as a sample
   };
 
-  /// `text`: gbench (google/benchmark's JSON), megatron (the iterations of Megatron-LM's log but the first), nsys:RANGE
-  /// (the occurrences of a range in the last file *.sqlite that is named), number (the lines that are a number alone),
-  /// or a regular expression whose group is a number. `unit`, of the last two: s, ms, us, ns, or 1/s for rates; empty:
-  /// s. Throws BadInput "WHERE: ...".
+  /// `text`: gbench (google/benchmark's JSON), megatron, nemo, megatron-bridge or deepspeed (the iterations of such a
+  /// log but the first), nsys:RANGE (the occurrences of a range in the last file *.sqlite that is named), number (the
+  /// lines that are a number alone), or a regular expression whose group is a number. `unit`, of the last two: s, ms,
+  /// us, ns, or 1/s for rates; empty: s. Throws BadInput "WHERE: ...".
   OutputMetric(const std::string& text, const std::string& unit, const std::string& where);
 
   /// Where and when a command ran: files that it names are of that folder, and no older.
@@ -48,21 +49,31 @@ class OutputMetric {
     std::filesystem::file_time_type started = {};
   };
 
-  /// Reads the output of a command. A time of a rate is that of one unit of work.
+  /// Reads the output of a command.
   Found in(const std::string& output, const Place& place) const;
   /// Returns "megatron", "number", ... as it was given.
   const std::string& text() const { return text_; }
 
  private:
+  /// A line's form; its time is the sum of its groups.
+  struct Line {
+    std::regex pattern;
+    double unit_s = 1;
+    bool is_rate = false;
+  };
+
   Found benchmarks_in(std::string_view output) const;
-  Found numbers_in(std::string_view output) const;
+  Found numbers_in(std::string_view output, const Line& line) const;
   Found ranges_in(std::string_view output, const Place& place) const;
 
   std::string text_;
-  std::optional<std::string> range_;   // of nsys
-  std::optional<std::regex> pattern_;  // none: google/benchmark's JSON, or nsys
-  double unit_s_ = 1;
-  bool rate_ = false, first_warms_ = false;
+  std::optional<std::string> range_;  // of nsys
+  std::vector<Line> lines_;           // of which the first counts that an output has; none: nsys, or JSON
+  bool first_warms_ = false;
 };
+
+/// Returns the logs that OutputMetric knows by name, those that say most about an iteration first: a training may print
+/// lines of several.
+std::vector<std::string> known_logs();
 
 }  // namespace moe::regress

@@ -24,6 +24,12 @@ struct GivenFlag {
   std::string name, value;
 };
 
+/// Steps of the user's training, in the order in which they ran.
+struct MeasuredSteps {
+  std::vector<double> seconds;  // of a step, or of one sample of it; at least one
+  bool is_per_sample = false;
+};
+
 /// The layout that the user trains with now. What it does not say is as the other flags say.
 struct CurrentLayout {
   std::string schedule;                        // SCHEDULE[:R_F[:R_B]]; empty: the one of --schedule
@@ -31,6 +37,8 @@ struct CurrentLayout {
   verbs::ModelFlags model = {};                // micro-batches
   std::optional<int64_t> global_batch = {};    // samples, which say the number of micro-batches
   std::optional<verbs::LayoutFile> file = {};  // that says it, but for what words beside it say; none: words alone
+
+  std::optional<MeasuredSteps> measured = {};
 
   bool names_shape() const { return global_batch || layer != verbs::LayerFlags{} || model != verbs::ModelFlags{}; }
 };

@@ -10,7 +10,7 @@
 #include "tuner/answer/ranking.h"
 #include "tuner/answer/shape_search.h"
 #include "tuner/fit.h"
-#include "verbs/layout_file.h"
+#include "tuner/tune.h"
 #include "verbs/printed.h"
 
 namespace moe::tuner {
@@ -29,6 +29,7 @@ struct OwnLayout {
   const Schedule* schedule = nullptr;
   DegreeChoice degrees = {};
   std::optional<verbs::LayoutFile> file = {};  // that says it; none: words do
+  std::optional<MeasuredSteps> measured = {};  // with it
 };
 
 /// A layout with its time. One that a rank's memory does not hold is timed as if it did.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
+#include "moe/base/statistics.h"
 #include "tuner/answer/answer_text.h"
 #include "tuner/answer/subject.h"
 #include "verbs/sweep.h"
@@ -15,7 +16,7 @@
 namespace moe::tuner {
 namespace {
 
-constexpr size_t kMostSteps = 4;
+constexpr size_t kMostSteps = 4, kMostOutliers = 3;
 
 /// What a plan is made from, of the answer's layers and samples.
 struct Layout {
@@ -248,6 +249,58 @@ std::string changes_text(const LayoutStep& step) {
   return fmt::format("{}", fmt::join(shown, " "));
 }
 
+/// The user's steps, beside their prediction.
+struct StepTime {
+  double step_s = 0;  // median
+  size_t steps = 0;
+  std::vector<std::pair<size_t, double>> outliers = {};  // which one, from 0 on, and its seconds
+};
+
+// Steps farther from the quartiles than three times the distance of these (Tukey, Exploratory Data Analysis, 1977, "far
+// out") are outliers.
+std::optional<StepTime> step_time_of(const Answer& answer) {
+  if (!answer.own->measured) return std::nullopt;
+  const auto& [seconds, is_per_sample] = *answer.own->measured;
+  const double samples = is_per_sample ? static_cast<double>(samples_of(answer.own->model)) : 1;
+  const double low = quantile(seconds, 0.25), high = quantile(seconds, 0.75), most = 3 * (high - low);
+  StepTime measured{samples * median(seconds), seconds.size()};
+  for (size_t i = 0; i < seconds.size(); ++i)
+    if (seconds[i] < low - most || seconds[i] > high + most) measured.outliers.emplace_back(i, samples * seconds[i]);
+  return measured;
+}
+
+// Returns what a change gains if it changes the prediction alone, and the rest of the measured time stays.
+double gain_if_rest_stays(double measured_s, double predicted_s, double after_s) {
+  return measured_s / (std::max(measured_s - predicted_s, 0.0) + after_s);
+}
+
+// Returns how far the prediction is off, and what that means for the steps.
+std::vector<std::string> measured_lines(const Answer& answer) {
+  const std::optional<StepTime> measured = step_time_of(answer);
+  if (!measured) return {};
+  const double predicted_s = seconds_of(answer.walk->own), ratio = measured->step_s / predicted_s;
+  std::string text = fmt::format("measured {}, {:.3f}x predicted", three_digits(measured->step_s), ratio);
+  if (measured->steps > 1) text += fmt::format(" (median of {} steps after the first)", measured->steps);
+  if (!measured->outliers.empty()) {
+    text += fmt::format("; {}:", counted(measured->outliers.size(), "outlier"));
+    for (size_t i = 0; i < std::min(measured->outliers.size(), kMostOutliers); ++i)
+      text += fmt::format(" step {} ({})", measured->outliers[i].first + 2, three_digits(measured->outliers[i].second));
+    if (measured->outliers.size() > kMostOutliers) text += " ..";
+  }
+  std::vector<std::string> lines{text};
+  const std::vector<LayoutStep>& steps = answer.walk->steps;
+  if (steps.empty()) return lines;
+  const double first_s = seconds_of(steps.front().layout), last_s = seconds_of(steps.back().layout);
+  lines.push_back(
+      ratio > 1
+          ? fmt::format("gains are of the predicted part: if the other {} stay, change 1 gains {:.3f}x, all {:.3f}x",
+                        three_digits(measured->step_s - predicted_s),
+                        gain_if_rest_stays(measured->step_s, predicted_s, first_s),
+                        gain_if_rest_stays(measured->step_s, predicted_s, last_s))
+          : std::string("gains are of a prediction that is too slow; begin with change 1"));
+  return lines;
+}
+
 // Returns "--pp 1 --zero 0": what the framework has where the file does not say it.
 std::vector<std::string> defaults_of(const verbs::LayoutFile& file) {
   std::vector<std::string> defaults;
@@ -294,6 +347,7 @@ std::vector<std::string> walk_lines(const Answer& answer) {
                                              seconds_of(own) / best_s)};
   if (!own.misfit.empty()) lines.push_back(own.misfit + "; its time is as if it did");
   std::ranges::copy(file_lines(answer), std::back_inserter(lines));
+  std::ranges::copy(measured_lines(answer), std::back_inserter(lines));
   if (walk.steps.empty() && own.misfit.empty()) lines.emplace_back("it is the best, or as fast");
   double before_s = seconds_of(own);
   for (size_t i = 0; i < walk.steps.size(); ++i) {
@@ -321,6 +375,14 @@ Json walk_json(const Answer& answer) {
   if (!walk.own.plan.best.refused.empty()) return json;
   double before_s = seconds_of(walk.own);
   json["gain"] = before_s / recommended(answer).total_s();
+  if (const std::optional<StepTime> measured = step_time_of(answer)) {
+    json["measured_s"] = measured->step_s;
+    json["ratio"] = measured->step_s / before_s;
+    json["measured_steps"] = measured->steps;
+    json["outliers"] = Json::array();
+    for (const auto& [step, outlier_s] : measured->outliers)
+      json["outliers"].push_back({{"step", step + 2}, {"seconds", outlier_s}});
+  }
   for (const LayoutStep& step : walk.steps) {
     const double after_s = seconds_of(step.layout);
     json["steps"].push_back({{"flags", step.flags},

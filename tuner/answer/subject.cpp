@@ -262,6 +262,7 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   own.degrees.forward = schedule.degree_forward;
   own.degrees.backward = schedule.degree_backward;
   own.file = said.file;
+  own.measured = said.measured;
   if (own.file) require_ranks(*own.file, cluster);
   TuneOptions options = given;
   verbs::LayerFlags& layer = options.selection.layer;
