@@ -100,6 +100,7 @@ tuner::CurrentLayout current_layout(const std::string& text) {
 
 tuner::MeasuredSteps measured_steps(const std::string& text) {
   const std::string flag = "--measured";
+  require<BadInput>(!text.empty(), "{}: found '', expected a log or seconds", flag);
   double seconds = 0;
   if (const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
       error == std::errc{} && end == text.data() + text.size())

@@ -72,8 +72,8 @@ const Framework& framework_of(std::string_view key);
 /// Returns what the framework refuses of the shape; empty: it runs it.
 std::vector<std::string> refusals_of(const Framework& framework, const ModelShape& model);
 
-/// Returns the setting for a flag of tune: "--tensor-model-parallel-size 2", in files "model.tensor_model_parallel_size=2";
-/// empty: there is none.
+/// Returns the setting for a flag of tune: "--tensor-model-parallel-size 2", in files
+/// "model.tensor_model_parallel_size=2"; empty: there is none.
 std::string setting_of(const SettingsFormat& format, std::string_view flag, std::string_view value);
 /// Returns a setting's value for that of a flag: "true" for 1 of --zero.
 std::string setting_value(SettingKind kind, std::string_view value);

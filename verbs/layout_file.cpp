@@ -21,7 +21,7 @@ struct Entry {
   std::string key, text, where;
 };
 
-// Returns a value as one word; of a list the items, joined by commas. Empty: nothing, or a table.
+// Returns a value as one word; of a list "[1,2]". Empty: nothing, or a table.
 std::string word_of(const ConfigValue& value) {
   std::vector<std::string> items;
   switch (value.kind) {
@@ -35,7 +35,7 @@ std::string word_of(const ConfigValue& value) {
       return describe(value);
     case ConfigKind::list:
       for (const ConfigValue& item : value.items) items.push_back(word_of(item));
-      return fmt::format("{}", fmt::join(items, ","));
+      return fmt::format("[{}]", fmt::join(items, ","));
     default:
       return "";
   }
@@ -181,7 +181,7 @@ class Reader {
       if (entry.text != "0" && entry.text != "1") fail(entry, "0 or 1: no plan shards gradients or weights");
       return entry.text;
     }
-    if (name.flag == "--mp" && entry.text == "0") return "";  // as DeepSpeed has none
+    if (name.theirs == "tensor_parallel.autotp_size" && entry.text == "0") return "";  // off
     return std::to_string(count(entry));
   }
 
@@ -250,7 +250,8 @@ class Reader {
     const std::string name = plain_name(entry);
     for (const UnplannedSetting& unplanned : layout_.format->unplanned) {
       if (!ends_with_name(name, unplanned.key)) continue;
-      if (entry.text == unplanned.planned || entry.text == "false") return;
+      const bool is_planned = entry.text == unplanned.planned || entry.text == fmt::format("[{}]", unplanned.planned);
+      if (is_planned || entry.text == "false") return;
       if (!unplanned.under.empty() && unplanned.under != recompute()) return;
       if (unplanned.key == kModules) check_modules(entry);
       if (!unplanned.why.empty())
@@ -269,7 +270,9 @@ class Reader {
   // Refuses the recomputation of parts that take long.
   static void check_modules(const Entry& entry) {
     constexpr std::array<std::string_view, 4> kShort{"core_attn", "layernorm", "moe_act", "mla_up_proj"};
-    std::istringstream modules(entry.text);
+    std::string text = entry.text;
+    std::erase_if(text, [](char c) { return c == '[' || c == ']'; });
+    std::istringstream modules(text);
     for (std::string module; std::getline(modules, module, ',');)
       if (std::ranges::find(kShort, module) == kShort.end())
         fail(entry, fmt::format("only {}: no plan recomputes other parts of a layer alone", fmt::join(kShort, ", ")));

@@ -331,7 +331,7 @@ class Records:
                 _html.table(["key", "status", "predicted ms", "measured ms"], rows))
 
 
-_TUNE_ALONE = {"shape", "current", "strict", "out", "overwrite", "strategy_layers", "measure", "top", "all",
+_TUNE_ALONE = {"shape", "current", "measured", "strict", "out", "overwrite", "strategy_layers", "measure", "top", "all",
                "trace"}
 
 

@@ -128,6 +128,8 @@ Effects tune() {
   add(e, parsed, "", "--zero 1; --recompute selective");
   add(e, changes, one, "--node-limit 4");
   add(e, refused, "", "--node-limit 4; --nodes 4");
+  add(e, changes, one + " --current tutel", "--measured 2");
+  add(e, refused, one, "--measured 2");
   add(e, refused, one, "--pp 3");
   add(e, changes, "--no-verify --batch 2", "--top 2");
   add(e, refused, grid, "--shape auto; --global-batch 64; --framework tutel; --current tutel; --top 3");

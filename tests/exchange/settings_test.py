@@ -62,7 +62,10 @@ class Settings(ProgramTest):
     def test_deepspeeds_autoep_stands_beside_its_layer(self):
         document = json.loads(self.export("deepspeed", *SCHEDULES))
         self.assertEqual(document["call"], "deepspeed.moe.layer.MoE")
-        self.assertEqual(document["config"], {"expert_parallel": {"enabled": True, "autoep_size": 8}})
+        self.assertEqual(document["config"],
+                         {"expert_parallel": {"enabled": True, "autoep_size": 8}, "tensor_parallel": {"autotp_size": 4},
+                          "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1,
+                          "train_batch_size": SAMPLES})
         said = [line for line in document["comment"] if line.startswith("config: ")]
         for words in ("DeepSpeed 0.19.2, Transformers 5", "drops no token", "whole experts on a rank, not shards of 4",
                       "beside tensor parallelism, here of 4"):

@@ -1,0 +1,285 @@
+"""Layouts that files of frameworks say (tune --current FILE), against the words for them and against exports; what no
+plan has; and steps of a training's log (--measured) against their definition."""
+import json
+import random
+import statistics
+import subprocess
+
+from program import PROGRAM, ProgramTest, main
+
+MODEL = ["--model", "olmoe-1b-7b", "--layers", "4", "--cluster", "h100-8"]
+BRIDGE = """model:
+  _target_: megatron.bridge.models.GPTModelProvider
+  tensor_model_parallel_size: 2
+  pipeline_model_parallel_size: 2
+  virtual_pipeline_model_parallel_size: 2
+  expert_model_parallel_size: 4
+  expert_tensor_parallel_size: 1
+  context_parallel_size: 1
+  sequence_parallel: true
+  recompute_granularity: full
+  recompute_method: uniform
+  recompute_num_layers: 1
+  pipeline_model_parallel_layout: null
+train: {micro_batch_size: 1, global_batch_size: 16}
+ddp: {use_distributed_optimizer: false, overlap_grad_reduce: true}
+optimizer:
+  use_distributed_optimizer: true   # either is enough
+dataset: {data_parallel_size: 4}
+"""
+NEMO = """trainer:
+  devices: 8
+  num_nodes: 1
+  strategy:
+    _target_: nemo.lightning.pytorch.strategies.megatron_strategy.MegatronStrategy
+    tensor_model_parallel_size: 2
+    pipeline_model_parallel_size: 2
+    virtual_pipeline_model_parallel_size: 2
+    expert_model_parallel_size: 4
+    expert_tensor_parallel_size: 1
+    sequence_parallel: true
+    ddp: {use_distributed_optimizer: true}
+model: {config: {recompute_granularity: full, recompute_method: uniform, recompute_num_layers: 1}}
+data: {micro_batch_size: 1, global_batch_size: 16}
+"""
+NEMO1 = """trainer: {num_nodes: 1, devices: 8}
+exp_manager:
+  checkpoint_callback_params:
+    model_parallel_size: ${multiply:${model.tensor_model_parallel_size}, ${model.pipeline_model_parallel_size}}
+model:
+  micro_batch_size: 1
+  global_batch_size: 16
+  tensor_model_parallel_size: 2
+  pipeline_model_parallel_size: 2
+  virtual_pipeline_model_parallel_size: 2
+  expert_model_parallel_size: 4
+  expert_tensor_parallel_size: 1
+  sequence_parallel: True
+  activations_checkpoint_granularity: full
+  activations_checkpoint_method: uniform
+  activations_checkpoint_num_layers: 1
+  optim: {name: mcore_distributed_optim}
+"""
+MEGATRON = """torchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py \\
+  --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --num-layers 4 \\
+  --num-layers-per-virtual-pipeline-stage 1 --expert-model-parallel-size 4 --expert-tensor-parallel-size=1 \\
+  --sequence-parallel --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 \\
+  --micro-batch-size 1 --global-batch-size 16 --use-distributed-optimizer
+"""
+DEEPSPEED = {"train_batch_size": 16, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2,
+             "zero_optimization": {"stage": 1, "overlap_comm": True, "offload_optimizer": {"device": "none"}},
+             "expert_parallel": {"enabled": True, "autoep_size": 4}, "bf16": {"enabled": True}}
+WORDS = "ds-moe,mp=2,pp=2,virtual-stages=2,ep=4,esp=1,recompute=full,zero=1,batch=1,global-batch=16,pipeline=1f1b"
+
+
+class LayoutsTest(ProgramTest):
+    def run_tune(self, *words):
+        line = [PROGRAM, "tune", "--no-verify", "--out", "r.jsonl", "--overwrite", "--quiet", *map(str, words)]
+        return subprocess.run(line, cwd=self.folder, capture_output=True, text=True)
+
+    def current(self, current, *words, model=None):
+        done = self.run_tune(*(model or MODEL), "--json", "--current", current, *words)
+        self.assertEqual(done.returncode, 0, (current, done.stderr))
+        return json.loads(done.stdout)["current"]
+
+    def refuses(self, current, *said, words=()):
+        done = self.run_tune(*MODEL, "--current", current, *words)
+        self.assertEqual(done.returncode, 2, (current, done.stdout))
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        for text in said:
+            self.assertIn(text, done.stderr)
+
+    def test_each_format_says_what_words_say(self):
+        expected = self.current(WORDS)
+        for name, text, is_of in (("bridge.yaml", BRIDGE, "Megatron-Bridge"), ("nemo.yaml", NEMO, "NeMo"),
+                                  ("nemo1.yml", NEMO1, "NeMo 1"), ("train.sh", MEGATRON, "Megatron-Core")):
+            self.path(name, text)
+            found = self.current("./" + name)
+            with self.subTest(name=name):
+                self.assertEqual(found["flags"], expected["flags"])
+                self.assertEqual(found["total_s"], expected["total_s"])
+                self.assertEqual((found["file"]["format"], found["file"]["defaults"]), (is_of, []))
+                unplanned = ["ddp.overlap_grad_reduce true"] if is_of == "Megatron-Bridge" else []
+                self.assertEqual(found["file"]["unplanned"], unplanned)
+        expected = self.current("ds-moe,mp=1,ep=4,esp=1,pp=1,zero=1,recompute=selective,batch=1,micro-batches=2,"
+                                "pipeline=1f1b")
+        self.path("ds.json", json.dumps(DEEPSPEED))
+        found = self.current("./ds.json")
+        self.assertEqual((found["flags"], found["total_s"]), (expected["flags"], expected["total_s"]))
+        self.assertEqual(found["file"]["defaults"], ["--mp 1", "--esp 1", "--pp 1", "--recompute selective"])
+        self.assertEqual(found["file"]["unplanned"], ["zero_optimization.overlap_comm true"])
+
+    def test_steps_are_settings_of_the_file(self):
+        for name, text, key in (("b.yaml", BRIDGE, "model.recompute_granularity=selective"),
+                                ("n.yaml", NEMO, "model.config.recompute_granularity=selective"),
+                                ("o.yaml", NEMO1, "model.activations_checkpoint_granularity=selective"),
+                                ("m.sh", MEGATRON, "--recompute-granularity selective")):
+            self.path(name, text)
+            found = self.current("./" + name, "--shape", "auto", "--schedule", "ds-moe")
+            self.assertIn(key, " ".join(setting for step in found["steps"] for setting in step["settings"]))
+
+    def test_what_a_file_does_not_say_is_its_frameworks_default(self):
+        self.path("b.yaml", "model: {tensor_model_parallel_size: 2}\ntrain: {micro_batch_size: null}\n")
+        found = self.current("./b.yaml")
+        self.assertEqual(found["file"]["defaults"],
+                         ["--ep 1", "--esp MP", "--pp 1", "--zero 1", "--recompute selective"])
+        self.assertEqual((found["mp"], found["esp"], found["zero"]), (2, 2, 1))
+        self.assertEqual(found["file"]["unplanned"], ["no sequence parallelism"])
+        self.path("m.sh", "--tensor-model-parallel-size 2")
+        self.assertEqual(self.current("./m.sh").get("zero", 0), 0)
+        self.assertEqual(self.current("./m.sh,esp=1,mp=1")["mp"], 1)
+        self.assertEqual(self.current("./m.sh,mp=4")["esp"], 4)
+        self.path("n.yaml", "trainer: {strategy: {expert_model_parallel_size: 8}}\n")
+        self.refuses("./n.yaml", "micro-batches of 4 over DP 8", "8")  # as NeMo would
+        self.assertEqual(self.current("./n.yaml,batch=1")["batch"], 1)
+        text = self.run_tune(*MODEL, "--current", "./b.yaml").stdout
+        self.assertIn("by default of Megatron-Bridge: --ep 1 --esp MP --pp 1 --zero 1 --recompute selective\n", text)
+        # DeepSpeed derives the third size from two, or accumulates nothing.
+        for sizes, batch, micro_batches in (({"train_batch_size": 16}, 2, 1),
+                                            ({"train_batch_size": 16, "gradient_accumulation_steps": 2}, 1, 2),
+                                            ({"train_micro_batch_size_per_gpu": 2}, 2, 1),
+                                            ({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2}, 2, 2),
+                                            ({"train_micro_batch_size_per_gpu": 2,
+                                              "gradient_accumulation_steps": 3}, 2, 3)):
+            self.path("d.json", json.dumps(sizes))
+            found = self.current("./d.json")
+            self.assertEqual((found["batch"], found["micro_batches"]), (batch, micro_batches), sizes)
+        self.path("d.json", json.dumps({"train_batch_size": "auto", "expert_parallel": {"enabled": False,
+                                                                                       "autoep_size": 4}}))
+        self.assertEqual(self.current("./d.json")["ep"], 1)
+
+    def test_exports_say_the_plan(self):
+        draw = random.Random(5)
+        for number in range(12):
+            pp = draw.choice([1, 1, 2])
+            plan = {"mp": draw.choice([1, 2]), "ep": draw.choice([1, 2, 4]), "pp": pp,
+                    "batch": draw.choice([1, 2]), "micro-batches": draw.choice([2, 4]), "pipeline": "1f1b",
+                    "zero": draw.choice([0, 1]), "recompute": draw.choice(["none", "selective", "full"])}
+            plan["esp"] = draw.choice([1, plan["mp"]])
+            if pp == 2 and number % 2:
+                plan["virtual-stages"] = 2
+            flags = [word for name, value in plan.items() for word in ("--" + name, value)]
+            self.text("tune", "--no-verify", *MODEL, "--nearest", "--schedule", "ds-moe", *flags, "--out", "s.jsonl",
+                      "--overwrite")
+            wanted = self.current("ds-moe," + ",".join(f"{name}={value}" for name, value in plan.items()))
+            self.path("m.sh", self.text("export", "megatron", "s.jsonl"))
+            found = self.current("./m.sh")
+            with self.subTest(plan=plan):
+                # Megatron-Core's attention keeps no scores, so that it has no plan with --recompute none.
+                self.assertEqual([flag.replace("--recompute none", "--recompute selective")
+                                  for flag in wanted["flags"]], found["flags"])
+                if pp == 1 and plan["esp"] == 1:
+                    self.path("d.json", json.dumps(json.loads(self.text("export", "deepspeed", "s.jsonl"))["config"]))
+                    found = self.current(f"./d.json,recompute={plan['recompute']}")
+                    self.assertEqual(wanted["flags"], found["flags"])
+
+    def test_what_no_plan_has_is_refused(self):
+        for old, new, said in (
+                ("context_parallel_size: 1", "context_parallel_size: 2",
+                 ("y.yaml:8: model.context_parallel_size: found '2', expected 1: no plan has such groups",)),
+                ("context_parallel_size: 1", "ulysses_parallel_size: 4", ("y.yaml:8: model.ulysses_parallel_size",)),
+                ("layout: null", "layout: Et*3|L", ("y.yaml:13:", "pipeline_model_parallel_layout", "as many layers")),
+                ("method: uniform", "method: block", ("recompute_method", "found 'block'", "uniform")),
+                ("ddp: {", "ddp: {use_megatron_fsdp: true, ", ("ddp.use_megatron_fsdp", "shards weights")),
+                ("size: 2\n", "size: two\n", ("y.yaml:3:", "found 'two'", "whole number")),
+                ("size: 2\n", "size: 2.5\n", ("y.yaml:3:", "found '2.5'", "whole number")),
+                ("size: 2\n", "size: 0\n", ("y.yaml:3:", "found '0'")),
+                ("size: 2\n", "size: ${TP}\n", ("y.yaml:3:", "found '${TP}'")),
+                ("size: 2\n", "size: [2]\n", ("y.yaml:3:", "tensor_model_parallel_size")),
+                ("granularity: full", "granularity: some", ("found 'some'", "selective, full or null")),
+                ("optimizer: false", "optimizer: 3", ("use_distributed_optimizer", "true or false")),
+                ("global_batch_size: 16", "global_batch_size: 15", ("micro-batches of 1 over DP 2", "15")),
+                ("granularity: full", "granularity: selective\n  recompute_modules: [core_attn, moe]",
+                 ("recompute_modules", "core_attn, layernorm")),
+                ("train:", "train: [", ("y.yaml:15: found bad syntax",))):
+            self.assertIn(old, BRIDGE)
+            self.path("y.yaml", BRIDGE.replace(old, new, 1))
+            with self.subTest(new=new):
+                self.refuses("./y.yaml", *said)
+        for old, new, said in (("devices: 8", "devices: 4", ("1 node x 4 ranks", "1 node x 8")),
+                               ("num_nodes: 1", "num_nodes: 2", ("2 nodes x 8 ranks",))):
+            self.path("n.yaml", NEMO.replace(old, new))
+            self.refuses("./n.yaml", *said)
+        for changes, said in (({"zero_optimization": {"stage": 3}}, ("zero_optimization.stage: found '3'", "0 or 1")),
+                              ({"sequence_parallel_size": 2}, ("sequence_parallel_size: found '2'",)),
+                              ({"zero_optimization": {"offload_optimizer": {"device": "cpu"}}},
+                               ("offload_optimizer.device: found 'cpu'",)),
+                              ({"expert_parallel": {"autoep_size": 4}}, ("expert_parallel.enabled",)),
+                              ({"tensor_parallel": {"autotp_size": 2, "tp": {"tp_size": 4}}},
+                               ("found '4'", "2, as in")),
+                              ({"train_batch_size": 64}, ("2 micro-batches of 1 over DP 8, 16 samples", "64")),
+                              ({"train_batch_size": True}, ("train_batch_size: found 'true'", "whole number"))):
+            self.path("d.json", json.dumps({**DEEPSPEED, **changes}))
+            with self.subTest(changes=changes):
+                self.refuses("./d.json", *said)
+        for name, text, said in (("x.json", '{"a": 1,\n "b": }', "x.json:2"), ("x.yaml", "a: 1\n", "Megatron-Bridge"),
+                                 ("x.json", '{"a": 1}', "of DeepSpeed"), ("x.sh", "echo\n", "Megatron-Core"),
+                                 ("x.sh", "--context-parallel-size 2 --micro-batch-size 1", "x.sh:1: --context"),
+                                 ("x.sh", "--micro-batch-size 1 --num-layers-per-virtual-pipeline-stage 1",
+                                  "--num-layers"),
+                                 ("x.sh", "--micro-batch-size 0", "--micro-batch-size: found '0'")):
+            self.path(name, text)
+            self.refuses("./" + name, said)
+
+    def log(self, form, seconds, end="\n"):
+        self.path("train.log", "starting\n" + end.join(form(s, i) for i, s in enumerate(seconds)) + "\n")
+        return "train.log"
+
+    def test_steps_of_logs(self):
+        draw = random.Random(7)
+        samples = 16
+        forms = {
+            "megatron": (lambda s, i: f" iteration {i}/ 20 | elapsed time per iteration (ms): {s * 1e3:.4f} | "
+                                      f"throughput per GPU (TFLOP/s/GPU): 250.0 |", "\n"),
+            "nemo lines": (lambda s, i: f"iteration {i}/19 | lr: 1e-6 | train_step_timing in s: {s:.7f} | x: 16", "\n"),
+            "nemo bar": (lambda s, i: f"Epoch 0: | {i}/20 [00:01<00:01, train_step_timing in s={s:.7f}]", "\r"),
+            "bridge": (lambda s, i: f"Step Time : {s:.7f}s GPU utilization: 410.0MODEL_TFLOP/s/GPU", "\n"),
+            "deepspeed pipe": (lambda s, i: f"steps: {i} loss: 2.0 iter time (s): {s:.7f} samples/sec: {16 / s:.3f}",
+                               "\n"),
+            "deepspeed breakdown": (lambda s, i: f"time (ms) | fwd: {s * 300:.4f} | bwd: {s * 600:.4f} | bwd_inner: "
+                                                 f"1.00 | step: {s * 100:.4f}", "\n"),
+            "deepspeed rate": (lambda s, i: f"[timer.py:260:stop] epoch=0/micro_step={i}/global_step={i}, "
+                                            f"RunningAvgSamplesPerSec=1.0, CurrSamplesPerSec={samples / s:.9f}, "
+                                            f"MemAllocated=6.0GB", "\n")}
+        predicted_s = self.current(WORDS)["total_s"]
+        for name, (form, end) in forms.items():
+            steps = [10.0] + [0.2 + 0.001 * draw.random() for _ in range(19)]
+            steps[6] = 0.9
+            found = self.current(WORDS, "--measured", self.log(form, steps, end))
+            with self.subTest(name=name):
+                median = statistics.median(steps[1:])
+                self.assertAlmostEqual(found["measured_s"], median, delta=2e-6)
+                self.assertAlmostEqual(found["ratio"], median / predicted_s, delta=1e-4 * median / predicted_s)
+                self.assertEqual(found["measured_steps"], 19)
+                self.assertEqual([outlier["step"] for outlier in found["outliers"]], [7])
+                self.assertAlmostEqual(found["outliers"][0]["seconds"], 0.9, delta=1e-5)
+
+    def test_gains_are_of_the_predicted_part(self):
+        search = ["--shape", "auto", "--schedule", "ds-moe"]
+        alone = self.current(WORDS, *search)
+        measured_s = 1.5 * alone["total_s"]
+        found = self.current(WORDS, *search, "--measured", f"{measured_s:.12f}")
+        self.assertAlmostEqual(found["ratio"], 1.5, delta=1e-6)
+        self.assertEqual(found["steps"], alone["steps"])
+        text = self.run_tune(*MODEL, *search, "--current", WORDS, "--measured", f"{measured_s:.12f}").stdout
+        first_s, last_s = (alone["steps"][i]["layout"]["total_s"] for i in (0, -1))
+        first, every = (measured_s / (measured_s - alone["total_s"] + s) for s in (first_s, last_s))
+        self.assertIn("1.500x predicted\n", text)
+        self.assertIn(f"stay, change 1 gains {first:.3f}x, all {every:.3f}x\n", text)
+        text = self.run_tune(*MODEL, *search, "--current", WORDS, "--measured", alone["total_s"] / 2).stdout
+        self.assertIn("0.500x predicted\n       gains are of a prediction that is too slow", text)
+
+    def test_what_is_no_log_is_refused(self):
+        self.path("empty.log", "nothing\n")
+        self.path("bad.log", "elapsed time per iteration (ms): nan\n")
+        for measured, said in (("empty.log", "expected the log of a training: megatron, nemo, "),
+                               ("bad.log", "--measured"), ("absent.log", "absent.log"), ("-1", "--measured"),
+                               ("0", "--measured"), ("", "--measured")):
+            self.refuses("tutel", said, words=["--measured", measured])
+        done = self.run_tune(*MODEL, "--measured", "1")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+        self.assertIn("--current", done.stderr)
+
+
+if __name__ == "__main__":
+    main()
