@@ -21,8 +21,8 @@ constexpr std::string_view kNumberAlone = R"(^\s*([-+0-9.eE]+)\s*$)";
 struct LogLine {
   std::string_view log, pattern, unit;
 };
-// Source: megatron/training/training.py; NeMo's TimingCallback, in bars and lines; train_utils.py of
-// Megatron-Bridge; deepspeed/runtime/pipe/engine.py and deepspeed/utils/timer.py, with wall_clock_breakdown and without.
+// Source: megatron/training/training.py; NeMo's TimingCallback, in bars and lines; train_utils.py of Megatron-Bridge;
+// deepspeed/runtime/pipe/engine.py and deepspeed/utils/timer.py, with wall_clock_breakdown and without.
 constexpr std::array<LogLine, 6> kLogLines{
     {{"megatron", R"(elapsed time per iteration \(ms\):\s*([-+0-9.eE]+))", "ms"},
      {"nemo", R"(train_step_timing in s"?\s*[:=]\s*([-+0-9.eE]+))", "s"},
