@@ -223,7 +223,7 @@ void set_batch(int64_t samples, TuneOptions& options, const Profile& cluster) {
   require<BadInput>(samples % parts == 0, "found {} over DP {}, expected {} to be a multiple of {}",
                     counted(static_cast<size_t>(model.micro_batches), "micro-batch"), model.shape.parallel.dp, samples,
                     parts);
-  options.selection.layer.batch = samples / parts;
+  options.selection.layer.fields.set(&LayerShape::batch, samples / parts);
 }
 
 // Refuses a file that starts another number of ranks than there are.
@@ -273,7 +273,7 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
     const std::optional<int64_t> samples = said.global_batch ? said.global_batch : given.global_batch;
     if (samples && !options.model.micro_batches)
       set_micro_batches(*samples, options, cluster);
-    else if (samples && !layer.batch)
+    else if (samples && !layer.fields.get(&LayerShape::batch))
       set_batch(*samples, options, cluster);
     if (own.file && options.model.micro_batches.value_or(1) > 1 && !options.model.pipeline)
       options.model.pipeline = std::string(name_of(PipelineOrder::one_f_one_b));
@@ -292,7 +292,7 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   verbs::LayerFlags& others = found.others.selection.layer;
   set_said(group_flags(others), group_flags(layer), false);
   if (given.searches()) return found;
-  others.fields.take(said.layer.fields, false);
+  others.fields.take(layer.fields, false);
   set_said(other_flags(others, found.others.model), other_flags(layer, options.model), false);
   return found;
 }
