@@ -146,7 +146,8 @@ TEST_F(OtherCommands, WhatCannotBeReadIsOneLine) {
     EXPECT_EQ(printed.err, "moetune: " + said + "\n");
   };
   const std::string expected =
-      ", expected gbench, megatron, nemo, megatron-bridge, deepspeed, nsys:RANGE, number, or a regular expression with one group";
+      ", expected gbench, megatron, nemo, megatron-bridge, deepspeed, nsys:RANGE, number, or a "
+      "regular expression with one group";
   refused({"--metric", "([0-9]+"}, "--metric: found '([0-9]+'" + expected);
   refused({"--metric", "loss"}, "--metric: found 'loss'" + expected);
   refused({"--metric", "(a)(b)"}, "--metric: found '(a)(b)'" + expected);
