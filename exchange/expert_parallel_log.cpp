@@ -56,7 +56,7 @@ struct RunConfig {
   // are as likely.
   double parts_of_token(double groups) const {
     double missed = 1;  // the share of tokens of which a part has none
-    for (double i = 0; i < top_k; ++i) missed *= std::max(0.0, experts - experts / groups - i) / (experts - i);
+    for (int i = 0; i < top_k; ++i) missed *= std::max(0.0, experts - experts / groups - i) / (experts - i);
     return groups * (1 - missed);
   }
 };

@@ -182,6 +182,7 @@ class NsysImport {
     std::vector<RankTrace> traces;
     for (const NsysExport& from : exports_) add_traces(from, traces);
     check_apart(traces);
+    set_sequences(traces);
     set_networks(traces);
     if (untyped_ > 0)
       log_info(fmt::format("{} GEMMs have kernels whose names tell no type of 16, 32 or 64 bits; --dtype says it",
@@ -247,6 +248,16 @@ class NsysImport {
       require<BadInput>(least->second == most->second,
                         "{}: found {} {} of communicator {}, and {} in {}; expected ranks that recorded the same steps",
                         most->first->path, most->second, key.second, key.first, least->second, least->first->path);
+    }
+  }
+
+  // Numbers the collectives of each communicator, so that uneven ones meet too.
+  static void set_sequences(std::vector<RankTrace>& traces) {
+    for (RankTrace& trace : traces) {
+      std::map<std::pair<std::string, std::string>, int64_t> next;
+      for (TimedKernel& kernel : trace.kernels)
+        if (kernel.comm && !kernel.comm->group.empty())
+          kernel.comm->sequence = next[{kernel.comm->group, kernel.comm->name}]++;
     }
   }
 

@@ -205,14 +205,14 @@ class Nsys(ProgramTest):
         """The size of an AlltoAll is the most that a rank sends or receives; calls whose shares of a kernel nobody
         knows are left out."""
         export = Export()
-        for rank, counts in enumerate(([100, 300], [300, 100])):
+        for rank, (sends, receives, us) in enumerate((([100, 50], [100, 500], 40), ([500, 20], [50, 20], 9))):
             thread = export.thread(10 + rank, rank)
             thread.nccl("ncclCommInitRankConfig", **{COMM: 5, RANKS: 2, "Rank": rank})
             thread.range("ncclGroupStart")
-            for send, receive in zip(counts, reversed(counts)):
+            for send, receive in zip(sends, receives):
                 thread.nccl("ncclSend", **{COMM: 5, BYTES: send})
                 thread.nccl("ncclRecv", **{COMM: 5, BYTES: receive})
-            thread.range("ncclGroupEnd", [lambda: thread.kernel("ncclDevKernel_SendRecv()", 9)])
+            thread.range("ncclGroupEnd", [lambda: thread.kernel("ncclDevKernel_SendRecv()", us)])
             thread.range("ncclGroupStart")  # two AllReduces in one kernel
             thread.nccl("ncclAllReduce", **{COMM: 5, BYTES: 1000})
             thread.nccl("ncclAllReduce", **{COMM: 5, BYTES: 24})
@@ -224,7 +224,9 @@ class Nsys(ProgramTest):
             thread.nccl("ncclSend", [("ncclDevKernel_SendRecv()", 6)], **{COMM: 5, BYTES: 64})  # of a pipeline
             thread.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL()", 5)  # outside any call
         said, cases = self.imported(self.write("t.sqlite", export))
-        self.assertEqual(sorted(cases), ["op/allreduce/intra/2/1024", "op/alltoall/intra/2/400"])
+        self.assertEqual(sorted(cases), ["op/allreduce/intra/2/1024", "op/alltoall/intra/2/600"])
+        [[seconds]] = cases["op/alltoall/intra/2/600"]["samples"]["seconds"]
+        self.assertAlmostEqual(seconds, 9e-6, delta=1e-12)  # of the rank that came last
         self.assertIn("collectives of no row 1 (6.0 us)", said)
         self.assertIn("collectives without NCCL's arguments: 2 (12.0 us)", said)
 
