@@ -103,7 +103,9 @@ class Reader {
       entries_ = arguments_of(text, path);
     } else {
       const ConfigFile file = is_yaml(path) ? parse_yaml(text, path) : parse_json(text, path);
-      add_entries(file, file.root, "", entries_);
+      const ConfigValue* arguments = file.root.find("MODEL_ARGS");  // of Megatron-LM's functional tests
+      has_arguments_ = arguments != nullptr && arguments->kind == ConfigKind::table;
+      add_entries(file, has_arguments_ ? *arguments : file.root, "", entries_);
     }
   }
 
@@ -235,7 +237,7 @@ class Reader {
 
   // Returns the setting's name without its place: "context_parallel_size".
   std::string plain_name(const Entry& entry) const {
-    if (!has_arguments_) return entry.key;
+    if (!entry.key.starts_with("--")) return entry.key;
     std::string name = entry.key.substr(2);
     std::ranges::replace(name, '-', '_');
     return name;

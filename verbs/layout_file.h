@@ -30,10 +30,10 @@ struct LayoutFile {
 };
 
 /// Reads a file of any framework that has formats: by its name's end YAML, by its first letter JSON, else a command
-/// line, a script's array or lines of both; of an argument that is there twice the last one counts. YAML and JSON are
-/// of the format that has the most of its names in them. Keys that are null, or "auto", say nothing. Settings that
-/// matter for no time are ignored. Throws BadInput "PATH:LINE: KEY: ..." for what is no layout, for what no plan has,
-/// and for sizes of groups under other names.
+/// line, a script's array or lines of both, which YAML may have in MODEL_ARGS; of an argument that is there twice the
+/// last one counts. Other YAML and JSON is of the format that has the most of its names in it. Keys that are null, or
+/// "auto", say nothing. Settings that matter for no time are ignored. Throws BadInput "PATH:LINE: KEY: ..." for what is
+/// no layout, for what no plan has, and for sizes of groups under other names.
 LayoutFile read_layout(const std::string& path);
 
 }  // namespace moe::verbs

@@ -69,6 +69,23 @@ MEGATRON = """torchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py \\
 DEEPSPEED = {"train_batch_size": 16, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2,
              "zero_optimization": {"stage": 1, "overlap_comm": True, "offload_optimizer": {"device": "none"}},
              "expert_parallel": {"enabled": True, "autoep_size": 4}, "bf16": {"enabled": True}}
+MODEL_ARGS = """ENV_VARS: {CUDA_DEVICE_MAX_CONNECTIONS: 1}
+MODEL_ARGS:
+  --tensor-model-parallel-size: 2
+  --pipeline-model-parallel-size: 2
+  --num-virtual-stages-per-pipeline-rank: 2
+  --expert-model-parallel-size: 4
+  --expert-tensor-parallel-size: 1
+  --context-parallel-size: 1
+  --sequence-parallel: true
+  --recompute-granularity: full
+  --recompute-method: uniform
+  --recompute-num-layers: 1
+  --micro-batch-size: 1
+  --global-batch-size: 16
+  --use-distributed-optimizer: true
+  --overlap-grad-reduce: false
+"""
 WORDS = "ds-moe,mp=2,pp=2,virtual-stages=2,ep=4,esp=1,recompute=full,zero=1,batch=1,global-batch=16,pipeline=1f1b"
 
 
@@ -92,7 +109,8 @@ class LayoutsTest(ProgramTest):
     def test_each_format_says_what_words_say(self):
         expected = self.current(WORDS)
         for name, text, is_of in (("bridge.yaml", BRIDGE, "Megatron-Bridge"), ("nemo.yaml", NEMO, "NeMo"),
-                                  ("nemo1.yml", NEMO1, "NeMo 1"), ("train.sh", MEGATRON, "Megatron-Core")):
+                                  ("nemo1.yml", NEMO1, "NeMo 1"), ("train.sh", MEGATRON, "Megatron-Core"),
+                                  ("args.yaml", MODEL_ARGS, "Megatron-Core")):
             self.path(name, text)
             found = self.current("./" + name)
             with self.subTest(name=name):
