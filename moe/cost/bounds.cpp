@@ -62,6 +62,9 @@ BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phas
   if (phase == Phase::backward && network != Network::none)  // a lane of their own stands last: all else runs beside it
     for (size_t lane = one.lanes.size(); shape.gradient_lane < 0 && lane-- > 1;)
       if (one.lanes[lane].owns(network)) shape.gradient_lane = static_cast<int>(lane);
+  const Network between = layer.groups[static_cast<size_t>(GroupKind::pp)].network;
+  for (size_t lane = 1; shape.transfer_lane < 0 && between != Network::none && lane < one.lanes.size(); ++lane)
+    if (one.lanes[lane].owns(between)) shape.transfer_lane = static_cast<int>(lane);
   bool behind = false;
   for (const Task& task : one.tasks) {
     behind = behind || is_chunked(task.kind);
@@ -76,6 +79,47 @@ BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phas
     (behind ? shape.behind : shape.before).push_back({task.kind, task.lane, false, 1});
   }
   return shape;
+}
+
+PassTasks::PassTasks(const Structure& structure) : priced_{structure.flow, structure.lanes, {}, structure.classes, 0} {
+  for (const Task& task : structure.tasks) {
+    rows_.push_back(
+        {static_cast<uint32_t>(task.lane), static_cast<uint32_t>(dependencies_.size()), task.after.empty()});
+    for (const int id : task.after)
+      if (structure.tasks[static_cast<size_t>(id)].lane != task.lane)
+        dependencies_.push_back(static_cast<uint32_t>(id));  // on its own lane the order says it already
+    if (task.kind != TaskKind::attention_dw) chain_end_ = rows_.size() - 1;
+  }
+  rows_.push_back({0, static_cast<uint32_t>(dependencies_.size()), false});
+}
+
+std::vector<double> PassTasks::seconds(const LayerPricer& pricer) const {
+  std::vector<double> seconds;
+  pricer.price(priced_, {}, seconds);
+  return seconds;
+}
+
+void PassTasks::replay(std::span<const double> seconds, std::vector<double>& ends) const {
+  const size_t lanes = this->lanes();
+  const double begin_s = ends[lanes];
+  ends.resize(lanes + rows_.size());
+  const std::span<double> task_ends = std::span(ends).subspan(lanes + 1);
+  for (size_t i = 0; i + 1 < rows_.size(); ++i) {
+    const Row& row = rows_[i];
+    double start = row.begins ? std::max(ends[row.lane], begin_s) : ends[row.lane];
+    for (uint32_t d = row.first_dependency; d < rows_[i + 1].first_dependency; ++d)
+      start = std::max(start, task_ends[dependencies_[d]]);
+    task_ends[i] = ends[row.lane] = start + seconds[i];
+  }
+  ends[lanes] = task_ends[chain_end_];
+  ends.resize(lanes + 1);
+}
+
+const PassTasks& BoundShapes::pass(const Schedule& schedule, const LayerOutline& layer, Phase phase, int degree) {
+  const Phases phases = phase == Phase::forward ? Phases::forward : Phases::backward;
+  const StructureKey key = structure_key(schedule, layer, {degree, degree}, {}, phases);
+  const auto known = passes_.find(key);
+  return known != passes_.end() ? known->second : passes_.emplace(key, PassTasks(*build_structure(key))).first->second;
 }
 
 const BoundShape& BoundShapes::get(const Schedule& schedule, const LayerOutline& layer, Phase phase) {
@@ -285,7 +329,8 @@ double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<
 
 // All of a lane's tasks begin no earlier than its first one. A chunk's tasks of later links follow its own task of this
 // link. So everything from the first link of lane a on begins no earlier than lane a does, and likewise everything up
-// to the last link of lane b ends no later than lane b does: what lies between is a chain with the bound of one.
+// to the last link of lane b ends no later than lane b does: what lies between is a chain with the bound of one. What
+// runs beside the MoE part begins behind the dense part before it and ends before that behind it, on whatever lanes.
 Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
   const std::vector<BoundShape::Link>& moe_links = moe_chain(degrees);
   std::vector<BoundShape::Link> chain = shape_.before;
@@ -315,7 +360,20 @@ Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
         crossings[a][b] = moe_part(std::span(chain).subspan(first[a], last[b] - first[a]),
                                    std::span(loads).subspan(first[a], last[b] - first[a]))
                               .seconds +
-                          (first[a] <= begin && last[b] >= begin + count ? longer_s : 0) + last_s[b];
+                          (first[a] < begin && last[b] > begin + count ? longer_s : 0) + last_s[b];
+  return crossings;
+}
+
+// Lanes are FIFOs and tasks wait for ends alone: so a pass takes the latest of what each thing that it waits for leads
+// to, and each of these is a replay that waits for nothing else.
+Crossings crossings_of(const PassTasks& pass, std::span<const double> seconds) {
+  const size_t lanes = pass.lanes();
+  Crossings crossings;
+  for (size_t from = 0; from <= lanes; ++from) {
+    std::vector<double>& ends = crossings.emplace_back(lanes + 1, -std::numeric_limits<double>::infinity());
+    ends[from] = 0;
+    pass.replay(seconds, ends);
+  }
   return crossings;
 }
 

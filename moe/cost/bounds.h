@@ -1,5 +1,6 @@
 #pragma once
 // Lower bounds on a layer's time under a schedule: one for all degrees and gradient splits, and one for each degree.
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -35,21 +36,50 @@ struct BoundShape {
   std::vector<Link> beside_sum;      // attention's likewise, which runs beside what follows the other half
   std::vector<Link> shared;          // the shared expert's, beside it
   int gradient_lane = -1;            // -1: no gradients are sent
+  int transfer_lane = -1;            // that sends to the next stage; -1: there is none
 };
 BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phase phase);
 
-/// Bound shapes, each built when it is first asked for.
+/// One pass of a layer, without gradients, as a replay reads it: which tasks follow each other on which lanes.
+class PassTasks {
+ public:
+  explicit PassTasks(const Structure& structure);
+
+  size_t lanes() const { return priced_.lanes.size(); }
+  /// Returns the seconds of the pass's tasks.
+  std::vector<double> seconds(const LayerPricer& pricer) const;
+  /// Replays the pass and leaves in `ends` when each of its lanes ends, and at last its chain; they begin as `ends` has
+  /// it.
+  void replay(std::span<const double> seconds, std::vector<double>& ends) const;
+
+ private:
+  struct Row {
+    uint32_t lane, first_dependency;
+    bool begins;  // waits for the chain before, and for no task of the pass
+  };
+  Structure priced_;       // its lanes and classes of work; a task has one of its own
+  std::vector<Row> rows_;  // by task; one more as end mark
+  std::vector<uint32_t> dependencies_;
+  size_t chain_end_ = 0;  // the task that the next pass waits for
+};
+
+/// Bound shapes and passes, each built when it is first asked for.
 class BoundShapes {
  public:
   const BoundShape& get(const Schedule& schedule, const LayerOutline& layer, Phase phase);
+  const PassTasks& pass(const Schedule& schedule, const LayerOutline& layer, Phase phase, int degree);
 
  private:
   std::map<std::pair<StructureKey, Phase>, BoundShape> known_;
+  std::map<StructureKey, PassTasks> passes_;
 };
 
 /// At [a][b] the least time from the start of the first task on lane a to the end of the last on lane b, whatever
 /// the degree; -infinity where none has to pass. The last index is the phase's chain of tasks as a whole.
 using Crossings = std::vector<std::vector<double>>;
+
+/// Returns the crossings of a pass exactly, as a replay without contention has them.
+Crossings crossings_of(const PassTasks& pass, std::span<const double> seconds);
 
 /// For which degrees a bound holds: one, or (`exact` 0) all from `least` on; and whether gradients are sent.
 struct BoundedDegrees {

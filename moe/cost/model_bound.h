@@ -1,5 +1,8 @@
 #pragma once
 // A lower bound on a whole model's iteration: all micro-batches, layers and stages under one schedule.
+#include <array>
+#include <span>
+
 #include "moe/cost/bounds.h"
 #include "moe/schedule/model_plan.h"
 
@@ -18,5 +21,15 @@ double model_bound(const Schedule& schedule, const LayerPricer& pricer, const Mo
 /// Returns the same; `shapes` keeps what bounds of many models share.
 double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, BoundedDegrees degrees,
                    BoundShapes& shapes);
+
+/// Returns the seconds of the busiest lane of any stage at least, whatever the degrees, from its first task to its last
+/// one in every pass. Before a stage's first pass lies a forward through a chunk of each stage before, behind its last
+/// one a backward. It takes much less time than model_bound, and counts no step.
+double busiest_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, BoundShapes& shapes);
+
+/// Returns the seconds that the iteration takes at least at any of these degrees, forward and backward, of which one
+/// is the same for both where the schedule says so: closer than model_bound, from replays of single passes.
+double replayed_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
+                      std::array<std::span<const int>, 2> degrees, BoundShapes& shapes);
 
 }  // namespace moe

@@ -111,6 +111,36 @@ TEST(ModelBound, NoPlanIsFaster) {
              plans, 100 * (one - 1), 100 * (several - 1));
 }
 
+// At the degrees of a plan, and at any that it could have had. Where nothing is sent and nothing slows anything, passes
+// are all that a plan has, and their bound is its replay.
+TEST(ModelBound, NoPlanIsFasterThanItsPasses) {
+  BoundShapes shapes;
+  const std::vector<int> any_degree{1, 2, 3, 4, 5, 6};
+  int plans = 0, exact = 0, closer = 0;
+  for (uint64_t seed = 1; seed <= cases(400); ++seed) {
+    const AnyModel any = any_model(seed);
+    const LayerPricer pricer(any.profile, any.model.shape);
+    for (const Schedule& schedule : schedules()) {
+      if (!fits(schedule, any.model.shape)) continue;
+      const ModelDecision decision = any_model_decision(schedule, any.model, seed);
+      const double seconds = replayed(pricer, build_model_plan(schedule, any.model, decision));
+      const double bound = replayed_bound(schedule, pricer, any.model, {any_degree, any_degree}, shapes);
+      ASSERT_GE(seconds, bound * (1 - 1e-12)) << schedule.name << ", " << any.text;
+      ASSERT_GE(seconds, busiest_bound(schedule, pricer, any.model, shapes) * (1 - 1e-12)) << any.text;
+      ++plans;
+      if (schedule.degrees == DegreePolicy::apart) continue;
+      const std::vector<int> forward{decision.degree_forward}, backward{decision.degree_backward};
+      const double own = replayed_bound(schedule, pricer, any.model, {forward, backward}, shapes);
+      ASSERT_GE(seconds, own * (1 - 1e-12)) << schedule.name << ", " << any.text;
+      exact += seconds <= own * (1 + 1e-9);
+      closer += own > model_bound(schedule, pricer, any.model, {.exact = forward[0]}, shapes) * (1 + 1e-9);
+    }
+  }
+  fmt::print("{} plans above their passes, {} equal to them\n", plans, exact);
+  EXPECT_GT(exact, plans / 50);
+  EXPECT_GT(closer, plans / 50);
+}
+
 TEST(ModelBound, NoTunedModelIsFaster) {
   ModelSearch search;
   int results = 0;
