@@ -27,8 +27,6 @@ RankingRequest request_of(const TuneOptions& options, const Answer& answer) {
   return request;
 }
 
-bool in_time(const RankingRequest& request) { return !request.due || std::chrono::steady_clock::now() < *request.due; }
-
 std::string key_of(const Answer& answer, const RankedSchedule& row) {
   return fmt::format("plan/{}/{}", answer.name, row.schedule->name);
 }
@@ -136,8 +134,9 @@ void require_any_plan(const TuneOptions& options, Answer answer) {
 }
 
 std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& answer) {
-  const RankingRequest request = request_of(options, answer);
-  return in_time(request) ? neighbours(request, recommended(answer)) : std::vector<Neighbour>{};
+  RankingRequest request = request_of(options, answer);
+  request.checked = false;  // of these plans only the time counts
+  return neighbours(request, recommended(answer));
 }
 
 void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoice& degrees) {

@@ -245,14 +245,18 @@ std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSch
   if (winner.schedule->degrees == DegreePolicy::apart) moved = {Phase::forward, Phase::backward};
   const auto [least, most] = winner.degrees_backward;
   std::vector<Neighbour> found;
+  std::chrono::steady_clock::duration longest{};
   for (const std::optional<Phase> phase : moved)
     for (const int step : {-1, 1}) {
+      const auto start = std::chrono::steady_clock::now();
+      if (request.due && start + longest > *request.due) return found;
       const int degree = step + (phase != Phase::backward ? winner.degree_forward : step < 0 ? least : most);
       if (degree < 1) continue;
       RankingRequest asked = request;
       if (phase != Phase::backward) asked.degrees.forward = degree;
       if (phase != Phase::forward) asked.degrees.backward = degree;
       const RankedSchedule row = ranked(asked, *winner.schedule);
+      longest = std::max(longest, std::chrono::steady_clock::now() - start);
       if (!row.refused.empty()) continue;
       // A degree that the schedule did not take is left out: a chunk would have less than a row.
       const int cut = phase == Phase::backward ? row.degrees_backward.first : row.degree_forward;

@@ -52,8 +52,8 @@ struct RankingRequest {
   PricingOptions pricing;
   const RankedSchedule* known = nullptr;  // of this request: not planned anew
   bool checked = true;                    // plans of models are checked (check_plan); a search for a shape times many
-  /// By when rank() is to be done: once it has a schedule that can be used, it plans no other one that would end
-  /// later if it took as long as the longest so far.
+  /// By when rank() and neighbours() are to be done: once rank() has a schedule that can be used, they make no plan
+  /// that would end later if it took as long as the longest so far.
   std::optional<std::chrono::steady_clock::time_point> due = {};
 };
 
@@ -110,8 +110,8 @@ struct Neighbour {
   int degree = 0;
   double slower = 0;  // 0.02: 2 % longer
 };
-/// Returns the neighbours that the schedule and the layer have. The other phase is as free as it was; of a model the
-/// backward of every layer has a degree next to those that it had.
+/// Returns the neighbours that the schedule and the layer have and that are planned in time. The other phase is as free
+/// as it was; of a model the backward of every layer has a degree next to those that it had.
 std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSchedule& winner);
 
 /// What a model's step comes to on one rank: the numbers by which trainings are compared.

@@ -21,6 +21,7 @@ namespace {
 
 constexpr double kSearchShare = 0.6;      // of the time; the ranking has the rest
 constexpr double kFrameworksShare = 0.2;  // of the time: all frameworks' own searches have it, of the search's share
+constexpr double kFrontShare = 0.08;      // of the time: the search looks for less memory so long at least
 constexpr double kNone = std::numeric_limits<double>::infinity();
 constexpr size_t kStates = 3;        // whose bounds by lanes are kept: what may be computed again
 constexpr int kBoundedAtFirst = 32;  // shapes that are bounded before one is planned; twice as many before the next
@@ -29,6 +30,7 @@ constexpr int kBoundedAtFirst = 32;  // shapes that are bounded before one is pl
 struct Open {
   size_t candidate, schedule;
   double bound_s;
+  bool is_close = false;  // the bound is that of replayed passes
   bool operator>(const Open& other) const {
     return std::tie(bound_s, candidate, schedule) > std::tie(other.bound_s, other.candidate, other.schedule);
   }
@@ -181,10 +183,20 @@ class ShapeWalk {
     not_run_ = most_often_first(counts);
   }
 
-  /// Walks until everything is decided, or until `end` if there is a plan then.
-  void run(Clock::time_point end) {
+  /// Walks until everything is decided, or until `end` if there is a plan then. Once it knows the preferred plan it
+  /// looks for slower ones that take less memory as long again, or until `front_end` if that is later.
+  void run(Clock::time_point end, Clock::time_point front_end) {
+    const Clock::time_point start = Clock::now();
     open_all();
-    while (!(shapes_.empty() && bounded_schedules_.empty()) && (planned_.empty() || Clock::now() < end)) step();
+    for (bool knows_preferred = false; !(shapes_.empty() && bounded_schedules_.empty());) {
+      const Clock::time_point now = Clock::now();
+      if (!knows_preferred && least_open_s() > front_.fastest_s() * (1 + kEquallyFast)) {
+        knows_preferred = true;
+        end = std::min(end, std::max(now + (now - start), front_end));
+      }
+      if (!planned_.empty() && now >= end) break;
+      step();
+    }
     settle();
   }
 
@@ -225,6 +237,8 @@ class ShapeWalk {
     const bool beaten = candidate.best_s * (1 + kEquallyFast) < next.bound_s;  // by another schedule
     if (beaten || is_ruled_out(next.bound_s, candidate.memory_bytes)) {
       candidate.comes_to(Fate::ruled_out);
+    } else if (plans && !next.is_close) {
+      bound_closely(next);
     } else if (plans) {
       if (bounded_ >= bounded_before_plan_) bounded_before_plan_ *= 2;
       plan(next);
@@ -234,12 +248,20 @@ class ShapeWalk {
     }
   }
 
+  // Returns what no plan goes below that is not made yet; infinity if all are decided.
+  double least_open_s() const {
+    double least_s = kNone;
+    for (const OpenQueue* queue : {&shapes_, &bounded_schedules_})
+      if (!queue->empty()) least_s = std::min(least_s, queue->top().bound_s);
+    return least_s;
+  }
+
   void open_all() {
     for (size_t i = 0; i < candidates_.size(); ++i) {
       Candidate& c = candidates_[i];
-      const double in_plan_s = least_on_lanes_s(c);
-      if (in_plan_s == kNone) continue;
       const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
+      const double in_plan_s = least_on_lanes_s(c, pricer);
+      if (in_plan_s == kNone) continue;
       // A schedule that chooses has beside its plan what its first variant has: so both terms have their own least.
       double beside_plan_s = kNone;
       for (const Schedule* schedule : unlike_) try {
@@ -253,7 +275,7 @@ class ShapeWalk {
   }
 
   // Returns the least lane_bound_s. Shapes that differ in ZeRO and order alone follow each other and share it.
-  double least_on_lanes_s(Candidate& c) {
+  double least_on_lanes_s(Candidate& c, const LayerPricer& pricer) {
     ModelShape model = c.model;
     model.shape.parallel.zero = 1;  // which lets most packings fit
     model.order = PipelineOrder::one_f_one_b;
@@ -264,11 +286,12 @@ class ShapeWalk {
       return known.least_s;
     }
     if (on_lanes_.size() > kStates) on_lanes_.clear();
-    const LayerPricer pricer(request_.profile, model.shape, request_.pricing);
     const DegreeChoice choice = choice_for(model);
+    ModelShape any_order = model;  // what holds for GPipe's order does for others
+    any_order.order = PipelineOrder::gpipe;
     double least_s = kNone;
     for (const Schedule* schedule : unlike_) try {
-        least_s = std::min(least_s, lane_bound_s(*schedule, pricer, model, choice, plans_.bound_shapes()));
+        least_s = std::min(least_s, lane_bound_s(*schedule, pricer, any_order, choice, plans_.bound_shapes()));
       } catch (const BadInput& error) {
         c.refuse(error);
       }
@@ -290,6 +313,22 @@ class ShapeWalk {
       } catch (const BadInput& error) {  // no price, or too many tasks
         c.refuse(error);
       }
+  }
+
+  // Bounds a shape's schedule by replays of its passes.
+  void bound_closely(Open open) {
+    const Candidate& c = candidates_[open.candidate];
+    const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
+    verbs::ChosenModel chosen = request_.chosen;
+    chosen.model = c.model;
+    const Schedule& schedule = *schedules_[open.schedule];
+    try {
+      const double in_plan_s = replayed_bound_s(schedule, pricer, chosen, choice_for(c.model), plans_.bound_shapes());
+      open.bound_s = std::max(open.bound_s, in_plan_s + beside_s(schedule, pricer, c));
+    } catch (const BadInput&) {  // degrees that it does not have: its plan says so
+    }
+    open.is_close = true;
+    bounded_schedules_.push(open);
   }
 
   DegreeChoice choice_for(const ModelShape& model) const {
@@ -328,9 +367,8 @@ class ShapeWalk {
 
   // Decides what is left open, and what no plan goes below.
   void settle() {
-    at_least_s_ = kNone;
+    at_least_s_ = least_open_s();
     for (OpenQueue* queue : {&shapes_, &bounded_schedules_}) {
-      if (!queue->empty()) at_least_s_ = std::min(at_least_s_, queue->top().bound_s);
       for (; !queue->empty(); queue->pop()) {
         Candidate& c = candidates_[queue->top().candidate];
         c.comes_to(is_ruled_out(queue->top().bound_s, c.memory_bytes) ? Fate::ruled_out : Fate::not_reached);
@@ -439,7 +477,8 @@ std::vector<FrameworkPlans> plans_of_frameworks(ShapePlans& plans, Clock::time_p
     if (frameworks[i].runs_all()) continue;
     ShapeWalk walk(plans, frameworks[i].schedules(), &frameworks[i]);
     const Clock::time_point now = Clock::now();
-    walk.run(now + (end - now) / static_cast<int>(frameworks.size() - i));
+    const Clock::time_point own_end = now + (end - now) / static_cast<int>(frameworks.size() - i);
+    walk.run(own_end, own_end);
     found.push_back(std::move(walk).best());
   }
   return found;
@@ -463,7 +502,7 @@ FoundShapes find_shapes(const ShapeRequest& request) {
                     .due = after(1)};
   found.of_frameworks = plans_of_frameworks(plans, after(kFrameworksShare));
   ShapeWalk walk(plans, request.schedules, nullptr);
-  walk.run(after(kSearchShare));
+  walk.run(after(kSearchShare), after(kFrontShare));
   std::move(walk).tell(found);
   return found;
 }
@@ -638,69 +677,13 @@ double least_of(const Schedule& schedule, const LayerPricer& pricer, const Model
   return least;
 }
 
-/// Seconds of each lane in a layer's pass, and of the busiest.
-struct PassLoad {
-  PassLoad(const Schedule& schedule, const LayerPricer& pricer, Phase phase, BoundShapes& shapes) {
-    const BoundShape& shape = shapes.get(schedule, pricer.outline(), phase);
-    const PhaseBound bound(schedule, shape, pricer);
-    for (size_t lane = 0; lane < shape.lanes.size(); ++lane) lanes.push_back(bound.busy(static_cast<int>(lane)));
-    busiest = std::ranges::max(lanes);
-  }
-  std::vector<double> lanes;
-  double busiest;
-};
-
-/// What a layer adds to a bound by lanes: to each lane of its stage for each micro-batch, and to what precedes and
-/// follows the last stage's passes.
-struct LayerLoad {
-  LayerLoad(const Schedule& schedule, const LayerPricer& pricer, BoundShapes& shapes) {
-    const int forwards = forwards_of(pricer.outline());
-    const PassLoad forward(schedule, pricer, Phase::forward, shapes);
-    const PassLoad backward(schedule, pricer, Phase::backward, shapes);
-    for (size_t lane = 0; lane < std::min(forward.lanes.size(), backward.lanes.size()); ++lane)
-      lanes.push_back(forwards * forward.lanes[lane] + backward.lanes[lane]);
-    forward_s = forward.busiest;
-    backward_s = (forwards - 1) * forward.busiest + backward.busiest;
-  }
-  std::vector<double> lanes;
-  double forward_s, backward_s;
-};
-
-// Returns lane_bound_s of a schedule that neither chooses nor packs.
-double plain_lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
-                          BoundShapes& shapes) {
-  const LayerLoad moe(schedule, pricer, shapes);
-  std::optional<LayerLoad> dense;
-  if (!model.dense.none(model.layers)) dense.emplace(schedule, pricer.dense(model.dense.hidden), shapes);
-  const auto busiest = [&](int stage) {
-    double most = 0;
-    for (size_t lane = 0; lane < moe.lanes.size(); ++lane)
-      most = std::max(most,
-                      model.moe_in(stage) * moe.lanes[lane] + (dense ? model.dense_in(stage) * dense->lanes[lane] : 0));
-    return model.micro_batches * most;
-  };
-  const int last = model.shape.parallel.pp - 1;
-  if (last == 0) return busiest(0);
-  // The first micro-batch comes through a chunk of each stage before, and the last goes back through them. A half of a
-  // backward that nothing waits for may run meanwhile: a layer's at most.
-  double before_s = 0;
-  for (int chunk = 0; chunk < last; ++chunk) {
-    const auto [first, end] = layers_of_chunk(model.split(), chunk);
-    const int of_dense = model.dense.in(first, end), of_moe = end - first - of_dense;
-    before_s += of_moe * (moe.forward_s + moe.backward_s);
-    if (dense) before_s += of_dense * (dense->forward_s + dense->backward_s);
-  }
-  before_s -= std::max(moe.backward_s, dense ? dense->backward_s : 0);
-  return std::max(busiest(0), before_s + busiest(last));
-}
-
 }  // namespace
 
 double lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                     const DegreeChoice& choice, BoundShapes& shapes) {
   return least_of(schedule, pricer, model, choice,
                   [&](const Schedule& plain, const LayerPricer& of, const ModelShape& m) {
-                    return plain_lane_bound_s(plain, of, m, shapes);
+                    return busiest_bound(plain, of, m, shapes);
                   });
 }
 
@@ -710,6 +693,20 @@ double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const v
   return least_of(schedule, pricer, chosen.model, choice,
                   [&](const Schedule& plain, const LayerPricer& of, const ModelShape& m) {
                     return layer ? degree_free_bound(plain, of).total_s() : model_bound(plain, of, m, {}, shapes);
+                  });
+}
+
+double replayed_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
+                        const DegreeChoice& choice, BoundShapes& shapes) {
+  if (one_layer(chosen) || pricer.shape().rounding == Rounding::lcm) return 0;  // degrees pad rows
+  return least_of(schedule, pricer, chosen.model, choice,
+                  [&](const Schedule& plain, const LayerPricer& of, const ModelShape& m) {
+                    DegreeChoice fixed = within_rows(choice, of);
+                    if (!schedule.variants.empty()) fixed.forward = fixed.backward = 0;
+                    check_choice(plain, fixed);
+                    const std::vector<int> forward = tried_degrees(fixed.forward, of);
+                    const std::vector<int> backward = tried_degrees(fixed.backward, of);
+                    return replayed_bound(plain, of, m, {forward, backward}, shapes);
                   });
 }
 

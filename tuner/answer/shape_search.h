@@ -122,4 +122,8 @@ double lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const M
 double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
                     const DegreeChoice& choice, BoundShapes& shapes);
 
+/// Returns the same from replays of single passes, closer and later; 0 where it has nothing to say.
+double replayed_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
+                        const DegreeChoice& choice, BoundShapes& shapes);
+
 }  // namespace moe::tuner
