@@ -29,11 +29,13 @@ struct ExportFormat {
   std::string_view flags;  // that it reads, beside --out
 };
 
-constexpr std::array<ExportFormat, 10> kExportFormats{{
+constexpr std::array<ExportFormat, 12> kExportFormats{{
     {"csv", write_csv, "--per-element"},
     {"tutel", write_tutel, "--only"},
     {"fsmoe", write_fsmoe, "--only"},
     {"megatron", write_megatron, "--only"},
+    {"megatron-bridge", write_megatron_bridge, "--only"},
+    {"nemo", write_nemo, "--only"},
     {"deepspeed", write_deepspeed, "--only"},
     {"google-benchmark", write_google_benchmark, "--samples"},
     {"otava", write_otava_csv, ""},

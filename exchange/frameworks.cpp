@@ -309,6 +309,61 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
   write_array(options, tuned, arguments, out);
 }
 
+namespace {
+
+void write_yaml(const Json& table, const std::string& indent, std::ostream& out) {
+  for (const auto& [key, value] : table.items()) {
+    out << indent << key << ':';
+    if (value.is_object()) {
+      out << '\n';
+      write_yaml(value, indent + "  ", out);
+    } else {
+      out << ' ' << value.get<std::string>() << '\n';
+    }
+  }
+}
+
+// Writes groups, micro-batches and what a rank keeps in YAML that overrides a recipe, which has the model.
+void write_overrides(const ExportOptions& options, std::string_view format_name, std::ostream& out) {
+  TunedLayer tuned = tuned_layer(options, verbs::framework_of("megatron"));
+  const LayerShape& l = tuned.shape.layer;
+  const ParallelShape& p = tuned.shape.parallel;
+  const auto& format =
+      *std::ranges::find(verbs::framework_of("megatron").formats, format_name, &verbs::SettingsFormat::name);
+  Json keys;
+  const auto set_key = [&](const std::string& name, const std::string& value) {
+    std::string pointer = '/' + name;
+    std::ranges::replace(pointer, '.', '/');
+    keys[Json::json_pointer(pointer)] = value;
+  };
+  const auto set = [&](std::string_view flag, const auto& value) {
+    for (const auto& [name, theirs] : verbs::settings_of(format, flag, fmt::format("{}", value))) set_key(name, theirs);
+  };
+  set("--mp", p.mp);
+  const std::string mp(format.names.front().theirs);
+  if (p.mp > 1) set_key(mp.substr(0, mp.rfind('.') + 1) + "sequence_parallel", "true");
+  set("--pp", p.pp);
+  if (tuned.model.virtual_stages > 1) set("--virtual-stages", tuned.model.virtual_stages);
+  set("--ep", p.ep);
+  set("--esp", p.esp);
+  set("--batch", l.batch);
+  set("--global-batch", l.batch * p.dp * tuned.model.micro_batches);
+  set("--zero", p.zero);
+  set("--recompute", name_of(p.recompute));
+  out << fmt::format("# {}\n", one_line(tuned.name));
+  for (const std::string& note : tuned.notes) out << fmt::format("# {}\n", one_line(note));
+  write_yaml(keys, "", out);
+  log_notes(options, tuned);
+}
+
+}  // namespace
+
+void write_megatron_bridge(const ExportOptions& options, std::ostream& out) {
+  write_overrides(options, "Megatron-Bridge", out);
+}
+
+void write_nemo(const ExportOptions& options, std::ostream& out) { write_overrides(options, "NeMo", out); }
+
 // The published layer cuts rows alike, checks for alltoall and a capacity factor, and shards experts over TP.
 void write_fsmoe(const ExportOptions& options, std::ostream& out) {
   TunedLayer tuned = tuned_layer(options, verbs::framework_of("fsmoe"));

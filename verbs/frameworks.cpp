@@ -243,6 +243,22 @@ Refusals torchtitan_refusals(const ModelShape& model) {
   return refusals;
 }
 
+// Returns a setting's value for that of a flag: "true" for 1 of --zero.
+std::string setting_value(SettingKind kind, std::string_view value) {
+  const bool none = value == "0" || value == "none";
+  switch (kind) {
+    case SettingKind::plain:
+      break;
+    case SettingKind::shards:
+      return none ? "false" : "true";
+    case SettingKind::optimizer:
+      return none ? "fused_adam" : "mcore_distributed_optim";
+    case SettingKind::recompute:
+      if (none) return "null";
+  }
+  return std::string(value);
+}
+
 constexpr std::array<Framework, 6> kFrameworks{
     {{.name = "Tutel", .key = "tutel", .exact = kOfTutel, .refusals = tutel_refusals},
      {.name = "FSMoE's published layer",
@@ -287,38 +303,32 @@ std::vector<std::string> refusals_of(const Framework& framework, const ModelShap
   return framework.refusals == nullptr ? Refusals{} : framework.refusals(model);
 }
 
-std::string setting_value(SettingKind kind, std::string_view value) {
-  const bool none = value == "0" || value == "none";
-  switch (kind) {
-    case SettingKind::plain:
-      break;
-    case SettingKind::shards:
-      return none ? "false" : "true";
-    case SettingKind::optimizer:
-      return none ? "fused_adam" : "mcore_distributed_optim";
-    case SettingKind::recompute:
-      if (none) return "null";
-  }
-  return std::string(value);
+std::vector<std::pair<std::string, std::string>> settings_of(const SettingsFormat& format, std::string_view flag,
+                                                             std::string_view value) {
+  const auto known = std::ranges::find(format.names, flag, &SettingName::flag);
+  if (known == format.names.end()) return {};
+  std::vector<std::pair<std::string, std::string>> settings{
+      {std::string(known->theirs), setting_value(known->kind, value)}};
+  if (known->kind != SettingKind::recompute || value != "full") return settings;
+  // Whole layers are recomputed one by one.
+  const std::string stem(known->theirs.substr(0, known->theirs.size() - kGranularity.size()));
+  settings.emplace_back(stem + "method", "uniform");
+  settings.emplace_back(stem + (format.is_arguments ? "num-layers" : "num_layers"), "1");
+  return settings;
 }
 
 std::string setting_of(const SettingsFormat& format, std::string_view flag, std::string_view value) {
-  const auto known = std::ranges::find(format.names, flag, &SettingName::flag);
-  if (known == format.names.end()) return "";
-  const std::string theirs = setting_value(known->kind, value);
-  const bool is_switch = known->kind == SettingKind::shards;
-  const auto whole = [&](std::string_view name, std::string_view text) {
-    if (!format.is_arguments) return fmt::format("{}={}", name, text);
-    if (text == "false" || text == "null") return fmt::format("no {}", name);
-    return is_switch ? std::string(name) : fmt::format("{} {}", name, text);
-  };
-  std::string text = whole(known->theirs, theirs);
-  if (known->kind != SettingKind::recompute || value != "full") return text;
-  // Whole layers are recomputed one by one.
-  const std::string_view stem = known->theirs.substr(0, known->theirs.size() - kGranularity.size());
-  const std::string_view layers = format.is_arguments ? "num-layers" : "num_layers";
-  return fmt::format("{} {} {}", text, whole(fmt::format("{}method", stem), "uniform"),
-                     whole(fmt::format("{}{}", stem, layers), "1"));
+  std::string text;
+  for (const auto& [name, theirs] : settings_of(format, flag, value)) {
+    if (!text.empty()) text += ' ';
+    if (!format.is_arguments)
+      text += fmt::format("{}={}", name, theirs);
+    else if (theirs == "false" || theirs == "null")
+      text += fmt::format("no {}", name);
+    else
+      text += theirs == "true" ? name : fmt::format("{} {}", name, theirs);
+  }
+  return text;
 }
 
 }  // namespace moe::verbs

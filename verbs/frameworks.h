@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "moe/schedule/model_plan.h"
@@ -75,8 +76,9 @@ std::vector<std::string> refusals_of(const Framework& framework, const ModelShap
 /// Returns the setting for a flag of tune: "--tensor-model-parallel-size 2", in files
 /// "model.tensor_model_parallel_size=2"; empty: there is none.
 std::string setting_of(const SettingsFormat& format, std::string_view flag, std::string_view value);
-/// Returns a setting's value for that of a flag: "true" for 1 of --zero.
-std::string setting_value(SettingKind kind, std::string_view value);
+/// Returns the same as names with their values; whole layers that are recomputed take three of them.
+std::vector<std::pair<std::string, std::string>> settings_of(const SettingsFormat& format, std::string_view flag,
+                                                             std::string_view value);
 
 /// Schedules that every comparison shows, whatever they take: Tutel's, and the one of DeepSpeed-MoE.
 inline constexpr std::array<std::string_view, 2> kBaselines{"tutel", "ds-moe"};

@@ -186,6 +186,12 @@ class LayoutsTest(ProgramTest):
                 # Megatron-Core's attention keeps no scores, so that it has no plan with --recompute none.
                 self.assertEqual([flag.replace("--recompute none", "--recompute selective")
                                   for flag in wanted["flags"]], found["flags"])
+                for name in ("megatron-bridge", "nemo"):
+                    self.path("o.yaml", self.text("export", name, "s.jsonl"))
+                    again = self.current("./o.yaml")
+                    self.assertEqual(again["file"]["unplanned"], [])
+                    self.assertEqual((again["flags"], again["file"]["defaults"]),
+                                     (found["flags"], ["--recompute selective"] * (plan["recompute"] == "none")))
                 if pp == 1 and plan["esp"] == 1:
                     self.path("d.json", json.dumps(json.loads(self.text("export", "deepspeed", "s.jsonl"))["config"]))
                     found = self.current(f"./d.json,recompute={plan['recompute']}")
