@@ -3,6 +3,7 @@
 #include <array>
 #include <benchmark/benchmark.h>
 #include <filesystem>
+#include <limits>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include "moe/base/table.h"
 #include "moe/cost/fluid_replay.h"
 #include "moe/cost/rank_replay.h"
+#include "moe/search/wave.h"
 #include "verbs/selection.h"
 #include "verbs/sweep.h"
 
@@ -22,7 +24,7 @@ constexpr int kLargeNodes = 12'500, kLargeRanksPerNode = 8, kLargeEp = 100;  // 
 
 // Figures should stay within these on one core of a current server.
 constexpr double kTuneSeconds = 1, kRecordedSeconds = 0.6, kRecordsMB = 10, kPeakMiB = 128, kPlainTasks = 100e6,
-                 kFluidTasks = 15e6, kRankSeconds = 0.25;
+                 kFluidTasks = 15e6, kRankSeconds = 0.25, kWaveSeconds = 1.5, kWaveOrderSeconds = 0.5;
 
 double peak_mib() {
   rusage usage{};
@@ -123,6 +125,22 @@ void bench_ranks(benchmark::State& state, const Layer& layer) {
   state.counters["task-ranks/s"] = a_second(static_cast<double>(state.iterations()) * ranks * tasks);
 }
 
+constexpr int kWaveMicroBatches = 8;
+
+void bench_wave(benchmark::State& state, const Layer& layer) {
+  ModelShape model{layer.plan.shape, 12, kWaveMicroBatches};
+  const LayerPricer pricer(layer.profile, model.shape);
+  const WaveResult none{{}, std::numeric_limits<double>::infinity(), {}};
+  for (auto _ : state) benchmark::DoNotOptimize(best_wave(pricer, model, model.layers + 1, none));
+  state.counters["layers"] = model.layers;
+}
+
+void bench_wave_order(benchmark::State& state, const Layer& layer) {
+  const ModelShape model{layer.plan.shape, 48, kWaveMicroBatches};
+  for (auto _ : state) benchmark::DoNotOptimize(wave_plan(layer.pricer, model, model.layers + 1, {2, 2, 2, 2}));
+  state.counters["layers"] = model.layers;
+}
+
 // Prints one row a figure, with what it should be.
 class Figures : public benchmark::BenchmarkReporter {
  public:
@@ -159,6 +177,11 @@ class Figures : public benchmark::BenchmarkReporter {
       at_most("  the same again, with its records written", seconds, wall_s, kRecordedSeconds, "s");
       at_most(fmt::format("  {:.0f} records", counter(run, "records")), fmt::format("{:.1f} MB", counter(run, "MB")),
               counter(run, "MB"), kRecordsMB, "MB");
+    } else if (name.starts_with("wave")) {
+      const bool searches = name == "wave/search";
+      at_most(fmt::format("{} of {:.0f} layers, {} micro-batches", searches ? "best order" : "order at given degrees",
+                          counter(run, "layers"), kWaveMicroBatches),
+              seconds, wall_s, searches ? kWaveSeconds : kWaveOrderSeconds, "s");
     } else if (name == "replay/plain") {
       rate("replay of a layer", counter(run, "tasks/s"), kPlainTasks, "tasks");
     } else if (name == "replay/fluid") {
@@ -190,6 +213,8 @@ int run_plannerbench(const PlannerbenchOptions& options) {
   add("replay/plain", bench_plain)->Unit(benchmark::kNanosecond);
   add("replay/fluid", bench_fluid)->Unit(benchmark::kNanosecond);
   add("replay/ranks", bench_ranks)->Iterations(5)->Unit(benchmark::kSecond);
+  add("wave/search", bench_wave)->Iterations(1)->Unit(benchmark::kSecond);
+  add("wave/order", bench_wave_order)->Iterations(1)->Unit(benchmark::kSecond);
   if (options.json) {
     benchmark::JSONReporter reporter;
     benchmark::RunSpecifiedBenchmarks(&reporter);

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 
+#include "moe/base/random.h"
+#include "moe/base/statistics.h"
 #include "moe/base/units.h"
+#include "moe/cost/fluid_replay.h"
 #include "moe/plan/model_file.h"
 #include "moe/search/model_search.h"
 #include "moe/search/wave.h"
@@ -72,9 +76,19 @@ void add_models(const Profile& profile, std::vector<BeyondCase>& cases) {
   }
 }
 
+// The memories of activations that wave is given.
+constexpr std::array<std::string_view, 2> kMemories{"own", "two"};
+int kept_layers(const ModelShape& model, std::string_view memory) {
+  return memory == "own" ? model.layers + 1 : 2 * model.layers;
+}
+
 struct GainOfWave {
-  std::string_view schedule;                       // the best other
-  double best_s = 0, own = 0, two = 0, bound = 0;  // its iteration; how many times as fast are wave and the bound
+  std::string_view schedule;  // the best other
+  WaveResult other;
+  std::array<WaveResult, kMemories.size()> waves;
+  double bound = 0;  // how many times as fast no order is
+
+  double of(size_t memory) const { return other.seconds / waves.at(memory).seconds; }
 };
 
 // What has no price there, or no meaning, is left out. Lina's packing would change the layout.
@@ -83,24 +97,65 @@ GainOfWave gain_of_wave(ModelSearch& search, const Profile& profile, ModelShape 
   const LayerPricer pricer(profile, model.shape);
   DegreeChoice choice;
   choice.fits = [&](const LayerCase& c, Flow) { return c.parallel == model.shape.parallel; };
-  WaveResult best{{}, std::numeric_limits<double>::infinity(), {}};
   GainOfWave gain;
+  gain.other.seconds = std::numeric_limits<double>::infinity();
   double bound_s = wave_bound(pricer, model);
   for (const Schedule& schedule : schedules()) {
     try {
       const ModelResult found = search.tune(schedule, pricer, model, partition_strategies().front(), choice);
       bound_s = std::min(bound_s, found.bound_s);
-      if (!search::better(found.total_s(), best.seconds)) continue;
-      best = {found.plan, found.total_s(), {}};
+      if (!search::better(found.total_s(), gain.other.seconds)) continue;
+      gain.other = {found.plan, found.total_s(), {}};
       gain.schedule = schedule.name;
     } catch (const Unsupported&) {
     }
   }
-  gain.best_s = best.seconds;
-  gain.own = best.seconds / best_wave(pricer, model, model.layers + 1, best).seconds;
-  gain.two = best.seconds / best_wave(pricer, model, 2 * model.layers, best).seconds;
-  gain.bound = best.seconds / bound_s;
+  for (size_t i = 0; i < kMemories.size(); ++i)
+    gain.waves[i] = best_wave(pricer, model, kept_layers(model, kMemories[i]), gain.other);
+  gain.bound = gain.other.seconds / bound_s;
   return gain;
+}
+
+// What is not as it was priced when an order was found. Both plans stay as they are.
+constexpr int kDraws = 200, kDisturbedMicroBatches = 4;
+constexpr double kPriceError = 0.1, kSlowdown = 1.15, kLaunchSeconds = 10e-6;
+struct Disturbed {
+  double median = 0, worst = 0;  // of kDraws, every kind of task priced too high or too low
+  double slowed = 0;             // lanes slow each other
+  double launched = 0;           // every task takes longer by a launch
+};
+
+using SecondsOf = std::function<double(const Task&, double)>;
+
+double disturbed_s(const Plan& plan, const std::vector<double>& priced, const Contention& contention,
+                   const SecondsOf& seconds_of) {
+  std::vector<double> seconds = priced;
+  for (const Task& task : plan.tasks()) {
+    const auto of_class = static_cast<size_t>(task.work_class);
+    seconds[of_class] = seconds_of(task, priced[of_class]);
+  }
+  return timeline_of(plan, seconds, contention).makespan_s;
+}
+
+Disturbed disturbed(const Profile& profile, const Plan& other, const Plan& wave) {
+  const std::vector<double> other_s = price(LayerPricer(profile, other.shape), other);
+  const std::vector<double> wave_s = price(LayerPricer(profile, wave.shape), wave);
+  const auto gain = [&](const Contention& contention, const SecondsOf& seconds_of) {
+    return disturbed_s(other, other_s, contention, seconds_of) / disturbed_s(wave, wave_s, contention, seconds_of);
+  };
+  const auto as_priced = [](const Task&, double seconds) { return seconds; };
+  std::vector<double> draws;
+  for (uint64_t draw = 0; draw < kDraws; ++draw)
+    draws.push_back(gain({}, [draw](const Task& task, double seconds) {
+      const auto kind = static_cast<uint64_t>(task.kind) * kPhases + static_cast<uint64_t>(task.phase);
+      return seconds * (1 + kPriceError * (2 * random_uniform(draw, stream_of("prices"), kind) - 1));
+    }));
+  Contention contention;
+  for (const ContentionPair& pair : contention_pairs()) contention.*pair.factor = kSlowdown;
+  const auto launched = [](const Task& task, double seconds) {
+    return task.kind == TaskKind::optimizer ? seconds : seconds + kLaunchSeconds;
+  };
+  return {median(draws), *std::ranges::min_element(draws), gain(contention, as_priced), gain({}, launched)};
 }
 
 std::string factor(double value) { return fmt::format("{:.3f}", value); }
@@ -114,16 +169,32 @@ double mean_gain(const std::vector<double>& logarithms) {
   return std::exp(sum / static_cast<double>(logarithms.size()));
 }
 
-TextTable means_table(const Gains& gains) {
-  TextTable table{"how many times as fast as the best other schedule: geometric means of a cluster's cases", {}, {}};
-  table.header = {"cluster", "memory"};
-  for (const int m : kMicroBatches) table.header.push_back(fmt::format("m = {}", m));
+// Returns a row a cluster and memory, a column a number of `columns`.
+TextTable gains_table(std::string caption, const Gains& gains,
+                      const std::vector<std::pair<int, std::string>>& columns) {
+  TextTable table{std::move(caption), {"cluster", "memory"}, {}};
+  for (const auto& [column, title] : columns) table.header.push_back(title);
   for (const auto& [cluster, by_memory] : gains)
-    for (const std::string memory : {"own", "two"}) {
-      table.rows.push_back({cluster, memory});
-      for (const int m : kMicroBatches) table.rows.back().push_back(factor(mean_gain(by_memory.at({memory, m}))));
+    for (const std::string_view memory : kMemories) {
+      table.rows.push_back({cluster, std::string(memory)});
+      for (const auto& [column, title] : columns)
+        table.rows.back().push_back(factor(mean_gain(by_memory.at({std::string(memory), column}))));
     }
   return table;
+}
+
+TextTable means_table(const Gains& gains) {
+  std::vector<std::pair<int, std::string>> columns;
+  for (const int m : kMicroBatches) columns.emplace_back(m, fmt::format("m = {}", m));
+  return gains_table("how many times as fast as the best other schedule: geometric means of a cluster's cases", gains,
+                     columns);
+}
+
+TextTable disturbed_table(const Gains& gains) {
+  return gains_table(
+      fmt::format("the same two plans at m = {} if tasks take other times than they were planned with",
+                  kDisturbedMicroBatches),
+      gains, {{0, "as priced"}, {1, "prices +-10 %"}, {2, "worst draw"}, {3, "contention 1.15"}, {4, "10 us a task"}});
 }
 
 }  // namespace
@@ -147,30 +218,37 @@ Report beyond(Study&) {
   TextTable table{"each case: iteration under the best other schedule, how many times as fast wave is, and the bound",
                   {"cluster", "case", "m", "best other", "ms", "own", "two", "bound"},
                   {}};
-  Gains gains;
+  Gains gains, others;
   ModelSearch search(false);
   double least = std::numeric_limits<double>::infinity(), most = 0;
   for (BeyondCase& c : cases)
     for (const int m : kMicroBatches) {
       c.model.micro_batches = m;
       c.model.step.planned = true;
-      const GainOfWave found = gain_of_wave(search, profiles.at(c.cluster), c.model);
-      const std::string count = fmt::format("{}", m);
-      table.rows.push_back({c.cluster, c.name, count, std::string(found.schedule),
-                            fmt::format("{:.1f}", found.best_s * 1e3), factor(found.own), factor(found.two),
+      const Profile& own = profiles.at(c.cluster);
+      const GainOfWave found = gain_of_wave(search, own, c.model);
+      table.rows.push_back({c.cluster, c.name, fmt::format("{}", m), std::string(found.schedule),
+                            fmt::format("{:.1f}", found.other.seconds * 1e3), factor(found.of(0)), factor(found.of(1)),
                             factor(found.bound)});
-      for (const auto& [memory, gain] : {std::pair<std::string, double>{"own", found.own}, {"two", found.two}}) {
-        all.figures.push_back({{c.cluster, c.name, count, memory}, "", std::nullopt, gain});
+      for (size_t i = 0; i < kMemories.size(); ++i) {
+        const std::string memory(kMemories[i]);
+        const double gain = found.of(i);
+        all.figures.push_back({{c.cluster, c.name, fmt::format("{}", m), memory}, "", std::nullopt, gain});
         gains[c.cluster][{memory, m}].push_back(std::log(gain));
         least = std::min(least, gain);
         most = std::max(most, gain);
+        if (m != kDisturbedMicroBatches) continue;
+        const Disturbed off = disturbed(own, found.other.plan, found.waves[i].plan);
+        int column = 0;
+        for (const double value : {gain, off.median, off.worst, off.slowed, off.launched})
+          others[c.cluster][{memory, column++}].push_back(std::log(value));
       }
     }
   for (const auto& [cluster, by_memory] : gains)
     for (const auto& [key, logarithms] : by_memory)
       means.figures.push_back(
           {{cluster, key.first, fmt::format("{}", key.second)}, "", std::nullopt, mean_gain(logarithms)});
-  report.tables = {means_table(gains), std::move(table)};
+  report.tables = {means_table(gains), disturbed_table(others), std::move(table)};
   report.comparisons = {std::move(means), std::move(all)};
   report.shows = {
       fmt::format("Of {} cases none is slower than under the best other schedule, whose plan is a "
@@ -197,6 +275,9 @@ Report beyond(Study&) {
           "several samples is cut into up to {} smaller ones in all, which in a layer that drops tokens changes "
           "which ones",
           kMostWaveDegree, kMostCutMicroBatches),
+      fmt::format("other times: each kind of task in each phase by {} draws within 10 % (the median and the worst), "
+                  "every lane slowed by every other while both are busy, and every task longer by a launch",
+                  kDraws),
       "bound: the work of the busiest lane, or one micro-batch's tasks in sequence, whatever the order; of the best "
       "other schedules' own bounds and this one, the least"};
   return report;

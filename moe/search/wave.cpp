@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
+#include "moe/base/random.h"
 #include "moe/cost/bounds.h"
 #include "moe/cost/fluid_replay.h"
 #include "moe/search/degrees.h"
@@ -67,6 +68,14 @@ struct Iteration {
   const std::vector<Task>& tasks() const { return base.tasks(); }
   const Task& task(int id) const { return base.tasks()[static_cast<size_t>(id)]; }
   double seconds_of(int id) const { return seconds[static_cast<size_t>(id)]; }
+  // Returns to how many ordered tasks `links` links each.
+  std::vector<int> waiting(const Lists& links) const {
+    std::vector<int> counts;
+    for (const std::vector<int>& list : links)
+      counts.push_back(static_cast<int>(
+          std::ranges::count_if(list, [&](int other) { return ordered[static_cast<size_t>(other)]; })));
+    return counts;
+  }
 
   const Plan& base;
   std::vector<double> seconds;   // by task
@@ -184,81 +193,130 @@ void Iteration::add_sums() {
 struct Order {
   std::vector<int> tasks;     // as they begin
   std::vector<double> end_s;  // by task
-  double seconds = 0;
+  double seconds = 0;         // with the units that are sent behind the tasks that make them
+
+  void add(const Iteration& iteration, int task, double end, bool backwards) {
+    const auto id = static_cast<size_t>(task);
+    tasks.push_back(task);
+    end_s[id] = end;
+    seconds = std::max(seconds, end + (backwards ? 0 : iteration.behind_s[id]));
+  }
 };
 
-// Runs on each lane, whenever it is free, the ready task of the largest urgency. Backwards in time, a task is ready
-// once all that wait for it are done.
+// Runs on each lane, whenever it is free, the ready task of the largest urgency.
 class ListSchedule {
  public:
-  ListSchedule(const Iteration& iteration, const std::vector<double>& urgency, bool backwards)
+  ListSchedule(const Iteration& iteration, const std::vector<double>& urgency)
       : it_(iteration),
         urgency_(urgency),
-        backwards_(backwards),
-        waiting_(iteration.tasks().size()),
+        waiting_(iteration.waiting(iteration.after)),
         ready_(iteration.base.structure->lanes.size()),
         busy_(ready_.size()) {
     order_.end_s.resize(waiting_.size());
   }
 
   Order run() {
-    const Lists& waits_for = backwards_ ? it_.before : it_.after;
-    for (size_t id = 0; id < waiting_.size(); ++id) {
-      if (!it_.ordered[id]) continue;
-      for (const int other : waits_for[id]) waiting_[id] += it_.ordered[static_cast<size_t>(other)] ? 1 : 0;
-      if (waiting_[id] == 0) add_ready(static_cast<int>(id));
-    }
-    for (begin_tasks(); !events_.empty(); begin_tasks()) {
-      now_s_ = events_.top().first;
-      while (!events_.empty() && events_.top().first <= now_s_) {
-        const int id = events_.top().second;
-        events_.pop();
-        id < 0 ? add_ready(-1 - id) : end(id);
-      }
+    for (size_t id = 0; id < waiting_.size(); ++id)
+      if (it_.ordered[id] && waiting_[id] == 0) add_ready(static_cast<int>(id));
+    for (begin_tasks(0); !running_.empty();) {
+      const double now_s = running_.top().first;
+      for (; !running_.empty() && running_.top().first <= now_s; running_.pop()) end(running_.top().second);
+      begin_tasks(now_s);
     }
     return std::move(order_);
   }
 
  private:
-  using Event = std::pair<double, int>;  // when a task ends; below 0: when -1 - id may begin
-
   void add_ready(int id) {
-    const double begin_s = backwards_ ? it_.behind_s[static_cast<size_t>(id)] : 0;
-    if (begin_s > now_s_)
-      events_.emplace(begin_s, -1 - id);
-    else
-      ready_[static_cast<size_t>(it_.task(id).lane)].emplace(urgency_[static_cast<size_t>(id)], -id);
+    ready_[static_cast<size_t>(it_.task(id).lane)].emplace(urgency_[static_cast<size_t>(id)], -id);
   }
 
-  void begin_tasks() {
+  void begin_tasks(double now_s) {
     for (size_t lane = 0; lane < ready_.size(); ++lane) {
       if (busy_[lane] || ready_[lane].empty()) continue;
       const int id = -ready_[lane].top().second;
       ready_[lane].pop();
       busy_[lane] = true;
-      order_.tasks.push_back(id);
-      const double end_s = now_s_ + it_.seconds_of(id);
-      order_.end_s[static_cast<size_t>(id)] = end_s;
-      order_.seconds = std::max(order_.seconds, end_s + (backwards_ ? 0 : it_.behind_s[static_cast<size_t>(id)]));
-      events_.emplace(end_s, id);
+      order_.add(it_, id, now_s + it_.seconds_of(id), false);
+      running_.emplace(order_.end_s[static_cast<size_t>(id)], id);
     }
   }
 
   void end(int id) {
     busy_[static_cast<size_t>(it_.task(id).lane)] = false;
-    const Lists& leads_to = backwards_ ? it_.after : it_.before;
-    for (const int other : leads_to[static_cast<size_t>(id)])
+    for (const int other : it_.before[static_cast<size_t>(id)])
       if (it_.ordered[static_cast<size_t>(other)] && --waiting_[static_cast<size_t>(other)] == 0) add_ready(other);
+  }
+
+  using End = std::pair<double, int>;  // of a task
+
+  const Iteration& it_;
+  const std::vector<double>& urgency_;
+  std::vector<int> waiting_;                                        // by task: those that it waits for
+  std::vector<std::priority_queue<std::pair<double, int>>> ready_;  // by lane: urgency and -id
+  std::vector<bool> busy_;
+  std::priority_queue<End, std::vector<End>, std::greater<>> running_;
+  Order order_;
+};
+
+// Places tasks by urgency, each as early as what it waits for and its lane allow, before tasks that are placed already
+// too: a lane may be idle though a task is ready, which helps where tasks are of very different lengths. Backwards in
+// time, a task waits for all that wait for it, and for the units that it makes.
+class SerialSchedule {
+ public:
+  SerialSchedule(const Iteration& iteration, const std::vector<double>& urgency, bool backwards)
+      : it_(iteration),
+        urgency_(urgency),
+        backwards_(backwards),
+        waiting_(iteration.waiting(backwards ? iteration.before : iteration.after)),
+        begin_s_(waiting_.size()),
+        taken_(iteration.base.structure->lanes.size()) {
+    order_.end_s.resize(waiting_.size());
+  }
+
+  Order run() {
+    const Lists& leads_to = backwards_ ? it_.after : it_.before;
+    for (size_t id = 0; id < waiting_.size(); ++id)
+      if (it_.ordered[id] && waiting_[id] == 0) ready_.emplace(urgency_[id], -static_cast<int>(id));
+    while (!ready_.empty()) {
+      const int id = -ready_.top().second;
+      ready_.pop();
+      place(id);
+      for (const int other : leads_to[static_cast<size_t>(id)]) {
+        const auto o = static_cast<size_t>(other);
+        if (!it_.ordered[o]) continue;
+        begin_s_[o] = std::max(begin_s_[o], order_.end_s[static_cast<size_t>(id)]);
+        if (--waiting_[o] == 0) ready_.emplace(urgency_[o], -other);
+      }
+    }
+    std::ranges::stable_sort(order_.tasks, {}, [&](int id) {
+      return std::pair(begin_s_[static_cast<size_t>(id)], order_.end_s[static_cast<size_t>(id)]);
+    });
+    return std::move(order_);
+  }
+
+ private:
+  using Span = std::pair<double, double>;
+
+  void place(int task) {
+    const auto id = static_cast<size_t>(task);
+    double begin_s = backwards_ ? std::max(begin_s_[id], it_.behind_s[id]) : begin_s_[id];
+    std::vector<Span>& taken = taken_[static_cast<size_t>(it_.task(task).lane)];
+    auto next = std::ranges::upper_bound(taken, begin_s, {}, &Span::second);  // the first that ends later
+    for (; next != taken.end() && next->first < begin_s + it_.seconds[id]; ++next) begin_s = next->second;
+    const double end_s = begin_s + it_.seconds[id];
+    taken.insert(next, {begin_s, end_s});
+    begin_s_[id] = begin_s;
+    order_.add(it_, task, end_s, backwards_);
   }
 
   const Iteration& it_;
   const std::vector<double>& urgency_;
   bool backwards_;
-  std::vector<int> waiting_;                                        // by task: those that it waits for
-  std::vector<std::priority_queue<std::pair<double, int>>> ready_;  // by lane: urgency and -id
-  std::vector<bool> busy_;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  double now_s_ = 0;
+  std::vector<int> waiting_;     // by task: those that it waits for
+  std::vector<double> begin_s_;  // likewise: no earlier
+  std::priority_queue<std::pair<double, int>> ready_;
+  std::vector<std::vector<Span>> taken_;  // by lane, in the order of time
   Order order_;
 };
 
@@ -284,19 +342,33 @@ std::vector<double> tails(const Iteration& iteration) {
   return tail_s;
 }
 
-Order best_order(const Iteration& iteration) {
-  std::vector<double> urgency = tails(iteration);
-  const double longest_s = *std::ranges::max_element(urgency);
-  for (const Task& task : iteration.tasks())
-    if (!is_weight_half(task)) urgency[static_cast<size_t>(task.id)] += longest_s;
-  Order best = ListSchedule(iteration, urgency, false).run();
-  constexpr int kJustified = 2;
-  std::vector<double> end_s = best.end_s;
-  for (int i = 0; i < kJustified; ++i) {
-    const Order right = ListSchedule(iteration, end_s, true).run();
-    Order left = ListSchedule(iteration, right.end_s, false).run();
-    end_s = left.end_s;
-    if (left.seconds < best.seconds) best = std::move(left);
+// Justifies an order to the right and to the left, as often as it gets shorter.
+Order justified(const Iteration& iteration, Order order) {
+  while (true) {
+    const Order right = SerialSchedule(iteration, order.end_s, true).run();
+    Order left = SerialSchedule(iteration, right.end_s, false).run();
+    if (!search::better(left.seconds, order.seconds)) return order;
+    order = std::move(left);
+  }
+}
+
+// Of several tasks the one with the longest tail is first, gradients of weights last. `draws`: of other orders, by
+// tails that are longer by chance, and every fourth without that rule.
+Order best_order(const Iteration& iteration, int draws) {
+  const std::vector<double> tail_s = tails(iteration);
+  const double longest_s = *std::ranges::max_element(tail_s);
+  const uint64_t stream = stream_of("wave");
+  Order best;
+  for (int draw = 0; draw <= draws; ++draw) {
+    const double most = draw == 0 ? 0 : 0.3 * (1 + draw % 3);
+    std::vector<double> urgency = tail_s;
+    for (size_t id = 0; id < urgency.size(); ++id) {
+      urgency[id] *= 1 + most * random_uniform(static_cast<uint64_t>(draw), stream, id);
+      if (draw % 4 != 3 && !is_weight_half(iteration.tasks()[id])) urgency[id] += 2 * longest_s;
+    }
+    Order order = justified(iteration, draw % 2 == 0 ? ListSchedule(iteration, urgency).run()
+                                                     : SerialSchedule(iteration, urgency, false).run());
+    if (draw == 0 || search::better(order.seconds, best.seconds)) best = std::move(order);
   }
   return best;
 }
@@ -555,25 +627,35 @@ Plan base_plan(const ModelShape& model, const WaveDegrees& degrees) {
   return timed_model_plan(find_schedule("fsmoe-dw"), decided, decision);
 }
 
+// The effort for orders by chance, once degrees are found.
+constexpr int kMostDraws = 100, kDrawnTasks = 100'000;
+
 // Replaces `best` by a plan that is faster, if there is one: with degrees of both phases alike for all micro-batches
-// first, then with others for the first forward and the last backward.
+// first, then with others for the first forward and the last backward, then with others for those between.
 void improve(const LayerPricer& pricer, const ModelShape& model, int keep, WaveResult& best) {
   const int most = std::min(kMostWaveDegree, largest_degree(pricer));
   WaveResult own;
   own.seconds = std::numeric_limits<double>::infinity();
-  const auto attempt = [&](const WaveDegrees& degrees) {
-    Plan plan = wave_plan(pricer, model, keep, degrees);
+  const auto attempt = [&](const WaveDegrees& degrees, int draws = 0) {
+    Plan plan = wave_plan(pricer, model, keep, degrees, draws);
     const double seconds = timeline_of(plan, price(pricer, plan), pricer.profile().contention).makespan_s;
     if (search::better(seconds, own.seconds)) own = {std::move(plan), seconds, degrees};
   };
-  for (int forward = 1; forward <= most; ++forward)
-    for (int backward = 1; backward <= most; ++backward) attempt({forward, forward, backward, backward});
+  const auto attempt_all = [&](auto degrees_of) {
+    for (int forward = 1; forward <= most; ++forward)
+      for (int backward = 1; backward <= most; ++backward) attempt(degrees_of(forward, backward));
+  };
+  attempt_all([](int forward, int backward) { return WaveDegrees{forward, forward, backward, backward}; });
   if (model.micro_batches > 1) {
     const WaveDegrees alike = *own.degrees;
-    for (int first = 1; first <= most; ++first)
-      for (int last = 1; last <= most; ++last)
-        if (first != alike.forward || last != alike.backward) attempt({first, alike.forward, alike.backward, last});
+    attempt_all([&](int first, int last) { return WaveDegrees{first, alike.forward, alike.backward, last}; });
+    const WaveDegrees ends = *own.degrees;
+    attempt_all([&](int forward, int backward) {
+      return WaveDegrees{ends.first_forward, forward, backward, ends.last_backward};
+    });
   }
+  const auto tasks = static_cast<int>(std::ssize(own.plan.tasks()));
+  attempt(*own.degrees, std::min(kMostDraws, kDrawnTasks / tasks));
   if (search::better(own.seconds, best.seconds)) best = std::move(own);
 }
 
@@ -623,14 +705,14 @@ double uncut_bound(const LayerPricer& pricer, const ModelShape& model) {
 
 }  // namespace
 
-Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees) {
+Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees, int draws) {
   require<Unsupported>(model.shape.parallel.pp == 1, "wave: found {} pipeline stages, expected 1",
                        model.shape.parallel.pp);
   require<BadInput>(keep >= model.layers, "wave: found the activations of {} layers to keep, expected at least {}",
                     keep, model.layers);
   const Plan base = base_plan(model, degrees);
   const Iteration iteration(base, pricer, keep);
-  const Order order = best_order(iteration);
+  const Order order = best_order(iteration, draws);
   return Rewriter(iteration).write(Filler(iteration, order, pricer).best());
 }
 

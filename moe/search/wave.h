@@ -4,8 +4,8 @@
 //
 // The order is found by list scheduling (Graham, SIAM J. Appl. Math. 17, 1969): a free lane takes the ready task with
 // the longest tail of work behind it, a half of a backward that makes weights' gradients only if nothing else is ready.
-// The order is then justified to the right and to the left (Valls et al., EJOR 165, 2005). Tasks wait for their data,
-// and beside that
+// The order is then justified to the right and to the left (Valls et al., EJOR 165, 2005), and others are drawn. Tasks
+// wait for their data, and beside that
 //
 //   memory   the n-th forward of a layer for the (n - keep)-th backward of one, all of it
 //   halves   the backward of layer l - 2 for the weights' gradients of layer l, of the same micro-batch
@@ -29,7 +29,7 @@ struct WaveDegrees {
 };
 inline constexpr int kMostWaveDegree = 4;
 /// A micro-batch of several samples is cut into smaller ones while an iteration has no more than these.
-inline constexpr int kMostCutMicroBatches = 8;
+inline constexpr int kMostCutMicroBatches = 16;
 
 /// An iteration as planned, and what it takes under the profile's contention.
 struct WaveResult {
@@ -40,9 +40,10 @@ struct WaveResult {
 };
 
 /// Returns the plan, not checked, of a model on one stage. `pricer` prices one layer of it; `keep`: of how many layers
-/// activations are kept at a time, of all micro-batches together. Throws Unsupported for several stages, BadInput where
-/// `keep` is less than the layers that there are.
-Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees);
+/// activations are kept at a time, of all micro-batches together; `draws`: how many orders by chance are tried too, the
+/// same on every machine. Throws Unsupported for several stages, BadInput where `keep` is less than the layers that
+/// there are.
+Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees, int draws = 0);
 
 /// Returns the best of the plans with degrees up to kMostWaveDegree, checked, or `known` where none is faster: so it is
 /// never slower than that one. Each is replayed.

@@ -107,7 +107,7 @@ TEST_F(Page, MeansOfWholeIterationsAreThoseOfTheirCases) {
     EXPECT_NEAR(std::pow(product, 1.0 / count), *mean.ours, 1e-9);
     EXPECT_GT(*mean.ours, 1) << mean.labels[0] << ' ' << mean.labels[2];
   }
-  for (const std::vector<std::string>& row : report.tables[1].rows) {  // own, two, bound
+  for (const std::vector<std::string>& row : report.tables[2].rows) {  // own, two, bound
     EXPECT_LE(row[5], row[7]) << row[0] << ' ' << row[1];
     EXPECT_LE(row[6], row[7]) << row[0] << ' ' << row[1];
   }
