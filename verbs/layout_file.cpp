@@ -14,7 +14,8 @@
 namespace moe::verbs {
 namespace {
 
-constexpr std::string_view kGroupSize = "parallel_size", kModules = "recompute_modules";
+constexpr std::string_view kGroupSize = "parallel_size", kModules = "recompute_modules",
+                           kSequence = "sequence_parallel";
 
 /// A setting of a file. One that says nothing has no text.
 struct Entry {
@@ -111,6 +112,7 @@ class Reader {
 
   LayoutFile read() && {
     choose_format();
+    drop_words_behind_switches();
     for (const SettingName& name : layout_.format->names)
       if (const Entry* entry = entry_of(name.theirs); entry != nullptr && !entry->text.empty()) say(name, *entry);
     set_virtual_stages();
@@ -120,6 +122,7 @@ class Reader {
     for (const Entry& entry : entries_)
       if (!entry.text.empty()) check(entry);
     note_sequence();
+    note_sizes();
     return std::move(layout_);
   }
 
@@ -149,6 +152,25 @@ class Reader {
       }
     require<BadInput>(most > 0, "{}: found no setting of groups or micro-batches, expected such as {}", layout_.path,
                       fmt::join(examples, ", "));
+  }
+
+  // A switch takes no value: the word behind it is the script's ("torchrun").
+  void drop_words_behind_switches() {
+    if (!has_arguments_) return;
+    for (Entry& entry : entries_)
+      if (entry.text != "false" && is_switch(entry)) entry.text = "true";
+  }
+
+  bool is_switch(const Entry& entry) const {
+    const std::string name = plain_name(entry);
+    return name == kSequence ||
+           std::ranges::any_of(layout_.format->names,
+                               [&](const SettingName& known) {
+                                 return known.theirs == entry.key && known.kind == SettingKind::shards;
+                               }) ||
+           std::ranges::any_of(layout_.format->unplanned, [&](const UnplannedSetting& unplanned) {
+             return unplanned.planned == "false" && unplanned.key == name;
+           });
   }
 
   static std::optional<int64_t> whole(const Entry& entry) {
@@ -285,8 +307,18 @@ class Reader {
     const LayoutFile::Said* mp = layout_.find("--mp");
     if (mp == nullptr || mp->value == "1" || layout_.framework->key != "megatron") return;
     for (const Entry& entry : entries_)
-      if (ends_with_name(plain_name(entry), "sequence_parallel") && entry.text == "true") return;
+      if (ends_with_name(plain_name(entry), kSequence) && entry.text == "true") return;
     layout_.unplanned.emplace_back("no sequence parallelism");
+  }
+
+  void note_sizes() {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kSizes{
+        {{"--seq", "seq_length"}, {"--seq", "encoder_seq_length"}, {"--layers", "num_layers"}}};
+    for (const auto& [flag, size] : kSizes)
+      for (const std::string_view place : {"", "model.", "model.config."})
+        for (const Entry& entry : entries_)
+          if (plain_name(entry) == fmt::format("{}{}", place, size) && whole(entry))
+            layout_.sizes.push_back({flag, entry.text, entry.key});
   }
 
   std::vector<Entry> entries_;

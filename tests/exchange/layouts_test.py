@@ -166,6 +166,29 @@ class LayoutsTest(ProgramTest):
                                                                                        "autoep_size": 4}}))
         self.assertEqual(self.current("./d.json")["ep"], 1)
 
+    def test_words_behind_switches_are_the_scripts(self):
+        for end in (")\ntorchrun ${ARGS[@]} pretrain_gpt.py", ")\nDATA_ARGS=(", "2>&1 | tee log", "$MORE"):
+            for switch in ("--use-distributed-optimizer", "--sequence-parallel", "--overlap-grad-reduce"):
+                self.path("m.sh", f"ARGS=(--tensor-model-parallel-size 2 --use-distributed-optimizer "
+                                  f"--sequence-parallel {switch} {end}\n")
+                found = self.current("./m.sh")
+                with self.subTest(end=end, switch=switch):
+                    self.assertEqual(found["zero"], 1)
+                    self.assertEqual(found["file"]["unplanned"],
+                                     [f"{switch} true"] if switch == "--overlap-grad-reduce" else [])
+        self.path("m.sh", "ARGS=(--micro-batch-size 1 --use-megatron-fsdp)\ntorchrun")
+        self.refuses("./m.sh", "--use-megatron-fsdp: found 'true', expected false")
+
+    def test_sizes_of_another_model_are_said(self):
+        for name, text, sizes in (
+                ("b.yaml", "model: {tensor_model_parallel_size: 1, seq_length: 8192, num_layers: 4}\n",
+                 "model.seq_length 8192 (--seq 4096)"),
+                ("m.sh", "--micro-batch-size 1 --seq-length 4096 --num-layers 16", "--num-layers 16 (--layers 4)")):
+            self.path(name, text)
+            self.assertEqual(self.current("./" + name, "--seq", 4096)["file"]["other_sizes"], [sizes])
+            self.assertIn(f"another model than the file's (planned): {sizes}\n",
+                          self.run_tune(*MODEL, "--seq", 4096, "--current", "./" + name).stdout)
+
     def test_exports_say_the_plan(self):
         draw = random.Random(5)
         for number in range(12):

@@ -230,6 +230,19 @@ class Nsys(ProgramTest):
         self.assertIn("collectives of no row 1 (6.0 us)", said)
         self.assertIn("collectives without NCCL's arguments: 2 (12.0 us)", said)
 
+    def test_pipelines_send_more_in_their_middle(self):
+        export = fill(Export(), 4)
+        for rank, messages in enumerate((3, 6, 6, 3)):
+            thread = export.thread(4000 + rank, rank, tid=9000 + rank)
+            thread.nccl("ncclCommInitRankConfig", **{COMM: 9, RANKS: 4, "Rank": rank})
+            for _ in range(messages):
+                for call in ("ncclSend", "ncclRecv"):
+                    thread.nccl(call, [("ncclDevKernel_SendRecv()", 6)], **{COMM: 9, BYTES: 64})
+        said, cases = self.imported(self.write("t.sqlite", export), flags=("--network", "intra"))
+        self.assertEqual(len(cases), len(self.imported(self.write("u.sqlite", fill(Export(), 4)),
+                                                       flags=("--network", "intra"))[1]))
+        self.assertIn("collectives of no row 12 (72.0 us)", said)
+
     def test_a_map_says_what_kernels_do(self):
         kernels = self.path("map.csv", "kernel,kind\nflash_fwd,other\n")
         said, _ = self.imported(self.write("t.sqlite", fill(Export())), flags=("--map", kernels))

@@ -308,6 +308,17 @@ std::vector<std::string> defaults_of(const verbs::LayoutFile& file) {
   return defaults;
 }
 
+// Returns "model.seq_length 8192 (--seq 4096)": the sizes of the file's model that the planned one has otherwise.
+std::vector<std::string> other_sizes(const Answer& answer) {
+  const ModelShape& model = answer.own->model;
+  std::vector<std::string> sizes;
+  for (const auto& [flag, value, name] : answer.own->file->sizes) {
+    const std::string planned = std::to_string(flag == "--seq" ? model.shape.layer.seq : int64_t{model.layers});
+    if (value != planned) sizes.push_back(fmt::format("{} {} ({} {})", name, value, flag, planned));
+  }
+  return sizes;
+}
+
 // Returns what was assumed of a file's layout.
 std::vector<std::string> file_lines(const Answer& answer) {
   const std::optional<verbs::LayoutFile>& file = answer.own->file;
@@ -317,6 +328,8 @@ std::vector<std::string> file_lines(const Answer& answer) {
     lines.push_back(fmt::format("by default of {}: {}", file->format->name, fmt::join(defaults_of(*file), " ")));
   if (!file->unplanned.empty())
     lines.push_back(fmt::format("not planned, timed as without: {}", fmt::join(file->unplanned, ", ")));
+  if (const std::vector<std::string> sizes = other_sizes(answer); !sizes.empty())
+    lines.push_back(fmt::format("another model than the file's (planned): {}", fmt::join(sizes, ", ")));
   return lines;
 }
 
@@ -370,7 +383,8 @@ Json walk_json(const Answer& answer) {
     json["file"] = {{"path", file->path},
                     {"format", file->format->name},
                     {"defaults", defaults_of(*file)},
-                    {"unplanned", file->unplanned}};
+                    {"unplanned", file->unplanned},
+                    {"other_sizes", other_sizes(answer)}};
   json["steps"] = Json::array();
   if (!walk.own.plan.best.refused.empty()) return json;
   double before_s = seconds_of(walk.own);
