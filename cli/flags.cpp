@@ -33,7 +33,8 @@ namespace {
 constexpr const char* kClusterHelp = "profile, or one composed as GPU-NODESxGPUS-NETWORK (h100-4x8-ib-400)";
 
 void require_verb(int argc, const char* const* argv) {
-  if (argc > 1 && argv[1][0] == '-') return;  // --help, --version, or CLI11's business
+  constexpr std::array<std::string_view, 3> kOfNoVerb{"-h", "--help", "--version"};
+  if (argc > 1 && std::ranges::find(kOfNoVerb, argv[1]) != kOfNoVerb.end()) return;
   if (argc > 1 && find_verb(argv[1]) != nullptr) return;
   std::vector<std::string_view> known;
   for (const Verb& verb : all_verbs()) known.push_back(verb.name);

@@ -147,7 +147,10 @@ class NcclCalls {
     }
     if (sends + receives > 0) {
       if (sends + receives != std::ssize(calls)) return std::nullopt;
-      if (std::max(sends, receives) > 1) c.name = "all_to_allv";  // as PyTorch and NCCL's users write one
+      // PyTorch and NCCL's users write an AlltoAll as a group. One of fewer messages is of pipeline stages.
+      const int most = std::max(sends, receives);
+      if (most > 1 && most < c.group_size - 1) return std::nullopt;
+      if (most > 1) c.name = "all_to_allv";
     }
     return c;
   }

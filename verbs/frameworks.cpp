@@ -140,10 +140,11 @@ constexpr std::array<SettingName, 8> kDeepspeedKeys{{{"--mp", "tensor_parallel.a
                                                      {kZero, "zero_optimization.stage"}}};
 constexpr std::array<SettingDefault, 6> kDeepspeedDefaults{
     {{"--mp", "1"}, {"--ep", "1"}, {"--esp", "1"}, {"--pp", "1"}, {kZero, "0"}, {kRecompute, "selective"}}};
-constexpr std::array<UnplannedSetting, 11> kDeepspeedUnplanned{
+constexpr std::array<UnplannedSetting, 12> kDeepspeedUnplanned{
     {{"sequence_parallel_size", "1", "no plan has such groups"},
      {"offload_optimizer.device", "none", kOtherMemory},
      {"offload_param.device", "none", kOtherMemory},
+     {"zero_optimization", "false", "its stage is a key of it"},
      {"zero_optimization.cpu_offload", "false", kOtherMemory},
      {"cpu_checkpointing", "false", kOtherMemory},
      {"zero_optimization.mics_shard_size", "-1", kOtherShards},

@@ -243,6 +243,20 @@ class Nsys(ProgramTest):
                                                        flags=("--network", "intra"))[1]))
         self.assertIn("collectives of no row 12 (72.0 us)", said)
 
+    def test_groups_of_fewer_messages_are_of_pipelines(self):
+        export = fill(Export(), 4)
+        for rank in range(4):
+            thread = export.thread(4000 + rank, rank, tid=9000 + rank)
+            thread.nccl("ncclCommInitRankConfig", **{COMM: 9, RANKS: 4, "Rank": rank})
+            thread.range("ncclGroupStart")
+            for call in ("ncclSend", "ncclRecv") * 2:
+                thread.nccl(call, **{COMM: 9, BYTES: 640})
+            thread.range("ncclGroupEnd", [lambda: thread.kernel("ncclDevKernel_SendRecv()", 6)])
+        _, cases = self.imported(self.write("t.sqlite", export), flags=("--network", "intra"))
+        self.assertNotIn("op/alltoall/intra/4/1280", cases)
+        self.assertEqual(len(cases), len(self.imported(self.write("u.sqlite", fill(Export(), 4)),
+                                                       flags=("--network", "intra"))[1]))
+
     def test_a_map_says_what_kernels_do(self):
         kernels = self.path("map.csv", "kernel,kind\nflash_fwd,other\n")
         said, _ = self.imported(self.write("t.sqlite", fill(Export())), flags=("--map", kernels))
