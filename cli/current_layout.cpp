@@ -53,6 +53,10 @@ class LayoutWords {
   }
 
   tuner::CurrentLayout layout() && {
+    if (layout_.file && read_.contains("pp") && !read_.contains("virtual-stages"))
+      if (const auto* chunk = layout_.file->find("--virtual-stages");
+          chunk != nullptr && chunk->where.ends_with(verbs::kLayersAChunk))
+        bad_input("--current: found pp beside {}, which counts layers, expected virtual-stages=N too", chunk->where);
     if (layout_.file)
       for (const auto& [flag, value] : layout_.file->defaults)
         set(flag, value == "MP" ? std::to_string(*selection_.layer.mp) : std::string(value), layout_.file->path);

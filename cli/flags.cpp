@@ -34,6 +34,8 @@ constexpr const char* kClusterHelp = "profile, or one composed as GPU-NODESxGPUS
 
 void require_verb(int argc, const char* const* argv) {
   constexpr std::array<std::string_view, 3> kOfNoVerb{"-h", "--help", "--version"};
+  const bool stands_later = std::any_of(argv + 1, argv + argc, [](const char* word) { return find_verb(word); });
+  if (argc > 1 && argv[1][0] == '-' && stands_later) return;  // refuse_word names what stands before it
   if (argc > 1 && std::ranges::find(kOfNoVerb, argv[1]) != kOfNoVerb.end()) return;
   if (argc > 1 && find_verb(argv[1]) != nullptr) return;
   std::vector<std::string_view> known;

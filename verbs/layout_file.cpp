@@ -232,7 +232,7 @@ class Reader {
 
   // --num-layers-per-virtual-pipeline-stage, the older way to say virtual stages.
   void set_virtual_stages() {
-    const Entry* chunk = entry_of("--num-layers-per-virtual-pipeline-stage");
+    const Entry* chunk = entry_of(kLayersAChunk);
     if (chunk == nullptr) return;
     const Entry* layers = entry_of("--num-layers");
     require<BadInput>(layers != nullptr, "{}: found it without --num-layers, expected both", chunk->where);

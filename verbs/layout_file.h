@@ -9,6 +9,9 @@
 
 namespace moe::verbs {
 
+/// Megatron-Core's other way to say virtual stages: by the layers of each.
+inline constexpr std::string_view kLayersAChunk = "--num-layers-per-virtual-pipeline-stage";
+
 struct LayoutFile {
   /// A flag of tune with what the file says of it, and where: "train.yaml:3: model.tensor_model_parallel_size".
   struct Said {

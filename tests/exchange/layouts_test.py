@@ -254,6 +254,7 @@ class LayoutsTest(ProgramTest):
                               ({"expert_parallel": {"autoep_size": 4}}, ("expert_parallel.enabled",)),
                               ({"tensor_parallel": {"autotp_size": 2, "tp": {"tp_size": 4}}},
                                ("found '4'", "2, as in")),
+                              ({"zero_optimization": True}, ("zero_optimization: found 'true'", "its stage")),
                               ({"train_batch_size": 64}, ("2 micro-batches of 1 over DP 8, 16 samples", "64")),
                               ({"train_batch_size": True}, ("train_batch_size: found 'true'", "whole number"))):
             self.path("d.json", json.dumps({**DEEPSPEED, **changes}))
@@ -267,6 +268,8 @@ class LayoutsTest(ProgramTest):
                                  ("x.sh", "--micro-batch-size 0", "--micro-batch-size: found '0'")):
             self.path(name, text)
             self.refuses("./" + name, said)
+        self.path("m.sh", MEGATRON)
+        self.refuses("./m.sh,pp=4", "m.sh:3: --num-layers-per-virtual-pipeline-stage", "virtual-stages=N")
 
     def log(self, form, seconds, end="\n"):
         self.path("train.log", "starting\n" + end.join(form(s, i) for i, s in enumerate(seconds)) + "\n")
