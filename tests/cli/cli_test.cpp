@@ -152,6 +152,7 @@ TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"simulate", "--shedule", "fsmoe"}, {"--shedule", "did you mean '--schedule'?"}},
       {{"simulate", "--cluster", "testbed-a", "--nodez", "2", "more"}, {"simulate: found '--nodez'"}},
       {{"list", "shapes", "more"}, {"list: found 'shapes'"}},
+      {{"--nosuch"}, {"verb: found '--nosuch', expected one of: list"}},
       {{"--json", "list"}, {"list: found '--json' before it"}},
       {{"list", "--", "x"}, {"list: found 'x' before it or behind --"}},
       {{"tune", "--output", "x.jsonl"}, {"'--output' is '--out' here"}},
