@@ -156,6 +156,35 @@ void BackwardOptions::add(const BackwardOption& option, const SplitPaths& found)
   options.push_back(option);
 }
 
+void BackwardOptions::keep_few() {
+  if (paths.size() <= kMostBackwards) return;
+  constexpr int kSteps = 32;  // of either slice, up to the longest pass: what is longer hides behind none
+  struct Point {
+    double moe_s, dense_s, least_s = std::numeric_limits<double>::infinity(), kept_s = least_s;
+    size_t best = 0;
+    double missed() const { return kept_s / least_s; }
+  };
+  const double step_s = std::ranges::max(paths, {}, &SplitPaths::neither).neither / kSteps;
+  std::vector<Point> points;
+  for (int moe = 0; moe <= kSteps; ++moe)
+    for (int dense = 0; dense <= kSteps; ++dense) {
+      Point& point = points.emplace_back(Point{moe * step_s, dense * step_s});
+      for (size_t i = 0; i < paths.size(); ++i)
+        if (const double seconds = paths[i].seconds(point.moe_s, point.dense_s); seconds < point.least_s)
+          point.best = i, point.least_s = seconds;
+    }
+  BackwardOptions few;
+  while (few.paths.size() < kMostBackwards) {
+    const Point& next = *std::ranges::max_element(points, {}, &Point::missed);
+    if (next.missed() <= 1) break;
+    const size_t best = next.best;
+    few.options.push_back(options[best]);
+    few.paths.push_back(paths[best]);
+    for (Point& point : points) point.kept_s = std::min(point.kept_s, paths[best].seconds(point.moe_s, point.dense_s));
+  }
+  *this = std::move(few);
+}
+
 const BackwardOption& BackwardOptions::best_for(LayerSlices slices, const LayerPricer& pricer) const {
   const double moe_s = pricer.slice_seconds(slices.moe_bytes), dense_s = pricer.slice_seconds(slices.dense_bytes);
   const auto seconds = [&](const SplitPaths& p) { return p.seconds(moe_s, dense_s); };
@@ -185,6 +214,7 @@ BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer,
     tried.add({r}, paths);
     for (const LaneOrder& order : backward_orders(layer, r)) tried.add({r, order}, layer.backward_paths({r, order}));
   }
+  tried.keep_few();
   return tried;
 }
 

@@ -21,11 +21,17 @@ struct ModelQuestion {
   const LayerPricer& pricer() const { return layer.pricer; }
 };
 
+/// The exact partition's work grows with the fifth power of the backwards to choose from.
+inline constexpr size_t kMostBackwards = 8;
+
 /// Backwards of one layer that may be chosen, and the longest paths of each.
 struct BackwardOptions {
   std::vector<BackwardOption> options;
   std::vector<SplitPaths> paths;
+  /// Adds one, unless another is as fast with any slices.
   void add(const BackwardOption& option, const SplitPaths& found);
+  /// Keeps at most kMostBackwards: first the fastest without slices, then what is missed most on a grid of slices.
+  void keep_few();
   const BackwardOption& best_for(LayerSlices slices, const LayerPricer& pricer) const;
 };
 /// Returns the backwards to choose from. `layer`: the question's, or the same without contention. A schedule with one
