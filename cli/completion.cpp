@@ -91,9 +91,8 @@ Words verbs_behind(const CLI::App& app, const std::string& starter) {
   Words names;
   for (const Verb& verb : all_verbs()) {
     const bool records = app.get_subcommand(std::string(verb.name))->get_option_no_throw("--overwrite") != nullptr;
-    const bool of_gates = verb.name == "launch" || (records && !verb.starts_another),
-               of_launch = verb.half == Half::runs && !verb.starts_another;
-    if (starter.empty() || (starter == "launch" ? of_launch : of_gates)) names.emplace_back(verb.name);
+    const bool of_gates = verb.name == "launch" || (records && !verb.starts_another);
+    if (starter.empty() || (starter == "launch" ? verb.runs_layers() : of_gates)) names.emplace_back(verb.name);
   }
   return names;
 }

@@ -144,7 +144,10 @@ VerbCall add_tune(CLI::App& verb, Command& c) {
                            "--implicit-launch-order", "--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
     verb.get_option(runs)->excludes("--no-verify");
   needs(verb, "--measured", {"--current"});
-  for (const char* plans : {"--strategy-layers", "--node-limit", "--nodes"}) needs(verb, plans, {"--no-verify"});
+  for (const char* plans : {"--strategy-layers", "--nodes"}) needs(verb, plans, {"--no-verify"});
+  for_each_layer_field([&](const auto& field) {
+    if (field.planned_only) needs(verb, field.flag(), {"--no-verify"});
+  });
   verb.final_callback([&verb, options] {
     check_tune(verb, *options);
     const auto text = [&](const char* flag) { return verb.get_option(flag)->as<std::string>(); };
@@ -331,7 +334,7 @@ namespace {
 std::vector<std::string> launched(std::vector<std::string> words, const Command& c, LaunchOptions& options) {
   std::vector<std::string_view> startable;
   for (const Verb& verb : all_verbs())
-    if (verb.half == Half::runs && !verb.starts_another) startable.push_back(verb.name);
+    if (verb.runs_layers()) startable.push_back(verb.name);
   require<BadInput>(!words.empty(), "launch: found no verb, expected -- VERB and its flags");
   require<BadInput>(std::ranges::find(startable, words.front()) != startable.end(),
                     "launch: found '{}', expected one of: {}", words.front(), fmt::join(startable, ", "));

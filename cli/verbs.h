@@ -19,6 +19,9 @@ struct Verb {
   /// Adds the verb's flags, and returns what they come to once they are parsed. Those of all verbs go to `command`.
   VerbCall (*add)(CLI::App& verb, Command& command);
   bool starts_another = false;  // command line, which stands behind a --
+
+  /// Returns whether it runs layers itself, on ranks that may be processes.
+  bool runs_layers() const { return half == Half::runs && !starts_another; }
 };
 
 /// In the order of --help.
