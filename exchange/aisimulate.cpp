@@ -12,6 +12,7 @@
 #include "moe/base/check.h"
 #include "moe/base/files.h"
 #include "moe/base/log.h"
+#include "moe/base/registry.h"
 #include "moe/base/units.h"
 
 namespace moe::exchange {
@@ -20,14 +21,10 @@ namespace {
 constexpr int kMostNumber = 1 << 30;
 constexpr int kUsualRanksPerNode = 8;  // of tables that count nodes
 
-struct NamedOp {
-  std::string_view name;
-  Op op;
-};
-constexpr std::array<NamedOp, 4> kOps{{{"all_gather", Op::allgather},
-                                       {"all_reduce", Op::allreduce},
-                                       {"reduce_scatter", Op::reducescatter},
-                                       {"alltoall", Op::alltoall}}};
+constexpr std::array<Named<Op>, 4> kOps{{{"all_gather", Op::allgather},
+                                         {"all_reduce", Op::allreduce},
+                                         {"reduce_scatter", Op::reducescatter},
+                                         {"alltoall", Op::alltoall}}};
 
 // Returns the bytes of an element; 0: an unknown type.
 int bytes_of_type(std::string_view type) {
@@ -62,13 +59,13 @@ class TableImport {
     const size_t op = csv.column("op_name"), type = csv.column("nccl_dtype"), ranks = csv.column("num_gpus"),
                  size = csv.column("message_size"), latency = csv.column("latency");
     for (const CsvTable::Row& row : csv.rows) {
-      const auto* named = std::ranges::find(kOps, row.cells[op], &NamedOp::name);
+      const auto* named = std::ranges::find(kOps, row.cells[op], &Named<Op>::name);
       const int bytes = bytes_of_type(row.cells[type]);
       if (named == kOps.end() || bytes == 0) {
         ++left_out_;
         continue;
       }
-      ImportedSample s{.op = named->op};
+      ImportedSample s{.op = named->value};
       s.ranks = static_cast<int>(csv.whole(row, ranks, 2, kMostNumber));
       s.network = network_of(s.ranks, csv.path);
       s.bytes = csv.number(row, size, 1) * bytes;

@@ -76,6 +76,13 @@ void write_tutel(const ExportOptions& options, std::ostream& out) {
   write_arguments(options, tuned, "tutel.moe.moe_layer", arguments, out);
 }
 
+// Sets a value by its keys from the root, joined by dots.
+void set_key(Json& config, std::string_view keys, Json value) {
+  std::string pointer = fmt::format("/{}", keys);
+  std::ranges::replace(pointer, '.', '/');
+  config[Json::json_pointer(pointer)] = std::move(value);
+}
+
 // Returns DeepSpeed's configuration of groups, micro-batches and experts of a Hugging Face model, and notes what that
 // needs and what it does otherwise.
 Json auto_ep(TunedLayer& tuned) {
@@ -92,9 +99,7 @@ Json auto_ep(TunedLayer& tuned) {
   Json config{{"expert_parallel", {{"enabled", true}}}};
   const auto set = [&](std::string_view flag, int64_t value) {
     const auto names = verbs::framework_of("deepspeed").formats.front().names;
-    std::string pointer = fmt::format("/{}", std::ranges::find(names, flag, &verbs::SettingName::flag)->theirs);
-    std::ranges::replace(pointer, '.', '/');
-    config[Json::json_pointer(pointer)] = value;
+    set_key(config, std::ranges::find(names, flag, &verbs::SettingName::flag)->theirs, value);
   };
   set("--ep", p.ep);
   if (p.mp > 1) set("--mp", p.mp);
@@ -331,17 +336,13 @@ void write_overrides(const ExportOptions& options, std::string_view format_name,
   const auto& format =
       *std::ranges::find(verbs::framework_of("megatron").formats, format_name, &verbs::SettingsFormat::name);
   Json keys;
-  const auto set_key = [&](const std::string& name, const std::string& value) {
-    std::string pointer = '/' + name;
-    std::ranges::replace(pointer, '.', '/');
-    keys[Json::json_pointer(pointer)] = value;
-  };
   const auto set = [&](std::string_view flag, const auto& value) {
-    for (const auto& [name, theirs] : verbs::settings_of(format, flag, fmt::format("{}", value))) set_key(name, theirs);
+    for (const auto& [name, theirs] : verbs::settings_of(format, flag, fmt::format("{}", value)))
+      set_key(keys, name, theirs);
   };
   set("--mp", p.mp);
   const std::string mp(format.names.front().theirs);
-  if (p.mp > 1) set_key(mp.substr(0, mp.rfind('.') + 1) + "sequence_parallel", "true");
+  if (p.mp > 1) set_key(keys, mp.substr(0, mp.rfind('.') + 1) + "sequence_parallel", "true");
   set("--pp", p.pp);
   if (tuned.model.virtual_stages > 1) set("--virtual-stages", tuned.model.virtual_stages);
   set("--ep", p.ep);

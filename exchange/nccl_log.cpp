@@ -22,6 +22,7 @@
 #include "moe/base/files.h"
 #include "moe/base/json.h"
 #include "moe/base/log.h"
+#include "moe/base/registry.h"
 #include "moe/base/system_files.h"
 
 namespace moe::exchange {
@@ -312,21 +313,17 @@ std::vector<TestOutput> read_nccl_log(std::istream& in, bool in_place) {
 
 namespace {
 
-struct TestProgram {
-  std::string_view name;
-  Op op;
-};
-constexpr std::array<TestProgram, 11> kPrograms{{{"all_reduce", Op::allreduce},
-                                                 {"all_gather", Op::allgather},
-                                                 {"reduce_scatter", Op::reducescatter},
-                                                 {"alltoall", Op::alltoall},
-                                                 {"sendrecv", Op::sendrecv},
-                                                 {"alltoallv", Op::none},
-                                                 {"broadcast", Op::none},
-                                                 {"reduce", Op::none},
-                                                 {"gather", Op::none},
-                                                 {"scatter", Op::none},
-                                                 {"hypercube", Op::none}}};
+constexpr std::array<Named<Op>, 11> kPrograms{{{"all_reduce", Op::allreduce},
+                                               {"all_gather", Op::allgather},
+                                               {"reduce_scatter", Op::reducescatter},
+                                               {"alltoall", Op::alltoall},
+                                               {"sendrecv", Op::sendrecv},
+                                               {"alltoallv", Op::none},
+                                               {"broadcast", Op::none},
+                                               {"reduce", Op::none},
+                                               {"gather", Op::none},
+                                               {"scatter", Op::none},
+                                               {"hypercube", Op::none}}};
 
 constexpr double kMostRanksOfProcess = 4096;
 
@@ -392,7 +389,7 @@ bool is_named(const std::string& file, std::string_view test) {
 // Returns the program of nccl-tests that a program's or a file's name is of; kPrograms.end(): none.
 auto find_program(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename();
-  return std::ranges::find_if(kPrograms, [&](const TestProgram& program) { return is_named(name, program.name); });
+  return std::ranges::find_if(kPrograms, [&](const Named<Op>& program) { return is_named(name, program.name); });
 }
 
 std::string program_name(const TestOutput& out) {
@@ -401,7 +398,7 @@ std::string program_name(const TestOutput& out) {
 
 Op checked_op(const std::string& name) {
   const auto op = find_op(name);
-  const bool known = op && *op != Op::none && std::ranges::find(kPrograms, *op, &TestProgram::op) != kPrograms.end();
+  const bool known = op && *op != Op::none && std::ranges::find(kPrograms, *op, &Named<Op>::value) != kPrograms.end();
   require<BadInput>(known, "--op: found '{}', expected one of: alltoall, allgather, reducescatter, allreduce, sendrecv",
                     name);
   return *op;
@@ -414,11 +411,11 @@ Op op_of_output(const TestOutput& out, const ImportOptions& options) {
   if (program == kPrograms.end() && out.program.empty()) program = find_program(out.path);
   if (program == kPrograms.end())
     bad_input("--op: found none, and {} is of {}; expected what it times", out.path, program_name(out));
-  if (program->op == Op::none)
+  if (program->value == Op::none)
     bad_input("{}: found the output of {}, expected one of an operation that layers have: {}", out.path,
               out.program.empty() ? fmt::format("{}_perf", program->name) : out.program,
               "all_reduce, all_gather, reduce_scatter, alltoall or sendrecv");
-  return program->op;
+  return program->value;
 }
 
 // The ranks of an output, and how they share nodes.

@@ -266,8 +266,7 @@ Report beyond(Study&) {
       "attention too; on the testbeds as FSMoE's grids have it",
       "memory: activations of one layer more than one micro-batch has (own), of two micro-batches (two)",
       "best other: the fastest of all schedules with exact degrees and partition, 1F1B, its micro-batches whole; all "
-      "on the "
-      "same layout, which lina-packed may not change",
+      "on the same layout, which lina-packed may not change",
       "an iteration sums all gradients, those of experts over EDP and of gates and norms too; the optimizer's update "
       "is left out",
       fmt::format(

@@ -377,8 +377,10 @@ class LayerPasses {
       if (is_beyond || degree % 4 == 0) {
         const Between beyond = bounded({.least = degree});
         if (is_beaten(beyond)) break;
-        if (is_beyond) passes.push_back(beyond);
-        if (is_beyond) break;
+        if (is_beyond) {
+          passes.push_back(beyond);
+          break;
+        }
       }
       if (const Between pass = at(degree); !is_beaten(pass)) passes.push_back(pass);
     }

@@ -165,13 +165,19 @@ void require_runnable(const TuneOptions& options, const ModelShape& model) {
                        framework->key, fmt::join(refusals, "; "));
 }
 
-// Returns the model of a search: of its micro-batches, which are yet to be found, nothing is checked.
-verbs::ChosenModel model_to_shape(const TuneOptions& options, const Profile& cluster) {
+// Returns the model that flags say, whose micro-batches are yet to be found: of their order nothing is checked.
+verbs::ChosenModel model_of_no_order(const TuneOptions& options, const verbs::Selection& selection,
+                                     const Profile& cluster) {
   verbs::ModelFlags flags = options.model;
   flags.pipeline.reset();
   flags.virtual_stages.reset();
+  return verbs::chosen_model(flags, selection, cluster);
+}
+
+// Returns the model of a search.
+verbs::ChosenModel model_to_shape(const TuneOptions& options, const Profile& cluster) {
   verbs::ChosenModel chosen =
-      verbs::chosen_model(flags, options.any_shape ? in_no_groups(options.selection) : options.selection, cluster);
+      model_of_no_order(options, options.any_shape ? in_no_groups(options.selection) : options.selection, cluster);
   chosen.model.virtual_stages = options.model.virtual_stages.value_or(1);
   if (options.model.pipeline) chosen.model.order = pipeline_order_from(*options.model.pipeline, "--pipeline");
   return chosen;
@@ -203,10 +209,7 @@ void require_samples(const ModelShape& own, int64_t samples) {
 
 // Sets the number of micro-batches that the global batch comes to.
 void set_micro_batches(int64_t samples, TuneOptions& options, const Profile& cluster) {
-  verbs::ModelFlags one = options.model;
-  one.pipeline.reset();
-  one.virtual_stages.reset();
-  const ModelShape model = verbs::chosen_model(one, options.selection, cluster).model;
+  const ModelShape model = model_of_no_order(options, options.selection, cluster).model;
   const int64_t at_once = samples_of(model);
   require<BadInput>(samples % at_once == 0, "found micro-batches of {} over DP {}, expected {} to be a multiple of {}",
                     model.shape.layer.batch, model.shape.parallel.dp, samples, at_once);
@@ -215,10 +218,7 @@ void set_micro_batches(int64_t samples, TuneOptions& options, const Profile& clu
 
 // Sets the samples of a micro-batch that the global batch comes to.
 void set_batch(int64_t samples, TuneOptions& options, const Profile& cluster) {
-  verbs::ModelFlags one = options.model;
-  one.pipeline.reset();
-  one.virtual_stages.reset();
-  const ModelShape model = verbs::chosen_model(one, options.selection, cluster).model;
+  const ModelShape model = model_of_no_order(options, options.selection, cluster).model;
   const int64_t parts = int64_t{model.shape.parallel.dp} * model.micro_batches;
   require<BadInput>(samples % parts == 0, "found {} over DP {}, expected {} to be a multiple of {}",
                     counted(static_cast<size_t>(model.micro_batches), "micro-batch"), model.shape.parallel.dp, samples,
