@@ -523,14 +523,15 @@ void check_bandwidths(TestOutput& out, Op op, int ranks) {
   // Small bandwidths of two digits fit any share.
   const auto proves = [&](const TestRow& row) { return fits(row) && !is_bus_share(row, share / 2); };
   const auto proven = std::ranges::count_if(out.rows, proves);
-  const auto wrong = std::ranges::stable_partition(out.rows, fits);
-  if (std::ssize(wrong) > proven) {
-    const TestRow& row = *std::ranges::max_element(wrong, {}, &TestRow::algbw);
+  const auto wrong = std::stable_partition(out.rows.begin(), out.rows.end(), fits);
+  const auto wrong_rows = out.rows.end() - wrong;
+  if (wrong_rows > proven) {
+    const TestRow& row = *std::ranges::max_element(wrong, out.rows.end(), {}, &TestRow::algbw);
     bad_input("{}: found busbw {:.4g} times algbw at {:.0f} bytes, expected {:.4g} times: {} over {} ranks", out.path,
               row.busbw / row.algbw, row.bytes, share, name_of(op), ranks);
   }
-  out.unreadable += static_cast<int>(wrong.size());
-  out.rows.erase(wrong.begin(), wrong.end());
+  out.unreadable += static_cast<int>(wrong_rows);
+  out.rows.erase(wrong, out.rows.end());
 }
 
 std::string left_out(const TestOutput& out) {

@@ -119,7 +119,7 @@ struct OpSample {
 
 class OpRunner {
  public:
-  /// Makes a runner, blocking; every process makes one, with the same cases.
+  /// Makes a runner, blocking; every process makes one, with the same cases, which have to outlive it.
   OpRunner(const BenchRanks& ranks, const std::vector<OpCase>& cases, double timeout_s);
   ~OpRunner();
 

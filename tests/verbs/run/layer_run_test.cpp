@@ -137,8 +137,10 @@ TEST(LayerRun, OverlapAndTasksStandBesideTheirPrediction) {
   const LayerOutcome outcome = run_layer_job(job, {});
   ASSERT_EQ(outcome.runs.size(), 2U);
   for (const auto& [record, plan, predicted, measured, rank, compared] : outcome.runs) {
-    EXPECT_NEAR(record.summary.number("exposed_s", ""), record.prediction.number("exposed_s", ""),
-                0.2 * record.prediction.number("total_s", ""));
+    // Undilated, by 8 at least here: interruptions lengthen it by less.
+    const double over_predicted = record.summary.number("exposed_s", "") / record.prediction.number("exposed_s", "");
+    EXPECT_GT(over_predicted, 0.5);
+    EXPECT_LT(over_predicted, 4);
     EXPECT_GE(record.summary.number("worst_task_ratio", ""), 1 - 1e-6);  // none is faster than its pace
     EXPECT_GE(record.summary.number("ratio_forward_dispatch", ""), 1 - 1e-6);
     int tasks = 0;
