@@ -201,10 +201,10 @@ TextTable disturbed_table(const Gains& gains) {
 
 Report beyond(Study&) {
   Report report{.key = "beyond",
-                .title = "whole iterations in one order (wave), planned only",
+                .title = "whole iterations in one order (wave), replayed",
                 .source =
-                    "No paper. `wave` orders the tasks of all layers and micro-batches at once, and the executor does "
-                    "not run such plans yet: these are replays of plans, and nothing of it is measured."};
+                    "No paper. `wave` orders the tasks of all layers and micro-batches at once. These are replays of "
+                    "plans, and nothing of it is measured."};
   std::vector<BeyondCase> cases;
   std::map<std::string, Profile> profiles;
   const auto profile = [&](std::string_view name) -> const Profile& {

@@ -35,11 +35,19 @@ struct Executor::Impl {
     return lanes[static_cast<size_t>(structure->tasks[static_cast<size_t>(task)].lane)] != nullptr;
   }
 
-  void issue(const Task& task, Binding& binding, Pace pace) {
-    const NamedRange range(names[static_cast<size_t>(task.id)]);
+  Stream& wait(const Task& task) {
     Stream& lane = *lanes[static_cast<size_t>(task.lane)];
     for (const int before : crossings[static_cast<size_t>(task.id)])
       if (has(before)) lane.wait(end(before));
+    return lane;
+  }
+
+  // What comes behind a task of the other phase comes behind what that waits for: lanes may mix phases.
+  void pass_over(const Task& task) { wait(task).record(end(task.id)); }
+
+  void issue(const Task& task, Binding& binding, Pace pace) {
+    const NamedRange range(names[static_cast<size_t>(task.id)]);
+    Stream& lane = wait(task);
     const bool paces_itself = task.group != GroupKind::none && task.kind != TaskKind::send;
     const bool held = !paces_itself && !pace.pacer && pace.at_least_s > 0;
     held ? lane.mark(start(task.id)) : lane.record(start(task.id));
@@ -72,7 +80,11 @@ struct Executor::Impl {
     try {
       for (const Task& task : structure->tasks) {
         if (failure->failed()) return;
-        if (!has(task.id) || (only && task.runs_in() != *only)) continue;
+        if (!has(task.id)) continue;
+        if (only && task.runs_in() != *only) {
+          pass_over(task);
+          continue;
+        }
         const auto id = static_cast<size_t>(task.id);
         Pace pace{.at_least_s = at_least_s.empty() ? 0.0 : at_least_s[id], .overruns = &overruns};
         if (contended.pacer) {

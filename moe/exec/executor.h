@@ -70,8 +70,8 @@ class Executor {
 
   /// Runs one pass. at_least_s[i] is the pace of task i (0 or empty: unpaced). Blocks until every lane is done; throws
   /// the first exception of issue() or of the work, after which the rest is skipped. A pass can be run again then, if
-  /// what the binding uses still can. `only`: the tasks that run in one phase; what they wait for of the other was run
-  /// before, and keeps its times. Other stages' tasks have no times. With a pacer, a pace is what its task takes alone.
+  /// what the binding uses still can. `only`: the tasks that run in one phase, in the order that all have; those of the
+  /// other keep their times. Other stages' tasks have no times. With a pacer, a pace is what its task takes alone.
   /// Where threads are paced, the first task begins when all are issued, if the binding allows that: issuing takes no
   /// time from them. `issued` is called just before it does: where ranks begin together.
   const RunTimes& run(Binding& binding, const std::vector<double>& at_least_s = {},

@@ -1,6 +1,6 @@
 #pragma once
 // Orders the tasks of a whole iteration at once (`wave`): passes of several layers and micro-batches share the lanes,
-// where every other schedule orders one pass after the other. Planned only: the executor does not run such plans yet.
+// where every other schedule orders one pass after the other. Stacks and models run such a plan like any other.
 //
 // The order is found by list scheduling (Graham, SIAM J. Appl. Math. 17, 1969): a free lane takes the ready task with
 // the longest tail of work behind it, a half of a backward that makes weights' gradients only if nothing else is ready.

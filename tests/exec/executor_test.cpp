@@ -103,6 +103,23 @@ TEST_F(ExecutorTest, ADiamondAcrossLanesRunsInOrderAndItsArmsTogether) {
   expect_ordered(*structure, recording.stamps(), executor.run(recording));
 }
 
+// A backward that does not run still orders the forwards before it and behind it, which use the same memory.
+TEST_F(ExecutorTest, ForwardsAloneKeepTheOrderOfLanesThatMixPhases) {
+  LaneBuilder lanes(3);
+  const int first = lanes.add(0), backward = lanes.add(1, {first}), second = lanes.add(2, {backward});
+  lanes.structure().tasks[static_cast<size_t>(backward)].phase = Phase::backward;
+  Recording recording(3, [&](const Task& task) { nap(task.id == first ? 20e-3 : 0); });
+  Executor executor(*device_, lanes.build());
+  const TaskTime before = executor.run(recording).tasks[static_cast<size_t>(backward)];
+  const int begun = recording.stamps()[static_cast<size_t>(backward)].begin;
+  const RunTimes& times = executor.run(recording, {}, Phase::forward);
+  const auto stamps = [&](int task) { return recording.stamps()[static_cast<size_t>(task)]; };
+  EXPECT_LT(stamps(first).end, stamps(second).begin);
+  EXPECT_LE(times.tasks[static_cast<size_t>(first)].end_s, times.tasks[static_cast<size_t>(second)].start_s);
+  EXPECT_EQ(stamps(backward).begin, begun);
+  EXPECT_EQ(times.tasks[static_cast<size_t>(backward)].end_s, before.end_s);
+}
+
 // A task's settling is part of no task, whatever its pace: the next one is issued after it.
 TEST_F(ExecutorTest, WhatSettlesATaskIsInNoTasksTime) {
   class Settling final : public Binding {

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "moe/schedule/schedule.h"
+#include "moe/search/wave.h"
 #include "moe/train/token_source.h"
 #include "tests/model/local_models.h"
 
@@ -200,6 +201,31 @@ void expect_same_under_every_schedule(const Trained& model) {
 }
 
 TEST(LossCurves, AreTheSameUnderEverySchedule) { expect_same_under_every_schedule("switch"); }
+
+// Whole iterations whose lanes mix passes (moe/search/wave.h), beside the same tasks one pass after the other.
+TEST(LossCurves, OfWavesArePlainOrdersBitForBit) {
+  for (const int micro_batches : {1, 2, 4}) {
+    SCOPED_TRACE(micro_batches);
+    const Trained trained("gshard");
+    ModelShape model;
+    model.shape = model_case(layer_of(trained, kSamples / micro_batches), {.dp = 1, .mp = 2, .ep = 1, .esp = 2});
+    model.layers = kLayers;
+    model.micro_batches = micro_batches;
+    model.step = {true, true, OptimizerKind::adamw};
+    add_end_tasks(model, kVocabulary);
+    ModelDecision plain;
+    plain.degree_forward = plain.degree_backward = 2;
+    plain.backwards.resize(kLayers, {2, 0, 0, {}, {}});
+    const Profile profile = nominal_profile(model.shape);
+    const LayerPricer pricer(profile, model.shape);
+    LocalModels waves(wave_plan(pricer, model, kLayers + 1, {2, 2, 2, 2}), text(), 7);
+    LocalModels plains(build_model_plan(find_schedule("fsmoe-dw"), model, plain), text(), 7);
+    for (LocalModels* models : {&waves, &plains})
+      models->train({.learning_rate = 3e-3, .clip_norm = 0.5, .warm_up_steps = 5, .steps = kSteps});
+    EXPECT_EQ(waves.run(kSteps), plains.run(kSteps));
+    EXPECT_EQ(waves.held_out_loss(3), plains.held_out_loss(3));
+  }
+}
 
 TEST(LossCurves, OfEncodersAreTheSameUnderEverySchedule) { expect_same_under_every_schedule(encoder(true)); }
 

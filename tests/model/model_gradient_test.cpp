@@ -96,6 +96,20 @@ TEST(Models, LossesAndGradientsAreAutograds) {
     EXPECT_GT(some, points / 15);
 }
 
+// Whole iterations in one order, whose lanes mix passes (moe/search/wave.h).
+TEST(Models, LossesAndGradientsOfWavesAreAutograds) {
+  const int64_t before = met.ran, waves = points / 4;
+  const auto drawn = drawn_layers(static_cast<size_t>(4 * waves), 12);
+  for (uint64_t i = 0; i < drawn.size() && met.ran < before + waves && !testing::Test::HasFailure(); ++i) {
+    SCOPED_TRACE(fmt::format("{}: {}", i, layer_space::text_of(drawn[i])));
+    try {
+      prove(drawn_wave(drawn[i], i + 1, kVocabulary).wave, i + 1);
+    } catch (const Unsupported&) {
+    }
+  }
+  EXPECT_GE(met.ran, before + waves);
+}
+
 // A model of one DP rank has no task that sums over DP; the proxy, of four ranks, has two.
 TEST(Models, AProxySumsOverReplicasThatItsModelLacks) {
   LayerShape layer{.batch = 1, .seq = 64, .model_dim = 256, .hidden = 512, .heads = 8, .experts = 4};

@@ -1,9 +1,12 @@
 #include "tests/stack/drawn_plan.h"
 
+#include <cmath>
 #include <numeric>
 
 #include "moe/base/random.h"
 #include "moe/schedule/model_plan.h"
+#include "moe/search/degrees.h"
+#include "moe/search/wave.h"
 #include "tests/properties/any_model.h"
 
 namespace moe {
@@ -28,24 +31,9 @@ DenseLayers dense_of(const ModelShape& model, uint64_t seed) {
   return dense.first(model.layers);
 }
 
-}  // namespace
-
-std::vector<layer_space::Point> drawn_layers(size_t count, uint64_t seed) {
-  const auto possible = [](const layer_space::Point& point) {
-    try {
-      const LayerCase c = layer_space::shape_of(point);
-      return c.layer.dtype == DType::float64 && c.parallel.ranks() <= 4;
-    } catch (const std::exception&) {
-      return false;
-    }
-  };
-  return layer_space::covering(count, seed, possible);
-}
-
-Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabulary) {
-  auto draw = [&, i = uint64_t{0}](uint64_t below) mutable { return random_bits(seed, 77, i++) % below; };
+ModelShape drawn_model(const layer_space::Point& point, uint64_t seed, int stages, int64_t vocabulary) {
+  auto draw = [&, i = uint64_t{1}](uint64_t below) mutable { return random_bits(seed, 77, i++) % below; };
   ModelShape model;
-  const int stages = 1 + static_cast<int>(draw(2));
   model.step = {true, draw(2) == 0 && vocabulary > 0, {}};
   model.shape = with_stages(layer_space::shape_of(point), stages);
   if (random_bits(seed, 79, 0) % 3 == 0) model.shape.parallel.recompute = Recompute::full;
@@ -61,10 +49,45 @@ Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabula
     model.order = PipelineOrder::one_f_one_b;
   }
   model.dense = dense_of(model, seed);
-  const Schedule& schedule = find_schedule(layer_space::axes()[4].values[static_cast<size_t>(point[4])]);
-  check_shape(schedule, model.shape);
   model.step.tied = vocabulary > 0 && draw(2) == 0;
   add_end_tasks(model, vocabulary);
+  return model;
+}
+
+// Prices under which any kind of task may be the longest.
+Profile drawn_profile(const LayerCase& shape, uint64_t seed) {
+  Profile profile = nominal_profile(shape);
+  auto factor = [&, i = uint64_t{0}]() mutable { return std::pow(10.0, 2 * random_uniform(seed, 81, i++) - 1); };
+  for (CommRow& row : profile.comm) {
+    row.alpha_s *= factor();
+    row.beta_s_per_byte *= factor();
+  }
+  for (ComputeRow& row : profile.compute) {
+    row.alpha_s *= factor();
+    row.beta_s_per_flop *= factor();
+  }
+  return profile;
+}
+
+}  // namespace
+
+std::vector<layer_space::Point> drawn_layers(size_t count, uint64_t seed) {
+  const auto possible = [](const layer_space::Point& point) {
+    try {
+      const LayerCase c = layer_space::shape_of(point);
+      return c.layer.dtype == DType::float64 && c.parallel.ranks() <= 4;
+    } catch (const std::exception&) {
+      return false;
+    }
+  };
+  return layer_space::covering(count, seed, possible);
+}
+
+Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabulary) {
+  const int stages = 1 + static_cast<int>(random_bits(seed, 77, 0) % 2);
+  ModelShape model = drawn_model(point, seed, stages, vocabulary);
+  const Schedule& schedule = find_schedule(layer_space::axes()[4].values[static_cast<size_t>(point[4])]);
+  check_shape(schedule, model.shape);
   const ModelDecision decision = any_model::any_model_decision(schedule, model, seed);
   if (model.shape.rounding == Rounding::lcm) {
     model.shape.row_multiple = std::lcm(decision.degree_forward, decision.degree_backward);
@@ -72,6 +95,29 @@ Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabula
       model.shape.row_multiple = std::lcm(model.shape.row_multiple, b.degree);
   }
   return build_model_plan(schedule, model, decision);
+}
+
+DrawnWave drawn_wave(const layer_space::Point& point, uint64_t seed, int64_t vocabulary) {
+  auto draw = [&, i = uint64_t{0}](int below) mutable {
+    return static_cast<int>(random_bits(seed, 82, i++) % static_cast<uint64_t>(below));
+  };
+  ModelShape model = drawn_model(point, seed, 1, vocabulary);
+  const Profile profile = drawn_profile(model.shape, seed);
+  const LayerPricer pricer(profile, model.shape);
+  const int most = std::min(kMostWaveDegree, largest_degree(pricer)), keep = model.layers + draw(model.layers + 1);
+  const WaveDegrees degrees{1 + draw(most), 1 + draw(most), 1 + draw(most), 1 + draw(most)};
+  DrawnWave drawn;
+  drawn.wave = wave_plan(pricer, model, keep, degrees, draw(4));
+  check_plan(drawn.wave);
+  model.shape = drawn.wave.shape;
+  ModelDecision decision;
+  decision.degree_first_forward = degrees.first_forward;
+  decision.degree_forward = degrees.forward;
+  decision.degree_backward = degrees.backward;
+  for (int layer = model.layers - 1; layer >= 0; --layer)
+    decision.backwards.push_back({model.dense.has(layer) ? 1 : degrees.last_backward, 0, 0, {}, {}});
+  drawn.plain = build_model_plan(find_schedule("fsmoe-dw"), model, decision);
+  return drawn;
 }
 
 }  // namespace moe

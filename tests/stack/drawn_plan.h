@@ -13,4 +13,12 @@ std::vector<layer_space::Point> drawn_layers(size_t count, uint64_t seed);
 /// layers alone.
 Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabulary = 0);
 
+/// A whole iteration in the order that random prices make best (moe/search/wave.h), and one pass after the other with
+/// the same degrees.
+struct DrawnWave {
+  Plan wave, plain;
+};
+/// Returns plans of such layers on one stage, whatever schedule the point has. Throws what drawn_plan does.
+DrawnWave drawn_wave(const layer_space::Point& point, uint64_t seed, int64_t vocabulary = 0);
+
 }  // namespace moe

@@ -102,6 +102,66 @@ TEST(Stacks, GradientsAreAutograds) {
   EXPECT_GT(met.accumulated, points / 2);
 }
 
+// Returns whether on some lane a pass begins before one of another micro-batch has ended.
+bool mixes_passes(const Plan& plan) {
+  for (const Lane& lane : plan.structure->lanes) {
+    std::map<PassKey, std::pair<int, int>> spans;  // by pass: its first place in the queue, and its last
+    for (int at = 0; at < std::ssize(lane.queue); ++at) {
+      const Task& task = plan.tasks()[static_cast<size_t>(lane.queue[static_cast<size_t>(at)])];
+      if (is_of_layer(task.kind) && task.phase != Phase::step)
+        spans.try_emplace(task.pass(), at, at).first->second.second = at;
+    }
+    for (const auto& [pass, span] : spans)
+      for (const auto& [other, its] : spans)
+        if (pass.micro_batch != other.micro_batch && its.first > span.first && its.first < span.second) return true;
+  }
+  return false;
+}
+
+// Every output, input's gradient and weight's gradient. What passes share of their memory shows none.
+std::vector<std::vector<double>> results_of(const LocalStacks& stacks) {
+  std::vector<std::vector<double>> results;
+  const auto add = [&](TensorView t) { results.emplace_back(t.as<double>(), t.as<double>() + t.elements()); };
+  for (const RankCells& rank : stacks.cells())
+    for (const auto& layer : rank.layers) {
+      for (const MoeLayer* cell : layer) {
+        if (cell->ends()) add(cell->output());
+        if (cell->begins()) add(cell->input_gradient());
+      }
+      for (const Parameter& p : layer.front()->parameters()) add(p.gradient);
+    }
+  return results;
+}
+
+// Whole iterations in one order, whose lanes mix passes: bit for bit what one pass after the other computes.
+TEST(Waves, ComputeWhatPlainOrdersDo) {
+  const int64_t waves = points / 5;
+  const auto drawn = drawn_layers(static_cast<size_t>(4 * waves), 6);
+  int64_t ran = 0, mixed = 0, unsupported = 0;
+  for (uint64_t i = 0; i < drawn.size() && ran < waves && !testing::Test::HasFailure(); ++i) {
+    SCOPED_TRACE(fmt::format("{}: {}", i, layer_space::text_of(drawn[i])));
+    try {
+      const DrawnWave plans = drawn_wave(drawn[i], i + 1);
+      const Plan& wave = plans.wave;
+      SCOPED_TRACE(fmt::format("{} layers, {} micro-batches", wave.layers, wave.micro_batches));
+      const LayerSeed seed{.seed = i + 1, .skew = i % 2 == 0 ? 0.0 : 2.0};
+      prove(wave, seed);
+      LocalStacks stacks(stack_shape(wave), seed), plain(stack_shape(plans.plain), seed);
+      stacks.poison();
+      stacks.run(wave, 2);
+      plain.run(plans.plain);
+      EXPECT_EQ(results_of(stacks), results_of(plain));
+      ++ran;
+      mixed += mixes_passes(wave);
+    } catch (const Unsupported&) {
+      ++unsupported;
+    }
+  }
+  std::cout << fmt::format("{} waves, {} of them mix passes; {} unsupported\n", ran, mixed, unsupported);
+  EXPECT_GE(ran, waves);
+  EXPECT_GE(mixed, waves / 2);
+}
+
 }  // namespace
 }  // namespace moe
 
