@@ -53,7 +53,8 @@ void add_log(CLI::App& verb, LogLevel& log) {
 // Adds the flags that all verbs have, last, where the output is.
 void add_common(CLI::App& verb, Command& c) {
   begin_group(verb, kOutput);
-  verb.add_flag("--wide", c.wide, "tables with all columns, however wide; default: what COLUMNS or the terminal has");
+  verb.add_flag("--wide", c.wide,
+                "tables with all columns and rows, however wide; default: what COLUMNS or the terminal has");
   add_log(verb, c.log);
   add_bytes(verb, "--max-input", c.most_input, "largest file that is read, uncompressed (512M)");
   verb.set_help_flag();

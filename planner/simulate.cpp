@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
-#include <ranges>
 
 #include "moe/base/config_files.h"
 #include "moe/base/log.h"
@@ -48,12 +47,13 @@ SimulatedLayer simulate_one(const Schedule& schedule, const LayerPricer& pricer,
 
 std::string table_text(const std::vector<const SimulatedLayer*>& fastest_first, const Profile& profile) {
   const auto bound_s = [](const SimulatedLayer* s) { return s->result.bound.total_s(); };
-  const double least_s = std::ranges::min(fastest_first | std::views::transform(bound_s));
+  const double least_s = bound_s(*std::ranges::min_element(fastest_first, {}, bound_s));
   const auto tutel =
       std::ranges::find(fastest_first, "tutel", [](const SimulatedLayer* s) { return s->result.schedule; });
   Table table({"schedule", "r_f", "r_b", "total ms", "over tutel", "fwd ms", "bwd ms", "MoE ms", "of bound",
                "of own bound", "a rank needs"});
   table.leave_out_first({"MoE ms", "of own bound", "bwd ms", "fwd ms"}, "--wide");
+  table.join_equal_rows("--wide");
   for (const SimulatedLayer* s : fastest_first) {
     const LayerResult& r = s->result;
     const double total_s = r.total_s();
@@ -296,9 +296,10 @@ void print_text(const verbs::ChosenModel& chosen, const Profile& profile, const 
   Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of bound", "of own bound", "search gap",
                "after backward", "a rank needs", "fits"});
   table.leave_out_first({"after backward", "of own bound", "search gap", "of bound"}, "--wide");
+  table.join_equal_rows("--wide");
   const auto tutel = std::ranges::find(all, "tutel", [](const SimulatedModel& s) { return s.result.schedule; });
   const double least_s =
-      std::ranges::min(all | std::views::transform([](const SimulatedModel& s) { return s.result.bound_s; }));
+      std::ranges::min_element(all, {}, [](const SimulatedModel& s) { return s.result.bound_s; })->result.bound_s;
   std::vector<const SimulatedModel*> fastest_first;
   for (const SimulatedModel& s : all) fastest_first.push_back(&s);
   std::ranges::stable_sort(fastest_first, {}, [](const SimulatedModel* s) { return s->result.total_s(); });

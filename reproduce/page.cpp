@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <ranges>
 #include <set>
 #include <span>
 
@@ -104,7 +103,8 @@ std::string topic_text(const Topic& topic, const std::vector<const Report*>& rep
   text +=
       wrapped(fmt::format("{} [Reproducing the papers]({}) summarizes all comparisons.", topic.about, summary), "") +
       '\n';
-  for (Report report : reports | std::views::transform([](const Report* r) { return *r; })) {
+  for (const Report* const made : reports) {
+    Report report = *made;
     if (!report.assuming.empty()) report.conventions = {"as without assumptions, above"};
     text += report_text(report, ReportStyle::markdown);
   }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <fmt/ranges.h>
+#include <map>
 #include <numeric>
 
 #include "moe/base/check.h"
+#include "moe/base/terminal.h"
 #include "moe/base/text.h"
 
 namespace moe {
@@ -15,6 +17,7 @@ bool is_number(const std::string& cell) {
 }
 
 constexpr size_t kIndent = 1, kAround = 2;  // blanks before a line, and around a cell
+constexpr size_t kFolded = 4;               // blanks before what is left of a line under the table
 
 // Returns whether so many columns, as wide as they are with the blanks around them, fit. The last blank is not printed.
 bool fits(size_t used, std::optional<int> most) { return !most || used <= static_cast<size_t>(*most) + 1; }
@@ -84,6 +87,16 @@ std::pair<std::vector<size_t>, std::vector<std::string>> Table::kept(const std::
   return {columns, left_out};
 }
 
+std::vector<size_t> Table::first_equals(const std::vector<size_t>& columns) const {
+  std::vector<size_t> firsts(rows_.size());
+  const auto equal = [&](size_t a, size_t b) {
+    return std::ranges::all_of(columns, [&](size_t c) { return c == 0 || rows_[a][c] == rows_[b][c]; });
+  };
+  for (size_t r = 0; r < rows_.size(); ++r)
+    for (size_t& first = firsts[r]; first < r && !(first > 0 && equal(first, r));) ++first;
+  return firsts;
+}
+
 std::string Table::text(std::optional<int> most) const {
   const std::vector<bool> numbers = this->numbers();
   std::vector<size_t> width(rows_.front().size());
@@ -100,12 +113,23 @@ std::string Table::text(std::optional<int> most) const {
     text += cells + '\n';
   };
   const auto [shown, left_out] = kept(width, most);
+  const bool joins = joins_ && most != kWidened;
+  std::map<size_t, std::vector<std::string>> equals;  // names of the rows that are not shown, by the one that is
+  const std::vector<size_t> firsts = first_equals(shown);
+  for (size_t r = 1; r < rows_.size(); ++r)
+    if (joins && firsts[r] != r) equals[firsts[r]].push_back(rows_[r][0]);
   for (const std::vector<size_t>& columns : blocks_of(shown, width, most)) {
     if (!text.empty()) text += '\n';
     line(rows_.front(), columns);
     line(rule, columns);
-    for (size_t r = 1; r < rows_.size(); ++r) line(rows_[r], columns);
+    for (size_t r = 1; r < rows_.size(); ++r)
+      if (!joins || firsts[r] == r) line(rows_[r], columns);
   }
+  std::vector<std::string> named;
+  for (const auto& [first, others] : equals)
+    named.push_back(fmt::format("{} as {}", fmt::join(others, ", "), rows_[first][0]));
+  if (!named.empty())
+    text += fitted_line(fmt::format("  equal: {} ({})", fmt::join(named, "; "), shows_all_), kFolded, most) + '\n';
   if (!left_out.empty()) text += fmt::format("  not shown: {} ({})\n", fmt::join(left_out, ", "), shows_all_);
   return text;
 }

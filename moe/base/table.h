@@ -27,6 +27,12 @@ class Table {
     optional_ = std::move(columns);
     shows_all_ = shows_all;
   }
+  /// Shows one row for several that differ in their first cells alone, unless the output was made wide; a line names
+  /// the others, and `shows_all` as above.
+  void join_equal_rows(std::string_view shows_all) {
+    joins_ = true;
+    shows_all_ = shows_all;
+  }
   /// Returns the lines joined by newlines, each indented by two blanks, with a rule under the header. Of a table wider
   /// than `most`, columns are left out as leave_out_first() says, and a line names them; those that still do not fit
   /// follow in tables below, each with the first column. What is for a file has no width.
@@ -40,10 +46,13 @@ class Table {
   /// Returns the columns to show, and the names of those that are left out.
   std::pair<std::vector<size_t>, std::vector<std::string>> kept(const std::vector<size_t>& width,
                                                                 std::optional<int> most) const;
+  /// Returns for each row the first one whose cells in these columns but for the first are the same.
+  std::vector<size_t> first_equals(const std::vector<size_t>& columns) const;
 
   std::vector<std::vector<std::string>> rows_;
   std::vector<std::string> optional_;
   std::string shows_all_;
+  bool joins_ = false;
 };
 
 }  // namespace moe

@@ -32,10 +32,9 @@ std::optional<int> output_columns() {
 
 int output_columns_up_to(int most) { return std::min(most, output_columns().value_or(most)); }
 
-void widen_output() { ::setenv("COLUMNS", "1000000", 1); }
+void widen_output() { ::setenv("COLUMNS", std::to_string(kWidened).c_str(), 1); }
 
-std::string fitted_line(std::string_view line, size_t indent) {
-  const auto columns = output_columns();
+std::string fitted_line(std::string_view line, size_t indent, std::optional<int> columns) {
   std::string text;
   size_t before = 0;  // blanks of this line
   while (columns && line.size() + before > static_cast<size_t>(*columns)) {

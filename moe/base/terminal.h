@@ -12,14 +12,16 @@ namespace moe {
 /// Empty: stdout is no terminal, and lines may be of any length.
 std::optional<int> output_columns();
 
-/// Makes the output so wide that no table folds or leaves columns out, here and in processes that are started: COLUMNS.
+/// Makes the output so wide that tables fold and leave out nothing, here and in processes that are started: COLUMNS.
 void widen_output();
+/// The columns of such an output.
+inline constexpr int kWidened = 1000000;
 
 /// Returns the width of the output in columns, but at most `most`.
 int output_columns_up_to(int most);
 
-/// Breaks a line between words so that it fits the output; what follows is indented.
-std::string fitted_line(std::string_view line, size_t indent = 2);
+/// Breaks a line between words so that it fits the columns; what follows is indented.
+std::string fitted_line(std::string_view line, size_t indent = 2, std::optional<int> columns = output_columns());
 /// Breaks each line of a text likewise, but for those with a command that a reader copies.
 std::string fitted_text(std::string_view text, size_t indent = 2);
 

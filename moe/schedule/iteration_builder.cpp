@@ -1,7 +1,6 @@
 #include "moe/schedule/iteration_builder.h"
 
 #include <algorithm>
-#include <ranges>
 #include <set>
 #include <utility>
 
@@ -166,18 +165,19 @@ void StepBuilder::send_left(const Left& left, const std::vector<int>& ready, con
   builder_.end_left();
   if (!summed) sum_alike(left.stage);
   if (left.experts && builder_.has(GroupKind::edp, left.stage))
-    for (const int layer : layers | std::views::reverse)
-      if (!plan_.dense.has(layer))
-        sum(left.stage, {{layer, expert_gradient_bytes(plan_.shape), makers(TaskKind::expert, layer).back(), true}});
+    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer)
+      if (!plan_.dense.has(*layer))
+        sum(left.stage, {{*layer, expert_gradient_bytes(plan_.shape), makers(TaskKind::expert, *layer).back(), true}});
   if (!plan_.ends.none() && builder_.has(GroupKind::stage, left.stage)) sum_ends(left.stage);
 }
 
 // A dense layer without norms has nothing that all hold alike.
 void StepBuilder::sum_alike(int stage) {
   std::vector<Gradient> all;
-  for (const int layer : layers_of(stage) | std::views::reverse)
-    if (const int64_t bytes = stage_gradient_bytes(cases_.of(layer)); bytes > 0)
-      all.push_back({layer, bytes, makers_of(layer).back(), false, true});
+  const std::vector<int> layers = layers_of(stage);
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer)
+    if (const int64_t bytes = stage_gradient_bytes(cases_.of(*layer)); bytes > 0)
+      all.push_back({*layer, bytes, makers_of(*layer).back(), false, true});
   if (!all.empty() && builder_.has(GroupKind::stage, stage)) sum(stage, all);
 }
 

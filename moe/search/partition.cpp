@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <ranges>
 #include <set>
 
 #include "moe/base/check.h"
@@ -296,10 +295,12 @@ namespace {
 
 // Returns the most of `waiting` bytes whose AllReduce takes no longer than the window: g_inv, in whole elements.
 int64_t hidden_bytes(const PartitionProblem& problem, double window_s, int64_t waiting) {
-  const auto elements = std::views::iota(int64_t{1}, waiting / problem.element_bytes + 1);
-  const auto first_too_long = std::ranges::partition_point(
-      elements, [&](int64_t n) { return problem.allreduce_seconds(n * problem.element_bytes) <= window_s; });
-  return (first_too_long - elements.begin()) * problem.element_bytes;
+  int64_t most = 0, too_long = waiting / problem.element_bytes + 1;  // elements
+  while (too_long - most > 1) {
+    const int64_t n = most + (too_long - most) / 2;
+    (problem.allreduce_seconds(n * problem.element_bytes) <= window_s ? most : too_long) = n;
+  }
+  return most * problem.element_bytes;
 }
 
 // Step 2's variables as shares in [0, 1], one for each layer that has anything to choose.

@@ -7,7 +7,6 @@
 #include <numeric>
 #include <optional>
 #include <queue>
-#include <ranges>
 #include <set>
 #include <utility>
 
@@ -598,7 +597,7 @@ class Rewriter {
     slice.end = slice.begin + step.end - step.begin;
     const Task& task = push(it_.task(units.front()->task), makers, plan);
     plan.slices.back() = slice;
-    for (const Unit* unit : units | std::views::drop(1)) new_ids_[static_cast<size_t>(unit->task)].push_back(task.id);
+    for (size_t i = 1; i < units.size(); ++i) new_ids_[static_cast<size_t>(units[i]->task)].push_back(task.id);
   }
 
   const Iteration& it_;

@@ -1,7 +1,6 @@
 #include "moe/stack/stack_binding.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "moe/base/check.h"
 #include "moe/layer/binding.h"
@@ -177,7 +176,8 @@ void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
 void StackBinding::sum_what_no_task_sums(const Task& task, Stream& stream) {
   if (task.kind == TaskKind::optimizer && !plan_.step.clips) return sum_of_layer(task.layer, stream);
   if (task.kind != TaskKind::squares) return;
-  for (const int layer : stack_.layers() | std::views::reverse) sum_of_layer(layer, stream);
+  const std::vector<int>& layers = stack_.layers();
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) sum_of_layer(*layer, stream);
   if (model_ == nullptr) return;
   if (stack_.ends()) sum_of_layer(plan_.layers, stream);
   if (stack_.begins()) sum_of_layer(kEmbeddingLayer, stream);

@@ -2,6 +2,7 @@
 #include "moe/base/table.h"
 
 #include <cstdlib>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace moe {
@@ -34,6 +35,29 @@ TEST(Table, WhatStillDoesNotFitGoesOnBelow) {
   Table table = sample();
   table.leave_out_first({"third"}, "--all");
   EXPECT_EQ(table.text(14), folded.substr(0, folded.rfind("\n\n") + 1) + "  not shown: third (--all)\n");
+}
+
+TEST(Table, JoinsRowsThatAreEqualInWhatIsShown) {
+  Table table({"name", "first", "second"});
+  for (const auto& row : std::vector<std::vector<std::string>>{
+           {"a", "1", "22.5"}, {"b", "2", "22.5"}, {"c", "1", "22.5"}, {"d", "2", "22.6"}, {"e", "1", "22.5"}})
+    table.add(row);
+  const auto has_rows = [&](std::optional<int> columns, std::string_view names) {
+    const std::string text = table.text(columns);
+    for (const char name : std::string_view("abcde"))
+      EXPECT_EQ(text.find(fmt::format("\n  {}  ", name)) != std::string::npos, names.find(name) != std::string::npos)
+          << name << '\n'
+          << text;
+    return text;
+  };
+  EXPECT_EQ(has_rows({}, "abcde").find("equal"), std::string::npos);
+  table.join_equal_rows("--all");
+  EXPECT_TRUE(has_rows({}, "abd").ends_with("\n  equal: c, e as a (--all)\n"));
+  EXPECT_TRUE(has_rows(19, "abd").ends_with("\n  equal: c, e as a\n    (--all)\n"));
+  EXPECT_EQ(has_rows(kWidened, "abcde").find("equal"), std::string::npos);
+  table.leave_out_first({"second"}, "--all");
+  EXPECT_TRUE(
+      has_rows(16, "ab").ends_with("\n  equal: c, e as\n    a; d as b\n    (--all)\n  not shown: second (--all)\n"));
 }
 
 TEST(Lines, BreakBetweenWordsUnlessTheyAreCommands) {

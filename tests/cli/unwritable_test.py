@@ -78,9 +78,9 @@ class Output(unittest.TestCase):
 
     def test_wide_has_all_columns(self):
         narrow = {**os.environ, "COLUMNS": "80"}
-        without = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+        wide = {**os.environ, "COLUMNS": "1000000"}
         for words in TABLES:
-            whole = self.run_there(*words, env=without).stdout
+            whole = self.run_there(*words, env=wide).stdout
             self.assertEqual(timeless(self.run_there(*words, "--wide", env=narrow).stdout), timeless(whole), words)
             shown = self.run_there(*words, env=narrow).stdout
             named = re.findall(r"^  not shown: (.*) \(--wide\)$", shown, re.M)
@@ -89,6 +89,12 @@ class Output(unittest.TestCase):
                 self.assertLessEqual(set(header), kept | set(", ".join(named).split(", ")), words)
         shown = self.run_there("simulate", env=narrow).stdout
         self.assertIn("  not shown: MoE ms, of own bound, bwd ms, fwd ms (--wide)\n", shown)
+        for of in (shown, self.run_there("simulate", env=wide).stdout):
+            rows = re.findall(r"^  (\S+)  +\d+  +\d+  ", of, re.M)
+            equal = re.search(r"^  equal: (.*?)\s+\(--wide\)$", of, re.M | re.S)
+            named = re.findall(r"([\w+-]+)(?=,|\s+as\s)", equal[1]) if equal else []
+            self.assertEqual(len({*rows, *named}), 25, of)
+            self.assertEqual(bool(named), of is shown)
 
     def test_an_element_type_has_a_suggestion(self):
         for given, meant in {"bf16": "bfloat16", "fp16": "float16", "f32": "float32", "fp64": "float64"}.items():
