@@ -28,7 +28,7 @@ Words names_of_kind(std::string_view kind) {
   if (kind == "MODEL") return config_names("models");
   if (kind == "CASES") return config_names("ci");
   if (kind == "ASSUMPTIONS") return config_names("papers/assume");
-  if (kind == "SCHEDULE") return names_of(schedules());
+  if (kind == "SCHEDULE") return names_of(all_schedules());
   if (kind == "GATE") return names_of(gate_parts());
   if (kind == "ORDER") return names_of(order_parts());
   if (kind == "DISPATCHER") return names_of(dispatcher_parts());

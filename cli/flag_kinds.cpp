@@ -240,8 +240,9 @@ void add_planned_fields(CLI::App& verb, verbs::Selection& s) {
 }
 
 void add_schedule(CLI::App& verb, verbs::Selection& s) {
-  verb.add_option("--schedule", s.schedules,
-                  "one or several (NAME,NAME); default: all, or those that a grid or a model compares when it runs")
+  verb.add_option(
+          "--schedule", s.schedules,
+          "one or several (NAME,NAME or all,wave); default: all, or those that a grid or a model compares when it runs")
       ->type_name("SCHEDULE|all")
       ->delimiter(',');
 }

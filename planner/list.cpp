@@ -84,6 +84,7 @@ int run_list(const ListOptions& options) {
   clusters.push_back({{"name", "host"},
                       {"summary", "this machine's threads as 2 nodes x 2 ranks, unpaced; for tune and the benches"}});
   const Json all{{"schedules", named(schedules())},
+                 {"iteration_schedules", named(iteration_schedules())},
                  {"clusters", clusters},
                  {"grids", files("grids")},
                  {"layers", files("layers")},

@@ -131,7 +131,8 @@ void bench_wave(benchmark::State& state, const Layer& layer) {
   ModelShape model{layer.plan.shape, 12, kWaveMicroBatches};
   const LayerPricer pricer(layer.profile, model.shape);
   const WaveResult none{{}, std::numeric_limits<double>::infinity(), {}};
-  for (auto _ : state) benchmark::DoNotOptimize(best_wave(pricer, model, model.layers + 1, none));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(best_wave(pricer, model, {.keep = model.layers + 1, .cuts_samples = true}, none));
   state.counters["layers"] = model.layers;
 }
 

@@ -51,7 +51,7 @@ std::optional<Whiskers> whiskers_of(const CaseRecord& record, std::string_view n
 
 // Returns whether `is` holds of the schedule, or of one that it chooses among: then it reads the flag.
 bool reads(const std::string& name, bool (*is)(const Schedule&)) {
-  const ScheduleTable all = schedules();
+  const ScheduleTable all = all_schedules();
   const auto found = std::ranges::find(all, name, &Schedule::name);
   return found != all.end() &&
          (is(*found) || std::ranges::any_of(found->variants, [&](const Schedule* one) { return is(*one); }));

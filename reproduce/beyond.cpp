@@ -99,7 +99,7 @@ GainOfWave gain_of_wave(ModelSearch& search, const Profile& profile, ModelShape 
   choice.fits = [&](const LayerCase& c, Flow) { return c.parallel == model.shape.parallel; };
   GainOfWave gain;
   gain.other.seconds = std::numeric_limits<double>::infinity();
-  double bound_s = wave_bound(pricer, model);
+  double bound_s = wave_bound(pricer, model, true);
   for (const Schedule& schedule : schedules()) {
     try {
       const ModelResult found = search.tune(schedule, pricer, model, partition_strategies().front(), choice);
@@ -111,7 +111,7 @@ GainOfWave gain_of_wave(ModelSearch& search, const Profile& profile, ModelShape 
     }
   }
   for (size_t i = 0; i < kMemories.size(); ++i)
-    gain.waves[i] = best_wave(pricer, model, kept_layers(model, kMemories[i]), gain.other);
+    gain.waves[i] = best_wave(pricer, model, {kept_layers(model, kMemories[i]), true}, gain.other);
   gain.bound = gain.other.seconds / bound_s;
   return gain;
 }

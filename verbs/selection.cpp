@@ -51,14 +51,17 @@ PricingOptions pricing_of(const Selection& selection) {
 
 std::vector<const Schedule*> chosen_schedules(const Selection& selection) {
   std::vector<const Schedule*> chosen;
-  const bool all = selection.schedules.empty() || selection.schedules == std::vector<std::string>{"all"};
-  for (const Schedule& schedule : schedules())
-    if (all) chosen.push_back(&schedule);
-  if (!all)
-    for (const std::string& name : selection.schedules) {
-      const Schedule* schedule = &find_named(schedules(), name, "--schedule");
-      if (std::find(chosen.begin(), chosen.end(), schedule) == chosen.end()) chosen.push_back(schedule);
-    }
+  const auto add = [&](const Schedule& schedule) {
+    if (std::ranges::find(chosen, &schedule) == chosen.end()) chosen.push_back(&schedule);
+  };
+  const auto add_named = [&](const std::string& name) {
+    if (name == kAllSchedules)
+      for (const Schedule& schedule : schedules()) add(schedule);
+    else
+      add(find_named(all_schedules(), name, "--schedule"));
+  };
+  if (selection.schedules.empty()) add_named(std::string(kAllSchedules));
+  for (const std::string& name : selection.schedules) add_named(name);
   check_read(selection.degrees, chosen);
   return chosen;
 }

@@ -13,6 +13,7 @@ namespace moe::verbs {
 
 inline constexpr std::string_view kDefaultCluster = "testbed-b";
 inline constexpr std::string_view kHostCluster = "host";
+inline constexpr std::string_view kAllSchedules = "all";     // of a layer: schedules()
 inline constexpr std::string_view kDefaultGrid = "fsmoe-b";  // of clusters that have none of their own
 
 /// What flags say of a layer and its groups; what they leave open comes from the layer file, or the defaults.
@@ -31,7 +32,7 @@ struct Selection {
   std::string grid;          // empty: the one that belongs to the cluster
   std::string layer_file;    // empty: none
   LayerFlags layer;
-  std::vector<std::string> schedules;  // empty or "all": all
+  std::vector<std::string> schedules;  // empty: kAllSchedules
   DegreeChoice degrees;
   bool nearest = false;
 };

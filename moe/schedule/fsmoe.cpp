@@ -43,6 +43,17 @@ const Schedule kFsmoeDw{.name = "fsmoe-dw",
                         .moe_part = halves_order,
                         .halves_backward = true};
 
+// The same tasks of a whole iteration, in one order that is searched (moe/search/wave.h): its lanes mix passes.
+
+const Schedule kWave{.name = "wave",
+                     .summary = "fsmoe-dw's tasks of all layers and micro-batches in one searched order; models alone",
+                     .lanes = LaneLayout::by_network,
+                     .degrees = DegreePolicy::apart,
+                     .gradients = GradientPolicy::adaptive,
+                     .moe_part = halves_order,
+                     .halves_backward = true,
+                     .orders_iterations = true};
+
 // FSMoE with the order of AllGathers and ReduceScatters on the intra lane searched: FSMoE queues every G before any S,
 // which makes the last chunks wait where a ReduceScatter could have run in between.
 

@@ -55,36 +55,24 @@ bool in_pieces(const Schedule& schedule) {
          schedule.gradients == GradientPolicy::own_lane;
 }
 
-ScheduleTable schedules() {
-  static constexpr std::array kRows{&kDsMoe,
-                                    &kDsMoeReplicated,
-                                    &kTutel,
-                                    &kTutelImproved,
-                                    &kPipemoeLina,
-                                    &kFsmoeNoIio,
-                                    &kFsmoeNoPartition,
-                                    &kFsmoe,
-                                    &kFsmoeInterleaved,
-                                    &kFsmoeDw,
-                                    &kParmS1,
-                                    &kParmS2Aas,
-                                    &kParmS2,
-                                    &kParm,
-                                    &kMontaBaseline,
-                                    &kMontaO1,
-                                    &kMontaO2,
-                                    &kMontaO3,
-                                    &kMonta,
-                                    &kLinaBaseline,
-                                    &kLinaFixed,
-                                    &kLinaPriority,
-                                    &kLinaPartition,
-                                    &kLina,
-                                    &kLinaPacked};
-  return ScheduleTable(kRows);
-}
+namespace {
 
-const Schedule& find_schedule(std::string_view name) { return find_named(schedules(), name, "schedule"); }
+constexpr std::array kSchedules{
+    &kDsMoe,         &kDsMoeReplicated,  &kTutel,   &kTutelImproved, &kPipemoeLina, &kFsmoeNoIio,   &kFsmoeNoPartition,
+    &kFsmoe,         &kFsmoeInterleaved, &kFsmoeDw, &kParmS1,        &kParmS2Aas,   &kParmS2,       &kParm,
+    &kMontaBaseline, &kMontaO1,          &kMontaO2, &kMontaO3,       &kMonta,       &kLinaBaseline, &kLinaFixed,
+    &kLinaPriority,  &kLinaPartition,    &kLina,    &kLinaPacked,    &kWave};
+constexpr size_t kIterationSchedules = 1;  // the last ones
+
+}  // namespace
+
+ScheduleTable all_schedules() { return ScheduleTable(kSchedules); }
+ScheduleTable schedules() {
+  return ScheduleTable(std::span(kSchedules).first(kSchedules.size() - kIterationSchedules));
+}
+ScheduleTable iteration_schedules() { return ScheduleTable(std::span(kSchedules).last(kIterationSchedules)); }
+
+const Schedule& find_schedule(std::string_view name) { return find_named(all_schedules(), name, "schedule"); }
 
 void check_decision(const Schedule& schedule, const Decision& d) {
   check_degrees(schedule, d);
@@ -105,6 +93,11 @@ void check_decision(const Schedule& schedule, const Decision& d) {
   require<BadInput>(d.packing == 1 || (schedule.packs_experts && d.packing > 1),
                     "schedule {}: found packing {}, expected {}", schedule.name, d.packing,
                     schedule.packs_experts ? ">= 1" : "1");
+}
+
+void check_one_layer(const Schedule& schedule) {
+  require<Unsupported>(!schedule.orders_iterations, "schedule {} orders all passes of a model: found one layer, once",
+                       schedule.name);
 }
 
 void check_shape(const Schedule& schedule, const LayerCase& shape) {
@@ -303,6 +296,7 @@ LayerCase decided_case(const LayerCase& shape, const Decision& decision) {
 }
 
 Plan build_plan(const Schedule& schedule, const LayerCase& shape, const Decision& decision) {
+  check_one_layer(schedule);
   if (!schedule.variants.empty()) {
     require<BadInput>(std::ranges::count(schedule.variants, decision.variant) == 1,
                       "schedule {} chooses among others: found no choice", schedule.name);

@@ -45,16 +45,17 @@ struct Schedule {
   void (*moe_part)(LayerBuilder&);
   Flow flow = Flow::sharded;
   Pieces pieces = Pieces::cut;
-  bool searched_order = false;   // the order of G and S on the intra lane is part of the decision
-  bool holds_micro_ops = false;  // none starts between a combine's backward and its AlltoAll (Lina section 6.1)
-  bool in_sequence = false;      // nothing of the MoE part runs beside anything: the shared expert goes before it
-  bool halves_backward = false;  // experts and attention: gradients of their inputs first, which others wait for
-  bool packs_experts = false;    // the experts a device holds are part of the decision (Lina section 4.2)
+  bool searched_order = false;     // the order of G and S on the intra lane is part of the decision
+  bool holds_micro_ops = false;    // none starts between a combine's backward and its AlltoAll (Lina section 6.1)
+  bool in_sequence = false;        // nothing of the MoE part runs beside anything: the shared expert goes before it
+  bool halves_backward = false;    // experts and attention: gradients of their inputs first, which others wait for
+  bool packs_experts = false;      // the experts a device holds are part of the decision (Lina section 4.2)
+  bool orders_iterations = false;  // the tasks of all passes of a model at once (moe/search/wave.h)
   /// The schedules among which this one chooses; then it has no tasks of its own.
   std::span<const Schedule* const> variants = {};
 };
 
-/// All schedules, in the order of `list`: those objects to which `variants` point.
+/// Schedules, in the order of `list`: those objects to which `variants` point.
 class ScheduleTable {
  public:
   class Iterator {
@@ -85,8 +86,11 @@ class ScheduleTable {
  private:
   std::span<const Schedule* const> rows_;
 };
+/// Those of a layer, which order one pass after the other in models too; those of models alone; all of them.
 ScheduleTable schedules();
-/// Returns the schedule of that name. Throws BadInput listing the known names.
+ScheduleTable iteration_schedules();
+ScheduleTable all_schedules();
+/// Returns the schedule of that name among all. Throws BadInput listing the known names.
 const Schedule& find_schedule(std::string_view name);
 
 /// The order of G and S on the intra lane, "GGSGSS"; empty: every G before any S.
@@ -127,6 +131,9 @@ void split_gradients(const Schedule& schedule, SplitPlaces places, int64_t first
 
 /// Throws BadInput for degrees or a gradient split that the schedule does not have: DegreePolicy, GradientPolicy.
 void check_decision(const Schedule& schedule, const Decision& decision);
+
+/// Throws Unsupported for a schedule that orders whole iterations.
+void check_one_layer(const Schedule& schedule);
 
 /// Throws Unsupported where the schedule's flow has no meaning on this parallel shape.
 void check_shape(const Schedule& schedule, const LayerCase& shape);

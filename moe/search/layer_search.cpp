@@ -38,6 +38,7 @@ void add_forward_again(LayerResult& result) {
 }  // namespace
 
 LayerResult LayerSearch::tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice) {
+  check_one_layer(schedule);
   check_choice(schedule, choice);
   choice = within_rows(choice, pricer);
   if (!schedule.variants.empty()) return tune_variants(*this, schedule, pricer, choice);

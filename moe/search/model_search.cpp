@@ -14,6 +14,7 @@
 #include "moe/search/model_partition.h"
 #include "moe/search/model_replay.h"
 #include "moe/search/partition.h"
+#include "moe/search/wave.h"
 
 namespace moe {
 namespace {
@@ -71,6 +72,17 @@ void add_passes(search::LayerReplay& layer, std::span<const Phase> phases, int f
   }
 }
 
+// Replays the result's plan.
+void set_times(const std::vector<double>& seconds, const Profile& profile, ModelResult& result) {
+  result.timeline = timeline_of(result.plan, seconds, profile.contention);
+  result.last_forward_s = 0;
+  for (const Task& task : result.plan.tasks()) {
+    if (task.runs_in() == Phase::forward)
+      result.last_forward_s = std::max(result.last_forward_s, result.timeline.end_s[static_cast<size_t>(task.id)]);
+    if (makes_attention_gradients(task.kind)) result.last_backward = task.id;
+  }
+}
+
 // Returns what no decision for a stage with one micro-batch can beat, contention counted.
 // `dense`: of its dense layers; null: it has none.
 double least_seconds(search::LayerReplay layer, search::LayerReplay* dense, const ModelShape& model,
@@ -114,6 +126,7 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
                               const PartitionStrategy& strategy, DegreeChoice choice) {
   choice = within_rows(choice, pricer);
   const Asked asked{schedule, pricer, model, strategy, choice};
+  if (schedule.orders_iterations) return tune_iteration(asked);
   if (!schedule.packs_experts) {
     LayerResult layer = layers_.tune(schedule, pricer, choice);
     ModelResult result = tune_as(asked, layer);
@@ -160,6 +173,27 @@ void ModelSearch::try_degrees(const Asked& asked, LayerResult& layer, double lea
   }
 }
 
+ModelResult ModelSearch::tune_iteration(const Asked& asked) {
+  const auto& [schedule, pricer, model, strategy, choice] = asked;
+  require<Unsupported>(model.shape.parallel.pp == 1, "schedule {} orders one stage: found {}", schedule.name,
+                       model.shape.parallel.pp);
+  ModelResult result = tune(find_schedule("fsmoe-dw"), pricer, model, strategy, choice);
+  const int held = model.order == PipelineOrder::gpipe ? model.micro_batches : 1;
+  WaveResult found = best_wave(
+      pricer, model, {.keep = held * model.layers + 1, .forward = choice.forward, .backward = choice.backward},
+      {std::move(result.plan), result.total_s(), {}});
+  result.schedule = schedule.name;
+  result.plan = std::move(found.plan);
+  result.plan.schedule = schedule.name;
+  if (found.degrees) {
+    result.decision = wave_decision(model, *found.degrees);
+    result.partition = {};
+    set_times(price(pricer, result.plan), pricer.profile(), result);
+  }
+  result.bound_s = result.at_least_s = wave_bound(pricer, model);
+  return result;
+}
+
 ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   const auto& [schedule, pricer, model, strategy, choice] = asked;
   const Schedule& planned = layer.decision.variant ? *layer.decision.variant : schedule;
@@ -198,12 +232,7 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
     seconds = price(decided_pricer, result.plan);
   }
   result.plan.schedule = schedule.name;
-  result.timeline = timeline_of(result.plan, seconds, pricer.profile().contention);
-  for (const Task& task : result.plan.tasks()) {
-    if (task.runs_in() == Phase::forward)
-      result.last_forward_s = std::max(result.last_forward_s, result.timeline.end_s[static_cast<size_t>(task.id)]);
-    if (makes_attention_gradients(task.kind)) result.last_backward = task.id;
-  }
+  set_times(seconds, pricer.profile(), result);
   // The bound holds for all degrees: padding only adds rows.
   LayerCase unpadded = decided.shape;
   unpadded.row_multiple = 1;

@@ -46,7 +46,9 @@ class ModelSearch {
   /// it sends (with Rounding::lcm, among those that cut that one layer's rows into equal chunks). The replay of the
   /// whole plan chooses how experts are packed, within Lina's rule and a rank's memory, and gives the time. Strategy
   /// `exact` is never slower than another one. Under contention it then descends by small moves, within an effort,
-  /// unless stages_apart: there each stage's gradients are split for themselves.
+  /// unless stages_apart: there each stage's gradients are split for themselves. A schedule of iterations keeps the
+  /// activations of one layer more than `model.order` does with one stage, and is never slower than `fsmoe-dw`; it
+  /// throws Unsupported for several stages.
   ModelResult tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                    const PartitionStrategy& strategy, DegreeChoice choice = {});
 
@@ -59,6 +61,7 @@ class ModelSearch {
     const DegreeChoice& choice;
   };
   ModelResult tune_as(const Asked& asked, const LayerResult& layer);
+  ModelResult tune_iteration(const Asked& asked);
   void try_degrees(const Asked& asked, LayerResult& layer, double least_s);
 
   bool checks_;

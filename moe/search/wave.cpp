@@ -14,6 +14,7 @@
 #include "moe/base/random.h"
 #include "moe/cost/bounds.h"
 #include "moe/cost/fluid_replay.h"
+#include "moe/schedule/rows.h"
 #include "moe/search/degrees.h"
 
 namespace moe {
@@ -32,9 +33,10 @@ bool is_weight_half(const Task& task) {
   return task.kind == TaskKind::expert_dw || task.kind == TaskKind::attention_dw;
 }
 
-// Returns whether a task may add to gradients of weights: norms are part of what stands beside them.
-bool adds_gradients(const Task& task) {
-  const bool moves_rows = task.kind == TaskKind::order || task.kind == TaskKind::i_order;
+// Returns whether a task may add to gradients of weights: norms are part of what stands beside them, one behind the MoE
+// part of what puts rows back into order.
+bool adds_gradients(const Task& task, Norm norm) {
+  const bool moves_rows = task.kind == TaskKind::order || (task.kind == TaskKind::i_order && !is_post(norm));
   return task.phase == Phase::backward && task.group == GroupKind::none && !moves_rows &&
          task.kind != TaskKind::expert_dx && task.kind != TaskKind::optimizer;
 }
@@ -183,7 +185,7 @@ void Iteration::add_passes(int keep) {
 void Iteration::add_sums() {
   std::map<std::pair<TaskKind, int>, int> last;
   for (const Task& task : tasks()) {
-    if (!adds_gradients(task)) continue;
+    if (!adds_gradients(task, base.shape.layer.norm)) continue;
     const auto [previous, first] = last.try_emplace({task.kind, task.layer}, task.id);
     if (!first) after[static_cast<size_t>(task.id)].push_back(std::exchange(previous->second, task.id));
   }
@@ -540,7 +542,6 @@ class Rewriter {
 
   Plan write(const Filled& filled) {
     Plan plan = it_.base;
-    plan.schedule = "wave";
     plan.slices.clear();
     for (const Step& step : filled.steps) {
       if (step.task < 0)
@@ -607,23 +608,12 @@ class Rewriter {
 
 // Returns the passes one after the other, each layer's gradients sent in a slice.
 Plan base_plan(const ModelShape& model, const WaveDegrees& degrees) {
-  ModelDecision decision;
-  decision.degree_forward = degrees.forward;
-  decision.degree_first_forward = degrees.first_forward;
-  decision.degree_backward = degrees.backward;
   ModelShape decided = model;
   decided.order = PipelineOrder::gpipe;
   if (model.shape.rounding == Rounding::lcm && model.shape.row_multiple == 1)
     decided.shape.row_multiple =
         std::lcm(std::lcm(degrees.first_forward, degrees.forward), std::lcm(degrees.backward, degrees.last_backward));
-  const LayerCases cases(model.shape, model.dense);
-  const bool sums = model.shape.parallel.dp > 1;
-  int64_t waiting = sums ? model.head_gradient_bytes : 0;
-  for (int layer = model.layers - 1; layer >= 0; --layer) {
-    decision.backwards.push_back({cases.is_dense(layer) ? 1 : degrees.last_backward, 0, waiting, {}, {}});
-    waiting = sums ? gradient_bytes(cases.of(layer)) : 0;
-  }
-  return timed_model_plan(find_schedule("fsmoe-dw"), decided, decision);
+  return timed_model_plan(kWave, decided, wave_decision(model, degrees));
 }
 
 // The effort for orders by chance, once degrees are found.
@@ -631,18 +621,24 @@ constexpr int kMostDraws = 100, kDrawnTasks = 100'000;
 
 // Replaces `best` by a plan that is faster, if there is one: with degrees of both phases alike for all micro-batches
 // first, then with others for the first forward and the last backward, then with others for those between.
-void improve(const LayerPricer& pricer, const ModelShape& model, int keep, WaveResult& best) {
-  const int most = std::min(kMostWaveDegree, largest_degree(pricer));
+void improve(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice, WaveResult& best) {
+  const int most = largest_degree(pricer);
   WaveResult own;
   own.seconds = std::numeric_limits<double>::infinity();
   const auto attempt = [&](const WaveDegrees& degrees, int draws = 0) {
-    Plan plan = wave_plan(pricer, model, keep, degrees, draws);
+    Plan plan = wave_plan(pricer, model, choice.keep, degrees, draws);
     const double seconds = timeline_of(plan, price(pricer, plan), pricer.profile().contention).makespan_s;
     if (search::better(seconds, own.seconds)) own = {std::move(plan), seconds, degrees};
   };
+  const auto tried = [&](int fixed) {
+    return fixed > 0 ? std::pair(std::min(fixed, most), std::min(fixed, most))
+                     : std::pair(1, std::min(kMostWaveDegree, most));
+  };
   const auto attempt_all = [&](auto degrees_of) {
-    for (int forward = 1; forward <= most; ++forward)
-      for (int backward = 1; backward <= most; ++backward) attempt(degrees_of(forward, backward));
+    const auto [forward, most_forward] = tried(choice.forward);
+    const auto [backward, most_backward] = tried(choice.backward);
+    for (int f = forward; f <= most_forward; ++f)
+      for (int b = backward; b <= most_backward; ++b) attempt(degrees_of(f, b));
   };
   attempt_all([](int forward, int backward) { return WaveDegrees{forward, forward, backward, backward}; });
   if (model.micro_batches > 1) {
@@ -659,8 +655,9 @@ void improve(const LayerPricer& pricer, const ModelShape& model, int keep, WaveR
 }
 
 // Returns into how many parts of whole samples a micro-batch may be cut.
-std::vector<int> parts_of(const ModelShape& model) {
+std::vector<int> parts_of(const ModelShape& model, bool cuts_samples) {
   std::vector<int> all{1};
+  if (!cuts_samples) return all;
   for (int parts = 2; parts <= model.shape.layer.batch && parts * model.micro_batches <= kMostCutMicroBatches; ++parts)
     if (model.shape.layer.batch % parts == 0) all.push_back(parts);
   return all;
@@ -674,7 +671,7 @@ ModelShape cut_into(const ModelShape& model, int parts) {
 }
 
 double uncut_bound(const LayerPricer& pricer, const ModelShape& model) {
-  const Schedule& schedule = find_schedule("fsmoe-dw");
+  const Schedule& schedule = kWave;
   BoundShapes shapes;
   std::vector<double> busy_s;
   double chain_s = 0;
@@ -704,6 +701,21 @@ double uncut_bound(const LayerPricer& pricer, const ModelShape& model) {
 
 }  // namespace
 
+ModelDecision wave_decision(const ModelShape& model, const WaveDegrees& degrees) {
+  ModelDecision decision;
+  decision.degree_forward = degrees.forward;
+  decision.degree_first_forward = degrees.first_forward;
+  decision.degree_backward = degrees.backward;
+  const LayerCases cases(model.shape, model.dense);
+  const bool sums = model.shape.parallel.dp > 1;
+  int64_t waiting = sums ? model.head_gradient_bytes : 0;
+  for (int layer = model.layers - 1; layer >= 0; --layer) {
+    decision.backwards.push_back({cases.is_dense(layer) ? 1 : degrees.last_backward, 0, waiting, {}, {}});
+    waiting = sums ? gradient_bytes(cases.of(layer)) : 0;
+  }
+  return decision;
+}
+
 Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees, int draws) {
   require<Unsupported>(model.shape.parallel.pp == 1, "wave: found {} pipeline stages, expected 1",
                        model.shape.parallel.pp);
@@ -715,21 +727,24 @@ Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, con
   return Rewriter(iteration).write(Filler(iteration, order, pricer).best());
 }
 
-WaveResult best_wave(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveResult& known) {
+WaveResult best_wave(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice,
+                     const WaveResult& known) {
   WaveResult best = known;
-  for (const int parts : parts_of(model)) {
+  for (const int parts : parts_of(model, choice.cuts_samples)) {
     const ModelShape cut = cut_into(model, parts);
     const double before_s = best.seconds;
-    improve(LayerPricer(pricer.profile(), cut.shape, pricer.options()), cut, keep * parts, best);
+    WaveChoice own = choice;
+    own.keep *= parts;
+    improve(LayerPricer(pricer.profile(), cut.shape, pricer.options()), cut, own, best);
     if (best.seconds < before_s) best.parts = parts;
   }
   if (best.degrees) check_plan(best.plan);
   return best;
 }
 
-double wave_bound(const LayerPricer& pricer, const ModelShape& model) {
+double wave_bound(const LayerPricer& pricer, const ModelShape& model, bool cuts_samples) {
   double least_s = std::numeric_limits<double>::infinity();
-  for (const int parts : parts_of(model)) {
+  for (const int parts : parts_of(model, cuts_samples)) {
     const ModelShape cut = cut_into(model, parts);
     least_s = std::min(least_s, uncut_bound(LayerPricer(pricer.profile(), cut.shape, pricer.options()), cut));
   }

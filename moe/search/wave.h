@@ -45,12 +45,23 @@ struct WaveResult {
 /// there are.
 Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees, int draws = 0);
 
-/// Returns the best of the plans with degrees up to kMostWaveDegree, checked, or `known` where none is faster: so it is
-/// never slower than that one. Each is replayed.
-WaveResult best_wave(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveResult& known);
+/// Returns the decision for the plan whose tasks are ordered: with each layer's gradients in a slice of their own.
+ModelDecision wave_decision(const ModelShape& model, const WaveDegrees& degrees);
+
+/// What a search may decide.
+struct WaveChoice {
+  int keep = 1;                   // of how many layers activations are kept at a time, of all micro-batches together
+  bool cuts_samples = false;      // a micro-batch of several samples may be cut into smaller ones
+  int forward = 0, backward = 0;  // chunks of every pass; 0: searched, up to kMostWaveDegree
+};
+
+/// Returns the best of the plans, checked, or `known` where none is faster: so it is never slower than that one. Each
+/// is replayed.
+WaveResult best_wave(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice,
+                     const WaveResult& known);
 
 /// Returns the seconds that no order of these tasks beats, whatever the degrees: each lane's work, and the tasks of one
 /// micro-batch in sequence.
-double wave_bound(const LayerPricer& pricer, const ModelShape& model);
+double wave_bound(const LayerPricer& pricer, const ModelShape& model, bool cuts_samples = false);
 
 }  // namespace moe

@@ -9,9 +9,10 @@ const SCHEDULES = {
   lina: "#006b4e", "lina-packed": "#003d2d",
   "parm-s1": "#ecc3da", "parm-s2-aas": "#dd9cc1", "parm-s2": "#cc79a7", parm: "#8f3f6f",
   "monta-baseline": "#e3d65c", "monta-o1": "#c9b81a", "monta-o2": "#a39400", "monta-o3": "#7a6f00", monta: "#4f4800",
+  wave: "#17a2b8",
 };
 // Colours one's own schedules, and those of a later program.
-const OTHERS = ["#5d3fd3", "#9a86e8", "#37208f", "#17a2b8", "#c03b5b", "#7a6a53"];
+const OTHERS = ["#5d3fd3", "#9a86e8", "#37208f", "#2a9d8f", "#c03b5b", "#7a6a53"];
 const scheduleNames = ordered([...rows.distinct("schedule"), ...data.models.map((one) => one.schedule)]);
 const FIRST = ["fsmoe", "tutel", "tutel-improved", "ds-moe", "fsmoe-no-iio", "pipemoe+lina", "lina", "monta"];
 scheduleNames.sort((a, b) => (FIRST.indexOf(a) + 99) % 99 - (FIRST.indexOf(b) + 99) % 99 || a.localeCompare(b));

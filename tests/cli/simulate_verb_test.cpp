@@ -71,6 +71,26 @@ TEST_F(SimulateVerb, SimulateJsonIsADocumentWhereEveryScheduleIsRefused) {
 }
 
 // A stage of a pipeline has its experts on its own nodes, in a layer as in a model.
+// A schedule of whole iterations has a row where it is named, and a model on one stage.
+TEST_F(SimulateVerb, IterationsAreOrderedWhereThatIsAskedFor) {
+  const auto rows_of = [&](const std::string& schedules, int stages) {
+    const Printed printed = run({"simulate", "--layers", "2", "--micro-batches", "3", "--pp", std::to_string(stages),
+                                 "--schedule", schedules, "--json"});
+    EXPECT_EQ(printed.exit_code, 0) << printed.err;
+    return Json::parse(printed.out)["schedules"];
+  };
+  const Json all = rows_of("all", 1), with = rows_of("all,wave", 1);
+  ASSERT_EQ(with.size(), all.size() + 1);
+  EXPECT_EQ(with.back()["schedule"], "wave");
+  const auto plain = std::ranges::find_if(all, [](const Json& row) { return row["schedule"] == "fsmoe-dw"; });
+  EXPECT_LT(with.back()["total_s"], (*plain)["total_s"]);
+  const Json staged = rows_of("tutel,wave", 2);
+  EXPECT_EQ(staged.back()["reason"], "schedule wave orders one stage: found 2");
+  const Printed layer = run({"simulate", "--schedule", "wave"});
+  EXPECT_EQ(layer.exit_code, 2);
+  EXPECT_EQ(layer.err, "moetune: schedule wave orders all passes of a model: found one layer, once\n");
+}
+
 TEST_F(SimulateVerb, StderrHasWhatIsAskedFor) {
   const auto said = [&](std::vector<std::string> flags) {
     flags.insert(flags.begin(), {"simulate", "--schedule", "fsmoe", "--nearest", "--ep", "4"});

@@ -63,6 +63,20 @@ class Trains(Modelbench):
         self.check_trace()
         self.check_use(printed)
 
+    def test_a_whole_iteration_in_one_order(self):
+        """Lanes that mix passes: faster by more than machines err, with the same losses."""
+        printed = json.loads(self.expect_run(
+            "modelbench", "--layers", "2", "--micro-batches", "4", "--steps", str(STEPS), "--schedule",
+            "fsmoe-dw,wave", "--out", "r.jsonl", "--json"))
+        plain, wave = printed["schedules"]
+        self.assertEqual((plain["schedule"], wave["schedule"]), ("fsmoe-dw", "wave"))
+        for loss, other in zip(wave["loss"], plain["loss"], strict=True):
+            self.assertAlmostEqual(loss, other, delta=1e-6 * other)  # other degrees, other sums
+        for times in ("predicted", "measured"):
+            self.assertLess(wave[times]["total_s"], 0.95 * plain[times]["total_s"])
+        cases = {line["schedule"]: line for line in self.records() if line["kind"] == "case"}
+        self.check_row(wave, cases["wave"])
+
     def check_use(self, printed):
         """Checks the share of what ranks could compute: by the model's file and the profile's, read here."""
         def read(path):

@@ -101,7 +101,8 @@ class Colours(unittest.TestCase):
     def test_each_schedule_has_its_own(self):
         code, out, err = moetune(HERE, "list", "--json")
         self.assertEqual(code, 0, err)
-        names = [row["name"] for row in json.loads(out)["schedules"]]
+        listed = json.loads(out)
+        names = [row["name"] for row in listed["schedules"] + listed["iteration_schedules"]]
         with open(os.path.join(HERE, "..", "..", "plots", "style.py")) as file:
             tree = ast.parse(file.read())
         table = next(ast.literal_eval(node.value) for node in tree.body

@@ -167,7 +167,9 @@ class Rules {
     std::map<std::pair<TaskKind, int>, std::vector<int>> adders;  // by kind and layer, as they should add
     for (const auto& [key, id] : found_) {
       const auto& [phase, m, layer, kind, chunk] = key;
-      if (phase == Phase::backward && (kind == expert_dw || kind == attention_dw || kind == gate || kind == shared))
+      const bool norm_behind = kind == i_order && plan_.shape.layer.norm == Norm::post_layernorm;
+      if (phase == Phase::backward &&
+          (kind == expert_dw || kind == attention_dw || kind == gate || kind == shared || norm_behind))
         adders[{kind, layer}].push_back(id);
     }
     for (const auto& [what, ids] : adders)

@@ -29,12 +29,17 @@ struct Draws {
   double uniform() { return random_uniform(seed, 178, index++); }
 };
 
+// In every fifth a norm stands behind the MoE part, and its gradients are summed there.
+random_layer::RandomLayer drawn_layer(uint64_t seed, bool contends) {
+  random_layer::RandomLayer layer = random_layer::random_layer(seed, seed % 4 >= 2);
+  if (contends) layer = random_layer::contended(std::move(layer), seed);
+  if (seed % 5 == 0) layer.shape.layer.norm = Norm::post_layernorm;
+  return layer;
+}
+
 struct Drawn {
   explicit Drawn(uint64_t seed, bool contends = false)
-      : draws{seed},
-        layer(contends ? random_layer::contended(random_layer::random_layer(seed, seed % 4 >= 2), seed)
-                       : random_layer::random_layer(seed, seed % 4 >= 2)),
-        pricer(layer.profile, layer.shape) {
+      : draws{seed}, layer(drawn_layer(seed, contends)), pricer(layer.profile, layer.shape) {
     model = ModelShape{layer.shape, 1 + draws.below(4), 1 + draws.below(4)};
     if (model.micro_batches > 1) model.order = PipelineOrder::one_f_one_b;
     keep = model.layers + draws.below(model.layers + 1);
@@ -181,13 +186,13 @@ TEST(Wave, IsNeverSlowerThanTheBestOther) {
           search.tune(find_schedule(name), drawn.pricer, drawn.model, partition_strategies().front());
       if (found.total_s() < known.seconds) known = {found.plan, found.total_s(), {}};
     }
-    const WaveResult best = best_wave(drawn.pricer, drawn.model, drawn.keep, known);
+    const WaveResult best = best_wave(drawn.pricer, drawn.model, {drawn.keep, true}, known);
     ASSERT_LE(best.seconds, known.seconds) << drawn.layer.text;
     const LayerPricer own(drawn.layer.profile, best.plan.shape);
     const Contention& contention = drawn.layer.profile.contention;
     ASSERT_NEAR(timeline_of(best.plan, price(own, best.plan), contention).makespan_s / best.seconds, 1, 1e-12);
     if (best.degrees) {
-      ASSERT_GE(best.seconds, wave_bound(drawn.pricer, drawn.model) * (1 - 1e-9)) << drawn.layer.text;
+      ASSERT_GE(best.seconds, wave_bound(drawn.pricer, drawn.model, true) * (1 - 1e-9)) << drawn.layer.text;
       const std::vector<double> seconds = by_task(best.plan, price(own, best.plan));
       ASSERT_EQ(faults_of(best.plan, drawn.keep * best.parts, seconds), std::vector<std::string>()) << drawn.layer.text;
     }
@@ -200,6 +205,47 @@ TEST(Wave, IsNeverSlowerThanTheBestOther) {
   fmt::print("{} models: faster in {}, {:.3f} in the mean, {:.3f} at most\n", models, faster, std::exp(sum / models),
              most);
   EXPECT_GT(faster, models / 4);
+}
+
+// As a schedule of models: with one micro-batch or several, in either order; some with degrees that are asked for.
+TEST(Wave, IsTunedAsASchedule) {
+  ModelSearch search;
+  const Schedule& wave = find_schedule("wave");
+  int faster = 0;
+  for (long seed = 1; seed <= cases; ++seed) {
+    Drawn drawn(static_cast<uint64_t>(seed), seed % 3 == 0);
+    SCOPED_TRACE(drawn.layer.text);
+    if (seed % 4 == 0) drawn.model.order = PipelineOrder::gpipe;
+    DegreeChoice choice;
+    if (seed % 2 == 0 && largest_degree(drawn.pricer) > 1) choice.forward = 1, choice.backward = 2;
+    const auto tuned = [&](const Schedule& schedule) {
+      return search.tune(schedule, drawn.pricer, drawn.model, partition_strategies().front(), choice);
+    };
+    const ModelResult found = tuned(wave), plain = tuned(find_schedule("fsmoe-dw"));
+    ASSERT_EQ(found.schedule, "wave");
+    ASSERT_EQ(found.plan.schedule, "wave");
+    ASSERT_NO_THROW(check_plan(found.plan));
+    ASSERT_LE(found.total_s(), plain.total_s());
+    ASSERT_GE(found.total_s(), found.bound_s * (1 - 1e-9));
+    ASSERT_GT(found.last_forward_s, 0);
+    ASSERT_LT(found.last_forward_s, found.total_s());
+    const LayerPricer own(drawn.layer.profile, found.plan.shape);
+    const std::vector<double> seconds = by_task(found.plan, price(own, found.plan));
+    const bool keeps_all = drawn.model.order == PipelineOrder::gpipe;
+    const int keep = drawn.model.layers * (keeps_all ? drawn.model.micro_batches : 1) + 1;
+    ASSERT_EQ(faults_of(found.plan, keep, seconds), std::vector<std::string>());
+    if (drawn.layer.profile.contention.none()) {
+      const double recomputed = wave_rules::times_of(found.plan, seconds).makespan_s();
+      ASSERT_NEAR(found.total_s() / recomputed, 1, 1e-12);
+    }
+    for (const Task& task : found.plan.tasks()) {
+      if (choice.forward == 0 || !is_expert(task.kind)) continue;
+      ASSERT_EQ(task.chunks, task.phase == Phase::forward ? 1 : 2) << task.name();
+    }
+    faster += found.total_s() < plain.total_s() * (1 - 1e-9);
+  }
+  fmt::print("{} models: faster than fsmoe-dw in {}\n", cases, faster);
+  EXPECT_GT(faster, cases / 4);
 }
 
 // Dense layers, ends of a model, recomputation and planned steps.
@@ -222,8 +268,12 @@ TEST(Wave, OrdersAnyModelOfOneStage) {
 TEST(Wave, RefusesWhatItCannotOrder) {
   Drawn drawn(1);
   EXPECT_THROW(wave_plan(drawn.pricer, drawn.model, drawn.model.layers - 1, {}), BadInput);
+  const Schedule& wave = find_schedule("wave");
+  EXPECT_THROW(LayerSearch().tune(wave, drawn.pricer), Unsupported);
+  EXPECT_THROW(build_plan(wave, drawn.layer.shape, {}), Unsupported);
   drawn.model.shape.parallel.pp = 2;
   EXPECT_THROW(wave_plan(drawn.pricer, drawn.model, drawn.keep, {}), Unsupported);
+  EXPECT_THROW(ModelSearch().tune(wave, drawn.pricer, drawn.model, partition_strategies().front()), Unsupported);
 }
 
 }  // namespace

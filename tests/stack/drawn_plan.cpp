@@ -110,13 +110,7 @@ DrawnWave drawn_wave(const layer_space::Point& point, uint64_t seed, int64_t voc
   drawn.wave = wave_plan(pricer, model, keep, degrees, draw(4));
   check_plan(drawn.wave);
   model.shape = drawn.wave.shape;
-  ModelDecision decision;
-  decision.degree_first_forward = degrees.first_forward;
-  decision.degree_forward = degrees.forward;
-  decision.degree_backward = degrees.backward;
-  for (int layer = model.layers - 1; layer >= 0; --layer)
-    decision.backwards.push_back({model.dense.has(layer) ? 1 : degrees.last_backward, 0, 0, {}, {}});
-  drawn.plain = build_model_plan(find_schedule("fsmoe-dw"), model, decision);
+  drawn.plain = build_model_plan(find_schedule("fsmoe-dw"), model, wave_decision(model, degrees));
   return drawn;
 }
 
