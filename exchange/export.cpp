@@ -247,10 +247,11 @@ int64_t epoch_seconds(const std::string& utc) {
   int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0;
   const int read = std::sscanf(utc.c_str(), "%d-%d-%dT%d:%d:%dZ", &year, &month, &day, &hour, &minute, &second);
   require<BadInput>(read == 6, "started: found '{}', expected a time such as 2025-01-31T12:00:00Z", utc);
-  using namespace std::chrono;
-  const sys_days date = std::chrono::year(year) / std::chrono::month(static_cast<unsigned>(month)) /
-                        std::chrono::day(static_cast<unsigned>(day));
-  return duration_cast<std::chrono::seconds>(date.time_since_epoch()).count() + 3600 * hour + 60 * minute + second;
+  namespace chrono = std::chrono;
+  const chrono::sys_days date =
+      chrono::year(year) / chrono::month(static_cast<unsigned>(month)) / chrono::day(static_cast<unsigned>(day));
+  const chrono::sys_seconds time = date + chrono::hours(hour) + chrono::minutes(minute) + chrono::seconds(second);
+  return time.time_since_epoch().count();
 }
 
 }  // namespace

@@ -72,7 +72,8 @@ ParallelShape large_cluster() {
 void bench_tune(benchmark::State& state, const Layer& layer) {
   const Grid grid = find_grid(std::string(kGrid));
   const auto all = verbs::chosen_schedules({});
-  for (auto _ : state) benchmark::DoNotOptimize(verbs::sweep({layer.profile, grid, all, {}, {}}));
+  for ([[maybe_unused]] const auto _ : state)
+    benchmark::DoNotOptimize(verbs::sweep({layer.profile, grid, all, {}, {}}));
   const auto layers = static_cast<double>(grid.layers.size()), schedules = static_cast<double>(all.size());
   state.counters["layers"] = layers;
   state.counters["schedules"] = schedules;
@@ -86,7 +87,7 @@ void bench_records(benchmark::State& state, const Layer& layer) {
   const auto all = verbs::chosen_schedules({});
   const std::string path =
       std::filesystem::temp_directory_path() / fmt::format("moetune-plannerbench-{}.jsonl", ::getpid());
-  for (auto _ : state) {
+  for ([[maybe_unused]] const auto _ : state) {
     RecordWriter writer(path, {});
     verbs::append_rows(writer, verbs::sweep({layer.profile, grid, all, {}, {}}), all, layer.profile.name);
     writer.end();
@@ -99,14 +100,14 @@ void bench_records(benchmark::State& state, const Layer& layer) {
 void bench_plain(benchmark::State& state, const Layer& layer) {
   const Replay replay(*layer.plan.structure);
   std::vector<double> ends;
-  for (auto _ : state) benchmark::DoNotOptimize(replay.makespan(layer.seconds, ends));
+  for ([[maybe_unused]] const auto _ : state) benchmark::DoNotOptimize(replay.makespan(layer.seconds, ends));
   state.counters["tasks/s"] = a_second(static_cast<double>(state.iterations()) * static_cast<double>(ends.size()));
 }
 
 void bench_fluid(benchmark::State& state, const Layer& layer) {
   const FluidReplay replay(*layer.plan.structure, networks_of(layer.plan.groups), {1.2, 1.1, 1.15, 1.05, 1.1, 1.05});
   std::vector<double> ends;
-  for (auto _ : state) benchmark::DoNotOptimize(replay.makespan(layer.seconds, ends));
+  for ([[maybe_unused]] const auto _ : state) benchmark::DoNotOptimize(replay.makespan(layer.seconds, ends));
   state.counters["tasks/s"] = a_second(static_cast<double>(state.iterations()) * static_cast<double>(ends.size()));
 }
 
@@ -115,7 +116,7 @@ void bench_ranks(benchmark::State& state, const Layer& layer) {
   RankNoise noise;
   noise.jitter = Jitter::lognormal;
   noise.coefficient = 0.05;
-  for (auto _ : state) {
+  for ([[maybe_unused]] const auto _ : state) {
     benchmark::DoNotOptimize(replay.replay(layer.seconds, noise));
     ++noise.seed;
   }
@@ -131,14 +132,15 @@ void bench_wave(benchmark::State& state, const Layer& layer) {
   ModelShape model{layer.plan.shape, 12, kWaveMicroBatches};
   const LayerPricer pricer(layer.profile, model.shape);
   const WaveResult none{{}, std::numeric_limits<double>::infinity(), {}};
-  for (auto _ : state)
+  for ([[maybe_unused]] const auto _ : state)
     benchmark::DoNotOptimize(best_wave(pricer, model, {.keep = model.layers + 1, .cuts_samples = true}, none));
   state.counters["layers"] = model.layers;
 }
 
 void bench_wave_order(benchmark::State& state, const Layer& layer) {
   const ModelShape model{layer.plan.shape, 48, kWaveMicroBatches};
-  for (auto _ : state) benchmark::DoNotOptimize(wave_plan(layer.pricer, model, model.layers + 1, {2, 2, 2, 2}));
+  for ([[maybe_unused]] const auto _ : state)
+    benchmark::DoNotOptimize(wave_plan(layer.pricer, model, model.layers + 1, {2, 2, 2, 2}));
   state.counters["layers"] = model.layers;
 }
 

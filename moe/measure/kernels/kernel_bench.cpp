@@ -23,15 +23,16 @@ class Race : public benchmark::BenchmarkReporter {
 
   benchmark::internal::Benchmark& add(const Kernel& kernel, Body body) {
     added_ = true;
-    return *benchmark::RegisterBenchmark(kernel.key().c_str(), [this, &kernel, body](benchmark::State& state) {
-      if (failure_) return state.SkipWithError("an earlier kernel failed");
-      try {
-        body(kernel, state);
-      } catch (...) {
-        failure_ = std::current_exception();
-        state.SkipWithError("failed");
-      }
-    });
+    return *benchmark::RegisterBenchmark(kernel.key().c_str(),
+                                         [this, &kernel, body = std::move(body)](benchmark::State& state) {
+                                           if (failure_) return state.SkipWithError("an earlier kernel failed");
+                                           try {
+                                             body(kernel, state);
+                                           } catch (...) {
+                                             failure_ = std::current_exception();
+                                             state.SkipWithError("failed");
+                                           }
+                                         });
   }
   void run() {
     if (!added_) return;
@@ -55,11 +56,11 @@ class Race : public benchmark::BenchmarkReporter {
 };
 
 void run_warm(const Kernel& kernel, benchmark::State& state) {
-  for (auto _ : state) state.SetIterationTime(kernel.warm_seconds());
+  for ([[maybe_unused]] const auto _ : state) state.SetIterationTime(kernel.warm_seconds());
 }
 
 void run_all(const Kernel& kernel, benchmark::State& state) {
-  for (auto _ : state)
+  for ([[maybe_unused]] const auto _ : state)
     if (kernel.seconds)
       state.SetIterationTime(kernel.seconds());
     else
@@ -118,7 +119,7 @@ void KernelBench::run(std::span<const Kernel> group) {
     first
         .add(*kernel,
              [&](const Kernel& k, benchmark::State& state) {
-               for (auto _ : state) k.run();
+               for ([[maybe_unused]] const auto _ : state) k.run();
                wrong[k.key()] = k.check();
              })
         .Iterations(1)

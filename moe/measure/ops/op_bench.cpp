@@ -39,7 +39,7 @@ class Series {
       benchmark::RegisterBenchmark(
           cases_[c].key().c_str(),
           [this, c, left = settings_.repetitions, result = OpResult{}](benchmark::State& state) mutable {
-            for (auto _ : state) sample(c, --left, result, state);
+            for ([[maybe_unused]] const auto _ : state) sample(c, --left, result, state);
           })
           ->Iterations(1)
           ->Repetitions(settings_.repetitions)
