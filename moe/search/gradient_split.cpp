@@ -23,9 +23,11 @@ class SplitSearch {
       add(bends[i]);
       if (i > 0) add_crossings(bends[i - 1], bends[i]);
     }
-    int64_t best = 0;
+    std::ranges::sort(candidates_);
+    int64_t best = 0, last = 0;
     double least = std::numeric_limits<double>::infinity();
     for (const int64_t bytes : candidates_) {
+      if (bytes == std::exchange(last, bytes)) continue;
       const double seconds = paths_.seconds(first_seconds(bytes), second_seconds(bytes));
       if (seconds < least * (1 - 1e-12)) best = bytes, least = seconds;
     }
@@ -50,7 +52,7 @@ class SplitSearch {
   void add(double bytes) {
     const int64_t floor = static_cast<int64_t>(bytes) / grain_ * grain_;
     for (const int64_t x : {floor - grain_, floor, floor + grain_})
-      if (x > 0 && x < all_) candidates_.insert(x);
+      if (x > 0 && x < all_) candidates_.push_back(x);
   }
 
   // Adds the bytes, between two bends, at which two of the paths with slices are equally long.
@@ -59,8 +61,8 @@ class SplitSearch {
     const int64_t second = static_cast<int64_t>(end - (end - begin) / 4);
     if (second - first < grain_) return;  // its ends' neighbours are all that lies between
     const auto lengths = [&](int64_t x) {
-      return std::array{paths_.first + first_seconds(x), paths_.second + second_seconds(x),
-                        paths_.both + first_seconds(x) + second_seconds(x)};
+      const double first_s = first_seconds(x), second_s = second_seconds(x);
+      return std::array{paths_.first + first_s, paths_.second + second_s, paths_.both + first_s + second_s};
     };
     const auto at_first = lengths(first), at_second = lengths(second);
     for (const auto& [p, q] : {std::pair<size_t, size_t>{0, 1}, {0, 2}, {1, 2}}) {
@@ -68,14 +70,14 @@ class SplitSearch {
       if (before == after) continue;
       const double crossing =
           static_cast<double>(first) + before / (before - after) * static_cast<double>(second - first);
-      add(std::clamp(crossing, begin, end));
+      if (crossing > begin && crossing < end) add(crossing);  // the bends are there already
     }
   }
 
   const SplitPaths& paths_;
   const LayerPricer& pricer_;
   int64_t all_, grain_;
-  std::set<int64_t> candidates_;
+  std::vector<int64_t> candidates_;
 };
 
 // Follows a backward's seconds over the bytes in its first place, piece by straight piece.

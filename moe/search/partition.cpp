@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <set>
 
 #include "moe/base/check.h"
 
@@ -99,20 +98,21 @@ class LayerCurve {
   LayerCurve(const PartitionProblem& problem, size_t layer, search::PartitionSearch& search, int64_t grain,
              int64_t most)
       : of_(problem.layers[layer]), layer_(layer), element_(problem.element_bytes), grain_(grain), search_(search) {
-    std::set<int64_t> bends{0, element_};
-    for (const int64_t a : of_.moe_bends) bends.insert({a, a + element_});
-    for (const int64_t b : of_.dense_bends) bends.insert({b, b + element_});
+    bytes_ = {0, element_};
+    const auto add = [&](int64_t bend, int elements) {
+      for (int i = 0; i <= elements; ++i) bytes_.push_back(bend + i * element_);
+    };
+    for (const int64_t a : of_.moe_bends) add(a, 1);
+    for (const int64_t b : of_.dense_bends) add(b, 1);
     for (const int64_t a : of_.moe_bends)
-      for (const int64_t b : of_.dense_bends) bends.insert({a + b, a + b + element_, a + b + 2 * element_});
-    const int64_t last = of_.bends_known && problem.is_straight ? std::min(*bends.rbegin(), most) : most;
-    std::set<int64_t> points{last, last + grain_};  // the second: how it goes on
-    for (const int64_t bytes : bends)
-      if (bytes < last) points.insert(bytes);
-    for (int64_t bytes = 0; bytes < last; bytes += grain_) points.insert(bytes);
-    for (const int64_t bytes : points) {
-      bytes_.push_back(bytes);
-      seconds_.push_back(split(bytes).seconds);
-    }
+      for (const int64_t b : of_.dense_bends) add(a + b, 2);
+    const int64_t last = of_.bends_known && problem.is_straight ? std::min(std::ranges::max(bytes_), most) : most;
+    std::erase_if(bytes_, [last](int64_t bytes) { return bytes >= last; });
+    for (int64_t bytes = 0; bytes < last; bytes += grain_) bytes_.push_back(bytes);
+    bytes_.insert(bytes_.end(), {last, last + grain_});  // the second: how it goes on
+    std::ranges::sort(bytes_);
+    bytes_.erase(std::unique(bytes_.begin(), bytes_.end()), bytes_.end());
+    for (const int64_t bytes : bytes_) seconds_.push_back(split(bytes).seconds);
     // What costs no more than the point before it makes that point needless: sending more leaves less to send.
     for (size_t k = 0; k + 1 < bytes_.size(); ++k)
       if (seconds_[k] < seconds_[k + 1] * (1 - kTie)) worthwhile_.push_back(k);

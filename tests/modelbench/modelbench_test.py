@@ -276,8 +276,8 @@ class Refuses(Modelbench):
 
     def test_checkpoints_that_cannot_be_read(self):
         """Never a training that begins again: the one before, or exit code 2."""
-        words = ["modelbench", "--cluster", "host", "--model", "tiny-gpt", "--schedule", "tutel", "--layers", "1",
-                 "--held-out", "0", "--checkpoint", "kept", "--overwrite", "--out", "r.jsonl", "--quiet"]
+        words = ["modelbench", "--model", "tiny-gpt", "--nearest", "--schedule", "tutel", "--layers", "1", "--held-out",
+                 "0", "--checkpoint", "kept", "--overwrite", "--out", "r.jsonl", "--quiet"]
         self.expect_run(*words, "--steps", "2", "--checkpoint-every", "1")
         newest = self.folder / "kept" / "step-000002" / "manifest.json"
         newest.write_text("garbage")
