@@ -38,7 +38,7 @@ Effects history() {
   return e;
 }
 
-Effects export_() {
+Effects of_export() {
   Effects e;
   e.emplace("FORMAT", FlagEffect{changes, "otava layers.jsonl", "otava-json layers.jsonl"});
   e.emplace("FILE", FlagEffect{changes, "csv testbed-b", "csv testbed-a"});
@@ -54,7 +54,7 @@ Effects export_() {
   return e;
 }
 
-Effects import_() {
+Effects of_import() {
   const std::string csv = "csv samples.csv --out o.jsonl --nodes 2", asked = "nccl-tests a --out o.jsonl";
   Effects e;
   e.emplace("FORMAT", FlagEffect{parsed, asked, "kineto a --out o.jsonl"});
@@ -85,8 +85,8 @@ Effects report() {
 }  // namespace
 
 EffectsOfVerbs effects_of_records() {
-  return {{"fit", fit()},        {"compare", compare()}, {"history", history()},
-          {"export", export_()}, {"import", import_()},  {"report", report()}};
+  return {{"fit", fit()},          {"compare", compare()},  {"history", history()},
+          {"export", of_export()}, {"import", of_import()}, {"report", report()}};
 }
 
 }  // namespace moe

@@ -83,7 +83,7 @@ TEST(OpRunner, AChecksResultIsLookedAtAndUnpaced) {
 // Buffers are kept from op to op: 64 x 64 is as many elements as the collective's.
 TEST(OpRunner, AProductAfterACollectiveOfAsManyElementsIsRight) {
   std::vector<OpCase> cases = paced_ops(0, 1);
-  cases[0].real_elements = 64 * 64;
+  cases[0].real_elements = int64_t{64} * 64;
   OpCase product;
   product.op = Op::gemm;
   product.real_dim = 64;

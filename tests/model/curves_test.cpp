@@ -55,8 +55,8 @@ LayerShape layer_of(const Trained& model, int64_t batch) {
 }
 
 const TokenSource& text() {
-  static const std::unique_ptr<TokenSource> source = make_markov_source({.order = 2, .alphabet = 16, .seed = 5});
-  return *source;
+  static const std::unique_ptr<TokenSource> kSource = make_markov_source({.order = 2, .alphabet = 16, .seed = 5});
+  return *kSource;
 }
 
 Plan plan_of(const std::string& schedule, const Trained& model, const Division& d) {
