@@ -63,13 +63,17 @@ class Failures(unittest.TestCase):
                    {"VICTIM": str(victim), "DEED": deed, "TRUE_PROGRAM": PROGRAM + "-run"}, (2, 2))
 
     def each_round(self, body):
-        """body(the round's random numbers, its victim); two at once, since they mostly wait."""
+        """body(the round's random numbers, its victim)."""
         def one(number):
             own = random.Random(f"{SEED} {self.id()} {number}")
             body(own, 0 if number % 2 else own.randrange(1, RANKS))
 
+        self.each(one, range(ROUNDS))
+
+    def each(self, one, values):
+        """one(value); two at once, since they mostly wait."""
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            for done in [pool.submit(one, number) for number in range(ROUNDS)]:
+            for done in [pool.submit(one, value) for value in values]:
                 done.result()
 
     def at_a_random_moment(self, run, random_numbers, victim):
@@ -195,14 +199,16 @@ class Failures(unittest.TestCase):
 
     def test_few_open_files(self):
         """Libraries say where in their sources they failed; we say what is short."""
-        for files in (12, 30, 38):
-            with self.subTest(files=files), self.start(victim=1, deed=f"ulimit -n {files}") as run:
+        def one(files):
+            with self.start(victim=1, deed=f"ulimit -n {files}") as run:
                 self.assertEqual(run.wait(self.limit_s + 60), 4, run.lines)
                 said = "\n".join(run.lines)
                 print(f"{files} open files:", said, sep="\n", file=sys.stderr)
                 self.assertNotRegex(said, r"enforce fail|Exception raised|frame #|\.c(pp|c):")
                 self.assertIn(f"rank 1 found a limit of {files} open files, expected at least 40 (ulimit -n)", said)
                 self.assertEqual(run.left_behind(), [])
+
+        self.each(one, (12, 30, 38))
 
     def test_one_rank_asked_to_stop(self):
         """All ranks of a training end after the same step, and rank 0 says who was asked."""
