@@ -7,7 +7,9 @@
 #include "moe/comm/store/store.h"
 #include "moe/measure/layers/layer_bench.h"
 #include "moe/measure/layers/proof.h"
+#include "moe/measure/layers/training.h"
 #include "moe/measure/ops/op_bench.h"
+#include "moe/schedule/model_plan.h"
 #include "tests/measure/host_cluster.h"
 #include "tests/schedule/any_decision.h"
 
@@ -146,6 +148,28 @@ TEST(MeasuringTime, LatePassesAreFewAndSaySo) {
     EXPECT_EQ(run.total_s.size(), kPasses);
     EXPECT_FALSE(run.out_of_time);
   }
+}
+
+// A training that nobody asked to stop is out of time like any other run.
+TEST(MeasuringTime, LateStepsOfATrainingAreFewAndSaySo) {
+  ModelShape model{case_of(2), 1, 1};
+  model.step = {true, true, OptimizerKind::adamw, false};
+  add_end_tasks(model, 16);
+  ModelDecision decision;
+  decision.backwards.resize(1);
+  PlannedRun planned;
+  planned.plan = build_model_plan(find_schedule("tutel"), model, decision);
+  const auto text = make_markov_source({.order = 1, .alphabet = 16, .seed = 1});
+  std::atomic<bool> stop = false;
+  LayerBenchSettings settings = unpaced();
+  settings.training = {.text = text.get(), .stop = &stop};
+  settings.most_timed_s = 1e-9;
+  const MeasuredRun run = measure_layer({planned}, settings).runs.front();
+  EXPECT_EQ(run.losses.size(), kFewestPasses);
+  EXPECT_EQ(run.total_s.size(), kFewestPasses);
+  EXPECT_TRUE(run.out_of_time);
+  stop = true;
+  EXPECT_THROW(measure_layer({planned}, settings), Stopped);
 }
 
 // Counts the samples of every case, and how often the sink was asked for more.

@@ -183,7 +183,7 @@ class LayerBench {
   void take_losses(Benched& each, int steps) {
     std::vector<double>& losses = each.run.losses;
     losses = each.training.losses(world());
-    if (static_cast<int>(losses.size()) < steps)
+    if (each.training.is_stopped() && static_cast<int>(losses.size()) < steps)  // else it is out of time
       throw Stopped(fmt::format("stopped after step {} of {}{}", losses.size(), steps, each.training.stopped_by()));
   }
 

@@ -102,6 +102,7 @@ bool Training::asked_to_stop(Communicator& everyone, Stream& stream) {
   }
   const bool is_one_of_many = everyone.size() > 1 && asked[0] == 1;
   if (is_one_of_many && everyone.rank() == 0) stopped_by_ = static_cast<int>(asked[1]) - 1;
+  if (asked[0] > 0) stopped_ = true;
   return asked[0] > 0;
 }
 

@@ -50,6 +50,8 @@ class Training {
   bool stepped(size_t place, RankRun& rank, Communicator& everyone, Stream& stream);
   /// Returns the loss of each step, the earlier ones first. All processes call it.
   std::vector<double> losses(World& world) const;
+  /// Returns whether the ranks were asked to stop.
+  bool is_stopped() const { return stopped_; }
   /// Returns ": rank 2 was asked to stop" where one of several ranks ended the run, on the process of rank 0.
   std::string stopped_by() const {
     return stopped_by_ < 0 ? "" : fmt::format(": rank {} was asked to stop", stopped_by_);
@@ -61,6 +63,7 @@ class Training {
   void write(size_t place, RankRun& rank, Communicator& everyone, Stream& stream) const;
 
   TrainingSettings settings_;
+  std::atomic<bool> stopped_ = false;
   int stopped_by_ = -1;
   std::vector<double> earlier_;              // losses before this run
   std::vector<std::vector<double>> losses_;  // [rank here][step of this run]: what each adds to them
