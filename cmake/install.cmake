@@ -30,6 +30,13 @@ build_before_install(planning moetune)
 if(MOETUNE_RUN)
   build_before_install(running moetune-run)
 endif()
+if(MOETUNE_TORCH)
+  build_before_install(torch moetune_torch)
+  install(TARGETS moetune_torch LIBRARY DESTINATION lib COMPONENT torch)
+  # It finds the libraries of torch, which are loaded before it.
+  install(CODE "file(RPATH_REMOVE FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/$<TARGET_FILE_NAME:moetune_torch>\")"
+          COMPONENT torch)
+endif()
 build_before_install(Unspecified ${folders})
 install(TARGETS ${exported} ${folders} EXPORT moetuneTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT moetuneTargets NAMESPACE moetune:: DESTINATION ${package_dir})

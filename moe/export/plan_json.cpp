@@ -362,8 +362,10 @@ Plan plan_from(const TableReader& document) {
 
 }  // namespace
 
-Plan read_plan(const std::string& path) {
-  const ConfigFile file = parse_json(text_of_file(path, "a plan (moetune export plan)"), path);
+Plan read_plan(const std::string& path) { return parse_plan(text_of_file(path, "a plan (moetune export plan)"), path); }
+
+Plan parse_plan(std::string_view text, const std::string& path) {
+  const ConfigFile file = parse_json(text, path);
   const ConfigValue* format = file.root.find("format");
   require<BadInput>(format != nullptr && format->text == kPlanFormat, "{}: format: found {}, expected '{}'", path,
                     format != nullptr ? describe(*format) : "no such key", kPlanFormat);

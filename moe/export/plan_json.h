@@ -3,6 +3,7 @@
 // from our schedules.
 #include <iosfwd>
 #include <string>
+#include <string_view>
 
 #include "moe/base/json.h"
 #include "moe/plan/layer_file.h"
@@ -21,6 +22,8 @@ void write_plan(const Plan& plan, std::ostream& out);
 /// says of them; a hash that differs gives a warning. Throws BadInput "FILE: tasks[7].kind: found ..., expected ..."
 /// for what is no such document, and "FILE: plan: TASK: ..." for a plan that breaks a rule (check_plan).
 Plan read_plan(const std::string& path);
+/// Reads the text of such a file; `path` is for messages.
+Plan parse_plan(std::string_view text, const std::string& path);
 
 // A layer's shape and its groups in documents that other programs read, and back.
 

@@ -10,6 +10,17 @@ void require_runnable(const Plan& plan) {
   for (const Phase phase : {Phase::forward, Phase::backward}) cuts_of(plan, phase);
 }
 
+void require_same_plan(Communicator& everyone, const Plan& plan) {
+  const uint64_t mine = plan.hash();
+  std::vector<uint64_t> all(static_cast<size_t>(everyone.size()));
+  const auto stream = make_cpu_device()->make_stream("plan hash");
+  everyone.allgather(&mine, all.data(), sizeof mine, {*stream, {}, "comparing plans"});
+  stream->synchronize();
+  for (size_t r = 0; r < all.size(); ++r)
+    require<RankFailure>(all[r] == mine, "rank {}: plan {:016x} of {} differs from rank {}'s {:016x}", everyone.rank(),
+                         mine, plan.schedule, r, all[r]);
+}
+
 // What does a kind of task. A row has one of the two: a computation runs on its task's stream, an exchange is
 // enqueued on it.
 struct LayerBinding::Row {

@@ -21,6 +21,8 @@ namespace moe {
 
 /// Throws Unsupported naming what of a plan the layer can't run: several layers, chunks that mix (cuts_of).
 void require_runnable(const Plan& plan);
+/// Throws RankFailure naming both plans unless all ranks have the same: else they would hang or mix up their data.
+void require_same_plan(Communicator& everyone, const Plan& plan);
 
 class LayerBinding : public Binding {
  public:

@@ -1,8 +1,12 @@
 #include "moe/torch/moe_layer_module.h"
 
+#include <optional>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <tuple>
 
+#include "moe/base/check.h"
 #include "moe/layer/binding.h"
 #include "moe/tensor/cpu/aten.h"
 
@@ -15,11 +19,19 @@ std::vector<int64_t> sizes_of(TensorView view) {
   return sizes;
 }
 
+// Views this rank's part of a weight, or its gradient, with as many axes as the whole has.
+TensorView with_axes(const Parameter& p, TensorView view) {
+  const auto [a, b, c] = std::tuple(p.axes[0].count, p.axes[1].count, p.axes[2].count);
+  if (p.dimensions == 1) return view.part(0, {c});
+  return p.dimensions == 2 ? view.part(0, {b, c}) : view.part(0, {a, b, c});
+}
+
 bool is_here(TensorView view) { return view.device() == DeviceKind::cpu; }
 
-// Shows the layer's own memory, which is the CPU's.
-torch::Tensor shared(TensorView view) {
-  return torch::from_blob(view.data(), sizes_of(view), cpu::scalar_type(view.dtype()));
+// Shows the layer's own memory, which is the CPU's; `owner`, where there is one, lives as long.
+torch::Tensor shared(TensorView view, std::shared_ptr<void> owner = nullptr) {
+  return torch::from_blob(
+      view.data(), sizes_of(view), [owner = std::move(owner)](void*) {}, cpu::scalar_type(view.dtype()));
 }
 
 torch::Tensor read(TensorView view, MemorySpace& memory) {
@@ -40,78 +52,146 @@ void write(const torch::Tensor& from, TensorView to, MemorySpace& memory) {
 
 }  // namespace
 
+struct MoeLayerModule::Noise {
+  uint64_t step = 0;  // of the gate's noise
+  bool noisy = true;
+};
+
 // What forward and backward share; a graph that is still to be run backward keeps it.
 struct MoeLayerModule::Runner {
-  Runner(std::shared_ptr<MoeLayer> of, const Plan& plan, std::unique_ptr<Device> on)
+  Runner(std::shared_ptr<MoeLayer> of, const Plan& plan, std::unique_ptr<Device> on, RankLosses losses)
       : layer(std::move(of)),
         binding(*layer, plan),
         device(on ? std::move(on) : make_device(layer->memory().kind())),
         executor(*device, plan.structure),
-        finish(device->make_stream("gradients")) {}
+        finish(device->make_stream("gradients")) {
+    const RankShape& rank = layer->shape();
+    if (losses == RankLosses::averaged)
+      losses_apart = rank.held == rank.tokens ? rank.shape.parallel.ranks() : rank.shape.parallel.dp;
+  }
+
+  void sync(const std::vector<torch::Tensor>& weights);
+  torch::Tensor forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights);
 
   std::shared_ptr<MoeLayer> layer;
   LayerBinding binding;
   std::unique_ptr<Device> device;
   Executor executor;
   std::unique_ptr<Stream> finish;
-  int64_t forwards = 0;
+  Noise noise;
+  std::optional<Noise> repeated;  // while a backward runs its forward again
+  int losses_apart = 1;           // over so many the loss is averaged
+  int64_t forwards = 0;           // so far
+  int64_t activations = 0;        // of which forward they are kept; 0: used up
 };
+
+// Gives the layer the weights' values, and the weights the layer's memory.
+void MoeLayerModule::Runner::sync(const std::vector<torch::Tensor>& weights) {
+  const auto parameters = layer->parameters();
+  require_equal<BadInput>(weights.size(), parameters.size(), "weights of the layer");
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const TensorView own = with_axes(parameters[i], parameters[i].value);
+    if (weights[i].data_ptr() == own.data()) continue;
+    write(weights[i], own, layer->memory());
+    if (is_here(own)) weights[i].set_data(shared(own, layer));
+  }
+}
+
+torch::Tensor MoeLayerModule::Runner::forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights) {
+  MemorySpace& memory = layer->memory();
+  sync(weights);
+  const TensorView input = layer->input();
+  require<BadInput>(x.sizes() == sizes_of(input), "input: found {} elements in {} axes, expected {} tokens of {}",
+                    x.numel(), x.dim(), input.size(0), input.size(1));
+  write(x, input, memory);
+  activations = 0;
+  const Noise& drawn = repeated ? *repeated : noise;
+  layer->begin_step(drawn.step, drawn.noisy);
+  executor.run(binding, {}, Phase::forward);
+  activations = ++forwards;
+  return read(layer->output(), memory);
+}
 
 class MoeLayerModule::Backward : public torch::autograd::Node {
  public:
-  explicit Backward(std::shared_ptr<Runner> runner) : runner_(std::move(runner)), forward_(runner_->forwards) {}
+  Backward(std::shared_ptr<Runner> runner, const torch::Tensor& x, const std::vector<torch::Tensor>& weights)
+      : runner_(std::move(runner)),
+        forward_(runner_->forwards),
+        noise_(runner_->repeated.value_or(runner_->noise)),
+        x_(x, false) {
+    for (const torch::Tensor& weight : weights) weights_.emplace_back(weight, false);
+  }
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& d_output) override {
-    require_equal(forward_, runner_->forwards, "a backward's forward, of those that the layer ran");
+    require<Unsupported>(!torch::GradMode::is_enabled(),
+                         "the layer's backward: found create_graph=True, and it has no derivative of its own");
+    restore_activations();
     const torch::NoGradGuard no_graph;
     MoeLayer& layer = *runner_->layer;
     MemorySpace& memory = layer.memory();
-    write(d_output.at(0), layer.output_gradient(), memory);
+    const double apart = runner_->losses_apart;
+    write(apart == 1 ? d_output.at(0) : d_output.at(0) / apart, layer.output_gradient(), memory);
+    runner_->activations = 0;
     runner_->executor.run(runner_->binding, {}, Phase::backward);
     layer.finish_step(*runner_->finish);
     runner_->finish->synchronize();
-    ++runner_->forwards;  // its activations are used up
     torch::autograd::variable_list gradients{read(layer.input_gradient(), memory)};
-    for (const Parameter& p : layer.parameters()) gradients.push_back(read(p.gradient, memory));
+    if (apart != 1) gradients.front() *= apart;
+    for (const Parameter& p : layer.parameters()) gradients.push_back(read(with_axes(p, p.gradient), memory));
     return gradients;
   }
 
+  void release_variables() override {
+    x_.reset_data();
+    for (torch::autograd::SavedVariable& weight : weights_) weight.reset_data();
+  }
+
  private:
+  // Which ranks run a forward again depends on counts alone, which are the same on all of them.
+  void restore_activations() {
+    const int64_t before = runner_->forwards;
+    runner_->repeated = noise_;
+    const auto end = std::unique_ptr<Runner, void (*)(Runner*)>(runner_.get(), [](Runner* r) { r->repeated.reset(); });
+    const torch::Tensor x = x_.unpack(shared_from_this());
+    std::vector<torch::Tensor> weights;
+    for (const auto& weight : weights_) weights.push_back(weight.unpack(shared_from_this()));
+    if (runner_->activations == forward_) return;
+    // A checkpoint (torch.utils.checkpoint) has just run it when it was asked for what was saved.
+    if (runner_->forwards == before + 1 && runner_->activations == runner_->forwards) return;
+    const torch::NoGradGuard no_graph;
+    runner_->forward(x, weights);
+  }
+
   std::shared_ptr<Runner> runner_;
   int64_t forward_;
+  Noise noise_;
+  torch::autograd::SavedVariable x_;
+  std::vector<torch::autograd::SavedVariable> weights_;
 };
 
-MoeLayerModule::MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan, std::unique_ptr<Device> device)
-    : layer_(std::move(layer)), runner_(std::make_shared<Runner>(layer_, plan, std::move(device))) {
-  for (const Parameter& p : layer_->parameters())
-    weights_.push_back(
-        register_parameter(p.name, is_here(p.value) ? shared(p.value) : read(p.value, layer_->memory())));
+MoeLayerModule::MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan, std::unique_ptr<Device> device,
+                               RankLosses losses)
+    : layer_(std::move(layer)), runner_(std::make_shared<Runner>(layer_, plan, std::move(device), losses)) {
+  begin_step(layer_->seed().step, layer_->seed().noisy);
+  for (const Parameter& p : layer_->parameters()) {
+    const TensorView own = with_axes(p, p.value);
+    weights_.push_back(register_parameter(p.name, is_here(own) ? shared(own, layer_) : read(own, layer_->memory())));
+  }
 }
 
-torch::Tensor MoeLayerModule::forward(const torch::Tensor& x) {
-  const auto parameters = layer_->parameters();
-  MemorySpace& memory = layer_->memory();
-  torch::autograd::variable_list inputs{x};
+void MoeLayerModule::begin_step(uint64_t step, bool noisy) { runner_->noise = {step, noisy}; }
+bool MoeLayerModule::repeats() const { return runner_->repeated.has_value(); }
+
+torch::Tensor MoeLayerModule::forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights) {
   torch::Tensor y;
   {
     const torch::NoGradGuard no_graph;
-    for (size_t i = 0; i < weights_.size(); ++i) {
-      const TensorView own = parameters[i].value;
-      if (weights_[i].data_ptr() == own.data()) continue;
-      write(weights_[i], own, memory);
-      if (is_here(own)) weights_[i].set_data(shared(own));  // load() and to() gave it other memory
-    }
-    const TensorView input = layer_->input();
-    require<BadInput>(x.sizes() == sizes_of(input), "input: found {} elements in {} axes, expected {} tokens of {}",
-                      x.numel(), x.dim(), input.size(0), input.size(1));
-    write(x, input, memory);
-    ++runner_->forwards;
-    runner_->executor.run(runner_->binding, {}, Phase::forward);
-    y = read(layer_->output(), memory);
+    y = runner_->forward(x, weights);
   }
-  inputs.insert(inputs.end(), weights_.begin(), weights_.end());
+  torch::autograd::variable_list inputs{x};
+  inputs.insert(inputs.end(), weights.begin(), weights.end());
   if (!torch::GradMode::is_enabled() || !torch::autograd::any_variable_requires_grad(inputs)) return y;
-  const auto node = std::make_shared<Backward>(runner_);
+  const auto node = std::make_shared<Backward>(runner_, x, weights);
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));
   torch::autograd::set_history(y, node);
   return y;

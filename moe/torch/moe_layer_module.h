@@ -4,6 +4,7 @@
 //
 // Tensors are the CPU's, of the layer's element types. What a layer has in the CPU's memory they share with it; where
 // it is on a GPU, each forward brings input and weights there, and its output and the gradients back.
+#include <cstdint>
 #include <memory>
 #include <torch/nn/module.h>
 #include <torch/types.h>
@@ -15,23 +16,38 @@
 
 namespace moe {
 
+/// What a loss is of a batch that lies on several ranks: the sum of their losses, or their mean, as
+/// DistributedDataParallel has it.
+enum class RankLosses : uint8_t { summed, averaged };
+
 class MoeLayerModule : public torch::nn::Module {
  public:
   /// Makes the module of a layer. `plan`: of the layer's case and flow, forward and backward (build_plan). `device`:
   /// whose streams run the tasks; null: the CPU, or the first GPU, by where the layer's memory is. Throws as
   /// LayerBinding and make_device do.
-  MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan, std::unique_ptr<Device> device = nullptr);
+  MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan, std::unique_ptr<Device> device = nullptr,
+                 RankLosses losses = RankLosses::summed);
 
   /// Returns y from x, both (held tokens, M); x of any type is converted. All ranks call it, and the backward of what
-  /// it returns; one forward's activations are kept, so a backward must follow its own forward. A weight's gradient is
-  /// the derivative of the loss over all distinct tokens, and of the gate's auxiliary losses, whole on every rank that
-  /// holds the weight. In flows that keep tokens on all MP ranks these must have the same loss, which counts once.
-  torch::Tensor forward(const torch::Tensor& x);
+  /// it returns. One forward's activations are kept: a backward of an older one runs its forward again first. A
+  /// weight's gradient is the derivative of the loss over all distinct tokens, and of the gate's auxiliary losses, whole
+  /// on every rank that holds the weight. In flows that keep tokens on all MP ranks these must have the same loss, which
+  /// counts once.
+  torch::Tensor forward(const torch::Tensor& x) { return forward(x, weights_); }
+  /// Computes with these weights instead of the module's parameters, whose order and shapes they have. From then on
+  /// they share the layer's memory.
+  torch::Tensor forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights);
+
+  /// Sets the step of forwards from now on (MoeLayer::begin_step), but of those that a backward runs again.
+  void begin_step(uint64_t step, bool noisy);
+  /// Returns whether a backward is running a forward again.
+  bool repeats() const;
 
   MoeLayer& layer() { return *layer_; }
 
  private:
   class Backward;
+  struct Noise;
   struct Runner;
   std::shared_ptr<MoeLayer> layer_;
   std::shared_ptr<Runner> runner_;

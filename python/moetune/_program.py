@@ -50,16 +50,11 @@ def flags_of(options: dict[str, Any]) -> list[str]:
     return flags
 
 
-def run(verb: str, *arguments: str, **options: Any) -> Any:
-    """Runs a verb of the program with `--json` and returns the document; docs/formats.md lists its keys.
-    `arguments` are words that follow the verb, `options` its flags: `run("memory", model="mixtral-7b", zero=1)`.
-
-    Raises BadInput or MoetuneError with the program's own line.
-    """
+def output_of(verb: str, *words: str) -> str:
+    """Runs a verb of the program and returns what it prints. Raises BadInput or MoetuneError with the program's line."""
     path = program_path()
-    command = [path, verb, *arguments, *flags_of(options), "--json", "--quiet"]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
+        done = subprocess.run([path, verb, *words], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
                               errors="replace", check=False)
     except OSError as error:
         raise MoetuneError(f"{path}: {error.strerror}, expected the planning program", 127) from None
@@ -67,4 +62,13 @@ def run(verb: str, *arguments: str, **options: Any) -> Any:
         lines = done.stderr.strip().splitlines() or [f"{verb} ended with exit code {done.returncode}"]
         line = lines[-1][len("moetune: "):] if lines[-1].startswith("moetune: ") else lines[-1]
         raise (BadInput if done.returncode == BAD_INPUT else MoetuneError)(line, done.returncode)
-    return json.loads(done.stdout)
+    return done.stdout
+
+
+def run(verb: str, *arguments: str, **options: Any) -> Any:
+    """Runs a verb of the program with `--json` and returns the document; docs/formats.md lists its keys.
+    `arguments` are words that follow the verb, `options` its flags: `run("memory", model="mixtral-7b", zero=1)`.
+
+    Raises BadInput or MoetuneError with the program's own line.
+    """
+    return json.loads(output_of(verb, *arguments, *flags_of(options), "--json", "--quiet"))

@@ -36,6 +36,7 @@ class FailureDetector {
     std::function<void()> abort;  // ends all operations
     /// Returns the line that ends this rank, given what happened.
     std::function<std::string(const std::string& reason)> line;
+    bool ends_process = true;  // false: it ends operations alone, those that are still to come too
   };
 
   /// Announces to the others that this rank takes part. All ranks call it before any makes its detector.
@@ -62,7 +63,7 @@ class FailureDetector {
   std::string verdict() const;
 
   /// How long after a failure a process waits for its own code to destroy its detector. Then it prints its line
-  /// and ends with code 4.
+  /// and ends with code 4 (Rank::ends_process).
   static constexpr double kGraceS = 3;
 
  private:
@@ -82,7 +83,7 @@ class FailureDetector {
   std::vector<std::string> beats(const std::vector<int>& ranks);
   void conclude(const Failure& failure);
   void end(const Failure& failure);
-  [[noreturn]] void end_process(const std::string& reason);
+  void end_process(const std::string& reason);
   void pause();
 
   const std::shared_ptr<store::Store> store_;

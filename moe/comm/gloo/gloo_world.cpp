@@ -84,7 +84,8 @@ void require_open_files(int rank) {
                                 files.rlim_cur, kFewestFiles));
 }
 
-void start(const Launch& launch, const GlooJob& job, double start_s, const std::shared_ptr<State>& state) {
+void start(const Launch& launch, const GlooJob& job, double start_s, bool ends_process,
+           const std::shared_ptr<State>& state) {
   std::unique_ptr<store::PortFile> port_file;  // needed only until all are here
   state->store = open_store(launch, start_s, *state, port_file);
   try {
@@ -108,19 +109,20 @@ void start(const Launch& launch, const GlooJob& job, double start_s, const std::
                                   .timeout_s = state->timeout_s,
                                   .waits = [shared] { return shared->waits(); },
                                   .abort = [shared] { shared->abort(); },
-                                  .line = [shared](const std::string& reason) { return shared->line(reason); }});
+                                  .line = [shared](const std::string& reason) { return shared->line(reason); },
+                                  .ends_process = ends_process});
 }
 
 bool bound_by_launcher() { return static_cast<long>(cpu::usable_cores().size()) < sysconf(_SC_NPROCESSORS_ONLN); }
 
 }  // namespace
 
-GlooWorld::GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s, double start_s)
+GlooWorld::GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s, double start_s, bool ends_process)
     : state_(std::make_shared<State>()), exceptions_(std::uncaught_exceptions()) {
   state_->timeout_s = timeout_s;
   state_->topology.addresses.resize(1);
   try {
-    if (launch.ranks > 1) start(launch, job, start_s, state_);
+    if (launch.ranks > 1) start(launch, job, start_s, ends_process, state_);
   } catch (const RankFailure& failure) {
     throw RankFailure(fmt::format("rank {} in start: {}", launch.rank, failure.what()));
   }

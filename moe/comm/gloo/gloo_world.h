@@ -24,8 +24,10 @@ class GlooWorld final : public World {
   /// Blocks until all ranks are here, for `start_s` at most. A rank that stays away for so long, or later for
   /// `timeout_s`, ends the run with RankFailure on all ranks. Throws BadInput if nodes hold unequally many ranks, the
   /// store's address can't be used, or GLOO_SOCKET_IFNAME names no interface. The process must ignore SIGPIPE: Gloo
-  /// writes to connections that a dying rank closes.
-  GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s = 60, double start_s = 60);
+  /// writes to connections that a dying rank closes. `ends_process`: a process that a failure finds outside of
+  /// operations ends a few seconds later; false: its next operation throws.
+  GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s = 60, double start_s = 60,
+            bool ends_process = true);
   /// Waits, on rank 0, for the others, if all is well.
   ~GlooWorld() override;
   std::string_view backend() const override { return "gloo"; }

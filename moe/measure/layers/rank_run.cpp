@@ -22,17 +22,6 @@ bool one_layer(const Plan& plan) {
 
 void require_runs(const Plan& plan) { one_layer(plan) ? require_runnable(plan) : require_stack_runs(plan); }
 
-void require_same_plan(Communicator& everyone, const Plan& plan) {
-  const uint64_t mine = plan.hash();
-  std::vector<uint64_t> all(static_cast<size_t>(everyone.size()));
-  const auto stream = make_cpu_device()->make_stream("plan hash");
-  everyone.allgather(&mine, all.data(), sizeof mine, {*stream, {}, "comparing plans"});
-  stream->synchronize();
-  for (size_t r = 0; r < all.size(); ++r)
-    require<RankFailure>(all[r] == mine, "rank {}: plan {:016x} of {} differs from rank {}'s {:016x}", everyone.rank(),
-                         mine, plan.schedule, r, all[r]);
-}
-
 RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
     : device_(make_device(setup.kind, setup.place, setup.threads)),
       layer_device_(setup.kind == DeviceKind::cuda ? make_cuda_layer_device({.attention = setup.attention}) : nullptr),

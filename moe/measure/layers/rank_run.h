@@ -63,9 +63,6 @@ bool one_layer(const Plan& plan);
 /// Throws Unsupported naming what of a plan no layer and no stack can run.
 void require_runs(const Plan& plan);
 
-/// Throws RankFailure naming both plans unless all ranks have the same: else they would hang or mix up their data.
-void require_same_plan(Communicator& everyone, const Plan& plan);
-
 class RankRun {
  public:
   struct Setup {

@@ -1,0 +1,228 @@
+// The library that the Python module moetune.torch loads by torch.ops.load_library: one rank's layer as a class of
+// torch's own. It links LibTorch alone, so that one library serves every Python.
+#include <optional>
+#include <string>
+#include <torch/custom_class.h>
+#include <vector>
+
+#include "moe/base/check.h"
+#include "moe/base/config.h"
+#include "moe/base/version.h"
+#include "moe/comm/gloo/gloo_world.h"
+#include "moe/export/plan_json.h"
+#include "moe/layer/binding.h"
+#include "moe/schedule/schedule.h"
+#include "moe/search/layer_search.h"
+#include "moe/tensor/cpu/aten.h"
+#include "moe/torch/moe_layer_module.h"
+
+namespace moe {
+namespace {
+
+/// Returns what `work` returns. What is BadInput here is ValueError in Python; all else is RuntimeError.
+template <class Work>
+auto in_python(Work&& work) {
+  try {
+    return work();
+  } catch (const BadInput& error) {
+    throw c10::ValueError({__func__, __FILE__, __LINE__}, error.what());
+  }
+}
+
+/// Where the ranks of a process group meet: a store that torch serves.
+Launch launch_of(int64_t rank, int64_t ranks, const std::string& store, const std::string& run,
+                 int64_t ranks_per_node) {
+  LaunchFlags flags{static_cast<int>(rank), static_cast<int>(ranks), store, static_cast<int>(ranks_per_node)};
+  flags.names.rendezvous = "the process group's store";
+  Launch launch = find_launch(flags, [](const std::string&) { return std::nullopt; });
+  launch.by = "torch.distributed";
+  launch.served = true;
+  launch.run = run;
+  return launch;
+}
+
+/// This process's rank among those of a process group.
+class Ranks : public torch::CustomClassHolder {
+ public:
+  /// `store`: HOST:PORT, empty of one rank. `run`: what tells these ranks' keys from others' in it.
+  Ranks(int64_t rank, int64_t ranks, const std::string& store, const std::string& run, int64_t ranks_per_node,
+        double timeout_s)
+      : world_(in_python([&] {
+          const Launch launch = launch_of(rank, ranks, store, run, ranks_per_node);
+          return std::make_unique<GlooWorld>(launch, GlooJob{std::string(version()), "moetune.torch"}, timeout_s,
+                                             timeout_s, false);
+        })),
+        everyone_(world_->communicator(world_->here().front())) {}
+
+  Communicator& everyone() {
+    require<BadInput>(everyone_ != nullptr, "MoELayer: found ranks that have left, expected a live process group");
+    return *everyone_;
+  }
+  const WorldTopology& topology() const { return world_->topology(); }
+  LayerComms comms_of(const ParallelShape& parallel) { return comms_.of(everyone(), parallel); }
+
+  /// Leaves the run; rank 0 waits for the others.
+  void close() {
+    comms_ = {};
+    everyone_.reset();
+    world_.reset();
+  }
+
+ private:
+  std::unique_ptr<GlooWorld> world_;
+  std::unique_ptr<Communicator> everyone_;
+  KnownComms comms_;
+};
+
+constexpr std::string_view kOptions = "MoELayer";
+constexpr auto kOptionKeys =
+    with(with(kLayerKeys, kParallelKeys),
+         {"capacity_rounding", "schedule", "degree_forward", "degree_backward", "plan", "plan_text", "seed", "losses"});
+constexpr Limits kDegreeLimits{.least = 1, .most = 4096};
+
+/// Reads the plan: of a file, or of the layer and the schedule that the options name, with what these leave open decided
+/// by nominal costs.
+Plan plan_of(const TableReader& options, const WorldTopology& topology) {
+  if (options.has("plan")) {
+    const std::string path = options.text("plan");
+    for (const std::string_view key : kOptionKeys)
+      if (options.has(key) && !key.starts_with("plan") && key != "seed" && key != "losses")
+        options.fail(options.value(key), key, fmt::format("none beside plan, which says it: {}", path));
+    Plan plan = options.has("plan_text") ? parse_plan(options.text("plan_text", false), path) : read_plan(path);
+    const ParallelShape& parallel = plan.shape.parallel;
+    require<BadInput>(parallel.nodes == topology.nodes && parallel.ranks_per_node == topology.ranks_per_node,
+                      "{}: found a plan of {} x {} ranks, expected one of {} x {}, which are here", path,
+                      parallel.nodes, parallel.ranks_per_node, topology.nodes, topology.ranks_per_node);
+    return plan;
+  }
+  LayerShape layer;
+  read_layer_keys(options, layer);
+  ParallelShape parallel = read_parallel_keys(options);
+  parallel.nodes = topology.nodes;
+  parallel.ranks_per_node = topology.ranks_per_node;
+  Rounding rounding = Rounding::ragged;
+  if (options.has("capacity_rounding"))
+    rounding = rounding_from(options.text("capacity_rounding"), options.where("capacity_rounding"));
+  const Schedule& schedule = find_schedule(options.has("schedule") ? options.text("schedule") : "tutel");
+  const auto degree = [&](std::string_view key) {
+    return static_cast<int>(options.optional_integer(key, kDegreeLimits).value_or(1));
+  };
+  const LayerCase shape = complete(layer, parallel, rounding);
+  const Profile profile = nominal_profile(shape);
+  const LayerPricer pricer(profile, shape, {});
+  const LayerResult decided = LayerSearch().tune(
+      schedule, pricer, {.forward = degree("degree_forward"), .backward = degree("degree_backward")});
+  return build_plan(schedule, shape, decided.decision);
+}
+
+/// Throws ValueError, or TypeError of an element type, unless a tensor is as the layer's own.
+void require_like(std::string_view name, const torch::Tensor& tensor, const torch::Tensor& own) {
+  require<BadInput>(tensor.defined() && tensor.device().is_cpu(), "{}: found a tensor on {}, expected the CPU's", name,
+                    tensor.defined() ? tensor.device().str() : "no device");
+  if (tensor.scalar_type() != own.scalar_type())
+    throw c10::TypeError({__func__, __FILE__, __LINE__},
+                         fmt::format("{}: found elements of type {}, expected {}, the layer's dtype", name,
+                                     c10::toString(tensor.scalar_type()), c10::toString(own.scalar_type())));
+  require<BadInput>(tensor.sizes() == own.sizes(), "{}: found shape ({}), expected ({})", name,
+                    fmt::join(tensor.sizes(), ", "), fmt::join(own.sizes(), ", "));
+}
+
+/// The layer of MoELayer. `options`: a JSON object with the fields of a layer file and what else kOptionKeys names.
+class PythonLayer : public torch::CustomClassHolder {
+ public:
+  PythonLayer(c10::intrusive_ptr<Ranks> ranks, const std::string& options) : ranks_(std::move(ranks)) {
+    in_python([&] {
+      const ConfigFile file = parse_json(options, std::string(kOptions));
+      make(TableReader(file, kOptionKeys));
+    });
+  }
+
+  /// Returns the names of the weights, in the order of all that is said of them.
+  std::vector<std::string> names() { return names_; }
+  /// Returns the weights, which share the layer's memory.
+  std::vector<torch::Tensor> weights() {
+    std::vector<torch::Tensor> weights;
+    for (const torch::Tensor& weight : weights_) weights.push_back(weight.detach());
+    return weights;
+  }
+  /// Returns, of a weight's axes, first, count and total.
+  std::vector<std::vector<int64_t>> shards(int64_t weight) {
+    const Parameter p = layer().parameters().at(static_cast<size_t>(weight));
+    std::vector<std::vector<int64_t>> axes;
+    for (size_t axis = p.axes.size() - static_cast<size_t>(p.dimensions); axis < p.axes.size(); ++axis)
+      axes.push_back({p.axes[axis].first, p.axes[axis].count, p.axes[axis].total});
+    return axes;
+  }
+  /// Returns first, count and total of the tokens that are this rank's to give.
+  std::vector<int64_t> tokens() {
+    const ShardRange& held = layer().shape().held;
+    return {held.first, held.count, held.total};
+  }
+  double auxiliary_loss() { return layer().auxiliary_loss(); }
+  /// Returns one line: the layer, its groups and its schedule.
+  std::string line() { return line_; }
+
+  torch::Tensor forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights, bool training) {
+    return in_python([&] {
+      require_like("x", x, input_);
+      require_equal<BadInput>(weights.size(), weights_.size(), "weights of the layer");
+      for (size_t i = 0; i < weights.size(); ++i) require_like(names_[i], weights[i], weights_[i]);
+      if (!module_->repeats()) module_->begin_step(training ? ++steps_ : steps_, training);
+      return module_->forward(x, weights);
+    });
+  }
+
+ private:
+  MoeLayer& layer() { return module_->layer(); }
+
+  void make(const TableReader& options) {
+    const Plan plan = plan_of(options, ranks_->topology());
+    require_same_plan(ranks_->everyone(), plan);
+    LayerSeed seed;
+    seed.seed = static_cast<uint64_t>(options.optional_integer("seed", kNonNegative).value_or(1));
+    const auto losses = options.has("losses") && options.choice("losses", {"sum", "mean"}) == "mean"
+                            ? RankLosses::averaged
+                            : RankLosses::summed;
+    const int rank = ranks_->everyone().rank();
+    const auto made = std::make_shared<MoeLayer>(rank_shape(plan.shape, rank, plan.structure->flow), seed,
+                                                 ranks_->comms_of(plan.shape.parallel));
+    module_ = std::make_unique<MoeLayerModule>(made, plan, nullptr, losses);
+    for (const auto& weight : module_->named_parameters()) {
+      names_.push_back(weight.key());
+      weights_.push_back(weight.value());
+    }
+    const TensorView input = made->input();
+    input_ = torch::empty({input.size(0), input.size(1)},
+                          torch::device(torch::kMeta).dtype(cpu::scalar_type(input.dtype())));
+    line_ = fmt::format("{}, {}, {}, r_f {}, r_b {}", describe(plan.shape.layer), describe_groups(plan.shape.parallel),
+                        plan.schedule, plan.degree_forward, plan.degree_backward);
+  }
+
+  c10::intrusive_ptr<Ranks> ranks_;
+  std::unique_ptr<MoeLayerModule> module_;
+  std::vector<std::string> names_;
+  std::vector<torch::Tensor> weights_;
+  torch::Tensor input_;  // of its shape and type
+  std::string line_;
+  uint64_t steps_ = 0;  // of training, each with the gate's own noise
+};
+
+}  // namespace
+}  // namespace moe
+
+TORCH_LIBRARY(moetune, library) {
+  using moe::PythonLayer;
+  using moe::Ranks;
+  library.class_<Ranks>("Ranks")
+      .def(torch::init<int64_t, int64_t, std::string, std::string, int64_t, double>())
+      .def("close", &Ranks::close);
+  library.class_<PythonLayer>("Layer")
+      .def(torch::init<c10::intrusive_ptr<Ranks>, std::string>())
+      .def("names", &PythonLayer::names)
+      .def("weights", &PythonLayer::weights)
+      .def("shards", &PythonLayer::shards)
+      .def("tokens", &PythonLayer::tokens)
+      .def("auxiliary_loss", &PythonLayer::auxiliary_loss)
+      .def("line", &PythonLayer::line)
+      .def("forward", &PythonLayer::forward);
+}

@@ -1,0 +1,188 @@
+"""`MoELayer`: one rank's transformer layer with MoE as a `torch.nn.Module`, run by a schedule of moetune.
+
+Needs a package that was built with the torch that is installed (docs/python.md). It computes on the CPU. Ranks are those
+of the default process group of `torch.distributed`; without one there is one rank.
+"""
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+import torch
+from torch import distributed, nn
+
+from moetune._program import output_of
+
+__all__ = ["MoELayer", "data_parallel"]
+
+_PREFIX = "libmoetune_torch-"
+
+
+def _library(version: str) -> Path:
+    """The library that was built for a version of torch."""
+    named = os.environ.get("MOETUNE_TORCH_LIBRARY")
+    built = [Path(named)] if named else sorted((Path(__file__).parent / "lib").glob(f"{_PREFIX}*.so"))
+    for path in built:
+        if path.stem == _PREFIX + version:
+            return path
+    versions = ", ".join(path.stem[len(_PREFIX):] for path in built)
+    raise ImportError(f"moetune.torch: found torch {version}, expected {versions}, which it was built for" if versions
+                      else "moetune.torch: found a package without the layer, expected one built with MOETUNE_TORCH=ON")
+
+
+torch.ops.load_library(str(_library(torch.__version__.split("+")[0])))
+
+
+class _Ranks:
+    """This process's place among the ranks of a process group; `group` None: it is alone."""
+
+    def __init__(self, group: Any, ranks_per_node: int, timeout: float):
+        self.store = None  # a process that serves a store serves it as long as somebody holds it
+        rank, ranks, address, run = 0, 1, "", ""
+        if group is not None and distributed.get_world_size() > 1:
+            rank, ranks = distributed.get_rank(), distributed.get_world_size()
+            self.store = distributed.distributed_c10d._get_default_store()
+            served = self.store
+            while isinstance(served, distributed.PrefixStore):
+                served = served.underlying_store
+            if not isinstance(served, distributed.TCPStore):
+                raise RuntimeError(f"MoELayer: found a process group whose store is a {type(served).__name__}, expected "
+                                   "a TCPStore (init_method env:// or tcp://)")
+            address = f"{served.host}:{served.port}"
+            key = f"moetune/{ranks_per_node}"
+            if rank == 0:
+                self.store.set(key, f"moetune/{uuid.uuid4().hex}/")
+            run = self.store.get(key).decode()
+        self.made = torch.classes.moetune.Ranks(rank, ranks, address, run, ranks_per_node, timeout)
+
+
+_known_ranks: Dict[Tuple[Any, int], _Ranks] = {}
+
+
+def _ranks(ranks_per_node: int, timeout: float) -> Any:
+    """The ranks of the default process group, which all layers share."""
+    group = distributed.group.WORLD if distributed.is_available() and distributed.is_initialized() else None
+    if group is None and int(os.environ.get("WORLD_SIZE") or 1) > 1:
+        raise RuntimeError(f"MoELayer: found WORLD_SIZE={os.environ['WORLD_SIZE']} but no process group, expected "
+                           "torch.distributed.init_process_group() before the first layer")
+    key = (group, ranks_per_node)
+    if key not in _known_ranks:
+        _known_ranks[key] = _Ranks(group, ranks_per_node, timeout)
+    return _known_ranks[key].made
+
+
+@atexit.register
+def _leave() -> None:
+    while _known_ranks:
+        _known_ranks.popitem()[1].made.close()
+
+
+class _Layer:
+    """The layer of some options, blocking: all ranks make theirs. A copy is another layer of the same options."""
+
+    def __init__(self, options: str, ranks_per_node: int, timeout: float):
+        self.arguments = options, ranks_per_node, timeout
+        self.made = torch.classes.moetune.Layer(_ranks(ranks_per_node, timeout), options)
+
+    def __reduce__(self) -> Any:
+        return _Layer, self.arguments
+
+    def __deepcopy__(self, memo: Any) -> "_Layer":
+        return _Layer(*self.arguments)
+
+
+def _plan_text(path: str) -> str:
+    """A plan's document, of its file or of the records that `tune` keeps."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    if isinstance(document, dict) and "format" in document:
+        return text
+    return output_of("export", "plan", path, "--quiet")
+
+
+class MoELayer(nn.Module):
+    """This rank's part of one transformer layer with MoE: norm, attention, norm, gate and experts.
+
+    `plan` is a plan file (`moetune export plan`) or the records that `moetune tune` kept. Without a plan, the fields say
+    what the layer is, by the names of layer files (`batch`, `seq`, `model_dim`, `hidden`, `experts`, `top_k`, `dtype`,
+    `gate`, `ep`, `mp`, ...), and `schedule` and `degrees`, one number of chunks or two (forward, backward), say how it
+    runs. All ranks make the same layers in the same order.
+
+    `losses`: "sum" or "mean": the loss of the step is the sum, or as with DistributedDataParallel the mean, of the
+    losses of ranks with different tokens. `seed` decides the initial weights, which don't depend on the number of ranks.
+    `ranks_per_node` counts a machine's ranks as several nodes; 0: as they are. `timeout`: after so many seconds
+    without an answer a rank counts as failed.
+
+    Raises ValueError, or TypeError for a wrong type of elements, with a line that says what was found and expected;
+    RuntimeError where another rank failed.
+    """
+
+    def __init__(self, *, plan: Union[str, os.PathLike, None] = None, schedule: Optional[str] = None,
+                 degrees: Union[int, Tuple[int, int], None] = None, losses: str = "sum", seed: int = 1,
+                 ranks_per_node: int = 0, timeout: float = 600.0, **fields: Any):
+        super().__init__()
+        options = {**fields, "losses": losses, "seed": seed}
+        if isinstance(options.get("dtype"), torch.dtype):
+            options["dtype"] = str(options["dtype"])[len("torch."):]
+        if plan is not None:
+            options["plan"] = os.fspath(plan)
+            options["plan_text"] = _plan_text(options["plan"])
+        if schedule is not None:
+            options["schedule"] = schedule
+        if degrees is not None:
+            pair = degrees if isinstance(degrees, (tuple, list)) else (degrees, degrees)
+            if len(pair) != 2:
+                raise ValueError(f"MoELayer: degrees: found {len(pair)} numbers, expected one or two")
+            options["degree_forward"], options["degree_backward"] = pair
+        self._layer = _Layer(json.dumps(options), ranks_per_node, timeout)
+        self._names: List[str] = self._layer.made.names()
+        for name, weight in zip(self._names, self._layer.made.weights()):
+            self.register_parameter(name, nn.Parameter(weight))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The output of this rank's tokens, in the shape of `x`: (..., model_dim), whose rows are `tokens`. All ranks
+        call it, and run backward through what it returns."""
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(f"x: found a {type(x).__name__}, expected a tensor")
+        made = self._layer.made
+        if torch.is_autocast_enabled("cpu"):
+            x = x.to(self._parameters[self._names[0]].dtype)
+        rows = x.reshape(-1, x.shape[-1]) if x.dim() > 2 else x
+        y = made.forward(rows, [self._parameters[name] for name in self._names], self.training)
+        return y.view(x.shape)
+
+    @property
+    def tokens(self) -> range:
+        """This rank's tokens among all, sample by sample: the rows of its `x`."""
+        first, count, _ = self._layer.made.tokens()
+        return range(first, first + count)
+
+    def shards(self) -> Dict[str, List[range]]:
+        """Each parameter's part of the whole weight, a range an axis."""
+        return {name: [range(first, first + count) for first, count, _ in self._layer.made.shards(i)]
+                for i, name in enumerate(self._names)}
+
+    def auxiliary_loss(self) -> float:
+        """The gate's auxiliary losses of the last forward, times their coefficients: their gradients are in those of
+        the backward, so a loss to train by must not contain them."""
+        return self._layer.made.auxiliary_loss()
+
+    def extra_repr(self) -> str:
+        return self._layer.made.line()
+
+
+def data_parallel(model: nn.Module, **options: Any) -> nn.Module:
+    """DistributedDataParallel of a model with MoELayers, which average or sum the gradients of their own parameters
+    (`losses="mean"` fits); `options` are DistributedDataParallel's."""
+    own = [f"{prefix}.{name}" if prefix else name for prefix, module in model.named_modules()
+           if isinstance(module, MoELayer) for name, _ in module.named_parameters()]
+    nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, own)
+    return nn.parallel.DistributedDataParallel(model, **options)

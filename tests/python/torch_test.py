@@ -1,0 +1,502 @@
+"""usage: torch_test.py [TEST ...]
+
+moetune.torch against plain PyTorch: outputs, gradients and training on 1, 2 and 4 ranks, what torch does to modules, and
+bad input. The package is the one that is installed, or MOETUNE_TORCH_LIBRARY names its library; MOETUNE_PROGRAM: the
+program of a build."""
+import copy
+import importlib.util
+import io
+import math
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+if importlib.util.find_spec("torch") is None:
+    print(f"skipped: {sys.executable} has no torch")
+    sys.exit(77)
+
+ROOT = pathlib.Path(__file__).parents[2]
+if "MOETUNE_TORCH_LIBRARY" in os.environ:
+    sys.path.insert(0, str(ROOT / "python"))
+import torch  # noqa: E402
+from torch import distributed, nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from moetune.torch import MoELayer, data_parallel  # noqa: E402
+
+TINY = {"batch": 2, "seq": 8, "model_dim": 16, "hidden": 24, "heads": 4, "experts": 4, "gate": "switch"}
+SWIGLU = {"ffn": "mixtral", "kv_heads": 2, "rope_theta": 1e4, "capacity_factor": None}
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
+SCHEDULES = [("tutel", 2), ("fsmoe", (2, 1)), ("parm", 1), ("monta", (2, 2)), ("lina", 2), ("ds-moe", 1)]
+
+
+# ---- the layer in plain PyTorch, whole, from its definition
+
+def plain_attention(x, w, seq, heads, theta):
+    width = w["wq"].shape[1] // heads
+
+    def split(name):
+        rows = (x @ w[name]).view(-1, seq, w[name].shape[1] // width, width).transpose(1, 2)
+        return rows.repeat_interleave(heads // rows.shape[1], 1)
+
+    def turned(rows):
+        if theta == 0:
+            return rows
+        speeds = theta ** (-torch.arange(width // 2, dtype=rows.dtype) / (width // 2))
+        angles = torch.arange(seq, dtype=rows.dtype)[:, None] * speeds
+        numbers = torch.complex(*rows.chunk(2, -1)) * torch.polar(torch.ones_like(angles), angles)
+        return torch.cat((numbers.real, numbers.imag), -1)
+
+    mixed = functional.scaled_dot_product_attention(turned(split("wq")), turned(split("wk")), split("wv"),
+                                                    is_causal=True)
+    return mixed.transpose(1, 2).reshape(x.shape[0], -1) @ w["wo"]
+
+
+def plain_layer(fields, w, x):
+    swiglu = fields.get("ffn") == "mixtral"
+
+    def norm(rows, name):
+        if swiglu:
+            return functional.rms_norm(rows, rows.shape[-1:], w[name], 1e-5)
+        return functional.layer_norm(rows, rows.shape[-1:], w[name], None, 1e-5)
+
+    hidden = x + plain_attention(norm(x, "norm1"), w, fields["seq"], fields["heads"], fields.get("rope_theta", 0))
+    normed = norm(hidden, "norm2")
+    logits = normed @ w["gate"].T
+    chosen = logits.topk(fields.get("top_k", 2)).indices
+    if fields["gate"] == "switch":
+        weights = logits.softmax(-1).gather(1, chosen)
+    else:  # gshard without noise
+        weights = logits.gather(1, chosen).softmax(-1)
+    out = hidden
+    for expert in range(fields["experts"]):
+        token, place = (chosen == expert).nonzero(as_tuple=True)
+        rows = normed[token]
+        if swiglu:
+            inner = functional.silu(rows @ w["w1"][expert]) * (rows @ w["w3"][expert])
+        else:
+            inner = functional.gelu(rows @ w["w1"][expert])
+        out = out.index_add(0, token, (inner @ w["w2"][expert]) * weights[token, place, None])
+    return out
+
+
+def no_drops(fields):
+    """Every token has a row, by a capacity of all of them unless the layer is dropless."""
+    return {"capacity_factor": fields["experts"] / fields.get("top_k", 2), **fields}
+
+
+def whole_weights(layer):
+    """Every weight of the layer, whole, from all ranks' parts."""
+    mine = {name: (layer.shards()[name], p.detach().clone()) for name, p in layer.named_parameters()}
+    parts = [mine]
+    if distributed.is_initialized():
+        parts = [None] * distributed.get_world_size()
+        distributed.all_gather_object(parts, mine)
+    whole = {}
+    for part in parts:
+        for name, (axes, value) in part.items():
+            totals = [max(each[name][0][axis].stop for each in parts) for axis in range(len(axes))]
+            whole.setdefault(name, torch.full(totals, math.nan, dtype=value.dtype))
+            whole[name][tuple(slice(axis.start, axis.stop) for axis in axes)] = value
+    assert not any(value.isnan().any() for value in whole.values())
+    return {name: value.requires_grad_() for name, value in whole.items()}
+
+
+def own_part(layer, name, whole):
+    return whole[tuple(slice(axis.start, axis.stop) for axis in layer.shards()[name])]
+
+
+def all_tokens(layer, dtype, seed=0):
+    held = torch.tensor(layer.tokens.stop)
+    if distributed.is_initialized():
+        distributed.all_reduce(held, distributed.ReduceOp.MAX)
+    made = torch.randn(int(held), TINY["model_dim"], generator=torch.Generator().manual_seed(seed), dtype=dtype)
+    return made
+
+
+def require_near(found, expected, dtype, what):
+    error = float((found - expected).abs().max() / expected.abs().max().clamp_min(1e-3))
+    assert error <= TOLERANCE[dtype], f"{what}: {error:.2g} of the largest value, expected {TOLERANCE[dtype]:.0e}"
+
+
+def require_as_plain(fields, dtype, **how):
+    """Output and every gradient are plain PyTorch's."""
+    fields = no_drops(fields)
+    layer = MoELayer(dtype=dtype, **fields, **how)
+    if fields["gate"] == "gshard":
+        layer.eval()  # without the gate's noise
+    all_x, all_dy = all_tokens(layer, dtype), all_tokens(layer, dtype, 1)
+    mine = slice(layer.tokens.start, layer.tokens.stop)
+    x = all_x[mine].clone().requires_grad_()
+    y = layer(x)
+    (y * all_dy[mine]).sum().backward()
+    w = whole_weights(layer)
+    all_x.requires_grad_()
+    expected = plain_layer(fields, w, all_x)
+    (expected * all_dy).sum().backward()
+    what = f"{how} {fields.get('ffn', 'gpt')} {dtype}"
+    require_near(y.detach(), expected.detach()[mine], dtype, f"{what}: output")
+    require_near(x.grad, all_x.grad[mine], dtype, f"{what}: gradient of x")
+    for name, p in layer.named_parameters():
+        if name == "gate_noise":  # weighs what is zero
+            assert not p.grad.any()
+            continue
+        require_near(p.grad, own_part(layer, name, w[name].grad), dtype, f"{what}: gradient of {name}")
+
+
+def require_same_training(fields, dtype, **how):
+    """20 steps of Adam have plain PyTorch's losses."""
+    fields = no_drops(fields)
+    layer = MoELayer(dtype=dtype, **fields, **how)
+    w = whole_weights(layer)
+    all_x, target = all_tokens(layer, dtype), all_tokens(layer, dtype, 1)
+    mine = slice(layer.tokens.start, layer.tokens.stop)
+    ours, plain = torch.optim.Adam(layer.parameters(), 1e-2), torch.optim.Adam(w.values(), 1e-2)
+    held = {name: p.data_ptr() for name, p in layer.named_parameters()}
+    losses = []
+    for _ in range(20):
+        ours.zero_grad()
+        loss = functional.mse_loss(layer(all_x[mine]), target[mine], reduction="sum") / target.numel()
+        loss.backward()
+        ours.step()
+        loss = loss.detach()
+        if distributed.is_initialized():
+            distributed.all_reduce(loss)
+            loss /= len(layer.tokens) * distributed.get_world_size() / len(target)  # tokens that several ranks have
+        plain.zero_grad()
+        expected = functional.mse_loss(plain_layer(fields, w, all_x), target)
+        expected.backward()
+        plain.step()
+        losses.append((float(loss), float(expected.detach())))
+    for found, expected in losses:
+        assert abs(found - expected) <= 10 * TOLERANCE[dtype] * expected, losses
+    assert losses[-1][0] < 0.8 * losses[0][0], losses
+    assert held == {name: p.data_ptr() for name, p in layer.named_parameters()}, "optimizers work in place"
+
+
+def require_ddp(dtype):
+    """A model of torch's and our layers under DistributedDataParallel trains as one process with all tokens."""
+    fields = no_drops({**TINY, "aux_loss": 0.0})
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(16, 16), MoELayer(dtype=dtype, losses="mean", **fields), nn.Linear(16, 4)).to(dtype)
+    wrapped = data_parallel(model)
+    w = whole_weights(model[1])
+    before, after = copy.deepcopy(model[0]), copy.deepcopy(model[2])
+    all_x, target = all_tokens(model[1], dtype), all_tokens(model[1], dtype, 1)[:, :4]
+    mine = slice(model[1].tokens.start, model[1].tokens.stop)
+    functional.mse_loss(wrapped(all_x[mine]), target[mine]).backward()
+    functional.mse_loss(after(plain_layer(fields, w, before(all_x))), target).backward()
+    for ours, plain in ((model[0], before), (model[2], after)):
+        require_near(ours.weight.grad, plain.weight.grad, dtype, "a Linear under DDP")
+    for name, p in model[1].named_parameters():
+        require_near(p.grad, own_part(model[1], name, w[name].grad), dtype, f"{name} under DDP")
+
+
+# ---- one process
+
+class Layers(unittest.TestCase):
+    def test_gradients_are_plain_pytorchs(self):
+        for dtype in torch.float64, torch.float32:
+            for schedule, degrees in SCHEDULES:
+                for fields in TINY, {**TINY, **SWIGLU}, {**TINY, "gate": "gshard"}:
+                    with self.subTest(schedule=schedule, dtype=dtype, fields=fields):
+                        require_as_plain(fields, dtype, schedule=schedule, degrees=degrees)
+
+    def test_trains_as_plain_pytorch(self):
+        for schedule, degrees in SCHEDULES[:4]:
+            require_same_training(TINY, torch.float64, schedule=schedule, degrees=degrees)
+        require_same_training({**TINY, **SWIGLU}, torch.float32)
+
+
+class Modules(unittest.TestCase):
+    """What torch does to any module."""
+
+    def setUp(self):
+        self.layer = MoELayer(**TINY, dtype=torch.float64)
+        self.x = all_tokens(self.layer, torch.float64).view(2, 8, 16)
+
+    def gradients(self, *outputs, layer=None):
+        layer = layer or self.layer
+        layer.zero_grad()
+        for y in outputs:
+            y.square().sum().backward()
+        return {name: p.grad.clone() for name, p in layer.named_parameters()}
+
+    def assert_equal(self, found, expected):
+        self.assertEqual(found.keys(), expected.keys())
+        for name, value in found.items():
+            torch.testing.assert_close(value, expected[name], rtol=1e-12, atol=1e-12, msg=name)
+
+    def test_keeps_the_shape_and_needs_no_gradient(self):
+        y = self.layer(self.x)
+        self.assertEqual(y.shape, self.x.shape)
+        self.assertTrue(y.requires_grad)
+        with torch.no_grad():
+            self.assertFalse(self.layer(self.x).requires_grad)
+        torch.testing.assert_close(self.layer(self.x.view(16, 16)), y.view(16, 16))
+        self.assertIn("k2", repr(self.layer))
+        self.assertEqual(self.layer.tokens, range(16))
+
+    def test_state_dict_goes_round(self):
+        y = self.layer(self.x).detach()
+        file = io.BytesIO()
+        torch.save(self.layer.state_dict(), file)
+        file.seek(0)
+        for assign in False, True:
+            other = MoELayer(**TINY, dtype=torch.float64, seed=7)
+            self.assertFalse(torch.equal(other(self.x), y))
+            file.seek(0)
+            other.load_state_dict(torch.load(file), assign=assign)
+            torch.testing.assert_close(other(self.x), y, rtol=0, atol=0)
+
+    def test_copies_are_apart(self):
+        y = self.layer(self.x).detach()
+        file = io.BytesIO()
+        torch.save(self.layer, file)
+        file.seek(0)
+        for other in copy.deepcopy(self.layer), torch.load(file, weights_only=False):
+            torch.testing.assert_close(other(self.x), y, rtol=0, atol=0)
+            with torch.no_grad():
+                for p in other.parameters():
+                    p.zero_()
+            torch.testing.assert_close(other(self.x), self.x, rtol=0, atol=0)  # residuals alone
+            torch.testing.assert_close(self.layer(self.x), y, rtol=0, atol=0)
+
+    def test_gradients_accumulate(self):
+        once = self.gradients(self.layer(self.x))
+        self.layer.zero_grad()
+        for _ in range(2):
+            self.layer(self.x).square().sum().backward()
+        self.assert_equal({name: p.grad for name, p in self.layer.named_parameters()},
+                          {name: 2 * value for name, value in once.items()})
+
+    def test_backwards_in_any_order(self):
+        """One forward's activations are kept; others are computed again."""
+        inputs = [self.x, 2 * self.x, self.x.flip(0)]
+        expected = self.gradients(*[self.layer(x) for x in inputs[:1]])
+        for x in inputs[1:]:
+            for name, value in self.gradients(self.layer(x)).items():
+                expected[name] += value
+        outputs = [self.layer(x) for x in inputs]
+        self.assert_equal(self.gradients(*outputs), expected)
+        outputs = [self.layer(x) for x in inputs]
+        self.assert_equal(self.gradients(*reversed(outputs)), expected)
+        y = self.layer(self.x).square().sum()
+        self.layer.zero_grad()
+        y.backward(retain_graph=True)
+        y.backward()
+        self.assert_equal({name: p.grad for name, p in self.layer.named_parameters()},
+                          {name: 2 * value for name, value in self.gradients(self.layer(self.x)).items()})
+
+    def test_noise_is_repeated_with_a_forward(self):
+        layer = MoELayer(**{**TINY, "gate": "gshard"}, dtype=torch.float64)
+        first, second = layer(self.x), layer(self.x)
+        self.assertFalse(torch.equal(first, second), "each forward has noise of its own")
+        older = self.gradients(first, layer=layer)
+        other = MoELayer(**{**TINY, "gate": "gshard"}, dtype=torch.float64)
+        self.assert_equal(older, self.gradients(other(self.x), layer=other))
+
+    def test_checkpoints(self):
+        for gate in "switch", "gshard":
+            expected = None
+            for reentrant in None, False, True:
+                layers = [MoELayer(**{**TINY, "gate": gate}, dtype=torch.float64, seed=seed) for seed in (1, 2)]
+                if reentrant and gate == "gshard":
+                    continue  # its noise is another when the forward runs again
+                x = self.x.clone().requires_grad_()
+                y = x
+                for layer in layers:
+                    y = layer(y) if reentrant is None else torch.utils.checkpoint.checkpoint(
+                        layer, y, use_reentrant=reentrant)
+                y.square().sum().backward()
+                found = {f"{i}.{name}": p.grad for i, layer in enumerate(layers)
+                         for name, p in layer.named_parameters()}
+                found["x"] = x.grad
+                expected = expected or found
+                self.assert_equal(found, expected)
+
+    def test_frozen_parameters(self):
+        expected = self.gradients(self.layer(self.x))
+        self.layer.zero_grad()
+        self.layer.w1.requires_grad_(False)
+        self.layer(self.x).square().sum().backward()
+        self.assertIsNone(self.layer.w1.grad)
+        torch.testing.assert_close(self.layer.w2.grad, expected["w2"])
+
+    def test_autocast(self):
+        layer = MoELayer(**TINY)
+        with torch.autocast("cpu", torch.bfloat16):
+            y = layer(self.x.to(torch.bfloat16))
+        self.assertEqual(y.dtype, torch.float32)
+
+    def test_auxiliary_loss(self):
+        layer = MoELayer(**TINY, aux_loss=0.5, dtype=torch.float64)
+        layer(self.x)
+        self.assertGreater(layer.auxiliary_loss(), 0)
+
+
+class BadInput(unittest.TestCase):
+    def refused(self, error, line, call, *args, **options):
+        with self.assertRaisesRegex(error, line) as caught:
+            call(*args, **options)
+        self.assertEqual(str(caught.exception).count("\n"), 0, caught.exception)
+
+    def test_layers(self):
+        for line, options in {
+            r"^MoELayer: model_dims: found unknown key .*did you mean": {"model_dims": 16},
+            r"^MoELayer: batch: found 0, expected": {"batch": 0},
+            r"^MoELayer: batch: found 'two', expected": {"batch": "two"},
+            r"fsmo.*expected": {"schedule": "fsmo"},
+            r"^MoELayer: gate: found 'x'|gate.*'x'": {"gate": "x"},
+            r"^MoELayer: losses: found 'max', expected": {"losses": "max"},
+            r"^MoELayer: degree_forward: found 0, expected": {"degrees": 0},
+            r"^MoELayer: degrees: found 3 numbers": {"degrees": (1, 2, 3)},
+            r"16": {"dtype": torch.float16},
+            r"int32": {"dtype": torch.int32},
+            r"ep": {"ep": 3},
+        }.items():
+            with self.subTest(line=line):
+                self.refused(ValueError, line, MoELayer, **{**TINY, **options})
+
+    def test_inputs(self):
+        layer = MoELayer(**TINY)
+        x = torch.randn(16, 16)
+        self.refused(ValueError, r"^x: found shape \(15, 16\), expected \(16, 16\)$", layer, x[:15])
+        self.refused(ValueError, r"^x: found shape \(16\), expected \(16, 16\)$", layer, x[0])
+        self.refused(TypeError, r"^x: found elements of type Double, expected Float, the layer's dtype$", layer,
+                     x.double())
+        self.refused(ValueError, r"^x: found a tensor on meta, expected the CPU's$", layer, x.to("meta"))
+        self.refused(TypeError, r"^x: found a list, expected a tensor$", layer, [x])
+        self.refused(TypeError, r"^\w+: found elements of type Double, expected Float", layer.double(), x)
+        layer = MoELayer(**TINY)
+        layer.w1 = nn.Parameter(torch.zeros(2, 2))
+        self.refused(ValueError, r"^w1: found shape \(2, 2\), expected \(4, 16, 24\)$", layer, x)
+
+    def test_graphs(self):
+        layer = MoELayer(**TINY, dtype=torch.float64)
+        x = torch.randn(16, 16, dtype=torch.float64, requires_grad=True)
+        y = layer(x).sum()
+        y.backward()
+        self.refused(RuntimeError, "backward through the graph a second time", y.backward)
+        with self.assertRaisesRegex(RuntimeError, "create_graph"):
+            torch.autograd.grad(layer(x).sum(), x, create_graph=True)
+        y = layer(x).sum()
+        with torch.no_grad():
+            layer.w1.add_(1)
+        self.refused(RuntimeError, "modified by an inplace operation", y.backward)
+
+    def test_plans(self):
+        self.refused(FileNotFoundError, "nowhere.json", MoELayer, plan="nowhere.json")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "plan.json")
+            pathlib.Path(path).write_text('{"format": "moetune-plan", "version": 9}')
+            self.refused(ValueError, "plan.json: version: found 9", MoELayer, plan=path)
+            self.refused(ValueError, "none beside plan", MoELayer, plan=path, batch=2)
+
+    def test_another_torch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            library = pathlib.Path(folder, "libmoetune_torch-1.2.3.so")
+            library.touch()
+            done = self.imported(MOETUNE_TORCH_LIBRARY=str(library))
+            version = torch.__version__.split("+", maxsplit=1)[0]
+            self.assertEqual(done.stderr.splitlines()[-1], f"ImportError: moetune.torch: found torch {version}, expected "
+                             "1.2.3, which it was built for")
+
+    def test_ranks_without_a_process_group(self):
+        done = self.imported("; MoELayer()", WORLD_SIZE="2", RANK="0")
+        self.assertIn("RuntimeError: MoELayer: found WORLD_SIZE=2 but no process group", done.stderr.splitlines()[-1])
+
+    def imported(self, more="", **variables):
+        path = os.pathsep.join(each for each in sys.path if each)
+        return subprocess.run([sys.executable, "-c", f"from moetune.torch import MoELayer{more}"], capture_output=True,
+                              text=True, check=False, env={**os.environ, "PYTHONPATH": path, **variables})
+
+
+# ---- several processes
+
+def on_ranks():
+    """What every rank of a launch runs."""
+    distributed.init_process_group("gloo")
+    rank, ranks = distributed.get_rank(), distributed.get_world_size()
+    spreads = [{}] if ranks == 2 else [{}, {"ranks_per_node": 2}, {"ranks_per_node": 2, "mp": 1, "ep": 4, "esp": 1}]
+    for spread in spreads:
+        for schedule, degrees in SCHEDULES:
+            for fields in TINY, {**TINY, **SWIGLU}:
+                require_as_plain(fields, torch.float64, schedule=schedule, degrees=degrees, **spread)
+        require_as_plain(TINY, torch.float32, schedule="fsmoe", degrees=2, **spread)
+        require_same_training(TINY, torch.float64, schedule="fsmoe", degrees=2, **spread)
+    require_ddp(torch.float64)
+    try:
+        MoELayer(**{**TINY, "hidden": 24 + 8 * rank})
+    except RuntimeError as error:
+        assert "differs from rank" in str(error) or "rank" in str(error), error
+    else:
+        raise AssertionError("ranks with different layers")
+    print(f"rank {rank} of {ranks}: ok", flush=True)
+    distributed.destroy_process_group()
+
+
+def lose_a_rank():
+    """Rank 1 ends without a word; the other gets an exception, and lives on."""
+    distributed.init_process_group("gloo")
+    layer = MoELayer(**TINY, dtype=torch.float64, timeout=20)
+    x = torch.randn(len(layer.tokens), 16, dtype=torch.float64)
+    layer(x).sum().backward()
+    if distributed.get_rank() == 1:
+        os._exit(9)
+    begin = time.monotonic()
+    try:
+        layer(x).sum().backward()
+    except RuntimeError as error:
+        line = str(error)
+    assert time.monotonic() - begin < 60
+    assert "\n" not in line and "rank 0 in" in line and "rank 1" in line, line
+    time.sleep(5)
+    try:
+        layer(x)
+    except RuntimeError as error:
+        print(f"lived on: {error}", flush=True)
+    os._exit(0)  # torch's own group waits for the lost rank
+
+
+class Processes(unittest.TestCase):
+    def launched(self, task, ranks, *launcher):
+        names = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+                               str(ranks), *launcher, __file__, task], capture_output=True, text=True, check=False,
+                              env=names, timeout=1500)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_torchrun_ranks(self):
+        for ranks in 2, 4:
+            printed = self.launched("on_ranks", ranks)
+            for rank in range(ranks):
+                self.assertIn(f"rank {rank} of {ranks}: ok", printed)
+
+    def test_a_rank_dies(self):
+        """Without a launcher: rank 0 serves the store."""
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            port = found.getsockname()[1]
+        ranks = [subprocess.Popen([sys.executable, __file__, "lose_a_rank"], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True,
+                                  env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                                       "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}) for rank in range(2)]
+        printed, errors = ranks[0].communicate(timeout=300)
+        ranks[1].communicate(timeout=300)
+        self.assertEqual([rank.returncode for rank in ranks], [0, 9], errors)
+        self.assertIn("lived on: rank 0", printed)
+        print(printed, end="")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] in (["on_ranks"], ["lose_a_rank"]):
+        globals()[sys.argv[1]]()
+    else:
+        unittest.main()
