@@ -34,8 +34,8 @@ if(MOETUNE_TORCH)
   build_before_install(torch moetune_torch)
   install(TARGETS moetune_torch LIBRARY DESTINATION lib COMPONENT torch)
   # It finds the libraries of torch, which are loaded before it.
-  install(CODE "file(RPATH_REMOVE FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/$<TARGET_FILE_NAME:moetune_torch>\")"
-          COMPONENT torch)
+  set(library "\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/$<TARGET_FILE_NAME:moetune_torch>")
+  install(CODE "file(RPATH_REMOVE FILE \"${library}\")" COMPONENT torch)
 endif()
 build_before_install(Unspecified ${folders})
 install(TARGETS ${exported} ${folders} EXPORT moetuneTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

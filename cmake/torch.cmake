@@ -2,6 +2,16 @@
 # more; all we need is libtorch_cpu, libc10 and the headers.
 set(MOETUNE_TORCH_DIR "" CACHE PATH "Folder with LibTorch's include/ and lib/; empty: what ./moetune finds")
 set(torch_dir "${MOETUNE_TORCH_DIR}")
+if(NOT torch_dir AND MOETUNE_TORCH AND SKBUILD)  # pip's: the torch that is beside the package
+  execute_process(
+    COMMAND ${PYTHON_EXECUTABLE} -c
+            "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+    OUTPUT_VARIABLE torch_dir OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(NOT torch_dir)
+    message(FATAL_ERROR "MOETUNE_TORCH: ${PYTHON_EXECUTABLE} has no torch; expected one that is installed before "
+                        "(pip install torch) and pip install --no-build-isolation")
+  endif()
+endif()
 if(NOT torch_dir)
   execute_process(COMMAND ${PROJECT_SOURCE_DIR}/moetune --torch-dir OUTPUT_VARIABLE torch_dir
                   OUTPUT_STRIP_TRAILING_WHITESPACE)

@@ -218,7 +218,7 @@ TimedCase chosen_case_of(const ExportOptions& options) {
 void compare_times(const CaseRecord& record, const Profile& profile, const Plan& plan) {
   if (!record.prediction.has("total_s")) return;
   const double recorded_s = record.prediction.number("total_s", record.where);
-  const LayerPricer pricer(profile, plan.shape, {true, "a plan out of records"});
+  const LayerPricer pricer(profile, plan.shape, {true, "a plan out of records", true});
   const verbs::PlanTimes times = verbs::times_of(plan, pricer);
   const double ratio = (times.forward_s + times.backward_s) / recorded_s;
   if (std::abs(ratio - 1) > kSameSeconds)
@@ -246,7 +246,7 @@ Plan plan_of_case(const CaseRecord& record, const std::optional<Profile>& profil
       "--cluster: found none, and {} names no profile; schedule {} decides more than records say, expected "
       "the profile that it was tuned on",
       record.where, schedule.name);
-  const LayerPricer pricer(*profile, shape, {true, "a plan out of records"});
+  const LayerPricer pricer(*profile, shape, {true, "a plan out of records", true});
   LayerSearch search;
   const LayerResult result =
       search.tune(schedule, pricer, within_memory(verbs::degrees_of(record), profile->memory_bytes));

@@ -30,9 +30,9 @@ class MoeLayerModule : public torch::nn::Module {
 
   /// Returns y from x, both (held tokens, M); x of any type is converted. All ranks call it, and the backward of what
   /// it returns. One forward's activations are kept: a backward of an older one runs its forward again first. A
-  /// weight's gradient is the derivative of the loss over all distinct tokens, and of the gate's auxiliary losses, whole
-  /// on every rank that holds the weight. In flows that keep tokens on all MP ranks these must have the same loss, which
-  /// counts once.
+  /// weight's gradient is the derivative of the loss over all distinct tokens, and of the gate's auxiliary losses,
+  /// whole on every rank that holds the weight. In flows that keep tokens on all MP ranks these must have the same
+  /// loss, which counts once.
   torch::Tensor forward(const torch::Tensor& x) { return forward(x, weights_); }
   /// Computes with these weights instead of the module's parameters, whose order and shapes they have. From then on
   /// they share the layer's memory.

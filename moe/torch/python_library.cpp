@@ -58,7 +58,10 @@ class Ranks : public torch::CustomClassHolder {
     require<BadInput>(everyone_ != nullptr, "MoELayer: found ranks that have left, expected a live process group");
     return *everyone_;
   }
-  const WorldTopology& topology() const { return world_->topology(); }
+  const WorldTopology& topology() {
+    everyone();
+    return world_->topology();
+  }
   LayerComms comms_of(const ParallelShape& parallel) { return comms_.of(everyone(), parallel); }
 
   /// Leaves the run; rank 0 waits for the others.
@@ -80,7 +83,7 @@ constexpr auto kOptionKeys =
          {"capacity_rounding", "schedule", "degree_forward", "degree_backward", "plan", "plan_text", "seed", "losses"});
 constexpr Limits kDegreeLimits{.least = 1, .most = 4096};
 
-/// Reads the plan: of a file, or of the layer and the schedule that the options name, with what these leave open decided
+/// Reads the plan: of a file, or of the layer and the schedule that the options name; what these leave open is decided
 /// by nominal costs.
 Plan plan_of(const TableReader& options, const WorldTopology& topology) {
   if (options.has("plan")) {

@@ -51,7 +51,7 @@ def flags_of(options: dict[str, Any]) -> list[str]:
 
 
 def output_of(verb: str, *words: str) -> str:
-    """Runs a verb of the program and returns what it prints. Raises BadInput or MoetuneError with the program's line."""
+    """Runs a verb of the program and returns what it prints; raises what run() does."""
     path = program_path()
     try:
         done = subprocess.run([path, verb, *words], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",

@@ -1,7 +1,7 @@
 """`MoELayer`: one rank's transformer layer with MoE as a `torch.nn.Module`, run by a schedule of moetune.
 
-Needs a package that was built with the torch that is installed (docs/python.md). It computes on the CPU. Ranks are those
-of the default process group of `torch.distributed`; without one there is one rank.
+Needs a package that was built with the torch that is installed (docs/python.md). It computes on the CPU. Ranks are
+those of the default process group of `torch.distributed`; without one there is one rank.
 """
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class _Ranks:
             while isinstance(served, distributed.PrefixStore):
                 served = served.underlying_store
             if not isinstance(served, distributed.TCPStore):
-                raise RuntimeError(f"MoELayer: found a process group whose store is a {type(served).__name__}, expected "
-                                   "a TCPStore (init_method env:// or tcp://)")
+                raise RuntimeError(f"MoELayer: found a process group whose store is a {type(served).__name__}, "
+                                   "expected a TCPStore (init_method env:// or tcp://)")
             address = f"{served.host}:{served.port}"
             key = f"moetune/{ranks_per_node}"
             if rank == 0:
@@ -111,14 +111,14 @@ def _plan_text(path: str) -> str:
 class MoELayer(nn.Module):
     """This rank's part of one transformer layer with MoE: norm, attention, norm, gate and experts.
 
-    `plan` is a plan file (`moetune export plan`) or the records that `moetune tune` kept. Without a plan, the fields say
-    what the layer is, by the names of layer files (`batch`, `seq`, `model_dim`, `hidden`, `experts`, `top_k`, `dtype`,
-    `gate`, `ep`, `mp`, ...), and `schedule` and `degrees`, one number of chunks or two (forward, backward), say how it
-    runs. All ranks make the same layers in the same order.
+    `plan` is a plan file (`moetune export plan`) or the records that `moetune tune` kept. Without a plan, the fields
+    are the layer's, by the names of layer files (`batch`, `seq`, `model_dim`, `hidden`, `experts`, `top_k`, `dtype`,
+    `gate`, `ep`, `mp`, ...), and it runs by `schedule` in `degrees` chunks, one number or two (forward, backward). All
+    ranks make the same layers in the same order.
 
     `losses`: "sum" or "mean": the loss of the step is the sum, or as with DistributedDataParallel the mean, of the
-    losses of ranks with different tokens. `seed` decides the initial weights, which don't depend on the number of ranks.
-    `ranks_per_node` counts a machine's ranks as several nodes; 0: as they are. `timeout`: after so many seconds
+    losses of ranks with different tokens. `seed` decides the initial weights, which don't depend on the number of
+    ranks. `ranks_per_node` counts a machine's ranks as several nodes; 0: as they are. `timeout`: after so many seconds
     without an answer a rank counts as failed.
 
     Raises ValueError, or TypeError for a wrong type of elements, with a line that says what was found and expected;

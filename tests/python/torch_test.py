@@ -1,8 +1,8 @@
 """usage: torch_test.py [TEST ...]
 
-moetune.torch against plain PyTorch: outputs, gradients and training on 1, 2 and 4 ranks, what torch does to modules, and
-bad input. The package is the one that is installed, or MOETUNE_TORCH_LIBRARY names its library; MOETUNE_PROGRAM: the
-program of a build."""
+moetune.torch against plain PyTorch: outputs, gradients and training on 1, 2 and 4 ranks, what torch does to modules,
+and bad input. The package is the one that is installed, or MOETUNE_TORCH_LIBRARY names its library; MOETUNE_PROGRAM:
+the program of a build."""
 import copy
 import importlib.util
 import io
@@ -27,6 +27,8 @@ import torch  # noqa: E402
 from torch import distributed, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
+from moetune import plan  # noqa: E402
+from moetune._program import output_of  # noqa: E402
 from moetune.torch import MoELayer, data_parallel  # noqa: E402
 
 TINY = {"batch": 2, "seq": 8, "model_dim": 16, "hidden": 24, "heads": 4, "experts": 4, "gate": "switch"}
@@ -127,7 +129,7 @@ def require_near(found, expected, dtype, what):
 def require_as_plain(fields, dtype, **how):
     """Output and every gradient are plain PyTorch's."""
     fields = no_drops(fields)
-    layer = MoELayer(dtype=dtype, **fields, **how)
+    layer = MoELayer(**how) if "plan" in how else MoELayer(dtype=dtype, **fields, **how)
     if fields["gate"] == "gshard":
         layer.eval()  # without the gate's noise
     all_x, all_dy = all_tokens(layer, dtype), all_tokens(layer, dtype, 1)
@@ -340,6 +342,36 @@ class Modules(unittest.TestCase):
         self.assertGreater(layer.auxiliary_loss(), 0)
 
 
+class Plans(unittest.TestCase):
+    """What `tune` recommends runs."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.records = os.path.join(scratch.name, "plans.jsonl")
+        self.document = os.path.join(scratch.name, "plan.json")
+
+    def test_records_and_plan_files(self):
+        answer = plan.tune(cluster="h100-1x1", nearest=True, dtype="float64", schedule="fsmoe", records=self.records,
+                           **no_drops(TINY))
+        made = output_of("export", "plan", self.records, "--quiet")
+        pathlib.Path(self.document).write_text(made)
+        expected = MoELayer(schedule=answer.use.schedule, dtype=torch.float64, degrees=(
+            answer.use.degree_forward, answer.use.degree_backward), **no_drops(TINY))
+        x = all_tokens(expected, torch.float64)
+        for path in self.records, self.document, pathlib.Path(self.document):
+            layer = MoELayer(plan=path)
+            self.assertIn(f"{answer.use.schedule}, r_f {answer.use.degree_forward}", repr(layer))
+            torch.testing.assert_close(layer(x), expected(x), rtol=0, atol=0)
+            os.unlink(path) if path == pathlib.Path(self.document) else None
+        torch.testing.assert_close(copy.deepcopy(layer)(x), expected(x), rtol=0, atol=0)
+
+    def test_of_other_ranks(self):
+        plan.tune(cluster="testbed-a", nearest=True, records=self.records, schedule="fsmoe", **no_drops(TINY))
+        with self.assertRaisesRegex(ValueError, r"found a plan of \d+ x \d+ ranks, expected one of 1 x 1"):
+            MoELayer(plan=self.records)
+
+
 class BadInput(unittest.TestCase):
     def refused(self, error, line, call, *args, **options):
         with self.assertRaisesRegex(error, line) as caught:
@@ -404,8 +436,8 @@ class BadInput(unittest.TestCase):
             library.touch()
             done = self.imported(MOETUNE_TORCH_LIBRARY=str(library))
             version = torch.__version__.split("+", maxsplit=1)[0]
-            self.assertEqual(done.stderr.splitlines()[-1], f"ImportError: moetune.torch: found torch {version}, expected "
-                             "1.2.3, which it was built for")
+            self.assertEqual(done.stderr.splitlines()[-1], "ImportError: moetune.torch: found torch "
+                             f"{version}, expected 1.2.3, which it was built for")
 
     def test_ranks_without_a_process_group(self):
         done = self.imported("; MoELayer()", WORLD_SIZE="2", RANK="0")
@@ -415,6 +447,28 @@ class BadInput(unittest.TestCase):
         path = os.pathsep.join(each for each in sys.path if each)
         return subprocess.run([sys.executable, "-c", f"from moetune.torch import MoELayer{more}"], capture_output=True,
                               text=True, check=False, env={**os.environ, "PYTHONPATH": path, **variables})
+
+
+class Page(unittest.TestCase):
+    def test_python_runs(self):
+        sys.path.insert(0, str(ROOT / "tests/docs"))
+        from pages import Page as PageOf
+        page = PageOf("docs/python.md")
+        blocks = [block for block in page.blocks if block.language == "python" and "moetune.torch" in block.text]
+        self.assertTrue(blocks)
+        for block in blocks:
+            done = subprocess.run([sys.executable, "-c", block.text], capture_output=True, text=True, check=False,
+                                  env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+            self.assertEqual(done.stdout, page.output_of(block).text, done.stderr)
+
+    def test_example_trains(self):
+        done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+                               ROOT / "examples/train_torch.py"], capture_output=True, text=True, check=False,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                                   "OMP_NUM_THREADS": "1"})
+        losses = [float(line.split()[-1]) for line in done.stdout.splitlines()]
+        self.assertEqual(len(losses), 6, done.stderr)
+        self.assertLess(losses[-1], 0.6 * losses[0])
 
 
 # ---- several processes
@@ -431,6 +485,12 @@ def on_ranks():
         require_as_plain(TINY, torch.float32, schedule="fsmoe", degrees=2, **spread)
         require_same_training(TINY, torch.float64, schedule="fsmoe", degrees=2, **spread)
     require_ddp(torch.float64)
+    cluster, spread = ("h100-1x2", {}) if ranks == 2 else ("h100-2x2-ib-400", {"ranks_per_node": 2})
+    with tempfile.TemporaryDirectory() as folder:
+        records = os.path.join(folder, "tuned.jsonl")
+        best = plan.tune(cluster=cluster, nearest=True, dtype="float64", records=records, **no_drops(TINY)).use
+        require_as_plain(TINY, torch.float64, plan=records, **spread)
+        print(f"plan of tune: {best.schedule}", flush=True)
     try:
         MoELayer(**{**TINY, "hidden": 24 + 8 * rank})
     except RuntimeError as error:

@@ -112,15 +112,83 @@ TEST_P(MoeLayerModuleTest, TwentyStepsLowerTheLoss) {
   std::cout << "loss " << first[0] << " -> " << last[0] << "\n";
 }
 
-TEST(MoeLayerModule, ABackwardFollowsItsOwnForward) {
+using Gradients = std::vector<torch::Tensor>;
+
+// The gradients of the parameters, which are zeros from then on.
+Gradients taken(MoeLayerModule& module) {
+  Gradients gradients;
+  for (const auto& p : module.parameters()) gradients.push_back(p.grad().clone());
+  module.zero_grad();
+  return gradients;
+}
+
+void expect_equal(const Gradients& found, const Gradients& expected, double factor) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i)
+    EXPECT_TRUE(torch::allclose(found[i], factor * expected[i], 1e-12, 1e-12)) << i;
+}
+
+TEST(MoeLayerModule, ABackwardOfAnOlderForwardRunsItAgain) {
+  const LayerCase shape = case_of({.nodes = 2, .ranks_per_node = 2}, DType::float64);
+  on_ranks(shape, plan_of(shape, "fsmoe", 2), [&](int, MoeLayerModule& module) {
+    const auto x = tensor_of(module.layer().input()).clone();
+    module.begin_step(3, true);
+    module.forward(x).square().sum().backward();
+    const Gradients expected = taken(module);
+    module.begin_step(3, true);
+    const auto older = module.forward(x).square().sum();
+    module.begin_step(4, true);
+    const auto newer = module.forward(2 * x).square().sum();
+    older.backward({}, true);
+    expect_equal(taken(module), expected, 1);
+    newer.backward();
+    module.zero_grad();
+    older.backward();
+    expect_equal(taken(module), expected, 1);
+    EXPECT_THROW(older.backward(), c10::Error) << "what it saved is released";
+  });
+}
+
+TEST(MoeLayerModule, AWeightThatChangedHasNoBackward) {
+  const LayerCase shape = case_of({}, DType::float64);
+  on_ranks(shape, plan_of(shape, "ds-moe", 1), [&](int, MoeLayerModule& module) {
+    const auto loss = module.forward(tensor_of(module.layer().input()).clone()).sum();
+    {
+      const torch::NoGradGuard no_grad;
+      module.parameters().front().add_(1);
+    }
+    EXPECT_THROW(loss.backward(), c10::Error);
+  });
+}
+
+TEST(MoeLayerModule, LossesOfRanksAreSummedOrAveraged) {
+  LayerCase shape = case_of({.nodes = 2, .ranks_per_node = 2}, DType::float64);
+  const Plan plan = plan_of(shape, "fsmoe", 1);
+  LocalWorld world(shape.parallel.ranks());
+  world.run([&](int rank) {
+    const auto comm = world.communicator(rank);
+    const auto comms = LayerComms::split(*comm, shape.parallel);
+    Gradients summed, averaged;
+    torch::Tensor d_summed, d_averaged;
+    for (const RankLosses losses : {RankLosses::summed, RankLosses::averaged}) {
+      const auto layer = std::make_shared<MoeLayer>(rank_shape(shape, rank, plan.structure->flow), LayerSeed{}, comms);
+      MoeLayerModule module(layer, plan, nullptr, losses);
+      const auto x = tensor_of(layer->input()).clone().set_requires_grad(true);
+      module.forward(x).square().sum().backward();
+      (losses == RankLosses::summed ? summed : averaged) = taken(module);
+      (losses == RankLosses::summed ? d_summed : d_averaged) = x.grad();
+    }
+    expect_equal(averaged, summed, 1.0 / shape.parallel.ranks());
+    EXPECT_TRUE(torch::allclose(d_averaged, d_summed, 1e-12, 1e-12)) << "its own loss's";
+  });
+}
+
+TEST(MoeLayerModule, RefusesOtherTokensAndSecondDerivatives) {
   const LayerCase shape = case_of({}, DType::float32);
   on_ranks(shape, plan_of(shape, "ds-moe", 1), [&](int, MoeLayerModule& module) {
     const auto x = tensor_of(module.layer().input()).clone();
-    const auto older = module.forward(x).sum();
-    const auto newer = module.forward(x).sum();
-    EXPECT_THROW(older.backward(), WrongResult);
-    newer.backward();
     EXPECT_THROW(module.forward(x.slice(0, 1)), BadInput);
+    EXPECT_THROW(module.forward(x).sum().backward({}, std::nullopt, true), Unsupported);
     const torch::NoGradGuard no_grad;
     EXPECT_FALSE(module.forward(x).requires_grad());
   });

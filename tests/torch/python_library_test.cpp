@@ -1,0 +1,87 @@
+// The classes that Python's moetune.torch uses, as torch finds them; tests/python/torch_test.py uses them from Python.
+#include <ATen/core/ivalue.h>
+#include <gtest/gtest.h>
+#include <torch/custom_class.h>
+#include <torch/torch.h>
+
+namespace moe {
+namespace {
+
+using c10::IValue;
+using Tensors = std::vector<torch::Tensor>;
+
+IValue call(const IValue& object, const std::string& method, std::vector<IValue> arguments = {}) {
+  arguments.insert(arguments.begin(), object);
+  object.toObject()->type()->getMethod(method).run(arguments);
+  return arguments.empty() ? IValue() : arguments.front();
+}
+
+IValue make(const std::string& name, std::vector<IValue> arguments) {
+  const auto type = c10::getCustomClass("__torch__.torch.classes.moetune." + name);
+  const IValue object(c10::ivalue::Object::create(c10::StrongTypePtr(nullptr, type), 1));
+  call(object, "__init__", std::move(arguments));
+  return object;
+}
+
+IValue alone() { return make("Ranks", {0, 1, "", "", 0, 60.0}); }
+
+IValue layer_of(const std::string& options) { return make("Layer", {alone(), options}); }
+
+constexpr auto kTiny = R"({"batch": 2, "seq": 8, "model_dim": 16, "hidden": 24, "heads": 4, "experts": 4,
+                           "capacity_factor": null, "dtype": "float64", "schedule": "fsmoe", "degree_forward": 2})";
+
+TEST(PythonLibrary, RunsALayer) {
+  const IValue layer = layer_of(kTiny);
+  Tensors weights = call(layer, "weights").toTensorVector();
+  for (auto& weight : weights) weight.set_requires_grad(true);
+  ASSERT_EQ(call(layer, "names").toList().size(), weights.size());
+  const auto x = torch::randn({16, 16}, torch::kDouble).set_requires_grad(true);
+  const auto y = call(layer, "forward", {x, weights, true}).toTensor();
+  y.square().sum().backward();
+  EXPECT_GT(x.grad().abs().sum().item<double>(), 0);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    EXPECT_EQ(weights[i].grad().sizes(), weights[i].sizes());
+    const auto axes = call(layer, "shards", {static_cast<int64_t>(i)}).toList();
+    ASSERT_EQ(axes.size(), static_cast<size_t>(weights[i].dim()));
+    for (size_t axis = 0; axis < axes.size(); ++axis) {
+      const std::vector<int64_t> whole{0, weights[i].size(static_cast<int64_t>(axis)),
+                                       weights[i].size(static_cast<int64_t>(axis))};
+      EXPECT_EQ(axes.get(axis).toIntVector(), whole);
+    }
+  }
+  EXPECT_EQ(call(layer, "tokens").toIntVector(), (std::vector<int64_t>{0, 16, 16}));
+  EXPECT_NE(call(layer, "line").toStringRef().find("fsmoe, r_f 2, r_b 1"), std::string::npos);
+}
+
+TEST(PythonLibrary, ATrainingForwardHasNoiseOfItsOwn) {
+  const IValue layer = layer_of(kTiny);
+  const Tensors weights = call(layer, "weights").toTensorVector();
+  const auto x = torch::randn({16, 16}, torch::kDouble);
+  const auto pass = [&](bool training) { return call(layer, "forward", {x, weights, training}).toTensor(); };
+  EXPECT_TRUE(torch::equal(pass(false), pass(false)));
+  EXPECT_FALSE(torch::equal(pass(true), pass(true)));
+}
+
+TEST(PythonLibrary, BadInputIsAValueError) {
+  EXPECT_THROW(layer_of(R"({"batch": 0})"), c10::ValueError);
+  EXPECT_THROW(layer_of(R"({"bach": 2})"), c10::ValueError);
+  EXPECT_THROW(layer_of(R"({"dtype": "bfloat16"})"), c10::ValueError) << "the CPU's layer has no such type";
+  EXPECT_THROW(layer_of(R"({"plan": "nowhere.json"})"), c10::ValueError);
+  EXPECT_THROW(layer_of(R"({"plan": "a", "batch": 2})"), c10::ValueError);
+  const IValue layer = layer_of(kTiny);
+  Tensors weights = call(layer, "weights").toTensorVector();
+  const auto x = torch::zeros({16, 16}, torch::kDouble);
+  EXPECT_THROW(call(layer, "forward", {x.slice(0, 1), weights, true}), c10::ValueError);
+  EXPECT_THROW(call(layer, "forward", {x.to(torch::kFloat), weights, true}), c10::TypeError);
+  weights.pop_back();
+  EXPECT_THROW(call(layer, "forward", {x, weights, true}), c10::ValueError);
+}
+
+TEST(PythonLibrary, RanksThatLeftMakeNoLayers) {
+  const IValue ranks = alone();
+  call(ranks, "close");
+  EXPECT_THROW(make("Layer", {ranks, kTiny}), c10::ValueError);
+}
+
+}  // namespace
+}  // namespace moe
