@@ -18,7 +18,7 @@ IValue call(const IValue& object, const std::string& method, std::vector<IValue>
 
 IValue make(const std::string& name, std::vector<IValue> arguments) {
   const auto type = torch::getCustomClass("__torch__.torch.classes.moetune." + name);
-  const IValue object(c10::ivalue::Object::create(c10::StrongTypePtr(nullptr, type), 1));
+  IValue object(c10::ivalue::Object::create(c10::StrongTypePtr(nullptr, type), 1));
   call(object, "__init__", std::move(arguments));
   return object;
 }
