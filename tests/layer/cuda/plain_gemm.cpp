@@ -14,6 +14,18 @@ struct Elements {
   int64_t down, right;
 };
 
+// What the numbers of a matrix stand for, row by row.
+std::vector<float> numbers(const Fp8Matrix& m) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < m.rows; ++i)
+    for (int64_t j = 0; j < m.cols; ++j) {
+      const int64_t block = j / kFp8Block,
+                    at = m.tiles ? i / kFp8Block * m.scale_stride + block : block * m.scale_stride + i;
+      values.push_back(from_fp8(m.data[i * m.cols + j]) * m.scales[at]);
+    }
+  return values;
+}
+
 class PlainGemm final : public cuda::Gemm {
  public:
   void run(const Matrix& a, const Matrix& b, const Matrix& out, const cuda::GemmMode& mode, void*) override {
@@ -36,18 +48,15 @@ class PlainGemm final : public cuda::Gemm {
   // As on Hopper: of rows by fours, and not of float64.
   bool run_fp8(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into, void*) override {
     if (a.tiles || !b.tiles || a.rows % 4 != 0 || out.dtype == DType::float64) return false;
-    const auto number = [](const Fp8Matrix& m, int64_t i, int64_t j) {
-      const int64_t block = j / kFp8Block,
-                    at = m.tiles ? i / kFp8Block * m.scale_stride + block : block * m.scale_stride + i;
-      return from_fp8(m.data[i * m.cols + j]) * m.scales[at];
-    };
+    const std::vector<float> x = numbers(a), y = numbers(b);
     cuda::with_type(out.dtype, [&](auto zero) {
       using T = decltype(zero);
       const Elements<T> z(out, 0);
       for (int64_t i = 0; i < out.rows; ++i)
         for (int64_t j = 0; j < out.cols; ++j) {
           Sums<T> sum = into == Into::add ? cuda::value_of(z.at(i, j)) : 0;
-          for (int64_t k = 0; k < a.cols; ++k) sum += number(a, i, k) * number(b, j, k);
+          const float *of_row = x.data() + i * a.cols, *of_column = y.data() + j * b.cols;
+          for (int64_t k = 0; k < a.cols; ++k) sum += of_row[k] * of_column[k];
           z.at(i, j) = cuda::rounded<T>(sum);
         }
     });
