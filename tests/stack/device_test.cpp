@@ -3,6 +3,7 @@
 
 #include "moe/plan/memory.h"
 #include "moe/schedule/model_plan.h"
+#include "moe/search/wave.h"
 #include "moe/stack/stack_errors.h"
 #include "moe/tensor/host_copy.h"
 #include "moe/tensor/tensor.h"
@@ -95,11 +96,15 @@ TEST_P(StackOnDeviceTest, GradientsAreAutograds) {
   model.step.planned = true;
   if (dense) model.dense = DenseLayers{24, {true, false, made.stages == 2}}.first(model.layers);
   const LayerSeed seed{.seed = 7};
+  std::vector<Plan> plans;
   const auto fitting = any_decision::fitting(model.shape);
-  for (size_t i = static_cast<size_t>(made.micro_batches); i < fitting.size(); i += 5) {  // emulated kernels are slow
-    const Schedule* schedule = fitting[i];
-    SCOPED_TRACE(schedule->name);
-    const Plan plan = build_model_plan(*schedule, model, any_model::any_model_decision(*schedule, model, 3));
+  for (size_t i = static_cast<size_t>(made.micro_batches); i < fitting.size(); i += 5)  // emulated kernels are slow
+    plans.push_back(build_model_plan(*fitting[i], model, any_model::any_model_decision(*fitting[i], model, 3)));
+  const Profile profile = nominal_profile(model.shape);
+  const LayerPricer pricer(profile, model.shape);
+  if (made.stages == 1) plans.push_back(wave_plan(pricer, model, model.layers + 1, {2, 2, 2, 2}));
+  for (const Plan& plan : plans) {
+    SCOPED_TRACE(plan.schedule);
     LocalStacks stacks(stack_shape(plan), seed, {make_test_device, make_test_layer_device});
     stacks.run(plan, 2);
     const std::vector<RankCells> ranks = stacks.cells();
