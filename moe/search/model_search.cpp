@@ -153,7 +153,9 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
 void ModelSearch::try_degrees(const Asked& asked, LayerResult& layer, double least_s) {
   const auto& [schedule, pricer, model, strategy, choice] = asked;
   const int known = layer.decision.degree_forward;
-  const auto bound = [&](BoundedDegrees degrees) { return model_bound(schedule, pricer, model, degrees); };
+  const auto bound = [&asked](BoundedDegrees degrees) {  // clang 14 captures no structured binding
+    return model_bound(asked.schedule, asked.pricer, asked.model, degrees);
+  };
   std::vector<std::pair<double, int>> open;
   for (const int r : tried_degrees(0, pricer)) {
     if (none_from(r, least_s, [&](int least) { return bound({.least = least}); })) break;
