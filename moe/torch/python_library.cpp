@@ -1,8 +1,11 @@
 // The library that the Python module moetune.torch loads by torch.ops.load_library: one rank's layer as a class of
 // torch's own. It links LibTorch alone, so that one library serves every Python.
+#include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
-#include <torch/custom_class.h>
+#include <torch/library.h>
+#include <torch/types.h>
 #include <vector>
 
 #include "moe/base/check.h"
@@ -130,13 +133,100 @@ void require_like(std::string_view name, const torch::Tensor& tensor, const torc
                     fmt::join(tensor.sizes(), ", "), fmt::join(own.sizes(), ", "));
 }
 
+TensorView view_of(const torch::Tensor& t, DType dtype) {
+  TensorView view(t.data_ptr(), {t.numel()}, dtype);
+  return t.dim() == 3   ? view.part(0, {t.size(0), t.size(1), t.size(2)})
+         : t.dim() == 2 ? view.part(0, {1, t.size(0), t.size(1)})
+                        : view.part(0, {1, 1, t.size(0)});
+}
+
+/// A gate that Python computes, with parameters of its own. Number `gate` is what its operators know it by.
+class CalledGate final : public Gate {
+ public:
+  /// Copies rank 0's `weights`.
+  CalledGate(const RankShape& rank, Communicator& everyone, int64_t gate, const std::vector<torch::Tensor>& weights,
+             const std::vector<std::string>& names)
+      : gate_(gate) {
+    const auto stream = make_cpu_device()->make_stream("weights of the gate");
+    const torch::Tensor like = torch::empty({0}, cpu::scalar_type(rank.dtype()));
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const int64_t axes = weights[i].dim();
+      require<BadInput>(axes >= 1 && axes <= 3, "{}: found a parameter of {} axes, expected 1 to 3", names[i], axes);
+      require_like(names[i], weights[i], like.new_empty(weights[i].sizes()));
+      values_.push_back(weights[i].detach().clone(torch::MemoryFormat::Contiguous));
+      gradients_.push_back(torch::zeros_like(values_.back()));
+      everyone.broadcast(values_.back().data_ptr(), static_cast<int64_t>(values_.back().nbytes()), 0, {*stream});
+      stream->synchronize();
+      Parameter p{names[i],
+                  {ShardRange{0, 1, 1}, {0, 1, 1}, {0, 1, 1}},
+                  view_of(values_[i], rank.dtype()),
+                  view_of(gradients_[i], rank.dtype())};
+      p.dimensions = static_cast<int>(axes);
+      for (int64_t axis = 0; axis < axes; ++axis)
+        p.axes[static_cast<size_t>(3 - axes + axis)] = {0, weights[i].size(axis), weights[i].size(axis)};
+      parameters_.push_back(p);
+    }
+  }
+
+  void forward(TensorView hidden, Routing& routing) override {
+    static const auto call = c10::Dispatcher::singleton()
+                                 .findSchemaOrThrow("moetune::gate_forward", "")
+                                 .typed<std::tuple<torch::Tensor, torch::Tensor>(int64_t, const torch::Tensor&)>();
+    const auto [choices, weights] = call.call(gate_, as_tensor(hidden).clone());
+    const torch::Tensor expected = torch::empty({routing.tokens, routing.choices}, torch::kMeta);
+    require<BadInput>(choices.sizes() == expected.sizes() && weights.sizes() == expected.sizes(),
+                      "gate: found choices ({}) and weights ({}), expected ({}): tokens, top_k",
+                      fmt::join(choices.sizes(), ", "), fmt::join(weights.sizes(), ", "),
+                      fmt::join(expected.sizes(), ", "));
+    const torch::Tensor experts = choices.to(torch::kInt).contiguous();
+    const auto chosen = std::span(experts.data_ptr<int32_t>(), routing.expert.size());
+    for (const int32_t expert : chosen)
+      require<BadInput>(expert >= 0 && expert < routing.experts, "gate: found expert {}, expected 0 to {}", expert,
+                        routing.experts - 1);
+    std::ranges::copy(chosen, routing.expert.begin());
+    assign_rows(routing);
+    as_tensor(routing.weight.view()).copy_(weights);
+  }
+
+  void backward(const GateBackward& pass) override {
+    static const auto call = c10::Dispatcher::singleton()
+                                 .findSchemaOrThrow("moetune::gate_backward", "")
+                                 .typed<std::vector<torch::Tensor>(int64_t, const torch::Tensor&)>();
+    const std::vector<torch::Tensor> gradients = call.call(gate_, as_tensor(pass.d_weight).clone());
+    require_equal(gradients.size(), gradients_.size() + 1, "gradients of the gate");
+    as_tensor(pass.d_hidden).add_(gradients.front());
+    for (size_t i = 0; i < gradients_.size(); ++i)
+      pass.into == Into::add ? gradients_[i].add_(gradients[i + 1]) : gradients_[i].copy_(gradients[i + 1]);
+  }
+
+  std::vector<Parameter> parameters() override { return parameters_; }
+
+ private:
+  static torch::Tensor as_tensor(TensorView t) {
+    return torch::from_blob(t.data(), {t.size(0), t.size(1)}, cpu::scalar_type(t.dtype()));
+  }
+
+  int64_t gate_;
+  std::vector<torch::Tensor> values_, gradients_;
+  std::vector<Parameter> parameters_;
+};
+
+/// A gate of Python's. `number` 0: the layer has one of its own.
+struct PythonGate {
+  int64_t number = 0;
+  std::vector<torch::Tensor> weights;
+  std::vector<std::string> names;
+};
+
 /// The layer of MoELayer. `options`: a JSON object with the fields of a layer file and what else kOptionKeys names.
 class PythonLayer : public torch::CustomClassHolder {
  public:
-  PythonLayer(c10::intrusive_ptr<Ranks> ranks, const std::string& options) : ranks_(std::move(ranks)) {
+  PythonLayer(c10::intrusive_ptr<Ranks> ranks, const std::string& options, int64_t gate,
+              const std::vector<torch::Tensor>& gate_weights, const std::vector<std::string>& gate_names)
+      : ranks_(std::move(ranks)) {
     in_python([&] {
       const ConfigFile file = parse_json(options, std::string(kOptions));
-      make(TableReader(file, kOptionKeys));
+      make(TableReader(file, kOptionKeys), {gate, gate_weights, gate_names});
     });
   }
 
@@ -178,7 +268,7 @@ class PythonLayer : public torch::CustomClassHolder {
  private:
   MoeLayer& layer() { return module_->layer(); }
 
-  void make(const TableReader& options) {
+  void make(const TableReader& options, const PythonGate& gate) {
     const Plan plan = plan_of(options, ranks_->topology());
     require_same_plan(ranks_->everyone(), plan);
     LayerSeed seed;
@@ -189,6 +279,14 @@ class PythonLayer : public torch::CustomClassHolder {
     const int rank = ranks_->everyone().rank();
     const auto made = std::make_shared<MoeLayer>(rank_shape(plan.shape, rank, plan.structure->flow), seed,
                                                  ranks_->comms_of(plan.shape.parallel));
+    if (gate.number != 0) {
+      const LayerShape& layer = plan.shape.layer;
+      require<BadInput>(layer.aux_loss == 0 && layer.z_loss == 0,
+                        "{}: found auxiliary losses with a gate of Python's, expected none: it computes its own",
+                        kOptions);
+      made->state().parts.gate =
+          std::make_unique<CalledGate>(made->shape(), ranks_->everyone(), gate.number, gate.weights, gate.names);
+    }
     module_ = std::make_unique<MoeLayerModule>(made, plan, nullptr, losses);
     for (const auto& weight : module_->named_parameters()) {
       names_.push_back(weight.key());
@@ -216,11 +314,15 @@ class PythonLayer : public torch::CustomClassHolder {
 TORCH_LIBRARY(moetune, library) {
   using moe::PythonLayer;
   using moe::Ranks;
+  // Python implements these: choices and weights of a gate's tokens; the gradients of its hidden states and parameters.
+  library.def("gate_forward(int gate, Tensor hidden) -> (Tensor, Tensor)");
+  library.def("gate_backward(int gate, Tensor d_weights) -> Tensor[]");
   library.class_<Ranks>("Ranks")
       .def(torch::init<int64_t, int64_t, std::string, std::string, int64_t, double>())
       .def("close", &Ranks::close);
   library.class_<PythonLayer>("Layer")
-      .def(torch::init<c10::intrusive_ptr<Ranks>, std::string>())
+      .def(torch::init<c10::intrusive_ptr<Ranks>, std::string, int64_t, std::vector<torch::Tensor>,
+                       std::vector<std::string>>())
       .def("names", &PythonLayer::names)
       .def("weights", &PythonLayer::weights)
       .def("shards", &PythonLayer::shards)

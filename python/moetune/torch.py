@@ -6,9 +6,11 @@ those of the default process group of `torch.distributed`; without one there is 
 from __future__ import annotations
 
 import atexit
+import itertools
 import json
 import os
 import uuid
+import weakref
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple, Union
 
@@ -82,17 +84,59 @@ def _leave() -> None:
 
 
 class _Layer:
-    """The layer of some options, blocking: all ranks make theirs. A copy is another layer of the same options."""
+    """The layer of some options, blocking: all ranks make theirs. A copy is another layer of the same options. `gate`:
+    the parameters of a gate that Python computes, by name; None: the layer has its own."""
 
-    def __init__(self, options: str, ranks_per_node: int, timeout: float):
-        self.arguments = options, ranks_per_node, timeout
-        self.made = torch.classes.moetune.Layer(_ranks(ranks_per_node, timeout), options)
+    def __init__(self, options: str, ranks_per_node: int, timeout: float, gate: Optional[Dict[str, torch.Tensor]]):
+        self.arguments = options, ranks_per_node, timeout, gate and {n: p.detach().clone() for n, p in gate.items()}
+        self.number = 0 if gate is None else next(_numbers)
+        self.gate: Any = None  # the module, from its first forward on
+        self.chosen: Any = None  # the last forward's hidden states and weights, with their graph
+        self.made = torch.classes.moetune.Layer(_ranks(ranks_per_node, timeout), options, self.number,
+                                                list((gate or {}).values()),
+                                                [_gate_parameter(name) for name in gate or {}])
+        _layers[self.number] = self
 
     def __reduce__(self) -> Any:
         return _Layer, self.arguments
 
     def __deepcopy__(self, memo: Any) -> "_Layer":
         return _Layer(*self.arguments)
+
+
+def _gate_parameter(name: str) -> str:
+    return "gate_" + name.replace(".", "_")
+
+
+_numbers = itertools.count(1)
+_layers: "weakref.WeakValueDictionary[int, _Layer]" = weakref.WeakValueDictionary()
+_operators = torch.library.Library("moetune", "IMPL")
+
+
+def _gate_forward(number: int, hidden: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+    layer = _layers[number]
+    with torch.inference_mode(False), torch.enable_grad():
+        hidden = hidden.requires_grad_()
+        choices, weights = layer.gate(hidden)
+    layer.chosen = hidden, weights
+    return choices.detach(), weights.detach()
+
+
+def _gate_backward(number: int, d_weights: torch.Tensor) -> List[torch.Tensor]:
+    layer = _layers[number]
+    (hidden, weights), layer.chosen = layer.chosen, None
+    inputs = [hidden, *layer.gate.parameters()]
+    found: List[Optional[torch.Tensor]] = [None] * len(inputs)
+    if weights.requires_grad:
+        wanted = [i for i, each in enumerate(inputs) if each.requires_grad]
+        for i, gradient in zip(wanted, torch.autograd.grad(weights, [inputs[i] for i in wanted],
+                                                           d_weights.to(weights.dtype), allow_unused=True)):
+            found[i] = gradient
+    return [torch.zeros_like(each) if gradient is None else gradient for each, gradient in zip(inputs, found)]
+
+
+_operators.impl("gate_forward", _gate_forward, "CompositeExplicitAutograd")
+_operators.impl("gate_backward", _gate_backward, "CompositeExplicitAutograd")
 
 
 def _plan_text(path: str) -> str:
@@ -116,6 +160,10 @@ class MoELayer(nn.Module):
     `gate`, `ep`, `mp`, ...), and it runs by `schedule` in `degrees` chunks, one number or two (forward, backward). All
     ranks make the same layers in the same order.
 
+    `gate` is the name of a gate, or a module of one's own: called with hidden states (tokens, model_dim), it returns the
+    experts' numbers and their weights, both (tokens, top_k); autograd does its backward. Its parameters start as rank
+    0's and are the same on all ranks.
+
     `losses`: "sum" or "mean": the loss of the step is the sum, or as with DistributedDataParallel the mean, of the
     losses of ranks with different tokens. `seed` decides the initial weights, which don't depend on the number of
     ranks. `ranks_per_node` counts a machine's ranks as several nodes; 0: as they are. `timeout`: after so many seconds
@@ -127,7 +175,8 @@ class MoELayer(nn.Module):
 
     def __init__(self, *, plan: Union[str, os.PathLike, None] = None, schedule: Optional[str] = None,
                  degrees: Union[int, Tuple[int, int], None] = None, losses: str = "sum", seed: int = 1,
-                 ranks_per_node: int = 0, timeout: float = 600.0, **fields: Any):
+                 ranks_per_node: int = 0, timeout: float = 600.0, gate: Union[str, nn.Module, None] = None,
+                 **fields: Any):
         super().__init__()
         options = {**fields, "losses": losses, "seed": seed}
         if isinstance(options.get("dtype"), torch.dtype):
@@ -142,10 +191,22 @@ class MoELayer(nn.Module):
             if len(pair) != 2:
                 raise ValueError(f"MoELayer: degrees: found {len(pair)} numbers, expected one or two")
             options["degree_forward"], options["degree_backward"] = pair
-        self._layer = _Layer(json.dumps(options), ranks_per_node, timeout)
+        router = gate if isinstance(gate, nn.Module) else None
+        if router is None and gate is not None:
+            options["gate"] = gate
+        elif router is not None and plan is None:
+            options["gate"] = "switch"  # as this one is planned
+        routed = None if router is None else dict(router.named_parameters())
+        self._layer = _Layer(json.dumps(options), ranks_per_node, timeout, routed)
+        self._router = {_gate_parameter(name): name for name in routed or {}}
         self._names: List[str] = self._layer.made.names()
+        if router is not None:
+            self.gate = router
         for name, weight in zip(self._names, self._layer.made.weights()):
-            self.register_parameter(name, nn.Parameter(weight))
+            if routed is not None and name in self._router:
+                routed[self._router[name]].data = weight  # rank 0's
+            else:
+                self.register_parameter(name, nn.Parameter(weight))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The output of this rank's tokens, in the shape of `x`: (..., model_dim), whose rows are `tokens`. All ranks
@@ -153,10 +214,15 @@ class MoELayer(nn.Module):
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"x: found a {type(x).__name__}, expected a tensor")
         made = self._layer.made
+        weights: Dict[str, Any] = self._parameters
+        if self._layer.number:
+            self._layer.gate = self.gate
+            routed = dict(self.gate.named_parameters())
+            weights = {**weights, **{name: routed[own] for name, own in self._router.items()}}
         if torch.is_autocast_enabled("cpu"):
-            x = x.to(self._parameters[self._names[0]].dtype)
+            x = x.to(weights[self._names[0]].dtype)
         rows = x.reshape(-1, x.shape[-1]) if x.dim() > 2 else x
-        y = made.forward(rows, [self._parameters[name] for name in self._names], self.training)
+        y = made.forward(rows, [weights[name] for name in self._names], self.training)
         return y.view(x.shape)
 
     @property
@@ -168,7 +234,7 @@ class MoELayer(nn.Module):
     def shards(self) -> Dict[str, List[range]]:
         """Each parameter's part of the whole weight, a range an axis."""
         return {name: [range(first, first + count) for first, count, _ in self._layer.made.shards(i)]
-                for i, name in enumerate(self._names)}
+                for i, name in enumerate(self._names) if name not in self._router}
 
     def auxiliary_loss(self) -> float:
         """The gate's auxiliary losses of the last forward, times their coefficients: their gradients are in those of

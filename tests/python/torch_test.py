@@ -59,6 +59,23 @@ def plain_attention(x, w, seq, heads, theta):
     return mixed.transpose(1, 2).reshape(x.shape[0], -1) @ w["wo"]
 
 
+class OwnGate(nn.Module):
+    """A gate of a user's: noise that depends on the token, a temperature and a bias."""
+
+    def __init__(self, dtype, top_k=2):
+        super().__init__()
+        self.top_k = top_k
+        self.project = nn.Linear(16, 4, dtype=dtype)
+        self.spread = nn.Parameter(torch.randn(16, 4, dtype=dtype))
+        self.temperature = nn.Parameter(torch.full((1,), 1.5, dtype=dtype))
+
+    def forward(self, hidden):
+        noise = torch.cos(3 * hidden.detach().sum(1, keepdim=True) + torch.arange(4))
+        logits = (self.project(hidden) + noise * functional.softplus(hidden @ self.spread)) / self.temperature
+        choices = logits.topk(self.top_k).indices
+        return choices, logits.softmax(-1).gather(1, choices)
+
+
 def plain_layer(fields, w, x):
     swiglu = fields.get("ffn") == "mixtral"
 
@@ -69,12 +86,15 @@ def plain_layer(fields, w, x):
 
     hidden = x + plain_attention(norm(x, "norm1"), w, fields["seq"], fields["heads"], fields.get("rope_theta", 0))
     normed = norm(hidden, "norm2")
-    logits = normed @ w["gate"].T
-    chosen = logits.topk(fields.get("top_k", 2)).indices
-    if fields["gate"] == "switch":
-        weights = logits.softmax(-1).gather(1, chosen)
-    else:  # gshard without noise
-        weights = logits.gather(1, chosen).softmax(-1)
+    if isinstance(fields["gate"], nn.Module):
+        chosen, weights = fields["gate"](normed)
+    else:
+        logits = normed @ w["gate"].T
+        chosen = logits.topk(fields.get("top_k", 2)).indices
+        if fields["gate"] == "switch":
+            weights = logits.softmax(-1).gather(1, chosen)
+        else:  # gshard without noise
+            weights = logits.gather(1, chosen).softmax(-1)
     out = hidden
     for expert in range(fields["experts"]):
         token, place = (chosen == expert).nonzero(as_tuple=True)
@@ -94,7 +114,8 @@ def no_drops(fields):
 
 def whole_weights(layer):
     """Every weight of the layer, whole, from all ranks' parts."""
-    mine = {name: (layer.shards()[name], p.detach().clone()) for name, p in layer.named_parameters()}
+    shards, own = layer.shards(), dict(layer.named_parameters())
+    mine = {name: (axes, own[name].detach().clone()) for name, axes in shards.items()}
     parts = [mine]
     if distributed.is_initialized():
         parts = [None] * distributed.get_world_size()
@@ -138,6 +159,10 @@ def require_as_plain(fields, dtype, **how):
     y = layer(x)
     (y * all_dy[mine]).sum().backward()
     w = whole_weights(layer)
+    if isinstance(fields["gate"], nn.Module):
+        gate = copy.deepcopy(layer.gate)
+        gate.zero_grad()
+        fields = {**fields, "gate": gate}
     all_x.requires_grad_()
     expected = plain_layer(fields, w, all_x)
     (expected * all_dy).sum().backward()
@@ -147,6 +172,9 @@ def require_as_plain(fields, dtype, **how):
     for name, p in layer.named_parameters():
         if name == "gate_noise":  # weighs what is zero
             assert not p.grad.any()
+            continue
+        if name.startswith("gate."):
+            require_near(p.grad, gate.get_parameter(name[5:]).grad, dtype, f"{what}: gradient of {name}")
             continue
         require_near(p.grad, own_part(layer, name, w[name].grad), dtype, f"{what}: gradient of {name}")
 
@@ -342,6 +370,87 @@ class Modules(unittest.TestCase):
         self.assertGreater(layer.auxiliary_loss(), 0)
 
 
+class Gates(unittest.TestCase):
+    """A module of the user's as the gate."""
+
+    def test_gradients_are_plain_pytorchs(self):
+        for dtype in torch.float64, torch.float32:
+            for schedule, degrees in SCHEDULES:
+                for top_k in 1, 2:
+                    with self.subTest(schedule=schedule, dtype=dtype, top_k=top_k):
+                        torch.manual_seed(3)
+                        require_as_plain({**TINY, "top_k": top_k, "gate": OwnGate(dtype, top_k)}, dtype,
+                                         schedule=schedule, degrees=degrees)
+
+    def setUp(self):
+        torch.manual_seed(3)
+        self.layer = MoELayer(**{**TINY, "gate": OwnGate(torch.float64)}, dtype=torch.float64)
+        self.x = all_tokens(self.layer, torch.float64)
+
+    def test_is_a_part_of_the_module(self):
+        y = self.layer(self.x).detach()
+        self.assertIn("gate.project.weight", self.layer.state_dict())
+        for other in copy.deepcopy(self.layer), self.layer:
+            torch.testing.assert_close(other(self.x), y, rtol=0, atol=0)
+        other = MoELayer(**{**TINY, "gate": OwnGate(torch.float64)}, dtype=torch.float64)
+        other.load_state_dict(self.layer.state_dict())
+        torch.testing.assert_close(other(self.x), y, rtol=0, atol=0)
+        with torch.no_grad():
+            other.gate.temperature.fill_(9)
+        self.assertFalse(torch.equal(other(self.x), y))
+        torch.testing.assert_close(self.layer(self.x), y, rtol=0, atol=0)
+
+    def test_trains(self):
+        adam = torch.optim.Adam(self.layer.parameters(), 1e-2)
+        losses = []
+        for _ in range(10):
+            adam.zero_grad()
+            loss = functional.mse_loss(self.layer(self.x), self.x.roll(1, 1))
+            loss.backward()
+            adam.step()
+            losses.append(loss.item())
+        self.assertLess(losses[-1], 0.8 * losses[0])
+        self.assertNotEqual(self.layer.gate.temperature.item(), 1.5)
+
+    def test_frozen_and_older_forwards(self):
+        self.layer(self.x).square().sum().backward()
+        expected = {name: p.grad.clone() for name, p in self.layer.named_parameters()}
+        self.layer.zero_grad()
+        older = self.layer(self.x)
+        self.layer(2 * self.x)
+        self.layer.gate.project.bias.requires_grad_(False)
+        older.square().sum().backward()
+        for name, p in self.layer.named_parameters():
+            if p.requires_grad:
+                torch.testing.assert_close(p.grad, expected[name], rtol=1e-12, atol=1e-12)
+        self.assertIsNone(self.layer.gate.project.bias.grad)
+
+    def test_refusals(self):
+        class Bad(nn.Module):
+            def forward(self, hidden):
+                return self.made(hidden)
+
+        layer = MoELayer(**{**TINY, "gate": Bad()})
+        x = torch.randn(16, 16)
+
+        def broken(hidden):
+            raise KeyError("mine")
+
+        for made, error, line in (
+                (lambda h: (torch.zeros(16, 1, dtype=int), torch.ones(16, 2)), ValueError, r"found choices \(16, 1\)"),
+                (lambda h: (torch.full((16, 2), 4), torch.ones(16, 2)), ValueError, "found expert 4, expected 0 to 3"),
+                (broken, KeyError, "mine")):
+            layer.gate.made = made
+            with self.assertRaisesRegex(error, line):
+                layer(x)
+        layer.gate.made = lambda h: (torch.arange(2).expand(16, 2), torch.ones(16, 2))
+        layer(x).sum().backward()  # and it goes on
+        with self.assertRaisesRegex(ValueError, "auxiliary losses"):
+            MoELayer(**{**TINY, "gate": Bad(), "aux_loss": 1})
+        with self.assertRaisesRegex(ValueError, "found a parameter of 4 axes"):
+            MoELayer(**{**TINY, "gate": nn.Conv2d(2, 2, 2)})
+
+
 class Plans(unittest.TestCase):
     """What `tune` recommends runs."""
 
@@ -482,6 +591,9 @@ def on_ranks():
         for schedule, degrees in SCHEDULES:
             for fields in TINY, {**TINY, **SWIGLU}:
                 require_as_plain(fields, torch.float64, schedule=schedule, degrees=degrees, **spread)
+            torch.manual_seed(rank)  # its parameters are rank 0's
+            own = {**TINY, "gate": OwnGate(torch.float64)}
+            require_as_plain(own, torch.float64, schedule=schedule, degrees=degrees, **spread)
         require_as_plain(TINY, torch.float32, schedule="fsmoe", degrees=2, **spread)
         require_same_training(TINY, torch.float64, schedule="fsmoe", degrees=2, **spread)
     require_ddp(torch.float64)

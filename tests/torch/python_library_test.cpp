@@ -1,7 +1,9 @@
 // The classes that Python's moetune.torch uses, as torch finds them; tests/python/torch_test.py uses them from Python.
 #include <ATen/core/ivalue.h>
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <torch/custom_class.h>
+#include <torch/library.h>
 #include <torch/torch.h>
 
 namespace moe {
@@ -25,7 +27,32 @@ IValue make(const std::string& name, std::vector<IValue> arguments) {
 
 IValue alone() { return make("Ranks", {0, 1, "", "", 0, 60.0}); }
 
-IValue layer_of(const std::string& options) { return make("Layer", {alone(), options}); }
+// Stands for the operators that Python implements: the gate `switch`, whose weight is the only parameter.
+struct Called {
+  torch::Tensor hidden, weight, weights;
+} called;
+
+std::tuple<torch::Tensor, torch::Tensor> gate_forward(int64_t, const torch::Tensor& hidden) {
+  const torch::AutoGradMode with_graph(true);
+  called.hidden = hidden.detach().requires_grad_();
+  const auto logits = called.hidden.mm(called.weight.t());
+  const auto choices = std::get<1>(logits.topk(2));
+  called.weights = logits.softmax(-1).gather(1, choices);
+  return {choices, called.weights.detach()};
+}
+
+std::vector<torch::Tensor> gate_backward(int64_t, const torch::Tensor& d_weights) {
+  return torch::autograd::grad({called.weights}, {called.hidden, called.weight}, {d_weights});
+}
+
+TORCH_LIBRARY_IMPL(moetune, CompositeExplicitAutograd, library) {
+  library.impl("gate_forward", gate_forward);
+  library.impl("gate_backward", gate_backward);
+}
+
+IValue layer_of(const std::string& options) {
+  return make("Layer", {alone(), options, 0, Tensors{}, std::vector<std::string>{}});
+}
 
 constexpr auto kTiny = R"({"batch": 2, "seq": 8, "model_dim": 16, "hidden": 24, "heads": 4, "experts": 4,
                            "capacity_factor": null, "dtype": "float64", "schedule": "fsmoe", "degree_forward": 2})";
@@ -62,6 +89,32 @@ TEST(PythonLibrary, ATrainingForwardHasNoiseOfItsOwn) {
   EXPECT_FALSE(torch::equal(pass(true), pass(true)));
 }
 
+TEST(PythonLibrary, AGateOfPythonsIsTheNamedOne) {
+  const std::string options = std::string(kTiny).insert(1, R"("gate": "switch", )");
+  const IValue named = layer_of(options);
+  Tensors weights = call(named, "weights").toTensorVector();
+  const auto names = call(named, "names").toListRef();
+  const auto x = torch::randn({16, 16}, torch::kDouble);
+  std::vector<Tensors> gradients;
+  const auto pass = [&](const IValue& layer) {
+    for (auto& weight : weights) weight = weight.detach().set_requires_grad(true);
+    const auto own = x.clone().set_requires_grad(true);
+    const auto y = call(layer, "forward", {own, weights, true}).toTensor();
+    y.square().sum().backward();
+    gradients.push_back({y.detach(), own.grad()});
+    for (const auto& weight : weights) gradients.back().push_back(weight.grad());
+  };
+  pass(named);
+  const auto gate = std::ranges::find(names, "gate", [](const IValue& name) { return name.toStringRef(); });
+  ASSERT_NE(gate, names.end());
+  called.weight = weights[static_cast<size_t>(gate - names.begin())].detach().clone().requires_grad_();
+  const IValue layer =
+      make("Layer", {alone(), options, 1, Tensors{called.weight}, std::vector<std::string>{"gate_weight"}});
+  pass(layer);
+  for (size_t i = 0; i < gradients[0].size(); ++i)
+    EXPECT_TRUE(torch::allclose(gradients[0][i], gradients[1][i], 1e-12, 1e-12)) << i;
+}
+
 TEST(PythonLibrary, BadInputIsAValueError) {
   EXPECT_THROW(layer_of(R"({"batch": 0})"), c10::ValueError);
   EXPECT_THROW(layer_of(R"({"bach": 2})"), c10::ValueError);
@@ -80,7 +133,7 @@ TEST(PythonLibrary, BadInputIsAValueError) {
 TEST(PythonLibrary, RanksThatLeftMakeNoLayers) {
   const IValue ranks = alone();
   call(ranks, "close");
-  EXPECT_THROW(make("Layer", {ranks, kTiny}), c10::ValueError);
+  EXPECT_THROW(make("Layer", {ranks, kTiny, 0, Tensors{}, std::vector<std::string>{}}), c10::ValueError);
 }
 
 }  // namespace
