@@ -160,9 +160,9 @@ class MoELayer(nn.Module):
     `gate`, `ep`, `mp`, ...), and it runs by `schedule` in `degrees` chunks, one number or two (forward, backward). All
     ranks make the same layers in the same order.
 
-    `gate` is the name of a gate, or a module of one's own: called with hidden states (tokens, model_dim), it returns the
-    experts' numbers and their weights, both (tokens, top_k); autograd does its backward. Its parameters start as rank
-    0's and are the same on all ranks.
+    `gate` is the name of a gate, or a module of one's own. Called with hidden states (tokens, model_dim), it returns
+    the experts' numbers and their weights, both (tokens, top_k); autograd does its backward. Its parameters start as
+    rank 0's and stay the same on all ranks.
 
     `losses`: "sum" or "mean": the loss of the step is the sum, or as with DistributedDataParallel the mean, of the
     losses of ranks with different tokens. `seed` decides the initial weights, which don't depend on the number of

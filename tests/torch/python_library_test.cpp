@@ -93,7 +93,7 @@ TEST(PythonLibrary, AGateOfPythonsIsTheNamedOne) {
   const std::string options = std::string(kTiny).insert(1, R"("gate": "switch", )");
   const IValue named = layer_of(options);
   Tensors weights = call(named, "weights").toTensorVector();
-  const auto names = call(named, "names").toListRef();
+  const auto names = call(named, "names").to<std::vector<std::string>>();
   const auto x = torch::randn({16, 16}, torch::kDouble);
   std::vector<Tensors> gradients;
   const auto pass = [&](const IValue& layer) {
@@ -105,7 +105,7 @@ TEST(PythonLibrary, AGateOfPythonsIsTheNamedOne) {
     for (const auto& weight : weights) gradients.back().push_back(weight.grad());
   };
   pass(named);
-  const auto gate = std::ranges::find(names, "gate", [](const IValue& name) { return name.toStringRef(); });
+  const auto gate = std::ranges::find(names, "gate");
   ASSERT_NE(gate, names.end());
   called.weight = weights[static_cast<size_t>(gate - names.begin())].detach().clone().requires_grad_();
   const IValue layer =
