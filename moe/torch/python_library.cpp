@@ -169,10 +169,10 @@ class CalledGate final : public Gate {
   }
 
   void forward(TensorView hidden, Routing& routing) override {
-    static const auto call = c10::Dispatcher::singleton()
-                                 .findSchemaOrThrow("moetune::gate_forward", "")
-                                 .typed<std::tuple<torch::Tensor, torch::Tensor>(int64_t, const torch::Tensor&)>();
-    const auto [choices, weights] = call.call(gate_, as_tensor(hidden).clone());
+    static const auto kCall = c10::Dispatcher::singleton()
+                                  .findSchemaOrThrow("moetune::gate_forward", "")
+                                  .typed<std::tuple<torch::Tensor, torch::Tensor>(int64_t, const torch::Tensor&)>();
+    const auto [choices, weights] = kCall.call(gate_, as_tensor(hidden).clone());
     const torch::Tensor expected = torch::empty({routing.tokens, routing.choices}, torch::kMeta);
     require<BadInput>(choices.sizes() == expected.sizes() && weights.sizes() == expected.sizes(),
                       "gate: found choices ({}) and weights ({}), expected ({}): tokens, top_k",
@@ -189,10 +189,10 @@ class CalledGate final : public Gate {
   }
 
   void backward(const GateBackward& pass) override {
-    static const auto call = c10::Dispatcher::singleton()
-                                 .findSchemaOrThrow("moetune::gate_backward", "")
-                                 .typed<std::vector<torch::Tensor>(int64_t, const torch::Tensor&)>();
-    const std::vector<torch::Tensor> gradients = call.call(gate_, as_tensor(pass.d_weight).clone());
+    static const auto kCall = c10::Dispatcher::singleton()
+                                  .findSchemaOrThrow("moetune::gate_backward", "")
+                                  .typed<std::vector<torch::Tensor>(int64_t, const torch::Tensor&)>();
+    const std::vector<torch::Tensor> gradients = kCall.call(gate_, as_tensor(pass.d_weight).clone());
     require_equal(gradients.size(), gradients_.size() + 1, "gradients of the gate");
     as_tensor(pass.d_hidden).add_(gradients.front());
     for (size_t i = 0; i < gradients_.size(); ++i)

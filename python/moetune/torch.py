@@ -1,6 +1,6 @@
 """`MoELayer`: one rank's transformer layer with MoE as a `torch.nn.Module`, run by a schedule of moetune.
 
-Needs a package that was built with the torch that is installed (docs/python.md). It computes on the CPU. Ranks are
+Needs a package that was built with the torch that is installed (docs/torch.md). It computes on the CPU. Ranks are
 those of the default process group of `torch.distributed`; without one there is one rank.
 """
 from __future__ import annotations

@@ -562,7 +562,7 @@ class Page(unittest.TestCase):
     def test_python_runs(self):
         sys.path.insert(0, str(ROOT / "tests/docs"))
         from pages import Page as PageOf
-        page = PageOf("docs/python.md")
+        page = PageOf("docs/torch.md")
         blocks = [block for block in page.blocks if block.language == "python" and "moetune.torch" in block.text]
         self.assertTrue(blocks)
         for block in blocks:
