@@ -6,12 +6,15 @@
 #include <string>
 #include <torch/library.h>
 #include <torch/types.h>
+#include <torch/utils.h>
 #include <vector>
 
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/version.h"
 #include "moe/comm/gloo/gloo_world.h"
+#include "moe/device/cpu/cores.h"
+#include "moe/device/device.h"
 #include "moe/export/plan_json.h"
 #include "moe/layer/binding.h"
 #include "moe/schedule/schedule.h"
@@ -225,6 +228,7 @@ class PythonLayer : public torch::CustomClassHolder {
               const std::vector<torch::Tensor>& gate_weights, const std::vector<std::string>& gate_names)
       : ranks_(std::move(ranks)) {
     in_python([&] {
+      const cpu::UseThreads threads(torch::get_num_threads());
       const ConfigFile file = parse_json(options, std::string(kOptions));
       make(TableReader(file, kOptionKeys), {gate, gate_weights, gate_names});
     });
@@ -257,6 +261,7 @@ class PythonLayer : public torch::CustomClassHolder {
 
   torch::Tensor forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights, bool training) {
     return in_python([&] {
+      const cpu::UseThreads threads(torch::get_num_threads());
       require_like("x", x, input_);
       require_equal<BadInput>(weights.size(), weights_.size(), "weights of the layer");
       for (size_t i = 0; i < weights.size(); ++i) require_like(names_[i], weights[i], weights_[i]);
@@ -287,7 +292,8 @@ class PythonLayer : public torch::CustomClassHolder {
       made->state().parts.gate =
           std::make_unique<CalledGate>(made->shape(), ranks_->everyone(), gate.number, gate.weights, gate.names);
     }
-    module_ = std::make_unique<MoeLayerModule>(made, plan, nullptr, losses);
+    module_ =
+        std::make_unique<MoeLayerModule>(made, plan, make_device(DeviceKind::cpu, 0, torch::get_num_threads()), losses);
     for (const auto& weight : module_->named_parameters()) {
       names_.push_back(weight.key());
       weights_.push_back(weight.value());

@@ -358,6 +358,19 @@ class Modules(unittest.TestCase):
         self.assertIsNone(self.layer.w1.grad)
         torch.testing.assert_close(self.layer.w2.grad, expected["w2"])
 
+    def test_leaves_torchs_threads_alone(self):
+        done = subprocess.run([sys.executable, "-c", """
+import torch
+from moetune.torch import MoELayer
+for threads in 2, 1, 3:
+    torch.set_num_threads(threads)
+    layer = MoELayer(batch=2, seq=8, model_dim=16, hidden=24, heads=4, experts=4)
+    layer(torch.randn(16, 16)).sum().backward()
+    assert torch.get_num_threads() == threads, torch.get_num_threads()
+"""], capture_output=True, text=True, check=False,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_autocast(self):
         layer = MoELayer(**TINY)
         with torch.autocast("cpu", torch.bfloat16):
@@ -556,6 +569,26 @@ class BadInput(unittest.TestCase):
         path = os.pathsep.join(each for each in sys.path if each)
         return subprocess.run([sys.executable, "-c", f"from moetune.torch import MoELayer{more}"], capture_output=True,
                               text=True, check=False, env={**os.environ, "PYTHONPATH": path, **variables})
+
+
+class Times(unittest.TestCase):
+    """Prints how long forward and backward take beside plain PyTorch; nothing is asserted."""
+
+    def test_beside_plain_pytorch(self):
+        for name, size in (("tiny", {}), ("middle", {"seq": 256, "model_dim": 256, "hidden": 512, **SWIGLU})):
+            fields = no_drops({**TINY, **size})
+            layer = MoELayer(**fields)
+            w = whole_weights(layer)
+            x = torch.randn(len(layer.tokens), fields["model_dim"], requires_grad=True)
+            ways = {"MoELayer": lambda: layer(x), "plain PyTorch": lambda: plain_layer(fields, w, x)}
+            times = {way: [] for way in ways}
+            for _ in range(9):
+                for way, forward in ways.items():
+                    begin = time.perf_counter()
+                    forward().square().sum().backward()
+                    times[way].append(time.perf_counter() - begin)
+            shown = ", ".join(f"{way} {1e3 * sorted(each)[4]:.2f} ms" for way, each in times.items())
+            print(f"{name}: forward and backward of {shown}, {torch.get_num_threads()} threads")
 
 
 class Page(unittest.TestCase):
