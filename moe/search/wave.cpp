@@ -692,6 +692,7 @@ double uncut_bound(const LayerPricer& pricer, const ModelShape& model) {
         busy_s[lane] += times * model.micro_batches * all.busy(static_cast<int>(lane));
       shape.weights.clear();  // nothing of the chain waits for these halves
       shape.beside_sum.clear();
+      shape.shared.clear();  // whose bound is that of lanes in the schedule's order
       chain_s += times * PhaseBound(schedule, shape, own).crossings().back().back();
     }
   }
