@@ -11,32 +11,53 @@
 namespace moe::search {
 namespace {
 
+// The splits of some bytes between both places. Those at bends of prices are priced once for all paths.
 class SplitSearch {
  public:
-  SplitSearch(const SplitPaths& paths, const LayerPricer& pricer, int64_t all)
-      : paths_(paths), pricer_(pricer), all_(all), grain_(bytes_of(pricer.shape().layer.dtype)) {}
-
-  int64_t best() {
-    if (all_ < 2 * grain_) return 0;
+  SplitSearch(const LayerPricer& pricer, int64_t all)
+      : pricer_(pricer), all_(all), grain_(bytes_of(pricer.shape().layer.dtype)) {
+    if (all_ < 2 * grain_) return;
     const std::vector<double> bends = bends_of_either_slice();
-    for (size_t i = 0; i < bends.size(); ++i) {
-      add(bends[i]);
-      if (i > 0) add_crossings(bends[i - 1], bends[i]);
-    }
-    std::ranges::sort(candidates_);
-    int64_t best = 0, last = 0;
+    std::vector<int64_t> sizes;
+    for (const double bend : bends) add(bend, sizes);
+    std::ranges::sort(sizes);
+    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+    for (const int64_t bytes : sizes) at_bends_.push_back(split(bytes));
+    for (size_t i = 1; i < bends.size(); ++i) add_piece(bends[i - 1], bends[i]);
+  }
+
+  int64_t best(const SplitPaths& paths) const {
+    std::vector<int64_t> crossings;
+    for (const Piece& piece : pieces_) add_crossings(paths, piece, crossings);
+    std::ranges::sort(crossings);
+    int64_t best = 0;
     double least = std::numeric_limits<double>::infinity();
-    for (const int64_t bytes : candidates_) {
-      if (bytes == std::exchange(last, bytes)) continue;
-      const double seconds = paths_.seconds(first_seconds(bytes), second_seconds(bytes));
-      if (seconds < least * (1 - 1e-12)) best = bytes, least = seconds;
+    const auto offer = [&](const Split& s) {
+      const double seconds = paths.seconds(s.first_s, s.second_s);
+      if (seconds < least * (1 - 1e-12)) best = s.bytes, least = seconds;
+    };
+    auto bend = at_bends_.begin();
+    for (const int64_t bytes : crossings) {
+      for (; bend != at_bends_.end() && bend->bytes < bytes; ++bend) offer(*bend);
+      offer(split(bytes));
     }
+    for (; bend != at_bends_.end(); ++bend) offer(*bend);
     return best;
   }
 
  private:
-  double first_seconds(int64_t bytes) const { return pricer_.gradient_seconds(bytes); }
-  double second_seconds(int64_t bytes) const { return pricer_.gradient_seconds(all_ - bytes); }
+  struct Split {
+    int64_t bytes = 0;  // in the first place
+    double first_s = 0, second_s = 0;
+  };
+  struct Piece {  // between two bends; of its two splits every path's seconds follow
+    double begin = 0, end = 0;
+    Split first, second;
+  };
+
+  Split split(int64_t bytes) const {
+    return {bytes, pricer_.gradient_seconds(bytes), pricer_.gradient_seconds(all_ - bytes)};
+  }
 
   std::vector<double> bends_of_either_slice() const {
     const double all = static_cast<double>(all_), grain = static_cast<double>(grain_);
@@ -49,35 +70,38 @@ class SplitSearch {
   }
 
   // Adds the element there and its neighbours: bends and crossings lie inside elements.
-  void add(double bytes) {
+  void add(double bytes, std::vector<int64_t>& sizes) const {
     const int64_t floor = static_cast<int64_t>(bytes) / grain_ * grain_;
     for (const int64_t x : {floor - grain_, floor, floor + grain_})
-      if (x > 0 && x < all_) candidates_.push_back(x);
+      if (x > 0 && x < all_) sizes.push_back(x);
   }
 
-  // Adds the bytes, between two bends, at which two of the paths with slices are equally long.
-  void add_crossings(double begin, double end) {
+  void add_piece(double begin, double end) {
     const int64_t first = static_cast<int64_t>(begin + (end - begin) / 4);
     const int64_t second = static_cast<int64_t>(end - (end - begin) / 4);
     if (second - first < grain_) return;  // its ends' neighbours are all that lies between
-    const auto lengths = [&](int64_t x) {
-      const double first_s = first_seconds(x), second_s = second_seconds(x);
-      return std::array{paths_.first + first_s, paths_.second + second_s, paths_.both + first_s + second_s};
+    pieces_.push_back({begin, end, split(first), split(second)});
+  }
+
+  // Adds the bytes inside a piece at which two of the paths with slices are equally long.
+  void add_crossings(const SplitPaths& paths, const Piece& piece, std::vector<int64_t>& sizes) const {
+    const auto lengths = [&](const Split& s) {
+      return std::array{paths.first + s.first_s, paths.second + s.second_s, paths.both + s.first_s + s.second_s};
     };
-    const auto at_first = lengths(first), at_second = lengths(second);
+    const auto at_first = lengths(piece.first), at_second = lengths(piece.second);
     for (const auto& [p, q] : {std::pair<size_t, size_t>{0, 1}, {0, 2}, {1, 2}}) {
       const double before = at_first[p] - at_first[q], after = at_second[p] - at_second[q];
       if (before == after) continue;
-      const double crossing =
-          static_cast<double>(first) + before / (before - after) * static_cast<double>(second - first);
-      if (crossing > begin && crossing < end) add(crossing);  // the bends are there already
+      const double crossing = static_cast<double>(piece.first.bytes) +
+                              before / (before - after) * static_cast<double>(piece.second.bytes - piece.first.bytes);
+      if (crossing > piece.begin && crossing < piece.end) add(crossing, sizes);  // the bends are there already
     }
   }
 
-  const SplitPaths& paths_;
   const LayerPricer& pricer_;
   int64_t all_, grain_;
-  std::vector<int64_t> candidates_;
+  std::vector<Split> at_bends_;  // by bytes
+  std::vector<Piece> pieces_;
 };
 
 // Follows a backward's seconds over the bytes in its first place, piece by straight piece.
@@ -150,8 +174,15 @@ double SplitPaths::seconds(double first_s, double second_s) const {
   return longest;
 }
 
+std::vector<int64_t> best_splits(std::span<const SplitPaths> paths, const LayerPricer& pricer, int64_t all) {
+  const SplitSearch search(pricer, all);
+  std::vector<int64_t> best;
+  for (const SplitPaths& one : paths) best.push_back(search.best(one));
+  return best;
+}
+
 int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer, int64_t all) {
-  return SplitSearch(paths, pricer, all).best();
+  return SplitSearch(pricer, all).best(paths);
 }
 
 int64_t best_contended_split(const FluidReplay& replay, const Structure& backward, const LayerPricer& pricer,

@@ -2,6 +2,7 @@
 // Finds how many of a layer's gradient bytes go into the first of the two places that a schedule has for them in a
 // backward (GradientPolicy: MoE part and beside the dense part, or beside the dense part and after everything else).
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "moe/cost/pricer.h"
@@ -25,6 +26,8 @@ struct SplitPaths {
 /// measured price curves: between their bends every path is linear, so that the least lies at a bend or where two paths
 /// are equally long.
 int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer, int64_t all);
+/// Returns the same of several backwards, for less than that many searches.
+std::vector<int64_t> best_splits(std::span<const SplitPaths> paths, const LayerPricer& pricer, int64_t all);
 
 /// Finds the split under contention, where no path stays straight: `replay` has a backward with a slice in each place,
 /// `seconds` its prices. It is exact, as the time is straight between events that change places, and each such piece is

@@ -102,11 +102,7 @@ PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pric
   };
   layer.bends_known = true;
   if (in_moe && !separable(by_degree))
-    layer.best_splits = [&pricer, &by_degree](int64_t bytes) {
-      std::vector<int64_t> splits;
-      for (const SplitPaths& paths : by_degree) splits.push_back(best_split(paths, pricer, bytes));
-      return splits;
-    };
+    layer.best_splits = [&pricer, &by_degree](int64_t bytes) { return best_splits(by_degree, pricer, bytes); };
   const SplitPaths* best = &by_degree.front();
   const Points knots = gradient_knots(pricer);
   const int64_t element = bytes_of(pricer.shape().layer.dtype);
