@@ -43,7 +43,7 @@ TEST(Table, JoinsRowsThatAreEqualInWhatIsShown) {
            {"a", "1", "22.5"}, {"b", "2", "22.5"}, {"c", "1", "22.5"}, {"d", "2", "22.6"}, {"e", "1", "22.5"}})
     table.add(row);
   const auto has_rows = [&](std::optional<int> columns, std::string_view names) {
-    const std::string text = table.text(columns);
+    std::string text = table.text(columns);
     for (const char name : std::string_view("abcde"))
       EXPECT_EQ(text.find(fmt::format("\n  {}  ", name)) != std::string::npos, names.find(name) != std::string::npos)
           << name << '\n'

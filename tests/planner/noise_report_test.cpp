@@ -83,7 +83,7 @@ TEST(NoiseFlags, LayersHavePopularExpertsOfTheirOwn) {
   EXPECT_EQ(one, std::vector<double>(four.begin(), four.begin() + 24));
   std::set<std::vector<double>> different;
   for (int layer = 0; layer < 4; ++layer)
-    different.insert(std::vector<double>(four.begin() + 24 * layer, four.begin() + 24 * (layer + 1)));
+    different.insert(std::vector<double>(four.begin() + 24L * layer, four.begin() + 24L * (layer + 1)));
   EXPECT_EQ(different.size(), 4U);
 }
 

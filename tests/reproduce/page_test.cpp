@@ -18,9 +18,9 @@ namespace {
 
 class Page : public testing::Test {
  protected:
-  static void SetUpTestSuite() { reports_ = new std::vector<Report>(all_reports()); }
-  static void TearDownTestSuite() { delete reports_; }
-  static inline std::vector<Report>* reports_;
+  static void SetUpTestSuite() { reports = new std::vector<Report>(all_reports()); }
+  static void TearDownTestSuite() { delete reports; }
+  static inline std::vector<Report>* reports;
 };
 
 const std::filesystem::path kFile = MOETUNE_SOURCE_DIR "/docs/reproduction.md";
@@ -39,7 +39,7 @@ void expect_same_lines(const std::string& text, const MarkdownPage& page) {
 
 TEST_F(Page, PagesAreThoseInDocs) {
   std::set<std::filesystem::path> written;
-  for (const MarkdownPage& page : pages_of(*reports_, kFile, kFolder)) {
+  for (const MarkdownPage& page : pages_of(*reports, kFile, kFolder)) {
     std::ostringstream text;
     text << std::ifstream(page.path).rdbuf();
     expect_same_lines(text.str(), page);
@@ -50,13 +50,13 @@ TEST_F(Page, PagesAreThoseInDocs) {
 }
 
 TEST_F(Page, EveryReportIsOnOnePaperPageThatTheSummaryLinksTo) {
-  const std::vector<MarkdownPage> pages = pages_of(*reports_, "out/all.md", "out/all");
+  const std::vector<MarkdownPage> pages = pages_of(*reports, "out/all.md", "out/all");
   EXPECT_EQ(pages.front().path, "out/all.md");
   for (size_t i = 1; i < pages.size(); ++i) {
     EXPECT_NE(pages.front().text.find("(all/" + pages[i].path.filename().string() + ")"), std::string::npos);
     EXPECT_NE(pages[i].text.find("(../all.md)"), std::string::npos) << pages[i].path;
   }
-  for (const Report& report : *reports_) {
+  for (const Report& report : *reports) {
     const std::string heading = "\n## " + name_of(report) + ": ";
     EXPECT_EQ(std::ranges::count_if(
                   pages, [&](const MarkdownPage& page) { return page.text.find(heading) != std::string::npos; }),
@@ -66,7 +66,7 @@ TEST_F(Page, EveryReportIsOnOnePaperPageThatTheSummaryLinksTo) {
 }
 
 TEST_F(Page, LinesHaveAtMost120Columns) {
-  for (const MarkdownPage& page : pages_of(*reports_, kFile, kFolder)) {
+  for (const MarkdownPage& page : pages_of(*reports, kFile, kFolder)) {
     std::istringstream text(page.text);
     for (std::string line; std::getline(text, line);) EXPECT_LE(line.size(), 120U) << line;
   }
@@ -74,7 +74,7 @@ TEST_F(Page, LinesHaveAtMost120Columns) {
 
 TEST_F(Page, EveryTableComparesAndSaysItsConventions) {
   std::set<std::string> keys;
-  for (const Report& report : *reports_) {
+  for (const Report& report : *reports) {
     keys.insert(report.key);
     EXPECT_FALSE(report.source.empty()) << report.key;
     EXPECT_FALSE(report.conventions.empty()) << report.key;
@@ -91,7 +91,7 @@ TEST_F(Page, EveryTableComparesAndSaysItsConventions) {
 }
 
 TEST_F(Page, MeansOfWholeIterationsAreThoseOfTheirCases) {
-  const Report& report = *std::ranges::find(*reports_, "beyond", &Report::key);
+  const Report& report = *std::ranges::find(*reports, "beyond", &Report::key);
   const std::vector<Figure>& means = report.comparisons[0].figures;  // cluster, memory, m
   const std::vector<Figure>& cases = report.comparisons[1].figures;  // cluster, case, m, memory
   EXPECT_EQ(means.size(), 5U * 2 * 4);
@@ -114,12 +114,12 @@ TEST_F(Page, MeansOfWholeIterationsAreThoseOfTheirCases) {
 }
 
 TEST_F(Page, AssumedReportsListWhatTheyAssume) {
-  for (const Report& report : *reports_) EXPECT_EQ(report.assumed.empty(), report.assuming.empty()) << report.key;
+  for (const Report& report : *reports) EXPECT_EQ(report.assumed.empty(), report.assuming.empty()) << report.key;
 }
 
 TEST_F(Page, RecordsHaveKeysOfTheirOwn) {
   std::set<std::string> keys;
-  for (const Report& report : *reports_)
+  for (const Report& report : *reports)
     for (const CaseRecord& record : records_of(report)) EXPECT_TRUE(keys.insert(record.key).second) << record.key;
 }
 
