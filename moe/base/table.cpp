@@ -18,6 +18,7 @@ bool is_number(const std::string& cell) {
 
 constexpr size_t kIndent = 1, kAround = 2;  // blanks before a line, and around a cell
 constexpr size_t kFolded = 4;               // blanks before what is left of a line under the table
+constexpr int kLongLine = 120;              // columns of such a line where nothing says how wide the output is
 
 // Returns whether so many columns, as wide as they are with the blanks around them, fit. The last blank is not printed.
 bool fits(size_t used, std::optional<int> most) { return !most || used <= static_cast<size_t>(*most) + 1; }
@@ -129,7 +130,9 @@ std::string Table::text(std::optional<int> most) const {
   for (const auto& [first, others] : equals)
     named.push_back(fmt::format("{} as {}", fmt::join(others, ", "), rows_[first][0]));
   if (!named.empty())
-    text += fitted_line(fmt::format("  equal: {} ({})", fmt::join(named, "; "), shows_all_), kFolded, most) + '\n';
+    text += fitted_line(fmt::format("  equal: {} ({})", fmt::join(named, "; "), shows_all_), kFolded,
+                        most.value_or(kLongLine)) +
+            '\n';
   if (!left_out.empty()) text += fmt::format("  not shown: {} ({})\n", fmt::join(left_out, ", "), shows_all_);
   return text;
 }
