@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <streambuf>
 #include <string_view>
@@ -31,10 +32,14 @@ constexpr int kMostBlanks = 1 << 20;  // at a file's start
 
 using File = std::unique_ptr<gzFile_s, int (*)(gzFile)>;
 
+// Returns null where there is no file to read. Throws std::bad_alloc.
 File opened(const std::string& path) {
   std::error_code ignored;
-  const bool folder = std::filesystem::is_directory(path, ignored);
-  return {folder ? nullptr : gzopen(path.c_str(), "rb"), gzclose};
+  if (std::filesystem::is_directory(path, ignored)) return {nullptr, gzclose};
+  errno = 0;
+  File file(gzopen(path.c_str(), "rb"), gzclose);
+  if (file == nullptr && (errno == 0 || errno == ENOMEM)) throw std::bad_alloc();
+  return file;
 }
 
 std::string hexadecimal(uLong crc) { return fmt::format("{:08x}", crc); }
@@ -63,6 +68,7 @@ std::string text_of_file(const std::string& path, std::string_view expected) {
   }
   int status = Z_OK;
   const std::string why = gzerror(file.get(), &status);
+  if (status == Z_MEM_ERROR) throw std::bad_alloc();
   require<BadInput>(status == Z_OK, "{}: found a file that gzip cannot unpack ({}), expected {}", path, why, expected);
   return text;
 }
