@@ -60,7 +60,7 @@ def seconds_by_schedule(program, grid, cluster):
 
 def over_tutel(program, model):
     """schedule -> tutel's iteration of the whole model over its own, as `simulate` prints it."""
-    printed = run(program, "simulate", "--model", model, "--schedule", "all")
+    printed = run(program, "simulate", "--model", model, "--schedule", "all", "--wide")
     return dict(re.findall(r"^ +(\S+) +\d\S* +\d\S* +[\d.]+ +([\d.]+x) ", printed, re.MULTILINE))
 
 

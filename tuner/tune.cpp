@@ -64,6 +64,7 @@ int run_planned_tune(const TuneOptions& options) {
   const Profile profile = verbs::chosen_profile(options.selection);
   const Grid grid = verbs::grid_of(options.selection, profile.name);
   const auto chosen = verbs::chosen_schedules(options.selection);
+  for (const Schedule* const schedule : chosen) check_one_layer(*schedule);
   const auto start = std::chrono::steady_clock::now();
   const verbs::SweepRequest request{profile, grid, chosen, options.selection.degrees,
                                     verbs::pricing_of(options.selection)};

@@ -88,10 +88,10 @@ std::pair<std::vector<size_t>, std::vector<std::string>> Table::kept(const std::
   return {columns, left_out};
 }
 
-std::vector<size_t> Table::first_equals(const std::vector<size_t>& columns) const {
+std::vector<size_t> Table::first_equals() const {
   std::vector<size_t> firsts(rows_.size());
   const auto equal = [&](size_t a, size_t b) {
-    return std::ranges::all_of(columns, [&](size_t c) { return c == 0 || rows_[a][c] == rows_[b][c]; });
+    return std::equal(rows_[a].begin() + 1, rows_[a].end(), rows_[b].begin() + 1);
   };
   for (size_t r = 0; r < rows_.size(); ++r)
     for (size_t& first = firsts[r]; first < r && !(first > 0 && equal(first, r));) ++first;
@@ -116,7 +116,7 @@ std::string Table::text(std::optional<int> most) const {
   const auto [shown, left_out] = kept(width, most);
   const bool joins = joins_ && most != kWidened;
   std::map<size_t, std::vector<std::string>> equals;  // names of the rows that are not shown, by the one that is
-  const std::vector<size_t> firsts = first_equals(shown);
+  const std::vector<size_t> firsts = first_equals();
   for (size_t r = 1; r < rows_.size(); ++r)
     if (joins && firsts[r] != r) equals[firsts[r]].push_back(rows_[r][0]);
   for (const std::vector<size_t>& columns : blocks_of(shown, width, most)) {

@@ -27,8 +27,8 @@ class Table {
     optional_ = std::move(columns);
     shows_all_ = shows_all;
   }
-  /// Shows one row for several that differ in their first cells alone, unless the output was made wide; a line names
-  /// the others, and `shows_all` as above.
+  /// Shows one row for several that differ in their first cells alone. A line names the others, and `shows_all`, which
+  /// shows all rows (widen_output()).
   void join_equal_rows(std::string_view shows_all) {
     joins_ = true;
     shows_all_ = shows_all;
@@ -46,8 +46,8 @@ class Table {
   /// Returns the columns to show, and the names of those that are left out.
   std::pair<std::vector<size_t>, std::vector<std::string>> kept(const std::vector<size_t>& width,
                                                                 std::optional<int> most) const;
-  /// Returns for each row the first one whose cells in these columns but for the first are the same.
-  std::vector<size_t> first_equals(const std::vector<size_t>& columns) const;
+  /// Returns for each row the first one that differs from it in the first cell alone.
+  std::vector<size_t> first_equals() const;
 
   std::vector<std::vector<std::string>> rows_;
   std::vector<std::string> optional_;

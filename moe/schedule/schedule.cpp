@@ -96,7 +96,7 @@ void check_decision(const Schedule& schedule, const Decision& d) {
 }
 
 void check_one_layer(const Schedule& schedule) {
-  require<Unsupported>(!schedule.orders_iterations, "schedule {} orders all passes of a model: found one layer, once",
+  require<Unsupported>(!schedule.orders_iterations, "schedule {} orders the passes of a model: found a layer alone",
                        schedule.name);
 }
 

@@ -89,9 +89,9 @@ TEST_F(SimulateVerb, IterationsAreOrderedWhereThatIsAskedFor) {
     EXPECT_EQ(printed.err, "moetune: " + reason + "\n");
   };
   expect_refused(run({"simulate", "--schedule", "wave"}),
-                 "schedule wave orders all passes of a model: found one layer, once");
+                 "schedule wave orders the passes of a model: found a layer alone");
   expect_refused(run({"simulate", "--layers", "2", "--pp", "2", "--schedule", "wave"}),
-                 "schedule wave orders one stage: found 2");
+                 "schedule wave: found 2 pipeline stages, expected 1");
 }
 
 TEST_F(SimulateVerb, StderrHasWhatIsAskedFor) {

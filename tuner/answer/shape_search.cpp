@@ -15,6 +15,7 @@
 #include "moe/base/check.h"
 #include "moe/base/units.h"
 #include "moe/cost/model_bound.h"
+#include "moe/search/wave.h"
 
 namespace moe::tuner {
 namespace {
@@ -657,9 +658,11 @@ namespace {
 /// A bound on the time of a model under a schedule that neither chooses nor packs.
 using PlainBound = std::function<double(const Schedule&, const LayerPricer&, const ModelShape&)>;
 
-// Returns the least bound of what the schedule chooses among: variants, and packings of experts that fit.
+// Returns the least bound of what the schedule chooses among: variants, and packings of experts that fit. One that
+// orders whole iterations has a bound of its own, since no pass waits for the one before.
 double least_of(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                 const DegreeChoice& choice, const PlainBound& bound) {
+  if (schedule.orders_iterations) return wave_bound(pricer, model);
   double least = std::numeric_limits<double>::infinity();
   for (const Schedule* variant : schedule.variants)
     least = std::min(least, least_of(*variant, pricer, model, choice, bound));

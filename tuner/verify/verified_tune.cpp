@@ -90,6 +90,7 @@ class VerifiedTune {
                       "--measure-degrees: expected --measure all with it");
     found.degrees = options.selection.degrees;
     found.schedules = found.verified = verbs::chosen_schedules(options.selection);
+    for (const Schedule* const schedule : found.schedules) check_one_layer(*schedule);
     const auto keep = [&](const auto& names) {
       std::erase_if(found.verified,
                     [&](const Schedule* s) { return std::ranges::find(names, s->name) == names.end(); });
