@@ -156,6 +156,24 @@ TEST_F(AnswerVerb, AGlobalBatchIsCutAsTryingAllCutsIt) {
       << refused.err;
 }
 
+// Its passes share the lanes: bounds of passes one after the other are no bounds of it.
+TEST_F(AnswerVerb, AGlobalBatchUnderWaveIsCutAsTryingAllCutsIt) {
+  const Words base{"--model", "gpt2-xl@fsmoe", "--layers", "12", "--schedule", "wave"};
+  const auto with = [&](const Words& more) {
+    Words words = base;
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  double least_s = 1e9;
+  for (const int count : {2, 4})
+    for (const char* order : {"gpipe", "1f1b"})
+      least_s =
+          std::min(least_s, answer(with({"--batch", std::to_string(4 / count), "--micro-batches", std::to_string(count),
+                                         "--pipeline", order, "--zero", "0", "--recompute", "none"}))["use"]["total_s"]
+                                .get<double>());
+  EXPECT_LE(answer(with({"--global-batch", "32"}))["use"]["total_s"].get<double>(), 1.01 * least_s);
+}
+
 // What is planned for a framework its export writes without a word on what the framework refuses.
 TEST_F(AnswerVerb, OfAFrameworkHasWhatItsExportWrites) {
   const Words olmoe{"--model", "olmoe-1b-7b", "--cluster", "h100-8", "--layers", "4", "--global-batch", "16"};
