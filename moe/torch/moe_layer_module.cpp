@@ -1,5 +1,6 @@
 #include "moe/torch/moe_layer_module.h"
 
+#include <cstring>
 #include <optional>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -50,6 +51,13 @@ void write(const torch::Tensor& from, TensorView to, MemorySpace& memory) {
   memory.from_host(packed.data_ptr(), to.data(), to.bytes());
 }
 
+// Gives all tensors that share a storage memory of their own, with the same values.
+void move_out(const torch::Storage& storage) {
+  c10::DataPtr copy = c10::GetAllocator(c10::kCPU)->allocate(storage.nbytes());
+  std::memcpy(copy.get(), storage.data(), storage.nbytes());
+  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(copy));
+}
+
 }  // namespace
 
 struct MoeLayerModule::Noise {
@@ -68,6 +76,10 @@ struct MoeLayerModule::Runner {
     const RankShape& rank = layer->shape();
     if (losses == RankLosses::averaged)
       losses_apart = rank.held == rank.tokens ? rank.shape.parallel.ranks() : rank.shape.parallel.dp;
+    for (const Parameter& p : layer->parameters()) {
+      const TensorView own = with_axes(p, p.value);
+      memory.push_back(is_here(own) ? shared(own, layer) : torch::Tensor());
+    }
   }
 
   void sync(const std::vector<torch::Tensor>& weights);
@@ -78,6 +90,7 @@ struct MoeLayerModule::Runner {
   std::unique_ptr<Device> device;
   Executor executor;
   std::unique_ptr<Stream> finish;
+  std::vector<torch::Tensor> memory;  // of each weight in the CPU's memory: whose storage all share that it is bound to
   Noise noise;
   std::optional<Noise> repeated;  // while a backward runs its forward again
   int losses_apart = 1;           // over so many the loss is averaged
@@ -85,31 +98,38 @@ struct MoeLayerModule::Runner {
   int64_t activations = 0;        // of which forward they are kept; 0: used up
 };
 
-// Gives the layer the weights' values, and the weights the layer's memory.
+// Gives the layer the weights' values. A weight with memory of its own gets the layer's; whoever had that before keeps
+// the values it had.
 void MoeLayerModule::Runner::sync(const std::vector<torch::Tensor>& weights) {
   const auto parameters = layer->parameters();
   require_equal<BadInput>(weights.size(), parameters.size(), "weights of the layer");
   for (size_t i = 0; i < weights.size(); ++i) {
     const TensorView own = with_axes(parameters[i], parameters[i].value);
-    if (weights[i].data_ptr() == own.data()) continue;
+    if (!is_here(own)) {
+      write(weights[i], own, layer->memory());
+      continue;
+    }
+    if (weights[i].data_ptr() == own.data() && weights[i].is_contiguous()) continue;
+    if (memory[i].data_ptr() == own.data() && memory[i].storage().use_count() > 1) move_out(memory[i].storage());
+    if (memory[i].data_ptr() != own.data()) memory[i] = shared(own, layer);
     write(weights[i], own, layer->memory());
-    if (is_here(own)) weights[i].set_data(shared(own, layer));
+    if (weights[i].is_leaf() && weights[i].storage().use_count() == 1) weights[i].set_data(memory[i].variable_data());
   }
 }
 
 torch::Tensor MoeLayerModule::Runner::forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights) {
-  MemorySpace& memory = layer->memory();
+  MemorySpace& space = layer->memory();
   sync(weights);
   const TensorView input = layer->input();
   require<BadInput>(x.sizes() == sizes_of(input), "input: found {} elements in {} axes, expected {} tokens of {}",
                     x.numel(), x.dim(), input.size(0), input.size(1));
-  write(x, input, memory);
+  write(x, input, space);
   activations = 0;
   const Noise& drawn = repeated ? *repeated : noise;
   layer->begin_step(drawn.step, drawn.noisy);
   executor.run(binding, {}, Phase::forward);
   activations = ++forwards;
-  return read(layer->output(), memory);
+  return read(layer->output(), space);
 }
 
 class MoeLayerModule::Backward : public torch::autograd::Node {
@@ -173,9 +193,12 @@ MoeLayerModule::MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan
                                RankLosses losses)
     : layer_(std::move(layer)), runner_(std::make_shared<Runner>(layer_, plan, std::move(device), losses)) {
   begin_step(layer_->seed().step, layer_->seed().noisy);
-  for (const Parameter& p : layer_->parameters()) {
-    const TensorView own = with_axes(p, p.value);
-    weights_.push_back(register_parameter(p.name, is_here(own) ? shared(own, layer_) : read(own, layer_->memory())));
+  const auto parameters = layer_->parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& p = parameters[i];
+    const torch::Tensor& memory = runner_->memory[i];
+    weights_.push_back(register_parameter(
+        p.name, memory.defined() ? memory.variable_data() : read(with_axes(p, p.value), layer_->memory())));
   }
 }
 

@@ -34,8 +34,8 @@ class MoeLayerModule : public torch::nn::Module {
   /// whole on every rank that holds the weight. In flows that keep tokens on all MP ranks these must have the same
   /// loss, which counts once.
   torch::Tensor forward(const torch::Tensor& x) { return forward(x, weights_); }
-  /// Computes with these weights instead of the module's parameters, whose order and shapes they have. From then on
-  /// they share the layer's memory.
+  /// Computes with these weights instead of the module's parameters, whose order and shapes they have. Those with
+  /// memory of their own share the layer's from then on; whoever shared it before keeps its values.
   torch::Tensor forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights);
 
   /// Sets the step of forwards from now on (MoeLayer::begin_step), but of those that a backward runs again.

@@ -7,6 +7,7 @@
 #include <torch/library.h>
 #include <torch/types.h>
 #include <torch/utils.h>
+#include <utility>
 #include <vector>
 
 #include "moe/base/check.h"
@@ -236,12 +237,8 @@ class PythonLayer : public torch::CustomClassHolder {
 
   /// Returns the names of the weights, in the order of all that is said of them.
   std::vector<std::string> names() { return names_; }
-  /// Returns the weights, which share the layer's memory.
-  std::vector<torch::Tensor> weights() {
-    std::vector<torch::Tensor> weights;
-    for (const torch::Tensor& weight : weights_) weights.push_back(weight.detach());
-    return weights;
-  }
+  /// Hands over the weights, once, which share the layer's memory.
+  std::vector<torch::Tensor> weights() { return std::exchange(weights_, {}); }
   /// Returns, of a weight's axes, first, count and total.
   std::vector<std::vector<int64_t>> shards(int64_t weight) {
     const Parameter p = layer().parameters().at(static_cast<size_t>(weight));
@@ -263,8 +260,8 @@ class PythonLayer : public torch::CustomClassHolder {
     return in_python([&] {
       const cpu::UseThreads threads(torch::get_num_threads());
       require_like("x", x, input_);
-      require_equal<BadInput>(weights.size(), weights_.size(), "weights of the layer");
-      for (size_t i = 0; i < weights.size(); ++i) require_like(names_[i], weights[i], weights_[i]);
+      require_equal<BadInput>(weights.size(), likes_.size(), "weights of the layer");
+      for (size_t i = 0; i < weights.size(); ++i) require_like(names_[i], weights[i], likes_[i]);
       if (!module_->repeats()) module_->begin_step(training ? ++steps_ : steps_, training);
       return module_->forward(x, weights);
     });
@@ -296,7 +293,9 @@ class PythonLayer : public torch::CustomClassHolder {
         std::make_unique<MoeLayerModule>(made, plan, make_device(DeviceKind::cpu, 0, torch::get_num_threads()), losses);
     for (const auto& weight : module_->named_parameters()) {
       names_.push_back(weight.key());
-      weights_.push_back(weight.value());
+      likes_.push_back(torch::empty_like(weight.value(), torch::device(torch::kMeta)));
+      weights_.push_back(weight.value().variable_data());
+      weight.value().set_data(torch::empty({0}, weight.value().options()));  // Python's are the only ones
     }
     const TensorView input = made->input();
     input_ = torch::empty({input.size(0), input.size(1)},
@@ -308,8 +307,8 @@ class PythonLayer : public torch::CustomClassHolder {
   c10::intrusive_ptr<Ranks> ranks_;
   std::unique_ptr<MoeLayerModule> module_;
   std::vector<std::string> names_;
-  std::vector<torch::Tensor> weights_;
-  torch::Tensor input_;  // of its shape and type
+  std::vector<torch::Tensor> weights_, likes_;  // until they are handed over; of their shapes and types
+  torch::Tensor input_;                         // of its shape and type
   std::string line_;
   uint64_t steps_ = 0;  // of training, each with the gate's own noise
 };

@@ -350,6 +350,38 @@ class Modules(unittest.TestCase):
                 expected = expected or found
                 self.assert_equal(found, expected)
 
+    def test_other_weights_leave_its_own(self):
+        gated = MoELayer(**{**TINY, "gate": OwnGate(torch.float64)}, dtype=torch.float64)
+        for layer in self.layer, gated:
+            x, own = self.x.view(16, 16), {name: p.detach().clone() for name, p in layer.named_parameters()}
+            y = layer(x).detach()
+            zeros = {name: torch.zeros_like(value) for name, value in own.items()}
+            zeros["gate.temperature"] = torch.ones(1, dtype=torch.float64)
+            zeros = {name: value for name, value in zeros.items() if name in own}
+            other = torch.func.functional_call(layer, zeros, (x,))
+            torch.testing.assert_close(other, x, rtol=0, atol=0)  # residuals alone
+            self.assert_equal(dict(layer.named_parameters()), own)
+            torch.testing.assert_close(layer(x), y, rtol=0, atol=0)
+            self.assertFalse(zeros["w1"].any() or zeros["wq"].any())
+            old, seen = layer.w1, layer.w1.detach()
+            layer.w1 = nn.Parameter(3 * old.detach())
+            layer(x)
+            for value in old, seen:
+                torch.testing.assert_close(value, own["w1"], rtol=0, atol=0)
+            layer.w1 = old
+            torch.testing.assert_close(layer(x), y, rtol=0, atol=0)
+            seen.zero_()  # shares the parameter's memory still
+            self.assertFalse(torch.equal(layer(x), y))
+
+    def test_weights_that_change_places(self):
+        layer = MoELayer(**{**TINY, **SWIGLU}, dtype=torch.float64)
+        w = whole_weights(layer)
+        w["w1"], w["w3"], w["wo"] = w["w3"], w["w1"], w["wo"].t()
+        layer.w1.data, layer.w3.data, layer.wo.data = layer.w3.data, layer.w1.data, layer.wo.data.t()
+        x = self.x.view(16, 16)
+        expected = plain_layer({**TINY, **SWIGLU}, w, x)
+        torch.testing.assert_close(layer(x), expected, rtol=1e-10, atol=1e-10)
+
     def test_frozen_parameters(self):
         expected = self.gradients(self.layer(self.x))
         self.layer.zero_grad()

@@ -208,5 +208,26 @@ TEST(MoeLayerModule, WeightsThatGotOtherMemoryAreTakenOver) {
   });
 }
 
+TEST(MoeLayerModule, OtherWeightsLeaveItsOwn) {
+  const LayerCase shape = case_of({}, DType::float32);
+  on_ranks(shape, plan_of(shape, "ds-moe", 1), [&](int, MoeLayerModule& module) {
+    const torch::NoGradGuard no_grad;
+    const auto x = tensor_of(module.layer().input()).clone();
+    const auto before = module.forward(x);
+    const auto flat = torch::zeros({4 * 16 * 24});  // whose parts keep its memory
+    Gradients own, zeros;
+    for (const auto& p : module.parameters()) {
+      own.push_back(p.clone());
+      zeros.push_back(flat.slice(0, 0, p.numel()).view(p.sizes()));
+    }
+    EXPECT_TRUE(torch::equal(module.forward(x, zeros), x)) << "residuals alone";
+    expect_equal(module.parameters(), own, 1);
+    flat.fill_(0.5);
+    EXPECT_FALSE(torch::equal(module.forward(x, zeros), x));
+    EXPECT_TRUE(torch::equal(module.forward(x), before));
+    EXPECT_TRUE(flat.eq(0.5).all().item<bool>());
+  });
+}
+
 }  // namespace
 }  // namespace moe
