@@ -80,7 +80,8 @@ def _ranks(ranks_per_node: int, timeout: float) -> Any:
 @atexit.register
 def _leave() -> None:
     while _known_ranks:
-        _known_ranks.popitem()[1].made.close()
+        ranks = _known_ranks.popitem()[1]  # it holds the store until all have left
+        ranks.made.close()
 
 
 class _Layer:

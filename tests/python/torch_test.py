@@ -678,6 +678,15 @@ def on_ranks():
     distributed.destroy_process_group()
 
 
+def leave():
+    """Ends, rank 1 later, without the process group that the layer is of."""
+    distributed.init_process_group("gloo")
+    layer = MoELayer(**TINY)
+    layer(torch.randn(len(layer.tokens), 16))
+    distributed.destroy_process_group()
+    time.sleep(int(os.environ["RANK"]))
+
+
 def lose_a_rank():
     """Rank 1 ends without a word; the other gets an exception, and lives on."""
     distributed.init_process_group("gloo")
@@ -716,24 +725,33 @@ class Processes(unittest.TestCase):
             for rank in range(ranks):
                 self.assertIn(f"rank {rank} of {ranks}: ok", printed)
 
-    def test_a_rank_dies(self):
-        """Without a launcher: rank 0 serves the store."""
+    def alone(self, task):
+        """Two ranks without a launcher: rank 0 serves the store. Returns their exit codes, outputs and errors."""
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
             port = found.getsockname()[1]
-        ranks = [subprocess.Popen([sys.executable, __file__, "lose_a_rank"], stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, text=True,
-                                  env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
-                                       "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}) for rank in range(2)]
-        printed, errors = ranks[0].communicate(timeout=300)
-        ranks[1].communicate(timeout=300)
-        self.assertEqual([rank.returncode for rank in ranks], [0, 9], errors)
-        self.assertIn("lived on: rank 0", printed)
-        print(printed, end="")
+        ranks = [subprocess.Popen([sys.executable, __file__, task], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True, env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2",
+                                                  "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
+                                                  "MASTER_PORT": str(port)}) for rank in range(2)]
+        said = [rank.communicate(timeout=300) for rank in ranks]
+        return [rank.returncode for rank in ranks], *zip(*said)
+
+    def test_a_rank_dies(self):
+        codes, printed, errors = self.alone("lose_a_rank")
+        self.assertEqual(codes, [0, 9], errors)
+        self.assertIn("lived on: rank 0", printed[0])
+        print(printed[0], end="")
+
+    def test_ranks_leave_in_silence(self):
+        codes, _, errors = self.alone("leave")
+        self.assertEqual(codes, [0, 0], errors)
+        for error in errors:
+            self.assertNotIn("TCPStore", error)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] in (["on_ranks"], ["lose_a_rank"]):
+    if sys.argv[1:] in (["on_ranks"], ["leave"], ["lose_a_rank"]):
         globals()[sys.argv[1]]()
     else:
         unittest.main()
