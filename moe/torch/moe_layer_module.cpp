@@ -1,6 +1,7 @@
 #include "moe/torch/moe_layer_module.h"
 
 #include <cstring>
+#include <mutex>
 #include <optional>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -96,6 +97,7 @@ struct MoeLayerModule::Runner {
   int losses_apart = 1;           // over so many the loss is averaged
   int64_t forwards = 0;           // so far
   int64_t activations = 0;        // of which forward they are kept; 0: used up
+  std::recursive_mutex alone;     // of the thread that computes; a checkpoint's backward calls forward
 };
 
 // Gives the layer the weights' values. A weight with memory of its own gets the layer's; whoever had that before keeps
@@ -145,6 +147,7 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&& d_output) override {
     require<Unsupported>(!torch::GradMode::is_enabled(),
                          "the layer's backward: found create_graph=True, and it has no derivative of its own");
+    const std::lock_guard alone(runner_->alone);
     restore_activations();
     const torch::NoGradGuard no_graph;
     MoeLayer& layer = *runner_->layer;
@@ -202,10 +205,12 @@ MoeLayerModule::MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan
   }
 }
 
+std::unique_lock<std::recursive_mutex> MoeLayerModule::alone() { return std::unique_lock(runner_->alone); }
 void MoeLayerModule::begin_step(uint64_t step, bool noisy) { runner_->noise = {step, noisy}; }
 bool MoeLayerModule::repeats() const { return runner_->repeated.has_value(); }
 
 torch::Tensor MoeLayerModule::forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights) {
+  const auto alone_here = alone();
   torch::Tensor y;
   {
     const torch::NoGradGuard no_graph;

@@ -6,6 +6,7 @@
 // it is on a GPU, each forward brings input and weights there, and its output and the gradients back.
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 #include <vector>
@@ -37,6 +38,9 @@ class MoeLayerModule : public torch::nn::Module {
   /// Computes with these weights instead of the module's parameters, whose order and shapes they have. Those with
   /// memory of their own share the layer's from then on; whoever shared it before keeps its values.
   torch::Tensor forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights);
+
+  /// Keeps other threads out of forward and backward, which wait for each other by themselves.
+  std::unique_lock<std::recursive_mutex> alone();
 
   /// Sets the step of forwards from now on (MoeLayer::begin_step), but of those that a backward runs again.
   void begin_step(uint64_t step, bool noisy);

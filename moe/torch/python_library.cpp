@@ -262,6 +262,7 @@ class PythonLayer : public torch::CustomClassHolder {
       require_like("x", x, input_);
       require_equal<BadInput>(weights.size(), likes_.size(), "weights of the layer");
       for (size_t i = 0; i < weights.size(); ++i) require_like(names_[i], weights[i], likes_[i]);
+      const auto alone = module_->alone();
       if (!module_->repeats()) module_->begin_step(training ? ++steps_ : steps_, training);
       return module_->forward(x, weights);
     });

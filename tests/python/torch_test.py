@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -389,6 +390,29 @@ class Modules(unittest.TestCase):
         self.layer(self.x).square().sum().backward()
         self.assertIsNone(self.layer.w1.grad)
         torch.testing.assert_close(self.layer.w2.grad, expected["w2"])
+
+    def test_threads_wait_for_each_other(self):
+        gated = MoELayer(**{**TINY, "gate": OwnGate(torch.float64)}, dtype=torch.float64)
+        for layer in self.layer, gated:
+            inputs = [self.x.view(16, 16), self.x.view(16, 16).flip(0)]
+            plain = [(layer(x).detach(), torch.autograd.grad(layer(x).sum(), layer.w1)[0]) for x in inputs]
+            wrong = []
+
+            def use(x, expected, layer=layer, wrong=wrong):
+                try:
+                    for _ in range(20):
+                        y = layer(x)
+                        torch.testing.assert_close(y.detach(), expected[0])
+                        torch.testing.assert_close(torch.autograd.grad(y.sum(), layer.w1)[0], expected[1])
+                except BaseException as error:  # whatever it is, it belongs in this thread's test
+                    wrong.append(error)
+
+            threads = [threading.Thread(target=use, args=each) for each in zip(inputs, plain)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(wrong, [])
 
     def test_leaves_torchs_threads_alone(self):
         done = subprocess.run([sys.executable, "-c", """
