@@ -173,21 +173,22 @@ class CalledGate final : public Gate {
   }
 
   void forward(TensorView hidden, Routing& routing) override {
-    static const auto kCall = c10::Dispatcher::singleton()
-                                  .findSchemaOrThrow("moetune::gate_forward", "")
-                                  .typed<std::tuple<torch::Tensor, torch::Tensor>(int64_t, const torch::Tensor&)>();
-    const auto [choices, weights] = kCall.call(gate_, as_tensor(hidden).clone());
+    static const auto kCall =
+        c10::Dispatcher::singleton()
+            .findSchemaOrThrow("moetune::gate_forward", "")
+            .typed<std::tuple<torch::Tensor, torch::Tensor>(int64_t, const torch::Tensor&, at::TensorList)>();
+    const auto [choices, weights] = kCall.call(gate_, as_tensor(hidden).clone(), values_);
     const torch::Tensor expected = torch::empty({routing.tokens, routing.choices}, torch::kMeta);
     require<BadInput>(choices.sizes() == expected.sizes() && weights.sizes() == expected.sizes(),
                       "gate: found choices ({}) and weights ({}), expected ({}): tokens, top_k",
                       fmt::join(choices.sizes(), ", "), fmt::join(weights.sizes(), ", "),
                       fmt::join(expected.sizes(), ", "));
-    const torch::Tensor experts = choices.to(torch::kInt).contiguous();
-    const auto chosen = std::span(experts.data_ptr<int32_t>(), routing.expert.size());
-    for (const int32_t expert : chosen)
+    const torch::Tensor experts = choices.to(torch::kLong).contiguous();
+    const auto chosen = std::span(experts.data_ptr<int64_t>(), routing.expert.size());
+    for (const int64_t expert : chosen)
       require<BadInput>(expert >= 0 && expert < routing.experts, "gate: found expert {}, expected 0 to {}", expert,
                         routing.experts - 1);
-    std::ranges::copy(chosen, routing.expert.begin());
+    std::ranges::transform(chosen, routing.expert.begin(), [](int64_t expert) { return static_cast<int>(expert); });
     assign_rows(routing);
     as_tensor(routing.weight.view()).copy_(weights);
   }
@@ -320,8 +321,9 @@ class PythonLayer : public torch::CustomClassHolder {
 TORCH_LIBRARY(moetune, library) {
   using moe::PythonLayer;
   using moe::Ranks;
-  // Python implements these: choices and weights of a gate's tokens; the gradients of its hidden states and parameters.
-  library.def("gate_forward(int gate, Tensor hidden) -> (Tensor, Tensor)");
+  // Python implements these: choices and weights of a gate's tokens, by such parameters; the gradients of its hidden
+  // states and parameters.
+  library.def("gate_forward(int gate, Tensor hidden, Tensor[] parameters) -> (Tensor, Tensor)");
   library.def("gate_backward(int gate, Tensor d_weights) -> Tensor[]");
   library.class_<Ranks>("Ranks")
       .def(torch::init<int64_t, int64_t, std::string, std::string, int64_t, double>())

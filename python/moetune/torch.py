@@ -9,6 +9,7 @@ import atexit
 import itertools
 import json
 import os
+import threading
 import uuid
 import weakref
 from pathlib import Path
@@ -92,7 +93,8 @@ class _Layer:
         self.arguments = options, ranks_per_node, timeout, gate and {n: p.detach().clone() for n, p in gate.items()}
         self.number = 0 if gate is None else next(_numbers)
         self.gate: Any = None  # the module, from its first forward on
-        self.chosen: Any = None  # the last forward's hidden states and weights, with their graph
+        self.chosen: Any = None  # the last forward's hidden states and parameters, and weights, with their graph
+        self.inside: Optional[int] = None  # the thread in which the gate runs
         self.made = torch.classes.moetune.Layer(_ranks(ranks_per_node, timeout), options, self.number,
                                                 list((gate or {}).values()),
                                                 [_gate_parameter(name) for name in gate or {}])
@@ -110,23 +112,49 @@ def _gate_parameter(name: str) -> str:
 
 
 _numbers = itertools.count(1)
+_calls = threading.RLock()  # of gates, which several layers may share
 _layers: "weakref.WeakValueDictionary[int, _Layer]" = weakref.WeakValueDictionary()
 _operators = torch.library.Library("moetune", "IMPL")
 
 
-def _gate_forward(number: int, hidden: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+def _choices(found: Any) -> Tuple[torch.Tensor, torch.Tensor]:
+    """The experts and weights that a gate returned; (tokens, top_k) is for the layer to see to."""
+    several = isinstance(found, (tuple, list))
+    kinds = [type(each).__name__ for each in found] if several else [type(found).__name__]
+    if not several or len(found) != 2 or not all(isinstance(each, torch.Tensor) for each in found):
+        raise TypeError(f"gate: found {', '.join(kinds) or 'nothing'}, expected two tensors: the experts' numbers and "
+                        "their weights")
+    experts, weights = found
+    if (experts.is_floating_point() or experts.is_complex() or experts.dtype == torch.bool
+            or not weights.is_floating_point()):
+        raise TypeError(f"gate: found experts of {experts.dtype} and weights of {weights.dtype}, expected integers and "
+                        "floating-point numbers, both (tokens, top_k)")
+    for each in found:
+        if each.device.type != "cpu":
+            raise ValueError(f"gate: found a tensor on {each.device}, expected the CPU's")
+    return experts, weights
+
+
+def _gate_forward(number: int, hidden: torch.Tensor,
+                  values: List[torch.Tensor]) -> Tuple[torch.Tensor, torch.Tensor]:
     layer = _layers[number]
-    with torch.inference_mode(False), torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad(), _calls:
         hidden = hidden.requires_grad_()
-        choices, weights = layer.gate(hidden)
-    layer.chosen = hidden, weights
+        # Stand for the parameters, whose gradients the layer gives to autograd: so hooks see them once.
+        parameters = {name: value.detach().requires_grad_(p.requires_grad)
+                      for (name, p), value in zip(layer.gate.named_parameters(), values)}
+        layer.inside = threading.get_ident()
+        try:
+            choices, weights = _choices(torch.func.functional_call(layer.gate, parameters, (hidden,)))
+        finally:
+            layer.inside = None
+    layer.chosen = [hidden, *parameters.values()], weights
     return choices.detach(), weights.detach()
 
 
 def _gate_backward(number: int, d_weights: torch.Tensor) -> List[torch.Tensor]:
     layer = _layers[number]
-    (hidden, weights), layer.chosen = layer.chosen, None
-    inputs = [hidden, *layer.gate.parameters()]
+    (inputs, weights), layer.chosen = layer.chosen, None
     found: List[Optional[torch.Tensor]] = [None] * len(inputs)
     if weights.requires_grad:
         wanted = [i for i, each in enumerate(inputs) if each.requires_grad]
@@ -217,6 +245,8 @@ class MoELayer(nn.Module):
         made = self._layer.made
         weights: Dict[str, Any] = self._parameters
         if self._layer.number:
+            if self._layer.inside == threading.get_ident():
+                raise RuntimeError("MoELayer: found a layer that its own gate calls, expected a gate without it")
             self._layer.gate = self.gate
             routed = dict(self.gate.named_parameters())
             weights = {**weights, **{name: routed[own] for name, own in self._router.items()}}

@@ -494,6 +494,33 @@ class Gates(unittest.TestCase):
                 torch.testing.assert_close(p.grad, expected[name], rtol=1e-12, atol=1e-12)
         self.assertIsNone(self.layer.gate.project.bias.grad)
 
+    def test_hooks_see_a_gradient_once(self):
+        self.layer(self.x).square().sum().backward()
+        weight, seen = self.layer.gate.project.weight, []
+        expected, weight.grad = weight.grad, None
+
+        def halved(gradient):
+            seen.append(gradient)
+            return gradient / 2
+
+        weight.register_hook(halved)
+        self.layer(self.x).square().sum().backward()
+        self.assertEqual(len(seen), 1)
+        torch.testing.assert_close(weight.grad, expected / 2)
+
+    def test_gradients_of_other_weights(self):
+        """They are those of the weights that the layer was called with, which it no longer has."""
+        expected = torch.autograd.grad(self.layer(self.x).square().sum(), self.layer.gate.spread)[0]
+        others = {name: p.detach().clone().requires_grad_() for name, p in self.layer.named_parameters()}
+        y = torch.func.functional_call(self.layer, others, (self.x,))
+        with torch.no_grad():
+            self.layer.gate.spread.mul_(3)
+        for older in False, True:
+            if older:
+                self.layer(2 * self.x)
+            y.square().sum().backward(retain_graph=True)
+            torch.testing.assert_close(others["gate.spread"].grad, (1 + older) * expected)
+
     def test_refusals(self):
         class Bad(nn.Module):
             def forward(self, hidden):
@@ -508,6 +535,18 @@ class Gates(unittest.TestCase):
         for made, error, line in (
                 (lambda h: (torch.zeros(16, 1, dtype=int), torch.ones(16, 2)), ValueError, r"found choices \(16, 1\)"),
                 (lambda h: (torch.full((16, 2), 4), torch.ones(16, 2)), ValueError, "found expert 4, expected 0 to 3"),
+                (lambda h: (torch.full((16, 2), 2**32), torch.ones(16, 2)), ValueError, "found expert 4294967296, exp"),
+                (lambda h: (torch.ones(16, 2), torch.zeros(16, 2, dtype=int)), TypeError,
+                 "^gate: found experts of torch.float32 and weights of torch.int64, expected integers and"),
+                (lambda h: (torch.ones(16, 2), torch.ones(16, 2)), TypeError, "found experts of torch.float32"),
+                (lambda h: (torch.ones(16, 2) > 0, torch.ones(16, 2)), TypeError, "found experts of torch.bool"),
+                (lambda h: ([[0, 1]] * 16, [[1, 1]] * 16), TypeError, "^gate: found list, list, expected two tensors"),
+                (lambda h: h, TypeError, "^gate: found Tensor, expected two tensors"),
+                (lambda h: (h, h, h), TypeError, "^gate: found Tensor, Tensor, Tensor, expected two tensors"),
+                (lambda h: None, TypeError, "^gate: found NoneType, expected two tensors"),
+                (lambda h: layer(h), RuntimeError, "found a layer that its own gate calls"),
+                (lambda h: (torch.zeros(16, 2, dtype=int, device="meta"), torch.ones(16, 2)), ValueError,
+                 "^gate: found a tensor on meta, expected the CPU's"),
                 (broken, KeyError, "mine")):
             layer.gate.made = made
             with self.assertRaisesRegex(error, line):

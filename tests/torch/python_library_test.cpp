@@ -32,9 +32,10 @@ struct Called {
   torch::Tensor hidden, weight, weights;
 } called;
 
-std::tuple<torch::Tensor, torch::Tensor> gate_forward(int64_t, const torch::Tensor& hidden) {
+std::tuple<torch::Tensor, torch::Tensor> gate_forward(int64_t, const torch::Tensor& hidden, at::TensorList parameters) {
   const torch::AutoGradMode with_graph(true);
   called.hidden = hidden.detach().requires_grad_();
+  called.weight = parameters.front().detach().requires_grad_();
   const auto logits = called.hidden.mm(called.weight.t());
   const auto choices = std::get<1>(logits.topk(2));
   called.weights = logits.softmax(-1).gather(1, choices);
@@ -107,9 +108,8 @@ TEST(PythonLibrary, AGateOfPythonsIsTheNamedOne) {
   pass(named);
   const auto gate = std::ranges::find(names, "gate");
   ASSERT_NE(gate, names.end());
-  called.weight = weights[static_cast<size_t>(gate - names.begin())].detach().clone().requires_grad_();
-  const IValue layer =
-      make("Layer", {alone(), options, 1, Tensors{called.weight}, std::vector<std::string>{"gate_weight"}});
+  const Tensors own{weights[static_cast<size_t>(gate - names.begin())].detach().clone()};
+  const IValue layer = make("Layer", {alone(), options, 1, own, std::vector<std::string>{"gate_weight"}});
   pass(layer);
   for (size_t i = 0; i < gradients[0].size(); ++i)
     EXPECT_TRUE(torch::allclose(gradients[0][i], gradients[1][i], 1e-12, 1e-12)) << i;
