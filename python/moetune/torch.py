@@ -254,6 +254,8 @@ class MoELayer(nn.Module):
             x = x.to(weights[self._names[0]].dtype)
         rows = x.reshape(-1, x.shape[-1]) if x.dim() > 2 else x
         y = made.forward(rows, [weights[name] for name in self._names], self.training)
+        if self._layer.number and y.grad_fn is not None:
+            y.grad_fn.metadata["moetune"] = self._layer  # lives until the backward that needs its gate
         return y.view(x.shape)
 
     @property

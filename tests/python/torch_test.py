@@ -521,6 +521,13 @@ class Gates(unittest.TestCase):
             y.square().sum().backward(retain_graph=True)
             torch.testing.assert_close(others["gate.spread"].grad, (1 + older) * expected)
 
+    def test_lives_as_long_as_the_graph(self):
+        expected = torch.autograd.grad(self.layer(self.x).sum(), self.layer.gate.spread)[0]
+        gate, y = self.layer.gate, self.layer(self.x).sum()
+        del self.layer
+        y.backward()
+        torch.testing.assert_close(gate.spread.grad, expected)
+
     def test_refusals(self):
         class Bad(nn.Module):
             def forward(self, hidden):
