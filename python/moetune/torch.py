@@ -108,7 +108,7 @@ class _Layer:
 
 
 def _gate_parameter(name: str) -> str:
-    return "gate_" + name.replace(".", "_")
+    return "gate/" + name.replace(".", "/")  # torch allows no dots
 
 
 _numbers = itertools.count(1)
@@ -243,13 +243,16 @@ class MoELayer(nn.Module):
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"x: found a {type(x).__name__}, expected a tensor")
         made = self._layer.made
-        weights: Dict[str, Any] = self._parameters
+        weights = {name: getattr(self, name) for name in self._names if name not in self._router}
         if self._layer.number:
             if self._layer.inside == threading.get_ident():
                 raise RuntimeError("MoELayer: found a layer that its own gate calls, expected a gate without it")
+            routed = dict(self.gate.named_parameters()) if isinstance(self.gate, nn.Module) else {}
+            if list(routed) != list(self._router.values()):
+                raise ValueError(f"gate: found parameters {', '.join(routed) or 'none'}, expected "
+                                 f"{', '.join(self._router.values()) or 'none'}: those the layer was made with")
             self._layer.gate = self.gate
-            routed = dict(self.gate.named_parameters())
-            weights = {**weights, **{name: routed[own] for name, own in self._router.items()}}
+            weights.update({name: routed[own] for name, own in self._router.items()})
         if torch.is_autocast_enabled("cpu"):
             x = x.to(weights[self._names[0]].dtype)
         rows = x.reshape(-1, x.shape[-1]) if x.dim() > 2 else x

@@ -27,6 +27,7 @@ if "MOETUNE_TORCH_LIBRARY" in os.environ:
 import torch  # noqa: E402
 from torch import distributed, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
+from torch.nn.utils import parametrize, prune  # noqa: E402
 
 from moetune import plan  # noqa: E402
 from moetune._program import output_of  # noqa: E402
@@ -391,6 +392,22 @@ class Modules(unittest.TestCase):
         self.assertIsNone(self.layer.w1.grad)
         torch.testing.assert_close(self.layer.w2.grad, expected["w2"])
 
+    def test_parametrizations_and_pruning(self):
+        expected = self.gradients(self.layer(self.x))
+
+        class Twice(nn.Module):
+            def forward(self, weight):
+                return 2 * weight
+
+        with torch.no_grad():
+            self.layer.w1.div_(2)
+        parametrize.register_parametrization(self.layer, "w1", Twice())
+        found = self.gradients(self.layer(self.x))
+        torch.testing.assert_close(found["parametrizations.w1.original"], 2 * expected["w1"])
+        prune.l1_unstructured(self.layer, "w2", amount=0.5)
+        found = self.gradients(self.layer(self.x))
+        self.assertEqual(found["w2_orig"].count_nonzero(), self.layer.w2_mask.count_nonzero())
+
     def test_threads_wait_for_each_other(self):
         gated = MoELayer(**{**TINY, "gate": OwnGate(torch.float64)}, dtype=torch.float64)
         for layer in self.layer, gated:
@@ -527,6 +544,20 @@ class Gates(unittest.TestCase):
         del self.layer
         y.backward()
         torch.testing.assert_close(gate.spread.grad, expected)
+
+    def test_names_of_parameters(self):
+        gate = OwnGate(torch.float64)
+        gate.project_weight = nn.Parameter(torch.zeros(3, dtype=torch.float64))  # beside project.weight
+        layer = MoELayer(**{**TINY, "gate": gate}, dtype=torch.float64)
+        layer(self.x).square().sum().backward()
+        self.assertFalse(gate.project_weight.grad.any())
+        self.assertTrue(gate.project.weight.grad.any())
+        layer.gate = OwnGate(torch.float64)
+        with self.assertRaisesRegex(ValueError, "^gate: found parameters spread, .*, expected spread.*project_weight"):
+            layer(self.x)
+        layer.gate = None
+        with self.assertRaisesRegex(ValueError, "^gate: found parameters none, expected"):
+            layer(self.x)
 
     def test_refusals(self):
         class Bad(nn.Module):
