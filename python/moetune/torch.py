@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import json
+import math
 import os
 import threading
 import uuid
@@ -181,6 +182,16 @@ def _plan_text(path: str) -> str:
     return output_of("export", "plan", path, "--quiet")
 
 
+def _field(key: str, value: Any) -> Any:
+    """An option's value as JSON has it; numbers may be NumPy's."""
+    value = value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
+    if value is not None and not isinstance(value, (bool, int, float, str, list, tuple, dict)):
+        raise TypeError(f"MoELayer: {key}: found a {type(value).__name__}, expected a number or a word")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"MoELayer: {key}: found {value}, expected a finite number")
+    return value
+
+
 class MoELayer(nn.Module):
     """This rank's part of one transformer layer with MoE: norm, attention, norm, gate and experts.
 
@@ -208,6 +219,8 @@ class MoELayer(nn.Module):
                  **fields: Any):
         super().__init__()
         options = {**fields, "losses": losses, "seed": seed}
+        if not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
+            raise ValueError(f"MoELayer: timeout: found {timeout!r}, expected a number of seconds above 0")
         if isinstance(options.get("dtype"), torch.dtype):
             options["dtype"] = str(options["dtype"])[len("torch."):]
         if plan is not None:
@@ -225,6 +238,7 @@ class MoELayer(nn.Module):
             options["gate"] = gate
         elif router is not None and plan is None:
             options["gate"] = "switch"  # as this one is planned
+        options = {key: _field(key, value) for key, value in options.items()}
         routed = None if router is None else dict(router.named_parameters())
         self._layer = _Layer(json.dumps(options), ranks_per_node, timeout, routed)
         self._router = {_gate_parameter(name): name for name in routed or {}}

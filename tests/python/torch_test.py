@@ -646,9 +646,24 @@ class BadInput(unittest.TestCase):
             r"16": {"dtype": torch.float16},
             r"int32": {"dtype": torch.int32},
             r"ep": {"ep": 3},
+            r"^MoELayer: timeout: found -1, expected a number of seconds above 0$": {"timeout": -1},
+            r"^MoELayer: timeout: found 0, expected": {"timeout": 0},
+            r"^MoELayer: timeout: found nan, expected": {"timeout": math.nan},
+            r"^MoELayer: timeout: found '5', expected": {"timeout": "5"},
+            r"^MoELayer: capacity_factor: found nan, expected a finite number": {"capacity_factor": math.nan},
         }.items():
             with self.subTest(line=line):
                 self.refused(ValueError, line, MoELayer, **{**TINY, **options})
+
+    @unittest.skipUnless(importlib.util.find_spec("numpy"), "no NumPy")
+    def test_numbers_of_numpy(self):
+        import numpy
+        layer = MoELayer(**{**TINY, "batch": numpy.int64(2), "capacity_factor": numpy.float32(1.5)}, seed=numpy.int8(1))
+        self.assertEqual(repr(layer), repr(MoELayer(**TINY, capacity_factor=1.5)))
+
+    def test_other_types(self):
+        self.refused(TypeError, "^MoELayer: batch: found a set, expected a number or a word$", MoELayer, batch={2})
+        self.refused(TypeError, "^MoELayer: gate: found a type, expected a number or a word$", MoELayer, gate=OwnGate)
 
     def test_inputs(self):
         layer = MoELayer(**TINY)
