@@ -21,7 +21,6 @@ int64_t bytes_from(const std::string& flag, const std::string& text) {
 }
 
 constexpr size_t kColumn = 28;  // where what a flag does begins
-constexpr int kMostColumns = 120;
 
 // Breaks lines that are too wide between words; what a flag does goes on in its column. An example is left whole.
 std::string wrapped(const std::string& text) {

@@ -15,7 +15,7 @@
 namespace moe::planner {
 namespace {
 
-constexpr int kMostColumns = 120, kIndentAndName = 27;
+constexpr int kIndentAndName = 27;
 
 template <class Rows>
 Json named(const Rows& rows) {

@@ -18,7 +18,6 @@ bool is_number(const std::string& cell) {
 
 constexpr size_t kIndent = 1, kAround = 2;  // blanks before a line, and around a cell
 constexpr size_t kFolded = 4;               // blanks before what is left of a line under the table
-constexpr int kLongLine = 120;              // columns of such a line where nothing says how wide the output is
 
 // Returns whether so many columns, as wide as they are with the blanks around them, fit. The last blank is not printed.
 bool fits(size_t used, std::optional<int> most) { return !most || used <= static_cast<size_t>(*most) + 1; }
@@ -88,16 +87,6 @@ std::pair<std::vector<size_t>, std::vector<std::string>> Table::kept(const std::
   return {columns, left_out};
 }
 
-std::vector<size_t> Table::first_equals() const {
-  std::vector<size_t> firsts(rows_.size());
-  const auto equal = [&](size_t a, size_t b) {
-    return std::equal(rows_[a].begin() + 1, rows_[a].end(), rows_[b].begin() + 1);
-  };
-  for (size_t r = 0; r < rows_.size(); ++r)
-    for (size_t& first = firsts[r]; first < r && !(first > 0 && equal(first, r));) ++first;
-  return firsts;
-}
-
 std::string Table::text(std::optional<int> most) const {
   const std::vector<bool> numbers = this->numbers();
   std::vector<size_t> width(rows_.front().size());
@@ -114,24 +103,27 @@ std::string Table::text(std::optional<int> most) const {
     text += cells + '\n';
   };
   const auto [shown, left_out] = kept(width, most);
-  const bool joins = joins_ && most != kWidened;
-  std::map<size_t, std::vector<std::string>> equals;  // names of the rows that are not shown, by the one that is
-  const std::vector<size_t> firsts = first_equals();
-  for (size_t r = 1; r < rows_.size(); ++r)
-    if (joins && firsts[r] != r) equals[firsts[r]].push_back(rows_[r][0]);
+  std::vector<size_t> rows;                           // that are shown
+  std::map<size_t, std::vector<std::string>> equals;  // names of the others, by the row that is shown for them
+  for (size_t r = 1; r < rows_.size(); ++r) {
+    const auto is_equal = [&](size_t other) {
+      return std::equal(rows_[r].begin() + 1, rows_[r].end(), rows_[other].begin() + 1);
+    };
+    const auto first = joins_ && most != kWidened ? std::ranges::find_if(rows, is_equal) : rows.end();
+    first == rows.end() ? rows.push_back(r) : equals[*first].push_back(rows_[r][0]);
+  }
   for (const std::vector<size_t>& columns : blocks_of(shown, width, most)) {
     if (!text.empty()) text += '\n';
     line(rows_.front(), columns);
     line(rule, columns);
-    for (size_t r = 1; r < rows_.size(); ++r)
-      if (!joins || firsts[r] == r) line(rows_[r], columns);
+    for (const size_t r : rows) line(rows_[r], columns);
   }
   std::vector<std::string> named;
   for (const auto& [first, others] : equals)
     named.push_back(fmt::format("{} as {}", fmt::join(others, ", "), rows_[first][0]));
   if (!named.empty())
     text += fitted_line(fmt::format("  equal: {} ({})", fmt::join(named, "; "), shows_all_), kFolded,
-                        most.value_or(kLongLine)) +
+                        most.value_or(kMostColumns)) +
             '\n';
   if (!left_out.empty()) text += fmt::format("  not shown: {} ({})\n", fmt::join(left_out, ", "), shows_all_);
   return text;

@@ -46,8 +46,6 @@ class Table {
   /// Returns the columns to show, and the names of those that are left out.
   std::pair<std::vector<size_t>, std::vector<std::string>> kept(const std::vector<size_t>& width,
                                                                 std::optional<int> most) const;
-  /// Returns for each row the first one that differs from it in the first cell alone.
-  std::vector<size_t> first_equals() const;
 
   std::vector<std::vector<std::string>> rows_;
   std::vector<std::string> optional_;

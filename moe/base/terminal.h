@@ -17,7 +17,9 @@ void widen_output();
 /// The columns of such an output.
 inline constexpr int kWidened = 1000000;
 
-/// Returns the width of the output in columns, but at most `most`.
+/// The most columns of help, answers and lines under tables, however wide the output is.
+inline constexpr int kMostColumns = 120;
+/// Returns the width of the output in columns, but at most so many.
 int output_columns_up_to(int most);
 
 /// Breaks a line between words so that it fits the columns; what follows is indented.

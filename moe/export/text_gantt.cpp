@@ -13,8 +13,6 @@
 namespace moe {
 namespace {
 
-constexpr int kMostColumns = 120;
-
 // Letters by TaskKind; all MP collectives are M.
 constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUEYAYFMQMMMQMMVWZJJBNMMMMRZZJR";
 constexpr std::array<std::string_view, 26> kMeanings = [] {

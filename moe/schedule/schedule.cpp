@@ -62,15 +62,15 @@ constexpr std::array kSchedules{
     &kFsmoe,         &kFsmoeInterleaved, &kFsmoeDw, &kParmS1,        &kParmS2Aas,   &kParmS2,       &kParm,
     &kMontaBaseline, &kMontaO1,          &kMontaO2, &kMontaO3,       &kMonta,       &kLinaBaseline, &kLinaFixed,
     &kLinaPriority,  &kLinaPartition,    &kLina,    &kLinaPacked,    &kWave};
-constexpr size_t kIterationSchedules = 1;  // the last ones
+
+// Returns the first schedule that orders iterations: the rest of kSchedules do too.
+auto first_of_iterations() { return std::ranges::find_if(kSchedules, &Schedule::orders_iterations); }
 
 }  // namespace
 
 ScheduleTable all_schedules() { return ScheduleTable(kSchedules); }
-ScheduleTable schedules() {
-  return ScheduleTable(std::span(kSchedules).first(kSchedules.size() - kIterationSchedules));
-}
-ScheduleTable iteration_schedules() { return ScheduleTable(std::span(kSchedules).last(kIterationSchedules)); }
+ScheduleTable schedules() { return ScheduleTable({kSchedules.begin(), first_of_iterations()}); }
+ScheduleTable iteration_schedules() { return ScheduleTable({first_of_iterations(), kSchedules.end()}); }
 
 const Schedule& find_schedule(std::string_view name) { return find_named(all_schedules(), name, "schedule"); }
 

@@ -21,12 +21,6 @@ int64_t one_of(Draw& draw, std::initializer_list<int64_t> values) {
   return *(values.begin() + std::uniform_int_distribution<size_t>(0, values.size() - 1)(draw));
 }
 
-std::vector<const Schedule*> all_schedules() {
-  std::vector<const Schedule*> all;
-  for (const Schedule& schedule : schedules()) all.push_back(&schedule);
-  return all;
-}
-
 verbs::ChosenModel random_model(Draw& draw, int nodes, int ranks_per_node, std::optional<int64_t> experts = {}) {
   verbs::Selection selection;
   verbs::LayerFlags& l = selection.layer;
@@ -49,8 +43,8 @@ TEST(RankingOfOneLayer, HasTheTimesOfASweepAndTheFastestFirst) {
     const verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
     Grid grid;
     grid.layers = {{"one", chosen.model.shape.layer, chosen.model.shape.parallel}};
-    const verbs::SweepRow swept = verbs::sweep({profile, grid, all_schedules(), {}, {}}).front();
-    const auto ranking = rank({chosen, profile, {}, {}}, all_schedules());
+    const verbs::SweepRow swept = verbs::sweep({profile, grid, verbs::chosen_schedules({}), {}, {}}).front();
+    const auto ranking = rank({chosen, profile, {}, {}}, verbs::chosen_schedules({}));
     ASSERT_EQ(ranking.size(), schedules().size());
     double last = 0;
     for (const RankedSchedule& row : ranking) {
@@ -87,7 +81,7 @@ TEST(Neighbours, OfAnExactDegreeAreNotFaster) {
   for (int i = 0; i < 20; ++i) {
     const verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
     const RankingRequest request{chosen, profile, {}, {}};
-    for (const RankedSchedule& row : rank(request, all_schedules())) {
+    for (const RankedSchedule& row : rank(request, verbs::chosen_schedules({}))) {
       const bool by_rule = row.schedule->degrees == DegreePolicy::by_size;  // Lina's: not the best one
       if (!row.refused.empty() || !row.schedule->variants.empty() || by_rule) continue;
       for (const Neighbour& n : neighbours(request, row)) {
@@ -401,7 +395,7 @@ TEST(ShapeBounds, AreBelowEveryTunedPlan) {
     }
     const PricingOptions pricing{true, "--shape"};
     const LayerPricer pricer(profile, model.shape, pricing);
-    for (const Schedule* schedule : all_schedules()) {
+    for (const Schedule* schedule : verbs::chosen_schedules({})) {
       const RankedSchedule row = ranked({chosen, profile, {}, pricing}, *schedule);
       if (!row.refused.empty()) continue;
       const double lanes_s = lane_bound_s(*schedule, pricer, model, {}, shapes);

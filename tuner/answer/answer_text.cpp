@@ -137,7 +137,7 @@ std::string notes_text(const std::set<std::string>& notes, bool all) {
   std::vector<std::string> items;
   for (const auto& [kind, whole] : by_kind) {
     items.push_back(fmt::format("{}: {}", kind, some_names(whole)));
-    if (kPrices.size() + items.back().size() <= kWidestRow) continue;
+    if (kPrices.size() + items.back().size() <= kMostColumns) continue;
     if (!all) {
       items.back() = fmt::format("{}: {}{}", kind, whole.front(),
                                  whole.size() > 1 ? fmt::format(" and {} more", whole.size() - 1) : "");
@@ -280,7 +280,7 @@ std::string three_digits(double seconds) {
 std::string packed_lines(std::string_view label, const std::vector<std::string>& items) {
   std::string text(label);
   size_t width = label.size();
-  const auto widest = static_cast<size_t>(output_columns_up_to(kWidestRow));
+  const auto widest = static_cast<size_t>(output_columns_up_to(kMostColumns));
   for (size_t i = 0; i < items.size(); ++i) {
     const bool fits = width + 2 + items[i].size() <= widest;
     if (i > 0) text += fits ? "; " : fmt::format("\n{:{}}", "", label.size());

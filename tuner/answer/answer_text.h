@@ -31,7 +31,6 @@ inline constexpr std::string_view kUseMark = " (use)";
 
 /// Where lines below a label begin.
 inline constexpr std::string_view kIndent = "       ";
-inline constexpr int kWidestRow = 120;  // columns of a line
 
 /// Returns why `use` is preferred to `faster`, an equally fast plan that `words` name: it takes `share` more time and
 /// less memory, or has fewer chunks.

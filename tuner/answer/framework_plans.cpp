@@ -235,7 +235,7 @@ std::string frameworks_text(const Answer& answer, const RankedSchedule& use, boo
   const auto [how, notes] = settings_words(answer, tight, !table.empty());
   const std::string begin = fmt::format("SET IT {}{}", how, how.empty() ? "" : "\n");
   if (table.empty()) return notes.empty() ? begin : packed_lines(begin, notes);
-  const std::string text = begin + table.table(kWidestRow).text();
+  const std::string text = begin + table.table(kMostColumns).text();
   return notes.empty() ? text : text + packed_lines(kIndent, notes);
 }
 

@@ -21,18 +21,17 @@ class Race : public benchmark::BenchmarkReporter {
  public:
   ~Race() override { benchmark::ClearRegisteredBenchmarks(); }
 
-  benchmark::internal::Benchmark& add(const Kernel& kernel, Body body) {
+  benchmark::internal::Benchmark& add(const Kernel& kernel, const Body& body) {
     added_ = true;
-    return *benchmark::RegisterBenchmark(kernel.key().c_str(),
-                                         [this, &kernel, body = std::move(body)](benchmark::State& state) {
-                                           if (failure_) return state.SkipWithError("an earlier kernel failed");
-                                           try {
-                                             body(kernel, state);
-                                           } catch (...) {
-                                             failure_ = std::current_exception();
-                                             state.SkipWithError("failed");
-                                           }
-                                         });
+    return *benchmark::RegisterBenchmark(kernel.key().c_str(), [this, &kernel, body](benchmark::State& state) {
+      if (failure_) return state.SkipWithError("an earlier kernel failed");
+      try {
+        body(kernel, state);
+      } catch (...) {
+        failure_ = std::current_exception();
+        state.SkipWithError("failed");
+      }
+    });
   }
   void run() {
     if (!added_) return;
