@@ -16,7 +16,7 @@ function(build_before_install component)
 endfunction()
 
 add_library(moetune_plan INTERFACE)
-target_link_libraries(moetune_plan INTERFACE moe_search moe_export moe_record)
+target_link_libraries(moetune_plan INTERFACE moe_serve moe_export moe_record)
 set_target_properties(moetune_plan PROPERTIES EXPORT_NAME plan)
 set(exported moetune_plan)
 if(MOETUNE_RUN)

@@ -12,6 +12,7 @@
 #include "moe/cost/fluid_replay.h"
 #include "moe/cost/rank_replay.h"
 #include "moe/search/wave.h"
+#include "moe/serve/expert_placement.h"
 #include "verbs/selection.h"
 #include "verbs/sweep.h"
 
@@ -24,7 +25,7 @@ constexpr int kLargeNodes = 12'500, kLargeRanksPerNode = 8, kLargeEp = 100;  // 
 
 // Figures should stay within these on one core of a current server.
 constexpr double kTuneSeconds = 1, kRecordedSeconds = 0.6, kRecordsMB = 10, kPeakMiB = 128, kPlainTasks = 100e6,
-                 kFluidTasks = 15e6, kRankSeconds = 0.25, kWaveSeconds = 1.5, kWaveOrderSeconds = 0.5;
+                 kFluidTasks = 15e6, kRankSeconds = 0.25, kWaveSeconds = 1.5, kWaveOrderSeconds = 0.5, kPlacementMs = 1;
 
 double peak_mib() {
   rusage usage{};
@@ -144,6 +145,16 @@ void bench_wave_order(benchmark::State& state, const Layer& layer) {
   state.counters["layers"] = model.layers;
 }
 
+constexpr int kServingDevices = 64, kServedExperts = 256, kMostServed = 8;
+
+// Places experts whose popularity follows Zipf's law, for one layer of a batch that is served.
+void bench_placement(benchmark::State& state, const Layer&) {
+  std::vector<double> popularity;
+  for (int e = 1; e <= kServedExperts; ++e) popularity.push_back(1e5 / e);
+  for ([[maybe_unused]] const auto _ : state)
+    benchmark::DoNotOptimize(place_experts(popularity, kServingDevices, kMostServed));
+}
+
 // Prints one row a figure, with what it should be.
 class Figures : public benchmark::BenchmarkReporter {
  public:
@@ -185,6 +196,9 @@ class Figures : public benchmark::BenchmarkReporter {
       at_most(fmt::format("{} of {:.0f} layers, {} micro-batches", searches ? "best order" : "order at given degrees",
                           counter(run, "layers"), kWaveMicroBatches),
               seconds, wall_s, searches ? kWaveSeconds : kWaveOrderSeconds, "s");
+    } else if (name == "placement") {
+      at_most(fmt::format("placement of {} experts on {} devices", kServedExperts, kServingDevices),
+              fmt::format("{:.4f} ms", 1e3 * wall_s), 1e3 * wall_s, kPlacementMs, "ms");
     } else if (name == "replay/plain") {
       rate("replay of a layer", counter(run, "tasks/s"), kPlainTasks, "tasks");
     } else if (name == "replay/fluid") {
@@ -218,6 +232,7 @@ int run_plannerbench(const PlannerbenchOptions& options) {
   add("replay/ranks", bench_ranks)->Iterations(5)->Unit(benchmark::kSecond);
   add("wave/search", bench_wave)->Iterations(1)->Unit(benchmark::kSecond);
   add("wave/order", bench_wave_order)->Iterations(1)->Unit(benchmark::kSecond);
+  add("placement", bench_placement)->Unit(benchmark::kMicrosecond);
   if (options.json) {
     benchmark::JSONReporter reporter;
     benchmark::RunSpecifiedBenchmarks(&reporter);

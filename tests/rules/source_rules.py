@@ -11,8 +11,8 @@ SOURCES = (".h", ".cpp", ".cu", ".cuh", ".inl")
 TEXTS = (".md", ".cmake", ".py", ".txt")
 
 # Folders from bottom to top: one may include itself and what stands below it, never what stands beside it.
-LIBRARY = ["base", "record", "plan", "schedule", "cost", "search", "export", "device", "comm", "exec", "tensor", "rows",
-           "layer", "stack", "train", "model", "torch", "measure"]
+LIBRARY = ["base", "record", "plan", "schedule", "cost", "search", "serve", "export", "device", "comm", "exec",
+           "tensor", "rows", "layer", "stack", "train", "model", "torch", "measure"]
 PROGRAMS = ["microbench", "layerbench", "modelbench", "tuner", "planner", "reproduce", "doctor", "regress", "exchange",
             "report"]
 LEVELS = ([["moe/" + name] for name in LIBRARY] + [["verbs"], ["verbs/run"], PROGRAMS, ["cli"], ["tests", "examples"]])

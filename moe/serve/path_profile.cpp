@@ -1,0 +1,124 @@
+#include "moe/serve/path_profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/ranges.h>
+#include <map>
+
+#include "moe/base/check.h"
+#include "moe/base/files.h"
+
+namespace moe {
+namespace {
+
+std::vector<PathProfile::Follower> followers_of(const std::vector<int64_t>& counts) {
+  std::vector<PathProfile::Follower> followers;
+  int64_t all = 0;
+  for (const int64_t count : counts) all += count;
+  for (size_t e = 0; e < counts.size(); ++e)
+    if (counts[e] > 0)
+      followers.push_back({static_cast<int32_t>(e), static_cast<double>(counts[e]) / static_cast<double>(all)});
+  std::ranges::stable_sort(followers, std::greater(), &PathProfile::Follower::share);
+  return followers;
+}
+
+}  // namespace
+
+// Calls body(token, number of its path) for tokens of a trace. A path is a number with a digit a layer.
+template <class Body>
+void PathProfile::each_token(const RoutingTrace& trace, int layer, int64_t first, int64_t count, Body body) const {
+  for (int64_t token = first; token < first + count; ++token) {
+    uint64_t path = 0;
+    for (int before = layer - length_; before < layer; ++before)
+      path = path * experts_ +
+             static_cast<uint64_t>(trace.choices[static_cast<size_t>(before)][static_cast<size_t>(token)]);
+    body(static_cast<size_t>(token), path);
+  }
+}
+
+PathProfile::PathProfile(const RoutingTrace& profiled, int length)
+    : length_(length), experts_(static_cast<uint64_t>(profiled.experts)) {
+  require<BadInput>(length >= 1 && length < profiled.layers, "path: found {} layers, expected 1 to {} of {}", length,
+                    profiled.layers - 1, profiled.layers);
+  require<BadInput>(length * std::log2(static_cast<double>(profiled.experts)) < 63,
+                    "path: found {} layers of {} experts, expected fewer than 2^63 paths", length, profiled.experts);
+  layers_.resize(static_cast<size_t>(profiled.layers));
+  for (int layer = 0; layer < profiled.layers; ++layer) {
+    Layer& own = layers_[static_cast<size_t>(layer)];
+    const std::vector<int32_t>& chosen = profiled.choices[static_cast<size_t>(layer)];
+    std::vector<int64_t> all(experts_);
+    for (const int32_t expert : chosen) ++all[static_cast<size_t>(expert)];
+    own.all = followers_of(all);
+    if (layer < length) continue;
+    std::unordered_map<uint64_t, std::vector<int64_t>> counts;
+    each_token(profiled, layer, 0, profiled.tokens(), [&](size_t token, uint64_t path) {
+      std::vector<int64_t>& of_path = counts[path];
+      of_path.resize(experts_);
+      ++of_path[static_cast<size_t>(chosen[token])];
+    });
+    for (const auto& [path, of_path] : counts) own.by_path.emplace(path, followers_of(of_path));
+  }
+}
+
+const PathProfile::Followers& PathProfile::find(int layer, uint64_t path) const {
+  const Layer& own = layers_[static_cast<size_t>(layer)];
+  const auto found = own.by_path.find(path);
+  return found == own.by_path.end() ? own.all : found->second;
+}
+
+std::span<const PathProfile::Follower> PathProfile::followers(int layer, std::span<const int32_t> path) const {
+  require<BadInput>(layer >= length_ && layer < layers() && path.size() == static_cast<size_t>(length_),
+                    "path: found {} experts before layer {}, expected {} before one of layers {} to {}", path.size(),
+                    layer, length_, length_, layers() - 1);
+  uint64_t number = 0;
+  for (const int32_t expert : path) number = number * experts_ + static_cast<uint64_t>(expert);
+  return find(layer, number);
+}
+
+std::vector<double> PathProfile::estimate(const RoutingTrace& trace, int layer, int64_t batch, int top_k) const {
+  std::vector<double> popularity(experts_);
+  each_token(trace, layer, batch * trace.batch_tokens, trace.batch_tokens, [&](size_t, uint64_t path) {
+    const Followers& likely = find(layer, path);
+    for (size_t i = 0; i < std::min(likely.size(), static_cast<size_t>(top_k)); ++i)
+      popularity[static_cast<size_t>(likely[i].expert)] += likely[i].share;
+  });
+  return popularity;
+}
+
+double PathProfile::guess_accuracy(const RoutingTrace& trace, int layer) const {
+  int64_t right = 0;
+  each_token(trace, layer, 0, trace.tokens(), [&](size_t token, uint64_t path) {
+    right += find(layer, path).front().expert == trace.choices[static_cast<size_t>(layer)][token];
+  });
+  return static_cast<double>(right) / static_cast<double>(trace.tokens());
+}
+
+int64_t PathProfile::bytes() const {
+  size_t bytes = 0;
+  for (const Layer& layer : layers_) {
+    bytes += layer.all.size() * sizeof(Follower);
+    for (const auto& [path, of_path] : layer.by_path) bytes += sizeof(path) + of_path.size() * sizeof(Follower);
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+void PathProfile::write(const std::string& file) const {
+  const auto rows = [](std::ostream& out, size_t layer, std::string_view path, const Followers& followers) {
+    for (const Follower& f : followers) out << fmt::format("{},{},{},{:.9g}\n", layer, path, f.expert, f.share);
+  };
+  write_whole_file(file, "a file for the profile of paths", [&](std::ostream& out) {
+    out << "layer,path,expert,share\n";
+    for (size_t layer = 0; layer < layers_.size(); ++layer) {
+      rows(out, layer, "", layers_[layer].all);
+      const auto& by_path = layers_[layer].by_path;
+      for (const auto& [number, followers] : std::map(by_path.begin(), by_path.end())) {
+        std::vector<uint64_t> path(static_cast<size_t>(length_));
+        uint64_t rest = number;
+        for (size_t i = path.size(); i-- > 0; rest /= experts_) path[i] = rest % experts_;
+        rows(out, layer, fmt::format("{}", fmt::join(path, " ")), followers);
+      }
+    }
+  });
+}
+
+}  // namespace moe
