@@ -1,6 +1,7 @@
 """Rules of the sources that no compiler, clang-format or clang-tidy checks.
 
-source_rules.py ROOT: reports each line that breaks one. source_rules.py --self-test: whether each rule is checked.
+source_rules.py [ROOT]: reports each line that breaks one, of this checkout by default. source_rules.py --self-test:
+whether each rule is checked.
 """
 import pathlib
 import re
@@ -110,9 +111,10 @@ def self_test():
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) > 2:
         sys.exit(__doc__)
-    files = [] if sys.argv[1] == "--self-test" else list(written_by_hand(pathlib.Path(sys.argv[1])))
+    root = sys.argv[1] if len(sys.argv) == 2 else pathlib.Path(__file__).parents[2]
+    files = [] if root == "--self-test" else list(written_by_hand(pathlib.Path(root)))
     all_faults = self_test() + [fault for path, text in files for fault in faults(path, text)]
     print("\n".join(all_faults) or f"{len(files)} files: no fault")
     sys.exit(1 if all_faults or (files and len(files) < 30) else 0)
