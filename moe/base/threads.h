@@ -1,5 +1,7 @@
 #pragma once
 // Starts the threads of the suite.
+#include <latch>
+#include <memory>
 #include <new>
 #include <pthread.h>
 #include <string>
@@ -25,18 +27,32 @@ inline void release_reserve() {
   }
 }
 
+/// Throws RankFailure, naming the thread, if address space is limited (ulimit -v) and the thread would leave too little
+/// of it for libraries, which crash where a small request fails. Returns whether it is limited.
+bool require_room_for_thread(const std::string& name);
+/// Allocates once, upon which the C library reserves what the calling thread's later allocations take.
+void reserve_heap_of_thread();
+
 /// Starts a thread that runs `body()`, or `body(std::stop_token)`. Throws RankFailure, naming the thread, where the
 /// system has no room for another.
 template <class Body>
 std::jthread start_thread(const std::string& name, Body body) {
+  // Where room is limited, the next thread is not started before this one has taken what its allocations reserve.
+  const auto has_room = require_room_for_thread(name) ? std::make_shared<std::latch>(1) : nullptr;
   try {
-    return std::jthread([name, body = std::move(body)](const std::stop_token& stop) mutable {
+    std::jthread thread([name, has_room, body = std::move(body)](const std::stop_token& stop) mutable {
       name_thread(name);
+      if (has_room) {
+        reserve_heap_of_thread();
+        has_room->count_down();
+      }
       if constexpr (std::is_invocable_v<Body&, std::stop_token>)
         body(stop);
       else
         body();
     });
+    if (has_room) has_room->wait();
+    return thread;
   } catch (const std::system_error& error) {
     release_reserve();
     throw RankFailure(fmt::format("thread '{}' cannot start: {}; expected room for more (ulimit -v, ulimit -u)", name,
