@@ -151,7 +151,7 @@ constexpr int kMostLinks = 40;  // as many as Linux follows
 constexpr size_t kBufferBytes = 1 << 16;
 
 /// Why the system refused, until the message is made of it.
-struct Refusal {
+struct SystemError {
   int error;
 };
 
@@ -159,7 +159,7 @@ struct Refusal {
 class Descriptor final : public std::streambuf {
  public:
   explicit Descriptor(int descriptor) : descriptor_(descriptor), buffer_(kBufferBytes) {
-    if (descriptor < 0) throw Refusal{errno};
+    if (descriptor < 0) throw SystemError{errno};
     setp(buffer_.data(), buffer_.data() + buffer_.size());
   }
   ~Descriptor() override {
@@ -174,7 +174,7 @@ class Descriptor final : public std::streambuf {
   void finish() {
     sync();
     if (::close(std::exchange(descriptor_, -1)) != 0 && error_ == 0) error_ = errno;
-    if (error_ != 0) throw Refusal{error_};
+    if (error_ != 0) throw SystemError{error_};
   }
 
  protected:
@@ -219,11 +219,11 @@ struct Target {
 Target target_of(fs::path path) {
   std::error_code error;
   for (int links = 0; fs::is_symlink(fs::symlink_status(path, error)); ++links) {
-    if (links == kMostLinks) throw Refusal{ELOOP};
+    if (links == kMostLinks) throw SystemError{ELOOP};
     const fs::path folder = fs::canonical(path.has_parent_path() ? path.parent_path() : ".", error);
     if (folder == fs::path("/proc") / std::to_string(::getpid()) / "fd") return {path, std::stoi(path.filename())};
     path = folder / fs::read_symlink(path, error);  // an absolute one stands for itself
-    if (error) throw Refusal{error.value()};
+    if (error) throw SystemError{error.value()};
   }
   return {path, std::nullopt};
 }
@@ -236,7 +236,7 @@ class Temporary {
       path_ = target.parent_path() / fmt::format(".moetune-{}-{}", ::getpid(), n);
       descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
       if (descriptor_ >= 0) return;
-      if (errno != EEXIST) throw Refusal{errno};
+      if (errno != EEXIST) throw SystemError{errno};
     }
   }
   ~Temporary() {
@@ -250,7 +250,7 @@ class Temporary {
   /// /tmp.
   bool take_place_of(const fs::path& target) {
     kept_ = ::rename(path_.c_str(), target.c_str()) == 0;
-    if (!kept_ && errno != EBUSY && errno != EPERM) throw Refusal{errno};
+    if (!kept_ && errno != EBUSY && errno != EPERM) throw SystemError{errno};
     return kept_;
   }
 
@@ -274,8 +274,8 @@ void replace(const fs::path& target, const struct stat* old, const std::function
   Descriptor file(temporary.descriptor());
   if (old != nullptr) {
     // Keeps the old file's owner where we may; rights come last, since a new owner clears some.
-    if (::fchown(file.number(), old->st_uid, old->st_gid) != 0 && errno != EPERM) throw Refusal{errno};
-    if (::fchmod(file.number(), old->st_mode & 07777) != 0) throw Refusal{errno};
+    if (::fchown(file.number(), old->st_uid, old->st_gid) != 0 && errno != EPERM) throw SystemError{errno};
+    if (::fchmod(file.number(), old->st_mode & 07777) != 0) throw SystemError{errno};
   }
   fill(file, write);
   if (!temporary.take_place_of(target)) write_over(target, write);
@@ -293,12 +293,12 @@ void write_target(const Target& target, const std::function<void(std::ostream&)>
   if (target.own_descriptor) return write_directly(::fcntl(*target.own_descriptor, F_DUPFD_CLOEXEC, 0), write);
   struct stat old {};
   if (::stat(path.c_str(), &old) != 0) {
-    if (errno != ENOENT || !path.has_filename()) throw Refusal{errno};
+    if (errno != ENOENT || !path.has_filename()) throw SystemError{errno};
     return replace(path, nullptr, write);
   }
-  if (S_ISDIR(old.st_mode)) throw Refusal{EISDIR};
+  if (S_ISDIR(old.st_mode)) throw SystemError{EISDIR};
   if (!S_ISREG(old.st_mode)) return write_directly(::open(path.c_str(), O_WRONLY | O_CLOEXEC), write);
-  if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) throw Refusal{errno};
+  if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) throw SystemError{errno};
   if (!takes_new_files(path.parent_path())) return write_over(path, write);
   replace(path, &old, write);
 }
@@ -309,11 +309,11 @@ void check_target(const Target& target) {
   if (target.own_descriptor) return;
   struct stat old {};
   if (::stat(path.c_str(), &old) == 0) {
-    if (S_ISDIR(old.st_mode)) throw Refusal{EISDIR};
-    if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) throw Refusal{errno};
+    if (S_ISDIR(old.st_mode)) throw SystemError{EISDIR};
+    if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) throw SystemError{errno};
   } else {
-    if (errno != ENOENT || !path.has_filename()) throw Refusal{errno};
-    if (!takes_new_files(path.parent_path())) throw Refusal{errno};
+    if (errno != ENOENT || !path.has_filename()) throw SystemError{errno};
+    if (!takes_new_files(path.parent_path())) throw SystemError{errno};
   }
 }
 
@@ -335,8 +335,8 @@ void require_targets(std::span<const OutTarget> targets) {
     }
     try {
       check_target(target_of(target.path));
-    } catch (const Refusal& refusal) {
-      bad_input("{}: cannot be written ({}), expected a file for {}", target.path, std::strerror(refusal.error),
+    } catch (const SystemError& failed) {
+      bad_input("{}: cannot be written ({}), expected a file for {}", target.path, std::strerror(failed.error),
                 target.flag);
     }
   }
@@ -360,8 +360,8 @@ void write_whole_file(const std::string& path, const std::string& what,
   require<BadInput>(!records, "{}: found records, expected another name for {}", path, what);
   try {
     write_target(target_of(path), write);
-  } catch (const Refusal& refusal) {
-    bad_input("{}: cannot be written ({}), expected {}", path, std::strerror(refusal.error), what);
+  } catch (const SystemError& failed) {
+    bad_input("{}: cannot be written ({}), expected {}", path, std::strerror(failed.error), what);
   }
 }
 
