@@ -136,7 +136,7 @@ void write_chakra(const ExportOptions& options, std::ostream& out) {
   if (named.profile) {
     const LayerPricer pricer(*named.profile, named.plan.shape, {true, "chakra"});
     timeline = timeline_of(named.plan, price(pricer, named.plan), named.profile->contention);
-    for (const std::string& note : pricer.notes()) log_info("chakra: " + note);
+    for (const PriceNote& note : pricer.notes()) log_info("chakra: " + note.text());
   } else {
     log_info("chakra: no --cluster prices the plan: its nodes have no times");
   }

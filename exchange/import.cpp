@@ -176,10 +176,10 @@ RowsByVerdict verdicts_of(const std::vector<FittedRow>& rows) {
   for (const FittedRow& row : rows) {
     if (row.good())
       found.good.push_back(row.what);
-    else if (row.unusable.empty())
-      found.weak.push_back(fmt::format("{} ({})", row.what, row.fit.weak));
+    else if (!row.unusable)
+      found.weak.push_back(fmt::format("{} ({})", row.what, *row.fit.weak));
     else
-      found.unusable.push_back(fmt::format("{} ({})", row.what, row.unusable));
+      found.unusable.push_back(fmt::format("{} ({})", row.what, *row.unusable));
   }
   return found;
 }
@@ -187,9 +187,8 @@ RowsByVerdict verdicts_of(const std::vector<FittedRow>& rows) {
 std::vector<std::string_view> missing_ops(const std::vector<FittedRow>& rows) {
   std::vector<std::string_view> missing;
   for (const std::string_view op : kAsked)
-    if (std::ranges::none_of(rows, [&](const FittedRow& row) {
-          return row.unusable.empty() && row.what.starts_with(fmt::format("{} ", op));
-        }))
+    if (std::ranges::none_of(
+            rows, [&](const FittedRow& row) { return !row.unusable && row.what.starts_with(fmt::format("{} ", op)); }))
       missing.push_back(op);
   return missing;
 }

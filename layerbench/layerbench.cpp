@@ -26,7 +26,7 @@ struct BenchedLayer {
   std::string name;
   LayerCase shape;
   verbs::Stacked stacked = {};
-  std::string refused = {};  // why it can't be shaped on this cluster; of a grid's layers alone
+  std::optional<Refusal> refusal = {};  // why it can't be shaped on this cluster; of a grid's layers alone
   std::optional<Plan> plan = {};
 };
 
@@ -85,7 +85,7 @@ BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const LayerbenchO
                                        own ? layer.parallel->ranks_per_node : cluster.ranks_per_node);
     require_runs(benched.shape.layer, options, target);
   } catch (const BadInput& error) {
-    benched.refused = error.what();
+    benched.refusal = refusal_of(error);
   }
   return benched;
 }
@@ -154,7 +154,7 @@ class Layerbench {
   LayerbenchResults run() {
     LayerbenchResults results{target_.cluster.name, target_.place(),     options_.selection.grid, writer_.path(),
                               target_.emulated,     options_.check_only, options_.tasks,          {}};
-    const bool none_runs = std::ranges::none_of(layers_, &std::string::empty, &BenchedLayer::refused);
+    const bool none_runs = std::ranges::all_of(layers_, [](const auto& layer) { return layer.refusal.has_value(); });
     jobs_.predicted_by =
         target_.measured || none_runs || options_.check_only || !options_.predict ? target_.cluster : measured();
     const bool several = layers_.size() > 1 && target_.leads();
@@ -178,7 +178,7 @@ class Layerbench {
 
   // Returns a number that grows with what running the layer takes; 0: it does not run, or its records are there.
   double work_of(const BenchedLayer& layer) const {
-    return !layer.refused.empty() || known(layer) ? 0 : measure::reference_flops(layer.shape);
+    return layer.refusal || known(layer) ? 0 : measure::reference_flops(layer.shape);
   }
 
   std::optional<verbs::LayerOutcome> known(const BenchedLayer& layer) const {
@@ -202,7 +202,7 @@ class Layerbench {
     request.settings.timeout_s = options_.timeout_s;
     std::vector<verbs::LayerJob> jobs;
     for (const BenchedLayer& layer : layers_)
-      if (layer.refused.empty()) jobs.push_back(job_of(layer));
+      if (!layer.refusal) jobs.push_back(job_of(layer));
     const LayerCase& first = jobs.empty() ? layers_.front().shape : jobs.front().shape;
     request.sizes = measure::sizes_for(first.layer.dtype, target_.ranks.device);
     return verbs::measured_profile(target_, writer_, request, jobs);
@@ -250,14 +250,14 @@ class Layerbench {
   // Alone, a layer that can't be run is an error; in a grid, a row with a reason.
   verbs::LayerOutcome run(const BenchedLayer& layer, const verbs::LayerJob& job) const {
     // A stack's record says no shape: what its layers are is in its name, how many in the command line.
-    const bool one = layer.refused.empty() && layer.stacked.layers == 1 && layer.stacked.micro_batches == 1;
+    const bool one = !layer.refusal && layer.stacked.layers == 1 && layer.stacked.micro_batches == 1;
     const std::string& cluster = target_.cluster.name;
     Fields parameters{{"cluster", cluster}, {"layer", job.name}};
     if (one) parameters = verbs::parameters_of(job.shape, cluster, job.name, job.degrees);
     if (layer.plan) parameters.set("plan", digest_of(*layer.plan));
     parameters.set("workload", options_.workload);
     if (!of_grid()) return verbs::run_layer_job(job, parameters);
-    if (!layer.refused.empty()) return verbs::failed_layer_job(job, parameters, CaseStatus::unsupported, layer.refused);
+    if (layer.refusal) return verbs::failed_layer_job(job, parameters, CaseStatus::unsupported, layer.refusal->text());
     return verbs::run_or_record_why(job, parameters);
   }
 

@@ -199,9 +199,9 @@ Json to_json(const MemoryReport& report) {
              {"fits", nullptr},
              {"reason", nullptr}};
     if (report.capacity_bytes) {
-      const auto reason = misfit(e, *report.capacity_bytes);
-      row["fits"] = !reason;
-      if (reason) row["reason"] = *reason;
+      const auto refusal = misfit(e, *report.capacity_bytes);
+      row["fits"] = !refusal;
+      if (refusal) row["reason"] = refusal->text();
     }
     json["estimates"].push_back(std::move(row));
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fmt/ranges.h>
 #include <iterator>
 
 #include "moe/base/config_files.h"
@@ -132,7 +133,7 @@ Json documents_of(const LayerPricer& pricer, const std::vector<SimulatedLayer>& 
     json["status"] = name_of(CaseStatus::ok);
     json["cluster"] = pricer.profile().name;
     json["layer"] = verbs::to_json(pricer.shape());
-    json["notes"] = pricer.notes();
+    json["notes"] = texts_of(pricer.notes());
     const auto fit = fits(s.result, pricer.profile());
     json["fits"] = fit ? Json(*fit) : Json(nullptr);
     verbs::add_timeline(json, s.plan, s.timeline);
@@ -169,30 +170,32 @@ std::string fastest_text(const std::vector<PlannedRow>& fastest_first, const Pro
 }
 
 void Refused::add(const Schedule& schedule, const Unsupported& error) {
-  rows_.emplace_back(schedule.name, error.what());
-  unpriced_ = unpriced_ && dynamic_cast<const Unpriced*>(&error) != nullptr;
+  rows_.emplace_back(schedule.name, error.refusal());
 }
 
 void Refused::require_others(size_t asked) const {
   if (rows_.size() < asked) return;
-  std::string first;
-  for (const auto& [schedule, reason] : rows_)
-    if (reason == rows_.front().second) first += (first.empty() ? "" : ", ") + schedule;
-  const std::string& reason = rows_.front().second;
-  const bool alike = std::ranges::all_of(rows_, [&](const auto& row) { return row.second == reason; });
-  const std::string next = unpriced_ ? "; microbench measures such rows, import takes them from elsewhere" : "";
-  throw Unsupported(fmt::format("{}{}{}", asked == 1 ? "" : (alike ? "every schedule" : first) + ": ", reason, next));
+  const Refusal& first = rows_.front().second;
+  std::vector<std::string_view> names;
+  for (const auto& [schedule, refusal] : rows_)
+    if (refusal == first) names.push_back(schedule);
+  const std::string who = names.size() == rows_.size() ? "every schedule" : fmt::format("{}", fmt::join(names, ", "));
+  const bool all_unpriced =
+      std::ranges::all_of(rows_, [](const auto& row) { return row.second.kind == Refusal::Kind::unpriced; });
+  const std::string next = all_unpriced ? "; microbench measures such rows, import takes them from elsewhere" : "";
+  throw Unsupported(fmt::format("{}{}{}", asked == 1 ? "" : who + ": ", first.text(), next));
 }
 
 std::string Refused::text() const {
   std::string text;
-  for (const auto& [schedule, reason] : rows_) text += fmt::format("  {}: unsupported: {}\n", schedule, reason);
+  for (const auto& [schedule, refusal] : rows_)
+    text += fmt::format("  {}: unsupported: {}\n", schedule, refusal.text());
   return text;
 }
 
 void Refused::append_to(Json& rows) const {
-  for (const auto& [schedule, reason] : rows_)
-    rows.push_back({{"schedule", schedule}, {"status", name_of(CaseStatus::unsupported)}, {"reason", reason}});
+  for (const auto& [schedule, refusal] : rows_)
+    rows.push_back({{"schedule", schedule}, {"status", name_of(CaseStatus::unsupported)}, {"reason", refusal.text()}});
 }
 
 int run_simulate(const SimulateOptions& options) {
@@ -229,7 +232,7 @@ int run_simulate(const SimulateOptions& options) {
     groups.push_back(trace_group(s.plan, s.timeline, profile.name));
   }
   if (!options.trace.file.empty()) verbs::write_trace(groups, options.trace);
-  for (const std::string& note : pricer.notes()) log_info(note);
+  for (const PriceNote& note : pricer.notes()) log_info(note.text());
   if (shape.parallel.edp > 1)
     log_info(fmt::format("not in it: the sums of the experts' gradients over EDP = {}, which tune counts behind it",
                          shape.parallel.edp));
@@ -400,7 +403,7 @@ int run_simulate_model(const SimulateOptions& options) {
     groups.push_back(trace_group(s.result.plan, s.result.timeline, profile.name));
   }
   if (!options.trace.file.empty()) verbs::write_trace(groups, options.trace);
-  for (const std::string& note : pricer.notes()) log_info(note);
+  for (const PriceNote& note : pricer.notes()) log_info(note.text());
   if (!options.json) {
     print_text(chosen, profile, all);
     fmt::print("{}{}", refused.text(), noise_text(noisy));
@@ -433,7 +436,7 @@ int run_simulate_plan(const SimulateOptions& options) {
   const verbs::PlanTimes times = verbs::times_of(plan, pricer);
   if (!options.trace.file.empty())
     verbs::write_trace(std::vector{trace_group(plan, timeline, profile.name)}, options.trace);
-  for (const std::string& note : pricer.notes()) log_info(note);
+  for (const PriceNote& note : pricer.notes()) log_info(note.text());
   if (!options.json) {
     fmt::print("{}: {} on {} ({} x {}), {}\n\n", options.plan, describe(plan.shape.layer), profile.name,
                counted(profile.nodes, "node"), profile.ranks_per_node, name_of(plan.shape.rounding));
@@ -454,7 +457,7 @@ int run_simulate_plan(const SimulateOptions& options) {
             {"memory_bytes", layer_memory(plan.shape, plan.structure->flow).total()},
             {"cluster", profile.name},
             {"layer", verbs::to_json(plan.shape)},
-            {"notes", pricer.notes()}};
+            {"notes", texts_of(pricer.notes())}};
   verbs::add_timeline(json, plan, timeline);
   fmt::print("{}\n", document_text(json));
   return 0;

@@ -41,8 +41,7 @@ class Refused {
   void append_to(Json& rows) const;
 
  private:
-  std::vector<std::pair<std::string, std::string>> rows_;
-  bool unpriced_ = true;  // all of them for want of a price
+  std::vector<std::pair<std::string, Refusal>> rows_;
 };
 
 /// Whether a rank's memory holds a row of what is planned; empty: the profile does not say.

@@ -350,8 +350,8 @@ class Matcher {
     for (const Launches* launches : {&base, &head})
       for (const Candidate& one : *launches) {
         const MainTime time = main_time(*one.record);
-        if (!time.fault.empty()) {
-          out_.refused.push_back({key, fmt::format("{}: {}", launches == &base ? "BASE" : "HEAD", time.fault)});
+        if (time.fault) {
+          out_.refused.push_back({key, fmt::format("{}: {}", launches == &base ? "BASE" : "HEAD", *time.fault)});
           return;
         }
         if (time.sample != sample) {

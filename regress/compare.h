@@ -34,7 +34,7 @@ int run_compare(const CompareOptions& options);
 struct MainTime {
   std::string sample;
   double seconds = 0;
-  std::string fault;  // why there is no such number; empty: there is
+  std::optional<std::string> fault;  // why there is no such number
 };
 MainTime main_time(const CaseRecord& record);
 

@@ -299,7 +299,7 @@ std::vector<Series> series_of(const std::vector<Run>& runs, CaseFilter& filter, 
       if (is_of_gate(record) || is_repeat(record) || !filter.keeps(record)) continue;
       if (record.status != CaseStatus::ok) continue;
       const MainTime time = main_time(record);
-      if (!time.fault.empty()) continue;
+      if (time.fault) continue;
       const auto group = value_of(record, by);
       any = true;
       known = known || group;

@@ -65,8 +65,8 @@ Json fits_json(const std::vector<verbs::FileRun>& files) {
                         {"r_squared", rounded(row.fit.r_squared)},
                         {"held_out_error", rounded(row.fit.held_out_error.value_or(NAN))},
                         {"points", std::move(points)},
-                        {"weak", row.fit.weak},
-                        {"unusable", row.unusable}});
+                        {"weak", row.fit.weak.value_or("")},
+                        {"unusable", row.unusable.value_or("")}});
       }
     } catch (const BadInput& fault) {
       log_warning(fmt::format("no lines through operations: {}", fault.what()));
@@ -153,7 +153,7 @@ class Replays {
         schedules.push_back(std::move(schedule));
       }
       if (schedules.empty()) return;
-      for (const std::string& note : pricer.notes()) notes_.insert(note);
+      notes_.merge(texts_of(pricer.notes()));
       layers_.push_back({{"layer", index},
                          {"profile", profile.name},
                          {"source", profile.source},

@@ -12,17 +12,18 @@ namespace moe::reproduce {
 namespace {
 
 struct Derivation {
-  std::string_view op, note, name;  // as in an assumption file; as the pricer notes it; as a reader knows it
+  std::string_view op, subject, name;  // as in an assumption file; in the pricer's note; as a reader knows it
 };
 constexpr std::array<Derivation, 2> kDerivations{
-    {{"allreduce", "derived: intra allreduce", "AllReduce inside a node"},
-     {"a2a-ep-esp", "derived: alltoall over EP and ESP", "AlltoAll over EP and ESP"}}};
+    {{"allreduce", "intra allreduce", "AllReduce inside a node"},
+     {"a2a-ep-esp", "alltoall over EP and ESP", "AlltoAll over EP and ESP"}}};
 
-bool all_allowed(const std::set<std::string>& notes, const Print& print) {
+bool all_allowed(const PriceNotes& notes, const Print& print) {
   bool allowed = true;
-  for (const std::string& note : notes)
+  for (const PriceNote& note : notes)
     for (const Derivation& d : kDerivations) {
-      if (!note.starts_with(d.note) || (print.assumed != nullptr && print.assumed->derives(d.op))) continue;
+      const bool is_derived = note.kind == PriceNote::Kind::derived && note.subject == d.subject;
+      if (!is_derived || (print.assumed != nullptr && print.assumed->derives(d.op))) continue;
       print.missing.emplace(d.name);
       allowed = false;
     }
@@ -32,15 +33,12 @@ bool all_allowed(const std::set<std::string>& notes, const Print& print) {
 // Returns every row that is missing, found by borrowing the nearest of each.
 template <class Tune>
 void name_missing(const Print& print, const LayerCase& shape, const Tune& tune, const Unpriced& error) {
-  constexpr std::string_view kNearest = "nearest: ", kPriced = " priced by";
   std::set<std::string> names;
   try {
     const LayerPricer pricer(print.profile, shape, {.nearest = true});
     tune(pricer);
-    for (const std::string& note : pricer.notes())
-      if (note.starts_with(kNearest))
-        names.insert(fmt::format("{}, {}", print.profile.name,
-                                 note.substr(kNearest.size(), note.find(kPriced) - kNearest.size())));
+    for (const PriceNote& note : pricer.notes())
+      if (note.kind == PriceNote::Kind::nearest) names.insert(fmt::format("{}, {}", print.profile.name, note.subject));
   } catch (const Unpriced&) {
   }
   if (names.empty()) names.insert(error.what());

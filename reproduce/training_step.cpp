@@ -203,7 +203,7 @@ PredictedStep predicted_step(const PublishedRun& run) {
         out.hidden_s *= 1 - kExchangeMultiprocessors / (profile.gpu->multiprocessors - kExchangeMultiprocessors);
       *out.step_s -= out.hidden_s;
     }
-    out.notes.insert(out.notes.end(), pricer.notes().begin(), pricer.notes().end());
+    std::ranges::copy(texts_of(pricer.notes()), std::back_inserter(out.notes));
   } catch (const Unsupported& error) {
     out.reason = error.what();
   } catch (const BadInput& error) {

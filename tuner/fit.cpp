@@ -68,8 +68,8 @@ int run_fit(const FitOptions& options) {
   require<BadInput>(!fitted.rows.empty(), "{}: found cases of tasks alone, expected some of collectives or compute",
                     fmt::join(options.records, ", "));
   const FittedRow& first = fitted.rows.front();
-  require<BadInput>(std::ranges::any_of(fitted.rows, &std::string::empty, &FittedRow::unusable), "{}: {}: {}",
-                    fmt::join(options.records, ", "), first.what, first.unusable);
+  require<BadInput>(std::ranges::any_of(fitted.rows, [](const FittedRow& row) { return !row.unusable; }), "{}: {}: {}",
+                    fmt::join(options.records, ", "), first.what, first.unusable.value_or(""));
   const std::string out = options.out.empty() ? "results/" + name + ".toml" : options.out;
   take_missing(options, out, fitted.profile);
   require_other_file(out, options.records);
@@ -126,7 +126,7 @@ constexpr int kCurve = 5;  // the column of the curves' errors, where there are 
 std::vector<std::string> cells_of(const FittedRow& row, const Profile* truth, bool curves) {
   const LinearFit& fit = row.fit;
   std::vector<std::string> cells{row.what + (row.good() ? "" : " !")};
-  if (!row.unusable.empty()) {
+  if (row.unusable) {
     cells.resize((truth ? 9 : 7) + (curves ? 1 : 0), "-");
     return cells;
   }
@@ -159,7 +159,7 @@ std::string task_table(const Profile& profile) {
     for (size_t t = 0; t < kTerms; ++t)
       if (row.s_per[t] > 0)
         terms += fmt::format("{}{:.3g} ps a {}", terms.empty() ? "" : ", ", 1e12 * row.s_per[t], term_names()[t]);
-    table.add({fmt::format("{} {}{}", row.name, name_of(row.phase), row.verdict.weak.empty() ? "" : " !"), terms,
+    table.add({fmt::format("{} {}{}", row.name, name_of(row.phase), row.verdict.weak ? " !" : ""), terms,
                percent_if(row.held_out_error), percent_if(row.verdict.held_out_worst)});
   }
   return fmt::format("\n{}", table.text());
@@ -186,8 +186,8 @@ std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
 Json fit_json(const FittedProfile& fitted) {
   Json rows = Json::array();
   for (const auto& [what, fit, unusable] : fitted.rows) {
-    if (!unusable.empty()) {
-      rows.push_back({{"op", what}, {"unusable", unusable}});
+    if (unusable) {
+      rows.push_back({{"op", what}, {"unusable", *unusable}});
       continue;
     }
     Json row{{"op", what},
@@ -204,7 +204,7 @@ Json fit_json(const FittedProfile& fitted) {
     if (fit.held_out_worst) row["held_out_worst"] = *fit.held_out_worst;
     for (const SetAside& s : fit.set_aside)
       row["set_aside"].push_back({{"case", s.name}, {"size", s.size}, {"s", s.seconds}, {"expected_s", s.expected_s}});
-    if (!fit.weak.empty()) row["weak"] = fit.weak;
+    if (fit.weak) row["weak"] = *fit.weak;
     rows.push_back(std::move(row));
   }
   for (const TaskRow& row : fitted.profile.tasks) {
@@ -213,7 +213,7 @@ Json fit_json(const FittedProfile& fitted) {
       if (row.s_per[t] > 0) json[fmt::format("s_per_{}", term_names()[t])] = row.s_per[t];
     if (row.held_out_error) json["held_out_error"] = *row.held_out_error;
     if (row.verdict.held_out_worst) json["held_out_worst"] = *row.verdict.held_out_worst;
-    if (!row.verdict.weak.empty()) json["weak"] = row.verdict.weak;
+    if (row.verdict.weak) json["weak"] = *row.verdict.weak;
     rows.push_back(std::move(json));
   }
   return rows;

@@ -12,15 +12,15 @@ namespace {
 
 std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
 
-constexpr size_t kShownNotes = 3;  // of a kind
+constexpr size_t kShownNotes = 3;  // of a label
 
 // Adds what prices were taken from where the profile has no row.
 void add_notes(const std::vector<verbs::SweepRow>& rows, std::vector<std::string>& lines) {
-  for (const auto& [kind, noted] : verbs::noted_layers(rows)) {
-    lines.push_back(fmt::format("prices of {}: {}", counted(noted.layers, "layer"), kind));
+  for (const auto& [label, noted] : verbs::noted_layers(rows)) {
+    lines.push_back(fmt::format("prices of {}: {}", counted(noted.layers, "layer"), label));
     size_t shown = 0;
-    for (const std::string& what : noted.what)
-      if (shown++ < kShownNotes) lines.push_back("  " + what);
+    for (const std::string& about : noted.about)
+      if (shown++ < kShownNotes) lines.push_back("  " + about);
     if (shown > kShownNotes) lines.push_back(fmt::format("  and {} more", shown - kShownNotes));
   }
 }
@@ -42,10 +42,10 @@ std::vector<std::string> summary_lines(const std::vector<verbs::SweepRow>& rows,
   if (std::string fastest = fastest_text(summaries); !fastest.empty()) lines.push_back(std::move(fastest));
   std::map<std::string, int> reasons;
   for (const verbs::SweepRow& row : rows) {
-    if (!row.reason.empty()) ++reasons[row.reason.substr(0, row.reason.find(": needs"))];  // sizes differ by layer
-    if (row.reason.empty())
-      for (const auto& [schedule, reason] : row.refused)
-        ++reasons[fmt::format("{}: {}", schedule, reason.substr(0, reason.find(": needs")))];
+    if (row.refusal)
+      ++reasons[row.refusal->reason];
+    else
+      for (const auto& [schedule, refusal] : row.refusals) ++reasons[fmt::format("{}: {}", schedule, refusal.reason)];
   }
   for (const auto& [reason, count] : reasons)
     lines.push_back(fmt::format("unsupported, {}: {}", counted(count, "layer"), reason));
@@ -91,7 +91,7 @@ namespace {
 std::vector<const verbs::SweepRow*> sample(const std::vector<verbs::SweepRow>& rows, int layers) {
   std::vector<const verbs::SweepRow*> supported, chosen;
   for (const verbs::SweepRow& row : rows)
-    if (row.status == CaseStatus::ok) supported.push_back(&row);
+    if (row.is_planned()) supported.push_back(&row);
   const size_t count = std::min(supported.size(), static_cast<size_t>(layers));
   for (size_t i = 0; i < count; ++i) chosen.push_back(supported[(2 * i + 1) * supported.size() / (2 * count)]);
   return chosen;

@@ -23,7 +23,7 @@ void write_planned_trace(const verbs::TraceFlags& trace, const verbs::SweepReque
   std::vector<const verbs::SweepRow*> planned;
   std::vector<LayerShape> layers;
   for (const verbs::SweepRow& row : rows)
-    if (row.status == CaseStatus::ok) planned.push_back(&row), layers.push_back(row.shape.layer);
+    if (row.is_planned()) planned.push_back(&row), layers.push_back(row.shape.layer);
   require<BadInput>(!planned.empty(), "--trace: no layer of {} can be planned on {}", request.grid.name,
                     request.profile.name);
   const verbs::SweepRow& row = *planned[verbs::pick_layers(layers, 1).front()];

@@ -73,11 +73,11 @@ void add_timeline(Json& json, const Plan& plan, const Timeline& timeline) {
 Json to_json(const std::vector<SweepRow>& rows) {
   Json layers = Json::array();
   for (const SweepRow& row : rows) {
-    Json layer{{"layer", row.layer}, {"status", name_of(row.status)}};
-    if (!row.reason.empty()) layer["reason"] = row.reason;
-    if (!row.notes.empty()) layer["notes"] = row.notes;
+    Json layer{{"layer", row.layer}, {"status", name_of(row.is_planned() ? CaseStatus::ok : CaseStatus::unsupported)}};
+    if (row.refusal) layer["reason"] = row.refusal->text();
+    if (!row.notes.empty()) layer["notes"] = texts_of(row.notes);
     if (row.memory_bytes > 0) layer["memory_bytes"] = row.memory_bytes;
-    for (const auto& [schedule, reason] : row.refused) layer["unsupported"][std::string(schedule)] = reason;
+    for (const auto& [schedule, refusal] : row.refusals) layer["unsupported"][std::string(schedule)] = refusal.text();
     layer["schedules"] = Json::array();
     for (const LayerResult& result : row.results) layer["schedules"].push_back(to_json(result));
     layers.push_back(std::move(layer));

@@ -29,10 +29,9 @@ SweepRow row_of(const SweepRequest& request, const GridLayer& layer) {
     const MemoryEstimate memory = layer_memory(row.shape);
     row.memory_bytes = memory.total();
     const auto capacity = capacity_of(request);
-    if (const auto reason = capacity ? misfit(memory, *capacity) : std::nullopt) throw BadInput(*reason);
+    if (capacity) row.refusal = misfit(memory, *capacity);
   } catch (const BadInput& error) {
-    row.status = CaseStatus::unsupported;
-    row.reason = error.what();
+    row.refusal = refusal_of(error);
   }
   return row;
 }
@@ -56,7 +55,7 @@ void tune_row(const SweepRequest& request, const LayerCase& shape, LayerSearch& 
     try {
       row.results.push_back(search.tune(*schedule, pricer, choice));
     } catch (const Unsupported& error) {
-      row.refused[schedule->name] = error.what();
+      row.refusals[schedule->name] = error.refusal();
     }
   }
   row.notes = pricer.notes();
@@ -70,12 +69,11 @@ void settle(const SweepRequest& request, SweepRow& row) {
     const Schedule& planned = decision.variant ? *decision.variant : find_schedule(result.schedule);
     result.memory = layer_memory(decided_case(row.shape, decision), planned.flow);
     if (const auto reason = capacity ? misfit(result.memory, *capacity) : std::nullopt)
-      row.refused[result.schedule] = *reason;
+      row.refusals[result.schedule] = *reason;
   }
-  std::erase_if(row.results, [&](const LayerResult& result) { return row.refused.contains(result.schedule); });
-  if (!row.results.empty() || row.refused.empty()) return;
-  row.status = CaseStatus::unsupported;
-  row.reason = row.refused.begin()->second;
+  std::erase_if(row.results, [&](const LayerResult& result) { return row.refusals.contains(result.schedule); });
+  if (!row.results.empty() || row.refusals.empty()) return;
+  row.refusal = row.refusals.begin()->second;
 }
 
 }  // namespace
@@ -98,11 +96,11 @@ std::vector<SweepRow> sweep(const SweepRequest& request) {
   rows.reserve(request.grid.layers.size());
   for (const GridLayer& layer : request.grid.layers) {
     SweepRow& row = rows.emplace_back(row_of(request, layer));
-    if (row.status != CaseStatus::ok) continue;
+    if (!row.is_planned()) continue;
     const auto [it, fresh] = known.try_emplace(pricing_key(row.shape) + packing_key(request, row.shape));
     if (fresh) tune_row(request, row.shape, search, it->second);
     row.results = it->second.results;
-    row.refused = it->second.refused;
+    row.refusals = it->second.refusals;
     row.notes = it->second.notes;
     settle(request, row);
   }
@@ -116,16 +114,22 @@ bool priced_by_weak_rows(const std::vector<SweepRow>& rows) {
 std::map<std::string, NotedLayers> noted_layers(const std::vector<SweepRow>& rows) {
   std::map<std::string, NotedLayers> noted;
   for (const SweepRow& row : rows) {
-    std::set<std::string> kinds;  // a layer with several notes of a kind counts once
-    for (const std::string& note : row.notes) {
-      const size_t colon = note.starts_with(kWeakRow) ? std::string::npos : note.find(": ");
-      const std::string kind = note.substr(0, colon);
-      kinds.insert(kind);
-      if (colon != std::string::npos) noted[kind].what.insert(note.substr(colon + 2));
+    std::set<std::string> labels;  // a layer with several notes of a label counts once
+    for (const PriceNote& note : row.notes) {
+      labels.insert(note.label());
+      noted[note.label()].about.insert(note.about());
     }
-    for (const std::string& kind : kinds) ++noted[kind].layers;
+    for (const std::string& label : labels) ++noted[label].layers;
   }
   return noted;
+}
+
+std::map<std::string, int> layers_by_weak_row(const std::vector<SweepRow>& rows) {
+  std::map<std::string, int> layers;
+  for (const SweepRow& row : rows)
+    for (const PriceNote& note : row.notes)
+      if (note.kind == PriceNote::Kind::weak) ++layers[note.about()];
+  return layers;
 }
 
 namespace {
@@ -192,9 +196,10 @@ CaseRecord unsupported_record(const SweepRow& row, std::string_view schedule) {
   record.key = key_of(row, schedule);
   record.schedule = schedule;
   record.backend = "none";
-  const auto refused = row.refused.find(schedule);
+  const auto refused = row.refusals.find(schedule);
   record.status = CaseStatus::unsupported;
-  record.reason = refused == row.refused.end() ? row.reason : refused->second;
+  if (const std::optional<Refusal> why = refused == row.refusals.end() ? row.refusal : refused->second)
+    record.reason = why->text();
   return record;
 }
 

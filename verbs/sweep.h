@@ -1,6 +1,7 @@
 #pragma once
 // Tunes every layer of a grid under every schedule on one profile: the planning half of `tune`.
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,11 +18,11 @@ struct SweepRow {
   std::string layer;
   LayerCase shape;
   double memory_bytes = 0;  // that training the layer takes on a rank; what a schedule takes stands in its result
-  CaseStatus status = CaseStatus::ok;  // unsupported: can't be shaped or priced on this cluster
-  std::string reason;
-  std::vector<LayerResult> results;  // by schedule, in the order asked for; without those that are refused
-  std::map<std::string_view, std::string> refused;  // schedules that this layer or profile does not allow, with why
-  std::set<std::string> notes;
+  std::optional<Refusal> refusal;                // why it can't be shaped or priced on this cluster
+  std::vector<LayerResult> results;              // by schedule, in the order asked for; without those that are refused
+  std::map<std::string_view, Refusal> refusals;  // of schedules that this layer or profile does not allow
+  PriceNotes notes;
+  bool is_planned() const { return !refusal; }
   const LayerResult* find(std::string_view schedule) const;
 };
 
@@ -36,13 +37,15 @@ struct SweepRequest {
 /// Returns one row a grid layer, in grid order.
 std::vector<SweepRow> sweep(const SweepRequest& request);
 
-/// Counts the layers whose prices have a note of a kind, and says what these notes say; empty: the kind says it all.
+/// The layers whose prices have notes of one label, and what the notes are about.
 struct NotedLayers {
   int layers = 0;
-  std::set<std::string> what = {};
+  std::set<std::string> about = {};
 };
-/// Returns the noted layers by kind of note; each weak row is a kind of its own, with why it is weak.
+/// Returns the noted layers by the label of their notes.
 std::map<std::string, NotedLayers> noted_layers(const std::vector<SweepRow>& rows);
+/// Returns the number of layers that each weak row prices, by what its note is about.
+std::map<std::string, int> layers_by_weak_row(const std::vector<SweepRow>& rows);
 
 /// Returns whether a row whose fit is marked prices any layer.
 bool priced_by_weak_rows(const std::vector<SweepRow>& rows);

@@ -1,5 +1,6 @@
 #pragma once
 // The kinds of error, each with its exit code, and the checks that throw them.
+#include <compare>
 #include <fmt/format.h>
 #include <stdexcept>
 #include <string>
@@ -12,10 +13,39 @@ class BadInput : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Why a layer, shape or schedule can't be planned.
+struct Refusal {
+  enum class Kind { unsupported, unpriced, too_large, not_in_time };
+  Kind kind = Kind::unsupported;
+  std::string reason;        // the same for all that are refused alike
+  std::string subject = {};  // what lacks something, where the reason alone leaves it open: "profile testbed-b"
+  std::string detail = {};   // the sizes of this one
+
+  /// Returns "profile testbed-b: no gemm row", "does not fit: needs 31.25 GiB, a rank has 11.00 GiB".
+  std::string text() const { return subject.empty() ? brief() : subject + ": " + brief(); }
+  /// Returns the same without the subject.
+  std::string brief() const { return detail.empty() ? reason : reason + ": " + detail; }
+
+  auto operator<=>(const Refusal&) const = default;
+};
+
 /// Input that is fine by itself but has no meaning or no price where it is used; in a grid such a row is `unsupported`.
 class Unsupported : public BadInput {
-  using BadInput::BadInput;
+ public:
+  explicit Unsupported(const std::string& what) : BadInput(what), refusal_{.reason = what} {}
+  explicit Unsupported(Refusal refusal) : BadInput(refusal.text()), refusal_(std::move(refusal)) {}
+
+  const Refusal& refusal() const noexcept { return refusal_; }
+
+ private:
+  Refusal refusal_;
 };
+
+/// Returns why: what an Unsupported says by its parts, else the line as a whole.
+inline Refusal refusal_of(const BadInput& error) {
+  const auto* unsupported = dynamic_cast<const Unsupported*>(&error);
+  return unsupported != nullptr ? unsupported->refusal() : Refusal{.reason = error.what()};
+}
 
 /// A computed result that disagrees with its reference, or a plan that breaks a rule. Exit 3.
 class WrongResult : public std::runtime_error {

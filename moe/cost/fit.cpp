@@ -59,7 +59,7 @@ bool rises(const LinearFit& fit) {
 }
 
 // Names the limits that `fit` breaks; `worst`: the largest held-out error of what is kept.
-std::string weakness(const LinearFit& fit, double worst) {
+std::optional<std::string> weakness(const LinearFit& fit, double worst) {
   std::string why;
   const auto add = [&](const std::string& text) { why += (why.empty() ? "" : ", ") + text; };
   const double aside = static_cast<double>(fit.set_aside.size()) / static_cast<double>(fit.samples);
@@ -70,7 +70,7 @@ std::string weakness(const LinearFit& fit, double worst) {
   const bool by_line = fit.points.empty();
   if (by_line && !(fit.r_squared_kept >= kLeastRSquaredOfKept) && rises(fit))
     add(fmt::format("r^2 {:.2f}", fit.r_squared_kept));
-  return why;
+  return why.empty() ? std::nullopt : std::optional(why);
 }
 
 // Errors are of all samples, in their order; those of `off` are set aside.
@@ -170,12 +170,11 @@ std::string shown_r_squared(double r_squared) {
 
 std::vector<FitWarning> fit_warnings(const FittedProfile& fitted) {
   std::vector<FitWarning> warnings;
-  const auto add_weak = [&](const std::string& row, const std::string& why) {
-    if (!why.empty()) warnings.push_back({fmt::format("{} is weak, what it prices is labelled: {}", row, why), true});
+  const auto add_weak = [&](const std::string& row, const std::optional<std::string>& why) {
+    if (why) warnings.push_back({fmt::format("{} is weak, what it prices is labelled: {}", row, *why), true});
   };
   for (const auto& [what, fit, unusable] : fitted.rows) {
-    if (!unusable.empty())
-      warnings.push_back({fmt::format("{} is unusable, what needs it has no price: {}", what, unusable)});
+    if (unusable) warnings.push_back({fmt::format("{} is unusable, what needs it has no price: {}", what, *unusable)});
     add_weak(what, fit.weak);
     if (fit.set_aside.empty()) continue;
     std::string text =
@@ -491,8 +490,9 @@ void require_price(double alpha_s, double beta, std::string_view what) {
 }
 
 void add_unusable(FittedProfile& out, const std::string& what, const NoLine& none) {
-  out.rows.push_back({what, {}, why_of(none, what)});
-  out.profile.unusable.push_back({what, out.rows.back().unusable});
+  std::string why = why_of(none, what);
+  out.rows.push_back({what, {}, why});
+  out.profile.unusable.push_back({what, std::move(why)});
 }
 
 // Marks samples that somebody else's tool measured.

@@ -32,7 +32,7 @@ struct LinearFit {
   bool alpha_clamped = false;  // the least squares put alpha below 0: fitted again with alpha = 0
   size_t samples = 0;
   std::vector<SetAside> set_aside;   // in the order of their sizes
-  std::string weak;                  // which of the limits below it breaks; empty: none
+  std::optional<std::string> weak;   // which of the limits below it breaks
   Points points;                     // of a collective that a curve foretells clearly better (fit_curve)
   std::optional<double> line_error;  // then the line's held-out error; the others are the curve's
 };
@@ -64,11 +64,11 @@ inline constexpr double kLineError = 0.03, kClearlyBelow = 0.8;
 LinearFit fit_without_line(const std::vector<FitSample>& samples, std::string_view why);
 
 struct FittedRow {
-  std::string what;      // row_name (profile.h): "alltoall inter 8", "gemm float32", "attention forward 256"
-  LinearFit fit;         // of a row that can be used
-  std::string unusable;  // why the profile has no such row; empty: it has
+  std::string what;  // row_name (profile.h): "alltoall inter 8", "gemm float32", "attention forward 256"
+  LinearFit fit;     // of a row that can be used
+  std::optional<std::string> unusable;  // why the profile has no such row
   /// Returns whether nothing is to be said against the row.
-  bool good() const { return unusable.empty() && fit.weak.empty(); }
+  bool good() const { return !unusable && !fit.weak; }
 };
 
 struct FittedProfile {

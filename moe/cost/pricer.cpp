@@ -16,7 +16,7 @@ LayerPricer::LayerPricer(const Profile& profile, const LayerCase& shape, Pricing
   require<BadInput>(shape.parallel.zero <= 1, "zero: found {}, expected 0 or 1: plans gather no shards",
                     shape.parallel.zero);
   for (const ModuleRow& module : profile.modules)
-    if (!module_of(module.name)) note(fmt::format("not priced: the row of module {}", module.name));
+    if (!module_of(module.name)) note({PriceNote::Kind::not_priced, "the row of module " + module.name});
 }
 
 const LayerPricer& LayerPricer::dense(int64_t hidden) const {
@@ -85,7 +85,7 @@ double LayerPricer::end_seconds(TaskKind kind, Phase phase, const Work& work) co
   if (work.group != GroupKind::none) return comm_curve(work.op, work.group, work.bytes).seconds(work.bytes) + task_s;
   if (const TaskRow* row = find_.task_row(kind, phase)) {
     const TermValues terms = end_terms(kind, shape(), work);
-    for (const std::string& range : range_notes(*row, terms)) note(range);
+    for (const PriceNote& range : range_notes(*row, terms)) note(range);
     return dot(row->s_per, terms) + task_s;
   }
   if (kind != TaskKind::head) return task_s;
@@ -97,8 +97,8 @@ double LayerPricer::end_seconds(TaskKind kind, Phase phase, const Work& work) co
 std::optional<cost::GpuPrices> LayerPricer::gpu_prices() const {
   const GpuModel* gpu = profile().gpu_of(shape().layer.dtype);
   if (gpu == nullptr) return std::nullopt;
-  note(fmt::format("modelled: computations by shape, as {} computes them ([gpu]{}{})", gpu->name,
-                   gpu->origin.empty() ? "" : ", ", gpu->origin));
+  note({PriceNote::Kind::modelled, "computations by shape",
+        fmt::format(", as {} computes them ([gpu]{}{})", gpu->name, gpu->origin.empty() ? "" : ", ", gpu->origin)});
   return cost::GpuPrices(*gpu, shape());
 }
 
@@ -110,7 +110,7 @@ double LayerPricer::gemm_seconds(const Work& gemms) const {
 // Returns a line: with one layer given, what a row's terms count is there once or grows with the rows.
 cost::PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const {
   const TaskTerms terms = terms_of(kind, row.phase, shape(), flow);
-  for (const std::string& range : range_notes(row, terms.of_share(1))) note(range);
+  for (const PriceNote& range : range_notes(row, terms.of_share(1))) note(range);
   const double size = std::max(work.bytes, work.flops);
   cost::PriceCurve c{dot(row.s_per, terms.once)};
   (size > 0 ? c.beta : c.alpha) += dot(row.s_per, terms.of_rows) / (size > 0 ? size : 1);
@@ -131,7 +131,8 @@ cost::PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Wo
     if (const ComputeRow* row = find_.expert_row()) return {passes * row->alpha_s, row->beta_s_per_flop};
   const GatePart& gate = gate_of(shape().layer);
   if (kind == TaskKind::gate && (gate.logits == LogitsBy::cosine || gate.choices == Choices::rows))
-    note(fmt::format("derived: gate {} = a GEMM to a logit an expert, whatever else it computes", gate.name));
+    note({PriceNote::Kind::derived, fmt::format("gate {}", gate.name),
+          " = a GEMM to a logit an expert, whatever else it computes"});
   const ComputeRow gemm = find_.gemm_row();
   return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop};
 }
@@ -139,7 +140,8 @@ cost::PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Wo
 // A half has as much of the backward as it has of its FLOPs and GEMMs.
 cost::PriceCurve LayerPricer::half_curve(TaskKind kind, Phase phase, const Work& half, Flow flow) const {
   const TaskKind of = whole_of(kind);
-  note(fmt::format("derived: {0}_dx, {0}_dw = their shares of the whole backward, by FLOPs", name_of(of)));
+  note({PriceNote::Kind::derived, fmt::format("{0}_dx, {0}_dw", name_of(of)),
+        " = their shares of the whole backward, by FLOPs"});
   const Work whole = whole_work(of, phase, shape(), flow);
   cost::PriceCurve price = find_curve(of, phase, whole, flow);
   const double share = half.flops / whole.flops;
@@ -153,7 +155,7 @@ cost::PriceCurve LayerPricer::half_curve(TaskKind kind, Phase phase, const Work&
 
 cost::PriceCurve LayerPricer::copy_curve() const {
   if (const ComputeRow* row = find_.copy_row()) return {row->alpha_s, row->beta_s_per_byte};
-  note("not priced: copies, for which the profile has no row");
+  note({PriceNote::Kind::not_priced, "copies", ", for which the profile has no row"});
   return {};
 }
 
@@ -268,7 +270,7 @@ std::vector<double> priced(const LayerPricer& pricer, const Plan& plan) {
   if (plan.dense.none(plan.layers)) return priced(pricer, nullptr, plan);
   const LayerPricer& dense = pricer.dense(plan.dense.hidden);
   std::vector<double> seconds = priced(pricer, &dense, plan);
-  for (const std::string& note : dense.notes()) pricer.note(note);
+  for (const PriceNote& note : dense.notes()) pricer.note(note);
   return seconds;
 }
 
@@ -294,7 +296,7 @@ class StepPrices {
  private:
   double touching_seconds(TaskKind kind, double bytes) const;
   double collective_seconds(TaskKind kind, const Work& work) const;
-  void note(std::string text) const { find_.note(std::move(text)); }
+  void note(PriceNote note) const { find_.note(std::move(note)); }
 
   const LayerPricer& pricer_;
   const RowFinder& find_;
@@ -324,23 +326,25 @@ double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
   for (const TaskRow& row : find_.profile().tasks) {
     if (row.name != name_of(kind) || row.phase != Phase::step || row.dtype != find_.shape().layer.dtype) continue;
     const TermValues terms = touching_terms(kind, bytes);
-    for (const std::string& range : range_notes(row, terms)) note(range);
+    for (const PriceNote& range : range_notes(row, terms)) note(range);
     return dot(find_.used(row).s_per, terms);
   }
   if (const ComputeRow* row = find_.copy_row()) {
-    note(fmt::format("derived: {} = a copy of what it reads and writes", name_of(kind)));
+    note({PriceNote::Kind::derived, std::string(name_of(kind)), " = a copy of what it reads and writes"});
     return row->alpha_s + bytes * row->beta_s_per_byte;
   }
-  note(fmt::format("not priced: {}, for which the profile has no row and none of copies", name_of(kind)));
+  note({PriceNote::Kind::not_priced, std::string(name_of(kind)),
+        ", for which the profile has no row and none of copies"});
   return 0;
 }
 
 // Returns the seconds by a row or a rule, or none and a note.
 double StepPrices::collective_seconds(TaskKind kind, const Work& work) const {
   if (const auto curve = pricer_.collective(work.op, work.group, work.bytes)) return curve->seconds(work.bytes);
-  find_.note(fmt::format("not priced: {}, {} {} over {} for which the profile has no rows", name_of(kind),
-                         work.op == Op::allreduce || work.op == Op::allgather ? "an" : "a", name_of(work.op),
-                         name_of(work.group)));
+  find_.note({PriceNote::Kind::not_priced, std::string(name_of(kind)),
+              fmt::format(", {} {} over {} for which the profile has no rows",
+                          work.op == Op::allreduce || work.op == Op::allgather ? "an" : "a", name_of(work.op),
+                          name_of(work.group))});
   return 0;
 }
 

@@ -62,10 +62,10 @@ class LayerPricer {
   /// Returns the bytes at which the slope of gradient_seconds changes, ascending; none if it is a line.
   std::vector<double> gradient_bends() const;
 
-  /// Returns what a reader must know of the result: "derived: ...", "nearest: ...", "outside the fitted range: ...",
-  /// "weak row alltoall inter 8: ..." of what is priced by a row whose fit is beyond its limits.
-  const std::set<std::string>& notes() const { return find_.notes(); }
-  void note(std::string text) const { find_.note(std::move(text)); }
+  /// Returns what a reader must know of the result: "derived: ...", "nearest: ...", "outside the measured range: ...",
+  /// "weak row: alltoall inter 8: ..." of what is priced by a row whose fit is beyond its limits.
+  const PriceNotes& notes() const { return find_.notes(); }
+  void note(PriceNote note) const { find_.note(std::move(note)); }
 
  private:
   struct Curve {

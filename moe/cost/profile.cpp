@@ -378,7 +378,7 @@ void write_fit(std::ostream& out, const Row& row) {
   write_optional(out, "r_squared", row.r_squared);
   write_optional(out, "held_out_error", row.held_out_error);
   write_optional(out, "held_out_worst", row.verdict.held_out_worst);
-  if (!row.verdict.weak.empty()) fmt::print(out, "weak = {}\n", toml_text(row.verdict.weak));
+  if (row.verdict.weak) fmt::print(out, "weak = {}\n", toml_text(*row.verdict.weak));
   write_pairs(out, "set_aside", row.verdict.set_aside);
 }
 

@@ -59,9 +59,9 @@ using Points = std::vector<std::array<double, 2>>;  // (size, seconds), ascendin
 /// What a fit found of its row, beside r^2 and the median held-out error. A row written by hand has none of it.
 struct RowVerdict {
   std::optional<double> held_out_worst;
-  Points set_aside;         // samples that the row is not fitted to
-  std::string weak;         // why what the row prices is to be doubted; empty: nothing
-  std::string origin = {};  // where the row is from, such as "from h100-8"; empty: the profile's own source
+  Points set_aside;                 // samples that the row is not fitted to
+  std::optional<std::string> weak;  // why what the row prices is to be doubted
+  std::string origin = {};          // where the row is from, such as "from h100-8"; empty: the profile's own source
   bool operator==(const RowVerdict&) const = default;
 };
 

@@ -30,9 +30,9 @@ std::string RowFinder::name_with_algorithm(Op op) const {
   return fmt::format("{}{}", name_of(op), is_direct(op) ? "" : " " + shape_.layer.dispatcher);
 }
 
-std::string RowFinder::borrowed_note(Op op, const Group& group, const CommRow& row) const {
-  return fmt::format("nearest: {} over {} ranks priced by the row of {} ranks", name_with_algorithm(op), group.size,
-                     row.ranks);
+PriceNote RowFinder::borrowed_note(Op op, const Group& group, const CommRow& row) const {
+  return {PriceNote::Kind::nearest, fmt::format("{} over {} ranks", name_with_algorithm(op), group.size),
+          fmt::format(" priced by the row of {} ranks", row.ranks)};
 }
 
 void RowFinder::refuse(Op op, const Group& group) const {
@@ -42,11 +42,11 @@ void RowFinder::refuse(Op op, const Group& group) const {
                         .ranks = group.size,
                         .algorithm = is_direct(op) ? "direct" : shape_.layer.dispatcher};
   const std::string ranks = options_.nearest && !nearest ? "any number of" : fmt::format("{}", group.size);
-  const std::string none =
-      fmt::format("profile {}: no {} row for {} ranks on the {} network{}", profile_.name, name_with_algorithm(op),
-                  ranks, name_of(group.network), why_unusable(profile_, row_name(missing)));
-  if (nearest == nullptr) throw Unpriced(none);
-  throw Unpriced(fmt::format("{}; the nearest has {} ranks{}", none, nearest->ranks,
+  const std::string none = fmt::format("no {} row for {} ranks on the {} network{}", name_with_algorithm(op), ranks,
+                                       name_of(group.network), why_unusable(profile_, row_name(missing)));
+  if (nearest == nullptr) throw Unpriced(profile_.name, none);
+  throw Unpriced(profile_.name,
+                 fmt::format("{}; the nearest has {} ranks{}", none, nearest->ranks,
                              options_.borrows.empty() ? "" : fmt::format(" ({} borrows it)", options_.borrows)));
 }
 
@@ -71,12 +71,14 @@ ComputeRow RowFinder::gemm_row() const {
     others += fmt::format(" ({} scales it)", options_.borrows);
   if (other == nullptr && why_unusable(profile_, row_name(scaled)).empty() && !options_.lends.empty())
     others = fmt::format("; {}", options_.lends);
-  require<Unpriced>(other != nullptr && options_.scaled, "profile {}: no gemm row for {}{}{}", profile_.name,
-                    name_of(scaled.dtype), others, why_unusable(profile_, row_name(scaled)));
+  if (other == nullptr || !options_.scaled)
+    throw Unpriced(profile_.name, fmt::format("no gemm row for {}{}{}", name_of(scaled.dtype), others,
+                                              why_unusable(profile_, row_name(scaled))));
   const double width = static_cast<double>(bytes_of(scaled.dtype)) / static_cast<double>(bytes_of(other->dtype));
   scaled.alpha_s = used(*other).alpha_s;
   scaled.beta_s_per_flop = width * other->beta_s_per_flop;
-  note(fmt::format("scaled: GEMMs, no modules, of {} from {}", name_of(scaled.dtype), name_of(other->dtype)));
+  note({PriceNote::Kind::scaled, "GEMMs, no modules, of " + std::string(name_of(scaled.dtype)),
+        fmt::format(" from {}", name_of(other->dtype))});
   return scaled;
 }
 
@@ -84,7 +86,8 @@ const ComputeRow* RowFinder::expert_row() const {
   const LayerShape& layer = shape_.layer;
   for (const ComputeRow& row : profile_.compute)
     if (row.op == Op::expert && row.ffn == layer.ffn && row.dtype == layer.dtype) return &used(row);
-  if (in_fp8(layer.ffn)) note(fmt::format("derived: experts in FP8 = GEMMs of {}", name_of(layer.dtype)));
+  if (in_fp8(layer.ffn))
+    note({PriceNote::Kind::derived, "experts in FP8", fmt::format(" = GEMMs of {}", name_of(layer.dtype))});
   return nullptr;
 }
 
@@ -104,10 +107,10 @@ const ModuleRow* RowFinder::module_row(const std::string& name, Phase phase) con
   for (const std::optional<int64_t> seq : {std::optional<int64_t>(), std::optional(shape_.layer.seq)}) {
     const std::string missing = row_name(ModuleRow{name, phase, seq}), why = why_unusable(profile_, missing);
     if (why.empty()) continue;
-    note(fmt::format("{} {}{}", is_priced_by_byte(name) ? "not priced:" : "priced by gemm:", missing, why));
+    note({is_priced_by_byte(name) ? PriceNote::Kind::not_priced : PriceNote::Kind::by_gemm, missing, why});
     return nullptr;
   }
-  if (profiled) note(fmt::format("{} priced by gemm: no row for seq {}", name, shape_.layer.seq));
+  if (profiled) note({PriceNote::Kind::by_gemm, name, fmt::format(": no row for seq {}", shape_.layer.seq)});
   return nullptr;
 }
 
@@ -135,53 +138,49 @@ constexpr double kRangeMargin = 0.8;  // a term so far below the least measured,
 
 }  // namespace
 
-std::string weak_rows(const std::set<std::string>& notes) {
-  std::string text;
-  for (const std::string& note : notes)
-    if (note.starts_with(kWeakRow)) text += (text.empty() ? "" : "; ") + note.substr(kWeakRow.size());
-  return text;
-}
-
 std::string why_unusable(const Profile& profile, const std::string& row) {
   for (const UnusableRow& unusable : profile.unusable)
     if (unusable.row == row) return fmt::format(": measured, but {}", unusable.reason);
   return {};
 }
 
-std::optional<std::string> range_note(const CommRow& row, double bytes) {
+std::optional<PriceNote> range_note(const CommRow& row, double bytes) {
   const auto& range = row.range_bytes;
   if (!range || (bytes >= (*range)[0] && bytes <= (*range)[1])) return std::nullopt;
-  return fmt::format("outside the fitted range: {} of {} (fitted {} to {})", name_of(row.op), human_bytes(bytes),
-                     human_bytes((*range)[0]), human_bytes((*range)[1]));
+  return PriceNote{PriceNote::Kind::outside, std::string(name_of(row.op)),
+                   fmt::format(" of {} (measured {} to {})", human_bytes(bytes), human_bytes((*range)[0]),
+                               human_bytes((*range)[1]))};
 }
 
-std::optional<std::string> range_note(const ModuleRow& row, double size) {
+std::optional<PriceNote> range_note(const ModuleRow& row, double size) {
   const auto& range = row.range;
   if (!range || (size >= (*range)[0] && size <= (*range)[1])) return std::nullopt;
-  return fmt::format("outside the fitted range: {} {} of {:.3g} (fitted {:.3g} to {:.3g})", row.name,
-                     name_of(row.phase), size, (*range)[0], (*range)[1]);
+  return PriceNote{PriceNote::Kind::outside, fmt::format("{} {}", row.name, name_of(row.phase)),
+                   fmt::format(" of {:.3g} (measured {:.3g} to {:.3g})", size, (*range)[0], (*range)[1])};
 }
 
-std::set<std::string> range_notes(const TaskRow& row, const TermValues& task) {
-  std::set<std::string> notes;
+PriceNotes range_notes(const TaskRow& row, const TermValues& task) {
+  PriceNotes notes;
   for (size_t t = 0; t < kTerms; ++t)
     if (row.s_per[t] > 0 && (task[t] < kRangeMargin * row.least[t] || task[t] > row.most[t] / kRangeMargin))
-      notes.insert(fmt::format("outside the measured range: {} with {:.3g} {}s (measured {:.3g} to {:.3g})",
-                               row_name(row), task[t], term_names()[t], row.least[t], row.most[t]));
+      notes.insert({PriceNote::Kind::outside, row_name(row),
+                    fmt::format(" with {:.3g} {}s (measured {:.3g} to {:.3g})", task[t], term_names()[t], row.least[t],
+                                row.most[t])});
   return notes;
 }
 
-std::optional<std::string> fan_out_note(const CommRow& row, const LayerCase& shape) {
+std::optional<PriceNote> fan_out_note(const CommRow& row, const LayerCase& shape) {
   const int nodes = expert_nodes(shape.parallel);
   const int64_t limit = shape.layer.node_limit, measured = row.node_limit;
   const bool limited = limit > 0 && limit < nodes;
   if (measured == 0 && limited)
-    return fmt::format("node-limit {}: not in the price, {} is not known to send rows once a node", limit,
-                       row_name(row));
+    return PriceNote{PriceNote::Kind::node_limit, row_name(row),
+                     fmt::format(" is not known to send rows once a node, so {} is not in its price", limit)};
   const int64_t most = std::min<int64_t>(choices_of(shape), limited ? limit : nodes);  // that a token reaches
   if (measured == 0 || measured >= most) return std::nullopt;
-  return fmt::format("{} is of tokens that reach {} nodes at most, priced too low: these reach {:.1f} of {}",
-                     row_name(row), measured, nodes_reached(shape), nodes);
+  return PriceNote{PriceNote::Kind::node_limit, row_name(row),
+                   fmt::format(" is of tokens that reach {} nodes at most, priced too low: these reach {:.1f} of {}",
+                               measured, nodes_reached(shape), nodes)};
 }
 
 }  // namespace moe
@@ -194,7 +193,7 @@ namespace {
 
 struct Derivation {
   std::vector<std::pair<const CommRow*, double>> rows;  // and how often each is taken
-  std::vector<std::string> notes;
+  std::vector<PriceNote> notes;
 };
 
 struct Collective {
@@ -234,11 +233,11 @@ class Derivations {
       case Op::allgather:
       case Op::reducescatter:
         return times(0.5, price({Op::allreduce, collective.kind}),
-                     fmt::format("{} {} = half an allreduce of the same volume", network_name(collective),
-                                 name_of(collective.op)));
+                     fmt::format("{} {}", network_name(collective), name_of(collective.op)),
+                     "half an allreduce of the same volume");
       case Op::a2a_ep_esp:
-        return times(1, price(plain_exchange(groups_)),
-                     fmt::format("alltoall over EP and ESP = the {} alltoall of the same volume",
+        return times(1, price(plain_exchange(groups_)), "alltoall over EP and ESP",
+                     fmt::format("the {} alltoall of the same volume",
                                  plain_exchange(groups_).kind == GroupKind::ep ? "EP" : "plain"));
       default:
         return std::nullopt;
@@ -259,15 +258,15 @@ class Derivations {
   std::optional<Derivation> sum(GroupKind kind) const {
     if (std::optional<Derivation> others = sum_over_other_groups(kind)) return others;
     const Collective scatter{Op::reducescatter, kind}, gather{Op::allgather, kind};
-    return both(by_row(scatter), by_row(gather),
-                fmt::format("{} allreduce = reducescatter + allgather of the same volume", network_name(scatter)));
+    return both(by_row(scatter), by_row(gather), fmt::format("{} allreduce", network_name(scatter)),
+                "reducescatter + allgather of the same volume");
   }
 
   std::optional<Derivation> sum_over_other_groups(GroupKind kind) const {
     const auto one_after_other = [&](GroupKind first, GroupKind second) {
-      return both(
-          price({Op::allreduce, first}), price({Op::allreduce, second}),
-          fmt::format("allreduce over a {} = over {}, then over {}", name_of(kind), name_of(first), name_of(second)));
+      return both(price({Op::allreduce, first}), price({Op::allreduce, second}),
+                  fmt::format("allreduce over a {}", name_of(kind)),
+                  fmt::format("over {}, then over {}", name_of(first), name_of(second)));
     };
     const Group &edp = groups_[static_cast<size_t>(GroupKind::edp)], &dp = groups_[static_cast<size_t>(GroupKind::dp)];
     switch (kind) {
@@ -277,29 +276,31 @@ class Derivations {
         return one_after_other(GroupKind::stage, GroupKind::pp);
       case GroupKind::pp:
         return times(2.0 * (groups_[static_cast<size_t>(kind)].size - 1), price({Op::sendrecv, kind}),
-                     "allreduce over pp = sendrecv from stage to stage and back");
+                     "allreduce over pp", "sendrecv from stage to stage and back");
       case GroupKind::edp:
         if (dp.network != edp.network || dp.size < edp.size) return std::nullopt;
-        return times(1, price({Op::allreduce, GroupKind::dp}),
-                     "allreduce over edp = over dp, which has no fewer ranks");
+        return times(1, price({Op::allreduce, GroupKind::dp}), "allreduce over edp",
+                     "over dp, which has no fewer ranks");
       default:
         return std::nullopt;
     }
   }
 
-  static std::optional<Derivation> times(double factor, std::optional<Derivation> derivation, const std::string& rule) {
+  // `priced` is derived as `rule`.
+  static std::optional<Derivation> times(double factor, std::optional<Derivation> derivation, std::string priced,
+                                         const std::string& rule) {
     if (!derivation) return std::nullopt;
     for (auto& [row, count] : derivation->rows) count *= factor;
-    derivation->notes.push_back("derived: " + rule);
+    derivation->notes.push_back({PriceNote::Kind::derived, std::move(priced), " = " + rule});
     return derivation;
   }
 
   static std::optional<Derivation> both(std::optional<Derivation> first, const std::optional<Derivation>& second,
-                                        const std::string& rule) {
+                                        std::string priced, const std::string& rule) {
     if (!first || !second) return std::nullopt;
     first->rows.insert(first->rows.end(), second->rows.begin(), second->rows.end());
     first->notes.insert(first->notes.end(), second->notes.begin(), second->notes.end());
-    return times(1, std::move(first), rule);
+    return times(1, std::move(first), std::move(priced), rule);
   }
 
   const RowFinder& find_;
@@ -317,7 +318,7 @@ std::optional<PriceCurve> collective_curve(const RowFinder& find, const Groups& 
   if (!found) return std::nullopt;
   PriceCurve curve;
   for (const auto& [row, count] : found->rows) curve.add(find.curve_of(*row, bytes), count);
-  for (std::string& note : found->notes) find.note(std::move(note));
+  for (PriceNote& note : found->notes) find.note(std::move(note));
   return curve;
 }
 

@@ -1,40 +1,35 @@
 #pragma once
 // Finds the rows of a profile that price one layer's work.
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 
 #include "moe/base/check.h"
 #include "moe/cost/price_curve.h"
+#include "moe/cost/price_note.h"
 #include "moe/cost/profile.h"
 
 namespace moe {
 
-// Notes of what a reader must know of the rows that price something.
-
-/// Begins every note of a weak row.
-inline constexpr std::string_view kWeakRow = "weak row ";
-/// Returns the notes that name weak rows, in one line; empty: none does.
-std::string weak_rows(const std::set<std::string>& notes);
-
 /// Returns ": measured, but ..." of a row that was measured to no avail; empty: it wasn't measured.
 std::string why_unusable(const Profile& profile, const std::string& row);
 /// Returns what a reader must know of a size outside of those that a row was fitted to.
-std::optional<std::string> range_note(const CommRow& row, double bytes);
-std::optional<std::string> range_note(const ModuleRow& row, double size);
+std::optional<PriceNote> range_note(const CommRow& row, double bytes);
+std::optional<PriceNote> range_note(const ModuleRow& row, double size);
 /// Returns what a reader must know of a task's terms outside of those that a row was fitted to.
-std::set<std::string> range_notes(const TaskRow& row, const TermValues& task);
+PriceNotes range_notes(const TaskRow& row, const TermValues& task);
 
 /// Returns what a reader must know of an AlltoAll's row that prices this layer. A copy for each chosen expert costs the
 /// same whatever nodes these lie on: a layer's node_limit changes nothing there. A row that was measured with rows sent
 /// once a node has the time of tokens that reach its own node_limit at most: a layer whose tokens reach more takes
 /// longer, by how much no row says.
-std::optional<std::string> fan_out_note(const CommRow& row, const LayerCase& shape);
+std::optional<PriceNote> fan_out_note(const CommRow& row, const LayerCase& shape);
 
 /// The error where no row of the profile prices what a case needs.
 class Unpriced : public Unsupported {
-  using Unsupported::Unsupported;
+ public:
+  Unpriced(const std::string& profile, std::string reason)
+      : Unsupported({.kind = Refusal::Kind::unpriced, .reason = std::move(reason), .subject = "profile " + profile}) {}
 };
 
 struct PricingOptions {
@@ -54,15 +49,15 @@ class RowFinder {
   const Profile& profile() const { return profile_; }
   const LayerCase& shape() const { return shape_; }
   const PricingOptions& options() const { return options_; }
-  const std::set<std::string>& notes() const { return notes_; }
-  void note(std::string text) const { notes_.insert(std::move(text)); }
+  const PriceNotes& notes() const { return notes_; }
+  void note(PriceNote note) const { notes_.insert(std::move(note)); }
 
   /// Returns the row of that op over a group of that size, by the case's algorithm; null: there is none.
   const CommRow* comm_row(Op op, const Group& group) const;
   /// Returns the direct row whose group size is nearest by ratio; of two as near, the larger group's.
   const CommRow* nearest_row(Op op, const Group& group) const;
   /// Returns the note on a task that is priced by that row of another group size.
-  std::string borrowed_note(Op op, const Group& group, const CommRow& row) const;
+  PriceNote borrowed_note(Op op, const Group& group, const CommRow& row) const;
   /// Throws Unpriced, naming op, group size, network and the nearest row.
   [[noreturn]] void refuse(Op op, const Group& group) const;
   /// Returns the row's curve, and notes if `bytes` are outside what was measured.
@@ -79,8 +74,8 @@ class RowFinder {
   /// Notes that a row is used, if it is weak or of another origin than the profile's other rows.
   template <class Row>
   const Row& used(const Row& row) const {
-    if (!row.verdict.origin.empty()) note(fmt::format("{}: {}", row.verdict.origin, row_name(row)));
-    if (!row.verdict.weak.empty()) note(fmt::format("{}{}: {}", kWeakRow, row_name(row), row.verdict.weak));
+    if (!row.verdict.origin.empty()) note({PriceNote::Kind::origin, row.verdict.origin, row_name(row)});
+    if (row.verdict.weak) note({PriceNote::Kind::weak, row_name(row), ": " + *row.verdict.weak});
     return row;
   }
 
@@ -91,7 +86,7 @@ class RowFinder {
   const Profile& profile_;
   LayerCase shape_;
   PricingOptions options_;
-  mutable std::set<std::string> notes_;
+  mutable PriceNotes notes_;
 };
 
 }  // namespace moe

@@ -331,10 +331,12 @@ MemoryRequest memory_request(const Plan& plan) {
   return request;
 }
 
-std::optional<std::string> misfit(const MemoryEstimate& estimate, double capacity_bytes) {
+std::optional<Refusal> misfit(const MemoryEstimate& estimate, double capacity_bytes) {
   if (estimate.total() <= capacity_bytes) return std::nullopt;
-  return fmt::format("does not fit: needs {}, a rank has {}", human_bytes(estimate.total()),
-                     human_bytes(capacity_bytes));
+  return Refusal{
+      .kind = Refusal::Kind::too_large,
+      .reason = "does not fit",
+      .detail = fmt::format("needs {}, a rank has {}", human_bytes(estimate.total()), human_bytes(capacity_bytes))};
 }
 
 namespace {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "moe/base/check.h"
 #include "moe/plan/dense_layers.h"
 #include "moe/plan/flow.h"
 #include "moe/plan/pipeline.h"
@@ -112,7 +113,7 @@ MemoryEstimate layer_memory(const LayerCase& shape, Flow flow = Flow::sharded, b
 MemoryRequest memory_request(const Plan& plan);
 
 /// Returns nothing where the estimate fits, else "does not fit: needs 31.20 GiB, a rank has 11.00 GiB".
-std::optional<std::string> misfit(const MemoryEstimate& estimate, double capacity_bytes);
+std::optional<Refusal> misfit(const MemoryEstimate& estimate, double capacity_bytes);
 
 // How long what a layer's pass over a micro-batch makes is needed, and which passes can hold it in the same
 // memory.

@@ -96,21 +96,20 @@ void check_decision(const Schedule& schedule, const Decision& d) {
 }
 
 void check_one_layer(const Schedule& schedule) {
-  require<Unsupported>(!schedule.orders_iterations, "schedule {} orders the passes of a model: found a layer alone",
-                       schedule.name);
+  require_usable(!schedule.orders_iterations, schedule,
+                 "found a layer alone, expected a model, whose passes it orders");
 }
 
 void check_shape(const Schedule& schedule, const LayerCase& shape) {
   const ParallelShape& p = shape.parallel;
   if (traits_of(schedule.flow).fused())
-    require<Unsupported>(shape.layer.dispatcher == "alltoall",
-                         "schedule {} exchanges over EP and ESP at once: found dispatcher {}, expected alltoall",
-                         schedule.name, shape.layer.dispatcher);
+    require_usable(shape.layer.dispatcher == "alltoall", schedule,
+                   "found dispatcher {}, expected alltoall, since it exchanges over EP and ESP at once",
+                   shape.layer.dispatcher);
   if (!traits_of(schedule.flow).one_group) return;
-  require<Unsupported>(p.mp == p.esp, "schedule {} shards experts over the MP group: found mp {} and esp {}",
-                       schedule.name, p.mp, p.esp);
-  require<Unsupported>(!p.ep_inside || p.ep == 1 || p.esp == 1,
-                       "schedule {} shards experts over the MP group: found EP inside the node", schedule.name);
+  require_usable(p.mp == p.esp, schedule, "found mp {} and esp {}, expected one size: MP shards experts", p.mp, p.esp);
+  require_usable(!p.ep_inside || p.ep == 1 || p.esp == 1, schedule,
+                 "found EP inside the node, expected MP there: MP shards experts");
 }
 
 Decision with_split(const Schedule& schedule, int degree_forward, int degree_backward, int64_t bytes) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "moe/base/check.h"
 #include "moe/plan/plan.h"
 
 namespace moe {
@@ -54,6 +55,14 @@ struct Schedule {
   /// The schedules among which this one chooses; then it has no tasks of its own.
   std::span<const Schedule* const> variants = {};
 };
+
+/// Throws Unsupported, naming the schedule, with a formatted line unless `ok`.
+template <class... Args>
+void require_usable(bool ok, const Schedule& schedule, fmt::format_string<Args...> text, Args&&... args) {
+  if (!ok)
+    throw Unsupported({.reason = fmt::format(text, std::forward<Args>(args)...),
+                       .subject = fmt::format("schedule {}", schedule.name)});
+}
 
 /// Schedules, in the order of `list`: those objects to which `variants` point.
 class ScheduleTable {

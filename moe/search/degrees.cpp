@@ -145,15 +145,14 @@ void check_choice(const Schedule& schedule, DegreeChoice& choice) {
   require<BadInput>(choice.micro_op_bytes >= 0, "micro-op: found {} bytes, expected >= 0 (0: tuned)",
                     choice.micro_op_bytes);
   if (schedule.degrees == DegreePolicy::one) {
-    require<Unsupported>(choice.forward <= 1 && choice.backward <= 1, "schedule {} has degree 1 only, found {} and {}",
-                         schedule.name, choice.forward, choice.backward);
+    require_usable(choice.forward <= 1 && choice.backward <= 1, schedule, "found degrees {} and {}, expected 1",
+                   choice.forward, choice.backward);
     choice.forward = choice.backward = 1;
   } else if (schedule.degrees != DegreePolicy::apart) {
     if (choice.forward == 0) choice.forward = choice.backward;
     if (choice.backward == 0) choice.backward = choice.forward;
-    require<Unsupported>(choice.forward == choice.backward,
-                         "schedule {} has one degree for both phases, found {} and {}", schedule.name, choice.forward,
-                         choice.backward);
+    require_usable(choice.forward == choice.backward, schedule,
+                   "found degrees {} and {}, expected one degree for both phases", choice.forward, choice.backward);
   }
 }
 
@@ -201,7 +200,8 @@ DegreeChoice within_rows(DegreeChoice choice, const LayerPricer& pricer) {
   const int64_t rows = capacity_rows(pricer.shape());
   for (int* degree : {&choice.forward, &choice.backward}) {
     if (*degree <= rows) continue;
-    pricer.note(fmt::format("{}: found {}, treated as {}, one row a chunk", kDegreeAbove, *degree, rows));
+    pricer.note(
+        {PriceNote::Kind::degree_above, fmt::format("found {}, treated as {}, one row a chunk", *degree, rows)});
     *degree = static_cast<int>(rows);
   }
   return choice;

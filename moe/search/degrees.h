@@ -18,7 +18,6 @@ inline constexpr int kMaxDegree = 1024;
 /// The same limit with Rounding::lcm, where every pair of degrees has rows of its own.
 inline constexpr int kMaxPaddingDegree = 64;
 /// Begins the note on a degree that is cut to T_rank.
-inline constexpr std::string_view kDegreeAbove = "degree above T_rank";
 int degree_limit(const LayerCase& shape);
 /// Returns the largest degree that is tried: T_rank, within the limit.
 int largest_degree(const LayerPricer& pricer);

@@ -23,7 +23,8 @@ void note_limit(search::LayerReplay layer, const DegreeChoice& choice, const Lay
     open = search::better(forward_s, result.forward_s) || search::better(backward_s, result.backward_s);
   if (policy == DegreePolicy::by_size) open = choice.forward == 0 && result.decision.degree_forward == limit;
   if (open)
-    layer.pricer.note(fmt::format("degree limit: {} is the largest that is tried, of up to {} rows", limit, rows));
+    layer.pricer.note(
+        {PriceNote::Kind::degree_limit, fmt::format("{} is the largest that is tried, of up to {} rows", limit, rows)});
 }
 
 // Adds the forward that a backward begins with to it: nothing of either runs beside the other.
@@ -197,7 +198,7 @@ LayerResult tune_padded(LayerReplay layer, const DegreeChoice& choice) {
   const Schedule& schedule = layer.schedule;
   const LayerPricer& pricer = layer.pricer;
   std::optional<LayerResult> best;
-  std::set<std::string> notes;
+  PriceNotes notes;
   double least_s = std::numeric_limits<double>::max();
   bool exact = true;
   for (const DegreeChoice& sized : sized_choices(schedule, pricer, choice)) {
@@ -233,7 +234,7 @@ LayerResult tune_padded(LayerReplay layer, const DegreeChoice& choice) {
       }
     }
   }
-  for (const std::string& note : notes) pricer.note(note);
+  for (const PriceNote& note : notes) pricer.note(note);
   best->exact_order = exact;
   if (!exact) best->gap = std::max(0.0, best->total_s() / least_s - 1);
   return *best;

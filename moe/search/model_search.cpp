@@ -177,8 +177,8 @@ void ModelSearch::try_degrees(const Asked& asked, LayerResult& layer, double lea
 
 ModelResult ModelSearch::tune_iteration(const Asked& asked) {
   const auto& [schedule, pricer, model, strategy, choice] = asked;
-  require<Unsupported>(model.shape.parallel.pp == 1, "schedule {}: found {} pipeline stages, expected 1", schedule.name,
-                       model.shape.parallel.pp);
+  require_usable(model.shape.parallel.pp == 1, schedule, "found {} pipeline stages, expected 1",
+                 model.shape.parallel.pp);
   ModelResult result = tune(find_schedule("fsmoe-dw"), pricer, model, strategy, choice);
   const int held = model.order == PipelineOrder::gpipe ? model.micro_batches : 1;
   WaveResult found = best_wave(

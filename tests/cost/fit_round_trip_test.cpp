@@ -136,7 +136,7 @@ TEST(FitRoundTrip, WhatIsWrittenIsRead) {
     EXPECT_EQ(read.name, fitted.profile.name);
     EXPECT_EQ(read.unusable, fitted.profile.unusable);
     unusable += !read.unusable.empty();
-    for (const FittedRow& row : fitted.rows) weak += !row.fit.weak.empty(), aside += !row.fit.set_aside.empty();
+    for (const FittedRow& row : fitted.rows) weak += row.fit.weak.has_value(), aside += !row.fit.set_aside.empty();
   }
   EXPECT_GT(written, 300);
   EXPECT_GT(refused, 200);

@@ -11,7 +11,7 @@ namespace {
 
 /// What the pricer notes, or why it has no price, once everything is looked up.
 struct Priced {
-  std::set<std::string> notes;
+  PriceNotes notes;
   std::string error;
 };
 Priced priced(const Profile& profile, DType dtype = DType::float32, PricingOptions options = {}, Ffn ffn = Ffn::gpt) {
@@ -39,10 +39,10 @@ TEST(MarkedRows, WhatAWeakRowPricesIsLabelled) {
             "error 30 %");
   for (CommRow& row : profile.comm) row.verdict.weak = name_of(row.op);
   for (ComputeRow& row : profile.compute) row.verdict.weak = name_of(row.op);
-  const auto notes = priced(profile).notes;
-  for (const char* note :
-       {"weak row allgather intra 4: allgather", "weak row allreduce inter 8: allreduce", "weak row gemm float32: gemm",
-        "weak row alltoall inter 8: alltoall", "weak row reducescatter intra 4: reducescatter"})
+  const auto notes = texts_of(priced(profile).notes);
+  for (const char* note : {"weak row: allgather intra 4: allgather", "weak row: allreduce inter 8: allreduce",
+                           "weak row: gemm float32: gemm", "weak row: alltoall inter 8: alltoall",
+                           "weak row: reducescatter intra 4: reducescatter"})
     EXPECT_TRUE(notes.contains(note)) << note;
 }
 
@@ -64,7 +64,8 @@ TEST(MarkedRows, AnUnusableRowSaysWhyThereIsNoPrice) {
   profile = find_profile("testbed-b");
   profile.modules.clear();
   profile.unusable.push_back({"attention forward 256", "found 1 size"});
-  EXPECT_TRUE(priced(profile).notes.contains("priced by gemm: attention forward 256: measured, but found 1 size"));
+  EXPECT_TRUE(
+      texts_of(priced(profile).notes).contains("priced by gemm: attention forward 256: measured, but found 1 size"));
 }
 
 TEST(MarkedRows, AnotherTypesGemmsAreScaledByItsWidthWhereThatIsAskedFor) {
@@ -75,8 +76,8 @@ TEST(MarkedRows, AnotherTypesGemmsAreScaledByItsWidthWhereThatIsAskedFor) {
             "profile testbed-b: no gemm row for bfloat16; it has float32 (--near scales it)");
   EXPECT_EQ(priced(profile, DType::bfloat16).error, "profile testbed-b: no gemm row for bfloat16; it has float32");
   const std::string note = "scaled: GEMMs, no modules, of bfloat16 from float32";
-  EXPECT_TRUE(priced(profile, DType::bfloat16, {false, "", true}).notes.contains(note));
-  EXPECT_FALSE(priced(profile, DType::float32, {false, "", true}).notes.contains(note));
+  EXPECT_TRUE(texts_of(priced(profile, DType::bfloat16, {false, "", true}).notes).contains(note));
+  EXPECT_FALSE(texts_of(priced(profile, DType::float32, {false, "", true}).notes).contains(note));
   const ComputeRow gemm = *std::ranges::find(profile.compute, Op::gemm, &ComputeRow::op);
   for (const auto& [dtype, ratio] : {std::pair{DType::bfloat16, 0.5}, {DType::float32, 1.0}, {DType::float64, 2.0}}) {
     LayerShape layer{.experts = 8};
@@ -93,14 +94,14 @@ TEST(MarkedRows, WhatARowOfAnotherOriginPricesIsLabelled) {
   Profile profile = find_profile("testbed-b");
   row_of(profile, Op::alltoall).verdict.origin = "from elsewhere";
   profile.compute.front().verdict.origin = "from elsewhere";
-  const auto notes = priced(profile).notes;
+  const auto notes = texts_of(priced(profile).notes);
   for (const char* note : {"from elsewhere: alltoall inter 8", "from elsewhere: gemm float32"})
     EXPECT_TRUE(notes.contains(note)) << note;
   Profile h100 = find_profile("h100-8");
   h100.gpu->origin = "from elsewhere";
-  EXPECT_TRUE(priced(h100, DType::bfloat16)
-                  .notes.contains("modelled: computations by shape, as H100 SXM (80 GB) computes them ([gpu], from "
-                                  "elsewhere)"));
+  EXPECT_TRUE(texts_of(priced(h100, DType::bfloat16).notes)
+                  .contains("modelled: computations by shape, as H100 SXM (80 GB) computes them ([gpu], from "
+                            "elsewhere)"));
 }
 
 // What an AlltoAll's row says of the nodes that tokens reached, beside what this layer's reach.
@@ -115,19 +116,20 @@ TEST(MarkedRows, AnAlltoAllSaysForHowManyNodesItIs) {
     const LayerPricer pricer(profile, shape);
     const Bound bound = degree_free_bound(find_schedule("fsmoe"), pricer);
     std::string notes;
-    for (const std::string& note : pricer.notes()) notes += note;
+    for (const std::string& note : texts_of(pricer.notes())) notes += note;
     return std::pair{notes, bound.total_s()};
   };
   const auto [none, any_s] = said(0, 0);
   EXPECT_EQ(none, "");
-  EXPECT_EQ(said(2, 0), std::pair(std::string("node-limit 2: not in the price, alltoall inter 8 is not known to send "
-                                              "rows once a node"),
+  EXPECT_EQ(said(2, 0), std::pair(std::string("node limit: alltoall inter 8 is not known to send rows once a "
+                                              "node, so 2 is not in its price"),
                                   any_s));
   EXPECT_EQ(said(8, 0), std::pair(std::string(), any_s)) << "as many as there are";
   EXPECT_EQ(said(4, 4).first, "");
   EXPECT_EQ(said(2, 4).first, "");
-  EXPECT_EQ(said(0, 1).first,
-            "alltoall inter 8 is of tokens that reach 1 nodes at most, priced too low: these reach 2.0 of 8");
+  EXPECT_EQ(
+      said(0, 1).first,
+      "node limit: alltoall inter 8 is of tokens that reach 1 nodes at most, priced too low: these reach 2.0 of 8");
   EXPECT_NE(said(6, 4, 6).first, "");
   EXPECT_NE(said(0, 4, 5).first, "");
   EXPECT_EQ(said(0, 4).first, "") << "two experts are on two nodes at most";
@@ -137,7 +139,7 @@ TEST(MarkedRows, AnAlltoAllSaysForHowManyNodesItIs) {
 TEST(MarkedRows, ExpertsInFp8AreGemmsWhereNobodyMeasuredThem) {
   Profile profile = find_profile("testbed-b");
   const std::string note = "derived: experts in FP8 = GEMMs of float32";
-  const auto notes = [&](Ffn ffn) { return priced(profile, DType::float32, {}, ffn).notes; };
+  const auto notes = [&](Ffn ffn) { return texts_of(priced(profile, DType::float32, {}, ffn).notes); };
   EXPECT_FALSE(notes(Ffn::mixtral).contains(note));
   EXPECT_TRUE(notes(Ffn::mixtral_fp8).contains(note));
   ComputeRow expert{.op = Op::expert};
@@ -157,9 +159,11 @@ TEST(NearestRows, AnIntraAllReduceIsDerivedFromTheNearestPair) {
   const LayerPricer pricer(profile, four, {.nearest = true});
   EXPECT_NEAR(pricer.gradient_seconds(1000),
               3.3789345076e-4 + 3.95388299e-4 + 1000 * (5.86940846075e-11 + 5.542777534e-11), 1e-12);
-  EXPECT_TRUE(pricer.notes().contains("derived: intra allreduce = reducescatter + allgather of the same volume"));
+  EXPECT_TRUE(
+      texts_of(pricer.notes()).contains("derived: intra allreduce = reducescatter + allgather of the same volume"));
   for (const char* half : {"reducescatter", "allgather"})
-    EXPECT_TRUE(pricer.notes().contains(fmt::format("nearest: {} over 4 ranks priced by the row of 8 ranks", half)));
+    EXPECT_TRUE(
+        texts_of(pricer.notes()).contains(fmt::format("nearest: {} over 4 ranks priced by the row of 8 ranks", half)));
   CommRow measured{.op = Op::allreduce, .network = Network::intra, .ranks = 2};
   measured.alpha_s = 1;
   profile.comm.push_back(measured);

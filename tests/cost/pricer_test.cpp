@@ -30,7 +30,7 @@ std::string unpriced(const Profile& profile, const LayerCase& shape, PricingOpti
 
 bool has_note(const LayerPricer& pricer, std::string_view begin) {
   degree_free_bound(find_schedule("fsmoe"), pricer);  // looks everything up
-  return std::ranges::any_of(pricer.notes(), [&](const std::string& note) { return note.starts_with(begin); });
+  return std::ranges::any_of(pricer.notes(), [&](const PriceNote& note) { return note.text().starts_with(begin); });
 }
 
 bool has_row(const Profile& profile, Op op, const Group& group) {
@@ -130,7 +130,7 @@ TEST(Pricer, AttentionRowsOfTheSequenceLengthReplaceGemm) {
   EXPECT_NEAR(seconds(Phase::backward), 1e-3 + 2 * flops * 1e-10, 1e-15) << "beta is of the backward's own FLOPs";
   profile.modules[0].seq = 128;
   EXPECT_NEAR(seconds(Phase::backward), 12 * 5e-6 + 2 * flops * 1e-12, 1e-15);
-  EXPECT_TRUE(has_note(LayerPricer(profile, small_case()), "attention priced by gemm: no row for seq 64"));
+  EXPECT_TRUE(has_note(LayerPricer(profile, small_case()), "priced by gemm: attention: no row for seq 64"));
 }
 
 TEST(Pricer, ModuleRowsOfTheLayersPartsReplaceGemm) {
@@ -166,7 +166,7 @@ TEST(Pricer, ModuleRowsOfTheLayersPartsReplaceGemm) {
   profile.modules.back().range = Range{1e9, 2e9};
   const LayerPricer outside(profile, shape);
   outside.dense_seconds(TaskKind::i_order, Phase::forward);
-  EXPECT_TRUE(has_note(outside, "outside the fitted range: i-order:tutel forward"));
+  EXPECT_TRUE(has_note(outside, "outside the measured range: i-order:tutel forward"));
 }
 
 TEST(Pricer, AHooksRowAddsToEveryExchange) {
@@ -233,7 +233,7 @@ TEST(Pricer, SaysWhatLiesOutsideTheFittedRange) {
   Profile profile = small_profile();
   // T_rank = ceil(1.2 x 128 / (2 x 4)) = 20 rows of E M = 128 elements: 10240 bytes.
   row_of(profile, Op::alltoall).range_bytes = Range{1, 10239};
-  EXPECT_TRUE(has_note(LayerPricer(profile, small_case()), "outside the fitted range: alltoall"));
+  EXPECT_TRUE(has_note(LayerPricer(profile, small_case()), "outside the measured range: alltoall"));
   row_of(profile, Op::alltoall).range_bytes = Range{1, 10240};
   EXPECT_FALSE(has_note(LayerPricer(profile, small_case()), "outside"));
 }

@@ -33,8 +33,8 @@ Profile profile_of(std::vector<CommRow> rows) {
 }
 
 bool noted(const LayerPricer& pricer, std::string_view begins) {
-  for (const std::string& note : pricer.notes())
-    if (note.starts_with(begins)) return true;
+  for (const PriceNote& note : pricer.notes())
+    if (note.text().starts_with(begins)) return true;
   return false;
 }
 

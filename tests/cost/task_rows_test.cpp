@@ -74,7 +74,7 @@ TEST(TaskRows, TellALayerThatIsOutsideOfWhatWasMeasured) {
     const LayerPricer pricer(profile, shape);
     pricer.dense_seconds(TaskKind::attention, Phase::forward);
     return std::ranges::count_if(
-        pricer.notes(), [](const std::string& n) { return n.starts_with("outside the measured range: task"); });
+        pricer.notes(), [](const PriceNote& n) { return n.text().starts_with("outside the measured range: task"); });
   };
   EXPECT_EQ(notes(0.5, 2), 0);
   EXPECT_EQ(notes(0.1, 0.5), 1);

@@ -44,7 +44,7 @@ TEST(References, SchedulesOfOneCaseShareTheirs) {
   const LayerMeasurement alike = measure_layer(runs_of({"ds-moe", "tutel", "fsmoe"}, case_of(2)), settings);
   EXPECT_EQ(alike.references, 1);
   for (const MeasuredRun& run : alike.runs) {
-    EXPECT_EQ(run.wrong, "");
+    EXPECT_EQ(run.wrong, std::nullopt);
     EXPECT_LT(run.worst_error, 2e-5);
     EXPECT_GT(run.worst_error, 0);
   }
@@ -52,7 +52,7 @@ TEST(References, SchedulesOfOneCaseShareTheirs) {
   different.push_back(runs_of({"tutel"}, case_of(4)).front());
   const LayerMeasurement apart = measure_layer(different, settings);
   EXPECT_EQ(apart.references, 2);
-  for (const MeasuredRun& run : apart.runs) EXPECT_EQ(run.wrong, "");
+  for (const MeasuredRun& run : apart.runs) EXPECT_EQ(run.wrong, std::nullopt);
 }
 
 // On several threads experts' products are batches (math.h).
@@ -68,7 +68,7 @@ TEST(References, ProveExpertsOnTwoThreads) {
       settings.check_only = true;
       settings.ranks.threads = 2;
       for (const MeasuredRun& run : measure_layer(runs_of({"ds-moe", "fsmoe", "fsmoe-dw"}, shape), settings).runs) {
-        EXPECT_EQ(run.wrong, "");
+        EXPECT_EQ(run.wrong, std::nullopt);
         EXPECT_LT(run.worst_error, 2e-5);
       }
     }

@@ -274,7 +274,7 @@ TEST(Memory, AMisfitSaysBothSizes) {
   MemoryEstimate e;
   e.weights = 20 * kGiB;
   e.buffers = 11.25 * kGiB;
-  EXPECT_EQ(misfit(e, 11 * kGiB), "does not fit: needs 31.25 GiB, a rank has 11.00 GiB");
+  EXPECT_EQ(misfit(e, 11 * kGiB).value().text(), "does not fit: needs 31.25 GiB, a rank has 11.00 GiB");
   EXPECT_EQ(misfit(e, 31.25 * kGiB), std::nullopt);
 }
 

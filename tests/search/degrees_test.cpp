@@ -79,14 +79,16 @@ TEST(LayerSearch, DegreesAboveTheRowsAreTheRows) {
     for (const char* name : {"fsmoe", "tutel", "fsmoe-no-iio"}) {
       const Schedule& schedule = find_schedule(name);
       const LayerResult most = search.tune(schedule, pricer, {rows, rows});
-      EXPECT_TRUE(std::ranges::none_of(pricer.notes(), [](const auto& n) { return n.starts_with("degree above"); }));
+      EXPECT_TRUE(
+          std::ranges::none_of(pricer.notes(), [](const auto& n) { return n.kind == PriceNote::Kind::degree_above; }));
       const LayerPricer asked(layer.profile, layer.shape);
       const LayerResult above = search.tune(schedule, asked, {rows + 5000, rows + 5000});
       EXPECT_EQ(above.decision.degree_forward, rows) << layer.text;
       EXPECT_EQ(above.decision.degree_backward, rows) << layer.text;
       EXPECT_EQ(above.total_s(), most.total_s()) << layer.text;
-      EXPECT_TRUE(asked.notes().contains(
-          fmt::format("degree above T_rank: found {}, treated as {}, one row a chunk", rows + 5000, rows)));
+      EXPECT_TRUE(texts_of(asked.notes())
+                      .contains(fmt::format("degree above T_rank: found {}, treated as {}, one row a chunk",
+                                            rows + 5000, rows)));
     }
   }
 }
@@ -105,7 +107,7 @@ TEST(LayerSearch, DegreesThatTheLimitMayHaveKeptFromBetterOnesSaySo) {
       const LayerPricer pricer(layer.profile, layer.shape), asked(layer.profile, layer.shape);
       const auto told = [](const LayerPricer& of) {
         return std::ranges::any_of(of.notes(),
-                                   [](const auto& note) { return note.starts_with("degree limit: 64 is"); });
+                                   [](const auto& note) { return note.text().starts_with("degree limit: 64 is"); });
       };
       const Schedule& schedule = find_schedule("fsmoe-no-partition");
       const Decision d = search.tune(schedule, pricer, {}).decision;

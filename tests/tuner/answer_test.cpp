@@ -49,7 +49,7 @@ TEST(RankingOfOneLayer, HasTheTimesOfASweepAndTheFastestFirst) {
     double last = 0;
     for (const RankedSchedule& row : ranking) {
       const LayerResult* result = swept.find(row.schedule->name);
-      ASSERT_EQ(row.refused.empty(), result != nullptr) << row.schedule->name << ": " << row.refused;
+      ASSERT_EQ(row.is_usable(), result != nullptr) << row.schedule->name;
       if (result == nullptr) continue;
       EXPECT_DOUBLE_EQ(row.total_s(), result->total_s()) << row.schedule->name;
       EXPECT_EQ(row.degree_forward, result->decision.degree_forward);
@@ -83,7 +83,7 @@ TEST(Neighbours, OfAnExactDegreeAreNotFaster) {
     const RankingRequest request{chosen, profile, {}, {}};
     for (const RankedSchedule& row : rank(request, verbs::chosen_schedules({}))) {
       const bool by_rule = row.schedule->degrees == DegreePolicy::by_size;  // Lina's: not the best one
-      if (!row.refused.empty() || !row.schedule->variants.empty() || by_rule) continue;
+      if (row.refusal || !row.schedule->variants.empty() || by_rule) continue;
       for (const Neighbour& n : neighbours(request, row)) {
         EXPECT_GE(n.slower, -1e-9) << row.schedule->name << ", degree " << n.degree;
         EXPECT_NE(n.degree, n.phase == Phase::backward ? row.degrees_backward.first : row.degree_forward);
@@ -164,7 +164,7 @@ void try_states(const ShapeRequest& request, verbs::ChosenModel chosen, std::vec
       std::vector<Tried>& plans = all.emplace_back();
       for (const Schedule* schedule : request.schedules) {
         const RankedSchedule row = ranked({chosen, request.profile, request.degrees, {true, "--shape"}}, *schedule);
-        if (row.refused.empty()) try {
+        if (row.is_usable()) try {
             const LayerPricer pricer(request.profile, chosen.model.shape, {true, "--shape"});
             const double total_s = row.pass_s() + sums_s(*schedule, pricer, chosen.model) +
                                    head_s(*schedule, pricer, chosen, row.pass_s());
@@ -397,7 +397,7 @@ TEST(ShapeBounds, AreBelowEveryTunedPlan) {
     const LayerPricer pricer(profile, model.shape, pricing);
     for (const Schedule* schedule : verbs::chosen_schedules({})) {
       const RankedSchedule row = ranked({chosen, profile, {}, pricing}, *schedule);
-      if (!row.refused.empty()) continue;
+      if (row.refusal) continue;
       const double lanes_s = lane_bound_s(*schedule, pricer, model, {}, shapes);
       const double step_s = model.step.planned ? step_least_seconds(*schedule, pricer, model) : 0;
       const double most_s = row.total_s() * (1 + 1e-9);
@@ -479,15 +479,18 @@ TEST(Ranking, PlansNoMoreSchedulesThanItHasTimeFor) {
   const auto all = rank(request, some);
   request.due = std::chrono::steady_clock::now();
   const auto first = rank(request, some);  // one at least, however late
+  const auto not_in_time = [](const RankedSchedule& row) {
+    return row.refusal && row.refusal->kind == Refusal::Kind::not_in_time;
+  };
   EXPECT_EQ(first[0].schedule->name, "tutel");
-  EXPECT_EQ(first[1].refused, kNotInTime);
-  EXPECT_EQ(first[2].refused, kNotInTime);
+  EXPECT_TRUE(not_in_time(first[1]));
+  EXPECT_TRUE(not_in_time(first[2]));
   const RankedSchedule known = *std::ranges::find(all, &find_schedule("ds-moe"), &RankedSchedule::schedule);
   request.known = &known;
   const auto late = rank(request, some);
   EXPECT_EQ(late[0].schedule, known.schedule);
   EXPECT_EQ(late[0].total_s(), known.total_s());
-  EXPECT_EQ(late[1].refused, kNotInTime);
+  EXPECT_TRUE(not_in_time(late[1]));
   request.due.reset();
   const auto again = rank(request, some);
   for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(again[i].total_s(), all[i].total_s()) << i;

@@ -23,9 +23,11 @@ TEST(ShapeText, CountsWhyShapesAreRefused) {
   ASSERT_GE(found.refusals.size(), 2u);
   EXPECT_GT(found.unpriced, found.shapes / 10);
   EXPECT_EQ(found.unpriced, found.refused);
-  EXPECT_TRUE(std::ranges::is_sorted(found.refusals, std::greater<>(), &std::pair<std::string, int>::second));
+  EXPECT_TRUE(std::ranges::is_sorted(found.refusals, std::greater<>(), &std::pair<Refusal, int>::second));
   int counted = 0;
-  for (const auto& [reason, shapes] : found.refusals) {
+  for (const auto& [refusal, shapes] : found.refusals) {
+    const std::string& reason = refusal.reason;
+    EXPECT_EQ(refusal.kind, Refusal::Kind::unpriced);
     EXPECT_NE(reason.find("row for any number of ranks on the "), std::string::npos) << reason;
     EXPECT_LE(shapes, found.refused);
     counted += shapes;

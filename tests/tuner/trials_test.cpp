@@ -72,7 +72,7 @@ TEST_F(AnswerOfTrials, TheVerdictSaysWhatIsSafeAndWhatWasGained) {
   tutel.forward_s = tutel.backward_s = 1.02;
   answer_.no_trials = "nothing was run";
   EXPECT_EQ(verdict_of(answer_), "predicted 1.020x over tutel, not run");
-  answer_.no_trials.clear();
+  answer_.no_trials.reset();
   const auto said = [&](double fsmoe_s, double tutel_s) {
     answer_.trials = {{trial("fsmoe", 2, fsmoe_s)}, {trial("tutel", 2.04, tutel_s)}};
     return verdict_of(answer_);
@@ -97,7 +97,8 @@ TEST_F(AnswerOfTrials, WhatTheUserHasNowIsShownAndNeverRecommended) {
   answer_.trials = {{trial("fsmoe", 1, 1)}, {trial("tutel", 1, 1.5)}, {trial("tutel", 1, 0.5), true}};
   EXPECT_EQ(recommended(answer_).schedule->name, "fsmoe");
   EXPECT_NE(text_of(answer_).find("tutel (yours)"), std::string::npos);
-  answer_.current->notes = {"degree above T_rank: found 64, treated as 2, one row a chunk", "derived: what others are"};
+  answer_.current->notes = {{PriceNote::Kind::degree_above, "found 64, treated as 2, one row a chunk"},
+                            {PriceNote::Kind::derived, "what others are"}};
   EXPECT_NE(text_of(answer_).find("tutel (yours): degree above T_rank: found 64"), std::string::npos);
   EXPECT_EQ(text_of(answer_).find("what others are"), std::string::npos);
 }
@@ -189,8 +190,10 @@ TEST_F(AnswerOfTrials, IsAtMost25LinesWhateverThereIsToSay) {
   for (RankedSchedule& row : answer_.ranking) {
     row.expert_sums_s = 1e-3;
     for (int i = 0; i < 40; ++i) {
-      row.notes.insert(fmt::format("nearest: alltoall inter {} priced by the row of {} ranks", 100 + i, 200 + i));
-      row.notes.insert(fmt::format("kind {}: something that was borrowed from some row that is far away from it", i));
+      row.notes.insert({PriceNote::Kind::nearest, fmt::format("alltoall inter {}", 100 + i),
+                        fmt::format(" priced by the row of {} ranks", 200 + i)});
+      row.notes.insert({PriceNote::Kind::origin, fmt::format("kind {}", i),
+                        "something that was borrowed from some row that is far away from it"});
     }
   }
   answer_.cluster = "testbed-b";
@@ -198,7 +201,7 @@ TEST_F(AnswerOfTrials, IsAtMost25LinesWhateverThereIsToSay) {
   chosen_.on_cluster = "E 8, which the model leaves open; L 256, elsewhere 1024";
   FittedProfile fitted;
   for (const char* what : {"alltoall inter 8", "allgather intra 4", "gemm float32"})
-    fitted.rows.push_back({what, {}, ""});
+    fitted.rows.push_back({what, {}, {}});
   answer_.fitted = &fitted;
   const FoundShapes found = find_shapes({.chosen = chosen_,
                                          .global_batch = chosen_.model.shape.layer.batch * 8,
@@ -209,8 +212,7 @@ TEST_F(AnswerOfTrials, IsAtMost25LinesWhateverThereIsToSay) {
   answer_.current = answer_.ranking[5];
   answer_.current->degree_forward = 7;
   for (const RankedSchedule& row : answer_.ranking)
-    if (row.refused.empty())
-      answer_.trials.push_back({trial(row.schedule->name.data(), row.total_s(), 2 * row.total_s())});
+    if (row.is_usable()) answer_.trials.push_back({trial(row.schedule->name.data(), row.total_s(), 2 * row.total_s())});
   answer_.trials.resize(2);
   answer_.neighbours = {{Phase::forward, 1, 0.1}, {Phase::backward, 1, 0.2}};
   answer_.records_path = "results/r.jsonl", answer_.profile_path = "results/p.toml", answer_.trace_path = "t.json";
@@ -234,8 +236,10 @@ TEST_F(AnswerOfTrials, WhatAFrameworkLacksStandsBesideItsName) {
                                                  {"C", "c", true, {}, kFsmoe, "hooks"},
                                                  {"D", "d", true, kNone}}};
   const RankedShape fsmoe{chosen_.model, answer_.ranking[0]}, tutel{chosen_.model, answer_.ranking[1]};
-  answer_.of_frameworks = {
-      {&made_up[0], {fsmoe, tutel}}, {&made_up[1], {tutel}}, {&made_up[2], {fsmoe}}, {&made_up[3], {}, "has no lina"}};
+  answer_.of_frameworks = {{&made_up[0], {fsmoe, tutel}},
+                           {&made_up[1], {tutel}},
+                           {&made_up[2], {fsmoe}},
+                           {&made_up[3], {}, Refusal{.reason = "has no lina"}}};
   const std::string text = text_of(answer_);
   EXPECT_NE(text.find("SET IT all settings: ./moetune export a  (formats: a, b, c)\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\n       c: but for hooks; d: has no lina\n"), std::string::npos) << text;
@@ -266,7 +270,7 @@ TEST_F(AnswerOfTrials, KeepsItsLinesAndWidthWhateverFrameworksRun) {
     plan.model.micro_batches = 128 + static_cast<int>(answer_.of_frameworks.size());
     ParallelShape& p = plan.model.shape.parallel;
     p.dp = 128, p.mp = 8, p.ep = 256, p.esp = 4, p.pp = 16, p.zero = 1, p.recompute = Recompute::full;
-    if (!framework.runs_all()) answer_.of_frameworks.push_back({&framework, {plan}, "", 0.05});
+    if (!framework.runs_all()) answer_.of_frameworks.push_back({&framework, {plan}, std::nullopt, 0.05});
   }
   answer_.of_frameworks.back() = answer_.of_frameworks.front();
   const std::string text = text_of(answer_);
@@ -280,7 +284,8 @@ TEST_F(AnswerOfTrials, KeepsItsLinesAndWidthWhateverFrameworksRun) {
 }
 
 TEST_F(AnswerOfTrials, NothingLeftIsOneLine) {
-  for (RankedSchedule& row : answer_.ranking) row.refused = "too large";
+  for (RankedSchedule& row : answer_.ranking)
+    row.refusal = Refusal{.kind = Refusal::Kind::too_large, .reason = "too large"};
   EXPECT_THROW(recommended(answer_), Unsupported);
 }
 

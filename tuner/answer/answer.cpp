@@ -67,7 +67,7 @@ const CaseRecord* trial_of(const Answer& answer, std::string_view schedule, bool
 
 const RankedSchedule* row_of(const Answer& answer, std::string_view schedule) {
   const auto row = std::ranges::find(answer.ranking, schedule, [](const auto& r) { return r.schedule->name; });
-  return row == answer.ranking.end() || !row->refused.empty() ? nullptr : &*row;
+  return row == answer.ranking.end() || row->refusal ? nullptr : &*row;
 }
 
 bool ran_whole(const Answer& answer) {
@@ -102,11 +102,9 @@ std::string some_names(const std::vector<std::string_view>& names) {
 std::vector<std::string> refusals_of(const std::vector<RankedSchedule>& rows) {
   std::vector<std::pair<std::string, std::vector<std::string_view>>> names_by_reason;
   for (const RankedSchedule& row : rows) {
-    if (row.refused.empty()) continue;
-    std::string reason = row.refused;
-    for (const Schedule& schedule : schedules())  // itself, or one that it chooses among
-      if (const std::string name = fmt::format("schedule {} ", schedule.name); reason.starts_with(name))
-        reason = reason.substr(name.size());
+    if (row.is_usable()) continue;
+    const bool of_schedule = row.refusal->subject.starts_with("schedule ");  // itself, or one that it chooses among
+    std::string reason = of_schedule ? row.refusal->brief() : row.refusal->text();
     const auto known = std::ranges::find(names_by_reason, reason, [](const auto& r) { return r.first; });
     if (known == names_by_reason.end())
       names_by_reason.push_back({reason, {row.schedule->name}});
@@ -121,12 +119,13 @@ std::vector<std::string> refusals_of(const std::vector<RankedSchedule>& rows) {
 
 const RankedSchedule& recommended(const Answer& answer) {
   const RankedSchedule& first = answer.ranking.front();
-  const bool larger_groups = answer.shapes == nullptr && first.too_large;
-  require<Unsupported>(first.refused.empty(), "{}{}", fmt::join(refusals_of(answer.ranking), "; "),
+  const bool larger_groups =
+      answer.shapes == nullptr && first.refusal && first.refusal->kind == Refusal::Kind::too_large;
+  require<Unsupported>(first.is_usable(), "{}{}", fmt::join(refusals_of(answer.ranking), "; "),
                        larger_groups ? "; --shape auto looks for groups that hold it" : "");
   const RankedSchedule* best = &first;
   for (const RankedSchedule& row : answer.ranking)
-    if (row.refused.empty() && !same_time(row.total_s(), best->total_s()) && clearly_faster(answer, row, *best))
+    if (row.is_usable() && !same_time(row.total_s(), best->total_s()) && clearly_faster(answer, row, *best))
       best = &row;
   return *best;
 }
@@ -161,9 +160,9 @@ bool doubtful(const Answer& answer) {
 }
 
 Json json_of(const verbs::ChosenModel& chosen, const Profile& profile, const RankedSchedule& row) {
-  Json json{{"schedule", row.schedule->name}, {"status", row.refused.empty() ? "ok" : "unsupported"}};
-  if (!row.refused.empty()) {
-    json["reason"] = row.refused;
+  Json json{{"schedule", row.schedule->name}, {"status", row.is_usable() ? "ok" : "unsupported"}};
+  if (row.refusal) {
+    json["reason"] = row.refusal->text();
     return json;
   }
   json["variant"] = row.variant ? Json(row.variant->name) : Json(nullptr);
@@ -192,13 +191,13 @@ namespace {
 Json json_of(const Answer& answer, const RankedSchedule& row) { return json_of(*answer.chosen, *answer.profile, row); }
 
 Json json_of(const Answer& answer, const FrameworkPlans& plans) {
-  Json json{{"framework", plans.framework->key}, {"status", "unsupported"}, {"reason", plans.refused}};
   const RankedShape* best = best_of(answer, plans);
-  if (best == nullptr) return json;
+  if (best == nullptr)
+    return {{"framework", plans.framework->key}, {"status", "unsupported"}, {"reason", plans.refusal->text()}};
   verbs::ChosenModel chosen = *answer.chosen;
   chosen.model = best->model;
+  Json json{{"framework", plans.framework->key}};
   json.update(json_of(chosen, *answer.profile, best->best));
-  json.erase("reason");
   json.update(shape_json(best->model));
   json["search_gap"] = plans.gap;
   return json;
@@ -244,7 +243,7 @@ Json json_of(const Answer& answer) {
             {"shapes", answer.shapes ? json_of(*answer.shapes) : Json(nullptr)},
             {"use", json_of(answer, use)},
             {"verdict", verdict_of(answer)},
-            {"notes", use.notes},
+            {"notes", texts_of(use.notes)},
             {"doubtful", doubtful(answer)},
             {"ranking", ranking},
             {"frameworks", frameworks},

@@ -35,7 +35,7 @@ struct OwnLayout {
 /// A layout with its time. One that a rank's memory does not hold is timed as if it did.
 struct TimedLayout {
   RankedShape plan;
-  std::string misfit = {};  // what it needs, and what a rank has; empty: it fits
+  std::optional<Refusal> misfit = {};  // none: it fits
 };
 
 /// A change on the way from the user's layout to the recommended plan.
@@ -81,8 +81,8 @@ struct Answer {
   std::vector<Neighbour> neighbours = {};                // of the first in the ranking
   std::optional<verbs::PublishedErrors> published = {};  // of training steps on such a GPU; none: none is known
   std::vector<Trial> trials = {};
-  int trial_layers = 0;        // of the model, that the trials ran
-  std::string no_trials = {};  // why there are none
+  int trial_layers = 0;                       // of the model, that the trials ran
+  std::optional<std::string> no_trials = {};  // why there are none
   /// How many rows of the ranking are shown, beside baselines and trials, with all that there is to say; 0: what
   /// fits into 25 lines.
   int top = 0;

@@ -39,8 +39,7 @@ std::string named(const verbs::ChosenModel& chosen) {
 
 std::string fit_line(const FittedProfile& fitted) {
   std::vector<std::string_view> good, weak, unusable;
-  for (const FittedRow& row : fitted.rows)
-    (row.good() ? good : row.unusable.empty() ? weak : unusable).push_back(row.what);
+  for (const FittedRow& row : fitted.rows) (row.good() ? good : !row.unusable ? weak : unusable).push_back(row.what);
   std::string text = fmt::format("fit: {} GOOD", counted(good.size(), "row"));
   if (!weak.empty()) text += fmt::format("; WEAK: {}", some_names(weak));
   if (!unusable.empty()) text += fmt::format("; UNUSABLE: {}", some_names(unusable));
@@ -73,7 +72,7 @@ std::vector<std::string> why_items(const RankedSchedule& row, bool brief) {
 // Returns the next row that takes another time: of two names for one plan neither is a risk.
 const RankedSchedule* runner_up(const Answer& answer, const RankedSchedule& best) {
   for (const RankedSchedule& row : answer.ranking)
-    if (row.refused.empty() && row.total_s() > best.total_s() && !same_time(row.total_s(), best.total_s())) return &row;
+    if (row.is_usable() && row.total_s() > best.total_s() && !same_time(row.total_s(), best.total_s())) return &row;
   return nullptr;
 }
 
@@ -90,7 +89,7 @@ Safety safety_of(const Answer& answer, const RankedSchedule& use) {
   const std::string behind =
       second ? fmt::format("{}, next, is predicted {:.1f} % slower", second->schedule->name, 100 * margin)
              : "no other schedule takes another time";
-  if (!answer.no_trials.empty()) return {"", {behind, answer.no_trials}};
+  if (answer.no_trials) return {"", {behind, *answer.no_trials}};
   const bool any_ran = std::ranges::any_of(answer.trials, [](const Trial& t) { return ran_well(t.record); });
   if (!any_ran) return {"", {behind, "no run kept its pace or ended, so nothing checks the predictions"}};
   const double worst = worst_error(answer);
@@ -120,31 +119,30 @@ std::string neighbours_text(const Answer& answer) {
 std::string same_text(const Answer& answer, const RankedSchedule& use) {
   std::vector<std::string_view> names;
   for (const RankedSchedule& row : answer.ranking)
-    if (&row != &use && row.refused.empty() && same_time(row.total_s(), use.total_s()))
-      names.push_back(row.schedule->name);
+    if (&row != &use && row.is_usable() && same_time(row.total_s(), use.total_s())) names.push_back(row.schedule->name);
   return names.empty() ? "" : fmt::format(" (the same: {})", some_names(names));
 }
 
 // Returns one item for each kind of note; with `all`, one for each note of a kind that would be too long.
-std::string notes_text(const std::set<std::string>& notes, bool all) {
-  std::map<std::string_view, std::vector<std::string_view>> by_kind;
-  for (const std::string_view note : notes) {
-    const bool weak = note.starts_with(kWeakRow);
-    const std::string_view kind = weak ? "weak rows" : note.substr(0, note.find(':'));
-    const std::string_view what = note.substr(std::min(note.size(), weak ? kWeakRow.size() : kind.size() + 2));
-    by_kind[kind].push_back(weak ? what.substr(0, what.find(": ")) : what);
+std::string notes_text(const PriceNotes& notes, bool all) {
+  std::map<std::string, std::vector<std::string>> by_label;
+  for (const PriceNote& note : notes) {
+    if (note.kind == PriceNote::Kind::weak)
+      by_label["weak rows"].push_back(note.subject);
+    else
+      by_label[note.label()].push_back(note.about());
   }
   std::vector<std::string> items;
-  for (const auto& [kind, whole] : by_kind) {
-    items.push_back(fmt::format("{}: {}", kind, some_names(whole)));
+  for (const auto& [label, whole] : by_label) {
+    items.push_back(fmt::format("{}: {}", label, some_names({whole.begin(), whole.end()})));
     if (kPrices.size() + items.back().size() <= kMostColumns) continue;
     if (!all) {
-      items.back() = fmt::format("{}: {}{}", kind, whole.front(),
+      items.back() = fmt::format("{}: {}{}", label, whole.front(),
                                  whole.size() > 1 ? fmt::format(" and {} more", whole.size() - 1) : "");
       continue;
     }
     items.pop_back();
-    for (const std::string_view one : whole) items.push_back(fmt::format("{}: {}", kind, one));
+    for (const std::string& about : whole) items.push_back(fmt::format("{}: {}", label, about));
   }
   if (items.empty()) return "";
   if (!all) return packed_lines(kPrices, items);
@@ -187,7 +185,7 @@ std::vector<std::string> preferred_items(const Answer& answer, const RankedSched
   if (answer.shapes != nullptr || &use != &answer.ranking.front()) return {};
   const RankedSchedule* fastest = &use;
   for (const RankedSchedule& row : answer.ranking)
-    if (row.refused.empty() && row.total_s() < fastest->total_s()) fastest = &row;
+    if (row.is_usable() && row.total_s() < fastest->total_s()) fastest = &row;
   if (same_time(fastest->total_s(), use.total_s())) return {};
   return preference_items(
       use, *fastest,
@@ -330,7 +328,7 @@ std::vector<Shown> shown_rows(const Answer& answer, const Detail& detail) {
   double last_s = 0;
   bool current = false;
   for (const RankedSchedule& row : answer.ranking) {
-    if (!row.refused.empty()) continue;
+    if (row.refusal) continue;
     const bool kept = (detail.baselines && verbs::is_baseline(row.schedule->name)) ||
                       (!detail.tight && trial_of(answer, row.schedule->name) != nullptr);
     const bool counts = detail.all || !same_time(row.total_s(), last_s);
@@ -349,7 +347,7 @@ std::vector<Shown> shown_rows(const Answer& answer, const Detail& detail) {
 double least_bound_s(const Answer& answer) {
   double least_s = std::numeric_limits<double>::infinity();
   for (const RankedSchedule& row : answer.ranking)
-    if (row.refused.empty()) least_s = std::min(least_s, row.bound_s);
+    if (row.is_usable()) least_s = std::min(least_s, row.bound_s);
   return least_s;
 }
 
@@ -365,16 +363,16 @@ std::vector<std::string> ranking_notes(const Answer& answer) {
   const auto add = [&](const std::string& note) {
     notes.push_back(fmt::format("{} (yours): {}", answer.current->schedule->name, note));
   };
-  if (!answer.current->refused.empty()) add(answer.current->refused);
-  for (const std::string& note : answer.current->notes)
-    if (note.starts_with(kDegreeAbove)) add(note);
+  if (answer.current->refusal) add(answer.current->refusal->text());
+  for (const PriceNote& note : answer.current->notes)
+    if (note.kind == PriceNote::Kind::degree_above) add(note.text());
   return notes;
 }
 
 // Returns how many rows are left out, and why some can't be used.
 std::string left_out_text(const Answer& answer, const Detail& detail, size_t shown) {
   const auto refused = static_cast<size_t>(
-      std::ranges::count_if(answer.ranking, [](const RankedSchedule& row) { return !row.refused.empty(); }));
+      std::ranges::count_if(answer.ranking, [](const RankedSchedule& row) { return !row.is_usable(); }));
   const size_t hidden = answer.ranking.size() - shown - refused;
   std::string text =
       hidden > 0 && !detail.brief ? fmt::format("  and {} {} (--top N)", hidden, detail.all ? "slower" : "more") : "";
@@ -421,10 +419,6 @@ std::pair<std::string, std::string> short_shape(const ModelShape& model) {
   return {text, cut};
 }
 
-std::string_view reason_of(std::string_view refusal) {
-  return refusal.starts_with("profile ") ? refusal.substr(refusal.find(": ") + 2) : refusal;
-}
-
 namespace {
 
 // Returns the ranking, and how many of its rows are shown.
@@ -447,7 +441,7 @@ std::pair<Table, size_t> ranking_table(const Answer& answer, const Detail& detai
     shown += answer.current && row == &*answer.current ? 0 : 1;
     const std::string name =
         fmt::format("{}{}{}", row->schedule->name, row == &use ? kUseMark : "", current ? " (yours)" : "");
-    if (!row->refused.empty()) continue;
+    if (row->refusal) continue;
     std::vector<std::string> cells{name, fmt::format("{}", row->degree_forward),
                                    verbs::degree_range(row->degrees_backward.first, row->degrees_backward.second),
                                    three_digits(row->total_s())};
@@ -500,7 +494,7 @@ std::string counts_of(const FoundShapes& found) {
                         found.gap() <= 0 ? ": slower, some with less memory" : "");
   if (found.refused > 0) text += fmt::format(", {} refused:", found.refused);
   for (size_t i = 0; i < std::min(kReasons, found.refusals.size()); ++i)
-    text += fmt::format("\n       {:6}  {}", found.refusals[i].second, reason_of(found.refusals[i].first));
+    text += fmt::format("\n       {:6}  {}", found.refusals[i].second, found.refusals[i].first.brief());
   if (found.refusals.size() > kReasons)
     text += fmt::format("\n       and more, for reasons that --json lists: {}", found.refusals.size() - kReasons);
   return text;
@@ -511,7 +505,7 @@ std::string most_refused(const FoundShapes& found, bool why) {
   const std::string priceless = found.unpriced == found.refused ? " without a price"
                                 : found.unpriced > 0 ? fmt::format(" refused ({} without a price)", found.unpriced)
                                                      : " refused";
-  const std::string reason = found.refusals.empty() ? "" : std::string(reason_of(found.refusals.front().first));
+  const std::string reason = found.refusals.empty() ? "" : found.refusals.front().first.brief();
   return fmt::format("{}{}{}", found.refused, priceless, reason.empty() || !why ? "" : ", most often: " + reason);
 }
 
@@ -697,7 +691,8 @@ std::vector<AnswerPart> parts_of(const Answer& answer) {
   parts.push_back({"SAFE?", safety_lines(answer, use, false), {}});
   parts.push_back(frameworks_part(answer, use));
   parts.push_back({"NEXT", {answer.next}, {}});
-  std::vector<std::string> notes(use.notes.begin(), use.notes.end());
+  const std::set<std::string> texts = texts_of(use.notes);
+  std::vector<std::string> notes(texts.begin(), texts.end());
   if (answer.fitted != nullptr) notes.insert(notes.begin(), fit_line(*answer.fitted));
   if (!notes.empty()) parts.push_back({"PRICES", std::move(notes), {}});
   if (std::vector<std::string> refusals = refusals_of(answer.ranking); !refusals.empty())
@@ -731,13 +726,14 @@ Json json_of(const FoundShapes& found) {
     shapes.push_back(std::move(json));
   }
   Json refusals = Json::array();
-  for (const auto& [reason, count] : found.refusals) refusals.push_back({{"reason", reason}, {"shapes", count}});
+  for (const auto& [refusal, count] : found.refusals)
+    refusals.push_back({{"reason", refusal.text()}, {"shapes", count}});
   return {{"global_batch", found.global_batch},
           {"pinned", found.pinned},
           {"shapes", found.shapes},
           {"too_large", found.too_large},
           {"refused", found.refused},
-          {"refusal", found.refusals.empty() ? "" : found.refusals.front().first},
+          {"refusal", found.refusals.empty() ? "" : found.refusals.front().first.text()},
           {"unpriced", found.unpriced},
           {"refusals", refusals},
           {"ruled_out", found.ruled_out},

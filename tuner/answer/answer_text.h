@@ -41,9 +41,6 @@ std::vector<std::string> preference_items(const RankedSchedule& use, const Ranke
 /// virtual stages.
 std::pair<std::string, std::string> short_shape(const ModelShape& model);
 
-/// Returns the reason of a refusal without "profile NAME: ", which the answer names.
-std::string_view reason_of(std::string_view refusal);
-
 /// Returns the ranking's table, and unless tight how many rows it leaves out.
 std::string ranking_text(const Answer& answer, const Detail& detail);
 

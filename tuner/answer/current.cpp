@@ -111,9 +111,9 @@ class Way {
     for (const auto& [name, value] : flags_of(from_))
       if (!value.empty()) walk.flags.push_back(fmt::format("{} {}", name, value));
     const double best_s = target_.plan.total_s();
-    const bool as_fast = walk.own.misfit.empty() && walk.own.plan.best.refused.empty() &&
-                         walk.own.plan.total_s() <= best_s * (1 + kEquallyFast);
-    if (!walk.own.plan.best.refused.empty() || as_fast || same(from_, to_)) return walk;
+    const bool as_fast =
+        !walk.own.misfit && walk.own.plan.best.is_usable() && walk.own.plan.total_s() <= best_s * (1 + kEquallyFast);
+    if (walk.own.plan.best.refusal || as_fast || same(from_, to_)) return walk;
     TimedLayout now = walk.own;
     for (Layout at = from_; !same(at, to_);) {
       std::optional<std::pair<Layout, TimedLayout>> next;
@@ -128,7 +128,7 @@ class Way {
  private:
   // Returns the user's layout; one of the answer's shape that fits has been planned.
   TimedLayout own() const {
-    if (answer_.current && answer_.current->refused.empty()) return {{from_.model, *answer_.current}};
+    if (answer_.current && answer_.current->is_usable()) return {{from_.model, *answer_.current}};
     return timed(from_);
   }
 
@@ -145,7 +145,7 @@ class Way {
         return {};
       }
       const TimedLayout then = same(*changed, to_) ? target_ : timed(*changed);
-      if (!then.plan.best.refused.empty() || !is_better(then, now)) continue;
+      if (then.plan.best.refusal || !is_better(then, now)) continue;
       if (!best || is_better(then, best->second)) best = {*changed, then};
     }
     return best;
@@ -153,7 +153,7 @@ class Way {
 
   // A plan that fits is better than one that does not; of two alike the faster one.
   static bool is_better(const TimedLayout& a, const TimedLayout& b) {
-    if (a.misfit.empty() != b.misfit.empty()) return a.misfit.empty();
+    if (a.misfit.has_value() != b.misfit.has_value()) return !a.misfit;
     return a.plan.total_s() < b.plan.total_s() && !same_time(a.plan.total_s(), b.plan.total_s());
   }
 
@@ -180,8 +180,8 @@ class Way {
 
   TimedLayout timed(const Layout& layout) const {
     TimedLayout out{.plan = {layout.model, planned(layout, *answer_.profile)}};
-    if (!out.plan.best.too_large) return out;
-    out.misfit = out.plan.best.refused;
+    if (out.plan.best.is_usable() || out.plan.best.refusal->kind != Refusal::Kind::too_large) return out;
+    out.misfit = out.plan.best.refusal;
     out.plan.best = planned(layout, unlimited_);
     return out;
   }
@@ -196,7 +196,7 @@ class Way {
     } catch (const BadInput& error) {  // too many tasks
       RankedSchedule row;
       row.schedule = layout.schedule;
-      row.refused = error.what();
+      row.refusal = refusal_of(error);
       return row;
     }
   }
@@ -338,8 +338,8 @@ Json timed_json(const Answer& answer, const TimedLayout& layout) {
   chosen.model = layout.plan.model;
   Json json = json_of(chosen, *answer.profile, layout.plan.best);
   json.update(shape_json(layout.plan.model));
-  json["fits"] = layout.misfit.empty();
-  if (!layout.misfit.empty()) json["misfit"] = layout.misfit;
+  json["fits"] = !layout.misfit;
+  if (layout.misfit) json["misfit"] = layout.misfit->text();
   return json;
 }
 
@@ -352,23 +352,23 @@ std::vector<std::string> walk_lines(const Answer& answer) {
   const TimedLayout& own = walk.own;
   const auto [groups, cut] = short_shape(own.plan.model);
   const std::string layout = fmt::format("{}{}{}", groups, groups.empty() ? "" : ", ", cut);
-  if (!own.plan.best.refused.empty())
-    return {fmt::format("{}, {}: {}", own.plan.best.schedule->name, layout, reason_of(own.plan.best.refused))};
+  if (own.plan.best.refusal)
+    return {fmt::format("{}, {}: {}", own.plan.best.schedule->name, layout, own.plan.best.refusal->brief())};
   const double best_s = recommended(answer).total_s();
   std::vector<std::string> lines{fmt::format("{} at {}, {}: {}, {:.3f}x the best", own.plan.best.schedule->name,
                                              degrees_text(own.plan.best), layout, three_digits(seconds_of(own)),
                                              seconds_of(own) / best_s)};
-  if (!own.misfit.empty()) lines.push_back(own.misfit + "; its time is as if it did");
+  if (own.misfit) lines.push_back(own.misfit->text() + "; its time is as if it did");
   std::ranges::copy(file_lines(answer), std::back_inserter(lines));
   std::ranges::copy(measured_lines(answer), std::back_inserter(lines));
-  if (walk.steps.empty() && own.misfit.empty()) lines.emplace_back("it is the best, or as fast");
+  if (walk.steps.empty() && !own.misfit) lines.emplace_back("it is the best, or as fast");
   double before_s = seconds_of(own);
   for (size_t i = 0; i < walk.steps.size(); ++i) {
     const LayoutStep& step = walk.steps[i];
     const double after_s = seconds_of(step.layout);
     lines.push_back(fmt::format("{}. {}{}: {}, {:.3f}x{}", i + 1, step.is_rest ? "together " : "", changes_text(step),
                                 three_digits(after_s), before_s / after_s,
-                                step.layout.misfit.empty() ? "" : ", does not fit yet"));
+                                step.layout.misfit ? ", does not fit yet" : ""));
     before_s = after_s;
   }
   if (!walk.in_time) lines.emplace_back("not all changes were compared in the time of the search");
@@ -386,7 +386,7 @@ Json walk_json(const Answer& answer) {
                     {"unplanned", file->unplanned},
                     {"other_sizes", other_sizes(answer)}};
   json["steps"] = Json::array();
-  if (!walk.own.plan.best.refused.empty()) return json;
+  if (walk.own.plan.best.refusal) return json;
   double before_s = seconds_of(walk.own);
   json["gain"] = before_s / recommended(answer).total_s();
   if (const std::optional<StepTime> measured = step_time_of(answer)) {

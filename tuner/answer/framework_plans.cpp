@@ -18,7 +18,7 @@ namespace {
 
 // Returns the rows that can be used, the preferred one first.
 std::vector<RankedShape> preferred_first(std::vector<RankedShape> rows) {
-  std::erase_if(rows, [](const RankedShape& row) { return !row.best.refused.empty(); });
+  std::erase_if(rows, [](const RankedShape& row) { return !row.best.is_usable(); });
   if (rows.empty()) return rows;
   std::vector<PlanCost> costs;
   for (const RankedShape& row : rows) costs.push_back(cost_of(row.best));
@@ -31,7 +31,7 @@ FrameworkPlans plans_in_groups(const verbs::Framework& framework, const verbs::C
                                const Answer& answer, const RankingRequest& request) {
   FrameworkPlans plans{.framework = &framework};
   if (const std::vector<std::string> refusals = verbs::refusals_of(framework, chosen.model); !refusals.empty()) {
-    plans.refused = refusals.front();
+    plans.refusal = Refusal{.reason = refusals.front()};
     return plans;
   }
   const RankingRequest own{chosen, request.profile, request.degrees, request.pricing};
@@ -41,7 +41,7 @@ FrameworkPlans plans_in_groups(const verbs::Framework& framework, const verbs::C
     const bool is_known = ranked_there && known != answer.ranking.end();
     plans.rows.push_back({chosen.model, is_known ? *known : ranked(own, *schedule)});
   }
-  plans.refused = plans.rows.front().best.refused;
+  plans.refusal = plans.rows.front().best.refusal;
   plans.rows = preferred_first(std::move(plans.rows));
   return plans;
 }
@@ -160,7 +160,7 @@ std::vector<FrameworkPlans> plans_of(const Answer& answer, const RankingRequest&
   if (answer.framework != nullptr && !answer.framework->runs_all()) {
     FrameworkPlans& plans = all.emplace_back(FrameworkPlans{.framework = answer.framework});
     for (const RankedSchedule& row : answer.ranking)
-      if (row.refused.empty()) plans.rows.push_back({answer.chosen->model, row});
+      if (row.is_usable()) plans.rows.push_back({answer.chosen->model, row});
     if (answer.shapes != nullptr) plans.gap = answer.shapes->gap();
   }
   if (answer.framework != nullptr) return all;
@@ -198,7 +198,7 @@ SettingsWords settings_words(const Answer& answer, bool tight, bool any_runs) {
     const verbs::Framework& framework = *plans.framework;
     const RankedShape* best = best_of(answer, plans);
     if (best == nullptr) {
-      const std::string reason(reason_of(plans.refused));
+      const std::string reason = plans.refusal->brief();
       const auto known = std::ranges::find(refusals, reason, [](const auto& refusal) { return refusal.first; });
       if (tight)
         none.push_back(framework.key);

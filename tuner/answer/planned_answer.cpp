@@ -36,9 +36,9 @@ CaseRecord record_of(const RankedSchedule& row, const verbs::ChosenModel& chosen
   record.key = key_of(answer, row);
   record.schedule = row.schedule->name;
   record.backend = "none";
-  if (!row.refused.empty()) {
+  if (row.refusal) {
     record.status = CaseStatus::unsupported;
-    record.reason = row.refused;
+    record.reason = row.refusal->text();
     return record;
   }
   record.degree_forward = row.degree_forward;
@@ -128,7 +128,7 @@ void require_any_plan(const TuneOptions& options, Answer answer) {
   const RankingRequest request = request_of(options, answer);
   for (const Schedule* schedule : schedules_of(options)) {
     answer.ranking.push_back(ranked(request, *schedule));
-    if (answer.ranking.back().refused.empty()) return;
+    if (answer.ranking.back().is_usable()) return;
   }
   recommended(answer);
 }
@@ -182,7 +182,7 @@ void write_ranking_trace(const TuneOptions& options, const Answer& answer) {
   for (size_t i = 0; i < answer.ranking.size(); ++i) {
     const RankedSchedule& row = answer.ranking[i];
     const bool drawn = i < kDrawn || verbs::is_baseline(row.schedule->name);
-    if (drawn && row.refused.empty()) ranked(request, *row.schedule, &planned.emplace_back());
+    if (drawn && row.is_usable()) ranked(request, *row.schedule, &planned.emplace_back());
   }
   std::vector<TraceGroup> groups;
   for (const PlannedTimeline& p : planned) groups.push_back(trace_group(p.plan, p.timeline, answer.cluster));

@@ -52,9 +52,7 @@ double hidden_share(const Plan& plan, const Timeline& timeline) {
 // Refuses a plan that a rank's memory does not hold.
 void check_memory(const MemoryEstimate& memory, const Profile& profile, RankedSchedule& row) {
   row.memory_bytes = memory.total();
-  const auto reason = profile.memory_bytes ? misfit(memory, *profile.memory_bytes) : std::nullopt;
-  row.too_large = reason.has_value();
-  row.refused = reason.value_or("");
+  if (profile.memory_bytes) row.refusal = misfit(memory, *profile.memory_bytes);
 }
 
 // Returns what any plan of the schedule needs at least: it holds no fewer micro-batches than their order asks for.
@@ -121,7 +119,7 @@ void add_head(const verbs::ChosenModel& chosen, const LayerPricer& pricer, Ranke
     row.head_s = all_heads_seconds(chosen.model, head_s, row.pass_s());
     row.bound_s += all_heads_seconds(chosen.model, head_s, {});
   } catch (const Unpriced& error) {
-    row.notes.insert(fmt::format("left out: the output projection ({})", error.what()));
+    row.notes.insert({PriceNote::Kind::not_priced, "the output projection", fmt::format(" ({})", error.what())});
   }
 }
 
@@ -188,7 +186,7 @@ RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, P
   RankedSchedule row;
   row.schedule = &schedule;
   check_memory(least_memory(request.chosen, schedule), request.profile, row);
-  if (row.too_large) return row;
+  if (row.refusal) return row;
   const LayerPricer pricer(request.profile, request.chosen.model.shape, request.pricing);
   try {
     PlannedTimeline found = (one_layer(request.chosen) ? rank_layer : rank_model)(request, pricer, row);
@@ -200,30 +198,31 @@ RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, P
     row.critical = critical_kinds(found.plan, found.timeline);
     if (planned != nullptr) *planned = std::move(found);
   } catch (const Unsupported& error) {
-    row.refused = error.what();
+    row.refusal = error.refusal();
   }
-  row.notes.merge(std::set(pricer.notes()));
+  row.notes.merge(PriceNotes(pricer.notes()));
   return row;
 }
 
 std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vector<const Schedule*>& schedules) {
   std::vector<RankedSchedule> rows;
   std::chrono::steady_clock::duration longest{};
-  bool usable = request.known != nullptr && request.known->refused.empty();
+  bool usable = request.known != nullptr && request.known->is_usable();
   for (const Schedule* schedule : schedules) {
     const auto start = std::chrono::steady_clock::now();
     if (request.known != nullptr && request.known->schedule == schedule) {
       rows.push_back(*request.known);
     } else if (usable && request.due && start + longest > *request.due) {
       rows.emplace_back().schedule = schedule;
-      rows.back().refused = kNotInTime;
+      rows.back().refusal = {.kind = Refusal::Kind::not_in_time,
+                             .reason = "not planned in the time of the search for a shape (--schedule NAME)"};
     } else {
       rows.push_back(ranked(request, *schedule));
       longest = std::max(longest, std::chrono::steady_clock::now() - start);
-      usable |= rows.back().refused.empty();
+      usable |= rows.back().is_usable();
     }
   }
-  const auto refused = std::ranges::stable_partition(rows, &std::string::empty, &RankedSchedule::refused);
+  const auto refused = std::ranges::stable_partition(rows, &RankedSchedule::is_usable);
   // Insertion keeps ties in order: "within kTie" is no order that a sort may be given.
   for (auto row = rows.begin(); row != refused.begin(); ++row) {
     const auto place =
@@ -257,7 +256,7 @@ std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSch
       if (phase != Phase::forward) asked.degrees.backward = degree;
       const RankedSchedule row = ranked(asked, *winner.schedule);
       longest = std::max(longest, std::chrono::steady_clock::now() - start);
-      if (!row.refused.empty()) continue;
+      if (row.refusal) continue;
       // A degree that the schedule did not take is left out: a chunk would have less than a row.
       const int cut = phase == Phase::backward ? row.degrees_backward.first : row.degree_forward;
       if (cut == degree) found.push_back({phase, degree, row.total_s() / winner.total_s() - 1});

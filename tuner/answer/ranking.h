@@ -20,7 +20,7 @@ namespace moe::tuner {
 struct RankedSchedule {
   const Schedule* schedule = nullptr;
   const Schedule* variant = nullptr;  // whose plan it is, of a schedule that chooses among others
-  std::string refused;                // why it can't be planned, priced or held; nothing below holds then
+  std::optional<Refusal> refusal;     // why it can't be planned, priced or held; nothing below holds then
   int degree_forward = 0;
   std::pair<int, int> degrees_backward;  // least and most of a model's layers
   int64_t gar_in_moe_bytes = 0;          // of a layer: gradients sent inside its MoE part
@@ -38,8 +38,8 @@ struct RankedSchedule {
   std::map<LaneKind, double> busy_s;  // of the stage whose lanes of that kind work most
   double hidden = 0;                  // the share of communication that runs while its stage computes
   std::vector<std::pair<std::string, double>> critical;  // kinds of tasks on the critical path: shares, largest first
-  bool too_large = false;                                // refused, since a rank's memory does not hold it
-  std::set<std::string> notes;  // what its prices were taken from that the profile has not (pricer.h)
+  PriceNotes notes;  // what its prices were taken from that the profile has not (pricer.h)
+  bool is_usable() const { return !refusal; }
   double pass_s() const { return forward_s + backward_s; }
   double total_s() const { return pass_s() + expert_sums_s + head_s; }
 };
@@ -56,9 +56,6 @@ struct RankingRequest {
   /// that would end later if it took as long as the longest so far.
   std::optional<std::chrono::steady_clock::time_point> due = {};
 };
-
-/// The reason of a schedule that was not planned in time.
-inline constexpr std::string_view kNotInTime = "not planned in the time of the search for a shape (--schedule NAME)";
 
 /// Returns whether it is one layer, once, on one stage, which is planned as such.
 bool one_layer(const verbs::ChosenModel& chosen);
@@ -95,7 +92,7 @@ struct PlannedTimeline {
   Timeline timeline;
 };
 
-/// Plans one schedule. Why it can't be used is in `refused`; a rank has the profile's memory, where that says.
+/// Plans one schedule. Why it can't be used is in `refusal`; a rank has the profile's memory, where that says.
 /// `planned`: takes the plan, if there is one.
 RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, PlannedTimeline* planned = nullptr);
 

@@ -42,19 +42,21 @@ using OpenQueue = std::priority_queue<Open, std::vector<Open>, std::greater<>>; 
 enum class Fate { refused, unpriced, too_large, ruled_out, not_reached, planned };
 
 /// How often each reason was given, the most often first.
-using Reasons = std::vector<std::pair<std::string, int>>;
+using Reasons = std::vector<std::pair<Refusal, int>>;
 
-Reasons most_often_first(const std::map<std::string, int>& counts) {
+Reasons most_often_first(const std::map<Refusal, int>& counts) {
   Reasons reasons(counts.begin(), counts.end());
   std::ranges::stable_sort(reasons, std::greater<>(), &Reasons::value_type::second);
   return reasons;
 }
 
 // Returns the reason for which all shapes were refused, or the one that most were.
-std::string commonest(const Reasons& reasons, size_t shapes) {
-  if (reasons.empty()) return "no shape that it runs fits";
-  const auto& [reason, count] = reasons.front();
-  return static_cast<size_t>(count) == shapes ? reason : reason + " (most shapes)";
+Refusal commonest(const Reasons& reasons, size_t shapes) {
+  if (reasons.empty()) return {.reason = "no shape that it runs fits"};
+  auto [refusal, count] = reasons.front();
+  if (static_cast<size_t>(count) < shapes)
+    (refusal.detail.empty() ? refusal.reason : refusal.detail) += " (most shapes)";
+  return refusal;
 }
 
 /// A shape by its place in the list of all, its best time, its fate, and why schedules refused it: each reason once.
@@ -64,12 +66,13 @@ struct Candidate {
   double memory_bytes;  // of a rank, at least
   double best_s = std::numeric_limits<double>::infinity();
   Fate fate = Fate::refused;
-  std::set<std::string> refusals = {};
+  std::set<Refusal> refusals = {};
 
   void comes_to(Fate other) { fate = std::max(fate, other); }
-  void refuse(const BadInput& error) {
-    refusals.insert(error.what());
-    if (dynamic_cast<const Unpriced*>(&error) != nullptr) comes_to(Fate::unpriced);
+  void refuse(const Refusal& refusal) {
+    refusals.insert(refusal);
+    if (refusal.kind == Refusal::Kind::unpriced) comes_to(Fate::unpriced);
+    if (refusal.kind == Refusal::Kind::too_large) comes_to(Fate::too_large);
   }
 };
 
@@ -143,7 +146,7 @@ class ShapePlans {
     if (is_new) try {
         known->second = ranked_as(candidates_.fitting[candidate].model, schedule, false);
       } catch (const BadInput& error) {  // too many tasks
-        known->second.refused = error.what();
+        known->second.refusal = refusal_of(error);
       }
     return known->second;
   }
@@ -173,13 +176,13 @@ class ShapeWalk {
         schedules_(std::move(schedules)),
         unlike_(unlike(schedules_)),
         framework_(framework) {
-    std::map<std::string, int> counts;
+    std::map<Refusal, int> counts;
     const std::vector<ShapeCandidate>& all = plans.candidates().fitting;
     for (size_t i = 0; i < all.size(); ++i) {
       std::vector<std::string> refusals;
       if (framework != nullptr) refusals = verbs::refusals_of(*framework, all[i].model);
       if (refusals.empty()) candidates_.push_back({i, all[i].model, all[i].memory_bytes});
-      for (const std::string& reason : refusals) ++counts[reason];
+      for (const std::string& reason : refusals) ++counts[{.reason = reason}];
     }
     not_run_ = most_often_first(counts);
   }
@@ -204,7 +207,7 @@ class ShapeWalk {
   FrameworkPlans best() && {
     FrameworkPlans plans{.framework = framework_};
     if (planned_.empty()) {
-      plans.refused = candidates_.empty() ? commonest(not_run_, plans_.candidates().fitting.size())
+      plans.refusal = candidates_.empty() ? commonest(not_run_, plans_.candidates().fitting.size())
                                           : commonest(refusals(), candidates_.size());
       return plans;
     }
@@ -218,7 +221,7 @@ class ShapeWalk {
     require<Unsupported>(
         !planned_.empty(), "{}: none of {} shapes can be planned: {} too large{}", request_.flag, found.shapes,
         found.too_large,
-        found.refused > 0 ? fmt::format(", {} refused: {}", found.refused, found.refusals.front().first) : "");
+        found.refused > 0 ? fmt::format(", {} refused: {}", found.refused, found.refusals.front().first.text()) : "");
     found.at_least_s = at_least_s_;
     show(preferred_plan(), found);
     RankedShape& first = found.ranked.front();
@@ -269,7 +272,7 @@ class ShapeWalk {
           const double step_s = c.model.step.planned ? step_least_seconds(*schedule, pricer, c.model) : 0;
           beside_plan_s = std::min(beside_plan_s, step_s + beside_s(*schedule, pricer, c));
         } catch (const BadInput& error) {
-          c.refuse(error);
+          c.refuse(refusal_of(error));
         }
       if (beside_plan_s < kNone) shapes_.push({i, 0, in_plan_s + beside_plan_s});
     }
@@ -282,7 +285,7 @@ class ShapeWalk {
     model.order = PipelineOrder::one_f_one_b;
     for (const OnLanes& known : on_lanes_) {
       if (known.shape != model.shape || known.virtual_stages != model.virtual_stages) continue;
-      for (const std::string& reason : known.first->refusals) c.refusals.insert(reason);
+      for (const Refusal& refusal : known.first->refusals) c.refusals.insert(refusal);
       c.comes_to(known.first->fate);
       return known.least_s;
     }
@@ -294,7 +297,7 @@ class ShapeWalk {
     for (const Schedule* schedule : unlike_) try {
         least_s = std::min(least_s, lane_bound_s(*schedule, pricer, any_order, choice, plans_.bound_shapes()));
       } catch (const BadInput& error) {
-        c.refuse(error);
+        c.refuse(refusal_of(error));
       }
     on_lanes_.push_back({model.shape, model.virtual_stages, least_s, &c});
     return least_s;
@@ -312,7 +315,7 @@ class ShapeWalk {
         const double bound_s = plan_bound_s(schedule, pricer, chosen, choice, plans_.bound_shapes());
         bounded_schedules_.push({candidate, i, bound_s + beside_s(schedule, pricer, c)});
       } catch (const BadInput& error) {  // no price, or too many tasks
-        c.refuse(error);
+        c.refuse(refusal_of(error));
       }
   }
 
@@ -355,9 +358,8 @@ class ShapeWalk {
   void plan(const Open& open) {
     Candidate& c = candidates_[open.candidate];
     const RankedSchedule& row = plans_.plan(c.place, *schedules_[open.schedule]);
-    if (!row.refused.empty()) {
-      c.refusals.insert(row.refused);
-      if (row.too_large) c.comes_to(Fate::too_large);
+    if (row.refusal) {
+      c.refuse(*row.refusal);
       return;
     }
     planned_.push_back({open.candidate, open.schedule, {c.model, row}});
@@ -387,10 +389,10 @@ class ShapeWalk {
 
   // Returns why shapes were refused under every schedule.
   Reasons refusals() const {
-    std::map<std::string, int> counts;
+    std::map<Refusal, int> counts;
     for (const Candidate& c : candidates_)
       if (c.fate == Fate::refused || c.fate == Fate::unpriced)
-        for (const std::string& reason : c.refusals) ++counts[reason];
+        for (const Refusal& refusal : c.refusals) ++counts[refusal];
     return most_often_first(counts);
   }
 
@@ -459,7 +461,7 @@ void check_prices(const ShapeRequest& request) {
 void require_any(const ShapeRequest& request, const ShapeCandidates& all) {
   const LayerShape& layer = request.chosen.model.shape.layer;
   const int shapes = static_cast<int>(all.fitting.size()) + all.too_large;
-  require<Unsupported>(shapes > 0 || all.not_run.empty(), "{}: {}", request.flag, all.not_run);
+  if (shapes == 0 && all.not_run) throw Unsupported(fmt::format("{}: {}", request.flag, *all.not_run));
   require<Unsupported>(shapes > 0,
                        "{}: found no groups of {} ranks, as far as flags leave them open, that divide {} "
                        "experts, {} heads, hidden {} and {} samples; expected others, or fewer fixed",

@@ -26,9 +26,9 @@ struct RankedShape {
 /// What one framework runs best.
 struct FrameworkPlans {
   const verbs::Framework* framework = nullptr;
-  std::vector<RankedShape> rows = {};  // the preferred one first; of a search no other
-  std::string refused = {};            // why there are none
-  double gap = 0;                      // of a search: the share by which another plan may be faster, at most
+  std::vector<RankedShape> rows = {};   // the preferred one first; of a search no other
+  std::optional<Refusal> refusal = {};  // why there are none
+  double gap = 0;                       // of a search: the share by which another plan may be faster, at most
 };
 
 struct FoundShapes {
@@ -43,7 +43,7 @@ struct FoundShapes {
   int unpriced = 0;                                // of these, the ones that want a price under some schedule
   std::vector<FrameworkPlans> of_frameworks = {};  // that were asked for, but those that run all
   /// Why shapes were refused, and for how many shapes some schedule was refused for that reason, the most first.
-  std::vector<std::pair<std::string, int>> refusals = {};
+  std::vector<std::pair<Refusal, int>> refusals = {};
   int ruled_out = 0;                               // by their bound: slower than one that takes as little memory
   int not_reached = 0;                             // in the time
   double at_least_s = 0;                           // no plan takes less; the fastest one's time, if all were compared
@@ -98,8 +98,8 @@ struct ShapeCandidate {
 
 struct ShapeCandidates {
   std::vector<ShapeCandidate> fitting;
-  std::string not_run = {};  // why the framework runs none of the shapes; empty: it does
-  int too_large = 0;         // for a rank's memory
+  std::optional<std::string> not_run;                            // why the framework does not run a shape
+  int too_large = 0;                                             // for a rank's memory
   double least_bytes = std::numeric_limits<double>::infinity();  // that a shape needs, also one that is too large
 };
 

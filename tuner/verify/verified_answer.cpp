@@ -146,7 +146,7 @@ class VerifiedAnswer {
     double last_s = 0;
     size_t best = 0;
     for (const RankedSchedule& row : answer.ranking) {
-      if (!row.refused.empty()) continue;
+      if (row.refusal) continue;
       const bool another = !same_time(row.total_s(), last_s) && best < kBest;
       const bool baseline = verbs::is_baseline(row.schedule->name);
       if (another) ++best, last_s = row.total_s();
@@ -205,7 +205,7 @@ class VerifiedAnswer {
       progress.emplace(fmt::format("2/2 running {} schedules", job.schedules.size()), seconds_of(job));
     const verbs::LayerOutcome outcome = outcome_of(job);
     for (const verbs::ScheduleRun& run : outcome.runs) answer.trials.push_back({run.record});
-    if (answer.current && answer.current->refused.empty()) try_current(job, *answer.current, answer);
+    if (answer.current && answer.current->is_usable()) try_current(job, *answer.current, answer);
     if (progress) progress->done();
     if (target_.leads() && was_timed(outcome)) {
       verbs::TraceFlags trace = options_.trace;

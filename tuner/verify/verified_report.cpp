@@ -76,8 +76,8 @@ std::string left_out_text(const RunFigures& figures) {
 // Names the rows whose fit is marked, and counts the layers that they price.
 std::string weak_text(const VerifiedResults& results) {
   std::string text;
-  for (const auto& [note, noted] : verbs::noted_layers(results.rows))
-    if (note.starts_with(kWeakRow)) text += fmt::format("  {} ({} layers)\n", note, noted.layers);
+  for (const auto& [row, layers] : verbs::layers_by_weak_row(results.rows))
+    text += fmt::format("  weak row {} ({} layers)\n", row, layers);
   return text.empty() ? text : text + '\n';
 }
 

@@ -173,8 +173,7 @@ class VerifiedTune {
     std::vector<const verbs::SweepRow*> open;
     const std::vector<verbs::SweepRow> rows = swept_by(found_.cluster);
     for (const verbs::SweepRow& row : rows)
-      if (row.status == CaseStatus::ok && !verbs::known_outcome(job_of(row, found_.cluster), writer_))
-        open.push_back(&row);
+      if (row.is_planned() && !verbs::known_outcome(job_of(row, found_.cluster), writer_)) open.push_back(&row);
     double seconds = 0;
     size_t estimated = 0;
     const size_t step = open.size() > kEstimateAll ? kEstimateEvery : 1;
@@ -195,7 +194,7 @@ class VerifiedTune {
 
   // Returns whether no run that was broken off left the layer's records.
   bool is_open(const verbs::SweepRow& row) const {
-    return row.status == CaseStatus::ok && !verbs::known_outcome(job_of(row, found_.fitted.profile), writer_);
+    return row.is_planned() && !verbs::known_outcome(job_of(row, found_.fitted.profile), writer_);
   }
 
   // Returns a layer's outcome, of this run or of the one before that was broken off.
@@ -203,15 +202,15 @@ class VerifiedTune {
     verbs::LayerJob job = job_of(row, found_.fitted.profile);
     if (!found_.emulated && !options_.iterations)
       job.settings.iterations = measure::passes_in(measure::kTimedS, predicted_seconds(row));
-    if (row.status == CaseStatus::ok)
+    if (row.is_planned())
       if (auto known = verbs::known_outcome(job, writer_)) {
         tell(fmt::format("{}: its records are there from the run that was broken off", job.name));
         return *std::move(known);
       }
     const Fields parameters = verbs::parameters_of(job.shape, found_.cluster.name, job.name, job.degrees);
-    verbs::LayerOutcome outcome = row.status == CaseStatus::ok
-                                      ? verbs::run_or_record_why(job, parameters)
-                                      : verbs::failed_layer_job(job, parameters, row.status, row.reason);
+    verbs::LayerOutcome outcome =
+        row.is_planned() ? verbs::run_or_record_why(job, parameters)
+                         : verbs::failed_layer_job(job, parameters, CaseStatus::unsupported, row.refusal->text());
     append(outcome, writer_);
     if (found_.trace_path.empty() && was_timed(outcome)) write_trace(outcome);
     for (verbs::ScheduleRun& run : outcome.runs)
@@ -227,7 +226,7 @@ class VerifiedTune {
     std::vector<const verbs::SweepRow*> rows, picked;
     std::vector<LayerShape> layers;
     for (const verbs::SweepRow& row : found_.rows)
-      if (found_.whole_grid || row.status == CaseStatus::ok) rows.push_back(&row), layers.push_back(row.shape.layer);
+      if (found_.whole_grid || row.is_planned()) rows.push_back(&row), layers.push_back(row.shape.layer);
     if (found_.whole_grid) return rows;
     for (const size_t layer : verbs::pick_layers(layers, *options_.measured_layers)) picked.push_back(rows[layer]);
     return picked;

@@ -170,11 +170,11 @@ CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vec
   record.summary = checked_summary(run);
   record.summary.set("planned_by", planned.by);
   record.summary.set("references", all.references);
-  if (!run.wrong.empty()) {
+  if (run.wrong) {
     record.status = CaseStatus::wrong;
-    record.reason = run.wrong;
+    record.reason = *run.wrong;
   }
-  if (job.settings.check_only || !run.wrong.empty()) return record;
+  if (job.settings.check_only || run.wrong) return record;
   add_times(run, record);
   record.measured_timeline = measured_timeline(planned, run);
   add_all(all, run, record);

@@ -227,7 +227,7 @@ std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, Recor
   const measure::LayerMeasurement measured = measure::measure_layer(runs, settings);
   std::vector<CaseRecord> records;
   for (size_t r = 0; r < runs.size(); ++r) {
-    require<WrongResult>(measured.runs[r].wrong.empty(), "{}: {}", job.name, measured.runs[r].wrong);
+    require<WrongResult>(!measured.runs[r].wrong, "{}: {}", job.name, measured.runs[r].wrong.value_or(""));
     for (const TaskGroup& group : groups[r]) {
       CaseRecord record = record_of(group, measured.runs[r].task_s, target, job);
       if (record.summary.number("median_s", record.key) <= 0) continue;

@@ -49,7 +49,7 @@ class LayerBench {
       result_.took.timed_s = seconds_of([&] { time(); });
     }
     const std::string& file = settings_.training.save_weights;
-    if (!file.empty() && benched_.front().run.wrong.empty())
+    if (!file.empty() && !benched_.front().run.wrong)
       save_weights(file, world(), benched_.front().runs(), benched_.front().run.plan);
     for (Benched& each : benched_) result_.runs.push_back(std::move(each.run));
     return std::move(result_);
@@ -115,7 +115,7 @@ class LayerBench {
     std::vector<Benched*> open;
     for (Benched& each : benched_) {
       stretch(each, dilation_);
-      if (each.run.wrong.empty()) open.push_back(&each);
+      if (!each.run.wrong) open.push_back(&each);
       if (each.trains()) begin_training(each);
     }
     const BenchRanks& ranks = settings_.ranks;
@@ -148,8 +148,7 @@ class LayerBench {
       world().run([&](int rank) { profiled_passes(rank); });
     }
     for (Benched& each : benched_)
-      if (each.run.wrong.empty() && each.trains())
-        each.run.held_out_loss = each.training.held_out_loss(world(), each.runs());
+      if (!each.run.wrong && each.trains()) each.run.held_out_loss = each.training.held_out_loss(world(), each.runs());
   }
 
   void run_passes(const std::vector<Benched*>& open, Passes passes) {
@@ -288,7 +287,7 @@ class LayerBench {
   void profiled_passes(int rank) {
     const auto everyone = world().communicator(rank);
     for (Benched& each : benched_) {
-      if (!each.run.wrong.empty()) continue;
+      if (each.run.wrong) continue;
       RankRun& mine = *each.ranks[place(rank)];
       together(*everyone, *make_start_stream(mine));
       const NamedRange range(each.run.plan.schedule);

@@ -2,6 +2,7 @@
 // Runs one layer, or a stack of them, under several schedules, for real: verifies each against the reference, then
 // times their passes in turn, so that a machine's mood falls on all of them alike.
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -70,7 +71,7 @@ struct MeasuredRun {
   double proven_tokens = 0;    // of the layer that was verified: a smaller one where this one's reference is too large
   std::vector<double> losses;  // of a model: by step
   double held_out_loss = 0;    // likewise, after the last step
-  std::string wrong;           // how outputs or gradients disagree with the reference; such a run is never timed
+  std::optional<std::string> wrong;  // how outputs or gradients disagree with the reference; such a run is never timed
 };
 
 /// Where the time of measure_layer went.

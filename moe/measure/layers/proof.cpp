@@ -61,12 +61,12 @@ const ModelReference& reference_of(const Proof& proof, const std::vector<RankRun
 void share_verdict(World& world, MeasuredRun& run) {
   const std::vector<int> here = world.here();
   if (static_cast<int>(here.size()) == world.ranks()) return;
-  const std::string wrong = run.wrong.empty() ? "" : fmt::format("rank {}: {}", here.front(), run.wrong);
+  const std::string wrong = run.wrong ? fmt::format("rank {}: {}", here.front(), *run.wrong) : "";
   const auto tensors = gather(world, std::vector{run.worst_tensor});
   const auto errors = gather(world, std::vector<std::vector<double>>{{run.worst_error}});
-  run.wrong.clear();
+  run.wrong.reset();
   for (const std::string& each : gather(world, std::vector{wrong}))
-    if (run.wrong.empty()) run.wrong = each;
+    if (!run.wrong && !each.empty()) run.wrong = each;
   for (size_t rank = 0; rank < errors.size(); ++rank)
     if (errors[rank].front() > run.worst_error)
       run.worst_error = errors[rank].front(), run.worst_tensor = tensors[rank];

@@ -43,7 +43,8 @@ TEST(TaskRecords, PriceEveryTaskOfAPlan) {
     const std::vector<double> seconds = price(pricer, plan);
     for (const Task& task : plan.tasks())
       EXPECT_GT(seconds[static_cast<size_t>(task.work_class)], 0) << name << ": " << task.name();
-    for (const std::string& note : pricer.notes()) EXPECT_TRUE(note.starts_with(kWeakRow)) << name << ": " << note;
+    for (const PriceNote& note : pricer.notes())
+      EXPECT_EQ(note.kind, PriceNote::Kind::weak) << name << ": " << note.text();
   }
 }
 
@@ -186,8 +187,8 @@ TEST(TaskRecords, AndSendsPriceStages) {
       sends += task.kind == TaskKind::send;
     }
     EXPECT_EQ(sends, 2 * 2 * (stages - 1)) << "each micro-batch there and back over each boundary";
-    for (const std::string& note : pricer.notes())
-      EXPECT_FALSE(note.starts_with("not priced") || note.starts_with("nearest")) << note;
+    for (const PriceNote& note : pricer.notes())
+      EXPECT_FALSE(note.kind == PriceNote::Kind::not_priced || note.kind == PriceNote::Kind::nearest) << note.text();
   }
 }
 
