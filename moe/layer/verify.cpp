@@ -136,12 +136,13 @@ std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const La
   return std::move(errors).all();
 }
 
-std::vector<TensorError> gradient_errors(std::span<const Parameter> parameters,
+std::vector<TensorError> gradient_errors(std::span<const Parameter> parameters, MemorySpace& memory,
                                          const std::map<std::string, std::vector<double>>& gradients,
                                          const TermSizesOf& sizes) {
   Errors errors;
   for (const Parameter& p : parameters)
-    errors.add("gradient of " + p.name, p.gradient, p.axes, gradients.at(p.name), sizes.at(p.name));
+    errors.add("gradient of " + p.name, HostCopy(p.gradient, memory).view(), p.axes, gradients.at(p.name),
+               sizes.at(p.name));
   return std::move(errors).all();
 }
 

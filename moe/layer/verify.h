@@ -35,8 +35,8 @@ std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks);
 /// MoeLayer::finish_gradients. Throws WrongResult naming the token whose experts differ from the reference's.
 std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const LayerReference& reference);
 
-/// Compares the gradients of weights that the CPU has with full ones, by name.
-std::vector<TensorError> gradient_errors(std::span<const Parameter> parameters,
+/// Compares the gradients of weights, which lie in `memory`, with full ones, by name.
+std::vector<TensorError> gradient_errors(std::span<const Parameter> parameters, MemorySpace& memory,
                                          const std::map<std::string, std::vector<double>>& gradients,
                                          const TermSizesOf& sizes);
 

@@ -3,9 +3,11 @@
 // the token alone where attention rotates by places. Where layers end in a norm of their own, x has the norm.
 //
 // An MP rank looks up the tokens and places that are its own; x is the sum of all parts over MP.
+#include <optional>
 #include <span>
 
 #include "moe/model/end_setup.h"
+#include "moe/model/table_tokens.h"
 
 namespace moe::model {
 
@@ -16,14 +18,16 @@ class Embedding {
 
   /// Clears the gradients, at the beginning of a step.
   void clear();
-  /// Looks up the tokens of the MP group.
-  void forward(int micro_batch, std::span<const int32_t> tokens);
+  /// Takes the tokens of the MP group. Blocking.
+  void load(int micro_batch, std::span<const int32_t> tokens);
+  /// Looks them up.
+  void forward(int micro_batch);
   /// Enqueues, where there is MP, the sum of what its ranks looked up: the first layer's input.
   void sum(int micro_batch, CommCall call);
   /// Enqueues the AllGather of the gradient of that input, where an MP rank has that of its own tokens alone.
   void gather(int micro_batch, CommCall call);
   /// Adds the gradients of a micro-batch.
-  void backward(int micro_batch, std::span<const int32_t> tokens);
+  void backward(int micro_batch);
 
   const Parameter& words() const { return words_; }
   /// Shows the weights: of tokens, of places, of the norm.
@@ -35,7 +39,10 @@ class Embedding {
   struct MicroBatch {
     Tensor rows;    // (tokens of the MP group, M), where the rank's own are apart: looked up, later gradients
     Tensor summed;  // (held, M): what the norm reads
+    TableTokens words;
   };
+  MicroBatch& of(int micro_batch) { return micro_batches_[static_cast<size_t>(micro_batch)]; }
+  const MicroBatch& of(int micro_batch) const { return micro_batches_[static_cast<size_t>(micro_batch)]; }
   TensorView looked_up(int micro_batch) const;
   TensorView summed(int micro_batch) const;
   void normalise(int micro_batch);
@@ -43,7 +50,8 @@ class Embedding {
 
   const EndSetup& setup_;
   Tensor word_rows_, place_rows_, norm_gradients_;
-  Parameter words_, places_;  // places_: without rows where attention rotates
+  Parameter words_, places_;                  // places_: without rows where attention rotates
+  std::optional<TableTokens> tokens_places_;  // of every micro-batch; none: attention rotates
   std::unique_ptr<RowNorm> norm_;
   Tensor d_summed_;          // (held, M), of one micro-batch
   bool norm_begun_ = false;  // its gradients hold a micro-batch's already

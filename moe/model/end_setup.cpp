@@ -5,13 +5,20 @@
 namespace moe::model {
 
 EndSetup::EndSetup(LayerStack& stack, int64_t vocabulary, bool tied, const LayerSeed& seed)
-    : stack_(stack), vocabulary_(vocabulary), tied_(tied), part_{stack.front().shape(), seed} {
-  const DType dtype = rank().dtype();
-  require<Unsupported>(dtype == DType::float32 || dtype == DType::float64,
-                       "a model's ends compute in float32 or float64, found {}", name_of(dtype));
-  require<Unsupported>(stack.front().memory().kind() == DeviceKind::cpu, "a model's ends are on the CPU alone");
+    : stack_(stack),
+      vocabulary_(vocabulary),
+      tied_(tied),
+      part_{stack.front().shape(), seed, stack.front().state().math()} {
+  require<Unsupported>(rank().dtype() != DType::float16,
+                       "a model of float16: gradients vanish without loss scaling, expected float32, float64 or "
+                       "bfloat16");
   require<BadInput>(vocabulary >= mp(), "vocabulary: found {}, expected at least one token for each of {} MP ranks",
                     vocabulary, mp());
+}
+
+void EndSetup::clear(std::initializer_list<TensorView> gradients) const {
+  for (const TensorView& all : gradients)
+    if (all.data() != nullptr) math().memory().clear(all.data(), all.bytes(), nullptr);
 }
 
 void EndSetup::gather_rows(TensorView apart, TensorView all, CommCall call) const {

@@ -15,11 +15,12 @@ inline constexpr std::string_view kNormGain0 = "norm0", kNormGain3 = "norm3";   
 
 class EndSetup {
  public:
-  /// Throws Unsupported for 16-bit layers and for devices but the CPU, BadInput for a vocabulary too small to share
-  /// out.
+  /// Throws Unsupported for float16, in whose range gradients vanish, BadInput for a vocabulary too small to share out.
   EndSetup(LayerStack& stack, int64_t vocabulary, bool tied, const LayerSeed& seed);
 
   LayerStack& stack() const { return stack_; }
+  /// Returns what computes where the stack's layers do.
+  Math& math() const { return part_.math; }
   int64_t vocabulary() const { return vocabulary_; }
   bool tied() const { return tied_; }
   const RankShape& rank() const { return part_.rank; }
@@ -36,7 +37,11 @@ class EndSetup {
   void add_parts(TensorView parts, TensorView sum, CommCall call) const;
   /// Returns this rank's part of a table's rows.
   ShardRange part_of(int64_t rows) const { return share_of(rows, mp(), rank().mp); }
-  Tensor rows() const { return Tensor({tokens(), rank().model_dim()}, rank().dtype()); }
+  /// Makes a tensor where the stack's layers have theirs.
+  Tensor tensor(std::initializer_list<int64_t> shape, DType dtype) const { return {shape, dtype, math().memory()}; }
+  Tensor rows() const { return tensor({tokens(), rank().model_dim()}, rank().dtype()); }
+  /// Queues zeros on the default stream for those gradients that there are.
+  void clear(std::initializer_list<TensorView> gradients) const;
   /// Returns how often the rows that the rank has are in its MP group.
   int copies() const { return static_cast<int>(rank().held.count / rank().tokens.count); }
 
@@ -47,7 +52,7 @@ class EndSetup {
   /// Returns this rank's part of a table of (rows, M), whose gradients DP adds up, and fills it; `from`: the place of
   /// its gradients among those of the end. `layer`: the end's.
   Parameter table(std::string_view name, const Tensor& value, int64_t rows, int layer, int64_t from) const;
-  void fill(const Parameter& table, int64_t fan_in) const { fill_weight(table, fan_in, part_.seed); }
+  void fill(const Parameter& table, int64_t fan_in) const { fill_weight(table, fan_in, part_.seed, math().memory()); }
   /// Makes an end's norm, whose gradients the stage adds up; null where `gradients` has no elements: there is none.
   std::unique_ptr<RowNorm> norm(std::string_view gain, const Tensor& gradients) const;
 

@@ -7,6 +7,7 @@
 #include "moe/base/check.h"
 #include "moe/export/safetensors.h"
 #include "moe/tensor/element.h"
+#include "moe/tensor/host_copy.h"
 #include "moe/tensor/tensor.h"
 
 namespace moe {
@@ -108,7 +109,8 @@ void require_gpt2(const Gpt2Shape& shape, const std::string& where) {
   expect(shape.tied, "an output projection of its own", "its embedding there (tied_embedding = true)");
 }
 
-void read_gpt2(const std::string& path, const Gpt2Shape& shape, std::span<const Parameter> weights) {
+void read_gpt2(const std::string& path, const Gpt2Shape& shape, std::span<const Parameter> weights,
+               MemorySpace& memory) {
   SafeTensorsFile file = read_safetensors(path);
   std::map<std::string, Piece> pieces;
   for (Piece& piece : pieces_of(shape)) pieces.emplace(piece.ours, std::move(piece));
@@ -121,8 +123,12 @@ void read_gpt2(const std::string& path, const Gpt2Shape& shape, std::span<const 
     const auto found = pieces.find(weight.name);
     require<WrongResult>(found != pieces.end(), "weight {}: GPT-2 has none such", weight.name);
     const StoredTensor& tensor = stored(file, path, found->second);
-    tensor.type == "F32" ? read_part<float>(file, tensor, found->second, weight)
-                         : read_part<double>(file, tensor, found->second, weight);
+    const HostCopy here(weight.value, memory);
+    Parameter of_host = weight;
+    of_host.value = here.view();
+    tensor.type == "F32" ? read_part<float>(file, tensor, found->second, of_host)
+                         : read_part<double>(file, tensor, found->second, of_host);
+    here.send();
   }
 }
 

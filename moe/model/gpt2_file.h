@@ -24,11 +24,12 @@ struct Gpt2Shape {
 /// asked for.
 void require_gpt2(const Gpt2Shape& shape, const std::string& where);
 
-/// Fills a rank's part of the weights, whatever it is; none: checks the file alone. A name may have "transformer."
-/// before it; tensors that are no weights (masks, a tied head) are passed over. Of the places the first seq are read.
-/// Throws BadInput naming file and tensor for what is missing, or has another type than F32 or F64, or another shape;
-/// and a file of more layers.
-void read_gpt2(const std::string& path, const Gpt2Shape& shape, std::span<const Parameter> weights);
+/// Fills a rank's part of the weights, whatever it is, in `memory`; none: checks the file alone. A name may have
+/// "transformer." before it; tensors that are no weights (masks, a tied head) are passed over. Of the places the first
+/// seq are read. Throws BadInput naming file and tensor for what is missing, or has another type than F32 or F64, or
+/// another shape; and a file of more layers.
+void read_gpt2(const std::string& path, const Gpt2Shape& shape, std::span<const Parameter> weights,
+               MemorySpace& memory = cpu_memory());
 
 /// Writes the weights of a checkpoint of such a model. Replaces the file as a whole.
 void write_gpt2(const std::string& path, const Gpt2Shape& shape, const Checkpoint& checkpoint);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "moe/base/check.h"
-#include "moe/tensor/cpu/math.h"
 #include "moe/train/token_source.h"
 
 namespace moe {
@@ -45,6 +44,10 @@ void ModelEnds::load(const SampleTokens& text) {
     }
   if (embedding_) embedding_->clear();
   if (head_) head_->clear();
+  for (int mb = 0; mb < setup_.micro_batches(); ++mb) {  // behind the zeros: streams don't wait for the default one
+    if (embedding_) embedding_->load(mb, inputs(mb));
+    if (head_) head_->load(mb, targets(mb));
+  }
 }
 
 void ModelEnds::issue(const Task& task, CommCall call) {
@@ -53,8 +56,10 @@ void ModelEnds::issue(const Task& task, CommCall call) {
   switch (task.kind) {
     case TaskKind::embed:
     case TaskKind::head:
-      return call.stream.launch(
-          [this, micro_batch, kind = task.kind, phase = task.phase](void*) { compute(kind, phase, micro_batch); });
+      return call.stream.launch([this, micro_batch, kind = task.kind, phase = task.phase](void* native) {
+        setup_.math().use(native);
+        compute(kind, phase, micro_batch);
+      });
     case TaskKind::end_allgather:
       return embeds ? embedding_->gather(micro_batch, call) : head_->gather(micro_batch, call);
     case TaskKind::softmax_sums:
@@ -64,12 +69,12 @@ void ModelEnds::issue(const Task& task, CommCall call) {
   }
 }
 
-void ModelEnds::compute(TaskKind kind, Phase phase, int mb) {
+void ModelEnds::compute(TaskKind kind, Phase phase, int micro_batch) {
   const bool forward = phase == Phase::forward;
   if (kind == TaskKind::embed)
-    forward ? embedding_->forward(mb, inputs(mb)) : embedding_->backward(mb, inputs(mb));
+    forward ? embedding_->forward(micro_batch) : embedding_->backward(micro_batch);
   else
-    forward ? head_->forward(mb, targets(mb)) : head_->backward(mb, targets(mb));
+    forward ? head_->forward(micro_batch) : head_->backward(micro_batch);
 }
 
 // The output projection's norm has each token's gradient in parts, one an MP rank: no token is counted twice.
@@ -79,16 +84,22 @@ void ModelEnds::sum_norm(int layer, CommCall call) {
   if (all.data() == nullptr) return;
   setup_.stack().comms().of(GroupKind::stage).allreduce(all.data(), all.elements(), all.dtype(), call);
   const int copies = embeds ? embedding_->norm_copies() : 1;
-  if (copies > 1) call.stream.launch([all, by = 1.0 / copies](void*) { cpu_math().scale(all, by); });
+  if (copies == 1) return;
+  call.stream.launch([&math = setup_.math(), all, by = 1.0 / copies](void* native) {
+    math.use(native);
+    math.scale(all, by);
+  });
 }
 
 double ModelEnds::loss(int64_t place) const {
   const int64_t seq = setup_.layer().seq, first = rank().tokens.first - rank().mp_group().first;
   place = setup_.layer().causal ? std::min(place, seq - 1) : 0;
   double sum = 0;
-  for (int mb = 0; mb < setup_.micro_batches(); ++mb)
+  for (int mb = 0; mb < setup_.micro_batches(); ++mb) {
+    const std::vector<double> losses = head_->losses(mb, {first, first + rank().tokens.count});
     for (int64_t t = first; t < first + rank().tokens.count; ++t)
-      if (t % seq >= place && targets(mb)[static_cast<size_t>(t)] >= 0) sum += head_->loss(mb, t);
+      if (t % seq >= place && targets(mb)[static_cast<size_t>(t)] >= 0) sum += losses[static_cast<size_t>(t - first)];
+  }
   return sum / (static_cast<double>(counted()) * static_cast<double>(seq - place) / static_cast<double>(seq));
 }
 

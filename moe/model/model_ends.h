@@ -26,6 +26,7 @@ class ModelEnds {
   ModelEnds(LayerStack& stack, int64_t vocabulary, bool tied, const LayerSeed& seed);
 
   int64_t vocabulary() const { return setup_.vocabulary(); }
+  MemorySpace& memory() const { return setup_.math().memory(); }
   bool heads() const { return head_.has_value(); }
   bool tied() const { return setup_.tied(); }
   /// Returns this stage's part of a tied embedding's gradient, which is to be summed with the other end's stage's;
@@ -56,7 +57,7 @@ class ModelEnds {
     std::vector<int32_t> inputs, targets;
   };
   const RankShape& rank() const { return setup_.rank(); }
-  void compute(TaskKind kind, Phase phase, int mb);
+  void compute(TaskKind kind, Phase phase, int micro_batch);
   int64_t counted() const;
 
   model::EndSetup setup_;

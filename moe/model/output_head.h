@@ -18,19 +18,21 @@ class OutputHead {
 
   /// Clears the gradients, at the beginning of a step.
   void clear();
+  /// Takes what the MP group's tokens are to predict; a negative target is none. Blocking.
+  void load(int micro_batch, std::span<const int32_t> targets);
   /// Enqueues the AllGather of the last layer's output, where an MP rank has that of its own tokens alone.
   void gather(int micro_batch, CommCall call);
-  /// Computes the logits of the MP group's tokens, and what this rank tells the others. A negative target is none.
-  void forward(int micro_batch, std::span<const int32_t> targets);
+  /// Computes the logits of the MP group's tokens, and what this rank tells the others.
+  void forward(int micro_batch);
   /// Enqueues the AllGather over MP of what its ranks tell each other.
   void share_sums(int micro_batch, CommCall call);
   /// Makes the gradients: of the weights, and this rank's part of the output's.
-  void backward(int micro_batch, std::span<const int32_t> targets);
+  void backward(int micro_batch);
   /// Enqueues, where there is MP, the sum of those parts.
   void sum(int micro_batch, CommCall call);
 
-  /// Returns -log p(target) of a token of the MP group.
-  double loss(int micro_batch, int64_t token) const;
+  /// Returns -log p(target) of each of some tokens of the MP group. Blocking.
+  std::vector<double> losses(int micro_batch, Rows tokens) const;
   /// Computes the last pass's logits anew: (tokens of the MP group, own part of the vocabulary).
   Tensor logits(int micro_batch) const;
 
@@ -42,23 +44,18 @@ class OutputHead {
 
  private:
   struct MicroBatch {
-    Tensor rows, d_rows;  // (tokens of the MP group, M), where the rank's own are apart: gathered; to be summed
-    Tensor normed, probabilities;  // (tokens, M), (tokens, own part of the vocabulary)
-    Tensor sums;                   // (MP, tokens, kSoftmaxSums), float64
-  };
-  struct Softmax {  // of a token, over the whole vocabulary
-    double largest = 0, sum = 0, target = 0;
+    Tensor rows, d_rows;    // (tokens of the MP group, M), where the rank's own are apart: gathered; to be summed
+    Tensor normed, logits;  // (tokens, M), (tokens, own part of the vocabulary); at last the logits' gradient
+    Tensor sums;            // (MP, tokens, kSoftmaxSums), float64
+    Array<int32_t> targets;
   };
   MicroBatch& of(int micro_batch) { return micro_batches_[static_cast<size_t>(micro_batch)]; }
   const MicroBatch& of(int micro_batch) const { return micro_batches_[static_cast<size_t>(micro_batch)]; }
   TensorView rows(int micro_batch) const;
   TensorView d_rows(int micro_batch) const;
-  double* sums(const MicroBatch& m, int mp, int64_t token) const;
-  Softmax softmax(const MicroBatch& m, int64_t token) const;
-  template <class T>
-  void add_up(MicroBatch& m, std::span<const int32_t> targets);
-  template <class T>
-  void differentiate(MicroBatch& m, std::span<const int32_t> targets);
+  /// Shows what this rank tells the others.
+  TensorView own_sums(const MicroBatch& m) const;
+  Targets targets(const MicroBatch& m) const { return {m.targets.data(), projection_.axes[1].first}; }
 
   const EndSetup& setup_;
   double counted_;

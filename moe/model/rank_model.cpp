@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "moe/layer/gradient_sums.h"
+#include "moe/tensor/host_copy.h"
 
 namespace moe {
 namespace {
@@ -27,7 +28,7 @@ RankModel::RankModel(LayerStack& stack, Communicator& world, int64_t vocabulary,
       everyone_(world.split(0, world.rank())),
       ends_(stack, vocabulary, step.tied, seed),
       step_(step),
-      squares_({1}, DType::float64) {
+      squares_({1}, DType::float64, math().memory()) {
   const ParallelShape stage = stage_case(stack.shape().shape).parallel;
   if (step.tied && stack.shape().shape.parallel.pp > 1)
     ends_link_ = everyone_->split(ends_.tied_gradient() ? world.rank() % stage.ranks() : -1, world.rank());
@@ -68,7 +69,7 @@ void RankModel::train(const OptimizerSettings& settings) {
       const bool matrix = p.axes[1].total > 1;  // gains and temperatures don't decay
       tensors.push_back({p.name, p.value.flat(), p.gradient.flat(), matrix, states_share(p).elements});
     }
-    optimizers_.try_emplace(layer, settings, std::move(tensors));
+    optimizers_.try_emplace(layer, settings, std::move(tensors), math());
   }
 }
 
@@ -95,13 +96,14 @@ void RankModel::issue(const Task& task, CommCall call) {
       return ends_link_->allreduce(own.data(), own.elements(), own.dtype(), call);
     }
     case TaskKind::squares:
-      return stream.launch([this](void*) { *squares_.as<double>() = own_squares(); });
+      return stream.launch([this](void* native) { add_own_squares(native); });
     case TaskKind::norm:
       return everyone_->allreduce(squares_.as<double>(), 1, DType::float64, call);
     case TaskKind::stage_weights:
       return gather_end(layer, stack_.comms().of(GroupKind::dp), call);
     case TaskKind::optimizer:
-      return stream.launch([this, layer](void*) {
+      return stream.launch([this, layer](void* native) {
+        math().use(native);
         if (!step_.clips) count_experts_once(layer);
         if (!apart_) step_layer(layer);
       });
@@ -117,13 +119,21 @@ void RankModel::count_experts_once(int layer) {
 void RankModel::step_layer(int layer) {
   const auto found = optimizers_.find(layer);
   if (found == optimizers_.end()) return;
-  const bool clips = settings_.clip_norm > 0;
-  found->second.step(steps_, clips ? clip_scale(std::sqrt(*squares_.as<double>()), settings_.clip_norm) : 1);
+  found->second.step(steps_, 1, squares_.as<double>());
+}
+
+void RankModel::passed() {
+  if (optimizers_.empty()) return;
+  ++steps_;
+  if (settings_.clip_norm == 0) return;
+  const double norm = std::sqrt(*HostCopy(squares_, math().memory()).view().as<double>());
+  require<WrongResult>(std::isfinite(norm), "norm of the gradients: found {}, expected a finite number", norm);
 }
 
 // Steps between passes, with the gathers that a plan has behind its steps.
 void RankModel::step(Stream& stream) {
-  stream.launch([this](void*) {
+  stream.launch([this](void* native) {
+    math().use(native);
     for (const auto& [layer, optimizer] : optimizers_) step_layer(layer);
   });
   if (!gathers_) return;
@@ -139,19 +149,20 @@ void RankModel::step(Stream& stream) {
 
 void RankModel::gather_end(int layer, Communicator& dp, CommCall call) {
   for (const Parameter& p : ends_.parameters(layer)) {
-    moe::gather_weights({&p, 1}, {}, dp, cpu_math(), call);
+    moe::gather_weights({&p, 1}, {}, dp, math(), call);
     call.pace = {};  // the first one keeps that of all
   }
 }
 
-double RankModel::own_squares() {
+void RankModel::add_own_squares(void* native) {
+  math().use(native);
   for (const int layer : stack_.layers()) count_experts_once(layer);
   const ParallelShape parallel = stage_case(stack_.shape().shape).parallel;
-  double sum = 0;
+  math().memory().clear(squares_.as<double>(), sizeof(double), native);
   const bool copy = ends_.heads() && ends_.tied_gradient();  // the other end counts it
   for (const Parameter& p : parameters())
-    if (!copy || p.name != model::kEmbedding) sum += sum_of_squares(p.gradient) / holders(p, parallel);
-  return sum;
+    if (!copy || p.name != model::kEmbedding)
+      math().add_squares(p.gradient, holders(p, parallel), squares_.as<double>());
 }
 
 ModelReference reference_model(const RankCells& rank, const StackChoices& choices, const ModelEnds& of,
@@ -176,7 +187,7 @@ ModelReference reference_model(const RankCells& rank, const StackChoices& choice
 }
 
 std::vector<TensorError> end_errors(ModelEnds& ends, const ModelReference& reference) {
-  return gradient_errors(ends.parameters(), reference.gradients, reference.sizes);
+  return gradient_errors(ends.parameters(), ends.memory(), reference.gradients, reference.sizes);
 }
 
 }  // namespace moe

@@ -25,16 +25,18 @@ class RankModel final : public ModelTasks {
   ModelEnds& ends() { return ends_; }
   /// Returns this rank's part of every weight and gradient; a layer's are named "layer-3.wq".
   std::vector<Parameter> parameters();
+  MemorySpace& memory() const { return math().memory(); }
   /// Lets the optimizer's tasks change the weights from now on; before, they leave the gradients whole and no more.
   /// Throws BadInput where gradients are to be clipped, and the plan has no norm.
   void train(const OptimizerSettings& settings);
   /// Lets the optimizer's tasks change nothing from now on; step() does that between passes.
   void step_apart() { apart_ = true; }
   void step(Stream& stream);
-  /// Notes that a pass has ended, with all of its optimizer's tasks; where they change weights, that was a step.
-  void passed() { steps_ += optimizers_.empty() ? 0 : 1; }
+  /// Notes that a pass has ended, with all of its optimizer's tasks; where they change weights, that was a step. Throws
+  /// WrongResult where it clipped by a norm that isn't finite. Blocking.
+  void passed();
   int64_t steps() const { return steps_; }
-  /// Returns what a checkpoint holds of this rank: weights and the optimizer's states.
+  /// Returns what a checkpoint holds of this rank, in memory(): weights and the optimizer's states.
   std::vector<ShardedTensor> stored();
   /// Continues from weights and states that are those after so many steps.
   void go_on_from(int64_t steps) { steps_ = steps; }
@@ -44,11 +46,12 @@ class RankModel final : public ModelTasks {
  private:
   // Returns whether a number of a layer stands for the embedding or the head.
   bool of_end(int layer) const { return layer < 0 || layer == stack_.shape().layers; }
+  Math& math() const { return stack_.front().state().math(); }
   std::vector<Parameter> parameters_of(int layer);
   void step_layer(int layer);
   void count_experts_once(int layer);
   void gather_end(int layer, Communicator& dp, CommCall call);
-  double own_squares();
+  void add_own_squares(void* native);
   // Returns the ranks that hold a weight alike and share its states: this one alone without ZeRO.
   WeightShare states_share(const Parameter& p) const;
 
@@ -62,7 +65,7 @@ class RankModel final : public ModelTasks {
   std::map<int, Optimizer> optimizers_;  // by layer, the ends' too
   bool apart_ = false;
   int64_t steps_ = 0;
-  Tensor squares_;  // of all gradients, float64
+  Tensor squares_;  // of all gradients: their sum, float64
 };
 
 // Compares a model's ranks, after a step that changed no weight, with the autograd reference.

@@ -15,11 +15,6 @@ namespace moe {
 // ZeRO 1 (Rajbhandari et al. 2020): of the ranks that hold a weight alike each keeps the optimizer's states of a share
 // of it, and takes the steps of that share.
 
-/// Selects elements of a tensor: `count` of each `every`, from `first` on; `every` 0: all of them, however many.
-struct OwnElements {
-  int64_t first = 0, count = 0, every = 0;
-};
-
 struct WeightShare {
   std::array<ShardRange, 3> axes;  // of the whole weight
   OwnElements elements;            // of this rank's part of it, row-major

@@ -4,7 +4,7 @@
 
 namespace moe {
 
-HostCopy::HostCopy(TensorView t, MemorySpace& memory) : memory_(memory), there_(t), stored_(t) {
+HostCopy::HostCopy(TensorView t, MemorySpace& memory, Widen widen) : memory_(memory), there_(t), stored_(t) {
   if (t.device() != DeviceKind::cpu) {
     copy_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(t.bytes()));
     stored_ = t.moved_to(copy_.get(), DeviceKind::cpu, t.dtype());
@@ -12,7 +12,7 @@ HostCopy::HostCopy(TensorView t, MemorySpace& memory) : memory_(memory), there_(
   }
   here_ = stored_;
   const DType wide = sums_type(t.dtype());
-  if (t.dtype() == wide) return;
+  if (widen == Widen::no || t.dtype() == wide) return;
   wide_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(t.elements() * bytes_of(wide)));
   here_ = t.moved_to(wide_.get(), DeviceKind::cpu, wide);
   convert(stored_, here_);

@@ -7,11 +7,14 @@
 
 namespace moe {
 
+/// Whether 16-bit numbers become float32.
+enum class Widen : uint8_t { no, yes };
+
 class HostCopy {
  public:
   /// Reads a device's tensor after everything that the device was given before. Blocking.
-  HostCopy(TensorView t, MemorySpace& memory);
-  /// Views float32 or float64: the tensor itself, or a copy of what a device holds, 16-bit numbers widened.
+  HostCopy(TensorView t, MemorySpace& memory, Widen widen = Widen::yes);
+  /// Views the tensor itself, or a copy of what a device holds; 16-bit numbers as they are or widened.
   TensorView view() const { return here_; }
   /// Sends what was written here to the tensor, rounded to nearest even. Blocking.
   void send() const;

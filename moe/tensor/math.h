@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "moe/device/memory.h"
+#include "moe/plan/step.h"
 #include "moe/tensor/tensor_view.h"
 
 namespace moe {
@@ -41,6 +42,40 @@ struct NormInput {
   TensorView x, gain;
   bool centred = false;
   double epsilon = 0;
+};
+
+/// Tells which row of a table each of some tokens has, and the same by row. All lie in the math's memory.
+struct TokenRows {
+  int64_t tokens = 0;
+  const int32_t* row = nullptr;                       // (tokens); negative: the table lacks it
+  int64_t used = 0;                                   // rows that some token has
+  const int32_t* table_row = nullptr;                 // (used), ascending
+  const int32_t *begin = nullptr, *by_row = nullptr;  // tokens of the i-th used row: by_row[begin[i]] to
+                                                      // by_row[begin[i + 1]], ascending
+};
+
+/// What each token of a matrix of logits is to predict. Column 0 is token `first` of the vocabulary.
+struct Targets {
+  const int32_t* target = nullptr;  // (tokens), in the math's memory; negative: nothing
+  int64_t first = 0;
+};
+
+/// An optimizer's step (moe/train/optimizer.h) on the own elements of a weight; `rate` and what follows are of that
+/// step. 16-bit weights have a master, which takes the step and is then rounded to the weight.
+struct WeightStep {
+  TensorView value, gradient;
+  OwnElements own;
+  TensorView master, first, second;  // of the own elements, of the sums' type; no data: there is none
+  OptimizerKind kind = OptimizerKind::adamw;
+  double rate = 0, decay = 0;
+  double momentum = 0;                       // of sgd
+  double beta1 = 0, beta2 = 0, epsilon = 0;  // of adamw
+  double correction1 = 1, correction2 = 1;   // likewise: 1 - beta^t
+  double scale = 1;                          // of the gradient
+  /// The sum of squares of all gradients, in the math's memory, float64; where its root is above `most_norm`, gradients
+  /// are multiplied by most_norm over it too. Null: they aren't.
+  const double* squares = nullptr;
+  double most_norm = 0;
 };
 
 /// Which way rotate() turns.
@@ -102,6 +137,26 @@ class Math {
   /// Makes the heads of an attention (attention_heads.h): of GEMMs and those softmaxes where a device has nothing
   /// better. Scores that they keep are tensors of `kept`.
   virtual std::unique_ptr<AttentionHeads> make_heads(const HeadsShape& shape, TensorStore& kept);
+
+  // What a model computes beside its layers.
+
+  /// Sets out (tokens, M) to each token's row of `table` (rows, M), zeros where the table lacks it, or adds the row.
+  virtual void look_up(TensorView table, const TokenRows& rows, TensorView out, Into into) = 0;
+  /// Adds to each row of `table` the rows of d (tokens, M) of its tokens, in their order.
+  virtual void add_to_rows(TensorView d, const TokenRows& rows, TensorView table) = 0;
+  /// Sets sums (tokens, kSoftmaxSums), float64, by the logits (tokens, words) of a part of the vocabulary: the largest,
+  /// the sum of exponentials over it, the target's (0: not in this part). Leaves in `logits` what
+  /// cross_entropy_backward() reads.
+  virtual void softmax_sums(TensorView logits, const Targets& targets, TensorView sums) = 0;
+  /// Turns what softmax_sums() left into the gradient of the logits: (p - [target]) / counted, 0 where there is no
+  /// target. p is the softmax over all parts of the vocabulary, whose sums (parts, tokens, kSoftmaxSums) has; this one
+  /// is `part`.
+  virtual void cross_entropy_backward(TensorView logits, const Targets& targets, TensorView sums, int part,
+                                      double counted) = 0;
+  /// Adds to *sum, float64 in this memory, the sum of squares of t over `copies`.
+  virtual void add_squares(TensorView t, int copies, double* sum) = 0;
+  /// Takes a step. CUDA: value and gradient have one type, and what is float32 or less is computed in float32.
+  virtual void step(const WeightStep& step) = 0;
 };
 
 /// Computes by cpu/math.h and has no state.

@@ -11,6 +11,11 @@
 
 namespace moe {
 
+/// Selects elements of a tensor: `count` of each `every`, from `first` on; `every` 0: all of them, however many.
+struct OwnElements {
+  int64_t first = 0, count = 0, every = 0;
+};
+
 class TensorView {
  public:
   static constexpr int kMaxRank = 6;
@@ -59,5 +64,15 @@ class TensorView {
   DType dtype_ = DType::float32;
   DeviceKind device_ = DeviceKind::cpu;
 };
+
+/// Returns the same selection of a tensor with `every` above 0, unless the tensor is empty.
+inline OwnElements own_of(const OwnElements& own, TensorView tensor) {
+  return own.every == 0 ? OwnElements{0, tensor.elements(), tensor.elements()} : own;
+}
+
+/// Counts the elements of a tensor that are selected.
+inline int64_t count_of(const OwnElements& own, TensorView tensor) {
+  return own.every == 0 ? tensor.elements() : tensor.elements() / own.every * own.count;
+}
 
 }  // namespace moe

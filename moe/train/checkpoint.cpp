@@ -16,6 +16,7 @@
 #include "moe/base/json.h"
 #include "moe/base/log.h"
 #include "moe/export/safetensors.h"
+#include "moe/tensor/host_copy.h"
 
 namespace fs = std::filesystem;
 
@@ -61,7 +62,8 @@ void remove_old_steps(const std::string& folder) {
 
 }  // namespace
 
-void write_checkpoint(const std::string& folder, int64_t step, int rank, std::span<const ShardedTensor> tensors) {
+void write_checkpoint(const std::string& folder, int64_t step, int rank, std::span<const ShardedTensor> tensors,
+                      MemorySpace& memory) {
   require<BadInput>(step >= 0 && rank >= 0, "checkpoint: found step {} of rank {}, expected 0 or more", step, rank);
   const std::string here = step_folder(folder, step);
   std::error_code error;
@@ -71,9 +73,11 @@ void write_checkpoint(const std::string& folder, int64_t step, int rank, std::sp
   fs::remove(manifest_file(here), error);  // or it would be of files of two runs
   std::vector<SafeTensor> stored;
   TensorNotes notes;
+  std::deque<HostCopy> copies;
   for (const ShardedTensor& t : tensors) {
-    check_shard(t);
-    const std::span<const std::byte> data(t.data.at(0), static_cast<size_t>(t.data.bytes()));
+    check_shard(t, memory.kind());
+    const TensorView read = copies.emplace_back(t.data, memory, Widen::no).view();
+    const std::span<const std::byte> data(read.at(0), static_cast<size_t>(read.bytes()));
     stored.push_back(
         {t.name, safetensor_type(t.data.dtype()), {t.axes[0].count, t.axes[1].count, t.axes[2].count}, data});
     notes[t.name] = text_of(t.axes);
@@ -233,13 +237,13 @@ std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, Conte
   return found;
 }
 
-void check_shard(const ShardedTensor& t) {
+void check_shard(const ShardedTensor& t, DeviceKind device) {
   require<BadInput>(axes_from(text_of(t.axes)).has_value(), "{}: found axes {}, expected parts within the whole",
                     t.name, text_of(t.axes));
   const int64_t elements = t.axes[0].count * t.axes[1].count * t.axes[2].count;
-  require<BadInput>(t.data.device() == DeviceKind::cpu && t.data.elements() == elements,
-                    "{}: found {} elements on {}, expected {} on the host", t.name, t.data.elements(),
-                    name_of(t.data.device()), elements);
+  require<BadInput>(t.data.device() == device && t.data.elements() == elements,
+                    "{}: found {} elements on {}, expected {} on {}", t.name, t.data.elements(),
+                    name_of(t.data.device()), elements, name_of(device));
 }
 
 // Reads checkpoints. A part may be any box of the whole, and so may what is asked for: what both have is copied in runs
@@ -335,17 +339,20 @@ void require_whole(const std::string& folder, const ShardedTensor& wanted, const
 
 }  // namespace
 
-void read_checkpoint(const Checkpoint& checkpoint, std::span<const ShardedTensor> tensors) {
+void read_checkpoint(const Checkpoint& checkpoint, std::span<const ShardedTensor> tensors, MemorySpace& memory) {
   std::deque<RankParts> ranks;
   for (int rank = 0; rank < checkpoint.ranks; ++rank) {
     const std::string path = rank_file(checkpoint.folder, rank);
     ranks.push_back({path, read_safetensors(path)});
   }
-  for (const ShardedTensor& wanted : tensors) {
-    check_shard(wanted);
+  for (const ShardedTensor& there : tensors) {
+    check_shard(there, memory.kind());
+    const HostCopy here(there.data, memory, Widen::no);
+    const ShardedTensor wanted{there.name, there.axes, here.view()};
     std::vector<bool> filled(static_cast<size_t>(elements_in(wanted.axes)));
     for (RankParts& parts : ranks) take_part(parts, wanted, filled);
     require_whole(checkpoint.folder, wanted, filled);
+    here.send();
   }
 }
 

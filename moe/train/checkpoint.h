@@ -7,13 +7,14 @@
 #include <span>
 #include <string>
 
+#include "moe/device/memory.h"
 #include "moe/rows/rank_shape.h"
 #include "moe/tensor/tensor_view.h"
 
 namespace moe {
 
-/// This rank's part of a weight or a state; `axes[i]` says which part of axis i of the whole it is. The data is
-/// the host's: (axes[0].count, axes[1].count, axes[2].count) elements, row-major. Parts of ranks may overlap: copies.
+/// This rank's part of a weight or a state; `axes[i]` says which part of axis i of the whole it is. The data has
+/// (axes[0].count, axes[1].count, axes[2].count) elements, row-major. Parts of ranks may overlap: copies.
 struct ShardedTensor {
   std::string name;  // of letters, digits, blanks and _ - . alone; of all ranks, the whole's
   std::array<ShardRange, 3> axes;
@@ -29,9 +30,10 @@ struct Checkpoint {
   std::string settings;  // the text that complete_checkpoint was given
 };
 
-/// Writes one rank's part of FOLDER/step-NNNNNN; makes the folders. A checkpoint of that step that was there counts no
-/// more until it is completed again. Throws BadInput naming the file if it can't be written.
-void write_checkpoint(const std::string& folder, int64_t step, int rank, std::span<const ShardedTensor> tensors);
+/// Writes one rank's part of FOLDER/step-NNNNNN, which `memory` has; makes the folders. A checkpoint of that step that
+/// was there counts no more until it is completed again. Throws BadInput naming the file if it can't be written.
+void write_checkpoint(const std::string& folder, int64_t step, int rank, std::span<const ShardedTensor> tensors,
+                      MemorySpace& memory = cpu_memory());
 
 /// Called by one rank, once all have written: writes the manifest, `settings` in it (any UTF-8 text), then removes
 /// the steps that are older than the newest two checkpoints. Throws BadInput naming a rank's file that is not there.
@@ -42,10 +44,11 @@ Checkpoint complete_checkpoint(const std::string& folder, int64_t step, int rank
 /// completed ones can be read.
 std::optional<Checkpoint> newest_checkpoint(const std::string& folder);
 
-/// Fills each tensor from whatever parts overlap it. Tensors of the checkpoint that nobody asks for are left out.
-/// Throws BadInput naming file and tensor where its type or the whole's shape are others, and folder, tensor and the
-/// first element that no part has.
-void read_checkpoint(const Checkpoint& checkpoint, std::span<const ShardedTensor> tensors);
+/// Fills each tensor, in `memory`, from whatever parts overlap it. Tensors of the checkpoint that nobody asks for are
+/// left out. Throws BadInput naming file and tensor where its type or the whole's shape are others, and folder, tensor
+/// and the first element that no part has.
+void read_checkpoint(const Checkpoint& checkpoint, std::span<const ShardedTensor> tensors,
+                     MemorySpace& memory = cpu_memory());
 
 // The names and texts on which those who write and those who read checkpoints agree.
 
@@ -69,7 +72,7 @@ enum class Contents : uint8_t { unread, compared };
 /// Returns the whole checkpoint in a folder of a step; nothing, and in `why` the reason, where it is none.
 std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, Contents contents, std::string& why);
 
-/// Throws BadInput naming the tensor unless it is the host's and has its axes' elements.
-void check_shard(const ShardedTensor& tensor);
+/// Throws BadInput naming the tensor unless it lies on such a device and has its axes' elements.
+void check_shard(const ShardedTensor& tensor, DeviceKind device);
 
 }  // namespace moe

@@ -1,11 +1,11 @@
 #pragma once
-// SGD with momentum and AdamW on this rank's parts of the weights, in host memory.
+// SGD with momentum and AdamW on this rank's parts of the weights, where those lie.
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "moe/plan/step.h"
-#include "moe/rows/layer_buffers.h"
+#include "moe/tensor/math.h"
 #include "moe/tensor/tensor.h"
 
 namespace moe {
@@ -20,7 +20,7 @@ struct OptimizerSettings {
   double momentum = 0.9;                              // of sgd
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // of adamw
   double weight_decay = 0;
-  double clip_norm = 0;       // the most that the gradients' norm may be, for clip_scale(); 0: any
+  double clip_norm = 0;       // the most that the gradients' norm may be; 0: any
   int64_t warm_up_steps = 0;  // the rate grows linearly over these
   int64_t steps = 0;          // the rate falls to `least_share` of it by the last of these; 0: it stays
   double least_share = 0;
@@ -30,7 +30,7 @@ struct OptimizerSettings {
 /// it falls along half a cosine. Step `steps` - 1 and all after it have its least share.
 double learning_rate_at(const OptimizerSettings& settings, int64_t step);
 
-/// Names a weight and its gradient: views of equal shape in host memory, which outlive the optimizer. Norms and biases
+/// Names a weight and its gradient: views of equal shape in one memory, which outlive the optimizer. Norms and biases
 /// do not decay.
 struct TrainedTensor {
   std::string name;
@@ -51,17 +51,18 @@ struct OptimizerState {
 /// take the steps and are then rounded to the weights.
 class Optimizer {
  public:
-  /// Makes the states; masters begin as the weights are now. Throws BadInput naming a setting that can't be, or a
-  /// tensor elsewhere than on the host or whose gradient has another shape.
-  Optimizer(const OptimizerSettings& settings, std::vector<TrainedTensor> tensors);
+  /// Makes the states, in `math`'s memory; masters begin as the weights are now. `math` outlives the optimizer. Throws
+  /// BadInput naming a setting that can't be, or a tensor that lies elsewhere or whose gradient has another shape.
+  Optimizer(const OptimizerSettings& settings, std::vector<TrainedTensor> tensors, Math& math = cpu_math());
 
-  /// Takes a step, counted from 0 without a gap (AdamW's bias correction). Gradients are multiplied by
-  /// `gradient_scale` first: the caller averages and clips, who knows what others have.
+  /// Takes a step, counted from 0 without a gap (AdamW's bias correction), on the stream that the math uses. Gradients
+  /// are multiplied by `gradient_scale` first: the caller averages, who knows what others have. `squares`: the sum of
+  /// squares of all gradients, in the math's memory, whose root clip_norm limits; null: nothing is clipped.
   ///   sgd    g += weight_decay w; v = momentum v + g; w -= rate v
   ///   adamw  w -= rate weight_decay w; m, v: running means of g and g^2; w -= rate m' / (sqrt(v') + epsilon), with
   ///          m' = m / (1 - beta1^t), v' = v / (1 - beta2^t), t = step + 1
   /// (Loshchilov, Hutter, Decoupled Weight Decay Regularization, ICLR'19; both as PyTorch's of those names.)
-  void step(int64_t step, double gradient_scale = 1);
+  void step(int64_t step, double gradient_scale = 1, const double* squares = nullptr);
 
   const OptimizerSettings& settings() const { return settings_; }
   std::vector<OptimizerState> states() const;
@@ -74,12 +75,7 @@ class Optimizer {
 
   OptimizerSettings settings_;
   std::vector<Trained> trained_;
+  Math* math_;
 };
-
-/// Adds up in float64 the squares of a host's tensor of any type.
-double sum_of_squares(TensorView tensor);
-/// Returns the factor that brings a gradient of that norm down to `most`: 1 where it is no longer, or where `most` is
-/// 0. Throws WrongResult for a norm that is not finite.
-double clip_scale(double norm, double most);
 
 }  // namespace moe

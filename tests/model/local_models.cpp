@@ -3,18 +3,20 @@
 #include <numeric>
 
 #include "moe/schedule/model_plan.h"
+#include "moe/tensor/host_copy.h"
 #include "tests/properties/any_model.h"
 
 namespace moe {
 
-LocalModels::LocalModels(const Plan& plan, const TokenSource& text, uint64_t seed, bool step_apart)
+LocalModels::LocalModels(const Plan& plan, const TokenSource& text, uint64_t seed, bool step_apart, DeviceKind device)
     : plan_(plan), world_(plan.shape.parallel.ranks()), ranks_(static_cast<size_t>(plan.shape.parallel.ranks())) {
   static const Workload chosen_by_gates;
   world_.run([&](int rank) {
     const auto everyone = world_.communicator(rank);
     ranks_[static_cast<size_t>(rank)] = std::make_unique<measure::RankRun>(
         plan_, *everyone,
-        measure::RankRun::Setup{.seed = seed, .workload = chosen_by_gates, .text = &text, .step_apart = step_apart});
+        measure::RankRun::Setup{
+            .kind = device, .seed = seed, .workload = chosen_by_gates, .text = &text, .step_apart = step_apart});
   });
 }
 
@@ -41,7 +43,36 @@ void LocalModels::zero(const std::vector<std::string>& ends) {
   for (const auto& rank : ranks_)
     for (const Parameter& p : rank->model()->parameters())
       for (const std::string& end : ends)
-        if (p.name.ends_with(end)) cpu_memory().clear(p.value.data(), p.value.bytes(), nullptr);
+        if (p.name.ends_with(end)) rank->model()->memory().clear(p.value.data(), p.value.bytes(), nullptr);
+}
+
+void LocalModels::write(const std::string& folder) const {
+  const int64_t step = ranks_.front()->model()->steps();
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    RankModel& model = *ranks_[rank]->model();
+    write_checkpoint(folder, step, static_cast<int>(rank), model.stored(), model.memory());
+  }
+  complete_checkpoint(folder, step, static_cast<int>(ranks_.size()), "");
+}
+
+void LocalModels::read(const std::string& folder) {
+  const std::optional<Checkpoint> newest = newest_checkpoint(folder);
+  require<WrongResult>(newest.has_value(), "{}: found no checkpoint", folder);
+  for (const auto& rank : ranks_) {
+    read_checkpoint(*newest, rank->model()->stored(), rank->model()->memory());
+    rank->model()->go_on_from(newest->step);
+  }
+}
+
+std::vector<std::byte> LocalModels::weights() const {
+  std::vector<std::byte> all;
+  for (const auto& rank : ranks_)
+    for (const Parameter& p : rank->model()->parameters()) {
+      const HostCopy copy(p.value, rank->model()->memory(), Widen::no);
+      const TensorView here = copy.view();
+      all.insert(all.end(), here.at(0), here.at(0) + here.bytes());
+    }
+  return all;
 }
 
 double LocalModels::held_out_loss(int batches) {

@@ -9,12 +9,21 @@
 
 namespace moe {
 
+/// Returns where models of this executable's tests compute: on_cpu.cpp, on_gpu.cpp.
+DeviceKind models_device();
+
 class LocalModels {
  public:
-  LocalModels(const Plan& plan, const TokenSource& text, uint64_t seed, bool step_apart = false);
+  LocalModels(const Plan& plan, const TokenSource& text, uint64_t seed, bool step_apart = false,
+              DeviceKind device = models_device());
   /// Runs steps, which before train() change no weight. Returns the loss of each.
   std::vector<double> run(int steps);
   void train(const OptimizerSettings& settings);
+  /// Writes a checkpoint of the ranks' steps so far, or goes on from the newest one.
+  void write(const std::string& folder) const;
+  void read(const std::string& folder);
+  /// Returns the bytes of every rank's weights.
+  std::vector<std::byte> weights() const;
   /// Zeroes the weights whose names end so.
   void zero(const std::vector<std::string>& ends);
   double held_out_loss(int batches);

@@ -57,13 +57,6 @@ struct Trainee {
     models.train(kSettings);
     states_bytes = tensor_memory.live_bytes - before;
   }
-  std::vector<std::byte> weights() const {
-    std::vector<std::byte> all;
-    for (const auto& rank : models.ranks())
-      for (const Parameter& p : rank->model()->parameters())
-        all.insert(all.end(), p.value.at(0), p.value.at(0) + p.value.bytes());
-    return all;
-  }
   int64_t gathering_tasks() const {
     return std::ranges::count_if(plan.tasks(), [](const Task& task) { return gathers_weights(task.kind); });
   }
@@ -87,7 +80,7 @@ TEST(Zero, ChangesNoBitOfLossesAndWeights) {
     const std::vector<double> losses = whole.models.run(kSteps);
     EXPECT_LT(losses.back(), losses.front());
     EXPECT_EQ(shared.models.run(kSteps), losses);
-    EXPECT_TRUE(shared.weights() == whole.weights());
+    EXPECT_TRUE(shared.models.weights() == whole.models.weights());
     EXPECT_EQ(shared.models.held_out_loss(2), whole.models.held_out_loss(2));
   }
 }
@@ -108,7 +101,7 @@ TEST(Zero, LossesAreThoseOfOneRank) {
 TEST(Zero, ChangesNoBitWhereStepsAreApart) {
   Trainee whole({1, 4, 1, 2, 1, 0}, true), shared({1, 4, 1, 2, 1, 1}, true);
   EXPECT_EQ(shared.models.run(4), whole.models.run(4));
-  EXPECT_TRUE(shared.weights() == whole.weights());
+  EXPECT_TRUE(shared.models.weights() == whole.models.weights());
 }
 
 // Lina's packed experts have sums over EDP in the plan, as well as gathers.
@@ -120,7 +113,7 @@ TEST(Zero, RunsUnderSchedulesThatSumExpertsInThePlan) {
     };
     EXPECT_EQ(std::any_of(shared.plan.tasks().begin(), shared.plan.tasks().end(), is_sum), sums) << schedule;
     EXPECT_EQ(shared.models.run(3), whole.models.run(3)) << schedule;
-    EXPECT_TRUE(shared.weights() == whole.weights()) << schedule;
+    EXPECT_TRUE(shared.models.weights() == whole.models.weights()) << schedule;
   }
 }
 
@@ -168,20 +161,9 @@ TEST(Zero, GoesOnFromCheckpointsOfOtherShapesAndWithoutIt) {
   for (const Division& d : divisions) {
     SCOPED_TRACE(text_of(d));
     Trainee trainee(d);
-    const auto& ranks = trainee.models.ranks();
-    if (!losses.empty()) {
-      const std::optional<Checkpoint> newest = newest_checkpoint(folder);
-      ASSERT_TRUE(newest);
-      for (const auto& rank : ranks) {
-        read_checkpoint(*newest, rank->model()->stored());
-        rank->model()->go_on_from(newest->step);
-      }
-    }
+    if (!losses.empty()) trainee.models.read(folder);
     for (const double loss : trainee.models.run(1)) losses.push_back(loss);
-    const auto step = static_cast<int64_t>(losses.size());
-    for (size_t rank = 0; rank < ranks.size(); ++rank)
-      write_checkpoint(folder, step, static_cast<int>(rank), ranks[rank]->model()->stored());
-    complete_checkpoint(folder, step, static_cast<int>(ranks.size()), "");
+    trainee.models.write(folder);
   }
   ASSERT_EQ(losses.size(), alone.size());
   for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i] / alone[i], 1, 1e-8) << "step " << i;

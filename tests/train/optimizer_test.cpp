@@ -3,10 +3,13 @@
 
 #include <cmath>
 #include <gtest/gtest.h>
+#include <tuple>
 
 #include "moe/base/check.h"
 #include "moe/base/numbers.h"
 #include "moe/base/random.h"
+#include "moe/rows/layer_buffers.h"
+#include "moe/tensor/cpu/math.h"
 #include "tests/base/error_of.h"
 
 namespace moe {
@@ -228,12 +231,18 @@ TEST(Norms, SumsAndScales) {
     for (int64_t i = 0; i < 143; ++i) sum += static_cast<Real>(element(t, i)) * element(t, i);
     EXPECT_NEAR(sum_of_squares(t), static_cast<double>(sum), 1e-12 * static_cast<double>(sum));
   }
-  EXPECT_EQ(clip_scale(4, 1), 0.25);
-  EXPECT_EQ(clip_scale(0.5, 1), 1);
-  EXPECT_EQ(clip_scale(0, 1), 1);
-  EXPECT_EQ(clip_scale(4, 0), 1);
-  EXPECT_THROW(clip_scale(std::nan(""), 1), WrongResult);
-  EXPECT_THROW(clip_scale(HUGE_VAL, 0), WrongResult);
+}
+
+TEST(Norms, ClipGradientsThatAreLonger) {
+  for (const auto& [most, squares, expected] :
+       {std::tuple{1.0, 16.0, 0.25}, {1.0, 0.25, 1.0}, {1.0, 0.0, 1.0}, {0.0, 16.0, 1.0}, {2.0, 4.0, 1.0}}) {
+    const Tensor weight({1}, DType::float64), gradient({1}, DType::float64);
+    set(gradient, 0, 3);
+    Optimizer optimizer({.kind = OptimizerKind::sgd, .learning_rate = 1, .momentum = 0, .clip_norm = most},
+                        {{"w", weight, gradient}});
+    optimizer.step(0, 1, &squares);
+    EXPECT_EQ(element(weight, 0), -3 * expected) << "at most " << most << ", squares " << squares;
+  }
 }
 
 TEST(Optimizer, WhatCannotBeIsNamed) {

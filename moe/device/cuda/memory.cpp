@@ -41,6 +41,7 @@ class DeviceMemory final : public MemorySpace {
                                    static_cast<cudaStream_t>(native)));
   }
   void clear(void* data, int64_t bytes, void* native) override {
+    use();
     MOE_CHECK_CUDA(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), static_cast<cudaStream_t>(native)));
   }
 

@@ -59,11 +59,10 @@ bool disturbed(const MeasuredRun& run) {
   return overrun_share(run) > kOverrunLimit || disturbance(run) > kUneven;
 }
 
-bool TimeLimit::exceeded(Communicator& everyone, Stream& stream) const {
+bool TimeLimit::exceeded(Device& device, Communicator& everyone, Stream& stream) const {
   if (most_s_ <= 0) return false;
   double late = now_s() - begin_s_ > most_s_ ? 1 : 0;
-  everyone.allreduce(&late, 1, DType::float64, {stream, {}, "time of passes"});
-  stream.synchronize();
+  sum_over_ranks({&late, 1}, device, everyone, {stream, {}, "time of passes"});
   return late > 0;
 }
 

@@ -52,7 +52,7 @@ class TimeLimit {
   /// Starts now. `most_s` 0: no limit.
   explicit TimeLimit(double most_s) : most_s_(most_s), begin_s_(now_s()) {}
   /// Returns whether the limit is exceeded on any rank. All ranks call it, on their own threads.
-  bool exceeded(Communicator& everyone, Stream& stream) const;
+  bool exceeded(Device& device, Communicator& everyone, Stream& stream) const;
   /// Returns the same. All processes call it, outside of World::run.
   bool exceeded(World& world) const;
 

@@ -263,7 +263,9 @@ class LayerBench {
     std::optional<CoreProbe> probe;
     if (probes()) probe.emplace();
     for (int iteration = first; iteration < passes.end; ++iteration) {
-      if (iteration >= kFewestPasses && limit_.exceeded(*everyone, *stream)) break;
+      if (iteration >= kFewestPasses &&
+          limit_.exceeded(schedules.front()->ranks[place(rank)]->device(), *everyone, *stream))
+        break;
       if (probe) together(*everyone, *stream), probed_[place(rank)].push_back(probe->seconds());
       for (size_t s = 0; s < schedules.size(); ++s) {
         Benched& each = *schedules[s];

@@ -133,6 +133,16 @@ std::vector<RankMachine> machines_of(World& world, DeviceKind device, int thread
   return machines;
 }
 
+void sum_over_ranks(std::span<double> numbers, Device& device, Communicator& everyone, CommCall call) {
+  if (everyone.size() == 1) return;
+  const auto bytes = static_cast<int64_t>(numbers.size_bytes());
+  const Memory there = device.make_memory(bytes);
+  call.stream.copy({there.data(), numbers.data(), bytes});
+  everyone.allreduce(there.data(), std::ssize(numbers), DType::float64, call);
+  call.stream.copy({numbers.data(), there.data(), bytes});
+  call.stream.synchronize();
+}
+
 std::vector<RankMachine> machines_apart(size_t ranks) {
   std::vector<RankMachine> machines;
   for (size_t rank = 0; rank < ranks; ++rank) machines.push_back({fmt::format("of rank {}", rank), 1});

@@ -3,6 +3,7 @@
 // to it.
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct RankMachine {
 std::vector<RankMachine> machines_of(World& world, DeviceKind device, int threads);
 /// Returns a machine of its own for each of so many ranks, for where paces say what tasks take.
 std::vector<RankMachine> machines_apart(size_t ranks);
+
+/// Sums the host's numbers over the ranks, by way of the memory of `device`, which the call's stream is of. Blocking.
+void sum_over_ranks(std::span<double> numbers, Device& device, Communicator& everyone, CommCall call);
 
 // Makes tasks slower on purpose, to see whether what guards performance notices.
 

@@ -77,14 +77,14 @@ void Training::begin(World& world, const std::vector<RankRun*>& ranks, const Tra
                     "{}: found {} steps, all that were asked for: there is nothing left to do", newest->folder,
                     newest->step);
   for (RankRun* rank : ranks) {
-    read_checkpoint(*newest, rank->model()->stored());
+    read_checkpoint(*newest, rank->model()->stored(), rank->model()->memory());
     rank->model()->go_on_from(newest->step);
   }
 }
 
 bool Training::stepped(size_t place, RankRun& rank, Communicator& everyone, Stream& stream) {
   losses_[place].push_back(own_loss(rank));
-  const bool stops = asked_to_stop(everyone, stream);
+  const bool stops = asked_to_stop(rank.device(), everyone, stream);
   const int64_t steps = rank.model()->steps();
   const bool due = steps == settings_.optimizer.steps || (settings_.every > 0 && steps % settings_.every == 0);
   if (!settings_.folder.empty() && (stops || due)) write(place, rank, everyone, stream);
@@ -92,14 +92,11 @@ bool Training::stepped(size_t place, RankRun& rank, Communicator& everyone, Stre
 }
 
 // Whichever rank was told first, all end after the same step.
-bool Training::asked_to_stop(Communicator& everyone, Stream& stream) {
+bool Training::asked_to_stop(Device& device, Communicator& everyone, Stream& stream) {
   if (settings_.stop == nullptr) return false;
   const bool is_asked = *settings_.stop;
   std::array<double, 2> asked{is_asked ? 1.0 : 0.0, is_asked ? everyone.rank() + 1.0 : 0.0};  // ranks, and their sum
-  if (everyone.size() > 1) {
-    everyone.allreduce(asked.data(), asked.size(), DType::float64, {stream, {}, "whether to stop"});
-    stream.synchronize();
-  }
+  sum_over_ranks(asked, device, everyone, {stream, {}, "whether to stop"});
   const bool is_one_of_many = everyone.size() > 1 && asked[0] == 1;
   if (is_one_of_many && everyone.rank() == 0) stopped_by_ = static_cast<int>(asked[1]) - 1;
   if (asked[0] > 0) stopped_ = true;
@@ -108,13 +105,9 @@ bool Training::asked_to_stop(Communicator& everyone, Stream& stream) {
 
 void Training::write(size_t place, RankRun& rank, Communicator& everyone, Stream& stream) const {
   const int64_t step = rank.model()->steps();
-  write_checkpoint(settings_.folder, step, everyone.rank(), rank.model()->stored());
+  write_checkpoint(settings_.folder, step, everyone.rank(), rank.model()->stored(), rank.model()->memory());
   std::vector<double> losses = losses_[place];
-  if (everyone.size() > 1) {  // and all have written then
-    everyone.allreduce(losses.data(), static_cast<int64_t>(losses.size()), DType::float64,
-                       {stream, {}, "losses of a checkpoint"});
-    stream.synchronize();
-  }
+  sum_over_ranks(losses, rank.device(), everyone, {stream, {}, "losses of a checkpoint"});  // all have written then
   if (everyone.rank() != 0) return;
   losses.insert(losses.begin(), earlier_.begin(), earlier_.end());
   complete_checkpoint(settings_.folder, step, everyone.size(), text_of(settings_.identity, losses));
@@ -147,7 +140,7 @@ Gpt2Shape gpt2_shape(const Plan& plan) { return {plan.shape.layer, plan.layers, 
 void take_weights(const std::string& file, World& world, const std::vector<RankRun*>& ranks, const Plan& plan) {
   world.run([&](int rank) {
     RankRun& mine = *ranks[static_cast<size_t>(rank - world.here().front())];
-    read_gpt2(file, gpt2_shape(plan), mine.model()->parameters());
+    read_gpt2(file, gpt2_shape(plan), mine.model()->parameters(), mine.model()->memory());
   });
 }
 
@@ -157,7 +150,7 @@ void save_weights(const std::string& file, World& world, const std::vector<RankR
   for (size_t i = 0; i < ranks.size(); ++i) {
     std::vector<ShardedTensor> weights;
     for (const Parameter& p : ranks[i]->model()->parameters()) weights.push_back({p.name, p.axes, p.value});
-    write_checkpoint(parts, 0, world.here()[i], weights);
+    write_checkpoint(parts, 0, world.here()[i], weights, ranks[i]->model()->memory());
     written.emplace_back();
   }
   gather(world, written);  // all have written then

@@ -59,7 +59,7 @@ class Training {
   double held_out_loss(World& world, const std::vector<RankRun*>& ranks) const;
 
  private:
-  bool asked_to_stop(Communicator& everyone, Stream& stream);
+  bool asked_to_stop(Device& device, Communicator& everyone, Stream& stream);
   void write(size_t place, RankRun& rank, Communicator& everyone, Stream& stream) const;
 
   TrainingSettings settings_;

@@ -183,6 +183,20 @@ class CpuMath final : public Math {
       attention_softmax_rows_backward(p, d, static_cast<T>(by), causal);
     });
   }
+
+  void look_up(TensorView table, const TokenRows& rows, TensorView out, Into into) override {
+    moe::look_up(table, rows, out, into);
+  }
+  void add_to_rows(TensorView d, const TokenRows& rows, TensorView table) override { moe::add_to_rows(d, rows, table); }
+  void softmax_sums(TensorView logits, const Targets& targets, TensorView sums) override {
+    moe::softmax_sums(logits, targets, sums);
+  }
+  void cross_entropy_backward(TensorView logits, const Targets& targets, TensorView sums, int part,
+                              double counted) override {
+    moe::cross_entropy_backward(logits, targets, sums, part, counted);
+  }
+  void add_squares(TensorView t, int copies, double* sum) override { *sum += sum_of_squares(t) / copies; }
+  void step(const WeightStep& step) override { step_weight(step); }
 };
 
 }  // namespace

@@ -40,6 +40,15 @@ void convert(TensorView from, TensorView to);
 /// Turns the rows of a matrix into their softmaxes.
 void softmax_rows(TensorView rows);
 
+/// These do what Math's of those names do (model_math.cpp).
+void look_up(TensorView table, const TokenRows& rows, TensorView out, Into into);
+void add_to_rows(TensorView d, const TokenRows& rows, TensorView table);
+void softmax_sums(TensorView logits, const Targets& targets, TensorView sums);
+void cross_entropy_backward(TensorView logits, const Targets& targets, TensorView sums, int part, double counted);
+void step_weight(const WeightStep& step);
+/// Adds up in float64 the squares of a tensor of any type.
+double sum_of_squares(TensorView tensor);
+
 /// Calls body(begin, end) on own_threads() for parts of [0, count), each element of which moves about `bytes`; on fewer
 /// where a thread costs more than it saves. `body` does not throw, and makes no parallel calls.
 void parallel_for(int64_t count, int64_t bytes, const std::function<void(int64_t begin, int64_t end)>& body);

@@ -9,10 +9,19 @@ Norm norm_of(const NormInput& in) {
   return {in.x.size(0), in.x.size(1), in.centred, in.epsilon, in.x.data(), in.gain.data()};
 }
 
+static_assert(kLossSums == kSoftmaxSums);
+
+LossRows loss_rows(TensorView logits, const Targets& targets) {
+  return {logits.data(), logits.size(0), logits.size(1), targets.target, targets.first};
+}
+
 }  // namespace
 
+// An emulated GPU's streams are threads and have no native stream: each thread has a scratch of its own.
 void* CudaMath::scratch(int64_t bytes) {
-  Memory& memory = scratch_[stream_];
+  static thread_local char own_thread;
+  const std::lock_guard lock(scratches_);
+  Memory& memory = scratch_[stream_ != nullptr ? stream_ : &own_thread];
   if (memory.bytes() < bytes) memory = memory_->allocate(bytes);
   return memory.data();
 }
@@ -116,4 +125,60 @@ void CudaMath::attention_softmax_backward(TensorView p, TensorView d, double by,
   cuda::attention_softmax_backward({stream_, p.dtype()}, p.data(), d.data(),
                                    {p.size(0) * p.size(1), p.size(1), p.size(2), by, causal});
 }
+
+void CudaMath::look_up(TensorView table, const TokenRows& rows, TensorView out, Into into) {
+  cuda::look_up({stream_, out.dtype()},
+                {table.data(), rows.row, rows.tokens, table.size(1), into == Into::add, out.data()});
+}
+
+void CudaMath::add_to_rows(TensorView d, const TokenRows& rows, TensorView table) {
+  cuda::add_to_rows({stream_, d.dtype()},
+                    {d.data(), rows.table_row, rows.begin, rows.by_row, rows.used, table.size(1), table.data()});
+}
+
+void CudaMath::softmax_sums(TensorView logits, const Targets& targets, TensorView sums) {
+  cuda::softmax_sums({stream_, logits.dtype()}, loss_rows(logits, targets), sums.as<double>());
+}
+
+// The logits are still there, so it does not matter which part they are.
+void CudaMath::cross_entropy_backward(TensorView logits, const Targets& targets, TensorView sums, int, double counted) {
+  cuda::cross_entropy_backward({stream_, logits.dtype()}, loss_rows(logits, targets), sums.as<double>(),
+                               static_cast<int>(sums.size(0)), counted);
+}
+
+void CudaMath::add_squares(TensorView t, int copies, double* sum) {
+  cuda::add_squares({stream_, t.dtype()}, t.data(), t.elements(), copies, sum,
+                    [&](int64_t bytes) { return scratch(bytes); });
+}
+
+void CudaMath::step(const WeightStep& step) {
+  const DType dtype = step.value.dtype();
+  require<WrongResult>(dtype == step.gradient.dtype(), "a step of {} weights by {} gradients on a GPU", name_of(dtype),
+                       name_of(step.gradient.dtype()));
+  const OwnElements own = own_of(step.own, step.value);
+  cuda::step_weight({stream_, dtype},
+                    {.value = step.value.data(),
+                     .gradient = step.gradient.data(),
+                     .master = step.master.data(),
+                     .first = step.first.data(),
+                     .second = step.second.data(),
+                     .count = count_of(step.own, step.value),
+                     .begin = own.first,
+                     .run = own.count,
+                     .every = own.every,
+                     .adamw = step.kind == OptimizerKind::adamw,
+                     .rate = step.rate,
+                     .decay = step.decay,
+                     .momentum = step.momentum,
+                     .beta1 = step.beta1,
+                     .beta2 = step.beta2,
+                     .epsilon = step.epsilon,
+                     .correction1 = step.correction1,
+                     .correction2 = step.correction2,
+                     .scale = step.scale,
+                     .squares = step.squares,
+                     .most_norm = step.most_norm},
+                    [&](int64_t bytes) { return scratch(bytes); });
+}
+
 }  // namespace moe::cuda

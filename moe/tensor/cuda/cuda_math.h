@@ -2,6 +2,7 @@
 // Math made of kernels, a memory and GEMMs. Includes no CUDA header: tests put emulated ones under it.
 #include <map>
 #include <memory>
+#include <mutex>
 
 #include "moe/tensor/attention_heads.h"
 #include "moe/tensor/cuda/gemm.h"
@@ -43,6 +44,13 @@ class CudaMath final : public Math {
   void norm_backward(const NormInput& in, TensorView d, TensorView d_gain) override;
   void attention_softmax(TensorView scores, double scale, bool causal) override;
   void attention_softmax_backward(TensorView p, TensorView d, double scale, bool causal) override;
+  void look_up(TensorView table, const TokenRows& rows, TensorView out, Into into) override;
+  void add_to_rows(TensorView d, const TokenRows& rows, TensorView table) override;
+  void softmax_sums(TensorView logits, const Targets& targets, TensorView sums) override;
+  void cross_entropy_backward(TensorView logits, const Targets& targets, TensorView sums, int part,
+                              double counted) override;
+  void add_squares(TensorView t, int copies, double* sum) override;
+  void step(const WeightStep& step) override;
 
  private:
   void* scratch(int64_t bytes);
@@ -53,7 +61,8 @@ class CudaMath final : public Math {
   std::unique_ptr<Gemm> gemm_;
   std::optional<int> torch_gpu_;
   std::shared_ptr<HeadsScratch> heads_scratch_;
-  std::map<void*, Memory> scratch_;  // of each stream
+  std::mutex scratches_;
+  std::map<const void*, Memory> scratch_;  // of each stream
   void* stream_ = nullptr;
 };
 

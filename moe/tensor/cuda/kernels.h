@@ -10,6 +10,9 @@
 
 namespace moe::cuda {
 
+/// Returns that many bytes for what a call needs until its kernels are done, and those behind it on its stream may use.
+using Scratch = std::function<void*(int64_t bytes)>;
+
 /// Which stream a kernel goes to and what type its elements are of.
 struct Work {
   void* stream = nullptr;
@@ -56,8 +59,6 @@ struct Norm {
   const void *x, *gain;
 };
 void norm(Work work, const Norm& of, void* out);
-/// Returns that many bytes for what a call needs until its kernels are done, and those behind it on its stream may use.
-using Scratch = std::function<void*(int64_t bytes)>;
 /// Computes the gradients, in place in d.
 void norm_backward(Work work, const Norm& of, void* d, void* d_gain, const Scratch& scratch);
 
@@ -73,6 +74,60 @@ struct Scores {
 void attention_softmax(Work work, void* scores, const Scores& of);
 /// Sets d to by p (d - <p, d>), in place.
 void attention_softmax_backward(Work work, const void* p, void* d, const Scores& of);
+
+// Embedding (embedding.cu) ----------------------------------------------------------------------------------------
+
+/// Does what Math::look_up() does: `table` has rows of `width`.
+struct LookUp {
+  const void* table;
+  const int32_t* row;  // (tokens)
+  int64_t tokens, width;
+  bool adds;
+  void* out;
+};
+void look_up(Work work, const LookUp& of);
+/// Does what Math::add_to_rows() does: each row adds up its tokens' in the type of sums and is rounded once.
+struct RowSums {
+  const void* d;
+  const int32_t *table_row, *begin, *by_row;
+  int64_t used, width;
+  void* table;
+};
+void add_to_rows(Work work, const RowSums& of);
+
+// Cross-entropy (cross_entropy.cu) --------------------------------------------------------------------------------
+
+/// Logits (tokens, words) of a part of the vocabulary that begins with token `first`.
+struct LossRows {
+  void* logits;
+  int64_t tokens, words;
+  const int32_t* target;  // (tokens)
+  int64_t first;
+};
+/// How many numbers each token has in the sums below.
+inline constexpr int kLossSums = 3;
+/// Does what Math::softmax_sums() does, and leaves the logits as they are.
+void softmax_sums(Work work, const LossRows& of, double* sums);
+/// Does what Math::cross_entropy_backward() does with the sums of `parts`.
+void cross_entropy_backward(Work work, const LossRows& of, const double* sums, int parts, double counted);
+
+// Steps of weights (weight_step.cu) -------------------------------------------------------------------------------
+
+/// Adds the sum of squares of `count` elements over `copies` to *sum. Computes in float64.
+void add_squares(Work work, const void* t, int64_t count, int copies, double* sum, const Scratch& scratch);
+/// A step as WeightStep has it, of weights and gradients of one type: of `run` of each `every` elements, from `begin`
+/// on; `count` in all.
+struct StepOf {
+  void* value;
+  const void* gradient;
+  void *master, *first, *second;  // of the sums' type; null: there is none
+  int64_t count, begin, run, every;
+  bool adamw;
+  double rate, decay, momentum, beta1, beta2, epsilon, correction1, correction2, scale;
+  const double* squares;
+  double most_norm;
+};
+void step_weight(Work work, const StepOf& of, const Scratch& scratch);
 
 // FP8 numbers (fp8.cu) --------------------------------------------------------------------------------------------
 

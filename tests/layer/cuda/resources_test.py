@@ -16,7 +16,8 @@ ROOT = pathlib.Path(__file__).parents[3]
 TABLE = pathlib.Path(__file__).parent / "resources.csv"
 SOURCES = ["moe/device/cuda/kernels.cu", "moe/tensor/cuda/elementwise.cu",
            "moe/tensor/cuda/activations.cu", "moe/tensor/cuda/norms.cu", "moe/tensor/cuda/softmax.cu",
-           "moe/tensor/cuda/fp8.cu",
+           "moe/tensor/cuda/fp8.cu", "moe/tensor/cuda/embedding.cu", "moe/tensor/cuda/cross_entropy.cu",
+           "moe/tensor/cuda/weight_step.cu",
            "moe/layer/cuda/rows.cu", "moe/layer/cuda/places.cu", "moe/layer/cuda/masks.cu",
            "moe/layer/cuda/logits.cu", "moe/layer/cuda/choose.cu", "moe/layer/cuda/scores.cu",
            "moe/layer/cuda/mixtures.cu"]

@@ -1,0 +1,77 @@
+// Kernels of the embedding: rows of a table by token, and the gradients of those rows.
+#include "moe/tensor/cuda/for_each.cuh"
+#include "moe/tensor/cuda/kernels.h"
+
+namespace moe::cuda {
+namespace {
+
+// N divides the width of a row.
+template <class T>
+struct LookUpRow {
+  const T* table;
+  const int32_t* row;
+  int64_t width;
+  bool adds;
+  T* out;
+  template <int N>
+  __device__ void at(int64_t i) const {
+    const int64_t token = i / width, column = i - token * width;
+    Pack<T, N> p = {};
+    if (row[token] >= 0) p = load<N>(table + row[token] * width + column);
+    if (adds) {
+      if (row[token] < 0) return;
+      const Pack<T, N> q = load<N>(out + i);
+#pragma unroll
+      for (int j = 0; j < N; ++j) p.at[j] = rounded<T>(value_of(q.at[j]) + value_of(p.at[j]));
+    }
+    store(p, out + i);
+  }
+};
+
+// A thread adds up its columns of all tokens of a row, in their order: no atomics, so the sums are the same every time.
+template <class T>
+struct SumRow {
+  const T* d;
+  const int32_t *table_row, *begin, *by_row;
+  int64_t width;
+  T* table;
+  template <int N>
+  __device__ void at(int64_t i) const {
+    const int64_t used = i / width, column = i - used * width;
+    T* to = table + table_row[used] * width + column;
+    const Pack<T, N> before = load<N>(to);
+    Sums<T> sums[N];
+#pragma unroll
+    for (int j = 0; j < N; ++j) sums[j] = value_of(before.at[j]);
+    for (int32_t t = begin[used]; t < begin[used + 1]; ++t) {
+      const Pack<T, N> p = load<N>(d + by_row[t] * width + column);
+#pragma unroll
+      for (int j = 0; j < N; ++j) sums[j] += value_of(p.at[j]);
+    }
+    Pack<T, N> after;
+#pragma unroll
+    for (int j = 0; j < N; ++j) after.at[j] = rounded<T>(sums[j]);
+    store(after, to);
+  }
+};
+
+}  // namespace
+
+void look_up(Work work, const LookUp& of) {
+  with_type(work.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const LookUpRow<T> op{in<T>(of.table), of.row, of.width, of.adds, out<T>(of.out)};
+    for_each<T>(work.stream, op, of.tokens * of.width,
+                aligned(of.table) && aligned(of.out) && of.width % kPack<T> == 0);
+  });
+}
+
+void add_to_rows(Work work, const RowSums& of) {
+  with_type(work.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const SumRow<T> op{in<T>(of.d), of.table_row, of.begin, of.by_row, of.width, out<T>(of.table)};
+    for_each<T>(work.stream, op, of.used * of.width, aligned(of.d) && aligned(of.table) && of.width % kPack<T> == 0);
+  });
+}
+
+}  // namespace moe::cuda

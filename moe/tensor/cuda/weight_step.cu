@@ -1,0 +1,136 @@
+// Kernels of an optimizer's step, and of the norm that gradients are clipped by.
+#include <algorithm>
+
+#include "moe/tensor/cuda/for_each.cuh"
+#include "moe/tensor/cuda/kernels.h"
+#include "moe/tensor/cuda/reduce.cuh"
+
+namespace moe::cuda {
+namespace {
+
+constexpr int64_t kMostParts = 1024, kElementsAThread = 16;
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) squares_kernel(const T* t, int64_t count, double* parts) {
+  double sum = 0;
+  for (int64_t i = thread_index(); i < count; i += static_cast<int64_t>(gridDim.x) * blockDim.x) {
+    const auto value = static_cast<double>(value_of(t[i]));
+    sum += value * value;
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    add_parts_kernel(const double* parts, int64_t count, int copies, double* sum) {
+  double own = 0;
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) own += parts[i];
+  own = block_sum(own);
+  if (threadIdx.x == 0) *sum += own / copies;
+}
+
+// Finds what gradients are multiplied by.
+__global__ void scale_kernel(const double* squares, double most_norm, double scale, double* found) {
+  if (threadIdx.x > 0) return;
+  const double norm = squares != nullptr ? std::sqrt(*squares) : 0;
+  *found = squares != nullptr && norm > most_norm ? scale * (most_norm / norm) : scale;
+}
+
+// What a step of weights of type T reads and writes; S is the type of its states.
+template <class T>
+struct Stepped {
+  using S = Sums<T>;
+  T* value;
+  const T* gradient;
+  S *master, *first, *second;
+  int64_t begin, run, every;
+  const double* scale;
+  S rate, decay;
+
+  __device__ int64_t place(int64_t i) const { return i / run * every + begin + i % run; }
+  __device__ S gradient_at(int64_t at) const { return value_of(gradient[at]) * static_cast<S>(*scale); }
+  __device__ S weight(int64_t i, int64_t at) const { return master != nullptr ? master[i] : value_of(value[at]); }
+  __device__ void set(int64_t i, int64_t at, S weight) const {
+    if (master != nullptr) master[i] = weight;
+    value[at] = rounded<T>(weight);
+  }
+};
+
+template <class T>
+struct SgdStep {
+  using S = Sums<T>;
+  Stepped<T> of;
+  S momentum;
+  template <int N>
+  __device__ void at(int64_t i) const {
+    const int64_t place = of.place(i);
+    const S weight = of.weight(i, place);
+    S change = of.gradient_at(place) + of.decay * weight;
+    if (of.first != nullptr) {
+      change += momentum * of.first[i];
+      of.first[i] = change;
+    }
+    of.set(i, place, weight - of.rate * change);
+  }
+};
+
+template <class T>
+struct AdamwStep {
+  using S = Sums<T>;
+  Stepped<T> of;
+  S beta1, beta2, new1, new2, epsilon;  // new1: 1 - beta1
+  S correction1, correction2;
+  template <int N>
+  __device__ void at(int64_t i) const {
+    const int64_t place = of.place(i);
+    const S weight = of.weight(i, place), g = of.gradient_at(place);
+    const S m = beta1 * of.first[i] + new1 * g, v = beta2 * of.second[i] + new2 * g * g;
+    of.first[i] = m;
+    of.second[i] = v;
+    const S kept = weight - of.rate * of.decay * weight;
+    of.set(i, place, kept - of.rate * (m / correction1) / (std::sqrt(v / correction2) + epsilon));
+  }
+};
+
+}  // namespace
+
+void add_squares(Work work, const void* t, int64_t count, int copies, double* sum, const Scratch& scratch) {
+  constexpr int64_t kBlock = kThreads * kElementsAThread;
+  const int64_t blocks = std::min((count + kBlock - 1) / kBlock, kMostParts);
+  if (blocks == 0) return;
+  auto* parts = static_cast<double*>(scratch(blocks * static_cast<int64_t>(sizeof(double))));
+  with_type(work.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(squares_kernel<T>, Grid{blocks, kThreads}, work.stream, in<T>(t), count, parts);
+  });
+  launch(add_parts_kernel, Grid{1, kThreads}, work.stream, parts, blocks, copies, sum);
+}
+
+void step_weight(Work work, const StepOf& step, const Scratch& scratch) {
+  if (step.count == 0) return;
+  auto* scale = static_cast<double*>(scratch(sizeof(double)));
+  launch(scale_kernel, Grid{1, kWarpSize}, work.stream, step.squares, step.most_norm, step.scale, scale);
+  with_type(work.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using S = Sums<T>;
+    const Stepped<T> of{out<T>(step.value),
+                        in<T>(step.gradient),
+                        out<S>(step.master),
+                        out<S>(step.first),
+                        out<S>(step.second),
+                        step.begin,
+                        step.run,
+                        step.every,
+                        scale,
+                        static_cast<S>(step.rate),
+                        static_cast<S>(step.decay)};
+    if (!step.adamw) return for_each<T>(work.stream, SgdStep<T>{of, static_cast<S>(step.momentum)}, step.count, false);
+    for_each<T>(work.stream,
+                AdamwStep<T>{of, static_cast<S>(step.beta1), static_cast<S>(step.beta2), static_cast<S>(1 - step.beta1),
+                             static_cast<S>(1 - step.beta2), static_cast<S>(step.epsilon),
+                             static_cast<S>(step.correction1), static_cast<S>(step.correction2)},
+                step.count, false);
+  });
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,3 @@
+#include "tests/model/local_models.h"
+
+moe::DeviceKind moe::models_device() { return DeviceKind::cuda; }
