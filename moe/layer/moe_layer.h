@@ -163,9 +163,10 @@ class MoeLayer {
     return state_.routing;
   }
   MemorySpace& memory() const { return state_.memory(); }
-  /// Sets the step of passes from now on (Gate::begin_step).
+  /// Sets the step of passes from now on (Gate::begin_step), and begins a forward.
   void begin_step(uint64_t step, bool noisy) {
     if (state_.parts.gate) state_.parts.gate->begin_step(step, noisy);
+    if (state_.parts.expert) state_.parts.expert->begin_forward();
   }
   /// Makes the gate weigh the workload's choices from now on, instead of choosing.
   void preset(const Workload& workload) {

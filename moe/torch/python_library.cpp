@@ -1,6 +1,7 @@
 // The library that the Python module moetune.torch loads by torch.ops.load_library: one rank's layer as a class of
 // torch's own. It links LibTorch alone, so that one library serves every Python.
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -69,6 +70,8 @@ class Ranks : public torch::CustomClassHolder {
     everyone();
     return world_->topology();
   }
+  /// Returns the numbers of the experts that this rank holds: the first, and how many. `options` are PythonLayer's.
+  std::vector<int64_t> experts(const std::string& options);
   LayerComms comms_of(const ParallelShape& parallel) { return comms_.of(everyone(), parallel); }
 
   /// Leaves the run; rank 0 waits for the others.
@@ -114,15 +117,44 @@ Plan plan_of(const TableReader& options, const WorldTopology& topology) {
   if (options.has("capacity_rounding"))
     rounding = rounding_from(options.text("capacity_rounding"), options.where("capacity_rounding"));
   const Schedule& schedule = find_schedule(options.has("schedule") ? options.text("schedule") : "tutel");
-  const auto degree = [&](std::string_view key) {
-    return static_cast<int>(options.optional_integer(key, kDegreeLimits).value_or(1));
-  };
   const LayerCase shape = complete(layer, parallel, rounding);
+  const int64_t rows = capacity_rows(shape);
+  const auto degree = [&](std::string_view key) {
+    const int64_t chunks = options.optional_integer(key, kDegreeLimits).value_or(1);
+    require<BadInput>(chunks <= rows, "{}: {}: found {}, expected at most {}: a chunk has a row of each expert",
+                      kOptions, key, chunks, rows);
+    return static_cast<int>(chunks);
+  };
   const Profile profile = nominal_profile(shape);
   const LayerPricer pricer(profile, shape, {});
   const LayerResult decided = LayerSearch().tune(
       schedule, pricer, {.forward = degree("degree_forward"), .backward = degree("degree_backward")});
   return build_plan(schedule, shape, decided.decision);
+}
+
+std::vector<int64_t> Ranks::experts(const std::string& options) {
+  return in_python([&] {
+    const ConfigFile file = parse_json(options, std::string(kOptions));
+    const Plan plan = plan_of(TableReader(file, kOptionKeys), topology());
+    require<BadInput>(plan.shape.parallel.esp == 1, "{}: found experts of Python's with ESP {}, expected 1", kOptions,
+                      plan.shape.parallel.esp);
+    const ShardRange held = rank_shape(plan.shape, everyone().rank(), plan.structure->flow).experts;
+    return std::vector<int64_t>{held.first, held.count};
+  });
+}
+
+/// Throws RankFailure unless all ranks have the same `seed` and `losses`, which no plan contains.
+void require_same_words(Communicator& everyone, const TableReader& options) {
+  const std::array<int64_t, 2> own{options.optional_integer("seed", kNonNegative).value_or(1),
+                                   options.has("losses") && options.text("losses") == "mean"};
+  std::vector<std::array<int64_t, 2>> all(static_cast<size_t>(everyone.size()));
+  const auto stream = make_cpu_device()->make_stream("seed and losses");
+  everyone.allgather(own.data(), all.data(), sizeof own, {*stream, {}, "comparing seed and losses"});
+  stream->synchronize();
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    require<RankFailure>(all[rank] == own, "rank {}: seed {} and losses {} differ from rank {}'s: {} and {}",
+                         everyone.rank(), own[0], own[1] == 0 ? "sum" : "mean", rank, all[rank][0],
+                         all[rank][1] == 0 ? "sum" : "mean");
 }
 
 /// Throws ValueError, or TypeError of an element type, unless a tensor is as the layer's own.
@@ -144,40 +176,58 @@ TensorView view_of(const torch::Tensor& t, DType dtype) {
                         : view.part(0, {1, 1, t.size(0)});
 }
 
-/// A gate that Python computes, with parameters of its own. Number `gate` is what its operators know it by.
-class CalledGate final : public Gate {
- public:
-  /// Copies rank 0's `weights`.
-  CalledGate(const RankShape& rank, Communicator& everyone, int64_t gate, const std::vector<torch::Tensor>& weights,
-             const std::vector<std::string>& names)
-      : gate_(gate) {
-    const auto stream = make_cpu_device()->make_stream("weights of the gate");
+torch::Tensor tensor_of(TensorView t) {
+  return torch::from_blob(t.data(), {t.size(0), t.size(1)}, cpu::scalar_type(t.dtype()));
+}
+
+/// Parameters of a module of Python's, and their gradients.
+struct CalledParameters {
+  /// Copies the `weights` of the first rank of `copies`, which all have them.
+  CalledParameters(const RankShape& rank, Communicator& copies, const std::vector<torch::Tensor>& weights,
+                   const std::vector<std::string>& names) {
+    const auto stream = make_cpu_device()->make_stream("weights of Python's");
     const torch::Tensor like = torch::empty({0}, cpu::scalar_type(rank.dtype()));
     for (size_t i = 0; i < weights.size(); ++i) {
       const int64_t axes = weights[i].dim();
       require<BadInput>(axes >= 1 && axes <= 3, "{}: found a parameter of {} axes, expected 1 to 3", names[i], axes);
       require_like(names[i], weights[i], like.new_empty(weights[i].sizes()));
-      values_.push_back(weights[i].detach().clone(torch::MemoryFormat::Contiguous));
-      gradients_.push_back(torch::zeros_like(values_.back()));
-      everyone.broadcast(values_.back().data_ptr(), static_cast<int64_t>(values_.back().nbytes()), 0, {*stream});
+      values.push_back(weights[i].detach().clone(torch::MemoryFormat::Contiguous));
+      gradients.push_back(torch::zeros_like(values.back()));
+      copies.broadcast(values.back().data_ptr(), static_cast<int64_t>(values.back().nbytes()), 0, {*stream});
       stream->synchronize();
       Parameter p{names[i],
                   {ShardRange{0, 1, 1}, {0, 1, 1}, {0, 1, 1}},
-                  view_of(values_[i], rank.dtype()),
-                  view_of(gradients_[i], rank.dtype())};
+                  view_of(values[i], rank.dtype()),
+                  view_of(gradients[i], rank.dtype())};
       p.dimensions = static_cast<int>(axes);
       for (int64_t axis = 0; axis < axes; ++axis)
         p.axes[static_cast<size_t>(3 - axes + axis)] = {0, weights[i].size(axis), weights[i].size(axis)};
-      parameters_.push_back(p);
+      shown.push_back(p);
     }
   }
+
+  /// Takes gradients in the order of `values`.
+  void take(std::span<const torch::Tensor> found, Into into) {
+    require_equal(found.size(), gradients.size(), "gradients of Python's parameters");
+    for (size_t i = 0; i < found.size(); ++i)
+      into == Into::add ? gradients[i].add_(found[i]) : gradients[i].copy_(found[i]);
+  }
+
+  std::vector<torch::Tensor> values, gradients;
+  std::vector<Parameter> shown;
+};
+
+/// A gate that Python computes, with parameters of its own. Its operators know it by the number of its layer.
+class CalledGate final : public Gate {
+ public:
+  CalledGate(int64_t layer, CalledParameters parameters) : layer_(layer), own_(std::move(parameters)) {}
 
   void forward(TensorView hidden, Routing& routing) override {
     static const auto kCall =
         c10::Dispatcher::singleton()
             .findSchemaOrThrow("moetune::gate_forward", "")
             .typed<std::tuple<torch::Tensor, torch::Tensor>(int64_t, const torch::Tensor&, at::TensorList)>();
-    const auto [choices, weights] = kCall.call(gate_, as_tensor(hidden).clone(), values_);
+    const auto [choices, weights] = kCall.call(layer_, tensor_of(hidden).clone(), own_.values);
     const torch::Tensor expected = torch::empty({routing.tokens, routing.choices}, torch::kMeta);
     require<BadInput>(choices.sizes() == expected.sizes() && weights.sizes() == expected.sizes(),
                       "gate: found choices ({}) and weights ({}), expected ({}): tokens, top_k",
@@ -190,49 +240,152 @@ class CalledGate final : public Gate {
                         routing.experts - 1);
     std::ranges::transform(chosen, routing.expert.begin(), [](int64_t expert) { return static_cast<int>(expert); });
     assign_rows(routing);
-    as_tensor(routing.weight.view()).copy_(weights);
+    require<BadInput>(weights.isfinite().all().item<bool>(), "gate: found a weight that is no finite number");
+    tensor_of(routing.weight.view()).copy_(weights);
   }
 
   void backward(const GateBackward& pass) override {
     static const auto kCall = c10::Dispatcher::singleton()
                                   .findSchemaOrThrow("moetune::gate_backward", "")
                                   .typed<std::vector<torch::Tensor>(int64_t, const torch::Tensor&)>();
-    const std::vector<torch::Tensor> gradients = kCall.call(gate_, as_tensor(pass.d_weight).clone());
-    require_equal(gradients.size(), gradients_.size() + 1, "gradients of the gate");
-    as_tensor(pass.d_hidden).add_(gradients.front());
-    for (size_t i = 0; i < gradients_.size(); ++i)
-      pass.into == Into::add ? gradients_[i].add_(gradients[i + 1]) : gradients_[i].copy_(gradients[i + 1]);
+    const std::vector<torch::Tensor> gradients = kCall.call(layer_, tensor_of(pass.d_weight).clone());
+    tensor_of(pass.d_hidden).add_(gradients.at(0));
+    own_.take(std::span(gradients).subspan(1), pass.into);
   }
 
-  std::vector<Parameter> parameters() override { return parameters_; }
+  std::vector<Parameter> parameters() override { return own_.shown; }
 
  private:
-  static torch::Tensor as_tensor(TensorView t) {
-    return torch::from_blob(t.data(), {t.size(0), t.size(1)}, cpu::scalar_type(t.dtype()));
-  }
-
-  int64_t gate_;
-  std::vector<torch::Tensor> values_, gradients_;
-  std::vector<Parameter> parameters_;
+  int64_t layer_;
+  CalledParameters own_;
 };
 
-/// A gate of Python's. `number` 0: the layer has one of its own.
-struct PythonGate {
-  int64_t number = 0;
+/// Experts that Python computes, each with parameters of its own and all of the hidden size (ESP 1).
+class CalledExperts final : public Expert {
+ public:
+  CalledExperts(int64_t layer, std::vector<CalledParameters> experts) : layer_(layer), experts_(std::move(experts)) {}
+
+  void begin_forward() override {
+    static const auto kCall =
+        c10::Dispatcher::singleton().findSchemaOrThrow("moetune::experts_begin", "").typed<void(int64_t)>();
+    kCall.call(layer_);
+  }
+  void reserve(int64_t) override {}  // Python keeps what autograd does
+
+  void forward(TensorView input, std::span<const Rows> rows, TensorView output) override {
+    static const auto kCall =
+        c10::Dispatcher::singleton()
+            .findSchemaOrThrow("moetune::expert_forward", "")
+            .typed<torch::Tensor(int64_t, int64_t, int64_t, const torch::Tensor&, at::TensorList)>();
+    for_each_expert(rows, [&](size_t e, int64_t packed) {
+      const torch::Tensor x = tensor_of(at(input, rows[e].begin, rows[e].count()));
+      const torch::Tensor y = kCall.call(layer_, static_cast<int64_t>(e), rows[e].begin, x.clone(), experts_[e].values);
+      require_like("expert", y, x);
+      tensor_of(at(output, packed, rows[e].count())).copy_(y);
+    });
+  }
+
+  void backward(const ExpertPass& pass, TensorView, Into into) override {
+    begin_gradients(into);
+    for_each_expert(pass.rows, [&](size_t e, int64_t packed) {
+      const std::vector<torch::Tensor> found =
+          gradients(pass, e, at(pass.d_output, packed, pass.rows[e].count()), true, true);
+      tensor_of(at(pass.d_input, packed, pass.rows[e].count())).copy_(found.at(0));
+      experts_[e].take(std::span(found).subspan(1), Into::add);
+    });
+  }
+
+  void backward_inputs(const ExpertPass& pass) override {
+    for_each_expert(pass.rows, [&](size_t e, int64_t packed) {
+      const TensorView d_output = at(pass.d_output, pass.rows[e].begin, pass.rows[e].count());
+      tensor_of(at(pass.d_input, packed, pass.rows[e].count())).copy_(gradients(pass, e, d_output, true, false).at(0));
+    });
+  }
+
+  void backward_weights(const ExpertPass& pass, TensorView, Into into) override {
+    begin_gradients(into);
+    for_each_expert(pass.rows, [&](size_t e, int64_t) {
+      const TensorView d_output = at(pass.d_output, pass.rows[e].begin, pass.rows[e].count());
+      experts_[e].take(gradients(pass, e, d_output, false, true), Into::add);
+    });
+  }
+
+  std::vector<Parameter> parameters(TensorView) override {
+    std::vector<Parameter> all;
+    for (const CalledParameters& expert : experts_) all.insert(all.end(), expert.shown.begin(), expert.shown.end());
+    for (Parameter& p : all) p.summed_over = SummedOver::edp;
+    return all;
+  }
+
+ private:
+  static TensorView at(TensorView t, int64_t first, int64_t rows) {
+    return t.part(first * t.size(1), {rows, t.size(1)});
+  }
+
+  // Calls step(expert, its first row in a packed chunk) for each expert that has rows.
+  static void for_each_expert(std::span<const Rows> rows, const auto& step) {
+    int64_t packed = 0;
+    for (size_t e = 0; e < rows.size(); ++e) {
+      if (rows[e].count() > 0) step(e, packed);
+      packed += rows[e].count();
+    }
+  }
+
+  // The chunk that overwrites need not have rows of every expert.
+  void begin_gradients(Into into) {
+    if (into == Into::add) return;
+    for (CalledParameters& expert : experts_)
+      for (torch::Tensor& gradient : expert.gradients) gradient.zero_();
+  }
+
+  // Returns the gradients of the rows, if `inputs`, and behind them of the parameters, if `weights`.
+  std::vector<torch::Tensor> gradients(const ExpertPass& pass, size_t expert, TensorView d_output, bool inputs,
+                                       bool weights) {
+    static const auto kCall =
+        c10::Dispatcher::singleton()
+            .findSchemaOrThrow("moetune::expert_backward", "")
+            .typed<std::vector<torch::Tensor>(int64_t, int64_t, int64_t, const torch::Tensor&, const torch::Tensor&,
+                                              at::TensorList, bool, bool)>();
+    const Rows rows = pass.rows[expert];
+    return kCall.call(layer_, static_cast<int64_t>(expert), rows.begin,
+                      tensor_of(at(pass.input, rows.begin, rows.count())).clone(), tensor_of(d_output).clone(),
+                      experts_[expert].values, inputs, weights);
+  }
+
+  int64_t layer_;
+  std::vector<CalledParameters> experts_;
+};
+
+/// The modules of Python's that a layer calls, which know the layer by its number, and their parameters: the gate's,
+/// whose names begin with "gate/", and those of the experts that this rank holds, "experts/E/".
+struct PythonParts {
+  int64_t layer = 0;
+  bool gate = false, experts = false;
   std::vector<torch::Tensor> weights;
   std::vector<std::string> names;
+
+  CalledParameters of(const RankShape& rank, Communicator& copies, std::string_view prefix) const {
+    std::vector<torch::Tensor> own;
+    std::vector<std::string> own_names;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (!names[i].starts_with(prefix)) continue;
+      own.push_back(weights[i]);
+      own_names.push_back(names[i]);
+    }
+    return {rank, copies, own, own_names};
+  }
 };
 
 /// The layer of MoELayer. `options`: a JSON object with the fields of a layer file and what else kOptionKeys names.
 class PythonLayer : public torch::CustomClassHolder {
  public:
-  PythonLayer(c10::intrusive_ptr<Ranks> ranks, const std::string& options, int64_t gate,
-              const std::vector<torch::Tensor>& gate_weights, const std::vector<std::string>& gate_names)
+  PythonLayer(c10::intrusive_ptr<Ranks> ranks, const std::string& options, int64_t number, bool calls_gate,
+              bool calls_experts, const std::vector<torch::Tensor>& weights, const std::vector<std::string>& names)
       : ranks_(std::move(ranks)) {
     in_python([&] {
       const cpu::UseThreads threads(torch::get_num_threads());
       const ConfigFile file = parse_json(options, std::string(kOptions));
-      make(TableReader(file, kOptionKeys), {gate, gate_weights, gate_names});
+      make(TableReader(file, kOptionKeys), {number, calls_gate, calls_experts, weights, names});
     });
   }
 
@@ -272,9 +425,10 @@ class PythonLayer : public torch::CustomClassHolder {
  private:
   MoeLayer& layer() { return module_->layer(); }
 
-  void make(const TableReader& options, const PythonGate& gate) {
+  void make(const TableReader& options, const PythonParts& python) {
     const Plan plan = plan_of(options, ranks_->topology());
     require_same_plan(ranks_->everyone(), plan);
+    require_same_words(ranks_->everyone(), options);
     LayerSeed seed;
     seed.seed = static_cast<uint64_t>(options.optional_integer("seed", kNonNegative).value_or(1));
     const auto losses = options.has("losses") && options.choice("losses", {"sum", "mean"}) == "mean"
@@ -283,14 +437,15 @@ class PythonLayer : public torch::CustomClassHolder {
     const int rank = ranks_->everyone().rank();
     const auto made = std::make_shared<MoeLayer>(rank_shape(plan.shape, rank, plan.structure->flow), seed,
                                                  ranks_->comms_of(plan.shape.parallel));
-    if (gate.number != 0) {
+    LayerParts& parts = made->state().parts;
+    if (python.gate) {
       const LayerShape& layer = plan.shape.layer;
       require<BadInput>(layer.aux_loss == 0 && layer.z_loss == 0,
                         "{}: found auxiliary losses with a gate of Python's, expected none: it computes its own",
                         kOptions);
-      made->state().parts.gate =
-          std::make_unique<CalledGate>(made->shape(), ranks_->everyone(), gate.number, gate.weights, gate.names);
+      parts.gate = std::make_unique<CalledGate>(python.layer, python.of(made->shape(), ranks_->everyone(), "gate/"));
     }
+    if (python.experts) parts.expert = experts_of(*made, plan, python);
     module_ =
         std::make_unique<MoeLayerModule>(made, plan, make_device(DeviceKind::cpu, 0, torch::get_num_threads()), losses);
     for (const auto& weight : module_->named_parameters()) {
@@ -304,6 +459,17 @@ class PythonLayer : public torch::CustomClassHolder {
                           torch::device(torch::kMeta).dtype(cpu::scalar_type(input.dtype())));
     line_ = fmt::format("{}, {}, {}, r_f {}, r_b {}", describe(plan.shape.layer), describe_groups(plan.shape.parallel),
                         plan.schedule, plan.degree_forward, plan.degree_backward);
+  }
+
+  static std::unique_ptr<Expert> experts_of(MoeLayer& layer, const Plan& plan, const PythonParts& python) {
+    const RankShape& rank = layer.shape();
+    require<BadInput>(std::ranges::none_of(plan.gradients, &Gradient::experts),
+                      "{}: found experts of Python's and schedule {}, expected one that doesn't pack experts", kOptions,
+                      plan.schedule);
+    std::vector<CalledParameters> experts;
+    for (int64_t e = rank.experts.first; e < rank.experts.first + rank.experts.count; ++e)
+      experts.push_back(python.of(rank, layer.state().comms.of(GroupKind::edp), fmt::format("experts/{}/", e)));
+    return std::make_unique<CalledExperts>(python.layer, std::move(experts));
   }
 
   c10::intrusive_ptr<Ranks> ranks_;
@@ -323,13 +489,21 @@ TORCH_LIBRARY(moetune, library) {
   using moe::Ranks;
   // Python implements these: choices and weights of a gate's tokens, by such parameters; the gradients of its hidden
   // states and parameters.
-  library.def("gate_forward(int gate, Tensor hidden, Tensor[] parameters) -> (Tensor, Tensor)");
-  library.def("gate_backward(int gate, Tensor d_weights) -> Tensor[]");
+  library.def("gate_forward(int layer, Tensor hidden, Tensor[] parameters) -> (Tensor, Tensor)");
+  library.def("gate_backward(int layer, Tensor d_weights) -> Tensor[]");
+  // And these: before a forward; the outputs of an expert's rows, the first of which is number `first`; the gradients
+  // of these rows, if `inputs`, and behind them of the parameters, if `weights`.
+  library.def("experts_begin(int layer) -> ()");
+  library.def("expert_forward(int layer, int expert, int first, Tensor rows, Tensor[] parameters) -> Tensor");
+  library.def(
+      "expert_backward(int layer, int expert, int first, Tensor rows, Tensor d_output, Tensor[] parameters, "
+      "bool inputs, bool weights) -> Tensor[]");
   library.class_<Ranks>("Ranks")
       .def(torch::init<int64_t, int64_t, std::string, std::string, int64_t, double>())
+      .def("experts", &Ranks::experts)
       .def("close", &Ranks::close);
   library.class_<PythonLayer>("Layer")
-      .def(torch::init<c10::intrusive_ptr<Ranks>, std::string, int64_t, std::vector<torch::Tensor>,
+      .def(torch::init<c10::intrusive_ptr<Ranks>, std::string, int64_t, bool, bool, std::vector<torch::Tensor>,
                        std::vector<std::string>>())
       .def("names", &PythonLayer::names)
       .def("weights", &PythonLayer::weights)

@@ -14,7 +14,7 @@ import threading
 import uuid
 import weakref
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 from torch import distributed, nn
@@ -87,18 +87,21 @@ def _leave() -> None:
 
 
 class _Layer:
-    """The layer of some options, blocking: all ranks make theirs. A copy is another layer of the same options. `gate`:
-    the parameters of a gate that Python computes, by name; None: the layer has its own."""
+    """The layer of some options, blocking: all ranks make theirs. A copy is another layer of the same options. `own`:
+    the parameters of the parts that Python computes, by name; `parts`: these parts, of "gate" and "experts"."""
 
-    def __init__(self, options: str, ranks_per_node: int, timeout: float, gate: Optional[Dict[str, torch.Tensor]]):
-        self.arguments = options, ranks_per_node, timeout, gate and {n: p.detach().clone() for n, p in gate.items()}
-        self.number = 0 if gate is None else next(_numbers)
-        self.gate: Any = None  # the module, from its first forward on
+    def __init__(self, options: str, ranks_per_node: int, timeout: float, parts: Tuple[str, ...],
+                 own: Dict[str, torch.Tensor]):
+        self.arguments = options, ranks_per_node, timeout, parts, {n: p.detach().clone() for n, p in own.items()}
+        self.number = next(_numbers) if parts else 0
+        self.modules: Dict[str, Any] = {}  # of the parts, from the first forward on
         self.chosen: Any = None  # the last forward's hidden states and parameters, and weights, with their graph
-        self.inside: Optional[int] = None  # the thread in which the gate runs
-        self.made = torch.classes.moetune.Layer(_ranks(ranks_per_node, timeout), options, self.number,
-                                                list((gate or {}).values()),
-                                                [_gate_parameter(name) for name in gate or {}])
+        self.rows: Dict[Any, Any] = {}  # likewise of experts' rows, by expert, first row and their number
+        self.keeps = True  # these graphs
+        self.inside: Optional[int] = None  # the thread in which a part runs
+        self.made = torch.classes.moetune.Layer(_ranks(ranks_per_node, timeout), options, self.number, "gate" in parts,
+                                                "experts" in parts, list(own.values()),
+                                                [_called_name(name) for name in own])
         _layers[self.number] = self
 
     def __reduce__(self) -> Any:
@@ -108,8 +111,8 @@ class _Layer:
         return _Layer(*self.arguments)
 
 
-def _gate_parameter(name: str) -> str:
-    return "gate/" + name.replace(".", "/")  # torch allows no dots
+def _called_name(name: str) -> str:
+    return name.replace(".", "/")  # torch allows no dots
 
 
 _numbers = itertools.count(1)
@@ -136,37 +139,77 @@ def _choices(found: Any) -> Tuple[torch.Tensor, torch.Tensor]:
     return experts, weights
 
 
+def _called(layer: _Layer, module: nn.Module, rows: torch.Tensor, values: List[torch.Tensor]) -> Tuple[Any, Any]:
+    """What a module returns for rows and values of its parameters, and these, with their graph if the layer keeps
+    graphs."""
+    with torch.inference_mode(False), torch.set_grad_enabled(layer.keeps), _calls:
+        rows = rows.requires_grad_()
+        # Stand for the parameters, whose gradients the layer gives to autograd: so hooks see them once.
+        parameters = {name: value.detach().requires_grad_(p.requires_grad)
+                      for (name, p), value in zip(module.named_parameters(), values)}
+        layer.inside = threading.get_ident()
+        try:
+            return [rows, *parameters.values()], torch.func.functional_call(module, parameters, (rows,))
+        finally:
+            layer.inside = None
+
+
+def _gradients(inputs: List[torch.Tensor], output: torch.Tensor, d_output: torch.Tensor,
+               keeps: bool) -> List[torch.Tensor]:
+    """The gradients of `inputs`, zeros where there is none."""
+    found: List[Optional[torch.Tensor]] = [None] * len(inputs)
+    wanted = [i for i, each in enumerate(inputs) if each.requires_grad]
+    if output.requires_grad and wanted:
+        for i, gradient in zip(wanted, torch.autograd.grad(output, [inputs[i] for i in wanted],
+                                                           d_output.to(output.dtype), keeps, allow_unused=True)):
+            found[i] = gradient
+    return [torch.zeros_like(each) if gradient is None else gradient for each, gradient in zip(inputs, found)]
+
+
 def _gate_forward(number: int, hidden: torch.Tensor,
                   values: List[torch.Tensor]) -> Tuple[torch.Tensor, torch.Tensor]:
     layer = _layers[number]
-    with torch.inference_mode(False), torch.enable_grad(), _calls:
-        hidden = hidden.requires_grad_()
-        # Stand for the parameters, whose gradients the layer gives to autograd: so hooks see them once.
-        parameters = {name: value.detach().requires_grad_(p.requires_grad)
-                      for (name, p), value in zip(layer.gate.named_parameters(), values)}
-        layer.inside = threading.get_ident()
-        try:
-            choices, weights = _choices(torch.func.functional_call(layer.gate, parameters, (hidden,)))
-        finally:
-            layer.inside = None
-    layer.chosen = [hidden, *parameters.values()], weights
+    inputs, found = _called(layer, layer.modules["gate"], hidden, values)
+    choices, weights = _choices(found)
+    layer.chosen = (inputs, weights) if layer.keeps else None
     return choices.detach(), weights.detach()
 
 
 def _gate_backward(number: int, d_weights: torch.Tensor) -> List[torch.Tensor]:
     layer = _layers[number]
     (inputs, weights), layer.chosen = layer.chosen, None
-    found: List[Optional[torch.Tensor]] = [None] * len(inputs)
-    if weights.requires_grad:
-        wanted = [i for i, each in enumerate(inputs) if each.requires_grad]
-        for i, gradient in zip(wanted, torch.autograd.grad(weights, [inputs[i] for i in wanted],
-                                                           d_weights.to(weights.dtype), allow_unused=True)):
-            found[i] = gradient
-    return [torch.zeros_like(each) if gradient is None else gradient for each, gradient in zip(inputs, found)]
+    return _gradients(inputs, weights, d_weights, False)
 
 
-_operators.impl("gate_forward", _gate_forward, "CompositeExplicitAutograd")
-_operators.impl("gate_backward", _gate_backward, "CompositeExplicitAutograd")
+def _experts_begin(number: int) -> None:
+    if number in _layers:
+        _layers[number].rows.clear()
+
+
+def _expert_forward(number: int, expert: int, first: int, rows: torch.Tensor,
+                    values: List[torch.Tensor]) -> torch.Tensor:
+    layer = _layers[number]
+    inputs, output = _called(layer, list(layer.modules["experts"].values())[expert], rows, values)
+    if not isinstance(output, torch.Tensor):
+        raise TypeError(f"expert: found a {type(output).__name__}, expected a tensor in the shape of the rows")
+    if layer.keeps:
+        layer.rows[expert, first, len(rows)] = inputs, output
+    return output.detach()
+
+
+def _expert_backward(number: int, expert: int, first: int, rows: torch.Tensor, d_output: torch.Tensor,
+                     values: List[torch.Tensor], of_inputs: bool, of_weights: bool) -> List[torch.Tensor]:
+    layer = _layers[number]
+    key = expert, first, len(rows)
+    if key not in layer.rows:  # of a forward in other chunks
+        _expert_forward(number, expert, first, rows, values)
+    inputs, output = layer.rows[key] if not of_weights else layer.rows.pop(key)
+    own = inputs if of_inputs and of_weights else inputs[:1] if of_inputs else inputs[1:]
+    return _gradients(own, output, d_output, not of_weights)
+
+
+for _operator in (_gate_forward, _gate_backward, _experts_begin, _expert_forward, _expert_backward):
+    _operators.impl(_operator.__name__[1:], _operator, "CompositeExplicitAutograd")
 
 
 def _plan_text(path: str) -> str:
@@ -192,6 +235,18 @@ def _field(key: str, value: Any) -> Any:
     return value
 
 
+def _made_expert(make: Callable[[], nn.Module], seed: int, number: int) -> nn.Module:
+    """One expert, whichever rank makes it."""
+    if isinstance(make, nn.Module) or not callable(make):
+        raise TypeError(f"MoELayer: expert: found a {type(make).__name__}, expected what makes one when it is called")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed((int(seed) << 20) + number)
+        made = make()
+    if not isinstance(made, nn.Module):
+        raise TypeError(f"MoELayer: expert: found one that makes a {type(made).__name__}, expected a torch.nn.Module")
+    return made
+
+
 class MoELayer(nn.Module):
     """This rank's part of one transformer layer with MoE: norm, attention, norm, gate and experts.
 
@@ -199,6 +254,10 @@ class MoELayer(nn.Module):
     are the layer's, by the names of layer files (`batch`, `seq`, `model_dim`, `hidden`, `experts`, `top_k`, `dtype`,
     `gate`, `ep`, `mp`, ...), and it runs by `schedule` in `degrees` chunks, one number or two (forward, backward). All
     ranks make the same layers in the same order.
+
+    `expert` makes one expert: a module that is called with rows (rows, model_dim) and returns as many. It is called
+    without arguments once for each expert that the rank holds, with torch's random numbers seeded by `seed` and the
+    expert's number, and all ranks that hold an expert start with the first one's parameters. ESP must be 1.
 
     `gate` is the name of a gate, or a module of one's own. Called with hidden states (tokens, model_dim), it returns
     the experts' numbers and their weights, both (tokens, top_k); autograd does its backward. Its parameters start as
@@ -216,7 +275,7 @@ class MoELayer(nn.Module):
     def __init__(self, *, plan: Union[str, os.PathLike, None] = None, schedule: Optional[str] = None,
                  degrees: Union[int, Tuple[int, int], None] = None, losses: str = "sum", seed: int = 1,
                  ranks_per_node: int = 0, timeout: float = 600.0, gate: Union[str, nn.Module, None] = None,
-                 **fields: Any):
+                 expert: Optional[Callable[[], nn.Module]] = None, **fields: Any):
         super().__init__()
         options = {**fields, "losses": losses, "seed": seed}
         if not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
@@ -238,16 +297,21 @@ class MoELayer(nn.Module):
             options["gate"] = gate
         elif router is not None and plan is None:
             options["gate"] = "switch"  # as this one is planned
-        options = {key: _field(key, value) for key, value in options.items()}
-        routed = None if router is None else dict(router.named_parameters())
-        self._layer = _Layer(json.dumps(options), ranks_per_node, timeout, routed)
-        self._router = {_gate_parameter(name): name for name in routed or {}}
+        text = json.dumps({key: _field(key, value) for key, value in options.items()})
+        parts: Dict[str, nn.Module] = {} if router is None else {"gate": router}
+        if expert is not None:
+            first, count = _ranks(ranks_per_node, timeout).experts(text)
+            parts["experts"] = nn.ModuleDict({str(e): _made_expert(expert, seed, e)
+                                              for e in range(first, first + count)})
+        own = {f"{part}.{name}": p for part, module in parts.items() for name, p in module.named_parameters()}
+        self._layer = _Layer(text, ranks_per_node, timeout, tuple(parts), own)
+        self._called = {_called_name(name): name for name in own}
         self._names: List[str] = self._layer.made.names()
-        if router is not None:
-            self.gate = router
+        for part, module in parts.items():
+            self.add_module(part, module)
         for name, weight in zip(self._names, self._layer.made.weights()):
-            if routed is not None and name in self._router:
-                routed[self._router[name]].data = weight  # rank 0's
+            if name in self._called:
+                own[self._called[name]].data = weight  # rank 0's
             else:
                 self.register_parameter(name, nn.Parameter(weight))
 
@@ -257,23 +321,36 @@ class MoELayer(nn.Module):
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"x: found a {type(x).__name__}, expected a tensor")
         made = self._layer.made
-        weights = {name: getattr(self, name) for name in self._names if name not in self._router}
+        weights = {name: getattr(self, name) for name in self._names if name not in self._called}
         if self._layer.number:
             if self._layer.inside == threading.get_ident():
-                raise RuntimeError("MoELayer: found a layer that its own gate calls, expected a gate without it")
-            routed = dict(self.gate.named_parameters()) if isinstance(self.gate, nn.Module) else {}
-            if list(routed) != list(self._router.values()):
-                raise ValueError(f"gate: found parameters {', '.join(routed) or 'none'}, expected "
-                                 f"{', '.join(self._router.values()) or 'none'}: those the layer was made with")
-            self._layer.gate = self.gate
-            weights.update({name: routed[own] for name, own in self._router.items()})
+                raise RuntimeError("MoELayer: found a layer that its own gate or expert calls, expected one without it")
+            weights.update(self._called_parameters())
+            self._layer.keeps = torch.is_grad_enabled()
         if torch.is_autocast_enabled("cpu"):
             x = x.to(weights[self._names[0]].dtype)
         rows = x.reshape(-1, x.shape[-1]) if x.dim() > 2 else x
-        y = made.forward(rows, [weights[name] for name in self._names], self.training)
+        try:
+            y = made.forward(rows, [weights[name] for name in self._names], self.training)
+        finally:
+            self._layer.keeps = True  # for a backward that runs a forward again
         if self._layer.number and y.grad_fn is not None:
-            y.grad_fn.metadata["moetune"] = self._layer  # lives until the backward that needs its gate
+            y.grad_fn.metadata["moetune"] = self._layer  # lives until the backward that needs its parts
         return y.view(x.shape)
+
+    def _called_parameters(self) -> Dict[str, torch.Tensor]:
+        """Those of the parts that Python computes, by the layer's names; hands the parts to the layer."""
+        found: Dict[str, torch.Tensor] = {}
+        for part in self._layer.arguments[3]:
+            module = getattr(self, part)
+            own = dict(module.named_parameters()) if isinstance(module, nn.Module) else {}
+            expected = [name[len(part) + 1:] for name in self._called.values() if name.startswith(part + ".")]
+            if list(own) != expected:
+                raise ValueError(f"{part}: found parameters {', '.join(own) or 'none'}, expected "
+                                 f"{', '.join(expected) or 'none'}: those the layer was made with")
+            self._layer.modules[part] = module
+            found.update({_called_name(f"{part}.{name}"): p for name, p in own.items()})
+        return found
 
     @property
     def tokens(self) -> range:
@@ -284,7 +361,7 @@ class MoELayer(nn.Module):
     def shards(self) -> Dict[str, List[range]]:
         """Each parameter's part of the whole weight, a range an axis."""
         return {name: [range(first, first + count) for first, count, _ in self._layer.made.shards(i)]
-                for i, name in enumerate(self._names) if name not in self._router}
+                for i, name in enumerate(self._names) if name not in self._called}
 
     def auxiliary_loss(self) -> float:
         """The gate's auxiliary losses of the last forward, times their coefficients: their gradients are in those of

@@ -78,6 +78,33 @@ class OwnGate(nn.Module):
         return choices, logits.softmax(-1).gather(1, choices)
 
 
+class OwnExpert(nn.Module):
+    """An expert of a user's: three layers, biases and a parameter that weighs nothing."""
+
+    def __init__(self, dtype=torch.float64):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(16, 12), nn.Tanh(), nn.Linear(12, 20, bias=False), nn.SiLU(),
+                                    nn.Linear(20, 16)).to(dtype)
+        self.unused = nn.Parameter(torch.zeros(3, dtype=dtype))
+
+    def forward(self, rows):
+        return self.layers(rows)
+
+
+def all_experts(layer, fields):
+    """Every expert, from all ranks' parts."""
+    mine = {number: expert.state_dict() for number, expert in layer.experts.items()}
+    parts = [mine]
+    if distributed.is_initialized():
+        parts = [None] * distributed.get_world_size()
+        distributed.all_gather_object(parts, mine)
+    experts = [fields["expert"]() for _ in range(fields["experts"])]
+    for part in parts:
+        for number, state in part.items():
+            experts[int(number)].load_state_dict(state)
+    return experts
+
+
 def plain_layer(fields, w, x):
     swiglu = fields.get("ffn") == "mixtral"
 
@@ -101,6 +128,10 @@ def plain_layer(fields, w, x):
     for expert in range(fields["experts"]):
         token, place = (chosen == expert).nonzero(as_tuple=True)
         rows = normed[token]
+        if "made_experts" in fields:
+            made = fields["made_experts"][expert](rows)
+            out = out.index_add(0, token, made * weights[token, place, None])
+            continue
         if swiglu:
             inner = functional.silu(rows @ w["w1"][expert]) * (rows @ w["w3"][expert])
         else:
@@ -165,6 +196,8 @@ def require_as_plain(fields, dtype, **how):
         gate = copy.deepcopy(layer.gate)
         gate.zero_grad()
         fields = {**fields, "gate": gate}
+    if "expert" in fields:
+        fields["made_experts"] = all_experts(layer, fields)
     all_x.requires_grad_()
     expected = plain_layer(fields, w, all_x)
     (expected * all_dy).sum().backward()
@@ -177,6 +210,12 @@ def require_as_plain(fields, dtype, **how):
             continue
         if name.startswith("gate."):
             require_near(p.grad, gate.get_parameter(name[5:]).grad, dtype, f"{what}: gradient of {name}")
+            continue
+        if name.startswith("experts."):
+            _, number, own = name.split(".", 2)
+            expected = fields["made_experts"][int(number)].get_parameter(own).grad
+            require_near(p.grad, torch.zeros_like(p) if expected is None else expected, dtype,
+                         f"{what}: gradient of {name}")
             continue
         require_near(p.grad, own_part(layer, name, w[name].grad), dtype, f"{what}: gradient of {name}")
 
@@ -582,7 +621,9 @@ class Gates(unittest.TestCase):
                 (lambda h: h, TypeError, "^gate: found Tensor, expected two tensors"),
                 (lambda h: (h, h, h), TypeError, "^gate: found Tensor, Tensor, Tensor, expected two tensors"),
                 (lambda h: None, TypeError, "^gate: found NoneType, expected two tensors"),
-                (lambda h: layer(h), RuntimeError, "found a layer that its own gate calls"),
+                (lambda h: layer(h), RuntimeError, "found a layer that its own gate or expert calls"),
+                (lambda h: (torch.arange(2).expand(16, 2), torch.full((16, 2), math.nan)), ValueError,
+                 "^gate: found a weight that is no finite number"),
                 (lambda h: (torch.zeros(16, 2, dtype=int, device="meta"), torch.ones(16, 2)), ValueError,
                  "^gate: found a tensor on meta, expected the CPU's"),
                 (broken, KeyError, "mine")):
@@ -595,6 +636,98 @@ class Gates(unittest.TestCase):
             MoELayer(**{**TINY, "gate": Bad(), "aux_loss": 1})
         with self.assertRaisesRegex(ValueError, "found a parameter of 4 axes"):
             MoELayer(**{**TINY, "gate": nn.Conv2d(2, 2, 2)})
+
+
+class Experts(unittest.TestCase):
+    """Modules of the user's as the experts."""
+
+    def test_gradients_are_plain_pytorchs(self):
+        for dtype in torch.float64, torch.float32:
+            for schedule, degrees in [*SCHEDULES, ("fsmoe", (1, 3)), ("fsmoe-dw", (2, 3))]:
+                for capacity in {}, {"capacity_factor": None}:
+                    with self.subTest(schedule=schedule, dtype=dtype, capacity=capacity):
+                        require_as_plain({**TINY, **capacity, "expert": lambda: OwnExpert(dtype)}, dtype,
+                                         schedule=schedule, degrees=degrees)
+
+    def test_beside_a_gate_of_the_users(self):
+        torch.manual_seed(3)
+        require_as_plain({**TINY, "gate": OwnGate(torch.float64), "expert": OwnExpert}, torch.float64)
+
+    def setUp(self):
+        self.layer = MoELayer(**TINY, dtype=torch.float64, schedule="fsmoe", degrees=(2, 1), expert=OwnExpert)
+        self.x = all_tokens(self.layer, torch.float64)
+
+    def test_experts_without_rows(self):
+        """Their gradients are zeros, whatever an older backward left."""
+        self.layer(self.x).sum().backward()
+        self.layer.zero_grad()
+        with torch.no_grad():
+            self.layer.gate.zero_()
+            self.layer.gate[:2] = 1e3 * torch.sign(torch.arange(16) - 7.5)
+        self.layer(torch.ones_like(self.x)).square().sum().backward()
+        used = {number: any(bool(p.grad.any()) for p in expert.parameters())
+                for number, expert in self.layer.experts.items()}
+        self.assertIn(False, used.values())
+        self.assertIn(True, used.values())
+
+    def test_is_a_part_of_the_module(self):
+        y = self.layer(self.x).detach()
+        self.assertIn("experts.3.layers.0.weight", self.layer.state_dict())
+        for other in copy.deepcopy(self.layer), self.layer:
+            torch.testing.assert_close(other(self.x), y, rtol=0, atol=0)
+        again = MoELayer(**TINY, dtype=torch.float64, schedule="fsmoe", degrees=(2, 1), expert=OwnExpert)
+        torch.testing.assert_close(again(self.x), y, rtol=0, atol=0)  # seeded alike
+        first, second = self.layer.experts["0"].layers[0].weight, self.layer.experts["1"].layers[0].weight
+        self.assertFalse(torch.equal(first, second))
+        other = MoELayer(**TINY, dtype=torch.float64, seed=7, expert=OwnExpert)
+        self.assertFalse(torch.equal(other(self.x), y))
+        other.load_state_dict(self.layer.state_dict())
+        torch.testing.assert_close(other(self.x), y, rtol=1e-12, atol=1e-12)
+
+    def test_older_forwards_and_no_gradients(self):
+        self.layer(self.x).square().sum().backward()
+        expected = {name: p.grad.clone() for name, p in self.layer.named_parameters()}
+        self.layer.zero_grad()
+        older = self.layer(self.x)
+        self.layer(2 * self.x)
+        with torch.no_grad():
+            self.layer(3 * self.x)
+        self.assertFalse(self.layer._layer.rows, "no graph is kept")
+        older.square().sum().backward()
+        for name, p in self.layer.named_parameters():
+            torch.testing.assert_close(p.grad, expected[name], rtol=1e-12, atol=1e-12)
+
+    def test_trains(self):
+        adam = torch.optim.Adam(self.layer.parameters(), 1e-2)
+        losses = []
+        for _ in range(10):
+            adam.zero_grad()
+            loss = functional.mse_loss(self.layer(self.x), self.x.roll(1, 1))
+            loss.backward()
+            adam.step()
+            losses.append(loss.item())
+        self.assertLess(losses[-1], 0.8 * losses[0])
+
+    def test_refusals(self):
+        for made, error, line in (
+                (OwnExpert(), TypeError, "found a OwnExpert, expected what makes one when it is called"),
+                (lambda: 3, TypeError, "found one that makes a int, expected a torch.nn.Module"),
+                (lambda: OwnExpert(torch.float32), TypeError, "experts/0/.*Float, expected Double")):
+            with self.assertRaisesRegex(error, line):
+                MoELayer(**TINY, dtype=torch.float64, expert=made)
+        for made, error, line in (
+                (lambda rows: rows[:1], ValueError, r"^expert: found shape \(1, 16\), expected \("),
+                (lambda rows: rows.float(), TypeError, "^expert: found elements of type Float, expected Double"),
+                (lambda rows: (rows, rows), TypeError, "^expert: found a tuple, expected a tensor"),
+                (self.layer, RuntimeError, "own gate or expert calls")):
+            broken = MoELayer(**TINY, dtype=torch.float64, expert=OwnExpert)
+            for expert in broken.experts.values():
+                expert.forward = made if made is not self.layer else lambda rows: broken(rows)
+            with self.assertRaisesRegex(error, line):
+                broken(self.x)
+        self.layer.experts["0"] = nn.Linear(16, 16, dtype=torch.float64)
+        with self.assertRaisesRegex(ValueError, "^experts: found parameters 0.weight, .*expected 0.unused"):
+            self.layer(self.x)
 
 
 class Plans(unittest.TestCase):
@@ -643,6 +776,7 @@ class BadInput(unittest.TestCase):
             r"^MoELayer: losses: found 'max', expected": {"losses": "max"},
             r"^MoELayer: degree_forward: found 0, expected": {"degrees": 0},
             r"^MoELayer: degrees: found 3 numbers": {"degrees": (1, 2, 3)},
+            r"^MoELayer: degree_forward: found 100, expected at most \d+: a chunk has a row": {"degrees": 100},
             r"16": {"dtype": torch.float16},
             r"int32": {"dtype": torch.int32},
             r"ep": {"ep": 3},
@@ -775,6 +909,9 @@ def on_ranks():
             torch.manual_seed(rank)  # its parameters are rank 0's
             own = {**TINY, "gate": OwnGate(torch.float64)}
             require_as_plain(own, torch.float64, schedule=schedule, degrees=degrees, **spread)
+            if ranks == 2 or spread.get("esp") == 1:
+                experts = {**TINY, "expert": OwnExpert}
+                require_as_plain(experts, torch.float64, schedule=schedule, degrees=degrees, **spread)
         require_as_plain(TINY, torch.float32, schedule="fsmoe", degrees=2, **spread)
         require_same_training(TINY, torch.float64, schedule="fsmoe", degrees=2, **spread)
     require_ddp(torch.float64)
@@ -784,6 +921,21 @@ def on_ranks():
         best = plan.tune(cluster=cluster, nearest=True, dtype="float64", records=records, **no_drops(TINY)).use
         require_as_plain(TINY, torch.float64, plan=records, **spread)
         print(f"plan of tune: {best.schedule}", flush=True)
+    if ranks == 4:  # two nodes whose ranks have all experts: replicas
+        require_as_plain({**TINY, "expert": OwnExpert}, torch.float64, ranks_per_node=2, mp=1, ep=2, esp=1)
+        try:
+            MoELayer(**TINY, ranks_per_node=2, expert=OwnExpert)
+        except ValueError as error:
+            assert "found experts of Python's with ESP 2, expected 1" in str(error), error
+        else:
+            raise AssertionError("experts over ESP")
+    for other in {"seed": 1 + rank}, {"losses": ["sum", "mean"][rank % 2]}:
+        try:
+            MoELayer(**TINY, **other)
+        except RuntimeError as error:
+            assert "differ from rank" in str(error), error
+        else:
+            raise AssertionError(f"ranks with different {other}")
     try:
         MoELayer(**{**TINY, "hidden": 24 + 8 * rank})
     except RuntimeError as error:

@@ -23,6 +23,8 @@ struct ExpertPass {
 class Expert {
  public:
   virtual ~Expert() = default;
+  /// Begins a forward, of all rows in chunks: what is stored is of an older one.
+  virtual void begin_forward() {}
   /// Makes room for `rows` rows of all local experts together; keeps nothing that was stored.
   virtual void reserve(int64_t rows) = 0;
   /// Computes output = the experts of rows `rows[e]` of input (reserved rows, M), for each local expert e; output
