@@ -367,7 +367,7 @@ int run_simulate_model(const SimulateOptions& options) {
   const PartitionStrategy& strategy =
       find_named(partition_strategies(), options.partition.value_or("exact"), "--partition");
   const LayerPricer pricer(profile, chosen.model.shape, verbs::pricing_of(options.selection));
-  const auto schedules = verbs::chosen_schedules(options.selection);
+  const auto schedules = verbs::chosen_schedules(options.selection, verbs::possible_schedules(chosen));
   ModelSearch search;
   const DegreeChoice degrees = verbs::within_memory(options.selection.degrees, profile.memory_bytes, chosen);
   std::vector<SimulatedModel> all;

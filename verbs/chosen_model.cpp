@@ -72,6 +72,12 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   return chosen;
 }
 
+ScheduleTable possible_schedules(const ChosenModel& chosen) {
+  const ModelShape& model = chosen.model;
+  const bool several = model.layers > 1 || model.micro_batches > 1;
+  return several && model.shape.parallel.pp == 1 ? all_schedules() : schedules();
+}
+
 void record_ends(Fields& parameters, const ChosenModel& chosen) {
   if (chosen.vocabulary > 0) {
     parameters.set("vocabulary", chosen.vocabulary);

@@ -39,6 +39,10 @@ struct ChosenModel {
 /// Returns the model on that cluster, the selection's layer flags over its own. Throws BadInput naming the flag.
 ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, const Profile& profile);
 
+/// Returns the schedules that a plan of the model may have: of whole iterations too if it has several layers or
+/// micro-batches, on one stage.
+ScheduleTable possible_schedules(const ChosenModel& chosen);
+
 /// Adds what records say of the model beside its layers: "vocabulary" and "tied_embedding", if known, "qk_norm" and
 /// "origin".
 void record_ends(Fields& parameters, const ChosenModel& chosen);

@@ -271,6 +271,7 @@ constexpr std::array<Framework, 6> kFrameworks{
      {.name = "Megatron-Core",
       .key = "megatron",
       .exact = kUnpipelined,
+      .overlap = "--overlap-moe-expert-parallel-comm",
       .refusals = megatron_refusals,
       .formats = kMegatronFormats},
      {.name = "DeepSpeed",

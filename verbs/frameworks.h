@@ -55,6 +55,7 @@ struct Framework {
   bool is_exported = true;  // its settings are export's format of that key
   std::span<const std::string_view> exact = {}, close = {};
   std::string_view but = {};
+  std::string_view overlap = {};  // flag that mixes passes of micro-batches, in an order of its own; empty: none
   /// Returns a sentence for each thing of a model's shape that the framework refuses. Layers: 0 if not known.
   std::vector<std::string> (*refusals)(const ModelShape& model) = nullptr;
   std::span<const SettingsFormat> formats = {};  // the first one is exported

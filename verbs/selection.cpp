@@ -49,14 +49,14 @@ PricingOptions pricing_of(const Selection& selection) {
           "`moetune fit --compute-from h100-8` takes those of a preset"};
 }
 
-std::vector<const Schedule*> chosen_schedules(const Selection& selection) {
+std::vector<const Schedule*> chosen_schedules(const Selection& selection, const ScheduleTable& all) {
   std::vector<const Schedule*> chosen;
   const auto add = [&](const Schedule& schedule) {
     if (std::ranges::find(chosen, &schedule) == chosen.end()) chosen.push_back(&schedule);
   };
   const auto add_named = [&](const std::string& name) {
     if (name == kAllSchedules)
-      for (const Schedule& schedule : schedules()) add(schedule);
+      for (const Schedule& schedule : all) add(schedule);
     else
       add(find_named(all_schedules(), name, "--schedule"));
   };

@@ -13,7 +13,7 @@ namespace moe::verbs {
 
 inline constexpr std::string_view kDefaultCluster = "testbed-b";
 inline constexpr std::string_view kHostCluster = "host";
-inline constexpr std::string_view kAllSchedules = "all";     // of a layer: schedules()
+inline constexpr std::string_view kAllSchedules = "all";     // schedules() of a layer, all_schedules() of some models
 inline constexpr std::string_view kDefaultGrid = "fsmoe-b";  // of clusters that have none of their own
 
 /// What flags say of a layer and its groups; what they leave open comes from the layer file, or the defaults.
@@ -44,8 +44,9 @@ Profile chosen_profile(const Selection& selection);
 /// Returns how a profile prices what it has no row for.
 PricingOptions pricing_of(const Selection& selection);
 
-/// Returns the schedules asked for. Throws BadInput listing the known names, or naming a flag that none of them reads.
-std::vector<const Schedule*> chosen_schedules(const Selection& selection);
+/// Returns the schedules asked for; `all`: those for which kAllSchedules and no name stand. Throws BadInput listing the
+/// known names, or naming a flag that none of them reads.
+std::vector<const Schedule*> chosen_schedules(const Selection& selection, const ScheduleTable& all = schedules());
 
 /// Returns the grid asked for, or the first whole one of configs/grids that names this cluster as its own, or
 /// kDefaultGrid.

@@ -618,40 +618,102 @@ Plan base_plan(const ModelShape& model, const WaveDegrees& degrees) {
 
 // The effort for orders by chance, once degrees are found.
 constexpr int kMostDraws = 100, kDrawnTasks = 100'000;
+// Models with more passes than the first try all degrees on a part of so many layers and micro-batches, and the best on
+// the whole, of so many tasks together.
+constexpr int kMostTriedCells = 96, kTriedLayers = 8, kTriedMicroBatches = 4, kWholeTasks = 300'000;
 
-// Replaces `best` by a plan that is faster, if there is one: with degrees of both phases alike for all micro-batches
-// first, then with others for the first forward and the last backward, then with others for those between.
-void improve(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice, WaveResult& best) {
-  const int most = largest_degree(pricer);
-  WaveResult own;
-  own.seconds = std::numeric_limits<double>::infinity();
-  const auto attempt = [&](const WaveDegrees& degrees, int draws = 0) {
-    Plan plan = wave_plan(pricer, model, choice.keep, degrees, draws);
-    const double seconds = timeline_of(plan, price(pricer, plan), pricer.profile().contention).makespan_s;
-    if (search::better(seconds, own.seconds)) own = {std::move(plan), seconds, degrees};
-  };
-  const auto tried = [&](int fixed) {
-    return fixed > 0 ? std::pair(std::min(fixed, most), std::min(fixed, most))
-                     : std::pair(1, std::min(kMostWaveDegree, most));
-  };
-  const auto attempt_all = [&](auto degrees_of) {
-    const auto [forward, most_forward] = tried(choice.forward);
-    const auto [backward, most_backward] = tried(choice.backward);
-    for (int f = forward; f <= most_forward; ++f)
-      for (int b = backward; b <= most_backward; ++b) attempt(degrees_of(f, b));
-  };
-  attempt_all([](int forward, int backward) { return WaveDegrees{forward, forward, backward, backward}; });
-  if (model.micro_batches > 1) {
-    const WaveDegrees alike = *own.degrees;
-    attempt_all([&](int first, int last) { return WaveDegrees{first, alike.forward, alike.backward, last}; });
-    const WaveDegrees ends = *own.degrees;
-    attempt_all([&](int forward, int backward) {
+// The best of the plans of a model with some degrees.
+class DegreeTrials {
+ public:
+  DegreeTrials(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice)
+      : pricer_(pricer), model_(model), choice_(choice), most_(largest_degree(pricer)) {
+    best_.seconds = std::numeric_limits<double>::infinity();
+  }
+
+  // Tries degrees of both phases alike for all micro-batches first, then others for the first forward and the last
+  // backward, then others for those between.
+  void attempt_all() {
+    attempt_each([](int forward, int backward) { return WaveDegrees{forward, forward, backward, backward}; });
+    if (model_.micro_batches == 1) return;
+    const WaveDegrees alike = *best_.degrees;
+    attempt_each([&](int first, int last) { return WaveDegrees{first, alike.forward, alike.backward, last}; });
+    const WaveDegrees ends = *best_.degrees;
+    attempt_each([&](int forward, int backward) {
       return WaveDegrees{ends.first_forward, forward, backward, ends.last_backward};
     });
   }
-  const auto tasks = static_cast<int>(std::ssize(own.plan.tasks()));
-  attempt(*own.degrees, std::min(kMostDraws, kDrawnTasks / tasks));
-  if (search::better(own.seconds, best.seconds)) best = std::move(own);
+
+  void attempt(const WaveDegrees& degrees, int draws = 0) {
+    Plan plan = wave_plan(pricer_, model_, choice_.keep, degrees, draws);
+    const double seconds = timeline_of(plan, price(pricer_, plan), pricer_.profile().contention).makespan_s;
+    tried_.emplace_back(seconds, degrees);
+    if (search::better(seconds, best_.seconds)) best_ = {std::move(plan), seconds, degrees};
+  }
+
+  WaveResult& best() { return best_; }
+
+  std::ptrdiff_t attempts() const { return std::ssize(tried_); }
+  // Returns what was tried, the best first; of those with the same degrees between the ends, the best alone.
+  std::vector<WaveDegrees> best_first() {
+    std::ranges::stable_sort(tried_, {}, &std::pair<double, WaveDegrees>::first);
+    std::vector<WaveDegrees> degrees;
+    std::set<std::pair<int, int>> known;
+    for (const auto& [seconds, tried] : tried_)
+      if (known.emplace(tried.forward, tried.backward).second) degrees.push_back(tried);
+    return degrees;
+  }
+
+ private:
+  void attempt_each(auto degrees_of) {
+    const auto [forward, most_forward] = tried(choice_.forward);
+    const auto [backward, most_backward] = tried(choice_.backward);
+    for (int f = forward; f <= most_forward; ++f)
+      for (int b = backward; b <= most_backward; ++b) attempt(degrees_of(f, b));
+  }
+
+  std::pair<int, int> tried(int fixed) const {
+    return fixed > 0 ? std::pair(std::min(fixed, most_), std::min(fixed, most_))
+                     : std::pair(1, std::min(kMostWaveDegree, most_));
+  }
+
+  const LayerPricer& pricer_;
+  const ModelShape& model_;
+  const WaveChoice& choice_;
+  int most_;
+  WaveResult best_;
+  std::vector<std::pair<double, WaveDegrees>> tried_;
+};
+
+// Returns the first layers and micro-batches of a model that has too many to try all degrees of.
+ModelShape tried_part(const ModelShape& model) {
+  ModelShape part = model;
+  if (model.layers * model.micro_batches <= kMostTriedCells) return part;
+  part.layers = std::min(model.layers, kTriedLayers);
+  while (model.dense.in(0, part.layers) == part.layers) ++part.layers;
+  part.dense = model.dense.first(part.layers);
+  part.micro_batches = std::min(model.micro_batches, kTriedMicroBatches);
+  return part;
+}
+
+// Replaces `best` by a plan that is faster, if there is one.
+void improve(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice, WaveResult& best) {
+  const ModelShape part = tried_part(model);
+  WaveChoice of_part = choice;  // of as many micro-batches, and layers beside them
+  of_part.keep = choice.keep / model.layers * part.layers + std::min(choice.keep % model.layers, part.layers);
+  DegreeTrials trials(pricer, part, of_part);
+  trials.attempt_all();
+  DegreeTrials whole(pricer, model, choice);
+  if (part.layers == model.layers && part.micro_batches == model.micro_batches)
+    whole.best() = std::move(trials.best());
+  else
+    for (const WaveDegrees& degrees : trials.best_first()) {
+      whole.attempt(degrees);
+      if (whole.attempts() * std::ssize(whole.best().plan.tasks()) > kWholeTasks) break;
+    }
+  const auto tasks = static_cast<int>(std::ssize(whole.best().plan.tasks()));
+  if (const int draws = std::min(kMostDraws, kDrawnTasks / tasks); draws > 0)
+    whole.attempt(*whole.best().degrees, draws);
+  if (search::better(whole.best().seconds, best.seconds)) best = std::move(whole.best());
 }
 
 // Returns into how many parts of whole samples a micro-batch may be cut.

@@ -174,6 +174,50 @@ TEST_F(AnswerVerb, AGlobalBatchUnderWaveIsCutAsTryingAllCutsIt) {
   EXPECT_LE(answer(with({"--global-batch", "32"}))["use"]["total_s"].get<double>(), 1.01 * least_s);
 }
 
+// It is ranked where there is more than one pass, on one stage, and no framework runs it.
+TEST_F(AnswerVerb, WaveIsRankedBesideTheOthers) {
+  const auto with = [](Words more) {
+    more.insert(more.begin(), {"--model", "gpt2-xl@fsmoe", "--layers", "4"});
+    return more;
+  };
+  const Json found = answer(with({"--micro-batches", "4"}));
+  EXPECT_EQ(found["use"]["schedule"], "wave");
+  for (const Json& row : found["ranking"])
+    if (row["status"] == "ok") {
+      EXPECT_GE(row["total_s"], found["use"]["total_s"]);
+    }
+  const std::string text = tune(with({"--micro-batches", "4"})).out;
+  EXPECT_NE(text.find("USE    wave, r_f"), std::string::npos) << text;
+  EXPECT_NE(text.find("moetune alone runs wave; closest: megatron's --overlap-moe-expert-parallel-comm"),
+            std::string::npos)
+      << text;
+  const auto is_ranked = [](const Json& json) {
+    return std::ranges::any_of(json["ranking"], [](const Json& row) { return row["schedule"] == "wave"; });
+  };
+  EXPECT_TRUE(is_ranked(answer(with({"--micro-batches", "4", "--framework", "moetune"}))));
+  EXPECT_FALSE(is_ranked(answer(with({"--micro-batches", "4", "--framework", "tutel"}))));
+  EXPECT_FALSE(is_ranked(answer({"--cluster", "h100-8", "--model", "olmoe-1b-7b", "--layers", "2", "--pp", "2"})));
+  EXPECT_FALSE(is_ranked(answer({"--batch", "1"})));
+  const Json own = answer(with({"--micro-batches", "4", "--current", "wave:1,mp=4,ep=8"}))["current"];
+  EXPECT_EQ(own["schedule"], "wave");
+  EXPECT_EQ(own["degree_forward"], 1);
+  EXPECT_GE(own["total_s"], found["use"]["total_s"]);
+  const std::string refused = tune({"--batch", "1", "--current", "wave"}).out;
+  EXPECT_NE(refused.find("found a layer alone, expected a model, whose passes it orders"), std::string::npos)
+      << refused;
+}
+
+// The search plans it after the others, so what they find is no slower with it.
+TEST_F(AnswerVerb, AShapeIsSearchedWithWaveToo) {
+  const auto found = [&](const std::string& schedules) {
+    return answer({"--model", "gpt2-xl@fsmoe", "--layers", "4", "--global-batch", "32", "--schedule", schedules});
+  };
+  const Json all = found("all"), others = found("fsmoe-dw,tutel");
+  EXPECT_EQ(all["use"]["schedule"], "wave");
+  EXPECT_LT(all["use"]["total_s"], others["use"]["total_s"]);
+  EXPECT_LE(all["shapes"]["at_least_s"], all["use"]["total_s"]);
+}
+
 // What is planned for a framework its export writes without a word on what the framework refuses.
 TEST_F(AnswerVerb, OfAFrameworkHasWhatItsExportWrites) {
   const Words olmoe{"--model", "olmoe-1b-7b", "--cluster", "h100-8", "--layers", "4", "--global-batch", "16"};

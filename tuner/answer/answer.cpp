@@ -41,7 +41,7 @@ const CaseRecord* farthest_off(const Answer& answer) {
 CurrentSchedule current_from(const std::string& text) {
   CurrentSchedule current;
   const size_t colon = text.find(':');
-  current.schedule = &find_named(schedules(), text.substr(0, colon), "--current");
+  current.schedule = &find_named(all_schedules(), text.substr(0, colon), "--current");
   if (colon == std::string::npos) return current;
   const std::string degrees = text.substr(colon + 1);
   const size_t second = degrees.find(':');

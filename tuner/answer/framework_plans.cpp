@@ -190,8 +190,18 @@ struct SettingsWords {
   std::vector<std::string> notes;
 };
 
-SettingsWords settings_words(const Answer& answer, bool tight, bool any_runs) {
+// Says what comes closest to an order of a whole iteration, which no framework runs.
+std::string overlap_item(const Schedule& schedule) {
+  std::string item = fmt::format("moetune alone runs {}", schedule.name);
+  for (const verbs::Framework& framework : verbs::frameworks())
+    if (!framework.overlap.empty())
+      item += fmt::format("; closest: {}'s {}, pairs of micro-batches", framework.key, framework.overlap);
+  return item;
+}
+
+SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bool tight, bool any_runs) {
   std::vector<std::string> items;
+  if (use.schedule->orders_iterations) items.push_back(overlap_item(*use.schedule));
   std::vector<std::pair<std::string, std::vector<std::string_view>>> refusals;  // reason, frameworks
   std::vector<std::string_view> formats, none;
   for (const FrameworkPlans& plans : answer.of_frameworks) {
@@ -232,7 +242,7 @@ constexpr std::string_view kRunsAll = "moetune runs every schedule: layerbench a
 std::string frameworks_text(const Answer& answer, const RankedSchedule& use, bool tight) {
   if (answer.of_frameworks.empty()) return fmt::format("SET IT {}\n", kRunsAll);
   const FrameworkTable table(answer, use);
-  const auto [how, notes] = settings_words(answer, tight, !table.empty());
+  const auto [how, notes] = settings_words(answer, use, tight, !table.empty());
   const std::string begin = fmt::format("SET IT {}{}", how, how.empty() ? "" : "\n");
   if (table.empty()) return notes.empty() ? begin : packed_lines(begin, notes);
   const std::string text = begin + table.table(kMostColumns).text();
@@ -242,7 +252,7 @@ std::string frameworks_text(const Answer& answer, const RankedSchedule& use, boo
 AnswerPart frameworks_part(const Answer& answer, const RankedSchedule& use) {
   if (answer.of_frameworks.empty()) return {"SET IT", {std::string(kRunsAll)}, {}};
   const FrameworkTable table(answer, use);
-  auto [how, items] = settings_words(answer, false, !table.empty());
+  auto [how, items] = settings_words(answer, use, false, !table.empty());
   if (!how.empty()) items.insert(items.begin(), std::move(how));
   AnswerPart part{"SET IT", std::move(items), {}};
   if (!table.empty()) part.table = table.table(std::nullopt).rows();

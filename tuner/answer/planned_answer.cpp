@@ -111,7 +111,7 @@ void set_shape(const ModelShape& model, FlagList& flags) {
 
 void plan_answer(const TuneOptions& options, Answer& answer) {
   const RankingRequest request = request_of(options, answer);
-  answer.ranking = rank(request, schedules_of(options));
+  answer.ranking = rank(request, schedules_of(options, *answer.chosen));
   answer.framework = framework_of(options);
   answer.published = verbs::published_errors(*answer.profile, answer.chosen->name);
   answer.top = options.run_all && options.top == 0 ? static_cast<int>(answer.ranking.size()) : options.top;
@@ -126,7 +126,7 @@ void plan_answer(const TuneOptions& options, Answer& answer) {
 
 void require_any_plan(const TuneOptions& options, Answer answer) {
   const RankingRequest request = request_of(options, answer);
-  for (const Schedule* schedule : schedules_of(options)) {
+  for (const Schedule* schedule : schedules_of(options, *answer.chosen)) {
     answer.ranking.push_back(ranked(request, *schedule));
     if (answer.ranking.back().is_usable()) return;
   }

@@ -166,15 +166,25 @@ class ShapePlans {
   std::map<std::pair<size_t, const Schedule*>, RankedSchedule> plans_;
 };
 
+// Sorts schedules of iterations behind the others, and returns how many those are; of iterations alone, all.
+size_t sort_iterations_last(std::vector<const Schedule*>& schedules) {
+  const auto iterations = std::stable_partition(schedules.begin(), schedules.end(),
+                                                [](const Schedule* schedule) { return !schedule->orders_iterations; });
+  const auto others = static_cast<size_t>(iterations - schedules.begin());
+  return others > 0 ? others : schedules.size();
+}
+
 /// Goes through shapes by their lower bounds. Of all shapes it finds the whole front of time and memory; of those that
-/// a framework runs the preferred plan alone.
+/// a framework runs the preferred plan alone. Schedules of iterations follow the others, for as long again: their
+/// bounds are loose and their plans take longer, so there is an answer before.
 class ShapeWalk {
  public:
   ShapeWalk(ShapePlans& plans, std::vector<const Schedule*> schedules, const verbs::Framework* framework)
       : plans_(plans),
         request_(plans.request()),
         schedules_(std::move(schedules)),
-        unlike_(unlike(schedules_)),
+        at_first_(sort_iterations_last(schedules_)),
+        unlike_(unlike({schedules_.begin(), schedules_.begin() + static_cast<std::ptrdiff_t>(at_first_)})),
         framework_(framework) {
     std::map<Refusal, int> counts;
     const std::vector<ShapeCandidate>& all = plans.candidates().fitting;
@@ -188,18 +198,17 @@ class ShapeWalk {
   }
 
   /// Walks until everything is decided, or until `end` if there is a plan then. Once it knows the preferred plan it
-  /// looks for slower ones that take less memory as long again, or until `front_end` if that is later.
-  void run(Clock::time_point end, Clock::time_point front_end) {
+  /// looks for slower ones that take less memory as long again, or for `least` if that is longer; so it does for orders
+  /// of iterations.
+  void run(Clock::time_point end, Clock::duration least) {
     const Clock::time_point start = Clock::now();
     open_all();
-    for (bool knows_preferred = false; !(shapes_.empty() && bounded_schedules_.empty());) {
+    decide(end, start + least);
+    if (at_first_ < schedules_.size()) {
       const Clock::time_point now = Clock::now();
-      if (!knows_preferred && least_open_s() > front_.fastest_s() * (1 + kEquallyFast)) {
-        knows_preferred = true;
-        end = std::min(end, std::max(now + (now - start), front_end));
-      }
-      if (!planned_.empty() && now >= end) break;
-      step();
+      const Clock::time_point own_end = std::min(end, now + std::max(now - start, least));
+      open_iterations();
+      decide(own_end, own_end);
     }
     settle();
   }
@@ -229,6 +238,19 @@ class ShapeWalk {
   }
 
  private:
+  void decide(Clock::time_point end, Clock::time_point front_end) {
+    const Clock::time_point start = Clock::now();
+    for (bool knows_preferred = false; !(shapes_.empty() && bounded_schedules_.empty());) {
+      const Clock::time_point now = Clock::now();
+      if (!knows_preferred && least_open_s() > front_.fastest_s() * (1 + kEquallyFast)) {
+        knows_preferred = true;
+        end = std::min(end, std::max(now + (now - start), front_end));
+      }
+      if (!planned_.empty() && now >= end) break;
+      step();
+    }
+  }
+
   // Takes the least bound. A plan is made early now and then, so that there is an answer whenever the search stops.
   void step() {
     const bool plans =
@@ -248,7 +270,7 @@ class ShapeWalk {
       plan(next);
     } else {
       ++bounded_;
-      bound(next.candidate);
+      bound(next.candidate, 0, at_first_);
     }
   }
 
@@ -278,6 +300,12 @@ class ShapeWalk {
     }
   }
 
+  // Opens every shape on one stage, as far as its bound leaves it open, under the schedules of iterations.
+  void open_iterations() {
+    for (size_t i = 0; i < candidates_.size(); ++i)
+      if (candidates_[i].model.shape.parallel.pp == 1) bound(i, at_first_, schedules_.size());
+  }
+
   // Returns the least lane_bound_s. Shapes that differ in ZeRO and order alone follow each other and share it.
   double least_on_lanes_s(Candidate& c, const LayerPricer& pricer) {
     ModelShape model = c.model;
@@ -303,14 +331,14 @@ class ShapeWalk {
     return least_s;
   }
 
-  // Bounds a shape under every schedule.
-  void bound(size_t candidate) {
+  // Bounds a shape under some schedules.
+  void bound(size_t candidate, size_t first, size_t last) {
     Candidate& c = candidates_[candidate];
     const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
     verbs::ChosenModel chosen = request_.chosen;
     chosen.model = c.model;
     const DegreeChoice choice = choice_for(c.model);
-    for (size_t i = 0; i < schedules_.size(); ++i) try {
+    for (size_t i = first; i < last; ++i) try {
         const Schedule& schedule = *schedules_[i];
         const double bound_s = plan_bound_s(schedule, pricer, chosen, choice, plans_.bound_shapes());
         bounded_schedules_.push({candidate, i, bound_s + beside_s(schedule, pricer, c)});
@@ -438,7 +466,9 @@ class ShapeWalk {
 
   ShapePlans& plans_;
   const ShapeRequest& request_;
-  const std::vector<const Schedule*> schedules_, unlike_;
+  std::vector<const Schedule*> schedules_;
+  const size_t at_first_;  // schedules: the others follow once these are decided
+  const std::vector<const Schedule*> unlike_;
   const verbs::Framework* framework_;  // null: any
   Reasons not_run_;                    // by the framework
   std::vector<Candidate> candidates_;
@@ -481,7 +511,7 @@ std::vector<FrameworkPlans> plans_of_frameworks(ShapePlans& plans, Clock::time_p
     ShapeWalk walk(plans, frameworks[i].schedules(), &frameworks[i]);
     const Clock::time_point now = Clock::now();
     const Clock::time_point own_end = now + (end - now) / static_cast<int>(frameworks.size() - i);
-    walk.run(own_end, own_end);
+    walk.run(own_end, own_end - now);
     found.push_back(std::move(walk).best());
   }
   return found;
@@ -505,7 +535,7 @@ FoundShapes find_shapes(const ShapeRequest& request) {
                     .due = after(1)};
   found.of_frameworks = plans_of_frameworks(plans, after(kFrameworksShare));
   ShapeWalk walk(plans, request.schedules, nullptr);
-  walk.run(after(kSearchShare), after(kFrontShare));
+  walk.run(after(kSearchShare), after(kFrontShare) - start);
   std::move(walk).tell(found);
   return found;
 }

@@ -109,7 +109,7 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
       find_shapes({.chosen = chosen,
                    .global_batch = global_batch(options, cluster, chosen.model.shape.layer, own),
                    .profile = cluster,
-                   .schedules = schedules_of(options),
+                   .schedules = schedules_of(options, chosen),
                    .degrees = options.selection.degrees,
                    .fixed = options.any_shape ? given : in_groups_of(given, p),
                    .fixed_batch = options.global_batch && given.fields.get(&LayerShape::batch),
@@ -327,13 +327,14 @@ const verbs::Framework* framework_of(const TuneOptions& options) {
   return options.framework.empty() ? nullptr : &verbs::framework_of(options.framework);
 }
 
-std::vector<const Schedule*> schedules_of(const TuneOptions& options) {
-  std::vector<const Schedule*> chosen = verbs::chosen_schedules(options.selection);
+std::vector<const Schedule*> schedules_of(const TuneOptions& options, const verbs::ChosenModel& chosen) {
+  std::vector<const Schedule*> schedules =
+      verbs::chosen_schedules(options.selection, verbs::possible_schedules(chosen));
   const verbs::Framework* framework = framework_of(options);
-  if (framework == nullptr || framework->runs_all()) return chosen;
+  if (framework == nullptr || framework->runs_all()) return schedules;
   for (const auto names : {framework->exact, framework->close}) {
     std::vector<const Schedule*> run;
-    std::ranges::copy_if(chosen, std::back_inserter(run), [&](const Schedule* schedule) {
+    std::ranges::copy_if(schedules, std::back_inserter(run), [&](const Schedule* schedule) {
       return std::ranges::find(names, schedule->name) != names.end();
     });
     if (!run.empty()) return run;

@@ -27,9 +27,9 @@ int64_t samples_of(const ModelShape& model);
 /// Throws BadInput naming the flag, and Unsupported where a search finds no shape.
 Subject subject_of(const TuneOptions& options, const Profile& cluster);
 
-/// Returns the schedules asked for, of a framework those that it runs: exactly, or else closely. Throws BadInput where
-/// it runs none of them.
-std::vector<const Schedule*> schedules_of(const TuneOptions& options);
+/// Returns the schedules asked for, of a framework those that it runs: exactly, or else closely. If none is named they
+/// are all that the model may have. Throws BadInput where the framework runs none of them.
+std::vector<const Schedule*> schedules_of(const TuneOptions& options, const verbs::ChosenModel& chosen);
 
 /// Returns the framework asked for; null: none.
 const verbs::Framework* framework_of(const TuneOptions& options);
