@@ -23,6 +23,7 @@ bench   paced       200  gpu
 bench   unpaced     300  gpu
 bench   attention   200  gpu
 bench   grid        300  gpu
+bench   models      300  gpu
 bench   nccl        200  gpu
 check   memcheck    300  gpu
 check   racecheck   300  gpu
@@ -42,6 +43,7 @@ asked for again keep their results, so that parts may be run one by one.
   bench    kernels, ops: orders and experts, GEMMs and collectives of four ranks on one GPU
            paced, unpaced, grid: layers under schedules, predicted beside measured
            attention: a layer of long sequences, by our attention and by LibTorch's
+           models: training of a whole model, predicted beside measured
            nccl: GEMMs and a layer of one rank
   check    memcheck, racecheck: compute-sanitizer on small cases
   profile  occupancy: Nsight Compute's occupancy and bandwidth of our kernels

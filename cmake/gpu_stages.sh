@@ -140,6 +140,13 @@ stage_grid() {
   note_cases grid
 }
 
+# Trains a small model of four ranks that share the GPU, gradients verified first, then a larger one in bfloat16.
+stage_models() {
+  verb models-tiny modelbench --cluster host --device cuda --model tiny-gpt --schedule fsmoe,tutel --steps 20
+  verb models modelbench --cluster host --device cuda --dtype bfloat16 --model gpt-2-dense --schedule fsmoe --steps 20
+  note_cases models-tiny models
+}
+
 stage_nccl() {
   export NCCL_DEBUG=WARN
   verb nccl-ops launch --ranks 1 -- microbench --backend nccl --repetitions 3

@@ -11,6 +11,7 @@
 #include "moe/base/log.h"
 #include "moe/base/random.h"
 #include "moe/layer/layer_device.h"
+#include "moe/model/end_setup.h"
 #include "moe/model/gpt2_file.h"
 #include "moe/plan/model_file.h"
 #include "moe/search/degrees.h"
@@ -88,6 +89,7 @@ void require_runs(const ModelbenchOptions& options, const verbs::ChosenModel& ch
                   const verbs::Target& target) {
   const LayerShape& layer = chosen.model.shape.layer;
   if (!target.emulated && target.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer);
+  if (computes_in(target.ranks.device, layer.dtype)) model::require_trains(layer.dtype);
   require<BadInput>(chosen.vocabulary > 0, "--model: found {} without a vocabulary, expected one in its file",
                     chosen.name);
   require<BadInput>(chosen.vocabulary >= text.vocabulary() + (layer.causal ? 0 : 1),

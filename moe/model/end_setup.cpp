@@ -4,14 +4,18 @@
 
 namespace moe::model {
 
+void require_trains(DType dtype) {
+  require<BadInput>(dtype != DType::float16,
+                    "dtype float16: gradients of models vanish without loss scaling, expected float32, float64 or "
+                    "bfloat16");
+}
+
 EndSetup::EndSetup(LayerStack& stack, int64_t vocabulary, bool tied, const LayerSeed& seed)
     : stack_(stack),
       vocabulary_(vocabulary),
       tied_(tied),
       part_{stack.front().shape(), seed, stack.front().state().math()} {
-  require<Unsupported>(rank().dtype() != DType::float16,
-                       "a model of float16: gradients vanish without loss scaling, expected float32, float64 or "
-                       "bfloat16");
+  require_trains(rank().dtype());
   require<BadInput>(vocabulary >= mp(), "vocabulary: found {}, expected at least one token for each of {} MP ranks",
                     vocabulary, mp());
 }

@@ -13,9 +13,12 @@ inline constexpr std::string_view kEmbedding = "embedding", kPlaces = "places"; 
 inline constexpr std::string_view kHeadWeight = "head";                          // (vocabulary, M)
 inline constexpr std::string_view kNormGain0 = "norm0", kNormGain3 = "norm3";    // (M)
 
+/// Throws BadInput for float16, in whose range gradients of a model vanish.
+void require_trains(DType dtype);
+
 class EndSetup {
  public:
-  /// Throws Unsupported for float16, in whose range gradients vanish, BadInput for a vocabulary too small to share out.
+  /// Throws as require_trains() does, and BadInput for a vocabulary too small to share out.
   EndSetup(LayerStack& stack, int64_t vocabulary, bool tied, const LayerSeed& seed);
 
   LayerStack& stack() const { return stack_; }

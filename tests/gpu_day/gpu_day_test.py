@@ -15,7 +15,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).parents[2]
 PARSER = sys.argv[1]
-STAGES = ("machine configure compile tests kernels ops paced unpaced attention grid nccl memcheck racecheck "
+STAGES = ("machine configure compile tests kernels ops paced unpaced attention grid models nccl memcheck racecheck "
           "occupancy").split()
 GPU = "GPU 0: NVIDIA H200 (UUID: GPU-01234567-89ab)"
 

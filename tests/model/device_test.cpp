@@ -146,8 +146,8 @@ TEST(ModelsOnDevice, CheckpointsKeepMasters) {
 }
 
 TEST(ModelsOnDevice, Float16IsRefused) {
-  const std::string why = error_of<Unsupported>([] { Trainee({.dtype = DType::float16}, {}, DeviceKind::cuda); });
-  EXPECT_TRUE(why.starts_with("a model of float16: gradients vanish")) << why;
+  const std::string why = error_of<BadInput>([] { Trainee({.dtype = DType::float16}, {}, DeviceKind::cuda); });
+  EXPECT_TRUE(why.starts_with("dtype float16: gradients of models vanish")) << why;
 }
 
 // Gradients that are no numbers end the run.
