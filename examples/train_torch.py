@@ -18,12 +18,15 @@ LAYER = {"batch": BATCH, "seq": SEQ, "model_dim": WIDTH, "hidden": 2 * WIDTH, "h
          "capacity_factor": None, "ffn": "mixtral", "rope_theta": 1e4, "aux_loss": 0.01}
 
 
+def make_layer(seed):
+    return MoELayer(schedule="fsmoe", degrees=2, losses="mean", seed=seed, **LAYER)
+
+
 class Model(nn.Module):
-    def __init__(self):
+    def __init__(self, layer=make_layer):
         super().__init__()
         self.embedding = nn.Embedding(256, WIDTH)
-        self.layers = nn.ModuleList(MoELayer(schedule="fsmoe", degrees=2, losses="mean", seed=seed, **LAYER)
-                                    for seed in (1, 2))
+        self.layers = nn.ModuleList(layer(seed) for seed in (1, 2))
         self.norm = nn.RMSNorm(WIDTH)
         self.head = nn.Linear(WIDTH, 256)
 
@@ -34,12 +37,12 @@ class Model(nn.Module):
         return self.head(self.norm(x))
 
 
-def main():
+def main(layer=make_layer):
     if "RANK" in os.environ:  # torchrun's
         distributed.init_process_group("gloo")
     rank = distributed.get_rank() if distributed.is_initialized() else 0
     torch.manual_seed(0)
-    model = Model()
+    model = Model(layer)
     trained = data_parallel(model) if distributed.is_initialized() else model
     adam = torch.optim.AdamW(model.parameters(), 3e-3)
     with open(TEXT, "rb") as file:

@@ -885,14 +885,15 @@ class Page(unittest.TestCase):
                                   env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
             self.assertEqual(done.stdout, page.output_of(block).text, done.stderr)
 
-    def test_example_trains(self):
-        done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                               ROOT / "examples/train_torch.py"], capture_output=True, text=True, check=False,
-                              env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                                   "OMP_NUM_THREADS": "1"})
-        losses = [float(line.split()[-1]) for line in done.stdout.splitlines()]
-        self.assertEqual(len(losses), 6, done.stderr)
-        self.assertLess(losses[-1], 0.6 * losses[0])
+    def test_examples_train(self):
+        for example in "train_torch.py", "train_torch_parts.py":
+            done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+                                   "2", ROOT / "examples" / example], capture_output=True, text=True, check=False,
+                                  env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                                       "OMP_NUM_THREADS": "1"})
+            losses = [float(line.split()[-1]) for line in done.stdout.splitlines()]
+            self.assertEqual(len(losses), 6, done.stderr)
+            self.assertLess(losses[-1], 0.6 * losses[0], example)
 
 
 # ---- several processes
