@@ -199,6 +199,7 @@ void Refused::append_to(Json& rows) const {
 }
 
 int run_simulate(const SimulateOptions& options) {
+  if (options.serve.serve) return run_serve(options);
   if (!options.plan.empty()) return run_simulate_plan(options);
   check_flags(options.noise);
   if (!options.model.one_layer()) return run_simulate_model(options);

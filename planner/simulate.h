@@ -9,6 +9,7 @@
 #include "moe/export/chrome_trace.h"
 #include "moe/record/record.h"
 #include "planner/noise_report.h"
+#include "planner/serve.h"
 #include "verbs/chosen_model.h"
 #include "verbs/plan_file.h"
 
@@ -20,6 +21,7 @@ struct SimulateOptions {
   verbs::ModelFlags model;               // with a model or several layers: a whole model
   std::optional<std::string> partition;  // of a model's gradients; empty: exact
   NoiseFlags noise;                      // replays on all ranks beside the even one
+  ServeFlags serve;                      // batches of inference in the place of a training step
   std::optional<int> drawn;  // schedules of one layer whose lanes are drawn as text, the fastest first; empty: 3
   bool json = false;
   verbs::TraceFlags trace;

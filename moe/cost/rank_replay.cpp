@@ -127,9 +127,12 @@ void RankReplay::cut_segments(int ranks_at_once) {
 
 class RankReplay::Run {
  public:
-  Run(const RankReplay& replay, std::span<const double> seconds, const RankNoise& noise)
+  Run(const RankReplay& replay, std::span<const double> seconds, const RankNoise& noise, bool differ = false,
+      RankTimes* times = nullptr)
       : r_(replay),
         seconds_(seconds),
+        differ_(differ),
+        times_(times),
         jitter_(noise.jitters()),
         draws_(noise),
         stretch_(noise, replay.ranks()),
@@ -177,6 +180,7 @@ class RankReplay::Run {
       own_seconds(row, begin, count);
       add(ready_.data(), own_.data(), count, ends);
       add(alone_.data(), own_.data(), count, alone_ends);
+      keep_times(row, begin, count, ends);
       return;
     }
     const Spacing group{row.group_size, row.group_step};
@@ -187,6 +191,14 @@ class RankReplay::Run {
     group_max(ready_.data(), count, group, group_ready_.data());
     add_to(group_own_.data(), group_ready_.data(), groups);
     spread(group_own_.data(), count, group, ends);
+    keep_times(row, begin, count, ends);
+  }
+
+  void keep_times(const Row& row, size_t begin, size_t count, const double* ends) const {
+    if (times_ == nullptr) return;
+    const auto at = static_cast<std::ptrdiff_t>(row.task * static_cast<size_t>(r_.ranks()) + first_rank(row, begin));
+    std::copy_n(ready_.data(), count, times_->ready_s.begin() + at);
+    std::copy_n(ends, count, times_->end_s.begin() + at);
   }
 
   // Finds when each rank's inputs are there, and when they would be had it never waited for another rank.
@@ -220,6 +232,11 @@ class RankReplay::Run {
 
   // Writes the seconds of each rank into own_.
   void own_seconds(const Row& row, size_t begin, size_t count) {
+    if (differ_) {
+      const size_t at = row.work_class * static_cast<size_t>(r_.ranks()) + first_rank(row, begin);
+      std::copy_n(seconds_.data() + at, count, own_.data());
+      return;
+    }
     const double seconds = seconds_[row.work_class];
     std::fill_n(own_.data(), count, seconds);
     if (seconds == 0) return;
@@ -237,6 +254,11 @@ class RankReplay::Run {
   void group_seconds(const Row& row, size_t begin, size_t count) {
     const Spacing group{row.group_size, row.group_step};
     const size_t groups = count / group.size;
+    if (differ_) {
+      own_seconds(row, begin, count);
+      group_max(own_.data(), count, group, group_own_.data());
+      return;
+    }
     const double seconds = seconds_[row.work_class];
     if (seconds > 0 && stretch(row, begin, count) != nullptr) {
       own_seconds(row, begin, count);
@@ -252,7 +274,9 @@ class RankReplay::Run {
   }
 
   const RankReplay& r_;
-  std::span<const double> seconds_;
+  std::span<const double> seconds_;  // by work class; where ranks differ, by rank too
+  bool differ_;
+  RankTimes* times_;
   bool jitter_;
   JitterDraws draws_;
   RankStretch stretch_;
@@ -267,6 +291,18 @@ RankOutcome RankReplay::replay(std::span<const double> seconds, const RankNoise&
   require<BadInput>(samples >= 1, "samples: found {}, expected >= 1", samples);
   check_noise(noise, ranks(), layers_);
   return rank_loops::outcome_of(Run(*this, seconds, noise), ranks(), samples);
+}
+
+RankOutcome RankReplay::replay_each(std::span<const double> seconds, RankTimes* times) const {
+  uint32_t classes = 0;
+  for (const Row& row : rows_) classes = std::max(classes, row.work_class + 1);
+  require_equal(seconds.size(), classes * static_cast<size_t>(ranks()), "rank replay: seconds by class and rank");
+  if (times != nullptr) {
+    times->ranks = ranks();
+    times->ready_s.assign(rows_.size() * static_cast<size_t>(ranks()), 0);
+    times->end_s = times->ready_s;
+  }
+  return rank_loops::outcome_of(Run(*this, seconds, {}, true, times), ranks(), 1);
 }
 
 }  // namespace moe

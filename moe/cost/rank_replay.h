@@ -29,6 +29,15 @@ struct RankOutcome {
   double quantile_s(double share) const;
 };
 
+/// When each task was ready and ended on each rank, by task and rank: [task * ranks + rank].
+struct RankTimes {
+  int ranks = 0;
+  std::vector<double> ready_s, end_s;  // ready: all its inputs were there; a collective may start later
+
+  double ready(int task, int rank) const { return ready_s[static_cast<size_t>(task * ranks + rank)]; }
+  double end(int task, int rank) const { return end_s[static_cast<size_t>(task * ranks + rank)]; }
+};
+
 /// A structure compiled for replay on all ranks of its stages. Tasks go over arrays of ranks, in issue order; the
 /// ranks are taken in blocks that hold whole groups, small enough for the cache, up to a collective that spans more.
 class RankReplay {
@@ -40,6 +49,9 @@ class RankReplay {
 
   /// Replays the structure. `seconds`: by work class. Throws BadInput for a noise that does not fit (check_noise).
   RankOutcome replay(std::span<const double> seconds, const RankNoise& noise, int samples = 1) const;
+  /// Replays the structure once, with seconds of each class on each rank: [work class * ranks + rank]. Fills `times`
+  /// unless that is null.
+  RankOutcome replay_each(std::span<const double> seconds, RankTimes* times = nullptr) const;
 
   int ranks() const { return stages_ * stage_ranks_; }
   size_t tasks() const { return rows_.size(); }

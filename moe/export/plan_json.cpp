@@ -270,7 +270,7 @@ Task task_from(const TableReader& n, int slices) {
 
 Lane lane_from(const TableReader& n) {
   Lane lane;
-  lane.kind = n.named<LaneKind>("kind", static_cast<int>(LaneKind::receive) + 1);
+  lane.kind = n.named<LaneKind>("kind", static_cast<int>(LaneKind::host) + 1);
   for_each_item(n, "networks", [&](const ConfigValue& item, std::string_view name) {
     if (item.text != "inter" && item.text != "intra") n.fail(item, name, "inter or intra");
     (item.text == "inter" ? lane.owns_inter : lane.owns_intra) = true;

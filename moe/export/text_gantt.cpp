@@ -14,7 +14,7 @@ namespace moe {
 namespace {
 
 // Letters by TaskKind; all MP collectives are M.
-constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUEYAYFMQMMMQMMVWZJJBNMMMMRZZJR";
+constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUEYAYFMQMMMQMMVWZJJBNMMMMRZZJRTTJVV";
 constexpr std::array<std::string_view, 26> kMeanings = [] {
   std::array<std::string_view, 26> meanings{};
   const auto set = [&](char letter, std::string_view meaning) {

@@ -13,8 +13,8 @@ namespace moe {
 namespace {
 
 constexpr std::array<std::string_view, kPhases> kPhaseNames{"forward", "backward", "step"};
-constexpr std::array<std::string_view, 7> kLaneNames{"compute", "inter",    "intra",  "comm",
-                                                     "copy",    "gradient", "receive"};
+constexpr std::array<std::string_view, 8> kLaneNames{"compute", "inter",    "intra",   "comm",
+                                                     "copy",    "gradient", "receive", "host"};
 constexpr std::array<std::string_view, kBuffers> kBufferNames{
     "input",         "gathered_input", "attention_partial", "hidden",
     "routing",       "ordered",        "dispatched",        "gathered",

@@ -22,7 +22,7 @@
 namespace moe {
 
 /// A lane is a FIFO queue on one resource: it runs its tasks in order, each as soon as its inputs are there.
-enum class LaneKind : uint8_t { compute, inter, intra, comm, copy, gradient, receive };
+enum class LaneKind : uint8_t { compute, inter, intra, comm, copy, gradient, receive, host };
 std::string_view name_of(LaneKind kind);
 
 struct Lane {

@@ -128,8 +128,10 @@ void check_lanes(const Plan& plan) {
     if (queued[static_cast<size_t>(task.id)] != &lane)
       broken(task, "is not in the queue of its lane {}", name_of(lane.kind));
     if (task.group == GroupKind::none) {
-      const bool copies = task.kind == TaskKind::copy || task.kind == TaskKind::home_copy;
-      if (lane.kind != LaneKind::compute && !copies) broken(task, "computes on the {} lane", name_of(lane.kind));
+      const bool on_host = runs_on_host(task.kind);
+      if (on_host != (lane.kind == LaneKind::host) ||
+          (!on_host && lane.kind != LaneKind::compute && !copies(task.kind)))
+        broken(task, "computes on the {} lane", name_of(lane.kind));
       continue;
     }
     const Group& group = plan.groups[static_cast<size_t>(task.group)];

@@ -59,6 +59,11 @@ constexpr std::array<TaskTraits, kTaskKinds> kTaskTraits{{
     {TaskKind::norm,                 "norm",                 Op::allreduce,      GroupKind::world},
     {TaskKind::stage_weights,        "stage_weights",        Op::allgather,      GroupKind::dp},
     {TaskKind::tied_gradient,        "tied_gradient",        Op::sendrecv,       GroupKind::pp},
+    {TaskKind::serve_estimate,       "serve_estimate",       Op::none,           GroupKind::none},
+    {TaskKind::serve_schedule,       "serve_schedule",       Op::none,           GroupKind::none},
+    {TaskKind::serve_swap,           "serve_swap",           Op::copy,           GroupKind::none},
+    {TaskKind::serve_check,          "serve_check",          Op::sendrecv,       GroupKind::ep},
+    {TaskKind::serve_broadcast,      "serve_broadcast",      Op::sendrecv,       GroupKind::ep},
 }};
 // clang-format on
 

@@ -30,10 +30,12 @@ enum class TaskKind : uint8_t {
   stage_gradient,                                          // the sum of what all ranks of a stage hold alike
   squares, norm,                                           // of all gradients, to clip them: a rank's, and their sum
   stage_weights,                                           // ZeRO 1: over DP, of an end, of all layers' gates and norms
-  tied_gradient                                            // the sum of a tied embedding between the end stages
+  tied_gradient,                                           // the sum of a tied embedding between the end stages
+  serve_estimate, serve_schedule, serve_swap,              // of inference: experts' popularity, placement, weights
+  serve_check, serve_broadcast                             // the gate's choices to the scheduler, and its answer
 };
 // clang-format on
-inline constexpr int kTaskKinds = 50;
+inline constexpr int kTaskKinds = 55;
 std::string_view name_of(TaskKind kind);
 
 /// Returns whether the task is part of the MoE layer's row traffic: one task a chunk.
@@ -93,6 +95,16 @@ constexpr bool computes_end(TaskKind kind) { return kind == TaskKind::embed || k
 
 /// Returns whether the task is one of a model's ends, or a collective of one over MP.
 constexpr bool is_end(TaskKind kind) { return kind >= TaskKind::embed && kind <= TaskKind::softmax_sums; }
+
+/// Returns whether the task runs on the host, beside the device: what decides where experts are served.
+constexpr bool runs_on_host(TaskKind kind) {
+  return kind == TaskKind::serve_estimate || kind == TaskKind::serve_schedule;
+}
+
+/// Returns whether the task moves bytes inside a rank.
+constexpr bool copies(TaskKind kind) {
+  return kind == TaskKind::copy || kind == TaskKind::home_copy || kind == TaskKind::serve_swap;
+}
 
 /// Returns whether the task belongs to a layer's pass over a micro-batch.
 constexpr bool is_of_layer(TaskKind kind) { return kind < TaskKind::send && !sends_gradients(kind); }

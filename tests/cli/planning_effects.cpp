@@ -58,6 +58,16 @@ Effects simulate() {
   add(e, changes, "--json", "--plan plan.json");
   add(e, changes, "--plan plan.json", "--json");
   add(e, refused, "--batch 2", "--plan plan.json");
+  const std::string small = "--cluster h100-8 --dtype bfloat16 --layers 5 --batch 1 --seq 32 --json";
+  const std::string served = small + " --batches 6 --serve";
+  add(e, changes, small, "--serve");
+  add(e, changes, served,
+      "--skew 1; --correlation 0.1; --drift 1; --path-length 1; --pack 2; --swap-gb-per-s 1; --seed 2");
+  add(e, changes, small + " --serve", "--batches 8");
+  add(e, writes, served, "--write-profile written; --out written");
+  add(e, refused, served + " --skew 1", "--routing trace.csv");
+  add(e, refused, served, "--top-k 2; --pack 0; --path-length 5; --schedule fsmoe; --jitter 0.1; --trace t; --zero 1");
+  add(e, refused, small, "--skew 1; --routing trace.csv; --pack 2; --write-profile written");
   return e;
 }
 

@@ -82,7 +82,7 @@ class Columns(unittest.TestCase):
     """Each table's columns are defined in one section."""
 
     def test_of_every_table_are_defined(self):
-        pages = [Page("docs/metrics.md").prose, Page("docs/tuning.md").prose]
+        pages = [Page(f"docs/{name}.md").prose for name in ("metrics", "tuning", "serving")]
         sections = [set(re.findall(r"`([^`]+)`", part)) for page in pages for part in page.split("\n## ")]
         tables = 0
         for path in sources("verbs", "tuner", "planner", "doctor", "microbench", "layerbench", "modelbench"):
@@ -146,6 +146,13 @@ class Formats(unittest.TestCase):
             for words in (["--shape", "auto", *LAYER], ["--model", "gpt-2", "--layers", "2", "--current", "tutel:2"]):
                 keys = keys_of(json.loads(self.run_program(folder, ["tune", "--no-verify", *words, "--json"])))
                 self.assertEqual(sorted(keys - said - set(KINDS)), [], f"{words}: not in docs/tuning.md")
+
+    def test_of_serving_define_its_document(self):
+        said = spans(Page("docs/serving.md")) | spans(self.page)
+        words = ["simulate", "--serve", "--cluster", "h100-8", "--dtype", "bfloat16", "--layers", "5", "--batch", "1",
+                 "--seq", "32", "--batches", "6", "--json"]
+        keys = keys_of(json.loads(self.run_program(".", words)))
+        self.assertEqual(sorted(keys - said), [], f"{words}: not in docs/serving.md")
 
     def test_define_the_records(self):
         texts = {path.name: path.read_text() for path in (ROOT / "tests/plots/data").glob("*.jsonl")}
