@@ -2,11 +2,13 @@
 // ranks, against autograd over the whole model.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <gtest/gtest.h>
 #include <iostream>
 #include <map>
 #include <set>
 
+#include "moe/device/device.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/model/rank_model.h"
 #include "moe/schedule/schedule.h"
@@ -154,5 +156,9 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   for (int i = 1; i < argc; ++i)
     if (std::string_view(argv[i]).starts_with("--points=")) moe::points = std::stol(argv[i] + 9);
+  if (moe::models_device() == moe::DeviceKind::cuda && moe::gpu_count() == 0) {
+    std::puts("found no GPU");
+    return 77;  // CTest skips it
+  }
   return RUN_ALL_TESTS();
 }
