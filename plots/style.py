@@ -45,7 +45,9 @@ SCHEDULES = {
     "lina-partition": ("#009e73", "^"), "lina": ("#006b4e", "v"), "lina-packed": ("#003d2d", "P"),
     "parm-s1": ("#ecc3da", "o"), "parm-s2-aas": ("#dd9cc1", "s"), "parm-s2": ("#cc79a7", "D"), "parm": ("#8f3f6f", "^"),
     "monta-baseline": ("#e3d65c", "o"), "monta-o1": ("#c9b81a", "s"), "monta-o2": ("#a39400", "D"),
-    "monta-o3": ("#7a6f00", "^"), "monta": ("#4f4800", "v"), "wave": ("#17a2b8", "*")}
+    "monta-o3": ("#7a6f00", "^"), "monta": ("#4f4800", "v"), "wave": ("#17a2b8", "*"),
+    "pair-1f1b": ("#8fd8e4", "o"), "lancet": ("#52c0d2", "s"), "flowmoe": ("#0e7687", "D"),
+    "chunked-ep": ("#094a55", "^")}
 
 matplotlib.rcParams.update({
     "figure.dpi": 100, "savefig.dpi": 130, "font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold",

@@ -271,7 +271,7 @@ constexpr std::array<Framework, 6> kFrameworks{
      {.name = "Megatron-Core",
       .key = "megatron",
       .exact = kUnpipelined,
-      .overlap = "--overlap-moe-expert-parallel-comm",
+      .overlap = {"--overlap-moe-expert-parallel-comm", "pair-1f1b"},
       .refusals = megatron_refusals,
       .formats = kMegatronFormats},
      {.name = "DeepSpeed",

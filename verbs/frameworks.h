@@ -47,6 +47,12 @@ struct SettingsFormat {
   std::span<const UnplannedSetting> unplanned;
 };
 
+/// A flag with which passes of micro-batches overlap, and the schedule whose turns it has; the order within a turn is
+/// the framework's own. Empty: there is none.
+struct Overlap {
+  std::string_view flag = {}, schedule = {};
+};
+
 /// A framework by the schedules that it runs: `exact` as they are, `close` but for something that no record
 /// can price, which `but` names. Neither: it runs all.
 struct Framework {
@@ -55,7 +61,7 @@ struct Framework {
   bool is_exported = true;  // its settings are export's format of that key
   std::span<const std::string_view> exact = {}, close = {};
   std::string_view but = {};
-  std::string_view overlap = {};  // flag that mixes passes of micro-batches, in an order of its own; empty: none
+  Overlap overlap = {};
   /// Returns a sentence for each thing of a model's shape that the framework refuses. Layers: 0 if not known.
   std::vector<std::string> (*refusals)(const ModelShape& model) = nullptr;
   std::span<const SettingsFormat> formats = {};  // the first one is exported

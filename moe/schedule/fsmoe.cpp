@@ -26,14 +26,10 @@ const Schedule kFsmoe{"fsmoe",
 // and those of its weights are made behind all of them, while the last chunks travel (as Lancet, MLSys'24, schedules
 // weight gradients). Those of attention's weights are made while the MP ranks add up the gradients of its input.
 
-namespace {
-
 void halves_order(LayerBuilder& b) {
   fsmoe_order(b);
   for (int c = 0; c < b.degree(); ++c) b.expert_weights(c);
 }
-
-}  // namespace
 
 const Schedule kFsmoeDw{.name = "fsmoe-dw",
                         .summary = "as fsmoe, weight gradients behind those of inputs (Lancet)",
@@ -42,17 +38,6 @@ const Schedule kFsmoeDw{.name = "fsmoe-dw",
                         .gradients = GradientPolicy::adaptive,
                         .moe_part = halves_order,
                         .halves_backward = true};
-
-// The same tasks of a whole iteration, in one order that is searched (moe/search/wave.h): its lanes mix passes.
-
-const Schedule kWave{.name = "wave",
-                     .summary = "fsmoe-dw's tasks of all layers and micro-batches in one searched order; models alone",
-                     .lanes = LaneLayout::by_network,
-                     .degrees = DegreePolicy::apart,
-                     .gradients = GradientPolicy::adaptive,
-                     .moe_part = halves_order,
-                     .halves_backward = true,
-                     .orders_iterations = true};
 
 // FSMoE with the order of AllGathers and ReduceScatters on the intra lane searched: FSMoE queues every G before any S,
 // which makes the last chunks wait where a ReduceScatter could have run in between.

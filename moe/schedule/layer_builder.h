@@ -220,6 +220,8 @@ void one_lane_order(LayerBuilder& b);
 
 /// Adds inter D1..Dr [GAR] C1..Cr, intra G1..Gr S1..Sr (FSMoE section 4.2); on one lane the order above.
 void fsmoe_order(LayerBuilder& b);
+/// Adds the same with the gradients of experts' weights behind those of inputs.
+void halves_order(LayerBuilder& b);
 
 }  // namespace moe
 

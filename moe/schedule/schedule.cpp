@@ -61,7 +61,8 @@ constexpr std::array kSchedules{
     &kDsMoe,         &kDsMoeReplicated,  &kTutel,   &kTutelImproved, &kPipemoeLina, &kFsmoeNoIio,   &kFsmoeNoPartition,
     &kFsmoe,         &kFsmoeInterleaved, &kFsmoeDw, &kParmS1,        &kParmS2Aas,   &kParmS2,       &kParm,
     &kMontaBaseline, &kMontaO1,          &kMontaO2, &kMontaO3,       &kMonta,       &kLinaBaseline, &kLinaFixed,
-    &kLinaPriority,  &kLinaPartition,    &kLina,    &kLinaPacked,    &kWave};
+    &kLinaPriority,  &kLinaPartition,    &kLina,    &kLinaPacked,    &kWave,        &kPair1f1b,     &kLancet,
+    &kFlowmoe,       &kChunkedEp};
 
 // Returns the first schedule that orders iterations: the rest of kSchedules do too.
 auto first_of_iterations() { return std::ranges::find_if(kSchedules, &Schedule::orders_iterations); }
@@ -96,7 +97,7 @@ void check_decision(const Schedule& schedule, const Decision& d) {
 }
 
 void check_one_layer(const Schedule& schedule) {
-  require_usable(!schedule.orders_iterations, schedule,
+  require_usable(!schedule.orders_iterations(), schedule,
                  "found a layer alone, expected a model, whose passes it orders");
 }
 

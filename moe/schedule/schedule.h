@@ -36,6 +36,16 @@ enum class GradientPolicy : uint8_t { after, beside_dense, adaptive, micro_ops, 
 /// kBucketBytes (PyTorch DDP's buckets).
 enum class Pieces : uint8_t { cut, fused };
 
+/// What a schedule searches among the orders of a whole iteration (moe/search/wave.h). The tasks of a turn are ordered
+/// freely; those of the next one wait for all of them. Weight gradients stay in their backward's turn.
+///   none          nothing: passes follow each other, and each is ordered alone
+///   any           everything: there are no turns
+///   pairs         a turn: a layer's forward, and one of the micro-batch before, from its last layer on, backward
+///   two_forwards  a turn: the forwards, or the backwards, of two micro-batches
+///   late_weights  a turn: the forward, or the backward, of a micro-batch
+///   in_turn       a turn: the forward, or the backward, of a layer
+enum class IterationOrder : uint8_t { none, any, pairs, two_forwards, late_weights, in_turn };
+
 struct Schedule {
   std::string_view name;
   std::string_view summary;  // one line for `list`
@@ -46,14 +56,17 @@ struct Schedule {
   void (*moe_part)(LayerBuilder&);
   Flow flow = Flow::sharded;
   Pieces pieces = Pieces::cut;
-  bool searched_order = false;     // the order of G and S on the intra lane is part of the decision
-  bool holds_micro_ops = false;    // none starts between a combine's backward and its AlltoAll (Lina section 6.1)
-  bool in_sequence = false;        // nothing of the MoE part runs beside anything: the shared expert goes before it
-  bool halves_backward = false;    // experts and attention: gradients of their inputs first, which others wait for
-  bool packs_experts = false;      // the experts a device holds are part of the decision (Lina section 4.2)
-  bool orders_iterations = false;  // the tasks of all passes of a model at once (moe/search/wave.h)
+  bool searched_order = false;   // the order of G and S on the intra lane is part of the decision
+  bool holds_micro_ops = false;  // none starts between a combine's backward and its AlltoAll (Lina section 6.1)
+  bool in_sequence = false;      // nothing of the MoE part runs beside anything: the shared expert goes before it
+  bool halves_backward = false;  // experts and attention: gradients of their inputs first, which others wait for
+  bool packs_experts = false;    // the experts a device holds are part of the decision (Lina section 4.2)
+  IterationOrder iteration = IterationOrder::none;
   /// The schedules among which this one chooses; then it has no tasks of its own.
   std::span<const Schedule* const> variants = {};
+
+  /// Returns whether it orders the tasks of all passes of a model at once.
+  bool orders_iterations() const { return iteration != IterationOrder::none; }
 };
 
 /// Throws Unsupported, naming the schedule, with a formatted line unless `ok`.

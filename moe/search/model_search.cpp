@@ -126,7 +126,7 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
                               const PartitionStrategy& strategy, DegreeChoice choice) {
   choice = within_rows(choice, pricer);
   const Asked asked{schedule, pricer, model, strategy, choice};
-  if (schedule.orders_iterations) return tune_iteration(asked);
+  if (schedule.orders_iterations()) return tune_iteration(asked);
   if (!schedule.packs_experts) {
     LayerResult layer = layers_.tune(schedule, pricer, choice);
     ModelResult result = tune_as(asked, layer);
@@ -179,11 +179,22 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
   const auto& [schedule, pricer, model, strategy, choice] = asked;
   require_usable(model.shape.parallel.pp == 1, schedule, "found {} pipeline stages, expected 1",
                  model.shape.parallel.pp);
-  ModelResult result = tune(find_schedule("fsmoe-dw"), pricer, model, strategy, choice);
-  const int held = model.order == PipelineOrder::gpipe ? model.micro_batches : 1;
-  WaveResult found = best_wave(
-      pricer, model, {.keep = held * model.layers + 1, .forward = choice.forward, .backward = choice.backward},
-      {std::move(result.plan), result.total_s(), {}});
+  DegreeChoice degrees = choice;
+  check_choice(schedule, degrees);
+  const bool is_any = schedule.iteration == IterationOrder::any;
+  ModelResult result;
+  WaveResult known{{}, std::numeric_limits<double>::infinity(), {}};
+  if (is_any) {
+    result = tune(find_schedule("fsmoe-dw"), pricer, model, strategy, choice);
+    known = {std::move(result.plan), result.total_s(), {}};
+  }
+  const int held = is_any && model.order == PipelineOrder::gpipe ? model.micro_batches : 1;
+  WaveResult found = best_wave(pricer, model,
+                               {.keep = std::max(held * model.layers + 1, least_kept(model, schedule.iteration)),
+                                .forward = degrees.forward,
+                                .backward = degrees.backward,
+                                .order = schedule.iteration},
+                               known);
   result.schedule = schedule.name;
   result.plan = std::move(found.plan);
   result.plan.schedule = schedule.name;

@@ -47,8 +47,8 @@ class ModelSearch {
   /// whole plan chooses how experts are packed, within Lina's rule and a rank's memory, and gives the time. Strategy
   /// `exact` is never slower than another one. Under contention it then descends by small moves, within an effort,
   /// unless stages_apart: there each stage's gradients are split for themselves. A schedule of iterations keeps the
-  /// activations of one layer more than `model.order` does with one stage, and is never slower than `fsmoe-dw`; it
-  /// throws Unsupported for several stages.
+  /// activations of one layer more than `model.order` does with one stage, or what its turns need; `wave` is never
+  /// slower than `fsmoe-dw`. It throws Unsupported for several stages.
   ModelResult tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                    const PartitionStrategy& strategy, DegreeChoice choice = {});
 

@@ -64,7 +64,7 @@ struct Stream {
 // The tasks of an iteration and what each waits for, whatever the order of lanes. `base` has the passes one after the
 // other and sends each layer's gradients in slices of their own.
 struct Iteration {
-  Iteration(const Plan& plan, const LayerPricer& pricer, int keep);
+  Iteration(const Plan& plan, const LayerPricer& pricer, int keep, IterationOrder order);
 
   const std::vector<Task>& tasks() const { return base.tasks(); }
   const Task& task(int id) const { return base.tasks()[static_cast<size_t>(id)]; }
@@ -87,7 +87,7 @@ struct Iteration {
 
  private:
   void add_unit(const Task& sends);
-  void add_passes(int keep);
+  void add_passes(int keep, IterationOrder order);
   void add_sums();
   void add_edges(const std::vector<int>& first, const std::vector<int>& then) {
     for (const int id : then)
@@ -100,7 +100,57 @@ struct PassTasks {
   std::vector<int> begins, ends, weights;
 };
 
-Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep)
+struct Pass {
+  Phase phase;
+  int micro_batch, layer;
+};
+using Turn = std::vector<Pass>;
+
+// Returns the passes of a phase of a micro-batch, in order.
+Turn passes_of(Phase phase, int micro_batch, int layers) {
+  Turn passes;
+  for (int i = 0; i < layers; ++i) passes.push_back({phase, micro_batch, phase == Phase::forward ? i : layers - 1 - i});
+  return passes;
+}
+
+// Returns the turns of an order, none of one that has no turns.
+std::vector<Turn> turns_of(IterationOrder order, int layers, int micro_batches) {
+  const int at_once = order == IterationOrder::two_forwards ? 2 : 1;
+  std::vector<Turn> turns;
+  if (order == IterationOrder::any) return turns;
+  const auto add_each = [&](const Turn& passes) {
+    for (const Pass& pass : passes) turns.push_back({pass});
+  };
+  if (order == IterationOrder::pairs) {
+    add_each(passes_of(Phase::forward, 0, layers));
+    for (int m = 0; m + 1 < micro_batches; ++m)
+      for (int i = 0; i < layers; ++i)
+        turns.push_back({{Phase::forward, m + 1, i}, {Phase::backward, m, layers - 1 - i}});
+    add_each(passes_of(Phase::backward, micro_batches - 1, layers));
+    return turns;
+  }
+  for (int m = 0; m < micro_batches; m += at_once)
+    for (const Phase phase : {Phase::forward, Phase::backward}) {
+      Turn together;
+      for (int i = m; i < std::min(m + at_once, micro_batches); ++i)
+        std::ranges::copy(passes_of(phase, i, layers), std::back_inserter(together));
+      if (order == IterationOrder::in_turn)
+        add_each(together);
+      else
+        turns.push_back(std::move(together));
+    }
+  return turns;
+}
+
+// Returns whether a pass waits for no other one of its turn.
+bool leads(const Pass& pass, const Turn& turn) {
+  return std::ranges::none_of(turn, [&](const Pass& other) {
+    return other.phase == pass.phase && other.micro_batch == pass.micro_batch &&
+           (pass.phase == Phase::forward ? other.layer < pass.layer : other.layer > pass.layer);
+  });
+}
+
+Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep, IterationOrder order)
     : base(plan), after(plan.tasks().size()), ordered(plan.tasks().size(), true), behind_s(plan.tasks().size()) {
   const std::vector<double> by_class = price(pricer, plan);
   for (const Task& task : tasks()) {
@@ -125,7 +175,7 @@ Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep)
       }
     }
   }
-  add_passes(keep);
+  add_passes(keep, order);
   add_sums();
   for (std::vector<int>& list : after) {
     std::ranges::sort(list);
@@ -152,7 +202,7 @@ void Iteration::add_unit(const Task& sends) {
   stream->units.push_back(std::move(unit));
 }
 
-void Iteration::add_passes(int keep) {
+void Iteration::add_passes(int keep, IterationOrder order) {
   const int layers = base.layers, cells = layers * base.micro_batches;
   std::vector<PassTasks> forwards(static_cast<size_t>(cells)), backwards(forwards);
   const auto pass = [&](const Task& task) -> PassTasks& {
@@ -179,6 +229,17 @@ void Iteration::add_passes(int keep) {
     const PassTasks& backward = backwards[static_cast<size_t>(cell)];
     if (n + keep < cells) add_edges(backward.ends, forwards[static_cast<size_t>(n + keep)].begins);
     if (layer >= 2) add_edges(backward.weights, backwards[static_cast<size_t>(cell) - 2].begins);
+  }
+  std::vector<int> last_ends;  // of the turn before
+  for (const Turn& turn : turns_of(order, layers, base.micro_batches)) {
+    std::vector<int> ends;
+    for (const Pass& member : turn) {
+      const auto cell = static_cast<size_t>(member.micro_batch * layers + member.layer);
+      const PassTasks& own = member.phase == Phase::forward ? forwards[cell] : backwards[cell];
+      if (leads(member, turn)) add_edges(last_ends, own.begins);
+      ends.insert(ends.end(), own.ends.begin(), own.ends.end());
+    }
+    last_ends = std::move(ends);
   }
 }
 
@@ -644,7 +705,7 @@ class DegreeTrials {
   }
 
   void attempt(const WaveDegrees& degrees, int draws = 0) {
-    Plan plan = wave_plan(pricer_, model_, choice_.keep, degrees, draws);
+    Plan plan = wave_plan(pricer_, model_, choice_.keep, degrees, {draws, choice_.order});
     const double seconds = timeline_of(plan, price(pricer_, plan), pricer_.profile().contention).makespan_s;
     tried_.emplace_back(seconds, degrees);
     if (search::better(seconds, best_.seconds)) best_ = {std::move(plan), seconds, degrees};
@@ -779,14 +840,20 @@ ModelDecision wave_decision(const ModelShape& model, const WaveDegrees& degrees)
   return decision;
 }
 
-Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees, int draws) {
+int least_kept(const ModelShape& model, IterationOrder order) {
+  return model.layers * (order == IterationOrder::two_forwards ? std::min(2, model.micro_batches) : 1);
+}
+
+Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees,
+               const WaveSearch& search) {
   require<Unsupported>(model.shape.parallel.pp == 1, "wave: found {} pipeline stages, expected 1",
                        model.shape.parallel.pp);
-  require<BadInput>(keep >= model.layers, "wave: found the activations of {} layers to keep, expected at least {}",
-                    keep, model.layers);
+  const int least = least_kept(model, search.order);
+  require<BadInput>(keep >= least, "wave: found the activations of {} layers to keep, expected at least {}", keep,
+                    least);
   const Plan base = base_plan(model, degrees);
-  const Iteration iteration(base, pricer, keep);
-  const Order order = best_order(iteration, draws);
+  const Iteration iteration(base, pricer, keep, search.order);
+  const Order order = best_order(iteration, search.draws);
   return Rewriter(iteration).write(Filler(iteration, order, pricer).best());
 }
 

@@ -11,6 +11,7 @@
 //   halves   the backward of layer l - 2 for the weights' gradients of layer l, of the same micro-batch
 //   sums     what adds to gradients for what adds to them before it: in the order of micro-batches and chunks
 //   slices   what sends gradients for all micro-batches that add to them
+//   turns    what belongs to a turn for all of the turn before, of schedules that restrict the order
 //
 // Gradients are sent where their lane is idle or where its tasks can wait, as many bytes as fit.
 #include <compare>
@@ -39,11 +40,19 @@ struct WaveResult {
   int parts = 1;                       // of each micro-batch
 };
 
+/// Returns of how many layers activations are kept at a time, at least.
+int least_kept(const ModelShape& model, IterationOrder order);
+
+struct WaveSearch {
+  int draws = 0;  // of orders by chance that are tried too, the same on every machine
+  IterationOrder order = IterationOrder::any;
+};
+
 /// Returns the plan, not checked, of a model on one stage. `pricer` prices one layer of it; `keep`: of how many layers
-/// activations are kept at a time, of all micro-batches together; `draws`: how many orders by chance are tried too, the
-/// same on every machine. Throws Unsupported for several stages, BadInput where `keep` is less than the layers that
-/// there are.
-Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees, int draws = 0);
+/// activations are kept at a time, of all micro-batches together. Throws Unsupported for several stages, BadInput where
+/// `keep` is less than least_kept.
+Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees,
+               const WaveSearch& search = {});
 
 /// Returns the decision for the plan whose tasks are ordered: with each layer's gradients in a slice of their own.
 ModelDecision wave_decision(const ModelShape& model, const WaveDegrees& degrees);
@@ -53,6 +62,7 @@ struct WaveChoice {
   int keep = 1;                   // of how many layers activations are kept at a time, of all micro-batches together
   bool cuts_samples = false;      // a micro-batch of several samples may be cut into smaller ones
   int forward = 0, backward = 0;  // chunks of every pass; 0: searched, up to kMostWaveDegree
+  IterationOrder order = IterationOrder::any;
 };
 
 /// Returns the best of the plans, checked, or `known` where none is faster: so it is never slower than that one. Each

@@ -9,7 +9,7 @@ const SCHEDULES = {
   lina: "#006b4e", "lina-packed": "#003d2d",
   "parm-s1": "#ecc3da", "parm-s2-aas": "#dd9cc1", "parm-s2": "#cc79a7", parm: "#8f3f6f",
   "monta-baseline": "#e3d65c", "monta-o1": "#c9b81a", "monta-o2": "#a39400", "monta-o3": "#7a6f00", monta: "#4f4800",
-  wave: "#17a2b8",
+  wave: "#17a2b8", "pair-1f1b": "#8fd8e4", lancet: "#52c0d2", flowmoe: "#0e7687", "chunked-ep": "#094a55",
 };
 // Colours one's own schedules, and those of a later program.
 const OTHERS = ["#5d3fd3", "#9a86e8", "#37208f", "#2a9d8f", "#c03b5b", "#7a6a53"];

@@ -20,7 +20,7 @@ int main() {
     const ModelShape model{layer.shape, kLayers, 1 + static_cast<int>(seed % 2)};
     const int degree = 1 + static_cast<int>(seed / 2) % most;
     const Plan plan =
-        wave_plan(pricer, model, kLayers + 1 + static_cast<int>(seed / 4 % 3), {degree, degree, degree, degree}, 100);
+        wave_plan(pricer, model, kLayers + 1 + static_cast<int>(seed / 4 % 3), {degree, degree, degree, degree}, {100});
     const std::vector<double> seconds = price(pricer, plan);
     nlohmann::json tasks = nlohmann::json::array();
     for (const Task& task : plan.tasks())

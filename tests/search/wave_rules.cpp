@@ -301,6 +301,63 @@ Times times_of(const Plan& plan, std::span<const double> seconds) {
   return times;
 }
 
+namespace {
+
+struct PassTimes {
+  Phase phase;
+  int micro_batch, layer;
+  double begin_s, end_s;
+};
+
+// Returns whether an order lets tasks of both passes run at once.
+bool may_meet(const PassTimes& a, const PassTimes& b, IterationOrder order, int layers) {
+  const bool same_phase = a.phase == b.phase, same_batch = a.micro_batch == b.micro_batch;
+  switch (order) {
+    case IterationOrder::none:
+    case IterationOrder::in_turn:
+      return false;
+    case IterationOrder::late_weights:
+      return same_phase && same_batch;
+    case IterationOrder::two_forwards:
+      return same_phase && a.micro_batch / 2 == b.micro_batch / 2;
+    case IterationOrder::pairs: {
+      if (same_phase) return false;
+      const PassTimes &forward = a.phase == Phase::forward ? a : b, &backward = a.phase == Phase::forward ? b : a;
+      return forward.micro_batch == backward.micro_batch + 1 && forward.layer + backward.layer == layers - 1;
+    }
+    case IterationOrder::any:
+      return true;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::string> meetings(const Plan& plan, IterationOrder order, const Times& times) {
+  std::map<std::tuple<Phase, int, int>, PassTimes> passes;
+  for (const Task& task : plan.tasks()) {
+    if (!is_of_layer(task.kind) || sends_gradients(task.kind)) continue;
+    const auto id = static_cast<size_t>(task.id);
+    PassTimes& pass =
+        passes
+            .try_emplace({task.runs_in(), task.micro_batch, task.layer},
+                         PassTimes{task.runs_in(), task.micro_batch, task.layer, times.begin_s[id], times.end_s[id]})
+            .first->second;
+    pass.begin_s = std::min(pass.begin_s, times.begin_s[id]);
+    pass.end_s = std::max(pass.end_s, times.end_s[id]);
+  }
+  std::vector<std::string> found;
+  for (auto a = passes.begin(); a != passes.end(); ++a)
+    for (auto b = std::next(a); b != passes.end(); ++b) {
+      const bool at_once = a->second.begin_s < b->second.end_s && b->second.begin_s < a->second.end_s;
+      if (at_once && !may_meet(a->second, b->second, order, plan.layers))
+        found.push_back(fmt::format("{} of layer {}, micro-batch {}, and {} of layer {}, micro-batch {}, run at once",
+                                    name_of(a->second.phase), a->second.layer, a->second.micro_batch,
+                                    name_of(b->second.phase), b->second.layer, b->second.micro_batch));
+    }
+  return found;
+}
+
 std::vector<std::string> faults_of(const Plan& plan, int keep, std::span<const double> seconds) {
   std::vector<std::string> faults;
   const std::vector<Rule> rules = rules_of(plan, keep, faults);

@@ -8,6 +8,7 @@
 
 #include "moe/cost/pricer.h"
 #include "moe/plan/plan.h"
+#include "moe/schedule/schedule.h"
 
 namespace moe::wave_rules {
 
@@ -25,6 +26,9 @@ struct Times {
   double makespan_s() const;
 };
 Times times_of(const Plan& plan, std::span<const double> seconds_by_task);
+
+/// Returns every two passes that run at once though the order of iterations has no turn with both.
+std::vector<std::string> meetings(const Plan& plan, IterationOrder order, const Times& times);
 
 /// Returns every rule that the plan breaks if its tasks take so long.
 std::vector<std::string> faults_of(const Plan& plan, int keep, std::span<const double> seconds_by_task);

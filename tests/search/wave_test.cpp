@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string_view>
 
@@ -246,6 +247,59 @@ TEST(Wave, IsTunedAsASchedule) {
   }
   fmt::print("{} models: faster than fsmoe-dw in {}\n", cases, faster);
   EXPECT_GT(faster, cases / 4);
+}
+
+// Others' orders: passes meet within turns alone, however long tasks take, and every other rule holds too.
+TEST(Wave, TurnsFollowEachOther) {
+  ModelSearch search;
+  std::map<std::string_view, int> met;  // plans in which passes run at once
+  for (long seed = 1; seed <= cases; ++seed) {
+    Drawn drawn(static_cast<uint64_t>(seed), seed % 3 == 0);
+    SCOPED_TRACE(drawn.layer.text);
+    for (const Schedule& schedule : iteration_schedules()) {
+      const ModelResult found = search.tune(schedule, drawn.pricer, drawn.model, partition_strategies().front());
+      ASSERT_EQ(found.plan.schedule, schedule.name);
+      ASSERT_NO_THROW(check_plan(found.plan));
+      ASSERT_GE(found.total_s(), found.bound_s * (1 - 1e-9));
+      const LayerPricer own(drawn.layer.profile, found.plan.shape);
+      const std::vector<double> priced = by_task(found.plan, price(own, found.plan));
+      const int least = least_kept(drawn.model, schedule.iteration);
+      const int keep = std::max(drawn.model.layers + 1, least);
+      for (int i = 0; i < 3; ++i) {
+        const std::vector<double> seconds = i == 0 ? priced : any_seconds(found.plan, drawn.draws);
+        ASSERT_EQ(faults_of(found.plan, keep, seconds), std::vector<std::string>()) << schedule.name;
+        const wave_rules::Times times = wave_rules::times_of(found.plan, seconds);
+        ASSERT_EQ(wave_rules::meetings(found.plan, schedule.iteration, times), std::vector<std::string>())
+            << schedule.name;
+        if (i == 0) met[schedule.name] += !wave_rules::meetings(found.plan, IterationOrder::in_turn, times).empty();
+      }
+      if (drawn.layer.profile.contention.none()) {
+        const double recomputed = wave_rules::times_of(found.plan, priced).makespan_s();
+        ASSERT_NEAR(found.total_s() / recomputed, 1, 1e-12) << schedule.name;
+      }
+    }
+  }
+  EXPECT_EQ(met["chunked-ep"], 0);
+  for (const char* name : {"wave", "pair-1f1b", "flowmoe", "lancet"}) EXPECT_GT(met[name], cases / 4) << name;
+}
+
+// A plan without one dependency between turns lets passes meet.
+TEST(Wave, PlantedMeetingsAreFound) {
+  int planted = 0, found = 0;
+  for (long seed = 1; seed <= cases; ++seed) {
+    Drawn drawn(static_cast<uint64_t>(seed));
+    const int keep = drawn.model.layers * drawn.model.micro_batches;
+    for (const Schedule& schedule : iteration_schedules()) {
+      if (schedule.iteration == IterationOrder::any || drawn.model.micro_batches < 2) continue;
+      const Plan any = wave_plan(drawn.pricer, drawn.model, keep, {});
+      const std::vector<double> seconds = by_task(any, price(drawn.pricer, any));
+      ++planted;
+      found += !wave_rules::meetings(any, schedule.iteration, wave_rules::times_of(any, seconds)).empty();
+    }
+  }
+  fmt::print("{} of {} free orders break the turns of others\n", found, planted);
+  EXPECT_GT(planted, cases);
+  EXPECT_GT(found, planted * 8 / 10);
 }
 
 // Dense layers, ends of a model, recomputation and planned steps.

@@ -1,5 +1,6 @@
 #include "tests/stack/drawn_plan.h"
 
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -106,8 +107,11 @@ DrawnWave drawn_wave(const layer_space::Point& point, uint64_t seed, int64_t voc
   const LayerPricer pricer(profile, model.shape);
   const int most = std::min(kMostWaveDegree, largest_degree(pricer)), keep = model.layers + draw(model.layers + 1);
   const WaveDegrees degrees{1 + draw(most), 1 + draw(most), 1 + draw(most), 1 + draw(most)};
+  constexpr std::array kOrders{IterationOrder::any, IterationOrder::pairs, IterationOrder::two_forwards,
+                               IterationOrder::late_weights, IterationOrder::in_turn};
+  const IterationOrder order = kOrders[static_cast<size_t>(std::max(0, draw(8) - 3))];  // every second free
   DrawnWave drawn;
-  drawn.wave = wave_plan(pricer, model, keep, degrees, draw(4));
+  drawn.wave = wave_plan(pricer, model, std::max(keep, least_kept(model, order)), degrees, {draw(4), order});
   check_plan(drawn.wave);
   model.shape = drawn.wave.shape;
   drawn.plain = build_model_plan(find_schedule("fsmoe-dw"), model, wave_decision(model, degrees));

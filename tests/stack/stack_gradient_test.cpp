@@ -159,7 +159,7 @@ TEST(Waves, ComputeWhatPlainOrdersDo) {
   }
   std::cout << fmt::format("{} waves, {} of them mix passes; {} unsupported\n", ran, mixed, unsupported);
   EXPECT_GE(ran, waves);
-  EXPECT_GE(mixed, waves / 2);
+  EXPECT_GE(mixed, waves / 3);  // in every second one turns restrict the order
 }
 
 }  // namespace

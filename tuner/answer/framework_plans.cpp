@@ -190,18 +190,24 @@ struct SettingsWords {
   std::vector<std::string> notes;
 };
 
-// Says what comes closest to an order of a whole iteration, which no framework runs.
-std::string overlap_item(const Schedule& schedule) {
-  std::string item = fmt::format("moetune alone runs {}", schedule.name);
-  for (const verbs::Framework& framework : verbs::frameworks())
-    if (!framework.overlap.empty())
-      item += fmt::format("; closest: {}'s {}, pairs of micro-batches", framework.key, framework.overlap);
-  return item;
+// Says which framework's flag has the turns of an order of iterations, or comes closest to it, and what it loses.
+std::string overlap_item(const Answer& answer, const RankedSchedule& use) {
+  std::string closest;
+  for (const FrameworkPlans& plans : answer.of_frameworks) {
+    const auto& [flag, schedule] = plans.framework->overlap;
+    if (flag.empty() || best_of(answer, plans) == nullptr) continue;
+    if (schedule == use.schedule->name) return fmt::format("{}'s {} has such turns", plans.framework->key, flag);
+    const RankedSchedule* row = row_of(answer, schedule);
+    closest +=
+        fmt::format("; closest: {}'s {} ({}{})", plans.framework->key, flag, schedule,
+                    row == nullptr ? "" : fmt::format(", {:+.1f} %", 100 * (row->total_s() / use.total_s() - 1)));
+  }
+  return fmt::format("moetune alone runs {}{}", use.schedule->name, closest);
 }
 
 SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bool tight, bool any_runs) {
   std::vector<std::string> items;
-  if (use.schedule->orders_iterations) items.push_back(overlap_item(*use.schedule));
+  if (use.schedule->orders_iterations()) items.push_back(overlap_item(answer, use));
   std::vector<std::pair<std::string, std::vector<std::string_view>>> refusals;  // reason, frameworks
   std::vector<std::string_view> formats, none;
   for (const FrameworkPlans& plans : answer.of_frameworks) {

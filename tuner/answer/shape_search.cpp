@@ -166,10 +166,14 @@ class ShapePlans {
   std::map<std::pair<size_t, const Schedule*>, RankedSchedule> plans_;
 };
 
-// Sorts schedules of iterations behind the others, and returns how many those are; of iterations alone, all.
+// Sorts schedules of iterations behind the others, and returns how many those are; of iterations alone, all. Restricted
+// orders are left out beside the free one.
 size_t sort_iterations_last(std::vector<const Schedule*>& schedules) {
-  const auto iterations = std::stable_partition(schedules.begin(), schedules.end(),
-                                                [](const Schedule* schedule) { return !schedule->orders_iterations; });
+  const auto is_free = [](const Schedule* schedule) { return schedule->iteration == IterationOrder::any; };
+  if (std::ranges::any_of(schedules, is_free))
+    std::erase_if(schedules, [&](const Schedule* s) { return s->orders_iterations() && !is_free(s); });
+  const auto iterations = std::stable_partition(
+      schedules.begin(), schedules.end(), [](const Schedule* schedule) { return !schedule->orders_iterations(); });
   const auto others = static_cast<size_t>(iterations - schedules.begin());
   return others > 0 ? others : schedules.size();
 }
@@ -694,7 +698,7 @@ using PlainBound = std::function<double(const Schedule&, const LayerPricer&, con
 // orders whole iterations has a bound of its own, since no pass waits for the one before.
 double least_of(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                 const DegreeChoice& choice, const PlainBound& bound) {
-  if (schedule.orders_iterations) return wave_bound(pricer, model);
+  if (schedule.orders_iterations()) return wave_bound(pricer, model);
   double least = std::numeric_limits<double>::infinity();
   for (const Schedule* variant : schedule.variants)
     least = std::min(least, least_of(*variant, pricer, model, choice, bound));

@@ -297,6 +297,14 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   return found;
 }
 
+// Returns whether a schedule restricts the order of iterations as no framework's flag does: simulate compares it.
+bool is_of_others_alone(const Schedule* schedule) {
+  if (!schedule->orders_iterations() || schedule->iteration == IterationOrder::any) return false;
+  return std::ranges::none_of(verbs::frameworks(), [&](const verbs::Framework& framework) {
+    return framework.overlap.schedule == schedule->name;
+  });
+}
+
 }  // namespace
 
 int64_t samples_of(const ModelShape& model) {
@@ -330,6 +338,7 @@ const verbs::Framework* framework_of(const TuneOptions& options) {
 std::vector<const Schedule*> schedules_of(const TuneOptions& options, const verbs::ChosenModel& chosen) {
   std::vector<const Schedule*> schedules =
       verbs::chosen_schedules(options.selection, verbs::possible_schedules(chosen));
+  if (options.selection.schedules.empty()) std::erase_if(schedules, is_of_others_alone);
   const verbs::Framework* framework = framework_of(options);
   if (framework == nullptr || framework->runs_all()) return schedules;
   for (const auto names : {framework->exact, framework->close}) {

@@ -198,7 +198,7 @@ class VerifiedAnswer {
     job.schedules = tried(answer);
     if (job.schedules.empty()) return;
     answer.trial_layers = job.stacked.layers = layers_to_run(job);
-    if (job.one_layer()) std::erase_if(job.schedules, [](const Schedule* s) { return s->orders_iterations; });
+    if (job.one_layer()) std::erase_if(job.schedules, [](const Schedule* s) { return s->orders_iterations(); });
     if (!target_.emulated && !options_.iterations)
       job.settings.iterations = measure::passes_in(measure::kTimedS, pass_s(job));
     std::optional<Progress> progress;
