@@ -2,7 +2,8 @@
 
     torchrun --nproc-per-node 2 examples/train_torch_parts.py [TEXT] [STEPS]
 
-The gate balances the load by a bias and no loss, as DeepSeek-V3's does; each rank balances its own tokens.
+The gate balances the load by a bias and no loss, as DeepSeek-V3's does. The bias follows rank 0's tokens, because
+DistributedDataParallel gives rank 0's buffers to all ranks.
 """
 import torch
 from torch import nn

@@ -201,7 +201,10 @@ def _expert_backward(number: int, expert: int, first: int, rows: torch.Tensor, d
                      values: List[torch.Tensor], of_inputs: bool, of_weights: bool) -> List[torch.Tensor]:
     layer = _layers[number]
     key = expert, first, len(rows)
-    if key not in layer.rows:  # of a forward in other chunks
+    if key not in layer.rows:  # of a forward in other chunks, whose graphs of these rows serve no more
+        for other, begin, count in list(layer.rows):
+            if other == expert and begin < first + len(rows) and first < begin + count:
+                del layer.rows[other, begin, count]
         _expert_forward(number, expert, first, rows, values)
     inputs, output = layer.rows[key] if not of_weights else layer.rows.pop(key)
     own = inputs if of_inputs and of_weights else inputs[:1] if of_inputs else inputs[1:]
@@ -240,7 +243,7 @@ def _made_expert(make: Callable[[], nn.Module], seed: int, number: int) -> nn.Mo
     if isinstance(make, nn.Module) or not callable(make):
         raise TypeError(f"MoELayer: expert: found a {type(make).__name__}, expected what makes one when it is called")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed((int(seed) << 20) + number)
+        torch.manual_seed(((seed << 20) + number) % (1 << 64))
         made = make()
     if not isinstance(made, nn.Module):
         raise TypeError(f"MoELayer: expert: found one that makes a {type(made).__name__}, expected a torch.nn.Module")
@@ -300,9 +303,16 @@ class MoELayer(nn.Module):
         text = json.dumps({key: _field(key, value) for key, value in options.items()})
         parts: Dict[str, nn.Module] = {} if router is None else {"gate": router}
         if expert is not None:
+            seed = _field("seed", seed)
+            if not isinstance(seed, int):
+                raise ValueError(f"MoELayer: seed: found {seed!r}, expected a whole number >= 0")
             first, count = _ranks(ranks_per_node, timeout).experts(text)
-            parts["experts"] = nn.ModuleDict({str(e): _made_expert(expert, seed, e)
-                                              for e in range(first, first + count)})
+            made = {str(e): _made_expert(expert, seed, e) for e in range(first, first + count)}
+            weights = [weight for part in (*parts.values(), *made.values()) for weight in part.parameters()]
+            if len({id(weight) for weight in weights}) < len(weights):
+                raise ValueError("MoELayer: expert: found a parameter of two experts, or of one and the gate, expected "
+                                 "each to have its own")
+            parts["experts"] = nn.ModuleDict(made)
         own = {f"{part}.{name}": p for part, module in parts.items() for name, p in module.named_parameters()}
         self._layer = _Layer(text, ranks_per_node, timeout, tuple(parts), own)
         self._called = {_called_name(name): name for name in own}
@@ -374,8 +384,10 @@ class MoELayer(nn.Module):
 
 def data_parallel(model: nn.Module, **options: Any) -> nn.Module:
     """DistributedDataParallel of a model with MoELayers, which average or sum the gradients of their own parameters
-    (`losses="mean"` fits); `options` are DistributedDataParallel's."""
+    (`losses="mean"` fits); `options` are DistributedDataParallel's. Buffers of experts stay each rank's own."""
     own = [f"{prefix}.{name}" if prefix else name for prefix, module in model.named_modules()
-           if isinstance(module, MoELayer) for name, _ in module.named_parameters()]
+           if isinstance(module, MoELayer)
+           for name in [*dict(module.named_parameters()),
+                        *(buffer for buffer, _ in module.named_buffers() if buffer.startswith("experts."))]]
     nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, own)
     return nn.parallel.DistributedDataParallel(model, **options)

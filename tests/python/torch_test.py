@@ -697,6 +697,14 @@ class Experts(unittest.TestCase):
         for name, p in self.layer.named_parameters():
             torch.testing.assert_close(p.grad, expected[name], rtol=1e-12, atol=1e-12)
 
+    def test_keeps_no_graph_behind_a_backward(self):
+        for degrees in (1, 3), (2, 1), (2, 2):
+            layer = MoELayer(**TINY, dtype=torch.float64, schedule="fsmoe-dw", degrees=degrees, expert=OwnExpert)
+            y = layer(self.x)
+            self.assertTrue(layer._layer.rows)
+            y.sum().backward()
+            self.assertFalse(layer._layer.rows, degrees)
+
     def test_trains(self):
         adam = torch.optim.Adam(self.layer.parameters(), 1e-2)
         losses = []
@@ -709,6 +717,12 @@ class Experts(unittest.TestCase):
         self.assertLess(losses[-1], 0.8 * losses[0])
 
     def test_refusals(self):
+        one = OwnExpert()
+        with self.assertRaisesRegex(ValueError, "^MoELayer: expert: found a parameter of two experts"):
+            MoELayer(**TINY, dtype=torch.float64, expert=lambda: one)
+        with self.assertRaisesRegex(ValueError, "^MoELayer: seed: found 'x', expected a whole number"):
+            MoELayer(**TINY, dtype=torch.float64, expert=OwnExpert, seed="x")
+        MoELayer(**TINY, dtype=torch.float64, expert=OwnExpert, seed=2 ** 60)
         for made, error, line in (
                 (OwnExpert(), TypeError, "found a OwnExpert, expected what makes one when it is called"),
                 (lambda: 3, TypeError, "found one that makes a int, expected a torch.nn.Module"),
@@ -898,6 +912,20 @@ class Page(unittest.TestCase):
 
 # ---- several processes
 
+def require_own_buffers():
+    """DistributedDataParallel sets no buffer of an expert to that of rank 0's expert."""
+    class Counting(OwnExpert):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("drawn", torch.rand(1))
+
+    model = nn.Sequential(nn.Linear(16, 16, dtype=torch.float64), MoELayer(**TINY, dtype=torch.float64, mp=1, esp=1,
+                          ep=distributed.get_world_size(), expert=Counting))
+    drawn = {number: expert.drawn.item() for number, expert in model[1].experts.items()}
+    data_parallel(model)(torch.randn(len(model[1].tokens), 16, dtype=torch.float64)).sum().backward()
+    assert drawn == {number: expert.drawn.item() for number, expert in model[1].experts.items()}, drawn
+
+
 def on_ranks():
     """What every rank of a launch runs."""
     distributed.init_process_group("gloo")
@@ -916,6 +944,7 @@ def on_ranks():
         require_as_plain(TINY, torch.float32, schedule="fsmoe", degrees=2, **spread)
         require_same_training(TINY, torch.float64, schedule="fsmoe", degrees=2, **spread)
     require_ddp(torch.float64)
+    require_own_buffers()
     cluster, spread = ("h100-1x2", {}) if ranks == 2 else ("h100-2x2-ib-400", {"ranks_per_node": 2})
     with tempfile.TemporaryDirectory() as folder:
         records = os.path.join(folder, "tuned.jsonl")
