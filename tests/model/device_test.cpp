@@ -27,8 +27,8 @@ struct Trained {
 };
 
 const TokenSource& text() {
-  static const std::unique_ptr<TokenSource> source = make_markov_source({.order = 2, .alphabet = 16, .seed = 5});
-  return *source;
+  static const std::unique_ptr<TokenSource> kSource = make_markov_source({.order = 2, .alphabet = 16, .seed = 5});
+  return *kSource;
 }
 
 Plan plan_of(const Trained& model, const Division& d) {
@@ -82,7 +82,7 @@ TEST(ModelsOnDevice, LossesAreTheCpus) {
     const std::vector<double> here = Trainee(model, d, DeviceKind::cpu).models.run(kSteps);
     const int64_t launched = test_launches();
     const std::vector<double> there = Trainee(model, d, DeviceKind::cuda).models.run(kSteps);
-    EXPECT_TRUE(test_gpu() || test_launches() > launched + 100 * kSteps) << "no kernels ran";
+    EXPECT_TRUE(test_gpu() || test_launches() > launched + int64_t{100} * kSteps) << "no kernels ran";
     const double difference = worst_difference(there, here);
     std::cout << fmt::format("{}, pp {} dp {} mp {}: losses from {:.4f} to {:.4f}, {:.1e} apart at most\n",
                              name_of(model.dtype), d.pp, d.dp, d.mp, here.front(), here.back(), difference);
