@@ -104,6 +104,12 @@ std::vector<PrintedPipelining> printed_lina_table3() {
                     &R::experts_a_device);
 }
 
+std::vector<PrintedInference> printed_lina_inference() {
+  using R = PrintedInference;
+  return rows_of<R>("lina-inference", {"metric", "model", "experts", "length", "value"}, &R::metric, &R::model,
+                    &R::experts, &R::length, &R::value);
+}
+
 double printed_lina_text(std::string_view what) {
   using R = PrintedStatistic;
   for (const R& row : rows_of<R>("lina-text", {"what", "value"}, &R::what, &R::value))

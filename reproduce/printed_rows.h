@@ -103,6 +103,13 @@ struct PrintedPipelining {  // lina-table3: efficiency with one expert a device,
 };
 std::vector<PrintedPipelining> printed_lina_table3();
 
+struct PrintedInference {  // lina-inference: the file's first lines say what each metric is
+  std::string metric, model;
+  int experts = 0, length = 0;
+  double value = 0;
+};
+std::vector<PrintedInference> printed_lina_inference();
+
 /// Returns the value of `what` in lina-text. Throws BadInput where it has none.
 double printed_lina_text(std::string_view what);
 

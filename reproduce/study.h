@@ -27,6 +27,7 @@ Report fsmoe_table6(Study& study);
 Report parm_table4(Study& study);
 Report parm_table5(Study& study);
 Report lina_training(Study& study);
+Report lina_inference(Study& study);
 Report monta_table8(Study& study);
 Report monta_fig13(Study& study);
 Report monta_fig14(Study& study);

@@ -24,6 +24,7 @@ constexpr std::array<TableRow, verbs::kPaperTables.size()> kRows{{{"fsmoe-table2
                                                                   {"monta-fig13", monta_fig13},
                                                                   {"monta-fig14", monta_fig14},
                                                                   {"lina-training", lina_training},
+                                                                  {"lina-inference", lina_inference},
                                                                   {"published", published},
                                                                   {"training", training},
                                                                   {"beyond", beyond}}};

@@ -47,7 +47,7 @@ struct PaperTable {
   std::string_view name, summary;
 };
 
-inline constexpr std::array<PaperTable, 16> kPaperTables{{
+inline constexpr std::array<PaperTable, 17> kPaperTables{{
     {"fsmoe-table2", "FSMoE: time of each operation in a layer of GPT2-XL and Mixtral-7B"},
     {"fsmoe-table5", "FSMoE: mean speedups over tutel on 1458 layers"},
     {"fsmoe-table6", "FSMoE: iteration time of GPT2-XL under four gates"},
@@ -61,6 +61,7 @@ inline constexpr std::array<PaperTable, 16> kPaperTables{{
     {"monta-fig13", "MoNTA: efficiency of AlltoAll and AllGather by volume"},
     {"monta-fig14", "MoNTA: the choice among O1, O2 and O3 by sequence length"},
     {"lina-training", "Lina: training speedups over DeepSpeed-MoE"},
+    {"lina-inference", "Lina: inference with experts placed by popularity"},
     {"published", "Megatron-Core's layers, DeepSeek's training trace and nccl-tests, as others measured them"},
     {"training", "whole steps of training on H100 and H800, as others measured them"},
     {"beyond", "whole iterations in one order (wave) over the best other schedule, planned only"},

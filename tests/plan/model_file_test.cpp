@@ -83,7 +83,7 @@ TEST(ModelFile, EveryFileReads) {
   EXPECT_TRUE(
       error_of<BadInput>([] {
         find_model("gpt5");
-      }).starts_with("model: found 'gpt5', expected a file or one of: bert-base, bert2gpt2, deepseek-v3, gpt-2"));
+      }).starts_with("model: found 'gpt5', expected a file or one of: bert-base, bert-large, bert2gpt2, deepseek-v3"));
 }
 
 // MoNTA: what it prints of its model, and that Table 8's AlltoAll is the model's.

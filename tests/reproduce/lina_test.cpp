@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
+#include "reproduce/lina_inference.h"
 #include "reproduce/printed_rows.h"
 #include "reproduce/study.h"
 
@@ -121,6 +122,63 @@ TEST(Lina, EveryFigureIsComputedWhereTheAssumptionsAre) {
   ASSERT_EQ(report.tables.size(), 2u);
   EXPECT_EQ(report.tables[0].rows.size(), 12u) << "three models, four numbers of experts";
   EXPECT_EQ(report.tables[1].header.size(), 7u) << "10 to 100 MB";
+}
+
+const Assumptions& assumed_inference() {
+  static const Assumptions all = find_assumptions("lina-inference");
+  return all;
+}
+
+// Attention takes the assumed dense part, and two AlltoAlls are Figure 2's share of those and an expert.
+TEST(LinaInference, LayersTakeWhatIsAssumed) {
+  for (const char* const model : {"transformer-xl", "bert-large"}) {
+    const InferenceRun run{model};
+    const Profile profile = inference_profile(run, assumed_inference());
+    const LayerCase shape = inference_case(run, assumed_inference());
+    EXPECT_EQ(shape.layer.batch * shape.layer.seq, 4096);
+    const LayerPricer pricer(profile, shape);
+    const double rows = 4096.0 / 16;  // of each expert
+    const double alltoall = pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, rows);
+    const double expert = pricer.chunk_seconds(TaskKind::expert, Phase::forward, rows);
+    EXPECT_NEAR(2 * alltoall / (2 * alltoall + expert), 0.749, 1e-9) << model;
+    EXPECT_NEAR(alltoall, 0.000175 + 2.016e-10 * 4096 * static_cast<double>(shape.layer.model_dim) * 4, 1e-12);
+    EXPECT_NEAR(pricer.dense_seconds(TaskKind::attention, Phase::forward), 0.0149, 1e-9);
+  }
+}
+
+// What is said to be calibrated is near what is printed, and the ideal bounds every variant.
+TEST(LinaInference, RoutingIsCalibratedToPrint) {
+  const InferenceResult all = served({.model = "transformer-xl"}, assumed_inference());
+  EXPECT_NEAR(all.routing.most_over_least / 5.56, 1, 0.05);
+  EXPECT_NEAR(all.routing.pattern_1, 0.4194, 0.005);
+  const ServingResult &lina = all.variants.at("lina-serve"), &ideal = all.variants.at("ideal");
+  EXPECT_NEAR(lina.placed_again_share(), 0.23, 0.04);
+  for (size_t i = 0; i < ideal.batch_s.size(); ++i)
+    for (const auto& [name, variant] : all.variants) EXPECT_LE(ideal.batch_s[i], variant.batch_s[i]) << name;
+  // Layers before the fourth have no estimate.
+  EXPECT_EQ(lina.estimated, static_cast<int64_t>(lina.batch_s.size()) * (all.layers - 3));
+}
+
+TEST(LinaInference, EveryPrintedNumberIsInTheReport) {
+  Study study;
+  study.assumed = &assumed_inference();
+  const Report report = reproduce("lina-inference", study);
+  std::vector<double> printed;
+  size_t open = 0;
+  for (const Comparison& c : report.comparisons)
+    for (const Figure& f : c.figures) {
+      printed.push_back(f.paper.value());
+      open += !f.ours.has_value();
+    }
+  for (const PrintedInference& row : printed_lina_inference())
+    EXPECT_TRUE(std::ranges::any_of(printed, [&](double value) {
+      return value == row.value || value == row.value * 1e-3;
+    })) << row.metric;
+  EXPECT_EQ(open, 8U);  // Table 6
+  study.assumed = nullptr;
+  const Report alone = reproduce("lina-inference", study);
+  for (const Comparison& c : alone.comparisons)
+    for (const Figure& f : c.figures) EXPECT_EQ(f.ours.has_value(), f.convention == "no AlltoAll at all");
 }
 
 }  // namespace
