@@ -11,13 +11,16 @@
 namespace moe {
 namespace {
 
-std::vector<PathProfile::Follower> followers_of(const std::vector<int64_t>& counts) {
+using Choice = std::pair<uint64_t, int32_t>;  // the path of a token, and the expert that it chose
+
+// Returns how often the tokens of one path chose each expert; `choices` ascend.
+std::vector<PathProfile::Follower> followers_of(std::span<const Choice> choices) {
   std::vector<PathProfile::Follower> followers;
-  int64_t all = 0;
-  for (const int64_t count : counts) all += count;
-  for (size_t e = 0; e < counts.size(); ++e)
-    if (counts[e] > 0)
-      followers.push_back({static_cast<int32_t>(e), static_cast<double>(counts[e]) / static_cast<double>(all)});
+  for (size_t begin = 0, end = 0; begin < choices.size(); begin = end) {
+    while (end < choices.size() && choices[end].second == choices[begin].second) ++end;
+    followers.push_back(
+        {choices[begin].second, static_cast<double>(end - begin) / static_cast<double>(choices.size())});
+  }
   std::ranges::stable_sort(followers, std::greater(), &PathProfile::Follower::share);
   return followers;
 }
@@ -46,17 +49,20 @@ PathProfile::PathProfile(const RoutingTrace& profiled, int length)
   for (int layer = 0; layer < profiled.layers; ++layer) {
     Layer& own = layers_[static_cast<size_t>(layer)];
     const std::vector<int32_t>& chosen = profiled.choices[static_cast<size_t>(layer)];
-    std::vector<int64_t> all(experts_);
-    for (const int32_t expert : chosen) ++all[static_cast<size_t>(expert)];
-    own.all = followers_of(all);
+    std::vector<Choice> choices;
+    choices.reserve(chosen.size());
+    for (const int32_t expert : chosen) choices.emplace_back(0, expert);
+    std::ranges::sort(choices);
+    own.all = followers_of(choices);
     if (layer < length) continue;
-    std::unordered_map<uint64_t, std::vector<int64_t>> counts;
     each_token(profiled, layer, 0, profiled.tokens(), [&](size_t token, uint64_t path) {
-      std::vector<int64_t>& of_path = counts[path];
-      of_path.resize(experts_);
-      ++of_path[static_cast<size_t>(chosen[token])];
+      choices[token] = {path, chosen[token]};
     });
-    for (const auto& [path, of_path] : counts) own.by_path.emplace(path, followers_of(of_path));
+    std::ranges::sort(choices);
+    for (size_t begin = 0, end = 0; begin < choices.size(); begin = end) {
+      while (end < choices.size() && choices[end].first == choices[begin].first) ++end;
+      own.by_path.emplace(choices[begin].first, followers_of(std::span(choices).subspan(begin, end - begin)));
+    }
   }
 }
 

@@ -16,6 +16,8 @@ namespace {
 using TraceReader = io::CSVReader<3, io::trim_chars<' ', '\t'>, io::no_quote_escape<','>, io::throw_on_overflow,
                                   io::single_line_comment<'#'>>;
 
+constexpr uint64_t kMostTokens = uint64_t{1} << 62;
+
 bool fits(const std::vector<int32_t>& found, const ExpectedChoices& expected) {
   if (found.empty() || (expected.choices && static_cast<int64_t>(found.size()) != *expected.choices)) return false;
   std::vector<int32_t> sorted = found;
@@ -33,8 +35,13 @@ std::string wanted_choices(const ExpectedChoices& expected) {
 std::vector<int32_t> numbers_in(std::string_view text) {
   std::istringstream words{std::string(text)};
   std::vector<int32_t> found;
-  for (int32_t number = 0; words >> number;) found.push_back(number);
-  return words.eof() ? found : std::vector<int32_t>();
+  while (!(words >> std::ws).eof()) {
+    if (int32_t number = 0; words >> number)
+      found.push_back(number);
+    else
+      return {};
+  }
+  return found;
 }
 
 void read_routed_tokens(const std::string& path, const ExpectedChoices& expected,
@@ -85,6 +92,8 @@ RoutingTrace read_routing_trace(const std::string& path, int experts, int64_t ba
   read_routed_tokens(
       path, {.experts = experts}, [](uint64_t, uint64_t) { return true; },
       [&](const RoutedToken& line, unsigned number) {
+        require<BadInput>(line.token < kMostTokens, "{}:{}: token: found {}, expected less than {}", path, number,
+                          line.token, kMostTokens);
         found.push_back({line.layer, line.token, line.experts.front(), number});
         tokens = std::max(tokens, line.token + 1);
       });
