@@ -92,7 +92,7 @@ class _Layer:
 
     def __init__(self, options: str, ranks_per_node: int, timeout: float, parts: Tuple[str, ...],
                  own: Dict[str, torch.Tensor]):
-        self.arguments = options, ranks_per_node, timeout, parts, {n: p.detach().clone() for n, p in own.items()}
+        self.arguments = options, ranks_per_node, timeout, parts, {n: p.detach().to("meta") for n, p in own.items()}
         self.number = next(_numbers) if parts else 0
         self.modules: Dict[str, Any] = {}  # of the parts, from the first forward on
         self.chosen: Any = None  # the last forward's hidden states and parameters, and weights, with their graph
@@ -105,10 +105,17 @@ class _Layer:
         _layers[self.number] = self
 
     def __reduce__(self) -> Any:
-        return _Layer, self.arguments
+        return _made_again, self.arguments
 
     def __deepcopy__(self, memo: Any) -> "_Layer":
-        return _Layer(*self.arguments)
+        return _made_again(*self.arguments)
+
+
+def _made_again(options: str, ranks_per_node: int, timeout: float, parts: Tuple[str, ...],
+                own: Dict[str, torch.Tensor]) -> _Layer:
+    """A layer for a copy of the module, whose parameters give it its values."""
+    return _Layer(options, ranks_per_node, timeout, parts,
+                  {name: torch.zeros_like(p, device="cpu") for name, p in own.items()})
 
 
 def _called_name(name: str) -> str:

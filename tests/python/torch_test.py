@@ -675,6 +675,8 @@ class Experts(unittest.TestCase):
         self.assertIn("experts.3.layers.0.weight", self.layer.state_dict())
         for other in copy.deepcopy(self.layer), self.layer:
             torch.testing.assert_close(other(self.x), y, rtol=0, atol=0)
+        held = self.layer._layer.arguments[4].values()
+        self.assertTrue(held and all(p.is_meta for p in held), "no second copy of the weights")
         again = MoELayer(**TINY, dtype=torch.float64, schedule="fsmoe", degrees=(2, 1), expert=OwnExpert)
         torch.testing.assert_close(again(self.x), y, rtol=0, atol=0)  # seeded alike
         first, second = self.layer.experts["0"].layers[0].weight, self.layer.experts["1"].layers[0].weight
