@@ -66,7 +66,9 @@ def over_tutel(program, model):
 
 def wins(program, grids):
     """For each grid: the mean of tutel's time over a schedule's, on how many layers it is faster than tutel, and on how
-    many none is faster than it. For each model: tutel's time over the schedule's."""
+    many none is faster than it; of orders of iterations there is none. For each model: tutel's time over the
+    schedule's."""
+    of_no_grid = len(grids) * f"  {'-':>8}{'-':>13}{'-':>7}"
     rows, heads = collections.defaultdict(str), f"{'':<18}"
     for grid, layers in grids.items():
         heads += f"  {f'{grid}: {len(layers)} layers':>28}"
@@ -79,7 +81,7 @@ def wins(program, grids):
     for model in MODELS:
         heads += f"  {model:>10}"
         for name, ratio in over_tutel(program, model).items():
-            rows[name] += f"  {ratio:>10}"
+            rows[name] = (rows[name] or of_no_grid) + f"  {ratio:>10}"
     lines = [heads, f"{'schedule':<18}" + f"  {'mean':>8}{'beats tutel':>13}{'best':>7}" * len(grids)]
     return "\n".join(lines + [f"{name:<18}{cells}" for name, cells in rows.items()]) + "\n"
 

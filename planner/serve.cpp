@@ -42,6 +42,8 @@ ServedCase served_case(const SimulateOptions& o, const Profile& profile) {
   base.parallel = {};
   base.parallel.mp = base.parallel.esp = 1;
   base.parallel.ep = ranks;
+  if (base.layer.top_k != 1 && !(s.layer_file.empty() && o.model.model.empty()))
+    log_warning(fmt::format("--serve: {} has top-k {}, served as top-1", base.name, base.layer.top_k));
   base.layer.top_k = 1;
   base.layer.capacity_factor = std::nullopt;
   if (base.layer.experts == 0) base.layer.experts = ranks;

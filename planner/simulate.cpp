@@ -189,7 +189,8 @@ void Refused::require_others(size_t asked) const {
 std::string Refused::text() const {
   std::string text;
   for (const auto& [schedule, refusal] : rows_)
-    text += fmt::format("  {}: unsupported: {}\n", schedule, refusal.text());
+    text += fmt::format("  {}: unsupported: {}\n", schedule,
+                        refusal.subject == "schedule " + schedule ? refusal.brief() : refusal.text());
   return text;
 }
 

@@ -220,14 +220,15 @@ struct CalledParameters {
 /// A gate that Python computes, with parameters of its own. Its operators know it by the number of its layer.
 class CalledGate final : public Gate {
  public:
-  CalledGate(int64_t layer, CalledParameters parameters) : layer_(layer), own_(std::move(parameters)) {}
+  CalledGate(int64_t layer, CalledParameters parameters, std::shared_ptr<bool> keeps)
+      : layer_(layer), own_(std::move(parameters)), keeps_(std::move(keeps)) {}
 
   void forward(TensorView hidden, Routing& routing) override {
     static const auto kCall =
         c10::Dispatcher::singleton()
             .findSchemaOrThrow("moetune::gate_forward", "")
-            .typed<std::tuple<torch::Tensor, torch::Tensor>(int64_t, const torch::Tensor&, at::TensorList)>();
-    const auto [choices, weights] = kCall.call(layer_, tensor_of(hidden).clone(), own_.values);
+            .typed<std::tuple<torch::Tensor, torch::Tensor>(int64_t, const torch::Tensor&, at::TensorList, bool)>();
+    const auto [choices, weights] = kCall.call(layer_, tensor_of(hidden).clone(), own_.values, *keeps_);
     const torch::Tensor expected = torch::empty({routing.tokens, routing.choices}, torch::kMeta);
     require<BadInput>(choices.sizes() == expected.sizes() && weights.sizes() == expected.sizes(),
                       "gate: found choices ({}) and weights ({}), expected ({}): tokens, top_k",
@@ -258,12 +259,14 @@ class CalledGate final : public Gate {
  private:
   int64_t layer_;
   CalledParameters own_;
+  std::shared_ptr<bool> keeps_;  // whether graphs are kept for a backward
 };
 
 /// Experts that Python computes, each with parameters of its own and all of the hidden size (ESP 1).
 class CalledExperts final : public Expert {
  public:
-  CalledExperts(int64_t layer, std::vector<CalledParameters> experts) : layer_(layer), experts_(std::move(experts)) {}
+  CalledExperts(int64_t layer, std::vector<CalledParameters> experts, std::shared_ptr<bool> keeps)
+      : layer_(layer), experts_(std::move(experts)), keeps_(std::move(keeps)) {}
 
   void begin_forward() override {
     static const auto kCall =
@@ -276,10 +279,11 @@ class CalledExperts final : public Expert {
     static const auto kCall =
         c10::Dispatcher::singleton()
             .findSchemaOrThrow("moetune::expert_forward", "")
-            .typed<torch::Tensor(int64_t, int64_t, int64_t, const torch::Tensor&, at::TensorList)>();
+            .typed<torch::Tensor(int64_t, int64_t, int64_t, const torch::Tensor&, at::TensorList, bool)>();
     for_each_expert(rows, [&](size_t e, int64_t packed) {
       const torch::Tensor x = tensor_of(at(input, rows[e].begin, rows[e].count()));
-      const torch::Tensor y = kCall.call(layer_, static_cast<int64_t>(e), rows[e].begin, x.clone(), experts_[e].values);
+      const torch::Tensor y =
+          kCall.call(layer_, static_cast<int64_t>(e), rows[e].begin, x.clone(), experts_[e].values, *keeps_);
       require_like("expert", y, x);
       tensor_of(at(output, packed, rows[e].count())).copy_(y);
     });
@@ -354,6 +358,7 @@ class CalledExperts final : public Expert {
 
   int64_t layer_;
   std::vector<CalledParameters> experts_;
+  std::shared_ptr<bool> keeps_;  // whether graphs are kept for a backward
 };
 
 /// The modules of Python's that a layer calls, which know the layer by its number, and their parameters: the gate's,
@@ -410,13 +415,16 @@ class PythonLayer : public torch::CustomClassHolder {
   /// Returns one line: the layer, its groups and its schedule.
   std::string line() { return line_; }
 
-  torch::Tensor forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights, bool training) {
+  /// `keeps`: parts that Python computes keep their graphs for a backward.
+  torch::Tensor forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights, bool training, bool keeps) {
     return in_python([&] {
       const cpu::UseThreads threads(torch::get_num_threads());
       require_like("x", x, input_);
       require_equal<BadInput>(weights.size(), likes_.size(), "weights of the layer");
       for (size_t i = 0; i < weights.size(); ++i) require_like(names_[i], weights[i], likes_[i]);
       const auto alone = module_->alone();
+      *keeps_ = keeps;
+      const auto end = std::unique_ptr<bool, void (*)(bool*)>(keeps_.get(), [](bool* kept) { *kept = true; });
       if (!module_->repeats()) module_->begin_step(training ? ++steps_ : steps_, training);
       return module_->forward(x, weights);
     });
@@ -443,7 +451,8 @@ class PythonLayer : public torch::CustomClassHolder {
       require<BadInput>(layer.aux_loss == 0 && layer.z_loss == 0,
                         "{}: found auxiliary losses with a gate of Python's, expected none: it computes its own",
                         kOptions);
-      parts.gate = std::make_unique<CalledGate>(python.layer, python.of(made->shape(), ranks_->everyone(), "gate/"));
+      parts.gate =
+          std::make_unique<CalledGate>(python.layer, python.of(made->shape(), ranks_->everyone(), "gate/"), keeps_);
     }
     if (python.experts) parts.expert = experts_of(*made, plan, python);
     module_ =
@@ -461,7 +470,7 @@ class PythonLayer : public torch::CustomClassHolder {
                         plan.schedule, plan.degree_forward, plan.degree_backward);
   }
 
-  static std::unique_ptr<Expert> experts_of(MoeLayer& layer, const Plan& plan, const PythonParts& python) {
+  std::unique_ptr<Expert> experts_of(MoeLayer& layer, const Plan& plan, const PythonParts& python) {
     const RankShape& rank = layer.shape();
     require<BadInput>(std::ranges::none_of(plan.gradients, &Gradient::experts),
                       "{}: found experts of Python's and schedule {}, expected one that doesn't pack experts", kOptions,
@@ -469,11 +478,12 @@ class PythonLayer : public torch::CustomClassHolder {
     std::vector<CalledParameters> experts;
     for (int64_t e = rank.experts.first; e < rank.experts.first + rank.experts.count; ++e)
       experts.push_back(python.of(rank, layer.state().comms.of(GroupKind::edp), fmt::format("experts/{}/", e)));
-    return std::make_unique<CalledExperts>(python.layer, std::move(experts));
+    return std::make_unique<CalledExperts>(python.layer, std::move(experts), keeps_);
   }
 
   c10::intrusive_ptr<Ranks> ranks_;
   std::unique_ptr<MoeLayerModule> module_;
+  std::shared_ptr<bool> keeps_ = std::make_shared<bool>(true);  // as a backward needs that runs a forward again
   std::vector<std::string> names_;
   std::vector<torch::Tensor> weights_, likes_;  // until they are handed over; of their shapes and types
   torch::Tensor input_;                         // of its shape and type
@@ -489,12 +499,13 @@ TORCH_LIBRARY(moetune, library) {
   using moe::Ranks;
   // Python implements these: choices and weights of a gate's tokens, by such parameters; the gradients of its hidden
   // states and parameters.
-  library.def("gate_forward(int layer, Tensor hidden, Tensor[] parameters) -> (Tensor, Tensor)");
+  library.def("gate_forward(int layer, Tensor hidden, Tensor[] parameters, bool keeps) -> (Tensor, Tensor)");
   library.def("gate_backward(int layer, Tensor d_weights) -> Tensor[]");
   // And these: before a forward; the outputs of an expert's rows, the first of which is number `first`; the gradients
   // of these rows, if `inputs`, and behind them of the parameters, if `weights`.
   library.def("experts_begin(int layer) -> ()");
-  library.def("expert_forward(int layer, int expert, int first, Tensor rows, Tensor[] parameters) -> Tensor");
+  library.def(
+      "expert_forward(int layer, int expert, int first, Tensor rows, Tensor[] parameters, bool keeps) -> Tensor");
   library.def(
       "expert_backward(int layer, int expert, int first, Tensor rows, Tensor d_output, Tensor[] parameters, "
       "bool inputs, bool weights) -> Tensor[]");

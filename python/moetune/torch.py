@@ -97,7 +97,6 @@ class _Layer:
         self.modules: Dict[str, Any] = {}  # of the parts, from the first forward on
         self.chosen: Any = None  # the last forward's hidden states and parameters, and weights, with their graph
         self.rows: Dict[Any, Any] = {}  # likewise of experts' rows, by expert, first row and their number
-        self.keeps = True  # these graphs
         self.inside: Optional[int] = None  # the thread in which a part runs
         self.made = torch.classes.moetune.Layer(_ranks(ranks_per_node, timeout), options, self.number, "gate" in parts,
                                                 "experts" in parts, list(own.values()),
@@ -146,10 +145,10 @@ def _choices(found: Any) -> Tuple[torch.Tensor, torch.Tensor]:
     return experts, weights
 
 
-def _called(layer: _Layer, module: nn.Module, rows: torch.Tensor, values: List[torch.Tensor]) -> Tuple[Any, Any]:
-    """What a module returns for rows and values of its parameters, and these, with their graph if the layer keeps
-    graphs."""
-    with torch.inference_mode(False), torch.set_grad_enabled(layer.keeps), _calls:
+def _called(layer: _Layer, module: nn.Module, rows: torch.Tensor, values: List[torch.Tensor],
+            keeps: bool) -> Tuple[Any, Any]:
+    """What a module returns for rows and values of its parameters, and these; `keeps`: with their graph."""
+    with torch.inference_mode(False), torch.set_grad_enabled(keeps), _calls:
         rows = rows.requires_grad_()
         # Stand for the parameters, whose gradients the layer gives to autograd: so hooks see them once.
         parameters = {name: value.detach().requires_grad_(p.requires_grad)
@@ -173,12 +172,12 @@ def _gradients(inputs: List[torch.Tensor], output: torch.Tensor, d_output: torch
     return [torch.zeros_like(each) if gradient is None else gradient for each, gradient in zip(inputs, found)]
 
 
-def _gate_forward(number: int, hidden: torch.Tensor,
-                  values: List[torch.Tensor]) -> Tuple[torch.Tensor, torch.Tensor]:
+def _gate_forward(number: int, hidden: torch.Tensor, values: List[torch.Tensor],
+                  keeps: bool) -> Tuple[torch.Tensor, torch.Tensor]:
     layer = _layers[number]
-    inputs, found = _called(layer, layer.modules["gate"], hidden, values)
+    inputs, found = _called(layer, layer.modules["gate"], hidden, values, keeps)
     choices, weights = _choices(found)
-    layer.chosen = (inputs, weights) if layer.keeps else None
+    layer.chosen = (inputs, weights) if keeps else None
     return choices.detach(), weights.detach()
 
 
@@ -193,13 +192,13 @@ def _experts_begin(number: int) -> None:
         _layers[number].rows.clear()
 
 
-def _expert_forward(number: int, expert: int, first: int, rows: torch.Tensor,
-                    values: List[torch.Tensor]) -> torch.Tensor:
+def _expert_forward(number: int, expert: int, first: int, rows: torch.Tensor, values: List[torch.Tensor],
+                    keeps: bool) -> torch.Tensor:
     layer = _layers[number]
-    inputs, output = _called(layer, list(layer.modules["experts"].values())[expert], rows, values)
+    inputs, output = _called(layer, list(layer.modules["experts"].values())[expert], rows, values, keeps)
     if not isinstance(output, torch.Tensor):
         raise TypeError(f"expert: found a {type(output).__name__}, expected a tensor in the shape of the rows")
-    if layer.keeps:
+    if keeps:
         layer.rows[expert, first, len(rows)] = inputs, output
     return output.detach()
 
@@ -212,7 +211,7 @@ def _expert_backward(number: int, expert: int, first: int, rows: torch.Tensor, d
         for other, begin, count in list(layer.rows):
             if other == expert and begin < first + len(rows) and first < begin + count:
                 del layer.rows[other, begin, count]
-        _expert_forward(number, expert, first, rows, values)
+        _expert_forward(number, expert, first, rows, values, True)
     inputs, output = layer.rows[key] if not of_weights else layer.rows.pop(key)
     own = inputs if of_inputs and of_weights else inputs[:1] if of_inputs else inputs[1:]
     return _gradients(own, output, d_output, not of_weights)
@@ -343,14 +342,10 @@ class MoELayer(nn.Module):
             if self._layer.inside == threading.get_ident():
                 raise RuntimeError("MoELayer: found a layer that its own gate or expert calls, expected one without it")
             weights.update(self._called_parameters())
-            self._layer.keeps = torch.is_grad_enabled()
         if torch.is_autocast_enabled("cpu"):
             x = x.to(weights[self._names[0]].dtype)
         rows = x.reshape(-1, x.shape[-1]) if x.dim() > 2 else x
-        try:
-            y = made.forward(rows, [weights[name] for name in self._names], self.training)
-        finally:
-            self._layer.keeps = True  # for a backward that runs a forward again
+        y = made.forward(rows, [weights[name] for name in self._names], self.training, torch.is_grad_enabled())
         if self._layer.number and y.grad_fn is not None:
             y.grad_fn.metadata["moetune"] = self._layer  # lives until the backward that needs its parts
         return y.view(x.shape)

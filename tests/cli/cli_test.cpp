@@ -198,7 +198,7 @@ TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"simulate", "--schedule", "fsmo"},
        {"--schedule", "'fsmo'", "ds-moe, ds-moe-replicated, tutel, tutel-improved"}},
       {{"simulate", "--schedule", "tutel", "--degree-forward", "2", "--degree-backward", "3"}, {"tutel", "2", "3"}},
-      {{"simulate", "--schedule", "ds-moe", "--degree-forward", "2"}, {"ds-moe", "degree 1", "2"}},
+      {{"simulate", "--schedule", "ds-moe", "--degree-forward", "2"}, {"ds-moe", "found degrees 2 and 0, expected 1"}},
       {{"simulate", "--degree-forward", "-1"}, {"--degree-forward", "'-1'"}},
       {{"simulate", "--cluster", "testbed-c"}, {"testbed-c", "testbed-a", "testbed-b"}},
       {{"simulate", "--cluster", "./none.toml"}, {"./none.toml"}},

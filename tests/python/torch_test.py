@@ -470,6 +470,31 @@ class Modules(unittest.TestCase):
                 thread.join()
             self.assertEqual(wrong, [])
 
+    def test_threads_without_gradients(self):
+        """Do not take the graphs of one that trains."""
+        torch.manual_seed(3)
+        layer = MoELayer(**{**TINY, "gate": OwnGate(torch.float64)}, dtype=torch.float64, expert=OwnExpert)
+        layer(self.x).square().sum().backward()
+        expected = {name: p.grad.clone() for name, p in layer.named_parameters()}
+        stopped = threading.Event()
+
+        def look():
+            with torch.no_grad():
+                while not stopped.is_set():
+                    layer(2 * self.x)
+
+        beside = threading.Thread(target=look)
+        beside.start()
+        try:
+            for _ in range(100):
+                layer.zero_grad()
+                layer(self.x).square().sum().backward()
+                for name, p in layer.named_parameters():
+                    torch.testing.assert_close(p.grad, expected[name], rtol=1e-12, atol=1e-12)
+        finally:
+            stopped.set()
+            beside.join()
+
     def test_leaves_torchs_threads_alone(self):
         done = subprocess.run([sys.executable, "-c", """
 import torch

@@ -32,7 +32,8 @@ struct Called {
   torch::Tensor hidden, weight, weights;
 } called;
 
-std::tuple<torch::Tensor, torch::Tensor> gate_forward(int64_t, const torch::Tensor& hidden, at::TensorList parameters) {
+std::tuple<torch::Tensor, torch::Tensor> gate_forward(int64_t, const torch::Tensor& hidden, at::TensorList parameters,
+                                                      bool) {
   const torch::AutoGradMode with_graph(true);
   called.hidden = hidden.detach().requires_grad_();
   called.weight = parameters.front().detach().requires_grad_();
@@ -64,7 +65,7 @@ TEST(PythonLibrary, RunsALayer) {
   for (auto& weight : weights) weight.set_requires_grad(true);
   ASSERT_EQ(call(layer, "names").toList().size(), weights.size());
   const auto x = torch::randn({16, 16}, torch::kDouble).set_requires_grad(true);
-  const auto y = call(layer, "forward", {x, weights, true}).toTensor();
+  const auto y = call(layer, "forward", {x, weights, true, true}).toTensor();
   y.square().sum().backward();
   EXPECT_GT(x.grad().abs().sum().item<double>(), 0);
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -85,7 +86,7 @@ TEST(PythonLibrary, ATrainingForwardHasNoiseOfItsOwn) {
   const IValue layer = layer_of(kTiny);
   const Tensors weights = call(layer, "weights").toTensorVector();
   const auto x = torch::randn({16, 16}, torch::kDouble);
-  const auto pass = [&](bool training) { return call(layer, "forward", {x, weights, training}).toTensor(); };
+  const auto pass = [&](bool training) { return call(layer, "forward", {x, weights, training, true}).toTensor(); };
   EXPECT_TRUE(torch::equal(pass(false), pass(false)));
   EXPECT_FALSE(torch::equal(pass(true), pass(true)));
 }
@@ -100,7 +101,7 @@ TEST(PythonLibrary, AGateOfPythonsIsTheNamedOne) {
   const auto pass = [&](const IValue& layer) {
     for (auto& weight : weights) weight = weight.detach().set_requires_grad(true);
     const auto own = x.clone().set_requires_grad(true);
-    const auto y = call(layer, "forward", {own, weights, true}).toTensor();
+    const auto y = call(layer, "forward", {own, weights, true, true}).toTensor();
     y.square().sum().backward();
     gradients.push_back({y.detach(), own.grad()});
     for (const auto& weight : weights) gradients.back().push_back(weight.grad());
@@ -124,10 +125,10 @@ TEST(PythonLibrary, BadInputIsAValueError) {
   const IValue layer = layer_of(kTiny);
   Tensors weights = call(layer, "weights").toTensorVector();
   const auto x = torch::zeros({16, 16}, torch::kDouble);
-  EXPECT_THROW(call(layer, "forward", {x.slice(0, 1), weights, true}), c10::ValueError);
-  EXPECT_THROW(call(layer, "forward", {x.to(torch::kFloat), weights, true}), c10::TypeError);
+  EXPECT_THROW(call(layer, "forward", {x.slice(0, 1), weights, true, true}), c10::ValueError);
+  EXPECT_THROW(call(layer, "forward", {x.to(torch::kFloat), weights, true, true}), c10::TypeError);
   weights.pop_back();
-  EXPECT_THROW(call(layer, "forward", {x, weights, true}), c10::ValueError);
+  EXPECT_THROW(call(layer, "forward", {x, weights, true, true}), c10::ValueError);
 }
 
 TEST(PythonLibrary, RanksThatLeftMakeNoLayers) {
