@@ -122,7 +122,7 @@ def _called_name(name: str) -> str:
 
 
 _numbers = itertools.count(1)
-_calls = threading.RLock()  # of gates, which several layers may share
+_calls = threading.RLock()  # of gates and experts, which several layers may share
 _layers: "weakref.WeakValueDictionary[int, _Layer]" = weakref.WeakValueDictionary()
 _operators = torch.library.Library("moetune", "IMPL")
 
@@ -355,7 +355,8 @@ class MoELayer(nn.Module):
         found: Dict[str, torch.Tensor] = {}
         for part in self._layer.arguments[3]:
             module = getattr(self, part)
-            own = dict(module.named_parameters()) if isinstance(module, nn.Module) else {}
+            with _calls:  # during which a module has stand-ins for its parameters
+                own = dict(module.named_parameters()) if isinstance(module, nn.Module) else {}
             expected = [name[len(part) + 1:] for name in self._called.values() if name.startswith(part + ".")]
             if list(own) != expected:
                 raise ValueError(f"{part}: found parameters {', '.join(own) or 'none'}, expected "
