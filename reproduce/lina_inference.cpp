@@ -197,7 +197,7 @@ void add_differences(Runs& runs, std::vector<std::string>& unexplained) {
       100 * printed_value("table5_accuracy", kServedModels[0], 16, 6), 100 * accuracy[0], 100 * accuracy[1]));
 }
 
-// Says what a run shows beyond the printed numbers.
+// Returns what a run shows beyond the printed numbers.
 std::vector<std::string> findings(Runs& runs, const Assumptions& assumed) {
   const InferenceRun run{kServedModels[0]};
   const ServingResult &uniform = runs.of(run, "uniform"), &lina = runs.of(run, "lina-serve"),

@@ -5,60 +5,46 @@
 #include "moe/schedule/rows.h"
 
 namespace moe {
+namespace {
 
-const Schedule kWave{.name = "wave",
-                     .summary = "fsmoe-dw's tasks of all layers and micro-batches in one searched order; models alone",
-                     .lanes = LaneLayout::by_network,
-                     .degrees = DegreePolicy::apart,
-                     .gradients = GradientPolicy::adaptive,
-                     .moe_part = halves_order,
-                     .halves_backward = true,
-                     .iteration = IterationOrder::any};
+constexpr Schedule searched(std::string_view name, std::string_view summary, DegreePolicy degrees,
+                            IterationOrder iteration) {
+  return {.name = name,
+          .summary = summary,
+          .lanes = LaneLayout::by_network,
+          .degrees = degrees,
+          .gradients = GradientPolicy::adaptive,
+          .moe_part = halves_order,
+          .halves_backward = true,
+          .iteration = iteration};
+}
+
+}  // namespace
+
+const Schedule kWave =
+    searched("wave", "fsmoe-dw's tasks of all layers and micro-batches in one searched order; models alone",
+             DegreePolicy::apart, IterationOrder::any);
 
 // DeepSeek-V3's technical report (arXiv:2412.19437, section 3.2.1) pairs a forward and a backward chunk in DualPipe;
 // Megatron-Core's --overlap-moe-expert-parallel-comm with --delay-wgrad-compute does so on one stage too.
-const Schedule kPair1f1b{
-    .name = "pair-1f1b",
-    .summary = "wave, a layer's forward beside another micro-batch's backward (DualPipe, Megatron)",
-    .lanes = LaneLayout::by_network,
-    .degrees = DegreePolicy::one,
-    .gradients = GradientPolicy::adaptive,
-    .moe_part = halves_order,
-    .halves_backward = true,
-    .iteration = IterationOrder::pairs};
+const Schedule kPair1f1b =
+    searched("pair-1f1b", "wave, a layer's forward beside another micro-batch's backward (DualPipe, Megatron)",
+             DegreePolicy::one, IterationOrder::pairs);
 
 // Lancet (MLSys'24): chunks of a forward, and weight gradients wherever the backward's AlltoAlls leave computation
 // idle. Its chunks contain what stands before and behind the MoE part too; here they are of the MoE part.
-const Schedule kLancet{
-    .name = "lancet",
-    .summary = "wave, one micro-batch's forward or backward at a time, late weight gradients (Lancet)",
-    .lanes = LaneLayout::by_network,
-    .degrees = DegreePolicy::apart,
-    .gradients = GradientPolicy::adaptive,
-    .moe_part = halves_order,
-    .halves_backward = true,
-    .iteration = IterationOrder::late_weights};
+const Schedule kLancet =
+    searched("lancet", "wave, one micro-batch's forward or backward at a time, late weight gradients (Lancet)",
+             DegreePolicy::apart, IterationOrder::late_weights);
 
 // FlowMoE (NeurIPS'25): attention, gates, experts and AlltoAlls of the parts of a batch in one pipeline, gradients
 // between them. Its parts are two micro-batches here.
-const Schedule kFlowmoe{.name = "flowmoe",
-                        .summary = "wave, two micro-batches' forwards, then their backwards (FlowMoE)",
-                        .lanes = LaneLayout::by_network,
-                        .degrees = DegreePolicy::one,
-                        .gradients = GradientPolicy::adaptive,
-                        .moe_part = halves_order,
-                        .halves_backward = true,
-                        .iteration = IterationOrder::two_forwards};
+const Schedule kFlowmoe = searched("flowmoe", "wave, two micro-batches' forwards, then their backwards (FlowMoE)",
+                                   DegreePolicy::one, IterationOrder::two_forwards);
 
 // Comet (MLSys'25): the AlltoAlls and experts of one layer overlap in chunks, layer after layer. Comet's chunks are
 // tiles inside one kernel.
-const Schedule kChunkedEp{.name = "chunked-ep",
-                          .summary = "wave, one layer's forward or backward at a time, in chunks (Comet)",
-                          .lanes = LaneLayout::by_network,
-                          .degrees = DegreePolicy::apart,
-                          .gradients = GradientPolicy::adaptive,
-                          .moe_part = halves_order,
-                          .halves_backward = true,
-                          .iteration = IterationOrder::in_turn};
+const Schedule kChunkedEp = searched("chunked-ep", "wave, one layer's forward or backward at a time, in chunks (Comet)",
+                                     DegreePolicy::apart, IterationOrder::in_turn);
 
 }  // namespace moe

@@ -44,7 +44,7 @@ struct NormInput {
   double epsilon = 0;
 };
 
-/// Tells which row of a table each of some tokens has, and the same by row. All lie in the math's memory.
+/// Tokens and their rows of a table, by token and by row. All lie in the math's memory.
 struct TokenRows {
   int64_t tokens = 0;
   const int32_t* row = nullptr;                       // (tokens); negative: the table lacks it

@@ -144,10 +144,9 @@ std::vector<int64_t> Ranks::experts(const std::string& options) {
 }
 
 /// Throws RankFailure unless all ranks have the same `seed` and `losses`, which no plan contains.
-void require_same_words(Communicator& everyone, const TableReader& options) {
-  const std::array<int64_t, 2> own{options.optional_integer("seed", kNonNegative).value_or(1),
-                                   options.has("losses") && options.text("losses") == "mean"};
-  std::vector<std::array<int64_t, 2>> all(static_cast<size_t>(everyone.size()));
+void require_same_losses(Communicator& everyone, const LayerSeed& seed, RankLosses losses) {
+  const std::array<uint64_t, 2> own{seed.seed, losses == RankLosses::averaged};
+  std::vector<std::array<uint64_t, 2>> all(static_cast<size_t>(everyone.size()));
   const auto stream = make_cpu_device()->make_stream("seed and losses");
   everyone.allgather(own.data(), all.data(), sizeof own, {*stream, {}, "comparing seed and losses"});
   stream->synchronize();
@@ -436,12 +435,12 @@ class PythonLayer : public torch::CustomClassHolder {
   void make(const TableReader& options, const PythonParts& python) {
     const Plan plan = plan_of(options, ranks_->topology());
     require_same_plan(ranks_->everyone(), plan);
-    require_same_words(ranks_->everyone(), options);
     LayerSeed seed;
     seed.seed = static_cast<uint64_t>(options.optional_integer("seed", kNonNegative).value_or(1));
     const auto losses = options.has("losses") && options.choice("losses", {"sum", "mean"}) == "mean"
                             ? RankLosses::averaged
                             : RankLosses::summed;
+    require_same_losses(ranks_->everyone(), seed, losses);
     const int rank = ranks_->everyone().rank();
     const auto made = std::make_shared<MoeLayer>(rank_shape(plan.shape, rank, plan.structure->flow), seed,
                                                  ranks_->comms_of(plan.shape.parallel));

@@ -190,7 +190,7 @@ struct SettingsWords {
   std::vector<std::string> notes;
 };
 
-// Says which framework's flag has the turns of an order of iterations, or comes closest to it, and what it loses.
+// Returns which framework's flag has the turns of an order of iterations, or comes closest, and what that loses.
 std::string overlap_item(const Answer& answer, const RankedSchedule& use) {
   std::string closest;
   for (const FrameworkPlans& plans : answer.of_frameworks) {
