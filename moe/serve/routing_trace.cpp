@@ -59,7 +59,7 @@ void read_routed_tokens(const std::string& path, const ExpectedChoices& expected
       take(line, reader.get_file_line());
     }
   } catch (const io::error::base& error) {
-    bad_input("{}", error.what());
+    bad_input("{}: {}", path, error.what());
   }
 }
 
