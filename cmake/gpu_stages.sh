@@ -22,7 +22,7 @@ stage_machine() {
     'python3 -c "import torch; print(torch.__version__, torch.version.cuda)"' "'$root/moetune' --torch-dir"; do
     echo "\$ $command" && bash -c "$command" 2>&1 || echo "missing: ${command%% *} failed"
   done
-  [ ! -x "$build/cli/moetune" ] || run "$build/cli/moetune" doctor --all || true
+  [ ! -x "$build/moetune" ] || run "$build/moetune" doctor --all || true
   note "$(nproc) cores, $(gpus | sort | uniq -c | sed 's/ (UUID.*//; s/^ *//' | paste -sd, | grep . || echo 'no GPU')"
 }
 
@@ -62,7 +62,7 @@ stage_tests() {
 verb() {
   local name=$1
   shift
-  run "$build/cli/moetune" "$@" --out "$records/$name.jsonl" --overwrite || exit
+  run "$build/moetune" "$@" --out "$records/$name.jsonl" --overwrite || exit
 }
 
 # Notes how many cases the records NAME... have, of them those that are not ok, and what the others say: how far a
@@ -203,7 +203,7 @@ stage_occupancy() {
   # It would hold the clocks at their base.
   run "$profiler" --clock-control none --target-processes all --filter-mode per-launch-config --launch-count 2 \
     --kernel-name-base demangled --kernel-name 'regex:moe::' --metrics "$metrics" --csv --log-file "$csv" \
-    "$build/cli/moetune" microbench --kernels --device cuda --repetitions 1 --out "$records/occupancy.jsonl" --overwrite
+    "$build/moetune" microbench --kernels --device cuda --repetitions 1 --out "$records/occupancy.jsonl" --overwrite
   local code=$? refused
   local refusals='ERR_NVGPUCTRPERM|driver resource was unavailable|not supported|LibraryNotLoaded'
   local launches

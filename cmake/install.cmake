@@ -16,7 +16,7 @@ function(build_before_install component)
 endfunction()
 
 add_library(moetune_plan INTERFACE)
-target_link_libraries(moetune_plan INTERFACE moe_serve moe_export moe_record)
+target_link_libraries(moetune_plan INTERFACE moe_serve moe_formats moe_record)
 set_target_properties(moetune_plan PROPERTIES EXPORT_NAME plan)
 set(exported moetune_plan)
 if(MOETUNE_RUN)
@@ -65,13 +65,13 @@ set(completion_dir ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 if(SKBUILD)  # a wheel: the prefix is the Python package, where bash does not look
   set(completion_dir ${SKBUILD_DATA_DIR}/share/bash-completion/completions)
 endif()
-install(FILES ${PROJECT_SOURCE_DIR}/cli/completion.bash RENAME moetune DESTINATION ${completion_dir}
+install(FILES ${PROJECT_SOURCE_DIR}/commands/cli/completion.bash RENAME moetune DESTINATION ${completion_dir}
         COMPONENT planning)
 install(TARGETS moetune RUNTIME DESTINATION bin COMPONENT planning)
 if(MOETUNE_RUN)
   # bin/moetune-run finds LibTorch first, so nothing says where this machine has it.
-  configure_file(${PROJECT_SOURCE_DIR}/cli/moetune-run.in ${PROJECT_BINARY_DIR}/moetune-run @ONLY)
-  install(PROGRAMS ${PROJECT_BINARY_DIR}/moetune-run DESTINATION bin COMPONENT running)
+  configure_file(${PROJECT_SOURCE_DIR}/commands/cli/moetune-run.in ${PROJECT_BINARY_DIR}/install/moetune-run @ONLY)
+  install(PROGRAMS ${PROJECT_BINARY_DIR}/install/moetune-run DESTINATION bin COMPONENT running)
   install(FILES ${PROJECT_SOURCE_DIR}/cmake/libtorch.sh DESTINATION libexec/moetune COMPONENT running)
   install(TARGETS moetune-run RUNTIME DESTINATION libexec/moetune COMPONENT running)
   install(CODE [[file(RPATH_REMOVE FILE "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/libexec/moetune/moetune-run")]]

@@ -72,7 +72,7 @@ function(moe_test name)
   endif()
 endfunction()
 
-# moe_program_test(NAME ...): a moe_test that starts the program, by tests/cli/program.h.
+# moe_program_test(NAME ...): a moe_test that starts the program, by tests/commands/cli/program.h.
 function(moe_program_test name)
   moe_test(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE program_under_test)

@@ -20,18 +20,18 @@ BOX, GAP, LEVEL, WIDTH = (150, 46), 16, 84, 1180
 PLANS, RUNS, LINE = "#e3ecf7", "#f8e6d3", "#8a94a3"
 
 # The data flow: column, row, what happens, the file to read. The arrows are between the numbers of these steps.
-STEPS = [(0, 1, "a layer, its groups", "moe/plan/shape.h"),
-       (2, 0, "a cluster's profile", "moe/cost/profile.h"),
+STEPS = [(0, 1, "a layer, its groups", "moe/shape/shape.h"),
+       (2, 0, "a cluster's profile", "moe/prices/profile.h"),
        (1, 1, "a schedule orders tasks", "moe/schedule/fsmoe.cpp"),
        (2, 1, "a plan, checked", "moe/plan/plan_checks.h"),
-       (3, 1, "replayed, bounded", "moe/cost/simulator.h"),
-       (3, 0, "tasks are priced", "moe/cost/pricer.h"),
+       (3, 1, "replayed, bounded", "moe/simulator/simulator.h"),
+       (3, 0, "tasks are priced", "moe/prices/pricer.h"),
        (4, 1, "degrees, splits searched", "moe/search/layer_search.h"),
        (2, 2, "tasks become closures", "moe/layer/binding.h"),
        (2, 3, "run on lanes' streams", "moe/exec/executor.h"),
        (3, 3, "verified, then timed", "moe/measure/layers/layer_bench.h"),
        (4, 3, "records", "moe/record/record.h"),
-       (4, 2, "timelines", "moe/export/chrome_trace.h")]
+       (4, 2, "timelines", "moe/formats/chrome_trace.h")]
 ARROWS = [(0, 2), (2, 3), (3, 4), (1, 5), (5, 4), (4, 6), (3, 7), (7, 8), (8, 9), (9, 10), (9, 11), (4, 11)]
 STEP_BOX = (206, 46)
 

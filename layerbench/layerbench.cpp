@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "commands/shared/pick_layers.h"
+#include "commands/shared/plan_file.h"
+#include "commands/shared/run/layer_dump.h"
+#include "commands/shared/run/op_records.h"
+#include "commands/shared/sweep.h"
 #include "layerbench/report.h"
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
@@ -10,12 +15,7 @@
 #include "moe/device/stream.h"
 #include "moe/layer/layer_device.h"
 #include "moe/measure/layers/proxy.h"
-#include "moe/plan/grid.h"
-#include "verbs/pick_layers.h"
-#include "verbs/plan_file.h"
-#include "verbs/run/layer_dump.h"
-#include "verbs/run/op_records.h"
-#include "verbs/sweep.h"
+#include "moe/shape/grid.h"
 
 namespace moe::layerbench {
 namespace {
@@ -25,14 +25,14 @@ constexpr const char* kLayers = "layers";  // the work that there is
 struct BenchedLayer {
   std::string name;
   LayerCase shape;
-  verbs::Stacked stacked = {};
+  commands::Stacked stacked = {};
   std::optional<Refusal> refusal = {};  // why it can't be shaped on this cluster; of a grid's layers alone
   std::optional<Plan> plan = {};
 };
 
 Workload workload_of(const LayerbenchOptions& options) { return Workload(options.workload, "--workload"); }
 
-measure::Drag drag_of(const LayerbenchOptions& options, const verbs::Target& target) {
+measure::Drag drag_of(const LayerbenchOptions& options, const commands::Target& target) {
   const measure::Drag drag = measure::drag_from(options.slow, "--slow");
   if (options.slow.empty()) return drag;
   const int ranks = target.cluster.nodes * target.cluster.ranks_per_node;
@@ -44,7 +44,7 @@ measure::Drag drag_of(const LayerbenchOptions& options, const verbs::Target& tar
   return drag;
 }
 
-bool graphs_of(const LayerbenchOptions& options, const verbs::Target& target) {
+bool graphs_of(const LayerbenchOptions& options, const commands::Target& target) {
   if (!options.graphs) return false;
   require<BadInput>(options.device == DeviceKind::cuda, "--graphs: found --device cpu, expected cuda");
   require<BadInput>(options.attention == AttentionBy::own,
@@ -63,7 +63,7 @@ bool profile_of(const LayerbenchOptions& options) {
 
 // Throws, before anything is measured, where the CPU can't run the layer; on an emulated cluster a proxy runs instead.
 // Throws likewise where passes can't be recorded.
-void require_runs(const LayerShape& layer, const LayerbenchOptions& options, const verbs::Target& target) {
+void require_runs(const LayerShape& layer, const LayerbenchOptions& options, const commands::Target& target) {
   require<Unsupported>(!options.graphs || layer.capacity_factor,
                        "--graphs: found no capacity, where the host waits in each pass for counts of rows, expected "
                        "--capacity-factor X");
@@ -72,7 +72,7 @@ void require_runs(const LayerShape& layer, const LayerbenchOptions& options, con
 
 // Grids that papers plan with the unrounded capacity are run with the ragged one.
 BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const LayerbenchOptions& options,
-                     const verbs::Target& target) {
+                     const commands::Target& target) {
   const Profile& cluster = target.cluster;
   LayerFile base;
   base.layer = layer.shape;
@@ -81,8 +81,8 @@ BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const LayerbenchO
   const bool own = layer.parallel.has_value();
   BenchedLayer benched{layer.name, {}};
   try {
-    benched.shape = verbs::chosen_case(options.selection, base, own ? layer.parallel->nodes : cluster.nodes,
-                                       own ? layer.parallel->ranks_per_node : cluster.ranks_per_node);
+    benched.shape = commands::chosen_case(options.selection, base, own ? layer.parallel->nodes : cluster.nodes,
+                                          own ? layer.parallel->ranks_per_node : cluster.ranks_per_node);
     require_runs(benched.shape.layer, options, target);
   } catch (const BadInput& error) {
     benched.refusal = refusal_of(error);
@@ -104,23 +104,23 @@ std::string name_of(const ModelShape& model) {
 // A plan's file may hold another plan than the schedule that it names: its records are its own.
 std::string digest_of(const Plan& plan) { return fmt::format("{:016x}", plan.hash()); }
 
-std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const verbs::Target& target) {
-  const verbs::Selection& selection = options.selection;
+std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const commands::Target& target) {
+  const commands::Selection& selection = options.selection;
   if (!options.plan.empty()) {
-    Plan plan = verbs::plan_of_file(options.plan, target.cluster.nodes, target.cluster.ranks_per_node);
+    Plan plan = commands::plan_of_file(options.plan, target.cluster.nodes, target.cluster.ranks_per_node);
     require_runs(plan.shape.layer, options, target);
     return {
         {fmt::format("{} plan {}", describe(plan.shape.layer), digest_of(plan)), plan.shape, {}, {}, std::move(plan)}};
   }
   if (selection.grid.empty()) {
-    const ModelShape model = verbs::chosen_model(options.stack, selection, target.cluster).model;
+    const ModelShape model = commands::chosen_model(options.stack, selection, target.cluster).model;
     require_runs(model.shape.layer, options, target);
     return {{name_of(model), model.shape, {model.layers, model.micro_batches, model.order, model.virtual_stages}}};
   }
   require<BadInput>(selection.layer_file.empty(), "--layer: found '{}' beside --grid, expected one of them",
                     selection.layer_file);
   Grid grid = find_grid(selection.grid);
-  if (options.drawn > 0) grid.layers = verbs::draw_layers(grid, options.drawn, options.seed);
+  if (options.drawn > 0) grid.layers = commands::draw_layers(grid, options.drawn, options.seed);
   const auto is_named = [&](const GridLayer& layer) {
     return std::ranges::find(options.only, layer.name) != options.only.end();
   };
@@ -131,7 +131,7 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
   for (const GridLayer& layer : grid.layers) shapes.push_back(layer.shape);
   const bool all = options.layers == 0 || options.drawn > 0 || !options.only.empty();
   std::vector<BenchedLayer> layers;
-  for (const size_t i : verbs::pick_layers(shapes, all ? static_cast<int>(shapes.size()) : options.layers))
+  for (const size_t i : commands::pick_layers(shapes, all ? static_cast<int>(shapes.size()) : options.layers))
     if (options.only.empty() || is_named(grid.layers[i]))
       layers.push_back(of_grid(grid.layers[i], grid, options, target));
   return layers;
@@ -141,15 +141,15 @@ class Layerbench {
  public:
   Layerbench(const LayerbenchOptions& options, World* processes)
       : options_(options),
-        target_(verbs::target_of(options.selection.cluster, verbs::ranks_of(options, processes))),
-        jobs_(verbs::jobs_on(target_, options.selection, settings_of(options, target_))),
+        target_(commands::target_of(options.selection.cluster, commands::ranks_of(options, processes))),
+        jobs_(commands::jobs_on(target_, options.selection, settings_of(options, target_))),
         layers_(benched_layers(options, target_)),
-        writer_(target_.open_records(verbs::records_path(options.out, "layerbench", target_.file_name()), options.asked,
-                                     files_read())) {
-    verbs::share_done(target_, writer_);
+        writer_(target_.open_records(commands::records_path(options.out, "layerbench", target_.file_name()),
+                                     options.asked, files_read())) {
+    commands::share_done(target_, writer_);
   }
 
-  const verbs::Target& target() const { return target_; }
+  const commands::Target& target() const { return target_; }
 
   LayerbenchResults run() {
     LayerbenchResults results{target_.cluster.name, target_.place(),     options_.selection.grid, writer_.path(),
@@ -181,13 +181,13 @@ class Layerbench {
     return layer.refusal || known(layer) ? 0 : measure::reference_flops(layer.shape);
   }
 
-  std::optional<verbs::LayerOutcome> known(const BenchedLayer& layer) const {
+  std::optional<commands::LayerOutcome> known(const BenchedLayer& layer) const {
     const bool runs_anew = options_.profile || !options_.dump.empty() || !options_.trace.file.empty();
-    return of_grid() && !runs_anew ? verbs::known_outcome(job_of(layer), writer_) : std::nullopt;
+    return of_grid() && !runs_anew ? commands::known_outcome(job_of(layer), writer_) : std::nullopt;
   }
 
   std::vector<std::string> files_read() const {
-    const verbs::Selection& selection = options_.selection;
+    const commands::Selection& selection = options_.selection;
     std::vector<std::string> files;
     if (!selection.grid.empty()) files = files_of(find_grid(selection.grid));
     if (!selection.layer_file.empty()) files.push_back(find_config("layers", selection.layer_file));
@@ -197,18 +197,18 @@ class Layerbench {
   }
 
   Profile measured() {
-    verbs::OpRequest request;
+    commands::OpRequest request;
     request.settings.repetitions = options_.iterations.value_or(measure::kPasses);
     request.settings.timeout_s = options_.timeout_s;
-    std::vector<verbs::LayerJob> jobs;
+    std::vector<commands::LayerJob> jobs;
     for (const BenchedLayer& layer : layers_)
       if (!layer.refusal) jobs.push_back(job_of(layer));
     const LayerCase& first = jobs.empty() ? layers_.front().shape : jobs.front().shape;
     request.sizes = measure::sizes_for(first.layer.dtype, target_.ranks.device);
-    return verbs::measured_profile(target_, writer_, request, jobs);
+    return commands::measured_profile(target_, writer_, request, jobs);
   }
 
-  static measure::LayerBenchSettings settings_of(const LayerbenchOptions& options, const verbs::Target& target) {
+  static measure::LayerBenchSettings settings_of(const LayerbenchOptions& options, const commands::Target& target) {
     return {.iterations = options.iterations.value_or(measure::kPasses),
             .fill_s = options.iterations || target.emulated ? 0 : measure::kTimedS,
             .seed = options.seed,
@@ -220,8 +220,8 @@ class Layerbench {
             .drag = drag_of(options, target)};
   }
 
-  verbs::LayerJob job_of(const BenchedLayer& layer) const {
-    verbs::LayerJob job = jobs_;
+  commands::LayerJob job_of(const BenchedLayer& layer) const {
+    commands::LayerJob job = jobs_;
     job.name = layer.name;
     job.shape = layer.shape;
     job.stacked = layer.stacked;
@@ -231,39 +231,40 @@ class Layerbench {
     if (options_.dump.empty()) return job;
     const std::string folder = of_grid() ? options_.dump + "/" + layer.name : options_.dump;
     job.settings.inspect = [folder](World& world, std::span<measure::RankRun* const> ranks, const Plan& plan) {
-      verbs::dump_layers(folder + "/" + plan.schedule, world, ranks, plan);
+      commands::dump_layers(folder + "/" + plan.schedule, world, ranks, plan);
     };
     return job;
   }
 
-  verbs::LayerOutcome outcome_of(const BenchedLayer& layer) {
+  commands::LayerOutcome outcome_of(const BenchedLayer& layer) {
     if (auto outcome = known(layer)) return *std::move(outcome);
-    verbs::LayerOutcome outcome = run(layer, job_of(layer));
+    commands::LayerOutcome outcome = run(layer, job_of(layer));
     append(outcome, writer_);
     if (target_.leads() && !options_.trace.file.empty() && !traced_ && was_timed(outcome)) {
-      verbs::write_layer_trace(outcome, options_.trace);
+      commands::write_layer_trace(outcome, options_.trace);
       traced_ = true;
     }
     return outcome;
   }
 
   // Alone, a layer that can't be run is an error; in a grid, a row with a reason.
-  verbs::LayerOutcome run(const BenchedLayer& layer, const verbs::LayerJob& job) const {
+  commands::LayerOutcome run(const BenchedLayer& layer, const commands::LayerJob& job) const {
     // A stack's record says no shape: what its layers are is in its name, how many in the command line.
     const bool one = !layer.refusal && layer.stacked.layers == 1 && layer.stacked.micro_batches == 1;
     const std::string& cluster = target_.cluster.name;
     Fields parameters{{"cluster", cluster}, {"layer", job.name}};
-    if (one) parameters = verbs::parameters_of(job.shape, cluster, job.name, job.degrees);
+    if (one) parameters = commands::parameters_of(job.shape, cluster, job.name, job.degrees);
     if (layer.plan) parameters.set("plan", digest_of(*layer.plan));
     parameters.set("workload", options_.workload);
-    if (!of_grid()) return verbs::run_layer_job(job, parameters);
-    if (layer.refusal) return verbs::failed_layer_job(job, parameters, CaseStatus::unsupported, layer.refusal->text());
-    return verbs::run_or_record_why(job, parameters);
+    if (!of_grid()) return commands::run_layer_job(job, parameters);
+    if (layer.refusal)
+      return commands::failed_layer_job(job, parameters, CaseStatus::unsupported, layer.refusal->text());
+    return commands::run_or_record_why(job, parameters);
   }
 
   const LayerbenchOptions& options_;
-  verbs::Target target_;
-  verbs::LayerJob jobs_;  // without a layer
+  commands::Target target_;
+  commands::LayerJob jobs_;  // without a layer
   std::vector<BenchedLayer> layers_;
   RecordWriter writer_;
   bool traced_ = false;
@@ -275,8 +276,8 @@ int run_layerbench(const LayerbenchOptions& options, World* processes) {
   Layerbench bench(options, processes);
   const LayerbenchResults results = bench.run();
   if (bench.target().leads()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
-  for (const verbs::LayerOutcome& outcome : results.outcomes)
-    verbs::require_sound(outcome, options.selection.grid.empty());
+  for (const commands::LayerOutcome& outcome : results.outcomes)
+    commands::require_sound(outcome, options.selection.grid.empty());
   return kOk;
 }
 

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "commands/shared/chosen_model.h"
+#include "commands/shared/plan_file.h"
+#include "commands/shared/run_options.h"
+#include "commands/shared/selection.h"
 #include "moe/record/record.h"
-#include "verbs/chosen_model.h"
-#include "verbs/plan_file.h"
-#include "verbs/run_options.h"
-#include "verbs/selection.h"
 
 namespace moe {
 class World;
@@ -16,18 +16,18 @@ class World;
 
 namespace moe::layerbench {
 
-struct LayerbenchOptions : verbs::RunOptions {
-  std::string plan;            // file of a plan to run as it stands; empty: the selection's layers
-  verbs::Selection selection;  // with a grid: its layers, changed as the layer's flags say
-  verbs::ModelFlags stack;     // layers, micro-batches and pipeline order of one layer; not with a grid
-  int layers = 6;              // of a grid: at most so many of them (pick_layers); 0: all
-  int drawn = 0;               // so many layers inside the grid's hull (draw_layers) in the place of its own; 0: none
+struct LayerbenchOptions : commands::RunOptions {
+  std::string plan;               // file of a plan to run as it stands; empty: the selection's layers
+  commands::Selection selection;  // with a grid: its layers, changed as the layer's flags say
+  commands::ModelFlags stack;     // layers, micro-batches and pipeline order of one layer; not with a grid
+  int layers = 6;                 // of a grid: at most so many of them (pick_layers); 0: all
+  int drawn = 0;  // so many layers inside the grid's hull (draw_layers) in the place of its own; 0: none
   std::vector<std::string> only;  // of a grid: these, in the place of a number; empty: by number
   std::optional<int> iterations;  // none: 5, and where nothing paces them as many as take a second
   uint64_t seed = 1;
   std::string out;  // records; empty: results/layerbench-CLUSTER.jsonl
   std::string workload = "gate";
-  verbs::TraceFlags trace;  // timeline of the first layer, measured above simulated
+  commands::TraceFlags trace;  // timeline of the first layer, measured above simulated
   std::string dump;    // folder of tensors (layer_dump.h): DUMP/SCHEDULE, of a grid DUMP/LAYER/SCHEDULE; empty: none
   bool tasks = false;  // print how each kind of task compares with its prediction
   bool check_only = false;

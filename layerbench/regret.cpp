@@ -37,11 +37,11 @@ double regret_among(const std::vector<TimedChoice>& candidates) {
 
 }  // namespace
 
-std::optional<Regret> regret_of(const std::vector<verbs::LayerOutcome>& outcomes) {
+std::optional<Regret> regret_of(const std::vector<commands::LayerOutcome>& outcomes) {
   Regret all;
-  for (const verbs::LayerOutcome& outcome : outcomes) {
+  for (const commands::LayerOutcome& outcome : outcomes) {
     std::vector<TimedChoice> candidates;
-    for (const verbs::ScheduleRun& run : outcome.runs)
+    for (const commands::ScheduleRun& run : outcome.runs)
       if (const auto candidate = candidate_of(run.record)) candidates.push_back(*candidate);
     if (candidates.size() < 2) continue;
     const double regret = regret_among(candidates);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "verbs/run/layer_run.h"
+#include "commands/shared/run/layer_run.h"
 
 namespace moe::layerbench {
 
@@ -17,6 +17,6 @@ struct Regret {
 
 /// Picks the measured best by every second pass and scores both on the others, then the other way round: noise that
 /// makes a schedule look best in one half does not flatter it in the other. A layer's regret is the mean of the two.
-std::optional<Regret> regret_of(const std::vector<verbs::LayerOutcome>& outcomes);
+std::optional<Regret> regret_of(const std::vector<commands::LayerOutcome>& outcomes);
 
 }  // namespace moe::layerbench

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "commands/shared/run/layer_records.h"
+#include "commands/shared/run/run_report.h"
 #include "layerbench/regret.h"
 #include "moe/base/json.h"
 #include "moe/base/statistics.h"
@@ -10,8 +12,6 @@
 #include "moe/base/units.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/record/pass_times.h"
-#include "verbs/run/layer_records.h"
-#include "verbs/run/run_report.h"
 
 namespace moe::layerbench {
 namespace {
@@ -27,13 +27,13 @@ bool checked(const CaseRecord& r) { return r.summary.has("worst_error"); }
 std::string ms(double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); }
 std::string degrees(const CaseRecord& r) { return fmt::format("{}/{}", r.degree_forward, r.degree_backward); }
 
-std::string times_of(const std::vector<verbs::ScheduleRun>& runs) {
-  const bool graphs = std::ranges::any_of(runs, replayed, &verbs::ScheduleRun::record);
+std::string times_of(const std::vector<commands::ScheduleRun>& runs) {
+  const bool graphs = std::ranges::any_of(runs, replayed, &commands::ScheduleRun::record);
   std::vector<std::string> header{"schedule", "r",      "model ms",        "ms",      "forward", "backward",
                                   "error",    "spread", "exposed comm ms", "overlap", "status"};
   if (graphs) header.insert(header.begin() + kBehindMs, "replayed ms");
   Table table(header);
-  for (const verbs::ScheduleRun& run : runs) {
+  for (const commands::ScheduleRun& run : runs) {
     const CaseRecord& r = run.record;
     if (!timed(r)) continue;
     const double total = summary(r, "total_s");
@@ -44,7 +44,7 @@ std::string times_of(const std::vector<verbs::ScheduleRun>& runs) {
         ms(total),
         ms(summary(r, "forward_s")),
         ms(summary(r, "backward_s")),
-        predicted(r) ? fmt::format("{:+.2f} %", 100 * (verbs::measured_over_predicted(r) - 1)) : "-",
+        predicted(r) ? fmt::format("{:+.2f} %", 100 * (commands::measured_over_predicted(r) - 1)) : "-",
         spread_text(summary(r, "least_total_s"), summary(r, "most_total_s"), total, median_interval(passes_s(r))),
         ms(summary(r, "exposed_s")),
         percent(summary(r, "overlap_efficiency"), 0),
@@ -55,9 +55,9 @@ std::string times_of(const std::vector<verbs::ScheduleRun>& runs) {
   return "Time (medians over the passes of the slowest rank; r: degrees forward/backward)\n\n" + table.text() + '\n';
 }
 
-std::string checks_of(const std::vector<verbs::ScheduleRun>& runs, bool emulated) {
+std::string checks_of(const std::vector<commands::ScheduleRun>& runs, bool emulated) {
   Table table({"schedule", "r", "dropped", "most/mean", "empty", "peak", "estimate", "off by", "in", "status"});
-  for (const verbs::ScheduleRun& run : runs)
+  for (const commands::ScheduleRun& run : runs)
     if (const CaseRecord& r = run.record; checked(r))
       table.add({r.schedule, degrees(r), percent(summary(r, "drop_rate")),
                  fmt::format("{:.2f}", summary(r, "imbalance")), percent(summary(r, "padding")),
@@ -70,26 +70,26 @@ std::string checks_of(const std::vector<verbs::ScheduleRun>& runs, bool emulated
          '\n' + table.text() + '\n';
 }
 
-std::string text_of(const verbs::LayerOutcome& outcome, const LayerbenchResults& results) {
+std::string text_of(const commands::LayerOutcome& outcome, const LayerbenchResults& results) {
   std::string text = fmt::format("{} on {}{}\n\n", outcome.layer, results.place,
                                  !results.emulated    ? ""
                                  : results.check_only ? fmt::format(" (emulated by {})", measure::proxy_ranks())
                                                       : fmt::format(" (emulated by {}, {})", measure::proxy_ranks(),
-                                                                    verbs::dilation_text(outcome.runs)));
-  if (std::ranges::any_of(outcome.runs, timed, &verbs::ScheduleRun::record)) text += times_of(outcome.runs);
-  if (std::ranges::any_of(outcome.runs, checked, &verbs::ScheduleRun::record))
+                                                                    commands::dilation_text(outcome.runs)));
+  if (std::ranges::any_of(outcome.runs, timed, &commands::ScheduleRun::record)) text += times_of(outcome.runs);
+  if (std::ranges::any_of(outcome.runs, checked, &commands::ScheduleRun::record))
     text += checks_of(outcome.runs, results.emulated);
-  if (results.tasks) text += verbs::tasks_text(outcome);
-  return text + verbs::reasons_text(outcome);
+  if (results.tasks) text += commands::tasks_text(outcome);
+  return text + commands::reasons_text(outcome);
 }
 
 // Returns |measured / predicted - 1| of every layer and schedule that ran well.
-std::vector<double> errors_of(const std::vector<verbs::LayerOutcome>& outcomes) {
+std::vector<double> errors_of(const std::vector<commands::LayerOutcome>& outcomes) {
   std::vector<double> errors;
-  for (const verbs::LayerOutcome& outcome : outcomes)
-    for (const verbs::ScheduleRun& run : outcome.runs)
+  for (const commands::LayerOutcome& outcome : outcomes)
+    for (const commands::ScheduleRun& run : outcome.runs)
       if (const CaseRecord& r = run.record; r.status == CaseStatus::ok && timed(r) && predicted(r))
-        errors.push_back(std::abs(verbs::measured_over_predicted(r) - 1));
+        errors.push_back(std::abs(commands::measured_over_predicted(r) - 1));
   return errors;
 }
 
@@ -117,24 +117,24 @@ std::string summary_text(const LayerbenchResults& results) {
   return text;
 }
 
-Json json_of(const verbs::LayerOutcome& outcome) {
-  return {{"layer", outcome.layer}, {"schedules", verbs::schedules_json(outcome)}};
+Json json_of(const commands::LayerOutcome& outcome) {
+  return {{"layer", outcome.layer}, {"schedules", commands::schedules_json(outcome)}};
 }
 
-const CaseRecord* record_of(const verbs::LayerOutcome& outcome, std::string_view schedule) {
-  for (const verbs::ScheduleRun& run : outcome.runs)
+const CaseRecord* record_of(const commands::LayerOutcome& outcome, std::string_view schedule) {
+  for (const commands::ScheduleRun& run : outcome.runs)
     if (run.record.schedule == schedule) return &run.record;
   return nullptr;
 }
 
 }  // namespace
 
-std::vector<GridSummary> summarise(const std::vector<verbs::LayerOutcome>& outcomes) {
+std::vector<GridSummary> summarise(const std::vector<commands::LayerOutcome>& outcomes) {
   std::vector<GridSummary> rows;
   std::vector<std::vector<double>> errors;
-  for (const verbs::LayerOutcome& outcome : outcomes) {
+  for (const commands::LayerOutcome& outcome : outcomes) {
     const CaseRecord* tutel = record_of(outcome, "tutel");
-    for (const verbs::ScheduleRun& run : outcome.runs) {
+    for (const commands::ScheduleRun& run : outcome.runs) {
       const CaseRecord& r = run.record;
       auto row = std::ranges::find(rows, r.schedule, &GridSummary::schedule);
       if (row == rows.end()) {
@@ -145,7 +145,7 @@ std::vector<GridSummary> summarise(const std::vector<verbs::LayerOutcome>& outco
       ++(r.status == CaseStatus::ok ? row->ok : row->others);
       if (r.status != CaseStatus::ok || !timed(r)) continue;
       if (!predicted(r)) continue;
-      errors[static_cast<size_t>(row - rows.begin())].push_back(std::abs(verbs::measured_over_predicted(r) - 1));
+      errors[static_cast<size_t>(row - rows.begin())].push_back(std::abs(commands::measured_over_predicted(r) - 1));
       row->exposed_share += summary(r, "exposed_s") / summary(r, "total_s");
       row->overlap += summary(r, "overlap_efficiency");
       if (tutel == nullptr || tutel->status != CaseStatus::ok) continue;
@@ -168,7 +168,7 @@ std::vector<GridSummary> summarise(const std::vector<verbs::LayerOutcome>& outco
 
 std::string text_of(const LayerbenchResults& results) {
   std::string text;
-  for (const verbs::LayerOutcome& outcome : results.outcomes) text += text_of(outcome, results);
+  for (const commands::LayerOutcome& outcome : results.outcomes) text += text_of(outcome, results);
   if (!results.grid.empty()) text += summary_text(results);
   return text + "records: " + results.records_path;
 }
@@ -181,7 +181,7 @@ std::string json_of(const LayerbenchResults& results) {
   }
   all["grid"] = results.grid;
   all["layers"] = Json::array();
-  for (const verbs::LayerOutcome& outcome : results.outcomes) all["layers"].push_back(json_of(outcome));
+  for (const commands::LayerOutcome& outcome : results.outcomes) all["layers"].push_back(json_of(outcome));
   all["summary"] = Json::array();
   for (const GridSummary& s : summarise(results.outcomes))
     all["summary"].push_back({{"schedule", s.schedule},

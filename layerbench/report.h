@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "verbs/run/layer_run.h"
+#include "commands/shared/run/layer_run.h"
 
 namespace moe::layerbench {
 
@@ -11,7 +11,7 @@ struct LayerbenchResults {
   std::string cluster, place, grid, records_path;  // place: Target's; grid: empty: one layer by hand
   bool emulated = true, check_only = false;
   bool tasks = false;  // in the text too
-  std::vector<verbs::LayerOutcome> outcomes;
+  std::vector<commands::LayerOutcome> outcomes;
 };
 
 /// Shows for each layer a table of times, one of what each schedule was checked for and holds, and why others have no
@@ -30,6 +30,6 @@ struct GridSummary {
   double median_error = 0, worst_error = 0;            // |measured / predicted - 1|
   double exposed_share = 0, overlap = 0;               // means: exposed_s over total_s; overlap_efficiency
 };
-std::vector<GridSummary> summarise(const std::vector<verbs::LayerOutcome>& outcomes);
+std::vector<GridSummary> summarise(const std::vector<commands::LayerOutcome>& outcomes);
 
 }  // namespace moe::layerbench

@@ -4,7 +4,7 @@
 #include "microbench/kernels.h"
 #include "moe/layer/gates/gate.h"
 #include "moe/layer/verify.h"
-#include "moe/plan/volumes.h"
+#include "moe/shape/volumes.h"
 
 namespace moe::microbench {
 namespace {

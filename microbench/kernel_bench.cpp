@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "commands/shared/run/target.h"
+#include "commands/shared/sweep.h"
 #include "microbench/kernels.h"
 #include "moe/base/check.h"
 #include "moe/base/json.h"
@@ -11,8 +13,6 @@
 #include "moe/device/device.h"
 #include "moe/record/record_json.h"
 #include "moe/record/writer.h"
-#include "verbs/run/target.h"
-#include "verbs/sweep.h"
 
 namespace moe::microbench {
 namespace {
@@ -72,8 +72,8 @@ int report_kernels(std::span<const CaseRecord> records, const std::string& path,
 int run_kernel_bench(const MicrobenchOptions& options) {
   const bool of_gpu = options.device == DeviceKind::cuda;
   if (of_gpu) make_device(DeviceKind::cuda);  // or it says why there is none
-  const std::string path = verbs::records_path(options.out, "microbench", of_gpu ? "kernels-cuda" : "kernels");
-  RecordWriter writer(path, {options.asked, {}, of_gpu ? verbs::gpu_fields(0) : Fields()});
+  const std::string path = commands::records_path(options.out, "microbench", of_gpu ? "kernels-cuda" : "kernels");
+  RecordWriter writer(path, {options.asked, {}, of_gpu ? commands::gpu_fields(0) : Fields()});
   measure::KernelBench bench(writer, options.repetitions);
   const KernelSizes sizes;
   Progress progress("microbench --kernels");

@@ -6,7 +6,7 @@
 
 #include "moe/layer/orders/order.h"
 #include "moe/measure/kernels/kernel_bench.h"
-#include "moe/rows/rank_shape.h"
+#include "moe/sharding/rank_shape.h"
 
 namespace moe::microbench {
 

@@ -3,19 +3,19 @@
 #include <algorithm>
 #include <sstream>
 
+#include "commands/shared/run/op_records.h"
+#include "commands/shared/sweep.h"
 #include "microbench/kernel_bench.h"
 #include "microbench/report.h"
 #include "moe/base/check.h"
 #include "moe/base/terminal.h"
 #include "moe/measure/modules/module_run.h"
-#include "verbs/run/op_records.h"
-#include "verbs/sweep.h"
 
 namespace moe::microbench {
 namespace {
 
 // Reads names separated by commas, or all; each must be one of the registries'.
-std::vector<std::string> modules_of(const std::string& asked, const verbs::Target& target) {
+std::vector<std::string> modules_of(const std::string& asked, const commands::Target& target) {
   require<BadInput>(!target.emulated || asked.empty(),
                     "--modules: cluster {} is emulated and times the [[module]] rows of its profile, expected host",
                     target.cluster.name);
@@ -46,8 +46,8 @@ std::set<Op> ops_of(const std::vector<std::string>& names) {
   return ops;
 }
 
-verbs::OpRequest request_of(const MicrobenchOptions& options, const verbs::Target& target) {
-  verbs::OpRequest request;
+commands::OpRequest request_of(const MicrobenchOptions& options, const commands::Target& target) {
+  commands::OpRequest request;
   request.settings = {options.repetitions, options.timeout_s, options.iterations, options.warm_ups, options.check != 0};
   const int64_t least = options.least_bytes > 0 ? options.least_bytes : options.most_bytes;
   const int64_t most = options.most_bytes > 0 ? options.most_bytes : least;
@@ -96,15 +96,15 @@ std::vector<MeasuredOverhead> taken_overheads(const std::vector<CaseRecord>& rec
 
 int run_microbench(const MicrobenchOptions& options, World* processes) {
   if (options.kernels) return processes == nullptr || leads(*processes) ? run_kernel_bench(options) : 0;
-  const verbs::Target target = verbs::target_of(options.cluster, verbs::ranks_of(options, processes));
-  const verbs::OpRequest request = request_of(options, target);
-  const std::string path = verbs::records_path(options.out, "microbench", target.file_name());
+  const commands::Target target = commands::target_of(options.cluster, commands::ranks_of(options, processes));
+  const commands::OpRequest request = request_of(options, target);
+  const std::string path = commands::records_path(options.out, "microbench", target.file_name());
   RecordWriter writer = target.open_records(path, options.asked, {});
-  verbs::share_done(target, writer);
+  commands::share_done(target, writer);
   std::optional<Progress> progress;
   if (target.leads())
     progress.emplace(fmt::format("microbench {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""));
-  auto records = verbs::measure_ops(target, writer, request, [&](double share) { progress->at(share); });
+  auto records = commands::measure_ops(target, writer, request, [&](double share) { progress->at(share); });
   sort_by_series(records);
   std::vector<MeasuredOverhead> overheads;
   if (request.only.empty())

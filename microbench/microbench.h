@@ -2,9 +2,9 @@
 // The verb `microbench`: ops timed into records, or the layer's own kernels.
 #include <string>
 
+#include "commands/shared/run_options.h"
+#include "commands/shared/selection.h"
 #include "moe/record/record.h"
-#include "verbs/run_options.h"
-#include "verbs/selection.h"
 
 namespace moe {
 class World;
@@ -12,8 +12,8 @@ class World;
 
 namespace moe::microbench {
 
-struct MicrobenchOptions : verbs::RunOptions {
-  std::string cluster{verbs::kDefaultCluster};
+struct MicrobenchOptions : commands::RunOptions {
+  std::string cluster{commands::kDefaultCluster};
   int repetitions = 5;
   // These have nccl-tests' flags of one letter.
   std::vector<std::string> ops;                             // empty: all of them, how lanes slow each other, overheads

@@ -5,6 +5,10 @@
 #include <csignal>
 #include <cstdio>
 
+#include "commands/shared/record_files.h"
+#include "commands/shared/run/layer_dump.h"
+#include "commands/shared/run/op_records.h"
+#include "commands/shared/sweep.h"
 #include "modelbench/report.h"
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
@@ -13,13 +17,9 @@
 #include "moe/layer/layer_device.h"
 #include "moe/model/end_setup.h"
 #include "moe/model/gpt2_file.h"
-#include "moe/plan/model_file.h"
 #include "moe/search/degrees.h"
+#include "moe/shape/model_file.h"
 #include "moe/train/token_source.h"
-#include "verbs/record_files.h"
-#include "verbs/run/layer_dump.h"
-#include "verbs/run/op_records.h"
-#include "verbs/sweep.h"
 
 namespace moe::modelbench {
 namespace {
@@ -30,7 +30,7 @@ const std::vector<std::string> kCompared{
     "ds-moe",           "tutel", "tutel-improved", "pipemoe+lina", "fsmoe-no-iio", "fsmoe-no-partition", "fsmoe",
     "fsmoe-interleaved"};
 
-ModelbenchOptions completed(ModelbenchOptions options, const verbs::Target& target) {
+ModelbenchOptions completed(ModelbenchOptions options, const commands::Target& target) {
   if (options.model.model.empty()) options.model.model = target.emulated ? kOnClusters : kOnHost;
   if (options.selection.schedules.empty()) options.selection.schedules = kCompared;
   return options;
@@ -85,8 +85,8 @@ void stop_after_step(int signal) {
 }
 
 // Throws, before a file is opened or anything is measured, where this can't run; on an emulated cluster a proxy runs.
-void require_runs(const ModelbenchOptions& options, const verbs::ChosenModel& chosen, const TokenSource& text,
-                  const verbs::Target& target) {
+void require_runs(const ModelbenchOptions& options, const commands::ChosenModel& chosen, const TokenSource& text,
+                  const commands::Target& target) {
   const LayerShape& layer = chosen.model.shape.layer;
   if (!target.emulated && target.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer);
   if (computes_in(target.ranks.device, layer.dtype)) model::require_trains(layer.dtype);
@@ -101,7 +101,8 @@ void require_runs(const ModelbenchOptions& options, const verbs::ChosenModel& ch
 }
 
 // Throws where weights are to be read or written and the model that runs is no whole GPT-2.
-void require_weights(const ModelbenchOptions& options, const verbs::ChosenModel& chosen, const verbs::Target& target) {
+void require_weights(const ModelbenchOptions& options, const commands::ChosenModel& chosen,
+                     const commands::Target& target) {
   const std::string &read = options.weights, &written = options.save_weights;
   for (const auto& [flag, file] : {std::pair{"--weights", &read}, {"--save-weights", &written}}) {
     if (file->empty()) continue;
@@ -120,23 +121,23 @@ void require_weights(const ModelbenchOptions& options, const verbs::ChosenModel&
 class Modelbench {
  public:
   Modelbench(const ModelbenchOptions& options, World* processes)
-      : target_(verbs::target_of(options.selection.cluster, verbs::ranks_of(options, processes))),
+      : target_(commands::target_of(options.selection.cluster, commands::ranks_of(options, processes))),
         options_(completed(options, target_)),
         optimizer_(optimizer_of(options_)),
-        chosen_(verbs::chosen_model(options_.model, options_.selection, target_.cluster)),
+        chosen_(commands::chosen_model(options_.model, options_.selection, target_.cluster)),
         text_(checked_text()),
         writer_(target_.open_records(
-            verbs::records_path(options_.out, "modelbench", target_.file_name()), options_.asked,
+            commands::records_path(options_.out, "modelbench", target_.file_name()), options_.asked,
             {find_config("models", options_.model.model), text_file(options_), options_.weights})) {
-    const size_t schedules = verbs::chosen_schedules(options_.selection).size();
+    const size_t schedules = commands::chosen_schedules(options_.selection).size();
     for (const auto& [flag, value] :
          {std::pair("--checkpoint", &options_.checkpoint), {"--save-weights", &options_.save_weights}})
       require<BadInput>(value->empty() || schedules == 1, "{}: found {} schedules, expected one (--schedule)", flag,
                         schedules);
-    verbs::share_done(target_, writer_);
+    commands::share_done(target_, writer_);
   }
 
-  const verbs::Target& target() const { return target_; }
+  const commands::Target& target() const { return target_; }
 
   ModelbenchResults run() {
     ModelbenchResults results{.cluster = target_.cluster.name,
@@ -152,7 +153,7 @@ class Modelbench {
       results.layers = layers_that_fit(chosen_.model, chosen_.vocabulary, chosen_.tied_embedding, target_.cluster);
     results.cut = results.layers < chosen_.model.layers;
     results.dense = chosen_.model.dense.first(results.layers);
-    verbs::LayerJob job = job_of(results.layers);
+    commands::LayerJob job = job_of(results.layers);
     results.describe_text(*text_, options_.text, optimizer_);
     results.describe_layer(job.shape.layer, chosen_.tied_embedding);
     results.tokens = job.shape.layer.batch * job.shape.layer.seq * job.shape.parallel.dp * job.stacked.micro_batches;
@@ -169,17 +170,17 @@ class Modelbench {
       parameters.set("dense_layers", int64_t{results.dense.in(0, results.layers)});
       parameters.set("dense_hidden", results.dense.hidden);
     }
-    for (const auto& [name, value] : verbs::group_parameters(job.shape.parallel)) parameters.set(name, value);
+    for (const auto& [name, value] : commands::group_parameters(job.shape.parallel)) parameters.set(name, value);
     if (const int chunks = chosen_.model.split().virtual_stages; chunks > 1)
       parameters.set("virtual_stages", int64_t{chunks});
-    results.outcome = verbs::run_layer_job(job, parameters);
+    results.outcome = commands::run_layer_job(job, parameters);
     results.use = utilisation_of(job.predicted_by, job.shape,
                                  {job.stacked.layers, job.stacked.micro_batches, chosen_.vocabulary, job.stacked.dense},
                                  options_.peak_flops);
     add_utilisation(results.use, results.outcome);
     append(results.outcome, writer_);
     if (target_.leads() && !options_.trace.file.empty() && was_timed(results.outcome))
-      verbs::write_layer_trace(results.outcome, options_.trace);
+      commands::write_layer_trace(results.outcome, options_.trace);
     writer_.end();
     return results;
   }
@@ -193,7 +194,7 @@ class Modelbench {
     return text;
   }
 
-  verbs::LayerJob job_of(int layers) const {
+  commands::LayerJob job_of(int layers) const {
     measure::LayerBenchSettings settings{.iterations = options_.steps,
                                          .seed = options_.seed,
                                          .timeout_s = options_.timeout_s,
@@ -210,9 +211,9 @@ class Modelbench {
     if (!options_.dump.empty())
       settings.inspect = [folder = options_.dump](World& world, std::span<measure::RankRun* const> ranks,
                                                   const Plan& plan) {
-        verbs::dump_layers(folder + "/" + plan.schedule, world, ranks, plan);
+        commands::dump_layers(folder + "/" + plan.schedule, world, ranks, plan);
       };
-    verbs::LayerJob job = verbs::jobs_on(target_, options_.selection, settings);
+    commands::LayerJob job = commands::jobs_on(target_, options_.selection, settings);
     job.name = chosen_.name;
     job.shape = chosen_.model.shape;
     // A model's loss is a mean over the tokens of all micro-batches; so are those of its gates.
@@ -269,17 +270,17 @@ class Modelbench {
                        o.steps);
   }
 
-  Profile measured(const verbs::LayerJob& job) {
-    verbs::OpRequest request;
+  Profile measured(const commands::LayerJob& job) {
+    commands::OpRequest request;
     request.settings.timeout_s = options_.timeout_s;
     request.sizes = measure::sizes_for(job.shape.layer.dtype, target_.ranks.device);
-    return verbs::measured_profile(target_, writer_, request, {job});
+    return commands::measured_profile(target_, writer_, request, {job});
   }
 
-  verbs::Target target_;
+  commands::Target target_;
   ModelbenchOptions options_;
   OptimizerSettings optimizer_;
-  verbs::ChosenModel chosen_;
+  commands::ChosenModel chosen_;
   std::unique_ptr<TokenSource> text_;
   RecordWriter writer_;
 };
@@ -299,7 +300,7 @@ int run_modelbench(const ModelbenchOptions& options, World* processes) {
   }
   const ModelbenchResults& results = *found;
   if (bench.target().leads()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
-  verbs::require_sound(results.outcome, true);
+  commands::require_sound(results.outcome, true);
   return kOk;
 }
 

@@ -4,11 +4,11 @@
 #include <optional>
 #include <string>
 
+#include "commands/shared/chosen_model.h"
+#include "commands/shared/plan_file.h"
+#include "commands/shared/run_options.h"
+#include "commands/shared/selection.h"
 #include "moe/record/record.h"
-#include "verbs/chosen_model.h"
-#include "verbs/plan_file.h"
-#include "verbs/run_options.h"
-#include "verbs/selection.h"
 
 namespace moe {
 class World;
@@ -18,10 +18,10 @@ namespace moe::modelbench {
 
 inline constexpr std::string_view kMarkov = "markov", kBytes = "bytes";
 
-struct ModelbenchOptions : verbs::RunOptions {
-  verbs::Selection selection;  // the layer's flags go over the model's
-  verbs::ModelFlags model;     // empty: gpt2-xl@fsmoe of an emulated cluster, else tiny-gpt
-  std::string text{kMarkov};   // or bytes (own_text), or a file
+struct ModelbenchOptions : commands::RunOptions {
+  commands::Selection selection;  // the layer's flags go over the model's
+  commands::ModelFlags model;     // empty: gpt2-xl@fsmoe of an emulated cluster, else tiny-gpt
+  std::string text{kMarkov};      // or bytes (own_text), or a file
   int markov_order = 2;
   int steps = 5;
   std::string optimizer = "adamw";  // or sgd
@@ -38,7 +38,7 @@ struct ModelbenchOptions : verbs::RunOptions {
   std::string save_weights;          // file for what one schedule ends with; empty: kept nowhere
   std::optional<double> peak_flops;  // of a rank, a second; empty: as the profile's GEMMs have it
   std::string out;                   // records; empty: results/modelbench-CLUSTER.jsonl
-  verbs::TraceFlags trace;           // timeline of one step of each schedule, measured above simulated
+  commands::TraceFlags trace;        // timeline of one step of each schedule, measured above simulated
   bool tasks = false;
   bool json = false;
   Asked asked;

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <sys/resource.h>
 
+#include "commands/shared/results_json.h"
+#include "commands/shared/run/layer_records.h"
+#include "commands/shared/run/run_report.h"
 #include "moe/base/json.h"
 #include "moe/base/statistics.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/record/pass_times.h"
-#include "verbs/results_json.h"
-#include "verbs/run/layer_records.h"
-#include "verbs/run/run_report.h"
 
 namespace moe::modelbench {
 namespace {
@@ -22,8 +22,8 @@ bool timed(const CaseRecord& r) { return r.summary.has("total_s"); }
 std::string ms(double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); }
 
 /// Returns a baseline's step time over this one's; "-" where either was not timed.
-std::string speedup(const std::vector<verbs::ScheduleRun>& runs, std::string_view baseline, const CaseRecord& r) {
-  for (const verbs::ScheduleRun& run : runs)
+std::string speedup(const std::vector<commands::ScheduleRun>& runs, std::string_view baseline, const CaseRecord& r) {
+  for (const commands::ScheduleRun& run : runs)
     if (run.record.schedule == baseline && timed(run.record))
       return fmt::format("{:.3f}x", summary(run.record, "total_s") / summary(r, "total_s"));
   return "-";
@@ -32,14 +32,14 @@ std::string speedup(const std::vector<verbs::ScheduleRun>& runs, std::string_vie
 std::string times_of(const ModelbenchResults& results) {
   Table table({"schedule", "r", "model ms", "step ms", "error", "spread", "tokens/s", "over tutel", "over ds-moe",
                "exposed comm ms", "status"});
-  for (const verbs::ScheduleRun& run : results.outcome.runs) {
+  for (const commands::ScheduleRun& run : results.outcome.runs) {
     const CaseRecord& r = run.record;
     if (!timed(r)) continue;
     const double total = summary(r, "total_s");
     table.add(
         {r.schedule, fmt::format("{}/{}", r.degree_forward, r.degree_backward),
          ms(r.prediction.number("total_s", r.key)), ms(total),
-         fmt::format("{:+.2f} %", 100 * (verbs::measured_over_predicted(r) - 1)),
+         fmt::format("{:+.2f} %", 100 * (commands::measured_over_predicted(r) - 1)),
          spread_text(summary(r, "least_total_s"), summary(r, "most_total_s"), total, median_interval(passes_s(r))),
          fmt::format("{:.0f}", static_cast<double>(results.tokens) / total), speedup(results.outcome.runs, "tutel", r),
          speedup(results.outcome.runs, "ds-moe", r), ms(summary(r, "exposed_s")), std::string(name_of(r.status))});
@@ -49,7 +49,7 @@ std::string times_of(const ModelbenchResults& results) {
 
 std::string losses_of(const ModelbenchResults& results) {
   Table table({"schedule", "steps", "first loss", "last loss", "held-out", "gradients off by", "in", "status"});
-  for (const verbs::ScheduleRun& run : results.outcome.runs) {
+  for (const commands::ScheduleRun& run : results.outcome.runs) {
     const CaseRecord& r = run.record;
     if (!checked(r)) continue;
     const auto loss = [&](std::string_view name) {
@@ -70,7 +70,7 @@ std::string losses_of(const ModelbenchResults& results) {
 
 std::string gradients_of(const ModelbenchResults& results) {
   Table table({"schedule", "gradients off by", "in", "status"});
-  for (const verbs::ScheduleRun& run : results.outcome.runs)
+  for (const commands::ScheduleRun& run : results.outcome.runs)
     if (const CaseRecord& r = run.record; checked(r))
       table.add({r.schedule, fmt::format("{:.1e}", summary(r, "worst_error")), r.summary.text("worst_tensor", r.key),
                  std::string(name_of(r.status))});
@@ -97,7 +97,7 @@ void ModelbenchResults::describe_layer(const LayerShape& layer, bool tied) {
 }
 
 std::string text_of(const ModelbenchResults& results) {
-  const std::vector<verbs::ScheduleRun>& runs = results.outcome.runs;
+  const std::vector<commands::ScheduleRun>& runs = results.outcome.runs;
   std::string text = fmt::format(
       "{}{}, {}{} layer{}{}, {} tokens a step\non {}{}\n\n", results.model,
       results.kind.empty() ? "" : fmt::format(" ({})", results.kind), results.layers,
@@ -107,14 +107,15 @@ std::string text_of(const ModelbenchResults& results) {
           ? ""
           : fmt::format(", {} MoE", results.layers - results.dense.in(0, results.layers)),
       results.tokens, results.place,
-      results.emulated ? fmt::format(" (emulated by {}, {})", measure::proxy_ranks(), verbs::dilation_text(runs)) : "");
+      results.emulated ? fmt::format(" (emulated by {}, {})", measure::proxy_ranks(), commands::dilation_text(runs))
+                       : "");
   if (results.cut) text += "a rank has no memory for more layers\n\n";
-  if (std::ranges::any_of(runs, timed, &verbs::ScheduleRun::record))
+  if (std::ranges::any_of(runs, timed, &commands::ScheduleRun::record))
     text += times_of(results) + utilisation_text(results.use, results.outcome, most_process_bytes());
-  if (std::ranges::any_of(runs, checked, &verbs::ScheduleRun::record))
+  if (std::ranges::any_of(runs, checked, &commands::ScheduleRun::record))
     text += results.check_only ? gradients_of(results) : losses_of(results);
-  if (results.tasks) text += verbs::tasks_text(results.outcome);
-  return text + verbs::reasons_text(results.outcome) + "records: " + results.records_path;
+  if (results.tasks) text += commands::tasks_text(results.outcome);
+  return text + commands::reasons_text(results.outcome) + "records: " + results.records_path;
 }
 
 std::string json_of(const ModelbenchResults& results) {
@@ -129,12 +130,12 @@ std::string json_of(const ModelbenchResults& results) {
                 {"step_flops", results.use.step_flops},
                 {"process_peak_bytes", most_process_bytes()}};
   if (!results.kind.empty()) document["kind"] = results.kind;
-  verbs::add_dense(document, results.dense, results.layers);
+  commands::add_dense(document, results.dense, results.layers);
   if (results.use.peak_flops) document["peak_flops"] = *results.use.peak_flops;
   if (results.use.peak_flops) document["peak_by"] = results.use.peak_by;
   if (results.entropy_rate) document["entropy_rate"] = *results.entropy_rate;
   if (results.order_1_entropy) document["order_1_entropy"] = *results.order_1_entropy;
-  document["schedules"] = verbs::schedules_json(results.outcome);
+  document["schedules"] = commands::schedules_json(results.outcome);
   for (size_t i = 0; i < results.outcome.runs.size(); ++i)
     for (const Samples& samples : results.outcome.runs[i].record.samples)
       if (samples.name == "loss")
@@ -177,16 +178,16 @@ Utilisation utilisation_of(const Profile& profile, const LayerCase& shape, const
   return use;
 }
 
-void add_utilisation(const Utilisation& use, verbs::LayerOutcome& outcome) {
-  for (verbs::ScheduleRun& run : outcome.runs)
+void add_utilisation(const Utilisation& use, commands::LayerOutcome& outcome) {
+  for (commands::ScheduleRun& run : outcome.runs)
     for (Fields* fields : {&run.record.summary, &run.record.prediction})
       if (fields->has("total_s"))
         if (const auto share = use.of_step(fields->number("total_s", run.record.key))) fields->set(kUsed, *share);
 }
 
-std::string utilisation_text(const Utilisation& use, const verbs::LayerOutcome& outcome, double process_bytes) {
+std::string utilisation_text(const Utilisation& use, const commands::LayerOutcome& outcome, double process_bytes) {
   Table table({"schedule", "model FLOPs", "predicted FLOPs", "bubble", "predicted bubble", "memory", "of it states"});
-  for (const verbs::ScheduleRun& run : outcome.runs) {
+  for (const commands::ScheduleRun& run : outcome.runs) {
     const CaseRecord& r = run.record;
     if (!r.summary.has("total_s")) continue;
     const double states = r.summary.number("states_bytes", r.key);

@@ -3,11 +3,11 @@
 #include <optional>
 #include <string>
 
-#include "moe/cost/profile.h"
-#include "moe/plan/volumes.h"
+#include "commands/shared/run/layer_run.h"
+#include "moe/prices/profile.h"
+#include "moe/shape/volumes.h"
 #include "moe/train/optimizer.h"
 #include "moe/train/token_source.h"
-#include "verbs/run/layer_run.h"
 
 namespace moe::modelbench {
 
@@ -28,11 +28,11 @@ Utilisation utilisation_of(const Profile& profile, const LayerCase& shape, const
                            std::optional<double> asked);
 
 /// Sets model_flops_utilisation where a record has times, in its summary and its prediction.
-void add_utilisation(const Utilisation& use, verbs::LayerOutcome& outcome);
+void add_utilisation(const Utilisation& use, commands::LayerOutcome& outcome);
 
 /// Returns a table of what a step uses, and of what peak and memory. `process_bytes`: the most memory that this process
 /// had.
-std::string utilisation_text(const Utilisation& use, const verbs::LayerOutcome& outcome, double process_bytes);
+std::string utilisation_text(const Utilisation& use, const commands::LayerOutcome& outcome, double process_bytes);
 
 /// Returns the most resident memory that this process has had so far.
 double most_process_bytes();
@@ -48,7 +48,7 @@ struct ModelbenchResults {
   std::string kind = {};                                          // of its layers, where they are no usual decoder's
   std::optional<double> entropy_rate = {}, order_1_entropy = {};  // nats a token, of the text where it is known
   Utilisation use = {};
-  verbs::LayerOutcome outcome = {};
+  commands::LayerOutcome outcome = {};
 
   void describe_text(const TokenSource& source, const std::string& name, const OptimizerSettings& settings);
   /// Sets `kind`, and where tokens are masked forgets the entropies, which are not known then. Comes after

@@ -7,7 +7,7 @@ kernel is as wide as twice the series' own noise, taken from the differences of 
 weigh little; the penalty of a split grows with the log of the length.
 
 Null series (normal noise of 2 %) that have a change found in them, of 500 of each length, seeds as in
-tests/regress/history_changes_test.py: 0.8 % of 8 runs, 0.8 % of 12, 0.8 % of 20, 0.4 % of 60, none of 200.
+tests/commands/regress/history_changes_test.py: 0.8 % of 8 runs, 0.8 % of 12, 0.8 % of 20, 0.4 % of 60, none of 200.
 Noise that drifts or comes in spells, which neighbours share, has more.
 """
 import json

@@ -22,7 +22,7 @@ OURS = ("#1f6fb4", "#e08214", "#2d8a57", "#8a4fa3", "#c03b5b", "#7a6a53", "#17a2
 MARKERS = "osD^vPX*"
 
 # Families of tasks: name -> colour, hatch, kinds. Hatches and lightness tell them apart as well as hues do;
-# report/page/drawing.js has the same.
+# commands/report/page/drawing.js has the same.
 KIND_FAMILIES = {
     "attention and dense": ("#454545", "", ("attention", "attention_dx", "attention_dw", "ffn", "shared", "embed",
                                             "head")),

@@ -9,9 +9,9 @@
 #include "moe/base/json.h"
 #include "moe/base/log.h"
 #include "moe/base/table.h"
-#include "moe/plan/model_file.h"
 #include "moe/record/machine.h"
 #include "moe/record/reader.h"
+#include "moe/shape/model_file.h"
 
 namespace moe::tuner {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "moe/base/json.h"
-#include "moe/cost/fit.h"
+#include "moe/prices/fit.h"
 #include "moe/record/record.h"
 
 namespace moe::tuner {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "commands/shared/printed.h"
 #include "moe/base/table.h"
 #include "moe/base/units.h"
-#include "verbs/printed.h"
 
 namespace moe::tuner {
 namespace {
@@ -15,8 +15,8 @@ std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", 
 constexpr size_t kShownNotes = 3;  // of a label
 
 // Adds what prices were taken from where the profile has no row.
-void add_notes(const std::vector<verbs::SweepRow>& rows, std::vector<std::string>& lines) {
-  for (const auto& [label, noted] : verbs::noted_layers(rows)) {
+void add_notes(const std::vector<commands::SweepRow>& rows, std::vector<std::string>& lines) {
+  for (const auto& [label, noted] : commands::noted_layers(rows)) {
     lines.push_back(fmt::format("prices of {}: {}", counted(noted.layers, "layer"), label));
     size_t shown = 0;
     for (const std::string& about : noted.about)
@@ -25,23 +25,23 @@ void add_notes(const std::vector<verbs::SweepRow>& rows, std::vector<std::string
   }
 }
 
-Table summary_table(const std::vector<verbs::ScheduleSummary>& summaries, const verbs::SweepRequest& request) {
+Table summary_table(const std::vector<commands::ScheduleSummary>& summaries, const commands::SweepRequest& request) {
   Table table({"schedule", "layers", "over tutel", "paper", "of bound", "of own bound", "r_f", "r_b", "r_f != r_b"});
-  for (const verbs::ScheduleSummary& s : summaries)
+  for (const commands::ScheduleSummary& s : summaries)
     table.add({std::string(s.schedule), fmt::format("{}", s.layers), simulated_speedup(s),
-               times(verbs::printed_speedup(request.grid, request.profile, request.degrees, s.schedule)),
-               percent(s.of_bound), percent(s.of_own), verbs::degree_range(s.degrees_forward),
-               verbs::degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
+               times(commands::printed_speedup(request.grid, request.profile, request.degrees, s.schedule)),
+               percent(s.of_bound), percent(s.of_own), commands::degree_range(s.degrees_forward),
+               commands::degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
   return table;
 }
 
 // Returns what has to be known of the table.
-std::vector<std::string> summary_lines(const std::vector<verbs::SweepRow>& rows,
-                                       const std::vector<verbs::ScheduleSummary>& summaries) {
+std::vector<std::string> summary_lines(const std::vector<commands::SweepRow>& rows,
+                                       const std::vector<commands::ScheduleSummary>& summaries) {
   std::vector<std::string> lines;
   if (std::string fastest = fastest_text(summaries); !fastest.empty()) lines.push_back(std::move(fastest));
   std::map<std::string, int> reasons;
-  for (const verbs::SweepRow& row : rows) {
+  for (const commands::SweepRow& row : rows) {
     if (row.refusal)
       ++reasons[row.refusal->reason];
     else
@@ -55,42 +55,43 @@ std::vector<std::string> summary_lines(const std::vector<verbs::SweepRow>& rows,
 
 }  // namespace
 
-std::string fastest_text(const std::vector<verbs::ScheduleSummary>& summaries) {
+std::string fastest_text(const std::vector<commands::ScheduleSummary>& summaries) {
   constexpr double kShown = 5e-4;  // closer means are printed alike, and the first of them is named
   double best = 0;
   int most = 0;
-  for (const verbs::ScheduleSummary& s : summaries) best = std::max(best, s.speedup), most = std::max(most, s.compared);
-  for (const verbs::ScheduleSummary& s : summaries)
+  for (const commands::ScheduleSummary& s : summaries)
+    best = std::max(best, s.speedup), most = std::max(most, s.compared);
+  for (const commands::ScheduleSummary& s : summaries)
     if (s.layers > 0 && s.compared < most) return "";
-  for (const verbs::ScheduleSummary& s : summaries)
+  for (const commands::ScheduleSummary& s : summaries)
     if (best > 0 && s.speedup >= best - kShown)
       return fmt::format("fastest in the mean: {}, {} over tutel, simulated", s.schedule, times(s.speedup));
   return "";
 }
 
-std::string simulated_speedup(const verbs::ScheduleSummary& summary) {
+std::string simulated_speedup(const commands::ScheduleSummary& summary) {
   const bool fewer = summary.compared > 0 && summary.compared < summary.layers;
   return times(summary.speedup) + (fewer ? fmt::format(" ({})", summary.compared) : "");
 }
 
-std::string sweep_report(const std::vector<verbs::SweepRow>& rows, const verbs::SweepRequest& request) {
-  const auto summaries = verbs::summarise(rows, request.schedules);
+std::string sweep_report(const std::vector<commands::SweepRow>& rows, const commands::SweepRequest& request) {
+  const auto summaries = commands::summarise(rows, request.schedules);
   std::string text = summary_table(summaries, request).text();
   for (const std::string& line : summary_lines(rows, summaries)) text += fmt::format("  {}\n", line);
   return text;
 }
 
-AnswerPart sweep_part(const std::vector<verbs::SweepRow>& rows, const verbs::SweepRequest& request) {
-  const auto summaries = verbs::summarise(rows, request.schedules);
+AnswerPart sweep_part(const std::vector<commands::SweepRow>& rows, const commands::SweepRequest& request) {
+  const auto summaries = commands::summarise(rows, request.schedules);
   return {"SUMMARY", summary_lines(rows, summaries), summary_table(summaries, request).rows()};
 }
 
 namespace {
 
 // Returns rows spread evenly over those that could be tuned.
-std::vector<const verbs::SweepRow*> sample(const std::vector<verbs::SweepRow>& rows, int layers) {
-  std::vector<const verbs::SweepRow*> supported, chosen;
-  for (const verbs::SweepRow& row : rows)
+std::vector<const commands::SweepRow*> sample(const std::vector<commands::SweepRow>& rows, int layers) {
+  std::vector<const commands::SweepRow*> supported, chosen;
+  for (const commands::SweepRow& row : rows)
     if (row.is_planned()) supported.push_back(&row);
   const size_t count = std::min(supported.size(), static_cast<size_t>(layers));
   for (size_t i = 0; i < count; ++i) chosen.push_back(supported[(2 * i + 1) * supported.size() / (2 * count)]);
@@ -99,8 +100,8 @@ std::vector<const verbs::SweepRow*> sample(const std::vector<verbs::SweepRow>& r
 
 }  // namespace
 
-std::vector<StrategyRow> compare_strategies(const verbs::SweepRequest& request,
-                                            const std::vector<verbs::SweepRow>& rows, int layers) {
+std::vector<StrategyRow> compare_strategies(const commands::SweepRequest& request,
+                                            const std::vector<commands::SweepRow>& rows, int layers) {
   const Schedule& schedule = find_schedule("fsmoe");
   const auto chosen = sample(rows, layers);
   if (chosen.empty()) return {};

@@ -3,23 +3,23 @@
 #include <string>
 #include <vector>
 
+#include "commands/shared/sweep.h"
 #include "moe/base/json.h"
 #include "moe/search/strategies.h"
-#include "verbs/sweep.h"
 
 namespace moe::tuner {
 
 /// Returns mean speedups over tutel beside the paper's, degrees, bounds, and what has to be known of them.
-std::string sweep_report(const std::vector<verbs::SweepRow>& rows, const verbs::SweepRequest& request);
+std::string sweep_report(const std::vector<commands::SweepRow>& rows, const commands::SweepRequest& request);
 
 /// Returns the same as a part of an answer, as records keep it.
-AnswerPart sweep_part(const std::vector<verbs::SweepRow>& rows, const verbs::SweepRequest& request);
+AnswerPart sweep_part(const std::vector<commands::SweepRow>& rows, const commands::SweepRequest& request);
 
 /// Returns one line that names the schedule with the largest mean speedup; "" where none was compared with tutel. It
 /// names none where schedules are compared over different layers.
-std::string fastest_text(const std::vector<verbs::ScheduleSummary>& summaries);
+std::string fastest_text(const std::vector<commands::ScheduleSummary>& summaries);
 /// Returns "1.220x", with how many layers it is the mean of where those are fewer than the schedule has; "-": none.
-std::string simulated_speedup(const verbs::ScheduleSummary& summary);
+std::string simulated_speedup(const commands::ScheduleSummary& summary);
 
 /// What FSMoE's own strategies lose against the exact search, and what each costs in time.
 struct StrategyRow {
@@ -30,8 +30,8 @@ struct StrategyRow {
 };
 
 /// Returns each strategy on `layers` layers spread over the grid's supported rows, under schedule fsmoe.
-std::vector<StrategyRow> compare_strategies(const verbs::SweepRequest& request,
-                                            const std::vector<verbs::SweepRow>& rows, int layers);
+std::vector<StrategyRow> compare_strategies(const commands::SweepRequest& request,
+                                            const std::vector<commands::SweepRow>& rows, int layers);
 std::string strategy_table(const std::vector<StrategyRow>& rows);
 Json to_json(const std::vector<StrategyRow>& rows);
 

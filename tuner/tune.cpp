@@ -4,29 +4,29 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "commands/shared/pick_layers.h"
+#include "commands/shared/plan_file.h"
+#include "commands/shared/results_json.h"
+#include "commands/shared/sweep.h"
 #include "moe/base/check.h"
 #include "moe/base/terminal.h"
-#include "moe/cost/fluid_replay.h"
+#include "moe/simulator/fluid_replay.h"
 #include "tuner/answer/planned_answer.h"
 #include "tuner/sweep_report.h"
-#include "verbs/pick_layers.h"
-#include "verbs/plan_file.h"
-#include "verbs/results_json.h"
-#include "verbs/sweep.h"
 
 namespace moe::tuner {
 namespace {
 
 // Writes the timeline of one layer that could be planned, under every schedule.
-void write_planned_trace(const verbs::TraceFlags& trace, const verbs::SweepRequest& request,
-                         const std::vector<verbs::SweepRow>& rows) {
-  std::vector<const verbs::SweepRow*> planned;
+void write_planned_trace(const commands::TraceFlags& trace, const commands::SweepRequest& request,
+                         const std::vector<commands::SweepRow>& rows) {
+  std::vector<const commands::SweepRow*> planned;
   std::vector<LayerShape> layers;
-  for (const verbs::SweepRow& row : rows)
+  for (const commands::SweepRow& row : rows)
     if (row.is_planned()) planned.push_back(&row), layers.push_back(row.shape.layer);
   require<BadInput>(!planned.empty(), "--trace: no layer of {} can be planned on {}", request.grid.name,
                     request.profile.name);
-  const verbs::SweepRow& row = *planned[verbs::pick_layers(layers, 1).front()];
+  const commands::SweepRow& row = *planned[commands::pick_layers(layers, 1).front()];
   const LayerPricer pricer(request.profile, row.shape, request.pricing);
   std::vector<Plan> plans;
   std::vector<Timeline> timelines;
@@ -36,7 +36,7 @@ void write_planned_trace(const verbs::TraceFlags& trace, const verbs::SweepReque
   }
   std::vector<TraceGroup> groups;
   for (size_t i = 0; i < plans.size(); ++i) groups.push_back(trace_group(plans[i], timelines[i], request.profile.name));
-  verbs::write_trace(groups, trace);
+  commands::write_trace(groups, trace);
 }
 
 }  // namespace
@@ -51,8 +51,8 @@ CaseRecord answer_record(const std::string& name, const std::string& cluster, st
 }
 
 bool asks_one(const TuneOptions& options) {
-  const verbs::Selection& s = options.selection;
-  const bool one = !options.model.one_layer() || !s.layer_file.empty() || s.layer != verbs::LayerFlags{};
+  const commands::Selection& s = options.selection;
+  const bool one = !options.model.one_layer() || !s.layer_file.empty() || s.layer != commands::LayerFlags{};
   const bool states = s.layer.zero || s.layer.recompute;
   require<BadInput>(!states || s.grid.empty(), "--zero, --recompute: found a grid, expected one layer or model");
   require<BadInput>(!one || s.grid.empty(), "--grid: found {} beside a layer or a model, expected one of them", s.grid);
@@ -61,22 +61,22 @@ bool asks_one(const TuneOptions& options) {
 
 int run_planned_tune(const TuneOptions& options) {
   if (asks_one(options)) return run_planned_answer(options);
-  const Profile profile = verbs::chosen_profile(options.selection);
-  const Grid grid = verbs::grid_of(options.selection, profile.name);
-  const auto chosen = verbs::chosen_schedules(options.selection);
+  const Profile profile = commands::chosen_profile(options.selection);
+  const Grid grid = commands::grid_of(options.selection, profile.name);
+  const auto chosen = commands::chosen_schedules(options.selection);
   for (const Schedule* const schedule : chosen) check_one_layer(*schedule);
   const auto start = std::chrono::steady_clock::now();
-  const verbs::SweepRequest request{profile, grid, chosen, options.selection.degrees,
-                                    verbs::pricing_of(options.selection)};
-  const auto rows = verbs::sweep(request);
+  const commands::SweepRequest request{profile, grid, chosen, options.selection.degrees,
+                                       commands::pricing_of(options.selection)};
+  const auto rows = commands::sweep(request);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
 
-  const std::string path = verbs::records_path(options.out, "plan", profile.name);
+  const std::string path = commands::records_path(options.out, "plan", profile.name);
   std::vector<std::string> files = files_of(grid);
   files.push_back(profile.file);
   const auto write_records = [&] {
     RecordWriter writer(path, {options.asked, files, {}});
-    verbs::append_rows(writer, rows, chosen, profile.name, request.degrees);
+    commands::append_rows(writer, rows, chosen, profile.name, request.degrees);
     writer.append(answer_record(grid.name, profile.name, {sweep_part(rows, request)}));
     writer.end();
   };

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "commands/shared/chosen_model.h"
+#include "commands/shared/layout_file.h"
+#include "commands/shared/plan_file.h"
+#include "commands/shared/run_options.h"
+#include "commands/shared/selection.h"
 #include "moe/record/record.h"
-#include "verbs/chosen_model.h"
-#include "verbs/layout_file.h"
-#include "verbs/plan_file.h"
-#include "verbs/run_options.h"
-#include "verbs/selection.h"
 
 namespace moe {
 class World;
@@ -32,20 +32,22 @@ struct MeasuredSteps {
 
 /// The layout that the user trains with now. What it does not say is as the other flags say.
 struct CurrentLayout {
-  std::string schedule;                        // SCHEDULE[:R_F[:R_B]]; empty: the one of --schedule
-  verbs::LayerFlags layer = {};                // samples of a micro-batch, groups, what a rank keeps
-  verbs::ModelFlags model = {};                // micro-batches
-  std::optional<int64_t> global_batch = {};    // samples, which say the number of micro-batches
-  std::optional<verbs::LayoutFile> file = {};  // that says it, but for what words beside it say; none: words alone
+  std::string schedule;                           // SCHEDULE[:R_F[:R_B]]; empty: the one of --schedule
+  commands::LayerFlags layer = {};                // samples of a micro-batch, groups, what a rank keeps
+  commands::ModelFlags model = {};                // micro-batches
+  std::optional<int64_t> global_batch = {};       // samples, which say the number of micro-batches
+  std::optional<commands::LayoutFile> file = {};  // that says it, but for what words beside it say; none: words alone
 
   std::optional<MeasuredSteps> measured = {};
 
-  bool names_shape() const { return global_batch || layer != verbs::LayerFlags{} || model != verbs::ModelFlags{}; }
+  bool names_shape() const {
+    return global_batch || layer != commands::LayerFlags{} || model != commands::ModelFlags{};
+  }
 };
 
-struct TuneOptions : verbs::RunOptions {
-  verbs::Selection selection;
-  verbs::ModelFlags model;
+struct TuneOptions : commands::RunOptions {
+  commands::Selection selection;
+  commands::ModelFlags model;
   bool any_shape = false;                // of all parallel shapes the fastest is taken, at the same global batch
   std::optional<int64_t> global_batch;   // samples, of which micro-batches are searched; none: as other flags say
   std::optional<CurrentLayout> current;  // to compare with; none: unknown
@@ -58,9 +60,9 @@ struct TuneOptions : verbs::RunOptions {
   bool measure_degrees = false;   // with every layer: which degrees are best by measurement
   std::optional<int> iterations;  // none: 5, of every layer 3
   uint64_t seed = 1;
-  std::string out;          // records; empty: results/tune-CLUSTER.jsonl
-  verbs::TraceFlags trace;  // timeline of one verified layer; no file: beside the records
-  bool strict = false;      // exit code kDoubtful where a weak row prices the answer, or runs say little
+  std::string out;             // records; empty: results/tune-CLUSTER.jsonl
+  commands::TraceFlags trace;  // timeline of one verified layer; no file: beside the records
+  bool strict = false;         // exit code kDoubtful where a weak row prices the answer, or runs say little
   bool json = false;
   Asked asked;
   /// The given flags that another verb has too, output aside, by that verb: for the command that an answer ends with.

@@ -14,7 +14,7 @@ HALF = ("bfloat16", "float16")
 NODE_LIMIT = 4  # nodes that a token of DeepSeek-V3 goes to at most
 NIC = 50e9  # B/s a GPU: 400 Gb/s, as DeepEP's own tests have
 H800_LINK = 160e9  # B/s that a GPU's NVLink carries at most there, by DeepEP's README, of 400 GB/s both ways
-TILE = 128  # rows and columns, as moe/cost/gpu_prices.cpp counts them
+TILE = 128  # rows and columns, as moe/prices/gpu_prices.cpp counts them
 OPS = ("alltoall", "allgather", "reducescatter", "allreduce")
 FITTED = {}  # by GPU: fitted_gemms()
 AICONFIGURATOR = "AIConfigurator (ai-dynamo/aiconfigurator, commit 095f58a51c)"
@@ -109,7 +109,7 @@ def least(error, start):
 
 
 def gemm_s(gpu, shape, share, tile_us, memory_share):
-    """moe/cost/gpu_prices.cpp: gemm_seconds()."""
+    """moe/prices/gpu_prices.cpp: gemm_seconds()."""
     m, n, k, groups = shape
     wave = gpu.multiprocessors * 2 * TILE * TILE * k / (gpu.peak * share) + tile_us * 1e-6
     tiles = groups * math.ceil(m / TILE) * math.ceil(n / TILE)

@@ -60,7 +60,7 @@ class LayerBinding : public Binding {
   std::vector<std::string> names_;  // of the tasks: communicators keep views of them
 };
 
-/// Gives the tasks of a dense layer's passes (moe/plan/dense_layers.h) their meaning on one rank, as LayerBinding does
+/// Gives the tasks of a dense layer's passes (moe/shape/dense_layers.h) their meaning on one rank, as LayerBinding does
 /// those of a layer with experts.
 class DenseBinding : public Binding {
  public:

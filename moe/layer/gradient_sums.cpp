@@ -1,6 +1,6 @@
 #include "moe/layer/gradient_sums.h"
 
-#include "moe/rows/layer_buffers.h"
+#include "moe/sharding/layer_buffers.h"
 
 namespace moe {
 

@@ -5,10 +5,10 @@
 //   y = h + moe(norm(h))            gate, order, dispatch, experts (EP x ESP), combine, i-order (FSMoE, section 3)
 //         + shared(norm(h))         where the layer has one: an expert of every token, sharded over MP, not weighed
 //
-// A dense layer (moe/plan/dense_layers.h) has y = h + ffn(norm(h)) instead, sharded over MP as attention is: the shared
-// expert alone. Norms and residuals are as the layer's shape says; with post_layernorm h = norm(x + attention(x)) and
-// y = norm(h + moe(h) + shared(h)). Parameters, inputs and every buffer are made here; what runs when is a plan's
-// business (binding.h), and the plan's flow decides which tokens and rows this rank holds.
+// A dense layer (moe/shape/dense_layers.h) has y = h + ffn(norm(h)) instead, sharded over MP as attention is: the
+// shared expert alone. Norms and residuals are as the layer's shape says. With post_layernorm it is
+// h = norm(x + attention(x)) and y = norm(h + moe(h) + shared(h)). Parameters, inputs and every buffer are made here;
+// what runs when is a plan's business (binding.h), and the plan's flow decides which tokens and rows this rank holds.
 //
 // Loss = sum over all distinct tokens of <y, dY>, and the gate's auxiliary losses; gradients are its derivatives, each
 // summed (not averaged) over the ranks that `Parameter::summed_over` names.
@@ -28,8 +28,8 @@
 #include "moe/layer/norm.h"
 #include "moe/layer/orders/order.h"
 #include "moe/layer/workload.h"
-#include "moe/plan/groups.h"
-#include "moe/rows/layer_buffers.h"
+#include "moe/shape/groups.h"
+#include "moe/sharding/layer_buffers.h"
 
 namespace moe {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "moe/device/memory.h"
-#include "moe/rows/rank_shape.h"
+#include "moe/sharding/rank_shape.h"
 #include "moe/tensor/tensor_view.h"
 
 namespace moe {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "moe/layer/parameter.h"
-#include "moe/rows/layer_buffers.h"
+#include "moe/sharding/layer_buffers.h"
 #include "moe/tensor/math.h"
 
 namespace moe {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "moe/layer/parameter.h"
-#include "moe/rows/routing.h"
+#include "moe/sharding/routing.h"
 
 namespace moe {
 

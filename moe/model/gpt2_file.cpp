@@ -5,7 +5,7 @@
 #include <map>
 
 #include "moe/base/check.h"
-#include "moe/export/safetensors.h"
+#include "moe/formats/safetensors.h"
 #include "moe/tensor/element.h"
 #include "moe/tensor/host_copy.h"
 #include "moe/tensor/tensor.h"

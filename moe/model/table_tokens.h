@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "moe/rows/rank_shape.h"
+#include "moe/sharding/rank_shape.h"
 #include "moe/tensor/math.h"
 
 namespace moe::model {

@@ -5,15 +5,15 @@
 //   1. Add its enumerator to Flow and its row to the table in flow.cpp. Work, memory, rank shapes, layouts, buffers,
 //      schedules and the layer read nothing else of a flow.
 //   2. If its rows take a way that Way does not know, add that: to copies() (plan.cpp), to the stations
-//      (moe/rows/phase_layouts.cpp), to LayerBuffers::fit and to RowExchange (moe/layer/binding/).
+//      (moe/sharding/phase_layouts.cpp), to LayerBuffers::fit and to RowExchange (moe/layer/binding/).
 //   3. Name it in a schedule. tests/layer then holds the layer to the reference, tests/properties the work to the
 //      sources' volumes.
 #include <cstdint>
 #include <span>
 #include <string_view>
 
-#include "moe/plan/groups.h"
 #include "moe/plan/task_kind.h"
+#include "moe/shape/groups.h"
 
 namespace moe {
 

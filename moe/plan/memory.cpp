@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "moe/base/registry.h"
-#include "moe/plan/dense_layers.h"
 #include "moe/plan/pipeline.h"
 #include "moe/plan/plan_checks.h"
 #include "moe/plan/step.h"
-#include "moe/plan/volumes.h"
+#include "moe/shape/dense_layers.h"
+#include "moe/shape/volumes.h"
 
 namespace moe {
 namespace {

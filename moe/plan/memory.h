@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "moe/base/check.h"
-#include "moe/plan/dense_layers.h"
 #include "moe/plan/flow.h"
 #include "moe/plan/pipeline.h"
 #include "moe/plan/plan.h"
-#include "moe/plan/shape.h"
+#include "moe/shape/dense_layers.h"
+#include "moe/shape/shape.h"
 
 namespace moe {
 

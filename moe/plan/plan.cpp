@@ -5,9 +5,9 @@
 #include <bit>
 
 #include "moe/base/check.h"
-#include "moe/plan/layer_fields.h"
 #include "moe/plan/pipeline.h"
 #include "moe/plan/task_kind.h"
+#include "moe/shape/layer_fields.h"
 
 namespace moe {
 namespace {

@@ -12,12 +12,12 @@
 #include <string_view>
 #include <vector>
 
-#include "moe/plan/dense_layers.h"
 #include "moe/plan/flow.h"
-#include "moe/plan/groups.h"
 #include "moe/plan/op.h"
 #include "moe/plan/step.h"
-#include "moe/plan/volumes.h"
+#include "moe/shape/dense_layers.h"
+#include "moe/shape/groups.h"
+#include "moe/shape/volumes.h"
 
 namespace moe {
 

@@ -1,6 +1,6 @@
 #include "moe/plan/step.h"
 
-#include "moe/plan/volumes.h"
+#include "moe/shape/volumes.h"
 
 namespace moe {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "moe/plan/shape.h"
+#include "moe/shape/shape.h"
 
 namespace moe {
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "moe/plan/groups.h"
 #include "moe/plan/op.h"
+#include "moe/shape/groups.h"
 
 namespace moe {
 

@@ -1,6 +1,6 @@
 // DeepSpeed-MoE: D G E S C one after the other, gradients after the backward; nothing runs beside anything.
 #include "moe/schedule/layer_builder.h"
-#include "moe/schedule/rows.h"
+#include "moe/schedule/schedules.h"
 
 namespace moe {
 

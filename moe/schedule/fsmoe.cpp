@@ -1,7 +1,7 @@
 // FSMoE (ASPLOS'25, sections 4 and 5): AlltoAll between nodes, AllGather/ReduceScatter inside them and experts beside
 // each other; inter D1..Dr [GAR] C1..Cr, intra G1..Gr S1..Sr. r_f and r_b apart, gradients partitioned adaptively.
 #include "moe/schedule/layer_builder.h"
-#include "moe/schedule/rows.h"
+#include "moe/schedule/schedules.h"
 
 namespace moe {
 

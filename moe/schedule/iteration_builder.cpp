@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "moe/plan/volumes.h"
+#include "moe/shape/volumes.h"
 
 namespace moe::schedule {
 

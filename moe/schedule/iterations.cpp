@@ -2,7 +2,7 @@
 // fsmoe-dw. Each is searched (moe/search/wave.h), so it is what its turns allow at best: originals fix the order within
 // a turn by hand, and some have kernels that no plan here has.
 #include "moe/schedule/layer_builder.h"
-#include "moe/schedule/rows.h"
+#include "moe/schedule/schedules.h"
 
 namespace moe {
 namespace {

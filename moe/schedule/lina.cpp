@@ -1,6 +1,6 @@
 // Lina (section 4.2): as lina-partition, with the AlltoAll's micro-ops pipelined with the expert's.
 #include "moe/schedule/layer_builder.h"
-#include "moe/schedule/rows.h"
+#include "moe/schedule/schedules.h"
 
 namespace moe {
 

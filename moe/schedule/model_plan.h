@@ -1,7 +1,7 @@
 #pragma once
 // Makes plans of a whole model: forward and backward over generalised layers, pipeline stages, micro-batches, the
 // optimizer's step at the end. A generalised layer is an MoE layer with the dense part before it (FSMoE section 5).
-// Some layers may be dense (moe/plan/dense_layers.h); all others are alike.
+// Some layers may be dense (moe/shape/dense_layers.h); all others are alike.
 #include <vector>
 
 #include "moe/plan/memory.h"

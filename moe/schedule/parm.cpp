@@ -2,7 +2,7 @@
 #include <array>
 
 #include "moe/schedule/layer_builder.h"
-#include "moe/schedule/rows.h"
+#include "moe/schedule/schedules.h"
 
 namespace moe {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "moe/base/registry.h"
 #include "moe/schedule/layer_builder.h"
-#include "moe/schedule/rows.h"
+#include "moe/schedule/schedules.h"
 
 namespace moe {
 namespace {

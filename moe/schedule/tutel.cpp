@@ -1,6 +1,6 @@
 // Tutel with PipeMoE's degree: communication on one lane, beside the experts; one r for both phases.
 #include "moe/schedule/layer_builder.h"
-#include "moe/schedule/rows.h"
+#include "moe/schedule/schedules.h"
 
 namespace moe {
 

@@ -11,8 +11,8 @@
 #include <limits>
 #include <optional>
 
-#include "moe/cost/contended_work.h"
-#include "moe/cost/slowdown.h"
+#include "moe/simulator/contended_work.h"
+#include "moe/simulator/slowdown.h"
 
 namespace moe::search {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "moe/cost/fluid_replay.h"
+#include "moe/simulator/fluid_replay.h"
 
 namespace moe::search {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "moe/cost/pricer.h"
+#include "moe/prices/pricer.h"
 
 namespace moe {
 class FluidReplay;

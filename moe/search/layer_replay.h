@@ -8,13 +8,13 @@
 #include <string_view>
 #include <vector>
 
-#include "moe/cost/bounds.h"
-#include "moe/cost/fluid_replay.h"
-#include "moe/cost/pricer.h"
 #include "moe/plan/memory.h"
+#include "moe/prices/pricer.h"
 #include "moe/schedule/schedule.h"
 #include "moe/search/contended_bound.h"
 #include "moe/search/gradient_split.h"
+#include "moe/simulator/bounds.h"
+#include "moe/simulator/fluid_replay.h"
 
 namespace moe {
 

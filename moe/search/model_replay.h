@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "moe/cost/fluid_replay.h"
-#include "moe/cost/pricer.h"
+#include "moe/prices/pricer.h"
 #include "moe/schedule/model_plan.h"
 #include "moe/search/degrees.h"
+#include "moe/simulator/fluid_replay.h"
 
 namespace moe::search {
 

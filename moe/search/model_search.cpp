@@ -6,8 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "moe/cost/fluid_replay.h"
-#include "moe/cost/model_bound.h"
 #include "moe/search/contended_bound.h"
 #include "moe/search/lane_order.h"
 #include "moe/search/layer_search.h"
@@ -15,6 +13,8 @@
 #include "moe/search/model_replay.h"
 #include "moe/search/partition.h"
 #include "moe/search/wave.h"
+#include "moe/simulator/fluid_replay.h"
+#include "moe/simulator/model_bound.h"
 
 namespace moe {
 namespace {

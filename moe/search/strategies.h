@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "moe/cost/pricer.h"
+#include "moe/prices/pricer.h"
 #include "moe/search/layer_search.h"
 
 namespace moe {

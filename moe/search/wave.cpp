@@ -12,10 +12,10 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
-#include "moe/cost/bounds.h"
-#include "moe/cost/fluid_replay.h"
-#include "moe/schedule/rows.h"
+#include "moe/schedule/schedules.h"
 #include "moe/search/degrees.h"
+#include "moe/simulator/bounds.h"
+#include "moe/simulator/fluid_replay.h"
 
 namespace moe {
 namespace {

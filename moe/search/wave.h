@@ -17,7 +17,7 @@
 #include <compare>
 #include <optional>
 
-#include "moe/cost/pricer.h"
+#include "moe/prices/pricer.h"
 #include "moe/schedule/model_plan.h"
 
 namespace moe {

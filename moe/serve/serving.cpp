@@ -6,7 +6,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
-#include "moe/plan/volumes.h"
+#include "moe/shape/volumes.h"
 
 namespace moe {
 namespace {

@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "moe/cost/pricer.h"
-#include "moe/cost/rank_replay.h"
+#include "moe/prices/pricer.h"
 #include "moe/serve/expert_placement.h"
 #include "moe/serve/path_profile.h"
+#include "moe/simulator/rank_replay.h"
 
 namespace moe {
 

@@ -17,7 +17,7 @@
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/device/cpu/cores.h"
 #include "moe/device/device.h"
-#include "moe/export/plan_json.h"
+#include "moe/formats/plan_json.h"
 #include "moe/layer/binding.h"
 #include "moe/schedule/schedule.h"
 #include "moe/search/layer_search.h"

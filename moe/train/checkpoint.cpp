@@ -15,7 +15,7 @@
 #include "moe/base/files.h"
 #include "moe/base/json.h"
 #include "moe/base/log.h"
-#include "moe/export/safetensors.h"
+#include "moe/formats/safetensors.h"
 #include "moe/tensor/host_copy.h"
 
 namespace fs = std::filesystem;

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "moe/device/memory.h"
-#include "moe/rows/rank_shape.h"
+#include "moe/sharding/rank_shape.h"
 #include "moe/tensor/tensor_view.h"
 
 namespace moe {

@@ -73,7 +73,7 @@ def prepare(binary, folder):
              "slower.csv": re.sub(r"(\d\.\d+e-\d+)(?=,)", lambda m: f"{float(m[1]) * 1.3:.6e}", SAMPLES),
              "broken.toml": LAYER.replace("heads = 16", "heads = x"), "broken.json": '{"schema": 1, "tasks": [1, }',
              "broken.csv": SAMPLES.replace(",float32,", ",", 1),
-             "nccl.txt": (HERE.parent / "exchange/data/alltoall_perf.txt").read_text()}
+             "nccl.txt": (HERE.parent / "commands/exchange/data/alltoall_perf.txt").read_text()}
     for name, text in texts.items():
         (folder / name).write_text(text)
     of_logs = ["--nodes", "2", "--ranks-per-node", "2", "--cluster", "x"]

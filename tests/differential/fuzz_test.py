@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.append(str(pathlib.Path(__file__).parents[1] / "exchange"))
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "commands/exchange"))
 
 import nsys_export  # noqa: E402
 import questions  # noqa: E402
@@ -122,7 +122,7 @@ def prepare(binary, folder):
     texts = {"cluster.toml": small_cluster(), "layer.toml": LAYER, "model.toml": MODEL, "grid.toml": GRID,
              "samples.csv": SAMPLES, "trace.json": json.dumps({"traceEvents": [EVENT, KERNEL]}),
              "test.json": json.dumps(TEST), "map.csv": MAP, "exchanges.txt": EXCHANGES,
-             "test.txt": (pathlib.Path(__file__).parents[1] / "exchange/data/alltoall_perf.txt").read_text()}
+             "test.txt": (pathlib.Path(__file__).parents[1] / "commands/exchange/data/alltoall_perf.txt").read_text()}
     for name, text in texts.items():
         write(folder, name, text.encode())
 

@@ -78,5 +78,5 @@ def moetune_words(words):
         return words[1:]
     if words[:3] == ["python3", "-m", "moetune"]:
         return words[3:]
-    program = "./build/release/cli/moetune"  # behind a launcher and its flags
+    program = "./build/release/moetune"  # behind a launcher and its flags
     return words[words.index(program) + 1:] if program in words else None

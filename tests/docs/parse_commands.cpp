@@ -3,7 +3,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "cli/flags.h"
+#include "commands/cli/flags.h"
 
 namespace {
 

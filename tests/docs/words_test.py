@@ -104,8 +104,8 @@ class Formats(unittest.TestCase):
         self.assertEqual(missing, [], f"{what}: not in docs/formats.md")
 
     def test_define_what_readers_of_toml_know(self):
-        known = set(re.findall(r'\.key = "(\w+)"', (ROOT / "moe/plan/layer_fields.h").read_text()))
-        for path in [*sources("moe", "reproduce"), ROOT / "moe/plan/layer_file.h"]:
+        known = set(re.findall(r'\.key = "(\w+)"', (ROOT / "moe/shape/layer_fields.h").read_text()))
+        for path in [*sources("moe", "reproduce"), ROOT / "moe/shape/layer_file.h"]:
             for keys in READERS.findall(path.read_text()):
                 known |= set(re.findall(r'"(\w+)"', keys))
         self.assertGreater(len(known), 60)

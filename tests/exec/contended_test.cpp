@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "moe/comm/local/local_world.h"
-#include "moe/cost/fluid_replay.h"
 #include "moe/exec/executor.h"
+#include "moe/simulator/fluid_replay.h"
 #include "tests/exec/lane_builder.h"
 
 namespace moe {

@@ -26,14 +26,14 @@ esac
 """
 # Configures and builds nothing, and leaves a moetune that writes the records it is asked for.
 CMAKE = """[ "$1" = --build ] || exit 0
-mkdir -p build/cuda/cli
-cat > build/cuda/cli/moetune <<'PROGRAM'
+mkdir -p build/cuda
+cat > build/cuda/moetune <<'PROGRAM'
 #!/bin/sh
 echo "moetune $*"
 while [ $# -gt 0 ]; do [ "$1" != --out ] || out=$2; shift; done
 [ -z "$out" ] || echo '{"kind":"case","key":"run/a","status":"ok"}' > "$out"
 PROGRAM
-chmod +x build/cuda/cli/moetune
+chmod +x build/cuda/moetune
 """
 CTEST = """while [ $# -gt 0 ]; do [ "$1" != --output-junit ] || echo '<testsuite/>' > "$2"; shift; done
 echo "    Start 1: device_gpu_test"

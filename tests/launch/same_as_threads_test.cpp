@@ -9,11 +9,11 @@
 #include <set>
 #include <unistd.h>
 
-#include "cli/flags.h"
+#include "commands/cli/flags.h"
+#include "commands/shared/run/layer_run.h"
 #include "layerbench/layerbench.h"
-#include "moe/cost/profile.h"
-#include "tests/cli/program.h"
-#include "verbs/run/layer_run.h"
+#include "moe/prices/profile.h"
+#include "tests/commands/cli/program.h"
 
 namespace moe {
 namespace {
@@ -90,17 +90,17 @@ class SameAsThreads : public testing::TestWithParam<Shape> {
     std::vector<const char*> argv{"moetune"};
     const Words words = layerbench();
     for (const std::string& word : words) argv.push_back(word.c_str());
-    const verbs::Selection selection = cli::parse_command_line(static_cast<int>(argv.size()), argv.data())
-                                           ->options<layerbench::LayerbenchOptions>()
-                                           .selection;
-    verbs::LayerJob job;
+    const commands::Selection selection = cli::parse_command_line(static_cast<int>(argv.size()), argv.data())
+                                              ->options<layerbench::LayerbenchOptions>()
+                                              .selection;
+    commands::LayerJob job;
     job.name = "layer";
-    job.shape = verbs::chosen_case(selection, GetParam().nodes, GetParam().ranks_per_node);
+    job.shape = commands::chosen_case(selection, GetParam().nodes, GetParam().ranks_per_node);
     job.predicted_by = find_profile(profile());
-    job.schedules = verbs::chosen_schedules(selection);
+    job.schedules = commands::chosen_schedules(selection);
     job.settings = {.emulated = false, .check_only = true};
     Errors errors;
-    for (const verbs::ScheduleRun& run : verbs::run_layer_job(job, {}).runs)
+    for (const commands::ScheduleRun& run : commands::run_layer_job(job, {}).runs)
       if (const CaseRecord& record = run.record; record.status == CaseStatus::ok)
         errors[record.schedule] = record.summary.number("worst_error", "threads");
     return errors;

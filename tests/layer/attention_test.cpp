@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "moe/layer/reference/layer_graph.h"
-#include "moe/plan/volumes.h"
+#include "moe/shape/volumes.h"
 #include "tests/layer/graph_checks.h"
 
 namespace moe {

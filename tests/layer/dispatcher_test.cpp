@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <map>
 
-#include "moe/plan/groups.h"
+#include "moe/shape/groups.h"
 #include "tests/base/error_of.h"
 #include "tests/comm/communicator_conformance.h"
 #include "tests/layer/local_layers.h"

@@ -1,7 +1,7 @@
 #pragma once
 // This machine's threads, as benches over them see a cluster.
-#include "moe/cost/profile.h"
 #include "moe/measure/layers/proxy.h"
+#include "moe/prices/profile.h"
 
 namespace moe::measure {
 

@@ -1,6 +1,6 @@
 // `modelbench` of the command line with ranks that are threads, on an emulated GPU where it says --device cuda.
-#include "cli/errors.h"
-#include "cli/flags.h"
+#include "commands/cli/errors.h"
+#include "commands/cli/flags.h"
 #include "modelbench/modelbench.h"
 #include "moe/base/terminal.h"
 

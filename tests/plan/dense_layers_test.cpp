@@ -1,5 +1,5 @@
 // Dense layers between those with experts: which they are, what they hold, and the plans that have them.
-#include "moe/plan/dense_layers.h"
+#include "moe/shape/dense_layers.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>

@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "moe/base/check.h"
-#include "moe/plan/grid.h"
-#include "moe/plan/groups.h"
-#include "moe/plan/model_file.h"
-#include "moe/plan/volumes.h"
+#include "moe/shape/grid.h"
+#include "moe/shape/groups.h"
+#include "moe/shape/model_file.h"
+#include "moe/shape/volumes.h"
 #include "tests/base/error_of.h"
 
 namespace moe {

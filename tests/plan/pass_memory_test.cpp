@@ -4,7 +4,7 @@
 
 #include "moe/base/check.h"
 #include "moe/plan/memory.h"
-#include "moe/plan/volumes.h"
+#include "moe/shape/volumes.h"
 
 namespace moe {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "moe/schedule/model_plan.h"
-#include "tests/cost/random_layer.h"
+#include "tests/prices/random_layer.h"
 
 namespace moe::any_model {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "moe/schedule/schedule.h"
-#include "tests/cost/random_layer.h"
+#include "tests/prices/random_layer.h"
 
 namespace moe::conformance {
 

@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "moe/base/random.h"
-#include "moe/cost/simulator.h"
 #include "moe/search/layer_search.h"
+#include "moe/simulator/simulator.h"
 #include "tests/properties/cases.h"
 #include "tests/schedule/any_decision.h"
 

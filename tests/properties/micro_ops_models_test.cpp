@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "moe/base/registry.h"
-#include "moe/plan/model_file.h"
 #include "moe/search/model_search.h"
+#include "moe/shape/model_file.h"
 #include "tests/properties/cases.h"
 #include "tests/properties/priority_simulator.h"
 

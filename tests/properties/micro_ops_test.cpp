@@ -6,9 +6,9 @@
 #include <set>
 
 #include "moe/base/random.h"
-#include "moe/cost/simulator.h"
 #include "moe/search/lane_order.h"
 #include "moe/search/layer_search.h"
+#include "moe/simulator/simulator.h"
 #include "tests/properties/cases.h"
 #include "tests/properties/priority_simulator.h"
 

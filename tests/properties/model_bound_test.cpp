@@ -1,13 +1,13 @@
 // The bound of a whole model under every schedule: no plan is faster, tuned or not, and plans come near it.
-#include "moe/cost/model_bound.h"
+#include "moe/simulator/model_bound.h"
 
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <limits>
 #include <map>
 
-#include "moe/cost/fluid_replay.h"
 #include "moe/search/model_search.h"
+#include "moe/simulator/fluid_replay.h"
 #include "tests/properties/any_model.h"
 #include "tests/properties/cases.h"
 #include "tests/schedule/any_decision.h"

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "moe/base/random.h"
-#include "moe/cost/fluid_replay.h"
 #include "moe/schedule/model_plan.h"
+#include "moe/simulator/fluid_replay.h"
 #include "tests/properties/cases.h"
 
 namespace moe {

@@ -195,11 +195,11 @@ class Plans(unittest.TestCase):
         self.assertIn("&lt;i&gt;", page)
 
     def test_layers_have_the_fields_of_the_sources(self):
-        fields = re.findall(r'\.key = "(\w+)"', (ROOT / "moe/plan/layer_fields.h").read_text())
+        fields = re.findall(r'\.key = "(\w+)"', (ROOT / "moe/shape/layer_fields.h").read_text())
         groups = re.findall(r'"(\w+)"', re.search(r"kParallelKeys\{(.*?)\}",
-                                                  (ROOT / "moe/plan/layer_file.h").read_text(), re.DOTALL)[1])
+                                                  (ROOT / "moe/shape/layer_file.h").read_text(), re.DOTALL)[1])
         others = re.findall(r'"(\w+)"', "".join(
-            re.findall(r"kCase\w+Keys = with\(.*", (ROOT / "moe/export/plan_json.h").read_text())))
+            re.findall(r"kCase\w+Keys = with\(.*", (ROOT / "moe/formats/plan_json.h").read_text())))
         known = {each.name for each in dataclasses.fields(plan.Layer)} - {"extra"}
         self.assertEqual(known, set(fields + groups + others))
 

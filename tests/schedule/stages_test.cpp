@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 #include <map>
 
-#include "moe/cost/simulator.h"
 #include "moe/schedule/model_plan.h"
 #include "moe/schedule/schedule.h"
+#include "moe/simulator/simulator.h"
 
 namespace moe {
 namespace {

@@ -4,9 +4,9 @@
 #include <map>
 #include <tuple>
 
-#include "moe/cost/pricer.h"
-#include "moe/cost/simulator.h"
+#include "moe/prices/pricer.h"
 #include "moe/schedule/model_plan.h"
+#include "moe/simulator/simulator.h"
 #include "tests/plan/broken_plan.h"
 #include "tests/schedule/any_decision.h"
 

@@ -4,9 +4,9 @@
 #include <set>
 
 #include "moe/base/check.h"
-#include "moe/cost/simulator.h"
 #include "moe/plan/pipeline.h"
 #include "moe/schedule/model_plan.h"
+#include "moe/simulator/simulator.h"
 
 namespace moe {
 namespace {

@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "moe/base/random.h"
-#include "moe/cost/simulator.h"
 #include "moe/schedule/schedule.h"
 #include "moe/search/degrees.h"
 #include "moe/search/strategies.h"
+#include "moe/simulator/simulator.h"
 #include "tests/search/algorithm1_draws.h"
 
 namespace moe {

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "moe/plan/grid.h"
 #include "moe/search/layer_search.h"
 #include "moe/search/strategies.h"
+#include "moe/shape/grid.h"
 
 namespace moe {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "moe/base/random.h"
 #include "moe/search/layer_search.h"
-#include "tests/cost/random_layer.h"
+#include "tests/prices/random_layer.h"
 
 namespace moe {
 namespace {

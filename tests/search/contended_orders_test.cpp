@@ -6,7 +6,7 @@
 
 #include "moe/search/lane_order.h"
 #include "moe/search/layer_search.h"
-#include "tests/cost/random_layer.h"
+#include "tests/prices/random_layer.h"
 #include "tests/schedule/any_decision.h"
 
 namespace moe {

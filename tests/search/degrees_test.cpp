@@ -9,7 +9,7 @@
 #include "moe/base/check.h"
 #include "moe/base/random.h"
 #include "moe/search/layer_search.h"
-#include "tests/cost/random_layer.h"
+#include "tests/prices/random_layer.h"
 #include "tests/schedule/any_decision.h"
 
 namespace moe {

@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "moe/base/random.h"
-#include "moe/plan/grid.h"
 #include "moe/search/layer_search.h"
+#include "moe/shape/grid.h"
 
 namespace moe {
 namespace {

@@ -9,11 +9,11 @@
 #include <numeric>
 
 #include "moe/base/random.h"
-#include "moe/cost/contended_work.h"
-#include "moe/plan/model_file.h"
 #include "moe/search/model_replay.h"
 #include "moe/search/model_search.h"
-#include "tests/cost/random_layer.h"
+#include "moe/shape/model_file.h"
+#include "moe/simulator/contended_work.h"
+#include "tests/prices/random_layer.h"
 
 namespace moe {
 namespace {

@@ -7,11 +7,11 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
-#include "moe/cost/fluid_replay.h"
-#include "moe/plan/model_file.h"
 #include "moe/search/layer_search.h"
 #include "moe/search/model_partition.h"
-#include "tests/cost/random_layer.h"
+#include "moe/shape/model_file.h"
+#include "moe/simulator/fluid_replay.h"
+#include "tests/prices/random_layer.h"
 #include "tests/schedule/any_decision.h"
 
 namespace moe {

@@ -5,7 +5,7 @@
 #include "moe/base/config_files.h"
 #include "moe/search/layer_search.h"
 #include "moe/search/model_search.h"
-#include "tests/cost/random_layer.h"
+#include "tests/prices/random_layer.h"
 #include "tests/schedule/any_decision.h"
 
 namespace moe {

@@ -6,7 +6,7 @@
 
 #include "moe/base/random.h"
 #include "moe/search/model_partition.h"
-#include "tests/cost/profile_parts.h"
+#include "tests/prices/profile_parts.h"
 #include "tests/search/partition_random.h"
 
 namespace moe {

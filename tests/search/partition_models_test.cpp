@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "moe/cost/profile.h"
-#include "moe/plan/model_file.h"
+#include "moe/prices/profile.h"
 #include "moe/search/degrees.h"
 #include "moe/search/strategies.h"
+#include "moe/shape/model_file.h"
 #include "tests/search/partition_random.h"
 
 namespace moe {

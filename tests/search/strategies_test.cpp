@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "moe/plan/grid.h"
-#include "tests/cost/random_layer.h"
+#include "moe/shape/grid.h"
+#include "tests/prices/random_layer.h"
 #include "tests/schedule/any_decision.h"
 
 namespace moe {

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "moe/cost/fluid_replay.h"
 #include "moe/search/degrees.h"
 #include "moe/search/wave.h"
-#include "tests/cost/random_layer.h"
+#include "moe/simulator/fluid_replay.h"
+#include "tests/prices/random_layer.h"
 
 int main() {
   using namespace moe;

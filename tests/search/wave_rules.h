@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "moe/cost/pricer.h"
 #include "moe/plan/plan.h"
+#include "moe/prices/pricer.h"
 #include "moe/schedule/schedule.h"
 
 namespace moe::wave_rules {

@@ -11,9 +11,9 @@
 #include <string_view>
 
 #include "moe/base/random.h"
-#include "moe/cost/fluid_replay.h"
 #include "moe/search/model_search.h"
-#include "tests/cost/random_layer.h"
+#include "moe/simulator/fluid_replay.h"
+#include "tests/prices/random_layer.h"
 #include "tests/properties/any_model.h"
 #include "tests/search/wave_rules.h"
 

@@ -8,7 +8,7 @@
 #include "moe/base/check.h"
 #include "moe/base/numbers.h"
 #include "moe/base/random.h"
-#include "moe/rows/layer_buffers.h"
+#include "moe/sharding/layer_buffers.h"
 #include "moe/tensor/cpu/math.h"
 #include "tests/base/error_of.h"
 

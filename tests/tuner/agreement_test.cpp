@@ -7,14 +7,14 @@
 namespace moe::tuner {
 namespace {
 
-verbs::LayerOutcome of(const std::string& layer, std::vector<CaseRecord> runs, std::vector<CaseRecord> tried = {}) {
-  verbs::LayerOutcome outcome{layer, {}, std::move(tried)};
+commands::LayerOutcome of(const std::string& layer, std::vector<CaseRecord> runs, std::vector<CaseRecord> tried = {}) {
+  commands::LayerOutcome outcome{layer, {}, std::move(tried)};
   for (CaseRecord& record : runs) outcome.runs.push_back({std::move(record)});
   return outcome;
 }
 
 TEST(Agreement, SpeedupIsTheMeanOfRatiosOverLayersThatHaveBoth) {
-  const std::vector<verbs::LayerOutcome> outcomes{
+  const std::vector<commands::LayerOutcome> outcomes{
       of("first", {run("tutel", 4, 6), run("fsmoe", 2, 2, 3)}), of("second", {run("tutel", 3, 3), run("fsmoe", 3, 3)}),
       of("third", {failed(run("tutel", 9, 99), CaseStatus::invalid, "slow"), run("fsmoe", 1, 1, 5)})};
   const MeasuredSchedule fsmoe = measured_schedule(outcomes, "fsmoe");
@@ -40,7 +40,7 @@ TEST(Agreement, CountsRunsOnSlowCores) {
 
 TEST(Agreement, TauCountsClearPairsAlone) {
   // b over a is as predicted, c over a and c over b are not; d is too close to a, and 2 % from no other by less.
-  const std::vector<verbs::LayerOutcome> outcomes{
+  const std::vector<commands::LayerOutcome> outcomes{
       of("one", {run("a", 1, 1), run("b", 2, 2), run("c", 3, 0.5), run("d", 1.015, 0.9)})};
   const Ranking r = ranking(outcomes);
   EXPECT_EQ(r.pairs, 5);  // a b, a c, b c, b d, c d
@@ -59,7 +59,7 @@ CaseRecord tried(int degree, double forward_s, double backward_s) {
 }
 
 TEST(Agreement, BestDegreesAreThoseOfTheShortestPhases) {
-  const std::vector<verbs::LayerOutcome> outcomes{
+  const std::vector<commands::LayerOutcome> outcomes{
       of("apart", {}, {tried(1, 4, 3), tried(2, 2, 5)}),       // best 2 and 1: 5, equal 7
       of("hardly", {}, {tried(1, 2, 3), tried(2, 1.999, 5)}),  // best 2 and 1: 4.999, equal 5
       of("equal", {}, {tried(1, 2, 3), tried(2, 3, 5)}),       // best 1 and 1
@@ -81,9 +81,9 @@ TEST(Agreement, TimesOfALayerCountOnceAndRepeatsOfEachRun) {
     record.summary.set("repeats", repeats);
     return record;
   };
-  const std::vector<verbs::LayerOutcome> outcomes{of("one", {timed(4, 1), timed(4, 0)}, {timed(4, 2)}),
-                                                  of("two", {timed(7, 0), run("tutel", 1, 1)}),
-                                                  of("three", {run("a", 1, 1)})};
+  const std::vector<commands::LayerOutcome> outcomes{of("one", {timed(4, 1), timed(4, 0)}, {timed(4, 2)}),
+                                                     of("two", {timed(7, 0), run("tutel", 1, 1)}),
+                                                     of("three", {run("a", 1, 1)})};
   const RunTime t = run_time(outcomes);
   EXPECT_EQ(t.proving_s, 2);
   EXPECT_EQ(t.unpaced_s, 1);
@@ -97,10 +97,10 @@ TEST(Agreement, TimesOfALayerCountOnceAndRepeatsOfEachRun) {
 TEST(Agreement, NoFigureCountsARunThatIsNotSound) {
   CaseRecord without_time = run("c", 1, 1);
   without_time.summary = {};
-  const std::vector<verbs::LayerOutcome> sound{
+  const std::vector<commands::LayerOutcome> sound{
       of("one", {run_of_passes("tutel", 4, {4, 4, 4}), run_of_passes("fsmoe", 2, {2, 2.2, 2.4})}),
       of("two", {run_of_passes("tutel", 3, {3, 3, 3})})};
-  std::vector<verbs::LayerOutcome> outcomes = sound;
+  std::vector<commands::LayerOutcome> outcomes = sound;
   const CaseRecord slow = failed(run_of_passes("fsmoe", 1, {9, 99, 999}), CaseStatus::invalid, "90 % outlasted");
   outcomes[0].runs.push_back({failed(run_of_passes("ds-moe", 1, {99, 99, 99}), CaseStatus::invalid, "slow")});
   outcomes[1].runs.push_back({slow});

@@ -7,10 +7,10 @@
 #include <random>
 #include <tuple>
 
+#include "commands/shared/sweep.h"
 #include "moe/base/check.h"
-#include "moe/cost/model_bound.h"
+#include "moe/simulator/model_bound.h"
 #include "tuner/answer/shape_search.h"
-#include "verbs/sweep.h"
 
 namespace moe::tuner {
 namespace {
@@ -21,9 +21,9 @@ int64_t one_of(Draw& draw, std::initializer_list<int64_t> values) {
   return *(values.begin() + std::uniform_int_distribution<size_t>(0, values.size() - 1)(draw));
 }
 
-verbs::ChosenModel random_model(Draw& draw, int nodes, int ranks_per_node, std::optional<int64_t> experts = {}) {
-  verbs::Selection selection;
-  verbs::LayerFlags& l = selection.layer;
+commands::ChosenModel random_model(Draw& draw, int nodes, int ranks_per_node, std::optional<int64_t> experts = {}) {
+  commands::Selection selection;
+  commands::LayerFlags& l = selection.layer;
   l.fields.set(&LayerShape::batch, one_of(draw, {1, 2, 4}));
   l.fields.set(&LayerShape::seq, one_of(draw, {256, 512, 1024}));
   l.fields.set(&LayerShape::model_dim, one_of(draw, {512, 1024, 2048}));
@@ -33,18 +33,18 @@ verbs::ChosenModel random_model(Draw& draw, int nodes, int ranks_per_node, std::
   l.fields.set(&LayerShape::top_k, one_of(draw, {1, 2}));
   Profile cluster;
   cluster.nodes = nodes, cluster.ranks_per_node = ranks_per_node;
-  return verbs::chosen_model({}, selection, cluster);
+  return commands::chosen_model({}, selection, cluster);
 }
 
 TEST(RankingOfOneLayer, HasTheTimesOfASweepAndTheFastestFirst) {
   Draw draw(1);
   const Profile profile = find_profile("testbed-b");
   for (int i = 0; i < 20; ++i) {
-    const verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
+    const commands::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
     Grid grid;
     grid.layers = {{"one", chosen.model.shape.layer, chosen.model.shape.parallel}};
-    const verbs::SweepRow swept = verbs::sweep({profile, grid, verbs::chosen_schedules({}), {}, {}}).front();
-    const auto ranking = rank({chosen, profile, {}, {}}, verbs::chosen_schedules({}));
+    const commands::SweepRow swept = commands::sweep({profile, grid, commands::chosen_schedules({}), {}, {}}).front();
+    const auto ranking = rank({chosen, profile, {}, {}}, commands::chosen_schedules({}));
     ASSERT_EQ(ranking.size(), schedules().size());
     double last = 0;
     for (const RankedSchedule& row : ranking) {
@@ -79,9 +79,9 @@ TEST(Neighbours, OfAnExactDegreeAreNotFaster) {
   const Profile profile = find_profile("testbed-a");
   int found = 0;
   for (int i = 0; i < 20; ++i) {
-    const verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
+    const commands::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
     const RankingRequest request{chosen, profile, {}, {}};
-    for (const RankedSchedule& row : rank(request, verbs::chosen_schedules({}))) {
+    for (const RankedSchedule& row : rank(request, commands::chosen_schedules({}))) {
       const bool by_rule = row.schedule->degrees == DegreePolicy::by_size;  // Lina's: not the best one
       if (row.refusal || !row.schedule->variants.empty() || by_rule) continue;
       for (const Neighbour& n : neighbours(request, row)) {
@@ -129,7 +129,7 @@ double exchanges_s(const Schedule& schedule, const LayerPricer& pricer, const La
 
 // One GEMM forward and two backward, of a rank's tokens or of its part of the vocabulary.
 // Every micro-batch's, less what the last stage's fewer layers leave free beside the first's, but for one micro-batch.
-double head_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen, double pass_s) {
+double head_s(const Schedule& schedule, const LayerPricer& pricer, const commands::ChosenModel& chosen, double pass_s) {
   const LayerCase& c = chosen.model.shape;
   const auto gemm = std::ranges::find_if(pricer.profile().compute, [&](const ComputeRow& row) {
     return row.op == Op::gemm && row.dtype == c.layer.dtype;
@@ -144,7 +144,7 @@ double head_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::
   return seconds + (m - 1) * std::max(0.0, seconds - free * layer_s);
 }
 
-int64_t batch_of(const verbs::ChosenModel& chosen) {
+int64_t batch_of(const commands::ChosenModel& chosen) {
   return chosen.model.shape.layer.batch * chosen.model.shape.parallel.dp * chosen.model.micro_batches;
 }
 
@@ -154,7 +154,7 @@ struct Tried {
 };
 
 // Appends every plan of a shape that fits: each schedule with each of what a rank may keep.
-void try_states(const ShapeRequest& request, verbs::ChosenModel chosen, std::vector<std::vector<Tried>>& all) {
+void try_states(const ShapeRequest& request, commands::ChosenModel chosen, std::vector<std::vector<Tried>>& all) {
   ParallelShape& p = chosen.model.shape.parallel;
   for (const int zero : {0, 1})
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
@@ -211,7 +211,7 @@ std::vector<std::vector<Tried>> try_all(
                     samples % (ranks / (pp * mp) * micro_batches) != 0)
                   continue;
                 if (!request.chosen.stack && micro_batches > 1) continue;
-                verbs::ChosenModel chosen = request.chosen;
+                commands::ChosenModel chosen = request.chosen;
                 ModelShape& model = chosen.model;
                 model.micro_batches = static_cast<int>(micro_batches);
                 model.order = order;
@@ -245,7 +245,7 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
   for (int i = 0; i < 60; ++i) {
     profile.nodes = static_cast<int>(one_of(draw, {1, 2}));
     profile.ranks_per_node = 2;
-    verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
+    commands::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
     if (i % 5 == 0) {
       chosen.stack = true;
       chosen.model.shape.layer.batch = std::min<int64_t>(chosen.model.shape.layer.batch, 2);
@@ -287,7 +287,7 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
     EXPECT_NEAR((found.fastest ? *found.fastest : use).total_s() / fastest_s, 1, 1e-8);
     slower += found.fastest ? 1 : 0;
     // What is said of the shape is what the ranking says of it.
-    verbs::ChosenModel preferred = chosen;
+    commands::ChosenModel preferred = chosen;
     preferred.model = use.model;
     const RankedSchedule known = use.best;
     EXPECT_EQ(rank({preferred, profile, {}, {true, "--shape"}, &known}, some).front().total_s(), use.best.total_s());
@@ -326,7 +326,7 @@ TEST(ShapeSearch, OfAFrameworkFindsWhatTryingAllThatItRunsFinds) {
   for (int i = 0; i < 200 && checked < 30; ++i) {
     profile.nodes = static_cast<int>(one_of(draw, {1, 2}));
     profile.ranks_per_node = 2;
-    verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
+    commands::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
     chosen.stack = true;
     chosen.model.shape.layer.batch = one_of(draw, {1, 2});
     chosen.model.shape.layer.kv_heads = one_of(draw, {1, 2, 8});
@@ -338,7 +338,7 @@ TEST(ShapeSearch, OfAFrameworkFindsWhatTryingAllThatItRunsFinds) {
     ShapeRequest request{
         .chosen = chosen, .global_batch = batch_of(chosen), .profile = profile, .schedules = unpipelined};
     const std::vector<std::vector<Tried>> all = try_all(request, megatron_runs);
-    request.framework = &verbs::framework_of("megatron");
+    request.framework = &commands::framework_of("megatron");
     if (all.empty()) {
       EXPECT_THROW(find_shapes(request), Unsupported);
       continue;
@@ -368,7 +368,7 @@ TEST(ShapeBounds, AreBelowEveryTunedPlan) {
   int checked = 0, stages = 0, steps = 0, chunks = 0;
   double close = 0, closest = 0;
   for (int i = 0; i < 150; ++i) {
-    verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
+    commands::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
     chosen.stack = true;
     ModelShape& model = chosen.model;
     model.layers = static_cast<int>(one_of(draw, {4, 5, 8}));
@@ -395,7 +395,7 @@ TEST(ShapeBounds, AreBelowEveryTunedPlan) {
     }
     const PricingOptions pricing{true, "--shape"};
     const LayerPricer pricer(profile, model.shape, pricing);
-    for (const Schedule* schedule : verbs::chosen_schedules({})) {
+    for (const Schedule* schedule : commands::chosen_schedules({})) {
       const RankedSchedule row = ranked({chosen, profile, {}, pricing}, *schedule);
       if (row.refusal) continue;
       const double lanes_s = lane_bound_s(*schedule, pricer, model, {}, shapes);
@@ -418,8 +418,8 @@ TEST(ShapeBounds, AreBelowEveryTunedPlan) {
 TEST(ShapeSearch, KeepsWhatWasAskedFor) {
   Draw draw(4);
   const Profile profile = find_profile("testbed-b");
-  const verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
-  verbs::LayerFlags fixed;
+  const commands::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
+  commands::LayerFlags fixed;
   fixed.mp = 2;
   const FoundShapes found = find_shapes({.chosen = chosen,
                                          .global_batch = batch_of(chosen),
@@ -427,7 +427,7 @@ TEST(ShapeSearch, KeepsWhatWasAskedFor) {
                                          .schedules = {&find_schedule("tutel")},
                                          .fixed = fixed});
   for (const RankedShape& shape : found.ranked) EXPECT_EQ(shape.model.shape.parallel.mp, 2);
-  verbs::ChosenModel stack = chosen;
+  commands::ChosenModel stack = chosen;
   stack.stack = true;
   stack.model.micro_batches = 2;
   stack.model.order = PipelineOrder::one_f_one_b;
@@ -454,7 +454,7 @@ TEST(ShapeSearch, HasAnAnswerAndABoundWheneverItStops) {
   profile.nodes = profile.ranks_per_node = 2;
   int stopped = 0;
   for (int i = 0; i < 40; ++i) {
-    verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
+    commands::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, one_of(draw, {4, 8}));
     chosen.stack = i % 2 == 0;
     ShapeRequest request{.chosen = chosen, .global_batch = batch_of(chosen), .profile = profile, .schedules = some};
     const FoundShapes whole = find_shapes(request);
@@ -473,7 +473,7 @@ TEST(ShapeSearch, HasAnAnswerAndABoundWheneverItStops) {
 TEST(Ranking, PlansNoMoreSchedulesThanItHasTimeFor) {
   Draw draw(7);
   const Profile profile = find_profile("testbed-b");
-  const verbs::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
+  const commands::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
   const std::vector<const Schedule*> some{&find_schedule("tutel"), &find_schedule("fsmoe"), &find_schedule("ds-moe")};
   RankingRequest request{chosen, profile, {}, {}};
   const auto all = rank(request, some);

@@ -8,8 +8,8 @@ namespace {
 // A token has 4 M^2 + 2 L M of attention, M E of the gate and 2 k M H of the experts in each of two layers, and M V of
 // the output projection: 6 FLOPs each, forward and backward.
 TEST(Rates, AreOfTokensAndOfTheModelsFlops) {
-  verbs::Selection selection;
-  verbs::LayerFlags& l = selection.layer;
+  commands::Selection selection;
+  commands::LayerFlags& l = selection.layer;
   l.fields.set(&LayerShape::batch, 2);
   l.fields.set(&LayerShape::seq, 128);
   l.fields.set(&LayerShape::model_dim, 256);
@@ -18,11 +18,11 @@ TEST(Rates, AreOfTokensAndOfTheModelsFlops) {
   l.fields.set(&LayerShape::experts, 8);
   l.fields.set(&LayerShape::top_k, 2);
   l.mp = 2, l.ep = 2, l.esp = 1;
-  verbs::ModelFlags flags;
+  commands::ModelFlags flags;
   flags.layers = 2, flags.micro_batches = 3;
   Profile cluster;
   cluster.ranks_per_node = 4;
-  verbs::ChosenModel chosen = verbs::chosen_model(flags, selection, cluster);
+  commands::ChosenModel chosen = commands::chosen_model(flags, selection, cluster);
   EXPECT_FALSE(rates_of(chosen, cluster, 0.5)) << "of no model";
   chosen.name = "small";
   chosen.vocabulary = 1000;

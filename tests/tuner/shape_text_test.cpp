@@ -13,7 +13,7 @@ namespace {
 TEST(ShapeText, CountsWhyShapesAreRefused) {
   Profile profile = find_profile("testbed-a");
   std::erase_if(profile.comm, [](const CommRow& row) { return row.op == Op::allgather; });
-  const verbs::ChosenModel chosen = verbs::chosen_model({}, {}, profile);
+  const commands::ChosenModel chosen = commands::chosen_model({}, {}, profile);
   const ParallelShape& p = chosen.model.shape.parallel;
   const FoundShapes found =
       find_shapes({.chosen = chosen,
@@ -44,7 +44,7 @@ TEST(ShapeText, CountsWhyShapesAreRefused) {
 // Groups stand above what they do with samples and states where both would be too wide beside each other.
 TEST(ShapeText, KeepsItsWidth) {
   const Profile profile = find_profile("testbed-b");
-  const verbs::ChosenModel chosen = verbs::chosen_model({}, {}, profile);
+  const commands::ChosenModel chosen = commands::chosen_model({}, {}, profile);
   RankedShape shape{.model = chosen.model, .best = rank({chosen, profile, {}, {}}, {&find_schedule("tutel")}).front()};
   shape.best.head_s = 1;
   FoundShapes found{.global_batch = 1024, .ranked = {shape}, .shapes = 2, .not_reached = 1};

@@ -12,8 +12,8 @@ std::string report_of(const std::string& cluster, size_t layers, const std::vect
   const Profile profile = find_profile(cluster);
   Grid grid = find_grid("fsmoe-b");
   grid.layers.resize(std::min(layers, grid.layers.size()));
-  const verbs::SweepRequest request{profile, grid, chosen, {}, {}};
-  return sweep_report(verbs::sweep(request), request);
+  const commands::SweepRequest request{profile, grid, chosen, {}, {}};
+  return sweep_report(commands::sweep(request), request);
 }
 
 // Of all schedules some price by derived rows, with a note for each: a layer counts once.

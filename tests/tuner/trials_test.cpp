@@ -39,17 +39,17 @@ CaseRecord trial(const char* schedule, double predicted_s, double measured_s) {
 class AnswerOfTrials : public testing::Test {
  protected:
   AnswerOfTrials() {
-    verbs::Selection selection;
+    commands::Selection selection;
     selection.layer.fields.set(&LayerShape::batch, 2);
     selection.layer.fields.set(&LayerShape::model_dim, 2048);
-    chosen_ = verbs::chosen_model({}, selection, profile_);
+    chosen_ = commands::chosen_model({}, selection, profile_);
     answer_.chosen = &chosen_;
     answer_.profile = &profile_;
     answer_.trial_layers = 1;
     answer_.ranking = rank({chosen_, profile_, {}, {}}, {&find_schedule("fsmoe"), &find_schedule("tutel")});
   }
   Profile profile_ = find_profile("testbed-b");
-  verbs::ChosenModel chosen_;
+  commands::ChosenModel chosen_;
   Answer answer_;
 };
 
@@ -231,10 +231,10 @@ TEST_F(AnswerOfTrials, IsAtMost25LinesWhateverThereIsToSay) {
 
 TEST_F(AnswerOfTrials, WhatAFrameworkLacksStandsBesideItsName) {
   constexpr std::array<std::string_view, 1> kTutel{"tutel"}, kFsmoe{"fsmoe"}, kNone{"lina"};
-  const std::array<verbs::Framework, 4> made_up{{{"A", "a", true, kFsmoe},
-                                                 {"B", "b", true, kTutel},
-                                                 {"C", "c", true, {}, kFsmoe, "hooks"},
-                                                 {"D", "d", true, kNone}}};
+  const std::array<commands::Framework, 4> made_up{{{"A", "a", true, kFsmoe},
+                                                    {"B", "b", true, kTutel},
+                                                    {"C", "c", true, {}, kFsmoe, "hooks"},
+                                                    {"D", "d", true, kNone}}};
   const RankedShape fsmoe{chosen_.model, answer_.ranking[0]}, tutel{chosen_.model, answer_.ranking[1]};
   answer_.of_frameworks = {{&made_up[0], {fsmoe, tutel}},
                            {&made_up[1], {tutel}},
@@ -265,7 +265,7 @@ TEST_F(AnswerOfTrials, WhatAFrameworkLacksStandsBesideItsName) {
 TEST_F(AnswerOfTrials, KeepsItsLinesAndWidthWhateverFrameworksRun) {
   answer_.cluster = "testbed-b", answer_.next = "./moetune layerbench";
   answer_.neighbours = {{Phase::forward, 1, 0.1}, {Phase::backward, 1, 0.2}};
-  for (const verbs::Framework& framework : verbs::frameworks()) {
+  for (const commands::Framework& framework : commands::frameworks()) {
     RankedShape plan{chosen_.model, answer_.ranking[1]};
     plan.model.micro_batches = 128 + static_cast<int>(answer_.of_frameworks.size());
     ParallelShape& p = plan.model.shape.parallel;

@@ -28,7 +28,7 @@ VerifiedResults results_with(int sound) {
     results.outcomes.back().runs.push_back({of_layer(layer, run("tutel", 3, 3))});
     results.outcomes.back().runs.push_back({std::move(fsmoe)});
   }
-  results.rows = verbs::sweep({results.cluster, results.grid, results.schedules, {}, {}});
+  results.rows = commands::sweep({results.cluster, results.grid, results.schedules, {}, {}});
   return results;
 }
 

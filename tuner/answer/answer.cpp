@@ -6,13 +6,13 @@
 #include <fmt/ranges.h>
 #include <span>
 
+#include "commands/shared/results_json.h"
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 #include "moe/base/registry.h"
 #include "moe/record/pass_times.h"
 #include "tuner/answer/current.h"
 #include "tuner/answer/framework_plans.h"
-#include "verbs/results_json.h"
 
 namespace moe::tuner {
 namespace {
@@ -159,7 +159,7 @@ bool doubtful(const Answer& answer) {
   return !weak_rows(use.notes).empty() || (trial != nullptr && !ran_well(*trial)) || worst_error(answer) > kFarOff;
 }
 
-Json json_of(const verbs::ChosenModel& chosen, const Profile& profile, const RankedSchedule& row) {
+Json json_of(const commands::ChosenModel& chosen, const Profile& profile, const RankedSchedule& row) {
   Json json{{"schedule", row.schedule->name}, {"status", row.is_usable() ? "ok" : "unsupported"}};
   if (row.refusal) {
     json["reason"] = row.refusal->text();
@@ -194,7 +194,7 @@ Json json_of(const Answer& answer, const FrameworkPlans& plans) {
   const RankedShape* best = best_of(answer, plans);
   if (best == nullptr)
     return {{"framework", plans.framework->key}, {"status", "unsupported"}, {"reason", plans.refusal->text()}};
-  verbs::ChosenModel chosen = *answer.chosen;
+  commands::ChosenModel chosen = *answer.chosen;
   chosen.model = best->model;
   Json json{{"framework", plans.framework->key}};
   json.update(json_of(chosen, *answer.profile, best->best));
@@ -237,7 +237,7 @@ Json json_of(const Answer& answer) {
             {"micro_batches", model.micro_batches},
             {"pipeline", name_of(model.order)},
             {"virtual_stages", model.split().virtual_stages},
-            {"layer", verbs::to_json(model.shape)},
+            {"layer", commands::to_json(model.shape)},
             {"defaults", answer.defaults},
             {"framework", answer.framework ? Json(answer.framework->key) : Json(nullptr)},
             {"shapes", answer.shapes ? json_of(*answer.shapes) : Json(nullptr)},
@@ -254,7 +254,7 @@ Json json_of(const Answer& answer) {
             {"records", answer.records_path},
             {"profile", answer.profile_path},
             {"trace", answer.trace_path}};
-  verbs::add_dense(json, model.dense, model.layers);
+  commands::add_dense(json, model.dense, model.layers);
   return json;
 }
 

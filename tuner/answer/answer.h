@@ -4,14 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "commands/shared/printed.h"
 #include "moe/base/json.h"
-#include "moe/cost/fit.h"
+#include "moe/prices/fit.h"
 #include "moe/record/record.h"
 #include "tuner/answer/ranking.h"
 #include "tuner/answer/shape_search.h"
 #include "tuner/fit.h"
 #include "tuner/tune.h"
-#include "verbs/printed.h"
 
 namespace moe::tuner {
 
@@ -28,8 +28,8 @@ struct OwnLayout {
   ModelShape model;
   const Schedule* schedule = nullptr;
   DegreeChoice degrees = {};
-  std::optional<verbs::LayoutFile> file = {};  // that says it; none: words do
-  std::optional<MeasuredSteps> measured = {};  // with it
+  std::optional<commands::LayoutFile> file = {};  // that says it; none: words do
+  std::optional<MeasuredSteps> measured = {};     // with it
 };
 
 /// A layout with its time. One that a rank's memory does not hold is timed as if it did.
@@ -64,7 +64,7 @@ struct Trial {
 struct Answer {
   std::string cluster = {};  // its name
   std::string place = {};    // where it would run: the cluster's name, and what its ranks are
-  const verbs::ChosenModel* chosen = nullptr;
+  const commands::ChosenModel* chosen = nullptr;
   std::string name = {};                   // of it, in records
   std::vector<std::string> defaults = {};  // as flags, of what no flag says (Subject::defaults)
   const FoundShapes* shapes = nullptr;     // that its parallel shape was chosen among; none: it was given
@@ -72,14 +72,14 @@ struct Answer {
   const FittedProfile* fitted = nullptr;  // none: the profile was taken as it stands
   bool emulated = false;
   double prices_slowdown = 1;  // of the cores on which they were measured, against the best since (CoreTimes::over)
-  const verbs::Framework* framework = nullptr;  // that the answer is for; null: for all of them
+  const commands::Framework* framework = nullptr;  // that the answer is for; null: for all of them
   std::vector<RankedSchedule> ranking = {};
-  const OwnLayout* own = nullptr;                        // of the user; null: unknown
-  std::optional<RankedSchedule> current = {};            // it, if it has the answer's shape
-  std::optional<Walk> walk = {};                         // from it
-  std::vector<FrameworkPlans> of_frameworks = {};        // of those that the answer is for
-  std::vector<Neighbour> neighbours = {};                // of the first in the ranking
-  std::optional<verbs::PublishedErrors> published = {};  // of training steps on such a GPU; none: none is known
+  const OwnLayout* own = nullptr;                           // of the user; null: unknown
+  std::optional<RankedSchedule> current = {};               // it, if it has the answer's shape
+  std::optional<Walk> walk = {};                            // from it
+  std::vector<FrameworkPlans> of_frameworks = {};           // of those that the answer is for
+  std::vector<Neighbour> neighbours = {};                   // of the first in the ranking
+  std::optional<commands::PublishedErrors> published = {};  // of training steps on such a GPU; none: none is known
   std::vector<Trial> trials = {};
   int trial_layers = 0;                       // of the model, that the trials ran
   std::optional<std::string> no_trials = {};  // why there are none
@@ -136,6 +136,6 @@ std::string text_of(const Answer& answer);
 std::vector<AnswerPart> parts_of(const Answer& answer);
 Json json_of(const Answer& answer);
 /// Returns the numbers of a ranked schedule, or why it can't be used.
-Json json_of(const verbs::ChosenModel& chosen, const Profile& profile, const RankedSchedule& row);
+Json json_of(const commands::ChosenModel& chosen, const Profile& profile, const RankedSchedule& row);
 
 }  // namespace moe::tuner

@@ -9,17 +9,17 @@
 #include <map>
 #include <set>
 
+#include "commands/shared/frameworks.h"
+#include "commands/shared/sweep.h"
 #include "moe/base/config_files.h"
 #include "moe/base/table.h"
 #include "moe/base/text.h"
 #include "moe/base/units.h"
-#include "moe/export/plan_json.h"
+#include "moe/formats/plan_json.h"
 #include "moe/search/degrees.h"
 #include "tuner/answer/current.h"
 #include "tuner/answer/framework_plans.h"
 #include "tuner/answer/shape_search.h"
-#include "verbs/frameworks.h"
-#include "verbs/sweep.h"
 
 namespace moe::tuner {
 namespace {
@@ -29,7 +29,7 @@ constexpr size_t kFewKinds = 2;  // likewise, where there is much else to say
 constexpr int kMostLines = 25;   // of an answer without --all or --top, and without the user's layout
 constexpr std::string_view kPrices = "prices: ";
 
-std::string named(const verbs::ChosenModel& chosen) {
+std::string named(const commands::ChosenModel& chosen) {
   std::string text = describe(chosen.model.shape.layer);
   const ModelShape& model = chosen.model;
   if (model.layers > 1) text = describe_layers(model.layers, model.dense, model.shape.layer);
@@ -165,7 +165,7 @@ std::vector<std::string> use_items(const Answer& answer, const RankedSchedule& u
   if (use.variant != nullptr && use.variant != use.schedule) text += fmt::format(" (= {})", use.variant->name);
   text += same_text(answer, use);
   text += fmt::format(", r_f {}, r_b {}", use.degree_forward,
-                      verbs::degree_range(use.degrees_backward.first, use.degrees_backward.second));
+                      commands::degree_range(use.degrees_backward.first, use.degrees_backward.second));
   if (use.gar_in_moe_bytes > 0)
     text +=
         fmt::format(", {} of gradients inside the MoE part", human_bytes(static_cast<double>(use.gar_in_moe_bytes)));
@@ -190,7 +190,7 @@ std::vector<std::string> preferred_items(const Answer& answer, const RankedSched
   return preference_items(
       use, *fastest,
       fmt::format("{} r_f {} r_b {}", fastest->schedule->name, fastest->degree_forward,
-                  verbs::degree_range(fastest->degrees_backward.first, fastest->degrees_backward.second)),
+                  commands::degree_range(fastest->degrees_backward.first, fastest->degrees_backward.second)),
       use.total_s() / fastest->total_s() - 1);
 }
 
@@ -229,7 +229,7 @@ std::vector<std::string> safety_lines(const Answer& answer, const RankedSchedule
   std::vector<std::string> lines{
       fmt::format("{}{}{}", safety.verdict, safety.verdict.empty() ? "" : ": ", fmt::join(safety.reasons, "; "))};
   if (const std::string far = far_off_text(answer); !far.empty() && !tight) lines.push_back(far);
-  if (answer.published) lines.push_back(verbs::text_of(*answer.published));
+  if (answer.published) lines.push_back(commands::text_of(*answer.published));
   if (!answer.neighbours.empty() && !(answer.published && tight))
     lines.push_back("degrees one step off: " + neighbours_text(answer));
   return lines;
@@ -329,7 +329,7 @@ std::vector<Shown> shown_rows(const Answer& answer, const Detail& detail) {
   bool current = false;
   for (const RankedSchedule& row : answer.ranking) {
     if (row.refusal) continue;
-    const bool kept = (detail.baselines && verbs::is_baseline(row.schedule->name)) ||
+    const bool kept = (detail.baselines && commands::is_baseline(row.schedule->name)) ||
                       (!detail.tight && trial_of(answer, row.schedule->name) != nullptr);
     const bool counts = detail.all || !same_time(row.total_s(), last_s);
     if (counts) last_s = row.total_s();
@@ -423,7 +423,7 @@ namespace {
 
 // Returns the ranking, and how many of its rows are shown.
 std::pair<Table, size_t> ranking_table(const Answer& answer, const Detail& detail) {
-  const RankedSchedule* tutel = row_of(answer, verbs::kBaselines.front());
+  const RankedSchedule* tutel = row_of(answer, commands::kBaselines.front());
   const bool whole = ran_whole(answer);
   std::vector<std::string> header{"schedule", "r_f", "r_b", "predicted"};
   if (!answer.trials.empty()) {
@@ -443,7 +443,7 @@ std::pair<Table, size_t> ranking_table(const Answer& answer, const Detail& detai
         fmt::format("{}{}{}", row->schedule->name, row == &use ? kUseMark : "", current ? " (yours)" : "");
     if (row->refusal) continue;
     std::vector<std::string> cells{name, fmt::format("{}", row->degree_forward),
-                                   verbs::degree_range(row->degrees_backward.first, row->degrees_backward.second),
+                                   commands::degree_range(row->degrees_backward.first, row->degrees_backward.second),
                                    three_digits(row->total_s())};
     if (!answer.trials.empty()) {
       const CaseRecord* trial = trial_of(answer, row->schedule->name, current);
@@ -520,7 +520,7 @@ std::string in_words(const RankedShape& shape) {
   const RankedSchedule& best = shape.best;
   return fmt::format("{}{}{}, {} r_f {} r_b {}", groups, groups.empty() ? "" : ", ", cut, best.schedule->name,
                      best.degree_forward,
-                     verbs::degree_range(best.degrees_backward.first, best.degrees_backward.second));
+                     commands::degree_range(best.degrees_backward.first, best.degrees_backward.second));
 }
 
 // Returns which plan is faster than the preferred one; empty: none is.
@@ -606,7 +606,7 @@ Table shapes_table(const FoundShapes& found, int top, bool two_lines) {
                          : fmt::format("{}, {}", groups, cut),
         fmt::format("{}{}", best.schedule->name, row == &found.ranked.front() ? kUseMark : ""),
         fmt::format("{}", best.degree_forward),
-        verbs::degree_range(best.degrees_backward.first, best.degrees_backward.second),
+        commands::degree_range(best.degrees_backward.first, best.degrees_backward.second),
         three_digits(best.total_s()),
         human_bytes(best.memory_bytes),
         shape.pareto ? "yes" : "no"};
@@ -655,7 +655,7 @@ std::string gain_text(const Answer& answer, const RankedSchedule& row, const Ran
 
 std::string verdict_of(const Answer& answer) {
   const RankedSchedule& use = recommended(answer);
-  const RankedSchedule* tutel = row_of(answer, verbs::kBaselines.front());
+  const RankedSchedule* tutel = row_of(answer, commands::kBaselines.front());
   const std::string safe = safety_of(answer, use).verdict;
   std::vector<std::string> parts;
   if (!safe.empty()) parts.push_back(safe == "yes" ? "safe" : safe == "no" ? "not safe" : safe);

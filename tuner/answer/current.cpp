@@ -7,11 +7,11 @@
 #include <numeric>
 #include <utility>
 
+#include "commands/shared/sweep.h"
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
 #include "tuner/answer/answer_text.h"
 #include "tuner/answer/subject.h"
-#include "verbs/sweep.h"
 
 namespace moe::tuner {
 namespace {
@@ -173,7 +173,7 @@ class Way {
     std::optional<ModelShape> found = divided(std::move(model), *answer_.chosen);
     if (!found) return {};
     model = *std::move(found);
-    if (answer_.framework != nullptr && !verbs::refusals_of(*answer_.framework, model).empty()) return {};
+    if (answer_.framework != nullptr && !commands::refusals_of(*answer_.framework, model).empty()) return {};
     if (same(layout, at)) return {};
     return layout;
   }
@@ -187,7 +187,7 @@ class Way {
   }
 
   RankedSchedule planned(const Layout& layout, const Profile& profile) const {
-    verbs::ChosenModel chosen = *answer_.chosen;
+    commands::ChosenModel chosen = *answer_.chosen;
     chosen.model = layout.model;
     RankingRequest request{chosen, profile, layout.degrees, pricing_};
     request.checked = false;
@@ -204,10 +204,10 @@ class Way {
   // Returns the step; of what is left for the end it is the rest.
   LayoutStep step(const Layout& at, const Layout& next, TimedLayout timed) const {
     LayoutStep step{.layout = std::move(timed)};
-    const std::optional<verbs::LayoutFile>& file = answer_.own->file;
+    const std::optional<commands::LayoutFile>& file = answer_.own->file;
     for (const auto& [name, value] : changed(at, next)) {
       step.flags.push_back(fmt::format("{} {}", name, value));
-      const std::string setting = file ? verbs::setting_of(*file->format, name, value) : "";
+      const std::string setting = file ? commands::setting_of(*file->format, name, value) : "";
       if (!setting.empty()) step.settings.push_back(setting);
     }
     const std::vector<Change> all = changes();
@@ -231,7 +231,7 @@ double seconds_of(const TimedLayout& layout) { return layout.plan.total_s(); }
 // Returns "r 2/2": the degrees that it was planned with.
 std::string degrees_text(const RankedSchedule& row) {
   return fmt::format("r {}/{}", row.degree_forward,
-                     verbs::degree_range(row.degrees_backward.first, row.degrees_backward.second));
+                     commands::degree_range(row.degrees_backward.first, row.degrees_backward.second));
 }
 
 // Returns the settings of the user's framework if it has all of them, else the flags. Degrees that are tuned are shown
@@ -302,7 +302,7 @@ std::vector<std::string> measured_lines(const Answer& answer) {
 }
 
 // Returns "--pp 1 --zero 0": what the framework has where the file does not say it.
-std::vector<std::string> defaults_of(const verbs::LayoutFile& file) {
+std::vector<std::string> defaults_of(const commands::LayoutFile& file) {
   std::vector<std::string> defaults;
   for (const auto& [flag, value] : file.defaults) defaults.push_back(fmt::format("{} {}", flag, value));
   return defaults;
@@ -321,7 +321,7 @@ std::vector<std::string> other_sizes(const Answer& answer) {
 
 // Returns what was assumed of a file's layout.
 std::vector<std::string> file_lines(const Answer& answer) {
-  const std::optional<verbs::LayoutFile>& file = answer.own->file;
+  const std::optional<commands::LayoutFile>& file = answer.own->file;
   if (!file) return {};
   std::vector<std::string> lines;
   if (!file->defaults.empty())
@@ -334,7 +334,7 @@ std::vector<std::string> file_lines(const Answer& answer) {
 }
 
 Json timed_json(const Answer& answer, const TimedLayout& layout) {
-  verbs::ChosenModel chosen = *answer.chosen;
+  commands::ChosenModel chosen = *answer.chosen;
   chosen.model = layout.plan.model;
   Json json = json_of(chosen, *answer.profile, layout.plan.best);
   json.update(shape_json(layout.plan.model));
@@ -379,7 +379,7 @@ Json walk_json(const Answer& answer) {
   const Walk& walk = *answer.walk;
   Json json = timed_json(answer, walk.own);
   json["flags"] = walk.flags;
-  if (const std::optional<verbs::LayoutFile>& file = answer.own->file)
+  if (const std::optional<commands::LayoutFile>& file = answer.own->file)
     json["file"] = {{"path", file->path},
                     {"format", file->format->name},
                     {"defaults", defaults_of(*file)},

@@ -6,12 +6,12 @@
 #include <limits>
 #include <optional>
 
+#include "commands/shared/sweep.h"
 #include "moe/base/config_files.h"
 #include "moe/base/table.h"
 #include "moe/base/text.h"
 #include "moe/base/units.h"
 #include "tuner/answer/answer_text.h"
-#include "verbs/sweep.h"
 
 namespace moe::tuner {
 namespace {
@@ -27,10 +27,10 @@ std::vector<RankedShape> preferred_first(std::vector<RankedShape> rows) {
   return rows;
 }
 
-FrameworkPlans plans_in_groups(const verbs::Framework& framework, const verbs::ChosenModel& chosen,
+FrameworkPlans plans_in_groups(const commands::Framework& framework, const commands::ChosenModel& chosen,
                                const Answer& answer, const RankingRequest& request) {
   FrameworkPlans plans{.framework = &framework};
-  if (const std::vector<std::string> refusals = verbs::refusals_of(framework, chosen.model); !refusals.empty()) {
+  if (const std::vector<std::string> refusals = commands::refusals_of(framework, chosen.model); !refusals.empty()) {
     plans.refusal = Refusal{.reason = refusals.front()};
     return plans;
   }
@@ -98,7 +98,7 @@ class FrameworkTable {
   };
 
   std::optional<StepRates> rates(const RankedShape& plan) const {
-    verbs::ChosenModel chosen = *answer_.chosen;
+    commands::ChosenModel chosen = *answer_.chosen;
     chosen.model = plan.model;
     return rates_of(chosen, *answer_.profile, plan.total_s());
   }
@@ -118,7 +118,7 @@ class FrameworkTable {
     std::vector<std::string> cells{std::string(plans->framework->key),
                                    std::string(row.schedule->name),
                                    fmt::format("{}", row.degree_forward),
-                                   verbs::degree_range(row.degrees_backward.first, row.degrees_backward.second),
+                                   commands::degree_range(row.degrees_backward.first, row.degrees_backward.second),
                                    three_digits(row.total_s()),
                                    slower_text(answer_, use_, *best)};
     if (rates_) cells.push_back(fmt::format("{:.0f}", rates(*best)->tokens_per_s));
@@ -164,9 +164,9 @@ std::vector<FrameworkPlans> plans_of(const Answer& answer, const RankingRequest&
     if (answer.shapes != nullptr) plans.gap = answer.shapes->gap();
   }
   if (answer.framework != nullptr) return all;
-  verbs::ChosenModel chosen = *answer.chosen;
+  commands::ChosenModel chosen = *answer.chosen;
   if (!keeps_order) chosen.model.order = PipelineOrder::one_f_one_b;
-  for (const verbs::Framework& framework : verbs::frameworks())
+  for (const commands::Framework& framework : commands::frameworks())
     if (!framework.runs_all()) all.push_back(plans_in_groups(framework, chosen, answer, request));
   return all;
 }
@@ -211,7 +211,7 @@ SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bo
   std::vector<std::pair<std::string, std::vector<std::string_view>>> refusals;  // reason, frameworks
   std::vector<std::string_view> formats, none;
   for (const FrameworkPlans& plans : answer.of_frameworks) {
-    const verbs::Framework& framework = *plans.framework;
+    const commands::Framework& framework = *plans.framework;
     const RankedShape* best = best_of(answer, plans);
     if (best == nullptr) {
       const std::string reason = plans.refusal->brief();

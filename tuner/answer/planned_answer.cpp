@@ -4,15 +4,15 @@
 #include <cstdio>
 #include <utility>
 
+#include "commands/shared/frameworks.h"
+#include "commands/shared/plan_file.h"
+#include "commands/shared/sweep.h"
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 #include "moe/base/text.h"
 #include "moe/base/units.h"
 #include "tuner/answer/current.h"
 #include "tuner/answer/framework_plans.h"
-#include "verbs/frameworks.h"
-#include "verbs/plan_file.h"
-#include "verbs/sweep.h"
 
 namespace moe::tuner {
 namespace {
@@ -31,7 +31,7 @@ std::string key_of(const Answer& answer, const RankedSchedule& row) {
   return fmt::format("plan/{}/{}", answer.name, row.schedule->name);
 }
 
-CaseRecord record_of(const RankedSchedule& row, const verbs::ChosenModel& chosen, const Answer& answer) {
+CaseRecord record_of(const RankedSchedule& row, const commands::ChosenModel& chosen, const Answer& answer) {
   CaseRecord record;
   record.key = key_of(answer, row);
   record.schedule = row.schedule->name;
@@ -113,7 +113,7 @@ void plan_answer(const TuneOptions& options, Answer& answer) {
   const RankingRequest request = request_of(options, answer);
   answer.ranking = rank(request, schedules_of(options, *answer.chosen));
   answer.framework = framework_of(options);
-  answer.published = verbs::published_errors(*answer.profile, answer.chosen->name);
+  answer.published = commands::published_errors(*answer.profile, answer.chosen->name);
   answer.top = options.run_all && options.top == 0 ? static_cast<int>(answer.ranking.size()) : options.top;
   if (answer.own != nullptr && same_shape(answer.own->model, answer.chosen->model)) {
     RankingRequest own = request;
@@ -140,9 +140,9 @@ std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& a
 }
 
 void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoice& degrees) {
-  const auto group_of = [&](const verbs::ChosenModel& chosen) {
-    CaseGroup group{verbs::parameters_of(chosen.model, answer.cluster, answer.name, degrees), {}};
-    verbs::record_ends(group.parameters, chosen);
+  const auto group_of = [&](const commands::ChosenModel& chosen) {
+    CaseGroup group{commands::parameters_of(chosen.model, answer.cluster, answer.name, degrees), {}};
+    commands::record_ends(group.parameters, chosen);
     return group;
   };
   CaseGroup group = group_of(*answer.chosen);
@@ -152,7 +152,7 @@ void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoi
   for (const FrameworkPlans& plans : answer.of_frameworks) {
     if (plans.rows.empty() || is_ranked(answer, plans.rows.front())) continue;
     const RankedShape& best = plans.rows.front();
-    verbs::ChosenModel chosen = *answer.chosen;
+    commands::ChosenModel chosen = *answer.chosen;
     chosen.model = best.model;
     CaseRecord record = record_of(best.best, chosen, answer);
     record.key = fmt::format("framework/{}/{}", answer.name, plans.framework->key);
@@ -181,12 +181,12 @@ void write_ranking_trace(const TuneOptions& options, const Answer& answer) {
   std::vector<PlannedTimeline> planned;
   for (size_t i = 0; i < answer.ranking.size(); ++i) {
     const RankedSchedule& row = answer.ranking[i];
-    const bool drawn = i < kDrawn || verbs::is_baseline(row.schedule->name);
+    const bool drawn = i < kDrawn || commands::is_baseline(row.schedule->name);
     if (drawn && row.is_usable()) ranked(request, *row.schedule, &planned.emplace_back());
   }
   std::vector<TraceGroup> groups;
   for (const PlannedTimeline& p : planned) groups.push_back(trace_group(p.plan, p.timeline, answer.cluster));
-  verbs::write_trace(groups, options.trace);
+  commands::write_trace(groups, options.trace);
 }
 
 std::string command_of(const std::string& verb, const TuneOptions& options, const Answer& answer) {
@@ -204,7 +204,7 @@ std::string command_of(const std::string& verb, const TuneOptions& options, cons
 }
 
 int run_planned_answer(const TuneOptions& options) {
-  const Profile profile = verbs::chosen_profile(options.selection);
+  const Profile profile = commands::chosen_profile(options.selection);
   const Subject subject = subject_of(options, profile);
   Answer answer{
       .cluster = profile.name,
@@ -216,7 +216,7 @@ int run_planned_answer(const TuneOptions& options) {
       .profile = &profile,
       .own = subject.own ? &*subject.own : nullptr,
       .no_trials = "nothing was run (--no-verify)",
-      .records_path = verbs::records_path(options.out, "plan", profile.name),
+      .records_path = commands::records_path(options.out, "plan", profile.name),
       .trace_path = options.trace.file};
   plan_answer(options, answer);
   answer.neighbours = neighbours_of(options, answer);

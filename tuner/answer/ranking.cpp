@@ -5,11 +5,11 @@
 #include <functional>
 
 #include "moe/base/check.h"
-#include "moe/cost/fluid_replay.h"
-#include "moe/cost/simulator.h"
-#include "moe/plan/volumes.h"
 #include "moe/search/degrees.h"
 #include "moe/search/model_search.h"
+#include "moe/shape/volumes.h"
+#include "moe/simulator/fluid_replay.h"
+#include "moe/simulator/simulator.h"
 
 namespace moe::tuner {
 namespace {
@@ -56,9 +56,9 @@ void check_memory(const MemoryEstimate& memory, const Profile& profile, RankedSc
 }
 
 // Returns what any plan of the schedule needs at least: it holds no fewer micro-batches than their order asks for.
-MemoryEstimate least_memory(const verbs::ChosenModel& chosen, const Schedule& schedule) {
+MemoryEstimate least_memory(const commands::ChosenModel& chosen, const Schedule& schedule) {
   const auto with = [&](Flow flow) {
-    return verbs::memory_of(chosen, memory_request(chosen.model, chosen.model.shape, flow));
+    return commands::memory_of(chosen, memory_request(chosen.model, chosen.model.shape, flow));
   };
   MemoryEstimate least = with(schedule.variants.empty() ? schedule.flow : schedule.variants.front()->flow);
   for (const Schedule* variant : schedule.variants)
@@ -98,22 +98,22 @@ PlannedTimeline rank_layer(const RankingRequest& request, const LayerPricer& pri
 }
 
 PlannedTimeline rank_model(const RankingRequest& request, const LayerPricer& pricer, RankedSchedule& row) {
-  const verbs::ChosenModel& chosen = request.chosen;
+  const commands::ChosenModel& chosen = request.chosen;
   const Profile& profile = request.profile;
   ModelSearch search(request.checked);
   ModelResult result = search.tune(*row.schedule, pricer, chosen.model, partition_strategies().front(),
-                                   verbs::within_memory(request.degrees, profile.memory_bytes, chosen));
+                                   commands::within_memory(request.degrees, profile.memory_bytes, chosen));
   row.variant = result.variant;
   row.degree_forward = result.decision.degree_forward;
   row.degrees_backward = backward_degrees(chosen.model, result.decision);
   row.forward_s = result.last_forward_s, row.backward_s = result.total_s() - result.last_forward_s;
   row.bound_s = result.bound_s;
   row.gap = result.gap();
-  check_memory(verbs::memory_of(chosen, memory_request(result.plan)), profile, row);
+  check_memory(commands::memory_of(chosen, memory_request(result.plan)), profile, row);
   return {std::move(result.plan), std::move(result.timeline)};
 }
 
-void add_head(const verbs::ChosenModel& chosen, const LayerPricer& pricer, RankedSchedule& row) {
+void add_head(const commands::ChosenModel& chosen, const LayerPricer& pricer, RankedSchedule& row) {
   try {
     const double head_s = head_seconds(*row.schedule, pricer, chosen.model, chosen.vocabulary);
     row.head_s = all_heads_seconds(chosen.model, head_s, row.pass_s());
@@ -125,7 +125,7 @@ void add_head(const verbs::ChosenModel& chosen, const LayerPricer& pricer, Ranke
 
 }  // namespace
 
-bool one_layer(const verbs::ChosenModel& chosen) {
+bool one_layer(const commands::ChosenModel& chosen) {
   return !chosen.stack && chosen.model.micro_batches == 1 && chosen.model.shape.parallel.pp == 1;
 }
 
@@ -264,7 +264,7 @@ std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSch
   return found;
 }
 
-std::optional<StepRates> rates_of(const verbs::ChosenModel& chosen, const Profile& profile, double step_s) {
+std::optional<StepRates> rates_of(const commands::ChosenModel& chosen, const Profile& profile, double step_s) {
   if (chosen.name.empty()) return std::nullopt;
   const ModelShape& model = chosen.model;
   const LayerShape& layer = model.shape.layer;

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "moe/cost/pricer.h"
-#include "moe/cost/simulator.h"
+#include "commands/shared/chosen_model.h"
+#include "moe/prices/pricer.h"
 #include "moe/search/degrees.h"
-#include "verbs/chosen_model.h"
+#include "moe/simulator/simulator.h"
 
 namespace moe::tuner {
 
@@ -46,7 +46,7 @@ struct RankedSchedule {
 
 /// What is ranked, and how. A layer is a model of one, with one micro-batch.
 struct RankingRequest {
-  const verbs::ChosenModel& chosen;
+  const commands::ChosenModel& chosen;
   const Profile& profile;
   DegreeChoice degrees;
   PricingOptions pricing;
@@ -58,7 +58,7 @@ struct RankingRequest {
 };
 
 /// Returns whether it is one layer, once, on one stage, which is planned as such.
-bool one_layer(const verbs::ChosenModel& chosen);
+bool one_layer(const commands::ChosenModel& chosen);
 
 /// Returns whether two times are one, but for rounding.
 bool same_time(double a_s, double b_s);
@@ -114,12 +114,12 @@ std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSch
 /// What a model's step comes to on one rank: the numbers by which trainings are compared.
 struct StepRates {
   double tokens_per_s = 0;                 // of a rank
-  double flops_per_s = 0;                  // of a rank, of the FLOPs that the model needs (moe/plan/volumes.h)
+  double flops_per_s = 0;                  // of a rank, of the FLOPs that the model needs (moe/shape/volumes.h)
   std::optional<double> utilisation = {};  // of the rank's peak; none: the profile says no peak of the model's type
 };
 
 /// Returns the rates of a step of so many seconds; none for layers that are no model's.
-std::optional<StepRates> rates_of(const verbs::ChosenModel& chosen, const Profile& profile, double step_s);
+std::optional<StepRates> rates_of(const commands::ChosenModel& chosen, const Profile& profile, double step_s);
 
 /// Sets "tokens_per_s_per_rank", "model_flops_per_s_per_rank" and, if known, "model_flops_utilisation" by set(key,
 /// value).

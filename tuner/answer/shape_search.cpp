@@ -14,8 +14,8 @@
 
 #include "moe/base/check.h"
 #include "moe/base/units.h"
-#include "moe/cost/model_bound.h"
 #include "moe/search/wave.h"
+#include "moe/simulator/model_bound.h"
 
 namespace moe::tuner {
 namespace {
@@ -152,7 +152,7 @@ class ShapePlans {
   }
 
   RankedSchedule ranked_as(const ModelShape& model, const Schedule& schedule, bool checked) const {
-    verbs::ChosenModel chosen = request_.chosen;
+    commands::ChosenModel chosen = request_.chosen;
     chosen.model = model;
     RankingRequest request{chosen, request_.profile, request_.degrees, request_.pricing};
     request.checked = checked;
@@ -183,7 +183,7 @@ size_t sort_iterations_last(std::vector<const Schedule*>& schedules) {
 /// bounds are loose and their plans take longer, so there is an answer before.
 class ShapeWalk {
  public:
-  ShapeWalk(ShapePlans& plans, std::vector<const Schedule*> schedules, const verbs::Framework* framework)
+  ShapeWalk(ShapePlans& plans, std::vector<const Schedule*> schedules, const commands::Framework* framework)
       : plans_(plans),
         request_(plans.request()),
         schedules_(std::move(schedules)),
@@ -194,7 +194,7 @@ class ShapeWalk {
     const std::vector<ShapeCandidate>& all = plans.candidates().fitting;
     for (size_t i = 0; i < all.size(); ++i) {
       std::vector<std::string> refusals;
-      if (framework != nullptr) refusals = verbs::refusals_of(*framework, all[i].model);
+      if (framework != nullptr) refusals = commands::refusals_of(*framework, all[i].model);
       if (refusals.empty()) candidates_.push_back({i, all[i].model, all[i].memory_bytes});
       for (const std::string& reason : refusals) ++counts[{.reason = reason}];
     }
@@ -339,7 +339,7 @@ class ShapeWalk {
   void bound(size_t candidate, size_t first, size_t last) {
     Candidate& c = candidates_[candidate];
     const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
-    verbs::ChosenModel chosen = request_.chosen;
+    commands::ChosenModel chosen = request_.chosen;
     chosen.model = c.model;
     const DegreeChoice choice = choice_for(c.model);
     for (size_t i = first; i < last; ++i) try {
@@ -355,7 +355,7 @@ class ShapeWalk {
   void bound_closely(Open open) {
     const Candidate& c = candidates_[open.candidate];
     const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
-    verbs::ChosenModel chosen = request_.chosen;
+    commands::ChosenModel chosen = request_.chosen;
     chosen.model = c.model;
     const Schedule& schedule = *schedules_[open.schedule];
     try {
@@ -368,9 +368,9 @@ class ShapeWalk {
   }
 
   DegreeChoice choice_for(const ModelShape& model) const {
-    verbs::ChosenModel chosen = request_.chosen;
+    commands::ChosenModel chosen = request_.chosen;
     chosen.model = model;
-    return verbs::within_memory(request_.degrees, request_.profile.memory_bytes, chosen);
+    return commands::within_memory(request_.degrees, request_.profile.memory_bytes, chosen);
   }
 
   // Returns the seconds of what is in no plan.
@@ -473,8 +473,8 @@ class ShapeWalk {
   std::vector<const Schedule*> schedules_;
   const size_t at_first_;  // schedules: the others follow once these are decided
   const std::vector<const Schedule*> unlike_;
-  const verbs::Framework* framework_;  // null: any
-  Reasons not_run_;                    // by the framework
+  const commands::Framework* framework_;  // null: any
+  Reasons not_run_;                       // by the framework
   std::vector<Candidate> candidates_;
   OpenQueue shapes_, bounded_schedules_;
   std::vector<OnLanes> on_lanes_;
@@ -509,7 +509,7 @@ void require_any(const ShapeRequest& request, const ShapeCandidates& all) {
 // Returns what each framework that does not run everything runs best. Each has an equal part of the time that is left.
 std::vector<FrameworkPlans> plans_of_frameworks(ShapePlans& plans, Clock::time_point end) {
   std::vector<FrameworkPlans> found;
-  const std::span<const verbs::Framework> frameworks = plans.request().frameworks;
+  const std::span<const commands::Framework> frameworks = plans.request().frameworks;
   for (size_t i = 0; i < frameworks.size(); ++i) {
     if (frameworks[i].runs_all()) continue;
     ShapeWalk walk(plans, frameworks[i].schedules(), &frameworks[i]);
@@ -591,7 +591,7 @@ class Enumeration {
     const ModelShape& given = request_.chosen.model;
     const ParallelShape& p = given.shape.parallel;
     const int64_t samples = request_.global_batch;
-    const verbs::LayerFlags& fixed = request_.fixed;
+    const commands::LayerFlags& fixed = request_.fixed;
     for (const int64_t pp : choices(fixed.pp, given.layers == 1 ? 1 : p.ranks()))
       for (const int64_t mp : choices(fixed.mp, p.ranks() / pp))
         for (const int64_t ep : choices(fixed.ep, given.shape.layer.experts))
@@ -650,7 +650,8 @@ class Enumeration {
     if (!found) return;
     ModelShape& model = *found;
     if (request_.framework != nullptr)
-      if (const std::vector<std::string> refusals = verbs::refusals_of(*request_.framework, model); !refusals.empty()) {
+      if (const std::vector<std::string> refusals = commands::refusals_of(*request_.framework, model);
+          !refusals.empty()) {
         found_.not_run = refusals.front();
         return;
       }
@@ -660,7 +661,7 @@ class Enumeration {
       model.shape.parallel.zero = zero;
       model.shape.parallel.recompute = recompute;
       const MemoryEstimate needed =
-          verbs::memory_of(request_.chosen, memory_request(model, model.shape, Flow::sharded));
+          commands::memory_of(request_.chosen, memory_request(model, model.shape, Flow::sharded));
       found_.least_bytes = std::min(found_.least_bytes, needed.total());
       if (request_.profile.memory_bytes && misfit(needed, *request_.profile.memory_bytes))
         ++found_.too_large;
@@ -676,7 +677,7 @@ class Enumeration {
 
 }  // namespace
 
-std::optional<ModelShape> divided(ModelShape model, const verbs::ChosenModel& chosen) {
+std::optional<ModelShape> divided(ModelShape model, const commands::ChosenModel& chosen) {
   try {
     model.shape = complete(model.shape.layer, model.shape.parallel, model.shape.rounding);
     if (model.dense.hidden > 0) dense_case(model.shape, model.dense.hidden);
@@ -726,7 +727,7 @@ double lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const M
                   });
 }
 
-double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
+double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const commands::ChosenModel& chosen,
                     const DegreeChoice& choice, BoundShapes& shapes) {
   const bool layer = one_layer(chosen);
   return least_of(schedule, pricer, chosen.model, choice,
@@ -735,7 +736,7 @@ double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const v
                   });
 }
 
-double replayed_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
+double replayed_bound_s(const Schedule& schedule, const LayerPricer& pricer, const commands::ChosenModel& chosen,
                         const DegreeChoice& choice, BoundShapes& shapes) {
   if (one_layer(chosen) || pricer.shape().rounding == Rounding::lcm) return 0;  // degrees pad rows
   return least_of(schedule, pricer, chosen.model, choice,

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "commands/shared/frameworks.h"
 #include "moe/base/json.h"
-#include "moe/cost/bounds.h"
+#include "moe/simulator/bounds.h"
 #include "tuner/answer/ranking.h"
-#include "verbs/frameworks.h"
 
 namespace moe::tuner {
 
@@ -25,7 +25,7 @@ struct RankedShape {
 
 /// What one framework runs best.
 struct FrameworkPlans {
-  const verbs::Framework* framework = nullptr;
+  const commands::Framework* framework = nullptr;
   std::vector<RankedShape> rows = {};   // the preferred one first; of a search no other
   std::optional<Refusal> refusal = {};  // why there are none
   double gap = 0;                       // of a search: the share by which another plan may be faster, at most
@@ -52,18 +52,18 @@ struct FoundShapes {
 };
 
 struct ShapeRequest {
-  const verbs::ChosenModel& chosen;  // layers, ranks; its groups, batch and micro-batches are those to choose
-  int64_t global_batch = 1;          // samples of all replicas and micro-batches
+  const commands::ChosenModel& chosen;  // layers, ranks; its groups, batch and micro-batches are those to choose
+  int64_t global_batch = 1;             // samples of all replicas and micro-batches
   const Profile& profile;
   std::vector<const Schedule*> schedules;
   DegreeChoice degrees = {};
-  verbs::LayerFlags fixed = {};  // groups that were asked for, and placement
-  bool fixed_batch = false;      // of a micro-batch
+  commands::LayerFlags fixed = {};  // groups that were asked for, and placement
+  bool fixed_batch = false;         // of a micro-batch
   bool fixed_micro_batches = false, fixed_order = false, fixed_virtual_stages = false;  // as are these
   PricingOptions pricing = {true, "--nearest"};
-  const verbs::Framework* framework = nullptr;        // whose shapes alone are searched; null: any
-  std::span<const verbs::Framework> frameworks = {};  // whose own best plans are found too
-  std::string_view flag = "--shape";                  // that asked for the search, for errors
+  const commands::Framework* framework = nullptr;        // whose shapes alone are searched; null: any
+  std::span<const commands::Framework> frameworks = {};  // whose own best plans are found too
+  std::string_view flag = "--shape";                     // that asked for the search, for errors
   /// Seconds after which the answer is to be ready, the ranking of the best shape's schedules too: the search stops
   /// before, and the best so far is the answer.
   double seconds = 60;
@@ -107,7 +107,7 @@ struct ShapeCandidates {
 ShapeCandidates shape_candidates(const ShapeRequest& request);
 
 /// Returns the model with its groups completed and the ends of its stages; nothing if its layers do not divide.
-std::optional<ModelShape> divided(ModelShape model, const verbs::ChosenModel& chosen);
+std::optional<ModelShape> divided(ModelShape model, const commands::ChosenModel& chosen);
 
 // What no plan of a shape under a schedule can beat.
 
@@ -119,11 +119,11 @@ double lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const M
                     const DegreeChoice& choice, BoundShapes& shapes);
 
 /// Returns the seconds that no plan of `chosen` beats, whatever the schedule chooses likewise.
-double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
+double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const commands::ChosenModel& chosen,
                     const DegreeChoice& choice, BoundShapes& shapes);
 
 /// Returns the same from replays of single passes, closer and later; 0 where it has nothing to say.
-double replayed_bound_s(const Schedule& schedule, const LayerPricer& pricer, const verbs::ChosenModel& chosen,
+double replayed_bound_s(const Schedule& schedule, const LayerPricer& pricer, const commands::ChosenModel& chosen,
                         const DegreeChoice& choice, BoundShapes& shapes);
 
 }  // namespace moe::tuner

@@ -15,8 +15,8 @@ namespace {
 
 // Returns the selection with groups that any layer has; the search keeps the groups that flags ask for, and says what
 // does not divide.
-verbs::Selection in_no_groups(verbs::Selection selection) {
-  verbs::LayerFlags& l = selection.layer;
+commands::Selection in_no_groups(commands::Selection selection) {
+  commands::LayerFlags& l = selection.layer;
   l.dp.reset();
   l.mp = l.ep = l.esp = l.pp = 1;
   return selection;
@@ -24,11 +24,11 @@ verbs::Selection in_no_groups(verbs::Selection selection) {
 
 // Returns how many replicas the default groups have. Where these groups do not divide the layer, each node has one, as
 // MP is of a node; on one node, without MP, each rank has one.
-int default_replicas(const TuneOptions& options, verbs::Selection selection, const Profile& cluster) {
-  verbs::LayerFlags& l = selection.layer;
+int default_replicas(const TuneOptions& options, commands::Selection selection, const Profile& cluster) {
+  commands::LayerFlags& l = selection.layer;
   l.dp = l.mp = l.ep = l.esp = l.pp = std::nullopt;
   try {
-    return verbs::chosen_model(options.model, selection, cluster).model.shape.parallel.dp;
+    return commands::chosen_model(options.model, selection, cluster).model.shape.parallel.dp;
   } catch (const BadInput&) {
     return cluster.nodes > 1 ? cluster.nodes : cluster.ranks_per_node;
   }
@@ -40,7 +40,7 @@ int64_t global_batch(const TuneOptions& options, const Profile& cluster, const L
                      const std::optional<OwnLayout>& own) {
   if (options.global_batch) return *options.global_batch;
   if (own) return samples_of(own->model);
-  const verbs::Selection& selection = options.selection;
+  const commands::Selection& selection = options.selection;
   const int replicas = selection.layer.dp ? *selection.layer.dp : default_replicas(options, selection, cluster);
   return layer.batch * replicas * options.model.micro_batches.value_or(1);
 }
@@ -64,7 +64,7 @@ void check_global_batch(const TuneOptions& options, const std::optional<int>& re
 
 // Lists the flags that a search keeps to, and the groups where it does not search them.
 std::vector<std::string> pinned_by(const TuneOptions& options) {
-  const verbs::LayerFlags& l = options.selection.layer;
+  const commands::LayerFlags& l = options.selection.layer;
   std::vector<std::string> pinned;
   const auto add = [&](const char* flag, const auto& value) {
     if (value) pinned.push_back(fmt::format("{} {}", flag, *value));
@@ -85,41 +85,41 @@ std::vector<std::string> pinned_by(const TuneOptions& options) {
   add("--virtual-stages", options.model.virtual_stages);
   add("--zero", l.zero);
   if (l.recompute) add("--recompute", std::optional(name_of(*l.recompute)));
-  if (const verbs::Framework* framework = framework_of(options))
+  if (const commands::Framework* framework = framework_of(options))
     pinned.push_back(fmt::format("what {} does not run", framework->name));
   return pinned;
 }
 
 // Returns the flags with all groups as the model has them.
-verbs::LayerFlags in_groups_of(verbs::LayerFlags flags, const ParallelShape& p) {
+commands::LayerFlags in_groups_of(commands::LayerFlags flags, const ParallelShape& p) {
   flags.dp = p.dp, flags.mp = p.mp, flags.ep = p.ep, flags.esp = p.esp, flags.pp = p.pp;
   flags.placement = placement_name(p);
   return flags;
 }
 
-FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const verbs::ChosenModel& chosen,
+FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const commands::ChosenModel& chosen,
                       const std::optional<OwnLayout>& own) {
-  const verbs::LayerFlags& given = options.selection.layer;
+  const commands::LayerFlags& given = options.selection.layer;
   const ParallelShape& p = chosen.model.shape.parallel;
   require<BadInput>(given.pp.value_or(1) <= chosen.model.layers,
                     "--pp: found {}, expected at most {}, the layers (--layers N)", given.pp.value_or(1),
                     chosen.model.layers);
   check_global_batch(options, options.any_shape ? given.dp : std::optional(p.dp));
-  FoundShapes found =
-      find_shapes({.chosen = chosen,
-                   .global_batch = global_batch(options, cluster, chosen.model.shape.layer, own),
-                   .profile = cluster,
-                   .schedules = schedules_of(options, chosen),
-                   .degrees = options.selection.degrees,
-                   .fixed = options.any_shape ? given : in_groups_of(given, p),
-                   .fixed_batch = options.global_batch && given.fields.get(&LayerShape::batch),
-                   .fixed_micro_batches = options.model.micro_batches.has_value(),
-                   .fixed_order = options.model.pipeline.has_value(),
-                   .fixed_virtual_stages = options.model.virtual_stages.has_value(),
-                   .pricing = pricing_of(options),
-                   .framework = framework_of(options),
-                   .frameworks = options.framework.empty() ? verbs::frameworks() : std::span<const verbs::Framework>{},
-                   .flag = options.any_shape ? "--shape" : "--global-batch"});
+  FoundShapes found = find_shapes(
+      {.chosen = chosen,
+       .global_batch = global_batch(options, cluster, chosen.model.shape.layer, own),
+       .profile = cluster,
+       .schedules = schedules_of(options, chosen),
+       .degrees = options.selection.degrees,
+       .fixed = options.any_shape ? given : in_groups_of(given, p),
+       .fixed_batch = options.global_batch && given.fields.get(&LayerShape::batch),
+       .fixed_micro_batches = options.model.micro_batches.has_value(),
+       .fixed_order = options.model.pipeline.has_value(),
+       .fixed_virtual_stages = options.model.virtual_stages.has_value(),
+       .pricing = pricing_of(options),
+       .framework = framework_of(options),
+       .frameworks = options.framework.empty() ? commands::frameworks() : std::span<const commands::Framework>{},
+       .flag = options.any_shape ? "--shape" : "--global-batch"});
   found.pinned = pinned_by(options);
   return found;
 }
@@ -128,10 +128,10 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
 // output alone if nothing more fits. Layers are planned as papers have them, and so are models on ranks of unknown
 // memory, such as this machine's threads, whose attention keeps no scores. Returns the flags that say the same.
 std::vector<std::string> set_training_states(const TuneOptions& options, const Profile& cluster,
-                                             verbs::ChosenModel& chosen) {
+                                             commands::ChosenModel& chosen) {
   std::vector<std::string> defaults;
   if (options.model.model.empty() || !cluster.memory_bytes) return defaults;
-  const verbs::LayerFlags& given = options.selection.layer;
+  const commands::LayerFlags& given = options.selection.layer;
   ParallelShape& p = chosen.model.shape.parallel;
   if (!given.zero && (p.dp > 1 || p.edp > 1)) {
     p.zero = 1;
@@ -140,7 +140,7 @@ std::vector<std::string> set_training_states(const TuneOptions& options, const P
   if (!given.recompute) {
     p.recompute = Recompute::selective;
     const MemoryEstimate needed =
-        verbs::memory_of(chosen, memory_request(chosen.model, chosen.model.shape, Flow::sharded));
+        commands::memory_of(chosen, memory_request(chosen.model, chosen.model.shape, Flow::sharded));
     if (misfit(needed, *cluster.memory_bytes)) p.recompute = Recompute::full;
     defaults.push_back(fmt::format("--recompute {}", name_of(p.recompute)));
   }
@@ -148,9 +148,9 @@ std::vector<std::string> set_training_states(const TuneOptions& options, const P
 }
 
 // Returns the model that flags say; of a framework under the order that all of them run.
-verbs::ChosenModel given_model(const TuneOptions& options, const Profile& cluster) {
-  verbs::ChosenModel chosen = verbs::chosen_model(options.model, options.selection, cluster);
-  const verbs::Framework* framework = framework_of(options);
+commands::ChosenModel given_model(const TuneOptions& options, const Profile& cluster) {
+  commands::ChosenModel chosen = commands::chosen_model(options.model, options.selection, cluster);
+  const commands::Framework* framework = framework_of(options);
   if (framework != nullptr && !framework->runs_all() && !options.model.pipeline)
     chosen.model.order = PipelineOrder::one_f_one_b;
   return chosen;
@@ -158,25 +158,25 @@ verbs::ChosenModel given_model(const TuneOptions& options, const Profile& cluste
 
 // Throws where the framework asked for refuses the shape.
 void require_runnable(const TuneOptions& options, const ModelShape& model) {
-  const verbs::Framework* framework = framework_of(options);
+  const commands::Framework* framework = framework_of(options);
   if (framework == nullptr) return;
-  const std::vector<std::string> refusals = verbs::refusals_of(*framework, model);
+  const std::vector<std::string> refusals = commands::refusals_of(*framework, model);
   require<Unsupported>(refusals.empty(), "--framework {}: {}; --shape auto looks for groups that it runs",
                        framework->key, fmt::join(refusals, "; "));
 }
 
 // Returns the model that flags say, whose micro-batches are yet to be found: of their order nothing is checked.
-verbs::ChosenModel model_of_no_order(const TuneOptions& options, const verbs::Selection& selection,
-                                     const Profile& cluster) {
-  verbs::ModelFlags flags = options.model;
+commands::ChosenModel model_of_no_order(const TuneOptions& options, const commands::Selection& selection,
+                                        const Profile& cluster) {
+  commands::ModelFlags flags = options.model;
   flags.pipeline.reset();
   flags.virtual_stages.reset();
-  return verbs::chosen_model(flags, selection, cluster);
+  return commands::chosen_model(flags, selection, cluster);
 }
 
 // Returns the model of a search.
-verbs::ChosenModel model_to_shape(const TuneOptions& options, const Profile& cluster) {
-  verbs::ChosenModel chosen =
+commands::ChosenModel model_to_shape(const TuneOptions& options, const Profile& cluster) {
+  commands::ChosenModel chosen =
       model_of_no_order(options, options.any_shape ? in_no_groups(options.selection) : options.selection, cluster);
   chosen.model.virtual_stages = options.model.virtual_stages.value_or(1);
   if (options.model.pipeline) chosen.model.order = pipeline_order_from(*options.model.pipeline, "--pipeline");
@@ -184,8 +184,8 @@ verbs::ChosenModel model_to_shape(const TuneOptions& options, const Profile& clu
 }
 
 // These list the flags that a layout's words may say.
-auto group_flags(verbs::LayerFlags& l) { return std::tie(l.dp, l.mp, l.ep, l.esp, l.pp, l.placement); }
-auto other_flags(verbs::LayerFlags& l, verbs::ModelFlags& m) {
+auto group_flags(commands::LayerFlags& l) { return std::tie(l.dp, l.mp, l.ep, l.esp, l.pp, l.placement); }
+auto other_flags(commands::LayerFlags& l, commands::ModelFlags& m) {
   return std::tie(l.zero, l.recompute, m.micro_batches, m.pipeline, m.virtual_stages);
 }
 
@@ -227,7 +227,7 @@ void set_batch(int64_t samples, TuneOptions& options, const Profile& cluster) {
 }
 
 // Refuses a file that starts another number of ranks than there are.
-void require_ranks(const verbs::LayoutFile& file, const Profile& cluster) {
+void require_ranks(const commands::LayoutFile& file, const Profile& cluster) {
   if (!file.nodes && !file.ranks_per_node) return;
   const int64_t per_node = file.ranks_per_node.value_or(cluster.ranks_per_node);
   const int64_t found = file.nodes.value_or(1) * per_node, expected = int64_t{cluster.nodes} * cluster.ranks_per_node;
@@ -265,7 +265,7 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   own.measured = said.measured;
   if (own.file) require_ranks(*own.file, cluster);
   TuneOptions options = given;
-  verbs::LayerFlags& layer = options.selection.layer;
+  commands::LayerFlags& layer = options.selection.layer;
   layer.fields.take(said.layer.fields, true);
   set_said(group_flags(layer), group_flags(said.layer), true);
   set_said(other_flags(layer, options.model), other_flags(said.layer, said.model), true);
@@ -277,7 +277,7 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
       set_batch(*samples, options, cluster);
     if (own.file && options.model.micro_batches.value_or(1) > 1 && !options.model.pipeline)
       options.model.pipeline = std::string(name_of(PipelineOrder::one_f_one_b));
-    verbs::ChosenModel chosen = given_model(options, cluster);
+    commands::ChosenModel chosen = given_model(options, cluster);
     set_training_states(options, cluster, chosen);
     own.model = chosen.model;
     require<BadInput>(own.model.shape.parallel.pp <= own.model.layers,
@@ -289,7 +289,7 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
     bad_input("{}{}", what.starts_with("--current") ? "" : "--current: ", what);
   }
   if (given.any_shape) return found;
-  verbs::LayerFlags& others = found.others.selection.layer;
+  commands::LayerFlags& others = found.others.selection.layer;
   set_said(group_flags(others), group_flags(layer), false);
   if (given.searches()) return found;
   others.fields.take(layer.fields, false);
@@ -300,7 +300,7 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
 // Returns whether a schedule restricts the order of iterations as no framework's flag does: simulate compares it.
 bool is_of_others_alone(const Schedule* schedule) {
   if (!schedule->orders_iterations() || schedule->iteration == IterationOrder::any) return false;
-  return std::ranges::none_of(verbs::frameworks(), [&](const verbs::Framework& framework) {
+  return std::ranges::none_of(commands::frameworks(), [&](const commands::Framework& framework) {
     return framework.overlap.schedule == schedule->name;
   });
 }
@@ -331,15 +331,15 @@ Subject subject_of(const TuneOptions& given, const Profile& cluster) {
   return subject;
 }
 
-const verbs::Framework* framework_of(const TuneOptions& options) {
-  return options.framework.empty() ? nullptr : &verbs::framework_of(options.framework);
+const commands::Framework* framework_of(const TuneOptions& options) {
+  return options.framework.empty() ? nullptr : &commands::framework_of(options.framework);
 }
 
-std::vector<const Schedule*> schedules_of(const TuneOptions& options, const verbs::ChosenModel& chosen) {
+std::vector<const Schedule*> schedules_of(const TuneOptions& options, const commands::ChosenModel& chosen) {
   std::vector<const Schedule*> schedules =
-      verbs::chosen_schedules(options.selection, verbs::possible_schedules(chosen));
+      commands::chosen_schedules(options.selection, commands::possible_schedules(chosen));
   if (options.selection.schedules.empty()) std::erase_if(schedules, is_of_others_alone);
-  const verbs::Framework* framework = framework_of(options);
+  const commands::Framework* framework = framework_of(options);
   if (framework == nullptr || framework->runs_all()) return schedules;
   for (const auto names : {framework->exact, framework->close}) {
     std::vector<const Schedule*> run;
@@ -353,7 +353,7 @@ std::vector<const Schedule*> schedules_of(const TuneOptions& options, const verb
 }
 
 PricingOptions pricing_of(const TuneOptions& options) {
-  PricingOptions pricing = verbs::pricing_of(options.selection);
+  PricingOptions pricing = commands::pricing_of(options.selection);
   pricing.nearest |= options.any_shape;
   return pricing;
 }

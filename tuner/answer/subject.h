@@ -5,15 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "commands/shared/frameworks.h"
 #include "tuner/answer/answer.h"
 #include "tuner/answer/shape_search.h"
 #include "tuner/tune.h"
-#include "verbs/frameworks.h"
 
 namespace moe::tuner {
 
 struct Subject {
-  verbs::ChosenModel chosen;
+  commands::ChosenModel chosen;
   std::string name;                        // in records: the model's, or the layer's shape
   std::vector<std::string> files;          // that it was read from
   std::optional<FoundShapes> shapes = {};  // of a search; the model has the preferred one
@@ -29,10 +29,10 @@ Subject subject_of(const TuneOptions& options, const Profile& cluster);
 
 /// Returns the schedules asked for, of a framework those that it runs: exactly, or else closely. If none is named they
 /// are all that the model may have. Throws BadInput where the framework runs none of them.
-std::vector<const Schedule*> schedules_of(const TuneOptions& options, const verbs::ChosenModel& chosen);
+std::vector<const Schedule*> schedules_of(const TuneOptions& options, const commands::ChosenModel& chosen);
 
 /// Returns the framework asked for; null: none.
-const verbs::Framework* framework_of(const TuneOptions& options);
+const commands::Framework* framework_of(const TuneOptions& options);
 
 /// Returns how the profile prices what it has no row for.
 PricingOptions pricing_of(const TuneOptions& options);

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <optional>
 
+#include "commands/shared/run/op_records.h"
 #include "moe/base/terminal.h"
 #include "tuner/fit.h"
-#include "verbs/run/op_records.h"
 
 namespace moe::tuner {
 namespace {
@@ -15,21 +15,21 @@ constexpr double kMostOpsS = 10;  // of operations that nothing paces
 
 }  // namespace
 
-MeasuredTarget measured_target(const verbs::Target& target, RecordWriter& writer,
-                               const std::vector<verbs::LayerJob>& layers, const Measuring& measuring) {
+MeasuredTarget measured_target(const commands::Target& target, RecordWriter& writer,
+                               const std::vector<commands::LayerJob>& layers, const Measuring& measuring) {
   if (target.measured && !target.emulated) return {{target.cluster, {}}, target.cluster.file};
   std::optional<Progress> progress;
   if (target.leads())
     progress.emplace(fmt::format("1/2 measuring {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""));
-  verbs::OpRequest request;
+  commands::OpRequest request;
   request.settings.repetitions = kRepetitions;
   request.settings.timeout_s = measuring.timeout_s;
   if (!target.emulated) request.settings.most_s = kMostOpsS;
   request.sizes = measure::sizes_for(measuring.dtype, target.ranks.device);
-  MeasuredTarget measured{verbs::measure_and_fit(target, writer, request, layers,
-                                                 [&](double share) {
-                                                   if (progress) progress->at(share);
-                                                 }),
+  MeasuredTarget measured{commands::measure_and_fit(target, writer, request, layers,
+                                                    [&](double share) {
+                                                      if (progress) progress->at(share);
+                                                    }),
                           measuring.path};
   if (!progress) return measured;
   progress->done();

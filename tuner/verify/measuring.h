@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "moe/cost/fit.h"
-#include "verbs/run/layer_run.h"
+#include "commands/shared/run/layer_run.h"
+#include "moe/prices/fit.h"
 
 namespace moe::tuner {
 
@@ -21,8 +21,8 @@ struct Measuring {
 
 /// Returns what predicts the target's layers. One that is not emulated and was measured before is taken as it is.
 /// Every process calls it; the leading one tells how far it is, and saves the profile.
-MeasuredTarget measured_target(const verbs::Target& target, RecordWriter& writer,
-                               const std::vector<verbs::LayerJob>& layers, const Measuring& measuring);
+MeasuredTarget measured_target(const commands::Target& target, RecordWriter& writer,
+                               const std::vector<commands::LayerJob>& layers, const Measuring& measuring);
 
 /// Returns where a file beside the records lies: "results/tune-host" and the ending.
 std::string beside_records(const std::string& records_path, const std::string& ending);

@@ -5,6 +5,11 @@
 #include <cstdio>
 #include <limits>
 
+#include "commands/shared/frameworks.h"
+#include "commands/shared/run/layer_run.h"
+#include "commands/shared/run/target.h"
+#include "commands/shared/run/task_records.h"
+#include "commands/shared/sweep.h"
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 #include "moe/base/log.h"
@@ -16,11 +21,6 @@
 #include "tuner/answer/current.h"
 #include "tuner/answer/planned_answer.h"
 #include "tuner/verify/measuring.h"
-#include "verbs/frameworks.h"
-#include "verbs/run/layer_run.h"
-#include "verbs/run/target.h"
-#include "verbs/run/task_records.h"
-#include "verbs/sweep.h"
 
 namespace moe::tuner {
 namespace {
@@ -34,12 +34,12 @@ class VerifiedAnswer {
  public:
   VerifiedAnswer(const TuneOptions& options, World* processes)
       : options_(options),
-        target_(verbs::target_of(options.selection.cluster, verbs::ranks_of(options, processes))),
+        target_(commands::target_of(options.selection.cluster, commands::ranks_of(options, processes))),
         free_bytes_(free_bytes_of(target_)),
         subject_(subject_on(options, target_)),
-        writer_(target_.open_records(verbs::records_path(options.out, "tune", target_.file_name()), options.asked,
+        writer_(target_.open_records(commands::records_path(options.out, "tune", target_.file_name()), options.asked,
                                      subject_.files)) {
-    verbs::share_done(target_, writer_);
+    commands::share_done(target_, writer_);
     require_runs();
   }
 
@@ -68,7 +68,7 @@ class VerifiedAnswer {
     const bool model = !subject_.chosen.name.empty();
     const std::string launched = target_.ranks.processes ? fmt::format("launch --ranks {} -- ", ranks()) : "";
     answer.next = program_word() + " " + launched + command_of(model ? "modelbench" : "layerbench", options_, answer) +
-                  (recommended(answer).schedule->name == verbs::kBaselines.front() ? "" : ",tutel") +
+                  (recommended(answer).schedule->name == commands::kBaselines.front() ? "" : ",tutel") +
                   (model ? " --steps 20" : " --tasks");
     append_answer(writer_, answer);
     writer_.end();
@@ -80,7 +80,7 @@ class VerifiedAnswer {
   }
 
  private:
-  static Subject subject_on(const TuneOptions& options, const verbs::Target& target) {
+  static Subject subject_on(const TuneOptions& options, const commands::Target& target) {
     const std::string_view flag = options.any_shape ? "--shape" : "--global-batch";
     require<BadInput>(!options.searches() || target.measured,
                       "{}: found {}, of which nothing is measured yet; expected a profile, as tune --cluster {} "
@@ -117,19 +117,19 @@ class VerifiedAnswer {
   }
 
   int ranks() const { return target_.cluster.nodes * target_.cluster.ranks_per_node; }
-  double ranks_here() const { return static_cast<double>(verbs::sharers(target_.ranks, ranks())); }
+  double ranks_here() const { return static_cast<double>(commands::sharers(target_.ranks, ranks())); }
 
   // Returns how much of the free memory may be used; infinity for ranks on GPUs, which are not asked here.
-  static double free_bytes_of(const verbs::Target& target) {
+  static double free_bytes_of(const commands::Target& target) {
     if (target.ranks.device != DeviceKind::cpu) return std::numeric_limits<double>::infinity();
-    return kMemoryShare * verbs::free_bytes(target.ranks);
+    return kMemoryShare * commands::free_bytes(target.ranks);
   }
 
-  verbs::LayerJob job_of(int layers) const {
-    verbs::LayerJob job = verbs::jobs_on(target_, options_.selection,
-                                         {.iterations = options_.iterations.value_or(measure::kPasses),
-                                          .seed = options_.seed,
-                                          .timeout_s = options_.timeout_s});
+  commands::LayerJob job_of(int layers) const {
+    commands::LayerJob job = commands::jobs_on(target_, options_.selection,
+                                               {.iterations = options_.iterations.value_or(measure::kPasses),
+                                                .seed = options_.seed,
+                                                .timeout_s = options_.timeout_s});
     job.name = subject_.name;
     job.shape = model().shape;
     if (job.shape.rounding == Rounding::exact) job.shape.rounding = Rounding::ragged;  // it has no such rows
@@ -148,7 +148,7 @@ class VerifiedAnswer {
     for (const RankedSchedule& row : answer.ranking) {
       if (row.refusal) continue;
       const bool another = !same_time(row.total_s(), last_s) && best < kBest;
-      const bool baseline = verbs::is_baseline(row.schedule->name);
+      const bool baseline = commands::is_baseline(row.schedule->name);
       if (another) ++best, last_s = row.total_s();
       if (another || baseline || options_.run_all) chosen.push_back(row.schedule);
     }
@@ -157,12 +157,12 @@ class VerifiedAnswer {
 
   // Returns how many layers of the model are run, one with experts among them: all, or as many as there is time and
   // memory for.
-  int layers_to_run(const verbs::LayerJob& whole) const {
+  int layers_to_run(const commands::LayerJob& whole) const {
     const int chunks = model().split().chunks();
     const auto half = [&](int layers) {  // a chunk of virtual stages has as many layers as the others
       return std::max(chunks, chunks > model().shape.parallel.pp ? layers / 2 / chunks * chunks : layers / 2);
     };
-    verbs::LayerJob job = whole;
+    commands::LayerJob job = whole;
     for (; job.stacked.layers > chunks; job.stacked.layers = half(job.stacked.layers)) {
       ModelShape cut = model();
       cut.layers = job.stacked.layers;
@@ -177,23 +177,23 @@ class VerifiedAnswer {
     return job.stacked.layers;
   }
 
-  double seconds_of(const verbs::LayerJob& job) const {
-    if (target_.emulated) return verbs::estimated_seconds(job);
+  double seconds_of(const commands::LayerJob& job) const {
+    if (target_.emulated) return commands::estimated_seconds(job);
     return pass_s(job) * (job.settings.iterations + kOtherPasses);
   }
 
   // Returns the predicted seconds of one pass of every schedule.
-  static double pass_s(const verbs::LayerJob& job) {
+  static double pass_s(const commands::LayerJob& job) {
     double seconds = 0;
     for (const Schedule* schedule : job.schedules) {
-      const verbs::PlannedSchedule planned = verbs::plan_schedule(job, *schedule);
+      const commands::PlannedSchedule planned = commands::plan_schedule(job, *schedule);
       seconds += planned.run.forward_s + planned.run.backward_s;
     }
     return seconds;
   }
 
   void try_out(Answer& answer) {
-    verbs::LayerJob job = job_of(model().layers);
+    commands::LayerJob job = job_of(model().layers);
     job.predicted_by = *answer.profile;
     job.schedules = tried(answer);
     if (job.schedules.empty()) return;
@@ -204,39 +204,39 @@ class VerifiedAnswer {
     std::optional<Progress> progress;
     if (target_.leads())
       progress.emplace(fmt::format("2/2 running {} schedules", job.schedules.size()), seconds_of(job));
-    const verbs::LayerOutcome outcome = outcome_of(job);
-    for (const verbs::ScheduleRun& run : outcome.runs) answer.trials.push_back({run.record});
+    const commands::LayerOutcome outcome = outcome_of(job);
+    for (const commands::ScheduleRun& run : outcome.runs) answer.trials.push_back({run.record});
     if (answer.current && answer.current->is_usable()) try_current(job, *answer.current, answer);
     if (progress) progress->done();
     if (target_.leads() && was_timed(outcome)) {
-      verbs::TraceFlags trace = options_.trace;
+      commands::TraceFlags trace = options_.trace;
       if (trace.file.empty()) trace.file = beside(".trace.json");
       answer.trace_path = trace.file;
-      verbs::write_layer_trace(outcome, trace);
+      commands::write_layer_trace(outcome, trace);
     }
   }
 
-  void try_current(verbs::LayerJob job, const RankedSchedule& current, Answer& answer) {
+  void try_current(commands::LayerJob job, const RankedSchedule& current, Answer& answer) {
     job.name += " (yours)";
     job.schedules = {current.schedule};
     job.degrees = answer.own->degrees;
-    for (const verbs::ScheduleRun& run : outcome_of(job).runs) answer.trials.push_back({run.record, true});
+    for (const commands::ScheduleRun& run : outcome_of(job).runs) answer.trials.push_back({run.record, true});
   }
 
-  verbs::LayerOutcome outcome_of(const verbs::LayerJob& job) {
-    if (auto known = verbs::known_outcome(job, writer_)) return *std::move(known);
+  commands::LayerOutcome outcome_of(const commands::LayerJob& job) {
+    if (auto known = commands::known_outcome(job, writer_)) return *std::move(known);
     ModelShape run{job.shape, job.stacked.layers, job.stacked.micro_batches, job.stacked.order,
                    job.stacked.virtual_stages};
     run.dense = job.stacked.dense.first(job.stacked.layers);
-    Fields parameters = verbs::parameters_of(run, target_.cluster.name, job.name, job.degrees);
-    verbs::record_ends(parameters, subject_.chosen);
-    verbs::LayerOutcome outcome = verbs::run_or_record_why(job, parameters);
+    Fields parameters = commands::parameters_of(run, target_.cluster.name, job.name, job.degrees);
+    commands::record_ends(parameters, subject_.chosen);
+    commands::LayerOutcome outcome = commands::run_or_record_why(job, parameters);
     append(outcome, writer_);
     return outcome;
   }
 
   const TuneOptions& options_;
-  verbs::Target target_;
+  commands::Target target_;
   double free_bytes_ = 0;
   Subject subject_;
   RecordWriter writer_;

@@ -6,6 +6,9 @@
 #include <iterator>
 #include <map>
 
+#include "commands/shared/printed.h"
+#include "commands/shared/results_json.h"
+#include "commands/shared/run/layer_records.h"
 #include "moe/base/config_files.h"
 #include "moe/base/statistics.h"
 #include "moe/base/table.h"
@@ -15,9 +18,6 @@
 #include "moe/record/pass_times.h"
 #include "tuner/fit.h"
 #include "tuner/sweep_report.h"
-#include "verbs/printed.h"
-#include "verbs/results_json.h"
-#include "verbs/run/layer_records.h"
 
 namespace moe::tuner {
 namespace {
@@ -29,22 +29,22 @@ std::string measured_text(const MeasuredSchedule& measured, int of_layers) {
                      measured.layers < of_layers ? fmt::format(" ({})", measured.layers) : "");
 }
 
-using Summaries = std::vector<verbs::ScheduleSummary>;
+using Summaries = std::vector<commands::ScheduleSummary>;
 
 Table summary_table(const VerifiedResults& results, const Summaries& summaries, int of_layers) {
   Table table({"schedule", "simulated", "measured", "paper", "of bound", "of own bound", "r_f", "r_b", "r_f != r_b"});
   const auto times = [](double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; };
-  for (const verbs::ScheduleSummary& s : summaries)
+  for (const commands::ScheduleSummary& s : summaries)
     table.add({std::string(s.schedule), simulated_speedup(s),
                measured_text(measured_schedule(results.outcomes, s.schedule), of_layers),
-               times(verbs::printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)),
-               percent(s.of_bound), percent(s.of_own), verbs::degree_range(s.degrees_forward),
-               verbs::degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
+               times(commands::printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)),
+               percent(s.of_bound), percent(s.of_own), commands::degree_range(s.degrees_forward),
+               commands::degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
   return table;
 }
 
 std::string summary_text(const VerifiedResults& results, int of_layers) {
-  const Summaries summaries = verbs::summarise(results.rows, results.schedules);
+  const Summaries summaries = commands::summarise(results.rows, results.schedules);
   const std::string fastest = fastest_text(summaries);
   return summary_table(results, summaries, of_layers).text() + (fastest.empty() ? "" : fmt::format("  {}\n", fastest));
 }
@@ -76,7 +76,7 @@ std::string left_out_text(const RunFigures& figures) {
 // Names the rows whose fit is marked, and counts the layers that they price.
 std::string weak_text(const VerifiedResults& results) {
   std::string text;
-  for (const auto& [row, layers] : verbs::layers_by_weak_row(results.rows))
+  for (const auto& [row, layers] : commands::layers_by_weak_row(results.rows))
     text += fmt::format("  weak row {} ({} layers)\n", row, layers);
   return text.empty() ? text : text + '\n';
 }
@@ -204,7 +204,7 @@ Json runs_json(const VerifiedResults& results) {
 
 Json summary_json(const VerifiedResults& results) {
   Json summary = Json::array();
-  for (const verbs::ScheduleSummary& s : verbs::summarise(results.rows, results.schedules)) {
+  for (const commands::ScheduleSummary& s : commands::summarise(results.rows, results.schedules)) {
     const MeasuredSchedule m = measured_schedule(results.outcomes, s.schedule);
     summary.push_back(
         {{"schedule", s.schedule},
@@ -214,7 +214,7 @@ Json summary_json(const VerifiedResults& results) {
          {"predicted_speedup", m.predicted},
          {"measured_layers", m.layers},
          {"measured_degrees_apart", m.apart},
-         {"printed_speedup", verbs::printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)},
+         {"printed_speedup", commands::printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)},
          {"degrees_apart", s.apart}});
   }
   return summary;
@@ -273,14 +273,14 @@ constexpr double kFewestSound = 0.5;  // of all runs, that figures may be made o
 constexpr size_t kLongestReason = 120;
 
 // Returns the layer's sound runs of schedules, without tried degrees.
-std::vector<const CaseRecord*> sound_runs(const verbs::LayerOutcome& outcome) {
+std::vector<const CaseRecord*> sound_runs(const commands::LayerOutcome& outcome) {
   std::vector<const CaseRecord*> sound;
-  for (const verbs::ScheduleRun& run : outcome.runs)
+  for (const commands::ScheduleRun& run : outcome.runs)
     if (ran_well(run.record)) sound.push_back(&run.record);
   return sound;
 }
 
-const CaseRecord* sound_run(const verbs::LayerOutcome& outcome, std::string_view schedule) {
+const CaseRecord* sound_run(const commands::LayerOutcome& outcome, std::string_view schedule) {
   for (const CaseRecord* record : sound_runs(outcome))
     if (record->schedule == schedule) return record;
   return nullptr;
@@ -295,7 +295,7 @@ double median_of_half(const CaseRecord& record, size_t first) {
 }
 
 // Computes the agreement of the sound runs.
-Agreement agreement(const std::vector<verbs::LayerOutcome>& outcomes) {
+Agreement agreement(const std::vector<commands::LayerOutcome>& outcomes) {
   Agreement a;
   std::vector<double> errors, fast, overruns;
   for (const CaseRecord* record : runs_of(outcomes)) {
@@ -314,7 +314,7 @@ Agreement agreement(const std::vector<verbs::LayerOutcome>& outcomes) {
   return a;
 }
 
-std::map<std::string, int> left_out(const std::vector<verbs::LayerOutcome>& outcomes) {
+std::map<std::string, int> left_out(const std::vector<commands::LayerOutcome>& outcomes) {
   std::map<std::string, int> reasons;
   for (const CaseRecord* record : runs_of(outcomes))
     if (record->status == CaseStatus::invalid)
@@ -326,22 +326,22 @@ std::map<std::string, int> left_out(const std::vector<verbs::LayerOutcome>& outc
 
 }  // namespace
 
-std::vector<const CaseRecord*> runs_of(const verbs::LayerOutcome& outcome) {
+std::vector<const CaseRecord*> runs_of(const commands::LayerOutcome& outcome) {
   std::vector<const CaseRecord*> all;
-  for (const verbs::ScheduleRun& run : outcome.runs) all.push_back(&run.record);
+  for (const commands::ScheduleRun& run : outcome.runs) all.push_back(&run.record);
   for (const CaseRecord& record : outcome.tried) all.push_back(&record);
   return all;
 }
 
-std::vector<const CaseRecord*> runs_of(const std::vector<verbs::LayerOutcome>& outcomes) {
+std::vector<const CaseRecord*> runs_of(const std::vector<commands::LayerOutcome>& outcomes) {
   std::vector<const CaseRecord*> all;
-  for (const verbs::LayerOutcome& outcome : outcomes) std::ranges::move(runs_of(outcome), std::back_inserter(all));
+  for (const commands::LayerOutcome& outcome : outcomes) std::ranges::move(runs_of(outcome), std::back_inserter(all));
   return all;
 }
 
-MeasuredSchedule measured_schedule(const std::vector<verbs::LayerOutcome>& outcomes, std::string_view schedule) {
+MeasuredSchedule measured_schedule(const std::vector<commands::LayerOutcome>& outcomes, std::string_view schedule) {
   MeasuredSchedule m;
-  for (const verbs::LayerOutcome& outcome : outcomes) {
+  for (const commands::LayerOutcome& outcome : outcomes) {
     const CaseRecord *tutel = sound_run(outcome, "tutel"), *own = sound_run(outcome, schedule);
     if (tutel == nullptr || own == nullptr) continue;
     ++m.layers;
@@ -353,9 +353,9 @@ MeasuredSchedule measured_schedule(const std::vector<verbs::LayerOutcome>& outco
   return m;
 }
 
-BestDegrees best_degrees(const std::vector<verbs::LayerOutcome>& outcomes, Times times) {
+BestDegrees best_degrees(const std::vector<commands::LayerOutcome>& outcomes, Times times) {
   BestDegrees best;
-  for (const verbs::LayerOutcome& outcome : outcomes) {
+  for (const commands::LayerOutcome& outcome : outcomes) {
     const auto& tried = outcome.tried;
     if (tried.empty() || !std::ranges::all_of(tried, ran_well)) continue;
     const auto seconds = [&](const CaseRecord& r, std::string_view phase) {
@@ -374,9 +374,9 @@ BestDegrees best_degrees(const std::vector<verbs::LayerOutcome>& outcomes, Times
   return best;
 }
 
-Ranking ranking(const std::vector<verbs::LayerOutcome>& outcomes) {
+Ranking ranking(const std::vector<commands::LayerOutcome>& outcomes) {
   Ranking r;
-  for (const verbs::LayerOutcome& outcome : outcomes) {
+  for (const commands::LayerOutcome& outcome : outcomes) {
     const std::vector<const CaseRecord*> sound = sound_runs(outcome);
     for (size_t i = 0; i < sound.size(); ++i)
       for (size_t j = i + 1; j < sound.size(); ++j) {
@@ -390,7 +390,7 @@ Ranking ranking(const std::vector<verbs::LayerOutcome>& outcomes) {
   return r;
 }
 
-ErrorParts error_parts(const std::vector<verbs::LayerOutcome>& outcomes) {
+ErrorParts error_parts(const std::vector<commands::LayerOutcome>& outcomes) {
   ErrorParts parts;
   std::map<std::string, double> excess_s;
   double all_predicted_s = 0, all_run_s = 0;
@@ -398,8 +398,8 @@ ErrorParts error_parts(const std::vector<verbs::LayerOutcome>& outcomes) {
     if (!ran_well(*record)) continue;
     all_predicted_s += predicted_s(*record), all_run_s += run_s(*record);
     for (const auto& [name, value] : record->summary)
-      if (name.starts_with(verbs::kExcess))
-        excess_s[name.substr(verbs::kExcess.size())] += record->summary.number(name, record->key);
+      if (name.starts_with(commands::kExcess))
+        excess_s[name.substr(commands::kExcess.size())] += record->summary.number(name, record->key);
   }
   if (all_predicted_s <= 0) return parts;
   parts.total = parts.rest = all_run_s / all_predicted_s - 1;
@@ -411,9 +411,9 @@ ErrorParts error_parts(const std::vector<verbs::LayerOutcome>& outcomes) {
   return parts;
 }
 
-ChoiceLoss choice_loss(const std::vector<verbs::LayerOutcome>& outcomes) {
+ChoiceLoss choice_loss(const std::vector<commands::LayerOutcome>& outcomes) {
   ChoiceLoss all;
-  for (const verbs::LayerOutcome& outcome : outcomes) {
+  for (const commands::LayerOutcome& outcome : outcomes) {
     std::vector<const CaseRecord*> sound = sound_runs(outcome);
     std::erase_if(sound, [](auto* r) { return median_of_half(*r, 1) == 0; });
     if (sound.size() < 2) continue;
@@ -428,10 +428,10 @@ ChoiceLoss choice_loss(const std::vector<verbs::LayerOutcome>& outcomes) {
   return all;
 }
 
-RunTime run_time(const std::vector<verbs::LayerOutcome>& outcomes) {
+RunTime run_time(const std::vector<commands::LayerOutcome>& outcomes) {
   RunTime time;
   double longest_s = 0;
-  for (const verbs::LayerOutcome& layer : outcomes) {
+  for (const commands::LayerOutcome& layer : outcomes) {
     const CaseRecord* any = nullptr;  // each run's record has the layer's times
     for (const CaseRecord* r : runs_of(layer)) {
       if (!r->summary.has("timed_wall_s")) continue;
@@ -450,7 +450,7 @@ RunTime run_time(const std::vector<verbs::LayerOutcome>& outcomes) {
 
 bool RunFigures::doubtful() const { return agreement.sound == 0 || agreement.sound < kFewestSound * agreement.runs; }
 
-RunFigures figures_of(const std::vector<verbs::LayerOutcome>& outcomes) {
+RunFigures figures_of(const std::vector<commands::LayerOutcome>& outcomes) {
   return {.layers = static_cast<int>(outcomes.size()),
           .agreement = agreement(outcomes),
           .ranking = ranking(outcomes),
@@ -469,7 +469,7 @@ constexpr std::string_view kPrintedApartSchedule = "fsmoe";
 std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
 
 bool printed_apart(const VerifiedResults& results) {
-  return verbs::printed_apart(results.grid, results.cluster, results.degrees);
+  return commands::printed_apart(results.grid, results.cluster, results.degrees);
 }
 
 Table speedup_table(const VerifiedResults& results) {
@@ -477,10 +477,10 @@ Table speedup_table(const VerifiedResults& results) {
   for (const Schedule* schedule : results.verified) {
     const MeasuredSchedule m = measured_schedule(results.outcomes, schedule->name);
     const bool counted = printed_apart(results) && schedule->name == kPrintedApartSchedule;
-    const double printed = verbs::printed_speedup(results.grid, results.cluster, results.degrees, schedule->name);
+    const double printed = commands::printed_speedup(results.grid, results.cluster, results.degrees, schedule->name);
     table.add({std::string(schedule->name), fmt::format("{}", m.layers), times(m.measured), times(m.predicted),
                m.layers > 0 ? fmt::format("{:+.2f} %", 100 * (m.measured / m.predicted - 1)) : "-", times(printed),
-               fmt::format("{}", m.apart), counted ? fmt::format("{}", verbs::kPrintedApart) : "-"});
+               fmt::format("{}", m.apart), counted ? fmt::format("{}", commands::kPrintedApart) : "-"});
   }
   return table;
 }
@@ -494,8 +494,8 @@ std::string degrees_text(const VerifiedResults& results, const RunFigures& figur
     table.add({name, fmt::format("{}", best.layers), share(best.apart, best.layers),
                share(best.apart_by_1_percent, best.layers)});
   if (printed_apart(results))
-    table.add(
-        {"paper", fmt::format("{}", verbs::kPrintedLayers), share(verbs::kPrintedApart, verbs::kPrintedLayers), "-"});
+    table.add({"paper", fmt::format("{}", commands::kPrintedLayers),
+               share(commands::kPrintedApart, commands::kPrintedLayers), "-"});
   return table.text() + "\n";
 }
 
@@ -512,7 +512,7 @@ std::string grid_text(const VerifiedResults& results, const RunFigures& figures)
 
 AnswerPart part_of(const VerifiedResults& results, const RunFigures& figures) {
   AnswerPart part{"SUMMARY", {}, {}};
-  const Summaries summaries = verbs::summarise(results.rows, results.schedules);
+  const Summaries summaries = commands::summarise(results.rows, results.schedules);
   part.table = (results.whole_grid ? speedup_table(results) : summary_table(results, summaries, figures.layers)).rows();
   if (std::string fastest = fastest_text(summaries); !fastest.empty()) part.items.push_back(std::move(fastest));
   if (figures.doubtful()) part.items.push_back(doubt_text(figures));

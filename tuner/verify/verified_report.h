@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
+#include "commands/shared/run/layer_run.h"
+#include "commands/shared/sweep.h"
 #include "moe/base/json.h"
-#include "moe/cost/fit.h"
-#include "verbs/run/layer_run.h"
-#include "verbs/sweep.h"
+#include "moe/prices/fit.h"
 
 namespace moe::tuner {
 
@@ -18,8 +18,8 @@ namespace moe::tuner {
 inline constexpr double kClearDifference = 0.02;  // predictions closer than this don't fix a ranking
 
 /// Returns the records of all runs, tried degrees too.
-std::vector<const CaseRecord*> runs_of(const verbs::LayerOutcome& outcome);
-std::vector<const CaseRecord*> runs_of(const std::vector<verbs::LayerOutcome>& outcomes);
+std::vector<const CaseRecord*> runs_of(const commands::LayerOutcome& outcome);
+std::vector<const CaseRecord*> runs_of(const std::vector<commands::LayerOutcome>& outcomes);
 
 /// Sums up one schedule over the layers on which both it and tutel ran well.
 struct MeasuredSchedule {
@@ -27,7 +27,7 @@ struct MeasuredSchedule {
   double measured = 0, predicted = 0;  // mean over them of tutel's forward + backward over its own; 0: no layer
   int apart = 0;                       // of them ran with r_f != r_b
 };
-MeasuredSchedule measured_schedule(const std::vector<verbs::LayerOutcome>& outcomes, std::string_view schedule);
+MeasuredSchedule measured_schedule(const std::vector<commands::LayerOutcome>& outcomes, std::string_view schedule);
 
 /// Counts layers by the degrees that are best of those tried: forward and backward are timed apart, so a layer's best
 /// pair is the best of each.
@@ -37,14 +37,14 @@ struct BestDegrees {
   int apart_by_1_percent = 0;  // and the best equal degrees take more than 1 % longer, forward + backward
 };
 enum class Times : uint8_t { measured, predicted };
-BestDegrees best_degrees(const std::vector<verbs::LayerOutcome>& outcomes, Times times);
+BestDegrees best_degrees(const std::vector<commands::LayerOutcome>& outcomes, Times times);
 
 /// Counts pairs of schedules of one layer, over all layers, whose predictions differ by more than kClearDifference.
 struct Ranking {
   int pairs = 0, agree = 0;
   double tau() const { return pairs > 0 ? (2.0 * agree - pairs) / pairs : 0; }  // Kendall's
 };
-Ranking ranking(const std::vector<verbs::LayerOutcome>& outcomes);
+Ranking ranking(const std::vector<commands::LayerOutcome>& outcomes);
 
 struct Agreement {
   double median_error = 0, worst_error = 0;        // |measured / predicted - 1|
@@ -62,7 +62,7 @@ struct ErrorParts {
   double total = 0, rest = 0;
   std::vector<std::pair<std::string, double>> kinds;
 };
-ErrorParts error_parts(const std::vector<verbs::LayerOutcome>& outcomes);
+ErrorParts error_parts(const std::vector<commands::LayerOutcome>& outcomes);
 
 /// What it costs to trust the predictions: over the layers with at least two sound runs, the time of the one
 /// predicted best over that of the one that ran best, less 1. The best is picked on every other pass, and both are
@@ -71,7 +71,7 @@ struct ChoiceLoss {
   int layers = 0;
   double mean = 0, worst = 0;
 };
-ChoiceLoss choice_loss(const std::vector<verbs::LayerOutcome>& outcomes);
+ChoiceLoss choice_loss(const std::vector<commands::LayerOutcome>& outcomes);
 
 /// Where the time of the layers' runs went, by their records.
 struct RunTime {
@@ -79,7 +79,7 @@ struct RunTime {
   int64_t repeats = 0;                  // of a schedule's passes that were disturbed
   const CaseRecord* longest = nullptr;  // of the layer whose timed passes took longest
 };
-RunTime run_time(const std::vector<verbs::LayerOutcome>& outcomes);
+RunTime run_time(const std::vector<commands::LayerOutcome>& outcomes);
 
 /// All of these figures, as text and JSON print them.
 struct RunFigures {
@@ -94,7 +94,7 @@ struct RunFigures {
   /// Returns whether fewer than half of the runs are sound, or none.
   bool doubtful() const;
 };
-RunFigures figures_of(const std::vector<verbs::LayerOutcome>& outcomes);
+RunFigures figures_of(const std::vector<commands::LayerOutcome>& outcomes);
 
 struct VerifiedResults {
   Profile cluster;
@@ -106,8 +106,8 @@ struct VerifiedResults {
   std::vector<const Schedule*> schedules, verified;  // swept; run for real
   DegreeChoice degrees;
   FittedProfile fitted;
-  std::vector<verbs::SweepRow> rows;
-  std::vector<verbs::LayerOutcome> outcomes;
+  std::vector<commands::SweepRow> rows;
+  std::vector<commands::LayerOutcome> outcomes;
   std::string records_path, profile_path, trace_path;
   double measuring_s = 0, planning_s = 0;  // wall time of the first step, and of planning all layers
 };

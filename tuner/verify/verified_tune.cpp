@@ -3,6 +3,10 @@
 #include <array>
 #include <numeric>
 
+#include "commands/shared/pick_layers.h"
+#include "commands/shared/run/layer_run.h"
+#include "commands/shared/run/task_records.h"
+#include "commands/shared/sweep.h"
 #include "moe/base/check.h"
 #include "moe/base/log.h"
 #include "moe/base/terminal.h"
@@ -13,10 +17,6 @@
 #include "tuner/verify/measuring.h"
 #include "tuner/verify/verified_answer.h"
 #include "tuner/verify/verified_report.h"
-#include "verbs/pick_layers.h"
-#include "verbs/run/layer_run.h"
-#include "verbs/run/task_records.h"
-#include "verbs/sweep.h"
 
 namespace moe::tuner {
 namespace {
@@ -34,11 +34,11 @@ class VerifiedTune {
  public:
   VerifiedTune(const TuneOptions& options, World* processes)
       : options_(options),
-        target_(verbs::target_of(options.selection.cluster, verbs::ranks_of(options, processes))),
+        target_(commands::target_of(options.selection.cluster, commands::ranks_of(options, processes))),
         found_(begin(options, target_)),
         jobs_(jobs()),
         writer_(target_.open_records(found_.records_path, options.asked, files_of(found_.grid))) {
-    verbs::share_done(target_, writer_);
+    commands::share_done(target_, writer_);
   }
 
   int run() {
@@ -54,7 +54,7 @@ class VerifiedTune {
     tell(fmt::format("measuring took {:.1f} s, planning {} layers {:.1f} s", found_.measuring_s, found_.rows.size(),
                      found_.planning_s));
     if (!found_.whole_grid)
-      verbs::append_rows(writer_, found_.rows, found_.schedules, found_.cluster.name, options_.selection.degrees);
+      commands::append_rows(writer_, found_.rows, found_.schedules, found_.cluster.name, options_.selection.degrees);
     run_layers();
     found_.prices_slowdown = cores.over(*target_.ranks.cores);
     const RunFigures figures = figures_of(found_.outcomes);
@@ -65,7 +65,7 @@ class VerifiedTune {
       if (figures.doubtful()) log_warning(doubt_text(figures));
     }
     for (const CaseRecord* record : runs_of(found_.outcomes)) require_right(*record);
-    return options_.strict && (figures.doubtful() || verbs::priced_by_weak_rows(found_.rows)) ? kDoubtful : kOk;
+    return options_.strict && (figures.doubtful() || commands::priced_by_weak_rows(found_.rows)) ? kDoubtful : kOk;
   }
 
  private:
@@ -75,12 +75,12 @@ class VerifiedTune {
     if (writer_.find(answer.key) == nullptr) writer_.append(answer);
   }
 
-  static VerifiedResults begin(const TuneOptions& options, const verbs::Target& target) {
+  static VerifiedResults begin(const TuneOptions& options, const commands::Target& target) {
     VerifiedResults found;
     found.cluster = target.cluster;
     found.emulated = target.emulated;
     found.place = target.place();
-    found.grid = verbs::grid_of(options.selection, grid_key(target));
+    found.grid = commands::grid_of(options.selection, grid_key(target));
     for (const GridLayer& layer : found.grid.layers)
       require<BadInput>(target.emulated || computes_in(target.ranks.device, layer.shape.dtype),
                         "grid {}: layers of {} run on GPUs alone, expected --device cuda, or --no-verify to plan only",
@@ -89,7 +89,7 @@ class VerifiedTune {
     require<BadInput>(found.whole_grid || !options.measure_degrees,
                       "--measure-degrees: expected --measure all with it");
     found.degrees = options.selection.degrees;
-    found.schedules = found.verified = verbs::chosen_schedules(options.selection);
+    found.schedules = found.verified = commands::chosen_schedules(options.selection);
     for (const Schedule* const schedule : found.schedules) check_one_layer(*schedule);
     const auto keep = [&](const auto& names) {
       std::erase_if(found.verified,
@@ -97,15 +97,15 @@ class VerifiedTune {
     };
     if (options.selection.schedules.empty() && found.whole_grid) keep(kWholeGridByDefault);
     if (options.selection.schedules.empty() && !found.whole_grid) keep(kVerifiedByDefault);
-    found.records_path = verbs::records_path(options.out, "tune", target.file_name());
+    found.records_path = commands::records_path(options.out, "tune", target.file_name());
     return found;
   }
 
   // Processes have grids by their backend, threads that of the host.
-  static std::string grid_key(const verbs::Target& target) {
+  static std::string grid_key(const commands::Target& target) {
     if (target.emulated) return target.cluster.name;
-    if (target.ranks.device == DeviceKind::cuda) return fmt::format("{}-cuda", verbs::kHostCluster);
-    return target.ranks.processes ? std::string(target.backend()) : std::string(verbs::kHostCluster);
+    if (target.ranks.device == DeviceKind::cuda) return fmt::format("{}-cuda", commands::kHostCluster);
+    return target.ranks.processes ? std::string(target.backend()) : std::string(commands::kHostCluster);
   }
 
   int iterations() const {
@@ -121,12 +121,12 @@ class VerifiedTune {
   }
 
   // Returns those of the grid's layers that this cluster can shape.
-  std::vector<verbs::LayerJob> grid_jobs() const {
-    std::vector<verbs::LayerJob> jobs;
+  std::vector<commands::LayerJob> grid_jobs() const {
+    std::vector<commands::LayerJob> jobs;
     for (const GridLayer& layer : found_.grid.layers) try {
-        verbs::SweepRow row;
+        commands::SweepRow row;
         row.layer = layer.name;
-        row.shape = verbs::shaped(layer, found_.grid, found_.cluster);
+        row.shape = commands::shaped(layer, found_.grid, found_.cluster);
         jobs.push_back(job_of(row, found_.cluster));
       } catch (const BadInput&) {  // a row with its reason, later
       }
@@ -134,10 +134,10 @@ class VerifiedTune {
   }
 
   // Returns what the jobs of all layers share.
-  verbs::LayerJob jobs() const {
-    verbs::LayerJob job =
-        verbs::jobs_on(target_, options_.selection,
-                       {.iterations = iterations(), .seed = options_.seed, .timeout_s = options_.timeout_s});
+  commands::LayerJob jobs() const {
+    commands::LayerJob job =
+        commands::jobs_on(target_, options_.selection,
+                          {.iterations = iterations(), .seed = options_.seed, .timeout_s = options_.timeout_s});
     job.schedules = found_.verified;
     if (!target_.emulated) {
       job.settings.most_timed_s = measure::kMostTimedS;
@@ -149,8 +149,8 @@ class VerifiedTune {
     return job;
   }
 
-  verbs::LayerJob job_of(const verbs::SweepRow& row, const Profile& predicted_by) const {
-    verbs::LayerJob job = jobs_;
+  commands::LayerJob job_of(const commands::SweepRow& row, const Profile& predicted_by) const {
+    commands::LayerJob job = jobs_;
     job.name = row.layer;
     job.shape = row.shape;
     if (row.shape.rounding != Rounding::lcm) job.shape.rounding = Rounding::ragged;
@@ -158,9 +158,10 @@ class VerifiedTune {
     return job;
   }
 
-  std::vector<verbs::SweepRow> swept_by(const Profile& profile) const {
+  std::vector<commands::SweepRow> swept_by(const Profile& profile) const {
     const auto& selection = options_.selection;
-    return verbs::sweep({profile, found_.grid, found_.schedules, selection.degrees, verbs::pricing_of(selection)});
+    return commands::sweep(
+        {profile, found_.grid, found_.schedules, selection.degrees, commands::pricing_of(selection)});
   }
 
   void tell(const std::string& text) const {
@@ -170,22 +171,22 @@ class VerifiedTune {
   // Says, before anything long, how long it takes. Nothing is known yet of a machine's own, unpaced threads.
   void tell_time() const {
     if (!found_.emulated) return;
-    std::vector<const verbs::SweepRow*> open;
-    const std::vector<verbs::SweepRow> rows = swept_by(found_.cluster);
-    for (const verbs::SweepRow& row : rows)
-      if (row.is_planned() && !verbs::known_outcome(job_of(row, found_.cluster), writer_)) open.push_back(&row);
+    std::vector<const commands::SweepRow*> open;
+    const std::vector<commands::SweepRow> rows = swept_by(found_.cluster);
+    for (const commands::SweepRow& row : rows)
+      if (row.is_planned() && !commands::known_outcome(job_of(row, found_.cluster), writer_)) open.push_back(&row);
     double seconds = 0;
     size_t estimated = 0;
     const size_t step = open.size() > kEstimateAll ? kEstimateEvery : 1;
     for (size_t i = 0; i < open.size(); i += step, ++estimated)
-      seconds += verbs::estimated_seconds(job_of(*open[i], found_.cluster));
+      seconds += commands::estimated_seconds(job_of(*open[i], found_.cluster));
     if (estimated > 0) seconds *= static_cast<double>(open.size()) / static_cast<double>(estimated);
     log_info(fmt::format("{} layers to run, {} schedules, {} passes each: about {}", open.size(),
                          found_.verified.size(), iterations(), human_seconds(kGuessedOpsS + seconds)));
   }
 
   // Returns the predicted seconds of one pass of every schedule that is to be run; 0: none was planned.
-  double predicted_seconds(const verbs::SweepRow& row) const {
+  double predicted_seconds(const commands::SweepRow& row) const {
     double seconds = 0;
     for (const Schedule* schedule : found_.verified)
       if (const LayerResult* result = row.find(schedule->name)) seconds += result->total_s();
@@ -193,27 +194,27 @@ class VerifiedTune {
   }
 
   // Returns whether no run that was broken off left the layer's records.
-  bool is_open(const verbs::SweepRow& row) const {
-    return row.is_planned() && !verbs::known_outcome(job_of(row, found_.fitted.profile), writer_);
+  bool is_open(const commands::SweepRow& row) const {
+    return row.is_planned() && !commands::known_outcome(job_of(row, found_.fitted.profile), writer_);
   }
 
   // Returns a layer's outcome, of this run or of the one before that was broken off.
-  verbs::LayerOutcome outcome_of(const verbs::SweepRow& row) {
-    verbs::LayerJob job = job_of(row, found_.fitted.profile);
+  commands::LayerOutcome outcome_of(const commands::SweepRow& row) {
+    commands::LayerJob job = job_of(row, found_.fitted.profile);
     if (!found_.emulated && !options_.iterations)
       job.settings.iterations = measure::passes_in(measure::kTimedS, predicted_seconds(row));
     if (row.is_planned())
-      if (auto known = verbs::known_outcome(job, writer_)) {
+      if (auto known = commands::known_outcome(job, writer_)) {
         tell(fmt::format("{}: its records are there from the run that was broken off", job.name));
         return *std::move(known);
       }
-    const Fields parameters = verbs::parameters_of(job.shape, found_.cluster.name, job.name, job.degrees);
-    verbs::LayerOutcome outcome =
-        row.is_planned() ? verbs::run_or_record_why(job, parameters)
-                         : verbs::failed_layer_job(job, parameters, CaseStatus::unsupported, row.refusal->text());
+    const Fields parameters = commands::parameters_of(job.shape, found_.cluster.name, job.name, job.degrees);
+    commands::LayerOutcome outcome =
+        row.is_planned() ? commands::run_or_record_why(job, parameters)
+                         : commands::failed_layer_job(job, parameters, CaseStatus::unsupported, row.refusal->text());
     append(outcome, writer_);
     if (found_.trace_path.empty() && was_timed(outcome)) write_trace(outcome);
-    for (verbs::ScheduleRun& run : outcome.runs)
+    for (commands::ScheduleRun& run : outcome.runs)
       run = {std::move(run.record)};  // of hundreds of layers the plans are large
     const RunTime took = run_time({outcome});
     tell(fmt::format("{}: proving took {:.1f} s, passes {:.1f} s, of which {} were repeated", job.name, took.proving_s,
@@ -222,23 +223,23 @@ class VerifiedTune {
   }
 
   // Returns all rows, or some of those that were planned.
-  std::vector<const verbs::SweepRow*> chosen_rows() const {
-    std::vector<const verbs::SweepRow*> rows, picked;
+  std::vector<const commands::SweepRow*> chosen_rows() const {
+    std::vector<const commands::SweepRow*> rows, picked;
     std::vector<LayerShape> layers;
-    for (const verbs::SweepRow& row : found_.rows)
+    for (const commands::SweepRow& row : found_.rows)
       if (found_.whole_grid || row.is_planned()) rows.push_back(&row), layers.push_back(row.shape.layer);
     if (found_.whole_grid) return rows;
-    for (const size_t layer : verbs::pick_layers(layers, *options_.measured_layers)) picked.push_back(rows[layer]);
+    for (const size_t layer : commands::pick_layers(layers, *options_.measured_layers)) picked.push_back(rows[layer]);
     return picked;
   }
 
   void run_layers() {
-    const std::vector<const verbs::SweepRow*> chosen = chosen_rows();
+    const std::vector<const commands::SweepRow*> chosen = chosen_rows();
     std::optional<Progress> progress;
     if (target_.leads())
       progress.emplace(fmt::format("2/2 running {} layers under {} schedules", chosen.size(), found_.verified.size()));
     std::vector<double> amounts;
-    for (const verbs::SweepRow* row : chosen) amounts.push_back(is_open(*row) ? predicted_seconds(*row) : 0);
+    for (const commands::SweepRow* row : chosen) amounts.push_back(is_open(*row) ? predicted_seconds(*row) : 0);
     MeasuredWork work;
     work.open(kLayers) = std::reduce(amounts.begin(), amounts.end());
     for (size_t i = 0; i < chosen.size(); ++i) {
@@ -250,17 +251,17 @@ class VerifiedTune {
     if (progress) progress->done();
   }
 
-  void write_trace(const verbs::LayerOutcome& outcome) {
-    verbs::TraceFlags trace = options_.trace;
+  void write_trace(const commands::LayerOutcome& outcome) {
+    commands::TraceFlags trace = options_.trace;
     if (trace.file.empty()) trace.file = beside_records(found_.records_path, ".trace.json");
     found_.trace_path = trace.file;
-    if (target_.leads()) verbs::write_layer_trace(outcome, trace);
+    if (target_.leads()) commands::write_layer_trace(outcome, trace);
   }
 
   const TuneOptions& options_;
-  verbs::Target target_;
+  commands::Target target_;
   VerifiedResults found_;
-  verbs::LayerJob jobs_;  // without a layer
+  commands::LayerJob jobs_;  // without a layer
   RecordWriter writer_;
 };
 

@@ -46,7 +46,7 @@ void temperature_backward(Work work, const Logits& d_logits, const Temperature& 
 
 /// Finds the `choices` largest of each token, the best first, of equal ones the lower expert. Not-a-numbers come last.
 void choose_top_k(Work work, const Logits& logits, int64_t choices, int32_t* expert);
-/// Points to a routing (moe/rows/routing.h): `rows` that an expert may fill, `padding` slots behind them.
+/// Points to a routing (moe/sharding/routing.h): `rows` that an expert may fill, `padding` slots behind them.
 struct RowAssignment {
   int64_t groups = 0, group_tokens = 0, choices = 0, experts = 0, rows = 0;
   const int32_t* expert;

@@ -53,7 +53,7 @@ void pack_rows(Work work, const ExpertBlock& block, const void* experts, PlacedR
 
 // Places (places.cu) ----------------------------------------------------------------------------------------------
 
-/// What find_places does: it sets a layout's places from its table (moe/rows/row_layout.h).
+/// What find_places does: it sets a layout's places from its table (moe/sharding/row_layout.h).
 struct PlaceSearch {
   int64_t rows = 0, streams = 0, experts = 0, degree = 0;  // the layout's
   int64_t most = 0;

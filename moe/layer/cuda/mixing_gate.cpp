@@ -1,7 +1,7 @@
 #include "moe/layer/cuda/mixing_gate.h"
 
 #include "moe/layer/gates/gate_parts.h"
-#include "moe/plan/volumes.h"
+#include "moe/shape/volumes.h"
 
 namespace moe::cuda {
 namespace {

@@ -4,14 +4,14 @@
 
 #include "moe/base/registry.h"
 #include "moe/layer/dispatchers/hierarchical.h"
-#include "moe/plan/parts.h"
+#include "moe/shape/parts.h"
 
 namespace moe {
 namespace {
 
 constexpr std::array kDispatchers{DispatcherRow{"alltoall", make_alltoall_dispatcher},
                                   DispatcherRow{"1dh", make_1dh_dispatcher}, DispatcherRow{"2dh", make_2dh_dispatcher}};
-static_assert(same_names(kDispatchers, kDispatcherParts), "a dispatcher has a row here and one in moe/plan/parts.h");
+static_assert(same_names(kDispatchers, kDispatcherParts), "a dispatcher has a row here and one in moe/shape/parts.h");
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 #pragma once
 // A dispatcher sends rows to the ranks that hold their experts, and back. A new one derives from Dispatcher and has a
-// row in dispatcher.cpp, and its name and summary in moe/plan/parts.h.
+// row in dispatcher.cpp, and its name and summary in moe/shape/parts.h.
 #include <memory>
 #include <span>
 #include <string_view>

@@ -11,7 +11,7 @@ namespace {
 constexpr std::array kExperts{ExpertRow{"gpt", make_gpt_expert}, ExpertRow{"mixtral", make_mixtral_expert},
                               ExpertRow{"gpt-tanh", make_gpt_tanh_expert},
                               ExpertRow{"mixtral-fp8", make_mixtral_fp8_expert}};
-static_assert(same_names(kExperts, kFfnParts), "an expert has a row here and one in moe/plan/parts.h");
+static_assert(same_names(kExperts, kFfnParts), "an expert has a row here and one in moe/shape/parts.h");
 
 }  // namespace
 

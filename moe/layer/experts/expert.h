@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "moe/layer/part.h"
-#include "moe/plan/volumes.h"
+#include "moe/shape/volumes.h"
 
 namespace moe {
 

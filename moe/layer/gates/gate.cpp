@@ -10,7 +10,7 @@
 #include "moe/layer/gates/softmoe.h"
 #include "moe/layer/gates/switch.h"
 #include "moe/layer/gates/xmoe.h"
-#include "moe/plan/volumes.h"
+#include "moe/shape/volumes.h"
 
 namespace moe {
 namespace {
@@ -38,7 +38,7 @@ constexpr std::array<GateRow, 6> kGates{
       .losses = Losses::z,
       .reference = &kExpertChoiceReference,
       .scoring = Scoring::all}}};
-static_assert(same_names(kGates, kGateParts), "a gate has a row here and one in moe/plan/parts.h");
+static_assert(same_names(kGates, kGateParts), "a gate has a row here and one in moe/shape/parts.h");
 
 void check_losses(const GateRow& gate, const LayerShape& layer) {
   require<Unsupported>(layer.aux_loss == 0 || gate.losses == Losses::balance_and_z,

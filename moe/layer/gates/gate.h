@@ -1,13 +1,13 @@
 #pragma once
 // A gate decides which experts compute each token, and with what weight. A new one derives from Gate and has a row in
-// rule.cpp, and its name and summary in moe/plan/parts.h.
+// rule.cpp, and its name and summary in moe/shape/parts.h.
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "moe/layer/gates/scoring.h"
 #include "moe/layer/part.h"
-#include "moe/rows/routing.h"
+#include "moe/sharding/routing.h"
 
 namespace moe {
 
@@ -46,7 +46,7 @@ enum class Losses : uint8_t { none, z, balance_and_z };
 
 struct AutogradGate;  // reference/gate_graph.h
 
-/// What runs of a gate; its choices and logits stand in moe/plan/parts.h.
+/// What runs of a gate; its choices and logits stand in moe/shape/parts.h.
 struct GateRow {
   std::string_view name;
   std::unique_ptr<Gate> (*make)(const PartSetup&);

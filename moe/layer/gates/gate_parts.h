@@ -1,8 +1,8 @@
 #pragma once
 // What gates share: projection, scores, choice of the top k, auxiliary losses.
 #include "moe/layer/gates/gate.h"
-#include "moe/rows/rank_shape.h"
-#include "moe/rows/routing.h"
+#include "moe/sharding/rank_shape.h"
+#include "moe/sharding/routing.h"
 #include "moe/tensor/tensor.h"
 
 namespace moe {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "moe/layer/gates/gate_parts.h"
-#include "moe/plan/volumes.h"
+#include "moe/shape/volumes.h"
 #include "moe/tensor/element.h"
 
 namespace moe {

@@ -3,14 +3,14 @@
 #include <array>
 
 #include "moe/base/registry.h"
-#include "moe/plan/parts.h"
+#include "moe/shape/parts.h"
 
 namespace moe {
 namespace {
 
 constexpr std::array kHooks{HookRow{"none", [](Math&) { return std::unique_ptr<Hook>(); }},
                             HookRow{"bf16", make_bf16_hook}};
-static_assert(same_names(kHooks, kHookParts), "a hook has a row here and one in moe/plan/parts.h");
+static_assert(same_names(kHooks, kHookParts), "a hook has a row here and one in moe/shape/parts.h");
 
 }  // namespace
 

@@ -1,7 +1,7 @@
 #pragma once
 // A hook is called at six points of the MoE part (FSMoE section 3), forward and backward, and may change what passes:
 // compress it, scale it, look at it. A new one derives from Hook and has a row in hook.cpp, and its name and summary in
-// moe/plan/parts.h; wire_type() (moe/plan/shape.cpp) says what element type it sends.
+// moe/shape/parts.h; wire_type() (moe/shape/shape.cpp) says what element type it sends.
 //
 // In the backward the points are those of its own way: rows of gradients go to the experts and come back. For gradients
 // to be those of what the forward computed, each point must be the transpose of the one it mirrors: before_moe_start of

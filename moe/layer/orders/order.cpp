@@ -5,13 +5,13 @@
 #include "moe/base/registry.h"
 #include "moe/layer/orders/gshard.h"
 #include "moe/layer/orders/tutel.h"
-#include "moe/plan/parts.h"
+#include "moe/shape/parts.h"
 
 namespace moe {
 namespace {
 
 constexpr std::array kOrders{OrderRow{"gshard", make_gshard_order}, OrderRow{"tutel", make_tutel_order}};
-static_assert(same_names(kOrders, kOrderParts), "an order has a row here and one in moe/plan/parts.h");
+static_assert(same_names(kOrders, kOrderParts), "an order has a row here and one in moe/shape/parts.h");
 
 }  // namespace
 

@@ -1,12 +1,12 @@
 #pragma once
 // An order brings tokens (N, M) into the experts' rows and back. A new one derives from Order and has a row in
-// order.cpp, and its name and summary in moe/plan/parts.h.
+// order.cpp, and its name and summary in moe/shape/parts.h.
 #include <memory>
 #include <string_view>
 #include <vector>
 
-#include "moe/rows/routing.h"
-#include "moe/rows/row_layout.h"
+#include "moe/sharding/routing.h"
+#include "moe/sharding/row_layout.h"
 
 namespace moe {
 

@@ -5,7 +5,7 @@
 
 #include "moe/layer/gates/gate.h"
 #include "moe/layer/reference/graph_terms.h"
-#include "moe/plan/volumes.h"
+#include "moe/shape/volumes.h"
 
 namespace moe {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "moe/base/check.h"
 #include "moe/layer/reference/graph_terms.h"
-#include "moe/plan/dense_layers.h"
+#include "moe/shape/dense_layers.h"
 #include "moe/tensor/cpu/aten.h"
 
 namespace moe {

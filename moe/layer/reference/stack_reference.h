@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "moe/layer/reference/reference.h"
-#include "moe/plan/dense_layers.h"
+#include "moe/shape/dense_layers.h"
 
 namespace moe {
 

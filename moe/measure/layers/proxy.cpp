@@ -9,9 +9,9 @@
 
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
-#include "moe/cost/slowdown.h"
 #include "moe/layer/layer_device.h"
 #include "moe/measure/layers/overlap.h"
+#include "moe/simulator/slowdown.h"
 
 namespace moe::measure {
 namespace {

@@ -41,8 +41,8 @@ struct PlannedRun {
   Plan plan;                             // nominal
   std::vector<double> task_seconds;      // modelled, by task id
   double forward_s = 0, backward_s = 0;  // predicted
-  // These say how tasks slow each other down (moe/cost/slowdown.h), and by task id what each uses; empty where none
-  // does.
+  // These say how tasks slow each other down (moe/simulator/slowdown.h), and by task id what each uses; empty where
+  // none does.
   Pacer::Slowdown slowdown = {};
   Pacer::Stall stall = {};
   std::vector<int> resources = {};

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "moe/cost/modules.h"
 #include "moe/layer/parameter.h"
 #include "moe/measure/modules/module_run.h"
+#include "moe/prices/modules.h"
 #include "moe/tensor/element.h"
 
 namespace moe::measure {

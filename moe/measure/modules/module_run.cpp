@@ -4,7 +4,7 @@
 
 #include "moe/layer/attention.h"
 #include "moe/layer/hooks/hook.h"
-#include "moe/rows/phase_layouts.h"
+#include "moe/sharding/phase_layouts.h"
 #include "moe/tensor/cpu/math.h"
 
 namespace moe::measure {

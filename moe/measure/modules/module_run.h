@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "moe/cost/modules.h"
 #include "moe/layer/experts/expert.h"
 #include "moe/layer/gates/gate.h"
 #include "moe/layer/orders/order.h"
+#include "moe/prices/modules.h"
 
 namespace moe::measure {
 

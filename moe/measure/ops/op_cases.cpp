@@ -7,10 +7,10 @@
 
 #include "moe/base/check.h"
 #include "moe/base/units.h"
-#include "moe/cost/modules.h"
-#include "moe/cost/price_curve.h"
 #include "moe/layer/layer_device.h"
 #include "moe/measure/layers/proxy.h"
+#include "moe/prices/modules.h"
+#include "moe/prices/price_curve.h"
 
 namespace moe::measure {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "moe/cost/profile.h"
 #include "moe/device/kind.h"
+#include "moe/prices/profile.h"
 #include "moe/record/record.h"
 
 namespace moe::measure {

@@ -1,7 +1,7 @@
 // Rows between their layouts and the experts, on a device against the CPU's.
 #include <gtest/gtest.h>
 
-#include "moe/rows/row_layout.h"
+#include "moe/sharding/row_layout.h"
 #include "tests/layer/cuda/device_values.h"
 #include "tests/layer/cuda/test_device.h"
 

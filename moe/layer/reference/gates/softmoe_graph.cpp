@@ -3,7 +3,7 @@
 #include "moe/layer/gates/softmoe.h"
 #include "moe/layer/reference/gate_graph.h"
 #include "moe/layer/reference/graph_terms.h"
-#include "moe/plan/volumes.h"
+#include "moe/shape/volumes.h"
 
 namespace moe {
 namespace {

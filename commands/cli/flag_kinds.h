@@ -1,0 +1,172 @@
+#pragma once
+// Flags as every verb has them, and how --help groups them.
+//
+// A flag's type says what may stand behind it, and completion (completion.h) reads it: `gpt|mixtral` are the words
+// themselves; CLUSTER, GRID, LAYER, MODEL, SCHEDULE, GATE and the like are names that `list` shows; FILE is a path.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <fmt/ranges.h>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "commands/cli/flags.h"
+#include "commands/shared/chosen_model.h"
+#include "commands/shared/plan_file.h"
+#include "moe/base/check.h"
+#include "tuner/tune.h"
+
+namespace moe::cli {
+
+struct NumberRange {
+  double least = 0, most = 1e12;
+};
+
+/// Throws BadInput naming the flag, what was found and what was expected.
+template <class Number>
+Number number(const std::string& flag, const std::string& text, const NumberRange& range) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = std::is_integral_v<Number>;
+  if (error != std::errc{} || end != text.data() + text.size() || !(static_cast<double>(value) >= range.least) ||
+      static_cast<double>(value) > range.most)
+    bad_input("{}: found '{}', expected a {} from {} to {}", flag, text, whole ? "whole number" : "number", range.least,
+              range.most);
+  return value;
+}
+
+// Adds a number flag that reports what was found and what was expected.
+template <class Target>
+void add_number(CLI::App& verb, const std::string& flag, Target& target, const std::string& help,
+                const NumberRange& range) {
+  verb.add_option_function<std::string>(
+          flag,
+          [flag, &target, range](const std::string& text) {
+            if constexpr (requires { typename Target::value_type; })
+              target = number<typename Target::value_type>(flag, text, range);
+            else
+              target = number<Target>(flag, text, range);
+          },
+          help)
+      ->type_name("N");
+}
+
+/// Returns "HELP; default: VALUE".
+std::string with_default(std::string_view help, const auto& value) {
+  return fmt::format("{}; default: {}", help, value);
+}
+
+/// Refuses an empty text, naming the flag and its type.
+void refuse_empty(CLI::Option& option);
+
+/// Adds a flag that takes what `type` says. Help shows the default that its target holds.
+template <class Target>
+CLI::Option* add_text(CLI::App& verb, const std::string& flag, const char* type, Target& target,
+                      const std::string& help) {
+  CLI::Option* option = verb.add_option(flag, target, help)->type_name(type);
+  if (std::string_view(type) != "FLAGS" && std::string_view(type) != "WORDS") refuse_empty(*option);
+  if constexpr (std::is_same_v<Target, std::string>)
+    if (!target.empty()) option->capture_default_str();
+  return option;
+}
+
+/// Adds a flag of a few words, each of which stands for a value.
+template <class Target>
+void add_choice(CLI::App& verb, const std::string& flag, Target& target,
+                const std::vector<std::pair<std::string, Target>>& choices, const std::string& help) {
+  std::vector<std::string> words;
+  for (const auto& [word, value] : choices) words.push_back(word);
+  verb.add_option_function<std::string>(
+          flag,
+          [=, &target](const std::string& word) {
+            const auto chosen = std::ranges::find(choices, word, &std::pair<std::string, Target>::first);
+            require<BadInput>(chosen != choices.end(), "{}: unknown '{}', expected one of: {}", flag, word,
+                              fmt::join(words, ", "));
+            target = chosen->second;
+          },
+          help)
+      ->type_name(fmt::format("{}", fmt::join(words, "|")));
+}
+
+/// Adds a flag of names that `from` reads; it throws BadInput for others.
+template <class Value>
+void add_named(CLI::App& verb, const std::string& flag, const char* type,
+               Value (*from)(std::string_view name, std::string_view where), std::optional<Value>& target,
+               const std::string& help) {
+  refuse_empty(*verb.add_option_function<std::string>(
+                        flag, [=, &target](const std::string& name) { target = from(name, flag); }, help)
+                    ->type_name(type));
+}
+
+/// Adds a flag that takes a number from 0 or 1 on (`least`), or "all": the largest int.
+void add_number_or_all(CLI::App& verb, const std::string& flag, std::optional<int>& target, const std::string& help,
+                       int least);
+/// Adds --trace, a timeline's file, and how much it shows. A file that holds something else, which would be lost, is
+/// refused at once.
+void add_trace(CLI::App& verb, commands::TraceFlags& target, const std::string& help);
+
+/// --help shows a verb's flags in these three groups, in this order. begin_group puts the flags that are added after it
+/// into `group`.
+inline constexpr const char *kWhat = "What to run", *kHow = "How", *kOutput = "Output";
+void begin_group(CLI::App& verb, const char* group);
+
+/// Adds a flag of bytes, with K, M or G for powers of 1024.
+void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const std::string& help);
+/// Adds --model, and the flags of add_stack.
+void add_model(CLI::App& verb, commands::ModelFlags& m);
+/// Adds --nodes: how many nodes of the cluster's kind a plan is for.
+void add_nodes(CLI::App& verb, commands::Selection& s);
+/// Adds --layers and the flags of add_micro_batches; `layers` is the help of the first.
+void add_stack(CLI::App& verb, commands::ModelFlags& m, const std::string& layers);
+/// Adds --micro-batches, --pipeline and --virtual-stages.
+void add_micro_batches(CLI::App& verb, commands::ModelFlags& m);
+/// Adds the layer's own flags, --batch among them, and those of add_groups.
+void add_layer(CLI::App& verb, commands::Selection& s);
+/// Adds --batch alone.
+void add_batch(CLI::App& verb, commands::Selection& s);
+void add_groups(CLI::App& verb, commands::Selection& s);
+/// Adds --global-batch.
+void add_global_batch(CLI::App& verb, std::optional<int64_t>& samples);
+/// Adds --recompute: what a backward computes again.
+void add_recompute(CLI::App& verb, commands::Selection& s);
+/// Adds --zero and --recompute: what a rank does not keep.
+void add_states(CLI::App& verb, commands::Selection& s);
+/// Adds the flags of fields that planning alone reads.
+void add_planned_fields(CLI::App& verb, commands::Selection& s);
+/// Adds --schedule: which schedules are planned or run.
+void add_schedule(CLI::App& verb, commands::Selection& s);
+void add_degrees(CLI::App& verb, commands::Selection& s);
+/// Add --overwrite, alone or with --out, to a verb that appends records; RecordWriter says what they mean.
+void add_overwrite(CLI::App& verb);
+void add_records(CLI::App& verb, std::string& out, const std::string& help);
+void add_json(CLI::App& verb, bool& json);
+/// Sets the example below --help: the verb and `words`.
+void set_example(CLI::App& verb, const std::string& words);
+/// Returns what writes --help: flags in their groups, lines of the terminal's width.
+std::shared_ptr<CLI::FormatterBase> help_formatter();
+
+/// Refuses every other flag of the verb beside `flag`, which leaves them no meaning, but for those `kept`.
+void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept);
+/// Adds --plan; of the flags added before it, only those `kept` may stand beside it.
+void add_plan(CLI::App& verb, std::string& plan, const std::vector<std::string>& kept);
+/// Refuses `flag` where one of `others` is missing.
+void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others);
+
+/// Returns "; 'WORD' is 'FLAG' here" or a suggestion for a word that the verb lacks as a flag.
+std::string meant_by(const std::string& word, const CLI::App& verb);
+
+/// Returns the flags given to `verb` that `other` has too, without those that say where and how results are shown.
+std::vector<tuner::GivenFlag> given_for(const CLI::App& other, const CLI::App& verb);
+
+/// Reads --current: words that say the user's layout, or a framework's file, with words beside it. Throws BadInput
+/// naming the flag, and the word or the file.
+tuner::CurrentLayout current_layout(const std::string& text);
+/// Reads --measured: seconds of a step, or a training's log. Throws BadInput naming the flag, and the file.
+tuner::MeasuredSteps measured_steps(const std::string& text);
+
+/// Refuses options of one backend beside another. Throws BadInput naming the flag.
+void check_backend(const CLI::App& verb, const RanksFlags& ranks);
+
+}  // namespace moe::cli

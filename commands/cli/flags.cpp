@@ -1,0 +1,593 @@
+#include "commands/cli/flags.h"
+
+#include <algorithm>
+#include <array>
+#include <fmt/ranges.h>
+#include <utility>
+
+#include "commands/cli/commit.h"
+#include "commands/cli/flag_kinds.h"
+#include "commands/cli/verbs.h"
+#include "commands/doctor/doctor.h"
+#include "commands/exchange/exchange.h"
+#include "commands/list.h"
+#include "commands/memory.h"
+#include "commands/model.h"
+#include "commands/placement.h"
+#include "commands/plannerbench.h"
+#include "commands/regress/ab.h"
+#include "commands/regress/compare.h"
+#include "commands/regress/history.h"
+#include "commands/regress/self_test.h"
+#include "commands/report/report.h"
+#include "commands/reproduce/reproduce.h"
+#include "commands/shared/frameworks.h"
+#include "commands/simulate.h"
+#include "moe/base/config_files.h"
+#include "moe/base/text.h"
+#include "tuner/fit.h"
+
+namespace moe::cli {
+namespace {
+
+constexpr const char* kClusterHelp = "profile, or one composed as GPU-NODESxGPUS-NETWORK (h100-4x8-ib-400)";
+
+void require_verb(int argc, const char* const* argv) {
+  constexpr std::array<std::string_view, 3> kOfNoVerb{"-h", "--help", "--version"};
+  const bool stands_later = std::any_of(argv + 1, argv + argc, [](const char* word) { return find_verb(word); });
+  if (argc > 1 && argv[1][0] == '-' && stands_later) return;  // refuse_word names what stands before it
+  if (argc > 1 && std::ranges::find(kOfNoVerb, argv[1]) != kOfNoVerb.end()) return;
+  if (argc > 1 && find_verb(argv[1]) != nullptr) return;
+  std::vector<std::string_view> known;
+  for (const Verb& verb : all_verbs()) known.push_back(verb.name);
+  if (argc < 2) bad_input("verb: found none, expected one of: {}", fmt::join(known, ", "));
+  bad_input("verb: found '{}', expected one of: {}{}", argv[1], fmt::join(known, ", "), suggestion(argv[1], known));
+}
+
+// Other words for groups and micro-batches than those of Framework::settings, and the flags that mean them here.
+constexpr std::pair<std::string_view, std::string_view> kWords[]{
+    {"--tp", "--mp"},
+    {"--tensor-parallel", "--mp"},
+    {"--tensor-parallel-size", "--mp"},
+    {"--data-parallel-size", "--dp"},
+    {"--expert-parallel-size", "--ep"},
+    {"--etp", "--esp"},
+    {"--pipeline-parallel-size", "--pp"},
+    {"--num-experts", "--experts"},
+    {"--moe-router-topk", "--top-k"},
+    {"--num-micro-batches", "--micro-batches"},
+    {"--num-microbatches", "--micro-batches"},
+    {"--gradient-accumulation-steps", "--micro-batches"},
+    {"--virtual-pipeline-model-parallel-size", "--virtual-stages"},
+    {"--num-layers", "--layers"},
+    {"--seq-length", "--seq"},
+    {"--hidden-size", "--model-dim"},
+    {"--ffn-hidden-size", "--hidden"},
+    {"--moe-ffn-hidden-size", "--hidden"},
+    {"--num-attention-heads", "--heads"},
+    {"--num-query-groups", "--kv-heads"},
+    {"--kv-channels", "--head-dim"},
+    {"--output", "--out"},
+    {"--gpu", "--cluster"},
+    {"--network", "--cluster"},
+    {"--nproc-per-node", "--ranks"},
+    {"--nproc_per_node", "--ranks"},
+};
+
+// Refuses the first word that the verb does not know: those after it may be its values.
+[[noreturn]] void refuse_word(const CLI::App& app) {
+  const CLI::App& verb = *app.get_subcommands().front();
+  const std::vector<std::string> left = verb.remaining(), outside = app.remaining();
+  if (left.empty()) bad_input("{}: found '{}' before it or behind --", verb.get_name(), fmt::join(outside, " "));
+  const auto flag = std::ranges::find_if(left, [](const std::string& word) { return word.starts_with('-'); });
+  const std::string& word = flag == left.end() ? left.front() : *flag;
+  if (find_verb(verb.get_name())->starts_another && flag == left.end())
+    bad_input("{}: found '{}', expected -- before the command that it starts", verb.get_name(), word);
+  bad_input("{}: found '{}', which it does not know{}; --help lists the flags", verb.get_name(), word,
+            meant_by(word, verb));
+}
+
+// Lists the flags that records do not depend on: where things are written, how they are shown, how processes meet.
+// Records depend on every other flag, also on new ones.
+constexpr std::array<std::string_view, 23> kOfNoRecord{"--wide",         "--json",
+                                                       "--top",          "--gantt",
+                                                       "--out",          "--overwrite",
+                                                       "--trace",        "--dump",
+                                                       "--write",        "--tasks",
+                                                       "--rank",         "--rendezvous",
+                                                       "--quiet",        "--verbose",
+                                                       "--checkpoint",   "--checkpoint-every",
+                                                       "--markdown",     "--strict",
+                                                       "--save-weights", "--max-input",
+                                                       "--trace-layers", "--trace-micro-batches",
+                                                       "--write-profile"};
+
+// Returns the flag's option if the verb has it and it was given, else nullptr.
+const CLI::Option* given_option(const CLI::App& verb, const std::string& flag) {
+  const CLI::Option* option = verb.get_option_no_throw(flag);
+  return option != nullptr && option->count() > 0 ? option : nullptr;
+}
+
+Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
+  Asked asked;
+  asked.argv = std::move(argv);
+  asked.flags = {verb.get_name()};
+  for (const CLI::Option* option : verb.get_options())
+    if (option->count() > 0 && std::ranges::find(kOfNoRecord, option->get_name()) == kOfNoRecord.end())
+      asked.flags.push_back(fmt::format("{}={}", option->get_name(), fmt::join(option->results(), ",")));
+  asked.named_file = given_option(verb, "--out") != nullptr;
+  asked.overwrite = given_option(verb, "--overwrite") != nullptr;
+  asked.otherwise = "another --out, or --overwrite";
+  asked.built_from = built_from();
+  return asked;
+}
+
+// Flags of one process of several: the command that starts the others says them.
+constexpr std::array<std::string_view, 3> kOfOneProcess{"--rank", "--ranks", "--rendezvous"};
+
+// Returns the files and folders that the command writes at the end. Records are opened before, by their writer. Throws
+// BadInput where two of all these are one.
+std::vector<OutTarget> targets_of(const CLI::App& verb) {
+  std::vector<OutTarget> targets;
+  for (const auto& [flag, is_folder] : {std::pair("--trace", false),
+                                        {"--save-weights", false},
+                                        {"--write", false},
+                                        {"--write-profile", false},
+                                        {"--plot", false},
+                                        {"--dump", true},
+                                        {"--checkpoint", true}})
+    if (const CLI::Option* option = given_option(verb, flag))
+      targets.push_back({flag, option->as<std::string>(), is_folder});
+  std::vector<OutTarget> all = targets;
+  if (const CLI::Option* out = given_option(verb, "--out")) all.push_back({"--out", out->as<std::string>()});
+  require_distinct(all);
+  return targets;
+}
+
+// Checks how the ranks of a verb that runs layers come to be, and sets what follows from it.
+void set_ranks(const CLI::App& verb, Command& command) {
+  const std::string& backend = command.ranks.backend;
+  command.ranks.timeout_s = command.call.layers->timeout_s;
+  check_backend(verb, command.ranks);
+  if (backend != "local" && verb.count("--cluster") == 0) *command.call.cluster = commands::kHostCluster;
+  if (backend == "nccl") command.call.layers->device = DeviceKind::cuda;
+}
+
+int exit_code_of_doctor(const doctor::DoctorOptions& options) {
+  return doctor::run_doctor(options) ? int{kOk} : int{kDoubtful};
+}
+
+}  // namespace
+
+std::vector<tuner::GivenFlag> given_for(const CLI::App& other, const CLI::App& verb) {
+  std::vector<tuner::GivenFlag> given;
+  for (const CLI::Option* option : verb.get_options()) {
+    const std::string name = option->get_name();
+    const bool is_output = option->get_group() == kOutput && name != "--max-input";
+    if (option->count() == 0 || is_output || other.get_option_no_throw(name) == nullptr ||
+        std::ranges::find(kOfOneProcess, name) != kOfOneProcess.end())
+      continue;
+    const bool takes_value = option->get_items_expected_max() > 0;
+    given.push_back({name, takes_value ? fmt::format("{}", fmt::join(option->results(), ",")) : ""});
+  }
+  return given;
+}
+
+std::string meant_by(const std::string& word, const CLI::App& verb) {
+  if (!word.starts_with("--")) return "";
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const std::string name = word.substr(0, word.find('='));
+  const auto ours_of = [&](std::string_view theirs, std::string_view ours) {
+    return name == theirs && std::ranges::find(known, ours) != known.end();
+  };
+  for (const auto& [theirs, ours] : kWords)
+    if (ours_of(theirs, ours)) return fmt::format("; '{}' is '{}' here", theirs, ours);
+  for (const commands::Framework& framework : commands::frameworks())
+    for (const commands::SettingsFormat& format : framework.formats)
+      for (const commands::SettingName& name_of : format.names)
+        if (ours_of(name_of.theirs, name_of.flag))
+          return fmt::format("; '{}' is '{}' here", name_of.theirs, name_of.flag);
+  return suggestion(name, known);
+}
+
+std::optional<Command> parse_command_line(int argc, const char* const* argv) {
+  Command command;
+  CLI::App app("moetune: benchmark and autotuning suite for the training of Mixture-of-Experts layers", "moetune");
+  std::vector<VerbCall> calls = add_verbs(app, command);
+  require_verb(argc, argv);
+  const Verb* const row = argc > 1 ? find_verb(argv[1]) : nullptr;
+  // The command behind the -- is parsed by itself.
+  const bool starts = row != nullptr && row->starts_another;
+  const int own = starts ? static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv) : argc;
+  try {
+    app.parse(own, argv);
+  } catch (const CLI::Success& help) {
+    app.exit(help);
+    return std::nullopt;
+  } catch (const CLI::ExtrasError&) {
+    refuse_word(app);
+  } catch (const CLI::ParseError& error) {
+    std::string text = error.what();
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    bad_input("{}; --help lists what is expected", text);
+  }
+  const CLI::App& verb = *app.get_subcommands().front();
+  command.verb = verb.get_name();
+  command.call = std::move(calls[static_cast<size_t>(find_verb(command.verb) - all_verbs().data())]);
+  VerbCall& call = command.call;
+  if (starts) call.take_command({argv + std::min(own + 1, argc), argv + argc});
+  command.targets = targets_of(verb);
+  if (call.layers != nullptr) set_ranks(verb, command);
+  if (call.asked != nullptr) *call.asked = asked_by(verb, {argv, argv + argc});
+  return command;
+}
+
+VerbCall add_list(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<commands::ListOptions>();
+  commands::ListOptions& o = *options;
+  set_example(verb, "");
+  begin_group(verb, kOutput);
+  add_json(verb, o.json);
+  return planning(options, commands::run_list);
+}
+
+VerbCall add_doctor(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<doctor::DoctorOptions>();
+  doctor::DoctorOptions& o = *options;
+  set_example(verb, " --strict && " + program_word() + " tune --cluster host");
+  begin_group(verb, kHow);
+  verb.add_flag("--strict", o.strict, "exit code 5 where there is a warning");
+  begin_group(verb, kOutput);
+  verb.add_flag("--all", o.all, "what is fine, too");
+  add_json(verb, o.json);
+  return planning(options, exit_code_of_doctor);
+}
+
+namespace {
+
+void add_noise(CLI::App& verb, commands::NoiseFlags& noise) {
+  add_number(verb, "--jitter", noise.jitter, "replay all ranks too: variation of every task (0.1: 10 %)", {0, 10});
+  verb.add_option("--straggler", noise.stragglers, "slow ranks")->type_name("RANK:FACTOR[,..]")->delimiter(',');
+  add_number(verb, "--zipf", noise.zipf, "uneven routing of a dropless layer: Zipf's exponent", {0, 10});
+  add_number(verb, "--samples", noise.samples, "replays with other jitter; default: 100", {1, 1e6});
+  add_number(verb, "--seed", noise.seed, "seed of jitter and of the experts' popularity; default: 1", {0, 9e18});
+}
+
+// Adds --serve and its flags. `others` mean nothing beside it.
+void add_serve(CLI::App& verb, commands::ServeFlags& s, const std::vector<std::string>& others) {
+  const std::vector<std::string> own = {"--routing",     "--skew", "--correlation",   "--drift",        "--batches",
+                                        "--path-length", "--pack", "--swap-gb-per-s", "--write-profile"};
+  CLI::Option* serve = verb.add_flag(
+      "--serve", s.serve,
+      "inference of top-1 layers, all ranks one expert-parallel group: experts placed by popularity (Lina), or not");
+  add_text(verb, "--routing", "FILE", s.routing, "--serve: a routing trace; default: synthetic");
+  add_number(verb, "--skew", s.skew, "--serve: synthetic popularity, Zipf's exponent; default: 0.42", {0, 10});
+  add_number(verb, "--correlation", s.correlation,
+             "--serve: synthetic, how far a layer's experts tell the next layer's; default: 0.62", {0, 1});
+  add_number(verb, "--drift", s.drift, "--serve: synthetic, how far batches differ; default: 0.25", {0, 10});
+  add_number(verb, "--batches", s.batches, "--serve: synthetic, half of them profiled; default: 100", {2, 1e6});
+  add_number(verb, "--path-length", s.path, "--serve: layers of a path that estimates look back; default: 3", {1, 64});
+  add_number(verb, "--pack", s.pack, "--serve: most experts on a device; default: 4", {1, 1e6});
+  add_number(verb, "--swap-gb-per-s", s.swap_gb_per_s, "--serve: from host memory to a device; default: 25",
+             {1e-3, 1e6});
+  add_text(verb, "--write-profile", "FILE", s.write_profile, "--serve: write how often experts follow paths, as CSV");
+  for (const std::string& flag : own) needs(verb, flag, {"--serve"});
+  for (const std::string& flag : others) serve->excludes(verb.get_option(flag));
+}
+
+}  // namespace
+
+VerbCall add_simulate(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<commands::SimulateOptions>();
+  commands::SimulateOptions& s = *options;
+  set_example(verb, " --cluster testbed-b --schedule fsmoe --batch 4 --seq 1024 --model-dim 2048 --hidden 8192");
+  add_text(verb, "--cluster", "CLUSTER|FILE", s.selection.cluster, kClusterHelp);
+  add_nodes(verb, s.selection);
+  add_schedule(verb, s.selection);
+  add_model(verb, s.model);
+  add_layer(verb, s.selection);
+  begin_group(verb, kHow);
+  add_states(verb, s.selection);
+  add_planned_fields(verb, s.selection);
+  add_degrees(verb, s.selection);
+  add_text(verb, "--partition", "exact|paper|step1|none", s.partition,
+           "how a model's gradients are spread over its layers; default: exact");
+  add_noise(verb, s.noise);
+  begin_group(verb, kOutput);
+  add_trace(verb, s.trace, "write a Perfetto timeline");
+  add_records(verb, s.out, "write records, timelines included (JSON Lines)");
+  add_number_or_all(verb, "--gantt", s.drawn,
+                    "draw the lanes of the N fastest schedules that differ as text, on one scale; default: 3", 0);
+  verb.add_flag("--sweep-degrees", s.sweep_degrees, "with --out: a record of each degree from 1 to 64 too");
+  add_json(verb, s.json);
+  verb.get_option("--gantt")->excludes("--json");
+  add_plan(verb, s.plan, {"--cluster", "--nearest", "--trace", "--json"});
+  needs(verb, "--sweep-degrees", {"--out"});
+  needs(verb, "--overwrite", {"--out"});
+  begin_group(verb, kHow);
+  add_serve(verb, s.serve,
+            {"--schedule",       "--micro-batches",   "--pipeline",   "--virtual-stages", "--plan",
+             "--zero",           "--recompute",       "--node-limit", "--degree-forward", "--degree-backward",
+             "--micro-op-bytes", "--min-chunk-bytes", "--partition",  "--jitter",         "--straggler",
+             "--zipf",           "--samples",         "--trace",      "--gantt",          "--sweep-degrees"});
+  return planning(options, commands::run_simulate);
+}
+
+VerbCall add_fit(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<tuner::FitOptions>();
+  tuner::FitOptions& o = *options;
+  set_example(verb, " --records results/microbench-testbed-b.jsonl --out results/mine.toml");
+  add_text(verb, "--records", "FILE...", o.records, "records of microbench, tune or import, of one cluster")
+      ->capture_default_str();
+  add_text(verb, "--compute-from", "CLUSTER|FILE", o.compute_from,
+           "take prices of computations that the records lack from this profile, such as h100-8");
+  begin_group(verb, kHow);
+  verb.add_flag("--strict", o.strict, "exit code 5 where the fit of an operation is WEAK or UNUSABLE");
+  begin_group(verb, kOutput);
+  add_text(verb, "--name", "NAME", o.name, "name of the profile; default: CLUSTER-fitted");
+  add_text(verb, "-o,--out", "FILE", o.out, "the profile; default: results/NAME.toml");
+  add_json(verb, o.json);
+  return planning(options, tuner::run_fit);
+}
+
+VerbCall add_plannerbench(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<commands::PlannerbenchOptions>();
+  commands::PlannerbenchOptions& o = *options;
+  set_example(verb, " --json > planner.json");
+  begin_group(verb, kOutput);
+  verb.add_flag("--json", o.json, "Google Benchmark's JSON on stdout");
+  return planning(options, commands::run_plannerbench);
+}
+
+VerbCall add_memory(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<commands::MemoryOptions>();
+  commands::MemoryOptions& m = *options;
+  set_example(verb, " --model mixtral-7b --cluster testbed-b --zero 1");
+  add_text(verb, "--cluster", "CLUSTER|FILE", m.selection.cluster, kClusterHelp);
+  add_nodes(verb, m.selection);
+  add_model(verb, m.model);
+  add_layer(verb, m.selection);
+  verb.add_flag("--parm", m.parm, "count the layers of Parm's grid that fit its GPUs instead");
+  begin_group(verb, kHow);
+  add_states(verb, m.selection);
+  add_number(verb, "--memory-gib", m.memory_gib, "memory of a rank; default: the profile's", {1e-6, 1e6});
+  begin_group(verb, kOutput);
+  add_json(verb, m.json);
+  stands_alone(verb, "--parm", {"--top-k", "--experts", "--json"});
+  return planning(options, commands::run_memory);
+}
+
+VerbCall add_model_verb(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<commands::ModelOptions>();
+  commands::ModelOptions& o = *options;
+  set_example(verb, " qwen3-30b-a3b");
+  verb.add_option("MODEL", o.model, "a name, see list; a model file; a Hugging Face config.json, or its folder")
+      ->type_name("MODEL|FILE")
+      ->required();
+  begin_group(verb, kOutput);
+  add_json(verb, o.json);
+  return planning(options, commands::run_model);
+}
+
+VerbCall add_placement(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<commands::PlacementOptions>();
+  commands::PlacementOptions& o = *options;
+  PlacementRequest& r = o.request;
+  set_example(verb, " --ep 8 --cp 4 --switch-ports 32");
+  add_number(verb, "--dp", r.dp, with_default("data-parallel group size", r.dp), {1, 1e6});
+  add_number(verb, "--tp", r.tp, with_default("tensor- and sequence-parallel group size, inside a node", r.tp),
+             {1, 1024});
+  add_number(verb, "--cp", r.cp, with_default("context-parallel group size", r.cp), {1, 1e6});
+  add_number(verb, "--ep", r.ep, with_default("expert-parallel group size", r.ep), {1, 1e6});
+  add_number(verb, "--pp", r.pp, with_default("pipeline stages", r.pp), {1, 1e6});
+  add_number(verb, "--ranks-per-node", r.ranks_per_node, with_default("GPUs a node", r.ranks_per_node), {1, 1024});
+  add_number(verb, "--switch-ports", r.switch_ports,
+             with_default("ports of the switch that joins GPUs of one TP position", r.switch_ports), {1, 1e6});
+  begin_group(verb, kOutput);
+  add_json(verb, o.json);
+  return planning(options, commands::run_placement);
+}
+
+VerbCall add_reproduce(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<reproduce::ReproduceOptions>();
+  reproduce::ReproduceOptions& r = *options;
+  set_example(verb, " fsmoe-table5");
+  verb.add_option("TABLE", r.table, "key of a table, see list")->type_name("");
+  add_text(verb, "--assume", "ASSUMPTIONS|FILE", r.assume, "for what no paper prints (configs/papers/assume/)");
+  verb.add_flag("--measure", r.measure,
+                "of fsmoe-table5, fsmoe-degrees, fsmoe-fig6: a column of what ran, of runs in results/");
+  add_text(verb, "--records", "FILE", r.records, "the same, of these records or documents of modelbench --json");
+  add_text(verb, "--runs", "FILE", r.runs, "of training: other measured steps, in the columns of training-runs.csv");
+  verb.add_flag("--audit", r.audit, "every combination of FSMoE's open conventions");
+  verb.add_flag("--all", r.all, "every table, with and without the example assumptions, and the audit");
+  begin_group(verb, kOutput);
+  add_text(verb, "--write", "FILE", r.write,
+           "with --all: write a summary in Markdown to FILE, and a page per paper to a folder of its name without the "
+           "ending");
+  add_records(verb, r.out, "records; default: results/reproduce-TABLE.jsonl");
+  add_json(verb, r.json);
+  return planning(options, reproduce::run_reproduce);
+}
+
+// The verbs that speak other people's formats.
+
+VerbCall add_export(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<exchange::ExportOptions>();
+  exchange::ExportOptions& o = *options;
+  set_example(verb, " csv testbed-b --per-element");
+  verb.add_option("FORMAT", o.format, "of what is written")->type_name(exchange::export_formats())->required();
+  verb.add_option("FILE", o.file, "a profile, records or a plan; of otava a folder of records too")
+      ->type_name("")
+      ->required();
+  add_text(verb, "--cluster", "CLUSTER|FILE", o.cluster, "prices a plan; default: the records' own");
+  add_text(verb, "--only", "NAME", o.only, "of records: this layer, by its name");
+  add_text(verb, "--schedule", "SCHEDULE", o.schedule, "of records: this schedule's plan; default: the fastest");
+  begin_group(verb, kHow);
+  verb.add_flag("--per-element", o.per_element, "csv of a profile: betas of a float32 element, as papers print them");
+  verb.add_flag("--samples", o.samples, "google-benchmark: every sample as a repetition; default: their median");
+  begin_group(verb, kOutput);
+  add_text(verb, "-o,--out", "FILE", o.out, "default: standard output");
+  return planning(options, exchange::run_export);
+}
+
+VerbCall add_import(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<exchange::ImportOptions>();
+  exchange::ImportOptions& o = *options;
+  set_example(verb, " nccl-tests all_reduce.txt alltoall.txt --out results/imported.jsonl");
+  verb.add_option("FORMAT", o.format, "of what is read")->type_name(exchange::import_formats())->required();
+  verb.add_option("FILE", o.files, "one or several")->type_name("")->required();
+  add_text(verb, "--cluster", "NAME", o.cluster, "name of the cluster in the records");
+  begin_group(verb, kHow);
+  add_text(verb, "--op", "alltoall|allgather|reducescatter|allreduce|sendrecv", o.op,
+           "nccl-tests: the operation, where the file does not say");
+  add_text(verb, "--network", "inter|intra", o.network, "of the groups, where the files do not say");
+  add_number(verb, "--nodes", o.nodes, "of the cluster; default: as the files say", {1, kMostNodes});
+  add_number(verb, "--experts", o.experts, "deepep: of a test that prints rates without times", {1, 1e6});
+  add_text(verb, "--dtype", "float32|float16|bfloat16|float64", o.dtype,
+           "nsys: of GEMMs whose kernels' names tell none");
+  add_number(verb, "--ranks", o.ranks, "of a group, where the files do not say", {2, 1e6});
+  add_number(verb, "--ranks-per-node", o.ranks_per_node, "of the cluster; default: as the files say",
+             {1, kMostRanksPerNode});
+  verb.add_flag("--in-place", o.in_place, "nccl-tests: the in-place columns; default: out of place");
+  add_text(verb, "--map", "FILE", o.map, "traces: CSV of kernel, kind; what kernels of other names do");
+  begin_group(verb, kOutput);
+  add_text(verb, "-o,--out", "FILE", o.out, "the records; of csv-profile the profile");
+  add_overwrite(verb);
+  return planning(options, exchange::run_import);
+}
+
+// The verbs that keep performance from regressing.
+
+namespace {
+
+void add_base(CLI::App& verb, std::string& base) {
+  add_text(verb, "--base", "FOLDER", base,
+           "a checkout, build folder or program of moetune; with --metric any folder; default: this one");
+}
+
+// Adds what a gate launches, and how.
+template <class Options>
+void add_launches(CLI::App& verb, Options& o) {
+  add_text(verb, "--cases", "CASES|FILE", o.cases, "command lines to run (configs/ci/), in the place of -- VERB");
+  add_text(verb, "--metric", "number|gbench|megatron|nemo|megatron-bridge|deepspeed|nsys:RANGE|REGEX", o.metric,
+           "run any command behind --, in the folders; its time is in its output: in lines that are numbers, "
+           "google/benchmark's JSON, Megatron-LM's log, the SQLite export of Nsight Systems that it names, or the "
+           "group of a regular expression");
+  add_text(verb, "--unit", "s|ms|us|ns|1/s", o.unit, "of these numbers; 1/s: a rate, more is better; default: s");
+  begin_group(verb, kHow);
+  add_text(verb, "--launcher", "WORDS", o.launcher, "what stands before the program: 'mpirun -np 2'");
+  add_number(verb, "--delta", o.delta_percent, "percent that a case must be slower by, at least; default: 3",
+             {0.01, 100});
+  add_number(verb, "--seed", o.seed, "seed of the order of launches, and of what is drawn", {0, 9e18});
+  add_number(verb, "--timeout", o.timeout_s, "seconds a launch may take; default: 20 times the first, at least 60",
+             {0.1, 86400});
+}
+
+void add_filter(CLI::App& verb, std::vector<std::string>& filter) {
+  verb.add_option("--filter", filter, "these cases alone: of a parameter, or schedule, one of the values")
+      ->type_name("KEY=VALUE[,..]")
+      ->delimiter(',');
+}
+
+void add_floor(CLI::App& verb, std::string& floor) {
+  add_text(verb, "--floor", "FILE", floor, "records of self-test on this machine; default: results/self-test.jsonl");
+}
+
+}  // namespace
+
+VerbCall add_ab(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<regress::AbOptions>();
+  regress::AbOptions& o = *options;
+  set_example(verb,
+              " --base ../before --head . -- layerbench --cluster host --no-predict --schedule fsmoe "
+              "--degree-forward 2 --degree-backward 2");
+  add_base(verb, o.base);
+  add_text(verb, "--head", "FOLDER", o.head, "what is compared with it; default: the base");
+  add_text(verb, "--base-flags", "FLAGS", o.base_flags, "added to the command line of the base");
+  add_text(verb, "--head-flags", "FLAGS", o.head_flags, "added to the command line of the head");
+  add_launches(verb, o);
+  add_floor(verb, o.floor);
+  verb.add_flag("--strict", o.strict, "exit code 5 where a case is ambiguous and none is slower");
+  begin_group(verb, kOutput);
+  add_records(verb, o.out, "records of all launches; default: results/ab.jsonl");
+  verb.add_flag("--markdown", o.markdown, "a table for a pull request, in the place of text");
+  add_json(verb, o.json);
+  verb.get_option("--markdown")->excludes("--json");
+  VerbCall call = planning(options, regress::run_ab);
+  call.take_command = [options](std::vector<std::string> words) { options->command = std::move(words); };
+  return call;
+}
+
+VerbCall add_self_test(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<regress::SelfTestOptions>();
+  regress::SelfTestOptions& o = *options;
+  set_example(verb, " --cases tiny");
+  add_base(verb, o.base);
+  add_launches(verb, o);
+  add_number(verb, "--gates", o.gates, "live gates that compare the program with itself; default: 10", {1, 1000});
+  add_number(verb, "--resamples", o.resamples, "gates made of the recorded launches, a row; default: 2000", {1, 1e7});
+  verb.add_flag("--simulate", o.simulate, "launch nothing: the rule beside three others, on made-up machines");
+  begin_group(verb, kOutput);
+  add_records(verb, o.out, "records of all launches, and the floor; default: results/self-test.jsonl");
+  add_json(verb, o.json);
+  stands_alone(verb, "--simulate", {"--delta", "--seed", "--resamples", "--json"});
+  VerbCall call = planning(options, regress::run_self_test);
+  call.take_command = [options](std::vector<std::string> words) { options->command = std::move(words); };
+  return call;
+}
+
+VerbCall add_compare(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<regress::CompareOptions>();
+  regress::CompareOptions& o = *options;
+  set_example(verb, " before.jsonl after.jsonl");
+  verb.add_option("BASE", o.base, "records, or a folder of them")->type_name("")->required();
+  verb.add_option("HEAD", o.head, "the same of the change")->type_name("")->required();
+  add_text(verb, "--metric", "nsys:RANGE", o.metric,
+           "of SQLite exports of Nsight Systems, or folders of them, in the place of records: an NVTX range");
+  add_filter(verb, o.filter);
+  begin_group(verb, kHow);
+  add_text(verb, "--by", "NAME", o.by, "geometric means by a parameter, or schedule");
+  add_floor(verb, o.floor);
+  verb.add_flag("--strict", o.strict, "exit code 5 where a case is ambiguous and none slower");
+  begin_group(verb, kOutput);
+  verb.add_flag("--all", o.all, "cases that are the same too, and every name");
+  verb.add_flag("--markdown", o.markdown, "for the comment of a pull request");
+  add_json(verb, o.json);
+  for (const char* flag : {"--all", "--markdown"}) verb.get_option("--json")->excludes(verb.get_option(flag));
+  return planning(options, regress::run_compare);
+}
+
+VerbCall add_history(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<regress::HistoryOptions>();
+  regress::HistoryOptions& o = *options;
+  set_example(verb, " results");
+  verb.add_option("DIR", o.folder, "any *.jsonl below it")->type_name("")->required();
+  add_filter(verb, o.filter);
+  begin_group(verb, kHow);
+  add_text(verb, "--by", "NAME", o.by, "a series of each value of a parameter, schedule or key");
+  begin_group(verb, kOutput);
+  add_text(verb, "--plot", "FILE", o.plot, "draw the series (.svg, .png)");
+  add_json(verb, o.json);
+  return planning(options, regress::run_history);
+}
+
+// The verb that makes a page of records.
+
+VerbCall add_report(CLI::App& verb, Command&) {
+  const auto options = std::make_shared<report::ReportOptions>();
+  report::ReportOptions& o = *options;
+  set_example(verb, " results/tune-testbed-b.jsonl --out report.html");
+  verb.add_option("RECORDS", o.records, "files of records, gzipped ones too")->type_name("")->required();
+  add_text(verb, "--cluster", "CLUSTER|FILE", o.cluster,
+           "profile that prices the replays; default: what the records' own operations fit, else their cluster");
+  begin_group(verb, kHow);
+  add_number(verb, "--timelines", o.timelines, "layers that the page replays; default: 8", {0, 100});
+  begin_group(verb, kOutput);
+  add_text(verb, "-o,--out", "FILE", o.out, "the page");
+  return planning(options, report::run_report);
+}
+
+}  // namespace moe::cli

@@ -1,0 +1,188 @@
+#include "commands/cli/launch.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fmt/core.h>
+#include <optional>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "commands/cli/errors.h"
+#include "moe/base/check.h"
+#include "moe/base/launch_board.h"
+#include "moe/base/log.h"
+#include "moe/base/signals.h"
+
+namespace moe::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+// Time beyond the time-out: to find out which rank is to blame, then the patience that a failed rank has with its
+// own code.
+constexpr std::chrono::seconds kPatience{6};
+
+struct Child {
+  pid_t pid = 0;
+  bool ended = false;
+  std::optional<Clock::time_point> stopped_at = {};
+};
+
+// Returns the signal that ended a process, also one that the process took to end in order; 0: none.
+int signal_of(int status) {
+  constexpr int kOfSignals = 128;  // and the signal: the exit code, as shells have it
+  if (WIFSIGNALED(status)) return WTERMSIG(status);
+  return WIFEXITED(status) && WEXITSTATUS(status) > kOfSignals ? WEXITSTATUS(status) - kOfSignals : 0;
+}
+
+class Ranks {
+ public:
+  Ranks(const LaunchOptions& options, const std::string& program)
+      : options_(options),
+        program_(program),
+        timeout_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.timeout_s))) {
+    signals_ = signalfd(-1, &held_.set(), SFD_CLOEXEC);
+  }
+  ~Ranks() {
+    for (const Child& child : children_)
+      if (!child.ended) kill(child.pid, SIGKILL), waitpid(child.pid, nullptr, 0);
+    ::close(signals_);
+  }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  int run() {
+    for (int rank = 0; rank < options_.ranks; ++rank) children_.push_back({start(rank)});
+    while (open() > 0) {
+      wait_for_news();
+      look_at_children();
+      tell_of_stopped();
+      if (Clock::now() >= deadline_ || only_stopped()) end(SIGKILL);
+    }
+    return ended_by_ ? 128 + ended_by_ : code_;
+  }
+
+ private:
+  pid_t start(int rank) {
+    const pid_t parent = getpid(), pid = fork();
+    require<BadInput>(pid >= 0, "launch: cannot start rank {} of {}: {}", rank, options_.ranks, std::strerror(errno));
+    if (pid > 0) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // whatever happens to us
+    if (getppid() != parent) _exit(kRankFailure);
+    held_.release();
+    for (const char* here : {"RANK", "LOCAL_RANK"}) setenv(here, fmt::format("{}", rank).c_str(), 1);
+    for (const char* all : {"WORLD_SIZE", "LOCAL_WORLD_SIZE"})
+      setenv(all, fmt::format("{}", options_.ranks).c_str(), 1);
+    setenv(LaunchBoard::kVariable, fmt::format("{}", board_.descriptor()).c_str(), 1);
+    for (const char* of_others : {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"}) unsetenv(of_others);
+    std::vector<char*> argv{const_cast<char*>(program_.c_str())};
+    for (const std::string& word : options_.command) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    execv(program_.c_str(), argv.data());
+    log_error(fmt::format("{}: {}", program_, std::strerror(errno)));
+    _exit(kBadInput);
+  }
+
+  size_t open() const {
+    return static_cast<size_t>(std::ranges::count_if(children_, [](const Child& child) { return !child.ended; }));
+  }
+  // Returns whether only stopped ranks are left, which no time-out will end.
+  bool only_stopped() const {
+    return failed_ &&
+           std::ranges::all_of(children_, [](const Child& child) { return child.ended || child.stopped_at; });
+  }
+
+  // Returns when a rank has been stopped for so long that the others should end.
+  Clock::time_point given_up(const Child& child) const {
+    return child.stopped_at ? *child.stopped_at + timeout_ : Clock::time_point::max();
+  }
+  void tell_of_stopped() {
+    for (size_t rank = 0; rank < children_.size(); ++rank)
+      if (Clock::now() >= given_up(children_[rank]))
+        board_.post_failure(fmt::format("rank {} has been stopped for {:.1f} s", rank, options_.timeout_s));
+  }
+
+  void wait_for_news() {
+    pollfd news{signals_, POLLIN, 0};
+    int ms = -1;
+    Clock::time_point next = deadline_;
+    if (!board_.failure())
+      for (const Child& child : children_) next = std::min(next, given_up(child));
+    if (next != Clock::time_point::max()) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now());
+      ms = static_cast<int>(std::clamp<int64_t>(left.count() + 1, 0, 1000000));
+    }
+    if (poll(&news, 1, ms) <= 0) return;
+    signalfd_siginfo info{};
+    if (read(signals_, &info, sizeof info) != sizeof info || info.ssi_signo == SIGCHLD) return;
+    const bool again = ended_by_ != 0;
+    if (!again) ended_by_ = static_cast<int>(info.ssi_signo);
+    end(SIGTERM);
+    // A training that was asked once ends its step and keeps a checkpoint.
+    deadline_ = std::min(deadline_, Clock::now() + (again ? kGrace : std::max<Clock::duration>(kGrace, timeout_)));
+  }
+
+  void look_at_children() {
+    for (size_t rank = 0; rank < children_.size(); ++rank) {
+      Child& child = children_[rank];
+      int status = 0;
+      while (!child.ended && waitpid(child.pid, &status, WNOHANG | WUNTRACED | WCONTINUED) == child.pid) {
+        child.stopped_at = WIFSTOPPED(status) ? std::optional(Clock::now()) : std::nullopt;
+        if (!WIFEXITED(status) && !WIFSIGNALED(status)) continue;
+        child.ended = true;
+        take(static_cast<int>(rank), status);
+      }
+    }
+  }
+
+  void take(int rank, int status) {
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kOk) return;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kDoubtful) {  // it has done its work
+      if (!failed_) code_ = kDoubtful;
+      return;
+    }
+    const int signal = signal_of(status);
+    const std::string what = signal > 0
+                                 ? fmt::format("rank {} was ended by signal {} ({})", rank, signal, strsignal(signal))
+                                 : fmt::format("rank {} ended with code {}", rank, WEXITSTATUS(status));
+    board_.post_failure(what);
+    if (WIFSIGNALED(status) && ended_by_ == 0 && !killing_) log_error(what);
+    // A rank that says what is wrong counts more than those that only miss it.
+    const int said = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    if (!failed_) code_ = kRankFailure;
+    if (code_ == kRankFailure && (said == kBadInput || said == kWrongResult || said == kNoHardware)) code_ = said;
+    if (!failed_) deadline_ = std::min(deadline_, Clock::now() + timeout_ + kPatience);
+    failed_ = true;
+  }
+
+  void end(int signal) {
+    killing_ = true;
+    for (const Child& child : children_) {
+      if (child.ended) continue;
+      kill(child.pid, signal);
+      kill(child.pid, SIGCONT);  // a stopped one hears nothing else
+    }
+  }
+
+  const LaunchOptions& options_;
+  const std::string& program_;
+  const Clock::duration timeout_;
+  LaunchBoard board_;
+  HeldSignals held_;
+  int signals_ = -1;
+  std::vector<Child> children_;
+  Clock::time_point deadline_ = Clock::time_point::max();
+  bool failed_ = false, killing_ = false;
+  int code_ = kOk, ended_by_ = 0;
+};
+
+}  // namespace
+
+int run_launch(const LaunchOptions& options, const std::string& program) { return Ranks(options, program).run(); }
+
+}  // namespace moe::cli

@@ -1,0 +1,46 @@
+// The verbs that run layers; `moetune` hands them over.
+#include <cstdlib>
+
+#include "commands/cli/errors.h"
+#include "commands/cli/flags.h"
+#include "commands/cli/processes.h"
+#include "layerbench/layerbench.h"
+#include "microbench/microbench.h"
+#include "modelbench/modelbench.h"
+#include "moe/base/terminal.h"
+#include "moe/device/device.h"
+#include "tuner/tune.h"
+
+namespace moe::cli {
+namespace {
+
+constexpr RunningHalf kHalf{microbench::run_microbench, layerbench::run_layerbench, modelbench::run_modelbench,
+                            tuner::run_tune};
+
+int run(int argc, char** argv) {
+  auto command = parse_command_line(argc, argv);
+  if (!command) return kOk;
+  require<BadInput>(command->runs_layers(), "{}: found nothing to run, expected `moetune {}`: it plans", argv[0],
+                    command->verb);
+  set_log_level(command->log);
+  if (command->wide) widen_output();
+  set_most_input(command->most_input);
+  if (command->call.layers->device == DeviceKind::cuda) set_cuda_connections();
+  const auto processes = start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
+  return run_together(processes.get(), [&] {
+    // Each rank writes into the folders, and the first one the files.
+    if (processes && !leads(*processes)) std::erase_if(command->targets, [](const auto& t) { return !t.is_folder; });
+    require_targets(command->targets);
+    return command->call.run_layers(kHalf, processes.get());
+  });
+}
+
+}  // namespace
+}  // namespace moe::cli
+
+int main(int argc, char** argv) {
+  const int code = moe::cli::guarded([&] { return moe::cli::run(argc, argv); });
+  // The process ends at once: the libraries' own tidying up may wait for ranks that are no more.
+  if (code == moe::kRankFailure) std::_Exit(code);
+  return code;
+}

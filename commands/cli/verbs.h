@@ -1,0 +1,84 @@
+#pragma once
+// The verbs of the command line. Each has a row in commands/cli/verbs.cpp, and a function that adds its flags.
+#include <CLI/CLI.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "commands/cli/flags.h"
+
+namespace moe::cli {
+
+/// What a verb needs of a build: the executable that plans, or also the one that has LibTorch.
+enum class Half { plans, runs };
+
+struct Verb {
+  std::string_view name;
+  Half half;
+  std::string_view summary;
+  /// Adds the verb's flags, and returns what they come to once they are parsed. Those of all verbs go to `command`.
+  VerbCall (*add)(CLI::App& verb, Command& command);
+  bool starts_another = false;  // command line, which stands behind a --
+
+  /// Returns whether it runs layers itself, on ranks that may be processes.
+  bool runs_layers() const { return half == Half::runs && !starts_another; }
+};
+
+/// In the order of --help.
+std::span<const Verb> all_verbs();
+
+/// Returns null for a name that no verb has.
+const Verb* find_verb(std::string_view name);
+
+/// Adds every verb with its flags, and returns what becomes of each, in the order of all_verbs(). `app` and `command`
+/// must outlive it.
+std::vector<VerbCall> add_verbs(CLI::App& app, Command& command);
+
+VerbCall add_list(CLI::App& verb, Command& command);
+VerbCall add_doctor(CLI::App& verb, Command& command);
+VerbCall add_tune(CLI::App& verb, Command& command);
+VerbCall add_simulate(CLI::App& verb, Command& command);
+VerbCall add_fit(CLI::App& verb, Command& command);
+VerbCall add_memory(CLI::App& verb, Command& command);
+VerbCall add_model_verb(CLI::App& verb, Command& command);
+VerbCall add_placement(CLI::App& verb, Command& command);
+VerbCall add_plannerbench(CLI::App& verb, Command& command);
+VerbCall add_microbench(CLI::App& verb, Command& command);
+VerbCall add_layerbench(CLI::App& verb, Command& command);
+VerbCall add_modelbench(CLI::App& verb, Command& command);
+VerbCall add_launch(CLI::App& verb, Command& command);
+VerbCall add_reproduce(CLI::App& verb, Command& command);
+VerbCall add_ab(CLI::App& verb, Command& command);
+VerbCall add_self_test(CLI::App& verb, Command& command);
+VerbCall add_compare(CLI::App& verb, Command& command);
+VerbCall add_history(CLI::App& verb, Command& command);
+VerbCall add_export(CLI::App& verb, Command& command);
+VerbCall add_import(CLI::App& verb, Command& command);
+VerbCall add_report(CLI::App& verb, Command& command);
+
+/// What the flags of a verb that only plans come to.
+template <class Options>
+VerbCall planning(const std::shared_ptr<Options>& options, int (*run)(const Options&)) {
+  VerbCall call;
+  call.options = options;
+  call.run = [options, run] { return run(*options); };
+  if constexpr (requires { options->asked; }) call.asked = &options->asked;
+  return call;
+}
+
+/// What the flags of a verb that runs layers come to; `cluster` is one of its options.
+template <class Options>
+VerbCall running(const std::shared_ptr<Options>& options, int (*RunningHalf::*run)(const Options&, World*),
+                 std::string& cluster) {
+  VerbCall call;
+  call.options = options;
+  call.run_layers = [options, run](const RunningHalf& half, World* processes) {
+    return (half.*run)(*options, processes);
+  };
+  call.asked = &options->asked;
+  call.layers = options.get();
+  call.cluster = &cluster;
+  return call;
+}
+
+}  // namespace moe::cli

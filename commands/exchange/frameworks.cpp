@@ -1,0 +1,381 @@
+// Settings of frameworks whose layers are made in Python: JSON of the arguments, and beside them what they don't say.
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <iterator>
+#include <ostream>
+
+#include "commands/exchange/formats.h"
+#include "commands/exchange/tuned_layer.h"
+#include "moe/base/check.h"
+#include "moe/base/json.h"
+#include "moe/plan/pipeline.h"
+
+namespace moe::exchange {
+namespace {
+
+// The arguments below `maker`, a function or class; above them what the records say; behind them a configuration file
+// that stands in their place, where the framework has one.
+void write_arguments(const ExportOptions& options, const TunedLayer& tuned, std::string_view maker,
+                     const Json& arguments, std::ostream& out, const Json& config = {}) {
+  const CaseRecord& record = tuned.chosen.record;
+  Json json{{"comment", tuned.notes},
+            {"layer", tuned.name},
+            {"schedule", record.schedule},
+            {"degree_forward", record.degree_forward},
+            {"degree_backward", record.degree_backward},
+            {"total_s", tuned.chosen.seconds},
+            {"fastest", {{"schedule", tuned.fastest.record.schedule}, {"total_s", tuned.fastest.seconds}}},
+            {"call", maker},
+            {"arguments", arguments}};
+  if (!config.is_null()) json["config"] = config;
+  out << document_text(json) << "\n";
+  log_notes(options, tuned);
+}
+
+void note_gate(TunedLayer& tuned, std::string_view framework, std::initializer_list<std::string_view> has) {
+  const std::string& gate = tuned.shape.layer.gate;
+  if (std::ranges::find(has, gate) == has.end())
+    tuned.notes.push_back(fmt::format("the gate {} is not among {}'s: its routing is another", gate, framework));
+  if (tuned.shape.layer.shared_hidden > 0)
+    tuned.notes.push_back(fmt::format("shared expert: a module of your own, {} -> {} -> {}, whose output is added",
+                                      tuned.shape.layer.model_dim, tuned.shape.layer.shared_hidden,
+                                      tuned.shape.layer.model_dim));
+  if (tuned.shape.layer.z_loss > 0) tuned.notes.push_back(fmt::format("{} has no z-loss", framework));
+}
+
+}  // namespace
+
+// Arguments of tutel.moe.moe_layer. Devices that share an expert are a negative number of experts a device.
+void write_tutel(const ExportOptions& options, std::ostream& out) {
+  TunedLayer tuned = tuned_layer(options, commands::framework_of("tutel"));
+  const LayerShape& l = tuned.shape.layer;
+  const ParallelShape& p = tuned.shape.parallel;
+  const bool dropless = !l.capacity_factor.has_value(), sharded = p.esp > 1;
+  const int64_t local = l.experts / p.ep;
+  note_gate(tuned, "Tutel", {"gshard", "switch", "xmoe"});
+  if (tuned.shape.rounding != Rounding::tutel)
+    tuned.notes.push_back(fmt::format("rows were rounded as {}, Tutel rounds as --capacity-rounding tutel",
+                                      name_of(tuned.shape.rounding)));
+  if (p.mp > 1) tuned.notes.push_back(fmt::format("attention over {} MP ranks is not Tutel's", p.mp));
+  Json experts{{"type", is_gated(l.ffn) ? "llama_ffn" : "ffn"},
+               {"num_experts_per_device", sharded && local == 1 ? -int64_t{p.esp} : local},
+               {"hidden_size_per_expert", l.hidden}};
+  if (!is_gated(l.ffn)) experts["has_fc1_bias"] = experts["has_fc2_bias"] = l.bias;
+  const Json arguments{
+      {"gate_type",
+       {{"type", l.gate == "xmoe" ? "cosine_top" : "top"},
+        {"k", l.top_k},
+        {"capacity_factor", dropless ? 0.0 : *l.capacity_factor}}},
+      {"model_dim", l.model_dim},
+      {"experts", experts},
+      {"a2a_ffn_overlap_degree", tuned.chosen.record.degree_forward},
+      {"parallel_type", sharded && local == 1 ? "model" : "data"},
+      {"use_2dh", l.dispatcher == "2dh"},
+  };
+  write_arguments(options, tuned, "tutel.moe.moe_layer", arguments, out);
+}
+
+// Sets a value by its keys from the root, joined by dots.
+void set_key(Json& config, std::string_view keys, Json value) {
+  std::string pointer = fmt::format("/{}", keys);
+  std::ranges::replace(pointer, '.', '/');
+  config[Json::json_pointer(pointer)] = std::move(value);
+}
+
+// Returns DeepSpeed's configuration of groups, micro-batches and experts of a Hugging Face model, and notes what that
+// needs and what it does otherwise.
+Json auto_ep(TunedLayer& tuned) {
+  const LayerShape& l = tuned.shape.layer;
+  const ParallelShape& p = tuned.shape.parallel;
+  std::vector<std::string>& notes = tuned.notes;
+  notes.emplace_back(
+      "config: AutoEP, in the place of the call; it needs DeepSpeed 0.19.2, Transformers 5 and a model of Hugging Face "
+      "that it knows (mixtral, qwen3_moe, qwen3_5_moe, deepseek_v2, deepseek_v3), or the patterns of its names");
+  if (l.capacity_factor) notes.emplace_back("config: AutoEP drops no token, whatever the capacity factor");
+  if (p.esp > 1) notes.push_back(fmt::format("config: AutoEP has whole experts on a rank, not shards of {}", p.esp));
+  if (p.mp > 1)
+    notes.push_back(fmt::format("config: AutoEP of 0.19 does not run beside tensor parallelism, here of {}", p.mp));
+  Json config{{"expert_parallel", {{"enabled", true}}}};
+  const auto set = [&](std::string_view flag, int64_t value) {
+    const auto names = commands::framework_of("deepspeed").formats.front().names;
+    set_key(config, std::ranges::find(names, flag, &commands::SettingName::flag)->theirs, value);
+  };
+  set("--ep", p.ep);
+  if (p.mp > 1) set("--mp", p.mp);
+  set("--batch", l.batch);
+  set("--micro-batches", tuned.model.micro_batches);
+  set("--global-batch", l.batch * tuned.model.micro_batches * p.dp);
+  if (p.zero > 0) set("--zero", p.zero);
+  return config;
+}
+
+// Arguments of deepspeed.moe.layer.MoE; the expert's module is the caller's.
+void write_deepspeed(const ExportOptions& options, std::ostream& out) {
+  TunedLayer tuned = tuned_layer(options, commands::framework_of("deepspeed"));
+  const LayerShape& l = tuned.shape.layer;
+  const ParallelShape& p = tuned.shape.parallel;
+  const double factor = l.capacity_factor.value_or(1.0);
+  note_gate(tuned, "DeepSpeed", {"gshard", "switch"});
+  if (l.top_k > 2)
+    tuned.notes.push_back(fmt::format("k is {}: releases of DeepSpeed before top-k gates have 1 and 2 alone", l.top_k));
+  if (tuned.shape.rounding != Rounding::deepspeed)
+    tuned.notes.push_back(fmt::format("rows were rounded as {}, DeepSpeed rounds as --capacity-rounding deepspeed",
+                                      name_of(tuned.shape.rounding)));
+  if (l.dispatcher != "alltoall")
+    tuned.notes.push_back(fmt::format("the dispatcher {} is not DeepSpeed's, which has one AlltoAll", l.dispatcher));
+  tuned.notes.push_back(fmt::format("expert: a module of your own, {} -> {} -> {}{}{}", l.model_dim, l.hidden / p.esp,
+                                    l.model_dim, l.bias ? ", with biases" : "",
+                                    p.esp > 1 ? fmt::format(", a shard of {} of the expert", p.esp) : ""));
+  Json arguments{{"hidden_size", l.model_dim},
+                 {"num_experts", l.experts},
+                 {"ep_size", p.ep},
+                 {"k", l.top_k},
+                 {"capacity_factor", factor},
+                 {"eval_capacity_factor", factor},
+                 {"min_capacity", tuned.shape.rounding == Rounding::deepspeed ? 4 : 0},
+                 {"drop_tokens", l.capacity_factor.has_value()},
+                 {"use_rts", false},
+                 {"use_tutel", l.order == "tutel" && l.top_k == 1},
+                 {"enable_expert_tensor_parallelism", p.esp > 1}};
+  if (l.top_k == 2) {
+    arguments["top2_2nd_expert_sampling"] = false;  // else the second expert is drawn at random
+    tuned.notes.emplace_back("top2_2nd_expert_sampling: releases of DeepSpeed before 0.14 lack it; leave it out there");
+  }
+  write_arguments(options, tuned, "deepspeed.moe.layer.MoE", arguments, out, auto_ep(tuned));
+}
+
+// Arguments of Megatron-Core, and of FSMoE's published layer, which is a change to it: a bash array to source.
+
+namespace {
+
+constexpr int64_t kVocabularyStep = 128;  // --make-vocab-size-divisible-by, by default
+
+class Arguments {
+ public:
+  void add(std::string_view flag) { lines_.emplace_back(flag); }
+  template <class Value>
+  void add(std::string_view flag, const Value& value) {
+    lines_.push_back(fmt::format("{} {}", flag, value));
+  }
+  const std::vector<std::string>& lines() const { return lines_; }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+// Returns "001101" as Python's "([0]*2+[1]*2+[0]*1+[1]*1)": which layers have experts.
+std::string layer_frequency(std::string_view moe_layers) {
+  std::string text;
+  for (size_t begin = 0; begin < moe_layers.size();) {
+    const size_t end = std::min(moe_layers.find_first_not_of(moe_layers[begin], begin), moe_layers.size());
+    text += fmt::format("{}[{}]*{}", text.empty() ? "" : "+", moe_layers[begin], end - begin);
+    begin = end;
+  }
+  return fmt::format("\"({})\"", text);
+}
+
+// Returns a model's parameter; 1: the record is of a layer.
+int64_t recorded(const CaseRecord& record, const char* name) {
+  return record.parameters.has(name) ? record.parameters.whole(name, record.where) : 1;
+}
+
+bool recorded_yes(const CaseRecord& record, const char* name) {
+  return record.parameters.has(name) && record.parameters.text(name, record.where) == "yes";
+}
+
+// Adds Megatron-Core's setting for a flag of tune.
+void add_setting(std::string_view flag, const auto& value, Arguments& a) {
+  a.add(commands::setting_of(commands::framework_of("megatron").formats.front(), flag, fmt::format("{}", value)));
+}
+
+// Adds what the model has beside its layers. Megatron-Core ties the output projection unless it is told otherwise.
+void add_ends(const CaseRecord& record, Arguments& a) {
+  if (record.parameters.has("vocabulary")) {
+    a.add("--vocab-size", recorded(record, "vocabulary"));
+    if (!recorded_yes(record, "tied_embedding")) a.add("--untie-embeddings-and-output-weights");
+  }
+  if (recorded_yes(record, "qk_norm")) a.add("--qk-layernorm");
+}
+
+void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
+  const LayerShape& l = tuned.shape.layer;
+  const ParallelShape& p = tuned.shape.parallel;
+  if (tuned.model.layers > 1) a.add("--num-layers", tuned.model.layers);
+  a.add("--hidden-size", l.model_dim);
+  a.add("--ffn-hidden-size", ffn_hidden);
+  a.add("--num-attention-heads", l.heads);
+  a.add("--kv-channels", head_width(l));
+  if (l.kv_heads < l.heads) a.add("--group-query-attention");
+  if (l.kv_heads < l.heads) a.add("--num-query-groups", l.kv_heads);
+  a.add("--position-embedding-type", l.rope_theta > 0 ? "rope" : "learned_absolute");
+  if (l.rope_theta > 0) a.add("--rotary-base", std::llround(l.rope_theta));
+  add_ends(tuned.chosen.record, a);
+  a.add("--seq-length", l.seq);
+  a.add("--max-position-embeddings", l.seq);
+  add_setting("--batch", l.batch, a);
+  add_setting("--global-batch", l.batch * p.dp * tuned.model.micro_batches, a);
+  a.add("--normalization", l.norm == Norm::rmsnorm ? "RMSNorm" : "LayerNorm");
+  if (!l.bias) a.add("--disable-bias-linear");
+  a.add("--attention-dropout", 0);  // by default it drops
+  a.add("--hidden-dropout", 0);
+  if (is_gated(l.ffn)) a.add("--swiglu");
+  if (l.dtype == DType::bfloat16) a.add("--bf16");
+  if (l.dtype == DType::float16) a.add("--fp16");
+  add_setting("--mp", p.mp, a);
+  if (p.mp > 1) a.add("--sequence-parallel");
+  add_setting("--pp", p.pp, a);
+  if (tuned.model.virtual_stages > 1) add_setting("--virtual-stages", tuned.model.virtual_stages, a);
+  add_setting("--ep", p.ep, a);
+}
+
+void add_moe(const LayerShape& l, Arguments& a) {
+  a.add("--num-experts", l.experts);
+  a.add("--moe-router-topk", l.top_k);
+  a.add("--moe-router-load-balancing-type", l.aux_loss > 0 ? "aux_loss" : "none");
+  if (l.aux_loss > 0) a.add("--moe-aux-loss-coeff", l.aux_loss);
+  if (l.z_loss > 0) a.add("--moe-z-loss-coeff", l.z_loss);
+  a.add("--moe-token-dispatcher-type", "alltoall");
+  if (!l.capacity_factor) return;
+  a.add("--moe-expert-capacity-factor", *l.capacity_factor);
+  a.add("--moe-pad-expert-input-to-capacity");
+}
+
+// A comment stays one, whatever a name holds.
+std::string one_line(std::string text) {
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
+  return text;
+}
+
+void write_array(const ExportOptions& options, const TunedLayer& tuned, const Arguments& arguments, std::ostream& out) {
+  out << fmt::format("# {}\n", one_line(tuned.name));
+  for (const std::string& note : tuned.notes) out << fmt::format("# {}\n", one_line(note));
+  out << "MOE_ARGS=(\n";
+  for (const std::string& line : arguments.lines()) out << fmt::format("    {}\n", line);
+  out << ")\n";
+  log_notes(options, tuned);
+}
+
+void note_differences(TunedLayer& tuned, std::initializer_list<std::string_view> gates) {
+  const LayerShape& l = tuned.shape.layer;
+  if (std::ranges::find(gates, l.gate) == gates.end())
+    tuned.notes.push_back(fmt::format("the gate {} is not among its: its routing is another", l.gate));
+  if (l.dispatcher != "alltoall")
+    tuned.notes.push_back(
+        fmt::format("the dispatcher {} is not among its: alltoall stands in its place", l.dispatcher));
+  if (tuned.shape.rounding != Rounding::megatron)
+    tuned.notes.push_back(fmt::format("rows were rounded as {}, it rounds as --capacity-rounding megatron",
+                                      name_of(tuned.shape.rounding)));
+  if (l.dtype == DType::float64) tuned.notes.emplace_back("it has no float64: float32 stands in its place");
+  if (l.rope_theta != std::round(l.rope_theta))
+    tuned.notes.push_back(fmt::format("--rotary-base takes whole numbers: {} was planned", l.rope_theta));
+  const CaseRecord& record = tuned.chosen.record;
+  if (!record.parameters.has("vocabulary"))
+    tuned.notes.emplace_back(
+        "--vocab-size and --untie-embeddings-and-output-weights are yours: the record is of layers alone");
+  else if (const int64_t words = recorded(record, "vocabulary"), step = kVocabularyStep * tuned.shape.parallel.mp;
+           words % step != 0)
+    tuned.notes.push_back(fmt::format("it pads the vocabulary of {} to a multiple of {}", words, step));
+  if (recorded_yes(record, "qk_norm"))
+    tuned.notes.emplace_back("--qk-layernorm is the model's: times and memory here leave that norm out");
+}
+
+}  // namespace
+
+void write_megatron(const ExportOptions& options, std::ostream& out) {
+  TunedLayer tuned = tuned_layer(options, commands::framework_of("megatron"));
+  const LayerShape& l = tuned.shape.layer;
+  note_differences(tuned, {"gshard", "switch", "sigmoid"});
+  tuned.notes.emplace_back(
+      "--overlap-moe-expert-parallel-comm runs AlltoAll beside another micro-batch's computation: no "
+      "schedule here does, so that no record says what it gains");
+  if (l.gate == "gshard" && l.top_k == 1)
+    tuned.notes.emplace_back("gshard weighs the one expert of a token by 1, Megatron-Core by its probability");
+  Arguments arguments;
+  add_model(tuned, tuned.dense_hidden > 0 ? tuned.dense_hidden : l.hidden, arguments);
+  if (!tuned.moe_layers.empty()) arguments.add("--moe-layer-freq", layer_frequency(tuned.moe_layers));
+  add_setting("--esp", tuned.shape.parallel.esp, arguments);
+  arguments.add("--moe-ffn-hidden-size", l.hidden);
+  if (l.shared_hidden > 0) arguments.add("--moe-shared-expert-intermediate-size", l.shared_hidden);
+  add_moe(l, arguments);
+  // Behind the choice of one expert a softmax is 1, whatever the logits.
+  if (l.gate != "sigmoid" && (l.top_k == 1 || l.gate == "switch")) arguments.add("--moe-router-pre-softmax");
+  if (l.gate == "sigmoid") arguments.add("--moe-router-score-function", "sigmoid");
+  if (const int nodes = expert_nodes(tuned.shape.parallel); l.node_limit > 0 && nodes > 1) {
+    arguments.add("--moe-router-num-groups", nodes);
+    arguments.add("--moe-router-group-topk", std::min<int64_t>(l.node_limit, nodes));
+  }
+  // Releases before 0.16 refuse it of other types.
+  if (l.experts > tuned.shape.parallel.ep && l.dtype == DType::bfloat16) arguments.add("--moe-grouped-gemm");
+  if (const int zero = tuned.shape.parallel.zero; zero > 0) add_setting("--zero", zero, arguments);
+  if (const Recompute recompute = tuned.shape.parallel.recompute; recompute != Recompute::none)
+    add_setting("--recompute", name_of(recompute), arguments);
+  write_array(options, tuned, arguments, out);
+}
+
+namespace {
+
+void write_yaml(const Json& table, const std::string& indent, std::ostream& out) {
+  for (const auto& [key, value] : table.items()) {
+    out << indent << key << ':';
+    if (value.is_object()) {
+      out << '\n';
+      write_yaml(value, indent + "  ", out);
+    } else {
+      out << ' ' << value.get<std::string>() << '\n';
+    }
+  }
+}
+
+// Writes groups, micro-batches and what a rank keeps in YAML that overrides a recipe, which has the model.
+void write_overrides(const ExportOptions& options, std::string_view format_name, std::ostream& out) {
+  TunedLayer tuned = tuned_layer(options, commands::framework_of("megatron"));
+  const LayerShape& l = tuned.shape.layer;
+  const ParallelShape& p = tuned.shape.parallel;
+  const auto& format =
+      *std::ranges::find(commands::framework_of("megatron").formats, format_name, &commands::SettingsFormat::name);
+  Json keys;
+  const auto set = [&](std::string_view flag, const auto& value) {
+    for (const auto& [name, theirs] : commands::settings_of(format, flag, fmt::format("{}", value)))
+      set_key(keys, name, theirs);
+  };
+  set("--mp", p.mp);
+  const std::string mp(format.names.front().theirs);
+  if (p.mp > 1) set_key(keys, mp.substr(0, mp.rfind('.') + 1) + "sequence_parallel", "true");
+  set("--pp", p.pp);
+  if (tuned.model.virtual_stages > 1) set("--virtual-stages", tuned.model.virtual_stages);
+  set("--ep", p.ep);
+  set("--esp", p.esp);
+  set("--batch", l.batch);
+  set("--global-batch", l.batch * p.dp * tuned.model.micro_batches);
+  set("--zero", p.zero);
+  set("--recompute", name_of(p.recompute));
+  out << fmt::format("# {}\n", one_line(tuned.name));
+  for (const std::string& note : tuned.notes) out << fmt::format("# {}\n", one_line(note));
+  write_yaml(keys, "", out);
+  log_notes(options, tuned);
+}
+
+}  // namespace
+
+void write_megatron_bridge(const ExportOptions& options, std::ostream& out) {
+  write_overrides(options, "Megatron-Bridge", out);
+}
+
+void write_nemo(const ExportOptions& options, std::ostream& out) { write_overrides(options, "NeMo", out); }
+
+// The published layer cuts rows alike, checks for alltoall and a capacity factor, and shards experts over TP.
+void write_fsmoe(const ExportOptions& options, std::ostream& out) {
+  TunedLayer tuned = tuned_layer(options, commands::framework_of("fsmoe"));
+  const LayerShape& l = tuned.shape.layer;
+  note_differences(tuned, {"gshard", "switch"});
+  Arguments arguments;
+  add_model(tuned, l.hidden, arguments);
+  add_moe(l, arguments);
+  arguments.add("--pipeline-degree", tuned.chosen.record.degree_forward);
+  arguments.add("--bp-pipeline-degree", tuned.chosen.record.degree_backward);
+  write_array(options, tuned, arguments, out);
+}
+
+}  // namespace moe::exchange

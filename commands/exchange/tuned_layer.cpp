@@ -1,0 +1,289 @@
+#include "commands/exchange/tuned_layer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/ranges.h>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "commands/exchange/formats.h"
+#include "commands/shared/plan_file.h"
+#include "commands/shared/record_files.h"
+#include "commands/shared/selection.h"
+#include "moe/base/check.h"
+#include "moe/base/files.h"
+#include "moe/base/json.h"
+#include "moe/base/log.h"
+#include "moe/base/units.h"
+#include "moe/formats/plan_json.h"
+#include "moe/record/reader.h"
+#include "moe/search/degrees.h"
+#include "moe/search/layer_search.h"
+
+namespace moe::exchange {
+namespace {
+
+bool is_of_layer(const CaseRecord& record) {
+  return !record.schedule.empty() && record.parameters.has("batch") && record.status == CaseStatus::ok;
+}
+
+const std::string& layer_of(const CaseRecord& record) { return record.parameters.text("layer", record.where); }
+
+// Returns the measured total, or the predicted one.
+double total_of(const CaseRecord& record, bool measured) {
+  const Fields& fields = measured ? record.summary : record.prediction;
+  return fields.has("total_s") ? fields.number("total_s", record.where) : 0;
+}
+
+std::string described(const TimedCase& c) {
+  return fmt::format("{} at r {}/{}, {}", c.record.schedule, c.record.degree_forward, c.record.degree_backward,
+                     human_seconds(c.seconds));
+}
+
+const TimedCase* first_of(const std::vector<TimedCase>& cases, std::span<const std::string_view> schedules) {
+  const auto found = std::ranges::find_if(
+      cases, [&](const TimedCase& c) { return std::ranges::find(schedules, c.record.schedule) != schedules.end(); });
+  return found == cases.end() ? nullptr : &*found;
+}
+
+// Returns the framework that the case was planned for; empty: none.
+std::string framework_of(const CaseRecord& record) {
+  return record.parameters.has("framework") ? record.parameters.text("framework", record.where) : "";
+}
+
+// The case that was chosen: planned for the framework, else of an exact schedule before one of a close one, measured
+// before predicted.
+struct Found {
+  std::vector<TimedCase> cases;
+  const TimedCase* chosen = nullptr;
+  bool measured = true, exact = true;
+};
+
+Found find_cases(const ExportOptions& options, const commands::Framework& runs) {
+  Found found{.cases = timed_cases(options.file, options.only, false, runs.key), .measured = false};
+  const auto planned_for_it =
+      std::ranges::find(found.cases, runs.key, [](const TimedCase& c) { return framework_of(c.record); });
+  if (planned_for_it != found.cases.end()) {
+    found.chosen = &*planned_for_it;
+    found.exact = std::ranges::find(runs.exact, found.chosen->record.schedule) != runs.exact.end();
+    return found;
+  }
+  for (const bool exact : {true, false})
+    for (const bool measured : {true, false}) {
+      found.cases = timed_cases(options.file, options.only, measured);
+      found.chosen = first_of(found.cases, exact ? runs.exact : runs.close);
+      found.measured = measured;
+      found.exact = exact;
+      if (found.chosen != nullptr) return found;
+    }
+  bad_input("{}: found no case of a schedule that {} runs, expected one of: {}", options.file, runs.name,
+            fmt::join(runs.exact, ", "));
+}
+
+std::vector<std::string> notes_on(const Found& found, const commands::Framework& runs) {
+  const TimedCase &fastest = found.cases.front(), &chosen = *found.chosen;
+  const std::string how =
+      found.measured ? chosen.record.emulated ? "measured on an emulated cluster" : "measured" : "predicted";
+  std::vector<std::string> notes{fmt::format("{}: forward + backward, {}, on {}", described(chosen), how,
+                                             chosen.record.parameters.text("cluster", chosen.record.where))};
+  if (!found.exact) notes.push_back(fmt::format("{} runs it but for {}", runs.name, runs.but));
+  if (fastest.record.key != chosen.record.key)
+    notes.push_back(fmt::format(
+        "the fastest that was {} is {}, which {} does not run: what it runs takes {:.3f} times as long",
+        found.measured ? "measured" : "predicted", described(fastest), runs.name, chosen.seconds / fastest.seconds));
+  return notes;
+}
+
+void read_dense_layers(const CaseRecord& record, TunedLayer& tuned) {
+  const Fields& fields = record.parameters;
+  if (fields.has("dense_hidden")) tuned.dense_hidden = fields.whole("dense_hidden", record.where);
+  if (!fields.has("moe_layers")) return;
+  tuned.moe_layers = fields.text("moe_layers", record.where);
+}
+
+// Returns the record's model. A run may be of some of its layers.
+ModelShape model_of(const CaseRecord& record) {
+  ModelShape model = commands::model_of(record.parameters, record.where);
+  if (!record.key.starts_with("plan/") && !record.key.starts_with("framework/")) model.layers = 0;
+  return model;
+}
+
+// Notes the parts of the layer that none of the framework's settings say.
+void note_unsaid(const commands::Framework& runs, TunedLayer& tuned) {
+  const LayerShape& layer = tuned.shape.layer;
+  std::vector<std::string>& notes = tuned.notes;
+  const bool megatron = runs.key == "megatron";
+  const auto unsaid = [&](std::string_view what) {
+    notes.push_back(fmt::format("the layer had {}, which no setting of {} says", what, runs.name));
+  };
+  if (tuned.dense_hidden > 0 && !megatron)
+    unsaid(fmt::format("dense layers of {} hidden units beside it", tuned.dense_hidden));
+  if (tuned.dense_hidden > 0 && megatron && tuned.moe_layers.empty())
+    notes.emplace_back("--moe-layer-freq is yours: the records don't say which of the layers are dense");
+  if (layer.node_limit > 0 && !megatron)
+    unsaid(fmt::format("experts of a token on {} nodes at most", layer.node_limit));
+  if (is_post(layer.norm)) unsaid("its norms behind the residual sums");
+  if (!layer.causal) unsaid("attention without a causal mask");
+  if (layer.norm == Norm::none) unsaid("no norm");
+  if (!layer.residual) unsaid("no residual connection");
+  if (in_fp8(layer.ffn)) unsaid("experts alone that multiply FP8 numbers");
+  if (layer.hook != "none") unsaid(fmt::format("the hook {}", layer.hook));
+  const ParallelShape& p = tuned.shape.parallel;
+  if (gate_of(layer).logits == LogitsBy::noisy_product && runs.key != "fsmoe")
+    unsaid("a gate with learned noise on its logits");
+  if (p.zero > 1 && megatron)
+    notes.push_back(
+        fmt::format("planned with ZeRO {}: --use-distributed-optimizer shares out optimizer states alone", p.zero));
+  const std::string states = describe_states(p);
+  if (!states.empty() && !megatron)
+    notes.push_back(fmt::format("planned with {}: settings of your optimizer and of what your layers keep", states));
+}
+
+}  // namespace
+
+std::vector<TimedCase> timed_cases(const std::string& path, const std::string& only, bool measured,
+                                   std::string_view framework) {
+  const Run run = read_last_run(path);
+  std::vector<std::string> layers;
+  std::vector<TimedCase> cases;
+  for (const CaseRecord& record : run.cases) {
+    if (!is_of_layer(record)) continue;
+    const std::string& layer = layer_of(record);
+    if (std::ranges::find(layers, layer) == layers.end()) layers.push_back(layer);
+    if (!only.empty() && layer != only) continue;
+    if (const std::string own = framework_of(record); !own.empty() && own != framework) continue;
+    if (const double seconds = total_of(record, measured); seconds > 0) cases.push_back({record, seconds});
+  }
+  require<BadInput>(!layers.empty(),
+                    "{}: found no case of a layer, expected records of tune, layerbench or simulate --out", path);
+  require<BadInput>(only.empty() || std::ranges::find(layers, only) != layers.end(),
+                    "--only: found '{}', expected a layer of {}, such as {}", only, path, layers.front());
+  require<BadInput>(!only.empty() || layers.size() == 1,
+                    "--only: found none and {} layers in {}, expected one, such as {}", layers.size(), path,
+                    layers.front());
+  std::ranges::stable_sort(cases, {}, &TimedCase::seconds);
+  return cases;
+}
+
+TunedLayer tuned_layer(const ExportOptions& options, const commands::Framework& runs) {
+  const Found found = find_cases(options, runs);
+  const CaseRecord& record = found.chosen->record;
+  const LayerCase shape = commands::shape_of(record.parameters, record.where);
+  TunedLayer tuned{layer_of(record),    shape,         model_of(record),
+                   found.cases.front(), *found.chosen, notes_on(found, runs)};
+  read_dense_layers(record, tuned);
+  note_unsaid(runs, tuned);
+  std::ranges::move(commands::refusals_of(runs, tuned.model), std::back_inserter(tuned.notes));
+  return tuned;
+}
+
+void log_notes(const ExportOptions& options, const TunedLayer& tuned) {
+  if (options.out.empty()) return;
+  for (const std::string& note : tuned.notes) log_info(note);
+}
+
+namespace {
+
+constexpr double kSameSeconds = 1e-6;  // relative
+
+// Returns whether degrees and the split of gradients are all that the schedule decides.
+bool is_told_by_records(const Schedule& schedule) {
+  return schedule.variants.empty() && !schedule.searched_order && !in_pieces(schedule) && !schedule.packs_experts &&
+         schedule.gradients != GradientPolicy::beside_dense;
+}
+
+std::optional<Profile> profile_for(const std::string& asked, const std::string& cluster) {
+  if (!asked.empty()) return find_profile(asked);
+  try {
+    return find_profile(cluster);
+  } catch (const BadInput&) {
+    return std::nullopt;
+  }
+}
+
+TimedCase chosen_case_of(const ExportOptions& options) {
+  std::vector<TimedCase> cases = timed_cases(options.file, options.only, true);
+  const auto of_schedule = [&](const TimedCase& c) {
+    return options.schedule.empty() || c.record.schedule == options.schedule;
+  };
+  if (std::ranges::none_of(cases, of_schedule)) cases = timed_cases(options.file, options.only, false);
+  const auto chosen = std::ranges::find_if(cases, of_schedule);
+  require<BadInput>(chosen != cases.end(), "--schedule: found {}, expected one that {} has an ok case of",
+                    options.schedule, options.file);
+  return *chosen;
+}
+
+// Warns if the plan is not the one that the record's prediction is of.
+void compare_times(const CaseRecord& record, const Profile& profile, const Plan& plan) {
+  if (!record.prediction.has("total_s")) return;
+  const double recorded_s = record.prediction.number("total_s", record.where);
+  const LayerPricer pricer(profile, plan.shape, {true, "a plan out of records", true});
+  const commands::PlanTimes times = commands::times_of(plan, pricer);
+  const double ratio = (times.forward_s + times.backward_s) / recorded_s;
+  if (std::abs(ratio - 1) > kSameSeconds)
+    log_warning(
+        fmt::format("{}: the plan takes {:.6f} times what the record predicts: it is another one, or {} is "
+                    "another profile than the record's",
+                    record.where, ratio, profile.name));
+}
+
+Plan plan_of_case(const CaseRecord& record, const std::optional<Profile>& profile) {
+  require<BadInput>(!record.parameters.has("plan"),
+                    "{}: found the record of a plan's file, expected that file in its place", record.where);
+  const Schedule& schedule = find_schedule(record.schedule);
+  const LayerCase shape = commands::shape_of(record.parameters, record.where);
+  if (is_told_by_records(schedule)) {
+    const int64_t split =
+        record.prediction.has("gar_in_moe_bytes") ? record.prediction.whole("gar_in_moe_bytes", record.where) : 0;
+    Decision decision = with_split(schedule, record.degree_forward, record.degree_backward, split);
+    if (record.prediction.has("gar_after_bytes"))
+      decision.gar_after_bytes = record.prediction.whole("gar_after_bytes", record.where);
+    return build_plan(schedule, shape, decision);
+  }
+  require<BadInput>(
+      profile.has_value(),
+      "--cluster: found none, and {} names no profile; schedule {} decides more than records say, expected "
+      "the profile that it was tuned on",
+      record.where, schedule.name);
+  const LayerPricer pricer(*profile, shape, {true, "a plan out of records", true});
+  LayerSearch search;
+  const LayerResult result =
+      search.tune(schedule, pricer, within_memory(commands::degrees_of(record), profile->memory_bytes));
+  log_info(fmt::format("{}: what no record says is decided again on {}", schedule.name, profile->name));
+  return build_plan(schedule, shape, result.decision);
+}
+
+}  // namespace
+
+bool is_plan(const std::string& path) {
+  if (first_letter(path) != '{') return false;
+  const auto json = json_if_valid(text_of_file(path, "records or a plan"));
+  return json && json->is_object() && json->contains("format");
+}
+
+NamedPlan plan_of(const ExportOptions& options) {
+  if (is_plan(options.file)) {
+    require<BadInput>(options.only.empty() && options.schedule.empty(),
+                      "{}: found a plan beside it, which is one layer's under one schedule; expected records",
+                      options.only.empty() ? "--schedule" : "--only");
+    std::optional<Profile> profile;
+    if (!options.cluster.empty()) profile = find_profile(options.cluster);
+    return {read_plan(options.file), profile};
+  }
+  const TimedCase chosen = chosen_case_of(options);
+  const std::optional<Profile> profile =
+      profile_for(options.cluster, chosen.record.parameters.text("cluster", chosen.record.where));
+  NamedPlan named{plan_of_case(chosen.record, profile), profile};
+  if (profile) compare_times(chosen.record, *profile, named.plan);
+  return named;
+}
+
+void write_plan_document(const ExportOptions& options, std::ostream& out) {
+  const Plan plan = plan_of(options).plan;
+  write_plan(plan, out);
+  log_info(fmt::format("plan: {} at r {}/{}, {} tasks on {} lanes; times are left out", plan.schedule,
+                       plan.degree_forward, plan.degree_backward, plan.tasks().size(), plan.structure->lanes.size()));
+}
+
+}  // namespace moe::exchange

@@ -1,0 +1,174 @@
+#include "commands/noise_report.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include "commands/shared/sweep.h"
+#include "moe/base/check.h"
+#include "moe/base/random.h"
+#include "moe/base/table.h"
+#include "moe/base/units.h"
+#include "moe/search/layer_search.h"
+#include "moe/simulator/rank_fluid_replay.h"
+
+namespace moe::commands {
+namespace {
+
+constexpr uint64_t kPopularityStream = 77;  // and on, one a layer
+
+Straggler straggler_of(const std::string& text) {
+  Straggler straggler;
+  const char* const end = text.data() + text.size();
+  const auto rank = std::from_chars(text.data(), end, straggler.rank);
+  const bool colon = rank.ec == std::errc{} && rank.ptr != end && *rank.ptr == ':';
+  const auto factor = colon ? std::from_chars(rank.ptr + 1, end, straggler.factor) : rank;
+  require<BadInput>(colon && factor.ec == std::errc{} && factor.ptr == end,
+                    "--straggler: found '{}', expected RANK:FACTOR, as 3:1.5", text);
+  return straggler;
+}
+
+// Returns each expert's share by Zipf's law, in an order drawn for the layer.
+std::vector<double> popularity(int64_t experts, double exponent, uint64_t seed, int layer) {
+  std::vector<double> all(static_cast<size_t>(experts));
+  const uint64_t stream = kPopularityStream + static_cast<uint64_t>(layer);
+  for (size_t e = 0; e < all.size(); ++e) all[e] = std::pow(static_cast<double>(e + 1), -exponent);
+  for (size_t e = all.size(); e-- > 1;) std::swap(all[e], all[random_bits(seed, stream, e) % (e + 1)]);
+  return all;
+}
+
+// Returns the rows of each rank's experts over the mean; padded ones have as many of each as the most popular.
+std::vector<double> loads(const LayerCase& shape, int ranks, std::vector<double> popularity) {
+  const ParallelShape& p = shape.parallel;
+  const double mean = std::accumulate(popularity.begin(), popularity.end(), 0.0) / p.ep;
+  const auto on_a_rank = static_cast<std::ptrdiff_t>(popularity.size()) / p.ep;
+  if (pads_to_largest_load(shape)) std::ranges::fill(popularity, *std::ranges::max_element(popularity));
+  std::vector<double> by_rank;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto first = popularity.begin() + place_in(p, GroupKind::ep, rank) * on_a_rank;
+    by_rank.push_back(std::accumulate(first, first + on_a_rank, 0.0) / mean);
+  }
+  return by_rank;
+}
+
+}  // namespace
+
+void check_flags(const NoiseFlags& flags) {
+  require<BadInput>(!flags.samples || flags.jitter > 0.0,
+                    "--samples: found no --jitter, without which all samples are alike; expected --jitter with it");
+  require<BadInput>(!flags.seed || flags.jitter > 0.0 || flags.zipf,
+                    "--seed: found neither --jitter nor --zipf, expected what it seeds");
+}
+
+RankNoise noise_of(const NoiseFlags& flags, const LayerCase& shape, int stages, int layers) {
+  const int ranks = shape.parallel.ranks() / shape.parallel.pp * stages;
+  RankNoise noise;
+  noise.seed = flags.seed.value_or(1);
+  noise.coefficient = flags.jitter.value_or(0);
+  if (noise.coefficient > 0) noise.jitter = Jitter::lognormal;
+  for (const std::string& text : flags.stragglers) noise.stragglers.push_back(straggler_of(text));
+  if (flags.zipf) {
+    require<BadInput>(!shape.layer.capacity_factor,
+                      "--zipf: found a capacity factor, with which every rank sends its full capacity however tokens "
+                      "are routed; expected --capacity-factor none");
+    const GatePart& gate = gate_of(shape.layer);
+    require<BadInput>(!gate.fills_evenly(), "--zipf: found --gate {}, which fills every expert alike", gate.name);
+    for (int layer = 0; layer < layers; ++layer)
+      std::ranges::copy(loads(shape, ranks, popularity(shape.layer.experts, *flags.zipf, noise.seed, layer)),
+                        std::back_inserter(noise.load));
+  }
+  try {
+    check_noise(noise, ranks, layers);
+  } catch (const BadInput& error) {
+    bad_input("--{}", error.what());  // each begins with the flag's name
+  }
+  return noise;
+}
+
+NoiseRow with_noise(const NoiseFlags& flags, const LayerPricer& pricer, const Plan& plan, double even_s) {
+  int stages = 1;  // of a model all, of a layer the one that it is on
+  for (const Lane& lane : plan.structure->lanes) stages = std::max(stages, lane.stage + 1);
+  const RankNoise noise = noise_of(flags, plan.shape, stages, plan.layers);
+  const int samples = noise.jitters() ? flags.samples.value_or(kNoiseSamples) : 1;
+  return {plan.schedule, even_s, replay_ranks(plan, price(pricer, plan), pricer.profile().contention, noise, samples)};
+}
+
+std::string noise_text(const std::vector<NoiseRow>& rows) {
+  if (rows.empty()) return {};
+  Table table({"schedule", "even ms", "median ms", "p95 ms", "most ms", "median / even", "waiting of a rank"});
+  for (const NoiseRow& row : rows) {
+    const RankOutcome& o = row.outcome;
+    table.add({row.schedule, fmt::format("{:.4f}", 1e3 * row.even_s), fmt::format("{:.4f}", 1e3 * o.median_s()),
+               fmt::format("{:.4f}", 1e3 * o.p95_s()), fmt::format("{:.4f}", 1e3 * o.max_s()),
+               fmt::format("{:.3f}", o.median_s() / row.even_s), human_seconds(o.mean_waiting_s())});
+  }
+  const RankOutcome& any = rows.front().outcome;
+  return fmt::format("\n{}, {}\n{}", counted(any.rank_end_s.size(), "rank"), counted(any.makespan_s.size(), "sample"),
+                     table.text());
+}
+
+Json to_json(const NoiseRow& row) {
+  return {{"schedule", row.schedule},
+          {"even_s", row.even_s},
+          {"median_s", row.outcome.median_s()},
+          {"p95_s", row.outcome.p95_s()},
+          {"most_s", row.outcome.max_s()},
+          {"mean_waiting_s", row.outcome.mean_waiting_s()},
+          {"samples", row.outcome.makespan_s.size()}};
+}
+
+namespace {
+
+CaseRecord record_of(std::string key, const LayerResult& result, const Fields& parameters) {
+  CaseRecord record = commands::planned_record(std::move(key), result);
+  record.parameters = parameters;
+  return record;
+}
+
+constexpr int kSweptDegrees = 64;  // a record each
+
+int most_degree(const Schedule& schedule, const LayerPricer& pricer) {
+  return schedule.degrees == DegreePolicy::one ? 1 : std::min(kSweptDegrees, largest_degree(pricer));
+}
+
+}  // namespace
+
+std::vector<TaskTimes> task_times(const Plan& plan, const Timeline& timeline) {
+  std::vector<TaskTimes> rows;
+  for (const Task& task : plan.tasks()) {
+    const size_t id = static_cast<size_t>(task.id);
+    const LaneKind lane = plan.structure->lanes[static_cast<size_t>(task.lane)].kind;
+    rows.push_back({task.name(), std::string(name_of(task.kind)), std::string(name_of(task.runs_in())),
+                    std::string(name_of(lane)), task.layer, task.chunk, task.chunks, timeline.start_s[id],
+                    timeline.end_s[id]});
+  }
+  return rows;
+}
+
+CaseRecord timeline_record(const LayerResult& result, const Plan& plan, const Timeline& timeline,
+                           const Fields& parameters) {
+  CaseRecord record = record_of(fmt::format("simulate/{}", result.schedule), result, parameters);
+  const auto& lanes = plan.structure->lanes;
+  for (size_t i = 0; i < lanes.size(); ++i)
+    record.prediction.set(fmt::format("{}_busy_s", name_of(lanes[i].kind)), timeline.lane_busy_s[i]);
+  record.timeline = task_times(plan, timeline);
+  return record;
+}
+
+std::vector<CaseRecord> degree_records(const Schedule& schedule, const LayerPricer& pricer, const Fields& parameters) {
+  std::vector<CaseRecord> records;
+  LayerSearch search;
+  for (int r = 1; r <= most_degree(schedule, pricer); ++r) {
+    const LayerResult result = search.tune(schedule, pricer, {r, r});
+    const std::string key = fmt::format("degrees/{}/{}", schedule.name, r);
+    CaseRecord& record = records.emplace_back(record_of(key, result, parameters));
+    record.prediction.set("degree_bound_forward_s", result.degree_bound.forward_s);
+    record.prediction.set("degree_bound_backward_s", result.degree_bound.backward_s);
+    record.prediction.set("free_bound_forward_s", result.bound.forward_s);
+    record.prediction.set("free_bound_backward_s", result.bound.backward_s);
+  }
+  return records;
+}
+
+}  // namespace moe::commands

@@ -1,0 +1,321 @@
+#include "commands/regress/history.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <numeric>
+#include <sys/wait.h>
+#include <tuple>
+#include <unistd.h>
+
+#include "moe/base/check.h"
+#include "moe/base/config.h"
+#include "moe/base/config_files.h"
+#include "moe/base/files.h"
+#include "moe/base/json.h"
+#include "moe/base/log.h"
+#include "moe/base/table.h"
+#include "moe/base/text.h"
+#include "moe/base/units.h"
+
+namespace moe::regress {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Makes a folder, which is removed with this object.
+class ScratchFolder {
+ public:
+  ScratchFolder() : path_((fs::temp_directory_path() / "moetune-history-XXXXXX").string()) {
+    require<BadInput>(::mkdtemp(path_.data()) != nullptr, "{}: cannot be made, expected a folder for temporary files",
+                      path_);
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  std::string file(const char* name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+std::vector<Run> runs_below(const std::string& folder) {
+  std::error_code error;
+  require<BadInput>(fs::is_directory(folder, error), "{}: found no folder, expected one of records", folder);
+  std::vector<Run> runs;
+  for (const std::string& file : record_files(folder, true)) {
+    try {
+      std::ranges::move(read_runs(file), std::back_inserter(runs));
+    } catch (const BadInput& fault) {  // one file of many
+      log_warning(fmt::format("passed over: {}", fault.what()));
+    }
+  }
+  return runs;
+}
+
+std::string shown_commit(const SeriesPoint& p) { return p.commit.substr(0, 12) + (p.dirty ? "-dirty" : ""); }
+
+Json to_json(const SeriesPoint& p) {
+  return {{"started", p.started}, {"commit", p.commit}, {"dirty", p.dirty}, {"value_s", p.value_s}, {"cases", p.cases}};
+}
+
+Json document_of(const std::vector<Series>& all) {
+  Json json{{"least_runs", kLeastRuns}, {"series", Json::array()}};
+  for (const Series& series : all) {
+    Json points = Json::array();
+    for (const SeriesPoint& p : series.points) points.push_back(to_json(p));
+    json["series"].push_back({{"machine", series.machine},
+                              {"group", series.group},
+                              {"cases", series.cases},
+                              {"points", std::move(points)},
+                              {"changes", Json::array()}});
+  }
+  return json;
+}
+
+struct Ended {
+  int code = 0;
+  std::string out;
+};
+
+Ended run_script(const std::string& file, const std::string& plot) {
+  const char* python = std::getenv("MOETUNE_PYTHON");
+  const fs::path script = fs::path(config_dir()).parent_path() / "plots" / "history.py";
+  std::string command = fmt::format("exec {} -B {} {}", shell_word(python && *python ? python : "python3"),
+                                    shell_word(script.string()), shell_word(file));
+  if (!plot.empty()) command += fmt::format(" --out {}", shell_word(plot));
+  std::FILE* pipe = ::popen(command.c_str(), "r");
+  require<std::runtime_error>(pipe != nullptr, "history: {}: cannot be started", script.string());
+  Ended ended;
+  std::array<char, 4096> part{};
+  while (const size_t size = std::fread(part.data(), 1, part.size(), pipe)) ended.out.append(part.data(), size);
+  const int status = ::pclose(pipe);
+  ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  if (ended.code == 126 || ended.code == 127) ended.code = kNoHardware;  // the shell has printed that there is none
+  const bool known = ended.code == kOk || ended.code == kBadInput || ended.code == kNoHardware;
+  require<std::runtime_error>(known, "history: {}: failed", script.string());
+  return ended;
+}
+
+/// Puts the changes into the document's series. Returns the script's exit code.
+int add_changes(Json& document, const std::string& plot) {
+  const auto long_enough = [](const Json& series) { return series["points"].size() >= size_t{kLeastRuns}; };
+  if (plot.empty() && std::ranges::none_of(document["series"], long_enough)) return 0;
+  const ScratchFolder scratch;
+  const std::string file = scratch.file("series.json");
+  write_whole_file(file, "a file for the series", [&](std::ostream& out) { out << document; });
+  const Ended ended = run_script(file, plot);
+  if (ended.code != 0) return ended.code;
+  const Json found = Json::parse(ended.out.substr(0, ended.out.find('\n')));
+  for (size_t s = 0; s < found.size(); ++s)
+    for (const Json& change : found[s]) {
+      Json& series = document["series"][s];
+      const Json& point = series["points"][change.at("at").get<size_t>()];
+      Json row = change;
+      for (const char* name : {"started", "commit", "dirty"}) row[name] = point[name];
+      series["changes"].push_back(std::move(row));
+    }
+  return 0;
+}
+
+void print_series(const std::vector<Series>& all, const Json& document) {
+  std::string machine;
+  Table table({""}), changes({""});
+  const auto flush = [&] {
+    if (table.empty()) return;
+    fmt::print("{}\n\n{}\n", machine, table.text());
+    if (!changes.empty()) fmt::print("{}\n", changes.text());
+  };
+  for (size_t s = 0; s < all.size(); ++s) {
+    const Series& series = all[s];
+    const Json& found = document["series"][s]["changes"];
+    if (s == 0 || series.machine != machine) {
+      flush();
+      machine = series.machine;
+      table = Table({"series", "cases", "runs", "last", "of commit", "changes"});
+      changes = Table({"change", "at commit", "started", "before", "after", "ratio"});
+    }
+    const bool enough = series.points.size() >= size_t{kLeastRuns};
+    table.add({series.group, fmt::format("{}", series.cases), fmt::format("{}", series.points.size()),
+               human_seconds(series.points.back().value_s), shown_commit(series.points.back()),
+               enough ? fmt::format("{}", found.size()) : "too few runs"});
+    for (const Json& change : found) {
+      const SeriesPoint& at = series.points[change["at"].get<size_t>()];
+      const double before = change["before_s"].get<double>(), after = change["after_s"].get<double>();
+      changes.add({series.group, shown_commit(at), at.started, human_seconds(before), human_seconds(after),
+                   fmt::format("{:.3f}x", after / before)});
+    }
+  }
+  flush();
+}
+
+}  // namespace
+
+int run_history(const HistoryOptions& o) {
+  CaseFilter filter(o.filter);
+  const std::vector<Run> runs = runs_below(o.folder);
+  const std::vector<Series> all = series_of(runs, filter, o.by);
+  require<BadInput>(!all.empty(), "{}: found no measured case in {} runs, expected records with total_s or seconds",
+                    o.folder, runs.size());
+  Json document = document_of(all);
+  if (const int code = add_changes(document, o.plot); code != 0) return code;
+  if (o.json)
+    fmt::print("{}\n", document_text(document));
+  else
+    print_series(all, document);
+  return 0;
+}
+
+namespace {
+
+/// What one run says of one case.
+struct Seen {
+  const Run* run;
+  std::string key;
+  double log_s;
+};
+
+std::string text_of(const Fields& fields, std::string_view name) {
+  const Scalar* found = fields.find(name);
+  return found ? scalar_text(*found) : "";
+}
+
+/// Returns what a case is, and how it was measured.
+std::string identity_of(const CaseRecord& record) {
+  std::string text = fmt::format("{} {} {} {}", record.key, record.backend, record.emulated, record.dilation != 1);
+  for (const char* name : {"dtype", "algorithm"}) text += fmt::format(" {}", value_of(record, name).value_or(""));
+  return text;
+}
+
+/// Returns "AMD EPYC, 2 cores, 24.0 GiB, x86_64, threads 2".
+std::string machine_text(const RunHeader& run) {
+  std::string text = text_of(run.machine, "cpu");
+  if (const std::string cores = text_of(run.machine, "cores"); !cores.empty()) text += ", " + cores + " cores";
+  if (run.machine.has("memory_bytes")) text += ", " + human_bytes(run.machine.number("memory_bytes", "machine"));
+  if (const std::string kind = text_of(run.machine, "architecture"); !kind.empty()) text += ", " + kind;
+  for (const auto& [name, value] : run.ranks)
+    if (name != "interface") text += fmt::format(", {} {}", name, text_of(run.ranks, name));
+  return text.empty() ? "unknown machine" : text;
+}
+
+/// The machines that runs were made on, each once; runs of one machine may say less than others.
+class Machines {
+ public:
+  size_t of(const RunHeader& run) {
+    const CaseRecord any;
+    const auto same = [&](const RunHeader* known) { return measured_difference(*known, any, run, any).empty(); };
+    const auto found = std::ranges::find_if(known_, same);
+    if (found != known_.end()) return static_cast<size_t>(found - known_.begin());
+    known_.push_back(&run);
+    return known_.size() - 1;
+  }
+  std::string text(size_t machine) const {
+    const RunHeader& run = *known_[machine];
+    const std::string text = machine_text(run), print = text_of(run.machine, "fingerprint");
+    return print.empty() ? text : fmt::format("{}: {}", print, text);
+  }
+
+ private:
+  std::vector<const RunHeader*> known_;
+};
+
+/// Splits runs into parts that have no case in common.
+std::vector<std::vector<Seen>> joined(const std::vector<Seen>& all) {
+  std::map<std::string, size_t> part_of_case;
+  std::map<const Run*, size_t> part_of_run;
+  std::vector<size_t> above(all.size());  // parts by their first entry; merged ones point to others
+  std::iota(above.begin(), above.end(), size_t{0});
+  const auto top = [&](size_t part) {
+    while (above[part] != part) part = above[part];
+    return part;
+  };
+  for (size_t i = 0; i < all.size(); ++i) {
+    above[top(i)] = top(part_of_run.try_emplace(all[i].run, i).first->second);
+    above[top(i)] = top(part_of_case.try_emplace(all[i].key, i).first->second);
+  }
+  std::map<size_t, std::vector<Seen>> parts;
+  for (size_t i = 0; i < all.size(); ++i) parts[top(i)].push_back(all[i]);
+  std::vector<std::vector<Seen>> out;
+  for (auto& [first, part] : parts) out.push_back(std::move(part));
+  return out;
+}
+
+/// A mean that values are added to.
+struct Mean {
+  double sum = 0;
+  int count = 0;
+  void add(double value) { sum += value, ++count; }
+  double value() const { return sum / count; }
+};
+
+/// Fits levels of cases and values of runs in turn, each by the means of what the others leave.
+Series fitted(const std::vector<Seen>& seen) {
+  constexpr int kMostRounds = 10000;
+  constexpr double kSettled = 1e-12;
+  std::map<std::string, double> level;
+  std::map<const Run*, double> value;
+  for (const Seen& s : seen) value[s.run] = 0;
+  double moved = 1;
+  for (int round = 0; round < kMostRounds && moved > kSettled; ++round) {
+    std::map<std::string, Mean> of_case;
+    for (const Seen& s : seen) of_case[s.key].add(s.log_s - value[s.run]);
+    for (const auto& [key, mean] : of_case) level[key] = mean.value();
+    std::map<const Run*, Mean> of_run;
+    for (const Seen& s : seen) of_run[s.run].add(s.log_s - level[s.key]);
+    moved = 0;
+    for (const auto& [run, mean] : of_run) {
+      moved = std::max(moved, std::abs(mean.value() - value[run]));
+      value[run] = mean.value();
+    }
+  }
+  Mean levels;
+  for (const auto& [key, of_case] : level) levels.add(of_case);
+  Series series;
+  series.cases = levels.count;
+  for (const auto& [run, of_run] : value) {
+    const auto cases = std::ranges::count(seen, run, &Seen::run);
+    series.points.push_back({run->header.started, text_of(run->header.git, "commit"),
+                             text_of(run->header.git, "dirty") == "true", std::exp(levels.value() + of_run),
+                             static_cast<int>(cases)});
+  }
+  std::ranges::sort(series.points, {}, [](const SeriesPoint& p) { return std::tie(p.started, p.commit, p.value_s); });
+  return series;
+}
+
+}  // namespace
+
+std::vector<Series> series_of(const std::vector<Run>& runs, CaseFilter& filter, const std::string& by) {
+  Machines machines;
+  std::map<std::pair<size_t, std::string>, std::vector<Seen>> groups;
+  bool known = false, any = false;
+  for (const Run& run : runs)
+    for (const CaseRecord& record : run.cases) {
+      if (is_of_gate(record) || is_repeat(record) || !filter.keeps(record)) continue;
+      if (record.status != CaseStatus::ok) continue;
+      const MainTime time = main_time(record);
+      if (time.fault) continue;
+      const auto group = value_of(record, by);
+      any = true;
+      known = known || group;
+      groups[{machines.of(run.header), group.value_or("none")}].push_back(
+          {&run, identity_of(record), std::log(time.seconds)});
+    }
+  filter.require_known();
+  require<BadInput>(known || !any, "--by: found {}, expected a parameter of some case, or schedule", shown(by));
+  std::vector<Series> all;
+  for (const auto& [name, seen] : groups)
+    for (const std::vector<Seen>& part : joined(seen)) {
+      all.push_back(fitted(part));
+      all.back().machine = machines.text(name.first);
+      all.back().group = name.second;
+    }
+  return all;
+}
+
+}  // namespace moe::regress

@@ -1,0 +1,285 @@
+// Whole iterations in one order, `wave`, beside the best of all schedules that order one pass after the other. No paper
+// prints these numbers.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "commands/reproduce/study.h"
+#include "moe/base/random.h"
+#include "moe/base/statistics.h"
+#include "moe/base/units.h"
+#include "moe/search/model_search.h"
+#include "moe/search/wave.h"
+#include "moe/shape/model_file.h"
+#include "moe/simulator/fluid_replay.h"
+
+namespace moe::reproduce {
+namespace {
+
+constexpr std::array kMicroBatches{1, 2, 4, 8};
+
+struct BeyondCase {
+  std::string cluster, name;
+  ModelShape model;
+};
+
+struct TestbedLayer {
+  int64_t batch, seq, model_dim, hidden_scale, heads;
+  double capacity_factor;
+  Ffn ffn;
+};
+
+// Six of FSMoE's 1458 layers on a testbed: each batch size twice, small and large ones.
+constexpr std::array<TestbedLayer, 6> kTestbedLayers{{{1, 512, 2048, 3, 16, 1.2, Ffn::gpt},
+                                                      {1, 2048, 4096, 2, 32, 2.4, Ffn::mixtral},
+                                                      {2, 1024, 1024, 4, 16, 1.2, Ffn::gpt},
+                                                      {2, 512, 2048, 2, 8, 2.4, Ffn::gpt},
+                                                      {4, 1024, 4096, 4, 16, 1.2, Ffn::mixtral},
+                                                      {4, 2048, 1024, 3, 32, 1.2, Ffn::mixtral}}};
+constexpr int kTestbedDepth = 12, kModelDepth = 8;
+constexpr std::array<std::string_view, 4> kModels{"qwen3-30b-a3b", "qwen3-235b-a22b", "deepseek-v3", "mixtral-7b"};
+
+void add_testbed(const Profile& profile, std::vector<BeyondCase>& cases) {
+  for (const TestbedLayer& row : kTestbedLayers) {
+    LayerShape layer;
+    layer.batch = row.batch;
+    layer.seq = profile.name == "testbed-b" ? row.seq / 2 : row.seq;  // as the grids have it
+    layer.model_dim = row.model_dim;
+    layer.hidden = row.hidden_scale * row.model_dim;
+    layer.heads = layer.kv_heads = row.heads;
+    layer.experts = profile.nodes;
+    layer.top_k = 1;
+    layer.capacity_factor = row.capacity_factor;
+    layer.ffn = row.ffn;
+    const ParallelShape ranks{.nodes = profile.nodes, .ranks_per_node = profile.ranks_per_node};
+    cases.push_back(
+        {profile.name,
+         fmt::format("B{} L{} M{} H{} {}", layer.batch, layer.seq, layer.model_dim, layer.hidden, name_of(layer.ffn)),
+         {complete(layer, ranks, Rounding::exact), kTestbedDepth, 1}});
+  }
+}
+
+// Experts lie on all ranks; of a model that has fewer, each is sharded over the GPUs of a node.
+void add_models(const Profile& profile, std::vector<BeyondCase>& cases) {
+  for (const std::string_view name : kModels) {
+    LayerShape layer = on_cluster(find_model(std::string(name)), profile.name).layer;
+    layer.dtype = DType::bfloat16;
+    ParallelShape ranks{.nodes = profile.nodes, .ranks_per_node = profile.ranks_per_node};
+    if (layer.experts >= ranks.ranks()) {
+      ranks.ep = ranks.ranks();
+      ranks.mp = ranks.esp = 1;
+    }
+    cases.push_back({profile.name, std::string(name), {complete(layer, ranks, Rounding::ragged), kModelDepth, 1}});
+  }
+}
+
+// The memories of activations that wave is given.
+constexpr std::array<std::string_view, 2> kMemories{"own", "two"};
+int kept_layers(const ModelShape& model, std::string_view memory) {
+  return memory == "own" ? model.layers + 1 : 2 * model.layers;
+}
+
+struct GainOfWave {
+  std::string_view schedule;  // the best other
+  WaveResult other;
+  std::array<WaveResult, kMemories.size()> waves;
+  double bound = 0;  // how many times as fast no order is
+
+  double of(size_t memory) const { return other.seconds / waves.at(memory).seconds; }
+};
+
+// What has no price there, or no meaning, is left out. Lina's packing would change the layout.
+GainOfWave gain_of_wave(ModelSearch& search, const Profile& profile, ModelShape model) {
+  if (model.micro_batches > 1) model.order = PipelineOrder::one_f_one_b;
+  const LayerPricer pricer(profile, model.shape);
+  DegreeChoice choice;
+  choice.fits = [&](const LayerCase& c, Flow) { return c.parallel == model.shape.parallel; };
+  GainOfWave gain;
+  gain.other.seconds = std::numeric_limits<double>::infinity();
+  double bound_s = wave_bound(pricer, model, true);
+  for (const Schedule& schedule : schedules()) {
+    try {
+      const ModelResult found = search.tune(schedule, pricer, model, partition_strategies().front(), choice);
+      bound_s = std::min(bound_s, found.bound_s);
+      if (!search::better(found.total_s(), gain.other.seconds)) continue;
+      gain.other = {found.plan, found.total_s(), {}};
+      gain.schedule = schedule.name;
+    } catch (const Unsupported&) {
+    }
+  }
+  for (size_t i = 0; i < kMemories.size(); ++i)
+    gain.waves[i] = best_wave(pricer, model, {kept_layers(model, kMemories[i]), true}, gain.other);
+  gain.bound = gain.other.seconds / bound_s;
+  return gain;
+}
+
+// What is not as it was priced when an order was found. Both plans stay as they are.
+constexpr int kDraws = 200, kDisturbedMicroBatches = 4;
+constexpr double kPriceError = 0.1, kSlowdown = 1.15, kLaunchSeconds = 10e-6;
+struct Disturbed {
+  double median = 0, worst = 0;  // of kDraws, every kind of task priced too high or too low
+  double slowed = 0;             // lanes slow each other
+  double launched = 0;           // every task takes longer by a launch
+};
+
+using SecondsOf = std::function<double(const Task&, double)>;
+
+double disturbed_s(const Plan& plan, const std::vector<double>& priced, const Contention& contention,
+                   const SecondsOf& seconds_of) {
+  std::vector<double> seconds = priced;
+  for (const Task& task : plan.tasks()) {
+    const auto of_class = static_cast<size_t>(task.work_class);
+    seconds[of_class] = seconds_of(task, priced[of_class]);
+  }
+  return timeline_of(plan, seconds, contention).makespan_s;
+}
+
+Disturbed disturbed(const Profile& profile, const Plan& other, const Plan& wave) {
+  const std::vector<double> other_s = price(LayerPricer(profile, other.shape), other);
+  const std::vector<double> wave_s = price(LayerPricer(profile, wave.shape), wave);
+  const auto gain = [&](const Contention& contention, const SecondsOf& seconds_of) {
+    return disturbed_s(other, other_s, contention, seconds_of) / disturbed_s(wave, wave_s, contention, seconds_of);
+  };
+  const auto as_priced = [](const Task&, double seconds) { return seconds; };
+  std::vector<double> draws;
+  for (uint64_t draw = 0; draw < kDraws; ++draw)
+    draws.push_back(gain({}, [draw](const Task& task, double seconds) {
+      const auto kind = static_cast<uint64_t>(task.kind) * kPhases + static_cast<uint64_t>(task.phase);
+      return seconds * (1 + kPriceError * (2 * random_uniform(draw, stream_of("prices"), kind) - 1));
+    }));
+  Contention contention;
+  for (const ContentionPair& pair : contention_pairs()) contention.*pair.factor = kSlowdown;
+  const auto launched = [](const Task& task, double seconds) {
+    return task.kind == TaskKind::optimizer ? seconds : seconds + kLaunchSeconds;
+  };
+  return {median(draws), *std::ranges::min_element(draws), gain(contention, as_priced), gain({}, launched)};
+}
+
+std::string factor(double value) { return fmt::format("{:.3f}", value); }
+
+// The logarithms of gains, by cluster, memory and number of micro-batches.
+using Gains = std::map<std::string, std::map<std::pair<std::string, int>, std::vector<double>>>;
+
+double mean_gain(const std::vector<double>& logarithms) {
+  double sum = 0;
+  for (const double value : logarithms) sum += value;
+  return std::exp(sum / static_cast<double>(logarithms.size()));
+}
+
+// Returns a row a cluster and memory, a column a number of `columns`.
+TextTable gains_table(std::string caption, const Gains& gains,
+                      const std::vector<std::pair<int, std::string>>& columns) {
+  TextTable table{std::move(caption), {"cluster", "memory"}, {}};
+  for (const auto& [column, title] : columns) table.header.push_back(title);
+  for (const auto& [cluster, by_memory] : gains)
+    for (const std::string_view memory : kMemories) {
+      table.rows.push_back({cluster, std::string(memory)});
+      for (const auto& [column, title] : columns)
+        table.rows.back().push_back(factor(mean_gain(by_memory.at({std::string(memory), column}))));
+    }
+  return table;
+}
+
+TextTable means_table(const Gains& gains) {
+  std::vector<std::pair<int, std::string>> columns;
+  for (const int m : kMicroBatches) columns.emplace_back(m, fmt::format("m = {}", m));
+  return gains_table("how many times as fast as the best other schedule: geometric means of a cluster's cases", gains,
+                     columns);
+}
+
+TextTable disturbed_table(const Gains& gains) {
+  return gains_table(
+      fmt::format("the same two plans at m = {} if tasks take other times than they were planned with",
+                  kDisturbedMicroBatches),
+      gains, {{0, "as priced"}, {1, "prices +-10 %"}, {2, "worst draw"}, {3, "contention 1.15"}, {4, "10 us a task"}});
+}
+
+}  // namespace
+
+Report beyond(Study&) {
+  Report report{.key = "beyond",
+                .title = "whole iterations in one order (wave), replayed",
+                .source =
+                    "No paper. `wave` orders the tasks of all layers and micro-batches at once. These are replays of "
+                    "plans, and nothing of it is measured."};
+  std::vector<BeyondCase> cases;
+  std::map<std::string, Profile> profiles;
+  const auto profile = [&](std::string_view name) -> const Profile& {
+    return profiles.emplace(name, find_profile(std::string(name))).first->second;
+  };
+  for (const std::string_view name : {"testbed-a", "testbed-b"}) add_testbed(profile(name), cases);
+  for (const int nodes : {2, 4, 8}) add_models(profile(fmt::format("h100-deepep-{}-nodes", nodes)), cases);
+
+  Comparison means{.caption = "geometric means", .label_names = {"cluster", "memory", "m"}, .drawn = false};
+  Comparison all{.caption = "cases", .label_names = {"cluster", "case", "m", "memory"}, .drawn = false};
+  TextTable table{"each case: iteration under the best other schedule, how many times as fast wave is, and the bound",
+                  {"cluster", "case", "m", "best other", "ms", "own", "two", "bound"},
+                  {}};
+  Gains gains, others;
+  ModelSearch search(false);
+  double least = std::numeric_limits<double>::infinity(), most = 0;
+  for (BeyondCase& c : cases)
+    for (const int m : kMicroBatches) {
+      c.model.micro_batches = m;
+      c.model.step.planned = true;
+      const Profile& own = profiles.at(c.cluster);
+      const GainOfWave found = gain_of_wave(search, own, c.model);
+      table.rows.push_back({c.cluster, c.name, fmt::format("{}", m), std::string(found.schedule),
+                            fmt::format("{:.1f}", found.other.seconds * 1e3), factor(found.of(0)), factor(found.of(1)),
+                            factor(found.bound)});
+      for (size_t i = 0; i < kMemories.size(); ++i) {
+        const std::string memory(kMemories[i]);
+        const double gain = found.of(i);
+        all.figures.push_back({{c.cluster, c.name, fmt::format("{}", m), memory}, "", std::nullopt, gain});
+        gains[c.cluster][{memory, m}].push_back(std::log(gain));
+        least = std::min(least, gain);
+        most = std::max(most, gain);
+        if (m != kDisturbedMicroBatches) continue;
+        const Disturbed off = disturbed(own, found.other.plan, found.waves[i].plan);
+        int column = 0;
+        for (const double value : {gain, off.median, off.worst, off.slowed, off.launched})
+          others[c.cluster][{memory, column++}].push_back(std::log(value));
+      }
+    }
+  for (const auto& [cluster, by_memory] : gains)
+    for (const auto& [key, logarithms] : by_memory)
+      means.figures.push_back(
+          {{cluster, key.first, fmt::format("{}", key.second)}, "", std::nullopt, mean_gain(logarithms)});
+  report.tables = {means_table(gains), disturbed_table(others), std::move(table)};
+  report.comparisons = {std::move(means), std::move(all)};
+  report.shows = {
+      fmt::format("Of {} cases none is slower than under the best other schedule, whose plan is a "
+                  "candidate; {:.3f} is the least, {:.3f} the most.",
+                  cases.size() * kMicroBatches.size(), least, most)};
+  report.unexplained = {
+      "No plan of these has run. What lanes lose side by side is unknown on these clusters, and prices differ from "
+      "those of a run: both change what an order gains."};
+  report.conventions = {
+      fmt::format(
+          "{} layers on the testbeds, six of FSMoE's 1458 each (B, L, M, H); {} layers of the models elsewhere, "
+          "all with experts, B = 1, L = 4096, bfloat16; m micro-batches on one stage",
+          kTestbedDepth, kModelDepth),
+      "experts over all ranks; of mixtral-7b, which has fewer than ranks, each sharded over the GPUs of a node, "
+      "attention too; on the testbeds as FSMoE's grids have it",
+      "memory: activations of one layer more than one micro-batch has (own), of two micro-batches (two)",
+      "best other: the fastest of all schedules with exact degrees and partition, 1F1B, its micro-batches whole; all "
+      "on the same layout, which lina-packed may not change",
+      "an iteration sums all gradients, those of experts over EDP and of gates and norms too; the optimizer's update "
+      "is left out",
+      fmt::format(
+          "wave: r_f and r_b from 1 to {}, others for the first forward and the last backward; a micro-batch of "
+          "several samples is cut into up to {} smaller ones in all, which in a layer that drops tokens changes "
+          "which ones",
+          kMostWaveDegree, kMostCutMicroBatches),
+      fmt::format("other times: each kind of task in each phase by {} draws within 10 % (the median and the worst), "
+                  "every lane slowed by every other while both are busy, and every task longer by a launch",
+                  kDraws),
+      "bound: the work of the busiest lane, or one micro-batch's tasks in sequence, whatever the order; of the best "
+      "other schedules' own bounds and this one, the least"};
+  return report;
+}
+
+}  // namespace moe::reproduce

@@ -1,0 +1,445 @@
+#include "commands/reproduce/lina.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "commands/reproduce/printed_rows.h"
+#include "commands/reproduce/study.h"
+#include "moe/base/check.h"
+#include "moe/base/statistics.h"
+#include "moe/plan/memory.h"
+#include "moe/search/layer_search.h"
+#include "moe/shape/model_file.h"
+
+namespace moe::reproduce {
+namespace {
+
+constexpr int kGpusPerNode = 4, kGpus = 16;  // section 7.1
+constexpr double kGpuBytes = 40e9;
+constexpr std::string_view kLinaCluster = "lina";
+
+double assumed_value(const Assumptions& assumed, std::string_view name) {
+  const auto value = assumed.value(name);
+  require<BadInput>(value.has_value() && *value > 0, "{}: value: found no {} above 0, expected one", assumed.file,
+                    name);
+  return *value;
+}
+
+bool is_alltoall(const Task& task) { return task.kind == TaskKind::dispatch || task.kind == TaskKind::combine; }
+
+// Returns the time from a layer's first chunked task to its last, summed over a phase's layers.
+double moe_seconds(const ModelResult& result, Phase phase) {
+  std::map<int, std::pair<double, double>> spans;
+  for (const Task& task : result.plan.tasks()) {
+    if (task.phase != phase || !is_chunked(task.kind)) continue;
+    const size_t id = static_cast<size_t>(task.id);
+    const double start = result.timeline.start_s[id], end = result.timeline.end_s[id];
+    const auto [it, fresh] = spans.try_emplace(task.layer, start, end);
+    if (!fresh) it->second = {std::min(it->second.first, start), std::max(it->second.second, end)};
+  }
+  double seconds = 0;
+  for (const auto& [layer, span] : spans) seconds += span.second - span.first;
+  return seconds;
+}
+
+LinaStep measured(const ModelResult& result, const std::vector<double>& alone_s) {
+  LinaStep step{.step_s = result.total_s()};
+  step.moe_forward_s = moe_seconds(result, Phase::forward);
+  step.moe_backward_s = moe_seconds(result, Phase::backward);
+  const Timeline& t = result.timeline;
+  std::vector<double> slowdowns;
+  double overlap = 0, overlap_forward = 0;
+  for (const Task& task : result.plan.tasks()) {
+    if (!is_alltoall(task)) continue;
+    const size_t id = static_cast<size_t>(task.id);
+    const double seconds = t.end_s[id] - t.start_s[id];
+    step.alltoall_s += seconds;
+    for (const int other : result.plan.structure->lanes.front().queue) {  // computation
+      const size_t o = static_cast<size_t>(other);
+      const double beside = std::min(t.end_s[id], t.end_s[o]) - std::max(t.start_s[id], t.start_s[o]);
+      overlap += std::max(0.0, beside);
+      if (task.phase == Phase::forward) overlap_forward += std::max(0.0, beside);
+    }
+    if (task.phase == Phase::forward) continue;
+    step.alltoall_backward_s += seconds;
+    slowdowns.push_back(seconds / alone_s[static_cast<size_t>(task.work_class)]);
+  }
+  if (!slowdowns.empty()) step.slowdown = upper_median(std::move(slowdowns));
+  const double forward_s = step.alltoall_s - step.alltoall_backward_s;
+  if (step.alltoall_s > 0) step.efficiency = overlap / step.alltoall_s;
+  if (forward_s > 0) step.efficiency_forward = overlap_forward / forward_s;
+  return step;
+}
+
+}  // namespace
+
+double expert_over_alltoall(double layer_share) { return 2 * (1 / layer_share - 1); }
+
+double efficiency_by_share(double layer_share) { return expert_over_alltoall(layer_share) / 2; }
+
+LayerCase lina_case(const std::string& model, int experts, const Assumptions& assumed) {
+  LayerShape layer = find_model(model).layer;
+  layer.batch = std::max<int64_t>(1, static_cast<int64_t>(assumed_value(assumed, "tokens")) / layer.seq);
+  layer.capacity_factor = assumed_value(assumed, "capacity_factor");
+  layer.experts = experts;
+  layer.top_k = 2;
+  ParallelShape p;
+  p.ranks_per_node = std::min(experts, kGpusPerNode);
+  p.nodes = experts / p.ranks_per_node;
+  p.mp = p.esp = 1;
+  p.ep = p.dp = experts;
+  return complete(layer, p, Rounding::ragged);
+}
+
+Profile lina_profile(const std::string& model, const Assumptions& assumed) {
+  Profile profile;
+  profile.name = kLinaCluster;
+  profile.nodes = profile.ranks_per_node = kGpusPerNode;
+  profile.memory_bytes = kGpuBytes;
+  profile = with_assumed(profile, &assumed);
+  const LayerCase shape = lina_case(model, kGpus, assumed);
+  const LayerPricer pricer(profile, shape);
+  const double alltoall_s =
+      pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, static_cast<double>(pricer.rows()));
+  ComputeRow expert;
+  expert.op = Op::expert;
+  expert.ffn = shape.layer.ffn;
+  expert.dtype = shape.layer.dtype;
+  expert.beta_s_per_flop = alltoall_s * expert_over_alltoall(printed_lina_text("layer_share")) /
+                           whole_work(TaskKind::expert, Phase::forward, shape, Flow::sharded).flops;
+  profile.compute.push_back(expert);
+  return profile;
+}
+
+std::optional<LinaStep> lina_step(const LinaRun& run, const Assumptions& assumed, std::set<std::string>& missing) {
+  try {
+    const Profile profile = lina_profile(run.model, assumed);
+    const Model model = find_model(run.model);
+    ModelShape shape{lina_case(run.model, run.experts, assumed), run.layers > 0 ? run.layers : model.layers};
+    add_ends(shape, model.vocabulary, model.tied_embedding);
+    const LayerPricer pricer(profile, shape.shape);
+    DegreeChoice choice{.micro_op_bytes = run.micro_op_bytes};
+    choice.fits = [&](const LayerCase& packed, Flow flow) {
+      const MemoryRequest request{.shape = packed, .layers = shape.layers, .flow = flow};
+      return !profile.memory_bytes || !misfit(estimate_memory(request), *profile.memory_bytes);
+    };
+    const ModelResult result =
+        ModelSearch().tune(find_schedule(run.schedule), pricer, shape, partition_strategies().front(), choice);
+    LinaStep step = measured(result, price(pricer, result.plan));
+    step.packing = run.experts / result.plan.shape.parallel.ep;
+    return step;
+  } catch (const Unpriced& error) {
+    missing.insert(error.what());
+  }
+  return std::nullopt;
+}
+
+LinaRule lina_rule(const std::string& model, int experts, const Assumptions& assumed) {
+  const Profile profile = lina_profile(model, assumed);
+  const LayerPricer pricer(profile, lina_case(model, experts, assumed));
+  const std::vector<LayerResult> all = tune_packings(LayerSearch().replay(find_schedule("lina-packed"), pricer), {});
+  return {all.back().decision.packing, all.front().total_s() / all.back().total_s()};
+}
+
+// Returns what follows from print alone.
+std::vector<std::string> lina_from_print() {
+  const double share = printed_lina_text("layer_share");
+  return {
+      "The step's printed speedups lie between what its AlltoAll's own speedup would give and what a step without "
+      "AlltoAll would: the rest must come from pipelining the experts with the remaining AlltoAll, as the paper says.",
+      fmt::format(
+          "Figure 2 and Table 3 agree: where AlltoAll is {:.1f} % of a layer's forward, an expert takes at most "
+          "{:.3f} of an AlltoAll, and under two of them it keeps computation busy for {:.1f} % of their time.",
+          100 * share, expert_over_alltoall(share), 100 * efficiency_by_share(share)),
+      "Table 1's parameters say what its model is: 302 M more for 12 more experts in 12 layers are 2.097 M an expert, "
+      "so M = 512 and H = 2048: Transformer-XL as published for enwik8."};
+}
+
+// Taking the slowdown of a backward's AlltoAlls away saves no more than it cost: with as many of them in either phase,
+// a share s of the step and a slowdown w, s (w - 1) / (w + 1) of the step.
+std::vector<std::string> lina_unexplained(const std::vector<PrintedLina>& printed) {
+  const double share = printed_lina_text("step_share_16"), worst = printed_lina_text("slowdown_worst"),
+               usual = printed_lina_text("slowdown_median");
+  const auto most = [&](double slowdown) { return 1 / (1 - share * (slowdown - 1) / (slowdown + 1)); };
+  double speedup = 0, efficient = 0, alltoall_s = 0;
+  for (const PrintedLina& row : printed)
+    if (row.metric == "priority_and_partition") speedup = std::max(speedup, row.speedup);
+  for (const PrintedPipelining& row : printed_lina_table3()) efficient = std::max(efficient, row.with);
+  for (const PrintedLinaShare& row : printed_lina_table1())
+    if (row.experts == 16 && row.layers == 12) alltoall_s = 1e-3 * row.alltoall_ms / (4 * row.layers);
+  const double micro_ops = std::ceil(1 / (1 - efficient));
+  const double out_of_node = 1e-9 * 4 * 0.75 * 30e6 * (micro_ops - 1) / alltoall_s;
+  const std::string priority = fmt::format(
+      "Priority and partition alone are printed at up to {:.2f}x. They keep AllReduce out of the backward's AlltoAlls, "
+      "which carry as much as before. Were each of those slowed {:.2f}x, the median measured, and AlltoAll {:.1f} % of "
+      "the step, its largest share printed, that saved {:.2f}x; were each slowed {:.2f}x, the worst (more than two "
+      "lanes' fair share), {:.2f}x. So the rest is not time of AlltoAlls, and the paper does not say what it is.",
+      speedup, usual, 100 * share, most(usual), worst, most(worst));
+  const std::string pipelining = fmt::format(
+      "If an AlltoAll is cut into n micro-ops, no expert can run beside the first one, nor beside the last one of the "
+      "way back, so pipelining is at most (n - 1) / n efficient. {:.0f} % needs {:.0f} micro-ops, so AlltoAlls of more "
+      "than {:.0f} MB at 30 MB "
+      "each: {:.0f} GB/s out of a node by Table 1's time over 16 GPUs, more than links of 100 Gb/s carry, were there "
+      "one a GPU.",
+      100 * efficient, micro_ops, 30 * (micro_ops - 1), out_of_node);
+  return {priority, pipelining};
+}
+
+// Returns what a fair share of the network must carry for the printed slowdown, and what there is.
+std::string lina_slowdowns(const LinaSteps& steps, const Assumptions& assumed) {
+  std::string found;
+  double least = 0, most = 0;
+  for (const std::string& model : kLinaModels) {
+    const LayerCase shape = lina_case(model, 16, assumed);
+    const Profile profile = lina_profile(model, assumed);
+    const LayerPricer pricer(profile, shape);
+    const double alltoall =
+        pricer.chunk_seconds(TaskKind::dispatch, Phase::backward, static_cast<double>(pricer.rows()));
+    const double needed = 2 * (printed_lina_text("slowdown_median") - 1) * alltoall;
+    const double times = needed / pricer.gradient_seconds(pricer.gradient_bytes());
+    least = least == 0 ? times : std::min(least, times);
+    most = std::max(most, times);
+    const double slowdown = steps.at({model, 16, "lina-baseline"}).slowdown;
+    found += fmt::format("{}{} {:.2f}x", found.empty() ? "" : ", ", model, slowdown);
+  }
+  return fmt::format(
+      "The baseline's backward AlltoAlls are slowed, in the median with 16 experts: {}; the paper measured {:.2f}x. At "
+      "a fair share that takes AllReduce beside both AlltoAlls of every layer, {:.1f} to {:.1f} times as long as these "
+      "layers' gradients take over the links that carried the AlltoAll. Priority can therefore save little here.",
+      found, printed_lina_text("slowdown_median"), least, most);
+}
+
+// Returns the experts a device by Lina's rule alone, and by the replay.
+std::string lina_packings(const LinaSteps& steps, const Assumptions& assumed) {
+  std::string chosen, rule;
+  for (const std::string& model : kLinaModels) {
+    const LinaRule alone = lina_rule(model, 16, assumed);
+    rule += fmt::format("{}{} of 16 ({:.2f}x)", rule.empty() ? "" : ", ", alone.packing, alone.speedup);
+    chosen += fmt::format("{}{} {}", chosen.empty() ? "" : ", ", model, steps.at({model, 16, "lina-packed"}).packing);
+  }
+  return fmt::format(
+      "Experts on a device with 16: {}; the paper settles on 4, 2 and 2. Lina's rule, to pack while an expert's "
+      "micro-op is shorter than the AlltoAll's, sees neither the replicas' gradients nor memory: alone it packs {}, "
+      "with the speedup of one layer in brackets. lina-packed packs only as far as the simulated time improves and a "
+      "rank's 40 GB allow. No plan contains offloading to the host, which the paper then uses. Of 2 experts it packs "
+      "{}, the paper "
+      "both: by the time assumed of an AlltoAll between two GPUs an expert takes longer already.",
+      chosen, rule, steps.at({kLinaModels[0], 2, "lina-packed"}).packing);
+}
+
+std::vector<std::string> lina_conventions() {
+  return {
+      "Whole models, one step, forward and backward, with the gradients of embedding and output projection (one "
+      "tensor); experts = GPUs, 4 a node, top-2, no MP; ours are means over the three models, as the paper's. "
+      "Transformer-XL: 12 layers of M = 512, H = 2048; GPT-2: 12 of 768, 3072; BERT2GPT2: 24 of them, the decoder's "
+      "attention to the encoder left out.",
+      "Baseline: lina-baseline, whose gradients share the network with the AlltoAll, each at half speed while both "
+      "run. Lina: lina-packed; priority and partition: lina-partition; priority only: lina-priority. Fused gradients "
+      "are buckets of 25 MiB within a layer.",
+      "alltoall_backward: busy time of the backward's AlltoAlls. MoE layers: from the start of the first AlltoAll to "
+      "the end of the last, summed. Pipelining efficiency: computation's busy share while an AlltoAll runs, both "
+      "phases.",
+      "lina-packed sums the gradients of replicas in micro-ops of their own, each matrix of an expert cut alone; the "
+      "fusing of packed experts' kernels (multi-stream execution, section 6.1) changes no time here."};
+}
+
+// Lina's training speedups (section 7.2). None of its coefficients, batches or sequence lengths is printed: what print
+// alone allows is how far its AlltoAll's speedup goes (Table 1's shares), and that an expert takes a third of the
+// AlltoAlls beside it (Figure 2 and Table 3 agree); the steps themselves need assumptions.
+
+namespace {
+
+const std::array<int, 4> kExperts{2, 4, 8, 16};
+const std::array<std::string, 6> kTrained{"lina-baseline",  "lina-fixed", "lina-priority",
+                                          "lina-partition", "lina",       "lina-packed"};
+constexpr std::array<int, 6> kPartitionMb{10, 20, 30, 50, 70, 100};
+
+// Returns all steps; none where nothing is assumed, or a row is missing.
+LinaSteps all_steps(const Assumptions* assumed, std::set<std::string>& missing) {
+  LinaSteps steps;
+  if (assumed == nullptr) return steps;
+  for (const std::string& model : kLinaModels)
+    for (const int experts : kExperts)
+      for (const std::string& schedule : kTrained)
+        if (const auto step = lina_step({model, experts, schedule}, *assumed, missing))
+          steps[{model, experts, schedule}] = *step;
+  if (!missing.empty()) steps.clear();
+  return steps;
+}
+
+double seconds_of(std::string_view metric, const LinaStep& step) {
+  if (metric == "forward_moe_layer") return step.moe_forward_s;
+  if (metric == "backward_moe_layer") return step.moe_backward_s;
+  if (metric == "alltoall_backward") return step.alltoall_backward_s;
+  return step.step_s;
+}
+
+std::string schedule_of(std::string_view metric) {
+  if (metric == "priority_only_mean") return "lina-priority";
+  return metric == "priority_and_partition" ? "lina-partition" : "lina-packed";
+}
+
+// Returns the mean over the models, as the paper's is; nothing where one exchanges nothing any more.
+std::optional<double> ours(const PrintedLina& row, const LinaSteps& steps) {
+  double sum = 0;
+  int count = 0;
+  for (const std::string& model : kLinaModels)
+    for (const int experts : kExperts) {
+      if (steps.empty() || (row.experts != 0 && row.experts != experts)) continue;
+      const double lina = seconds_of(row.metric, steps.at({model, experts, schedule_of(row.metric)}));
+      if (lina == 0) return std::nullopt;
+      sum += seconds_of(row.metric, steps.at({model, experts, "lina-baseline"})) / lina;
+      ++count;
+    }
+  if (count == 0) return std::nullopt;
+  return sum / count;
+}
+
+Comparison speedups(const std::vector<PrintedLina>& printed, const LinaSteps& steps) {
+  Comparison c{.caption = "", .label_names = {"metric", "experts"}};
+  for (const PrintedLina& row : printed)
+    c.figures.push_back(
+        {{row.metric, row.experts == 0 ? "all" : fmt::format("{}", row.experts)}, "", row.speedup, ours(row, steps)});
+  return c;
+}
+
+// Compares the step's speedup if all AlltoAlls were as much faster as the backward's are printed to be, and nothing
+// else: by Table 1's share of the step, averaged over its models of that many experts.
+Comparison alltoall_alone(const std::vector<PrintedLina>& printed) {
+  Comparison c{.caption = "the step's speedup from the AlltoAll's alone", .label_names = {"experts"}};
+  for (const PrintedLina& row : printed) {
+    if (row.metric != "step_time") continue;
+    double share = 0, alltoall = 0;
+    int models = 0;
+    for (const PrintedLinaShare& s : printed_lina_table1())
+      if (s.experts == row.experts) share += s.share, ++models;
+    for (const PrintedLina& other : printed)
+      if (other.metric == "alltoall_backward" && other.experts == row.experts) alltoall = other.speedup;
+    if (models == 0 || alltoall == 0) continue;
+    share /= models;
+    const std::vector<std::string> labels{fmt::format("{}", row.experts)};
+    c.figures.push_back({labels, "AlltoAll as printed", row.speedup, 1 / (1 - share + share / alltoall)});
+    c.figures.push_back({labels, "no AlltoAll at all", row.speedup, 1 / (1 - share)});
+  }
+  return c;
+}
+
+// Compares what is printed without packing with Figure 2's share, and with the replay.
+Comparison pipelining(const LinaSteps& steps) {
+  Comparison c{.caption = "pipelining efficiency with 16 experts (Table 3), by Figure 2's share and replayed",
+               .label_names = {"model", "experts a device"},
+               .quantity = kShare};
+  const double by_share = efficiency_by_share(printed_lina_text("layer_share"));
+  for (const PrintedPipelining& row : printed_lina_table3()) {
+    const auto add = [&](const std::string& schedule, int experts, double printed, std::optional<double> share) {
+      const std::vector<std::string> labels{row.model, fmt::format("{}", experts)};
+      std::optional<double> forward, both;
+      if (!steps.empty()) {
+        const LinaStep& step = steps.at({row.model, 16, schedule});
+        forward = step.efficiency_forward, both = step.efficiency;
+      }
+      c.figures.push_back({labels, "Figure 2", printed, share});
+      c.figures.push_back({labels, "forward", printed, forward});
+      c.figures.push_back({labels, "both phases", printed, both});
+    };
+    add("lina", 1, row.without, by_share);
+    add("lina-packed", row.experts_a_device, row.with, std::nullopt);
+  }
+  return c;
+}
+
+// Compares the baseline's shares: of Table 1's model by its layers, and of all three by Figure 4's ends.
+Comparison alltoall_shares(const LinaSteps& steps, const Assumptions* assumed, std::set<std::string>& missing) {
+  Comparison c{
+      .caption = "AlltoAll's share of a baseline's step", .label_names = {"of", "experts"}, .quantity = kShare};
+  const auto share = [](const LinaStep& step) { return step.alltoall_s / step.step_s; };
+  for (const PrintedLinaShare& row : printed_lina_table1()) {
+    std::optional<double> found;
+    if (assumed != nullptr)
+      if (const auto step =
+              lina_step({.model = kLinaModels[0], .experts = row.experts, .layers = row.layers}, *assumed, missing))
+        found = share(*step);
+    c.figures.push_back(
+        {{fmt::format("Table 1, {} layers", row.layers), fmt::format("{}", row.experts)}, "", row.share, found});
+  }
+  for (const int experts : kExperts) {
+    double sum = 0;
+    for (const std::string& model : kLinaModels)
+      if (!steps.empty()) sum += share(steps.at({model, experts, "lina-baseline"})) / kLinaModels.size();
+    std::optional<double> printed, found;
+    if (experts == 2 || experts == 16) printed = printed_lina_text(fmt::format("step_share_{}", experts));
+    if (!steps.empty()) found = sum;
+    c.figures.push_back({{"Figure 4, mean of the models", fmt::format("{}", experts)}, "", printed, found});
+  }
+  return c;
+}
+
+// Tabulates section 7.2.2: each design choice in turn, without packing but for the last.
+TextTable ablation(const LinaSteps& steps) {
+  TextTable table{"speedup of a step over lina-baseline, one design choice after the other", {"model", "experts"}, {}};
+  for (size_t i = 1; i < kTrained.size(); ++i) table.header.push_back(kTrained[i]);
+  table.header.push_back("experts a device");
+  for (const std::string& model : kLinaModels)
+    for (const int experts : kExperts) {
+      std::vector<std::string> row{model, fmt::format("{}", experts)};
+      const double baseline = steps.at({model, experts, kTrained[0]}).step_s;
+      for (size_t i = 1; i < kTrained.size(); ++i)
+        row.push_back(fmt::format("{:.3f}", baseline / steps.at({model, experts, kTrained[i]}).step_s));
+      row.push_back(fmt::format("{}", steps.at({model, experts, "lina-packed"}).packing));
+      table.rows.push_back(row);
+    }
+  return table;
+}
+
+// Tabulates section 7.2.2's partition sizes, 16 experts, without packing.
+TextTable partition_sizes(const Assumptions& assumed, std::set<std::string>& missing) {
+  TextTable table{"milliseconds of lina's step with 16 experts, by partition size", {"model"}, {}};
+  for (const int megabytes : kPartitionMb) table.header.push_back(fmt::format("{} MB", megabytes));
+  for (const std::string& model : kLinaModels) {
+    table.rows.push_back({model});
+    for (const int megabytes : kPartitionMb) {
+      const auto step = lina_step({model, 16, "lina", megabytes * int64_t{1'000'000}}, assumed, missing);
+      table.rows.back().push_back(step ? fmt::format("{:.1f}", 1e3 * step->step_s) : "-");
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+Report lina_training(Study& study) {
+  Report report{.key = "lina-training",
+                .title = "training speedups over DeepSpeed-MoE",
+                .source = "Lina (ATC'23), section 7.2 as stated in the text, Tables 1 and 3: 16 A100 in 4 nodes."};
+  const auto printed = printed_lina_training();
+  std::set<std::string> missing;
+  const LinaSteps steps = all_steps(study.assumed, missing);
+  const Assumptions* assumed = steps.empty() ? nullptr : study.assumed;
+  report.comparisons = {speedups(printed, steps), alltoall_alone(printed), pipelining(steps),
+                        alltoall_shares(steps, assumed, missing)};
+  report.shows = lina_from_print();
+  report.unexplained = lina_unexplained(printed);
+  if (assumed != nullptr) {
+    report.tables = {ablation(steps), partition_sizes(*assumed, missing)};
+    report.shows.push_back(lina_slowdowns(steps, *assumed));
+    report.shows.push_back(lina_packings(steps, *assumed));
+  }
+  report.not_computable.assign(missing.begin(), missing.end());
+  if (study.assumed == nullptr)
+    report.not_computable = {"AlltoAll, AllReduce: alpha, beta; the time of a dense part",
+                             "B and L of the models, M and H but of Table 1's",
+                             "memory offloading (section 7.2.1), which two of the models use"};
+  for (const Figure& f : report.comparisons.front().figures)
+    if (assumed != nullptr && !f.ours)
+      report.not_computable.push_back(
+          fmt::format("{}, {} experts: packed, nothing is exchanged any more", f.labels[0], f.labels[1]));
+  const auto open = [](const Figure& f) { return !f.ours; };
+  if (assumed != nullptr && std::ranges::any_of(report.comparisons[2].figures, open))
+    report.not_computable.push_back("efficiency with packed experts by Figure 2's share: it is of one expert a GPU");
+  report.conventions = lina_conventions();
+  return report;
+}
+
+}  // namespace moe::reproduce

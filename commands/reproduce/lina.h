@@ -1,0 +1,80 @@
+#pragma once
+// Lina's training results (ATC'23) beside our numbers.
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "commands/reproduce/assume.h"
+#include "commands/reproduce/printed_rows.h"
+#include "moe/search/model_search.h"
+
+namespace moe::reproduce {
+
+// Lina's training runs as replays of whole models: what is assumed, what follows from print, and what a replay shows.
+
+/// Returns the expert's forward over the AlltoAll's by a printed share of AlltoAll in a layer's forward: two AlltoAlls
+/// and an expert take 2 t_a / share (Lina, Figure 2); what else is in a layer counts as expert.
+double expert_over_alltoall(double layer_share);
+/// Returns the busy share of computation while AlltoAlls run that this ratio allows without packing, all of the expert
+/// under them.
+double efficiency_by_share(double layer_share);
+
+/// Returns the layer of a model on as many GPUs as experts, 4 a node, one expert each, top-2, no MP (Lina, sections 2.1
+/// and 7.1); B from the assumed tokens a GPU.
+LayerCase lina_case(const std::string& model, int experts, const Assumptions& assumed);
+/// Returns the profile: the assumed rows, a rank's 40 GB, and the experts' time by the printed share with 16 GPUs.
+Profile lina_profile(const std::string& model, const Assumptions& assumed);
+
+struct LinaRun {
+  std::string model;
+  int experts = 16;  // as many as GPUs
+  std::string schedule = "lina-baseline";
+  int64_t micro_op_bytes = kMicroOpBytes;
+  int layers = 0;  // 0: the model's
+};
+
+/// The seconds of one training step; MoE parts summed over layers, from the first dispatch to the last combine of
+/// each.
+struct LinaStep {
+  double step_s = 0, moe_forward_s = 0, moe_backward_s = 0;
+  double alltoall_s = 0, alltoall_backward_s = 0;  // busy, slowed as they were
+  double slowdown = 1;                             // of the backward's AlltoAlls, in the median
+  double efficiency_forward = 0, efficiency = 0;   // pipelining: computation's busy share while an AlltoAll runs
+  int packing = 1;                                 // experts a device
+};
+
+/// Returns nothing where a row is missing, whose name `missing` then gains.
+std::optional<LinaStep> lina_step(const LinaRun& run, const Assumptions& assumed, std::set<std::string>& missing);
+
+/// Where Lina's rule for packing ends, whatever it costs: experts a device, and the speedup of one layer over none
+/// packed.
+struct LinaRule {
+  int packing = 1;
+  double speedup = 1;
+};
+LinaRule lina_rule(const std::string& model, int experts, const Assumptions& assumed);
+
+// What Lina's training figures show, and where the paper's own numbers do not fit together.
+
+inline const std::array<std::string, 3> kLinaModels{"transformer-xl", "gpt-2", "bert2gpt2"};
+
+struct LinaKey {
+  std::string model;
+  int experts;
+  std::string schedule;
+  auto operator<=>(const LinaKey&) const = default;
+};
+using LinaSteps = std::map<LinaKey, LinaStep>;
+
+std::vector<std::string> lina_from_print();
+std::vector<std::string> lina_unexplained(const std::vector<PrintedLina>& printed);
+/// Return what is found over all models, schedules and numbers of experts.
+std::string lina_slowdowns(const LinaSteps& steps, const Assumptions& assumed);
+std::string lina_packings(const LinaSteps& steps, const Assumptions& assumed);
+std::vector<std::string> lina_conventions();
+
+}  // namespace moe::reproduce

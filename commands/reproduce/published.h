@@ -1,0 +1,89 @@
+#pragma once
+// What others measured on real clusters, beside predictions that know nothing of it: layers from the rows of a preset,
+// an iteration from the durations of its tasks, a curve's points from its other points.
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "commands/reproduce/report.h"
+#include "moe/prices/profile.h"
+
+namespace moe::reproduce {
+
+/// What others measured on real clusters: configs/published/*.csv, one reader a file. Each file names its source in its
+/// first lines.
+struct PublishedCollective {  // nccl
+  std::string gpu, op;
+  int ranks = 0;
+  double bytes = 0, seconds = 0;
+};
+std::vector<PublishedCollective> published_collectives();
+
+struct PublishedLayer {  // megatron-moe-layers
+  std::string model, dispatcher;
+  int tokens_a_rank = 0, model_dim = 0, hidden = 0, experts = 0, top_k = 0, shared_hidden = 0;
+  int ranks_of_a_token = 0;  // at most: what the router's groups allow
+  double forward_s = 0, backward_s = 0;
+};
+std::vector<PublishedLayer> published_layers();
+
+struct PublishedExchange {  // deepep-h100: DeepEP's dispatch of so many tokens a rank
+  int nodes = 0, tokens = 0, model_dim = 0, top_k = 0, experts = 0;
+  double dispatch_s = 0;
+};
+std::vector<PublishedExchange> published_exchanges();
+
+struct TraceTask {  // deepseek-train-trace: mean seconds of a task, and of the whole iteration
+  std::string task, phase, stream;
+  double seconds = 0;
+};
+std::vector<TraceTask> published_trace();
+
+/// How a published layer is priced: by the preset as it is; or, of DeepEP, its exchanges by the copies of a token that
+/// are sent, one a rank that the token reaches.
+enum class LayerPrice { preset, ranks_reached };
+std::string_view name_of(LayerPrice price);
+
+/// The seconds of the parts of a MoE layer on a rank, in sequence.
+struct LayerParts {
+  double router = 0, order = 0, exchange = 0, experts = 0;
+  double sum() const { return router + order + exchange + experts; }
+};
+/// Returns the parts of a published layer by a preset's rows: gate, order and its way back, dispatch and combine.
+LayerParts predicted_parts(const PublishedLayer& layer, const Profile& profile, Phase phase, LayerPrice price);
+/// Returns the seconds of the shared expert of its proxy model, as GEMMs; 0 where there is none.
+double shared_expert_s(const PublishedLayer& layer, const Profile& profile, Phase phase);
+/// Returns the name of the preset that a published layer ran on.
+std::string preset_of(const PublishedLayer& layer);
+Comparison published_layer_times();
+
+inline constexpr int kNodeRanks = 8;  // of the clusters that were measured
+inline constexpr int kTraceLayers = 4;
+/// Returns the seconds of `layers` layers, the forward of one micro-batch beside the backward of another, replayed in
+/// the order of DualPipe. `own_lane`: whether the weight gradients that the trace has on a stream of their own have a
+/// lane of their own; else all are on the compute lane.
+double replayed_trace(const std::vector<TraceTask>& trace, int layers, bool own_lane);
+Comparison trace_times();
+
+/// The errors at held-out sizes, of all groups of a GPU's collective together.
+struct CurveErrors {
+  std::string gpu, op;
+  std::vector<double> line, pieces;
+  size_t most_pieces = 0;
+};
+std::vector<CurveErrors> curve_errors(const std::vector<PublishedCollective>& samples);
+TextTable curve_table(const std::vector<CurveErrors>& errors);
+
+struct PublishedRun {  // training-runs: a whole step of training
+  std::string source, model, gpu, precision, dispatcher, recompute, overlap;
+  int gpus = 0, seq = 0, global_batch = 0, micro_batch = 0;
+  int tp = 1, pp = 1, cp = 1, ep = 1, etp = 1;
+  int vp = 0;    // virtual stages a stage; 0: none
+  int fsdp = 0;  // ranks that share weights out; 0: none
+  double step_s = 0;
+};
+/// Reads them from a file of these columns; empty: those that come with the program.
+std::vector<PublishedRun> published_runs(const std::string& path);
+
+}  // namespace moe::reproduce

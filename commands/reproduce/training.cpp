@@ -1,0 +1,234 @@
+#include "commands/reproduce/training.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "commands/reproduce/study.h"
+#include "moe/base/check.h"
+#include "moe/base/statistics.h"
+#include "moe/base/units.h"
+
+namespace moe::reproduce {
+namespace {
+
+constexpr Quantity kSeconds{"step_s", "s", 1, 2};
+
+constexpr int64_t kFewTokens = 4096, kManyTokens = 16384;
+
+// Returns the tokens of a GPU in a pass of a layer over a micro-batch.
+int64_t tokens_of_pass(const PublishedRun& run) { return int64_t{run.micro_batch} * run.seq / run.tp; }
+
+struct Compared {
+  PublishedRun run;
+  PredictedStep step;
+  double error() const { return *step.step_s / run.step_s - 1; }
+};
+
+// Returns "TP 2 PP 8 VP 4 EP 32, 2048 of 1".
+std::string layout_of(const PublishedRun& r) {
+  std::string text;
+  const auto add = [&](std::string_view name, int size) {
+    if (size > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " ", name, size);
+  };
+  add("TP", r.tp);
+  add("PP", r.pp);
+  add("VP", r.vp);
+  add("CP", r.cp);
+  add("EP", r.ep);
+  add("ETP", r.etp);
+  add("FSDP", r.fsdp);
+  return fmt::format("{}{}{} of {}, {}", text, text.empty() ? "" : ", ", r.global_batch, r.micro_batch, r.dispatcher) +
+         (r.recompute == "none" ? "" : ", " + r.recompute) + (r.overlap == "none" ? "" : ", " + r.overlap);
+}
+
+std::string gpus_of(const PublishedRun& run) { return fmt::format("{} {}", run.gpus, run.gpu); }
+
+TextTable layouts_table(const std::vector<Compared>& all) {
+  TextTable t{
+      "layouts: sizes of groups, samples of a global batch and of a micro-batch, dispatcher, recomputation, overlap",
+      {"", "model", "GPUs", "layout"},
+      {}};
+  for (const Compared& c : all) t.rows.push_back({c.run.source, c.run.model, gpus_of(c.run), layout_of(c.run)});
+  return t;
+}
+
+TextTable steps_table(const std::vector<Compared>& all) {
+  TextTable t{"steps, in the order of their layouts",
+              {"", "model", "GPUs", "measured s", "predicted s", "error", "tokens/s/GPU", "predicted tokens/s/GPU"},
+              {}};
+  for (const Compared& c : all) {
+    const bool known = c.step.step_s.has_value();
+    t.rows.push_back({c.run.source, c.run.model, gpus_of(c.run), fmt::format("{:.2f}", c.run.step_s),
+                      known ? fmt::format("{:.2f}", *c.step.step_s) : "-",
+                      known ? difference(c.step.step_s, c.run.step_s) : "-",
+                      fmt::format("{:.0f}", tokens_per_gpu(c.run, c.run.step_s)),
+                      known ? fmt::format("{:.0f}", tokens_per_gpu(c.run, *c.step.step_s)) : "-"});
+  }
+  return t;
+}
+
+TextTable costs_table(const std::vector<Compared>& all) {
+  TextTable t{"what the predicted steps are made of: seconds of the stage that works longest", {"model"}, {}};
+  for (const std::string_view cost : kStepCosts) t.header.emplace_back(cost);
+  t.header.emplace_back("hidden");
+  for (const Compared& c : all) {
+    if (!c.step.step_s) continue;
+    std::vector<std::string> row{fmt::format("{} {}", c.run.model, c.run.gpus)};
+    for (const std::string_view cost : kStepCosts) row.push_back(fmt::format("{:.2f}", c.step.costs.at(cost)));
+    row.push_back(fmt::format("{:.2f}", c.step.hidden_s));
+    t.rows.push_back(std::move(row));
+  }
+  return t;
+}
+
+// Names the cost that explains most of a step's error, as far as the rows tell (say_what_is_open()).
+std::string unexplained_cost(const Compared& c) {
+  const PublishedRun& r = c.run;
+  const auto largest = std::ranges::max_element(c.step.costs, {}, [](const auto& cost) { return cost.second; });
+  if (c.error() > 0) return fmt::format("{}, priced too high", largest->first);
+  if (r.overlap != "none") return "computation beside an exchange, priced as alone";
+  if (r.dispatcher == "alltoall" && r.ep * r.etp > kNodeRanks) return "exchanges between nodes, priced by a bound";
+  if (tokens_of_pass(r) < kFewTokens) return "launches and waits of the host";
+  return "kernels that differ from those measured";
+}
+
+TextTable gaps_table(const std::vector<Compared>& all) {
+  TextTable t{"what no price explains: measured minus predicted, and that for each pass of a layer over a micro-batch",
+              {"", "model", "tokens a pass", "s", "ms a pass", "largest unexplained cost"},
+              {}};
+  for (const Compared& c : all) {
+    if (!c.step.step_s) continue;
+    const double gap_s = c.run.step_s - *c.step.step_s;
+    t.rows.push_back({c.run.source, fmt::format("{} {}", c.run.model, c.run.gpus),
+                      fmt::format("{}", tokens_of_pass(c.run)), fmt::format("{:+.2f}", gap_s),
+                      fmt::format("{:+.2f}", gap_s / c.step.passes * 1e3), unexplained_cost(c)});
+  }
+  return t;
+}
+
+// Returns how often rankings agree by tokens a second and GPU, a line a model and number of GPUs.
+std::vector<std::string> rankings(const std::vector<Compared>& all) {
+  std::map<std::pair<std::string, int>, std::pair<std::vector<double>, std::vector<double>>> groups;
+  for (const Compared& c : all) {
+    if (!c.step.step_s) continue;
+    auto& [measured, predicted] = groups[{c.run.model, c.run.gpus}];
+    measured.push_back(tokens_per_gpu(c.run, c.run.step_s));
+    predicted.push_back(tokens_per_gpu(c.run, *c.step.step_s));
+  }
+  std::vector<std::string> lines;
+  for (const auto& [group, values] : groups)
+    if (const auto tau = kendall_tau(values.first, values.second))
+      lines.push_back(
+          fmt::format("{} runs of {} on {} GPUs are ranked with Kendall's tau {:.2f} (pairs within {:.0f} % "
+                      "do not count).",
+                      values.first.size(), group.first, group.second, *tau, 100 * kTie));
+  return lines;
+}
+
+void summarise(Report& report, const std::vector<Compared>& all) {
+  std::vector<double> errors, sizes;
+  for (const Compared& c : all) {
+    if (!c.step.step_s) continue;
+    errors.push_back(c.error());
+    sizes.push_back(std::abs(c.error()));
+  }
+  if (!errors.empty())
+    report.shows.push_back(fmt::format(
+        "{} of {} steps are predicted: the error is {:.0f} % in the median and {:.0f} % at worst; with its sign, "
+        "{:+.0f} % in the median.",
+        errors.size(), all.size(), 100 * median(sizes), 100 * *std::ranges::max_element(sizes), 100 * median(errors)));
+  for (std::string& line : rankings(all)) report.shows.push_back(std::move(line));
+}
+
+// Returns the median error of steps with so many tokens a GPU and micro-batch, "-" where there are none.
+std::string median_error(const std::vector<Compared>& all, int64_t least, int64_t below) {
+  std::vector<double> errors;
+  for (const Compared& c : all) {
+    const int64_t tokens = tokens_of_pass(c.run);
+    if (c.step.step_s && tokens >= least && tokens < below) errors.push_back(c.error());
+  }
+  return errors.empty() ? "-" : fmt::format("{:+.0f} %", 100 * median(errors));
+}
+
+void say_what_is_open(Report& report, const std::vector<Compared>& all) {
+  report.unexplained.push_back(fmt::format(
+      "The host's time to launch kernels and to wait for row counts has no price. Passes of fewer than {} tokens a GPU "
+      "are {} off in the median, those of {} or more {}, as a time that does not grow with tokens would make them.",
+      kFewTokens, median_error(all, 0, kFewTokens), kManyTokens,
+      median_error(all, kManyTokens, std::numeric_limits<int64_t>::max())));
+  report.unexplained.emplace_back(
+      "Passes of many tokens keep the GPU busy longer than the host needs to launch them. What they take more is in "
+      "kernels: experts and attention are priced by TensorRT-LLM's and cuDNN's, alone on a GPU at its highest clock.");
+  report.unexplained.emplace_back(
+      "DeepEP's rows over 8 nodes move 18 GB/s a GPU, where its README has 50 GB/s. At 50 GB/s the exchanges over 64 "
+      "ranks would take about a third, and those steps would be predicted too fast, like the others.");
+  report.unexplained.emplace_back(
+      "Exchanges between nodes by NCCL are priced at the 50 GB/s of a GPU's network card, a bound. Latent attention "
+      "(deepseek-v3, kimi-k2) is priced as plain attention, windows (gpt-oss) as whole attention.");
+}
+
+void say_of_rows(Report& report, const std::vector<Compared>& all) {
+  std::map<std::string, std::vector<std::string>> notes;  // by text: the rows
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (const std::string& note : all[i].step.notes) notes[note].push_back(fmt::format("{}", i + 1));
+    if (!all[i].step.step_s) report.not_computable.push_back(fmt::format("row {}: {}", i + 1, all[i].step.reason));
+  }
+  for (const auto& [note, rows] : notes)
+    report.conventions.push_back(fmt::format(
+        "{} ({})", note, rows.size() == all.size() ? "all rows" : fmt::format("rows {}", fmt::join(rows, ", "))));
+}
+
+Json json_of(const Compared& c) {
+  const PublishedRun& r = c.run;
+  Json run{{"source", r.source},
+           {"model", r.model},
+           {"gpu", r.gpu},
+           {"gpus", r.gpus},
+           {"layout", layout_of(r)},
+           {"measured_s", r.step_s},
+           {"measured_tokens_s_gpu", tokens_per_gpu(r, r.step_s)}};
+  if (c.step.step_s) {
+    run["predicted_s"] = *c.step.step_s;
+    run["predicted_tokens_s_gpu"] = tokens_per_gpu(r, *c.step.step_s);
+    run["error"] = c.error();
+    for (const std::string_view cost : kStepCosts) run["costs"][std::string(cost)] = c.step.costs.at(cost);
+    run["hidden_s"] = c.step.hidden_s;
+  } else {
+    run["reason"] = c.step.reason;
+  }
+  run["notes"] = c.step.notes;
+  return run;
+}
+
+}  // namespace
+
+Report training(Study& study) {
+  Report report{.key = "training",
+                .title = "steps of training on real clusters",
+                .source =
+                    "NVIDIA NeMo Automodel, Megatron-MoE-ModelZoo and XTuner, as configs/published/training-runs.csv "
+                    "says. No price is fitted to them."};
+  if (!study.runs.empty()) report.source = study.runs;
+  std::vector<Compared> all;
+  for (PublishedRun& run : published_runs(study.runs)) {
+    PredictedStep step = predicted_step(run);
+    all.push_back({std::move(run), std::move(step)});
+  }
+  Comparison steps{.caption = "steps", .label_names = {"run", "model", "layout"}, .quantity = kSeconds, .drawn = false};
+  report.runs = Json::array();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Compared& c = all[i];
+    steps.figures.push_back(
+        {{fmt::format("{}", i + 1), c.run.model, layout_of(c.run)}, "", c.run.step_s, c.step.step_s});
+    report.runs.push_back(json_of(c));
+  }
+  report.comparisons = {std::move(steps)};
+  report.tables = {layouts_table(all), steps_table(all), costs_table(all), gaps_table(all)};
+  summarise(report, all);
+  say_what_is_open(report, all);
+  say_of_rows(report, all);
+  return report;
+}
+
+}  // namespace moe::reproduce

@@ -1,0 +1,231 @@
+// Predicts a step of training from a published row. A long step is two short ones, continued: once the pipeline is full
+// every further micro-batch takes as long as the one before.
+#include <algorithm>
+#include <cmath>
+
+#include "commands/reproduce/training.h"
+#include "commands/shared/chosen_model.h"
+#include "moe/base/check.h"
+#include "moe/schedule/model_plan.h"
+#include "moe/simulator/fluid_replay.h"
+#include "moe/simulator/simulator.h"
+
+namespace moe::reproduce {
+namespace {
+
+constexpr double kExchangeMultiprocessors = 20;  // of DeepEP, as the clusters' rows were measured
+
+std::string_view cost_of(TaskKind kind) {
+  using enum TaskKind;
+  if (is_attention(kind)) return "attention";
+  if (is_expert(kind)) return "experts";
+  switch (kind) {
+    case shared:
+    case ffn:
+      return "dense";
+    case gate:
+      return "gate";
+    case order:
+    case i_order:
+      return "permute";
+    case dispatch:
+    case combine:
+      return "alltoall";
+    case embed:
+    case head:
+      return "head";
+    case send:
+    case recv:
+      return "sends";
+    default:
+      return is_of_layer(kind) || is_end(kind) ? "tp" : "optimizer";
+  }
+}
+
+/// Seconds of a step, and by kind of cost those of the stage that works longest.
+struct Step {
+  double seconds = 0, busy_s = 0;
+  std::map<std::string_view, double> costs = {};
+
+  /// Returns this step with `count` more of the micro-batches that it has `fewer` of less.
+  Step continued(const Step& shorter, double count) const {
+    Step longer;
+    const auto on = [&](double value, double before) { return value + count * (value - before); };
+    longer.seconds = on(seconds, shorter.seconds);
+    longer.busy_s = on(busy_s, shorter.busy_s);
+    for (const auto& [cost, value] : costs) longer.costs[cost] = on(value, shorter.costs.at(cost));
+    return longer;
+  }
+};
+
+// Returns the seconds in which any of these tasks runs.
+double covered_s(std::vector<std::pair<double, double>> spans) {
+  std::ranges::sort(spans);
+  double covered = 0, end = 0;
+  for (const auto& [from, to] : spans) {
+    covered += std::max(0.0, to - std::max(from, end));
+    end = std::max(end, to);
+  }
+  return covered;
+}
+
+Step replayed(const LayerPricer& pricer, ModelShape model, int micro_batches) {
+  const Schedule& schedule = find_schedule("ds-moe");
+  model.micro_batches = micro_batches;
+  ModelDecision decision;
+  decision.backwards.resize(static_cast<size_t>(decided_layers(model)));
+  const Plan plan = timed_model_plan(schedule, model, decision);
+  const Timeline timeline = timeline_of(plan, price(pricer, plan), pricer.profile().contention);
+  const size_t stages = static_cast<size_t>(model.shape.parallel.pp);
+  std::vector<std::vector<std::pair<double, double>>> spans(stages);
+  std::vector<std::map<std::string_view, double>> costs(stages);
+  for (const Task& task : plan.tasks()) {
+    const auto id = static_cast<size_t>(task.id);
+    const Lane& lane = plan.structure->lanes[static_cast<size_t>(task.lane)];
+    const auto stage = static_cast<size_t>(lane.stage);
+    if (task.kind == TaskKind::recv) continue;  // waits
+    spans[stage].emplace_back(timeline.start_s[id], timeline.end_s[id]);
+    costs[stage][cost_of(task.kind)] += timeline.end_s[id] - timeline.start_s[id];
+  }
+  Step step{.seconds = timeline.makespan_s};
+  for (size_t stage = 0; stage < stages; ++stage) {
+    const double busy = covered_s(spans[stage]);
+    if (busy <= step.busy_s) continue;
+    step.busy_s = busy;
+    step.costs = costs[stage];
+  }
+  for (const std::string_view cost : kStepCosts) step.costs.try_emplace(cost, 0);
+  return step;
+}
+
+// Returns the step of all of the model's micro-batches.
+Step whole_step(const LayerPricer& pricer, const ModelShape& model) {
+  check_virtual_stages(model.split(), model.order, model.micro_batches);
+  const int stages = model.shape.parallel.pp, count = model.micro_batches;
+  const int shorter = std::min(count, 2 * stages), longer = std::min(count, 3 * stages);
+  Step step = replayed(pricer, model, longer);
+  if (count > longer)
+    step = step.continued(replayed(pricer, model, shorter), static_cast<double>(count - longer) / stages);
+  step.costs["bubble"] = step.seconds - step.busy_s;
+  return step;
+}
+
+// Returns the least number of layers, no fewer than the model's, that its virtual stages can share evenly, as plans
+// of virtual stages require.
+int layers_in_whole_chunks(const ModelShape& model) {
+  if (model.split().virtual_stages == 1) return model.layers;
+  const int chunks = model.split().chunks();
+  return (model.layers + chunks - 1) / chunks * chunks;
+}
+
+/// Refuses with a reason what no plan has.
+void check_run(const PublishedRun& run) {
+  require<Unsupported>(run.precision == "bf16", "no prices of {}, only of bf16", run.precision);
+  require<Unsupported>(run.cp == 1, "no plan has context parallelism (cp {})", run.cp);
+  require<Unsupported>(run.overlap == "none" || run.overlap == "1f1b-ep", "no plan of overlap {}", run.overlap);
+  require<Unsupported>(run.dispatcher == "alltoall" || run.dispatcher == "deepep", "no prices of dispatcher {}",
+                       run.dispatcher);
+  const int replicas = run.tp * run.pp * run.micro_batch;
+  require<Unsupported>(replicas > 0 && run.gpus % (run.tp * run.pp) == 0 &&
+                           run.global_batch % (run.gpus / (run.tp * run.pp) * run.micro_batch) == 0,
+                       "{} GPUs and {} samples are no whole number of replicas of TP {} PP {} with micro-batches of {}",
+                       run.gpus, run.global_batch, run.tp, run.pp, run.micro_batch);
+}
+
+commands::Selection selection_of(const PublishedRun& run) {
+  std::string cluster = run.gpu;
+  std::ranges::transform(cluster, cluster.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  commands::Selection selection;
+  selection.cluster = cluster + (run.dispatcher == "deepep" ? "-deepep-8-nodes" : "-8-nodes");
+  selection.nodes = std::max(1, run.gpus / kNodeRanks);
+  selection.nearest = true;
+  commands::LayerFlags& layer = selection.layer;
+  layer.fields.set(&LayerShape::batch, run.micro_batch);
+  layer.fields.set(&LayerShape::seq, run.seq);
+  layer.dp = run.gpus / (run.tp * run.pp);
+  layer.mp = run.tp;
+  layer.pp = run.pp;
+  layer.ep = run.ep;
+  layer.esp = run.etp;
+  layer.zero = 1;
+  layer.recompute = run.recompute == "full" ? Recompute::full : Recompute::selective;
+  return selection;
+}
+
+std::vector<std::string> approximations(const PublishedRun& run) {
+  std::vector<std::string> notes;
+  if (run.fsdp > 0)
+    notes.push_back(
+        fmt::format("fully sharded over {} ranks as ZeRO 1: gathers of weights run beside computation", run.fsdp));
+  if (run.overlap != "none") notes.push_back("1f1b-ep: exchanges run beside another micro-batch's computation");
+  if (run.recompute != "none" && run.recompute != "full")
+    notes.push_back(fmt::format("recomputation of {} has no price", run.recompute));
+  return notes;
+}
+
+}  // namespace
+
+PredictedStep predicted_step(const PublishedRun& run) {
+  PredictedStep out;
+  out.notes = approximations(run);
+  try {
+    check_run(run);
+    const commands::Selection selection = selection_of(run);
+    const Profile profile = commands::chosen_profile(selection);
+    const int dp = *selection.layer.dp, count = run.global_batch / (dp * run.micro_batch);
+    commands::ModelFlags flags;
+    flags.model = run.model;
+    flags.micro_batches = count;
+    commands::ChosenModel chosen = commands::chosen_model(flags, selection, profile);
+    chosen.model.order = PipelineOrder::one_f_one_b;
+    add_end_tasks(chosen.model, chosen.vocabulary);
+    const LayerPricer pricer(profile, chosen.model.shape, commands::pricing_of(selection));
+    ModelShape in_chunks = chosen.model;
+    in_chunks.virtual_stages = std::max(1, run.vp);
+    in_chunks.layers = layers_in_whole_chunks(in_chunks);
+    Step step = whole_step(pricer, in_chunks);
+    if (in_chunks.layers != chosen.model.layers) {
+      const double bubble_s = step.costs["bubble"];
+      step = whole_step(pricer, chosen.model);
+      step.costs["bubble"] = bubble_s;
+      out.notes.push_back(fmt::format("virtual stages: the bubble is that of {} layers, which {} chunks share evenly",
+                                      in_chunks.layers, in_chunks.split().chunks()));
+    }
+    out.step_s = step.busy_s + step.costs["bubble"];
+    out.costs = step.costs;
+    out.passes = static_cast<double>(layers_in(chosen.model.split(), 0)) * count;
+    if (run.overlap == "1f1b-ep") {  // all but those of the first and of the last micro-batch
+      double computing = 0;
+      for (const std::string_view cost : {"attention", "experts", "dense", "gate", "permute", "head"})
+        computing += step.costs[cost];
+      out.hidden_s = std::min(step.costs["alltoall"], computing) * (count - 1) / count;
+      if (run.dispatcher == "deepep")  // what computes beside it has fewer multiprocessors
+        out.hidden_s *= 1 - kExchangeMultiprocessors / (profile.gpu->multiprocessors - kExchangeMultiprocessors);
+      *out.step_s -= out.hidden_s;
+    }
+    std::ranges::copy(texts_of(pricer.notes()), std::back_inserter(out.notes));
+  } catch (const Unsupported& error) {
+    out.reason = error.what();
+  } catch (const BadInput& error) {
+    out.reason = error.what();
+  }
+  return out;
+}
+
+double tokens_per_gpu(const PublishedRun& run, double step_s) {
+  return static_cast<double>(run.global_batch) * run.seq / run.gpus / step_s;
+}
+
+std::optional<double> kendall_tau(std::span<const double> measured, std::span<const double> predicted) {
+  int pairs = 0, agreeing = 0;
+  for (size_t i = 0; i < measured.size(); ++i)
+    for (size_t j = 0; j < i; ++j) {
+      if (std::abs(measured[i] / measured[j] - 1) <= kTie) continue;
+      ++pairs;
+      agreeing += (measured[i] > measured[j]) == (predicted[i] > predicted[j]) ? 1 : -1;
+    }
+  if (pairs == 0) return std::nullopt;
+  return static_cast<double>(agreeing) / pairs;
+}
+
+}  // namespace moe::reproduce

@@ -1,0 +1,166 @@
+#include "commands/shared/chosen_model.h"
+
+#include "moe/base/check.h"
+#include "moe/base/json.h"
+#include "moe/shape/model_file.h"
+
+namespace moe::commands {
+namespace {
+
+// Returns ChosenModel::on_cluster. What flags ask for is no cluster's.
+std::string differences(const Model& elsewhere, const Model& here, const ModelFlags& flags,
+                        const SomeLayerFields& asked, int64_t experts) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
+  const auto differ = [&](const char* what, int64_t value, int64_t other, bool by_flag) {
+    if (value != other && !by_flag) add(fmt::format("{} {}, elsewhere {}", what, value, other));
+  };
+  if (here.layer.experts == 0 && !asked.get(&LayerShape::experts))
+    add(fmt::format("E {}, which the model leaves open", experts));
+  else if (elsewhere.layer.experts > 0)
+    differ("E", here.layer.experts, elsewhere.layer.experts, asked.get(&LayerShape::experts).has_value());
+  differ("layers", here.layers, elsewhere.layers, flags.layers.has_value());
+  differ("B", here.layer.batch, elsewhere.layer.batch, asked.get(&LayerShape::batch).has_value());
+  differ("L", here.layer.seq, elsewhere.layer.seq, asked.get(&LayerShape::seq).has_value());
+  return text;
+}
+
+}  // namespace
+
+ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, const Profile& profile) {
+  ChosenModel chosen;
+  chosen.stack = !flags.one_layer();
+  LayerFile base;
+  Model elsewhere, model;
+  if (!flags.model.empty()) {
+    require<BadInput>(selection.layer_file.empty(), "--model: found --layer too, expected one of them");
+    elsewhere = find_model(flags.model);
+    model = on_cluster(elsewhere, profile.name);
+    base.name = chosen.name = model.name;
+    base.layer = model.layer;
+    base.parallel = model.parallel;
+    chosen.model.layers = model.layers;
+    chosen.vocabulary = model.vocabulary;
+    chosen.tied_embedding = model.tied_embedding;
+    chosen.qk_norm = model.qk_norm;
+    chosen.origin = model.origin;
+  } else if (!selection.layer_file.empty()) {
+    base = find_layer(selection.layer_file);
+  }
+  chosen.model.shape = chosen_case(selection, std::move(base), profile.nodes, profile.ranks_per_node);
+  if (!flags.model.empty())
+    chosen.on_cluster = differences(elsewhere, model, flags, selection.layer.fields, chosen.model.shape.layer.experts);
+  chosen.whole_layers = chosen.model.layers;
+  chosen.model.layers = flags.layers.value_or(chosen.model.layers);
+  chosen.model.dense = model.dense.of(chosen.model.layers);
+  require<BadInput>(chosen.model.dense.in(0, chosen.model.layers) < chosen.model.layers,
+                    "--layers: found {}, all of them dense, expected one with experts", chosen.model.layers);
+  if (chosen.model.dense.hidden > 0) dense_case(chosen.model.shape, chosen.model.dense.hidden);  // checked
+  chosen.model.micro_batches = flags.micro_batches.value_or(1);
+  chosen.model.step.planned = chosen.stack;
+  if (!flags.model.empty()) chosen.model.step.optimizer = OptimizerKind::adamw;
+  add_ends(chosen.model, chosen.vocabulary, chosen.tied_embedding);
+  // One stage that keeps one micro-batch's activations is slower by about 1 %, at most.
+  const bool one_stage = chosen.model.shape.parallel.pp == 1 && chosen.model.micro_batches > 1;
+  chosen.model.virtual_stages = flags.virtual_stages.value_or(1);
+  const int virtual_stages = chosen.model.split().virtual_stages;
+  if (one_stage || virtual_stages > 1) chosen.model.order = PipelineOrder::one_f_one_b;
+  if (flags.pipeline) chosen.model.order = pipeline_order_from(*flags.pipeline, "--pipeline");
+  require<BadInput>(!flags.pipeline || chosen.model.micro_batches > 1,
+                    "--pipeline: found one micro-batch, which has one order; expected --micro-batches N with it");
+  check_virtual_stages(chosen.model.split(), chosen.model.order, chosen.model.micro_batches, "--virtual-stages");
+  return chosen;
+}
+
+ScheduleTable possible_schedules(const ChosenModel& chosen) {
+  const ModelShape& model = chosen.model;
+  const bool several = model.layers > 1 || model.micro_batches > 1;
+  return several && model.shape.parallel.pp == 1 ? all_schedules() : schedules();
+}
+
+void record_ends(Fields& parameters, const ChosenModel& chosen) {
+  if (chosen.vocabulary > 0) {
+    parameters.set("vocabulary", chosen.vocabulary);
+    parameters.set("tied_embedding", std::string(chosen.tied_embedding ? "yes" : "no"));
+  }
+  if (!chosen.origin.empty()) parameters.set("origin", chosen.origin);
+  if (chosen.qk_norm) parameters.set("qk_norm", std::string("yes"));
+}
+
+MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request) {
+  request.vocabulary = chosen.vocabulary;
+  request.tied_embedding = chosen.tied_embedding;
+  return estimate_memory(request);
+}
+
+DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ChosenModel& chosen) {
+  if (capacity)
+    choice.fits = [capacity, chosen](const LayerCase& c, Flow flow) {
+      return !misfit(memory_of(chosen, memory_request(chosen.model, c, flow)), *capacity);
+    };
+  return choice;
+}
+
+namespace {
+
+Scalar scalar_of(const Json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (value.is_number()) return value.get<double>();
+  return value.get<std::string>();
+}
+
+Fields fields_of(const Json& object) {
+  Fields fields;
+  for (const auto& [name, value] : object.items())
+    if (value.is_primitive() && !value.is_null()) fields.set(name, scalar_of(value));
+  return fields;
+}
+
+CaseStatus status_of(const std::string& name, const std::string& file) {
+  for (const CaseStatus status : {CaseStatus::ok, CaseStatus::wrong, CaseStatus::invalid, CaseStatus::oom,
+                                  CaseStatus::unsupported, CaseStatus::error})
+    if (name_of(status) == name) return status;
+  bad_input("{}: status: found '{}', expected ok or why not", file, name);
+}
+
+CaseRecord record_of(const Json& model, const Json& of, const std::string& file) {
+  CaseRecord record;
+  record.where = file;
+  record.parameters = fields_of(model);
+  record.schedule = of.at("schedule").get<std::string>();
+  record.key = fmt::format("run/{}/{}/{}", model.at("cluster").get<std::string>(), model.at("model").get<std::string>(),
+                           record.schedule);
+  record.status = status_of(of.at("status").get<std::string>(), file);
+  record.reason = of.value("reason", "");
+  record.degree_forward = of.value("degree_forward", 0);
+  record.degree_backward = of.value("degree_backward", 0);
+  record.emulated = of.value("emulated", false);
+  record.dilation = of.value("dilation", 1.0);
+  record.summary = fields_of(of.value("measured", Json::object()));
+  record.prediction = fields_of(of.value("predicted", Json::object()));
+  Samples loss{"loss", {}};
+  for (const Json& step : of.value("loss", Json::array())) loss.values.push_back({step.get<double>()});
+  if (!loss.values.empty()) record.samples.push_back(std::move(loss));
+  return record;
+}
+
+}  // namespace
+
+Run run_of_documents(const std::string& text, const std::string& file) {
+  Json documents = json_from(text, file, "what modelbench --json printed, or records (JSON Lines)");
+  if (documents.is_object()) documents = Json::array({documents});
+  Run run;
+  run.ended = true;
+  try {
+    for (const Json& model : documents)
+      for (const Json& schedule : model.at("schedules")) run.cases.push_back(record_of(model, schedule, file));
+  } catch (const Json::exception&) {  // it is another document
+    run.cases.clear();
+  }
+  require<BadInput>(!run.cases.empty(),
+                    "{}: found no document of modelbench --json, expected one, or records (JSON Lines)", file);
+  return run;
+}
+
+}  // namespace moe::commands

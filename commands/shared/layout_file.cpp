@@ -1,0 +1,338 @@
+#include "commands/shared/layout_file.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fmt/ranges.h>
+#include <map>
+#include <sstream>
+
+#include "commands/shared/yaml.h"
+#include "moe/base/check.h"
+#include "moe/base/config.h"
+#include "moe/base/files.h"
+
+namespace moe::commands {
+namespace {
+
+constexpr std::string_view kGroupSize = "parallel_size", kModules = "recompute_modules",
+                           kSequence = "sequence_parallel";
+
+/// A setting of a file. One that says nothing has no text.
+struct Entry {
+  std::string key, text, where;
+};
+
+// Returns a value as one word; of a list "[1,2]". Empty: nothing, or a table.
+std::string word_of(const ConfigValue& value) {
+  std::vector<std::string> items;
+  switch (value.kind) {
+    case ConfigKind::boolean:
+      return value.boolean ? "true" : "false";
+    case ConfigKind::integer:
+      return std::to_string(value.integer);
+    case ConfigKind::text:
+      return value.text == "auto" ? "" : value.text;
+    case ConfigKind::real:
+      return describe(value);
+    case ConfigKind::list:
+      for (const ConfigValue& item : value.items) items.push_back(word_of(item));
+      return fmt::format("[{}]", fmt::join(items, ","));
+    default:
+      return "";
+  }
+}
+
+// Adds the settings below a table; those of one that is switched off say nothing.
+void add_entries(const ConfigFile& file, const ConfigValue& table, const std::string& prefix,
+                 std::vector<Entry>& entries) {
+  if (const ConfigValue* enabled = table.find("enabled"); enabled != nullptr && word_of(*enabled) == "false") return;
+  for (const auto& [key, value] : table.entries) {
+    const std::string name = prefix + key;
+    const std::string line = value.line > 0 ? fmt::format("{}:{}", file.path, value.line) : file.path;
+    if (value.kind == ConfigKind::table)
+      add_entries(file, value, name + '.', entries);
+    else
+      entries.push_back({name, word_of(value), fmt::format("{}: {}", line, name)});
+  }
+}
+
+// Returns the arguments of a command line; a switch is true.
+std::vector<Entry> arguments_of(const std::string& text, const std::string& path) {
+  std::map<std::string, Entry, std::less<>> arguments;
+  std::istringstream lines(text);
+  std::string name;
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    line.resize(std::min(line.find('#'), line.size()));
+    std::ranges::replace_if(
+        line, [](char c) { return std::string_view("\\\"'()").find(c) != std::string_view::npos; }, ' ');
+    std::istringstream words(line);
+    for (std::string word; words >> word;) {
+      if (word.starts_with("--")) {
+        const size_t equals = word.find('=');
+        name = word.substr(0, equals);
+        arguments[name] = {name, equals == std::string::npos ? "true" : word.substr(equals + 1),
+                           fmt::format("{}:{}: {}", path, number, name)};
+      } else if (!name.empty() && arguments[name].text == "true") {
+        arguments[name].text = word;
+      } else if (name == "--recompute-modules") {
+        arguments[name].text += ',' + word;
+      }
+    }
+  }
+  std::vector<Entry> entries;
+  for (auto& [key, entry] : arguments) entries.push_back(std::move(entry));
+  return entries;
+}
+
+bool is_yaml(const std::string& path) {
+  const std::string name = unpacked_name(path);
+  return name.ends_with(".yaml") || name.ends_with(".yml");
+}
+
+/// Reads the settings of one file into a layout.
+class Reader {
+ public:
+  explicit Reader(const std::string& path) {
+    layout_.path = path;
+    const std::string text = text_of_file(path, "a training's settings");
+    const size_t begin = text.find_first_not_of(" \t\r\n");
+    const bool is_json = begin != std::string::npos && text[begin] == '{';
+    has_arguments_ = !is_yaml(path) && !is_json;
+    if (has_arguments_) {
+      entries_ = arguments_of(text, path);
+    } else {
+      const ConfigFile file = is_yaml(path) ? parse_yaml(text, path) : parse_json(text, path);
+      const ConfigValue* arguments = file.root.find("MODEL_ARGS");  // of Megatron-LM's functional tests
+      has_arguments_ = arguments != nullptr && arguments->kind == ConfigKind::table;
+      add_entries(file, has_arguments_ ? *arguments : file.root, "", entries_);
+    }
+  }
+
+  LayoutFile read() && {
+    choose_format();
+    drop_words_behind_switches();
+    for (const SettingName& name : layout_.format->names)
+      if (const Entry* entry = entry_of(name.theirs); entry != nullptr && !entry->text.empty()) say(name, *entry);
+    set_virtual_stages();
+    set_batches();
+    for (const SettingDefault& held : layout_.format->defaults)
+      if (layout_.find(held.flag) == nullptr) layout_.defaults.push_back(held);
+    for (const Entry& entry : entries_)
+      if (!entry.text.empty()) check(entry);
+    note_sequence();
+    note_sizes();
+    return std::move(layout_);
+  }
+
+ private:
+  const Entry* entry_of(std::string_view key) const {
+    const auto found = std::ranges::find(entries_, key, &Entry::key);
+    return found == entries_.end() ? nullptr : &*found;
+  }
+
+  [[noreturn]] static void fail(const Entry& entry, std::string_view expected) {
+    bad_input("{}: found {}, expected {}", entry.where, shown(entry.text), expected);
+  }
+
+  void choose_format() {
+    long most = 0;
+    std::vector<std::string> examples;
+    for (const Framework& framework : frameworks())
+      for (const SettingsFormat& format : framework.formats) {
+        if (format.is_arguments != has_arguments_) continue;
+        const long named = std::ranges::count_if(
+            format.names, [&](const SettingName& name) { return entry_of(name.theirs) != nullptr; });
+        examples.push_back(fmt::format("{} of {}", format.names.front().theirs, format.name));
+        if (named <= most) continue;
+        most = named;
+        layout_.framework = &framework;
+        layout_.format = &format;
+      }
+    require<BadInput>(most > 0, "{}: found no setting of groups or micro-batches, expected such as {}", layout_.path,
+                      fmt::join(examples, ", "));
+  }
+
+  // A switch takes no value: the word behind it is the script's ("torchrun").
+  void drop_words_behind_switches() {
+    if (!has_arguments_) return;
+    for (Entry& entry : entries_)
+      if (entry.text != "false" && is_switch(entry)) entry.text = "true";
+  }
+
+  bool is_switch(const Entry& entry) const {
+    const std::string name = plain_name(entry);
+    return name == kSequence ||
+           std::ranges::any_of(layout_.format->names,
+                               [&](const SettingName& known) {
+                                 return known.theirs == entry.key && known.kind == SettingKind::shards;
+                               }) ||
+           std::ranges::any_of(layout_.format->unplanned, [&](const UnplannedSetting& unplanned) {
+             return unplanned.planned == "false" && unplanned.key == name;
+           });
+  }
+
+  static std::optional<int64_t> whole(const Entry& entry) {
+    int64_t value = 0;
+    const char* end = entry.text.data() + entry.text.size();
+    const auto [stop, error] = std::from_chars(entry.text.data(), end, value);
+    if (error != std::errc{} || stop != end) return std::nullopt;
+    return value;
+  }
+
+  static int64_t count(const Entry& entry) {
+    const std::optional<int64_t> value = whole(entry);
+    if (!value || *value < 1) fail(entry, "a whole number from 1 on");
+    return *value;
+  }
+
+  // Returns the flag's value for a setting; empty: it says nothing.
+  static std::string flag_value(const SettingName& name, const Entry& entry) {
+    switch (name.kind) {
+      case SettingKind::plain:
+        break;
+      case SettingKind::shards:
+        if (entry.text != "true" && entry.text != "false") fail(entry, "true or false");
+        return entry.text == "true" ? "1" : "0";
+      case SettingKind::optimizer:
+        return entry.text.find("dist") != std::string::npos ? "1" : "0";
+      case SettingKind::recompute:
+        if (entry.text != "selective" && entry.text != "full") fail(entry, "selective, full or null");
+        return entry.text;
+    }
+    if (name.flag == "--zero") {
+      if (entry.text != "0" && entry.text != "1") fail(entry, "0 or 1: no plan shards gradients or weights");
+      return entry.text;
+    }
+    if (name.theirs == "tensor_parallel.autotp_size" && entry.text == "0") return "";  // off
+    return std::to_string(count(entry));
+  }
+
+  void say(const SettingName& name, const Entry& entry) {
+    if (name.flag == "--nodes" || name.flag == "--ranks-per-node") {
+      // Scripts leave these to variables, and -1 is all GPUs of a node.
+      const std::optional<int64_t> ranks = whole(entry);
+      if (ranks && *ranks > 0) (name.flag == "--nodes" ? layout_.nodes : layout_.ranks_per_node) = ranks;
+      return;
+    }
+    if (name.theirs.starts_with("expert_parallel.") && entry_of("expert_parallel.enabled") == nullptr)
+      fail(entry, "expert_parallel.enabled beside it: DeepSpeed ignores it otherwise");
+    const std::string value = flag_value(name, entry);
+    if (value.empty()) return;
+    for (LayoutFile::Said& other : layout_.said) {
+      if (other.flag != name.flag || other.value == value) continue;
+      // A framework that has the setting twice shards states if either says so.
+      if (name.kind != SettingKind::shards) fail(entry, fmt::format("{}, as in {}", other.value, other.where));
+      other.value = "1";
+      return;
+    }
+    if (layout_.find(name.flag) == nullptr) layout_.said.push_back({name.flag, value, entry.where});
+  }
+
+  // --num-layers-per-virtual-pipeline-stage, the older way to say virtual stages.
+  void set_virtual_stages() {
+    const Entry* chunk = entry_of(kLayersAChunk);
+    if (chunk == nullptr) return;
+    const Entry* layers = entry_of("--num-layers");
+    require<BadInput>(layers != nullptr, "{}: found it without --num-layers, expected both", chunk->where);
+    const LayoutFile::Said* stages = layout_.find("--pp");
+    const int64_t at_once = count(*chunk) * (stages == nullptr ? 1 : std::stoll(stages->value));
+    if (count(*layers) % at_once != 0)
+      fail(*layers, fmt::format("a multiple of {}, the layers of a chunk of all stages", at_once));
+    layout_.said.push_back({"--virtual-stages", std::to_string(count(*layers) / at_once), chunk->where});
+  }
+
+  // DeepSpeed accumulates no gradients unless two of its three sizes say so.
+  void set_batches() {
+    const auto says = [&](std::string_view flag) { return layout_.find(flag) != nullptr; };
+    const bool has_accumulation =
+        std::ranges::find(layout_.format->names, "--micro-batches", &SettingName::flag) != layout_.format->names.end();
+    if (has_accumulation && !says("--micro-batches") && says("--batch") != says("--global-batch"))
+      layout_.defaults.push_back({"--micro-batches", "1"});
+  }
+
+  std::string recompute() const {
+    const LayoutFile::Said* said = layout_.find("--recompute");
+    return said == nullptr ? "" : said->value;
+  }
+
+  // Returns the setting's name without its place: "context_parallel_size".
+  std::string plain_name(const Entry& entry) const {
+    if (!entry.key.starts_with("--")) return entry.key;
+    std::string name = entry.key.substr(2);
+    std::ranges::replace(name, '-', '_');
+    return name;
+  }
+
+  static bool ends_with_name(std::string_view name, std::string_view end) {
+    return name.ends_with(end) && (name.size() == end.size() || name[name.size() - end.size() - 1] == '.');
+  }
+
+  // Refuses, or notes, what no plan has.
+  void check(const Entry& entry) {
+    const std::string name = plain_name(entry);
+    for (const UnplannedSetting& unplanned : layout_.format->unplanned) {
+      if (!ends_with_name(name, unplanned.key)) continue;
+      const bool is_planned = entry.text == unplanned.planned || entry.text == fmt::format("[{}]", unplanned.planned);
+      if (is_planned || entry.text == "false") return;
+      if (!unplanned.under.empty() && unplanned.under != recompute()) return;
+      if (unplanned.key == kModules) check_modules(entry);
+      if (!unplanned.why.empty())
+        fail(entry, fmt::format("{}: {}", unplanned.planned.empty() ? "null" : unplanned.planned, unplanned.why));
+      layout_.unplanned.push_back(fmt::format("{} {}", entry.key, entry.text));
+      return;
+    }
+    const bool is_known =
+        std::ranges::find(layout_.format->names, entry.key, &SettingName::theirs) != layout_.format->names.end();
+    const bool is_replicas = name.ends_with("data_parallel_size");
+    const std::string last = name.substr(name.rfind('.') + 1);
+    if (is_known || is_replicas || !last.ends_with(kGroupSize) || last == "model_parallel_size") return;
+    if (const std::optional<int64_t> size = whole(entry); size && *size > 1) fail(entry, "1: no plan has such groups");
+  }
+
+  // Refuses the recomputation of parts that take long.
+  static void check_modules(const Entry& entry) {
+    constexpr std::array<std::string_view, 4> kShort{"core_attn", "layernorm", "moe_act", "mla_up_proj"};
+    std::string text = entry.text;
+    std::erase_if(text, [](char c) { return c == '[' || c == ']'; });
+    std::istringstream modules(text);
+    for (std::string module; std::getline(modules, module, ',');)
+      if (std::ranges::find(kShort, module) == kShort.end())
+        fail(entry, fmt::format("only {}: no plan recomputes other parts of a layer alone", fmt::join(kShort, ", ")));
+  }
+
+  // Plans of several MP ranks share out the norms' rows, as --sequence-parallel does.
+  void note_sequence() {
+    const LayoutFile::Said* mp = layout_.find("--mp");
+    if (mp == nullptr || mp->value == "1" || layout_.framework->key != "megatron") return;
+    for (const Entry& entry : entries_)
+      if (ends_with_name(plain_name(entry), kSequence) && entry.text == "true") return;
+    layout_.unplanned.emplace_back("no sequence parallelism");
+  }
+
+  void note_sizes() {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kSizes{
+        {{"--seq", "seq_length"}, {"--seq", "encoder_seq_length"}, {"--layers", "num_layers"}}};
+    for (const auto& [flag, size] : kSizes)
+      for (const std::string_view place : {"", "model.", "model.config."})
+        for (const Entry& entry : entries_)
+          if (plain_name(entry) == fmt::format("{}{}", place, size) && whole(entry))
+            layout_.sizes.push_back({flag, entry.text, entry.key});
+  }
+
+  std::vector<Entry> entries_;
+  bool has_arguments_ = false;
+  LayoutFile layout_;
+};
+
+}  // namespace
+
+const LayoutFile::Said* LayoutFile::find(std::string_view flag) const {
+  const auto found = std::ranges::find(said, flag, &Said::flag);
+  return found == said.end() ? nullptr : &*found;
+}
+
+LayoutFile read_layout(const std::string& path) { return Reader(path).read(); }
+
+}  // namespace moe::commands

@@ -1,0 +1,70 @@
+#pragma once
+// What others printed: FSMoE of whole grids (configs/papers/fsmoe-table5.csv), published steps of training, the papers'
+// tables. The files name their sources in their first lines.
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "moe/prices/profile.h"
+#include "moe/search/degrees.h"
+#include "moe/shape/grid.h"
+
+namespace moe::commands {
+
+/// Returns FSMoE Table 5's mean speedup over tutel of a schedule, for the preset of a grid on the preset of a cluster:
+/// the testbed's, or one that reads it otherwise ("testbed-a-printed"). 0 where none is printed.
+double printed_speedup(const std::string& grid, const std::string& cluster, std::string_view schedule);
+/// Returns the same of a grid, or of the one that it is a sample of; also 0 for other files that bear those names, and
+/// where degrees are given: the papers choose them.
+double printed_speedup(const Grid& grid, const Profile& cluster, const DegreeChoice& degrees,
+                       std::string_view schedule);
+
+/// How many of FSMoE's layers its grids have on each testbed (Table 4).
+inline constexpr double kPrintedLayers = 1458;
+/// The number of these with r_f != r_b on testbed B, as FSMoE measured them (section 2.3).
+inline constexpr double kPrintedApart = 912;
+/// Returns whether that number is of the layers of this grid under fsmoe: not of a sample, nor where degrees are given.
+bool printed_apart(const Grid& grid, const Profile& cluster, const DegreeChoice& degrees);
+
+/// How far predictions of published training steps were off: configs/published/training-errors.csv, which
+/// configs/published/training_errors.py writes.
+struct PublishedErrors {
+  std::string model, gpu;  // model: empty where runs of several count
+  int runs = 0;
+  double median = 0, least = 0, most = 0;  // predicted over measured, minus 1
+};
+/// Returns the errors of steps on the profile's GPU: of that model, or of all models if none was of that one. Empty:
+/// no published step was on such a GPU.
+std::optional<PublishedErrors> published_errors(const Profile& profile, const std::string& model);
+
+/// Returns "3 published steps of MODEL on H100 took 25 % longer than predicted in the median (4 % shorter to 59 %
+/// longer)".
+std::string text_of(const PublishedErrors& errors);
+
+/// The papers' tables and figures by key: what `reproduce` takes and `list` shows.
+struct PaperTable {
+  std::string_view name, summary;
+};
+
+inline constexpr std::array<PaperTable, 17> kPaperTables{{
+    {"fsmoe-table2", "FSMoE: time of each operation in a layer of GPT2-XL and Mixtral-7B"},
+    {"fsmoe-table5", "FSMoE: mean speedups over tutel on 1458 layers"},
+    {"fsmoe-table6", "FSMoE: iteration time of GPT2-XL under four gates"},
+    {"fsmoe-degrees", "FSMoE: layers whose forward and backward degrees differ"},
+    {"fsmoe-fig6", "FSMoE: speedups on GPT2-XL, Mixtral-7B and Mixtral-22B"},
+    {"fsmoe-fig7", "FSMoE: speedups on testbed A by sequence length and number of GPUs"},
+    {"fsmoe-fig8", "FSMoE: speedups on testbed A with two pipeline stages"},
+    {"parm-table4", "Parm: mean speedups over DeepSpeed-MoE on configured layers"},
+    {"parm-table5", "Parm: speedups on BERT-Base and GPT-2"},
+    {"monta-table8", "MoNTA: AlltoAll of an 8K sequence as O1, O2 and O3"},
+    {"monta-fig13", "MoNTA: efficiency of AlltoAll and AllGather by volume"},
+    {"monta-fig14", "MoNTA: the choice among O1, O2 and O3 by sequence length"},
+    {"lina-training", "Lina: training speedups over DeepSpeed-MoE"},
+    {"lina-inference", "Lina: inference with experts placed by popularity"},
+    {"published", "Megatron-Core's layers, DeepSeek's training trace and nccl-tests, as others measured them"},
+    {"training", "whole steps of training on H100 and H800, as others measured them"},
+    {"beyond", "whole iterations in one order (wave) over the best other schedule, planned only"},
+}};
+
+}  // namespace moe::commands

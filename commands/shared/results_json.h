@@ -1,0 +1,22 @@
+#pragma once
+// The planning verbs' results as JSON; the keys are the ones the documentation promises.
+
+#include "commands/shared/sweep.h"
+#include "moe/base/json.h"
+#include "moe/simulator/simulator.h"
+
+namespace moe::commands {
+
+/// Returns schedule, degrees, seconds of both phases and of their MoE parts, gar_in_moe_bytes, bounds; what else was
+/// decided.
+Json to_json(const LayerResult& result);
+/// Returns the layer's shape and groups.
+Json to_json(const LayerCase& shape);
+/// Adds dense_layers (their numbers) and dense_hidden, where the first `layers` have any.
+void add_dense(Json& json, const DenseLayers& dense, int layers);
+/// Adds lanes (name, busy_s) and tasks (name, phase, layer, chunk, lane, start_s, end_s).
+void add_timeline(Json& json, const Plan& plan, const Timeline& timeline);
+/// Returns layers[] = {layer, status, schedules[]}.
+Json to_json(const std::vector<SweepRow>& rows);
+
+}  // namespace moe::commands

@@ -1,0 +1,42 @@
+#pragma once
+// What the reports of all verbs that run layers say of an outcome.
+#include <span>
+#include <string>
+#include <vector>
+
+#include "commands/shared/run/layer_run.h"
+#include "moe/base/json.h"
+#include "moe/measure/layers/layer_bench.h"
+
+namespace moe::commands {
+
+/// Shows for every schedule that was timed each kind of task's time beside its prediction.
+std::string tasks_text(const LayerOutcome& outcome);
+/// Returns which predictions weak rows made, and why a schedule is not ok.
+std::string reasons_text(const LayerOutcome& outcome);
+/// Returns "dilation D", or "dilations D to E" where disturbed passes ran slower than others.
+std::string dilation_text(const std::vector<ScheduleRun>& runs);
+/// Returns schedules[] = {schedule, status, degrees, measured, predicted, tasks}.
+Json schedules_json(const LayerOutcome& outcome);
+
+// Which schedules of a job have their layers in memory at once.
+
+/// Returns where each batch of things ends that take so many bytes each: as many as fit beside each other, in their
+/// order; what does not fit alone is a batch of its own.
+std::vector<size_t> batches_that_fit(std::span<const double> bytes, double left_bytes);
+
+/// Measures the plans, each batch for itself (layer_bench.h): all at once where the GPU, or the machine, has memory for
+/// that. Schedules of two batches take no turns, so a machine that meanwhile changes its speed may tell them apart.
+/// Every process of the ranks calls it. Returns a measurement of each batch.
+std::vector<measure::LayerMeasurement> measure_in_batches(std::span<const measure::PlannedRun> planned,
+                                                          const measure::LayerBenchSettings& settings);
+
+/// A plan's run, and the measurement that it belongs to.
+struct BatchedRun {
+  const measure::LayerMeasurement& all;
+  const measure::MeasuredRun& run;
+};
+/// Returns the runs of all batches, in the order of the plans.
+std::vector<BatchedRun> runs_of(const std::vector<measure::LayerMeasurement>& batches);
+
+}  // namespace moe::commands

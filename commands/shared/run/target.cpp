@@ -1,0 +1,206 @@
+#include "commands/shared/run/target.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fmt/ranges.h>
+#include <limits>
+
+#include "commands/shared/selection.h"
+#include "moe/base/check.h"
+#include "moe/base/config_files.h"
+#include "moe/base/files.h"
+#include "moe/base/system_files.h"
+#include "moe/base/units.h"
+#include "moe/device/cpu/cores.h"
+#include "moe/device/device.h"
+#include "moe/device/gpu_settings.h"
+#include "moe/measure/layers/proxy.h"
+#include "moe/shape/model_file.h"
+#include "moe/tensor/attention_heads.h"
+
+namespace moe::commands {
+namespace {
+
+constexpr std::string_view kOnCuda = "-cuda";
+
+Target unmeasured(std::string name, std::string source, int nodes, int ranks_per_node) {
+  Target target;
+  target.cluster.name = std::move(name);
+  target.cluster.source = std::move(source);
+  target.cluster.nodes = nodes;
+  target.cluster.ranks_per_node = ranks_per_node;
+  target.measured = false;
+  return target;
+}
+
+// Returns a profile as find_profile() does; messages list this machine's own ranks too.
+Profile profile_of(const std::string& cluster) { return find_profile(cluster, {std::string(kHostCluster)}); }
+
+// Returns whether the profile was measured on this machine's threads, computing on such a device.
+bool is_own(std::string_view name, DeviceKind device) {
+  if (name.ends_with(kFitted)) name.remove_suffix(kFitted.size());
+  return name == fmt::format("{}{}", kHostCluster, device == DeviceKind::cuda ? kOnCuda : "");
+}
+
+Target of_threads(const std::string& cluster, DeviceKind device) {
+  if (cluster == kHostCluster)
+    return unmeasured(std::string(kHostCluster), "this machine's threads", measure::kProxyNodes,
+                      measure::kProxyRanksPerNode);
+  Target target{.cluster = profile_of(cluster)};
+  const Profile& profile = target.cluster;
+  target.emulated = !is_own(profile.name, device);
+  require<BadInput>(
+      target.emulated ||
+          (profile.nodes == measure::kProxyNodes && profile.ranks_per_node == measure::kProxyRanksPerNode),
+      "--cluster: {} is of {} nodes x {} ranks, expected {} x {} of {}, this machine's threads", cluster, profile.nodes,
+      profile.ranks_per_node, measure::kProxyNodes, measure::kProxyRanksPerNode, profile.name);
+  return target;
+}
+
+Target of_processes(const std::string& cluster, const World& processes) {
+  const WorldTopology& topology = processes.topology();
+  const int nodes = topology.nodes, ranks_per_node = topology.ranks_per_node;
+  if (cluster == kHostCluster)
+    return unmeasured(fmt::format("{}-{}x{}", processes.backend(), nodes, ranks_per_node),
+                      fmt::format("processes over {}", processes.backend()), nodes, ranks_per_node);
+  Target target{.cluster = profile_of(cluster)};
+  const Profile& profile = target.cluster;
+  require<BadInput>(profile.nodes == nodes && profile.ranks_per_node == ranks_per_node,
+                    "--cluster: {} is of {} nodes x {} ranks, found processes on {} x {}", profile.name, profile.nodes,
+                    profile.ranks_per_node, nodes, ranks_per_node);
+  return target;
+}
+
+// Returns what each rank gets of the cores that it shares. All get the same: a layer is as fast as its slowest rank.
+int shared_threads(const Target& target) {
+  const std::vector<int> cores = cpu::usable_cores();
+  const int ranks = target.cluster.nodes * target.cluster.ranks_per_node;
+  cpu::CoreShare share{static_cast<int>(cores.size()), cpu_quota(), ranks, ranks > 1};
+  World* processes = target.ranks.processes;
+  if (processes == nullptr) return cpu::default_threads(share, std::getenv("OMP_NUM_THREADS"));
+  const std::vector<std::string>& addresses = processes->topology().addresses;
+  const auto rank = static_cast<size_t>(processes->here().front());
+  const std::string place = fmt::format("{} {}", rank < addresses.size() ? addresses[rank] : "", fmt::join(cores, ","));
+  share.sharers = static_cast<int>(std::ranges::count(gather(*processes, {place}), place));
+  return static_cast<int>(target.ranks.least(cpu::default_threads(share, std::getenv("OMP_NUM_THREADS"))));
+}
+
+int chosen_threads(const Target& target) {
+  const int asked = target.ranks.threads;
+  const bool on_gpu = target.ranks.device == DeviceKind::cuda;
+  if (target.emulated || on_gpu) {
+    require<BadInput>(asked <= 1, "--threads: found {}, expected 1 of ranks {}", asked,
+                      on_gpu ? "on GPUs" : "that emulate a cluster");
+    return 1;
+  }
+  return asked > 0 ? asked : shared_threads(target);
+}
+
+// Returns what records say of the ranks where they are not emulated.
+Fields fields_of(const Target& target) {
+  const World* processes = target.ranks.processes;
+  const bool computes = !target.emulated && target.ranks.device == DeviceKind::cpu;
+  Fields threads;
+  if (computes) threads.set("threads", int64_t{target.ranks.threads});
+  const bool on_gpu = target.ranks.device == DeviceKind::cuda;
+  if (processes == nullptr) return on_gpu ? gpu_fields(0) : threads;
+  const WorldTopology& topology = processes->topology();
+  Fields fields{{"backend", std::string(target.backend())},
+                {"device", std::string(name_of(target.ranks.device))},
+                {"ranks", int64_t{processes->ranks()}},
+                {"nodes", int64_t{topology.nodes}},
+                {"ranks_per_node", int64_t{topology.ranks_per_node}},
+                {"interface", topology.interface}};
+  if (computes) fields.set("threads", int64_t{target.ranks.threads});
+  if (on_gpu)
+    for (const auto& [name, value] : gpu_fields(topology.local_rank)) fields.set(name, value);
+  for (const auto& [name, value] : processes->settings()) fields.set(name, value);
+  return fields;
+}
+
+// Throws if a rank reads other contents than rank 0, as of a text or a model that was copied to one node only: their
+// gradients would differ.
+void require_same_files(World& processes, std::vector<std::string> files) {
+  std::erase(files, "");  // flags that were not given, on any rank
+  if (files.empty()) return;
+  std::string mine;
+  for (const std::string& file : files) mine += file_crc(file).value_or("") + '\n';
+  const std::vector<std::string> all = gather(processes, {mine});
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all.front()) continue;
+    const auto differs =
+        static_cast<size_t>(std::count(all[rank].begin(), std::ranges::mismatch(all[rank], all.front()).in1, '\n'));
+    bad_input("{}: found other contents on rank {} than on rank 0, expected the same file on every rank",
+              differs < files.size() ? files[differs] : "files", rank);
+  }
+}
+
+}  // namespace
+
+Fields gpu_fields(int local_rank) {
+  Fields fields{{"device", std::string(name_of(DeviceKind::cuda))}};
+  for (const auto& [name, value] : gpu_settings(local_rank)) fields.set(name, value);
+  return fields;
+}
+
+RecordWriter Target::open_records(const std::string& path, const Asked& asked, std::vector<std::string> files) const {
+  // Returns why there is no GPU, before the file is opened.
+  if (ranks.device == DeviceKind::cuda && gpu_count() == 0) make_device(DeviceKind::cuda);
+  if (ranks.attention == AttentionBy::torch) open_torch_cuda();
+  files.push_back(cluster.file);
+  if (ranks.processes != nullptr) require_same_files(*ranks.processes, files);
+  if (!leads()) return RecordWriter(path);
+  Fields fields = fields_of(*this);
+  if (ranks.attention == AttentionBy::torch) fields.set("attention", "torch");
+  return RecordWriter(path, {asked, std::move(files), fields});
+}
+
+std::string Target::file_name() const {
+  const bool said = cluster.name.ends_with(kOnCuda);
+  return ranks.device == DeviceKind::cuda && !said ? cluster.name + std::string(kOnCuda) : cluster.name;
+}
+
+std::string Target::place() const {
+  if (emulated || ranks.device == DeviceKind::cuda) return cluster.name;
+  return fmt::format("{}, {} a rank", cluster.name, counted(ranks.threads, "thread"));
+}
+
+void share_done(const Target& target, RecordWriter& writer) {
+  if (target.ranks.processes == nullptr) return;
+  const std::string lines = broadcast(*target.ranks.processes, writer.done_lines());
+  if (!target.leads()) writer.take_done(lines);
+}
+
+measure::BenchRanks ranks_of(const RunOptions& options, World* processes) {
+  return {processes, options.device, options.threads, options.attention};
+}
+
+Target target_of(const std::string& cluster, const measure::BenchRanks& ranks) {
+  Target target = ranks.processes ? of_processes(cluster, *ranks.processes) : of_threads(cluster, ranks.device);
+  target.ranks = ranks;
+  require<BadInput>(
+      ranks.attention == AttentionBy::own || ranks.device == DeviceKind::cuda,
+      "--attention: found torch with --device cpu, whose attention is LibTorch's; expected --device cuda");
+  target.ranks.threads = chosen_threads(target);
+  if (ranks.device == DeviceKind::cuda && !target.measured) target.cluster.name += kOnCuda;
+  return target;
+}
+
+double free_bytes(const measure::BenchRanks& ranks) {
+  if (ranks.device == DeviceKind::cuda) {
+    const int gpu = ranks.processes ? ranks.processes->topology().local_rank : 0;
+    return ranks.least(static_cast<double>(free_gpu_bytes(gpu)));
+  }
+  constexpr double kUnknown = std::numeric_limits<double>::infinity();
+  return ranks.least(memory_bytes(SystemFiles(), "MemAvailable").value_or(kUnknown));
+}
+
+int64_t sharers(const measure::BenchRanks& ranks, int64_t all) {
+  if (ranks.processes == nullptr) return all;
+  if (ranks.device == DeviceKind::cuda) return 1;
+  const std::vector<std::string>& addresses = ranks.processes->topology().addresses;
+  const auto own = static_cast<size_t>(ranks.processes->here().front());
+  return own < addresses.size() ? std::ranges::count(addresses, addresses[own]) : all;
+}
+
+}  // namespace moe::commands

@@ -1,0 +1,292 @@
+#include "commands/shared/run/task_records.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "commands/shared/pick_layers.h"
+#include "commands/shared/run/layer_run.h"
+#include "moe/base/log.h"
+#include "moe/measure/layers/rank_run.h"
+
+namespace moe::commands {
+namespace {
+
+constexpr double kMeasuredS = 0.3, kMostMeasuredS = 2;
+constexpr double kProvenFlops = 1e9;  // a larger layer is proven by a smaller one
+
+/// Tasks that take equally long, and what tells them apart in the records.
+struct TaskGroup {
+  std::string key;
+  const Plan* plan = nullptr;
+  std::vector<const Task*> tasks;
+};
+
+// Returns the first of each flow, but one that has chunks before one that has none.
+std::vector<const Schedule*> one_of_each_flow(const std::vector<const Schedule*>& schedules) {
+  std::map<Flow, const Schedule*> chosen;
+  const auto consider = [&](const Schedule* s) {
+    const Schedule*& of_flow = chosen[s->flow];
+    if (of_flow == nullptr || (of_flow->degrees == DegreePolicy::one && s->degrees != DegreePolicy::one)) of_flow = s;
+    if (s->flow == Flow::sharded) of_flow = &find_schedule("fsmoe");  // all that others of its flow have, but halves
+  };
+  for (const Schedule* schedule : schedules) {
+    if (schedule->variants.empty()) consider(schedule);
+    for (const Schedule* variant : schedule->variants) consider(variant);
+  }
+  std::vector<const Schedule*> all;
+  for (const auto& [flow, schedule] : chosen) all.push_back(schedule);
+  for (const Schedule* schedule : schedules)
+    if (schedule->halves_backward) all.push_back(schedule);
+  return all;
+}
+
+// Each layer sends a share of the gradients that wait, the output projection's first: sums of several sizes.
+Plan model_plan_of(const ModelShape& model, const Schedule& schedule, int degree) {
+  ModelDecision decision;
+  decision.degree_forward = decision.degree_backward = degree;
+  decision.backwards.resize(static_cast<size_t>(decided_layers(model)));
+  const LayerCases cases(model.shape, model.dense);
+  const int64_t element = bytes_of(model.shape.layer.dtype);
+  const bool sums = groups_of(model.shape.parallel)[static_cast<size_t>(GroupKind::dp)].size > 1;
+  int64_t waiting = model.head_gradient_bytes;
+  for (size_t i = 0; i < decision.backwards.size(); ++i) {
+    BackwardDecision& layer = decision.backwards[i];
+    const bool dense = decides_dense(model, i);
+    if (!dense) layer.degree = degree;
+    if (!dense && sums && schedule.gradients == GradientPolicy::adaptive)
+      waiting -= layer.gar_in_moe_bytes = waiting / degree / element * element;
+    waiting += gradient_bytes(dense ? cases.dense() : cases.moe());
+  }
+  return build_model_plan(schedule, model, decision);
+}
+
+// Degrees cut a layer's gradients too, where its schedule splits them: their sums are measured at several sizes.
+Plan plan_of(const LayerJob& job, const Schedule& schedule, int degree) {
+  if (!job.one_layer()) return model_plan_of(stacked_model(job.shape, job.stacked), schedule, degree);
+  if (!splits_gradients(schedule)) return plan_nominally(job, schedule, degree).run.plan;
+  const int64_t bytes = gradient_bytes(job.shape), element = bytes_of(job.shape.layer.dtype);
+  return build_plan(schedule, job.shape, with_split(schedule, degree, degree, bytes / degree / element * element));
+}
+
+std::vector<measure::PlannedRun> serial_runs(const LayerJob& job) {
+  std::vector<measure::PlannedRun> runs;
+  for (const Schedule* schedule : one_of_each_flow(job.schedules))
+    for (const int degree : kProfiledDegrees) {
+      if (degree > 1 && (schedule->degrees == DegreePolicy::one || degree > padded_rows(job.shape))) continue;
+      try {
+        measure::PlannedRun& run = runs.emplace_back();
+        const Plan plan = plan_of(job, *schedule, degree);
+        require_runs_of(job, plan);
+        run.plan = measure::serial_plan(plan);
+      } catch (const Unsupported&) {
+        runs.pop_back();
+      }
+    }
+  return runs;
+}
+
+// A phase of SAA's exchange goes to one peer alone, and has a share of an AlltoAll's price. A gather of weights is
+// several collectives and copies.
+bool is_measured(const Task& task, const Work& work) {
+  if (task.kind == TaskKind::exchange || gathers_weights(task.kind)) return false;
+  if (task.kind == TaskKind::optimizer || task.kind == TaskKind::squares) return work.bytes > 0;
+  if (task.group == GroupKind::none) return has_terms(task.kind);
+  return facts_of(work.op).table == OpTable::comm && work.bytes > 0;
+}
+
+// Names a layer, or an end.
+std::string part_name(const Plan& plan, int layer) {
+  return layer < 0 ? "embedding" : layer == plan.layers ? "head" : fmt::format("layer-{}", layer);
+}
+
+std::vector<TaskGroup> groups_of_tasks(const std::string& layer, const Plan& plan) {
+  std::map<std::tuple<TaskKind, Phase, int, int>, TaskGroup> groups;
+  for (const Task& task : plan.tasks()) {
+    if (!is_measured(task, plan.works[static_cast<size_t>(task.work_class)])) continue;
+    const bool apart = task.kind == TaskKind::optimizer;  // layers and ends have weights of their own
+    TaskGroup& group = groups[{task.kind, task.phase, task.slice, apart ? task.layer : 0}];
+    group.plan = &plan;
+    group.tasks.push_back(&task);
+    group.key = fmt::format("task/{}/{}/r{}/{}/{}{}", layer, plan.schedule, plan.degree_forward, name_of(task.phase),
+                            name_of(task.kind),
+                            task.slice >= 0 ? fmt::format("/{}", task.slice)
+                            : apart         ? "/" + part_name(plan, task.layer)
+                                            : "");
+  }
+  std::vector<TaskGroup> all;
+  for (auto& [what, group] : groups) all.push_back(std::move(group));
+  return all;
+}
+
+void describe_computation(const TaskGroup& group, Fields& parameters) {
+  const Task& task = *group.tasks.front();
+  const Plan& plan = *group.plan;
+  const LayerCases cases(plan.shape, plan.dense);
+  const LayerCase& shape = cases.of(task.layer);
+  parameters.set("op", std::string(name_of(Op::task)));
+  parameters.set("name", task_row_name(task.kind, shape));
+  parameters.set("phase", std::string(name_of(task.phase)));
+  parameters.set("dtype", std::string(name_of(shape.layer.dtype)));
+  const Work& work = plan.works[static_cast<size_t>(task.work_class)];
+  const auto values = [&]() -> TermValues {
+    if (task.phase == Phase::step) return touching_terms(task.kind, work.bytes);
+    if (computes_end(task.kind)) return end_terms(task.kind, shape, work);
+    return terms_of(task.kind, task.phase, shape, plan.structure->flow).of_share(1.0 / task.chunks);
+  }();
+  for (size_t t = 0; t < kTerms; ++t)
+    if (values[t] > 0) parameters.set(term_names()[t], values[t]);
+}
+
+bool is_computation(const TaskGroup& group) { return group.tasks.front()->group == GroupKind::none; }
+
+// Returns the row that the tasks' times are fitted to, without prices.
+CommRow row_of(const TaskGroup& group) {
+  const Plan& plan = *group.plan;
+  const Work& work = plan.works[static_cast<size_t>(group.tasks.front()->work_class)];
+  const Group& ranks = plan.groups[static_cast<size_t>(work.group)];
+  const bool fused = work.op == Op::alltoall && work.group == GroupKind::ep_esp;
+  CommRow row{.op = fused ? Op::a2a_ep_esp : work.op, .network = ranks.network, .ranks = ranks.size};
+  const std::string& dispatcher = plan.shape.layer.dispatcher;
+  if (work.op == Op::alltoall && dispatcher != "alltoall") row.algorithm = dispatcher;
+  return row;
+}
+
+void describe_collective(const TaskGroup& group, Fields& parameters) {
+  const Plan& plan = *group.plan;
+  const Work& work = plan.works[static_cast<size_t>(group.tasks.front()->work_class)];
+  const CommRow row = row_of(group);
+  parameters.set("op", std::string(name_of(row.op)));
+  parameters.set("network", std::string(name_of(row.network)));
+  parameters.set("ranks", int64_t{row.ranks});
+  parameters.set("dtype", std::string(name_of(plan.shape.layer.dtype)));
+  double bytes = 0;  // chunks are of unequal rows: so are their times, of which median_s is the mean
+  for (const Task* task : group.tasks) bytes += plan.works[static_cast<size_t>(task->work_class)].bytes;
+  bytes /= static_cast<double>(group.tasks.size());
+  parameters.set("bytes", bytes);
+  parameters.set("wire_bytes", bytes * wire_share(work.op, row.ranks));
+  if (row.algorithm != CommRow{}.algorithm) parameters.set("algorithm", row.algorithm);
+}
+
+CaseRecord record_of(const TaskGroup& group, const std::vector<double>& task_s, const Target& target,
+                     const LayerJob& job) {
+  CaseRecord record;
+  record.key = group.key;
+  record.backend = target.backend();
+  record.parameters = {{"cluster", target.cluster.name},
+                       {"nodes", int64_t{target.cluster.nodes}},
+                       {"ranks_per_node", int64_t{target.cluster.ranks_per_node}}};
+  if (is_computation(group))
+    describe_computation(group, record.parameters);
+  else
+    describe_collective(group, record.parameters);
+  record.parameters.set("layer", job.name);
+  std::vector<double> seconds;
+  for (const Task* task : group.tasks) seconds.push_back(task_s[static_cast<size_t>(task->id)]);
+  record.summary = {{"median_s", std::accumulate(seconds.begin(), seconds.end(), 0.0) / double(seconds.size())}};
+  for (const double s : seconds) record.samples.resize(1), record.samples.front().values.push_back({s});
+  record.samples.front().name = "seconds";
+  return record;
+}
+
+// Returns whether the writer has all groups, on the process that leads: those of other processes have only what an
+// earlier run did.
+bool are_known(const Target& target, const std::vector<TaskGroup>& groups, const RecordWriter& writer) {
+  const bool all = std::ranges::all_of(groups, [&](const TaskGroup& g) { return writer.find(g.key) != nullptr; });
+  return target.ranks.processes ? broadcast(*target.ranks.processes, all ? "y" : "n") == "y" : all;
+}
+
+std::vector<CaseRecord> known_records(const std::vector<TaskGroup>& groups, const RecordWriter& writer) {
+  std::vector<CaseRecord> known;
+  for (const TaskGroup& group : groups) {
+    known.push_back(*writer.find(group.key));
+    known.back().where.clear();
+  }
+  return known;
+}
+
+std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, RecordWriter& writer) {
+  const std::vector<measure::PlannedRun> runs = serial_runs(job);
+  std::vector<std::vector<TaskGroup>> groups;
+  std::vector<TaskGroup> all;
+  for (const measure::PlannedRun& run : runs) {
+    groups.push_back(groups_of_tasks(job.name, run.plan));
+    all.insert(all.end(), groups.back().begin(), groups.back().end());
+  }
+  if (all.empty()) return {};
+  if (are_known(target, all, writer)) return known_records(all, writer);
+  measure::LayerBenchSettings settings = job.settings;
+  settings.most_reference_flops = kProvenFlops;
+  settings.inspect = {};
+  settings.in_step = true;
+  settings.graphs = false;
+  settings.fill_s = kMeasuredS;
+  settings.most_timed_s = kMostMeasuredS;
+  const measure::LayerMeasurement measured = measure::measure_layer(runs, settings);
+  std::vector<CaseRecord> records;
+  for (size_t r = 0; r < runs.size(); ++r) {
+    require<WrongResult>(!measured.runs[r].wrong, "{}: {}", job.name, measured.runs[r].wrong.value_or(""));
+    for (const TaskGroup& group : groups[r]) {
+      CaseRecord record = record_of(group, measured.runs[r].task_s, target, job);
+      if (record.summary.number("median_s", record.key) <= 0) continue;
+      const double slowdown = measured.runs[r].core_slowdown;
+      if (slowdown > 0) record.summary.set("core_slowdown", slowdown);
+      if (measured.runs[r].out_of_time) record.summary.set("out_of_time", int64_t{1});
+      const CaseRecord* earlier = writer.find(record.key);  // of a run that was broken off, on every process
+      if (earlier != nullptr) record = *earlier;
+      records.push_back(std::move(record));
+      records.back().where.clear();
+    }
+  }
+  return records;
+}
+
+}  // namespace
+
+std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
+  std::vector<LayerShape> shapes;
+  for (const LayerJob& job : layers) shapes.push_back(job.shape.layer);
+  std::vector<LayerJob> jobs;
+  for (const size_t i : pick_layers(shapes, kProfiledLayers)) {
+    LayerJob& job = jobs.emplace_back(layers[i]);
+    const Stacked whole = std::exchange(job.stacked, {});
+    const measure::TrainingSettings training = std::exchange(job.settings.training, {});
+    job.plan.reset();
+    ParallelShape& parallel = job.shape.parallel;
+    const int stages = std::exchange(parallel.pp, 1);
+    parallel.dp *= stages;
+    parallel.edp *= stages;
+    job.settings.iterations = measure::kPasses;
+    if (whole.vocabulary == 0) continue;
+    job.stacked = {
+        .vocabulary = whole.vocabulary, .clips = whole.clips, .optimizer = whole.optimizer, .tied = whole.tied};
+    job.settings.training = {.text = training.text, .optimizer = training.optimizer};
+    job.stacked.layers = 2;  // whose gradients are sent beside each other
+    if (whole.dense.none(whole.layers)) continue;
+    job.stacked.layers = 3;
+    job.stacked.dense = {whole.dense.hidden, {true, false, false}};
+  }
+  return jobs;
+}
+
+std::vector<CommRow> rows_of_tasks(const LayerJob& job) {
+  std::vector<CommRow> rows;
+  for (const measure::PlannedRun& run : serial_runs(job))
+    for (const TaskGroup& group : groups_of_tasks(job.name, run.plan))
+      if (!is_computation(group)) rows.push_back(row_of(group));
+  return rows;
+}
+
+std::vector<CaseRecord> measure_tasks(const Target& target, const LayerJob& job, RecordWriter& writer) {
+  std::vector<CaseRecord> records;
+  const auto refusal = refusal_of([&] { records = measure(target, job, writer); }, target.ranks.processes);
+  if (!target.leads()) return records;
+  if (refusal) log_decision(fmt::format("{}: its tasks are not measured: {}", job.name, refusal->reason));
+  for (const CaseRecord& record : records)
+    if (writer.find(record.key) == nullptr) writer.append(record);
+  return records;
+}
+
+}  // namespace moe::commands

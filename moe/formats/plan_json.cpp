@@ -1,0 +1,390 @@
+#include "moe/formats/plan_json.h"
+
+#include <algorithm>
+#include <map>
+#include <ostream>
+#include <span>
+#include <tuple>
+
+#include "moe/base/check.h"
+#include "moe/base/config.h"
+#include "moe/base/files.h"
+#include "moe/base/json.h"
+#include "moe/base/log.h"
+#include "moe/base/registry.h"
+#include "moe/schedule/schedule.h"
+
+namespace moe {
+namespace {
+
+// Returns the layer's keys, how rows are rounded, and the groups.
+Json case_json(const LayerCase& c) {
+  Json json = layer_json(c.layer);
+  json["capacity_rounding"] = name_of(c.rounding);
+  if (c.row_multiple > 1) json["row_multiple"] = c.row_multiple;
+  return json;
+}
+
+Json parallel_json(const ParallelShape& p) {
+  Json json = group_sizes(p);
+  json["placement"] = placement_name(p);
+  return json;
+}
+
+Json groups_json(const Plan& plan) {
+  Json groups = Json::array();
+  for (const Group& group : plan.groups)
+    if (group.network != Network::none)
+      groups.push_back({{"name", name_of(group.kind)}, {"ranks", group.size}, {"network", name_of(group.network)}});
+  return groups;
+}
+
+Json lane_json(const Lane& lane) {
+  Json networks = Json::array();
+  for (const Network network : {Network::inter, Network::intra})
+    if (lane.owns(network)) networks.push_back(name_of(network));
+  return {{"kind", name_of(lane.kind)}, {"networks", networks}, {"tasks", lane.queue}};
+}
+
+// Returns an access; what is 0 of a single layer is left out.
+Json access_json(const Access& a) {
+  Json json{{"buffer", name_of(a.buffer)}, {"phase", name_of(a.phase)}};
+  if (a.layer != 0) json["layer"] = a.layer;
+  if (a.chunks > 1) json["chunk"] = a.chunk;
+  if (a.chunks > 1) json["chunks"] = a.chunks;
+  if (a.again) json["again"] = true;
+  return json;
+}
+
+Json accesses_json(const std::vector<Access>& accesses) {
+  Json list = Json::array();
+  for (const Access& access : accesses) list.push_back(access_json(access));
+  return list;
+}
+
+Json task_json(const Plan& plan, const Task& task) {
+  Json json{{"id", task.id},       {"kind", name_of(task.kind)},  {"phase", name_of(task.phase)},
+            {"layer", task.layer}, {"chunk", task.chunk},         {"chunks", task.chunks},
+            {"lane", task.lane},   {"group", name_of(task.group)}};
+  if (task.again) json["again"] = true;
+  if (task.slice >= 0) json["slice"] = task.slice;
+  json["after"] = task.after;
+  json["reads"] = accesses_json(task.reads);
+  json["writes"] = accesses_json(task.writes);
+  const bool by_rows = !traits_of(plan.structure->flow).home_by_peers || task.kind <= TaskKind::combine;
+  const Rows rows = plan.rows_of(task);
+  if (is_chunked(task.kind) && by_rows) json["rows"] = {rows.begin, rows.end};
+  const Work& work = plan.works[static_cast<size_t>(task.work_class)];
+  if (work.op != Op::none) json["op"] = name_of(work.op);
+  if (work.bytes > 0) json["bytes"] = work.bytes;
+  if (work.flops > 0) json["flops"] = work.flops;
+  if (work.gemms > 0) json["gemms"] = work.gemms;
+  return json;
+}
+
+Json dense_json(const Plan& plan) {
+  Json layers = Json::array();
+  for (int layer = 0; layer < plan.layers; ++layer)
+    if (plan.dense.has(layer)) layers.push_back(layer);
+  return {{"layers", layers}, {"hidden", plan.dense.hidden}};
+}
+
+// Writes a list with one item a line.
+template <class Items, class ToJson>
+std::string lines_of(const Items& items, ToJson&& to_json) {
+  std::string text;
+  for (const auto& item : items) text += (text.empty() ? "\n  " : ",\n  ") + to_json(item).dump();
+  return "[" + text + "]";
+}
+
+}  // namespace
+
+void write_plan(const Plan& plan, std::ostream& out) {
+  const auto line = [&](std::string_view key, const std::string& value, std::string_view end = ",") {
+    out << fmt::format("\"{}\": {}{}\n", key, value, end);
+  };
+  out << "{";
+  line("format", Json(kPlanFormat).dump());
+  line("version", fmt::format("{}", kPlanVersion));
+  line("schedule", Json(plan.schedule).dump());
+  line("degree_forward", fmt::format("{}", plan.degree_forward));
+  line("degree_backward", fmt::format("{}", plan.degree_backward));
+  line("layers", fmt::format("{}", plan.layers));
+  line("micro_batches", fmt::format("{}", plan.micro_batches));
+  line("layer", case_json(plan.shape).dump());
+  if (plan.dense.hidden > 0) line("dense", dense_json(plan).dump());
+  line("parallel", parallel_json(plan.shape.parallel).dump());
+  line("flow", Json(name_of(plan.structure->flow)).dump());
+  line("rows", fmt::format("{}", plan.rows));
+  line("groups", groups_json(plan).dump());
+  line("lanes", lines_of(plan.structure->lanes, lane_json));
+  line("tasks", lines_of(plan.tasks(), [&](const Task& task) { return task_json(plan, task); }));
+  line("gradients", lines_of(plan.gradients, [](const Gradient& g) {
+         return Json{{"layer", g.layer}, {"bytes", g.bytes}, {"made_by", g.made_by}, {"experts", g.experts}};
+       }));
+  line("slices", lines_of(plan.slices, [](const GradientSlice& s) {
+         return Json{{"gradient", s.gradient}, {"begin", s.begin}, {"end", s.end}};
+       }));
+  line("hash", Json(fmt::format("{:016x}", plan.hash())).dump(), "");
+  out << "}\n";
+}
+
+Json layer_json(const LayerShape& l) {
+  Json json;
+  const LayerShape usual;
+  for_each_layer_field([&](const auto& field) {
+    const auto& value = l.*field.member;
+    if (field.optional && value == usual.*field.member) return;
+    Json& out = json[field.key];
+    if constexpr (std::is_enum_v<std::remove_cvref_t<decltype(value)>>)
+      out = name_of(value);
+    else if constexpr (std::same_as<std::remove_cvref_t<decltype(value)>, std::optional<double>>)
+      out = value ? Json(*value) : Json();
+    else
+      out = value;
+  });
+  return json;
+}
+
+Json group_sizes(const ParallelShape& p) {
+  Json json{{"nodes", p.nodes}, {"ranks_per_node", p.ranks_per_node},
+            {"dp", p.dp},       {"mp", p.mp},
+            {"ep", p.ep},       {"esp", p.esp},
+            {"edp", p.edp},     {"pp", p.pp}};
+  if (p.zero > 0) json["zero"] = p.zero;
+  if (p.recompute != Recompute::none) json["recompute"] = name_of(p.recompute);
+  return json;
+}
+
+LayerCase read_case(const TableReader& layer, const TableReader& groups) {
+  for (const std::string_view key : {"batch", "seq", "model_dim", "hidden", "heads", "kv_heads", "experts", "top_k",
+                                     "capacity_factor", "ffn", "dtype", "gate", "order", "dispatcher", "hook"})
+    layer.value(key);
+  for (const std::string_view key : {"dp", "mp", "ep", "esp", "pp"}) groups.value(key);
+  LayerShape shape;
+  read_layer_keys(layer, shape);
+  ParallelShape p = read_parallel_keys(groups);
+  const auto count = [&](std::string_view key, int most) {
+    return static_cast<int>(groups.integer(key, {.least = 1, .most = static_cast<double>(most)}));
+  };
+  p.nodes = count("nodes", 1 << 16);
+  p.ranks_per_node = count("ranks_per_node", 1 << 10);
+  if (groups.has("edp")) p.edp = count("edp", 1 << 26);
+  if (groups.has("zero")) p.zero = static_cast<int>(groups.integer("zero", {.least = 0, .most = kMostZeroStage}));
+  if (groups.has("recompute")) p.recompute = recompute_from(groups.text("recompute"), groups.where("recompute"));
+  return complete(shape, p, rounding_from(layer.text("capacity_rounding"), layer.where("capacity_rounding")));
+}
+
+namespace {
+
+constexpr int kMostSize = 1 << 30;
+
+using Keys = std::span<const std::string_view>;
+constexpr std::string_view kDocumentKeys[]{
+    "format", "version",  "schedule", "degree_forward", "degree_backward", "layers", "micro_batches", "layer",
+    "dense",  "parallel", "flow",     "rows",           "groups",          "lanes",  "tasks",         "gradients",
+    "slices", "hash"};
+constexpr std::string_view kLaneKeys[]{"kind", "networks", "tasks"};
+constexpr std::string_view kTaskKeys[]{"id",     "kind",  "phase", "layer", "chunk", "chunks",
+                                       "lane",   "group", "again", "slice", "after", "reads",
+                                       "writes", "rows",  "op",    "bytes", "flops", "gemms"};
+constexpr std::string_view kAccessKeys[]{"buffer", "phase", "layer", "chunk", "chunks", "again"};
+constexpr std::string_view kGradientKeys[]{"layer", "bytes", "made_by", "experts"};
+constexpr std::string_view kSliceKeys[]{"gradient", "begin", "end"};
+
+Limits from_to(int64_t least, int64_t most) {
+  return {.least = static_cast<double>(least), .most = static_cast<double>(most)};
+}
+
+int count(const TableReader& n, std::string_view key, int least, int most = kMostSize) {
+  return static_cast<int>(n.integer(key, from_to(least, most)));
+}
+int count_or(const TableReader& n, std::string_view key, int otherwise, int least, int most) {
+  return n.has(key) ? count(n, key, least, most) : otherwise;
+}
+
+// Calls body(item, its key) for the items of a list, which may be empty.
+template <class Body>
+void for_each_item(const TableReader& n, std::string_view key, Body body) {
+  const ConfigValue& found = n.value(key);
+  if (found.kind != ConfigKind::list) n.fail(found, key, "a list");
+  for (size_t i = 0; i < found.items.size(); ++i) body(found.items[i], fmt::format("{}[{}]", key, i));
+}
+
+std::vector<int> ids_of(const TableReader& n, std::string_view key) {
+  std::vector<int> ids;
+  for_each_item(n, key, [&](const ConfigValue& item, std::string_view name) {
+    ids.push_back(static_cast<int>(n.integer_of(item, name, from_to(0, kMostSize))));
+  });
+  return ids;
+}
+
+// Reads a list of objects, which may be empty but not absent.
+std::vector<TableReader> objects(const TableReader& n, std::string_view key, Keys known) {
+  n.value(key);
+  return n.tables(key, known);
+}
+
+LayerCase case_from(const TableReader& document) {
+  const TableReader layer = document.table("layer", with(kCaseLayerKeys, {"row_multiple"})),
+                    groups = document.table("parallel", kCaseGroupKeys);
+  for (const std::string_view key : {"norm", "residual", "aux_loss", "z_loss"}) layer.value(key);
+  groups.value("placement");
+  LayerCase shape = read_case(layer, groups);
+  if (shape.parallel.pp > 1) groups.fail(groups.value("pp"), "pp", "1");
+  if (shape.parallel.zero > 1) groups.fail(groups.value("zero"), "zero", "0 or 1");
+  shape.row_multiple = count_or(layer, "row_multiple", 1, 1, kMostSize);
+  check_volumes(shape);
+  return shape;
+}
+
+Access access_from(const TableReader& n) {
+  Access a;
+  a.buffer = n.named<Buffer>("buffer", kBuffers);
+  a.phase = n.named<Phase>("phase", 2);
+  a.layer = count_or(n, "layer", 0, 0, 0);
+  a.chunks = count_or(n, "chunks", 1, 1, kMostSize);
+  a.chunk = count_or(n, "chunk", 0, 0, a.chunks - 1);
+  a.again = n.has("again") && n.boolean("again");
+  return a;
+}
+
+Task task_from(const TableReader& n, int slices) {
+  Task task;
+  task.id = count(n, "id", 0);
+  task.kind = n.named<TaskKind>("kind", kTaskKinds);
+  task.phase = n.named<Phase>("phase", 2);
+  task.layer = count(n, "layer", 0, 0);
+  task.chunks = count(n, "chunks", 1);
+  task.chunk = count(n, "chunk", 0, task.chunks - 1);
+  task.again = n.has("again") && n.boolean("again");
+  task.lane = count(n, "lane", 0);
+  task.group = n.named<GroupKind>("group", kGroupKinds);
+  if (!is_of_layer(task.kind) && !sends_gradients(task.kind)) n.fail(n.value("kind"), "kind", "a task of one layer");
+  if (sends_gradients(task.kind)) task.slice = count(n, "slice", 0, slices - 1);
+  task.after = ids_of(n, "after");
+  for (const TableReader& access : objects(n, "reads", kAccessKeys)) task.reads.push_back(access_from(access));
+  for (const TableReader& access : objects(n, "writes", kAccessKeys)) task.writes.push_back(access_from(access));
+  return task;
+}
+
+Lane lane_from(const TableReader& n) {
+  Lane lane;
+  lane.kind = n.named<LaneKind>("kind", static_cast<int>(LaneKind::host) + 1);
+  for_each_item(n, "networks", [&](const ConfigValue& item, std::string_view name) {
+    if (item.text != "inter" && item.text != "intra") n.fail(item, name, "inter or intra");
+    (item.text == "inter" ? lane.owns_inter : lane.owns_intra) = true;
+  });
+  lane.queue = ids_of(n, "tasks");
+  return lane;
+}
+
+// Gives tasks that do alike one class.
+void set_classes(Structure& structure) {
+  std::map<std::tuple<TaskKind, Phase, int, int, int, int>, int> known;
+  for (Task& task : structure.tasks) {
+    const auto [place, fresh] =
+        known.try_emplace({task.kind, task.phase, task.layer, task.chunk, task.chunks, task.slice},
+                          static_cast<int>(structure.classes.size()));
+    if (fresh) structure.classes.push_back({task.kind, task.phase, task.layer, task.chunk, task.chunks, task.slice});
+    task.work_class = place->second;
+  }
+}
+
+// Throws where no task of the phase is cut into as many chunks as its degree says.
+void require_degree(const TableReader& document, std::string_view key, int degree, const Structure& structure,
+                    Phase phase) {
+  int most = 1;
+  for (const Task& task : structure.tasks) {
+    if (task.phase != phase || !is_chunked(task.kind)) continue;
+    if (task.chunks == degree) return;
+    most = std::max(most, task.chunks);
+  }
+  if (degree > 1) document.fail(document.value(key), key, fmt::format("{}, as its tasks are cut", most));
+}
+
+// Reads the gradients, whose bytes must be those that the layer makes: a rank sums no others.
+std::vector<Gradient> gradients_from(const TableReader& document, const LayerCase& shape, const Structure& structure) {
+  std::vector<Gradient> gradients;
+  for (const TableReader& n : objects(document, "gradients", kGradientKeys)) {
+    Gradient g{count(n, "layer", 0, 1), 0, -1, n.boolean("experts")};
+    g.bytes = g.experts ? expert_gradient_bytes(shape) : gradient_bytes(shape);
+    g.made_by = g.experts ? last_expert(structure) : -1;
+    if (n.integer("bytes", kNonNegative) != g.bytes)
+      n.fail(n.value("bytes"), "bytes", fmt::format("{}, which the layer has", g.bytes));
+    if (n.integer("made_by") != g.made_by)
+      n.fail(n.value("made_by"), "made_by",
+             fmt::format("{}, the task after which they exist (-1: they wait)", g.made_by));
+    gradients.push_back(g);
+  }
+  return gradients;
+}
+
+std::vector<GradientSlice> slices_from(const TableReader& document, const std::vector<Gradient>& gradients) {
+  std::vector<GradientSlice> slices;
+  for (const TableReader& n : objects(document, "slices", kSliceKeys)) {
+    GradientSlice s;
+    s.gradient = count(n, "gradient", 0, static_cast<int>(gradients.size()) - 1);
+    s.end = n.integer("end", from_to(0, gradients[static_cast<size_t>(s.gradient)].bytes));
+    s.begin = n.integer("begin", from_to(0, s.end));
+    slices.push_back(s);
+  }
+  return slices;
+}
+
+Plan plan_from(const TableReader& document) {
+  document.integer("version", from_to(kPlanVersion, kPlanVersion));
+  Plan plan;
+  plan.schedule = find_named(schedules(), document.text("schedule"), document.where("schedule")).name;
+  plan.degree_forward = count(document, "degree_forward", 1, 4096);
+  plan.degree_backward = count(document, "degree_backward", 1, 4096);
+  plan.layers = count(document, "layers", 1, 1);
+  plan.micro_batches = count(document, "micro_batches", 1, 1);
+  plan.shape = case_from(document);
+  plan.groups = groups_of(plan.shape.parallel);
+  plan.rows = padded_rows(plan.shape);
+  Structure structure;
+  structure.flow = document.named<Flow>("flow", kFlows);
+  for (const TableReader& lane : objects(document, "lanes", kLaneKeys)) structure.lanes.push_back(lane_from(lane));
+  structure.slices = static_cast<int>(objects(document, "slices", kSliceKeys).size());
+  for (const TableReader& task : objects(document, "tasks", kTaskKeys))
+    structure.tasks.push_back(task_from(task, structure.slices));
+  set_classes(structure);
+  require_degree(document, "degree_forward", plan.degree_forward, structure, Phase::forward);
+  require_degree(document, "degree_backward", plan.degree_backward, structure, Phase::backward);
+  plan.gradients = gradients_from(document, plan.shape, structure);
+  plan.slices = slices_from(document, plan.gradients);
+  plan.structure = std::make_shared<const Structure>(std::move(structure));
+  set_works(plan);
+  check_plan(plan);
+  return plan;
+}
+
+}  // namespace
+
+Plan read_plan(const std::string& path) { return parse_plan(text_of_file(path, "a plan (moetune export plan)"), path); }
+
+Plan parse_plan(std::string_view text, const std::string& path) {
+  const ConfigFile file = parse_json(text, path);
+  const ConfigValue* format = file.root.find("format");
+  require<BadInput>(format != nullptr && format->text == kPlanFormat, "{}: format: found {}, expected '{}'", path,
+                    format != nullptr ? describe(*format) : "no such key", kPlanFormat);
+  const TableReader document(file, kDocumentKeys);
+  Plan plan;
+  try {
+    plan = plan_from(document);
+  } catch (const WrongResult& broken) {
+    bad_input("{}: {}", path, broken.what());
+  } catch (const Unsupported&) {
+    throw;
+  } catch (const BadInput& error) {
+    if (std::string_view(error.what()).starts_with(path)) throw;
+    bad_input("{}: {}", path, error.what());
+  }
+  if (document.has("hash") && document.text("hash") != fmt::format("{:016x}", plan.hash()))
+    log_warning(fmt::format("{}: hash: found {}, its tasks give {:016x}: it was changed since it was written", path,
+                            document.text("hash"), plan.hash()));
+  return plan;
+}
+
+}  // namespace moe

@@ -1,0 +1,182 @@
+#include "moe/prices/composed_profile.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fmt/ranges.h>
+
+#include "moe/base/check.h"
+#include "moe/base/config_files.h"
+#include "moe/base/text.h"
+
+namespace moe {
+namespace {
+
+constexpr std::string_view kOneNode = "-8", kSeveralNodes = "-8-nodes";
+constexpr std::array<std::string_view, 3> kNetworks{"ib", "roce", "eth"};
+constexpr int kMostGigabits = 100'000;
+constexpr double kBytesPerGigabit = 1e9 / 8;
+
+struct Words {
+  std::string gpu, size, network;
+};
+
+// Returns whether the word is NODESxGPUS or an attempt at it.
+bool is_size(std::string_view word) {
+  return word.find_first_not_of("0123456789x") == std::string_view::npos && std::ranges::count(word, 'x') == 1 &&
+         word.size() > 1;
+}
+
+// Returns the parts before and behind the first word that is a size; none: there is no such word.
+std::optional<Words> words_of(const std::string& name) {
+  for (size_t begin = 0; begin < name.size();) {
+    const size_t end = std::min(name.find('-', begin), name.size());
+    if (const std::string word = name.substr(begin, end - begin); begin > 0 && is_size(word))
+      return Words{name.substr(0, begin - 1), word, name.substr(std::min(end + 1, name.size()))};
+    begin = end + 1;
+  }
+  return std::nullopt;
+}
+
+std::optional<int> whole_from(std::string_view text, int least, int most) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool valid = error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most;
+  return valid ? std::optional(value) : std::nullopt;
+}
+
+// Returns the preset that describes a node of each GPU, by the GPU's name.
+std::vector<std::pair<std::string, std::string>> gpus() {
+  std::vector<std::pair<std::string, std::string>> found;
+  for (const std::string& preset : config_names("clusters"))
+    for (const std::string_view ending : {kOneNode, kSeveralNodes}) {
+      if (!preset.ends_with(ending)) continue;
+      const std::string gpu = preset.substr(0, preset.size() - ending.size());
+      const bool known = std::ranges::find(found, gpu, &std::pair<std::string, std::string>::first) != found.end();
+      if (!known && gpu.find('-') == std::string::npos) found.emplace_back(gpu, preset);
+    }
+  return found;
+}
+
+Profile node_of(const std::string& name, const std::string& gpu) {
+  std::vector<std::string_view> known;
+  const auto presets = gpus();
+  for (const auto& [known_gpu, preset] : presets) {
+    if (known_gpu == gpu) return read_profile(find_config("clusters", preset));
+    known.push_back(known_gpu);
+  }
+  bad_input("cluster: found {}, expected {}, as {}, of a GPU of: {}{}", shown(name), kComposedForm, kComposedExample,
+            fmt::join(known, ", "), suggestion(gpu, known));
+}
+
+// Returns the bytes a second of the link that each GPU has.
+double rate_of(const std::string& name, const std::string& network) {
+  const size_t dash = network.find('-');
+  const bool known = std::ranges::find(kNetworks, network.substr(0, dash)) != kNetworks.end();
+  const auto gigabits =
+      dash == std::string::npos ? std::nullopt : whole_from(network.substr(dash + 1), 1, kMostGigabits);
+  require<BadInput>(
+      known && gigabits,
+      "cluster: found {}, expected {}, as {}, with a network of {} and Gbit/s a GPU (1 to {}) behind the size",
+      shown(name), kComposedForm, kComposedExample, fmt::join(kNetworks, "|"), kMostGigabits);
+  return *gigabits * kBytesPerGigabit;
+}
+
+// A group over several nodes with equally many ranks on each.
+struct SpreadGroup {
+  int ranks = 0, nodes = 0;
+  int ranks_of_node() const { return ranks / nodes; }
+};
+
+// Returns how a group of so many ranks lies on the nodes; none: no layout has such groups. A group that exceeds a node
+// has as many ranks on each as it can, any other as few. Rows do not tell layouts apart, so this is a convention.
+std::optional<SpreadGroup> spread(int ranks, const Profile& cluster) {
+  std::optional<SpreadGroup> found;
+  for (int of_node = 1; of_node <= cluster.ranks_per_node; ++of_node) {
+    const bool fits = cluster.ranks_per_node % of_node == 0 && ranks % of_node == 0 && ranks / of_node > 1 &&
+                      ranks / of_node <= cluster.nodes;
+    if (fits && (!found || ranks > cluster.ranks_per_node)) found = SpreadGroup{ranks, ranks / of_node};
+  }
+  return found;
+}
+
+// Adds rows between nodes to a profile that has those inside one.
+class LinkModel {
+ public:
+  LinkModel(Profile& cluster, double bytes_per_s, std::string origin)
+      : cluster_(cluster), s_per_byte_(1 / bytes_per_s), origin_(std::move(origin)) {}
+
+  void add_rows() {
+    add(Op::sendrecv, 2, 0, s_per_byte_);
+    const int all = cluster_.nodes * cluster_.ranks_per_node;
+    for (int ranks = 2; ranks <= all; ++ranks)
+      if (all % ranks == 0)
+        if (const auto group = spread(ranks, cluster_)) add_group(*group);
+  }
+
+ private:
+  void add(Op op, int ranks, double alpha_s, double beta) {
+    CommRow& row = rows().emplace_back();
+    row.op = op;
+    row.network = Network::inter;
+    row.ranks = ranks;
+    row.alpha_s = alpha_s;
+    row.beta_s_per_byte = beta;
+    row.verdict.origin = origin_;
+  }
+
+  std::vector<CommRow>& rows() { return cluster_.comm; }
+
+  // An AlltoAll sends the share of other nodes over the GPU's own link. An AllReduce is a ReduceScatter in the node, a
+  // ring over the nodes of what each rank then has, and an AllGather in the node.
+  void add_group(const SpreadGroup& group) {
+    const double others = (group.nodes - 1.0) / group.nodes * s_per_byte_;
+    add(Op::alltoall, group.ranks, 0, others);
+    double alpha_s = 0, beta = 2 * others / group.ranks_of_node();
+    if (group.ranks_of_node() > 1)
+      for (const Op op : {Op::reducescatter, Op::allgather}) {
+        const CommRow* inside = inside_row(op, group.ranks_of_node());
+        if (inside == nullptr) return;
+        alpha_s += inside->alpha_s;
+        beta += inside->beta_s_per_byte;
+      }
+    add(Op::allreduce, group.ranks, alpha_s, beta);
+  }
+
+  const CommRow* inside_row(Op op, int ranks) const {
+    for (const CommRow& row : cluster_.comm)
+      if (row.op == op && row.network == Network::intra && row.ranks == ranks) return &row;
+    return nullptr;
+  }
+
+  Profile& cluster_;
+  double s_per_byte_;
+  std::string origin_;
+};
+
+}  // namespace
+
+std::optional<Profile> composed_profile(const std::string& name) {
+  const std::optional<Words> words = words_of(name);
+  if (!words) return std::nullopt;
+  Profile cluster = node_of(name, words->gpu);
+  const size_t x = words->size.find('x');
+  const auto nodes = whole_from(words->size.substr(0, x), 1, kMostNodes);
+  const auto ranks = whole_from(words->size.substr(x + 1), 1, cluster.ranks_per_node);
+  require<BadInput>(
+      nodes && ranks && cluster.ranks_per_node % *ranks == 0,
+      "cluster: found {}, expected {}, as {}, of 1 to {} nodes and {} GPUs a node or a half, a fourth, ...",
+      shown(name), kComposedForm, kComposedExample, kMostNodes, cluster.ranks_per_node);
+  cluster.name = name;
+  cluster.nodes = *nodes;
+  cluster.ranks_per_node = *ranks;
+  std::erase_if(cluster.comm, [&](const CommRow& row) { return row.network == Network::inter || row.ranks > *ranks; });
+  if (*nodes == 1 && words->network.empty()) return cluster;
+  const double rate = rate_of(name, words->network);
+  const std::string origin = fmt::format("modelled at the full {:g} GB/s a GPU ({})", rate / 1e9, words->network);
+  cluster.source = fmt::format("Between nodes {}. Inside a node: {}", origin, cluster.source);
+  if (*nodes > 1) LinkModel(cluster, rate, origin).add_rows();
+  return cluster;
+}
+
+}  // namespace moe

@@ -1,0 +1,351 @@
+#include "moe/prices/pricer.h"
+
+#include <algorithm>
+
+#include "moe/prices/modules.h"
+#include "moe/prices/row_finder.h"
+
+namespace moe {
+
+LayerPricer::LayerPricer(const Profile& profile, const LayerCase& shape, PricingOptions options)
+    : find_(profile, shape, options),
+      outline_(outline_of(shape)),
+      rows_(padded_rows(shape)),
+      gradient_bytes_(moe::gradient_bytes(shape)),
+      all_rows_(planned_rows(shape)) {
+  require<BadInput>(shape.parallel.zero <= 1, "zero: found {}, expected 0 or 1: plans gather no shards",
+                    shape.parallel.zero);
+  for (const ModuleRow& module : profile.modules)
+    if (!module_of(module.name)) note({PriceNote::Kind::not_priced, "the row of module " + module.name});
+}
+
+const LayerPricer& LayerPricer::dense(int64_t hidden) const {
+  std::shared_ptr<LayerPricer>& pricer = dense_[hidden];
+  if (!pricer) pricer = std::make_shared<LayerPricer>(profile(), dense_case(shape(), hidden), options());
+  return *pricer;
+}
+
+const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase phase) const {
+  Curve& known = curves_[static_cast<size_t>(flow)][static_cast<size_t>(phase)][static_cast<size_t>(kind)];
+  if (known.known) return known;
+  const Work whole = sends_gradients(kind) ? Work{} : whole_work(kind, phase, shape(), flow);
+  known.price = find_curve(kind, phase, whole, flow);
+  if (phase == Phase::backward && adds_scores(kind)) {
+    const Curve& forward = curve(flow, TaskKind::attention, Phase::forward);
+    known.price.add({forward.price.seconds(forward.unit) * scores_flops(shape()) / attention_flops(shape())});
+  }
+  known.unit = std::max(whole.bytes, whole.flops) / (is_chunked(kind) ? all_rows_ : 1);
+  if (sends_gradients(kind)) known.unit = 1;
+  known.known = true;
+  return known;
+}
+
+cost::PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
+  if (const TaskRow* row = find_.task_row(kind, phase)) return task_curve(*row, kind, work, flow);
+  if (is_half(kind)) return half_curve(kind, phase, work, flow);
+  switch (kind) {
+    case TaskKind::gradient:
+      return comm_curve(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes_));
+    case TaskKind::expert_gradient:
+      return comm_curve(Op::allreduce, GroupKind::edp, static_cast<double>(expert_gradient_bytes(shape())));
+    case TaskKind::copy:
+    case TaskKind::home_copy:
+    case TaskKind::sum:
+      return copy_curve();
+    case TaskKind::recv:
+    case TaskKind::optimizer:
+      return {};
+    default:
+      break;
+  }
+  if (work.group == GroupKind::none) return compute_curve(kind, phase, work);
+  cost::PriceCurve c = comm_curve(work.op, work.group, work.bytes);
+  if (work.op == Op::alltoall && has(work.group)) add_hook(c, kind, phase);
+  return c;
+}
+
+void LayerPricer::add_hook(cost::PriceCurve& exchange, TaskKind kind, Phase phase) const {
+  const ModuleRow* row = find_.module_row(module_name(kind, shape()), phase);
+  if (row == nullptr) return;
+  exchange.add({row->alpha_s, row->beta_s_per_byte});
+}
+
+std::optional<cost::PriceCurve> LayerPricer::collective(Op op, GroupKind kind, double bytes) const {
+  return cost::collective_curve(find_, groups(), op, kind, bytes);
+}
+
+cost::PriceCurve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
+  std::optional<cost::PriceCurve> curve = collective(op, kind, bytes);
+  if (!curve) cost::refuse_collective(find_, groups(), op, kind);
+  return *std::move(curve);
+}
+
+double LayerPricer::end_seconds(TaskKind kind, Phase phase, const Work& work) const {
+  const double task_s = profile().task_overhead_s;
+  if (work.group != GroupKind::none) return comm_curve(work.op, work.group, work.bytes).seconds(work.bytes) + task_s;
+  if (const TaskRow* row = find_.task_row(kind, phase)) {
+    const TermValues terms = end_terms(kind, shape(), work);
+    for (const PriceNote& range : range_notes(*row, terms)) note(range);
+    return dot(row->s_per, terms) + task_s;
+  }
+  if (kind != TaskKind::head) return task_s;
+  if (const auto gpu = gpu_prices()) return gpu->head_seconds(phase, work) + task_s;
+  return gemm_seconds(work);
+}
+
+// Returns the model of the hardware, if the layer computes what it knows, and notes that it is used.
+std::optional<cost::GpuPrices> LayerPricer::gpu_prices() const {
+  const GpuModel* gpu = profile().gpu_of(shape().layer.dtype);
+  if (gpu == nullptr) return std::nullopt;
+  note({PriceNote::Kind::modelled, "computations by shape",
+        fmt::format(", as {} computes them ([gpu]{}{})", gpu->name, gpu->origin.empty() ? "" : ", ", gpu->origin)});
+  return cost::GpuPrices(*gpu, shape());
+}
+
+double LayerPricer::gemm_seconds(const Work& gemms) const {
+  const ComputeRow row = find_.gemm_row();
+  return gemms.gemms * row.alpha_s + gemms.flops * row.beta_s_per_flop + profile().task_overhead_s;
+}
+
+// Returns a line: with one layer given, what a row's terms count is there once or grows with the rows.
+cost::PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const {
+  const TaskTerms terms = terms_of(kind, row.phase, shape(), flow);
+  for (const PriceNote& range : range_notes(row, terms.of_share(1))) note(range);
+  const double size = std::max(work.bytes, work.flops);
+  cost::PriceCurve c{dot(row.s_per, terms.once)};
+  (size > 0 ? c.beta : c.alpha) += dot(row.s_per, terms.of_rows) / (size > 0 ? size : 1);
+  return c;
+}
+
+cost::PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& work) const {
+  if (const ModuleRow* module = find_.own_module_row(kind, phase)) {
+    const double size = std::max(work.bytes, work.flops);
+    if (const auto outside = range_note(*module, size)) note(*outside);
+    return {module->alpha_s, module->beta()};
+  }
+  if (const auto gpu = gpu_prices())
+    if (auto modelled = gpu->curve(kind, phase, work)) return *std::move(modelled);
+  if (work.op == Op::none) return {};
+  const double passes = phase == Phase::backward ? 2 : 1;
+  if (work.op == Op::expert)
+    if (const ComputeRow* row = find_.expert_row()) return {passes * row->alpha_s, row->beta_s_per_flop};
+  const GatePart& gate = gate_of(shape().layer);
+  if (kind == TaskKind::gate && (gate.logits == LogitsBy::cosine || gate.choices == Choices::rows))
+    note({PriceNote::Kind::derived, fmt::format("gate {}", gate.name),
+          " = a GEMM to a logit an expert, whatever else it computes"});
+  const ComputeRow gemm = find_.gemm_row();
+  return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop};
+}
+
+// A half has as much of the backward as it has of its FLOPs and GEMMs.
+cost::PriceCurve LayerPricer::half_curve(TaskKind kind, Phase phase, const Work& half, Flow flow) const {
+  const TaskKind of = whole_of(kind);
+  note({PriceNote::Kind::derived, fmt::format("{0}_dx, {0}_dw", name_of(of)),
+        " = their shares of the whole backward, by FLOPs"});
+  const Work whole = whole_work(of, phase, shape(), flow);
+  cost::PriceCurve price = find_curve(of, phase, whole, flow);
+  const double share = half.flops / whole.flops;
+  price.alpha *= price.beta > 0 && price.knots.empty() ? static_cast<double>(half.gemms) / whole.gemms : share;
+  for (auto& [work, seconds] : price.knots) {
+    work *= share;
+    seconds *= share;
+  }
+  return price;
+}
+
+cost::PriceCurve LayerPricer::copy_curve() const {
+  if (const ComputeRow* row = find_.copy_row()) return {row->alpha_s, row->beta_s_per_byte};
+  note({PriceNote::Kind::not_priced, "copies", ", for which the profile has no row"});
+  return {};
+}
+
+double LayerPricer::chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow) const {
+  const Curve& c = curve(flow, kind, phase);
+  return c.price.seconds(rows * c.unit) + profile().task_overhead_s;
+}
+
+cost::Parts LayerPricer::in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow) const {
+  const Curve& c = curve(flow, kind, phase);
+  return c.price.in_parts(rows * c.unit, largest * c.unit, profile().task_overhead_s);
+}
+
+double LayerPricer::gradient_seconds_in_parts(int64_t bytes) const {
+  const Curve& c = curve(Flow::sharded, TaskKind::gradient, Phase::backward);
+  const double all = static_cast<double>(bytes);
+  return c.price.in_parts(all, all, profile().task_overhead_s).all;
+}
+
+double LayerPricer::gradient_seconds(int64_t bytes, TaskKind kind) const {
+  const Curve& c = curve(Flow::sharded, kind, Phase::backward);
+  return c.price.seconds(static_cast<double>(bytes)) + profile().task_overhead_s;
+}
+
+double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
+  const Curve& c = curve(flow, kind, phase);
+  return c.price.seconds(c.unit) + profile().task_overhead_s;
+}
+
+// Returns whether the task computes scores again, and no row was measured of one that does.
+bool LayerPricer::adds_scores(TaskKind kind) const {
+  if (shape().parallel.recompute == Recompute::none) return false;
+  if (profile().gpu_of(shape().layer.dtype) != nullptr) return false;  // its kernel always computes them again
+  if (kind == TaskKind::attention_dx && find_.task_row(kind, Phase::backward) != nullptr) return false;
+  if (kind != TaskKind::attention && kind != TaskKind::attention_dx) return false;
+  const std::string name = module_name(TaskKind::attention, shape());
+  if (const TaskRow* task = find_.task_row(TaskKind::attention, Phase::backward)) return task->name != name;
+  const ModuleRow* module = find_.own_module_row(TaskKind::attention, Phase::backward);
+  return module == nullptr || module->name != name;
+}
+
+std::optional<double> LayerPricer::saa_seconds() const {
+  const CommRow* row = find_.comm_row(Op::saa, groups()[static_cast<size_t>(GroupKind::ep_esp)]);
+  if (row == nullptr) return std::nullopt;
+  const double bytes = whole_work(TaskKind::combine, Phase::forward, shape(), Flow::fused).bytes;
+  return find_.curve_of(*row, bytes).seconds(bytes);
+}
+
+std::vector<double> LayerPricer::gradient_bends() const {
+  return curve(Flow::sharded, TaskKind::gradient, Phase::backward).price.bends();
+}
+
+void LayerPricer::price(const Structure& structure, const std::vector<GradientSlice>& slices,
+                        std::vector<double>& seconds) const {
+  seconds.resize(structure.classes.size());
+  struct Pair {
+    int chunks = 0;
+    double longer = 0, shorter = 0;
+  };
+  std::array<std::array<Pair, kTaskKinds>, 2> known;  // chunks have one of two sizes: price each once
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    const WorkClass& wc = structure.classes[i];
+    if (wc.phase == Phase::step || is_end(wc.kind) || (is_ffn(wc.kind) && !outline_.dense))
+      continue;  // by its plan: price(Plan)
+    if (sends_gradients(wc.kind)) {
+      seconds[i] = gradient_seconds(slices[static_cast<size_t>(wc.slice)].bytes(), wc.kind);
+    } else if (!is_chunked(wc.kind)) {
+      seconds[i] = dense_seconds(wc.kind, wc.phase, structure.flow);
+    } else {
+      Pair& pair = known[static_cast<size_t>(wc.phase)][static_cast<size_t>(wc.kind)];
+      if (pair.chunks != wc.chunks)
+        pair = {wc.chunks, part_seconds(wc, structure.flow, 1), part_seconds(wc, structure.flow, 0)};
+      seconds[i] = wc.chunk < rows_ % wc.chunks ? pair.longer : pair.shorter;
+    }
+  }
+}
+
+// Returns the seconds of one of `wc.chunks` parts, which has `more` rows more than the shortest. Parts that are not cut
+// by rows are equal; SAA's exchanges together cost one AlltoAll.
+double LayerPricer::part_seconds(const WorkClass& wc, Flow flow, int more) const {
+  if (wc.kind == TaskKind::exchange) {
+    const Curve& c = curve(flow, wc.kind, wc.phase);
+    return c.price.seconds(all_rows_ * c.unit) / wc.chunks + profile().task_overhead_s;
+  }
+  if (shape().rounding == Rounding::exact || traits_of(flow).home_by_peers)
+    return chunk_seconds(wc.kind, wc.phase, all_rows_ / wc.chunks, flow);
+  return chunk_seconds(wc.kind, wc.phase, static_cast<double>(rows_ / wc.chunks + more), flow);
+}
+
+// Prices a whole plan.
+
+namespace {
+
+// Returns the seconds of each class. `dense`: prices the plan's dense layers; null: there are none.
+std::vector<double> priced(const LayerPricer& pricer, const LayerPricer* dense, const Plan& plan) {
+  std::vector<double> seconds;
+  pricer.price(*plan.structure, plan.slices, seconds);
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    const WorkClass& wc = plan.structure->classes[i];
+    const LayerPricer& own = plan.dense.has(wc.layer) ? *dense : pricer;
+    if (is_end(wc.kind))
+      seconds[i] = pricer.end_seconds(wc.kind, wc.phase, plan.works[i]);
+    else if (wc.phase == Phase::step)
+      seconds[i] = cost::step_seconds(own, wc.kind, plan.works[i]);
+    else if (&own != &pricer && !sends_gradients(wc.kind))
+      seconds[i] = own.dense_seconds(wc.kind, wc.phase, plan.structure->flow);
+  }
+  return seconds;
+}
+
+std::vector<double> priced(const LayerPricer& pricer, const Plan& plan) {
+  if (plan.dense.none(plan.layers)) return priced(pricer, nullptr, plan);
+  const LayerPricer& dense = pricer.dense(plan.dense.hidden);
+  std::vector<double> seconds = priced(pricer, &dense, plan);
+  for (const PriceNote& note : dense.notes()) pricer.note(note);
+  return seconds;
+}
+
+}  // namespace
+
+std::vector<double> price(const LayerPricer& pricer, const Plan& plan) {
+  if (plan.shape == pricer.shape()) return priced(pricer, plan);
+  return priced(LayerPricer(pricer.profile(), plan.shape, pricer.options()), plan);  // of packed experts
+}
+
+}  // namespace moe
+
+// Prices a step mostly by derived rows: few profiles have any for groups of a whole stage, or for what the optimizer
+// does.
+
+namespace moe::cost {
+
+class StepPrices {
+ public:
+  explicit StepPrices(const LayerPricer& pricer) : pricer_(pricer), find_(pricer.rows_of_profile()) {}
+  double seconds(TaskKind kind, const Work& work) const;
+
+ private:
+  double touching_seconds(TaskKind kind, double bytes) const;
+  double collective_seconds(TaskKind kind, const Work& work) const;
+  void note(PriceNote note) const { find_.note(std::move(note)); }
+
+  const LayerPricer& pricer_;
+  const RowFinder& find_;
+};
+
+double step_seconds(const LayerPricer& pricer, TaskKind kind, const Work& work) {
+  return StepPrices(pricer).seconds(kind, work);
+}
+
+double StepPrices::seconds(TaskKind kind, const Work& work) const {
+  if (work.op == Op::none) return 0;
+  switch (kind) {
+    case TaskKind::optimizer:
+    case TaskKind::squares:
+      return touching_seconds(kind, work.bytes) + find_.profile().task_overhead_s;
+    case TaskKind::weights:
+    case TaskKind::expert_weights:
+      return pricer_.dense_seconds(kind, Phase::backward);
+    default:
+      return collective_seconds(kind, work) + find_.profile().task_overhead_s;
+  }
+}
+
+// Returns the seconds by a row of the task itself, or of copying what it reads and writes.
+double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
+  if (bytes == 0) return 0;
+  for (const TaskRow& row : find_.profile().tasks) {
+    if (row.name != name_of(kind) || row.phase != Phase::step || row.dtype != find_.shape().layer.dtype) continue;
+    const TermValues terms = touching_terms(kind, bytes);
+    for (const PriceNote& range : range_notes(row, terms)) note(range);
+    return dot(find_.used(row).s_per, terms);
+  }
+  if (const ComputeRow* row = find_.copy_row()) {
+    note({PriceNote::Kind::derived, std::string(name_of(kind)), " = a copy of what it reads and writes"});
+    return row->alpha_s + bytes * row->beta_s_per_byte;
+  }
+  note({PriceNote::Kind::not_priced, std::string(name_of(kind)),
+        ", for which the profile has no row and none of copies"});
+  return 0;
+}
+
+// Returns the seconds by a row or a rule, or none and a note.
+double StepPrices::collective_seconds(TaskKind kind, const Work& work) const {
+  if (const auto curve = pricer_.collective(work.op, work.group, work.bytes)) return curve->seconds(work.bytes);
+  find_.note({PriceNote::Kind::not_priced, std::string(name_of(kind)),
+              fmt::format(", {} {} over {} for which the profile has no rows",
+                          work.op == Op::allreduce || work.op == Op::allgather ? "an" : "a", name_of(work.op),
+                          name_of(work.group))});
+  return 0;
+}
+
+}  // namespace moe::cost

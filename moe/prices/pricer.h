@@ -1,0 +1,109 @@
+#pragma once
+// Prices work on a cluster profile: alpha + n beta (FSMoE section 4.1), or a measured curve.
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "moe/prices/gpu_prices.h"
+#include "moe/prices/row_finder.h"
+
+namespace moe {
+
+/// Prices the tasks of one layer on one profile; the profile must outlive the pricer. Rows are looked up once, when
+/// first needed: whatever needs a row that is missing throws Unpriced naming op, group size and network, and the
+/// nearest that has one.
+class LayerPricer {
+ public:
+  LayerPricer(const Profile& profile, const LayerCase& shape, PricingOptions options = {});
+  LayerPricer(Profile&&, const LayerCase&, PricingOptions = {}) = delete;  // it would not outlive the pricer
+
+  const Profile& profile() const { return find_.profile(); }
+  const LayerCase& shape() const { return find_.shape(); }
+  const PricingOptions& options() const { return find_.options(); }
+  const Groups& groups() const { return outline_.groups; }
+  const LayerOutline& outline() const { return outline_; }
+  int64_t rows() const { return rows_; }         // padded
+  double all_rows() const { return all_rows_; }  // as plans count them (planned_rows)
+  int64_t gradient_bytes() const { return gradient_bytes_; }
+  const RowFinder& rows_of_profile() const { return find_; }
+  /// Returns the pricer of a dense layer with a feed-forward of that width in this layer's place. It is made once, and
+  /// its notes are its own.
+  const LayerPricer& dense(int64_t hidden) const;
+  bool has(GroupKind kind) const { return groups()[static_cast<size_t>(kind)].network != Network::none; }
+
+  /// Writes the seconds of each class of `structure` into `seconds` (resized).
+  void price(const Structure& structure, const std::vector<GradientSlice>& slices, std::vector<double>& seconds) const;
+  /// Returns the seconds of one chunk of `rows` rows of T_rank; rows may be fractional.
+  double chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
+  /// Returns the least seconds of `rows` rows, whatever parts of at most `largest` <= rows they are cut into.
+  cost::Parts in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow = Flow::sharded) const;
+  double gradient_seconds(int64_t bytes, TaskKind kind = TaskKind::gradient) const;
+  /// Returns the least seconds that slices of together so many bytes take, however they are cut.
+  double gradient_seconds_in_parts(int64_t bytes) const;
+  /// Returns the seconds of a slice, which is no task where it has no bytes.
+  double slice_seconds(int64_t bytes) const { return bytes > 0 ? gradient_seconds(bytes) : 0; }
+  /// Returns the seconds of a task that is not cut. An attention whose scores are computed again takes, in the
+  /// backward, their share of the forward's FLOPs longer.
+  double dense_seconds(TaskKind kind, Phase phase, Flow flow = Flow::sharded) const;
+  /// Returns the seconds of one of a model's ends: by its own row or, of the output projection, of GEMMs; of a look-up
+  /// of tokens without a row none. Of a collective of an end, by its op's row.
+  double end_seconds(TaskKind kind, Phase phase, const Work& work) const;
+  /// Returns the seconds of a task of GEMMs, by their row.
+  double gemm_seconds(const Work& gemms) const;
+  /// Returns the curve of a collective, by its row or derived (row_finder.h); empty: it has no price.
+  std::optional<cost::PriceCurve> collective(Op op, GroupKind kind, double bytes) const;
+  /// Returns the seconds of Parm's overlapped AlltoAll and MP AllGather as measured (row `saa`); none where the profile
+  /// has no such row.
+  std::optional<double> saa_seconds() const;
+  /// Returns the bytes at which the slope of gradient_seconds changes, ascending; none if it is a line.
+  std::vector<double> gradient_bends() const;
+
+  /// Returns what a reader must know of the result: "derived: ...", "nearest: ...", "outside the measured range: ...",
+  /// "weak row: alltoall inter 8: ..." of what is priced by a row whose fit is beyond its limits.
+  const PriceNotes& notes() const { return find_.notes(); }
+  void note(PriceNote note) const { find_.note(std::move(note)); }
+
+ private:
+  struct Curve {
+    cost::PriceCurve price;
+    double unit = 0;  // work units a row of T_rank (chunks) or in all (dense)
+    bool known = false;
+  };
+  const Curve& curve(Flow flow, TaskKind kind, Phase phase) const;
+  cost::PriceCurve find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const;
+  cost::PriceCurve comm_curve(Op op, GroupKind kind, double bytes) const;
+  void add_hook(cost::PriceCurve& exchange, TaskKind kind, Phase phase) const;
+  bool adds_scores(TaskKind kind) const;
+  cost::PriceCurve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;
+  cost::PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
+  cost::PriceCurve half_curve(TaskKind kind, Phase phase, const Work& half, Flow flow) const;
+  cost::PriceCurve copy_curve() const;
+  std::optional<cost::GpuPrices> gpu_prices() const;
+  double part_seconds(const WorkClass& wc, Flow flow, int more) const;
+
+  RowFinder find_;
+  LayerOutline outline_;
+  int64_t rows_ = 0, gradient_bytes_ = 0;
+  double all_rows_ = 0;
+  mutable std::array<std::array<std::array<Curve, kTaskKinds>, kPhases>, kFlows> curves_;
+  mutable std::map<int64_t, std::shared_ptr<LayerPricer>> dense_;  // by width
+};
+
+/// Returns the seconds of each class of a plan.
+std::vector<double> price(const LayerPricer& pricer, const Plan& plan);
+
+}  // namespace moe
+
+// Prices the tasks of a step.
+
+namespace moe::cost {
+
+/// Returns the seconds of a task of Phase::step, by the pricer's rows. A task without a row is derived, or noted as not
+/// priced: a step refuses no plan. A computation without a row of its own takes as long as a copy of its bytes.
+double step_seconds(const LayerPricer& pricer, TaskKind kind, const Work& work);
+
+}  // namespace moe::cost

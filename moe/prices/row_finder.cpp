@@ -1,0 +1,331 @@
+#include "moe/prices/row_finder.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "moe/prices/modules.h"
+#include "moe/shape/volumes.h"
+
+namespace moe {
+
+const CommRow* RowFinder::comm_row(Op op, const Group& group) const {
+  const std::string_view algorithm = is_direct(op) ? "direct" : std::string_view(shape_.layer.dispatcher);
+  for (const CommRow& row : profile_.comm)
+    if (row.op == op && row.network == group.network && row.ranks == group.size && row.algorithm == algorithm)
+      return &row;
+  return nullptr;
+}
+
+const CommRow* RowFinder::nearest_row(Op op, const Group& group) const {
+  const CommRow* nearest = nullptr;
+  const auto distance = [&](int n) { return std::pair{1.0 * std::max(n, group.size) / std::min(n, group.size), -n}; };
+  for (const CommRow& row : profile_.comm)
+    if (row.op == op && row.network == group.network && row.algorithm == "direct" &&
+        (nearest == nullptr || distance(row.ranks) < distance(nearest->ranks)))
+      nearest = &row;
+  return nearest;
+}
+
+std::string RowFinder::name_with_algorithm(Op op) const {
+  return fmt::format("{}{}", name_of(op), is_direct(op) ? "" : " " + shape_.layer.dispatcher);
+}
+
+PriceNote RowFinder::borrowed_note(Op op, const Group& group, const CommRow& row) const {
+  return {PriceNote::Kind::nearest, fmt::format("{} over {} ranks", name_with_algorithm(op), group.size),
+          fmt::format(" priced by the row of {} ranks", row.ranks)};
+}
+
+void RowFinder::refuse(Op op, const Group& group) const {
+  const CommRow* nearest = nearest_row(op, group);
+  const CommRow missing{.op = op,
+                        .network = group.network,
+                        .ranks = group.size,
+                        .algorithm = is_direct(op) ? "direct" : shape_.layer.dispatcher};
+  const std::string ranks = options_.nearest && !nearest ? "any number of" : fmt::format("{}", group.size);
+  const std::string none = fmt::format("no {} row for {} ranks on the {} network{}", name_with_algorithm(op), ranks,
+                                       name_of(group.network), why_unusable(profile_, row_name(missing)));
+  if (nearest == nullptr) throw Unpriced(profile_.name, none);
+  throw Unpriced(profile_.name,
+                 fmt::format("{}; the nearest has {} ranks{}", none, nearest->ranks,
+                             options_.borrows.empty() ? "" : fmt::format(" ({} borrows it)", options_.borrows)));
+}
+
+cost::PriceCurve RowFinder::curve_of(const CommRow& row, double bytes) const {
+  if (const auto outside = range_note(row, bytes)) note(*outside);
+  if (row.op == Op::alltoall)
+    if (const auto fan_out = fan_out_note(row, shape_)) note(*fan_out);
+  return cost::price_curve(used(row));
+}
+
+ComputeRow RowFinder::gemm_row() const {
+  const ComputeRow* other = nullptr;
+  std::string others;
+  for (const ComputeRow& row : profile_.compute) {
+    if (row.op != Op::gemm) continue;
+    if (row.dtype == shape_.layer.dtype) return used(row);
+    if (other == nullptr || bytes_of(row.dtype) == bytes_of(shape_.layer.dtype)) other = &row;
+    others += fmt::format("{}{}", others.empty() ? "; it has " : ", ", name_of(row.dtype));
+  }
+  ComputeRow scaled{.op = Op::gemm, .dtype = shape_.layer.dtype};
+  if (other != nullptr && !options_.scaled && !options_.borrows.empty())
+    others += fmt::format(" ({} scales it)", options_.borrows);
+  if (other == nullptr && why_unusable(profile_, row_name(scaled)).empty() && !options_.lends.empty())
+    others = fmt::format("; {}", options_.lends);
+  if (other == nullptr || !options_.scaled)
+    throw Unpriced(profile_.name, fmt::format("no gemm row for {}{}{}", name_of(scaled.dtype), others,
+                                              why_unusable(profile_, row_name(scaled))));
+  const double width = static_cast<double>(bytes_of(scaled.dtype)) / static_cast<double>(bytes_of(other->dtype));
+  scaled.alpha_s = used(*other).alpha_s;
+  scaled.beta_s_per_flop = width * other->beta_s_per_flop;
+  note({PriceNote::Kind::scaled, "GEMMs, no modules, of " + std::string(name_of(scaled.dtype)),
+        fmt::format(" from {}", name_of(other->dtype))});
+  return scaled;
+}
+
+const ComputeRow* RowFinder::expert_row() const {
+  const LayerShape& layer = shape_.layer;
+  for (const ComputeRow& row : profile_.compute)
+    if (row.op == Op::expert && row.ffn == layer.ffn && row.dtype == layer.dtype) return &used(row);
+  if (in_fp8(layer.ffn))
+    note({PriceNote::Kind::derived, "experts in FP8", fmt::format(" = GEMMs of {}", name_of(layer.dtype))});
+  return nullptr;
+}
+
+const ComputeRow* RowFinder::copy_row() const {
+  for (const ComputeRow& row : profile_.compute)
+    if (row.op == Op::copy) return &used(row);
+  return nullptr;
+}
+
+const ModuleRow* RowFinder::module_row(const std::string& name, Phase phase) const {
+  bool profiled = false;
+  for (const ModuleRow& row : profile_.modules) {
+    if (row.name != name || row.phase != phase) continue;
+    profiled = true;
+    if (!row.seq || *row.seq == shape_.layer.seq) return &used(row);
+  }
+  for (const std::optional<int64_t> seq : {std::optional<int64_t>(), std::optional(shape_.layer.seq)}) {
+    const std::string missing = row_name(ModuleRow{name, phase, seq}), why = why_unusable(profile_, missing);
+    if (why.empty()) continue;
+    note({is_priced_by_byte(name) ? PriceNote::Kind::not_priced : PriceNote::Kind::by_gemm, missing, why});
+    return nullptr;
+  }
+  if (profiled) note({PriceNote::Kind::by_gemm, name, fmt::format(": no row for seq {}", shape_.layer.seq)});
+  return nullptr;
+}
+
+const TaskRow* RowFinder::task_row(TaskKind kind, Phase phase) const {
+  if (profile_.tasks.empty() || !has_terms(kind)) return nullptr;
+  const auto row_of = [&](std::string_view name) -> const TaskRow* {
+    for (const TaskRow& row : profile_.tasks)
+      if (row.name == name && row.phase == phase && row.dtype == shape_.layer.dtype) return &used(row);
+    return nullptr;
+  };
+  if (const TaskRow* row = row_of(task_row_name(kind, shape_))) return row;
+  if (kind == TaskKind::attention) return row_of(kAttentionModule);
+  return kind == TaskKind::shared || kind == TaskKind::ffn ? task_row(TaskKind::expert, phase) : nullptr;
+}
+
+const ModuleRow* RowFinder::own_module_row(TaskKind kind, Phase phase) const {
+  if (const ModuleRow* row = module_row(module_name(kind, shape_), phase)) return row;
+  if (kind == TaskKind::i_order) return module_row(module_name(TaskKind::order, shape_), phase);
+  return kind == TaskKind::attention ? module_row(std::string(kAttentionModule), phase) : nullptr;
+}
+
+namespace {
+
+constexpr double kRangeMargin = 0.8;  // a term so far below the least measured, or above the most, is said
+
+}  // namespace
+
+std::string why_unusable(const Profile& profile, const std::string& row) {
+  for (const UnusableRow& unusable : profile.unusable)
+    if (unusable.row == row) return fmt::format(": measured, but {}", unusable.reason);
+  return {};
+}
+
+std::optional<PriceNote> range_note(const CommRow& row, double bytes) {
+  const auto& range = row.range_bytes;
+  if (!range || (bytes >= (*range)[0] && bytes <= (*range)[1])) return std::nullopt;
+  return PriceNote{PriceNote::Kind::outside, std::string(name_of(row.op)),
+                   fmt::format(" of {} (measured {} to {})", human_bytes(bytes), human_bytes((*range)[0]),
+                               human_bytes((*range)[1]))};
+}
+
+std::optional<PriceNote> range_note(const ModuleRow& row, double size) {
+  const auto& range = row.range;
+  if (!range || (size >= (*range)[0] && size <= (*range)[1])) return std::nullopt;
+  return PriceNote{PriceNote::Kind::outside, fmt::format("{} {}", row.name, name_of(row.phase)),
+                   fmt::format(" of {:.3g} (measured {:.3g} to {:.3g})", size, (*range)[0], (*range)[1])};
+}
+
+PriceNotes range_notes(const TaskRow& row, const TermValues& task) {
+  PriceNotes notes;
+  for (size_t t = 0; t < kTerms; ++t)
+    if (row.s_per[t] > 0 && (task[t] < kRangeMargin * row.least[t] || task[t] > row.most[t] / kRangeMargin))
+      notes.insert({PriceNote::Kind::outside, row_name(row),
+                    fmt::format(" with {:.3g} {}s (measured {:.3g} to {:.3g})", task[t], term_names()[t], row.least[t],
+                                row.most[t])});
+  return notes;
+}
+
+std::optional<PriceNote> fan_out_note(const CommRow& row, const LayerCase& shape) {
+  const int nodes = expert_nodes(shape.parallel);
+  const int64_t limit = shape.layer.node_limit, measured = row.node_limit;
+  const bool limited = limit > 0 && limit < nodes;
+  if (measured == 0 && limited)
+    return PriceNote{PriceNote::Kind::node_limit, row_name(row),
+                     fmt::format(" is not known to send rows once a node, so {} is not in its price", limit)};
+  const int64_t most = std::min<int64_t>(choices_of(shape), limited ? limit : nodes);  // that a token reaches
+  if (measured == 0 || measured >= most) return std::nullopt;
+  return PriceNote{PriceNote::Kind::node_limit, row_name(row),
+                   fmt::format(" is of tokens that reach {} nodes at most, priced too low: these reach {:.1f} of {}",
+                               measured, nodes_reached(shape), nodes)};
+}
+
+}  // namespace moe
+
+// Every derived price is a weighted sum of rows at one volume. So a rule needs no sizes, and what it makes of measured
+// curves is a curve.
+
+namespace moe::cost {
+namespace {
+
+struct Derivation {
+  std::vector<std::pair<const CommRow*, double>> rows;  // and how often each is taken
+  std::vector<PriceNote> notes;
+};
+
+struct Collective {
+  Op op = Op::none;
+  GroupKind kind = GroupKind::none;
+};
+
+// A send has two ranks, however many its group has.
+Group group_of(const Groups& groups, const Collective& collective) {
+  Group group = groups[static_cast<size_t>(collective.kind)];
+  if (collective.op == Op::sendrecv) group.size = 2;
+  return group;
+}
+
+// A layer asks for an AlltoAll over EP and ESP; its row has a name of its own.
+Collective named(Op op, GroupKind kind) { return {kind == GroupKind::ep_esp ? Op::a2a_ep_esp : op, kind}; }
+
+// Returns what an AlltoAll over EP and ESP is priced as: that over EP if EP is on the network that both are on (it has
+// several ranks, and ESP reaches no farther), else that over both.
+Collective plain_exchange(const Groups& groups) {
+  const Group &ep = groups[static_cast<size_t>(GroupKind::ep)], &both = groups[static_cast<size_t>(GroupKind::ep_esp)];
+  return {Op::alltoall, ep.network == both.network ? GroupKind::ep : GroupKind::ep_esp};
+}
+
+// Finds rows and rules; `borrows`: also rows of the nearest group size.
+class Derivations {
+ public:
+  Derivations(const RowFinder& find, const Groups& groups, bool borrows)
+      : find_(find), groups_(groups), borrows_(borrows) {}
+
+  std::optional<Derivation> price(const Collective& collective) const {
+    if (group(collective).network == Network::none) return Derivation{};
+    if (std::optional<Derivation> own = by_row(collective)) return own;
+    switch (collective.op) {
+      case Op::allreduce:
+        return sum(collective.kind);
+      case Op::allgather:
+      case Op::reducescatter:
+        return times(0.5, price({Op::allreduce, collective.kind}),
+                     fmt::format("{} {}", network_name(collective), name_of(collective.op)),
+                     "half an allreduce of the same volume");
+      case Op::a2a_ep_esp:
+        return times(1, price(plain_exchange(groups_)), "alltoall over EP and ESP",
+                     fmt::format("the {} alltoall of the same volume",
+                                 plain_exchange(groups_).kind == GroupKind::ep ? "EP" : "plain"));
+      default:
+        return std::nullopt;
+    }
+  }
+
+ private:
+  Group group(const Collective& c) const { return group_of(groups_, c); }
+  std::string_view network_name(const Collective& c) const { return name_of(group(c).network); }
+
+  std::optional<Derivation> by_row(const Collective& c) const {
+    if (const CommRow* row = find_.comm_row(c.op, group(c))) return Derivation{{{row, 1}}, {}};
+    const CommRow* nearest = borrows_ ? find_.nearest_row(c.op, group(c)) : nullptr;
+    if (nearest == nullptr) return std::nullopt;
+    return Derivation{{{nearest, 1}}, {find_.borrowed_note(c.op, group(c), *nearest)}};
+  }
+
+  std::optional<Derivation> sum(GroupKind kind) const {
+    if (std::optional<Derivation> others = sum_over_other_groups(kind)) return others;
+    const Collective scatter{Op::reducescatter, kind}, gather{Op::allgather, kind};
+    return both(by_row(scatter), by_row(gather), fmt::format("{} allreduce", network_name(scatter)),
+                "reducescatter + allgather of the same volume");
+  }
+
+  std::optional<Derivation> sum_over_other_groups(GroupKind kind) const {
+    const auto one_after_other = [&](GroupKind first, GroupKind second) {
+      return both(price({Op::allreduce, first}), price({Op::allreduce, second}),
+                  fmt::format("allreduce over a {}", name_of(kind)),
+                  fmt::format("over {}, then over {}", name_of(first), name_of(second)));
+    };
+    const Group &edp = groups_[static_cast<size_t>(GroupKind::edp)], &dp = groups_[static_cast<size_t>(GroupKind::dp)];
+    switch (kind) {
+      case GroupKind::stage:
+        return one_after_other(GroupKind::mp, GroupKind::dp);
+      case GroupKind::world:
+        return one_after_other(GroupKind::stage, GroupKind::pp);
+      case GroupKind::pp:
+        return times(2.0 * (groups_[static_cast<size_t>(kind)].size - 1), price({Op::sendrecv, kind}),
+                     "allreduce over pp", "sendrecv from stage to stage and back");
+      case GroupKind::edp:
+        if (dp.network != edp.network || dp.size < edp.size) return std::nullopt;
+        return times(1, price({Op::allreduce, GroupKind::dp}), "allreduce over edp",
+                     "over dp, which has no fewer ranks");
+      default:
+        return std::nullopt;
+    }
+  }
+
+  // `priced` is derived as `rule`.
+  static std::optional<Derivation> times(double factor, std::optional<Derivation> derivation, std::string priced,
+                                         const std::string& rule) {
+    if (!derivation) return std::nullopt;
+    for (auto& [row, count] : derivation->rows) count *= factor;
+    derivation->notes.push_back({PriceNote::Kind::derived, std::move(priced), " = " + rule});
+    return derivation;
+  }
+
+  static std::optional<Derivation> both(std::optional<Derivation> first, const std::optional<Derivation>& second,
+                                        std::string priced, const std::string& rule) {
+    if (!first || !second) return std::nullopt;
+    first->rows.insert(first->rows.end(), second->rows.begin(), second->rows.end());
+    first->notes.insert(first->notes.end(), second->notes.begin(), second->notes.end());
+    return times(1, std::move(first), std::move(priced), rule);
+  }
+
+  const RowFinder& find_;
+  const Groups& groups_;
+  bool borrows_;
+};
+
+}  // namespace
+
+std::optional<PriceCurve> collective_curve(const RowFinder& find, const Groups& groups, Op op, GroupKind kind,
+                                           double bytes) {
+  const Collective collective = named(op, kind);
+  std::optional<Derivation> found = Derivations(find, groups, false).price(collective);
+  if (!found && find.options().nearest) found = Derivations(find, groups, true).price(collective);
+  if (!found) return std::nullopt;
+  PriceCurve curve;
+  for (const auto& [row, count] : found->rows) curve.add(find.curve_of(*row, bytes), count);
+  for (PriceNote& note : found->notes) find.note(std::move(note));
+  return curve;
+}
+
+void refuse_collective(const RowFinder& find, const Groups& groups, Op op, GroupKind kind) {
+  const Collective asked = named(op, kind);
+  const Collective missing = asked.op == Op::a2a_ep_esp ? plain_exchange(groups) : asked;
+  find.refuse(missing.op, group_of(groups, missing));
+}
+
+}  // namespace moe::cost

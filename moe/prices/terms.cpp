@@ -1,0 +1,128 @@
+#include "moe/prices/terms.h"
+
+#include <numeric>
+
+#include "moe/prices/modules.h"
+
+namespace moe {
+namespace {
+
+constexpr std::array<std::string_view, kTerms> kNames{"call",     "flop",        "score",
+                                                      "row_byte", "hidden_byte", "weight_byte"};
+
+double& at(TermValues& values, Term term) { return values[static_cast<size_t>(term)]; }
+
+// Adds an expert's terms by its FLOPs, which know how many copies of its rows a flow has. `hidden`: of a rank's shard.
+void add_expert(const Work& work, Phase phase, const LayerCase& c, double hidden, TaskTerms& terms) {
+  const double bytes = bytes_of(c.layer.dtype), passes = phase == Phase::backward ? 2 : 1;
+  const double macs = work.flops / (kFlopsPerMac * passes * gemms_of(c.layer.ffn));
+  at(terms.of_rows, Term::row_byte) = macs / hidden * bytes;
+  at(terms.of_rows, Term::hidden_byte) = macs / static_cast<double>(c.layer.model_dim) * bytes;
+}
+
+// The half that makes gradients of weights reads no scores.
+void add_attention(TaskKind kind, const LayerCase& c, TaskTerms& terms) {
+  const auto tokens = static_cast<double>(c.layer.batch * c.layer.seq);
+  if (kind != TaskKind::attention_dw)
+    at(terms.of_rows, Term::score) =
+        tokens * static_cast<double>(c.layer.seq) * static_cast<double>(most_heads(c).query);
+  at(terms.of_rows, Term::row_byte) = mp_bytes(c);
+  at(terms.once, Term::weight_byte) = static_cast<double>(attention_parameters(c) * bytes_of(c.layer.dtype));
+}
+
+// Adds a gate's terms, with a score a token and expert.
+void add_gate(const Work& work, Phase phase, const LayerCase& c, TaskTerms& terms) {
+  const double passes = phase == Phase::backward ? 2 : 1;
+  const double scores = work.flops / (kFlopsPerMac * passes * static_cast<double>(c.layer.model_dim));
+  at(terms.of_rows, Term::score) = scores;
+  at(terms.of_rows, Term::row_byte) =
+      scores / static_cast<double>(c.layer.experts) * static_cast<double>(c.layer.model_dim) * bytes_of(c.layer.dtype);
+}
+
+}  // namespace
+
+std::span<const std::string_view> term_names() { return kNames; }
+
+double dot(const TermValues& a, const TermValues& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
+
+TermValues TaskTerms::of_share(double share) const {
+  TermValues all = once;
+  for (size_t t = 0; t < kTerms; ++t) all[t] += share * of_rows[t];
+  return all;
+}
+
+bool has_terms(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::attention:
+    case TaskKind::attention_dx:
+    case TaskKind::attention_dw:
+    case TaskKind::gate:
+    case TaskKind::order:
+    case TaskKind::i_order:
+    case TaskKind::expert:
+    case TaskKind::expert_dx:
+    case TaskKind::expert_dw:
+    case TaskKind::shared:
+    case TaskKind::ffn:
+    case TaskKind::copy:
+    case TaskKind::home_copy:
+    case TaskKind::sum:
+    case TaskKind::embed:
+    case TaskKind::head:
+      return true;
+    default:
+      return false;
+  }
+}
+
+TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow) {
+  const Work work = whole_work(kind, phase, shape, flow);
+  TaskTerms terms;
+  at(terms.once, Term::call) = 1;
+  at(terms.of_rows, Term::flop) = work.flops;
+  if (is_expert(kind)) {
+    add_expert(work, kind == TaskKind::expert ? phase : Phase::forward, shape,
+               static_cast<double>(shape.layer.hidden) / shape.parallel.esp, terms);
+    at(terms.once, Term::weight_byte) = static_cast<double>(expert_gradient_bytes(shape));
+  } else if (kind == TaskKind::shared || kind == TaskKind::ffn) {
+    add_expert(work, phase, shape, static_cast<double>(shape.layer.shared_hidden) / shape.parallel.mp, terms);
+    at(terms.once, Term::weight_byte) = static_cast<double>(shared_parameters(shape) * bytes_of(shape.layer.dtype));
+  } else if (is_attention(kind)) {
+    add_attention(kind, shape, terms);
+  } else if (kind == TaskKind::gate) {
+    add_gate(work, phase, shape, terms);
+  } else {
+    at(terms.of_rows, Term::row_byte) = work.bytes;
+  }
+  return terms;
+}
+
+TermValues end_terms(TaskKind kind, const LayerCase& c, const Work& work) {
+  TermValues terms{};
+  if (kind == TaskKind::embed)
+    at(terms, Term::row_byte) = mp_bytes(c);
+  else
+    at(terms, Term::flop) = work.flops;
+  return terms;
+}
+
+TermValues touching_terms(TaskKind kind, double bytes) {
+  TermValues terms{};
+  at(terms, Term::call) = kind == TaskKind::optimizer ? 1 : 0;
+  at(terms, Term::weight_byte) = bytes;
+  return terms;
+}
+
+std::string task_row_name(TaskKind kind, const LayerCase& shape) {
+  if (is_half(kind) && is_attention(kind)) {
+    const std::string whole = module_name(TaskKind::attention, shape);
+    return std::string(name_of(kind)) + whole.substr(kAttentionModule.size());
+  }
+  if (kind == TaskKind::shared || kind == TaskKind::ffn || is_half(kind))
+    return std::string(name_of(kind)) + ":" + std::string(name_of(shape.layer.ffn));
+  const bool module = kind == TaskKind::attention || kind == TaskKind::gate || kind == TaskKind::order ||
+                      kind == TaskKind::i_order || kind == TaskKind::expert;
+  return module ? module_name(kind, shape) : std::string(name_of(kind));
+}
+
+}  // namespace moe

@@ -1,0 +1,56 @@
+#include "moe/shape/dense_layers.h"
+
+#include <algorithm>
+
+#include "moe/base/check.h"
+#include "moe/base/units.h"
+#include "moe/shape/volumes.h"
+
+namespace moe {
+
+int DenseLayers::in(int first, int last) const {
+  const auto at = [&](int layer) { return is.begin() + std::min<std::ptrdiff_t>(layer, std::ssize(is)); };
+  return static_cast<int>(std::count(at(first), at(last), true));
+}
+
+DenseLayers DenseLayers::first(int layers) const {
+  DenseLayers cut = *this;
+  if (std::ssize(is) > layers) cut.is.resize(static_cast<size_t>(layers));
+  return cut.none(layers) ? DenseLayers() : cut;
+}
+
+DenseLayers DenseRule::of(int layers) const {
+  DenseLayers all{hidden, std::vector<bool>(static_cast<size_t>(layers))};
+  for (int layer = 0; layer < layers; ++layer)
+    all.is[static_cast<size_t>(layer)] =
+        layer < first || (layer + 1) % every != 0 || std::ranges::find(listed, layer) != listed.end();
+  return all.first(layers);
+}
+
+LayerCase dense_case(const LayerCase& shape, int64_t hidden) {
+  LayerCase dense = shape;
+  require<BadInput>(hidden % shape.parallel.mp == 0, "mp = {} does not divide dense_hidden = {}", shape.parallel.mp,
+                    hidden);
+  require_blocks(shape.layer.ffn, hidden, shape.parallel.mp, "dense_hidden", "mp");
+  dense.layer.experts = 0;
+  dense.layer.shared_hidden = hidden;
+  const double bytes = static_cast<double>(gemms_of(shape.layer.ffn) * shape.layer.model_dim) *
+                       static_cast<double>(hidden / shape.parallel.mp) * bytes_of(shape.layer.dtype);
+  require<BadInput>(bytes <= static_cast<double>(kMostBytes),
+                    "dense_hidden: found {} of model-dim {}, {:.3g} bytes of weights on a rank, expected at most {}",
+                    hidden, shape.layer.model_dim, bytes, kMostBytes);
+  return dense;
+}
+
+std::string count_layers(int layers, const DenseLayers& dense) {
+  const std::string all = counted(layers, "layer");
+  return dense.none(layers) ? all : fmt::format("{}, {} MoE", all, layers - dense.in(0, layers));
+}
+
+std::string describe_layers(int layers, const DenseLayers& dense, const LayerShape& layer) {
+  std::string text = fmt::format("{} of {}", count_layers(layers, dense), describe(layer));
+  if (!dense.none(layers)) text += fmt::format(" and {} dense of H{}", dense.in(0, layers), dense.hidden);
+  return text;
+}
+
+}  // namespace moe

@@ -1,0 +1,116 @@
+#pragma once
+// Parallel groups: which ranks talk to each other, and over which network.
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "moe/shape/shape.h"
+
+namespace moe {
+
+/// Names the kinds of groups. ep_esp: EP and ESP together; pp: the ranks of all stages at one place, of which
+/// neighbours talk; stage: all ranks of a stage; world: those of all stages.
+enum class GroupKind { none, ep, esp, mp, dp, edp, ep_esp, pp, stage, world };
+inline constexpr int kGroupKinds = 10;
+std::string_view name_of(GroupKind kind);
+
+/// Which network a group talks over. none: a group of one rank, over which nothing is sent; inter: the group spans
+/// nodes.
+enum class Network { none, intra, inter };
+std::string_view name_of(Network network);
+
+/// Returns the position of `rank` in its group of that kind.
+int place_in(const ParallelShape& parallel, GroupKind kind, int rank);
+/// Returns the ranks of `rank`'s group of that kind, ascending.
+std::vector<int> members(const ParallelShape& parallel, GroupKind kind, int rank);
+
+struct Group {
+  GroupKind kind = GroupKind::none;
+  int size = 1;
+  Network network = Network::none;
+  bool operator==(const Group&) const = default;
+};
+
+/// One row a GroupKind, indexed by it. A group is inter if it spans nodes for any rank.
+using Groups = std::array<Group, kGroupKinds>;
+Groups groups_of(const ParallelShape& parallel);
+
+/// All of a layer that a plan's structure depends on.
+struct LayerOutline {
+  Groups groups;
+  bool shared_expert = false;
+  bool dense = false;       // it has no experts (moe/shape/dense_layers.h)
+  bool recomputes = false;  // its backward begins with its forward
+};
+/// Counts how often a training pass runs the layer's forward.
+inline int forwards_of(const LayerOutline& layer) { return layer.recomputes ? 2 : 1; }
+inline LayerOutline outline_of(const LayerCase& shape) {
+  const bool dense = shape.layer.experts == 0;
+  return {groups_of(shape.parallel), !dense && shape.layer.shared_hidden > 0, dense,
+          shape.parallel.recompute == Recompute::full};
+}
+
+// Decides where context parallelism goes beside expert parallelism in the training of long contexts (MoNTA, "Cluster
+// Expansion" and "Communication Conflict").
+//
+// Groups are ordered [TP/SP, EP, CP, PP, DP], TP/SP fastest: it stays inside a node, while the GPUs of the same TP
+// position on different nodes form the EP and CP groups, over the network between nodes. A port is one GPU's on the
+// switch that joins those of its TP position.
+
+/// Sizes of the groups, each >= 1. tp divides ranks_per_node.
+struct PlacementRequest {
+  int tp = 8, ep = 1, cp = 1, pp = 1, dp = 1;
+  int ranks_per_node = 8;
+  int switch_ports = 0;
+};
+
+/// Names the form that the rule takes.
+/// horizontal  cp < ep, and a switch of at least ep cp ports: EP and CP are orthogonal, an EP group trains ep sequences
+/// vertical    cp >= ep: EP groups lie inside CP groups, cp / ep of them; an EP group trains one sequence
+///             (mini-batch 1), and the switch needs max(ep, cp) ports
+/// open        the paper gives no answer; `reason` says what is missing
+enum class Expansion : uint8_t { horizontal, vertical, open };
+std::string_view name_of(Expansion expansion);
+
+/// One dimension of the order: rank r's group is every rank that differs from r in this coordinate alone,
+/// (r / stride) % size.
+struct PlacedDimension {
+  std::string_view name;  // TP/SP EP CP PP DP
+  int size = 1;
+  int stride = 1;
+  Network network = Network::none;
+};
+
+struct Placement {
+  Expansion expansion = Expansion::open;
+  int ports_needed = 0;     // by the form that the rule would take
+  int ep_mini_batch = 0;    // sequences that one EP group trains at once; 0: open
+  int ranks = 0;            // in all: horizontal tp ep cp pp dp, vertical tp cp pp dp; 0: open
+  int dense_replicas = 0;   // ranks that hold the same dense weights, whose gradients are summed; 0: open
+  int expert_replicas = 0;  // likewise of an expert's: a vertical CP group alone has cp / ep of them
+  std::string reason;
+  std::vector<PlacedDimension> dimensions;  // in the paper's order; none where open
+};
+
+/// Decides by the paper's rule. Throws BadInput for sizes below 1, a tp that does not divide ranks_per_node, and more
+/// than 2^20 ranks.
+Placement place(const PlacementRequest& request);
+
+/// Returns the groups of one dimension, each ascending, ordered by their first rank.
+std::vector<std::vector<int>> groups_of(const Placement& placement, const PlacedDimension& dimension);
+
+/// Returns the kinds of traffic that such groups have between nodes, in the order in which they go first on a link
+/// (MoNTA, "Communication Conflict"): EP PP CP DP.
+std::vector<std::string_view> traffic_priority(const PlacementRequest& request);
+
+/// Names two kinds of traffic that can meet where the backward still runs (MoNTA, Fig. 11), and in which phase. Both
+/// begin with the kind.
+struct TrafficConflict {
+  std::string_view traffic, meets, phase;
+};
+/// Returns those of which such groups have both.
+std::vector<TrafficConflict> traffic_conflicts(const PlacementRequest& request);
+
+}  // namespace moe

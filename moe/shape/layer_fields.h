@@ -1,0 +1,224 @@
+#pragma once
+// The fields of a layer, each declared once: flags and their help, keys of files, records and plans, and the part of a
+// plan's hash are made from these rows.
+#include <algorithm>
+#include <array>
+#include <bitset>
+#include <concepts>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "moe/base/config.h"
+#include "moe/base/registry.h"
+#include "moe/shape/shape.h"
+
+namespace moe {
+
+/// A field of a layer. `Value` is int64_t, double, bool, std::string (the name of a part), an enum, or std::optional
+/// <double>, whose lack files and flags call "none".
+template <class Value>
+struct LayerField {
+  std::string_view key;  // in files, records and plans; the flag is --KEY with hyphens, of a switch that is on --no-KEY
+  Value LayerShape::*member;
+  std::string_view help;  // of the flag; the default is added to it where it does not say one
+  std::string_view type = "N";
+  Limits limits = {};                                                      // of a number
+  Value (*from)(std::string_view name, std::string_view where) = nullptr;  // of a name
+  bool optional = false;       // records, plans and the hash lack it where it has its default
+  std::string_view mark = {};  // hashed before the value of an optional field
+  bool stated = false;         // models' files have it even where it has its default
+  bool planned_only = false;   // verbs that run layers have no such flag
+
+  std::string flag() const {
+    std::string words(key);
+    std::ranges::replace(words, '_', '-');
+    if constexpr (std::same_as<Value, bool>)
+      if (LayerShape{}.*member) words.insert(0, "no-");
+    return "--" + words;
+  }
+
+  static constexpr bool is_name = std::is_enum_v<Value> || std::same_as<Value, std::string>;
+};
+
+inline constexpr double kMostWidth = 1 << 30;  // products of widths are checked
+inline constexpr Limits kWidthLimits{.least = 1, .most = kMostWidth};
+inline constexpr Limits kOptionalWidthLimits{.least = 0, .most = kMostWidth};
+inline constexpr Limits kFactorLimits{.most = 1e6, .above = 0};
+inline constexpr Limits kLossLimits{.least = 0, .most = 1e3};
+
+/// Returns the name of a part of `parts()`. Throws BadInput listing the known ones.
+template <auto parts>
+std::string part_from(std::string_view name, std::string_view where) {
+  return std::string(find_named(parts(), name, where).name);
+}
+
+/// In the order of --help and of the hash. A new field is `optional`, so that plans without it keep their hash.
+inline constexpr std::tuple kLayerFields{
+    LayerField<int64_t>{
+        .key = "batch", .member = &LayerShape::batch, .help = "samples of one MP group (B)", .limits = kWidthLimits},
+    LayerField<int64_t>{
+        .key = "seq", .member = &LayerShape::seq, .help = "tokens a sample (L)", .limits = kWidthLimits},
+    LayerField<int64_t>{
+        .key = "model_dim", .member = &LayerShape::model_dim, .help = "embedding size (M)", .limits = kWidthLimits},
+    LayerField<int64_t>{
+        .key = "hidden", .member = &LayerShape::hidden, .help = "expert hidden size (H)", .limits = kWidthLimits},
+    LayerField<int64_t>{.key = "shared_hidden",
+                        .member = &LayerShape::shared_hidden,
+                        .help = "hidden size of an expert that every token passes; default: 0, none",
+                        .limits = kOptionalWidthLimits,
+                        .optional = true},
+    LayerField<int64_t>{
+        .key = "heads", .member = &LayerShape::heads, .help = "attention heads", .limits = kWidthLimits},
+    LayerField<int64_t>{.key = "kv_heads",
+                        .member = &LayerShape::kv_heads,
+                        .help = "key-value heads; default: heads",
+                        .limits = kWidthLimits},
+    LayerField<int64_t>{.key = "head_dim",
+                        .member = &LayerShape::head_dim,
+                        .help = "width of a head; default: 0, model-dim / heads",
+                        .limits = kOptionalWidthLimits,
+                        .optional = true,
+                        .mark = "head_dim"},
+    LayerField<double>{.key = "rope_theta",
+                       .member = &LayerShape::rope_theta,
+                       .help = "base of rotary positions; default: 0, none",
+                       .limits = {.least = 0, .most = 1e12},
+                       .optional = true},
+    LayerField<int64_t>{.key = "experts",
+                        .member = &LayerShape::experts,
+                        .help = "number of experts (E); default: one a node, on one node one a rank",
+                        .limits = kWidthLimits},
+    LayerField<int64_t>{
+        .key = "top_k", .member = &LayerShape::top_k, .help = "experts a token (k)", .limits = kWidthLimits},
+    LayerField<std::optional<double>>{.key = "capacity_factor",
+                                      .member = &LayerShape::capacity_factor,
+                                      .help = "f; none: dropless",
+                                      .type = "F|none",
+                                      .limits = kFactorLimits,
+                                      .stated = true},
+    LayerField<double>{.key = "aux_loss",
+                       .member = &LayerShape::aux_loss,
+                       .help = "coefficient of the gate's load-balancing loss; default: 0",
+                       .limits = kLossLimits},
+    LayerField<double>{.key = "z_loss",
+                       .member = &LayerShape::z_loss,
+                       .help = "coefficient of the gate's z loss; default: 0",
+                       .limits = kLossLimits},
+    LayerField<Ffn>{.key = "ffn",
+                    .member = &LayerShape::ffn,
+                    .help = "kind of expert",
+                    .type = "FFN",
+                    .from = ffn_from,
+                    .stated = true},
+    LayerField<Norm>{.key = "norm",
+                     .member = &LayerShape::norm,
+                     .help = "before attention and the MoE part; default: rmsnorm with mixtral, else layernorm; post: "
+                             "behind the sums (BERT)",
+                     .type = "layernorm|rmsnorm|post-layernorm|none",
+                     .from = norm_from},
+    LayerField<DType>{.key = "dtype",
+                      .member = &LayerShape::dtype,
+                      .help = "type of activations and weights",
+                      .type = "float32|float16|bfloat16|float64",
+                      .from = dtype_from,
+                      .stated = true},
+    LayerField<std::string>{.key = "gate",
+                            .member = &LayerShape::gate,
+                            .help = "which experts a token goes to",
+                            .type = "GATE",
+                            .from = part_from<gate_parts>},
+    LayerField<std::string>{.key = "order",
+                            .member = &LayerShape::order,
+                            .help = "how rows are permuted to the experts' order",
+                            .type = "ORDER",
+                            .from = part_from<order_parts>},
+    LayerField<std::string>{.key = "dispatcher",
+                            .member = &LayerShape::dispatcher,
+                            .help = "how rows are exchanged",
+                            .type = "DISPATCHER",
+                            .from = part_from<dispatcher_parts>},
+    LayerField<std::string>{.key = "hook",
+                            .member = &LayerShape::hook,
+                            .help = "what is applied to rows before and after they are sent",
+                            .type = "HOOK",
+                            .from = part_from<hook_parts>},
+    LayerField<bool>{.key = "residual",
+                     .member = &LayerShape::residual,
+                     .help = "no residual connections around attention and the MoE part"},
+    LayerField<bool>{.key = "causal",
+                     .member = &LayerShape::causal,
+                     .help = "a token sees all of its sample; models learn masked tokens (BERT)",
+                     .optional = true,
+                     .mark = "not causal"},
+    LayerField<bool>{.key = "bias",
+                     .member = &LayerShape::bias,
+                     .help = "attention, experts and LayerNorms have biases (GPT-2)",
+                     .optional = true,
+                     .mark = "bias"},
+    LayerField<int64_t>{.key = "node_limit",
+                        .member = &LayerShape::node_limit,
+                        .help = "largest number of nodes that a token's experts are on; default: any",
+                        .limits = kWidthLimits,
+                        .optional = true,
+                        .mark = "node_limit",
+                        .planned_only = true}};
+
+/// Calls visit(field) for each row, in order.
+template <class Visit>
+constexpr void for_each_layer_field(Visit visit) {
+  std::apply([&](const auto&... fields) { (visit(fields), ...); }, kLayerFields);
+}
+
+inline constexpr size_t kLayerFieldCount = std::tuple_size_v<decltype(kLayerFields)>;
+
+/// The keys of all fields.
+inline constexpr auto kLayerKeys =
+    std::apply([](const auto&... fields) { return std::array{fields.key...}; }, kLayerFields);
+
+/// Some of a layer's fields: those that flags name.
+class SomeLayerFields {
+ public:
+  template <class Value>
+  void set(Value LayerShape::*member, std::type_identity_t<Value> value) {
+    values_.*member = std::move(value);
+    given_.set(index_of(member));
+  }
+  template <class Value>
+  std::optional<Value> get(Value LayerShape::*member) const {
+    if (!given_[index_of(member)]) return std::nullopt;
+    return std::optional<Value>(std::in_place, values_.*member);
+  }
+  /// Sets the fields of `layer` that are given here.
+  void apply_to(LayerShape& layer) const {
+    for_each_layer_field([&](const auto& field) {
+      if (const auto value = get(field.member)) layer.*field.member = *value;
+    });
+  }
+  /// Takes the fields that `others` gives; where not `over_given`, only those that are not given here.
+  void take(const SomeLayerFields& others, bool over_given) {
+    for_each_layer_field([&](const auto& field) {
+      const auto value = others.get(field.member);
+      if (value && (over_given || !get(field.member))) set(field.member, *value);
+    });
+  }
+  bool operator==(const SomeLayerFields&) const = default;
+
+ private:
+  template <class Value>
+  static size_t index_of(Value LayerShape::*member) {
+    size_t index = 0, found = kLayerFieldCount;
+    for_each_layer_field([&](const auto& field) {
+      if constexpr (std::same_as<std::remove_cv_t<decltype(field.member)>, Value LayerShape::*>)
+        if (field.member == member) found = index;
+      ++index;
+    });
+    return found;
+  }
+
+  LayerShape values_;
+  std::bitset<kLayerFieldCount> given_;
+};
+
+}  // namespace moe

@@ -1,0 +1,51 @@
+#pragma once
+// One layer as a TOML file, whose keys are the flags of the command line with underscores.
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+
+#include "moe/shape/layer_fields.h"
+
+namespace moe {
+
+struct LayerFile {
+  std::string name, source, file;
+  LayerShape layer;  // keys that are absent have LayerShape's defaults
+  /// [parallel]'s dp, mp, ep, esp, pp alone: nodes and ranks a node belong to the cluster. 0: by default.
+  ParallelShape parallel;
+  std::optional<Rounding> rounding;
+};
+
+/// The keys of a layer's groups, as files, plans and records have them.
+inline constexpr std::array<std::string_view, 6> kParallelKeys{"dp", "mp", "ep", "esp", "pp", "placement"};
+
+/// Reads those of kLayerKeys that `table` has; the others stay as they are. Throws BadInput naming file, line and key.
+void read_layer_keys(const TableReader& table, LayerShape& layer);
+/// Reads kParallelKeys; 0, or ESP inside, where absent.
+ParallelShape read_parallel_keys(const TableReader& table);
+
+/// Returns keys of a table that also has `others`.
+template <size_t N, size_t M>
+constexpr std::array<std::string_view, N + M> with(const std::array<std::string_view, N>& keys,
+                                                   const std::array<std::string_view, M>& others) {
+  std::array<std::string_view, N + M> all;
+  std::ranges::copy(others, std::ranges::copy(keys, all.begin()).out);
+  return all;
+}
+template <size_t N, size_t M>
+constexpr std::array<std::string_view, N + M> with(const std::array<std::string_view, N>& keys,
+                                                   const std::string_view (&others)[M]) {
+  return with(keys, std::to_array(others));
+}
+
+/// Reads a layer's file. Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
+LayerFile read_layer(const std::string& path);
+
+/// Reads the layer of that name (configs/layers/NAME.toml), or of that path. Throws BadInput listing the known names.
+LayerFile find_layer(const std::string& name_or_path);
+
+/// Sizes that a file may hold: products of them stay far from overflow.
+inline constexpr Limits kSizeLimits{.least = 1, .most = 1 << 20};
+
+}  // namespace moe

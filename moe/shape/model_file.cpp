@@ -1,0 +1,185 @@
+#include "moe/shape/model_file.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fmt/ranges.h>
+#include <tuple>
+
+#include "moe/base/config_files.h"
+#include "moe/base/json.h"
+#include "moe/shape/hf_config.h"
+#include "moe/shape/layer_file.h"
+
+namespace moe {
+namespace {
+
+constexpr Limits kLayerLimits{.least = 1, .most = 100'000};
+
+std::optional<int> layers_from(const TableReader& table) {
+  if (const auto layers = table.optional_integer("layers", kLayerLimits)) return static_cast<int>(*layers);
+  return std::nullopt;
+}
+
+std::vector<std::string> clusters_from(const TableReader& table, const std::vector<ModelOverride>& earlier) {
+  constexpr std::string_view kKey = "clusters";
+  std::vector<std::string> names;
+  const auto has = [](const std::vector<std::string>& list, const std::string& name) {
+    return std::find(list.begin(), list.end(), name) != list.end();
+  };
+  const auto known = [&](const std::string& name) {
+    return has(names, name) ||
+           std::any_of(earlier.begin(), earlier.end(), [&](const ModelOverride& o) { return has(o.clusters, name); });
+  };
+  for (const ConfigValue& item : table.list(kKey)) {
+    if (item.kind != ConfigKind::text || item.text.empty()) table.fail(item, kKey, "names of clusters");
+    if (known(item.text)) table.fail(item, kKey, "each cluster once");
+    names.push_back(item.text);
+  }
+  return names;
+}
+
+std::vector<ModelOverride> overrides_from(const TableReader& root) {
+  std::vector<ModelOverride> all;
+  for (const TableReader& table : root.tables("on", {"clusters", "layers", "batch", "seq", "experts", "ep"})) {
+    ModelOverride o;
+    o.clusters = clusters_from(table, all);
+    o.layers = layers_from(table);
+    o.batch = table.optional_integer("batch", kSizeLimits);
+    o.seq = table.optional_integer("seq", kSizeLimits);
+    o.experts = table.optional_integer("experts", kSizeLimits);
+    if (const auto ep = table.optional_integer("ep", kSizeLimits)) o.ep = static_cast<int>(*ep);
+    all.push_back(std::move(o));
+  }
+  return all;
+}
+
+// Reads which layers have no experts, by any of three keys; at least one has some.
+DenseRule dense_from(const TableReader& root, int layers) {
+  constexpr std::string_view kEvery = "moe_every", kFirst = "first_dense", kListed = "dense_layers",
+                             kHidden = "dense_hidden";
+  const Limits numbers{.least = 0, .most = 1.0 * layers - 1};
+  DenseRule dense;
+  dense.every = static_cast<int>(root.optional_integer(kEvery, {.least = 1, .most = 1.0 * layers}).value_or(1));
+  dense.first = static_cast<int>(root.optional_integer(kFirst, numbers).value_or(0));
+  if (root.has(kListed))
+    for (const ConfigValue& item : root.list(kListed))
+      dense.listed.push_back(static_cast<int>(root.integer_of(item, kListed, numbers)));
+  const int found = dense.of(layers).in(0, layers);
+  for (const std::string_view key : {kListed, kFirst, kEvery})
+    if (found == layers && root.has(key)) root.fail(root.value(key), key, "a layer with experts among all");
+  if (found > 0)
+    dense.hidden = root.integer(kHidden, kSizeLimits);
+  else if (root.has(kHidden))
+    root.fail(root.value(kHidden), kHidden, "a key beside it that says which layers are dense");
+  return dense;
+}
+
+// Requires the keys that a model can't do without; the others have a layer's defaults.
+void require_shape(const TableReader& layer) {
+  for (const std::string_view key : {"seq", "model_dim", "hidden", "heads"}) layer.value(key);
+}
+
+const ModelOverride* override_for(const Model& model, const std::string& cluster) {
+  for (const ModelOverride& o : model.overrides)
+    if (std::find(o.clusters.begin(), o.clusters.end(), cluster) != o.clusters.end()) return &o;
+  return nullptr;
+}
+
+// The groups that a model asks for.
+std::string parallel_toml(const ParallelShape& p) {
+  std::string text;
+  for (const auto& [key, size] : {std::pair{"dp", p.dp}, {"mp", p.mp}, {"ep", p.ep}, {"esp", p.esp}})
+    if (size > 0) text += fmt::format("{} = {}\n", key, size);
+  if (p.pp > 1) text += fmt::format("pp = {}\n", p.pp);
+  if (p.ep_inside) text += fmt::format("placement = \"{}\"\n", placement_name(p));
+  return text.empty() ? text : "\n[parallel]\n" + text;
+}
+
+}  // namespace
+
+Model read_model(const std::string& path) {
+  const ConfigFile file = read_toml(path);
+  const TableReader root(file, {"schema", "name", "source", "layers", "moe_every", "first_dense", "dense_layers",
+                                "dense_hidden", "vocabulary", "tied_embedding", "qk_norm", "layer", "parallel", "on"});
+  root.integer("schema", {.least = 1, .most = 1});
+  Model out;
+  out.file = path;
+  out.name = root.name("name");
+  out.source = root.text("source", false);
+  out.layers = static_cast<int>(root.integer("layers", kLayerLimits));
+  out.dense = dense_from(root, out.layers);
+  out.vocabulary = root.optional_integer("vocabulary", {.least = 1, .most = 1 << 30}).value_or(0);
+  if (root.has("tied_embedding")) out.tied_embedding = root.boolean("tied_embedding");
+  if (root.has("qk_norm")) out.qk_norm = root.boolean("qk_norm");
+  const TableReader layer = root.table("layer", kLayerKeys);
+  require_shape(layer);
+  read_layer_keys(layer, out.layer);
+  out.parallel = read_parallel_keys(root.table("parallel", kParallelKeys));
+  out.overrides = overrides_from(root);
+  return out;
+}
+
+std::string find_model_file(const std::string& name_or_path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(name_or_path, error))
+    return (std::filesystem::path(name_or_path) / "config.json").string();
+  return find_config("models", name_or_path);
+}
+
+Model find_model(const std::string& name_or_path) {
+  const std::string path = find_model_file(name_or_path);
+  return is_hf_config(path) ? planned_model(read_hf_config(path)) : read_model(path);
+}
+
+std::string model_toml(const Model& m) {
+  std::string text;
+  const auto add = [&](std::string_view key, const auto& value) { text += fmt::format("{} = {}\n", key, value); };
+  const auto quoted = [](std::string_view value) { return Json(std::string(value)).dump(-1, ' ', true); };
+  add("schema", 1);
+  add("name", quoted(m.name));
+  add("source", quoted(m.source));
+  add("layers", m.layers);
+  if (m.dense.every > 1) add("moe_every", m.dense.every);
+  if (m.dense.first > 0) add("first_dense", m.dense.first);
+  if (!m.dense.listed.empty()) add("dense_layers", m.dense.listed);
+  if (m.dense.hidden > 0) add("dense_hidden", m.dense.hidden);
+  if (m.vocabulary > 0) add("vocabulary", m.vocabulary);
+  add("tied_embedding", m.tied_embedding);
+  if (m.qk_norm) add("qk_norm", true);
+  const LayerShape& l = m.layer;
+  text += "\n[layer]\n";
+  const LayerShape usual;
+  for_each_layer_field([&](const auto& field) {
+    using Value = std::remove_cvref_t<decltype(l.*field.member)>;
+    const Value& value = l.*field.member;
+    if constexpr (std::same_as<Value, int64_t>) {
+      if (value > 0) add(field.key, value);
+    } else if (field.stated || value != usual.*field.member) {
+      if constexpr (std::is_enum_v<Value>)
+        add(field.key, quoted(name_of(value)));
+      else if constexpr (std::same_as<Value, std::string>)
+        add(field.key, quoted(value));
+      else if constexpr (std::same_as<Value, std::optional<double>>)
+        add(field.key, value ? fmt::format("{}", *value) : quoted("none"));
+      else
+        add(field.key, value);
+    }
+  });
+  return text + parallel_toml(m.parallel);
+}
+
+Model on_cluster(Model model, const std::string& cluster) {
+  const ModelOverride* found = override_for(model, cluster);
+  if (found == nullptr && cluster.ends_with(kFitted))
+    found = override_for(model, cluster.substr(0, cluster.size() - kFitted.size()));
+  const ModelOverride o = found != nullptr ? *found : ModelOverride{};
+  model.overrides.clear();
+  model.layers = o.layers.value_or(model.layers);
+  model.parallel.ep = o.ep.value_or(model.parallel.ep);
+  model.layer.batch = o.batch.value_or(model.layer.batch);
+  model.layer.seq = o.seq.value_or(model.layer.seq);
+  model.layer.experts = o.experts.value_or(model.layer.experts);
+  return model;
+}
+
+}  // namespace moe

@@ -1,0 +1,208 @@
+#include "moe/shape/shape.h"
+
+#include <algorithm>
+#include <array>
+
+#include "moe/base/registry.h"
+#include "moe/shape/volumes.h"
+
+namespace moe {
+namespace {
+
+static_assert(in_enum_order(kFfnParts, &FfnPart::ffn));
+
+constexpr std::array<Named<Norm>, 5> kNorms{{{"by-ffn", Norm::by_ffn},
+                                             {"none", Norm::none},
+                                             {"layernorm", Norm::layernorm},
+                                             {"rmsnorm", Norm::rmsnorm},
+                                             {"post-layernorm", Norm::post_layernorm}}};
+static_assert(in_enum_order(kNorms, &Named<Norm>::value));
+
+constexpr std::array<Named<bool>, 2> kPlacements{{{"esp-inside", false}, {"ep-inside", true}}};
+
+constexpr std::array<Named<Rounding>, 6> kRoundings{{{"ragged", Rounding::ragged},
+                                                     {"exact", Rounding::exact},
+                                                     {"tutel", Rounding::tutel},
+                                                     {"deepspeed", Rounding::deepspeed},
+                                                     {"megatron", Rounding::megatron},
+                                                     {"lcm", Rounding::lcm}}};
+static_assert(in_enum_order(kRoundings, &Named<Rounding>::value));
+
+constexpr std::array<Named<Recompute>, 3> kRecomputes{
+    {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
+static_assert(in_enum_order(kRecomputes, &Named<Recompute>::value));
+
+constexpr int kMostRanks = 1 << 24;
+
+void require_divides(int64_t part, int64_t whole, std::string_view part_name, std::string_view whole_name) {
+  require<BadInput>(part >= 1 && whole % part == 0, "{} = {} does not divide {} = {}", part_name, part, whole_name,
+                    whole);
+}
+
+void require_positive(int64_t value, std::string_view name) {
+  require<BadInput>(value >= 1, "{}: found {}, expected a whole number >= 1", name, value);
+}
+
+// A rank's shards have whole blocks, those of the whole weights.
+void check_blocks(const LayerShape& layer, const ParallelShape& p) {
+  const int64_t block = block_of(layer.ffn);
+  require<BadInput>(layer.model_dim % block == 0, "model-dim: found {}, expected a multiple of {} for ffn {}",
+                    layer.model_dim, block, name_of(layer.ffn));
+  require_blocks(layer.ffn, layer.hidden, p.esp, "hidden", "esp");
+  require_blocks(layer.ffn, layer.shared_hidden, p.mp, "shared-hidden", "mp");
+}
+
+// Returns the largest number up to `most` that `fits`, or 1.
+template <class Fits>
+int largest(int64_t most, Fits fits) {
+  while (most > 1 && !fits(most)) --most;
+  return static_cast<int>(most);
+}
+
+void complete_parallel(ParallelShape& p, const LayerShape& layer) {
+  require<BadInput>(int64_t{p.nodes} * p.ranks_per_node <= kMostRanks,
+                    "nodes x ranks per node: found {} x {}, expected at most {}", p.nodes, p.ranks_per_node,
+                    kMostRanks);
+  const int ranks = p.ranks();
+  require_positive(p.pp, "pp");
+  require_divides(p.pp, ranks, "pp", "ranks");
+  const int stage = ranks / p.pp;
+  const int sharded = p.nodes > 1 ? std::min(p.ranks_per_node, stage) : 1;
+  const auto in_node = [&](int64_t n) { return stage % n == 0 && p.ranks_per_node % n == 0; };
+  if (p.mp == 0 && p.dp > 0 && stage % p.dp == 0) p.mp = stage / p.dp;
+  if (p.mp == 0)
+    p.mp = largest(sharded, [&](int64_t n) {
+      return in_node(n) && n <= layer.heads && layer.shared_hidden % (n * block_of(layer.ffn)) == 0 &&
+             layer.batch % n * (layer.seq % n) % n == 0;
+    });
+  if (p.esp == 0)
+    p.esp = largest(sharded, [&](int64_t n) {
+      return in_node(n) && stage % (std::max(p.ep, 1) * n) == 0 && layer.hidden % (n * block_of(layer.ffn)) == 0;
+    });
+  // A pipeline stage has its experts on its own nodes.
+  const int apart = p.nodes > 1 ? std::max(1, p.nodes / p.pp) : stage / p.esp;
+  if (p.ep == 0)
+    p.ep = largest(std::min<int64_t>(apart, layer.experts),
+                   [&](int64_t n) { return layer.experts % n == 0 && stage % (n * p.esp) == 0; });
+  require_divides(p.mp, stage, "mp", "ranks of a stage");
+  require_divides(int64_t{p.ep} * p.esp, stage, "ep x esp", "ranks of a stage");
+  if (p.dp == 0) p.dp = stage / p.mp;
+  if (p.edp == 0) p.edp = stage / (p.ep * p.esp);
+  require<BadInput>(int64_t{p.dp} * p.mp == stage, "dp x mp = {} x {}, expected {} ranks of a stage", p.dp, p.mp,
+                    stage);
+  require<BadInput>(int64_t{p.ep} * p.esp * p.edp == stage,
+                    "ep x esp x edp = {} x {} x {}, expected {} ranks of a stage", p.ep, p.esp, p.edp, stage);
+}
+
+}  // namespace
+
+Ffn ffn_from(std::string_view name, std::string_view where) { return find_named(kFfnParts, name, where).ffn; }
+
+void require_blocks(Ffn ffn, int64_t width, int shards, std::string_view name, std::string_view group) {
+  const int64_t block = block_of(ffn);
+  require<BadInput>(width % (block * shards) == 0,
+                    "{}: found {} over {} = {}, expected a multiple of {} each for ffn {}", name, width, group, shards,
+                    block, name_of(ffn));
+}
+std::string_view name_of(Norm norm) { return kNorms[static_cast<size_t>(norm)].name; }
+Norm norm_from(std::string_view name, std::string_view where) { return find_named(kNorms, name, where).value; }
+std::string_view name_of(Rounding rounding) { return kRoundings[static_cast<size_t>(rounding)].name; }
+Rounding rounding_from(std::string_view name, std::string_view where) {
+  return find_named(kRoundings, name, where).value;
+}
+
+std::string_view name_of(Recompute recompute) { return kRecomputes[static_cast<size_t>(recompute)].name; }
+Recompute recompute_from(std::string_view name, std::string_view where) {
+  return find_named(kRecomputes, name, where).value;
+}
+
+std::string_view placement_name(const ParallelShape& p) { return kPlacements[p.ep_inside ? 1 : 0].name; }
+bool ep_inside_from(std::string_view name, std::string_view where) {
+  return find_named(kPlacements, name, where).value;
+}
+
+DType wire_type(const LayerShape& layer) {
+  return layer.hook == "bf16" && bytes_of(layer.dtype) > bytes_of(DType::bfloat16) ? DType::bfloat16 : layer.dtype;
+}
+
+const GatePart& gate_of(const LayerShape& layer) { return find_named(kGateParts, layer.gate, "gate"); }
+
+LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
+  require_positive(layer.batch, "batch");
+  require_positive(layer.seq, "seq");
+  require_positive(layer.model_dim, "model-dim");
+  require_positive(layer.hidden, "hidden");
+  require<BadInput>(layer.shared_hidden >= 0, "shared-hidden: found {}, expected a whole number >= 0",
+                    layer.shared_hidden);
+  require_positive(layer.heads, "heads");
+  gate_of(layer);
+  find_named(kOrderParts, layer.order, "order");
+  find_named(kDispatcherParts, layer.dispatcher, "dispatcher");
+  find_named(kHookParts, layer.hook, "hook");
+  require_positive(parallel.nodes, "nodes");
+  require_positive(parallel.ranks_per_node, "ranks per node");
+  if (layer.kv_heads == 0) layer.kv_heads = layer.heads;
+  if (layer.experts == 0) layer.experts = parallel.nodes > 1 ? parallel.nodes : parallel.ranks_per_node;
+  if (layer.norm == Norm::by_ffn) layer.norm = is_gated(layer.ffn) ? Norm::rmsnorm : Norm::layernorm;
+  require<BadInput>(layer.aux_loss >= 0 && layer.z_loss >= 0, "aux-loss {}, z-loss {}: expected numbers >= 0",
+                    layer.aux_loss, layer.z_loss);
+  require_positive(layer.experts, "experts");
+  require<BadInput>(layer.head_dim >= 0, "head-dim: found {}, expected a whole number >= 1, or 0 for model-dim / heads",
+                    layer.head_dim);
+  require<BadInput>(layer.head_dim > 0 || layer.model_dim % layer.heads == 0,
+                    "heads = {} does not divide model-dim = {}: give the width of a head (head-dim)", layer.heads,
+                    layer.model_dim);
+  if (layer.head_dim == layer.model_dim / layer.heads && layer.model_dim % layer.heads == 0) layer.head_dim = 0;
+  require_divides(layer.kv_heads, layer.heads, "kv-heads", "heads");
+  require<BadInput>(layer.rope_theta == 0 || layer.rope_theta > 1,
+                    "rope-theta: found {}, expected a number > 1 or 0, none", layer.rope_theta);
+  require<BadInput>(layer.rope_theta == 0 || head_width(layer) % 2 == 0,
+                    "rope-theta: found heads {} wide, expected an even width: head-dim, or model-dim / heads",
+                    head_width(layer));
+  require<BadInput>(layer.top_k >= 1 && layer.top_k <= layer.experts, "top-k: found {}, expected 1 to experts = {}",
+                    layer.top_k, layer.experts);
+  require<BadInput>(!layer.capacity_factor || *layer.capacity_factor > 0,
+                    "capacity-factor: found {}, expected a number > 0 or none", layer.capacity_factor.value_or(0));
+  complete_parallel(parallel, layer);
+  require_divides(parallel.ep, layer.experts, "ep", "experts");
+  require_divides(parallel.esp, layer.hidden, "esp", "hidden");
+  if (layer.shared_hidden > 0) require_divides(parallel.mp, layer.shared_hidden, "mp", "shared-hidden");
+  check_blocks(layer, parallel);
+  const int nodes = expert_nodes(parallel);
+  require<BadInput>(layer.node_limit >= 0, "node-limit: found {}, expected a whole number >= 0", layer.node_limit);
+  require<BadInput>(layer.node_limit == 0 || layer.node_limit * (layer.experts / nodes) >= layer.top_k,
+                    "node-limit: found {} of {} nodes with {} experts each, expected as many as hold top-k = {}",
+                    layer.node_limit, nodes, layer.experts / nodes, layer.top_k);
+  require<BadInput>(layer.heads >= parallel.mp, "heads = {} over mp = {}: every rank needs a head", layer.heads,
+                    parallel.mp);
+  LayerCase shape{std::move(layer), parallel, rounding};
+  check_volumes(shape);
+  require_divides(parallel.mp, shape.layer.batch * shape.layer.seq, "mp", "batch x seq");
+  return shape;
+}
+
+int expert_nodes(const ParallelShape& p) {
+  const int ranks_between = p.ep_inside ? 1 : p.esp;
+  return std::clamp(p.ep * ranks_between / p.ranks_per_node, 1, p.ep);
+}
+
+std::string describe_groups(const ParallelShape& p) {
+  return fmt::format("DP {} MP {} EP {} ESP {} PP {}", p.dp, p.mp, p.ep, p.esp, p.pp);
+}
+
+std::string describe_states(const ParallelShape& p) {
+  std::string text = p.zero > 0 ? fmt::format("ZeRO {}", p.zero) : "";
+  if (p.recompute == Recompute::none) return text;
+  const std::string_view again = p.recompute == Recompute::full ? "layers recomputed" : "scores recomputed";
+  return text.empty() ? std::string(again) : fmt::format("{}, {}", text, again);
+}
+
+std::string describe(const LayerShape& l) {
+  const std::string factor = l.capacity_factor ? fmt::format("{}", *l.capacity_factor) : "none";
+  const std::string type = l.dtype == DType::float32 ? "" : fmt::format(" {}", name_of(l.dtype));
+  const std::string shared = l.shared_hidden > 0 ? fmt::format(" S{}", l.shared_hidden) : "";
+  return fmt::format("B{} L{} M{} H{}{} E{} k{} f{} {}{}", l.batch, l.seq, l.model_dim, l.hidden, shared, l.experts,
+                     l.top_k, factor, name_of(l.ffn), type);
+}
+
+}  // namespace moe

@@ -1,0 +1,143 @@
+#pragma once
+// What is trained (LayerShape) and how it is spread over ranks (ParallelShape). Notation: B, L, M, H, E, k,
+// f.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "moe/base/units.h"
+#include "moe/shape/parts.h"
+
+namespace moe {
+
+constexpr const FfnPart& part_of(Ffn ffn) { return kFfnParts[static_cast<size_t>(ffn)]; }
+constexpr std::string_view name_of(Ffn ffn) { return part_of(ffn).name; }
+Ffn ffn_from(std::string_view name, std::string_view where);
+constexpr int gemms_of(Ffn ffn) { return part_of(ffn).gemms; }
+/// Returns whether there is a W3 beside W1, as SwiGLU has.
+constexpr bool is_gated(Ffn ffn) { return gemms_of(ffn) == 3; }
+/// Returns whether rows and weights are multiplied as FP8 numbers, forward and for the gradients of rows; those of
+/// weights are sums of products of the layer's own numbers, so that they don't depend on how rows are cut into chunks.
+constexpr bool in_fp8(Ffn ffn) { return part_of(ffn).in_fp8; }
+/// Returns what the widths of an expert's weights are multiples of on each rank.
+constexpr int64_t block_of(Ffn ffn) { return in_fp8(ffn) ? kFp8Block : 1; }
+/// Throws BadInput naming what is so wide over the ranks of a group unless each has whole blocks of it.
+void require_blocks(Ffn ffn, int64_t width, int shards, std::string_view name, std::string_view group);
+
+/// Which norms a layer has. by_ffn: rmsnorm for Mixtral's feed-forward, else layernorm. Each has a gain of M. They
+/// stand before attention and before the gate; post_layernorm (BERT's) stands behind each of the two residual sums.
+enum class Norm { by_ffn, none, layernorm, rmsnorm, post_layernorm };
+constexpr bool is_post(Norm norm) { return norm == Norm::post_layernorm; }
+std::string_view name_of(Norm norm);
+Norm norm_from(std::string_view name, std::string_view where);
+
+/// How T_rank is rounded, a rank's capacity per expert, of N = B L / N_MP tokens; chunks have floor or ceil(T_rank
+/// / r) rows.
+///   ragged     ceil(k f N / E)
+///   exact      k f N / E unrounded, equal chunks: planning only, what the papers' figures assume
+///   tutel      k floor(f ceil(N / E)); where none is dropped, padded to the largest load of any expert
+///   deepspeed  ceil(k f N / E), at least 4; likewise padded
+///   megatron   ceil(k f N / E); where none is dropped, unequal AlltoAll, as with ragged
+///   lcm        ceil(k f N / E) and empty rows up to a multiple of lcm(r_f, r_b): chunks are equal, as in FSMoE's code;
+///              where none is dropped, the largest load of any expert is padded so
+enum class Rounding { ragged, exact, tutel, deepspeed, megatron, lcm };
+std::string_view name_of(Rounding rounding);
+Rounding rounding_from(std::string_view name, std::string_view where);
+
+/// One transformer layer with MoE. B counts the samples of one MP group.
+struct LayerShape {
+  int64_t batch = 4;          // B, samples
+  int64_t seq = 1024;         // L, tokens a sample
+  int64_t model_dim = 1024;   // M
+  int64_t hidden = 4096;      // H, of one expert before sharding over ESP
+  int64_t shared_hidden = 0;  // of the expert that every token passes, before sharding over MP; 0: there is none
+  int64_t heads = 16;
+  int64_t kv_heads = 0;                         // 0: as many as heads
+  int64_t head_dim = 0;                         // width of a head; 0: M / heads
+  double rope_theta = 0;                        // base of the rotary positions in attention; 0: it knows no positions
+  int64_t experts = 0;                          // E; 0: one a node
+  int64_t top_k = 2;                            // k
+  int64_t node_limit = 0;                       // M, nodes that a token's k experts lie on at most; 0: any
+  std::optional<double> capacity_factor = 1.2;  // f; empty: dropless
+  Ffn ffn = Ffn::gpt;
+  Norm norm = Norm::by_ffn;
+  bool residual = true;  // around attention and around the MoE part
+  bool causal = true;    // a token sees those before it alone; else all of its sample (BERT)
+  bool bias = false;     // of attention's projections, of experts' GEMMs and of LayerNorms (GPT-2)
+  double aux_loss = 0;   // coefficient of the gate's load-balancing loss, where its original has one
+  double z_loss = 0;     // of the mean squared log-sum-exp of its logits
+  DType dtype = DType::float32;
+  std::string gate = "gshard";
+  std::string order = "tutel";
+  std::string dispatcher = "alltoall";
+  std::string hook = "none";
+  bool operator==(const LayerShape&) const = default;
+};
+
+/// Width of one head, and of all heads together: columns of W_q, rows of W_o.
+constexpr int64_t head_width(const LayerShape& l) { return l.head_dim > 0 ? l.head_dim : l.model_dim / l.heads; }
+constexpr int64_t attention_width(const LayerShape& l) { return l.heads * head_width(l); }
+
+/// What the backward computes again (MoNTA, Table 4): nothing; attention scores; all but a layer's input, scores
+/// among it. So attention keeps scores with `none` alone.
+enum class Recompute : uint8_t { none, selective, full };
+std::string_view name_of(Recompute recompute);
+Recompute recompute_from(std::string_view name, std::string_view where);
+
+/// What ZeRO shards, over the replicas of a weight: DP for the dense part, EDP for the experts. (MoNTA, Table 3,
+/// prints d for both; experts have N_EDP replicas.)
+///   0 nothing   1 optimizer states   2 gradients too   3 weights too
+inline constexpr int kMostZeroStage = 3;
+
+/// The sizes of the groups; P = pp dp mp = pp ep esp edp, both factorisations over the same ranks. rank = (pp
+/// N_DP + dp) N_MP + mp; inside a stage also (edp N_EP + ep) N_ESP + esp or, with EP inside the node, (edp N_ESP + esp)
+/// N_EP + ep (Parm section IV-B's placements).
+struct ParallelShape {
+  int nodes = 1;
+  int ranks_per_node = 1;
+  int dp = 0, mp = 0, ep = 0, esp = 0, pp = 1, edp = 0;  // 0: by default
+  bool ep_inside = false;
+  int zero = 0;                           // stage
+  Recompute recompute = Recompute::none;  // what a rank does not keep
+  int ranks() const { return nodes * ranks_per_node; }
+  bool operator==(const ParallelShape&) const = default;
+};
+
+/// Returns "ep-inside" or "esp-inside": which of the two groups is made of neighbouring ranks.
+std::string_view placement_name(const ParallelShape& parallel);
+bool ep_inside_from(std::string_view name, std::string_view where);
+
+/// A layer on a cluster, complete: no default is left open. Fields that may stay 0: head_dim if it is M /
+/// heads, and experts of a dense layer (moe/shape/dense_layers.h).
+struct LayerCase {
+  LayerShape layer;
+  ParallelShape parallel;
+  Rounding rounding = Rounding::ragged;
+  int64_t row_multiple = 1;  // of T_rank; with lcm, what the degrees decide (decided_case)
+  bool operator==(const LayerCase&) const = default;
+};
+
+/// Returns what planning knows of the layer's gate. Throws BadInput listing the known ones.
+const GatePart& gate_of(const LayerShape& layer);
+
+/// Fills the defaults (MP = ESP = ranks a node, E = nodes, EP = min(nodes, E); on one node MP = ESP = 1, E = ranks,
+/// EP = min(ranks, E); DP and EDP from the rest) and checks that everything divides. Throws BadInput naming the field.
+LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding);
+
+/// Returns how many nodes the ranks of an EP group lie on, and with them all experts.
+int expert_nodes(const ParallelShape& parallel);
+
+/// Returns the type of what dispatch and combine send: the layer's own, unless its hook sends another.
+DType wire_type(const LayerShape& layer);
+
+/// Returns "DP 8 MP 4 EP 8 ESP 4 PP 1".
+std::string describe_groups(const ParallelShape& parallel);
+
+/// Returns "ZeRO 1, scores recomputed": what a rank does not keep; empty where it keeps all.
+std::string describe_states(const ParallelShape& parallel);
+
+/// Returns "B4 L1024 M4096 H14336 E4 k2 f1.2 mixtral", with any element type but float32 behind it.
+std::string describe(const LayerShape& layer);
+
+}  // namespace moe

@@ -1,0 +1,101 @@
+#pragma once
+// What flows through a layer. Where a group has one rank its collective is no task and moves nothing: what it
+// would write is the same memory as what it would read.
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "moe/plan/memory.h"
+#include "moe/sharding/phase_layouts.h"
+#include "moe/sharding/rank_shape.h"
+#include "moe/tensor/tensor_store.h"
+
+namespace moe {
+
+// ZeRO 1 (Rajbhandari et al. 2020): of the ranks that hold a weight alike each keeps the optimizer's states of a share
+// of it, and takes the steps of that share.
+
+struct WeightShare {
+  std::array<ShardRange, 3> axes;  // of the whole weight
+  OwnElements elements;            // of this rank's part of it, row-major
+};
+
+/// Returns share `rank` of `ranks` of a part of a weight: share_of() of axis 1, or of axis 2 where axis 1 has one
+/// element. It may be empty. Throws BadInput for a rank that is none of them.
+WeightShare weight_share(const std::array<ShardRange, 3>& part, int rank, int ranks);
+
+/// What a layer's pass over a micro-batch makes, by how long it is needed. Passes that take turns share stores, as
+/// their plan's memory slots say (moe/plan/memory.h).
+class LayerMemory {
+ public:
+  /// Makes stores for one pass alone. Its phases take turns.
+  LayerMemory() {
+    for (auto& store : stores_) store = std::make_shared<TensorStore>();
+    share(Lifetime::dense_backward, stores_[static_cast<size_t>(Lifetime::dense_forward)]);
+    share(Lifetime::moe_backward, stores_[static_cast<size_t>(Lifetime::moe_forward)]);
+  }
+  void share(Lifetime lifetime, std::shared_ptr<TensorStore> store) {
+    stores_[static_cast<size_t>(lifetime)] = std::move(store);
+  }
+  TensorStore& of(Lifetime lifetime) const { return *stores_[static_cast<size_t>(lifetime)]; }
+
+ private:
+  std::array<std::shared_ptr<TensorStore>, kLifetimes> stores_;
+};
+
+/// Views one phase's data, in the order in which a forward makes it. In the backward names stand for their gradients,
+/// made from the last to the first.
+struct PhaseBuffers {
+  TensorView input;       // (held tokens, M): x
+  TensorView mp_input;    // (B L, M)
+  TensorView mp_partial;  // (B L, M): attention's part of the sum over MP, residual included; backward: of the input
+  TensorView hidden;      // (held tokens, M)
+  TensorView gate_input;  // (gated tokens, M)
+  TensorView moe_output;  // (gated tokens, M)
+  TensorView output;      // (held tokens, M): y
+  // These are the shared expert's: what it reads, where MP ranks gather that (B L, M), and its part of their sum (B L,
+  // M); in the backward the output's gradient and the input's. The sum is of the rank's own tokens, or of its MP
+  // group's. In a dense layer they are its feed-forward's: shared_in what it reads, gathered, and shared_out its part
+  // of the output; in the backward shared_out is the output's gradient, gathered, and shared_in its part of the
+  // input's.
+  TensorView shared_in, shared_out, shared_sum;
+  // These are the MoE part's (phase_layouts.h): rows go out through these and come back through the same, chunk by
+  // chunk. A chunk's way back begins after its way out ended on every rank that reads it, so each is free by then.
+  TensorView home, fanned, peer, gathered, wide, laid_out;  // fanned: a copy of home for (from) each ESP rank
+  TensorView rows_in, rows_out;  // (rows, M): what an expert task reads and writes; a chunk, or all
+  TensorView wire_out, wire_in;  // (elements) of the wire's type, where it isn't the layer's: one exchange's both sides
+};
+
+class LayerBuffers {
+ public:
+  /// Makes the buffers. `before`: of the layer whose output is this one's input; the two share that memory in both
+  /// phases. `last`: no layer shares the output: it and its gradient belong to these buffers alone, as the first
+  /// layer's input and its gradient do.
+  LayerBuffers(const RankShape& shape, const LayerMemory& pass, MemorySpace& memory, const LayerBuffers* before,
+               bool last);
+  const bool begins, ends;  // the input, or the output, belongs to these buffers alone
+  /// Makes room for what these layouts hold, and points the phase's views at it. Allocates only if it must grow.
+  void fit(const RankShape& shape, Phase phase, const PhaseLayouts& layouts);
+
+  PhaseBuffers& of(Phase phase) { return phase == Phase::forward ? forward : backward; }
+  const PhaseBuffers& of(Phase phase) const { return phase == Phase::forward ? forward : backward; }
+
+  PhaseBuffers forward, backward;
+  TensorView normed_input;      // (B L, M): what attention reads, kept for the backward
+  TensorView normed;            // (gated tokens, M): what the gate and the order read, likewise; a dense layer's
+                                // feed-forward: (B L, M)
+  TensorView summed, d_summed;  // (gated tokens, M): the MoE part's residual sum where a norm is behind it; gradient
+  TensorView expert_input;      // (rows, M): where the experts compute (ExpertRows), kept for the backward
+
+ private:
+  class Maker;  // of one phase's buffers
+  TensorView make(Lifetime lifetime, std::string_view name, std::initializer_list<int64_t> shape);
+
+  MemorySpace& memory_;
+  LayerMemory pass_;
+  TensorStore own_;  // what no other layer's pass uses
+  DType dtype_, wire_;
+  std::array<std::vector<std::shared_ptr<const Tensor>>, 2> grown_;  // by phase: what its views show
+};
+
+}  // namespace moe

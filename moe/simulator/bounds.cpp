@@ -1,0 +1,408 @@
+// Idea: a lane can't begin before a chunk has come to it, has all its parts to run, and the chunk that it runs last has
+// yet to pass what follows. So the head, load and tail of any lane bound a stretch of tasks that are cut into chunks.
+// Stretches add up, since a task that takes all rows waits for all parts before it and all behind it wait for it.
+// Invariant: every term is at most what a replay takes. A head or a tail counts the shortest part of each link, and
+// without a degree each start-up time is paid once (alpha-beta rows) and each byte at its least price (curves).
+// Source: machine-based bounds of flow shops, as Lageweg, Lenstra and Rinnooy Kan (1978) have them.
+#include "moe/simulator/bounds.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "moe/simulator/contended_work.h"
+#include "moe/simulator/slowdown.h"
+
+namespace moe {
+namespace {
+
+// A chain has at most one link of each kind that is cut into chunks.
+constexpr size_t kMostLinks = [] {
+  size_t kinds = 0;
+  for (int kind = 0; kind < kTaskKinds; ++kind) kinds += is_chunked(static_cast<TaskKind>(kind)) ? 1 : 0;
+  return kinds;
+}();
+
+bool larger(const PhaseBound::Term& a, const PhaseBound::Term& b) { return a.seconds < b.seconds; }
+
+Structure one_phase(const Schedule& schedule, const LayerOutline& layer, Phase phase, int degree) {
+  const Phases phases = phase == Phase::forward ? Phases::forward : Phases::backward;
+  Decision decision;
+  decision.degree_forward = decision.degree_backward = degree;
+  return *build_structure(structure_key(schedule, layer, decision, {}, phases));
+}
+
+std::vector<BoundShape::Link> chain_of(const Structure& structure, int degree) {
+  std::vector<BoundShape::Link> chain;
+  for (const Task& task : structure.tasks) {
+    if (!is_chunked(task.kind) || task.kind == TaskKind::expert_dw) continue;
+    const auto same = std::ranges::find(chain, task.kind, &BoundShape::Link::kind);
+    if (same == chain.end()) chain.push_back({task.kind, task.lane, task.chunks == degree && degree > 1, task.chunks});
+  }
+  return chain;
+}
+
+}  // namespace
+
+BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phase phase) {
+  BoundShape shape;
+  shape.phase = phase;
+  const Structure one = one_phase(schedule, layer, phase, 1);
+  for (const Lane& lane : one.lanes) shape.lanes.push_back(lane.kind);
+  shape.one = chain_of(one, 1);
+  const bool several = schedule.degrees != DegreePolicy::one;
+  shape.several = several ? chain_of(one_phase(schedule, layer, phase, 2), 2) : shape.one;
+  for (BoundShape::Link& link : shape.one) {  // what is cut by degree is so in one chunk too
+    const auto same = std::ranges::find(shape.several, link.kind, &BoundShape::Link::kind);
+    link.by_degree = same != shape.several.end() && same->by_degree;
+  }
+  const Network network = layer.groups[static_cast<size_t>(GroupKind::dp)].network;
+  if (phase == Phase::backward && network != Network::none)  // a lane of their own stands last: all else runs beside it
+    for (size_t lane = one.lanes.size(); shape.gradient_lane < 0 && lane-- > 1;)
+      if (one.lanes[lane].owns(network)) shape.gradient_lane = static_cast<int>(lane);
+  const Network between = layer.groups[static_cast<size_t>(GroupKind::pp)].network;
+  for (size_t lane = 1; shape.transfer_lane < 0 && between != Network::none && lane < one.lanes.size(); ++lane)
+    if (one.lanes[lane].owns(between)) shape.transfer_lane = static_cast<int>(lane);
+  bool behind = false;
+  for (const Task& task : one.tasks) {
+    behind = behind || is_chunked(task.kind);
+    if (task.kind == TaskKind::expert_dw) shape.weights.push_back({task.kind, task.lane, several, 1});
+    if (task.kind == TaskKind::attention_dw) shape.beside_sum.push_back({task.kind, task.lane, false, 1});
+    if (is_chunked(task.kind) || task.kind == TaskKind::expert_gradient || task.kind == TaskKind::attention_dw)
+      continue;
+    if (is_shared(task.kind) && !schedule.in_sequence) {
+      shape.shared.push_back({task.kind, task.lane, false, 1});
+      continue;
+    }
+    (behind ? shape.behind : shape.before).push_back({task.kind, task.lane, false, 1});
+  }
+  return shape;
+}
+
+PassTasks::PassTasks(const Structure& structure) : priced_{structure.flow, structure.lanes, {}, structure.classes, 0} {
+  for (const Task& task : structure.tasks) {
+    rows_.push_back(
+        {static_cast<uint32_t>(task.lane), static_cast<uint32_t>(dependencies_.size()), task.after.empty()});
+    for (const int id : task.after)
+      if (structure.tasks[static_cast<size_t>(id)].lane != task.lane)
+        dependencies_.push_back(static_cast<uint32_t>(id));  // on its own lane the order says it already
+    if (task.kind != TaskKind::attention_dw) chain_end_ = rows_.size() - 1;
+  }
+  rows_.push_back({0, static_cast<uint32_t>(dependencies_.size()), false});
+}
+
+std::vector<double> PassTasks::seconds(const LayerPricer& pricer) const {
+  std::vector<double> seconds;
+  pricer.price(priced_, {}, seconds);
+  return seconds;
+}
+
+void PassTasks::replay(std::span<const double> seconds, std::vector<double>& ends) const {
+  const size_t lanes = this->lanes();
+  const double begin_s = ends[lanes];
+  ends.resize(lanes + rows_.size());
+  const std::span<double> task_ends = std::span(ends).subspan(lanes + 1);
+  for (size_t i = 0; i + 1 < rows_.size(); ++i) {
+    const Row& row = rows_[i];
+    double start = row.begins ? std::max(ends[row.lane], begin_s) : ends[row.lane];
+    for (uint32_t d = row.first_dependency; d < rows_[i + 1].first_dependency; ++d)
+      start = std::max(start, task_ends[dependencies_[d]]);
+    task_ends[i] = ends[row.lane] = start + seconds[i];
+  }
+  ends[lanes] = task_ends[chain_end_];
+  ends.resize(lanes + 1);
+}
+
+const PassTasks& BoundShapes::pass(const Schedule& schedule, const LayerOutline& layer, Phase phase, int degree) {
+  const Phases phases = phase == Phase::forward ? Phases::forward : Phases::backward;
+  const StructureKey key = structure_key(schedule, layer, {degree, degree}, {}, phases);
+  const auto known = passes_.find(key);
+  return known != passes_.end() ? known->second : passes_.emplace(key, PassTasks(*build_structure(key))).first->second;
+}
+
+const BoundShape& BoundShapes::get(const Schedule& schedule, const LayerOutline& layer, Phase phase) {
+  const auto [it, fresh] = known_.try_emplace({structure_key(schedule, layer, {}, {}, Phases::both), phase});
+  if (fresh) it->second = bound_shape(schedule, layer, phase);
+  return it->second;
+}
+
+PhaseBound::PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer)
+    : schedule_(schedule), shape_(shape), pricer_(pricer) {
+  double sum_s = 0;  // of what follows the first half of attention
+  for (const auto* part : {&shape.before, &shape.behind})
+    for (const auto& link : *part) {
+      dense_ += dense(link);
+      sum_s = link.kind == TaskKind::attention_dx ? 0 : sum_s + dense(link);
+    }
+  for (const auto& half : shape.beside_sum) dense_ += std::max(0.0, dense(half) - sum_s);
+  follow_shared();
+  if (shape.gradient_lane < 0) return;
+  const bool whole = schedule.gradients == GradientPolicy::after;  // in one slice
+  gradients_ = whole ? pricer.gradient_seconds(pricer.gradient_bytes())
+                     : pricer.gradient_seconds_in_parts(pricer.gradient_bytes());
+  beside_gradients_ = dense_on(shape.gradient_lane);
+}
+
+double PhaseBound::dense(const BoundShape::Link& link) const {
+  return pricer_.dense_seconds(link.kind, shape_.phase, schedule_.flow);
+}
+
+void PhaseBound::follow_shared() {
+  shared_lead_.assign(shape_.lanes.size(), 0);
+  shared_tail_ = shared_lead_;
+  bool computed = false;
+  for (const BoundShape::Link& link : shape_.shared) {
+    const double seconds = dense(link);
+    shared_ += seconds;
+    computed |= link.kind == TaskKind::shared;
+    const bool adds_up = computed && link.kind != TaskKind::shared;
+    (adds_up ? shared_tail_ : shared_lead_)[static_cast<size_t>(link.lane)] = adds_up ? seconds : shared_;
+  }
+}
+
+double PhaseBound::dense_on(int lane) const {
+  double seconds = 0;
+  for (const auto* part : {&shape_.before, &shape_.behind, &shape_.shared, &shape_.beside_sum})
+    for (const auto& link : *part)
+      if (link.lane == lane) seconds += dense(link);
+  return seconds;
+}
+
+double PhaseBound::busy(int lane, int least) const {
+  double seconds = dense_on(lane);
+  for (const auto* part : {&shape_.one, &shape_.weights})
+    for (const auto& link : *part)
+      if (link.lane == lane) seconds += load(link, {.least = least}).all;
+  return seconds;
+}
+
+PhaseBound::Load PhaseBound::load(const BoundShape::Link& link, BoundedDegrees degrees) const {
+  const double rows = pricer_.all_rows();
+  const auto seconds = [&](double part) {
+    return pricer_.chunk_seconds(link.kind, shape_.phase, part, schedule_.flow);
+  };
+  if (link.kind == TaskKind::exchange) return {seconds(rows), seconds(rows) / link.parts};
+  if (!link.by_degree) return {link.parts * seconds(rows / link.parts), seconds(rows / link.parts)};
+  const int degree = degrees.exact;
+  const bool exact = pricer_.shape().rounding == Rounding::exact;
+  if (degree == 0) {
+    const double largest = exact ? rows / degrees.least : std::ceil(rows / degrees.least);
+    const cost::Parts least = pricer_.in_parts(link.kind, shape_.phase, rows, largest, schedule_.flow);
+    return {least.all, least.one};
+  }
+  if (exact) {
+    const double part = seconds(rows / degree);
+    return {degree * part, part};
+  }
+  const int64_t longer = pricer_.rows() % degree, least = pricer_.rows() / degree;
+  const double shorter_s = seconds(static_cast<double>(least));
+  const double longer_s = longer == 0 ? shorter_s : seconds(static_cast<double>(least + 1));
+  return {static_cast<double>(longer) * longer_s + static_cast<double>(degree - longer) * shorter_s,
+          std::min(shorter_s, longer_s)};
+}
+
+PhaseBound::LaneLoad PhaseBound::lane_load(std::span<const BoundShape::Link> links, std::span<const Load> loads,
+                                           size_t lane) {
+  LaneLoad on;
+  bool found = false;
+  for (size_t i = 0; i < links.size(); ++i) {
+    if (links[i].lane == static_cast<int>(lane)) {
+      on.busy += loads[i].all;
+      on.behind = 0;
+      found = true;
+    } else {
+      (found ? on.behind : on.before) += loads[i].least;
+    }
+  }
+  return on;
+}
+
+// Bounds a stretch of links that are all cut into parts. A lane runs its parts one after another. Whichever of them is
+// first, its chunk has passed every link before, each in no less than the shortest part takes. Whichever is last, its
+// chunk has yet to pass every link behind. So before, load and behind follow each other, on any lane.
+PhaseBound::Term PhaseBound::segment(std::span<const BoundShape::Link> links, std::span<const Load> loads) const {
+  double path = 0;
+  for (const Load& load : loads) path += load.least;
+  Term most{path, name_of(LaneKind::compute)};
+  for (size_t lane = 0; lane < shape_.lanes.size(); ++lane) {
+    const LaneLoad on = lane_load(links, loads, lane);
+    if (on.busy > 0) most = std::max(most, Term{on.before + on.busy + on.behind, name_of(shape_.lanes[lane])}, larger);
+  }
+  return most;
+}
+
+// The shared expert's gathered tokens and the expert itself are the first that their lanes run of the MoE part, and the
+// sum of its parts is the last. They are a chain of their own, and both chains begin and end together.
+PhaseBound::Term PhaseBound::beside_shared(const Term& alone, std::span<const BoundShape::Link> chain,
+                                           std::span<const Load> loads) const {
+  Term most = std::max(alone, Term{shared_, name_of(LaneKind::compute)}, larger);
+  for (size_t lane = 0; lane < shape_.lanes.size() && !shape_.shared.empty(); ++lane) {
+    const LaneLoad on = lane_load(chain, loads, lane);
+    const double seconds = std::max(on.before, shared_lead_[lane]) + on.busy + std::max(on.behind, shared_tail_[lane]);
+    if (on.busy > 0) most = std::max(most, Term{seconds, name_of(shape_.lanes[lane])}, larger);
+  }
+  return most;
+}
+
+// Beside the chain stand the shared expert and the half of the experts' backward for which no exchange waits. A lane
+// that runs the latter has run the other half too when all of it is done, and has waited for a first chunk.
+PhaseBound::Term PhaseBound::with_all_beside(const Term& alone, std::span<const BoundShape::Link> chain,
+                                             std::span<const Load> loads, BoundedDegrees degrees) const {
+  Term most = beside_shared(alone, chain, loads);
+  for (const BoundShape::Link& link : shape_.weights) {
+    const auto lane = static_cast<size_t>(link.lane);
+    const LaneLoad on = lane_load(chain, loads, lane);
+    const double seconds = std::max(on.before, shared_lead_[lane]) + on.busy + load(link, degrees).all;
+    most = std::max(most, Term{seconds, name_of(shape_.lanes[lane])}, larger);
+  }
+  return most;
+}
+
+// A task that takes all rows at once waits for all parts before it, and all parts behind wait for it: stretches add up.
+PhaseBound::Term PhaseBound::moe_part(std::span<const BoundShape::Link> chain, std::span<const Load> loads) const {
+  Term longest{0, name_of(LaneKind::compute)};
+  double seconds = 0;
+  const auto add = [&](const Term& term) {
+    seconds += term.seconds;
+    longest = std::max(longest, term, larger);
+  };
+  size_t first = 0;
+  for (size_t i = 0; i <= chain.size(); ++i) {
+    const bool whole = i < chain.size() && chain[i].takes_all_rows();
+    if (i < chain.size() && !whole) continue;
+    if (i > first) add(segment(chain.subspan(first, i - first), loads.subspan(first, i - first)));
+    if (whole) add({loads[i].all, name_of(shape_.lanes[static_cast<size_t>(chain[i].lane)])});
+    first = i + 1;
+  }
+  return {seconds, longest.name};
+}
+
+// The dense part is one chain with the MoE part: both add up. Gradients of policy `after` go in one slice once the
+// dense part has ended. All others have to fit on their lane beside what else it runs, however they are cut.
+PhaseBound::Term PhaseBound::bound(BoundedDegrees degrees) const {
+  const auto& chain = moe_chain(degrees);
+  std::array<Load, kMostLinks> loads;
+  double on_gradient_lane = gradients_ + beside_gradients_;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    loads[i] = load(chain[i], degrees);
+    if (chain[i].lane == shape_.gradient_lane) on_gradient_lane += loads[i].all;
+  }
+  const std::span<const Load> of_chain = std::span(loads).first(chain.size());
+  Term most = with_all_beside(moe_part(chain, of_chain), chain, of_chain, degrees);
+  most.seconds += dense_;
+  if (!pricer_.profile().contention.none())
+    most = std::max(most, Term{contended(chain, of_chain, degrees), "contention"}, larger);
+  if (shape_.gradient_lane < 0 || !degrees.gradients) return most;
+  if (schedule_.gradients == GradientPolicy::after) return {most.seconds + gradients_, most.name};
+  return std::max(most, Term{on_gradient_lane, "gradients"}, larger);
+}
+
+// Links of the dense part run one after another, as do the stretches of the MoE part. Beside them run gradients that
+// are not sent after all else, and halves of backwards that nothing waits for. A shared expert is left out.
+double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<const Load> loads,
+                             BoundedDegrees degrees) const {
+  const GroupNetworks networks = networks_of(pricer_.groups());
+  const auto work = [&](const BoundShape::Link& link, double seconds) {
+    const LaneKind lane = shape_.lanes[static_cast<size_t>(link.lane)];
+    return cost::LaneWork{link.lane, resource_of(group_of(schedule_.flow, link.kind), lane, networks), seconds};
+  };
+  std::vector<cost::LaneWork> dense_works, beside;
+  for (const auto* part : {&shape_.before, &shape_.behind})
+    for (const auto& link : *part) add_work(dense_works, work(link, dense(link)));
+  std::vector<std::vector<cost::LaneWork>> stretches;
+  for (const cost::LaneWork& each : dense_works) stretches.push_back({each});
+  bool open = false;  // the last stretch is of parts
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const bool whole = chain[i].takes_all_rows();
+    if (whole || !open) stretches.emplace_back();
+    add_work(stretches.back(), work(chain[i], loads[i].all));
+    open = !whole;
+  }
+  for (const auto& link : shape_.weights) add_work(beside, work(link, load(link, degrees).all));
+  for (const auto& link : shape_.beside_sum) add_work(beside, work(link, dense(link)));
+  if (shape_.gradient_lane >= 0 && degrees.gradients && schedule_.gradients != GradientPolicy::after)
+    add_work(beside, work({TaskKind::gradient, shape_.gradient_lane, false, 1}, gradients_));
+  return cost::least_contended_seconds(pricer_.profile().contention, stretches, beside);
+}
+
+// All of a lane's tasks begin no earlier than its first one. A chunk's tasks of later links follow its own task of this
+// link. So everything from the first link of lane a on begins no earlier than lane a does, and likewise everything up
+// to the last link of lane b ends no later than lane b does: what lies between is a chain with the bound of one. What
+// runs beside the MoE part begins behind the dense part before it and ends before that behind it, on whatever lanes.
+Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
+  const std::vector<BoundShape::Link>& moe_links = moe_chain(degrees);
+  std::vector<BoundShape::Link> chain = shape_.before;
+  chain.insert(chain.end(), moe_links.begin(), moe_links.end());
+  chain.insert(chain.end(), shape_.behind.begin(), shape_.behind.end());
+  std::vector<Load> loads;
+  for (const auto& link : chain) {
+    const bool whole = !is_chunked(link.kind);
+    loads.push_back(whole ? Load{dense(link), dense(link)} : load(link, degrees));
+  }
+  const size_t lanes = shape_.lanes.size();
+  std::vector<size_t> first(lanes + 1, chain.size()), last(lanes + 1, 0);  // of the links on a lane: [first, last)
+  first[lanes] = 0, last[lanes] = chain.size();
+  for (size_t i = chain.size(); i-- > 0;) first[static_cast<size_t>(chain[i].lane)] = i;
+  for (size_t i = 0; i < chain.size(); ++i) last[static_cast<size_t>(chain[i].lane)] = i + 1;
+  Crossings crossings(lanes + 1, std::vector<double>(lanes + 1, -std::numeric_limits<double>::infinity()));
+  const size_t begin = shape_.before.size(), count = moe_links.size();
+  const std::span<const BoundShape::Link> of_moe = std::span(chain).subspan(begin, count);
+  const std::span<const Load> moe_loads = std::span(loads).subspan(begin, count);
+  const Term alone = moe_part(of_moe, moe_loads);
+  const double longer_s = with_all_beside(alone, of_moe, moe_loads, degrees).seconds - alone.seconds;
+  std::vector<double> last_s(lanes + 1, 0);  // of a lane, behind all of the chain
+  for (const auto& half : shape_.beside_sum) last_s[static_cast<size_t>(half.lane)] += dense(half);
+  for (size_t a = 0; a <= lanes; ++a)
+    for (size_t b = 0; b <= lanes; ++b)
+      if (first[a] < last[b])
+        crossings[a][b] = moe_part(std::span(chain).subspan(first[a], last[b] - first[a]),
+                                   std::span(loads).subspan(first[a], last[b] - first[a]))
+                              .seconds +
+                          (first[a] < begin && last[b] > begin + count ? longer_s : 0) + last_s[b];
+  return crossings;
+}
+
+// Lanes are FIFOs and tasks wait for ends alone: so a pass takes the latest of what each thing that it waits for leads
+// to, and each of these is a replay that waits for nothing else.
+Crossings crossings_of(const PassTasks& pass, std::span<const double> seconds) {
+  const size_t lanes = pass.lanes();
+  Crossings crossings;
+  for (size_t from = 0; from <= lanes; ++from) {
+    std::vector<double>& ends = crossings.emplace_back(lanes + 1, -std::numeric_limits<double>::infinity());
+    ends[from] = 0;
+    pass.replay(seconds, ends);
+  }
+  return crossings;
+}
+
+PhaseBound::Term PhaseBound::degree_free() const { return bound({}); }
+PhaseBound::Term PhaseBound::at(int degree) const { return bound({.exact = degree}); }
+double PhaseBound::from(int degree) const { return bound({.least = degree}).seconds; }
+double PhaseBound::pass_from(int degree) const { return bound({.least = degree, .gradients = false}).seconds; }
+
+Bound lesser_phases(const Bound& one, const Bound& other) {
+  const Bound& forward = other.forward_s < one.forward_s ? other : one;
+  const Bound& backward = other.backward_s < one.backward_s ? other : one;
+  return {forward.forward_s, backward.backward_s, forward.forward_term, backward.backward_term};
+}
+
+Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer) {
+  if (LayerCase unpadded = pricer.shape(); std::exchange(unpadded.row_multiple, 1) > 1)  // padding only adds rows
+    return degree_free_bound(schedule, LayerPricer(pricer.profile(), unpadded, pricer.options()));
+  if (!schedule.variants.empty()) {
+    Bound least = degree_free_bound(*schedule.variants.front(), pricer);
+    for (const Schedule* variant : schedule.variants.subspan(1))
+      least = lesser_phases(least, degree_free_bound(*variant, pricer));
+    return least;
+  }
+  const BoundShape forward = bound_shape(schedule, pricer.outline(), Phase::forward);
+  const BoundShape backward = bound_shape(schedule, pricer.outline(), Phase::backward);
+  const auto f = PhaseBound(schedule, forward, pricer).degree_free();
+  const auto b = PhaseBound(schedule, backward, pricer).degree_free();
+  const int again = forwards_of(pricer.outline()) - 1;
+  return {f.seconds, again * f.seconds + b.seconds, f.name, b.name};
+}
+
+}  // namespace moe

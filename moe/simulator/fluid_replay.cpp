@@ -1,0 +1,275 @@
+// Idea: rates change only where a task starts or ends. The replay jumps from one such event to the next and moves the
+// ends of those tasks whose slowdown has changed.
+// Invariant: `end` of a running lane is when its task ends if nothing changes; `busy_` of a stage is the sum of the
+// steps of what runs there, an index into the table of slowdowns (slowdown.h).
+// One algorithm runs on two clocks: numbers, and lines that say how ends move as the tasks' seconds change.
+// Source: the fluid models of simulators such as SimGrid (Casanova et al. 2008), with a profile's factors for rates.
+#include "moe/simulator/fluid_replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <compare>
+#include <limits>
+#include <map>
+
+#include "moe/base/check.h"
+
+namespace moe {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+FluidReplay::FluidReplay(const Structure& structure, const GroupNetworks& networks, const Contention& contention)
+    : slowdowns_(contention, most_at_once(checked(structure), networks)) {
+  const size_t lanes = structure.lanes.size();
+  place_.resize(structure.tasks.size());
+  for (const Lane& lane : structure.lanes)
+    for (size_t i = 0; i < lane.queue.size(); ++i)
+      place_[static_cast<size_t>(lane.queue[i])] = static_cast<uint32_t>(i);
+  std::map<int, uint32_t> stages;  // their numbers
+  for (size_t lane = 0; lane < lanes; ++lane) {
+    const auto number = static_cast<uint32_t>(stages.size());
+    lanes_.push_back({0, 0, stages.try_emplace(structure.lanes[lane].stage, number).first->second});
+    add_lane(structure, lane, networks);
+  }
+  rows_.push_back({0, 0, static_cast<uint32_t>(dependencies_.size()), Resource::none});
+}
+
+void FluidReplay::add_lane(const Structure& structure, size_t lane, const GroupNetworks& networks) {
+  lanes_[lane].first = static_cast<uint32_t>(rows_.size());
+  for (const int id : structure.lanes[lane].queue) {
+    const Task& task = structure.tasks[static_cast<size_t>(id)];
+    rows_.push_back({static_cast<uint32_t>(id), static_cast<uint32_t>(task.work_class),
+                     static_cast<uint32_t>(dependencies_.size()), resource_of(task, structure.lanes[lane], networks)});
+    add_dependencies(structure, task);
+  }
+  lanes_[lane].end = static_cast<uint32_t>(rows_.size());
+}
+
+// A lane is a FIFO: of the tasks on one lane that a task waits for, the last is enough, and its own lane none at all.
+void FluidReplay::add_dependencies(const Structure& structure, const Task& task) {
+  std::array<uint32_t, kMaxLanes> count;  // NOLINT: of the lanes that there are
+  std::fill_n(count.begin(), structure.lanes.size(), 0);
+  for (const int id : task.after) {
+    const auto lane = static_cast<size_t>(structure.tasks[static_cast<size_t>(id)].lane);
+    count[lane] = std::max(count[lane], place_[static_cast<size_t>(id)] + 1);
+  }
+  for (size_t lane = 0; lane < structure.lanes.size(); ++lane)
+    if (count[lane] > 0 && static_cast<int>(lane) != task.lane)
+      dependencies_.push_back({static_cast<uint32_t>(lane), count[lane]});
+}
+
+// Keeps times as numbers, and notes where each task starts and ends.
+struct FluidReplay::PlainClock {
+  using Time = double;
+  const double* seconds;
+  double *starts, *ends;
+
+  Time of(uint32_t work_class) const { return seconds[work_class]; }
+  static bool takes_time(Time time) { return time > 0; }
+  static bool runs(Time end) { return end != kNever; }
+  static Time never() { return kNever; }
+  static double value(Time time) { return time; }
+  static Time later(Time time, double by_s) { return time + by_s; }
+  static Time slowed(Time now, Time end, double before, double slowdown) {
+    return now + (end - now) / before * slowdown;
+  }
+  void started(uint32_t task, Time now) const {
+    if (starts != nullptr) starts[task] = now;
+  }
+  void ended(uint32_t task, Time now) const { ends[task] = now; }
+  void next_is(Time, Time) const {}
+};
+
+// Keeps times as straight lines. Of two that are equal the flatter one is first: so it is a step further on.
+struct FluidReplay::LineClock {
+  struct Time {
+    double value, slope;
+    friend Time operator+(Time a, Time b) { return {a.value + b.value, a.slope + b.slope}; }
+    auto operator<=>(const Time&) const = default;
+  };
+  const double *seconds, *slopes;
+  double steepest;
+  double reach = kNever;
+
+  Time of(uint32_t work_class) const { return {seconds[work_class], slopes[work_class]}; }
+  static bool takes_time(Time time) { return time.value > 0; }
+  static bool runs(Time end) { return end.value != kNever; }
+  static Time never() { return {kNever, 0}; }
+  static double value(Time time) { return time.value; }
+  static Time later(Time time, double by_s) { return {time.value + by_s, time.slope}; }
+  static Time slowed(Time now, Time end, double before, double slowdown) {
+    const double more = slowdown / before;
+    return {now.value + (end.value - now.value) * more, now.slope + (end.slope - now.slope) * more};
+  }
+  void started(uint32_t, Time) const {}
+  void ended(uint32_t, Time) const {}
+  // `next` ends first as far as no other end overtakes it; slopes that differ by their rounding are equal.
+  void next_is(Time next, Time other) {
+    const double closing = next.slope - other.slope;
+    if (closing > 1e-9 * steepest) reach = std::min(reach, (other.value - next.value) / closing);
+  }
+};
+
+// Runs one replay, all of whose state is small and lives on the stack.
+template <class Clock>
+class FluidReplay::Run {
+  using Time = typename Clock::Time;
+
+ public:
+  Run(const FluidReplay& replay, Clock& clock)
+      : rows_(replay.rows_.data()),
+        dependencies_(replay.dependencies_.data()),
+        slowdowns_(replay.slowdowns_),
+        lanes_(replay.lanes_.size()),
+        clock_(clock) {
+    for (size_t i = 0; i < lanes_; ++i) {
+      const LaneRows& rows = replay.lanes_[i];
+      at_[i] = {rows.first, rows.end, 0, rows.stage, Resource::none, 1, Clock::never()};
+      busy_[rows.stage] = 0;
+    }
+  }
+
+  Time run() {
+    Time now{};
+    for (;;) {
+      start_ready(now);
+      const Time next = set_rates(now);
+      if (!Clock::runs(next)) return now;
+      now = next;
+      end_those_at(now);
+    }
+  }
+
+ private:
+  struct At {
+    uint32_t row, rows_end;  // what runs or waits at the lane's head; past its last
+    uint32_t ended, stage;   // tasks behind it
+    Resource resource;       // of what runs, as the next two
+    double slowdown;
+    Time end;  // at the present rate; never where nothing runs
+  };
+
+  bool ready(const Row* row) const {
+    for (uint32_t d = row->first_dependency; d < row[1].first_dependency; ++d)
+      if (at_[dependencies_[d].lane].ended < dependencies_[d].count) return false;
+    return true;
+  }
+
+  // Tasks that take no time end at once, slow nobody and may let others start.
+  void start_ready(Time now) {
+    for (bool again = true; again;) {
+      again = false;
+      for (size_t i = 0; i < lanes_; ++i) {
+        At& lane = at_[i];
+        while (!Clock::runs(lane.end) && lane.row < lane.rows_end && ready(rows_ + lane.row)) {
+          const Row& row = rows_[lane.row];
+          clock_.started(row.task, now);
+          const Time seconds = clock_.of(row.work_class);
+          if (Clock::takes_time(seconds)) {
+            lane.end = now + seconds;
+            lane.slowdown = 1;
+            lane.resource = row.resource;
+            if (slowdowns_.stalls()) stall(lane, now);
+            busy_[lane.stage] += slowdowns_.step(row.resource);
+          } else {
+            clock_.ended(row.task, now);
+            ++lane.row, ++lane.ended;
+            again = true;
+          }
+        }
+      }
+    }
+  }
+
+  // `begun` begins beside what runs. What only rounding keeps from having ended does not count.
+  void stall(At& begun, Time now) {
+    constexpr double kRounding = 1e-12;
+    for (size_t i = 0; i < lanes_; ++i) {
+      At& other = at_[i];
+      if (&other == &begun || other.stage != begun.stage || !Clock::runs(other.end)) continue;
+      if (Clock::value(other.end) - Clock::value(now) <= kRounding * Clock::value(now)) continue;
+      begun.end = Clock::later(begun.end, slowdowns_.stall_s(begun.resource, other.resource));
+      other.end = Clock::later(other.end, slowdowns_.stall_s(other.resource, begun.resource) * other.slowdown);
+    }
+  }
+
+  // Returns the next end; never: nothing runs any more. A rate that stays leaves its task's end as it is: nothing is
+  // rounded where nothing changes.
+  Time set_rates(Time now) {
+    Time next = Clock::never();
+    for (size_t i = 0; i < lanes_; ++i) {
+      At& lane = at_[i];
+      if (!Clock::runs(lane.end)) continue;
+      const double slowdown = slowdowns_(busy_[lane.stage], lane.resource);
+      if (slowdown != lane.slowdown) {
+        lane.end = Clock::slowed(now, lane.end, lane.slowdown, slowdown);
+        lane.slowdown = slowdown;
+      }
+      next = std::min(next, lane.end);
+    }
+    for (size_t i = 0; i < lanes_; ++i)
+      if (Clock::runs(at_[i].end)) clock_.next_is(next, at_[i].end);
+    return next;
+  }
+
+  void end_those_at(Time now) {
+    for (size_t i = 0; i < lanes_; ++i) {
+      At& lane = at_[i];
+      if (lane.end != now) continue;
+      clock_.ended(rows_[lane.row].task, now);
+      busy_[lane.stage] -= slowdowns_.step(lane.resource);
+      lane.end = Clock::never();
+      ++lane.row, ++lane.ended;
+    }
+  }
+
+  const Row* rows_;
+  const Dependency* dependencies_;
+  const SlowdownTable& slowdowns_;
+  size_t lanes_;
+  Clock& clock_;
+  std::array<At, kMaxLanes> at_;
+  std::array<uint32_t, kMaxLanes> busy_;  // by stage: sum of the steps of what runs
+};
+
+double FluidReplay::makespan(std::span<const double> seconds, std::vector<double>& ends) const {
+  ends.resize(place_.size());
+  PlainClock clock{seconds.data(), nullptr, ends.data()};
+  return Run(*this, clock).run();
+}
+
+LineSpan FluidReplay::along(std::span<const double> seconds, std::span<const double> slopes) const {
+  double steepest = 0;
+  for (const double slope : slopes) steepest = std::max(steepest, std::abs(slope));
+  LineClock clock{seconds.data(), slopes.data(), steepest};
+  const LineClock::Time end = Run(*this, clock).run();
+  return {end.value, end.slope, clock.reach};
+}
+
+Timeline FluidReplay::timeline(std::span<const double> seconds) const {
+  Timeline t;
+  t.start_s.resize(place_.size());
+  t.end_s.resize(place_.size());
+  PlainClock clock{seconds.data(), t.start_s.data(), t.end_s.data()};
+  t.makespan_s = Run(*this, clock).run();
+  for (const LaneRows& lane : lanes_) {
+    double& busy = t.lane_busy_s.emplace_back();
+    for (uint32_t i = lane.first; i < lane.end; ++i) busy += t.end_s[rows_[i].task] - t.start_s[rows_[i].task];
+  }
+  return t;
+}
+
+Timeline fluid_timeline(const Structure& structure, const GroupNetworks& networks, const Contention& contention,
+                        std::span<const double> seconds) {
+  return FluidReplay(structure, networks, contention).timeline(seconds);
+}
+
+Timeline timeline_of(const Plan& plan, std::span<const double> seconds, const Contention& contention) {
+  if (!slows_itself(plan, contention)) return simulate(*plan.structure, seconds);
+  return fluid_timeline(*plan.structure, networks_of(plan.groups), contention, seconds);
+}
+
+}  // namespace moe

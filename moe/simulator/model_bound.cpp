@@ -1,0 +1,505 @@
+#include "moe/simulator/model_bound.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+
+#include "moe/prices/pricer.h"
+
+namespace moe {
+namespace {
+
+// What lies at least between the lanes and the chain before some passes and those behind: a matrix over (max, +), so
+// that passes which follow each other are its product.
+class Between {
+ public:
+  explicit Between(size_t lanes) : size_(lanes + 1) {
+    for (auto& row : least_) row.fill(kNever);
+  }
+  explicit Between(const Crossings& crossings) : Between(crossings.size() - 1) {
+    for (size_t a = 0; a < size_; ++a)
+      for (size_t b = 0; b < size_; ++b) least_[a][b] = crossings[a][b];
+    for (size_t lane = 0; lane + 1 < size_; ++lane)  // what no task of the pass uses stays as it is
+      least_[lane][lane] = std::max(least_[lane][lane], 0.0);
+  }
+  double at(size_t from, size_t to) const { return least_[from][to]; }
+  using Ends = std::array<double, 6>;  // four lanes at most (schedule::StageLanes), and the chain
+  void pass(Ends& ends) const {
+    Ends next;
+    next.fill(kNever);
+    for (size_t a = 0; a < size_; ++a)
+      for (size_t b = 0; b < kMost; ++b) next[b] = std::max(next[b], ends[a] + least_[a][b]);
+    ends = next;
+  }
+  Between then(const Between& next) const {
+    Between both = *this;
+    for (size_t a = 0; a < size_; ++a) next.pass(both.least_[a]);
+    return both;
+  }
+  Between times(int count) const {
+    if (count == 1) return *this;
+    const Between half = times(count / 2), even = half.then(half);
+    return count % 2 == 0 ? even : even.then(*this);
+  }
+  bool operator==(const Between&) const = default;
+  /// Returns the lesser of each.
+  Between lesser(const Between& other) const {
+    Between least = *this;
+    for (size_t a = 0; a < size_; ++a)
+      for (size_t b = 0; b < size_; ++b) least.least_[a][b] = std::min(least_[a][b], other.least_[a][b]);
+    return least;
+  }
+
+ private:
+  static constexpr size_t kMost = std::tuple_size_v<Ends>;
+  static constexpr double kNever = -std::numeric_limits<double>::infinity();
+  size_t size_;
+  std::array<Ends, kMost> least_;
+};
+
+// Of one layer. The last micro-batch's backward, which sends gradients, may have other degrees than the others'.
+struct LayerBounds {
+  Between forward, backward, last_backward;
+  bool alike = false;  // the last backward is as all others
+};
+
+// Returns the bounds of some degrees, from loads of lanes.
+LayerBounds layer_bounds(const Schedule& schedule, const LayerPricer& pricer, BoundedDegrees degrees,
+                         BoundShapes& shapes) {
+  const auto between = [&](Phase phase) {
+    BoundShape shape = shapes.get(schedule, pricer.outline(), phase);
+    shape.gradient_lane = -1;
+    return Between(PhaseBound(schedule, shape, pricer).crossings(degrees));
+  };
+  const Between backward = between(Phase::backward);
+  return {between(Phase::forward), backward, backward, true};
+}
+
+// The earliest ends of one stage's passes: of its last task on each lane, and behind them of the chain that is
+// followed. A lane is a FIFO, and passes are issued whole: a pass's first task waits for the pass before on its lane.
+// The chain's first task waits for the chain.
+class Stage {
+ public:
+  explicit Stage(size_t lanes) : lanes_(lanes) {}
+
+  void begin_chain(double at) { ends_[lanes_] = at; }
+  double chain() const { return ends_[lanes_]; }
+  void pass(const Between& between) {
+    const Between::Ends before = ends_;
+    between.pass(ends_);
+    for (size_t i = 0; i <= lanes_; ++i)
+      if (ends_[i] > before[i]) worked_s_ = std::max(worked_s_, ends_[i]);
+  }
+  /// Sends what the chain made; returns when it has left.
+  double send(size_t lane, double seconds) { return ends_[lane] = std::max(ends_[lane], chain()) + seconds; }
+  /// Returns when it has received what left its neighbour, messages in order and each behind the pass before.
+  double receive(double left_s, double seconds) {
+    return received_s_ = std::max({received_s_, left_s, chain()}) + seconds;
+  }
+  /// Returns when its passes have ended; what it still sends may run beside what follows them.
+  double worked_s() const { return worked_s_; }
+
+  double first_made = 0;  // the end of the first layer of its last micro-batch's backward
+
+ private:
+  size_t lanes_;
+  Between::Ends ends_{};
+  double received_s_ = 0, worked_s_ = 0;
+};
+
+/// Seconds in which a stage's DP groups gather the weights that ZeRO 1 shards, and its EDP groups the experts'.
+struct StageGathers {
+  StageGathers(const LayerPricer& pricer, const LayerPricer* dense, const ModelShape& model, int stage) {
+    const ParallelShape& p = model.shape.parallel;
+    if (p.zero == 0) return;
+    const int moe = model.moe_in(stage);
+    if (p.edp > 1) edp_s = moe * pricer.dense_seconds(TaskKind::expert_weights, Phase::backward);
+    if (p.dp == 1) return;
+    dp_s = moe * pricer.dense_seconds(TaskKind::weights, Phase::backward);
+    if (dense != nullptr) dp_s += model.dense_in(stage) * dense->dense_seconds(TaskKind::weights, Phase::backward);
+  }
+  double dp_s = 0, edp_s = 0;
+};
+
+class ModelBound {
+ public:
+  ModelBound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, BoundShapes& shapes)
+      : schedule_(schedule), pricer_(pricer), model_(model), shapes_(shapes), split_(model.split()) {
+    const BoundShape& shape = shapes.get(schedule, pricer.outline(), Phase::backward);
+    lanes_ = shape.lanes.size();
+    gradient_lane_ = shape.gradient_lane;
+    transfer_lane_ = shape.transfer_lane;
+    if (transfer_lane_ >= 0)
+      for (const Phase phase : {Phase::forward, Phase::backward}) {
+        send_s_[static_cast<size_t>(phase)] = pricer.dense_seconds(TaskKind::send, phase, schedule.flow);
+        receive_s_[static_cast<size_t>(phase)] = pricer.dense_seconds(TaskKind::recv, phase, schedule.flow);
+      }
+    if (!model.dense.none(model.layers)) dense_ = &pricer.dense(model.dense.hidden);
+  }
+
+  const LayerPricer* dense() const { return dense_; }
+
+  /// Returns the seconds of the iteration with these passes; `dense`: of the dense layers, where there are any.
+  double run(const LayerBounds& moe, const LayerBounds& dense) {
+    if (steps_.empty()) prepare_run();
+    moe_bounds_ = &moe, dense_bounds_ = &dense;
+    stages_.assign(static_cast<size_t>(split_.stages), Stage(lanes_));
+    sent_.assign(stages_.size(), 0);
+    ended_.assign(static_cast<size_t>(split_.chunks()) * static_cast<size_t>(model_.micro_batches), {});
+    compose_chunks();
+    for (const PipelineStep& step : steps_) run(step);
+    double end_s = 0;
+    for (size_t s = 0; s < stages_.size(); ++s)
+      end_s = std::max(end_s, std::max(stages_[s].worked_s(), sent_[s]) + behind_s_[s]);
+    return end_s;
+  }
+
+  /// Returns the seconds in which the lanes of each stage get through its passes, from their first task to their last
+  /// one in each, and its chain, where each pass receives what it begins with: that waits for the pass before. Before a
+  /// stage's first pass lies a forward through a chunk of each stage before, behind its last one a backward. No step is
+  /// counted.
+  double busiest_s(const LayerBounds& moe, const LayerBounds& dense) {
+    moe_bounds_ = &moe, dense_bounds_ = &dense;
+    compose_chunks();
+    double most_s = 0, outside_s = 0;
+    for (int stage = 0; stage < split_.stages; ++stage) {
+      const Chunk& own = chunks_[static_cast<size_t>(stage)];
+      for (size_t lane = 0; lane < lanes_; ++lane) {
+        most_s = std::max(most_s, stage_s(stage, lane, lane));
+        const bool is_used = own.forward.at(lanes_, lane) >= 0;  // and waits for what comes to the stage
+        if (is_used) most_s = std::max(most_s, outside_s + stage_s(stage, lane, lanes_));
+      }
+      const bool is_last = stage + 1 == split_.stages;
+      if (stage > 0 && (alternates() || !is_last))
+        most_s = std::max(most_s, outside_s + stage_s(stage, lanes_, lanes_));
+      outside_s += own.forward.at(lanes_, lanes_) + own.last_backward.at(lanes_, lanes_);
+      for (const size_t phase : {0, 1}) outside_s += send_s_[phase] + receive_s_[phase];
+    }
+    return most_s;
+  }
+
+ private:
+  struct Chunk {
+    Between forward, backward, last_backward;
+  };
+  using Ended = std::array<double, 2>;  // forward, backward
+
+  void prepare_run() {
+    steps_ = pipeline_steps(model_.order, model_.micro_batches, split_);
+    for (int stage = 0; stage < split_.stages; ++stage) behind_s_.push_back(step_s(stage));
+    const auto beside_s = [&](const LayerPricer& of) {
+      const BoundShape& backward = shapes_.get(schedule_, of.outline(), Phase::backward);
+      return PhaseBound(schedule_, backward, of).busy(gradient_lane_);
+    };
+    if (gradient_lane_ < 0) return;
+    beside_gradients_s_ = beside_s(pricer_);
+    if (dense_ != nullptr) beside_dense_gradients_s_ = beside_s(*dense_);
+  }
+
+  // Returns whether the last stage runs each backward right behind its own forward.
+  bool alternates() const { return model_.order == PipelineOrder::one_f_one_b && split_.virtual_stages == 1; }
+
+  // Returns the seconds of all passes of a stage, from the start of its first task on a lane to the end of its last one
+  // on that lane, or of its chain.
+  double stage_s(int stage, size_t lane, size_t end) const {
+    const int before = model_.micro_batches - 1;
+    if (alternates() && stage + 1 == split_.stages) {
+      const Chunk& chunk = chunks_[static_cast<size_t>(stage)];
+      const double pair_s = chunk.forward.then(chunk.backward).at(lane, lane);
+      return before * pair_s + chunk.forward.then(chunk.last_backward).at(lane, end);
+    }
+    double seconds = 0;
+    for (int c = stage; c < split_.chunks(); c += split_.stages) {
+      const Chunk& chunk = chunks_[static_cast<size_t>(c)];
+      seconds += (before + 1) * chunk.forward.at(lane, lane) + before * chunk.backward.at(lane, lane) +
+                 chunk.last_backward.at(lane, c == stage ? end : lane);
+    }
+    return seconds;
+  }
+
+  // Returns what follows a stage's passes and gradients at least.
+  double step_s(int stage) const {
+    if (model_.step.planned) return step_least_seconds(schedule_, pricer_, model_, stage);
+    const StageGathers gathers(pricer_, dense_, model_, stage);
+    return pricer_.dense_seconds(TaskKind::optimizer, Phase::backward) + std::max(gathers.dp_s, gathers.edp_s);
+  }
+
+  // Makes each chunk's layers one pass. Most chunks have the same as the one before.
+  void compose_chunks() {
+    chunks_.clear();
+    std::vector<bool> before, now;
+    for (int chunk = 0; chunk < split_.chunks(); ++chunk) {
+      const auto [first, last] = layers_of_chunk(split_, chunk);
+      now.clear();
+      for (int layer = first; layer < last; ++layer) now.push_back(model_.dense.has(layer));
+      const bool is_known = chunk > 0 && now == before;
+      chunks_.push_back(is_known ? chunks_.back() : composed(now));
+      before.swap(now);
+    }
+  }
+
+  Chunk composed(const std::vector<bool>& is_dense) const {
+    std::optional<Chunk> chunk;
+    for (size_t i = 0, end = 0; i < is_dense.size(); i = end) {
+      while (end < is_dense.size() && is_dense[end] == is_dense[i]) ++end;
+      const LayerBounds& layer = is_dense[i] ? *dense_bounds_ : *moe_bounds_;
+      const int count = static_cast<int>(end - i);
+      const auto backward_of = [&](const Between& own) {
+        return (pricer_.outline().recomputes ? layer.forward.then(own) : own).times(count);
+      };
+      const Between forward = layer.forward.times(count), backward = backward_of(layer.backward);
+      const Between last_backward = layer.alike ? backward : backward_of(layer.last_backward);
+      if (chunk)
+        chunk = Chunk{chunk->forward.then(forward), backward.then(chunk->backward),
+                      last_backward.then(chunk->last_backward)};
+      else
+        chunk = Chunk{forward, backward, last_backward};
+    }
+    return *chunk;
+  }
+
+  Ended& ended(int chunk, int micro_batch) {
+    return ended_[static_cast<size_t>(chunk) * static_cast<size_t>(model_.micro_batches) +
+                  static_cast<size_t>(micro_batch)];
+  }
+
+  // A forward follows that of the chunk before, a backward its own forward and the backward of the chunk behind. What
+  // another stage sent is received once this one has ended the pass before.
+  double ready(const PipelineStep& step, Stage& stage) {
+    const auto phase = static_cast<size_t>(step.phase);
+    const bool forward = step.phase == Phase::forward;
+    const int from = step.chunk + (forward ? -1 : 1);
+    const double own_s = forward ? 0 : ended(step.chunk, step.micro_batch)[0];
+    if (from < 0 || from == split_.chunks()) return own_s;
+    const double left_s = ended(from, step.micro_batch)[phase];
+    return std::max(own_s, transfer_lane_ < 0 ? left_s : stage.receive(left_s, receive_s_[phase]));
+  }
+
+  void run(const PipelineStep& step) {
+    Stage& stage = stages_[static_cast<size_t>(step.stage(split_))];
+    const auto phase = static_cast<size_t>(step.phase);
+    const bool forward = step.phase == Phase::forward;
+    stage.begin_chain(ready(step, stage));
+    const Chunk& chunk = chunks_[static_cast<size_t>(step.chunk)];
+    const bool sends = !forward && step.micro_batch + 1 == model_.micro_batches;
+    if (sends)
+      run_last(step.chunk, stage);
+    else
+      stage.pass(forward ? chunk.forward : chunk.backward);
+    // A forward's own backward waits for it too, but also for what follows from the message that it sent.
+    const bool is_last = step.chunk == (forward ? split_.chunks() - 1 : 0);
+    ended(step.chunk, step.micro_batch)[phase] =
+        transfer_lane_ < 0 || is_last ? stage.chain() : stage.send(static_cast<size_t>(transfer_lane_), send_s_[phase]);
+    if (sends && step.chunk < split_.stages && gradient_lane_ >= 0) send(step.chunk, stage.first_made, stage.chain());
+  }
+
+  void run_last(int chunk, Stage& stage) {
+    const auto [first, last] = layers_of_chunk(split_, chunk);
+    for (int layer = last - 1; layer >= first; --layer) {
+      const LayerBounds& bounds = model_.dense.has(layer) ? *dense_bounds_ : *moe_bounds_;
+      if (pricer_.outline().recomputes) stage.pass(bounds.forward);
+      stage.pass(bounds.last_backward);
+      if (layer == last - 1 && chunk + split_.stages >= split_.chunks()) stage.first_made = stage.chain();
+    }
+  }
+
+  // No gradient of a stage exists before the first layer of its last backward has ended. Whatever that lane runs of the
+  // layers behind begins no earlier either. The embedding's are made last of all. Policy `after` sends all of them in
+  // one slice once the last layer has ended. (The head's are made before all layers: left out where they may hide.)
+  void send(int stage, double first_made, double last_made) {
+    const int64_t embedding = stage == 0 ? model_.embedding_gradient_bytes : 0;
+    const int moe = model_.moe_in(stage), dense = model_.dense_in(stage);
+    int64_t bytes = moe * pricer_.gradient_bytes() + embedding;
+    if (dense > 0) bytes += dense * dense_->gradient_bytes();
+    const bool dense_first = model_.dense.has(nth_backward(split_, stage, 0));
+    double beside_s = (dense_first ? moe : moe - 1) * beside_gradients_s_;
+    if (dense > 0) beside_s += (dense_first ? dense - 1 : dense) * beside_dense_gradients_s_;
+    double& sent = sent_[static_cast<size_t>(stage)];
+    sent = first_made + beside_s + pricer_.gradient_seconds_in_parts(bytes);
+    if (embedding > 0) sent = std::max(sent, last_made + pricer_.gradient_seconds_in_parts(embedding));
+    if (schedule_.gradients == GradientPolicy::after)
+      sent = std::max(sent, last_made + pricer_.gradient_seconds(bytes));
+  }
+
+  const Schedule& schedule_;
+  const LayerPricer& pricer_;
+  const ModelShape& model_;
+  BoundShapes& shapes_;
+  const StageSplit split_;
+  std::vector<PipelineStep> steps_;
+  const LayerPricer* dense_ = nullptr;
+  size_t lanes_ = 0;
+  int gradient_lane_ = -1, transfer_lane_ = -1;
+  std::array<double, 2> send_s_{}, receive_s_{};
+  double beside_gradients_s_ = 0, beside_dense_gradients_s_ = 0;  // of a backward, on the gradients' lane
+  std::vector<double> behind_s_;                                  // by stage: behind its passes and gradients
+
+  const LayerBounds *moe_bounds_ = nullptr, *dense_bounds_ = nullptr;
+  std::vector<Chunk> chunks_;
+  std::vector<Stage> stages_;
+  std::vector<double> sent_;  // by stage: the end of its gradients
+  std::vector<Ended> ended_;  // by chunk and micro-batch: when it has, or has sent what it made
+};
+
+constexpr int kReplayedDegrees = 16;  // larger ones have one bound together
+
+/// One phase of a layer under a schedule, pass by pass.
+class LayerPasses {
+ public:
+  LayerPasses(const Schedule& schedule, const LayerPricer& pricer, Phase phase, BoundShapes& shapes)
+      : schedule_(schedule), pricer_(pricer), phase_(phase), shapes_(shapes) {}
+
+  /// Returns the pass of one degree, replayed; where its order is open, its bound by loads of lanes.
+  Between at(int degree) const {
+    if (schedule_.searched_order) return bounded({.exact = degree});
+    const PassTasks& pass = shapes_.pass(schedule_, pricer_.outline(), phase_, degree);
+    return Between(crossings_of(pass, pass.seconds(pricer_)));
+  }
+  /// Returns the passes of some degrees, ascending, but those above kReplayedDegrees as one.
+  std::vector<Between> all(std::span<const int> degrees) const {
+    std::vector<Between> passes;
+    for (const int degree : degrees) {
+      const bool is_beyond = degree > kReplayedDegrees && degrees.size() > 1;
+      passes.push_back(is_beyond ? bounded({.least = degree}) : at(degree));
+      if (is_beyond) break;
+    }
+    return passes;
+  }
+  /// Returns the same without passes that another one is below in every way.
+  std::vector<Between> unbeaten(std::span<const int> degrees) const {
+    std::vector<Between> passes;
+    const auto is_beaten = [&](const Between& pass) {
+      return std::ranges::any_of(passes, [&](const Between& other) { return other.lesser(pass) == other; });
+    };
+    for (const int degree : degrees) {
+      const bool is_beyond = degree > kReplayedDegrees && degrees.size() > 1;
+      if (is_beyond || degree % 4 == 0) {
+        const Between beyond = bounded({.least = degree});
+        if (is_beaten(beyond)) break;
+        if (is_beyond) {
+          passes.push_back(beyond);
+          break;
+        }
+      }
+      if (const Between pass = at(degree); !is_beaten(pass)) passes.push_back(pass);
+    }
+    return passes;
+  }
+
+ private:
+  Between bounded(BoundedDegrees degrees) const {
+    return Between(
+        PhaseBound(schedule_, shapes_.get(schedule_, pricer_.outline(), phase_), pricer_).crossings(degrees));
+  }
+
+  const Schedule& schedule_;
+  const LayerPricer& pricer_;
+  const Phase phase_;
+  BoundShapes& shapes_;
+};
+
+// Returns every pair of passes that a schedule may have. With degrees of their own, each backward of the last
+// micro-batch has any.
+std::vector<LayerBounds> pairs_of(const Schedule& schedule, const LayerPasses& forward, const LayerPasses& backward,
+                                  std::array<std::span<const int>, 2> degrees) {
+  std::vector<LayerBounds> pairs;
+  if (schedule.degrees != DegreePolicy::apart) {
+    const std::vector<Between> forwards = forward.all(degrees[0]), backwards = backward.all(degrees[1]);
+    for (size_t i = 0; i < forwards.size(); ++i) pairs.push_back({forwards[i], backwards[i], backwards[i], true});
+    return pairs;
+  }
+  const std::vector<Between> forwards = forward.unbeaten(degrees[0]), backwards = backward.unbeaten(degrees[1]);
+  Between last = backwards.front();
+  for (const Between& other : backwards) last = last.lesser(other);
+  for (const Between& f : forwards)
+    for (const Between& b : backwards) pairs.push_back({f, b, last, backwards.size() == 1});
+  return pairs;
+}
+
+}  // namespace
+
+double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, int stage) {
+  const LayerCase& c = model.shape;
+  const int moe = model.moe_in(stage), dense_layers = model.dense_in(stage);
+  const auto sum = [&](GroupKind kind, TaskKind of, double bytes) {
+    return pricer.has(kind) ? cost::step_seconds(pricer, of, {Op::allreduce, kind, bytes, 0, 0}) : 0;
+  };
+  const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
+  const LayerPricer* dense = dense_layers > 0 ? &pricer.dense(model.dense.hidden) : nullptr;
+  double alike = static_cast<double>(moe * stage_gradient_bytes(c));
+  if (dense) alike += static_cast<double>(dense_layers * stage_gradient_bytes(dense->shape()));
+  // Where the first layer is dense and has no norms, sums may run beside its backward.
+  const bool sums_behind = alike > 0 && (!dense || c.layer.norm != Norm::none);
+  double seconds = sums_behind ? sum(GroupKind::stage, TaskKind::stage_gradient, alike) : 0;
+  // What else is on the stage's lane is behind its sum, and behind nothing on another lane.
+  const bool one_lane = sums_behind && schedule.lanes != LaneLayout::by_network_gradient;
+  const auto behind = [&](GroupKind kind) { return one_lane && network(kind) == network(GroupKind::stage); };
+  if (behind(GroupKind::edp) && !schedule.packs_experts)
+    seconds += moe * sum(GroupKind::edp, TaskKind::expert_gradient, static_cast<double>(expert_gradient_bytes(c)));
+  if (model.step.clips) seconds += sum(GroupKind::world, TaskKind::norm, sizeof(double));
+  const bool counts_ends = model.head_gradient_bytes > 0 || model.embedding_gradient_bytes > 0;
+  double optimizer_s = 0;                      // of a layer
+  if (model.step.optimizer && !counts_ends) {  // else an end's may be the last, and short
+    double bytes = optimizer_bytes(c, step_weights(c), *model.step.optimizer);
+    if (dense) bytes = std::min(bytes, optimizer_bytes(c, step_weights(dense->shape()), *model.step.optimizer));
+    optimizer_s = cost::step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, bytes, 0, 0});
+  }
+  // Gathers are behind the sums of their lane. All optimizers are behind a norm, and each gather behind one of them.
+  const StageGathers gathers(pricer, dense, model, stage);
+  const double counted_s = std::max(model.step.clips || behind(GroupKind::dp) ? gathers.dp_s : 0,
+                                    model.step.clips || behind(GroupKind::edp) ? gathers.edp_s : 0);
+  if (model.step.clips)
+    seconds += std::max((moe + dense_layers) * optimizer_s, optimizer_s + counted_s);
+  else
+    seconds += std::max(optimizer_s, counted_s);
+  if (!pricer.has(GroupKind::mp)) return seconds;
+  const bool own = traits_of(schedule.flow).holds == Tokens::own;
+  const TaskKind last = own ? TaskKind::mp_reducescatter : TaskKind::mp_allreduce;
+  return std::max(0.0, seconds - pricer.dense_seconds(last, Phase::backward, schedule.flow));
+}
+
+double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
+                   BoundedDegrees degrees) {
+  BoundShapes shapes;
+  return model_bound(schedule, pricer, model, degrees, shapes);
+}
+
+double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, BoundedDegrees degrees,
+                   BoundShapes& shapes) {
+  ModelBound bound(schedule, pricer, model, shapes);
+  const LayerBounds moe = layer_bounds(schedule, pricer, degrees, shapes);
+  return bound.run(moe, bound.dense() ? layer_bounds(schedule, *bound.dense(), {}, shapes) : moe);
+}
+
+double busiest_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
+                     BoundShapes& shapes) {
+  ModelBound bound(schedule, pricer, model, shapes);
+  const LayerBounds moe = layer_bounds(schedule, pricer, {}, shapes);
+  return bound.busiest_s(moe, bound.dense() ? layer_bounds(schedule, *bound.dense(), {}, shapes) : moe);
+}
+
+// Pairs are run by their busiest lanes, the least first, until those of the next alone take longer.
+double replayed_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
+                      std::array<std::span<const int>, 2> degrees, BoundShapes& shapes) {
+  const auto passes = [&](const LayerPricer& of, Phase phase) { return LayerPasses(schedule, of, phase, shapes); };
+  const std::vector<LayerBounds> pairs =
+      pairs_of(schedule, passes(pricer, Phase::forward), passes(pricer, Phase::backward), degrees);
+  ModelBound bound(schedule, pricer, model, shapes);
+  std::optional<LayerBounds> dense;
+  if (const LayerPricer* of = bound.dense()) {
+    const Between backward = passes(*of, Phase::backward).at(1);
+    dense = LayerBounds{passes(*of, Phase::forward).at(1), backward, backward, true};
+  }
+  std::vector<std::pair<double, size_t>> order;
+  for (const LayerBounds& pair : pairs) order.emplace_back(bound.busiest_s(pair, dense ? *dense : pair), order.size());
+  std::ranges::sort(order);
+  double least_s = std::numeric_limits<double>::infinity();
+  for (const auto& [busiest_s, i] : order) {
+    if (busiest_s >= least_s) break;
+    least_s = std::min(least_s, bound.run(pairs[i], dense ? *dense : pairs[i]));
+  }
+  return least_s;
+}
+
+}  // namespace moe

@@ -1,0 +1,294 @@
+// Idea: RankReplay's ranks with FluidReplay's rates. A task on one group of ranks is a run. A queue has the runs' ends;
+// the replay goes from end to end and sets anew the rates of the runs on those ranks where something began or ended.
+// Invariant: between two events a run's `end_s` is when it ends if nothing changes. A rank's `busy` is the sum of the
+// steps of what runs there. The queue may hold ends of earlier rates: only the one set last (`rated`) counts.
+// A run begins when the last rank of its group is there, and goes at the rate of its slowest rank.
+// Source: the rates are those of slowdown.h; the fluid model is that of fluid_replay.cpp.
+#include "moe/simulator/rank_fluid_replay.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <queue>
+#include <utility>
+
+#include "moe/base/check.h"
+#include "moe/simulator/rank_loops.h"
+#include "moe/simulator/simulator.h"
+
+namespace moe {
+
+RankFluidReplay::RankFluidReplay(const Structure& structure, const ParallelShape& parallel,
+                                 const GroupNetworks& networks, const Contention& contention)
+    : slowdowns_(contention, most_at_once(checked(structure), networks)) {
+  places_ = parallel.ranks() / parallel.pp;
+  for (const Lane& lane : structure.lanes) stages_ = std::max(stages_, lane.stage + 1);
+  require<WrongResult>(stages_ <= parallel.pp, "rank replay: {} stages, at most {} expected", stages_, parallel.pp);
+  for (const Task& task : structure.tasks) {
+    const Lane& lane = structure.lanes[static_cast<size_t>(task.lane)];
+    add_row(task, parallel);
+    rows_.back().stage = lane.stage;
+    rows_.back().resource = resource_of(task, lane, networks);
+  }
+  const std::vector<std::vector<int>> sources = sources_of(structure);
+  for (size_t task = 0; task < rows_.size(); ++task)
+    for (const int id : sources[task]) {
+      rows_[task].sources.push_back(static_cast<uint32_t>(id));
+      rows_[static_cast<size_t>(id)].followers.push_back(static_cast<uint32_t>(task));
+    }
+}
+
+void RankFluidReplay::add_row(const Task& task, const ParallelShape& parallel) {
+  Row& row = rows_.emplace_back();
+  row.work_class = static_cast<uint32_t>(task.work_class);
+  row.layer = task.layer;
+  row.kind = task.kind;
+  layers_ = std::max(layers_, task.layer + 1);
+  if (task.group != GroupKind::none && task.group != GroupKind::pp) {
+    const GroupKind kind = task.group == GroupKind::world ? GroupKind::stage : task.group;  // as RankReplay
+    const std::vector<int> group = members(parallel, kind, 0);
+    row.group_size = static_cast<uint32_t>(group.size());
+    if (group.size() > 1) row.group_step = static_cast<uint32_t>(group[1] - group[0]);
+  }
+  row.first_run = runs_;
+  runs_ += static_cast<uint32_t>(places_) / row.group_size;
+}
+
+// A run is a task on one group of ranks.
+class RankFluidReplay::Run {
+ public:
+  Run(const RankFluidReplay& replay, std::span<const double> seconds, const RankNoise& noise)
+      : r_(replay),
+        seconds_(seconds),
+        jitter_(noise.jitters()),
+        draws_(noise),
+        stretch_(noise, replay.ranks()),
+        places_(static_cast<uint32_t>(replay.places_)),
+        own_(replay.rows_.size() * places_),
+        bits_(places_),
+        waits_(own_.size()),
+        stalled_(own_.size()),
+        runs_(replay.runs_),
+        ranks_(static_cast<size_t>(replay.ranks())) {
+    for (uint32_t task = 0; task < r_.rows_.size(); ++task)
+      for (uint32_t i = 0; i < places_ / r_.rows_[task].group_size; ++i)
+        runs_[r_.rows_[task].first_run + i].task = task;
+  }
+
+  void sample(int number) {
+    sample_ = number;
+    draw_seconds();
+    for (Group& run : runs_) run = {.task = run.task};
+    for (uint32_t task = 0; task < r_.rows_.size(); ++task)
+      for (uint32_t place = 0; place < places_; ++place) {
+        const size_t sources = r_.rows_[task].sources.size();
+        waits_[at(task, place)] = static_cast<uint32_t>(sources);
+        if (sources == 0) arriving_.push_back({task, place});
+      }
+    settle(0);
+    while (!ends_.empty()) {
+      const double now = ends_.top().end_s;
+      for (; !ends_.empty() && ends_.top().end_s == now; ends_.pop()) {
+        const Group& run = runs_[ends_.top().run];
+        if (run.rated == ends_.top().rated) end(ends_.top().run, now);
+      }
+      settle(now);
+    }
+  }
+
+  // Adds the sample to the sums by rank.
+  void collect(RankOutcome& outcome) const {
+    std::vector<double> ends(ranks_.size()), alone(ranks_.size()), alone_ends(waits_.size());
+    for (uint32_t task = 0; task < r_.rows_.size(); ++task)
+      for (uint32_t place = 0; place < places_; ++place) {
+        double& end = alone_ends[at(task, place)];
+        for (const uint32_t source : r_.rows_[task].sources) end = std::max(end, alone_ends[at(source, place)]);
+        const Group& run = runs_[r_.rows_[task].run_of(place)];
+        end += run.end_s - run.start_s;
+        const size_t rank = rank_of(task, place);
+        ends[rank] = std::max(ends[rank], run.end_s);
+        alone[rank] = std::max(alone[rank], end);
+      }
+    outcome.makespan_s.push_back(*std::ranges::max_element(ends));
+    for (size_t rank = 0; rank < ends.size(); ++rank) {
+      outcome.rank_end_s[rank] += ends[rank];
+      outcome.rank_waiting_s[rank] += ends[rank] - alone[rank];
+    }
+  }
+
+ private:
+  struct Group {
+    uint32_t task = 0, arrived = 0;
+    uint32_t rated = 0;    // how often its end was set
+    uint32_t settled = 0;  // when it was last looked at
+    double slowdown = 1, start_s = 0, end_s = 0, stalled_s = 0;
+  };
+  struct End {
+    double end_s;
+    uint32_t run, rated;
+    bool operator>(const End& other) const { return end_s > other.end_s; }
+  };
+  struct Arrival {
+    uint32_t task, place;
+  };
+  struct Rank {
+    uint32_t busy = 0;           // the steps of what runs, by the table of slowdowns
+    std::vector<uint32_t> runs;  // that run here
+  };
+
+  size_t at(uint32_t task, uint32_t place) const { return size_t{task} * places_ + place; }
+  size_t rank_of(uint32_t task, uint32_t place) const {
+    return static_cast<size_t>(r_.rows_[task].stage) * places_ + place;
+  }
+  template <class Body>
+  void each_place(uint32_t run, Body body) const {
+    r_.rows_[runs_[run].task].each_place(run, body);
+  }
+
+  // Draws each rank's own seconds of every task.
+  void draw_seconds() {
+    for (uint32_t task = 0; task < r_.rows_.size(); ++task) {
+      const Row& row = r_.rows_[task];
+      const std::span<double> own(own_.data() + at(task, 0), places_);
+      std::ranges::fill(own, seconds_[row.work_class]);
+      const size_t rank = rank_of(task, 0);
+      if (jitter_ && seconds_[row.work_class] > 0) {
+        draws_.draw(static_cast<int>(task), sample_, static_cast<int>(rank), bits_);
+        draws_.quantiles(bits_, own.data());
+        for (double& seconds : own) seconds *= seconds_[row.work_class];
+      }
+      if (const double* factors = stretch_.of(row.kind, row.layer, rank, rank + places_))
+        for (uint32_t place = 0; place < places_; ++place) own[place] *= factors[place];
+    }
+  }
+
+  // Lets start what can; what takes no time ends at once, slows nobody and may let others start. Then sets the rates.
+  void settle(double now) {
+    while (!arriving_.empty()) {
+      const Arrival arrival = arriving_.back();
+      arriving_.pop_back();
+      const uint32_t run = r_.rows_[arrival.task].run_of(arrival.place);
+      if (++runs_[run].arrived < r_.rows_[arrival.task].group_size) continue;
+      start(run, now);
+    }
+    ++settled_;
+    for (const size_t rank : changed_)
+      for (const uint32_t run : ranks_[rank].runs)
+        if (runs_[run].settled != settled_) rate(run, now);
+    changed_.clear();
+  }
+
+  void start(uint32_t run, double now) {
+    Group& group = runs_[run];
+    double seconds = 0;  // of the slowest rank
+    each_place(run, [&](uint32_t place) { seconds = std::max(seconds, own_[at(group.task, place)]); });
+    group.start_s = now;
+    group.end_s = now + seconds;
+    if (seconds == 0) return let_follow(run);
+    if (r_.slowdowns_.stalls()) stall(run, now);
+    each_place(run, [&](uint32_t place) {
+      Rank& rank = ranks_[rank_of(group.task, place)];
+      rank.busy += r_.slowdowns_.step(r_.rows_[group.task].resource);
+      rank.runs.push_back(run);
+      changed_.push_back(rank_of(group.task, place));
+    });
+  }
+
+  // Adds the stalls of a task that begins beside others on its ranks; not beside those that only rounding keeps there.
+  void stall(uint32_t begun, double now) {
+    constexpr double kRounding = 1e-12;
+    const uint32_t task = runs_[begun].task;
+    met_.assign(1, begun);
+    each_place(begun, [&](uint32_t place) {
+      stalled_[at(task, place)] = 0;
+      for (const uint32_t run : ranks_[rank_of(task, place)].runs) {
+        if (runs_[run].end_s - now <= kRounding * now) continue;
+        const Resource mine = r_.rows_[task].resource, its = r_.rows_[runs_[run].task].resource;
+        stalled_[at(task, place)] += r_.slowdowns_.stall_s(mine, its);
+        stalled_[at(runs_[run].task, place)] += r_.slowdowns_.stall_s(its, mine);
+        met_.push_back(run);
+      }
+    });
+    for (const uint32_t run : met_) lose_time(run);
+  }
+
+  // A task on several ranks loses what it loses on the rank where that is most.
+  void lose_time(uint32_t run) {
+    Group& group = runs_[run];
+    double most = 0;
+    each_place(run, [&](uint32_t place) { most = std::max(most, stalled_[at(group.task, place)]); });
+    group.end_s += (most - group.stalled_s) * group.slowdown;
+    if (most > group.stalled_s) ends_.push({group.end_s, run, ++group.rated});
+    group.stalled_s = most;
+  }
+
+  void end(uint32_t run, double now) {
+    Group& group = runs_[run];
+    group.end_s = now;
+    ++group.rated;
+    each_place(run, [&](uint32_t place) {
+      Rank& rank = ranks_[rank_of(group.task, place)];
+      rank.busy -= r_.slowdowns_.step(r_.rows_[group.task].resource);
+      std::erase(rank.runs, run);
+      changed_.push_back(rank_of(group.task, place));
+    });
+    let_follow(run);
+  }
+
+  void let_follow(uint32_t run) {
+    each_place(run, [&](uint32_t place) {
+      for (const uint32_t task : r_.rows_[runs_[run].task].followers)
+        if (--waits_[at(task, place)] == 0) arriving_.push_back({task, place});
+    });
+  }
+
+  // A rate that stays leaves the end as it is: nothing is rounded where nothing changes.
+  void rate(uint32_t run, double now) {
+    Group& group = runs_[run];
+    group.settled = settled_;
+    double slowdown = 1;
+    each_place(run, [&](uint32_t place) {
+      const uint32_t busy = ranks_[rank_of(group.task, place)].busy;
+      slowdown = std::max(slowdown, r_.slowdowns_(busy, r_.rows_[group.task].resource));
+    });
+    if (slowdown == group.slowdown && group.rated > 0) return;
+    if (slowdown != group.slowdown) group.end_s = now + (group.end_s - now) / group.slowdown * slowdown;
+    group.slowdown = slowdown;
+    ends_.push({group.end_s, run, ++group.rated});
+  }
+
+  const RankFluidReplay& r_;
+  std::span<const double> seconds_;
+  bool jitter_;
+  JitterDraws draws_;
+  rank_loops::RankStretch stretch_;
+  uint32_t places_;
+  int sample_ = 0;
+  std::vector<double> own_;      // by task and place
+  std::vector<uint32_t> bits_;   // scratch
+  std::vector<uint32_t> waits_;  // by task and place: sources that have not ended
+  std::vector<double> stalled_;  // by task and place: seconds lost to what ran beside
+  std::vector<Group> runs_;
+  std::vector<Rank> ranks_;
+  std::vector<Arrival> arriving_;
+  std::vector<uint32_t> met_;    // scratch
+  std::vector<size_t> changed_;  // ranks on which something began or ended
+  uint32_t settled_ = 0;
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
+};
+
+RankOutcome RankFluidReplay::replay(std::span<const double> seconds, const RankNoise& noise, int samples) const {
+  require<BadInput>(samples >= 1, "samples: found {}, expected >= 1", samples);
+  check_noise(noise, ranks(), layers_);
+  return rank_loops::outcome_of(Run(*this, seconds, noise), ranks(), samples);
+}
+
+RankOutcome replay_ranks(const Plan& plan, std::span<const double> seconds, const Contention& contention,
+                         const RankNoise& noise, int samples) {
+  const ParallelShape& parallel = plan.shape.parallel;
+  if (!slows_itself(plan, contention)) return RankReplay(*plan.structure, parallel).replay(seconds, noise, samples);
+  return RankFluidReplay(*plan.structure, parallel, networks_of(plan.groups), contention)
+      .replay(seconds, noise, samples);
+}
+
+}  // namespace moe

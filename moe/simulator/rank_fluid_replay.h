@@ -1,0 +1,64 @@
+#pragma once
+// Replays a structure on all ranks of a cluster, where they differ and where the lanes of a rank slow each other down.
+// It replays as RankReplay does, but for a running task's rate: on each rank that is FluidReplay's by what runs there
+// just then, and a collective has that of its slowest rank. A rank that waits in a collective for the others neither
+// works nor slows what runs beside.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "moe/simulator/rank_replay.h"
+#include "moe/simulator/slowdown.h"
+
+namespace moe {
+
+/// A structure compiled for replay under one contention. With all factors 1 and no shared network its outcome is
+/// RankReplay's. A replay goes from event to event: some hundred nanoseconds a task and rank.
+class RankFluidReplay {
+ public:
+  /// Throws WrongResult for what RankReplay refuses, BadInput for a factor below 1.
+  RankFluidReplay(const Structure& structure, const ParallelShape& parallel, const GroupNetworks& networks,
+                  const Contention& contention);
+
+  /// Replays the structure. `seconds`: by work class, of a task alone. Throws BadInput for a noise that does not fit
+  /// (check_noise). A rank's waiting is counted as in RankReplay, every task taking as long as it did.
+  RankOutcome replay(std::span<const double> seconds, const RankNoise& noise, int samples = 1) const;
+
+  int ranks() const { return stages_ * places_; }
+
+ private:
+  class Run;
+  struct Row {
+    uint32_t work_class = 0, first_run = 0;  // of its runs: one a group, or a rank of its own
+    uint32_t group_size = 1, group_step = 1;
+    int stage = 0, layer = 0;
+    TaskKind kind{};
+    Resource resource = Resource::none;
+    std::vector<uint32_t> sources, followers;  // tasks: at most one a lane; who waits for it
+
+    uint32_t run_of(uint32_t place) const {
+      const uint32_t span = group_size * group_step;
+      return first_run + place / span * group_step + place % group_step;
+    }
+    /// Calls body(place) for every rank of a run.
+    template <class Body>
+    void each_place(uint32_t run, Body body) const {
+      const uint32_t group = run - first_run;
+      const uint32_t first = group / group_step * group_size * group_step + group % group_step;
+      for (uint32_t i = 0; i < group_size; ++i) body(first + i * group_step);
+    }
+  };
+  void add_row(const Task& task, const ParallelShape& parallel);
+
+  int stages_ = 1, places_ = 0, layers_ = 1;  // places: the ranks of a stage
+  uint32_t runs_ = 0;
+  std::vector<Row> rows_;  // in issue order
+  SlowdownTable slowdowns_;
+};
+
+/// Replays a plan on all ranks by what it needs: RankReplay or, under contention and for lanes that share a network,
+/// RankFluidReplay.
+RankOutcome replay_ranks(const Plan& plan, std::span<const double> seconds, const Contention& contention,
+                         const RankNoise& noise, int samples = 1);
+
+}  // namespace moe

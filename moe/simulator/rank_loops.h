@@ -1,0 +1,119 @@
+#pragma once
+// Loops of a replay of many ranks over arrays that have one element a rank.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "moe/simulator/rank_replay.h"
+
+namespace moe::rank_loops {
+
+// How much longer than modelled a kind of task takes on each rank, jitter apart.
+class Stretch {
+ public:
+  void multiply(int rank, double factor, int ranks) {
+    factors_.resize(static_cast<size_t>(ranks), 1.0);
+    factors_[static_cast<size_t>(rank)] *= factor;
+  }
+  void count() {
+    others_.assign(factors_.size() + 1, 0);
+    for (size_t i = 0; i < factors_.size(); ++i) others_[i + 1] = others_[i] + (factors_[i] != 1);
+  }
+  // Returns the factors of the ranks from `begin` on; null where those of [begin, end) are all 1.
+  const double* of(size_t begin, size_t end) const {
+    return factors_.empty() || others_[begin] == others_[end] ? nullptr : factors_.data() + begin;
+  }
+
+ private:
+  std::vector<double> factors_;
+  std::vector<uint32_t> others_;  // than 1, before a rank
+};
+
+// By what factor a noise stretches every rank's tasks, jitter apart.
+class RankStretch {
+ public:
+  RankStretch(const RankNoise& noise, int ranks) : kinds_(noise.loaded) {
+    const size_t of_a_layer = static_cast<size_t>(ranks);
+    loaded_.resize(std::max<size_t>(1, noise.load.size() / of_a_layer));
+    for (const Straggler& s : noise.stragglers) {
+      straggling_.multiply(s.rank, s.factor, ranks);
+      for (Stretch& layer : loaded_) layer.multiply(s.rank, s.factor, ranks);
+    }
+    for (size_t i = 0; i < noise.load.size(); ++i)
+      loaded_[i / of_a_layer].multiply(static_cast<int>(i % of_a_layer), noise.load[i], ranks);
+    straggling_.count();
+    for (Stretch& layer : loaded_) layer.count();
+  }
+  // Returns the factors of a kind of task in a layer, on ranks from `begin` on; null where none is stretched.
+  const double* of(TaskKind kind, int layer, size_t begin, size_t end) const {
+    if (std::ranges::find(kinds_, kind) == kinds_.end()) return straggling_.of(begin, end);
+    return loaded_[loaded_.size() > 1 ? static_cast<size_t>(layer) : 0].of(begin, end);
+  }
+
+ private:
+  std::vector<TaskKind> kinds_;  // that take longer where a rank has more rows
+  Stretch straggling_;
+  std::vector<Stretch> loaded_;  // by layer, or one for all
+};
+
+struct Spacing {
+  size_t size, step;
+};
+
+// Writes one maximum a group, in the order of the groups' first ranks. A group's members are `step` apart; as many
+// groups lie interleaved.
+template <class T>
+void group_max(const T* __restrict in, size_t count, Spacing group, T* __restrict out) {
+  const size_t span = group.size * group.step;
+  if (group.step == 1) {
+    for (size_t base = 0; base < count; base += span, ++out) {
+      T most = in[base];
+      for (size_t i = 1; i < span; ++i) most = std::max(most, in[base + i]);
+      *out = most;
+    }
+    return;
+  }
+  for (size_t base = 0; base < count; base += span, out += group.step) {
+    std::copy_n(in + base, group.step, out);
+    for (size_t i = 1; i < group.size; ++i)
+      for (size_t j = 0; j < group.step; ++j) out[j] = std::max(out[j], in[base + i * group.step + j]);
+  }
+}
+
+// Gives every member its group's value.
+inline void spread(const double* __restrict of_group, size_t count, Spacing group, double* __restrict out) {
+  const size_t span = group.size * group.step;
+  if (group.step == 1) {
+    for (size_t base = 0; base < count; base += span, ++of_group) std::fill_n(out + base, span, *of_group);
+    return;
+  }
+  for (size_t base = 0; base < count; base += span, of_group += group.step)
+    for (size_t i = 0; i < group.size; ++i) std::copy_n(of_group, group.step, out + base + i * group.step);
+}
+
+inline void add(const double* __restrict a, const double* __restrict b, size_t count, double* __restrict out) {
+  for (size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
+}
+
+inline void add_to(double* __restrict out, const double* __restrict in, size_t count) {
+  for (size_t i = 0; i < count; ++i) out[i] += in[i];
+}
+
+// Returns means over samples. `run` has sample(number), which replays, and collect(outcome), which adds the sample's
+// sums.
+template <class Run>
+RankOutcome outcome_of(Run run, int ranks, int samples) {
+  RankOutcome outcome;
+  outcome.rank_end_s.resize(static_cast<size_t>(ranks));
+  outcome.rank_waiting_s.resize(static_cast<size_t>(ranks));
+  for (int sample = 0; sample < samples; ++sample) {
+    run.sample(sample);
+    run.collect(outcome);
+  }
+  for (std::vector<double>* sums : {&outcome.rank_end_s, &outcome.rank_waiting_s})
+    for (double& sum : *sums) sum /= samples;
+  return outcome;
+}
+
+}  // namespace moe::rank_loops

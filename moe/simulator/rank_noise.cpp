@@ -1,0 +1,141 @@
+#include "moe/simulator/rank_noise.h"
+
+#include <bit>
+#include <cmath>
+#include <numbers>
+#include <set>
+
+#include "moe/base/check.h"
+#include "moe/base/random.h"
+
+namespace moe {
+namespace {
+
+// A draw of 32 bits is a signed number x: from 0 up in the lower half of the distribution, from -1 down in the upper.
+// So v = x + 1/2 is the distance to the nearer end, in units of 2^-32, with the half as its sign. A cell is named by
+// v's sign and leading bits: exponent (|v| lies in [1/2, 2^31): 32 of them) and kBits of the mantissa.
+constexpr int kBits = 5, kOctaves = 32;
+constexpr size_t kCells = size_t{kOctaves} << kBits;  // of one half
+
+size_t cell_of(double v) {
+  const uint64_t leading = std::bit_cast<uint64_t>(v) >> (52 - kBits);
+  return (leading & (kCells - 1)) + ((leading >> (11 + kBits - 10)) & kCells);
+}
+
+// Returns a number of SplitMix64 (Steele, Lea, Flood, OOPSLA'14), started from a number of moe/base/random.h. That one
+// costs a call and three times the arithmetic a number, which is most of the time that a replay of many ranks takes.
+uint64_t mixed(uint64_t start, uint64_t index) {
+  uint64_t x = start + 0x9e3779b97f4a7c15ULL * (index + 1);
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+double cell_begin(size_t cell) {
+  return std::ldexp(1 + static_cast<double>(cell % (1 << kBits)) / (1 << kBits), static_cast<int>(cell >> kBits) - 1);
+}
+
+// Returns the z below which a share p <= 1/2 of a standard normal lies, from a guess above it: Newton's steps do not
+// overshoot where the distribution is convex.
+double normal_quantile(double p, double guess) {
+  for (int step = 0; step < 20; ++step) {
+    const double off = 0.5 * std::erfc(-guess / std::numbers::sqrt2) - p;
+    const double density = std::exp(-0.5 * guess * guess) / std::sqrt(2 * std::numbers::pi);
+    guess -= off / density;
+    if (std::abs(off) < 1e-15 * p) break;
+  }
+  return guess;
+}
+
+// Returns a factor from a distribution of mean 1 and the coefficient of variation asked for.
+double factor_at(const RankNoise& noise, double p, double z) {
+  switch (noise.jitter) {
+    case Jitter::uniform:
+      return 1 + noise.coefficient * std::numbers::sqrt3 * (2 * p - 1);
+    case Jitter::lognormal: {
+      const double variance = std::log1p(noise.coefficient * noise.coefficient);
+      return std::exp(std::sqrt(variance) * z - variance / 2);
+    }
+    case Jitter::none:
+      break;
+  }
+  return 1;
+}
+
+}  // namespace
+
+std::vector<TaskKind> routed_kinds() {
+  using enum TaskKind;
+  return {dispatch, expert, expert_dx, expert_dw, combine};
+}
+
+void check_noise(const RankNoise& noise, int ranks, int layers) {
+  const double most = noise.jitter == Jitter::uniform ? 1 / std::numbers::sqrt3 : 10;
+  require<BadInput>(noise.coefficient >= 0 && noise.coefficient <= most,
+                    "jitter: found a coefficient of {}, expected one from 0 to {:.3f}", noise.coefficient, most);
+  std::set<int> seen;
+  for (const Straggler& s : noise.stragglers) {
+    require<BadInput>(s.rank >= 0 && s.rank < ranks, "straggler: found rank {}, expected 0 to {}", s.rank, ranks - 1);
+    require<BadInput>(seen.insert(s.rank).second, "straggler: found rank {} twice, expected it once", s.rank);
+    require<BadInput>(s.factor > 0 && std::isfinite(s.factor), "straggler: found a factor of {}, expected one > 0",
+                      s.factor);
+  }
+  const size_t loads = noise.load.size(), of_a_layer = static_cast<size_t>(ranks);
+  require<BadInput>(loads == 0 || loads == of_a_layer || loads == of_a_layer * static_cast<size_t>(layers),
+                    "load: found {} ranks, expected none or {}, of {} layers", loads, ranks, layers);
+  for (const double load : noise.load)
+    require<BadInput>(load >= 0 && std::isfinite(load), "load: found {}, expected a number >= 0", load);
+}
+
+JitterDraws::JitterDraws(const RankNoise& noise) : seed_(noise.seed), cells_(2 * kCells, {1, 0}) {
+  if (noise.jitter == Jitter::none || noise.coefficient == 0) return;
+  constexpr double kUnit = 0x1.0p-32;
+  double z = 0;  // from the median outwards
+  const auto ends = [&](size_t cell) {
+    const double p = cell_begin(cell) * kUnit;
+    z = normal_quantile(p, z);
+    return std::pair(factor_at(noise, p, z), factor_at(noise, 1 - p, -z));
+  };
+  auto [lower_end, upper_end] = ends(kCells);
+  for (size_t cell = kCells; cell-- > 0;) {
+    const double begin = cell_begin(cell), width = cell_begin(cell + 1) - begin;
+    const auto [lower, upper] = ends(cell);
+    const double lower_slope = (lower_end - lower) / width, upper_slope = (upper_end - upper) / width;
+    cells_[cell_of(begin)] = {lower - lower_slope * begin, lower_slope};
+    cells_[cell_of(-begin)] = {upper - upper_slope * begin, -upper_slope};
+    lower_end = lower, upper_end = upper;
+  }
+}
+
+double JitterDraws::quantile(uint32_t bits) const {
+  const double v = static_cast<double>(static_cast<int32_t>(bits)) + 0.5;
+  const Cell& cell = cells_[cell_of(v)];
+  return cell.at_zero + cell.slope * v;
+}
+
+void JitterDraws::quantiles(std::span<const uint32_t> bits, double* factors) const {
+  for (size_t i = 0; i < bits.size(); ++i) factors[i] = quantile(bits[i]);
+}
+
+// 64 bits serve two neighbouring ranks.
+void JitterDraws::draw(int task, int sample, int first_rank, std::span<uint32_t> bits) const {
+  const uint64_t start =
+      random_bits(seed_, stream_of("jitter", static_cast<uint64_t>(task)), static_cast<uint64_t>(sample));
+  auto rank = static_cast<uint64_t>(first_rank);
+  size_t i = 0;
+  if (rank % 2 == 1 && !bits.empty()) bits[i++] = static_cast<uint32_t>(mixed(start, rank++ / 2) >> 32);
+  for (; i + 1 < bits.size(); i += 2, rank += 2) {
+    const uint64_t pair = mixed(start, rank / 2);
+    bits[i] = static_cast<uint32_t>(pair);
+    bits[i + 1] = static_cast<uint32_t>(pair >> 32);
+  }
+  if (i < bits.size()) bits[i] = static_cast<uint32_t>(mixed(start, rank / 2));
+}
+
+double JitterDraws::factor(int task, int sample, int rank) const {
+  uint32_t bits = 0;
+  draw(task, sample, rank, {&bits, 1});
+  return quantile(bits);
+}
+
+}  // namespace moe

@@ -1,0 +1,308 @@
+// Idea: tasks go over arrays of ranks, one array operation a task, in issue order. Ranks are cut into blocks that hold
+// whole groups, so that a block's arrays stay in the cache through a segment: tasks up to a group too wide for it.
+// Invariant: when a row is stepped, the ends of all its sources lie in their buffers for the whole block. A buffer is
+// handed on once nothing waits for its task any more (`give_buffers`).
+// Each rank carries two ends: as it happens, and as it would be had it waited for no other rank.
+// Source: the longest paths of an acyclic graph in max and plus, as of timed event graphs (Baccelli et al. 1992).
+#include "moe/simulator/rank_replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "moe/base/check.h"
+#include "moe/base/statistics.h"
+#include "moe/simulator/rank_loops.h"
+#include "moe/simulator/simulator.h"
+
+namespace moe {
+
+using rank_loops::add;
+using rank_loops::add_to;
+using rank_loops::group_max;
+using rank_loops::RankStretch;
+using rank_loops::Spacing;
+using rank_loops::spread;
+
+double RankOutcome::mean_waiting_s() const { return mean(rank_waiting_s); }
+
+double RankOutcome::quantile_s(double share) const { return nearest_rank(makespan_s, share); }
+
+RankReplay::RankReplay(const Structure& structure, const ParallelShape& parallel, int ranks_at_once) {
+  const Replay checked(structure);
+  stage_ranks_ = parallel.ranks() / parallel.pp;
+  for (const Lane& lane : structure.lanes) stages_ = std::max(stages_, lane.stage + 1);
+  require<WrongResult>(stages_ <= parallel.pp, "rank replay: {} stages, at most {} expected", stages_, parallel.pp);
+  add_rows(structure, parallel);
+  give_buffers(structure);
+  cut_segments(ranks_at_once);
+}
+
+void RankReplay::add_rows(const Structure& structure, const ParallelShape& parallel) {
+  for (const Task& task : structure.tasks) {
+    Row& row = rows_.emplace_back();
+    row.task = static_cast<uint32_t>(task.id);
+    row.work_class = static_cast<uint32_t>(task.work_class);
+    row.stage = structure.lanes[static_cast<size_t>(task.lane)].stage;
+    row.layer = task.layer;
+    row.kind = task.kind;
+    layers_ = std::max(layers_, task.layer + 1);
+    if (task.group == GroupKind::none || task.group == GroupKind::pp) continue;
+    // The norm's ranks of other stages have tasks of their own, which wait for the same.
+    const GroupKind kind = task.group == GroupKind::world ? GroupKind::stage : task.group;
+    const std::vector<int> group = members(parallel, kind, 0);
+    if (group.size() < 2) continue;
+    row.group_size = static_cast<uint32_t>(group.size());
+    row.group_step = static_cast<uint32_t>(group[1] - group[0]);
+  }
+}
+
+std::vector<std::vector<int>> sources_of(const Structure& structure) {
+  std::vector<std::vector<int>> sources(structure.tasks.size());
+  std::vector<int> on_lane(structure.lanes.size(), -1);
+  for (const Task& task : structure.tasks) {
+    std::vector<int> last(structure.lanes.size(), -1);
+    for (const int id : task.after) {
+      int& of_lane = last[static_cast<size_t>(structure.tasks[static_cast<size_t>(id)].lane)];
+      of_lane = std::max(of_lane, id);
+    }
+    last[static_cast<size_t>(task.lane)] = std::exchange(on_lane[static_cast<size_t>(task.lane)], task.id);
+    std::ranges::copy_if(last, std::back_inserter(sources[static_cast<size_t>(task.id)]),
+                         [](int id) { return id >= 0; });
+  }
+  return sources;
+}
+
+// A task's ends are kept while something waits for them; then their buffer is another task's.
+void RankReplay::give_buffers(const Structure& structure) {
+  constexpr int kAlways = std::numeric_limits<int>::max();
+  const size_t lanes = structure.lanes.size();
+  const std::vector<std::vector<int>> sources = sources_of(structure);
+  std::vector<int> last_use(rows_.size(), kAlways), on_lane(lanes, -1);
+  for (const Task& task : structure.tasks) {
+    on_lane[static_cast<size_t>(task.lane)] = task.id;
+    for (const int id : sources[static_cast<size_t>(task.id)]) last_use[static_cast<size_t>(id)] = task.id;
+  }
+  for (const int id : on_lane)
+    if (id >= 0) last_use[static_cast<size_t>(id)] = kAlways;
+  std::vector<uint32_t> free;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    Row& row = rows_[i];
+    row.first_source = static_cast<uint32_t>(sources_.size());
+    for (const int id : sources[i]) {
+      sources_.push_back(rows_[static_cast<size_t>(id)].buffer);
+      if (last_use[static_cast<size_t>(id)] == static_cast<int>(i)) free.push_back(sources_.back());
+    }
+    row.end_source = static_cast<uint32_t>(sources_.size());
+    if (free.empty()) free.push_back(static_cast<uint32_t>(buffers_++));
+    row.buffer = free.back();
+    free.pop_back();
+  }
+  for (size_t lane = 0; lane < lanes; ++lane)
+    if (on_lane[lane] >= 0)
+      lane_ends_.push_back({rows_[static_cast<size_t>(on_lane[lane])].buffer, structure.lanes[lane].stage});
+}
+
+void RankReplay::cut_segments(int ranks_at_once) {
+  require<BadInput>(ranks_at_once >= 1, "rank replay: found {} ranks at once, expected >= 1", ranks_at_once);
+  const int64_t limit = 4LL * ranks_at_once;  // groups may make blocks larger
+  int64_t block = 1;
+  size_t first = 0;
+  const auto close = [&](size_t end) {
+    block *= std::max<int64_t>(1, ranks_at_once / block);
+    segments_.push_back({first, end, static_cast<int>(std::min<int64_t>(block, stage_ranks_))});
+    first = end;
+    block = 1;
+  };
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const int64_t span = int64_t{rows_[i].group_size} * rows_[i].group_step;
+    if (i > first && (block > limit || std::lcm(block, span) > limit)) close(i);
+    block = std::lcm(block, span);
+  }
+  if (!rows_.empty()) close(rows_.size());
+}
+
+class RankReplay::Run {
+ public:
+  Run(const RankReplay& replay, std::span<const double> seconds, const RankNoise& noise, bool differ = false,
+      RankTimes* times = nullptr)
+      : r_(replay),
+        seconds_(seconds),
+        differ_(differ),
+        times_(times),
+        jitter_(noise.jitters()),
+        draws_(noise),
+        stretch_(noise, replay.ranks()),
+        stage_ranks_(static_cast<size_t>(replay.stage_ranks_)),
+        ends_(replay.buffers_ * stage_ranks_),
+        alone_ends_(replay.buffers_ * stage_ranks_) {
+    size_t most = 0;
+    for (const Segment& segment : replay.segments_) most = std::max(most, static_cast<size_t>(segment.block));
+    for (std::vector<double>* scratch : {&ready_, &alone_, &own_, &group_ready_, &group_own_}) scratch->resize(most);
+    bits_.resize(most);
+    group_bits_.resize(most);
+  }
+
+  void sample(int number) {
+    sample_ = number;
+    for (const Segment& segment : r_.segments_) {
+      const auto block = static_cast<size_t>(segment.block);
+      for (size_t begin = 0; begin < stage_ranks_; begin += block)
+        for (size_t row = segment.first; row < segment.end; ++row)
+          step(r_.rows_[row], begin, std::min(block, stage_ranks_ - begin));
+    }
+  }
+
+  // Adds the sample to the sums by rank.
+  void collect(RankOutcome& outcome) {
+    std::vector<double> ends(static_cast<size_t>(r_.ranks())), alone(ends.size());
+    for (const LaneEnd& lane : r_.lane_ends_)
+      for (size_t i = 0, rank = static_cast<size_t>(lane.stage) * stage_ranks_; i < stage_ranks_; ++i, ++rank) {
+        ends[rank] = std::max(ends[rank], ends_[lane.buffer * stage_ranks_ + i]);
+        alone[rank] = std::max(alone[rank], alone_ends_[lane.buffer * stage_ranks_ + i]);
+      }
+    outcome.makespan_s.push_back(*std::ranges::max_element(ends));
+    for (size_t rank = 0; rank < ends.size(); ++rank) {
+      outcome.rank_end_s[rank] += ends[rank];
+      outcome.rank_waiting_s[rank] += ends[rank] - alone[rank];
+    }
+  }
+
+ private:
+  void step(const Row& row, size_t begin, size_t count) {
+    gather(row, begin, count);
+    double* const ends = ends_.data() + row.buffer * stage_ranks_ + begin;
+    double* const alone_ends = alone_ends_.data() + row.buffer * stage_ranks_ + begin;
+    if (row.group_size == 1) {
+      own_seconds(row, begin, count);
+      add(ready_.data(), own_.data(), count, ends);
+      add(alone_.data(), own_.data(), count, alone_ends);
+      keep_times(row, begin, count, ends);
+      return;
+    }
+    const Spacing group{row.group_size, row.group_step};
+    const size_t groups = count / group.size;
+    group_seconds(row, begin, count);
+    spread(group_own_.data(), count, group, own_.data());
+    add(alone_.data(), own_.data(), count, alone_ends);
+    group_max(ready_.data(), count, group, group_ready_.data());
+    add_to(group_own_.data(), group_ready_.data(), groups);
+    spread(group_own_.data(), count, group, ends);
+    keep_times(row, begin, count, ends);
+  }
+
+  void keep_times(const Row& row, size_t begin, size_t count, const double* ends) const {
+    if (times_ == nullptr) return;
+    const auto at = static_cast<std::ptrdiff_t>(row.task * static_cast<size_t>(r_.ranks()) + first_rank(row, begin));
+    std::copy_n(ready_.data(), count, times_->ready_s.begin() + at);
+    std::copy_n(ends, count, times_->end_s.begin() + at);
+  }
+
+  // Finds when each rank's inputs are there, and when they would be had it never waited for another rank.
+  void gather(const Row& row, size_t begin, size_t count) {
+    const auto latest = [&](const std::vector<double>& all, double* __restrict out) {
+      if (row.first_source == row.end_source) std::fill_n(out, count, 0.0);
+      for (uint32_t s = row.first_source; s < row.end_source; ++s) {
+        const double* __restrict in = all.data() + r_.sources_[s] * stage_ranks_ + begin;
+        if (s == row.first_source)
+          std::copy_n(in, count, out);
+        else
+          for (size_t i = 0; i < count; ++i) out[i] = std::max(out[i], in[i]);
+      }
+    };
+    latest(ends_, ready_.data());
+    latest(alone_ends_, alone_.data());
+  }
+
+  size_t first_rank(const Row& row, size_t begin) const {
+    return static_cast<size_t>(row.stage) * stage_ranks_ + begin;
+  }
+
+  const double* stretch(const Row& row, size_t begin, size_t count) const {
+    const size_t rank = first_rank(row, begin);
+    return stretch_.of(row.kind, row.layer, rank, rank + count);
+  }
+
+  void draw(const Row& row, size_t begin, size_t count) {
+    draws_.draw(static_cast<int>(row.task), sample_, static_cast<int>(first_rank(row, begin)), {bits_.data(), count});
+  }
+
+  // Writes the seconds of each rank into own_.
+  void own_seconds(const Row& row, size_t begin, size_t count) {
+    if (differ_) {
+      const size_t at = row.work_class * static_cast<size_t>(r_.ranks()) + first_rank(row, begin);
+      std::copy_n(seconds_.data() + at, count, own_.data());
+      return;
+    }
+    const double seconds = seconds_[row.work_class];
+    std::fill_n(own_.data(), count, seconds);
+    if (seconds == 0) return;
+    if (jitter_) {
+      draw(row, begin, count);
+      draws_.quantiles({bits_.data(), count}, own_.data());
+      for (size_t i = 0; i < count; ++i) own_[i] *= seconds;
+    }
+    if (const double* factors = stretch(row, begin, count))
+      for (size_t i = 0; i < count; ++i) own_[i] *= factors[i];
+  }
+
+  // Writes the seconds of each group's slowest rank into group_own_. If only jitter tells ranks apart, it is the one
+  // with the largest draw.
+  void group_seconds(const Row& row, size_t begin, size_t count) {
+    const Spacing group{row.group_size, row.group_step};
+    const size_t groups = count / group.size;
+    if (differ_) {
+      own_seconds(row, begin, count);
+      group_max(own_.data(), count, group, group_own_.data());
+      return;
+    }
+    const double seconds = seconds_[row.work_class];
+    if (seconds > 0 && stretch(row, begin, count) != nullptr) {
+      own_seconds(row, begin, count);
+      group_max(own_.data(), count, group, group_own_.data());
+      return;
+    }
+    std::fill_n(group_own_.data(), groups, seconds);
+    if (seconds == 0 || !jitter_) return;
+    draw(row, begin, count);
+    group_max(bits_.data(), count, group, group_bits_.data());
+    draws_.quantiles({group_bits_.data(), groups}, group_own_.data());
+    for (size_t i = 0; i < groups; ++i) group_own_[i] *= seconds;
+  }
+
+  const RankReplay& r_;
+  std::span<const double> seconds_;  // by work class; where ranks differ, by rank too
+  bool differ_;
+  RankTimes* times_;
+  bool jitter_;
+  JitterDraws draws_;
+  RankStretch stretch_;
+  size_t stage_ranks_;
+  int sample_ = 0;
+  std::vector<double> ends_, alone_ends_;                              // by buffer and place in the stage
+  std::vector<double> ready_, alone_, own_, group_ready_, group_own_;  // scratch of a block
+  std::vector<uint32_t> bits_, group_bits_;
+};
+
+RankOutcome RankReplay::replay(std::span<const double> seconds, const RankNoise& noise, int samples) const {
+  require<BadInput>(samples >= 1, "samples: found {}, expected >= 1", samples);
+  check_noise(noise, ranks(), layers_);
+  return rank_loops::outcome_of(Run(*this, seconds, noise), ranks(), samples);
+}
+
+RankOutcome RankReplay::replay_each(std::span<const double> seconds, RankTimes* times) const {
+  uint32_t classes = 0;
+  for (const Row& row : rows_) classes = std::max(classes, row.work_class + 1);
+  require_equal(seconds.size(), classes * static_cast<size_t>(ranks()), "rank replay: seconds by class and rank");
+  if (times != nullptr) {
+    times->ranks = ranks();
+    times->ready_s.assign(rows_.size() * static_cast<size_t>(ranks()), 0);
+    times->end_s = times->ready_s;
+  }
+  return rank_loops::outcome_of(Run(*this, seconds, {}, true, times), ranks(), 1);
+}
+
+}  // namespace moe

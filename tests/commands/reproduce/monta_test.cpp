@@ -1,0 +1,220 @@
+// MoNTA's closed forms against a pipeline that is stepped through chunk by chunk, and the plans of the same strategies
+// against both.
+#include "commands/reproduce/monta.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include "commands/reproduce/printed_rows.h"
+#include "moe/base/check.h"
+
+namespace moe::reproduce {
+namespace {
+
+// Three machines in a row, one job a chunk: AlltoAll, AllGather, copy; O2 runs AllGather and copy on one machine.
+double stepped(MontaStrategy s, const MontaTimes& t, int chunks) {
+  double alltoall_free = 0, gather_free = 0, copy_free = 0;
+  for (int c = 0; c < chunks; ++c) {
+    alltoall_free += t.alltoall;
+    gather_free = std::max(gather_free, alltoall_free) + t.allgather;
+    if (s == MontaStrategy::o2)
+      copy_free = gather_free += t.copy;
+    else
+      copy_free = std::max(copy_free, gather_free) + t.copy;
+  }
+  return copy_free;
+}
+
+TEST(Monta, ClosedFormsAreThePipelines) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<double> seconds(0.1, 2);
+  for (int i = 0; i < 2000; ++i) {
+    MontaTimes t{seconds(generator), seconds(generator), 0};
+    const int chunks = 1 + static_cast<int>(generator() % 8);
+    // O3's form holds where a copy is no longer than what it runs beside.
+    t.copy = std::min(t.alltoall, t.allgather) * std::uniform_real_distribution<double>(0, 1)(generator);
+    for (const MontaStrategy s : {MontaStrategy::o2, MontaStrategy::o3})
+      EXPECT_NEAR(monta_seconds(s, t, chunks), stepped(s, t, chunks), 1e-9) << name_of(s) << " " << chunks;
+    EXPECT_EQ(monta_seconds(MontaStrategy::o1, t, 1), t.alltoall + t.allgather);
+  }
+}
+
+// The ratios on Table 8's own baseline: 0.355, 0.306, 0.284 by hand from its latencies.
+TEST(Monta, RatiosOnItsOwnBaseline) {
+  EXPECT_NEAR((1.012 + 1.443) / 6.909, 0.355, 5e-4);
+  EXPECT_NEAR(monta_seconds(MontaStrategy::o2, {0.374, 0.385, 0.05}, 4) / 6.909, 0.306, 5e-4);
+  EXPECT_NEAR(monta_seconds(MontaStrategy::o3, {0.374, 0.385, 0.05}, 4) / 6.909, 0.284, 5e-4);
+}
+
+TEST(Monta, LinesGoThroughTable8) {
+  const MontaPlatform p = table8_platform();
+  EXPECT_NEAR(p.alltoall.seconds(256e6), 6.909e-3, 2e-6);
+  EXPECT_NEAR(p.alltoall.seconds(8e6), 0.374e-3, 1e-6);
+  EXPECT_NEAR(p.allgather.seconds(256e6), 1.443e-3, 1e-6);
+  EXPECT_NEAR(p.allgather.seconds(64e6), 0.385e-3, 1e-6);
+  EXPECT_NEAR(p.seconds(MontaStrategy::o2, 256e6, 4), 2.114e-3, 5e-6);
+  EXPECT_NEAR(monta_bytes(256), 32 * 256e6, 1);
+}
+
+std::vector<int> lengths() {
+  std::vector<int> all;
+  for (const PrintedChoice& row : printed_monta_choices()) all.push_back(row.seq);
+  return all;
+}
+
+// The preset's lines are Table 8's, and its other rows those that are listed as assumed.
+TEST(Monta, PresetIsWhatIsPrintedAndWhatIsAssumed) {
+  const MontaPlatform p = table8_platform();
+  const Profile preset = find_profile("a800");
+  const auto expect_line = [&](Op op, Network network, const TimeLine& line) {
+    for (const CommRow& row : preset.comm)
+      if (row.op == op && row.network == network) {
+        EXPECT_NEAR(row.alpha_s / line.alpha_s, 1, 1e-9) << name_of(op);
+        EXPECT_NEAR(row.beta_s_per_byte / line.beta_s_per_byte, 1, 1e-9) << name_of(op);
+        return;
+      }
+    ADD_FAILURE() << name_of(op);
+  };
+  expect_line(Op::alltoall, Network::inter, p.alltoall);
+  expect_line(Op::allgather, Network::intra, p.allgather);
+  EXPECT_NEAR(preset.compute.front().beta_s_per_byte * p.copy_bytes_per_s, 1, 1e-12);
+  const Assumptions assumed = find_assumptions("monta-a800");
+  EXPECT_EQ(monta_cluster(&assumed).contention, preset.contention);
+  EXPECT_FALSE(preset.contention.none());
+  EXPECT_TRUE(monta_cluster(nullptr).contention.none());
+  std::set<std::tuple<Op, double, double>> rows, expected;
+  for (const CommRow& row : preset.comm) rows.insert({row.op, row.alpha_s, row.beta_s_per_byte});
+  for (const ComputeRow& row : preset.compute) rows.insert({row.op, row.alpha_s, row.beta_s_per_flop});
+  for (const AssumedRow& row : assumed.rows) {
+    const auto* comm = std::get_if<CommRow>(&row.row);
+    const auto* compute = std::get_if<ComputeRow>(&row.row);
+    if (comm != nullptr) expected.insert({comm->op, comm->alpha_s, comm->beta_s_per_byte});
+    if (compute != nullptr) expected.insert({compute->op, compute->alpha_s, compute->beta_s_per_flop});
+  }
+  EXPECT_TRUE(std::ranges::includes(rows, expected));
+  EXPECT_EQ(preset.comm.size() + preset.compute.size(), 3 + assumed.rows.size());
+}
+
+TEST(Monta, PlansAreTheClosedFormsWhereNothingStalls) {
+  const MontaPlatform p = table8_platform();
+  const Profile profile = monta_cluster(nullptr);
+  for (const int seq : lengths()) {
+    const MontaLayer layer(profile, seq);
+    EXPECT_EQ(layer.bytes(), 2.0 * 1024 * seq * 8192 * 2);
+    for (const MontaStrategy s : {MontaStrategy::baseline, MontaStrategy::o1, MontaStrategy::o2, MontaStrategy::o3})
+      for (const int chunks : {1, 2, 4, 8})
+        EXPECT_NEAR(layer.exchange_s(s, chunks) / p.seconds(s, layer.bytes(), chunks), 1, 1e-9)
+            << name_of(s) << " " << seq << "K, " << chunks;
+    const double o3 = layer.exchange_s(MontaStrategy::o3, kMontaChunks);
+    for (const MontaStrategy s : kMontaStrategies)
+      EXPECT_LE(o3, layer.exchange_s(s, kMontaChunks) * (1 + 1e-12)) << name_of(s) << " " << seq << "K";
+  }
+}
+
+// Three machines, one job a chunk each (O2's copies run on the AllGathers'), stepped from event to event: where an
+// AllGather and a job of another machine begin to run side by side, the AllGather gets longer.
+double stalled(MontaStrategy s, const MontaTimes& t, int chunks, const std::array<double, 3>& stall_s) {
+  struct Job {
+    int kind, chunk;  // AlltoAll 0, AllGather 1, copy 2
+    double end = 0;
+  };
+  std::array<std::vector<Job>, 3> queues;
+  for (int c = 0; c < chunks; ++c) {
+    queues[0].push_back({0, c});
+    queues[1].push_back({1, c});
+    if (chunks > 1) queues[s == MontaStrategy::o2 ? 1 : 2].push_back({2, c});
+  }
+  std::array<size_t, 3> next{};
+  std::array<Job*, 3> running{};
+  std::array<int, 3> done{};  // by kind: chunks, which end in order
+  double now = 0;
+  for (;;) {
+    for (size_t m = 0; m < 3; ++m) {
+      if (running[m] || next[m] == queues[m].size()) continue;
+      Job& job = queues[m][next[m]];
+      if (job.kind > 0 && done[static_cast<size_t>(job.kind - 1)] <= job.chunk) continue;
+      job.end = now + std::array{t.alltoall, t.allgather, t.copy}[static_cast<size_t>(job.kind)];
+      for (Job* other : running) {
+        if (!other || other->end - now < 1e-12) continue;
+        if (job.kind == 1) job.end += stall_s[static_cast<size_t>(other->kind)];
+        if (other->kind == 1) other->end += stall_s[static_cast<size_t>(job.kind)];
+      }
+      running[m] = &job;
+      ++next[m];
+    }
+    double first = 1e300;
+    for (const Job* job : running)
+      if (job) first = std::min(first, job->end);
+    if (first == 1e300) return now;
+    now = first;
+    for (Job*& job : running)
+      if (job && job->end == now) {
+        ++done[static_cast<size_t>(job->kind)];
+        job = nullptr;
+      }
+  }
+}
+
+TEST(Monta, StalledPlansAreTheSteppedPipelines) {
+  const MontaPlatform p = table8_platform();
+  const Assumptions assumed = find_assumptions("monta-a800");
+  const Profile profile = monta_cluster(&assumed);
+  const std::array<double, 3> stall_s{assumed.value("intra_by_inter_stall_s").value(), 0,
+                                      assumed.value("intra_by_copy_stall_s").value()};
+  int slower = 0;
+  for (const int seq : lengths()) {
+    const MontaLayer layer(profile, seq);
+    for (const MontaStrategy s : kMontaStrategies)
+      for (const int chunks : {1, 2, 4, 8}) {  // that divide the rows
+        const double free = p.seconds(s, layer.bytes(), chunks), found = layer.exchange_s(s, chunks);
+        const int n = s == MontaStrategy::o1 ? 1 : chunks;
+        EXPECT_NEAR(found / stalled(s, p.times(s, layer.bytes(), n), n, stall_s), 1, 1e-9)
+            << name_of(s) << " " << seq << "K, " << chunks;
+        slower += found > free * 1.01;
+      }
+  }
+  EXPECT_GT(slower, 30);
+}
+
+// Figure 14's choices, with its 4 chunks and with the number of chunks searched.
+TEST(Monta, ChoosesAsPrintedWhereKernelsStall) {
+  const Assumptions assumed = find_assumptions("monta-a800");
+  const Profile profile = monta_cluster(&assumed);
+  for (const PrintedChoice& row : printed_monta_choices()) {
+    const MontaLayer layer(profile, row.seq);
+    EXPECT_EQ(name_of(least_exchange(layer, kMontaChunks)), row.choice) << row.seq;
+    EXPECT_EQ(layer.choice().variant->name, "monta-" + row.choice) << row.seq;
+  }
+}
+
+// By hand: what a rank of 16 computes and moves in a layer of 2x70B with 8K tokens.
+TEST(Monta, StepIsTheSumOfItsParts) {
+  const MontaPlatform p = table8_platform();
+  const Assumptions assumed = find_assumptions("monta-a800");
+  const Profile profile = monta_cluster(&assumed);
+  const double tokens = 8192, m = 8192, h = 28672, kv = 1024;
+  const double attention = 2 * tokens * (2 * m * m + 2 * m * kv) + 4 * tokens * tokens * m;
+  const double experts = 2 * 3 * 2 * tokens * m * h, gate = 8 * 2 * tokens * m * 2;  // the gate on each of 8 TP ranks
+  const double flops = 3 * (attention + experts + gate) / 8;
+  const double volume = 2 * tokens * m * 2;
+  const auto reduced = [&](double bytes) { return 2 * p.allgather.seconds(bytes); };
+  const double rest = flops * profile.compute.back().beta_s_per_flop + 2 * reduced(volume / 2);
+  const double baseline = rest + 4 * p.alltoall.seconds(volume) + 2 * reduced(volume);
+  const double o1 = rest + 4 * p.seconds(MontaStrategy::o1, volume, 1) + 2 * p.allgather.seconds(volume);
+  const MontaLayer layer(profile, 8);
+  const MontaStep before = layer.step(MontaStrategy::baseline, 1), after = layer.step(MontaStrategy::o1, 1);
+  EXPECT_NEAR(before.seconds / baseline, 1, 1e-9);
+  EXPECT_NEAR(after.seconds / o1, 1, 1e-9);
+  EXPECT_NEAR(before.flops / flops, 1, 1e-9);
+  EXPECT_NEAR(before.share(), 4 * p.alltoall.seconds(volume) / baseline, 1e-9);
+  EXPECT_NEAR(before.share(), printed_monta_ratio("alltoall-share-baseline", 8), 5e-4) << "what sets GEMM's rate";
+  EXPECT_GT(layer.step(MontaStrategy::o3, kMontaChunks).seconds, after.seconds);
+}
+
+}  // namespace
+}  // namespace moe::reproduce

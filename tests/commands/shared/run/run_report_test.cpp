@@ -1,0 +1,26 @@
+#include "commands/shared/run/run_report.h"
+
+#include <gtest/gtest.h>
+#include <sstream>
+
+#include "moe/schedule/schedule.h"
+
+namespace moe::commands {
+namespace {
+
+TEST(TasksText, IsNarrowWhateverOverran) {
+  LayerOutcome outcome;
+  for (const Schedule& schedule : schedules()) {
+    ScheduleRun run{};
+    run.tasks.emplace_back();
+    run.plan.schedule = schedule.name;
+    run.record.summary.set("overrun_share", 0.1234);
+    outcome.runs.push_back(std::move(run));
+  }
+  std::istringstream text(tasks_text(outcome));
+  for (std::string line; std::getline(text, line);) EXPECT_LE(line.size(), 120) << line;
+  EXPECT_NE(text.str().find("; 12.34 % outlasted"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace moe::commands
