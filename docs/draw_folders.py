@@ -16,7 +16,7 @@ from pictures import text, write_or_check  # noqa: E402
 
 PICTURE = ROOT / "docs" / "folders.svg"
 RUNS_LAYERS_FROM = "moe/device"  # what includes it, also by other headers, needs LibTorch
-BOX, GAP, LEVEL, WIDTH = (150, 46), 16, 84, 1180
+BOX, GAP, LEVEL, WIDTH = (150, 46), 16, 84, 1460
 PLANS, RUNS, LINE = "#e3ecf7", "#f8e6d3", "#8a94a3"
 
 # The data flow: column, row, what happens, the file to read. The arrows are between the numbers of these steps.

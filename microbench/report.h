@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "moe/device/kind.h"
+#include "moe/base/device_kind.h"
 #include "moe/exec/overhead.h"
 #include "moe/record/record.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 // What the verbs that run layers are told of their ranks.
-#include "moe/device/kind.h"
+#include "moe/base/device_kind.h"
 
 namespace moe::commands {
 

@@ -7,8 +7,6 @@
 
 namespace moe {
 
-std::string_view name_of(DeviceKind kind) { return kind == DeviceKind::cuda ? "cuda" : "cpu"; }
-
 void set_cuda_connections() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
 
 std::unique_ptr<Device> make_device(DeviceKind kind, int local_rank, int threads) {

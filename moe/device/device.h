@@ -2,7 +2,7 @@
 // Makes a device: the CPU's threads or a GPU.
 #include <memory>
 
-#include "moe/device/kind.h"
+#include "moe/base/device_kind.h"
 #include "moe/device/stream.h"
 
 namespace moe {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
-#include "moe/device/kind.h"
+#include "moe/base/device_kind.h"
 
 namespace moe {
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "moe/base/device_kind.h"
 #include "moe/comm/world.h"
-#include "moe/device/kind.h"
 
 namespace moe::measure {
 

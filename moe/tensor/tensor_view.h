@@ -6,8 +6,8 @@
 #include <initializer_list>
 
 #include "moe/base/check.h"
+#include "moe/base/device_kind.h"
 #include "moe/base/units.h"
-#include "moe/device/kind.h"
 
 namespace moe {
 

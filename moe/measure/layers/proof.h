@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "moe/base/device_kind.h"
 #include "moe/comm/world.h"
-#include "moe/device/kind.h"
 #include "moe/layer/reference/stack_reference.h"
 #include "moe/measure/layers/layer_bench.h"
 #include "moe/measure/layers/rank_run.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "moe/device/kind.h"
+#include "moe/base/device_kind.h"
 #include "moe/exec/executor.h"
 #include "moe/measure/layers/overlap.h"
 #include "moe/plan/plan.h"

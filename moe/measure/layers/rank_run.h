@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "moe/base/device_kind.h"
 #include "moe/comm/communicator.h"
 #include "moe/comm/world.h"
-#include "moe/device/kind.h"
 #include "moe/exec/executor.h"
 #include "moe/layer/workload.h"
 #include "moe/model/rank_model.h"

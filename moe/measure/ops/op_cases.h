@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "moe/device/kind.h"
+#include "moe/base/device_kind.h"
 #include "moe/prices/profile.h"
 #include "moe/record/record.h"
 

@@ -6,7 +6,7 @@
 namespace moe {
 
 enum class DeviceKind : uint8_t { cpu, cuda };
-std::string_view name_of(DeviceKind kind);
+constexpr std::string_view name_of(DeviceKind kind) { return kind == DeviceKind::cuda ? "cuda" : "cpu"; }
 
 /// Who computes attention on a GPU: our kernels, or LibTorch's. On the CPU it is always LibTorch.
 enum class AttentionBy : uint8_t { own, torch };
