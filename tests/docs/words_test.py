@@ -85,7 +85,8 @@ class Columns(unittest.TestCase):
         pages = [Page(f"docs/{name}.md").prose for name in ("metrics", "tuning", "serving")]
         sections = [set(re.findall(r"`([^`]+)`", part)) for page in pages for part in page.split("\n## ")]
         tables = 0
-        for path in sources("verbs", "tuner", "planner", "doctor", "microbench", "layerbench", "modelbench"):
+        with_tables = sources("commands/shared", "commands/doctor", "tuner", "microbench", "layerbench", "modelbench")
+        for path in [*(ROOT / "commands").glob("*.cpp"), *with_tables]:
             for heads in COLUMNS.findall(path.read_text()):
                 names = {name for name in re.findall(r'"([^"]*)"', heads) if not OF_DATA.match(name)}
                 best = min((names - section for section in sections), key=len)
@@ -105,7 +106,7 @@ class Formats(unittest.TestCase):
 
     def test_define_what_readers_of_toml_know(self):
         known = set(re.findall(r'\.key = "(\w+)"', (ROOT / "moe/shape/layer_fields.h").read_text()))
-        for path in [*sources("moe", "reproduce"), ROOT / "moe/shape/layer_file.h"]:
+        for path in [*sources("moe", "commands/reproduce"), ROOT / "moe/shape/layer_file.h"]:
             for keys in READERS.findall(path.read_text()):
                 known |= set(re.findall(r'"(\w+)"', keys))
         self.assertGreater(len(known), 60)
