@@ -99,7 +99,7 @@ GainOfWave gain_of_wave(ModelSearch& search, const Profile& profile, ModelShape 
   choice.fits = [&](const LayerCase& c, Flow) { return c.parallel == model.shape.parallel; };
   GainOfWave gain;
   gain.other.seconds = std::numeric_limits<double>::infinity();
-  double bound_s = wave_bound(pricer, model, true);
+  double bound_s = wave_bound(pricer, model, {kept_layers(model, kMemories.back()), true});
   for (const Schedule& schedule : schedules()) {
     try {
       const ModelResult found = search.tune(schedule, pricer, model, partition_strategies().front(), choice);
@@ -277,8 +277,8 @@ Report beyond(Study&) {
       fmt::format("other times: each kind of task in each phase by {} draws within 10 % (the median and the worst), "
                   "every lane slowed by every other while both are busy, and every task longer by a launch",
                   kDraws),
-      "bound: the work of the busiest lane, or one micro-batch's tasks in sequence, whatever the order; of the best "
-      "other schedules' own bounds and this one, the least"};
+      "bound: the busiest lane's work with what leads to it and follows it, or tasks in sequence, whatever the order; "
+      "of the best other schedules' own bounds and this one, the least"};
   return report;
 }
 

@@ -68,7 +68,7 @@ void add_passes(search::LayerReplay& layer, std::span<const Phase> phases, int f
   for (const Phase phase : phases) {
     const PhaseBound bound = layer.bound(phase);
     of(phase).beyond_s = bound.pass_from(next);
-    if (bound.gradient_lane() >= 0) of(phase).busy_beyond_s = bound.busy(bound.gradient_lane(), next);
+    if (bound.gradient_lane() >= 0) of(phase).busy_beyond_s = bound.busy(bound.gradient_lane(), {.least = next});
   }
 }
 
@@ -188,13 +188,11 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
     result = tune(find_schedule("fsmoe-dw"), pricer, model, strategy, choice);
     known = {std::move(result.plan), result.total_s(), {}};
   }
-  const int held = is_any && model.order == PipelineOrder::gpipe ? model.micro_batches : 1;
-  WaveResult found = best_wave(pricer, model,
-                               {.keep = std::max(held * model.layers + 1, least_kept(model, schedule.iteration)),
-                                .forward = degrees.forward,
-                                .backward = degrees.backward,
-                                .order = schedule.iteration},
-                               known);
+  const WaveChoice wave{.keep = usually_kept(model, schedule.iteration),
+                        .forward = degrees.forward,
+                        .backward = degrees.backward,
+                        .order = schedule.iteration};
+  WaveResult found = best_wave(pricer, model, wave, known);
   result.schedule = schedule.name;
   result.plan = std::move(found.plan);
   result.plan.schedule = schedule.name;
@@ -203,7 +201,8 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
     result.partition = {};
     set_times(price(pricer, result.plan), pricer.profile(), result);
   }
-  result.bound_s = result.at_least_s = wave_bound(pricer, model);
+  const double wave_s = wave_bound(pricer, model, wave);
+  result.bound_s = result.at_least_s = is_any ? std::min(wave_s, result.bound_s) : wave_s;
   return result;
 }
 

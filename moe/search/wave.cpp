@@ -1,6 +1,8 @@
 #include "moe/search/wave.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
@@ -12,6 +14,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
+#include "moe/schedule/layer_builder.h"
 #include "moe/schedule/schedules.h"
 #include "moe/search/degrees.h"
 #include "moe/simulator/bounds.h"
@@ -677,6 +680,289 @@ Plan base_plan(const ModelShape& model, const WaveDegrees& degrees) {
   return timed_model_plan(kWave, decided, wave_decision(model, degrees));
 }
 
+/// The degrees of a phase that are tried.
+struct DegreeRange {
+  int first = 1, most = 1;
+};
+using DegreeRanges = std::array<DegreeRange, kPhases>;
+
+DegreeRanges degree_ranges(const WaveChoice& choice, const LayerPricer& pricer) {
+  const int most = largest_degree(pricer);
+  const auto tried = [&](int fixed) {
+    return fixed > 0 ? DegreeRange{std::min(fixed, most), std::min(fixed, most)}
+                     : DegreeRange{1, std::min(kMostWaveDegree, most)};
+  };
+  return {tried(choice.forward), tried(choice.backward)};
+}
+
+/// What passes take at least: each lane's work, and the tasks that follow each other.
+struct Load {
+  std::vector<double> busy_s;  // by lane
+  double chain_s = 0;
+
+  void add(const Load& other, double times = 1) {
+    for (size_t lane = 0; lane < busy_s.size(); ++lane) busy_s[lane] += times * other.busy_s[lane];
+    chain_s += times * other.chain_s;
+  }
+  void lower(const Load& other) {
+    for (size_t lane = 0; lane < busy_s.size(); ++lane) busy_s[lane] = std::min(busy_s[lane], other.busy_s[lane]);
+    chain_s = std::min(chain_s, other.chain_s);
+  }
+};
+
+/// What an iteration has behind its passes. Whatever waits for gradients' sums stands behind all passes on its lane.
+struct StepLoad {
+  StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const ModelShape& model, size_t lanes);
+
+  std::vector<double> sums_s, gathers_s;  // by lane
+  std::vector<double> head_sums_s;        // which may be sent at any time
+  double optimizers_s = 0, first_s = 0;   // all of them, and the shortest
+  bool waits = false;                     // for sums, or for all passes
+  /// Returns what follows the last computation of the passes.
+  double behind_s() const {
+    return waits ? std::max(optimizers_s, first_s + *std::ranges::max_element(gathers_s)) : optimizers_s;
+  }
+};
+
+StepLoad::StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const ModelShape& model, size_t lanes)
+    : sums_s(lanes), gathers_s(lanes), head_sums_s(lanes), waits(!model.step.planned || pricer.has(GroupKind::dp)) {
+  const ParallelShape& p = model.shape.parallel;
+  const int dense_layers = dense == nullptr ? 0 : model.dense_in(0), moe_layers = model.layers - dense_layers;
+  const schedule::StageLanes of(kWave.lanes, networks_of(pricer.groups()), 1);
+  const auto on = [&](GroupKind group, std::vector<double>& seconds) -> double& {
+    return seconds[static_cast<size_t>(of.of(group, 0))];
+  };
+  const auto each_layer = [&](const auto& value_of) {
+    auto sum = moe_layers * std::invoke(value_of, pricer);
+    if (dense_layers > 0) sum += dense_layers * std::invoke(value_of, *dense);
+    return sum;
+  };
+  if (pricer.has(GroupKind::dp)) {
+    const int64_t bytes = model.embedding_gradient_bytes + each_layer(&LayerPricer::gradient_bytes);
+    const double seconds = pricer.gradient_seconds_in_parts(bytes);
+    on(GroupKind::dp, sums_s) += seconds;
+    on(GroupKind::dp, head_sums_s) = pricer.gradient_seconds_in_parts(bytes + model.head_gradient_bytes) - seconds;
+    if (p.zero > 0)
+      on(GroupKind::dp, gathers_s) +=
+          each_layer([](const LayerPricer& l) { return l.dense_seconds(TaskKind::weights, Phase::backward); });
+  }
+  if (pricer.has(GroupKind::edp) && p.zero > 0)
+    on(GroupKind::edp, gathers_s) += moe_layers * pricer.dense_seconds(TaskKind::expert_weights, Phase::backward);
+  if (!model.step.planned) {
+    optimizers_s = first_s = pricer.dense_seconds(TaskKind::optimizer, Phase::backward);
+    return;
+  }
+  if (pricer.has(GroupKind::edp)) {
+    const double bytes = moe_layers * static_cast<double>(expert_gradient_bytes(model.shape));
+    if (const auto curve = pricer.collective(Op::allreduce, GroupKind::edp, bytes))
+      on(GroupKind::edp, sums_s) += curve->in_parts(bytes, bytes, pricer.profile().task_overhead_s).all;
+  }
+  if (!model.step.optimizer) return;
+  first_s = std::numeric_limits<double>::infinity();
+  const auto add = [&](const LayerCase& c, const StepWeights& weights, int times) {
+    if (times == 0) return;
+    const double bytes = optimizer_bytes(c, weights, *model.step.optimizer);
+    const double seconds = cost::step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, bytes, 0, 0});
+    optimizers_s += times * seconds;
+    first_s = std::min(first_s, seconds);
+  };
+  add(model.shape, step_weights(model.shape), moe_layers);
+  if (dense_layers > 0) add(dense->shape(), step_weights(dense->shape()), dense_layers);
+  if (!model.ends.none()) {
+    add(model.shape, model.ends.head, 1);
+    add(model.shape, model.ends.embedding, 1);
+  } else if (model.head_gradient_bytes + model.embedding_gradient_bytes > 0) {
+    first_s = 0;
+  }
+}
+
+/// Bounds an iteration from below by its lanes, with what leads to a lane's first task and follows its last one, and by
+/// tasks that follow each other: in a micro-batch, from one to the next where memory or turns make them, and in the
+/// step.
+class IterationBound {
+ public:
+  IterationBound(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice)
+      : model_(model),
+        dense_(model.dense.none(model.layers) ? nullptr : &pricer.dense(model.dense.hidden)),
+        keep_(choice.keep),
+        ranges_(degree_ranges(choice, pricer)),
+        turns_(turns_of(choice.order, model.layers, model.micro_batches)),
+        lanes_(BoundShapes().get(kWave, pricer.outline(), Phase::forward).lanes.size()),
+        step_(pricer, dense_, model, lanes_) {
+    const int dense_layers = model.dense.in(0, model.layers);
+    if (dense_layers < model.layers) set_loads(pricer, ranges_, kinds_[0]);
+    if (dense_layers > 0) set_loads(*dense_, {{{1, 1}, {1, 1}}}, kinds_[1]);
+    lead_s_ = outside_s(Phase::forward);
+    tail_s_ = outside_s(Phase::backward);
+  }
+
+  /// Returns the bound whatever the degrees.
+  double seconds() const {
+    if (model_.micro_batches == 1) return seconds({0, 0, 0, 0});
+    double least_s = std::numeric_limits<double>::infinity();
+    for (int f = ranges_[0].first; f <= ranges_[0].most; ++f)
+      for (int b = ranges_[1].first; b <= ranges_[1].most; ++b) least_s = std::min(least_s, seconds({0, f, b, 0}));
+    return least_s;
+  }
+  /// Returns the bound for these degrees, of which 0 is any.
+  double seconds(const WaveDegrees& degrees) const;
+
+ private:
+  // A layer's passes by phase and degree, at 0 the least of each; what leads to a lane's tasks of a forward, and what
+  // follows those of a backward.
+  struct Layer {
+    std::array<std::map<int, Load>, kPhases> loads;
+    std::array<std::vector<double>, kPhases> outside_s;
+  };
+
+  void set_loads(const LayerPricer& pricer, const DegreeRanges& ranges, Layer& layer) {
+    BoundShapes shapes;
+    for (const Phase phase : {Phase::forward, Phase::backward}) {
+      const auto p = static_cast<size_t>(phase);
+      const BoundShape& shape = shapes.get(kWave, pricer.outline(), phase);
+      BoundShape chain = shape;
+      chain.weights.clear();  // nothing of the chain waits for these halves
+      chain.beside_sum.clear();
+      chain.shared.clear();  // whose bound is that of lanes in the schedule's order
+      const PhaseBound all(kWave, shape, pricer), chained(kWave, chain, pricer);
+      layer.outside_s[p].assign(lanes_, std::numeric_limits<double>::infinity());
+      for (int r = ranges[p].first; r <= ranges[p].most; ++r) {
+        Load load{{}, chained.crossings({.exact = r}).back().back()};
+        for (size_t lane = 0; lane < lanes_; ++lane) {
+          load.busy_s.push_back(all.busy(static_cast<int>(lane), {.exact = r}));
+          double& outside_s = layer.outside_s[p][lane];
+          outside_s = std::min(outside_s, all.outside(static_cast<int>(lane), {.exact = r}));
+        }
+        if (phase == Phase::backward && pricer.outline().recomputes) load.add(layer.loads[0].at(0));
+        layer.loads[p].try_emplace(0, load).first->second.lower(load);
+        layer.loads[p].emplace(r, std::move(load));
+      }
+    }
+  }
+
+  const Load& load(int layer, Phase phase, int degree) const {
+    const bool dense = model_.dense.has(layer);
+    return kinds_[dense ? 1 : 0].loads[static_cast<size_t>(phase)].at(dense ? 0 : degree);
+  }
+
+  // Returns a phase of a micro-batch.
+  Load all_layers(Phase phase, int degree) const {
+    Load sum{std::vector<double>(lanes_)};
+    for (int layer = 0; layer < model_.layers; ++layer) sum.add(load(layer, phase, degree));
+    return sum;
+  }
+
+  // Returns what leads to a lane's first task at least, or follows its last one: in the first layer that has any.
+  std::vector<double> outside_s(Phase phase) const {
+    std::vector<double> outside_s(lanes_);
+    for (size_t lane = 0; lane < lanes_; ++lane)
+      for (int layer = 0; layer < model_.layers; ++layer) {
+        const Layer& kind = kinds_[model_.dense.has(layer) ? 1 : 0];
+        if (const double own_s = kind.outside_s[static_cast<size_t>(phase)][lane]; std::isfinite(own_s)) {
+          outside_s[lane] += own_s;
+          break;
+        }
+        outside_s[lane] += load(layer, phase, 0).chain_s;
+      }
+    return outside_s;
+  }
+
+  // Returns what lies at least between a micro-batch's last forward and the next one's, or between their first
+  // backwards, where memory makes forwards wait for backwards: from the i-th backward on to the forward that waits for
+  // it.
+  double micro_batch_s(const WaveDegrees& degrees) const {
+    const int ahead = keep_ - model_.layers;  // layers, of the next micro-batch, that wait for none
+    std::vector<double> forwards_s(static_cast<size_t>(model_.layers) + 1);
+    for (int layer = model_.layers; layer-- > 0;)
+      forwards_s[static_cast<size_t>(layer)] =
+          forwards_s[static_cast<size_t>(layer) + 1] + load(layer, Phase::forward, degrees.forward).chain_s;
+    double most_s = 0, backwards_s = 0;
+    for (int i = 0; i + ahead < model_.layers; ++i) {
+      backwards_s += load(model_.layers - 1 - i, Phase::backward, degrees.backward).chain_s;
+      most_s = std::max(most_s, backwards_s + forwards_s[static_cast<size_t>(i + ahead)]);
+    }
+    return most_s;
+  }
+
+  // Returns when the first gradient can be sent: behind all forwards, and behind the backwards that these wait for.
+  double sums_begin(const WaveDegrees& degrees, const Load& all) const {
+    double before_s = lead_s_[0] + all.busy_s[0];
+    const int cells = model_.layers * model_.micro_batches;
+    for (int n = std::max(0, cells - keep_); n < cells; ++n) {
+      const int degree = n >= cells - model_.layers ? degrees.last_backward : degrees.backward;
+      before_s -= load(model_.layers - 1 - n % model_.layers, Phase::backward, degree).busy_s[0];
+    }
+    return before_s;
+  }
+
+  int degree_of(const Pass& pass, const WaveDegrees& degrees) const {
+    if (pass.phase == Phase::forward) return pass.micro_batch == 0 ? degrees.first_forward : degrees.forward;
+    return pass.micro_batch + 1 == model_.micro_batches ? degrees.last_backward : degrees.backward;
+  }
+
+  // Turns follow each other; in each of them its lanes work, and a micro-batch's passes follow each other.
+  // `before_sums`: of those before the first backward of the last micro-batch.
+  double turns_s(const WaveDegrees& degrees, bool before_sums) const {
+    double seconds = 0;
+    for (const Turn& turn : turns_) {
+      if (before_sums && std::ranges::any_of(turn, [&](const Pass& pass) {
+            return pass.phase == Phase::backward && pass.micro_batch + 1 == model_.micro_batches;
+          }))
+        break;
+      Load all{std::vector<double>(lanes_)};
+      std::map<std::pair<Phase, int>, double> chains_s;
+      for (const Pass& pass : turn) {
+        const Load& own = load(pass.layer, pass.phase, degree_of(pass, degrees));
+        all.add(own);
+        chains_s[{pass.phase, pass.micro_batch}] += own.chain_s;
+      }
+      double turn_s = *std::ranges::max_element(all.busy_s);
+      for (const auto& [passes, chain_s] : chains_s) turn_s = std::max(turn_s, chain_s);
+      seconds += turn_s;
+    }
+    return seconds;
+  }
+
+  const ModelShape& model_;
+  const LayerPricer* dense_;  // null: all layers have experts
+  int keep_;                  // layers whose activations are kept
+  DegreeRanges ranges_;
+  std::vector<Turn> turns_;
+  size_t lanes_;
+  StepLoad step_;
+  std::array<Layer, 2> kinds_;  // with experts, dense
+  std::vector<double> lead_s_, tail_s_;
+};
+
+double IterationBound::seconds(const WaveDegrees& degrees) const {
+  const int between = model_.micro_batches - 1;
+  Load all = all_layers(Phase::forward, degrees.first_forward);
+  all.add(all_layers(Phase::backward, degrees.last_backward));
+  const double ends_chain_s = all.chain_s;
+  if (between > 0) {
+    all.add(all_layers(Phase::forward, degrees.forward), between);
+    all.add(all_layers(Phase::backward, degrees.backward), between);
+  }
+  const bool turns = !turns_.empty();
+  const double chain_s = turns ? turns_s(degrees, false) : ends_chain_s + between * micro_batch_s(degrees);
+  const double sums_begin_s = turns ? turns_s(degrees, true) : sums_begin(degrees, all);
+  const double behind_s = step_.behind_s();
+  // Attention is the last computation of the chain: what follows it has no degree.
+  double end_s = std::max({chain_s, chain_s - tail_s_[0] + (step_.waits ? behind_s : step_.first_s),
+                           lead_s_[0] + all.busy_s[0] + behind_s});
+  for (size_t lane = 1; lane < lanes_; ++lane) {
+    const double passes_s = all.busy_s[lane] > 0 ? lead_s_[lane] + all.busy_s[lane] : 0;
+    const double sums_s = step_.sums_s[lane] + step_.gathers_s[lane];
+    end_s = std::max(end_s, passes_s + step_.head_sums_s[lane] + sums_s);
+    if (step_.sums_s[lane] > 0) end_s = std::max(end_s, sums_begin_s + sums_s);
+    if (all.busy_s[lane] == 0) continue;
+    end_s = std::max(end_s, passes_s + tail_s_[lane]);
+    if (step_.waits && tail_s_[lane] > tail_s_[0])  // computation follows
+      end_s = std::max(end_s, passes_s + tail_s_[lane] - tail_s_[0] + behind_s);
+  }
+  return end_s;
+}
+
 // The effort for orders by chance, once degrees are found.
 constexpr int kMostDraws = 100, kDrawnTasks = 100'000;
 // Models with more passes than the first try all degrees on a part of so many layers and micro-batches, and the best on
@@ -686,8 +972,14 @@ constexpr int kMostTriedCells = 96, kTriedLayers = 8, kTriedMicroBatches = 4, kW
 // The best of the plans of a model with some degrees.
 class DegreeTrials {
  public:
-  DegreeTrials(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice)
-      : pricer_(pricer), model_(model), choice_(choice), most_(largest_degree(pricer)) {
+  // `prunes`: whether degrees whose bound is above the best plan are left out.
+  DegreeTrials(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice, bool prunes)
+      : pricer_(pricer),
+        model_(model),
+        choice_(choice),
+        ranges_(degree_ranges(choice, pricer)),
+        bound_(pricer, model, choice),
+        prunes_(prunes) {
     best_.seconds = std::numeric_limits<double>::infinity();
   }
 
@@ -705,6 +997,7 @@ class DegreeTrials {
   }
 
   void attempt(const WaveDegrees& degrees, int draws = 0) {
+    if (prunes_ && best_.degrees && bound_.seconds(degrees) >= best_.seconds) return;
     Plan plan = wave_plan(pricer_, model_, choice_.keep, degrees, {draws, choice_.order});
     const double seconds = timeline_of(plan, price(pricer_, plan), pricer_.profile().contention).makespan_s;
     tried_.emplace_back(seconds, degrees);
@@ -726,21 +1019,16 @@ class DegreeTrials {
 
  private:
   void attempt_each(auto degrees_of) {
-    const auto [forward, most_forward] = tried(choice_.forward);
-    const auto [backward, most_backward] = tried(choice_.backward);
-    for (int f = forward; f <= most_forward; ++f)
-      for (int b = backward; b <= most_backward; ++b) attempt(degrees_of(f, b));
-  }
-
-  std::pair<int, int> tried(int fixed) const {
-    return fixed > 0 ? std::pair(std::min(fixed, most_), std::min(fixed, most_))
-                     : std::pair(1, std::min(kMostWaveDegree, most_));
+    for (int f = ranges_[0].first; f <= ranges_[0].most; ++f)
+      for (int b = ranges_[1].first; b <= ranges_[1].most; ++b) attempt(degrees_of(f, b));
   }
 
   const LayerPricer& pricer_;
   const ModelShape& model_;
   const WaveChoice& choice_;
-  int most_;
+  const DegreeRanges ranges_;
+  const IterationBound bound_;
+  const bool prunes_;
   WaveResult best_;
   std::vector<std::pair<double, WaveDegrees>> tried_;
 };
@@ -761,10 +1049,11 @@ void improve(const LayerPricer& pricer, const ModelShape& model, const WaveChoic
   const ModelShape part = tried_part(model);
   WaveChoice of_part = choice;  // of as many micro-batches, and layers beside them
   of_part.keep = choice.keep / model.layers * part.layers + std::min(choice.keep % model.layers, part.layers);
-  DegreeTrials trials(pricer, part, of_part);
+  const bool is_whole = part.layers == model.layers && part.micro_batches == model.micro_batches;
+  DegreeTrials trials(pricer, part, of_part, is_whole);
   trials.attempt_all();
-  DegreeTrials whole(pricer, model, choice);
-  if (part.layers == model.layers && part.micro_batches == model.micro_batches)
+  DegreeTrials whole(pricer, model, choice, true);
+  if (is_whole)
     whole.best() = std::move(trials.best());
   else
     for (const WaveDegrees& degrees : trials.best_first()) {
@@ -793,36 +1082,6 @@ ModelShape cut_into(const ModelShape& model, int parts) {
   return cut;
 }
 
-double uncut_bound(const LayerPricer& pricer, const ModelShape& model) {
-  const Schedule& schedule = kWave;
-  BoundShapes shapes;
-  std::vector<double> busy_s;
-  double chain_s = 0;
-  int gradient_lane = -1;
-  int64_t bytes = model.head_gradient_bytes + model.embedding_gradient_bytes;
-  for (const bool dense : {false, true}) {
-    const int layers = dense ? model.dense.in(0, model.layers) : model.layers - model.dense.in(0, model.layers);
-    if (layers == 0) continue;
-    const LayerPricer& own = dense ? pricer.dense(model.dense.hidden) : pricer;
-    bytes += layers * own.gradient_bytes();
-    for (const Phase phase : {Phase::forward, Phase::backward}) {
-      BoundShape shape = shapes.get(schedule, own.outline(), phase);
-      const int times = phase == Phase::forward && own.outline().recomputes ? 2 * layers : layers;
-      gradient_lane = std::max(gradient_lane, shape.gradient_lane);
-      const PhaseBound all(schedule, shape, own);
-      busy_s.resize(shape.lanes.size());
-      for (size_t lane = 0; lane < busy_s.size(); ++lane)
-        busy_s[lane] += times * model.micro_batches * all.busy(static_cast<int>(lane));
-      shape.weights.clear();  // nothing of the chain waits for these halves
-      shape.beside_sum.clear();
-      shape.shared.clear();  // whose bound is that of lanes in the schedule's order
-      chain_s += times * PhaseBound(schedule, shape, own).crossings().back().back();
-    }
-  }
-  if (gradient_lane >= 0) busy_s[static_cast<size_t>(gradient_lane)] += pricer.gradient_seconds_in_parts(bytes);
-  return std::max(chain_s, *std::ranges::max_element(busy_s));
-}
-
 }  // namespace
 
 ModelDecision wave_decision(const ModelShape& model, const WaveDegrees& degrees) {
@@ -842,6 +1101,11 @@ ModelDecision wave_decision(const ModelShape& model, const WaveDegrees& degrees)
 
 int least_kept(const ModelShape& model, IterationOrder order) {
   return model.layers * (order == IterationOrder::two_forwards ? std::min(2, model.micro_batches) : 1);
+}
+
+int usually_kept(const ModelShape& model, IterationOrder order) {
+  const bool keeps_all = order == IterationOrder::any && model.order == PipelineOrder::gpipe;
+  return std::max((keeps_all ? model.micro_batches : 1) * model.layers + 1, least_kept(model, order));
 }
 
 Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees,
@@ -872,11 +1136,14 @@ WaveResult best_wave(const LayerPricer& pricer, const ModelShape& model, const W
   return best;
 }
 
-double wave_bound(const LayerPricer& pricer, const ModelShape& model, bool cuts_samples) {
+double wave_bound(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice) {
   double least_s = std::numeric_limits<double>::infinity();
-  for (const int parts : parts_of(model, cuts_samples)) {
+  for (const int parts : parts_of(model, choice.cuts_samples)) {
     const ModelShape cut = cut_into(model, parts);
-    least_s = std::min(least_s, uncut_bound(LayerPricer(pricer.profile(), cut.shape, pricer.options()), cut));
+    const LayerPricer own(pricer.profile(), cut.shape, pricer.options());
+    WaveChoice cut_choice = choice;
+    cut_choice.keep *= parts;
+    least_s = std::min(least_s, IterationBound(own, cut, cut_choice).seconds());
   }
   return least_s;
 }

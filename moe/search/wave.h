@@ -42,6 +42,9 @@ struct WaveResult {
 
 /// Returns of how many layers activations are kept at a time, at least.
 int least_kept(const ModelShape& model, IterationOrder order);
+/// Returns of how many layers a schedule keeps activations at a time: what the model's order of micro-batches keeps,
+/// and one layer more.
+int usually_kept(const ModelShape& model, IterationOrder order);
 
 struct WaveSearch {
   int draws = 0;  // of orders by chance that are tried too, the same on every machine
@@ -70,8 +73,8 @@ struct WaveChoice {
 WaveResult best_wave(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice,
                      const WaveResult& known);
 
-/// Returns the seconds that no order of these tasks beats, whatever the degrees: each lane's work, and the tasks of one
-/// micro-batch in sequence.
-double wave_bound(const LayerPricer& pricer, const ModelShape& model, bool cuts_samples = false);
+/// Returns the seconds that no plan of these beats, whatever the degrees: each lane's work; tasks that follow each
+/// other, within a micro-batch and from one to the next; the step behind them.
+double wave_bound(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice);
 
 }  // namespace moe

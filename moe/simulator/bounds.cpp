@@ -170,12 +170,31 @@ double PhaseBound::dense_on(int lane) const {
   return seconds;
 }
 
-double PhaseBound::busy(int lane, int least) const {
+double PhaseBound::busy(int lane, BoundedDegrees degrees) const {
   double seconds = dense_on(lane);
   for (const auto* part : {&shape_.one, &shape_.weights})
     for (const auto& link : *part)
-      if (link.lane == lane) seconds += load(link, {.least = least}).all;
+      if (link.lane == lane) seconds += load(link, degrees).all;
   return seconds;
+}
+
+// What stands beside the chain begins as soon as the MoE part does, or ends with it.
+double PhaseBound::outside(int lane, BoundedDegrees degrees) const {
+  std::vector<BoundShape::Link> chain;
+  for (const auto* part : {&shape_.before, &moe_chain(degrees), &shape_.behind})
+    chain.insert(chain.end(), part->begin(), part->end());
+  const bool forward = shape_.phase == Phase::forward;
+  if (!forward) std::ranges::reverse(chain);
+  const size_t outermost = (forward ? shape_.before : shape_.behind).size();  // links that all else waits for
+  const auto is_here = [&](const BoundShape::Link& link) { return link.lane == lane; };
+  const bool beside = std::ranges::any_of(shape_.shared, is_here) || std::ranges::any_of(shape_.weights, is_here) ||
+                      std::ranges::any_of(shape_.beside_sum, is_here);
+  double seconds = 0;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    if (is_here(chain[i]) || (beside && i == outermost)) return seconds;
+    seconds += is_chunked(chain[i].kind) ? load(chain[i], degrees).least : dense(chain[i]);
+  }
+  return beside ? seconds : std::numeric_limits<double>::infinity();
 }
 
 PhaseBound::Load PhaseBound::load(const BoundShape::Link& link, BoundedDegrees degrees) const {

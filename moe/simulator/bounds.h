@@ -110,8 +110,11 @@ class PhaseBound {
   double pass_from(int degree) const;
   /// Returns the lane that gradients are sent on; -1: none are.
   int gradient_lane() const { return shape_.gradient_lane; }
-  /// Returns the seconds of a lane without gradients, whatever the degree from `least` on.
-  double busy(int lane, int least = 1) const;
+  /// Returns the seconds of a lane without gradients.
+  double busy(int lane, BoundedDegrees degrees = {}) const;
+  /// Returns what leads to a lane's first task in a forward, or follows its last one in a backward; infinity if it has
+  /// none.
+  double outside(int lane, BoundedDegrees degrees) const;
   /// Returns the crossings of the phase without gradients, at one degree or whatever the degree from `least` on.
   Crossings crossings(BoundedDegrees degrees = {}) const;
 

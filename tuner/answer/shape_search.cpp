@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kSearchShare = 0.6;      // of the time; the ranking has the rest
 constexpr double kFrameworksShare = 0.2;  // of the time: all frameworks' own searches have it, of the search's share
-constexpr double kFrontShare = 0.08;      // of the time: the search looks for less memory so long at least
+constexpr double kFrontShare = 0.05;      // of the time: the search looks for less memory so long at least
 constexpr double kNone = std::numeric_limits<double>::infinity();
 constexpr size_t kStates = 3;        // whose bounds by lanes are kept: what may be computed again
 constexpr int kBoundedAtFirst = 32;  // shapes that are bounded before one is planned; twice as many before the next
@@ -179,8 +179,8 @@ size_t sort_iterations_last(std::vector<const Schedule*>& schedules) {
 }
 
 /// Goes through shapes by their lower bounds. Of all shapes it finds the whole front of time and memory; of those that
-/// a framework runs the preferred plan alone. Schedules of iterations follow the others, for as long again: their
-/// bounds are loose and their plans take longer, so there is an answer before.
+/// a framework runs the preferred plan alone. Schedules of iterations follow the others: their plans take longer, so
+/// there is an answer before.
 class ShapeWalk {
  public:
   ShapeWalk(ShapePlans& plans, std::vector<const Schedule*> schedules, const commands::Framework* framework)
@@ -201,19 +201,19 @@ class ShapeWalk {
     not_run_ = most_often_first(counts);
   }
 
-  /// Walks until everything is decided, or until `end` if there is a plan then. Once it knows the preferred plan it
-  /// looks for slower ones that take less memory as long again, or for `least` if that is longer; so it does for orders
-  /// of iterations.
+  /// Walks until the preferred plan is certain, or until `end` if there is a plan then; for slower plans that take less
+  /// memory it looks as long again, or for `least` if that is longer. Schedules of iterations follow the others.
   void run(Clock::time_point end, Clock::duration least) {
     const Clock::time_point start = Clock::now();
     open_all();
-    decide(end, start + least);
+    const Clock::time_point first_end = end - least;
+    decide(first_end, true);
     if (at_first_ < schedules_.size()) {
-      const Clock::time_point now = Clock::now();
-      const Clock::time_point own_end = std::min(end, now + std::max(now - start, least));
       open_iterations();
-      decide(own_end, own_end);
+      decide(first_end, true);
     }
+    const Clock::time_point now = Clock::now();
+    decide(std::min(end, now + std::max(now - start, least)), false);
     settle();
   }
 
@@ -242,15 +242,11 @@ class ShapeWalk {
   }
 
  private:
-  void decide(Clock::time_point end, Clock::time_point front_end) {
-    const Clock::time_point start = Clock::now();
-    for (bool knows_preferred = false; !(shapes_.empty() && bounded_schedules_.empty());) {
-      const Clock::time_point now = Clock::now();
-      if (!knows_preferred && least_open_s() > front_.fastest_s() * (1 + kEquallyFast)) {
-        knows_preferred = true;
-        end = std::min(end, std::max(now + (now - start), front_end));
-      }
-      if (!planned_.empty() && now >= end) break;
+  // `fastest_alone`: until no plan that is not made yet is clearly as fast as the fastest.
+  void decide(Clock::time_point end, bool fastest_alone) {
+    while (!(shapes_.empty() && bounded_schedules_.empty())) {
+      if (fastest_alone && least_open_s() > front_.fastest_s() * (1 + kEquallyFast)) break;
+      if (!planned_.empty() && Clock::now() >= end) break;
       step();
     }
   }
@@ -515,7 +511,7 @@ std::vector<FrameworkPlans> plans_of_frameworks(ShapePlans& plans, Clock::time_p
     ShapeWalk walk(plans, frameworks[i].schedules(), &frameworks[i]);
     const Clock::time_point now = Clock::now();
     const Clock::time_point own_end = now + (end - now) / static_cast<int>(frameworks.size() - i);
-    walk.run(own_end, own_end - now);
+    walk.run(own_end, Clock::duration::zero());
     found.push_back(std::move(walk).best());
   }
   return found;
@@ -696,10 +692,21 @@ namespace {
 using PlainBound = std::function<double(const Schedule&, const LayerPricer&, const ModelShape&)>;
 
 // Returns the least bound of what the schedule chooses among: variants, and packings of experts that fit. One that
-// orders whole iterations has a bound of its own, since no pass waits for the one before.
+// orders whole iterations has a bound of its own, since no pass waits for the one before; where its order is free, it
+// may be that of the passes in turn.
 double least_of(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                 const DegreeChoice& choice, const PlainBound& bound) {
-  if (schedule.orders_iterations()) return wave_bound(pricer, model);
+  if (schedule.orders_iterations()) {
+    DegreeChoice fixed = within_rows(choice, pricer);
+    check_choice(schedule, fixed);
+    const double least_s = wave_bound(pricer, model,
+                                      {.keep = usually_kept(model, schedule.iteration),
+                                       .forward = fixed.forward,
+                                       .backward = fixed.backward,
+                                       .order = schedule.iteration});
+    if (schedule.iteration != IterationOrder::any) return least_s;
+    return std::min(least_s, bound(find_schedule("fsmoe-dw"), pricer, model));
+  }
   double least = std::numeric_limits<double>::infinity();
   for (const Schedule* variant : schedule.variants)
     least = std::min(least, least_of(*variant, pricer, model, choice, bound));
