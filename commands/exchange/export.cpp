@@ -29,11 +29,12 @@ struct ExportFormat {
   std::string_view flags;  // that it reads, beside --out
 };
 
-constexpr std::array<ExportFormat, 12> kExportFormats{{
+constexpr std::array<ExportFormat, 13> kExportFormats{{
     {"csv", write_csv, "--per-element"},
     {"tutel", write_tutel, "--only"},
     {"fsmoe", write_fsmoe, "--only"},
     {"megatron", write_megatron, "--only"},
+    {"megatron-overlap", write_megatron_overlap, "--only"},
     {"megatron-bridge", write_megatron_bridge, "--only"},
     {"nemo", write_nemo, "--only"},
     {"deepspeed", write_deepspeed, "--only"},

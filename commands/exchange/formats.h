@@ -13,6 +13,7 @@ void write_csv(const ExportOptions& options, std::ostream& out);
 void write_tutel(const ExportOptions& options, std::ostream& out);
 void write_fsmoe(const ExportOptions& options, std::ostream& out);
 void write_megatron(const ExportOptions& options, std::ostream& out);
+void write_megatron_overlap(const ExportOptions& options, std::ostream& out);
 void write_megatron_bridge(const ExportOptions& options, std::ostream& out);
 void write_nemo(const ExportOptions& options, std::ostream& out);
 void write_deepspeed(const ExportOptions& options, std::ostream& out);

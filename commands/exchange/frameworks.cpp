@@ -281,15 +281,10 @@ void note_differences(TunedLayer& tuned, std::initializer_list<std::string_view>
     tuned.notes.emplace_back("--qk-layernorm is the model's: times and memory here leave that norm out");
 }
 
-}  // namespace
-
-void write_megatron(const ExportOptions& options, std::ostream& out) {
-  TunedLayer tuned = tuned_layer(options, commands::framework_of("megatron"));
+void write_megatron_arguments(const ExportOptions& options, bool overlaps, std::ostream& out) {
+  TunedLayer tuned = tuned_layer(options, commands::framework_of(overlaps ? "megatron-overlap" : "megatron"));
   const LayerShape& l = tuned.shape.layer;
   note_differences(tuned, {"gshard", "switch", "sigmoid"});
-  tuned.notes.emplace_back(
-      "--overlap-moe-expert-parallel-comm runs AlltoAll beside another micro-batch's computation: no "
-      "schedule here does, so that no record says what it gains");
   if (l.gate == "gshard" && l.top_k == 1)
     tuned.notes.emplace_back("gshard weighs the one expert of a token by 1, Megatron-Core by its probability");
   Arguments arguments;
@@ -311,7 +306,19 @@ void write_megatron(const ExportOptions& options, std::ostream& out) {
   if (const int zero = tuned.shape.parallel.zero; zero > 0) add_setting("--zero", zero, arguments);
   if (const Recompute recompute = tuned.shape.parallel.recompute; recompute != Recompute::none)
     add_setting("--recompute", name_of(recompute), arguments);
+  if (overlaps) {
+    arguments.add("--overlap-moe-expert-parallel-comm");
+    arguments.add("--delay-wgrad-compute");
+  }
   write_array(options, tuned, arguments, out);
+}
+
+}  // namespace
+
+void write_megatron(const ExportOptions& options, std::ostream& out) { write_megatron_arguments(options, false, out); }
+
+void write_megatron_overlap(const ExportOptions& options, std::ostream& out) {
+  write_megatron_arguments(options, true, out);
 }
 
 namespace {

@@ -113,7 +113,7 @@ ModelShape model_of(const CaseRecord& record) {
 void note_unsaid(const commands::Framework& runs, TunedLayer& tuned) {
   const LayerShape& layer = tuned.shape.layer;
   std::vector<std::string>& notes = tuned.notes;
-  const bool megatron = runs.key == "megatron";
+  const bool megatron = runs.key.starts_with("megatron");
   const auto unsaid = [&](std::string_view what) {
     notes.push_back(fmt::format("the layer had {}, which no setting of {} says", what, runs.name));
   };

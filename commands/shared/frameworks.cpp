@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kOfTutel{"tutel", "ds-moe"};
 constexpr std::array<std::string_view, 1> kUnpipelined{"ds-moe"}, kOfFsmoe{"fsmoe-no-partition"},
-    kAlmostOfFsmoe{"fsmoe"};
+    kAlmostOfFsmoe{"fsmoe"}, kOverlapped{"pair-1f1b"};
 
 constexpr std::string_view kZero = "--zero", kRecompute = "--recompute", kGranularity = "granularity";
 constexpr std::string_view kUnevenStages = "all stages have as many layers", kOtherMemory = "no plan moves states away",
@@ -194,6 +194,20 @@ Refusals megatron_refusals(const ModelShape& model) {
   return refusals;
 }
 
+// Source: the checks of overlap_moe_expert_parallel_comm and delay_wgrad_compute in
+// megatron/core/transformer/transformer_config.py. Plans of overlapped passes have one stage.
+Refusals megatron_overlap_refusals(const ModelShape& model) {
+  const ParallelShape& p = model.shape.parallel;
+  const DType dtype = model.shape.layer.dtype;
+  Refusals refusals = megatron_refusals(model);
+  const auto add = [&](const std::string& what) { refusals.push_back("--overlap-moe-expert-parallel-comm " + what); };
+  if (p.ep == 1) add("needs EP above 1");
+  if (p.pp > 1) add("needs virtual stages where PP is above 1: it is planned on one stage");
+  if (p.recompute == Recompute::full) add("refuses --recompute full");
+  if (dtype != DType::bfloat16 && dtype != DType::float16) add("needs bfloat16 or float16");
+  return refusals;
+}
+
 Refusals fsmoe_refusals(const ModelShape& model) {
   const LayerShape& l = model.shape.layer;
   const ParallelShape& p = model.shape.parallel;
@@ -260,7 +274,7 @@ std::string setting_value(SettingKind kind, std::string_view value) {
   return std::string(value);
 }
 
-constexpr std::array<Framework, 6> kFrameworks{
+constexpr std::array<Framework, 7> kFrameworks{
     {{.name = "Tutel", .key = "tutel", .exact = kOfTutel, .refusals = tutel_refusals},
      {.name = "FSMoE's published layer",
       .key = "fsmoe",
@@ -271,9 +285,13 @@ constexpr std::array<Framework, 6> kFrameworks{
      {.name = "Megatron-Core",
       .key = "megatron",
       .exact = kUnpipelined,
-      .overlap = {"--overlap-moe-expert-parallel-comm", "pair-1f1b"},
       .refusals = megatron_refusals,
       .formats = kMegatronFormats},
+     {.name = "Megatron-Core's overlap of micro-batches",
+      .key = "megatron-overlap",
+      .close = kOverlapped,
+      .but = "the order within a turn, which Megatron-Core fixes by hand",
+      .refusals = megatron_overlap_refusals},
      {.name = "DeepSpeed",
       .key = "deepspeed",
       .exact = kUnpipelined,
@@ -292,8 +310,9 @@ constexpr std::array<Framework, 6> kFrameworks{
 std::vector<const Schedule*> Framework::schedules() const {
   const std::span<const std::string_view> names = exact.empty() ? close : exact;
   std::vector<const Schedule*> found;
-  for (const Schedule& schedule : moe::schedules())
-    if (std::ranges::find(names, schedule.name) != names.end()) found.push_back(&schedule);
+  for (const ScheduleTable& all : {moe::schedules(), iteration_schedules()})
+    for (const Schedule& schedule : all)
+      if (std::ranges::find(names, schedule.name) != names.end()) found.push_back(&schedule);
   return found;
 }
 

@@ -47,12 +47,6 @@ struct SettingsFormat {
   std::span<const UnplannedSetting> unplanned;
 };
 
-/// A flag with which passes of micro-batches overlap, and the schedule whose turns it has; the order within a turn is
-/// the framework's own. Empty: there is none.
-struct Overlap {
-  std::string_view flag = {}, schedule = {};
-};
-
 /// A framework by the schedules that it runs: `exact` as they are, `close` but for something that no record
 /// can price, which `but` names. Neither: it runs all.
 struct Framework {
@@ -61,18 +55,20 @@ struct Framework {
   bool is_exported = true;  // its settings are export's format of that key
   std::span<const std::string_view> exact = {}, close = {};
   std::string_view but = {};
-  Overlap overlap = {};
   /// Returns a sentence for each thing of a model's shape that the framework refuses. Layers: 0 if not known.
   std::vector<std::string> (*refusals)(const ModelShape& model) = nullptr;
   std::span<const SettingsFormat> formats = {};  // the first one is exported
 
   bool runs_all() const { return exact.empty() && close.empty(); }
+  bool lists(std::string_view schedule) const {
+    return std::ranges::find(exact, schedule) != exact.end() || std::ranges::find(close, schedule) != close.end();
+  }
   /// Returns the schedules to plan for it, in the order of all: those that it runs exactly, if there are any.
   std::vector<const Schedule*> schedules() const;
 };
 
-/// Returns Tutel, FSMoE's published layer, Megatron-Core, DeepSpeed, torchtitan and moetune itself, as their own
-/// documentation has them.
+/// Returns Tutel, FSMoE's published layer, Megatron-Core without and with its overlap of micro-batches, DeepSpeed,
+/// torchtitan and moetune itself, as their own documentation has them.
 std::span<const Framework> frameworks();
 /// Returns the framework of that key; there must be one.
 const Framework& framework_of(std::string_view key);

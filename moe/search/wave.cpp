@@ -786,7 +786,7 @@ class IterationBound {
         dense_(model.dense.none(model.layers) ? nullptr : &pricer.dense(model.dense.hidden)),
         keep_(choice.keep),
         ranges_(degree_ranges(choice, pricer)),
-        turns_(turns_of(choice.order, model.layers, model.micro_batches)),
+        order_(choice.order),
         lanes_(BoundShapes().get(kWave, pricer.outline(), Phase::forward).lanes.size()),
         step_(pricer, dense_, model, lanes_) {
     const int dense_layers = model.dense.in(0, model.layers);
@@ -895,26 +895,35 @@ class IterationBound {
     return before_s;
   }
 
-  int degree_of(const Pass& pass, const WaveDegrees& degrees) const {
-    if (pass.phase == Phase::forward) return pass.micro_batch == 0 ? degrees.first_forward : degrees.forward;
-    return pass.micro_batch + 1 == model_.micro_batches ? degrees.last_backward : degrees.backward;
+  // Turns follow each other; all but those of the first and the last micro-batches are alike. `before_sums`: those
+  // before the first backward of the last micro-batch.
+  double turns_s(const WaveDegrees& degrees, bool before_sums) const {
+    const int at_once = order_ == IterationOrder::two_forwards ? 2 : 1;
+    const int several = 2 * at_once + model_.micro_batches % at_once;
+    const int more = (model_.micro_batches - several) / at_once;
+    if (more < 2) return turns_s(degrees, before_sums, model_.micro_batches);
+    const double few_s = turns_s(degrees, before_sums, several);
+    return few_s + more * (turns_s(degrees, before_sums, several + at_once) - few_s);
   }
 
-  // Turns follow each other; in each of them its lanes work, and a micro-batch's passes follow each other.
-  // `before_sums`: of those before the first backward of the last micro-batch.
-  double turns_s(const WaveDegrees& degrees, bool before_sums) const {
+  // In each turn its lanes work, and a micro-batch's passes follow each other.
+  double turns_s(const WaveDegrees& degrees, bool before_sums, int micro_batches) const {
+    const auto is_last = [&](const Pass& pass) {
+      return pass.phase == Phase::backward && pass.micro_batch + 1 == micro_batches;
+    };
+    const auto load_of = [&](const Pass& pass) -> const Load& {
+      if (pass.phase == Phase::forward)
+        return load(pass.layer, pass.phase, pass.micro_batch == 0 ? degrees.first_forward : degrees.forward);
+      return load(pass.layer, pass.phase, is_last(pass) ? degrees.last_backward : degrees.backward);
+    };
     double seconds = 0;
-    for (const Turn& turn : turns_) {
-      if (before_sums && std::ranges::any_of(turn, [&](const Pass& pass) {
-            return pass.phase == Phase::backward && pass.micro_batch + 1 == model_.micro_batches;
-          }))
-        break;
+    for (const Turn& turn : turns_of(order_, model_.layers, micro_batches)) {
+      if (before_sums && std::ranges::any_of(turn, is_last)) break;
       Load all{std::vector<double>(lanes_)};
       std::map<std::pair<Phase, int>, double> chains_s;
       for (const Pass& pass : turn) {
-        const Load& own = load(pass.layer, pass.phase, degree_of(pass, degrees));
-        all.add(own);
-        chains_s[{pass.phase, pass.micro_batch}] += own.chain_s;
+        all.add(load_of(pass));
+        chains_s[{pass.phase, pass.micro_batch}] += load_of(pass).chain_s;
       }
       double turn_s = *std::ranges::max_element(all.busy_s);
       for (const auto& [passes, chain_s] : chains_s) turn_s = std::max(turn_s, chain_s);
@@ -927,7 +936,7 @@ class IterationBound {
   const LayerPricer* dense_;  // null: all layers have experts
   int keep_;                  // layers whose activations are kept
   DegreeRanges ranges_;
-  std::vector<Turn> turns_;
+  IterationOrder order_;
   size_t lanes_;
   StepLoad step_;
   std::array<Layer, 2> kinds_;  // with experts, dense
@@ -943,9 +952,9 @@ double IterationBound::seconds(const WaveDegrees& degrees) const {
     all.add(all_layers(Phase::forward, degrees.forward), between);
     all.add(all_layers(Phase::backward, degrees.backward), between);
   }
-  const bool turns = !turns_.empty();
-  const double chain_s = turns ? turns_s(degrees, false) : ends_chain_s + between * micro_batch_s(degrees);
-  const double sums_begin_s = turns ? turns_s(degrees, true) : sums_begin(degrees, all);
+  const bool any = order_ == IterationOrder::any;
+  const double chain_s = any ? ends_chain_s + between * micro_batch_s(degrees) : turns_s(degrees, false);
+  const double sums_begin_s = any ? sums_begin(degrees, all) : turns_s(degrees, true);
   const double behind_s = step_.behind_s();
   // Attention is the last computation of the chain: what follows it has no degree.
   double end_s = std::max({chain_s, chain_s - tail_s_[0] + (step_.waits ? behind_s : step_.first_s),

@@ -59,9 +59,10 @@ std::string slower_text(const Answer& answer, const RankedSchedule& use, const R
 /// The table of the frameworks that run something.
 class FrameworkTable {
  public:
-  FrameworkTable(const Answer& answer, const RankedSchedule& use) : answer_(answer), use_(use) {
+  // `folds`: whether frameworks with the same plan share a row.
+  FrameworkTable(const Answer& answer, const RankedSchedule& use, bool folds) : answer_(answer), use_(use) {
     for (const FrameworkPlans& plans : answer.of_frameworks)
-      if (const RankedShape* best = best_of(answer, plans)) rows_.push_back({&plans, best});
+      if (const RankedShape* best = best_of(answer, plans)) add(plans, *best, folds);
     for (const Row& row : rows_) {
       apart_ |= !same_shape(row.best->model, answer.chosen->model);
       gap_ |= row.plans->gap > kEquallyFast;
@@ -70,6 +71,15 @@ class FrameworkTable {
   }
 
   bool empty() const { return rows_.empty(); }
+
+  // Lists the frameworks that share another one's row.
+  std::vector<std::string> folded() const {
+    std::vector<std::string> items;
+    for (const Row& row : rows_)
+      if (!row.folded.empty())
+        items.push_back(fmt::format("{}: as {}", fmt::join(row.folded, ", "), row.plans->framework->key));
+    return items;
+  }
 
   // Returns the table with shapes on one line each, or in two if lines are longer than `most`.
   Table table(std::optional<size_t> most) const {
@@ -95,7 +105,18 @@ class FrameworkTable {
   struct Row {
     const FrameworkPlans* plans;
     const RankedShape* best;
+    std::vector<std::string_view> folded = {};  // others with the same plan
   };
+
+  void add(const FrameworkPlans& plans, const RankedShape& best, bool folds) {
+    const auto known = std::ranges::find_if(rows_, [&](const Row& row) {
+      return folds && row.best->best.schedule == best.best.schedule && same_shape(row.best->model, best.model);
+    });
+    if (known == rows_.end())
+      rows_.push_back({&plans, &best});
+    else
+      known->folded.push_back(plans.framework->key);
+  }
 
   std::optional<StepRates> rates(const RankedShape& plan) const {
     commands::ChosenModel chosen = *answer_.chosen;
@@ -113,7 +134,8 @@ class FrameworkTable {
   }
 
   std::vector<std::string> numbers_of(const Row& of) const {
-    const auto& [plans, best] = of;
+    const FrameworkPlans* plans = of.plans;
+    const RankedShape* best = of.best;
     const RankedSchedule& row = best->best;
     std::vector<std::string> cells{std::string(plans->framework->key),
                                    std::string(row.schedule->name),
@@ -190,26 +212,13 @@ struct SettingsWords {
   std::vector<std::string> notes;
 };
 
-// Returns which framework's flag has the turns of an order of iterations, or comes closest, and what that loses.
-std::string overlap_item(const Answer& answer, const RankedSchedule& use) {
-  std::string closest;
-  for (const FrameworkPlans& plans : answer.of_frameworks) {
-    const auto& [flag, schedule] = plans.framework->overlap;
-    if (flag.empty() || best_of(answer, plans) == nullptr) continue;
-    if (schedule == use.schedule->name) return fmt::format("{}'s {} has such turns", plans.framework->key, flag);
-    const RankedSchedule* row = row_of(answer, schedule);
-    closest +=
-        fmt::format("; closest: {}'s {} ({}{})", plans.framework->key, flag, schedule,
-                    row == nullptr ? "" : fmt::format(", {:+.1f} %", 100 * (row->total_s() / use.total_s() - 1)));
-  }
-  return fmt::format("moetune alone runs {}{}", use.schedule->name, closest);
-}
-
 SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bool tight, bool any_runs) {
   std::vector<std::string> items;
-  if (use.schedule->orders_iterations()) items.push_back(overlap_item(answer, use));
+  const auto runs = [&](const FrameworkPlans& plans) { return plans.framework->lists(use.schedule->name); };
+  if (use.schedule->orders_iterations() && std::ranges::none_of(answer.of_frameworks, runs))
+    items.push_back(fmt::format("moetune alone runs {}", use.schedule->name));
   std::vector<std::pair<std::string, std::vector<std::string_view>>> refusals;  // reason, frameworks
-  std::vector<std::string_view> formats, none;
+  std::vector<std::string_view> formats, none, almost;
   for (const FrameworkPlans& plans : answer.of_frameworks) {
     const commands::Framework& framework = *plans.framework;
     const RankedShape* best = best_of(answer, plans);
@@ -225,9 +234,13 @@ SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bo
       continue;
     }
     if (framework.is_exported) formats.push_back(framework.key);
-    if (std::ranges::find(framework.close, best->best.schedule->name) != framework.close.end())
+    if (std::ranges::find(framework.close, best->best.schedule->name) == framework.close.end()) continue;
+    if (tight)
+      almost.push_back(framework.key);
+    else
       items.push_back(fmt::format("{}: but for {}", framework.key, framework.but));
   }
+  if (!almost.empty()) items.push_back(fmt::format("{}: not exactly (--all)", fmt::join(almost, ", ")));
   if (!none.empty()) refusals.push_back({"nothing (--all says why)", none});
   for (const auto& [reason, keys] : refusals) items.push_back(fmt::format("{}: {}", fmt::join(keys, ", "), reason));
   const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
@@ -247,8 +260,10 @@ constexpr std::string_view kRunsAll = "moetune runs every schedule: layerbench a
 
 std::string frameworks_text(const Answer& answer, const RankedSchedule& use, bool tight) {
   if (answer.of_frameworks.empty()) return fmt::format("SET IT {}\n", kRunsAll);
-  const FrameworkTable table(answer, use);
-  const auto [how, notes] = settings_words(answer, use, tight, !table.empty());
+  const FrameworkTable table(answer, use, tight);
+  auto [how, notes] = settings_words(answer, use, tight, !table.empty());
+  const std::vector<std::string> folded = table.folded();
+  notes.insert(notes.begin(), folded.begin(), folded.end());
   const std::string begin = fmt::format("SET IT {}{}", how, how.empty() ? "" : "\n");
   if (table.empty()) return notes.empty() ? begin : packed_lines(begin, notes);
   const std::string text = begin + table.table(kMostColumns).text();
@@ -257,7 +272,7 @@ std::string frameworks_text(const Answer& answer, const RankedSchedule& use, boo
 
 AnswerPart frameworks_part(const Answer& answer, const RankedSchedule& use) {
   if (answer.of_frameworks.empty()) return {"SET IT", {std::string(kRunsAll)}, {}};
-  const FrameworkTable table(answer, use);
+  const FrameworkTable table(answer, use, false);
   auto [how, items] = settings_words(answer, use, false, !table.empty());
   if (!how.empty()) items.insert(items.begin(), std::move(how));
   AnswerPart part{"SET IT", std::move(items), {}};

@@ -166,16 +166,15 @@ class ShapePlans {
   std::map<std::pair<size_t, const Schedule*>, RankedSchedule> plans_;
 };
 
-// Sorts schedules of iterations behind the others, and returns how many those are; of iterations alone, all. Restricted
-// orders are left out beside the free one.
+// Sorts schedules of iterations behind the others, and returns how many those are. Restricted orders are left out
+// beside the free one.
 size_t sort_iterations_last(std::vector<const Schedule*>& schedules) {
   const auto is_free = [](const Schedule* schedule) { return schedule->iteration == IterationOrder::any; };
   if (std::ranges::any_of(schedules, is_free))
     std::erase_if(schedules, [&](const Schedule* s) { return s->orders_iterations() && !is_free(s); });
   const auto iterations = std::stable_partition(
       schedules.begin(), schedules.end(), [](const Schedule* schedule) { return !schedule->orders_iterations(); });
-  const auto others = static_cast<size_t>(iterations - schedules.begin());
-  return others > 0 ? others : schedules.size();
+  return static_cast<size_t>(iterations - schedules.begin());
 }
 
 /// Goes through shapes by their lower bounds. Of all shapes it finds the whole front of time and memory; of those that
@@ -187,8 +186,8 @@ class ShapeWalk {
       : plans_(plans),
         request_(plans.request()),
         schedules_(std::move(schedules)),
-        at_first_(sort_iterations_last(schedules_)),
-        unlike_(unlike({schedules_.begin(), schedules_.begin() + static_cast<std::ptrdiff_t>(at_first_)})),
+        others_(sort_iterations_last(schedules_)),
+        unlike_(unlike({schedules_.begin(), schedules_.begin() + static_cast<std::ptrdiff_t>(others_)})),
         framework_(framework) {
     std::map<Refusal, int> counts;
     const std::vector<ShapeCandidate>& all = plans.candidates().fitting;
@@ -205,10 +204,10 @@ class ShapeWalk {
   /// memory it looks as long again, or for `least` if that is longer. Schedules of iterations follow the others.
   void run(Clock::time_point end, Clock::duration least) {
     const Clock::time_point start = Clock::now();
-    open_all();
+    if (others_ > 0) open_all();
     const Clock::time_point first_end = end - least;
     decide(first_end, true);
-    if (at_first_ < schedules_.size()) {
+    if (others_ < schedules_.size()) {
       open_iterations();
       decide(first_end, true);
     }
@@ -270,7 +269,7 @@ class ShapeWalk {
       plan(next);
     } else {
       ++bounded_;
-      bound(next.candidate, 0, at_first_);
+      bound(next.candidate, 0, others_);
     }
   }
 
@@ -300,10 +299,10 @@ class ShapeWalk {
     }
   }
 
-  // Opens every shape on one stage, as far as its bound leaves it open, under the schedules of iterations.
+  // Opens every shape on one stage under the schedules of iterations; all shapes, where there are no other schedules.
   void open_iterations() {
     for (size_t i = 0; i < candidates_.size(); ++i)
-      if (candidates_[i].model.shape.parallel.pp == 1) bound(i, at_first_, schedules_.size());
+      if (others_ == 0 || candidates_[i].model.shape.parallel.pp == 1) bound(i, others_, schedules_.size());
   }
 
   // Returns the least lane_bound_s. Shapes that differ in ZeRO and order alone follow each other and share it.
@@ -467,7 +466,7 @@ class ShapeWalk {
   ShapePlans& plans_;
   const ShapeRequest& request_;
   std::vector<const Schedule*> schedules_;
-  const size_t at_first_;  // schedules: the others follow once these are decided
+  const size_t others_;  // schedules that order no iterations: those that do follow once these are decided
   const std::vector<const Schedule*> unlike_;
   const commands::Framework* framework_;  // null: any
   Reasons not_run_;                       // by the framework
@@ -645,17 +644,16 @@ class Enumeration {
     std::optional<ModelShape> found = divided(shape, request_.chosen);
     if (!found) return;
     ModelShape& model = *found;
-    if (request_.framework != nullptr)
-      if (const std::vector<std::string> refusals = commands::refusals_of(*request_.framework, model);
-          !refusals.empty()) {
-        found_.not_run = refusals.front();
-        return;
-      }
     const bool shards = model.shape.parallel.dp > 1 || model.shape.parallel.edp > 1;
     for (const auto& [zero, recompute] : states_) {
       if (zero > 0 && !shards && !request_.fixed.zero) continue;  // the same as without
       model.shape.parallel.zero = zero;
       model.shape.parallel.recompute = recompute;
+      if (request_.framework != nullptr)
+        if (std::vector<std::string> refusals = commands::refusals_of(*request_.framework, model); !refusals.empty()) {
+          found_.not_run = std::move(refusals.front());
+          continue;
+        }
       const MemoryEstimate needed =
           commands::memory_of(request_.chosen, memory_request(model, model.shape, Flow::sharded));
       found_.least_bytes = std::min(found_.least_bytes, needed.total());

@@ -297,12 +297,11 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   return found;
 }
 
-// Returns whether a schedule restricts the order of iterations as no framework's flag does: simulate compares it.
+// Returns whether a schedule restricts the order of iterations as no framework does: simulate compares it.
 bool is_of_others_alone(const Schedule* schedule) {
   if (!schedule->orders_iterations() || schedule->iteration == IterationOrder::any) return false;
-  return std::ranges::none_of(commands::frameworks(), [&](const commands::Framework& framework) {
-    return framework.overlap.schedule == schedule->name;
-  });
+  return std::ranges::none_of(commands::frameworks(),
+                              [&](const commands::Framework& framework) { return framework.lists(schedule->name); });
 }
 
 }  // namespace
@@ -348,6 +347,10 @@ std::vector<const Schedule*> schedules_of(const TuneOptions& options, const comm
     });
     if (!run.empty()) return run;
   }
+  if (options.selection.schedules.empty())
+    bad_input(
+        "--framework {}: found one layer in one micro-batch, expected several of either: {} is of whole iterations",
+        framework->key, framework->name);
   bad_input("--framework {}: found no --schedule that {} runs, expected {}", framework->key, framework->name,
             fmt::join(framework->exact.empty() ? framework->close : framework->exact, " or "));
 }

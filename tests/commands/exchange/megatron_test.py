@@ -25,7 +25,8 @@ FLAGS = {
     "--moe-pad-expert-input-to-capacity": SWITCH, "--moe-router-pre-softmax": SWITCH,
     "--moe-router-score-function": TEXT, "--moe-router-num-groups": INTEGER, "--moe-router-group-topk": INTEGER,
     "--num-virtual-stages-per-pipeline-rank": INTEGER, "--moe-grouped-gemm": SWITCH,
-    "--use-distributed-optimizer": SWITCH, "--recompute-granularity": TEXT}
+    "--use-distributed-optimizer": SWITCH, "--recompute-granularity": TEXT,
+    "--overlap-moe-expert-parallel-comm": SWITCH, "--delay-wgrad-compute": SWITCH}
 
 # What is asserted; flags that are absent are 1, or what `default` says. The words are those of a comment, where the
 # shape breaks it; without words no exported shape may.
