@@ -216,7 +216,7 @@ SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bo
   std::vector<std::string> items;
   const auto runs = [&](const FrameworkPlans& plans) { return plans.framework->lists(use.schedule->name); };
   if (use.schedule->orders_iterations() && std::ranges::none_of(answer.of_frameworks, runs))
-    items.push_back(fmt::format("moetune alone runs {}", use.schedule->name));
+    items.push_back(fmt::format("{} runs in moetune alone", use.schedule->name));
   std::vector<std::pair<std::string, std::vector<std::string_view>>> refusals;  // reason, frameworks
   std::vector<std::string_view> formats, none, almost;
   for (const FrameworkPlans& plans : answer.of_frameworks) {

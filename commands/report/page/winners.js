@@ -33,7 +33,7 @@ function startWinners() {
     onchange: drawWinners }, html("option", { value: "" }, "any"),
   ...choicesOf(name).map((value) => html("option", {}, String(value)))));
   show("filters", axis("axis-x", "across", varying.includes("model_dim") ? "model_dim" : varying[0]),
-    axis("axis-y", "down", varying.includes("seq") ? "seq" : varying.at(-1)), html("span", {}, " | only "),
+    axis("axis-y", "down", varying.includes("seq") ? "seq" : varying.at(-1)), html("span", {}, "only layers with"),
     ...varying.map(filter), html("button", { onclick: () => {
       for (const name of varying) byId(`filter-${name}`).value = "";
       drawWinners();
