@@ -31,6 +31,8 @@ struct Executor::Impl {
   Event& start(int task) { return *marks[static_cast<size_t>(task)].start; }
   Event& end(int task) { return *marks[static_cast<size_t>(task)].end; }
 
+  bool mixes_phases = false;  // a forward task is issued behind one of a backward
+
   bool has(int task) const {
     return lanes[static_cast<size_t>(structure->tasks[static_cast<size_t>(task)].lane)] != nullptr;
   }
@@ -42,7 +44,7 @@ struct Executor::Impl {
     return lane;
   }
 
-  // What comes behind a task of the other phase comes behind what that waits for: lanes may mix phases.
+  // What comes behind a task of the other phase comes behind what that waits for.
   void pass_over(const Task& task) { wait(task).record(end(task.id)); }
 
   void issue(const Task& task, Binding& binding, Pace pace) {
@@ -82,7 +84,7 @@ struct Executor::Impl {
         if (failure->failed()) return;
         if (!has(task.id)) continue;
         if (only && task.runs_in() != *only) {
-          pass_over(task);
+          if (mixes_phases) pass_over(task);
           continue;
         }
         const auto id = static_cast<size_t>(task.id);
@@ -148,6 +150,8 @@ Executor::Executor(Device& device, std::shared_ptr<const Structure> structure, i
     : impl_(std::make_unique<Impl>()) {
   impl_->structure = std::move(structure);
   impl_->crossings = crossings_of(*impl_->structure);
+  impl_->mixes_phases = !std::ranges::is_partitioned(impl_->structure->tasks,
+                                                     [](const Task& task) { return task.runs_in() == Phase::forward; });
   impl_->marks.resize(impl_->structure->tasks.size());
   impl_->times.tasks.resize(impl_->structure->tasks.size());
   for (const Lane& lane : impl_->structure->lanes) {

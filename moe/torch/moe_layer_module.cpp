@@ -52,11 +52,20 @@ void write(const torch::Tensor& from, TensorView to, MemorySpace& memory) {
   memory.from_host(packed.data_ptr(), to.data(), to.bytes());
 }
 
-// Gives all tensors that share a storage memory of their own, with the same values.
+// Gives all tensors that share a storage memory of their own, with the same values. The old one lives as long, for
+// arrays of NumPy's that show it.
 void move_out(const torch::Storage& storage) {
-  c10::DataPtr copy = c10::GetAllocator(c10::kCPU)->allocate(storage.nbytes());
-  std::memcpy(copy.get(), storage.data(), storage.nbytes());
-  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(copy));
+  struct Moved {
+    c10::DataPtr now, before;
+  };
+  auto moved = std::make_unique<Moved>();
+  moved->now = c10::GetAllocator(c10::kCPU)->allocate(storage.nbytes());
+  void* const data = moved->now.get();
+  std::memcpy(data, storage.data(), storage.nbytes());
+  c10::DataPtr held(
+      data, moved.get(), [](void* of) { delete static_cast<Moved*>(of); }, c10::kCPU);
+  moved->before = storage.unsafeGetStorageImpl()->set_data_ptr(std::move(held));
+  static_cast<void>(moved.release());  // the storage's
 }
 
 }  // namespace
@@ -84,6 +93,8 @@ struct MoeLayerModule::Runner {
   }
 
   void sync(const std::vector<torch::Tensor>& weights);
+  void keep_given();
+  torch::Tensor give(TensorView gradient);
   torch::Tensor forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights);
 
   std::shared_ptr<MoeLayer> layer;
@@ -92,12 +103,14 @@ struct MoeLayerModule::Runner {
   Executor executor;
   std::unique_ptr<Stream> finish;
   std::vector<torch::Tensor> memory;  // of each weight in the CPU's memory: whose storage all share that it is bound to
+  std::vector<torch::Storage> given;  // the last backward's gradients, which share the layer's memory
   Noise noise;
   std::optional<Noise> repeated;  // while a backward runs its forward again
   int losses_apart = 1;           // over so many the loss is averaged
-  int64_t forwards = 0;           // so far
-  int64_t activations = 0;        // of which forward they are kept; 0: used up
-  std::recursive_mutex alone;     // of the thread that computes; a checkpoint's backward calls forward
+  RunnerSeconds seconds;
+  int64_t forwards = 0;        // so far
+  int64_t activations = 0;     // of which forward they are kept; 0: used up
+  std::recursive_mutex alone;  // of the thread that computes; a checkpoint's backward calls forward
 };
 
 // Gives the layer the weights' values. A weight with memory of its own gets the layer's; whoever had that before keeps
@@ -119,19 +132,37 @@ void MoeLayerModule::Runner::sync(const std::vector<torch::Tensor>& weights) {
   }
 }
 
+// Whoever still has a gradient of the last backward keeps its values.
+void MoeLayerModule::Runner::keep_given() {
+  for (const torch::Storage& storage : given)
+    if (storage.use_count() > 1) move_out(storage);
+  given.clear();
+}
+
+// Returns a weight's gradient, in the layer's own memory where that is the CPU's: until the next backward.
+torch::Tensor MoeLayerModule::Runner::give(TensorView gradient) {
+  if (!is_here(gradient)) return read(gradient, layer->memory());
+  torch::Tensor tensor = shared(gradient, layer);
+  given.push_back(tensor.storage());
+  return tensor;
+}
+
 torch::Tensor MoeLayerModule::Runner::forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights) {
   MemorySpace& space = layer->memory();
   sync(weights);
   const TensorView input = layer->input();
-  require<BadInput>(x.sizes() == sizes_of(input), "input: found {} elements in {} axes, expected {} tokens of {}",
-                    x.numel(), x.dim(), input.size(0), input.size(1));
-  write(x, input, space);
+  require<BadInput>(x.dim() >= 2 && x.numel() == input.elements() && x.size(-1) == input.size(1),
+                    "input: found {} elements in {} axes, expected {} tokens of {}", x.numel(), x.dim(), input.size(0),
+                    input.size(1));
+  write(x.dim() == 2 ? x : x.reshape({input.size(0), input.size(1)}), input, space);
   activations = 0;
   const Noise& drawn = repeated ? *repeated : noise;
   layer->begin_step(drawn.step, drawn.noisy);
+  const double begin_s = now_s();
   executor.run(binding, {}, Phase::forward);
+  seconds.forward = now_s() - begin_s;
   activations = ++forwards;
-  return read(layer->output(), space);
+  return read(layer->output(), space).view(x.sizes());
 }
 
 class MoeLayerModule::Backward : public torch::autograd::Node {
@@ -153,14 +184,19 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
     MoeLayer& layer = *runner_->layer;
     MemorySpace& memory = layer.memory();
     const double apart = runner_->losses_apart;
-    write(apart == 1 ? d_output.at(0) : d_output.at(0) / apart, layer.output_gradient(), memory);
+    runner_->keep_given();
+    const TensorView d_rows = layer.output_gradient();
+    const torch::Tensor d = d_output.at(0).reshape({d_rows.size(0), d_rows.size(1)});
+    write(apart == 1 ? d : d / apart, d_rows, memory);
     runner_->activations = 0;
+    const double begin_s = now_s();
     runner_->executor.run(runner_->binding, {}, Phase::backward);
     layer.finish_step(*runner_->finish);
     runner_->finish->synchronize();
-    torch::autograd::variable_list gradients{read(layer.input_gradient(), memory)};
+    runner_->seconds.backward = now_s() - begin_s;
+    torch::autograd::variable_list gradients{read(layer.input_gradient(), memory).view(d_output[0].sizes())};
     if (apart != 1) gradients.front() *= apart;
-    for (const Parameter& p : layer.parameters()) gradients.push_back(read(with_axes(p, p.gradient), memory));
+    for (const Parameter& p : layer.parameters()) gradients.push_back(runner_->give(with_axes(p, p.gradient)));
     return gradients;
   }
 
@@ -207,6 +243,7 @@ MoeLayerModule::MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan
 
 std::unique_lock<std::recursive_mutex> MoeLayerModule::alone() { return std::unique_lock(runner_->alone); }
 void MoeLayerModule::begin_step(uint64_t step, bool noisy) { runner_->noise = {step, noisy}; }
+MoeLayerModule::RunnerSeconds MoeLayerModule::runner_seconds() const { return runner_->seconds; }
 bool MoeLayerModule::repeats() const { return runner_->repeated.has_value(); }
 
 torch::Tensor MoeLayerModule::forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights) {

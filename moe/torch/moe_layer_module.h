@@ -29,11 +29,11 @@ class MoeLayerModule : public torch::nn::Module {
   MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan, std::unique_ptr<Device> device = nullptr,
                  RankLosses losses = RankLosses::summed);
 
-  /// Returns y from x, both (held tokens, M); x of any type is converted. All ranks call it, and the backward of what
-  /// it returns. One forward's activations are kept: a backward of an older one runs its forward again first. A
-  /// weight's gradient is the derivative of the loss over all distinct tokens, and of the gate's auxiliary losses,
-  /// whole on every rank that holds the weight. In flows that keep tokens on all MP ranks these must have the same
-  /// loss, which counts once.
+  /// Returns y from x, both (held tokens, M), or with several axes for the tokens; x of any type is converted. All
+  /// ranks call it, and the backward of what it returns. One forward's activations are kept: a backward of an older one
+  /// runs its forward again first. A weight's gradient is the derivative of the loss over all distinct tokens, and of
+  /// the gate's auxiliary losses, whole on every rank that holds the weight. In flows that keep tokens on all MP ranks
+  /// these must have the same loss, which counts once.
   torch::Tensor forward(const torch::Tensor& x) { return forward(x, weights_); }
   /// Computes with these weights instead of the module's parameters, whose order and shapes they have. Those with
   /// memory of their own share the layer's from then on; whoever shared it before keeps its values.
@@ -48,6 +48,13 @@ class MoeLayerModule : public torch::nn::Module {
   bool repeats() const;
 
   MoeLayer& layer() { return *layer_; }
+
+  /// Wall-clock seconds that the runner took of the last forward and of the last backward, its sums of gradients
+  /// included; all else is the module's overhead.
+  struct RunnerSeconds {
+    double forward = 0, backward = 0;
+  };
+  RunnerSeconds runner_seconds() const;
 
  private:
   class Backward;
