@@ -89,8 +89,11 @@ class Ranks : public torch::CustomClassHolder {
 
 constexpr std::string_view kOptions = "MoELayer";
 constexpr auto kOptionKeys =
-    with(with(kLayerKeys, kParallelKeys),
-         {"capacity_rounding", "schedule", "degree_forward", "degree_backward", "plan", "plan_text", "seed", "losses"});
+    with(with(kLayerKeys, kParallelKeys), {"capacity_rounding", "schedule", "degree_forward", "degree_backward", "plan",
+                                           "plan_text", "seed", "losses", "attention"});
+
+bool has_attention(const TableReader& options) { return !options.has("attention") || options.boolean("attention"); }
+
 constexpr Limits kDegreeLimits{.least = 1, .most = 4096};
 
 /// Reads the plan: of a file, or of the layer and the schedule that the options name; what these leave open is decided
@@ -113,6 +116,12 @@ Plan plan_of(const TableReader& options, const WorldTopology& topology) {
   ParallelShape parallel = read_parallel_keys(options);
   parallel.nodes = topology.nodes;
   parallel.ranks_per_node = topology.ranks_per_node;
+  if (!has_attention(options)) {  // the least that a plan can have, with heads for any MP
+    layer.heads = parallel.ranks();
+    layer.kv_heads = 0;
+    layer.head_dim = 1;
+    layer.rope_theta = 0;
+  }
   Rounding rounding = Rounding::ragged;
   if (options.has("capacity_rounding"))
     rounding = rounding_from(options.text("capacity_rounding"), options.where("capacity_rounding"));
@@ -214,6 +223,27 @@ struct CalledParameters {
 
   std::vector<torch::Tensor> values, gradients;
   std::vector<Parameter> shown;
+};
+
+/// Stands for attention where a layer has none: h = x. Over MP each rank's part of the sum has its own tokens; a
+/// residual alone is that already.
+class NoAttention final : public Attention {
+ public:
+  explicit NoAttention(const RankShape& rank)
+      : begin_(rank.tokens.first - rank.mp_group().first), own_(rank.shape.layer.residual ? 0 : rank.tokens.count) {}
+
+  void forward(TensorView input, TensorView out) override { keep_own(input, out); }
+  void backward_input(TensorView d_out, TensorView d_input) override { keep_own(d_out, d_input); }
+  void backward_weights(TensorView, TensorView, TensorView, Into) override {}
+  std::vector<Parameter> parameters(TensorView) override { return {}; }
+
+ private:
+  void keep_own(TensorView from, TensorView to) const {
+    tensor_of(to).zero_();
+    tensor_of(to).narrow(0, begin_, own_).copy_(tensor_of(from).narrow(0, begin_, own_));
+  }
+
+  int64_t begin_, own_;
 };
 
 /// A gate that Python computes, with parameters of its own. Its operators know it by the number of its layer.
@@ -411,6 +441,11 @@ class PythonLayer : public torch::CustomClassHolder {
     return {held.first, held.count, held.total};
   }
   double auxiliary_loss() { return layer().auxiliary_loss(); }
+  /// Returns the runner's seconds of the last forward and of the last backward (MoeLayerModule::RunnerSeconds).
+  std::vector<double> runner_seconds() {
+    const auto [forward, backward] = module_->runner_seconds();
+    return {forward, backward};
+  }
   /// Returns one line: the layer, its groups and its schedule.
   std::string line() { return line_; }
 
@@ -418,7 +453,7 @@ class PythonLayer : public torch::CustomClassHolder {
   torch::Tensor forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights, bool training, bool keeps) {
     return in_python([&] {
       const cpu::UseThreads threads(torch::get_num_threads());
-      require_like("x", x, input_);
+      require_like("x", x.dim() > 2 ? x.detach().flatten(0, -2) : x, input_);
       require_equal<BadInput>(weights.size(), likes_.size(), "weights of the layer");
       for (size_t i = 0; i < weights.size(); ++i) require_like(names_[i], weights[i], likes_[i]);
       const auto alone = module_->alone();
@@ -445,6 +480,10 @@ class PythonLayer : public torch::CustomClassHolder {
     const auto made = std::make_shared<MoeLayer>(rank_shape(plan.shape, rank, plan.structure->flow), seed,
                                                  ranks_->comms_of(plan.shape.parallel));
     LayerParts& parts = made->state().parts;
+    if (!has_attention(options)) {
+      parts.attention = std::make_unique<NoAttention>(made->shape());
+      parts.attention_norm = nullptr;
+    }
     if (python.gate) {
       const LayerShape& layer = plan.shape.layer;
       require<BadInput>(layer.aux_loss == 0 && layer.z_loss == 0,
@@ -520,6 +559,7 @@ TORCH_LIBRARY(moetune, library) {
       .def("shards", &PythonLayer::shards)
       .def("tokens", &PythonLayer::tokens)
       .def("auxiliary_loss", &PythonLayer::auxiliary_loss)
+      .def("runner_seconds", &PythonLayer::runner_seconds)
       .def("line", &PythonLayer::line)
       .def("forward", &PythonLayer::forward);
 }

@@ -20,8 +20,9 @@ import torch
 from torch import distributed, nn
 
 from moetune._program import output_of
+from moetune._transformers import MoEBlock, layer_fields, moe_blocks, refuse_router_logits
 
-__all__ = ["MoELayer", "data_parallel"]
+__all__ = ["MoELayer", "data_parallel", "replace_moe"]
 
 _PREFIX = "libmoetune_torch-"
 
@@ -277,6 +278,9 @@ class MoELayer(nn.Module):
     ranks. `ranks_per_node` counts a machine's ranks as several nodes; 0: as they are. `timeout`: after so many seconds
     without an answer a rank counts as failed.
 
+    `attention=False`: a layer without attention and its norm. With `residual=False` and `norm="none"` it is gate and
+    experts alone.
+
     Raises ValueError, or TypeError for a wrong type of elements, with a line that says what was found and expected;
     RuntimeError where another rank failed.
     """
@@ -336,19 +340,21 @@ class MoELayer(nn.Module):
         call it, and run backward through what it returns."""
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"x: found a {type(x).__name__}, expected a tensor")
-        made = self._layer.made
-        weights = {name: getattr(self, name) for name in self._names if name not in self._called}
+        own = self._parameters
+        weights = {name: own.get(name) for name in self._names}
+        for name, weight in weights.items():
+            if weight is None and name not in self._called:  # a parametrization has replaced it
+                weights[name] = getattr(self, name)
         if self._layer.number:
             if self._layer.inside == threading.get_ident():
                 raise RuntimeError("MoELayer: found a layer that its own gate or expert calls, expected one without it")
             weights.update(self._called_parameters())
         if torch.is_autocast_enabled("cpu"):
             x = x.to(weights[self._names[0]].dtype)
-        rows = x.reshape(-1, x.shape[-1]) if x.dim() > 2 else x
-        y = made.forward(rows, [weights[name] for name in self._names], self.training, torch.is_grad_enabled())
+        y = self._layer.made.forward(x, list(weights.values()), self.training, torch.is_grad_enabled())
         if self._layer.number and y.grad_fn is not None:
             y.grad_fn.metadata["moetune"] = self._layer  # lives until the backward that needs its parts
-        return y.view(x.shape)
+        return y
 
     def _called_parameters(self) -> Dict[str, torch.Tensor]:
         """Those of the parts that Python computes, by the layer's names; hands the parts to the layer."""
@@ -381,6 +387,11 @@ class MoELayer(nn.Module):
         the backward, so a loss to train by must not contain them."""
         return self._layer.made.auxiliary_loss()
 
+    def runner_seconds(self) -> Tuple[float, float]:
+        """Seconds in which the plan's tasks ran in the last forward and in the last backward."""
+        forward, backward = self._layer.made.runner_seconds()
+        return forward, backward
+
     def extra_repr(self) -> str:
         return self._layer.made.line()
 
@@ -394,3 +405,47 @@ def data_parallel(model: nn.Module, **options: Any) -> nn.Module:
                         *(buffer for buffer, _ in module.named_buffers() if buffer.startswith("experts."))]]
     nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, own)
     return nn.parallel.DistributedDataParallel(model, **options)
+
+
+def replace_moe(model: nn.Module, *, batch: Optional[int] = None, seq: Optional[int] = None,
+                plan: Union[str, os.PathLike, None] = None, schedule: Optional[str] = None,
+                degrees: Union[int, Tuple[int, int], None] = None, losses: str = "mean", **options: Any) -> nn.Module:
+    """Replaces, in place, the MoE blocks of a model of Hugging Face transformers 5 (Mixtral, Qwen3-MoE, OLMoE and
+    DeepSeek-V3) by MoELayers without attention. Returns the model.
+
+    Routers stay the model's modules, with their parameters; experts become the layers' weights `w1`, `w3`, `w2`, of
+    the experts that this rank holds, so make optimizers afterwards. `state_dict` keeps the model's names and shapes,
+    of this rank's experts; `load_state_dict` takes such a part, or the whole.
+
+    A forward has at most `batch` x `seq` tokens on each rank; fewer are padded. `plan`, as MoELayer's, decides these,
+    schedule, degrees and groups. `options`: other arguments of MoELayer (`ep`, `esp`, `ranks_per_node`, ...). No token
+    is dropped, and each rank has tokens of its own (MP 1). All ranks begin with the same model.
+
+    `losses="mean"` fits DistributedDataParallel (data_parallel). Raises ValueError for models without such blocks,
+    with activations other than SiLU or with router noise, and in a forward that asks for router logits.
+    """
+    given = {"batch": batch, "seq": seq, "schedule": schedule, "degrees": degrees}
+    if plan is not None:
+        found = [name for name, value in given.items() if value is not None]
+        if found:
+            raise ValueError(f"replace_moe: found {', '.join(found)} beside plan, expected none: the plan decides")
+        given = layer_fields(json.loads(_plan_text(os.fspath(plan))), str(plan))
+    elif batch is None or seq is None:
+        raise ValueError("replace_moe: found no plan and no batch or seq, expected a plan or both")
+    given = {"mp": 1, "esp": 1, **given, **options}
+    blocks = moe_blocks(model)
+    for _, block in blocks:
+        experts = block.experts.gate_up_proj
+        shape = {"model_dim": experts.shape[2], "hidden": experts.shape[1] // 2, "experts": experts.shape[0],
+                 "top_k": block.gate.top_k}
+        for name, value in shape.items():
+            if given.setdefault(name, value) != value:
+                raise ValueError(f"replace_moe: {name}: found {given[name]}, expected {value}, which the model has")
+    for name, block in blocks:
+        parent, _, own = name.rpartition(".")
+        replaced = MoEBlock(block, lambda gate, dtype=block.experts.gate_up_proj.dtype: MoELayer(
+            **given, gate=gate, ffn="mixtral", capacity_factor=None, attention=False, residual=False, norm="none",
+            dtype=dtype, losses=losses))
+        setattr(model.get_submodule(parent), own, replaced.train(block.training))
+    model.register_forward_pre_hook(refuse_router_logits, with_kwargs=True)
+    return model

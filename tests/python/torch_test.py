@@ -3,6 +3,7 @@
 moetune.torch against plain PyTorch: outputs, gradients and training on 1, 2 and 4 ranks, what torch does to modules,
 and bad input. The package is the one that is installed, or MOETUNE_TORCH_LIBRARY names its library; MOETUNE_PROGRAM:
 the program of a build."""
+import contextlib
 import copy
 import importlib.util
 import io
@@ -16,6 +17,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 if importlib.util.find_spec("torch") is None:
     print(f"skipped: {sys.executable} has no torch")
@@ -297,6 +299,36 @@ class Layers(unittest.TestCase):
         require_same_training({**TINY, **SWIGLU}, torch.float32)
 
 
+class WithoutAttention(unittest.TestCase):
+    def test_is_the_rest_of_the_layer(self):
+        """A layer whose W_o is zero has no attention either."""
+        for fields in TINY, {**TINY, **SWIGLU}, {**TINY, "residual": False, "norm": "none"}:
+            fields = no_drops(fields)
+            layer = MoELayer(**fields, dtype=torch.float64, schedule="fsmoe", degrees=2, attention=False)
+            other = MoELayer(**{**fields, "residual": True}, dtype=torch.float64)
+            for name in "wq", "norm1":
+                self.assertNotIn(name, dict(layer.named_parameters()))
+            with torch.no_grad():
+                other.wo.zero_()
+            layer.load_state_dict({name: value for name, value in other.state_dict().items()
+                                   if name in dict(layer.named_parameters())})
+            x, other_x = (all_tokens(layer, torch.float64).requires_grad_() for _ in range(2))
+            y, expected = layer(x), other(other_x)
+            if not fields.get("residual", True):
+                expected = expected - other_x
+            for each in y, expected:
+                each.square().sum().backward()
+            require_near(y, expected, torch.float64, "output")
+            require_near(x.grad, other_x.grad, torch.float64, "gradient of x")
+            for name, p in layer.named_parameters():
+                require_near(p.grad, other.get_parameter(name).grad, torch.float64, name)
+
+    def test_refusals(self):
+        for found, kind in ("no", "text"), (1, "a whole number"):
+            with self.assertRaisesRegex(ValueError, "MoELayer: attention: found"):
+                MoELayer(**TINY, attention=found)
+
+
 class Modules(unittest.TestCase):
     """What torch does to any module."""
 
@@ -358,6 +390,23 @@ class Modules(unittest.TestCase):
             self.layer(self.x).square().sum().backward()
         self.assert_equal({name: p.grad for name, p in self.layer.named_parameters()},
                           {name: 2 * value for name, value in once.items()})
+
+    def test_gradients_that_are_kept_stay_as_they_are(self):
+        """The layer's memory holds the last gradients alone."""
+        first = torch.autograd.grad(self.layer(self.x).square().sum(), list(self.layer.parameters()))
+        kept, array = [each.clone() for each in first], first[0].numpy()
+        second = torch.autograd.grad(self.layer(2 * self.x).square().sum(), list(self.layer.parameters()))
+        for gradient, value, other in zip(first, kept, second):
+            self.assertTrue(torch.equal(gradient, value))
+            self.assertFalse(torch.equal(gradient, other))
+        self.assertEqual(array.shape, kept[0].shape)
+        self.layer.zero_grad(set_to_none=False)
+        self.assert_equal(self.gradients(self.layer(self.x)), dict(zip(self.gradients(self.layer(self.x)), kept)))
+        gradient = next(self.layer.parameters()).grad
+        value = gradient.clone()
+        self.layer = None  # whose memory the gradient keeps, and the array
+        self.assertTrue(torch.equal(gradient, value))
+        self.assertTrue(math.isfinite(array.sum()))
 
     def test_backwards_in_any_order(self):
         """One forward's activations are kept; others are computed again."""
@@ -893,24 +942,27 @@ class BadInput(unittest.TestCase):
                               text=True, check=False, env={**os.environ, "PYTHONPATH": path, **variables})
 
 
-class Times(unittest.TestCase):
-    """Prints how long forward and backward take beside plain PyTorch; nothing is asserted."""
+class Bench(unittest.TestCase):
+    def test_prints_times(self):
+        import torch_bench
+        torch_bench.LAYERS = {"mixtral": no_drops({**TINY, **SWIGLU}), "gpt": no_drops(TINY)}
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), unittest.mock.patch.object(sys, "argv", ["torch_bench.py", "1"]):
+            torch_bench.main()
+        lines = printed.getvalue().splitlines()
+        self.assertEqual(len(lines), 6)
+        for line in lines[:4]:
+            self.assertRegex(line, r"^\w+, degrees \d: .* runner \d+ us, of the module \d+ us more; ")
+        for line in lines[4:]:
+            self.assertRegex(line, r"of MoELayer [\d.]+ ms, of plain PyTorch [\d.]+ ms, [\d.]+ times as long")
 
-    def test_beside_plain_pytorch(self):
-        for name, size in (("tiny", {}), ("middle", {"seq": 256, "model_dim": 256, "hidden": 512, **SWIGLU})):
-            fields = no_drops({**TINY, **size})
-            layer = MoELayer(**fields)
-            w = whole_weights(layer)
-            x = torch.randn(len(layer.tokens), fields["model_dim"], requires_grad=True)
-            ways = {"MoELayer": lambda: layer(x), "plain PyTorch": lambda: plain_layer(fields, w, x)}
-            times = {way: [] for way in ways}
-            for _ in range(9):
-                for way, forward in ways.items():
-                    begin = time.perf_counter()
-                    forward().square().sum().backward()
-                    times[way].append(time.perf_counter() - begin)
-            shown = ", ".join(f"{way} {1e3 * sorted(each)[4]:.2f} ms" for way, each in times.items())
-            print(f"{name}: forward and backward of {shown}, {torch.get_num_threads()} threads")
+    def test_runner_takes_part_of_the_time(self):
+        layer = MoELayer(**TINY)
+        begin = time.perf_counter()
+        layer(torch.randn(16, 16)).sum().backward()
+        taken = time.perf_counter() - begin
+        forward, backward = layer.runner_seconds()
+        self.assertTrue(0 < forward < taken - backward < taken, (forward, backward, taken))
 
 
 class Page(unittest.TestCase):
@@ -918,7 +970,8 @@ class Page(unittest.TestCase):
         sys.path.insert(0, str(ROOT / "tests/docs"))
         from pages import Page as PageOf
         page = PageOf("docs/torch.md")
-        blocks = [block for block in page.blocks if block.language == "python" and "moetune.torch" in block.text]
+        blocks = [block for block in page.blocks if block.language == "python" and "moetune.torch" in block.text
+                  and "transformers" not in block.text]  # transformers_test.py runs those
         self.assertTrue(blocks)
         for block in blocks:
             done = subprocess.run([sys.executable, "-c", block.text], capture_output=True, text=True, check=False,

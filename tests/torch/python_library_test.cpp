@@ -116,6 +116,70 @@ TEST(PythonLibrary, AGateOfPythonsIsTheNamedOne) {
     EXPECT_TRUE(torch::allclose(gradients[0][i], gradients[1][i], 1e-12, 1e-12)) << i;
 }
 
+// A layer whose W_o is zero has no attention either; its residuals add its input.
+TEST(PythonLibrary, WithoutAttentionALayerIsTheRestOfIt) {
+  const std::string options = std::string(kTiny).insert(1, R"("gate": "switch", "norm": "none", "rope_theta": 100, )");
+  const IValue whole = layer_of(options);
+  const IValue part = layer_of(std::string(options).insert(1, R"("attention": false, "residual": false, )"));
+  Tensors weights = call(whole, "weights").toTensorVector();
+  const auto names = call(whole, "names").to<std::vector<std::string>>();
+  const auto own = call(part, "names").to<std::vector<std::string>>();
+  EXPECT_EQ(own, (std::vector<std::string>{"gate", "w1", "w2"}));
+  Tensors own_weights;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == "wo") weights[i].zero_();
+    if (std::ranges::find(own, names[i]) != own.end())
+      own_weights.push_back(weights[i].clone().set_requires_grad(true));
+    weights[i].set_requires_grad(true);
+  }
+  const auto x = torch::randn({2, 8, 16}, torch::kDouble).set_requires_grad(true), own_x = x.detach().clone();
+  own_x.set_requires_grad(true);
+  const auto expected = call(whole, "forward", {x, weights, true, true}).toTensor() - x;
+  const auto y = call(part, "forward", {own_x, own_weights, true, true}).toTensor();
+  EXPECT_TRUE(torch::allclose(y, expected, 1e-12, 1e-12));
+  expected.square().sum().backward();
+  y.square().sum().backward();
+  EXPECT_TRUE(torch::allclose(own_x.grad(), x.grad(), 1e-12, 1e-12));
+  for (size_t i = 0; i < own.size(); ++i) {
+    const auto place = static_cast<size_t>(std::ranges::find(names, own[i]) - names.begin());
+    EXPECT_TRUE(torch::allclose(own_weights[i].grad(), weights[place].grad(), 1e-12, 1e-12)) << own[i];
+  }
+}
+
+// The layer's memory has the last backward's gradients alone.
+TEST(PythonLibrary, GradientsThatAreKeptStayAsTheyAre) {
+  Tensors first, values;
+  {
+    const IValue layer = layer_of(kTiny);
+    Tensors weights = call(layer, "weights").toTensorVector();
+    for (auto& weight : weights) weight.set_requires_grad(true);
+    const auto gradients = [&](double of) {
+      const auto x = torch::full({16, 16}, of, torch::kDouble) + torch::eye(16, torch::kDouble);
+      const auto y = call(layer, "forward", {x, weights, false, true}).toTensor();
+      return torch::autograd::grad({y.square().sum()}, weights, {}, false, false, true);
+    };
+    first = gradients(1);
+    for (const auto& gradient : first) values.push_back(gradient.clone());
+    const auto* const memory = first.back().data_ptr();
+    const Tensors second = gradients(2);
+    EXPECT_EQ(second.back().data_ptr(), memory);
+    EXPECT_NE(first.back().data_ptr(), memory);
+    EXPECT_FALSE(torch::equal(first.back(), second.back()));
+  }
+  for (size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(torch::equal(first[i], values[i])) << i;
+}
+
+TEST(PythonLibrary, RunnerTakesPartOfTheTime) {
+  const IValue layer = layer_of(kTiny);
+  const Tensors weights = call(layer, "weights").toTensorVector();
+  const auto x = torch::randn({16, 16}, torch::kDouble).set_requires_grad(true);
+  call(layer, "forward", {x, weights, false, true}).toTensor().sum().backward();
+  const auto seconds = call(layer, "runner_seconds").toDoubleVector();
+  ASSERT_EQ(seconds.size(), 2);
+  EXPECT_GT(seconds[0], 0);
+  EXPECT_GT(seconds[1], 0);
+}
+
 TEST(PythonLibrary, BadInputIsAValueError) {
   EXPECT_THROW(layer_of(R"({"batch": 0})"), c10::ValueError);
   EXPECT_THROW(layer_of(R"({"bach": 2})"), c10::ValueError);

@@ -1,0 +1,116 @@
+"""MoE blocks of Hugging Face transformers' models, computed by MoELayer."""
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Tuple
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+_BLOCKS = ("MixtralSparseMoeBlock", "Qwen3MoeSparseMoeBlock", "OlmoeSparseMoeBlock", "DeepseekV3MoE")
+
+
+def moe_blocks(model: nn.Module) -> List[Tuple[str, nn.Module]]:
+    """The blocks of a model that can be replaced, with their names."""
+    blocks = [(name, module) for name, module in model.named_modules() if type(module).__name__ in _BLOCKS]
+    if not blocks:
+        raise ValueError(f"replace_moe: found a {type(model).__name__} without MoE blocks, expected some of "
+                         f"{', '.join(_BLOCKS)}")
+    for name, block in blocks:
+        if not hasattr(block.experts, "gate_up_proj"):
+            raise ValueError(f"replace_moe: {name}: found experts that are modules of their own, expected the stacked "
+                             "weights of transformers 5")
+        activation = type(block.experts.act_fn).__name__
+        if activation not in ("SiLU", "SiLUActivation"):
+            raise ValueError(f"replace_moe: {name}: found experts with {activation}, expected SiLU")
+        if getattr(block, "jitter_noise", 0):
+            raise ValueError(f"replace_moe: {name}: found router_jitter_noise {block.jitter_noise}, expected 0")
+    return blocks
+
+
+def layer_fields(document: Dict[str, Any], path: str) -> Dict[str, Any]:
+    """What a plan decides of a layer without attention, as arguments of MoELayer."""
+    layer, parallel = document["layer"], document["parallel"]
+    if parallel["mp"] != 1:
+        raise ValueError(f"{path}: found a plan with MP {parallel['mp']}, expected 1: the model's attention is whole "
+                         "on each rank")
+    kept = ("batch", "seq", "model_dim", "hidden", "experts", "top_k", "order", "dispatcher", "hook")
+    return {**{name: layer[name] for name in kept}, **{name: parallel[name] for name in ("ep", "esp")},
+            "schedule": document["schedule"],
+            "degrees": (document["degree_forward"], document["degree_backward"])}
+
+
+def refuse_router_logits(model: nn.Module, _: Any, arguments: Dict[str, Any]) -> None:
+    """A forward hook: routers run inside the layers, so nothing records their logits."""
+    asked = arguments.get("output_router_logits")
+    if asked or (asked is None and getattr(getattr(model, "config", None), "output_router_logits", False)):
+        raise ValueError("replace_moe: found output_router_logits=True, expected False: routers run inside the layers")
+
+
+class Router(nn.Module):
+    """A block's router as a gate of MoELayer."""
+
+    def __init__(self, router: nn.Module):
+        super().__init__()
+        self.router = router
+
+    def forward(self, hidden: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+        _, weights, experts = self.router(hidden)
+        return experts, weights
+
+
+class MoEBlock(nn.Module):
+    """One MoE block of transformers', whose router and experts a MoELayer computes. Its state dict has the block's
+    names and shapes, of the experts that this rank holds."""
+
+    def __init__(self, block: nn.Module, make_layer: Callable[[nn.Module], nn.Module]):
+        super().__init__()
+        gate_up, down = block.experts.gate_up_proj, block.experts.down_proj
+        self.layer = make_layer(Router(block.gate))
+        self.shared_experts = getattr(block, "shared_experts", None)
+        with torch.no_grad():
+            for name, value in self._own_parts(gate_up, down).items():
+                weight = self.layer.get_parameter(name)
+                weight.copy_(value)
+                weight.requires_grad_((down if name == "w2" else gate_up).requires_grad)
+        self.register_state_dict_post_hook(MoEBlock._name_as_block)
+        self.register_load_state_dict_pre_hook(MoEBlock._name_as_layer)
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        rows = hidden_states.reshape(-1, hidden_states.shape[-1])
+        empty = len(self.layer.tokens) - len(rows)
+        if empty < 0:
+            raise ValueError(f"replace_moe: found {len(rows)} tokens, expected at most {len(self.layer.tokens)}: batch "
+                             "x seq")
+        output = self.layer(functional.pad(rows, (0, 0, 0, empty)) if empty else rows)[:len(rows)]
+        output = output.view(hidden_states.shape)
+        return output if self.shared_experts is None else output + self.shared_experts(hidden_states)
+
+    def _own_parts(self, gate_up: torch.Tensor, down: torch.Tensor) -> Dict[str, torch.Tensor]:
+        """The layer's weights from a block's, which are whole, or as `state_dict` has them."""
+        parts: Dict[str, torch.Tensor] = {}
+        gate, up = gate_up.transpose(1, 2).chunk(2, -1)
+        for name, value in ("w1", gate), ("w3", up), ("w2", down.transpose(1, 2)):
+            if value.shape != self.layer.get_parameter(name).shape:
+                value = value[tuple(slice(axis.start, axis.stop) for axis in self.layer.shards()[name])]
+            parts[name] = value
+        return parts
+
+    @staticmethod
+    def _name_as_block(module: nn.Module, state: Dict[str, Any], prefix: str, _: Any) -> None:
+        gate, up, down = (state.pop(f"{prefix}layer.{name}") for name in ("w1", "w3", "w2"))
+        state[f"{prefix}experts.gate_up_proj"] = torch.cat((gate, up), -1).transpose(1, 2).contiguous()
+        state[f"{prefix}experts.down_proj"] = down.transpose(1, 2).contiguous()
+        own = f"{prefix}layer.gate.router."
+        for key in [key for key in state if key.startswith(own)]:
+            state[f"{prefix}gate.{key[len(own):]}"] = state.pop(key)
+
+    @staticmethod
+    def _name_as_layer(module: "MoEBlock", state: Dict[str, Any], prefix: str, *_: Any) -> None:
+        experts = [f"{prefix}experts.gate_up_proj", f"{prefix}experts.down_proj"]
+        if all(name in state for name in experts):
+            for name, value in module._own_parts(*(state.pop(each) for each in experts)).items():
+                state[f"{prefix}layer.{name}"] = value.contiguous()
+        gate = f"{prefix}gate."
+        for key in [key for key in state if key.startswith(gate)]:
+            state[f"{prefix}layer.gate.router.{key[len(gate):]}"] = state.pop(key)
