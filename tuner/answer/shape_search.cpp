@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kSearchShare = 0.6;      // of the time; the ranking has the rest
 constexpr double kFrameworksShare = 0.2;  // of the time: all frameworks' own searches have it, of the search's share
-constexpr double kFrontShare = 0.05;      // of the time: the search looks for less memory so long at least
+constexpr double kFrontShare = 0.03;      // of the time: the search looks for less memory so long at least
 constexpr double kNone = std::numeric_limits<double>::infinity();
 constexpr size_t kStates = 3;        // whose bounds by lanes are kept: what may be computed again
 constexpr int kBoundedAtFirst = 32;  // shapes that are bounded before one is planned; twice as many before the next
