@@ -68,13 +68,15 @@ class FrameworkTable {
       gap_ |= row.plans->gap > kEquallyFast;
       rates_ |= rates(*row.best).has_value();
     }
+    while (folds && apart_ && rows_.size() > kMostRows) leave_out_slowest();
   }
 
   bool empty() const { return rows_.empty(); }
 
-  // Lists the frameworks that share another one's row.
+  // Lists the frameworks that share another one's row, and those that are left out.
   std::vector<std::string> folded() const {
     std::vector<std::string> items;
+    if (!left_out_.empty()) items.push_back(fmt::format("{}: slower (--all)", fmt::join(left_out_, ", ")));
     for (const Row& row : rows_)
       if (!row.folded.empty())
         items.push_back(fmt::format("{}: as {}", fmt::join(row.folded, ", "), row.plans->framework->key));
@@ -107,6 +109,16 @@ class FrameworkTable {
     const RankedShape* best;
     std::vector<std::string_view> folded = {};  // others with the same plan
   };
+  static constexpr size_t kMostRows = 4;  // of a table that folds, with shapes of two lines each
+
+  void leave_out_slowest() {
+    auto slowest = rows_.begin();
+    for (auto row = rows_.begin(); row != rows_.end(); ++row)
+      if (row->best->total_s() >= slowest->best->total_s()) slowest = row;
+    left_out_.push_back(slowest->plans->framework->key);
+    left_out_.insert(left_out_.end(), slowest->folded.begin(), slowest->folded.end());
+    rows_.erase(slowest);
+  }
 
   void add(const FrameworkPlans& plans, const RankedShape& best, bool folds) {
     const auto known = std::ranges::find_if(rows_, [&](const Row& row) {
@@ -165,6 +177,7 @@ class FrameworkTable {
   const Answer& answer_;
   const RankedSchedule& use_;
   std::vector<Row> rows_;
+  std::vector<std::string_view> left_out_;
   bool apart_ = false, gap_ = false, rates_ = false;
 };
 
