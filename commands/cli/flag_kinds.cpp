@@ -32,10 +32,12 @@ std::string wrapped(const std::string& text) {
     std::string line = text.substr(begin, end - begin);
     example |= line.starts_with("example");
     const std::string indent(line.starts_with("  ") ? kColumn : 0, ' ');
-    for (size_t blank; !example && line.size() > widest; line.replace(0, blank + 1, indent)) {
-      blank = line.rfind(' ', widest);
-      if (blank == std::string::npos || blank <= indent.size()) break;
-      out += line.substr(0, blank) + '\n';
+    while (!example && line.size() > widest) {
+      const size_t blank = line.rfind(' ', widest), bar = line.rfind('|', widest - 1);
+      const bool at_blank = blank != std::string::npos && blank > indent.size();
+      if (!at_blank && (bar == std::string::npos || bar <= indent.size())) break;
+      out += line.substr(0, at_blank ? blank : bar + 1) + '\n';
+      line.replace(0, (at_blank ? blank : bar) + 1, indent);
     }
     out += line + (end < text.size() ? "\n" : "");
     begin = end + 1;
