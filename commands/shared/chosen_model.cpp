@@ -94,10 +94,13 @@ MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request) {
 }
 
 DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ChosenModel& chosen) {
-  if (capacity)
-    choice.fits = [capacity, chosen](const LayerCase& c, Flow flow) {
-      return !misfit(memory_of(chosen, memory_request(chosen.model, c, flow)), *capacity);
-    };
+  if (!capacity) return choice;
+  choice.holds = [capacity, chosen](const MemoryRequest& request) {
+    return !misfit(memory_of(chosen, request), *capacity);
+  };
+  choice.fits = [holds = choice.holds, model = chosen.model](const LayerCase& c, Flow flow) {
+    return holds(memory_request(model, c, flow));
+  };
   return choice;
 }
 

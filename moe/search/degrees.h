@@ -38,6 +38,8 @@ struct DegreeChoice {
   /// Returns whether a rank's memory holds such a layer: experts are packed only as far as it does. Empty: it holds
   /// any.
   std::function<bool(const LayerCase&, Flow)> fits = {};
+  /// Returns whether a rank's memory holds a model's plan that needs this. Empty: it holds any.
+  std::function<bool(const MemoryRequest&)> holds = {};
 };
 /// Returns whether a degree's chunks of the AlltoAll or of the AllGather are below min_chunk_bytes.
 bool too_small(const Schedule& schedule, const LayerPricer& pricer, int degree, int64_t min_chunk_bytes);
@@ -66,12 +68,13 @@ inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> cap
   return choice;
 }
 
-/// Returns the choice among those layers of which a whole model fits.
+/// Returns the choice among those layers, and plans, of which a whole model fits.
 inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ModelShape& model) {
-  if (capacity)
-    choice.fits = [capacity, model](const LayerCase& c, Flow flow) {
-      return !misfit(estimate_memory(memory_request(model, c, flow)), *capacity);
-    };
+  if (!capacity) return choice;
+  choice.holds = [capacity](const MemoryRequest& request) { return !misfit(estimate_memory(request), *capacity); };
+  choice.fits = [holds = choice.holds, model](const LayerCase& c, Flow flow) {
+    return holds(memory_request(model, c, flow));
+  };
   return choice;
 }
 

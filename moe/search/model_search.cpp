@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "moe/base/check.h"
+#include "moe/schedule/schedules.h"
 #include "moe/search/contended_bound.h"
 #include "moe/search/lane_order.h"
 #include "moe/search/layer_search.h"
@@ -110,6 +112,69 @@ double least_seconds(search::LayerReplay layer, search::LayerReplay* dense, cons
   return search::least_model_seconds(pricer, model.layers - priced.layers, passes, priced, splits_gradients(schedule));
 }
 
+// Returns of how many layers an iteration may keep activations, the most first: `wave` also of two micro-batches, or of
+// one and a layer.
+std::vector<int> kept_layers(const ModelShape& model, IterationOrder order) {
+  std::vector<int> kept{usually_kept(model, order)};
+  if (order == IterationOrder::any)
+    for (const int keep : {2 * model.layers, model.layers + 1})
+      if (keep < kept.back()) kept.push_back(keep);
+  return kept;
+}
+
+WaveChoice wave_choice(const Schedule& schedule, DegreeChoice choice, int keep) {
+  check_choice(schedule, choice);
+  return {.keep = keep, .forward = choice.forward, .backward = choice.backward, .order = schedule.iteration};
+}
+
+// Returns the request for what an iteration needs at least that keeps the activations of so many layers.
+MemoryRequest least_request(const ModelShape& model, int keep) {
+  MemoryRequest request = memory_request(model, model.shape, kWave.flow);
+  const bool recomputes = model.shape.parallel.recompute == Recompute::full;
+  StageSlots slots{.kept = recomputes ? 1 : keep, .outputs = keep - (keep + model.layers - 1) / model.layers};
+  if (!recomputes) slots.kept_dense = model.dense.in(0, model.layers) * keep / model.layers;
+  request.slots = {slots};
+  return request;
+}
+
+// A schedule that may be faster than `wave`, and what it takes at least.
+struct Rival {
+  double bound_s;
+  const Schedule* schedule;
+};
+
+double least_of(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, BoundShapes& shapes) {
+  double least_s = model_bound(schedule, pricer, model, {}, shapes);
+  for (int packing = 2; schedule.packs_experts && model.shape.parallel.ep % packing == 0; packing *= 2) try {
+      ModelShape packed = model;
+      packed.shape = decided_case(model.shape, {.packing = packing});
+      const LayerPricer own(pricer.profile(), packed.shape, pricer.options());
+      least_s = std::min(least_s, model_bound(schedule, own, packed, {}, shapes));
+    } catch (const Unpriced&) {  // of the smaller groups
+      break;
+    }
+  return least_s;
+}
+
+// Returns the rivals, the least bound first. A schedule that chooses is one of those among which it does.
+std::vector<Rival> rivals_of(const LayerPricer& pricer, const ModelShape& model, const DegreeChoice& choice) {
+  std::vector<Rival> rivals;
+  BoundShapes shapes;
+  for (const Schedule& other : all_schedules()) {
+    if (other.iteration == IterationOrder::any || !other.variants.empty()) continue;
+    try {
+      const double bound_s =
+          other.orders_iterations()
+              ? wave_bound(pricer, model, wave_choice(other, choice, usually_kept(model, other.iteration)))
+              : least_of(other, pricer, model, shapes);
+      rivals.push_back({bound_s, &other});
+    } catch (const BadInput&) {  // it does not run the model, or has no price
+    }
+  }
+  std::ranges::stable_sort(rivals, {}, &Rival::bound_s);
+  return rivals;
+}
+
 }  // namespace
 
 std::span<const PartitionStrategy> partition_strategies() {
@@ -179,30 +244,52 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
   const auto& [schedule, pricer, model, strategy, choice] = asked;
   require_usable(model.shape.parallel.pp == 1, schedule, "found {} pipeline stages, expected 1",
                  model.shape.parallel.pp);
-  DegreeChoice degrees = choice;
-  check_choice(schedule, degrees);
-  const bool is_any = schedule.iteration == IterationOrder::any;
-  ModelResult result;
-  WaveResult known{{}, std::numeric_limits<double>::infinity(), {}};
-  if (is_any) {
-    result = tune(find_schedule("fsmoe-dw"), pricer, model, strategy, choice);
-    known = {std::move(result.plan), result.total_s(), {}};
+  const auto holds = [&asked](const MemoryRequest& request) {  // clang 14 captures no structured binding
+    return !asked.choice.holds || asked.choice.holds(request);
+  };
+  const std::vector<int> memories = kept_layers(model, schedule.iteration);
+  ModelResult best;
+  bool fits = false;
+  for (const int keep : memories) {
+    if (keep != memories.back() && !holds(least_request(model, keep))) continue;
+    best = order_iteration(asked, keep);
+    if ((fits = holds(memory_request(best.plan)))) break;
   }
-  const WaveChoice wave{.keep = usually_kept(model, schedule.iteration),
-                        .forward = degrees.forward,
-                        .backward = degrees.backward,
-                        .order = schedule.iteration};
-  WaveResult found = best_wave(pricer, model, wave, known);
+  if (schedule.iteration != IterationOrder::any) return best;
+  const bool may_fit = fits || holds(memory_request(model, model.shape, schedule.flow));
+  const LayerPricer apart(pricer.profile(), pricer.shape(),
+                          pricer.options());  // notes on rivals' prices are none on it
+  for (const auto& [bound_s, rival] : rivals_of(apart, model, choice)) {
+    best.bound_s = best.at_least_s = std::min(best.bound_s, bound_s);
+    if (!search::better(bound_s, best.total_s()) && (fits || !may_fit)) break;
+    try {
+      ModelResult other = tune(*rival, apart, model, strategy, choice);
+      const bool other_fits = holds(memory_request(other.plan));
+      if (std::pair(!other_fits, other.total_s()) >= std::pair(!fits, best.total_s())) continue;
+      other.bound_s = other.at_least_s = best.bound_s;
+      other.variant = other.variant != nullptr ? other.variant : rival;
+      best = std::move(other);
+      fits = other_fits;
+    } catch (const BadInput&) {  // the model, the prices or the degrees asked for are none of this schedule's
+    }
+  }
+  if (best.variant != nullptr) price(pricer, best.plan);  // with its notes
+  best.schedule = schedule.name;
+  best.plan.schedule = schedule.name;
+  return best;
+}
+
+ModelResult ModelSearch::order_iteration(const Asked& asked, int keep) {
+  const auto& [schedule, pricer, model, strategy, choice] = asked;
+  const WaveChoice wave = wave_choice(schedule, choice, keep);
+  WaveResult found = best_wave(pricer, model, wave, {{}, std::numeric_limits<double>::infinity(), {}});
+  ModelResult result;
   result.schedule = schedule.name;
   result.plan = std::move(found.plan);
   result.plan.schedule = schedule.name;
-  if (found.degrees) {
-    result.decision = wave_decision(model, *found.degrees);
-    result.partition = {};
-    set_times(price(pricer, result.plan), pricer.profile(), result);
-  }
-  const double wave_s = wave_bound(pricer, model, wave);
-  result.bound_s = result.at_least_s = is_any ? std::min(wave_s, result.bound_s) : wave_s;
+  result.decision = wave_decision(model, *found.degrees);
+  set_times(price(pricer, result.plan), pricer.profile(), result);
+  result.bound_s = result.at_least_s = wave_bound(pricer, model, wave);
   return result;
 }
 

@@ -20,7 +20,8 @@ std::span<const PartitionStrategy> partition_strategies();
 
 struct ModelResult {
   std::string_view schedule;
-  const Schedule* variant = nullptr;  // whose plan it is, of a schedule that chooses
+  const Schedule* variant =
+      nullptr;  // whose plan it is, of a schedule that chooses, and of `wave` where it is another's
   ModelDecision decision;
   Partition partition;  // of a stage's layers, or where stages_apart of all; empty where the schedule splits nothing
   Plan plan;
@@ -47,8 +48,9 @@ class ModelSearch {
   /// whole plan chooses how experts are packed, within Lina's rule and a rank's memory, and gives the time. Strategy
   /// `exact` is never slower than another one. Under contention it then descends by small moves, within an effort,
   /// unless stages_apart: there each stage's gradients are split for themselves. A schedule of iterations keeps the
-  /// activations of one layer more than `model.order` does with one stage, or what its turns need; `wave` is never
-  /// slower than `fsmoe-dw`. It throws Unsupported for several stages.
+  /// activations of one layer more than one micro-batch has, or what its turns need; `wave` those of two micro-batches
+  /// (under GPipe of all) where `choice.holds` them. It is never slower than another schedule whose plan is held, as it
+  /// then is that plan. They throw Unsupported for several stages.
   ModelResult tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                    const PartitionStrategy& strategy, DegreeChoice choice = {});
 
@@ -62,6 +64,7 @@ class ModelSearch {
   };
   ModelResult tune_as(const Asked& asked, const LayerResult& layer);
   ModelResult tune_iteration(const Asked& asked);
+  static ModelResult order_iteration(const Asked& asked, int keep);
   void try_degrees(const Asked& asked, LayerResult& layer, double least_s);
 
   bool checks_;

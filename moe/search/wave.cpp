@@ -62,6 +62,13 @@ struct Stream {
     if (kind == TaskKind::gradient) return pricer.gradient_seconds(bytes);
     return cost::step_seconds(pricer, kind, {Op::allreduce, GroupKind::edp, static_cast<double>(bytes), 0, 0});
   }
+  // Returns the least seconds, however the bytes are cut.
+  double least_seconds(const LayerPricer& pricer, int64_t bytes) const {
+    if (kind == TaskKind::gradient) return pricer.gradient_seconds_in_parts(bytes);
+    const auto all = static_cast<double>(bytes);
+    const auto curve = pricer.collective(Op::allreduce, GroupKind::edp, all);
+    return curve ? curve->in_parts(all, all, pricer.profile().task_overhead_s).all : 0;
+  }
 };
 
 // The tasks of an iteration and what each waits for, whatever the order of lanes. `base` has the passes one after the
@@ -86,7 +93,7 @@ struct Iteration {
   Lists after, before;           // what each waits for; what waits for each
   std::vector<Stream> streams;   // whose units go where there is room
   std::vector<bool> ordered;     // false: a unit, or what waits for one
-  std::vector<double> behind_s;  // what units take behind the tasks that make them
+  std::vector<double> behind_s;  // what units take behind the tasks that make them, at least
 
  private:
   void add_unit(const Task& sends);
@@ -174,7 +181,7 @@ Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep, Iter
       bytes += stream.units[u].bytes();
       for (const int maker : stream.units[u].makers) {
         double& seconds_behind = behind_s[static_cast<size_t>(maker)];
-        seconds_behind = std::max(seconds_behind, stream.seconds(pricer, bytes));
+        seconds_behind = std::max(seconds_behind, stream.least_seconds(pricer, bytes));
       }
     }
   }
@@ -972,6 +979,21 @@ double IterationBound::seconds(const WaveDegrees& degrees) const {
   return end_s;
 }
 
+// A plan in another order, and what it takes at least; none where that is no less than a limit.
+struct Ordered {
+  std::optional<Plan> plan;
+  double least_s = 0;
+};
+
+Ordered ordered(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees,
+                const WaveSearch& search, double limit_s) {
+  const Plan base = base_plan(model, degrees);
+  const Iteration iteration(base, pricer, keep, search.order);
+  const Order order = best_order(iteration, search.draws);
+  if (!search::better(order.seconds, limit_s)) return {{}, order.seconds};
+  return {Rewriter(iteration).write(Filler(iteration, order, pricer).best()), order.seconds};
+}
+
 // The effort for orders by chance, once degrees are found.
 constexpr int kMostDraws = 100, kDrawnTasks = 100'000;
 // Models with more passes than the first try all degrees on a part of so many layers and micro-batches, and the best on
@@ -1007,10 +1029,10 @@ class DegreeTrials {
 
   void attempt(const WaveDegrees& degrees, int draws = 0) {
     if (prunes_ && best_.degrees && bound_.seconds(degrees) >= best_.seconds) return;
-    Plan plan = wave_plan(pricer_, model_, choice_.keep, degrees, {draws, choice_.order});
-    const double seconds = timeline_of(plan, price(pricer_, plan), pricer_.profile().contention).makespan_s;
+    auto [plan, seconds] = ordered(pricer_, model_, choice_.keep, degrees, {draws, choice_.order}, best_.seconds);
+    if (plan) seconds = timeline_of(*plan, price(pricer_, *plan), pricer_.profile().contention).makespan_s;
     tried_.emplace_back(seconds, degrees);
-    if (search::better(seconds, best_.seconds)) best_ = {std::move(plan), seconds, degrees};
+    if (plan && search::better(seconds, best_.seconds)) best_ = {*std::move(plan), seconds, degrees};
   }
 
   WaveResult& best() { return best_; }
@@ -1029,7 +1051,12 @@ class DegreeTrials {
  private:
   void attempt_each(auto degrees_of) {
     for (int f = ranges_[0].first; f <= ranges_[0].most; ++f)
-      for (int b = ranges_[1].first; b <= ranges_[1].most; ++b) attempt(degrees_of(f, b));
+      for (int b = ranges_[1].first; b <= ranges_[1].most; ++b)
+        if (const WaveDegrees degrees = degrees_of(f, b); !is_tried(degrees)) attempt(degrees);
+  }
+
+  bool is_tried(const WaveDegrees& degrees) const {
+    return std::ranges::find(tried_, degrees, &std::pair<double, WaveDegrees>::second) != tried_.end();
   }
 
   const LayerPricer& pricer_;
@@ -1113,8 +1140,10 @@ int least_kept(const ModelShape& model, IterationOrder order) {
 }
 
 int usually_kept(const ModelShape& model, IterationOrder order) {
-  const bool keeps_all = order == IterationOrder::any && model.order == PipelineOrder::gpipe;
-  return std::max((keeps_all ? model.micro_batches : 1) * model.layers + 1, least_kept(model, order));
+  const int own = std::max(model.layers + 1, least_kept(model, order));
+  if (order != IterationOrder::any) return own;
+  const int held = model.order == PipelineOrder::gpipe ? model.micro_batches : std::min(2, model.micro_batches);
+  return std::max(own, held * model.layers);
 }
 
 Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees,
@@ -1124,10 +1153,7 @@ Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, con
   const int least = least_kept(model, search.order);
   require<BadInput>(keep >= least, "wave: found the activations of {} layers to keep, expected at least {}", keep,
                     least);
-  const Plan base = base_plan(model, degrees);
-  const Iteration iteration(base, pricer, keep, search.order);
-  const Order order = best_order(iteration, search.draws);
-  return Rewriter(iteration).write(Filler(iteration, order, pricer).best());
+  return *ordered(pricer, model, keep, degrees, search, std::numeric_limits<double>::infinity()).plan;
 }
 
 WaveResult best_wave(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice,

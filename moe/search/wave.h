@@ -42,8 +42,8 @@ struct WaveResult {
 
 /// Returns of how many layers activations are kept at a time, at least.
 int least_kept(const ModelShape& model, IterationOrder order);
-/// Returns of how many layers a schedule keeps activations at a time: what the model's order of micro-batches keeps,
-/// and one layer more.
+/// Returns of how many layers a schedule keeps activations at a time where memory holds them: of two micro-batches,
+/// under GPipe of all; if it is restricted, of one and a layer, or what its turns need.
 int usually_kept(const ModelShape& model, IterationOrder order);
 
 struct WaveSearch {

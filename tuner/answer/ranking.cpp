@@ -115,7 +115,7 @@ PlannedTimeline rank_model(const RankingRequest& request, const LayerPricer& pri
 
 void add_head(const commands::ChosenModel& chosen, const LayerPricer& pricer, RankedSchedule& row) {
   try {
-    const double head_s = head_seconds(*row.schedule, pricer, chosen.model, chosen.vocabulary);
+    const double head_s = head_seconds(row.planned_as(), pricer, chosen.model, chosen.vocabulary);
     row.head_s = all_heads_seconds(chosen.model, head_s, row.pass_s());
     row.bound_s += all_heads_seconds(chosen.model, head_s, {});
   } catch (const Unpriced& error) {
@@ -190,7 +190,7 @@ RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, P
   const LayerPricer pricer(request.profile, request.chosen.model.shape, request.pricing);
   try {
     PlannedTimeline found = (one_layer(request.chosen) ? rank_layer : rank_model)(request, pricer, row);
-    row.expert_sums_s = expert_sums_s(schedule, pricer, request.chosen.model);
+    row.expert_sums_s = expert_sums_s(row.planned_as(), pricer, request.chosen.model);
     row.bound_s += row.expert_sums_s;
     add_head(request.chosen, pricer, row);
     row.busy_s = busiest(found.plan, found.timeline);

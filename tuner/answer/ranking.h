@@ -19,7 +19,7 @@ namespace moe::tuner {
 /// A schedule as it would run.
 struct RankedSchedule {
   const Schedule* schedule = nullptr;
-  const Schedule* variant = nullptr;  // whose plan it is, of a schedule that chooses among others
+  const Schedule* variant = nullptr;  // whose plan it is, of one that chooses among others
   std::optional<Refusal> refusal;     // why it can't be planned, priced or held; nothing below holds then
   int degree_forward = 0;
   std::pair<int, int> degrees_backward;  // least and most of a model's layers
@@ -40,6 +40,7 @@ struct RankedSchedule {
   std::vector<std::pair<std::string, double>> critical;  // kinds of tasks on the critical path: shares, largest first
   PriceNotes notes;  // what its prices were taken from that the profile has not (pricer.h)
   bool is_usable() const { return !refusal; }
+  const Schedule& planned_as() const { return variant != nullptr ? *variant : *schedule; }
   double pass_s() const { return forward_s + backward_s; }
   double total_s() const { return pass_s() + expert_sums_s + head_s; }
 };

@@ -213,7 +213,7 @@ TEST_F(AnswerVerb, WaveIsRankedBesideTheOthers) {
   const Json own = answer(with({"--micro-batches", "4", "--current", "wave:1,mp=4,ep=8"}))["current"];
   EXPECT_EQ(own["schedule"], "wave");
   EXPECT_EQ(own["degree_forward"], 1);
-  EXPECT_GE(own["total_s"], found["use"]["total_s"]);
+  EXPECT_GE(own["total_s"].get<double>(), 0.999 * found["use"]["total_s"].get<double>());  // orders by chance differ
   const std::string refused = tune({"--batch", "1", "--current", "wave"}).out;
   EXPECT_NE(refused.find("found a layer alone, expected a model, whose passes it orders"), std::string::npos)
       << refused;
