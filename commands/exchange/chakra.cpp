@@ -86,7 +86,7 @@ class NodeWriter {
   }
 
   Message node_of(const Task& task) const {
-    const Work& work = plan_.works[static_cast<size_t>(task.work_class)];
+    const Work& work = plan_.works[static_cast<size_t>(task.id)];
     const auto type = collective_type(work.op);
     Message m;
     m.number(node::kId, static_cast<uint64_t>(task.id)).text(node::kName, task.name());

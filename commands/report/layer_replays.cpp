@@ -12,19 +12,19 @@ class PriceList {
   PriceList(const LayerPricer& pricer, const LayerPricer& without_starts)
       : pricer_(pricer), without_starts_(without_starts) {}
 
-  /// Returns the price of every class.
+  /// Returns the price of every task.
   Json prices_of(const Structure& structure, const std::vector<GradientSlice>& slices) {
     pricer_.price(structure, slices, seconds_);
     without_starts_.price(structure, slices, growing_);
-    std::vector<Network> networks(structure.classes.size(), Network::none);
+    std::vector<Network> networks(structure.tasks.size(), Network::none);
     for (const Task& task : structure.tasks)
-      networks[static_cast<size_t>(task.work_class)] = pricer_.groups()[static_cast<size_t>(task.group)].network;
+      networks[static_cast<size_t>(task.id)] = pricer_.groups()[static_cast<size_t>(task.group)].network;
     Json list = Json::array();
-    for (size_t i = 0; i < structure.classes.size(); ++i) {
-      const WorkClass& wc = structure.classes[i];
-      const Work work = work_of(wc, pricer_.shape(), slices, structure.flow);
+    for (size_t i = 0; i < structure.tasks.size(); ++i) {
+      const Task& task = structure.tasks[i];
+      const Work work = work_of(task, pricer_.shape(), slices, structure.flow);
       const bool computes = work.flops > 0;
-      const Json of{name_of(wc.kind), name_of(wc.phase), name_of(networks[i]), computes ? "flops" : "bytes",
+      const Json of{name_of(task.kind), name_of(task.phase), name_of(networks[i]), computes ? "flops" : "bytes",
                     rounded(seconds_[i] - growing_[i], kExact)};
       const size_t known = index_in(works_, of);
       list.push_back(
@@ -74,22 +74,20 @@ Json memory_json(const MemoryEstimate& m) {
 }  // namespace
 
 Json structure_json(const Structure& structure) {
-  Json lanes = Json::array(), kind = Json::array(), lane = Json::array(), work_class = Json::array(),
-       chunk = Json::array(), chunks = Json::array(), after = Json::array();
+  Json lanes = Json::array(), kind = Json::array(), lane = Json::array(), chunk = Json::array(), chunks = Json::array(),
+       after = Json::array();
   for (const Lane& one : structure.lanes) lanes.push_back(name_of(one.kind));
   for (const Task& task : structure.tasks) {
     kind.push_back(static_cast<int>(task.kind));
     lane.push_back(task.lane);
-    work_class.push_back(task.work_class);
     chunk.push_back(task.chunk);
     chunks.push_back(task.chunks);
     Json& others = after.emplace_back(Json::array());
     for (const int id : task.after)
       if (structure.tasks[static_cast<size_t>(id)].lane != task.lane) others.push_back(id);
   }
-  return {{"lanes", std::move(lanes)},      {"kind", std::move(kind)},   {"lane", std::move(lane)},
-          {"class", std::move(work_class)}, {"chunk", std::move(chunk)}, {"chunks", std::move(chunks)},
-          {"after", std::move(after)}};
+  return {{"lanes", std::move(lanes)}, {"kind", std::move(kind)},     {"lane", std::move(lane)},
+          {"chunk", std::move(chunk)}, {"chunks", std::move(chunks)}, {"after", std::move(after)}};
 }
 
 Json contention_json(const Contention& contention) {

@@ -131,8 +131,8 @@ double disturbed_s(const Plan& plan, const std::vector<double>& priced, const Co
                    const SecondsOf& seconds_of) {
   std::vector<double> seconds = priced;
   for (const Task& task : plan.tasks()) {
-    const auto of_class = static_cast<size_t>(task.work_class);
-    seconds[of_class] = seconds_of(task, priced[of_class]);
+    const auto id = static_cast<size_t>(task.id);
+    seconds[id] = seconds_of(task, priced[id]);
   }
   return timeline_of(plan, seconds, contention).makespan_s;
 }

@@ -64,7 +64,7 @@ LinaStep measured(const ModelResult& result, const std::vector<double>& alone_s)
     }
     if (task.phase == Phase::forward) continue;
     step.alltoall_backward_s += seconds;
-    slowdowns.push_back(seconds / alone_s[static_cast<size_t>(task.work_class)]);
+    slowdowns.push_back(seconds / alone_s[static_cast<size_t>(task.id)]);
   }
   if (!slowdowns.empty()) step.slowdown = upper_median(std::move(slowdowns));
   const double forward_s = step.alltoall_s - step.alltoall_backward_s;

@@ -112,9 +112,9 @@ bool is_exchange(TaskKind kind) {
   return std::ranges::find(kKinds, kind) != kKinds.end();
 }
 
-bool is_way_out(const WorkClass& c) {
-  return c.phase == Phase::forward &&
-         (c.kind == TaskKind::dispatch || c.kind == TaskKind::allgather || c.kind == TaskKind::copy);
+bool is_way_out(const Task& task) {
+  return task.phase == Phase::forward &&
+         (task.kind == TaskKind::dispatch || task.kind == TaskKind::allgather || task.kind == TaskKind::copy);
 }
 
 }  // namespace
@@ -157,8 +157,8 @@ double MontaLayer::exchange_s(MontaStrategy strategy, int chunks) const {
 MontaStep MontaLayer::step(MontaStrategy strategy, int chunks) const {
   const Schedule& schedule = find_schedule(schedule_of(strategy));
   const Decision d = decision(strategy, chunks);
-  const auto no_gradients = [](const WorkClass& c) { return c.kind != TaskKind::gradient; };
-  const auto the_rest = [&](const WorkClass& c) { return no_gradients(c) && !is_exchange(c.kind); };
+  const auto no_gradients = [](const Task& task) { return task.kind != TaskKind::gradient; };
+  const auto the_rest = [&](const Task& task) { return no_gradients(task) && !is_exchange(task.kind); };
   MontaStep step;
   step.seconds = seconds_counting(no_gradients, schedule, pricer_, d);
   step.exchange_s = step.seconds - seconds_counting(the_rest, schedule, pricer_, d);

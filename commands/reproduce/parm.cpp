@@ -34,7 +34,7 @@ const std::vector<TaskKind> kLeftOut{TaskKind::attention, TaskKind::mp_allreduce
 
 // Returns what a computation of the baseline's layer takes; it runs in sequence.
 double computation_seconds(const Profile& profile, const LayerCase& shape, const LayerResult& tuned) {
-  const auto counted = [](const WorkClass& c) { return c.kind == TaskKind::gate || c.kind == TaskKind::expert; };
+  const auto counted = [](const Task& task) { return task.kind == TaskKind::gate || task.kind == TaskKind::expert; };
   return seconds_counting(counted, find_schedule(kParmBaseline), LayerPricer(profile, shape), tuned.decision);
 }
 

@@ -76,20 +76,20 @@ std::optional<double> step_from_print(ModelSearch& search, std::string_view sche
                     [&](const LayerPricer& pricer) { return search.tune(chosen, pricer, model, strategy).total_s(); });
 }
 
-double seconds_counting(const std::function<bool(const WorkClass&)>& counted, const Schedule& schedule,
+double seconds_counting(const std::function<bool(const Task&)>& counted, const Schedule& schedule,
                         const LayerPricer& pricer, Decision decision) {
   const Schedule& chosen = decision.variant != nullptr ? *decision.variant : schedule;
   decision.variant = nullptr;
   const Plan plan = build_plan(chosen, pricer.shape(), decision);
   std::vector<double> seconds = price(pricer, plan);
   for (size_t i = 0; i < seconds.size(); ++i)
-    if (!counted(plan.structure->classes[i])) seconds[i] = 0;
+    if (!counted(plan.structure->tasks[i])) seconds[i] = 0;
   return timeline_of(plan, seconds, pricer.profile().contention).makespan_s;
 }
 
 double seconds_without(const std::vector<TaskKind>& kinds, std::string_view schedule, const Profile& profile,
                        const LayerCase& shape, const LayerResult& tuned) {
-  const auto counted = [&](const WorkClass& c) { return std::ranges::find(kinds, c.kind) == kinds.end(); };
+  const auto counted = [&](const Task& task) { return std::ranges::find(kinds, task.kind) == kinds.end(); };
   return seconds_counting(counted, find_schedule(schedule), LayerPricer(profile, shape), tuned.decision);
 }
 

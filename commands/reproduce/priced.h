@@ -31,7 +31,7 @@ std::optional<double> step_from_print(ModelSearch& search, std::string_view sche
 
 /// Returns the decided layer's seconds, forward and backward, as if classes that `counted` refuses took no time: what
 /// a paper leaves out of its own, or looks at alone.
-double seconds_counting(const std::function<bool(const WorkClass&)>& counted, const Schedule& schedule,
+double seconds_counting(const std::function<bool(const Task&)>& counted, const Schedule& schedule,
                         const LayerPricer& pricer, Decision decision);
 double seconds_without(const std::vector<TaskKind>& kinds, std::string_view schedule, const Profile& profile,
                        const LayerCase& shape, const LayerResult& tuned);

@@ -370,7 +370,7 @@ class PairBuilder {
       if (row.task == task && row.phase == phase && (lane == kWeights) == on_weights_lane(row)) sum += row.seconds;
     require<BadInput>(sum > 0, "trace: found no {} of the {}, expected its seconds", task, phase);
     Task added;
-    added.id = added.work_class = static_cast<int>(structure_.tasks.size());
+    added.id = static_cast<int>(structure_.tasks.size());
     added.phase = phase == "forward" ? Phase::forward : Phase::backward;
     added.lane = lane;
     added.after = std::move(after);

@@ -36,12 +36,15 @@ int64_t bytes_in_moe(const Plan& plan) {
 // Returns the tasks of one phase and what they wait for in it, numbered anew.
 Plan phase_of(const Plan& plan, Phase phase) {
   Structure part = *plan.structure;
+  Plan alone = plan;
+  alone.works.clear();
   std::vector<int> place(plan.tasks().size(), -1);
   part.tasks.clear();
   for (const Task& task : plan.tasks())
     if (task.runs_in() == phase) {
       place[static_cast<size_t>(task.id)] = static_cast<int>(part.tasks.size());
       part.tasks.push_back(task);
+      alone.works.push_back(plan.works[static_cast<size_t>(task.id)]);
     }
   const auto renumber = [&](std::vector<int>& ids) {
     for (int& id : ids) id = place[static_cast<size_t>(id)];
@@ -52,7 +55,6 @@ Plan phase_of(const Plan& plan, Phase phase) {
     renumber(task.after);
   }
   for (Lane& lane : part.lanes) renumber(lane.queue);
-  Plan alone = plan;
   alone.structure = std::make_shared<const Structure>(std::move(part));
   return alone;
 }
@@ -110,7 +112,7 @@ PlanTimes times_of(const Plan& plan, const LayerPricer& pricer) {
   times.gar_in_moe_bytes = bytes_in_moe(plan);
   if (begin_backward_s < times.forward_s) return times;
   const Plan backward = phase_of(plan, Phase::backward);
-  const Timeline alone = timeline_of(backward, seconds, contention);
+  const Timeline alone = timeline_of(backward, price(pricer, backward), contention);
   times.backward_s = alone.makespan_s;
   times.moe_backward_s = moe_seconds(backward, alone.end_s, Phase::backward);
   return times;

@@ -119,7 +119,7 @@ class EventWriter {
     std::string args = fmt::format(R"("phase":"{}","layer":{},"chunk":{},"chunks":{},"task":{})", name_of(task.phase),
                                    task.layer, task.chunk, task.chunks, task.id);
     if (group.plan->micro_batches > 1) args += fmt::format(R"(,"micro_batch":{})", task.micro_batch + 1);
-    const Work& work = group.plan->works[static_cast<size_t>(task.work_class)];
+    const Work& work = group.plan->works[static_cast<size_t>(task.id)];
     if (work.bytes > 0) args += fmt::format(R"(,"bytes":{:.0f})", work.bytes);
     if (work.bytes > 0 && end > start)
       args += fmt::format(R"(,"GB/s":{:.4g})", work.bytes / static_cast<double>(end - start));

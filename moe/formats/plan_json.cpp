@@ -74,7 +74,7 @@ Json task_json(const Plan& plan, const Task& task) {
   const bool by_rows = !traits_of(plan.structure->flow).home_by_peers || task.kind <= TaskKind::combine;
   const Rows rows = plan.rows_of(task);
   if (is_chunked(task.kind) && by_rows) json["rows"] = {rows.begin, rows.end};
-  const Work& work = plan.works[static_cast<size_t>(task.work_class)];
+  const Work& work = plan.works[static_cast<size_t>(task.id)];
   if (work.op != Op::none) json["op"] = name_of(work.op);
   if (work.bytes > 0) json["bytes"] = work.bytes;
   if (work.flops > 0) json["flops"] = work.flops;
@@ -279,18 +279,6 @@ Lane lane_from(const TableReader& n) {
   return lane;
 }
 
-// Gives tasks that do alike one class.
-void set_classes(Structure& structure) {
-  std::map<std::tuple<TaskKind, Phase, int, int, int, int>, int> known;
-  for (Task& task : structure.tasks) {
-    const auto [place, fresh] =
-        known.try_emplace({task.kind, task.phase, task.layer, task.chunk, task.chunks, task.slice},
-                          static_cast<int>(structure.classes.size()));
-    if (fresh) structure.classes.push_back({task.kind, task.phase, task.layer, task.chunk, task.chunks, task.slice});
-    task.work_class = place->second;
-  }
-}
-
 // Throws where no task of the phase is cut into as many chunks as its degree says.
 void require_degree(const TableReader& document, std::string_view key, int degree, const Structure& structure,
                     Phase phase) {
@@ -349,7 +337,6 @@ Plan plan_from(const TableReader& document) {
   structure.slices = static_cast<int>(objects(document, "slices", kSliceKeys).size());
   for (const TableReader& task : objects(document, "tasks", kTaskKeys))
     structure.tasks.push_back(task_from(task, structure.slices));
-  set_classes(structure);
   require_degree(document, "degree_forward", plan.degree_forward, structure, Phase::forward);
   require_degree(document, "degree_backward", plan.degree_backward, structure, Phase::backward);
   plan.gradients = gradients_from(document, plan.shape, structure);

@@ -196,11 +196,11 @@ double ordered_groups(TaskKind kind, Phase phase, const LayerCase& c, Flow flow)
   return gated_tokens(c, flow) * c.parallel.mp / static_cast<double>(c.layer.batch * c.layer.seq);
 }
 
-double rows_of(const WorkClass& wc, const LayerCase& c, Flow flow) {
-  if (c.rounding == Rounding::exact) return capacity_exact(c) / wc.chunks;
+double rows_of(const Task& task, const LayerCase& c, Flow flow) {
+  if (c.rounding == Rounding::exact) return capacity_exact(c) / task.chunks;
   const int64_t rows = padded_rows(c);
-  if (traits_of(flow).home_by_peers) return static_cast<double>(rows) / wc.chunks;
-  return static_cast<double>(chunk_rows(rows, wc.chunks, wc.chunk).count());
+  if (traits_of(flow).home_by_peers) return static_cast<double>(rows) / task.chunks;
+  return static_cast<double>(chunk_rows(rows, task.chunks, task.chunk).count());
 }
 
 Work chunk_work(TaskKind kind, Phase phase, double rows, const LayerCase& c, Flow flow) {
@@ -292,13 +292,13 @@ Work whole_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   return chunk_work(kind, phase, planned_rows(c), c, flow);
 }
 
-Work work_of(const WorkClass& wc, const LayerCase& c, const std::vector<GradientSlice>& slices, Flow flow) {
-  if (sends_gradients(wc.kind)) {
-    const double bytes = static_cast<double>(slices.at(static_cast<size_t>(wc.slice)).bytes());
-    return {Op::allreduce, group_of(flow, wc.kind), bytes, 0, 0};
+Work work_of(const Task& task, const LayerCase& c, const std::vector<GradientSlice>& slices, Flow flow) {
+  if (sends_gradients(task.kind)) {
+    const double bytes = static_cast<double>(slices.at(static_cast<size_t>(task.slice)).bytes());
+    return {Op::allreduce, group_of(flow, task.kind), bytes, 0, 0};
   }
-  if (!is_chunked(wc.kind)) return dense_work(wc.kind, wc.phase, c, flow);
-  return chunk_work(wc.kind, wc.phase, rows_of(wc, c, flow), c, flow);
+  if (!is_chunked(task.kind)) return dense_work(task.kind, task.phase, c, flow);
+  return chunk_work(task.kind, task.phase, rows_of(task, c, flow), c, flow);
 }
 
 Work end_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow, int64_t vocabulary) {
@@ -312,17 +312,17 @@ Work end_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow, int64_t
   return {Op::gemm, GroupKind::none, 0, passes * kFlopsPerMac * tokens * weights, passes};
 }
 
-Work step_work(const WorkClass& wc, const Plan& plan, const LayerCases& cases) {
-  const GroupKind group = group_of(plan.structure->flow, wc.kind);
+Work step_work(const Task& task, const Plan& plan, const LayerCases& cases) {
+  const GroupKind group = group_of(plan.structure->flow, task.kind);
   const auto layers_here = [&] {
     const StageSplit split = plan.split();
-    return layers_of_stage(split, chunk_of_layer(split, wc.layer) % split.stages);
+    return layers_of_stage(split, chunk_of_layer(split, task.layer) % split.stages);
   };
-  switch (wc.kind) {
+  switch (task.kind) {
     case TaskKind::optimizer:
       if (!plan.step.optimizer) return {Op::none, group, 0, 0, 0};
-      return {Op::copy, group, optimizer_bytes(plan.shape, weights_of(plan, cases, wc.layer), *plan.step.optimizer), 0,
-              0};
+      return {Op::copy, group, optimizer_bytes(plan.shape, weights_of(plan, cases, task.layer), *plan.step.optimizer),
+              0, 0};
     case TaskKind::squares:
       return {Op::copy, group, squares_bytes(plan, cases, layers_here()), 0, 0};
     case TaskKind::norm:
@@ -331,13 +331,13 @@ Work step_work(const WorkClass& wc, const Plan& plan, const LayerCases& cases) {
       return {Op::sendrecv, group, static_cast<double>(end_gradient_bytes(plan.shape, plan.ends.head)), 0, 0};
     }
     case TaskKind::stage_weights: {
-      if (plan.is_end(wc.layer)) return {Op::allgather, group, end_bytes(plan, cases, wc.layer), 0, 0};
+      if (plan.is_end(task.layer)) return {Op::allgather, group, end_bytes(plan, cases, task.layer), 0, 0};
       int64_t bytes = 0;
       for (const int layer : layers_here()) bytes += stage_gradient_bytes(cases.of(layer));
       return {Op::allgather, group, static_cast<double>(bytes), 0, 0};
     }
     default:
-      return work_of(wc, cases.of(wc.layer), plan.slices, plan.structure->flow);
+      return work_of(task, cases.of(task.layer), plan.slices, plan.structure->flow);
   }
 }
 
@@ -345,10 +345,10 @@ void set_works(Plan& plan) {
   plan.works.clear();
   const Flow flow = plan.structure->flow;
   const LayerCases cases(plan.shape, plan.dense);
-  for (const WorkClass& wc : plan.structure->classes)
-    plan.works.push_back(is_end(wc.kind)           ? end_work(wc.kind, wc.phase, plan.shape, flow, plan.vocabulary)
-                         : wc.phase == Phase::step ? step_work(wc, plan, cases)
-                                                   : work_of(wc, cases.of(wc.layer), plan.slices, flow));
+  for (const Task& task : plan.structure->tasks)
+    plan.works.push_back(is_end(task.kind) ? end_work(task.kind, task.phase, plan.shape, flow, plan.vocabulary)
+                         : task.phase == Phase::step ? step_work(task, plan, cases)
+                                                     : work_of(task, cases.of(task.layer), plan.slices, flow));
 }
 
 }  // namespace moe

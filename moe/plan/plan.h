@@ -82,9 +82,8 @@ struct Task {
   int chunk = 0, chunks = 1;
   int lane = 0;
   GroupKind group = GroupKind::none;  // whose ranks take part; none: computation
-  int work_class = 0;
-  int slice = -1;          // of a gradient task: index into slices
-  std::vector<int> after;  // ids; what it waits for beside its lane's predecessor
+  int slice = -1;                     // of a gradient task: index into slices
+  std::vector<int> after;             // ids; what it waits for beside its lane's predecessor
   std::vector<Access> reads, writes;
   bool again = false;  // of a forward that runs again
   PassKey pass() const { return {phase, again, micro_batch, layer}; }
@@ -94,20 +93,10 @@ struct Task {
   std::string name() const;
 };
 
-/// What tasks have in common that take equally long: kind, phase, layer and chunk (or slice).
-struct WorkClass {
-  TaskKind kind = TaskKind::order;
-  Phase phase = Phase::forward;
-  int layer = 0;
-  int chunk = 0, chunks = 1;
-  int slice = -1;
-};
-
 struct Structure {
   Flow flow = Flow::sharded;
   std::vector<Lane> lanes;
   std::vector<Task> tasks;  // tasks[i].id == i, in issue order: after every task it waits for
-  std::vector<WorkClass> classes;
   int slices = 0;
 };
 
@@ -131,7 +120,7 @@ struct GradientSlice {
   int64_t bytes() const { return end - begin; }
 };
 
-/// What a class moves or computes on each rank, to be priced.
+/// What a task moves or computes on each rank, to be priced.
 struct Work {
   Op op = Op::none;
   GroupKind group = GroupKind::none;
@@ -167,7 +156,7 @@ struct Plan {
   EndWeights ends;  // those of a model, tasks or not
   std::vector<Gradient> gradients;
   std::vector<GradientSlice> slices;
-  std::vector<Work> works;  // one a class
+  std::vector<Work> works;  // by task id
   std::shared_ptr<const Structure> structure;
 
   const std::vector<Task>& tasks() const { return structure->tasks; }
@@ -179,16 +168,16 @@ struct Plan {
   uint64_t hash() const;
 };
 
-/// Gives every class of the plan's structure its work.
+/// Gives every task of the plan's structure its work.
 void set_works(Plan& plan);
-/// Returns the work of a class in a flow: volumes of its chunk of the layer, or its slice of the gradients. An exchange
+/// Returns the work of a task in a flow: volumes of its chunk of the layer, or its slice of the gradients. An exchange
 /// has its share of a combine's bytes.
-Work work_of(const WorkClass& work_class, const LayerCase& shape, const std::vector<GradientSlice>& slices,
+Work work_of(const Task& task, const LayerCase& shape, const std::vector<GradientSlice>& slices,
              Flow flow = Flow::sharded);
 /// Returns the work of a model's end on the rank that has most of the vocabulary, for the tokens of its MP group.
 Work end_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow, int64_t vocabulary);
 /// Returns the work of a task of Phase::step.
-Work step_work(const WorkClass& work_class, const Plan& plan, const LayerCases& cases);
+Work step_work(const Task& task, const Plan& plan, const LayerCases& cases);
 /// Returns the work of all rows, or of the whole dense part, that `chunks` chunks share.
 Work whole_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 

@@ -39,26 +39,19 @@ void check_chunk(const Task& task, int chunk, int chunks, std::string_view whose
   if (chunks < 1 || chunk < 0 || chunk >= chunks) broken(task, "{} chunk {} of {}", whose, chunk, chunks);
 }
 
-// Checks what a task says of itself: its chunk, its accesses' chunks, and the class and work that price it.
+// Checks what a task says of itself: its chunk, its accesses' chunks, and the group of its work.
 void check_description(const Plan& plan, const Task& task) {
   check_chunk(task, task.chunk, task.chunks, "is");
   for (const Access& a : task.reads) check_chunk(task, a.chunk, a.chunks, "reads");
   for (const Access& a : task.writes) check_chunk(task, a.chunk, a.chunks, "writes");
-  const auto& classes = plan.structure->classes;
-  require_equal(plan.works.size(), classes.size(), "plan: works by class");
-  if (task.work_class < 0 || task.work_class >= static_cast<int>(classes.size()))
-    broken(task, "is of work class {}, the plan has {}", task.work_class, classes.size());
-  const WorkClass& wc = classes[static_cast<size_t>(task.work_class)];
-  if (std::tuple(wc.kind, wc.phase, wc.layer, wc.chunk, wc.chunks, wc.slice) !=
-      std::tuple(task.kind, task.phase, task.layer, task.chunk, task.chunks, task.slice))
-    broken(task, "is of work class {}, which describes other work", task.work_class);
-  const GroupKind group = plan.works[static_cast<size_t>(task.work_class)].group;
+  const GroupKind group = plan.works[static_cast<size_t>(task.id)].group;
   if (group != task.group) broken(task, "runs over group {}, its work over {}", name_of(task.group), name_of(group));
 }
 
 Edges check_ids(const Plan& plan) {
   const auto& tasks = plan.tasks();
   const int n = static_cast<int>(tasks.size());
+  require_equal(plan.works.size(), tasks.size(), "plan: works by task");
   std::vector<int> queued(tasks.size());
   for (const Lane& lane : plan.structure->lanes)
     for (const int id : lane.queue) {

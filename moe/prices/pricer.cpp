@@ -210,58 +210,58 @@ std::vector<double> LayerPricer::gradient_bends() const {
 
 void LayerPricer::price(const Structure& structure, const std::vector<GradientSlice>& slices,
                         std::vector<double>& seconds) const {
-  seconds.resize(structure.classes.size());
+  seconds.resize(structure.tasks.size());
   struct Pair {
     int chunks = 0;
     double longer = 0, shorter = 0;
   };
   std::array<std::array<Pair, kTaskKinds>, 2> known;  // chunks have one of two sizes: price each once
   for (size_t i = 0; i < seconds.size(); ++i) {
-    const WorkClass& wc = structure.classes[i];
-    if (wc.phase == Phase::step || is_end(wc.kind) || (is_ffn(wc.kind) && !outline_.dense))
+    const Task& task = structure.tasks[i];
+    if (task.phase == Phase::step || is_end(task.kind) || (is_ffn(task.kind) && !outline_.dense))
       continue;  // by its plan: price(Plan)
-    if (sends_gradients(wc.kind)) {
-      seconds[i] = gradient_seconds(slices[static_cast<size_t>(wc.slice)].bytes(), wc.kind);
-    } else if (!is_chunked(wc.kind)) {
-      seconds[i] = dense_seconds(wc.kind, wc.phase, structure.flow);
+    if (sends_gradients(task.kind)) {
+      seconds[i] = gradient_seconds(slices[static_cast<size_t>(task.slice)].bytes(), task.kind);
+    } else if (!is_chunked(task.kind)) {
+      seconds[i] = dense_seconds(task.kind, task.phase, structure.flow);
     } else {
-      Pair& pair = known[static_cast<size_t>(wc.phase)][static_cast<size_t>(wc.kind)];
-      if (pair.chunks != wc.chunks)
-        pair = {wc.chunks, part_seconds(wc, structure.flow, 1), part_seconds(wc, structure.flow, 0)};
-      seconds[i] = wc.chunk < rows_ % wc.chunks ? pair.longer : pair.shorter;
+      Pair& pair = known[static_cast<size_t>(task.phase)][static_cast<size_t>(task.kind)];
+      if (pair.chunks != task.chunks)
+        pair = {task.chunks, part_seconds(task, structure.flow, 1), part_seconds(task, structure.flow, 0)};
+      seconds[i] = task.chunk < rows_ % task.chunks ? pair.longer : pair.shorter;
     }
   }
 }
 
-// Returns the seconds of one of `wc.chunks` parts, which has `more` rows more than the shortest. Parts that are not cut
-// by rows are equal; SAA's exchanges together cost one AlltoAll.
-double LayerPricer::part_seconds(const WorkClass& wc, Flow flow, int more) const {
-  if (wc.kind == TaskKind::exchange) {
-    const Curve& c = curve(flow, wc.kind, wc.phase);
-    return c.price.seconds(all_rows_ * c.unit) / wc.chunks + profile().task_overhead_s;
+// Returns the seconds of one of `task.chunks` parts, which has `more` rows more than the shortest. Parts that are not
+// cut by rows are equal; SAA's exchanges together cost one AlltoAll.
+double LayerPricer::part_seconds(const Task& task, Flow flow, int more) const {
+  if (task.kind == TaskKind::exchange) {
+    const Curve& c = curve(flow, task.kind, task.phase);
+    return c.price.seconds(all_rows_ * c.unit) / task.chunks + profile().task_overhead_s;
   }
   if (shape().rounding == Rounding::exact || traits_of(flow).home_by_peers)
-    return chunk_seconds(wc.kind, wc.phase, all_rows_ / wc.chunks, flow);
-  return chunk_seconds(wc.kind, wc.phase, static_cast<double>(rows_ / wc.chunks + more), flow);
+    return chunk_seconds(task.kind, task.phase, all_rows_ / task.chunks, flow);
+  return chunk_seconds(task.kind, task.phase, static_cast<double>(rows_ / task.chunks + more), flow);
 }
 
 // Prices a whole plan.
 
 namespace {
 
-// Returns the seconds of each class. `dense`: prices the plan's dense layers; null: there are none.
+// Returns the seconds of each task. `dense`: prices the plan's dense layers; null: there are none.
 std::vector<double> priced(const LayerPricer& pricer, const LayerPricer* dense, const Plan& plan) {
   std::vector<double> seconds;
   pricer.price(*plan.structure, plan.slices, seconds);
   for (size_t i = 0; i < seconds.size(); ++i) {
-    const WorkClass& wc = plan.structure->classes[i];
-    const LayerPricer& own = plan.dense.has(wc.layer) ? *dense : pricer;
-    if (is_end(wc.kind))
-      seconds[i] = pricer.end_seconds(wc.kind, wc.phase, plan.works[i]);
-    else if (wc.phase == Phase::step)
-      seconds[i] = cost::step_seconds(own, wc.kind, plan.works[i]);
-    else if (&own != &pricer && !sends_gradients(wc.kind))
-      seconds[i] = own.dense_seconds(wc.kind, wc.phase, plan.structure->flow);
+    const Task& task = plan.structure->tasks[i];
+    const LayerPricer& own = plan.dense.has(task.layer) ? *dense : pricer;
+    if (is_end(task.kind))
+      seconds[i] = pricer.end_seconds(task.kind, task.phase, plan.works[i]);
+    else if (task.phase == Phase::step)
+      seconds[i] = cost::step_seconds(own, task.kind, plan.works[i]);
+    else if (&own != &pricer && !sends_gradients(task.kind))
+      seconds[i] = own.dense_seconds(task.kind, task.phase, plan.structure->flow);
   }
   return seconds;
 }

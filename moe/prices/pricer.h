@@ -35,7 +35,7 @@ class LayerPricer {
   const LayerPricer& dense(int64_t hidden) const;
   bool has(GroupKind kind) const { return groups()[static_cast<size_t>(kind)].network != Network::none; }
 
-  /// Writes the seconds of each class of `structure` into `seconds` (resized).
+  /// Writes the seconds of each task of `structure` into `seconds` (resized).
   void price(const Structure& structure, const std::vector<GradientSlice>& slices, std::vector<double>& seconds) const;
   /// Returns the seconds of one chunk of `rows` rows of T_rank; rows may be fractional.
   double chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
@@ -83,7 +83,7 @@ class LayerPricer {
   cost::PriceCurve half_curve(TaskKind kind, Phase phase, const Work& half, Flow flow) const;
   cost::PriceCurve copy_curve() const;
   std::optional<cost::GpuPrices> gpu_prices() const;
-  double part_seconds(const WorkClass& wc, Flow flow, int more) const;
+  double part_seconds(const Task& task, Flow flow, int more) const;
 
   RowFinder find_;
   LayerOutline outline_;
@@ -93,7 +93,7 @@ class LayerPricer {
   mutable std::map<int64_t, std::shared_ptr<LayerPricer>> dense_;  // by width
 };
 
-/// Returns the seconds of each class of a plan.
+/// Returns the seconds of each task of a plan.
 std::vector<double> price(const LayerPricer& pricer, const Plan& plan);
 
 }  // namespace moe

@@ -122,7 +122,7 @@ int IterationBuilder::step(TaskKind kind, int stage, int layer, const std::vecto
   const Pass* before = std::exchange(pass_, &pass);
   const int id = push(kind, after);
   if (slice >= 0) ++structure_.slices;
-  last().slice = structure_.classes.back().slice = slice;
+  last().slice = structure_.tasks.back().slice = slice;
   pass_ = before;
   return id;
 }

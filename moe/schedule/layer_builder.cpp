@@ -30,9 +30,8 @@ void LayerBuilder::regroup(int parts) {
 }
 
 void LayerBuilder::cut(Task& task, int c, int parts) {
-  WorkClass& of_task = structure_.classes.back();
-  task.chunk = of_task.chunk = c;
-  task.chunks = of_task.chunks = parts;
+  task.chunk = c;
+  task.chunks = parts;
 }
 
 void LayerBuilder::part(TaskKind kind, int c, int parts) {
@@ -381,11 +380,9 @@ int PassBuilder::push(TaskKind kind, const std::vector<int>& after) {
   task.again = pass_->again;
   task.lane = lane;
   task.group = group;
-  task.work_class = static_cast<int>(structure_.classes.size());
   for (const int id : after)
     if (id >= 0) task.after.push_back(id);
   structure_.lanes[static_cast<size_t>(lane)].queue.push_back(task.id);
-  structure_.classes.push_back({kind, task.phase, task.layer, 0, 1, -1});
   structure_.tasks.push_back(std::move(task));
   return last().id;
 }
@@ -418,7 +415,7 @@ void PassBuilder::gradient(size_t place, int after) {
   std::vector<int> before = made_by_others(ready);
   before.insert(before.begin(), {after, ready});
   push(of_experts(place) ? TaskKind::expert_gradient : TaskKind::gradient, before);
-  last().slice = structure_.classes.back().slice = first_slice_ + static_cast<int>(place);
+  last().slice = structure_.tasks.back().slice = first_slice_ + static_cast<int>(place);
   ++structure_.slices;
 }
 

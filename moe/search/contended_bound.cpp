@@ -46,7 +46,7 @@ Load load_of(const PricedPass& pass, const GroupNetworks& networks) {
   for (const Task& task : pass.structure->tasks) {
     const Lane& lane = pass.structure->lanes[static_cast<size_t>(task.lane)];
     const Use use{resource_of(task, lane, networks), task.lane};
-    const double seconds = pass.seconds[static_cast<size_t>(task.work_class)];
+    const double seconds = pass.seconds[static_cast<size_t>(task.id)];
     if ((is_shared(task.kind) && task.kind != TaskKind::shared) || task.kind == TaskKind::attention_dw) continue;
     const bool first = task.chunk == 0 && !beside, last = task.chunk + 1 == task.chunks && !beside;
     const bool opens = task.kind == TaskKind::dispatch && first, closes = task.kind == TaskKind::combine && last;

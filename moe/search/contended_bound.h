@@ -13,7 +13,7 @@ namespace moe::search {
 /// One phase of one layer without gradients, at one degree.
 struct PricedPass {
   std::shared_ptr<const Structure> structure;
-  std::vector<double> seconds;  // by class
+  std::vector<double> seconds;  // by task id
   double makespan_s = 0;
 };
 

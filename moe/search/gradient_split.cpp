@@ -116,7 +116,7 @@ class ContendedSplit {
         seconds_(std::move(seconds)),
         slopes_(seconds_.size()) {
     for (size_t i = 0; i < seconds_.size(); ++i)
-      if (const int slice = backward.classes[i].slice; slice >= 0) (slice == 0 ? first_ : second_) = i;
+      if (const int slice = backward.tasks[i].slice; slice >= 0) (slice == 0 ? first_ : second_) = i;
   }
 
   int64_t best() {
@@ -195,7 +195,7 @@ double least_free_split(const Replay& replay, const Structure& backward, const L
   std::vector<double> ends;
   const auto with = [&](double first_s, double second_s) {
     for (size_t i = 0; i < seconds.size(); ++i)
-      if (const int slice = backward.classes[i].slice; slice >= 0) seconds[i] = slice == 0 ? first_s : second_s;
+      if (const int slice = backward.tasks[i].slice; slice >= 0) seconds[i] = slice == 0 ? first_s : second_s;
     return replay.makespan(seconds, ends);
   };
   const double neither = with(0, 0), heavy = 2 * neither + 1e-9;

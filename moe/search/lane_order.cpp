@@ -495,7 +495,7 @@ class Freezer {
       LaneState& lane = lanes_[static_cast<size_t>(task.lane)];
       if (of_last_backward(task)) before(task, ready, lane);
       lane.end = ends_[static_cast<size_t>(task.id)] =
-          std::max(ready, lane.end) + seconds_[static_cast<size_t>(task.work_class)];
+          std::max(ready, lane.end) + seconds_[static_cast<size_t>(task.id)];
     }
     for (LaneState& lane : lanes_) {
       while (lane.next < lane.pieces.size()) send(lane, -1);

@@ -104,7 +104,7 @@ struct MicroOps {
 };
 
 /// Returns where the pieces go. `structure`: of one backward, or of a model, whose gradient tasks are ignored; its
-/// tasks priced by class in `seconds`. Pieces of a lane go in the order given, in backwards of micro-batch `last`
+/// tasks priced by id in `seconds`. Pieces of a lane go in the order given, in backwards of micro-batch `last`
 /// alone. With `hold` none is started once a layer's combining computation could begin its backward, until that layer's
 /// first AlltoAll on the same lane is (Lina section 6.1: "since this implies all-to-all is imminent").
 MicroOps freeze_micro_ops(const Structure& structure, std::span<const double> seconds, std::span<const MicroOp> pieces,

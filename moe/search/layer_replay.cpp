@@ -107,12 +107,12 @@ bool LayerReplay::splits() const {
 }
 
 // A slice that outweighs everything else lies on the longest path: what is left is that path without it. Where even the
-// path without slices is no shorter than `to_beat`, the others are left at 0. `store.seconds` holds the other classes'
+// path without slices is no shorter than `to_beat`, the others are left at 0. `store.seconds` holds the other tasks'
 // prices.
 SplitPaths LayerReplay::split_paths(const CompiledStructure& c, double to_beat) {
   const auto with = [&](double first_s, double second_s) {
     for (size_t i = 0; i < store.seconds.size(); ++i) {
-      const int slice = c.structure->classes[i].slice;
+      const int slice = c.structure->tasks[i].slice;
       if (slice >= 0) store.seconds[i] = slice == 0 ? first_s : second_s;
     }
     return makespan(c);

@@ -107,11 +107,11 @@ ModelReplay::Compiled ModelReplay::compile(const ModelDecision& decision) const 
   const Plan plan = timed_model_plan(schedule_, model_, decision);
   const Structure& structure = *plan.structure;
   Compiled c{static_cast<int64_t>(structure.tasks.size()), price(pricer_, plan), {}, {}, {}};
-  std::vector<size_t> classes(plan.slices.size());
-  for (size_t i = 0; i < structure.classes.size(); ++i)
-    if (const int slice = structure.classes[i].slice; slice >= 0) classes[static_cast<size_t>(slice)] = i;
-  for (const size_t of_slice : classes)  // those that backwards send, and what they leave
-    if (structure.classes[of_slice].kind == TaskKind::gradient) c.slice_class.push_back(of_slice);
+  std::vector<size_t> senders(plan.slices.size());
+  for (size_t i = 0; i < structure.tasks.size(); ++i)
+    if (const int slice = structure.tasks[i].slice; slice >= 0) senders[static_cast<size_t>(slice)] = i;
+  for (const size_t sender : senders)  // those that backwards send, and what they leave
+    if (structure.tasks[sender].kind == TaskKind::gradient) c.slice_task.push_back(sender);
   const Contention& contention = pricer_.profile().contention;
   if (slows_itself(plan, contention))
     c.fluid.emplace(structure, networks_of(plan.groups), contention);
@@ -132,8 +132,8 @@ double ModelReplay::seconds(const ModelDecision& decision) {
     tasks_ += kTasksToCompile * found->second.tasks;
   }
   Compiled& c = found->second;
-  require_equal(c.slice_class.size(), slices.size(), "slices of a model's plan");
-  for (size_t i = 0; i < slices.size(); ++i) c.seconds[c.slice_class[i]] = pricer_.gradient_seconds(slices[i].bytes);
+  require_equal(c.slice_task.size(), slices.size(), "slices of a model's plan");
+  for (size_t i = 0; i < slices.size(); ++i) c.seconds[c.slice_task[i]] = pricer_.gradient_seconds(slices[i].bytes);
   tasks_ += c.tasks;
   return c.fluid ? c.fluid->makespan(c.seconds, ends_) : c.plain->makespan(c.seconds, ends_);
 }

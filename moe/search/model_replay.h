@@ -38,8 +38,8 @@ class ModelReplay {
  private:
   struct Compiled {
     int64_t tasks;
-    std::vector<double> seconds;      // by class
-    std::vector<size_t> slice_class;  // by slice
+    std::vector<double> seconds;     // by task id
+    std::vector<size_t> slice_task;  // by slice
     std::optional<Replay> plain;
     std::optional<FluidReplay> fluid;
   };

@@ -32,7 +32,7 @@ void place_micro_ops(const ModelShape& model, const Schedule& schedule, const Pl
   for (const Task& task : plan.tasks()) {
     if (!sends_gradients(task.kind) || task.phase == Phase::step) continue;
     const GradientSlice& slice = plan.slices[static_cast<size_t>(task.slice)];
-    pieces.push_back({seconds[static_cast<size_t>(task.work_class)], task.lane,
+    pieces.push_back({seconds[static_cast<size_t>(task.id)], task.lane,
                       plan.gradients[static_cast<size_t>(slice.gradient)].made_by});
   }
   const search::MicroOps frozen =

@@ -162,10 +162,9 @@ bool leads(const Pass& pass, const Turn& turn) {
 
 Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep, IterationOrder order)
     : base(plan), after(plan.tasks().size()), ordered(plan.tasks().size(), true), behind_s(plan.tasks().size()) {
-  const std::vector<double> by_class = price(pricer, plan);
+  seconds = price(pricer, plan);
   for (const Task& task : tasks()) {
     const auto id = static_cast<size_t>(task.id);
-    seconds.push_back(by_class[static_cast<size_t>(task.work_class)]);
     // A pass of the layer before need not wait for this one's weight gradients.
     for (const int other : task.after)
       if (!is_of_layer(task.kind) || this->task(other).kind != TaskKind::attention_dw) after[id].push_back(other);
@@ -607,7 +606,7 @@ class Filler {
 class Rewriter {
  public:
   explicit Rewriter(const Iteration& iteration) : it_(iteration), new_ids_(iteration.tasks().size()) {
-    *structure_ = {it_.base.structure->flow, it_.base.structure->lanes, {}, {}, 0};
+    *structure_ = {it_.base.structure->flow, it_.base.structure->lanes, {}, 0};
     for (Lane& lane : structure_->lanes) lane.queue.clear();
   }
 
@@ -634,7 +633,7 @@ class Rewriter {
  private:
   Task& push(const Task& old, const std::vector<int>& after, Plan& plan) {
     Task task = old;
-    task.id = task.work_class = static_cast<int>(structure_->tasks.size());
+    task.id = static_cast<int>(structure_->tasks.size());
     if (task.slice >= 0) {
       plan.slices.push_back(it_.base.slices[static_cast<size_t>(task.slice)]);
       task.slice = static_cast<int>(plan.slices.size()) - 1;
@@ -645,7 +644,6 @@ class Rewriter {
     task.after.assign(ids.begin(), ids.end());
     new_ids_[static_cast<size_t>(old.id)].push_back(task.id);
     structure_->lanes[static_cast<size_t>(task.lane)].queue.push_back(task.id);
-    structure_->classes.push_back({task.kind, task.phase, task.layer, task.chunk, task.chunks, task.slice});
     return structure_->tasks.emplace_back(std::move(task));
   }
 

@@ -81,7 +81,7 @@ class ServingBuilder {
  private:
   int push(TaskKind kind, const std::vector<int>& after, int chunk = 0, int chunks = 1, int layer = -1) {
     Task task;
-    task.id = task.work_class = static_cast<int>(structure_.tasks.size());
+    task.id = static_cast<int>(structure_.tasks.size());
     task.kind = kind;
     task.layer = layer < 0 ? layer_ : layer;
     task.chunk = chunk;
@@ -90,7 +90,6 @@ class ServingBuilder {
     task.lane = task.group == GroupKind::ep ? 1 : copies(kind) ? 2 : runs_on_host(kind) ? 3 : 0;
     std::ranges::copy_if(after, std::back_inserter(task.after), [](int id) { return id >= 0; });
     structure_.lanes[static_cast<size_t>(task.lane)].queue.push_back(task.id);
-    structure_.classes.push_back({kind, Phase::forward, task.layer, chunk, chunks, -1});
     structure_.tasks.push_back(std::move(task));
     return structure_.tasks.back().id;
   }
@@ -105,8 +104,8 @@ class ServingBuilder {
   std::vector<int> copied_;  // copies of weights that the next expert waits for
 };
 
-Work work_of_class(const WorkClass& wc, const LayerCase& shape) {
-  switch (wc.kind) {
+Work served_work(const Task& task, const LayerCase& shape) {
+  switch (task.kind) {
     case TaskKind::serve_check:
     case TaskKind::serve_broadcast:
       return {Op::sendrecv, GroupKind::ep, static_cast<double>(shape.layer.experts) * sizeof(int64_t), 0, 0};
@@ -116,7 +115,7 @@ Work work_of_class(const WorkClass& wc, const LayerCase& shape) {
     case TaskKind::serve_swap:
       return {Op::copy, GroupKind::none, 0, 0, 0};  // as many experts as a batch needs
     default:
-      return work_of(wc, shape, {});
+      return work_of(task, shape, {});
   }
 }
 
@@ -148,7 +147,7 @@ Plan serving_plan(const LayerCase& shape, std::span<const ServedLayer> layers) {
   ServingBuilder builder(plan.groups);
   for (size_t i = 0; i < layers.size(); ++i) builder.add(static_cast<int>(i), layers[i]);
   plan.structure = std::make_shared<const Structure>(builder.take());
-  for (const WorkClass& wc : plan.structure->classes) plan.works.push_back(work_of_class(wc, shape));
+  for (const Task& task : plan.structure->tasks) plan.works.push_back(served_work(task, shape));
   check_plan(plan);
   return plan;
 }
@@ -241,36 +240,36 @@ double Serving::row_seconds(TaskKind kind, double rows) const {
   return expert_pricer_.chunk_seconds(kind, Phase::forward, rows / one_expert_.parallel.ep);
 }
 
-double Serving::seconds(const WorkClass& wc, const Placed& layer, size_t rank) const {
+double Serving::seconds(const Task& task, const Placed& layer, size_t rank) const {
   const ServingCosts& costs = setup_.costs;
-  switch (wc.kind) {
+  switch (task.kind) {
     case TaskKind::dispatch:
     case TaskKind::combine: {  // a rank's link carries what it sends and what it receives at once
       int64_t received = 0;
       for (const int64_t tokens : layer.tokens[rank]) received += tokens;
       const int64_t own = pricer_.shape().layer.batch * pricer_.shape().layer.seq;
-      return row_seconds(wc.kind, static_cast<double>(std::max(own, received)));
+      return row_seconds(task.kind, static_cast<double>(std::max(own, received)));
     }
     case TaskKind::expert: {  // one after another
       double sum = 0;
       for (const int64_t tokens : layer.tokens[rank])
-        if (tokens > 0) sum += row_seconds(wc.kind, static_cast<double>(tokens));
+        if (tokens > 0) sum += row_seconds(task.kind, static_cast<double>(tokens));
       return sum;
     }
     case TaskKind::serve_swap:
-      return static_cast<double>(layer.swapped[static_cast<size_t>(wc.chunk)][rank] * expert_bytes_) /
+      return static_cast<double>(layer.swapped[static_cast<size_t>(task.chunk)][rank] * expert_bytes_) /
              costs.swap_bytes_per_s;
     case TaskKind::serve_estimate:
       return costs.estimate_s;
     case TaskKind::serve_schedule:
       if (rank != 0) return 0;
-      return wc.chunk == kBeforeGate ? costs.schedule_s : costs.reschedule_s;
+      return task.chunk == kBeforeGate ? costs.schedule_s : costs.reschedule_s;
     case TaskKind::serve_check:
       return costs.check_s;
     case TaskKind::serve_broadcast:
       return costs.broadcast_s;
     default:
-      return pricer_.dense_seconds(wc.kind, wc.phase);
+      return pricer_.dense_seconds(task.kind, task.phase);
   }
 }
 
@@ -327,11 +326,11 @@ ServingResult Serving::run(const ServingVariant& variant, const RoutingTrace& tr
     std::vector<Placed> placed;
     for (int i = 0; i < trace.layers; ++i) placed.push_back(place(batch, i));
     const Compiled& plan = compiled(batch.served);
-    std::vector<double> by_class;
-    for (const WorkClass& wc : plan.plan.structure->classes)
+    std::vector<double> by_task;
+    for (const Task& task : plan.plan.structure->tasks)
       for (size_t rank = 0; rank < home_.devices.size(); ++rank)
-        by_class.push_back(seconds(wc, placed[static_cast<size_t>(wc.layer)], rank));
-    add_times(plan, by_class, result);
+        by_task.push_back(seconds(task, placed[static_cast<size_t>(task.layer)], rank));
+    add_times(plan, by_task, result);
     add_memory(placed, result);
   }
   if (variant.places())

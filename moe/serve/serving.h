@@ -117,7 +117,7 @@ class Serving {
   Placed place(Batch& batch, int layer) const;
   /// Returns the seconds of so many rows that a rank sends, or that one expert computes.
   double row_seconds(TaskKind kind, double rows) const;
-  double seconds(const WorkClass& wc, const Placed& layer, size_t rank) const;
+  double seconds(const Task& task, const Placed& layer, size_t rank) const;
   void count_swaps(Placed& placed, const ExpertPlacement* before_gate) const;
   void add_memory(const std::vector<Placed>& layers, ServingResult& result) const;
   void add_times(const Compiled& plan, const std::vector<double>& seconds, ServingResult& result) const;

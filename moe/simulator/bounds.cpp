@@ -81,7 +81,8 @@ BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phas
   return shape;
 }
 
-PassTasks::PassTasks(const Structure& structure) : priced_{structure.flow, structure.lanes, {}, structure.classes, 0} {
+PassTasks::PassTasks(std::shared_ptr<const Structure> of) : structure_(std::move(of)) {
+  const Structure& structure = *structure_;
   for (const Task& task : structure.tasks) {
     rows_.push_back(
         {static_cast<uint32_t>(task.lane), static_cast<uint32_t>(dependencies_.size()), task.after.empty()});
@@ -95,7 +96,7 @@ PassTasks::PassTasks(const Structure& structure) : priced_{structure.flow, struc
 
 std::vector<double> PassTasks::seconds(const LayerPricer& pricer) const {
   std::vector<double> seconds;
-  pricer.price(priced_, {}, seconds);
+  pricer.price(*structure_, {}, seconds);
   return seconds;
 }
 
@@ -119,7 +120,7 @@ const PassTasks& BoundShapes::pass(const Schedule& schedule, const LayerOutline&
   const Phases phases = phase == Phase::forward ? Phases::forward : Phases::backward;
   const StructureKey key = structure_key(schedule, layer, {degree, degree}, {}, phases);
   const auto known = passes_.find(key);
-  return known != passes_.end() ? known->second : passes_.emplace(key, PassTasks(*build_structure(key))).first->second;
+  return known != passes_.end() ? known->second : passes_.emplace(key, PassTasks(build_structure(key))).first->second;
 }
 
 const BoundShape& BoundShapes::get(const Schedule& schedule, const LayerOutline& layer, Phase phase) {

@@ -43,9 +43,9 @@ BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phas
 /// One pass of a layer, without gradients, as a replay reads it: which tasks follow each other on which lanes.
 class PassTasks {
  public:
-  explicit PassTasks(const Structure& structure);
+  explicit PassTasks(std::shared_ptr<const Structure> of);
 
-  size_t lanes() const { return priced_.lanes.size(); }
+  size_t lanes() const { return structure_->lanes.size(); }
   /// Returns the seconds of the pass's tasks.
   std::vector<double> seconds(const LayerPricer& pricer) const;
   /// Replays the pass and leaves in `ends` when each of its lanes ends, and at last its chain; they begin as `ends` has
@@ -57,7 +57,7 @@ class PassTasks {
     uint32_t lane, first_dependency;
     bool begins;  // waits for the chain before, and for no task of the pass
   };
-  Structure priced_;       // its lanes and classes of work; a task has one of its own
+  std::shared_ptr<const Structure> structure_;
   std::vector<Row> rows_;  // by task; one more as end mark
   std::vector<uint32_t> dependencies_;
   size_t chain_end_ = 0;  // the task that the next pass waits for

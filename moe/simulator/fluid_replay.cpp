@@ -34,15 +34,15 @@ FluidReplay::FluidReplay(const Structure& structure, const GroupNetworks& networ
     lanes_.push_back({0, 0, stages.try_emplace(structure.lanes[lane].stage, number).first->second});
     add_lane(structure, lane, networks);
   }
-  rows_.push_back({0, 0, static_cast<uint32_t>(dependencies_.size()), Resource::none});
+  rows_.push_back({0, static_cast<uint32_t>(dependencies_.size()), Resource::none});
 }
 
 void FluidReplay::add_lane(const Structure& structure, size_t lane, const GroupNetworks& networks) {
   lanes_[lane].first = static_cast<uint32_t>(rows_.size());
   for (const int id : structure.lanes[lane].queue) {
     const Task& task = structure.tasks[static_cast<size_t>(id)];
-    rows_.push_back({static_cast<uint32_t>(id), static_cast<uint32_t>(task.work_class),
-                     static_cast<uint32_t>(dependencies_.size()), resource_of(task, structure.lanes[lane], networks)});
+    rows_.push_back({static_cast<uint32_t>(id), static_cast<uint32_t>(dependencies_.size()),
+                     resource_of(task, structure.lanes[lane], networks)});
     add_dependencies(structure, task);
   }
   lanes_[lane].end = static_cast<uint32_t>(rows_.size());
@@ -67,7 +67,7 @@ struct FluidReplay::PlainClock {
   const double* seconds;
   double *starts, *ends;
 
-  Time of(uint32_t work_class) const { return seconds[work_class]; }
+  Time of(uint32_t task) const { return seconds[task]; }
   static bool takes_time(Time time) { return time > 0; }
   static bool runs(Time end) { return end != kNever; }
   static Time never() { return kNever; }
@@ -94,7 +94,7 @@ struct FluidReplay::LineClock {
   double steepest;
   double reach = kNever;
 
-  Time of(uint32_t work_class) const { return {seconds[work_class], slopes[work_class]}; }
+  Time of(uint32_t task) const { return {seconds[task], slopes[task]}; }
   static bool takes_time(Time time) { return time.value > 0; }
   static bool runs(Time end) { return end.value != kNever; }
   static Time never() { return {kNever, 0}; }
@@ -167,7 +167,7 @@ class FluidReplay::Run {
         while (!Clock::runs(lane.end) && lane.row < lane.rows_end && ready(rows_ + lane.row)) {
           const Row& row = rows_[lane.row];
           clock_.started(row.task, now);
-          const Time seconds = clock_.of(row.work_class);
+          const Time seconds = clock_.of(row.task);
           if (Clock::takes_time(seconds)) {
             lane.end = now + seconds;
             lane.slowdown = 1;

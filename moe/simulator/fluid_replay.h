@@ -26,10 +26,10 @@ class FluidReplay {
   /// Throws WrongResult for what can't be replayed (see Replay), BadInput for a factor below 1.
   FluidReplay(const Structure& structure, const GroupNetworks& networks, const Contention& contention);
 
-  /// Returns when the last task ends. `seconds`: by work class, of a task alone. `ends` is left holding each task's
+  /// Returns when the last task ends. `seconds`: by task id, of a task alone. `ends` is left holding each task's
   /// end.
   double makespan(std::span<const double> seconds, std::vector<double>& ends) const;
-  /// Replays as makespan() does where the seconds of class c change by slopes[c] with every step along a line. The
+  /// Replays as makespan() does where the seconds of task t change by slopes[t] with every step along a line. The
   /// result is exact: between two events all rates are constant, so that ends are linear in the step while their order
   /// stays.
   LineSpan along(std::span<const double> seconds, std::span<const double> slopes) const;
@@ -42,7 +42,7 @@ class FluidReplay {
   template <class Clock>
   class Run;
   struct Row {
-    uint32_t task, work_class, first_dependency;
+    uint32_t task, first_dependency;
     Resource resource;
   };
   struct Dependency {
@@ -61,7 +61,7 @@ class FluidReplay {
   SlowdownTable slowdowns_;
 };
 
-/// Returns the timeline of a structure with seconds by class, for those who replay it once.
+/// Returns the timeline of a structure with seconds by task id, for those who replay it once.
 Timeline fluid_timeline(const Structure& structure, const GroupNetworks& networks, const Contention& contention,
                         std::span<const double> seconds);
 

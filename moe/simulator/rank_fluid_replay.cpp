@@ -40,7 +40,6 @@ RankFluidReplay::RankFluidReplay(const Structure& structure, const ParallelShape
 
 void RankFluidReplay::add_row(const Task& task, const ParallelShape& parallel) {
   Row& row = rows_.emplace_back();
-  row.work_class = static_cast<uint32_t>(task.work_class);
   row.layer = task.layer;
   row.kind = task.kind;
   layers_ = std::max(layers_, task.layer + 1);
@@ -150,12 +149,12 @@ class RankFluidReplay::Run {
     for (uint32_t task = 0; task < r_.rows_.size(); ++task) {
       const Row& row = r_.rows_[task];
       const std::span<double> own(own_.data() + at(task, 0), places_);
-      std::ranges::fill(own, seconds_[row.work_class]);
+      std::ranges::fill(own, seconds_[task]);
       const size_t rank = rank_of(task, 0);
-      if (jitter_ && seconds_[row.work_class] > 0) {
+      if (jitter_ && seconds_[task] > 0) {
         draws_.draw(static_cast<int>(task), sample_, static_cast<int>(rank), bits_);
         draws_.quantiles(bits_, own.data());
-        for (double& seconds : own) seconds *= seconds_[row.work_class];
+        for (double& seconds : own) seconds *= seconds_[task];
       }
       if (const double* factors = stretch_.of(row.kind, row.layer, rank, rank + places_))
         for (uint32_t place = 0; place < places_; ++place) own[place] *= factors[place];

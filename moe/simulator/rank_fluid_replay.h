@@ -20,7 +20,7 @@ class RankFluidReplay {
   RankFluidReplay(const Structure& structure, const ParallelShape& parallel, const GroupNetworks& networks,
                   const Contention& contention);
 
-  /// Replays the structure. `seconds`: by work class, of a task alone. Throws BadInput for a noise that does not fit
+  /// Replays the structure. `seconds`: by task id, of a task alone. Throws BadInput for a noise that does not fit
   /// (check_noise). A rank's waiting is counted as in RankReplay, every task taking as long as it did.
   RankOutcome replay(std::span<const double> seconds, const RankNoise& noise, int samples = 1) const;
 
@@ -29,7 +29,7 @@ class RankFluidReplay {
  private:
   class Run;
   struct Row {
-    uint32_t work_class = 0, first_run = 0;  // of its runs: one a group, or a rank of its own
+    uint32_t first_run = 0;  // of its runs: one a group, or a rank of its own
     uint32_t group_size = 1, group_step = 1;
     int stage = 0, layer = 0;
     TaskKind kind{};

@@ -45,7 +45,6 @@ void RankReplay::add_rows(const Structure& structure, const ParallelShape& paral
   for (const Task& task : structure.tasks) {
     Row& row = rows_.emplace_back();
     row.task = static_cast<uint32_t>(task.id);
-    row.work_class = static_cast<uint32_t>(task.work_class);
     row.stage = structure.lanes[static_cast<size_t>(task.lane)].stage;
     row.layer = task.layer;
     row.kind = task.kind;
@@ -233,11 +232,11 @@ class RankReplay::Run {
   // Writes the seconds of each rank into own_.
   void own_seconds(const Row& row, size_t begin, size_t count) {
     if (differ_) {
-      const size_t at = row.work_class * static_cast<size_t>(r_.ranks()) + first_rank(row, begin);
+      const size_t at = row.task * static_cast<size_t>(r_.ranks()) + first_rank(row, begin);
       std::copy_n(seconds_.data() + at, count, own_.data());
       return;
     }
-    const double seconds = seconds_[row.work_class];
+    const double seconds = seconds_[row.task];
     std::fill_n(own_.data(), count, seconds);
     if (seconds == 0) return;
     if (jitter_) {
@@ -259,7 +258,7 @@ class RankReplay::Run {
       group_max(own_.data(), count, group, group_own_.data());
       return;
     }
-    const double seconds = seconds_[row.work_class];
+    const double seconds = seconds_[row.task];
     if (seconds > 0 && stretch(row, begin, count) != nullptr) {
       own_seconds(row, begin, count);
       group_max(own_.data(), count, group, group_own_.data());
@@ -274,7 +273,7 @@ class RankReplay::Run {
   }
 
   const RankReplay& r_;
-  std::span<const double> seconds_;  // by work class; where ranks differ, by rank too
+  std::span<const double> seconds_;  // by task id; where ranks differ, by rank too
   bool differ_;
   RankTimes* times_;
   bool jitter_;
@@ -294,9 +293,7 @@ RankOutcome RankReplay::replay(std::span<const double> seconds, const RankNoise&
 }
 
 RankOutcome RankReplay::replay_each(std::span<const double> seconds, RankTimes* times) const {
-  uint32_t classes = 0;
-  for (const Row& row : rows_) classes = std::max(classes, row.work_class + 1);
-  require_equal(seconds.size(), classes * static_cast<size_t>(ranks()), "rank replay: seconds by class and rank");
+  require_equal(seconds.size(), rows_.size() * static_cast<size_t>(ranks()), "rank replay: seconds by task and rank");
   if (times != nullptr) {
     times->ranks = ranks();
     times->ready_s.assign(rows_.size() * static_cast<size_t>(ranks()), 0);

@@ -47,9 +47,9 @@ class RankReplay {
   /// refuses, or a stage that the shape does not have.
   RankReplay(const Structure& structure, const ParallelShape& parallel, int ranks_at_once = 1024);
 
-  /// Replays the structure. `seconds`: by work class. Throws BadInput for a noise that does not fit (check_noise).
+  /// Replays the structure. `seconds`: by task id. Throws BadInput for a noise that does not fit (check_noise).
   RankOutcome replay(std::span<const double> seconds, const RankNoise& noise, int samples = 1) const;
-  /// Replays the structure once, with seconds of each class on each rank: [work class * ranks + rank]. Fills `times`
+  /// Replays the structure once, with seconds of each task on each rank: [task * ranks + rank]. Fills `times`
   /// unless that is null.
   RankOutcome replay_each(std::span<const double> seconds, RankTimes* times = nullptr) const;
 
@@ -59,7 +59,7 @@ class RankReplay {
  private:
   class Run;
   struct Row {
-    uint32_t task, work_class, first_source, end_source;
+    uint32_t task, first_source, end_source;
     uint32_t buffer;                          // where its ends go
     uint32_t group_size = 1, group_step = 1;  // 1: each rank on its own
     int stage = 0, layer = 0;

@@ -29,14 +29,13 @@ const Structure& checked(const Structure& structure) {
 Replay::Replay(const Structure& structure) : lanes_(checked(structure).lanes.size()) {
   rows_.reserve(structure.tasks.size() + 1);
   for (const Task& task : structure.tasks) {
-    rows_.push_back({static_cast<uint32_t>(task.work_class), static_cast<uint32_t>(dependencies_.size()),
-                     static_cast<uint32_t>(task.lane)});
+    rows_.push_back({static_cast<uint32_t>(dependencies_.size()), static_cast<uint32_t>(task.lane)});
     for (const int id : task.after) {
       if (structure.tasks[static_cast<size_t>(id)].lane != task.lane)
         dependencies_.push_back(static_cast<uint32_t>(id));  // on its own lane the order says it already
     }
   }
-  rows_.push_back({0, static_cast<uint32_t>(dependencies_.size()), 0});
+  rows_.push_back({static_cast<uint32_t>(dependencies_.size()), 0});
 }
 
 double Replay::makespan(std::span<const double> seconds, std::vector<double>& ends) const {
@@ -49,7 +48,7 @@ double Replay::makespan(std::span<const double> seconds, std::vector<double>& en
     double start = lane_end[row.lane];
     for (uint32_t d = row.first_dependency; d < rows_[i + 1].first_dependency; ++d)
       start = std::max(start, ends[dependencies_[d]]);
-    ends[i] = lane_end[row.lane] = start + seconds[row.work_class];
+    ends[i] = lane_end[row.lane] = start + seconds[i];
   }
   double makespan = 0;
   for (size_t lane = 0; lane < lanes_; ++lane) makespan = std::max(makespan, lane_end[lane]);
@@ -61,8 +60,8 @@ Timeline Replay::timeline(std::span<const double> seconds) const {
   t.makespan_s = makespan(seconds, t.end_s);
   t.lane_busy_s.resize(lanes_);
   for (size_t i = 0; i < t.end_s.size(); ++i) {
-    t.start_s.push_back(t.end_s[i] - seconds[rows_[i].work_class]);
-    t.lane_busy_s[rows_[i].lane] += seconds[rows_[i].work_class];
+    t.start_s.push_back(t.end_s[i] - seconds[i]);
+    t.lane_busy_s[rows_[i].lane] += seconds[i];
   }
   return t;
 }

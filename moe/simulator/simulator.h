@@ -26,22 +26,21 @@ class Replay {
  public:
   explicit Replay(const Structure& structure);
 
-  /// Returns the seconds until the last task ends. `seconds`: by work class. `ends` is scratch, left holding each
+  /// Returns the seconds until the last task ends. `seconds`: by task id. `ends` is scratch, left holding each
   /// task's end.
   double makespan(std::span<const double> seconds, std::vector<double>& ends) const;
   Timeline timeline(std::span<const double> seconds) const;
 
  private:
   struct Row {
-    uint32_t work_class, first_dependency;
-    uint32_t lane;
+    uint32_t first_dependency, lane;
   };
   std::vector<Row> rows_;               // in issue order, one more as end mark
   std::vector<uint32_t> dependencies_;  // those that cross lanes
   size_t lanes_ = 0;
 };
 
-/// Returns the timeline of a structure with seconds by class, for those who replay it once.
+/// Returns the timeline of a structure with seconds by task id, for those who replay it once.
 Timeline simulate(const Structure& structure, std::span<const double> seconds);
 
 /// Finds which tasks of a run decide how long it takes, and how much later each other one might have ended.

@@ -148,7 +148,7 @@ def compare(before, after, words):
         for part in differing if words else wrong:
             print(f"{command}: {part}{'' if part in wrong else ' (wording)'}")
             for line in list(difflib.unified_diff(one.get(part, "").splitlines(), other.get(part, "").splitlines(),
-                                                  "before", "after", "", 0))[2:14]:
+                                                  n=0, lineterm=""))[2:14]:
                 print("   ", line[:200])
     print(", ".join(f"{name} {count}" for name, count in counts.items()))
     return 1 if counts["different"] else 0

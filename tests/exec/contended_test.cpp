@@ -32,8 +32,6 @@ class ContendedTest : public testing::Test {
 
   int add(int lane, GroupKind group, double units, std::vector<int> after = {}) {
     const int id = lanes_.add(lane, std::move(after), group);
-    lanes_.structure().tasks.back().work_class = id;
-    lanes_.structure().classes.emplace_back();
     units_.push_back(units);
     return id;
   }

@@ -54,7 +54,7 @@ TEST(ChromeTrace, HasEveryTaskOnceWithItsTimesAndArguments) {
     EXPECT_EQ(e.at("args").at("chunk"), task.chunk);
     EXPECT_EQ(e.at("args").at("chunks"), task.chunks);
     EXPECT_EQ(e.at("name").get<std::string>().find(name_of(task.kind)), 0u) << e;
-    const double bytes = plan.works.at(static_cast<size_t>(task.work_class)).bytes;
+    const double bytes = plan.works.at(static_cast<size_t>(task.id)).bytes;
     EXPECT_EQ(e.at("args").value("bytes", 0.0), bytes) << task.name();
     const bool moves = task.group != GroupKind::none || task.kind == TaskKind::order || task.kind == TaskKind::i_order;
     EXPECT_EQ(e.at("args").contains("bytes"), moves) << task.name();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <map>
+#include <tuple>
 
 #include "moe/base/check.h"
 
@@ -20,6 +22,16 @@ Plan changed(const Plan& plan, const std::function<void(Structure&)>& change) {
   Structure structure = *plan.structure;
   change(structure);
   Plan result = plan;
+  const auto description = [](const Task& t) {
+    return std::tuple(t.kind, t.phase, t.again, t.micro_batch, t.layer, t.chunk, t.chunks, t.slice);
+  };
+  std::map<decltype(description(Task())), Work> works;
+  for (const Task& task : plan.tasks()) works[description(task)] = plan.works.at(static_cast<size_t>(task.id));
+  result.works.clear();
+  for (size_t i = 0; i < structure.tasks.size(); ++i) {
+    const auto known = works.find(description(structure.tasks[i]));
+    result.works.push_back(known != works.end() ? known->second : plan.works.at(i));
+  }
   result.structure = std::make_shared<const Structure>(std::move(structure));
   return result;
 }

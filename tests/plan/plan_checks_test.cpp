@@ -135,23 +135,12 @@ TEST(PlanChecks, WrongIds) {
   for (const int id : {-1, 99})
     expect_broken_at(
         kForward, TaskKind::gate, 0, [id](Structure&, Task& task) { task.after.push_back(id); }, "waits for task");
-  for (const int work_class : {-1, 99})
-    expect_broken_at(
-        kForward, TaskKind::gate, 0, [&](Structure&, Task& task) { task.work_class = work_class; }, "is of work class");
 }
 
-TEST(PlanChecks, ClassThatDescribesOtherWork) {
-  expect_broken_at(
-      kBackward, TaskKind::expert, 1,
-      [](Structure& s, Task& task) { task.work_class = task_of(s, kForward, TaskKind::expert, 1).work_class; },
-      "which describes other work");
-  expect_broken_at(
-      kForward, TaskKind::dispatch, 0,
-      [](Structure& s, Task& task) { task.work_class = task_of(s, kForward, TaskKind::dispatch, 1).work_class; },
-      "which describes other work");
+TEST(PlanChecks, WorkOfEachTask) {
   Plan plan = good_plan();
   plan.works.pop_back();
-  EXPECT_NE(complaint(plan).find("works by class"), std::string::npos);
+  EXPECT_NE(complaint(plan).find("works by task"), std::string::npos);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ TEST(PlanChecks, HalvesOfAnExpertThatDoNotGoTogether) {
   };
   const auto becomes = [&](Structure& s, TaskKind kind) {
     Task& task = last(s, TaskKind::expert_dx);
-    task.kind = s.classes[static_cast<size_t>(task.work_class)].kind = kind;
+    task.kind = kind;
     named = task.name();
   };
   const Plan mixed = changed(plan, [&](Structure& s) { becomes(s, TaskKind::expert); });
@@ -50,7 +50,7 @@ TEST(PlanChecks, HalvesOfAttentionThatDoNotGoTogether) {
   expect_named(alone, named, "1 attention_dx and 0 attention_dw");
   const Plan mixed = changed(plan, [&](Structure& s) {
     Task& task = task_of(s, kBackward, TaskKind::attention_dx);
-    task.kind = s.classes[static_cast<size_t>(task.work_class)].kind = TaskKind::attention;
+    task.kind = TaskKind::attention;
     named = task.name();
   });
   expect_named(mixed, named, "tokens pass 1 attentions, 0 attention_dx and 1 attention_dw");

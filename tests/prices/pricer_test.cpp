@@ -71,7 +71,7 @@ TEST(Pricer, PricesTheWorkThatPlansState) {
       const std::vector<double> seconds = price(pricer, plan);
       ASSERT_EQ(seconds.size(), plan.works.size());
       for (const Task& task : plan.tasks()) {
-        const size_t c = static_cast<size_t>(task.work_class);
+        const size_t c = static_cast<size_t>(task.id);
         double expected = expected_seconds(layer.profile, plan, plan.works[c]);
         if (task.kind == TaskKind::exchange)  // a phase costs its share of one AlltoAll, alpha included
           expected = layer.profile.task_overhead_s +

@@ -53,7 +53,7 @@ TEST(TaskRows, PriceTheTermsOfAChunksShare) {
                                         static_cast<double>(plan.rows);
         const TaskRow& row = row_of(layer.profile, task_row_name(task.kind, plan.shape), task.phase);
         const double expected = layer.profile.task_overhead_s + dot(row.s_per, terms.of_share(share));
-        ASSERT_NEAR(seconds[static_cast<size_t>(task.work_class)], expected, 1e-9 * expected)
+        ASSERT_NEAR(seconds[static_cast<size_t>(task.id)], expected, 1e-9 * expected)
             << task.name() << ", " << schedule.name << ", " << layer.text;
         ++computations;
       }

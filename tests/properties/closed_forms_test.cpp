@@ -29,8 +29,8 @@ class Replayed {
       : structure_(build_structure(
             {&find_schedule(schedule), Phases::forward, degree, degree, {}, {}, {}, kNetworks, peers})) {
     std::vector<double> seconds;
-    for (const WorkClass& wc : structure_->classes) {
-      const auto found = times.find(wc.kind);
+    for (const Task& task : structure_->tasks) {
+      const auto found = times.find(task.kind);
       seconds.push_back(found == times.end() ? 0 : found->second);
     }
     timeline_ = simulate(*structure_, seconds);
@@ -217,7 +217,7 @@ TEST(Sequences, OverlapNothing) {
       const Plan plan = build_plan(schedule, layer.shape, {});
       const std::vector<double> seconds = price(pricer, plan);
       double sum = 0;
-      for (const Task& task : plan.tasks()) sum += seconds[static_cast<size_t>(task.work_class)];
+      for (const Task& task : plan.tasks()) sum += seconds[static_cast<size_t>(task.id)];
       const double total = search.tune(schedule, pricer).total_s();
       ASSERT_NEAR(total, sum, 1e-12 * sum) << name << ", " << layer.text;
     }

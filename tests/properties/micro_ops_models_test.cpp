@@ -32,7 +32,7 @@ std::vector<WaitingPiece> pieces_of(const Plan& plan, std::span<const double> se
   for (const Task& task : plan.tasks()) {
     if (!is_gradient(task)) continue;
     const GradientSlice& slice = plan.slices.at(size_t(task.slice));
-    pieces.at(size_t(task.slice)) = {seconds[size_t(task.work_class)], task.lane,
+    pieces.at(size_t(task.slice)) = {seconds[size_t(task.id)], task.lane,
                                      plan.gradients.at(size_t(slice.gradient)).made_by};
   }
   return pieces;
@@ -57,7 +57,7 @@ TEST(MicroOpsOfModels, FrozenOrderIsThePrioritySimulation) {
       const double slack = 1e-12 * run.end;
       for (const Task& task : plan.tasks()) {
         const double expected = is_gradient(task) ? run.piece_starts[size_t(task.slice)] : run.starts[size_t(task.id)];
-        const double seconds_of = seconds[size_t(task.work_class)];
+        const double seconds_of = seconds[size_t(task.id)];
         if (task.kind != TaskKind::optimizer) {
           ASSERT_NEAR(result.timeline.end_s[size_t(task.id)], expected + seconds_of, slack) << task.name();
         }

@@ -110,7 +110,7 @@ TEST(MicroOps, FrozenOrderIsThePrioritySimulation) {
     for (size_t i = 0; i < piece_ends.size(); ++i)
       ASSERT_NEAR(piece_ends[i], simulated.piece_starts[i] + tuned.pieces[i].seconds, slack) << "piece " << i;
     for (size_t i = 0; i < ends.size(); ++i)
-      ASSERT_NEAR(ends[i], simulated.starts[i] + tuned.bare_seconds[size_t(tuned.without->tasks[i].work_class)], slack)
+      ASSERT_NEAR(ends[i], simulated.starts[i] + tuned.bare_seconds[size_t(tuned.without->tasks[i].id)], slack)
           << tuned.without->tasks[i].name();
     ASSERT_NEAR(tuned.timeline.makespan_s, simulated.end, slack);
     ASSERT_NEAR(tuned.result.backward_s, simulated.end, slack);

@@ -52,11 +52,11 @@ TEST(ModelBound, HasTheGathersOfZero) {
       if (!gathers_weights(task.kind) || task.kind == TaskKind::stage_weights) continue;
       ++times[{task.kind, task.layer}];
       const bool experts = task.kind == TaskKind::expert_weights;
-      const Work& work = shared.works[static_cast<size_t>(task.work_class)];
+      const Work& work = shared.works[static_cast<size_t>(task.id)];
       EXPECT_EQ(work.op, Op::allgather);
       const LayerCase& own = cases.of(task.layer);
       EXPECT_EQ(work.bytes, experts ? expert_gradient_bytes(own) : gradient_bytes(own));
-      lanes[task.lane] += seconds[static_cast<size_t>(task.work_class)];
+      lanes[task.lane] += seconds[static_cast<size_t>(task.id)];
     }
     for (int layer = 0; layer < shared.layers; ++layer)
       for (const auto& [kind, group] :

@@ -93,7 +93,7 @@ std::map<int, int64_t> bytes_by_layer(const Plan& plan, const GradientSlice& sli
 }
 
 void check(const Plan& plan, const ModelShape& model, uint64_t seed) {
-  std::vector<double> seconds(plan.structure->classes.size());
+  std::vector<double> seconds(plan.structure->tasks.size());
   for (size_t i = 0; i < seconds.size(); ++i) seconds[i] = random_uniform(seed, 92, i);
   const Timeline t = fluid_timeline(*plan.structure, networks_of(plan.groups), {}, seconds);
   std::map<int, double> made = backward_ends(plan, t);

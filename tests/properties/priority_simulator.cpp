@@ -66,7 +66,7 @@ class Simulator {
       started = true;
       ++lane.next;
       run_.starts[size_t(task.id)] = now_;
-      occupy(lane, task.id, seconds_[size_t(task.work_class)]);
+      occupy(lane, task.id, seconds_[size_t(task.id)]);
     }
     return started;
   }

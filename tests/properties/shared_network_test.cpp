@@ -29,9 +29,9 @@ Replayed replay(int buckets, std::map<TaskKind, double> seconds) {
   Replayed r;
   r.structure =
       build_structure({&find_schedule("lina-baseline"), Phases::backward, 1, 1, placement, {}, {}, kNetworks, 1});
-  std::vector<double> of_class;
-  for (const WorkClass& wc : r.structure->classes) of_class.push_back(seconds[wc.kind]);
-  r.timeline = fluid_timeline(*r.structure, kNetworks, {}, of_class);
+  std::vector<double> by_task;
+  for (const Task& task : r.structure->tasks) by_task.push_back(seconds[task.kind]);
+  r.timeline = fluid_timeline(*r.structure, kNetworks, {}, by_task);
   return r;
 }
 

@@ -155,7 +155,7 @@ TEST(Volumes, OfEveryTaskOfEverySchedule) {
       const Symbols s(shape);
       double gradients = 0, expert_gradients = 0;
       for (const Task& task : plan.tasks()) {
-        const Work& work = plan.works[static_cast<size_t>(task.work_class)];
+        const Work& work = plan.works[static_cast<size_t>(task.id)];
         if (task.kind == TaskKind::expert_gradient) {
           ASSERT_EQ(work.op, Op::allreduce);
           ASSERT_EQ(work.group, GroupKind::edp);
@@ -198,8 +198,7 @@ TEST(Volumes, ByHand) {
     double all = 0;
     const Plan plan = build_plan(find_schedule(schedule), shape, {});
     for (const Task& task : plan.tasks())
-      if (task.kind == kind && task.phase == Phase::forward)
-        all += plan.works[static_cast<size_t>(task.work_class)].bytes;
+      if (task.kind == kind && task.phase == Phase::forward) all += plan.works[static_cast<size_t>(task.id)].bytes;
     return all;
   };
   EXPECT_EQ(bytes("ds-moe", TaskKind::dispatch), 12 * 4 * 16 * 4);

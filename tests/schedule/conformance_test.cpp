@@ -199,7 +199,7 @@ TEST(Schedules, SendEveryGradientByteOnceAndWhereTheyPromise) {
       bytes += slice.bytes();
     }
     for (const Task& task : plan.tasks())
-      if (sends_gradients(task.kind)) priced += plan.works[static_cast<size_t>(task.work_class)].bytes;
+      if (sends_gradients(task.kind)) priced += plan.works[static_cast<size_t>(task.id)].bytes;
     ASSERT_EQ(bytes, (sent ? gradient_bytes(plan.shape) : 0) + (replicas ? expert_gradient_bytes(plan.shape) : 0));
     ASSERT_EQ(priced, static_cast<double>(bytes));
     if (schedule.gradients != GradientPolicy::after || !sent) return;

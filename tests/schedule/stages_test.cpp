@@ -24,8 +24,10 @@ Plan two_stages() {
 TEST(Stages, ReceiveWhileTheySend) {
   const Plan plan = two_stages();
   std::vector<double> seconds;
-  for (const WorkClass& c : plan.structure->classes)
-    seconds.push_back(c.kind == TaskKind::send ? 10 : c.kind == TaskKind::attention && c.layer % 2 == 0 ? 1 : 0);
+  for (const Task& task : plan.structure->tasks)
+    seconds.push_back(task.kind == TaskKind::send                               ? 10
+                      : task.kind == TaskKind::attention && task.layer % 2 == 0 ? 1
+                                                                                : 0);
   const Timeline timeline = simulate(*plan.structure, seconds);
   std::map<std::tuple<Phase, int, int>, double> starts;  // of attentions, by phase, micro-batch and stage
   for (const Task& task : plan.tasks())

@@ -144,7 +144,7 @@ TEST(Step, LayersStepWhileOthersGradientsAreSentUnlessTheyAreClipped) {
     for (const Schedule* schedule : any_decision::fitting(replicas({}).shape)) {
       SCOPED_TRACE(fmt::format("{}{}", schedule->name, clips ? ", clipped" : ""));
       const Plan plan = plan_of(*schedule, replicas({true, clips, OptimizerKind::adamw}));
-      const std::vector<double> seconds(plan.structure->classes.size(), 1.0);
+      const std::vector<double> seconds(plan.structure->tasks.size(), 1.0);
       const Timeline t = simulate(*plan.structure, seconds);
       double first_step = 1e300, last_sum = 0, norm = 0;
       for (const Task& task : plan.tasks()) {
@@ -178,7 +178,7 @@ TEST(Step, ATiedEmbeddingIsSummedOverItsTwoUses) {
       for (const int end : {-1, kLayers}) {
         const Task& sum = find(plan, TaskKind::tied_gradient, end);
         EXPECT_EQ(plan.structure->lanes[static_cast<size_t>(sum.lane)].stage, end < 0 ? 0 : pp - 1);
-        const Work& work = plan.works[static_cast<size_t>(sum.work_class)];
+        const Work& work = plan.works[static_cast<size_t>(sum.id)];
         EXPECT_EQ(std::pair(work.op, work.group), std::pair(Op::sendrecv, GroupKind::pp));
         EXPECT_EQ(work.bytes, 4 * 100 / 2 * 32);
       }
@@ -205,7 +205,7 @@ TEST(Ends, AreSharedOutOverMp) {
     for (const Task& task : plan.tasks()) {
       if (!is_end(task.kind)) continue;
       ++found[{task.kind, task.phase, task.layer}];
-      const Work& work = plan.works[static_cast<size_t>(task.work_class)];
+      const Work& work = plan.works[static_cast<size_t>(task.id)];
       const double rows = computes_end(task.kind) ? 0 : 128 * 32 * 4, sums = 2 * 128 * 24;  // of both ranks
       EXPECT_EQ(work.bytes, task.kind == TaskKind::softmax_sums ? sums : rows) << task.name();
       const double flops = (task.phase == Phase::forward ? 1 : 2) * 2.0 * 128 * 32 * 50;
@@ -255,7 +255,7 @@ TEST(Step, StepsEndsThatNobodySums) {
     std::map<int, double> stepped;
     int sums = 0;
     for (const Task& task : plan.tasks()) {
-      const Work& work = plan.works[static_cast<size_t>(task.work_class)];
+      const Work& work = plan.works[static_cast<size_t>(task.id)];
       if (task.kind == TaskKind::optimizer) stepped[task.layer] = work.bytes;
       if (task.kind != TaskKind::tied_gradient) continue;
       EXPECT_DOUBLE_EQ(work.bytes, 4.0 * 100 * 32) << "float32, tokens, width";

@@ -97,8 +97,8 @@ TEST(VirtualStages, LeaveTheBubbleOfTheClosedFormula) {
           const ModelShape model = model_of(stages, chunks, stages * chunks * layers_a_chunk, micro_batches);
           const Plan plan = plan_of(model);
           std::vector<double> seconds;
-          for (const WorkClass& c : plan.structure->classes)
-            seconds.push_back(c.kind != TaskKind::attention ? 0 : c.phase == Phase::forward ? 1 : 2);
+          for (const Task& task : plan.structure->tasks)
+            seconds.push_back(task.kind != TaskKind::attention ? 0 : task.phase == Phase::forward ? 1 : 2);
           const double busy = 3.0 * chunks * layers_a_chunk * micro_batches;
           const double bubble = simulate(*plan.structure, seconds).makespan_s / busy - 1;
           EXPECT_NEAR(bubble, (stages - 1.0) / (chunks * micro_batches), 1e-12)

@@ -93,10 +93,9 @@ class MoePart {
     replay_.emplace(*plan_.structure);
   }
   double seconds(const PhaseCosts& c) const {
-    std::vector<double> by_class, ends;
-    for (const WorkClass& wc : plan_.structure->classes)
-      by_class.push_back(wc.phase == phase_ ? of_kind(wc.kind, c) : 0);
-    return replay_->makespan(by_class, ends);
+    std::vector<double> by_task, ends;
+    for (const Task& task : plan_.structure->tasks) by_task.push_back(task.phase == phase_ ? of_kind(task.kind, c) : 0);
+    return replay_->makespan(by_task, ends);
   }
 
  private:

@@ -57,12 +57,6 @@ struct Drawn {
   WaveDegrees degrees;
 };
 
-std::vector<double> by_task(const Plan& plan, const std::vector<double>& by_class) {
-  std::vector<double> seconds;
-  for (const Task& task : plan.tasks()) seconds.push_back(by_class[static_cast<size_t>(task.work_class)]);
-  return seconds;
-}
-
 // Tasks that take other times than the order was made for: what is ordered by chance alone comes out of order.
 std::vector<double> any_seconds(const Plan& plan, Draws& draws) {
   std::vector<double> seconds;
@@ -77,11 +71,11 @@ TEST(Wave, KeepsEveryRuleHoweverLongTasksTake) {
     const Plan plan = wave_plan(drawn.pricer, drawn.model, drawn.keep, drawn.degrees);
     ASSERT_NO_THROW(check_plan(plan)) << drawn.layer.text;
     const std::vector<double> priced = price(drawn.pricer, plan);
-    ASSERT_EQ(faults_of(plan, drawn.keep, by_task(plan, priced)), std::vector<std::string>()) << drawn.layer.text;
+    ASSERT_EQ(faults_of(plan, drawn.keep, priced), std::vector<std::string>()) << drawn.layer.text;
     for (int i = 0; i < 3; ++i)
       ASSERT_EQ(faults_of(plan, drawn.keep, any_seconds(plan, drawn.draws)), std::vector<std::string>())
           << drawn.layer.text;
-    const double recomputed = wave_rules::times_of(plan, by_task(plan, priced)).makespan_s();
+    const double recomputed = wave_rules::times_of(plan, priced).makespan_s();
     ASSERT_NEAR(timeline_of(plan, priced, {}).makespan_s / recomputed, 1, 1e-12) << drawn.layer.text;
     tasks += static_cast<int>(std::ssize(plan.tasks()));
   }
@@ -195,7 +189,7 @@ TEST(Wave, IsNeverSlowerThanTheBestOther) {
     if (best.degrees) {
       ASSERT_GE(best.seconds, wave_bound(drawn.pricer, drawn.model, {drawn.keep, true}) * (1 - 1e-9))
           << drawn.layer.text;
-      const std::vector<double> seconds = by_task(best.plan, price(own, best.plan));
+      const std::vector<double> seconds = price(own, best.plan);
       ASSERT_EQ(faults_of(best.plan, drawn.keep * best.parts, seconds), std::vector<std::string>()) << drawn.layer.text;
     }
     const double gain = known.seconds / best.seconds;
@@ -234,7 +228,7 @@ TEST(Wave, IsTunedAsASchedule) {
     faster += found.total_s() < plain.total_s() * (1 - 1e-9);
     if (found.variant != nullptr) continue;
     const LayerPricer own(drawn.layer.profile, found.plan.shape);
-    const std::vector<double> seconds = by_task(found.plan, price(own, found.plan));
+    const std::vector<double> seconds = price(own, found.plan);
     const bool keeps_all = drawn.model.order == PipelineOrder::gpipe;
     const int keep = drawn.model.layers * (keeps_all ? drawn.model.micro_batches : 2);
     ASSERT_EQ(faults_of(found.plan, keep, seconds), std::vector<std::string>());
@@ -306,7 +300,7 @@ TEST(Wave, TurnsFollowEachOther) {
       ASSERT_GE(found.total_s(), found.bound_s * (1 - 1e-9));
       if (found.variant != nullptr) continue;  // `wave` with another's plan
       const LayerPricer own(drawn.layer.profile, found.plan.shape);
-      const std::vector<double> priced = by_task(found.plan, price(own, found.plan));
+      const std::vector<double> priced = price(own, found.plan);
       const bool two = schedule.iteration == IterationOrder::any;
       const int keep =
           std::max(drawn.model.layers + 1, two ? 2 * drawn.model.layers : least_kept(drawn.model, schedule.iteration));
@@ -337,7 +331,7 @@ TEST(Wave, PlantedMeetingsAreFound) {
     for (const Schedule& schedule : iteration_schedules()) {
       if (schedule.iteration == IterationOrder::any || drawn.model.micro_batches < 2) continue;
       const Plan any = wave_plan(drawn.pricer, drawn.model, keep, {});
-      const std::vector<double> seconds = by_task(any, price(drawn.pricer, any));
+      const std::vector<double> seconds = price(drawn.pricer, any);
       ++planted;
       found += !wave_rules::meetings(any, schedule.iteration, wave_rules::times_of(any, seconds)).empty();
     }

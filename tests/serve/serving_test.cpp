@@ -268,7 +268,7 @@ TEST(RankReplay, SecondsOfEachRank) {
   const Served s;
   const Plan plan = serving_plan(s.shape, std::vector<ServedLayer>(2));
   const RankReplay replay(*plan.structure, s.shape.parallel);
-  const size_t classes = plan.structure->classes.size();
+  const size_t classes = plan.structure->tasks.size();
   std::vector<double> alike(classes), each;
   for (size_t c = 0; c < classes; ++c) {
     alike[c] = 1 + static_cast<double>(c);

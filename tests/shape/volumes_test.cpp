@@ -157,7 +157,14 @@ TEST(Volumes, WorkOfChunksAddsUp) {
       for (const Phase phase : {Phase::forward, Phase::backward}) {
         double dispatch = 0, gather = 0, scatter = 0, expert = 0, combine = 0;
         for (int chunk = 0; chunk < chunks; ++chunk) {
-          const auto work = [&](TaskKind kind) { return work_of({kind, phase, 0, chunk, chunks, -1}, c, {}); };
+          const auto work = [&](TaskKind kind) {
+            Task task;
+            task.kind = kind;
+            task.phase = phase;
+            task.chunk = chunk;
+            task.chunks = chunks;
+            return work_of(task, c, {});
+          };
           dispatch += work(TaskKind::dispatch).bytes;
           gather += work(TaskKind::allgather).bytes;
           scatter += work(TaskKind::reducescatter).bytes;

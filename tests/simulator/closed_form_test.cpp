@@ -85,9 +85,9 @@ class MoePart {
   }
   // What is not the MoE part takes no time.
   double seconds(const Draw& d) const {
-    std::vector<double> by_class;
-    for (const WorkClass& wc : structure_->classes) by_class.push_back(seconds_of(wc.kind, d));
-    return replay_->timeline(by_class).makespan_s;
+    std::vector<double> by_task;
+    for (const Task& task : structure_->tasks) by_task.push_back(seconds_of(task.kind, d));
+    return replay_->timeline(by_task).makespan_s;
   }
 
  private:

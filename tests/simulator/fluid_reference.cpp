@@ -127,7 +127,7 @@ Draw random_draw(uint64_t seed) {
   const int density = 2 + draws.below(12);
   for (int id = 0, tasks = 1 + draws.below(40); id < tasks; ++id) {
     Task task;
-    task.id = task.work_class = id;
+    task.id = id;
     task.lane = draws.below(static_cast<int>(d.structure.lanes.size()));
     Lane& lane = d.structure.lanes[static_cast<size_t>(task.lane)];
     task.group = group_on(lane.kind, draws);
@@ -137,7 +137,6 @@ Draw random_draw(uint64_t seed) {
     d.seconds.push_back(draws.below(4) == 0 ? 0 : 0.01 + draws.uniform());
     d.structure.tasks.push_back(std::move(task));
   }
-  d.structure.classes.resize(d.structure.tasks.size());
   return d;
 }
 
@@ -162,7 +161,7 @@ Timeline step_through(const Draw& d, double step_s, Cut cut) {
   t.start_s.assign(tasks.size(), -1);
   t.end_s.assign(tasks.size(), -1);
   std::vector<double> left;
-  for (const Task& task : tasks) left.push_back(d.seconds[static_cast<size_t>(task.work_class)]);
+  for (const Task& task : tasks) left.push_back(d.seconds[static_cast<size_t>(task.id)]);
   std::set<std::pair<int, int>> met;
   const auto ended = [&](int id) { return t.end_s[static_cast<size_t>(id)] >= 0; };
   for (double now = 0; !std::ranges::all_of(t.end_s, [](double end) { return end >= 0; });) {

@@ -108,13 +108,12 @@ struct Layout {
   }
   int add(int lane, GroupKind group, double seconds, std::vector<int> after = {}) {
     Task task;
-    task.id = task.work_class = static_cast<int>(d.seconds.size());
+    task.id = static_cast<int>(d.seconds.size());
     task.lane = lane;
     task.group = group;
     task.after = std::move(after);
     d.structure.lanes[static_cast<size_t>(lane)].queue.push_back(task.id);
     d.structure.tasks.push_back(task);
-    d.structure.classes.emplace_back();
     d.seconds.push_back(seconds);
     return task.id;
   }

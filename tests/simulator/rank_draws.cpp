@@ -65,7 +65,7 @@ Structure random_structure(Draws& draws, int stages, const std::vector<LaneKind>
   const int density = 2 + draws.below(12);
   for (int id = 0, tasks = 1 + draws.below(30); id < tasks; ++id) {
     Task task;
-    task.id = task.work_class = id;
+    task.id = id;
     task.layer = id == 0 ? kLayers - 1 : draws.below(kLayers);
     task.lane = draws.below(static_cast<int>(structure.lanes.size()));
     task.kind = any_of(kKinds);
@@ -75,7 +75,6 @@ Structure random_structure(Draws& draws, int stages, const std::vector<LaneKind>
     structure.lanes[static_cast<size_t>(task.lane)].queue.push_back(id);
     structure.tasks.push_back(std::move(task));
   }
-  structure.classes.resize(structure.tasks.size());
   return structure;
 }
 

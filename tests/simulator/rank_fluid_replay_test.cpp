@@ -84,11 +84,10 @@ TEST(RankFluidReplay, ACollectiveGoesAtItsSlowestRanksRate) {
   Draw d;
   d.parallel = {.nodes = 1, .ranks_per_node = 2, .dp = 1, .mp = 2, .ep = 2, .esp = 1, .pp = 1, .edp = 1};
   d.structure.lanes = {{LaneKind::intra, 0, false, true, {1}}, {LaneKind::compute, 0, false, false, {0, 2}}};
-  d.structure.classes.resize(3);
   d.structure.tasks.resize(3);
   for (int id = 0; id < 3; ++id) {
     Task& task = d.structure.tasks[static_cast<size_t>(id)];
-    task.id = task.work_class = id;
+    task.id = id;
     task.lane = id == 1 ? 0 : 1;
     task.kind = id == 1 ? TaskKind::mp_allgather : TaskKind::expert;
     if (id == 1) task.group = GroupKind::mp;

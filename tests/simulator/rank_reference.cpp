@@ -37,7 +37,7 @@ Table own_seconds(const Draw& d, int sample) {
   Table table(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank)
     for (const Task& task : d.structure.tasks) {
-      double seconds = d.seconds[static_cast<size_t>(task.work_class)];
+      double seconds = d.seconds[static_cast<size_t>(task.id)];
       if (d.noise.jitter != Jitter::none) seconds *= draws.factor(task.id, sample, rank);
       for (const Straggler& s : d.noise.stragglers)
         if (s.rank == rank) seconds *= s.factor;

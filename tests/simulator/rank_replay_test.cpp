@@ -131,14 +131,13 @@ struct Chain {
   }
   void add(int lane, TaskKind kind, GroupKind group) {
     Task task;
-    task.id = task.work_class = static_cast<int>(structure.tasks.size());
+    task.id = static_cast<int>(structure.tasks.size());
     task.lane = lane;
     task.kind = kind;
     task.group = group;
     if (task.id > 0) task.after = {task.id - 1};
     structure.lanes[static_cast<size_t>(lane)].queue.push_back(task.id);
     structure.tasks.push_back(std::move(task));
-    structure.classes.emplace_back();
   }
   RankOutcome replay(const RankNoise& noise) const { return RankReplay(structure, parallel).replay(seconds, noise); }
 };

@@ -46,7 +46,7 @@ class Clockwork {
       const double end = result_.end_s.at(static_cast<size_t>(p));
       if (end < 0 || end > now) return false;
     }
-    const double length = seconds_.at(static_cast<size_t>(task.work_class));
+    const double length = seconds_.at(static_cast<size_t>(task.id));
     result_.start_s[static_cast<size_t>(task.id)] = now;
     result_.end_s[static_cast<size_t>(task.id)] = busy_until_[lane] = now + length;
     result_.lane_busy_s[lane] += length;
@@ -81,7 +81,7 @@ RandomPlan random_plan(uint64_t seed) {
   plan.structure.lanes.resize(static_cast<size_t>(lanes));
   for (int id = 0; id < tasks; ++id) {
     Task task;
-    task.id = task.work_class = id;
+    task.id = id;
     task.lane = below(lanes);
     for (int p = 0; p < id; ++p)
       if (below(density) == 0) task.after.push_back(p);
@@ -89,7 +89,6 @@ RandomPlan random_plan(uint64_t seed) {
     plan.seconds.push_back(below(4) == 0 ? 0 : below(20));
     plan.structure.tasks.push_back(std::move(task));
   }
-  plan.structure.classes.resize(static_cast<size_t>(tasks));
   return plan;
 }
 

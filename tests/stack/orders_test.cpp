@@ -57,6 +57,7 @@ Plan reordered(const Plan& plan, Draws& draws) {
   for (Gradient& gradient : other.gradients)
     if (gradient.made_by >= 0) gradient.made_by = place[static_cast<size_t>(gradient.made_by)];
   other.structure = std::make_shared<const Structure>(std::move(structure));
+  set_works(other);
   return other;
 }
 

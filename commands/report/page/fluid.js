@@ -19,14 +19,14 @@ function slowdownBeside(running, slowed, factors) {
 function fluidLanes(structure, networks) {
   const queues = structure.lanes.map((name) => ({ name, tasks: [], at: 0, end: Infinity, slowdown: 1, resource: -1 }));
   structure.lane.forEach((lane, id) => {
-    const network = networks[structure.class[id]], { name, tasks } = queues[lane];
+    const network = networks[id], { name, tasks } = queues[lane];
     const used = network !== "none" ? network : name === "compute" ? "compute" : "copy";
     tasks.push({ id, resource: RESOURCES.indexOf(used) });
   });
   return queues;
 }
 
-/** As replay(); `networks` are by work class, `contention` is {factors, stalls}: [slowed][by], or null. */
+/** As replay(); `networks` are by task, `contention` is {factors, stalls}: [slowed][by], or null. */
 function fluidReplay(structure, seconds, networks, contention) {
   const lanes = fluidLanes(structure, networks), size = structure.lane.length, { factors, stalls } = contention ?? {};
   const start = new Float64Array(size), end = new Float64Array(size).fill(Infinity), running = RESOURCES.map(() => 0);
@@ -47,7 +47,7 @@ function fluidReplay(structure, seconds, networks, contention) {
       for (const lane of lanes)
         while (!busy(lane) && lane.at < lane.tasks.length &&
             structure.after[lane.tasks[lane.at].id].every((other) => end[other] <= now)) {
-          const { id, resource } = lane.tasks[lane.at], takes = seconds[structure.class[id]];
+          const { id, resource } = lane.tasks[lane.at], takes = seconds[id];
           start[id] = now;
           if (takes > 0) {
             Object.assign(lane, { end: now + takes, slowdown: 1, resource });

@@ -1,16 +1,16 @@
 // Replays a plan as moe/simulator/simulator.h does: a lane runs its tasks in order, each as soon as its inputs are there.
 // fluid.js has lanes that slow each other.
 
-/** Start and end of each task, and the last end. `seconds` are by work class. */
+/** Start and end of each task, and the last end. `seconds` are by task. */
 function replay(structure, seconds) {
-  const { lanes, lane, after } = structure, classes = structure.class;
+  const { lanes, lane, after } = structure;
   const laneEnd = new Float64Array(lanes.length);
   const start = new Float64Array(lane.length), end = new Float64Array(lane.length);
   for (let i = 0; i < lane.length; ++i) {
     let begin = laneEnd[lane[i]];
     for (const other of after[i]) if (end[other] > begin) begin = end[other];
     start[i] = begin;
-    end[i] = laneEnd[lane[i]] = begin + seconds[classes[i]];
+    end[i] = laneEnd[lane[i]] = begin + seconds[i];
   }
   return { start, end, makespan: Math.max(0, ...laneEnd) };
 }

@@ -16,10 +16,10 @@ const contentionOf = new Map(data.replays.layers.flatMap((layer) =>
 const networksOf = (schedule, plan) => plan.prices.map((price) => schedule.works[schedule.prices[price][0]][2]);
 
 function replayPlan(schedule, plan, scale) {
-  const classes = plan.prices.map((price) => priceSeconds(schedule.prices[price], schedule.works, scale));
+  const seconds = plan.prices.map((price) => priceSeconds(schedule.prices[price], schedule.works, scale));
   const structure = data.replays.structures[plan.structure], contention = contentionOf.get(schedule);
   return slowsItself(structure, contention)
-    ? fluidReplay(structure, classes, networksOf(schedule, plan), contention) : replay(structure, classes);
+    ? fluidReplay(structure, seconds, networksOf(schedule, plan), contention) : replay(structure, seconds);
 }
 const phaseSeconds = (schedule, phase, degree, scale) =>
   replayPlan(schedule, planOf(schedule, phase, degree), scale).makespan;
@@ -48,7 +48,7 @@ function replayedLanes(schedule) {
     const run = replayPlan(schedule, plan, state.scale), path = criticalPath(structure, run);
     lanes = structure.lanes;
     structure.lane.forEach((lane, task) => {
-      const [work, size] = schedule.prices[plan.prices[structure.class[task]]];
+      const [work, size] = schedule.prices[plan.prices[task]];
       const [kind, , , unit] = schedule.works[work];
       tasks.push({ lane, kind, phase: i === 0 ? phase : "backward",
         chunk: structure.chunk[task], chunks: structure.chunks[task], start: offset + run.start[task],

@@ -105,7 +105,7 @@ std::string part_name(const Plan& plan, int layer) {
 std::vector<TaskGroup> groups_of_tasks(const std::string& layer, const Plan& plan) {
   std::map<std::tuple<TaskKind, Phase, int, int>, TaskGroup> groups;
   for (const Task& task : plan.tasks()) {
-    if (!is_measured(task, plan.works[static_cast<size_t>(task.work_class)])) continue;
+    if (!is_measured(task, plan.works[static_cast<size_t>(task.id)])) continue;
     const bool apart = task.kind == TaskKind::optimizer;  // layers and ends have weights of their own
     TaskGroup& group = groups[{task.kind, task.phase, task.slice, apart ? task.layer : 0}];
     group.plan = &plan;
@@ -130,7 +130,7 @@ void describe_computation(const TaskGroup& group, Fields& parameters) {
   parameters.set("name", task_row_name(task.kind, shape));
   parameters.set("phase", std::string(name_of(task.phase)));
   parameters.set("dtype", std::string(name_of(shape.layer.dtype)));
-  const Work& work = plan.works[static_cast<size_t>(task.work_class)];
+  const Work& work = plan.works[static_cast<size_t>(task.id)];
   const auto values = [&]() -> TermValues {
     if (task.phase == Phase::step) return touching_terms(task.kind, work.bytes);
     if (computes_end(task.kind)) return end_terms(task.kind, shape, work);
@@ -145,7 +145,7 @@ bool is_computation(const TaskGroup& group) { return group.tasks.front()->group 
 // Returns the row that the tasks' times are fitted to, without prices.
 CommRow row_of(const TaskGroup& group) {
   const Plan& plan = *group.plan;
-  const Work& work = plan.works[static_cast<size_t>(group.tasks.front()->work_class)];
+  const Work& work = plan.works[static_cast<size_t>(group.tasks.front()->id)];
   const Group& ranks = plan.groups[static_cast<size_t>(work.group)];
   const bool fused = work.op == Op::alltoall && work.group == GroupKind::ep_esp;
   CommRow row{.op = fused ? Op::a2a_ep_esp : work.op, .network = ranks.network, .ranks = ranks.size};
@@ -156,14 +156,14 @@ CommRow row_of(const TaskGroup& group) {
 
 void describe_collective(const TaskGroup& group, Fields& parameters) {
   const Plan& plan = *group.plan;
-  const Work& work = plan.works[static_cast<size_t>(group.tasks.front()->work_class)];
+  const Work& work = plan.works[static_cast<size_t>(group.tasks.front()->id)];
   const CommRow row = row_of(group);
   parameters.set("op", std::string(name_of(row.op)));
   parameters.set("network", std::string(name_of(row.network)));
   parameters.set("ranks", int64_t{row.ranks});
   parameters.set("dtype", std::string(name_of(plan.shape.layer.dtype)));
   double bytes = 0;  // chunks are of unequal rows: so are their times, of which median_s is the mean
-  for (const Task* task : group.tasks) bytes += plan.works[static_cast<size_t>(task->work_class)].bytes;
+  for (const Task* task : group.tasks) bytes += plan.works[static_cast<size_t>(task->id)].bytes;
   bytes /= static_cast<double>(group.tasks.size());
   parameters.set("bytes", bytes);
   parameters.set("wire_bytes", bytes * wire_share(work.op, row.ranks));

@@ -17,7 +17,7 @@ double replayed(const Json& schedule, const Json& plan, const Json& structures) 
     double& lane = lane_end.at(s["lane"][task].get<size_t>());
     double start = lane;
     for (const Json& other : s["after"][task]) start = std::max(start, end.at(other.get<size_t>()));
-    const size_t price = plan.at("prices").at(s["class"][task].get<size_t>()).get<size_t>();
+    const size_t price = plan.at("prices").at(task).get<size_t>();
     const Json& of = schedule.at("prices").at(price);
     const Json& work = schedule.at("works").at(of.at(0).get<size_t>());
     lane = start + work.at(4).get<double>() + of.at(2).get<double>();

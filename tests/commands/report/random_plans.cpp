@@ -12,9 +12,9 @@ namespace {
 constexpr int kPlans = 1000;
 
 moe::Json networks_json(const moe::Plan& plan) {
-  moe::Json networks(plan.structure->classes.size(), "none");
+  moe::Json networks(plan.structure->tasks.size(), "none");
   for (const moe::Task& task : plan.tasks())
-    networks[static_cast<size_t>(task.work_class)] = name_of(plan.groups[static_cast<size_t>(task.group)].network);
+    networks[static_cast<size_t>(task.id)] = name_of(plan.groups[static_cast<size_t>(task.group)].network);
   return networks;
 }
 

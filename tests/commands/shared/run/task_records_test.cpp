@@ -42,7 +42,7 @@ TEST(TaskRecords, PriceEveryTaskOfAPlan) {
     const Plan plan = build_plan(find_schedule(name), job.shape, {});
     const std::vector<double> seconds = price(pricer, plan);
     for (const Task& task : plan.tasks())
-      EXPECT_GT(seconds[static_cast<size_t>(task.work_class)], 0) << name << ": " << task.name();
+      EXPECT_GT(seconds[static_cast<size_t>(task.id)], 0) << name << ": " << task.name();
     for (const PriceNote& note : pricer.notes())
       EXPECT_EQ(note.kind, PriceNote::Kind::weak) << name << ": " << note.text();
   }
@@ -79,7 +79,7 @@ TEST(TaskRecords, PriceEveryTaskOfAModel) {
       const Plan plan = build_model_plan(find_schedule("fsmoe"), model, decision);
       const std::vector<double> seconds = price(pricer, plan);
       for (const Task& task : plan.tasks()) {
-        const double s = seconds[static_cast<size_t>(task.work_class)];
+        const double s = seconds[static_cast<size_t>(task.id)];
         const bool gathers = gathers_weights(task.kind);  // by what microbench measures
         EXPECT_TRUE(s > 0 || gathers) << task.name();
         if (task.kind == TaskKind::squares) squares[layers] += s;
@@ -183,7 +183,7 @@ TEST(TaskRecords, AndSendsPriceStages) {
     int sends = 0;
     for (const Task& task : plan.tasks()) {
       const bool is_free = task.kind == TaskKind::recv || task.kind == TaskKind::optimizer;
-      EXPECT_TRUE(is_free || seconds[static_cast<size_t>(task.work_class)] > 0) << task.name();
+      EXPECT_TRUE(is_free || seconds[static_cast<size_t>(task.id)] > 0) << task.name();
       sends += task.kind == TaskKind::send;
     }
     EXPECT_EQ(sends, 2 * 2 * (stages - 1)) << "each micro-batch there and back over each boundary";
