@@ -175,7 +175,7 @@ class Failures(unittest.TestCase):
         self.expect_other_build(version[:4], b"9" + version[1:4])
 
     def test_other_commit(self):
-        with open(os.path.join(os.path.dirname(PROGRAM), "built_commit.h"), encoding="utf-8") as header:
+        with open(os.path.join(os.path.dirname(PROGRAM), "commands/cli/built_commit.h"), encoding="utf-8") as header:
             commit = re.search('MOETUNE_COMMIT "(.+)"', header.read())[1]
         if commit == "unknown":
             self.skipTest("the sources were built without git")
