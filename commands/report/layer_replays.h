@@ -25,7 +25,7 @@ class LayerReplays {
  public:
   /// Returns one schedule of a layer: {"schedule", "variant", "degree_forward", "degree_backward", "equal_degrees",
   /// "memory", "works", "prices", "forward", "backward"}. A phase has a plan for each degree, {"degree", "structure",
-  /// "prices", "seconds"}, whose prices are by work class. A price is [work, size, seconds that grow with it]. A work
+  /// "prices", "seconds"}, whose prices are by task. A price is [work, size, seconds that grow with it]. A work
   /// is [kind, phase, network, unit of the size, start-up seconds]. Throws BadInput for what the schedule, layer or
   /// profile does not allow.
   Json schedule_json(const Schedule& schedule, const LayerPricer& pricer, const LayerPricer& without_starts,

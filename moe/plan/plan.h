@@ -181,7 +181,7 @@ Work step_work(const Task& task, const Plan& plan, const LayerCases& cases);
 /// Returns the work of all rows, or of the whole dense part, that `chunks` chunks share.
 Work whole_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 
-/// Throws WrongResult naming the task that breaks a rule: ids and work classes are consistent; dependencies are
+/// Throws WrongResult naming the task that breaks a rule: ids and groups of works are consistent; dependencies are
 /// acyclic; no lane order deadlocks (over all stages at once) or differs from the issue order; a network has one lane a
 /// stage, beside a gradient lane that shares it; a collective runs on the lane that owns its group's network, and a
 /// group of one rank has no task; a forward runs again whole or not at all, and its backward reads what it made last;
