@@ -249,13 +249,13 @@ double LayerPricer::part_seconds(const Task& task, Flow flow, int more) const {
 
 namespace {
 
-// Returns the seconds of each task. `dense`: prices the plan's dense layers; null: there are none.
-std::vector<double> priced(const LayerPricer& pricer, const LayerPricer* dense, const Plan& plan) {
+// Returns the seconds of each task. `dense` prices the plan's dense layers, if it has any.
+std::vector<double> priced(const LayerPricer& pricer, const LayerPricer& dense, const Plan& plan) {
   std::vector<double> seconds;
   pricer.price(*plan.structure, plan.slices, seconds);
   for (size_t i = 0; i < seconds.size(); ++i) {
     const Task& task = plan.structure->tasks[i];
-    const LayerPricer& own = plan.dense.has(task.layer) ? *dense : pricer;
+    const LayerPricer& own = plan.dense.has(task.layer) ? dense : pricer;
     if (is_end(task.kind))
       seconds[i] = pricer.end_seconds(task.kind, task.phase, plan.works[i]);
     else if (task.phase == Phase::step)
@@ -267,9 +267,9 @@ std::vector<double> priced(const LayerPricer& pricer, const LayerPricer* dense, 
 }
 
 std::vector<double> priced(const LayerPricer& pricer, const Plan& plan) {
-  if (plan.dense.none(plan.layers)) return priced(pricer, nullptr, plan);
+  if (plan.dense.none(plan.layers)) return priced(pricer, pricer, plan);
   const LayerPricer& dense = pricer.dense(plan.dense.hidden);
-  std::vector<double> seconds = priced(pricer, &dense, plan);
+  std::vector<double> seconds = priced(pricer, dense, plan);
   for (const PriceNote& note : dense.notes()) pricer.note(note);
   return seconds;
 }

@@ -14,7 +14,7 @@ LayerCase four_ranks() {
   return complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
 }
 
-Plan good_plan(std::string_view schedule, Decision decision) {
+Plan good_plan(std::string_view schedule, const Decision& decision) {
   return build_plan(find_schedule(schedule), four_ranks(), decision);
 }
 

@@ -14,7 +14,7 @@ inline constexpr Phase kForward = Phase::forward, kBackward = Phase::backward;
 /// Returns two nodes of two ranks: EP = DP = 2 between nodes, MP = ESP = 2 inside them.
 LayerCase four_ranks();
 /// Returns a good plan: 1000 bytes of gradients go into the MoE part under fsmoe, the others beside the dense part.
-Plan good_plan(std::string_view schedule = "fsmoe", Decision decision = {2, 3, 1000});
+Plan good_plan(std::string_view schedule = "fsmoe", const Decision& decision = {2, 3, 1000});
 Plan changed(const Plan& plan, const std::function<void(Structure&)>& change);
 
 Task& task_of(Structure& s, Phase phase, TaskKind kind, int chunk = 0);
