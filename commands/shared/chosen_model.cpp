@@ -95,13 +95,10 @@ MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request) {
 
 DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ChosenModel& chosen) {
   if (!capacity) return choice;
-  choice.holds = [capacity, chosen](const MemoryRequest& request) {
+  const auto holds = [capacity, chosen](const MemoryRequest& request) {
     return !misfit(memory_of(chosen, request), *capacity);
   };
-  choice.fits = [holds = choice.holds, model = chosen.model](const LayerCase& c, Flow flow) {
-    return holds(memory_request(model, c, flow));
-  };
-  return choice;
+  return held(std::move(choice), holds, chosen.model);
 }
 
 namespace {

@@ -68,14 +68,19 @@ inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> cap
   return choice;
 }
 
-/// Returns the choice among those layers, and plans, of which a whole model fits.
+/// Returns the choice among those layers, and plans, of which a rank's memory holds a whole model.
+inline DegreeChoice held(DegreeChoice choice, std::function<bool(const MemoryRequest&)> holds,
+                         const ModelShape& model) {
+  choice.fits = [holds, model](const LayerCase& c, Flow flow) { return holds(memory_request(model, c, flow)); };
+  choice.holds = std::move(holds);
+  return choice;
+}
+
+/// Likewise, where a rank has `capacity` bytes.
 inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ModelShape& model) {
   if (!capacity) return choice;
-  choice.holds = [capacity](const MemoryRequest& request) { return !misfit(estimate_memory(request), *capacity); };
-  choice.fits = [holds = choice.holds, model](const LayerCase& c, Flow flow) {
-    return holds(memory_request(model, c, flow));
-  };
-  return choice;
+  const auto holds = [capacity](const MemoryRequest& request) { return !misfit(estimate_memory(request), *capacity); };
+  return held(std::move(choice), holds, model);
 }
 
 }  // namespace moe

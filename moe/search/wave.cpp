@@ -52,6 +52,13 @@ struct Unit {
   int64_t bytes() const { return slice.bytes(); }
 };
 
+// Returns the least seconds of the sums of experts' gradients over EDP, however the bytes are cut.
+double least_expert_sums_s(const LayerPricer& pricer, int64_t bytes) {
+  const auto all = static_cast<double>(bytes);
+  const auto curve = pricer.collective(Op::allreduce, GroupKind::edp, all);
+  return curve ? curve->in_parts(all, all, pricer.profile().task_overhead_s).all : 0;
+}
+
 // Gradients that the same ranks sum, in the order of sending: of the dense parts over DP, or of experts over EDP.
 struct Stream {
   TaskKind kind = TaskKind::gradient;
@@ -64,10 +71,7 @@ struct Stream {
   }
   // Returns the least seconds, however the bytes are cut.
   double least_seconds(const LayerPricer& pricer, int64_t bytes) const {
-    if (kind == TaskKind::gradient) return pricer.gradient_seconds_in_parts(bytes);
-    const auto all = static_cast<double>(bytes);
-    const auto curve = pricer.collective(Op::allreduce, GroupKind::edp, all);
-    return curve ? curve->in_parts(all, all, pricer.profile().task_overhead_s).all : 0;
+    return kind == TaskKind::gradient ? pricer.gradient_seconds_in_parts(bytes) : least_expert_sums_s(pricer, bytes);
   }
 };
 
@@ -757,11 +761,8 @@ StepLoad::StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const Mo
     optimizers_s = first_s = pricer.dense_seconds(TaskKind::optimizer, Phase::backward);
     return;
   }
-  if (pricer.has(GroupKind::edp)) {
-    const double bytes = moe_layers * static_cast<double>(expert_gradient_bytes(model.shape));
-    if (const auto curve = pricer.collective(Op::allreduce, GroupKind::edp, bytes))
-      on(GroupKind::edp, sums_s) += curve->in_parts(bytes, bytes, pricer.profile().task_overhead_s).all;
-  }
+  if (pricer.has(GroupKind::edp))
+    on(GroupKind::edp, sums_s) += least_expert_sums_s(pricer, moe_layers * expert_gradient_bytes(model.shape));
   if (!model.step.optimizer) return;
   first_s = std::numeric_limits<double>::infinity();
   const auto add = [&](const LayerCase& c, const StepWeights& weights, int times) {
