@@ -15,31 +15,31 @@ namespace {
 
 constexpr double kExchangeMultiprocessors = 20;  // of DeepEP, as the clusters' rows were measured
 
-std::string_view cost_of(TaskKind kind) {
-  using enum TaskKind;
-  if (is_attention(kind)) return "attention";
-  if (is_expert(kind)) return "experts";
-  switch (kind) {
-    case shared:
-    case ffn:
+std::string_view computation_cost(TaskPart part) {
+  switch (part) {
+    case TaskPart::attention:
+      return "attention";
+    case TaskPart::experts:
+      return "experts";
+    case TaskPart::shared_expert:
+    case TaskPart::feed_forward:
       return "dense";
-    case gate:
+    case TaskPart::gate:
       return "gate";
-    case order:
-    case i_order:
+    case TaskPart::permute:
       return "permute";
-    case dispatch:
-    case combine:
-      return "alltoall";
-    case embed:
-    case head:
+    case TaskPart::ends:
       return "head";
-    case send:
-    case recv:
-      return "sends";
     default:
-      return is_of_layer(kind) || is_end(kind) ? "tp" : "optimizer";
+      return "optimizer";
   }
+}
+
+std::string_view cost_of(TaskKind kind) {
+  if (computes(kind)) return computation_cost(part_of(kind));
+  if (operation_of(kind) == TaskOperation::alltoall) return "alltoall";
+  if (part_of(kind) == TaskPart::stages) return "sends";
+  return is_of_layer(kind) || is_end(kind) ? "tp" : "optimizer";
 }
 
 /// Seconds of a step, and by kind of cost those of the stage that works longest.

@@ -62,6 +62,11 @@ Json accesses_json(const std::vector<Access>& accesses) {
   return list;
 }
 
+// Returns whether the task's chunks are rows on their way home that a flow may cut by EP peers.
+bool comes_home(TaskKind kind) {
+  return kind == TaskKind::exchange || kind == TaskKind::sum || kind == TaskKind::gather;
+}
+
 Json task_json(const Plan& plan, const Task& task) {
   Json json{{"id", task.id},       {"kind", name_of(task.kind)},  {"phase", name_of(task.phase)},
             {"layer", task.layer}, {"chunk", task.chunk},         {"chunks", task.chunks},
@@ -71,7 +76,7 @@ Json task_json(const Plan& plan, const Task& task) {
   json["after"] = task.after;
   json["reads"] = accesses_json(task.reads);
   json["writes"] = accesses_json(task.writes);
-  const bool by_rows = !traits_of(plan.structure->flow).home_by_peers || task.kind <= TaskKind::combine;
+  const bool by_rows = !traits_of(plan.structure->flow).home_by_peers || !comes_home(task.kind);
   const Rows rows = plan.rows_of(task);
   if (is_chunked(task.kind) && by_rows) json["rows"] = {rows.begin, rows.end};
   const Work& work = plan.works[static_cast<size_t>(task.id)];

@@ -13,8 +13,7 @@
 namespace moe {
 namespace {
 
-// Letters by TaskKind; all MP collectives are M.
-constexpr std::string_view kLetters = "MAMTODGESCIRMKKLPHLXUEYAYFMQMMMQMMVWZJJBNMMMMRZZJRTTJVV";
+// Meanings of the tasks' letters.
 constexpr std::array<std::string_view, 26> kMeanings = [] {
   std::array<std::string_view, 26> meanings{};
   const auto set = [&](char letter, std::string_view meaning) {
@@ -48,10 +47,6 @@ constexpr std::array<std::string_view, 26> kMeanings = [] {
   set('N', "output projection and loss");
   return meanings;
 }();
-static_assert(kLetters.size() == kTaskKinds);
-
-char letter_of(const Task& task) { return kLetters[static_cast<size_t>(task.kind)]; }
-
 // Returns for each cell the task that covers most of it, -1 where idle time does.
 std::vector<int> cells_of(const Lane& lane, const Timeline& t, double begin, double cell_s, int width) {
   std::vector<int> cells(static_cast<size_t>(width), -1);
@@ -100,7 +95,7 @@ std::string lanes_text(const DrawnTimeline& drawn, double begin, double cell_s, 
     text += fmt::format("{:<8}|", name_of(lane.kind));
     int previous = -1;
     for (const int id : cells_of(lane, timeline, begin, cell_s, width)) {
-      const char letter = id < 0 ? '.' : letter_of(structure.tasks[static_cast<size_t>(id)]);
+      const char letter = id < 0 ? '.' : traits_of(structure.tasks[static_cast<size_t>(id)].kind).letter;
       text += id == previous ? static_cast<char>(std::tolower(letter)) : letter;
       if (id >= 0) used.insert(letter);
       previous = id;

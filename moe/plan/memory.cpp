@@ -342,11 +342,11 @@ std::optional<Refusal> misfit(const MemoryEstimate& estimate, double capacity_by
 namespace {
 
 // Returns whether the task adds up over MP what attention made: in a backward it is the last, and reads nothing else.
-bool sums_attention(TaskKind kind) { return kind == TaskKind::mp_reducescatter || kind == TaskKind::mp_allreduce; }
-
-bool of_attention(TaskKind kind) {
-  return is_attention(kind) || kind == TaskKind::mp_allgather || sums_attention(kind);
+bool sums_attention(TaskKind kind) {
+  return part_of(kind) == TaskPart::attention && !computes(kind) && operation_of(kind) != TaskOperation::allgather;
 }
+
+bool of_attention(TaskKind kind) { return part_of(kind) == TaskPart::attention; }
 
 bool of_rows(TaskKind kind) { return is_chunked(kind) || is_shared(kind) || kind == TaskKind::i_order; }
 

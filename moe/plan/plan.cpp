@@ -156,27 +156,15 @@ uint64_t Plan::hash() const {
 
 namespace {
 
-// Counts copies of a rank's own T_rank rows.
-double copies(Flow flow, TaskKind kind, const ParallelShape& p) {
+// Returns how many times a rank's own T_rank rows a task of this kind handles.
+double row_copies(Flow flow, TaskKind kind, const ParallelShape& p) {
   const FlowTraits& f = traits_of(flow);
+  if (computes(kind)) return f.expert_copies(p);
+  if (kind == TaskKind::gather || kind == TaskKind::home_copy) return p.mp;
   const double all_groups = f.gates == Tokens::esp_groups ? p.mp * p.esp : p.mp;
   const double sent = f.sends_all_groups() ? all_groups : f.fused() ? p.esp : 1;
-  switch (kind) {
-    case TaskKind::dispatch:
-    case TaskKind::combine:
-    case TaskKind::exchange:
-    case TaskKind::sum:
-      return sent;
-    case TaskKind::expert:
-    case TaskKind::expert_dx:
-    case TaskKind::expert_dw:
-      return f.expert_copies(p);
-    case TaskKind::gather:
-    case TaskKind::home_copy:
-      return p.mp;
-    default:  // between the AlltoAlls
-      return f.way == Way::over_esp ? p.esp : f.way == Way::over_mp ? p.mp : sent;
-  }
+  if (operation_of(kind) == TaskOperation::alltoall || operation_of(kind) == TaskOperation::sum) return sent;
+  return f.way == Way::over_esp ? p.esp : f.way == Way::over_mp ? p.mp : sent;  // between the AlltoAlls
 }
 
 constexpr int kAttentionGemms = 6, kAttentionWeights = 4;  // of a forward; as many tensors of weights
@@ -204,57 +192,63 @@ double rows_of(const Task& task, const LayerCase& c, Flow flow) {
 }
 
 Work chunk_work(TaskKind kind, Phase phase, double rows, const LayerCase& c, Flow flow) {
-  const MoeVolumes v = moe_volumes(c, rows * copies(flow, kind, c.parallel));
+  const MoeVolumes v = moe_volumes(c, rows * row_copies(flow, kind, c.parallel));
   const int passes = phase == Phase::backward && kind == TaskKind::expert ? 2 : 1;
   if (is_expert(kind)) return {Op::expert, GroupKind::none, 0, passes * v.expert_flops, passes * gemms_of(c.layer.ffn)};
-  const Op op = traits_of(kind).op;
+  const Op op = op_of(kind);
   const double wire = op == Op::alltoall ? bytes_of(wire_type(c.layer)) : bytes_of(c.layer.dtype);
   return {op, group_of(flow, kind), v.alltoall_bytes * (wire / bytes_of(c.layer.dtype)), 0, 0};
 }
 
-Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
+// Returns the work of a computation of the dense part, of all its tokens.
+Work dense_computation(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   const int passes = phase == Phase::backward ? 2 : 1;
-  const Op op = traits_of(kind).op;
-  const GroupKind group = group_of(flow, kind);
-  switch (kind) {
-    case TaskKind::mp_allgather:
-    case TaskKind::mp_reducescatter:
-    case TaskKind::mp_allreduce:
-    case TaskKind::shared_allgather:
-    case TaskKind::shared_reducescatter:
-    case TaskKind::shared_allreduce:
-    case TaskKind::ffn_allgather:
-    case TaskKind::ffn_reducescatter:
-    case TaskKind::ffn_allreduce:
-      return {op, group, mp_bytes(c), 0, 0};
-    case TaskKind::tokens_allgather:
-    case TaskKind::tokens_reducescatter:
-      return {op, group, mp_bytes(c) * c.parallel.esp, 0, 0};
-    case TaskKind::attention:
-      return {op, group, 0, passes * attention_flops(c), passes * kAttentionGemms};
-    case TaskKind::attention_dx:
-      return {op, group, 0, attention_flops(c) + scores_flops(c), 2 * kAttentionGemms - kAttentionWeights};
-    case TaskKind::attention_dw:
-      return {op, group, 0, attention_flops(c) - scores_flops(c), kAttentionWeights};
-    case TaskKind::shared:
-    case TaskKind::ffn:
-      return {op, group, 0, passes * shared_flops(c), passes * gemms_of(c.layer.ffn)};
-    case TaskKind::gate: {
+  const Op op = op_of(kind);
+  switch (part_of(kind)) {
+    case TaskPart::attention:
+      if (kind == TaskKind::attention_dx)
+        return {op, GroupKind::none, 0, attention_flops(c) + scores_flops(c), 2 * kAttentionGemms - kAttentionWeights};
+      if (kind == TaskKind::attention_dw)
+        return {op, GroupKind::none, 0, attention_flops(c) - scores_flops(c), kAttentionWeights};
+      return {op, GroupKind::none, 0, passes * attention_flops(c), passes * kAttentionGemms};
+    case TaskPart::shared_expert:
+    case TaskPart::feed_forward:
+      return {op, GroupKind::none, 0, passes * shared_flops(c), passes * gemms_of(c.layer.ffn)};
+    case TaskPart::gate: {
       const double dim = static_cast<double>(c.layer.model_dim * c.layer.experts);
-      return {op, group, 0, passes * kFlopsPerMac * gated_tokens(c, flow) * dim, passes};
+      return {op, GroupKind::none, 0, passes * kFlopsPerMac * gated_tokens(c, flow) * dim, passes};
     }
-    case TaskKind::order:
-    case TaskKind::i_order:
-      return {op, group, moe_volumes(c, planned_rows(c) * ordered_groups(kind, phase, c, flow)).alltoall_bytes, 0, 0};
-    case TaskKind::weights:
-      return {op, group, static_cast<double>(gradient_bytes(c)), 0, 0};
-    case TaskKind::expert_weights:
-      return {op, group, static_cast<double>(expert_gradient_bytes(c)), 0, 0};
-    case TaskKind::send:  // the receiver waits for it
-      return {op, group, mp_bytes(c) / (traits_of(flow).holds == Tokens::own ? c.parallel.mp : 1), 0, 0};
+    case TaskPart::permute:
+      return {op, GroupKind::none,
+              moe_volumes(c, planned_rows(c) * ordered_groups(kind, phase, c, flow)).alltoall_bytes, 0, 0};
     default:
-      return {Op::none, group, 0, 0, 0};
+      return {};
   }
+}
+
+// Returns the bytes of a collective of the dense part.
+double dense_bytes(TaskKind kind, const LayerCase& c, Flow flow) {
+  switch (part_of(kind)) {
+    case TaskPart::attention:
+    case TaskPart::shared_expert:
+    case TaskPart::feed_forward:
+      return mp_bytes(c);
+    case TaskPart::gate:
+      return mp_bytes(c) * c.parallel.esp;
+    case TaskPart::weights:
+      return static_cast<double>(kind == TaskKind::expert_weights ? expert_gradient_bytes(c) : gradient_bytes(c));
+    case TaskPart::stages:  // the receiver waits for what is sent
+      if (kind == TaskKind::recv) return 0;
+      return mp_bytes(c) / (traits_of(flow).holds == Tokens::own ? c.parallel.mp : 1);
+    default:
+      return 0;
+  }
+}
+
+Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
+  const GroupKind group = group_of(flow, kind);
+  if (group == GroupKind::none) return dense_computation(kind, phase, c, flow);
+  return {op_of(kind), group, dense_bytes(kind, c, flow), 0, 0};
 }
 
 // Ends whose weights nobody gave have the gradients that the plan counts of them.
@@ -305,8 +299,8 @@ Work end_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow, int64_t
   if (kind == TaskKind::embed) return {};
   const auto tokens = static_cast<double>(c.layer.batch * c.layer.seq);
   if (kind == TaskKind::softmax_sums)
-    return {traits_of(kind).op, group_of(flow, kind), tokens * c.parallel.mp * kSoftmaxSums * sizeof(double), 0, 0};
-  if (kind != TaskKind::head) return {traits_of(kind).op, group_of(flow, kind), mp_bytes(c), 0, 0};
+    return {op_of(kind), group_of(flow, kind), tokens * c.parallel.mp * kSoftmaxSums * sizeof(double), 0, 0};
+  if (kind != TaskKind::head) return {op_of(kind), group_of(flow, kind), mp_bytes(c), 0, 0};
   const int passes = phase == Phase::backward ? 2 : 1;
   const auto weights = static_cast<double>(shared_out(vocabulary, c.parallel.mp) * c.layer.model_dim);
   return {Op::gemm, GroupKind::none, 0, passes * kFlopsPerMac * tokens * weights, passes};

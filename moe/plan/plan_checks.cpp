@@ -432,7 +432,7 @@ void check_rows(const Plan& plan) {
   // The tasks of every stage of each layer, whatever their order.
   std::map<PassKey, StagesOfLayer> layers;
   for (const Task& task : plan.tasks()) {
-    if (task.kind != TaskKind::order && task.kind != TaskKind::i_order && !is_chunked(task.kind)) continue;
+    if (part_of(task.kind) != TaskPart::permute && !is_chunked(task.kind)) continue;
     TaskKind stage = task.kind == TaskKind::exchange ? TaskKind::combine : task.kind;
     if (is_expert_stage(stage)) stage = TaskKind::expert;
     layers[task.pass()][static_cast<size_t>(stage)].push_back(&task);
@@ -481,9 +481,7 @@ void check_dense(const Plan& plan) {
   std::map<std::pair<int, int>, Buffer> inputs;  // by micro-batch and layer
   for (const Task& task : plan.tasks()) {
     const bool dense = plan.dense.has(task.layer);
-    const bool of_experts = is_chunked(task.kind) || is_shared(task.kind) || task.kind == TaskKind::gate ||
-                            task.kind == TaskKind::order || task.kind == TaskKind::i_order;
-    if (dense && of_experts) broken(task, "belongs to an MoE part, which its layer has not");
+    if (dense && is_moe(task.kind)) broken(task, "belongs to an MoE part, which its layer has not");
     if (!dense && is_ffn(task.kind)) broken(task, "belongs to a dense feed-forward, which its layer has not");
     if (task.kind != TaskKind::ffn) continue;
     ++found[task.pass()];

@@ -1,8 +1,11 @@
 #pragma once
-// Names what a task of a plan does, and in which part of a pass.
+// The kinds of tasks that plans hold: a row each of one table, which says what of a model the task works for and what
+// it does there. A new kind is an enumerator and its row.
+#include <array>
 #include <cstdint>
 #include <string_view>
 
+#include "moe/base/registry.h"
 #include "moe/plan/op.h"
 #include "moe/shape/groups.h"
 
@@ -10,49 +13,172 @@ namespace moe {
 
 // clang-format off
 enum class TaskKind : uint8_t {
-  mp_allgather, attention, mp_reducescatter, gate, order,  // the dense part
-  dispatch, allgather, expert, reducescatter, combine,     // D G E S C, one task a chunk
-  i_order, gradient,                                       // gradient: one slice's AllReduce over DP
-  mp_allreduce, tokens_allgather, tokens_reducescatter,    // dense parts of flows that keep tokens on all MP ranks
-  copy, allreduce, gather, home_copy,                      // of chunks: re-layout, partial sums, MP AllGather
-  exchange, sum,                                           // SAA's phases of a combine, each followed by its gather
-  expert_dx, expert_dw,                                    // an expert's backward in halves: of its input, its weights
-  attention_dx, attention_dw,                              // attention's likewise
-  expert_gradient,                                         // the same of experts over EDP, where a schedule plans it
-  shared_allgather, shared,                                // the shared expert and its collectives over MP
-  shared_reducescatter, shared_allreduce,
-  ffn_allgather, ffn, ffn_reducescatter, ffn_allreduce,   // a dense layer's feed-forward, likewise
-  send, recv, optimizer,                                   // between pipeline stages; the step after all of it
-  weights, expert_weights,                                 // ZeRO 1: AllGather of a layer's, over DP and over EDP
-  embed, head,                                             // a model's ends; the loss is the head's
-  end_allgather, end_reducescatter, end_allreduce,         // of rows, over the MP ranks that share the vocabulary
-  softmax_sums,                                            // their AllGather of each token's part of the softmax
-  stage_gradient,                                          // the sum of what all ranks of a stage hold alike
+  // attention, whose backward may run in halves: the gradients of its input (dx) and of its weights (dw)
+  mp_allgather, attention, attention_dx, attention_dw, mp_reducescatter, mp_allreduce,
+  gate, tokens_allgather, tokens_reducescatter,            // of flows that keep tokens on all MP ranks
+  order, i_order,                                          // permute and unpermute
+  // rows to the experts, through them and back, one task a chunk: copy lays rows out anew; exchange and sum are SAA's
+  // phases of a combine, each followed by a gather over MP; home_copy lays out what it gathered
+  dispatch, allgather, copy, expert, expert_dx, expert_dw, reducescatter, allreduce, combine, exchange, sum, gather,
+  home_copy,
+  shared_allgather, shared, shared_reducescatter, shared_allreduce,
+  ffn_allgather, ffn, ffn_reducescatter, ffn_allreduce,    // a dense layer's feed-forward
+  // a model's ends, with their collectives over the MP ranks that share the vocabulary. The loss is the head's;
+  // softmax_sums gathers each token's part of the softmax
+  embed, head, end_allgather, end_reducescatter, end_allreduce, softmax_sums,
+  send, recv,                                              // between pipeline stages
+  // sums of gradients: a slice of the dense part's over DP, of the experts' over EDP, of what all ranks of a stage hold
+  // alike, of an embedding that both end stages hold
+  gradient, expert_gradient, stage_gradient, tied_gradient,
   squares, norm,                                           // of all gradients, to clip them: a rank's, and their sum
-  stage_weights,                                           // ZeRO 1: over DP, of an end, of all layers' gates and norms
-  tied_gradient,                                           // the sum of a tied embedding between the end stages
-  serve_estimate, serve_schedule, serve_swap,              // of inference: experts' popularity, placement, weights
-  serve_check, serve_broadcast                             // the gate's choices to the scheduler, and its answer
+  optimizer,
+  weights, expert_weights, stage_weights,                  // ZeRO 1: gathered over DP or EDP; stage: gates, norms, ends
+  // inference: experts' popularity, their placement, copies of weights, the gate's choices to the scheduler, its answer
+  serve_estimate, serve_schedule, serve_swap, serve_check, serve_broadcast
 };
 // clang-format on
 inline constexpr int kTaskKinds = 55;
-std::string_view name_of(TaskKind kind);
+
+/// The part of a model or of an iteration that a task works for. experts: rows on their way to the experts, in them and
+/// back; stages: between pipeline stages.
+enum class TaskPart : uint8_t {
+  attention,
+  gate,
+  permute,
+  experts,
+  shared_expert,
+  feed_forward,
+  ends,
+  stages,
+  gradients,
+  gradient_norm,
+  optimizer,
+  weights,
+  serving
+};
+
+/// What a task does. compute_dx and compute_dw: the halves of a backward, the gradients of its input and of its
+/// weights; copy: moves bytes inside a rank; sum: adds up rows that are there.
+enum class TaskOperation : uint8_t {
+  compute,
+  compute_dx,
+  compute_dw,
+  alltoall,
+  allgather,
+  reducescatter,
+  allreduce,
+  send,
+  receive,
+  copy,
+  sum
+};
+
+/// Properties of a kind of task that do not depend on the layer.
+struct TaskTraits {
+  TaskKind kind;
+  std::string_view name;  // in plans, records and timelines
+  TaskPart part;
+  TaskOperation operation;
+  GroupKind group;  // over which it talks, as a sharded flow (group_of asks the flow); none: a computation
+  char letter;      // in text timelines
+};
+
+namespace detail {
+using enum TaskKind;
+using Part = TaskPart;
+using Does = TaskOperation;
+using Over = GroupKind;
+
+// clang-format off
+inline constexpr std::array<TaskTraits, kTaskKinds> kTaskTraits{{
+    {mp_allgather,         "mp_allgather",         Part::attention,     Does::allgather,     Over::mp,    'M'},
+    {attention,            "attention",            Part::attention,     Does::compute,       Over::none,  'A'},
+    {attention_dx,         "attention_dx",         Part::attention,     Does::compute_dx,    Over::none,  'A'},
+    {attention_dw,         "attention_dw",         Part::attention,     Does::compute_dw,    Over::none,  'Y'},
+    {mp_reducescatter,     "mp_reducescatter",     Part::attention,     Does::reducescatter, Over::mp,    'M'},
+    {mp_allreduce,         "mp_allreduce",         Part::attention,     Does::allreduce,     Over::mp,    'M'},
+    {gate,                 "gate",                 Part::gate,          Does::compute,       Over::none,  'T'},
+    {tokens_allgather,     "tokens_allgather",     Part::gate,          Does::allgather,     Over::esp,   'K'},
+    {tokens_reducescatter, "tokens_reducescatter", Part::gate,          Does::reducescatter, Over::esp,   'K'},
+    {order,                "order",                Part::permute,       Does::compute,       Over::none,  'O'},
+    {i_order,              "i_order",              Part::permute,       Does::compute,       Over::none,  'I'},
+    {dispatch,             "dispatch",             Part::experts,       Does::alltoall,      Over::ep,    'D'},
+    {allgather,            "allgather",            Part::experts,       Does::allgather,     Over::esp,   'G'},
+    {copy,                 "copy",                 Part::experts,       Does::copy,          Over::none,  'L'},
+    {expert,               "expert",               Part::experts,       Does::compute,       Over::none,  'E'},
+    {expert_dx,            "expert_dx",            Part::experts,       Does::compute_dx,    Over::none,  'E'},
+    {expert_dw,            "expert_dw",            Part::experts,       Does::compute_dw,    Over::none,  'Y'},
+    {reducescatter,        "reducescatter",        Part::experts,       Does::reducescatter, Over::esp,   'S'},
+    {allreduce,            "allreduce",            Part::experts,       Does::allreduce,     Over::esp,   'P'},
+    {combine,              "combine",              Part::experts,       Does::alltoall,      Over::ep,    'C'},
+    {exchange,             "exchange",             Part::experts,       Does::alltoall,      Over::ep,    'X'},
+    {sum,                  "sum",                  Part::experts,       Does::sum,           Over::none,  'U'},
+    {gather,               "gather",               Part::experts,       Does::allgather,     Over::mp,    'H'},
+    {home_copy,            "home_copy",            Part::experts,       Does::copy,          Over::none,  'L'},
+    {shared_allgather,     "shared_allgather",     Part::shared_expert, Does::allgather,     Over::mp,    'M'},
+    {shared,               "shared",               Part::shared_expert, Does::compute,       Over::none,  'Q'},
+    {shared_reducescatter, "shared_reducescatter", Part::shared_expert, Does::reducescatter, Over::mp,    'M'},
+    {shared_allreduce,     "shared_allreduce",     Part::shared_expert, Does::allreduce,     Over::mp,    'M'},
+    {ffn_allgather,        "ffn_allgather",        Part::feed_forward,  Does::allgather,     Over::mp,    'M'},
+    {ffn,                  "ffn",                  Part::feed_forward,  Does::compute,       Over::none,  'Q'},
+    {ffn_reducescatter,    "ffn_reducescatter",    Part::feed_forward,  Does::reducescatter, Over::mp,    'M'},
+    {ffn_allreduce,        "ffn_allreduce",        Part::feed_forward,  Does::allreduce,     Over::mp,    'M'},
+    {embed,                "embed",                Part::ends,          Does::compute,       Over::none,  'B'},
+    {head,                 "head",                 Part::ends,          Does::compute,       Over::none,  'N'},
+    {end_allgather,        "end_allgather",        Part::ends,          Does::allgather,     Over::mp,    'M'},
+    {end_reducescatter,    "end_reducescatter",    Part::ends,          Does::reducescatter, Over::mp,    'M'},
+    {end_allreduce,        "end_allreduce",        Part::ends,          Does::allreduce,     Over::mp,    'M'},
+    {softmax_sums,         "softmax_sums",         Part::ends,          Does::allgather,     Over::mp,    'M'},
+    {send,                 "send",                 Part::stages,        Does::send,          Over::pp,    'V'},
+    {recv,                 "recv",                 Part::stages,        Does::receive,       Over::pp,    'W'},
+    {gradient,             "gradient",             Part::gradients,     Does::allreduce,     Over::dp,    'R'},
+    {expert_gradient,      "expert_gradient",      Part::gradients,     Does::allreduce,     Over::edp,   'F'},
+    {stage_gradient,       "stage_gradient",       Part::gradients,     Does::allreduce,     Over::stage, 'R'},
+    {tied_gradient,        "tied_gradient",        Part::gradients,     Does::send,          Over::pp,    'R'},
+    {squares,              "squares",              Part::gradient_norm, Does::compute,       Over::none,  'Z'},
+    {norm,                 "norm",                 Part::gradient_norm, Does::allreduce,     Over::world, 'Z'},
+    {optimizer,            "optimizer",            Part::optimizer,     Does::compute,       Over::none,  'Z'},
+    {weights,              "weights",              Part::weights,       Does::allgather,     Over::dp,    'J'},
+    {expert_weights,       "expert_weights",       Part::weights,       Does::allgather,     Over::edp,   'J'},
+    {stage_weights,        "stage_weights",        Part::weights,       Does::allgather,     Over::dp,    'J'},
+    {serve_estimate,       "serve_estimate",       Part::serving,       Does::compute,       Over::none,  'T'},
+    {serve_schedule,       "serve_schedule",       Part::serving,       Does::compute,       Over::none,  'T'},
+    {serve_swap,           "serve_swap",           Part::serving,       Does::copy,          Over::none,  'J'},
+    {serve_check,          "serve_check",          Part::serving,       Does::send,          Over::ep,    'V'},
+    {serve_broadcast,      "serve_broadcast",      Part::serving,       Does::send,          Over::ep,    'V'},
+}};
+// clang-format on
+static_assert(in_enum_order(kTaskTraits, &TaskTraits::kind), "a row a kind, in the enumerators' order");
+
+}  // namespace detail
+
+constexpr const TaskTraits& traits_of(TaskKind kind) { return detail::kTaskTraits[static_cast<size_t>(kind)]; }
+constexpr std::string_view name_of(TaskKind kind) { return traits_of(kind).name; }
+constexpr TaskPart part_of(TaskKind kind) { return traits_of(kind).part; }
+constexpr TaskOperation operation_of(TaskKind kind) { return traits_of(kind).operation; }
+
+/// Returns the op that a kind of task is priced as; none: by its kind alone.
+Op op_of(TaskKind kind);
+
+constexpr bool computes(TaskKind kind) {
+  const TaskOperation operation = operation_of(kind);
+  return operation == TaskOperation::compute || operation == TaskOperation::compute_dx ||
+         operation == TaskOperation::compute_dw;
+}
 
 /// Returns whether the task is part of the MoE layer's row traffic: one task a chunk.
-constexpr bool is_chunked(TaskKind kind) {
-  return (kind >= TaskKind::dispatch && kind <= TaskKind::combine) ||
-         (kind >= TaskKind::copy && kind <= TaskKind::expert_dw);
+constexpr bool is_chunked(TaskKind kind) { return part_of(kind) == TaskPart::experts; }
+
+/// Returns whether the task is half of a backward: the gradients of its input, or those of its weights.
+constexpr bool is_half(TaskKind kind) {
+  return operation_of(kind) == TaskOperation::compute_dx || operation_of(kind) == TaskOperation::compute_dw;
 }
 
 /// Returns what the task is half of, expert or attention; of all other tasks their own kind.
 constexpr TaskKind whole_of(TaskKind kind) {
-  if (kind == TaskKind::expert_dx || kind == TaskKind::expert_dw) return TaskKind::expert;
-  if (kind == TaskKind::attention_dx || kind == TaskKind::attention_dw) return TaskKind::attention;
-  return kind;
+  if (!is_half(kind)) return kind;
+  return part_of(kind) == TaskPart::experts ? TaskKind::expert : TaskKind::attention;
 }
-
-/// Returns whether the task is half of a backward: the gradients of its input, or those of its weights.
-constexpr bool is_half(TaskKind kind) { return whole_of(kind) != kind; }
 
 /// Returns whether the task computes rows in the experts: a pass, or half of a backward.
 constexpr bool is_expert(TaskKind kind) { return whole_of(kind) == TaskKind::expert; }
@@ -72,56 +198,47 @@ constexpr bool makes_attention_gradients(TaskKind kind) {
   return kind == TaskKind::attention || kind == TaskKind::attention_dw;
 }
 
-/// Returns whether the task sends a slice of the gradients.
+/// Returns whether the task sums a slice of the gradients.
 constexpr bool sends_gradients(TaskKind kind) {
-  return kind == TaskKind::gradient || kind == TaskKind::expert_gradient || kind == TaskKind::stage_gradient;
+  return part_of(kind) == TaskPart::gradients && operation_of(kind) == TaskOperation::allreduce;
 }
 
 /// Returns whether the task gathers what the optimizer's steps of other ranks changed.
-constexpr bool gathers_weights(TaskKind kind) {
-  return kind == TaskKind::weights || kind == TaskKind::expert_weights || kind == TaskKind::stage_weights;
-}
+constexpr bool gathers_weights(TaskKind kind) { return part_of(kind) == TaskPart::weights; }
 
 /// Returns whether the task is the shared expert, or brings it tokens or adds up its parts.
-constexpr bool is_shared(TaskKind kind) {
-  return kind >= TaskKind::shared_allgather && kind <= TaskKind::shared_allreduce;
-}
+constexpr bool is_shared(TaskKind kind) { return part_of(kind) == TaskPart::shared_expert; }
 
 /// Returns whether the task is a dense layer's feed-forward, or brings it tokens or adds up its parts.
-constexpr bool is_ffn(TaskKind kind) { return kind >= TaskKind::ffn_allgather && kind <= TaskKind::ffn_allreduce; }
-
-/// Returns whether the task computes one of a model's ends.
-constexpr bool computes_end(TaskKind kind) { return kind == TaskKind::embed || kind == TaskKind::head; }
+constexpr bool is_ffn(TaskKind kind) { return part_of(kind) == TaskPart::feed_forward; }
 
 /// Returns whether the task is one of a model's ends, or a collective of one over MP.
-constexpr bool is_end(TaskKind kind) { return kind >= TaskKind::embed && kind <= TaskKind::softmax_sums; }
+constexpr bool is_end(TaskKind kind) { return part_of(kind) == TaskPart::ends; }
+
+/// Returns whether the task computes one of a model's ends.
+constexpr bool computes_end(TaskKind kind) { return is_end(kind) && computes(kind); }
 
 /// Returns whether the task runs on the host, beside the device: what decides where experts are served.
-constexpr bool runs_on_host(TaskKind kind) {
-  return kind == TaskKind::serve_estimate || kind == TaskKind::serve_schedule;
-}
+constexpr bool runs_on_host(TaskKind kind) { return part_of(kind) == TaskPart::serving && computes(kind); }
 
 /// Returns whether the task moves bytes inside a rank.
-constexpr bool copies(TaskKind kind) {
-  return kind == TaskKind::copy || kind == TaskKind::home_copy || kind == TaskKind::serve_swap;
+constexpr bool copies(TaskKind kind) { return operation_of(kind) == TaskOperation::copy; }
+
+/// Returns whether the task belongs to a layer's part that has experts alone.
+constexpr bool is_moe(TaskKind kind) {
+  const TaskPart part = part_of(kind);
+  return part == TaskPart::gate || part == TaskPart::permute || part == TaskPart::experts ||
+         part == TaskPart::shared_expert;
 }
 
 /// Returns whether the task belongs to a layer's pass over a micro-batch.
-constexpr bool is_of_layer(TaskKind kind) { return kind < TaskKind::send && !sends_gradients(kind); }
+constexpr bool is_of_layer(TaskKind kind) {
+  return is_moe(kind) || is_ffn(kind) || part_of(kind) == TaskPart::attention;
+}
 
-/// Names the part of an iteration. step: sums of gradients that no backward sends, and what follows them: the
-/// optimizer.
+/// The part of an iteration. step: sums of gradients that no backward sends, and what follows them: the optimizer.
 enum class Phase : uint8_t { forward, backward, step };
 inline constexpr int kPhases = 3;
 std::string_view name_of(Phase phase);
-
-/// Properties of a kind of task that do not depend on the layer.
-struct TaskTraits {
-  TaskKind kind;
-  std::string_view name;  // in plans, records and timelines
-  Op op;                  // that it is priced as; none: by its kind alone
-  GroupKind group;        // over which it talks, as a sharded flow (group_of asks the flow); none: a computation
-};
-const TaskTraits& traits_of(TaskKind kind);
 
 }  // namespace moe

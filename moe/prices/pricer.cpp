@@ -43,21 +43,11 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
 cost::PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
   if (const TaskRow* row = find_.task_row(kind, phase)) return task_curve(*row, kind, work, flow);
   if (is_half(kind)) return half_curve(kind, phase, work, flow);
-  switch (kind) {
-    case TaskKind::gradient:
-      return comm_curve(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes_));
-    case TaskKind::expert_gradient:
-      return comm_curve(Op::allreduce, GroupKind::edp, static_cast<double>(expert_gradient_bytes(shape())));
-    case TaskKind::copy:
-    case TaskKind::home_copy:
-    case TaskKind::sum:
-      return copy_curve();
-    case TaskKind::recv:
-    case TaskKind::optimizer:
-      return {};
-    default:
-      break;
-  }
+  if (kind == TaskKind::recv || kind == TaskKind::optimizer) return {};
+  if (kind == TaskKind::gradient) return comm_curve(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes_));
+  if (kind == TaskKind::expert_gradient)
+    return comm_curve(Op::allreduce, GroupKind::edp, static_cast<double>(expert_gradient_bytes(shape())));
+  if (op_of(kind) == Op::copy) return copy_curve();
   if (work.group == GroupKind::none) return compute_curve(kind, phase, work);
   cost::PriceCurve c = comm_curve(work.op, work.group, work.bytes);
   if (work.op == Op::alltoall && has(work.group)) add_hook(c, kind, phase);
@@ -308,16 +298,10 @@ double step_seconds(const LayerPricer& pricer, TaskKind kind, const Work& work) 
 
 double StepPrices::seconds(TaskKind kind, const Work& work) const {
   if (work.op == Op::none) return 0;
-  switch (kind) {
-    case TaskKind::optimizer:
-    case TaskKind::squares:
-      return touching_seconds(kind, work.bytes) + find_.profile().task_overhead_s;
-    case TaskKind::weights:
-    case TaskKind::expert_weights:
-      return pricer_.dense_seconds(kind, Phase::backward);
-    default:
-      return collective_seconds(kind, work) + find_.profile().task_overhead_s;
-  }
+  if (kind == TaskKind::weights || kind == TaskKind::expert_weights)
+    return pricer_.dense_seconds(kind, Phase::backward);
+  const double seconds = computes(kind) ? touching_seconds(kind, work.bytes) : collective_seconds(kind, work);
+  return seconds + find_.profile().task_overhead_s;
 }
 
 // Returns the seconds by a row of the task itself, or of copying what it reads and writes.

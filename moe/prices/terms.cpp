@@ -52,27 +52,8 @@ TermValues TaskTerms::of_share(double share) const {
 }
 
 bool has_terms(TaskKind kind) {
-  switch (kind) {
-    case TaskKind::attention:
-    case TaskKind::attention_dx:
-    case TaskKind::attention_dw:
-    case TaskKind::gate:
-    case TaskKind::order:
-    case TaskKind::i_order:
-    case TaskKind::expert:
-    case TaskKind::expert_dx:
-    case TaskKind::expert_dw:
-    case TaskKind::shared:
-    case TaskKind::ffn:
-    case TaskKind::copy:
-    case TaskKind::home_copy:
-    case TaskKind::sum:
-    case TaskKind::embed:
-    case TaskKind::head:
-      return true;
-    default:
-      return false;
-  }
+  const bool touches_rows = traits_of(kind).group == GroupKind::none;
+  return touches_rows && (is_of_layer(kind) || is_end(kind));
 }
 
 TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow) {
@@ -84,7 +65,7 @@ TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow
     add_expert(work, kind == TaskKind::expert ? phase : Phase::forward, shape,
                static_cast<double>(shape.layer.hidden) / shape.parallel.esp, terms);
     at(terms.once, Term::weight_byte) = static_cast<double>(expert_gradient_bytes(shape));
-  } else if (kind == TaskKind::shared || kind == TaskKind::ffn) {
+  } else if (is_shared(kind) || is_ffn(kind)) {
     add_expert(work, phase, shape, static_cast<double>(shape.layer.shared_hidden) / shape.parallel.mp, terms);
     at(terms.once, Term::weight_byte) = static_cast<double>(shared_parameters(shape) * bytes_of(shape.layer.dtype));
   } else if (is_attention(kind)) {
@@ -118,11 +99,9 @@ std::string task_row_name(TaskKind kind, const LayerCase& shape) {
     const std::string whole = module_name(TaskKind::attention, shape);
     return std::string(name_of(kind)) + whole.substr(kAttentionModule.size());
   }
-  if (kind == TaskKind::shared || kind == TaskKind::ffn || is_half(kind))
+  if (is_shared(kind) || is_ffn(kind) || is_half(kind))
     return std::string(name_of(kind)) + ":" + std::string(name_of(shape.layer.ffn));
-  const bool module = kind == TaskKind::attention || kind == TaskKind::gate || kind == TaskKind::order ||
-                      kind == TaskKind::i_order || kind == TaskKind::expert;
-  return module ? module_name(kind, shape) : std::string(name_of(kind));
+  return computes(kind) && !is_end(kind) ? module_name(kind, shape) : std::string(name_of(kind));
 }
 
 }  // namespace moe

@@ -297,10 +297,11 @@ std::vector<Lane> lanes_of(LaneLayout layout, int stage) {
   return lanes;
 }
 
-// Returns whether a task is one of a step's collectives, but those of experts.
-bool sums_for_all(TaskKind kind) {
-  return kind == TaskKind::stage_gradient || kind == TaskKind::norm || kind == TaskKind::stage_weights ||
-         kind == TaskKind::tied_gradient;
+// Returns whether a task sums gradients or gathers weights, but not those of experts.
+bool shares_dense(TaskKind kind) {
+  const TaskPart part = part_of(kind);
+  return (part == TaskPart::gradients || part == TaskPart::gradient_norm || part == TaskPart::weights) &&
+         traits_of(kind).group != GroupKind::none && traits_of(kind).group != GroupKind::edp;
 }
 
 }  // namespace
@@ -343,9 +344,8 @@ bool StageLanes::shares_gradients(GroupKind group) const {
 
 int StageLanes::of(TaskKind kind, Flow flow, int stage) const {
   if (kind == TaskKind::recv) return lane_of(LaneKind::receive, stage);
-  const bool sums = kind == TaskKind::gradient || sums_for_all(kind) || kind == TaskKind::weights;
-  if (sums && shares_gradients(group_of(flow, kind))) return of_gradients(stage);
-  if (kind != TaskKind::copy && kind != TaskKind::home_copy) return of(group_of(flow, kind), stage);
+  if (shares_dense(kind) && shares_gradients(group_of(flow, kind))) return of_gradients(stage);
+  if (!copies(kind)) return of(group_of(flow, kind), stage);
   const int compute = of(GroupKind::none, stage);
   return layout_ == LaneLayout::by_network_copy ? compute + 3 : std::max(of(GroupKind::mp, stage), compute);
 }
@@ -365,8 +365,7 @@ bool PassBuilder::one_lane() const {
 int PassBuilder::push(TaskKind kind, const std::vector<int>& after) {
   const GroupKind group = group_of(schedule_.flow, kind);
   const int lane = lanes_.of(kind, schedule_.flow, pass_->stage);
-  const bool between_stages = kind == TaskKind::send || kind == TaskKind::recv;
-  if (!sends_gradients(kind) && !between_stages && pass_->phase == Phase::backward) {
+  if (!sends_gradients(kind) && part_of(kind) != TaskPart::stages && pass_->phase == Phase::backward) {
     LanePieces& pieces = pieces_[static_cast<size_t>(lane) % lanes_.a_stage()];
     pieces_between(lane, 0, pieces.passed);
     ++pieces.passed;

@@ -32,9 +32,7 @@ Lists reversed(const Lists& lists) {
   return result;
 }
 
-bool is_weight_half(const Task& task) {
-  return task.kind == TaskKind::expert_dw || task.kind == TaskKind::attention_dw;
-}
+bool is_weight_half(const Task& task) { return operation_of(task.kind) == TaskOperation::compute_dw; }
 
 // Returns whether a task may add to gradients of weights: norms are part of what stands beside them, one behind the MoE
 // part of what puts rows back into order.

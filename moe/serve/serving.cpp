@@ -307,7 +307,7 @@ void Serving::add_times(const Compiled& compiled, const std::vector<double>& sec
     }
     if (task.kind == TaskKind::gate) result.layer_s[layer] -= ready;
     if (task.kind == TaskKind::combine) result.layer_s[layer] += end;
-    if (traits_of(task.kind).op == Op::alltoall) result.alltoall_s[layer] += end - last_ready;
+    if (operation_of(task.kind) == TaskOperation::alltoall) result.alltoall_s[layer] += end - last_ready;
   }
 }
 

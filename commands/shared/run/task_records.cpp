@@ -92,7 +92,7 @@ std::vector<measure::PlannedRun> serial_runs(const LayerJob& job) {
 // several collectives and copies.
 bool is_measured(const Task& task, const Work& work) {
   if (task.kind == TaskKind::exchange || gathers_weights(task.kind)) return false;
-  if (task.kind == TaskKind::optimizer || task.kind == TaskKind::squares) return work.bytes > 0;
+  if (task.phase == Phase::step && task.group == GroupKind::none) return work.bytes > 0;
   if (task.group == GroupKind::none) return has_terms(task.kind);
   return facts_of(work.op).table == OpTable::comm && work.bytes > 0;
 }
