@@ -165,9 +165,8 @@ TEST(Schedules, KeepTheirLaneOrders) {
         for (const int id : lane.queue) {
           const Task& task = plan.tasks()[static_cast<size_t>(id)];
           const TaskKind kind = is_expert_stage(task.kind) ? TaskKind::expert : task.kind;
-          if (task.phase != phase || kind < TaskKind::dispatch || kind > TaskKind::combine) continue;
-          const std::string word = fmt::format(
-              "{}{} ", "DGESC"[static_cast<int>(kind) - static_cast<int>(TaskKind::dispatch)], task.chunk + 1);
+          if (task.phase != phase || !is_chunked(kind) || kind == TaskKind::expert_dw) continue;
+          const std::string word = fmt::format("{}{} ", traits_of(kind).letter, task.chunk + 1);
           const bool alltoall = task.group == GroupKind::ep;
           (kind == TaskKind::expert ? experts : alltoall ? alltoalls : gathers) += word;
           if (kind != TaskKind::expert) together += word;
