@@ -119,6 +119,9 @@ def record(binary, folder):
 PASSING = [(re.compile(r'"(commit|version|start|started|ended|time|date|host|machine|folder|run)": ?"[^"]*"'),
             r'"\1":""'),
            (re.compile(r'"(\w*search_s|wall_s|took_s|pid)": ?[-+.\de]+'), r'"\1":0'),
+           (re.compile(r'^\{"kind":"run".*', re.MULTILINE), '{"kind":"run"}'),
+           (re.compile(r'"conditions": ?\{[^{}]*\}'), '"conditions":{}'),
+           (re.compile(r"done in [\d.]+ s"), "done"),
            (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z?"), "DATE"),
            (re.compile(r"/\S*/run-\d+"), "FOLDER")]
 NUMBER = re.compile(r"(?<![A-Za-z_])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
