@@ -82,9 +82,7 @@ Json structure_json(const Structure& structure) {
     lane.push_back(task.lane);
     chunk.push_back(task.chunk);
     chunks.push_back(task.chunks);
-    Json& others = after.emplace_back(Json::array());
-    for (const int id : task.after)
-      if (structure.tasks[static_cast<size_t>(id)].lane != task.lane) others.push_back(id);
+    after.push_back(awaited(structure, task));
   }
   return {{"lanes", std::move(lanes)}, {"kind", std::move(kind)},     {"lane", std::move(lane)},
           {"chunk", std::move(chunk)}, {"chunks", std::move(chunks)}, {"after", std::move(after)}};

@@ -32,18 +32,6 @@ std::string microseconds(int64_t ns) {
   return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", std::abs(ns) / 1000, std::abs(ns) % 1000);
 }
 
-// Returns the tasks of other lanes that a task waits for, the last of each lane.
-std::vector<int> awaited(const Structure& structure, const Task& task) {
-  std::vector<int> last(structure.lanes.size(), -1);
-  for (const int id : task.after) {
-    int& known = last[static_cast<size_t>(structure.tasks[static_cast<size_t>(id)].lane)];
-    known = std::max(known, id);
-  }
-  last[static_cast<size_t>(task.lane)] = -1;
-  std::erase(last, -1);
-  return last;
-}
-
 std::string lane_name(const Lane& lane, bool several_stages) {
   const std::string_view kind = name_of(lane.kind);
   return several_stages ? fmt::format("stage {} {}", lane.stage + 1, kind) : std::string(kind);

@@ -132,6 +132,20 @@ std::string Task::name() const {
   return text + fmt::format(" (task {})", id);
 }
 
+std::vector<int> awaited(const Structure& structure, const Task& task) {
+  const auto lane_of = [&](int id) { return structure.tasks[static_cast<size_t>(id)].lane; };
+  std::vector<int> last;
+  for (const int id : task.after) {
+    if (lane_of(id) == task.lane) continue;
+    const auto known = std::ranges::find(last, lane_of(id), lane_of);
+    if (known == last.end())
+      last.push_back(id);
+    else
+      *known = std::max(*known, id);
+  }
+  return last;
+}
+
 uint64_t Plan::hash() const {
   Hash hash;
   hash.add(schedule);

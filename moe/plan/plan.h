@@ -100,6 +100,10 @@ struct Structure {
   int slices = 0;
 };
 
+/// Returns what a task waits for on other lanes, the last task of each: lanes are FIFO queues, so that it implies those
+/// before it, and the order of the task's own lane implies the rest.
+std::vector<int> awaited(const Structure& structure, const Task& task);
+
 /// Counts gradient bytes that a plan must send, all of them exactly once.
 struct Gradient {
   int layer = 0;

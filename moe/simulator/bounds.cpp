@@ -86,9 +86,7 @@ PassTasks::PassTasks(std::shared_ptr<const Structure> of) : structure_(std::move
   for (const Task& task : structure.tasks) {
     rows_.push_back(
         {static_cast<uint32_t>(task.lane), static_cast<uint32_t>(dependencies_.size()), task.after.empty()});
-    for (const int id : task.after)
-      if (structure.tasks[static_cast<size_t>(id)].lane != task.lane)
-        dependencies_.push_back(static_cast<uint32_t>(id));  // on its own lane the order says it already
+    for (const int id : awaited(structure, task)) dependencies_.push_back(static_cast<uint32_t>(id));
     if (task.kind != TaskKind::attention_dw) chain_end_ = rows_.size() - 1;
   }
   rows_.push_back({0, static_cast<uint32_t>(dependencies_.size()), false});

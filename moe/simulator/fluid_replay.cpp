@@ -43,22 +43,11 @@ void FluidReplay::add_lane(const Structure& structure, size_t lane, const GroupN
     const Task& task = structure.tasks[static_cast<size_t>(id)];
     rows_.push_back({static_cast<uint32_t>(id), static_cast<uint32_t>(dependencies_.size()),
                      resource_of(task, structure.lanes[lane], networks)});
-    add_dependencies(structure, task);
+    for (const int other : awaited(structure, task))
+      dependencies_.push_back({static_cast<uint32_t>(structure.tasks[static_cast<size_t>(other)].lane),
+                               place_[static_cast<size_t>(other)] + 1});
   }
   lanes_[lane].end = static_cast<uint32_t>(rows_.size());
-}
-
-// A lane is a FIFO: of the tasks on one lane that a task waits for, the last is enough, and its own lane none at all.
-void FluidReplay::add_dependencies(const Structure& structure, const Task& task) {
-  std::array<uint32_t, kMaxLanes> count;  // NOLINT: of the lanes that there are
-  std::fill_n(count.begin(), structure.lanes.size(), 0);
-  for (const int id : task.after) {
-    const auto lane = static_cast<size_t>(structure.tasks[static_cast<size_t>(id)].lane);
-    count[lane] = std::max(count[lane], place_[static_cast<size_t>(id)] + 1);
-  }
-  for (size_t lane = 0; lane < structure.lanes.size(); ++lane)
-    if (count[lane] > 0 && static_cast<int>(lane) != task.lane)
-      dependencies_.push_back({static_cast<uint32_t>(lane), count[lane]});
 }
 
 // Keeps times as numbers, and notes where each task starts and ends.

@@ -52,7 +52,6 @@ class FluidReplay {
     uint32_t first, end, stage;
   };
   void add_lane(const Structure& structure, size_t lane, const GroupNetworks& networks);
-  void add_dependencies(const Structure& structure, const Task& task);
 
   std::vector<Row> rows_;                 // lane by lane, in queue order; one more as end mark
   std::vector<Dependency> dependencies_;  // at most one a lane

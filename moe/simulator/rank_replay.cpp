@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -60,17 +59,12 @@ void RankReplay::add_rows(const Structure& structure, const ParallelShape& paral
 }
 
 std::vector<std::vector<int>> sources_of(const Structure& structure) {
-  std::vector<std::vector<int>> sources(structure.tasks.size());
+  std::vector<std::vector<int>> sources;
   std::vector<int> on_lane(structure.lanes.size(), -1);
   for (const Task& task : structure.tasks) {
-    std::vector<int> last(structure.lanes.size(), -1);
-    for (const int id : task.after) {
-      int& of_lane = last[static_cast<size_t>(structure.tasks[static_cast<size_t>(id)].lane)];
-      of_lane = std::max(of_lane, id);
-    }
-    last[static_cast<size_t>(task.lane)] = std::exchange(on_lane[static_cast<size_t>(task.lane)], task.id);
-    std::ranges::copy_if(last, std::back_inserter(sources[static_cast<size_t>(task.id)]),
-                         [](int id) { return id >= 0; });
+    std::vector<int>& own = sources.emplace_back(awaited(structure, task));
+    const int before = std::exchange(on_lane[static_cast<size_t>(task.lane)], task.id);
+    if (before >= 0) own.push_back(before);
   }
   return sources;
 }

@@ -85,8 +85,7 @@ class RankReplay {
   size_t buffers_ = 0;
 };
 
-/// Returns by task the tasks that it waits for. A lane is a FIFO: the last of its tasks is enough, on the task's own
-/// lane the one before.
+/// Returns by task the tasks that it waits for: those of other lanes (awaited) and the one before it on its own.
 std::vector<std::vector<int>> sources_of(const Structure& structure);
 
 }  // namespace moe

@@ -30,10 +30,7 @@ Replay::Replay(const Structure& structure) : lanes_(checked(structure).lanes.siz
   rows_.reserve(structure.tasks.size() + 1);
   for (const Task& task : structure.tasks) {
     rows_.push_back({static_cast<uint32_t>(dependencies_.size()), static_cast<uint32_t>(task.lane)});
-    for (const int id : task.after) {
-      if (structure.tasks[static_cast<size_t>(id)].lane != task.lane)
-        dependencies_.push_back(static_cast<uint32_t>(id));  // on its own lane the order says it already
-    }
+    for (const int id : awaited(structure, task)) dependencies_.push_back(static_cast<uint32_t>(id));
   }
   rows_.push_back({static_cast<uint32_t>(dependencies_.size()), 0});
 }
