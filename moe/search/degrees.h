@@ -35,6 +35,7 @@ struct DegreeChoice {
   int forward = 0, backward = 0;           // 0: tuned
   int64_t micro_op_bytes = kMicroOpBytes;  // of schedules with micro-ops; 0: tuned
   int64_t min_chunk_bytes = 0;             // MoNTA's I_minimal: no smaller AlltoAll or AllGather chunk is tried
+  bool takes_rivals = true;                // `wave` may take the plan of another schedule
   /// Returns whether a rank's memory holds such a layer: experts are packed only as far as it does. Empty: it holds
   /// any.
   std::function<bool(const LayerCase&, Flow)> fits = {};

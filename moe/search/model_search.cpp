@@ -255,7 +255,7 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
     best = order_iteration(asked, keep);
     if ((fits = holds(memory_request(best.plan)))) break;
   }
-  if (schedule.iteration != IterationOrder::any) return best;
+  if (schedule.iteration != IterationOrder::any || !choice.takes_rivals) return best;
   const bool may_fit = fits || holds(memory_request(model, model.shape, schedule.flow));
   const LayerPricer apart(pricer.profile(), pricer.shape(),
                           pricer.options());  // notes on rivals' prices are none on it

@@ -240,8 +240,9 @@ std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vecto
 }
 
 std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSchedule& winner) {
+  const Schedule& schedule = winner.schedule->orders_iterations() ? winner.planned_as() : *winner.schedule;
   std::vector<std::optional<Phase>> moved{std::nullopt};
-  if (winner.schedule->degrees == DegreePolicy::apart) moved = {Phase::forward, Phase::backward};
+  if (schedule.degrees == DegreePolicy::apart) moved = {Phase::forward, Phase::backward};
   const auto [least, most] = winner.degrees_backward;
   std::vector<Neighbour> found;
   std::chrono::steady_clock::duration longest{};
@@ -252,9 +253,10 @@ std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSch
       const int degree = step + (phase != Phase::backward ? winner.degree_forward : step < 0 ? least : most);
       if (degree < 1) continue;
       RankingRequest asked = request;
+      asked.degrees.takes_rivals = false;
       if (phase != Phase::backward) asked.degrees.forward = degree;
       if (phase != Phase::forward) asked.degrees.backward = degree;
-      const RankedSchedule row = ranked(asked, *winner.schedule);
+      const RankedSchedule row = ranked(asked, schedule);
       longest = std::max(longest, std::chrono::steady_clock::now() - start);
       if (row.refusal) continue;
       // A degree that the schedule did not take is left out: a chunk would have less than a row.

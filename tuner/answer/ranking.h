@@ -109,7 +109,8 @@ struct Neighbour {
   double slower = 0;  // 0.02: 2 % longer
 };
 /// Returns the neighbours that the schedule and the layer have and that are planned in time. The other phase is as free
-/// as it was; of a model the backward of every layer has a degree next to those that it had.
+/// as it was; of a model the backward of every layer has a degree next to those that it had. Those of `wave` are its
+/// own orders, or the plans of the schedule whose plan it took.
 std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSchedule& winner);
 
 /// What a model's step comes to on one rank: the numbers by which trainings are compared.
