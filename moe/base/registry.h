@@ -1,7 +1,9 @@
 #pragma once
 // Explicit tables of named things. One string is registry key, flag value and record value.
 #include <algorithm>
+#include <deque>
 #include <fmt/ranges.h>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +34,33 @@ template <class A, class B>
 constexpr bool same_names(const A& a, const B& b) {
   return std::ranges::equal(a, b, [](const auto& x, const auto& y) { return x.name == y.name; });
 }
+
+/// The rows of a table, and those that a program adds to it before it makes what they name. Rows keep their addresses.
+template <class Row>
+class Registry {
+ public:
+  explicit Registry(std::span<const Row> rows) : rows_(rows.begin(), rows.end()) {}
+  Registry(const Registry&) = delete;  // names of added rows are its own
+  Registry& operator=(const Registry&) = delete;
+
+  /// Adds a row, whose name is copied. Throws BadInput that names `where` if the name is empty or known. No other
+  /// thread may use the registry meanwhile.
+  const Row& add(Row row, std::string_view where) {
+    require<BadInput>(!row.name.empty(), "{}: found no name, expected one", where);
+    for (const Row& known : rows_)
+      require<BadInput>(known.name != row.name, "{}: found a second '{}', expected a name of its own", where, row.name);
+    row.name = names_.emplace_back(row.name);
+    return rows_.emplace_back(std::move(row));
+  }
+  auto begin() const { return rows_.begin(); }
+  auto end() const { return rows_.end(); }
+  size_t size() const { return rows_.size(); }
+  const Row& operator[](size_t i) const { return rows_[i]; }
+
+ private:
+  std::deque<std::string> names_;
+  std::deque<Row> rows_;
+};
 
 /// The row of a table that knows nothing of a value but its name.
 template <class Value>

@@ -328,9 +328,10 @@ RowKey collective_key(const CaseRecord& record, const Profile& profile) {
                     name_of(key.network), profile.nodes, profile.ranks_per_node, most_ranks(profile, key.network));
   key.ranks = static_cast<int>(ranks);
   key.algorithm = text_or(record, "algorithm", CommRow{}.algorithm);
-  require<BadInput>(std::ranges::find(kAlgorithms, key.algorithm) != kAlgorithms.end(),
+  const std::vector<std::string_view> known = algorithms();
+  require<BadInput>(std::ranges::find(known, key.algorithm) != known.end(),
                     "{}: algorithm: found {}, expected one of: {}", record.where, shown(key.algorithm),
-                    fmt::join(kAlgorithms, ", "));
+                    fmt::join(known, ", "));
   return key;
 }
 

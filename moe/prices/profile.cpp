@@ -133,9 +133,19 @@ void read_fit(const TableReader& table, Row& out) {
   }
 }
 
+}  // namespace
+
+std::vector<std::string_view> algorithms() {
+  std::vector<std::string_view> names = row_names(dispatcher_parts());
+  names.front() = "direct";
+  return names;
+}
+
+namespace {
+
 CommRow comm_from(const TableReader& row, const Profile& profile) {
   CommRow out = comm_row_from(row, [&](Network network) { return most_ranks(profile, network); });
-  if (row.has("algorithm")) out.algorithm = row.choice("algorithm", kAlgorithms);
+  if (row.has("algorithm")) out.algorithm = row.choice("algorithm", std::span<const std::string_view>(algorithms()));
   out.node_limit = static_cast<int>(row.optional_integer("node_limit", {.least = 1, .most = 1 << 16}).value_or(0));
   read_fit(row, out);
   out.range_bytes = range_from(row, "range_bytes");

@@ -206,8 +206,8 @@ Profile find_profile(const std::string& name_or_path, std::vector<std::string> b
 
 // Reads what tables of prices have in common, be they a profile's own or assumed: what a row is of, alpha and beta.
 
-/// Lists what a collective's row may have been measured with.
-inline constexpr std::array<std::string_view, 3> kAlgorithms{"direct", "1dh", "2dh"};
+/// Returns what a collective's row may have been measured with: "direct", or a dispatcher that is more than that.
+std::vector<std::string_view> algorithms();
 
 /// Limit prices to what any machine may take and sums of them can hold: seconds, and seconds a byte or FLOP.
 inline constexpr Limits kSeconds{.least = 0, .most = 1e12};

@@ -68,7 +68,7 @@ std::optional<double> capacity_of(const TableReader& table, const ConfigValue& i
 
 Ffn ffn_of(const TableReader& table, const ConfigValue& item) {
   if (item.kind != ConfigKind::text)
-    table.fail(item, "ffn", fmt::format("one of: simple, {}", fmt::join(row_names(kFfnParts), ", ")));
+    table.fail(item, "ffn", fmt::format("one of: simple, {}", fmt::join(row_names(ffn_parts()), ", ")));
   return item.text == "simple" ? Ffn::gpt : ffn_from(item.text, table.where("ffn"));
 }
 

@@ -1,11 +1,13 @@
 #pragma once
 // Names what a layer can be made of. A part's row here is what planning knows of it: its name, which is the flag's
 // value, and what it does. What implements it has a row under the same name in moe/layer, next to the class that it
-// makes; the compiler holds each pair of tables to the same names (same_names).
+// makes; the compiler holds each pair of tables to the same names (same_names). A program adds parts of its own by
+// register_gate() and the like, which are declared beside those classes.
 #include <array>
 #include <cstdint>
-#include <span>
 #include <string_view>
+
+#include "moe/base/registry.h"
 
 namespace moe {
 
@@ -48,7 +50,7 @@ inline constexpr std::array<Part, 3> kDispatcherParts{
      {"1dh", "gather in the node, AlltoAll of the nodes' leaders, scatter (Hetu)"},
      {"2dh", "AlltoAll in the node, then between nodes (Tutel, DeepSpeed-MoE)"}}};
 
-/// Names the experts' networks.
+/// Names the experts' networks; registered ones have the numbers behind these.
 enum class Ffn { gpt, mixtral, gpt_tanh, mixtral_fp8 };
 
 struct FfnPart {
@@ -67,10 +69,11 @@ inline constexpr std::array<FfnPart, 4> kFfnParts{
 inline constexpr std::array<Part, 2> kHookParts{{{"none", "dispatch and combine send rows as they are"},
                                                  {"bf16", "rows are rounded to bfloat16 around dispatch and combine"}}};
 
-constexpr std::span<const GatePart> gate_parts() { return kGateParts; }
-constexpr std::span<const Part> order_parts() { return kOrderParts; }
-constexpr std::span<const Part> dispatcher_parts() { return kDispatcherParts; }
-constexpr std::span<const FfnPart> ffn_parts() { return kFfnParts; }
-constexpr std::span<const Part> hook_parts() { return kHookParts; }
+/// These return all parts that are known: those above, and behind them those that the program has registered.
+Registry<GatePart>& gate_parts();
+Registry<Part>& order_parts();
+Registry<Part>& dispatcher_parts();
+Registry<FfnPart>& ffn_parts();
+Registry<Part>& hook_parts();
 
 }  // namespace moe

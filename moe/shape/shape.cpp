@@ -96,7 +96,32 @@ void complete_parallel(ParallelShape& p, const LayerShape& layer) {
 
 }  // namespace
 
-Ffn ffn_from(std::string_view name, std::string_view where) { return find_named(kFfnParts, name, where).ffn; }
+Registry<GatePart>& gate_parts() {
+  static Registry<GatePart> parts(kGateParts);
+  return parts;
+}
+
+Registry<Part>& order_parts() {
+  static Registry<Part> parts(kOrderParts);
+  return parts;
+}
+
+Registry<Part>& dispatcher_parts() {
+  static Registry<Part> parts(kDispatcherParts);
+  return parts;
+}
+
+Registry<FfnPart>& ffn_parts() {
+  static Registry<FfnPart> parts(kFfnParts);
+  return parts;
+}
+
+Registry<Part>& hook_parts() {
+  static Registry<Part> parts(kHookParts);
+  return parts;
+}
+
+Ffn ffn_from(std::string_view name, std::string_view where) { return find_named(ffn_parts(), name, where).ffn; }
 
 void require_blocks(Ffn ffn, int64_t width, int shards, std::string_view name, std::string_view group) {
   const int64_t block = block_of(ffn);
@@ -125,7 +150,7 @@ DType wire_type(const LayerShape& layer) {
   return layer.hook == "bf16" && bytes_of(layer.dtype) > bytes_of(DType::bfloat16) ? DType::bfloat16 : layer.dtype;
 }
 
-const GatePart& gate_of(const LayerShape& layer) { return find_named(kGateParts, layer.gate, "gate"); }
+const GatePart& gate_of(const LayerShape& layer) { return find_named(gate_parts(), layer.gate, "gate"); }
 
 LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
   require_positive(layer.batch, "batch");
@@ -136,9 +161,9 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
                     layer.shared_hidden);
   require_positive(layer.heads, "heads");
   gate_of(layer);
-  find_named(kOrderParts, layer.order, "order");
-  find_named(kDispatcherParts, layer.dispatcher, "dispatcher");
-  find_named(kHookParts, layer.hook, "hook");
+  find_named(order_parts(), layer.order, "order");
+  find_named(dispatcher_parts(), layer.dispatcher, "dispatcher");
+  find_named(hook_parts(), layer.hook, "hook");
   require_positive(parallel.nodes, "nodes");
   require_positive(parallel.ranks_per_node, "ranks per node");
   if (layer.kv_heads == 0) layer.kv_heads = layer.heads;

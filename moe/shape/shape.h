@@ -11,7 +11,10 @@
 
 namespace moe {
 
-constexpr const FfnPart& part_of(Ffn ffn) { return kFfnParts[static_cast<size_t>(ffn)]; }
+constexpr const FfnPart& part_of(Ffn ffn) {
+  const auto i = static_cast<size_t>(ffn);
+  return i < kFfnParts.size() ? kFfnParts[i] : ffn_parts()[i];
+}
 constexpr std::string_view name_of(Ffn ffn) { return part_of(ffn).name; }
 Ffn ffn_from(std::string_view name, std::string_view where);
 constexpr int gemms_of(Ffn ffn) { return part_of(ffn).gemms; }

@@ -1,9 +1,12 @@
 // The parts of docs/adding.md do what the page says that they do.
 #include <gtest/gtest.h>
+#include <sstream>
 
 #include "moe/comm/local/local_world.h"
 #include "moe/measure/modules/module_run.h"
+#include "moe/prices/pricer.h"
 #include "tests/adding/parts.h"
+#include "tests/base/error_of.h"
 #include "tests/layer/local_layers.h"
 
 namespace moe {
@@ -71,6 +74,87 @@ TEST(Adding, AHook) {
   for (MoeLayer* rank : layers.ranks()) rank->set_hook(make_scaled_hook(cpu_math()));
   layers.run(plan_for(shape, "fsmoe", 2, 2));
   verify_layer(layers.ranks());
+}
+
+// Registers all parts, once. The gate is a known one, which autograd has too.
+void register_parts() {
+  static const Ffn expert = [] {
+    GateRow gate = find_gate("switch");
+    register_gate({"renamed", "the gate switch by another name"}, gate);
+    register_order({"rowwise", "row by row on one thread"}, {.make = make_rowwise_order});
+    register_dispatcher({"gathered", "AllGather of everything"}, {.make = make_gathered_dispatcher});
+    register_hook({"scaled", "rows times 1024 while they are sent"}, {.make = make_scaled_hook});
+    return register_expert({"relu", "two GEMMs with ReLU", Ffn::gpt, 2}, {.make = make_relu_expert});
+  }();
+  ASSERT_EQ(name_of(expert), "relu");
+  ASSERT_EQ(ffn_from("relu", "ffn"), expert);
+}
+
+TEST(Registered, ALayerOfSuchPartsIsVerified) {
+  register_parts();
+  LayerShape layer = four_ranks().layer;
+  layer.gate = "renamed", layer.order = "rowwise", layer.dispatcher = "gathered", layer.hook = "scaled";
+  const LayerCase shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
+  LocalLayers layers(shape, {});
+  layers.run(plan_for(shape, "fsmoe", 2, 2));
+  verify_layer(layers.ranks());
+  layer.gate = "unheard";
+  EXPECT_EQ(error_of<BadInput>([&] { complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged); }),
+            "gate: unknown 'unheard', expected one of: gshard, switch, sigmoid, xmoe, softmoe, expert-choice, renamed");
+}
+
+TEST(Registered, ExpertsRunInEveryDegreeAlike) {
+  register_parts();
+  LayerShape layer = four_ranks().layer;
+  layer.ffn = ffn_from("relu", "ffn");
+  const LayerCase shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
+  std::vector<double> first;
+  for (const int degree : {1, 2}) {
+    LocalLayers layers(shape, {});
+    layers.run(plan_for(shape, "fsmoe", degree, degree));
+    const TensorView output = layers.ranks().front()->output();
+    const std::vector<double> found(output.as<double>(), output.as<double>() + output.elements());
+    if (degree == 1) first = found;
+    EXPECT_EQ(found, first);
+    EXPECT_EQ(error_of<WrongResult>([&] { verify_layer(layers.ranks()); }), "expert relu has no reference");
+  }
+}
+
+TEST(Registered, PricesAreOfTheirOwnRows) {
+  register_parts();
+  LayerShape layer = four_ranks().layer;
+  layer.gate = "renamed", layer.dispatcher = "gathered";
+  const LayerCase shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
+  Profile profile = nominal_profile(complete(four_ranks().layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged));
+  profile.source = "made up";
+  for (CommRow row : std::vector(profile.comm)) {
+    if (row.op != Op::alltoall) continue;
+    row.algorithm = "gathered", row.alpha_s = 3, row.beta_s_per_byte = 1e-30;
+    profile.comm.push_back(row);
+  }
+  profile.modules.push_back({.name = "gate:renamed", .seq = {}, .alpha_s = 2, .beta_s_per_flop = 1e-30});
+  const LayerPricer pricer(profile, shape);
+  EXPECT_NEAR(pricer.dense_seconds(TaskKind::gate, Phase::forward), 2, 1e-9);
+  EXPECT_NEAR(pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, 1), 3, 1e-9);
+  std::stringstream file;
+  write_profile(profile, file);
+  EXPECT_EQ(profile_of(parse_toml(file.str(), "written")).comm.back().algorithm, "gathered");
+}
+
+TEST(Registered, NamesAreTheirOwn) {
+  register_parts();
+  EXPECT_EQ(error_of<BadInput>([] {
+              register_gate({"switch", ""}, find_gate("switch"));
+            }),
+            "gate: found a second 'switch', expected a name of its own");
+  EXPECT_EQ(error_of<BadInput>([] {
+              register_order({"", ""}, {.make = make_rowwise_order});
+            }),
+            "order: found no name, expected one");
+  EXPECT_EQ(error_of<BadInput>([] {
+              register_expert({"four", "", Ffn::gpt, 4}, {.make = make_relu_expert});
+            }),
+            "expert four: found 4 GEMMs, expected 2 or 3");
 }
 
 TEST(Adding, AScheduleRunsAndIsVerified) {

@@ -1,4 +1,4 @@
-"""Installs a build's package, builds examples/train_layer against it as somebody else's project, and runs it."""
+"""Installs a build's package, builds examples against it as somebody else's projects, and runs them."""
 
 import pathlib
 import re
@@ -26,6 +26,17 @@ def headers_are_public(include):
             assert (include / needed).is_file(), f"{header} includes {needed}, which is not installed"
 
 
+def built(cmake, example, folder):
+    """What an example prints that is built against the installed package."""
+    build = folder / example
+    run(cmake, "-S", ROOT / "examples" / example, "-B", build, "-DCMAKE_BUILD_TYPE=Release",
+        f"-DCMAKE_PREFIX_PATH={folder / 'installed'}", cwd=folder)
+    compiled = (build / "CMakeCache.txt").read_text()
+    assert str(folder / "installed") in re.search(r"moetune_DIR:\w+=(.*)", compiled).group(1)
+    run(cmake, "--build", build, cwd=folder)
+    return run(build / example, cwd=folder)
+
+
 def main(cmake, build):
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
@@ -34,15 +45,15 @@ def main(cmake, build):
         for part in ("include/moe/plan/plan.h", "share/moetune/configs/clusters/testbed-b.toml"):
             assert (folder / "installed" / part).is_file(), part
         headers_are_public(folder / "installed" / "include")
-        run(cmake, "-S", ROOT / "examples" / "train_layer", "-B", folder / "build", "-DCMAKE_BUILD_TYPE=Release",
-            f"-DCMAKE_PREFIX_PATH={folder / 'installed'}", cwd=folder)
-        compiled = (folder / "build" / "CMakeCache.txt").read_text()
-        assert str(folder / "installed") in re.search(r"moetune_DIR:\w+=(.*)", compiled).group(1)
-        run(cmake, "--build", folder / "build", cwd=folder)
-        printed = run(folder / "build" / "train_layer", cwd=folder)
-        print(printed, end="")
-        losses = [float(loss) for loss in re.findall(r"loss (\S+)", printed)]
-        assert len(losses) == 5 and losses[-1] < 0.7 * losses[0], losses
+        for example in "train_layer", "own_parts":
+            print(f"{example}:")
+            printed = built(cmake, example, folder)
+            print(printed, end="")
+            losses = [float(loss) for loss in re.findall(r"loss (\S+)", printed)]
+            assert len(losses) == 5 and losses[-1] < 0.7 * losses[0], losses
+        sent = re.search(r"gate relu, hook counting: (\d+) bytes sent", printed)
+        # 21 passes, forward and backward, of dispatch and combine: 4 ranks send as many rows as they gate.
+        assert sent and int(sent[1]) > 0 and int(sent[1]) % (21 * 2 * 2 * 4) == 0, printed
 
 
 if __name__ == "__main__":

@@ -13,13 +13,24 @@ constexpr std::array kDispatchers{DispatcherRow{"alltoall", make_alltoall_dispat
                                   DispatcherRow{"1dh", make_1dh_dispatcher}, DispatcherRow{"2dh", make_2dh_dispatcher}};
 static_assert(same_names(kDispatchers, kDispatcherParts), "a dispatcher has a row here and one in moe/shape/parts.h");
 
-}  // namespace
-
-std::unique_ptr<Dispatcher> make_dispatcher(std::string_view name, const DispatcherSetup& setup) {
-  return find_named(kDispatchers, name, "dispatcher").make(setup);
+Registry<DispatcherRow>& dispatchers() {
+  static Registry<DispatcherRow> rows(kDispatchers);
+  return rows;
 }
 
-std::vector<std::string_view> dispatcher_names() { return row_names(kDispatchers); }
+}  // namespace
+
+void register_dispatcher(const Part& part, DispatcherRow row) {
+  row.name = part.name;
+  dispatcher_parts().add(part, "dispatcher");
+  dispatchers().add(row, "dispatcher");
+}
+
+std::unique_ptr<Dispatcher> make_dispatcher(std::string_view name, const DispatcherSetup& setup) {
+  return find_named(dispatchers(), name, "dispatcher").make(setup);
+}
+
+std::vector<std::string_view> dispatcher_names() { return row_names(dispatchers()); }
 
 namespace {
 

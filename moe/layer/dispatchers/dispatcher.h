@@ -8,6 +8,7 @@
 
 #include "moe/comm/communicator.h"
 #include "moe/device/memory.h"
+#include "moe/shape/parts.h"
 
 namespace moe {
 
@@ -37,12 +38,14 @@ struct DispatcherSetup {
 };
 
 struct DispatcherRow {
-  std::string_view name;
+  std::string_view name = {};
   /// Makes the dispatcher. Blocking; all ranks of the EP group call it. Throws Unsupported for unequal blocks where
   /// they have no meaning.
   std::unique_ptr<Dispatcher> (*make)(const DispatcherSetup&);
 };
 
+/// Makes a dispatcher known as register_gate() does a gate.
+void register_dispatcher(const Part& part, DispatcherRow row);
 /// Makes the dispatcher of that name. Throws BadInput listing the known names.
 std::unique_ptr<Dispatcher> make_dispatcher(std::string_view name, const DispatcherSetup& setup);
 /// Returns "alltoall", ...

@@ -43,10 +43,13 @@ class Expert {
 };
 
 struct ExpertRow {
-  std::string_view name;  // of the Ffn
+  std::string_view name = {};  // of the Ffn
   std::unique_ptr<Expert> (*make)(const PartSetup&);
 };
 
+/// Makes an expert known as register_gate() does a gate, and returns what a LayerShape has of it; `part.ffn` says
+/// nothing. No autograd reference verifies layers with it.
+Ffn register_expert(FfnPart part, ExpertRow row);
 /// Makes the experts that `setup.rank` has. Throws BadInput listing the known names.
 std::unique_ptr<Expert> make_expert(std::string_view name, const PartSetup& setup);
 

@@ -40,6 +40,11 @@ constexpr std::array<GateRow, 6> kGates{
       .scoring = Scoring::all}}};
 static_assert(same_names(kGates, kGateParts), "a gate has a row here and one in moe/shape/parts.h");
 
+Registry<GateRow>& gates() {
+  static Registry<GateRow> rows(kGates);
+  return rows;
+}
+
 void check_losses(const GateRow& gate, const LayerShape& layer) {
   require<Unsupported>(layer.aux_loss == 0 || gate.losses == Losses::balance_and_z,
                        "gate {}: has no load-balancing loss, found aux-loss {}, expected 0", gate.name, layer.aux_loss);
@@ -49,7 +54,13 @@ void check_losses(const GateRow& gate, const LayerShape& layer) {
 
 }  // namespace
 
-const GateRow& find_gate(std::string_view name) { return find_named(kGates, name, "gate"); }
+void register_gate(const GatePart& part, GateRow row) {
+  row.name = part.name;
+  gate_parts().add(part, "gate");
+  gates().add(row, "gate");
+}
+
+const GateRow& find_gate(std::string_view name) { return find_named(gates(), name, "gate"); }
 
 Routing make_routing(const RankShape& rank, MemorySpace& memory) {
   const LayerShape& layer = rank.shape.layer;
@@ -72,6 +83,6 @@ Routing make_routing(const RankShape& rank, MemorySpace& memory) {
   return routing;
 }
 
-std::vector<std::string_view> gate_names() { return row_names(kGates); }
+std::vector<std::string_view> gate_names() { return row_names(gates()); }
 
 }  // namespace moe

@@ -1,6 +1,6 @@
 #pragma once
 // A gate decides which experts compute each token, and with what weight. A new one derives from Gate and has a row in
-// rule.cpp, and its name and summary in moe/shape/parts.h.
+// gate.cpp, and its name and summary in moe/shape/parts.h; a program that uses this library registers it instead.
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -48,13 +48,16 @@ struct AutogradGate;  // reference/gate_graph.h
 
 /// What runs of a gate; its choices and logits stand in moe/shape/parts.h.
 struct GateRow {
-  std::string_view name;
+  std::string_view name = {};
   std::unique_ptr<Gate> (*make)(const PartSetup&);
   Losses losses = Losses::none;
   const AutogradGate* reference = nullptr;  // its graph for autograd; null: layers with it can't be verified
   Scoring scoring = Scoring::none;          // of its CUDA kernels
 };
 
+/// Makes a gate known to all that plans and runs, under the name of both. Call it before other threads run. Throws
+/// BadInput for a name that is known.
+void register_gate(const GatePart& part, GateRow row);
 /// Returns the row of that name. Throws BadInput listing the known names.
 const GateRow& find_gate(std::string_view name);
 /// Makes the routing that this rank's gate fills, sized once. Throws BadInput if the gate can't be had with the layer's

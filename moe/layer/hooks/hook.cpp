@@ -12,13 +12,24 @@ constexpr std::array kHooks{HookRow{"none", [](Math&) { return std::unique_ptr<H
                             HookRow{"bf16", make_bf16_hook}};
 static_assert(same_names(kHooks, kHookParts), "a hook has a row here and one in moe/shape/parts.h");
 
-}  // namespace
-
-std::unique_ptr<Hook> make_hook(std::string_view name, Math& math) {
-  return find_named(kHooks, name, "hook").make(math);
+Registry<HookRow>& hooks() {
+  static Registry<HookRow> rows(kHooks);
+  return rows;
 }
 
-std::vector<std::string_view> hook_names() { return row_names(kHooks); }
+}  // namespace
+
+void register_hook(const Part& part, HookRow row) {
+  row.name = part.name;
+  hook_parts().add(part, "hook");
+  hooks().add(row, "hook");
+}
+
+std::unique_ptr<Hook> make_hook(std::string_view name, Math& math) {
+  return find_named(hooks(), name, "hook").make(math);
+}
+
+std::vector<std::string_view> hook_names() { return row_names(hooks()); }
 
 namespace {
 

@@ -39,10 +39,12 @@ class Hook {
 };
 
 struct HookRow {
-  std::string_view name;
+  std::string_view name = {};
   std::unique_ptr<Hook> (*make)(Math& math);
 };
 
+/// Makes a hook known as register_gate() does a gate.
+void register_hook(const Part& part, HookRow row);
 /// Makes the hook of that name; null for "none". Throws BadInput listing the known names.
 std::unique_ptr<Hook> make_hook(std::string_view name, Math& math = cpu_math());
 /// Returns "none", "bf16", ...

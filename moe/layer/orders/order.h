@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "moe/shape/parts.h"
 #include "moe/sharding/routing.h"
 #include "moe/sharding/row_layout.h"
 
@@ -35,10 +36,12 @@ class Order {
 };
 
 struct OrderRow {
-  std::string_view name;
+  std::string_view name = {};
   std::unique_ptr<Order> (*make)(DType dtype);
 };
 
+/// Makes an order known as register_gate() does a gate.
+void register_order(const Part& part, OrderRow row);
 /// Makes the order of that name. Throws BadInput listing the known names.
 std::unique_ptr<Order> make_order(std::string_view name, DType dtype);
 /// Returns "tutel", ...

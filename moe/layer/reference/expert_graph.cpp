@@ -6,7 +6,12 @@
 
 namespace moe {
 
+static void require_reference(const LayerShape& l) {
+  require<WrongResult>(static_cast<size_t>(l.ffn) < kFfnParts.size(), "expert {} has no reference", name_of(l.ffn));
+}
+
 std::vector<GraphWeight> expert_weights(const LayerShape& l) {
+  require_reference(l);
   std::vector<GraphWeight> weights{{kW1, {l.experts, l.model_dim, l.hidden}, l.model_dim},
                                    {kW2, {l.experts, l.hidden, l.model_dim}, l.hidden}};
   if (is_gated(l.ffn)) weights.push_back({kW3, {l.experts, l.model_dim, l.hidden}, l.model_dim});
@@ -63,6 +68,7 @@ at::Tensor expert_graph(const LayerShape& l, const at::Tensor& rows, const Graph
 }
 
 std::vector<GraphWeight> whole_expert_weights(const LayerShape& l, std::string_view prefix) {
+  require_reference(l);
   if (l.shared_hidden == 0) return {};
   const int64_t m = l.model_dim, s = l.shared_hidden;
   std::vector<GraphWeight> weights{{prefix, {m, s}, m, 0, kW1}, {prefix, {s, m}, s, 0, kW2}};

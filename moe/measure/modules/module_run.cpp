@@ -180,7 +180,7 @@ std::vector<std::string> registered_modules() {
   }
   for (const std::string_view hook : hook_names())
     if (make_hook(hook) != nullptr) names.push_back(fmt::format("hook:{}", hook));
-  for (const FfnPart& ffn : kFfnParts) names.push_back(fmt::format("expert:{}", ffn.name));
+  for (const FfnPart& ffn : ffn_parts()) names.push_back(fmt::format("expert:{}", ffn.name));
   return names;
 }
 
