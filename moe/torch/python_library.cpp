@@ -22,6 +22,7 @@
 #include "moe/schedule/schedule.h"
 #include "moe/search/layer_search.h"
 #include "moe/tensor/cpu/aten.h"
+#include "moe/torch/called_parts.h"
 #include "moe/torch/moe_layer_module.h"
 
 namespace moe {
@@ -165,66 +166,6 @@ void require_same_losses(Communicator& everyone, const LayerSeed& seed, RankLoss
                          all[rank][1] == 0 ? "sum" : "mean");
 }
 
-/// Throws ValueError, or TypeError of an element type, unless a tensor is as the layer's own.
-void require_like(std::string_view name, const torch::Tensor& tensor, const torch::Tensor& own) {
-  require<BadInput>(tensor.defined() && tensor.device().is_cpu(), "{}: found a tensor on {}, expected the CPU's", name,
-                    tensor.defined() ? tensor.device().str() : "no device");
-  if (tensor.scalar_type() != own.scalar_type())
-    throw c10::TypeError({__func__, __FILE__, __LINE__},
-                         fmt::format("{}: found elements of type {}, expected {}, the layer's dtype", name,
-                                     c10::toString(tensor.scalar_type()), c10::toString(own.scalar_type())));
-  require<BadInput>(tensor.sizes() == own.sizes(), "{}: found shape ({}), expected ({})", name,
-                    fmt::join(tensor.sizes(), ", "), fmt::join(own.sizes(), ", "));
-}
-
-TensorView view_of(const torch::Tensor& t, DType dtype) {
-  TensorView view(t.data_ptr(), {t.numel()}, dtype);
-  return t.dim() == 3   ? view.part(0, {t.size(0), t.size(1), t.size(2)})
-         : t.dim() == 2 ? view.part(0, {1, t.size(0), t.size(1)})
-                        : view.part(0, {1, 1, t.size(0)});
-}
-
-torch::Tensor tensor_of(TensorView t) {
-  return torch::from_blob(t.data(), {t.size(0), t.size(1)}, cpu::scalar_type(t.dtype()));
-}
-
-/// Parameters of a module of Python's, and their gradients.
-struct CalledParameters {
-  /// Copies the `weights` of the first rank of `copies`, which all have them.
-  CalledParameters(const RankShape& rank, Communicator& copies, const std::vector<torch::Tensor>& weights,
-                   const std::vector<std::string>& names) {
-    const auto stream = make_cpu_device()->make_stream("weights of Python's");
-    const torch::Tensor like = torch::empty({0}, cpu::scalar_type(rank.dtype()));
-    for (size_t i = 0; i < weights.size(); ++i) {
-      const int64_t axes = weights[i].dim();
-      require<BadInput>(axes >= 1 && axes <= 3, "{}: found a parameter of {} axes, expected 1 to 3", names[i], axes);
-      require_like(names[i], weights[i], like.new_empty(weights[i].sizes()));
-      values.push_back(weights[i].detach().clone(torch::MemoryFormat::Contiguous));
-      gradients.push_back(torch::zeros_like(values.back()));
-      copies.broadcast(values.back().data_ptr(), static_cast<int64_t>(values.back().nbytes()), 0, {*stream});
-      stream->synchronize();
-      Parameter p{names[i],
-                  {ShardRange{0, 1, 1}, {0, 1, 1}, {0, 1, 1}},
-                  view_of(values[i], rank.dtype()),
-                  view_of(gradients[i], rank.dtype())};
-      p.dimensions = static_cast<int>(axes);
-      for (int64_t axis = 0; axis < axes; ++axis)
-        p.axes[static_cast<size_t>(3 - axes + axis)] = {0, weights[i].size(axis), weights[i].size(axis)};
-      shown.push_back(p);
-    }
-  }
-
-  /// Takes gradients in the order of `values`.
-  void take(std::span<const torch::Tensor> found, Into into) {
-    require_equal(found.size(), gradients.size(), "gradients of Python's parameters");
-    for (size_t i = 0; i < found.size(); ++i)
-      into == Into::add ? gradients[i].add_(found[i]) : gradients[i].copy_(found[i]);
-  }
-
-  std::vector<torch::Tensor> values, gradients;
-  std::vector<Parameter> shown;
-};
-
 /// Stands for attention where a layer has none: h = x. Over MP each rank's part of the sum has its own tokens; a
 /// residual alone is that already.
 class NoAttention final : public Attention {
@@ -246,180 +187,17 @@ class NoAttention final : public Attention {
   int64_t begin_, own_;
 };
 
-/// A gate that Python computes, with parameters of its own. Its operators know it by the number of its layer.
-class CalledGate final : public Gate {
- public:
-  CalledGate(int64_t layer, CalledParameters parameters, std::shared_ptr<bool> keeps)
-      : layer_(layer), own_(std::move(parameters)), keeps_(std::move(keeps)) {}
-
-  void forward(TensorView hidden, Routing& routing) override {
-    static const auto kCall =
-        c10::Dispatcher::singleton()
-            .findSchemaOrThrow("moetune::gate_forward", "")
-            .typed<std::tuple<torch::Tensor, torch::Tensor>(int64_t, const torch::Tensor&, at::TensorList, bool)>();
-    const auto [choices, weights] = kCall.call(layer_, tensor_of(hidden).clone(), own_.values, *keeps_);
-    const torch::Tensor expected = torch::empty({routing.tokens, routing.choices}, torch::kMeta);
-    require<BadInput>(choices.sizes() == expected.sizes() && weights.sizes() == expected.sizes(),
-                      "gate: found choices ({}) and weights ({}), expected ({}): tokens, top_k",
-                      fmt::join(choices.sizes(), ", "), fmt::join(weights.sizes(), ", "),
-                      fmt::join(expected.sizes(), ", "));
-    const torch::Tensor experts = choices.to(torch::kLong).contiguous();
-    const auto chosen = std::span(experts.data_ptr<int64_t>(), routing.expert.size());
-    for (const int64_t expert : chosen)
-      require<BadInput>(expert >= 0 && expert < routing.experts, "gate: found expert {}, expected 0 to {}", expert,
-                        routing.experts - 1);
-    std::ranges::transform(chosen, routing.expert.begin(), [](int64_t expert) { return static_cast<int>(expert); });
-    assign_rows(routing);
-    require<BadInput>(weights.isfinite().all().item<bool>(), "gate: found a weight that is no finite number");
-    tensor_of(routing.weight.view()).copy_(weights);
-  }
-
-  void backward(const GateBackward& pass) override {
-    static const auto kCall = c10::Dispatcher::singleton()
-                                  .findSchemaOrThrow("moetune::gate_backward", "")
-                                  .typed<std::vector<torch::Tensor>(int64_t, const torch::Tensor&)>();
-    const std::vector<torch::Tensor> gradients = kCall.call(layer_, tensor_of(pass.d_weight).clone());
-    tensor_of(pass.d_hidden).add_(gradients.at(0));
-    own_.take(std::span(gradients).subspan(1), pass.into);
-  }
-
-  std::vector<Parameter> parameters() override { return own_.shown; }
-
- private:
-  int64_t layer_;
-  CalledParameters own_;
-  std::shared_ptr<bool> keeps_;  // whether graphs are kept for a backward
-};
-
-/// Experts that Python computes, each with parameters of its own and all of the hidden size (ESP 1).
-class CalledExperts final : public Expert {
- public:
-  CalledExperts(int64_t layer, std::vector<CalledParameters> experts, std::shared_ptr<bool> keeps)
-      : layer_(layer), experts_(std::move(experts)), keeps_(std::move(keeps)) {}
-
-  void begin_forward() override {
-    static const auto kCall =
-        c10::Dispatcher::singleton().findSchemaOrThrow("moetune::experts_begin", "").typed<void(int64_t)>();
-    kCall.call(layer_);
-  }
-  void reserve(int64_t) override {}  // Python keeps what autograd does
-
-  void forward(TensorView input, std::span<const Rows> rows, TensorView output) override {
-    static const auto kCall =
-        c10::Dispatcher::singleton()
-            .findSchemaOrThrow("moetune::expert_forward", "")
-            .typed<torch::Tensor(int64_t, int64_t, int64_t, const torch::Tensor&, at::TensorList, bool)>();
-    for_each_expert(rows, [&](size_t e, int64_t packed) {
-      const torch::Tensor x = tensor_of(at(input, rows[e].begin, rows[e].count()));
-      const torch::Tensor y =
-          kCall.call(layer_, static_cast<int64_t>(e), rows[e].begin, x.clone(), experts_[e].values, *keeps_);
-      require_like("expert", y, x);
-      tensor_of(at(output, packed, rows[e].count())).copy_(y);
-    });
-  }
-
-  void backward(const ExpertPass& pass, TensorView, Into into) override {
-    begin_gradients(into);
-    for_each_expert(pass.rows, [&](size_t e, int64_t packed) {
-      const std::vector<torch::Tensor> found =
-          gradients(pass, e, at(pass.d_output, packed, pass.rows[e].count()), true, true);
-      tensor_of(at(pass.d_input, packed, pass.rows[e].count())).copy_(found.at(0));
-      experts_[e].take(std::span(found).subspan(1), Into::add);
-    });
-  }
-
-  void backward_inputs(const ExpertPass& pass) override {
-    for_each_expert(pass.rows, [&](size_t e, int64_t packed) {
-      const TensorView d_output = at(pass.d_output, pass.rows[e].begin, pass.rows[e].count());
-      tensor_of(at(pass.d_input, packed, pass.rows[e].count())).copy_(gradients(pass, e, d_output, true, false).at(0));
-    });
-  }
-
-  void backward_weights(const ExpertPass& pass, TensorView, Into into) override {
-    begin_gradients(into);
-    for_each_expert(pass.rows, [&](size_t e, int64_t) {
-      const TensorView d_output = at(pass.d_output, pass.rows[e].begin, pass.rows[e].count());
-      experts_[e].take(gradients(pass, e, d_output, false, true), Into::add);
-    });
-  }
-
-  std::vector<Parameter> parameters(TensorView) override {
-    std::vector<Parameter> all;
-    for (const CalledParameters& expert : experts_) all.insert(all.end(), expert.shown.begin(), expert.shown.end());
-    for (Parameter& p : all) p.summed_over = SummedOver::edp;
-    return all;
-  }
-
- private:
-  static TensorView at(TensorView t, int64_t first, int64_t rows) {
-    return t.part(first * t.size(1), {rows, t.size(1)});
-  }
-
-  // Calls step(expert, its first row in a packed chunk) for each expert that has rows.
-  static void for_each_expert(std::span<const Rows> rows, const auto& step) {
-    int64_t packed = 0;
-    for (size_t e = 0; e < rows.size(); ++e) {
-      if (rows[e].count() > 0) step(e, packed);
-      packed += rows[e].count();
-    }
-  }
-
-  // The chunk that overwrites need not have rows of every expert.
-  void begin_gradients(Into into) {
-    if (into == Into::add) return;
-    for (CalledParameters& expert : experts_)
-      for (torch::Tensor& gradient : expert.gradients) gradient.zero_();
-  }
-
-  // Returns the gradients of the rows, if `inputs`, and behind them of the parameters, if `weights`.
-  std::vector<torch::Tensor> gradients(const ExpertPass& pass, size_t expert, TensorView d_output, bool inputs,
-                                       bool weights) {
-    static const auto kCall =
-        c10::Dispatcher::singleton()
-            .findSchemaOrThrow("moetune::expert_backward", "")
-            .typed<std::vector<torch::Tensor>(int64_t, int64_t, int64_t, const torch::Tensor&, const torch::Tensor&,
-                                              at::TensorList, bool, bool)>();
-    const Rows rows = pass.rows[expert];
-    return kCall.call(layer_, static_cast<int64_t>(expert), rows.begin,
-                      tensor_of(at(pass.input, rows.begin, rows.count())).clone(), tensor_of(d_output).clone(),
-                      experts_[expert].values, inputs, weights);
-  }
-
-  int64_t layer_;
-  std::vector<CalledParameters> experts_;
-  std::shared_ptr<bool> keeps_;  // whether graphs are kept for a backward
-};
-
-/// The modules of Python's that a layer calls, which know the layer by its number, and their parameters: the gate's,
-/// whose names begin with "gate/", and those of the experts that this rank holds, "experts/E/".
-struct PythonParts {
-  int64_t layer = 0;
-  bool gate = false, experts = false;
-  std::vector<torch::Tensor> weights;
-  std::vector<std::string> names;
-
-  CalledParameters of(const RankShape& rank, Communicator& copies, std::string_view prefix) const {
-    std::vector<torch::Tensor> own;
-    std::vector<std::string> own_names;
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (!names[i].starts_with(prefix)) continue;
-      own.push_back(weights[i]);
-      own_names.push_back(names[i]);
-    }
-    return {rank, copies, own, own_names};
-  }
-};
-
 /// The layer of MoELayer. `options`: a JSON object with the fields of a layer file and what else kOptionKeys names.
 class PythonLayer : public torch::CustomClassHolder {
  public:
-  PythonLayer(c10::intrusive_ptr<Ranks> ranks, const std::string& options, int64_t number, bool calls_gate,
-              bool calls_experts, const std::vector<torch::Tensor>& weights, const std::vector<std::string>& names)
+  PythonLayer(c10::intrusive_ptr<Ranks> ranks, const std::string& options, int64_t number,
+              const std::vector<std::string>& parts, const std::vector<torch::Tensor>& weights,
+              const std::vector<std::string>& names)
       : ranks_(std::move(ranks)) {
     in_python([&] {
       const cpu::UseThreads threads(torch::get_num_threads());
       const ConfigFile file = parse_json(options, std::string(kOptions));
-      make(TableReader(file, kOptionKeys), {number, calls_gate, calls_experts, weights, names});
+      make(TableReader(file, kOptionKeys), {number, parts, weights, names});
     });
   }
 
@@ -479,20 +257,12 @@ class PythonLayer : public torch::CustomClassHolder {
     const int rank = ranks_->everyone().rank();
     const auto made = std::make_shared<MoeLayer>(rank_shape(plan.shape, rank, plan.structure->flow), seed,
                                                  ranks_->comms_of(plan.shape.parallel));
-    LayerParts& parts = made->state().parts;
     if (!has_attention(options)) {
+      LayerParts& parts = made->state().parts;
       parts.attention = std::make_unique<NoAttention>(made->shape());
       parts.attention_norm = nullptr;
     }
-    if (python.gate) {
-      const LayerShape& layer = plan.shape.layer;
-      require<BadInput>(layer.aux_loss == 0 && layer.z_loss == 0,
-                        "{}: found auxiliary losses with a gate of Python's, expected none: it computes its own",
-                        kOptions);
-      parts.gate =
-          std::make_unique<CalledGate>(python.layer, python.of(made->shape(), ranks_->everyone(), "gate/"), keeps_);
-    }
-    if (python.experts) parts.expert = experts_of(*made, plan, python);
+    set_called_parts(made, plan, python, ranks_->everyone(), keeps_);
     module_ =
         std::make_unique<MoeLayerModule>(made, plan, make_device(DeviceKind::cpu, 0, torch::get_num_threads()), losses);
     for (const auto& weight : module_->named_parameters()) {
@@ -506,17 +276,6 @@ class PythonLayer : public torch::CustomClassHolder {
                           torch::device(torch::kMeta).dtype(cpu::scalar_type(input.dtype())));
     line_ = fmt::format("{}, {}, {}, r_f {}, r_b {}", describe(plan.shape.layer), describe_groups(plan.shape.parallel),
                         plan.schedule, plan.degree_forward, plan.degree_backward);
-  }
-
-  std::unique_ptr<Expert> experts_of(MoeLayer& layer, const Plan& plan, const PythonParts& python) {
-    const RankShape& rank = layer.shape();
-    require<BadInput>(std::ranges::none_of(plan.gradients, &Gradient::experts),
-                      "{}: found experts of Python's and schedule {}, expected one that doesn't pack experts", kOptions,
-                      plan.schedule);
-    std::vector<CalledParameters> experts;
-    for (int64_t e = rank.experts.first; e < rank.experts.first + rank.experts.count; ++e)
-      experts.push_back(python.of(rank, layer.state().comms.of(GroupKind::edp), fmt::format("experts/{}/", e)));
-    return std::make_unique<CalledExperts>(python.layer, std::move(experts), keeps_);
   }
 
   c10::intrusive_ptr<Ranks> ranks_;
@@ -547,13 +306,21 @@ TORCH_LIBRARY(moetune, library) {
   library.def(
       "expert_backward(int layer, int expert, int first, Tensor rows, Tensor d_output, Tensor[] parameters, "
       "bool inputs, bool weights) -> Tensor[]");
+  // Rows from tokens by the rows' numbers (tokens, top_k), -1: none; with `d_rows`, the tokens' gradients instead.
+  library.def("order(int layer, Tensor tokens, Tensor numbers, int rows, Tensor? d_rows) -> Tensor");
+  // The output from rows; with `d_output`, the gradients of rows and weights instead.
+  library.def("i_order(int layer, Tensor rows, Tensor numbers, Tensor weights, Tensor? d_output) -> Tensor[]");
+  // Block i of `send` to rank ranks[i], and block i of `receive` from it.
+  library.def("exchange(int layer, Tensor[] send, Tensor[] receive, int[] ranks) -> ()");
+  // A point of a hook, which may change the rows.
+  library.def("hook(int layer, str point, str phase, Tensor rows) -> ()");
   library.class_<Ranks>("Ranks")
       .def(torch::init<int64_t, int64_t, std::string, std::string, int64_t, double>())
       .def("experts", &Ranks::experts)
       .def("close", &Ranks::close);
   library.class_<PythonLayer>("Layer")
-      .def(torch::init<c10::intrusive_ptr<Ranks>, std::string, int64_t, bool, bool, std::vector<torch::Tensor>,
-                       std::vector<std::string>>())
+      .def(torch::init<c10::intrusive_ptr<Ranks>, std::string, int64_t, std::vector<std::string>,
+                       std::vector<torch::Tensor>, std::vector<std::string>>())
       .def("names", &PythonLayer::names)
       .def("weights", &PythonLayer::weights)
       .def("shards", &PythonLayer::shards)

@@ -6,6 +6,7 @@ those of the default process group of `torch.distributed`; without one there is 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import itertools
 import json
 import math
@@ -14,7 +15,7 @@ import threading
 import uuid
 import weakref
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple, Union
 
 import torch
 from torch import distributed, nn
@@ -89,7 +90,7 @@ def _leave() -> None:
 
 class _Layer:
     """The layer of some options, blocking: all ranks make theirs. A copy is another layer of the same options. `own`:
-    the parameters of the parts that Python computes, by name; `parts`: these parts, of "gate" and "experts"."""
+    the parameters of the parts that Python computes, by name; `parts`: these parts, of _PARTS."""
 
     def __init__(self, options: str, ranks_per_node: int, timeout: float, parts: Tuple[str, ...],
                  own: Dict[str, torch.Tensor]):
@@ -98,11 +99,20 @@ class _Layer:
         self.modules: Dict[str, Any] = {}  # of the parts, from the first forward on
         self.chosen: Any = None  # the last forward's hidden states and parameters, and weights, with their graph
         self.rows: Dict[Any, Any] = {}  # likewise of experts' rows, by expert, first row and their number
-        self.inside: Optional[int] = None  # the thread in which a part runs
-        self.made = torch.classes.moetune.Layer(_ranks(ranks_per_node, timeout), options, self.number, "gate" in parts,
-                                                "experts" in parts, list(own.values()),
-                                                [_called_name(name) for name in own])
+        self.inside: Set[int] = set()  # threads in which a part runs
+        self.made = torch.classes.moetune.Layer(_ranks(ranks_per_node, timeout), options, self.number, list(parts),
+                                                list(own.values()), [_called_name(name) for name in own])
         _layers[self.number] = self
+
+    @contextlib.contextmanager
+    def runs_part(self) -> Iterator[None]:
+        """While a part runs in this thread, which must not call the layer."""
+        thread = threading.get_ident()
+        self.inside.add(thread)
+        try:
+            yield
+        finally:
+            self.inside.discard(thread)
 
     def __reduce__(self) -> Any:
         return _made_again, self.arguments
@@ -122,6 +132,10 @@ def _called_name(name: str) -> str:
     return name.replace(".", "/")  # torch allows no dots
 
 
+# Parts of a layer that Python may compute; the first two have parameters. And the points of a hook.
+_PARTS = ("gate", "experts", "order", "dispatcher", "hook")
+_POINTS = ("before_moe_start", "before_dispatch", "after_dispatch", "before_combine", "after_combine",
+           "before_moe_end")
 _numbers = itertools.count(1)
 _calls = threading.RLock()  # of gates and experts, which several layers may share
 _layers: "weakref.WeakValueDictionary[int, _Layer]" = weakref.WeakValueDictionary()
@@ -154,11 +168,8 @@ def _called(layer: _Layer, module: nn.Module, rows: torch.Tensor, values: List[t
         # Stand for the parameters, whose gradients the layer gives to autograd: so hooks see them once.
         parameters = {name: value.detach().requires_grad_(p.requires_grad)
                       for (name, p), value in zip(module.named_parameters(), values)}
-        layer.inside = threading.get_ident()
-        try:
+        with layer.runs_part():
             return [rows, *parameters.values()], torch.func.functional_call(module, parameters, (rows,))
-        finally:
-            layer.inside = None
 
 
 def _gradients(inputs: List[torch.Tensor], output: torch.Tensor, d_output: torch.Tensor,
@@ -218,7 +229,57 @@ def _expert_backward(number: int, expert: int, first: int, rows: torch.Tensor, d
     return _gradients(own, output, d_output, not of_weights)
 
 
-for _operator in (_gate_forward, _gate_backward, _experts_begin, _expert_forward, _expert_backward):
+def _ordered(number: int, way: str, inputs: List[torch.Tensor], arguments: List[Any],
+             d_output: Optional[torch.Tensor]) -> List[torch.Tensor]:
+    """What an order returns one way, or the gradients of its inputs."""
+    layer = _layers[number]
+    with torch.inference_mode(False), torch.set_grad_enabled(d_output is not None), layer.runs_part():
+        inputs = [each.requires_grad_(d_output is not None) for each in inputs]
+        found = getattr(layer.modules["order"], way)(inputs[0], *arguments, *inputs[1:])
+    if not isinstance(found, torch.Tensor):
+        raise TypeError(f"{way}: found a {type(found).__name__}, expected a tensor (rows, model_dim)")
+    if d_output is None:
+        return [found]
+    if found.shape != d_output.shape:
+        raise ValueError(f"{way}: found shape {tuple(found.shape)}, expected {tuple(d_output.shape)}")
+    return _gradients(inputs, found, d_output, False)
+
+
+def _order(number: int, tokens: torch.Tensor, numbers: torch.Tensor, rows: int,
+           d_rows: Optional[torch.Tensor]) -> torch.Tensor:
+    return _ordered(number, "order", [tokens], [numbers, rows], d_rows)[0]
+
+
+def _i_order(number: int, rows: torch.Tensor, numbers: torch.Tensor, weights: torch.Tensor,
+             d_output: Optional[torch.Tensor]) -> List[torch.Tensor]:
+    return _ordered(number, "i_order", [rows, weights], [numbers], d_output)
+
+
+def _exchange(number: int, send: List[torch.Tensor], receive: List[torch.Tensor], ranks: List[int]) -> None:
+    layer = _layers[number]
+    with torch.no_grad(), layer.runs_part():
+        layer.modules["dispatcher"](send, receive, ranks)
+
+
+def _hook(number: int, point: str, phase: str, rows: torch.Tensor) -> None:
+    layer = _layers[number]
+    call = layer.modules["hook"].get(point)
+    if call is None:
+        return
+    with torch.no_grad(), layer.runs_part():
+        found = call(phase, rows)
+    if found is None:
+        return
+    if not isinstance(found, torch.Tensor):
+        raise TypeError(f"{point}: found a {type(found).__name__}, expected a tensor or None")
+    if found.shape != rows.shape or found.dtype != rows.dtype:
+        raise ValueError(f"{point}: found a tensor of {found.dtype} {tuple(found.shape)}, expected {rows.dtype} "
+                         f"{tuple(rows.shape)}")
+    rows.copy_(found.detach())
+
+
+for _operator in (_gate_forward, _gate_backward, _experts_begin, _expert_forward, _expert_backward, _order, _i_order,
+                  _exchange, _hook):
     _operators.impl(_operator.__name__[1:], _operator, "CompositeExplicitAutograd")
 
 
@@ -243,6 +304,26 @@ def _field(key: str, value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"MoELayer: {key}: found {value}, expected a finite number")
     return value
+
+
+def _called_parts(parts: Dict[str, Any]) -> Dict[str, Any]:
+    """Those of an order, a dispatcher and a hook that Python computes, not named ones."""
+    called = {name: part for name, part in parts.items() if part is not None and not isinstance(part, str)}
+    for name, part in called.items():
+        if name == "order" and not all(callable(getattr(part, way, None)) for way in ("order", "i_order")):
+            raise TypeError(f"MoELayer: order: found a {type(part).__name__}, expected an object with the functions "
+                            "order and i_order")
+        if name == "dispatcher" and not callable(part):
+            raise TypeError(f"MoELayer: dispatcher: found a {type(part).__name__}, expected a function")
+        if name == "hook":
+            if not isinstance(part, Mapping) or not all(callable(call) for call in part.values()):
+                raise TypeError(f"MoELayer: hook: found a {type(part).__name__}, expected functions by the names of "
+                                "points")
+            for point in part:
+                if point not in _POINTS:
+                    raise ValueError(f"MoELayer: hook: found the point {point!r}, expected some of "
+                                     f"{', '.join(_POINTS)}")
+    return called
 
 
 def _made_expert(make: Callable[[], nn.Module], seed: int, number: int) -> nn.Module:
@@ -273,6 +354,9 @@ class MoELayer(nn.Module):
     the experts' numbers and their weights, both (tokens, top_k); autograd does its backward. Its parameters start as
     rank 0's and stay the same on all ranks.
 
+    `order`, `dispatcher` and `hook` are names likewise, or parts of one's own (docs/torch_parts.md): an object with the
+    functions `order` and `i_order`; a function that exchanges rows; functions by the names of a hook's points.
+
     `losses`: "sum" or "mean": the loss of the step is the sum, or as with DistributedDataParallel the mean, of the
     losses of ranks with different tokens. `seed` decides the initial weights, which don't depend on the number of
     ranks. `ranks_per_node` counts a machine's ranks as several nodes; 0: as they are. `timeout`: after so many seconds
@@ -288,9 +372,13 @@ class MoELayer(nn.Module):
     def __init__(self, *, plan: Union[str, os.PathLike, None] = None, schedule: Optional[str] = None,
                  degrees: Union[int, Tuple[int, int], None] = None, losses: str = "sum", seed: int = 1,
                  ranks_per_node: int = 0, timeout: float = 600.0, gate: Union[str, nn.Module, None] = None,
-                 expert: Optional[Callable[[], nn.Module]] = None, **fields: Any):
+                 expert: Optional[Callable[[], nn.Module]] = None, order: Any = None, dispatcher: Any = None,
+                 hook: Any = None, **fields: Any):
         super().__init__()
+        others = {"order": order, "dispatcher": dispatcher, "hook": hook}
+        called = _called_parts(others)
         options = {**fields, "losses": losses, "seed": seed}
+        options.update({name: part for name, part in others.items() if part is not None and name not in called})
         if not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
             raise ValueError(f"MoELayer: timeout: found {timeout!r}, expected a number of seconds above 0")
         if isinstance(options.get("dtype"), torch.dtype):
@@ -324,7 +412,8 @@ class MoELayer(nn.Module):
                                  "each to have its own")
             parts["experts"] = nn.ModuleDict(made)
         own = {f"{part}.{name}": p for part, module in parts.items() for name, p in module.named_parameters()}
-        self._layer = _Layer(text, ranks_per_node, timeout, tuple(parts), own)
+        self._parts = called
+        self._layer = _Layer(text, ranks_per_node, timeout, (*parts, *called), own)
         self._called = {_called_name(name): name for name in own}
         self._names: List[str] = self._layer.made.names()
         for part, module in parts.items():
@@ -346,8 +435,8 @@ class MoELayer(nn.Module):
             if weight is None and name not in self._called:  # a parametrization has replaced it
                 weights[name] = getattr(self, name)
         if self._layer.number:
-            if self._layer.inside == threading.get_ident():
-                raise RuntimeError("MoELayer: found a layer that its own gate or expert calls, expected one without it")
+            if threading.get_ident() in self._layer.inside:
+                raise RuntimeError("MoELayer: found a layer that its own part calls, expected one without it")
             weights.update(self._called_parameters())
         if torch.is_autocast_enabled("cpu"):
             x = x.to(weights[self._names[0]].dtype)
@@ -359,7 +448,10 @@ class MoELayer(nn.Module):
     def _called_parameters(self) -> Dict[str, torch.Tensor]:
         """Those of the parts that Python computes, by the layer's names; hands the parts to the layer."""
         found: Dict[str, torch.Tensor] = {}
+        self._layer.modules.update(self._parts)
         for part in self._layer.arguments[3]:
+            if part in self._parts:
+                continue
             module = getattr(self, part)
             with _calls:  # during which a module has stand-ins for its parameters
                 own = dict(module.named_parameters()) if isinstance(module, nn.Module) else {}

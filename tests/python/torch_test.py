@@ -93,6 +93,39 @@ class OwnExpert(nn.Module):
         return self.layers(rows)
 
 
+class OwnOrder:
+    """An order of a user's: rows are gathered tokens, and summed tokens are rows that are looked up."""
+
+    def order(self, tokens, numbers, rows):
+        kept = numbers >= 0
+        token = torch.arange(len(tokens)).unsqueeze(1).expand_as(numbers)[kept]
+        return tokens.new_zeros(rows, tokens.shape[1]).index_add(0, numbers[kept], tokens[token])
+
+    def i_order(self, rows, numbers, weights):
+        found = torch.cat((rows, rows.new_zeros(1, rows.shape[1])))[numbers]  # -1: the row of zeros
+        return (weights.unsqueeze(2) * found).sum(1)
+
+
+def own_exchange(send, receive, ranks):
+    """A dispatcher of a user's: sends and receives of torch's, by pairs of ranks."""
+    own = ranks.index(distributed.get_rank())
+    receive[own].copy_(send[own])
+    works = []
+    for peer, rank in enumerate(ranks):
+        if peer != own:
+            works += [distributed.isend(send[peer], rank), distributed.irecv(receive[peer], rank)]
+    for work in works:
+        work.wait()
+
+
+def scaled(factor):
+    return lambda phase, rows: rows.mul_(factor)
+
+
+SCALED = {"before_dispatch": scaled(1024), "after_dispatch": lambda phase, rows: rows / 1024,
+          "before_combine": scaled(2), "after_combine": scaled(0.5)}
+
+
 def all_experts(layer, fields):
     """Every expert, from all ranks' parts."""
     mine = {number: expert.state_dict() for number, expert in layer.experts.items()}
@@ -702,7 +735,7 @@ class Gates(unittest.TestCase):
                 (lambda h: h, TypeError, "^gate: found Tensor, expected two tensors"),
                 (lambda h: (h, h, h), TypeError, "^gate: found Tensor, Tensor, Tensor, expected two tensors"),
                 (lambda h: None, TypeError, "^gate: found NoneType, expected two tensors"),
-                (lambda h: layer(h), RuntimeError, "found a layer that its own gate or expert calls"),
+                (lambda h: layer(h), RuntimeError, "found a layer that its own part calls"),
                 (lambda h: (torch.arange(2).expand(16, 2), torch.full((16, 2), math.nan)), ValueError,
                  "^gate: found a weight that is no finite number"),
                 (lambda h: (torch.zeros(16, 2, dtype=int, device="meta"), torch.ones(16, 2)), ValueError,
@@ -808,7 +841,7 @@ class Experts(unittest.TestCase):
                 (lambda rows: rows[:1], ValueError, r"^expert: found shape \(1, 16\), expected \("),
                 (lambda rows: rows.float(), TypeError, "^expert: found elements of type Float, expected Double"),
                 (lambda rows: (rows, rows), TypeError, "^expert: found a tuple, expected a tensor"),
-                (self.layer, RuntimeError, "own gate or expert calls")):
+                (self.layer, RuntimeError, "own part calls")):
             broken = MoELayer(**TINY, dtype=torch.float64, expert=OwnExpert)
             for expert in broken.experts.values():
                 expert.forward = made if made is not self.layer else lambda rows: broken(rows)
@@ -817,6 +850,88 @@ class Experts(unittest.TestCase):
         self.layer.experts["0"] = nn.Linear(16, 16, dtype=torch.float64)
         with self.assertRaisesRegex(ValueError, "^experts: found parameters 0.weight, .*expected 0.unused"):
             self.layer(self.x)
+
+
+class OtherParts(unittest.TestCase):
+    """An order, a dispatcher and a hook of the user's. Ranks exchange rows: Processes has the rest."""
+
+    def test_orders_are_plain_pytorchs(self):
+        for dtype in torch.float64, torch.float32:
+            for schedule, degrees in [*SCHEDULES, ("fsmoe", (1, 3))]:
+                for fields in TINY, {**TINY, **SWIGLU}, {**TINY, "gate": "gshard"}:
+                    with self.subTest(schedule=schedule, dtype=dtype, fields=fields):
+                        require_as_plain(fields, dtype, schedule=schedule, degrees=degrees, order=OwnOrder())
+
+    def test_orders_drop_what_the_layer_drops(self):
+        fields = {**TINY, "capacity_factor": 0.5}
+        ours, plain = (MoELayer(dtype=torch.float64, **fields, **own) for own in ({}, {"order": OwnOrder()}))
+        x = all_tokens(ours, torch.float64)
+        for layer in ours, plain:
+            layer.x = x.clone().requires_grad_()
+            layer.y = layer(layer.x)
+            layer.y.square().sum().backward()
+        require_near(ours.y.detach(), plain.y.detach(), torch.float64, "output")
+        require_near(ours.x.grad, plain.x.grad, torch.float64, "gradient of x")
+        for (name, a), b in zip(ours.named_parameters(), plain.parameters()):
+            require_near(a.grad, b.grad, torch.float64, name)
+
+    def test_hooks_at_both_ends(self):
+        """Twice the hidden states, and in the backward twice their gradient, as of a layer whose input is doubled."""
+        alone = {**no_drops(TINY), "attention": False, "residual": False, "norm": "none", "dtype": torch.float64}
+        points = []
+
+        def start(phase, rows):
+            points.append((phase, "start", tuple(rows.shape)))
+            return 2 * rows if phase == "forward" else None
+
+        def end(phase, rows):
+            points.append((phase, "end", tuple(rows.shape)))
+            if phase == "backward":
+                rows *= 2
+
+        hooked = MoELayer(**alone, hook={"before_moe_start": start, "before_moe_end": end})
+        x = all_tokens(hooked, torch.float64).requires_grad_()
+        hooked(x).square().sum().backward()
+        rows = (16, 16)
+        self.assertEqual(points, [("forward", "start", rows), ("forward", "end", rows), ("backward", "start", rows),
+                                  ("backward", "end", rows)])
+        plain, doubled = MoELayer(**alone), (2 * x.detach()).requires_grad_()
+        plain(doubled).square().sum().backward()
+        require_near(x.grad, 2 * doubled.grad, torch.float64, "gradient of x")
+        for (name, a), b in zip(hooked.named_parameters(), plain.parameters()):
+            require_near(a.grad, b.grad, torch.float64, name)
+        points.clear()
+        copy.deepcopy(hooked)(x)
+        self.assertEqual(len(points), 2, "a copy has the hook")
+
+    def test_refusals(self):
+        for own, error, line in (
+                ({"hook": {"before_lunch": print}}, ValueError, "hook: found the point 'before_lunch', expected some"),
+                ({"hook": print}, TypeError, "hook: found a builtin_function_or_method, expected functions by"),
+                ({"order": print}, TypeError, "order: found a builtin_function_or_method, expected an object with"),
+                ({"dispatcher": 3}, TypeError, "dispatcher: found a int, expected a function"),
+                ({"order": OwnOrder(), "gate": "softmoe"}, ValueError, "gate softmoe, expected one that doesn't mix"),
+                ({"hook": "none2"}, ValueError, "hook: unknown 'none2', expected one of: none, bf16")):
+            with self.assertRaisesRegex(error, f"^(MoELayer: )?.*{line}"):
+                MoELayer(**{**TINY, **own})
+
+        class Broken(OwnOrder):
+            def order(self, tokens, numbers, rows):
+                return found(tokens)
+
+        x = torch.randn(16, 16)
+        for found, error, line in ((lambda t: t[:1], ValueError, r"^order: found shape \(1, 16\), expected \("),
+                                   (lambda t: 3, TypeError, "^order: found a int, expected a tensor"),
+                                   (lambda t: layer(t), RuntimeError, "own part calls")):
+            layer = MoELayer(**TINY, order=Broken())
+            with self.assertRaisesRegex(error, line):
+                layer(x)
+        for found, error, line in ((lambda t: t[:1], ValueError, "^before_moe_start: found a tensor of torch.float32"),
+                                   (lambda t: 3, TypeError, "^before_moe_start: found a int, expected a tensor or"),
+                                   (lambda t: 1 / 0, ZeroDivisionError, "division")):
+            layer = MoELayer(**TINY, hook={"before_moe_start": lambda phase, rows: found(rows)})
+            with self.assertRaisesRegex(error, line):
+                layer(x)
 
 
 class Plans(unittest.TestCase):
@@ -969,14 +1084,14 @@ class Page(unittest.TestCase):
     def test_python_runs(self):
         sys.path.insert(0, str(ROOT / "tests/docs"))
         from pages import Page as PageOf
-        page = PageOf("docs/torch.md")
-        blocks = [block for block in page.blocks if block.language == "python" and "moetune.torch" in block.text
-                  and "transformers" not in block.text]  # transformers_test.py runs those
-        self.assertTrue(blocks)
-        for block in blocks:
-            done = subprocess.run([sys.executable, "-c", block.text], capture_output=True, text=True, check=False,
-                                  env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
-            self.assertEqual(done.stdout, page.output_of(block).text, done.stderr)
+        for page in map(PageOf, ("docs/torch.md", "docs/torch_parts.md")):
+            blocks = [block for block in page.blocks if block.language == "python" and "moetune.torch" in block.text
+                      and "transformers" not in block.text]  # transformers_test.py runs those
+            self.assertTrue(blocks)
+            for block in blocks:
+                done = subprocess.run([sys.executable, "-c", block.text], capture_output=True, text=True, check=False,
+                                      env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+                self.assertEqual(done.stdout, page.output_of(block).text, done.stderr)
 
     def test_examples_train(self):
         for example in "train_torch.py", "train_torch_parts.py":
@@ -1005,6 +1120,28 @@ def require_own_buffers():
     assert drawn == {number: expert.drawn.item() for number, expert in model[1].experts.items()}, drawn
 
 
+def require_own_parts(spread):
+    """An order, a dispatcher and a hook of a user's among ranks; the hook's points are those of each exchange."""
+    for schedule, degrees in ("tutel", 2), ("fsmoe", (2, 1)):
+        for fields in TINY, {**TINY, **SWIGLU}:
+            calls = []
+
+            def counted(point, change):
+                return lambda phase, rows: (calls.append((phase, point)), change(phase, rows))[1]
+
+            hook = {point: counted(point, change) for point, change in SCALED.items()}
+            require_as_plain(fields, torch.float64, schedule=schedule, degrees=degrees, order=OwnOrder(),
+                             dispatcher=own_exchange, hook=hook, **spread)
+            chunks = (degrees, degrees) if schedule == "tutel" else degrees
+            for phase, point in calls:
+                assert calls.count((phase, point)) == chunks[phase == "backward"], (phase, point, calls)
+            assert len({point for _, point in calls}) in (0, 4), calls  # no exchange if all experts are on each rank
+    try:
+        MoELayer(**TINY, schedule="parm", dispatcher=own_exchange, **spread)
+    except ValueError as error:
+        assert "expected one that exchanges rows over EP alone" in str(error), error
+
+
 def on_ranks():
     """What every rank of a launch runs."""
     distributed.init_process_group("gloo")
@@ -1020,6 +1157,7 @@ def on_ranks():
             if ranks == 2 or spread.get("esp") == 1:
                 experts = {**TINY, "expert": OwnExpert}
                 require_as_plain(experts, torch.float64, schedule=schedule, degrees=degrees, **spread)
+        require_own_parts(spread)
         require_as_plain(TINY, torch.float32, schedule="fsmoe", degrees=2, **spread)
         require_same_training(TINY, torch.float64, schedule="fsmoe", degrees=2, **spread)
     require_ddp(torch.float64)
