@@ -24,17 +24,25 @@ class SplitSearch {
     sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
     for (const int64_t bytes : sizes) at_bends_.push_back(split(bytes));
     for (size_t i = 1; i < bends.size(); ++i) add_piece(bends[i - 1], bends[i]);
+    for (const Split& s : at_bends_) {
+      least_first_s_ = std::min(least_first_s_, s.first_s);
+      least_second_s_ = std::min(least_second_s_, s.second_s);
+      least_both_s_ = std::min(least_both_s_, s.first_s + s.second_s);
+    }
   }
 
-  int64_t best(const SplitPaths& paths) const {
+  struct Best {
+    int64_t bytes = 0;
+    double seconds = std::numeric_limits<double>::infinity();
+  };
+  Best best(const SplitPaths& paths) const {
     std::vector<int64_t> crossings;
     for (const Piece& piece : pieces_) add_crossings(paths, piece, crossings);
     std::ranges::sort(crossings);
-    int64_t best = 0;
-    double least = std::numeric_limits<double>::infinity();
+    Best best;
     const auto offer = [&](const Split& s) {
       const double seconds = paths.seconds(s.first_s, s.second_s);
-      if (seconds < least * (1 - 1e-12)) best = s.bytes, least = seconds;
+      if (seconds < best.seconds * (1 - 1e-12)) best = {s.bytes, seconds};
     };
     auto bend = at_bends_.begin();
     for (const int64_t bytes : crossings) {
@@ -43,6 +51,12 @@ class SplitSearch {
     }
     for (; bend != at_bends_.end(); ++bend) offer(*bend);
     return best;
+  }
+
+  /// Returns what no split beats: prices are straight between bends, so that each slice, and both, are shortest at one.
+  double at_least(const SplitPaths& paths) const {
+    return std::max(
+        {paths.neither, paths.first + least_first_s_, paths.second + least_second_s_, paths.both + least_both_s_});
   }
 
  private:
@@ -101,6 +115,8 @@ class SplitSearch {
   const LayerPricer& pricer_;
   int64_t all_, grain_;
   std::vector<Split> at_bends_;  // by bytes
+  double least_first_s_ = std::numeric_limits<double>::infinity(), least_second_s_ = least_first_s_,
+         least_both_s_ = least_first_s_;  // of the splits at bends
   std::vector<Piece> pieces_;
 };
 
@@ -176,13 +192,22 @@ double SplitPaths::seconds(double first_s, double second_s) const {
 
 std::vector<int64_t> best_splits(std::span<const SplitPaths> paths, const LayerPricer& pricer, int64_t all) {
   const SplitSearch search(pricer, all);
-  std::vector<int64_t> best;
-  for (const SplitPaths& one : paths) best.push_back(search.best(one));
-  return best;
+  std::vector<std::pair<double, const SplitPaths*>> bounded;
+  for (const SplitPaths& one : paths) bounded.emplace_back(search.at_least(one), &one);
+  std::ranges::sort(bounded);
+  std::vector<int64_t> splits;
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [at_least, one] : bounded) {
+    if (at_least >= least) break;
+    const SplitSearch::Best best = search.best(*one);
+    splits.push_back(best.bytes);
+    least = std::min(least, best.seconds);
+  }
+  return splits;
 }
 
 int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer, int64_t all) {
-  return SplitSearch(pricer, all).best(paths);
+  return SplitSearch(pricer, all).best(paths).bytes;
 }
 
 int64_t best_contended_split(const FluidReplay& replay, const Structure& backward, const LayerPricer& pricer,

@@ -26,7 +26,7 @@ struct SplitPaths {
 /// measured price curves: between their bends every path is linear, so that the least lies at a bend or where two paths
 /// are equally long.
 int64_t best_split(const SplitPaths& paths, const LayerPricer& pricer, int64_t all);
-/// Returns the same of several backwards, for less than that many searches.
+/// Returns splits of several backwards, among them one with which the shortest of them all is as short as any makes it.
 std::vector<int64_t> best_splits(std::span<const SplitPaths> paths, const LayerPricer& pricer, int64_t all);
 
 /// Finds the split under contention, where no path stays straight: `replay` has a backward with a slice in each place,

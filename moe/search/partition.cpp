@@ -142,8 +142,10 @@ class LayerCurve {
     };
     offer(0);
     if (bytes > 0) offer(bytes);
-    if (of_.best_splits)
+    if (of_.best_splits) {
       for (const int64_t moe_bytes : of_.best_splits(bytes)) offer(moe_bytes);
+      return best;
+    }
     for (int64_t moe_bytes = grain_; !of_.bends_known && moe_bytes < bytes; moe_bytes += grain_) offer(moe_bytes);
     for (const int64_t bend : of_.moe_bends)
       for (const int64_t moe_bytes : {bend, bend + element_}) offer(moe_bytes);  // bends may lie inside an element

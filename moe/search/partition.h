@@ -28,8 +28,8 @@ struct PartitionLayer {
   /// last bend `seconds` is straight.
   std::vector<int64_t> moe_bends, dense_bends;
   bool bends_known = false;  // false: nothing is assumed, every grain of either slice is tried
-  /// Returns bytes in the MoE part, of so many in both places, one of which is best unless that is at a bend of either
-  /// slice. Empty: the best is at a bend.
+  /// Returns bytes in the MoE part, of so many in both places, one of which is best unless all are better in one place.
+  /// Empty: the best is at a bend.
   std::function<std::vector<int64_t>(int64_t bytes)> best_splits = {};
   double moe_window_s = 0, dense_window_s = 0;  // for step 1: t_olp, what either part hides of an AllReduce
   std::string key;                              // layers of equal key have equal `seconds` and bends; empty: like none
