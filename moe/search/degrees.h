@@ -2,6 +2,7 @@
 // Finds the exact degrees and gradient split of one layer: every integer r that a lower bound does not rule out is
 // replayed.
 #include <functional>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct DegreeChoice {
   int64_t micro_op_bytes = kMicroOpBytes;  // of schedules with micro-ops; 0: tuned
   int64_t min_chunk_bytes = 0;             // MoNTA's I_minimal: no smaller AlltoAll or AllGather chunk is tried
   bool takes_rivals = true;                // `wave` may take the plan of another schedule
+  /// Seconds of the plans of schedules that this choice was made for before: `wave` tunes none again that is no faster.
+  std::map<const Schedule*, double> known_s = {};
   /// Returns whether a rank's memory holds such a layer: experts are packed only as far as it does. Empty: it holds
   /// any.
   std::function<bool(const LayerCase&, Flow)> fits = {};

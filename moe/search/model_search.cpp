@@ -262,6 +262,8 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
   for (const auto& [bound_s, rival] : rivals_of(apart, model, choice)) {
     best.bound_s = best.at_least_s = std::min(best.bound_s, bound_s);
     if (!search::better(bound_s, best.total_s()) && (fits || !may_fit)) break;
+    const auto known = choice.known_s.find(rival);
+    if (fits && known != choice.known_s.end() && !search::better(known->second, best.total_s())) continue;
     try {
       ModelResult other = tune(*rival, apart, model, strategy, choice);
       const bool other_fits = holds(memory_request(other.plan));

@@ -256,9 +256,10 @@ TEST(Wave, IsNeverSlowerThanAnyThatFits) {
   for (long seed = 1; seed <= cases; ++seed) {
     Drawn drawn(static_cast<uint64_t>(seed), seed % 2 == 0);
     SCOPED_TRACE(drawn.layer.text);
-    const auto tuned = [&](const Schedule& schedule, std::optional<double> capacity) {
+    const auto tuned = [&](const Schedule& schedule, std::optional<double> capacity,
+                           std::map<const Schedule*, double> known_s = {}) {
       return search.tune(schedule, drawn.pricer, drawn.model, partition_strategies().front(),
-                         within_memory({}, capacity, drawn.model));
+                         within_memory({.known_s = std::move(known_s)}, capacity, drawn.model));
     };
     const Schedule& wave = find_schedule("wave");
     const ModelResult free = tuned(wave, {});
@@ -266,16 +267,21 @@ TEST(Wave, IsNeverSlowerThanAnyThatFits) {
     const double capacity = least + (bytes_of(free) - least) * (1.5 * drawn.draws.uniform() - 0.25);
     const ModelResult found = tuned(wave, capacity);
     const bool fits = bytes_of(found) <= capacity;
+    std::map<const Schedule*, double> known_s;
     for (const Schedule& schedule : all_schedules()) try {
         const ModelResult other = tuned(schedule, capacity);
         ASSERT_GE(other.total_s(), other.bound_s * (1 - 1e-9)) << schedule.name;
         if (&schedule == &wave) continue;
         ASSERT_LE(free.total_s(), other.total_s() * (1 + 1e-9)) << schedule.name;
         if (bytes_of(other) > capacity) continue;
+        known_s[&schedule] = other.total_s();
         ASSERT_TRUE(fits) << schedule.name;
         ASSERT_LE(found.total_s(), other.total_s() * (1 + 1e-9)) << schedule.name;
       } catch (const BadInput&) {  // it does not run the model
       }
+    const ModelResult beside = tuned(wave, capacity, known_s);
+    ASSERT_EQ(beside.total_s(), found.total_s()) << "what is known of others changes no plan";
+    ASSERT_EQ(beside.variant, found.variant);
     as_others += found.variant != nullptr;
     limited += bytes_of(free) > capacity;
     kept_less += fits && found.variant == nullptr && bytes_of(found) < bytes_of(free);

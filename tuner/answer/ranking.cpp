@@ -207,6 +207,7 @@ RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, P
 std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vector<const Schedule*>& schedules) {
   std::vector<RankedSchedule> rows;
   std::chrono::steady_clock::duration longest{};
+  RankingRequest asked = request;
   bool usable = request.known != nullptr && request.known->is_usable();
   for (const Schedule* schedule : schedules) {
     const auto start = std::chrono::steady_clock::now();
@@ -217,7 +218,8 @@ std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vecto
       rows.back().refusal = {.kind = Refusal::Kind::not_in_time,
                              .reason = "not planned in the time of the search for a shape (--schedule NAME)"};
     } else {
-      rows.push_back(ranked(request, *schedule));
+      rows.push_back(ranked(asked, *schedule));
+      if (rows.back().is_usable()) asked.degrees.known_s[schedule] = rows.back().pass_s();
       longest = std::max(longest, std::chrono::steady_clock::now() - start);
       usable |= rows.back().is_usable();
     }
