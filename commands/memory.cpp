@@ -41,10 +41,11 @@ void print_text(const MemoryReport& report) {
   const std::string what =
       fmt::format("{} on {} ({} x {}): {}", report.name.empty() ? "layer" : report.name, report.cluster,
                   counted(p.nodes, "node"), p.ranks_per_node, describe_layers(r.layers, r.dense, r.shape.layer));
-  const std::string how =
-      fmt::format("pp {} dp {} mp {} ep {} esp {} edp {}; ZeRO {}, {} of {} micro-batches in flight ({}), recompute {}",
-                  p.pp, p.dp, p.mp, p.ep, p.esp, p.edp, p.zero, micro_batches_in_flight(r, estimate_memory(r).stage),
-                  r.micro_batches, describe_order(r.order, r.virtual_stages), name_of(p.recompute));
+  const std::string how = fmt::format(
+      "pp {} dp {}{} mp {} ep {} esp {} edp {}; ZeRO {}, {} of {} micro-batches in flight ({}), recompute {}", p.pp,
+      p.dp, p.cp > 1 ? fmt::format(" cp {}", p.cp) : "", p.mp, p.ep, p.esp, p.edp, p.zero,
+      micro_batches_in_flight(r, estimate_memory(r).stage), r.micro_batches, describe_order(r.order, r.virtual_stages),
+      name_of(p.recompute));
   fmt::print("{}\n{}\n\n{}", fitted_line(what), fitted_line(how), table);
   if (!report.capacity_bytes)
     fmt::print("{} does not say how much memory a rank has: [topology] memory_bytes, or --memory-gib\n",

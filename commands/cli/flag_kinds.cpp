@@ -207,7 +207,9 @@ void add_batch(CLI::App& verb, commands::Selection& s) {
 
 void add_groups(CLI::App& verb, commands::Selection& s) {
   commands::LayerFlags& l = s.layer;
-  add_number(verb, "--dp", l.dp, "data-parallel group size; default: what ranks, --mp and --pp leave", {1, 1e6});
+  add_number(verb, "--dp", l.dp, "data-parallel group size; default: what ranks, --cp, --mp and --pp leave", {1, 1e6});
+  add_number(verb, "--cp", l.cp, "context-parallel group size: ranks that share each sample's tokens; default: 1",
+             {1, 1e6});
   add_number(verb, "--mp", l.mp, "model-parallel group size; default: ranks a node, on one node 1", {1, 1e6});
   add_number(verb, "--ep", l.ep,
              "expert-parallel group size; default: min(nodes, experts), on one node min(ranks, experts)", {1, 1e6});

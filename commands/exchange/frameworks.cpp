@@ -224,6 +224,8 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   if (l.dtype == DType::float16) a.add("--fp16");
   add_setting("--mp", p.mp, a);
   if (p.mp > 1) a.add("--sequence-parallel");
+  if (p.cp > 1) add_setting("--cp", p.cp, a);
+  if (p.cp > 1) a.add("--cp-comm-type", "all_gather");
   add_setting("--pp", p.pp, a);
   if (tuned.model.virtual_stages > 1) add_setting("--virtual-stages", tuned.model.virtual_stages, a);
   add_setting("--ep", p.ep, a);
@@ -350,6 +352,10 @@ void write_overrides(const ExportOptions& options, std::string_view format_name,
   set("--mp", p.mp);
   const std::string mp(format.names.front().theirs);
   if (p.mp > 1) set_key(keys, mp.substr(0, mp.rfind('.') + 1) + "sequence_parallel", "true");
+  if (p.cp > 1) {
+    set("--cp", p.cp);
+    set_key(keys, mp.substr(0, mp.rfind('.') + 1) + "cp_comm_type", "all_gather");
+  }
   set("--pp", p.pp);
   if (tuned.model.virtual_stages > 1) set("--virtual-stages", tuned.model.virtual_stages);
   set("--ep", p.ep);

@@ -16,8 +16,9 @@ constexpr std::string_view kUnevenStages = "all stages have as many layers", kOt
                            kOtherShards = "no plan shards weights";
 
 // Source: megatron/training/arguments.py and torchrun's.
-constexpr std::array<SettingName, 12> kMegatronArguments{
+constexpr std::array<SettingName, 13> kMegatronArguments{
     {{"--mp", "--tensor-model-parallel-size"},
+     {"--cp", "--context-parallel-size"},
      {"--ep", "--expert-model-parallel-size"},
      {"--esp", "--expert-tensor-parallel-size"},
      {"--pp", "--pipeline-model-parallel-size"},
@@ -34,8 +35,9 @@ constexpr std::array<SettingDefault, 6> kMegatronDefaults{
     {{"--mp", "1"}, {"--ep", "1"}, {"--esp", "MP"}, {"--pp", "1"}, {kZero, "0"}, {kRecompute, "selective"}}};
 
 // Source: ConfigContainer of megatron/bridge/training/config.py, whose recipes share out the optimizer's states.
-constexpr std::array<SettingName, 10> kBridgeKeys{
+constexpr std::array<SettingName, 11> kBridgeKeys{
     {{"--mp", "model.tensor_model_parallel_size"},
+     {"--cp", "model.context_parallel_size"},
      {"--ep", "model.expert_model_parallel_size"},
      {"--esp", "model.expert_tensor_parallel_size"},
      {"--pp", "model.pipeline_model_parallel_size"},
@@ -49,8 +51,9 @@ constexpr std::array<SettingDefault, 6> kBridgeDefaults{
     {{"--mp", "1"}, {"--ep", "1"}, {"--esp", "MP"}, {"--pp", "1"}, {kZero, "1"}, {kRecompute, "selective"}}};
 
 // Source: MegatronStrategy of nemo/lightning/pytorch/strategies and PreTrainingDataModule of nemo/collections/llm.
-constexpr std::array<SettingName, 12> kNemoKeys{
+constexpr std::array<SettingName, 13> kNemoKeys{
     {{"--mp", "trainer.strategy.tensor_model_parallel_size"},
+     {"--cp", "trainer.strategy.context_parallel_size"},
      {"--ep", "trainer.strategy.expert_model_parallel_size"},
      {"--esp", "trainer.strategy.expert_tensor_parallel_size"},
      {"--pp", "trainer.strategy.pipeline_model_parallel_size"},
@@ -64,8 +67,9 @@ constexpr std::array<SettingName, 12> kNemoKeys{
      {"--ranks-per-node", "trainer.devices"}}};
 
 // Source: examples/nlp/language_modeling/conf/megatron_gpt_config.yaml of NeMo 1, and NeMo-Framework-Launcher's.
-constexpr std::array<SettingName, 12> kNemo1Keys{
+constexpr std::array<SettingName, 13> kNemo1Keys{
     {{"--mp", "model.tensor_model_parallel_size"},
+     {"--cp", "model.context_parallel_size"},
      {"--ep", "model.expert_model_parallel_size"},
      {"--esp", "model.expert_tensor_parallel_size"},
      {"--pp", "model.pipeline_model_parallel_size"},
@@ -88,7 +92,7 @@ constexpr std::array<SettingDefault, 8> kNemoDefaults{{{"--mp", "1"},
 
 // Of all that trains with Megatron-Core: its arguments, TransformerConfig, DistributedDataParallelConfig, CommOverlap.
 constexpr std::array<UnplannedSetting, 34> kMegatronUnplanned{
-    {{"context_parallel_size", "1", "no plan has such groups"},
+    {{"cp_comm_type", "all_gather"},
      {"use_megatron_fsdp", "false", kOtherShards},
      {"use_custom_fsdp", "false", kOtherShards},
      {"use_torch_fsdp2", "false", kOtherShards},
@@ -172,6 +176,11 @@ void refuse_ep_inside(std::string_view name, const ParallelShape& p, Refusals& r
     refusals.push_back(fmt::format("{} has no EP's ranks as neighbours, but ESP's", name));
 }
 
+// What shares samples among ranks otherwise, or not at all.
+void refuse_cp(std::string_view name, const ParallelShape& p, Refusals& refusals) {
+  if (p.cp > 1) refusals.push_back(fmt::format("{} has no AllGather of keys and values over CP {}", name, p.cp));
+}
+
 // Source: the checks of megatron/training/arguments.py and megatron/core/transformer/transformer_config.py.
 Refusals megatron_refusals(const ModelShape& model) {
   const LayerShape& l = model.shape.layer;
@@ -185,7 +194,7 @@ Refusals megatron_refusals(const ModelShape& model) {
   if (l.kv_heads < l.heads && l.kv_heads % p.mp != 0)
     add(fmt::format("{} key-value heads over TP {}{}", l.kv_heads, p.mp,
                     p.mp % l.kv_heads == 0 ? ", before release 0.16" : ""));
-  needs_multiple("tokens a sample with --sequence-parallel", l.seq, "TP", p.mp);
+  needs_multiple("tokens a sample with --sequence-parallel", l.seq / p.cp, "TP", p.mp);
   needs_multiple("layers", model.layers, "PP", p.pp);
   if (l.node_limit > 0) needs_multiple("experts", l.experts, "as many router groups as nodes,", expert_nodes(p));
   if (l.bias && p.esp > 1) add(fmt::format("experts with biases over ETP {}", p.esp));
@@ -218,6 +227,7 @@ Refusals fsmoe_refusals(const ModelShape& model) {
         fmt::format("the published layer shards experts over its TP ranks: MP is {}, ESP {}", p.mp, p.esp));
   if (is_gated(l.ffn)) refusals.emplace_back("the published layer's backward is of ReLU alone");
   if (l.shared_hidden > 0) refusals.emplace_back("the published layer has no shared expert");
+  refuse_cp("the published layer", p, refusals);
   return refusals;
 }
 
@@ -228,6 +238,7 @@ Refusals tutel_refusals(const ModelShape& model) {
   if (p.esp > 1 && local > 1)
     refusals.push_back(fmt::format("Tutel shards an expert over devices of its own alone, not {} on a device", local));
   refuse_ep_inside("Tutel", p, refusals);
+  refuse_cp("Tutel", p, refusals);
   refuse_gpipe_on_one_stage("Tutel", model, refusals);
   return refusals;
 }
@@ -241,6 +252,7 @@ Refusals deepspeed_refusals(const ModelShape& model) {
     refusals.push_back(
         fmt::format("DeepSpeed shards experts over the ranks of tensor parallelism: MP is {}, ESP {}", p.mp, p.esp));
   refuse_ep_inside("DeepSpeed", p, refusals);
+  refuse_cp("DeepSpeed", p, refusals);
   refuse_gpipe_on_one_stage("DeepSpeed", model, refusals);
   return refusals;
 }

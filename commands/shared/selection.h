@@ -20,7 +20,7 @@ inline constexpr std::string_view kDefaultGrid = "fsmoe-b";  // of clusters that
 struct LayerFlags {
   SomeLayerFields fields;
   std::optional<Rounding> rounding;
-  std::optional<int> dp, mp, ep, esp, pp, zero;
+  std::optional<int> dp, cp, mp, ep, esp, pp, zero;
   std::optional<Recompute> recompute;
   std::optional<std::string> placement;
   bool operator==(const LayerFlags&) const = default;

@@ -156,6 +156,7 @@ Json group_sizes(const ParallelShape& p) {
             {"dp", p.dp},       {"mp", p.mp},
             {"ep", p.ep},       {"esp", p.esp},
             {"edp", p.edp},     {"pp", p.pp}};
+  if (p.cp > 1) json["cp"] = p.cp;
   if (p.zero > 0) json["zero"] = p.zero;
   if (p.recompute != Recompute::none) json["recompute"] = name_of(p.recompute);
   return json;

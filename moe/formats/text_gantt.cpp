@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, 26> kMeanings = [] {
   set('C', "combine");
   set('I', "i-order");
   set('R', "gradient allreduce");
-  set('K', "collective of tokens");
+  set('K', "collective of tokens or keys");
   set('L', "layout copy");
   set('P', "partial sums' allreduce");
   set('H', "allgather at home");

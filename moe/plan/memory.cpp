@@ -23,7 +23,7 @@ static_assert(in_enum_order(kModels, &Named<ActivationModel>::value));
 
 double width(const LayerCase& c) { return bytes_of(c.layer.dtype); }
 
-double tokens(const LayerCase& c) { return static_cast<double>(c.layer.batch * c.layer.seq); }
+double tokens(const LayerCase& c) { return static_cast<double>(mp_tokens(c)); }
 
 // Counts layers, or their activations of a micro-batch, by kind.
 struct Layers {
@@ -206,7 +206,8 @@ bool gathers_from(const LayerCase& c, int replicas) { return c.parallel.zero == 
 
 // Counts the parameters of a layer that are gathered at once.
 double gathered(const LayerCase& c, const RankParameters& layer) {
-  return (gathers_from(c, c.parallel.dp) ? layer.dense : 0) + (gathers_from(c, c.parallel.edp) ? layer.experts : 0);
+  return (gathers_from(c, c.parallel.replicas()) ? layer.dense : 0) +
+         (gathers_from(c, c.parallel.edp) ? layer.experts : 0);
 }
 
 // Counts what enters and leaves a stage, and both gradients: as they run of every chunk and micro-batch, of which the
@@ -286,7 +287,7 @@ MemoryEstimate estimate_stage(const MemoryRequest& r, int stage) {
   const Layers layers = layers_in(r, stage);
   double parameters = layers.moe * layer.dense + end_parameters(r, {r, stage});
   if (layers.dense > 0) parameters += layers.dense * dense_layer.dense;
-  const MemoryEstimate dense = states(parameters, r.shape.parallel.dp, r);
+  const MemoryEstimate dense = states(parameters, r.shape.parallel.replicas(), r);
   const MemoryEstimate experts = states(layers.moe * layer.experts, r.shape.parallel.edp, r);
   MemoryEstimate e;
   e.weights = dense.weights + experts.weights + layers.moe * fp8_bytes(r);
@@ -341,12 +342,12 @@ std::optional<Refusal> misfit(const MemoryEstimate& estimate, double capacity_by
 
 namespace {
 
+bool of_attention(TaskKind kind) { return part_of(kind) == TaskPart::attention; }
+
 // Returns whether the task adds up over MP what attention made: in a backward it is the last, and reads nothing else.
 bool sums_attention(TaskKind kind) {
-  return part_of(kind) == TaskPart::attention && !computes(kind) && operation_of(kind) != TaskOperation::allgather;
+  return of_attention(kind) && traits_of(kind).group == GroupKind::mp && operation_of(kind) != TaskOperation::allgather;
 }
-
-bool of_attention(TaskKind kind) { return part_of(kind) == TaskPart::attention; }
 
 bool of_rows(TaskKind kind) { return is_chunked(kind) || is_shared(kind) || kind == TaskKind::i_order; }
 
@@ -551,7 +552,7 @@ class PassCount {
   bool pre_norm() const { return l_.norm != Norm::none && !is_post(l_.norm); }
 
   // These count tokens: of the MP group; whose input and output the rank has; that it gates.
-  double all() const { return real(l_.batch * l_.seq); }
+  double all() const { return real(mp_tokens(c_)); }
   double held() const { return all() / (traits_.holds == Tokens::own ? p_.mp : 1); }
   double gated() const {
     if (traits_.gates == Tokens::own) return all() / p_.mp;
@@ -561,11 +562,14 @@ class PassCount {
   bool gathers_gated() const { return !is_dense(c_) && !traits_.gathers_tokens() && gated() > held(); }
   double output() const { return m() * (gathers_gated() ? gated() : held()); }
 
-  // q, k, v and what they mix to, or their gradients. Heads are those of the rank that has most.
+  // q, k, v and what they mix to, or their gradients; k and v of whole samples. Heads are those of the rank that has
+  // most.
   double projected() const {
     const Heads most = most_heads(c_);
-    return all() * real(2 * (most.query + most.key_value) * head_width(l_));
+    return all() * real(2 * (most.query + p_.cp * most.key_value) * head_width(l_));
   }
+  // What a CP rank gathers, or has for itself of a sum: its own tokens' keys and values, or their gradients.
+  double own_keys() const { return p_.cp > 1 ? all() * real(2 * most_heads(c_).key_value * head_width(l_)) : 0; }
   // Attention's input, gathered and normed; what it projects; the softmax of the scores; the hidden state.
   double attention_kept() const {
     const bool keeps = attention_.scores && p_.recompute == Recompute::none;
@@ -576,7 +580,7 @@ class PassCount {
   // This rank's part of a sum over MP, or the gradient of what it gathered; of the hidden state; of what it projects.
   double attention_meanwhile() const {
     const double tokens = all() + (scattered() ? held() : 0);
-    return m() * (tokens + (gathers_gated() ? gated() : 0)) + projected();
+    return m() * (tokens + (gathers_gated() ? gated() : 0)) + projected() + own_keys();
   }
 
   double inside(double rows, int64_t hidden, int shards) const { return gemms() * rows * real(hidden) / shards; }

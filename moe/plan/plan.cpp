@@ -16,15 +16,16 @@ constexpr std::array<std::string_view, kPhases> kPhaseNames{"forward", "backward
 constexpr std::array<std::string_view, 8> kLaneNames{"compute", "inter",    "intra",   "comm",
                                                      "copy",    "gradient", "receive", "host"};
 constexpr std::array<std::string_view, kBuffers> kBufferNames{
-    "input",         "gathered_input", "attention_partial", "hidden",
-    "routing",       "ordered",        "dispatched",        "gathered",
-    "expert_out",    "scattered",      "combined",          "output",
-    "gradient",      "tokens",         "token_gradients",   "gathered_output",
-    "laid_out",      "reduced",        "exchanged",         "summed",
-    "home_gathered", "home_laid_out",  "received",          "logits",
-    "shared_input",  "shared_partial", "shared_sum",        "ffn_input",
-    "ffn_partial",   "expert_hidden",  "attention_hidden",  "end_input",
-    "end_partial",   "softmax_sums"};
+    "input",          "gathered_input", "attention_partial", "hidden",
+    "routing",        "ordered",        "dispatched",        "gathered",
+    "expert_out",     "scattered",      "combined",          "output",
+    "gradient",       "tokens",         "token_gradients",   "gathered_output",
+    "laid_out",       "reduced",        "exchanged",         "summed",
+    "home_gathered",  "home_laid_out",  "received",          "logits",
+    "shared_input",   "shared_partial", "shared_sum",        "ffn_input",
+    "ffn_partial",    "expert_hidden",  "attention_hidden",  "end_input",
+    "end_partial",    "softmax_sums",   "keys_values",       "all_keys_values",
+    "queries_partial"};
 
 class Hash {
  public:
@@ -64,6 +65,7 @@ void hash_shape(Hash& hash, const LayerCase& c) {
   const ParallelShape& p = c.parallel;
   for (const int v : {p.nodes, p.ranks_per_node, p.dp, p.mp, p.ep, p.esp, p.pp, p.edp})
     hash.add(static_cast<uint64_t>(v));
+  if (p.cp > 1) hash.add(fmt::format("cp {}", p.cp));
   hash.add(uint64_t{p.ep_inside} << 1 | uint64_t{l.residual});
   hash.add(name_of(c.rounding));
   for_each_layer_field([&](const auto& field) {
@@ -182,9 +184,22 @@ double row_copies(Flow flow, TaskKind kind, const ParallelShape& p) {
 }
 
 constexpr int kAttentionGemms = 6, kAttentionWeights = 4;  // of a forward; as many tensors of weights
+constexpr int kKeysValuesGemms = 2;                        // of both
+
+// Returns the work of attention, without what context parallelism has apart: keys and values.
+Work attention_work(TaskKind kind, Phase phase, const LayerCase& c) {
+  const int passes = phase == Phase::backward ? 2 : 1, apart_gemms = c.parallel.cp > 1 ? kKeysValuesGemms : 0;
+  const double apart = c.parallel.cp > 1 ? keys_values_flops(c) : 0, all = attention_flops(c), scores = scores_flops(c);
+  const auto work = [](double flops, int gemms) { return Work{Op::attention, GroupKind::none, 0, flops, gemms}; };
+  if (kind == TaskKind::keys_values) return work(passes * apart, passes * apart_gemms);
+  if (kind == TaskKind::attention_dx)
+    return work(all + scores - apart, 2 * kAttentionGemms - kAttentionWeights - apart_gemms);
+  if (kind == TaskKind::attention_dw) return work(all - scores - apart, kAttentionWeights - apart_gemms);
+  return work(passes * (all - apart), passes * (kAttentionGemms - apart_gemms));
+}
 
 double gated_tokens(const LayerCase& c, Flow flow) {
-  const double tokens = static_cast<double>(c.layer.batch * c.layer.seq);
+  const double tokens = static_cast<double>(mp_tokens(c));
   const Tokens gates = traits_of(flow).gates;
   if (gates == Tokens::own) return tokens / c.parallel.mp;
   return gates == Tokens::esp_groups ? tokens * c.parallel.esp : tokens;
@@ -195,7 +210,7 @@ double gated_tokens(const LayerCase& c, Flow flow) {
 double ordered_groups(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   const bool out = (kind == TaskKind::order) == (phase == Phase::forward);
   if (out && traits_of(flow).gathers_rows()) return 1;
-  return gated_tokens(c, flow) * c.parallel.mp / static_cast<double>(c.layer.batch * c.layer.seq);
+  return gated_tokens(c, flow) * c.parallel.mp / static_cast<double>(mp_tokens(c));
 }
 
 double rows_of(const Task& task, const LayerCase& c, Flow flow) {
@@ -220,11 +235,7 @@ Work dense_computation(TaskKind kind, Phase phase, const LayerCase& c, Flow flow
   const Op op = op_of(kind);
   switch (part_of(kind)) {
     case TaskPart::attention:
-      if (kind == TaskKind::attention_dx)
-        return {op, GroupKind::none, 0, attention_flops(c) + scores_flops(c), 2 * kAttentionGemms - kAttentionWeights};
-      if (kind == TaskKind::attention_dw)
-        return {op, GroupKind::none, 0, attention_flops(c) - scores_flops(c), kAttentionWeights};
-      return {op, GroupKind::none, 0, passes * attention_flops(c), passes * kAttentionGemms};
+      return attention_work(kind, phase, c);
     case TaskPart::shared_expert:
     case TaskPart::feed_forward:
       return {op, GroupKind::none, 0, passes * shared_flops(c), passes * gemms_of(c.layer.ffn)};
@@ -246,7 +257,7 @@ double dense_bytes(TaskKind kind, const LayerCase& c, Flow flow) {
     case TaskPart::attention:
     case TaskPart::shared_expert:
     case TaskPart::feed_forward:
-      return mp_bytes(c);
+      return traits_of(kind).group == GroupKind::cp ? cp_bytes(c) : mp_bytes(c);
     case TaskPart::gate:
       return mp_bytes(c) * c.parallel.esp;
     case TaskPart::weights:
@@ -311,7 +322,7 @@ Work work_of(const Task& task, const LayerCase& c, const std::vector<GradientSli
 
 Work end_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow, int64_t vocabulary) {
   if (kind == TaskKind::embed) return {};
-  const auto tokens = static_cast<double>(c.layer.batch * c.layer.seq);
+  const auto tokens = static_cast<double>(mp_tokens(c));
   if (kind == TaskKind::softmax_sums)
     return {op_of(kind), group_of(flow, kind), tokens * c.parallel.mp * kSoftmaxSums * sizeof(double), 0, 0};
   if (kind != TaskKind::head) return {op_of(kind), group_of(flow, kind), mp_bytes(c), 0, 0};

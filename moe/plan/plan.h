@@ -48,10 +48,12 @@ enum class Buffer : uint8_t {
   shared_input, shared_partial, shared_sum,                                  // the shared expert's, of B L tokens
   ffn_input, ffn_partial,                                                    // a dense layer's feed-forward's, likewise
   expert_hidden, attention_hidden,                                           // what halves dx leave to halves dw
-  end_input, end_partial, softmax_sums                                       // of a model's ends: over MP
+  end_input, end_partial, softmax_sums,                                      // of a model's ends: over MP
+  // under context parallelism: of a CP rank's tokens, of whole samples; the rest of the gradient of attention's input
+  keys_values, all_keys_values, queries_partial
 };
 // clang-format on
-inline constexpr int kBuffers = 34;
+inline constexpr int kBuffers = 37;
 std::string_view name_of(Buffer buffer);
 
 /// Names a layer's pass over a micro-batch. `again`: the forward that its backward begins with, where a layer keeps

@@ -34,7 +34,7 @@ int64_t end_norm_bytes(const LayerCase& c, const StepWeights& end) { return end.
 
 double optimizer_bytes(const LayerCase& c, const StepWeights& w, OptimizerKind optimizer) {
   const bool shares = c.parallel.zero > 0;
-  const double dp = shares ? c.parallel.dp : 1, edp = shares ? c.parallel.edp : 1;
+  const double dp = shares ? c.parallel.replicas() : 1, edp = shares ? c.parallel.edp : 1;
   const double elements = static_cast<double>(w.dense + w.alike) / dp + static_cast<double>(w.experts) / edp;
   const DType weight = c.layer.dtype, state = sums_type(weight);
   const double states = optimizer == OptimizerKind::adamw ? 2 : 1;

@@ -13,8 +13,10 @@ namespace moe {
 
 // clang-format off
 enum class TaskKind : uint8_t {
-  // attention, whose backward may run in halves: the gradients of its input (dx) and of its weights (dw)
-  mp_allgather, attention, attention_dx, attention_dw, mp_reducescatter, mp_allreduce,
+  // attention, whose backward may run in halves: the gradients of its input (dx) and of its weights (dw). Under context
+  // parallelism keys and values are apart: CP ranks gather them before it, and sum their gradients behind it
+  mp_allgather, attention, attention_dx, attention_dw, keys_values, cp_allgather, cp_reducescatter, mp_reducescatter,
+  mp_allreduce,
   gate, tokens_allgather, tokens_reducescatter,            // of flows that keep tokens on all MP ranks
   order, i_order,                                          // permute and unpermute
   // rows to the experts, through them and back, one task a chunk: copy lays rows out anew; exchange and sum are SAA's
@@ -37,7 +39,7 @@ enum class TaskKind : uint8_t {
   serve_estimate, serve_schedule, serve_swap, serve_check, serve_broadcast
 };
 // clang-format on
-inline constexpr int kTaskKinds = 55;
+inline constexpr int kTaskKinds = 58;
 
 /// The part of a model or of an iteration that a task works for. experts: rows on their way to the experts, in them and
 /// back; stages: between pipeline stages.
@@ -95,6 +97,9 @@ inline constexpr std::array<TaskTraits, kTaskKinds> kTaskTraits{{
     {attention,            "attention",            Part::attention,     Does::compute,       Over::none,  'A'},
     {attention_dx,         "attention_dx",         Part::attention,     Does::compute_dx,    Over::none,  'A'},
     {attention_dw,         "attention_dw",         Part::attention,     Does::compute_dw,    Over::none,  'Y'},
+    {keys_values,          "keys_values",          Part::attention,     Does::compute,       Over::none,  'A'},
+    {cp_allgather,         "cp_allgather",         Part::attention,     Does::allgather,     Over::cp,    'K'},
+    {cp_reducescatter,     "cp_reducescatter",     Part::attention,     Does::reducescatter, Over::cp,    'K'},
     {mp_reducescatter,     "mp_reducescatter",     Part::attention,     Does::reducescatter, Over::mp,    'M'},
     {mp_allreduce,         "mp_allreduce",         Part::attention,     Does::allreduce,     Over::mp,    'M'},
     {gate,                 "gate",                 Part::gate,          Does::compute,       Over::none,  'T'},
@@ -195,7 +200,7 @@ constexpr bool is_attention(TaskKind kind) { return whole_of(kind) == TaskKind::
 
 /// Returns whether the task makes, in a backward, the gradients of attention's weights: a layer's last ones.
 constexpr bool makes_attention_gradients(TaskKind kind) {
-  return kind == TaskKind::attention || kind == TaskKind::attention_dw;
+  return kind == TaskKind::attention || kind == TaskKind::attention_dw || kind == TaskKind::keys_values;
 }
 
 /// Returns whether the task sums a slice of the gradients.

@@ -70,7 +70,7 @@ double GpuPrices::scores_seconds(Phase phase) const {
 double GpuPrices::attention_seconds(Phase phase) const {
   const LayerShape& l = shape_.layer;
   const Heads heads = most_heads(shape_);
-  const double tokens = static_cast<double>(l.batch * l.seq), dim = static_cast<double>(l.model_dim);
+  const double tokens = static_cast<double>(mp_tokens(shape_)), dim = static_cast<double>(l.model_dim);
   const double query = static_cast<double>(heads.query * head_width(l));
   const double key = static_cast<double>(heads.key_value * head_width(l));
   const double norms = l.norm == Norm::none ? 0 : 2 * kNorm[at(phase)];
@@ -119,7 +119,7 @@ std::optional<PriceCurve> GpuPrices::curve(TaskKind kind, Phase phase, const Wor
     case TaskKind::shared:
     case TaskKind::ffn:
       return PriceCurve{ffn_seconds(phase, static_cast<double>(l.shared_hidden) / shape_.parallel.mp,
-                                    {.m = static_cast<double>(l.batch * l.seq)})};
+                                    {.m = static_cast<double>(mp_tokens(shape_))})};
     case TaskKind::order:
     case TaskKind::i_order:  // a token is read or written once, its k rows too
       return PriceCurve{0, traffic_seconds(1 + 1 / static_cast<double>(choices_of(shape_)))};
@@ -146,7 +146,7 @@ std::optional<PriceCurve> GpuPrices::curve(TaskKind kind, Phase phase, const Wor
 }
 
 double GpuPrices::head_seconds(Phase phase, const Work& work) const {
-  const double tokens = static_cast<double>(shape_.layer.batch * shape_.layer.seq);
+  const double tokens = static_cast<double>(mp_tokens(shape_));
   const auto dim = static_cast<double>(shape_.layer.model_dim);
   const double words = work.flops / (kFlopsPerMac * (phase == Phase::backward ? 2 : 1) * tokens * dim);
   return linear_seconds(tokens, dim, words, phase) + traffic_seconds(kLoss[at(phase)] * kFloat * tokens * words);

@@ -32,7 +32,7 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
   known.price = find_curve(kind, phase, whole, flow);
   if (phase == Phase::backward && adds_scores(kind)) {
     const Curve& forward = curve(flow, TaskKind::attention, Phase::forward);
-    known.price.add({forward.price.seconds(forward.unit) * scores_flops(shape()) / attention_flops(shape())});
+    known.price.add({forward.price.seconds(forward.unit) * scores_flops(shape()) / forward.unit});
   }
   known.unit = std::max(whole.bytes, whole.flops) / (is_chunked(kind) ? all_rows_ : 1);
   if (sends_gradients(kind)) known.unit = 1;
@@ -42,7 +42,17 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
 
 cost::PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
   if (const TaskRow* row = find_.task_row(kind, phase)) return task_curve(*row, kind, work, flow);
-  if (is_half(kind)) return half_curve(kind, phase, work, flow);
+  if (is_half(kind) || shares_attention(kind)) return part_curve(kind, phase, work, flow);
+  return whole_curve(kind, phase, work, flow);
+}
+
+// Returns whether the task is a part of attention: context parallelism has keys and values apart.
+bool LayerPricer::shares_attention(TaskKind kind) const {
+  return shape().parallel.cp > 1 && part_of(kind) == TaskPart::attention && computes(kind);
+}
+
+cost::PriceCurve LayerPricer::whole_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
+  if (const TaskRow* row = find_.task_row(kind, phase)) return task_curve(*row, kind, work, flow);
   if (kind == TaskKind::recv || kind == TaskKind::optimizer) return {};
   if (kind == TaskKind::gradient) return comm_curve(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes_));
   if (kind == TaskKind::expert_gradient)
@@ -99,7 +109,8 @@ double LayerPricer::gemm_seconds(const Work& gemms) const {
 
 // Returns a line: with one layer given, what a row's terms count is there once or grows with the rows.
 cost::PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const {
-  const TaskTerms terms = terms_of(kind, row.phase, shape(), flow);
+  TaskTerms terms = terms_of(kind, row.phase, shape(), flow);
+  terms.of_rows[static_cast<size_t>(Term::flop)] = work.flops;  // of all that the row prices
   for (const PriceNote& range : range_notes(row, terms.of_share(1))) note(range);
   const double size = std::max(work.bytes, work.flops);
   cost::PriceCurve c{dot(row.s_per, terms.once)};
@@ -127,15 +138,24 @@ cost::PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Wo
   return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop};
 }
 
-// A half has as much of the backward as it has of its FLOPs and GEMMs.
-cost::PriceCurve LayerPricer::half_curve(TaskKind kind, Phase phase, const Work& half, Flow flow) const {
-  const TaskKind of = whole_of(kind);
-  note({PriceNote::Kind::derived, fmt::format("{0}_dx, {0}_dw", name_of(of)),
-        " = their shares of the whole backward, by FLOPs"});
-  const Work whole = whole_work(of, phase, shape(), flow);
-  cost::PriceCurve price = find_curve(of, phase, whole, flow);
-  const double share = half.flops / whole.flops;
-  price.alpha *= price.beta > 0 && price.knots.empty() ? static_cast<double>(half.gemms) / whole.gemms : share;
+// A half has as much of the backward as it has of its FLOPs and GEMMs. So have attention's tasks under context
+// parallelism, of both phases.
+cost::PriceCurve LayerPricer::part_curve(TaskKind kind, Phase phase, const Work& part, Flow flow) const {
+  const bool shares = shares_attention(kind);
+  const TaskKind of = shares ? TaskKind::attention : whole_of(kind);
+  Work whole = whole_work(of, phase, shape(), flow);
+  if (shares) {
+    const Work keys_values = whole_work(TaskKind::keys_values, phase, shape(), flow);
+    whole.flops += keys_values.flops;
+    whole.gemms += keys_values.gemms;
+    note({PriceNote::Kind::derived, "keys_values, attention", " = their shares of attention, by FLOPs"});
+  } else {
+    note({PriceNote::Kind::derived, fmt::format("{0}_dx, {0}_dw", name_of(of)),
+          " = their shares of the whole backward, by FLOPs"});
+  }
+  cost::PriceCurve price = whole_curve(of, phase, whole, flow);
+  const double share = part.flops / whole.flops;
+  price.alpha *= price.beta > 0 && price.knots.empty() ? static_cast<double>(part.gemms) / whole.gemms : share;
   for (auto& [work, seconds] : price.knots) {
     work *= share;
     seconds *= share;

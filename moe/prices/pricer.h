@@ -75,12 +75,14 @@ class LayerPricer {
   };
   const Curve& curve(Flow flow, TaskKind kind, Phase phase) const;
   cost::PriceCurve find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const;
+  cost::PriceCurve whole_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const;
+  bool shares_attention(TaskKind kind) const;
   cost::PriceCurve comm_curve(Op op, GroupKind kind, double bytes) const;
   void add_hook(cost::PriceCurve& exchange, TaskKind kind, Phase phase) const;
   bool adds_scores(TaskKind kind) const;
   cost::PriceCurve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;
   cost::PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
-  cost::PriceCurve half_curve(TaskKind kind, Phase phase, const Work& half, Flow flow) const;
+  cost::PriceCurve part_curve(TaskKind kind, Phase phase, const Work& part, Flow flow) const;
   cost::PriceCurve copy_curve() const;
   std::optional<cost::GpuPrices> gpu_prices() const;
   double part_seconds(const Task& task, Flow flow, int more) const;

@@ -22,7 +22,7 @@ void add_expert(const Work& work, Phase phase, const LayerCase& c, double hidden
 
 // The half that makes gradients of weights reads no scores.
 void add_attention(TaskKind kind, const LayerCase& c, TaskTerms& terms) {
-  const auto tokens = static_cast<double>(c.layer.batch * c.layer.seq);
+  const auto tokens = static_cast<double>(mp_tokens(c));
   if (kind != TaskKind::attention_dw)
     at(terms.of_rows, Term::score) =
         tokens * static_cast<double>(c.layer.seq) * static_cast<double>(most_heads(c).query);

@@ -143,7 +143,8 @@ StepBuilder::StepBuilder(Plan& plan, IterationBuilder& builder)
   for (const Task& task : builder.tasks())
     if (task.phase == Phase::backward &&
         (makes_attention_gradients(task.kind) || makes_expert_gradients(task.kind) || computes_end(task.kind)))
-      makers_[{whole_of(task.kind), task.layer}].push_back(task.id);
+      makers_[{makes_attention_gradients(task.kind) ? TaskKind::attention : whole_of(task.kind), task.layer}].push_back(
+          task.id);
 }
 
 // Returns what makes a layer's gradients: all of them are there behind its attentions. Ends that are no tasks have

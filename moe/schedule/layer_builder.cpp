@@ -168,16 +168,37 @@ void LayerBuilder::dense_backward() {
   attention(Buffer::input);
 }
 
-// Nothing of the pass waits for the half of attention's weights: it runs beside the sum over MP.
+// Keys and values of whole samples come before attention where ranks share them, and in a backward their gradients go
+// back behind it. Nothing of the pass waits for the half of attention's weights: it runs beside the sum over MP.
 void LayerBuilder::attention(Buffer sum) {
   const Access input = dense_.data;
-  const int id = push_dense(halves() ? TaskKind::attention_dx : TaskKind::attention, Buffer::attention_partial);
+  const bool shares = spans(GroupKind::cp), forward = pass_->phase == Phase::forward;
+  if (shares && forward) {
+    push_dense(TaskKind::keys_values, Buffer::keys_values);
+    push_dense(TaskKind::cp_allgather, Buffer::all_keys_values);
+  }
+  int id = push_dense(halves() ? TaskKind::attention_dx : TaskKind::attention,
+                      shares && !forward ? Buffer::queries_partial : Buffer::attention_partial);
   if (halves()) last().writes.push_back(whole_of(Buffer::attention_hidden));
+  if (shares && forward) last().reads.push_back(input);
+  if (shares && !forward) id = keys_values_backward();
   const bool own = traits_of(schedule_.flow).holds == Tokens::own;
   push_dense(own ? TaskKind::mp_reducescatter : TaskKind::mp_allreduce, sum);
   if (!halves()) return;
   attention_halves_[{pass_->micro_batch, pass_->layer}] = push(TaskKind::attention_dw, {id});
   last().reads = {input, whole_of(Buffer::attention_hidden)};
+}
+
+// Sums the gradients of keys and values over the ranks that share the samples. A rank adds what those of its own tokens
+// say of its input.
+int LayerBuilder::keys_values_backward() {
+  const Access partial = dense_.data;
+  last().writes.push_back(whole_of(Buffer::all_keys_values));
+  dense_.data = whole_of(Buffer::all_keys_values);
+  push_dense(TaskKind::cp_reducescatter, Buffer::keys_values);
+  const int id = push_dense(TaskKind::keys_values, Buffer::attention_partial);
+  last().reads.push_back(partial);
+  return id;
 }
 
 // The loss makes the output's gradient where no task made it. Else the pass begins when all of the one behind has

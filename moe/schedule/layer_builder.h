@@ -197,6 +197,7 @@ class LayerBuilder : public schedule::PassBuilder {
   Access dense_forward();
   void dense_backward();
   void attention(Buffer sum);
+  int keys_values_backward();
   bool gradients_after_mp() const { return lane_of(GroupKind::mp) == lane_of(GroupKind::dp); }
   void begin_backward();
   void regroup(int parts);

@@ -150,7 +150,7 @@ class ModelBuilder {
       if (sends) place(decided, sender, pass);
       end = builder.add(pass);
       if (sends && !experts.empty()) sender.set_maker(own, builder.last_expert());
-      if (!sends || plan_.shape.parallel.dp == 1) continue;
+      if (!sends || plan_.shape.parallel.replicas() == 1) continue;
       sender.made(pass.layer, gradient_bytes(own_case), end);
       if (in_pieces(schedule_))
         sender.add_pieces(gradient_pieces(schedule_, own_case, decision_.micro_op_bytes), false);
@@ -165,7 +165,7 @@ class ModelBuilder {
 
   // Adds the gradient of the output projection or the embedding, one tensor.
   void made_by_end(int layer, int64_t bytes, int task, Sender& sender) {
-    if (bytes == 0 || plan_.shape.parallel.dp == 1) return;
+    if (bytes == 0 || plan_.shape.parallel.replicas() == 1) return;
     sender.made(layer, bytes, task);
     if (!in_pieces(schedule_)) return;
     sender.add_pieces(pieces_of(schedule_, {bytes}, decision_.micro_op_bytes, plan_.shape.layer.dtype), false);

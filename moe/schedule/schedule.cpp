@@ -261,7 +261,7 @@ std::vector<GradientSlice> slices_of(const Schedule& schedule, const LayerCase& 
       for (const int64_t piece : pieces) slices.push_back({gradient, begin, begin + piece}), begin += piece;
       if (!pieces.empty()) ++gradient;
     };
-    if (shape.parallel.dp > 1) add(gradient_pieces(schedule, shape, decision.micro_op_bytes));
+    if (shape.parallel.replicas() > 1) add(gradient_pieces(schedule, shape, decision.micro_op_bytes));
     add(expert_gradient_pieces(schedule, shape, decision.micro_op_bytes));
     return slices;
   }
@@ -317,7 +317,7 @@ Plan build_plan(const Schedule& schedule, const LayerCase& shape, const Decision
   const GradientPlacement placement = placement_of(schedule, plan.groups, plan.shape, decision);
   plan.structure = build_structure(structure_key(schedule, outline, decision, placement, Phases::both));
   if (placement != GradientPlacement{}) {
-    if (plan.shape.parallel.dp > 1)  // of the layer after this one, in the steady state
+    if (plan.shape.parallel.replicas() > 1)  // of the layer after this one, in the steady state
       plan.gradients.push_back({1, gradient_bytes(plan.shape), -1, false});
     if (!placement.experts.empty())
       plan.gradients.push_back({0, expert_gradient_bytes(plan.shape), last_expert(*plan.structure), true});

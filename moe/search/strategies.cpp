@@ -33,6 +33,9 @@ int64_t bytes_in_moe(const LayerPricer& pricer, DegreeRounding rounding) {
   for (const TaskKind kind : {TaskKind::mp_allgather, TaskKind::attention, TaskKind::mp_reducescatter, TaskKind::gate})
     if (group_of(Flow::sharded, kind) == GroupKind::none || pricer.has(GroupKind::mp))
       dense += pricer.dense_seconds(kind, Phase::backward);
+  if (pricer.has(GroupKind::cp))
+    for (const TaskKind kind : {TaskKind::keys_values, TaskKind::cp_reducescatter})
+      dense += pricer.dense_seconds(kind, Phase::backward);
   PartitionLayer layer;
   layer.moe_window_s = overlappable_seconds(costs, alone.degree);
   layer.dense_window_s = dense;

@@ -1123,7 +1123,7 @@ ModelDecision wave_decision(const ModelShape& model, const WaveDegrees& degrees)
   decision.degree_first_forward = degrees.first_forward;
   decision.degree_backward = degrees.backward;
   const LayerCases cases(model.shape, model.dense);
-  const bool sums = model.shape.parallel.dp > 1;
+  const bool sums = model.shape.parallel.replicas() > 1;
   int64_t waiting = sums ? model.head_gradient_bytes : 0;
   for (int layer = model.layers - 1; layer >= 0; --layer) {
     decision.backwards.push_back({cases.is_dense(layer) ? 1 : degrees.last_backward, 0, waiting, {}, {}});

@@ -9,8 +9,8 @@
 namespace moe {
 namespace {
 
-constexpr std::array<std::string_view, kGroupKinds> kKindNames{"none", "ep",     "esp", "mp",    "dp",
-                                                               "edp",  "ep-esp", "pp",  "stage", "world"};
+constexpr std::array<std::string_view, kGroupKinds> kKindNames{"none",   "ep", "esp",   "mp",    "dp", "edp",
+                                                               "ep-esp", "pp", "stage", "world", "cp"};
 constexpr std::array<std::string_view, 3> kNetworkNames{"none", "intra", "inter"};
 
 struct Stride {
@@ -23,7 +23,9 @@ Stride stride_of(const ParallelShape& p, GroupKind kind) {
     case GroupKind::mp:
       return {p.mp, 1};
     case GroupKind::dp:
-      return {p.dp, p.mp};
+      return {p.replicas(), p.mp};
+    case GroupKind::cp:
+      return {p.cp, p.mp};
     case GroupKind::esp:
       return {p.esp, p.ep_inside ? p.ep : 1};
     case GroupKind::ep:

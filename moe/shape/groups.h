@@ -10,10 +10,11 @@
 
 namespace moe {
 
-/// Names the kinds of groups. ep_esp: EP and ESP together; pp: the ranks of all stages at one place, of which
-/// neighbours talk; stage: all ranks of a stage; world: those of all stages.
-enum class GroupKind { none, ep, esp, mp, dp, edp, ep_esp, pp, stage, world };
-inline constexpr int kGroupKinds = 10;
+/// Names the kinds of groups. dp: the ranks that hold the same dense weights, DP and CP together; cp: those that share
+/// each sample; ep_esp: EP and ESP together; pp: the ranks of all stages at one place, of which neighbours talk; stage:
+/// all ranks of a stage; world: those of all stages.
+enum class GroupKind { none, ep, esp, mp, dp, edp, ep_esp, pp, stage, world, cp };
+inline constexpr int kGroupKinds = 11;
 std::string_view name_of(GroupKind kind);
 
 /// Which network a group talks over. none: a group of one rank, over which nothing is sent; inter: the group spans

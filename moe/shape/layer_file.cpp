@@ -38,6 +38,7 @@ ParallelShape read_parallel_keys(const TableReader& table) {
     value = static_cast<int>(table.optional_integer(key, kSizeLimits).value_or(value));
   };
   size("dp", out.dp);
+  size("cp", out.cp);
   size("mp", out.mp);
   size("ep", out.ep);
   size("esp", out.esp);

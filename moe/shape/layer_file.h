@@ -12,17 +12,17 @@ namespace moe {
 struct LayerFile {
   std::string name, source, file;
   LayerShape layer;  // keys that are absent have LayerShape's defaults
-  /// [parallel]'s dp, mp, ep, esp, pp alone: nodes and ranks a node belong to the cluster. 0: by default.
+  /// [parallel]'s dp, cp, mp, ep, esp, pp alone: nodes and ranks a node belong to the cluster. 0: by default.
   ParallelShape parallel;
   std::optional<Rounding> rounding;
 };
 
 /// The keys of a layer's groups, as files, plans and records have them.
-inline constexpr std::array<std::string_view, 6> kParallelKeys{"dp", "mp", "ep", "esp", "pp", "placement"};
+inline constexpr std::array<std::string_view, 7> kParallelKeys{"dp", "cp", "mp", "ep", "esp", "pp", "placement"};
 
 /// Reads those of kLayerKeys that `table` has; the others stay as they are. Throws BadInput naming file, line and key.
 void read_layer_keys(const TableReader& table, LayerShape& layer);
-/// Reads kParallelKeys; 0, or ESP inside, where absent.
+/// Reads kParallelKeys; 0, of cp and pp 1, or ESP inside, where absent.
 ParallelShape read_parallel_keys(const TableReader& table);
 
 /// Returns keys of a table that also has `others`.

@@ -90,6 +90,7 @@ std::string parallel_toml(const ParallelShape& p) {
   std::string text;
   for (const auto& [key, size] : {std::pair{"dp", p.dp}, {"mp", p.mp}, {"ep", p.ep}, {"esp", p.esp}})
     if (size > 0) text += fmt::format("{} = {}\n", key, size);
+  if (p.cp > 1) text += fmt::format("cp = {}\n", p.cp);
   if (p.pp > 1) text += fmt::format("pp = {}\n", p.pp);
   if (p.ep_inside) text += fmt::format("placement = \"{}\"\n", placement_name(p));
   return text.empty() ? text : "\n[parallel]\n" + text;

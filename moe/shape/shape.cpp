@@ -69,11 +69,14 @@ void complete_parallel(ParallelShape& p, const LayerShape& layer) {
   const int stage = ranks / p.pp;
   const int sharded = p.nodes > 1 ? std::min(p.ranks_per_node, stage) : 1;
   const auto in_node = [&](int64_t n) { return stage % n == 0 && p.ranks_per_node % n == 0; };
-  if (p.mp == 0 && p.dp > 0 && stage % p.dp == 0) p.mp = stage / p.dp;
+  require_divides(p.cp, stage, "cp", "ranks of a stage");
+  if (p.cp > 1) require_divides(2 * int64_t{p.cp}, layer.seq, "2 cp", "seq");
+  const int split = stage / p.cp;  // by DP and MP
+  if (p.mp == 0 && p.dp > 0 && split % p.dp == 0) p.mp = split / p.dp;
   if (p.mp == 0)
     p.mp = largest(sharded, [&](int64_t n) {
-      return in_node(n) && n <= layer.heads && layer.shared_hidden % (n * block_of(layer.ffn)) == 0 &&
-             layer.batch % n * (layer.seq % n) % n == 0;
+      return in_node(n) && split % n == 0 && n <= layer.heads && layer.shared_hidden % (n * block_of(layer.ffn)) == 0 &&
+             layer.batch % n * (layer.seq / p.cp % n) % n == 0;
     });
   if (p.esp == 0)
     p.esp = largest(sharded, [&](int64_t n) {
@@ -84,12 +87,12 @@ void complete_parallel(ParallelShape& p, const LayerShape& layer) {
   if (p.ep == 0)
     p.ep = largest(std::min<int64_t>(apart, layer.experts),
                    [&](int64_t n) { return layer.experts % n == 0 && stage % (n * p.esp) == 0; });
-  require_divides(p.mp, stage, "mp", "ranks of a stage");
+  require_divides(p.mp, split, "mp", p.cp > 1 ? "ranks of a stage / cp" : "ranks of a stage");
   require_divides(int64_t{p.ep} * p.esp, stage, "ep x esp", "ranks of a stage");
-  if (p.dp == 0) p.dp = stage / p.mp;
+  if (p.dp == 0) p.dp = split / p.mp;
   if (p.edp == 0) p.edp = stage / (p.ep * p.esp);
-  require<BadInput>(int64_t{p.dp} * p.mp == stage, "dp x mp = {} x {}, expected {} ranks of a stage", p.dp, p.mp,
-                    stage);
+  require<BadInput>(int64_t{p.dp} * p.mp == split, "dp x mp = {} x {}, expected {} ranks of a stage{}", p.dp, p.mp,
+                    split, p.cp > 1 ? " / cp" : "");
   require<BadInput>(int64_t{p.ep} * p.esp * p.edp == stage,
                     "ep x esp x edp = {} x {} x {}, expected {} ranks of a stage", p.ep, p.esp, p.edp, stage);
 }
@@ -202,7 +205,7 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
                     parallel.mp);
   LayerCase shape{std::move(layer), parallel, rounding};
   check_volumes(shape);
-  require_divides(parallel.mp, shape.layer.batch * shape.layer.seq, "mp", "batch x seq");
+  require_divides(parallel.mp, mp_tokens(shape), "mp", parallel.cp > 1 ? "batch x seq / cp" : "batch x seq");
   return shape;
 }
 
@@ -212,7 +215,8 @@ int expert_nodes(const ParallelShape& p) {
 }
 
 std::string describe_groups(const ParallelShape& p) {
-  return fmt::format("DP {} MP {} EP {} ESP {} PP {}", p.dp, p.mp, p.ep, p.esp, p.pp);
+  const std::string cp = p.cp > 1 ? fmt::format(" CP {}", p.cp) : "";
+  return fmt::format("DP {}{} MP {} EP {} ESP {} PP {}", p.dp, cp, p.mp, p.ep, p.esp, p.pp);
 }
 
 std::string describe_states(const ParallelShape& p) {

@@ -48,7 +48,7 @@ enum class Rounding { ragged, exact, tutel, deepspeed, megatron, lcm };
 std::string_view name_of(Rounding rounding);
 Rounding rounding_from(std::string_view name, std::string_view where);
 
-/// One transformer layer with MoE. B counts the samples of one MP group.
+/// One transformer layer with MoE. B counts the samples of one MP group; with context parallelism, of a CP group's.
 struct LayerShape {
   int64_t batch = 4;          // B, samples
   int64_t seq = 1024;         // L, tokens a sample
@@ -93,17 +93,20 @@ Recompute recompute_from(std::string_view name, std::string_view where);
 ///   0 nothing   1 optimizer states   2 gradients too   3 weights too
 inline constexpr int kMostZeroStage = 3;
 
-/// The sizes of the groups; P = pp dp mp = pp ep esp edp, both factorisations over the same ranks. rank = (pp
-/// N_DP + dp) N_MP + mp; inside a stage also (edp N_EP + ep) N_ESP + esp or, with EP inside the node, (edp N_ESP + esp)
-/// N_EP + ep (Parm section IV-B's placements).
+/// The sizes of the groups; P = pp dp cp mp = pp ep esp edp, both factorisations over the same ranks. rank = ((pp N_DP
+/// + dp) N_CP + cp) N_MP + mp; inside a stage also (edp N_EP + ep) N_ESP + esp or, with EP inside the node, (edp N_ESP
+/// + esp) N_EP + ep (Parm section IV-B's placements).
 struct ParallelShape {
   int nodes = 1;
   int ranks_per_node = 1;
   int dp = 0, mp = 0, ep = 0, esp = 0, pp = 1, edp = 0;  // 0: by default
+  int cp = 1;                                            // ranks that share each sample: context parallelism
   bool ep_inside = false;
   int zero = 0;                           // stage
   Recompute recompute = Recompute::none;  // what a rank does not keep
   int ranks() const { return nodes * ranks_per_node; }
+  /// Counts the ranks that hold a dense weight alike: those of DP and CP.
+  int replicas() const { return dp * cp; }
   bool operator==(const ParallelShape&) const = default;
 };
 
@@ -121,6 +124,9 @@ struct LayerCase {
   bool operator==(const LayerCase&) const = default;
 };
 
+/// Counts the tokens of one MP group: B L / N_CP.
+inline int64_t mp_tokens(const LayerCase& c) { return c.layer.batch * c.layer.seq / c.parallel.cp; }
+
 /// Returns what planning knows of the layer's gate. Throws BadInput listing the known ones.
 const GatePart& gate_of(const LayerShape& layer);
 
@@ -134,7 +140,7 @@ int expert_nodes(const ParallelShape& parallel);
 /// Returns the type of what dispatch and combine send: the layer's own, unless its hook sends another.
 DType wire_type(const LayerShape& layer);
 
-/// Returns "DP 8 MP 4 EP 8 ESP 4 PP 1".
+/// Returns "DP 8 MP 4 EP 8 ESP 4 PP 1", with CP behind DP where it is above 1.
 std::string describe_groups(const ParallelShape& parallel);
 
 /// Returns "ZeRO 1, scores recomputed": what a rank does not keep; empty where it keeps all.

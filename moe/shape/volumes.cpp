@@ -64,7 +64,7 @@ double capacity_exact(const LayerCase& c) {
   const LayerShape& l = c.layer;
   if (l.experts == 0) return 0;
   const double pairs =
-      static_cast<double>(l.top_k) * l.capacity_factor.value_or(1.0) * static_cast<double>(l.batch * l.seq);
+      static_cast<double>(l.top_k) * l.capacity_factor.value_or(1.0) * static_cast<double>(mp_tokens(c));
   return pairs / static_cast<double>(c.parallel.mp * l.experts);
 }
 
@@ -76,7 +76,7 @@ int64_t capacity_rows(const LayerCase& c) {
   const auto up = static_cast<int64_t>(std::ceil(capacity_exact(c) * kBelow));
   if (c.rounding == Rounding::deepspeed) return std::max<int64_t>(4, up);
   if (c.rounding != Rounding::tutel || !l.capacity_factor) return std::max<int64_t>(1, up);
-  const int64_t tokens = l.batch * l.seq / c.parallel.mp, an_expert = (tokens + l.experts - 1) / l.experts;
+  const int64_t tokens = mp_tokens(c) / c.parallel.mp, an_expert = (tokens + l.experts - 1) / l.experts;
   const double one = std::floor(*l.capacity_factor * static_cast<double>(an_expert) / kBelow);
   return std::max<int64_t>(1, l.top_k * static_cast<int64_t>(one));
 }
@@ -127,18 +127,28 @@ Heads most_heads(const LayerCase& c) {
 }
 
 double attention_flops(const LayerCase& c) {
-  const double tokens = static_cast<double>(c.layer.batch * c.layer.seq);
+  const double tokens = static_cast<double>(mp_tokens(c));
   return kFlopsPerMac * tokens * static_cast<double>(attention_parameters(c)) + scores_flops(c);
 }
 
 double scores_flops(const LayerCase& c) {
   const LayerShape& l = c.layer;
-  const double pairs = static_cast<double>(l.batch * l.seq) * static_cast<double>(l.seq);
+  const double pairs = static_cast<double>(mp_tokens(c)) * static_cast<double>(l.seq);
   return kFlopsPerMac * 2 * pairs * static_cast<double>(most_heads(c).query * head_width(l));
 }
 
+double keys_values_flops(const LayerCase& c) {
+  const double columns = static_cast<double>(2 * most_heads(c).key_value * head_width(c.layer));
+  return kFlopsPerMac * static_cast<double>(mp_tokens(c) * c.layer.model_dim) * columns;
+}
+
+double cp_bytes(const LayerCase& c) {
+  const double columns = static_cast<double>(2 * most_heads(c).key_value * head_width(c.layer));
+  return static_cast<double>(c.layer.batch * c.layer.seq) * columns * bytes_per_element(c);
+}
+
 double mp_bytes(const LayerCase& c) {
-  return static_cast<double>(c.layer.batch * c.layer.seq * c.layer.model_dim) * bytes_per_element(c);
+  return static_cast<double>(mp_tokens(c) * c.layer.model_dim) * bytes_per_element(c);
 }
 
 int64_t attention_parameters(const LayerCase& c) {
@@ -153,7 +163,7 @@ int64_t shared_parameters(const LayerCase& c) {
 }
 
 double shared_flops(const LayerCase& c) {
-  return kFlopsPerMac * static_cast<double>(c.layer.batch * c.layer.seq) * static_cast<double>(shared_parameters(c));
+  return kFlopsPerMac * static_cast<double>(mp_tokens(c)) * static_cast<double>(shared_parameters(c));
 }
 
 int64_t attention_biases(const LayerCase& c) {

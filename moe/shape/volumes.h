@@ -23,7 +23,7 @@ struct Rows {
 /// Returns chunk `chunk` of `chunks` over `total` rows: floor or ceil(total / chunks) rows, the longer ones first.
 Rows chunk_rows(int64_t total, int chunks, int chunk);
 
-/// Returns k f B L / (N_MP E), unrounded; f = 1 where the layer drops nothing (its expectation under balanced routing).
+/// Returns k f B L / (N_CP N_MP E), unrounded; f = 1 where the layer drops nothing (expected, under balanced routing).
 double capacity_exact(const LayerCase& c);
 /// Returns the rows of each expert that a rank's tokens may fill, rounded as the case says (exact: up). What comes
 /// beyond is dropped.
@@ -61,10 +61,12 @@ struct Heads {
 };
 Heads most_heads(const LayerCase& c);
 
-double attention_flops(const LayerCase& c);  // forward, of the rank with most heads
-double scores_flops(const LayerCase& c);     // of these, Q K^T and its product with V: all L x L, whatever is masked
-double mp_bytes(const LayerCase& c);         // MP AllGather's gathered size, MP ReduceScatter's input size: B L M
-double shared_flops(const LayerCase& c);     // of the shared expert: forward
+double attention_flops(const LayerCase& c);    // forward, of the rank with most heads
+double scores_flops(const LayerCase& c);       // of these, Q K^T and its product with V: all L, whatever is masked
+double keys_values_flops(const LayerCase& c);  // of attention's: keys and values of the rank's tokens, forward
+double cp_bytes(const LayerCase& c);           // CP AllGather's gathered size: keys and values of whole samples
+double mp_bytes(const LayerCase& c);           // MP AllGather's gathered size, MP ReduceScatter's input: B L M / N_CP
+double shared_flops(const LayerCase& c);       // of the shared expert: forward
 /// Returns the bytes of a rank's dense gradients, which are summed over DP: attention's projections, the shared expert
 /// and the biases of both.
 int64_t gradient_bytes(const LayerCase& c);

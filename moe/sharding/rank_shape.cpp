@@ -11,6 +11,8 @@ namespace {
 void check_supported(const LayerCase& c) {
   const LayerShape& l = c.layer;
   require<Unsupported>(c.parallel.pp == 1, "pp = {}: a layer lies on one pipeline stage, expected 1", c.parallel.pp);
+  require<Unsupported>(c.parallel.cp == 1, "cp = {}: context parallelism is planned, not run; expected 1",
+                       c.parallel.cp);
   require<Unsupported>(l.kv_heads >= c.parallel.mp, "kv-heads = {} over mp = {}: every rank needs a key-value head",
                        l.kv_heads, c.parallel.mp);
   require<Unsupported>(c.rounding != Rounding::exact, "capacity-rounding exact: for planning only, expected another");

@@ -129,11 +129,12 @@ const BoundShape& BoundShapes::get(const Schedule& schedule, const LayerOutline&
 
 PhaseBound::PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer)
     : schedule_(schedule), shape_(shape), pricer_(pricer) {
-  double sum_s = 0;  // of what follows the first half of attention
+  double sum_s = 0;  // of what runs beside the second half of attention
   for (const auto* part : {&shape.before, &shape.behind})
     for (const auto& link : *part) {
       dense_ += dense(link);
-      sum_s = link.kind == TaskKind::attention_dx ? 0 : sum_s + dense(link);
+      const bool before = link.kind == TaskKind::attention_dx || link.kind == TaskKind::keys_values;
+      sum_s = before ? 0 : sum_s + dense(link);
     }
   for (const auto& half : shape.beside_sum) dense_ += std::max(0.0, dense(half) - sum_s);
   follow_shared();

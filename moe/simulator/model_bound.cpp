@@ -115,7 +115,7 @@ struct StageGathers {
     if (p.zero == 0) return;
     const int moe = model.moe_in(stage);
     if (p.edp > 1) edp_s = moe * pricer.dense_seconds(TaskKind::expert_weights, Phase::backward);
-    if (p.dp == 1) return;
+    if (p.replicas() == 1) return;
     dp_s = moe * pricer.dense_seconds(TaskKind::weights, Phase::backward);
     if (dense != nullptr) dp_s += model.dense_in(stage) * dense->dense_seconds(TaskKind::weights, Phase::backward);
   }

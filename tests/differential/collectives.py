@@ -60,7 +60,7 @@ def drop_derivable(rng, profile, groups):
     """Drops rows of the groups' collectives so that none is without a price, but many have a derived one."""
     collectives = Collectives(profile, groups, collections.Counter())
     needed = [("allreduce", kind) for kind in ("mp", "dp", "esp", "edp")]
-    needed += [(op, kind) for op in ("allgather", "reducescatter") for kind in ("mp", "esp")]
+    needed += [(op, kind) for op in ("allgather", "reducescatter") for kind in ("mp", "cp", "esp")]
     needed += [("allgather", "dp"), ("allgather", "edp"), ("alltoall", "ep"), ("a2a-ep-esp", "ep-esp")]
     for op, kind in rng.sample(needed, len(needed)):
         if rng.random() < 0.4:

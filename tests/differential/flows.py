@@ -37,7 +37,7 @@ class Pricer:
     def __init__(self, profile, layer):
         self.profile, self.layer = profile, layer
         self.network = {kind: groups.network(layer, kind, profile.ranks_per_node)
-                        for kind in ("mp", "dp", "ep", "esp", "edp", "ep-esp", "mp-dp")}
+                        for kind in ("mp", "dp", "cp", "ep", "esp", "edp", "ep-esp", "mp-dp")}
         self.size = {kind: size for kind, (size, _) in groups.strides(layer).items()}
         self.collectives = Collectives(profile, groups.of(layer, profile.ranks_per_node))
 
@@ -48,15 +48,22 @@ class Pricer:
     def attention(self, backward, kind="attention"):
         """Selective recomputation repeats the scores: the part of the forward that they are of its FLOPs.
 
-        Halves of a backward have as much of its alpha as of its GEMMs: dW one for each of q, k, v and out.
+        Halves of a backward have as much of its alpha as of its GEMMs: dW one for each of q, k, v and out. With context
+        parallelism keys and values are a task of their own.
         """
         layer = self.layer
         forward, scores = attention_flops(layer), scores_flops(layer)
-        gemms, flops = {"attention": (12, 2 * forward), "attention_dx": (8, forward + scores),
-                        "attention_dw": (4, forward - scores)}[kind] if backward else (6, forward)
+        pair = keys_values_flops(layer) if layer.cp > 1 else 0  # and two GEMMs, in a backward as many for each half
+        two = 2 if layer.cp > 1 else 0
+        if backward:
+            gemms, flops = {"attention": (12 - 2 * two, 2 * (forward - pair)), "keys_values": (2 * two, 2 * pair),
+                            "attention_dx": (8 - two, forward + scores - pair),
+                            "attention_dw": (4 - two, forward - scores - pair)}[kind]
+        else:
+            gemms, flops = (two, pair) if kind == "keys_values" else (6 - two, forward - pair)
         again = 0
-        if backward and kind != "attention_dw" and layer.recompute != "none":
-            again = scores / forward * (self.attention(False) - self.profile.task_s)
+        if backward and kind in ("attention", "attention_dx") and layer.recompute != "none":
+            again = scores / (forward - pair) * (self.attention(False) - self.profile.task_s)
         row = self.profile.module("attention", backward, layer.seq)
         if row:
             alpha = row["alpha_s"] * (gemms / (12 if backward else 6))
@@ -128,6 +135,15 @@ def scores_flops(layer):
     return 4 * layer.tokens * layer.seq * attention_columns(layer)[0]
 
 
+def keys_values(layer):
+    """Columns of keys and values on the rank that has most heads."""
+    return 2 * attention_columns(layer)[1]
+
+
+def keys_values_flops(layer):
+    return 2 * layer.tokens * layer.model_dim * keys_values(layer)
+
+
 def dense_gradient_bytes(layer):
     shared = layer.gemms * layer.model_dim * layer.shared_hidden / layer.mp
     return round(projections(layer) + shared) * layer.element
@@ -147,11 +163,17 @@ def dense_layer(pricer, tasks, flow, backward, hidden, one_lane, halves):
     """
     blm = pricer.layer.tokens * pricer.layer.model_dim * pricer.layer.element
 
-    def collective(kind, op, after):
-        if pricer.size["mp"] == 1:
+    def collective(kind, op, after, group="mp", size=blm):
+        if pricer.size[group] == 1:
             return after
-        lane = "comm" if one_lane else pricer.network["mp"]
-        return tasks.add(kind, 0, lane, pricer.collective(op, "mp", blm), after, pricer.network["mp"], "mp")
+        lane = "comm" if one_lane else pricer.network[group]
+        return tasks.add(kind, 0, lane, pricer.collective(op, group, size), after, pricer.network[group], group)
+
+    def compute(kind, seconds, after):
+        return tasks.add(kind, 0, "compute", seconds, after)
+
+    def gather(kind, op, after):
+        return collective(kind, op, after, "cp", context_bytes(pricer.layer))
 
     kind = "attention_dx" if halves else "attention"
     parts = [(kind, "mp", pricer.attention(backward, kind)), ("ffn", "ffn", pricer.ffn(backward, hidden))]
@@ -159,11 +181,32 @@ def dense_layer(pricer, tasks, flow, backward, hidden, one_lane, halves):
     for kind, name, seconds in reversed(parts) if backward else parts:
         if flow == "sharded":
             after = collective(name + "_allgather", "allgather", after)
-        after = made = tasks.add(kind, 0, "compute", seconds, after)
+        if kind == "ffn":
+            after = made = compute(kind, seconds, after)
+        else:
+            after = made = attend(pricer, kind, backward, after, compute, gather)
         summed = ("_reducescatter", "reducescatter") if flow == "sharded" else ("_allreduce", "allreduce")
         after = collective(name + summed[0], summed[1], after)
     if halves:
         tasks.add("attention_dw", 0, "compute", pricer.attention(True, "attention_dw"), made)
+
+
+def context_bytes(layer):
+    """Keys and values of whole samples."""
+    return layer.batch * layer.seq * keys_values(layer) * layer.element
+
+
+def attend(pricer, kind, backward, after, compute, gather):
+    """Attention. Ranks that share samples gather keys and values before it, and sum their gradients up behind it."""
+    shares = pricer.layer.cp > 1
+    if shares and not backward:
+        after = compute("keys_values", pricer.attention(False, "keys_values"), after)
+        after = gather("cp_allgather", "allgather", after)
+    after = compute(kind, pricer.attention(backward, kind), after)
+    if shares and backward:
+        after = gather("cp_reducescatter", "reducescatter", after)
+        after = compute("keys_values", pricer.attention(True, "keys_values"), after)
+    return after
 
 
 class Flow:
@@ -193,6 +236,9 @@ class Flow:
     def compute(self, kind, seconds, after, chunk=0):
         return self.t.add(kind, chunk, "compute", seconds, after)
 
+    def gather(self, kind, op, after):
+        return self.collective(kind, op, "cp", context_bytes(self.layer), after)
+
     # -- before and after the rows travel --
 
     def head(self):
@@ -206,7 +252,7 @@ class Flow:
         else:
             if name == "sharded":
                 after = self.collective("mp_allgather", "allgather", "mp", self.blm, after)
-            after = self.compute("attention", self.p.attention(False), after)
+            after = attend(self.p, "attention", False, after, self.compute, self.gather)
             if name == "sharded":
                 after = self.collective("mp_reducescatter", "reducescatter", "mp", self.blm, after)
             else:
@@ -261,7 +307,7 @@ class Flow:
             after = self.collective("mp_allgather", "allgather", "mp", self.blm, after)
         beside()
         kind = "attention_dx" if self.halves else "attention"
-        after = made = self.compute(kind, self.p.attention(True, kind), after)
+        after = made = attend(self.p, kind, True, after, self.compute, self.gather)
         if self.name == "sharded":
             after = self.collective("mp_reducescatter", "reducescatter", "mp", self.blm, after)
         else:

@@ -1,16 +1,18 @@
 """Which ranks are a group, and which network connects them.
 
-rank = (pp N_DP + dp) N_MP + mp; inside a stage also (edp N_EP + ep) N_ESP + esp, or, with EP inside,
+rank = ((pp N_DP + dp) N_CP + cp) N_MP + mp; inside a stage also (edp N_EP + ep) N_ESP + esp, or, with EP inside,
 (edp N_ESP + esp) N_EP + ep. A group that spans nodes is on the inter network.
+Dense weights are alike on the ranks of DP and CP: "dp" is both together.
 """
 
 
 def strides(layer):
     """kind -> (size, stride)."""
     ep, esp = (layer.esp, 1) if layer.placement == "esp-inside" else (1, layer.ep)
-    return {"mp": (layer.mp, 1), "dp": (layer.dp, layer.mp), "pp": (layer.pp, layer.dp * layer.mp),
+    return {"mp": (layer.mp, 1), "dp": (layer.replicas, layer.mp),
+            "cp": (layer.cp, layer.mp), "pp": (layer.pp, layer.replicas * layer.mp),
             "ep": (layer.ep, ep), "esp": (layer.esp, esp), "edp": (layer.edp, layer.ep * layer.esp),
-            "ep-esp": (layer.ep * layer.esp, 1), "mp-dp": (layer.mp * layer.dp, 1)}
+            "ep-esp": (layer.ep * layer.esp, 1), "mp-dp": (layer.mp * layer.replicas, 1)}
 
 
 def of(layer, ranks_per_node):
@@ -21,7 +23,7 @@ def of(layer, ranks_per_node):
 def members(layer, kind):
     """All groups of a kind."""
     size, stride = strides(layer)[kind]
-    total = layer.dp * layer.mp * layer.pp
+    total = layer.replicas * layer.mp * layer.pp
     return [[first + stride * i for i in range(size)] for first in range(total) if first // stride % size == 0]
 
 

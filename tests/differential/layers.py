@@ -181,7 +181,7 @@ def best_split(name, profile, layer, degrees):
         whole = total * layer.element
         return phase_seconds(name, profile, layer, True, backward, forward, (whole - beside, beside))
 
-    if name not in schedules.SPLIT | schedules.BESIDE_DENSE or layer.dp == 1:
+    if name not in schedules.SPLIT | schedules.BESIDE_DENSE or layer.replicas == 1:
         return seconds(0)
     low, high = 1, total - 1
     while high - low > 2:

@@ -2,7 +2,7 @@
 
 Weights and gradients have the layer's element type. Adam has two moments; of 16 bits two moments and a copy in float32.
 ZeRO 1 shares these states out over the ranks that hold a weight alike, ZeRO 2 the gradients too, ZeRO 3 the weights
-too: of dense weights over DP, of experts over EDP. Recomputed in full, layers keep their outputs, as the papers'
+too: of dense weights over DP and CP, of experts over EDP. Recomputed in full, layers keep their outputs, as the papers'
 count takes it their inputs. What else a backward reads, attention's scores aside, is there of one layer and
 micro-batch.
 """
@@ -69,7 +69,7 @@ def check_estimate(tally, layer, estimate, zero, what):
     states = 12 if element == 2 else 2 * element
 
     def shared(size, from_stage):
-        return size * (dense / layer.dp + experts / layer.edp if zero >= from_stage else dense + experts)
+        return size * (dense / layer.replicas + experts / layer.edp if zero >= from_stage else dense + experts)
 
     tally.same("weights", estimate["weights_bytes"], shared(element, 3), what)
     tally.same("gradients", estimate["gradients_bytes"], shared(element, 2), what)

@@ -208,8 +208,8 @@ def drop_rows(rng, profile, layer):
     pricer = Pricer(profile, layer)
     group = {kind: (pricer.network[kind], pricer.size[kind]) for kind in pricer.network}
     needed = {"allreduce": {group[kind] for kind in ("mp", "dp", "esp")},
-              "allgather": {group[kind] for kind in ("mp", "esp")},
-              "reducescatter": {group[kind] for kind in ("mp", "esp")}}
+              "allgather": {group[kind] for kind in ("mp", "cp", "esp")},
+              "reducescatter": {group[kind] for kind in ("mp", "cp", "esp")}}
     if layer.zero:  # a gather without a row is half of an allreduce
         needed["allreduce"].add(group["edp"])
     for op, kinds in (("allreduce", ("mp-dp", "edp")), ("allgather", ("mp-dp", "edp", "dp")),
@@ -289,7 +289,7 @@ def check_model(tally, program, seed, rng):
         return
     numbers = sorted(model["dense"])
     tally.equal("dense layers of a model", document.get("dense_layers", []), numbers, f"seed {seed}")
-    rebuilt = schedules.AFTER_BACKWARD | (schedules.SPLIT | schedules.BESIDE_DENSE if layer.dp == 1 else set())
+    rebuilt = schedules.AFTER_BACKWARD | (schedules.SPLIT | schedules.BESIDE_DENSE if layer.replicas == 1 else set())
     totals, mines = {}, {}
     for answer in document["schedules"]:
         what = f"seed {seed}, {answer['schedule']} of a model"
@@ -311,5 +311,5 @@ def check_model(tally, program, seed, rng):
                 continue
             what = f"seed {seed}, {answer['schedule']} of a model, partition {partition}"
             tally.at_most(f"exact partition against {partition}", totals[answer["schedule"]], answer["total_s"], what)
-            if partition == "none" and layer.dp > 1 and (model["micro_batches"] == 1 or not profile.contention):
+            if partition == "none" and layer.replicas > 1 and (model["micro_batches"] == 1 or not profile.contention):
                 check_tasks(tally, answer, check_iteration(tally, answer, profile, layer, model, what), what)

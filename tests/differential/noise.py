@@ -28,7 +28,7 @@ def join(forward, backward):
 def replay_ranks(plan, layer, factors):
     """When the last rank ends."""
     orders, after, seconds, kinds = plan
-    ranks = range(layer.dp * layer.mp * layer.pp)
+    ranks = range(layer.replicas * layer.mp * layer.pp)
     members = {kind: {rank: group for group in groups.members(layer, kind) for rank in group}
                for kind in set(kinds) - {None}}
     lane_of = {task: lane for lane, order in enumerate(orders) for task in order}

@@ -117,6 +117,12 @@ def random_layer(rng, profile, **fixed):
     layer.dtype = rng.choice(["float32", "float32", "bfloat16", "float16", "float64"])
     for key, value in fixed.items():
         setattr(layer, key, value)
+    if rng.random() < 0.4 and layer.dp > 1:  # some of DP share samples, each of which is two pieces a rank
+        layer.cp = rng.choice([d for d in divisors(layer.dp) if 1 < d <= 8])
+        layer.dp //= layer.cp
+        layer.seq *= rng.choice([2, 2 * layer.cp]) if layer.seq % layer.cp == 0 else 2 * layer.cp
+        while layer.batch * layer.seq // layer.cp % layer.mp:
+            layer.seq *= layer.cp
     return layer
 
 
@@ -129,7 +135,8 @@ def flags_of(layer):
     flags = ["--batch", layer.batch, "--seq", layer.seq, "--model-dim", layer.model_dim, "--hidden", layer.hidden,
              "--heads", layer.heads, "--kv-heads", layer.kv_heads, "--experts", layer.experts, "--top-k", layer.top_k,
              "--capacity-factor", layer.capacity_factor, "--capacity-rounding", layer.rounding, "--ffn", layer.ffn,
-             "--dtype", layer.dtype, "--dp", layer.dp, "--mp", layer.mp, "--ep", layer.ep, "--esp", layer.esp,
+             "--dtype", layer.dtype, "--dp", layer.dp, "--cp", layer.cp, "--mp", layer.mp, "--ep", layer.ep,
+             "--esp", layer.esp,
              "--pp", layer.pp, "--placement", layer.placement]
     if layer.head_dim:
         flags += ["--head-dim", layer.head_dim]

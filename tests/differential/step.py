@@ -53,7 +53,7 @@ class StepPricer:
         float32 weights and moments, and are written beside them. With ZeRO 1 a rank has its share."""
         layer = self.layer
         if layer.zero:
-            dense, experts = dense / layer.dp, experts / layer.edp
+            dense, experts = dense / layer.replicas, experts / layer.edp
         wide = sum_element(layer)
         moved = layer.element + 3 * wide + 3 * wide + (layer.element if layer.element < wide else 0)
         copied = self.profile.copied(moved / 2 * (dense + experts))
@@ -109,8 +109,9 @@ class Step:
         return self.made("attention", self.layers[0] if end == HEAD else self.layers[-1])
 
     def made(self, kind, layer):
-        """Where a backward is in halves, the second makes the weights' gradients."""
-        return self.i.made.get((kind + "_dw", layer)) or self.i.made[kind, layer]
+        """Where a backward is in halves, the second makes the weights' gradients. So does what attention has apart."""
+        made = self.i.made.get((kind + "_dw", layer)) or self.i.made[kind, layer]
+        return made + self.i.made.get(("keys_values", layer), []) if kind == "attention" else made
 
     def sum(self, kind, group, size, after, of):
         """One task over a group whose result these layers or ends wait for."""

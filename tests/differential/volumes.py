@@ -14,7 +14,7 @@ class Layer:
         self.heads, self.kv_heads, self.head_dim, self.shared_hidden = 16, None, 0, 0
         self.experts, self.top_k, self.capacity_factor = 8, 2, 1.2
         self.rounding, self.ffn, self.dtype = "ragged", "gpt", "float32"
-        self.dp = self.mp = self.ep = self.esp = self.pp = self.edp = 1
+        self.dp = self.cp = self.mp = self.ep = self.esp = self.pp = self.edp = 1
         self.placement, self.recompute, self.node_limit = "esp-inside", "none", 0
         self.gate, self.norm, self.zero = "gshard", None, 0  # norm: the experts' own
         for key, value in keys.items():
@@ -34,8 +34,13 @@ class Layer:
 
     @property
     def tokens(self):
-        """B L, of one MP group."""
-        return self.batch * self.seq
+        """B L / N_CP, of one MP group."""
+        return self.batch * self.seq // self.cp
+
+    @property
+    def replicas(self):
+        """Ranks that hold a dense weight alike."""
+        return self.dp * self.cp
 
     @property
     def local_experts(self):

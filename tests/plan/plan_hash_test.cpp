@@ -69,6 +69,7 @@ std::vector<std::pair<std::string, Change>> shape_changes() {
       {"esp", parallel(&ParallelShape::esp)},
       {"pp", parallel(&ParallelShape::pp)},
       {"edp", parallel(&ParallelShape::edp)},
+      {"cp", parallel(&ParallelShape::cp)},
   };
 }
 

@@ -22,6 +22,11 @@ std::vector<ParallelShape> parallel_shapes() {
             const int ranks = nodes * ranks_per_node;
             if (ranks % mp != 0 || ranks % (ep * esp) != 0 || mp > ranks) continue;
             all.push_back({.nodes = nodes, .ranks_per_node = ranks_per_node, .mp = mp, .ep = ep, .esp = esp});
+            for (const int cp : {2, 3})  // samples of 12 tokens are 4 or 6 pieces
+              if (ranks % (cp * mp) == 0 && 24 / cp % mp == 0) {
+                all.push_back(all.back());
+                all.back().cp = cp;
+              }
           }
   return all;
 }

@@ -27,19 +27,20 @@ std::vector<ParallelShape> shapes() {
         for (const int mp : divisors(stage))
           for (const int ep : divisors(stage))
             for (const int esp : divisors(stage / ep))
-              all.push_back({nodes, ranks_per_node, stage / mp, mp, ep, esp, pp, stage / ep / esp});
+              for (const int cp : divisors(stage / mp))
+                all.push_back({nodes, ranks_per_node, stage / mp / cp, mp, ep, esp, pp, stage / ep / esp, cp});
       }
   return all;
 }
 
 std::string text_of(const ParallelShape& p) {
-  return fmt::format("{} nodes x {}, pp {} dp {} mp {} edp {} ep {} esp {}", p.nodes, p.ranks_per_node, p.pp, p.dp,
-                     p.mp, p.edp, p.ep, p.esp);
+  return fmt::format("{} nodes x {}, pp {} dp {} cp {} mp {} edp {} ep {} esp {}", p.nodes, p.ranks_per_node, p.pp,
+                     p.dp, p.cp, p.mp, p.edp, p.ep, p.esp);
 }
 
 using Members = std::map<GroupKind, std::vector<std::vector<int>>>;  // by rank
 
-// Ranks numbered as documented: (pp N_DP + dp) N_MP + mp, and inside a stage (edp N_EP + ep) N_ESP + esp.
+// Ranks numbered as documented: ((pp N_DP + dp) N_CP + cp) N_MP + mp, and inside a stage (edp N_EP + ep) N_ESP + esp.
 Members members_by_loops(const ParallelShape& p) {
   std::map<std::tuple<GroupKind, int, int, int>, std::vector<int>> groups;  // stage and the other two coordinates
   std::map<std::pair<GroupKind, int>, std::tuple<GroupKind, int, int, int>> key_of;
@@ -49,10 +50,12 @@ Members members_by_loops(const ParallelShape& p) {
   };
   for (int pp = 0, rank = 0; pp < p.pp; ++pp)
     for (int dp = 0; dp < p.dp; ++dp)
-      for (int mp = 0; mp < p.mp; ++mp, ++rank) {
-        enter(GroupKind::mp, pp, dp, 0, rank);
-        enter(GroupKind::dp, pp, mp, 0, rank);
-      }
+      for (int cp = 0; cp < p.cp; ++cp)
+        for (int mp = 0; mp < p.mp; ++mp, ++rank) {
+          enter(GroupKind::mp, pp, dp, cp, rank);
+          enter(GroupKind::cp, pp, dp, mp, rank);
+          enter(GroupKind::dp, pp, mp, 0, rank);
+        }
   for (int pp = 0, rank = 0; pp < p.pp; ++pp)
     for (int edp = 0; edp < p.edp; ++edp)
       for (int ep = 0; ep < p.ep; ++ep)

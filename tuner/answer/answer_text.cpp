@@ -405,6 +405,7 @@ std::pair<std::string, std::string> short_shape(const ModelShape& model) {
   const ParallelShape& p = model.shape.parallel;
   std::string text;
   for (const auto& [name, size] : {std::pair{"DP", p.dp},
+                                   {"CP", p.cp},
                                    {"MP", p.mp},
                                    {"EP", p.ep},
                                    {"ESP", p.esp},

@@ -36,6 +36,7 @@ Flags flags_of(const Layout& layout) {
   number("--degree-forward", layout.degrees.forward);
   number("--degree-backward", layout.degrees.backward);
   number("--dp", p.dp);
+  number("--cp", p.cp);
   number("--mp", p.mp);
   number("--ep", p.ep);
   number("--esp", p.esp);
@@ -86,10 +87,12 @@ std::vector<Change> changes() {
           group(&P::esp),
           group(&P::mp),
           group(&P::pp),
+          group(&P::cp),
           pair(&P::ep, &P::esp),
           pair(&P::mp, &P::pp),
           pair(&P::mp, &P::ep),
-          pair(&P::mp, &P::esp)};
+          pair(&P::mp, &P::esp),
+          pair(&P::cp, &P::mp)};
 }
 
 /// Times layouts by the answer's prices.
@@ -163,8 +166,9 @@ class Way {
     change(layout, to_);
     ModelShape& model = layout.model;
     ParallelShape& p = model.shape.parallel;
-    if (p.ranks() % (p.mp * p.pp) != 0 || p.pp > model.layers) return {};
-    p.dp = p.ranks() / (p.mp * p.pp);
+    const int split = p.cp * p.mp * p.pp;
+    if (p.ranks() % split != 0 || p.pp > model.layers) return {};
+    p.dp = p.ranks() / split;
     if (samples_ % p.dp != 0) return {};
     int64_t& batch = model.shape.layer.batch;
     batch = std::gcd(batch, samples_ / p.dp);

@@ -93,6 +93,7 @@ void set_shape(const ModelShape& model, FlagList& flags) {
   const auto number = [&](const std::string& name, int64_t value) { flags.set(name, std::to_string(value)); };
   number("--batch", model.shape.layer.batch);
   number("--dp", p.dp);
+  if (p.cp > 1) number("--cp", p.cp);
   number("--mp", p.mp);
   number("--ep", p.ep);
   number("--esp", p.esp);

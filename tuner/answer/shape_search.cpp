@@ -541,6 +541,8 @@ FoundShapes find_shapes(const ShapeRequest& request) {
 
 namespace {
 
+constexpr int64_t kLeastContext = 4096;  // tokens of a sample on a rank of a searched CP group
+
 /// What a rank keeps.
 struct KeptStates {
   int zero;
@@ -588,26 +590,37 @@ class Enumeration {
     const int64_t samples = request_.global_batch;
     const commands::LayerFlags& fixed = request_.fixed;
     for (const int64_t pp : choices(fixed.pp, given.layers == 1 ? 1 : p.ranks()))
-      for (const int64_t mp : choices(fixed.mp, p.ranks() / pp))
-        for (const int64_t ep : choices(fixed.ep, given.shape.layer.experts))
-          for (const int64_t esp : choices(fixed.esp, p.ranks() / pp))
-            for (const bool inside : {false, true}) {
-              if (p.ranks() % (pp * mp) != 0 || pp > given.layers) continue;
-              const bool alike = ep == 1 || esp == 1 || p.nodes == 1;
-              if (fixed.placement ? inside != p.ep_inside : inside && alike) continue;
-              const int64_t dp = p.ranks() / (pp * mp);
-              if (samples % dp != 0 || (fixed.dp && *fixed.dp != dp)) continue;
-              ModelShape model = given;
-              model.shape.parallel = {.nodes = p.nodes,
-                                      .ranks_per_node = p.ranks_per_node,
-                                      .dp = 0,
-                                      .mp = static_cast<int>(mp),
-                                      .ep = static_cast<int>(ep),
-                                      .esp = static_cast<int>(esp),
-                                      .pp = static_cast<int>(pp),
-                                      .ep_inside = inside};
-              add_batches(model, samples / dp);
-            }
+      for (const int64_t cp : context_choices(p.ranks() / pp))
+        for (const int64_t mp : choices(fixed.mp, p.ranks() / pp))
+          for (const int64_t ep : choices(fixed.ep, given.shape.layer.experts))
+            for (const int64_t esp : choices(fixed.esp, p.ranks() / pp))
+              for (const bool inside : {false, true}) {
+                if (p.ranks() % (pp * cp * mp) != 0 || pp > given.layers) continue;
+                const bool alike = ep == 1 || esp == 1 || p.nodes == 1;
+                if (fixed.placement ? inside != p.ep_inside : inside && alike) continue;
+                const int64_t dp = p.ranks() / (pp * cp * mp);
+                if (samples % dp != 0 || (fixed.dp && *fixed.dp != dp)) continue;
+                ModelShape model = given;
+                model.shape.parallel = {.nodes = p.nodes,
+                                        .ranks_per_node = p.ranks_per_node,
+                                        .dp = 0,
+                                        .mp = static_cast<int>(mp),
+                                        .ep = static_cast<int>(ep),
+                                        .esp = static_cast<int>(esp),
+                                        .pp = static_cast<int>(pp),
+                                        .cp = static_cast<int>(cp),
+                                        .ep_inside = inside};
+                add_batches(model, samples / dp);
+              }
+  }
+
+  // Lists over how many ranks samples may be spread: those that leave each kLeastContext tokens of a sample.
+  std::vector<int64_t> context_choices(int64_t ranks) const {
+    std::vector<int64_t> sizes = choices(request_.fixed.cp, ranks);
+    if (request_.fixed.cp) return sizes;
+    const int64_t seq = request_.chosen.model.shape.layer.seq;
+    std::erase_if(sizes, [&](int64_t cp) { return cp > 1 && (seq % (2 * cp) != 0 || seq / cp < kLeastContext); });
+    return sizes;
   }
 
   void add_batches(const ModelShape& groups, int64_t samples_a_replica) {
@@ -644,7 +657,7 @@ class Enumeration {
     std::optional<ModelShape> found = divided(shape, request_.chosen);
     if (!found) return;
     ModelShape& model = *found;
-    const bool shards = model.shape.parallel.dp > 1 || model.shape.parallel.edp > 1;
+    const bool shards = model.shape.parallel.replicas() > 1 || model.shape.parallel.edp > 1;
     for (const auto& [zero, recompute] : states_) {
       if (zero > 0 && !shards && !request_.fixed.zero) continue;  // the same as without
       model.shape.parallel.zero = zero;

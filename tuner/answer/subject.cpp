@@ -18,7 +18,7 @@ namespace {
 commands::Selection in_no_groups(commands::Selection selection) {
   commands::LayerFlags& l = selection.layer;
   l.dp.reset();
-  l.mp = l.ep = l.esp = l.pp = 1;
+  l.cp = l.mp = l.ep = l.esp = l.pp = 1;
   return selection;
 }
 
@@ -26,7 +26,7 @@ commands::Selection in_no_groups(commands::Selection selection) {
 // MP is of a node; on one node, without MP, each rank has one.
 int default_replicas(const TuneOptions& options, commands::Selection selection, const Profile& cluster) {
   commands::LayerFlags& l = selection.layer;
-  l.dp = l.mp = l.ep = l.esp = l.pp = std::nullopt;
+  l.dp = l.cp = l.mp = l.ep = l.esp = l.pp = std::nullopt;
   try {
     return commands::chosen_model(options.model, selection, cluster).model.shape.parallel.dp;
   } catch (const BadInput&) {
@@ -71,6 +71,7 @@ std::vector<std::string> pinned_by(const TuneOptions& options) {
   };
   if (options.any_shape) {
     add("--dp", l.dp);
+    add("--cp", l.cp);
     add("--mp", l.mp);
     add("--ep", l.ep);
     add("--esp", l.esp);
@@ -92,7 +93,7 @@ std::vector<std::string> pinned_by(const TuneOptions& options) {
 
 // Returns the flags with all groups as the model has them.
 commands::LayerFlags in_groups_of(commands::LayerFlags flags, const ParallelShape& p) {
-  flags.dp = p.dp, flags.mp = p.mp, flags.ep = p.ep, flags.esp = p.esp, flags.pp = p.pp;
+  flags.dp = p.dp, flags.cp = p.cp, flags.mp = p.mp, flags.ep = p.ep, flags.esp = p.esp, flags.pp = p.pp;
   flags.placement = placement_name(p);
   return flags;
 }
@@ -133,7 +134,7 @@ std::vector<std::string> set_training_states(const TuneOptions& options, const P
   if (options.model.model.empty() || !cluster.memory_bytes) return defaults;
   const commands::LayerFlags& given = options.selection.layer;
   ParallelShape& p = chosen.model.shape.parallel;
-  if (!given.zero && (p.dp > 1 || p.edp > 1)) {
+  if (!given.zero && (p.replicas() > 1 || p.edp > 1)) {
     p.zero = 1;
     defaults.push_back(fmt::format("--zero {}", p.zero));
   }
@@ -184,7 +185,7 @@ commands::ChosenModel model_to_shape(const TuneOptions& options, const Profile& 
 }
 
 // These list the flags that a layout's words may say.
-auto group_flags(commands::LayerFlags& l) { return std::tie(l.dp, l.mp, l.ep, l.esp, l.pp, l.placement); }
+auto group_flags(commands::LayerFlags& l) { return std::tie(l.dp, l.cp, l.mp, l.ep, l.esp, l.pp, l.placement); }
 auto other_flags(commands::LayerFlags& l, commands::ModelFlags& m) {
   return std::tie(l.zero, l.recompute, m.micro_batches, m.pipeline, m.virtual_stages);
 }

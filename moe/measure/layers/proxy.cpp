@@ -76,6 +76,7 @@ int64_t proxy_bytes(const Plan& proxy, const LayerCases& cases, const Gradient& 
 
 LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward) {
   const ParallelShape& p = nominal.parallel;
+  require<Unsupported>(p.cp == 1, "cp = {}: context parallelism is planned, not run; expected 1", p.cp);
   ParallelShape parallel;
   parallel.ep_inside = p.ep_inside;
   parallel.recompute = p.recompute;

@@ -197,6 +197,8 @@ class LayoutsTest(ProgramTest):
                     "batch": draw.choice([1, 2]), "micro-batches": draw.choice([2, 4]), "pipeline": "1f1b",
                     "zero": draw.choice([0, 1]), "recompute": draw.choice(["none", "selective", "full"])}
             plan["esp"] = draw.choice([1, plan["mp"]])
+            if number % 3 == 0:
+                plan["cp"] = 2
             if pp == 2 and number % 2:
                 plan["virtual-stages"] = 2
             flags = [word for name, value in plan.items() for word in ("--" + name, value)]
@@ -215,15 +217,15 @@ class LayoutsTest(ProgramTest):
                     self.assertEqual(again["file"]["unplanned"], [])
                     self.assertEqual((again["flags"], again["file"]["defaults"]),
                                      (found["flags"], ["--recompute selective"] * (plan["recompute"] == "none")))
-                if pp == 1 and plan["esp"] == 1:
+                if pp == 1 and plan["esp"] == 1 and "cp" not in plan:
                     self.path("d.json", json.dumps(json.loads(self.text("export", "deepspeed", "s.jsonl"))["config"]))
                     found = self.current(f"./d.json,recompute={plan['recompute']}")
                     self.assertEqual(wanted["flags"], found["flags"])
 
     def test_what_no_plan_has_is_refused(self):
         for old, new, said in (
-                ("context_parallel_size: 1", "context_parallel_size: 2",
-                 ("y.yaml:8: model.context_parallel_size: found '2', expected 1: no plan has such groups",)),
+                ("context_parallel_size: 1", "context_parallel_size: 8",
+                 ("cp = 8 does not divide ranks of a stage",)),
                 ("context_parallel_size: 1", "ulysses_parallel_size: 4", ("y.yaml:8: model.ulysses_parallel_size",)),
                 ("layout: null", "layout: Et*3|L", ("y.yaml:13:", "pipeline_model_parallel_layout", "as many layers")),
                 ("method: uniform", "method: block", ("recompute_method", "found 'block'", "uniform")),
@@ -262,7 +264,7 @@ class LayoutsTest(ProgramTest):
                 self.refuses("./d.json", *said)
         for name, text, said in (("x.json", '{"a": 1,\n "b": }', "x.json:2"), ("x.yaml", "a: 1\n", "Megatron-Bridge"),
                                  ("x.json", '{"a": 1}', "of DeepSpeed"), ("x.sh", "echo\n", "Megatron-Core"),
-                                 ("x.sh", "--context-parallel-size 2 --micro-batch-size 1", "x.sh:1: --context"),
+                                 ("x.sh", "--context-parallel-size 0 --micro-batch-size 1", "x.sh:1: --context"),
                                  ("x.sh", "--micro-batch-size 1 --num-layers-per-virtual-pipeline-stage 1",
                                   "--num-layers"),
                                  ("x.sh", "--micro-batch-size 0", "--micro-batch-size: found '0'")):
