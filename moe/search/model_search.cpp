@@ -156,18 +156,17 @@ double least_of(const Schedule& schedule, const LayerPricer& pricer, const Model
   return least_s;
 }
 
-// Returns the rivals, the least bound first. A schedule that chooses is one of those among which it does.
+// Returns the rivals, the least bound first.
 std::vector<Rival> rivals_of(const LayerPricer& pricer, const ModelShape& model, const DegreeChoice& choice) {
   std::vector<Rival> rivals;
   BoundShapes shapes;
-  for (const Schedule& other : all_schedules()) {
-    if (other.iteration == IterationOrder::any || !other.variants.empty()) continue;
+  for (const Schedule* other : rivals_of_wave()) {
     try {
       const double bound_s =
-          other.orders_iterations()
-              ? wave_bound(pricer, model, wave_choice(other, choice, usually_kept(model, other.iteration)))
-              : least_of(other, pricer, model, shapes);
-      rivals.push_back({bound_s, &other});
+          other->orders_iterations()
+              ? wave_bound(pricer, model, wave_choice(*other, choice, usually_kept(model, other->iteration)))
+              : least_of(*other, pricer, model, shapes);
+      rivals.push_back({bound_s, other});
     } catch (const BadInput&) {  // it does not run the model, or has no price
     }
   }
@@ -176,6 +175,13 @@ std::vector<Rival> rivals_of(const LayerPricer& pricer, const ModelShape& model,
 }
 
 }  // namespace
+
+std::vector<const Schedule*> rivals_of_wave() {
+  std::vector<const Schedule*> rivals;
+  for (const Schedule& schedule : all_schedules())
+    if (schedule.iteration != IterationOrder::any && schedule.variants.empty()) rivals.push_back(&schedule);
+  return rivals;
+}
 
 std::span<const PartitionStrategy> partition_strategies() {
   static constexpr std::array kRows{

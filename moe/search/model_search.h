@@ -18,6 +18,9 @@ struct PartitionStrategy {
 /// Returns the strategies: exact, paper (both steps), step1, none.
 std::span<const PartitionStrategy> partition_strategies();
 
+/// Returns the schedules whose plans `wave` may take: all that neither order iterations freely nor choose among others.
+std::vector<const Schedule*> rivals_of_wave();
+
 struct ModelResult {
   std::string_view schedule;
   const Schedule* variant =

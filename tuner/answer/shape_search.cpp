@@ -14,6 +14,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/units.h"
+#include "moe/search/model_search.h"
 #include "moe/search/wave.h"
 #include "moe/simulator/model_bound.h"
 
@@ -501,6 +502,14 @@ void require_any(const ShapeRequest& request, const ShapeCandidates& all) {
                        human_bytes(request.profile.memory_bytes.value_or(0)));
 }
 
+// Returns whether all schedules whose plans `wave` may take have rows of their own, but those that order iterations,
+// whose plans are among its own orders.
+bool asks_for_rivals(const std::vector<const Schedule*>& schedules) {
+  return std::ranges::all_of(rivals_of_wave(), [&](const Schedule* rival) {
+    return rival->orders_iterations() || std::ranges::find(schedules, rival) != schedules.end();
+  });
+}
+
 // Returns what each framework that does not run everything runs best. Each has an equal part of the time that is left.
 std::vector<FrameworkPlans> plans_of_frameworks(ShapePlans& plans, Clock::time_point end) {
   std::vector<FrameworkPlans> found;
@@ -518,11 +527,13 @@ std::vector<FrameworkPlans> plans_of_frameworks(ShapePlans& plans, Clock::time_p
 
 }  // namespace
 
-FoundShapes find_shapes(const ShapeRequest& request) {
+FoundShapes find_shapes(const ShapeRequest& asked) {
   const Clock::time_point start = Clock::now();
   const auto after = [&](double share) {
-    return start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.seconds * share));
+    return start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(asked.seconds * share));
   };
+  ShapeRequest request = asked;
+  request.degrees.takes_rivals = !asks_for_rivals(asked.schedules);
   check_prices(request);
   ShapePlans plans(request);
   const ShapeCandidates& all = plans.candidates();
@@ -702,9 +713,9 @@ namespace {
 /// A bound on the time of a model under a schedule that neither chooses nor packs.
 using PlainBound = std::function<double(const Schedule&, const LayerPricer&, const ModelShape&)>;
 
-// Returns the least bound of what the schedule chooses among: variants, and packings of experts that fit. One that
-// orders whole iterations has a bound of its own, since no pass waits for the one before; where its order is free, it
-// may be that of the passes in turn.
+// Returns the least bound of what the schedule chooses among: variants, packings of experts that fit, and the rivals
+// whose plans `wave` may take. One that orders whole iterations has a bound of its own, since no pass waits for the one
+// before.
 double least_of(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                 const DegreeChoice& choice, const PlainBound& bound) {
   if (schedule.orders_iterations()) {
@@ -715,8 +726,13 @@ double least_of(const Schedule& schedule, const LayerPricer& pricer, const Model
                                        .forward = fixed.forward,
                                        .backward = fixed.backward,
                                        .order = schedule.iteration});
-    if (schedule.iteration != IterationOrder::any) return least_s;
-    return std::min(least_s, bound(find_schedule("fsmoe-dw"), pricer, model));
+    if (schedule.iteration != IterationOrder::any || !choice.takes_rivals) return least_s;
+    double rivals_s = least_s;
+    for (const Schedule* rival : rivals_of_wave()) try {
+        rivals_s = std::min(rivals_s, least_of(*rival, pricer, model, choice, bound));
+      } catch (const BadInput&) {  // no price, or degrees that it does not have: it is none
+      }
+    return rivals_s;
   }
   double least = std::numeric_limits<double>::infinity();
   for (const Schedule* variant : schedule.variants)
