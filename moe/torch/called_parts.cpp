@@ -390,7 +390,9 @@ class CalledHook final : public Hook {
   std::weak_ptr<MoeLayer> owner_;
 };
 
-void check_parts(const Plan& plan, const PythonParts& python) {
+}  // namespace
+
+void check_called_parts(const Plan& plan, const PythonParts& python) {
   const LayerShape& layer = plan.shape.layer;
   if (python.has("gate"))
     require<BadInput>(layer.aux_loss == 0 && layer.z_loss == 0,
@@ -410,13 +412,11 @@ void check_parts(const Plan& plan, const PythonParts& python) {
         plan.schedule);
 }
 
-}  // namespace
-
 bool PythonParts::has(std::string_view part) const { return std::ranges::find(parts, part) != parts.end(); }
 
 void set_called_parts(const std::shared_ptr<MoeLayer>& layer, const Plan& plan, const PythonParts& python,
                       Communicator& everyone, const std::shared_ptr<bool>& keeps) {
-  check_parts(plan, python);
+  check_called_parts(plan, python);
   const RankShape& rank = layer->shape();
   LayerParts& parts = layer->state().parts;
   if (python.has("gate"))

@@ -28,8 +28,10 @@ struct PythonParts {
   bool has(std::string_view part) const;
 };
 
+/// Throws BadInput naming the part that a layer or schedule like this cannot have.
+void check_called_parts(const Plan& plan, const PythonParts& python);
 /// Puts these parts into a layer that runs the plan. `everyone`: all ranks, which call this together. `keeps`: whether
-/// graphs are kept for a backward. Throws BadInput naming the part that a layer or schedule like this cannot have.
+/// graphs are kept for a backward. Throws what check_called_parts() does.
 void set_called_parts(const std::shared_ptr<MoeLayer>& layer, const Plan& plan, const PythonParts& python,
                       Communicator& everyone, const std::shared_ptr<bool>& keeps);
 

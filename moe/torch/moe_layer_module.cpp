@@ -77,12 +77,14 @@ struct MoeLayerModule::Noise {
 
 // What forward and backward share; a graph that is still to be run backward keeps it.
 struct MoeLayerModule::Runner {
-  Runner(std::shared_ptr<MoeLayer> of, const Plan& plan, std::unique_ptr<Device> on, RankLosses losses)
+  Runner(std::shared_ptr<MoeLayer> of, const Plan& plan, std::unique_ptr<Device> on, RankLosses losses,
+         std::shared_ptr<std::recursive_mutex> held)
       : layer(std::move(of)),
         binding(*layer, plan),
         device(on ? std::move(on) : make_device(layer->memory().kind())),
         executor(*device, plan.structure),
-        finish(device->make_stream("gradients")) {
+        finish(device->make_stream("gradients")),
+        alone(std::move(held)) {
     const RankShape& rank = layer->shape();
     if (losses == RankLosses::averaged)
       losses_apart = rank.held == rank.tokens ? rank.shape.parallel.ranks() : rank.shape.parallel.dp;
@@ -108,9 +110,10 @@ struct MoeLayerModule::Runner {
   std::optional<Noise> repeated;  // while a backward runs its forward again
   int losses_apart = 1;           // over so many the loss is averaged
   RunnerSeconds seconds;
-  int64_t forwards = 0;        // so far
-  int64_t activations = 0;     // of which forward they are kept; 0: used up
-  std::recursive_mutex alone;  // of the thread that computes; a checkpoint's backward calls forward
+  const RunTimes* times = nullptr;              // the executor's
+  int64_t forwards = 0, backwards = 0;          // so far
+  int64_t activations = 0;                      // of which forward they are kept; 0: used up
+  std::shared_ptr<std::recursive_mutex> alone;  // of the thread that computes; a checkpoint's backward calls forward
 };
 
 // Gives the layer the weights' values. A weight with memory of its own gets the layer's; whoever had that before keeps
@@ -159,7 +162,7 @@ torch::Tensor MoeLayerModule::Runner::forward(const torch::Tensor& x, const std:
   const Noise& drawn = repeated ? *repeated : noise;
   layer->begin_step(drawn.step, drawn.noisy);
   const double begin_s = now_s();
-  executor.run(binding, {}, Phase::forward);
+  times = &executor.run(binding, {}, Phase::forward);
   seconds.forward = now_s() - begin_s;
   activations = ++forwards;
   return read(layer->output(), space).view(x.sizes());
@@ -178,7 +181,7 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&& d_output) override {
     require<Unsupported>(!torch::GradMode::is_enabled(),
                          "the layer's backward: found create_graph=True, and it has no derivative of its own");
-    const std::lock_guard alone(runner_->alone);
+    const std::lock_guard alone(*runner_->alone);
     restore_activations();
     const torch::NoGradGuard no_graph;
     MoeLayer& layer = *runner_->layer;
@@ -194,6 +197,7 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
     layer.finish_step(*runner_->finish);
     runner_->finish->synchronize();
     runner_->seconds.backward = now_s() - begin_s;
+    ++runner_->backwards;
     torch::autograd::variable_list gradients{read(layer.input_gradient(), memory).view(d_output[0].sizes())};
     if (apart != 1) gradients.front() *= apart;
     for (const Parameter& p : layer.parameters()) gradients.push_back(runner_->give(with_axes(p, p.gradient)));
@@ -229,8 +233,9 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
 };
 
 MoeLayerModule::MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan, std::unique_ptr<Device> device,
-                               RankLosses losses)
-    : layer_(std::move(layer)), runner_(std::make_shared<Runner>(layer_, plan, std::move(device), losses)) {
+                               RankLosses losses, std::shared_ptr<std::recursive_mutex> alone)
+    : layer_(std::move(layer)),
+      runner_(std::make_shared<Runner>(layer_, plan, std::move(device), losses, std::move(alone))) {
   begin_step(layer_->seed().step, layer_->seed().noisy);
   const auto parameters = layer_->parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -241,13 +246,15 @@ MoeLayerModule::MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan
   }
 }
 
-std::unique_lock<std::recursive_mutex> MoeLayerModule::alone() { return std::unique_lock(runner_->alone); }
 void MoeLayerModule::begin_step(uint64_t step, bool noisy) { runner_->noise = {step, noisy}; }
 MoeLayerModule::RunnerSeconds MoeLayerModule::runner_seconds() const { return runner_->seconds; }
+int64_t MoeLayerModule::backwards() const { return runner_->backwards; }
+const std::vector<TaskTime>& MoeLayerModule::task_times() const { return runner_->times->tasks; }
+void MoeLayerModule::forget_activations() { runner_->activations = 0; }
 bool MoeLayerModule::repeats() const { return runner_->repeated.has_value(); }
 
 torch::Tensor MoeLayerModule::forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights) {
-  const auto alone_here = alone();
+  const std::lock_guard alone(*runner_->alone);
   torch::Tensor y;
   {
     const torch::NoGradGuard no_graph;

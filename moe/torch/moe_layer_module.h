@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "moe/device/device.h"
+#include "moe/exec/executor.h"
 #include "moe/layer/moe_layer.h"
 #include "moe/plan/plan.h"
 
@@ -24,10 +25,12 @@ enum class RankLosses : uint8_t { summed, averaged };
 class MoeLayerModule : public torch::nn::Module {
  public:
   /// Makes the module of a layer. `plan`: of the layer's case and flow, forward and backward (build_plan). `device`:
-  /// whose streams run the tasks; null: the CPU, or the first GPU, by where the layer's memory is. Throws as
-  /// LayerBinding and make_device do.
+  /// whose streams run the tasks; null: the CPU, or the first GPU, by where the layer's memory is. `alone`: held during
+  /// forward and backward, which so wait for each other, and for others who hold it. Throws as LayerBinding and
+  /// make_device do.
   MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan, std::unique_ptr<Device> device = nullptr,
-                 RankLosses losses = RankLosses::summed);
+                 RankLosses losses = RankLosses::summed,
+                 std::shared_ptr<std::recursive_mutex> alone = std::make_shared<std::recursive_mutex>());
 
   /// Returns y from x, both (held tokens, M), or with several axes for the tokens; x of any type is converted. All
   /// ranks call it, and the backward of what it returns. One forward's activations are kept: a backward of an older one
@@ -38,9 +41,6 @@ class MoeLayerModule : public torch::nn::Module {
   /// Computes with these weights instead of the module's parameters, whose order and shapes they have. Those with
   /// memory of their own share the layer's from then on; whoever shared it before keeps its values.
   torch::Tensor forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights);
-
-  /// Keeps other threads out of forward and backward, which wait for each other by themselves.
-  std::unique_lock<std::recursive_mutex> alone();
 
   /// Sets the step of forwards from now on (MoeLayer::begin_step), but of those that a backward runs again.
   void begin_step(uint64_t step, bool noisy);
@@ -55,6 +55,12 @@ class MoeLayerModule : public torch::nn::Module {
     double forward = 0, backward = 0;
   };
   RunnerSeconds runner_seconds() const;
+  /// Returns how many backwards have run so far.
+  int64_t backwards() const;
+  /// Returns when each task of the last forward and of the last backward ran, from the start of each.
+  const std::vector<TaskTime>& task_times() const;
+  /// Forgets the last forward's activations: a backward that needs them runs it again first.
+  void forget_activations();
 
  private:
   class Backward;

@@ -2,6 +2,8 @@
 // torch's own. It links LibTorch alone, so that one library serves every Python.
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +24,7 @@
 #include "moe/schedule/schedule.h"
 #include "moe/search/layer_search.h"
 #include "moe/tensor/cpu/aten.h"
+#include "moe/torch/auto_plan.h"
 #include "moe/torch/called_parts.h"
 #include "moe/torch/moe_layer_module.h"
 
@@ -91,7 +94,7 @@ class Ranks : public torch::CustomClassHolder {
 constexpr std::string_view kOptions = "MoELayer";
 constexpr auto kOptionKeys =
     with(with(kLayerKeys, kParallelKeys), {"capacity_rounding", "schedule", "degree_forward", "degree_backward", "plan",
-                                           "plan_text", "seed", "losses", "attention"});
+                                           "plan_text", "auto", "seed", "losses", "attention"});
 
 bool has_attention(const TableReader& options) { return !options.has("attention") || options.boolean("attention"); }
 
@@ -226,6 +229,8 @@ class PythonLayer : public torch::CustomClassHolder {
   }
   /// Returns one line: the layer, its groups and its schedule.
   std::string line() { return line_; }
+  /// Returns AutoPlan::report() as a document; empty: the plan is given.
+  std::string tuning() { return auto_ ? auto_->report().dump() : ""; }
 
   /// `keeps`: parts that Python computes keep their graphs for a backward.
   torch::Tensor forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights, bool training, bool keeps) {
@@ -234,10 +239,13 @@ class PythonLayer : public torch::CustomClassHolder {
       require_like("x", x.dim() > 2 ? x.detach().flatten(0, -2) : x, input_);
       require_equal<BadInput>(weights.size(), likes_.size(), "weights of the layer");
       for (size_t i = 0; i < weights.size(); ++i) require_like(names_[i], weights[i], likes_[i]);
-      const auto alone = module_->alone();
+      const std::lock_guard alone(*alone_);
       *keeps_ = keeps;
       const auto end = std::unique_ptr<bool, void (*)(bool*)>(keeps_.get(), [](bool* kept) { *kept = true; });
-      if (!module_->repeats()) module_->begin_step(training ? ++steps_ : steps_, training);
+      if (!module_->repeats()) {
+        next_plan(weights);
+        module_->begin_step(training ? ++steps_ : steps_, training);
+      }
       return module_->forward(x, weights);
     });
   }
@@ -246,46 +254,98 @@ class PythonLayer : public torch::CustomClassHolder {
   MoeLayer& layer() { return module_->layer(); }
 
   void make(const TableReader& options, const PythonParts& python) {
-    const Plan plan = plan_of(options, ranks_->topology());
-    require_same_plan(ranks_->everyone(), plan);
-    LayerSeed seed;
-    seed.seed = static_cast<uint64_t>(options.optional_integer("seed", kNonNegative).value_or(1));
-    const auto losses = options.has("losses") && options.choice("losses", {"sum", "mean"}) == "mean"
-                            ? RankLosses::averaged
-                            : RankLosses::summed;
-    require_same_losses(ranks_->everyone(), seed, losses);
-    const int rank = ranks_->everyone().rank();
-    const auto made = std::make_shared<MoeLayer>(rank_shape(plan.shape, rank, plan.structure->flow), seed,
-                                                 ranks_->comms_of(plan.shape.parallel));
-    if (!has_attention(options)) {
-      LayerParts& parts = made->state().parts;
-      parts.attention = std::make_unique<NoAttention>(made->shape());
-      parts.attention_norm = nullptr;
+    python_ = python;
+    attention_ = has_attention(options);
+    seed_.seed = static_cast<uint64_t>(options.optional_integer("seed", kNonNegative).value_or(1));
+    losses_ = options.has("losses") && options.choice("losses", {"sum", "mean"}) == "mean" ? RankLosses::averaged
+                                                                                           : RankLosses::summed;
+    Plan plan = plan_of(options, ranks_->topology());
+    if (options.has("auto") && options.boolean("auto")) {
+      require_same_plan(ranks_->everyone(), plan);
+      const RankShape given = rank_shape(plan.shape, ranks_->everyone().rank(), plan.structure->flow);
+      auto_ = std::make_unique<AutoPlan>(plan.shape, ranks_->everyone(),
+                                         [this, given](const Plan& other) { return can_run(other, given); });
+      plan = auto_->plan();
     }
-    set_called_parts(made, plan, python, ranks_->everyone(), keeps_);
-    module_ =
-        std::make_unique<MoeLayerModule>(made, plan, make_device(DeviceKind::cpu, 0, torch::get_num_threads()), losses);
+    make_module(plan);
     for (const auto& weight : module_->named_parameters()) {
       names_.push_back(weight.key());
       likes_.push_back(torch::empty_like(weight.value(), torch::device(torch::kMeta)));
       weights_.push_back(weight.value().variable_data());
-      weight.value().set_data(torch::empty({0}, weight.value().options()));  // Python's are the only ones
     }
-    const TensorView input = made->input();
+    drop_own_weights();
+    const TensorView input = layer().input();
     input_ = torch::empty({input.size(0), input.size(1)},
                           torch::device(torch::kMeta).dtype(cpu::scalar_type(input.dtype())));
+  }
+
+  void make_module(const Plan& plan) {
+    require_same_plan(ranks_->everyone(), plan);
+    require_same_losses(ranks_->everyone(), seed_, losses_);
+    const auto made =
+        std::make_shared<MoeLayer>(rank_shape(plan.shape, ranks_->everyone().rank(), plan.structure->flow), seed_,
+                                   ranks_->comms_of(plan.shape.parallel));
+    if (!attention_) {
+      LayerParts& parts = made->state().parts;
+      parts.attention = std::make_unique<NoAttention>(made->shape());
+      parts.attention_norm = nullptr;
+    }
+    set_called_parts(made, plan, python_, ranks_->everyone(), keeps_);
+    python_.weights.clear();
+    module_ = std::make_unique<MoeLayerModule>(made, plan, make_device(DeviceKind::cpu, 0, torch::get_num_threads()),
+                                               losses_, alone_);
     line_ = fmt::format("{}, {}, {}, r_f {}, r_b {}", describe(plan.shape.layer), describe_groups(plan.shape.parallel),
                         plan.schedule, plan.degree_forward, plan.degree_backward);
   }
 
+  // Python's are the only ones.
+  void drop_own_weights() {
+    for (const auto& weight : module_->named_parameters())
+      weight.value().set_data(torch::empty({0}, weight.value().options()));
+  }
+
+  // Returns whether a plan leaves a rank the weights and tokens that it has, and calls what Python computes.
+  bool can_run(const Plan& plan, const RankShape& given) const {
+    const RankShape rank = rank_shape(plan.shape, given.rank, plan.structure->flow);
+    try {
+      check_called_parts(plan, python_);
+    } catch (const BadInput&) {
+      return false;
+    }
+    return plan.shape == given.shape && rank.held == given.held && rank.experts == given.experts &&
+           rank.hidden == given.hidden && rank.heads == given.heads;
+  }
+
+  // Takes the times of the last step where the plan is still to be decided. Another plan's layer has memory of its own,
+  // into which the weights move with the next forward.
+  void next_plan(const std::vector<torch::Tensor>& weights) {
+    if (!auto_ || module_->backwards() == taken_) return;
+    taken_ = module_->backwards();
+    const auto [forward, backward] = module_->runner_seconds();
+    if (!auto_->take(module_->task_times(), forward + backward)) return;
+    for (const std::string& name : python_.names)
+      python_.weights.push_back(weights.at(static_cast<size_t>(std::ranges::find(names_, name) - names_.begin())));
+    module_->forget_activations();
+    make_module(auto_->plan());
+    drop_own_weights();
+    taken_ = 0;
+  }
+
   c10::intrusive_ptr<Ranks> ranks_;
   std::unique_ptr<MoeLayerModule> module_;
+  std::shared_ptr<std::recursive_mutex> alone_ = std::make_shared<std::recursive_mutex>();
   std::shared_ptr<bool> keeps_ = std::make_shared<bool>(true);  // as a backward needs that runs a forward again
   std::vector<std::string> names_;
   std::vector<torch::Tensor> weights_, likes_;  // until they are handed over; of their shapes and types
   torch::Tensor input_;                         // of its shape and type
   std::string line_;
   uint64_t steps_ = 0;  // of training, each with the gate's own noise
+  PythonParts python_;  // weights only while a module is made
+  bool attention_ = true;
+  LayerSeed seed_;
+  RankLosses losses_ = RankLosses::summed;
+  std::unique_ptr<AutoPlan> auto_;  // null: the plan is given
+  int64_t taken_ = 0;               // backwards of the module that auto_ knows of
 };
 
 }  // namespace
@@ -328,5 +388,6 @@ TORCH_LIBRARY(moetune, library) {
       .def("auxiliary_loss", &PythonLayer::auxiliary_loss)
       .def("runner_seconds", &PythonLayer::runner_seconds)
       .def("line", &PythonLayer::line)
+      .def("tuning", &PythonLayer::tuning)
       .def("forward", &PythonLayer::forward);
 }

@@ -341,10 +341,11 @@ def _made_expert(make: Callable[[], nn.Module], seed: int, number: int) -> nn.Mo
 class MoELayer(nn.Module):
     """This rank's part of one transformer layer with MoE: norm, attention, norm, gate and experts.
 
-    `plan` is a plan file (`moetune export plan`) or the records that `moetune tune` kept. Without a plan, the fields
-    are the layer's, by the names of layer files (`batch`, `seq`, `model_dim`, `hidden`, `experts`, `top_k`, `dtype`,
-    `gate`, `ep`, `mp`, ...), and it runs by `schedule` in `degrees` chunks, one number or two (forward, backward). All
-    ranks make the same layers in the same order.
+    `plan` is a plan file (`moetune export plan`), the records that `moetune tune` kept, or "auto": the first training
+    steps measure the layer's tasks, then all schedules are tuned by these times, and the fastest is kept. Without a
+    file, the fields are the layer's, by the names of layer files (`batch`, `seq`, `model_dim`, `hidden`, `experts`,
+    `top_k`, `dtype`, `gate`, `ep`, `mp`, ...). Without a plan, it runs by `schedule` in `degrees` chunks, one number or
+    two (forward, backward). All ranks make the same layers in the same order.
 
     `expert` makes one expert: a module that is called with rows (rows, model_dim) and returns as many. It is called
     without arguments once for each expert that the rank holds, with torch's random numbers seeded by `seed` and the
@@ -383,7 +384,11 @@ class MoELayer(nn.Module):
             raise ValueError(f"MoELayer: timeout: found {timeout!r}, expected a number of seconds above 0")
         if isinstance(options.get("dtype"), torch.dtype):
             options["dtype"] = str(options["dtype"])[len("torch."):]
-        if plan is not None:
+        if plan == "auto":
+            if schedule is not None or degrees is not None:
+                raise ValueError("MoELayer: found schedule or degrees beside plan='auto', expected neither: it decides")
+            options["auto"] = True
+        elif plan is not None:
             options["plan"] = os.fspath(plan)
             options["plan_text"] = _plan_text(options["plan"])
         if schedule is not None:
@@ -484,6 +489,14 @@ class MoELayer(nn.Module):
         forward, backward = self._layer.made.runner_seconds()
         return forward, backward
 
+    def tuning(self) -> Optional[Dict[str, Any]]:
+        """How far plan="auto" is; None of a layer whose plan was given. `decided`: the plan stays; `steps`: training
+        steps so far; `rows`: seconds of the layer's tasks by the number of chunks, the same on all ranks; `ranking`:
+        the schedules by their `predicted_s` from these rows, with `measured_s` of those that ran; `plan`: the document
+        of the plan once it is decided, which MoELayer(plan=FILE) runs from a file."""
+        text = self._layer.made.tuning()
+        return json.loads(text) if text else None
+
     def extra_repr(self) -> str:
         return self._layer.made.line()
 
@@ -510,20 +523,23 @@ def replace_moe(model: nn.Module, *, batch: Optional[int] = None, seq: Optional[
     of this rank's experts; `load_state_dict` takes such a part, or the whole.
 
     A forward has at most `batch` x `seq` tokens on each rank; fewer are padded. `plan`, as MoELayer's, decides these,
-    schedule, degrees and groups. `options`: other arguments of MoELayer (`ep`, `esp`, `ranks_per_node`, ...). No token
-    is dropped, and each rank has tokens of its own (MP 1). All ranks begin with the same model.
+    schedule, degrees and groups; with "auto" each layer finds a schedule of its own, for `batch` and `seq` as
+    given. `options`: other arguments of MoELayer (`ep`, `esp`, `ranks_per_node`, ...). No token is dropped, and
+    each rank has tokens of its own (MP 1). All ranks begin with the same model.
 
     `losses="mean"` fits DistributedDataParallel (data_parallel). Raises ValueError for models without such blocks,
     with activations other than SiLU or with router noise, and in a forward that asks for router logits.
     """
     given = {"batch": batch, "seq": seq, "schedule": schedule, "degrees": degrees}
-    if plan is not None:
+    if plan is not None and plan != "auto":
         found = [name for name, value in given.items() if value is not None]
         if found:
             raise ValueError(f"replace_moe: found {', '.join(found)} beside plan, expected none: the plan decides")
         given = layer_fields(json.loads(_plan_text(os.fspath(plan))), str(plan))
     elif batch is None or seq is None:
         raise ValueError("replace_moe: found no plan and no batch or seq, expected a plan or both")
+    if plan == "auto":
+        given["plan"] = "auto"
     given = {"mp": 1, "esp": 1, **given, **options}
     blocks = moe_blocks(model)
     for _, block in blocks:

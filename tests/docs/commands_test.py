@@ -72,6 +72,8 @@ def reason_not_to_run(words):
     call = moetune_words(words)
     if words[0] == "python3" and words[1] == CHECKS_A_DUMP:
         return None if RUNNING else "needs what layers leave"
+    if words[:3] == ["python3", "-m", "moetune.torch_bench"]:
+        return "needs a package built for torch; tests/python runs it"
     if words[0] == "python3" and call is None:
         return None if PLOTTING or "plots/" not in words[1] else "no matplotlib; tests/plots draws every picture"
     if call is None:

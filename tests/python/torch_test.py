@@ -7,6 +7,7 @@ import contextlib
 import copy
 import importlib.util
 import io
+import json
 import math
 import os
 import pathlib
@@ -301,6 +302,46 @@ def require_ddp(dtype):
         require_near(ours.weight.grad, plain.weight.grad, dtype, "a Linear under DDP")
     for name, p in model[1].named_parameters():
         require_near(p.grad, own_part(model[1], name, w[name].grad), dtype, f"{name} under DDP")
+
+
+def require_auto(fields, **spread):
+    """A layer that decides its plan trains as one that has one: the same losses before, while and after it changes."""
+    fields = no_drops(fields)
+    layer, fixed = (MoELayer(dtype=torch.float64, plan=each, **copy.deepcopy(fields), **spread)
+                    for each in ("auto", None))
+    fixed.load_state_dict(layer.state_dict())
+    all_x = all_tokens(layer, torch.float64)
+    x, target = all_x[layer.tokens.start:layer.tokens.stop], all_tokens(layer, torch.float64, 1)
+    target = target[layer.tokens.start:layer.tokens.stop]
+    adams = [torch.optim.Adam(each.parameters(), 1e-3) for each in (layer, fixed)]
+    plans, after = [], 0
+    while after < 3:
+        losses = []
+        for each, adam in zip((layer, fixed), adams):
+            adam.zero_grad()
+            loss = functional.mse_loss(each(x), target)
+            loss.backward()
+            adam.step()
+            losses.append(loss.item())
+        assert abs(losses[0] - losses[1]) <= 1e-9 * losses[1], (len(plans), losses)
+        plans.append(repr(layer))
+        after += layer.tuning()["decided"]
+        assert len(plans) < 100
+    assert len(set(plans[-3:])) == 1 and len(set(plans)) > 2, plans
+    tuning = layer.tuning()
+    measured = [each for each in tuning["ranking"] if each["measured_s"] is not None]
+    assert 1 <= len(measured) <= 3 and measured == tuning["ranking"][:len(measured)], tuning["ranking"]
+    best = min(measured, key=lambda each: each["measured_s"])
+    assert tuning["plan"]["schedule"] == best["schedule"] or "/" in tuning["plan"]["schedule"], (tuning, best)
+    predicted = [each["predicted_s"] for each in tuning["ranking"]]
+    assert predicted == sorted(predicted) and predicted[0] > 0
+    if distributed.is_initialized():
+        everyone = [None] * distributed.get_world_size()
+        distributed.all_gather_object(everyone, (plans, tuning))
+        assert all(each == everyone[0] for each in everyone), "the same plans and figures on all ranks"
+    pointers = [p.data_ptr() for p in layer.parameters()]
+    layer(x)
+    assert pointers == [p.data_ptr() for p in layer.parameters()], "weights stay in the layer's memory"
 
 
 # ---- one process
@@ -964,6 +1005,81 @@ class Plans(unittest.TestCase):
             MoELayer(plan=self.records)
 
 
+class AutoPlans(unittest.TestCase):
+    """plan="auto" measures, tunes and goes on."""
+
+    def test_trains_as_with_a_plan(self):
+        require_auto({**TINY, **SWIGLU})
+        require_auto({**TINY, "gate": OwnGate(torch.float64), "expert": OwnExpert, "order": OwnOrder()})
+
+    def test_ranks_schedules_by_the_parts_times(self):
+        class Slow(OwnExpert):
+            def forward(self, rows):
+                time.sleep(0.002)
+                return super().forward(rows)
+
+        layer = MoELayer(**TINY, dtype=torch.float64, plan="auto", expert=Slow)
+        x = all_tokens(layer, torch.float64)
+        while not layer.tuning()["decided"]:
+            layer(x).sum().backward()
+            layer(x)
+        seconds = {(row["row"], row["chunks"]): row["seconds"] for row in layer.tuning()["rows"]}
+        for chunks in 1, 2, 4:  # each calls all four experts
+            self.assertGreater(seconds["task expert:gpt forward float64", chunks], 4 * 0.002)
+        best = layer.tuning()["ranking"][0]
+        self.assertGreater(best["predicted_s"], 4 * 0.002)
+        self.assertEqual(best["degree_forward"], 1)
+
+    def test_copies_and_plans(self):
+        layer = MoELayer(**TINY, plan="auto")
+        self.assertEqual(layer.tuning(), {"decided": False, "steps": 0, "rows": [], "ranking": []})
+        self.assertIsNone(MoELayer(**TINY).tuning())
+        x = torch.randn(16, 16)
+        for _ in range(3):
+            layer(x).sum().backward()
+        layer(x)
+        self.assertEqual(layer.tuning()["steps"], 3)
+        self.assertEqual(copy.deepcopy(layer).tuning()["steps"], 0, "a copy measures anew")
+        with torch.no_grad():
+            layer(x)
+        self.assertEqual(layer.tuning()["steps"], 3, "forwards alone are no steps")
+        while not layer.tuning()["decided"]:
+            layer(x).sum().backward()
+            layer(x)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "plan.json")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(layer.tuning()["plan"], file)
+            same = MoELayer(plan=path)
+        same.load_state_dict(layer.state_dict())
+        torch.testing.assert_close(same(x), layer(x), rtol=0, atol=0)
+        self.assertEqual(repr(same), repr(layer))
+
+    def test_older_forwards(self):
+        """Graphs of a plan that was replaced still have their backward."""
+        layer = MoELayer(**{**TINY, "gate": OwnGate(torch.float64)}, dtype=torch.float64, plan="auto", expert=OwnExpert)
+        x = all_tokens(layer, torch.float64)
+        plans = set()
+        for _ in range(12):
+            older = layer(x)
+            plans.add(repr(layer))
+            layer(x).square().sum().backward()
+            layer.zero_grad()
+            layer(2 * x)
+            older.square().sum().backward()
+            found = {name: p.grad.clone() for name, p in layer.named_parameters()}
+            layer.zero_grad()
+            layer(x).square().sum().backward()
+            for name, p in layer.named_parameters():
+                torch.testing.assert_close(found[name], p.grad, rtol=1e-11, atol=1e-11)
+        self.assertGreater(len(plans), 1)
+
+    def test_refusals(self):
+        for own in {"schedule": "fsmoe"}, {"degrees": 2}:
+            with self.assertRaisesRegex(ValueError, "^MoELayer: found schedule or degrees beside plan='auto'"):
+                MoELayer(**TINY, plan="auto", **own)
+
+
 class BadInput(unittest.TestCase):
     def refused(self, error, line, call, *args, **options):
         with self.assertRaisesRegex(error, line) as caught:
@@ -1071,6 +1187,45 @@ class Bench(unittest.TestCase):
         for line in lines[4:]:
             self.assertRegex(line, r"of MoELayer [\d.]+ ms, of plain PyTorch [\d.]+ ms, [\d.]+ times as long")
 
+    def test_beside_plain_pytorch(self):
+        """The module moetune.torch_bench: verified, timed in turns, recorded."""
+        words = ["--batch", "2", "--seq", "8", "--model-dim", "16", "--hidden", "24", "--heads", "4", "--experts", "4",
+                 "--rounds", "2"]
+
+        def bench(*more, code=0):
+            done = subprocess.run([sys.executable, "-m", "moetune.torch_bench", *words, *more], capture_output=True,
+                                  text=True, check=False,
+                                  env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+            self.assertEqual(done.returncode, code, done.stderr)
+            return done.stdout if code == 0 else done.stderr
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "bench.jsonl")
+            for more in ("--ffn", "mixtral", "--dtype", "float64"), ("--gate", "gshard", "--top-k", "1"):
+                lines = bench(*more, "--out", path).splitlines()
+                self.assertRegex(lines[0], r"^MoELayer\(B2 L8 M16 .*worst difference \d")
+                self.assertRegex(lines[1], r"^moetune .* 1.000 times moetune's")
+                self.assertRegex(lines[2], r"^eager .* [\d.]+ times moetune's")
+            records = list(plan.read_records(path))
+            self.assertEqual([case.key for case in records], ["torch/moetune", "torch/eager"])
+            for case in records:
+                self.assertEqual(case.status, "ok")
+                times = [values[0] for values in case.extra["samples"]["total_s"]]
+                self.assertAlmostEqual(case.summary["total_s"], sum(times) / 2)
+            ours, eager = (case.summary["total_s"] for case in records)
+            self.assertAlmostEqual(records[1].summary["over_moetune"], eager / ours)
+            self.assertIn("SAME: 2 of 2", output_of("compare", path, path))
+        self.assertEqual(bench("--gate", "sigmoid", code=2), "moetune.torch_bench: gate: found 'sigmoid', "
+                         "expected switch or gshard\n")
+        self.assertIn("found the field 'ep', expected some of", bench("--ep", "2", code=2))
+        import moetune.torch_bench as bench_module
+        fields = {"batch": 2, "seq": 8, "model_dim": 16, "hidden": 24, "heads": 4, "experts": 4}
+        with unittest.mock.patch.object(bench_module.PlainLayer, "norm",
+                                        lambda self, rows, name: rows * self.weights[name]):
+            wrong = bench_module.compare(fields, rounds=1)
+        self.assertGreater(wrong["worst_error"], 1e-2)
+        self.assertFalse(wrong["ways"]["eager"]["total_s"], "what disagrees is not timed")
+
     def test_runner_takes_part_of_the_time(self):
         layer = MoELayer(**TINY)
         begin = time.perf_counter()
@@ -1158,6 +1313,7 @@ def on_ranks():
                 experts = {**TINY, "expert": OwnExpert}
                 require_as_plain(experts, torch.float64, schedule=schedule, degrees=degrees, **spread)
         require_own_parts(spread)
+        require_auto(TINY, **spread)
         require_as_plain(TINY, torch.float32, schedule="fsmoe", degrees=2, **spread)
         require_same_training(TINY, torch.float64, schedule="fsmoe", degrees=2, **spread)
     require_ddp(torch.float64)

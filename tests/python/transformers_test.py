@@ -183,15 +183,17 @@ def require_state_dicts(family):
         require_near(model(input_ids=words).logits, expected, torch.float64, f"{family}: a state that was loaded")
 
 
-def require_tuned(count):
+def require_tuned(count, family):
     """The plan that tune recommends."""
+    fields = FAMILIES[family]
+    experts = fields.get("num_local_experts") or fields.get("num_experts")
     with tempfile.TemporaryDirectory() as folder:
         records = os.path.join(folder, "tuned.jsonl")
         cluster, spread = ("h100-1x2", {}) if count == 2 else ("h100-2x2-ib-400", {"ranks_per_node": 2})
         best = plan.tune(cluster=cluster, nearest=True, records=records, batch=BATCH, seq=SEQ, model_dim=16, hidden=24,
-                         heads=4, experts=4, top_k=2, ffn="mixtral", capacity_factor="none", mp=1, esp=1).use
-        require_as_original("mixtral", torch.float64, plan=records, **spread)
-        print(f"plan of tune: {best.schedule}", flush=True)
+                         heads=4, experts=experts, top_k=2, ffn="mixtral", capacity_factor="none", mp=1, esp=1).use
+        require_as_original(family, torch.float64, plan=records, **spread)
+        print(f"plan of tune: {family} {best.schedule}", flush=True)
 
 
 def on_ranks():
@@ -200,19 +202,20 @@ def on_ranks():
     torch.set_num_threads(1)
     count = ranks()[1]
     for family in FAMILIES:
-        for schedule, degrees in SCHEDULES if family in ("mixtral", "deepseek_v3") else SCHEDULES[1:2]:
+        for schedule, degrees in SCHEDULES:
             require_as_original(family, torch.float64, schedule=schedule, degrees=degrees)
         require_as_original(family, torch.float32, schedule="fsmoe", degrees=2)
         require_state_dicts(family)
+        if count > 1:
+            require_tuned(count, family)
     require_same_training("mixtral", torch.float64, schedule="fsmoe", degrees=2)
+    require_same_training("mixtral", torch.float64, plan="auto")
     require_same_training("deepseek_v3", torch.float32, schedule="tutel", degrees=2)
     if count == 4:  # replicas of experts; experts in two parts
         for groups in {"ep": 2}, {"ep": 2, "esp": 2}:
             for schedule, degrees in SCHEDULES if "esp" not in groups else SCHEDULES[:3]:  # monta needs ESP = MP
                 require_as_original("mixtral", torch.float64, schedule=schedule, degrees=degrees, ranks_per_node=2,
                                     **groups)
-    if count > 1:
-        require_tuned(count)
     print(f"rank {ranks()[0]} of {count}: ok", flush=True)
     if distributed.is_initialized():
         distributed.destroy_process_group()
