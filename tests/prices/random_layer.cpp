@@ -50,7 +50,6 @@ LayerCase random_case(Draws& draws) {
     parallel.ep = draws.divisor(ranks);
     parallel.esp = draws.divisor(ranks / parallel.ep);
   } while (24 % parallel.ep != 0 || 64 % parallel.esp != 0);
-  if (ranks % (2 * parallel.mp) == 0 && draws.pick({0, 0, 1}) == 1) parallel.cp = 2;
   return complete(layer, parallel, draws.pick({0, 1}) == 0 ? Rounding::ragged : Rounding::exact);
 }
 
@@ -87,8 +86,6 @@ void add_comm(Draws& draws, RandomLayer& layer, bool measured) {
   add(Op::reducescatter, GroupKind::esp, volumes.gathered_bytes);
   add(Op::allgather, GroupKind::mp, mp_bytes(layer.shape));
   add(Op::reducescatter, GroupKind::mp, mp_bytes(layer.shape));
-  add(Op::allgather, GroupKind::cp, cp_bytes(layer.shape));
-  add(Op::reducescatter, GroupKind::cp, cp_bytes(layer.shape));
   add(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes(layer.shape)));
   // What other flows than FSMoE's need; inside a node an AllReduce is derived.
   add(Op::allreduce, GroupKind::edp, mp_bytes(layer.shape));
@@ -116,8 +113,8 @@ RandomLayer random_layer(uint64_t seed, bool measured) {
   layer.profile.compute.push_back(gemm);
   if (draws.pick({0, 1}) == 0) layer.profile.task_overhead_s = draws.seconds(1e-7, 2);
   const ParallelShape& p = layer.shape.parallel;
-  layer.text = fmt::format("seed {}: {}, {} nodes x {}, dp {} cp {} mp {} edp {} ep {} esp {}, {}{}", seed,
-                           describe(layer.shape.layer), p.nodes, p.ranks_per_node, p.dp, p.cp, p.mp, p.edp, p.ep, p.esp,
+  layer.text = fmt::format("seed {}: {}, {} nodes x {}, dp {} mp {} edp {} ep {} esp {}, {}{}", seed,
+                           describe(layer.shape.layer), p.nodes, p.ranks_per_node, p.dp, p.mp, p.edp, p.ep, p.esp,
                            name_of(layer.shape.rounding), measured ? ", measured curves" : "");
   return layer;
 }

@@ -21,8 +21,7 @@ std::vector<LayerCase> cases() {
             layer.shared_hidden = all.size() % 7 < 3 ? 16 : 0;
             layer.ffn = all.size() % 5 < 2 ? Ffn::mixtral : Ffn::gpt;
             const Rounding rounding = all.size() % 4 == 3 ? Rounding::exact : Rounding::ragged;
-            ParallelShape p{.nodes = nodes, .ranks_per_node = ranks_per_node, .mp = mp, .ep = ep, .esp = esp};
-            p.cp = all.size() % 2 == 0 && ranks % (2 * mp) == 0 ? 2 : 1;
+            const ParallelShape p{.nodes = nodes, .ranks_per_node = ranks_per_node, .mp = mp, .ep = ep, .esp = esp};
             all.push_back(complete(layer, p, rounding));
           }
   return all;
@@ -30,8 +29,8 @@ std::vector<LayerCase> cases() {
 
 std::string text_of(const LayerCase& shape) {
   const ParallelShape& p = shape.parallel;
-  return fmt::format("{}, {} nodes x {}, dp {} cp {} mp {} edp {} ep {} esp {}, {}", describe(shape.layer), p.nodes,
-                     p.ranks_per_node, p.dp, p.cp, p.mp, p.edp, p.ep, p.esp, name_of(shape.rounding));
+  return fmt::format("{}, {} nodes x {}, dp {} mp {} edp {} ep {} esp {}, {}", describe(shape.layer), p.nodes,
+                     p.ranks_per_node, p.dp, p.mp, p.edp, p.ep, p.esp, name_of(shape.rounding));
 }
 
 std::string text_of(const Schedule& schedule, const LayerCase& shape, const Decision& d) {
