@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fmt/ranges.h>
 #include <numeric>
 
+#include "commands/shared/frameworks.h"
 #include "commands/shared/results_json.h"
 #include "moe/base/check.h"
 #include "moe/base/table.h"
@@ -14,12 +16,27 @@
 namespace moe::commands {
 namespace {
 
+// Returns the model that flags say, with the framework's rules and defaults. Throws Unsupported where it refuses it.
+ChosenModel model_of(const MemoryOptions& o, const Profile& profile) {
+  if (o.framework.empty()) return chosen_model(o.model, o.selection, profile);
+  const Framework& framework = framework_of(o.framework);
+  ModelFlags flags = o.model;
+  flags.trainer = *framework.trainer;
+  ChosenModel chosen = chosen_model(flags, o.selection, profile);
+  if (flags.trainer == Trainer::torchtitan && !o.selection.layer.zero)
+    chosen.model.shape.parallel.zero = kMostZeroStage;  // FSDP over all replicas
+  const std::vector<std::string> refusals = refusals_of(framework, chosen.model);
+  require<BadInput>(refusals.empty(), "--framework {}: {}", framework.key, fmt::join(refusals, "; "));
+  return chosen;
+}
+
 MemoryReport report_of(const MemoryOptions& o) {
   const Profile profile = commands::chosen_profile(o.selection);
   MemoryReport report;
   report.cluster = profile.name;
-  const commands::ChosenModel chosen = commands::chosen_model(o.model, o.selection, profile);
+  const commands::ChosenModel chosen = model_of(o, profile);
   report.name = chosen.name;
+  if (!o.framework.empty()) report.framework = o.framework;
   MemoryRequest& r = report.request;
   r.shape = chosen.model.shape;
   r.layers = chosen.model.layers;
@@ -46,7 +63,8 @@ void print_text(const MemoryReport& report) {
       p.dp, p.cp > 1 ? fmt::format(" cp {}", p.cp) : "", p.mp, p.ep, p.esp, p.edp, p.zero,
       micro_batches_in_flight(r, estimate_memory(r).stage), r.micro_batches, describe_order(r.order, r.virtual_stages),
       name_of(p.recompute));
-  fmt::print("{}\n{}\n\n{}", fitted_line(what), fitted_line(how), table);
+  const std::string rules = report.framework == "moetune" ? "" : fmt::format(", kept as {} does", report.framework);
+  fmt::print("{}\n{}\n\n{}", fitted_line(what), fitted_line(how + rules), table);
   if (!report.capacity_bytes)
     fmt::print("{} does not say how much memory a rank has: [topology] memory_bytes, or --memory-gib\n",
                report.cluster);
@@ -173,7 +191,7 @@ std::string memory_table(const MemoryReport& report) {
 
 Json to_json(const MemoryReport& report) {
   const MemoryRequest& r = report.request;
-  Json json{{"cluster", report.cluster}};
+  Json json{{"cluster", report.cluster}, {"framework", report.framework}};
   json["model"] = report.name.empty() ? Json() : Json(report.name);
   json["layers"] = r.layers;
   commands::add_dense(json, r.dense, r.layers);

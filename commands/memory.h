@@ -14,6 +14,7 @@ namespace moe::commands {
 struct MemoryOptions {
   commands::Selection selection;  // cluster and layer; its flags go over the model's layer
   commands::ModelFlags model;
+  std::string framework;             // by whose rules a rank keeps states and activations; empty: moetune's
   std::optional<double> memory_gib;  // of a rank; empty: the profile's
   bool parm = false;                 // count Parm's layers that fit
   bool json = false;
@@ -26,6 +27,7 @@ int run_memory(const MemoryOptions& options);
 /// What is reported: one request, counted in each way.
 struct MemoryReport {
   std::string name, cluster;             // name: the model's; empty: a layer
+  std::string framework = "moetune";     // its key
   MemoryRequest request;                 // its `activations` is not read
   std::optional<double> capacity_bytes;  // of one rank; empty: unknown
 };

@@ -57,6 +57,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
                     "--layers: found {}, all of them dense, expected one with experts", chosen.model.layers);
   if (chosen.model.dense.hidden > 0) dense_case(chosen.model.shape, chosen.model.dense.hidden);  // checked
   chosen.model.micro_batches = flags.micro_batches.value_or(1);
+  chosen.model.shape.parallel.trainer = flags.trainer;
   chosen.model.step.planned = chosen.stack;
   if (!flags.model.empty()) chosen.model.step.optimizer = OptimizerKind::adamw;
   add_ends(chosen.model, chosen.vocabulary, chosen.tied_embedding);
@@ -64,7 +65,8 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   const bool one_stage = chosen.model.shape.parallel.pp == 1 && chosen.model.micro_batches > 1;
   chosen.model.virtual_stages = flags.virtual_stages.value_or(1);
   const int virtual_stages = chosen.model.split().virtual_stages;
-  if (one_stage || virtual_stages > 1) chosen.model.order = PipelineOrder::one_f_one_b;
+  if (one_stage || virtual_stages > 1 || flags.trainer != Trainer::moetune)
+    chosen.model.order = PipelineOrder::one_f_one_b;
   if (flags.pipeline) chosen.model.order = pipeline_order_from(*flags.pipeline, "--pipeline");
   require<BadInput>(!flags.pipeline || chosen.model.micro_batches > 1,
                     "--pipeline: found one micro-batch, which has one order; expected --micro-batches N with it");

@@ -18,6 +18,7 @@ struct ModelFlags {
   std::optional<int> micro_batches;     // of the layer's batch each; empty: 1
   std::optional<std::string> pipeline;  // gpipe | 1f1b; empty: 1f1b on one stage and with virtual stages, else gpipe
   std::optional<int> virtual_stages;    // chunks of layers a stage; empty: 1
+  Trainer trainer = Trainer::moetune;   // by whose rules memory is counted; others run several micro-batches as 1F1B
   /// Returns whether one layer, once, is asked for: no model, which some flags need.
   bool one_layer() const { return model.empty() && !layers && micro_batches.value_or(1) == 1; }
   bool operator==(const ModelFlags&) const = default;

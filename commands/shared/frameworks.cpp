@@ -298,24 +298,28 @@ constexpr std::array<Framework, 7> kFrameworks{
       .key = "megatron",
       .exact = kUnpipelined,
       .refusals = megatron_refusals,
-      .formats = kMegatronFormats},
+      .formats = kMegatronFormats,
+      .trainer = Trainer::megatron},
      {.name = "Megatron-Core's overlap of micro-batches",
       .key = "megatron-overlap",
       .close = kOverlapped,
       .but = "the order within a turn, which Megatron-Core fixes by hand",
-      .refusals = megatron_overlap_refusals},
+      .refusals = megatron_overlap_refusals,
+      .trainer = Trainer::megatron},
      {.name = "DeepSpeed",
       .key = "deepspeed",
       .exact = kUnpipelined,
       .refusals = deepspeed_refusals,
-      .formats = kDeepspeedFormats},
+      .formats = kDeepspeedFormats,
+      .trainer = Trainer::deepspeed},
      {.name = "torchtitan",
       .key = "torchtitan",
       .is_exported = false,
       .close = kUnpipelined,
       .but = "FSDP's gathers of weights",
-      .refusals = torchtitan_refusals},
-     {.name = "moetune", .key = "moetune", .is_exported = false}}};
+      .refusals = torchtitan_refusals,
+      .trainer = Trainer::torchtitan},
+     {.name = "moetune", .key = "moetune", .is_exported = false, .trainer = Trainer::moetune}}};
 
 }  // namespace
 

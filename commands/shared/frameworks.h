@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,6 +59,8 @@ struct Framework {
   /// Returns a sentence for each thing of a model's shape that the framework refuses. Layers: 0 if not known.
   std::vector<std::string> (*refusals)(const ModelShape& model) = nullptr;
   std::span<const SettingsFormat> formats = {};  // the first one is exported
+  /// By whose rules its ranks keep states and activations; empty: not known.
+  std::optional<Trainer> trainer = {};
 
   bool runs_all() const { return exact.empty() && close.empty(); }
   bool lists(std::string_view schedule) const {

@@ -21,6 +21,17 @@ constexpr std::array<Named<ActivationModel>, 3> kModels{{{"printed", ActivationM
                                                          {"counted", ActivationModel::counted}}};
 static_assert(in_enum_order(kModels, &Named<ActivationModel>::value));
 
+// By Trainer.
+constexpr std::array<MemoryRules, 4> kRules{
+    {{},
+     {.gradient_bytes = 4,
+      .float_logits = true,
+      .gathers_again = true,
+      .fused_attention = true,
+      .weighs_before_combine = true},
+     {.float_logits = true},
+     {.weight_bytes = 4, .gradient_bytes = 4, .optimizer_bytes = 8, .float_logits = true, .fused_attention = true}}};
+
 double width(const LayerCase& c) { return bytes_of(c.layer.dtype); }
 
 double tokens(const LayerCase& c) { return static_cast<double>(mp_tokens(c)); }
@@ -80,14 +91,22 @@ double end_parameters(const MemoryRequest& r, Ends ends) {
   return static_cast<double>(all.dense + all.alike);
 }
 
-// Counts the bytes of the head's probabilities: of all micro-batches as models run, else of one.
+bool as_moetune(const MemoryRequest& r) { return r.shape.parallel.trainer == Trainer::moetune; }
+
+// Counts the bytes of the head's probabilities: of all micro-batches as moetune's models run, else of one.
 double probabilities(const MemoryRequest& r, Ends ends) {
-  return ends.head ? (r.keeps_ends ? r.micro_batches : 1) * width(r.shape) * tokens(r.shape) * words(r) : 0;
+  if (!ends.head) return 0;
+  const double wide = memory_rules(r.shape.parallel.trainer).float_logits ? sizeof(float) : width(r.shape);
+  return (r.keeps_ends && as_moetune(r) ? r.micro_batches : 1) * wide * tokens(r.shape) * words(r);
 }
 
 // Counts, of a model as it runs, the bytes of its ends' rows of M: the normed ones; where a rank has the rows of its
 // own tokens alone those that it gathers and adds up, of the embedding one set for both.
 double end_rows(const MemoryRequest& r, Ends ends) {
+  if (!as_moetune(r)) {  // one micro-batch's normed rows
+    const double held = tokens(r.shape) / (traits_of(r.flow).holds == Tokens::own ? r.shape.parallel.mp : 1);
+    return ends.head ? width(r.shape) * held * static_cast<double>(r.shape.layer.model_dim) : 0;
+  }
   if (!r.keeps_ends) return 0;
   const bool apart = r.shape.parallel.mp > 1 && traits_of(r.flow).holds == Tokens::own;
   const int sets = (ends.head ? 1 : 0) + (apart ? ends.embedding + 2 * ends.head : 0);
@@ -97,11 +116,13 @@ double end_rows(const MemoryRequest& r, Ends ends) {
 // Counts weights, gradients and optimizer states of `parameters` that `replicas` ranks hold alike.
 MemoryEstimate states(double parameters, int replicas, const MemoryRequest& r) {
   const double w = width(r.shape);
+  MemoryRules bytes = memory_rules(r.shape.parallel.trainer);
+  if (w != 2) bytes = {.weight_bytes = w, .gradient_bytes = w, .optimizer_bytes = 2 * w};
   const auto shard = [&](int stage) { return r.shape.parallel.zero >= stage ? replicas : 1; };
   MemoryEstimate e;
-  e.weights = parameters * w / shard(3);
-  e.gradients = parameters * w / shard(2);
-  e.optimizer = parameters * (w == 2 ? 12 : 2 * w) / shard(1);
+  e.weights = parameters * bytes.weight_bytes / shard(3);
+  e.gradients = parameters * bytes.gradient_bytes / shard(2);
+  e.optimizer = parameters * bytes.optimizer_bytes / shard(1);
   return e;
 }
 
@@ -214,7 +235,9 @@ double gathered(const LayerCase& c, const RankParameters& layer) {
 // activations have an output of those in flight.
 double stage_ends(const MemoryRequest& r, const PassBytes& pass, int stage) {
   const int passes = r.virtual_stages * r.micro_batches;
-  return pass.output * (r.keeps_ends ? 4 * passes - passes_in_flight(r.order, r.micro_batches, r.split(), stage) : 3);
+  return pass.output * (r.keeps_ends && as_moetune(r)
+                            ? 4 * passes - passes_in_flight(r.order, r.micro_batches, r.split(), stage)
+                            : 3);
 }
 
 double buffers(const MemoryRequest& r, int stage) {
@@ -266,6 +289,8 @@ std::vector<StageSlots> by_stage(const MemorySlots& slots, int stages) {
 }
 
 }  // namespace
+
+const MemoryRules& memory_rules(Trainer trainer) { return kRules[static_cast<size_t>(trainer)]; }
 
 std::string_view name_of(ActivationModel model) { return kModels[static_cast<size_t>(model)].name; }
 
@@ -519,7 +544,12 @@ double real(int64_t n) { return static_cast<double>(n); }
 class PassCount {
  public:
   PassCount(const LayerCase& c, Flow flow, AttentionKept attention)
-      : c_(c), l_(c.layer), p_(c.parallel), traits_(traits_of(flow)), attention_(attention) {}
+      : c_(c),
+        l_(c.layer),
+        p_(c.parallel),
+        traits_(traits_of(flow)),
+        rules_(memory_rules(p_.trainer)),
+        attention_(attention) {}
 
   PassBytes bytes() const {
     const bool attends = attention_.attends;
@@ -559,6 +589,9 @@ class PassCount {
     return all() * (traits_.gates == Tokens::esp_groups ? p_.esp : 1);
   }
   bool scattered() const { return held() < all(); }
+  // Counts tokens of gathered rows, of their norm too, that are kept.
+  double gathered_kept() const { return rules_.gathers_again ? 0 : all(); }
+  double normed_kept() const { return rules_.gathers_again ? held() : all(); }
   bool gathers_gated() const { return !is_dense(c_) && !traits_.gathers_tokens() && gated() > held(); }
   double output() const { return m() * (gathers_gated() ? gated() : held()); }
 
@@ -572,10 +605,12 @@ class PassCount {
   double own_keys() const { return p_.cp > 1 ? all() * real(2 * most_heads(c_).key_value * head_width(l_)) : 0; }
   // Attention's input, gathered and normed; what it projects; the softmax of the scores; the hidden state.
   double attention_kept() const {
-    const bool keeps = attention_.scores && p_.recompute == Recompute::none;
+    const bool keeps = attention_.scores && !rules_.fused_attention && p_.recompute == Recompute::none;
     const double scores = keeps ? all() * real(most_heads(c_).query * l_.seq) : 0;
-    const double hidden = scattered() && (is_dense(c_) || gathers_gated()) ? 0 : held();
-    return m() * ((scattered() ? all() : 0) + (pre_norm() ? all() : 0) + hidden) + projected() + scores;
+    const bool again = scattered() && !rules_.gathers_again && (is_dense(c_) || gathers_gated());
+    const double hidden = again ? 0 : held();
+    return m() * ((scattered() ? gathered_kept() : 0) + (pre_norm() ? normed_kept() : 0) + hidden) + projected() +
+           scores;
   }
   // This rank's part of a sum over MP, or the gradient of what it gathered; of the hidden state; of what it projects.
   double attention_meanwhile() const {
@@ -597,7 +632,7 @@ class PassCount {
 
   // A dense layer's feed-forward: its input, gathered and normed; what lies between its GEMMs.
   double feed_forward_kept() const {
-    const double input = (scattered() ? all() : 0) + (l_.norm != Norm::none ? all() : 0);
+    const double input = (scattered() ? gathered_kept() : 0) + (l_.norm != Norm::none ? normed_kept() : 0);
     return m() * input + inside(all(), l_.shared_hidden, p_.mp);
   }
   double feed_forward_meanwhile() const {
@@ -629,7 +664,8 @@ class PassCount {
 
   // The experts' input and what lies between their GEMMs; the rows that came back, for the gate's gradient.
   double rows_kept() const {
-    const double back = gathered_home() > 0 ? gathered_home() : sent();
+    double back = gathered_home() > 0 ? gathered_home() : sent();
+    if (rules_.weighs_before_combine) back = 0;
     return m() * (computed() + back) + inside(computed(), l_.hidden, p_.esp);
   }
   // Rows on their way, at each station; what an expert task reads and writes; gradients between the GEMMs.
@@ -650,7 +686,7 @@ class PassCount {
   bool gathers_shared() const { return p_.mp > 1 && traits_.gates == Tokens::own; }
   double shared_kept() const {
     if (l_.shared_hidden == 0) return 0;
-    return m() * (gathers_shared() ? all() : 0) + inside(all(), l_.shared_hidden, p_.mp);
+    return m() * (gathers_shared() ? gathered_kept() : 0) + inside(all(), l_.shared_hidden, p_.mp);
   }
   double shared_meanwhile() const {
     if (l_.shared_hidden == 0) return 0;
@@ -684,6 +720,7 @@ class PassCount {
   const LayerShape& l_;
   const ParallelShape& p_;
   const FlowTraits& traits_;
+  const MemoryRules& rules_;
   AttentionKept attention_;
 };
 

@@ -21,6 +21,23 @@
 
 namespace moe {
 
+/// How a framework keeps what it trains in 16 bits. Sources: Megatron-LM, docs/user-guide/features/dist_optimizer.md
+/// and megatron/training/theoretical_memory_usage.py (18 bytes a parameter, 6 + 12 / d with the distributed optimizer);
+/// DeepSpeed, runtime/engine.py (gradients are accumulated in the model's type unless data_types says otherwise);
+/// torchtitan, distributed/fsdp.py and config/job_config.py (weights and gradients in float32, cast when gathered).
+struct MemoryRules {
+  double weight_bytes = 2, gradient_bytes = 2, optimizer_bytes = 12;  // a parameter
+  /// What is kept of logits for the backward is in float32.
+  bool float_logits = false;
+  /// Rows that MP ranks gather for a GEMM are kept in shards, and gathered again for the gradients of weights.
+  bool gathers_again = false;
+  /// Attention's kernel keeps no scores, whatever is recomputed.
+  bool fused_attention = false;
+  /// Gate weights are multiplied in before the last GEMM, so that no rows that came back are kept for their gradient.
+  bool weighs_before_combine = false;
+};
+const MemoryRules& memory_rules(Trainer trainer);
+
 /// How activations are counted.
 ///   printed    MoNTA, Table 4, row PP+TP+EP+SP as printed: b s h l ((13 + 21 k / e) / t + 5 a s / h), all l layers on
 ///              the rank, elements of two bytes.
@@ -74,8 +91,8 @@ struct MemoryRequest {
 
 /// Counts bytes on one rank.
 struct MemoryEstimate {
-  double weights = 0;      // of the layer's dtype
-  double gradients = 0;    // as wide
+  double weights = 0;      // of the layer's dtype, or as the trainer's rules say
+  double gradients = 0;    // likewise
   double optimizer = 0;    // Adam; 16-bit dtypes: 12 a parameter (master copy, two moments, in float32: MoNTA, Table
                            // 3), others: two moments of their own width. So 16 a parameter in all up to float32.
   double activations = 0;  // kept for the backward

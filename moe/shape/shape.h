@@ -93,6 +93,9 @@ Recompute recompute_from(std::string_view name, std::string_view where);
 ///   0 nothing   1 optimizer states   2 gradients too   3 weights too
 inline constexpr int kMostZeroStage = 3;
 
+/// The framework by whose rules a rank keeps states and activations (memory_rules in moe/plan/memory.h).
+enum class Trainer : uint8_t { moetune, megatron, deepspeed, torchtitan };
+
 /// The sizes of the groups; P = pp dp cp mp = pp ep esp edp, both factorisations over the same ranks. rank = ((pp N_DP
 /// + dp) N_CP + cp) N_MP + mp; inside a stage also (edp N_EP + ep) N_ESP + esp or, with EP inside the node, (edp N_ESP
 /// + esp) N_EP + ep (Parm section IV-B's placements).
@@ -104,6 +107,7 @@ struct ParallelShape {
   bool ep_inside = false;
   int zero = 0;                           // stage
   Recompute recompute = Recompute::none;  // what a rank does not keep
+  Trainer trainer = Trainer::moetune;
   int ranks() const { return nodes * ranks_per_node; }
   /// Counts the ranks that hold a dense weight alike: those of DP and CP.
   int replicas() const { return dp * cp; }

@@ -92,6 +92,9 @@ Effects memory() {
   add(e, refused, base, "--nodes 0");
   add(e, refused, "--parm", "--nodes 4; --batch 2; --cluster testbed-a; --zero 1");
   add(e, changes, "--parm --json", "--top-k 1; --experts 8");
+  add(e, changes, base, "--framework deepspeed");
+  add(e, changes, stages, "--framework megatron; --framework torchtitan");
+  add(e, refused, stages + " --micro-batches 8 --pipeline gpipe", "--framework megatron");
   add(e, changes, "", "--json");
   return e;
 }
