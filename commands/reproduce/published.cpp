@@ -416,13 +416,14 @@ Comparison trace_times() {
 
 std::vector<PublishedRun> published_runs(const std::string& path) {
   using R = PublishedRun;
-  return commands::csv_file_rows<R>(
-      path.empty() ? config_dir() + "/published/training-runs.csv" : path,
-      {"source", "model", "gpu", "gpus", "precision", "dispatcher", "seq", "global_batch", "micro_batch", "tp", "pp",
-       "vp", "cp", "ep", "etp", "fsdp", "recompute", "overlap", "step_s"},
-      &R::source, &R::model, &R::gpu, &R::gpus, &R::precision, &R::dispatcher, &R::seq, &R::global_batch,
-      &R::micro_batch, &R::tp, &R::pp, &R::vp, &R::cp, &R::ep, &R::etp, &R::fsdp, &R::recompute, &R::overlap,
-      &R::step_s);
+  return commands::csv_file_rows<R>(path.empty() ? config_dir() + "/published/training-runs.csv" : path,
+                                    {"source",     "model",     "gpu",          "gpus",        "precision",
+                                     "dispatcher", "seq",       "global_batch", "micro_batch", "tp",
+                                     "pp",         "vp",        "cp",           "ep",          "etp",
+                                     "fsdp",       "recompute", "overlap",      "step_s",      "pipeline_batch"},
+                                    1, &R::source, &R::model, &R::gpu, &R::gpus, &R::precision, &R::dispatcher, &R::seq,
+                                    &R::global_batch, &R::micro_batch, &R::tp, &R::pp, &R::vp, &R::cp, &R::ep, &R::etp,
+                                    &R::fsdp, &R::recompute, &R::overlap, &R::step_s, &R::pipeline_batch);
 }
 
 }  // namespace moe::reproduce

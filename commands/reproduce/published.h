@@ -79,11 +79,12 @@ struct PublishedRun {  // training-runs: a whole step of training
   std::string source, model, gpu, precision, dispatcher, recompute, overlap;
   int gpus = 0, seq = 0, global_batch = 0, micro_batch = 0;
   int tp = 1, pp = 1, cp = 1, ep = 1, etp = 1;
-  int vp = 0;    // virtual stages a stage; 0: none
-  int fsdp = 0;  // ranks that share weights out; 0: none
+  int vp = 0;              // virtual stages a stage; 0: none
+  int fsdp = 0;            // ranks that share weights out; 0: none
+  int pipeline_batch = 0;  // samples of a replica after which the pipeline is drained; 0: all of a step
   double step_s = 0;
 };
-/// Reads them from a file of these columns; empty: those that come with the program.
+/// Reads them from a file of these columns, of which pipeline_batch may be left out; empty: those that come with the program.
 std::vector<PublishedRun> published_runs(const std::string& path);
 
 }  // namespace moe::reproduce

@@ -130,6 +130,12 @@ void check_run(const PublishedRun& run) {
                            run.global_batch % (run.gpus / (run.tp * run.pp) * run.micro_batch) == 0,
                        "{} GPUs and {} samples are no whole number of replicas of TP {} PP {} with micro-batches of {}",
                        run.gpus, run.global_batch, run.tp, run.pp, run.micro_batch);
+  const int samples = run.global_batch / (run.gpus / (run.tp * run.pp));  // of a replica
+  require<Unsupported>(
+      run.pipeline_batch >= 0 &&
+          (run.pipeline_batch == 0 || (samples % run.pipeline_batch == 0 && run.pipeline_batch % run.micro_batch == 0)),
+      "{} samples of a replica are no whole number of pipeline_batch {}, or that of micro-batches of {}", samples,
+      run.pipeline_batch, run.micro_batch);
 }
 
 commands::Selection selection_of(const PublishedRun& run) {
@@ -163,6 +169,11 @@ std::vector<std::string> approximations(const PublishedRun& run) {
   return notes;
 }
 
+// Returns how often a step fills and drains the pipeline.
+int pipeline_runs(const PublishedRun& run, int replicas) {
+  return run.pipeline_batch > 0 ? run.global_batch / (replicas * run.pipeline_batch) : 1;
+}
+
 }  // namespace
 
 PredictedStep predicted_step(const PublishedRun& run) {
@@ -184,6 +195,13 @@ PredictedStep predicted_step(const PublishedRun& run) {
     in_chunks.virtual_stages = std::max(1, run.vp);
     in_chunks.layers = layers_in_whole_chunks(in_chunks);
     Step step = whole_step(pricer, in_chunks);
+    if (const int runs = pipeline_runs(run, dp); runs > 1) {
+      ModelShape one_run = in_chunks;
+      one_run.micro_batches = count / runs;
+      step.costs["bubble"] = runs * whole_step(pricer, one_run).costs["bubble"];
+      out.notes.push_back(
+          fmt::format("the pipeline is drained after {} of {} micro-batches", one_run.micro_batches, count));
+    }
     if (in_chunks.layers != chosen.model.layers) {
       const double bubble_s = step.costs["bubble"];
       step = whole_step(pricer, chosen.model);

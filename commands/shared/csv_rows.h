@@ -1,6 +1,7 @@
 #pragma once
 // Rows of the CSV files that come with the program, column by column into members.
 #include <array>
+#include <fmt/ranges.h>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -17,14 +18,20 @@ template <unsigned N>
 using CsvReader = io::CSVReader<N, io::trim_chars<' '>, io::no_quote_escape<','>, io::throw_on_overflow,
                                 io::single_line_comment<'#'>>;
 
-/// Reads the rows of a CSV file; columns that are not asked for are passed over. Throws BadInput naming file and line.
+/// Reads the rows of a CSV file; columns that are not asked for are passed over. The last `optional` columns may be
+/// left out; their members keep their values. Throws BadInput naming file and line.
 template <class Row, class... Cells>
 std::vector<Row> csv_file_rows(const std::string& path, const std::array<const char*, sizeof...(Cells)>& columns,
-                               Cells Row::*... cells) {
+                               size_t optional, Cells Row::*... cells) {
   std::vector<Row> rows;
   try {
     CsvReader<sizeof...(Cells)> reader(path);
-    std::apply([&](auto... column) { reader.read_header(io::ignore_extra_column, column...); }, columns);
+    std::apply(
+        [&](auto... column) { reader.read_header(io::ignore_extra_column | io::ignore_missing_column, column...); },
+        columns);
+    for (size_t i = 0; i + optional < columns.size(); ++i)
+      require<BadInput>(reader.has_column(columns[i]), "{}: found no column {}, expected: {}", path, columns[i],
+                        fmt::join(columns, ", "));
     for (Row row; reader.read_row(row.*cells...);) rows.push_back(row);
   } catch (const io::error::base& error) {
     bad_input("{}: {}", path, error.what());
@@ -36,7 +43,7 @@ std::vector<Row> csv_file_rows(const std::string& path, const std::array<const c
 template <class Row, class... Cells>
 std::vector<Row> csv_rows(const std::string& name, const std::array<const char*, sizeof...(Cells)>& columns,
                           Cells Row::*... cells) {
-  return csv_file_rows<Row>(config_dir() + "/" + name + ".csv", columns, cells...);
+  return csv_file_rows<Row>(config_dir() + "/" + name + ".csv", columns, 0, cells...);
 }
 
 }  // namespace moe::commands

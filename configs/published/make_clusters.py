@@ -13,6 +13,7 @@ COMMENTS = 112  # columns
 HALF = ("bfloat16", "float16")
 NODE_LIMIT = 4  # nodes that a token of DeepSeek-V3 goes to at most
 NIC = 50e9  # B/s a GPU: 400 Gb/s, as DeepEP's own tests have
+DEEPEP_NIC = 51e9  # B/s that DeepEP's combine sends between 8 nodes, tokens of NODE_LIMIT nodes (README at edbb1bc)
 H800_LINK = 160e9  # B/s that a GPU's NVLink carries at most there, by DeepEP's README, of 400 GB/s both ways
 TILE = 128  # rows and columns, as moe/prices/gpu_prices.cpp counts them
 OPS = ("alltoall", "allgather", "reducescatter", "allreduce")
@@ -296,20 +297,24 @@ def one_node(gpu, versions):
 
 
 def deepep_points(nodes):
-    """Combine with its notify kernel, which waits for traffic on its way. Over 8 nodes neither doubles with the tokens;
-    their sum does, is the same within 6 % with 4 to 24 SMs from 4096 tokens on, and takes twice as long as dispatch in
-    FP8. This is decided by the table of the kernels alone."""
+    """Combine with its notify kernel, which waits for traffic on its way. This is decided by the table of the kernels
+    alone."""
     return sorted((row["tokens"] * row["top_k"] * row["model_dim"] * 2, row["combine_s"] + row["combine_notify_s"])
                   for row in table("deepep-h100") if row["nodes"] == nodes)
 
 
 def deepep_row(nodes, link=None):
+    # A token once a node, the table's rows over 2 and 4 nodes have 60 and 62 GB/s, as DeepEP's README has 62 and 60.
+    # Over 8 they have 25, the README 51: other nodes or networks, so there the README's counts, with their alpha.
+    if nodes > NODE_LIMIT:
+        return comm("alltoall", "inter", 8 * nodes, Line(deepep_points(nodes)).solved()[0], NODE_LIMIT / 8 / DEEPEP_NIC,
+                    f"DeepEP's README: {DEEPEP_NIC / 1e9:.0f} GB/s between nodes, by the bytes of k = 8 copies",
+                    node_limit=NODE_LIMIT)
     points = deepep_points(nodes)
     if link is not None and nodes == 1:  # a token goes to 5.3 of 8 ranks once, for k = 8 copies
         sent = sum(1 - math.comb(256 - 32, 8) / math.comb(256, 8) for _ in range(7)) / 8
         points = [(size, max(seconds, size * sent / link)) for size, seconds in points]
-    return comm("alltoall", "inter" if nodes > 1 else "intra", 8 * nodes, *Line(points).solved(), "measured", points,
-                node_limit=NODE_LIMIT if nodes > NODE_LIMIT else 0)
+    return comm("alltoall", "inter" if nodes > 1 else "intra", 8 * nodes, *Line(points).solved(), "measured", points)
 
 
 def nccl_between(nodes):
@@ -351,13 +356,15 @@ def deepep(gpu, nodes, versions, link=None):
     groups = ", ".join(str(8 * size) for size in sizes)
     remarks = (f"{several(nodes)} of 8 {shown[:4]} whose AlltoAll over {groups} ranks is DeepEP's (M 7168, k 8, E "
                "256, 20 SMs): its combine, with what announces it, by the bytes of k copies of a token though it "
-               "sends fewer. Measured dispatch sends FP8, by its speed; in 16 bits it moves what combine does, so that "
-               "both have combine's time. Everything else inside a node is h100-8's.")
+               f"sends fewer{'; over 64 ranks by the rate of its README' if nodes > NODE_LIMIT else ''}. Measured "
+               "dispatch sends FP8, by its speed; in 16 bits it moves what combine does, so that both have combine's "
+               "time. Everything else inside a node is h100-8's.")
     between = " Between nodes, other collectives: 50 GB/s a GPU, a bound." if nodes > 1 else ""
     name = f"{shown[:4].lower()}-deepep-{several(nodes).replace(' ', '-')}"
     text = head(name, f"{several(nodes)} x 8 {shown}; DeepEP over {groups} ranks; half precision",
                 f"{measured_of(gpu, versions)} AlltoAll over {groups} ranks: DeepEP's normal kernels, sglang "
-                f"0.5.6.post2, from the same.{between}{narrow} {modelled_of(gpu)}", remarks, topology(gpu, nodes))
+                f"0.5.6.post2, from the same{', over 64 by its README (edbb1bc)' if nodes > NODE_LIMIT else ''}."
+                f"{between}{narrow} {modelled_of(gpu)}", remarks, topology(gpu, nodes))
     for size in reversed(sizes):
         text += deepep_row(size, link)
     text += between_nodes(nodes) if nodes > 1 else []

@@ -1,6 +1,7 @@
 """The clusters that others measured are those that configs/published/make_clusters.py makes of its figures."""
 import csv
 import importlib.util
+import math
 import pathlib
 import unittest
 
@@ -28,6 +29,21 @@ class PublishedClusters(unittest.TestCase):
             self.assertTrue(lines[0].startswith("# ") and "github.com" in "".join(lines[:3]), path)
             rows = list(csv.reader(line for line in lines if not line.startswith("#")))
             self.assertEqual({len(row) for row in rows}, {len(rows[0])}, path)
+
+    def test_deepep_between_nodes_is_as_fast_as_its_authors_measured(self):
+        readme = {2: 62e9, 4: 60e9, 8: 51e9}  # B/s a GPU of combine, DeepEP at edbb1bc
+        for nodes, rate in readme.items():
+            sizes = {row["tokens"]: row["combine_s"] + row["combine_notify_s"] for row in MADE.table("deepep-h100")
+                     if row["nodes"] == nodes}
+            reached = nodes * (1 - math.comb(256 - 256 // nodes, 8) / math.comb(256, 8))  # nodes of a token, once each
+            found = reached * 7168 * 2 * (max(sizes) - 8192) / (sizes[max(sizes)] - sizes[8192])
+            if nodes < 8:
+                self.assertAlmostEqual(found / rate, 1, delta=0.05, msg=nodes)
+            else:
+                self.assertLess(found, 0.55 * rate)  # which is why the README's is taken
+        lines = MADE.deepep_row(8)
+        beta = float(next(line for line in lines if line.startswith("beta")).split("=")[1])
+        self.assertAlmostEqual(beta * 8 * 51e9 / 4, 1, delta=1e-9)  # a byte of 8 copies to 4 nodes
 
     def test_a_line_is_the_relative_least_squares(self):
         alpha, beta = MADE.Line([(1, 3), (2, 5), (10, 21)]).solved()

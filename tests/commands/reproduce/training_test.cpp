@@ -6,7 +6,10 @@
 #include <numeric>
 
 #include "commands/shared/chosen_model.h"
+#include "moe/base/check.h"
 #include "moe/search/model_search.h"
+#include "tests/base/error_of.h"
+#include "tests/base/scratch.h"
 
 namespace moe::reproduce {
 namespace {
@@ -93,6 +96,36 @@ TEST(TrainingSteps, VirtualStagesAreAPlanWithAShorterBubble) {
   EXPECT_TRUE(std::ranges::none_of(four.notes, [](const std::string& n) { return n.starts_with("virtual stages"); }));
   run.global_batch = 8 * 9;  // nine micro-batches, which two stages don't share evenly
   EXPECT_NE(predicted_step(run).reason.find("multiple of 2 micro-batches"), std::string::npos);
+}
+
+// Ten micro-batches whose pipeline is drained after each five have twice the bubble of five.
+TEST(TrainingSteps, EachRunOfThePipelineHasItsBubble) {
+  PublishedRun run = small_run();
+  const PredictedStep at_once = predicted_step(run);
+  run.pipeline_batch = 5;
+  const PredictedStep drained = predicted_step(run);
+  run.pipeline_batch = 0;
+  run.global_batch /= 2;
+  const PredictedStep half = predicted_step(run);
+  EXPECT_NEAR(drained.costs.at("bubble"), 2 * half.costs.at("bubble"), 1e-9);
+  EXPECT_NEAR(*drained.step_s - *at_once.step_s, drained.costs.at("bubble") - at_once.costs.at("bubble"), 1e-9);
+  EXPECT_GT(drained.costs.at("bubble"), 1.5 * at_once.costs.at("bubble"));
+  run.pipeline_batch = 3;
+  EXPECT_NE(predicted_step(run).reason.find("pipeline_batch 3"), std::string::npos);
+}
+
+TEST(TrainingSteps, RowsNeedNoPipelineBatch) {
+  const Scratch scratch;
+  const std::string head =
+      "source,model,gpu,gpus,precision,dispatcher,seq,global_batch,micro_batch,tp,pp,vp,cp,ep,etp,fsdp,recompute,"
+      "overlap,step_s";
+  const std::string row = "t,m,H100,8,bf16,deepep,4096,64,1,1,1,0,1,8,1,8,full,none,2.5";
+  const auto runs = published_runs(scratch.write("runs.csv", head + '\n' + row + '\n'));
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].pipeline_batch, 0);
+  EXPECT_EQ(runs[0].step_s, 2.5);
+  const std::string file = scratch.write("bad.csv", "source,model\nt,m\n");
+  EXPECT_TRUE(error_of<BadInput>([&] { published_runs(file); }).starts_with(file + ": found no column gpu, expected"));
 }
 
 // 48 layers in 10 chunks: the bubble is that of 50 layers.
