@@ -114,7 +114,7 @@ VerbCall add_tune(CLI::App& verb, Command& c) {
                   "for a layer or a model: its current schedule and layout, to compare with the best and to walk "
                   "there in a few changes: tutel:2:2,mp=2,ep=8,micro-batches=8,zero=1,recompute=full (NAME: --batch, "
                   "--global-batch, --zero, --recompute, and flags of groups and micro-batches), or a file: "
-                  "Megatron-Core's arguments, YAML of Megatron-Bridge or NeMo, DeepSpeed's JSON")
+                  "Megatron-Core's arguments, YAML of Megatron-Bridge or NeMo, DeepSpeed's JSON, torchtitan's TOML")
       ->type_name("SCHEDULE[:R_F[:R_B]]|FILE[,NAME=VALUE..]");
   verb.add_option("--measured",
                   "with --current: seconds that its step takes, or its training's log (Megatron-Core, NeMo, "

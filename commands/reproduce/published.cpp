@@ -21,12 +21,11 @@ namespace {
 
 constexpr double kCurveTarget = 0.05;  // of the median error
 
-// Returns "4.1 %": the largest difference of a dispatcher's layers under a convention.
-std::string worst_of(const Comparison& c, std::string_view dispatcher, std::string_view convention) {
+// Returns "4.1 %": the largest difference of a dispatcher's layers.
+std::string worst_of(const Comparison& c, std::string_view dispatcher) {
   double worst = 0;
   for (const Figure& f : c.figures)
-    if (f.labels[1] == dispatcher && f.convention == convention)
-      worst = std::max(worst, std::abs(*f.ours / *f.paper - 1));
+    if (f.labels[1] == dispatcher) worst = std::max(worst, std::abs(*f.ours / *f.paper - 1));
   return percent(worst);
 }
 
@@ -60,18 +59,17 @@ void say_of_deepep(Report& report, const Comparison& c) {
   const PublishedExchange measured = published_exchanges().front();
   report.shows.push_back(fmt::format(
       "DeepEP sends a token once to each rank that has one of its experts: to {:.2f} of 8 where it was measured, to "
-      "{:.2f} in DeepSeek's layer, whose router allows {}, to {:.2f} in Mixtral's. By the bytes of k copies, as a "
-      "profile counts, the first layer is too dear and the second too cheap, by up to {}; by ranks reached the most is "
-      "{}.",
+      "{:.2f} in DeepSeek's layer, whose router allows {}, to {:.2f} in Mixtral's. By these ranks the error is {} at "
+      "most.",
       places_reached(measured.experts, kNodeRanks, kNodeRanks, measured.top_k), reached_by(fine), fine.ranks_of_a_token,
-      reached_by(coarse), worst_of(c, "deepep", "preset"), worst_of(c, "deepep", "ranks reached")));
+      reached_by(coarse), worst_of(c, "deepep")));
   report.conventions.push_back(fmt::format(
       "DeepEP's measured dispatch is taken as FP8: with 16 bits a rank would send up to {:.0f} GB/s, where NVLink has "
       "450. In 16 bits it moves what combine does, so that both exchanges have combine's time.",
       fastest_dispatch() / 1e9));
   const Profile deepep = find_profile(preset_of(coarse));
-  const double forward = predicted_parts(coarse, deepep, Phase::forward, LayerPrice::ranks_reached).sum();
-  const double backward = predicted_parts(coarse, deepep, Phase::backward, LayerPrice::ranks_reached).sum();
+  const double forward = predicted_parts(coarse, deepep, Phase::forward).sum();
+  const double backward = predicted_parts(coarse, deepep, Phase::backward).sum();
   report.unexplained.push_back(
       fmt::format("Mixtral with DeepEP takes {:.2f} ms more forward than by ranks reached (backward {:.2f}), and "
                   "{:.2f} ms more than "
@@ -87,7 +85,7 @@ void say_of_layers(Report& report, const Comparison& c) {
   const Profile preset = find_profile(preset_of(fine));
   report.shows.push_back(fmt::format(
       "Layers with NCCL's AlltoAll are within {} by the preset, whose experts are a model fitted to TensorRT-LLM's.",
-      worst_of(c, "a2a", "preset")));
+      worst_of(c, "a2a")));
   report.conventions.push_back(fmt::format(
       "DeepSeek's shared expert is not counted: the test (Megatron-LM, moe_perf/__main__.py at 00caa53af3) does not "
       "hand its size to the layer. It would take {:.2f} ms forward and {:.2f} backward.",
@@ -160,8 +158,7 @@ Report published(Study&) {
       "of DeepEP, h100-deepep-1-node; none of their rows knows a layer's time. A backward's experts are twice the "
       "products; its exchanges are the forward's. An order reads each token and writes its k rows, or the other way "
       "round.",
-      "Ranks reached: DeepEP's bytes by the copies that it sends, "
-      "relative to those where it was measured.",
+      "DeepEP's bytes are those of the copies that it sends, relative to those where it was measured.",
       "Trace: lanes as DualPipe has them (DeepSeek-V3, Figure 4): MLP backward, its weight gradients, MLP forward, "
       "attention backward, its weight gradients, attention forward; beside them dispatch forward, dispatch backward, "
       "combine forward, combine backward. Weight gradients of the trace's other stream are on the compute lane or "
@@ -216,36 +213,28 @@ LayerCase case_of(const PublishedLayer& layer) {
   shape.heads = 8;  // the layer has no attention
   shape.experts = layer.experts;
   shape.top_k = layer.top_k;
+  if (layer.ranks_of_a_token < kNodeRanks) shape.node_limit = layer.ranks_of_a_token;
   shape.capacity_factor = 1;  // routing is even
   shape.ffn = Ffn::mixtral;
   shape.dtype = DType::bfloat16;
   return complete(shape, {.nodes = 1, .ranks_per_node = kNodeRanks}, Rounding::exact);
 }
 
-// Returns the share of its k copies that DeepEP sends for this layer, over that of the layer it was measured with.
-double more_sent(const PublishedLayer& layer) {
-  const PublishedExchange measured = published_exchanges().front();
-  const double theirs = places_reached(measured.experts, kNodeRanks, kNodeRanks, measured.top_k) / measured.top_k;
-  return places_reached(layer.experts, kNodeRanks, layer.ranks_of_a_token, layer.top_k) / layer.top_k / theirs;
-}
-
 }  // namespace
-
-std::string_view name_of(LayerPrice price) { return price == LayerPrice::preset ? "preset" : "ranks reached"; }
 
 std::string preset_of(const PublishedLayer& layer) {
   return layer.dispatcher == "deepep" ? "h100-deepep-1-node" : "h100-8";
 }
 
-LayerParts predicted_parts(const PublishedLayer& layer, const Profile& profile, Phase phase, LayerPrice price) {
+LayerParts predicted_parts(const PublishedLayer& layer, const Profile& profile, Phase phase) {
   const LayerCase shape = case_of(layer);
   const LayerPricer pricer(profile, shape);
-  const double rows = capacity_exact(shape), sent = rows * (price == LayerPrice::ranks_reached ? more_sent(layer) : 1);
+  const double rows = capacity_exact(shape);
   LayerParts parts;
   parts.router = pricer.dense_seconds(TaskKind::gate, phase);
   parts.order = pricer.dense_seconds(TaskKind::order, phase) + pricer.dense_seconds(TaskKind::i_order, phase);
   parts.exchange =
-      pricer.chunk_seconds(TaskKind::dispatch, phase, sent) + pricer.chunk_seconds(TaskKind::combine, phase, sent);
+      pricer.chunk_seconds(TaskKind::dispatch, phase, rows) + pricer.chunk_seconds(TaskKind::combine, phase, rows);
   parts.experts = pricer.chunk_seconds(TaskKind::expert, phase, rows);
   return parts;
 }
@@ -264,12 +253,10 @@ Comparison published_layer_times() {
   for (const PublishedLayer& layer : published_layers()) {
     const Profile preset = find_profile(preset_of(layer));
     for (const Phase phase : {Phase::forward, Phase::backward})
-      for (const LayerPrice price : {LayerPrice::preset, LayerPrice::ranks_reached})
-        if (price != LayerPrice::ranks_reached || layer.dispatcher == "deepep")
-          c.figures.push_back({{layer.model, layer.dispatcher, std::string(name_of(phase))},
-                               std::string(name_of(price)),
-                               phase == Phase::forward ? layer.forward_s : layer.backward_s,
-                               predicted_parts(layer, preset, phase, price).sum()});
+      c.figures.push_back({{layer.model, layer.dispatcher, std::string(name_of(phase))},
+                           "preset",
+                           phase == Phase::forward ? layer.forward_s : layer.backward_s,
+                           predicted_parts(layer, preset, phase).sum()});
   }
   return c;
 }

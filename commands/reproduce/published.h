@@ -40,18 +40,13 @@ struct TraceTask {  // deepseek-train-trace: mean seconds of a task, and of the 
 };
 std::vector<TraceTask> published_trace();
 
-/// How a published layer is priced: by the preset as it is; or, of DeepEP, its exchanges by the copies of a token that
-/// are sent, one a rank that the token reaches.
-enum class LayerPrice { preset, ranks_reached };
-std::string_view name_of(LayerPrice price);
-
 /// The seconds of the parts of a MoE layer on a rank, in sequence.
 struct LayerParts {
   double router = 0, order = 0, exchange = 0, experts = 0;
   double sum() const { return router + order + exchange + experts; }
 };
 /// Returns the parts of a published layer by a preset's rows: gate, order and its way back, dispatch and combine.
-LayerParts predicted_parts(const PublishedLayer& layer, const Profile& profile, Phase phase, LayerPrice price);
+LayerParts predicted_parts(const PublishedLayer& layer, const Profile& profile, Phase phase);
 /// Returns the seconds of the shared expert of its proxy model, as GEMMs; 0 where there is none.
 double shared_expert_s(const PublishedLayer& layer, const Profile& profile, Phase phase);
 /// Returns the name of the preset that a published layer ran on.
@@ -84,7 +79,8 @@ struct PublishedRun {  // training-runs: a whole step of training
   int pipeline_batch = 0;  // samples of a replica after which the pipeline is drained; 0: all of a step
   double step_s = 0;
 };
-/// Reads them from a file of these columns, of which pipeline_batch may be left out; empty: those that come with the program.
+/// Reads them from a file of these columns, of which pipeline_batch may be left out; empty: those that come with the
+/// program.
 std::vector<PublishedRun> published_runs(const std::string& path);
 
 }  // namespace moe::reproduce

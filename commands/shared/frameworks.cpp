@@ -160,6 +160,34 @@ constexpr std::array<UnplannedSetting, 12> kDeepspeedUnplanned{
 constexpr std::array<SettingsFormat, 1> kDeepspeedFormats{
     {{"DeepSpeed", false, kDeepspeedKeys, kDeepspeedDefaults, kDeepspeedUnplanned}}};
 
+// Source: torchtitan/config/job_config.py at 9810191bb, whose train_configs are TOML.
+constexpr std::array<SettingName, 7> kTorchtitanKeys{
+    {{"--mp", "parallelism.tensor_parallel_degree"},
+     {"--ep", "parallelism.expert_parallel_degree"},
+     {"--esp", "parallelism.expert_tensor_parallel_degree"},
+     {"--pp", "parallelism.pipeline_parallel_degree"},
+     {"--batch", "training.local_batch_size"},
+     {"--global-batch", "training.global_batch_size"},
+     {kRecompute, "activation_checkpoint.mode", SettingKind::recompute_mode}}};
+constexpr std::array<SettingDefault, 7> kTorchtitanDefaults{{{"--mp", "1"},
+                                                             {"--ep", "1"},
+                                                             {"--esp", "1"},
+                                                             {"--pp", "1"},
+                                                             {"--batch", "8"},
+                                                             {kZero, "1"},
+                                                             {kRecompute, "selective"}}};
+constexpr std::array<UnplannedSetting, 8> kTorchtitanUnplanned{
+    {{"context_parallel_degree", "1", "no plan has such groups"},
+     {"enable_cpu_offload", "false", kOtherMemory},
+     {"module_fqns_per_model_part", "", kUnevenStages},
+     {"data_parallel_shard_degree", "1"},
+     {"fsdp_reshard_after_forward", "never"},
+     {"enable_async_tensor_parallel", "false"},
+     {"pipeline_parallel_schedule", "1F1B"},
+     {"model.converters", "[]"}}};
+constexpr std::array<SettingsFormat, 1> kTorchtitanFormats{
+    {{"torchtitan", false, kTorchtitanKeys, kTorchtitanDefaults, kTorchtitanUnplanned}}};
+
 using Refusals = std::vector<std::string>;
 
 bool has_order(const ModelShape& model, PipelineOrder order) { return model.micro_batches > 1 && model.order == order; }
@@ -275,6 +303,7 @@ std::string setting_value(SettingKind kind, std::string_view value) {
   const bool none = value == "0" || value == "none";
   switch (kind) {
     case SettingKind::plain:
+    case SettingKind::recompute_mode:
       break;
     case SettingKind::shards:
       return none ? "false" : "true";
@@ -318,6 +347,7 @@ constexpr std::array<Framework, 7> kFrameworks{
       .close = kUnpipelined,
       .but = "FSDP's gathers of weights",
       .refusals = torchtitan_refusals,
+      .formats = kTorchtitanFormats,
       .trainer = Trainer::torchtitan},
      {.name = "moetune", .key = "moetune", .is_exported = false, .trainer = Trainer::moetune}}};
 

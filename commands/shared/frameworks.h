@@ -16,8 +16,8 @@
 namespace moe::commands {
 
 /// How a setting has the value of a flag: as it is; true for --zero 1; by the name of an optimizer that shards its
-/// states; by what is recomputed, where null is none.
-enum class SettingKind : uint8_t { plain, shards, optimizer, recompute };
+/// states; by what is recomputed, where null is none, or none is.
+enum class SettingKind : uint8_t { plain, shards, optimizer, recompute, recompute_mode };
 
 /// A framework's name for a flag of tune that says groups, micro-batches or what a rank keeps: of a command line an
 /// argument, of a file the keys from its root, joined by dots. If a flag has several names, export writes the first.

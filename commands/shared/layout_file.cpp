@@ -99,11 +99,14 @@ class Reader {
     const std::string text = text_of_file(path, "a training's settings");
     const size_t begin = text.find_first_not_of(" \t\r\n");
     const bool is_json = begin != std::string::npos && text[begin] == '{';
-    has_arguments_ = !is_yaml(path) && !is_json;
+    const bool is_toml = unpacked_name(path).ends_with(".toml");
+    has_arguments_ = !is_yaml(path) && !is_json && !is_toml;
     if (has_arguments_) {
       entries_ = arguments_of(text, path);
     } else {
-      const ConfigFile file = is_yaml(path) ? parse_yaml(text, path) : parse_json(text, path);
+      const ConfigFile file = is_yaml(path) ? parse_yaml(text, path)
+                              : is_toml     ? parse_toml(text, path)
+                                            : parse_json(text, path);
       const ConfigValue* arguments = file.root.find("MODEL_ARGS");  // of Megatron-LM's functional tests
       has_arguments_ = arguments != nullptr && arguments->kind == ConfigKind::table;
       add_entries(file, has_arguments_ ? *arguments : file.root, "", entries_);
@@ -117,6 +120,7 @@ class Reader {
       if (const Entry* entry = entry_of(name.theirs); entry != nullptr && !entry->text.empty()) say(name, *entry);
     set_virtual_stages();
     set_batches();
+    set_pipeline_batch();
     for (const SettingDefault& held : layout_.format->defaults)
       if (layout_.find(held.flag) == nullptr) layout_.defaults.push_back(held);
     for (const Entry& entry : entries_)
@@ -200,11 +204,16 @@ class Reader {
       case SettingKind::recompute:
         if (entry.text != "selective" && entry.text != "full") fail(entry, "selective, full or null");
         return entry.text;
+      case SettingKind::recompute_mode:
+        if (entry.text != "none" && entry.text != "selective" && entry.text != "full")
+          fail(entry, "none, selective or full");
+        return entry.text;
     }
     if (name.flag == "--zero") {
       if (entry.text != "0" && entry.text != "1") fail(entry, "0 or 1: no plan shards gradients or weights");
       return entry.text;
     }
+    if (name.theirs == "training.global_batch_size" && entry.text == "-1") return "";  // by local_batch_size
     if (name.theirs == "tensor_parallel.autotp_size" && entry.text == "0") return "";  // off
     return std::to_string(count(entry));
   }
@@ -252,6 +261,29 @@ class Reader {
       layout_.defaults.push_back({"--micro-batches", "1"});
   }
 
+  // torchtitan cuts a local batch into micro-batches if it has stages; else each is one.
+  void set_pipeline_batch() {
+    if (layout_.framework->key != "torchtitan") return;
+    const Entry* local = entry_of("training.local_batch_size");
+    int64_t micro_batches = 1;
+    if (has_stages()) {
+      const Entry* part = entry_of("parallelism.pipeline_parallel_microbatch_size");
+      const int64_t size = part == nullptr ? 1 : count(*part), whole = local == nullptr ? 8 : count(*local);
+      if (whole % size != 0) fail(*part, fmt::format("a divisor of local_batch_size {}", whole));
+      micro_batches = whole / size;
+      std::erase_if(layout_.said, [](const LayoutFile::Said& said) { return said.flag == "--batch"; });
+      layout_.said.push_back({"--batch", std::to_string(size), part == nullptr ? layout_.path : part->where});
+    }
+    if (layout_.find("--global-batch") == nullptr)
+      layout_.said.push_back(
+          {"--micro-batches", std::to_string(micro_batches), local == nullptr ? layout_.path : local->where});
+  }
+
+  bool has_stages() const {
+    const LayoutFile::Said* stages = layout_.find("--pp");
+    return stages != nullptr && stages->value != "1";
+  }
+
   std::string recompute() const {
     const LayoutFile::Said* said = layout_.find("--recompute");
     return said == nullptr ? "" : said->value;
@@ -276,6 +308,7 @@ class Reader {
       if (!ends_with_name(name, unplanned.key)) continue;
       const bool is_planned = entry.text == unplanned.planned || entry.text == fmt::format("[{}]", unplanned.planned);
       if (is_planned || entry.text == "false") return;
+      if (unplanned.key == "pipeline_parallel_schedule" && !has_stages()) return;
       if (!unplanned.under.empty() && unplanned.under != recompute()) return;
       if (unplanned.key == kModules) check_modules(entry);
       if (!unplanned.why.empty())
@@ -287,6 +320,7 @@ class Reader {
         std::ranges::find(layout_.format->names, entry.key, &SettingName::theirs) != layout_.format->names.end();
     const bool is_replicas = name.ends_with("data_parallel_size");
     const std::string last = name.substr(name.rfind('.') + 1);
+    if (!is_known && !is_replicas) layout_.ignored.push_back(entry.key);
     if (is_known || is_replicas || !last.ends_with(kGroupSize) || last == "model_parallel_size") return;
     if (const std::optional<int64_t> size = whole(entry); size && *size > 1) fail(entry, "1: no plan has such groups");
   }

@@ -26,6 +26,8 @@ struct LayoutFile {
   std::vector<SettingDefault> defaults = {};  // of what it does not say
   /// Settings for which the training is timed as if it did not have them: "overlap_grad_reduce true".
   std::vector<std::string> unplanned = {};
+  /// Settings that say neither groups nor states.
+  std::vector<std::string> ignored = {};
   /// Sizes of the training's model, by the flags for them: tune has the model from elsewhere.
   std::vector<Said> sizes = {};
   std::optional<int64_t> nodes = {}, ranks_per_node = {};  // that it starts; none: unknown

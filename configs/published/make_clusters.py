@@ -199,11 +199,13 @@ def wrapped(text, first, rest, columns=COMMENTS):
     return lines + [line.rstrip()]
 
 
-def comm(op, network, ranks, alpha, beta, why, points=(), node_limit=0):
+def comm(op, network, ranks, alpha, beta, why, points=(), node_limit=0, sent_share=0):
     lines = [f"[[comm]]  # {why}", f'op = "{op}"', f'network = "{network}"', f"ranks = {ranks}",
              f"alpha_s = {number(alpha)}", f"beta_s_per_byte = {number(beta)}"]
     if node_limit:
         lines.append(f"node_limit = {node_limit}  # assumed, as DeepSeek-V3 was trained")
+    if sent_share:
+        lines.append(f"sent_share = {sent_share:.6g}  # nodes, or ranks of one, that a token reached, over k = 8")
     if points:
         lines.append(f"range_bytes = [{points[0][0]:.0f}, {points[-1][0]:.0f}]")
         lines.append("points = [")
@@ -303,18 +305,24 @@ def deepep_points(nodes):
                   for row in table("deepep-h100") if row["nodes"] == nodes)
 
 
+def reached(places):
+    """Of so many nodes or ranks those that a token goes to where the table was measured: 8 of 256 experts."""
+    return places * (1 - math.comb(256 - 256 // places, 8) / math.comb(256, 8))
+
+
 def deepep_row(nodes, link=None):
     # A token once a node, the table's rows over 2 and 4 nodes have 60 and 62 GB/s, as DeepEP's README has 62 and 60.
     # Over 8 they have 25, the README 51: other nodes or networks, so there the README's counts, with their alpha.
     if nodes > NODE_LIMIT:
         return comm("alltoall", "inter", 8 * nodes, Line(deepep_points(nodes)).solved()[0], NODE_LIMIT / 8 / DEEPEP_NIC,
                     f"DeepEP's README: {DEEPEP_NIC / 1e9:.0f} GB/s between nodes, by the bytes of k = 8 copies",
-                    node_limit=NODE_LIMIT)
+                    node_limit=NODE_LIMIT, sent_share=NODE_LIMIT / 8)
     points = deepep_points(nodes)
     if link is not None and nodes == 1:  # a token goes to 5.3 of 8 ranks once, for k = 8 copies
-        sent = sum(1 - math.comb(256 - 32, 8) / math.comb(256, 8) for _ in range(7)) / 8
+        sent = reached(8) * 7 / 8 / 8
         points = [(size, max(seconds, size * sent / link)) for size, seconds in points]
-    return comm("alltoall", "inter" if nodes > 1 else "intra", 8 * nodes, *Line(points).solved(), "measured", points)
+    return comm("alltoall", "inter" if nodes > 1 else "intra", 8 * nodes, *Line(points).solved(), "measured", points,
+                sent_share=reached(nodes if nodes > 1 else 8) / 8)
 
 
 def nccl_between(nodes):

@@ -52,6 +52,11 @@ std::vector<double> PriceCurve::bends() const {
   return sizes;
 }
 
+void PriceCurve::stretch(double times) {
+  beta *= times;
+  for (auto& knot : knots) knot[0] /= times;
+}
+
 void PriceCurve::add(const PriceCurve& other, double times) {
   Points sums;
   for (const PriceCurve* curve : {static_cast<const PriceCurve*>(this), &other})

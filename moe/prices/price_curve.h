@@ -19,6 +19,8 @@ struct PriceCurve {
   Parts in_parts(double work, double largest, double overhead) const;
   /// Returns the sizes at which the slope changes, ascending.
   std::vector<double> bends() const;
+  /// Makes each size cost what `times` as much did.
+  void stretch(double times);
   /// Adds what `times` as much of the other curve takes at each size.
   void add(const PriceCurve& other, double times = 1);
 };

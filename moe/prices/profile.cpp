@@ -147,6 +147,9 @@ CommRow comm_from(const TableReader& row, const Profile& profile) {
   CommRow out = comm_row_from(row, [&](Network network) { return most_ranks(profile, network); });
   if (row.has("algorithm")) out.algorithm = row.choice("algorithm", std::span<const std::string_view>(algorithms()));
   out.node_limit = static_cast<int>(row.optional_integer("node_limit", {.least = 1, .most = 1 << 16}).value_or(0));
+  out.sent_share = row.optional_real("sent_share", {.most = 1, .above = 0}).value_or(0);
+  if (out.sent_share > 0 && out.op != Op::alltoall)
+    row.fail(row.value("sent_share"), "sent_share", "none but of op = 'alltoall'");
   read_fit(row, out);
   out.range_bytes = range_from(row, "range_bytes");
   out.points = points_from(row);
@@ -266,9 +269,9 @@ std::vector<Row> rows_of(const std::vector<TableReader>& tables, std::string_vie
 
 void read_rows(const TableReader& root, Profile& out) {
   out.comm = rows_of<CommRow>(
-      root.tables("comm",
-                  {"op", "network", "ranks", "alpha_s", "beta_s_per_byte", "algorithm", "node_limit", "r_squared",
-                   "held_out_error", "held_out_worst", "set_aside", "weak", "origin", "range_bytes", "points"}),
+      root.tables("comm", {"op", "network", "ranks", "alpha_s", "beta_s_per_byte", "algorithm", "node_limit",
+                           "sent_share", "r_squared", "held_out_error", "held_out_worst", "set_aside", "weak", "origin",
+                           "range_bytes", "points"}),
       "op", [&](const TableReader& table) { return comm_from(table, out); },
       [](const CommRow& r) { return std::tie(r.op, r.network, r.ranks, r.algorithm); });
   out.compute = rows_of<ComputeRow>(
@@ -399,6 +402,7 @@ void write(std::ostream& out, const CommRow& row) {
   write_number(out, "beta_s_per_byte", row.beta_s_per_byte);
   if (row.algorithm != CommRow{}.algorithm) fmt::print(out, "algorithm = \"{}\"\n", row.algorithm);
   if (row.node_limit > 0) fmt::print(out, "node_limit = {}\n", row.node_limit);
+  if (row.sent_share > 0) write_number(out, "sent_share", row.sent_share);
   write_fit(out, row);
   write_range(out, "range_bytes", row.range_bytes);
   write_pairs(out, "points", row.points);

@@ -78,6 +78,9 @@ struct CommRow {
   Points points = {};  // measured curve, used instead of alpha and beta (price_curve.h)
   RowVerdict verdict = {};
   int node_limit = 0;  // of an AlltoAll that sends a row once a node: tokens reached so many at most; 0: not known
+  /// Rows sent a copy where it was measured, of an AlltoAll that sends a row once a node, inside a node once a rank:
+  /// places reached over k. 0: a row for each copy, or not known.
+  double sent_share = 0;
 };
 
 /// A row of [[compute]]: gemm (gemms * alpha + flops * beta), expert (with ffn, as a whole) or copy

@@ -54,7 +54,9 @@ cost::PriceCurve RowFinder::curve_of(const CommRow& row, double bytes) const {
   if (const auto outside = range_note(row, bytes)) note(*outside);
   if (row.op == Op::alltoall)
     if (const auto fan_out = fan_out_note(row, shape_)) note(*fan_out);
-  return cost::price_curve(used(row));
+  cost::PriceCurve price = cost::price_curve(used(row));
+  if (row.sent_share > 0) price.stretch(sent_share(row.network, shape_) / row.sent_share);
+  return price;
 }
 
 ComputeRow RowFinder::gemm_row() const {
@@ -169,15 +171,26 @@ PriceNotes range_notes(const TaskRow& row, const TermValues& task) {
   return notes;
 }
 
+double sent_share(Network network, const LayerCase& shape) {
+  if (shape.layer.experts == 0) return 1;
+  const int64_t ranks = shape.parallel.ep, limit = shape.layer.node_limit;
+  const bool limited = limit > 0 && expert_nodes(shape.parallel) == 1;  // whose groups of experts are ranks
+  const double reached =
+      network == Network::inter
+          ? nodes_reached(shape)
+          : places_reached(shape.layer.experts, ranks, limited ? std::min(limit, ranks) : ranks, shape.layer.top_k);
+  return reached / static_cast<double>(choices_of(shape));
+}
+
 std::optional<PriceNote> fan_out_note(const CommRow& row, const LayerCase& shape) {
   const int nodes = expert_nodes(shape.parallel);
   const int64_t limit = shape.layer.node_limit, measured = row.node_limit;
   const bool limited = limit > 0 && limit < nodes;
-  if (measured == 0 && limited)
+  if (measured == 0 && row.sent_share == 0 && limited)
     return PriceNote{PriceNote::Kind::node_limit, row_name(row),
                      fmt::format(" is not known to send rows once a node, so {} is not in its price", limit)};
   const int64_t most = std::min<int64_t>(choices_of(shape), limited ? limit : nodes);  // that a token reaches
-  if (measured == 0 || measured >= most) return std::nullopt;
+  if (row.sent_share > 0 || measured == 0 || measured >= most) return std::nullopt;
   return PriceNote{PriceNote::Kind::node_limit, row_name(row),
                    fmt::format(" is of tokens that reach {} nodes at most, priced too low: these reach {:.1f} of {}",
                                measured, nodes_reached(shape), nodes)};

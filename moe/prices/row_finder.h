@@ -22,8 +22,11 @@ PriceNotes range_notes(const TaskRow& row, const TermValues& task);
 /// Returns what a reader must know of an AlltoAll's row that prices this layer. A copy for each chosen expert costs the
 /// same whatever nodes these lie on: a layer's node_limit changes nothing there. A row that was measured with rows sent
 /// once a node has the time of tokens that reach its own node_limit at most: a layer whose tokens reach more takes
-/// longer, by how much no row says.
+/// longer, by how much no row says, unless it has a sent_share.
 std::optional<PriceNote> fan_out_note(const CommRow& row, const LayerCase& shape);
+
+/// Returns rows sent a copy by an AlltoAll that sends a row once a node, inside a node once a rank.
+double sent_share(Network network, const LayerCase& shape);
 
 /// The error where no row of the profile prices what a case needs.
 class Unpriced : public Unsupported {

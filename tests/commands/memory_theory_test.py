@@ -19,7 +19,11 @@ QWEN = dict(layers=48, h=2048, heads=32, kv=4, d=128, f=768, experts=128, k=8, v
 QWEN_LARGE = dict(QWEN, layers=96, h=4096, heads=64, f=1536)
 DENSE_FIRST = dict(layers=16, dense=12, dense_f=8192, h=2048, heads=16, kv=8, d=128, f=1024, shared=2048, experts=16,
                    k=2, vocab=64000, gated=True, seq=2048)
-SHAPES = (("gpt", GPT), ("mixtral", MIXTRAL), ("qwen", QWEN), ("qwen-large", QWEN_LARGE), ("dense-first", DENSE_FIRST))
+FEW = dict(layers=3, dense=2, dense_f=8192, h=2048, heads=16, kv=16, d=128, f=1024, experts=8, k=2, vocab=50257,
+           gated=False, places=1024, seq=1024)
+MANY = dict(FEW, layers=7, dense=6)
+SHAPES = (("few", FEW), ("many", MANY), ("gpt", GPT), ("mixtral", MIXTRAL), ("qwen", QWEN), ("qwen-large", QWEN_LARGE),
+          ("dense-first", DENSE_FIRST))
 
 
 def toml_of(name, m):
@@ -156,10 +160,10 @@ class MemoryTheory(unittest.TestCase):
                 self.near(found["activations_bytes"], theory.activations(), 0.05, "activations")
 
     def test_a_dense_layer_is_the_printed_formula(self):
-        tokens, h, layers, in_flight, masks = 4 * GPT["seq"], GPT["h"], GPT["layers"] / 4, 4, 2
-        printed = tokens * h * (18 + 4 * GPT["f"] / h) * layers * in_flight
-        found = self.estimate("gpt", "megatron", pp=4, gpus=16, b=4, m=8)["activations_bytes"]
-        self.near(found + masks * tokens * h * layers * in_flight, printed, 0.005, "activations")
+        tokens, h, masks = 2 * FEW["seq"], FEW["h"], 2
+        few, many = (self.estimate(name, "megatron", b=2)["activations_bytes"] for name in ("few", "many"))
+        printed = tokens * h * (18 + 4 * FEW["dense_f"] / h)
+        self.near((many - few) / (MANY["dense"] - FEW["dense"]) + masks * tokens * h, printed, 0.001, "activations")
 
     def test_states_of_the_others(self):
         layout = dict(tp=1, ep=8, gpus=64, m=2)

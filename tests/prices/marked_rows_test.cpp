@@ -136,6 +136,26 @@ TEST(MarkedRows, AnAlltoAllSaysForHowManyNodesItIs) {
   EXPECT_EQ(said(0, 8, 8).first, "");
 }
 
+// Tokens of k of E experts on 8 nodes reach 8 (1 - C(E - E / 8, k) / C(E, k)) of them.
+TEST(MarkedRows, AnAlltoAllThatSendsARowOnceANodeIsPricedByNodesReached) {
+  Profile profile = find_profile("testbed-b");
+  CommRow& row = row_of(profile, Op::alltoall);
+  const double alpha = row.alpha_s, beta = row.beta_s_per_byte;
+  for (const auto& [experts, top_k, reached] :
+       {std::tuple{int64_t{8}, int64_t{2}, 2.0}, {16, 4, 8 * (1 - 1001 / 1820.0)}, {16, 1, 1.0}})
+    for (const double share : {0.0, 0.5, 1.0}) {
+      row.sent_share = share;
+      LayerShape layer{.batch = 2, .seq = 256, .model_dim = 1024, .hidden = 2048, .heads = 8, .experts = experts};
+      layer.top_k = top_k;
+      const LayerPricer pricer(profile, complete(layer, {.nodes = 8, .ranks_per_node = 4}, Rounding::ragged));
+      const double bytes = 4.0 * 1024 * static_cast<double>(experts) * 40;  // of 40 rows an expert
+      const double sent = share > 0 ? reached / static_cast<double>(top_k) / share : 1;
+      EXPECT_NEAR(pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, 40), alpha + beta * bytes * sent, 1e-12)
+          << experts << ' ' << top_k << ' ' << share;
+      EXPECT_TRUE(pricer.notes().empty());
+    }
+}
+
 TEST(MarkedRows, ExpertsInFp8AreGemmsWhereNobodyMeasuredThem) {
   Profile profile = find_profile("testbed-b");
   const std::string note = "derived: experts in FP8 = GEMMs of float32";

@@ -8,6 +8,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
+#include "moe/base/log.h"
 #include "moe/base/units.h"
 
 namespace moe::tuner {
@@ -271,6 +272,9 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   own.degrees.forward = schedule.degree_forward;
   own.degrees.backward = schedule.degree_backward;
   own.file = said.file;
+  if (own.file && !own.file->ignored.empty())
+    log_decision(fmt::format("{}: {} says neither groups nor states by: {}", own.file->path, own.file->format->name,
+                             fmt::join(own.file->ignored, ", ")));
   own.measured = said.measured;
   if (own.file) require_ranks(*own.file, cluster);
   TuneOptions options = given;

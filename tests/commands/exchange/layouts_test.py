@@ -86,6 +86,23 @@ MODEL_ARGS:
   --use-distributed-optimizer: true
   --overlap-grad-reduce: false
 """
+TORCHTITAN = """[job]
+description = "made up"
+[training]
+local_batch_size = 2
+global_batch_size = 16
+seq_len = 4096
+[parallelism]
+data_parallel_shard_degree = -1
+fsdp_reshard_after_forward = "never"
+tensor_parallel_degree = 2
+pipeline_parallel_degree = 1
+pipeline_parallel_schedule = "Interleaved1F1B"
+expert_parallel_degree = 4
+expert_tensor_parallel_degree = 1
+[activation_checkpoint]
+mode = "full"
+"""
 WORDS = "ds-moe,mp=2,pp=2,virtual-stages=2,ep=4,esp=1,recompute=full,zero=1,batch=1,global-batch=16,pipeline=1f1b"
 
 
@@ -126,6 +143,42 @@ class LayoutsTest(ProgramTest):
         self.assertEqual((found["flags"], found["total_s"]), (expected["flags"], expected["total_s"]))
         self.assertEqual(found["file"]["defaults"], ["--mp 1", "--esp 1", "--pp 1", "--recompute selective"])
         self.assertEqual(found["file"]["unplanned"], ["zero_optimization.overlap_comm true"])
+
+    def test_torchtitan(self):
+        def words(**changes):
+            plan = {"mp": 2, "ep": 4, "esp": 1, "pp": 1, "zero": 1, "recompute": "full", "batch": 2,
+                    "global-batch": 16, "pipeline": "1f1b"}
+            plan.update({key.replace("_", "-"): value for key, value in changes.items()})
+            return self.current("ds-moe," + ",".join(f"{name}={value}" for name, value in plan.items() if value))
+
+        self.path("t.toml", TORCHTITAN)
+        found = self.current("./t.toml,pipeline=1f1b")
+        self.assertEqual((found["flags"], found["total_s"]), (words()["flags"], words()["total_s"]))
+        self.assertEqual((found["file"]["format"], found["file"]["defaults"]), ("torchtitan", ["--zero 1"]))
+        self.assertEqual(found["file"]["unplanned"], ["parallelism.data_parallel_shard_degree -1"])
+        steps = self.current("./t.toml", "--shape", "auto", "--schedule", "ds-moe")["steps"]
+        self.assertIn("activation_checkpoint.mode=selective",
+                      " ".join(setting for step in steps for setting in step["settings"]))
+        # With stages a local batch is cut, by default into single samples.
+        staged = TORCHTITAN.replace("pipeline_parallel_degree = 1", "pipeline_parallel_degree = 2")
+        self.path("t.toml", staged.replace("global_batch_size = 16", "global_batch_size = -1"))
+        found = self.current("./t.toml")
+        self.assertEqual((found["batch"], found["micro_batches"], found["pp"]), (1, 2, 2))
+        self.assertIn("parallelism.pipeline_parallel_schedule Interleaved1F1B", found["file"]["unplanned"])
+        for old, new, said in (("expert_parallel_degree = 4", "context_parallel_degree = 2",
+                                ("t.toml:13: parallelism.context_parallel_degree", "no plan has such groups")),
+                               ('mode = "full"', 'mode = "some"', ("t.toml:16:", "none, selective or full")),
+                               ("local_batch_size = 2", "local_batch_size = 0", ("t.toml:4:", "found '0'"))):
+            self.path("t.toml", TORCHTITAN.replace(old, new))
+            self.refuses("./t.toml", *said)
+
+    def test_settings_that_are_ignored_are_listed(self):
+        self.path("t.toml", TORCHTITAN)
+        line = [PROGRAM, "tune", "--no-verify", "--out", "r.jsonl", "--overwrite", *MODEL, "--current", "./t.toml"]
+        said = [subprocess.run(line + more, cwd=self.folder, capture_output=True, text=True).stderr
+                for more in ([], ["--verbose"])]
+        self.assertNotIn("job.description", said[0])
+        self.assertIn("says neither groups nor states by: job.description, training.seq_len", said[1])
 
     def test_steps_are_settings_of_the_file(self):
         for name, text, key in (("b.yaml", BRIDGE, "model.recompute_granularity=selective"),

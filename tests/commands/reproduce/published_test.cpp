@@ -23,7 +23,7 @@ TEST(PublishedLayers, AreTheRowsOfThePresetAndItsModel) {
   const PublishedLayer layer = mixtral("a2a");
   const Profile h100 = find_profile(preset_of(layer));
   const GpuModel& gpu = *h100.gpu;
-  const LayerParts forward = predicted_parts(layer, h100, Phase::forward, LayerPrice::preset);
+  const LayerParts forward = predicted_parts(layer, h100, Phase::forward);
   const double memory = gpu.memory_bytes_per_s * gpu.memory_share;
   EXPECT_NEAR(forward.exchange, 2 * 0.00022129, 1e-12);
   EXPECT_NEAR(forward.order, 2 * (8192.0 + 4096) * 4096 * 2 / memory, 1e-12);
@@ -31,7 +31,7 @@ TEST(PublishedLayers, AreTheRowsOfThePresetAndItsModel) {
     return 2.0 * 128 * 128 * k * 132 / (gpu.tensor_flops_per_s * gpu.grouped_share) + gpu.grouped_tile_s;
   };
   EXPECT_NEAR(forward.experts, 109 * wave(4096) + 16 * wave(14336) + 8192.0 * 14336 * 3 * 2 / memory, 1e-9);
-  const LayerParts backward = predicted_parts(layer, h100, Phase::backward, LayerPrice::preset);
+  const LayerParts backward = predicted_parts(layer, h100, Phase::backward);
   // Backwards, by their waves: 64 x 112 tiles by k 4096, 64 x 32 by 28672; weights 112 x 32 and 32 x 224 by k 8192.
   EXPECT_NEAR(backward.experts,
               55 * wave(4096) + 16 * wave(28672) + (28 + 55) * wave(8192) + 8192.0 * 14336 * 5 * 2 / memory, 1e-9);
