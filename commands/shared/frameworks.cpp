@@ -161,8 +161,9 @@ constexpr std::array<SettingsFormat, 1> kDeepspeedFormats{
     {{"DeepSpeed", false, kDeepspeedKeys, kDeepspeedDefaults, kDeepspeedUnplanned}}};
 
 // Source: torchtitan/config/job_config.py at 9810191bb, whose train_configs are TOML.
-constexpr std::array<SettingName, 7> kTorchtitanKeys{
+constexpr std::array<SettingName, 8> kTorchtitanKeys{
     {{"--mp", "parallelism.tensor_parallel_degree"},
+     {"--cp", "parallelism.context_parallel_degree"},
      {"--ep", "parallelism.expert_parallel_degree"},
      {"--esp", "parallelism.expert_tensor_parallel_degree"},
      {"--pp", "parallelism.pipeline_parallel_degree"},
@@ -176,15 +177,13 @@ constexpr std::array<SettingDefault, 7> kTorchtitanDefaults{{{"--mp", "1"},
                                                              {"--batch", "8"},
                                                              {kZero, "1"},
                                                              {kRecompute, "selective"}}};
-constexpr std::array<UnplannedSetting, 8> kTorchtitanUnplanned{
-    {{"context_parallel_degree", "1", "no plan has such groups"},
-     {"enable_cpu_offload", "false", kOtherMemory},
-     {"module_fqns_per_model_part", "", kUnevenStages},
-     {"data_parallel_shard_degree", "1"},
-     {"fsdp_reshard_after_forward", "never"},
-     {"enable_async_tensor_parallel", "false"},
-     {"pipeline_parallel_schedule", "1F1B"},
-     {"model.converters", "[]"}}};
+constexpr std::array<UnplannedSetting, 7> kTorchtitanUnplanned{{{"enable_cpu_offload", "false", kOtherMemory},
+                                                                {"module_fqns_per_model_part", "", kUnevenStages},
+                                                                {"data_parallel_shard_degree", "1"},
+                                                                {"fsdp_reshard_after_forward", "never"},
+                                                                {"enable_async_tensor_parallel", "false"},
+                                                                {"pipeline_parallel_schedule", "1F1B"},
+                                                                {"model.converters", "[]"}}};
 constexpr std::array<SettingsFormat, 1> kTorchtitanFormats{
     {{"torchtitan", false, kTorchtitanKeys, kTorchtitanDefaults, kTorchtitanUnplanned}}};
 

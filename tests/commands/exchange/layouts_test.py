@@ -165,8 +165,8 @@ class LayoutsTest(ProgramTest):
         found = self.current("./t.toml")
         self.assertEqual((found["batch"], found["micro_batches"], found["pp"]), (1, 2, 2))
         self.assertIn("parallelism.pipeline_parallel_schedule Interleaved1F1B", found["file"]["unplanned"])
-        for old, new, said in (("expert_parallel_degree = 4", "context_parallel_degree = 2",
-                                ("t.toml:13: parallelism.context_parallel_degree", "no plan has such groups")),
+        for old, new, said in (('description = "made up"', "enable_cpu_offload = true",
+                                ("t.toml:2: job.enable_cpu_offload: found 'true'", "no plan moves states away")),
                                ('mode = "full"', 'mode = "some"', ("t.toml:16:", "none, selective or full")),
                                ("local_batch_size = 2", "local_batch_size = 0", ("t.toml:4:", "found '0'"))):
             self.path("t.toml", TORCHTITAN.replace(old, new))
