@@ -38,7 +38,7 @@ if "--running" in sys.argv:
 # Keys that name things of the user's choice, or of a paper's table: their values are not formats.
 OPEN = {"libraries", "environment", "software", "unsupported", "tensors", "left_out", "machine", "git", "figures"}
 # Kinds of tasks, which name shares.
-KINDS = re.findall(r'"(\w+)"', (ROOT / "moe/plan/task_kind.cpp").read_text())
+KINDS = re.findall(r'"(\w+)"', (ROOT / "moe/plan/task_kind.h").read_text())
 READERS = re.compile(r"(?:TableReader \w+\(\s*file, |\.tables?\(\s*\"\w+\",\s*|\bkParallelKeys(?:, )?)"
                      r"\{([^{}]*)\}")
 COLUMNS = re.compile(r"(?:\bTable \w+\(\s*\{|Table table_\{\{|header\{|header\.insert\(header\.end\(\), \{)(.*?)\}",
