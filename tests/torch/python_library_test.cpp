@@ -53,7 +53,7 @@ TORCH_LIBRARY_IMPL(moetune, CompositeExplicitAutograd, library) {
 }
 
 IValue layer_of(const std::string& options) {
-  return make("Layer", {alone(), options, 0, false, false, Tensors{}, std::vector<std::string>{}});
+  return make("Layer", {alone(), options, 0, std::vector<std::string>{}, Tensors{}, std::vector<std::string>{}});
 }
 
 constexpr auto kTiny = R"({"batch": 2, "seq": 8, "model_dim": 16, "hidden": 24, "heads": 4, "experts": 4,
@@ -110,7 +110,8 @@ TEST(PythonLibrary, AGateOfPythonsIsTheNamedOne) {
   const auto gate = std::ranges::find(names, "gate");
   ASSERT_NE(gate, names.end());
   const Tensors own{weights[static_cast<size_t>(gate - names.begin())].detach().clone()};
-  const IValue layer = make("Layer", {alone(), options, 1, true, false, own, std::vector<std::string>{"gate/weight"}});
+  const IValue layer = make(
+      "Layer", {alone(), options, 1, std::vector<std::string>{"gate"}, own, std::vector<std::string>{"gate/weight"}});
   pass(layer);
   for (size_t i = 0; i < gradients[0].size(); ++i)
     EXPECT_TRUE(torch::allclose(gradients[0][i], gradients[1][i], 1e-12, 1e-12)) << i;
@@ -198,7 +199,8 @@ TEST(PythonLibrary, BadInputIsAValueError) {
 TEST(PythonLibrary, RanksThatLeftMakeNoLayers) {
   const IValue ranks = alone();
   call(ranks, "close");
-  EXPECT_THROW(make("Layer", {ranks, kTiny, 0, false, false, Tensors{}, std::vector<std::string>{}}), c10::ValueError);
+  EXPECT_THROW(make("Layer", {ranks, kTiny, 0, std::vector<std::string>{}, Tensors{}, std::vector<std::string>{}}),
+               c10::ValueError);
 }
 
 }  // namespace
