@@ -65,7 +65,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   const bool one_stage = chosen.model.shape.parallel.pp == 1 && chosen.model.micro_batches > 1;
   chosen.model.virtual_stages = flags.virtual_stages.value_or(1);
   const int virtual_stages = chosen.model.split().virtual_stages;
-  if (one_stage || virtual_stages > 1 || flags.trainer != Trainer::moetune)
+  if (one_stage || virtual_stages > 1 || (flags.trainer != Trainer::moetune && chosen.model.micro_batches > 1))
     chosen.model.order = PipelineOrder::one_f_one_b;
   if (flags.pipeline) chosen.model.order = pipeline_order_from(*flags.pipeline, "--pipeline");
   require<BadInput>(!flags.pipeline || chosen.model.micro_batches > 1,
