@@ -352,12 +352,12 @@ VerbCall add_memory(CLI::App& verb, Command&) {
   add_layer(verb, m.selection);
   verb.add_flag("--parm", m.parm, "count the layers of Parm's grid that fit its GPUs instead");
   begin_group(verb, kHow);
-  add_states(verb, m.selection);
   std::vector<std::pair<std::string, std::string>> keys;
   for (const commands::Framework& framework : commands::frameworks())
     if (framework.trainer) keys.emplace_back(framework.key, framework.key);
   add_choice(verb, "--framework", m.framework, keys,
              "by whose rules a rank keeps weights, gradients, optimizer states and activations; default: moetune");
+  add_states(verb, m.selection);
   add_number(verb, "--memory-gib", m.memory_gib, "memory of a rank; default: the profile's", {1e-6, 1e6});
   begin_group(verb, kOutput);
   add_json(verb, m.json);
