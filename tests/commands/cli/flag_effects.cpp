@@ -15,9 +15,7 @@ void add(Effects& effects, Effect effect, const std::string& base, const std::st
 
 const std::string kSizes =
     "--batch 8; --seq 256; --model-dim 2048; --hidden 8192; --shared-hidden 512; --kv-heads 4; --head-dim 96; "
-    "--experts 16; --top-k "
-    "1; "
-    "--capacity-factor 2; --ffn mixtral; --mp 2; --cp 2; --ep 4; --esp 2";
+    "--experts 16; --top-k 1; --capacity-factor 2; --ffn mixtral; --mp 2; --cp 2; --ep 4; --esp 2";
 
 void add_ranks(Effects& e) {
   using enum Effect;
