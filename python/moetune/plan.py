@@ -66,6 +66,7 @@ class Layer:
     nodes: Optional[int] = None  #: nodes of the cluster that are used
     ranks_per_node: Optional[int] = None
     dp: Optional[int] = None  #: data-parallel group size
+    cp: Optional[int] = None  #: context-parallel group size
     mp: Optional[int] = None  #: model-parallel group size
     ep: Optional[int] = None  #: expert-parallel group size
     esp: Optional[int] = None  #: expert-sharding group size
@@ -202,8 +203,8 @@ class Answer:
             given.update(zero=self.layer.zero, recompute=self.layer.recompute)
         if self.flags.get("shape") == "auto":
             found = self.layer
-            given.update(batch=found.batch, dp=found.dp, mp=found.mp, ep=found.ep, esp=found.esp, pp=found.pp,
-                         placement=found.placement, zero=found.zero, recompute=found.recompute,
+            given.update(batch=found.batch, dp=found.dp, cp=found.cp, mp=found.mp, ep=found.ep, esp=found.esp,
+                         pp=found.pp, placement=found.placement, zero=found.zero, recompute=found.recompute,
                          micro_batches=self.micro_batches)
             if self.micro_batches > 1:
                 given.update(pipeline=self.pipeline)
