@@ -101,7 +101,7 @@ std::string task_row_name(TaskKind kind, const LayerCase& shape) {
   }
   if (is_shared(kind) || is_ffn(kind) || is_half(kind))
     return std::string(name_of(kind)) + ":" + std::string(name_of(shape.layer.ffn));
-  return computes(kind) && !is_end(kind) ? module_name(kind, shape) : std::string(name_of(kind));
+  return computes(kind) && is_of_layer(kind) ? module_name(kind, shape) : std::string(name_of(kind));
 }
 
 }  // namespace moe
