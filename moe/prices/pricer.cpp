@@ -41,8 +41,8 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
 }
 
 cost::PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
-  if (const TaskRow* row = find_.task_row(kind, phase)) return task_curve(*row, kind, work, flow);
-  if (is_half(kind) || shares_attention(kind)) return part_curve(kind, phase, work, flow);
+  const bool is_part = is_half(kind) || shares_attention(kind);
+  if (is_part && find_.task_row(kind, phase) == nullptr) return part_curve(kind, phase, work, flow);
   return whole_curve(kind, phase, work, flow);
 }
 

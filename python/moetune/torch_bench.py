@@ -76,8 +76,9 @@ class PlainLayer:
         return out
 
 
-def _pass_seconds(forward: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor,
-                  leaves: List[torch.Tensor]) -> Tuple[float, float]:
+def pass_seconds(forward: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor,
+                 leaves: List[torch.Tensor]) -> Tuple[float, float]:
+    """Seconds of a forward and of its backward."""
     for each in [x, *leaves]:
         each.grad = None
     begin = time.perf_counter()
@@ -137,7 +138,7 @@ def compare(fields: Dict[str, Any], schedule: str = "tutel", degrees: int = 1, r
     x.requires_grad_()
     for turn in range(rounds + 1):
         for way, (forward, leaves) in ways.items():
-            first, second = _pass_seconds(forward, x, leaves)
+            first, second = pass_seconds(forward, x, leaves)
             if turn > 0:
                 result["ways"][way]["forward_s"].append(first)
                 result["ways"][way]["total_s"].append(first + second)

@@ -8,21 +8,12 @@ import time
 
 from torch_test import SWIGLU, TINY, MoELayer, no_drops, plain_layer, torch, whole_weights
 
+from moetune.torch_bench import pass_seconds
+
 LAYERS = {"mixtral": {"batch": 4, "seq": 512, "model_dim": 1024, "hidden": 2048, "experts": 4, "heads": 16,
                       "gate": "switch", **SWIGLU},
           "gpt": {"batch": 8, "seq": 256, "model_dim": 512, "hidden": 2048, "experts": 8, "heads": 8,
                   "gate": "switch", "capacity_factor": None}}
-
-
-def pass_seconds(forward, x, parameters):
-    """Seconds of a forward and of its backward."""
-    for each in [x, *parameters]:
-        each.grad = None
-    begin = time.perf_counter()
-    y = forward(x)
-    middle = time.perf_counter()
-    y.backward(torch.ones_like(y))
-    return middle - begin, time.perf_counter() - middle
 
 
 def autograd_seconds(leaves):
