@@ -5,8 +5,8 @@
 
 #include "commands/shared/pick_layers.h"
 #include "commands/shared/plan_file.h"
-#include "commands/shared/run/layer_dump.h"
 #include "commands/shared/run/op_records.h"
+#include "commands/shared/run/routing_record.h"
 #include "commands/shared/sweep.h"
 #include "layerbench/report.h"
 #include "moe/base/check.h"
@@ -228,11 +228,8 @@ class Layerbench {
     job.plan = layer.plan;
     if (layer.plan) job.schedules = {&find_schedule(layer.plan->schedule)};
     job.predicted = options_.predict;
-    if (options_.dump.empty()) return job;
     const std::string folder = of_grid() ? options_.dump + "/" + layer.name : options_.dump;
-    job.settings.inspect = [folder](World& world, std::span<measure::RankRun* const> ranks, const Plan& plan) {
-      commands::dump_layers(folder + "/" + plan.schedule, world, ranks, plan);
-    };
+    job.settings.inspect = commands::inspection_of(options_.dump.empty() ? "" : folder, options_.record_routing);
     return job;
   }
 

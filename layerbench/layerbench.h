@@ -28,8 +28,9 @@ struct LayerbenchOptions : commands::RunOptions {
   std::string out;  // records; empty: results/layerbench-CLUSTER.jsonl
   std::string workload = "gate";
   commands::TraceFlags trace;  // timeline of the first layer, measured above simulated
-  std::string dump;    // folder of tensors (layer_dump.h): DUMP/SCHEDULE, of a grid DUMP/LAYER/SCHEDULE; empty: none
-  bool tasks = false;  // print how each kind of task compares with its prediction
+  std::string dump;  // folder of tensors (layer_dump.h): DUMP/SCHEDULE, of a grid DUMP/LAYER/SCHEDULE; empty: none
+  std::string record_routing;  // file for what the first schedule's gates chose (routing_record.h); empty: none
+  bool tasks = false;          // print how each kind of task compares with its prediction
   bool check_only = false;
   bool graphs = false;   // time passes replayed as CUDA graphs too (Executor::record)
   bool profile = false;  // run one pass more of each schedule, for a profiler

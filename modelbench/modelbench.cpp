@@ -6,8 +6,8 @@
 #include <cstdio>
 
 #include "commands/shared/record_files.h"
-#include "commands/shared/run/layer_dump.h"
 #include "commands/shared/run/op_records.h"
+#include "commands/shared/run/routing_record.h"
 #include "commands/shared/sweep.h"
 #include "modelbench/report.h"
 #include "moe/base/check.h"
@@ -208,11 +208,7 @@ class Modelbench {
     settings.training.stop = &asked_to_stop();
     settings.training.weights = options_.weights;
     settings.training.save_weights = options_.save_weights;
-    if (!options_.dump.empty())
-      settings.inspect = [folder = options_.dump](World& world, std::span<measure::RankRun* const> ranks,
-                                                  const Plan& plan) {
-        commands::dump_layers(folder + "/" + plan.schedule, world, ranks, plan);
-      };
+    settings.inspect = commands::inspection_of(options_.dump, options_.record_routing);
     commands::LayerJob job = commands::jobs_on(target_, options_.selection, settings);
     job.name = chosen_.name;
     job.shape = chosen_.model.shape;

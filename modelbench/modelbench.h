@@ -32,6 +32,7 @@ struct ModelbenchOptions : commands::RunOptions {
   uint64_t seed = 1;
   bool check_only = false;           // the first step's gradients are verified, and that is all
   std::string dump;                  // folder of the first step's tensors (layer_dump.h): DUMP/SCHEDULE; empty: none
+  std::string record_routing;        // file for what its gates chose (routing_record.h); empty: none
   std::string checkpoint;            // folder; a run goes on from its newest one; of one schedule; empty: none
   int checkpoint_every = 0;          // steps; 0: when the run is asked to stop, and at its end
   std::string weights;               // of GPT-2 (moe/model/gpt2_file.h), to begin with; empty: seeded ones

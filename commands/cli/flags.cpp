@@ -89,18 +89,18 @@ constexpr std::pair<std::string_view, std::string_view> kWords[]{
 
 // Lists the flags that records do not depend on: where things are written, how they are shown, how processes meet.
 // Records depend on every other flag, also on new ones.
-constexpr std::array<std::string_view, 23> kOfNoRecord{"--wide",         "--json",
-                                                       "--top",          "--gantt",
-                                                       "--out",          "--overwrite",
-                                                       "--trace",        "--dump",
-                                                       "--write",        "--tasks",
-                                                       "--rank",         "--rendezvous",
-                                                       "--quiet",        "--verbose",
-                                                       "--checkpoint",   "--checkpoint-every",
-                                                       "--markdown",     "--strict",
-                                                       "--save-weights", "--max-input",
-                                                       "--trace-layers", "--trace-micro-batches",
-                                                       "--write-profile"};
+constexpr std::array<std::string_view, 24> kOfNoRecord{"--wide",          "--json",
+                                                       "--top",           "--gantt",
+                                                       "--out",           "--overwrite",
+                                                       "--trace",         "--dump",
+                                                       "--write",         "--tasks",
+                                                       "--rank",          "--rendezvous",
+                                                       "--quiet",         "--verbose",
+                                                       "--checkpoint",    "--checkpoint-every",
+                                                       "--markdown",      "--strict",
+                                                       "--save-weights",  "--max-input",
+                                                       "--trace-layers",  "--trace-micro-batches",
+                                                       "--write-profile", "--record-routing"};
 
 // Returns the flag's option if the verb has it and it was given, else nullptr.
 const CLI::Option* given_option(const CLI::App& verb, const std::string& flag) {
@@ -133,6 +133,7 @@ std::vector<OutTarget> targets_of(const CLI::App& verb) {
                                         {"--save-weights", false},
                                         {"--write", false},
                                         {"--write-profile", false},
+                                        {"--record-routing", false},
                                         {"--plot", false},
                                         {"--dump", true},
                                         {"--checkpoint", true}})
@@ -262,7 +263,8 @@ void add_serve(CLI::App& verb, commands::ServeFlags& s, const std::vector<std::s
                                         "--path-length", "--pack", "--swap-gb-per-s", "--write-profile"};
   CLI::Option* serve = verb.add_flag(
       "--serve", s.serve,
-      "inference of top-1 layers, all ranks one expert-parallel group: experts placed by popularity (Lina), or not");
+      "inference of top-1 layers, all ranks one expert-parallel group: experts placed by popularity (Lina), or not; "
+      "default cluster: a100-8");
   add_text(verb, "--routing", "FILE", s.routing, "--serve: a routing trace; default: synthetic");
   add_number(verb, "--skew", s.skew, "--serve: synthetic popularity, Zipf's exponent; default: 0.42", {0, 10});
   add_number(verb, "--correlation", s.correlation,
@@ -313,6 +315,9 @@ VerbCall add_simulate(CLI::App& verb, Command&) {
              "--zero",           "--recompute",       "--node-limit", "--degree-forward", "--degree-backward",
              "--micro-op-bytes", "--min-chunk-bytes", "--partition",  "--jitter",         "--straggler",
              "--zipf",           "--samples",         "--trace",      "--gantt",          "--sweep-degrees"});
+  verb.final_callback([&verb, options] {
+    if (options->serve.serve && verb.count("--cluster") == 0) options->selection.cluster = commands::kServeCluster;
+  });
   return planning(options, commands::run_simulate);
 }
 

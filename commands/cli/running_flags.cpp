@@ -236,10 +236,13 @@ VerbCall add_layerbench(CLI::App& verb, Command& c) {
   verb.add_flag("--tasks", l.tasks, "print the time of each kind of task and its prediction");
   add_text(verb, "--dump", "FOLDER", l.dump,
            "write every rank's tensors and gradients as safetensors into FOLDER/SCHEDULE");
+  add_text(verb, "--record-routing", "FILE", l.record_routing,
+           "write the experts that the first schedule's tokens got, as a routing trace");
   add_results(verb, l);
   for (const char* of_grid : {"--grid-layers", "--drawn", "--only"}) needs(verb, of_grid, {"--grid"});
   verb.get_option("--drawn")->excludes("--grid-layers")->excludes("--only");
-  for (const char* stack : {"--layers", "--micro-batches", "--pipeline", "--virtual-stages", "--recompute"})
+  for (const char* stack :
+       {"--layers", "--micro-batches", "--pipeline", "--virtual-stages", "--recompute", "--record-routing"})
     verb.get_option(stack)->excludes("--grid");
   for (const char* times : {"--iterations", "--trace", "--tasks", "--graphs", "--profile"})
     verb.get_option(times)->excludes("--check-only");
@@ -301,6 +304,8 @@ VerbCall add_modelbench(CLI::App& verb, Command& c) {
   verb.add_flag("--tasks", m.tasks, "print the time of each kind of task and its prediction");
   add_text(verb, "--dump", "FOLDER", m.dump,
            "write the first step's tokens, loss, weights and gradients as safetensors into FOLDER/SCHEDULE");
+  add_text(verb, "--record-routing", "FILE", m.record_routing,
+           "write the experts that the first step's tokens got, as a routing trace");
   add_text(verb, "--save-weights", "FILE", m.save_weights,
            "write the weights after one schedule's last step in the same format");
   add_results(verb, m);

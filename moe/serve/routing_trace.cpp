@@ -2,6 +2,7 @@
 
 #define CSV_IO_NO_THREAD
 #include <algorithm>
+#include <fmt/ranges.h>
 #include <libfccp/csv.h>
 #include <numeric>
 #include <sstream>
@@ -81,6 +82,13 @@ RoutingTrace RoutingTrace::part(int64_t first, int64_t count) const {
   return part;
 }
 
+RoutingTrace balanced_routing(RoutingTrace trace) {
+  for (std::vector<int32_t>& layer : trace.choices)
+    for (size_t t = 0; t < layer.size(); ++t)
+      layer[t] = static_cast<int32_t>(static_cast<int64_t>(t) % trace.batch_tokens % trace.experts);
+  return trace;
+}
+
 RoutingTrace read_routing_trace(const std::string& path, int experts, int64_t batch_tokens) {
   struct Choice {
     uint64_t layer, token;
@@ -117,13 +125,20 @@ RoutingTrace read_routing_trace(const std::string& path, int experts, int64_t ba
   return trace;
 }
 
-void write_routing_trace(const RoutingTrace& trace, const std::string& path) {
+void write_routed_tokens(const std::string& path, std::span<const RoutedToken> lines) {
   write_whole_file(path, "a file for the routing trace", [&](std::ostream& out) {
     out << "token,layer,experts\n";
-    for (size_t layer = 0; layer < trace.choices.size(); ++layer)
-      for (size_t token = 0; token < trace.choices[layer].size(); ++token)
-        out << token << ',' << layer << ',' << trace.choices[layer][token] << '\n';
+    for (const RoutedToken& line : lines)
+      out << fmt::format("{},{},{}\n", line.token, line.layer, fmt::join(line.experts, " "));
   });
+}
+
+void write_routing_trace(const RoutingTrace& trace, const std::string& path) {
+  std::vector<RoutedToken> lines;
+  for (size_t layer = 0; layer < trace.choices.size(); ++layer)
+    for (size_t token = 0; token < trace.choices[layer].size(); ++token)
+      lines.push_back({token, layer, {trace.choices[layer][token]}});
+  write_routed_tokens(path, lines);
 }
 
 namespace {

@@ -29,6 +29,9 @@ void read_routed_tokens(const std::string& path, const ExpectedChoices& expected
                         const std::function<bool(uint64_t, uint64_t)>& wanted,
                         const std::function<void(const RoutedToken&, unsigned)>& take);
 
+/// Writes a trace file of these lines, in their order.
+void write_routed_tokens(const std::string& path, std::span<const RoutedToken> lines);
+
 /// Returns the numbers of a text with blanks between them; none where it is anything else.
 std::vector<int32_t> numbers_in(std::string_view text);
 
@@ -46,6 +49,9 @@ struct RoutingTrace {
   /// Returns the batches from `first` on, `count` of them.
   RoutingTrace part(int64_t first, int64_t count) const;
 };
+
+/// Returns the trace of a gate that sends every expert of a layer as many of each batch's tokens, within one.
+RoutingTrace balanced_routing(RoutingTrace trace);
 
 /// Reads a trace whose consecutive tokens make batches of `batch_tokens`. Throws BadInput with the file's line, or for
 /// a token that a layer lacks, or a batch that is not whole.

@@ -42,7 +42,9 @@ void add_layers_that_run(Effects& e) {
 Effects layerbench() {
   Effects e;
   add_layers_that_run(e);
-  add(e, parsed, "", "--layer example; --grid fsmoe-b; --iterations 2; --workload balanced; --dump d; --check-only");
+  add(e, parsed, "",
+      "--layer example; --grid fsmoe-b; --iterations 2; --workload balanced; --dump d; "
+      "--record-routing r.csv; --check-only");
   add(e, parsed, "--grid fsmoe-b", "--grid-layers 2; --drawn 2; --only x");
   add(e, refused, "--grid fsmoe-b", "--only x");
   add(e, parsed, "--degree-forward 1 --degree-backward 1", "--no-predict");
@@ -56,7 +58,8 @@ Effects layerbench() {
   add(e, refused, "--cluster host", "--profile; --attention torch");
   add(e, parsed, "", "--layers 2; --micro-batches 2; --pipeline 1f1b; --virtual-stages 2");
   add(e, refused, "--grid fsmoe-b",
-      "--layers 2; --micro-batches 2; --pipeline 1f1b; --virtual-stages 2; --recompute selective");
+      "--layers 2; --micro-batches 2; --pipeline 1f1b; --virtual-stages 2; --recompute selective; --record-routing "
+      "r.csv");
   add(e, refused, "", "--grid-layers 2; --drawn 2");
   add(e, refused, "--grid fsmoe-b --drawn 2", "--grid-layers 2; --only x");
   add(e, parsed, "", "--plan plan.json");
@@ -81,7 +84,8 @@ Effects modelbench() {
   add(e, refused, "--json", "--tasks");
   add(e, parsed, "", "--checkpoint kept");
   add(e, parsed, "--checkpoint kept", "--checkpoint-every 4");
-  add(e, parsed, "", "--check-only; --dump d; --peak-flops 3e14; --weights w; --save-weights s");
+  add(e, parsed, "",
+      "--check-only; --dump d; --record-routing r.csv; --peak-flops 3e14; --weights w; --save-weights s");
   add(e, refused, "--check-only",
       "--steps 2; --trace t; --tasks; --optimizer sgd; --learning-rate 0.1; --warm-up 3; --weight-decay 0.1; "
       "--clip-norm 0; --held-out 0; --checkpoint kept; --peak-flops 1e12");
