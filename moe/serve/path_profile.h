@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -28,13 +27,14 @@ class PathProfile {
   int length() const { return length_; }
   int layers() const { return static_cast<int>(layers_.size()); }
   /// Counts the paths that were seen before a layer.
-  size_t paths(int layer) const { return layers_[static_cast<size_t>(layer)].by_path.size(); }
+  size_t paths(int layer) const { return layers_[static_cast<size_t>(layer)].paths; }
   /// Returns the experts that followed a path before `layer` >= length(), the most frequent first.
   std::span<const Follower> followers(int layer, std::span<const int32_t> path) const;
 
   /// Returns each expert's expected tokens in `layer` of a batch, before its gate: the sum over tokens t of P(e | path
   /// of t), of each token for its `top_k` likeliest experts alone. Lina's Eq. 1, which is lost in print, makes devices
-  /// of it: by its text, an expert's share of the devices is its share of this sum.
+  /// of it: by its text, an expert's share of the devices is its share of this sum. Terms are multiples of 2^-36, so
+  /// that ranks which estimate their own tokens add up to the same sum, bit for bit, below 2^17 tokens an expert.
   std::vector<double> estimate(const RoutingTrace& trace, int layer, int64_t batch, int top_k = 1) const;
   /// Returns the share of a trace's tokens whose likeliest expert in `layer` is the one they chose.
   double guess_accuracy(const RoutingTrace& trace, int layer) const;
@@ -46,12 +46,22 @@ class PathProfile {
   void write(const std::string& path) const;
 
  private:
-  using Followers = std::vector<Follower>;
-  struct Layer {
-    std::unordered_map<uint64_t, Followers> by_path;
-    Followers all;
+  using Followers = std::span<const Follower>;
+  // Followers of a path; none: an empty place of a table.
+  struct Path {
+    uint64_t number = 0;
+    uint32_t first = 0, count = 0;  // among the layer's
   };
-  const Followers& find(int layer, uint64_t path) const;
+  // A token's path is looked up in a table that has room for twice as many, at the first free place from its hash on: a
+  // large model's paths are nowhere in a cache, so each access counts.
+  struct Layer {
+    std::vector<Path> table;  // a power of two of places
+    size_t paths = 0;
+    std::vector<Follower> followers, all;  // of all paths; over all tokens
+  };
+  void count(const RoutingTrace& profiled, int layer);
+  static size_t place_of(std::span<const Path> table, uint64_t number);
+  Followers find(int layer, uint64_t path) const;
   template <class Body>
   void each_token(const RoutingTrace& trace, int layer, int64_t first, int64_t count, Body body) const;
 
