@@ -22,16 +22,6 @@ constexpr std::array<ServingVariant, 5> kVariants{{
     {.name = "no-fine-tuning", .summary = "placed by estimated popularity alone", .estimates = true},
 }};
 
-void check_served(const LayerCase& c) {
-  const ParallelShape& p = c.parallel;
-  require<Unsupported>(p.mp == 1 && p.esp == 1 && p.pp == 1 && p.ep == p.ranks() && p.ep > 1,
-                       "serving: found {}, expected MP, ESP and PP 1 and all of several ranks in one EP group",
-                       describe_groups(p));
-  require<Unsupported>(c.layer.top_k == 1, "serving: found top-{}, expected one expert a token", c.layer.top_k);
-  require<Unsupported>(c.layer.shared_hidden == 0 && !c.layer.capacity_factor,
-                       "serving: found a shared expert or a capacity factor, expected neither");
-}
-
 // Adds the tasks of layer after layer.
 class ServingBuilder {
  public:
@@ -119,12 +109,6 @@ Work served_work(const Task& task, const LayerCase& shape) {
   }
 }
 
-// Returns the experts of a list, in ascending order: two lists with equal sets need no new placement.
-std::vector<int> sorted(std::vector<int> experts) {
-  std::ranges::sort(experts);
-  return experts;
-}
-
 std::vector<double> as_popularity(std::span<const int64_t> counts) { return {counts.begin(), counts.end()}; }
 
 LayerCase with_one_expert(LayerCase c) {
@@ -135,6 +119,21 @@ LayerCase with_one_expert(LayerCase c) {
 }  // namespace
 
 std::span<const ServingVariant> serving_variants() { return kVariants; }
+
+void check_served(const LayerCase& c) {
+  const ParallelShape& p = c.parallel;
+  require<Unsupported>(p.mp == 1 && p.esp == 1 && p.pp == 1 && p.ep == p.ranks() && p.ep > 1,
+                       "serving: found {}, expected MP, ESP and PP 1 and all of several ranks in one EP group",
+                       describe_groups(p));
+  require<Unsupported>(c.layer.top_k == 1, "serving: found top-{}, expected one expert a token", c.layer.top_k);
+  require<Unsupported>(c.layer.shared_hidden == 0 && !c.layer.capacity_factor,
+                       "serving: found a shared expert or a capacity factor, expected neither");
+}
+
+bool same_popular(std::span<const double> estimate, std::span<const double> found, int count) {
+  const std::vector<int> list = most_popular(estimate, count), right = most_popular(found, count);
+  return std::ranges::is_permutation(list, right);
+}
 
 Plan serving_plan(const LayerCase& shape, std::span<const ServedLayer> layers) {
   check_served(shape);
@@ -172,7 +171,7 @@ Serving::Serving(const LayerPricer& pricer, const ServingSetup& setup)
   require<BadInput>(int64_t{ep} * setup.most_experts >= layer.experts,
                     "pack: found at most {} experts on each of {} devices, expected places for {}", setup.most_experts,
                     ep, layer.experts);
-  expert_bytes_ = expert_gradient_bytes(one_expert_) + expert_biases(one_expert_) * bytes_of(layer.dtype);
+  expert_bytes_ = expert_gradient_bytes(one_expert_);
   if (setup_.costs.check_s == 0) {
     const double row_bytes = static_cast<double>(layer.model_dim * bytes_of(wire_type(layer)));
     setup_.costs.check_s =
@@ -189,7 +188,7 @@ const Serving::Compiled& Serving::compiled(const std::vector<ServedLayer>& layer
   return compiled_.emplace(layers, Compiled{std::move(plan), std::move(replay)}).first->second;
 }
 
-void Serving::count_swaps(Placed& placed, const ExpertPlacement* before_gate) const {
+void Serving::count_swaps(PlacedLayer& placed, const ExpertPlacement* before_gate) const {
   const auto swapped_to = [&](const ExpertPlacement& placement, const ExpertPlacement* there) {
     std::vector<int> experts(placement.devices.size());
     for (size_t d = 0; d < experts.size(); ++d)
@@ -203,7 +202,7 @@ void Serving::count_swaps(Placed& placed, const ExpertPlacement* before_gate) co
   placed.swapped[kBehindGate] = swapped_to(placed.placement, before_gate);
 }
 
-Serving::Placed Serving::place(Batch& batch, int layer) const {
+PlacedLayer Serving::place(Batch& batch, int layer) const {
   const auto devices = static_cast<int>(home_.devices.size());
   std::vector<int64_t> counts = batch.trace.counts(layer, batch.number);
   for (int64_t& count : counts) count *= setup_.weight;
@@ -213,17 +212,17 @@ Serving::Placed Serving::place(Batch& batch, int layer) const {
     for (int64_t e = 0; e < experts; ++e) counts[static_cast<size_t>(e)] = tokens / experts + (e < tokens % experts);
   }
   ServedLayer& served = batch.served[static_cast<size_t>(layer)];
-  Placed placed{home_, {}, {}};
+  PlacedLayer placed{home_, {}, {}};
   const bool has_estimate = batch.variant.estimates && layer >= batch.profile->length();
   if (has_estimate) {
     batch.served[static_cast<size_t>(layer) - 1].estimates_next = true;
     const std::vector<double> estimate = batch.profile->estimate(batch.trace, layer, batch.number);
-    const std::vector<int> list = most_popular(estimate, setup_.list_length),
-                           right = most_popular(as_popularity(counts), setup_.list_length);
+    const std::vector<double> found = as_popularity(counts);
+    const int length = setup_.list_length;
     ++batch.result.estimated;
-    batch.result.right_lists += list == right;
+    batch.result.right_lists += most_popular(estimate, length) == most_popular(found, length);
     served.checks = batch.variant.fine_tunes;
-    served.places_again = served.checks && sorted(list) != sorted(right);
+    served.places_again = served.checks && !same_popular(estimate, found, length);
     batch.result.placed_again += served.places_again;
     placed.placement = place_experts(estimate, devices, setup_.most_experts);
   } else if (batch.variant.fine_tunes && !batch.variant.estimates) {
@@ -240,7 +239,7 @@ double Serving::row_seconds(TaskKind kind, double rows) const {
   return expert_pricer_.chunk_seconds(kind, Phase::forward, rows / one_expert_.parallel.ep);
 }
 
-double Serving::seconds(const Task& task, const Placed& layer, size_t rank) const {
+double Serving::seconds(const Task& task, const PlacedLayer& layer, size_t rank) const {
   const ServingCosts& costs = setup_.costs;
   switch (task.kind) {
     case TaskKind::dispatch:
@@ -273,11 +272,11 @@ double Serving::seconds(const Task& task, const Placed& layer, size_t rank) cons
   }
 }
 
-void Serving::add_memory(const std::vector<Placed>& layers, ServingResult& result) const {
+void Serving::add_memory(const std::vector<PlacedLayer>& layers, ServingResult& result) const {
   for (size_t d = 0; d < home_.devices.size(); ++d) {
     const auto home = static_cast<int64_t>(layers.size() * home_.devices[d].size());
     int64_t most = 0, before = 0;  // weights of a layer are copied while those of the layer before are still used
-    for (const Placed& layer : layers) {
+    for (const PlacedLayer& layer : layers) {
       int64_t own = 0;
       for (const std::vector<int>& swapped : layer.swapped) own += swapped.empty() ? 0 : swapped[d];
       most = std::max(most, before + own);
@@ -287,17 +286,17 @@ void Serving::add_memory(const std::vector<Placed>& layers, ServingResult& resul
   }
 }
 
-void Serving::add_times(const Compiled& compiled, const std::vector<double>& seconds, ServingResult& result) const {
+void Serving::add_times(const PlannedBatch& batch, ServingResult& result) {
   RankTimes times;
-  const RankOutcome outcome = compiled.replay.replay_each(seconds, &times);
+  const RankOutcome outcome = batch.replay->replay_each(batch.seconds, &times);
   const double batch_s = outcome.makespan_s.front();
   result.batch_s.push_back(batch_s);
   result.idle.push_back(outcome.mean_waiting_s() / batch_s);
   result.most_idle.push_back(*std::ranges::max_element(outcome.rank_waiting_s) / batch_s);
   const size_t first = result.layer_s.size();
-  result.layer_s.resize(first + static_cast<size_t>(compiled.plan.layers));
+  result.layer_s.resize(first + static_cast<size_t>(batch.plan->layers));
   result.alltoall_s.resize(result.layer_s.size());
-  for (const Task& task : compiled.plan.tasks()) {
+  for (const Task& task : batch.plan->tasks()) {
     const size_t layer = first + static_cast<size_t>(task.layer);
     double ready = times.ready(task.id, 0), last_ready = ready, end = times.end(task.id, 0);
     for (int rank = 1; rank < times.ranks; ++rank) {
@@ -311,27 +310,35 @@ void Serving::add_times(const Compiled& compiled, const std::vector<double>& sec
   }
 }
 
-ServingResult Serving::run(const ServingVariant& variant, const RoutingTrace& trace, const PathProfile* profile) {
+PlannedBatch Serving::plan(const ServingVariant& variant, const RoutingTrace& trace, const PathProfile* profile,
+                           int64_t number, ServingResult& counts) {
   const LayerShape& layer = pricer_.shape().layer;
-  const auto devices = static_cast<int64_t>(home_.devices.size());
-  const int64_t tokens = trace.batch_tokens * setup_.weight;
-  require<BadInput>(trace.experts == layer.experts && tokens == layer.batch * layer.seq * devices,
+  const size_t devices = home_.devices.size();
+  const int64_t tokens = trace.batch_tokens * setup_.weight,
+                expected = layer.batch * layer.seq * std::ssize(home_.devices);
+  require<BadInput>(trace.experts == layer.experts && tokens == expected,
                     "routing: found {} experts and batches of {} tokens, expected {} and {}", trace.experts, tokens,
-                    layer.experts, layer.batch * layer.seq * devices);
+                    layer.experts, expected);
   require<BadInput>(!variant.estimates || (profile != nullptr && profile->layers() == trace.layers),
                     "routing: found no profile of {} layers, expected one", trace.layers);
+  Batch batch{variant, trace, profile, number, std::vector<ServedLayer>(static_cast<size_t>(trace.layers)), counts};
+  PlannedBatch planned;
+  for (int i = 0; i < trace.layers; ++i) planned.layers.push_back(place(batch, i));
+  const Compiled& compiled = this->compiled(batch.served);
+  planned.plan = &compiled.plan;
+  planned.replay = &compiled.replay;
+  for (const Task& task : compiled.plan.tasks())
+    for (size_t rank = 0; rank < devices; ++rank)
+      planned.seconds.push_back(seconds(task, planned.layers[static_cast<size_t>(task.layer)], rank));
+  return planned;
+}
+
+ServingResult Serving::run(const ServingVariant& variant, const RoutingTrace& trace, const PathProfile* profile) {
   ServingResult result;
   for (int64_t number = 0; number < trace.batches(); ++number) {
-    Batch batch{variant, trace, profile, number, std::vector<ServedLayer>(static_cast<size_t>(trace.layers)), result};
-    std::vector<Placed> placed;
-    for (int i = 0; i < trace.layers; ++i) placed.push_back(place(batch, i));
-    const Compiled& plan = compiled(batch.served);
-    std::vector<double> by_task;
-    for (const Task& task : plan.plan.structure->tasks)
-      for (size_t rank = 0; rank < home_.devices.size(); ++rank)
-        by_task.push_back(seconds(task, placed[static_cast<size_t>(task.layer)], rank));
-    add_times(plan, by_task, result);
-    add_memory(placed, result);
+    const PlannedBatch batch = plan(variant, trace, profile, number, result);
+    add_times(batch, result);
+    add_memory(batch.layers, result);
   }
   if (variant.places())
     result.host_bytes =

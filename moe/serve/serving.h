@@ -38,6 +38,10 @@ struct ServedLayer {
   auto operator<=>(const ServedLayer&) const = default;
 };
 
+/// Throws Unsupported for a layer with MP, ESP, stages, several experts a token, a shared expert or a capacity, or an
+/// EP group that is not all ranks.
+void check_served(const LayerCase& shape);
+
 /// Chunks of `schedule` and `swap`: what was decided before the gate, and behind it.
 inline constexpr int kBeforeGate = 0, kBehindGate = 1;
 
@@ -86,6 +90,24 @@ struct ServingResult {
   }
 };
 
+/// One layer of a batch.
+struct PlacedLayer {
+  ExpertPlacement placement;                 // where its experts compute
+  std::vector<std::vector<int64_t>> tokens;  // as split_tokens returns them
+  std::array<std::vector<int>, 2> swapped;   // experts by device: before the gate, behind it
+};
+
+/// A batch as it is to run.
+struct PlannedBatch {
+  const Plan* plan = nullptr;          // the Serving's
+  const RankReplay* replay = nullptr;  // likewise, of the plan
+  std::vector<PlacedLayer> layers;
+  std::vector<double> seconds;  // of each task on each rank: [task * ranks + rank]
+};
+
+/// Returns whether the `count` most popular experts are the same, in whatever order: then a placement stands.
+bool same_popular(std::span<const double> estimate, std::span<const double> found, int count);
+
 class Serving {
  public:
   /// `pricer`: of one layer as serving_plan takes it, for the tokens of one rank; it must outlive this. Throws
@@ -97,30 +119,29 @@ class Serving {
   /// estimates. Throws BadInput for a trace of other sizes than the layer's.
   ServingResult run(const ServingVariant& variant, const RoutingTrace& trace, const PathProfile* profile);
 
+  /// Plans one batch of such a trace, and adds to `counts` how its estimates turned out. Throws likewise.
+  PlannedBatch plan(const ServingVariant& variant, const RoutingTrace& trace, const PathProfile* profile,
+                    int64_t number, ServingResult& counts);
+
   /// Returns what a reader must know of the prices (LayerPricer::notes).
   PriceNotes notes() const;
   /// Bytes of one expert's weights.
   int64_t expert_bytes() const { return expert_bytes_; }
 
  private:
-  struct Placed {  // one layer of a batch
-    ExpertPlacement placement;
-    std::vector<std::vector<int64_t>> tokens;  // as split_tokens returns them
-    std::array<std::vector<int>, 2> swapped;   // experts by device: before the gate, behind it
-  };
   struct Compiled {
     Plan plan;
     RankReplay replay;
   };
   struct Batch;
   const Compiled& compiled(const std::vector<ServedLayer>& layers);
-  Placed place(Batch& batch, int layer) const;
+  PlacedLayer place(Batch& batch, int layer) const;
   /// Returns the seconds of so many rows that a rank sends, or that one expert computes.
   double row_seconds(TaskKind kind, double rows) const;
-  double seconds(const Task& task, const Placed& layer, size_t rank) const;
-  void count_swaps(Placed& placed, const ExpertPlacement* before_gate) const;
-  void add_memory(const std::vector<Placed>& layers, ServingResult& result) const;
-  void add_times(const Compiled& plan, const std::vector<double>& seconds, ServingResult& result) const;
+  double seconds(const Task& task, const PlacedLayer& layer, size_t rank) const;
+  void count_swaps(PlacedLayer& placed, const ExpertPlacement* before_gate) const;
+  void add_memory(const std::vector<PlacedLayer>& layers, ServingResult& result) const;
+  static void add_times(const PlannedBatch& batch, ServingResult& result);
 
   const LayerPricer& pricer_;
   ServingSetup setup_;

@@ -52,6 +52,14 @@ void LocalLayers::pass(const Plan& plan, int passes, const Wrap& wrap) {
   });
 }
 
+void LocalLayers::forward(const Plan& plan) const {
+  world_.run([&](int rank) {
+    LayerBinding binding(*ranks_[static_cast<size_t>(rank)], plan);
+    Executor executor(*device_, plan.structure);
+    executor.run(binding, {}, Phase::forward);
+  });
+}
+
 void LocalLayers::run(const Plan& plan, int passes, const Wrap& wrap) {
   pass(plan, passes, wrap);
   world_.run([&](int rank) {

@@ -29,6 +29,8 @@ class LocalLayers {
   using Wrap = std::function<std::unique_ptr<Binding>(Binding&, int rank)>;
   /// Runs `passes` passes, then finish_gradients.
   void run(const Plan& plan, int passes = 2, const Wrap& wrap = {});
+  /// Runs one forward alone.
+  void forward(const Plan& plan) const;
   /// Runs the passes alone.
   void pass(const Plan& plan, int passes, const Wrap& wrap = {});
 
@@ -38,7 +40,7 @@ class LocalLayers {
   int64_t idle_experts() const;
 
  private:
-  LocalWorld world_;
+  mutable LocalWorld world_;
   std::unique_ptr<Device> device_;
   std::vector<std::unique_ptr<LayerDevice>> layer_devices_;
   std::vector<std::unique_ptr<MoeLayer>> owned_;

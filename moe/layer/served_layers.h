@@ -1,0 +1,160 @@
+#pragma once
+// One rank's layers as they serve batches: forward alone, one expert a token, experts placed anew for each layer of a
+// batch (moe/serve/serving.h has the plan). A device keeps the experts of the uniform placement; others' weights are
+// copied from host memory into slots. Rank 0 estimates, compares and places.
+//
+// Invariant: a row's output has the same bits whatever rows its expert has beside it, on whatever device, if widths are
+// multiples of 8. GEMMs depend on their shape and their matrices' alignment in the last bits, so experts compute
+// kRowBlock rows at a time, empty ones included, and each has its weights in memory of its own.
+#include <array>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "moe/exec/executor.h"
+#include "moe/layer/moe_layer.h"
+#include "moe/serve/serving.h"
+
+namespace moe {
+
+/// All experts of all layers in host memory. Ranks of one process share them.
+class HostExperts {
+ public:
+  /// An expert and where its weights lie.
+  struct Held {
+    std::unique_ptr<Expert> expert;
+    std::vector<TensorView> weights;
+  };
+
+  HostExperts(const LayerCase& shape, int layers, const LayerSeed& seed);
+  std::span<const TensorView> weights(int layer, int expert) const {
+    return experts_[static_cast<size_t>(layer * of_layer_ + expert)].weights;
+  }
+
+ private:
+  int of_layer_;
+  std::vector<Held> experts_;  // [layer][expert]
+};
+
+struct ServedSetup {
+  const LayerCase& shape;  // of a rank, as serving_plan takes it
+  int layers = 1;
+  LayerSeed seed = {};
+  const HostExperts& host;             // outlives the layers, as what follows
+  const PathProfile* paths = nullptr;  // null: nothing is estimated
+  int most_experts = 4;                // on a device
+  int list_length = 2;                 // of the lists of popular experts that are compared
+};
+
+/// How estimates turned out; rank 0 counts.
+struct ServedCounts {
+  int64_t estimated = 0, right_lists = 0, placed_again = 0;
+};
+
+class ServedLayers {
+ public:
+  static constexpr int64_t kRowBlock = 32;
+
+  /// Makes one rank's layers, blocking: all ranks of `world` make theirs. Throws as MoeLayer does; Unsupported for a
+  /// layer that serving_plan refuses, experts that do not divide by the ranks, a hook or noise.
+  ServedLayers(const ServedSetup& setup, Communicator& world);
+
+  /// Begins a batch. `wanted`: by layer, the experts of this rank's tokens; empty: as the gates choose.
+  void begin_batch(std::span<const std::vector<int32_t>> wanted = {});
+  TensorView input() const { return layers_.front()->input(); }
+  TensorView output() const { return layers_.back()->output(); }
+  /// Shows the last batch's placement of a layer.
+  const ExpertPlacement& placement(int layer) const { return passes_[static_cast<size_t>(layer)].placement; }
+  /// Shows the experts that this rank's tokens chose in the last batch.
+  const RoutingTrace& chosen() const { return chosen_; }
+  const ServedCounts& counts() const { return counts_; }
+  /// Returns the most bytes of experts' weights that this device has used.
+  int64_t device_bytes() const;
+
+ private:
+  friend class ServingBinding;
+
+  // What a batch knows of one layer. Numbers that ranks send each other stay where they are: a communicator is told of
+  // them when a task is issued.
+  struct Pass {
+    std::vector<int64_t> own_counts, counts;       // [expert] of this rank's tokens; [rank][expert]
+    std::vector<double> own_estimate, estimates;   // likewise, before the gate
+    std::vector<double> estimate;                  // rank 0: their sum
+    std::array<std::vector<double>, 2> decisions;  // encoded: before the gate, behind it
+    bool is_estimated = false;
+    ExpertPlacement placement;
+    // Sizes follow from the counts and the placement. A replica is an expert on a device that holds it.
+    std::vector<int> first_replica;  // of each device, and the end
+    std::vector<int64_t> rows;       // [rank][replica]
+    std::vector<int64_t> send_bytes, receive_bytes;
+    std::unique_ptr<RowLayout> home;   // this rank's rows: device by device, replica by replica
+    std::unique_ptr<Routing> routing;  // of its tokens over replicas
+  };
+  struct Slot {
+    HostExperts::Held held;
+    int layer = -1, expert = -1;
+    bool was_used = false;
+  };
+  int ranks() const { return static_cast<int>(home_.devices.size()); }
+  Pass& pass(int layer) { return passes_[static_cast<size_t>(layer)]; }
+  LayerState& layer(int layer) { return layers_[static_cast<size_t>(layer)]->state(); }
+
+  // Tasks; on their stream's thread.
+  void gate(int layer);
+  void estimate(int layer);
+  void place_by_estimate(int layer);
+  /// Compares the estimate with the gates' choices, and places anew if popular experts differ; `may_place`: the plan
+  /// has the tasks for that, else it is WrongResult.
+  void check(int layer, bool may_place);
+  void swap(int layer, bool behind_gate);
+  void order(int layer);
+  void experts(int layer);
+  void i_order(int layer);
+
+  /// Sets what follows from the counts of a layer, which all ranks know, and its placement.
+  void set_sizes(int layer);
+  /// Sets the rows of this rank's tokens and the buffers. `replicas`: of each expert.
+  void set_rows(int layer, const std::vector<std::vector<int>>& replicas);
+  std::vector<double> encode(const ExpertPlacement& placement) const;
+  ExpertPlacement decode(const std::vector<double>& decision) const;
+  /// Returns a layer's placement as decided so far.
+  ExpertPlacement decided(int layer, bool behind_gate) const;
+  Expert& find(int layer, int expert);
+  TensorView buffer(std::string_view name, int64_t elements);
+
+  ServedSetup setup_;
+  ExpertPlacement home_;
+  size_t most_hosted_;  // of a device, in a decision
+  LayerComms comms_;
+  std::vector<std::unique_ptr<MoeLayer>> layers_;
+  std::vector<Pass> passes_;
+  std::vector<std::vector<HostExperts::Held>> at_home_;  // [layer][expert of this rank]
+  std::array<std::vector<Slot>, 2> slots_;  // of even layers and of odd ones: two layers' experts are needed at once
+  RoutingTrace chosen_;
+  ServedCounts counts_;
+  TensorStore rows_;
+  std::vector<std::shared_ptr<const Tensor>> buffers_;
+  TensorView home_rows_, gathered_, rows_in_, rows_out_;
+};
+
+/// Gives the tasks of a batch's plan their meaning on one rank. Where a layer is not checked, all ranks tell each other
+/// their counts behind its gate, in no task's time.
+class ServingBinding final : public Binding {
+ public:
+  /// Binds a plan of as many layers (serving_plan), whose structure is shared. `layers` outlives the binding.
+  ServingBinding(ServedLayers& layers, const Plan& plan);
+
+  void issue(const Task& task, Stream& stream, Pace pace) override;
+  void settle(const Task& task, Stream& stream) override;
+
+ private:
+  void communicate(const Task& task, const CommCall& call);
+
+  ServedLayers& layers_;
+  Plan plan_;
+  std::vector<ServedLayer> served_;  // by layer
+  std::vector<std::string> names_;   // of the tasks: communicators keep views of them
+};
+
+}  // namespace moe
