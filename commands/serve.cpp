@@ -47,6 +47,7 @@ ServedCase served_case(const SimulateOptions& o, const Profile& profile) {
   base.layer.top_k = 1;
   base.layer.capacity_factor = std::nullopt;
   if (base.layer.experts == 0) base.layer.experts = ranks;
+  if (s.layer_file.empty() && o.model.model.empty() && profile.gpu) base.layer.dtype = DType::bfloat16;
   served.shape = commands::chosen_case(s, base, profile.nodes, profile.ranks_per_node);
   return served;
 }

@@ -17,6 +17,8 @@ struct ServeFlags {
   std::string write_profile;                       // CSV of the paths' profile; empty: none
 };
 inline constexpr int kServeBatches = 100, kServePath = 3;
+/// The cluster of `--serve` where no flag names one: one that has prices for an EP group of all its ranks.
+inline constexpr std::string_view kServeCluster = "a100-8";
 
 int run_serve(const SimulateOptions& options);
 

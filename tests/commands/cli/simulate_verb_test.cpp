@@ -54,6 +54,24 @@ TEST_F(SimulateVerb, SimulateJsonKeepsItsShapeWhereSchedulesAreRefused) {
   EXPECT_EQ(Json::parse(one.out)["schedule"], "fsmoe");
 }
 
+// Without a cluster, one that has prices for it; the type of a layer that nobody describes is one that it computes in.
+TEST_F(SimulateVerb, ServesWithoutAnyFlag) {
+  const auto document = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"simulate", "--serve", "--batches", "4", "--layers", "4", "--json"});
+    const Printed printed = run(arguments);
+    EXPECT_EQ(printed.exit_code, 0) << printed.err;
+    return Json::parse(printed.out);
+  };
+  const Json plain = document({});
+  EXPECT_EQ(plain["cluster"], "a100-8");
+  EXPECT_EQ(plain["layer"]["dtype"], "bfloat16");
+  const Json given = document({"--cluster", "testbed-b", "--nearest"});
+  EXPECT_EQ(given["cluster"], "testbed-b");
+  EXPECT_EQ(given["layer"]["dtype"], "float32");
+  EXPECT_EQ(document({"--cluster", "h100-8", "--dtype", "float16"})["layer"]["dtype"], "float16");
+  EXPECT_EQ(run({"simulate", "--serve", "--cluster", "testbed-b"}).exit_code, 2);
+}
+
 TEST_F(SimulateVerb, SimulateJsonIsADocumentWhereEveryScheduleIsRefused) {
   for (const std::vector<std::string>& model : {std::vector<std::string>{}, {"--layers", "2"}})
     for (const std::string schedules : {"ds-moe", "ds-moe,tutel"}) {
