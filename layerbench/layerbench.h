@@ -36,6 +36,7 @@ struct LayerbenchOptions : commands::RunOptions {
   bool profile = false;  // run one pass more of each schedule, for a profiler
   bool predict = true;   // else degrees are given, nothing is measured but the layer, and plans have nominal prices
   std::string slow;      // KIND:FACTOR[:RANK], slowed on purpose (rank_run.h); empty: nothing
+  std::string against;   // what the layer is compared with instead: "torch" (commands/torch_peer.h); empty: nothing
   bool json = false;
   Asked asked;
 };

@@ -6,6 +6,7 @@
 #include "commands/cli/launch.h"
 #include "commands/cli/verbs.h"
 #include "commands/shared/frameworks.h"
+#include "commands/torch_peer.h"
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
 #include "modelbench/modelbench.h"
@@ -88,6 +89,19 @@ void check_training(const CLI::App& verb, const modelbench::ModelbenchOptions& m
                     "--markov-order: found --text {}, expected markov with it", m.text);
   require<BadInput>(!m.check_only || m.save_weights.empty() || !m.weights.empty(),
                     "--save-weights: found --check-only, which trains nothing, expected --weights with it");
+}
+
+// Adds layerbench's --against, beside which stand only flags that the other side has too.
+void add_against(CLI::App& verb, std::string& against) {
+  add_choice<std::string>(verb, "--against", against, {{"torch", "torch"}},
+                          "compare one rank of the layer with PyTorch instead: eager, compiled, and tutel where it is "
+                          "installed; needs Python with torch and the package moetune");
+  std::vector<std::string> kept{"--layer",   "--schedule", "--degree-forward", "--degree-backward", "--iterations",
+                                "--threads", "--out"};
+  for_each_layer_field([&](const auto& field) {
+    if (!field.planned_only) kept.push_back(field.flag());
+  });
+  stands_alone(verb, "--against", kept);
 }
 
 }  // namespace
@@ -252,7 +266,14 @@ VerbCall add_layerbench(CLI::App& verb, Command& c) {
   for (const char* predicted : {"--trace", "--tasks", "--check-only"})
     verb.get_option(predicted)->excludes("--no-predict");
   verb.get_option("--slow")->excludes("--check-only");
-  return running(options, &RunningHalf::layerbench, l.selection.cluster);
+  begin_group(verb, kHow);
+  add_against(verb, l.against);
+  VerbCall call = running(options, &RunningHalf::layerbench, l.selection.cluster);
+  call.run = [options] {
+    return commands::run_beside_torch({options->selection, options->iterations, options->threads, options->out});
+  };
+  call.plans_only = [options] { return !options->against.empty(); };
+  return call;
 }
 
 VerbCall add_modelbench(CLI::App& verb, Command& c) {

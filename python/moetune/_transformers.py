@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, Tuple
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.nn import functional
 
 _BLOCKS = ("MixtralSparseMoeBlock", "Qwen3MoeSparseMoeBlock", "OlmoeSparseMoeBlock", "DeepseekV3MoE")
@@ -28,14 +28,11 @@ def moe_blocks(model: nn.Module) -> List[Tuple[str, nn.Module]]:
     return blocks
 
 
-def layer_fields(document: Dict[str, Any], path: str) -> Dict[str, Any]:
+def layer_fields(document: Dict[str, Any]) -> Dict[str, Any]:
     """What a plan decides of a layer without attention, as arguments of MoELayer."""
     layer, parallel = document["layer"], document["parallel"]
-    if parallel["mp"] != 1:
-        raise ValueError(f"{path}: found a plan with MP {parallel['mp']}, expected 1: the model's attention is whole "
-                         "on each rank")
     kept = ("batch", "seq", "model_dim", "hidden", "experts", "top_k", "order", "dispatcher", "hook")
-    return {**{name: layer[name] for name in kept}, **{name: parallel[name] for name in ("ep", "esp")},
+    return {**{name: layer[name] for name in kept}, **{name: parallel[name] for name in ("mp", "ep", "esp")},
             "schedule": document["schedule"],
             "degrees": (document["degree_forward"], document["degree_backward"])}
 
@@ -59,14 +56,67 @@ class Router(nn.Module):
         return experts, weights
 
 
+_groups: Dict[int, Any] = {}  # of this rank's MP group, by its size
+
+
+def _mp_group(size: int) -> Any:
+    """The process group of this rank's neighbours, which all ranks make at the same place."""
+    if size not in _groups:
+        _groups[size] = distributed.new_subgroups(size)[0]
+    return _groups[size]
+
+
+def _gathered(rows: torch.Tensor, size: int) -> torch.Tensor:
+    parts = [torch.empty_like(rows, memory_format=torch.contiguous_format) for _ in range(size)]
+    distributed.all_gather(parts, rows.contiguous(), group=_mp_group(size))
+    return torch.cat(parts)
+
+
+def _own(rows: torch.Tensor, size: int) -> torch.Tensor:
+    return rows.chunk(size)[distributed.get_rank() % size]
+
+
+class _Gather(torch.autograd.Function):
+    """The rows of all ranks of an MP group, of which each has its own. The layer computes all of them on each rank, and
+    counts their loss once: `scale` makes their gradients those of the ranks' losses."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, size: int, scale: float) -> torch.Tensor:
+        ctx.size, ctx.scale = size, scale
+        return _gathered(rows, size)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Tuple[torch.Tensor, None, None]:
+        return _own(gradients[0], ctx.size) / ctx.scale, None, None
+
+
+class _TakeOwn(torch.autograd.Function):
+    """This rank's rows of all that _Gather made, and the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, size: int, scale: float) -> torch.Tensor:
+        ctx.size, ctx.scale = size, scale
+        return _own(rows, size).clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Tuple[torch.Tensor, None, None]:
+        return _gathered(gradients[0], ctx.size) * ctx.scale, None, None
+
+
 class MoEBlock(nn.Module):
     """One MoE block of transformers', whose router and experts a MoELayer computes. Its state dict has the block's
-    names and shapes, of the experts that this rank holds."""
+    names and shapes, of the experts that this rank holds. `tokens`: of this rank, which are its own; the layer may want
+    those of all `mp` ranks of its MP group."""
 
-    def __init__(self, block: nn.Module, make_layer: Callable[[nn.Module], nn.Module]):
+    def __init__(self, block: nn.Module, make_layer: Callable[[nn.Module], nn.Module], tokens: int, mp: int,
+                 losses: str):
         super().__init__()
+        self.tokens, self.mp = tokens, mp
+        self.scale = 1 / mp if losses == "mean" else 1.0
         gate_up, down = block.experts.gate_up_proj, block.experts.down_proj
         self.layer = make_layer(Router(block.gate))
+        if mp > 1:
+            _mp_group(mp)
         self.shared_experts = getattr(block, "shared_experts", None)
         with torch.no_grad():
             for name, value in self._own_parts(gate_up, down).items():
@@ -78,12 +128,17 @@ class MoEBlock(nn.Module):
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         rows = hidden_states.reshape(-1, hidden_states.shape[-1])
-        empty = len(self.layer.tokens) - len(rows)
+        empty = self.tokens - len(rows)
         if empty < 0:
-            raise ValueError(f"replace_moe: found {len(rows)} tokens, expected at most {len(self.layer.tokens)}: batch "
-                             "x seq")
-        output = self.layer(functional.pad(rows, (0, 0, 0, empty)) if empty else rows)[:len(rows)]
-        output = output.view(hidden_states.shape)
+            raise ValueError(f"replace_moe: found {len(rows)} tokens, expected at most {self.tokens}: batch x seq"
+                             + (f" / MP {self.mp}" if self.mp > 1 else ""))
+        padded = functional.pad(rows, (0, 0, 0, empty)) if empty else rows
+        if len(self.layer.tokens) > self.tokens:  # by the schedule
+            every = self.layer(_Gather.apply(padded, self.mp, self.scale))
+            output = _TakeOwn.apply(every, self.mp, self.scale)
+        else:
+            output = self.layer(padded)
+        output = output[:len(rows)].view(hidden_states.shape)
         return output if self.shared_experts is None else output + self.shared_experts(hidden_states)
 
     def _own_parts(self, gate_up: torch.Tensor, down: torch.Tensor) -> Dict[str, torch.Tensor]:

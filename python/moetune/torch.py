@@ -522,10 +522,10 @@ def replace_moe(model: nn.Module, *, batch: Optional[int] = None, seq: Optional[
     the experts that this rank holds, so make optimizers afterwards. `state_dict` keeps the model's names and shapes,
     of this rank's experts; `load_state_dict` takes such a part, or the whole.
 
-    A forward has at most `batch` x `seq` tokens on each rank; fewer are padded. `plan`, as MoELayer's, decides these,
-    schedule, degrees and groups; with "auto" each layer finds a schedule of its own, for `batch` and `seq` as
-    given. `options`: other arguments of MoELayer (`ep`, `esp`, `ranks_per_node`, ...). No token is dropped, and
-    each rank has tokens of its own (MP 1). All ranks begin with the same model.
+    A forward has at most `batch` x `seq` / MP tokens on each rank, which are its own; fewer are padded. `plan`, as
+    MoELayer's, decides these, schedule, degrees and groups; with "auto" each layer finds a schedule of its own, for
+    `batch` and `seq` as given. `options`: other arguments of MoELayer (`mp`, `ep`, `esp`, `ranks_per_node`, ...), MP and
+    ESP are 1 where neither says them. No token is dropped. All ranks begin with the same model.
 
     `losses="mean"` fits DistributedDataParallel (data_parallel). Raises ValueError for models without such blocks,
     with activations other than SiLU or with router noise, and in a forward that asks for router logits.
@@ -535,7 +535,7 @@ def replace_moe(model: nn.Module, *, batch: Optional[int] = None, seq: Optional[
         found = [name for name, value in given.items() if value is not None]
         if found:
             raise ValueError(f"replace_moe: found {', '.join(found)} beside plan, expected none: the plan decides")
-        given = layer_fields(json.loads(_plan_text(os.fspath(plan))), str(plan))
+        given = layer_fields(json.loads(_plan_text(os.fspath(plan))))
     elif batch is None or seq is None:
         raise ValueError("replace_moe: found no plan and no batch or seq, expected a plan or both")
     if plan == "auto":
@@ -549,11 +549,16 @@ def replace_moe(model: nn.Module, *, batch: Optional[int] = None, seq: Optional[
         for name, value in shape.items():
             if given.setdefault(name, value) != value:
                 raise ValueError(f"replace_moe: {name}: found {given[name]}, expected {value}, which the model has")
+    mp = given["mp"]
+    tokens, beside = divmod(given["batch"] * given["seq"], mp)
+    if beside:
+        raise ValueError(f"replace_moe: found batch {given['batch']} x seq {given['seq']}, expected a multiple of MP "
+                         f"{mp}")
     for name, block in blocks:
         parent, _, own = name.rpartition(".")
         replaced = MoEBlock(block, lambda gate, dtype=block.experts.gate_up_proj.dtype: MoELayer(
             **given, gate=gate, ffn="mixtral", capacity_factor=None, attention=False, residual=False, norm="none",
-            dtype=dtype, losses=losses))
+            dtype=dtype, losses=losses), tokens, mp, losses)
         setattr(model.get_submodule(parent), own, replaced.train(block.training))
     model.register_forward_pre_hook(refuse_router_logits, with_kwargs=True)
     return model

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import sys
@@ -33,8 +34,10 @@ from torch.nn import functional  # noqa: E402
 from torch.nn.utils import parametrize, prune  # noqa: E402
 
 from moetune import plan  # noqa: E402
-from moetune._program import output_of  # noqa: E402
+from moetune._program import output_of, program_path  # noqa: E402
 from moetune.torch import MoELayer, data_parallel  # noqa: E402
+import moetune.torch_bench  # noqa: E402
+from moetune.torch_bench import PlainLayer  # noqa: E402
 
 TINY = {"batch": 2, "seq": 8, "model_dim": 16, "hidden": 24, "heads": 4, "experts": 4, "gate": "switch"}
 SWIGLU = {"ffn": "mixtral", "kv_heads": 2, "rope_theta": 1e4, "capacity_factor": None}
@@ -42,27 +45,7 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 SCHEDULES = [("tutel", 2), ("fsmoe", (2, 1)), ("parm", 1), ("monta", (2, 2)), ("lina", 2), ("ds-moe", 1)]
 
 
-# ---- the layer in plain PyTorch, whole, from its definition
-
-def plain_attention(x, w, seq, heads, theta):
-    width = w["wq"].shape[1] // heads
-
-    def split(name):
-        rows = (x @ w[name]).view(-1, seq, w[name].shape[1] // width, width).transpose(1, 2)
-        return rows.repeat_interleave(heads // rows.shape[1], 1)
-
-    def turned(rows):
-        if theta == 0:
-            return rows
-        speeds = theta ** (-torch.arange(width // 2, dtype=rows.dtype) / (width // 2))
-        angles = torch.arange(seq, dtype=rows.dtype)[:, None] * speeds
-        numbers = torch.complex(*rows.chunk(2, -1)) * torch.polar(torch.ones_like(angles), angles)
-        return torch.cat((numbers.real, numbers.imag), -1)
-
-    mixed = functional.scaled_dot_product_attention(turned(split("wq")), turned(split("wk")), split("wv"),
-                                                    is_causal=True)
-    return mixed.transpose(1, 2).reshape(x.shape[0], -1) @ w["wo"]
-
+# ---- the layer in plain PyTorch, whole, and parts of a user's
 
 class OwnGate(nn.Module):
     """A gate of a user's: noise that depends on the token, a temperature and a bias."""
@@ -141,39 +124,19 @@ def all_experts(layer, fields):
     return experts
 
 
+class PlainWithParts(PlainLayer):
+    """With a gate and experts of a user's, where the fields have them."""
+
+    def routed(self, rows):
+        return self.fields["gate"](rows) if isinstance(self.fields["gate"], nn.Module) else super().routed(rows)
+
+    def expert(self, number, rows):
+        return self.fields["made_experts"][number](rows) if "made_experts" in self.fields else super().expert(number,
+                                                                                                              rows)
+
+
 def plain_layer(fields, w, x):
-    swiglu = fields.get("ffn") == "mixtral"
-
-    def norm(rows, name):
-        if swiglu:
-            return functional.rms_norm(rows, rows.shape[-1:], w[name], 1e-5)
-        return functional.layer_norm(rows, rows.shape[-1:], w[name], None, 1e-5)
-
-    hidden = x + plain_attention(norm(x, "norm1"), w, fields["seq"], fields["heads"], fields.get("rope_theta", 0))
-    normed = norm(hidden, "norm2")
-    if isinstance(fields["gate"], nn.Module):
-        chosen, weights = fields["gate"](normed)
-    else:
-        logits = normed @ w["gate"].T
-        chosen = logits.topk(fields.get("top_k", 2)).indices
-        if fields["gate"] == "switch":
-            weights = logits.softmax(-1).gather(1, chosen)
-        else:  # gshard without noise
-            weights = logits.gather(1, chosen).softmax(-1)
-    out = hidden
-    for expert in range(fields["experts"]):
-        token, place = (chosen == expert).nonzero(as_tuple=True)
-        rows = normed[token]
-        if "made_experts" in fields:
-            made = fields["made_experts"][expert](rows)
-            out = out.index_add(0, token, made * weights[token, place, None])
-            continue
-        if swiglu:
-            inner = functional.silu(rows @ w["w1"][expert]) * (rows @ w["w3"][expert])
-        else:
-            inner = functional.gelu(rows @ w["w1"][expert])
-        out = out.index_add(0, token, (inner @ w["w2"][expert]) * weights[token, place, None])
-    return out
+    return PlainWithParts(fields, w)(x)
 
 
 def no_drops(fields):
@@ -1174,35 +1137,34 @@ class BadInput(unittest.TestCase):
 
 
 class Bench(unittest.TestCase):
-    def test_prints_times(self):
-        import torch_bench
-        torch_bench.LAYERS = {"mixtral": no_drops({**TINY, **SWIGLU}), "gpt": no_drops(TINY)}
+    def test_prints_overhead(self):
+        import torch_overhead
         printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), unittest.mock.patch.object(sys, "argv", ["torch_bench.py", "1"]):
-            torch_bench.main()
+        with contextlib.redirect_stdout(printed), unittest.mock.patch.object(sys, "argv", ["torch_overhead.py", "1"]):
+            torch_overhead.main()
         lines = printed.getvalue().splitlines()
-        self.assertEqual(len(lines), 6)
-        for line in lines[:4]:
+        self.assertEqual(len(lines), 4)
+        for line in lines:
             self.assertRegex(line, r"^\w+, degrees \d: .* runner \d+ us, of the module \d+ us more; ")
-        for line in lines[4:]:
-            self.assertRegex(line, r"of MoELayer [\d.]+ ms, of plain PyTorch [\d.]+ ms, [\d.]+ times as long")
+
+    def run_bench(self, *words, code=0, program=(sys.executable, "-m", "moetune.torch_bench"), **variables):
+        """What a comparison of a tiny layer prints, or its line on stderr."""
+        tiny = ["--batch", "2", "--seq", "8", "--model-dim", "16", "--hidden", "24", "--heads", "4", "--experts", "4"]
+        done = subprocess.run([*program, *tiny, *words], capture_output=True, text=True, check=False,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables})
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout if code == 0 else done.stderr
 
     def test_beside_plain_pytorch(self):
         """The module moetune.torch_bench: verified, timed in turns, recorded."""
-        words = ["--batch", "2", "--seq", "8", "--model-dim", "16", "--hidden", "24", "--heads", "4", "--experts", "4",
-                 "--rounds", "2"]
-
-        def bench(*more, code=0):
-            done = subprocess.run([sys.executable, "-m", "moetune.torch_bench", *words, *more], capture_output=True,
-                                  text=True, check=False,
-                                  env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
-            self.assertEqual(done.returncode, code, done.stderr)
-            return done.stdout if code == 0 else done.stderr
-
+        quick = ["--rounds", "2", "--peers", "eager"]
+        layers = [["--ffn", "mixtral", "--dtype", "float64"], ["--gate", "switch", "--top-k", "1"],
+                  ["--capacity-factor", "0.5", "--dtype", "float64"],
+                  ["--kv-heads", "2", "--rope-theta", "10000", "--causal", "false", "--capacity-factor", "none"]]
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "bench.jsonl")
-            for more in ("--ffn", "mixtral", "--dtype", "float64"), ("--gate", "gshard", "--top-k", "1"):
-                lines = bench(*more, "--out", path).splitlines()
+            path = os.path.join(folder, "records", "bench.jsonl")
+            for layer in layers:
+                lines = self.run_bench(*layer, *quick, "--out", path).splitlines()
                 self.assertRegex(lines[0], r"^MoELayer\(B2 L8 M16 .*worst difference \d")
                 self.assertRegex(lines[1], r"^moetune .* 1.000 times moetune's")
                 self.assertRegex(lines[2], r"^eager .* [\d.]+ times moetune's")
@@ -1215,16 +1177,60 @@ class Bench(unittest.TestCase):
             ours, eager = (case.summary["total_s"] for case in records)
             self.assertAlmostEqual(records[1].summary["over_moetune"], eager / ours)
             self.assertIn("SAME: 2 of 2", output_of("compare", path, path))
-        self.assertEqual(bench("--gate", "sigmoid", code=2), "moetune.torch_bench: gate: found 'sigmoid', "
-                         "expected switch or gshard\n")
-        self.assertIn("found the field 'ep', expected some of", bench("--ep", "2", code=2))
-        import moetune.torch_bench as bench_module
-        fields = {"batch": 2, "seq": 8, "model_dim": 16, "hidden": 24, "heads": 4, "experts": 4}
-        with unittest.mock.patch.object(bench_module.PlainLayer, "norm",
-                                        lambda self, rows, name: rows * self.weights[name]):
-            wrong = bench_module.compare(fields, rounds=1)
+        for words, line in {("--gate", "sigmoid"): "gate: found 'sigmoid', expected switch or gshard, which plain "
+                            "PyTorch has here", ("--peers", "jax"): "--peers: found 'jax', expected some of eager, "
+                            "compile, tutel", ("--hidden",): "found '--hidden' without a value, expected one"}.items():
+            self.assertEqual(self.run_bench(*words, code=2), f"moetune.torch_bench: {line}\n")
+        self.assertIn("found the field 'ep', expected some of", self.run_bench("--ep", "2", code=2))
+
+    def test_drops_are_plain(self):
+        """Tokens without a row are those that plain PyTorch leaves out: an expert's first ones stay."""
+        fields = {**TINY, "capacity_factor": 0.5, "dtype": "float64"}
+        result = moetune.torch_bench.compare(fields, rounds=1, peers=("eager",))
+        self.assertLess(result["worst_error"], 1e-12)
+        with unittest.mock.patch.object(PlainLayer, "capacity", lambda layer, tokens: tokens):
+            wrong = moetune.torch_bench.compare(fields, rounds=1, peers=("eager",))
         self.assertGreater(wrong["worst_error"], 1e-2)
         self.assertFalse(wrong["ways"]["eager"]["total_s"], "what disagrees is not timed")
+
+    def test_peers(self):
+        """torch.compile takes part where there is a compiler; what is not installed is said in a line."""
+        if all(shutil.which(name) is None for name in ("g++", "clang++", "c++")):
+            self.assertRegex(self.run_bench("--rounds", "1"), r"\ncompile +left out: found no C\+\+ compiler")
+            return
+        printed = self.run_bench("--rounds", "1", "--capacity-factor", "none")
+        self.assertRegex(printed, r"\ncompile +forward .* times moetune's")
+        self.assertRegex(printed, r"\ntutel +" + (r"forward .* times moetune's" if importlib.util.find_spec("tutel")
+                                                  else "left out: not installed"))
+        with tempfile.TemporaryDirectory() as folder:
+            without = self.run_bench("--rounds", "1", "--peers", "compile", PATH=folder)
+            self.assertIn("compile   left out: found no C++ compiler", without)
+
+    def test_verb(self):
+        """`layerbench --against torch` hands the layer over."""
+        verb = (program_path(), "layerbench", "--against", "torch")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "bench.jsonl")
+            self.run_bench("--gate", "switch", "--capacity-factor", "none", "--schedule", "fsmoe", "--degree-backward",
+                           "2", "--iterations", "2", "--threads", "1", "--out", path, program=verb,
+                           MOETUNE_PYTHON=sys.executable)
+            records = list(plan.read_records(path))
+            self.assertEqual(records[1].key, "torch/eager")
+            self.assertEqual(len(records[1].extra["samples"]["total_s"]), 2)
+            self.assertEqual({**records[0].extra["parameters"], "way": ""}.items()
+                             & {"gate": "switch", "model_dim": 16, "capacity_factor": "none", "threads": 1}.items(),
+                             {("gate", "switch"), ("model_dim", 16), ("capacity_factor", "none"), ("threads", 1)})
+        line = self.run_bench("--aux-loss", "0.5", code=2, program=verb, MOETUNE_PYTHON=sys.executable)
+        self.assertEqual(line, "moetune.torch_bench: aux_loss: found 0.5, expected 0, which plain PyTorch has here\n")
+        line = self.run_bench(code=2, program=verb, MOETUNE_PYTHON="/nowhere/python")
+        self.assertEqual(line, "moetune: --against torch: /nowhere/python: No such file or directory, expected Python "
+                         "with torch; MOETUNE_PYTHON names another\n")
+        with tempfile.TemporaryDirectory() as folder:
+            library = pathlib.Path(folder, "libmoetune_torch-1.2.3.so")
+            library.touch()
+            line = self.run_bench(code=2, program=verb, MOETUNE_PYTHON=sys.executable,
+                                  MOETUNE_TORCH_LIBRARY=str(library))
+        self.assertRegex(line, r"^moetune.torch_bench: moetune.torch: found torch \S+, expected 1.2.3, .*\n$")
 
     def test_runner_takes_part_of_the_time(self):
         layer = MoELayer(**TINY)

@@ -100,7 +100,8 @@ def own_experts(layer, gate_up, down):
             for name, value in whole.items()}
 
 
-def require_same_gradients(model, original, dtype, what):
+def require_same_gradients(model, original, dtype, what, summed=False):
+    """`summed`: layers have the gradients of the sum of all ranks' losses, not of their mean."""
     blocks = {name: module for name, module in original.named_modules() if hasattr(module, "experts")}
     compared = 0
     for name, p in model.named_parameters():
@@ -114,6 +115,8 @@ def require_same_gradients(model, original, dtype, what):
             expected = own_experts(model.get_submodule(block).layer, experts.gate_up_proj.grad,
                                    experts.down_proj.grad)[own_name]
             compared += 1
+        if inside and summed:
+            expected = expected * ranks()[1]
         # DeepSeek-V3's router sums in float32, whatever the model's type
         by_float32 = "gate.router" in name and type(model).__name__ == "DeepseekV3ForCausalLM"
         require_near(p.grad, expected, torch.float32 if by_float32 else dtype, f"{what}: gradient of {name}")
@@ -124,19 +127,20 @@ def require_as_original(family, dtype, **how):
     """Logits, the loss and every gradient are the original's over the samples of all ranks."""
     original = made(family, dtype)
     model = copy.deepcopy(original)
-    assert replace_moe(model, **{} if "plan" in how else {"batch": BATCH, "seq": SEQ}, **how) is model
+    sizes = {} if "plan" in how else {"batch": BATCH * how.get("mp", 1), "seq": SEQ}
+    assert replace_moe(model, **sizes, **how) is model
     ddp, words, what = trained(model), all_words()[0], f"{family} {dtype} {how}"
     found, expected = ddp(input_ids=own(words)).logits, original(input_ids=words).logits
     loss_of(found, own(words)).backward()
     loss_of(expected, words).backward()
     require_near(found, own(expected), dtype, f"{what}: logits")
-    require_same_gradients(model, original, dtype, what)
+    require_same_gradients(model, original, dtype, what, how.get("losses") == "sum")
 
 
 def require_same_training(family, dtype, **how):
     """20 steps of AdamW have the original's losses."""
     original = made(family, dtype)
-    model = replace_moe(copy.deepcopy(original), batch=BATCH, seq=SEQ, **how)
+    model = replace_moe(copy.deepcopy(original), batch=BATCH * how.get("mp", 1), seq=SEQ, **how)
     ddp = trained(model)
     ours, theirs = (torch.optim.AdamW(each.parameters(), 1e-2) for each in (model, original))
     losses = []
@@ -183,17 +187,22 @@ def require_state_dicts(family):
         require_near(model(input_ids=words).logits, expected, torch.float64, f"{family}: a state that was loaded")
 
 
-def require_tuned(count, family):
+CLUSTERS = {1: ("h100-1x1", {}), 2: ("h100-1x2", {}), 4: ("h100-2x2-ib-400", {"ranks_per_node": 2})}
+
+
+def require_tuned(count, family, mp=1):
     """The plan that tune recommends."""
     fields = FAMILIES[family]
     experts = fields.get("num_local_experts") or fields.get("num_experts")
     with tempfile.TemporaryDirectory() as folder:
         records = os.path.join(folder, "tuned.jsonl")
-        cluster, spread = ("h100-1x2", {}) if count == 2 else ("h100-2x2-ib-400", {"ranks_per_node": 2})
-        best = plan.tune(cluster=cluster, nearest=True, records=records, batch=BATCH, seq=SEQ, model_dim=16, hidden=24,
-                         heads=4, experts=experts, top_k=2, ffn="mixtral", capacity_factor="none", mp=1, esp=1).use
-        require_as_original(family, torch.float64, plan=records, **spread)
-        print(f"plan of tune: {family} {best.schedule}", flush=True)
+        cluster, spread = CLUSTERS[count]
+        best = plan.tune(cluster=cluster, nearest=True, records=records, batch=BATCH * mp, seq=SEQ, model_dim=16,
+                         hidden=24, heads=4, experts=experts, top_k=2, ffn="mixtral", capacity_factor="none", mp=mp,
+                         esp=mp).use
+        for dtype in TOLERANCE:
+            require_as_original(family, dtype, plan=records, **spread)
+        print(f"plan of tune: {family} MP {mp} {best.schedule}", flush=True)
 
 
 def on_ranks():
@@ -203,11 +212,18 @@ def on_ranks():
     count = ranks()[1]
     for family in FAMILIES:
         for schedule, degrees in SCHEDULES:
-            require_as_original(family, torch.float64, schedule=schedule, degrees=degrees)
-        require_as_original(family, torch.float32, schedule="fsmoe", degrees=2)
+            for dtype in TOLERANCE:
+                require_as_original(family, dtype, schedule=schedule, degrees=degrees)
         require_state_dicts(family)
-        if count > 1:
-            require_tuned(count, family)
+        require_tuned(count, family)
+    if count > 1:  # ranks that share tokens inside the layer, by every flow
+        spread = {"mp": 2, "esp": 2, "ep": count // 2, **CLUSTERS[count][1]}
+        for schedule, degrees in [*SCHEDULES, ("ds-moe", 1)]:
+            for losses in "mean", "sum":
+                require_as_original("mixtral", torch.float64, schedule=schedule, degrees=degrees, losses=losses,
+                                    **spread)
+        require_tuned(count, "qwen3_moe", 2)
+        require_same_training("mixtral", torch.float64, schedule="ds-moe", degrees=1, **spread)
     require_same_training("mixtral", torch.float64, schedule="fsmoe", degrees=2)
     require_same_training("mixtral", torch.float64, plan="auto")
     require_same_training("deepseek_v3", torch.float32, schedule="tutel", degrees=2)
@@ -291,6 +307,8 @@ class Models(unittest.TestCase):
         self.refused("found router_jitter_noise 0.1, expected 0", made("mixtral", router_jitter_noise=0.1))
         self.refused("replace_moe: found no plan and no batch or seq, expected a plan or both", self.original, seq=None)
         self.refused("replace_moe: hidden: found 32, expected 24, which the model has", self.original, hidden=32)
+        self.refused("replace_moe: found batch 3 x seq 5, expected a multiple of MP 2", self.original, batch=3, seq=5,
+                     mp=2)
         self.original.model.layers[0].mlp.experts = nn.ModuleList()
         self.refused("model.layers.0.mlp: found experts that are modules of their own, expected the stacked weights of "
                      "transformers 5", self.original)
@@ -301,7 +319,7 @@ class Models(unittest.TestCase):
             fields = {"batch": BATCH, "seq": SEQ, "model_dim": 16, "hidden": 24, "heads": 4, "experts": 4,
                       "ffn": "mixtral", "capacity_factor": "none", "records": records, "nearest": True}
             plan.tune(cluster="h100-1x2", mp=2, **fields)
-            self.refused("found a plan with MP 2, expected 1", self.original, plan=records, batch=None, seq=None)
+            self.refused("mp: found 2", self.original, plan=records, batch=None, seq=None)
             self.refused("replace_moe: found batch beside plan", self.original, plan=records, seq=None)
 
     def test_router_logits_are_refused(self):

@@ -108,7 +108,7 @@ std::string of(const layerbench::LayerbenchOptions& l) {
   return of(l.selection) + of(l.stack) + of(static_cast<const commands::RunOptions&>(l)) + of(l.trace) +
          joined(l.only) +
          all_of(l.layers, l.iterations, l.seed, l.out, l.workload, l.dump, l.tasks, l.check_only, l.json, l.predict,
-                l.drawn, l.slow, l.graphs, l.profile, l.plan, l.record_routing);
+                l.drawn, l.slow, l.graphs, l.profile, l.plan, l.record_routing, l.against);
 }
 
 std::string of(const modelbench::ModelbenchOptions& b) {

@@ -66,6 +66,11 @@ Effects layerbench() {
   add(e, refused, "--seq 64", "--plan plan.json");
   add(e, refused, "--check-only", "--iterations 2; --trace t; --tasks; --graphs; --profile");
   add(e, refused, "--json", "--tasks");
+  add(e, parsed, "--experts 4 --schedule fsmoe --out o.jsonl", "--against torch");
+  add(e, refused, "--experts 4 --schedule fsmoe,tutel --out o.jsonl", "--against torch");
+  for (const char* other : {"--cluster host", "--grid fsmoe-b", "--mp 2", "--seed 7", "--json"})
+    add(e, refused, other, "--against torch");
+  add(e, refused, "", "--against jax");
   add_ranks(e);
   return e;
 }
