@@ -55,8 +55,8 @@ int run_beside_torch(const TorchPeerOptions& options) {
     words.push_back(std::move(flag));
     words.push_back(std::move(value));
   };
-  for (const auto& [key, value] : layer_json(chosen_case(selection, 1, 1).layer).items())
-    add("--" + key, word_of(value));
+  const Json layer = layer_json(chosen_case(selection, 1, 1).layer);
+  for (const auto& [key, value] : layer.items()) add("--" + key, word_of(value));
   if (!selection.schedules.empty()) {
     const auto schedules = chosen_schedules(selection);
     require<BadInput>(schedules.size() == 1, "--schedule: found {} schedules, expected one with --against",

@@ -524,8 +524,8 @@ def replace_moe(model: nn.Module, *, batch: Optional[int] = None, seq: Optional[
 
     A forward has at most `batch` x `seq` / MP tokens on each rank, which are its own; fewer are padded. `plan`, as
     MoELayer's, decides these, schedule, degrees and groups; with "auto" each layer finds a schedule of its own, for
-    `batch` and `seq` as given. `options`: other arguments of MoELayer (`mp`, `ep`, `esp`, `ranks_per_node`, ...), MP and
-    ESP are 1 where neither says them. No token is dropped. All ranks begin with the same model.
+    `batch` and `seq` as given. `options`: other arguments of MoELayer (`mp`, `ep`, `esp`, `ranks_per_node`, ...). MP
+    and ESP are 1 where neither has them. No token is dropped. All ranks begin with the same model.
 
     `losses="mean"` fits DistributedDataParallel (data_parallel). Raises ValueError for models without such blocks,
     with activations other than SiLU or with router noise, and in a forward that asks for router logits.

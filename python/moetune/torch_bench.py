@@ -45,7 +45,8 @@ _DEFAULTS = {"batch": 4, "seq": 1024, "model_dim": 1024, "hidden": 4096, "heads"
              "norm": "by-ffn", "residual": True, "bias": False, "shared_hidden": 0, "aux_loss": 0, "z_loss": 0}
 _CHOICES = {"gate": ("switch", "gshard"), "ffn": ("gpt", "mixtral"), "dtype": tuple(TOLERANCE),
             "norm": ("by-ffn", "layernorm", "rmsnorm"),
-            **{name: (_DEFAULTS[name],) for name in ("hook", "residual", "bias", "shared_hidden", "aux_loss", "z_loss")}}
+            **{name: (_DEFAULTS[name],)
+               for name in ("hook", "residual", "bias", "shared_hidden", "aux_loss", "z_loss")}}
 
 
 class PlainLayer:
@@ -204,9 +205,9 @@ def _peer(name: str, fields: Dict[str, Any], weights: Weights) -> Tuple[Optional
 
 def compare(fields: Dict[str, Any], schedule: str = "tutel", degrees: Any = 1, rounds: int = 15,
             peers: Tuple[str, ...] = PEERS) -> Dict[str, Any]:
-    """Compares and times one layer; `fields` are MoELayer's. Returns `worst_error` and `worst_tensor`; by way
-    ("moetune" and the peers), lists of seconds `forward_s` and `total_s`, empty if the results disagree; and `left_out`,
-    the reasons of peers that have no way. Raises ValueError for a layer that plain PyTorch does not have here."""
+    """Compares and times one layer; `fields` are MoELayer's. Returns `worst_error` and `worst_tensor`; `ways`: of
+    "moetune" and the peers, lists of seconds `forward_s` and `total_s`, empty if the results disagree; and `left_out`:
+    why other peers have none. Raises ValueError for a layer that plain PyTorch does not have here."""
     given, fields = fields, _checked(fields)
     layer = MoELayer(**given, schedule=schedule, degrees=degrees)
     layer.eval()  # a gate without noise
@@ -300,7 +301,8 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m moetune.torch_bench", description=__doc__.split("\n")[0],
                                      epilog="All other flags are fields of the layer, as layer files name them.")
     parser.add_argument("--schedule", default="tutel", help="MoELayer's (tutel)")
-    parser.add_argument("--degrees", type=_numbers, default=1, help="its number of chunks, or two: forward,backward (1)")
+    parser.add_argument("--degrees", type=_numbers, default=1,
+                        help="its number of chunks, or two: forward,backward (1)")
     parser.add_argument("--rounds", type=int, default=15, help="timed rounds, in which all take turns (15)")
     parser.add_argument("--peers", default=",".join(PEERS), help="what it is compared with (eager,compile,tutel)")
     parser.add_argument("--threads", type=int, help="threads that all compute with (torch's)")

@@ -26,6 +26,7 @@ from torch import distributed, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from moetune import plan  # noqa: E402
+from moetune._transformers import MoEBlock  # noqa: E402
 from moetune.torch import MoELayer, data_parallel, replace_moe  # noqa: E402
 
 if int(transformers.__version__.partition(".")[0]) < 5:
@@ -129,6 +130,9 @@ def require_as_original(family, dtype, **how):
     model = copy.deepcopy(original)
     sizes = {} if "plan" in how else {"batch": BATCH * how.get("mp", 1), "seq": SEQ}
     assert replace_moe(model, **sizes, **how) is model
+    gathers = [len(each.layer.tokens) > each.tokens for each in model.modules() if isinstance(each, MoEBlock)]
+    if "schedule" in how:
+        assert set(gathers) == {how.get("mp", 1) > 1 and how["schedule"] in ("parm", "monta")}, (how, gathers)
     ddp, words, what = trained(model), all_words()[0], f"{family} {dtype} {how}"
     found, expected = ddp(input_ids=own(words)).logits, original(input_ids=words).logits
     loss_of(found, own(words)).backward()
@@ -218,12 +222,12 @@ def on_ranks():
         require_tuned(count, family)
     if count > 1:  # ranks that share tokens inside the layer, by every flow
         spread = {"mp": 2, "esp": 2, "ep": count // 2, **CLUSTERS[count][1]}
-        for schedule, degrees in [*SCHEDULES, ("ds-moe", 1)]:
+        for schedule, degrees in SCHEDULES:
             for losses in "mean", "sum":
                 require_as_original("mixtral", torch.float64, schedule=schedule, degrees=degrees, losses=losses,
                                     **spread)
         require_tuned(count, "qwen3_moe", 2)
-        require_same_training("mixtral", torch.float64, schedule="ds-moe", degrees=1, **spread)
+        require_same_training("mixtral", torch.float64, schedule="parm", degrees=1, **spread)
     require_same_training("mixtral", torch.float64, schedule="fsmoe", degrees=2)
     require_same_training("mixtral", torch.float64, plan="auto")
     require_same_training("deepseek_v3", torch.float32, schedule="tutel", degrees=2)
@@ -319,7 +323,7 @@ class Models(unittest.TestCase):
             fields = {"batch": BATCH, "seq": SEQ, "model_dim": 16, "hidden": 24, "heads": 4, "experts": 4,
                       "ffn": "mixtral", "capacity_factor": "none", "records": records, "nearest": True}
             plan.tune(cluster="h100-1x2", mp=2, **fields)
-            self.refused("mp: found 2", self.original, plan=records, batch=None, seq=None)
+            self.refused("mp = 2 does not divide ranks of a stage = 1", self.original, plan=records, batch=None, seq=None)
             self.refused("replace_moe: found batch beside plan", self.original, plan=records, seq=None)
 
     def test_router_logits_are_refused(self):
