@@ -323,7 +323,8 @@ class Models(unittest.TestCase):
             fields = {"batch": BATCH, "seq": SEQ, "model_dim": 16, "hidden": 24, "heads": 4, "experts": 4,
                       "ffn": "mixtral", "capacity_factor": "none", "records": records, "nearest": True}
             plan.tune(cluster="h100-1x2", mp=2, **fields)
-            self.refused("mp = 2 does not divide ranks of a stage = 1", self.original, plan=records, batch=None, seq=None)
+            self.refused("mp = 2 does not divide ranks of a stage = 1", self.original, plan=records, batch=None,
+                         seq=None)
             self.refused("replace_moe: found batch beside plan", self.original, plan=records, seq=None)
 
     def test_router_logits_are_refused(self):
