@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "commands/noise_report.h"
+#include "commands/serve.h"
 #include "commands/shared/plan_file.h"
 #include "commands/shared/results_json.h"
 #include "commands/shared/sweep.h"

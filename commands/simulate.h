@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "commands/noise_report.h"
-#include "commands/serve.h"
 #include "commands/shared/chosen_model.h"
 #include "commands/shared/plan_file.h"
+#include "commands/shared/serving.h"
 #include "moe/base/check.h"
 #include "moe/formats/chrome_trace.h"
 #include "moe/record/record.h"

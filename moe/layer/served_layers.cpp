@@ -60,8 +60,6 @@ ServedLayers::ServedLayers(const ServedSetup& setup, Communicator& world)
       passes_(static_cast<size_t>(setup.layers)) {
   const LayerShape& shape = setup.shape.layer;
   check_served(setup.shape);
-  require<Unsupported>(shape.experts % ranks() == 0, "serving: found {} experts on {} ranks, expected a multiple",
-                       shape.experts, ranks());
   require<Unsupported>(shape.hook == "none" && shape.dispatcher == "alltoall",
                        "serving: found hook {} and dispatcher {}, expected none and alltoall", shape.hook,
                        shape.dispatcher);
@@ -102,7 +100,10 @@ ServedLayers::ServedLayers(const ServedSetup& setup, Communicator& world)
 void ServedLayers::begin_batch(std::span<const std::vector<int32_t>> wanted) {
   chosen_.choices.assign(layers_.size(), {});
   for (auto& slots : slots_)
-    for (Slot& slot : slots) slot.layer = -1;
+    for (Slot& slot : slots) {
+      slot.layer = -1;
+      slot.was_used = false;
+    }
   for (size_t i = 0; i < layers_.size(); ++i) {
     Routing& routing = layers_[i]->state().routing;
     routing.preset = !wanted.empty();
@@ -112,11 +113,10 @@ void ServedLayers::begin_batch(std::span<const std::vector<int32_t>> wanted) {
   }
 }
 
-int64_t ServedLayers::device_bytes() const {
-  const int64_t expert = expert_gradient_bytes(setup_.shape) * ranks() / setup_.shape.layer.experts;
+int64_t ServedLayers::held_experts() const {
   int64_t held = setup_.layers * setup_.shape.layer.experts / ranks();
   for (const auto& slots : slots_) held += std::ranges::count(slots, true, &Slot::was_used);
-  return held * expert;
+  return held;
 }
 
 void ServedLayers::gate(int number) {

@@ -57,7 +57,7 @@ class ServedLayers {
   static constexpr int64_t kRowBlock = 32;
 
   /// Makes one rank's layers, blocking: all ranks of `world` make theirs. Throws as MoeLayer does; Unsupported for a
-  /// layer that serving_plan refuses, experts that do not divide by the ranks, a hook or noise.
+  /// layer that serving_plan refuses, or a hook or a dispatcher that is not the plain one.
   ServedLayers(const ServedSetup& setup, Communicator& world);
 
   /// Begins a batch. `wanted`: by layer, the experts of this rank's tokens; empty: as the gates choose.
@@ -69,8 +69,8 @@ class ServedLayers {
   /// Shows the experts that this rank's tokens chose in the last batch.
   const RoutingTrace& chosen() const { return chosen_; }
   const ServedCounts& counts() const { return counts_; }
-  /// Returns the most bytes of experts' weights that this device has used.
-  int64_t device_bytes() const;
+  /// Counts the experts for which this device had memory in the last batch, those of all layers that stay on it too.
+  int64_t held_experts() const;
 
  private:
   friend class ServingBinding;
