@@ -9,6 +9,7 @@
 #include "commands/shared/run/routing_record.h"
 #include "commands/shared/sweep.h"
 #include "layerbench/report.h"
+#include "layerbench/serve.h"
 #include "moe/base/check.h"
 #include "moe/base/config_files.h"
 #include "moe/base/terminal.h"
@@ -270,6 +271,7 @@ class Layerbench {
 }  // namespace
 
 int run_layerbench(const LayerbenchOptions& options, World* processes) {
+  if (options.serve.serve) return run_serve(options, processes);
   Layerbench bench(options, processes);
   const LayerbenchResults results = bench.run();
   if (bench.target().leads()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));

@@ -8,6 +8,7 @@
 #include "commands/shared/plan_file.h"
 #include "commands/shared/run_options.h"
 #include "commands/shared/selection.h"
+#include "commands/shared/serving.h"
 #include "moe/record/record.h"
 
 namespace moe {
@@ -16,10 +17,13 @@ class World;
 
 namespace moe::layerbench {
 
+inline constexpr int kRunBatches = 24;  // of synthetic routing with --serve, profiled and served
+
 struct LayerbenchOptions : commands::RunOptions {
   std::string plan;               // file of a plan to run as it stands; empty: the selection's layers
   commands::Selection selection;  // with a grid: its layers, changed as the layer's flags say
   commands::ModelFlags stack;     // layers, micro-batches and pipeline order of one layer; not with a grid
+  commands::ServeFlags serve;     // batches of inference in the place of training passes
   int layers = 6;                 // of a grid: at most so many of them (pick_layers); 0: all
   int drawn = 0;  // so many layers inside the grid's hull (draw_layers) in the place of its own; 0: none
   std::vector<std::string> only;  // of a grid: these, in the place of a number; empty: by number

@@ -295,4 +295,35 @@ void needs(CLI::App& verb, const std::string& flag, const std::vector<std::strin
   for (const std::string& other : others) verb.get_option(flag)->needs(verb.get_option(other));
 }
 
+void add_serve(CLI::App& verb, commands::ServeFlags& s, std::string& cluster, int batches,
+               const std::vector<std::string>& others) {
+  const std::vector<std::string> own = {"--variant", "--routing",     "--skew", "--correlation",   "--drift",
+                                        "--batches", "--path-length", "--pack", "--swap-gb-per-s", "--write-profile"};
+  CLI::Option* serve = verb.add_flag(
+      "--serve", s.serve,
+      "inference of top-1 layers, all ranks one expert-parallel group: experts placed by popularity (Lina), or not; "
+      "default cluster: a100-8");
+  verb.add_option("--variant", s.variants, "--serve: only these ways to place experts; default: all")
+      ->type_name("NAME[,..]")
+      ->delimiter(',');
+  add_text(verb, "--routing", "FILE", s.routing, "--serve: a routing trace; default: synthetic");
+  add_number(verb, "--skew", s.skew, "--serve: synthetic popularity, Zipf's exponent; default: 0.42", {0, 10});
+  add_number(verb, "--correlation", s.correlation,
+             "--serve: synthetic, how far a layer's experts tell the next layer's; default: 0.62", {0, 1});
+  add_number(verb, "--drift", s.drift, "--serve: synthetic, how far batches differ; default: 0.25", {0, 10});
+  add_number(verb, "--batches", s.batches, with_default("--serve: synthetic, half of them profiled", batches),
+             {2, 1e6});
+  add_number(verb, "--path-length", s.path, "--serve: layers of a path that estimates look back; default: 3", {1, 64});
+  add_number(verb, "--pack", s.pack, "--serve: most experts on a device; default: 4", {1, 1e6});
+  add_number(verb, "--swap-gb-per-s", s.swap_gb_per_s,
+             "--serve: from host memory to a device; default: 25, of ranks that are not emulated as measured",
+             {1e-3, 1e6});
+  add_text(verb, "--write-profile", "FILE", s.write_profile, "--serve: write how often experts follow paths, as CSV");
+  for (const std::string& flag : own) needs(verb, flag, {"--serve"});
+  for (const std::string& flag : others) serve->excludes(verb.get_option(flag));
+  verb.final_callback([&verb, &s, &cluster] {
+    if (s.serve && verb.count("--cluster") == 0) cluster = commands::kServeCluster;
+  });
+}
+
 }  // namespace moe::cli

@@ -15,6 +15,7 @@
 #include "commands/cli/flags.h"
 #include "commands/shared/chosen_model.h"
 #include "commands/shared/plan_file.h"
+#include "commands/shared/serving.h"
 #include "moe/base/check.h"
 #include "tuner/tune.h"
 
@@ -151,6 +152,10 @@ std::shared_ptr<CLI::FormatterBase> help_formatter();
 void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept);
 /// Adds --plan; of the flags added before it, only those `kept` may stand beside it.
 void add_plan(CLI::App& verb, std::string& plan, const std::vector<std::string>& kept);
+/// Adds --serve and its flags. `cluster` is one that serving has prices for, unless a flag says which; `batches`: by
+/// default; `others` mean nothing beside it.
+void add_serve(CLI::App& verb, commands::ServeFlags& s, std::string& cluster, int batches,
+               const std::vector<std::string>& others);
 /// Refuses `flag` where one of `others` is missing.
 void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others);
 

@@ -257,29 +257,6 @@ void add_noise(CLI::App& verb, commands::NoiseFlags& noise) {
   add_number(verb, "--seed", noise.seed, "seed of jitter and of the experts' popularity; default: 1", {0, 9e18});
 }
 
-// Adds --serve and its flags. `others` mean nothing beside it.
-void add_serve(CLI::App& verb, commands::ServeFlags& s, const std::vector<std::string>& others) {
-  const std::vector<std::string> own = {"--routing",     "--skew", "--correlation",   "--drift",        "--batches",
-                                        "--path-length", "--pack", "--swap-gb-per-s", "--write-profile"};
-  CLI::Option* serve = verb.add_flag(
-      "--serve", s.serve,
-      "inference of top-1 layers, all ranks one expert-parallel group: experts placed by popularity (Lina), or not; "
-      "default cluster: a100-8");
-  add_text(verb, "--routing", "FILE", s.routing, "--serve: a routing trace; default: synthetic");
-  add_number(verb, "--skew", s.skew, "--serve: synthetic popularity, Zipf's exponent; default: 0.42", {0, 10});
-  add_number(verb, "--correlation", s.correlation,
-             "--serve: synthetic, how far a layer's experts tell the next layer's; default: 0.62", {0, 1});
-  add_number(verb, "--drift", s.drift, "--serve: synthetic, how far batches differ; default: 0.25", {0, 10});
-  add_number(verb, "--batches", s.batches, "--serve: synthetic, half of them profiled; default: 100", {2, 1e6});
-  add_number(verb, "--path-length", s.path, "--serve: layers of a path that estimates look back; default: 3", {1, 64});
-  add_number(verb, "--pack", s.pack, "--serve: most experts on a device; default: 4", {1, 1e6});
-  add_number(verb, "--swap-gb-per-s", s.swap_gb_per_s, "--serve: from host memory to a device; default: 25",
-             {1e-3, 1e6});
-  add_text(verb, "--write-profile", "FILE", s.write_profile, "--serve: write how often experts follow paths, as CSV");
-  for (const std::string& flag : own) needs(verb, flag, {"--serve"});
-  for (const std::string& flag : others) serve->excludes(verb.get_option(flag));
-}
-
 }  // namespace
 
 VerbCall add_simulate(CLI::App& verb, Command&) {
@@ -310,14 +287,11 @@ VerbCall add_simulate(CLI::App& verb, Command&) {
   needs(verb, "--sweep-degrees", {"--out"});
   needs(verb, "--overwrite", {"--out"});
   begin_group(verb, kHow);
-  add_serve(verb, s.serve,
+  add_serve(verb, s.serve, s.selection.cluster, commands::kServeBatches,
             {"--schedule",       "--micro-batches",   "--pipeline",   "--virtual-stages", "--plan",
              "--zero",           "--recompute",       "--node-limit", "--degree-forward", "--degree-backward",
              "--micro-op-bytes", "--min-chunk-bytes", "--partition",  "--jitter",         "--straggler",
              "--zipf",           "--samples",         "--trace",      "--gantt",          "--sweep-degrees"});
-  verb.final_callback([&verb, options] {
-    if (options->serve.serve && verb.count("--cluster") == 0) options->selection.cluster = commands::kServeCluster;
-  });
   return planning(options, commands::run_simulate);
 }
 

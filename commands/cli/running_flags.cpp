@@ -267,6 +267,29 @@ VerbCall add_layerbench(CLI::App& verb, Command& c) {
     verb.get_option(predicted)->excludes("--no-predict");
   verb.get_option("--slow")->excludes("--check-only");
   begin_group(verb, kHow);
+  const std::vector<std::string> trains{"--grid",
+                                        "--schedule",
+                                        "--micro-batches",
+                                        "--pipeline",
+                                        "--virtual-stages",
+                                        "--recompute",
+                                        "--plan",
+                                        "--degree-forward",
+                                        "--degree-backward",
+                                        "--micro-op-bytes",
+                                        "--min-chunk-bytes",
+                                        "--check-only",
+                                        "--no-predict",
+                                        "--slow",
+                                        "--graphs",
+                                        "--profile",
+                                        "--workload",
+                                        "--attention",
+                                        "--trace",
+                                        "--tasks",
+                                        "--dump",
+                                        "--record-routing"};
+  add_serve(verb, l.serve, s.cluster, layerbench::kRunBatches, trains);
   add_against(verb, l.against);
   VerbCall call = running(options, &RunningHalf::layerbench, l.selection.cluster);
   call.run = [options] {

@@ -36,6 +36,8 @@ OTHERS = {
 # Commands that run layers for minutes, or write into the checkout: parsed, never run here.
 LONG = {
     "tune --grid fsmoe-30-b --measure all": "30 layers under four schedules: minutes",
+    "launch --ranks 4 -- layerbench --serve --ranks-per-node 2 --batches 8 --layers 4 --batch 1 --seq 128 "
+    "--model-dim 128 --hidden 256 --experts 8": "measures processes for minutes; tests/launch has a profile",
     "microbench --kernels": "two minutes; tests/microbench checks the kernels",
     "reproduce --all --write docs/reproduction.md": "tests/reproduce holds the page to it",
     "self-test --cases tiny": "minutes; tests/regress calls it with quick programs",

@@ -104,8 +104,13 @@ std::string of(const microbench::MicrobenchOptions& m) {
                 m.iterations, m.warm_ups, m.check, m.dtype, m.modules, m.out, m.kernels, m.json);
 }
 
+std::string of(const commands::ServeFlags& s) {
+  return joined(s.variants) + all_of(s.serve, s.routing, s.skew, s.correlation, s.drift, s.batches, s.path, s.pack,
+                                     s.swap_gb_per_s, s.write_profile);
+}
+
 std::string of(const layerbench::LayerbenchOptions& l) {
-  return of(l.selection) + of(l.stack) + of(static_cast<const commands::RunOptions&>(l)) + of(l.trace) +
+  return of(l.serve) + of(l.selection) + of(l.stack) + of(static_cast<const commands::RunOptions&>(l)) + of(l.trace) +
          joined(l.only) +
          all_of(l.layers, l.iterations, l.seed, l.out, l.workload, l.dump, l.tasks, l.check_only, l.json, l.predict,
                 l.drawn, l.slow, l.graphs, l.profile, l.plan, l.record_routing, l.against);

@@ -62,12 +62,15 @@ Effects simulate() {
   const std::string served = small + " --batches 6 --serve";
   add(e, changes, small, "--serve");
   add(e, changes, served,
-      "--skew 1; --correlation 0.1; --drift 1; --path-length 1; --pack 2; --swap-gb-per-s 1; --seed 2");
+      "--skew 1; --correlation 0.1; --drift 1; --path-length 1; --pack 2; --swap-gb-per-s 1; --seed 2; --variant "
+      "ideal");
   add(e, changes, small + " --serve", "--batches 8");
   add(e, writes, served, "--write-profile written; --out written");
   add(e, refused, served + " --skew 1", "--routing trace.csv");
-  add(e, refused, served, "--top-k 2; --pack 0; --path-length 5; --schedule fsmoe; --jitter 0.1; --trace t; --zero 1");
-  add(e, refused, small, "--skew 1; --routing trace.csv; --pack 2; --write-profile written");
+  add(e, refused, served,
+      "--top-k 2; --pack 0; --path-length 5; --schedule fsmoe; --jitter 0.1; --trace t; --zero 1; "
+      "--variant lina");
+  add(e, refused, small, "--variant ideal; --skew 1; --routing trace.csv; --pack 2; --write-profile written");
   return e;
 }
 

@@ -52,7 +52,16 @@ Effects layerbench() {
   add(e, parsed, "", "--slow expert:1.5");
   add(e, refused, "--cluster host", "--slow expert:2:99");
   add(e, refused, "--cluster testbed-b", "--slow expert:2");
-  add(e, parsed, "", "--graphs; --profile");
+  add(e, parsed, "", "--serve; --graphs; --profile");
+  const std::string serving =
+      "--skew 1; --correlation 0.1; --drift 1; --path-length 1; --pack 2; --swap-gb-per-s 1; "
+      "--variant ideal; --batches 8; --routing t.csv; --write-profile written";
+  add(e, parsed, "--serve", serving);
+  add(e, refused, "", serving);
+  add(e, refused, "--serve",
+      "--grid fsmoe-b; --schedule fsmoe; --micro-batches 2; --plan plan.json; --degree-forward 2; --check-only; "
+      "--tasks; "
+      "--workload balanced; --trace t; --dump d; --record-routing r.csv; --slow expert:2; --graphs; --skew 11");
   for (const char* here : {"--cluster host", "--cluster host --device cuda", "--device cuda", "--layers 2"})
     add(e, refused, here, "--graphs");
   add(e, refused, "--cluster host", "--profile; --attention torch");
