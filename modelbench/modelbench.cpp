@@ -232,7 +232,7 @@ class Modelbench {
   std::string identity(int layers) const {
     const ParallelShape& p = chosen_.model.shape.parallel;
     LayerShape layer = chosen_.model.shape.layer;
-    const int64_t group = layer.batch * layer.seq / p.mp;
+    const int64_t group = mp_tokens(chosen_.model.shape) / p.mp;
     layer.batch *= int64_t{p.dp} * chosen_.model.micro_batches;
     const std::string rows = layer.capacity_factor ? fmt::format(", rows {} for each {} tokens",
                                                                  name_of(chosen_.model.shape.rounding), group)

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <fmt/format.h>
 #include <optional>
 
 #include "moe/layer/norm.h"
@@ -13,15 +14,18 @@
 namespace moe {
 namespace {
 
-// Returns (L, d): cosines and sines of place theta^(-2 j / d), of all j below d / 2.
-Tensor rotary_turns(const LayerShape& layer, int64_t d, Math& math) {
-  Tensor turns({layer.seq, d}, sums_type(layer.dtype), math.memory());
+// Returns (L / N_CP, d): cosines and sines of place theta^(-2 j / d), of all j below d / 2, for the rank's places.
+Tensor rotary_turns(const RankShape& rank, Math& math) {
+  const LayerShape& layer = rank.shape.layer;
+  const int64_t d = rank.head_dim, tokens = layer.seq / rank.shape.parallel.cp, first = rank.mp_group().first;
+  Tensor turns({tokens, d}, sums_type(layer.dtype), math.memory());
   const HostCopy host(turns, math.memory());
   with_element(host.view().dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* row = host.view().as<T>();
-    for (int64_t place = 0; place < layer.seq; ++place, row += d)
+    for (int64_t token = 0; token < tokens; ++token, row += d)
       for (int64_t j = 0; j < d / 2; ++j) {
+        const int64_t place = in_samples(rank.shape, first + token) % layer.seq;
         const double angle = static_cast<double>(place) *
                              std::pow(layer.rope_theta, -2.0 * static_cast<double>(j) / static_cast<double>(d));
         row[j] = static_cast<T>(std::cos(angle));
@@ -38,12 +42,16 @@ class ShardedAttention final : public Attention {
       : math_(setup.math),
         memory_(setup.memory),
         model_dim_(setup.rank.model_dim()),
+        shares_(setup.rank.shape.parallel.cp > 1),
         columns_(of_heads(setup.rank.heads, setup.rank.head_dim)),
         kv_columns_(of_heads(setup.rank.heads, setup.rank.head_dim, queries_of(setup))),
-        heads_(math_.make_heads({setup.rank.mp_tokens(), setup.rank.shape.layer.seq, setup.rank.heads.count,
-                                 setup.rank.heads.count / queries_of(setup), setup.rank.head_dim, setup.rank.dtype(),
-                                 setup.rank.shape.parallel.recompute != Recompute::none, setup.rank.shape.layer.causal},
-                                memory_.of(Lifetime::kept))) {
+        heads_(math_.make_heads(
+            {setup.rank.mp_tokens(), setup.rank.shape.layer.seq, setup.rank.heads.count,
+             setup.rank.heads.count / queries_of(setup), setup.rank.head_dim, setup.rank.dtype(),
+             setup.rank.shape.parallel.recompute != Recompute::none, setup.rank.shape.layer.causal,
+             setup.rank.shape.parallel.cp, place_in(setup.rank.shape.parallel, GroupKind::cp, setup.rank.rank),
+             2 * setup.rank.mp_tokens() * kv_columns_.count},
+            memory_.of(Lifetime::kept))) {
     const DType dtype = setup.rank.dtype();
     wq_ = setup.weight(kWq, {model_dim_, columns_.count}, dtype);
     wk_ = setup.weight(kWk, {model_dim_, kv_columns_.count}, dtype);
@@ -53,51 +61,60 @@ class ShardedAttention final : public Attention {
       return memory_.of(lifetime).tensor(name, {setup.rank.mp_tokens(), columns.count}, dtype, math_.memory());
     };
     q_ = make(Lifetime::kept, "q", columns_);
-    k_ = make(Lifetime::kept, "k", kv_columns_);
-    v_ = make(Lifetime::kept, "v", kv_columns_);
+    make_keys_values(setup, Phase::forward, Lifetime::kept, Lifetime::dense_forward);
+    make_keys_values(setup, Phase::backward, Lifetime::dense_backward, Lifetime::dense_backward);
     mixed_ = make(Lifetime::kept, "mixed", columns_);
     dq_ = make(Lifetime::dense_backward, "dq", columns_);
-    dk_ = make(Lifetime::dense_backward, "dk", kv_columns_);
-    dv_ = make(Lifetime::dense_backward, "dv", kv_columns_);
     d_mixed_ = make(Lifetime::dense_backward, "d mixed", columns_);
-    if (setup.rank.shape.layer.rope_theta > 0)
-      turns_ = rotary_turns(setup.rank.shape.layer, setup.rank.head_dim, math_);
+    if (setup.rank.shape.layer.rope_theta > 0) turns_ = rotary_turns(setup.rank, math_);
     if (setup.rank.shape.layer.bias) make_biases(setup);
     for (const Parameter& p : parameters({}))
       fill_weight(p, p.name == kWo || p.name == kBo ? columns_.total : model_dim_, setup.seed, math_.memory());
   }
 
-  void forward(TensorView input, TensorView out) override {
-    math_.gemm(matrix(input), matrix(wq_), matrix(q_));
-    math_.gemm(matrix(input), matrix(wk_), matrix(k_));
-    math_.gemm(matrix(input), matrix(wv_), matrix(v_));
+  void keys_values(TensorView input) override {
+    const KeysValues& own = own_[0];
+    math_.gemm(matrix(input), matrix(wk_), matrix(own.k));
+    math_.gemm(matrix(input), matrix(wv_), matrix(own.v));
     if (biases_) {
-      const TensorView outputs[] = {q_, k_, v_};
-      for (size_t i = 0; i < 3; ++i) biases_->add(b_[i], matrix(outputs[i]));
+      biases_->add(b_[1], matrix(own.k));
+      biases_->add(b_[2], matrix(own.v));
     }
-    rotate({q_, k_}, Turn::forward);
-    heads_->forward({q_, k_, v_}, mixed_);
+    rotate(own.k, Turn::forward);
+  }
+
+  void keys_values_backward(TensorView input, TensorView d_input, TensorView gradients, Into into) override {
+    add_keys_values(d_input);
+    keys_values_weights(input, gradients, into);
+  }
+
+  TensorView own_keys_values(Phase phase) override { return own_[static_cast<size_t>(phase)].all; }
+  TensorView all_keys_values(Phase phase) override { return gathered_[static_cast<size_t>(phase)].all; }
+
+  void forward(TensorView input, TensorView out) override {
+    if (!shares_) keys_values(input);
+    math_.gemm(matrix(input), matrix(wq_), matrix(q_));
+    if (biases_) biases_->add(b_[0], matrix(q_));
+    rotate(q_, Turn::forward);
+    heads_->forward({q_, gathered_[0].k, gathered_[0].v}, mixed_);
     math_.gemm(matrix(mixed_), matrix(wo_), matrix(out));
     if (biases_) biases_->add(b_[3], columns(out, out_columns_.first, out_columns_.count));
   }
 
   void backward_input(TensorView d_out, TensorView d_input) override {
+    const KeysValues &of = gathered_[0], &d = gathered_[1];
     math_.gemm(matrix(d_out), transpose(matrix(wo_)), matrix(d_mixed_));
-    heads_->backward({q_, k_, v_}, mixed_, d_mixed_, {dq_, dk_, dv_});
-    rotate({dq_, dk_}, Turn::back);
-    const TensorView d[] = {dq_, dk_, dv_};
-    const TensorView w[] = {wq_, wk_, wv_};
-    for (size_t i = 0; i < 3; ++i)
-      math_.gemm(matrix(d[i]), transpose(matrix(w[i])), matrix(d_input), i == 0 ? Into::overwrite : Into::add);
+    heads_->backward({q_, of.k, of.v}, mixed_, d_mixed_, {dq_, d.k, d.v});
+    rotate(dq_, Turn::back);
+    math_.gemm(matrix(dq_), transpose(matrix(wq_)), matrix(d_input));
+    if (!shares_) add_keys_values(d_input);
   }
 
   void backward_weights(TensorView input, TensorView d_out, TensorView gradients, Into into) override {
     const auto weights = parameters(gradients);
-    const TensorView d[] = {dq_, dk_, dv_};
-    for (size_t i = 0; i < 3; ++i) {
-      math_.gemm(transpose(matrix(input)), matrix(d[i]), plane(weights[i].gradient), into);
-      if (biases_) biases_->gradient(matrix(d[i]), weights[4 + i].gradient.flat(), into);
-    }
+    math_.gemm(transpose(matrix(input)), matrix(dq_), plane(weights[0].gradient), into);
+    if (biases_) biases_->gradient(matrix(dq_), weights[4].gradient.flat(), into);
+    if (!shares_) keys_values_weights(input, gradients, into);
     math_.gemm(transpose(matrix(mixed_)), matrix(d_out), plane(weights[3].gradient), into);
     if (biases_)
       biases_->gradient(columns(d_out, out_columns_.first, out_columns_.count), weights[7].gradient.flat(), into);
@@ -125,6 +142,43 @@ class ShardedAttention final : public Attention {
   }
 
  private:
+  // Keys and values, or their gradients, of one rank or several.
+  struct KeysValues {
+    TensorView all;   // (ranks, 2, B L / N_CP, local key-value heads d)
+    TensorView k, v;  // of the first rank
+  };
+
+  // Without context parallelism, own and gathered ones are the same memory.
+  void make_keys_values(const PartSetup& setup, Phase phase, Lifetime all, Lifetime own) {
+    const int64_t tokens = setup.rank.mp_tokens(), width = kv_columns_.count;
+    const auto make = [&](Lifetime lifetime, std::string_view name, int64_t ranks) {
+      const std::string_view of = phase == Phase::forward ? "k and v" : "dk and dv";
+      const TensorView made = memory_.of(lifetime).tensor(fmt::format("{}{}", name, of), {ranks, 2, tokens * width},
+                                                          setup.rank.dtype(), math_.memory());
+      return KeysValues{made, made.part(0, {tokens, width}), made.part(tokens * width, {tokens, width})};
+    };
+    const auto p = static_cast<size_t>(phase);
+    gathered_[p] = make(all, "", setup.rank.shape.parallel.cp);
+    own_[p] = shares_ ? make(own, "own ", 1) : gathered_[p];
+  }
+
+  // Rotates the gradients of keys back.
+  void add_keys_values(TensorView d_input) {
+    const KeysValues& d = own_[1];
+    rotate(d.k, Turn::back);
+    math_.gemm(matrix(d.k), transpose(matrix(wk_)), matrix(d_input), Into::add);
+    math_.gemm(matrix(d.v), transpose(matrix(wv_)), matrix(d_input), Into::add);
+  }
+
+  void keys_values_weights(TensorView input, TensorView gradients, Into into) {
+    const auto weights = parameters(gradients);
+    const TensorView d[] = {own_[1].k, own_[1].v};
+    for (size_t i = 0; i < 2; ++i) {
+      math_.gemm(transpose(matrix(input)), matrix(d[i]), plane(weights[1 + i].gradient), into);
+      if (biases_) biases_->gradient(matrix(d[i]), weights[5 + i].gradient.flat(), into);
+    }
+  }
+
   void make_biases(const PartSetup& setup) {
     const DType dtype = setup.rank.dtype();
     out_columns_ = share_of(model_dim_, setup.rank.shape.parallel.mp, setup.rank.mp);
@@ -133,9 +187,8 @@ class ShardedAttention final : public Attention {
           setup.weight(kBv, {1, 1, kv_columns_.count}, dtype), setup.weight(kBo, {1, 1, out_columns_.count}, dtype)};
   }
 
-  void rotate(std::initializer_list<TensorView> all, Turn turn) {
-    if (turns_.view().data() == nullptr) return;
-    for (const TensorView& rows : all) math_.rotate(rows, turns_, turn);
+  void rotate(TensorView rows, Turn turn) {
+    if (turns_.view().data() != nullptr) math_.rotate(rows, turns_, turn);
   }
 
   static Matrix plane(TensorView t) { return matrix(t.part(0, {t.size(1), t.size(2)})); }
@@ -152,15 +205,16 @@ class ShardedAttention final : public Attention {
   Math& math_;
   LayerMemory memory_;
   int64_t model_dim_;
+  bool shares_;                      // CP ranks share each sample
   ShardRange columns_, kv_columns_;  // of this rank's heads; of its key-value heads
   std::unique_ptr<AttentionHeads> heads_;
   Weight wq_, wk_, wv_, wo_;
-  std::array<Weight, 4> b_;              // behind those; W_o's of out_columns_
-  ShardRange out_columns_;               // of M
-  std::optional<RowBias> biases_;        // none: there are no biases
-  TensorView q_, mixed_, dq_, d_mixed_;  // (B L, local heads d)
-  TensorView k_, v_, dk_, dv_;           // (B L, local key-value heads d)
-  Tensor turns_;                         // (L, d); empty: nothing is rotated
+  std::array<Weight, 4> b_;                   // behind those; W_o's of out_columns_
+  ShardRange out_columns_;                    // of M
+  std::optional<RowBias> biases_;             // none: there are no biases
+  TensorView q_, mixed_, dq_, d_mixed_;       // (B L, local heads d)
+  std::array<KeysValues, 2> own_, gathered_;  // by phase: of the rank's tokens; of all CP ranks, in their order
+  Tensor turns_;                              // (L / N_CP, d); empty: nothing is rotated
 };
 
 }  // namespace

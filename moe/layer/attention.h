@@ -17,7 +17,22 @@ namespace moe {
 class Attention {
  public:
   virtual ~Attention() = default;
-  /// Computes out (B L, M), this rank's part of the sum, from input (B L, M); sequences are L consecutive tokens.
+
+  // These four are called under context parallelism alone, where the functions below leave out what they do.
+
+  /// Computes keys and values of the rank's tokens from input (B L / N_CP, M), before CP ranks gather them.
+  virtual void keys_values(TensorView /*input*/) {}
+  /// Adds the part of keys and values to d_input, after their gradients were summed over CP, and computes the gradients
+  /// of their weights, which lie in `gradients`.
+  virtual void keys_values_backward(TensorView /*input*/, TensorView /*d_input*/, TensorView /*gradients*/,
+                                    Into /*into*/) {}
+  /// Shows keys, then values, of the rank's tokens, or their gradients: what a rank gives to a gather, or has of a sum.
+  virtual TensorView own_keys_values(Phase /*phase*/) { return {}; }
+  /// Shows those of all CP ranks, in their order.
+  virtual TensorView all_keys_values(Phase /*phase*/) { return {}; }
+
+  /// Computes out (B L, M), this rank's part of the sum, from input (B L, M); sequences are L consecutive tokens. With
+  /// context parallelism a rank has L / N_CP of each, in the two pieces of HeadsShape.
   virtual void forward(TensorView input, TensorView out) = 0;
   /// Computes d_input (B L, M), this rank's part of the sum, from d_out (B L, M): half of a backward.
   virtual void backward_input(TensorView d_out, TensorView d_input) = 0;

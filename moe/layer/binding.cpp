@@ -54,6 +54,9 @@ const LayerBinding::Row& LayerBinding::row_of(const Task& task) {
       Row::exchanges<&B::attention_, &layer::AttentionPart::mp_allgather>(mp_allgather),
       Row::exchanges<&B::attention_, &layer::AttentionPart::mp_reducescatter>(mp_reducescatter),
       Row::exchanges<&B::attention_, &layer::AttentionPart::mp_allreduce>(mp_allreduce),
+      Row::computes<&B::attention_, &layer::AttentionPart::keys_values>(keys_values),
+      Row::exchanges<&B::attention_, &layer::AttentionPart::cp_allgather>(cp_allgather),
+      Row::exchanges<&B::attention_, &layer::AttentionPart::cp_reducescatter>(cp_reducescatter),
       Row::exchanges<&B::dense_, &layer::DensePart::tokens_allgather>(tokens_allgather),
       Row::exchanges<&B::dense_, &layer::DensePart::tokens_reducescatter>(tokens_reducescatter),
       Row::exchanges<&B::rows_, &layer::RowExchange::dispatch>(dispatch),
@@ -76,10 +79,9 @@ const LayerBinding::Row& LayerBinding::row_of(const Task& task) {
       Row::gradients(gradient),
       Row::gradients(expert_gradient),
   };
-  static_assert(
-      kRows.size() == kTaskKinds - 28,
-      "every kind but send and recv, a model's ends (6), a step's (8), a dense layer's feed-forward (4), those "
-      "of serving (5) and of context parallelism (3)");
+  static_assert(kRows.size() == kTaskKinds - 25,
+                "every kind but send and recv, a model's ends (6), a step's (8), a dense layer's feed-forward (4) and "
+                "those of serving (5)");
   const auto* row = std::ranges::find(kRows, task.kind, &Row::kind);
   require<WrongResult>(row != kRows.end(), "{}: a task that the layer does not know", task.name());
   return *row;
@@ -174,6 +176,9 @@ void DenseBinding::issue(const Task& task, Stream& stream, Pace pace) {
       Row::exchanges<&B::attention_, &layer::AttentionPart::mp_allgather>(mp_allgather),
       Row::exchanges<&B::attention_, &layer::AttentionPart::mp_reducescatter>(mp_reducescatter),
       Row::exchanges<&B::attention_, &layer::AttentionPart::mp_allreduce>(mp_allreduce),
+      Row::computes<&B::attention_, &layer::AttentionPart::keys_values>(keys_values),
+      Row::exchanges<&B::attention_, &layer::AttentionPart::cp_allgather>(cp_allgather),
+      Row::exchanges<&B::attention_, &layer::AttentionPart::cp_reducescatter>(cp_reducescatter),
       Row::computes<&B::ffn_, &layer::FfnPart::ffn>(ffn),
       Row::exchanges<&B::ffn_, &layer::FfnPart::allgather>(ffn_allgather),
       Row::exchanges<&B::ffn_, &layer::FfnPart::reducescatter>(ffn_reducescatter),

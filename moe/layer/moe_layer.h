@@ -98,6 +98,7 @@ struct GradientsInto {
   Into attention = Into::overwrite, gate = Into::overwrite, experts = Into::overwrite, shared = Into::overwrite;
   Into output = Into::overwrite;          // of what is behind the MoE part
   Into attention_norm = Into::overwrite;  // the gradients of attention's input make these
+  Into keys_values = Into::overwrite;     // where they are apart from attention's
 };
 
 /// What a layer shares: the weights with those of its other micro-batches; what it makes with passes that take

@@ -13,19 +13,25 @@ namespace {
 
 constexpr int64_t kBytesOfANormal = 64;  // that a core moves in the time in which it draws one
 
-template <class T>
-void fill_rows(TensorView rows, ShardRange tokens, uint64_t seed, uint64_t stream) {
-  T* out = rows.as<T>();
-  const auto first = static_cast<uint64_t>(tokens.first * rows.size(1));
-  for (int64_t i = 0; i < rows.elements(); ++i)
-    out[i] = static_cast<T>(random_normal(seed, stream, first + static_cast<uint64_t>(i)));
+// Fills each row by its token's number, number_of(row).
+template <class NumberOf>
+void fill_rows(TensorView rows, uint64_t seed, uint64_t stream, NumberOf number_of) {
+  with_element(rows.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const int64_t width = rows.size(1);
+    T* out = rows.as<T>();
+    for (int64_t row = 0; row < rows.size(0); ++row, out += width) {
+      const auto first = static_cast<uint64_t>(number_of(row) * width);
+      for (int64_t i = 0; i < width; ++i)
+        out[i] = static_cast<T>(random_normal(seed, stream, first + static_cast<uint64_t>(i)));
+    }
+  });
 }
 
 void fill_rows(TensorView rows, ShardRange tokens, const LayerSeed& seed, std::string_view name) {
   require_equal(rows.size(0), tokens.count, "tokens to fill");
-  with_element(rows.dtype(), [&](auto zero) {
-    fill_rows<decltype(zero)>(rows, tokens, seed.seed, stream_of(name, seed.layer | seed.micro_batch << 32));
-  });
+  fill_rows(rows, seed.seed, stream_of(name, seed.layer | seed.micro_batch << 32),
+            [&](int64_t row) { return tokens.first + row; });
 }
 
 template <class T>
@@ -78,13 +84,14 @@ void fill_output_gradient(TensorView rows, ShardRange tokens, const LayerSeed& s
   host.send();
 }
 
-void fill_gate_noise(TensorView rows, ShardRange tokens, const LayerSeed& seed, MemorySpace& memory) {
+void fill_gate_noise(TensorView rows, ShardRange tokens, const LayerCase& shape, const LayerSeed& seed,
+                     MemorySpace& memory) {
+  require_equal(rows.size(0), tokens.count, "tokens to fill");
   const HostCopy host(rows, memory);
-  LayerSeed of_step = seed;
-  of_step.micro_batch = seed.step;
-  tokens.first += static_cast<int64_t>(seed.micro_batch) * tokens.total;
+  const int64_t before = static_cast<int64_t>(seed.micro_batch) * tokens.total;
   if (seed.noisy)
-    fill_rows(host.view(), tokens, of_step, "gate noise");
+    fill_rows(host.view(), seed.seed, stream_of("gate noise", seed.layer | seed.step << 32),
+              [&](int64_t row) { return before + in_samples(shape, tokens.first + row); });
   else
     std::memset(host.view().data(), 0, static_cast<size_t>(host.view().elements() * bytes_of(host.view().dtype())));
   host.send();

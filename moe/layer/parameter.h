@@ -61,8 +61,10 @@ void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed,
 void fill_input(TensorView rows, ShardRange tokens, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
 void fill_output_gradient(TensorView rows, ShardRange tokens, const LayerSeed& seed,
                           MemorySpace& memory = cpu_memory());
-/// Fills the gate's noise by step, token and expert, (tokens.count, E): standard normal. Tokens count over all
-/// micro-batches of a step, so how many there are changes no sample's noise.
-void fill_gate_noise(TensorView rows, ShardRange tokens, const LayerSeed& seed, MemorySpace& memory = cpu_memory());
+/// Fills the gate's noise by step, token and expert, (tokens.count, E): standard normal. Tokens count in the order of
+/// samples over all micro-batches of a step, so neither the number of micro-batches nor context parallelism changes a
+/// token's noise.
+void fill_gate_noise(TensorView rows, ShardRange tokens, const LayerCase& shape, const LayerSeed& seed,
+                     MemorySpace& memory = cpu_memory());
 
 }  // namespace moe

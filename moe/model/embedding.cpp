@@ -16,8 +16,9 @@ Embedding::Embedding(const EndSetup& setup) : setup_(setup) {
         setup.table(kPlaces, place_rows_, places, kEmbeddingLayer, shared_out(setup.vocabulary(), setup.mp()) * m);
     setup.fill(places_, 4);
     std::vector<int32_t> place_of(static_cast<size_t>(setup.tokens()));
-    for (size_t i = 0; i < place_of.size(); ++i)  // a group's tokens are whole samples
-      place_of[i] = static_cast<int32_t>(static_cast<int64_t>(i) % places);
+    const int64_t first = setup.rank().mp_group().first;
+    for (size_t i = 0; i < place_of.size(); ++i)
+      place_of[i] = static_cast<int32_t>(in_samples(setup.rank().shape, first + static_cast<int64_t>(i)) % places);
     tokens_places_.emplace(setup.tokens(), places_.axes[1], memory).set(place_of);
   }
   if (norm > 0) {

@@ -24,24 +24,31 @@ int64_t ModelEnds::counted() const {
   return setup_.layer().causal ? tokens : tokens / seq * masked_places(seq);
 }
 
+void ModelEnds::read_sample(const SampleTokens& text, int64_t sample, std::span<int32_t> tokens,
+                            std::span<int32_t> targets) const {
+  text(sample, tokens, targets);
+  for (size_t i = 0; i < tokens.size(); ++i)
+    for (const int32_t token : {tokens[i], std::max(targets[i], 0)})
+      require<BadInput>(token >= 0 && token < vocabulary(), "sample {}: found token {}, expected 0 to {}", sample,
+                        token, vocabulary() - 1);
+}
+
 // A step's samples are those of its first micro-batch, then of its second.
 void ModelEnds::load(const SampleTokens& text) {
   const auto seq = static_cast<size_t>(setup_.layer().seq);
-  const int64_t samples = rank().tokens.total / setup_.layer().seq,
-                first = rank().mp_group().first / setup_.layer().seq;
-  for (size_t mb = 0; mb < texts_.size(); ++mb)
-    for (int64_t s = 0; s < setup_.layer().batch; ++s) {
-      const int64_t sample = static_cast<int64_t>(mb) * samples + first + s;
-      const auto of_sample = [&](std::vector<int32_t>& all) {
-        return std::span(all).subspan(static_cast<size_t>(s) * seq, seq);
-      };
-      const std::span<int32_t> tokens = of_sample(texts_[mb].inputs), targets = of_sample(texts_[mb].targets);
-      text(sample, tokens, targets);
-      for (size_t i = 0; i < seq; ++i)
-        for (const int32_t token : {tokens[i], std::max(targets[i], 0)})
-          require<BadInput>(token >= 0 && token < vocabulary(), "sample {}: found token {}, expected 0 to {}", sample,
-                            token, vocabulary() - 1);
+  const int64_t samples = rank().tokens.total / setup_.layer().seq, first = rank().mp_group().first;
+  std::vector<int32_t> sample_tokens(seq), sample_targets(seq);
+  for (size_t mb = 0; mb < texts_.size(); ++mb) {
+    int64_t read = -1;
+    for (size_t own = 0; own < texts_[mb].inputs.size(); ++own) {
+      const int64_t token = in_samples(rank().shape, first + static_cast<int64_t>(own)),
+                    sample = token / setup_.layer().seq;
+      if (sample != read) read_sample(text, static_cast<int64_t>(mb) * samples + sample, sample_tokens, sample_targets);
+      read = sample;
+      texts_[mb].inputs[own] = sample_tokens[static_cast<size_t>(token) % seq];
+      texts_[mb].targets[own] = sample_targets[static_cast<size_t>(token) % seq];
     }
+  }
   if (embedding_) embedding_->clear();
   if (head_) head_->clear();
   for (int mb = 0; mb < setup_.micro_batches(); ++mb) {  // behind the zeros: streams don't wait for the default one
@@ -98,7 +105,9 @@ double ModelEnds::loss(int64_t place) const {
   for (int mb = 0; mb < setup_.micro_batches(); ++mb) {
     const std::vector<double> losses = head_->losses(mb, {first, first + rank().tokens.count});
     for (int64_t t = first; t < first + rank().tokens.count; ++t)
-      if (t % seq >= place && targets(mb)[static_cast<size_t>(t)] >= 0) sum += losses[static_cast<size_t>(t - first)];
+      if (in_samples(rank().shape, rank().mp_group().first + t) % seq >= place &&
+          targets(mb)[static_cast<size_t>(t)] >= 0)
+        sum += losses[static_cast<size_t>(t - first)];
   }
   return sum / (static_cast<double>(counted()) * static_cast<double>(seq - place) / static_cast<double>(seq));
 }

@@ -59,6 +59,8 @@ class ModelEnds {
   const RankShape& rank() const { return setup_.rank(); }
   void compute(TaskKind kind, Phase phase, int micro_batch);
   int64_t counted() const;
+  void read_sample(const SampleTokens& text, int64_t sample, std::span<int32_t> tokens,
+                   std::span<int32_t> targets) const;
 
   model::EndSetup setup_;
   std::vector<Text> texts_;

@@ -12,7 +12,7 @@ namespace {
 int holders(const Parameter& p, const ParallelShape& parallel) {
   switch (p.summed_over) {
     case SummedOver::dp:
-      return parallel.dp;
+      return parallel.replicas();
     case SummedOver::edp:
       return parallel.edp;
     default:
@@ -176,11 +176,17 @@ ModelReference reference_model(const RankCells& rank, const StackChoices& choice
   for (size_t mb = 0; mb < choices.front().size(); ++mb) {
     auto& inputs = ends.inputs.emplace_back(static_cast<size_t>(samples * seq));
     auto& targets = ends.targets.emplace_back(inputs.size());
+    std::vector<int32_t> all_inputs(inputs.size()), all_targets(inputs.size());  // in the order of samples
     for (int64_t s = 0; s < samples; ++s) {
       const auto of_sample = [&](std::vector<int32_t>& all) {
         return std::span(all).subspan(static_cast<size_t>(s * seq), static_cast<size_t>(seq));
       };
-      tokens(static_cast<int64_t>(mb) * samples + s, of_sample(inputs), of_sample(targets));
+      tokens(static_cast<int64_t>(mb) * samples + s, of_sample(all_inputs), of_sample(all_targets));
+    }
+    for (size_t t = 0; t < inputs.size(); ++t) {
+      const auto from = static_cast<size_t>(in_samples(shape, static_cast<int64_t>(t)));
+      inputs[t] = all_inputs[from];
+      targets[t] = all_targets[from];
     }
   }
   return reference_model(rank.cases, static_cast<int>(choices.size()), seed, ends, choices_to_follow(rank, choices));

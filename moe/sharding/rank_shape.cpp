@@ -11,8 +11,6 @@ namespace {
 void check_supported(const LayerCase& c) {
   const LayerShape& l = c.layer;
   require<Unsupported>(c.parallel.pp == 1, "pp = {}: a layer lies on one pipeline stage, expected 1", c.parallel.pp);
-  require<Unsupported>(c.parallel.cp == 1, "cp = {}: context parallelism is planned, not run; expected 1",
-                       c.parallel.cp);
   require<Unsupported>(l.kv_heads >= c.parallel.mp, "kv-heads = {} over mp = {}: every rank needs a key-value head",
                        l.kv_heads, c.parallel.mp);
   require<Unsupported>(c.rounding != Rounding::exact, "capacity-rounding exact: for planning only, expected another");
@@ -31,6 +29,15 @@ int64_t RankShape::gated_tokens() const {
   return sum;
 }
 
+int64_t in_samples(const LayerCase& c, int64_t token) {
+  const int64_t cp = c.parallel.cp, seq = c.layer.seq, own = seq / cp, piece = seq / (2 * cp);
+  if (cp == 1) return token;
+  const int64_t group = mp_tokens(c), rank = token / group % cp, replica = token / (group * cp);
+  const int64_t sample = token % group / own, place = token % own;
+  const int64_t begin = (place < piece ? rank : 2 * cp - 1 - rank) * piece;
+  return (replica * c.layer.batch + sample) * seq + begin + place % piece;
+}
+
 RankShape rank_shape(const LayerCase& c, int rank, Flow flow) {
   check_supported(c);
   const ParallelShape& p = c.parallel;
@@ -46,8 +53,8 @@ RankShape rank_shape(const LayerCase& c, int rank, Flow flow) {
   s.esp = place_in(p, GroupKind::esp, rank);
   s.rows = padded_rows(c);
   s.head_dim = head_width(c.layer);
-  s.tokens = share_of(s.mp_tokens() * p.dp, p.ranks(), rank);
-  const auto of_mp_group = [&](int of) { return share_of(s.mp_tokens() * p.dp, p.dp, of / p.mp); };
+  s.tokens = share_of(s.mp_tokens() * p.replicas(), p.ranks(), rank);
+  const auto of_mp_group = [&](int of) { return share_of(s.mp_tokens() * p.replicas(), p.replicas(), of / p.mp); };
   const FlowTraits& traits = traits_of(flow);
   s.held = traits.holds == Tokens::own ? s.tokens : of_mp_group(rank);
   s.gated = {traits.gates == Tokens::own ? s.tokens : of_mp_group(rank)};

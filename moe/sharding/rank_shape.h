@@ -37,8 +37,10 @@ struct RankShape {
   bool is_dense() const { return moe::is_dense(shape); }
   DType dtype() const { return shape.layer.dtype; }
   int64_t model_dim() const { return shape.layer.model_dim; }
-  int64_t mp_tokens() const { return shape.layer.batch * shape.layer.seq; }  // of the MP group: B L
-  ShardRange mp_group() const { return share_of(mp_tokens() * shape.parallel.dp, shape.parallel.dp, dp); }
+  int64_t mp_tokens() const { return moe::mp_tokens(shape); }  // of the MP group: B L / N_CP
+  ShardRange mp_group() const {
+    return share_of(mp_tokens() * shape.parallel.replicas(), shape.parallel.replicas(), dp);
+  }
   int64_t gated_tokens() const;
   int groups() const { return static_cast<int>(gated_tokens() / tokens.count); }
   const FlowTraits& traits() const { return traits_of(flow); }
@@ -52,6 +54,11 @@ struct RankShape {
   int stage_copies() const { return traits().gates == Tokens::own ? 1 : shape.parallel.mp; }
   int expert_copies() const { return traits().expert_copies(shape.parallel); }
 };
+
+/// Returns a token's number in the order of samples, by its number in the order of ranks: % L, its place in its sample.
+/// The order differs under context parallelism alone: of each sample's 2 N_CP pieces a rank has one from the front and
+/// that as far from the back.
+int64_t in_samples(const LayerCase& shape, int64_t token);
 
 /// Places one rank. Throws BadInput naming the field if this layer can't be run: pipeline stages, fewer key-value heads
 /// than MP ranks, the exact (unrounded) capacity.

@@ -94,6 +94,8 @@ void StackBinding::set_into() {
                                      {TaskKind::attention, &GradientsInto::attention_norm},
                                      {TaskKind::attention_dx, &GradientsInto::attention_norm},
                                      {TaskKind::attention_dw, &GradientsInto::attention},
+                                     {TaskKind::keys_values, &GradientsInto::keys_values},
+                                     {TaskKind::keys_values, &GradientsInto::attention_norm},
                                      {TaskKind::gate, &GradientsInto::gate},
                                      {TaskKind::expert, &GradientsInto::experts},
                                      {TaskKind::expert_dw, &GradientsInto::experts},

@@ -15,7 +15,8 @@ class ComposedHeads final : public AttentionHeads {
                 int64_t tile)
       : math_(math),
         shape_(shape),
-        tokens_(shape.recompute ? std::min(tile, shape.seq) : shape.seq),
+        piece_(shape.ranks > 1 ? shape.seq / (int64_t{2} * shape.ranks) : shape.seq),
+        tokens_(shape.recompute ? std::min(tile, piece_) : piece_),
         queries_(shape.heads / shape.kv_heads),
         scale_(1 / std::sqrt(static_cast<double>(shape.dim))),
         scratch_(scratch ? std::move(scratch) : std::make_shared<HeadsScratch>()) {
@@ -27,15 +28,16 @@ class ComposedHeads final : public AttentionHeads {
     if (shape.recompute)
       reserve(scratch_->scores);
     else
-      scores_ = kept.tensor("attention scores", {shape.tokens / shape.seq * shape.heads, shape.seq, shape.seq},
-                            shape.dtype, math.memory());
+      scores_ = kept.tensor("attention scores", {shape.tokens * shape.heads, shape.seq}, shape.dtype, math.memory());
   }
 
   void forward(const HeadInputs& in, TensorView out) override {
     for_each_tile([&](const Tile& t) {
       compute(in, t);
-      math_.gemm(first(t.scores), seen(in.v, t), own(out, t), Into::overwrite,
-                 {shape_.kv_heads, t.elements(), shape_.dim, wide()});
+      for_each_seen(t, [&](const Keys& keys) {
+        math_.gemm(keys.of(first(t.scores)), rows_of(in.v, keys), own(out, t),
+                   keys.place == 0 ? Into::overwrite : Into::add, {shape_.kv_heads, t.elements(), shape_.dim, wide()});
+      });
     });
   }
 
@@ -45,71 +47,133 @@ class ComposedHeads final : public AttentionHeads {
       if (shape_.recompute) compute(in, t);
       const TensorView d_scores = matrices(scratch_->d_scores, 0, t);
       const Into of_head = t.query == 0 && t.last ? Into::overwrite : Into::add;
-      math_.gemm(transpose(first(t.scores)), own(d_out, t), seen(d.v, t), of_head,
-                 {shape_.kv_heads, t.elements(), wide(), dim});
-      math_.gemm(own(d_out, t), transpose(seen(in.v, t)), first(d_scores), Into::overwrite,
-                 {shape_.kv_heads, wide(), dim, t.elements()});
+      for_each_seen(t, [&](const Keys& keys) {
+        math_.gemm(transpose(keys.of(first(t.scores))), own(d_out, t), rows_of(d.v, keys), of_head,
+                   {shape_.kv_heads, t.elements(), wide(), dim});
+        math_.gemm(own(d_out, t), transpose(rows_of(in.v, keys)), keys.of(first(d_scores)), Into::overwrite,
+                   {shape_.kv_heads, wide(), dim, t.elements()});
+      });
       math_.attention_softmax_backward(t.scores, d_scores, scale_, shape_.causal);
-      math_.gemm(first(d_scores), seen(in.k, t), own(d.q, t), Into::overwrite,
-                 {shape_.kv_heads, t.elements(), dim, wide()});
-      math_.gemm(transpose(first(d_scores)), own(in.q, t), seen(d.k, t), of_head,
-                 {shape_.kv_heads, t.elements(), wide(), dim});
+      for_each_seen(t, [&](const Keys& keys) {
+        math_.gemm(keys.of(first(d_scores)), rows_of(in.k, keys), own(d.q, t),
+                   keys.place == 0 ? Into::overwrite : Into::add, {shape_.kv_heads, t.elements(), dim, wide()});
+        math_.gemm(transpose(keys.of(first(d_scores))), own(in.q, t), rows_of(d.k, keys), of_head,
+                   {shape_.kv_heads, t.elements(), wide(), dim});
+      });
+      if (of_head == Into::overwrite) clear_behind(t, d);
     });
   }
 
  private:
   struct Tile {
     int64_t sequence, query;
-    int64_t begin, rows, columns;  // tokens [begin, begin + rows), which see [0, columns)
-    bool last;                     // of the sequence
+    int64_t begin, rows, columns;  // tokens [begin, begin + rows) of the rank's, which see places [0, columns)
+    bool last;                     // of the sequence's on this rank
     TensorView scores = {};        // (kv_heads, rows, columns): of each key-value head's query of that number
     int64_t elements() const { return rows * columns; }
   };
 
+  // Keys that lie together: places [place, place + rows) of a sequence, `first` elements behind the first rank's first.
+  struct Keys {
+    int64_t place, rows, first;
+    // Returns their columns of scores.
+    Matrix of(Matrix scores) const {
+      scores.data = static_cast<std::byte*>(scores.data) + place * bytes_of(scores.dtype);
+      scores.cols = rows;
+      return scores;
+    }
+  };
+
+  // Calls body(keys) of places [from, to) of a sequence, piece by piece.
+  template <class Body>
+  void for_each_key(int64_t sequence, int64_t from, int64_t to, Body body) const {
+    const int64_t width = shape_.kv_heads * shape_.dim, pieces = shape_.seq / piece_;
+    for (int64_t piece = from / piece_; piece * piece_ < to; ++piece) {
+      const bool second = shape_.ranks > 1 && piece >= shape_.ranks;
+      const int64_t rank = second ? pieces - 1 - piece : piece, begin = std::max(from, piece * piece_);
+      const int64_t row = sequence * own_tokens() + (second ? piece_ : 0) + begin - piece * piece_;
+      body(Keys{begin, std::min(to, (piece + 1) * piece_) - begin, rank * shape_.rank_stride + row * width});
+    }
+  }
+  template <class Body>
+  void for_each_seen(const Tile& t, Body body) const {
+    for_each_key(t.sequence, 0, t.columns, body);
+  }
+
+  // Zeroes the gradients of keys and values that no token of this rank sees: other ranks' share of the sum has them.
+  void clear_behind(const Tile& t, const HeadInputs& d) {
+    for_each_key(t.sequence, t.columns, shape_.seq, [&](const Keys& keys) {
+      const Matrix none{nullptr, keys.rows, 0, 0, shape_.dtype}, of_none{nullptr, 0, shape_.dim, 0, shape_.dtype};
+      for (const TensorView& all : {d.k, d.v})
+        math_.gemm(none, of_none, rows_of(all, keys), Into::overwrite, {shape_.kv_heads, 0, 0, shape_.dim});
+    });
+  }
+
   // Computes a tile's softmaxes.
   void compute(const HeadInputs& in, const Tile& t) {
-    math_.gemm(own(in.q, t), transpose(seen(in.k, t)), first(t.scores), Into::overwrite,
-               {shape_.kv_heads, wide(), shape_.dim, t.elements()});
+    for_each_seen(t, [&](const Keys& keys) {
+      math_.gemm(own(in.q, t), transpose(rows_of(in.k, keys)), keys.of(first(t.scores)), Into::overwrite,
+                 {shape_.kv_heads, wide(), shape_.dim, t.elements()});
+    });
     math_.attention_softmax(t.scores, scale_, shape_.causal);
   }
 
   // Counts the columns of the heads that read one key-value head.
   int64_t wide() const { return queries_ * shape_.dim; }
 
-  // Returns the tile's rows of its head of a batch's first key-value head, and what they see of that.
-  Matrix own(TensorView t, const Tile& tile) const { return rows_of(t, tile, tile.begin, tile.rows, tile.query); }
-  Matrix seen(TensorView t, const Tile& tile) const { return rows_of(t, tile, 0, tile.columns, 0); }
-  Matrix rows_of(TensorView t, const Tile& tile, int64_t begin, int64_t rows, int64_t head) const {
+  // Counts a sequence's tokens on this rank.
+  int64_t own_tokens() const { return shape_.seq / shape_.ranks; }
+
+  // Returns the tile's rows of its head of a batch's first key-value head, and keys or values of that.
+  Matrix own(TensorView t, const Tile& tile) const {
     const int64_t width = t.size(1);
-    return columns(t.part((tile.sequence * shape_.seq + begin) * width, {rows, width}), head * shape_.dim, shape_.dim);
+    return columns(t.part((tile.sequence * own_tokens() + tile.begin) * width, {tile.rows, width}),
+                   tile.query * shape_.dim, shape_.dim);
+  }
+  Matrix rows_of(TensorView t, const Keys& keys) const {
+    return columns(t.part(keys.first, {keys.rows, shape_.kv_heads * shape_.dim}), 0, shape_.dim);
   }
   static Matrix first(TensorView matrices) { return matrix(matrices.part(0, {matrices.size(1), matrices.size(2)})); }
 
-  // Calls body(tile) of all sequences and queries. The last tile comes first: it alone sees all keys and values.
+  // Calls body(tile) of all sequences and queries. The last tile comes first: it alone sees all keys and values that
+  // the rank's tokens see.
   template <class Body>
   void for_each_tile(Body body) {
-    for (int64_t sequence = 0; sequence < shape_.tokens / shape_.seq; ++sequence)
+    const int64_t own_pieces = own_tokens() / piece_;
+    for (int64_t sequence = 0; sequence < shape_.tokens / own_tokens(); ++sequence)
       for (int64_t query = 0; query < queries_; ++query)
-        for (int64_t begin = (shape_.seq - 1) / tokens_ * tokens_; begin >= 0; begin -= tokens_) {
-          const int64_t end = std::min(begin + tokens_, shape_.seq);
-          Tile tile{sequence, query, begin, end - begin, shape_.causal ? end : shape_.seq, end == shape_.seq};
-          tile.scores = shape_.recompute ? matrices(scratch_->scores, 0, tile)
-                                         : matrices(scores_, sequence * queries_ + query, tile);
-          body(tile);
-        }
+        for (int64_t piece = own_pieces - 1; piece >= 0; --piece)
+          for (int64_t begin = (piece_ - 1) / tokens_ * tokens_; begin >= 0; begin -= tokens_) {
+            const int64_t end = std::min(begin + tokens_, piece_), first = first_place(piece);
+            Tile tile{sequence,
+                      query,
+                      piece * piece_ + begin,
+                      end - begin,
+                      shape_.causal ? first + end : shape_.seq,
+                      piece + 1 == own_pieces && end == piece_};
+            tile.scores = shape_.recompute
+                              ? matrices(scratch_->scores, 0, tile)
+                              : matrices(scores_, (sequence * queries_ + query) * own_pieces + piece, tile);
+            body(tile);
+          }
   }
-  // Returns the (kv_heads, rows, columns) of that number.
+  // Returns where in its sequence one of the rank's pieces begins.
+  int64_t first_place(int64_t piece) const {
+    return (piece == 0 ? shape_.rank : 2 * shape_.ranks - 1 - shape_.rank) * piece_;
+  }
+  // Returns the (kv_heads, rows, columns) of that number; each number has room for a piece's rows and all columns.
   TensorView matrices(TensorView all, int64_t number, const Tile& tile) const {
     return TensorView(all.data(), {}, shape_.dtype, all.device())
-        .part(number * shape_.kv_heads * tile.elements(), {shape_.kv_heads, tile.rows, tile.columns});
+        .part(number * shape_.kv_heads * piece_ * shape_.seq, {shape_.kv_heads, tile.rows, tile.columns});
   }
 
   Math& math_;
   HeadsShape shape_;
+  int64_t piece_;    // tokens that lie together: of a sequence, or of half of a rank's share of it
   int64_t tokens_;   // of a tile
   int64_t queries_;  // heads that read one key-value head
   double scale_;
-  TensorView scores_;  // (B heads, L, L), by sequence and query: after softmax; none where they are computed again
+  TensorView scores_;  // (heads tokens, L), by sequence, query and piece: after softmax; none where computed again
   std::shared_ptr<HeadsScratch> scratch_;
 };
 

@@ -12,14 +12,19 @@
 namespace moe {
 
 struct HeadsShape {
-  int64_t tokens = 0, seq = 0;  // sequences are `seq` consecutive tokens
+  int64_t tokens = 0, seq = 0;  // of queries; sequences are `seq` consecutive tokens, of a rank's seq / ranks
   int64_t heads = 0, kv_heads = 0, dim = 0;
   DType dtype = DType::float32;
   bool recompute = false;  // the forward keeps no scores: the backward computes them again
   bool causal = true;      // else a token sees those behind it too
+  // Ranks that share each sequence (context parallelism): of its 2 ranks pieces of alike length a rank has the queries
+  // of number `rank`, then of number 2 ranks - 1 - rank, so that all see as many keys under a causal mask.
+  int ranks = 1, rank = 0;
+  int64_t rank_stride = 0;  // elements from a rank's keys, which lie as its queries, to the next one's; values likewise
 };
 
-/// Shows q (tokens, heads d) and k, v (tokens, kv_heads d), or their gradients.
+/// Shows q (tokens, heads d) and k, v (tokens, kv_heads d), or their gradients. Of several ranks k and v are the first
+/// one's, behind which the others lie.
 struct HeadInputs {
   TensorView q, k, v;
 };
@@ -45,7 +50,8 @@ inline constexpr int64_t kTileTokens = 512;
 /// Makes heads that keep a matrix (L, L) a head and sequence, a tensor of `kept`, or none (HeadsShape::recompute). Then
 /// they go by tiles of `tile` tokens, which read the keys and values that a token of the tile sees: there is no matrix
 /// (L, L), and a causal mask spares half the work. Of sequences of one tile the numbers are those of kept scores; of
-/// several, gradients of keys and values are rounded to their type once a tile and query.
+/// several, gradients of keys and values are rounded to their type once a tile and query. These heads alone take
+/// sequences that ranks share.
 std::unique_ptr<AttentionHeads> make_composed_heads(Math& math, const HeadsShape& shape, TensorStore& kept,
                                                     std::shared_ptr<HeadsScratch> scratch = nullptr,
                                                     int64_t tile = kTileTokens);

@@ -87,7 +87,7 @@ struct MoeLayerModule::Runner {
         alone(std::move(held)) {
     const RankShape& rank = layer->shape();
     if (losses == RankLosses::averaged)
-      losses_apart = rank.held == rank.tokens ? rank.shape.parallel.ranks() : rank.shape.parallel.dp;
+      losses_apart = rank.held == rank.tokens ? rank.shape.parallel.ranks() : rank.shape.parallel.replicas();
     for (const Parameter& p : layer->parameters()) {
       const TensorView own = with_axes(p, p.value);
       memory.push_back(is_here(own) ? shared(own, layer) : torch::Tensor());

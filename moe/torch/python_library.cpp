@@ -100,6 +100,12 @@ bool has_attention(const TableReader& options) { return !options.has("attention"
 
 constexpr Limits kDegreeLimits{.least = 1, .most = 4096};
 
+/// A caller would have to cut samples as ranks have them.
+void require_whole_samples(const ParallelShape& parallel) {
+  require<Unsupported>(parallel.cp == 1, "{}: found cp = {}, expected 1: MoELayer takes whole samples", kOptions,
+                       parallel.cp);
+}
+
 /// Reads the plan: of a file, or of the layer and the schedule that the options name; what these leave open is decided
 /// by nominal costs.
 Plan plan_of(const TableReader& options, const WorldTopology& topology) {
@@ -110,6 +116,7 @@ Plan plan_of(const TableReader& options, const WorldTopology& topology) {
         options.fail(options.value(key), key, fmt::format("none beside plan, which says it: {}", path));
     Plan plan = options.has("plan_text") ? parse_plan(options.text("plan_text", false), path) : read_plan(path);
     const ParallelShape& parallel = plan.shape.parallel;
+    require_whole_samples(parallel);
     require<BadInput>(parallel.nodes == topology.nodes && parallel.ranks_per_node == topology.ranks_per_node,
                       "{}: found a plan of {} x {} ranks, expected one of {} x {}, which are here", path,
                       parallel.nodes, parallel.ranks_per_node, topology.nodes, topology.ranks_per_node);
@@ -118,6 +125,7 @@ Plan plan_of(const TableReader& options, const WorldTopology& topology) {
   LayerShape layer;
   read_layer_keys(options, layer);
   ParallelShape parallel = read_parallel_keys(options);
+  require_whole_samples(parallel);
   parallel.nodes = topology.nodes;
   parallel.ranks_per_node = topology.ranks_per_node;
   if (!has_attention(options)) {  // the least that a plan can have, with heads for any MP

@@ -32,6 +32,7 @@ Trained encoder(bool tied) {
 
 struct Division {
   int pp, dp, mp, ep, esp, micro_batches;
+  int cp = 1;
 };
 
 // Drops no token and sums its statistics over all: so a token's way does not depend on the ranks.
@@ -61,7 +62,7 @@ const TokenSource& text() {
 
 Plan plan_of(const std::string& schedule, const Trained& model, const Division& d) {
   const LayerCase shape = model_case(layer_of(model, kSamples / (d.dp * d.micro_batches)),
-                                     {.dp = d.dp, .mp = d.mp, .ep = d.ep, .esp = d.esp, .pp = d.pp});
+                                     {.dp = d.dp, .mp = d.mp, .ep = d.ep, .esp = d.esp, .pp = d.pp, .cp = d.cp});
   return model_plan(schedule, shape, kLayers, d.micro_batches, kVocabulary + (model.encoder ? 1 : 0),
                     {true, true, OptimizerKind::adamw, model.tied});
 }
@@ -89,23 +90,33 @@ const std::vector<Division> kDivisions{{1, 1, 1, 1, 1, 4}, {1, 2, 1, 2, 1, 1}, {
                                        {2, 1, 1, 1, 1, 2}, {2, 2, 1, 2, 1, 4}, {2, 1, 2, 1, 2, 2}, {1, 2, 4, 4, 2, 1},
                                        {2, 2, 2, 2, 2, 2}};
 
-void expect_same_curves(const Trained& model, const std::string& name) {
+// Samples of 8 tokens in 4 and 8 pieces.
+const std::vector<Division> kShared{
+    {1, 1, 1, 2, 1, 1, 2}, {1, 2, 1, 4, 1, 1, 2}, {1, 1, 2, 2, 2, 2, 2}, {2, 1, 1, 2, 1, 2, 2}, {1, 1, 1, 1, 1, 2, 4}};
+
+void expect_same_curves(const Trained& model, const std::string& name,
+                        const std::vector<Division>& divisions = kDivisions) {
   const std::vector<double> alone = curve("fsmoe", model, {1, 1, 1, 1, 1, 1});
   EXPECT_LT(alone.back(), 0.99 * alone.front()) << "it learns nothing";
   double worst = 0;
-  for (const Division& d : kDivisions) {
-    SCOPED_TRACE(fmt::format("{}: pp {} dp {} mp {} ep {} esp {}, {} micro-batches", name, d.pp, d.dp, d.mp, d.ep,
-                             d.esp, d.micro_batches));
+  for (const Division& d : divisions) {
+    SCOPED_TRACE(fmt::format("{}: pp {} dp {} cp {} mp {} ep {} esp {}, {} micro-batches", name, d.pp, d.dp, d.cp, d.mp,
+                             d.ep, d.esp, d.micro_batches));
     const double difference = worst_difference(curve("fsmoe", model, d), alone);
     EXPECT_LE(difference, 1e-8);
     worst = std::max(worst, difference);
   }
-  std::cout << fmt::format("{}: 14 divisions of one batch, losses of {} steps differ by {:.1e} at most\n", name, kSteps,
-                           worst);
+  std::cout << fmt::format("{}: {} divisions of one batch, losses of {} steps differ by {:.1e} at most\n", name,
+                           divisions.size() + 1, kSteps, worst);
 }
 
 TEST(LossCurves, AreTheSameOverRanksMicroBatchesAndStages) {
   for (const std::string gate : {"gshard", "switch", "sigmoid", "xmoe"}) expect_same_curves(gate, gate);
+}
+
+TEST(LossCurves, AreTheSameWhereRanksShareSamples) {
+  for (const std::string gate : {"gshard", "switch"}) expect_same_curves(gate, gate, kShared);
+  expect_same_curves(encoder(true), "encoder, tied", kShared);
 }
 
 TEST(LossCurves, OfEncodersAreTheSameTied) { expect_same_curves(encoder(true), "encoder, tied"); }

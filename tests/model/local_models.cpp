@@ -98,7 +98,7 @@ StackChoices LocalModels::choices() const {
 
 LayerCase model_case(LayerShape layer, ParallelShape sizes) {
   sizes.ranks_per_node = sizes.mp;
-  sizes.nodes = sizes.pp * sizes.dp;
+  sizes.nodes = sizes.pp * sizes.replicas();
   return complete(layer, sizes, Rounding::ragged);
 }
 

@@ -24,7 +24,7 @@ int64_t points = 60;
 
 struct Met {
   int64_t ran = 0, overflown = 0, staged = 0, interleaved = 0, masked = 0, post = 0, tied = 0, tied_stages = 0,
-          biased = 0;
+          biased = 0, shared_samples = 0;
   std::set<std::string> schedules, shapes, dense_shapes;
   double worst = 0, worst_loss = 0;
 } met;
@@ -62,7 +62,8 @@ void prove(const Plan& plan, uint64_t seed) {
   met.tied_stages += plan.step.tied && staged;
   met.schedules.insert(plan.schedule);
   const ParallelShape& p = plan.shape.parallel;
-  const std::string groups = fmt::format("pp {} dp {} mp {} ep {} esp {}", p.pp, p.dp, p.mp, p.ep, p.esp);
+  const std::string groups = fmt::format("pp {} dp {} cp {} mp {} ep {} esp {}", p.pp, p.dp, p.cp, p.mp, p.ep, p.esp);
+  met.shared_samples += p.cp > 1;
   met.shapes.insert(groups);
   if (!plan.dense.none(plan.layers)) met.dense_shapes.insert(groups);
 }
@@ -85,18 +86,17 @@ TEST(Models, LossesAndGradientsAreAutograds) {
   }
   std::cout << fmt::format(
       "{} models, {} over two stages, {} of these with virtual ones, {} of masked tokens, {} post-norm, {} with "
-      "biases, {} tied, {} of these over two "
-      "stages, {} overflown; {} schedules, {} parallel shapes; worst error {:.2e} of the "
-      "largest value, of the loss {:.2e}\n",
-      met.ran, met.staged, met.interleaved, met.masked, met.post, met.biased, met.tied, met.tied_stages, met.overflown,
-      met.schedules.size(), met.shapes.size(), met.worst, met.worst_loss);
+      "biases, {} tied, {} of these over two stages, {} under context parallelism, {} overflown; {} schedules, {} "
+      "parallel shapes; worst error {:.2e} of the largest value, of the loss {:.2e}\n",
+      met.ran, met.staged, met.interleaved, met.masked, met.post, met.biased, met.tied, met.tied_stages,
+      met.shared_samples, met.overflown, met.schedules.size(), met.shapes.size(), met.worst, met.worst_loss);
   EXPECT_GE(met.ran, points);
   if (points < 60) return;  // too few to meet them all
   EXPECT_GE(met.schedules.size(), 12U);
   EXPECT_GE(met.shapes.size(), 8U);
   EXPECT_GE(met.dense_shapes.size(), 6U);
   EXPECT_GT(met.staged, points / 5);
-  for (const int64_t some : {met.interleaved, met.masked, met.post, met.biased, met.tied_stages})
+  for (const int64_t some : {met.interleaved, met.masked, met.post, met.biased, met.tied_stages, met.shared_samples})
     EXPECT_GT(some, points / 15);
 }
 

@@ -133,13 +133,38 @@ TEST(GShardGate, DrawsItsNoiseByGlobalToken) {
   const RankShape second = rank_of("gshard", 4, 4);
   const LayerSeed seed{.seed = 3};
   const Tensor both({2 * second.tokens.count, 4}, DType::float64), part({second.tokens.count, 4}, DType::float64);
-  fill_gate_noise(both, {0, both.view().size(0), both.view().size(0)}, seed);
-  fill_gate_noise(part, second.tokens, seed);
+  fill_gate_noise(both, {0, both.view().size(0), both.view().size(0)}, second.shape, seed);
+  fill_gate_noise(part, second.tokens, second.shape, seed);
   EXPECT_EQ(second.tokens.first, 6);
   for (int64_t i = 0; i < part.view().elements(); ++i)
     EXPECT_EQ(part.view().as<double>()[i], both.view().as<double>()[second.tokens.first * 4 + i]);
-  fill_gate_noise(part, second.tokens, {.seed = 3, .noisy = false});
+  fill_gate_noise(part, second.tokens, second.shape, {.seed = 3, .noisy = false});
   for (int64_t i = 0; i < part.view().elements(); ++i) EXPECT_EQ(part.view().as<double>()[i], 0);
+}
+
+// Ranks that share samples draw what one rank draws for the same places.
+TEST(GShardGate, DrawsItsNoiseByPlaceUnderContextParallelism) {
+  LayerShape layer{.batch = 2, .seq = 12, .model_dim = 4, .hidden = 4, .heads = 1, .experts = 4, .top_k = 2};
+  ParallelShape parallel{.nodes = 2, .ranks_per_node = 1};
+  const LayerCase apart = complete(layer, parallel, Rounding::ragged);
+  parallel.cp = 2;
+  layer.batch *= 2;  // of a CP group: all tokens are as many
+  const LayerCase shared = complete(layer, parallel, Rounding::ragged);
+  const LayerSeed seed{.seed = 3, .micro_batch = 1, .step = 2};
+  const Tensor whole({48, 4}, DType::float64), part({24, 4}, DType::float64);
+  fill_gate_noise(whole, {0, 48, 48}, apart, seed);
+  for (int rank = 0; rank < 2; ++rank) {
+    const RankShape place = rank_shape(shared, rank);
+    ASSERT_EQ(place.tokens, (ShardRange{24 * rank, 24, 48}));
+    fill_gate_noise(part, place.tokens, shared, seed);
+    for (int64_t t = 0; t < 24; ++t) {
+      const int64_t sample = t / 6, half = t % 6 / 3, piece = half == 0 ? rank : 3 - rank;
+      for (int64_t e = 0; e < 4; ++e)
+        EXPECT_EQ(part.view().as<double>()[4 * t + e],
+                  whole.view().as<double>()[4 * (12 * sample + 3 * piece + t % 3) + e])
+            << "rank " << rank << ", token " << t;
+    }
+  }
 }
 
 TEST(Gates, AreFoundByName) {

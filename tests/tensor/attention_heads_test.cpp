@@ -148,6 +148,79 @@ TEST(AttentionHeads, WhatComputesScoresAgainKeepsNone) {
   EXPECT_EQ(bytes_of_heads(true, nullptr), 32 * kTileTokens * shape.seq) << "of a tile's tokens alone";
 }
 
+// A rank's rows of whole sequences: of each of 2 ranks pieces number `rank`, and as many from the end.
+Tensor rows_of_rank(const TensorView& whole, const HeadsShape& of, int ranks, int rank) {
+  const int64_t width = whole.size(1), piece = of.seq / (2 * ranks);
+  Tensor own({of.tokens / ranks, width}, DType::float64);
+  for (int64_t row = 0; row < of.tokens / ranks; ++row) {
+    const int64_t sequence = row / (2 * piece), half = row / piece % 2;
+    const int64_t from = sequence * of.seq + (half == 0 ? rank : 2 * ranks - 1 - rank) * piece + row % piece;
+    std::memcpy(own.view().at(row * width), whole.at(from * width), static_cast<size_t>(width) * sizeof(double));
+  }
+  return own;
+}
+
+// Lays keys one rank's after the other's, with room for values between.
+Tensor by_rank(const TensorView& whole, const HeadsShape& of, int ranks) {
+  const int64_t each = whole.elements() / ranks;
+  Tensor all({2 * ranks * each}, DType::float64);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Tensor own = rows_of_rank(whole, of, ranks, rank);
+    std::memcpy(all.view().at(2 * rank * each), own.view().data(), static_cast<size_t>(own.view().bytes()));
+  }
+  return all;
+}
+
+void compare_shared(const HeadsShape& whole, int ranks, int64_t tile) {
+  const std::string what =
+      fmt::format("L {} over {} ranks by {}, {} heads of {} over {}, causal {}, recompute {}", whole.seq, ranks, tile,
+                  whole.heads, whole.dim, whole.kv_heads, whole.causal, whole.recompute);
+  const int64_t wide = whole.heads * whole.dim, narrow = whole.kv_heads * whole.dim, own = whole.tokens / ranks;
+  const Tensor q = random_tensor({whole.tokens, wide}, 1), k = random_tensor({whole.tokens, narrow}, 2);
+  const Tensor v = random_tensor({whole.tokens, narrow}, 3), dy = random_tensor({whole.tokens, wide}, 4);
+  const Results expected = results_of(*make_flash_heads(whole), whole);
+  const Tensor all_k = by_rank(k, whole, ranks), all_v = by_rank(v, whole, ranks);
+  const Tensor expected_dk = by_rank(expected.dk, whole, ranks), expected_dv = by_rank(expected.dv, whole, ranks);
+  std::vector<double> dk(static_cast<size_t>(expected_dk.view().elements())), dv(dk.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    HeadsShape shape = whole;
+    shape.tokens = own, shape.ranks = ranks, shape.rank = rank, shape.rank_stride = 2 * own * narrow;
+    TensorStore kept;
+    const auto heads = make_composed_heads(cpu_math(), shape, kept, nullptr, tile);
+    const Tensor own_q = rows_of_rank(q, whole, ranks, rank), d_out = rows_of_rank(dy, whole, ranks, rank);
+    Tensor out({own, wide}, DType::float64), dq({own, wide}, DType::float64);
+    Tensor d_keys = random_tensor({2 * ranks * own * narrow}, 5),
+           d_values = random_tensor({2 * ranks * own * narrow}, 6);
+    const HeadInputs in{own_q, all_k, all_v}, d{dq, d_keys, d_values};
+    heads->forward(in, out);
+    heads->backward(in, out, d_out, d);
+    expect_near(out, rows_of_rank(expected.out, whole, ranks, rank), what);
+    expect_near(dq, rows_of_rank(expected.dq, whole, ranks, rank), what + ", dq");
+    for (size_t i = 0; i < dk.size(); ++i) {
+      dk[i] += d_keys.view().as<double>()[i];
+      dv[i] += d_values.view().as<double>()[i];
+    }
+  }
+  for (int rank = 0; rank < ranks; ++rank)
+    for (int64_t i = 2 * rank * own * narrow; i < (2 * rank + 1) * own * narrow; ++i) {
+      ASSERT_NEAR(dk[static_cast<size_t>(i)], expected_dk.view().as<double>()[i], 1e-12) << what << ", dk " << i;
+      ASSERT_NEAR(dv[static_cast<size_t>(i)], expected_dv.view().as<double>()[i], 1e-12) << what << ", dv " << i;
+    }
+}
+
+TEST(AttentionHeads, OfRanksThatShareSequencesAreTheirsOfTheWhole) {
+  for (uint64_t draw = 210; draw < 270 && !testing::Test::HasFailure(); ++draw) {
+    HeadsShape shape = drawn_shape(draw);
+    const int ranks = 2 + static_cast<int>(draw % 3);
+    const int64_t sequences = shape.tokens / shape.seq;
+    shape.seq = 2 * ranks * (1 + shape.seq / 20);
+    shape.tokens = sequences * shape.seq;
+    shape.causal = draw % 4 != 0;
+    shape.recompute = draw % 2 == 0;
+    compare_shared(shape, ranks, 1 + static_cast<int64_t>(draw % 5));
+  }
+}
+
 TEST(AttentionHeads, OfOneTokenPassItsValueOn) {
   compare({.tokens = 5, .seq = 1, .heads = 6, .kv_heads = 2, .dim = 3, .dtype = DType::float64});
 }

@@ -2,22 +2,41 @@
 
 namespace moe::layer {
 
-// The residual goes into this rank's part of the sum over MP, for its own tokens: so each token's is added once.
 void AttentionPart::attention(const Task& task) {
   LayerBuffers& b = layer_.buffers;
   const LayerParts& parts = layer_.parts;
-  const bool forward = task.phase == Phase::forward;
   const TensorView in = b.forward.mp_input;
-  const TensorView from = forward ? in : b.backward.mp_partial,
-                   to = forward ? b.forward.mp_partial : b.backward.mp_input;
-  if (forward) {
-    if (parts.attention_norm) parts.attention_norm->forward(in, read());
-    parts.attention->forward(read(), to);
-  } else {
-    parts.attention->backward_input(from, to);
-    if (task.kind == TaskKind::attention) attention_dw(task);
-    if (parts.attention_norm) parts.attention_norm->backward(in, to, layer_.into.attention_norm);
+  if (task.phase == Phase::forward) {
+    if (parts.attention_norm && !shares()) parts.attention_norm->forward(in, read());
+    parts.attention->forward(read(), b.forward.mp_partial);
+    return add_residual(in, b.forward.mp_partial);
   }
+  parts.attention->backward_input(b.backward.mp_partial, b.backward.mp_input);
+  if (task.kind == TaskKind::attention) attention_dw(task);
+  if (!shares()) end_backward();
+}
+
+// Keys and values are the first of what attention computes in a forward, and the last in a backward.
+void AttentionPart::keys_values(const Task& task) {
+  const LayerParts& parts = layer_.parts;
+  if (task.phase == Phase::forward) {
+    if (parts.attention_norm) parts.attention_norm->forward(layer_.buffers.forward.mp_input, read());
+    return parts.attention->keys_values(read());
+  }
+  parts.attention->keys_values_backward(read(), layer_.buffers.backward.mp_input, layer_.gradients.fresh,
+                                        layer_.into.keys_values);
+  end_backward();
+}
+
+void AttentionPart::end_backward() {
+  const PhaseBuffers& b = layer_.buffers.backward;
+  if (layer_.parts.attention_norm)
+    layer_.parts.attention_norm->backward(layer_.buffers.forward.mp_input, b.mp_input, layer_.into.attention_norm);
+  add_residual(b.mp_partial, b.mp_input);
+}
+
+// The residual goes into this rank's part of the sum over MP, for its own tokens: so each token's is added once.
+void AttentionPart::add_residual(TensorView from, TensorView to) const {
   if (!rank().shape.layer.residual) return;
   const int64_t m = rank().model_dim(), own = rank().tokens.count;
   const int64_t own_row = rank().tokens.first - rank().mp_group().first;
@@ -58,6 +77,18 @@ void AttentionPart::mp_allreduce(const Task& task, CommCall call) {
   const PhaseBuffers& b = layer_.buffers.of(task.phase);
   const TensorView whole = task.phase == Phase::forward ? b.mp_partial : b.mp_input;
   layer_.comms.of(task.group).allreduce(whole.data(), whole.elements(), rank().dtype(), call);
+}
+
+void AttentionPart::cp_allgather(const Task& task, CommCall call) {
+  Attention& attention = *layer_.parts.attention;
+  const TensorView own = attention.own_keys_values(task.phase), all = attention.all_keys_values(task.phase);
+  layer_.comms.of(task.group).allgather(own.data(), all.data(), own.bytes(), call);
+}
+
+void AttentionPart::cp_reducescatter(const Task& task, CommCall call) {
+  Attention& attention = *layer_.parts.attention;
+  const TensorView own = attention.own_keys_values(task.phase), all = attention.all_keys_values(task.phase);
+  layer_.comms.of(task.group).reducescatter(all.data(), own.data(), own.elements(), rank().dtype(), call);
 }
 
 // The residual goes into this rank's part of the sum over MP, for its own tokens: so each token's is added once.

@@ -17,16 +17,23 @@ class AttentionPart {
   void attention(const Task& task);
   /// Computes the other half.
   void attention_dw(const Task& task);
+  /// Computes keys and values of the rank's tokens, under context parallelism.
+  void keys_values(const Task& task);
 
   // These enqueue a collective on the call's stream.
   void mp_allgather(const Task& task, CommCall call);
   void mp_reducescatter(const Task& task, CommCall call);
   void mp_allreduce(const Task& task, CommCall call);
+  void cp_allgather(const Task& task, CommCall call);
+  void cp_reducescatter(const Task& task, CommCall call);
 
  private:
   Math& math() const { return layer_.math(); }
   const RankShape& rank() const { return layer_.shape; }
+  bool shares() const { return rank().shape.parallel.cp > 1; }
   TensorView read() const;
+  void end_backward();
+  void add_residual(TensorView from, TensorView to) const;
 
   LayerState& layer_;
 };

@@ -58,7 +58,8 @@ class ProductLogits final : public GateLogits {
   void fill_noise() {
     int64_t at = 0;
     for (const ShardRange& run : rank_.gated) {
-      fill_gate_noise(noise_.view().part(at * experts_, {run.count, experts_}), run, seed_, math_.memory());
+      fill_gate_noise(noise_.view().part(at * experts_, {run.count, experts_}), run, rank_.shape, seed_,
+                      math_.memory());
       at += run.count;
     }
   }

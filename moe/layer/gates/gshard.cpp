@@ -28,6 +28,7 @@ class GShardGate final : public Gate {
       : tokens_(setup.rank.gated_tokens()),
         experts_(setup.rank.experts.total),
         gated_(setup.rank.gated),
+        shape_(setup.rank.shape),
         seed_(setup.seed),
         products_(setup, 2 * experts_),
         scores_(setup.rank),
@@ -71,7 +72,7 @@ class GShardGate final : public Gate {
   void fill_noise() const {
     int64_t at = 0;
     for (const ShardRange& run : gated_) {
-      fill_gate_noise(noise_.view().part(at * experts_, {run.count, experts_}), run, seed_);
+      fill_gate_noise(noise_.view().part(at * experts_, {run.count, experts_}), run, shape_, seed_);
       at += run.count;
     }
   }
@@ -106,6 +107,7 @@ class GShardGate final : public Gate {
 
   int64_t tokens_, experts_;
   std::vector<ShardRange> gated_;
+  LayerCase shape_;
   LayerSeed seed_;
   GateProjection products_;
   SoftmaxScores<T> scores_;  // of the auxiliary losses

@@ -9,7 +9,7 @@
 namespace moe {
 
 EndsGraph::EndsGraph(const LayerCase& shape, const LayerSeed& seed, const ReferenceEnds& ends)
-    : layer_(shape.layer), ends_(ends) {
+    : shape_(shape), layer_(shape.layer), ends_(ends) {
   const int64_t m = layer_.model_dim;
   std::vector<GraphWeight> weights{{"embedding", {ends.vocabulary, m}, ends.tied ? m : 4}};
   if (!ends.tied) weights.push_back({"head", {ends.vocabulary, m}, m});
@@ -26,7 +26,10 @@ at::Tensor EndsGraph::embed(int micro_batch) const {
   const at::Tensor tokens = indices(ends_.inputs[static_cast<size_t>(micro_batch)]);
   at::Tensor embedded = weights_.at("embedding").index_select(0, tokens);
   if (layer_.rope_theta == 0) {
-    const at::Tensor places = at::arange(tokens.numel()).remainder(layer_.seq);
+    std::vector<int32_t> places_of(static_cast<size_t>(tokens.numel()));
+    for (size_t t = 0; t < places_of.size(); ++t)
+      places_of[t] = static_cast<int32_t>(in_samples(shape_, static_cast<int64_t>(t)) % layer_.seq);
+    const at::Tensor places = indices(places_of);
     embedded = embedded + weights_.at("places").index_select(0, places);
   }
   return layer_.norm == Norm::post_layernorm ? norm_graph(layer_, embedded, weights_, "norm0") : embedded;

@@ -16,6 +16,7 @@ class EndsGraph {
   const GraphWeights& weights() const { return weights_; }
 
  private:
+  const LayerCase shape_;
   const LayerShape layer_;
   const ReferenceEnds& ends_;
   GraphWeights weights_;

@@ -74,7 +74,7 @@ std::vector<int32_t> rows_of_choices(const LayerCase& c, const std::vector<int32
   return rows;
 }
 
-int64_t tokens_of_group(const LayerCase& c) { return c.layer.batch * c.layer.seq / c.parallel.mp; }
+int64_t tokens_of_group(const LayerCase& c) { return mp_tokens(c) / c.parallel.mp; }
 
 GateGraph top_k_gate(const GateGraphInputs& in, const at::Tensor& logits) {
   GateGraph out;

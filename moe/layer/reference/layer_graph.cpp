@@ -38,7 +38,7 @@ Tensor full_weight(const GraphWeight& weight, DType dtype, const LayerSeed& seed
 
 // Computes the sum over a token's kept pairs of weight * expert(the row that they fill).
 Tensor experts(const LayerCase& c, const Tensor& hidden, const GateGraph& gate, const GraphWeights& w) {
-  const int64_t group = c.layer.batch * c.layer.seq / c.parallel.mp;
+  const int64_t group = mp_tokens(c) / c.parallel.mp;
   Tensor out = at::zeros_like(hidden);
   for (int64_t e = 0; e < c.layer.experts; ++e) {
     std::vector<int32_t> tokens, pairs, rows;
@@ -61,6 +61,26 @@ Tensor experts(const LayerCase& c, const Tensor& hidden, const GateGraph& gate, 
   }
   return out;
 }
+
+// Turns rows that lie by rank, as all else has them, to those of whole samples, and back.
+class SampleOrder {
+ public:
+  explicit SampleOrder(const LayerCase& c) {
+    if (c.parallel.cp == 1) return;
+    std::vector<int32_t> samples(static_cast<size_t>(c.parallel.replicas() * mp_tokens(c))), ranks(samples.size());
+    for (size_t token = 0; token < samples.size(); ++token) {
+      samples[token] = static_cast<int32_t>(in_samples(c, static_cast<int64_t>(token)));
+      ranks[static_cast<size_t>(samples[token])] = static_cast<int32_t>(token);
+    }
+    of_token_ = indices(samples);
+    token_of_ = indices(ranks);
+  }
+  Tensor of_samples(const Tensor& rows) const { return token_of_.defined() ? rows.index_select(0, token_of_) : rows; }
+  Tensor of_ranks(const Tensor& rows) const { return of_token_.defined() ? rows.index_select(0, of_token_) : rows; }
+
+ private:
+  Tensor of_token_, token_of_;  // undefined: both orders are one
+};
 
 }  // namespace
 
@@ -92,14 +112,16 @@ GraphWeights graph_weights(const std::vector<GraphWeight>& weights, DType dtype,
 
 Tensor graph_gate_noise(const LayerCase& c, const LayerSeed& seed) {
   return filled_rows(c.parallel.dp * c.layer.batch * c.layer.seq, c.layer.experts, sums_type(c.layer.dtype),
-                     [&](auto rows, ShardRange all) { fill_gate_noise(rows, all, seed); });
+                     [&](auto rows, ShardRange all) { fill_gate_noise(rows, all, c, seed); });
 }
 
 GraphOutputs run_graph(const LayerCase& c, const GraphInputs& in, const LayerChoices& choices) {
   const LayerShape& l = c.layer;
   const auto& w = in.weights;
   const bool post = l.norm == Norm::post_layernorm;
-  Tensor hidden = attention_graph(l, post ? in.input : norm_graph(l, in.input, w, kNormGain1), w);
+  const SampleOrder order(c);
+  const Tensor read = order.of_samples(post ? in.input : norm_graph(l, in.input, w, kNormGain1));
+  Tensor hidden = order.of_ranks(attention_graph(l, read, w));
   if (l.residual) hidden = hidden + in.input;
   if (post) hidden = norm_graph(l, hidden, w, kNormGain1);
   const Tensor normed = post ? hidden : norm_graph(l, hidden, w, kNormGain2);

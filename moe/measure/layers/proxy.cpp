@@ -44,10 +44,10 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
   layer.top_k = std::min(nominal.layer.top_k, layer.experts);
   layer.node_limit = 0;  // of more nodes than these
   const auto rows = static_cast<double>(std::max<int64_t>(fewest_rows, kFewestRows));
-  const double tokens = rows * parallel.mp * static_cast<double>(layer.experts) /
+  const double tokens = rows * parallel.mp * parallel.cp * static_cast<double>(layer.experts) /
                         (static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1.0));
-  layer.seq = kTokensASample;
-  layer.batch = static_cast<int64_t>(std::ceil(tokens / kTokensASample));
+  layer.seq = parallel.cp > 1 ? whole_steps(kTokensASample, 2 * parallel.cp * parallel.mp) : kTokensASample;
+  layer.batch = static_cast<int64_t>(std::ceil(tokens / static_cast<double>(layer.seq)));
   const Rounding rounding = nominal.rounding == Rounding::exact ? Rounding::ragged : nominal.rounding;
   LayerCase small = complete(layer, parallel, rounding);
   while (static_cast<double>(capacity_rows(small)) < rows) ++small.layer.batch;  // Tutel's rounds down
@@ -76,7 +76,6 @@ int64_t proxy_bytes(const Plan& proxy, const LayerCases& cases, const Gradient& 
 
 LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward) {
   const ParallelShape& p = nominal.parallel;
-  require<Unsupported>(p.cp == 1, "cp = {}: context parallelism is planned, not run; expected 1", p.cp);
   ParallelShape parallel;
   parallel.ep_inside = p.ep_inside;
   parallel.recompute = p.recompute;
@@ -84,6 +83,7 @@ LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_ba
   parallel.nodes = kProxyNodes * p.pp;
   parallel.pp = p.pp;
   parallel.ranks_per_node = kProxyRanksPerNode;
+  parallel.cp = two_if_more(p.cp);
   parallel.mp = two_if_more(p.mp);
   parallel.ep = two_if_more(p.ep);
   parallel.esp = two_if_more(p.esp);

@@ -123,12 +123,32 @@ void attention_softmax_rows_backward(TensorView shares, TensorView gradients, T 
   }
 }
 
+// Heads of sequences that ranks share. They keep nothing between calls: what a call needs lives as long as it.
+class ComposedOnCall final : public AttentionHeads {
+ public:
+  ComposedOnCall(Math& math, const HeadsShape& shape) : math_(math), shape_(shape) { shape_.recompute = true; }
+  void forward(const HeadInputs& in, TensorView out) override { made()->forward(in, out); }
+  void backward(const HeadInputs& in, TensorView out, TensorView d_out, const HeadInputs& d) override {
+    made()->backward(in, out, d_out, d);
+  }
+
+ private:
+  std::unique_ptr<AttentionHeads> made() {
+    TensorStore none;  // scores that are computed again are not kept
+    return make_composed_heads(math_, shape_, none);
+  }
+
+  Math& math_;
+  HeadsShape shape_;
+};
+
 class CpuMath final : public Math {
  public:
   MemorySpace& memory() override { return cpu_memory(); }
   void use(void*) override {}
   std::unique_ptr<AttentionHeads> make_heads(const HeadsShape& shape, TensorStore&) override {
-    return make_flash_heads(shape);
+    if (shape.ranks == 1) return make_flash_heads(shape);
+    return std::make_unique<ComposedOnCall>(*this, shape);
   }
   void gemm(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch) override {
     moe::gemm(a, b, out, into, batch);

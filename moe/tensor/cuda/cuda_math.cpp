@@ -27,7 +27,7 @@ void* CudaMath::scratch(int64_t bytes) {
 }
 
 std::unique_ptr<AttentionHeads> CudaMath::make_heads(const HeadsShape& shape, TensorStore& kept) {
-  if (torch_gpu_) return make_torch_heads(shape, TorchGpu{*torch_gpu_, [this] { return stream_; }});
+  if (torch_gpu_ && shape.ranks == 1) return make_torch_heads(shape, TorchGpu{*torch_gpu_, [this] { return stream_; }});
   if (!heads_scratch_) heads_scratch_ = std::make_shared<HeadsScratch>();
   return make_composed_heads(*this, shape, kept, heads_scratch_);
 }
