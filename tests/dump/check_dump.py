@@ -96,10 +96,31 @@ class Norm:
         return dx * self.scale, gradients
 
 
+class SampleOrder:
+    """Rows lie by rank. Under context parallelism rank c of C has of every sample, in 2 C pieces, c and 2 C - 1 - c."""
+
+    def __init__(self, manifest):
+        self.ranks, self.seq, self.batch = (manifest["parallel"].get("cp", 1), manifest["layer"]["seq"],
+                                            manifest["layer"]["batch"])
+
+    def by_sample(self, x):
+        return x[np.argsort(self.numbers(len(x)))] if self.ranks > 1 else x
+
+    def by_rank(self, x):
+        return x[self.numbers(len(x))] if self.ranks > 1 else x
+
+    def numbers(self, rows):
+        """Of each row in the order of ranks, its number in the order of samples."""
+        sample_rows = np.arange(rows).reshape(-1, self.batch, 2 * self.ranks, self.seq // (2 * self.ranks))
+        return np.concatenate([np.concatenate([group[:, [c, 2 * self.ranks - 1 - c]].ravel()
+                                               for c in range(self.ranks)]) for group in sample_rows])
+
+
 class Attention:
     """Attention with key-value heads that several query heads share."""
 
-    def __init__(self, layer, w):
+    def __init__(self, manifest, w):
+        layer, self.order = manifest["layer"], SampleOrder(manifest)
         self.w, self.seq, self.heads = w, layer["seq"], layer["heads"]
         self.kv, self.d = layer["kv_heads"], layer.get("head_dim", layer["model_dim"] // layer["heads"])
         self.theta, self.causal, self.bias = layer.get("rope_theta", 0), layer.get("causal", True), "bq" in w
@@ -130,7 +151,7 @@ class Attention:
         return np.einsum("lij,nhlj->nhli", turns, x)
 
     def forward(self, x):
-        self.x = x
+        self.x = x = self.order.by_sample(x)
         q, k, v = (self.split(x @ self.w["w" + name] + (self.w["b" + name] if self.bias else 0)) for name in "qkv")
         self.q, self.k, self.v = self.rotated(q), self.shared(self.rotated(k)), self.shared(v)
         scores = self.q @ self.k.transpose(0, 1, 3, 2) / math.sqrt(self.d)
@@ -138,9 +159,10 @@ class Attention:
             scores[..., np.triu(np.ones((self.seq, self.seq), bool), 1)] = -np.inf
         self.p = softmax(scores)
         self.mixed = self.join(self.p @ self.v)
-        return self.mixed @ self.w["wo"] + (self.w["bo"] if self.bias else 0)
+        return self.order.by_rank(self.mixed @ self.w["wo"] + (self.w["bo"] if self.bias else 0))
 
     def backward(self, dy):
+        dy = self.order.by_sample(dy)
         gradients = {"wo": self.mixed.T @ dy}
         if self.bias:
             gradients["bo"] = dy.sum(0)
@@ -156,7 +178,7 @@ class Attention:
             if self.bias:
                 gradients["b" + name[1:]] = flat.sum(0)
             dx = dx + flat @ self.w[name].T
-        return dx, gradients
+        return self.order.by_rank(dx), gradients
 
 
 class Gate:
@@ -355,7 +377,7 @@ class DenseLayer:
     def __init__(self, manifest, t):
         layer, self.residual = manifest["layer"], manifest["layer"]["residual"]
         self.norms = [Norm(layer, t, name) for name in ("norm1", "norm2")]
-        self.parts = [Attention(layer, t), Shared(layer, t, True, "ffn_")]
+        self.parts = [Attention(manifest, t), Shared(layer, t, True, "ffn_")]
         hidden = t["ffn_w1"].shape[1]
         assert hidden == manifest["dense_hidden"], f"feed-forward: {hidden} columns, the manifest has others"
         assert not {"gate", "w1", "routing.expert"} & set(t), "a dense layer has experts"
@@ -380,7 +402,7 @@ class Layer:
         layer, self.residual = manifest["layer"], manifest["layer"]["residual"]
         self.norms, self.post = [Norm(layer, t, name) for name in ("norm1", "norm2")], layer["norm"] == "post-layernorm"
         assert (layer["norm"] == "none") == (self.norms[0].gain is None)
-        self.attention, self.gate, self.experts = Attention(layer, t), Gate(manifest, t), Experts(layer, t)
+        self.attention, self.gate, self.experts = Attention(manifest, t), Gate(manifest, t), Experts(layer, t)
         self.shared = Shared(layer, t, "shared_hidden" in layer)
 
     def forward(self, x):
@@ -433,7 +455,7 @@ def stage_ends(manifest):
 
 def ends_of(manifest, t):
     if "vocabulary" in manifest:
-        return ModelEnds(manifest, t, lambda name: Norm(manifest["layer"], t, name))
+        return ModelEnds(manifest, t, SampleOrder(manifest), lambda name: Norm(manifest["layer"], t, name))
     first, last = 0, manifest["layers"] - 1
     return StackEnds(t, lambda m: prefixes(manifest, first, m)[1], lambda m: prefixes(manifest, last, m)[1])
 

@@ -32,6 +32,8 @@ LAYERS = {
     "single": ["--schedule", "monta-o2,tutel", "--degree-forward", "3", "--ffn", "mixtral"],
     "dropless": ["--schedule", "monta-o2,ds-moe-replicated", "--dtype", "float64", "--gate", "sigmoid",
                  "--capacity-factor", "none", "--experts", "16", "--top-k", "3"],
+    "shared samples": ["--schedule", "fsmoe,parm-s2", "--dtype", "float64", "--cp", "2", "--kv-heads", "4", "--bias",
+                       "--rope-theta", "100", "--experts", "16"],
     "stack": ["--schedule", "fsmoe,lina,parm-s2", "--dtype", "float64", "--layers", "3", "--micro-batches", "2"],
     "stages": ["--schedule", "fsmoe,tutel", "--dtype", "float64", "--layers", "3", "--micro-batches", "3", "--pp", "2",
                "--pipeline", "1f1b", "--aux-loss", "0.1"],

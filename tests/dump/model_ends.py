@@ -23,14 +23,15 @@ class StackEnds:
 
 
 class ModelEnds:
-    def __init__(self, manifest, t, make_norm):
-        self.t, self.seq, self.make_norm = t, manifest["layer"]["seq"], make_norm
+    def __init__(self, manifest, t, order, make_norm):
+        self.t, self.seq, self.order, self.make_norm = t, manifest["layer"]["seq"], order, make_norm
         self.logits = {}
         self.loss, self.of_head, self.causal = 0, {}, manifest["layer"].get("causal", True)
         self.known = manifest["vocabulary"]
         self.count = sum((targets >= 0).sum() for name, targets in t.items() if name.endswith(".targets"))
         for m in range(manifest["micro_batches"]):
-            tokens, targets = (t[f"micro-batch-{m}.{name}"].reshape(-1, self.seq) for name in ("tokens", "targets"))
+            tokens, targets = (order.by_sample(t[f"micro-batch-{m}.{name}"]).reshape(-1, self.seq)
+                               for name in ("tokens", "targets"))
             for name, of_text in (("tokens", tokens), ("targets", targets[targets >= 0])):
                 assert ((0 <= of_text) & (of_text < self.known)).all(), f"{name}: not all are 0 to {self.known - 1}"
             if self.causal:
@@ -50,7 +51,7 @@ class ModelEnds:
 
     def before(self, micro_batch):
         self.tokens = self.t[f"micro-batch-{micro_batch}.tokens"]
-        self.places = np.arange(self.tokens.size) % self.seq
+        self.places = self.order.by_rank(np.arange(self.tokens.size)) % self.seq
         x = self.t["embedding"][self.tokens]
         x = x + self.t["places"][self.places] if "places" in self.t else x
         self.first_norm = self.make_norm("norm0")
