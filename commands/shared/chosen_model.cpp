@@ -77,7 +77,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
 ScheduleTable possible_schedules(const ChosenModel& chosen) {
   const ModelShape& model = chosen.model;
   const bool several = model.layers > 1 || model.micro_batches > 1;
-  return several && model.shape.parallel.pp == 1 ? all_schedules() : schedules();
+  return several ? all_schedules() : schedules();
 }
 
 void record_ends(Fields& parameters, const ChosenModel& chosen) {

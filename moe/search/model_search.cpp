@@ -117,7 +117,7 @@ double least_seconds(search::LayerReplay layer, search::LayerReplay* dense, cons
 std::vector<int> kept_layers(const ModelShape& model, IterationOrder order) {
   std::vector<int> kept{usually_kept(model, order)};
   if (order == IterationOrder::any)
-    for (const int keep : {2 * model.layers, model.layers + 1})
+    for (const int keep : {more_kept(model, 1), more_kept(model, 0)})
       if (keep < kept.back()) kept.push_back(keep);
   return kept;
 }
@@ -127,13 +127,18 @@ WaveChoice wave_choice(const Schedule& schedule, DegreeChoice choice, int keep) 
   return {.keep = keep, .forward = choice.forward, .backward = choice.backward, .order = schedule.iteration};
 }
 
-// Returns the request for what an iteration needs at least that keeps the activations of so many layers.
+// Returns the request for what an iteration needs at least whose stages keep the activations of so many layers.
 MemoryRequest least_request(const ModelShape& model, int keep) {
   MemoryRequest request = memory_request(model, model.shape, kWave.flow);
   const bool recomputes = model.shape.parallel.recompute == Recompute::full;
-  StageSlots slots{.kept = recomputes ? 1 : keep, .outputs = keep - (keep + model.layers - 1) / model.layers};
-  if (!recomputes) slots.kept_dense = model.dense.in(0, model.layers) * keep / model.layers;
-  request.slots = {slots};
+  const StageSplit split = model.split();
+  for (int stage = 0; stage < split.stages; ++stage) {
+    const int layers = layers_in(split, stage), chunk = layers / split.virtual_stages;
+    const int kept = std::min(keep, layers * model.micro_batches);
+    StageSlots slots{.kept = recomputes ? 1 : kept, .outputs = kept - (kept + chunk - 1) / chunk};
+    if (!recomputes) slots.kept_dense = model.dense_in(stage) * kept / layers;
+    request.slots.push_back(slots);
+  }
   return request;
 }
 
@@ -248,8 +253,8 @@ void ModelSearch::try_degrees(const Asked& asked, LayerResult& layer, double lea
 
 ModelResult ModelSearch::tune_iteration(const Asked& asked) {
   const auto& [schedule, pricer, model, strategy, choice] = asked;
-  require_usable(model.shape.parallel.pp == 1, schedule, "found {} pipeline stages, expected 1",
-                 model.shape.parallel.pp);
+  require_usable(model.shape.parallel.pp == 1 || schedule.iteration == IterationOrder::any, schedule,
+                 "found {} pipeline stages, expected 1", model.shape.parallel.pp);
   const auto holds = [&asked](const MemoryRequest& request) {  // clang 14 captures no structured binding
     return !asked.choice.holds || asked.choice.holds(request);
   };

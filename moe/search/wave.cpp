@@ -73,6 +73,13 @@ struct Stream {
   }
 };
 
+// Returns whether a task waits for one that it is after in the base plan: not a pass of the layer before for this one's
+// weight gradients, nor a stage's receive for the pass before.
+bool waits_in_any_order(const Task& task, const Task& before) {
+  if (is_of_layer(task.kind)) return before.kind != TaskKind::attention_dw;
+  return task.kind != TaskKind::recv || part_of(before.kind) == TaskPart::stages;
+}
+
 // The tasks of an iteration and what each waits for, whatever the order of lanes. `base` has the passes one after the
 // other and sends each layer's gradients in slices of their own.
 struct Iteration {
@@ -110,6 +117,11 @@ struct Iteration {
 // The tasks of a layer's pass over a micro-batch by what they do in it.
 struct PassTasks {
   std::vector<int> begins, ends, weights;
+};
+
+// The cells, layers of micro-batches, that a stage passes, in the base plan's order.
+struct StagePasses {
+  std::vector<size_t> forwards, backwards;
 };
 
 struct Pass {
@@ -167,9 +179,8 @@ Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep, Iter
   seconds = price(pricer, plan);
   for (const Task& task : tasks()) {
     const auto id = static_cast<size_t>(task.id);
-    // A pass of the layer before need not wait for this one's weight gradients.
-    for (const int other : task.after)
-      if (!is_of_layer(task.kind) || this->task(other).kind != TaskKind::attention_dw) after[id].push_back(other);
+    std::ranges::copy_if(task.after, std::back_inserter(after[id]),
+                         [&](int other) { return waits_in_any_order(task, this->task(other)); });
     const bool is_unit = task.kind == TaskKind::gradient || task.kind == TaskKind::expert_gradient;
     const auto waits_for_unit = [&](int other) { return !ordered[static_cast<size_t>(other)]; };
     ordered[id] = !is_unit && std::ranges::none_of(task.after, waits_for_unit);
@@ -208,38 +219,50 @@ void Iteration::add_unit(const Task& sends) {
   }
   std::ranges::sort(unit.makers);
   unit.makers.erase(std::unique(unit.makers.begin(), unit.makers.end()), unit.makers.end());
-  auto stream = std::ranges::find(streams, sends.kind, &Stream::kind);
+  auto stream = std::ranges::find_if(
+      streams, [&](const Stream& s) { return s.kind == sends.kind && s.lane == sends.lane; });
   if (stream == streams.end()) stream = streams.insert(stream, Stream{sends.kind, sends.lane});
   stream->units.push_back(std::move(unit));
 }
 
 void Iteration::add_passes(int keep, IterationOrder order) {
+  const StageSplit split = base.split();
   const int layers = base.layers, cells = layers * base.micro_batches;
   std::vector<PassTasks> forwards(static_cast<size_t>(cells)), backwards(forwards);
+  const auto cell_of = [&](const Task& task) { return static_cast<size_t>(task.micro_batch * layers + task.layer); };
   const auto pass = [&](const Task& task) -> PassTasks& {
-    const auto cell = static_cast<size_t>(task.micro_batch * layers + task.layer);
-    return task.runs_in() == Phase::forward ? forwards[cell] : backwards[cell];
+    return task.runs_in() == Phase::forward ? forwards[cell_of(task)] : backwards[cell_of(task)];
   };
   const auto same_pass = [&](const Task& a, const Task& b) {
     return is_of_layer(a.kind) && is_of_layer(b.kind) && a.runs_in() == b.runs_in() && a.layer == b.layer &&
            a.micro_batch == b.micro_batch;
   };
+  std::vector<StagePasses> stages(static_cast<size_t>(split.stages));
   std::vector<bool> leads_on(tasks().size());
   for (const Task& task : tasks()) {
+    if (task.kind == TaskKind::recv) pass(task).begins.push_back(task.id);  // it needs memory
     if (!is_of_layer(task.kind)) continue;
     bool begins = true;
     for (const int other : after[static_cast<size_t>(task.id)])
       if (same_pass(this->task(other), task)) begins = false, leads_on[static_cast<size_t>(other)] = true;
     if (begins) pass(task).begins.push_back(task.id);
     if (is_weight_half(task)) pass(task).weights.push_back(task.id);
+    StagePasses& stage = stages[static_cast<size_t>(base.structure->lanes[static_cast<size_t>(task.lane)].stage)];
+    std::vector<size_t>& in_order = task.runs_in() == Phase::forward ? stage.forwards : stage.backwards;
+    if (in_order.empty() || in_order.back() != cell_of(task)) in_order.push_back(cell_of(task));
   }
   for (const Task& task : tasks())
     if (is_of_layer(task.kind) && !leads_on[static_cast<size_t>(task.id)]) pass(task).ends.push_back(task.id);
-  for (int n = 0; n < cells; ++n) {
-    const int layer = layers - 1 - n % layers, cell = n - n % layers + layer;  // of the n-th backward
-    const PassTasks& backward = backwards[static_cast<size_t>(cell)];
-    if (n + keep < cells) add_edges(backward.ends, forwards[static_cast<size_t>(n + keep)].begins);
-    if (layer >= 2) add_edges(backward.weights, backwards[static_cast<size_t>(cell) - 2].begins);
+  for (int s = 0; s < split.stages; ++s) {
+    const StagePasses& stage = stages[static_cast<size_t>(s)];
+    for (size_t n = static_cast<size_t>(keep); n < stage.forwards.size(); ++n)
+      add_edges(backwards[stage.backwards[n - static_cast<size_t>(keep)]].ends, forwards[stage.forwards[n]].begins);
+    const auto late = static_cast<size_t>(std::max(2, s * layers_in(split, s) / split.virtual_stages));
+    for (size_t n = late; n < stage.backwards.size(); ++n) {
+      const size_t earlier = stage.backwards[n - late], later = stage.backwards[n];
+      const bool same_batch = earlier / static_cast<size_t>(layers) == later / static_cast<size_t>(layers);
+      if (split.stages > 1 || same_batch) add_edges(backwards[earlier].weights, backwards[later].begins);
+    }
   }
   std::vector<int> last_ends;  // of the turn before
   for (const Turn& turn : turns_of(order, layers, base.micro_batches)) {
@@ -425,23 +448,35 @@ Order justified(const Iteration& iteration, Order order) {
   }
 }
 
+// Returns by task, in `most_s` at most, how early the base plan has it.
+std::vector<double> by_place(const Iteration& iteration, double most_s) {
+  std::vector<double> urgency(iteration.tasks().size());
+  for (size_t id = 0; id < urgency.size(); ++id)
+    urgency[id] = most_s * (1 - static_cast<double>(id) / static_cast<double>(urgency.size()));
+  return urgency;
+}
+
 // Of several tasks the one with the longest tail is first, gradients of weights last. `draws`: of other orders, by
-// tails that are longer by chance, and every fourth without that rule.
+// tails that are longer by chance, and every fourth without that rule. With stages the longest tail alone would run too
+// far ahead in the first ones: there the base plan's order is tried too, with draws about it.
 Order best_order(const Iteration& iteration, int draws) {
   const std::vector<double> tail_s = tails(iteration);
   const double longest_s = *std::ranges::max_element(tail_s);
+  std::vector<std::vector<double>> urgencies{tail_s};
+  if (iteration.base.shape.parallel.pp > 1) urgencies.push_back(by_place(iteration, longest_s));
   const uint64_t stream = stream_of("wave");
   Order best;
   for (int draw = 0; draw <= draws; ++draw) {
     const double most = draw == 0 ? 0 : 0.3 * (1 + draw % 3);
-    std::vector<double> urgency = tail_s;
-    for (size_t id = 0; id < urgency.size(); ++id) {
-      urgency[id] *= 1 + most * random_uniform(static_cast<uint64_t>(draw), stream, id);
-      if (draw % 4 != 3 && !is_weight_half(iteration.tasks()[id])) urgency[id] += 2 * longest_s;
+    for (std::vector<double> urgency : urgencies) {
+      for (size_t id = 0; id < urgency.size(); ++id) {
+        urgency[id] *= 1 + most * random_uniform(static_cast<uint64_t>(draw), stream, id);
+        if (draw % 4 != 3 && !is_weight_half(iteration.tasks()[id])) urgency[id] += 2 * longest_s;
+      }
+      Order order = justified(iteration, draw % 2 == 0 ? ListSchedule(iteration, urgency).run()
+                                                       : SerialSchedule(iteration, urgency, false).run());
+      if (best.tasks.empty() || search::better(order.seconds, best.seconds)) best = std::move(order);
     }
-    Order order = justified(iteration, draw % 2 == 0 ? ListSchedule(iteration, urgency).run()
-                                                     : SerialSchedule(iteration, urgency, false).run());
-    if (draw == 0 || search::better(order.seconds, best.seconds)) best = std::move(order);
   }
   return best;
 }
@@ -677,10 +712,10 @@ class Rewriter {
   Lists new_ids_;  // by the base plan's id
 };
 
-// Returns the passes one after the other, each layer's gradients sent in a slice.
+// Returns the passes one after the other, those of stages in the order of 1F1B, each layer's gradients sent in a slice.
 Plan base_plan(const ModelShape& model, const WaveDegrees& degrees) {
   ModelShape decided = model;
-  decided.order = PipelineOrder::gpipe;
+  decided.order = model.shape.parallel.pp > 1 ? PipelineOrder::one_f_one_b : PipelineOrder::gpipe;
   if (model.shape.rounding == Rounding::lcm && model.shape.row_multiple == 1)
     decided.shape.row_multiple =
         std::lcm(std::lcm(degrees.first_forward, degrees.forward), std::lcm(degrees.backward, degrees.last_backward));
@@ -706,20 +741,23 @@ DegreeRanges degree_ranges(const WaveChoice& choice, const LayerPricer& pricer) 
 struct Load {
   std::vector<double> busy_s;  // by lane
   double chain_s = 0;
+  double halves_s = 0;  // of the computing lane: what no other pass waits for
 
   void add(const Load& other, double times = 1) {
     for (size_t lane = 0; lane < busy_s.size(); ++lane) busy_s[lane] += times * other.busy_s[lane];
     chain_s += times * other.chain_s;
+    halves_s += times * other.halves_s;
   }
   void lower(const Load& other) {
     for (size_t lane = 0; lane < busy_s.size(); ++lane) busy_s[lane] = std::min(busy_s[lane], other.busy_s[lane]);
     chain_s = std::min(chain_s, other.chain_s);
+    halves_s = std::max(halves_s, other.halves_s);
   }
 };
 
 /// What an iteration has behind its passes. Whatever waits for gradients' sums stands behind all passes on its lane.
 struct StepLoad {
-  StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const ModelShape& model, size_t lanes);
+  StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const ModelShape& model, int stage, size_t lanes);
 
   std::vector<double> sums_s, gathers_s;  // by lane
   std::vector<double> head_sums_s;        // which may be sent at any time
@@ -731,10 +769,13 @@ struct StepLoad {
   }
 };
 
-StepLoad::StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const ModelShape& model, size_t lanes)
+StepLoad::StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const ModelShape& model, int stage,
+                   size_t lanes)
     : sums_s(lanes), gathers_s(lanes), head_sums_s(lanes), waits(!model.step.planned || pricer.has(GroupKind::dp)) {
   const ParallelShape& p = model.shape.parallel;
-  const int dense_layers = dense == nullptr ? 0 : model.dense_in(0), moe_layers = model.layers - dense_layers;
+  const int dense_layers = model.dense_in(stage), moe_layers = model.moe_in(stage);
+  const int64_t embedding_bytes = stage == 0 ? model.embedding_gradient_bytes : 0;
+  const int64_t head_bytes = stage + 1 == p.pp ? model.head_gradient_bytes : 0;
   const schedule::StageLanes of(kWave.lanes, networks_of(pricer.groups()), 1);
   const auto on = [&](GroupKind group, std::vector<double>& seconds) -> double& {
     return seconds[static_cast<size_t>(of.of(group, 0))];
@@ -745,10 +786,10 @@ StepLoad::StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const Mo
     return sum;
   };
   if (pricer.has(GroupKind::dp)) {
-    const int64_t bytes = model.embedding_gradient_bytes + each_layer(&LayerPricer::gradient_bytes);
+    const int64_t bytes = embedding_bytes + each_layer(&LayerPricer::gradient_bytes);
     const double seconds = pricer.gradient_seconds_in_parts(bytes);
     on(GroupKind::dp, sums_s) += seconds;
-    on(GroupKind::dp, head_sums_s) = pricer.gradient_seconds_in_parts(bytes + model.head_gradient_bytes) - seconds;
+    on(GroupKind::dp, head_sums_s) = pricer.gradient_seconds_in_parts(bytes + head_bytes) - seconds;
     if (p.zero > 0)
       on(GroupKind::dp, gathers_s) +=
           each_layer([](const LayerPricer& l) { return l.dense_seconds(TaskKind::weights, Phase::backward); });
@@ -773,26 +814,27 @@ StepLoad::StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const Mo
   add(model.shape, step_weights(model.shape), moe_layers);
   if (dense_layers > 0) add(dense->shape(), step_weights(dense->shape()), dense_layers);
   if (!model.ends.none()) {
-    add(model.shape, model.ends.head, 1);
-    add(model.shape, model.ends.embedding, 1);
-  } else if (model.head_gradient_bytes + model.embedding_gradient_bytes > 0) {
+    if (stage + 1 == p.pp) add(model.shape, model.ends.head, 1);
+    if (stage == 0) add(model.shape, model.ends.embedding, 1);
+  } else if (head_bytes + embedding_bytes > 0) {
     first_s = 0;
   }
 }
 
-/// Bounds an iteration from below by its lanes, with what leads to a lane's first task and follows its last one, and by
-/// tasks that follow each other: in a micro-batch, from one to the next where memory or turns make them, and in the
-/// step.
-class IterationBound {
+/// Bounds a stage's part of an iteration from below by its lanes, with what leads to a lane's first task and follows its
+/// last one, and by tasks that follow each other: in a micro-batch, from one to the next where memory or turns make
+/// them, and in the step.
+class StageBound {
  public:
-  IterationBound(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice)
+  StageBound(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice, int stage)
       : model_(model),
+        layers_(layers_of_stage(model.split(), stage)),
         dense_(model.dense.none(model.layers) ? nullptr : &pricer.dense(model.dense.hidden)),
         keep_(choice.keep),
         ranges_(degree_ranges(choice, pricer)),
         order_(choice.order),
         lanes_(BoundShapes().get(kWave, pricer.outline(), Phase::forward).lanes.size()),
-        step_(pricer, dense_, model, lanes_) {
+        step_(pricer, dense_, model, stage, lanes_) {
     const int dense_layers = model.dense.in(0, model.layers);
     if (dense_layers < model.layers) set_loads(pricer, ranges_, kinds_[0]);
     if (dense_layers > 0) set_loads(*dense_, {{{1, 1}, {1, 1}}}, kinds_[1]);
@@ -810,6 +852,12 @@ class IterationBound {
   }
   /// Returns the bound for these degrees, of which 0 is any.
   double seconds(const WaveDegrees& degrees) const;
+  /// Likewise of all passes before the stage's first layer, which lead to its first task or follow its last one.
+  double before_s(Phase phase, int degree) const {
+    double seconds = 0;
+    for (int layer = 0; layer < layers_.front(); ++layer) seconds += load(layer, phase, degree).chain_s;
+    return seconds;
+  }
 
  private:
   // A layer's passes by phase and degree, at 0 the least of each; what leads to a lane's tasks of a forward, and what
@@ -832,6 +880,7 @@ class IterationBound {
       layer.outside_s[p].assign(lanes_, std::numeric_limits<double>::infinity());
       for (int r = ranges[p].first; r <= ranges[p].most; ++r) {
         Load load{{}, chained.crossings({.exact = r}).back().back()};
+        load.halves_s = all.busy(0, {.exact = r}) - chained.busy(0, {.exact = r});
         for (size_t lane = 0; lane < lanes_; ++lane) {
           load.busy_s.push_back(all.busy(static_cast<int>(lane), {.exact = r}));
           double& outside_s = layer.outside_s[p][lane];
@@ -852,7 +901,7 @@ class IterationBound {
   // Returns a phase of a micro-batch.
   Load all_layers(Phase phase, int degree) const {
     Load sum{std::vector<double>(lanes_)};
-    for (int layer = 0; layer < model_.layers; ++layer) sum.add(load(layer, phase, degree));
+    for (const int layer : layers_) sum.add(load(layer, phase, degree));
     return sum;
   }
 
@@ -860,7 +909,7 @@ class IterationBound {
   std::vector<double> outside_s(Phase phase) const {
     std::vector<double> outside_s(lanes_);
     for (size_t lane = 0; lane < lanes_; ++lane)
-      for (int layer = 0; layer < model_.layers; ++layer) {
+      for (const int layer : layers_) {
         const Layer& kind = kinds_[model_.dense.has(layer) ? 1 : 0];
         if (const double own_s = kind.outside_s[static_cast<size_t>(phase)][lane]; std::isfinite(own_s)) {
           outside_s[lane] += own_s;
@@ -875,14 +924,15 @@ class IterationBound {
   // backwards, where memory makes forwards wait for backwards: from the i-th backward on to the forward that waits for
   // it.
   double micro_batch_s(const WaveDegrees& degrees) const {
-    const int ahead = keep_ - model_.layers;  // layers, of the next micro-batch, that wait for none
-    std::vector<double> forwards_s(static_cast<size_t>(model_.layers) + 1);
-    for (int layer = model_.layers; layer-- > 0;)
-      forwards_s[static_cast<size_t>(layer)] =
-          forwards_s[static_cast<size_t>(layer) + 1] + load(layer, Phase::forward, degrees.forward).chain_s;
+    const auto layers = static_cast<int>(std::ssize(layers_));
+    const int ahead = keep_ - layers;  // layers, of the next micro-batch, that wait for none
+    std::vector<double> forwards_s(static_cast<size_t>(layers) + 1);
+    for (int i = layers; i-- > 0;)
+      forwards_s[static_cast<size_t>(i)] =
+          forwards_s[static_cast<size_t>(i) + 1] + load(nth_layer(i), Phase::forward, degrees.forward).chain_s;
     double most_s = 0, backwards_s = 0;
-    for (int i = 0; i + ahead < model_.layers; ++i) {
-      backwards_s += load(model_.layers - 1 - i, Phase::backward, degrees.backward).chain_s;
+    for (int i = 0; i + ahead < layers; ++i) {
+      backwards_s += load(nth_layer(layers - 1 - i), Phase::backward, degrees.backward).chain_s;
       most_s = std::max(most_s, backwards_s + forwards_s[static_cast<size_t>(i + ahead)]);
     }
     return most_s;
@@ -891,10 +941,11 @@ class IterationBound {
   // Returns when the first gradient can be sent: behind all forwards, and behind the backwards that these wait for.
   double sums_begin(const WaveDegrees& degrees, const Load& all) const {
     double before_s = lead_s_[0] + all.busy_s[0];
-    const int cells = model_.layers * model_.micro_batches;
+    const auto layers = static_cast<int>(std::ssize(layers_));
+    const int cells = layers * model_.micro_batches;
     for (int n = std::max(0, cells - keep_); n < cells; ++n) {
-      const int degree = n >= cells - model_.layers ? degrees.last_backward : degrees.backward;
-      before_s -= load(model_.layers - 1 - n % model_.layers, Phase::backward, degree).busy_s[0];
+      const int degree = n >= cells - layers ? degrees.last_backward : degrees.backward;
+      before_s -= load(nth_layer(layers - 1 - n % layers), Phase::backward, degree).busy_s[0];
     }
     return before_s;
   }
@@ -936,7 +987,10 @@ class IterationBound {
     return seconds;
   }
 
+  int nth_layer(int i) const { return layers_[static_cast<size_t>(i)]; }
+
   const ModelShape& model_;
+  std::vector<int> layers_;   // of the stage
   const LayerPricer* dense_;  // null: all layers have experts
   int keep_;                  // layers whose activations are kept
   DegreeRanges ranges_;
@@ -947,7 +1001,7 @@ class IterationBound {
   std::vector<double> lead_s_, tail_s_;
 };
 
-double IterationBound::seconds(const WaveDegrees& degrees) const {
+double StageBound::seconds(const WaveDegrees& degrees) const {
   const int between = model_.micro_batches - 1;
   Load all = all_layers(Phase::forward, degrees.first_forward);
   all.add(all_layers(Phase::backward, degrees.last_backward));
@@ -961,20 +1015,38 @@ double IterationBound::seconds(const WaveDegrees& degrees) const {
   const double sums_begin_s = any ? sums_begin(degrees, all) : turns_s(degrees, true);
   const double behind_s = step_.behind_s();
   // Attention is the last computation of the chain: what follows it has no degree.
-  double end_s = std::max({chain_s, chain_s - tail_s_[0] + (step_.waits ? behind_s : step_.first_s),
-                           lead_s_[0] + all.busy_s[0] + behind_s});
+  const double tail_s = before_s(Phase::backward, degrees.last_backward);  // in the stages before
+  double end_s = std::max({chain_s + tail_s, chain_s - tail_s_[0] + (step_.waits ? behind_s : step_.first_s),
+                           lead_s_[0] + all.busy_s[0] + behind_s, lead_s_[0] + all.busy_s[0] - all.halves_s + tail_s});
   for (size_t lane = 1; lane < lanes_; ++lane) {
     const double passes_s = all.busy_s[lane] > 0 ? lead_s_[lane] + all.busy_s[lane] : 0;
     const double sums_s = step_.sums_s[lane] + step_.gathers_s[lane];
     end_s = std::max(end_s, passes_s + step_.head_sums_s[lane] + sums_s);
     if (step_.sums_s[lane] > 0) end_s = std::max(end_s, sums_begin_s + sums_s);
     if (all.busy_s[lane] == 0) continue;
-    end_s = std::max(end_s, passes_s + tail_s_[lane]);
+    end_s = std::max(end_s, passes_s + tail_s_[lane] + tail_s);
     if (step_.waits && tail_s_[lane] > tail_s_[0])  // computation follows
       end_s = std::max(end_s, passes_s + tail_s_[lane] - tail_s_[0] + behind_s);
   }
-  return end_s;
+  return before_s(Phase::forward, degrees.first_forward) + end_s;
 }
+
+/// Bounds an iteration by each of its stages.
+class IterationBound {
+ public:
+  IterationBound(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice) {
+    for (int stage = 0; stage < model.shape.parallel.pp; ++stage) stages_.emplace_back(pricer, model, choice, stage);
+  }
+  /// Returns the bound whatever the degrees, or for these, of which 0 is any.
+  double seconds(const auto&... degrees) const {
+    double most_s = 0;
+    for (const StageBound& stage : stages_) most_s = std::max(most_s, stage.seconds(degrees...));
+    return most_s;
+  }
+
+ private:
+  std::vector<StageBound> stages_;
+};
 
 // A plan in another order, and what it takes at least; none where that is no less than a limit.
 struct Ordered {
@@ -1070,10 +1142,12 @@ class DegreeTrials {
 ModelShape tried_part(const ModelShape& model) {
   ModelShape part = model;
   if (model.layers * model.micro_batches <= kMostTriedCells) return part;
-  part.layers = std::min(model.layers, kTriedLayers);
-  while (model.dense.in(0, part.layers) == part.layers) ++part.layers;
+  const int chunks = model.split().chunks(), stages = model.split().stages;
+  part.layers = std::min(model.layers, std::max(kTriedLayers / chunks, 1) * chunks);
+  while (model.dense.in(0, part.layers) == part.layers) part.layers += chunks;
+  part.layers = std::min(part.layers, model.layers);
   part.dense = model.dense.first(part.layers);
-  part.micro_batches = std::min(model.micro_batches, kTriedMicroBatches);
+  part.micro_batches = std::min(model.micro_batches, std::max(kTriedMicroBatches / stages, 2) * stages);
   return part;
 }
 
@@ -1081,7 +1155,9 @@ ModelShape tried_part(const ModelShape& model) {
 void improve(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice, WaveResult& best) {
   const ModelShape part = tried_part(model);
   WaveChoice of_part = choice;  // of as many micro-batches, and layers beside them
-  of_part.keep = choice.keep / model.layers * part.layers + std::min(choice.keep % model.layers, part.layers);
+  const int layers = layers_in(model.split(), 0), layers_of_part = layers_in(part.split(), 0);
+  of_part.keep = std::max(least_kept(part, choice.order),
+                          choice.keep / layers * layers_of_part + std::min(choice.keep % layers, layers_of_part));
   const bool is_whole = part.layers == model.layers && part.micro_batches == model.micro_batches;
   DegreeTrials trials(pricer, part, of_part, is_whole);
   trials.attempt_all();
@@ -1124,29 +1200,40 @@ ModelDecision wave_decision(const ModelShape& model, const WaveDegrees& degrees)
   decision.degree_backward = degrees.backward;
   const LayerCases cases(model.shape, model.dense);
   const bool sums = model.shape.parallel.replicas() > 1;
-  int64_t waiting = sums ? model.head_gradient_bytes : 0;
-  for (int layer = model.layers - 1; layer >= 0; --layer) {
-    decision.backwards.push_back({cases.is_dense(layer) ? 1 : degrees.last_backward, 0, waiting, {}, {}});
-    waiting = sums ? gradient_bytes(cases.of(layer)) : 0;
+  const StageSplit split = model.split();
+  for (int stage = 0; stage < (stages_apart(model) ? split.stages : 1); ++stage) {
+    int64_t waiting = sums && stage + 1 == split.stages ? model.head_gradient_bytes : 0;
+    for (int n = 0; n < layers_in(split, stage); ++n) {
+      const int layer = nth_backward(split, stage, n);
+      decision.backwards.push_back({cases.is_dense(layer) ? 1 : degrees.last_backward, 0, waiting, {}, {}});
+      waiting = sums ? gradient_bytes(cases.of(layer)) : 0;
+    }
   }
   return decision;
 }
 
 int least_kept(const ModelShape& model, IterationOrder order) {
-  return model.layers * (order == IterationOrder::two_forwards ? std::min(2, model.micro_batches) : 1);
+  const StageSplit split = model.split();
+  const int chunk = layers_in(split, 0) / split.virtual_stages;
+  if (split.stages > 1) return chunk * passes_in_flight(PipelineOrder::one_f_one_b, model.micro_batches, split, 0);
+  return chunk * (order == IterationOrder::two_forwards ? std::min(2, model.micro_batches) : 1);
+}
+
+int more_kept(const ModelShape& model, int passes) {
+  const StageSplit split = model.split();
+  const int layers = layers_in(split, 0), least = least_kept(model, IterationOrder::any);
+  return std::max(least + 1, std::min(layers * model.micro_batches, least + passes * layers / split.virtual_stages));
 }
 
 int usually_kept(const ModelShape& model, IterationOrder order) {
-  const int own = std::max(model.layers + 1, least_kept(model, order));
-  if (order != IterationOrder::any) return own;
-  const int held = model.order == PipelineOrder::gpipe ? model.micro_batches : std::min(2, model.micro_batches);
-  return std::max(own, held * model.layers);
+  if (order != IterationOrder::any) return std::max(more_kept(model, 0), least_kept(model, order));
+  return more_kept(model, model.order == PipelineOrder::gpipe ? model.micro_batches : 1);
 }
 
 Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees,
                const WaveSearch& search) {
-  require<Unsupported>(model.shape.parallel.pp == 1, "wave: found {} pipeline stages, expected 1",
-                       model.shape.parallel.pp);
+  require<Unsupported>(model.shape.parallel.pp == 1 || search.order == IterationOrder::any,
+                       "an order in turns: found {} pipeline stages, expected 1", model.shape.parallel.pp);
   const int least = least_kept(model, search.order);
   require<BadInput>(keep >= least, "wave: found the activations of {} layers to keep, expected at least {}", keep,
                     least);

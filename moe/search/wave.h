@@ -7,11 +7,15 @@
 // The order is then justified to the right and to the left (Valls et al., EJOR 165, 2005), and others are drawn. Tasks
 // wait for their data, and beside that
 //
-//   memory   the n-th forward of a layer for the (n - keep)-th backward of one, all of it
-//   halves   the backward of layer l - 2 for the weights' gradients of layer l, of the same micro-batch
+//   memory   a stage's n-th forward of a layer for its (n - keep)-th backward of one, all of it
+//   halves   the backward of layer l - 2 for the weights' gradients of layer l, of the same micro-batch; with several
+//            stages a stage's n-th backward of a layer for those of its (n - 2)-th, or of as many micro-batches before
+//            as stages are before it (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, ZB-H1)
 //   sums     what adds to gradients for what adds to them before it: in the order of micro-batches and chunks
 //   slices   what sends gradients for all micro-batches that add to them
 //   turns    what belongs to a turn for all of the turn before, of schedules that restrict the order
+//
+// With several stages the base of the order is 1F1B's: messages between two stages keep its order.
 //
 // Gradients are sent where their lane is idle or where its tasks can wait, as many bytes as fit.
 #include <compare>
@@ -40,10 +44,13 @@ struct WaveResult {
   int parts = 1;                       // of each micro-batch
 };
 
-/// Returns of how many layers activations are kept at a time, at least.
+/// Returns of how many layers a stage keeps activations at a time, of all micro-batches together, at least: of one
+/// micro-batch, or what its turns need; with several stages what the first one has in flight under 1F1B.
 int least_kept(const ModelShape& model, IterationOrder order);
-/// Returns of how many layers a schedule keeps activations at a time where memory holds them: of two micro-batches,
-/// under GPipe of all; if it is restricted, of one and a layer, or what its turns need.
+/// Returns the same and more: so many passes over a chunk of the stage's layers, at least one layer.
+int more_kept(const ModelShape& model, int passes);
+/// Returns of how many layers a schedule keeps activations at a time where memory holds them: of a micro-batch more than
+/// the least, under GPipe of all; if it is restricted, of a layer more, or what its turns need.
 int usually_kept(const ModelShape& model, IterationOrder order);
 
 struct WaveSearch {
@@ -51,8 +58,8 @@ struct WaveSearch {
   IterationOrder order = IterationOrder::any;
 };
 
-/// Returns the plan, not checked, of a model on one stage. `pricer` prices one layer of it; `keep`: of how many layers
-/// activations are kept at a time, of all micro-batches together. Throws Unsupported for several stages, BadInput where
+/// Returns the plan, not checked. `pricer` prices one layer of the model; `keep`: of how many layers a stage keeps
+/// activations at a time, of all micro-batches together. Throws Unsupported for several stages in turns, BadInput where
 /// `keep` is less than least_kept.
 Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees,
                const WaveSearch& search = {});
@@ -62,7 +69,7 @@ ModelDecision wave_decision(const ModelShape& model, const WaveDegrees& degrees)
 
 /// What a search may decide.
 struct WaveChoice {
-  int keep = 1;                   // of how many layers activations are kept at a time, of all micro-batches together
+  int keep = 1;                   // of how many layers a stage keeps activations at a time
   bool cuts_samples = false;      // a micro-batch of several samples may be cut into smaller ones
   int forward = 0, backward = 0;  // chunks of every pass; 0: searched, up to kMostWaveDegree
   IterationOrder order = IterationOrder::any;
