@@ -219,8 +219,8 @@ void Iteration::add_unit(const Task& sends) {
   }
   std::ranges::sort(unit.makers);
   unit.makers.erase(std::unique(unit.makers.begin(), unit.makers.end()), unit.makers.end());
-  auto stream = std::ranges::find_if(
-      streams, [&](const Stream& s) { return s.kind == sends.kind && s.lane == sends.lane; });
+  auto stream =
+      std::ranges::find_if(streams, [&](const Stream& s) { return s.kind == sends.kind && s.lane == sends.lane; });
   if (stream == streams.end()) stream = streams.insert(stream, Stream{sends.kind, sends.lane});
   stream->units.push_back(std::move(unit));
 }

@@ -24,6 +24,8 @@ class Rules {
       if (task.kind == dispatch || is_expert(task.kind))
         chunks_[{task.phase, task.micro_batch, task.layer}] = task.chunks;
     }
+    for (int stage = 0; stage < stages(); ++stage)
+      for (const Phase phase : {Phase::forward, Phase::backward}) passes_[{stage, phase}] = passes(stage, phase);
   }
 
   std::vector<Rule> all() {
@@ -34,6 +36,7 @@ class Rules {
       }
     memory();
     halves();
+    messages();
     sums();
     slices();
     return std::move(rules_);
@@ -95,7 +98,7 @@ class Rules {
                     {gate, GroupKind::none},
                     {order, GroupKind::none}}));
     for (int c = 0; c < chunks(phase, m, layer); ++c) in_order(phase, m, layer, rows_chain(order, expert, i_order), c);
-    if (layer > 0) rule(task(phase, m, layer - 1, i_order), first_forward(m, layer), "the layer before");
+    if (layer > 0) follows(phase, m, layer - 1, task(phase, m, layer - 1, i_order), layer, first_forward(m, layer));
     if (plan_.shape.layer.shared_hidden == 0) return;
     in_order(phase, m, layer,
              there({{attention, GroupKind::none},
@@ -120,11 +123,12 @@ class Rules {
                     {mp_reducescatter, GroupKind::mp}}));
     in_order(phase, m, layer, {attention_dx, attention_dw});
     rule(task(Phase::forward, m, layer, i_order), task(phase, m, layer, i_order), "its forward");
-    if (layer + 1 < plan_.layers) rule(last_backward(m, layer + 1), task(phase, m, layer, i_order), "the layer behind");
+    if (layer + 1 < plan_.layers)
+      follows(phase, m, layer + 1, last_backward(m, layer + 1), layer, task(phase, m, layer, i_order));
     if (plan_.shape.layer.shared_hidden == 0) return;
     if (layer + 1 < plan_.layers)
-      rule(last_backward(m, layer + 1), task(phase, m, layer, spans(GroupKind::mp) ? shared_allgather : shared),
-           "the layer behind");
+      follows(phase, m, layer + 1, last_backward(m, layer + 1), layer,
+              task(phase, m, layer, spans(GroupKind::mp) ? shared_allgather : shared));
     in_order(phase, m, layer,
              there({{shared_allgather, GroupKind::mp},
                     {shared, GroupKind::none},
@@ -143,23 +147,91 @@ class Rules {
     return ids;
   }
 
-  // The n-th forward begins once the (n - keep)-th backward, which runs from the last layer to the first, is over.
+  int stages() const { return plan_.shape.parallel.pp; }
+  int chunks() const { return stages() * (stages() > 1 ? plan_.virtual_stages : 1); }  // of consecutive layers
+  // Chunks have as many layers each, the first ones one more where that leaves some.
+  int first_layer(int chunk) const {
+    return plan_.layers / chunks() * chunk + std::min(chunk, plan_.layers % chunks());
+  }
+  int stage_of(int layer) const {
+    int chunk = 0;
+    while (first_layer(chunk + 1) <= layer) ++chunk;
+    return chunk % stages();
+  }
+
+  // What a pass made goes to the next one, in another stage as a message.
+  void follows(Phase phase, int m, int from, int made, int to, int then) {
+    const bool moves = stage_of(from) != stage_of(to);
+    if (!moves) return rule(made, then, "the layer beside it");
+    const int sent = task(phase, m, from, send), received = task(phase, m, to, recv);
+    rule(made, sent, "data of a message");
+    rule(sent, received, "a message");
+    rule(received, then, "a message's data");
+  }
+
+  // Returns the micro-batches and layers that a stage passes, in the order of interleaved 1F1B (of one chunk a stage:
+  // of 1F1B): as many micro-batches at a time as there are stages, chunk by chunk.
+  std::vector<std::pair<int, int>> passes(int stage, Phase phase) const {
+    std::vector<std::pair<int, int>> all;
+    const int at_once = chunks() > stages() ? stages() : 1;
+    for (int group = 0; group < plan_.micro_batches; group += at_once)
+      for (int i = stage; i < chunks(); i += stages()) {
+        const int chunk = phase == Phase::forward ? i : stage + (chunks() - stages()) - (i - stage);
+        for (int m = group; m < group + at_once; ++m)
+          for (int l = first_layer(chunk); l < first_layer(chunk + 1); ++l)
+            all.emplace_back(m, phase == Phase::forward ? l : first_layer(chunk) + first_layer(chunk + 1) - 1 - l);
+      }
+    return all;
+  }
+
+  // A stage's n-th forward begins once its (n - keep)-th backward is over.
   void memory() {
-    const int cells = plan_.layers * plan_.micro_batches;
-    for (int n = keep_; n < cells; ++n) {
-      const int done = n - keep_;
-      for (const int before : pass(Phase::backward, done / plan_.layers, plan_.layers - 1 - done % plan_.layers))
-        for (const int then : pass(Phase::forward, n / plan_.layers, n % plan_.layers)) rule(before, then, "memory");
+    for (int stage = 0; stage < stages(); ++stage) {
+      const auto &forwards = passes_.at({stage, Phase::forward}), &backwards = passes_.at({stage, Phase::backward});
+      for (size_t n = static_cast<size_t>(keep_); n < forwards.size(); ++n) {
+        const auto [done, done_layer] = backwards[n - static_cast<size_t>(keep_)];
+        for (const int before : pass(Phase::backward, done, done_layer)) {
+          for (const int then : pass(Phase::forward, forwards[n].first, forwards[n].second))
+            rule(before, then, "memory");
+          const auto received = found_.find({Phase::forward, forwards[n].first, forwards[n].second, recv, 0});
+          if (received != found_.end()) rule(before, received->second, "memory of a message");
+        }
+      }
     }
   }
 
+  // On one stage a micro-batch's backward waits for the weights two layers behind it, of several stages as many passes
+  // later as stages are before it, two layers at least.
   void halves() {
-    for (int m = 0; m < plan_.micro_batches; ++m)
-      for (int layer = 2; layer < plan_.layers; ++layer)
-        for (const int before : pass(Phase::backward, m, layer)) {
+    for (int stage = 0; stage < stages(); ++stage) {
+      const auto& backwards = passes_.at({stage, Phase::backward});
+      const int of_chunk = first_layer(stage + 1) - first_layer(stage);
+      const auto late = static_cast<size_t>(std::max(2, stage * of_chunk));
+      for (size_t n = late; n < backwards.size(); ++n) {
+        const auto [from, from_layer] = backwards[n - late];
+        const auto [to, to_layer] = backwards[n];
+        if (stages() == 1 && from != to) continue;
+        for (const int before : pass(Phase::backward, from, from_layer)) {
           const TaskKind kind = plan_.tasks()[static_cast<size_t>(before)].kind;
           if (kind != expert_dw && kind != attention_dw) continue;
-          for (const int then : pass(Phase::backward, m, layer - 2)) rule(before, then, "weights two layers behind");
+          for (const int then : pass(Phase::backward, to, to_layer)) rule(before, then, "late weights");
+        }
+      }
+    }
+  }
+
+  // Messages from a stage to the next one, or to the one before, keep the order of the passes that make them.
+  void messages() {
+    for (int stage = 0; stage < stages(); ++stage)
+      for (const Phase phase : {Phase::forward, Phase::backward})
+        for (const TaskKind kind : {send, recv}) {
+          int last = -1;
+          for (const auto& [m, layer] : passes_.at({stage, phase})) {
+            const auto at = found_.find({phase, m, layer, kind, 0});
+            if (at == found_.end()) continue;
+            rule(last, at->second, "order of messages");
+            last = at->second;
+          }
         }
   }
 
@@ -219,6 +291,7 @@ class Rules {
   const Plan& plan_;
   int keep_;
   std::vector<std::string>& faults_;
+  std::map<std::pair<int, Phase>, std::vector<std::pair<int, int>>> passes_;  // by stage and phase
   std::map<Key, int> found_;
   std::map<std::tuple<Phase, int, int>, int> chunks_;
   std::vector<Rule> rules_;
@@ -226,10 +299,12 @@ class Rules {
 
 // A network of a rank carries one collective at a time, its cores compute one task at a time.
 void check_lanes(const Plan& plan, const Times& times, std::vector<std::string>& faults) {
-  std::map<Network, std::vector<int>> used;  // none: compute
+  std::map<std::pair<int, Network>, std::vector<int>> used;  // by stage; none: compute
   for (const Task& task : plan.tasks()) {
+    if (task.kind == recv) continue;  // its send takes the time
     const Network network = plan.groups[static_cast<size_t>(task.group)].network;
-    used[task.group == GroupKind::none ? Network::none : network].push_back(task.id);
+    const int stage = plan.structure->lanes[static_cast<size_t>(task.lane)].stage;
+    used[{stage, task.group == GroupKind::none ? Network::none : network}].push_back(task.id);
   }
   for (auto& [network, ids] : used) {
     std::ranges::sort(ids, {}, [&](int id) {
@@ -244,18 +319,20 @@ void check_lanes(const Plan& plan, const Times& times, std::vector<std::string>&
 
 // Counts layers whose forward has begun and whose backward is not over.
 void check_kept(const Plan& plan, const Times& times, int keep, std::vector<std::string>& faults) {
-  std::map<std::pair<int, int>, std::pair<double, double>> lives;
+  std::map<std::tuple<int, int, int>, std::pair<double, double>> lives;  // by stage, micro-batch and layer
   for (const Task& task : plan.tasks()) {
     if (!is_of_layer(task.kind)) continue;
     const auto id = static_cast<size_t>(task.id);
+    const int stage = plan.structure->lanes[static_cast<size_t>(task.lane)].stage;
     auto& [begin_s, end_s] =
-        lives.try_emplace({task.micro_batch, task.layer}, times.begin_s[id], times.end_s[id]).first->second;
+        lives.try_emplace({stage, task.micro_batch, task.layer}, times.begin_s[id], times.end_s[id]).first->second;
     begin_s = std::min(begin_s, times.begin_s[id]);
     end_s = std::max(end_s, times.end_s[id]);
   }
   for (const auto& [cell, life] : lives) {
-    const auto alive = std::ranges::count_if(
-        lives, [&](const auto& other) { return other.second.first <= life.first && life.first < other.second.second; });
+    const auto alive = std::ranges::count_if(lives, [&, stage = std::get<0>(cell)](const auto& other) {
+      return std::get<0>(other.first) == stage && other.second.first <= life.first && life.first < other.second.second;
+    });
     if (alive > keep) faults.push_back(fmt::format("{} layers' activations are kept, {} at most", alive, keep));
   }
 }

@@ -40,19 +40,48 @@ random_layer::RandomLayer drawn_layer(uint64_t seed, bool contends) {
 
 struct Drawn {
   explicit Drawn(uint64_t seed, bool contends = false)
-      : draws{seed}, layer(drawn_layer(seed, contends)), pricer(layer.profile, layer.shape) {
-    model = ModelShape{layer.shape, 1 + draws.below(4), 1 + draws.below(4)};
+      : draws{seed},
+        layer(drawn_layer(seed, contends)),
+        model{layer.shape, 1 + draws.below(4), 1 + draws.below(4)},
+        pricer(layer.profile, with_stages(seed % 3 == 0)) {
     if (model.micro_batches > 1) model.order = PipelineOrder::one_f_one_b;
-    keep = model.layers + draws.below(model.layers + 1);
+    keep = least_kept(model, IterationOrder::any) + draws.below(model.layers + 1);
     const int most = std::min(kMostWaveDegree, largest_degree(pricer));
     for (int* degree : {&degrees.first_forward, &degrees.forward, &degrees.backward, &degrees.last_backward})
       *degree = 1 + draws.below(most);
   }
 
+  // Makes it two or three stages of the same ranks each, if asked, some with several chunks of layers.
+  const LayerCase& with_stages(bool several) {
+    if (!several) return layer.shape;
+    ParallelShape parallel = layer.shape.parallel;
+    parallel.pp = 2 + draws.below(2);
+    parallel.nodes *= parallel.pp;
+    parallel.dp = parallel.edp = 0;
+    layer.shape = complete(layer.shape.layer, parallel, layer.shape.rounding);
+    model.shape = layer.shape;
+    model.layers += parallel.pp - 1;
+    if (draws.below(2) == 0) {
+      model.virtual_stages = 2;
+      model.layers = 2 * parallel.pp * (1 + draws.below(2));
+      model.micro_batches = parallel.pp * (1 + draws.below(2));
+    }
+    layer.profile.nodes = parallel.nodes;
+    for (const Network network : {Network::intra, Network::inter}) {
+      CommRow& row = layer.profile.comm.emplace_back();
+      row.op = Op::sendrecv;
+      row.network = network;
+      row.ranks = 2;
+      row.alpha_s = 1e-5;
+      row.beta_s_per_byte = 1e-9 * std::pow(10.0, 3 * draws.uniform());
+    }
+    return layer.shape;
+  }
+
   Draws draws;
   random_layer::RandomLayer layer;
-  LayerPricer pricer;
   ModelShape model;
+  LayerPricer pricer;
   int keep = 1;
   WaveDegrees degrees;
 };
@@ -211,7 +240,7 @@ TEST(Wave, IsTunedAsASchedule) {
   for (long seed = 1; seed <= cases; ++seed) {
     Drawn drawn(static_cast<uint64_t>(seed), seed % 3 == 0);
     SCOPED_TRACE(drawn.layer.text);
-    if (seed % 4 == 0) drawn.model.order = PipelineOrder::gpipe;
+    if (seed % 4 == 0 && drawn.model.virtual_stages == 1) drawn.model.order = PipelineOrder::gpipe;
     DegreeChoice choice;
     if (seed % 2 == 0 && largest_degree(drawn.pricer) > 1) choice.forward = 1, choice.backward = 2;
     const auto tuned = [&](const Schedule& schedule) {
@@ -229,8 +258,7 @@ TEST(Wave, IsTunedAsASchedule) {
     if (found.variant != nullptr) continue;
     const LayerPricer own(drawn.layer.profile, found.plan.shape);
     const std::vector<double> seconds = price(own, found.plan);
-    const bool keeps_all = drawn.model.order == PipelineOrder::gpipe;
-    const int keep = drawn.model.layers * (keeps_all ? drawn.model.micro_batches : 2);
+    const int keep = usually_kept(drawn.model, wave.iteration);
     ASSERT_EQ(faults_of(found.plan, keep, seconds), std::vector<std::string>());
     if (drawn.layer.profile.contention.none()) {
       const double recomputed = wave_rules::times_of(found.plan, seconds).makespan_s();
@@ -300,6 +328,7 @@ TEST(Wave, TurnsFollowEachOther) {
     Drawn drawn(static_cast<uint64_t>(seed), seed % 3 == 0);
     SCOPED_TRACE(drawn.layer.text);
     for (const Schedule& schedule : iteration_schedules()) {
+      if (drawn.model.shape.parallel.pp > 1 && schedule.iteration != IterationOrder::any) continue;
       const ModelResult found = search.tune(schedule, drawn.pricer, drawn.model, partition_strategies().front());
       ASSERT_EQ(found.plan.schedule, schedule.name);
       ASSERT_NO_THROW(check_plan(found.plan));
@@ -307,9 +336,7 @@ TEST(Wave, TurnsFollowEachOther) {
       if (found.variant != nullptr) continue;  // `wave` with another's plan
       const LayerPricer own(drawn.layer.profile, found.plan.shape);
       const std::vector<double> priced = price(own, found.plan);
-      const bool two = schedule.iteration == IterationOrder::any;
-      const int keep =
-          std::max(drawn.model.layers + 1, two ? 2 * drawn.model.layers : least_kept(drawn.model, schedule.iteration));
+      const int keep = usually_kept(drawn.model, schedule.iteration);
       for (int i = 0; i < 3; ++i) {
         const std::vector<double> seconds = i == 0 ? priced : any_seconds(found.plan, drawn.draws);
         ASSERT_EQ(faults_of(found.plan, keep, seconds), std::vector<std::string>()) << schedule.name;
@@ -347,18 +374,17 @@ TEST(Wave, PlantedMeetingsAreFound) {
   EXPECT_GT(found, planted * 8 / 10);
 }
 
-// Dense layers, ends of a model, recomputation and planned steps.
-TEST(Wave, OrdersAnyModelOfOneStage) {
+// Stages, dense layers, ends of a model, recomputation and planned steps.
+TEST(Wave, OrdersAnyModel) {
   int models = 0;
   for (uint64_t seed = 1; models < cases; ++seed) {
     any_model::AnyModel any = any_model::any_model(seed);
-    if (any.model.shape.parallel.pp > 1) continue;
     any.model.step.planned = seed % 3 != 0;
     any.model.step.clips = seed % 2 == 0;
-    const LayerPricer pricer(any.profile, any.model.shape);
+    const LayerPricer pricer(any.profile, any.model.shape, {.nearest = true});
     const int most = std::min(kMostWaveDegree, largest_degree(pricer));
     const int first = 1 + static_cast<int>(seed) % most, second = 1 + static_cast<int>(seed / 2) % most;
-    const Plan plan = wave_plan(pricer, any.model, any.model.layers + 1, {first, second, second, first});
+    const Plan plan = wave_plan(pricer, any.model, more_kept(any.model, 0), {first, second, second, first});
     ASSERT_NO_THROW(check_plan(plan)) << any.text;
     ++models;
   }
@@ -371,13 +397,13 @@ TEST(Wave, NoPlanIsFasterThanItsBound) {
   for (uint64_t seed = 1; plans < 25 * cases; ++seed) {
     any_model::AnyModel any = any_model::any_model(seed);
     ModelShape& model = any.model;
-    if (model.shape.parallel.pp > 1) continue;
     model.shape.parallel.zero = static_cast<int>(seed / 5 % 2);
     if (seed % 5 == 0 && model.micro_batches < 6) model.micro_batches *= 2;
     const LayerPricer pricer(any.profile, model.shape, {.nearest = true});
     const int largest = largest_degree(pricer);
     Draws draws{seed};
     for (const Schedule& schedule : iteration_schedules()) {
+      if (model.shape.parallel.pp > 1 && schedule.iteration != IterationOrder::any) continue;
       const int usual = usually_kept(model, schedule.iteration);
       WaveChoice choice{
           .keep = draws.below(2) == 0 ? usual : least_kept(model, schedule.iteration) + draws.below(2 * model.layers),
@@ -411,8 +437,10 @@ TEST(Wave, RefusesWhatItCannotOrder) {
   EXPECT_THROW(LayerSearch().tune(wave, drawn.pricer), Unsupported);
   EXPECT_THROW(build_plan(wave, drawn.layer.shape, {}), Unsupported);
   drawn.model.shape.parallel.pp = 2;
-  EXPECT_THROW(wave_plan(drawn.pricer, drawn.model, drawn.keep, {}), Unsupported);
-  EXPECT_THROW(ModelSearch().tune(wave, drawn.pricer, drawn.model, partition_strategies().front()), Unsupported);
+  drawn.model.layers = 2;
+  EXPECT_THROW(wave_plan(drawn.pricer, drawn.model, drawn.keep + 2, {}, {.order = IterationOrder::pairs}), Unsupported);
+  EXPECT_THROW(ModelSearch().tune(find_schedule("lancet"), drawn.pricer, drawn.model, partition_strategies().front()),
+               Unsupported);
 }
 
 }  // namespace

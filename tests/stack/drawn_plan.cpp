@@ -102,16 +102,18 @@ DrawnWave drawn_wave(const layer_space::Point& point, uint64_t seed, int64_t voc
   auto draw = [&, i = uint64_t{0}](int below) mutable {
     return static_cast<int>(random_bits(seed, 82, i++) % static_cast<uint64_t>(below));
   };
-  ModelShape model = drawn_model(point, seed, 1, vocabulary);
+  ModelShape model = drawn_model(point, seed, 1 + static_cast<int>(random_bits(seed, 77, 0) % 2), vocabulary);
   const Profile profile = drawn_profile(model.shape, seed);
   const LayerPricer pricer(profile, model.shape);
-  const int most = std::min(kMostWaveDegree, largest_degree(pricer)), keep = model.layers + draw(model.layers + 1);
+  const int most = std::min(kMostWaveDegree, largest_degree(pricer)), more = draw(model.layers + 1);
   const WaveDegrees degrees{1 + draw(most), 1 + draw(most), 1 + draw(most), 1 + draw(most)};
   constexpr std::array kOrders{IterationOrder::any, IterationOrder::pairs, IterationOrder::two_forwards,
                                IterationOrder::late_weights, IterationOrder::in_turn};
-  const IterationOrder order = kOrders[static_cast<size_t>(std::max(0, draw(8) - 3))];  // every second free
+  const int drawn_order = std::max(0, draw(8) - 3);  // every second free
+  const IterationOrder order = kOrders[model.shape.parallel.pp > 1 ? size_t{0} : static_cast<size_t>(drawn_order)];
   DrawnWave drawn;
-  drawn.wave = wave_plan(pricer, model, std::max(keep, least_kept(model, order)), degrees, {draw(4), order});
+  const int keep = std::max(least_kept(model, IterationOrder::any) + more, least_kept(model, order));
+  drawn.wave = wave_plan(pricer, model, keep, degrees, {draw(4), order});
   check_plan(drawn.wave);
   model.shape = drawn.wave.shape;
   drawn.plain = build_model_plan(find_schedule("fsmoe-dw"), model, wave_decision(model, degrees));

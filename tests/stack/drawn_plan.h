@@ -18,7 +18,7 @@ Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabula
 struct DrawnWave {
   Plan wave, plain;
 };
-/// Returns plans of such layers on one stage, whatever schedule the point has. Throws what drawn_plan does.
+/// Returns plans of such layers, whatever schedule the point has. Throws what drawn_plan does.
 DrawnWave drawn_wave(const layer_space::Point& point, uint64_t seed, int64_t vocabulary = 0);
 
 }  // namespace moe
