@@ -22,7 +22,8 @@ namespace {
 constexpr std::array kMicroBatches{1, 2, 4, 8};
 
 struct BeyondCase {
-  std::string cluster, name;
+  std::string cluster, name;  // of all stages
+  const Profile* profile;
   ModelShape model;
 };
 
@@ -58,6 +59,7 @@ void add_testbed(const Profile& profile, std::vector<BeyondCase>& cases) {
     cases.push_back(
         {profile.name,
          fmt::format("B{} L{} M{} H{} {}", layer.batch, layer.seq, layer.model_dim, layer.hidden, name_of(layer.ffn)),
+         &profile,
          {complete(layer, ranks, Rounding::exact), kTestbedDepth, 1}});
   }
 }
@@ -72,15 +74,36 @@ void add_models(const Profile& profile, std::vector<BeyondCase>& cases) {
       ranks.ep = ranks.ranks();
       ranks.mp = ranks.esp = 1;
     }
-    cases.push_back({profile.name, std::string(name), {complete(layer, ranks, Rounding::ragged), kModelDepth, 1}});
+    cases.push_back(
+        {profile.name, std::string(name), &profile, {complete(layer, ranks, Rounding::ragged), kModelDepth, 1}});
   }
 }
 
-// The memories of activations that wave is given.
-constexpr std::array<std::string_view, 2> kMemories{"own", "two"};
-int kept_layers(const ModelShape& model, std::string_view memory) {
-  return memory == "own" ? model.layers + 1 : 2 * model.layers;
+// Each stage lies on all nodes of the profile that it has, with experts on all of its ranks.
+constexpr std::array kStages{2, 4}, kNodesOfStage{2, 4};
+constexpr std::array kMicroBatchesOfStages{4, 8, 16};
+constexpr std::array<std::string_view, 2> kStagedModels{"qwen3-235b-a22b", "deepseek-v3"};
+
+void add_staged(const Profile& profile, std::vector<BeyondCase>& cases) {
+  for (const int stages : kStages)
+    for (const std::string_view name : kStagedModels) {
+      LayerShape layer = on_cluster(find_model(std::string(name)), profile.name).layer;
+      layer.dtype = DType::bfloat16;
+      ParallelShape ranks{.nodes = profile.nodes * stages, .ranks_per_node = profile.ranks_per_node};
+      ranks.pp = stages;
+      ranks.ep = profile.nodes * profile.ranks_per_node;
+      ranks.mp = ranks.esp = 1;
+      cases.push_back({fmt::format("{} stages of {}", stages, profile.name),
+                       std::string(name),
+                       &profile,
+                       {complete(layer, ranks, Rounding::ragged), kModelDepth, 1}});
+    }
 }
+
+// The memories of activations that wave is given: of a layer more than one micro-batch has, or the first stage under
+// 1F1B, and of a micro-batch more.
+constexpr std::array<std::string_view, 2> kMemories{"own", "two"};
+int kept_layers(const ModelShape& model, std::string_view memory) { return more_kept(model, memory == "own" ? 0 : 1); }
 
 struct GainOfWave {
   std::string_view schedule;  // the best other
@@ -183,11 +206,12 @@ TextTable gains_table(std::string caption, const Gains& gains,
   return table;
 }
 
-TextTable means_table(const Gains& gains) {
+TextTable means_table(std::string_view of, const Gains& gains, std::span<const int> micro_batches) {
   std::vector<std::pair<int, std::string>> columns;
-  for (const int m : kMicroBatches) columns.emplace_back(m, fmt::format("m = {}", m));
-  return gains_table("how many times as fast as the best other schedule: geometric means of a cluster's cases", gains,
-                     columns);
+  for (const int m : micro_batches) columns.emplace_back(m, fmt::format("m = {}", m));
+  return gains_table(
+      fmt::format("{}: how many times as fast as the best other schedule, geometric means of a cluster's cases", of),
+      gains, columns);
 }
 
 TextTable disturbed_table(const Gains& gains) {
@@ -197,36 +221,15 @@ TextTable disturbed_table(const Gains& gains) {
       gains, {{0, "as priced"}, {1, "prices +-10 %"}, {2, "worst draw"}, {3, "contention 1.15"}, {4, "10 us a task"}});
 }
 
-}  // namespace
-
-Report beyond(Study&) {
-  Report report{.key = "beyond",
-                .title = "whole iterations in one order (wave), replayed",
-                .source =
-                    "No paper. `wave` orders the tasks of all layers and micro-batches at once. These are replays of "
-                    "plans, and nothing of it is measured."};
-  std::vector<BeyondCase> cases;
-  std::map<std::string, Profile> profiles;
-  const auto profile = [&](std::string_view name) -> const Profile& {
-    return profiles.emplace(name, find_profile(std::string(name))).first->second;
-  };
-  for (const std::string_view name : {"testbed-a", "testbed-b"}) add_testbed(profile(name), cases);
-  for (const int nodes : {2, 4, 8}) add_models(profile(fmt::format("h100-deepep-{}-nodes", nodes)), cases);
-
-  Comparison means{.caption = "geometric means", .label_names = {"cluster", "memory", "m"}, .drawn = false};
-  Comparison all{.caption = "cases", .label_names = {"cluster", "case", "m", "memory"}, .drawn = false};
-  TextTable table{"each case: iteration under the best other schedule, how many times as fast wave is, and the bound",
-                  {"cluster", "case", "m", "best other", "ms", "own", "two", "bound"},
-                  {}};
-  Gains gains, others;
-  ModelSearch search(false);
-  double least = std::numeric_limits<double>::infinity(), most = 0;
-  for (BeyondCase& c : cases)
-    for (const int m : kMicroBatches) {
+// What all cases gain.
+class Gathered {
+ public:
+  // Adds the gains of a case at several numbers of micro-batches.
+  void add(BeyondCase c, std::span<const int> micro_batches, Gains& gains) {
+    c.model.step.planned = true;
+    for (const int m : micro_batches) {
       c.model.micro_batches = m;
-      c.model.step.planned = true;
-      const Profile& own = profiles.at(c.cluster);
-      const GainOfWave found = gain_of_wave(search, own, c.model);
+      const GainOfWave found = gain_of_wave(search_, *c.profile, c.model);
       table.rows.push_back({c.cluster, c.name, fmt::format("{}", m), std::string(found.schedule),
                             fmt::format("{:.1f}", found.other.seconds * 1e3), factor(found.of(0)), factor(found.of(1)),
                             factor(found.bound)});
@@ -238,33 +241,77 @@ Report beyond(Study&) {
         least = std::min(least, gain);
         most = std::max(most, gain);
         if (m != kDisturbedMicroBatches) continue;
-        const Disturbed off = disturbed(own, found.other.plan, found.waves[i].plan);
+        const Disturbed off = disturbed(*c.profile, found.other.plan, found.waves[i].plan);
         int column = 0;
         for (const double value : {gain, off.median, off.worst, off.slowed, off.launched})
           others[c.cluster][{memory, column++}].push_back(std::log(value));
       }
     }
-  for (const auto& [cluster, by_memory] : gains)
-    for (const auto& [key, logarithms] : by_memory)
-      means.figures.push_back(
-          {{cluster, key.first, fmt::format("{}", key.second)}, "", std::nullopt, mean_gain(logarithms)});
-  report.tables = {means_table(gains), disturbed_table(others), std::move(table)};
-  report.comparisons = {std::move(means), std::move(all)};
+  }
+
+  TextTable table{"each case: iteration under the best other schedule, how many times as fast wave is, and the bound",
+                  {"cluster", "case", "m", "best other", "ms", "own", "two", "bound"},
+                  {}};
+  Comparison all{.caption = "cases", .label_names = {"cluster", "case", "m", "memory"}, .drawn = false};
+  Gains others;  // of the same plans if tasks take other times
+  double least = std::numeric_limits<double>::infinity(), most = 0;
+
+ private:
+  ModelSearch search_{false};
+};
+
+}  // namespace
+
+Report beyond(Study&) {
+  Report report{.key = "beyond",
+                .title = "whole iterations in one order (wave), replayed",
+                .source =
+                    "No paper. `wave` orders the tasks of all layers and micro-batches at once. These are replays of "
+                    "plans, and nothing of it is measured."};
+  std::map<std::string, Profile> profiles;
+  const auto profile = [&](std::string_view name) -> const Profile& {
+    return profiles.emplace(name, find_profile(std::string(name))).first->second;
+  };
+  const auto of_nodes = [&](int nodes) -> const Profile& {
+    return profile(fmt::format("h100-deepep-{}-nodes", nodes));
+  };
+  std::vector<BeyondCase> cases, staged;
+  for (const std::string_view name : {"testbed-a", "testbed-b"}) add_testbed(profile(name), cases);
+  for (const int nodes : {2, 4, 8}) add_models(of_nodes(nodes), cases);
+  for (const int nodes : kNodesOfStage) add_staged(of_nodes(nodes), staged);
+
+  Gathered gathered;
+  Gains gains, gains_of_stages;
+  for (const BeyondCase& c : cases) gathered.add(c, kMicroBatches, gains);
+  for (const BeyondCase& c : staged) gathered.add(c, kMicroBatchesOfStages, gains_of_stages);
+  Comparison means{.caption = "geometric means", .label_names = {"cluster", "memory", "m"}, .drawn = false};
+  for (const Gains* of : {&gains, &gains_of_stages})
+    for (const auto& [cluster, by_memory] : *of)
+      for (const auto& [key, logarithms] : by_memory)
+        means.figures.push_back(
+            {{cluster, key.first, fmt::format("{}", key.second)}, "", std::nullopt, mean_gain(logarithms)});
+  report.tables = {means_table("one stage", gains, kMicroBatches),
+                   means_table("several stages", gains_of_stages, kMicroBatchesOfStages),
+                   disturbed_table(gathered.others), std::move(gathered.table)};
+  report.comparisons = {std::move(means), std::move(gathered.all)};
   report.shows = {
       fmt::format("Of {} cases none is slower than under the best other schedule, whose plan is a "
                   "candidate; {:.3f} is the least, {:.3f} the most.",
-                  cases.size() * kMicroBatches.size(), least, most)};
+                  report.comparisons.back().figures.size() / kMemories.size(), gathered.least, gathered.most)};
   report.unexplained = {
       "No plan of these has run. What lanes lose side by side is unknown on these clusters, and prices differ from "
       "those of a run: both change what an order gains."};
   report.conventions = {
       fmt::format(
           "{} layers on the testbeds, six of FSMoE's 1458 each (B, L, M, H); {} layers of the models elsewhere, "
-          "all with experts, B = 1, L = 4096, bfloat16; m micro-batches on one stage",
+          "all with experts, B = 1, L = 4096, bfloat16; m micro-batches",
           kTestbedDepth, kModelDepth),
-      "experts over all ranks; of mixtral-7b, which has fewer than ranks, each sharded over the GPUs of a node, "
+      "several stages: each on the nodes named, 8 layers in all, neither embedding nor output projection",
+      "experts over all ranks of a stage; of mixtral-7b, which has fewer than ranks, each sharded over the GPUs of a "
+      "node, "
       "attention too; on the testbeds as FSMoE's grids have it",
-      "memory: activations of one layer more than one micro-batch has (own), of two micro-batches (two)",
+      "memory: activations of one layer more than one micro-batch has (own), of two micro-batches (two); with stages "
+      "of one layer, or one micro-batch, more than the first stage has in flight under 1F1B, on each of them",
       "best other: the fastest of all schedules with exact degrees and partition, 1F1B, its micro-batches whole; all "
       "on the same layout, which lina-packed may not change",
       "an iteration sums all gradients, those of experts over EDP and of gates and norms too; the optimizer's update "

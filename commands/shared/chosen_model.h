@@ -41,7 +41,7 @@ struct ChosenModel {
 ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, const Profile& profile);
 
 /// Returns the schedules that a plan of the model may have: of whole iterations too if it has several layers or
-/// micro-batches, on one stage.
+/// micro-batches.
 ScheduleTable possible_schedules(const ChosenModel& chosen);
 
 /// Adds what records say of the model beside its layers: "vocabulary" and "tied_embedding", if known, "qk_norm" and

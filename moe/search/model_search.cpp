@@ -255,6 +255,10 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
   const auto& [schedule, pricer, model, strategy, choice] = asked;
   require_usable(model.shape.parallel.pp == 1 || schedule.iteration == IterationOrder::any, schedule,
                  "found {} pipeline stages, expected 1", model.shape.parallel.pp);
+  const int64_t passes = int64_t{1} * model.layers * model.micro_batches;
+  require_usable(model.shape.parallel.pp == 1 || passes <= kMostStagedPasses, schedule,
+                 "found {} layers of {} micro-batches on {} stages, expected at most {} in all", model.layers,
+                 model.micro_batches, model.shape.parallel.pp, kMostStagedPasses);
   const auto holds = [&asked](const MemoryRequest& request) {  // clang 14 captures no structured binding
     return !asked.choice.holds || asked.choice.holds(request);
   };
@@ -278,7 +282,8 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
     try {
       ModelResult other = tune(*rival, apart, model, strategy, choice);
       const bool other_fits = holds(memory_request(other.plan));
-      if (std::pair(!other_fits, other.total_s()) >= std::pair(!fits, best.total_s())) continue;
+      const bool takes = other_fits == fits ? search::better(other.total_s(), best.total_s()) : other_fits;
+      if (!takes) continue;
       other.bound_s = other.at_least_s = best.bound_s;
       other.variant = other.variant != nullptr ? other.variant : rival;
       best = std::move(other);

@@ -53,7 +53,7 @@ class ModelSearch {
   /// unless stages_apart: there each stage's gradients are split for themselves. A schedule of iterations keeps the
   /// activations of one layer more than one micro-batch has, or what its turns need; `wave` those of two micro-batches
   /// (under GPipe of all) where `choice.holds` them. It is never slower than another schedule whose plan is held, as it
-  /// then is that plan. They throw Unsupported for several stages.
+  /// then is that plan. All but `wave` throw Unsupported for several stages.
   ModelResult tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                    const PartitionStrategy& strategy, DegreeChoice choice = {});
 

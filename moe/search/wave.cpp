@@ -821,9 +821,9 @@ StepLoad::StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const Mo
   }
 }
 
-/// Bounds a stage's part of an iteration from below by its lanes, with what leads to a lane's first task and follows its
-/// last one, and by tasks that follow each other: in a micro-batch, from one to the next where memory or turns make
-/// them, and in the step.
+/// Bounds a stage's part of an iteration from below by its lanes, with what leads to a lane's first task and what
+/// follows its last one, and by tasks that follow each other: in a micro-batch, from one to the next where memory or
+/// turns make them, and in the step.
 class StageBound {
  public:
   StageBound(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice, int stage)
@@ -1147,7 +1147,8 @@ ModelShape tried_part(const ModelShape& model) {
   while (model.dense.in(0, part.layers) == part.layers) part.layers += chunks;
   part.layers = std::min(part.layers, model.layers);
   part.dense = model.dense.first(part.layers);
-  part.micro_batches = std::min(model.micro_batches, std::max(kTriedMicroBatches / stages, 2) * stages);
+  const int tried = stages == 1 ? kTriedMicroBatches : std::max(2 * kTriedMicroBatches / stages, 1) * stages;
+  part.micro_batches = std::min(model.micro_batches, tried);
   return part;
 }
 
@@ -1167,7 +1168,7 @@ void improve(const LayerPricer& pricer, const ModelShape& model, const WaveChoic
   else
     for (const WaveDegrees& degrees : trials.best_first()) {
       whole.attempt(degrees);
-      if (whole.attempts() * std::ssize(whole.best().plan.tasks()) > kWholeTasks) break;
+      if (whole.attempts() * std::ssize(whole.best().plan.tasks()) * model.split().stages > kWholeTasks) break;
     }
   const auto tasks = static_cast<int>(std::ssize(whole.best().plan.tasks()));
   if (const int draws = std::min(kMostDraws, kDrawnTasks / tasks); draws > 0)

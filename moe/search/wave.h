@@ -35,6 +35,8 @@ struct WaveDegrees {
 inline constexpr int kMostWaveDegree = 4;
 /// A micro-batch of several samples is cut into smaller ones while an iteration has no more than these.
 inline constexpr int kMostCutMicroBatches = 16;
+/// With several stages an iteration has at most so many layers of all micro-batches together: more take too long.
+inline constexpr int kMostStagedPasses = 2048;
 
 /// An iteration as planned, and what it takes under the profile's contention.
 struct WaveResult {
@@ -49,8 +51,8 @@ struct WaveResult {
 int least_kept(const ModelShape& model, IterationOrder order);
 /// Returns the same and more: so many passes over a chunk of the stage's layers, at least one layer.
 int more_kept(const ModelShape& model, int passes);
-/// Returns of how many layers a schedule keeps activations at a time where memory holds them: of a micro-batch more than
-/// the least, under GPipe of all; if it is restricted, of a layer more, or what its turns need.
+/// Returns of how many layers a schedule keeps activations at a time where memory holds them: of a micro-batch more
+/// than the least, under GPipe of all; if it is restricted, of a layer more, or what its turns need.
 int usually_kept(const ModelShape& model, IterationOrder order);
 
 struct WaveSearch {

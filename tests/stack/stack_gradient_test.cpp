@@ -138,7 +138,7 @@ std::vector<std::vector<double>> results_of(const LocalStacks& stacks) {
 TEST(Waves, ComputeWhatPlainOrdersDo) {
   const int64_t waves = points / 5;
   const auto drawn = drawn_layers(static_cast<size_t>(4 * waves), 6);
-  int64_t ran = 0, mixed = 0, unsupported = 0;
+  int64_t ran = 0, mixed = 0, in_stages = 0, unsupported = 0;
   for (uint64_t i = 0; i < drawn.size() && ran < waves && !testing::Test::HasFailure(); ++i) {
     SCOPED_TRACE(fmt::format("{}: {}", i, layer_space::text_of(drawn[i])));
     try {
@@ -154,13 +154,16 @@ TEST(Waves, ComputeWhatPlainOrdersDo) {
       EXPECT_EQ(results_of(stacks), results_of(plain));
       ++ran;
       mixed += mixes_passes(wave);
+      in_stages += wave.shape.parallel.pp > 1;
     } catch (const Unsupported&) {
       ++unsupported;
     }
   }
-  std::cout << fmt::format("{} waves, {} of them mix passes; {} unsupported\n", ran, mixed, unsupported);
+  std::cout << fmt::format("{} waves, {} of them mix passes, {} have stages; {} unsupported\n", ran, mixed, in_stages,
+                           unsupported);
   EXPECT_GE(ran, waves);
   EXPECT_GE(mixed, waves / 3);  // in every second one turns restrict the order
+  EXPECT_GE(in_stages, waves / 4);
 }
 
 }  // namespace

@@ -542,6 +542,8 @@ std::vector<std::string> search_items(const FoundShapes& found, bool tight) {
   std::vector<std::string> items{
       fmt::format("of {} shapes of a global batch of {} none that fits and has a price is {}faster", found.shapes,
                   found.global_batch, found.gap() <= 0 ? "" : fmt::format("more than {:.1f} % ", 100 * found.gap()))};
+  if (found.staged_iterations)
+    items.push_back(fmt::format("wave on several stages: planned for {} of them alone", *found.staged_iterations));
   items.push_back(fmt::format("left out: {} too large, {} slower by their bound", found.too_large, found.ruled_out));
   if (found.not_reached > 0)
     items.back() += fmt::format(", {} not reached in time{}", found.not_reached,
@@ -739,6 +741,7 @@ Json json_of(const FoundShapes& found) {
           {"refusals", refusals},
           {"ruled_out", found.ruled_out},
           {"not_reached", found.not_reached},
+          {"staged_iterations", found.staged_iterations ? Json(*found.staged_iterations) : Json()},
           {"at_least_s", found.at_least_s},
           {"gap", found.gap()},
           {"ranked", shapes}};

@@ -26,6 +26,7 @@ constexpr double kFrameworksShare = 0.2;  // of the time: all frameworks' own se
 constexpr double kFrontShare = 0.03;      // of the time: the search looks for less memory so long at least
 constexpr double kNone = std::numeric_limits<double>::infinity();
 constexpr size_t kStates = 3;        // whose bounds by lanes are kept: what may be computed again
+constexpr size_t kStagedShapes = 3;  // of several stages, which are planned by schedules of iterations too
 constexpr int kBoundedAtFirst = 32;  // shapes that are bounded before one is planned; twice as many before the next
 
 /// A shape whose schedules are not bounded yet, or one of its schedules, with a lower bound on its time.
@@ -211,6 +212,7 @@ class ShapeWalk {
     if (others_ < schedules_.size()) {
       open_iterations();
       decide(first_end, true);
+      attempt_stages(first_end);
     }
     const Clock::time_point now = Clock::now();
     decide(std::min(end, now + std::max(now - start, least)), false);
@@ -236,6 +238,7 @@ class ShapeWalk {
         found.too_large,
         found.refused > 0 ? fmt::format(", {} refused: {}", found.refused, found.refusals.front().first.text()) : "");
     found.at_least_s = at_least_s_;
+    found.staged_iterations = staged_iterations_;
     show(preferred_plan(), found);
     RankedShape& first = found.ranked.front();
     first.best = plans_.ranked_as(first.model, *first.best.schedule, true);
@@ -304,6 +307,21 @@ class ShapeWalk {
   void open_iterations() {
     for (size_t i = 0; i < candidates_.size(); ++i)
       if (others_ == 0 || candidates_[i].model.shape.parallel.pp == 1) bound(i, others_, schedules_.size());
+  }
+
+  // Plans the shapes of several stages that are fastest under other schedules by those of iterations too, whose bound
+  // would leave too many of them open.
+  void attempt_stages(Clock::time_point end) {
+    std::vector<std::pair<double, size_t>> fastest;
+    for (size_t i = 0; i < candidates_.size() && others_ > 0; ++i)
+      if (candidates_[i].fate == Fate::planned && candidates_[i].model.shape.parallel.pp > 1)
+        fastest.emplace_back(candidates_[i].best_s, i);
+    std::ranges::sort(fastest);
+    if (fastest.empty()) return;
+    staged_iterations_ = 0;
+    for (size_t n = 0; n < std::min(kStagedShapes, fastest.size()) && Clock::now() < end; ++n, ++*staged_iterations_)
+      for (size_t schedule = others_; schedule < schedules_.size(); ++schedule)
+        plan({fastest[n].second, schedule, fastest[n].first});
   }
 
   // Returns the least lane_bound_s. Shapes that differ in ZeRO and order alone follow each other and share it.
@@ -478,6 +496,7 @@ class ShapeWalk {
   std::vector<PlannedShape> planned_;
   MemoryFront front_;
   double at_least_s_ = kNone;
+  std::optional<int> staged_iterations_;
 };
 
 // Refuses what no group size changes, before shapes are counted.

@@ -47,6 +47,9 @@ struct FoundShapes {
   int ruled_out = 0;                               // by their bound: slower than one that takes as little memory
   int not_reached = 0;                             // in the time
   double at_least_s = 0;                           // no plan takes less; the fastest one's time, if all were compared
+  /// Shapes of several stages that were planned by schedules of iterations too, the others' fastest; none: no shape
+  /// that could be is without such plans.
+  std::optional<int> staged_iterations = {};
   std::chrono::steady_clock::time_point due = {};  // when the answer of which it is a part is to be ready
   double gap() const { return ranked.front().total_s() / at_least_s - 1; }
 };
