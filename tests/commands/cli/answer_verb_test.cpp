@@ -208,7 +208,7 @@ TEST_F(AnswerVerb, WaveIsRankedBesideTheOthers) {
   };
   EXPECT_TRUE(is_ranked(answer(with({"--micro-batches", "4", "--framework", "moetune"}))));
   EXPECT_FALSE(is_ranked(answer(with({"--micro-batches", "4", "--framework", "tutel"}))));
-  EXPECT_FALSE(is_ranked(answer({"--cluster", "h100-8", "--model", "olmoe-1b-7b", "--layers", "2", "--pp", "2"})));
+  EXPECT_TRUE(is_ranked(answer({"--cluster", "h100-8", "--model", "olmoe-1b-7b", "--layers", "2", "--pp", "2"})));
   EXPECT_FALSE(is_ranked(answer({"--batch", "1"})));
   const Json own = answer(with({"--micro-batches", "4", "--current", "wave:1,mp=4,ep=8"}))["current"];
   EXPECT_EQ(own["schedule"], "wave");
@@ -350,8 +350,26 @@ TEST_F(AnswerVerb, TextAndJsonAndRecordsHaveTheSameNumbers) {
         Words{"--model", "olmoe-1b-7b", "--cluster", "h100-8", "--layers", "4"},
         Words{"--model", "olmoe-1b-7b", "--cluster", "h100-8", "--layers", "2", "--global-batch", "16"},
         Words{"--model", "qwen3-30b-a3b", "--cluster", "h100-8", "--layers", "2", "--mp", "2"},
-        Words{"--model", "gpt-oss-20b", "--cluster", "h100-8", "--layers", "2", "--dp", "4", "--ep", "4", "--pp", "2",
-              "--mp", "1", "--esp", "1", "--micro-batches", "4"}}) {
+        Words{"--model",
+              "gpt-oss-20b",
+              "--cluster",
+              "h100-8",
+              "--layers",
+              "2",
+              "--dp",
+              "4",
+              "--ep",
+              "4",
+              "--pp",
+              "2",
+              "--mp",
+              "1",
+              "--esp",
+              "1",
+              "--micro-batches",
+              "4",
+              "--schedule",
+              "lina-priority,fsmoe-dw,tutel,ds-moe"}}) {
     Words all = words;
     all.insert(all.end(), {"--top", "99"});
     const Printed printed = tune(all);

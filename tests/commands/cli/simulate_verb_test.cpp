@@ -90,7 +90,7 @@ TEST_F(SimulateVerb, SimulateJsonIsADocumentWhereEveryScheduleIsRefused) {
 }
 
 // A schedule of whole iterations has a row beside the others if there is more than one pass, on one stage.
-TEST_F(SimulateVerb, IterationsAreOrderedOnOneStage) {
+TEST_F(SimulateVerb, IterationsAreOrdered) {
   const auto rows_of = [&](std::vector<std::string> flags) {
     flags.insert(flags.begin(), {"simulate", "--json"});
     const Printed printed = run(flags);
@@ -112,17 +112,26 @@ TEST_F(SimulateVerb, IterationsAreOrderedOnOneStage) {
   EXPECT_TRUE(rows_of({"--layers", "2"}).contains("wave"));
   EXPECT_FALSE(rows_of({"--layers", "1"}).contains("wave"));
   EXPECT_FALSE(rows_of({}).contains("wave"));
-  EXPECT_FALSE(
-      rows_of({"--cluster", "h100-8", "--dtype", "bfloat16", "--layers", "2", "--micro-batches", "3", "--pp", "2"})
-          .contains("wave"));
+  const auto stages = [](const char* micro_batches) -> std::vector<std::string> {
+    return {"--cluster", "h100-8", "--dtype", "bfloat16",        "--layers",
+            "2",         "--pp",   "2",       "--micro-batches", micro_batches};
+  };
+  const std::map<std::string, double> staged = rows_of(stages("3"));
+  ASSERT_TRUE(staged.contains("wave"));
+  EXPECT_LT(staged.at("wave"), staged.at("fsmoe-dw"));
   const auto expect_refused = [&](const Printed& printed, const std::string& reason) {
     EXPECT_EQ(printed.exit_code, 2);
     EXPECT_EQ(printed.err, "moetune: " + reason + "\n");
   };
   expect_refused(run({"simulate", "--schedule", "wave"}),
                  "schedule wave: found a layer alone, expected a model, whose passes it orders");
-  expect_refused(run({"simulate", "--layers", "2", "--pp", "2", "--schedule", "wave"}),
-                 "schedule wave: found 2 pipeline stages, expected 1");
+  expect_refused(run({"simulate", "--layers", "2", "--pp", "2", "--schedule", "flowmoe"}),
+                 "schedule flowmoe: found 2 pipeline stages, expected 1");
+  std::vector<std::string> long_ones = stages("1025");
+  long_ones.insert(long_ones.begin(), "simulate");
+  long_ones.insert(long_ones.end(), {"--schedule", "wave"});
+  expect_refused(run(long_ones),
+                 "schedule wave: found 2 layers of 1025 micro-batches on 2 stages, expected at most 2048 in all");
 }
 
 TEST_F(SimulateVerb, StderrHasWhatIsAskedFor) {
