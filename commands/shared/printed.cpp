@@ -29,10 +29,10 @@ struct ErrorRow {
   double error = 0;
 };
 
-// Returns "25 % longer" of an error of -20 %.
+// Returns "25 % more" of an error of -20 %.
 std::string measured_against(double error) {
   const double more = 1 / (1 + error) - 1;
-  return fmt::format("{:.0f} % {}", 100 * std::abs(more), more < 0 ? "shorter" : "longer");
+  return fmt::format("{:.0f} % {}", 100 * std::abs(more), more < 0 ? "less" : "more");
 }
 
 }  // namespace

@@ -38,8 +38,8 @@ struct PublishedErrors {
 /// no published step was on such a GPU.
 std::optional<PublishedErrors> published_errors(const Profile& profile, const std::string& model);
 
-/// Returns "3 published steps of MODEL on H100 took 25 % longer than predicted in the median (4 % shorter to 59 %
-/// longer)".
+/// Returns "3 published steps of MODEL on H100 took 25 % more than predicted in the median (4 % less to 59 %
+/// more)".
 std::string text_of(const PublishedErrors& errors);
 
 /// The papers' tables and figures by key: what `reproduce` takes and `list` shows.
