@@ -20,6 +20,11 @@ std::vector<PrintedOp> printed_fsmoe_table2() {
                     &R::op, &R::ms);
 }
 
+std::vector<PrintedFit> printed_fsmoe_fits() {
+  using R = PrintedFit;
+  return rows_of<R>("fsmoe-fig5", {"op", "r_squared"}, &R::op, &R::r_squared);
+}
+
 std::vector<PrintedGate> printed_fsmoe_table6() {
   using R = PrintedGate;
   return rows_of<R>("fsmoe-table6", {"gate", "deepspeed_moe_ms", "fsmoe_ms"}, &R::gate, &R::deepspeed_moe_ms,

@@ -12,6 +12,12 @@ struct PrintedOp {  // fsmoe-table2: milliseconds of one operation in one layer
 };
 std::vector<PrintedOp> printed_fsmoe_table2();
 
+struct PrintedFit {  // fsmoe-fig5
+  std::string op;
+  double r_squared = 0;
+};
+std::vector<PrintedFit> printed_fsmoe_fits();
+
 struct PrintedGate {  // fsmoe-table6: milliseconds of a model's iteration
   std::string gate;
   double deepspeed_moe_ms = 0, fsmoe_ms = 0;

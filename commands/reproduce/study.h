@@ -20,6 +20,7 @@ struct Study {
 Report fsmoe_table2(Study& study);
 Report fsmoe_table5(Study& study);
 Report fsmoe_degrees(Study& study);
+Report fsmoe_fig5(Study& study);
 Report fsmoe_fig6(Study& study);
 Report fsmoe_fig7(Study& study);
 Report fsmoe_fig8(Study& study);

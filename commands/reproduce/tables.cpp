@@ -15,6 +15,7 @@ constexpr std::array<TableRow, commands::kPaperTables.size()> kRows{{{"fsmoe-tab
                                                                      {"fsmoe-table5", fsmoe_table5},
                                                                      {"fsmoe-table6", fsmoe_table6},
                                                                      {"fsmoe-degrees", fsmoe_degrees},
+                                                                     {"fsmoe-fig5", fsmoe_fig5},
                                                                      {"fsmoe-fig6", fsmoe_fig6},
                                                                      {"fsmoe-fig7", fsmoe_fig7},
                                                                      {"fsmoe-fig8", fsmoe_fig8},

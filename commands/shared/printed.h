@@ -47,11 +47,12 @@ struct PaperTable {
   std::string_view name, summary;
 };
 
-inline constexpr std::array<PaperTable, 17> kPaperTables{{
+inline constexpr std::array<PaperTable, 18> kPaperTables{{
     {"fsmoe-table2", "FSMoE: time of each operation in a layer of GPT2-XL and Mixtral-7B"},
     {"fsmoe-table5", "FSMoE: mean speedups over tutel on 1458 layers"},
     {"fsmoe-table6", "FSMoE: iteration time of GPT2-XL under four gates"},
     {"fsmoe-degrees", "FSMoE: layers whose forward and backward degrees differ"},
+    {"fsmoe-fig5", "FSMoE: how well its performance models fit, and what profiling and solving take"},
     {"fsmoe-fig6", "FSMoE: speedups on GPT2-XL, Mixtral-7B and Mixtral-22B"},
     {"fsmoe-fig7", "FSMoE: speedups on testbed A by sequence length and number of GPUs"},
     {"fsmoe-fig8", "FSMoE: speedups on testbed A with two pipeline stages"},

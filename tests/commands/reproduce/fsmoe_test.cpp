@@ -6,6 +6,7 @@
 #include "commands/reproduce/fsmoe_contention.h"
 #include "commands/reproduce/fsmoe_tables.h"
 #include "commands/reproduce/printed_rows.h"
+#include "commands/reproduce/published.h"
 #include "commands/reproduce/study.h"
 #include "moe/base/check.h"
 #include "moe/search/layer_search.h"
@@ -43,6 +44,52 @@ TEST(FsmoeTable2, CollectivesByHand) {
   EXPECT_NEAR(ours("allreduce"), 8.37e-5 + 5.99e-10 * parameters * bytes, 1e-12);
   EXPECT_NEAR(ours_of(report, {"testbed-b", "mixtral-7b", "backward", "experts"}, "mac"),
               2 * (3 * 9.24e-5 + 4.42e-14 * 3 * 2.4 * tokens * dim / 4 * 14336), 1e-9);
+}
+
+// Mixtral-7B on testbed B: 1024 tokens a rank and 2.4 times as many rows of 4096 floats, there and back.
+TEST(FsmoeTable2, OrderMovesTokensAndRows) {
+  Study study;
+  const Report report = fsmoe_table2(study);
+  const TextTable& orders = report.tables.back();
+  ASSERT_EQ(orders.rows.size(), 8U);
+  const double bytes = 2 * 1024 * (1 + 2.4) * 4096 * 4;
+  EXPECT_EQ(orders.rows.back(),
+            (std::vector<std::string>{"testbed-b", "mixtral-7b", "backward", "1.2", fmt::format("{:.1f}", bytes / 1e6),
+                                      fmt::format("{:.0f}", bytes / 1.2e-3 / 1e9)}));
+}
+
+// The squared correlation of sizes and times, which is r^2 of a least squares line.
+double correlation_squared(const std::vector<std::pair<double, double>>& samples) {
+  double n = 0, x = 0, y = 0, xx = 0, yy = 0, xy = 0;
+  for (const auto& [size, seconds] : samples)
+    ++n, x += size, y += seconds, xx += size * size, yy += seconds * seconds, xy += size * seconds;
+  const double covariance = n * xy - x * y;
+  return covariance * covariance / ((n * xx - x * x) * (n * yy - y * y));
+}
+
+TEST(FsmoeFig5, SquaredCorrelationsOfPublishedSamples) {
+  Study study;
+  const Report report = fsmoe_fig5(study);
+  for (const auto& [gpu, convention] : {std::pair("a100", "A100"), {"h100", "H100"}})
+    for (const std::string op : {"allreduce", "alltoall", "allgather", "reducescatter"}) {
+      std::vector<std::pair<double, double>> samples;
+      for (const PublishedCollective& c : published_collectives())
+        if (c.gpu == gpu && c.op == op && c.ranks == 8 && c.bytes > 1e6 && c.bytes < 26e6)
+          samples.emplace_back(c.bytes, c.seconds);
+      ASSERT_EQ(samples.size(), 5U);
+      EXPECT_NEAR(ours_of(report, {op}, convention), correlation_squared(samples), 1e-9) << gpu << ' ' << op;
+    }
+  const Comparison& c = report.comparisons.front();
+  EXPECT_EQ(std::ranges::count(c.figures, std::vector<std::string>{"gemm"}, &Figure::labels), 4);
+  for (const Figure& f : c.figures) {
+    EXPECT_GT(*f.ours, 0.9) << f.labels.front() << ' ' << f.convention;
+    EXPECT_LE(*f.ours, 1);
+  }
+  const auto& times = report.tables.front().rows;
+  ASSERT_EQ(times.size(), 3U);
+  EXPECT_EQ(times[0][1], "under 10 ms");
+  EXPECT_TRUE(times[0][2].starts_with("under ")) << times[0][2];
+  EXPECT_EQ(times[2][2], "102 s (H200, float32)");  // 22:34:58 to 22:36:40
 }
 
 TEST(FsmoeReading, PresetsAreTheFiles) {
