@@ -48,8 +48,9 @@ Layers layers_of(const MemoryRequest& r, int chunk) {
 }
 
 Layers layers_in(const MemoryRequest& r, int stage) {
+  const StageSplit split = r.split();
   Layers all;
-  for (int chunk = stage; chunk < r.split().chunks(); chunk += r.split().stages) {
+  for (int chunk = stage; chunk < split.chunks(); chunk += split.stages) {
     const Layers more = layers_of(r, chunk);
     all.moe += more.moe, all.dense += more.dense;
   }
@@ -498,10 +499,11 @@ struct Wanted {
 
 std::vector<Wanted> wanted_slots(const Plan& plan, const Holdings& holdings, MemorySlots& slots) {
   std::vector<Wanted> all;
+  const StageSplit split = plan.split();
   const int micro_batches = plan.micro_batches;
-  for (int chunk = 0; chunk < plan.split().chunks(); ++chunk) {
-    const int stage = chunk % plan.split().stages;
-    const auto [first, last] = layers_of_chunk(plan.split(), chunk);
+  for (int chunk = 0; chunk < split.chunks(); ++chunk) {
+    const int stage = chunk % split.stages;
+    const auto [first, last] = layers_of_chunk(split, chunk);
     for (int pass = first * micro_batches; pass < last * micro_batches; ++pass)
       for (size_t l = 0; l < kLifetimes; ++l) {
         const auto lifetime = static_cast<Lifetime>(l);

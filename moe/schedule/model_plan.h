@@ -38,9 +38,10 @@ void add_ends(ModelShape& model, int64_t vocabulary, bool tied_embedding);
 /// Gives a model its ends as tasks of its plans, with all of their gradients; `model.step` says whether they are tied.
 void add_end_tasks(ModelShape& model, int64_t vocabulary);
 inline int ModelShape::dense_in(int stage) const {
+  const StageSplit own = split();
   int count = 0;
-  for (int chunk = stage; chunk < split().chunks(); chunk += split().stages) {
-    const auto [first, last] = layers_of_chunk(split(), chunk);
+  for (int chunk = stage; chunk < own.chunks(); chunk += own.stages) {
+    const auto [first, last] = layers_of_chunk(own, chunk);
     count += dense.in(first, last);
   }
   return count;
