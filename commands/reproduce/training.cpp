@@ -17,7 +17,7 @@ constexpr Quantity kSeconds{"step_s", "s", 1, 2};
 constexpr int64_t kFewTokens = 4096, kManyTokens = 16384;
 
 // Returns the tokens of a GPU in a pass of a layer over a micro-batch.
-int64_t tokens_of_pass(const PublishedRun& run) { return int64_t{run.micro_batch} * run.seq / run.tp; }
+int64_t tokens_of_pass(const PublishedRun& run) { return int64_t{run.micro_batch} * run.seq / (run.tp * run.cp); }
 
 struct Compared {
   PublishedRun run;

@@ -121,16 +121,16 @@ int layers_in_whole_chunks(const ModelShape& model) {
 /// Refuses with a reason what no plan has.
 void check_run(const PublishedRun& run) {
   require<Unsupported>(run.precision == "bf16", "no prices of {}, only of bf16", run.precision);
-  require<Unsupported>(run.cp == 1, "no plan has context parallelism (cp {})", run.cp);
   require<Unsupported>(run.overlap == "none" || run.overlap == "1f1b-ep", "no plan of overlap {}", run.overlap);
   require<Unsupported>(run.dispatcher == "alltoall" || run.dispatcher == "deepep", "no prices of dispatcher {}",
                        run.dispatcher);
-  const int replicas = run.tp * run.pp * run.micro_batch;
-  require<Unsupported>(replicas > 0 && run.gpus % (run.tp * run.pp) == 0 &&
-                           run.global_batch % (run.gpus / (run.tp * run.pp) * run.micro_batch) == 0,
-                       "{} GPUs and {} samples are no whole number of replicas of TP {} PP {} with micro-batches of {}",
-                       run.gpus, run.global_batch, run.tp, run.pp, run.micro_batch);
-  const int samples = run.global_batch / (run.gpus / (run.tp * run.pp));  // of a replica
+  const int replica = run.tp * run.cp * run.pp;
+  require<Unsupported>(
+      replica > 0 && run.micro_batch > 0 && run.gpus % replica == 0 &&
+          run.global_batch % (run.gpus / replica * run.micro_batch) == 0,
+      "{} GPUs and {} samples are no whole number of replicas of TP {} CP {} PP {} with micro-batches of {}", run.gpus,
+      run.global_batch, run.tp, run.cp, run.pp, run.micro_batch);
+  const int samples = run.global_batch / (run.gpus / replica);  // of a replica
   require<Unsupported>(
       run.pipeline_batch >= 0 &&
           (run.pipeline_batch == 0 || (samples % run.pipeline_batch == 0 && run.pipeline_batch % run.micro_batch == 0)),
@@ -148,7 +148,8 @@ commands::Selection selection_of(const PublishedRun& run) {
   commands::LayerFlags& layer = selection.layer;
   layer.fields.set(&LayerShape::batch, run.micro_batch);
   layer.fields.set(&LayerShape::seq, run.seq);
-  layer.dp = run.gpus / (run.tp * run.pp);
+  layer.dp = run.gpus / (run.tp * run.cp * run.pp);
+  layer.cp = run.cp;
   layer.mp = run.tp;
   layer.pp = run.pp;
   layer.ep = run.ep;
@@ -163,6 +164,8 @@ std::vector<std::string> approximations(const PublishedRun& run) {
   if (run.fsdp > 0)
     notes.push_back(
         fmt::format("fully sharded over {} ranks as ZeRO 1: gathers of weights run beside computation", run.fsdp));
+  if (run.cp > 1)
+    notes.push_back(fmt::format("CP {}: keys and values are gathered before attention, counted as tp", run.cp));
   if (run.overlap != "none") notes.push_back("1f1b-ep: exchanges run beside another micro-batch's computation");
   if (run.recompute != "none" && run.recompute != "full")
     notes.push_back(fmt::format("recomputation of {} has no price", run.recompute));

@@ -60,8 +60,9 @@ TEST(TrainingSteps, AreWhatTheirCostsAddUpTo) {
 // Returns the run's step as a plan of all of its micro-batches takes it, with so many layers and virtual stages.
 double planned_whole_s(const PublishedRun& run, int layers, int virtual_stages) {
   commands::Selection selection;
-  selection.cluster = "h100-8-nodes", selection.nodes = 2, selection.nearest = true;
-  selection.layer.dp = 8, selection.layer.mp = 1, selection.layer.pp = 2, selection.layer.ep = 8;
+  selection.cluster = "h100-8-nodes", selection.nodes = run.gpus / 8, selection.nearest = true;
+  selection.layer.dp = 8, selection.layer.cp = run.cp, selection.layer.mp = 1, selection.layer.pp = 2,
+  selection.layer.ep = 8;
   selection.layer.esp = 1, selection.layer.zero = 1, selection.layer.recompute = Recompute::selective;
   const Profile profile = commands::chosen_profile(selection);
   commands::ModelFlags flags;
@@ -83,6 +84,20 @@ TEST(TrainingSteps, ContinuedAreThoseReplayedWhole) {
     const double whole_s = planned_whole_s(run, 48, virtual_stages);
     EXPECT_NEAR(*predicted_step(run).step_s, whole_s, 1e-6 * whole_s) << virtual_stages;
   }
+}
+
+// Twice the GPUs share each sample: they halve attention, and gather keys and values.
+TEST(TrainingSteps, ContextParallelismIsPlanned) {
+  PublishedRun run = small_run();
+  const PredictedStep whole = predicted_step(run);
+  run.gpus *= 2, run.cp = 2;
+  const PredictedStep shared = predicted_step(run);
+  ASSERT_TRUE(shared.step_s) << shared.reason;
+  const double planned_s = planned_whole_s(run, 48, 1);
+  EXPECT_NEAR(*shared.step_s, planned_s, 1e-6 * planned_s);
+  EXPECT_NEAR(shared.costs.at("attention"), whole.costs.at("attention") / 2, 0.1 * whole.costs.at("attention"));
+  EXPECT_EQ(whole.costs.at("tp"), 0);
+  EXPECT_GT(shared.costs.at("tp"), 0);
 }
 
 // 48 layers in 8 chunks: each of the two stages waits for a quarter of what it would wait for without virtual stages,
@@ -162,7 +177,6 @@ TEST(TrainingSteps, SayWhatNoPlanHas) {
   };
   using R = PublishedRun;
   EXPECT_EQ(reason([](R& r) { r.precision = "fp8"; }), "no prices of fp8, only of bf16");
-  EXPECT_EQ(reason([](R& r) { r.cp = 2; }), "no plan has context parallelism (cp 2)");
   EXPECT_EQ(reason([](R& r) { r.overlap = "dualpipe"; }), "no plan of overlap dualpipe");
   EXPECT_EQ(reason([](R& r) { r.dispatcher = "hybridep"; }), "no prices of dispatcher hybridep");
   EXPECT_NE(reason([](R& r) { r.global_batch = 81; }).find("no whole number"), std::string::npos);
