@@ -55,9 +55,13 @@ std::optional<Lifetime> lifetime_of(const Access& a, const Buffers& kept) {
   using enum Buffer;
   const bool forward = a.phase == Phase::forward;
   switch (a.buffer) {
+    case queries_partial:
+      return Lifetime::input_sum;  // keys and values add theirs in place
     case gathered_input:
+    case all_keys_values:
       if (forward) return Lifetime::kept;  // attention's backward reads it
       [[fallthrough]];
+    case keys_values:
     case attention_partial:
     case hidden:
     case tokens:
