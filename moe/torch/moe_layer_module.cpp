@@ -1,5 +1,6 @@
 #include "moe/torch/moe_layer_module.h"
 
+#include <array>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -36,16 +37,29 @@ torch::Tensor shared(TensorView view, std::shared_ptr<void> owner = nullptr) {
       view.data(), sizes_of(view), [owner = std::move(owner)](void*) {}, cpu::scalar_type(view.dtype()));
 }
 
-torch::Tensor read(TensorView view, MemorySpace& memory) {
-  if (is_here(view)) return shared(view).clone();
+bool shows(const torch::Tensor& tensor, TensorView view) {
+  return tensor.defined() && tensor.data_ptr() == view.data();
+}
+
+// Likewise; `last` is what showed it, or other memory, the last time.
+const torch::Tensor& shared(TensorView view, torch::Tensor& last, const std::shared_ptr<void>& owner = nullptr) {
+  if (!shows(last, view)) {
+    const c10::InferenceMode no_inference(false);  // whose tensors others could not write
+    last = shared(view, owner);
+  }
+  return last;
+}
+
+torch::Tensor read(TensorView view, MemorySpace& memory, torch::Tensor& last) {
+  if (is_here(view)) return shared(view, last).clone();
   torch::Tensor copy = torch::empty(sizes_of(view), cpu::scalar_type(view.dtype()));
   memory.to_host(view.data(), copy.data_ptr(), view.bytes());
   return copy;
 }
 
-void write(const torch::Tensor& from, TensorView to, MemorySpace& memory) {
+void write(const torch::Tensor& from, TensorView to, MemorySpace& memory, torch::Tensor& last) {
   if (is_here(to)) {
-    shared(to).copy_(from);
+    shared(to, last).copy_(from);
     return;
   }
   const torch::Tensor packed = from.to(torch::kCPU, cpu::scalar_type(to.dtype())).contiguous();
@@ -89,14 +103,15 @@ struct MoeLayerModule::Runner {
     if (losses == RankLosses::averaged)
       losses_apart = rank.held == rank.tokens ? rank.shape.parallel.ranks() : rank.shape.parallel.replicas();
     for (const Parameter& p : layer->parameters()) {
-      const TensorView own = with_axes(p, p.value);
-      memory.push_back(is_here(own) ? shared(own, layer) : torch::Tensor());
+      values.push_back(with_axes(p, p.value));
+      memory.push_back(is_here(values.back()) ? shared(values.back(), layer) : torch::Tensor());
     }
+    gradients.resize(values.size());
   }
 
   void sync(const std::vector<torch::Tensor>& weights);
   void keep_given();
-  torch::Tensor give(TensorView gradient);
+  torch::Tensor give(size_t weight, TensorView gradient);
   torch::Tensor forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights);
 
   std::shared_ptr<MoeLayer> layer;
@@ -104,8 +119,11 @@ struct MoeLayerModule::Runner {
   std::unique_ptr<Device> device;
   Executor executor;
   std::unique_ptr<Stream> finish;
+  std::vector<TensorView> values;     // of each weight, in the layer's memory
   std::vector<torch::Tensor> memory;  // of each weight in the CPU's memory: whose storage all share that it is bound to
-  std::vector<torch::Storage> given;  // the last backward's gradients, which share the layer's memory
+  std::vector<std::array<torch::Tensor, 2>> gradients;  // of each weight; passes may take turns between two places
+  std::vector<torch::Tensor> given;                     // the last backward's gradients, which share the layer's memory
+  torch::Tensor input, output, input_gradient, output_gradient;  // in the CPU's memory
   Noise noise;
   std::optional<Noise> repeated;  // while a backward runs its forward again
   int losses_apart = 1;           // over so many the loss is averaged
@@ -119,45 +137,46 @@ struct MoeLayerModule::Runner {
 // Gives the layer the weights' values. A weight with memory of its own gets the layer's; whoever had that before keeps
 // the values it had.
 void MoeLayerModule::Runner::sync(const std::vector<torch::Tensor>& weights) {
-  const auto parameters = layer->parameters();
-  require_equal<BadInput>(weights.size(), parameters.size(), "weights of the layer");
+  require_equal<BadInput>(weights.size(), values.size(), "weights of the layer");
   for (size_t i = 0; i < weights.size(); ++i) {
-    const TensorView own = with_axes(parameters[i], parameters[i].value);
+    const TensorView own = values[i];
+    torch::Tensor own_memory;
     if (!is_here(own)) {
-      write(weights[i], own, layer->memory());
+      write(weights[i], own, layer->memory(), own_memory);
       continue;
     }
     if (weights[i].data_ptr() == own.data() && weights[i].is_contiguous()) continue;
     if (memory[i].data_ptr() == own.data() && memory[i].storage().use_count() > 1) move_out(memory[i].storage());
     if (memory[i].data_ptr() != own.data()) memory[i] = shared(own, layer);
-    write(weights[i], own, layer->memory());
+    write(weights[i], own, layer->memory(), own_memory);
     if (weights[i].is_leaf() && weights[i].storage().use_count() == 1) weights[i].set_data(memory[i].variable_data());
   }
 }
 
 // Whoever still has a gradient of the last backward keeps its values.
 void MoeLayerModule::Runner::keep_given() {
-  for (const torch::Storage& storage : given)
-    if (storage.use_count() > 1) move_out(storage);
+  for (const torch::Tensor& gradient : given)
+    if (gradient.storage().use_count() > 1) move_out(gradient.storage());
   given.clear();
 }
 
 // Returns a weight's gradient, in the layer's own memory where that is the CPU's: until the next backward.
-torch::Tensor MoeLayerModule::Runner::give(TensorView gradient) {
-  if (!is_here(gradient)) return read(gradient, layer->memory());
-  torch::Tensor tensor = shared(gradient, layer);
-  given.push_back(tensor.storage());
-  return tensor;
+torch::Tensor MoeLayerModule::Runner::give(size_t weight, TensorView gradient) {
+  auto& [last, other] = gradients[weight];
+  if (!shows(last, gradient)) std::swap(last, other);
+  if (!is_here(gradient)) return read(gradient, layer->memory(), last);
+  given.push_back(shared(gradient, last, layer));
+  return given.back().variable_data();
 }
 
 torch::Tensor MoeLayerModule::Runner::forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights) {
   MemorySpace& space = layer->memory();
   sync(weights);
-  const TensorView input = layer->input();
-  require<BadInput>(x.dim() >= 2 && x.numel() == input.elements() && x.size(-1) == input.size(1),
-                    "input: found {} elements in {} axes, expected {} tokens of {}", x.numel(), x.dim(), input.size(0),
-                    input.size(1));
-  write(x.dim() == 2 ? x : x.reshape({input.size(0), input.size(1)}), input, space);
+  const TensorView tokens = layer->input();
+  require<BadInput>(x.dim() >= 2 && x.numel() == tokens.elements() && x.size(-1) == tokens.size(1),
+                    "input: found {} elements in {} axes, expected {} tokens of {}", x.numel(), x.dim(), tokens.size(0),
+                    tokens.size(1));
+  write(x.dim() == 2 ? x : x.reshape({tokens.size(0), tokens.size(1)}), tokens, space, input);
   activations = 0;
   const Noise& drawn = repeated ? *repeated : noise;
   layer->begin_step(drawn.step, drawn.noisy);
@@ -165,7 +184,8 @@ torch::Tensor MoeLayerModule::Runner::forward(const torch::Tensor& x, const std:
   times = &executor.run(binding, {}, Phase::forward);
   seconds.forward = now_s() - begin_s;
   activations = ++forwards;
-  return read(layer->output(), space).view(x.sizes());
+  torch::Tensor y = read(layer->output(), space, output);
+  return x.dim() == 2 ? y : y.view(x.sizes());
 }
 
 class MoeLayerModule::Backward : public torch::autograd::Node {
@@ -189,8 +209,9 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
     const double apart = runner_->losses_apart;
     runner_->keep_given();
     const TensorView d_rows = layer.output_gradient();
-    const torch::Tensor d = d_output.at(0).reshape({d_rows.size(0), d_rows.size(1)});
-    write(apart == 1 ? d : d / apart, d_rows, memory);
+    const torch::Tensor& d_y = d_output.at(0);
+    const torch::Tensor d = d_y.dim() == 2 ? d_y : d_y.reshape({d_rows.size(0), d_rows.size(1)});
+    write(apart == 1 ? d : d / apart, d_rows, memory, runner_->output_gradient);
     runner_->activations = 0;
     const double begin_s = now_s();
     runner_->executor.run(runner_->binding, {}, Phase::backward);
@@ -198,9 +219,11 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
     runner_->finish->synchronize();
     runner_->seconds.backward = now_s() - begin_s;
     ++runner_->backwards;
-    torch::autograd::variable_list gradients{read(layer.input_gradient(), memory).view(d_output[0].sizes())};
-    if (apart != 1) gradients.front() *= apart;
-    for (const Parameter& p : layer.parameters()) gradients.push_back(runner_->give(with_axes(p, p.gradient)));
+    torch::Tensor d_x = read(layer.input_gradient(), memory, runner_->input_gradient);
+    if (apart != 1) d_x *= apart;
+    torch::autograd::variable_list gradients{d_y.dim() == 2 ? std::move(d_x) : d_x.view(d_y.sizes())};
+    for (const Parameter& p : layer.parameters())
+      gradients.push_back(runner_->give(gradients.size() - 1, with_axes(p, p.gradient)));
     return gradients;
   }
 
@@ -241,8 +264,9 @@ MoeLayerModule::MoeLayerModule(std::shared_ptr<MoeLayer> layer, const Plan& plan
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& p = parameters[i];
     const torch::Tensor& memory = runner_->memory[i];
+    torch::Tensor own_memory;
     weights_.push_back(register_parameter(
-        p.name, memory.defined() ? memory.variable_data() : read(with_axes(p, p.value), layer_->memory())));
+        p.name, memory.defined() ? memory.variable_data() : read(runner_->values[i], layer_->memory(), own_memory)));
   }
 }
 
@@ -260,11 +284,9 @@ torch::Tensor MoeLayerModule::forward(const torch::Tensor& x, const std::vector<
     const torch::NoGradGuard no_graph;
     y = runner_->forward(x, weights);
   }
-  torch::autograd::variable_list inputs{x};
-  inputs.insert(inputs.end(), weights.begin(), weights.end());
-  if (!torch::GradMode::is_enabled() || !torch::autograd::any_variable_requires_grad(inputs)) return y;
+  if (!torch::autograd::compute_requires_grad(x, weights)) return y;
   const auto node = std::make_shared<Backward>(runner_, x, weights);
-  node->set_next_edges(torch::autograd::collect_next_edges(inputs));
+  node->set_next_edges(torch::autograd::collect_next_edges(x, weights));
   torch::autograd::set_history(y, node);
   return y;
 }

@@ -435,17 +435,17 @@ class MoELayer(nn.Module):
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"x: found a {type(x).__name__}, expected a tensor")
         own = self._parameters
-        weights = {name: own.get(name) for name in self._names}
-        for name, weight in weights.items():
-            if weight is None and name not in self._called:  # a parametrization has replaced it
-                weights[name] = getattr(self, name)
+        weights = [own.get(name) for name in self._names]
         if self._layer.number:
             if threading.get_ident() in self._layer.inside:
                 raise RuntimeError("MoELayer: found a layer that its own part calls, expected one without it")
-            weights.update(self._called_parameters())
+            called = self._called_parameters()
+            weights = [called.get(name, weight) for name, weight in zip(self._names, weights)]
+        if any(weight is None for weight in weights):  # a parametrization has replaced it
+            weights = [getattr(self, name) if weight is None else weight for name, weight in zip(self._names, weights)]
         if torch.is_autocast_enabled("cpu"):
-            x = x.to(weights[self._names[0]].dtype)
-        y = self._layer.made.forward(x, list(weights.values()), self.training, torch.is_grad_enabled())
+            x = x.to(weights[0].dtype)
+        y = self._layer.made.forward(x, weights, self.training, torch.is_grad_enabled())
         if self._layer.number and y.grad_fn is not None:
             y.grad_fn.metadata["moetune"] = self._layer  # lives until the backward that needs its parts
         return y

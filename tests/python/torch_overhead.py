@@ -1,7 +1,8 @@
 """usage: torch_overhead.py [ROUNDS]
 
-Prints what moetune.torch costs beside the runner of the plan's tasks, as medians of ROUNDS rounds (300). What the
-environment must have is torch_test.py's."""
+Prints what moetune.torch costs beside the runner of the plan's tasks: microseconds, as quartiles of ROUNDS rounds
+(300), and bytes of the heap. What the environment must have is torch_test.py's."""
+import ctypes
 import statistics
 import sys
 import time
@@ -30,15 +31,49 @@ def print_overhead(schedule, degrees, rounds):
         above.append(taken - run)
         runs.append(run)
         plain.append(autograd_seconds(1 + len(parameters)))
-    above, runs, plain = (1e6 * statistics.median(each) for each in (above, runs, plain))
-    print(f"{schedule}, degrees {degrees}: forward and backward of the runner {runs:.0f} us, of the module {above:.0f} "
-          f"us more; autograd with as many leaves {plain:.0f} us", flush=True)
+    above, runs, plain = ([1e6 * each for each in statistics.quantiles(times)] for times in (above, runs, plain))
+    print(f"{schedule}, degrees {degrees}: forward and backward of the runner {runs[1]:.0f} us, of the module "
+          f"{above[1]:.0f} us more (quartile {above[0]:.0f}); autograd with as many leaves {plain[1]:.0f} us (quartile "
+          f"{plain[0]:.0f})", flush=True)
+
+
+class _Heap(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks",
+                                                     "fsmblks", "uordblks", "fordblks", "keepcost")]
+
+
+def heap_bytes():
+    """Bytes that are allocated now, by the C library's count."""
+    library = ctypes.CDLL("libc.so.6")
+    library.mallinfo2.restype = _Heap
+    found = library.mallinfo2()
+    return found.uordblks + found.hblkhd
+
+
+def held_bytes(schedule, degrees):
+    """What a forward allocates and leaves, and what its backward does; the output has 1 MiB, and x too."""
+    layer = MoELayer(batch=2, seq=256, model_dim=512, hidden=1024, heads=8, experts=4, gate="switch", schedule=schedule,
+                     degrees=degrees)
+    x = torch.randn(len(layer.tokens), 512, requires_grad=True)
+    for _ in range(3):  # the first make what all need
+        layer.zero_grad()
+        x.grad = None
+        begin = heap_bytes()
+        y = layer(x)
+        middle = heap_bytes()
+        y.backward(torch.ones_like(y))
+        held = middle - begin, heap_bytes() - middle
+        del y
+    return held
 
 
 def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     for schedule, degrees in ("tutel", 1), ("tutel", 2), ("fsmoe", 2), ("fsmoe", 4):
         print_overhead(schedule, degrees, rounds)
+        forward, backward = (each / 2**20 for each in held_bytes(schedule, degrees))
+        print(f"{schedule}, degrees {degrees}: a forward leaves {forward:.2f} MiB beside the layer's tensors (its "
+              f"output has 1 MiB), its backward {backward:.2f} MiB (as the gradient of x)", flush=True)
 
 
 if __name__ == "__main__":

@@ -1140,12 +1140,20 @@ class Bench(unittest.TestCase):
     def test_prints_overhead(self):
         import torch_overhead
         printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), unittest.mock.patch.object(sys, "argv", ["torch_overhead.py", "1"]):
+        with contextlib.redirect_stdout(printed), unittest.mock.patch.object(sys, "argv", ["torch_overhead.py", "2"]):
             torch_overhead.main()
         lines = printed.getvalue().splitlines()
-        self.assertEqual(len(lines), 4)
-        for line in lines:
-            self.assertRegex(line, r"^\w+, degrees \d: .* runner \d+ us, of the module \d+ us more; ")
+        self.assertEqual(len(lines), 8)
+        for line in lines[::2]:
+            self.assertRegex(line, r"^\w+, degrees \d: .* runner \d+ us, of the module \d+ us more ")
+        for line in lines[1::2]:
+            self.assertRegex(line, r"^\w+, degrees \d: a forward leaves 1.\d\d MiB .* its backward 1.\d\d MiB ")
+
+    def test_holds_nothing_beside_the_layer(self):
+        """A forward leaves its output, a backward the gradient of x."""
+        import torch_overhead
+        for held in torch_overhead.held_bytes("fsmoe", 2):
+            self.assertTrue(2**20 <= held < 2**20 + 2**17, held)
 
     def run_bench(self, *words, code=0, program=(sys.executable, "-m", "moetune.torch_bench"), **variables):
         """What a comparison of a tiny layer prints, or its line on stderr."""

@@ -9,8 +9,12 @@
 
 #include "moe/base/check.h"
 #include "moe/comm/local/local_world.h"
+#include "moe/device/device.h"
+#include "moe/exec/executor.h"
+#include "moe/layer/binding.h"
 #include "moe/layer/verify.h"
 #include "moe/schedule/schedule.h"
+#include "moe/tensor/tensor.h"
 
 namespace moe {
 namespace {
@@ -227,6 +231,47 @@ TEST(MoeLayerModule, OtherWeightsLeaveItsOwn) {
     EXPECT_TRUE(torch::equal(module.forward(x), before));
     EXPECT_TRUE(flat.eq(0.5).all().item<bool>());
   });
+}
+
+// Between forward and backward, and at its peak, a module's layer has the tensors that the runner alone has.
+TEST(MoeLayerModule, KeepsWhatTheRunnerKeeps) {
+  const LayerCase shape = case_of({.nodes = 1, .ranks_per_node = 1}, DType::float32);
+  for (const int degree : {1, 2}) {
+    const Plan plan = plan_of(shape, "fsmoe", degree);
+    using Layer = std::shared_ptr<MoeLayer>;
+    const auto bytes_of = [&](const std::function<void(const Layer&, const std::function<void()>& between)>& pass) {
+      const int64_t before = tensor_memory.live_bytes;
+      tensor_memory.peak_bytes = before;
+      int64_t between = 0;
+      LocalWorld world(1);
+      world.run([&](int rank) {
+        const auto comm = world.communicator(rank);
+        pass(std::make_shared<MoeLayer>(rank_shape(shape, rank, plan.structure->flow), LayerSeed{},
+                                        LayerComms::split(*comm, shape.parallel)),
+             [&] { between = tensor_memory.live_bytes - before; });
+      });
+      return std::pair(between, tensor_memory.peak_bytes - before);
+    };
+    const auto runner = bytes_of([&](const Layer& layer, const std::function<void()>& between) {
+      LayerBinding binding(*layer, plan);
+      const auto device = make_cpu_device();
+      Executor executor(*device, plan.structure);
+      executor.run(binding, {}, Phase::forward);
+      between();
+      executor.run(binding, {}, Phase::backward);
+      const auto end = device->make_stream("end");
+      layer->finish_step(*end);
+      end->synchronize();
+    });
+    const auto module = bytes_of([&](const Layer& layer, const std::function<void()>& between) {
+      MoeLayerModule own(layer, plan);
+      const auto y = own.forward(tensor_of(layer->input()).clone().set_requires_grad(true));
+      between();
+      y.sum().backward();
+    });
+    EXPECT_EQ(module, runner) << degree;
+    EXPECT_GT(runner.first, 0) << degree;
+  }
 }
 
 }  // namespace
