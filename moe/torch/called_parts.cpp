@@ -17,6 +17,9 @@ namespace moe {
 void require_like(std::string_view name, const torch::Tensor& tensor, const torch::Tensor& own) {
   require<BadInput>(tensor.defined() && tensor.device().is_cpu(), "{}: found a tensor on {}, expected the CPU's", name,
                     tensor.defined() ? tensor.device().str() : "no device");
+  require<BadInput>(tensor.has_storage() && tensor.layout() == torch::kStrided && !tensor.is_nested(),
+                    "{}: found a tensor that is sparse, nested or a transform's (torch.func), expected a dense one",
+                    name);
   if (tensor.scalar_type() != own.scalar_type())
     throw c10::TypeError({__func__, __FILE__, __LINE__},
                          fmt::format("{}: found elements of type {}, expected {}, the layer's dtype", name,

@@ -7,8 +7,9 @@ from moetune._program import program_path
 
 
 def main():
-    if sys.argv[1:2] == ["history"] and importlib.util.find_spec("ruptures"):
-        os.environ.setdefault("MOETUNE_PYTHON", sys.executable)  # not the python3 of PATH, which may lack ruptures
+    needed = {"history": "ruptures", "layerbench": "torch"}.get("".join(sys.argv[1:2]))
+    if needed and importlib.util.find_spec(needed):
+        os.environ.setdefault("MOETUNE_PYTHON", sys.executable)  # not the python3 of PATH, which may lack it
     path = program_path()
     try:
         os.execv(path, [path, *sys.argv[1:]])

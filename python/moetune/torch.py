@@ -40,7 +40,14 @@ def _library(version: str) -> Path:
                       else "moetune.torch: found a package without the layer, expected one built with MOETUNE_TORCH=ON")
 
 
-torch.ops.load_library(str(_library(torch.__version__.split("+")[0])))
+def _load(path: Path) -> None:
+    try:
+        torch.ops.load_library(str(path))
+    except OSError as error:
+        raise ImportError(f"moetune.torch: {path}: {error.__cause__ or error}") from None
+
+
+_load(_library(torch.__version__.split("+")[0]))
 
 
 class _Ranks:
@@ -380,6 +387,8 @@ class MoELayer(nn.Module):
         called = _called_parts(others)
         options = {**fields, "losses": losses, "seed": seed}
         options.update({name: part for name, part in others.items() if part is not None and name not in called})
+        if not isinstance(ranks_per_node, int) or not 0 <= ranks_per_node < 1 << 31:
+            raise ValueError(f"MoELayer: ranks_per_node: found {ranks_per_node!r}, expected a whole number >= 0")
         if not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
             raise ValueError(f"MoELayer: timeout: found {timeout!r}, expected a number of seconds above 0")
         if isinstance(options.get("dtype"), torch.dtype):
@@ -443,6 +452,9 @@ class MoELayer(nn.Module):
             weights = [called.get(name, weight) for name, weight in zip(self._names, weights)]
         if any(weight is None for weight in weights):  # a parametrization has replaced it
             weights = [getattr(self, name) if weight is None else weight for name, weight in zip(self._names, weights)]
+            for name, weight in zip(self._names, weights):
+                if weight is None:
+                    raise TypeError(f"{name}: found None, expected a parameter")
         if torch.is_autocast_enabled("cpu"):
             x = x.to(weights[0].dtype)
         y = self._layer.made.forward(x, weights, self.training, torch.is_grad_enabled())

@@ -1065,6 +1065,9 @@ class BadInput(unittest.TestCase):
             r"ep": {"ep": 3},
             r"^MoELayer: timeout: found -1, expected a number of seconds above 0$": {"timeout": -1},
             r"^MoELayer: timeout: found 0, expected": {"timeout": 0},
+            r"^MoELayer: ranks_per_node: found 'two', expected a whole number >= 0$": {"ranks_per_node": "two"},
+            r"^MoELayer: ranks_per_node: found -1, expected": {"ranks_per_node": -1},
+            r"^MoELayer: ranks_per_node: found \[2\], expected": {"ranks_per_node": [2]},
             r"^MoELayer: timeout: found nan, expected": {"timeout": math.nan},
             r"^MoELayer: timeout: found '5', expected": {"timeout": "5"},
             r"^MoELayer: capacity_factor: found nan, expected a finite number": {"capacity_factor": math.nan},
@@ -1091,10 +1094,18 @@ class BadInput(unittest.TestCase):
                      x.double())
         self.refused(ValueError, r"^x: found a tensor on meta, expected the CPU's$", layer, x.to("meta"))
         self.refused(TypeError, r"^x: found a list, expected a tensor$", layer, [x])
+        dense = r"^{}: found a tensor that is sparse, nested or a transform's \(torch.func\), expected a dense one$"
+        for other in x.to_sparse(), x.to_sparse_csr(), torch.nested.nested_tensor([x, x]):
+            self.refused(ValueError, dense.format("x"), layer, other)
+        self.refused(ValueError, dense.format("x"), torch.func.grad(lambda rows: layer(rows).sum()), x)
         self.refused(TypeError, r"^\w+: found elements of type Double, expected Float", layer.double(), x)
         layer = MoELayer(**TINY)
         layer.w1 = nn.Parameter(torch.zeros(2, 2))
         self.refused(ValueError, r"^w1: found shape \(2, 2\), expected \(4, 16, 24\)$", layer, x)
+        layer.w1 = nn.Parameter(torch.zeros(4, 16, 24).to_sparse())
+        self.refused(ValueError, dense.format("w1"), layer, x)
+        layer.w1 = None
+        self.refused(TypeError, r"^w1: found None, expected a parameter$", layer, x)
 
     def test_graphs(self):
         layer = MoELayer(**TINY, dtype=torch.float64)
@@ -1125,6 +1136,11 @@ class BadInput(unittest.TestCase):
             version = torch.__version__.split("+", maxsplit=1)[0]
             self.assertEqual(done.stderr.splitlines()[-1], "ImportError: moetune.torch: found torch "
                              f"{version}, expected 1.2.3, which it was built for")
+            broken = library.with_name(f"libmoetune_torch-{version}.so")
+            for line in "no such file", "too short":
+                done = self.imported(MOETUNE_TORCH_LIBRARY=str(broken))
+                self.assertRegex(done.stderr.splitlines()[-1].lower(), rf"^importerror: moetune.torch: .*{line}")
+                broken.touch()
 
     def test_ranks_without_a_process_group(self):
         done = self.imported("; MoELayer()", WORLD_SIZE="2", RANK="0")
