@@ -244,7 +244,8 @@ class PythonLayer : public torch::CustomClassHolder {
   torch::Tensor forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights, bool training, bool keeps) {
     return in_python([&] {
       const cpu::UseThreads threads(torch::get_num_threads());
-      require_like("x", x.dim() > 2 ? x.detach().flatten(0, -2) : x, input_);
+      const bool flattens = x.dim() > 2 && x.layout() == torch::kStrided && !x.is_nested();
+      require_like("x", flattens ? x.detach().flatten(0, -2) : x, input_);
       require_equal<BadInput>(weights.size(), likes_.size(), "weights of the layer");
       for (size_t i = 0; i < weights.size(); ++i) require_like(names_[i], weights[i], likes_[i]);
       const std::lock_guard alone(*alone_);
