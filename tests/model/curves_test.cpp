@@ -171,7 +171,7 @@ TEST(LossCurves, GoOnFromCheckpointsOfOtherRanks) {
   const std::string folder = testing::TempDir() + "/checkpoints-of-other-ranks";
   std::filesystem::remove_all(folder);
   const std::vector<Division> divisions{
-      {1, 2, 1, 2, 1, 1}, {2, 1, 2, 1, 2, 2}, {1, 1, 1, 1, 1, 1}, {1, 2, 2, 2, 2, 1}, {1, 1, 2, 1, 2, 4}};
+      {1, 2, 1, 2, 1, 1}, {2, 1, 2, 1, 2, 2}, {1, 1, 1, 1, 1, 1}, {1, 1, 2, 2, 2, 1, 2}, {1, 1, 2, 1, 2, 4}};
   const int each = kSteps / static_cast<int>(divisions.size());
   std::vector<double> losses;
   for (const Division& d : divisions) {

@@ -18,6 +18,7 @@ struct Division {
   int pp, dp, mp, ep, esp, zero;
   int micro_batches = 2;
   int64_t seq = 8;
+  int cp = 1;
 };
 
 std::string text_of(const Division& d) {
@@ -38,7 +39,7 @@ LayerCase case_of(const Division& d) {
   layer.dtype = DType::float64;
   layer.gate = "switch";
   layer.top_k = 1;
-  return model_case(layer, {.dp = d.dp, .mp = d.mp, .ep = d.ep, .esp = d.esp, .pp = d.pp, .zero = d.zero});
+  return model_case(layer, {.dp = d.dp, .mp = d.mp, .ep = d.ep, .esp = d.esp, .pp = d.pp, .cp = d.cp, .zero = d.zero});
 }
 
 const TokenSource& text() {
@@ -68,7 +69,8 @@ struct Trainee {
 TEST(Zero, ChangesNoBitOfLossesAndWeights) {
   for (const Division& none :
        {Division{1, 2, 1, 1, 1, 0}, Division{1, 4, 1, 2, 1, 0}, Division{1, 2, 2, 2, 1, 0}, Division{2, 2, 1, 1, 1, 0},
-        Division{1, 1, 2, 2, 1, 0}, Division{1, 2, 2, 2, 1, 0, 1, 1}}) {  // one place: the other MP rank has none
+        Division{1, 1, 2, 2, 1, 0}, Division{1, 2, 2, 2, 1, 0, 1, 1},  // one place: the other MP rank has none
+        Division{1, 2, 1, 2, 1, 0, 1, 8, 2}}) {
     Division sharded = none;
     sharded.zero = 1;
     SCOPED_TRACE(text_of(sharded));
