@@ -196,6 +196,17 @@ TEST(PythonLibrary, BadInputIsAValueError) {
   EXPECT_THROW(call(layer, "forward", {x, weights, true, true}), c10::ValueError);
 }
 
+TEST(PythonLibrary, LayersTakeWholeSamples) {
+  try {
+    layer_of(R"({"cp": 2})");
+    FAIL() << "made a layer whose ranks share samples";
+  } catch (const c10::ValueError& error) {
+    EXPECT_NE(std::string(error.what()).find("found cp = 2, expected 1: MoELayer takes whole samples"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(PythonLibrary, RanksThatLeftMakeNoLayers) {
   const IValue ranks = alone();
   call(ranks, "close");
