@@ -44,11 +44,11 @@ struct FoundShapes {
   std::vector<FrameworkPlans> of_frameworks = {};  // that were asked for, but those that run all
   /// Why shapes were refused, and for how many shapes some schedule was refused for that reason, the most first.
   std::vector<std::pair<Refusal, int>> refusals = {};
-  int ruled_out = 0;                               // by their bound: slower than one that takes as little memory
-  int not_reached = 0;                             // in the time
-  double at_least_s = 0;                           // no plan takes less; the fastest one's time, if all were compared
-  /// Shapes of several stages that were planned by schedules of iterations too, the others' fastest; none: no shape
-  /// that could be is without such plans.
+  int ruled_out = 0;      // by their bound: slower than one that takes as little memory
+  int not_reached = 0;    // in the time
+  double at_least_s = 0;  // no plan takes less; the fastest one's time, if all were compared
+  /// Counts shapes of several stages that were planned by schedules of iterations too: the fastest under the others.
+  /// None: the search has no such shapes or schedules. `at_least_s` does not cover the rest.
   std::optional<int> staged_iterations = {};
   std::chrono::steady_clock::time_point due = {};  // when the answer of which it is a part is to be ready
   double gap() const { return ranked.front().total_s() / at_least_s - 1; }

@@ -27,9 +27,8 @@ TEST(PublishedErrors, ThereAreNoneOfOtherClusters) {
 }
 
 TEST(PublishedErrors, AreQuotedInOneLine) {
-  EXPECT_EQ(
-      text_of({"m", "H100", 3, -0.2, -0.371, 0.04}),
-      "3 published steps of m on H100 took 25 % more than predicted in the median (4 % less to 59 % more)");
+  EXPECT_EQ(text_of({"m", "H100", 3, -0.2, -0.371, 0.04}),
+            "3 published steps of m on H100 took 25 % more than predicted in the median (4 % less to 59 % more)");
   EXPECT_EQ(text_of({"", "H100", 1, -0.2, -0.2, -0.2}), "a published step on H100 took 25 % more than predicted");
 }
 
