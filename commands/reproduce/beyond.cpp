@@ -42,6 +42,8 @@ constexpr std::array<TestbedLayer, 6> kTestbedLayers{{{1, 512, 2048, 3, 16, 1.2,
                                                       {4, 2048, 1024, 3, 32, 1.2, Ffn::mixtral}}};
 constexpr int kTestbedDepth = 12, kModelDepth = 8;
 constexpr std::array<std::string_view, 4> kModels{"qwen3-30b-a3b", "qwen3-235b-a22b", "deepseek-v3", "mixtral-7b"};
+constexpr std::array<std::string_view, 2> kStagedModels{"qwen3-235b-a22b", "deepseek-v3"};
+constexpr std::array kMicroBatchesOfStages{4, 8, 16};
 
 void add_testbed(const Profile& profile, std::vector<BeyondCase>& cases) {
   for (const TestbedLayer& row : kTestbedLayers) {
@@ -64,40 +66,24 @@ void add_testbed(const Profile& profile, std::vector<BeyondCase>& cases) {
   }
 }
 
-// Experts lie on all ranks; of a model that has fewer, each is sharded over the GPUs of a node.
-void add_models(const Profile& profile, std::vector<BeyondCase>& cases) {
-  for (const std::string_view name : kModels) {
+// Each stage lies on all nodes of the profile. Experts lie on all of its ranks; of a model that has fewer, each is
+// sharded over the GPUs of a node.
+void add_models(const Profile& profile, int stages, std::span<const std::string_view> names,
+                std::vector<BeyondCase>& cases) {
+  for (const std::string_view name : names) {
     LayerShape layer = on_cluster(find_model(std::string(name)), profile.name).layer;
     layer.dtype = DType::bfloat16;
-    ParallelShape ranks{.nodes = profile.nodes, .ranks_per_node = profile.ranks_per_node};
-    if (layer.experts >= ranks.ranks()) {
-      ranks.ep = ranks.ranks();
+    ParallelShape ranks{.nodes = profile.nodes * stages, .ranks_per_node = profile.ranks_per_node};
+    ranks.pp = stages;
+    if (layer.experts >= ranks.ranks() / stages) {
+      ranks.ep = ranks.ranks() / stages;
       ranks.mp = ranks.esp = 1;
     }
-    cases.push_back(
-        {profile.name, std::string(name), &profile, {complete(layer, ranks, Rounding::ragged), kModelDepth, 1}});
+    cases.push_back({stages == 1 ? profile.name : fmt::format("{} stages of {}", stages, profile.name),
+                     std::string(name),
+                     &profile,
+                     {complete(layer, ranks, Rounding::ragged), kModelDepth, 1}});
   }
-}
-
-// Each stage lies on all nodes of the profile that it has, with experts on all of its ranks.
-constexpr std::array kStages{2, 4}, kNodesOfStage{2, 4};
-constexpr std::array kMicroBatchesOfStages{4, 8, 16};
-constexpr std::array<std::string_view, 2> kStagedModels{"qwen3-235b-a22b", "deepseek-v3"};
-
-void add_staged(const Profile& profile, std::vector<BeyondCase>& cases) {
-  for (const int stages : kStages)
-    for (const std::string_view name : kStagedModels) {
-      LayerShape layer = on_cluster(find_model(std::string(name)), profile.name).layer;
-      layer.dtype = DType::bfloat16;
-      ParallelShape ranks{.nodes = profile.nodes * stages, .ranks_per_node = profile.ranks_per_node};
-      ranks.pp = stages;
-      ranks.ep = profile.nodes * profile.ranks_per_node;
-      ranks.mp = ranks.esp = 1;
-      cases.push_back({fmt::format("{} stages of {}", stages, profile.name),
-                       std::string(name),
-                       &profile,
-                       {complete(layer, ranks, Rounding::ragged), kModelDepth, 1}});
-    }
 }
 
 // The memories of activations that wave is given: of a layer more than one micro-batch has, or the first stage under
@@ -277,8 +263,9 @@ Report beyond(Study&) {
   };
   std::vector<BeyondCase> cases, staged;
   for (const std::string_view name : {"testbed-a", "testbed-b"}) add_testbed(profile(name), cases);
-  for (const int nodes : {2, 4, 8}) add_models(of_nodes(nodes), cases);
-  for (const int nodes : kNodesOfStage) add_staged(of_nodes(nodes), staged);
+  for (const int nodes : {2, 4, 8}) add_models(of_nodes(nodes), 1, kModels, cases);
+  for (const int nodes : {2, 4})
+    for (const int stages : {2, 4}) add_models(of_nodes(nodes), stages, kStagedModels, staged);
 
   Gathered gathered;
   Gains gains, gains_of_stages;
@@ -308,8 +295,7 @@ Report beyond(Study&) {
           kTestbedDepth, kModelDepth),
       "several stages: each on the nodes named, 8 layers in all, neither embedding nor output projection",
       "experts over all ranks of a stage; of mixtral-7b, which has fewer than ranks, each sharded over the GPUs of a "
-      "node, "
-      "attention too; on the testbeds as FSMoE's grids have it",
+      "node, attention too; on the testbeds as FSMoE's grids have it",
       "memory: activations of one layer more than one micro-batch has (own), of two micro-batches (two); with stages "
       "of one layer, or one micro-batch, more than the first stage has in flight under 1F1B, on each of them",
       "best other: the fastest of all schedules with exact degrees and partition, 1F1B, its micro-batches whole; all "

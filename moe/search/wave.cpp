@@ -821,23 +821,71 @@ StepLoad::StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const Mo
   }
 }
 
+/// The loads of a model's layers, which all stages share.
+class LayerLoads {
+ public:
+  LayerLoads(const LayerPricer& pricer, const ModelShape& model, const DegreeRanges& ranges)
+      : dense(model.dense.none(model.layers) ? nullptr : &pricer.dense(model.dense.hidden)),
+        lanes(BoundShapes().get(kWave, pricer.outline(), Phase::forward).lanes.size()) {
+    if (model.dense.in(0, model.layers) < model.layers) set_loads(pricer, ranges, kinds[0]);
+    if (dense != nullptr) set_loads(*dense, {{{1, 1}, {1, 1}}}, kinds[1]);
+  }
+
+  // A layer's passes by phase and degree, at 0 the least of each; what leads to a lane's tasks of a forward, and what
+  // follows those of a backward.
+  struct Layer {
+    std::array<std::map<int, Load>, kPhases> loads;
+    std::array<std::vector<double>, kPhases> outside_s;
+  };
+
+  const LayerPricer* const dense;  // null: all layers have experts
+  const size_t lanes;
+  std::array<Layer, 2> kinds;  // with experts, dense
+
+ private:
+  void set_loads(const LayerPricer& pricer, const DegreeRanges& ranges, Layer& layer) {
+    BoundShapes shapes;
+    for (const Phase phase : {Phase::forward, Phase::backward}) {
+      const auto p = static_cast<size_t>(phase);
+      const BoundShape& shape = shapes.get(kWave, pricer.outline(), phase);
+      BoundShape chain = shape;
+      chain.weights.clear();  // nothing of the chain waits for these halves
+      chain.beside_sum.clear();
+      chain.shared.clear();  // whose bound is that of lanes in the schedule's order
+      const PhaseBound all(kWave, shape, pricer), chained(kWave, chain, pricer);
+      layer.outside_s[p].assign(lanes, std::numeric_limits<double>::infinity());
+      for (int r = ranges[p].first; r <= ranges[p].most; ++r) {
+        Load load{{}, chained.crossings({.exact = r}).back().back()};
+        load.halves_s = all.busy(0, {.exact = r}) - chained.busy(0, {.exact = r});
+        for (size_t lane = 0; lane < lanes; ++lane) {
+          load.busy_s.push_back(all.busy(static_cast<int>(lane), {.exact = r}));
+          double& outside_s = layer.outside_s[p][lane];
+          outside_s = std::min(outside_s, all.outside(static_cast<int>(lane), {.exact = r}));
+        }
+        if (phase == Phase::backward && pricer.outline().recomputes) load.add(layer.loads[0].at(0));
+        layer.loads[p].try_emplace(0, load).first->second.lower(load);
+        layer.loads[p].emplace(r, std::move(load));
+      }
+    }
+  }
+};
+
 /// Bounds a stage's part of an iteration from below by its lanes, with what leads to a lane's first task and what
 /// follows its last one, and by tasks that follow each other: in a micro-batch, from one to the next where memory or
 /// turns make them, and in the step.
 class StageBound {
  public:
-  StageBound(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice, int stage)
+  /// `loads` outlives it.
+  StageBound(const LayerPricer& pricer, const LayerLoads& loads, const ModelShape& model, const WaveChoice& choice,
+             int stage)
       : model_(model),
         layers_(layers_of_stage(model.split(), stage)),
-        dense_(model.dense.none(model.layers) ? nullptr : &pricer.dense(model.dense.hidden)),
+        loads_(loads),
         keep_(choice.keep),
         ranges_(degree_ranges(choice, pricer)),
         order_(choice.order),
-        lanes_(BoundShapes().get(kWave, pricer.outline(), Phase::forward).lanes.size()),
-        step_(pricer, dense_, model, stage, lanes_) {
-    const int dense_layers = model.dense.in(0, model.layers);
-    if (dense_layers < model.layers) set_loads(pricer, ranges_, kinds_[0]);
-    if (dense_layers > 0) set_loads(*dense_, {{{1, 1}, {1, 1}}}, kinds_[1]);
+        lanes_(loads.lanes),
+        step_(pricer, loads.dense, model, stage, lanes_) {
     lead_s_ = outside_s(Phase::forward);
     tail_s_ = outside_s(Phase::backward);
   }
@@ -860,42 +908,9 @@ class StageBound {
   }
 
  private:
-  // A layer's passes by phase and degree, at 0 the least of each; what leads to a lane's tasks of a forward, and what
-  // follows those of a backward.
-  struct Layer {
-    std::array<std::map<int, Load>, kPhases> loads;
-    std::array<std::vector<double>, kPhases> outside_s;
-  };
-
-  void set_loads(const LayerPricer& pricer, const DegreeRanges& ranges, Layer& layer) {
-    BoundShapes shapes;
-    for (const Phase phase : {Phase::forward, Phase::backward}) {
-      const auto p = static_cast<size_t>(phase);
-      const BoundShape& shape = shapes.get(kWave, pricer.outline(), phase);
-      BoundShape chain = shape;
-      chain.weights.clear();  // nothing of the chain waits for these halves
-      chain.beside_sum.clear();
-      chain.shared.clear();  // whose bound is that of lanes in the schedule's order
-      const PhaseBound all(kWave, shape, pricer), chained(kWave, chain, pricer);
-      layer.outside_s[p].assign(lanes_, std::numeric_limits<double>::infinity());
-      for (int r = ranges[p].first; r <= ranges[p].most; ++r) {
-        Load load{{}, chained.crossings({.exact = r}).back().back()};
-        load.halves_s = all.busy(0, {.exact = r}) - chained.busy(0, {.exact = r});
-        for (size_t lane = 0; lane < lanes_; ++lane) {
-          load.busy_s.push_back(all.busy(static_cast<int>(lane), {.exact = r}));
-          double& outside_s = layer.outside_s[p][lane];
-          outside_s = std::min(outside_s, all.outside(static_cast<int>(lane), {.exact = r}));
-        }
-        if (phase == Phase::backward && pricer.outline().recomputes) load.add(layer.loads[0].at(0));
-        layer.loads[p].try_emplace(0, load).first->second.lower(load);
-        layer.loads[p].emplace(r, std::move(load));
-      }
-    }
-  }
-
   const Load& load(int layer, Phase phase, int degree) const {
     const bool dense = model_.dense.has(layer);
-    return kinds_[dense ? 1 : 0].loads[static_cast<size_t>(phase)].at(dense ? 0 : degree);
+    return loads_.kinds[dense ? 1 : 0].loads[static_cast<size_t>(phase)].at(dense ? 0 : degree);
   }
 
   // Returns a phase of a micro-batch.
@@ -910,7 +925,7 @@ class StageBound {
     std::vector<double> outside_s(lanes_);
     for (size_t lane = 0; lane < lanes_; ++lane)
       for (const int layer : layers_) {
-        const Layer& kind = kinds_[model_.dense.has(layer) ? 1 : 0];
+        const LayerLoads::Layer& kind = loads_.kinds[model_.dense.has(layer) ? 1 : 0];
         if (const double own_s = kind.outside_s[static_cast<size_t>(phase)][lane]; std::isfinite(own_s)) {
           outside_s[lane] += own_s;
           break;
@@ -990,14 +1005,13 @@ class StageBound {
   int nth_layer(int i) const { return layers_[static_cast<size_t>(i)]; }
 
   const ModelShape& model_;
-  std::vector<int> layers_;   // of the stage
-  const LayerPricer* dense_;  // null: all layers have experts
-  int keep_;                  // layers whose activations are kept
+  std::vector<int> layers_;  // of the stage
+  const LayerLoads& loads_;
+  int keep_;  // layers whose activations are kept
   DegreeRanges ranges_;
   IterationOrder order_;
   size_t lanes_;
   StepLoad step_;
-  std::array<Layer, 2> kinds_;  // with experts, dense
   std::vector<double> lead_s_, tail_s_;
 };
 
@@ -1034,9 +1048,13 @@ double StageBound::seconds(const WaveDegrees& degrees) const {
 /// Bounds an iteration by each of its stages.
 class IterationBound {
  public:
-  IterationBound(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice) {
-    for (int stage = 0; stage < model.shape.parallel.pp; ++stage) stages_.emplace_back(pricer, model, choice, stage);
+  IterationBound(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice)
+      : loads_(pricer, model, degree_ranges(choice, pricer)) {
+    for (int stage = 0; stage < model.shape.parallel.pp; ++stage)
+      stages_.emplace_back(pricer, loads_, model, choice, stage);
   }
+  IterationBound(const IterationBound&) = delete;  // stages refer to the loads
+  IterationBound& operator=(const IterationBound&) = delete;
   /// Returns the bound whatever the degrees, or for these, of which 0 is any.
   double seconds(const auto&... degrees) const {
     double most_s = 0;
@@ -1045,6 +1063,7 @@ class IterationBound {
   }
 
  private:
+  const LayerLoads loads_;
   std::vector<StageBound> stages_;
 };
 

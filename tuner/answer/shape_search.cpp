@@ -312,8 +312,9 @@ class ShapeWalk {
   // Plans the shapes of several stages that are fastest under other schedules by those of iterations too, whose bound
   // would leave too many of them open.
   void attempt_stages(Clock::time_point end) {
+    if (others_ == 0) return;
     std::vector<std::pair<double, size_t>> fastest;
-    for (size_t i = 0; i < candidates_.size() && others_ > 0; ++i)
+    for (size_t i = 0; i < candidates_.size(); ++i)
       if (candidates_[i].fate == Fate::planned && candidates_[i].model.shape.parallel.pp > 1)
         fastest.emplace_back(candidates_[i].best_s, i);
     std::ranges::sort(fastest);
