@@ -212,6 +212,7 @@ int run_simulate(const SimulateOptions& options) {
                     shape.parallel.pp);
   const LayerPricer pricer(profile, shape, commands::pricing_of(options.selection));
   const auto chosen = commands::chosen_schedules(options.selection);
+  commands::require_one_saved(options.save_plan, chosen.size());
   std::vector<SimulatedLayer> all;
   Refused refused;
   for (const Schedule* schedule : chosen) {
@@ -235,6 +236,7 @@ int run_simulate(const SimulateOptions& options) {
     groups.push_back(trace_group(s.plan, s.timeline, profile.name));
   }
   if (!options.trace.file.empty()) commands::write_trace(groups, options.trace);
+  if (!options.save_plan.empty()) commands::save_plan(all.front().plan, options.save_plan);
   for (const PriceNote& note : pricer.notes()) log_info(note.text());
   if (shape.parallel.edp > 1)
     log_info(fmt::format("not in it: the sums of the experts' gradients over EDP = {}, which tune counts behind it",
@@ -371,14 +373,16 @@ int run_simulate_model(const SimulateOptions& options) {
       find_named(partition_strategies(), options.partition.value_or("exact"), "--partition");
   const LayerPricer pricer(profile, chosen.model.shape, commands::pricing_of(options.selection));
   const auto schedules = commands::chosen_schedules(options.selection, commands::possible_schedules(chosen));
+  commands::require_one_saved(options.save_plan, schedules.size());
   ModelSearch search;
   const DegreeChoice degrees = commands::within_memory(options.selection.degrees, profile.memory_bytes, chosen);
   std::vector<SimulatedModel> all;
   Refused refused;
   for (const Schedule* schedule : schedules) {
     try {
-      all.push_back(simulated(chosen, search.tune(*schedule, pricer, chosen.model, strategy, degrees),
-                              options.json || !options.trace.file.empty() || options.noise.any()));
+      all.push_back(
+          simulated(chosen, search.tune(*schedule, pricer, chosen.model, strategy, degrees),
+                    options.json || !options.trace.file.empty() || !options.save_plan.empty() || options.noise.any()));
     } catch (const Unsupported& error) {
       refused.add(*schedule, error);
     }
@@ -406,6 +410,7 @@ int run_simulate_model(const SimulateOptions& options) {
     groups.push_back(trace_group(s.result.plan, s.result.timeline, profile.name));
   }
   if (!options.trace.file.empty()) commands::write_trace(groups, options.trace);
+  if (!options.save_plan.empty()) commands::save_plan(all.front().result.plan, options.save_plan);
   for (const PriceNote& note : pricer.notes()) log_info(note.text());
   if (!options.json) {
     print_text(chosen, profile, all);
@@ -423,10 +428,13 @@ int run_simulate_model(const SimulateOptions& options) {
 
 namespace {
 
-// Uses a pricer of its own: notes on what the schedule could have done are none on this plan.
-double bound_seconds(const Plan& plan, const LayerPricer& pricer) {
-  const LayerPricer any(pricer.profile(), plan.shape, pricer.options());
-  return degree_free_bound(find_schedule(plan.schedule), any).total_s();
+// Returns "B4 L512 ..", of an iteration "4 layers of B4 L512 .., 2 stages, 8 micro-batches (1f1b)".
+std::string describe(const Plan& plan) {
+  const std::string layers = describe_layers(plan.layers, plan.dense, plan.shape.layer);
+  if (!plan.step.planned) return describe(plan.shape.layer);
+  return fmt::format("{}, {}, {}{}", layers, counted(plan.split().stages, "stage"),
+                     counted(plan.micro_batches, "micro-batch"),
+                     plan.micro_batches == 1 ? "" : fmt::format(" ({})", describe_order(model_of(plan))));
 }
 
 }  // namespace
@@ -437,12 +445,18 @@ int run_simulate_plan(const SimulateOptions& options) {
   const LayerPricer pricer(profile, plan.shape, commands::pricing_of(options.selection));
   const Timeline timeline = timeline_of(plan, price(pricer, plan), profile.contention);
   const commands::PlanTimes times = commands::times_of(plan, pricer);
+  const bool iteration = plan.step.planned;
   if (!options.trace.file.empty())
     commands::write_trace(std::vector{trace_group(plan, timeline, profile.name)}, options.trace);
   for (const PriceNote& note : pricer.notes()) log_info(note.text());
   if (!options.json) {
-    fmt::print("{}: {} on {} ({} x {}), {}\n\n", options.plan, describe(plan.shape.layer), profile.name,
+    fmt::print("{}: {} on {} ({} x {}), {}\n\n", options.plan, describe(plan), profile.name,
                counted(profile.nodes, "node"), profile.ranks_per_node, name_of(plan.shape.rounding));
+    if (iteration) {
+      fmt::print("{} at r {}/{}: iteration {:.4f} ms, of which {:.4f} ms until the last forward's end\n", plan.schedule,
+                 plan.degree_forward, plan.degree_backward, timeline.makespan_s * 1e3, times.forward_s * 1e3);
+      return 0;
+    }
     fmt::print("{} at r {}/{}: forward {:.4f} ms, backward {:.4f} ms\n\n{}", plan.schedule, plan.degree_forward,
                plan.degree_backward, times.forward_s * 1e3, times.backward_s * 1e3,
                text_gantt({{"", *plan.structure, timeline}}, gantt_columns()));
@@ -452,15 +466,22 @@ int run_simulate_plan(const SimulateOptions& options) {
             {"degree_forward", plan.degree_forward},
             {"degree_backward", plan.degree_backward},
             {"forward_s", times.forward_s},
-            {"backward_s", times.backward_s},
-            {"moe_forward_s", times.moe_forward_s},
-            {"moe_backward_s", times.moe_backward_s},
-            {"gar_in_moe_bytes", times.gar_in_moe_bytes},
-            {"bound_s", bound_seconds(plan, pricer)},
-            {"memory_bytes", layer_memory(plan.shape, plan.structure->flow).total()},
-            {"cluster", profile.name},
-            {"layer", commands::to_json(plan.shape)},
-            {"notes", texts_of(pricer.notes())}};
+            {"backward_s", times.backward_s}};
+  if (iteration) {
+    json["total_s"] = timeline.makespan_s;
+    json["layers"] = plan.layers;
+    json["micro_batches"] = plan.micro_batches;
+  } else {
+    json["moe_forward_s"] = times.moe_forward_s;
+    json["moe_backward_s"] = times.moe_backward_s;
+    json["gar_in_moe_bytes"] = times.gar_in_moe_bytes;
+  }
+  json["bound_s"] = commands::bound_seconds(plan, pricer);
+  json["memory_bytes"] =
+      (iteration ? estimate_memory(memory_request(plan)) : layer_memory(plan.shape, plan.structure->flow)).total();
+  json["cluster"] = profile.name;
+  json["layer"] = commands::to_json(plan.shape);
+  json["notes"] = texts_of(pricer.notes());
   commands::add_timeline(json, plan, timeline);
   fmt::print("{}\n", document_text(json));
   return 0;

@@ -25,6 +25,7 @@ struct SimulateOptions {
   std::optional<int> drawn;  // schedules of one layer whose lanes are drawn as text, the fastest first; empty: 3
   bool json = false;
   commands::TraceFlags trace;
+  std::string save_plan;       // file for the plan of one schedule; empty: none
   std::string out;             // records; empty: none
   bool sweep_degrees = false;  // one record a degree too; needs `out`
   Asked asked;

@@ -109,9 +109,13 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
   const commands::Selection& selection = options.selection;
   if (!options.plan.empty()) {
     Plan plan = commands::plan_of_file(options.plan, target.cluster.nodes, target.cluster.ranks_per_node);
+    require<BadInput>(
+        plan.vocabulary == 0 && plan.ends.none(),
+        "{}: vocabulary: found a whole model's plan, expected layers alone (modelbench --plan runs models)",
+        options.plan);
     require_runs(plan.shape.layer, options, target);
-    return {
-        {fmt::format("{} plan {}", describe(plan.shape.layer), digest_of(plan)), plan.shape, {}, {}, std::move(plan)}};
+    std::string name = fmt::format("{} plan {}", name_of(model_of(plan)), digest_of(plan));
+    return {{std::move(name), plan.shape, commands::stacked_of(plan), {}, std::move(plan)}};
   }
   if (selection.grid.empty()) {
     const ModelShape model = commands::chosen_model(options.stack, selection, target.cluster).model;

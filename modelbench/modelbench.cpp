@@ -58,6 +58,37 @@ std::unique_ptr<TokenSource> text_of(const ModelbenchOptions& options) {
   return make_markov_source({.order = options.markov_order, .seed = options.seed});
 }
 
+// Returns the plan of the options' file, of whose optimizer the flags speak too.
+std::optional<Plan> plan_of(const ModelbenchOptions& options, const Profile& cluster) {
+  if (options.plan.empty()) return std::nullopt;
+  Plan plan = commands::plan_of_file(options.plan, cluster.nodes, cluster.ranks_per_node);
+  require<BadInput>(plan.vocabulary > 0,
+                    "{}: vocabulary: found none, expected a model's plan with its embedding and output projection "
+                    "(modelbench --save-plan; layerbench --plan runs layers alone)",
+                    options.plan);
+  const std::string_view planned = plan.step.optimizer ? name_of(*plan.step.optimizer) : "none";
+  require<BadInput>(planned == options.optimizer, "{}: step.optimizer: found {}, expected {} as --optimizer says",
+                    options.plan, planned, options.optimizer);
+  require<BadInput>(plan.step.clips == (options.clip_norm > 0),
+                    "{}: step.clips: found {}, expected {} as --clip-norm {:g} says", options.plan, plan.step.clips,
+                    options.clip_norm > 0, options.clip_norm);
+  return plan;
+}
+
+// Returns the model of the plan, whose losses are, as --model's are, of one micro-batch.
+commands::ChosenModel model_of_plan(const Plan& plan) {
+  commands::ChosenModel chosen;
+  chosen.name = fmt::format("plan {:016x}", plan.hash());
+  chosen.model = model_of(plan);
+  chosen.model.shape.layer.aux_loss *= plan.micro_batches;
+  chosen.model.shape.layer.z_loss *= plan.micro_batches;
+  chosen.stack = true;
+  chosen.whole_layers = plan.layers;
+  chosen.vocabulary = plan.vocabulary;
+  chosen.tied_embedding = plan.step.tied;
+  return chosen;
+}
+
 /// Returns how many of its layers a rank has the memory for, one with experts among them.
 int layers_that_fit(const ModelShape& model, int64_t vocabulary, bool tied, const Profile& cluster) {
   if (!cluster.memory_bytes) return model.layers;
@@ -124,12 +155,16 @@ class Modelbench {
       : target_(commands::target_of(options.selection.cluster, commands::ranks_of(options, processes))),
         options_(completed(options, target_)),
         optimizer_(optimizer_of(options_)),
-        chosen_(commands::chosen_model(options_.model, options_.selection, target_.cluster)),
+        plan_(plan_of(options_, target_.cluster)),
+        chosen_(plan_ ? model_of_plan(*plan_)
+                      : commands::chosen_model(options_.model, options_.selection, target_.cluster)),
         text_(checked_text()),
-        writer_(target_.open_records(
-            commands::records_path(options_.out, "modelbench", target_.file_name()), options_.asked,
-            {find_config("models", options_.model.model), text_file(options_), options_.weights})) {
-    const size_t schedules = commands::chosen_schedules(options_.selection).size();
+        writer_(target_.open_records(commands::records_path(options_.out, "modelbench", target_.file_name()),
+                                     options_.asked,
+                                     {plan_ ? options_.plan : find_config("models", options_.model.model),
+                                      text_file(options_), options_.weights})) {
+    const size_t schedules = plan_ ? 1 : commands::chosen_schedules(options_.selection).size();
+    commands::require_one_saved(options_.save_plan, schedules);
     for (const auto& [flag, value] :
          {std::pair("--checkpoint", &options_.checkpoint), {"--save-weights", &options_.save_weights}})
       require<BadInput>(value->empty() || schedules == 1, "{}: found {} schedules, expected one (--schedule)", flag,
@@ -149,7 +184,7 @@ class Modelbench {
                               .check_only = options_.check_only,
                               .layers = chosen_.model.layers,
                               .of_layers = chosen_.whole_layers};
-    if (!options_.model.layers)
+    if (!plan_ && !options_.model.layers)
       results.layers = layers_that_fit(chosen_.model, chosen_.vocabulary, chosen_.tied_embedding, target_.cluster);
     results.cut = results.layers < chosen_.model.layers;
     results.dense = chosen_.model.dense.first(results.layers);
@@ -164,6 +199,7 @@ class Modelbench {
                       {"layers", int64_t{results.layers}}, {"micro_batches", int64_t{job.stacked.micro_batches}},
                       {"tokens", results.tokens},          {"text", results.text},
                       {"optimizer", results.optimizer}};
+    if (plan_) parameters.set("plan", fmt::format("{:016x}", plan_->hash()));
     if (results.entropy_rate) parameters.set("entropy_rate", *results.entropy_rate);
     if (results.order_1_entropy) parameters.set("order_1_entropy", *results.order_1_entropy);
     if (!results.dense.none(results.layers)) {
@@ -181,6 +217,8 @@ class Modelbench {
     append(results.outcome, writer_);
     if (target_.leads() && !options_.trace.file.empty() && was_timed(results.outcome))
       commands::write_layer_trace(results.outcome, options_.trace);
+    if (target_.leads() && !options_.save_plan.empty() && !results.outcome.runs.front().plan.works.empty())
+      commands::save_plan(results.outcome.runs.front().plan, options_.save_plan);
     writer_.end();
     return results;
   }
@@ -215,6 +253,13 @@ class Modelbench {
     // A model's loss is a mean over the tokens of all micro-batches; so are those of its gates.
     job.shape.layer.aux_loss /= chosen_.model.micro_batches;
     job.shape.layer.z_loss /= chosen_.model.micro_batches;
+    if (plan_) {
+      job.plan = plan_;
+      job.shape = plan_->shape;
+      job.stacked = commands::stacked_of(*plan_);
+      job.schedules = {&find_schedule(plan_->schedule)};
+      return job;
+    }
     job.stacked = {layers,
                    chosen_.model.micro_batches,
                    chosen_.model.order,
@@ -276,6 +321,7 @@ class Modelbench {
   commands::Target target_;
   ModelbenchOptions options_;
   OptimizerSettings optimizer_;
+  std::optional<Plan> plan_;  // of a file
   commands::ChosenModel chosen_;
   std::unique_ptr<TokenSource> text_;
   RecordWriter writer_;

@@ -20,6 +20,7 @@ inline constexpr std::string_view kMarkov = "markov", kBytes = "bytes";
 
 struct ModelbenchOptions : commands::RunOptions {
   commands::Selection selection;  // the layer's flags go over the model's
+  std::string plan;               // file of a plan to run as it stands; empty: the model's
   commands::ModelFlags model;     // empty: gpt2-xl@fsmoe of an emulated cluster, else tiny-gpt
   std::string text{kMarkov};      // or bytes (own_text), or a file
   int markov_order = 2;
@@ -39,6 +40,7 @@ struct ModelbenchOptions : commands::RunOptions {
   std::string save_weights;          // file for what one schedule ends with; empty: kept nowhere
   std::optional<double> peak_flops;  // of a rank, a second; empty: as the profile's GEMMs have it
   std::string out;                   // records; empty: results/modelbench-CLUSTER.jsonl
+  std::string save_plan;             // file for the plan of one schedule; empty: kept nowhere
   commands::TraceFlags trace;        // timeline of one step of each schedule, measured above simulated
   bool tasks = false;
   bool json = false;

@@ -291,6 +291,10 @@ void add_plan(CLI::App& verb, std::string& plan, const std::vector<std::string>&
   stands_alone(verb, "--plan", kept);
 }
 
+void add_save_plan(CLI::App& verb, std::string& file) {
+  add_text(verb, "--save-plan", "FILE", file, "write the plan of one schedule, which --plan takes (docs/exchange.md)");
+}
+
 void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others) {
   for (const std::string& other : others) verb.get_option(flag)->needs(verb.get_option(other));
 }

@@ -150,6 +150,8 @@ std::shared_ptr<CLI::FormatterBase> help_formatter();
 
 /// Refuses every other flag of the verb beside `flag`, which leaves them no meaning, but for those `kept`.
 void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept);
+/// Adds --save-plan.
+void add_save_plan(CLI::App& verb, std::string& file);
 /// Adds --plan; of the flags added before it, only those `kept` may stand beside it.
 void add_plan(CLI::App& verb, std::string& plan, const std::vector<std::string>& kept);
 /// Adds --serve and its flags. `cluster` is one that serving has prices for, unless a flag says which; `batches`: by

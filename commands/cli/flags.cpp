@@ -89,18 +89,31 @@ constexpr std::pair<std::string_view, std::string_view> kWords[]{
 
 // Lists the flags that records do not depend on: where things are written, how they are shown, how processes meet.
 // Records depend on every other flag, also on new ones.
-constexpr std::array<std::string_view, 24> kOfNoRecord{"--wide",          "--json",
-                                                       "--top",           "--gantt",
-                                                       "--out",           "--overwrite",
-                                                       "--trace",         "--dump",
-                                                       "--write",         "--tasks",
-                                                       "--rank",          "--rendezvous",
-                                                       "--quiet",         "--verbose",
-                                                       "--checkpoint",    "--checkpoint-every",
-                                                       "--markdown",      "--strict",
-                                                       "--save-weights",  "--max-input",
-                                                       "--trace-layers",  "--trace-micro-batches",
-                                                       "--write-profile", "--record-routing"};
+constexpr std::array<std::string_view, 25> kOfNoRecord{"--wide",
+                                                       "--json",
+                                                       "--top",
+                                                       "--gantt",
+                                                       "--out",
+                                                       "--overwrite",
+                                                       "--trace",
+                                                       "--dump",
+                                                       "--write",
+                                                       "--tasks",
+                                                       "--rank",
+                                                       "--rendezvous",
+                                                       "--quiet",
+                                                       "--verbose",
+                                                       "--checkpoint",
+                                                       "--checkpoint-every",
+                                                       "--markdown",
+                                                       "--strict",
+                                                       "--save-weights",
+                                                       "--max-input",
+                                                       "--save-plan",
+                                                       "--trace-layers",
+                                                       "--trace-micro-batches",
+                                                       "--write-profile",
+                                                       "--record-routing"};
 
 // Returns the flag's option if the verb has it and it was given, else nullptr.
 const CLI::Option* given_option(const CLI::App& verb, const std::string& flag) {
@@ -131,6 +144,7 @@ std::vector<OutTarget> targets_of(const CLI::App& verb) {
   std::vector<OutTarget> targets;
   for (const auto& [flag, is_folder] : {std::pair("--trace", false),
                                         {"--save-weights", false},
+                                        {"--save-plan", false},
                                         {"--write", false},
                                         {"--write-profile", false},
                                         {"--record-routing", false},
@@ -282,8 +296,9 @@ VerbCall add_simulate(CLI::App& verb, Command&) {
                     "draw the lanes of the N fastest schedules that differ as text, on one scale; default: 3", 0);
   verb.add_flag("--sweep-degrees", s.sweep_degrees, "with --out: a record of each degree from 1 to 64 too");
   add_json(verb, s.json);
+  add_save_plan(verb, s.save_plan);
   verb.get_option("--gantt")->excludes("--json");
-  add_plan(verb, s.plan, {"--cluster", "--nearest", "--trace", "--json"});
+  add_plan(verb, s.plan, {"--cluster", "--nodes", "--nearest", "--trace", "--json"});
   needs(verb, "--sweep-degrees", {"--out"});
   needs(verb, "--overwrite", {"--out"});
   begin_group(verb, kHow);
@@ -291,7 +306,8 @@ VerbCall add_simulate(CLI::App& verb, Command&) {
             {"--schedule",       "--micro-batches",   "--pipeline",   "--virtual-stages", "--plan",
              "--zero",           "--recompute",       "--node-limit", "--degree-forward", "--degree-backward",
              "--micro-op-bytes", "--min-chunk-bytes", "--partition",  "--jitter",         "--straggler",
-             "--zipf",           "--samples",         "--trace",      "--gantt",          "--sweep-degrees"});
+             "--zipf",           "--samples",         "--trace",      "--gantt",          "--sweep-degrees",
+             "--save-plan"});
   return planning(options, commands::run_simulate);
 }
 

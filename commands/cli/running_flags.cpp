@@ -316,6 +316,7 @@ VerbCall add_modelbench(CLI::App& verb, Command& c) {
              "ZeRO stage; 1: ranks with the same weight share its optimizer states; default: 0", {0, 1});
   add_recompute(verb, s);
   add_degrees(verb, s);
+  add_plan(verb, m.plan, {"--cluster"});
   verb.add_flag("--check-only", m.check_only, "verify the first step's gradients, train and time nothing");
   add_number(verb, "--steps", m.steps, "training steps of each schedule, all timed; default: 5", {1, 1e7});
   add_text(verb, "--text", "markov|bytes|FILE", m.text,
@@ -352,6 +353,7 @@ VerbCall add_modelbench(CLI::App& verb, Command& c) {
            "write the experts that the first step's tokens got, as a routing trace");
   add_text(verb, "--save-weights", "FILE", m.save_weights,
            "write the weights after one schedule's last step in the same format");
+  add_save_plan(verb, m.save_plan);
   add_results(verb, m);
   verb.get_option("--tasks")->excludes("--json");  // which always has them
   for (const char* trains : {"--steps", "--trace", "--tasks", "--optimizer", "--learning-rate", "--warm-up",

@@ -132,6 +132,9 @@ class NodeWriter {
 
 void write_chakra(const ExportOptions& options, std::ostream& out) {
   const NamedPlan named = plan_of(options);
+  const int stages = named.plan.split().stages;
+  require<BadInput>(stages == 1, "{}: found a plan of {} stages, expected one: the trace is every rank's", options.file,
+                    stages);
   std::optional<Timeline> timeline;
   if (named.profile) {
     const LayerPricer pricer(*named.profile, named.plan.shape, {true, "chakra"});

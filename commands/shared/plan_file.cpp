@@ -11,8 +11,11 @@
 #include "moe/base/units.h"
 #include "moe/formats/plan_json.h"
 #include "moe/plan/pipeline.h"
-#include "moe/schedule/schedule.h"
+#include "moe/schedule/model_plan.h"
+#include "moe/search/wave.h"
+#include "moe/simulator/bounds.h"
 #include "moe/simulator/fluid_replay.h"
+#include "moe/simulator/model_bound.h"
 
 namespace moe::commands {
 namespace {
@@ -92,6 +95,26 @@ Plan plan_of_file(const std::string& path, int nodes, int ranks_per_node) {
   return plan;
 }
 
+void save_plan(const Plan& plan, const std::string& path) {
+  require_kind(path, kPlanBegins, "a plan");
+  write_whole_file(path, "a file for the plan (--save-plan)", [&](std::ostream& out) { write_plan(plan, out); });
+}
+
+void require_one_saved(const std::string& path, size_t schedules) {
+  require<BadInput>(path.empty() || schedules == 1, "--save-plan: found {} schedules, expected one (--schedule)",
+                    schedules);
+}
+
+// Uses a pricer of its own: notes on what the schedule could have done are none on this plan.
+double bound_seconds(const Plan& plan, const LayerPricer& pricer) {
+  const Schedule& schedule = find_schedule(plan.schedule);
+  const LayerPricer any(pricer.profile(), plan.shape, pricer.options());
+  if (!plan.step.planned) return degree_free_bound(schedule, any).total_s();
+  const ModelShape model = model_of(plan);
+  if (!schedule.orders_iterations()) return model_bound(schedule, any, model);
+  return wave_bound(any, model, {.keep = plan.layers * plan.micro_batches});
+}
+
 PlanTimes times_of(const Plan& plan, const LayerPricer& pricer) {
   const std::vector<double> seconds = price(pricer, plan);
   const Contention& contention = pricer.profile().contention;
@@ -107,6 +130,7 @@ PlanTimes times_of(const Plan& plan, const LayerPricer& pricer) {
       begin_backward_s = std::min(begin_backward_s, start_s[id]);
   }
   times.backward_s = both.makespan_s - times.forward_s;
+  if (plan.step.planned) return times;
   times.moe_forward_s = moe_seconds(plan, both.end_s, Phase::forward);
   times.moe_backward_s = moe_seconds(plan, both.end_s, Phase::backward);
   times.gar_in_moe_bytes = bytes_in_moe(plan);

@@ -13,6 +13,16 @@ namespace moe::commands {
 /// Reads the plan and checks that it is of a cluster of so many nodes. Throws BadInput naming the file.
 Plan plan_of_file(const std::string& path, int nodes, int ranks_per_node);
 
+/// Writes the plan, which plan_of_file reads. Throws BadInput naming the file where it can't be written, or where it
+/// holds something else.
+void save_plan(const Plan& plan, const std::string& path);
+
+/// Throws BadInput naming --save-plan where it was given beside several schedules.
+void require_one_saved(const std::string& path, size_t schedules);
+
+/// Returns the seconds that no plan of this one's schedule beats, whatever it decides.
+double bound_seconds(const Plan& plan, const LayerPricer& pricer);
+
 /// What a layer's plan takes: its phases, in them the MoE part, from the start of its first task to the end of its
 /// last one; and of a schedule that splits its gradients, what the backward's MoE part sends.
 struct PlanTimes {
@@ -20,8 +30,8 @@ struct PlanTimes {
   double moe_forward_s = 0, moe_backward_s = 0;
   int64_t gar_in_moe_bytes = 0;
 };
-/// Replays each phase alone, as the search does; a backward that begins before the forward has ended takes what the
-/// plan takes longer than the forward.
+/// Replays each phase alone, as the search does; a backward that begins before the forward has ended, and what of an
+/// iteration follows its last forward, take what the plan takes longer than the forward.
 PlanTimes times_of(const Plan& plan, const LayerPricer& pricer);
 
 // The timeline that `--trace FILE` asks for.

@@ -12,6 +12,7 @@
 #include "moe/base/json.h"
 #include "moe/base/log.h"
 #include "moe/base/registry.h"
+#include "moe/plan/pipeline.h"
 #include "moe/schedule/schedule.h"
 
 namespace moe {
@@ -40,16 +41,20 @@ Json groups_json(const Plan& plan) {
 }
 
 Json lane_json(const Lane& lane) {
-  Json networks = Json::array();
+  Json json{{"kind", name_of(lane.kind)}};
+  if (lane.stage > 0) json["stage"] = lane.stage;
+  json["networks"] = Json::array();
   for (const Network network : {Network::inter, Network::intra})
-    if (lane.owns(network)) networks.push_back(name_of(network));
-  return {{"kind", name_of(lane.kind)}, {"networks", networks}, {"tasks", lane.queue}};
+    if (lane.owns(network)) json["networks"].push_back(name_of(network));
+  json["tasks"] = lane.queue;
+  return json;
 }
 
 // Returns an access; what is 0 of a single layer is left out.
 Json access_json(const Access& a) {
   Json json{{"buffer", name_of(a.buffer)}, {"phase", name_of(a.phase)}};
   if (a.layer != 0) json["layer"] = a.layer;
+  if (a.micro_batch > 0) json["micro_batch"] = a.micro_batch;
   if (a.chunks > 1) json["chunk"] = a.chunk;
   if (a.chunks > 1) json["chunks"] = a.chunks;
   if (a.again) json["again"] = true;
@@ -71,6 +76,7 @@ Json task_json(const Plan& plan, const Task& task) {
   Json json{{"id", task.id},       {"kind", name_of(task.kind)},  {"phase", name_of(task.phase)},
             {"layer", task.layer}, {"chunk", task.chunk},         {"chunks", task.chunks},
             {"lane", task.lane},   {"group", name_of(task.group)}};
+  if (task.micro_batch > 0) json["micro_batch"] = task.micro_batch;
   if (task.again) json["again"] = true;
   if (task.slice >= 0) json["slice"] = task.slice;
   json["after"] = task.after;
@@ -92,6 +98,21 @@ Json dense_json(const Plan& plan) {
   for (int layer = 0; layer < plan.layers; ++layer)
     if (plan.dense.has(layer)) layers.push_back(layer);
   return {{"layers", layers}, {"hidden", plan.dense.hidden}};
+}
+
+Json step_json(const StepShape& step) {
+  return {{"planned", step.planned},
+          {"clips", step.clips},
+          {"optimizer", step.optimizer ? Json(name_of(*step.optimizer)) : Json()},
+          {"tied", step.tied}};
+}
+
+Json weights_json(const StepWeights& w) { return {{"dense", w.dense}, {"experts", w.experts}, {"alike", w.alike}}; }
+
+Json gradient_json(const Gradient& g) {
+  Json json{{"layer", g.layer}, {"bytes", g.bytes}, {"made_by", g.made_by}, {"experts", g.experts}};
+  if (g.alike) json["alike"] = true;
+  return json;
 }
 
 // Writes a list with one item a line.
@@ -116,17 +137,21 @@ void write_plan(const Plan& plan, std::ostream& out) {
   line("degree_backward", fmt::format("{}", plan.degree_backward));
   line("layers", fmt::format("{}", plan.layers));
   line("micro_batches", fmt::format("{}", plan.micro_batches));
+  if (plan.micro_batches > 1 || plan.shape.parallel.pp > 1) line("pipeline", Json(name_of(plan.order)).dump());
+  if (plan.virtual_stages > 1) line("virtual_stages", fmt::format("{}", plan.virtual_stages));
   line("layer", case_json(plan.shape).dump());
   if (plan.dense.hidden > 0) line("dense", dense_json(plan).dump());
   line("parallel", parallel_json(plan.shape.parallel).dump());
+  if (plan.vocabulary > 0) line("vocabulary", fmt::format("{}", plan.vocabulary));
+  if (plan.step != StepShape{}) line("step", step_json(plan.step).dump());
+  if (!plan.ends.none())
+    line("ends", Json{{"embedding", weights_json(plan.ends.embedding)}, {"head", weights_json(plan.ends.head)}}.dump());
   line("flow", Json(name_of(plan.structure->flow)).dump());
   line("rows", fmt::format("{}", plan.rows));
   line("groups", groups_json(plan).dump());
   line("lanes", lines_of(plan.structure->lanes, lane_json));
   line("tasks", lines_of(plan.tasks(), [&](const Task& task) { return task_json(plan, task); }));
-  line("gradients", lines_of(plan.gradients, [](const Gradient& g) {
-         return Json{{"layer", g.layer}, {"bytes", g.bytes}, {"made_by", g.made_by}, {"experts", g.experts}};
-       }));
+  line("gradients", lines_of(plan.gradients, gradient_json));
   line("slices", lines_of(plan.slices, [](const GradientSlice& s) {
          return Json{{"gradient", s.gradient}, {"begin", s.begin}, {"end", s.end}};
        }));
@@ -187,15 +212,19 @@ constexpr int kMostSize = 1 << 30;
 
 using Keys = std::span<const std::string_view>;
 constexpr std::string_view kDocumentKeys[]{
-    "format", "version",  "schedule", "degree_forward", "degree_backward", "layers", "micro_batches", "layer",
-    "dense",  "parallel", "flow",     "rows",           "groups",          "lanes",  "tasks",         "gradients",
-    "slices", "hash"};
-constexpr std::string_view kLaneKeys[]{"kind", "networks", "tasks"};
-constexpr std::string_view kTaskKeys[]{"id",     "kind",  "phase", "layer", "chunk", "chunks",
-                                       "lane",   "group", "again", "slice", "after", "reads",
-                                       "writes", "rows",  "op",    "bytes", "flops", "gemms"};
-constexpr std::string_view kAccessKeys[]{"buffer", "phase", "layer", "chunk", "chunks", "again"};
-constexpr std::string_view kGradientKeys[]{"layer", "bytes", "made_by", "experts"};
+    "format",         "version", "schedule", "degree_forward", "degree_backward", "layers", "micro_batches", "pipeline",
+    "virtual_stages", "layer",   "dense",    "parallel",       "vocabulary",      "step",   "ends",          "flow",
+    "rows",           "groups",  "lanes",    "tasks",          "gradients",       "slices", "hash"};
+constexpr std::string_view kDenseKeys[]{"layers", "hidden"};
+constexpr std::string_view kStepKeys[]{"planned", "clips", "optimizer", "tied"};
+constexpr std::string_view kEndKeys[]{"embedding", "head"};
+constexpr std::string_view kWeightKeys[]{"dense", "experts", "alike"};
+constexpr std::string_view kLaneKeys[]{"kind", "stage", "networks", "tasks"};
+constexpr std::string_view kTaskKeys[]{"id",    "kind",  "phase",       "layer", "chunk", "chunks", "lane",
+                                       "group", "again", "micro_batch", "slice", "after", "reads",  "writes",
+                                       "rows",  "op",    "bytes",       "flops", "gemms"};
+constexpr std::string_view kAccessKeys[]{"buffer", "phase", "layer", "micro_batch", "chunk", "chunks", "again"};
+constexpr std::string_view kGradientKeys[]{"layer", "bytes", "made_by", "experts", "alike"};
 constexpr std::string_view kSliceKeys[]{"gradient", "begin", "end"};
 
 Limits from_to(int64_t least, int64_t most) {
@@ -231,52 +260,116 @@ std::vector<TableReader> objects(const TableReader& n, std::string_view key, Key
   return n.tables(key, known);
 }
 
+// Returns whether the document's plan is of a whole iteration, whose step is planned, and not of one layer, once.
+bool is_iteration(const TableReader& document) {
+  return document.has("step") && document.table("step", kStepKeys).boolean("planned");
+}
+
 LayerCase case_from(const TableReader& document) {
   const TableReader layer = document.table("layer", with(kCaseLayerKeys, {"row_multiple"})),
                     groups = document.table("parallel", kCaseGroupKeys);
   for (const std::string_view key : {"norm", "residual", "aux_loss", "z_loss"}) layer.value(key);
   groups.value("placement");
   LayerCase shape = read_case(layer, groups);
-  if (shape.parallel.pp > 1) groups.fail(groups.value("pp"), "pp", "1");
-  if (shape.parallel.zero > 1) groups.fail(groups.value("zero"), "zero", "0 or 1");
+  if (!is_iteration(document)) {
+    if (shape.parallel.pp > 1) groups.fail(groups.value("pp"), "pp", "1");
+    if (shape.parallel.zero > 1) groups.fail(groups.value("zero"), "zero", "0 or 1");
+  }
   shape.row_multiple = count_or(layer, "row_multiple", 1, 1, kMostSize);
   check_volumes(shape);
   return shape;
 }
 
-Access access_from(const TableReader& n) {
+DenseLayers dense_from(const TableReader& document, const Plan& plan) {
+  if (!document.has("dense")) return {};
+  const TableReader n = document.table("dense", kDenseKeys);
+  DenseLayers dense{n.integer("hidden", from_to(1, kMostSize)), std::vector<bool>(static_cast<size_t>(plan.layers))};
+  for_each_item(n, "layers", [&](const ConfigValue& item, std::string_view name) {
+    dense.is[static_cast<size_t>(n.integer_of(item, name, from_to(0, plan.layers - 1)))] = true;
+  });
+  if (dense.in(0, plan.layers) == plan.layers) n.fail(n.value("layers"), "layers", "one with experts among them");
+  dense_case(plan.shape, dense.hidden);  // checked
+  return dense;
+}
+
+StepShape step_from(const TableReader& document) {
+  if (!document.has("step")) return {};
+  const TableReader n = document.table("step", kStepKeys);
+  StepShape step{n.boolean("planned"), n.boolean("clips"), {}, n.boolean("tied")};
+  if (n.value("optimizer").kind != ConfigKind::null)
+    step.optimizer = optimizer_from(n.text("optimizer"), n.where("optimizer"));
+  return step;
+}
+
+StepWeights weights_from(const TableReader& n) {
+  const Limits limits = from_to(0, int64_t{1} << 50);
+  return {n.integer("dense", limits), n.integer("experts", limits), n.integer("alike", limits)};
+}
+
+// Reads what the plan says beside its tasks.
+void read_iteration(const TableReader& document, Plan& plan) {
+  const bool iteration = is_iteration(document);
+  const int most = iteration ? kMostSize : 1;
+  plan.layers = count(document, "layers", 1, most);
+  plan.micro_batches = count(document, "micro_batches", 1, most);
+  plan.shape = case_from(document);
+  plan.step = step_from(document);
+  if (!iteration) return;
+  if (plan.layers < plan.shape.parallel.pp)
+    document.fail(document.value("layers"), "layers", fmt::format("{} or more, as stages", plan.shape.parallel.pp));
+  plan.dense = dense_from(document, plan);
+  plan.virtual_stages = count_or(document, "virtual_stages", 1, 1, plan.layers);
+  if (document.has("pipeline")) plan.order = pipeline_order_from(document.text("pipeline"), document.where("pipeline"));
+  check_virtual_stages(plan.split(), plan.order, plan.micro_batches, document.where("virtual_stages"));
+  plan.vocabulary = count_or(document, "vocabulary", 0, 1, kMostSize);
+  if (!document.has("ends")) return;
+  const TableReader ends = document.table("ends", kEndKeys);
+  plan.ends = {weights_from(ends.table("embedding", kWeightKeys)), weights_from(ends.table("head", kWeightKeys))};
+}
+
+// Reads the layer of a task or an access; in an iteration its ends have numbers too.
+int layer_from(const TableReader& n, const Plan& plan) {
+  return plan.step.planned ? count(n, "layer", kEmbeddingLayer, plan.layers) : count(n, "layer", 0, 0);
+}
+
+Access access_from(const TableReader& n, const Plan& plan) {
   Access a;
   a.buffer = n.named<Buffer>("buffer", kBuffers);
-  a.phase = n.named<Phase>("phase", 2);
-  a.layer = count_or(n, "layer", 0, 0, 0);
+  a.phase = n.named<Phase>("phase", kPhases);
+  a.layer = n.has("layer") ? layer_from(n, plan) : 0;
+  a.micro_batch = count_or(n, "micro_batch", 0, 0, plan.micro_batches - 1);
   a.chunks = count_or(n, "chunks", 1, 1, kMostSize);
   a.chunk = count_or(n, "chunk", 0, 0, a.chunks - 1);
   a.again = n.has("again") && n.boolean("again");
   return a;
 }
 
-Task task_from(const TableReader& n, int slices) {
+Task task_from(const TableReader& n, const Plan& plan, int slices) {
   Task task;
   task.id = count(n, "id", 0);
   task.kind = n.named<TaskKind>("kind", kTaskKinds);
-  task.phase = n.named<Phase>("phase", 2);
-  task.layer = count(n, "layer", 0, 0);
+  task.phase = n.named<Phase>("phase", plan.step.planned ? kPhases : 2);
+  task.layer = layer_from(n, plan);
+  task.micro_batch = count_or(n, "micro_batch", 0, 0, plan.micro_batches - 1);
   task.chunks = count(n, "chunks", 1);
   task.chunk = count(n, "chunk", 0, task.chunks - 1);
   task.again = n.has("again") && n.boolean("again");
   task.lane = count(n, "lane", 0);
   task.group = n.named<GroupKind>("group", kGroupKinds);
-  if (!is_of_layer(task.kind) && !sends_gradients(task.kind)) n.fail(n.value("kind"), "kind", "a task of one layer");
+  if (!plan.step.planned && !is_of_layer(task.kind) && !sends_gradients(task.kind))
+    n.fail(n.value("kind"), "kind", "a task of one layer");
+  if (is_of_layer(task.kind) && plan.is_end(task.layer)) n.fail(n.value("layer"), "layer", "a layer");
   if (sends_gradients(task.kind)) task.slice = count(n, "slice", 0, slices - 1);
   task.after = ids_of(n, "after");
-  for (const TableReader& access : objects(n, "reads", kAccessKeys)) task.reads.push_back(access_from(access));
-  for (const TableReader& access : objects(n, "writes", kAccessKeys)) task.writes.push_back(access_from(access));
+  for (const TableReader& access : objects(n, "reads", kAccessKeys)) task.reads.push_back(access_from(access, plan));
+  for (const TableReader& access : objects(n, "writes", kAccessKeys)) task.writes.push_back(access_from(access, plan));
   return task;
 }
 
-Lane lane_from(const TableReader& n) {
+Lane lane_from(const TableReader& n, const Plan& plan) {
   Lane lane;
   lane.kind = n.named<LaneKind>("kind", static_cast<int>(LaneKind::host) + 1);
+  lane.stage = count_or(n, "stage", 0, 0, plan.split().stages - 1);
   for_each_item(n, "networks", [&](const ConfigValue& item, std::string_view name) {
     if (item.text != "inter" && item.text != "intra") n.fail(item, name, "inter or intra");
     (item.text == "inter" ? lane.owns_inter : lane.owns_intra) = true;
@@ -297,29 +390,40 @@ void require_degree(const TableReader& document, std::string_view key, int degre
   if (degree > 1) document.fail(document.value(key), key, fmt::format("{}, as its tasks are cut", most));
 }
 
-// Reads the gradients, whose bytes must be those that the layer makes: a rank sums no others.
-std::vector<Gradient> gradients_from(const TableReader& document, const LayerCase& shape, const Structure& structure) {
+// Throws where a layer, once, makes other gradients, or makes them elsewhere: a rank sums no others.
+void require_made(const TableReader& n, const Gradient& g, const Plan& plan, const Structure& structure) {
+  const int64_t bytes = g.experts ? expert_gradient_bytes(plan.shape) : gradient_bytes(plan.shape);
+  const int made_by = g.experts ? last_expert(structure) : -1;
+  if (g.bytes != bytes) n.fail(n.value("bytes"), "bytes", fmt::format("{}, which the layer has", bytes));
+  if (g.made_by != made_by)
+    n.fail(n.value("made_by"), "made_by", fmt::format("{}, the task after which they exist (-1: they wait)", made_by));
+}
+
+// Reads the gradients; of an iteration's check_plan says whether they are those that there are.
+std::vector<Gradient> gradients_from(const TableReader& document, const Plan& plan, const Structure& structure) {
   std::vector<Gradient> gradients;
   for (const TableReader& n : objects(document, "gradients", kGradientKeys)) {
-    Gradient g{count(n, "layer", 0, 1), 0, -1, n.boolean("experts")};
-    g.bytes = g.experts ? expert_gradient_bytes(shape) : gradient_bytes(shape);
-    g.made_by = g.experts ? last_expert(structure) : -1;
-    if (n.integer("bytes", kNonNegative) != g.bytes)
-      n.fail(n.value("bytes"), "bytes", fmt::format("{}, which the layer has", g.bytes));
-    if (n.integer("made_by") != g.made_by)
-      n.fail(n.value("made_by"), "made_by",
-             fmt::format("{}, the task after which they exist (-1: they wait)", g.made_by));
+    Gradient g;
+    g.layer = plan.step.planned ? layer_from(n, plan) : count(n, "layer", 0, 1);  // 1: it waits, of the one behind
+    g.bytes = n.integer("bytes", from_to(0, int64_t{1} << 50));
+    g.made_by = count(n, "made_by", -1, static_cast<int>(structure.tasks.size()) - 1);
+    g.experts = n.boolean("experts");
+    g.alike = n.has("alike") && n.boolean("alike");
+    if (!plan.step.planned) require_made(n, g, plan, structure);
     gradients.push_back(g);
   }
   return gradients;
 }
 
 std::vector<GradientSlice> slices_from(const TableReader& document, const std::vector<Gradient>& gradients) {
+  std::vector<int64_t> reached(gradients.size());  // the bytes of a gradient and of those behind it
+  int64_t bytes = 0;
+  for (size_t g = gradients.size(); g-- > 0;) reached[g] = bytes += gradients[g].bytes;
   std::vector<GradientSlice> slices;
   for (const TableReader& n : objects(document, "slices", kSliceKeys)) {
     GradientSlice s;
     s.gradient = count(n, "gradient", 0, static_cast<int>(gradients.size()) - 1);
-    s.end = n.integer("end", from_to(0, gradients[static_cast<size_t>(s.gradient)].bytes));
+    s.end = n.integer("end", from_to(0, reached[static_cast<size_t>(s.gradient)]));
     s.begin = n.integer("begin", from_to(0, s.end));
     slices.push_back(s);
   }
@@ -329,23 +433,24 @@ std::vector<GradientSlice> slices_from(const TableReader& document, const std::v
 Plan plan_from(const TableReader& document) {
   document.integer("version", from_to(kPlanVersion, kPlanVersion));
   Plan plan;
-  plan.schedule = find_named(schedules(), document.text("schedule"), document.where("schedule")).name;
+  plan.schedule = find_named(is_iteration(document) ? all_schedules() : schedules(), document.text("schedule"),
+                             document.where("schedule"))
+                      .name;
   plan.degree_forward = count(document, "degree_forward", 1, 4096);
   plan.degree_backward = count(document, "degree_backward", 1, 4096);
-  plan.layers = count(document, "layers", 1, 1);
-  plan.micro_batches = count(document, "micro_batches", 1, 1);
-  plan.shape = case_from(document);
+  read_iteration(document, plan);
   plan.groups = groups_of(plan.shape.parallel);
   plan.rows = padded_rows(plan.shape);
   Structure structure;
   structure.flow = document.named<Flow>("flow", kFlows);
-  for (const TableReader& lane : objects(document, "lanes", kLaneKeys)) structure.lanes.push_back(lane_from(lane));
+  for (const TableReader& lane : objects(document, "lanes", kLaneKeys))
+    structure.lanes.push_back(lane_from(lane, plan));
   structure.slices = static_cast<int>(objects(document, "slices", kSliceKeys).size());
   for (const TableReader& task : objects(document, "tasks", kTaskKeys))
-    structure.tasks.push_back(task_from(task, structure.slices));
+    structure.tasks.push_back(task_from(task, plan, structure.slices));
   require_degree(document, "degree_forward", plan.degree_forward, structure, Phase::forward);
   require_degree(document, "degree_backward", plan.degree_backward, structure, Phase::backward);
-  plan.gradients = gradients_from(document, plan.shape, structure);
+  plan.gradients = gradients_from(document, plan, structure);
   plan.slices = slices_from(document, plan.gradients);
   plan.structure = std::make_shared<const Structure>(std::move(structure));
   set_works(plan);

@@ -113,6 +113,7 @@ void check_owners(const Plan& plan) {
 
 void check_lanes(const Plan& plan) {
   check_owners(plan);
+  const StageSplit split = plan.split();
   std::vector<const Lane*> queued(plan.tasks().size());
   for (const Lane& lane : plan.structure->lanes)
     for (const int id : lane.queue) queued[static_cast<size_t>(id)] = &lane;
@@ -120,6 +121,8 @@ void check_lanes(const Plan& plan) {
     const Lane& lane = plan.structure->lanes[static_cast<size_t>(task.lane)];
     if (queued[static_cast<size_t>(task.id)] != &lane)
       broken(task, "is not in the queue of its lane {}", name_of(lane.kind));
+    if (const int stage = chunk_of_layer(split, task.layer) % split.stages; lane.stage != stage)
+      broken(task, "runs on a lane of stage {}, its layer is on stage {}", lane.stage, stage);
     if (task.group == GroupKind::none) {
       const bool on_host = runs_on_host(task.kind);
       if (on_host != (lane.kind == LaneKind::host) ||
@@ -583,6 +586,24 @@ void check_sums(const Plan& plan) {
   }
 }
 
+// Checks that every micro-batch passes every layer and end, forward and backward.
+void check_passes(const Plan& plan) {
+  std::set<PassKey> passes;
+  for (const Task& task : plan.tasks())
+    if (is_attention(task.kind)) passes.insert(task.pass());
+  for (const Phase phase : {Phase::forward, Phase::backward})
+    for (int micro_batch = 0; micro_batch < plan.micro_batches; ++micro_batch)
+      for (int layer = 0; layer < plan.layers; ++layer)
+        require<WrongResult>(passes.contains({phase, false, micro_batch, layer}),
+                             "plan: layer {}: found no {} of micro-batch {}", layer, name_of(phase), micro_batch);
+  if (plan.vocabulary == 0) return;
+  std::map<std::tuple<TaskKind, Phase, int>, int> ends;
+  for (const Task& task : plan.tasks())
+    if (computes_end(task.kind) && ends[{task.kind, task.phase, task.micro_batch}]++ > 0)
+      broken(task, "passes an end a second time");
+  require_equal(std::ssize(ends), 4 * int64_t{plan.micro_batches}, "plan: passes of embedding and head");
+}
+
 // Returns the sums of a layer's or an end's gradients, by layer.
 std::map<int, std::vector<int>> sums_of(const Plan& plan) {
   std::map<int, std::vector<int>> sums;
@@ -616,13 +637,19 @@ void check_after(const Plan& plan, const Ancestors& ancestors, const Task& task,
 class StepCheck {
  public:
   StepCheck(const Plan& plan, const Ancestors& ancestors) : plan_(plan), ancestors_(ancestors), sums_(sums_of(plan)) {
-    for (const Task& task : plan.tasks())
-      if (task.phase == Phase::backward && (makes_attention_gradients(task.kind) || computes_end(task.kind)))
-        makers_[task.layer].push_back(task.id);
+    for (const Task& task : plan.tasks()) {
+      if (task.phase != Phase::backward) continue;
+      if (makes_attention_gradients(task.kind) || computes_end(task.kind)) makers_[task.layer].push_back(task.id);
+      if (task.kind == TaskKind::expert || task.kind == TaskKind::expert_dw)
+        expert_makers_[task.layer].push_back(task.id);
+    }
   }
 
   void run() {
+    check_passes(plan_);
     check_sums(plan_);
+    for (const auto& [layer, sums] : sums_)
+      for (const int id : sums) check_made_before(plan_.tasks()[static_cast<size_t>(id)], layer);
     for (const Task& task : plan_.tasks()) {
       if (task.kind == TaskKind::optimizer) check_optimizer(task);
       if (task.kind == TaskKind::squares) check_squares(task);
@@ -648,6 +675,11 @@ class StepCheck {
     for (const Task& task : plan_.tasks())
       if (task.kind == kind) all.push_back(task.id);
     return all;
+  }
+
+  void check_made_before(const Task& sum, int layer) {
+    check_after(plan_, ancestors_, sum, (sum.kind == TaskKind::expert_gradient ? expert_makers_ : makers_)[layer],
+                "sums gradients before the end of");
   }
 
   void check_optimizer(const Task& task) {
@@ -697,8 +729,8 @@ class StepCheck {
   const Plan& plan_;
   const Ancestors& ancestors_;
   std::map<int, std::vector<int>> sums_;
-  std::map<int, std::vector<int>> makers_;  // by layer: what its backwards do last
-  std::map<int, int> stepped_;              // by layer: the optimizer's task
+  std::map<int, std::vector<int>> makers_, expert_makers_;  // by layer: what its backwards do last; of its experts
+  std::map<int, int> stepped_;                              // by layer: the optimizer's task
   std::set<std::pair<TaskKind, int>> gathered_;
 };
 

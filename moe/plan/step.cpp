@@ -1,8 +1,24 @@
 #include "moe/plan/step.h"
 
+#include <array>
+
+#include "moe/base/registry.h"
 #include "moe/shape/volumes.h"
 
 namespace moe {
+namespace {
+
+constexpr std::array<Named<OptimizerKind>, 2> kOptimizers{
+    {{"sgd", OptimizerKind::sgd}, {"adamw", OptimizerKind::adamw}}};
+static_assert(in_enum_order(kOptimizers, &Named<OptimizerKind>::value));
+
+}  // namespace
+
+std::string_view name_of(OptimizerKind kind) { return kOptimizers[static_cast<size_t>(kind)].name; }
+
+OptimizerKind optimizer_from(std::string_view name, std::string_view where) {
+  return find_named(kOptimizers, name, where).value;
+}
 
 StepWeights step_weights(const LayerCase& c) {
   const int64_t width = bytes_of(c.layer.dtype);

@@ -10,6 +10,9 @@
 namespace moe {
 
 enum class OptimizerKind : uint8_t { sgd, adamw };
+std::string_view name_of(OptimizerKind kind);
+/// Returns the optimizer of that name. Throws BadInput that lists the known names; `where` names the flag or file line.
+OptimizerKind optimizer_from(std::string_view name, std::string_view where);
 
 struct StepShape {
   /// Whether all of this is tasks of Phase::step. Else a plan has the sums that its schedule places and, behind

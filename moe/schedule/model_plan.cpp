@@ -328,12 +328,33 @@ MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Fl
   return request;
 }
 
+namespace {
+
+void count_end_gradients(ModelShape& model) {
+  model.embedding_gradient_bytes = end_gradient_bytes(model.shape, model.ends.embedding);
+  model.head_gradient_bytes = end_gradient_bytes(model.shape, model.ends.head);
+}
+
+}  // namespace
+
+ModelShape model_of(const Plan& plan) {
+  ModelShape model{.shape = plan.shape,
+                   .layers = plan.layers,
+                   .micro_batches = plan.micro_batches,
+                   .order = plan.order,
+                   .virtual_stages = plan.virtual_stages,
+                   .vocabulary = plan.vocabulary,
+                   .step = plan.step,
+                   .ends = plan.ends,
+                   .dense = plan.dense};
+  count_end_gradients(model);
+  return model;
+}
+
 void add_ends(ModelShape& model, int64_t vocabulary, bool tied_embedding) {
-  const LayerCase& c = model.shape;
   model.step.tied = tied_embedding;
-  model.ends = end_weights(c, vocabulary, tied_embedding);
-  model.embedding_gradient_bytes = end_gradient_bytes(c, model.ends.embedding);
-  model.head_gradient_bytes = end_gradient_bytes(c, model.ends.head);
+  model.ends = end_weights(model.shape, vocabulary, tied_embedding);
+  count_end_gradients(model);
 }
 
 void add_end_tasks(ModelShape& model, int64_t vocabulary) {

@@ -47,6 +47,8 @@ inline int ModelShape::dense_in(int stage) const {
   return count;
 }
 inline int ModelShape::moe_in(int stage) const { return layers_in(split(), stage) - dense_in(stage); }
+/// Returns the model of a plan; gradients of its ends are those of their weights.
+ModelShape model_of(const Plan& plan);
 /// Returns the order of the model's micro-batches: "gpipe", or "1f1b, 2 virtual stages".
 inline std::string describe_order(const ModelShape& model) {
   return describe_order(model.order, model.split().virtual_stages);

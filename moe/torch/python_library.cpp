@@ -116,6 +116,7 @@ Plan plan_of(const TableReader& options, const WorldTopology& topology) {
         options.fail(options.value(key), key, fmt::format("none beside plan, which says it: {}", path));
     Plan plan = options.has("plan_text") ? parse_plan(options.text("plan_text", false), path) : read_plan(path);
     const ParallelShape& parallel = plan.shape.parallel;
+    require<BadInput>(!plan.step.planned, "{}: found the plan of an iteration, expected a layer's (export plan)", path);
     require_whole_samples(parallel);
     require<BadInput>(parallel.nodes == topology.nodes && parallel.ranks_per_node == topology.ranks_per_node,
                       "{}: found a plan of {} x {} ranks, expected one of {} x {}, which are here", path,

@@ -8,15 +8,10 @@
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/numbers.h"
-#include "moe/base/registry.h"
 #include "moe/tensor/host_copy.h"
 
 namespace moe {
 namespace {
-
-constexpr std::array<Named<OptimizerKind>, 2> kOptimizers{
-    {{"sgd", OptimizerKind::sgd}, {"adamw", OptimizerKind::adamw}}};
-static_assert(in_enum_order(kOptimizers, &Named<OptimizerKind>::value));
 
 void check(const OptimizerSettings& s) {
   const auto within = [](const char* key, double found, double least, double below) {
@@ -58,12 +53,6 @@ void copy_to_master(TensorView value, const OwnElements& own, TensorView master,
 }
 
 }  // namespace
-
-std::string_view name_of(OptimizerKind kind) { return kOptimizers[static_cast<size_t>(kind)].name; }
-
-OptimizerKind optimizer_from(std::string_view name, std::string_view where) {
-  return find_named(kOptimizers, name, where).value;
-}
 
 double learning_rate_at(const OptimizerSettings& s, int64_t step) {
   if (step < s.warm_up_steps)

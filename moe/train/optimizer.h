@@ -10,10 +10,6 @@
 
 namespace moe {
 
-std::string_view name_of(OptimizerKind kind);
-/// Returns the optimizer of that name. Throws BadInput that lists the known names; `where` names the flag or file line.
-OptimizerKind optimizer_from(std::string_view name, std::string_view where);
-
 struct OptimizerSettings {
   OptimizerKind kind = OptimizerKind::adamw;
   double learning_rate = 1e-3;

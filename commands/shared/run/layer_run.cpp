@@ -249,7 +249,7 @@ void take_plan(const LayerPricer& pricer, const Schedule& schedule, const Plan& 
   p.schedule = schedule.name;
   p.run.plan = plan;
   p.degree_backward = plan.degree_backward;
-  p.bound_s = LayerSearch().tune(schedule, pricer).bound.total_s();
+  p.bound_s = bound_seconds(plan, pricer);
 }
 
 void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedule& schedule,
@@ -315,6 +315,11 @@ void require_runs_of(const LayerJob& job, const Plan& plan) {
       "node-limit {}: gates choose experts of any nodes, expected none in runs that are not paced (tune "
       "--no-verify and simulate plan with it)",
       job.shape.layer.node_limit);
+}
+
+Stacked stacked_of(const Plan& plan) {
+  return {plan.layers,     plan.micro_batches,  plan.order,     plan.virtual_stages, plan.vocabulary,
+          plan.step.clips, plan.step.optimizer, plan.step.tied, plan.dense};
 }
 
 ModelShape stacked_model(const LayerCase& shape, const Stacked& stacked) {

@@ -134,6 +134,8 @@ struct PlannedSchedule {
 /// Throws Unsupported naming what of a plan the job can't run.
 void require_runs_of(const LayerJob& job, const Plan& plan);
 
+/// Returns how often a plan has its layer.
+Stacked stacked_of(const Plan& plan);
 /// Returns the model that a job's layer is stacked to.
 ModelShape stacked_model(const LayerCase& shape, const Stacked& stacked);
 

@@ -47,6 +47,9 @@ Effects simulate() {
   add(e, changes, base + " --jitter 0.1", "--samples 3; --seed 3");
   add(e, refused, base + " --straggler 3:2", "--samples 3");
   add(e, writes, base, "--trace written; --out written; --sweep-degrees --out written");
+  add(e, writes, base, "--save-plan written");
+  add(e, writes, model, "--save-plan written");
+  add(e, refused, "--schedule fsmoe,tutel", "--save-plan written; --layers 2 --save-plan written");
   add(e, parsed, "--out o.jsonl", "--overwrite");
   add(e, refused, base, "--overwrite");
   const std::string part = "--trace-layers 1 --trace written; --trace-micro-batches 1 --trace written";

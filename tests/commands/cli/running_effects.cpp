@@ -99,7 +99,9 @@ Effects modelbench() {
   add(e, parsed, "", "--checkpoint kept");
   add(e, parsed, "--checkpoint kept", "--checkpoint-every 4");
   add(e, parsed, "",
-      "--check-only; --dump d; --record-routing r.csv; --peak-flops 3e14; --weights w; --save-weights s");
+      "--check-only; --dump d; --record-routing r.csv; --peak-flops 3e14; --weights w; --save-weights s; "
+      "--save-plan s; --plan plan.json");
+  add(e, refused, "--layers 2", "--plan plan.json");
   add(e, refused, "--check-only",
       "--steps 2; --trace t; --tasks; --optimizer sgd; --learning-rate 0.1; --warm-up 3; --weight-decay 0.1; "
       "--clip-norm 0; --held-out 0; --checkpoint kept; --peak-flops 1e12");

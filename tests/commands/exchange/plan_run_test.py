@@ -44,6 +44,34 @@ class PlanRuns(ProgramTest):
         lines = map(json.loads, pathlib.Path(self.path("changed.jsonl")).read_text().splitlines())
         self.assertEqual([line["status"] for line in lines if line["kind"] == "case"], ["ok"])
 
+    def test_iterations_have_the_same_bits(self):
+        stack = [*LAYER, "--layers", "2", "--micro-batches", "2"]
+        for schedule in ("wave", "fsmoe", "pair-1f1b"):
+            with self.subTest(schedule=schedule):
+                self.call("simulate", *stack, "--schedule", schedule, "--save-plan", "plan.json")
+                directly = self.dumped(f"direct-{schedule}", *stack, "--schedule", schedule)
+                by_plan = self.dumped(f"plan-{schedule}", "--plan", "plan.json")
+                self.assertEqual(directly.keys(), by_plan.keys())
+                for name, data in directly.items():
+                    self.assertEqual(data, by_plan[name], name)
+
+    def test_a_models_plan_trains_alike(self):
+        model = ["--cluster", "host", "--threads", "2", "--steps", "2", "--json"]
+        words = ["--model", "tiny-gpt", "--layers", "2", "--micro-batches", "2", "--schedule", "wave"]
+        direct = json.loads(self.text("modelbench", *model, *words, "--save-plan", "plan.json", "--out", "d.jsonl"))
+        by_plan = json.loads(self.text("modelbench", *model, "--plan", "plan.json", "--out", "p.jsonl"))
+        self.assertEqual(direct["schedules"][0]["loss"], by_plan["schedules"][0]["loss"])
+        self.assertEqual(by_plan["schedules"][0]["status"], "ok")
+        self.assertRegex(by_plan["model"], "^plan [0-9a-f]{16}$")
+        plan = json.loads(self.path_text("plan.json"))
+        self.assertIn("--optimizer", self.refused("modelbench", *model, "--plan", "plan.json", "--optimizer", "sgd"))
+        self.assertIn("--clip-norm", self.refused("modelbench", *model, "--plan", "plan.json", "--clip-norm", "0"))
+        self.assertIn("modelbench --plan", self.refused("layerbench", "--cluster", "host", "--plan", "plan.json"))
+        first, second = [task for task in plan["tasks"] if task["kind"] == "head" and task["phase"] == "forward"]
+        plan["tasks"][first["id"]]["micro_batch"] = second["micro_batch"]
+        self.path("plan.json", json.dumps(plan))
+        self.assertIn("plan.json: plan: ", self.refused("modelbench", *model, "--plan", "plan.json"))
+
     def test_is_timed_beside_its_prediction(self):
         self.call("simulate", *LAYER, "--schedule", "fsmoe", *DEGREES, "--out", "r.jsonl")
         self.call("export", "plan", "r.jsonl", "-o", "plan.json")

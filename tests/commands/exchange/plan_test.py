@@ -2,8 +2,10 @@
 
 Plans as documents: what is exported simulates alike, a broken one is refused by the task's name; and as execution
 traces of Chakra, read by a parser of the documented wire format."""
+import copy
 import json
 import pathlib
+import random
 import struct
 
 from program import ProgramTest, main, measured, records
@@ -299,6 +301,119 @@ class Plans(ProgramTest):
         self.assertIn("no times", done.stderr.decode())
         nodes = messages(pathlib.Path(self.path("trace.et")).read_bytes())[1:]
         self.assertTrue(all(node.one(7) is None for node in nodes))
+
+
+STACK = ["--layers", "3", "--micro-batches", "2", *LAYER]
+STAGES = ["--model", "qwen3-235b-a22b", "--layers", "4", "--pp", "2", "--micro-batches", "4"]
+TESTBED, H100S, ONE_NODE = ["--cluster", "testbed-b"], ["--cluster", "h100-deepep-4-nodes", "--nearest"], \
+    ["--cluster", "h100-8"]
+ITERATIONS = {
+    "wave": (TESTBED, [*STACK, "--schedule", "wave"]),
+    "split gradients": (TESTBED, [*STACK, "--schedule", "fsmoe", "--degree-forward", "3", "--degree-backward", "2"]),
+    "pieces": (TESTBED, [*STACK, "--schedule", "lina", "--micro-op-bytes", "100000"]),
+    "recomputed": (TESTBED, [*STACK, "--schedule", "tutel", "--recompute", "full"]),
+    "ZeRO": (TESTBED, [*STACK, "--schedule", "flowmoe", "--zero", "1"]),
+    "stages": (H100S, [*STAGES, "--schedule", "wave"]),
+    "virtual stages": (H100S, [*STAGES, "--virtual-stages", "2", "--schedule", "fsmoe-dw"]),
+    "dense layers": (ONE_NODE, ["--model", "deepseek-v3", "--layers", "4", "--micro-batches", "2", "--batch", "1",
+                                "--schedule", "wave"]),
+}
+
+
+class Iterations(ProgramTest):
+    def saved(self, cluster, words):
+        document = json.loads(self.text("simulate", *cluster, *words, "--save-plan", "plan.json", "--json", "--quiet"))
+        return json.loads(self.path_text("plan.json")), document["schedules"][0]
+
+    def test_simulate_alike(self):
+        for name, (cluster, words) in ITERATIONS.items():
+            with self.subTest(iteration=name):
+                plan, direct = self.saved(cluster, words)
+                done = self.call("simulate", *cluster, "--plan", "plan.json", "--json")
+                self.assertNotIn("hash: found", done.stderr.decode())
+                found = json.loads(done.stdout)
+                self.assertEqual((found["layers"], found["micro_batches"]), (plan["layers"], plan["micro_batches"]))
+                for key in ("forward_s", "total_s"):
+                    self.assertAlmostEqual(found[key] / direct[key], 1, places=12)
+                self.assertAlmostEqual(found["forward_s"] + found["backward_s"], found["total_s"], places=12)
+                self.assertLessEqual(found["bound_s"], found["total_s"] * (1 + 1e-12))
+
+    def test_traces_have_one_stage(self):
+        plan, _ = self.saved(*ITERATIONS["wave"])
+        self.call("export", "chakra", "plan.json", "-o", "trace.et")
+        self.assertEqual(len(messages(pathlib.Path(self.path("trace.et")).read_bytes())), 1 + len(plan["tasks"]))
+        self.saved(*ITERATIONS["stages"])
+        self.assertIn("plan.json: found a plan of 2 stages", self.refused("export", "chakra", "plan.json"))
+
+    def test_a_broken_iteration_is_refused(self):
+        plan, _ = self.saved(*ITERATIONS["stages"])
+        tasks = plan["tasks"]
+        of = lambda kind, phase: [t for t in tasks if t["kind"] == kind and t["phase"] == phase]
+        sums = [t for t in tasks if "slice" in t]
+
+        def one_micro_batch_twice(plan):
+            """Micro-batch 3 becomes micro-batch 2, which passes every layer twice."""
+            for task in plan["tasks"]:
+                for owner in [task, *task["reads"], *task["writes"]]:
+                    if owner.get("micro_batch") == 3:
+                        owner["micro_batch"] = 2
+
+        def on_the_other_stage(plan):
+            for lane in plan["lanes"]:
+                lane["stage"] = 1 - lane.get("stage", 0)
+
+        def sums_early(plan):
+            for task in sums:
+                plan["tasks"][task["id"]]["after"] = []
+
+        def received_in_another_order(plan):
+            first, second = [t for t in of("recv", "forward")][:2]
+            for a, b in ((first, second), (second, first)):
+                plan["tasks"][a["id"]]["micro_batch"] = b.get("micro_batch", 0)
+
+        def twice_stepped(plan):
+            first, second = of("optimizer", "step")[:2]
+            plan["tasks"][second["id"]]["layer"] = first["layer"]
+
+        def half_of_it(plan):
+            plan["layers"] = 8
+
+        def short(plan):
+            plan["gradients"][0]["bytes"] -= 4
+
+        for change in (one_micro_batch_twice, on_the_other_stage, sums_early, received_in_another_order, twice_stepped,
+                       half_of_it, short):
+            with self.subTest(change=change.__name__):
+                changed = copy.deepcopy(plan)
+                change(changed)
+                self.assertNotEqual(changed, plan)
+                self.path("changed.json", json.dumps(changed))
+                self.assertIn("changed.json: ", self.refused("simulate", *H100S, "--plan", "changed.json"))
+
+    def test_mutations_end_in_one_line(self):
+        """Exit code 0, or 2 with one line that names the file, for 200 random changes of one value."""
+        draw = random.Random(7)
+        taken = 0
+        for name in ("wave", "stages"):
+            plan, _ = self.saved(*ITERATIONS[name])
+            for _ in range(100):
+                changed = copy.deepcopy(plan)
+                at = changed
+                while True:
+                    key = draw.choice(list(at) if isinstance(at, dict) else range(len(at)))
+                    if not isinstance(at[key], (dict, list)) or not at[key]:
+                        break
+                    at = at[key]
+                at[key] = draw.choice([-1, 0, 1, 2, 3, 17, 10**6, 10**12, 0.5, "x", None, True, [], {}])
+                self.path("changed.json", json.dumps(changed))
+                done = self.run_program("simulate", *ITERATIONS[name][0], "--plan", "changed.json", "--json", "--quiet")
+                self.assertIn(done.returncode, (0, 2), (key, at[key], done.stderr))
+                if done.returncode == 0:
+                    taken += 1
+                    continue
+                [line] = done.stderr.decode().splitlines()
+                self.assertIn("changed.json", line)
+        self.assertLess(taken, 150)
 
 
 if __name__ == "__main__":

@@ -71,9 +71,12 @@ class ProgramTest(unittest.TestCase):
     def path_text(self, name):
         return (self.folder / name).read_text()
 
-    def call(self, *words, code=0):
-        done = subprocess.run([PROGRAM, *map(str, words)], cwd=self.folder, capture_output=True,
+    def run_program(self, *words):
+        return subprocess.run([PROGRAM, *map(str, words)], cwd=self.folder, capture_output=True,
                               stdin=subprocess.DEVNULL)
+
+    def call(self, *words, code=0):
+        done = self.run_program(*words)
         self.assertEqual(done.returncode, code, f"{words}\n{done.stderr.decode()}")
         if code:
             self.assertEqual(done.stderr.count(b"\n"), 1, done.stderr.decode())
