@@ -291,12 +291,12 @@ VerbCall add_simulate(CLI::App& verb, Command&) {
   add_noise(verb, s.noise);
   begin_group(verb, kOutput);
   add_trace(verb, s.trace, "write a Perfetto timeline");
+  add_save_plan(verb, s.save_plan);
   add_records(verb, s.out, "write records, timelines included (JSON Lines)");
   add_number_or_all(verb, "--gantt", s.drawn,
                     "draw the lanes of the N fastest schedules that differ as text, on one scale; default: 3", 0);
   verb.add_flag("--sweep-degrees", s.sweep_degrees, "with --out: a record of each degree from 1 to 64 too");
   add_json(verb, s.json);
-  add_save_plan(verb, s.save_plan);
   verb.get_option("--gantt")->excludes("--json");
   add_plan(verb, s.plan, {"--cluster", "--nodes", "--nearest", "--trace", "--json"});
   needs(verb, "--sweep-degrees", {"--out"});

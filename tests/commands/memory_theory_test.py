@@ -176,6 +176,21 @@ class MemoryTheory(unittest.TestCase):
             for key, part in zip(("weights", "gradients", "optimizer"), parts):
                 self.near(found[key + "_bytes"], theory.states(*part), 0.005, (framework, key))
 
+    def test_tune_counts_as_its_framework(self):
+        model = ["--model", "qwen3-30b-a3b", "--layers", "8", "--cluster", "h100-8", "--mp", "1", "--ep", "8", "--zero",
+                 "1", "--recompute", "selective", "--json"]
+        needs = {}
+        for framework in ("megatron", "torchtitan"):
+            document = json.loads(self.run_memory(*model, "--framework", framework).stdout)
+            [counted] = [e for e in document["estimates"] if e["activations_model"] == "counted"]
+            done = subprocess.run([PROGRAM, "tune", "--no-verify", *model, "--framework", framework],
+                                  cwd=self.folder.name, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            ranking = json.loads(done.stdout)["ranking"]
+            needs[framework] = {row["memory_bytes"] for row in ranking if "memory_bytes" in row}
+            self.assertEqual(needs[framework], {counted["total_bytes"]}, framework)
+        self.assertNotEqual(needs["megatron"], needs["torchtitan"])
+
     def test_what_a_framework_refuses_is_said(self):
         done = self.run_memory("--model", "./gpt.toml", "--cluster", "h100-8", "--framework", "megatron", "--mp", 2)
         self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)

@@ -149,9 +149,17 @@ std::vector<std::string> set_training_states(const TuneOptions& options, const P
   return defaults;
 }
 
+// Returns the model's flags with the framework's rules of memory, where it has its own.
+commands::ModelFlags model_flags(const TuneOptions& options) {
+  commands::ModelFlags flags = options.model;
+  if (const commands::Framework* framework = framework_of(options); framework != nullptr && framework->trainer)
+    flags.trainer = *framework->trainer;
+  return flags;
+}
+
 // Returns the model that flags say; of a framework under the order that all of them run.
 commands::ChosenModel given_model(const TuneOptions& options, const Profile& cluster) {
-  commands::ChosenModel chosen = commands::chosen_model(options.model, options.selection, cluster);
+  commands::ChosenModel chosen = commands::chosen_model(model_flags(options), options.selection, cluster);
   const commands::Framework* framework = framework_of(options);
   if (framework != nullptr && !framework->runs_all() && !options.model.pipeline)
     chosen.model.order = PipelineOrder::one_f_one_b;
@@ -170,7 +178,7 @@ void require_runnable(const TuneOptions& options, const ModelShape& model) {
 // Returns the model that flags say, whose micro-batches are yet to be found: of their order nothing is checked.
 commands::ChosenModel model_of_no_order(const TuneOptions& options, const commands::Selection& selection,
                                         const Profile& cluster) {
-  commands::ModelFlags flags = options.model;
+  commands::ModelFlags flags = model_flags(options);
   flags.pipeline.reset();
   flags.virtual_stages.reset();
   return commands::chosen_model(flags, selection, cluster);

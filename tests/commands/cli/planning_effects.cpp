@@ -49,7 +49,8 @@ Effects simulate() {
   add(e, writes, base, "--trace written; --out written; --sweep-degrees --out written");
   add(e, writes, base, "--save-plan written");
   add(e, writes, model, "--save-plan written");
-  add(e, refused, "--schedule fsmoe,tutel", "--save-plan written; --layers 2 --save-plan written");
+  add(e, refused, "--schedule fsmoe,tutel", "--save-plan written");
+  add(e, refused, "--schedule fsmoe,tutel --layers 2", "--save-plan written");
   add(e, parsed, "--out o.jsonl", "--overwrite");
   add(e, refused, base, "--overwrite");
   const std::string part = "--trace-layers 1 --trace written; --trace-micro-batches 1 --trace written";
