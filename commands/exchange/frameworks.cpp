@@ -208,6 +208,7 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   a.add("--kv-channels", head_width(l));
   if (l.kv_heads < l.heads) a.add("--group-query-attention");
   if (l.kv_heads < l.heads) a.add("--num-query-groups", l.kv_heads);
+  if (l.window > 0) a.add("--window-size", fmt::format("{},0", l.window - 1));  // to the left and right of a token
   a.add("--position-embedding-type", l.rope_theta > 0 ? "rope" : "learned_absolute");
   if (l.rope_theta > 0) a.add("--rotary-base", std::llround(l.rope_theta));
   add_ends(tuned.chosen.record, a);

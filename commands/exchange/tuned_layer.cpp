@@ -125,6 +125,7 @@ void note_unsaid(const commands::Framework& runs, TunedLayer& tuned) {
     unsaid(fmt::format("experts of a token on {} nodes at most", layer.node_limit));
   if (is_post(layer.norm)) unsaid("its norms behind the residual sums");
   if (!layer.causal) unsaid("attention without a causal mask");
+  if (layer.window > 0 && !megatron) unsaid(fmt::format("a sliding window of {} tokens", layer.window));
   if (layer.norm == Norm::none) unsaid("no norm");
   if (!layer.residual) unsaid("no residual connection");
   if (in_fp8(layer.ffn)) unsaid("experts alone that multiply FP8 numbers");

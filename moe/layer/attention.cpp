@@ -45,13 +45,19 @@ class ShardedAttention final : public Attention {
         shares_(setup.rank.shape.parallel.cp > 1),
         columns_(of_heads(setup.rank.heads, setup.rank.head_dim)),
         kv_columns_(of_heads(setup.rank.heads, setup.rank.head_dim, queries_of(setup))),
-        heads_(math_.make_heads(
-            {setup.rank.mp_tokens(), setup.rank.shape.layer.seq, setup.rank.heads.count,
-             setup.rank.heads.count / queries_of(setup), setup.rank.head_dim, setup.rank.dtype(),
-             setup.rank.shape.parallel.recompute != Recompute::none, setup.rank.shape.layer.causal,
-             setup.rank.shape.parallel.cp, place_in(setup.rank.shape.parallel, GroupKind::cp, setup.rank.rank),
-             2 * setup.rank.mp_tokens() * kv_columns_.count},
-            memory_.of(Lifetime::kept))) {
+        heads_(math_.make_heads({.tokens = setup.rank.mp_tokens(),
+                                 .seq = setup.rank.shape.layer.seq,
+                                 .heads = setup.rank.heads.count,
+                                 .kv_heads = setup.rank.heads.count / queries_of(setup),
+                                 .dim = setup.rank.head_dim,
+                                 .dtype = setup.rank.dtype(),
+                                 .recompute = setup.rank.shape.parallel.recompute != Recompute::none,
+                                 .causal = setup.rank.shape.layer.causal,
+                                 .window = setup.rank.shape.layer.window,
+                                 .ranks = setup.rank.shape.parallel.cp,
+                                 .rank = place_in(setup.rank.shape.parallel, GroupKind::cp, setup.rank.rank),
+                                 .rank_stride = 2 * setup.rank.mp_tokens() * kv_columns_.count},
+                                memory_.of(Lifetime::kept))) {
     const DType dtype = setup.rank.dtype();
     wq_ = setup.weight(kWq, {model_dim_, columns_.count}, dtype);
     wk_ = setup.weight(kWk, {model_dim_, kv_columns_.count}, dtype);

@@ -1,12 +1,12 @@
 #pragma once
 // Multi-head attention, this MP rank's heads: softmax(q k^T / sqrt(d)) v, then W_o; no norm, no residual; causal unless
-// the layer says otherwise. Grouped-query (Ainslie et al. 2023): heads / kv_heads consecutive heads read the same keys
-// and values. W_q, W_k, W_v are sharded by columns, W_o by rows, so outputs are partial sums over the MP group; a rank
-// has whole key-value heads and those that read them, which may divide unevenly. Biases, where the layer has them, are
-// sharded by columns, W_o's too. 6 GEMMs forward, 12 backward; unless Recompute::none the backward computes the
-// scores again (attention_heads.h). With rope_theta, queries and keys are rotated by their places in the sequence (Su
-// et al. 2021); pairs are numbers j and j + d / 2 of a head, as the published weights of Llama's and Mixtral's kind
-// have them.
+// the layer says otherwise, perhaps in a sliding window. Grouped-query (Ainslie et al. 2023): heads / kv_heads
+// consecutive heads read the same keys and values. W_q, W_k, W_v are sharded by columns, W_o by rows, so outputs are
+// partial sums over the MP group; a rank has whole key-value heads and those that read them, which may divide unevenly.
+// Biases, where the layer has them, are sharded by columns, W_o's too. 6 GEMMs forward, 12 backward; unless
+// Recompute::none the backward computes the scores again (attention_heads.h). With rope_theta, queries and keys are
+// rotated by their places in the sequence (Su et al. 2021); pairs are numbers j and j + d / 2 of a head, as the
+// published weights of Llama's and Mixtral's kind have them.
 #include <memory>
 #include <vector>
 

@@ -122,6 +122,9 @@ std::string in_layers(int count, int layers) {
   return count == layers ? "in all layers" : fmt::format("in {} of {} layers", count, layers);
 }
 
+// Returns whether all layers have the window, as plans know it.
+bool is_windowed(const PublishedModel& m) { return m.window > 0 && m.count_of(Mixer::windowed) == m.layers(); }
+
 int64_t planned_head_dim(const PublishedModel& m) {
   if (!m.latent) return m.head_dim;
   const int64_t dim = (m.model_dim + m.heads - 1) / m.heads;
@@ -195,6 +198,7 @@ std::vector<std::string> left_out_of_plans(const PublishedModel& m) {
                                         "as the model",
                                         m.heads, planned_head_dim(m)));
   for (const Mixer mixer : {Mixer::windowed, Mixer::lightning, Mixer::gated_delta, Mixer::mamba}) {
+    if (mixer == Mixer::windowed && is_windowed(m)) continue;
     const std::string window = mixer == Mixer::windowed ? fmt::format(", {} tokens,", m.window) : "";
     add(m.count_of(mixer) > 0, fmt::format("{}{} {}: planned as attention over all tokens", name_of(mixer), window,
                                            in_layers(m.count_of(mixer), m.layers())));
@@ -233,6 +237,7 @@ Model planned_model(const PublishedModel& m) {
   l.kv_heads = m.latent ? m.heads : m.kv_heads;
   const int64_t head_dim = planned_head_dim(m);
   l.head_dim = head_dim * m.heads == m.model_dim ? 0 : head_dim;
+  if (is_windowed(m)) l.window = m.window;
   l.rope_theta = m.rope_theta;
   l.experts = m.experts;
   l.top_k = m.top_k;
@@ -250,7 +255,8 @@ PublishedModel published_model(const Model& model) {
   PublishedModel out;
   out.name = model.name;
   out.file = model.file;
-  out.mixers.assign(static_cast<size_t>(model.layers), Mixer::attention);
+  out.mixers.assign(static_cast<size_t>(model.layers), l.window > 0 ? Mixer::windowed : Mixer::attention);
+  out.window = l.window;
   out.dense_layers = model.dense.of(model.layers).is;
   out.dense_layers.resize(out.mixers.size());
   out.model_dim = l.model_dim;

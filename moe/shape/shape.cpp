@@ -182,6 +182,10 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
                     layer.model_dim);
   if (layer.head_dim == layer.model_dim / layer.heads && layer.model_dim % layer.heads == 0) layer.head_dim = 0;
   require_divides(layer.kv_heads, layer.heads, "kv-heads", "heads");
+  require<BadInput>(layer.window >= 0, "window: found {}, expected a whole number >= 1, or 0 for none", layer.window);
+  require<BadInput>(layer.window == 0 || layer.causal,
+                    "window: found {} without a causal mask, expected a causal layer or 0, no window", layer.window);
+  if (layer.window >= layer.seq) layer.window = 0;
   require<BadInput>(layer.rope_theta == 0 || layer.rope_theta > 1,
                     "rope-theta: found {}, expected a number > 1 or 0, none", layer.rope_theta);
   require<BadInput>(layer.rope_theta == 0 || head_width(layer) % 2 == 0,

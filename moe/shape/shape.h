@@ -58,6 +58,7 @@ struct LayerShape {
   int64_t heads = 16;
   int64_t kv_heads = 0;                         // 0: as many as heads
   int64_t head_dim = 0;                         // width of a head; 0: M / heads
+  int64_t window = 0;                           // tokens that a token sees, itself among them; 0: all before it
   double rope_theta = 0;                        // base of the rotary positions in attention; 0: it knows no positions
   int64_t experts = 0;                          // E; 0: one a node
   int64_t top_k = 2;                            // k

@@ -131,9 +131,17 @@ double attention_flops(const LayerCase& c) {
   return kFlopsPerMac * tokens * static_cast<double>(attention_parameters(c)) + scores_flops(c);
 }
 
+// Counts the tokens that one sees in the mean of a causal sample, twice: L without a window. Token i of the W before
+// which no window begins sees i, all others W.
+static double seen_tokens(const LayerShape& l) {
+  if (l.window == 0) return static_cast<double>(l.seq);
+  const double window = static_cast<double>(l.window), seq = static_cast<double>(l.seq);
+  return std::min(seq, (2 * window * seq - window * (window - 1)) / seq);
+}
+
 double scores_flops(const LayerCase& c) {
   const LayerShape& l = c.layer;
-  const double pairs = static_cast<double>(mp_tokens(c)) * static_cast<double>(l.seq);
+  const double pairs = static_cast<double>(mp_tokens(c)) * seen_tokens(l);
   return kFlopsPerMac * 2 * pairs * static_cast<double>(most_heads(c).query * head_width(l));
 }
 
@@ -228,7 +236,8 @@ double step_flops(const LayerCase& shape, const ModelDepth& depth) {
   const auto width = static_cast<double>(l.model_dim);
   const auto of_queries = static_cast<double>(attention_width(l)),
              of_keys = static_cast<double>(l.kv_heads * head_width(l));
-  const double attention = width * (2 * of_queries + 2 * of_keys) + 2 * static_cast<double>(l.seq) * of_queries;
+  const auto seen = static_cast<double>(l.window > 0 ? std::min(l.window, l.seq) : l.seq);
+  const double attention = width * (2 * of_queries + 2 * of_keys) + 2 * seen * of_queries;
   const double gate = width * static_cast<double>(l.experts);
   const double experts = gemms_of(l.ffn) * width * static_cast<double>(l.top_k * l.hidden + l.shared_hidden);
   const int dense = depth.dense.in(0, depth.layers);

@@ -61,8 +61,10 @@ struct Heads {
 };
 Heads most_heads(const LayerCase& c);
 
-double attention_flops(const LayerCase& c);    // forward, of the rank with most heads
-double scores_flops(const LayerCase& c);       // of these, Q K^T and its product with V: all L, whatever is masked
+double attention_flops(const LayerCase& c);  // forward, of the rank with most heads
+/// Returns, of these, those of Q K^T and of its product with V: of all L tokens, of which a causal kernel computes
+/// half; of a window twice its band, so that this half is the band.
+double scores_flops(const LayerCase& c);
 double keys_values_flops(const LayerCase& c);  // of attention's: keys and values of the rank's tokens, forward
 double cp_bytes(const LayerCase& c);           // CP AllGather's gathered size: keys and values of whole samples
 double mp_bytes(const LayerCase& c);           // MP AllGather's gathered size, MP ReduceScatter's input: B L M / N_CP
@@ -99,9 +101,10 @@ struct ModelDepth {
 };
 
 /// Counts the GEMMs of a forward of all samples (B L tokens of each DP group and micro-batch), three times: a backward
-/// has two of each. A token has attention's four projections and all L scores, whatever is masked; gate, k experts
-/// (dropped or not) and shared expert, or a dense layer's feed-forward; the output projection. Nothing counts that is
-/// computed again, or on several ranks alike. Source: Chowdhery et al., PaLM, 2022, appendix B. `shape`: complete.
+/// has two of each. A token has attention's four projections and scores with all L tokens, or those of its window,
+/// whatever is masked; gate, k experts (dropped or not) and shared expert, or a dense layer's feed-forward; the output
+/// projection. Nothing counts that is computed again, or on several ranks alike. Source: Chowdhery et al., PaLM, 2022,
+/// appendix B. `shape`: complete.
 double step_flops(const LayerCase& shape, const ModelDepth& depth);
 
 }  // namespace moe

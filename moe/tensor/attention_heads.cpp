@@ -35,8 +35,8 @@ class ComposedHeads final : public AttentionHeads {
     for_each_tile([&](const Tile& t) {
       compute(in, t);
       for_each_seen(t, [&](const Keys& keys) {
-        math_.gemm(keys.of(first(t.scores)), rows_of(in.v, keys), own(out, t),
-                   keys.place == 0 ? Into::overwrite : Into::add, {shape_.kv_heads, t.elements(), shape_.dim, wide()});
+        math_.gemm(keys.of(t), rows_of(in.v, keys), own(out, t), keys.into(t),
+                   {shape_.kv_heads, t.elements(), value_dim(), queries_ * value_dim()});
       });
     });
   }
@@ -45,98 +45,107 @@ class ComposedHeads final : public AttentionHeads {
     const int64_t dim = shape_.dim;
     for_each_tile([&](const Tile& t) {
       if (shape_.recompute) compute(in, t);
-      const TensorView d_scores = matrices(scratch_->d_scores, 0, t);
+      Tile d_tile = t;
+      d_tile.scores = matrices(scratch_->d_scores, 0, t);
       const Into of_head = t.query == 0 && t.last ? Into::overwrite : Into::add;
       for_each_seen(t, [&](const Keys& keys) {
-        math_.gemm(transpose(keys.of(first(t.scores))), own(d_out, t), rows_of(d.v, keys), of_head,
-                   {shape_.kv_heads, t.elements(), wide(), dim});
-        math_.gemm(own(d_out, t), transpose(rows_of(in.v, keys)), keys.of(first(d_scores)), Into::overwrite,
-                   {shape_.kv_heads, wide(), dim, t.elements()});
+        math_.gemm(transpose(keys.of(t)), own(d_out, t), rows_of(d.v, keys), of_head,
+                   {shape_.kv_heads, t.elements(), queries_ * value_dim(), value_dim()});
+        math_.gemm(own(d_out, t), transpose(rows_of(in.v, keys)), keys.of(d_tile), Into::overwrite,
+                   {shape_.kv_heads, queries_ * value_dim(), value_dim(), t.elements()});
       });
-      math_.attention_softmax_backward(t.scores, d_scores, scale_, shape_.causal);
+      math_.attention_softmax_backward(t.scores, d_tile.scores, scale_, seen());
       for_each_seen(t, [&](const Keys& keys) {
-        math_.gemm(keys.of(first(d_scores)), rows_of(in.k, keys), own(d.q, t),
-                   keys.place == 0 ? Into::overwrite : Into::add, {shape_.kv_heads, t.elements(), dim, wide()});
-        math_.gemm(transpose(keys.of(first(d_scores))), own(in.q, t), rows_of(d.k, keys), of_head,
-                   {shape_.kv_heads, t.elements(), wide(), dim});
+        math_.gemm(keys.of(d_tile), rows_of(in.k, keys), own(d.q, t), keys.into(t),
+                   {shape_.kv_heads, t.elements(), dim, queries_ * dim});
+        math_.gemm(transpose(keys.of(d_tile)), own(in.q, t), rows_of(d.k, keys), of_head,
+                   {shape_.kv_heads, t.elements(), queries_ * dim, dim});
       });
-      if (of_head == Into::overwrite) clear_behind(t, d);
+      if (of_head == Into::overwrite) clear_unseen(t, d);
     });
   }
 
  private:
   struct Tile {
     int64_t sequence, query;
-    int64_t begin, rows, columns;  // tokens [begin, begin + rows) of the rank's, which see places [0, columns)
-    bool last;                     // of the sequence's on this rank
-    TensorView scores = {};        // (kv_heads, rows, columns): of each key-value head's query of that number
-    int64_t elements() const { return rows * columns; }
+    int64_t begin, rows;     // tokens [begin, begin + rows) of the rank's
+    int64_t from, to;        // places that they see
+    bool last;               // of the sequence's on this rank
+    TensorView scores = {};  // (kv_heads, rows, to - from): of each key-value head's query of that number
+    int64_t elements() const { return rows * (to - from); }
   };
 
-  // Keys that lie together: places [place, place + rows) of a sequence, `first` elements behind the first rank's first.
+  // Keys that lie together: places [place, place + rows) of a sequence, from row `row` of a rank's on.
   struct Keys {
-    int64_t place, rows, first;
-    // Returns their columns of scores.
-    Matrix of(Matrix scores) const {
-      scores.data = static_cast<std::byte*>(scores.data) + place * bytes_of(scores.dtype);
-      scores.cols = rows;
-      return scores;
+    int64_t place, rows, rank, row;
+    // Returns their columns of the scores of a tile's first key-value head.
+    Matrix of(const Tile& t) const {
+      const int64_t height = t.scores.size(1), width = t.scores.size(2);
+      return columns(t.scores.part(0, {height, width}), place - t.from, rows);
     }
+    // Says how to sum over a tile's keys.
+    Into into(const Tile& t) const { return place == t.from ? Into::overwrite : Into::add; }
   };
 
   // Calls body(keys) of places [from, to) of a sequence, piece by piece.
   template <class Body>
   void for_each_key(int64_t sequence, int64_t from, int64_t to, Body body) const {
-    const int64_t width = shape_.kv_heads * shape_.dim, pieces = shape_.seq / piece_;
+    const int64_t pieces = shape_.seq / piece_;
     for (int64_t piece = from / piece_; piece * piece_ < to; ++piece) {
       const bool second = shape_.ranks > 1 && piece >= shape_.ranks;
       const int64_t rank = second ? pieces - 1 - piece : piece, begin = std::max(from, piece * piece_);
       const int64_t row = sequence * own_tokens() + (second ? piece_ : 0) + begin - piece * piece_;
-      body(Keys{begin, std::min(to, (piece + 1) * piece_) - begin, rank * shape_.rank_stride + row * width});
+      body(Keys{begin, std::min(to, (piece + 1) * piece_) - begin, rank, row});
     }
   }
   template <class Body>
   void for_each_seen(const Tile& t, Body body) const {
-    for_each_key(t.sequence, 0, t.columns, body);
+    for_each_key(t.sequence, t.from, t.to, body);
   }
 
-  // Zeroes the gradients of keys and values that no token of this rank sees: other ranks' share of the sum has them.
-  void clear_behind(const Tile& t, const HeadInputs& d) {
-    for_each_key(t.sequence, t.columns, shape_.seq, [&](const Keys& keys) {
-      const Matrix none{nullptr, keys.rows, 0, 0, shape_.dtype}, of_none{nullptr, 0, shape_.dim, 0, shape_.dtype};
-      for (const TensorView& all : {d.k, d.v})
-        math_.gemm(none, of_none, rows_of(all, keys), Into::overwrite, {shape_.kv_heads, 0, 0, shape_.dim});
-    });
+  // Zeroes the gradients of keys and values that the first tile does not see: further ones add to them, and of ranks
+  // that share sequences the others may have the whole sum.
+  void clear_unseen(const Tile& t, const HeadInputs& d) {
+    const auto clear = [&](const Keys& keys) {
+      for (const TensorView& all : {d.k, d.v}) {
+        const Matrix to = rows_of(all, keys);
+        const Matrix none{nullptr, to.rows, 0, 0, shape_.dtype}, of_none{nullptr, 0, to.cols, 0, shape_.dtype};
+        math_.gemm(none, of_none, to, Into::overwrite, {shape_.kv_heads, 0, 0, to.cols});
+      }
+    };
+    for_each_key(t.sequence, 0, t.from, clear);
+    for_each_key(t.sequence, t.to, shape_.seq, clear);
   }
 
   // Computes a tile's softmaxes.
   void compute(const HeadInputs& in, const Tile& t) {
     for_each_seen(t, [&](const Keys& keys) {
-      math_.gemm(own(in.q, t), transpose(rows_of(in.k, keys)), keys.of(first(t.scores)), Into::overwrite,
-                 {shape_.kv_heads, wide(), shape_.dim, t.elements()});
+      math_.gemm(own(in.q, t), transpose(rows_of(in.k, keys)), keys.of(t), Into::overwrite,
+                 {shape_.kv_heads, queries_ * shape_.dim, shape_.dim, t.elements()});
     });
-    math_.attention_softmax(t.scores, scale_, shape_.causal);
+    math_.attention_softmax(t.scores, scale_, seen());
   }
 
-  // Counts the columns of the heads that read one key-value head.
-  int64_t wide() const { return queries_ * shape_.dim; }
+  int64_t value_dim() const { return shape_.value_width(); }
+  SeenTokens seen() const { return {shape_.causal, shape_.window}; }
 
   // Counts a sequence's tokens on this rank.
   int64_t own_tokens() const { return shape_.seq / shape_.ranks; }
 
   // Returns the tile's rows of its head of a batch's first key-value head, and keys or values of that.
   Matrix own(TensorView t, const Tile& tile) const {
-    const int64_t width = t.size(1);
-    return columns(t.part((tile.sequence * own_tokens() + tile.begin) * width, {tile.rows, width}),
-                   tile.query * shape_.dim, shape_.dim);
+    const int64_t width = t.size(1), dim = width / shape_.heads;
+    return columns(t.part((tile.sequence * own_tokens() + tile.begin) * width, {tile.rows, width}), tile.query * dim,
+                   dim);
   }
   Matrix rows_of(TensorView t, const Keys& keys) const {
-    return columns(t.part(keys.first, {keys.rows, shape_.kv_heads * shape_.dim}), 0, shape_.dim);
+    const int64_t width = t.size(1);
+    return columns(t.part(keys.rank * shape_.rank_stride + keys.row * width, {keys.rows, width}), 0,
+                   width / shape_.kv_heads);
   }
-  static Matrix first(TensorView matrices) { return matrix(matrices.part(0, {matrices.size(1), matrices.size(2)})); }
 
-  // Calls body(tile) of all sequences and queries. The last tile comes first: it alone sees all keys and values that
-  // the rank's tokens see.
+  // Calls body(tile) of all sequences and queries. The last tile comes first: without a window it alone sees all keys
+  // and values that the rank's tokens see.
   template <class Body>
   void for_each_tile(Body body) {
     const int64_t own_pieces = own_tokens() / piece_;
@@ -149,6 +158,7 @@ class ComposedHeads final : public AttentionHeads {
                       query,
                       piece * piece_ + begin,
                       end - begin,
+                      shape_.window > 0 ? std::max<int64_t>(0, first + begin + 1 - shape_.window) : 0,
                       shape_.causal ? first + end : shape_.seq,
                       piece + 1 == own_pieces && end == piece_};
             tile.scores = shape_.recompute
@@ -161,10 +171,10 @@ class ComposedHeads final : public AttentionHeads {
   int64_t first_place(int64_t piece) const {
     return (piece == 0 ? shape_.rank : 2 * shape_.ranks - 1 - shape_.rank) * piece_;
   }
-  // Returns the (kv_heads, rows, columns) of that number; each number has room for a piece's rows and all columns.
+  // Returns the (kv_heads, rows, to - from) of that number; each number has room for a piece's rows and all columns.
   TensorView matrices(TensorView all, int64_t number, const Tile& tile) const {
     return TensorView(all.data(), {}, shape_.dtype, all.device())
-        .part(number * shape_.kv_heads * piece_ * shape_.seq, {shape_.kv_heads, tile.rows, tile.columns});
+        .part(number * shape_.kv_heads * piece_ * shape_.seq, {shape_.kv_heads, tile.rows, tile.to - tile.from});
   }
 
   Math& math_;

@@ -44,6 +44,12 @@ struct NormInput {
   double epsilon = 0;
 };
 
+/// What a token of attention sees: those up to itself, of these the last `window` (0: all), or all of its sequence.
+struct SeenTokens {
+  bool causal = true;
+  int64_t window = 0;  // 0 unless causal
+};
+
 /// Tokens and their rows of a table, by token and by row. All lie in the math's memory.
 struct TokenRows {
   int64_t tokens = 0;
@@ -129,11 +135,11 @@ class Math {
   /// Rotates the heads of rows (tokens, heads d) in place: numbers j and j + d / 2 of a head, by the angle whose cosine
   /// and sine are numbers j and j + d / 2 of row token % L of `turns` (L, d), of the sums' type. Back: its negative.
   virtual void rotate(TensorView rows, TensorView turns, Turn turn) = 0;
-  /// Turns scores (n, rows, L), in place, into softmaxes of scale times a row's numbers. The rows are those of a
-  /// sequence's last tokens: causal ones have L - rows + i + 1 numbers, and 0 beyond.
-  virtual void attention_softmax(TensorView scores, double scale, bool causal) = 0;
+  /// Turns scores (n, rows, L), in place, into softmaxes of scale times the numbers that a row's token sees, and 0
+  /// beyond. The rows are those of a sequence's last tokens.
+  virtual void attention_softmax(TensorView scores, double scale, SeenTokens seen) = 0;
   /// Sets d = scale p (d - <p, d>), in place, row by row; p is what attention_softmax made.
-  virtual void attention_softmax_backward(TensorView p, TensorView d, double scale, bool causal) = 0;
+  virtual void attention_softmax_backward(TensorView p, TensorView d, double scale, SeenTokens seen) = 0;
   /// Makes the heads of an attention (attention_heads.h): of GEMMs and those softmaxes where a device has nothing
   /// better. Scores that they keep are tensors of `kept`.
   virtual std::unique_ptr<AttentionHeads> make_heads(const HeadsShape& shape, TensorStore& kept);

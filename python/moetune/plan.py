@@ -47,6 +47,7 @@ class Layer:
     shared_hidden: int = 0  #: hidden width of the shared expert; 0: there is none
     kv_heads: Optional[int] = None  #: key-value heads
     head_dim: Optional[int] = None  #: width of a head; None: model_dim / heads
+    window: Optional[int] = None  #: tokens that a token sees; None: all before it
     rope_theta: Optional[float] = None  #: base of rotary positions; None: there are none
     node_limit: Optional[int] = None  #: most nodes that a token's experts are on; None: any
     capacity_factor: Optional[float] = None  #: f; None: dropless

@@ -132,7 +132,8 @@ def attention_flops(layer):
 
 def scores_flops(layer):
     """Scores, and their product with the values."""
-    return 4 * layer.tokens * layer.seq * attention_columns(layer)[0]
+    pairs = 2 * sum(min(place + 1, layer.window) for place in range(layer.seq)) if layer.window else layer.seq**2
+    return 4 * layer.tokens * min(layer.seq**2, pairs) / layer.seq * attention_columns(layer)[0]
 
 
 def keys_values(layer):

@@ -236,6 +236,7 @@ model_dim = {layer.model_dim}
 hidden = {layer.hidden}
 heads = {layer.heads}
 head_dim = {layer.head_dim}
+window = {layer.window}
 """
 
 

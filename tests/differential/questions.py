@@ -108,6 +108,7 @@ def random_layer(rng, profile, **fixed):
     layer.model_dim = layer.heads * rng.choice([4, 8, 16, 32, 64])
     if rng.random() < 0.3:
         layer.head_dim, layer.model_dim = rng.choice([4, 24, 64, 128]), rng.choice([40, 96, 336, 1024])
+    layer.window = rng.choice([1, 7, 64, 1000]) if rng.random() < 0.2 else 0
     layer.hidden = layer.esp * rng.choice([8, 40, 64, 128, 300, 512, 1024])
     layer.shared_hidden = layer.mp * rng.choice([16, 64, 200]) if rng.random() < 0.25 else 0
     layer.capacity_factor = rng.choice([1.0, 1.2, 1.25, 2.4, 0.7, "none"])
@@ -140,6 +141,8 @@ def flags_of(layer):
              "--pp", layer.pp, "--placement", layer.placement]
     if layer.head_dim:
         flags += ["--head-dim", layer.head_dim]
+    if layer.window:
+        flags += ["--window", layer.window]
     if layer.shared_hidden:
         flags += ["--shared-hidden", layer.shared_hidden]
     if layer.gate != "gshard":

@@ -12,6 +12,7 @@ class Layer:
     def __init__(self, **keys):
         self.batch, self.seq, self.model_dim, self.hidden = 4, 1024, 1024, 4096
         self.heads, self.kv_heads, self.head_dim, self.shared_hidden = 16, None, 0, 0
+        self.window = 0
         self.experts, self.top_k, self.capacity_factor = 8, 2, 1.2
         self.rounding, self.ffn, self.dtype = "ragged", "gpt", "float32"
         self.dp = self.cp = self.mp = self.ep = self.esp = self.pp = self.edp = 1

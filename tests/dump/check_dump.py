@@ -124,6 +124,7 @@ class Attention:
         self.w, self.seq, self.heads = w, layer["seq"], layer["heads"]
         self.kv, self.d = layer["kv_heads"], layer.get("head_dim", layer["model_dim"] // layer["heads"])
         self.theta, self.causal, self.bias = layer.get("rope_theta", 0), layer.get("causal", True), "bq" in w
+        self.window = layer.get("window", self.seq)
         assert self.bias == layer.get("bias", False)
 
     def split(self, x):  # (tokens, heads d) -> (sequences, heads, L, d)
@@ -157,6 +158,7 @@ class Attention:
         scores = self.q @ self.k.transpose(0, 1, 3, 2) / math.sqrt(self.d)
         if self.causal:
             scores[..., np.triu(np.ones((self.seq, self.seq), bool), 1)] = -np.inf
+            scores[..., np.tril(np.ones((self.seq, self.seq), bool), -self.window)] = -np.inf
         self.p = softmax(scores)
         self.mixed = self.join(self.p @ self.v)
         return self.order.by_rank(self.mixed @ self.w["wo"] + (self.w["bo"] if self.bias else 0))

@@ -25,6 +25,8 @@ LAYERS = {
                "--norm", "rmsnorm", "--experts", "32", "--workload", "zipf:1"],
     "shared": ["--schedule", "fsmoe,parm-s1,ds-moe-replicated,monta-o2", "--dtype", "float64", "--ffn", "mixtral",
                "--shared-hidden", "96"],
+    "window": ["--schedule", "fsmoe,parm-s2", "--dtype", "float64", "--kv-heads", "4", "--rope-theta", "100",
+               "--window", "5"],
     "rotary": ["--schedule", "fsmoe,parm-s2", "--dtype", "float64", "--kv-heads", "4", "--rope-theta", "100"],
     "wide heads": ["--schedule", "fsmoe,parm-s2", "--dtype", "float64", "--kv-heads", "4", "--head-dim", "24",
                    "--rope-theta", "100", "--bias"],

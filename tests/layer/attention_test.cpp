@@ -16,7 +16,7 @@ struct HeadShape {
   int64_t heads, kv_heads;
   int mp;
   double rope_theta = 0;
-  int64_t head_dim = 0;
+  int64_t head_dim = 0, window = 0;
 };
 
 LayerCase case_of(HeadShape s) {
@@ -25,6 +25,7 @@ LayerCase case_of(HeadShape s) {
   layer.kv_heads = s.kv_heads;
   layer.rope_theta = s.rope_theta;
   layer.head_dim = s.head_dim;
+  layer.window = s.window;
   layer.dtype = DType::float64;
   return complete(layer, {.nodes = 2, .ranks_per_node = s.mp, .mp = s.mp}, Rounding::ragged);
 }
@@ -90,10 +91,12 @@ INSTANTIATE_TEST_SUITE_P(Heads, AttentionTest,
                                          HeadShape{6, 3, 2}, HeadShape{12, 4, 3}, HeadShape{12, 1, 1},
                                          HeadShape{4, 4, 1, 100}, HeadShape{6, 3, 2, 1e4}, HeadShape{5, 5, 2, 0, 6},
                                          HeadShape{6, 3, 2, 1e4, 10}, HeadShape{12, 4, 3, 100, 6},
-                                         HeadShape{8, 4, 2, 0, 1}),
+                                         HeadShape{8, 4, 2, 0, 1}, HeadShape{4, 4, 1, 0, 0, 3},
+                                         HeadShape{6, 3, 2, 1e4, 10, 1}, HeadShape{12, 4, 3, 100, 6, 6}),
                          [](const auto& row) {
-                           return fmt::format("h{}kv{}mp{}{}w{}", row.param.heads, row.param.kv_heads, row.param.mp,
-                                              row.param.rope_theta > 0 ? "rotary" : "", row.param.head_dim);
+                           return fmt::format("h{}kv{}mp{}{}w{}window{}", row.param.heads, row.param.kv_heads,
+                                              row.param.mp, row.param.rope_theta > 0 ? "rotary" : "",
+                                              row.param.head_dim, row.param.window);
                          });
 
 TEST(Attention, HeadsOfOddWidthHaveNoPairsToRotate) {

@@ -91,7 +91,7 @@ std::vector<Axis> make_axes() {
   all.push_back({"routing", {"even", "skewed"}});
   all.push_back({"top-k", {"1", "2", "5"}});
   all.push_back({"shared expert", {"none", "narrow", "wide"}});
-  all.push_back({"positions", {"none", "rotary", "none, all tokens seen"}});
+  all.push_back({"positions", {"none", "rotary", "none, all tokens seen", "rotary, window 5"}});
   all.push_back({"biases", {"none", "all"}});
   all.push_back({"context parallel", {"1", "2", "4"}});
   return all;
@@ -145,7 +145,8 @@ LayerCase shape_of(const Point& point) {
   layer.experts = s.ep == 3 ? 6 : 8;
   layer.top_k = kTopK[point[12]];
   layer.shared_hidden = kShared[point[13]];
-  layer.rope_theta = point[14] == 1 ? 10 : 0;
+  layer.rope_theta = point[14] % 2 == 1 ? 10 : 0;
+  layer.window = point[14] == 3 ? 5 : 0;
   layer.causal = point[14] != 2;
   layer.bias = point[15] == 1;
   layer.dtype = DType::float64;

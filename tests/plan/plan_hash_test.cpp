@@ -47,6 +47,7 @@ std::vector<std::pair<std::string, Change>> shape_changes() {
       {"node_limit", layer(&LayerShape::node_limit, 64)},
       {"kv_heads", layer(&LayerShape::kv_heads, 2)},
       {"head_dim", layer(&LayerShape::head_dim, 5)},
+      {"window", layer(&LayerShape::window, 7)},
       {"rope_theta", layer(&LayerShape::rope_theta, 1e4)},
       {"causal", layer(&LayerShape::causal, false)},
       {"bias", layer(&LayerShape::bias, true)},

@@ -137,6 +137,22 @@ TEST(Volumes, HeadsMayBeWiderThanTheModel) {
   EXPECT_EQ(complete(l, {}, Rounding::ragged).layer.head_dim, 0) << "as by default: one layer has one hash";
 }
 
+// Half of what is counted is the band: the pairs of a token and one that it sees.
+TEST(Volumes, WindowsCountTheirBandTwice) {
+  for (const int64_t window : {1, 2, 7, 63, 64, 65}) {
+    LayerShape l{.batch = 3, .seq = 64, .model_dim = 640, .hidden = 128, .heads = 10, .experts = 2};
+    l.window = window;
+    const LayerCase c = complete(l, {}, Rounding::ragged);
+    EXPECT_EQ(c.layer.window, window < 64 ? window : 0) << "one that sees all is none: one layer has one hash";
+    double band = 0;
+    for (int64_t token = 0; token < 64; ++token)
+      for (int64_t seen = 0; seen <= token; ++seen) band += token - seen < window ? 1 : 0;
+    const double expected = window < 63 ? 2 * band : 64.0 * 64;
+    EXPECT_NEAR(scores_flops(c), 2 * 2 * 3 * expected * 640, 1e-6) << window;
+    EXPECT_NEAR(attention_flops(c) - scores_flops(c), 2.0 * 3 * 64 * 4 * 640 * 640, 1e-6);
+  }
+}
+
 TEST(Volumes, UnevenHeadsCountTheLargestShard) {
   LayerShape l{.model_dim = 1600, .hidden = 6400, .heads = 25};  // GPT2-XL
   const LayerCase c = complete(l, {.nodes = 8, .ranks_per_node = 4}, Rounding::ragged);

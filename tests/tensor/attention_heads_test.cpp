@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <functional>
 #include <gtest/gtest.h>
+#include <numeric>
 
 #include "moe/base/random.h"
 #include "moe/tensor/tensor.h"
@@ -30,9 +31,10 @@ Results results_of(
     AttentionHeads& heads, const HeadsShape& shape, const std::function<void()>& between = [] {}) {
   const int64_t wide = shape.heads * shape.dim, narrow = shape.kv_heads * shape.dim;
   const Tensor q = random_tensor({shape.tokens, wide}, 1), k = random_tensor({shape.tokens, narrow}, 2);
-  const Tensor v = random_tensor({shape.tokens, narrow}, 3), dy = random_tensor({shape.tokens, wide}, 4);
-  Results r{random_tensor({shape.tokens, wide}, 5), random_tensor({shape.tokens, wide}, 6),
-            random_tensor({shape.tokens, narrow}, 7), random_tensor({shape.tokens, narrow}, 8)};
+  const int64_t mixed = shape.heads * shape.value_width(), values = shape.kv_heads * shape.value_width();
+  const Tensor v = random_tensor({shape.tokens, values}, 3), dy = random_tensor({shape.tokens, mixed}, 4);
+  Results r{random_tensor({shape.tokens, mixed}, 5), random_tensor({shape.tokens, wide}, 6),
+            random_tensor({shape.tokens, narrow}, 7), random_tensor({shape.tokens, values}, 8)};
   for (int again = 0; again < 2; ++again) {  // nothing is left of a pass before
     heads.forward({q, k, v}, r.out);
     between();
@@ -117,6 +119,79 @@ TEST(AttentionHeads, OfTheCpuAreThoseComposed) {
   for (uint64_t draw = 0; draw < 60 && !testing::Test::HasFailure(); ++draw) compare(drawn_shape(draw));
 }
 
+// What a window leaves of whole scores, a number after the other: of values and keys of any widths.
+Results by_numbers(const HeadsShape& shape) {
+  const int64_t dim = shape.dim, value_dim = shape.value_width(), group = shape.heads / shape.kv_heads;
+  const Tensor q = random_tensor({shape.tokens, shape.heads * dim}, 1);
+  const Tensor k = random_tensor({shape.tokens, shape.kv_heads * dim}, 2);
+  const Tensor v = random_tensor({shape.tokens, shape.kv_heads * value_dim}, 3);
+  const Tensor dy = random_tensor({shape.tokens, shape.heads * value_dim}, 4);
+  Results r{Tensor({shape.tokens, shape.heads * value_dim}, DType::float64),
+            Tensor({shape.tokens, shape.heads * dim}, DType::float64),
+            Tensor({shape.tokens, shape.kv_heads * dim}, DType::float64),
+            Tensor({shape.tokens, shape.kv_heads * value_dim}, DType::float64)};
+  for (Tensor* t : {&r.out, &r.dq, &r.dk, &r.dv}) std::fill_n(t->view().as<double>(), t->view().elements(), 0);
+  const auto row = [](const Tensor& t, int64_t token, int64_t head, int64_t width) {
+    return t.view().as<double>() + token * t.view().size(1) + head * width;
+  };
+  const auto dot = [](const double* a, const double* b, int64_t n) { return std::inner_product(a, a + n, b, 0.0); };
+  const auto add = [](double* to, double by, const double* from, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) to[i] += by * from[i];
+  };
+  const double scale = 1 / std::sqrt(static_cast<double>(dim));
+  for (int64_t token = 0; token < shape.tokens; ++token)
+    for (int64_t head = 0; head < shape.heads; ++head) {
+      const int64_t start = token / shape.seq * shape.seq;
+      const int64_t first = shape.window > 0 ? std::max(start, token - shape.window + 1) : start;
+      const int64_t last = shape.causal ? token : start + shape.seq - 1;
+      std::vector<double> p, dp;
+      for (int64_t j = first; j <= last; ++j) {
+        p.push_back(std::exp(scale * dot(row(q, token, head, dim), row(k, j, head / group, dim), dim)));
+        dp.push_back(dot(row(dy, token, head, value_dim), row(v, j, head / group, value_dim), value_dim));
+      }
+      const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+      for (double& share : p) share /= sum;
+      const double mean = std::inner_product(p.begin(), p.end(), dp.begin(), 0.0);
+      for (int64_t j = first; j <= last; ++j) {
+        const auto i = static_cast<size_t>(j - first);
+        const double d = scale * p[i] * (dp[i] - mean);
+        add(row(r.out, token, head, value_dim), p[i], row(v, j, head / group, value_dim), value_dim);
+        add(row(r.dv, j, head / group, value_dim), p[i], row(dy, token, head, value_dim), value_dim);
+        add(row(r.dq, token, head, dim), d, row(k, j, head / group, dim), dim);
+        add(row(r.dk, j, head / group, dim), d, row(q, token, head, dim), dim);
+      }
+    }
+  return r;
+}
+
+TEST(AttentionHeads, OfWindowsAndOtherValuesAreThoseOfEachNumber) {
+  for (uint64_t draw = 270; draw < 390 && !testing::Test::HasFailure(); ++draw) {
+    HeadsShape shape = drawn_shape(draw);
+    const auto below = [&](uint64_t stream, int64_t most) {
+      return static_cast<int64_t>(random_bits(9, stream, draw) % static_cast<uint64_t>(most));
+    };
+    if (shape.seq > 40) shape.tokens = shape.seq;
+    if (draw % 3 != 0) shape.window = 1 + below(7, shape.seq + 2);
+    if (draw % 2 == 0) shape.value_dim = 1 + below(8, 33);
+    shape.causal = shape.window > 0 || draw % 4 == 0;
+    shape.recompute = draw % 5 < 3;
+    const std::string what =
+        fmt::format("L {}, {} heads of {} and {} over {}, window {}, causal {}", shape.seq, shape.heads, shape.dim,
+                    shape.value_width(), shape.kv_heads, shape.window, shape.causal);
+    TensorStore kept;
+    const auto own = make_composed_heads(cpu_math(), shape, kept, nullptr, 1 + below(9, shape.seq));
+    const auto devices = cpu_math().make_heads(shape, kept);
+    const Results expected = by_numbers(shape);
+    for (AttentionHeads* heads : {own.get(), devices.get()}) {
+      const Results found = results_of(*heads, shape);
+      expect_near(found.out, expected.out, what);
+      expect_near(found.dq, expected.dq, what + ", dq");
+      expect_near(found.dk, expected.dk, what + ", dk");
+      expect_near(found.dv, expected.dv, what + ", dv");
+    }
+  }
+}
+
 // What LibTorch computes on a GPU, by the same calls.
 TEST(AttentionHeads, OfTorchAreThoseComposed) {
   for (uint64_t draw = 150; draw < 210 && !testing::Test::HasFailure(); ++draw) {
@@ -173,12 +248,12 @@ Tensor by_rank(const TensorView& whole, const HeadsShape& of, int ranks) {
 
 void compare_shared(const HeadsShape& whole, int ranks, int64_t tile) {
   const std::string what =
-      fmt::format("L {} over {} ranks by {}, {} heads of {} over {}, causal {}, recompute {}", whole.seq, ranks, tile,
-                  whole.heads, whole.dim, whole.kv_heads, whole.causal, whole.recompute);
+      fmt::format("L {} over {} ranks by {}, {} heads of {} over {}, causal {}, window {}, recompute {}", whole.seq,
+                  ranks, tile, whole.heads, whole.dim, whole.kv_heads, whole.causal, whole.window, whole.recompute);
   const int64_t wide = whole.heads * whole.dim, narrow = whole.kv_heads * whole.dim, own = whole.tokens / ranks;
   const Tensor q = random_tensor({whole.tokens, wide}, 1), k = random_tensor({whole.tokens, narrow}, 2);
   const Tensor v = random_tensor({whole.tokens, narrow}, 3), dy = random_tensor({whole.tokens, wide}, 4);
-  const Results expected = results_of(*make_flash_heads(whole), whole);
+  const Results expected = by_numbers(whole);
   const Tensor all_k = by_rank(k, whole, ranks), all_v = by_rank(v, whole, ranks);
   const Tensor expected_dk = by_rank(expected.dk, whole, ranks), expected_dv = by_rank(expected.dv, whole, ranks);
   std::vector<double> dk(static_cast<size_t>(expected_dk.view().elements())), dv(dk.size());
@@ -191,7 +266,8 @@ void compare_shared(const HeadsShape& whole, int ranks, int64_t tile) {
     Tensor out({own, wide}, DType::float64), dq({own, wide}, DType::float64);
     Tensor d_keys = random_tensor({2 * ranks * own * narrow}, 5),
            d_values = random_tensor({2 * ranks * own * narrow}, 6);
-    const HeadInputs in{own_q, all_k, all_v}, d{dq, d_keys, d_values};
+    const auto first = [&](const Tensor& all) { return all.view().part(0, {own, narrow}); };
+    const HeadInputs in{own_q, first(all_k), first(all_v)}, d{dq, first(d_keys), first(d_values)};
     heads->forward(in, out);
     heads->backward(in, out, d_out, d);
     expect_near(out, rows_of_rank(expected.out, whole, ranks, rank), what);
@@ -217,6 +293,7 @@ TEST(AttentionHeads, OfRanksThatShareSequencesAreTheirsOfTheWhole) {
     shape.tokens = sequences * shape.seq;
     shape.causal = draw % 4 != 0;
     shape.recompute = draw % 2 == 0;
+    if (shape.causal && draw % 3 == 0) shape.window = 1 + shape.seq / 3;
     compare_shared(shape, ranks, 1 + static_cast<int64_t>(draw % 5));
   }
 }

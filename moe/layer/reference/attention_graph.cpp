@@ -42,6 +42,7 @@ at::Tensor attention_graph(const LayerShape& l, const at::Tensor& x, const Graph
   const at::Tensor q = rotary_graph(l, split(kWq, kBq)), k = rotary_graph(l, split(kWk, kBk));
   at::Tensor scores = moe::product(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(d));
   if (l.causal) scores = scores.masked_fill(at::ones({l.seq, l.seq}, at::kBool).triu(1), -INFINITY);
+  if (l.window > 0) scores = scores.masked_fill(at::ones({l.seq, l.seq}, at::kBool).tril(-l.window), -INFINITY);
   const at::Tensor mixed = moe::product(softmax_of(scores, -1), split(kWv, kBv));
   return product(mixed.transpose(1, 2).reshape({x.size(0), attention_width(l)}), kWo, kBo);
 }

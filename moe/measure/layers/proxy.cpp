@@ -47,6 +47,8 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
   const double tokens = rows * parallel.mp * parallel.cp * static_cast<double>(layer.experts) /
                         (static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1.0));
   layer.seq = parallel.cp > 1 ? whole_steps(kTokensASample, 2 * parallel.cp * parallel.mp) : kTokensASample;
+  if (layer.window > 0)  // the same share of a sample
+    layer.window = std::max<int64_t>(1, layer.window * layer.seq / nominal.layer.seq);
   layer.batch = static_cast<int64_t>(std::ceil(tokens / static_cast<double>(layer.seq)));
   const Rounding rounding = nominal.rounding == Rounding::exact ? Rounding::ragged : nominal.rounding;
   LayerCase small = complete(layer, parallel, rounding);

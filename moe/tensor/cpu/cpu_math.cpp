@@ -1,6 +1,7 @@
 // Computes Math on the CPU.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "moe/tensor/attention_heads.h"
@@ -94,36 +95,41 @@ void rotate_rows(TensorView rows, TensorView turns, T sign) {
   });
 }
 
-// Counts the numbers that row r of matrices (rows, L) sees.
-int64_t seen_by(int64_t r, int64_t rows, int64_t seq, bool causal) { return causal ? seq - rows + r % rows + 1 : seq; }
+// Returns the first of the numbers that row r of matrices (rows, L) sees, and the one behind its last.
+std::pair<int64_t, int64_t> seen_by(int64_t r, int64_t rows, int64_t seq, SeenTokens seen) {
+  const int64_t end = seen.causal ? seq - rows + r % rows + 1 : seq;
+  return {seen.window > 0 ? std::max<int64_t>(0, end - seen.window) : 0, end};
+}
 
 template <class T>
-void attention_softmax_rows(TensorView scores, T scale, bool causal) {
+void attention_softmax_rows(TensorView scores, T scale, SeenTokens seen) {
   const int64_t rows = scores.size(1), seq = scores.size(2);
   T* row = scores.as<T>();
   for (int64_t r = 0; r < scores.size(0) * rows; ++r, row += seq) {
-    const int64_t end = seen_by(r, rows, seq, causal);
-    const T top = *std::max_element(row, row + end);
+    const auto [begin, end] = seen_by(r, rows, seq, seen);
+    const T top = *std::max_element(row + begin, row + end);
     T sum = 0;
-    for (int64_t j = 0; j < end; ++j) sum += row[j] = std::exp(scale * (row[j] - top));
-    for (int64_t j = 0; j < end; ++j) row[j] /= sum;
+    for (int64_t j = begin; j < end; ++j) sum += row[j] = std::exp(scale * (row[j] - top));
+    for (int64_t j = begin; j < end; ++j) row[j] /= sum;
+    std::fill(row, row + begin, T(0));
     std::fill(row + end, row + seq, T(0));
   }
 }
 
 template <class T>
-void attention_softmax_rows_backward(TensorView shares, TensorView gradients, T scale, bool causal) {
+void attention_softmax_rows_backward(TensorView shares, TensorView gradients, T scale, SeenTokens seen) {
   const int64_t rows = shares.size(1), seq = shares.size(2);
   const T* p = shares.as<T>();
   T* d = gradients.as<T>();
   for (int64_t r = 0; r < shares.size(0) * rows; ++r, p += seq, d += seq) {
     T mean = 0;
-    for (int64_t j = 0; j < seen_by(r, rows, seq, causal); ++j) mean += p[j] * d[j];
+    const auto [begin, end] = seen_by(r, rows, seq, seen);
+    for (int64_t j = begin; j < end; ++j) mean += p[j] * d[j];
     for (int64_t j = 0; j < seq; ++j) d[j] = scale * p[j] * (d[j] - mean);
   }
 }
 
-// Heads of sequences that ranks share. They keep nothing between calls: what a call needs lives as long as it.
+// Heads that LibTorch's kernel does not know. They keep nothing between calls: what a call needs lives as long as it.
 class ComposedOnCall final : public AttentionHeads {
  public:
   ComposedOnCall(Math& math, const HeadsShape& shape) : math_(math), shape_(shape) { shape_.recompute = true; }
@@ -147,7 +153,7 @@ class CpuMath final : public Math {
   MemorySpace& memory() override { return cpu_memory(); }
   void use(void*) override {}
   std::unique_ptr<AttentionHeads> make_heads(const HeadsShape& shape, TensorStore&) override {
-    if (shape.ranks == 1) return make_flash_heads(shape);
+    if (shape.is_plain()) return make_flash_heads(shape);
     return std::make_unique<ComposedOnCall>(*this, shape);
   }
   void gemm(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch) override {
@@ -191,16 +197,16 @@ class CpuMath final : public Math {
       rotate_rows(rows, turns, turn == Turn::forward ? T(1) : T(-1));
     });
   }
-  void attention_softmax(TensorView scores, double by, bool causal) override {
+  void attention_softmax(TensorView scores, double by, SeenTokens seen) override {
     with_element(scores.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      attention_softmax_rows(scores, static_cast<T>(by), causal);
+      attention_softmax_rows(scores, static_cast<T>(by), seen);
     });
   }
-  void attention_softmax_backward(TensorView p, TensorView d, double by, bool causal) override {
+  void attention_softmax_backward(TensorView p, TensorView d, double by, SeenTokens seen) override {
     with_element(p.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      attention_softmax_rows_backward(p, d, static_cast<T>(by), causal);
+      attention_softmax_rows_backward(p, d, static_cast<T>(by), seen);
     });
   }
 

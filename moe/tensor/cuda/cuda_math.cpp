@@ -27,7 +27,7 @@ void* CudaMath::scratch(int64_t bytes) {
 }
 
 std::unique_ptr<AttentionHeads> CudaMath::make_heads(const HeadsShape& shape, TensorStore& kept) {
-  if (torch_gpu_ && shape.ranks == 1) return make_torch_heads(shape, TorchGpu{*torch_gpu_, [this] { return stream_; }});
+  if (torch_gpu_ && shape.is_plain()) return make_torch_heads(shape, TorchGpu{*torch_gpu_, [this] { return stream_; }});
   if (!heads_scratch_) heads_scratch_ = std::make_shared<HeadsScratch>();
   return make_composed_heads(*this, shape, kept, heads_scratch_);
 }
@@ -116,14 +116,15 @@ void CudaMath::norm_backward(const NormInput& in, TensorView d, TensorView d_gai
                       [&](int64_t bytes) { return scratch(bytes); });
 }
 
-void CudaMath::attention_softmax(TensorView scores, double by, bool causal) {
-  cuda::attention_softmax({stream_, scores.dtype()}, scores.data(),
-                          {scores.size(0) * scores.size(1), scores.size(1), scores.size(2), by, causal});
+void CudaMath::attention_softmax(TensorView scores, double by, SeenTokens seen) {
+  cuda::attention_softmax(
+      {stream_, scores.dtype()}, scores.data(),
+      {scores.size(0) * scores.size(1), scores.size(1), scores.size(2), by, seen.causal, seen.window});
 }
 
-void CudaMath::attention_softmax_backward(TensorView p, TensorView d, double by, bool causal) {
+void CudaMath::attention_softmax_backward(TensorView p, TensorView d, double by, SeenTokens seen) {
   cuda::attention_softmax_backward({stream_, p.dtype()}, p.data(), d.data(),
-                                   {p.size(0) * p.size(1), p.size(1), p.size(2), by, causal});
+                                   {p.size(0) * p.size(1), p.size(1), p.size(2), by, seen.causal, seen.window});
 }
 
 void CudaMath::look_up(TensorView table, const TokenRows& rows, TensorView out, Into into) {

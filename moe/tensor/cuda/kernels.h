@@ -70,6 +70,7 @@ struct Scores {
   int64_t rows, height, seq;
   double by;
   bool causal;
+  int64_t window;  // tokens that a causal row sees; 0: all up to its own
 };
 void attention_softmax(Work work, void* scores, const Scores& of);
 /// Sets d to by p (d - <p, d>), in place.

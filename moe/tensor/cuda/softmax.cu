@@ -1,4 +1,5 @@
-// Kernels of attention's softmax. Under a causal mask a row is read up to its own token, and 0 beyond.
+// Kernels of attention's softmax. Under a causal mask a row is read up to its own token, and 0 beyond; before its
+// window too.
 #include "moe/tensor/cuda/kernels.h"
 #include "moe/tensor/cuda/row_tile.cuh"
 
@@ -8,10 +9,10 @@ namespace {
 constexpr int kHeldBack = 2;  // packs of all rows together in the backward, which reads two tensors
 constexpr int kRows = 2;      // of a block at most: on an H200 those of 16 bits took up to 13 % longer by four
 
-// How many of R consecutive rows there are, and how many elements each sees.
+// How many of R consecutive rows there are, and which elements each sees: [from, of).
 template <int R>
 struct Seen {
-  int rows, seq, of[R];
+  int rows, seq, from[R], of[R];
 
   __device__ Seen(const Scores& scores, int64_t first)
       : rows(static_cast<int>(scores.rows - first < R ? scores.rows - first : R)), seq(static_cast<int>(scores.seq)) {
@@ -21,8 +22,14 @@ struct Seen {
 #pragma unroll
     for (int r = 0; r < R; ++r) {
       of[r] = r < rows ? own : 0;
+      from[r] = scores.window > 0 && own > scores.window ? own - static_cast<int>(scores.window) : 0;
       if (scores.causal) own = own == seq ? top : own + 1;
     }
+  }
+  __device__ bool has(int r, int column) const { return column >= from[r] && column < of[r]; }
+  // Returns whether the row sees all of a pack.
+  __device__ bool has_all(int r, int column, int elements) const {
+    return column >= from[r] && column + elements <= of[r];
   }
 };
 
@@ -53,15 +60,15 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
   T* rows = scores + first * s.seq;
   const Tile tile(rows, s.seq, [&](int r) { return seen.of[r]; });
   A most[R], sums[R] = {}, held[R][Tile::kPacks][N] = {};  // scores, then their powers
-  // Reads a pack of a row. What lies behind the last number that the row sees is no score.
+  // Reads a pack of a row. What the row does not see is no score.
   const auto read = [&](int r, int c, int column, A(&v)[N]) {
     const Pack<T, N> p = tile.at(r, c, column);
 #pragma unroll
     for (int j = 0; j < N; ++j) v[j] = value_of(p.at[j]);
-    if (column + N <= seen.of[r]) return;
+    if (seen.has_all(r, column, N)) return;
 #pragma unroll
     for (int j = 0; j < N; ++j)
-      if (column + j >= seen.of[r]) v[j] = -INFINITY;
+      if (!seen.has(r, column + j)) v[j] = -INFINITY;
   };
 #pragma unroll
   for (int r = 0; r < R; ++r) {
@@ -124,13 +131,13 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
   const Tile p(scores + first * s.seq, s.seq, end), d(rows, s.seq, end);
   const A by = static_cast<A>(s.by);
   A means[R] = {};
-  // Reads a gradient. Behind the last that a row sees shares are 0, and gradients may be infinite.
+  // Reads a gradient. Beyond what a row sees shares are 0, and gradients may be infinite.
   const auto gradient_at = [&](int r, int c, int column) {
     Pack<T, N> gradient = d.at(r, c, column);
-    if (column + N > seen.of[r])
+    if (!seen.has_all(r, column, N))
 #pragma unroll
       for (int j = 0; j < N; ++j)
-        if (column + j >= seen.of[r]) gradient.at[j] = rounded<T>(0.0F);
+        if (!seen.has(r, column + j)) gradient.at[j] = rounded<T>(0.0F);
     return gradient;
   };
 #pragma unroll

@@ -26,7 +26,7 @@ Effects simulate() {
   Effects e;
   add_planned(e, base, "--no-residual; --no-causal; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000");
   add(e, changes, base, "--jitter 0.1; --jitter 0; --straggler 3:1.5");
-  add(e, changes, base, "--zero 1; --recompute selective; --recompute full");
+  add(e, changes, base, "--zero 1; --recompute selective; --recompute full; --window 128");
   add(e, changes, base, "--node-limit 4");
   add(e, refused, base, "--pp 2; --zero 2; --recompute some; --node-limit 8; --node-limit 0");
   add(e, changes, "--json", "--schedule fsmoe");

@@ -187,6 +187,7 @@ TEST_F(SimulateVerb, RecordsSayWhatTheLayerIs) {
       {{"--aux-loss", "0.5"}, "aux_loss", 0.5},
       {{"--z-loss", "0.5"}, "z_loss", 0.5},
       {{"--head-dim", "96"}, "head_dim", 96},
+      {{"--window", "96"}, "window", 96},
       {{"--rope-theta", "10000"}, "rope_theta", 10000},
       {{"--gate", "switch"}, "gate", "switch"},
       {{"--order", "gshard"}, "order", "gshard"},

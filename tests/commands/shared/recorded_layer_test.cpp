@@ -37,6 +37,7 @@ LayerCase drawn(uint64_t index) {
   l.dtype = one_of(std::array{DType::float32, DType::bfloat16});
   l.gate = one_of(std::array{"gshard", "sigmoid"});
   l.causal = below(2) == 0;
+  l.window = l.causal ? one_of(std::array{0, 48}) : 0;
   l.bias = below(2) == 0;
   ParallelShape p;
   p.nodes = 1 << below(4);

@@ -18,7 +18,7 @@ struct Made {
   std::string hook = "none";
   int64_t top_k = 2, kv_heads = 10;
   double rope_theta = 0;
-  int64_t head_dim = 0;
+  int64_t head_dim = 0, window = 0;
   double losses = 0, skew = 0;
   ParallelShape parallel;
   DType dtype = DType::float64;
@@ -35,6 +35,7 @@ LayerCase case_of(const Made& m) {
   if (in_fp8(m.ffn)) layer.model_dim = kFp8Block, layer.hidden = 2 * kFp8Block, layer.heads = layer.kv_heads = 8;
   layer.rope_theta = m.rope_theta;
   layer.head_dim = m.head_dim;
+  layer.window = m.window;
   layer.capacity_factor = m.skew > 0 ? 0.8 : 1.2;
   layer.dtype = m.dtype;
   layer.gate = m.gate;
@@ -126,6 +127,8 @@ INSTANTIATE_TEST_SUITE_P(
              .rope_theta = 100,
              .head_dim = 6,
              .parallel = four},
+        Made{
+            .name = "switch_window", .gate = "switch", .kv_heads = 5, .rope_theta = 100, .window = 3, .parallel = four},
         Made{.name = "gshard_float32",
              .gate = "gshard",
              .norm = Norm::rmsnorm,

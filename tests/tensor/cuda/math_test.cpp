@@ -210,37 +210,39 @@ TEST_P(CudaMathTest, NormsOfRowsWithAnOutlier) {
 }
 
 // Of tokens that a token does not see even infinite gradients count for nothing.
-TEST_P(CudaMathTest, CausalSoftmaxReadsNothingBehindItsRow) {
-  for (const int64_t seq : {5, 16, 72}) {
-    SCOPED_TRACE(seq);
+TEST_P(CudaMathTest, CausalSoftmaxReadsNothingThatItsRowDoesNotSee) {
+  for (const auto& [seq, window] : {std::pair<int64_t, int64_t>{5, 0}, {16, 0}, {72, 0}, {16, 3}, {72, 33}}) {
+    SCOPED_TRACE(fmt::format("{} tokens, window {}", seq, window));
     const Pair p = random({1, seq, seq}, 1), d = random({1, seq, seq}, 2), infinite = random({1, seq, seq}, 2);
-    math_->attention_softmax(p.device, 0.37, true);
+    math_->attention_softmax(p.device, 0.37, {.window = window});
     for_each_element(infinite.device, [&](int64_t i, auto& v) {
-      if (i % seq > i / seq) v = cuda::rounded<std::remove_reference_t<decltype(v)>>(INFINITY);
+      if (i % seq > i / seq || (window > 0 && i % seq + window <= i / seq))
+        v = cuda::rounded<std::remove_reference_t<decltype(v)>>(INFINITY);
     });
-    for (const Pair* each : {&d, &infinite}) math_->attention_softmax_backward(p.device, each->device, 0.37, true);
+    for (const Pair* each : {&d, &infinite})
+      math_->attention_softmax_backward(p.device, each->device, 0.37, {.window = window});
     expect_near(infinite.device, d.device, 0, "its gradient");
   }
 }
 
 TEST_P(CudaMathTest, AttentionSoftmax) {
-  const auto compare = [&](bool causal, int64_t count, int64_t rows, int64_t seq) {
-    SCOPED_TRACE(fmt::format("{} x {} of {} tokens, causal {}", count, rows, seq, causal));
+  const auto compare = [&](SeenTokens seen, int64_t count, int64_t rows, int64_t seq) {
+    SCOPED_TRACE(fmt::format("{} x {} of {} tokens, causal {}, window {}", count, rows, seq, seen.causal, seen.window));
     Pair p = random({count, rows, seq}, 1), d = random({count, rows, seq}, 2);
-    math_->attention_softmax(p.device, 0.37, causal), cpu_math().attention_softmax(p.reference, 0.37, causal);
+    math_->attention_softmax(p.device, 0.37, seen), cpu_math().attention_softmax(p.reference, 0.37, seen);
     expect_near(p, "softmax", 2);
-    math_->attention_softmax_backward(p.device, d.device, 0.37, causal);
-    cpu_math().attention_softmax_backward(p.reference, d.reference, 0.37, causal);
+    math_->attention_softmax_backward(p.device, d.device, 0.37, seen);
+    cpu_math().attention_softmax_backward(p.reference, d.reference, 0.37, seen);
     expect_near(d, "its gradient", 4);
   };
-  for (const bool causal : {true, false}) {
-    for (const int64_t seq : {1, 5, 32, 70, 264}) compare(causal, 3, seq, seq);
-    for (const int64_t packs : {257, 600, 1300}) compare(causal, 1, 3, packs_of(GetParam(), packs));
+  for (const SeenTokens seen : {SeenTokens{true, 0}, {false, 0}, {true, 1}, {true, 21}, {true, 200}}) {
+    for (const int64_t seq : {1, 5, 32, 70, 264}) compare(seen, 3, seq, seq);
+    for (const int64_t packs : {257, 600, 1300}) compare(seen, 1, 3, packs_of(GetParam(), packs));
     for (const int64_t rows : {1, 7, 64}) {  // the last of a sequence
-      compare(causal, 3, rows, 70);
-      compare(causal, 3, rows, packs_of(GetParam(), 40));
+      compare(seen, 3, rows, 70);
+      compare(seen, 3, rows, packs_of(GetParam(), 40));
     }
-    compare(causal, 1, 1029, 1029);  // more than registers hold
+    compare(seen, 1, 1029, 1029);  // more than registers hold
   }
 }
 
