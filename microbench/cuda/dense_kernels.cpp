@@ -58,10 +58,10 @@ const Op kOps[] = {
     {"rmsnorm", 2, [](Math& m, const Operands& o, void*) { m.norm(o.norm(false), o.out); }},
     {"rmsnorm backward", 3, [](Math& m, const Operands& o, void*) { m.norm_backward(o.norm(false), o.out, o.d_gain); },
      &Operands::d, &Operands::d_gain},
-    {"softmax", 1.5, [](Math& m, const Operands& o, void*) { m.attention_softmax(o.scores(o.out), 1, true); },
+    {"softmax", 1.5, [](Math& m, const Operands& o, void*) { m.attention_softmax(o.scores(o.out), 1, {}); },
      &Operands::a},
     {"softmax backward", 2,
-     [](Math& m, const Operands& o, void*) { m.attention_softmax_backward(o.scores(o.p), o.scores(o.out), 1, true); },
+     [](Math& m, const Operands& o, void*) { m.attention_softmax_backward(o.scores(o.p), o.scores(o.out), 1, {}); },
      &Operands::d},
     {"sum of 3", 4, add_up},
 };
@@ -82,7 +82,7 @@ class Dense {
         other_(made(false)),
         gain_(random_rows({kSeq}, dtype, math.memory())),
         d_gain_({kSeq}, dtype, math.memory()) {
-    math.attention_softmax(on_gpu().scores(p_), 1, true);
+    math.attention_softmax(on_gpu().scores(p_), 1, {});
   }
 
   std::vector<measure::Kernel> kernels() {

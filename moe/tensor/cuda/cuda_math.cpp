@@ -29,7 +29,9 @@ void* CudaMath::scratch(int64_t bytes) {
 std::unique_ptr<AttentionHeads> CudaMath::make_heads(const HeadsShape& shape, TensorStore& kept) {
   if (torch_gpu_ && shape.is_plain()) return make_torch_heads(shape, TorchGpu{*torch_gpu_, [this] { return stream_; }});
   if (!heads_scratch_) heads_scratch_ = std::make_shared<HeadsScratch>();
-  return make_composed_heads(*this, shape, kept, heads_scratch_);
+  HeadsShape own = shape;
+  own.recompute = shape.recompute || torch_gpu_;  // beside LibTorch's no heads keep scores (keeps_scores)
+  return make_composed_heads(*this, own, kept, heads_scratch_);
 }
 
 void CudaMath::round_fp8(const Matrix& from, const Fp8Matrix& to, const Fp8Matrix* turned) {
