@@ -30,7 +30,7 @@ FLAGS = """
 --batch --seq --model-dim --hidden --shared-hidden --heads --kv-heads --head-dim --experts --top-k --capacity-factor
 --capacity-rounding --ffn --gate --dtype --dp --mp --ep --esp --pp --placement --zero --recompute --node-limit
 --degree-forward --degree-backward --layers --micro-op-bytes --min-chunk-bytes --partition --jitter --straggler
---zipf --samples --seed --gantt --micro-batches --pipeline --schedule --cluster --model --layer --rope-theta
+--zipf --samples --seed --gantt --micro-batches --pipeline --schedule --cluster --model --layer --rope-theta --window
 """.split()
 
 
