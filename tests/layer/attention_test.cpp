@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Heads, AttentionTest,
                                          HeadShape{4, 4, 1, 100}, HeadShape{6, 3, 2, 1e4}, HeadShape{5, 5, 2, 0, 6},
                                          HeadShape{6, 3, 2, 1e4, 10}, HeadShape{12, 4, 3, 100, 6},
                                          HeadShape{8, 4, 2, 0, 1}, HeadShape{4, 4, 1, 0, 0, 3},
-                                         HeadShape{6, 3, 2, 1e4, 10, 1}, HeadShape{12, 4, 3, 100, 6, 6}),
+                                         HeadShape{6, 3, 2, 1e4, 10, 2}, HeadShape{12, 4, 3, 100, 6, 6}),
                          [](const auto& row) {
                            return fmt::format("h{}kv{}mp{}{}w{}window{}", row.param.heads, row.param.kv_heads,
                                               row.param.mp, row.param.rope_theta > 0 ? "rotary" : "",
