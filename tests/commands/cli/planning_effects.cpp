@@ -90,7 +90,7 @@ Effects memory() {
       "--parm");
   add(e, describes, base,
       "--dispatcher 2dh; --no-residual; --no-causal; --aux-loss 0.01; --z-loss 0.01; "
-      "--rope-theta 10000; --placement ep-inside");
+      "--rope-theta 10000; --window 128; --placement ep-inside");
   add(e, changes, stages, "--micro-batches 4");
   add(e, changes, stages + " --micro-batches 8", "--pipeline 1f1b; --virtual-stages 2");
   add(e, refused, stages + " --micro-batches 3", "--virtual-stages 2");
@@ -143,7 +143,8 @@ Effects tune() {
   add_planned(e, "--no-verify --schedule fsmoe --nearest --no-residual --json",
               "--no-causal; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000");
   add(e, parsed, "", "--no-residual");
-  add(e, changes, one, "--shape auto; --global-batch 64; --current tutel:2; --zero 1; --recompute selective");
+  add(e, changes, one,
+      "--window 128; --shape auto; --global-batch 64; --current tutel:2; --zero 1; --recompute selective");
   add(e, changes, "--no-verify --nearest --layers 2 --json", "--framework tutel");
   add(e, parsed, "", "--zero 1; --recompute selective");
   add(e, changes, one, "--node-limit 4");
