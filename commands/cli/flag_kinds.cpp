@@ -287,7 +287,9 @@ void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std
 }
 
 void add_plan(CLI::App& verb, std::string& plan, const std::vector<std::string>& kept) {
-  add_text(verb, "--plan", "FILE", plan, "a plan file (export plan) instead of a layer and a schedule")->group(kWhat);
+  add_text(verb, "--plan", "FILE", plan,
+           "a plan file (export plan, --save-plan) instead of flags of layers and schedules")
+      ->group(kWhat);
   stands_alone(verb, "--plan", kept);
 }
 

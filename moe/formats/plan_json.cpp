@@ -325,6 +325,8 @@ void read_iteration(const TableReader& document, Plan& plan) {
   if (!document.has("ends")) return;
   const TableReader ends = document.table("ends", kEndKeys);
   plan.ends = {weights_from(ends.table("embedding", kWeightKeys)), weights_from(ends.table("head", kWeightKeys))};
+  if (plan.vocabulary > 0 && plan.ends != end_weights(plan.shape, plan.vocabulary, plan.step.tied))
+    document.fail(document.value("ends"), "ends", fmt::format("the weights of a vocabulary of {}", plan.vocabulary));
 }
 
 // Reads the layer of a task or an access; in an iteration its ends have numbers too.

@@ -67,6 +67,8 @@ class PlanRuns(ProgramTest):
         self.assertIn("--optimizer", self.refused("modelbench", *model, "--plan", "plan.json", "--optimizer", "sgd"))
         self.assertIn("--clip-norm", self.refused("modelbench", *model, "--plan", "plan.json", "--clip-norm", "0"))
         self.assertIn("modelbench --plan", self.refused("layerbench", "--cluster", "host", "--plan", "plan.json"))
+        self.path("words.json", json.dumps(dict(plan, vocabulary=17)))
+        self.assertIn("words.json: ends: ", self.refused("modelbench", *model, "--plan", "words.json"))
         first, second = [task for task in plan["tasks"] if task["kind"] == "head" and task["phase"] == "forward"]
         plan["tasks"][first["id"]]["micro_batch"] = second["micro_batch"]
         self.path("plan.json", json.dumps(plan))
