@@ -66,6 +66,11 @@ LinaStep measured(const ModelResult& result, const std::vector<double>& alone_s)
     step.alltoall_backward_s += seconds;
     slowdowns.push_back(seconds / alone_s[static_cast<size_t>(task.id)]);
   }
+  const auto& lanes = result.plan.structure->lanes;
+  for (const int id : lanes.front().queue)
+    step.utilization += (t.end_s[static_cast<size_t>(id)] - t.start_s[static_cast<size_t>(id)]) / step.step_s;
+  for (size_t lane = 1; lane < lanes.size(); ++lane)
+    for (const int id : lanes[lane].queue) step.communication_s += alone_s[static_cast<size_t>(id)];
   if (!slowdowns.empty()) step.slowdown = upper_median(std::move(slowdowns));
   const double forward_s = step.alltoall_s - step.alltoall_backward_s;
   if (step.alltoall_s > 0) step.efficiency = overlap / step.alltoall_s;
@@ -136,11 +141,49 @@ std::optional<LinaStep> lina_step(const LinaRun& run, const Assumptions& assumed
   return std::nullopt;
 }
 
-LinaRule lina_rule(const std::string& model, int experts, const Assumptions& assumed) {
+std::vector<LinaPacking> lina_packing_steps(const std::string& model, int experts, const Assumptions& assumed) {
   const Profile profile = lina_profile(model, assumed);
-  const LayerPricer pricer(profile, lina_case(model, experts, assumed));
-  const std::vector<LayerResult> all = tune_packings(LayerSearch().replay(find_schedule("lina-packed"), pricer), {});
-  return {all.back().decision.packing, all.front().total_s() / all.back().total_s()};
+  const LayerCase shape = lina_case(model, experts, assumed);
+  const LayerPricer pricer(profile, shape);
+  std::vector<LinaPacking> found;
+  for (const LayerResult& layer : tune_packings(LayerSearch().replay(find_schedule("lina-packed"), pricer), {})) {
+    const LayerPricer packed(profile, decided_case(shape, layer.decision));
+    const double rows = static_cast<double>(packed.rows()) / layer.decision.degree_forward;
+    found.push_back({layer.decision.packing, {}, layer.total_s()});
+    if (!packed.has(GroupKind::ep)) continue;
+    found.back().times = {.expert_s = packed.chunk_seconds(TaskKind::expert, Phase::forward, rows),
+                          .alltoall_s = packed.chunk_seconds(TaskKind::dispatch, Phase::forward, rows)};
+  }
+  return found;
+}
+
+LinaRule lina_rule(const std::string& model, int experts, const Assumptions& assumed) {
+  const std::vector<LinaPacking> all = lina_packing_steps(model, experts, assumed);
+  return {all.back().packing, all.front().layer_s / all.back().layer_s};
+}
+
+MemoryEstimate lina_memory(const std::string& model, int packing, const Assumptions& assumed) {
+  const Model file = find_model(model);
+  return estimate_memory({.shape = decided_case(lina_case(model, kGpus, assumed), {.packing = packing}),
+                          .layers = file.layers,
+                          .vocabulary = file.vocabulary,
+                          .tied_embedding = file.tied_embedding});
+}
+
+// An AlltoAll of one micro-op is not cut, nor is a gradient tensor of up to 30 MB, as all but the embedding's are.
+double lina_concatenation_s(const std::string& model, const Assumptions& assumed) {
+  const Model file = find_model(model);
+  ModelShape shape{lina_case(model, kGpus, assumed), file.layers};
+  add_ends(shape, file.vocabulary, file.tied_embedding);
+  const LayerShape& layer = shape.shape.layer;
+  const LayerPricer pricer(lina_profile(model, assumed), shape.shape);
+  const int64_t width = layer.model_dim * bytes_of(layer.dtype);
+  const int64_t alltoall = pricer.rows() * layer.experts * width;
+  int64_t bytes = 0;
+  if (alltoall > kMicroOpBytes) bytes += 4 * int64_t{file.layers} * alltoall;
+  for (const int64_t end : {shape.embedding_gradient_bytes, shape.head_gradient_bytes})
+    if (end > kMicroOpBytes) bytes += end;
+  return 2 * static_cast<double>(bytes) / assumed_value(assumed, "copy_bytes_per_s");
 }
 
 // Returns what follows from print alone.
@@ -229,6 +272,106 @@ std::string lina_packings(const LinaSteps& steps, const Assumptions& assumed) {
       chosen, rule, steps.at({kLinaModels[0], 2, "lina-packed"}).packing);
 }
 
+Comparison lina_table4(const LinaSteps& steps, const Assumptions* assumed) {
+  Comparison c{.caption = "utilization and peak memory of a GPU with 16 experts (Table 4)",
+               .label_names = {"model", "of", "experts a device"},
+               .quantity = kShare};
+  const std::vector<PrintedPipelining> packings = printed_lina_table3();
+  for (const PrintedUtilization& row : printed_lina_table4()) {
+    const int packed = std::ranges::find(packings, row.model, &PrintedPipelining::model)->experts_a_device;
+    std::optional<double> baseline, lina, memory, memory_lina;
+    int ours = 1;
+    if (assumed != nullptr) {
+      const LinaStep& step = steps.at({row.model, kGpus, "lina-packed"});
+      baseline = steps.at({row.model, kGpus, "lina-baseline"}).utilization;
+      lina = step.utilization;
+      ours = step.packing;
+      memory = lina_memory(row.model, 1, *assumed).total() / kGpuBytes;
+      memory_lina = lina_memory(row.model, packed, *assumed).total() / kGpuBytes;
+    }
+    const std::string both = assumed == nullptr ? fmt::format("{}", packed) : fmt::format("{}, ours {}", packed, ours);
+    c.figures.push_back({{row.model, "utilization, baseline", "1"}, "", row.baseline, baseline});
+    c.figures.push_back({{row.model, "utilization, Lina", both}, "", row.lina, lina});
+    c.figures.push_back({{row.model, "memory, baseline", "1"}, "", row.memory, memory});
+    c.figures.push_back({{row.model, "memory, Lina", fmt::format("{}", packed)}, "", row.memory_lina, memory_lina});
+  }
+  return c;
+}
+
+Comparison lina_overheads(const LinaSteps& steps, const Assumptions* assumed) {
+  Comparison c{.caption = "overheads of micro-ops with 16 experts, without packing (section 7.2.2)",
+               .label_names = {"of", "model"},
+               .quantity = {"share", "%", 100, 2}};
+  const auto add = [&](const std::string& what, double printed, auto share) {
+    double mean = 0;
+    std::vector<Figure> models;
+    for (const std::string& model : kLinaModels) {
+      std::optional<double> ours;
+      if (assumed != nullptr)
+        ours = share(model, steps.at({model, kGpus, "lina"}), steps.at({model, kGpus, "lina-baseline"}));
+      if (ours) mean += *ours / static_cast<double>(kLinaModels.size());
+      models.push_back({{what, model}, "", std::nullopt, ours});
+    }
+    c.figures.push_back({{what, "mean"}, "", printed, assumed == nullptr ? std::nullopt : std::optional(mean)});
+    c.figures.insert(c.figures.end(), models.begin(), models.end());
+  };
+  add("partition and concatenation, of a step", printed_lina_text("partition_share"),
+      [&](const std::string& model, const LinaStep& lina, const LinaStep&) {
+        return lina_concatenation_s(model, *assumed) / lina.step_s;
+      });
+  add("communication, longer by", printed_lina_text("micro_op_longer"),
+      [](const std::string&, const LinaStep& lina, const LinaStep& baseline) {
+        return lina.communication_s / baseline.communication_s - 1;
+      });
+  return c;
+}
+
+TextTable lina_controller(const Assumptions& assumed) {
+  TextTable table{
+      "experts a device by Lina's packing controller with 16 experts, fed with the replay's micro-ops of a forward",
+      {"model", "steps", "experts a device", "expert, ms", "AlltoAll, ms"},
+      {}};
+  constexpr int kSteps = 30;
+  for (const std::string& model : kLinaModels) {
+    const std::vector<LinaPacking> all = lina_packing_steps(model, kGpus, assumed);
+    PackingController controller(all.back().packing);
+    int first = 1;
+    for (int step = 1; step <= kSteps; ++step) {
+      const LinaPacking& now = *std::ranges::find(all, controller.packing(), &LinaPacking::packing);
+      controller.record(now.times);
+      if (!controller.end_step(step) && step < kSteps) continue;
+      table.rows.push_back({model, fmt::format("{} to {}", first, step), fmt::format("{}", now.packing),
+                            fmt::format("{:.3f}", 1e3 * now.times.expert_s),
+                            fmt::format("{:.3f}", 1e3 * now.times.alltoall_s)});
+      first = step + 1;
+    }
+  }
+  return table;
+}
+
+std::string lina_table4_unexplained() {
+  std::string grown;
+  double gain = 0, more = 0;
+  const std::vector<PrintedPipelining> packings = printed_lina_table3();
+  for (const PrintedUtilization& row : printed_lina_table4()) {
+    const Model model = find_model(row.model);
+    const int packed = std::ranges::find(packings, row.model, &PrintedPipelining::model)->experts_a_device;
+    const double expert = 2.0 * static_cast<double>(model.layer.model_dim * model.layer.hidden);
+    const double states = 1e-9 * 16 * expert * (packed - 1) * model.layers;
+    const double printed = 1e-9 * (row.memory_lina - row.memory) * kGpuBytes;
+    grown += fmt::format("{}{} {:.1f} GB more, its packed experts' states {:.1f} GB", grown.empty() ? "" : "; ",
+                         row.model, printed, states);
+    gain += 100 * (row.lina - row.baseline) / 3;
+    if (row.model == kLinaModels[2]) more = 100 * (row.memory_lina - row.memory);
+  }
+  return fmt::format(
+      "Table 4's memory grows by more than what is packed. By 16 bytes a parameter, of 40 GB: {}. Moving all of these "
+      "parameters to the host would therefore free little: what fills the GPUs is something else, which is not "
+      "printed. The text has {:.1f} % more utilization and {:.1f} % more memory (BERT2GPT2), the table {:.1f} and "
+      "{:.1f} points.",
+      grown, 100 * printed_lina_text("utilization_gain"), 100 * printed_lina_text("memory_gain_bert2gpt2"), gain, more);
+}
+
 std::vector<std::string> lina_conventions() {
   return {
       "Whole models, one step, forward and backward, with the gradients of embedding and output projection (one "
@@ -242,7 +385,15 @@ std::vector<std::string> lina_conventions() {
       "the end of the last, summed. Pipelining efficiency: computation's busy share while an AlltoAll runs, both "
       "phases.",
       "lina-packed sums the gradients of replicas in micro-ops of their own, each matrix of an expert cut alone; the "
-      "fusing of packed experts' kernels (multi-stream execution, section 6.1) changes no time here."};
+      "fusing of packed experts' kernels (multi-stream execution, section 6.1) changes no time here.",
+      "Utilization: computation's busy share of a step. Memory: the estimate of a rank, Adam, no offloading, with the "
+      "experts a device that Table 3 prints.",
+      "Overheads: cutting makes views; concatenation reads and writes all bytes of AlltoAlls and gradient tensors that "
+      "are cut. Communication: all collectives of a step, each alone, with micro-ops (lina) over without "
+      "(lina-baseline).",
+      "The packing controller decides at step 10 and at every fourth step from there on. It is replayed: a run does "
+      "not "
+      "change its plan between steps, so packing online is not run."};
 }
 
 // Lina's training speedups (section 7.2). None of its coefficients, batches or sequence lengths is printed: what print
@@ -420,9 +571,12 @@ Report lina_training(Study& study) {
   report.comparisons = {speedups(printed, steps), alltoall_alone(printed), pipelining(steps),
                         alltoall_shares(steps, assumed, missing)};
   report.shows = lina_from_print();
+  report.comparisons.push_back(lina_table4(steps, assumed));
+  report.comparisons.push_back(lina_overheads(steps, assumed));
   report.unexplained = lina_unexplained(printed);
+  report.unexplained.push_back(lina_table4_unexplained());
   if (assumed != nullptr) {
-    report.tables = {ablation(steps), partition_sizes(*assumed, missing)};
+    report.tables = {ablation(steps), partition_sizes(*assumed, missing), lina_controller(*assumed)};
     report.shows.push_back(lina_slowdowns(steps, *assumed));
     report.shows.push_back(lina_packings(steps, *assumed));
   }

@@ -10,7 +10,9 @@
 
 #include "commands/reproduce/assume.h"
 #include "commands/reproduce/printed_rows.h"
+#include "commands/reproduce/report.h"
 #include "moe/search/model_search.h"
+#include "moe/search/packing.h"
 
 namespace moe::reproduce {
 
@@ -45,10 +47,24 @@ struct LinaStep {
   double slowdown = 1;                             // of the backward's AlltoAlls, in the median
   double efficiency_forward = 0, efficiency = 0;   // pipelining: computation's busy share while an AlltoAll runs
   int packing = 1;                                 // experts a device
+  double utilization = 0;                          // computation's busy share of the step
+  double communication_s = 0;                      // all collectives, each alone
 };
 
 /// Returns nothing where a row is missing, whose name `missing` then gains.
 std::optional<LinaStep> lina_step(const LinaRun& run, const Assumptions& assumed, std::set<std::string>& missing);
+
+/// One packing that Lina's rule reaches.
+struct LinaPacking {
+  int packing = 1;  // experts a device
+  MicroOpTimes times;
+  double layer_s = 0;
+};
+std::vector<LinaPacking> lina_packing_steps(const std::string& model, int experts, const Assumptions& assumed);
+/// Returns the bytes of a rank that trains a model with 16 experts, so many on a device.
+MemoryEstimate lina_memory(const std::string& model, int packing, const Assumptions& assumed);
+/// Returns the seconds by which a step's micro-ops are concatenated: what is cut is read and written once.
+double lina_concatenation_s(const std::string& model, const Assumptions& assumed);
 
 /// Where Lina's rule for packing ends, whatever it costs: experts a device, and the speedup of one layer over none
 /// packed.
@@ -74,6 +90,12 @@ std::vector<std::string> lina_from_print();
 std::vector<std::string> lina_unexplained(const std::vector<PrintedLina>& printed);
 /// Return what is found over all models, schedules and numbers of experts.
 std::string lina_slowdowns(const LinaSteps& steps, const Assumptions& assumed);
+Comparison lina_table4(const LinaSteps& steps, const Assumptions* assumed);
+Comparison lina_overheads(const LinaSteps& steps, const Assumptions* assumed);
+/// Tabulates the packing controller, fed with the replay's micro-ops: 16 experts, 30 steps.
+TextTable lina_controller(const Assumptions& assumed);
+/// Returns what Table 4 says of memory, by what packed experts need.
+std::string lina_table4_unexplained();
 std::string lina_packings(const LinaSteps& steps, const Assumptions& assumed);
 std::vector<std::string> lina_conventions();
 

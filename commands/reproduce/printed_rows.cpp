@@ -109,6 +109,12 @@ std::vector<PrintedPipelining> printed_lina_table3() {
                     &R::experts_a_device);
 }
 
+std::vector<PrintedUtilization> printed_lina_table4() {
+  using R = PrintedUtilization;
+  return rows_of<R>("lina-table4", {"model", "utilization", "utilization_lina", "memory", "memory_lina", "offloads"},
+                    &R::model, &R::baseline, &R::lina, &R::memory, &R::memory_lina, &R::offloads);
+}
+
 std::vector<PrintedInference> printed_lina_inference() {
   using R = PrintedInference;
   return rows_of<R>("lina-inference", {"metric", "model", "experts", "length", "value"}, &R::metric, &R::model,

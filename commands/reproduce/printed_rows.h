@@ -109,6 +109,13 @@ struct PrintedPipelining {  // lina-table3: efficiency with one expert a device,
 };
 std::vector<PrintedPipelining> printed_lina_table3();
 
+struct PrintedUtilization {  // lina-table4: of GPUs with 16 experts
+  std::string model;
+  double baseline = 0, lina = 0, memory = 0, memory_lina = 0;  // shares; memory: at the peak
+  int offloads = 0;                                            // 1: experts' parameters go to the host's memory
+};
+std::vector<PrintedUtilization> printed_lina_table4();
+
 struct PrintedInference {  // lina-inference: the file's first lines say what each metric is
   std::string metric, model;
   int experts = 0, length = 0;

@@ -4,6 +4,8 @@
 #include <limits>
 #include <set>
 
+#include "moe/search/packing.h"
+
 namespace moe {
 namespace {
 
@@ -128,8 +130,8 @@ std::vector<LayerResult> tune_packings(search::LayerReplay layer, DegreeChoice c
     const LayerPricer packed(pricer.profile(), decided_case(pricer.shape(), results.back().decision), pricer.options());
     if (!packed.has(GroupKind::ep)) break;
     const double rows = static_cast<double>(packed.rows()) / results.back().decision.degree_forward;
-    if (packed.chunk_seconds(TaskKind::expert, Phase::forward, rows) >=
-        packed.chunk_seconds(TaskKind::dispatch, Phase::forward, rows))
+    if (!packs_further({.expert_s = packed.chunk_seconds(TaskKind::expert, Phase::forward, rows),
+                        .alltoall_s = packed.chunk_seconds(TaskKind::dispatch, Phase::forward, rows)}))
       break;
     Decision decision;
     decision.packing = packing *= 2;

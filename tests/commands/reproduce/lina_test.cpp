@@ -119,9 +119,61 @@ TEST(Lina, EveryFigureIsComputedWhereTheAssumptionsAre) {
                                       "of one expert a GPU"}));
   for (const Figure& f : report.comparisons.front().figures)
     EXPECT_TRUE(f.ours.has_value()) << f.labels[0] << " " << f.labels[1];
-  ASSERT_EQ(report.tables.size(), 2u);
+  ASSERT_EQ(report.tables.size(), 3u);
   EXPECT_EQ(report.tables[0].rows.size(), 12u) << "three models, four numbers of experts";
   EXPECT_EQ(report.tables[1].header.size(), 7u) << "10 to 100 MB";
+}
+
+// The controller ends where the rule does, by times that are computed again from volumes and assumed rows: the expert's
+// work does not change, and is cut into as many micro-ops as the AlltoAll.
+TEST(Lina, ControllerEndsWhereTheRuleDoes) {
+  for (const std::string& model : kLinaModels) {
+    const std::vector<LinaPacking> all = lina_packing_steps(model, 16, assumed());
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(all[i].packing, 1 << i);
+      if (i + 1 < all.size()) EXPECT_LT(all[i].times.expert_s, all[i].times.alltoall_s) << model;
+    }
+    const TextTable table = lina_controller(assumed());
+    int last = 0;
+    for (const auto& row : table.rows)
+      if (row[0] == model) last = std::stoi(row[2]);
+    EXPECT_EQ(last, lina_rule(model, 16, assumed()).packing);
+  }
+  const TextTable table = lina_controller(assumed());
+  EXPECT_EQ(table.rows.at(0).at(1), "1 to 10");
+  EXPECT_EQ(table.rows.at(1).at(1), "11 to 14");
+}
+
+// 12 layers of four AlltoAlls, 2 x 8192 rows of 512 floats each; Transformer-XL's embedding is below 30 MB.
+TEST(Lina, ConcatenationCopiesWhatIsCut) {
+  const double bytes = 12.0 * 4 * 2 * 8192 * 512 * 4;
+  EXPECT_NEAR(lina_concatenation_s("transformer-xl", assumed()), 2 * bytes / 1.555e12, 1e-12);
+}
+
+// Without packing or contention computation is busy for what its tasks take: the forward and backward of 12 layers.
+TEST(Lina, UtilizationIsWorkOverTheStep) {
+  const Profile profile = lina_profile("transformer-xl", assumed());
+  const LayerPricer pricer(profile, lina_case("transformer-xl", 16, assumed()));
+  double layer = 0, alltoalls = 0;
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    const auto rows = static_cast<double>(pricer.rows());
+    layer += pricer.chunk_seconds(TaskKind::expert, phase, rows);
+    layer += pricer.dense_seconds(TaskKind::attention, phase) + pricer.dense_seconds(TaskKind::gate, phase);
+    alltoalls += 2 * pricer.chunk_seconds(TaskKind::dispatch, phase, rows);
+  }
+  const LinaStep step = step_of({.model = "transformer-xl"});
+  EXPECT_NEAR(step.utilization, 12 * layer / step.step_s, 1e-3);
+  EXPECT_GT(step.communication_s, 12 * alltoalls);
+}
+
+// The share of Table 4's memory that packed experts add: three more of 2 x 512 x 2048 weights, 16 bytes each, in 12
+// layers.
+TEST(Lina, PackedExpertsAddTheirStates) {
+  const MemoryEstimate one = lina_memory("transformer-xl", 1, assumed());
+  const MemoryEstimate four = lina_memory("transformer-xl", 4, assumed());
+  const double states = 12.0 * 3 * 2 * 512 * 2048 * 16;
+  const auto of = [](const MemoryEstimate& m) { return m.weights + m.gradients + m.optimizer; };
+  EXPECT_NEAR(of(four) - of(one), states, 0.01 * states);
 }
 
 const Assumptions& assumed_inference() {
