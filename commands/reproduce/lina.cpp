@@ -176,7 +176,8 @@ double lina_concatenation_s(const std::string& model, const Assumptions& assumed
   ModelShape shape{lina_case(model, kGpus, assumed), file.layers};
   add_ends(shape, file.vocabulary, file.tied_embedding);
   const LayerShape& layer = shape.shape.layer;
-  const LayerPricer pricer(lina_profile(model, assumed), shape.shape);
+  const Profile profile = lina_profile(model, assumed);
+  const LayerPricer pricer(profile, shape.shape);
   const int64_t width = layer.model_dim * bytes_of(layer.dtype);
   const int64_t alltoall = pricer.rows() * layer.experts * width;
   int64_t bytes = 0;

@@ -131,7 +131,8 @@ TEST(Lina, ControllerEndsWhereTheRuleDoes) {
     const std::vector<LinaPacking> all = lina_packing_steps(model, 16, assumed());
     for (size_t i = 0; i < all.size(); ++i) {
       EXPECT_EQ(all[i].packing, 1 << i);
-      if (i + 1 < all.size()) EXPECT_LT(all[i].times.expert_s, all[i].times.alltoall_s) << model;
+      if (i + 1 == all.size()) break;
+      EXPECT_LT(all[i].times.expert_s, all[i].times.alltoall_s) << model;
     }
     const TextTable table = lina_controller(assumed());
     int last = 0;
