@@ -110,9 +110,13 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
   if (!options.plan.empty()) {
     Plan plan = commands::plan_of_file(options.plan, target.cluster.nodes, target.cluster.ranks_per_node);
     require<BadInput>(
-        plan.vocabulary == 0 && plan.ends.none(),
+        plan.vocabulary == 0,
         "{}: vocabulary: found a whole model's plan, expected layers alone (modelbench --plan runs models)",
         options.plan);
+    require<BadInput>(plan.ends.none(),
+                      "{}: ends: found a model's, which are no tasks, as simulate --model plans them; expected layers "
+                      "alone (simulate --layers), or for modelbench a plan that it saved",
+                      options.plan);
     require_runs(plan.shape.layer, options, target);
     std::string name = fmt::format("{} plan {}", name_of(model_of(plan)), digest_of(plan));
     return {{std::move(name), plan.shape, commands::stacked_of(plan), {}, std::move(plan)}};
