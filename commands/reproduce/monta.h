@@ -90,6 +90,8 @@ class MontaLayer {
   MontaLayer(const Profile& profile, int thousand_tokens);
   MontaLayer(const Profile&&, int) = delete;  // it would not outlive the layer
 
+  /// Returns the tokens that all ranks train in a step.
+  double tokens() const;
   /// Returns I of equation 3, with its missing k, in bytes.
   double bytes() const;
   /// Returns one AlltoAll of the layer, as Figure 14 has it: dispatch, AllGather and copy, until the expert could

@@ -70,6 +70,11 @@ std::vector<PrintedCoefficient> printed_parm_coefficients() {
                     &R::alpha_s, &R::beta_s_per_element);
 }
 
+std::vector<PrintedBandwidth> printed_monta_table5() {
+  using R = PrintedBandwidth;
+  return rows_of<R>("monta-table5", {"chip", "gb_per_s"}, &R::chip, &R::gb_per_s);
+}
+
 std::vector<PrintedPrimitive> printed_monta_table8() {
   using R = PrintedPrimitive;
   return rows_of<R>("monta-table8", {"strategy", "primitive", "volume_m", "efficiency", "latency_ms"}, &R::strategy,

@@ -61,6 +61,12 @@ struct PrintedCoefficient {  // parm-coefficients: of float32 elements
 };
 std::vector<PrintedCoefficient> printed_parm_coefficients();
 
+struct PrintedBandwidth {  // monta-table5
+  std::string chip;
+  double gb_per_s = 0;
+};
+std::vector<PrintedBandwidth> printed_monta_table5();
+
 struct PrintedPrimitive {  // monta-table8
   std::string strategy, primitive;
   double volume_m = 0;    // 10^6 bytes

@@ -32,6 +32,7 @@ Report lina_inference(Study& study);
 Report monta_table8(Study& study);
 Report monta_fig13(Study& study);
 Report monta_fig14(Study& study);
+Report monta_memory(Study& study);
 Report published(Study& study);
 Report training(Study& study);
 Report beyond(Study& study);

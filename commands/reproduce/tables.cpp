@@ -24,6 +24,7 @@ constexpr std::array<TableRow, commands::kPaperTables.size()> kRows{{{"fsmoe-tab
                                                                      {"monta-table8", monta_table8},
                                                                      {"monta-fig13", monta_fig13},
                                                                      {"monta-fig14", monta_fig14},
+                                                                     {"monta-memory", monta_memory},
                                                                      {"lina-training", lina_training},
                                                                      {"lina-inference", lina_inference},
                                                                      {"published", published},

@@ -47,7 +47,7 @@ struct PaperTable {
   std::string_view name, summary;
 };
 
-inline constexpr std::array<PaperTable, 18> kPaperTables{{
+inline constexpr std::array<PaperTable, 19> kPaperTables{{
     {"fsmoe-table2", "FSMoE: time of each operation in a layer of GPT2-XL and Mixtral-7B"},
     {"fsmoe-table5", "FSMoE: mean speedups over tutel on 1458 layers"},
     {"fsmoe-table6", "FSMoE: iteration time of GPT2-XL under four gates"},
@@ -61,6 +61,7 @@ inline constexpr std::array<PaperTable, 18> kPaperTables{{
     {"monta-table8", "MoNTA: AlltoAll of an 8K sequence as O1, O2 and O3"},
     {"monta-fig13", "MoNTA: efficiency of AlltoAll and AllGather by volume"},
     {"monta-fig14", "MoNTA: the choice among O1, O2 and O3 by sequence length"},
+    {"monta-memory", "MoNTA: memory of a GPU by its formulas, and bandwidth inside a node"},
     {"lina-training", "Lina: training speedups over DeepSpeed-MoE"},
     {"lina-inference", "Lina: inference with experts placed by popularity"},
     {"published", "Megatron-Core's layers, DeepSeek's training trace and nccl-tests, as others measured them"},

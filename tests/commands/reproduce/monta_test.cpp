@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "commands/reproduce/printed_rows.h"
+#include "commands/reproduce/study.h"
 #include "moe/base/check.h"
 
 namespace moe::reproduce {
@@ -214,6 +215,100 @@ TEST(Monta, StepIsTheSumOfItsParts) {
   EXPECT_NEAR(before.share(), 4 * p.alltoall.seconds(volume) / baseline, 1e-9);
   EXPECT_NEAR(before.share(), printed_monta_ratio("alltoall-share-baseline", 8), 5e-4) << "what sets GEMM's rate";
   EXPECT_GT(layer.step(MontaStrategy::o3, kMontaChunks).seconds, after.seconds);
+}
+
+// Tokens a second by hand: two TP groups' sequences over 80 layers; and by the FLOPs of a step at the MFU's rate.
+TEST(Monta, ThroughputIsTheStepsTokens) {
+  const Assumptions assumed = find_assumptions("monta-a800");
+  Study study;
+  study.assumed = &assumed;
+  const Report report = monta_fig14(study);
+  const auto find = [&](std::string_view caption) -> const Comparison& {
+    return *std::ranges::find_if(report.comparisons,
+                                 [&](const Comparison& c) { return c.caption.starts_with(caption); });
+  };
+  const Comparison &throughput = find("throughput"), &mfu = find("model FLOPs");
+  ASSERT_EQ(throughput.figures.size(), 4U);
+  const Profile profile = monta_cluster(&assumed);
+  const MontaLayer layer(profile, 8);
+  EXPECT_EQ(layer.tokens(), 2 * 8192);
+  const double flops = layer.step(MontaStrategy::baseline, 1).flops * 16 * 80 / (2 * 8192);  // of a token, all GPUs
+  for (size_t i = 0; i < throughput.figures.size(); ++i)
+    EXPECT_NEAR(*throughput.figures[i].ours * flops / (16 * 312e12), *mfu.figures[i].ours, 1e-9);
+}
+
+// Numbers that others were fitted to, and no others, are in tables that say so.
+TEST(Monta, WhatAgreesByConstructionSaysSo) {
+  const Assumptions assumed = find_assumptions("monta-a800");
+  Study study, assuming;
+  assuming.assumed = &assumed;
+  int labelled = 0;
+  for (const Report& report : {monta_table8(study), monta_fig13(study), monta_fig14(study), monta_fig14(assuming)})
+    for (const Comparison& c : report.comparisons)
+      for (const Figure& f : c.figures) {
+        if (!f.paper || !f.ours) continue;
+        if (f.convention == "by construction") {
+          ++labelled;
+          EXPECT_NEAR(*f.ours / *f.paper, 1, 5e-3) << report.key << ' ' << c.caption;
+        } else if (report.key == "monta-fig13") {
+          EXPECT_GT(std::abs(*f.ours / *f.paper - 1), 1e-3) << c.caption << ' ' << f.labels[1];
+        }
+      }
+  EXPECT_EQ(labelled, 4 + 1);
+}
+
+// Tables 3 and 4 with numbers: 2x70B on 16 GPUs, t = 8, e = 2, d = 2.
+TEST(Monta, MemoryIsTables3And4) {
+  Study study;
+  const Report report = monta_memory(study);
+  ASSERT_EQ(report.comparisons.size(), 3U);
+  const double attention = 2.0 * 8192 * 8192 + 2.0 * 8192 * 1024, p1 = 80 * attention + 2.0 * 128256 * 8192;
+  const double p2 = 80.0 * 2 * 3 * 8192 * 28672;
+  const auto figure = [&](size_t comparison, const std::vector<std::string>& labels, std::string_view convention) {
+    for (const Figure& f : report.comparisons[comparison].figures)
+      if (f.labels == labels && f.convention == convention) return f;
+    ADD_FAILURE() << labels[0] << ' ' << convention;
+    return Figure{};
+  };
+  const std::array<std::array<double, 2>, 4> bytes{{{16, 16}, {16, 4 + 12 / 2.0}, {16, 2 + 14 / 2.0}, {16, 16 / 2.0}}};
+  const std::array<std::string, 4> names{"Baseline", "ZeRO 1", "ZeRO 2", "ZeRO 3"};
+  for (size_t zero = 0; zero < names.size(); ++zero) {
+    const Figure dense = figure(0, {names[zero], "non-MoE", "2"}, "");
+    EXPECT_DOUBLE_EQ(*dense.paper, bytes[zero][1] * p1 / 8);
+    // Whole on each rank: two norms and a gate with noise a layer, a last norm; over t: learned positions.
+    const double own = 80.0 * (2 * 8192 + 2 * 8192 * 2) + 8192 + 8192.0 * 8192 / 8;
+    EXPECT_NEAR(*dense.ours / (bytes[zero][1] * (p1 / 8 + own)), 1, 1e-12) << names[zero];
+    const Figure experts = figure(0, {names[zero], "MoE", "2"}, "");
+    EXPECT_DOUBLE_EQ(*experts.paper, bytes[zero][1] * p2 / 16);
+    EXPECT_NEAR(*experts.ours / (16 * p2 / 16), 1, 1e-9) << "one replica";
+    if (zero > 0) {
+      EXPECT_NEAR(*figure(0, {names[zero], "MoE", "1"}, "").paper / *experts.ours, 1, 1e-9);
+    }
+  }
+  const double bshl = 8192.0 * 8192 * 80, scores = 5 * 64 * 8192.0 / 8192;
+  const std::array<std::pair<std::string, double>, 5> printed{{{"Without parallelism", 13 + 42 + scores},
+                                                               {"PP+TP+EP", 5 + 5 + 24 / 8.0 + scores},
+                                                               {"PP+TP+EP+SP", 34 / 8.0 + scores},
+                                                               {"  and selective recomputation", 34 / 8.0},
+                                                               {"  and full recomputation", 2 / 8.0}}};
+  for (const auto& [name, factor] : printed) {
+    const Figure same = figure(1, {name}, "by construction");
+    EXPECT_DOUBLE_EQ(*same.paper, bshl * factor) << name;
+    if (name == "PP+TP+EP") {
+      EXPECT_FALSE(same.ours.has_value());
+    } else {
+      EXPECT_NEAR(*same.ours / *same.paper, 1, 1e-12) << name;
+    }
+  }
+  EXPECT_NEAR(*figure(1, {"PP+TP+EP+SP"}, "corrected").ours, bshl * (34 + scores) / 8, 1);
+  const Figure a800 = figure(2, {"A800", "a800"}, "");
+  EXPECT_EQ(*a800.paper, 200e9);
+  const double seconds_per_byte = (256e6 * 0.875 / 200e9 / 0.776 - 64e6 * 0.875 / 200e9 / 0.726) / 192e6;
+  EXPECT_NEAR(*a800.ours, 0.875 / seconds_per_byte, 1e6);
+  for (const Figure& f : report.comparisons[2].figures)
+    if (f.ours) {
+      EXPECT_LT(*f.ours, *f.paper) << f.labels[0];
+    }
 }
 
 }  // namespace
