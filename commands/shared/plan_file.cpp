@@ -96,7 +96,7 @@ Plan plan_of_file(const std::string& path, int nodes, int ranks_per_node) {
 }
 
 void save_plan(const Plan& plan, const std::string& path) {
-  require_kind(path, kPlanBegins, "a plan");
+  require_kind(path, kPlanBegins, "plan");
   write_whole_file(path, "a file for the plan (--save-plan)", [&](std::ostream& out) { write_plan(plan, out); });
 }
 

@@ -338,6 +338,12 @@ class Iterations(ProgramTest):
                 self.assertAlmostEqual(found["forward_s"] + found["backward_s"], found["total_s"], places=12)
                 self.assertLessEqual(found["bound_s"], found["total_s"] * (1 + 1e-12))
 
+    def test_what_is_no_plan_is_not_replaced(self):
+        kept = self.path("kept.json", "{}")
+        self.assertIn("kept.json: found a file that is no plan, expected a new one, or a plan to replace",
+                      self.refused("simulate", *TESTBED, *STACK, "--schedule", "fsmoe", "--save-plan", kept))
+        self.assertEqual(self.path_text("kept.json"), "{}")
+
     def test_traces_have_one_stage(self):
         plan, _ = self.saved(*ITERATIONS["wave"])
         self.call("export", "chakra", "plan.json", "-o", "trace.et")
