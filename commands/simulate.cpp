@@ -291,14 +291,17 @@ SimulatedModel simulated(const commands::ChosenModel& chosen, ModelResult result
   return s;
 }
 
+// Returns "4 layers of B4 L512 .., 2 stages, 8 micro-batches (1f1b)".
+std::string described(const ModelShape& model) {
+  return fmt::format("{}, {}, {}{}", describe_layers(model.layers, model.dense, model.shape.layer),
+                     counted(model.shape.parallel.pp, "stage"), counted(model.micro_batches, "micro-batch"),
+                     model.micro_batches == 1 ? "" : fmt::format(" ({})", describe_order(model)));
+}
+
 void print_text(const commands::ChosenModel& chosen, const Profile& profile, const std::vector<SimulatedModel>& all) {
-  const ParallelShape& p = chosen.model.shape.parallel;
   const std::string head =
-      fmt::format("{} on {} ({} x {}): {}, {}, {}{}\n{}\n", chosen.name.empty() ? "layer" : chosen.name, profile.name,
-                  counted(profile.nodes, "node"), profile.ranks_per_node,
-                  describe_layers(chosen.model.layers, chosen.model.dense, chosen.model.shape.layer),
-                  counted(p.pp, "stage"), counted(chosen.model.micro_batches, "micro-batch"),
-                  chosen.model.micro_batches == 1 ? "" : fmt::format(" ({})", describe_order(chosen.model)),
+      fmt::format("{} on {} ({} x {}): {}\n{}\n", chosen.name.empty() ? "layer" : chosen.name, profile.name,
+                  counted(profile.nodes, "node"), profile.ranks_per_node, described(chosen.model),
                   chosen.on_cluster.empty() ? "" : fmt::format("on {}: {}\n", profile.name, chosen.on_cluster));
   fmt::print("{}", fitted_text(head));
   Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of bound", "of own bound", "search gap",
@@ -426,19 +429,6 @@ int run_simulate_model(const SimulateOptions& options) {
   return 0;
 }
 
-namespace {
-
-// Returns "B4 L512 ..", of an iteration "4 layers of B4 L512 .., 2 stages, 8 micro-batches (1f1b)".
-std::string describe(const Plan& plan) {
-  const std::string layers = describe_layers(plan.layers, plan.dense, plan.shape.layer);
-  if (!plan.step.planned) return describe(plan.shape.layer);
-  return fmt::format("{}, {}, {}{}", layers, counted(plan.split().stages, "stage"),
-                     counted(plan.micro_batches, "micro-batch"),
-                     plan.micro_batches == 1 ? "" : fmt::format(" ({})", describe_order(model_of(plan))));
-}
-
-}  // namespace
-
 int run_simulate_plan(const SimulateOptions& options) {
   const Profile profile = commands::chosen_profile(options.selection);
   const Plan plan = commands::plan_of_file(options.plan, profile.nodes, profile.ranks_per_node);
@@ -450,7 +440,8 @@ int run_simulate_plan(const SimulateOptions& options) {
     commands::write_trace(std::vector{trace_group(plan, timeline, profile.name)}, options.trace);
   for (const PriceNote& note : pricer.notes()) log_info(note.text());
   if (!options.json) {
-    fmt::print("{}: {} on {} ({} x {}), {}\n\n", options.plan, describe(plan), profile.name,
+    fmt::print("{}: {} on {} ({} x {}), {}\n\n", options.plan,
+               iteration ? described(model_of(plan)) : describe(plan.shape.layer), profile.name,
                counted(profile.nodes, "node"), profile.ranks_per_node, name_of(plan.shape.rounding));
     if (iteration) {
       fmt::print("{} at r {}/{}: iteration {:.4f} ms, of which {:.4f} ms until the last forward's end\n", plan.schedule,

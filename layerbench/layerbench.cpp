@@ -14,6 +14,7 @@
 #include "moe/base/config_files.h"
 #include "moe/base/terminal.h"
 #include "moe/device/stream.h"
+#include "moe/formats/plan_json.h"
 #include "moe/layer/layer_device.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/shape/grid.h"
@@ -101,9 +102,6 @@ std::string name_of(const ModelShape& model) {
   if (model.micro_batches > 1 && stages > 1) name += fmt::format(" ({})", describe_order(model));
   return name;
 }
-
-// A plan's file may hold another plan than the schedule that it names: its records are its own.
-std::string digest_of(const Plan& plan) { return fmt::format("{:016x}", plan.hash()); }
 
 std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const commands::Target& target) {
   const commands::Selection& selection = options.selection;
@@ -260,6 +258,7 @@ class Layerbench {
     const std::string& cluster = target_.cluster.name;
     Fields parameters{{"cluster", cluster}, {"layer", job.name}};
     if (one) parameters = commands::parameters_of(job.shape, cluster, job.name, job.degrees);
+    // A plan's file may hold another plan than the schedule that it names: its records are its own.
     if (layer.plan) parameters.set("plan", digest_of(*layer.plan));
     parameters.set("workload", options_.workload);
     if (!of_grid()) return commands::run_layer_job(job, parameters);

@@ -14,6 +14,7 @@
 #include "moe/base/config_files.h"
 #include "moe/base/log.h"
 #include "moe/base/random.h"
+#include "moe/formats/plan_json.h"
 #include "moe/layer/layer_device.h"
 #include "moe/model/end_setup.h"
 #include "moe/model/gpt2_file.h"
@@ -78,7 +79,7 @@ std::optional<Plan> plan_of(const ModelbenchOptions& options, const Profile& clu
 // Returns the model of the plan, whose losses are, as --model's are, of one micro-batch.
 commands::ChosenModel model_of_plan(const Plan& plan) {
   commands::ChosenModel chosen;
-  chosen.name = fmt::format("plan {:016x}", plan.hash());
+  chosen.name = "plan " + digest_of(plan);
   chosen.model = model_of(plan);
   chosen.model.shape.layer.aux_loss *= plan.micro_batches;
   chosen.model.shape.layer.z_loss *= plan.micro_batches;
@@ -199,7 +200,7 @@ class Modelbench {
                       {"layers", int64_t{results.layers}}, {"micro_batches", int64_t{job.stacked.micro_batches}},
                       {"tokens", results.tokens},          {"text", results.text},
                       {"optimizer", results.optimizer}};
-    if (plan_) parameters.set("plan", fmt::format("{:016x}", plan_->hash()));
+    if (plan_) parameters.set("plan", digest_of(*plan_));
     if (results.entropy_rate) parameters.set("entropy_rate", *results.entropy_rate);
     if (results.order_1_entropy) parameters.set("order_1_entropy", *results.order_1_entropy);
     if (!results.dense.none(results.layers)) {

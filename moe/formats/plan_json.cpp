@@ -155,7 +155,7 @@ void write_plan(const Plan& plan, std::ostream& out) {
   line("slices", lines_of(plan.slices, [](const GradientSlice& s) {
          return Json{{"gradient", s.gradient}, {"begin", s.begin}, {"end", s.end}};
        }));
-  line("hash", Json(fmt::format("{:016x}", plan.hash())).dump(), "");
+  line("hash", Json(digest_of(plan)).dump(), "");
   out << "}\n";
 }
 
@@ -462,6 +462,8 @@ Plan plan_from(const TableReader& document) {
 
 }  // namespace
 
+std::string digest_of(const Plan& plan) { return fmt::format("{:016x}", plan.hash()); }
+
 Plan read_plan(const std::string& path) { return parse_plan(text_of_file(path, "a plan (moetune export plan)"), path); }
 
 Plan parse_plan(std::string_view text, const std::string& path) {
@@ -481,7 +483,7 @@ Plan parse_plan(std::string_view text, const std::string& path) {
     if (std::string_view(error.what()).starts_with(path)) throw;
     bad_input("{}: {}", path, error.what());
   }
-  if (document.has("hash") && document.text("hash") != fmt::format("{:016x}", plan.hash()))
+  if (document.has("hash") && document.text("hash") != digest_of(plan))
     log_warning(fmt::format("{}: hash: found {}, its tasks give {:016x}: it was changed since it was written", path,
                             document.text("hash"), plan.hash()));
   return plan;

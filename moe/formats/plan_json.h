@@ -19,6 +19,9 @@ inline constexpr int kPlanVersion = 1;
 /// task a line.
 void write_plan(const Plan& plan, std::ostream& out);
 
+/// Returns the plan's hash as documents and records have it: 16 hexadecimal digits.
+std::string digest_of(const Plan& plan);
+
 /// Reads a plan and checks it. Work, rows and groups follow from layer and tasks, whatever the file
 /// says of them; a hash that differs gives a warning. Throws BadInput "FILE: tasks[7].kind: found ..., expected ..."
 /// for what is no such document, and "FILE: plan: TASK: ..." for a plan that breaks a rule (check_plan).

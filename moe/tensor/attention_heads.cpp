@@ -83,7 +83,7 @@ class ComposedHeads final : public AttentionHeads {
       const int64_t height = t.scores.size(1), width = t.scores.size(2);
       return columns(t.scores.part(0, {height, width}), place - t.from, rows);
     }
-    // Says how to sum over a tile's keys.
+    // Overwrites for a tile's first keys, adds for those behind.
     Into into(const Tile& t) const { return place == t.from ? Into::overwrite : Into::add; }
   };
 
