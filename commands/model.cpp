@@ -72,6 +72,13 @@ Json to_json(const PublishedModel& m, const Model& planned) {
                                    {"mtp_modules", m.mtp_modules},
                                    {"seq", m.seq}})
     json[key] = value;
+  const LatentAttention latent = m.latent.value_or(LatentAttention{});
+  for (const auto& [key, value] : {std::pair<const char*, int64_t>{"q_lora_rank", latent.query_rank},
+                                   {"kv_lora_rank", latent.kv_rank},
+                                   {"qk_nope_head_dim", latent.nope_dim},
+                                   {"qk_rope_head_dim", latent.rope_dim},
+                                   {"v_head_dim", latent.value_dim}})
+    if (m.latent) json[key] = value;
   json["tied_embedding"] = m.tied_embedding;
   json["parameters"] = or_null(counts.parameters);
   json["active_parameters"] = or_null(counts.active);

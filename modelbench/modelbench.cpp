@@ -284,7 +284,10 @@ class Modelbench {
                                                                  name_of(chosen_.model.shape.rounding), group)
                                                    : "";
     const std::string places = layer.rope_theta > 0 ? fmt::format(", rope {:g}", layer.rope_theta) : "";
-    const std::string widths = layer.head_dim > 0 ? fmt::format(", {} wide", layer.head_dim) : "";
+    std::string widths = layer.head_dim > 0 ? fmt::format(", {} wide", layer.head_dim) : "";
+    if (is_latent(layer))
+      widths = fmt::format(", latent {} and {}, {} + {} and {} wide", layer.q_lora_rank, layer.kv_lora_rank,
+                           layer.qk_nope_head_dim, layer.qk_rope_head_dim, layer.v_head_dim);
     return fmt::format(
         "{}: {}, {} heads over {}{}{}, norm {}{}{}{}{}, gate {}{}, losses {:g} and {:g}, hook {}, {}, text {} "
         "({:016x}), "

@@ -190,12 +190,24 @@ void add_setting(std::string_view flag, const auto& value, Arguments& a) {
 }
 
 // Adds what the model has beside its layers. Megatron-Core ties the output projection unless it is told otherwise.
-void add_ends(const CaseRecord& record, Arguments& a) {
+void add_ends(const CaseRecord& record, bool latent, Arguments& a) {
   if (record.parameters.has("vocabulary")) {
     a.add("--vocab-size", recorded(record, "vocabulary"));
     if (!recorded_yes(record, "tied_embedding")) a.add("--untie-embeddings-and-output-weights");
   }
-  if (recorded_yes(record, "qk_norm")) a.add("--qk-layernorm");
+  if (recorded_yes(record, "qk_norm") && !latent) a.add("--qk-layernorm");
+}
+
+// Adds latent attention. Its latents have norms with --qk-layernorm alone, and --rope-type yarn is the default.
+void add_latent(const LayerShape& l, Arguments& a) {
+  a.add("--multi-latent-attention");
+  if (l.q_lora_rank > 0) a.add("--q-lora-rank", l.q_lora_rank);
+  a.add("--kv-lora-rank", l.kv_lora_rank);
+  a.add("--qk-head-dim", l.qk_nope_head_dim);
+  a.add("--qk-pos-emb-head-dim", l.qk_rope_head_dim);
+  a.add("--v-head-dim", l.v_head_dim);
+  a.add("--rope-type", "rope");
+  a.add("--qk-layernorm");
 }
 
 void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
@@ -205,13 +217,16 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   a.add("--hidden-size", l.model_dim);
   a.add("--ffn-hidden-size", ffn_hidden);
   a.add("--num-attention-heads", l.heads);
-  a.add("--kv-channels", head_width(l));
+  if (is_latent(l))
+    add_latent(l, a);
+  else
+    a.add("--kv-channels", head_width(l));
   if (l.kv_heads < l.heads) a.add("--group-query-attention");
   if (l.kv_heads < l.heads) a.add("--num-query-groups", l.kv_heads);
   if (l.window > 0) a.add("--window-size", fmt::format("{},0", l.window - 1));  // to the left and right of a token
   a.add("--position-embedding-type", l.rope_theta > 0 ? "rope" : "learned_absolute");
   if (l.rope_theta > 0) a.add("--rotary-base", std::llround(l.rope_theta));
-  add_ends(tuned.chosen.record, a);
+  add_ends(tuned.chosen.record, is_latent(l), a);
   a.add("--seq-length", l.seq);
   a.add("--max-position-embeddings", l.seq);
   add_setting("--batch", l.batch, a);

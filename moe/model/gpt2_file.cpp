@@ -105,6 +105,7 @@ void require_gpt2(const Gpt2Shape& shape, const std::string& where) {
   expect(l.causal && l.residual, l.causal ? "no residuals" : "attention that is not causal", "both");
   expect(l.rope_theta == 0, "rotary positions", "learned ones");
   expect(l.window == 0, "a sliding window", "attention to all tokens before");
+  expect(!is_latent(l), "latent attention", "keys and values of the tokens themselves");
   expect(l.head_dim == 0, fmt::format("heads {} wide", l.head_dim), "model_dim / heads");
   expect(l.kv_heads == l.heads, fmt::format("{} key-value heads", l.kv_heads), "as many as heads");
   expect(shape.tied, "an output projection of its own", "its embedding there (tied_embedding = true)");

@@ -299,7 +299,8 @@ RankParameters rank_parameters(const MemoryRequest& r) {
   const LayerCase& c = r.shape;
   const StepWeights all = step_weights(c);
   int64_t dense = all.dense + all.alike;
-  if (!r.dense_part) dense -= attention_parameters(c) + attention_biases(c) + 2 * norm_parameters(c.layer);
+  if (!r.dense_part)
+    dense -= attention_parameters(c) + attention_biases(c) + 2 * norm_parameters(c.layer) + latent_parameters(c.layer);
   return {static_cast<double>(dense), static_cast<double>(all.experts)};
 }
 
@@ -600,11 +601,19 @@ class PassCount {
   // q, k, v and what they mix to, or their gradients; k and v of whole samples. Heads are those of the rank that has
   // most.
   double projected() const {
-    const Heads most = most_heads(c_);
-    return all() * real(2 * (most.query + p_.cp * most.key_value) * head_width(l_));
+    const HeadColumns columns = most_columns(c_);
+    return all() * real(columns.query + columns.mixed + p_.cp * (columns.key + columns.value));
   }
   // What a CP rank gathers, or has for itself of a sum: its own tokens' keys and values, or their gradients.
-  double own_keys() const { return p_.cp > 1 ? all() * real(2 * most_heads(c_).key_value * head_width(l_)) : 0; }
+  double own_keys() const {
+    const HeadColumns columns = most_columns(c_);
+    return p_.cp > 1 ? all() * real(columns.key + columns.value) : 0;
+  }
+  // The latents and the rotary key, or their gradients.
+  double latents() const {
+    return is_latent(l_) ? all() * real(l_.q_lora_rank + l_.kv_lora_rank + l_.qk_rope_head_dim) : 0;
+  }
+  double normed_latents() const { return all() * real(l_.q_lora_rank + l_.kv_lora_rank); }
   // Attention's input, gathered and normed; what it projects; the softmax of the scores; the hidden state.
   double attention_kept() const {
     const bool keeps = attention_.scores && !rules_.fused_attention && p_.recompute == Recompute::none;
@@ -612,12 +621,12 @@ class PassCount {
     const bool again = scattered() && !rules_.gathers_again && (is_dense(c_) || gathers_gated());
     const double hidden = again ? 0 : held();
     return m() * ((scattered() ? gathered_kept() : 0) + (pre_norm() ? normed_kept() : 0) + hidden) + projected() +
-           scores;
+           latents() + normed_latents() + scores;
   }
   // This rank's part of a sum over MP, or the gradient of what it gathered; of the hidden state; of what it projects.
   double attention_meanwhile() const {
     const double tokens = all() + (scattered() ? held() : 0);
-    return m() * (tokens + (gathers_gated() ? gated() : 0)) + projected() + own_keys();
+    return m() * (tokens + (gathers_gated() ? gated() : 0)) + projected() + own_keys() + latents();
   }
 
   double inside(double rows, int64_t hidden, int shards) const { return gemms() * rows * real(hidden) / shards; }

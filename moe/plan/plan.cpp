@@ -183,19 +183,20 @@ double row_copies(Flow flow, TaskKind kind, const ParallelShape& p) {
   return f.way == Way::over_esp ? p.esp : f.way == Way::over_mp ? p.mp : sent;  // between the AlltoAlls
 }
 
-constexpr int kAttentionGemms = 6, kAttentionWeights = 4;  // of a forward; as many tensors of weights
-constexpr int kKeysValuesGemms = 2;                        // of both
+constexpr int kScoresGemms = 2, kKeysValuesGemms = 2;
 
 // Returns the work of attention, without what context parallelism has apart: keys and values.
 Work attention_work(TaskKind kind, Phase phase, const LayerCase& c) {
   const int passes = phase == Phase::backward ? 2 : 1, apart_gemms = c.parallel.cp > 1 ? kKeysValuesGemms : 0;
   const double apart = c.parallel.cp > 1 ? keys_values_flops(c) : 0, all = attention_flops(c), scores = scores_flops(c);
-  const auto work = [](double flops, int gemms) { return Work{Op::attention, GroupKind::none, 0, flops, gemms}; };
+  const auto weights = static_cast<int>(
+      std::ranges::count_if(projections(c.layer, most_heads(c)), [](const Projection& p) { return p.in > 0; }));
+  const int gemms = weights + kScoresGemms;  // of a forward
+  const auto work = [](double flops, int count) { return Work{Op::attention, GroupKind::none, 0, flops, count}; };
   if (kind == TaskKind::keys_values) return work(passes * apart, passes * apart_gemms);
-  if (kind == TaskKind::attention_dx)
-    return work(all + scores - apart, 2 * kAttentionGemms - kAttentionWeights - apart_gemms);
-  if (kind == TaskKind::attention_dw) return work(all - scores - apart, kAttentionWeights - apart_gemms);
-  return work(passes * (all - apart), passes * (kAttentionGemms - apart_gemms));
+  if (kind == TaskKind::attention_dx) return work(all + scores - apart, 2 * gemms - weights - apart_gemms);
+  if (kind == TaskKind::attention_dw) return work(all - scores - apart, weights - apart_gemms);
+  return work(passes * (all - apart), passes * (gemms - apart_gemms));
 }
 
 double gated_tokens(const LayerCase& c, Flow flow) {

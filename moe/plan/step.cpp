@@ -23,7 +23,7 @@ OptimizerKind optimizer_from(std::string_view name, std::string_view where) {
 StepWeights step_weights(const LayerCase& c) {
   const int64_t width = bytes_of(c.layer.dtype);
   return {gradient_bytes(c) / width, expert_gradient_bytes(c) / width,
-          gate_parameters(c) + 2 * norm_parameters(c.layer)};
+          gate_parameters(c) + 2 * norm_parameters(c.layer) + latent_parameters(c.layer)};
 }
 
 StepWeights embedding_weights(const LayerCase& c, int64_t vocabulary) {

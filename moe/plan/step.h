@@ -45,7 +45,8 @@ struct EndWeights {
   bool none() const { return *this == EndWeights{}; }
   bool operator==(const EndWeights&) const = default;
 };
-/// Returns the weights of a layer: dense ones are attention and shared expert, alike ones the gate and the norms.
+/// Returns the weights of a layer: dense ones are attention and shared expert, alike ones the gate, the norms and
+/// what makes the latents of latent attention.
 StepWeights step_weights(const LayerCase& shape);
 /// Counts what the part has that has most, where `parts` share out `total`.
 constexpr int64_t shared_out(int64_t total, int parts) { return (total + parts - 1) / parts; }
@@ -59,7 +60,7 @@ StepWeights head_weights(const LayerCase& shape, int64_t vocabulary, bool tied =
 /// Returns both; none without a vocabulary.
 EndWeights end_weights(const LayerCase& shape, int64_t vocabulary, bool tied);
 
-/// Returns the bytes of a layer's gate and norms that the stage adds up, in the type of sums.
+/// Returns the bytes of a layer's weights alike that the stage adds up, in the type of sums.
 int64_t stage_gradient_bytes(const LayerCase& shape);
 /// These return, in the layer's own type, the bytes of an end that DP adds up, and those of its norm, which the stage
 /// does.

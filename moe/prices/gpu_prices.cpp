@@ -11,6 +11,7 @@ constexpr double kSumBytes = 2 * kFloat;               // a sum in float32, read
 constexpr double kBackwardScores = 2.5;                // products of attention's kernel, of its forward's: five for two
 // Passes over memory of what computes element by element, by numbers read and written.
 constexpr double kNorm[] = {2, 3}, kResidual[] = {3, 3}, kRotary[] = {2, 2};  // forward, backward
+constexpr double kTogether = 2;                                               // of columns copied side by side
 constexpr double kGated[] = {3, 5}, kPlain[] = {2, 3};                        // an activation, by H
 constexpr double kRouter = 6;       // softmax, top-k and counts of logits in float32, either phase
 constexpr double kLoss[] = {3, 2};  // of logits in float32: largest, sum, target; their gradient
@@ -63,18 +64,35 @@ double GpuPrices::scores_seconds(Phase phase) const {
   const LayerShape& l = shape_.layer;
   const double flops = scores_flops(shape_) * (l.causal ? 0.5 : 1) * (phase == Phase::backward ? kBackwardScores : 1);
   const double as_gemms = gpu_.tensor_flops_per_s * gpu_.gemm_share;
-  return flops / attention_rate(head_width(l), phase, static_cast<double>(l.seq)).value_or(as_gemms);
+  const int64_t width = (head_width(l) + value_width(l)) / 2;  // a kernel's rate by what a pair computes
+  return flops / attention_rate(width, phase, static_cast<double>(l.seq)).value_or(as_gemms);
+}
+
+// Returns the seconds of latent attention but its scores: a GEMM a projection, the norms of both latents, rotations of
+// the heads' rotary parts and of the shared key, and keys put together from their two parts.
+double GpuPrices::latent_seconds(Phase phase) const {
+  const LayerShape& l = shape_.layer;
+  const Heads heads = most_heads(shape_);
+  const auto tokens = static_cast<double>(mp_tokens(shape_));
+  double seconds = 0;
+  for (const Projection& p : projections(l, heads))
+    if (p.in > 0) seconds += linear_seconds(tokens, static_cast<double>(p.in), static_cast<double>(p.out), phase);
+  const auto latents = static_cast<double>(l.q_lora_rank + l.kv_lora_rank);
+  const auto rotated = static_cast<double>(l.rope_theta > 0 ? (heads.query + 1) * l.qk_rope_head_dim : 0);
+  const auto keys = static_cast<double>(head_columns(l, heads).key);
+  return seconds + traffic_seconds(kBytes * tokens *
+                                   (latents * kNorm[at(phase)] + rotated * kRotary[at(phase)] + keys * kTogether));
 }
 
 // Attention with the layer's norms, residual sums and rotary positions.
 double GpuPrices::attention_seconds(Phase phase) const {
   const LayerShape& l = shape_.layer;
-  const Heads heads = most_heads(shape_);
+  const HeadColumns columns = most_columns(shape_);
   const double tokens = static_cast<double>(mp_tokens(shape_)), dim = static_cast<double>(l.model_dim);
-  const double query = static_cast<double>(heads.query * head_width(l));
-  const double key = static_cast<double>(heads.key_value * head_width(l));
+  const auto query = static_cast<double>(columns.query), key = static_cast<double>(columns.key);
   const double norms = l.norm == Norm::none ? 0 : 2 * kNorm[at(phase)];
   const double own = tokens / shape_.parallel.mp * dim * (norms + (l.residual ? 2 * kResidual[at(phase)] : 0));
+  if (is_latent(l)) return latent_seconds(phase) + scores_seconds(phase) + traffic_seconds(kBytes * own);
   const double rotary = l.rope_theta > 0 ? tokens * (query + key) * kRotary[at(phase)] : 0;
   return linear_seconds(tokens, dim, query + 2 * key, phase) + linear_seconds(tokens, query, dim, phase) +
          scores_seconds(phase) + traffic_seconds(kBytes * (own + rotary));

@@ -39,6 +39,7 @@ class GpuPrices {
  private:
   double linear_seconds(double rows, double in, double out, Phase phase) const;
   double attention_seconds(Phase phase) const;
+  double latent_seconds(Phase phase) const;
   double scores_seconds(Phase phase) const;
   double gate_seconds(Phase phase, double tokens) const;
   double ffn_seconds(Phase phase, double hidden, GemmShape gemm) const;

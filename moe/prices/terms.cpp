@@ -27,7 +27,8 @@ void add_attention(TaskKind kind, const LayerCase& c, TaskTerms& terms) {
     at(terms.of_rows, Term::score) =
         tokens * static_cast<double>(c.layer.seq) * static_cast<double>(most_heads(c).query);
   at(terms.of_rows, Term::row_byte) = mp_bytes(c);
-  at(terms.once, Term::weight_byte) = static_cast<double>(attention_parameters(c) * bytes_of(c.layer.dtype));
+  at(terms.once, Term::weight_byte) =
+      static_cast<double>((attention_parameters(c) + latent_parameters(c.layer)) * bytes_of(c.layer.dtype));
 }
 
 // Adds a gate's terms, with a score a token and expert.

@@ -164,11 +164,10 @@ std::shared_ptr<const Structure> build_structure(const StructureKey& key) {
 }
 
 std::vector<int64_t> gradient_tensors(const LayerCase& c) {
-  const Heads most = most_heads(c);
   const int64_t bytes = bytes_of(c.layer.dtype);
-  const int64_t head_bytes = c.layer.model_dim * head_width(c.layer) * bytes;
-  const int64_t query = most.query * head_bytes, key = most.key_value * head_bytes;
-  std::vector<int64_t> tensors{query, key, key, query};
+  std::vector<int64_t> tensors;
+  for (const Projection& p : projections(c.layer, most_heads(c)))
+    if (!p.alike && p.in > 0) tensors.push_back(p.elements() * bytes);
   const int gemms = c.layer.shared_hidden > 0 ? gemms_of(c.layer.ffn) : 0;
   tensors.insert(tensors.end(), static_cast<size_t>(gemms), shared_parameters(c) / gemms_of(c.layer.ffn) * bytes);
   if (c.layer.bias) tensors.push_back(dense_biases(c) * bytes);

@@ -199,8 +199,8 @@ StructureKey structure_key(const Schedule& schedule, const LayerOutline& layer, 
                            const GradientPlacement& gradients, Phases phases);
 std::shared_ptr<const Structure> build_structure(const StructureKey& key);
 
-/// Returns the gradients' tensors, bytes each: what a rank sums over DP for one layer (q, k, v, out; the shared
-/// expert's).
+/// Returns the gradients' tensors, bytes each: what a rank sums over DP for one layer (attention's
+/// projections that MP ranks share out; the shared expert's).
 std::vector<int64_t> gradient_tensors(const LayerCase& shape);
 /// Cuts tensors into pieces as the schedule does, and returns the bytes of each. Throws BadInput for more than
 /// kMostPieces.

@@ -192,7 +192,9 @@ void read_attention(const FamilyKeys& keys, PublishedModel& m) {
   constexpr Limits kThetaLimits{.most = 1e12, .above = 1};
   constexpr std::string_view kNew = "rope_parameters.rope_theta";
   m.rope_theta = keys.has(kNew) ? keys.real(kNew, kThetaLimits) : keys.real(f.rope_theta, kThetaLimits);
-  if (m.head_dim % 2 != 0)
+  if (m.latent && m.latent->rope_dim % 2 != 0)
+    keys.fail("qk_rope_head_dim", fmt::format("{}", m.latent->rope_dim), "an even width, which rotary positions need");
+  if (!m.latent && m.head_dim % 2 != 0)
     keys.fail(f.head_dim.empty() || !keys.has(f.head_dim) ? f.heads : f.head_dim,
               fmt::format("heads of {}", m.head_dim), "an even width, which rotary positions need");
 }

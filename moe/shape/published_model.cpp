@@ -125,12 +125,6 @@ std::string in_layers(int count, int layers) {
 // Returns whether all layers have the window, as plans know it.
 bool is_windowed(const PublishedModel& m) { return m.window > 0 && m.count_of(Mixer::windowed) == m.layers(); }
 
-int64_t planned_head_dim(const PublishedModel& m) {
-  if (!m.latent) return m.head_dim;
-  const int64_t dim = (m.model_dim + m.heads - 1) / m.heads;
-  return dim + dim % 2;  // rotary positions turn pairs
-}
-
 // Which layers are dense, as a model's file says it: by the shortest of its keys.
 DenseRule dense_rule(const PublishedModel& m) {
   DenseRule rule;
@@ -194,9 +188,6 @@ std::vector<std::string> left_out_of_plans(const PublishedModel& m) {
   const auto add = [&](bool present, const std::string& line) {
     if (present) lines.push_back(line);
   };
-  add(m.latent.has_value(), fmt::format("latent attention (MLA): planned as plain attention of {} heads of {}, as wide "
-                                        "as the model",
-                                        m.heads, planned_head_dim(m)));
   for (const Mixer mixer : {Mixer::windowed, Mixer::lightning, Mixer::gated_delta, Mixer::mamba}) {
     if (mixer == Mixer::windowed && is_windowed(m)) continue;
     const std::string window = mixer == Mixer::windowed ? fmt::format(", {} tokens,", m.window) : "";
@@ -234,9 +225,16 @@ Model planned_model(const PublishedModel& m) {
   l.hidden = m.hidden;
   l.shared_hidden = m.shared_hidden;
   l.heads = m.heads;
-  l.kv_heads = m.latent ? m.heads : m.kv_heads;
-  const int64_t head_dim = planned_head_dim(m);
-  l.head_dim = head_dim * m.heads == m.model_dim ? 0 : head_dim;
+  l.kv_heads = m.kv_heads;
+  if (m.latent) {
+    l.q_lora_rank = m.latent->query_rank;
+    l.kv_lora_rank = m.latent->kv_rank;
+    l.qk_nope_head_dim = m.latent->nope_dim;
+    l.qk_rope_head_dim = m.latent->rope_dim;
+    l.v_head_dim = m.latent->value_dim;
+  } else if (m.head_dim * m.heads != m.model_dim) {
+    l.head_dim = m.head_dim;
+  }
   if (is_windowed(m)) l.window = m.window;
   l.rope_theta = m.rope_theta;
   l.experts = m.experts;
@@ -264,6 +262,8 @@ PublishedModel published_model(const Model& model) {
   out.heads = l.heads;
   out.kv_heads = l.kv_heads > 0 ? l.kv_heads : l.heads;
   out.head_dim = head_width(l);
+  if (is_latent(l))
+    out.latent = LatentAttention{l.q_lora_rank, l.kv_lora_rank, l.qk_nope_head_dim, l.qk_rope_head_dim, l.v_head_dim};
   out.qk_norm = model.qk_norm ? QkNorm::head : QkNorm::none;
   out.qkv_bias = l.bias;
   out.output_bias = l.bias;

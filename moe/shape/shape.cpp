@@ -52,6 +52,34 @@ void check_blocks(const LayerShape& layer, const ParallelShape& p) {
   require_blocks(layer.ffn, layer.shared_hidden, p.mp, "shared-hidden", "mp");
 }
 
+// Checks what latent attention needs, or that it is asked for.
+void check_latent(const LayerShape& l) {
+  require<BadInput>(l.q_lora_rank >= 0 && l.kv_lora_rank >= 0,
+                    "q-lora-rank {}, kv-lora-rank {}: expected whole numbers >= 0", l.q_lora_rank, l.kv_lora_rank);
+  for (const auto& [name, width] : {std::pair<std::string_view, int64_t>{"qk-nope-head-dim", l.qk_nope_head_dim},
+                                    {"qk-rope-head-dim", l.qk_rope_head_dim},
+                                    {"v-head-dim", l.v_head_dim}}) {
+    if (is_latent(l))
+      require<BadInput>(width >= 1, "{}: found {}, expected a whole number >= 1 with kv-lora-rank {}", name, width,
+                        l.kv_lora_rank);
+    else
+      require<BadInput>(width == 0, "{}: found {} without kv-lora-rank, which makes attention latent", name, width);
+  }
+  if (!is_latent(l)) {
+    require<BadInput>(l.q_lora_rank == 0, "q-lora-rank: found {} without kv-lora-rank, which makes attention latent",
+                      l.q_lora_rank);
+    return;
+  }
+  require<BadInput>(l.head_dim == 0,
+                    "head-dim: found {} with kv-lora-rank, expected none: heads are as wide as qk-nope-head-dim and "
+                    "qk-rope-head-dim together",
+                    l.head_dim);
+  require<BadInput>(l.kv_heads == l.heads,
+                    "kv-heads: found {} with kv-lora-rank, expected as many as heads, {}: each has keys and values",
+                    l.kv_heads, l.heads);
+  require<BadInput>(!l.bias, "bias: found with kv-lora-rank, expected latent attention without biases");
+}
+
 // Returns the largest number up to `most` that `fits`, or 1.
 template <class Fits>
 int largest(int64_t most, Fits fits) {
@@ -175,12 +203,14 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
   require<BadInput>(layer.aux_loss >= 0 && layer.z_loss >= 0, "aux-loss {}, z-loss {}: expected numbers >= 0",
                     layer.aux_loss, layer.z_loss);
   require_positive(layer.experts, "experts");
+  check_latent(layer);
   require<BadInput>(layer.head_dim >= 0, "head-dim: found {}, expected a whole number >= 1, or 0 for model-dim / heads",
                     layer.head_dim);
-  require<BadInput>(layer.head_dim > 0 || layer.model_dim % layer.heads == 0,
+  require<BadInput>(is_latent(layer) || layer.head_dim > 0 || layer.model_dim % layer.heads == 0,
                     "heads = {} does not divide model-dim = {}: give the width of a head (head-dim)", layer.heads,
                     layer.model_dim);
-  if (layer.head_dim == layer.model_dim / layer.heads && layer.model_dim % layer.heads == 0) layer.head_dim = 0;
+  if (!is_latent(layer) && layer.head_dim == layer.model_dim / layer.heads && layer.model_dim % layer.heads == 0)
+    layer.head_dim = 0;
   require_divides(layer.kv_heads, layer.heads, "kv-heads", "heads");
   require<BadInput>(layer.window >= 0, "window: found {}, expected a whole number >= 1, or 0 for none", layer.window);
   require<BadInput>(layer.window == 0 || layer.causal,
@@ -188,7 +218,10 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
   if (layer.window >= layer.seq) layer.window = 0;
   require<BadInput>(layer.rope_theta == 0 || layer.rope_theta > 1,
                     "rope-theta: found {}, expected a number > 1 or 0, none", layer.rope_theta);
-  require<BadInput>(layer.rope_theta == 0 || head_width(layer) % 2 == 0,
+  require<BadInput>(layer.rope_theta == 0 || !is_latent(layer) || layer.qk_rope_head_dim % 2 == 0,
+                    "rope-theta: found a rotary part of heads {} wide, expected an even width: qk-rope-head-dim",
+                    layer.qk_rope_head_dim);
+  require<BadInput>(layer.rope_theta == 0 || is_latent(layer) || head_width(layer) % 2 == 0,
                     "rope-theta: found heads {} wide, expected an even width: head-dim, or model-dim / heads",
                     head_width(layer));
   require<BadInput>(layer.top_k >= 1 && layer.top_k <= layer.experts, "top-k: found {}, expected 1 to experts = {}",

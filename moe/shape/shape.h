@@ -56,10 +56,15 @@ struct LayerShape {
   int64_t hidden = 4096;      // H, of one expert before sharding over ESP
   int64_t shared_hidden = 0;  // of the expert that every token passes, before sharding over MP; 0: there is none
   int64_t heads = 16;
-  int64_t kv_heads = 0;                         // 0: as many as heads
-  int64_t head_dim = 0;                         // width of a head; 0: M / heads
-  int64_t window = 0;                           // tokens that a token sees, itself among them; 0: all before it
-  double rope_theta = 0;                        // base of the rotary positions in attention; 0: it knows no positions
+  int64_t kv_heads = 0;   // 0: as many as heads
+  int64_t head_dim = 0;   // width of a head; 0: M / heads
+  int64_t window = 0;     // tokens that a token sees, itself among them; 0: all before it
+  double rope_theta = 0;  // base of the rotary positions in attention; 0: it knows no positions
+  // Latent attention (MLA; DeepSeek-V2, arXiv:2405.04434, section 2.1): ranks that queries and that keys and values are
+  // compressed to, and widths of a head: of queries and keys without and with rotary positions, and of values.
+  int64_t q_lora_rank = 0;   // 0: queries are not compressed
+  int64_t kv_lora_rank = 0;  // 0: attention is not latent, and all of these are 0
+  int64_t qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
   int64_t experts = 0;                          // E; 0: one a node
   int64_t top_k = 2;                            // k
   int64_t node_limit = 0;                       // M, nodes that a token's k experts lie on at most; 0: any
@@ -79,9 +84,23 @@ struct LayerShape {
   bool operator==(const LayerShape&) const = default;
 };
 
-/// Width of one head, and of all heads together: columns of W_q, rows of W_o.
-constexpr int64_t head_width(const LayerShape& l) { return l.head_dim > 0 ? l.head_dim : l.model_dim / l.heads; }
+/// Returns whether attention is latent (MLA): it then has neither head_dim nor fewer key-value heads.
+constexpr bool is_latent(const LayerShape& l) { return l.kv_lora_rank > 0; }
+/// Makes attention plain: the widths that make it latent are 0.
+constexpr void clear_latent(LayerShape& l) {
+  l.q_lora_rank = l.kv_lora_rank = 0;
+  l.qk_nope_head_dim = l.qk_rope_head_dim = l.v_head_dim = 0;
+}
+/// Width of a head of queries and keys.
+constexpr int64_t head_width(const LayerShape& l) {
+  if (is_latent(l)) return l.qk_nope_head_dim + l.qk_rope_head_dim;
+  return l.head_dim > 0 ? l.head_dim : l.model_dim / l.heads;
+}
+/// Width of a head of values.
+constexpr int64_t value_width(const LayerShape& l) { return is_latent(l) ? l.v_head_dim : head_width(l); }
+/// Width of all heads together: columns of W_q, rows of W_o.
 constexpr int64_t attention_width(const LayerShape& l) { return l.heads * head_width(l); }
+constexpr int64_t mixed_width(const LayerShape& l) { return l.heads * value_width(l); }
 
 /// What the backward computes again (MoNTA, Table 4): nothing; attention scores; all but a layer's input, scores
 /// among it. So attention keeps scores with `none` alone.

@@ -42,6 +42,18 @@ void check_volumes(const LayerCase& c) {
                 {2, l.model_dim, head_width(l), most.query + most.key_value, bytes});
   check_product("batch x seq x heads x head-dim x bytes of an element",
                 {l.batch, l.seq, l.heads, head_width(l), bytes});
+  if (is_latent(l)) {
+    check_product("model-dim x v-head-dim x heads x bytes of an element", {l.model_dim, l.v_head_dim, l.heads, bytes});
+    check_product(
+        "weights of latent attention ((q-lora-rank + kv-lora-rank + qk-rope-head-dim) x (model-dim + heads x "
+        "all widths of a head)) x bytes of an element",
+        {l.q_lora_rank + l.kv_lora_rank + l.qk_rope_head_dim, l.model_dim + l.heads * (head_width(l) + l.v_head_dim),
+         bytes});
+    check_product("batch x seq x heads x v-head-dim x bytes of an element",
+                  {l.batch, l.seq, l.heads, l.v_head_dim, bytes});
+    check_product("batch x seq x (q-lora-rank + kv-lora-rank) x bytes of an element",
+                  {l.batch, l.seq, l.q_lora_rank + l.kv_lora_rank, bytes});
+  }
   check_product("weights of a rank's experts (experts x GEMMs x model-dim x hidden) x bytes of an element",
                 {l.experts / c.parallel.ep, gemms_of(l.ffn), l.model_dim, l.hidden / c.parallel.esp, bytes});
   if (l.shared_hidden > 0)
@@ -126,9 +138,39 @@ Heads most_heads(const LayerCase& c) {
   return {l.kv_heads < c.parallel.mp ? share(l.heads) : kv * (l.heads / l.kv_heads), kv};
 }
 
+HeadColumns head_columns(const LayerShape& l, const Heads& heads) {
+  return {heads.query * head_width(l), heads.key_value * head_width(l), heads.key_value * value_width(l),
+          heads.query * value_width(l)};
+}
+
+HeadColumns most_columns(const LayerCase& c) { return head_columns(c.layer, most_heads(c)); }
+
+std::array<Projection, 5> projections(const LayerShape& l, const Heads& heads) {
+  const HeadColumns columns = head_columns(l, heads);
+  const int64_t dim = l.model_dim;
+  if (!is_latent(l))
+    return {{{dim, columns.query}, {dim, columns.key, true}, {dim, columns.value, true}, {columns.mixed, dim}, {}}};
+  const bool compressed = l.q_lora_rank > 0;
+  const Projection to_query_latent{compressed ? dim : 0, l.q_lora_rank, false, true};
+  return {{to_query_latent,
+           {dim, l.kv_lora_rank + l.qk_rope_head_dim, true, true},
+           {compressed ? l.q_lora_rank : dim, columns.query},
+           {l.kv_lora_rank, heads.key_value * l.qk_nope_head_dim + columns.value, true},
+           {columns.mixed, dim}}};
+}
+
+// Counts the weights of all projections that are `chosen`.
+template <class Chosen>
+static int64_t weights_of(const LayerShape& l, const Heads& heads, Chosen chosen) {
+  int64_t weights = 0;
+  for (const Projection& p : projections(l, heads))
+    if (chosen(p)) weights += p.elements();
+  return weights;
+}
+
 double attention_flops(const LayerCase& c) {
-  const double tokens = static_cast<double>(mp_tokens(c));
-  return kFlopsPerMac * tokens * static_cast<double>(attention_parameters(c)) + scores_flops(c);
+  const int64_t weights = weights_of(c.layer, most_heads(c), [](const Projection&) { return true; });
+  return kFlopsPerMac * static_cast<double>(mp_tokens(c)) * static_cast<double>(weights) + scores_flops(c);
 }
 
 // Counts the tokens that one sees in the mean of a causal sample, twice: L without a window. Token i of the W before
@@ -142,17 +184,19 @@ static double seen_tokens(const LayerShape& l) {
 double scores_flops(const LayerCase& c) {
   const LayerShape& l = c.layer;
   const double pairs = static_cast<double>(mp_tokens(c)) * seen_tokens(l);
-  return kFlopsPerMac * 2 * pairs * static_cast<double>(most_heads(c).query * head_width(l));
+  const HeadColumns columns = most_columns(c);
+  return kFlopsPerMac * pairs * static_cast<double>(columns.query + columns.mixed);
 }
 
 double keys_values_flops(const LayerCase& c) {
-  const double columns = static_cast<double>(2 * most_heads(c).key_value * head_width(c.layer));
-  return kFlopsPerMac * static_cast<double>(mp_tokens(c) * c.layer.model_dim) * columns;
+  const int64_t weights = weights_of(c.layer, most_heads(c), [](const Projection& p) { return p.of_keys; });
+  return kFlopsPerMac * static_cast<double>(mp_tokens(c)) * static_cast<double>(weights);
 }
 
 double cp_bytes(const LayerCase& c) {
-  const double columns = static_cast<double>(2 * most_heads(c).key_value * head_width(c.layer));
-  return static_cast<double>(c.layer.batch * c.layer.seq) * columns * bytes_per_element(c);
+  const HeadColumns columns = most_columns(c);
+  return static_cast<double>(c.layer.batch * c.layer.seq) * static_cast<double>(columns.key + columns.value) *
+         bytes_per_element(c);
 }
 
 double mp_bytes(const LayerCase& c) {
@@ -160,10 +204,11 @@ double mp_bytes(const LayerCase& c) {
 }
 
 int64_t attention_parameters(const LayerCase& c) {
-  const LayerShape& l = c.layer;
-  // q and out by heads, k and v by key-value heads
-  const Heads most = most_heads(c);
-  return 2 * l.model_dim * head_width(l) * (most.query + most.key_value);
+  return weights_of(c.layer, most_heads(c), [](const Projection& p) { return !p.alike; });
+}
+
+int64_t latent_parameters(const LayerShape& l) {
+  return weights_of(l, {}, [](const Projection& p) { return p.alike; }) + l.q_lora_rank + l.kv_lora_rank;
 }
 
 int64_t shared_parameters(const LayerCase& c) {
@@ -234,10 +279,10 @@ int64_t expert_gradient_bytes(const LayerCase& c) {
 double step_flops(const LayerCase& shape, const ModelDepth& depth) {
   const LayerShape& l = shape.layer;
   const auto width = static_cast<double>(l.model_dim);
-  const auto of_queries = static_cast<double>(attention_width(l)),
-             of_keys = static_cast<double>(l.kv_heads * head_width(l));
   const auto seen = static_cast<double>(l.window > 0 ? std::min(l.window, l.seq) : l.seq);
-  const double attention = width * (2 * of_queries + 2 * of_keys) + 2 * seen * of_queries;
+  const auto weights = weights_of(l, {l.heads, l.kv_heads}, [](const Projection&) { return true; });
+  const double attention =
+      static_cast<double>(weights) + seen * static_cast<double>(attention_width(l) + mixed_width(l));
   const double gate = width * static_cast<double>(l.experts);
   const double experts = gemms_of(l.ffn) * width * static_cast<double>(l.top_k * l.hidden + l.shared_hidden);
   const int dense = depth.dense.in(0, depth.layers);

@@ -1,5 +1,6 @@
 #pragma once
 // Volumes of one MoE layer per rank (FSMoE section 4.1; bytes and FLOPs, forward and backward).
+#include <array>
 #include <cstdint>
 
 #include "moe/shape/dense_layers.h"
@@ -61,6 +62,24 @@ struct Heads {
 };
 Heads most_heads(const LayerCase& c);
 
+/// Columns of queries, keys, values and of what heads mix to.
+struct HeadColumns {
+  int64_t query = 0, key = 0, value = 0, mixed = 0;
+};
+HeadColumns head_columns(const LayerShape& layer, const Heads& heads);
+HeadColumns most_columns(const LayerCase& c);  // of the rank with most heads
+
+/// A product of rows with one of attention's weights (in, out); in = 0: there is none.
+struct Projection {
+  int64_t in = 0, out = 0;
+  bool of_keys = false;  // makes keys or values
+  bool alike = false;    // all ranks of a stage have the whole weight; else MP ranks have shards of it
+  int64_t elements() const { return in * out; }
+};
+/// Returns the projections of these heads: to q, k, v, and W_o. Of latent attention: from the tokens to the latents of
+/// queries, of keys and values (with the rotary key behind), up from both, and W_o.
+std::array<Projection, 5> projections(const LayerShape& layer, const Heads& heads);
+
 double attention_flops(const LayerCase& c);  // forward, of the rank with most heads
 /// Returns, of these, those of Q K^T and of its product with V: of all L tokens, of which a causal kernel computes
 /// half; of a window twice its band, so that this half is the band.
@@ -73,7 +92,7 @@ double shared_flops(const LayerCase& c);       // of the shared expert: forward
 /// and the biases of both.
 int64_t gradient_bytes(const LayerCase& c);
 int64_t expert_gradient_bytes(const LayerCase& c);  // of a rank's experts' shards, summed over EDP
-int64_t attention_parameters(const LayerCase& c);   // of the largest MP shard
+int64_t attention_parameters(const LayerCase& c);   // of the largest MP shard, without latent_parameters()
 int64_t shared_parameters(const LayerCase& c);      // of an MP shard of the shared expert
 /// These count the biases' elements of the largest shard, beside those parameters; 0 where a layer has none. What makes
 /// M columns from sharded rows has its bias sharded by those columns.
@@ -82,6 +101,9 @@ int64_t attention_biases(const LayerCase& c);  // of these, attention's
 int64_t expert_biases(const LayerCase& c);     // of a rank's experts, over ESP
 /// Counts the elements of a norm's gain, and of its bias where it has one; 0 where a layer has no norms.
 int64_t norm_parameters(const LayerShape& layer);
+/// Counts the weights of latent attention that all ranks hold alike: those that make the latents, and the gains of the
+/// latents' norms; 0 where attention is not latent.
+int64_t latent_parameters(const LayerShape& layer);
 /// Returns the low rank in which xmoe's gate compares tokens and experts: E / 2, but at least 16 and at most M.
 int64_t cosine_rank(const LayerShape& layer);
 /// Counts the weights of a layer's gate, which all ranks hold alike: a logit's M for each expert, or for each row of

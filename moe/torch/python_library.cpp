@@ -133,6 +133,7 @@ Plan plan_of(const TableReader& options, const WorldTopology& topology) {
     layer.heads = parallel.ranks();
     layer.kv_heads = 0;
     layer.head_dim = 1;
+    clear_latent(layer);
     layer.window = 0;
     layer.rope_theta = 0;
   }

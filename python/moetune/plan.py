@@ -48,6 +48,11 @@ class Layer:
     kv_heads: Optional[int] = None  #: key-value heads
     head_dim: Optional[int] = None  #: width of a head; None: model_dim / heads
     window: Optional[int] = None  #: tokens that a token sees; None: all before it
+    q_lora_rank: Optional[int] = None  #: rank of latent attention's queries; None: they are not compressed
+    kv_lora_rank: Optional[int] = None  #: rank of latent attention's keys and values; None: attention is not latent
+    qk_nope_head_dim: Optional[int] = None  #: of latent attention: width of a head's queries and keys without positions
+    qk_rope_head_dim: Optional[int] = None  #: likewise, with rotary positions
+    v_head_dim: Optional[int] = None  #: likewise, of values
     rope_theta: Optional[float] = None  #: base of rotary positions; None: there are none
     node_limit: Optional[int] = None  #: most nodes that a token's experts are on; None: any
     capacity_factor: Optional[float] = None  #: f; None: dropless

@@ -55,18 +55,21 @@ class Pricer:
         forward, scores = attention_flops(layer), scores_flops(layer)
         pair = keys_values_flops(layer) if layer.cp > 1 else 0  # and two GEMMs, in a backward as many for each half
         two = 2 if layer.cp > 1 else 0
+        weights = len(sharded_weights(layer)) + len(latent_weights(layer))
+        whole = weights + 2  # GEMMs of a forward
         if backward:
-            gemms, flops = {"attention": (12 - 2 * two, 2 * (forward - pair)), "keys_values": (2 * two, 2 * pair),
-                            "attention_dx": (8 - two, forward + scores - pair),
-                            "attention_dw": (4 - two, forward - scores - pair)}[kind]
+            gemms, flops = {"attention": (2 * whole - 2 * two, 2 * (forward - pair)),
+                            "keys_values": (2 * two, 2 * pair),
+                            "attention_dx": (2 * whole - weights - two, forward + scores - pair),
+                            "attention_dw": (weights - two, forward - scores - pair)}[kind]
         else:
-            gemms, flops = (two, pair) if kind == "keys_values" else (6 - two, forward - pair)
+            gemms, flops = (two, pair) if kind == "keys_values" else (whole - two, forward - pair)
         again = 0
         if backward and kind in ("attention", "attention_dx") and layer.recompute != "none":
             again = scores / (forward - pair) * (self.attention(False) - self.profile.task_s)
         row = self.profile.module("attention", backward, layer.seq)
         if row:
-            alpha = row["alpha_s"] * (gemms / (12 if backward else 6))
+            alpha = row["alpha_s"] * (gemms / (2 * whole if backward else whole))
             return again + alpha + flops * row["beta_s_per_flop"] + self.profile.task_s
         return again + self.profile.gemm(layer.dtype, gemms, flops)
 
@@ -110,39 +113,62 @@ class Pricer:
         return self.profile.task_s
 
 
-def attention_columns(layer):
-    """Columns of attention on the rank that has most heads: of its heads, and of its key-value heads.
+def most_heads(layer):
+    """Heads of the rank that has most, and its key-value heads.
 
     Heads that share keys and values stay together, unless there are fewer of those than ranks.
     """
     kv_heads = -(-layer.kv_heads // layer.mp)
     together = layer.heads // layer.kv_heads
     heads = kv_heads * together if layer.kv_heads >= layer.mp else -(-layer.heads // layer.mp)
-    return heads * layer.head_width, kv_heads * layer.head_width
+    return heads, kv_heads
+
+
+def sharded_weights(layer):
+    """Elements of each of the weights of attention that MP ranks share out: q, k, v and out; of latent attention
+    those that make queries, then keys and values, of a latent, and out."""
+    heads, kv_heads = most_heads(layer)
+    if layer.kv_lora_rank:
+        return [(layer.q_lora_rank or layer.model_dim) * heads * (layer.qk_nope_head_dim + layer.qk_rope_head_dim),
+                layer.kv_lora_rank * heads * (layer.qk_nope_head_dim + layer.v_head_dim),
+                heads * layer.v_head_dim * layer.model_dim]
+    return [layer.model_dim * count * layer.head_width for count in (heads, kv_heads, kv_heads, heads)]
+
+
+def latent_weights(layer):
+    """Likewise, of those that make latents and the rotary key of a token: every rank has them whole."""
+    if not layer.kv_lora_rank:
+        return []
+    of_keys = layer.model_dim * (layer.kv_lora_rank + layer.qk_rope_head_dim)
+    return [of_keys] + ([layer.model_dim * layer.q_lora_rank] if layer.q_lora_rank else [])
 
 
 def projections(layer):
-    """Weights of a rank's attention: q and out for its heads, k and v for its key-value heads."""
-    return 2 * layer.model_dim * sum(attention_columns(layer))
+    return sum(sharded_weights(layer))
 
 
 def attention_flops(layer):
-    return 2 * layer.tokens * projections(layer) + scores_flops(layer)
+    return 2 * layer.tokens * (projections(layer) + sum(latent_weights(layer))) + scores_flops(layer)
 
 
 def scores_flops(layer):
     """Scores, and their product with the values."""
     pairs = 2 * sum(min(place + 1, layer.window) for place in range(layer.seq)) if layer.window else layer.seq**2
-    return 4 * layer.tokens * min(layer.seq**2, pairs) / layer.seq * attention_columns(layer)[0]
+    columns = most_heads(layer)[0] * (layer.head_width + layer.value_width)
+    return 2 * layer.tokens * min(layer.seq**2, pairs) / layer.seq * columns
 
 
 def keys_values(layer):
     """Columns of keys and values on the rank that has most heads."""
-    return 2 * attention_columns(layer)[1]
+    return most_heads(layer)[1] * (layer.head_width + layer.value_width)
 
 
 def keys_values_flops(layer):
-    return 2 * layer.tokens * layer.model_dim * keys_values(layer)
+    if not layer.kv_lora_rank:
+        return 2 * layer.tokens * layer.model_dim * keys_values(layer)
+    down = layer.model_dim * (layer.kv_lora_rank + layer.qk_rope_head_dim)
+    up = layer.kv_lora_rank * most_heads(layer)[0] * (layer.qk_nope_head_dim + layer.v_head_dim)
+    return 2 * layer.tokens * (down + up)
 
 
 def dense_gradient_bytes(layer):

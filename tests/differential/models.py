@@ -237,6 +237,11 @@ hidden = {layer.hidden}
 heads = {layer.heads}
 head_dim = {layer.head_dim}
 window = {layer.window}
+q_lora_rank = {layer.q_lora_rank}
+kv_lora_rank = {layer.kv_lora_rank}
+qk_nope_head_dim = {layer.qk_nope_head_dim}
+qk_rope_head_dim = {layer.qk_rope_head_dim}
+v_head_dim = {layer.v_head_dim}
 """
 
 

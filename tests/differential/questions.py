@@ -109,6 +109,11 @@ def random_layer(rng, profile, **fixed):
     if rng.random() < 0.3:
         layer.head_dim, layer.model_dim = rng.choice([4, 24, 64, 128]), rng.choice([40, 96, 336, 1024])
     layer.window = rng.choice([1, 7, 64, 1000]) if rng.random() < 0.2 else 0
+    if rng.random() < 0.2:
+        layer.kv_heads, layer.head_dim = layer.heads, 0
+        layer.q_lora_rank, layer.kv_lora_rank = rng.choice([0, 12, 96]), rng.choice([8, 64])
+        layer.qk_nope_head_dim, layer.qk_rope_head_dim = rng.choice([8, 32]), rng.choice([2, 16])
+        layer.v_head_dim = rng.choice([8, 24])
     layer.hidden = layer.esp * rng.choice([8, 40, 64, 128, 300, 512, 1024])
     layer.shared_hidden = layer.mp * rng.choice([16, 64, 200]) if rng.random() < 0.25 else 0
     layer.capacity_factor = rng.choice([1.0, 1.2, 1.25, 2.4, 0.7, "none"])
@@ -143,6 +148,10 @@ def flags_of(layer):
         flags += ["--head-dim", layer.head_dim]
     if layer.window:
         flags += ["--window", layer.window]
+    if layer.kv_lora_rank:
+        flags += ["--q-lora-rank", layer.q_lora_rank, "--kv-lora-rank", layer.kv_lora_rank, "--qk-nope-head-dim",
+                  layer.qk_nope_head_dim, "--qk-rope-head-dim", layer.qk_rope_head_dim, "--v-head-dim",
+                  layer.v_head_dim]
     if layer.shared_hidden:
         flags += ["--shared-hidden", layer.shared_hidden]
     if layer.gate != "gshard":

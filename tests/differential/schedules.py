@@ -2,7 +2,7 @@
 import math
 
 import volumes
-from flows import Flow, Pricer, Tasks, attention_columns, dense_gradient_bytes, dense_layer
+from flows import Flow, Pricer, Tasks, dense_gradient_bytes, dense_layer, sharded_weights
 from replay import Slowdown, interleave
 
 MOE_PART = {"dispatch", "allgather", "reducescatter", "combine", "shared_allgather", "shared_reducescatter"}
@@ -121,10 +121,10 @@ class Gradients:
 
 
 def tensors(layer):
-    """Bytes of a rank's part of each dense weight: q, k, v, out, and those of the shared expert."""
-    queries, keys = (layer.model_dim * columns * layer.element for columns in attention_columns(layer))
+    """Bytes of a rank's part of each dense weight: those of attention, and of the shared expert."""
+    attention = [elements * layer.element for elements in sharded_weights(layer)]
     shared = [layer.model_dim * layer.shared_hidden / layer.mp * layer.element] * layer.gemms
-    return [t for t in [queries, keys, keys, queries] + shared if t]
+    return [t for t in attention + shared if t]
 
 
 def micro_ops(layer, most):

@@ -6,7 +6,7 @@ what nobody sums; with ZeRO 1 AllGathers of the weights follow, over the ranks t
 """
 import groups
 import volumes
-from flows import dense_gradient_bytes, dense_layer_gradient_bytes
+from flows import dense_gradient_bytes, dense_layer_gradient_bytes, latent_weights
 
 HEAD, EMBEDDING = "head", "embedding"  # ends, as layers
 
@@ -29,8 +29,9 @@ def gate_parameters(layer):
 
 
 def alike_elements(layer, has_gate=True):
-    """The gate, and the two norms' scales."""
-    return (gate_parameters(layer) if has_gate else 0) + (0 if layer.norm == "none" else 2 * layer.model_dim)
+    """The gate, the two norms' scales, and what makes the latents of latent attention with their norms' scales."""
+    latent = sum(latent_weights(layer)) + layer.q_lora_rank + layer.kv_lora_rank
+    return (gate_parameters(layer) if has_gate else 0) + (0 if layer.norm == "none" else 2 * layer.model_dim) + latent
 
 
 def expert_bytes(layer):

@@ -13,6 +13,8 @@ class Layer:
         self.batch, self.seq, self.model_dim, self.hidden = 4, 1024, 1024, 4096
         self.heads, self.kv_heads, self.head_dim, self.shared_hidden = 16, None, 0, 0
         self.window = 0
+        self.q_lora_rank = self.kv_lora_rank = 0  # 0: queries are not compressed; attention is not latent
+        self.qk_nope_head_dim = self.qk_rope_head_dim = self.v_head_dim = 0
         self.experts, self.top_k, self.capacity_factor = 8, 2, 1.2
         self.rounding, self.ffn, self.dtype = "ragged", "gpt", "float32"
         self.dp = self.cp = self.mp = self.ep = self.esp = self.pp = self.edp = 1
@@ -27,7 +29,13 @@ class Layer:
     @property
     def head_width(self):
         """Columns of one head; 0 asks for the model's columns dealt to all heads."""
+        if self.kv_lora_rank:
+            return self.qk_nope_head_dim + self.qk_rope_head_dim
         return self.head_dim or self.model_dim // self.heads
+
+    @property
+    def value_width(self):
+        return self.v_head_dim or self.head_width
 
     @property
     def element(self):

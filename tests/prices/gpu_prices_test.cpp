@@ -101,6 +101,28 @@ TEST(GpuPrices, AttentionHasItsProjectionsItsKernelAndWhatPassesOverMemory) {
   EXPECT_NEAR(seconds(Phase::backward), products + 2.5 * scores / 5e10 + backward_bytes / kMemory, 1e-9);
 }
 
+// Latent attention: 1000 tokens, 4 heads of 96 + 32 (values of 160) over latents of 128 and 96. Down to 128, 8 x 1
+// tiles, and to 96 + 32, 8 x 1; up to 4 x 128 from 128, 8 x 4, and to 4 x 256 from 96, 8 x 8; W_o from 4 x 160, 8 x 2. A
+// pair of scores is 128 + 160 products a head: the rate is that of heads of 144. Norms of both latents (2), rotations of
+// 4 rotary parts and the key (2), keys put together (2).
+TEST(GpuPrices, LatentAttentionIsPricedByItsProjectionsAndBothWidthsOfItsHeads) {
+  const GpuModel gpu = round_gpu();
+  LayerShape layer = small_case().layer;
+  layer.kv_heads = layer.head_dim = 0;
+  layer.q_lora_rank = 128;
+  layer.kv_lora_rank = 96;
+  layer.qk_nope_head_dim = 96;
+  layer.qk_rope_head_dim = 32;
+  layer.v_head_dim = 160;
+  const LayerCase shape = complete(layer, {.nodes = 1, .ranks_per_node = 1}, Rounding::exact);
+  const auto waves = [](double count, double k) { return count * (k * kWave + 1e-6); };
+  const double projections = 2 * waves(1, 256) + waves(4, 128) + waves(7, 96) + waves(2, 640);
+  const double scores = 2.0 * 1000 * 1000 * 4 * (128 + 160) / 2;
+  const double bytes = 2 * 1000.0 * (256 * (2 * 2 + 2 * 3) + (128 + 96) * 2 + (4 + 1) * 32 * 2 + 4 * 128 * 2);
+  EXPECT_NEAR(GpuPrices(gpu, shape).curve(TaskKind::attention, Phase::forward, {})->seconds(0),
+              projections + scores / 4e11 + bytes / kMemory, 1e-9);
+}
+
 TEST(GpuPrices, AttentionWithoutAMaskHasAllScores) {
   const GpuModel gpu = round_gpu();
   LayerCase shape = small_case();

@@ -61,7 +61,7 @@ TEST(HfConfig, FlopsAreThoseByHand) {
 
 // What model FLOPs utilisation counts of a step is three times a token's forward.
 TEST(HfConfig, FlopsAgreeWithThoseOfAStep) {
-  for (const char* name : {"mixtral-7b", "qwen3-30b-a3b", "deepseek-v3"}) {
+  for (const char* name : {"mixtral-7b", "qwen3-30b-a3b", "deepseek-v3", "kimi-k2"}) {
     const Model model = find_model(name);
     const LayerCase c = complete(model.layer, {.nodes = 1, .ranks_per_node = 1}, Rounding::ragged);
     const double step =
@@ -73,13 +73,16 @@ TEST(HfConfig, FlopsAgreeWithThoseOfAStep) {
 
 TEST(HfConfig, PlansHaveTheShapeAndSayWhatTheyLeaveOut) {
   const Scratch scratch;
-  const PublishedModel deepseek = read(scratch, published_config("DeepSeek-V3"));
-  const Model planned = planned_model(deepseek), preset = find_model("deepseek-v3");
-  EXPECT_EQ(planned.dense, preset.dense);
-  LayerShape shape = preset.layer;
-  shape.rope_theta = planned.layer.rope_theta;  // the preset leaves it out
-  EXPECT_EQ(planned.layer, shape);
-  EXPECT_TRUE(left_out_of_plans(deepseek).front().starts_with("latent attention (MLA)"));
+  for (const auto& [published, name] : {std::pair{"DeepSeek-V3", "deepseek-v3"}, {"Kimi-K2", "kimi-k2"}}) {
+    const PublishedModel model = read(scratch, published_config(published));
+    const Model planned = planned_model(model), preset = find_model(name);
+    EXPECT_EQ(planned.dense, preset.dense);
+    EXPECT_EQ(complete(planned.layer, {}, Rounding::ragged), complete(preset.layer, {}, Rounding::ragged)) << name;
+    EXPECT_EQ(left_out_of_plans(model).front(), "the bias that corrects the choice of experts");
+    const ModelCounts of_plans = count_model(published_model(planned)), counts = count_model(model);
+    EXPECT_NEAR(of_plans.parameters / counts.parameters, 1, 1e-7) << name;
+    EXPECT_EQ(of_plans.forward_flops, counts.forward_flops) << name;
+  }
   const PublishedModel jamba = read(scratch, published_config("Jamba-v0.1"));
   EXPECT_EQ(jamba.count_of(Mixer::mamba), 28);
   EXPECT_EQ(planned_model(jamba).dense, (DenseRule{14336, 0, 2, {}}));

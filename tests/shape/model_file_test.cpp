@@ -57,7 +57,11 @@ TEST(ModelFile, DeepSeeksSharedExpertIsItsCards) {
   const double first = static_cast<double>(attention_parameters(c)) + 3.0 * 7168 * 18432;
   EXPECT_EQ(static_cast<double>(gradient_bytes(dense_case(c, 18432))), first * bytes_of(c.layer.dtype));
   const double all = 58 * (dense + 256.0 * 3 * 7168 * 2048) + 3 * first + 2.0 * 129280 * 7168;
-  EXPECT_NEAR(all / 671e9, 1, 0.006) << "attention is plain, and prediction heads are left out";
+  // Down to latents of 1536 and 512 (with a rotary key of 64), whose norms have gains; no prediction head.
+  const double latents = 61.0 * (7168 * (1536 + 512 + 64) + 1536 + 512), norms = (2 * 61 + 1) * 7168;
+  EXPECT_NEAR(all + latents + norms, 671.03e9, 0.005e9);
+  EXPECT_EQ(attention_parameters(c), 1536 * 128 * 192 + 512 * 128 * (128 + 128) + 128 * 128 * 7168);
+  EXPECT_EQ(61 * latent_parameters(m.layer), static_cast<int64_t>(latents));
 }
 
 // Parameters in all, as the models' cards print them.

@@ -153,6 +153,46 @@ TEST(Volumes, WindowsCountTheirBandTwice) {
   }
 }
 
+// Six heads of 24 + 8 (values of 40) over latents of 48 and 20, over 2 ranks: three heads each.
+TEST(Volumes, LatentAttentionCountsItsProjections) {
+  LayerShape l{.batch = 2, .seq = 64, .model_dim = 100, .hidden = 128, .heads = 6, .experts = 2};
+  l.q_lora_rank = 48;
+  l.kv_lora_rank = 20;
+  l.qk_nope_head_dim = 24;
+  l.qk_rope_head_dim = 8;
+  l.v_head_dim = 40;
+  const ParallelShape parallel{.nodes = 1, .ranks_per_node = 2, .mp = 2, .ep = 1, .esp = 1};
+  const LayerCase c = complete(l, parallel, Rounding::ragged);
+  const int64_t up = 48 * 3 * 32 + 20 * 3 * (24 + 40) + 3 * 40 * 100, down = 100 * 48 + 100 * (20 + 8);
+  EXPECT_EQ(attention_parameters(c), up);
+  EXPECT_EQ(latent_parameters(l), down + 48 + 20);
+  EXPECT_EQ(scores_flops(c), 2.0 * 128 * 64 * 3 * (32 + 40));
+  EXPECT_EQ(attention_flops(c), 2.0 * 128 * double(up + down) + scores_flops(c)) << "every rank makes the latents";
+  EXPECT_EQ(gradient_bytes(c), 4 * up);
+  l.q_lora_rank = 0;
+  const LayerCase plain = complete(l, parallel, Rounding::ragged);
+  EXPECT_EQ(attention_parameters(plain), up + (100 - 48) * 3 * 32) << "W_q of the tokens themselves";
+  EXPECT_EQ(latent_parameters(l), 100 * (20 + 8) + 20);
+  l.seq = 128;  // with two pieces a rank
+  const LayerCase shared =
+      complete(l, {.nodes = 1, .ranks_per_node = 2, .mp = 1, .ep = 1, .esp = 1, .cp = 2}, Rounding::ragged);
+  EXPECT_EQ(cp_bytes(shared), 4.0 * 2 * 128 * 6 * (32 + 40)) << "keys and values of all heads are gathered";
+  EXPECT_EQ(keys_values_flops(shared), 2.0 * 128 * (100 * (20 + 8) + 20 * 6 * (24 + 40)));
+  for (const auto& [change, message] : std::initializer_list<std::pair<void (*)(LayerShape&), std::string_view>>{
+           {[](LayerShape& of) { of.head_dim = 32; }, "head-dim: found 32 with kv-lora-rank, expected none"},
+           {[](LayerShape& of) { of.kv_heads = 3; },
+            "kv-heads: found 3 with kv-lora-rank, expected as many as heads, 6"},
+           {[](LayerShape& of) { of.bias = true; }, "bias: found with kv-lora-rank"},
+           {[](LayerShape& of) { of.v_head_dim = 0; }, "v-head-dim: found 0, expected a whole number >= 1"},
+           {[](LayerShape& of) { of.kv_lora_rank = 0; }, "qk-nope-head-dim: found 24 without kv-lora-rank"},
+           {[](LayerShape& of) { of.qk_rope_head_dim = 7, of.rope_theta = 1e4; }, "rope-theta: found a rotary part"}}) {
+    LayerShape wrong = l;
+    change(wrong);
+    const std::string error = error_of<BadInput>([&] { complete(wrong, parallel, Rounding::ragged); });
+    EXPECT_TRUE(error.starts_with(message)) << error;
+  }
+}
+
 TEST(Volumes, UnevenHeadsCountTheLargestShard) {
   LayerShape l{.model_dim = 1600, .hidden = 6400, .heads = 25};  // GPT2-XL
   const LayerCase c = complete(l, {.nodes = 8, .ranks_per_node = 4}, Rounding::ragged);

@@ -31,6 +31,7 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
       nominal.layer.kv_heads < nominal.layer.heads ? std::max<int64_t>(layer.heads / 2, parallel.mp) : layer.heads;
   const int64_t block = block_of(layer.ffn), width = kModelDim / kHeads * layer.heads;
   layer.model_dim = whole_steps(width, std::lcm(layer.heads, block));
+  clear_latent(layer);  // runs have plain attention
   // Heads that are wider together than M, or narrower, stay so; rotary positions need even widths.
   const int64_t wide = attention_width(nominal.layer) * layer.model_dim / (nominal.layer.model_dim * layer.heads);
   if (layer.head_dim > 0) layer.head_dim = whole_steps(wide, 2);
@@ -100,8 +101,8 @@ double reference_flops(const LayerCase& shape) {
   const LayerShape& layer = shape.layer;
   const auto m = static_cast<double>(layer.model_dim), h = static_cast<double>(layer.hidden);
   const auto seq = static_cast<double>(layer.seq), tokens = static_cast<double>(layer.batch) * seq * shape.parallel.dp;
-  const auto heads = static_cast<double>(attention_width(layer));
-  const double attention = 4 * m * heads + 2 * seq * heads;
+  const auto heads = static_cast<double>(attention_width(layer) + mixed_width(layer));
+  const double attention = 2 * m * heads + seq * heads;
   const double experts =
       static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1) * gemms_of(layer.ffn) * m * h;
   const double shared = gemms_of(layer.ffn) * m * static_cast<double>(layer.shared_hidden);

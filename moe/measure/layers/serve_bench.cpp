@@ -254,6 +254,7 @@ LayerCase served_proxy(const LayerCase& nominal, int64_t tokens) {
   layer.model_dim = layer.hidden = kWidth;
   layer.heads = layer.kv_heads = 2;
   layer.head_dim = 0;
+  clear_latent(layer);
   layer.window = 0;
   layer.rope_theta = 0;
   layer.dtype = DType::float32;

@@ -1,6 +1,9 @@
 #include "tests/commands/cli/flag_effects.h"
 
+#include <algorithm>
+#include <fmt/ranges.h>
 #include <sstream>
+#include <vector>
 
 namespace moe {
 
@@ -10,6 +13,16 @@ void add(Effects& effects, Effect effect, const std::string& base, const std::st
     std::string with = base;
     with += (base.empty() ? "" : " ") + flag;
     effects.emplace(flag.substr(0, flag.find(' ')), FlagEffect{effect, base, with});
+  }
+}
+
+void add_latent_widths(Effects& effects, const std::string& base) {
+  std::vector<std::string> flags{"--kv-lora-rank 64", "--q-lora-rank 96", "--qk-nope-head-dim 32",
+                                 "--qk-rope-head-dim 16", "--v-head-dim 24"};
+  for (size_t i = 0; i < flags.size(); ++i) {
+    add(effects, Effect::refused, base, flags.front());
+    add(effects, Effect::changes, base, fmt::format("{}", fmt::join(flags, " ")));
+    std::ranges::rotate(flags, flags.begin() + 1);
   }
 }
 

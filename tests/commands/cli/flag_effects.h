@@ -28,6 +28,8 @@ extern const std::string kSizes;
 
 /// Adds an effect of flags with their values, separated by semicolons, each alone beside the words of `base`.
 void add(Effects& effects, Effect effect, const std::string& base, const std::string& flags);
+/// Adds the widths of latent attention: each first, with all others that it needs; alone it is refused.
+void add_latent_widths(Effects& effects, const std::string& base);
 /// Adds the flags by which the ranks of verbs that run layers come to be. Beside a backend of threads most mean
 /// nothing.
 void add_ranks(Effects& effects);

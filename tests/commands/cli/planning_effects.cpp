@@ -19,6 +19,7 @@ void add_planned(Effects& e, const std::string& base, const std::string& describ
   add(e, refused, base, "--dp 3");
   add(e, changes, base + " --layers 3 --micro-batches 2", "--pipeline gpipe");
   add(e, changes, base + " --cluster h100-8 --layers 4 --micro-batches 2 --pp 2", "--virtual-stages 2");
+  add_latent_widths(e, base);
 }
 
 Effects simulate() {
@@ -97,6 +98,7 @@ Effects memory() {
   add(e, changes, base + " --layers 4", "--pp 2");
   add(e, refused, base, "--dp 3; --pipeline 1f1b; --pipeline foo");
   add(e, refused, base, "--nodes 0");
+  add_latent_widths(e, base);
   add(e, refused, "--parm", "--nodes 4; --batch 2; --cluster testbed-a; --zero 1");
   add(e, changes, "--parm --json", "--top-k 1; --experts 8");
   add(e, changes, base, "--framework deepspeed");

@@ -177,6 +177,8 @@ TEST_F(SimulateVerb, RecordsSayWhatTheLayerIs) {
     return Json();
   };
   const Json plain = parameters({});
+  const std::vector<std::string> latent{"--q-lora-rank",      "80", "--kv-lora-rank", "64", "--qk-nope-head-dim", "32",
+                                        "--qk-rope-head-dim", "16", "--v-head-dim",   "24"};
   const std::vector<std::tuple<std::vector<std::string>, std::string, Json>> rows{
       {{"--no-residual"}, "residual", "no"},
       {{"--norm", "none"}, "norm", "none"},
@@ -188,6 +190,11 @@ TEST_F(SimulateVerb, RecordsSayWhatTheLayerIs) {
       {{"--z-loss", "0.5"}, "z_loss", 0.5},
       {{"--head-dim", "96"}, "head_dim", 96},
       {{"--window", "96"}, "window", 96},
+      {latent, "q_lora_rank", 80},
+      {latent, "kv_lora_rank", 64},
+      {latent, "qk_nope_head_dim", 32},
+      {latent, "qk_rope_head_dim", 16},
+      {latent, "v_head_dim", 24},
       {{"--rope-theta", "10000"}, "rope_theta", 10000},
       {{"--gate", "switch"}, "gate", "switch"},
       {{"--order", "gshard"}, "order", "gshard"},

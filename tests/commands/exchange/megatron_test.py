@@ -11,6 +11,8 @@ from program import ROOT, ProgramTest, main, measured, records
 INTEGER, REAL, TEXT, SWITCH = int, float, str, None
 FLAGS = {
     "--num-layers": INTEGER, "--hidden-size": INTEGER, "--ffn-hidden-size": INTEGER, "--num-attention-heads": INTEGER,
+    "--multi-latent-attention": SWITCH, "--q-lora-rank": INTEGER, "--kv-lora-rank": INTEGER, "--qk-head-dim": INTEGER,
+    "--qk-pos-emb-head-dim": INTEGER, "--v-head-dim": INTEGER, "--rope-type": TEXT,
     "--kv-channels": INTEGER, "--group-query-attention": SWITCH, "--num-query-groups": INTEGER,
     "--position-embedding-type": TEXT, "--rotary-base": INTEGER, "--vocab-size": INTEGER,
     "--untie-embeddings-and-output-weights": SWITCH, "--qk-layernorm": SWITCH, "--seq-length": INTEGER,
@@ -41,7 +43,9 @@ ASSERTED = [
      "--num-virtual-stages-per-pipeline-rank" not in f.flags),
     ("experts with biases", lambda f: "--disable-bias-linear" in f.flags or f("--expert-tensor-parallel-size") == 1),
     ("router groups", lambda f: f("--num-experts") % f("--moe-router-num-groups") == 0),
-    ("", lambda f: "--kv-channels" in f.flags or f("--hidden-size") % f("--num-attention-heads") == 0),
+    ("", lambda f: "--kv-channels" in f.flags or f("--hidden-size") % f("--num-attention-heads") == 0 or
+     "--multi-latent-attention" in f.flags),
+    ("", lambda f: "--multi-latent-attention" not in f.flags or "--group-query-attention" not in f.flags),
     ("", lambda f: f("--num-experts") % f("--expert-model-parallel-size") == 0),
     ("", lambda f: f("--moe-ffn-hidden-size") % f("--expert-tensor-parallel-size") == 0),
     ("", lambda f: f("--max-position-embeddings") >= f("--seq-length")),
@@ -62,6 +66,11 @@ CARDS = {
     "gpt-oss-120b": (36, 2880, 64, 8, 64, 201088, False, False, 150000),
     "olmoe-1b-7b": (16, 2048, 16, 16, 128, 50304, False, True, 10000),
     "gpt2-xl": (48, 1600, 25, 25, 64, 50257, True, False, None)}
+
+
+# Of the published configs: ranks of queries and of keys and values; widths of a head, without and with positions, and
+# of values; base of rotary positions.
+LATENT = {"deepseek-v3": (1536, 512, 128, 64, 128, 10000), "kimi-k2": (1536, 512, 128, 64, 128, 50000)}
 
 
 class Exported:
@@ -110,8 +119,18 @@ class Megatron(ProgramTest):
                       "--dtype", "float32", "--nearest", "-o", str(path), *layers)
             exported = self.exported(str(path))
             self.check(exported, model)
+            self.assertEqual("--multi-latent-attention" in exported.flags, model in LATENT, model)
+            if model in LATENT:
+                self.check_latent(exported, model)
             if model in CARDS:
                 self.check_card(exported, *CARDS[model], model)
+
+    def check_latent(self, f, what):
+        self.assertEqual((f("--q-lora-rank"), f("--kv-lora-rank"), f("--qk-head-dim"), f("--qk-pos-emb-head-dim"),
+                          f("--v-head-dim"), f("--rotary-base")), LATENT[what], what)
+        self.assertLessEqual({"--multi-latent-attention", "--qk-layernorm"}, set(f.flags), what)
+        self.assertEqual(f.flags["--rope-type"], "rope", what)
+        self.assertNotIn("--kv-channels", f.flags, what)
 
     def check_card(self, f, layers, width, heads, kv_heads, head_width, words, tied, qk_norm, base, what):
         self.assertEqual((f("--num-layers"), f("--hidden-size"), f("--num-attention-heads"),

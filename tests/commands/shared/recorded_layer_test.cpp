@@ -39,6 +39,13 @@ LayerCase drawn(uint64_t index) {
   l.causal = below(2) == 0;
   l.window = l.causal ? one_of(std::array{0, 48}) : 0;
   l.bias = below(2) == 0;
+  if (below(4) == 0) {
+    l.kv_lora_rank = 64;
+    l.q_lora_rank = one_of(std::array{0, 96});
+    l.qk_nope_head_dim = 32;
+    l.qk_rope_head_dim = 16;
+    l.v_head_dim = 24;
+  }
   ParallelShape p;
   p.nodes = 1 << below(4);
   p.ranks_per_node = 1 << below(4);
