@@ -102,9 +102,9 @@ TEST(GpuPrices, AttentionHasItsProjectionsItsKernelAndWhatPassesOverMemory) {
 }
 
 // Latent attention: 1000 tokens, 4 heads of 96 + 32 (values of 160) over latents of 128 and 96. Down to 128, 8 x 1
-// tiles, and to 96 + 32, 8 x 1; up to 4 x 128 from 128, 8 x 4, and to 4 x 256 from 96, 8 x 8; W_o from 4 x 160, 8 x 2. A
-// pair of scores is 128 + 160 products a head: the rate is that of heads of 144. Norms of both latents (2), rotations of
-// 4 rotary parts and the key (2), keys put together (2).
+// tiles, and to 96 + 32, 8 x 1; up to 4 x 128 from 128, 8 x 4, and to 4 x 256 from 96, 8 x 8; W_o from 4 x 160, 8 x 2.
+// A pair of scores is 128 + 160 products a head: the rate is that of heads of 144. Norms of both latents (2), rotations
+// of 4 rotary parts and the key (2), keys put together (2).
 TEST(GpuPrices, LatentAttentionIsPricedByItsProjectionsAndBothWidthsOfItsHeads) {
   const GpuModel gpu = round_gpu();
   LayerShape layer = small_case().layer;
