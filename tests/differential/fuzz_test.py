@@ -31,6 +31,7 @@ FLAGS = """
 --capacity-rounding --ffn --gate --dtype --dp --mp --ep --esp --pp --placement --zero --recompute --node-limit
 --degree-forward --degree-backward --layers --micro-op-bytes --min-chunk-bytes --partition --jitter --straggler
 --zipf --samples --seed --gantt --micro-batches --pipeline --schedule --cluster --model --layer --rope-theta --window
+--q-lora-rank --kv-lora-rank --qk-nope-head-dim --qk-rope-head-dim --v-head-dim
 """.split()
 
 
