@@ -15,8 +15,9 @@
 namespace moe {
 
 void require_like(std::string_view name, const torch::Tensor& tensor, const torch::Tensor& own) {
-  require<BadInput>(tensor.defined() && tensor.device().is_cpu(), "{}: found a tensor on {}, expected the CPU's", name,
-                    tensor.defined() ? tensor.device().str() : "no device");
+  if (!tensor.defined() || !tensor.device().is_cpu())
+    throw BadInput(fmt::format("{}: found a tensor on {}, expected the CPU's", name,
+                               tensor.defined() ? tensor.device().str() : "no device"));
   require<BadInput>(tensor.has_storage() && tensor.layout() == torch::kStrided && !tensor.is_nested(),
                     "{}: found a tensor that is sparse, nested or a transform's (torch.func), expected a dense one",
                     name);
@@ -24,8 +25,9 @@ void require_like(std::string_view name, const torch::Tensor& tensor, const torc
     throw c10::TypeError({__func__, __FILE__, __LINE__},
                          fmt::format("{}: found elements of type {}, expected {}, the layer's dtype", name,
                                      c10::toString(tensor.scalar_type()), c10::toString(own.scalar_type())));
-  require<BadInput>(tensor.sizes() == own.sizes(), "{}: found shape ({}), expected ({})", name,
-                    fmt::join(tensor.sizes(), ", "), fmt::join(own.sizes(), ", "));
+  if (tensor.sizes() != own.sizes())
+    throw BadInput(fmt::format("{}: found shape ({}), expected ({})", name, fmt::join(tensor.sizes(), ", "),
+                               fmt::join(own.sizes(), ", ")));
 }
 
 torch::Tensor tensor_of(TensorView t, std::shared_ptr<void> owner) {

@@ -50,16 +50,30 @@ const torch::Tensor& shared(TensorView view, torch::Tensor& last, const std::sha
   return last;
 }
 
+constexpr int64_t kCopiedHere = 1 << 15;  // bytes; more are copied by ATen's threads
+
 torch::Tensor read(TensorView view, MemorySpace& memory, torch::Tensor& last) {
-  if (is_here(view)) return shared(view, last).clone();
+  if (is_here(view) && view.bytes() > kCopiedHere) return shared(view, last).clone();
   torch::Tensor copy = torch::empty(sizes_of(view), cpu::scalar_type(view.dtype()));
-  memory.to_host(view.data(), copy.data_ptr(), view.bytes());
+  if (is_here(view))
+    std::memcpy(copy.data_ptr(), view.data(), static_cast<size_t>(view.bytes()));
+  else
+    memory.to_host(view.data(), copy.data_ptr(), view.bytes());
   return copy;
+}
+
+// Returns whether a tensor's memory is a copy of the view's, byte by byte.
+bool is_alike(const torch::Tensor& tensor, TensorView view) {
+  return tensor.scalar_type() == cpu::scalar_type(view.dtype()) && tensor.is_cpu() && tensor.is_contiguous() &&
+         tensor.numel() == view.elements() && !tensor.is_neg() && !tensor.is_conj();
 }
 
 void write(const torch::Tensor& from, TensorView to, MemorySpace& memory, torch::Tensor& last) {
   if (is_here(to)) {
-    shared(to, last).copy_(from);
+    if (to.bytes() <= kCopiedHere && is_alike(from, to))
+      std::memcpy(to.data(), from.const_data_ptr(), static_cast<size_t>(to.bytes()));
+    else
+      shared(to, last).copy_(from);
     return;
   }
   const torch::Tensor packed = from.to(torch::kCPU, cpu::scalar_type(to.dtype())).contiguous();

@@ -57,7 +57,7 @@ class MoeLayerModule : public torch::nn::Module {
   RunnerSeconds runner_seconds() const;
   /// Returns how many backwards have run so far.
   int64_t backwards() const;
-  /// Returns when each task of the last forward and of the last backward ran, from the start of each.
+  /// Returns when each task of the last forward and of the last backward ran, from the start of each. After a forward.
   const std::vector<TaskTime>& task_times() const;
   /// Forgets the last forward's activations: a backward that needs them runs it again first.
   void forget_activations();
