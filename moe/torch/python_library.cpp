@@ -78,6 +78,13 @@ class Ranks : public torch::CustomClassHolder {
   std::vector<int64_t> experts(const std::string& options);
   LayerComms comms_of(const ParallelShape& parallel) { return comms_.of(everyone(), parallel); }
 
+  /// Ends the other ranks, which would wait for what this one refuses to do, unless they all refuse it alike.
+  void refuse(const std::string& why) {
+    if (world_ == nullptr || world_->ranks() == 1 || !world_->failure().empty()) return;
+    if (world_->every_rank_refuses(why) || !world_->failure().empty()) return;
+    world_->fail(fmt::format("rank {} failed: {}", world_->here().front(), why));
+  }
+
   /// Leaves the run; rank 0 waits for the others.
   void close() {
     comms_ = {};
@@ -167,17 +174,26 @@ std::vector<int64_t> Ranks::experts(const std::string& options) {
   });
 }
 
-/// Throws RankFailure unless all ranks have the same `seed` and `losses`, which no plan contains.
-void require_same_losses(Communicator& everyone, const LayerSeed& seed, RankLosses losses) {
-  const std::array<uint64_t, 2> own{seed.seed, losses == RankLosses::averaged};
-  std::vector<std::array<uint64_t, 2>> all(static_cast<size_t>(everyone.size()));
-  const auto stream = make_cpu_device()->make_stream("seed and losses");
-  everyone.allgather(own.data(), all.data(), sizeof own, {*stream, {}, "comparing seed and losses"});
+/// Throws RankFailure, with one line on all ranks, unless they have the same options that no plan contains: `seed`,
+/// `losses`, and which parts Python computes.
+void require_same_options(Communicator& everyone, const LayerSeed& seed, RankLosses losses, const PythonParts& python) {
+  static constexpr std::array<std::string_view, 5> kParts{"gate", "experts", "order", "dispatcher", "hook"};
+  std::array<uint64_t, 3> own{seed.seed, losses == RankLosses::averaged, 0};
+  for (size_t part = 0; part < kParts.size(); ++part) own[2] |= uint64_t{python.has(kParts[part])} << part;
+  std::vector<std::array<uint64_t, 3>> all(static_cast<size_t>(everyone.size()));
+  const auto stream = make_cpu_device()->make_stream("options");
+  everyone.allgather(own.data(), all.data(), sizeof own, {*stream, {}, "comparing options"});
   stream->synchronize();
-  for (size_t rank = 0; rank < all.size(); ++rank)
-    require<RankFailure>(all[rank] == own, "rank {}: seed {} and losses {} differ from rank {}'s: {} and {}",
-                         everyone.rank(), own[0], own[1] == 0 ? "sum" : "mean", rank, all[rank][0],
-                         all[rank][1] == 0 ? "sum" : "mean");
+  const auto line = [](const std::array<uint64_t, 3>& options) {
+    std::vector<std::string_view> parts;
+    for (size_t part = 0; part < kParts.size(); ++part)
+      if ((options[2] >> part) & 1) parts.push_back(kParts[part]);
+    return fmt::format("seed {}, losses {} and parts of Python's: {}", options[0], options[1] == 0 ? "sum" : "mean",
+                       parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, ", ")));
+  };
+  for (size_t rank = 1; rank < all.size(); ++rank)
+    require<RankFailure>(all[rank] == all[0], "options differ: rank 0 has {}; rank {} has {}", line(all[0]), rank,
+                         line(all[rank]));
 }
 
 /// Stands for attention where a layer has none: h = x. Over MP each rank's part of the sum has its own tokens; a
@@ -238,6 +254,8 @@ class PythonLayer : public torch::CustomClassHolder {
     const auto [forward, backward] = module_->runner_seconds();
     return {forward, backward};
   }
+  /// Returns how many tasks the plan has, forward and backward.
+  int64_t tasks() { return std::ssize(module_->task_times()); }
   /// Returns one line: the layer, its groups and its schedule.
   std::string line() { return line_; }
   /// Returns AutoPlan::report() as a document; empty: the plan is given.
@@ -293,7 +311,7 @@ class PythonLayer : public torch::CustomClassHolder {
 
   void make_module(const Plan& plan) {
     require_same_plan(ranks_->everyone(), plan);
-    require_same_losses(ranks_->everyone(), seed_, losses_);
+    require_same_options(ranks_->everyone(), seed_, losses_, python_);
     const auto made =
         std::make_shared<MoeLayer>(rank_shape(plan.shape, ranks_->everyone().rank(), plan.structure->flow), seed_,
                                    ranks_->comms_of(plan.shape.parallel));
@@ -389,6 +407,7 @@ TORCH_LIBRARY(moetune, library) {
   library.class_<Ranks>("Ranks")
       .def(torch::init<int64_t, int64_t, std::string, std::string, int64_t, double>())
       .def("experts", &Ranks::experts)
+      .def("refuse", &Ranks::refuse)
       .def("close", &Ranks::close);
   library.class_<PythonLayer>("Layer")
       .def(torch::init<c10::intrusive_ptr<Ranks>, std::string, int64_t, std::vector<std::string>,
@@ -399,6 +418,7 @@ TORCH_LIBRARY(moetune, library) {
       .def("tokens", &PythonLayer::tokens)
       .def("auxiliary_loss", &PythonLayer::auxiliary_loss)
       .def("runner_seconds", &PythonLayer::runner_seconds)
+      .def("tasks", &PythonLayer::tasks)
       .def("line", &PythonLayer::line)
       .def("tuning", &PythonLayer::tuning)
       .def("forward", &PythonLayer::forward);

@@ -88,6 +88,11 @@ def _ranks(ranks_per_node: int, timeout: float) -> Any:
     return _known_ranks[key].made
 
 
+def _refuse(ranks: Any, error: Exception) -> None:
+    """Ends the other ranks with this line, unless they all say it: they would wait for this one."""
+    ranks.refuse((str(error) or type(error).__name__).splitlines()[0])
+
+
 @atexit.register
 def _leave() -> None:
     while _known_ranks:
@@ -107,8 +112,10 @@ class _Layer:
         self.chosen: Any = None  # the last forward's hidden states and parameters, and weights, with their graph
         self.rows: Dict[Any, Any] = {}  # likewise of experts' rows, by expert, first row and their number
         self.inside: Set[int] = set()  # threads in which a part runs
-        self.made = torch.classes.moetune.Layer(_ranks(ranks_per_node, timeout), options, self.number, list(parts),
+        self.ranks = _ranks(ranks_per_node, timeout)
+        self.made = torch.classes.moetune.Layer(self.ranks, options, self.number, list(parts),
                                                 list(own.values()), [_called_name(name) for name in own])
+        self.forward = self.made.forward  # which takes longer to find than to call
         _layers[self.number] = self
 
     @contextlib.contextmanager
@@ -383,14 +390,23 @@ class MoELayer(nn.Module):
                  expert: Optional[Callable[[], nn.Module]] = None, order: Any = None, dispatcher: Any = None,
                  hook: Any = None, **fields: Any):
         super().__init__()
-        others = {"order": order, "dispatcher": dispatcher, "hook": hook}
-        called = _called_parts(others)
-        options = {**fields, "losses": losses, "seed": seed}
-        options.update({name: part for name, part in others.items() if part is not None and name not in called})
         if not isinstance(ranks_per_node, int) or not 0 <= ranks_per_node < 1 << 31:
             raise ValueError(f"MoELayer: ranks_per_node: found {ranks_per_node!r}, expected a whole number >= 0")
         if not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
             raise ValueError(f"MoELayer: timeout: found {timeout!r}, expected a number of seconds above 0")
+        ranks = _ranks(ranks_per_node, timeout)
+        try:
+            self._make(plan, schedule, degrees, losses, seed, ranks_per_node, timeout, gate, expert,
+                       {"order": order, "dispatcher": dispatcher, "hook": hook}, fields)
+        except Exception as error:
+            _refuse(ranks, error)
+            raise
+
+    def _make(self, plan: Any, schedule: Any, degrees: Any, losses: Any, seed: Any, ranks_per_node: int,
+              timeout: float, gate: Any, expert: Any, others: Dict[str, Any], fields: Dict[str, Any]) -> None:
+        called = _called_parts(others)
+        options = {**fields, "losses": losses, "seed": seed}
+        options.update({name: part for name, part in others.items() if part is not None and name not in called})
         if isinstance(options.get("dtype"), torch.dtype):
             options["dtype"] = str(options["dtype"])[len("torch."):]
         if plan == "auto":
@@ -441,25 +457,32 @@ class MoELayer(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The output of this rank's tokens, in the shape of `x`: (..., model_dim), whose rows are `tokens`. All ranks
         call it, and run backward through what it returns."""
+        try:
+            return self._computed(x)
+        except Exception as error:
+            _refuse(self._layer.ranks, error)
+            raise
+
+    def _computed(self, x: torch.Tensor) -> torch.Tensor:
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"x: found a {type(x).__name__}, expected a tensor")
-        own = self._parameters
+        own, layer = self._parameters, self._layer
         weights = [own.get(name) for name in self._names]
-        if self._layer.number:
-            if threading.get_ident() in self._layer.inside:
+        if layer.number:
+            if threading.get_ident() in layer.inside:
                 raise RuntimeError("MoELayer: found a layer that its own part calls, expected one without it")
             called = self._called_parameters()
             weights = [called.get(name, weight) for name, weight in zip(self._names, weights)]
-        if any(weight is None for weight in weights):  # a parametrization has replaced it
-            weights = [getattr(self, name) if weight is None else weight for name, weight in zip(self._names, weights)]
-            for name, weight in zip(self._names, weights):
-                if weight is None:
-                    raise TypeError(f"{name}: found None, expected a parameter")
+        for i, weight in enumerate(weights):
+            if weight is None:  # a parametrization has replaced it
+                weights[i] = getattr(self, self._names[i])
+                if weights[i] is None:
+                    raise TypeError(f"{self._names[i]}: found None, expected a parameter")
         if torch.is_autocast_enabled("cpu"):
             x = x.to(weights[0].dtype)
-        y = self._layer.made.forward(x, weights, self.training, torch.is_grad_enabled())
-        if self._layer.number and y.grad_fn is not None:
-            y.grad_fn.metadata["moetune"] = self._layer  # lives until the backward that needs its parts
+        y = layer.forward(x, weights, self.training, torch.is_grad_enabled())
+        if layer.number and y.grad_fn is not None:
+            y.grad_fn.metadata["moetune"] = layer  # lives until the backward that needs its parts
         return y
 
     def _called_parameters(self) -> Dict[str, torch.Tensor]:

@@ -25,16 +25,22 @@ def print_overhead(schedule, degrees, rounds):
     layer = MoELayer(**TINY, schedule=schedule, degrees=degrees)
     parameters = list(layer.parameters())
     x = torch.randn(len(layer.tokens), TINY["model_dim"], requires_grad=True)
-    above, runs, plain = [], [], []
+    above, runs, plain, own = [], [], [], []
     for _ in range(rounds):
         taken, run = sum(pass_seconds(layer, x, parameters)), sum(layer.runner_seconds())
         above.append(taken - run)
         runs.append(run)
+        with torch.no_grad():
+            layer(x)  # autograd's code is as cold as in the layer's backward
         plain.append(autograd_seconds(1 + len(parameters)))
-    above, runs, plain = ([1e6 * each for each in statistics.quantiles(times)] for times in (above, runs, plain))
+        own.append(above[-1] - plain[-1])
+    above, runs, plain, own = ([1e6 * each for each in statistics.quantiles(times)]
+                               for times in (above, runs, plain, own))
+    tasks = layer._layer.made.tasks()
     print(f"{schedule}, degrees {degrees}: forward and backward of the runner {runs[1]:.0f} us, of the module "
           f"{above[1]:.0f} us more (quartile {above[0]:.0f}); autograd with as many leaves {plain[1]:.0f} us (quartile "
-          f"{plain[0]:.0f})", flush=True)
+          f"{plain[0]:.0f}), so the module's own are {own[1]:.0f} us (quartile {own[0]:.0f}); {tasks} tasks, 30 + 2 x "
+          f"{tasks} = {30 + 2 * tasks} us", flush=True)
 
 
 class _Heap(ctypes.Structure):

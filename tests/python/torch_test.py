@@ -1326,6 +1326,36 @@ def require_own_parts(spread):
         assert "expected one that exchanges rows over EP alone" in str(error), error
 
 
+def refused_line(error, call, *args, **options):
+    """The line of an exception that a call raises."""
+    try:
+        call(*args, **options)
+    except error as caught:
+        assert "\n" not in str(caught), caught
+        return str(caught)
+    raise AssertionError(f"{call}, {args}, {options}: no {error.__name__}")
+
+
+def require_refusals_together():
+    """What ranks don't have alike, or refuse alike, is one line on all of them, and leaves them as they were."""
+    rank, ranks = distributed.get_rank(), distributed.get_world_size()
+    odd = rank == ranks - 1
+    layer = MoELayer(**TINY)
+    x = torch.randn(len(layer.tokens), 16)
+    mine = [refused_line(RuntimeError, MoELayer, **{**TINY, **other}) for other in (
+        {"seed": 1 + odd}, {"losses": ["sum", "mean"][odd]}, {"hidden": 24 + 8 * odd}, {"experts": [4, 8][odd]},
+        {"dtype": [torch.float32, torch.float64][odd]}, {"schedule": ["tutel", "fsmoe"][odd]},
+        {"degrees": [1, 2][odd]}, {"gate": "switch" if odd else OwnGate(torch.float32)}, {"top_k": [2, 1][odd]})]
+    assert all("rank 0" in line and f"rank {ranks - 1}" in line for line in mine), mine
+    mine.append(refused_line(ValueError, MoELayer, **{**TINY, "batch": 0}))
+    mine.append(refused_line(ValueError, layer, x[:1]))
+    mine.append(refused_line(TypeError, layer, x.double()))
+    lines = [None] * ranks
+    distributed.all_gather_object(lines, mine)
+    assert all(each == mine for each in lines), lines
+    layer(x).sum().backward()
+
+
 def on_ranks():
     """What every rank of a launch runs."""
     distributed.init_process_group("gloo")
@@ -1361,19 +1391,7 @@ def on_ranks():
             assert "found experts of Python's with ESP 2, expected 1" in str(error), error
         else:
             raise AssertionError("experts over ESP")
-    for other in {"seed": 1 + rank}, {"losses": ["sum", "mean"][rank % 2]}:
-        try:
-            MoELayer(**TINY, **other)
-        except RuntimeError as error:
-            assert "differ from rank" in str(error), error
-        else:
-            raise AssertionError(f"ranks with different {other}")
-    try:
-        MoELayer(**{**TINY, "hidden": 24 + 8 * rank})
-    except RuntimeError as error:
-        assert "differs from rank" in str(error) or "rank" in str(error), error
-    else:
-        raise AssertionError("ranks with different layers")
+    require_refusals_together()
     print(f"rank {rank} of {ranks}: ok", flush=True)
     distributed.destroy_process_group()
 
@@ -1410,6 +1428,34 @@ def lose_a_rank():
     os._exit(0)  # torch's own group waits for the lost rank
 
 
+class FailingGate(OwnGate):
+    def forward(self, hidden):
+        if distributed.get_rank() == 1:
+            raise KeyError("no such expert")
+        return super().forward(hidden)
+
+
+def refuse_alone():
+    """What rank 1 alone refuses ends rank 0 at once, by rank 1's line; each case has ranks of its own."""
+    distributed.init_process_group("gloo")
+    rank = distributed.get_rank()
+    for spread, error, line, others, call in (
+            (0, ValueError, "x: found shape (3, 16), expected (16, 16)", "rank 1 failed: x: found shape (3, 16)",
+             lambda layer, x: layer(x[:3] if rank == 1 else x)),
+            (1, ValueError, "MoELayer: batch: found 0", "rank 1 failed: MoELayer: batch: found 0",
+             lambda layer, x: MoELayer(**{**TINY, "batch": 2 - 2 * rank}, ranks_per_node=1)),
+            (2, KeyError, "no such expert", "since its earlier work failed",
+             lambda layer, x: MoELayer(**{**TINY, "gate": FailingGate(torch.float32)}, ranks_per_node=2)(x))):
+        layer = MoELayer(**TINY, ranks_per_node=spread)
+        x = torch.randn(len(layer.tokens), 16)
+        found = refused_line(error if rank == 1 else RuntimeError, call, layer, x)
+        assert (line if rank == 1 else others) in found, found
+        later = refused_line(RuntimeError, layer, x)
+        assert others in later, later
+        print(found, flush=True)
+    distributed.destroy_process_group()
+
+
 class Processes(unittest.TestCase):
     def launched(self, task, ranks, *launcher):
         names = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -1443,6 +1489,11 @@ class Processes(unittest.TestCase):
         self.assertIn("lived on: rank 0", printed[0])
         print(printed[0], end="")
 
+    def test_a_rank_refuses(self):
+        codes, printed, errors = self.alone("refuse_alone")
+        self.assertEqual(codes, [0, 0], errors)
+        self.assertEqual([text.count("\n") for text in printed], [3, 3], printed)
+
     def test_ranks_leave_in_silence(self):
         codes, _, errors = self.alone("leave")
         self.assertEqual(codes, [0, 0], errors)
@@ -1451,7 +1502,7 @@ class Processes(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] in (["on_ranks"], ["leave"], ["lose_a_rank"]):
+    if sys.argv[1:] in (["on_ranks"], ["leave"], ["lose_a_rank"], ["refuse_alone"]):
         globals()[sys.argv[1]]()
     else:
         unittest.main()

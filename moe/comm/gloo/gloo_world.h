@@ -45,13 +45,14 @@ class GlooWorld final : public World {
   /// after a failure prints the line and ends with code 4: no thread may keep a failed run alive.
   void run(const std::function<void(int rank)>& body) override;
 
-  /// These two serve what ranks do beside this world: failure() returns why the run failed, empty if it hasn't; fail()
-  /// ends it on all of them.
+  /// These serve what ranks do beside this world: failure() returns why the run failed, empty if it hasn't; fail() ends
+  /// it on all of them.
   std::string failure() const;
   void fail(const std::string& why);
+  /// Returns whether every rank calls this with the same text, within a few seconds.
+  bool every_rank_refuses(const std::string& why);
 
  private:
-  bool every_rank_refuses(const std::string& why);
   int refusals_ = 0;  // so far
 
   std::shared_ptr<gloo::State> state_;
