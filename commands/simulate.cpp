@@ -210,6 +210,8 @@ int run_simulate(const SimulateOptions& options) {
   const LayerCase shape = commands::chosen_case(options.selection, profile.nodes, profile.ranks_per_node);
   require<BadInput>(shape.parallel.pp == 1, "--pp: found {} stages for one layer, once; expected --layers N with it",
                     shape.parallel.pp);
+  require<BadInput>(shape.layer.parts == 1, "--parts: found {} for one layer, once; expected --layers N with it",
+                    shape.layer.parts);
   const LayerPricer pricer(profile, shape, commands::pricing_of(options.selection));
   const auto chosen = commands::chosen_schedules(options.selection);
   commands::require_one_saved(options.save_plan, chosen.size());
@@ -294,7 +296,7 @@ SimulatedModel simulated(const commands::ChosenModel& chosen, ModelResult result
 // Returns "4 layers of B4 L512 .., 2 stages, 8 micro-batches (1f1b)".
 std::string described(const ModelShape& model) {
   return fmt::format("{}, {}, {}{}", describe_layers(model.layers, model.dense, model.shape.layer),
-                     counted(model.shape.parallel.pp, "stage"), counted(model.micro_batches, "micro-batch"),
+                     counted(model.shape.parallel.pp, "stage"), counted(model.whole_micro_batches(), "micro-batch"),
                      model.micro_batches == 1 ? "" : fmt::format(" ({})", describe_order(model)));
 }
 
@@ -395,7 +397,7 @@ int run_simulate_model(const SimulateOptions& options) {
     Json json{{"cluster", profile.name},
               {"model", chosen.name},
               {"layers", chosen.model.layers},
-              {"micro_batches", chosen.model.micro_batches},
+              {"micro_batches", chosen.model.whole_micro_batches()},
               {"pipeline", name_of(chosen.model.order)},
               {"virtual_stages", chosen.model.split().virtual_stages},
               {"layer", commands::to_json(chosen.model.shape)},

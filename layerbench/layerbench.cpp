@@ -97,7 +97,7 @@ std::string name_of(const ModelShape& model) {
   const int stages = model.shape.parallel.pp;
   std::string name = describe(model.shape.layer);
   if (model.layers > 1) name = fmt::format("{} layers of {}", model.layers, name);
-  if (model.micro_batches > 1) name += fmt::format(", {} micro-batches", model.micro_batches);
+  if (model.micro_batches > 1) name += ", " + counted(model.whole_micro_batches(), "micro-batch");
   if (stages > 1) name += fmt::format(", {} stages", stages);
   if (model.micro_batches > 1 && stages > 1) name += fmt::format(" ({})", describe_order(model));
   return name;

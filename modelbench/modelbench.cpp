@@ -192,7 +192,7 @@ class Modelbench {
     commands::LayerJob job = job_of(results.layers);
     results.describe_text(*text_, options_.text, optimizer_);
     results.describe_layer(job.shape.layer, chosen_.tied_embedding);
-    results.tokens = job.shape.layer.batch * job.shape.layer.seq * job.shape.parallel.dp * job.stacked.micro_batches;
+    results.tokens = mp_tokens(job.shape) * job.shape.parallel.replicas() * job.stacked.micro_batches;
     job.predicted_by = target_.measured || options_.check_only ? target_.cluster : measured(job);
     if (!options_.check_only)
       for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, stop_after_step);
@@ -279,7 +279,8 @@ class Modelbench {
     const ParallelShape& p = chosen_.model.shape.parallel;
     LayerShape layer = chosen_.model.shape.layer;
     const int64_t group = mp_tokens(chosen_.model.shape) / p.mp;
-    layer.batch *= int64_t{p.dp} * chosen_.model.micro_batches;
+    layer.batch *= int64_t{p.dp} * chosen_.model.whole_micro_batches();
+    layer.parts = 1;
     const std::string rows = layer.capacity_factor ? fmt::format(", rows {} for each {} tokens",
                                                                  name_of(chosen_.model.shape.rounding), group)
                                                    : "";

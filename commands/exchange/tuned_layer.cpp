@@ -127,6 +127,7 @@ void note_unsaid(const commands::Framework& runs, TunedLayer& tuned) {
   if (!layer.causal) unsaid("attention without a causal mask");
   if (layer.window > 0 && !megatron) unsaid(fmt::format("a sliding window of {} tokens", layer.window));
   if (is_latent(layer) && !megatron) unsaid("latent attention (MLA)");
+  if (layer.parts > 1) unsaid(fmt::format("samples in {} parts", layer.parts));
   if (layer.norm == Norm::none) unsaid("no norm");
   if (!layer.residual) unsaid("no residual connection");
   if (in_fp8(layer.ffn)) unsaid("experts alone that multiply FP8 numbers");

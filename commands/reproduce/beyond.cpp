@@ -86,18 +86,25 @@ void add_models(const Profile& profile, int stages, std::span<const std::string_
   }
 }
 
-// The memories of activations that wave is given: of a layer more than one micro-batch has, or the first stage under
-// 1F1B, and of a micro-batch more.
-constexpr std::array<std::string_view, 2> kMemories{"own", "two"};
-int kept_layers(const ModelShape& model, std::string_view memory) { return more_kept(model, memory == "own" ? 0 : 1); }
+// What wave is given: activations of a layer more than one micro-batch has, or the first stage under 1F1B, or of
+// micro-batches more; and whether it may cut samples, too.
+struct Allowance {
+  std::string_view name;
+  int micro_batches = 0, sample_parts = 1;
+
+  WaveChoice choice(const ModelShape& model) const {
+    return {.keep = more_kept(model, micro_batches), .cuts_batches = true, .sample_parts = sample_parts};
+  }
+};
+constexpr std::array<Allowance, 3> kAllowances{{{"own"}, {"two", 1}, {"own, parts", 0, 2}}};
 
 struct GainOfWave {
   std::string_view schedule;  // the best other
   WaveResult other;
-  std::array<WaveResult, kMemories.size()> waves;
+  std::array<WaveResult, kAllowances.size()> waves;
   double bound = 0;  // how many times as fast no order is
 
-  double of(size_t memory) const { return other.seconds / waves.at(memory).seconds; }
+  double of(size_t allowance) const { return other.seconds / waves.at(allowance).seconds; }
 };
 
 // What has no price there, or no meaning, is left out. Lina's packing would change the layout.
@@ -108,7 +115,9 @@ GainOfWave gain_of_wave(ModelSearch& search, const Profile& profile, ModelShape 
   choice.fits = [&](const LayerCase& c, Flow) { return c.parallel == model.shape.parallel; };
   GainOfWave gain;
   gain.other.seconds = std::numeric_limits<double>::infinity();
-  double bound_s = wave_bound(pricer, model, {kept_layers(model, kMemories.back()), true});
+  double bound_s = std::numeric_limits<double>::infinity();
+  for (const Allowance& allowance : kAllowances)
+    bound_s = std::min(bound_s, wave_bound(pricer, model, allowance.choice(model)));
   for (const Schedule& schedule : schedules()) {
     try {
       const ModelResult found = search.tune(schedule, pricer, model, partition_strategies().front(), choice);
@@ -119,8 +128,8 @@ GainOfWave gain_of_wave(ModelSearch& search, const Profile& profile, ModelShape 
     } catch (const Unsupported&) {
     }
   }
-  for (size_t i = 0; i < kMemories.size(); ++i)
-    gain.waves[i] = best_wave(pricer, model, {kept_layers(model, kMemories[i]), true}, gain.other);
+  for (size_t i = 0; i < kAllowances.size(); ++i)
+    gain.waves[i] = best_wave(pricer, model, kAllowances[i].choice(model), gain.other);
   gain.bound = gain.other.seconds / bound_s;
   return gain;
 }
@@ -184,10 +193,11 @@ TextTable gains_table(std::string caption, const Gains& gains,
   TextTable table{std::move(caption), {"cluster", "memory"}, {}};
   for (const auto& [column, title] : columns) table.header.push_back(title);
   for (const auto& [cluster, by_memory] : gains)
-    for (const std::string_view memory : kMemories) {
-      table.rows.push_back({cluster, std::string(memory)});
+    for (const Allowance& allowance : kAllowances) {
+      const std::string memory(allowance.name);
+      table.rows.push_back({cluster, memory});
       for (const auto& [column, title] : columns)
-        table.rows.back().push_back(factor(mean_gain(by_memory.at({std::string(memory), column}))));
+        table.rows.back().push_back(factor(mean_gain(by_memory.at({memory, column}))));
     }
   return table;
 }
@@ -218,9 +228,9 @@ class Gathered {
       const GainOfWave found = gain_of_wave(search_, *c.profile, c.model);
       table.rows.push_back({c.cluster, c.name, fmt::format("{}", m), std::string(found.schedule),
                             fmt::format("{:.1f}", found.other.seconds * 1e3), factor(found.of(0)), factor(found.of(1)),
-                            factor(found.bound)});
-      for (size_t i = 0; i < kMemories.size(); ++i) {
-        const std::string memory(kMemories[i]);
+                            factor(found.of(2)), factor(found.bound)});
+      for (size_t i = 0; i < kAllowances.size(); ++i) {
+        const std::string memory(kAllowances[i].name);
         const double gain = found.of(i);
         all.figures.push_back({{c.cluster, c.name, fmt::format("{}", m), memory}, "", std::nullopt, gain});
         gains[c.cluster][{memory, m}].push_back(std::log(gain));
@@ -236,7 +246,7 @@ class Gathered {
   }
 
   TextTable table{"each case: iteration under the best other schedule, how many times as fast wave is, and the bound",
-                  {"cluster", "case", "m", "best other", "ms", "own", "two", "bound"},
+                  {"cluster", "case", "m", "best other", "ms", "own", "two", "own, parts", "bound"},
                   {}};
   Comparison all{.caption = "cases", .label_names = {"cluster", "case", "m", "memory"}, .drawn = false};
   Gains others;  // of the same plans if tasks take other times
@@ -284,7 +294,7 @@ Report beyond(Study&) {
   report.shows = {
       fmt::format("Of {} cases none is slower than under the best other schedule, whose plan is a "
                   "candidate; {:.3f} is the least, {:.3f} the most.",
-                  report.comparisons.back().figures.size() / kMemories.size(), gathered.least, gathered.most)};
+                  report.comparisons.back().figures.size() / kAllowances.size(), gathered.least, gathered.most)};
   report.unexplained = {
       "No plan of these has run. What lanes lose side by side is unknown on these clusters, and prices differ from "
       "those of a run: both change what an order gains."};
@@ -296,6 +306,8 @@ Report beyond(Study&) {
       "several stages: each on the nodes named, 8 layers in all, neither embedding nor output projection",
       "experts over all ranks of a stage; of mixtral-7b, which has fewer than ranks, each sharded over the GPUs of a "
       "node, attention too; on the testbeds as FSMoE's grids have it",
+      "own, parts: the memory of own, and samples may be cut into two parts (--parts 2), whose attention keeps "
+      "gradients of keys and values, too; in a layer that drops tokens that changes which ones",
       "memory: activations of one layer more than one micro-batch has (own), of two micro-batches (two); with stages "
       "of one layer, or one micro-batch, more than the first stage has in flight under 1F1B, on each of them",
       "best other: the fastest of all schedules with exact degrees and partition, 1F1B, its micro-batches whole; all "

@@ -56,7 +56,8 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   require<BadInput>(chosen.model.dense.in(0, chosen.model.layers) < chosen.model.layers,
                     "--layers: found {}, all of them dense, expected one with experts", chosen.model.layers);
   if (chosen.model.dense.hidden > 0) dense_case(chosen.model.shape, chosen.model.dense.hidden);  // checked
-  chosen.model.micro_batches = flags.micro_batches.value_or(1);
+  const int parts = static_cast<int>(chosen.model.shape.layer.parts);
+  chosen.model.micro_batches = flags.micro_batches.value_or(1) * parts;
   chosen.model.shape.parallel.trainer = flags.trainer;
   chosen.model.step.planned = chosen.stack;
   if (!flags.model.empty()) chosen.model.step.optimizer = OptimizerKind::adamw;

@@ -366,7 +366,11 @@ std::span<const Framework> frameworks() { return kFrameworks; }
 const Framework& framework_of(std::string_view key) { return *std::ranges::find(kFrameworks, key, &Framework::key); }
 
 std::vector<std::string> refusals_of(const Framework& framework, const ModelShape& model) {
-  return framework.refusals == nullptr ? Refusals{} : framework.refusals(model);
+  if (framework.refusals == nullptr) return {};
+  Refusals refusals = framework.refusals(model);
+  if (const int64_t parts = model.shape.layer.parts; parts > 1)
+    refusals.push_back(fmt::format("{} runs whole samples, not {} parts of them", framework.name, parts));
+  return refusals;
 }
 
 std::vector<std::pair<std::string, std::string>> settings_of(const SettingsFormat& format, std::string_view flag,

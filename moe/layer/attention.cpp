@@ -14,10 +14,12 @@
 namespace moe {
 namespace {
 
-// Returns (L / N_CP, d): cosines and sines of place theta^(-2 j / d), of all j below d / 2, for the rank's places.
+// Returns (L / N_CP, d), of a part of the samples fewer: cosines and sines of place theta^(-2 j / d), of all j below
+// d / 2, for the rank's places.
 Tensor rotary_turns(const RankShape& rank, Math& math) {
   const LayerShape& layer = rank.shape.layer;
-  const int64_t d = rank.head_dim, tokens = layer.seq / rank.shape.parallel.cp, first = rank.mp_group().first;
+  const int64_t d = rank.head_dim, tokens = layer.seq / rank.shape.parallel.cp / layer.parts;
+  const int64_t first = rank.mp_group().first;
   Tensor turns({tokens, d}, sums_type(layer.dtype), math.memory());
   const HostCopy host(turns, math.memory());
   with_element(host.view().dtype(), [&](auto zero) {
@@ -56,6 +58,8 @@ class ShardedAttention final : public Attention {
                                  .window = setup.rank.shape.layer.window,
                                  .ranks = setup.rank.shape.parallel.cp,
                                  .rank = place_in(setup.rank.shape.parallel, GroupKind::cp, setup.rank.rank),
+                                 .parts = static_cast<int>(setup.rank.shape.layer.parts),
+                                 .part = setup.rank.shape.part,
                                  .rank_stride = 2 * setup.rank.mp_tokens() * kv_columns_.count},
                                 memory_.of(Lifetime::kept))) {
     const DType dtype = setup.rank.dtype();
@@ -68,7 +72,9 @@ class ShardedAttention final : public Attention {
     };
     q_ = make(Lifetime::kept, "q", columns_);
     make_keys_values(setup, Phase::forward, Lifetime::kept, Lifetime::dense_forward);
-    make_keys_values(setup, Phase::backward, Lifetime::dense_backward, Lifetime::dense_backward);
+    const bool whole = setup.rank.shape.layer.parts == 1;  // else parts behind add to the gradients before
+    make_keys_values(setup, Phase::backward, whole ? Lifetime::dense_backward : Lifetime::kept,
+                     Lifetime::dense_backward);
     mixed_ = make(Lifetime::kept, "mixed", columns_);
     dq_ = make(Lifetime::dense_backward, "dq", columns_);
     d_mixed_ = make(Lifetime::dense_backward, "d mixed", columns_);
@@ -79,7 +85,7 @@ class ShardedAttention final : public Attention {
   }
 
   void keys_values(TensorView input) override {
-    const KeysValues& own = own_[0];
+    const Gathered& own = own_[0];
     math_.gemm(matrix(input), matrix(wk_), matrix(own.k));
     math_.gemm(matrix(input), matrix(wv_), matrix(own.v));
     if (biases_) {
@@ -102,15 +108,15 @@ class ShardedAttention final : public Attention {
     math_.gemm(matrix(input), matrix(wq_), matrix(q_));
     if (biases_) biases_->add(b_[0], matrix(q_));
     rotate(q_, Turn::forward);
-    heads_->forward({q_, gathered_[0].k, gathered_[0].v}, mixed_);
+    heads_->forward({q_, gathered_[0].k, gathered_[0].v, before_[0]}, mixed_);
     math_.gemm(matrix(mixed_), matrix(wo_), matrix(out));
     if (biases_) biases_->add(b_[3], columns(out, out_columns_.first, out_columns_.count));
   }
 
   void backward_input(TensorView d_out, TensorView d_input) override {
-    const KeysValues &of = gathered_[0], &d = gathered_[1];
+    const Gathered &of = gathered_[0], &d = gathered_[1];
     math_.gemm(matrix(d_out), transpose(matrix(wo_)), matrix(d_mixed_));
-    heads_->backward({q_, of.k, of.v}, mixed_, d_mixed_, {dq_, d.k, d.v});
+    heads_->backward({q_, of.k, of.v, before_[0]}, mixed_, d_mixed_, {dq_, d.k, d.v, before_[1]});
     rotate(dq_, Turn::back);
     math_.gemm(matrix(dq_), transpose(matrix(wq_)), matrix(d_input));
     if (!shares_) add_keys_values(d_input);
@@ -149,7 +155,7 @@ class ShardedAttention final : public Attention {
 
  private:
   // Keys and values, or their gradients, of one rank or several.
-  struct KeysValues {
+  struct Gathered {
     TensorView all;   // (ranks, 2, B L / N_CP, local key-value heads d)
     TensorView k, v;  // of the first rank
   };
@@ -161,16 +167,20 @@ class ShardedAttention final : public Attention {
       const std::string_view of = phase == Phase::forward ? "k and v" : "dk and dv";
       const TensorView made = memory_.of(lifetime).tensor(fmt::format("{}{}", name, of), {ranks, 2, tokens * width},
                                                           setup.rank.dtype(), math_.memory());
-      return KeysValues{made, made.part(0, {tokens, width}), made.part(tokens * width, {tokens, width})};
+      return Gathered{made, made.part(0, {tokens, width}), made.part(tokens * width, {tokens, width})};
     };
     const auto p = static_cast<size_t>(phase);
     gathered_[p] = make(all, "", setup.rank.shape.parallel.cp);
     own_[p] = shares_ ? make(own, "own ", 1) : gathered_[p];
+    for (Attention* part : setup.parts_before) {
+      const TensorView of_part = part->own_keys_values(phase);
+      before_[p].push_back({of_part.part(0, {tokens, width}), of_part.part(tokens * width, {tokens, width})});
+    }
   }
 
   // Rotates the gradients of keys back.
   void add_keys_values(TensorView d_input) {
-    const KeysValues& d = own_[1];
+    const Gathered& d = own_[1];
     rotate(d.k, Turn::back);
     math_.gemm(matrix(d.k), transpose(matrix(wk_)), matrix(d_input), Into::add);
     math_.gemm(matrix(d.v), transpose(matrix(wv_)), matrix(d_input), Into::add);
@@ -215,12 +225,13 @@ class ShardedAttention final : public Attention {
   ShardRange columns_, kv_columns_;  // of this rank's heads; of its key-value heads
   std::unique_ptr<AttentionHeads> heads_;
   Weight wq_, wk_, wv_, wo_;
-  std::array<Weight, 4> b_;                   // behind those; W_o's of out_columns_
-  ShardRange out_columns_;                    // of M
-  std::optional<RowBias> biases_;             // none: there are no biases
-  TensorView q_, mixed_, dq_, d_mixed_;       // (B L, local heads d)
-  std::array<KeysValues, 2> own_, gathered_;  // by phase: of the rank's tokens; of all CP ranks, in their order
-  Tensor turns_;                              // (L / N_CP, d); empty: nothing is rotated
+  std::array<Weight, 4> b_;                        // behind those; W_o's of out_columns_
+  ShardRange out_columns_;                         // of M
+  std::optional<RowBias> biases_;                  // none: there are no biases
+  TensorView q_, mixed_, dq_, d_mixed_;            // (B L, local heads d)
+  std::array<Gathered, 2> own_, gathered_;         // by phase: of the rank's tokens; of all CP ranks, in their order
+  std::array<std::vector<KeysValues>, 2> before_;  // by phase: of the parts of the samples before
+  Tensor turns_;                                   // (L / N_CP, d); empty: nothing is rotated
 };
 
 }  // namespace

@@ -18,7 +18,8 @@ class Attention {
  public:
   virtual ~Attention() = default;
 
-  // These four are called under context parallelism alone, where the functions below leave out what they do.
+  // These four are called under context parallelism, where the functions below leave out what they do; the third by the
+  // parts of samples behind, too.
 
   /// Computes keys and values of the rank's tokens from input (B L / N_CP, M), before CP ranks gather them.
   virtual void keys_values(TensorView /*input*/) {}

@@ -138,8 +138,13 @@ LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, Layer
       pass(links.memory),
       buffers(shape, pass, memory(), links.before, links.last),
       routing(shape.is_dense() ? Routing() : make_routing(shape, memory())),
-      parts(parts_of({.rank = shape, .seed = seed, .math = math(), .weights = links.weights, .memory = pass}, comms,
-                     device)) {
+      parts(parts_of({.rank = shape,
+                      .seed = seed,
+                      .math = math(),
+                      .weights = links.weights,
+                      .memory = pass,
+                      .parts_before = links.parts_before},
+                     comms, device)) {
   const int64_t dense = gradient_bytes(shape.shape) / bytes_of(shape.dtype());
   const PartSetup setup{shape, seed, math(), links.weights};
   gradients.fresh = setup.weight(kDenseGradients, {dense}, shape.dtype());

@@ -106,8 +106,9 @@ struct GradientsInto {
 struct LayerLinks {
   std::shared_ptr<TensorStore> weights = std::make_shared<TensorStore>();
   LayerMemory memory = {};
-  const LayerBuffers* before = nullptr;  // outlives the layer; null: it has an input of its own
-  bool last = true;                      // no layer shares its output
+  const LayerBuffers* before = nullptr;       // outlives the layer; null: it has an input of its own
+  bool last = true;                           // no layer shares its output
+  std::vector<Attention*> parts_before = {};  // of the passes over the parts of the samples before this one
 };
 
 struct LayerState {

@@ -2,6 +2,7 @@
 // What every part of a layer is made from. Weights and their gradients belong to the layer, not to the parts that use
 // them: a layer's micro-batches have parts of their own over the same weights.
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,8 @@
 #include "moe/tensor/math.h"
 
 namespace moe {
+
+class Attention;
 
 /// Shows one tensor of a store, and keeps the store alive.
 class Weight {
@@ -37,6 +40,7 @@ struct PartSetup {
   std::shared_ptr<TensorStore> weights = std::make_shared<TensorStore>();  // and their gradients
   std::string_view prefix = {};                                            // of the names of an expert's weights
   LayerMemory memory = {};                                                 // for what a pass makes
+  std::span<Attention* const> parts_before = {};  // attention of the parts of the samples before this one
 
   /// Returns a weight or its gradient (TensorStore::tensor).
   Weight weight(std::string_view name, std::initializer_list<int64_t> shape, DType dtype) const {

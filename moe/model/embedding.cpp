@@ -17,9 +17,12 @@ Embedding::Embedding(const EndSetup& setup) : setup_(setup) {
     setup.fill(places_, 4);
     std::vector<int32_t> place_of(static_cast<size_t>(setup.tokens()));
     const int64_t first = setup.rank().mp_group().first;
-    for (size_t i = 0; i < place_of.size(); ++i)
-      place_of[i] = static_cast<int32_t>(in_samples(setup.rank().shape, first + static_cast<int64_t>(i)) % places);
-    tokens_places_.emplace(setup.tokens(), places_.axes[1], memory).set(place_of);
+    for (int part = 0; part < setup.parts(); ++part) {
+      const LayerCase of_part = setup.part(part);
+      for (size_t i = 0; i < place_of.size(); ++i)
+        place_of[i] = static_cast<int32_t>(in_samples(of_part, first + static_cast<int64_t>(i)) % places);
+      places_of_.emplace_back(setup.tokens(), places_.axes[1], memory).set(place_of);
+    }
   }
   if (norm > 0) {
     norm_gradients_ = setup.tensor({norm}, dtype);
@@ -52,7 +55,8 @@ TensorView Embedding::looked_up(int micro_batch) const {
 void Embedding::forward(int micro_batch) {
   const TensorView out = looked_up(micro_batch);
   setup_.math().look_up(word_rows_, of(micro_batch).words.view(), out, Into::overwrite);
-  if (tokens_places_) setup_.math().look_up(place_rows_, tokens_places_->view(), out, Into::add);
+  if (const TableTokens* places = places_of(micro_batch))
+    setup_.math().look_up(place_rows_, places->view(), out, Into::add);
   if (setup_.mp() == 1) normalise(micro_batch);
 }
 
@@ -92,7 +96,8 @@ void Embedding::gather(int micro_batch, CommCall call) {
 void Embedding::backward(int micro_batch) {
   const TensorView d = setup_.rows_apart() ? of(micro_batch).rows.view() : through_norm(micro_batch);
   setup_.math().add_to_rows(d, of(micro_batch).words.view(), words_.gradient);
-  if (tokens_places_) setup_.math().add_to_rows(d, tokens_places_->view(), places_.gradient);
+  if (const TableTokens* places = places_of(micro_batch))
+    setup_.math().add_to_rows(d, places->view(), places_.gradient);
 }
 
 std::vector<Parameter> Embedding::parameters() const {

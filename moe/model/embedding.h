@@ -43,6 +43,10 @@ class Embedding {
   };
   MicroBatch& of(int micro_batch) { return micro_batches_[static_cast<size_t>(micro_batch)]; }
   const MicroBatch& of(int micro_batch) const { return micro_batches_[static_cast<size_t>(micro_batch)]; }
+  // Returns the places of a micro-batch's tokens; null: attention rotates.
+  const TableTokens* places_of(int micro_batch) const {
+    return places_of_.empty() ? nullptr : &places_of_[static_cast<size_t>(micro_batch) % places_of_.size()];
+  }
   TensorView looked_up(int micro_batch) const;
   TensorView summed(int micro_batch) const;
   void normalise(int micro_batch);
@@ -50,8 +54,8 @@ class Embedding {
 
   const EndSetup& setup_;
   Tensor word_rows_, place_rows_, norm_gradients_;
-  Parameter words_, places_;                  // places_: without rows where attention rotates
-  std::optional<TableTokens> tokens_places_;  // of every micro-batch; none: attention rotates
+  Parameter words_, places_;            // places_: without rows where attention rotates
+  std::vector<TableTokens> places_of_;  // by part of the samples
   std::unique_ptr<RowNorm> norm_;
   Tensor d_summed_;          // (held, M), of one micro-batch
   bool norm_begun_ = false;  // its gradients hold a micro-batch's already

@@ -51,6 +51,9 @@ class EndSetup {
   MoeLayer& first(int micro_batch) const { return stack_.cell(0, micro_batch); }
   MoeLayer& last(int micro_batch) const { return stack_.cell(stack_.layers().back(), micro_batch); }
   int micro_batches() const { return stack_.shape().micro_batches; }
+  int parts() const { return stack_.shape().split().parts; }
+  /// Returns the case of the part of its samples that a micro-batch is.
+  LayerCase part(int micro_batch) const { return part_case(rank().shape, micro_batch % parts()); }
 
   /// Returns this rank's part of a table of (rows, M), whose gradients DP adds up, and fills it; `from`: the place of
   /// its gradients among those of the end. `layer`: the end's.

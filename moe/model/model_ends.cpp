@@ -36,14 +36,16 @@ void ModelEnds::read_sample(const SampleTokens& text, int64_t sample, std::span<
 // A step's samples are those of its first micro-batch, then of its second.
 void ModelEnds::load(const SampleTokens& text) {
   const auto seq = static_cast<size_t>(setup_.layer().seq);
-  const int64_t samples = rank().tokens.total / setup_.layer().seq, first = rank().mp_group().first;
+  const int64_t parts = setup_.layer().parts, first = rank().mp_group().first;
+  const int64_t samples = rank().tokens.total * parts / setup_.layer().seq;
   std::vector<int32_t> sample_tokens(seq), sample_targets(seq);
   for (size_t mb = 0; mb < texts_.size(); ++mb) {
+    const LayerCase part = setup_.part(static_cast<int>(mb));
+    const int64_t before = static_cast<int64_t>(mb) / parts * samples;
     int64_t read = -1;
     for (size_t own = 0; own < texts_[mb].inputs.size(); ++own) {
-      const int64_t token = in_samples(rank().shape, first + static_cast<int64_t>(own)),
-                    sample = token / setup_.layer().seq;
-      if (sample != read) read_sample(text, static_cast<int64_t>(mb) * samples + sample, sample_tokens, sample_targets);
+      const int64_t token = in_samples(part, first + static_cast<int64_t>(own)), sample = token / setup_.layer().seq;
+      if (sample != read) read_sample(text, before + sample, sample_tokens, sample_targets);
       read = sample;
       texts_[mb].inputs[own] = sample_tokens[static_cast<size_t>(token) % seq];
       texts_[mb].targets[own] = sample_targets[static_cast<size_t>(token) % seq];
@@ -103,10 +105,10 @@ double ModelEnds::loss(int64_t place) const {
   place = setup_.layer().causal ? std::min(place, seq - 1) : 0;
   double sum = 0;
   for (int mb = 0; mb < setup_.micro_batches(); ++mb) {
+    const LayerCase part = setup_.part(mb);
     const std::vector<double> losses = head_->losses(mb, {first, first + rank().tokens.count});
     for (int64_t t = first; t < first + rank().tokens.count; ++t)
-      if (in_samples(rank().shape, rank().mp_group().first + t) % seq >= place &&
-          targets(mb)[static_cast<size_t>(t)] >= 0)
+      if (in_samples(part, rank().mp_group().first + t) % seq >= place && targets(mb)[static_cast<size_t>(t)] >= 0)
         sum += losses[static_cast<size_t>(t - first)];
   }
   return sum / (static_cast<double>(counted()) * static_cast<double>(seq - place) / static_cast<double>(seq));

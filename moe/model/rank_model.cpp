@@ -171,20 +171,22 @@ ModelReference reference_model(const RankCells& rank, const StackChoices& choice
   LayerSeed seed = any.seed();
   seed.layer = seed.micro_batch = 0;
   const LayerCase& shape = any.shape().shape;
-  const int64_t samples = any.shape().tokens.total / shape.layer.seq, seq = shape.layer.seq;
+  const int64_t parts = shape.layer.parts, seq = shape.layer.seq;
+  const int64_t samples = any.shape().tokens.total * parts / seq;
   ReferenceEnds ends{of.vocabulary(), of.tied()};
   for (size_t mb = 0; mb < choices.front().size(); ++mb) {
-    auto& inputs = ends.inputs.emplace_back(static_cast<size_t>(samples * seq));
+    auto& inputs = ends.inputs.emplace_back(static_cast<size_t>(any.shape().tokens.total));
     auto& targets = ends.targets.emplace_back(inputs.size());
-    std::vector<int32_t> all_inputs(inputs.size()), all_targets(inputs.size());  // in the order of samples
+    std::vector<int32_t> all_inputs(static_cast<size_t>(samples * seq)), all_targets(all_inputs.size());
     for (int64_t s = 0; s < samples; ++s) {
       const auto of_sample = [&](std::vector<int32_t>& all) {
         return std::span(all).subspan(static_cast<size_t>(s * seq), static_cast<size_t>(seq));
       };
-      tokens(static_cast<int64_t>(mb) * samples + s, of_sample(all_inputs), of_sample(all_targets));
+      tokens(static_cast<int64_t>(mb) / parts * samples + s, of_sample(all_inputs), of_sample(all_targets));
     }
     for (size_t t = 0; t < inputs.size(); ++t) {
-      const auto from = static_cast<size_t>(in_samples(shape, static_cast<int64_t>(t)));
+      const LayerCase part = part_case(shape, static_cast<int>(static_cast<int64_t>(mb) % parts));
+      const auto from = static_cast<size_t>(in_samples(part, static_cast<int64_t>(t)));
       inputs[t] = all_inputs[from];
       targets[t] = all_targets[from];
     }

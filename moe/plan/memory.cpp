@@ -68,6 +68,9 @@ void check(const MemoryRequest& r) {
   require<BadInput>(r.micro_batches >= 1, "micro-batches: found {}, expected a whole number >= 1", r.micro_batches);
   require<BadInput>(r.shape.parallel.zero >= 0 && r.shape.parallel.zero <= kMostZeroStage,
                     "zero: found {}, expected 0 to {}", r.shape.parallel.zero, kMostZeroStage);
+  require<Unsupported>(r.shape.layer.parts == 1 || r.shape.parallel.recompute != Recompute::full,
+                       "parts: found {} with recompute full, which keeps no keys, expected none or selective",
+                       r.shape.layer.parts);
   require<WrongResult>(r.slots.empty() || std::ssize(r.slots) == r.shape.parallel.pp,
                        "memory: found the slots of {} stages, expected pp = {}", r.slots.size(), r.shape.parallel.pp);
   require<BadInput>(r.layers >= r.shape.parallel.pp, "layers = {} over pp = {}: every stage needs a layer", r.layers,
@@ -604,6 +607,11 @@ class PassCount {
     const HeadColumns columns = most_columns(c_);
     return all() * real(columns.query + columns.mixed + p_.cp * (columns.key + columns.value));
   }
+  // Gradients of keys and values, to which the parts behind add theirs.
+  double keys_gradients() const {
+    const HeadColumns columns = most_columns(c_);
+    return l_.parts > 1 ? all() * real(columns.key + columns.value) : 0;
+  }
   // What a CP rank gathers, or has for itself of a sum: its own tokens' keys and values, or their gradients.
   double own_keys() const {
     const HeadColumns columns = most_columns(c_);
@@ -621,12 +629,12 @@ class PassCount {
     const bool again = scattered() && !rules_.gathers_again && (is_dense(c_) || gathers_gated());
     const double hidden = again ? 0 : held();
     return m() * ((scattered() ? gathered_kept() : 0) + (pre_norm() ? normed_kept() : 0) + hidden) + projected() +
-           latents() + normed_latents() + scores;
+           latents() + normed_latents() + keys_gradients() + scores;
   }
   // This rank's part of a sum over MP, or the gradient of what it gathered; of the hidden state; of what it projects.
   double attention_meanwhile() const {
     const double tokens = all() + (scattered() ? held() : 0);
-    return m() * (tokens + (gathers_gated() ? gated() : 0)) + projected() + own_keys() + latents();
+    return m() * (tokens + (gathers_gated() ? gated() : 0)) + projected() - keys_gradients() + own_keys() + latents();
   }
 
   double inside(double rows, int64_t hidden, int shards) const { return gemms() * rows * real(hidden) / shards; }

@@ -13,10 +13,16 @@ constexpr std::array<Named<PipelineOrder>, 2> kOrders{
     {{"gpipe", PipelineOrder::gpipe}, {"1f1b", PipelineOrder::one_f_one_b}}};
 static_assert(in_enum_order(kOrders, &Named<PipelineOrder>::value));
 
+// Returns the micro-batch of the n-th backward, or the place of micro-batch n's backward: of the same samples the last
+// part is the first.
+int nth_backward_part(const StageSplit& split, int n) {
+  return n / split.parts * split.parts + split.parts - 1 - n % split.parts;
+}
+
 // Returns the chunk of the stage and the micro-batch that a stage's n-th forward runs; backwards take the chunks from
 // the last one on.
-std::pair<int, int> nth_pass(const StageSplit& split, int n) {
-  if (split.virtual_stages == 1) return {0, n};
+std::pair<int, int> nth_pass(const StageSplit& split, Phase phase, int n) {
+  if (split.virtual_stages == 1) return {0, phase == Phase::forward ? n : nth_backward_part(split, n)};
   return {n % split.chunks() / split.stages, n / split.chunks() * split.stages + n % split.stages};
 }
 
@@ -41,6 +47,8 @@ void check_virtual_stages(const StageSplit& split, PipelineOrder order, int micr
   require<BadInput>(micro_batches % stages == 0,
                     "{}: found {} with {} micro-batches over {} stages, expected a multiple of {} micro-batches", where,
                     chunks, micro_batches, stages, stages);
+  require<BadInput>(split.parts == 1, "{}: found {} with samples in {} parts, expected one part", where, chunks,
+                    split.parts);
   require<BadInput>(split.layers % split.chunks() == 0,
                     "{}: found {} with {} layers over {} stages, expected a multiple of {} layers", where, chunks,
                     split.layers, stages, split.chunks());
@@ -86,15 +94,17 @@ int chunk_of_layer(const StageSplit& split, int layer) {
 int passes_in_flight(PipelineOrder order, int micro_batches, const StageSplit& split, int stage) {
   const int passes = micro_batches * split.virtual_stages, behind = split.stages - stage - 1;
   if (order == PipelineOrder::gpipe) return passes;
-  if (split.virtual_stages == 1) return std::min(passes, behind + 1);
+  if (split.virtual_stages == 1) return std::min(passes, behind + split.parts);
   return std::min(passes, 2 * behind + (split.virtual_stages - 1) * split.stages + 1);
 }
+
+int last_backward(int micro_batches, const StageSplit& split) { return nth_backward_part(split, micro_batches - 1); }
 
 std::vector<PipelineStep> steps_of_stage(PipelineOrder order, int micro_batches, const StageSplit& split, int stage) {
   const int ahead = passes_in_flight(order, micro_batches, split, stage), passes = micro_batches * split.virtual_stages;
   std::vector<PipelineStep> steps;
   const auto add = [&](Phase phase, int n) {
-    const auto [nth, micro_batch] = nth_pass(split, n);
+    const auto [nth, micro_batch] = nth_pass(split, phase, n);
     const int own = phase == Phase::forward ? nth : split.virtual_stages - 1 - nth;
     steps.push_back({phase, own * split.stages + stage, micro_batch});
   };
@@ -115,7 +125,7 @@ std::vector<PipelineStep> pipeline_steps(PipelineOrder order, int micro_batches,
   const auto ready = [&](const PipelineStep& step) {
     const size_t c = static_cast<size_t>(step.chunk);
     if (step.phase == Phase::forward) return c == 0 || ended[c - 1][0] > step.micro_batch;
-    return c + 1 == ended.size() || ended[c + 1][1] > step.micro_batch;
+    return c + 1 == ended.size() || ended[c + 1][1] > nth_backward_part(split, step.micro_batch);
   };
   std::vector<PipelineStep> all;
   for (bool moved = true; moved;) {

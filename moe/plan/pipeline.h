@@ -17,7 +17,7 @@ PipelineOrder pipeline_order_from(std::string_view name, std::string_view where)
 std::string describe_order(PipelineOrder order, int virtual_stages);
 
 /// Throws BadInput naming `where` unless a split with several chunks a stage has an order of passes: 1f1b, with
-/// micro-batches that the stages divide and layers that the chunks divide.
+/// micro-batches that the stages divide, layers that the chunks divide and whole samples.
 void check_virtual_stages(const StageSplit& split, PipelineOrder order, int micro_batches,
                           std::string_view where = "virtual stages");
 
@@ -40,6 +40,8 @@ struct PipelineStep {
   bool operator==(const PipelineStep&) const = default;
 };
 
+/// Returns the micro-batch whose backward is a stage's last one.
+int last_backward(int micro_batches, const StageSplit& split);
 /// Returns one stage's steps in its order.
 std::vector<PipelineStep> steps_of_stage(PipelineOrder order, int micro_batches, const StageSplit& split, int stage);
 /// Returns all steps in the order in which a plan issues them: each stage's own order, and each step behind that of the

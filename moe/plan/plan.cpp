@@ -366,9 +366,12 @@ void set_works(Plan& plan) {
   const Flow flow = plan.structure->flow;
   const LayerCases cases(plan.shape, plan.dense);
   for (const Task& task : plan.structure->tasks)
-    plan.works.push_back(is_end(task.kind) ? end_work(task.kind, task.phase, plan.shape, flow, plan.vocabulary)
-                         : task.phase == Phase::step ? step_work(task, plan, cases)
-                                                     : work_of(task, cases.of(task.layer), plan.slices, flow));
+    plan.works.push_back(
+        is_end(task.kind)           ? end_work(task.kind, task.phase, plan.shape, flow, plan.vocabulary)
+        : task.phase == Phase::step ? step_work(task, plan, cases)
+        : plan.differs_by_part(task)
+            ? work_of(task, part_case(cases.of(task.layer), plan.part_of(task.micro_batch)), plan.slices, flow)
+            : work_of(task, cases.of(task.layer), plan.slices, flow));
 }
 
 }  // namespace moe

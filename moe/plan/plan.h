@@ -137,13 +137,16 @@ struct Work {
 
 /// In which order a stage runs micro-batches. gpipe: every stage runs all its forwards, then all its backwards.
 /// 1f1b: as many forwards ahead as stages follow, then one backward and one forward in turn; with virtual stages the
-/// interleaved order (pipeline_steps).
+/// interleaved order (pipeline_steps); of samples in parts as many more as follow the first one (Sun et al., Seq1F1B,
+/// 2024).
 enum class PipelineOrder : uint8_t { gpipe, one_f_one_b };
 
 /// How pipeline stages share a model's layers: they are cut into stages x virtual_stages chunks of consecutive layers,
-/// of which stage s holds the chunks s, s + stages, s + 2 stages, ... (Narayanan et al. 2021, section 2.2).
+/// of which stage s holds the chunks s, s + stages, s + 2 stages, ... (Narayanan et al. 2021, section 2.2). So many
+/// micro-batches in a row are the parts of the same samples: forwards take them in order, backwards from the last one.
 struct StageSplit {
   int layers = 1, stages = 1, virtual_stages = 1;  // virtual_stages: chunks of a stage
+  int parts = 1;
   int chunks() const { return stages * virtual_stages; }
 };
 
@@ -166,7 +169,12 @@ struct Plan {
   std::shared_ptr<const Structure> structure;
 
   const std::vector<Task>& tasks() const { return structure->tasks; }
-  StageSplit split() const { return {layers, std::min(shape.parallel.pp, layers), virtual_stages}; }
+  int parts() const { return static_cast<int>(shape.layer.parts); }
+  StageSplit split() const { return {layers, std::min(shape.parallel.pp, layers), virtual_stages, parts()}; }
+  /// Returns which part of its samples a micro-batch is.
+  int part_of(int micro_batch) const { return micro_batch % parts(); }
+  /// Returns whether a task takes longer in one part of the samples than in another: attention sees the parts before.
+  bool differs_by_part(const Task& task) const { return parts() > 1 && is_attention(task.kind); }
   Rows rows_of(const Task& task) const { return chunk_rows(rows, task.chunks, task.chunk); }
   /// Returns whether a layer of a task or gradient stands for one of the model's ends: its embedding, or its head.
   bool is_end(int layer) const { return layer < 0 || layer == layers; }

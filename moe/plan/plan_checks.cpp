@@ -176,6 +176,7 @@ void check_plan(const Plan& plan) {
   check_ends(plan);
   check_transfers(plan);
   check_again(plan, ancestors);
+  check_parts(plan, ancestors);
   check_accesses(plan, ancestors);
   check_gradients(plan, ancestors);
   check_step(plan, ancestors);
@@ -497,6 +498,24 @@ void check_dense(const Plan& plan) {
     if (makes_attention_gradients(task.kind) && plan.dense.has(task.layer))
       if (const int passes = found[task.pass()]; passes != 1)
         broken(task, "tokens pass {} feed-forwards of its dense layer, expected 1", passes);
+}
+
+// A part of samples reads the keys and values of the parts before, and adds to their gradients before these are used.
+void check_parts(const Plan& plan, const Ancestors& ancestors) {
+  if (plan.parts() == 1) return;
+  std::map<PassKey, int> attentions;
+  for (const Task& task : plan.tasks())
+    if (is_attention(task.kind) && task.kind != TaskKind::attention_dw) attentions[task.pass()] = task.id;
+  for (const auto& [pass, id] : attentions) {
+    const bool forward = pass.phase == Phase::forward;
+    if (plan.part_of(pass.micro_batch) == (forward ? 0 : plan.parts() - 1)) continue;
+    PassKey other = pass;
+    other.micro_batch += forward ? -1 : 1;
+    const auto before = attentions.find(other);
+    if (before == attentions.end() || !ancestors.before(before->second, id))
+      broken(plan.tasks()[static_cast<size_t>(id)], "does not wait for the attention of the part {} it",
+             forward ? "before" : "behind");
+  }
 }
 
 // A layer's backward has one attention or both its halves; a forward has no halves.

@@ -42,6 +42,7 @@ void check_shared(const Plan& plan);
 void check_dense(const Plan& plan);
 void check_attention(const Plan& plan);
 void check_again(const Plan& plan, const Ancestors& ancestors);
+void check_parts(const Plan& plan, const Ancestors& ancestors);
 void check_ends(const Plan& plan);
 void check_transfers(const Plan& plan);
 void check_accesses(const Plan& plan, const Ancestors& ancestors);

@@ -25,6 +25,12 @@ const LayerPricer& LayerPricer::dense(int64_t hidden) const {
   return *pricer;
 }
 
+const LayerPricer& LayerPricer::part(int part) const {
+  std::shared_ptr<LayerPricer>& pricer = parts_[part];
+  if (!pricer) pricer = std::make_shared<LayerPricer>(profile(), part_case(shape(), part), options());
+  return *pricer;
+}
+
 const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase phase) const {
   Curve& known = curves_[static_cast<size_t>(flow)][static_cast<size_t>(phase)][static_cast<size_t>(kind)];
   if (known.known) return known;
@@ -270,6 +276,8 @@ std::vector<double> priced(const LayerPricer& pricer, const LayerPricer& dense, 
       seconds[i] = pricer.end_seconds(task.kind, task.phase, plan.works[i]);
     else if (task.phase == Phase::step)
       seconds[i] = cost::step_seconds(own, task.kind, plan.works[i]);
+    else if (plan.differs_by_part(task))
+      seconds[i] = own.part(plan.part_of(task.micro_batch)).dense_seconds(task.kind, task.phase, plan.structure->flow);
     else if (&own != &pricer && !sends_gradients(task.kind))
       seconds[i] = own.dense_seconds(task.kind, task.phase, plan.structure->flow);
   }

@@ -33,6 +33,8 @@ class LayerPricer {
   /// Returns the pricer of a dense layer with a feed-forward of that width in this layer's place. It is made once, and
   /// its notes are its own.
   const LayerPricer& dense(int64_t hidden) const;
+  /// Returns likewise the pricer of a pass over a part of the samples.
+  const LayerPricer& part(int part) const;
   bool has(GroupKind kind) const { return groups()[static_cast<size_t>(kind)].network != Network::none; }
 
   /// Writes the seconds of each task of `structure` into `seconds` (resized).
@@ -93,6 +95,7 @@ class LayerPricer {
   double all_rows_ = 0;
   mutable std::array<std::array<std::array<Curve, kTaskKinds>, kPhases>, kFlows> curves_;
   mutable std::map<int64_t, std::shared_ptr<LayerPricer>> dense_;  // by width
+  mutable std::map<int, std::shared_ptr<LayerPricer>> parts_;
 };
 
 /// Returns the seconds of each task of a plan.

@@ -24,8 +24,8 @@ void add_expert(const Work& work, Phase phase, const LayerCase& c, double hidden
 void add_attention(TaskKind kind, const LayerCase& c, TaskTerms& terms) {
   const auto tokens = static_cast<double>(mp_tokens(c));
   if (kind != TaskKind::attention_dw)
-    at(terms.of_rows, Term::score) =
-        tokens * static_cast<double>(c.layer.seq) * static_cast<double>(most_heads(c).query);
+    at(terms.of_rows, Term::score) = tokens * static_cast<double>(c.layer.seq / c.layer.parts * (2 * c.part + 1)) *
+                                     static_cast<double>(most_heads(c).query);
   at(terms.of_rows, Term::row_byte) = mp_bytes(c);
   at(terms.once, Term::weight_byte) =
       static_cast<double>((attention_parameters(c) + latent_parameters(c.layer)) * bytes_of(c.layer.dtype));

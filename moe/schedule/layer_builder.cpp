@@ -168,6 +168,17 @@ void LayerBuilder::dense_backward() {
   attention(Buffer::input);
 }
 
+// Reads the keys and values of the parts before, or adds to their gradients: in a backward behind the parts behind.
+void LayerBuilder::join_parts() {
+  const bool forward = pass_->phase == Phase::forward;
+  attentions_[{pass_->phase, pass_->micro_batch, pass_->layer}] = last().id;
+  last().writes.push_back(whole_of(Buffer::keys_values));
+  const int part = pass_->micro_batch % parts_;
+  if (part == (forward ? 0 : parts_ - 1)) return;
+  const int other = forward ? pass_->micro_batch - 1 : pass_->micro_batch + 1;
+  last().reads.push_back({Buffer::keys_values, pass_->phase, pass_->layer, 0, 1, other});
+}
+
 // Keys and values of whole samples come before attention where ranks share them, and in a backward their gradients go
 // back behind it. Nothing of the pass waits for the half of attention's weights: it runs beside the sum over MP.
 void LayerBuilder::attention(Buffer sum) {
@@ -177,9 +188,11 @@ void LayerBuilder::attention(Buffer sum) {
     push_dense(TaskKind::keys_values, Buffer::keys_values);
     push_dense(TaskKind::cp_allgather, Buffer::all_keys_values);
   }
+  if (parts_ > 1) wait_for_part(dense_.after);
   int id = push_dense(halves() ? TaskKind::attention_dx : TaskKind::attention,
                       shares && !forward ? Buffer::queries_partial : Buffer::attention_partial);
   if (halves()) last().writes.push_back(whole_of(Buffer::attention_hidden));
+  if (parts_ > 1) join_parts();
   if (shares && forward) last().reads.push_back(input);
   if (shares && !forward) id = keys_values_backward();
   const bool own = traits_of(schedule_.flow).holds == Tokens::own;
@@ -372,7 +385,7 @@ int StageLanes::of(TaskKind kind, Flow flow, int stage) const {
 }
 
 PassBuilder::PassBuilder(const Schedule& schedule, const LayersBuilt& layers)
-    : schedule_(schedule), lanes_(schedule.lanes, layers.networks, layers.stages) {
+    : schedule_(schedule), lanes_(schedule.lanes, layers.networks, layers.stages), parts_(layers.parts) {
   structure_.flow = schedule.flow;
   structure_.lanes = lanes_.all();
 }
@@ -475,6 +488,13 @@ void PassBuilder::wait_for_weights(std::vector<int>& after) const {
   if (sent_.contains({Phase::backward, pass_->micro_batch, pass_->layer + 1})) return;
   const auto behind = attention_halves_.find({pass_->micro_batch, pass_->layer + 1});
   if (behind != attention_halves_.end()) after.push_back(behind->second);
+}
+
+// Waits for the attention of the same samples' part before, or in a backward of the one behind.
+void PassBuilder::wait_for_part(std::vector<int>& after) const {
+  const int other = pass_->phase == Phase::forward ? pass_->micro_batch - 1 : pass_->micro_batch + 1;
+  if (other / parts_ != pass_->micro_batch / parts_ || other < 0) return;
+  after.push_back(attentions_.at({pass_->phase, other, pass_->layer}));
 }
 
 // Messages between two stages arrive in the order sent.

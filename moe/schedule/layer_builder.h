@@ -58,6 +58,7 @@ struct LayersBuilt {
   bool shared_expert = false;
   int stages = 1;
   bool recomputes = false;  // each backward begins with its forward
+  int parts = 1;            // of samples, which are micro-batches in a row
 };
 /// Stands in Pass::ready for a slice of what the pass makes itself: the gradients of its experts.
 inline constexpr int kMadeHere = -2;
@@ -106,6 +107,7 @@ class PassBuilder {
 
   Chain receive(int sent);
   void wait_for_weights(std::vector<int>& after) const;
+  void wait_for_part(std::vector<int>& after) const;
   std::vector<int> behind_last(TaskKind kind, std::vector<int> after);
 
   int lane_of(GroupKind group) const { return lanes_.of(group, pass_->stage); }
@@ -117,13 +119,15 @@ class PassBuilder {
 
   const Schedule& schedule_;
   StageLanes lanes_;
+  int parts_;  // of samples
   Structure structure_;
   const Pass* pass_ = nullptr;
   std::map<std::pair<int, int>, std::array<Chain, 2>> outputs_;  // by micro-batch and layer: of each phase
   std::map<std::pair<int, int>, std::vector<int>> experts_;      // likewise: what makes gradients in a backward
-  std::map<std::pair<int, int>, int> attention_halves_;  // likewise: its attention_dw, where a backward has halves
-  std::map<std::tuple<Phase, int, int>, int> sent_;      // by phase, micro-batch and layer: the send
-  std::map<int, std::vector<int>> ended_;                // by stage: what ended the pass added last
+  std::map<std::pair<int, int>, int> attention_halves_;    // likewise: its attention_dw, where a backward has halves
+  std::map<std::tuple<Phase, int, int>, int> sent_;        // by phase, micro-batch and layer: the send
+  std::map<std::tuple<Phase, int, int>, int> attentions_;  // likewise, of samples in parts: attention, or attention_dx
+  std::map<int, std::vector<int>> ended_;                  // by stage: what ended the pass added last
   int last_expert_ = -1;
 
  private:
@@ -197,6 +201,7 @@ class LayerBuilder : public schedule::PassBuilder {
   Access dense_forward();
   void dense_backward();
   void attention(Buffer sum);
+  void join_parts();
   int keys_values_backward();
   bool gradients_after_mp() const { return lane_of(GroupKind::mp) == lane_of(GroupKind::dp); }
   void begin_backward();

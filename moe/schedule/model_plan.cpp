@@ -98,7 +98,7 @@ class ModelBuilder {
     for (size_t k = 0; k < networks.size(); ++k) networks[k] = plan_.groups[k].network;
     const int peers = plan_.groups[static_cast<size_t>(GroupKind::ep)].size;
     schedule::IterationBuilder builder(schedule_, {networks, peers, plan_.shape.layer.shared_hidden > 0, split_.stages,
-                                                   plan_.shape.parallel.recompute == Recompute::full});
+                                                   plan_.shape.parallel.recompute == Recompute::full, split_.parts});
     for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, split_)) run(builder, step);
     if (plan_.step.planned) schedule::StepBuilder(plan_, builder).step();
     plan_.structure = std::make_shared<const Structure>(builder.take());
@@ -130,7 +130,7 @@ class ModelBuilder {
     pass.layer = last - 1;
     int end = forward_end_;
     if (heads) end = builder.head(pass);
-    const bool sends = step.micro_batch + 1 == model_.micro_batches;  // the last backward of the chunk
+    const bool sends = step.micro_batch == last_backward(model_.micro_batches, split_);  // and of the chunk
     Sender& sender = senders_[static_cast<size_t>(stage)];
     if (sends && ends) made_by_end(model_.layers, model_.head_gradient_bytes, end, sender);
     for (pass.layer = last - 1; pass.layer >= first; --pass.layer) {
@@ -222,6 +222,12 @@ class ModelBuilder {
 Plan timed_model_plan(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision) {
   require<BadInput>(model.micro_batches >= 1, "micro-batches: found {}, expected >= 1", model.micro_batches);
   check_virtual_stages(model.split(), model.order, model.micro_batches);
+  require<BadInput>(model.micro_batches % model.split().parts == 0,
+                    "parts: found {} of {} micro-batches, expected all parts of each sample", model.split().parts,
+                    model.micro_batches);
+  require<Unsupported>(model.split().parts == 1 || model.shape.parallel.recompute != Recompute::full,
+                       "parts: found {} with recompute full, which keeps no keys, expected none or selective",
+                       model.split().parts);
   require<BadInput>(schedule.variants.empty(), "schedule {} chooses among others: it has no plans of its own",
                     schedule.name);
   require_equal<BadInput>(static_cast<int>(decision.backwards.size()), decided_layers(model),

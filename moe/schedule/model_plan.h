@@ -27,7 +27,11 @@ struct ModelShape {
   EndWeights ends = {};  // of its vocabulary, though the ends be no tasks (add_ends())
   DenseLayers dense = {};
 
-  StageSplit split() const { return {layers, shape.parallel.pp, shape.parallel.pp > 1 ? virtual_stages : 1}; }
+  StageSplit split() const {
+    return {layers, shape.parallel.pp, shape.parallel.pp > 1 ? virtual_stages : 1, static_cast<int>(shape.layer.parts)};
+  }
+  /// Counts micro-batches of whole samples, as --micro-batches does: of samples in parts, each part is one too.
+  int whole_micro_batches() const { return micro_batches / split().parts; }
   int dense_in(int stage) const;
   int moe_in(int stage) const;
 };

@@ -296,6 +296,8 @@ LayerCase decided_case(const LayerCase& shape, const Decision& decision) {
 
 Plan build_plan(const Schedule& schedule, const LayerCase& shape, const Decision& decision) {
   check_one_layer(schedule);
+  require<Unsupported>(shape.layer.parts == 1, "parts: found {} of a layer alone, expected 1, or layers of a model",
+                       shape.layer.parts);
   if (!schedule.variants.empty()) {
     require<BadInput>(std::ranges::count(schedule.variants, decision.variant) == 1,
                       "schedule {} chooses among others: found no choice", schedule.name);

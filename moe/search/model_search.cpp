@@ -35,8 +35,8 @@ void place_micro_ops(const ModelShape& model, const Schedule& schedule, const Pl
     pieces.push_back({seconds[static_cast<size_t>(task.id)], task.lane,
                       plan.gradients[static_cast<size_t>(slice.gradient)].made_by});
   }
-  const search::MicroOps frozen =
-      search::freeze_micro_ops(*plan.structure, seconds, pieces, schedule.holds_micro_ops, plan.micro_batches - 1);
+  const search::MicroOps frozen = search::freeze_micro_ops(*plan.structure, seconds, pieces, schedule.holds_micro_ops,
+                                                           last_backward(plan.micro_batches, plan.split()));
   for (size_t i = 0; i < pieces.size(); ++i) {
     const search::MicroOps::Place place = frozen.places[i];
     const int stage = plan.structure->lanes[static_cast<size_t>(pieces[i].lane)].stage;
@@ -255,6 +255,8 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
   const auto& [schedule, pricer, model, strategy, choice] = asked;
   require_usable(model.shape.parallel.pp == 1 || schedule.iteration == IterationOrder::any, schedule,
                  "found {} pipeline stages, expected 1", model.shape.parallel.pp);
+  require_usable(model.split().parts == 1 || schedule.iteration == IterationOrder::any, schedule,
+                 "found samples in {} parts, expected 1", model.split().parts);
   const int64_t passes = int64_t{1} * model.layers * model.micro_batches;
   require_usable(model.shape.parallel.pp == 1 || passes <= kMostStagedPasses, schedule,
                  "found {} layers of {} micro-batches on {} stages, expected at most {} in all", model.layers,

@@ -1166,7 +1166,9 @@ ModelShape tried_part(const ModelShape& model) {
   while (model.dense.in(0, part.layers) == part.layers) part.layers += chunks;
   part.layers = std::min(part.layers, model.layers);
   part.dense = model.dense.first(part.layers);
-  const int tried = stages == 1 ? kTriedMicroBatches : std::max(2 * kTriedMicroBatches / stages, 1) * stages;
+  const int parts = model.split().parts;
+  const int tried = stages == 1 ? std::max(kTriedMicroBatches / parts, 1) * parts
+                                : std::max(2 * kTriedMicroBatches / stages, 1) * stages * parts;
   part.micro_batches = std::min(model.micro_batches, tried);
   return part;
 }
@@ -1195,20 +1197,23 @@ void improve(const LayerPricer& pricer, const ModelShape& model, const WaveChoic
   if (search::better(whole.best().seconds, best.seconds)) best = std::move(whole.best());
 }
 
-// Returns into how many parts of whole samples a micro-batch may be cut.
-std::vector<int> parts_of(const ModelShape& model, bool cuts_samples) {
-  std::vector<int> all{1};
-  if (!cuts_samples) return all;
-  for (int parts = 2; parts <= model.shape.layer.batch && parts * model.micro_batches <= kMostCutMicroBatches; ++parts)
-    if (model.shape.layer.batch % parts == 0) all.push_back(parts);
-  return all;
-}
-
-ModelShape cut_into(const ModelShape& model, int parts) {
+// Returns the model with its micro-batches cut into parts: of whole samples, or of each sample.
+ModelShape cut_into(const ModelShape& model, int parts, bool of_samples) {
   ModelShape cut = model;
-  cut.shape.layer.batch /= parts;
+  (of_samples ? cut.shape.layer.parts : cut.shape.layer.batch) = of_samples ? parts : cut.shape.layer.batch / parts;
   cut.micro_batches *= parts;
   return cut;
+}
+
+// Returns the model and the ways in which its micro-batches may be cut.
+std::vector<ModelShape> cuts_of(const ModelShape& model, const WaveChoice& choice) {
+  std::vector<ModelShape> all{model};
+  const int most = kMostCutMicroBatches / model.micro_batches;
+  if (choice.cuts_batches)
+    for (int parts = 2; parts <= std::min<int64_t>(most, model.shape.layer.batch); ++parts)
+      if (model.shape.layer.batch % parts == 0) all.push_back(cut_into(model, parts, false));
+  if (choice.sample_parts > 1) all.push_back(cut_into(model, choice.sample_parts, true));
+  return all;
 }
 
 }  // namespace
@@ -1235,14 +1240,16 @@ ModelDecision wave_decision(const ModelShape& model, const WaveDegrees& degrees)
 int least_kept(const ModelShape& model, IterationOrder order) {
   const StageSplit split = model.split();
   const int chunk = layers_in(split, 0) / split.virtual_stages;
-  if (split.stages > 1) return chunk * passes_in_flight(PipelineOrder::one_f_one_b, model.micro_batches, split, 0);
+  if (split.stages > 1 || split.parts > 1)
+    return chunk * passes_in_flight(PipelineOrder::one_f_one_b, model.micro_batches, split, 0);
   return chunk * (order == IterationOrder::two_forwards ? std::min(2, model.micro_batches) : 1);
 }
 
 int more_kept(const ModelShape& model, int passes) {
   const StageSplit split = model.split();
   const int layers = layers_in(split, 0), least = least_kept(model, IterationOrder::any);
-  return std::max(least + 1, std::min(layers * model.micro_batches, least + passes * layers / split.virtual_stages));
+  return std::max(least + 1,
+                  std::min(layers * model.micro_batches, least + passes * split.parts * layers / split.virtual_stages));
 }
 
 int usually_kept(const ModelShape& model, IterationOrder order) {
@@ -1252,8 +1259,9 @@ int usually_kept(const ModelShape& model, IterationOrder order) {
 
 Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees,
                const WaveSearch& search) {
-  require<Unsupported>(model.shape.parallel.pp == 1 || search.order == IterationOrder::any,
-                       "an order in turns: found {} pipeline stages, expected 1", model.shape.parallel.pp);
+  require<Unsupported>(search.order == IterationOrder::any || model.split().stages * model.split().parts == 1,
+                       "an order in turns: found {} pipeline stages and samples in {} parts, expected one of both",
+                       model.split().stages, model.split().parts);
   const int least = least_kept(model, search.order);
   require<BadInput>(keep >= least, "wave: found the activations of {} layers to keep, expected at least {}", keep,
                     least);
@@ -1263,13 +1271,10 @@ Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, con
 WaveResult best_wave(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice,
                      const WaveResult& known) {
   WaveResult best = known;
-  for (const int parts : parts_of(model, choice.cuts_samples)) {
-    const ModelShape cut = cut_into(model, parts);
-    const double before_s = best.seconds;
+  for (const ModelShape& cut : cuts_of(model, choice)) {
     WaveChoice own = choice;
-    own.keep *= parts;
+    own.keep *= cut.micro_batches / model.micro_batches;
     improve(LayerPricer(pricer.profile(), cut.shape, pricer.options()), cut, own, best);
-    if (best.seconds < before_s) best.parts = parts;
   }
   if (best.degrees) check_plan(best.plan);
   return best;
@@ -1277,11 +1282,10 @@ WaveResult best_wave(const LayerPricer& pricer, const ModelShape& model, const W
 
 double wave_bound(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice) {
   double least_s = std::numeric_limits<double>::infinity();
-  for (const int parts : parts_of(model, choice.cuts_samples)) {
-    const ModelShape cut = cut_into(model, parts);
+  for (const ModelShape& cut : cuts_of(model, choice)) {
     const LayerPricer own(pricer.profile(), cut.shape, pricer.options());
     WaveChoice cut_choice = choice;
-    cut_choice.keep *= parts;
+    cut_choice.keep *= cut.micro_batches / model.micro_batches;
     least_s = std::min(least_s, IterationBound(own, cut, cut_choice).seconds());
   }
   return least_s;

@@ -12,6 +12,8 @@
 //            stages a stage's n-th backward of a layer for those of its (n - 2)-th, or of as many micro-batches before
 //            as stages are before it (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, ZB-H1)
 //   sums     what adds to gradients for what adds to them before it: in the order of micro-batches and chunks
+//   parts    of samples in parts, attention for the one of the part before, in a backward of the part behind (TeraPipe,
+//            Li et al., ICML 2021)
 //   slices   what sends gradients for all micro-batches that add to them
 //   turns    what belongs to a turn for all of the turn before, of schedules that restrict the order
 //
@@ -43,7 +45,6 @@ struct WaveResult {
   Plan plan;
   double seconds = 0;
   std::optional<WaveDegrees> degrees;  // none: the plan that was known, which no other beats
-  int parts = 1;                       // of each micro-batch
 };
 
 /// Returns of how many layers a stage keeps activations at a time, of all micro-batches together, at least: of one
@@ -61,8 +62,8 @@ struct WaveSearch {
 };
 
 /// Returns the plan, not checked. `pricer` prices one layer of the model; `keep`: of how many layers a stage keeps
-/// activations at a time, of all micro-batches together. Throws Unsupported for several stages in turns, BadInput where
-/// `keep` is less than least_kept.
+/// activations at a time, of all micro-batches together. Throws Unsupported for several stages, or samples in parts, in
+/// turns; BadInput where `keep` is less than least_kept.
 Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees,
                const WaveSearch& search = {});
 
@@ -72,7 +73,8 @@ ModelDecision wave_decision(const ModelShape& model, const WaveDegrees& degrees)
 /// What a search may decide.
 struct WaveChoice {
   int keep = 1;                   // of how many layers a stage keeps activations at a time
-  bool cuts_samples = false;      // a micro-batch of several samples may be cut into smaller ones
+  bool cuts_batches = false;      // a micro-batch of several samples may be cut into smaller ones
+  int sample_parts = 1;           // into which each sample may be cut (LayerShape::parts)
   int forward = 0, backward = 0;  // chunks of every pass; 0: searched, up to kMostWaveDegree
   IterationOrder order = IterationOrder::any;
 };

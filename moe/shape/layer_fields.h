@@ -45,6 +45,7 @@ struct LayerField {
 inline constexpr double kMostWidth = 1 << 30;  // products of widths are checked
 inline constexpr Limits kWidthLimits{.least = 1, .most = kMostWidth};
 inline constexpr Limits kOptionalWidthLimits{.least = 0, .most = kMostWidth};
+inline constexpr double kMostParts = 64;
 inline constexpr Limits kFactorLimits{.most = 1e6, .above = 0};
 inline constexpr Limits kLossLimits{.least = 0, .most = 1e3};
 
@@ -87,6 +88,13 @@ inline constexpr std::tuple kLayerFields{
                         .limits = kOptionalWidthLimits,
                         .optional = true,
                         .mark = "window"},
+    LayerField<int64_t>{.key = "parts",
+                        .member = &LayerShape::parts,
+                        .help = "parts that each sample is cut into, which follow each other as micro-batches do; "
+                                "default: 1",
+                        .limits = {.least = 1, .most = kMostParts},
+                        .optional = true,
+                        .mark = "parts"},
     LayerField<int64_t>{.key = "q_lora_rank",
                         .member = &LayerShape::q_lora_rank,
                         .help = "rank of latent attention's queries; default: 0, not compressed",

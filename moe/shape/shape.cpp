@@ -104,7 +104,7 @@ void complete_parallel(ParallelShape& p, const LayerShape& layer) {
   if (p.mp == 0)
     p.mp = largest(sharded, [&](int64_t n) {
       return in_node(n) && split % n == 0 && n <= layer.heads && layer.shared_hidden % (n * block_of(layer.ffn)) == 0 &&
-             layer.batch % n * (layer.seq / p.cp % n) % n == 0;
+             layer.batch % n * (layer.seq / p.cp / layer.parts % n) % n == 0;
     });
   if (p.esp == 0)
     p.esp = largest(sharded, [&](int64_t n) {
@@ -183,6 +183,23 @@ DType wire_type(const LayerShape& layer) {
 
 const GatePart& gate_of(const LayerShape& layer) { return find_named(gate_parts(), layer.gate, "gate"); }
 
+LayerCase part_case(LayerCase shape, int part) {
+  shape.part = part;
+  return shape;
+}
+
+// A token of a part sees those of the parts before. Gates that choose among a whole batch's tokens would see others.
+static void check_parts(const LayerShape& layer, const ParallelShape& parallel) {
+  require_positive(layer.parts, "parts");
+  if (layer.parts == 1) return;
+  require_divides(layer.parts, layer.seq, "parts", "seq");
+  require<BadInput>(layer.causal, "parts: found {} without a causal mask, expected a causal layer or 1", layer.parts);
+  require<BadInput>(parallel.cp == 1, "parts: found {} with cp = {}, expected one of them 1", layer.parts, parallel.cp);
+  require<BadInput>(gate_of(layer).choices == Choices::top_k,
+                    "parts: found {} with gate {}, which chooses among all tokens of a batch, expected 1", layer.parts,
+                    layer.gate);
+}
+
 LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
   require_positive(layer.batch, "batch");
   require_positive(layer.seq, "seq");
@@ -228,6 +245,7 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
                     layer.top_k, layer.experts);
   require<BadInput>(!layer.capacity_factor || *layer.capacity_factor > 0,
                     "capacity-factor: found {}, expected a number > 0 or none", layer.capacity_factor.value_or(0));
+  check_parts(layer, parallel);
   complete_parallel(parallel, layer);
   require_divides(parallel.ep, layer.experts, "ep", "experts");
   require_divides(parallel.esp, layer.hidden, "esp", "hidden");
@@ -242,7 +260,10 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
                     parallel.mp);
   LayerCase shape{std::move(layer), parallel, rounding};
   check_volumes(shape);
-  require_divides(parallel.mp, mp_tokens(shape), "mp", parallel.cp > 1 ? "batch x seq / cp" : "batch x seq");
+  require_divides(parallel.mp, mp_tokens(shape), "mp",
+                  parallel.cp > 1         ? "batch x seq / cp"
+                  : shape.layer.parts > 1 ? "batch x seq / parts"
+                                          : "batch x seq");
   return shape;
 }
 
@@ -267,8 +288,9 @@ std::string describe(const LayerShape& l) {
   const std::string factor = l.capacity_factor ? fmt::format("{}", *l.capacity_factor) : "none";
   const std::string type = l.dtype == DType::float32 ? "" : fmt::format(" {}", name_of(l.dtype));
   const std::string shared = l.shared_hidden > 0 ? fmt::format(" S{}", l.shared_hidden) : "";
-  return fmt::format("B{} L{} M{} H{}{} E{} k{} f{} {}{}", l.batch, l.seq, l.model_dim, l.hidden, shared, l.experts,
-                     l.top_k, factor, name_of(l.ffn), type);
+  const std::string parts = l.parts > 1 ? fmt::format("/{}", l.parts) : "";
+  return fmt::format("B{} L{}{} M{} H{}{} E{} k{} f{} {}{}", l.batch, l.seq, parts, l.model_dim, l.hidden, shared,
+                     l.experts, l.top_k, factor, name_of(l.ffn), type);
 }
 
 }  // namespace moe

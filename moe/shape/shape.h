@@ -59,6 +59,7 @@ struct LayerShape {
   int64_t kv_heads = 0;   // 0: as many as heads
   int64_t head_dim = 0;   // width of a head; 0: M / heads
   int64_t window = 0;     // tokens that a token sees, itself among them; 0: all before it
+  int64_t parts = 1;      // that each sample is cut into, a pass each (Plan::part_of)
   double rope_theta = 0;  // base of the rotary positions in attention; 0: it knows no positions
   // Latent attention (MLA; DeepSeek-V2, arXiv:2405.04434, section 2.1): ranks that queries and that keys and values are
   // compressed to, and widths of a head: of queries and keys without and with rotary positions, and of values.
@@ -145,11 +146,14 @@ struct LayerCase {
   ParallelShape parallel;
   Rounding rounding = Rounding::ragged;
   int64_t row_multiple = 1;  // of T_rank; with lcm, what the degrees decide (decided_case)
+  int part = 0;              // the one of the samples' parts that a pass is over
   bool operator==(const LayerCase&) const = default;
 };
 
-/// Counts the tokens of one MP group: B L / N_CP.
-inline int64_t mp_tokens(const LayerCase& c) { return c.layer.batch * c.layer.seq / c.parallel.cp; }
+/// Counts the tokens of one MP group in a pass: B L / N_CP, or a part of that.
+inline int64_t mp_tokens(const LayerCase& c) { return c.layer.batch * c.layer.seq / c.parallel.cp / c.layer.parts; }
+/// Returns the case of a layer's pass over a part of its samples.
+LayerCase part_case(LayerCase shape, int part);
 
 /// Returns what planning knows of the layer's gate. Throws BadInput listing the known ones.
 const GatePart& gate_of(const LayerShape& layer);

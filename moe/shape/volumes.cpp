@@ -173,17 +173,20 @@ double attention_flops(const LayerCase& c) {
   return kFlopsPerMac * static_cast<double>(mp_tokens(c)) * static_cast<double>(weights) + scores_flops(c);
 }
 
-// Counts the tokens that one sees in the mean of a causal sample, twice: L without a window. Token i of the W before
-// which no window begins sees i, all others W.
-static double seen_tokens(const LayerShape& l) {
-  if (l.window == 0) return static_cast<double>(l.seq);
-  const double window = static_cast<double>(l.window), seq = static_cast<double>(l.seq);
-  return std::min(seq, (2 * window * seq - window * (window - 1)) / seq);
+// Counts the tokens that one sees in the mean of a pass over causal samples, twice: of whole ones L without a window.
+// Token i of the W before which no window begins sees i, all others W.
+static double seen_tokens(const LayerCase& c) {
+  const LayerShape& l = c.layer;
+  const double tokens = static_cast<double>(l.seq / l.parts), first = c.part * tokens;
+  const auto window = static_cast<double>(l.window);
+  const auto seen_before = [&](double n) {
+    return l.window == 0 ? n * n : n < window ? n * (n + 1) : (2 * n - window + 1) * window;
+  };
+  return std::min((2 * c.part + 1) * tokens, (seen_before(first + tokens) - seen_before(first)) / tokens);
 }
 
 double scores_flops(const LayerCase& c) {
-  const LayerShape& l = c.layer;
-  const double pairs = static_cast<double>(mp_tokens(c)) * seen_tokens(l);
+  const double pairs = static_cast<double>(mp_tokens(c)) * seen_tokens(c);
   const HeadColumns columns = most_columns(c);
   return kFlopsPerMac * pairs * static_cast<double>(columns.query + columns.mixed);
 }
@@ -288,7 +291,7 @@ double step_flops(const LayerCase& shape, const ModelDepth& depth) {
   const int dense = depth.dense.in(0, depth.layers);
   double macs = (depth.layers - dense) * (attention + gate + experts) + width * static_cast<double>(depth.vocabulary);
   if (dense > 0) macs += dense * (attention + gemms_of(l.ffn) * width * static_cast<double>(depth.dense.hidden));
-  const double tokens = static_cast<double>(l.batch * l.seq) * shape.parallel.dp * depth.micro_batches;
+  const double tokens = static_cast<double>(mp_tokens(shape) * shape.parallel.replicas()) * depth.micro_batches;
   return 3 * kFlopsPerMac * macs * tokens;
 }
 

@@ -32,8 +32,8 @@ int64_t RankShape::gated_tokens() const {
 }
 
 int64_t in_samples(const LayerCase& c, int64_t token) {
-  const int64_t cp = c.parallel.cp, seq = c.layer.seq, own = seq / cp, piece = seq / (2 * cp);
-  if (cp == 1) return token;
+  const int64_t cp = c.parallel.cp, seq = c.layer.seq, own = seq / cp / c.layer.parts, piece = seq / (2 * cp);
+  if (cp == 1) return token / own * seq + c.part * own + token % own;
   const int64_t group = mp_tokens(c), rank = token / group % cp, replica = token / (group * cp);
   const int64_t sample = token % group / own, place = token % own;
   const int64_t begin = (place < piece ? rank : 2 * cp - 1 - rank) * piece;

@@ -57,7 +57,7 @@ struct RankShape {
 
 /// Returns a token's number in the order of samples, by its number in the order of ranks: % L, its place in its sample.
 /// The order differs under context parallelism alone: of each sample's 2 N_CP pieces a rank has one from the front and
-/// that as far from the back.
+/// that as far from the back. A pass over a part of the samples has the tokens of that part alone.
 int64_t in_samples(const LayerCase& shape, int64_t token);
 
 /// Places one rank. Throws BadInput naming the field if this layer can't be run: pipeline stages, fewer key-value heads

@@ -198,7 +198,9 @@ class ModelBound {
   }
 
   // Returns whether the last stage runs each backward right behind its own forward.
-  bool alternates() const { return model_.order == PipelineOrder::one_f_one_b && split_.virtual_stages == 1; }
+  bool alternates() const {
+    return model_.order == PipelineOrder::one_f_one_b && split_.virtual_stages == 1 && split_.parts == 1;
+  }
 
   // Returns the seconds of all passes of a stage, from the start of its first task on a lane to the end of its last one
   // on that lane, or of its chain.
@@ -282,7 +284,7 @@ class ModelBound {
     const bool forward = step.phase == Phase::forward;
     stage.begin_chain(ready(step, stage));
     const Chunk& chunk = chunks_[static_cast<size_t>(step.chunk)];
-    const bool sends = !forward && step.micro_batch + 1 == model_.micro_batches;
+    const bool sends = !forward && step.micro_batch == last_backward(model_.micro_batches, split_);
     if (sends)
       run_last(step.chunk, stage);
     else

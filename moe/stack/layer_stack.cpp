@@ -61,7 +61,7 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
   if (all_of(true) > 0) expert_gradients_ = Tensor({all_of(true)}, own.layer.dtype, memory);
   for (const int layer : layers_) {
     const auto [first, last] = layers_of_chunk(shape.split(), chunk_of_layer(shape.split(), layer));
-    const RankShape place = rank_shape(cases_.of(layer), rank % own.parallel.ranks(), shape.flow);
+    RankShape place = rank_shape(cases_.of(layer), rank % own.parallel.ranks(), shape.flow);
     LayerLinks links;
     links.last = layer + 1 == last;
     const auto lend = [&](std::string_view name, TensorView all, bool experts) {
@@ -76,6 +76,10 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
       LayerSeed of_cell = seed;
       of_cell.layer += static_cast<uint64_t>(layer);
       of_cell.micro_batch = static_cast<uint64_t>(micro_batch);
+      place.shape.part = micro_batch % shape.split().parts;
+      links.parts_before.clear();
+      for (int part = 0; part < place.shape.part; ++part)
+        links.parts_before.push_back(cell(layer, micro_batch - place.shape.part + part).state().parts.attention.get());
       links.memory = memory_of(layer, micro_batch);
       links.before = layer > first ? &cell(layer - 1, micro_batch).state().buffers : nullptr;
       cells.push_back(std::make_unique<MoeLayer>(place, of_cell, comms_, device, links));

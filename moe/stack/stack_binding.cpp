@@ -33,7 +33,8 @@ CellPlans::CellPlans(const Plan& whole) : own_id(whole.tasks().size(), -1) {
     plan.schedule = whole.schedule;
     plan.degree_forward = whole.degree_forward;
     plan.degree_backward = whole.degree_backward;
-    plan.shape = cases.of(static_cast<int>(plans.size()) - 1);
+    plan.shape =
+        part_case(cases.of(static_cast<int>(plans.size()) - 1), whole.part_of(static_cast<int>(cell % micro_batches)));
     plan.groups = whole.groups;
     plan.rows = is_dense(plan.shape) ? 0 : whole.rows;
     plan.structure = std::make_shared<const Structure>(std::move(structures[cell]));

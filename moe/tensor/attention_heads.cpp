@@ -15,7 +15,7 @@ class ComposedHeads final : public AttentionHeads {
                 int64_t tile)
       : math_(math),
         shape_(shape),
-        piece_(shape.ranks > 1 ? shape.seq / (int64_t{2} * shape.ranks) : shape.seq),
+        piece_(shape.ranks > 1 ? shape.seq / (int64_t{2} * shape.ranks) : shape.seq / shape.parts),
         tokens_(shape.recompute ? std::min(tile, piece_) : piece_),
         queries_(shape.heads / shape.kv_heads),
         scale_(1 / std::sqrt(static_cast<double>(shape.dim))),
@@ -35,7 +35,7 @@ class ComposedHeads final : public AttentionHeads {
     for_each_tile([&](const Tile& t) {
       compute(in, t);
       for_each_seen(t, [&](const Keys& keys) {
-        math_.gemm(keys.of(t), rows_of(in.v, keys), own(out, t), keys.into(t),
+        math_.gemm(keys.of(t), rows_of(in, &KeysValues::v, keys), own(out, t), keys.into(t),
                    {shape_.kv_heads, t.elements(), value_dim(), queries_ * value_dim()});
       });
     });
@@ -47,18 +47,18 @@ class ComposedHeads final : public AttentionHeads {
       if (shape_.recompute) compute(in, t);
       Tile d_tile = t;
       d_tile.scores = matrices(scratch_->d_scores, 0, t);
-      const Into of_head = t.query == 0 && t.last ? Into::overwrite : Into::add;
+      const Into of_head = t.query == 0 && t.last && is_last_part() ? Into::overwrite : Into::add;
       for_each_seen(t, [&](const Keys& keys) {
-        math_.gemm(transpose(keys.of(t)), own(d_out, t), rows_of(d.v, keys), of_head,
+        math_.gemm(transpose(keys.of(t)), own(d_out, t), rows_of(d, &KeysValues::v, keys), of_head,
                    {shape_.kv_heads, t.elements(), queries_ * value_dim(), value_dim()});
-        math_.gemm(own(d_out, t), transpose(rows_of(in.v, keys)), keys.of(d_tile), Into::overwrite,
+        math_.gemm(own(d_out, t), transpose(rows_of(in, &KeysValues::v, keys)), keys.of(d_tile), Into::overwrite,
                    {shape_.kv_heads, queries_ * value_dim(), value_dim(), t.elements()});
       });
       math_.attention_softmax_backward(t.scores, d_tile.scores, scale_, seen());
       for_each_seen(t, [&](const Keys& keys) {
-        math_.gemm(keys.of(d_tile), rows_of(in.k, keys), own(d.q, t), keys.into(t),
+        math_.gemm(keys.of(d_tile), rows_of(in, &KeysValues::k, keys), own(d.q, t), keys.into(t),
                    {shape_.kv_heads, t.elements(), dim, queries_ * dim});
-        math_.gemm(transpose(keys.of(d_tile)), own(in.q, t), rows_of(d.k, keys), of_head,
+        math_.gemm(transpose(keys.of(d_tile)), own(in.q, t), rows_of(d, &KeysValues::k, keys), of_head,
                    {shape_.kv_heads, t.elements(), queries_ * dim, dim});
       });
       if (of_head == Into::overwrite) clear_unseen(t, d);
@@ -75,7 +75,7 @@ class ComposedHeads final : public AttentionHeads {
     int64_t elements() const { return rows * (to - from); }
   };
 
-  // Keys that lie together: places [place, place + rows) of a sequence, from row `row` of a rank's on.
+  // Keys that lie together: places [place, place + rows) of a sequence, from row `row` of a rank's, or part's, on.
   struct Keys {
     int64_t place, rows, rank, row;
     // Returns their columns of the scores of a tile's first key-value head.
@@ -107,8 +107,8 @@ class ComposedHeads final : public AttentionHeads {
   // that share sequences the others may have the whole sum.
   void clear_unseen(const Tile& t, const HeadInputs& d) {
     const auto clear = [&](const Keys& keys) {
-      for (const TensorView& all : {d.k, d.v}) {
-        const Matrix to = rows_of(all, keys);
+      for (const auto of : {&KeysValues::k, &KeysValues::v}) {
+        const Matrix to = rows_of(d, of, keys);
         const Matrix none{nullptr, to.rows, 0, 0, shape_.dtype}, of_none{nullptr, 0, to.cols, 0, shape_.dtype};
         math_.gemm(none, of_none, to, Into::overwrite, {shape_.kv_heads, 0, 0, to.cols});
       }
@@ -120,7 +120,7 @@ class ComposedHeads final : public AttentionHeads {
   // Computes a tile's softmaxes.
   void compute(const HeadInputs& in, const Tile& t) {
     for_each_seen(t, [&](const Keys& keys) {
-      math_.gemm(own(in.q, t), transpose(rows_of(in.k, keys)), keys.of(t), Into::overwrite,
+      math_.gemm(own(in.q, t), transpose(rows_of(in, &KeysValues::k, keys)), keys.of(t), Into::overwrite,
                  {shape_.kv_heads, queries_ * shape_.dim, shape_.dim, t.elements()});
     });
     math_.attention_softmax(t.scores, scale_, seen());
@@ -129,8 +129,9 @@ class ComposedHeads final : public AttentionHeads {
   int64_t value_dim() const { return shape_.value_width(); }
   SeenTokens seen() const { return {shape_.causal, shape_.window}; }
 
-  // Counts a sequence's tokens on this rank.
-  int64_t own_tokens() const { return shape_.seq / shape_.ranks; }
+  // Counts a sequence's tokens on this rank, or in this part.
+  int64_t own_tokens() const { return shape_.seq / shape_.ranks / shape_.parts; }
+  bool is_last_part() const { return shape_.part + 1 == shape_.parts; }
 
   // Returns the tile's rows of its head of a batch's first key-value head, and keys or values of that.
   Matrix own(TensorView t, const Tile& tile) const {
@@ -138,10 +139,11 @@ class ComposedHeads final : public AttentionHeads {
     return columns(t.part((tile.sequence * own_tokens() + tile.begin) * width, {tile.rows, width}), tile.query * dim,
                    dim);
   }
-  Matrix rows_of(TensorView t, const Keys& keys) const {
-    const int64_t width = t.size(1);
-    return columns(t.part(keys.rank * shape_.rank_stride + keys.row * width, {keys.rows, width}), 0,
-                   width / shape_.kv_heads);
+  Matrix rows_of(const HeadInputs& in, TensorView KeysValues::*of, const Keys& keys) const {
+    const bool own = shape_.parts == 1 || keys.rank == shape_.part;
+    const TensorView t = own ? KeysValues{in.k, in.v}.*of : in.before[static_cast<size_t>(keys.rank)].*of;
+    const int64_t width = t.size(1), first = shape_.parts == 1 ? keys.rank * shape_.rank_stride : 0;
+    return columns(t.part(first + keys.row * width, {keys.rows, width}), 0, width / shape_.kv_heads);
   }
 
   // Calls body(tile) of all sequences and queries. The last tile comes first: without a window it alone sees all keys
@@ -169,7 +171,7 @@ class ComposedHeads final : public AttentionHeads {
   }
   // Returns where in its sequence one of the rank's pieces begins.
   int64_t first_place(int64_t piece) const {
-    return (piece == 0 ? shape_.rank : 2 * shape_.ranks - 1 - shape_.rank) * piece_;
+    return (piece == 0 ? shape_.rank + shape_.part : 2 * shape_.ranks - 1 - shape_.rank) * piece_;
   }
   // Returns the (kv_heads, rows, to - from) of that number; each number has room for a piece's rows and all columns.
   TensorView matrices(TensorView all, int64_t number, const Tile& tile) const {
@@ -179,7 +181,7 @@ class ComposedHeads final : public AttentionHeads {
 
   Math& math_;
   HeadsShape shape_;
-  int64_t piece_;    // tokens that lie together: of a sequence, or of half of a rank's share of it
+  int64_t piece_;    // tokens that lie together: of a sequence or a part of it, or of half of a rank's share of it
   int64_t tokens_;   // of a tile
   int64_t queries_;  // heads that read one key-value head
   double scale_;

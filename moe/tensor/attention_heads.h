@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "moe/tensor/math.h"
 #include "moe/tensor/tensor_store.h"
@@ -12,7 +13,7 @@
 namespace moe {
 
 struct HeadsShape {
-  int64_t tokens = 0, seq = 0;  // of queries; sequences are `seq` consecutive tokens, of a rank's seq / ranks
+  int64_t tokens = 0, seq = 0;  // of queries; sequences are `seq` consecutive tokens, of a rank or part fewer
   int64_t heads = 0, kv_heads = 0, dim = 0;
   int64_t value_dim = 0;  // of a head of v and of what it mixes to; 0: as dim, which is that of q and k
   DType dtype = DType::float32;
@@ -22,16 +23,23 @@ struct HeadsShape {
   // Ranks that share each sequence (context parallelism): of its 2 ranks pieces of alike length a rank has the queries
   // of number `rank`, then of number 2 ranks - 1 - rank, so that all see as many keys under a causal mask.
   int ranks = 1, rank = 0;
+  // Of sequences in so many parts the one whose queries these are: it sees the parts before (HeadInputs::before). Their
+  // backwards begin with the last one, which overwrites gradients of keys and values; the others add to them.
+  int parts = 1, part = 0;
   int64_t rank_stride = 0;  // elements from a rank's keys, which lie as its queries, to the next one's; values likewise
   int64_t value_width() const { return value_dim > 0 ? value_dim : dim; }
   /// Returns whether kernels of attention know the shape: no window, values as wide as keys, whole sequences.
-  bool is_plain() const { return ranks == 1 && window == 0 && value_width() == dim; }
+  bool is_plain() const { return ranks == 1 && parts == 1 && window == 0 && value_width() == dim; }
 };
 
+struct KeysValues {
+  TensorView k, v;
+};
 /// Shows q (tokens, heads d), k (tokens, kv_heads d) and v (tokens, kv_heads value_dim), or their gradients. Of several
-/// ranks k and v are the first one's, behind which the others lie.
+/// ranks k and v are the first one's, behind which the others lie; of a part of samples its own.
 struct HeadInputs {
   TensorView q, k, v;
+  std::span<const KeysValues> before = {};  // of the parts before
 };
 
 class AttentionHeads {

@@ -53,6 +53,7 @@ class Layer:
     qk_nope_head_dim: Optional[int] = None  #: of latent attention: width of a head's queries and keys without positions
     qk_rope_head_dim: Optional[int] = None  #: likewise, with rotary positions
     v_head_dim: Optional[int] = None  #: likewise, of values
+    parts: Optional[int] = None  #: parts that each sample is cut into; None: whole samples
     rope_theta: Optional[float] = None  #: base of rotary positions; None: there are none
     node_limit: Optional[int] = None  #: most nodes that a token's experts are on; None: any
     capacity_factor: Optional[float] = None  #: f; None: dropless

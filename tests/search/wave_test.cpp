@@ -219,7 +219,9 @@ TEST(Wave, IsNeverSlowerThanTheBestOther) {
       ASSERT_GE(best.seconds, wave_bound(drawn.pricer, drawn.model, {drawn.keep, true}) * (1 - 1e-9))
           << drawn.layer.text;
       const std::vector<double> seconds = price(own, best.plan);
-      ASSERT_EQ(faults_of(best.plan, drawn.keep * best.parts, seconds), std::vector<std::string>()) << drawn.layer.text;
+      ASSERT_EQ(faults_of(best.plan, drawn.keep * best.plan.micro_batches / drawn.model.micro_batches, seconds),
+                std::vector<std::string>())
+          << drawn.layer.text;
     }
     const double gain = known.seconds / best.seconds;
     sum += std::log(gain);

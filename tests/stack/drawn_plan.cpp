@@ -32,6 +32,22 @@ DenseLayers dense_of(const ModelShape& model, uint64_t seed) {
   return dense.first(model.layers);
 }
 
+// Cuts the samples of three of four models that can be cut, into 2 to 4 parts.
+void cut_samples(ModelShape& model, uint64_t seed) {
+  if (random_bits(seed, 83, 0) % 4 == 0 || model.virtual_stages > 1) return;
+  int parts = 2 + static_cast<int>(random_bits(seed, 83, 1) % 3);
+  if (model.shape.layer.seq % parts != 0) parts = 2;
+  LayerCase cut = model.shape;
+  cut.layer.parts = parts;
+  try {
+    cut = complete(cut.layer, cut.parallel, cut.rounding);
+  } catch (const BadInput&) {
+    return;
+  }
+  model.shape = cut;
+  model.micro_batches = parts * (1 + static_cast<int>(random_bits(seed, 83, 2) % 2));
+}
+
 ModelShape drawn_model(const layer_space::Point& point, uint64_t seed, int stages, int64_t vocabulary) {
   auto draw = [&, i = uint64_t{1}](uint64_t below) mutable { return random_bits(seed, 77, i++) % below; };
   ModelShape model;
@@ -49,6 +65,7 @@ ModelShape drawn_model(const layer_space::Point& point, uint64_t seed, int stage
     model.micro_batches = chunks % 4 == 0 ? 2 : 4;
     model.order = PipelineOrder::one_f_one_b;
   }
+  cut_samples(model, seed);
   model.dense = dense_of(model, seed);
   model.step.tied = vocabulary > 0 && draw(2) == 0;
   add_end_tasks(model, vocabulary);
@@ -110,7 +127,8 @@ DrawnWave drawn_wave(const layer_space::Point& point, uint64_t seed, int64_t voc
   constexpr std::array kOrders{IterationOrder::any, IterationOrder::pairs, IterationOrder::two_forwards,
                                IterationOrder::late_weights, IterationOrder::in_turn};
   const int drawn_order = std::max(0, draw(8) - 3);  // every second free
-  const IterationOrder order = kOrders[model.shape.parallel.pp > 1 ? size_t{0} : static_cast<size_t>(drawn_order)];
+  const bool in_turns = model.shape.parallel.pp == 1 && model.shape.layer.parts == 1;
+  const IterationOrder order = kOrders[in_turns ? static_cast<size_t>(drawn_order) : size_t{0}];
   DrawnWave drawn;
   const int keep = std::max(least_kept(model, IterationOrder::any) + more, least_kept(model, order));
   drawn.wave = wave_plan(pricer, model, keep, degrees, {draw(4), order});

@@ -16,7 +16,8 @@ namespace {
 int64_t points = 120;
 
 struct Met {
-  int64_t ran = 0, staged = 0, interleaved = 0, accumulated = 0, overflown = 0, dense = 0, shared_samples = 0;
+  int64_t ran = 0, staged = 0, interleaved = 0, accumulated = 0, overflown = 0, dense = 0, shared_samples = 0,
+          cut_samples = 0;
   std::map<std::string, int64_t> schedules, shapes, dense_shapes, unsupported;
   std::map<std::string, int64_t> dense_schedules;
   double worst = 0;
@@ -59,6 +60,7 @@ void prove(const Plan& plan, const LayerSeed& seed) {
   const ParallelShape& p = plan.shape.parallel;
   const std::string groups = fmt::format("pp {} dp {} cp {} mp {} ep {} esp {}", p.pp, p.dp, p.cp, p.mp, p.ep, p.esp);
   met.shared_samples += p.cp > 1;
+  met.cut_samples += plan.parts() > 1;
   ++met.shapes[groups];
   if (plan.dense.none(plan.layers)) return;
   ++met.dense;
@@ -85,9 +87,10 @@ TEST(Stacks, GradientsAreAutograds) {
   }
   std::cout << fmt::format(
       "{} stacks, {} over two stages, {} of these with virtual ones, {} of several micro-batches, {} under context "
-      "parallelism; {} schedules, {} parallel shapes; of these {} stacks with dense layers, {} schedules, {} shapes; "
+      "parallelism, {} with samples in parts; {} schedules, {} parallel shapes; of these {} stacks with dense layers, "
+      "{} schedules, {} shapes; "
       "worst error {:.2e} of the largest value\n",
-      met.ran, met.staged, met.interleaved, met.accumulated, met.shared_samples, met.schedules.size(),
+      met.ran, met.staged, met.interleaved, met.accumulated, met.shared_samples, met.cut_samples, met.schedules.size(),
       met.shapes.size(), met.dense, met.dense_schedules.size(), met.dense_shapes.size(), met.worst);
   for (const auto& [reason, count] : met.unsupported) std::cout << fmt::format("unsupported, {}: {}\n", count, reason);
   EXPECT_LT(met.overflown, points / 4);
@@ -97,6 +100,7 @@ TEST(Stacks, GradientsAreAutograds) {
   EXPECT_GT(met.staged, points / 4);
   EXPECT_GT(met.interleaved, points / 10);
   EXPECT_GT(met.shared_samples, points / 10);
+  EXPECT_GT(met.cut_samples, points / 10);
   EXPECT_GT(met.dense, points / 5);
   EXPECT_GE(met.dense_schedules.size(), 10U);
   EXPECT_GE(met.dense_shapes.size(), 10U);

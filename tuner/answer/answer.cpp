@@ -234,7 +234,7 @@ Json json_of(const Answer& answer) {
             {"emulated", answer.emulated},
             {"model", answer.chosen->name},
             {"layers", model.layers},
-            {"micro_batches", model.micro_batches},
+            {"micro_batches", model.whole_micro_batches()},
             {"pipeline", name_of(model.order)},
             {"virtual_stages", model.split().virtual_stages},
             {"layer", commands::to_json(model.shape)},

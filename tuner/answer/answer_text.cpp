@@ -413,7 +413,7 @@ std::pair<std::string, std::string> short_shape(const ModelShape& model) {
                                    {"VP", model.split().virtual_stages}})
     if (size > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " ", name, size);
   if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
-  std::string cut = fmt::format("{} of {}", model.micro_batches, model.shape.layer.batch);
+  std::string cut = fmt::format("{} of {}", model.whole_micro_batches(), model.shape.layer.batch);
   if (model.micro_batches > 1) cut += fmt::format(" {}", name_of(model.order));
   if (p.zero > 0) cut += fmt::format(", ZeRO {}", p.zero);
   if (p.recompute != Recompute::none) cut += p.recompute == Recompute::full ? ", recompute full" : ", recompute";
@@ -578,7 +578,7 @@ std::string describe_shape(const ModelShape& model) {
   const ParallelShape& p = model.shape.parallel;
   std::string text = describe_groups(p);
   if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
-  text += fmt::format(", {} of {}", counted(model.micro_batches, "micro-batch"), model.shape.layer.batch);
+  text += fmt::format(", {} of {}", counted(model.whole_micro_batches(), "micro-batch"), model.shape.layer.batch);
   if (const std::string states = describe_states(p); !states.empty()) text += ", " + states;
   return model.micro_batches > 1 ? fmt::format("{} ({})", text, describe_order(model)) : text;
 }
@@ -707,7 +707,7 @@ Json shape_json(const ModelShape& model) {
   Json json = group_sizes(model.shape.parallel);
   json["placement"] = placement_name(model.shape.parallel);
   json["batch"] = model.shape.layer.batch;
-  json["micro_batches"] = model.micro_batches;
+  json["micro_batches"] = model.whole_micro_batches();
   json["pipeline"] = name_of(model.order);
   json["virtual_stages"] = model.split().virtual_stages;
   return json;

@@ -43,7 +43,7 @@ Flags flags_of(const Layout& layout) {
   flags.emplace_back("--placement", p.ep > 1 && p.esp > 1 ? placement_name(p) : std::string_view());
   number("--pp", p.pp);
   number("--batch", model.shape.layer.batch);
-  number("--micro-batches", model.micro_batches);
+  number("--micro-batches", model.whole_micro_batches());
   flags.emplace_back("--pipeline", one ? std::string_view() : name_of(model.order));
   number("--virtual-stages", model.split().virtual_stages);
   number("--zero", p.zero);
@@ -172,7 +172,7 @@ class Way {
     if (samples_ % p.dp != 0) return {};
     int64_t& batch = model.shape.layer.batch;
     batch = std::gcd(batch, samples_ / p.dp);
-    model.micro_batches = static_cast<int>(samples_ / p.dp / batch);
+    model.micro_batches = static_cast<int>(samples_ / p.dp / batch) * model.split().parts;
     p.edp = 0;
     std::optional<ModelShape> found = divided(std::move(model), *answer_.chosen);
     if (!found) return {};

@@ -101,7 +101,7 @@ void set_shape(const ModelShape& model, FlagList& flags) {
   if (p.pp > 1) number("--pp", p.pp);
   for (const char* several : {"--micro-batches", "--pipeline", "--virtual-stages"}) flags.erase(several);
   if (model.micro_batches > 1) {
-    number("--micro-batches", model.micro_batches);
+    number("--micro-batches", model.whole_micro_batches());
     flags.set("--pipeline", std::string(name_of(model.order)));
   }
   if (const int chunks = model.split().virtual_stages; chunks > 1) number("--virtual-stages", chunks);

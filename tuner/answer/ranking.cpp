@@ -275,7 +275,8 @@ std::optional<StepRates> rates_of(const commands::ChosenModel& chosen, const Pro
   const ParallelShape& p = model.shape.parallel;
   const double rank_s = step_s * p.ranks();
   const double flops = step_flops(model.shape, {model.layers, model.micro_batches, chosen.vocabulary, model.dense});
-  StepRates rates{static_cast<double>(layer.batch * layer.seq) * p.dp * model.micro_batches / rank_s, flops / rank_s};
+  StepRates rates{static_cast<double>(layer.batch * layer.seq) * p.dp * model.whole_micro_batches() / rank_s,
+                  flops / rank_s};
   if (const GpuModel* gpu = profile.gpu_of(layer.dtype))
     rates.utilisation = rates.flops_per_s / gpu->tensor_flops_per_s;
   return rates;

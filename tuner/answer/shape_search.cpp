@@ -597,7 +597,8 @@ std::vector<KeptStates> states_of(const ShapeRequest& request) {
   const ParallelShape& p = request.chosen.model.shape.parallel;
   const std::vector<int> zeros = request.fixed.zero ? std::vector<int>{p.zero} : std::vector<int>{0, 1};
   std::vector<Recompute> again{p.recompute};
-  if (!request.fixed.recompute) again = {Recompute::none, Recompute::selective, Recompute::full};
+  if (!request.fixed.recompute) again = {Recompute::none, Recompute::selective};
+  if (!request.fixed.recompute && request.chosen.model.split().parts == 1) again.push_back(Recompute::full);
   std::vector<KeptStates> states;
   for (const int zero : zeros)
     for (const Recompute recompute : again) states.push_back({zero, recompute});
@@ -658,12 +659,13 @@ class Enumeration {
     const bool one = !request_.chosen.stack && groups.shape.parallel.pp == 1;
     for (const int64_t micro_batches : divisors(samples_a_replica)) {
       if (request_.fixed_batch && samples_a_replica / micro_batches != groups.shape.layer.batch) continue;
-      if (request_.fixed_micro_batches ? micro_batches != groups.micro_batches : one && micro_batches > 1) continue;
+      if (request_.fixed_micro_batches ? micro_batches != groups.whole_micro_batches() : one && micro_batches > 1)
+        continue;
       for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b}) {
         const bool one_order = request_.fixed_order || micro_batches == 1;
         if (one_order && order != groups.order) continue;
         ModelShape model = groups;
-        model.micro_batches = static_cast<int>(micro_batches);
+        model.micro_batches = static_cast<int>(micro_batches) * model.split().parts;
         model.order = order;
         model.shape.layer.batch = samples_a_replica / micro_batches;
         for (const int chunks : virtual_stages(model)) {

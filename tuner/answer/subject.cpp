@@ -143,7 +143,8 @@ std::vector<std::string> set_training_states(const TuneOptions& options, const P
     p.recompute = Recompute::selective;
     const MemoryEstimate needed =
         commands::memory_of(chosen, memory_request(chosen.model, chosen.model.shape, Flow::sharded));
-    if (misfit(needed, *cluster.memory_bytes)) p.recompute = Recompute::full;
+    const bool may_run_again = chosen.model.split().parts == 1;
+    if (may_run_again && misfit(needed, *cluster.memory_bytes)) p.recompute = Recompute::full;
     defaults.push_back(fmt::format("--recompute {}", name_of(p.recompute)));
   }
   return defaults;
@@ -229,10 +230,10 @@ void set_micro_batches(int64_t samples, TuneOptions& options, const Profile& clu
 // Sets the samples of a micro-batch that the global batch comes to.
 void set_batch(int64_t samples, TuneOptions& options, const Profile& cluster) {
   const ModelShape model = model_of_no_order(options, options.selection, cluster).model;
-  const int64_t parts = int64_t{model.shape.parallel.dp} * model.micro_batches;
+  const int64_t parts = int64_t{model.shape.parallel.dp} * model.whole_micro_batches();
   require<BadInput>(samples % parts == 0, "found {} over DP {}, expected {} to be a multiple of {}",
-                    counted(static_cast<size_t>(model.micro_batches), "micro-batch"), model.shape.parallel.dp, samples,
-                    parts);
+                    counted(static_cast<size_t>(model.whole_micro_batches()), "micro-batch"), model.shape.parallel.dp,
+                    samples, parts);
   options.selection.layer.fields.set(&LayerShape::batch, samples / parts);
 }
 
@@ -320,7 +321,7 @@ bool is_of_others_alone(const Schedule* schedule) {
 }  // namespace
 
 int64_t samples_of(const ModelShape& model) {
-  return model.shape.layer.batch * model.shape.parallel.dp * model.micro_batches;
+  return model.shape.layer.batch * model.shape.parallel.dp * model.whole_micro_batches();
 }
 
 Subject subject_of(const TuneOptions& given, const Profile& cluster) {

@@ -27,8 +27,9 @@ at::Tensor EndsGraph::embed(int micro_batch) const {
   at::Tensor embedded = weights_.at("embedding").index_select(0, tokens);
   if (layer_.rope_theta == 0) {
     std::vector<int32_t> places_of(static_cast<size_t>(tokens.numel()));
+    const LayerCase part = part_case(shape_, micro_batch % static_cast<int>(layer_.parts));
     for (size_t t = 0; t < places_of.size(); ++t)
-      places_of[t] = static_cast<int32_t>(in_samples(shape_, static_cast<int64_t>(t)) % layer_.seq);
+      places_of[t] = static_cast<int32_t>(in_samples(part, static_cast<int64_t>(t)) % layer_.seq);
     const at::Tensor places = indices(places_of);
     embedded = embedded + weights_.at("places").index_select(0, places);
   }

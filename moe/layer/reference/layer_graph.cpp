@@ -82,11 +82,21 @@ class SampleOrder {
   Tensor of_token_, token_of_;  // undefined: both orders are one
 };
 
+// Computes attention of the last of these parts of samples, by that of the samples as far as they go.
+Tensor attention_of_part(LayerShape l, const std::vector<Tensor>& parts, const GraphWeights& w) {
+  const int64_t tokens = l.seq / l.parts, samples = parts.front().size(0) / tokens, m = l.model_dim;
+  std::vector<Tensor> of_samples;
+  for (const Tensor& part : parts) of_samples.push_back(part.view({samples, tokens, m}));
+  l.seq = tokens * std::ssize(parts);
+  const Tensor all = attention_graph(l, at::cat(of_samples, 1).reshape({samples * l.seq, m}), w);
+  return all.view({samples, l.seq, m}).slice(1, l.seq - tokens).reshape({samples * tokens, m});
+}
+
 }  // namespace
 
 GraphInputs graph_inputs(const LayerCase& c, const LayerSeed& seed) {
   const LayerShape& l = c.layer;
-  const int64_t tokens = c.parallel.dp * l.batch * l.seq, m = l.model_dim;
+  const int64_t tokens = c.parallel.replicas() * mp_tokens(c), m = l.model_dim;
   GraphInputs in;
   in.input = filled_rows(tokens, m, l.dtype, [&](auto rows, ShardRange all) { fill_input(rows, all, seed); });
   in.output_gradient =
@@ -111,7 +121,7 @@ GraphWeights graph_weights(const std::vector<GraphWeight>& weights, DType dtype,
 }
 
 Tensor graph_gate_noise(const LayerCase& c, const LayerSeed& seed) {
-  return filled_rows(c.parallel.dp * c.layer.batch * c.layer.seq, c.layer.experts, sums_type(c.layer.dtype),
+  return filled_rows(c.parallel.replicas() * mp_tokens(c), c.layer.experts, sums_type(c.layer.dtype),
                      [&](auto rows, ShardRange all) { fill_gate_noise(rows, all, c, seed); });
 }
 
@@ -120,8 +130,10 @@ GraphOutputs run_graph(const LayerCase& c, const GraphInputs& in, const LayerCho
   const auto& w = in.weights;
   const bool post = l.norm == Norm::post_layernorm;
   const SampleOrder order(c);
-  const Tensor read = order.of_samples(post ? in.input : norm_graph(l, in.input, w, kNormGain1));
-  Tensor hidden = order.of_ranks(attention_graph(l, read, w));
+  std::vector<Tensor> read = in.before;
+  read.push_back(in.input);
+  for (Tensor& part : read) part = order.of_samples(post ? part : norm_graph(l, part, w, kNormGain1));
+  Tensor hidden = order.of_ranks(attention_of_part(l, read, w));
   if (l.residual) hidden = hidden + in.input;
   if (post) hidden = norm_graph(l, hidden, w, kNormGain1);
   const Tensor normed = post ? hidden : norm_graph(l, hidden, w, kNormGain2);

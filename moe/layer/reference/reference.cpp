@@ -59,6 +59,7 @@ struct Stack {
   const LayerCases& cases;
   int layers = 1, micro_batches = 1;
   const LayerSeed& seed;
+  int parts() const { return static_cast<int>(cases.moe().layer.parts); }
 };
 
 // Runs the layers. `ends`: of a model; null: the last output's loss is <output, dY>. `all`: gradients that are wanted
@@ -74,7 +75,7 @@ StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGrap
       LayerSeed of_layer = stack.seed;
       of_layer.layer += l;
       of_layer.micro_batch += static_cast<uint64_t>(micro_batch);
-      const LayerCase& shape = stack.cases.of(static_cast<int>(l));
+      const LayerCase shape = part_case(stack.cases.of(static_cast<int>(l)), micro_batch % stack.parts());
       GraphInputs in = graph_inputs(shape, of_layer);
       if (micro_batch == 0) {
         weights[l] = in.weights;
@@ -88,6 +89,7 @@ StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGrap
       else
         in.input.set_requires_grad(true);
       in.input.retain_grad();
+      in.before.assign(inputs[l].end() - shape.part, inputs[l].end());
       inputs[l].push_back(in.input);
       if (l + 1 < reference.size() || ends != nullptr) in.output_gradient = at::Tensor();
       GraphOutputs out = run_graph(shape, in, choices ? choices(static_cast<int>(l), micro_batch) : LayerChoices());

@@ -17,7 +17,8 @@ void add_planned(Effects& e, const std::string& base, const std::string& describ
   add(e, changes, base + " --cluster ./more.toml",
       "--gate switch; --order gshard; --dispatcher 2dh; --dtype bfloat16; --placement ep-inside");
   add(e, refused, base, "--dp 3");
-  add(e, changes, base + " --layers 3 --micro-batches 2", "--pipeline gpipe");
+  add(e, changes, base + " --layers 3 --micro-batches 2", "--pipeline gpipe; --parts 2");
+  add(e, refused, base + " --layers 3", "--parts 3; --parts 0");
   add(e, changes, base + " --cluster h100-8 --layers 4 --micro-batches 2 --pp 2", "--virtual-stages 2");
   add_latent_widths(e, base);
 }
@@ -28,6 +29,7 @@ Effects simulate() {
   add_planned(e, base, "--no-residual; --no-causal; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000");
   add(e, changes, base, "--jitter 0.1; --jitter 0; --straggler 3:1.5");
   add(e, changes, base, "--zero 1; --recompute selective; --recompute full; --window 128");
+  add(e, refused, base, "--parts 2");
   add(e, changes, base, "--node-limit 4");
   add(e, refused, base, "--pp 2; --zero 2; --recompute some; --node-limit 8; --node-limit 0");
   add(e, changes, "--json", "--schedule fsmoe");
@@ -88,7 +90,7 @@ Effects memory() {
       "--heads 32; --cluster testbed-a; --layer ./layer.toml; --model gpt-2; --layers 2; --dtype bfloat16; --norm "
       "none; "
       "--gate xmoe; --order gshard; --hook bf16; --bias; --nodes 4; --memory-gib 80; --zero 1; --recompute full; "
-      "--parm");
+      "--parm; --parts 2");
   add(e, describes, base,
       "--dispatcher 2dh; --no-residual; --no-causal; --aux-loss 0.01; --z-loss 0.01; "
       "--rope-theta 10000; --window 128; --placement ep-inside");
@@ -146,7 +148,7 @@ Effects tune() {
               "--no-causal; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000");
   add(e, parsed, "", "--no-residual");
   add(e, changes, one,
-      "--window 128; --shape auto; --global-batch 64; --current tutel:2; --zero 1; --recompute selective");
+      "--window 128; --parts 2; --shape auto; --global-batch 64; --current tutel:2; --zero 1; --recompute selective");
   add(e, changes, "--no-verify --nearest --layers 2 --json", "--framework tutel");
   add(e, parsed, "", "--zero 1; --recompute selective");
   add(e, changes, one, "--node-limit 4");
