@@ -214,6 +214,8 @@ bool LayerPricer::adds_scores(TaskKind kind) const {
 }
 
 std::optional<double> LayerPricer::saa_seconds() const {
+  const ParallelShape& p = shape().parallel;
+  if (p.esp != p.mp || p.mp != p.ranks_per_node) return std::nullopt;
   const CommRow* row = find_.comm_row(Op::saa, groups()[static_cast<size_t>(GroupKind::ep_esp)]);
   if (row == nullptr) return std::nullopt;
   const double bytes = whole_work(TaskKind::combine, Phase::forward, shape(), Flow::fused).bytes;

@@ -174,6 +174,56 @@ TEST(OpCases, OfAGpuAreLargeEnoughForIt) {
   EXPECT_EQ(gpu_sizes({.begin = 64, .end = 128}).end, 128) << "what is asked for";
 }
 
+// Testbed B: 8 nodes of 4; the pair's phases one by one, by the rows of Figure 5.
+TEST(OpCases, ParmsPairTakesItsPhasesPipelined) {
+  const auto cases = emulated_parm_cases(find_profile("testbed-b"));
+  EXPECT_EQ(cases.size(), 48U);
+  for (const OpCase& c : cases) {
+    EXPECT_EQ(c.ranks, 32);
+    EXPECT_GE(c.modelled_s * c.dilation, 2e-3 * (1 - 1e-9)) << c.key();
+    const double alltoall = 1.75e-4 + 3.06e-10 * c.bytes, gather = 3.2e-5 + 1.68e-10 * c.bytes / 8;
+    double exchanged = 0, gathered = 0;
+    for (int phase = 0; phase < 8; ++phase) {
+      exchanged += alltoall / 8;
+      gathered = std::max(gathered, exchanged) + gather;
+    }
+    EXPECT_NEAR(c.modelled_s, c.op == Op::saa ? gathered : alltoall, 1e-12) << c.key();
+  }
+  Profile slow_gather = find_profile("testbed-b");
+  for (CommRow& row : slow_gather.comm)
+    if (row.op == Op::allgather) row.alpha_s = 1;
+  EXPECT_NEAR(emulated_parm_cases(slow_gather, {.begin = 1, .end = 1}).back().modelled_s, 8 + 1.75e-4 / 8, 1e-8);
+}
+
+TEST(OpCases, ParmsPairNeedsNodesOfSeveralRanksAndTheirRows) {
+  Profile cluster = host_cluster();
+  EXPECT_EQ(series_of(real_parm_cases(cluster, "gloo"), Op::saa), std::vector<std::string>{"saa inter 4"});
+  EXPECT_EQ(series_of(real_parm_cases(cluster, "gloo"), Op::a2a_ep_esp),
+            std::vector<std::string>{"a2a-ep-esp inter 4"});
+  EXPECT_TRUE(emulated_parm_cases(cluster).empty()) << "without rows";
+  cluster.nodes = 1;
+  EXPECT_TRUE(real_parm_cases(cluster, "gloo").empty());
+  cluster.nodes = 2, cluster.ranks_per_node = 1;
+  EXPECT_TRUE(real_parm_cases(cluster, "gloo").empty());
+}
+
+// Both ways that its phases and a node's ranks may relate: as many phases as real nodes, and the nominal cluster's.
+TEST(OpBench, ParmsPairIsRightAndKeepsItsPace) {
+  std::vector<OpCase> cases = real_parm_cases(host_cluster(), "local", {.begin = 1 << 12, .end = 1 << 14});
+  Profile three = find_profile("testbed-b");
+  three.nodes = 3;
+  for (CommRow& row : three.comm)
+    if (row.network == Network::inter) row.ranks = 3;
+  for (const Profile& cluster : {find_profile("testbed-b"), three})
+    std::ranges::move(emulated_parm_cases(cluster, {.begin = 1 << 20, .end = 1 << 20}), std::back_inserter(cases));
+  ASSERT_EQ(cases.size(), 6U + 4U);
+  bench_every(cases, 2, [&](const OpCase& c, const OpResult& result) {
+    EXPECT_EQ(result.wrong.first, "") << c.key();
+    for (const auto& ranks : result.seconds)
+      for (const double seconds : ranks) EXPECT_GE(seconds, c.modelled_s * (1 - 1e-6)) << c.key();
+  });
+}
+
 // A few small cases of each op, really run: right results, as many samples as asked, none faster than its pace.
 TEST(OpBench, ChecksAndTimesEveryOp) {
   std::vector<OpCase> cases;

@@ -335,6 +335,12 @@ std::vector<measure::OpCase> cases_of(const Target& target, const OpRequest& req
   auto cases = target.emulated ? measure::emulated_cases(target.cluster, request.sizes)
                                : measure::real_cases(target.cluster, target.backend(), request.sizes,
                                                      target.ranks.device, request.sums);
+  // What Parm's cost model alone reads is timed where it is asked for.
+  if (request.only.contains(Op::a2a_ep_esp) || request.only.contains(Op::saa))
+    std::ranges::move(target.emulated ? measure::emulated_parm_cases(target.cluster, request.sizes)
+                                      : measure::real_parm_cases(target.cluster, target.backend(), request.sizes,
+                                                                 target.ranks.device),
+                      std::back_inserter(cases));
   std::ranges::move(measure::module_cases(request.modules, target.cluster), std::back_inserter(cases));
   if (!target.emulated && target.ranks.device == DeviceKind::cuda) leave_out_too_large(target, cases);
   if (request.only.empty()) return cases;

@@ -31,6 +31,14 @@ bool is_timed(const CommRow& row) {
   return row.algorithm == "direct" && (facts_of(row.op).collective || row.op == Op::sendrecv);
 }
 
+// Returns the direct row of an op over so many ranks, or null.
+const CommRow* row_of(const Profile& cluster, Op op, Network network, int ranks) {
+  const auto row = std::ranges::find_if(cluster.comm, [&](const CommRow& r) {
+    return r.algorithm == "direct" && r.op == op && r.network == network && r.ranks == ranks;
+  });
+  return row == cluster.comm.end() ? nullptr : &*row;
+}
+
 double gemm_flops(int64_t dim) { return kFlopsPerMac * std::pow(static_cast<double>(dim), 3); }
 int64_t gemm_dim(int64_t elements) { return std::llround(std::sqrt(static_cast<double>(elements))); }
 
@@ -93,6 +101,22 @@ std::vector<OpCase> paced_module_cases(const ModuleRow& row, const Profile& clus
   return cases;
 }
 
+// Returns the share of FSMoE's sizes that ranks of a backend carry.
+int64_t real_share(std::string_view backend) {
+  return backend == "local" ? kThreadShare : backend == "gloo" ? kProcessShare : 1;
+}
+
+// Returns the volumes of which every rank's block has whole elements, and as many as the others': what is recorded is
+// what is moved.
+std::set<int64_t> whole_volumes(const OpSizes& sizes, int64_t share, int ranks) {
+  std::set<int64_t> volumes;
+  for (const int64_t bytes : bytes_of(sizes, share)) {
+    const int64_t least = int64_t{ranks} * bytes_of(sizes.dtype);
+    volumes.insert(std::max<int64_t>(1, bytes / least) * least);
+  }
+  return volumes;
+}
+
 void dilate(std::vector<OpCase>& cases) {
   for (OpCase& c : cases) {
     double shortest = c.modelled_s;
@@ -103,6 +127,8 @@ void dilate(std::vector<OpCase>& cases) {
 }
 
 }  // namespace
+
+double OpPhases::seconds() const { return exchange_s + gather_s + (count - 1) * std::max(exchange_s, gather_s); }
 
 std::string OpCase::series() const {
   if (op == Op::gemm) return fmt::format("gemm {}", name_of(dtype));
@@ -203,17 +229,11 @@ std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend,
   std::vector<OpCase> cases;
   const bool on_gpu = device == DeviceKind::cuda;
   const OpSizes sizes = on_gpu ? gpu_sizes(asked) : asked;
-  const int64_t share = backend == "local" ? kThreadShare : backend == "gloo" ? kProcessShare : 1;
-  // Every rank's block has whole elements, and as many as the others': what is recorded is what is moved.
   std::set<std::string> known;
   const auto add = [&](Op op, Network network, RankGroup group) {
-    std::set<int64_t> volumes;
-    for (const int64_t bytes : bytes_of(sizes, share)) {
-      const int64_t least = group.ranks * bytes_of(sizes.dtype);
-      volumes.insert(std::max<int64_t>(1, bytes / least) * least);
-    }
     if (group.ranks < 2 || !known.insert(communication(op, network, group, 0, sizes.dtype).series()).second) return;
-    for (const int64_t bytes : volumes) cases.push_back(communication(op, network, group, bytes, sizes.dtype));
+    for (const int64_t bytes : whole_volumes(sizes, real_share(backend), group.ranks))
+      cases.push_back(communication(op, network, group, bytes, sizes.dtype));
   };
   const RankGroup intra = spanning(Network::intra, cluster.nodes, cluster.ranks_per_node),
                   inter = spanning(Network::inter, cluster.nodes, cluster.ranks_per_node);
@@ -234,9 +254,48 @@ std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend,
   return cases;
 }
 
+std::vector<OpCase> emulated_parm_cases(const Profile& cluster, const OpSizes& sizes) {
+  const int nodes = cluster.nodes, ranks = cluster.nodes * cluster.ranks_per_node;
+  const CommRow* exchange = row_of(cluster, Op::a2a_ep_esp, Network::inter, ranks);
+  if (exchange == nullptr) exchange = row_of(cluster, Op::alltoall, Network::inter, nodes);
+  const CommRow* gather = row_of(cluster, Op::allgather, Network::intra, cluster.ranks_per_node);
+  std::vector<OpCase> cases;
+  if (nodes < 2 || exchange == nullptr || gather == nullptr) return cases;
+  for (const Op op : {Op::a2a_ep_esp, Op::saa})
+    for (const int64_t bytes : bytes_of(sizes, 1)) {
+      OpCase c = communication(op, Network::inter, {kProxyNodes * kProxyRanksPerNode, 1}, bytes, sizes.dtype);
+      c.ranks = ranks;
+      c.real_elements /= kProxyShare;
+      c.modelled_s = cost::price_curve(*exchange).seconds(c.bytes);
+      if (op == Op::saa) {
+        const double gather_s = cost::price_curve(*gather).seconds(c.bytes / nodes);
+        c.phases = {nodes, {kProxyRanksPerNode, 1}, c.modelled_s / nodes, gather_s};
+        c.modelled_s = c.phases.seconds();
+      }
+      cases.push_back(std::move(c));
+    }
+  dilate(cases);
+  return cases;
+}
+
+std::vector<OpCase> real_parm_cases(const Profile& cluster, std::string_view backend, const OpSizes& asked,
+                                    DeviceKind device) {
+  std::vector<OpCase> cases;
+  if (cluster.nodes < 2 || cluster.ranks_per_node < 2) return cases;
+  const OpSizes sizes = device == DeviceKind::cuda ? gpu_sizes(asked) : asked;
+  const RankGroup all{cluster.nodes * cluster.ranks_per_node, 1};
+  for (const Op op : {Op::a2a_ep_esp, Op::saa})
+    for (const int64_t bytes : whole_volumes(sizes, real_share(backend), all.ranks)) {
+      OpCase& c = cases.emplace_back(communication(op, Network::inter, all, bytes, sizes.dtype));
+      if (op == Op::saa) c.phases = {.count = cluster.nodes, .node = {cluster.ranks_per_node, 1}};
+    }
+  return cases;
+}
+
 double buffer_bytes(const OpCase& c) {
   const double matrix = static_cast<double>(c.real_dim * c.real_dim), block = static_cast<double>(c.real_elements);
-  return static_cast<double>(bytes_of(c.dtype)) * (c.real_dim > 0 ? 3 * matrix : 2 * block);
+  const double elements = c.real_dim > 0 ? 3 * matrix : (c.phases.count > 0 ? 3 : 2) * block;
+  return static_cast<double>(bytes_of(c.dtype)) * elements;
 }
 
 std::vector<OpCase> module_cases(std::span<const std::string> modules, const Profile& host) {

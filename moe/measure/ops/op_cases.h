@@ -20,6 +20,16 @@ struct RankGroup {
   int first_of(int rank) const { return rank - rank / step % ranks * step; }
 };
 
+/// The phases of Parm's SAA (section III-D): in each a rank exchanges a slice with the ranks of one node, and what came
+/// is gathered inside the node beside the next phase. MP and ESP are the ranks of a node.
+struct OpPhases {
+  int count = 0;  // the nominal nodes; 0: the op has no phases
+  RankGroup node = {};
+  double exchange_s = 0, gather_s = 0;  // modelled, of one phase
+  /// Returns what all phases take.
+  double seconds() const;
+};
+
 /// One op at one size. Nominal sizes decide the pace and the record; real ones what is moved or multiplied
 /// under it.
 struct OpCase {
@@ -36,6 +46,7 @@ struct OpCase {
   double modelled_s = 0;      // on the emulated cluster; 0: unpaced
   double dilation = 1;        // one an op: its smallest size lasts 2 ms
   RankGroup group = {};       // that really runs it; of a sendrecv its first rank sends
+  OpPhases phases = {};       // of an saa
   int64_t real_elements = 0;  // that a collective's volume really has
   int64_t real_dim = 0;       // of the square matrices really multiplied
   double size() const { return bytes > 0 ? bytes : flops; }
@@ -70,6 +81,12 @@ std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes 
 std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& asked = {},
                                DeviceKind device = DeviceKind::cpu,
                                std::span<const std::pair<Network, RankGroup>> sums = {});
+/// Return the cases of what Parm's choice between S1 and S2 needs beside an AllGather: `a2a-ep-esp`, an alltoall over
+/// all ranks, and `saa`, the same in phases with AllGathers beside it (OpPhases); none unless there are several nodes
+/// of several ranks. On an emulated cluster the exchange takes its row's time, or the alltoall's between nodes.
+std::vector<OpCase> emulated_parm_cases(const Profile& cluster, const OpSizes& sizes = {});
+std::vector<OpCase> real_parm_cases(const Profile& cluster, std::string_view backend, const OpSizes& asked = {},
+                                    DeviceKind device = DeviceKind::cpu);
 /// Returns the bytes that a rank has in memory to run a case.
 double buffer_bytes(const OpCase& c);
 /// Returns cases of the registries' modules by name, forward and backward, on this machine: B {1 .. 16} L 64 tokens of

@@ -14,6 +14,8 @@
 namespace moe::measure {
 namespace {
 
+constexpr int kLaunchesOfAPhase = 2;
+
 bool sums(const OpCase& c) { return facts_of(c.op).sums; }
 
 // Returns a value that tells rank and place. It is small where it is summed, so that sums are exact; of 16 bits
@@ -63,20 +65,30 @@ bool RankOps::make(Tensor& tensor, int64_t elements, DType dtype) const {
 void RankOps::prepare(const OpCase& c, bool for_check) {
   if (c.shape) return prepare_module(c);
   if (c.network != Network::none) group_ = group(c.group);
-  const int64_t size = c.group.ranks;
+  if (c.phases.count > 0) prepare_phases(c);
+  const int64_t size = c.phases.count > 0 ? c.phases.count * c.phases.node.ranks : c.group.ranks;
   elements_ = std::max<int64_t>(1, c.real_elements / size) * size;  // every block alike
   const int64_t n = c.real_dim > 0 ? c.real_dim * c.real_dim : elements_;
   // A paced GEMM is a proxy: of 16 bits a CPU has none.
   const DType dtype = c.real_dim > 0 && c.modelled_s > 0 ? sums_type(c.dtype) : c.dtype;
   const bool sends_anew = make(send_, n, dtype), receives_anew = make(receive_, n, dtype);
-  const bool third_anew = make(third_, c.real_dim > 0 ? n : 0, dtype);
+  const bool third_anew = make(third_, c.real_dim > 0 || c.phases.count > 0 ? n : 0, dtype);
   const bool stays = sent_sums_ == sums(c);
   sent_sums_ = sums(c);
   const auto sent = [&](int64_t i) { return static_cast<double>(value_at(c, rank_, i)); };
   if (sends_anew || !stays) fill(send_, sent);
   if (receives_anew || for_check)
     fill(receive_.view().part(0, {n}), [&](int64_t i) { return c.op == Op::allreduce ? sent(i) : 0.0; });
+  if (c.phases.count > 0 && for_check) fill(third_.view().part(0, {n}), [](int64_t) { return 0.0; });
   if (c.real_dim > 0 && third_anew) fill(third_, [](int64_t i) { return 1e-3 * static_cast<double>(i * 7 % 13 - 6); });
+}
+
+void RankOps::prepare_phases(const OpCase& c) {
+  node_ = group(c.phases.node);
+  if (gathers_) return;
+  gathers_ = device_->make_stream("gathers");
+  exchanged_ = device_->make_event();
+  gathered_ = device_->make_event();
 }
 
 template <class Value>
@@ -104,7 +116,8 @@ void RankOps::prepare_module(const OpCase& c) {
 
 void RankOps::begin(const OpCase& c, int iterations, const Begin& how) {
   world_->barrier({*stream_, {}, "start of an op"});
-  how.beside != nullptr ? gate_.close_with(how.beside->gate_) : gate_.close(iterations + how.more);
+  const int launches = iterations * std::max(1, kLaunchesOfAPhase * c.phases.count);
+  how.beside != nullptr ? gate_.close_with(how.beside->gate_) : gate_.close(launches + how.more);
   stream_->mark(*start_);
   for (int i = 0; i < iterations; ++i) {
     if (how.paced && c.modelled_s > 0) stream_->mark(*op_start_);
@@ -130,7 +143,8 @@ void RankOps::communicate(const OpCase& c, Pace pace) {
   const void* send = send_.view().data();
   void* receive = receive_.view().data();
   const CommCall call{*stream_, pace, name_of(c.op)};
-  if (c.op == Op::alltoall) return group_->alltoall(send, receive, block_bytes, call);
+  if (c.op == Op::saa) return communicate_in_phases(c, pace);
+  if (c.op == Op::alltoall || c.op == Op::a2a_ep_esp) return group_->alltoall(send, receive, block_bytes, call);
   if (c.op == Op::allgather) return group_->allgather(send, receive, block_bytes, call);
   if (c.op == Op::reducescatter) return group_->reducescatter(send, receive, block, c.dtype, call);
   if (c.op == Op::allreduce) return group_->allreduce(receive, elements_, c.dtype, call);
@@ -141,24 +155,43 @@ void RankOps::communicate(const OpCase& c, Pace pace) {
     group_->receive(receive, elements_ * bytes_of(c.dtype), 0, call);
 }
 
-template <class T>
-WrongElements RankOps::check_collective(const OpCase& c) const {
-  const int64_t size = group_->size(), block = elements_ / size, mine = group_->rank();
-  const int64_t n = c.op == Op::reducescatter ? block : elements_;
-  if (c.op == Op::sendrecv && mine == 0) return {};
-  const HostCopy received(receive_.view().part(0, {elements_}), math().memory());
-  const auto expected_at = [&](int64_t i) {
-    const int64_t at = c.op == Op::reducescatter ? mine * block + i : i;
-    if (c.op == Op::alltoall) return value_at(c, world_rank(i / block, c), mine * block + i % block);
-    if (c.op == Op::sendrecv) return value_at(c, world_rank(0, c), i);
-    if (c.op == Op::allgather) return value_at(c, world_rank(i / block, c), i % block);
-    int64_t sum = 0;
-    for (int64_t r = 0; r < size; ++r) sum += value_at(c, world_rank(r, c), at);
-    return sum;
+void RankOps::communicate_in_phases(const OpCase& c, Pace pace) {
+  const int ranks = c.phases.node.ranks, nodes = group_->size() / ranks, node = group_->rank() / ranks;
+  const int64_t slice = elements_ / c.phases.count, block_bytes = slice / ranks * bytes_of(c.dtype);
+  const auto paced = [&](double seconds) {
+    Pace part = pace;
+    if (c.modelled_s > 0) part.at_least_s *= seconds / c.modelled_s;
+    return part;
   };
-  std::atomic<int64_t> count = 0, first = n;
+  for (int phase = 0; phase < c.phases.count; ++phase) {
+    const auto blocks_of = [&](int other) {
+      std::vector<int64_t> bytes(static_cast<size_t>(group_->size()));
+      std::fill_n(bytes.begin() + int64_t{other} * ranks, ranks, block_bytes);
+      return bytes;
+    };
+    const TensorView out = send_.view().part(phase * slice, {slice}), in = receive_.view().part(phase * slice, {slice}),
+                     wide = third_.view().part(phase * slice, {slice});
+    group_->alltoallv(out.data(), blocks_of((node + phase) % nodes), in.data(), blocks_of(source_node(c, phase)),
+                      {*stream_, paced(c.phases.exchange_s), name_of(c.op)});
+    stream_->record(*exchanged_);
+    gathers_->wait(*exchanged_);
+    node_->allgather(in.data(), wide.data(), block_bytes, {*gathers_, paced(c.phases.gather_s), name_of(c.op)});
+  }
+  gathers_->record(*gathered_);
+  stream_->wait(*gathered_);
+}
+
+int RankOps::source_node(const OpCase& c, int64_t phase) const {
+  const int64_t nodes = group_->size() / c.phases.node.ranks, node = group_->rank() / c.phases.node.ranks;
+  return static_cast<int>((node + nodes - phase % nodes) % nodes);
+}
+
+template <class T, class Value>
+WrongElements RankOps::check_values(const Tensor& tensor, int64_t elements, Value expected_at) const {
+  const HostCopy received(tensor.view().part(0, {elements}), math().memory());
+  std::atomic<int64_t> count = 0, first = elements;
   const cpu::UseThreads threads(host_threads_);
-  parallel_for(n, int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
+  parallel_for(elements, int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       if (received.view().template as<T>()[i] == static_cast<T>(expected_at(i))) continue;
       ++count;
@@ -169,6 +202,42 @@ WrongElements RankOps::check_collective(const OpCase& c) const {
   if (count == 0) return {};
   return {count, fmt::format("rank {}, element {}: found {}, expected {}", rank_, first.load(),
                              received.view().template as<T>()[first], expected_at(first))};
+}
+
+// A phase's slice is a block of each rank of one node; of these the first is gathered.
+template <class T>
+WrongElements RankOps::check_phases(const OpCase& c) const {
+  const int64_t ranks = c.phases.node.ranks, slice = elements_ / c.phases.count, block = slice / ranks;
+  const auto sent = [&](int64_t phase, int64_t from, int64_t to, int64_t at) {
+    return value_at(c, world_rank(source_node(c, static_cast<int>(phase)) * ranks + from, c),
+                    (phase * ranks + to) * block + at);
+  };
+  WrongElements wrong = check_values<T>(receive_, elements_, [&](int64_t i) {
+    return sent(i / slice, i % slice / block, group_->rank() % ranks, i % block);
+  });
+  const WrongElements wrong_gathered =
+      check_values<T>(third_, elements_, [&](int64_t i) { return sent(i / slice, 0, i % slice / block, i % block); });
+  if (wrong.count == 0) wrong.first = wrong_gathered.first;
+  wrong.count += wrong_gathered.count;
+  return wrong;
+}
+
+template <class T>
+WrongElements RankOps::check_collective(const OpCase& c) const {
+  if (c.op == Op::saa) return check_phases<T>(c);
+  const int64_t size = group_->size(), block = elements_ / size, mine = group_->rank();
+  const int64_t n = c.op == Op::reducescatter ? block : elements_;
+  if (c.op == Op::sendrecv && mine == 0) return {};
+  return check_values<T>(receive_, n, [&](int64_t i) {
+    const int64_t at = c.op == Op::reducescatter ? mine * block + i : i;
+    if (c.op == Op::alltoall || c.op == Op::a2a_ep_esp)
+      return value_at(c, world_rank(i / block, c), mine * block + i % block);
+    if (c.op == Op::sendrecv) return value_at(c, world_rank(0, c), i);
+    if (c.op == Op::allgather) return value_at(c, world_rank(i / block, c), i % block);
+    int64_t sum = 0;
+    for (int64_t r = 0; r < size; ++r) sum += value_at(c, world_rank(r, c), at);
+    return sum;
+  });
 }
 
 WrongElements RankOps::check_gemm(int64_t dim) const {

@@ -78,25 +78,38 @@ class RankOps {
   Communicator* group(const RankGroup& ranks);
   int world_rank(int64_t member, const OpCase& c) const;
   void prepare_module(const OpCase& c);
+  void prepare_phases(const OpCase& c);
   Math& math() const { return layer_device_ ? layer_device_->math() : cpu_math(); }
   void enqueue(const OpCase& c, Pace pace);
   void communicate(const OpCase& c, Pace pace);
+  /// Runs an saa: exchanges on the op's stream, gathers on another.
+  void communicate_in_phases(const OpCase& c, Pace pace);
   /// Returns whether the tensor was made anew, with zeros.
   bool make(Tensor& tensor, int64_t elements, DType dtype) const;
   template <class Value>
   void fill(TensorView tensor, Value value) const;
+  /// Returns the node whose slice comes in a phase of an saa.
+  int source_node(const OpCase& c, int64_t phase) const;
+  /// Compares the first `elements` of what is in `tensor`.
+  template <class T, class Value>
+  WrongElements check_values(const Tensor& tensor, int64_t elements, Value expected_at) const;
   template <class T>
   WrongElements check_collective(const OpCase& c) const;
+  template <class T>
+  WrongElements check_phases(const OpCase& c) const;
   WrongElements check_gemm(int64_t dim) const;
 
   std::unique_ptr<Communicator> world_;
   std::map<RankGroup, std::unique_ptr<Communicator>> groups_;
   Communicator* group_ = nullptr;  // of the prepared case; null: this rank has no part in it
+  Communicator* node_ = nullptr;   // of an saa's gathers
   std::unique_ptr<Device> device_;
   std::unique_ptr<LayerDevice> layer_device_;  // null: the CPU's
   std::unique_ptr<Stream> stream_;
   StartGate gate_;
   std::unique_ptr<Event> start_, op_start_, end_;  // of all iterations, of one, of all
+  std::unique_ptr<Stream> gathers_;                // of an saa; null until there is one
+  std::unique_ptr<Event> exchanged_, gathered_;    // a phase, all phases
   Tensor send_, receive_, third_;
   std::optional<bool> sent_sums_;  // whether send_ has what is summed
   std::string series_;

@@ -197,6 +197,10 @@ TEST_F(PlanningVerbs, ParmsLayersAreCountedBesideThePrintedNumber) {
   for (const Json& way : all["counts"]) {
     EXPECT_LE(way["total"].get<int>(), 4 * 1458);
     EXPECT_GT(way["fits"][0], way["fits"][1]) << "24 GB hold more than 11";
+    const bool is_stated =
+        way["activations_model"] == "counted" && way["optimizer"] == true && way["baseline"] == false;
+    for (const size_t ranks : {1, 2, 3})
+      EXPECT_TRUE(!is_stated || way["fits"][ranks] == 1296) << "as the reproduction's page says";
   }
   const Json doubled = json_of({"memory", "--parm", "--top-k", "1"});
   for (size_t i = 0; i < 8; ++i) EXPECT_LT(all["counts"][i]["total"], doubled["table3"]["counts"][i]["total"]) << i;
