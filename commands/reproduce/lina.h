@@ -88,6 +88,9 @@ using LinaSteps = std::map<LinaKey, LinaStep>;
 
 std::vector<std::string> lina_from_print();
 std::vector<std::string> lina_unexplained(const std::vector<PrintedLina>& printed);
+/// Returns what a layer's gradients take over what its backward's two AlltoAlls do, each alone, with 16 experts. Lanes
+/// share a link without loss, so it bounds the AlltoAlls' mean slowdown, less 1.
+double lina_gradient_share(const std::string& model, const Assumptions& assumed);
 /// Return what is found over all models, schedules and numbers of experts.
 std::string lina_slowdowns(const LinaSteps& steps, const Assumptions& assumed);
 Comparison lina_table4(const LinaSteps& steps, const Assumptions* assumed);
