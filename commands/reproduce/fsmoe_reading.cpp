@@ -194,8 +194,8 @@ std::optional<double> speedup_of(const StepSeconds& steps, const std::string& sc
 }
 
 const std::vector<std::string>& figure_schedules() {
-  static const std::vector<std::string> kNames{"ds-moe",       "ds-moe-replicated", "tutel", "tutel-improved",
-                                               "pipemoe+lina", "fsmoe-no-iio",      "fsmoe"};
+  static const std::vector<std::string> kNames{"ds-moe",         "ds-moe-replicated", "monta-baseline", "tutel",
+                                               "tutel-improved", "pipemoe+lina",      "fsmoe-no-iio",   "fsmoe"};
   return kNames;
 }
 
@@ -208,9 +208,11 @@ std::vector<std::string> model_conventions() {
       "layers in the tail; embedding, output, gates' and norms' sums and the optimizer are left out.",
       "testbed-a (driver's order, per element; attention by gemm), testbed-b (as printed, per byte; attention by the "
       "driver's fit); gemm's beta per FLOP; order and gate beyond its GEMM cost nothing.",
-      "ds-moe: FSMoE's layer, everything in sequence. ds-moe-replicated: tokens replicated over MP and partial sums "
-      "added by an AllReduce inside the node, as the authors' driver feeds DeepSpeed-MoE. Which of them the figures "
-      "show is not said. No paper prints that AllReduce: it is left open unless an assumption file has it derived."};
+      "ds-moe: FSMoE's layer, everything in sequence. Replicated (ds-moe-replicated): tokens replicated over MP and "
+      "partial sums added by an AllReduce inside the node, as the authors' driver feeds DeepSpeed-MoE. monta-baseline: "
+      "every MP rank gates all tokens and sends them to its own shards of the experts, whose partial sums an AllReduce "
+      "adds. Which of them the figures show is not said. No paper prints an AllReduce inside a node: it is left open "
+      "unless an assumption file has it derived."};
 }
 
 }  // namespace moe::reproduce
