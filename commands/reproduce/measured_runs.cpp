@@ -24,9 +24,10 @@ constexpr std::string_view kRun = "run/", kOfFsmoe = "@fsmoe";
 struct CommittedRuns {
   std::string_view table, file;
 };
-constexpr std::array<CommittedRuns, 3> kCommitted{{{"fsmoe-table5", "fsmoe-b-emulated.jsonl.gz"},
+constexpr std::array<CommittedRuns, 4> kCommitted{{{"fsmoe-table5", "fsmoe-b-emulated.jsonl.gz"},
                                                    {"fsmoe-degrees", "fsmoe-b-emulated.jsonl.gz"},
-                                                   {"fsmoe-fig6", "fsmoe-fig6-models.json.gz"}}};
+                                                   {"fsmoe-fig6", "fsmoe-fig6-models.json.gz"},
+                                                   {"parm-table4", "parm-b-emulated.jsonl.gz"}}};
 
 const CommittedRuns& committed(std::string_view table) {
   const auto found = std::ranges::find(kCommitted, table, &CommittedRuns::table);
@@ -61,17 +62,26 @@ commands::FileRun measured_runs(std::string_view table, const std::string& file)
   return commands::read_files({measured_file(table, file)}).front();
 }
 
-LayerRuns layer_runs(const commands::FileRun& file, Testbed testbed, Capacity capacity) {
+LayerRuns grid_runs(const commands::FileRun& file, const std::string& grid) {
   std::set<std::string> named;
-  for (const GridLayer& layer : find_grid(std::string(printed_grid(testbed))).layers) named.insert(layer.name);
+  for (const GridLayer& layer : find_grid(grid).layers) named.insert(layer.name);
   LayerRuns layers;
-  for (const CaseRecord& record : file.run.cases) {
-    if (!is_sound(record) || text_in(record, "cluster") != name_of(testbed)) continue;
-    const std::string layer = text_in(record, "layer");
-    if (!named.contains(layer) || !record.parameters.has("top_k")) continue;
+  for (const CaseRecord& record : file.run.cases)
+    if (is_sound(record) && named.contains(text_in(record, "layer")))
+      layers[text_in(record, "layer")][record.schedule] = &record;
+  return layers;
+}
+
+LayerRuns layer_runs(const commands::FileRun& file, Testbed testbed, Capacity capacity) {
+  LayerRuns layers = grid_runs(file, std::string(printed_grid(testbed)));
+  const auto is_other = [&](const auto& run) {
+    const CaseRecord& record = *run.second;
+    if (text_in(record, "cluster") != name_of(testbed) || !record.parameters.has("top_k")) return true;
     const int64_t top_k = record.parameters.whole("top_k", record.where);
-    if (top_k == (capacity == Capacity::f_alone ? 1 : 2)) layers[layer][record.schedule] = &record;
-  }
+    return top_k != (capacity == Capacity::f_alone ? 1 : 2);
+  };
+  for (auto& [name, runs] : layers) std::erase_if(runs, is_other);
+  std::erase_if(layers, [](const auto& layer) { return layer.second.empty(); });
   return layers;
 }
 

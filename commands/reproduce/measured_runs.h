@@ -19,6 +19,8 @@ std::string measured_file(std::string_view table, const std::string& file);
 
 /// The layers of a testbed's grid under one reading of its f, each with the sound runs of its schedules.
 using LayerRuns = std::map<std::string, std::map<std::string, const CaseRecord*>>;
+/// Returns the sound runs of a grid's layers, on whatever cluster.
+LayerRuns grid_runs(const commands::FileRun& file, const std::string& grid);
 LayerRuns layer_runs(const commands::FileRun& file, Testbed testbed, Capacity capacity);
 /// Returns the mean over layers of the ratio of forward + backward; empty: no layer ran well under both.
 std::optional<double> measured_speedup(const LayerRuns& layers, const std::string& schedule, const std::string& over);

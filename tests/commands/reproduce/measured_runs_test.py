@@ -140,6 +140,74 @@ class Models(Measured):
         self.assertIn("mixtral-7b on testbed-a", self.reproduce("fsmoe-fig6", "--records", str(file)).stdout)
 
 
+LEFT_OUT = {"attention", "mp_allreduce", "gradient"}
+
+
+class Parm(Measured):
+    """Table IV's column of what ran, from the tasks of each record."""
+
+    @classmethod
+    def setUpClass(cls):
+        with gzip.open(RESULTS / "parm-b-emulated.jsonl.gz", "rt") as file:
+            cls.lines = list(file)
+        cls.runs = runs_of(cls.lines)
+
+    @staticmethod
+    def seconds(record, *phases):
+        """The MoE part's seconds in the timeline's pass."""
+        rows = [row for row in record["measured_timeline"]["rows"] if row[1] in phases]
+        return max(row[6] for row in rows) - sum(row[6] - row[5] for row in rows if row[0] in LEFT_OUT)
+
+    def speedup(self, runs, schedule):
+        baseline, own = (self.seconds(runs[name], "forward", "backward") for name in ("ds-moe-replicated", schedule))
+        return baseline / own
+
+    def test_mean_speedups(self):
+        self.assertEqual(len(self.runs), 179)
+        figures, others, document = self.figures("parm-table4", "--measure")
+        self.assertEqual(len(figures), 2 * 12 + 2 + 2)
+        self.assertEqual(len(others) + len(figures), len(document["figures"]))
+        for figure in figures:
+            if "N_MP" not in figure:
+                continue
+            wanted = (int(figure["N_MP"]), int(figure["N_ESP"]))
+            speedups = [self.speedup(runs, figure["schedule"]) for runs in self.runs.values()
+                        if (runs["parm"]["parameters"]["mp"], runs["parm"]["parameters"]["esp"]) == wanted]
+            self.assertAlmostEqual(figure["ours"], statistics.fmean(speedups), delta=1e-9)
+        both = [runs for runs in self.runs.values() if runs["parm"]["parameters"]["layer"].startswith("P32-mp4-esp4-")]
+        self.assertEqual(len(both), 66)
+        mean = [figure for figure in figures if figure.get("what") == "mean"]
+        expected = statistics.fmean(self.speedup(runs, "parm") for runs in both)
+        self.assertAlmostEqual(mean[0]["ours"], expected, delta=1e-9)
+        self.assertAlmostEqual(mean[0]["ours"], 5.17, delta=5e-3)  # as results/README.md says
+
+    def choices(self, runs_by_layer, has_row):
+        """Layers where parm's choice was the faster one forward, and how often it took S2."""
+        right = second = 0
+        for runs in runs_by_layer.values():
+            parameters = runs["parm"]["parameters"]
+            if (parameters["mp"] == parameters["esp"] == parameters["ranks_per_node"]) != has_row:
+                continue
+            took = any(row[0] == "exchange" for row in runs["parm"]["measured_timeline"]["rows"])
+            s1, s2 = (self.seconds(runs[name], "forward") for name in ("parm-s1", "parm-s2"))
+            right += (s2 <= s1) == took
+            second += took
+        return right, second
+
+    def test_choices(self):
+        self.assertEqual(self.choices(self.runs, True), (66, 66))
+        self.assertEqual(self.choices(self.runs, False), (110, 113))
+        with gzip.open(RESULTS / "parm-slow-emulated.jsonl.gz", "rt") as file:
+            slow = runs_of(file)
+        self.assertEqual(self.choices(slow, True), (22, 14))
+        for layer, runs in slow.items():
+            took_second = any(row[0] == "exchange" for row in runs["parm"]["measured_timeline"]["rows"])
+            self.assertEqual(took_second, "-f1.2-" in layer, layer)
+        found = self.reproduce("parm-table4", "--measure").stdout.replace("\n    ", " ")
+        self.assertIn("on 66 of 66 layers (it took S2 on 66)", found)
+        self.assertIn("on 110 of 113 layers (it took S2 on 113)", found)
+
+
 class Refused(Measured):
     def expect(self, words, *arguments):
         found = self.reproduce(*arguments)
