@@ -33,10 +33,11 @@ Trained encoder(bool tied) {
 struct Division {
   int pp, dp, mp, ep, esp, micro_batches;
   int cp = 1;
+  int parts = 1;  // of each sample
 };
 
 // Drops no token and sums its statistics over all: so a token's way does not depend on the ranks.
-LayerShape layer_of(const Trained& model, int64_t batch) {
+LayerShape layer_of(const Trained& model, int64_t batch, int parts = 1) {
   const std::string& gate = model.gate;
   LayerShape layer;
   layer.causal = !model.encoder;
@@ -44,6 +45,7 @@ LayerShape layer_of(const Trained& model, int64_t batch) {
   if (model.encoder) layer.norm = Norm::post_layernorm;
   layer.batch = batch;
   layer.seq = 8;
+  layer.parts = parts;
   layer.model_dim = 16;
   layer.hidden = 24;
   layer.heads = layer.kv_heads = 4;
@@ -61,9 +63,9 @@ const TokenSource& text() {
 }
 
 Plan plan_of(const std::string& schedule, const Trained& model, const Division& d) {
-  const LayerCase shape = model_case(layer_of(model, kSamples / (d.dp * d.micro_batches)),
+  const LayerCase shape = model_case(layer_of(model, kSamples / (d.dp * d.micro_batches), d.parts),
                                      {.dp = d.dp, .mp = d.mp, .ep = d.ep, .esp = d.esp, .pp = d.pp, .cp = d.cp});
-  return model_plan(schedule, shape, kLayers, d.micro_batches, kVocabulary + (model.encoder ? 1 : 0),
+  return model_plan(schedule, shape, kLayers, d.micro_batches * d.parts, kVocabulary + (model.encoder ? 1 : 0),
                     {true, true, OptimizerKind::adamw, model.tied});
 }
 
@@ -94,14 +96,18 @@ const std::vector<Division> kDivisions{{1, 1, 1, 1, 1, 4}, {1, 2, 1, 2, 1, 1}, {
 const std::vector<Division> kShared{
     {1, 1, 1, 2, 1, 1, 2}, {1, 2, 1, 4, 1, 1, 2}, {1, 1, 2, 2, 2, 2, 2}, {2, 1, 1, 2, 1, 2, 2}, {1, 1, 1, 1, 1, 2, 4}};
 
+const std::vector<Division> kCut{{1, 1, 1, 1, 1, 1, 1, 2}, {1, 1, 1, 1, 1, 2, 1, 4}, {1, 2, 1, 2, 1, 2, 1, 2},
+                                 {1, 1, 2, 1, 2, 1, 1, 4}, {1, 2, 2, 2, 2, 1, 1, 2}, {2, 1, 1, 1, 1, 2, 1, 2},
+                                 {2, 1, 2, 2, 1, 4, 1, 4}};
+
 void expect_same_curves(const Trained& model, const std::string& name,
                         const std::vector<Division>& divisions = kDivisions) {
   const std::vector<double> alone = curve("fsmoe", model, {1, 1, 1, 1, 1, 1});
   EXPECT_LT(alone.back(), 0.99 * alone.front()) << "it learns nothing";
   double worst = 0;
   for (const Division& d : divisions) {
-    SCOPED_TRACE(fmt::format("{}: pp {} dp {} cp {} mp {} ep {} esp {}, {} micro-batches", name, d.pp, d.dp, d.cp, d.mp,
-                             d.ep, d.esp, d.micro_batches));
+    SCOPED_TRACE(fmt::format("{}: pp {} dp {} cp {} mp {} ep {} esp {}, {} micro-batches of {} parts", name, d.pp, d.dp,
+                             d.cp, d.mp, d.ep, d.esp, d.micro_batches, d.parts));
     const double difference = worst_difference(curve("fsmoe", model, d), alone);
     EXPECT_LE(difference, 1e-8);
     worst = std::max(worst, difference);
@@ -117,6 +123,10 @@ TEST(LossCurves, AreTheSameOverRanksMicroBatchesAndStages) {
 TEST(LossCurves, AreTheSameWhereRanksShareSamples) {
   for (const std::string gate : {"gshard", "switch"}) expect_same_curves(gate, gate, kShared);
   expect_same_curves(encoder(true), "encoder, tied", kShared);
+}
+
+TEST(LossCurves, AreTheSameWhereSamplesAreCut) {
+  for (const std::string gate : {"gshard", "switch"}) expect_same_curves(gate, gate, kCut);
 }
 
 TEST(LossCurves, OfEncodersAreTheSameTied) { expect_same_curves(encoder(true), "encoder, tied"); }
@@ -204,13 +214,13 @@ TEST(LossCurves, AreTheSameUnderEverySchedule) { expect_same_under_every_schedul
 
 // Whole iterations whose lanes mix passes (moe/search/wave.h), beside the same tasks one pass after the other.
 TEST(LossCurves, OfWavesArePlainOrdersBitForBit) {
-  for (const int micro_batches : {1, 2, 4}) {
-    SCOPED_TRACE(micro_batches);
+  for (const auto& [micro_batches, parts] : {std::pair{1, 1}, {2, 1}, {4, 1}, {1, 2}, {2, 4}}) {
+    SCOPED_TRACE(fmt::format("{} micro-batches of {} parts", micro_batches, parts));
     const Trained trained("gshard");
     ModelShape model;
-    model.shape = model_case(layer_of(trained, kSamples / micro_batches), {.dp = 1, .mp = 2, .ep = 1, .esp = 2});
+    model.shape = model_case(layer_of(trained, kSamples / micro_batches, parts), {.dp = 1, .mp = 2, .ep = 1, .esp = 2});
     model.layers = kLayers;
-    model.micro_batches = micro_batches;
+    model.micro_batches = micro_batches * parts;
     model.step = {true, true, OptimizerKind::adamw};
     add_end_tasks(model, kVocabulary);
     ModelDecision plain;
@@ -218,7 +228,7 @@ TEST(LossCurves, OfWavesArePlainOrdersBitForBit) {
     plain.backwards.resize(kLayers, {2, 0, 0, {}, {}});
     const Profile profile = nominal_profile(model.shape);
     const LayerPricer pricer(profile, model.shape);
-    LocalModels waves(wave_plan(pricer, model, kLayers + 1, {2, 2, 2, 2}), text(), 7);
+    LocalModels waves(wave_plan(pricer, model, more_kept(model, 0), {2, 2, 2, 2}), text(), 7);
     LocalModels plains(build_model_plan(find_schedule("fsmoe-dw"), model, plain), text(), 7);
     for (LocalModels* models : {&waves, &plains})
       models->train({.learning_rate = 3e-3, .clip_norm = 0.5, .warm_up_steps = 5, .steps = kSteps});
