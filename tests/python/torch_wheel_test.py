@@ -1,6 +1,7 @@
 """usage: torch_wheel_test.py VERSION
 
-Builds the package with the layer as a user does, for the torch that is installed, and runs torch_test.py in it."""
+Builds the wheel with the layer by cmake/wheel.sh --torch, for the torch that is installed, and runs torch_test.py in
+it; with another torch it says in one line which one it was built for."""
 import importlib.util
 import os
 import pathlib
@@ -12,7 +13,8 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).parents[2]
 VERSION = sys.argv[1]
-NEEDED = ("pip", "scikit_build_core", "torch")
+MOST_BYTES = 16 << 20
+NEEDED = ("pip", "venv", "torch")
 
 
 def call(*words, **options):
@@ -25,17 +27,24 @@ class TorchWheel(unittest.TestCase):
     def test_builds_and_runs(self):
         with tempfile.TemporaryDirectory() as scratch:
             folder = pathlib.Path(scratch)
-            call(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder,
-                 "-C", "cmake.define.MOETUNE_TORCH=ON", "-C", f"build-dir={ROOT}/build/wheel-torch", ROOT)
+            call(ROOT / "cmake/wheel.sh", "--torch", folder,
+                 env={**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"})
             wheel, = folder.glob("*.whl")
-            self.assertTrue(wheel.name.startswith(f"moetune-{VERSION}-py3-none-linux_"), wheel)
-            held = zipfile.ZipFile(wheel).namelist()
             version = call(sys.executable, "-c", "import torch; print(torch.__version__.split('+')[0])").strip()
+            self.assertTrue(wheel.name.startswith(f"moetune-{VERSION}-1torch{version}-py3-none-manylinux_"), wheel)
+            self.assertLess(wheel.stat().st_size, MOST_BYTES)
+            held = zipfile.ZipFile(wheel).namelist()
+            self.assertFalse([name for name in held if "libtorch" in name or "libc10" in name], held)
             for name in f"moetune/lib/libmoetune_torch-{version}.so", "moetune/torch.py", "moetune/bin/moetune":
                 self.assertIn(name, held)
             site = folder / "site"
             call(sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", site, wheel)
             names = {key: value for key, value in os.environ.items() if not key.startswith("MOETUNE_")}
+            refused = subprocess.run([sys.executable, "-c", "import torch; torch.__version__ = '2.99.0+cpu'; "
+                                      "import moetune.torch"], capture_output=True, text=True, check=False,
+                                     env={**names, "PYTHONPATH": str(site)})
+            self.assertEqual(refused.stderr.splitlines()[-1], "ImportError: moetune.torch: found torch 2.99.0, "
+                             f"expected {version}, which it was built for")
             print(call(sys.executable, "-B", ROOT / "tests/python/torch_test.py", cwd=folder,
                        env={**names, "PYTHONPATH": str(site)}))
 
