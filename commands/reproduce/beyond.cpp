@@ -217,11 +217,19 @@ TextTable disturbed_table(const Gains& gains) {
       gains, {{0, "as priced"}, {1, "prices +-10 %"}, {2, "worst draw"}, {3, "contention 1.15"}, {4, "10 us a task"}});
 }
 
+TextTable cases_table(std::string_view of) {
+  return {fmt::format("{}, each case: iteration under the best other schedule, how many times as fast wave is, and the "
+                      "bound",
+                      of),
+          {"cluster", "case", "m", "best other", "ms", "own", "two", "own, parts", "bound"},
+          {}};
+}
+
 // What all cases gain.
 class Gathered {
  public:
   // Adds the gains of a case at several numbers of micro-batches.
-  void add(BeyondCase c, std::span<const int> micro_batches, Gains& gains) {
+  void add(BeyondCase c, std::span<const int> micro_batches, Gains& gains, TextTable& table) {
     c.model.step.planned = true;
     for (const int m : micro_batches) {
       c.model.micro_batches = m;
@@ -245,9 +253,6 @@ class Gathered {
     }
   }
 
-  TextTable table{"each case: iteration under the best other schedule, how many times as fast wave is, and the bound",
-                  {"cluster", "case", "m", "best other", "ms", "own", "two", "own, parts", "bound"},
-                  {}};
   Comparison all{.caption = "cases", .label_names = {"cluster", "case", "m", "memory"}, .drawn = false};
   Gains others;  // of the same plans if tasks take other times
   double least = std::numeric_limits<double>::infinity(), most = 0;
@@ -278,18 +283,20 @@ Report beyond(Study&) {
     for (const int stages : {2, 4}) add_models(of_nodes(nodes), stages, kStagedModels, staged);
 
   Gathered gathered;
+  constexpr std::string_view kOne = "one stage", kSeveral = "several stages";
   Gains gains, gains_of_stages;
-  for (const BeyondCase& c : cases) gathered.add(c, kMicroBatches, gains);
-  for (const BeyondCase& c : staged) gathered.add(c, kMicroBatchesOfStages, gains_of_stages);
+  TextTable each = cases_table(kOne), each_of_stages = cases_table(kSeveral);
+  for (const BeyondCase& c : cases) gathered.add(c, kMicroBatches, gains, each);
+  for (const BeyondCase& c : staged) gathered.add(c, kMicroBatchesOfStages, gains_of_stages, each_of_stages);
   Comparison means{.caption = "geometric means", .label_names = {"cluster", "memory", "m"}, .drawn = false};
   for (const Gains* of : {&gains, &gains_of_stages})
     for (const auto& [cluster, by_memory] : *of)
       for (const auto& [key, logarithms] : by_memory)
         means.figures.push_back(
             {{cluster, key.first, fmt::format("{}", key.second)}, "", std::nullopt, mean_gain(logarithms)});
-  report.tables = {means_table("one stage", gains, kMicroBatches),
-                   means_table("several stages", gains_of_stages, kMicroBatchesOfStages),
-                   disturbed_table(gathered.others), std::move(gathered.table)};
+  report.tables = {means_table(kOne, gains, kMicroBatches),
+                   means_table(kSeveral, gains_of_stages, kMicroBatchesOfStages), disturbed_table(gathered.others),
+                   std::move(each), std::move(each_of_stages)};
   report.comparisons = {std::move(means), std::move(gathered.all)};
   report.shows = {
       fmt::format("Of {} cases none is slower than under the best other schedule, whose plan is a "
