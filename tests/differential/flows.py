@@ -152,10 +152,15 @@ def attention_flops(layer):
 
 
 def scores_flops(layer):
-    """Scores, and their product with the values."""
-    pairs = 2 * sum(min(place + 1, layer.window) for place in range(layer.seq)) if layer.window else layer.seq**2
+    """Scores, and their product with the values: a causal half counts twice, as a whole square. A part of samples has
+    its own square and, of the parts before, whole ones that count twice."""
+    tokens = layer.seq // layer.parts
+    first = layer.part * tokens
+    pairs = tokens * (2 * first + tokens)
+    if layer.window:
+        pairs = min(pairs, 2 * sum(min(place + 1, layer.window) for place in range(first, first + tokens)))
     columns = most_heads(layer)[0] * (layer.head_width + layer.value_width)
-    return 2 * layer.tokens * min(layer.seq**2, pairs) / layer.seq * columns
+    return 2 * layer.tokens * pairs / tokens * columns
 
 
 def keys_values(layer):

@@ -4,10 +4,14 @@ A stage runs blocks: the forward or the backward of one micro-batch through its 
 1F1B as many as stages follow, then one backward after one forward. With virtual stages a block is of a chunk of the
 stage's layers: all layers are cut into equal parts in a row, dealt out to the stages in turn. A send takes the time of
 the exchange on its sender's lane; its receive waits for it in a queue of receives alone (networks are full duplex) and
-for the end of the receiver's block before, and takes what every task takes. Behind its last block a stage has its step
+for the end of the receiver's block before, and takes what every task takes. Each part of samples is a micro-batch;
+backwards take the last part first, so that 1F1B runs as many more forwards ahead as follow the first part. Attention
+waits for that of the part before, in a backward for that of the part behind. Behind its last block a stage has its step
 (step.py). Gradients that no layer's backward sends, those of a stage's layers and of its embedding
 or output projection, go at once behind it. Recomputed in full, a layer's backward begins with its forward.
 """
+import copy
+
 import groups
 import questions
 import schedules
@@ -20,21 +24,26 @@ TYPES = ("float32", "bfloat16", "float16", "float64")
 GATES = ("gshard", "switch", "sigmoid", "xmoe", "softmoe", "expert-choice")
 
 
-def blocks(stages, stage, micro_batches, pipeline, chunks):
+def blocks(stages, stage, micro_batches, pipeline, chunks, sample_parts):
     """(part of the model, micro-batch, backward?) in the order of a stage. Interleaved, as many micro-batches as there
     are stages pass all of its chunks before the next ones do, and backwards come from the last chunk on."""
     group = stages if chunks > 1 else micro_batches
     rounds = [range(first, first + group) for first in range(0, micro_batches, group)]
     forwards = [(c * stages + stage, m, False) for some in rounds for c in range(chunks) for m in some]
-    backwards = [(c * stages + stage, m, True) for some in rounds for c in reversed(range(chunks)) for m in some]
+    turned = [first + p for first in range(0, micro_batches, sample_parts) for p in reversed(range(sample_parts))]
+    backwards = [(c * stages + stage, turned[m], True) for some in rounds for c in reversed(range(chunks)) for m in some]
     if pipeline == "gpipe":
         return forwards + backwards
     behind = stages - 1 - stage
-    ahead = behind if chunks == 1 else 2 * behind + (chunks - 1) * stages
+    ahead = behind + sample_parts - 1 if chunks == 1 else 2 * behind + (chunks - 1) * stages
     order = forwards[:ahead]
     for i, backward in enumerate(backwards):
         order += forwards[ahead + i:ahead + i + 1] + [backward]
     return order
+
+
+def phase_name(backward):
+    return "backward" if backward else "forward"
 
 
 class Iteration:
@@ -46,7 +55,9 @@ class Iteration:
         self.pricer = Pricer(profile, layer)
         self.resources = []  # (stage, what runs the task)
         self.made = {}  # (kind, layer) -> tasks of all backwards
+        self.attentions = {}  # (layer, micro-batch, backward?) -> the task that another part of its samples waits for
         self.steps = {}  # task -> (kind, stage, layer) of the step's
+        self.passes = {}  # task -> (kind, phase, stage, micro-batch, layer, chunk) of the others
         self.outputs = {}  # (part of the model, micro-batch, backward?) -> tasks that end the block
         self.recvs = []
         self.tied = []  # (sum of a tied embedding, what its own end has before)
@@ -57,7 +68,8 @@ class Iteration:
         first = [part * count + min(part, more) for part in range(self.parts + 1)]
         layers = [list(range(begin, end)) for begin, end in zip(first, first[1:])]
         for stage in range(stages):
-            for part, micro_batch, backward in blocks(stages, stage, model["micro_batches"], model["pipeline"], chunks):
+            for part, micro_batch, backward in blocks(stages, stage, model["micro_batches"], model["pipeline"], chunks,
+                                                      layer.parts):
                 self.block(part, layers[part], micro_batch, backward)
             Step(self, stage, [number for part in range(stage, self.parts, stages) for number in layers[part]][::-1])
         for recv, sender in self.recvs:
@@ -89,13 +101,14 @@ class Iteration:
             after = self.outputs[part, micro_batch, False]
         elif part != (last if backward else 0):
             after = [self.receive(stage, self.ended.get(stage, []))]
+            self.passes[after[0]] = ("recv", phase_name(backward), stage, micro_batch)
             sender = part + 1 if backward else part - 1
             self.recvs.append((after[0], ("sent", sender, micro_batch, backward)))
         again = backward and self.layer.recompute == "full"
         for number in reversed(layers) if backward else layers:
             if again:
-                after = self.phase(stage, number, False, after)
-            after = self.phase(stage, number, backward, after)
+                after = self.phase(stage, number, micro_batch, (False, backward), after)
+            after = self.phase(stage, number, micro_batch, (backward, backward), after)
         weights = self.made.get(("attention_dw", number), [])  # the pass before waits for them, another stage doesn't
         after = [task for task in after if task not in weights]
         self.outputs[part, micro_batch, backward] = after
@@ -108,30 +121,48 @@ class Iteration:
             seconds = self.pricer.collective("sendrecv", "pp", size)
             sent = self.add(stage, self.comm_lane("pp"), seconds, after, network)
             self.outputs["sent", part, micro_batch, backward] = [sent]
+            self.passes[sent] = ("send", phase_name(backward), stage, micro_batch)
 
     def receive(self, stage, ended):
         """In a queue of its own. It begins once the stage's block before has ended; the send alone uses the network."""
         return self.add(stage, "receive", self.profile.task_s, ended, "receive")
 
-    def phase(self, stage, number, backward, after):
-        """The layer's tasks behind what is on the lanes; returns those that nothing of the layer follows."""
+    def phase(self, stage, number, micro_batch, phases, after):
+        """The layer's tasks behind what is on the lanes; returns those that nothing of the layer follows. phases: are
+        they a backward's, and do they run in one?"""
+        backward, in_backward = phases
+        layer = copy.copy(self.layer)
+        layer.part = micro_batch % layer.parts
         degree = self.model["degrees"][1 if backward else 0]
         other = self.model["degrees"][0 if backward else 1]
         if number in self.model["dense"]:
             hidden = self.model["dense_hidden"]
-            tasks = schedules.dense_phase(self.schedule, self.profile, self.layer, backward, hidden)
+            tasks = schedules.dense_phase(self.schedule, self.profile, layer, backward, hidden)
         else:
-            tasks = schedules.phase(self.schedule, self.profile, self.layer, backward, (degree, other), gradients=False)
+            tasks = schedules.phase(self.schedule, self.profile, layer, backward, (degree, other), gradients=False)
         base = len(self.seconds)
         followed = {a for kind, waits in zip(tasks.kind, tasks.after) if kind != "attention_dw" for a in waits}
         for task in range(len(tasks.kind)):
             waits = [base + a for a in tasks.after[task]] or after
             kind = tasks.kind[task]
             resource = "copy" if kind in ("copy", "home_copy") else tasks.networks[task] or "compute"
+            reads_keys = kind in ("attention", "attention_dx")
+            if reads_keys:
+                waits = waits + self.neighbour(number, micro_batch, backward)
             added = self.add(stage, tasks.lanes[tasks.lane[task]], tasks.seconds[task], waits, resource)
+            self.passes[added] = (kind, phase_name(in_backward), stage, micro_batch, number, tasks.chunk[task])
+            if reads_keys:
+                self.attentions[number, micro_batch, backward] = added
             if backward:
                 self.made.setdefault((kind, number), []).append(added)
         return [base + task for task in range(len(tasks.kind)) if task not in followed]
+
+    def neighbour(self, number, micro_batch, backward):
+        """The attention whose keys and values this one reads, or which adds to the gradients of this one's."""
+        count, part = self.layer.parts, micro_batch % self.layer.parts
+        if part == (count - 1 if backward else 0):
+            return []
+        return [self.attentions[number, micro_batch + (1 if backward else -1), backward]]
 
     def replayed(self):
         """Start and end of each task. Stages share no resource."""
@@ -174,6 +205,9 @@ def random_model(rng, profile):
     if rng.random() < 0.5:
         drop_derivable(rng, profile, groups.of(layer, profile.ranks_per_node))
     layer.recompute = questions.random_recompute(rng)
+    if model["chunks"] == 1:
+        questions.cut_samples(rng, layer)
+        model["micro_batches"] *= layer.parts
     return layer, model
 
 
@@ -237,6 +271,7 @@ hidden = {layer.hidden}
 heads = {layer.heads}
 head_dim = {layer.head_dim}
 window = {layer.window}
+parts = {layer.parts}
 q_lora_rank = {layer.q_lora_rank}
 kv_lora_rank = {layer.kv_lora_rank}
 qk_nope_head_dim = {layer.qk_nope_head_dim}
@@ -255,8 +290,9 @@ def check_iteration(tally, answer, profile, layer, model, what):
 
 
 def check_tasks(tally, answer, mine, what):
-    """Starts and ends of the step's tasks, and how long each lane is busy."""
+    """Starts and ends of all tasks, and how long each lane is busy."""
     start, end = mine.replayed()
+    check_passes(tally, answer, mine, start, end, what)
     numbers = {HEAD: mine.model["layers"], EMBEDDING: -1}
     theirs = {(task["name"], task["stage"], task["layer"]): task for task in answer["tasks"]
               if task["phase"] == "step" or task["name"] == "gradient"}
@@ -274,6 +310,27 @@ def check_tasks(tally, answer, mine, what):
                    f"{what}, lane {lane['name']} of stage {lane['stage']}", absolute=1e-12 * answer["total_s"])
 
 
+def check_passes(tally, answer, mine, start, end, what):
+    """Starts and ends of what micro-batches run, their parts' attention among it."""
+    theirs, ours = {}, {}
+    for task in answer["tasks"]:
+        if task["phase"] == "step" or task["name"] == "gradient":
+            continue
+        key = (task["name"], task["phase"], task["stage"], task["micro_batch"])
+        if task["name"] not in ("send", "recv"):
+            key += (task["layer"], task["chunk"])
+        theirs.setdefault(key, []).append((task["start_s"], task["end_s"]))
+    for task, key in mine.passes.items():
+        ours.setdefault(key, []).append((start[task], end[task]))
+    count = [{key: len(times) for key, times in listed.items()} for listed in (theirs, ours)]
+    tally.equal("tasks of micro-batches", *count, what)
+    for key in theirs.keys() & ours.keys():
+        for found, expected in zip(sorted(theirs[key]), sorted(ours[key])):
+            for one, other, event in zip(found, expected, ("begins", "ends")):
+                tally.same("starts and ends of tasks of micro-batches", one, other, f"{what}, {key} {event}",
+                           absolute=1e-12 * answer["total_s"])
+
+
 def check_model(tally, program, seed, rng):
     """Iterations without gradients in backwards take what they take here; all keep to what bounds them.
 
@@ -286,7 +343,7 @@ def check_model(tally, program, seed, rng):
     path = "./" + program.write("model.toml", toml_of(layer, model))
     flags = ["simulate", "--cluster", cluster, "--model", path] + questions.flags_of(layer)
     if model["micro_batches"] > 1:
-        flags += ["--micro-batches", model["micro_batches"], "--pipeline", model["pipeline"]]
+        flags += ["--micro-batches", model["micro_batches"] // layer.parts, "--pipeline", model["pipeline"]]
     if model["chunks"] > 1:
         flags += ["--virtual-stages", model["chunks"]]
     document, error = program.json(flags)

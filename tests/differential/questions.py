@@ -2,6 +2,8 @@
 from prices import Profile
 from volumes import Layer
 
+CHOOSE_AMONG_ALL = ("softmoe", "expert-choice")  # gates that choose among all tokens of a batch
+
 
 def random_cluster(rng, dtypes=("float32",), ffns=("gpt", "mixtral"), seqs=()):
     """Any number of nodes and ranks; a row of every operation, network and size that a group may have."""
@@ -132,6 +134,14 @@ def random_layer(rng, profile, **fixed):
     return layer
 
 
+def cut_samples(rng, layer):
+    """Cuts samples into parts, half of those that can be cut."""
+    counts = [n for n in (2, 3, 4) if layer.batch * layer.seq % (n * layer.mp) == layer.seq % n == 0]
+    can = layer.cp == 1 and layer.gate not in CHOOSE_AMONG_ALL and layer.recompute != "full"
+    if can and counts and rng.random() < 0.5:
+        layer.parts = rng.choice(counts)
+
+
 def random_recompute(rng):
     drawn = rng.random()
     return "selective" if drawn < 0.2 else "full" if drawn < 0.4 else "none"
@@ -148,6 +158,8 @@ def flags_of(layer):
         flags += ["--head-dim", layer.head_dim]
     if layer.window:
         flags += ["--window", layer.window]
+    if layer.parts > 1:
+        flags += ["--parts", layer.parts]
     if layer.kv_lora_rank:
         flags += ["--q-lora-rank", layer.q_lora_rank, "--kv-lora-rank", layer.kv_lora_rank, "--qk-nope-head-dim",
                   layer.qk_nope_head_dim, "--qk-rope-head-dim", layer.qk_rope_head_dim, "--v-head-dim",

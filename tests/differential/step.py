@@ -132,7 +132,7 @@ class Step:
         ends = self.ends()
         dense = sum(self.dense_of(number) for number in self.layers) + sum(ends.values())
         last = self.i.made.get(("attention_dw", self.layers[-1]), [])
-        last = last + self.i.outputs[self.stage, self.i.model["micro_batches"] - 1, True]
+        last = last + self.i.outputs[self.stage, self.i.model["micro_batches"] - self.layer.parts, True]
         self.sum("gradient", "dp", dense, last, self.layers + list(ends))
         for layer in self.layers:
             if not self.experts_of(layer):

@@ -13,6 +13,7 @@ class Layer:
         self.batch, self.seq, self.model_dim, self.hidden = 4, 1024, 1024, 4096
         self.heads, self.kv_heads, self.head_dim, self.shared_hidden = 16, None, 0, 0
         self.window = 0
+        self.parts, self.part = 1, 0  # of samples; the one of these passes
         self.q_lora_rank = self.kv_lora_rank = 0  # 0: queries are not compressed; attention is not latent
         self.qk_nope_head_dim = self.qk_rope_head_dim = self.v_head_dim = 0
         self.experts, self.top_k, self.capacity_factor = 8, 2, 1.2
@@ -43,8 +44,8 @@ class Layer:
 
     @property
     def tokens(self):
-        """B L / N_CP, of one MP group."""
-        return self.batch * self.seq // self.cp
+        """B L / N_CP, of one MP group; of samples in parts, of one part."""
+        return self.batch * self.seq // self.cp // self.parts
 
     @property
     def replicas(self):
