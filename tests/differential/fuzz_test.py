@@ -31,7 +31,7 @@ FLAGS = """
 --capacity-rounding --ffn --gate --dtype --dp --mp --ep --esp --pp --placement --zero --recompute --node-limit
 --degree-forward --degree-backward --layers --micro-op-bytes --min-chunk-bytes --partition --jitter --straggler
 --zipf --samples --seed --gantt --micro-batches --pipeline --schedule --cluster --model --layer --rope-theta --window
---q-lora-rank --kv-lora-rank --qk-nope-head-dim --qk-rope-head-dim --v-head-dim
+--parts --q-lora-rank --kv-lora-rank --qk-nope-head-dim --qk-rope-head-dim --v-head-dim
 """.split()
 
 
@@ -73,7 +73,7 @@ source = "drawn"
 layers = 2
 vocabulary = 64
 tied_embedding = true
-""" + "[layer]\n" + "\n".join(LAYER.split("\n")[2:])
+""" + "[layer]\n" + "\n".join(LAYER.split("\n")[2:]).replace("seq = 32", "seq = 32\nparts = 2")
 GRID = """schema = 1
 name = "drawn"
 source = "drawn"

@@ -31,7 +31,8 @@ def blocks(stages, stage, micro_batches, pipeline, chunks, sample_parts):
     rounds = [range(first, first + group) for first in range(0, micro_batches, group)]
     forwards = [(c * stages + stage, m, False) for some in rounds for c in range(chunks) for m in some]
     turned = [first + p for first in range(0, micro_batches, sample_parts) for p in reversed(range(sample_parts))]
-    backwards = [(c * stages + stage, turned[m], True) for some in rounds for c in reversed(range(chunks)) for m in some]
+    backwards = [(c * stages + stage, turned[m], True)
+                 for some in rounds for c in reversed(range(chunks)) for m in some]
     if pipeline == "gpipe":
         return forwards + backwards
     behind = stages - 1 - stage

@@ -2,8 +2,6 @@
 from prices import Profile
 from volumes import Layer
 
-CHOOSE_AMONG_ALL = ("softmoe", "expert-choice")  # gates that choose among all tokens of a batch
-
 
 def random_cluster(rng, dtypes=("float32",), ffns=("gpt", "mixtral"), seqs=()):
     """Any number of nodes and ranks; a row of every operation, network and size that a group may have."""
@@ -135,11 +133,15 @@ def random_layer(rng, profile, **fixed):
 
 
 def cut_samples(rng, layer):
-    """Cuts samples into parts, half of those that can be cut."""
-    counts = [n for n in (2, 3, 4) if layer.batch * layer.seq % (n * layer.mp) == layer.seq % n == 0]
-    can = layer.cp == 1 and layer.gate not in CHOOSE_AMONG_ALL and layer.recompute != "full"
-    if can and counts and rng.random() < 0.5:
-        layer.parts = rng.choice(counts)
+    """Cuts samples that no CP ranks share into parts. Those have no gates that choose among a batch's tokens, and need
+    their keys, so that layers aren't recomputed in full."""
+    if layer.cp > 1 or rng.random() < 0.4:
+        return
+    layer.parts = rng.choice([n for n in (2, 3, 4) if layer.batch * layer.seq % (n * layer.mp) == layer.seq % n == 0])
+    if layer.gate in ("softmoe", "expert-choice"):
+        layer.gate = "gshard"
+    if layer.recompute == "full":
+        layer.recompute = "selective"
 
 
 def random_recompute(rng):

@@ -298,6 +298,98 @@ TEST(AttentionHeads, OfRanksThatShareSequencesAreTheirsOfTheWhole) {
   }
 }
 
+// A part's rows of whole sequences.
+Tensor rows_of_part(const TensorView& whole, const HeadsShape& of, int part) {
+  const int64_t width = whole.size(1), tokens = of.seq / of.parts, samples = of.tokens / of.seq;
+  Tensor own({samples * tokens, width}, DType::float64);
+  for (int64_t sample = 0; sample < samples; ++sample)
+    std::memcpy(own.view().at(sample * tokens * width), whole.at((sample * of.seq + part * tokens) * width),
+                static_cast<size_t>(tokens * width) * sizeof(double));
+  return own;
+}
+
+using Devices = std::function<std::unique_ptr<AttentionHeads>(const HeadsShape&, TensorStore&)>;
+
+// Forwards of all parts, then backwards from the last one on; all of it twice, as nothing is left of a pass before.
+void compare_parts(const HeadsShape& whole, const Devices& make, const std::string& what) {
+  struct Part {
+    Tensor q, k, v, dy, out, dq, dk, dv;
+    TensorStore kept;
+    std::unique_ptr<AttentionHeads> heads;
+    HeadInputs in() const { return {q, k, v}; }
+    HeadInputs d() const { return {dq, dk, dv}; }
+  };
+  const Results expected = by_numbers(whole);
+  const int64_t tokens = whole.tokens / whole.parts;
+  const auto cut = [&](int64_t width, uint64_t seed, int part) {
+    return rows_of_part(random_tensor({whole.tokens, width}, seed), whole, part);
+  };
+  const int64_t dim = whole.dim, value_dim = whole.value_width();
+  std::vector<Part> parts(static_cast<size_t>(whole.parts));
+  std::vector<KeysValues> keys, d_keys;
+  for (int p = 0; p < whole.parts; ++p) {
+    Part& part = parts[static_cast<size_t>(p)];
+    part.q = cut(whole.heads * dim, 1, p);
+    part.k = cut(whole.kv_heads * dim, 2, p);
+    part.v = cut(whole.kv_heads * value_dim, 3, p);
+    part.dy = cut(whole.heads * value_dim, 4, p);
+    part.out = random_tensor({tokens, whole.heads * value_dim}, 5);
+    part.dq = random_tensor({tokens, whole.heads * dim}, 6);
+    part.dk = random_tensor({tokens, whole.kv_heads * dim}, 7);
+    part.dv = random_tensor({tokens, whole.kv_heads * value_dim}, 8);
+    HeadsShape own = whole;
+    own.tokens = tokens;
+    own.part = p;
+    part.heads = make(own, part.kept);
+    keys.push_back({part.k, part.v});
+    d_keys.push_back({part.dk, part.dv});
+  }
+  const auto with = [](HeadInputs of, const std::vector<KeysValues>& all, size_t before) {
+    of.before = std::span(all).first(before);
+    return of;
+  };
+  for (int again = 0; again < 2; ++again) {
+    for (size_t p = 0; p < parts.size(); ++p) parts[p].heads->forward(with(parts[p].in(), keys, p), parts[p].out);
+    for (size_t p = parts.size(); p-- > 0;)
+      parts[p].heads->backward(with(parts[p].in(), keys, p), parts[p].out, parts[p].dy, with(parts[p].d(), d_keys, p));
+  }
+  for (int p = 0; p < whole.parts; ++p) {
+    const Part& part = parts[static_cast<size_t>(p)];
+    const std::string of = fmt::format("{}, part {} of {}", what, p, whole.parts);
+    expect_near(part.out, rows_of_part(expected.out, whole, p), of);
+    expect_near(part.dq, rows_of_part(expected.dq, whole, p), of + ", dq");
+    expect_near(part.dk, rows_of_part(expected.dk, whole, p), of + ", dk");
+    expect_near(part.dv, rows_of_part(expected.dv, whole, p), of + ", dv");
+  }
+}
+
+TEST(AttentionHeads, OfPartsAreThoseOfWholeSequences) {
+  for (uint64_t draw = 390; draw < 510 && !testing::Test::HasFailure(); ++draw) {
+    HeadsShape shape = drawn_shape(draw);
+    const auto below = [&](uint64_t stream, int64_t most) {
+      return static_cast<int64_t>(random_bits(9, stream, draw) % static_cast<uint64_t>(most));
+    };
+    const int64_t sequences = shape.seq > 40 ? 1 : shape.tokens / shape.seq;
+    shape.parts = 2 + static_cast<int>(below(10, 3));
+    shape.seq = shape.parts * (1 + shape.seq / shape.parts);
+    shape.tokens = sequences * shape.seq;
+    if (draw % 3 != 0) shape.window = 1 + below(7, shape.seq + 2);
+    if (draw % 2 == 0) shape.value_dim = 1 + below(8, 33);
+    shape.recompute = draw % 5 < 3;
+    const int64_t tile = 1 + below(9, shape.seq / shape.parts);
+    const auto scratch = std::make_shared<HeadsScratch>();
+    const Devices own = [&](const HeadsShape& part, TensorStore& kept) {
+      return make_composed_heads(cpu_math(), part, kept, scratch, tile);
+    };
+    const Devices devices = [](const HeadsShape& part, TensorStore& kept) { return cpu_math().make_heads(part, kept); };
+    const std::string what =
+        fmt::format("L {} by {}, {} heads of {} and {} over {}, window {}, recompute {}", shape.seq, tile, shape.heads,
+                    shape.dim, shape.value_width(), shape.kv_heads, shape.window, shape.recompute);
+    compare_parts(shape, own, what);
+    compare_parts(shape, devices, what + ", the device's");
+  }
+}
+
 TEST(AttentionHeads, OfOneTokenPassItsValueOn) {
   compare({.tokens = 5, .seq = 1, .heads = 6, .kv_heads = 2, .dim = 3, .dtype = DType::float64});
 }
