@@ -79,7 +79,7 @@ std::vector<Ran> run_all(const std::vector<ModelRun>& runs, const Study& study, 
 }
 
 // Adds figures: rows over DeepSpeed-MoE have a column for each reading of it; the others do not depend on that.
-void add_figures(Comparison& c, const PrintedFigure& row, std::vector<std::string> labels,
+void add_figures(Comparison& c, const PrintedFigure& row, const std::vector<std::string>& labels,
                  const std::vector<Ran>& runs) {
   for (const std::string_view baseline : kBaselines) {
     if (row.over != "ds-moe" && baseline != kBaselines.front()) continue;
