@@ -34,6 +34,7 @@ class Rules {
         forward(m, layer);
         backward(m, layer);
       }
+    parts();
     memory();
     halves();
     messages();
@@ -179,9 +180,27 @@ class Rules {
         const int chunk = phase == Phase::forward ? i : stage + (chunks() - stages()) - (i - stage);
         for (int m = group; m < group + at_once; ++m)
           for (int l = first_layer(chunk); l < first_layer(chunk + 1); ++l)
-            all.emplace_back(m, phase == Phase::forward ? l : first_layer(chunk) + first_layer(chunk + 1) - 1 - l);
+            all.emplace_back(turned(phase, m),
+                             phase == Phase::forward ? l : first_layer(chunk) + first_layer(chunk + 1) - 1 - l);
       }
     return all;
+  }
+
+  int sample_parts() const { return static_cast<int>(plan_.shape.layer.parts); }
+  // Of the micro-batches that are parts of the same samples backwards take the last one first.
+  int turned(Phase phase, int m) const {
+    const int part = m % sample_parts();
+    return phase == Phase::forward ? m : m - part + (sample_parts() - 1 - part);
+  }
+
+  // Attention of a part reads the keys and values of those before it; in a backward it adds to their gradients.
+  void parts() {
+    for (int m = 0; m < plan_.micro_batches; ++m)
+      for (int layer = 0; layer < plan_.layers && (m + 1) % sample_parts() != 0; ++layer) {
+        rule(task(Phase::forward, m, layer, attention), task(Phase::forward, m + 1, layer, attention), "keys before");
+        rule(task(Phase::backward, m + 1, layer, attention_dx), task(Phase::backward, m, layer, attention_dx),
+             "gradients of keys before");
+      }
   }
 
   // A stage's n-th forward begins once its (n - keep)-th backward is over.
@@ -244,8 +263,11 @@ class Rules {
           (kind == expert_dw || kind == attention_dw || kind == gate || kind == shared || norm_behind))
         adders[{kind, layer}].push_back(id);
     }
-    for (const auto& [what, ids] : adders)
+    for (auto& [what, ids] : adders) {
+      std::ranges::stable_sort(
+          ids, {}, [&](int id) { return turned(Phase::backward, plan_.tasks()[static_cast<size_t>(id)].micro_batch); });
       for (size_t i = 1; i < ids.size(); ++i) rule(ids[i - 1], ids[i], "order of sums");
+    }
   }
 
   void slices() {
