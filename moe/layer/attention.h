@@ -41,10 +41,12 @@ class Attention {
   /// `input` is the forward's, `d_out` what the first half read.
   virtual void backward_weights(TensorView input, TensorView d_out, TensorView gradients,
                                 Into into = Into::overwrite) = 0;
-  /// Shows the parameters: summed over DP. Their gradients lie in `gradients`.
+  /// Shows the parameters. First those that are summed over DP, whose gradients lie in `gradients`; then, of latent
+  /// attention, those that the stage sums, which have gradients of their own.
   virtual std::vector<Parameter> parameters(TensorView gradients) = 0;
 };
 
+/// Makes attention, or latent attention (latent_attention.h), as the layer has it.
 std::unique_ptr<Attention> make_attention(const PartSetup& setup);
 
 }  // namespace moe

@@ -19,12 +19,7 @@ class Normalizer final : public RowNorm {
         centred_(setup.rank.shape.layer.norm != Norm::rmsnorm),
         gain_(setup.weight(name_, {1, 1, width_}, setup.rank.dtype())),
         d_gain_(setup.weight(gradient_name(name_), {1, 1, width_}, setup.rank.dtype())) {
-    fill_weight(parameters(1).front(), 4, setup.seed, math_.memory());  // about 1, each another
-    const HostCopy host(gain_, math_.memory());
-    with_element(host.view().dtype(), [&](auto zero) {
-      for (int64_t j = 0; j < width_; ++j) host.view().as<decltype(zero)>()[j] += 1;
-    });
-    host.send();
+    fill_gain(parameters(1).front(), setup.seed, math_.memory());
     if (!centred_ || !setup.rank.shape.layer.bias) return;
     const std::string bias = name_ + std::string(kNormBias);
     bias_ = setup.weight(bias, {1, 1, width_}, setup.rank.dtype());
@@ -68,6 +63,15 @@ class Normalizer final : public RowNorm {
 }  // namespace
 
 std::string gradient_name(std::string_view weight) { return std::string(weight) + "'s gradient"; }
+
+void fill_gain(const Parameter& gain, const LayerSeed& seed, MemorySpace& memory) {
+  fill_weight(gain, 4, seed, memory);
+  const HostCopy host(gain.value, memory);
+  with_element(host.view().dtype(), [&](auto zero) {
+    for (int64_t j = 0; j < gain.value.elements(); ++j) host.view().as<decltype(zero)>()[j] += 1;
+  });
+  host.send();
+}
 
 std::unique_ptr<RowNorm> make_norm(const PartSetup& setup, std::string_view gain_name) {
   if (setup.rank.shape.layer.norm == Norm::none) return nullptr;

@@ -27,6 +27,9 @@ class RowNorm {
 /// Names the gradient of a weight of that name in the layer's TensorStore.
 std::string gradient_name(std::string_view weight);
 
+/// Fills a norm's gain: about 1, each number another.
+void fill_gain(const Parameter& gain, const LayerSeed& seed, MemorySpace& memory);
+
 /// Makes the layer's norm; null for Norm::none.
 std::unique_ptr<RowNorm> make_norm(const PartSetup& setup, std::string_view gain_name);
 

@@ -42,6 +42,10 @@ struct Parameter {
 /// Names of the weights and of their random streams.
 inline constexpr std::string_view kWq = "wq", kWk = "wk", kWv = "wv",
                                   kWo = "wo";  // (M, heads d), (M, kv heads d) twice, (heads d, M)
+/// Those of latent attention: to the latents and the rotary key, (M, rank) twice and (M, rope); the gains of the
+/// latents' norms, (rank); up to a head's queries (nope, then rope), keys and values, (rank, heads width), by heads.
+inline constexpr std::string_view kWdq = "wdq", kWdkv = "wdkv", kWkr = "wkr", kQueryNorm = "norm_q",
+                                  kKeyNorm = "norm_kv", kWuq = "wuq", kWuk = "wuk", kWuv = "wuv";
 inline constexpr std::string_view kGateWeight = "gate", kGateNoise = "gate_noise";  // (E, M)
 inline constexpr std::string_view kGateProjection = "gate_projection", kGateTemperature = "gate_temperature";
 inline constexpr std::string_view kW1 = "w1", kW3 = "w3", kW2 = "w2";  // (E, M, H) twice, (E, H, M)

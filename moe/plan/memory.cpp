@@ -617,11 +617,8 @@ class PassCount {
     const HeadColumns columns = most_columns(c_);
     return p_.cp > 1 ? all() * real(columns.key + columns.value) : 0;
   }
-  // The latents and the rotary key, or their gradients.
-  double latents() const {
-    return is_latent(l_) ? all() * real(l_.q_lora_rank + l_.kv_lora_rank + l_.qk_rope_head_dim) : 0;
-  }
-  double normed_latents() const { return all() * real(l_.q_lora_rank + l_.kv_lora_rank); }
+  // Latents of latent attention, normed or not, or their gradients.
+  double latents() const { return all() * real(l_.q_lora_rank + l_.kv_lora_rank); }
   // Attention's input, gathered and normed; what it projects; the softmax of the scores; the hidden state.
   double attention_kept() const {
     const bool keeps = attention_.scores && !rules_.fused_attention && p_.recompute == Recompute::none;
@@ -629,12 +626,13 @@ class PassCount {
     const bool again = scattered() && !rules_.gathers_again && (is_dense(c_) || gathers_gated());
     const double hidden = again ? 0 : held();
     return m() * ((scattered() ? gathered_kept() : 0) + (pre_norm() ? normed_kept() : 0) + hidden) + projected() +
-           latents() + normed_latents() + keys_gradients() + scores;
+           2 * latents() + keys_gradients() + scores;
   }
   // This rank's part of a sum over MP, or the gradient of what it gathered; of the hidden state; of what it projects.
   double attention_meanwhile() const {
     const double tokens = all() + (scattered() ? held() : 0);
-    return m() * (tokens + (gathers_gated() ? gated() : 0)) + projected() - keys_gradients() + own_keys() + latents();
+    return m() * (tokens + (gathers_gated() ? gated() : 0)) + projected() - keys_gradients() + own_keys() + latents() +
+           all() * real(l_.qk_rope_head_dim);
   }
 
   double inside(double rows, int64_t hidden, int shards) const { return gemms() * rows * real(hidden) / shards; }

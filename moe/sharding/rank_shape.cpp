@@ -13,8 +13,6 @@ void check_supported(const LayerCase& c) {
   require<Unsupported>(c.parallel.pp == 1, "pp = {}: a layer lies on one pipeline stage, expected 1", c.parallel.pp);
   require<Unsupported>(l.kv_heads >= c.parallel.mp, "kv-heads = {} over mp = {}: every rank needs a key-value head",
                        l.kv_heads, c.parallel.mp);
-  require<Unsupported>(!is_latent(l), "kv-lora-rank = {}: latent attention is for planning only, expected 0",
-                       l.kv_lora_rank);
   require<Unsupported>(c.rounding != Rounding::exact, "capacity-rounding exact: for planning only, expected another");
 }
 

@@ -132,9 +132,10 @@ class Math {
   virtual void norm(const NormInput& in, TensorView out) = 0;
   /// Turns d from d_out to d_x, in place; overwrites d_gain.
   virtual void norm_backward(const NormInput& in, TensorView d, TensorView d_gain) = 0;
-  /// Rotates the heads of rows (tokens, heads d) in place: numbers j and j + d / 2 of a head, by the angle whose cosine
-  /// and sine are numbers j and j + d / 2 of row token % L of `turns` (L, d), of the sums' type. Back: its negative.
-  virtual void rotate(TensorView rows, TensorView turns, Turn turn) = 0;
+  /// Rotates the last d numbers of each head of rows (tokens, heads `head`) in place: numbers j and j + d / 2 of them,
+  /// by the angle whose cosine and sine are numbers j and j + d / 2 of row token % L of `turns` (L, d), of the sums'
+  /// type. Back: its negative.
+  virtual void rotate(TensorView rows, int64_t head, TensorView turns, Turn turn) = 0;
   /// Turns scores (n, rows, L), in place, into softmaxes of scale times the numbers that a row's token sees, and 0
   /// beyond. The rows are those of a sequence's last tokens.
   virtual void attention_softmax(TensorView scores, double scale, SeenTokens seen) = 0;

@@ -183,6 +183,67 @@ class Attention:
         return self.order.by_rank(dx), gradients
 
 
+class LatentAttention(Attention):
+    """Attention whose keys, values and perhaps queries are made from latents; heads share a rotary key."""
+
+    def __init__(self, manifest, w):
+        layer = manifest["layer"]
+        super().__init__(manifest, w)
+        self.nope, self.d = layer["qk_nope_head_dim"], layer["qk_rope_head_dim"]  # d: of what turns
+        rms = {"norm": "rmsnorm"}
+        self.of_q = Norm(rms, w, "norm_q") if layer.get("q_lora_rank") else None
+        self.of_k = Norm(rms, w, "norm_kv")
+
+    def heads_of(self, x, heads):
+        return x.reshape(-1, self.seq, heads, x.shape[1] // heads).transpose(0, 2, 1, 3)
+
+    def flat(self, x):
+        return x.transpose(0, 2, 1, 3).reshape(-1, x.shape[1] * x.shape[3])
+
+    def forward(self, x):
+        w, self.x = self.w, self.order.by_sample(x)
+        self.cq = self.of_q.forward(self.x @ w["wdq"]) if self.of_q else self.x
+        self.ck = self.of_k.forward(self.x @ w["wdkv"])
+        q = self.heads_of(self.cq @ w["wuq" if self.of_q else "wq"], self.heads)
+        self.q = np.concatenate([q[..., :self.nope], self.rotated(q[..., self.nope:])], -1)
+        own = self.heads_of(self.ck @ w["wuk"], self.heads)
+        shared = np.repeat(self.rotated(self.heads_of(self.x @ w["wkr"], 1)), self.heads, axis=1)
+        self.k, self.v = np.concatenate([own, shared], -1), self.heads_of(self.ck @ w["wuv"], self.heads)
+        scores = self.q @ self.k.transpose(0, 1, 3, 2) / math.sqrt(self.nope + self.d)
+        if self.causal:
+            scores[..., np.triu(np.ones((self.seq, self.seq), bool), 1)] = -np.inf
+            scores[..., np.tril(np.ones((self.seq, self.seq), bool), -self.window)] = -np.inf
+        self.p = softmax(scores)
+        self.mixed = self.flat(self.p @ self.v)
+        return self.order.by_rank(self.mixed @ w["wo"])
+
+    def backward(self, dy):
+        w, dy = self.w, self.order.by_sample(dy)
+        gradients = {"wo": self.mixed.T @ dy}
+        dmixed = self.heads_of(dy @ w["wo"].T, self.heads)
+        dscores = softmax_backward(self.p, dmixed @ self.v.transpose(0, 1, 3, 2)) / math.sqrt(self.nope + self.d)
+        dq, dk = dscores @ self.k, dscores.transpose(0, 1, 3, 2) @ self.q
+        dq = self.flat(np.concatenate([dq[..., :self.nope], self.rotated(dq[..., self.nope:], -1)], -1))
+        dkr = self.flat(self.rotated(dk[..., self.nope:].sum(1, keepdims=True), -1))
+        dkn, dv = self.flat(dk[..., :self.nope]), self.flat(self.p.transpose(0, 1, 3, 2) @ dmixed)
+        name = "wuq" if self.of_q else "wq"
+        gradients |= {name: self.cq.T @ dq, "wuk": self.ck.T @ dkn, "wuv": self.ck.T @ dv, "wkr": self.x.T @ dkr}
+        dx = dkr @ w["wkr"].T
+        dck, of_norm = self.of_k.backward(dkn @ w["wuk"].T + dv @ w["wuv"].T)
+        gradients |= of_norm | {"wdkv": self.x.T @ dck}
+        dx = dx + dck @ w["wdkv"].T
+        dcq = dq @ w[name].T
+        if self.of_q:
+            dcq, of_norm = self.of_q.backward(dcq)
+            gradients |= of_norm | {"wdq": self.x.T @ dcq}
+            dcq = dcq @ w["wdq"].T
+        return self.order.by_rank(dx + dcq), gradients
+
+
+def attention_of(manifest, w):
+    return (LatentAttention if manifest["layer"].get("kv_lora_rank") else Attention)(manifest, w)
+
+
 class Gate:
     def __init__(self, manifest, tensors):
         self.layer, self.m, self.t = manifest["layer"], manifest, tensors
@@ -379,7 +440,7 @@ class DenseLayer:
     def __init__(self, manifest, t):
         layer, self.residual = manifest["layer"], manifest["layer"]["residual"]
         self.norms = [Norm(layer, t, name) for name in ("norm1", "norm2")]
-        self.parts = [Attention(manifest, t), Shared(layer, t, True, "ffn_")]
+        self.parts = [attention_of(manifest, t), Shared(layer, t, True, "ffn_")]
         hidden = t["ffn_w1"].shape[1]
         assert hidden == manifest["dense_hidden"], f"feed-forward: {hidden} columns, the manifest has others"
         assert not {"gate", "w1", "routing.expert"} & set(t), "a dense layer has experts"
@@ -404,7 +465,7 @@ class Layer:
         layer, self.residual = manifest["layer"], manifest["layer"]["residual"]
         self.norms, self.post = [Norm(layer, t, name) for name in ("norm1", "norm2")], layer["norm"] == "post-layernorm"
         assert (layer["norm"] == "none") == (self.norms[0].gain is None)
-        self.attention, self.gate, self.experts = Attention(manifest, t), Gate(manifest, t), Experts(layer, t)
+        self.attention, self.gate, self.experts = attention_of(manifest, t), Gate(manifest, t), Experts(layer, t)
         self.shared = Shared(layer, t, "shared_hidden" in layer)
 
     def forward(self, x):

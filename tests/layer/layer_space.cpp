@@ -61,7 +61,9 @@ const std::vector<Capacity> kCapacities{
 constexpr std::pair<double, double> kLosses[]{{0, 0}, {0.3, 0}, {0.2, 0.1}};
 constexpr int64_t kTopK[]{1, 2, 5};
 constexpr int64_t kShared[]{0, 24, 72};
-constexpr std::array<int, 3> kHeads[]{{8, 8, 0}, {8, 4, 0}, {10, 5, 0}, {8, 4, 6}};  // those of keys, a width
+constexpr std::array<int, 3> kHeads[]{{8, 8, 0}, {8, 4, 0}, {10, 5, 0},
+                                      {8, 4, 6}, {8, 8, 0}, {10, 10, 0}};  // those of keys, a width
+constexpr int kLatent = 4;                                                 // from here on heads are latent
 
 template <class Row>
 std::vector<std::string> names_of(const Row& rows) {
@@ -87,7 +89,7 @@ std::vector<Axis> make_axes() {
   all.push_back({"norm", {"none", "layernorm", "rmsnorm", "none, no residual", "post-layernorm"}});
   all.push_back({"losses", {"none", "auxiliary", "auxiliary and z"}});
   all.push_back({"degrees", {"1 1", "2 3", "3 2", "5 4", "9 9"}});
-  all.push_back({"heads", {"8", "8 of 4", "10 of 5", "8 of 4, 6 wide"}});
+  all.push_back({"heads", {"8", "8 of 4", "10 of 5", "8 of 4, 6 wide", "8, latent", "10, latent keys and values"}});
   all.push_back({"routing", {"even", "skewed"}});
   all.push_back({"top-k", {"1", "2", "5"}});
   all.push_back({"shared expert", {"none", "narrow", "wide"}});
@@ -148,7 +150,7 @@ LayerCase shape_of(const Point& point) {
   layer.rope_theta = point[14] % 2 == 1 ? 10 : 0;
   layer.window = point[14] == 3 ? 5 : 0;
   layer.causal = point[14] != 2;
-  layer.bias = point[15] == 1;
+  layer.bias = point[15] == 1 && point[10] < kLatent;  // latent attention has none
   layer.dtype = DType::float64;
   layer.gate = name(0), layer.order = name(1), layer.dispatcher = name(2);
   layer.ffn = ffn_from(name(3), "ffn");
@@ -157,6 +159,14 @@ LayerCase shape_of(const Point& point) {
     layer.model_dim = block;
     layer.hidden = block * s.esp;
     layer.shared_hidden = layer.shared_hidden / 24 * block * s.mp;
+  }
+  if (point[10] >= kLatent) {
+    layer.kv_heads = layer.heads;
+    layer.q_lora_rank = point[10] == kLatent ? 9 : 0;
+    layer.kv_lora_rank = 7;
+    layer.qk_nope_head_dim = 3;
+    layer.qk_rope_head_dim = 2;
+    layer.v_head_dim = 4;
   }
   const Capacity& capacity = kCapacities[static_cast<size_t>(point[6])];
   layer.capacity_factor = capacity.factor;

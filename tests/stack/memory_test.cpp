@@ -33,6 +33,13 @@ ModelShape drawn_model(uint64_t seed) {
     layer.hidden = 2 * kFp8Block;
     if (layer.shared_hidden > 0) layer.shared_hidden = 2 * kFp8Block;
   }
+  if (random_bits(seed, 84, 0) % 4 == 0) {
+    layer.kv_lora_rank = 24;
+    layer.q_lora_rank = seed % 2 == 0 ? 40 : 0;
+    layer.qk_nope_head_dim = 12;
+    layer.qk_rope_head_dim = 8;
+    layer.v_head_dim = 20;
+  }
   ParallelShape parallel{.nodes = 2, .ranks_per_node = 2, .mp = draw(2) == 0 ? 1 : 2, .ep = 2, .esp = 2};
   if (draw(3) == 0) parallel.esp = 1, parallel.edp = 0;
   if (parallel.mp == 1 && random_bits(seed, 83, 0) % 2 == 0) parallel.cp = 2;

@@ -31,10 +31,18 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
       nominal.layer.kv_heads < nominal.layer.heads ? std::max<int64_t>(layer.heads / 2, parallel.mp) : layer.heads;
   const int64_t block = block_of(layer.ffn), width = kModelDim / kHeads * layer.heads;
   layer.model_dim = whole_steps(width, std::lcm(layer.heads, block));
-  clear_latent(layer);  // runs have plain attention
   // Heads that are wider together than M, or narrower, stay so; rotary positions need even widths.
-  const int64_t wide = attention_width(nominal.layer) * layer.model_dim / (nominal.layer.model_dim * layer.heads);
-  if (layer.head_dim > 0) layer.head_dim = whole_steps(wide, 2);
+  const auto shrunk_head = [&](int64_t width, int64_t step) {
+    return whole_steps(nominal.layer.heads * width * layer.model_dim / (nominal.layer.model_dim * layer.heads), step);
+  };
+  if (layer.head_dim > 0) layer.head_dim = shrunk_head(layer.head_dim, 2);
+  if (is_latent(layer)) {
+    for (int64_t LayerShape::*rank : {&LayerShape::q_lora_rank, &LayerShape::kv_lora_rank})
+      if (layer.*rank > 0) layer.*rank = whole_steps(layer.*rank * layer.model_dim / nominal.layer.model_dim, 1);
+    layer.qk_nope_head_dim = shrunk_head(layer.qk_nope_head_dim, 1);
+    layer.qk_rope_head_dim = shrunk_head(layer.qk_rope_head_dim, 2);
+    layer.v_head_dim = shrunk_head(layer.v_head_dim, 1);
+  }
   const double scale = static_cast<double>(nominal.layer.hidden) / static_cast<double>(nominal.layer.model_dim);
   const auto hidden = std::llround(static_cast<double>(layer.model_dim) * scale);
   layer.hidden = whole_steps(hidden, block * parallel.esp);

@@ -84,13 +84,15 @@ void rotate_head(T* __restrict low, T* __restrict high, const T* __restrict turn
 }
 
 template <class T>
-void rotate_rows(TensorView rows, TensorView turns, T sign) {
+void rotate_rows(TensorView rows, int64_t head_width, TensorView turns, T sign) {
   const int64_t width = rows.size(1), d = turns.size(1);
   parallel_for(rows.size(0), width * int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const T* angles = turns.as<T>() + i % turns.size(0) * d;
-      for (T* head = rows.as<T>() + i * width; head < rows.as<T>() + (i + 1) * width; head += d)
-        rotate_head(head, head + d / 2, angles, d / 2, sign);
+      for (int64_t behind = head_width; behind <= width; behind += head_width) {
+        T* low = rows.as<T>() + i * width + behind - d;
+        rotate_head(low, low + d / 2, angles, d / 2, sign);
+      }
     }
   });
 }
@@ -191,10 +193,10 @@ class CpuMath final : public Math {
       norm_rows_backward(in, d.as<T>(), d_gain.as<T>());
     });
   }
-  void rotate(TensorView rows, TensorView turns, Turn turn) override {
+  void rotate(TensorView rows, int64_t head, TensorView turns, Turn turn) override {
     with_element(rows.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      rotate_rows(rows, turns, turn == Turn::forward ? T(1) : T(-1));
+      rotate_rows(rows, head, turns, turn == Turn::forward ? T(1) : T(-1));
     });
   }
   void attention_softmax(TensorView scores, double by, SeenTokens seen) override {

@@ -85,11 +85,11 @@ void CudaMath::swiglu_backward(TensorView a, TensorView b, TensorView d_out, Ten
   cuda::swiglu_backward({stream_, a.dtype()}, {a.data(), b.data(), d_out.data(), d_a.data(), d_b.data()}, a.elements());
 }
 
-void CudaMath::rotate(TensorView rows, TensorView turns, Turn turn) {
-  cuda::rotate(
-      {stream_, rows.dtype()},
-      {rows.data(), turns.data(), turns.size(0), turns.size(1) / 2, rows.size(1) / turns.size(1), turn == Turn::back},
-      rows.elements() / 2);
+void CudaMath::rotate(TensorView rows, int64_t head, TensorView turns, Turn turn) {
+  const int64_t half = turns.size(1) / 2, heads = rows.size(1) / head;
+  cuda::rotate({stream_, rows.dtype()},
+               {rows.data(), turns.data(), turns.size(0), half, heads, head, turn == Turn::back},
+               rows.size(0) * heads * half);
 }
 
 void CudaMath::assign(TensorView from, TensorView to) {

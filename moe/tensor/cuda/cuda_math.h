@@ -35,7 +35,7 @@ class CudaMath final : public Math {
   void gelu_tanh_backward(TensorView x, TensorView d_out, TensorView d_x) override;
   void swiglu(TensorView a, TensorView b, TensorView out) override;
   void swiglu_backward(TensorView a, TensorView b, TensorView d_out, TensorView d_a, TensorView d_b) override;
-  void rotate(TensorView rows, TensorView turns, Turn turn) override;
+  void rotate(TensorView rows, int64_t head, TensorView turns, Turn turn) override;
   void assign(TensorView from, TensorView to) override;
   void add(TensorView from, TensorView to) override;
   void scale(TensorView t, double by) override;

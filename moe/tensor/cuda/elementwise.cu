@@ -5,18 +5,18 @@
 namespace moe::cuda {
 namespace {
 
-// Turns N pairs of one head: N divides half a head's width.
+// Turns N pairs of one head: N divides half of the width that turns, and what lies before it.
 template <class T>
 struct Rotate {
   T* rows;
   const Sums<T>* turns;
-  int64_t seq, half, heads;
+  int64_t seq, half, heads, width;
   Sums<T> sign;
   template <int N>
   __device__ void at(int64_t i) const {
     const int64_t head = i / half, j = i - head * half;
     const Sums<T>* angle = turns + head / heads % seq * 2 * half + j;
-    T* low = rows + 2 * head * half + j;
+    T* low = rows + (head + 1) * width - 2 * half + j;
     Pack<T, N> p = load<N>(low), q = load<N>(low + half);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
@@ -76,8 +76,9 @@ struct Convert {
 void rotate(Work work, const Rotation& r, int64_t pairs) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const Rotate<T> op{out<T>(r.rows), in<Sums<T>>(r.turns), r.seq, r.half, r.heads, Sums<T>(r.back ? -1 : 1)};
-    for_each<T>(work.stream, op, pairs, aligned(r.rows) && r.half % kPack<T> == 0);
+    const Rotate<T> op{out<T>(r.rows), in<Sums<T>>(r.turns), r.seq, r.half, r.heads, r.width, Sums<T>(r.back ? -1 : 1)};
+    const bool in_packs = r.half % kPack<T> == 0 && r.width % kPack<T> == 0;
+    for_each<T>(work.stream, op, pairs, aligned(r.rows) && in_packs);
   });
 }
 

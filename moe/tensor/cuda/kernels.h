@@ -35,11 +35,12 @@ void swiglu_backward(Work work, const Swiglu& of, int64_t count);
 
 // Element by element (elementwise.cu) -----------------------------------------------------------------------------
 
-/// What rotate() turns, which does what Math::rotate() does, of `pairs` numbers j and j + half of a head.
+/// What rotate() turns, which does what Math::rotate() does, of `pairs` numbers j and j + half of the last 2 half of a
+/// head of `width`.
 struct Rotation {
   void* rows;
   const void* turns;  // of the sums' type
-  int64_t seq, half, heads;
+  int64_t seq, half, heads, width;
   bool back;
 };
 void rotate(Work work, const Rotation& of, int64_t pairs);

@@ -18,7 +18,7 @@ struct Made {
   std::string hook = "none";
   int64_t top_k = 2, kv_heads = 10;
   double rope_theta = 0;
-  int64_t head_dim = 0, window = 0;
+  int64_t head_dim = 0, window = 0, kv_rank = 0;
   double losses = 0, skew = 0;
   ParallelShape parallel;
   DType dtype = DType::float64;
@@ -36,6 +36,12 @@ LayerCase case_of(const Made& m) {
   layer.rope_theta = m.rope_theta;
   layer.head_dim = m.head_dim;
   layer.window = m.window;
+  if (m.kv_rank > 0) {
+    layer.kv_lora_rank = m.kv_rank;
+    layer.q_lora_rank = 9;
+    layer.qk_nope_head_dim = 3;
+    layer.qk_rope_head_dim = layer.v_head_dim = 4;
+  }
   layer.capacity_factor = m.skew > 0 ? 0.8 : 1.2;
   layer.dtype = m.dtype;
   layer.gate = m.gate;
@@ -129,6 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
              .parallel = four},
         Made{
             .name = "switch_window", .gate = "switch", .kv_heads = 5, .rope_theta = 100, .window = 3, .parallel = four},
+        Made{.name = "switch_latent", .gate = "switch", .rope_theta = 100, .kv_rank = 7, .parallel = four},
         Made{.name = "gshard_float32",
              .gate = "gshard",
              .norm = Norm::rmsnorm,

@@ -55,15 +55,17 @@ TEST_P(CudaMathTest, ElementByElement) {
 }
 
 TEST_P(CudaMathTest, RotatesHeads) {
-  for (const int64_t d : {2, 6, 16, 64, 128})
+  for (const auto& [d, before] :
+       {std::pair<int64_t, int64_t>{2, 0}, {6, 0}, {16, 0}, {64, 0}, {128, 0}, {2, 3}, {16, 5}, {64, 128}})
     for (const int64_t tokens : {0, 7, 24}) {
-      SCOPED_TRACE(fmt::format("{} tokens, heads {} wide", tokens, d));
+      SCOPED_TRACE(fmt::format("{} tokens, the last {} of heads {} wide", tokens, d, before + d));
       constexpr int64_t kSeq = 6, kHeads = 3;
-      Pair rows = random({tokens, kHeads * d}, 1);
+      const int64_t head = before + d;
+      Pair rows = random({tokens, kHeads * head}, 1);
       const Pair turns({kSeq, d}, sums_type(GetParam()), math_->memory(), 2);
       for (const Turn turn : {Turn::forward, Turn::back}) {
-        math_->rotate(rows.device, turns.device, turn);
-        cpu_math().rotate(rows.reference, turns.reference, turn);
+        math_->rotate(rows.device, head, turns.device, turn);
+        cpu_math().rotate(rows.reference, head, turns.reference, turn);
         expect_near(rows, "rotate", 2);
       }
     }

@@ -1,0 +1,86 @@
+#include "moe/layer/attention_parts.h"
+
+#include <cmath>
+#include <fmt/format.h>
+
+#include "moe/layer/attention.h"
+#include "moe/tensor/element.h"
+#include "moe/tensor/host_copy.h"
+
+namespace moe {
+
+// Cosines and sines of place theta^(-2 j / width), of all j below width / 2, for the rank's places.
+RotaryPositions::RotaryPositions(const PartSetup& setup, int64_t width) : math_(setup.math) {
+  const RankShape& rank = setup.rank;
+  const LayerShape& layer = rank.shape.layer;
+  if (layer.rope_theta == 0) return;
+  const int64_t tokens = layer.seq / rank.shape.parallel.cp / layer.parts, first = rank.mp_group().first;
+  turns_ = Tensor({tokens, width}, sums_type(layer.dtype), math_.memory());
+  const HostCopy host(turns_, math_.memory());
+  with_element(host.view().dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* row = host.view().as<T>();
+    for (int64_t token = 0; token < tokens; ++token, row += width)
+      for (int64_t j = 0; j < width / 2; ++j) {
+        const int64_t place = in_samples(rank.shape, first + token) % layer.seq;
+        const double angle = static_cast<double>(place) *
+                             std::pow(layer.rope_theta, -2.0 * static_cast<double>(j) / static_cast<double>(width));
+        row[j] = static_cast<T>(std::cos(angle));
+        row[j + width / 2] = static_cast<T>(std::sin(angle));
+      }
+  });
+  host.send();
+}
+
+void RotaryPositions::rotate(TensorView rows, int64_t head, Turn turn) {
+  if (turns_.view().data() != nullptr) math_.rotate(rows, head, turns_, turn);
+}
+
+int64_t queries_of(const PartSetup& setup) { return setup.rank.shape.layer.heads / setup.rank.shape.layer.kv_heads; }
+
+std::unique_ptr<AttentionHeads> make_heads(const PartSetup& setup, HeadWidths widths) {
+  const RankShape& rank = setup.rank;
+  const int64_t kv_heads = rank.heads.count / queries_of(setup);
+  return setup.math.make_heads({.tokens = rank.mp_tokens(),
+                                .seq = rank.shape.layer.seq,
+                                .heads = rank.heads.count,
+                                .kv_heads = kv_heads,
+                                .dim = widths.key,
+                                .value_dim = widths.value,
+                                .dtype = rank.dtype(),
+                                .recompute = rank.shape.parallel.recompute != Recompute::none,
+                                .causal = rank.shape.layer.causal,
+                                .window = rank.shape.layer.window,
+                                .ranks = rank.shape.parallel.cp,
+                                .rank = place_in(rank.shape.parallel, GroupKind::cp, rank.rank),
+                                .parts = static_cast<int>(rank.shape.layer.parts),
+                                .part = rank.shape.part,
+                                .rank_stride = rank.mp_tokens() * kv_heads * (widths.key + widths.value)},
+                               setup.memory.of(Lifetime::kept));
+}
+
+HeldKeysValues::HeldKeysValues(const PartSetup& setup, HeadWidths widths) {
+  const int64_t tokens = setup.rank.mp_tokens(), heads = setup.rank.heads.count / queries_of(setup);
+  const int64_t keys = heads * widths.key, values = heads * widths.value;
+  const auto make = [&](Lifetime lifetime, std::string_view name, Phase phase, int64_t ranks) {
+    const std::string_view of = phase == Phase::forward ? "k and v" : "dk and dv";
+    const TensorView made = setup.memory.of(lifetime).tensor(
+        fmt::format("{}{}", name, of), {ranks, tokens * (keys + values)}, setup.rank.dtype(), setup.math.memory());
+    return Gathered{made, made.part(0, {tokens, keys}), made.part(tokens * keys, {tokens, values})};
+  };
+  const int ranks = setup.rank.shape.parallel.cp;
+  const auto make_phase = [&](Phase phase, Lifetime all, Lifetime apart) {
+    const auto p = static_cast<size_t>(phase);
+    gathered[p] = make(all, "", phase, ranks);
+    own[p] = ranks > 1 ? make(apart, "own ", phase, 1) : gathered[p];
+    for (Attention* part : setup.parts_before) {
+      const TensorView of_part = part->own_keys_values(phase);
+      before[p].push_back({of_part.part(0, {tokens, keys}), of_part.part(tokens * keys, {tokens, values})});
+    }
+  };
+  make_phase(Phase::forward, Lifetime::kept, Lifetime::dense_forward);
+  const bool whole = setup.rank.shape.layer.parts == 1;  // else parts behind add to the gradients before
+  make_phase(Phase::backward, whole ? Lifetime::dense_backward : Lifetime::kept, Lifetime::dense_backward);
+}
+
+}  // namespace moe

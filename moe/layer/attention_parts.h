@@ -1,0 +1,56 @@
+#pragma once
+// What both kinds of attention are made of: rotary positions, the heads between their projections, and the keys and
+// values that CP ranks gather.
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "moe/layer/part.h"
+#include "moe/tensor/attention_heads.h"
+#include "moe/tensor/tensor.h"
+
+namespace moe {
+
+/// Rotates heads by the places of the rank's tokens; does nothing where the layer has no rotary positions.
+class RotaryPositions {
+ public:
+  /// `width`: numbers of a head that turn, its last ones.
+  RotaryPositions(const PartSetup& setup, int64_t width);
+  /// Rotates rows (B L / N_CP, heads `head`) in place.
+  void rotate(TensorView rows, int64_t head, Turn turn);
+
+ private:
+  Math& math_;
+  Tensor turns_;  // (L / N_CP, width); empty: nothing is rotated
+};
+
+/// Widths of a head: of queries and keys, and of values.
+struct HeadWidths {
+  int64_t key = 0, value = 0;
+};
+
+/// Returns how many query heads read a key-value head.
+int64_t queries_of(const PartSetup& setup);
+
+/// Makes the rank's heads.
+std::unique_ptr<AttentionHeads> make_heads(const PartSetup& setup, HeadWidths widths);
+
+/// Keys and values of one rank or several, or their gradients: (ranks, keys of B L / N_CP tokens, then values).
+struct Gathered {
+  TensorView all;
+  TensorView k, v;  // of the first rank
+};
+
+/// Keys and values by phase. Without context parallelism own and gathered ones are the same memory.
+struct HeldKeysValues {
+  HeldKeysValues(const PartSetup& setup, HeadWidths widths);
+  std::array<Gathered, 2> own, gathered;          // of the rank's tokens; of all CP ranks, in their order
+  std::array<std::vector<KeysValues>, 2> before;  // of the parts of the samples before
+};
+
+/// Returns the columns of these heads, each `width` wide, or of the key-value heads that as many `queries` read each.
+inline ShardRange of_heads(ShardRange heads, int64_t width, int64_t queries = 1) {
+  return {heads.first / queries * width, heads.count / queries * width, heads.total / queries * width};
+}
+
+}  // namespace moe
