@@ -32,8 +32,8 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
   const int64_t block = block_of(layer.ffn), width = kModelDim / kHeads * layer.heads;
   layer.model_dim = whole_steps(width, std::lcm(layer.heads, block));
   // Heads that are wider together than M, or narrower, stay so; rotary positions need even widths.
-  const auto shrunk_head = [&](int64_t width, int64_t step) {
-    return whole_steps(nominal.layer.heads * width * layer.model_dim / (nominal.layer.model_dim * layer.heads), step);
+  const auto shrunk_head = [&](int64_t head, int64_t step) {
+    return whole_steps(nominal.layer.heads * head * layer.model_dim / (nominal.layer.model_dim * layer.heads), step);
   };
   if (layer.head_dim > 0) layer.head_dim = shrunk_head(layer.head_dim, 2);
   if (is_latent(layer)) {
