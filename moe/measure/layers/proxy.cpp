@@ -55,7 +55,8 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
   const auto rows = static_cast<double>(std::max<int64_t>(fewest_rows, kFewestRows));
   const double tokens = rows * parallel.mp * parallel.cp * static_cast<double>(layer.experts) /
                         (static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1.0));
-  layer.seq = parallel.cp > 1 ? whole_steps(kTokensASample, 2 * parallel.cp * parallel.mp) : kTokensASample;
+  const int64_t cuts = parallel.cp > 1 ? int64_t{2} * parallel.cp : layer.parts;  // of a sample
+  layer.seq = cuts > 1 ? whole_steps(kTokensASample, cuts * parallel.mp) : kTokensASample;
   if (layer.window > 0)  // the same share of a sample
     layer.window = std::max<int64_t>(1, layer.window * layer.seq / nominal.layer.seq);
   layer.batch = static_cast<int64_t>(std::ceil(tokens / static_cast<double>(layer.seq)));
