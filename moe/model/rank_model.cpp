@@ -184,8 +184,8 @@ ModelReference reference_model(const RankCells& rank, const StackChoices& choice
       };
       tokens(static_cast<int64_t>(mb) / parts * samples + s, of_sample(all_inputs), of_sample(all_targets));
     }
+    const LayerCase part = part_case(shape, static_cast<int>(static_cast<int64_t>(mb) % parts));
     for (size_t t = 0; t < inputs.size(); ++t) {
-      const LayerCase part = part_case(shape, static_cast<int>(static_cast<int64_t>(mb) % parts));
       const auto from = static_cast<size_t>(in_samples(part, static_cast<int64_t>(t)));
       inputs[t] = all_inputs[from];
       targets[t] = all_targets[from];

@@ -170,13 +170,10 @@ void LayerBuilder::dense_backward() {
 
 // Reads the keys and values of the parts before, or adds to their gradients: in a backward behind the parts behind.
 void LayerBuilder::join_parts() {
-  const bool forward = pass_->phase == Phase::forward;
   attentions_[{pass_->phase, pass_->micro_batch, pass_->layer}] = last().id;
   last().writes.push_back(whole_of(Buffer::keys_values));
-  const int part = pass_->micro_batch % parts_;
-  if (part == (forward ? 0 : parts_ - 1)) return;
-  const int other = forward ? pass_->micro_batch - 1 : pass_->micro_batch + 1;
-  last().reads.push_back({Buffer::keys_values, pass_->phase, pass_->layer, 0, 1, other});
+  if (const std::optional<int> other = part_waited_for())
+    last().reads.push_back({Buffer::keys_values, pass_->phase, pass_->layer, 0, 1, *other});
 }
 
 // Keys and values of whole samples come before attention where ranks share them, and in a backward their gradients go
@@ -188,7 +185,8 @@ void LayerBuilder::attention(Buffer sum) {
     push_dense(TaskKind::keys_values, Buffer::keys_values);
     push_dense(TaskKind::cp_allgather, Buffer::all_keys_values);
   }
-  if (parts_ > 1) wait_for_part(dense_.after);
+  if (const std::optional<int> other = part_waited_for())
+    dense_.after.push_back(attentions_.at({pass_->phase, *other, pass_->layer}));
   int id = push_dense(halves() ? TaskKind::attention_dx : TaskKind::attention,
                       shares && !forward ? Buffer::queries_partial : Buffer::attention_partial);
   if (halves()) last().writes.push_back(whole_of(Buffer::attention_hidden));
@@ -490,11 +488,11 @@ void PassBuilder::wait_for_weights(std::vector<int>& after) const {
   if (behind != attention_halves_.end()) after.push_back(behind->second);
 }
 
-// Waits for the attention of the same samples' part before, or in a backward of the one behind.
-void PassBuilder::wait_for_part(std::vector<int>& after) const {
-  const int other = pass_->phase == Phase::forward ? pass_->micro_batch - 1 : pass_->micro_batch + 1;
-  if (other / parts_ != pass_->micro_batch / parts_ || other < 0) return;
-  after.push_back(attentions_.at({pass_->phase, other, pass_->layer}));
+// Returns the micro-batch that is the same samples' part before, or in a backward the one behind.
+std::optional<int> PassBuilder::part_waited_for() const {
+  const bool forward = pass_->phase == Phase::forward;
+  if (pass_->micro_batch % parts_ == (forward ? 0 : parts_ - 1)) return std::nullopt;
+  return pass_->micro_batch + (forward ? -1 : 1);
 }
 
 // Messages between two stages arrive in the order sent.

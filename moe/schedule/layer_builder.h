@@ -3,6 +3,7 @@
 // what on the lanes; data dependencies, lanes, missing collectives (a group of one rank) and accesses are derived here.
 #include <array>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -107,7 +108,7 @@ class PassBuilder {
 
   Chain receive(int sent);
   void wait_for_weights(std::vector<int>& after) const;
-  void wait_for_part(std::vector<int>& after) const;
+  std::optional<int> part_waited_for() const;
   std::vector<int> behind_last(TaskKind kind, std::vector<int> after);
 
   int lane_of(GroupKind group) const { return lanes_.of(group, pass_->stage); }
