@@ -209,6 +209,24 @@ class Numbers(InScratch):
                              "samples": {"total_s": [[1.0, 1.0, 2.0], [9.0, 1.0, 3.0], [1.0, 1.0, 2.0]]}}, "f:1")
         self.assertEqual(script.shares_of([case], "f"), ([("?", [0.0, 0.0, 1.0])], 0))
 
+    def test_serving_shows_what_ran_beside_its_prediction(self):
+        records, script = self.load("records"), self.load("serving")
+        for file, shown in (("served.jsonl", "summary"), ("serving.jsonl", "prediction")):
+            cases = [line for line in json_lines(file) if line["kind"] == "case"]
+            figure = script.draw([script.Variant(records.Case(case, "f:1")) for case in cases])
+            for axes, what in zip(figure.axes, ("batch", "layer", "alltoall")):
+                names = [f"{what}_{percentile}_s" for percentile in ("p50", "p95", "p99")]
+                self.assertEqual([bar.get_width() for bar in axes.patches],
+                                 [case[shown][name] * 1e3 for name in names for case in cases])
+                marks = [line.vertices[0][0] for found in axes.collections for line in found.get_paths()]
+                self.assertEqual(marks, [] if shown == "prediction" else
+                                 [case["prediction"][name] * 1e3 for name in names for case in cases])
+            shares = ("idle_share", "most_idle_share", "estimate_accuracy", "placed_again_share")
+            self.assertEqual([bar.get_width() for bar in figure.axes[3].patches],
+                             [100 * case[shown][name] for name in shares for case in cases if name in case[shown]])
+            self.assertEqual([label.get_text() for label in figure.axes[3].get_yticklabels()],
+                             [case["parameters"]["variant"] for case in cases])
+
     def test_bars_are_as_long_as_their_numbers(self):
         papers, plt = self.load("papers"), self.load("style").plt
         pages = papers.recorded("monta-fig14.jsonl", "monta-fig14")

@@ -49,6 +49,9 @@ PICTURES = [
     ("degree_map", ["layer.jsonl"], ["degree of the forward, r_f", "fsmoe:", "they have one degree: ds-moe",
                                     "Source:"]),
     ("stragglers", ["verified.jsonl"], ["rank 3", "9 runs on testbed-b", "Source:"]),
+    ("serving", ["served.jsonl"], ["lina-serve", "a layer of a batch", "p99", "predicted", "placed again", "Source:",
+                                   "on testbed-b, measured, emulated cluster: 4 batches through 4 layers"]),
+    ("serving", ["serving.jsonl"], ["no-estimation", "on a100-8, predicted: 10 batches through 6 layers"]),
     ("loss", ["training.jsonl"], ["loss, nats a token", "tutel", "fsmoe, held out:", "no model is below", "Source:",
                                   "tiny-gpt on host, trained on markov"]),
     ("loss", ["training.jsonl", "--schedule", "fsmoe"], ["fsmoe", "0 schedules are left out"]),
@@ -78,7 +81,8 @@ PICTURES = [
                         "ours: no records given; moetune reproduce lina-training "]),
 ]
 NEEDS_RECORDS = {"timelines", "degrees", "speedup_distribution", "fit", "busbw", "predicted", "winners",
-                 "critical_path", "memory_stack", "contention", "degree_map", "stragglers", "loss"}
+                 "critical_path", "memory_stack", "contention", "degree_map", "stragglers", "serving",
+                 "loss"}
 NOT_OF_RECORDS = {"memory_stack", "contention"}  # a JSON document; a profile
 
 
@@ -254,6 +258,14 @@ class BadInput(InScratch):
         self.expect_refusal("memory_stack", [self.write("[]", "list.json")], "list.json: estimates: found None")
         self.write(text_of("memory.json").replace('"weights_bytes":', '"weights":', 1), "less.json")
         self.expect_refusal("memory_stack", ["less.json"], "estimates[0]: weights_bytes: found None, expected bytes")
+
+    def test_times_of_serving(self):
+        self.write(text_of("served.jsonl").replace('"batch_p50_s":0.', '"batch_p50_s":-0.', 1))
+        self.expect_refusal("serving", ["bad.jsonl"], "bad.jsonl:2: summary.batch_p50_s: found -0.", "expected")
+        self.write(text_of("serving.jsonl").replace('"alltoall_p99_s"', '"alltoall_p98_s"', 1))
+        self.expect_refusal("serving", ["bad.jsonl"], "bad.jsonl:2: prediction.alltoall_p99_s: found None, expected")
+        self.write(text_of("serving.jsonl").replace('"status":"ok"', '"status":"error"'))
+        self.expect_refusal("serving", ["bad.jsonl"], "bad.jsonl: status: found no variant that is ok, expected some")
 
     def test_samples_of_ranks(self):
         self.write(text_of("verified.jsonl").replace('"total_s":[[', '"total_s":[[0,', 1))
