@@ -72,7 +72,7 @@ ParallelShape large_cluster() {
 
 void bench_tune(benchmark::State& state, const Layer& layer) {
   const Grid grid = find_grid(std::string(kGrid));
-  const auto all = commands::chosen_schedules({});
+  const auto all = commands::chosen_schedules({}, schedules(), commands::kAllSchedules);
   for ([[maybe_unused]] const auto _ : state)
     benchmark::DoNotOptimize(commands::sweep({layer.profile, grid, all, {}, {}}));
   const auto layers = static_cast<double>(grid.layers.size()), schedules = static_cast<double>(all.size());
@@ -85,7 +85,7 @@ void bench_tune(benchmark::State& state, const Layer& layer) {
 // Writes records as the verb does, to the last one, into a file of its own, which is removed again.
 void bench_records(benchmark::State& state, const Layer& layer) {
   const Grid grid = find_grid(std::string(kGrid));
-  const auto all = commands::chosen_schedules({});
+  const auto all = commands::chosen_schedules({}, schedules(), commands::kAllSchedules);
   const std::string path =
       std::filesystem::temp_directory_path() / fmt::format("moetune-plannerbench-{}.jsonl", ::getpid());
   for ([[maybe_unused]] const auto _ : state) {

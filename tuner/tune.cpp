@@ -63,7 +63,7 @@ int run_planned_tune(const TuneOptions& options) {
   if (asks_one(options)) return run_planned_answer(options);
   const Profile profile = commands::chosen_profile(options.selection);
   const Grid grid = commands::grid_of(options.selection, profile.name);
-  const auto chosen = commands::chosen_schedules(options.selection);
+  const auto chosen = commands::chosen_schedules(options.selection, schedules(), commands::kAllSchedules);
   for (const Schedule* const schedule : chosen) check_one_layer(*schedule);
   const auto start = std::chrono::steady_clock::now();
   const commands::SweepRequest request{profile, grid, chosen, options.selection.degrees,

@@ -1,12 +1,16 @@
 #include "commands/shared/selection.h"
 
 #include <algorithm>
+#include <array>
 
 #include "moe/base/config_files.h"
 #include "moe/base/registry.h"
 
 namespace moe::commands {
 namespace {
+
+constexpr std::array<std::string_view, 9> kOneOfEach{"ds-moe", "tutel", "pipemoe+lina", "fsmoe", "fsmoe-dw",
+                                                     "parm",   "monta", "lina",         "wave"};
 
 template <class To, class From>
 void override_with(To& value, const std::optional<From>& flag) {
@@ -49,18 +53,18 @@ PricingOptions pricing_of(const Selection& selection) {
           "`moetune fit --compute-from h100-8` takes those of a preset"};
 }
 
-std::vector<const Schedule*> chosen_schedules(const Selection& selection, const ScheduleTable& all) {
+std::vector<const Schedule*> chosen_schedules(const Selection& selection, const ScheduleTable& all,
+                                              std::string_view by_default) {
   std::vector<const Schedule*> chosen;
   const auto add = [&](const Schedule& schedule) {
     if (std::ranges::find(chosen, &schedule) == chosen.end()) chosen.push_back(&schedule);
   };
-  const auto add_named = [&](const std::string& name) {
-    if (name == kAllSchedules)
-      for (const Schedule& schedule : all) add(schedule);
-    else
-      add(find_named(all_schedules(), name, "--schedule"));
+  const auto add_named = [&](std::string_view name) {
+    if (name != kAllSchedules && name != kDefaultSchedules) return add(find_named(all_schedules(), name, "--schedule"));
+    for (const Schedule& schedule : all)
+      if (name == kAllSchedules || std::ranges::find(kOneOfEach, schedule.name) != kOneOfEach.end()) add(schedule);
   };
-  if (selection.schedules.empty()) add_named(std::string(kAllSchedules));
+  if (selection.schedules.empty()) add_named(by_default);
   for (const std::string& name : selection.schedules) add_named(name);
   check_read(selection.degrees, chosen);
   return chosen;

@@ -13,7 +13,9 @@ namespace moe::commands {
 
 inline constexpr std::string_view kDefaultCluster = "testbed-b";
 inline constexpr std::string_view kHostCluster = "host";
-inline constexpr std::string_view kAllSchedules = "all";     // schedules() of a layer, all_schedules() of some models
+inline constexpr std::string_view kAllSchedules = "all";  // schedules() of a layer, all_schedules() of some models
+/// Stands for one schedule of each system: not for the steps of its paper's tables, nor for those that others choose.
+inline constexpr std::string_view kDefaultSchedules = "default";
 inline constexpr std::string_view kDefaultGrid = "fsmoe-b";  // of clusters that have none of their own
 
 /// What flags say of a layer and its groups; what they leave open comes from the layer file, or the defaults.
@@ -32,7 +34,7 @@ struct Selection {
   std::string grid;          // empty: the one that belongs to the cluster
   std::string layer_file;    // empty: none
   LayerFlags layer;
-  std::vector<std::string> schedules;  // empty: kAllSchedules
+  std::vector<std::string> schedules;  // empty: what the verb compares by default
   DegreeChoice degrees;
   bool nearest = false;
 };
@@ -44,9 +46,10 @@ Profile chosen_profile(const Selection& selection);
 /// Returns how a profile prices what it has no row for.
 PricingOptions pricing_of(const Selection& selection);
 
-/// Returns the schedules asked for; `all`: those for which kAllSchedules and no name stand. Throws BadInput listing the
-/// known names, or naming a flag that none of them reads.
-std::vector<const Schedule*> chosen_schedules(const Selection& selection, const ScheduleTable& all = schedules());
+/// Returns the schedules asked for; `all`: those for which kAllSchedules stands; `by_default`: the name that stands
+/// where none is asked for. Throws BadInput listing the known names, or naming a flag that no schedule reads.
+std::vector<const Schedule*> chosen_schedules(const Selection& selection, const ScheduleTable& all = schedules(),
+                                              std::string_view by_default = kDefaultSchedules);
 
 /// Returns the grid asked for, or the first whole one of configs/grids that names this cluster as its own, or
 /// kDefaultGrid.

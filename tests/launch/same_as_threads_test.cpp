@@ -97,7 +97,7 @@ class SameAsThreads : public testing::TestWithParam<Shape> {
     job.name = "layer";
     job.shape = commands::chosen_case(selection, GetParam().nodes, GetParam().ranks_per_node);
     job.predicted_by = find_profile(profile());
-    job.schedules = commands::chosen_schedules(selection);
+    job.schedules = commands::chosen_schedules(selection, schedules(), commands::kAllSchedules);
     job.settings = {.emulated = false, .check_only = true};
     Errors errors;
     for (const commands::ScheduleRun& run : commands::run_layer_job(job, {}).runs)

@@ -350,7 +350,7 @@ const commands::Framework* framework_of(const TuneOptions& options) {
 
 std::vector<const Schedule*> schedules_of(const TuneOptions& options, const commands::ChosenModel& chosen) {
   std::vector<const Schedule*> schedules =
-      commands::chosen_schedules(options.selection, commands::possible_schedules(chosen));
+      commands::chosen_schedules(options.selection, commands::possible_schedules(chosen), commands::kAllSchedules);
   if (options.selection.schedules.empty()) std::erase_if(schedules, is_of_others_alone);
   const commands::Framework* framework = framework_of(options);
   if (framework == nullptr || framework->runs_all()) return schedules;

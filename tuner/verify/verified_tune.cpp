@@ -89,7 +89,8 @@ class VerifiedTune {
     require<BadInput>(found.whole_grid || !options.measure_degrees,
                       "--measure-degrees: expected --measure all with it");
     found.degrees = options.selection.degrees;
-    found.schedules = found.verified = commands::chosen_schedules(options.selection);
+    found.schedules = found.verified =
+        commands::chosen_schedules(options.selection, schedules(), commands::kAllSchedules);
     for (const Schedule* const schedule : found.schedules) check_one_layer(*schedule);
     const auto keep = [&](const auto& names) {
       std::erase_if(found.verified,

@@ -44,7 +44,7 @@ TEST_F(SimulateVerb, SimulateJsonKeepsItsShapeWhereSchedulesAreRefused) {
     expect(with({"--schedule", "tutel,ds-moe,fsmoe", "--degree-forward", "2", "--degree-backward", "3"}), 3,
            {"tutel", "ds-moe"});
   }
-  const Json all = rows_of({"--degree-forward", "2"});
+  const Json all = rows_of({"--schedule", "all", "--degree-forward", "2"});
   ASSERT_EQ(all.size(), 25U);
   EXPECT_EQ(std::ranges::count(all, "unsupported", [](const Json& row) { return row["status"].get<std::string>(); }),
             std::ranges::count_if(all, [](const Json& row) { return row.contains("reason"); }));
@@ -104,11 +104,17 @@ TEST_F(SimulateVerb, IterationsAreOrdered) {
   const std::map<std::string, double> rows = rows_of(stack);
   ASSERT_TRUE(rows.contains("wave"));
   EXPECT_LT(rows.at("wave"), rows.at("fsmoe-dw"));
-  for (const char* schedules : {"all", "all,wave"}) {
-    std::vector<std::string> named = stack;
-    named.insert(named.end(), {"--schedule", schedules});
-    EXPECT_EQ(rows_of(named), rows);
-  }
+  const auto named = [&](const char* schedules) {
+    std::vector<std::string> flags = stack;
+    flags.insert(flags.end(), {"--schedule", schedules});
+    return rows_of(flags);
+  };
+  EXPECT_EQ(named("default"), rows);
+  EXPECT_EQ(named("default,wave"), rows);
+  const std::map<std::string, double> all = named("all");
+  EXPECT_TRUE(std::ranges::includes(all, rows));
+  EXPECT_TRUE(all.contains("monta-o1") && all.contains("lancet"));
+  EXPECT_FALSE(rows.contains("monta-o1") || rows.contains("lancet"));
   EXPECT_TRUE(rows_of({"--layers", "2"}).contains("wave"));
   EXPECT_FALSE(rows_of({"--layers", "1"}).contains("wave"));
   EXPECT_FALSE(rows_of({}).contains("wave"));
