@@ -81,10 +81,15 @@ const fact = (name, value, note) => html("div", { class: "fact" }, html("b", {},
 // Titles of an answer's parts, in the order of the page. Others keep their label.
 const PART_TITLES = { QUESTION: "Model and groups", SHAPE: "Search for a shape", USE: "Use", YOURS: "Yours",
   WHY: "Why", "SAFE?": "Safe?", "SET IT": "Set it", NEXT: "Next", PRICES: "Notes on prices", "NOT HERE": "Cannot be used here" };
-const isCommand = (item) => /^(\.\/)?moetune /.test(item);
+// A command, perhaps behind a title and before something in brackets.
+const COMMAND = /^(?:(.*): )?((?:\.\/)?moetune [^(]*[^( ])(?: (\(.*\)))?$/;
+function itemOf(item) {
+  const [, title, command, remark] = item.match(COMMAND) ?? [];
+  return command ? copyable([title, remark].filter(Boolean).join(" "), command) : html("p", {}, item);
+}
 /** A part of an answer as its record holds it. */
 function partOf({ label, items, table: cells }) {
-  const told = items.map((item) => (isCommand(item) ? copyable("", item) : html("p", {}, item)));
+  const told = items.map(itemOf);
   if (cells.length > 0) told.push(foldedTable(cells[0], cells.slice(1)));
   return [html("dt", {}, PART_TITLES[label] ?? label), html("dd", { "data-part": label }, ...told)];
 }

@@ -104,7 +104,8 @@ function drawSpeedups(list) {
   const baseline = byId("baseline").value, width = widthOf("speedups"), narrow = width < 640;
   const left = narrow ? 12 : 128, right = width - (narrow ? 12 : 220), high = narrow ? 62 : 40;
   const lines = scheduleNames.filter((name) => name !== baseline)
-    .map((name) => [name, speedupsOf(list, name, baseline)]).filter(([, found]) => found.length > 0);
+    .map((name) => [name, speedupsOf(list, name, baseline)]).filter(([, found]) => found.length > 0)
+    .sort(([, a], [, b]) => mean(b) - mean(a));
   const all = lines.flatMap(([, found]) => found);
   if (all.length === 0) return show("speedups", html("p", {}, `No layer has ${baseline} and another schedule.`));
   const low = Math.min(1, least(all)), top = Math.max(1.01, most(all));

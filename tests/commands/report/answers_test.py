@@ -30,7 +30,8 @@ ANSWERS = [
 SHOWN = """(() => {
   const cells = (table) => [...table.rows].map((row) => [...row.cells].map((cell) => cell.textContent));
   const parts = [...document.querySelectorAll("#card [data-part]")].map((part) => [part.dataset.part,
-    [...part.querySelectorAll(":scope > p, pre")].map((one) => one.textContent),
+    [...part.querySelectorAll(":scope > p, .copyable")].map((one) => (one.matches("p") ? one.textContent :
+      [one.firstChild.firstChild.textContent, one.querySelector("pre").textContent])),
     [...part.querySelectorAll("table")].map(cells)]);
   return { parts, verdict: document.querySelector("#card .verdict")?.textContent,
     strong: document.querySelector("#card .best strong")?.textContent,
@@ -63,6 +64,12 @@ def three_digits(seconds):
     scale, unit = (1, "s") if seconds >= 1 else (1e3, "ms") if seconds >= 1e-3 else (1e6, "us")
     value = scale * seconds
     return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
+
+
+def shown_item(item):
+    """A command has a button that copies it, behind its title and what stands in brackets."""
+    command = re.fullmatch(r"(?:(.*): )?((?:\./)?moetune [^(]*[^( ])(?: (\(.*\)))?", item)
+    return [" ".join(filter(None, (command[1], command[3]))), command[2]] if command else item
 
 
 class Answers(unittest.TestCase):
@@ -147,7 +154,7 @@ class Answers(unittest.TestCase):
         self.assertEqual(shown["verdict"], record[0]["items"][0])
         self.assertEqual(shown["strong"], case["schedule"])
         for part, (label, items, tables) in zip(record[1:], shown["parts"], strict=True):
-            self.assertEqual((label, items), (part["label"], part["items"]))
+            self.assertEqual((label, items), (part["label"], [shown_item(item) for item in part["items"]]))
             self.assertEqual(tables, [part["table"]] if part.get("table") else [])
         use = next(part["table"] for part in record if part["label"] == "USE")
         row = next(cells for cells in use[1:] if cells[0] == f"{case['schedule']} (use)")
