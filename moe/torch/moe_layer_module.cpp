@@ -96,6 +96,14 @@ void move_out(const torch::Storage& storage) {
   static_cast<void>(moved.release());  // the storage's
 }
 
+// Returns the first line of what an exception says; torch's go on with where they were thrown, and Python's have no
+// text here.
+std::string line_of(const std::exception& error) {
+  const auto* torchs = dynamic_cast<const c10::Error*>(&error);
+  const std::string_view text = torchs ? torchs->what_without_backtrace() : error.what();
+  return text.empty() ? "an exception in the layer's backward" : std::string(text.substr(0, text.find('\n')));
+}
+
 }  // namespace
 
 struct MoeLayerModule::Noise {
@@ -142,9 +150,10 @@ struct MoeLayerModule::Runner {
   std::optional<Noise> repeated;  // while a backward runs its forward again
   int losses_apart = 1;           // over so many the loss is averaged
   RunnerSeconds seconds;
-  const RunTimes* times = nullptr;              // the executor's
-  int64_t forwards = 0, backwards = 0;          // so far
-  int64_t activations = 0;                      // of which forward they are kept; 0: used up
+  const RunTimes* times = nullptr;                       // the executor's
+  int64_t forwards = 0, backwards = 0;                   // so far
+  int64_t activations = 0;                               // of which forward they are kept; 0: used up
+  std::function<void(const std::string&)> told_failure;  // of a backward
   std::shared_ptr<std::recursive_mutex> alone;  // of the thread that computes; a checkpoint's backward calls forward
 };
 
@@ -213,6 +222,21 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
   }
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& d_output) override {
+    try {
+      return gradients(d_output.at(0));
+    } catch (const std::exception& error) {
+      if (runner_->told_failure) runner_->told_failure(line_of(error));
+      throw;
+    }
+  }
+
+  void release_variables() override {
+    x_.reset_data();
+    for (torch::autograd::SavedVariable& weight : weights_) weight.reset_data();
+  }
+
+ private:
+  torch::autograd::variable_list gradients(const torch::Tensor& d_y) {
     require<Unsupported>(!torch::GradMode::is_enabled(),
                          "the layer's backward: found create_graph=True, and it has no derivative of its own");
     const std::lock_guard alone(*runner_->alone);
@@ -223,7 +247,6 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
     const double apart = runner_->losses_apart;
     runner_->keep_given();
     const TensorView d_rows = layer.output_gradient();
-    const torch::Tensor& d_y = d_output.at(0);
     const torch::Tensor d = d_y.dim() == 2 ? d_y : d_y.reshape({d_rows.size(0), d_rows.size(1)});
     write(apart == 1 ? d : d / apart, d_rows, memory, runner_->output_gradient);
     runner_->activations = 0;
@@ -241,12 +264,6 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
     return gradients;
   }
 
-  void release_variables() override {
-    x_.reset_data();
-    for (torch::autograd::SavedVariable& weight : weights_) weight.reset_data();
-  }
-
- private:
   // Which ranks run a forward again depends on counts alone, which are the same on all of them.
   void restore_activations() {
     const int64_t before = runner_->forwards;
@@ -289,6 +306,9 @@ MoeLayerModule::RunnerSeconds MoeLayerModule::runner_seconds() const { return ru
 int64_t MoeLayerModule::backwards() const { return runner_->backwards; }
 const std::vector<TaskTime>& MoeLayerModule::task_times() const { return runner_->times->tasks; }
 void MoeLayerModule::forget_activations() { runner_->activations = 0; }
+void MoeLayerModule::on_failed_backward(std::function<void(const std::string&)> told) {
+  runner_->told_failure = std::move(told);
+}
 bool MoeLayerModule::repeats() const { return runner_->repeated.has_value(); }
 
 torch::Tensor MoeLayerModule::forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights) {

@@ -5,8 +5,10 @@
 // Tensors are the CPU's, of the layer's element types. What a layer has in the CPU's memory they share with it; where
 // it is on a GPU, each forward brings input and weights there, and its output and the gradients back.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 #include <vector>
@@ -61,6 +63,8 @@ class MoeLayerModule : public torch::nn::Module {
   const std::vector<TaskTime>& task_times() const;
   /// Forgets the last forward's activations: a backward that needs them runs it again first.
   void forget_activations();
+  /// Calls `told` with one line of what a backward throws, before it leaves the backward.
+  void on_failed_backward(std::function<void(const std::string&)> told);
 
  private:
   class Backward;

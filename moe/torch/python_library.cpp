@@ -1,5 +1,6 @@
 // The library that the Python module moetune.torch loads by torch.ops.load_library: one rank's layer as a class of
 // torch's own. It links LibTorch alone, so that one library serves every Python.
+#include <ATen/autocast_mode.h>
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -261,16 +262,18 @@ class PythonLayer : public torch::CustomClassHolder {
   /// Returns AutoPlan::report() as a document; empty: the plan is given.
   std::string tuning() { return auto_ ? auto_->report().dump() : ""; }
 
-  /// `keeps`: parts that Python computes keep their graphs for a backward.
-  torch::Tensor forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights, bool training, bool keeps) {
+  /// With autocast on, x is converted.
+  torch::Tensor forward(const torch::Tensor& given, const std::vector<torch::Tensor>& weights, bool training) {
     return in_python([&] {
       const cpu::UseThreads threads(torch::get_num_threads());
+      const bool converts = at::autocast::is_autocast_enabled(torch::kCPU) && !weights.empty();
+      const torch::Tensor x = converts ? given.to(weights.front().scalar_type()) : given;
       const bool flattens = x.dim() > 2 && x.layout() == torch::kStrided && !x.is_nested();
       require_like("x", flattens ? x.detach().flatten(0, -2) : x, input_);
       require_equal<BadInput>(weights.size(), likes_.size(), "weights of the layer");
       for (size_t i = 0; i < weights.size(); ++i) require_like(names_[i], weights[i], likes_[i]);
       const std::lock_guard alone(*alone_);
-      *keeps_ = keeps;
+      *keeps_ = torch::GradMode::is_enabled();
       const auto end = std::unique_ptr<bool, void (*)(bool*)>(keeps_.get(), [](bool* kept) { *kept = true; });
       if (!module_->repeats()) {
         next_plan(weights);
@@ -324,6 +327,7 @@ class PythonLayer : public torch::CustomClassHolder {
     python_.weights.clear();
     module_ = std::make_unique<MoeLayerModule>(made, plan, make_device(DeviceKind::cpu, 0, torch::get_num_threads()),
                                                losses_, alone_);
+    module_->on_failed_backward([ranks = ranks_](const std::string& line) { ranks->refuse(line); });
     line_ = fmt::format("{}, {}, {}, r_f {}, r_b {}", describe(plan.shape.layer), describe_groups(plan.shape.parallel),
                         plan.schedule, plan.degree_forward, plan.degree_backward);
   }

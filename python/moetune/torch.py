@@ -26,6 +26,7 @@ from moetune._transformers import MoEBlock, layer_fields, moe_blocks, refuse_rou
 __all__ = ["MoELayer", "data_parallel", "replace_moe"]
 
 _PREFIX = "libmoetune_torch-"
+_TIMEOUT = 600.0  # seconds
 
 
 def _library(version: str) -> Path:
@@ -66,7 +67,8 @@ class _Ranks:
                 raise RuntimeError(f"MoELayer: found a process group whose store is a {type(served).__name__}, "
                                    "expected a TCPStore (init_method env:// or tcp://)")
             address = f"{served.host}:{served.port}"
-            key = f"moetune/{ranks_per_node}"
+            known = sum(of is group for of, _ in _known_ranks)  # as many on all ranks
+            key = f"moetune/{known}"
             if rank == 0:
                 self.store.set(key, f"moetune/{uuid.uuid4().hex}/")
             run = self.store.get(key).decode()
@@ -292,9 +294,21 @@ def _hook(number: int, point: str, phase: str, rows: torch.Tensor) -> None:
     rows.copy_(found.detach())
 
 
+def _refusing(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator whose exceptions end the other ranks: C++ knows only that there is one."""
+    def called(number: int, *arguments: Any) -> Any:
+        try:
+            return operator(number, *arguments)
+        except Exception as error:
+            if number in _layers:
+                _refuse(_layers[number].ranks, error)
+            raise
+    return called
+
+
 for _operator in (_gate_forward, _gate_backward, _experts_begin, _expert_forward, _expert_backward, _order, _i_order,
                   _exchange, _hook):
-    _operators.impl(_operator.__name__[1:], _operator, "CompositeExplicitAutograd")
+    _operators.impl(_operator.__name__[1:], _refusing(_operator), "CompositeExplicitAutograd")
 
 
 def _plan_text(path: str) -> str:
@@ -386,16 +400,17 @@ class MoELayer(nn.Module):
 
     def __init__(self, *, plan: Union[str, os.PathLike, None] = None, schedule: Optional[str] = None,
                  degrees: Union[int, Tuple[int, int], None] = None, losses: str = "sum", seed: int = 1,
-                 ranks_per_node: int = 0, timeout: float = 600.0, gate: Union[str, nn.Module, None] = None,
+                 ranks_per_node: int = 0, timeout: float = _TIMEOUT, gate: Union[str, nn.Module, None] = None,
                  expert: Optional[Callable[[], nn.Module]] = None, order: Any = None, dispatcher: Any = None,
                  hook: Any = None, **fields: Any):
         super().__init__()
         if not isinstance(ranks_per_node, int) or not 0 <= ranks_per_node < 1 << 31:
             raise ValueError(f"MoELayer: ranks_per_node: found {ranks_per_node!r}, expected a whole number >= 0")
-        if not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
-            raise ValueError(f"MoELayer: timeout: found {timeout!r}, expected a number of seconds above 0")
-        ranks = _ranks(ranks_per_node, timeout)
+        has_timeout = isinstance(timeout, (int, float)) and 0 < timeout < math.inf
+        ranks = _ranks(ranks_per_node, timeout if has_timeout else _TIMEOUT)
         try:
+            if not has_timeout:
+                raise ValueError(f"MoELayer: timeout: found {timeout!r}, expected a number of seconds above 0")
             self._make(plan, schedule, degrees, losses, seed, ranks_per_node, timeout, gate, expert,
                        {"order": order, "dispatcher": dispatcher, "hook": hook}, fields)
         except Exception as error:
@@ -478,9 +493,7 @@ class MoELayer(nn.Module):
                 weights[i] = getattr(self, self._names[i])
                 if weights[i] is None:
                     raise TypeError(f"{self._names[i]}: found None, expected a parameter")
-        if torch.is_autocast_enabled("cpu"):
-            x = x.to(weights[0].dtype)
-        y = layer.forward(x, weights, self.training, torch.is_grad_enabled())
+        y = layer.forward(x, weights, self.training)
         if layer.number and y.grad_fn is not None:
             y.grad_fn.metadata["moetune"] = layer  # lives until the backward that needs its parts
         return y
