@@ -5,6 +5,7 @@ and bad input. The package is the one that is installed, or MOETUNE_TORCH_LIBRAR
 the program of a build."""
 import contextlib
 import copy
+import gc
 import importlib.util
 import io
 import json
@@ -20,6 +21,7 @@ import threading
 import time
 import unittest
 import unittest.mock
+import weakref
 
 if importlib.util.find_spec("torch") is None:
     print(f"skipped: {sys.executable} has no torch")
@@ -489,6 +491,17 @@ class Modules(unittest.TestCase):
                 found["x"] = x.grad
                 expected = expected or found
                 self.assert_equal(found, expected)
+
+    def test_is_freed_with_what_refers_to_it(self):
+        """The library keeps no parameter, so Python's collector sees all of a cycle."""
+        layer = MoELayer(**TINY)
+        layer.w1.register_hook(lambda gradient, layer=layer: None)
+        layer.w2.owner = layer
+        layer(torch.randn(len(layer.tokens), 16)).sum().backward()
+        alive = weakref.ref(layer)
+        del layer
+        gc.collect()
+        self.assertIsNone(alive())
 
     def test_other_weights_leave_its_own(self):
         gated = MoELayer(**{**TINY, "gate": OwnGate(torch.float64)}, dtype=torch.float64)
