@@ -192,7 +192,10 @@ TEST(MoeLayerModule, RefusesOtherTokensAndSecondDerivatives) {
   on_ranks(shape, plan_of(shape, "ds-moe", 1), [&](int, MoeLayerModule& module) {
     const auto x = tensor_of(module.layer().input()).clone();
     EXPECT_THROW(module.forward(x.slice(0, 1)), BadInput);
+    std::string told;
+    module.on_failed_backward([&told](const std::string& line) { told = line; });
     EXPECT_THROW(module.forward(x).sum().backward({}, std::nullopt, true), Unsupported);
+    EXPECT_TRUE(told.starts_with("the layer's backward: found create_graph=True")) << told;
     const torch::NoGradGuard no_grad;
     EXPECT_FALSE(module.forward(x).requires_grad());
   });

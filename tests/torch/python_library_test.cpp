@@ -65,7 +65,7 @@ TEST(PythonLibrary, RunsALayer) {
   for (auto& weight : weights) weight.set_requires_grad(true);
   ASSERT_EQ(call(layer, "names").toList().size(), weights.size());
   const auto x = torch::randn({16, 16}, torch::kDouble).set_requires_grad(true);
-  const auto y = call(layer, "forward", {x, weights, true, true}).toTensor();
+  const auto y = call(layer, "forward", {x, weights, true}).toTensor();
   y.square().sum().backward();
   EXPECT_GT(x.grad().abs().sum().item<double>(), 0);
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -86,7 +86,7 @@ TEST(PythonLibrary, ATrainingForwardHasNoiseOfItsOwn) {
   const IValue layer = layer_of(kTiny);
   const Tensors weights = call(layer, "weights").toTensorVector();
   const auto x = torch::randn({16, 16}, torch::kDouble);
-  const auto pass = [&](bool training) { return call(layer, "forward", {x, weights, training, true}).toTensor(); };
+  const auto pass = [&](bool training) { return call(layer, "forward", {x, weights, training}).toTensor(); };
   EXPECT_TRUE(torch::equal(pass(false), pass(false)));
   EXPECT_FALSE(torch::equal(pass(true), pass(true)));
 }
@@ -101,7 +101,7 @@ TEST(PythonLibrary, AGateOfPythonsIsTheNamedOne) {
   const auto pass = [&](const IValue& layer) {
     for (auto& weight : weights) weight = weight.detach().set_requires_grad(true);
     const auto own = x.clone().set_requires_grad(true);
-    const auto y = call(layer, "forward", {own, weights, true, true}).toTensor();
+    const auto y = call(layer, "forward", {own, weights, true}).toTensor();
     y.square().sum().backward();
     gradients.push_back({y.detach(), own.grad()});
     for (const auto& weight : weights) gradients.back().push_back(weight.grad());
@@ -135,8 +135,8 @@ TEST(PythonLibrary, WithoutAttentionALayerIsTheRestOfIt) {
   }
   const auto x = torch::randn({2, 8, 16}, torch::kDouble).set_requires_grad(true), own_x = x.detach().clone();
   own_x.set_requires_grad(true);
-  const auto expected = call(whole, "forward", {x, weights, true, true}).toTensor() - x;
-  const auto y = call(part, "forward", {own_x, own_weights, true, true}).toTensor();
+  const auto expected = call(whole, "forward", {x, weights, true}).toTensor() - x;
+  const auto y = call(part, "forward", {own_x, own_weights, true}).toTensor();
   EXPECT_TRUE(torch::allclose(y, expected, 1e-12, 1e-12));
   expected.square().sum().backward();
   y.square().sum().backward();
@@ -156,7 +156,7 @@ TEST(PythonLibrary, GradientsThatAreKeptStayAsTheyAre) {
     for (auto& weight : weights) weight.set_requires_grad(true);
     const auto gradients = [&](double of) {
       const auto x = torch::full({16, 16}, of, torch::kDouble) + torch::eye(16, torch::kDouble);
-      const auto y = call(layer, "forward", {x, weights, false, true}).toTensor();
+      const auto y = call(layer, "forward", {x, weights, false}).toTensor();
       return torch::autograd::grad({y.square().sum()}, weights, {}, false, false, true);
     };
     first = gradients(1);
@@ -174,7 +174,7 @@ TEST(PythonLibrary, RunnerTakesPartOfTheTime) {
   const IValue layer = layer_of(kTiny);
   const Tensors weights = call(layer, "weights").toTensorVector();
   const auto x = torch::randn({16, 16}, torch::kDouble).set_requires_grad(true);
-  call(layer, "forward", {x, weights, false, true}).toTensor().sum().backward();
+  call(layer, "forward", {x, weights, false}).toTensor().sum().backward();
   const auto seconds = call(layer, "runner_seconds").toDoubleVector();
   ASSERT_EQ(seconds.size(), 2);
   EXPECT_GT(seconds[0], 0);
@@ -190,10 +190,10 @@ TEST(PythonLibrary, BadInputIsAValueError) {
   const IValue layer = layer_of(kTiny);
   Tensors weights = call(layer, "weights").toTensorVector();
   const auto x = torch::zeros({16, 16}, torch::kDouble);
-  EXPECT_THROW(call(layer, "forward", {x.slice(0, 1), weights, true, true}), c10::ValueError);
-  EXPECT_THROW(call(layer, "forward", {x.to(torch::kFloat), weights, true, true}), c10::TypeError);
+  EXPECT_THROW(call(layer, "forward", {x.slice(0, 1), weights, true}), c10::ValueError);
+  EXPECT_THROW(call(layer, "forward", {x.to(torch::kFloat), weights, true}), c10::TypeError);
   weights.pop_back();
-  EXPECT_THROW(call(layer, "forward", {x, weights, true, true}), c10::ValueError);
+  EXPECT_THROW(call(layer, "forward", {x, weights, true}), c10::ValueError);
 }
 
 TEST(PythonLibrary, LayersTakeWholeSamples) {
