@@ -60,9 +60,9 @@ def print_overhead(schedule, degrees, rounds):
                                for times in (above, runs, plain, own))
     tasks = layer._layer.made.tasks()
     print(f"{schedule}, degrees {degrees}: forward and backward of the runner {runs[1]:.0f} us, of the module "
-          f"{above[1]:.0f} us more (quartile {above[0]:.0f}); one of torch's nodes with as many inputs {plain[1]:.0f} us (quartile "
-          f"{plain[0]:.0f}), so the module's own are {own[1]:.0f} us (quartile {own[0]:.0f}); {tasks} tasks, 30 + 2 x "
-          f"{tasks} = {30 + 2 * tasks} us", flush=True)
+          f"{above[1]:.0f} us more (quartile {above[0]:.0f}); one of torch's nodes with as many inputs {plain[1]:.0f} "
+          f"us (quartile {plain[0]:.0f}), so the module's own are {own[1]:.0f} us (quartile {own[0]:.0f}); {tasks} "
+          f"tasks, 30 + 2 x {tasks} = {30 + 2 * tasks} us", flush=True)
 
 
 class _Heap(ctypes.Structure):
