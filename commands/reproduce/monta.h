@@ -106,6 +106,14 @@ class MontaLayer {
   LayerPricer pricer_;
 };
 
+/// Seconds of one layer with a sequence of 8K that CP cuts over the nodes, whose link EP, CP and gradients use.
+struct MontaPriority {
+  LayerCase shape;
+  double shared_s = 0;  // gradients share the link with AlltoAlls and CP's exchanges
+  double behind_s = 0;  // gradients start only while neither of them waits or runs
+};
+MontaPriority monta_priority(const Profile& profile);
+
 /// Returns the strategy that takes least for one exchange, O2 and O3 with so many chunks.
 MontaStrategy least_exchange(const MontaLayer& layer, int chunks);
 

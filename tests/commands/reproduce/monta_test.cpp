@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "commands/reproduce/priced.h"
 #include "commands/reproduce/printed_rows.h"
 #include "commands/reproduce/study.h"
 #include "moe/base/check.h"
@@ -235,6 +236,42 @@ TEST(Monta, ThroughputIsTheStepsTokens) {
   const double flops = layer.step(MontaStrategy::baseline, 1).flops * 16 * 80 / (2 * 8192);  // of a token, all GPUs
   for (size_t i = 0; i < throughput.figures.size(); ++i)
     EXPECT_NEAR(*throughput.figures[i].ours * flops / (16 * 312e12), *mfu.figures[i].ours, 1e-9);
+}
+
+// The layer of the priority EP > CP > DP: every exchange of CP waits for every one of EP, or the other way round; and
+// gradients behind both take what the layer takes without them, or longer by no more than they take alone.
+TEST(Monta, PriorityIsThatOfGradients) {
+  const Assumptions assumed = find_assumptions("monta-a800");
+  const Profile profile = monta_cluster(&assumed);
+  const MontaPriority found = monta_priority(profile);
+  EXPECT_EQ(found.shape.parallel.cp * found.shape.parallel.mp, 16);
+  const LayerPricer pricer(profile, found.shape);
+  const Plan plan = build_plan(find_schedule("lina-baseline"), found.shape, Decision{});
+  const std::vector<double> seconds = price(pricer, plan);
+  std::vector<std::set<int>> before;  // by task: all that it waits for
+  double gradients_s = 0;
+  int pairs = 0;
+  std::vector<int> exchanges[2];
+  for (const Task& task : plan.tasks()) {
+    std::set<int>& all = before.emplace_back(task.after.begin(), task.after.end());
+    for (const int id : task.after)
+      all.insert(before[static_cast<size_t>(id)].begin(), before[static_cast<size_t>(id)].end());
+    if (task.kind == TaskKind::gradient) gradients_s += seconds[static_cast<size_t>(task.id)];
+    if (task.group == GroupKind::ep) exchanges[0].push_back(task.id);
+    if (task.group == GroupKind::cp) exchanges[1].push_back(task.id);
+  }
+  for (const int ep : exchanges[0])
+    for (const int cp : exchanges[1]) {
+      EXPECT_TRUE(before[static_cast<size_t>(ep)].contains(cp) || before[static_cast<size_t>(cp)].contains(ep));
+      ++pairs;
+    }
+  EXPECT_GE(pairs, 8);
+  const double without_s = seconds_counting([](const Task& task) { return task.kind != TaskKind::gradient; },
+                                            find_schedule("lina-baseline"), pricer, Decision{});
+  EXPECT_GT(gradients_s, 0);
+  EXPECT_GE(found.behind_s, without_s * (1 - 1e-9));
+  EXPECT_LE(found.behind_s, (without_s + gradients_s) * (1 + 1e-9));
+  EXPECT_LT(found.behind_s, found.shared_s);
 }
 
 // Numbers that others were fitted to, and no others, are in tables that say so.
