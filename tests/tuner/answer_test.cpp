@@ -44,8 +44,10 @@ TEST(RankingOfOneLayer, HasTheTimesOfASweepAndTheFastestFirst) {
     Grid grid;
     grid.layers = {{"one", chosen.model.shape.layer, chosen.model.shape.parallel}};
     const commands::SweepRow swept =
-        commands::sweep({profile, grid, commands::chosen_schedules({.schedules = {"all"}}), {}, {}}).front();
-    const auto ranking = rank({chosen, profile, {}, {}}, commands::chosen_schedules({.schedules = {"all"}}));
+        commands::sweep({profile, grid, commands::chosen_schedules({}, schedules(), commands::kAllSchedules), {}, {}})
+            .front();
+    const auto ranking =
+        rank({chosen, profile, {}, {}}, commands::chosen_schedules({}, schedules(), commands::kAllSchedules));
     ASSERT_EQ(ranking.size(), schedules().size());
     double last = 0;
     for (const RankedSchedule& row : ranking) {
@@ -82,7 +84,8 @@ TEST(Neighbours, OfAnExactDegreeAreNotFaster) {
   for (int i = 0; i < 20; ++i) {
     const commands::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node);
     const RankingRequest request{chosen, profile, {}, {}};
-    for (const RankedSchedule& row : rank(request, commands::chosen_schedules({.schedules = {"all"}}))) {
+    for (const RankedSchedule& row :
+         rank(request, commands::chosen_schedules({}, schedules(), commands::kAllSchedules))) {
       const bool by_rule = row.schedule->degrees == DegreePolicy::by_size;  // Lina's: not the best one
       if (row.refusal || !row.schedule->variants.empty() || by_rule) continue;
       for (const Neighbour& n : neighbours(request, row)) {
@@ -396,7 +399,7 @@ TEST(ShapeBounds, AreBelowEveryTunedPlan) {
     }
     const PricingOptions pricing{true, "--shape"};
     const LayerPricer pricer(profile, model.shape, pricing);
-    for (const Schedule* schedule : commands::chosen_schedules({.schedules = {"all"}})) {
+    for (const Schedule* schedule : commands::chosen_schedules({}, schedules(), commands::kAllSchedules)) {
       const RankedSchedule row = ranked({chosen, profile, {}, pricing}, *schedule);
       if (row.refusal) continue;
       const double lanes_s = lane_bound_s(*schedule, pricer, model, {}, shapes);
