@@ -62,6 +62,7 @@ SEEDS = {"results/microbench-testbed-b.jsonl": "tests/plots/data/microbench.json
          "results/fsmoe-b-emulated.jsonl.gz": "results/fsmoe-b-emulated.jsonl.gz",
          "results/fsmoe-fig6-models.json.gz": "results/fsmoe-fig6-models.json.gz",
          "results/layerbench-testbed-b.jsonl": "tests/plots/data/verified.jsonl",
+         "results/layerbench-a100-8.jsonl": "tests/plots/data/served.jsonl",
          "results/modelbench-host.jsonl": "tests/plots/data/training.jsonl",
          "results/tune-gloo-2x4.toml": "tests/plots/data/fitted.toml"}
 
