@@ -40,14 +40,10 @@ endif()
 build_before_install(Unspecified ${folders})
 install(TARGETS ${exported} ${folders} EXPORT moetuneTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT moetuneTargets NAMESPACE moetune:: DESTINATION ${package_dir})
-# Public is what stands at the top of a folder, a layer's kinds of parts, and where ranks come from.
+# Public is all but what is in a folder detail, and what is for one kind of device.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/moe/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moe
-        FILES_MATCHING
-        REGEX "/moe/[a-z]+/[a-z0-9_]+\\.h$"
-        REGEX "/layer/(binding|gates|orders|dispatchers|experts|hooks)/[a-z0-9_]+\\.h$"
-        REGEX "_world\\.h$"
-        REGEX "/reference/(stack_)?reference\\.h$"
-        PATTERN measure EXCLUDE PATTERN cuda EXCLUDE PATTERN cpu EXCLUDE PATTERN store EXCLUDE)
+        FILES_MATCHING PATTERN "*.h"
+        PATTERN detail EXCLUDE PATTERN cuda EXCLUDE PATTERN cpu EXCLUDE PATTERN store EXCLUDE PATTERN measure EXCLUDE)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/moetuneConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/moetuneConfig.cmake INSTALL_DESTINATION ${package_dir})

@@ -31,7 +31,7 @@ Straggler straggler_of(const std::string& text) {
 
 // Returns each expert's share by Zipf's law, in an order drawn for the layer.
 std::vector<double> popularity(int64_t experts, double exponent, uint64_t seed, int layer) {
-  std::vector<double> all(static_cast<size_t>(experts));
+  std::vector<double> all(experts);
   const uint64_t stream = kPopularityStream + static_cast<uint64_t>(layer);
   for (size_t e = 0; e < all.size(); ++e) all[e] = std::pow(static_cast<double>(e + 1), -exponent);
   for (size_t e = all.size(); e-- > 1;) std::swap(all[e], all[random_bits(seed, stream, e) % (e + 1)]);
@@ -137,11 +137,10 @@ int most_degree(const Schedule& schedule, const LayerPricer& pricer) {
 std::vector<TaskTimes> task_times(const Plan& plan, const Timeline& timeline) {
   std::vector<TaskTimes> rows;
   for (const Task& task : plan.tasks()) {
-    const size_t id = static_cast<size_t>(task.id);
-    const LaneKind lane = plan.structure->lanes[static_cast<size_t>(task.lane)].kind;
+    const LaneKind lane = plan.structure->lanes[task.lane].kind;
     rows.push_back({task.name(), std::string(name_of(task.kind)), std::string(name_of(task.runs_in())),
-                    std::string(name_of(lane)), task.layer, task.chunk, task.chunks, timeline.start_s[id],
-                    timeline.end_s[id]});
+                    std::string(name_of(lane)), task.layer, task.chunk, task.chunks, timeline.start_s[task.id],
+                    timeline.end_s[task.id]});
   }
   return rows;
 }

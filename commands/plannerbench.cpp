@@ -45,7 +45,7 @@ Structure twice(const Structure& once) {
       task.after = {tasks - 1};
     else
       for (int& id : task.after) id += tasks;
-    both.lanes[static_cast<size_t>(task.lane)].queue.push_back(task.id);
+    both.lanes[task.lane].queue.push_back(task.id);
     both.tasks.push_back(std::move(task));
   }
   return both;

@@ -275,18 +275,15 @@ SimulatedModel simulated(const commands::ChosenModel& chosen, ModelResult result
   const MemoryEstimate memory = commands::memory_of(chosen, memory_request(result.plan));
   SimulatedModel s{std::move(result), memory};
   const auto& [starts, ends, busy, makespan] = s.result.timeline;
-  const Task& last = s.result.plan.tasks().at(static_cast<size_t>(s.result.last_backward));
+  const Task& last = s.result.plan.tasks().at(s.result.last_backward);
   // Of the last backward's stage some may be issued behind it, and sent beside it.
-  const auto stage_of = [&](const Task& task) {
-    return s.result.plan.structure->lanes[static_cast<size_t>(task.lane)].stage;
-  };
+  const auto stage_of = [&](const Task& task) { return s.result.plan.structure->lanes[task.lane].stage; };
   const auto beside = [&](const Task& task) {
-    return stage_of(task) == stage_of(last) &&
-           starts.at(static_cast<size_t>(task.id)) < ends.at(static_cast<size_t>(last.id)) - 1e-12 * makespan;
+    return stage_of(task) == stage_of(last) && starts.at(task.id) < ends.at(last.id) - 1e-12 * makespan;
   };
   for (const Task& task : s.result.plan.tasks())
     if (sends_gradients(task.kind) && task.phase != Phase::step && task.id > last.id && !beside(task))
-      s.tail_bytes += s.result.plan.slices[static_cast<size_t>(task.slice)].bytes();
+      s.tail_bytes += s.result.plan.slices[task.slice].bytes();
   if (keep_plan) return s;
   s.result.plan = {};
   s.result.timeline = {{}, {}, {}, s.result.total_s()};

@@ -23,7 +23,7 @@ PLANS, RUNS, LINE = "#e3ecf7", "#f8e6d3", "#8a94a3"
 STEPS = [(0, 1, "a layer, its groups", "moe/shape/shape.h"),
        (2, 0, "a cluster's profile", "moe/prices/profile.h"),
        (1, 1, "a schedule orders tasks", "moe/schedule/fsmoe.cpp"),
-       (2, 1, "a plan, checked", "moe/plan/plan_checks.h"),
+       (2, 1, "a plan, checked", "moe/plan/detail/plan_checks.h"),
        (3, 1, "replayed, bounded", "moe/simulator/simulator.h"),
        (3, 0, "tasks are priced", "moe/prices/pricer.h"),
        (4, 1, "degrees, splits searched", "moe/search/layer_search.h"),

@@ -145,7 +145,7 @@ std::vector<GridSummary> summarise(const std::vector<commands::LayerOutcome>& ou
       ++(r.status == CaseStatus::ok ? row->ok : row->others);
       if (r.status != CaseStatus::ok || !timed(r)) continue;
       if (!predicted(r)) continue;
-      errors[static_cast<size_t>(row - rows.begin())].push_back(std::abs(commands::measured_over_predicted(r) - 1));
+      errors[row - rows.begin()].push_back(std::abs(commands::measured_over_predicted(r) - 1));
       row->exposed_share += summary(r, "exposed_s") / summary(r, "total_s");
       row->overlap += summary(r, "overlap_efficiency");
       if (tutel == nullptr || tutel->status != CaseStatus::ok) continue;

@@ -83,8 +83,7 @@ measure::WrongElements PlainExpert::wrong_output(const Matrix& found) const {
     const std::vector<Hidden> all = hidden_of_row(row);
     for (int64_t col = 0; col < x_.cols; ++col) {
       measure::ExactSum sum;
-      for (int64_t h = 0; h < w2_.rows; ++h)
-        sum.add(all[static_cast<size_t>(h)].out(), measure::element_of(w2_, h, col));
+      for (int64_t h = 0; h < w2_.rows; ++h) sum.add(all[h].out(), measure::element_of(w2_, h, col));
       compare(check, {found, row, col}, sum, wrong);
     }
   }
@@ -98,8 +97,8 @@ void PlainExpert::check_input_gradient(const Matrix& d_x, measure::WrongElements
     for (int64_t m = 0; m < x_.cols; ++m) {
       measure::ExactSum sum;
       for (int64_t h = 0; h < w2_.rows; ++h) {
-        sum.add(all[static_cast<size_t>(h)].d_in(), measure::element_of(w1_, m, h));
-        if (gated_) sum.add(all[static_cast<size_t>(h)].d_gate(), measure::element_of(w3_, m, h));
+        sum.add(all[h].d_in(), measure::element_of(w1_, m, h));
+        if (gated_) sum.add(all[h].d_gate(), measure::element_of(w3_, m, h));
       }
       compare(check, {d_x, row, m}, sum, wrong);
     }
@@ -116,8 +115,7 @@ measure::WrongElements PlainExpert::wrong_gradients(const Matrix& d_x) const {
       const Matrix& found = weights_.at(std::string(name)).gradient;
       for (int64_t m = 0; m < x_.cols; ++m) {
         measure::ExactSum sum;
-        for (int64_t row = 0; row < x_.rows; ++row)
-          sum.add(measure::element_of(of, row, m), by(all[static_cast<size_t>(row)]));
+        for (int64_t row = 0; row < x_.rows; ++row) sum.add(measure::element_of(of, row, m), by(all[row]));
         const bool column = name != kW2;
         compare(check_of(fmt::format("gradient of {}", name), x_.rows), {found, column ? m : h, column ? h : m}, sum,
                 wrong);

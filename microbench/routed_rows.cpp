@@ -18,10 +18,9 @@ std::vector<int64_t> columns_of(const Routing& routing, int64_t width) {
 
 // Returns where a pair's row lies; none for a dropped pair.
 std::optional<int64_t> place_of(const RoutedRows& of, int64_t pair) {
-  const auto p = static_cast<size_t>(pair);
-  if (of.routing.row[p] == Routing::kDropped) return {};
+  if (of.routing.row[pair] == Routing::kDropped) return {};
   const auto group = static_cast<int>(of.routing.group_of(pair / of.routing.choices));
-  return of.rows.layout.offset(group, of.routing.expert[p], of.routing.row[p]);
+  return of.rows.layout.offset(group, of.routing.expert[pair], of.routing.row[pair]);
 }
 
 double weight_of(const float* by, int64_t pair) { return by == nullptr ? 1 : by[pair]; }
@@ -58,12 +57,12 @@ RowLayout layout_of(const RankShape& rank) {
 
 measure::WrongElements wrong_rows(const RoutedRows& found, const float* by, TensorView tokens) {
   const int64_t width = tokens.size(1), rows = found.rows.data.elements() / width;
-  std::vector<std::vector<int64_t>> pairs(static_cast<size_t>(rows));  // that come to each
+  std::vector<std::vector<int64_t>> pairs(rows);  // that come to each
   for (int64_t pair = 0; pair < found.routing.pairs(); ++pair)
     if (const auto place = place_of(found, pair)) pairs[static_cast<size_t>(*place / width)].push_back(pair);
   measure::WrongElements wrong;
   for (int64_t row = 0; row < rows; ++row) {
-    const auto& here = pairs[static_cast<size_t>(row)];
+    const auto& here = pairs[row];
     const measure::SumCheck check("rows", static_cast<int64_t>(here.size()), found.stored, DType::float32);
     for (const int64_t col : columns_of(found.routing, width)) {
       measure::ExactSum sum;

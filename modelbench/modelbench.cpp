@@ -127,7 +127,7 @@ void require_runs(const ModelbenchOptions& options, const commands::ChosenModel&
   require<BadInput>(chosen.vocabulary >= text.vocabulary() + (layer.causal ? 0 : 1),
                     "--text: found {} different tokens, model {} knows {} (its vocabulary{})", text.vocabulary(),
                     chosen.name, chosen.vocabulary, layer.causal ? "" : ", of which the last is the mask");
-  std::vector<int32_t> sample(static_cast<size_t>(layer.seq + 1));
+  std::vector<int32_t> sample(layer.seq + 1);
   text.fill(Split::train, 0, 0, sample);
   if (options.held_out > 0) text.fill(Split::held_out, 0, 0, sample);
 }
@@ -302,7 +302,7 @@ class Modelbench {
   // Returns a hash of some of the text's samples, which tells texts of one name apart.
   uint64_t fingerprint() const {
     std::string read;
-    std::vector<int32_t> tokens(static_cast<size_t>(chosen_.model.shape.layer.seq + 1));
+    std::vector<int32_t> tokens(chosen_.model.shape.layer.seq + 1);
     for (int64_t sample = 0; sample < 64; ++sample) {
       text_->fill(Split::train, 0, sample, tokens);
       for (const int32_t token : tokens) read += static_cast<char>(token);

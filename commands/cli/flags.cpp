@@ -231,7 +231,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   }
   const CLI::App& verb = *app.get_subcommands().front();
   command.verb = verb.get_name();
-  command.call = std::move(calls[static_cast<size_t>(find_verb(command.verb) - all_verbs().data())]);
+  command.call = std::move(calls[find_verb(command.verb) - all_verbs().data()]);
   VerbCall& call = command.call;
   if (starts) call.take_command({argv + std::min(own + 1, argc), argv + argc});
   command.targets = targets_of(verb);

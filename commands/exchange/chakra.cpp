@@ -82,29 +82,29 @@ class NodeWriter {
   NodeWriter(const Plan& plan, const std::optional<Timeline>& timeline) : plan_(plan), timeline_(timeline) {
     before_.resize(plan.tasks().size(), -1);
     for (const Lane& lane : plan.structure->lanes)
-      for (size_t i = 1; i < lane.queue.size(); ++i) before_[static_cast<size_t>(lane.queue[i])] = lane.queue[i - 1];
+      for (size_t i = 1; i < lane.queue.size(); ++i) before_[lane.queue[i]] = lane.queue[i - 1];
   }
 
   Message node_of(const Task& task) const {
-    const Work& work = plan_.works[static_cast<size_t>(task.id)];
+    const Work& work = plan_.works[task.id];
     const auto type = collective_type(work.op);
     Message m;
     m.number(node::kId, static_cast<uint64_t>(task.id)).text(node::kName, task.name());
     m.number(node::kType, type ? node::kCollective : node::kComputation);
-    const int before = before_[static_cast<size_t>(task.id)];
+    const int before = before_[task.id];
     if (before >= 0) m.numbers(node::kControl, std::vector{before});
     m.numbers(node::kData, task.after);
     add_times(task, m);
     const auto add = [&](const Message& attribute) { m.message(node::kAttribute, attribute); };
     add(attribute_of("is_cpu_op").number(attribute::kBool, 0));
-    add(text_attribute("lane", name_of(plan_.structure->lanes[static_cast<size_t>(task.lane)].kind)));
+    add(text_attribute("lane", name_of(plan_.structure->lanes[task.lane].kind)));
     add(text_attribute("phase", name_of(task.phase)));
     if (type) {
       add(count_attribute("comm_type", static_cast<double>(*type)));
       add(count_attribute("comm_size", work.bytes));
       add(text_attribute("pg_name", name_of(task.group)));
-      add(text_attribute("network", name_of(plan_.groups[static_cast<size_t>(task.group)].network)));
-      add(count_attribute("ranks", plan_.groups[static_cast<size_t>(task.group)].size));
+      add(text_attribute("network", name_of(plan_.groups[task.group].network)));
+      add(count_attribute("ranks", plan_.groups[task.group].size));
     } else {
       add(count_attribute("num_ops", work.flops));
       add(attribute_of("tensor_size").number(attribute::kUint64, static_cast<uint64_t>(std::llround(work.bytes))));
@@ -116,8 +116,7 @@ class NodeWriter {
   // Whole microseconds, and beside them the seconds.
   void add_times(const Task& task, Message& m) const {
     if (!timeline_) return;
-    const size_t id = static_cast<size_t>(task.id);
-    const double start = timeline_->start_s[id], seconds = timeline_->end_s[id] - start;
+    const double start = timeline_->start_s[task.id], seconds = timeline_->end_s[task.id] - start;
     m.number(node::kStart, static_cast<uint64_t>(std::llround(start * 1e6)));
     m.number(node::kDuration, static_cast<uint64_t>(std::llround(seconds * 1e6)));
     m.message(node::kAttribute, attribute_of("duration_s").real(attribute::kDouble, seconds));

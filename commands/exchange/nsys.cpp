@@ -156,7 +156,7 @@ class NcclCalls {
   }
 
  private:
-  const NsysRange& at(int range) const { return from_.ranges[static_cast<size_t>(range)]; }
+  const NsysRange& at(int range) const { return from_.ranges[range]; }
 
   // Returns the call, or the end of a group of calls, in which a kernel of NCCL was launched; -1: none.
   int call_around(const NsysKernel& kernel) const {
@@ -229,8 +229,8 @@ class NsysImport {
 
   // Sets the operator around the launch of a kernel; its first kernel whose name says so tells the type.
   void add_operator(const NsysExport& from, const NsysKernel& kernel, TimedKernel& timed, RankTrace& rank) {
-    for (int r = kernel.range; r >= 0; r = from.ranges[static_cast<size_t>(r)].parent) {
-      std::optional<LaunchingOp> op = operator_of_range(from.ranges[static_cast<size_t>(r)].name);
+    for (int r = kernel.range; r >= 0; r = from.ranges[r].parent) {
+      std::optional<LaunchingOp> op = operator_of_range(from.ranges[r].name);
       if (!op) continue;
       timed.external_id = r;
       LaunchingOp& known = rank.operations.try_emplace(r, std::move(*op)).first->second;

@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "moe/base/check.h"
+#include "moe/base/enum_array.h"
 #include "moe/base/statistics.h"
 
 namespace moe::regress {
@@ -317,12 +318,12 @@ double welch_p(std::span<const double> a, std::span<const double> b) {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames{"SAME", "SLOW", "FAST", "AMBG"};
+constexpr EnumArray<Verdict, std::string_view, 4> kNames{"SAME", "SLOW", "FAST", "AMBG"};
 constexpr double kMoreMemory = 1.01;
 
 }  // namespace
 
-std::string_view name_of(Verdict verdict) { return kNames[static_cast<size_t>(verdict)]; }
+std::string_view name_of(Verdict verdict) { return kNames[verdict]; }
 
 Verdict memory_verdict(double ratio) {
   return ratio > kMoreMemory ? Verdict::slower : ratio < 1 / kMoreMemory ? Verdict::faster : Verdict::same;

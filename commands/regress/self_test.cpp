@@ -14,6 +14,7 @@
 #include "commands/regress/process.h"
 #include "commands/regress/rule.h"
 #include "moe/base/check.h"
+#include "moe/base/enum_array.h"
 #include "moe/base/json.h"
 #include "moe/base/log.h"
 #include "moe/base/statistics.h"
@@ -108,7 +109,7 @@ class SelfTest {
     const int first = results_.rule.first_pairs;
     const size_t cases = gate_.cases().size();
     const std::vector<std::optional<CaseTimes>> none(cases);
-    rounds_.assign(static_cast<size_t>(options_.gates * first), {none, none});
+    rounds_.assign(options_.gates * first, {none, none});
     const double pair_s = 2 * gate_.launch_s();
     log_info(fmt::format("{} cases, {} gates of {} pairs of launches: about {}, and fresh pairs of what is suspect",
                          cases, options_.gates, first, human_seconds(options_.gates * first * pair_s)));
@@ -318,7 +319,7 @@ std::string json_of(const std::vector<StudyRow>& rows) {
 
 namespace {
 
-constexpr std::array<std::string_view, kGateRules> kStudied{"ours", "U-test", "ratio", "Welch"};
+constexpr EnumArray<GateRule, std::string_view, kGateRules> kStudied{"ours", "U-test", "ratio", "Welch"};
 constexpr double kOthersLevel = 0.05, kOthersRatio = 1.05;
 
 // One gate's launches; `slowed`: the case whose head is slower by `log_slowdown`.
@@ -382,14 +383,14 @@ bool others_find(GateRule rule, const Blocked& blocked, bool any, size_t slowed)
 
 }  // namespace
 
-std::string_view name_of(GateRule rule) { return kStudied[static_cast<size_t>(rule)]; }
+std::string_view name_of(GateRule rule) { return kStudied[rule]; }
 
 std::vector<StudyRow> study_rules(const Rule& rule, size_t cases, int64_t gates, const std::vector<double>& slowdowns,
                                   uint64_t seed) {
   std::vector<StudyRow> rows;
   for (const MachineNoise& noise : machine_noises())
     for (const double slowdown : slowdowns) {
-      std::array<StudyRow, kGateRules> of_rule;
+      EnumArray<GateRule, StudyRow, kGateRules> of_rule;
       for (size_t r = 0; r < of_rule.size(); ++r) of_rule[r] = {noise.name, static_cast<GateRule>(r), slowdown, gates};
       int pairs = 0;
       for (int64_t gate = 0; gate < gates; ++gate) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "moe/base/enum_array.h"
+
 namespace moe::report {
 namespace {
 
@@ -17,8 +19,7 @@ class PriceList {
     pricer_.price(structure, slices, seconds_);
     without_starts_.price(structure, slices, growing_);
     std::vector<Network> networks(structure.tasks.size(), Network::none);
-    for (const Task& task : structure.tasks)
-      networks[static_cast<size_t>(task.id)] = pricer_.groups()[static_cast<size_t>(task.group)].network;
+    for (const Task& task : structure.tasks) networks[task.id] = pricer_.groups()[task.group].network;
     Json list = Json::array();
     for (size_t i = 0; i < structure.tasks.size(); ++i) {
       const Task& task = structure.tasks[i];
@@ -58,7 +59,7 @@ std::vector<int> degrees_of(const Schedule& schedule, const LayerPricer& pricer)
   const bool apart = schedule.degrees == DegreePolicy::apart || schedule.degrees == DegreePolicy::shared;
   if (!apart || schedule.searched_order || schedule.packs_experts || pricer.shape().rounding == Rounding::lcm)
     return {};
-  std::vector<int> degrees(static_cast<size_t>(std::min(kMostDegree, largest_degree(pricer))));
+  std::vector<int> degrees(std::min(kMostDegree, largest_degree(pricer)));
   std::iota(degrees.begin(), degrees.end(), 1);
   return degrees;
 }
@@ -90,10 +91,9 @@ Json structure_json(const Structure& structure) {
 
 Json contention_json(const Contention& contention) {
   if (contention.none()) return nullptr;
-  std::array<std::array<double, kSlowed>, kSlowed> factors{};
+  EnumArray<Resource, EnumArray<Resource, double, kSlowed>, kSlowed> factors{};
   for (auto& row : factors) row.fill(1);
-  for (const ContentionPair& pair : contention_pairs())
-    factors[static_cast<size_t>(pair.slowed)][static_cast<size_t>(pair.by)] = contention.*pair.factor;
+  for (const ContentionPair& pair : contention_pairs()) factors[pair.slowed][pair.by] = contention.*pair.factor;
   return {{"factors", factors}, {"stalls", contention.stall_s}};
 }
 

@@ -76,9 +76,8 @@ Json tasks_json(const ModelResult& result, std::optional<int> stage, bool stages
   Columns columns;
   const std::vector<Lane>& lanes = result.plan.structure->lanes;
   for (const Task& task : result.plan.tasks()) {
-    const Lane& lane = lanes[static_cast<size_t>(task.lane)];
+    const Lane& lane = lanes[task.lane];
     if (stage && lane.stage != *stage) continue;
-    const auto id = static_cast<size_t>(task.id);
     columns.add_row();
     columns.set("kind", name_of(task.kind));
     columns.set("phase", name_of(task.phase));
@@ -87,8 +86,8 @@ Json tasks_json(const ModelResult& result, std::optional<int> stage, bool stages
     columns.set("chunk", task.chunk);
     columns.set("chunks", task.chunks);
     columns.set("layer", task.layer);
-    columns.set("start_s", rounded(result.timeline.start_s[id], kTimeDigits));
-    columns.set("end_s", rounded(result.timeline.end_s[id], kTimeDigits));
+    columns.set("start_s", rounded(result.timeline.start_s[task.id], kTimeDigits));
+    columns.set("end_s", rounded(result.timeline.end_s[task.id], kTimeDigits));
   }
   return columns.json();
 }

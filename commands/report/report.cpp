@@ -240,13 +240,13 @@ Profile replay_profile(const std::string& name_or_file, const Run& run, const st
 
 Profile without_starts(Profile profile) {
   for (CommRow& row : profile.comm) {
-    const double start_s = cost::price_curve(row).alpha;
+    const double start_s = price_curve(row).alpha;
     for (auto& point : row.points) point[1] = std::max(0.0, point[1] - start_s);
     row.alpha_s = 0;
   }
   for (ComputeRow& row : profile.compute) row.alpha_s = 0;
   for (ModuleRow& row : profile.modules) row.alpha_s = 0;
-  for (TaskRow& row : profile.tasks) row.s_per[static_cast<size_t>(Term::call)] = 0;
+  for (TaskRow& row : profile.tasks) row.s_per[Term::call] = 0;
   profile.task_overhead_s = 0;
   return profile;
 }

@@ -149,8 +149,7 @@ double disturbed_s(const Plan& plan, const std::vector<double>& priced, const Co
                    const SecondsOf& seconds_of) {
   std::vector<double> seconds = priced;
   for (const Task& task : plan.tasks()) {
-    const auto id = static_cast<size_t>(task.id);
-    seconds[id] = seconds_of(task, priced[id]);
+    seconds[task.id] = seconds_of(task, priced[task.id]);
   }
   return timeline_of(plan, seconds, contention).makespan_s;
 }

@@ -6,6 +6,7 @@
 
 #include "commands/reproduce/printed_rows.h"
 #include "moe/base/check.h"
+#include "moe/base/enum_array.h"
 #include "moe/shape/model_file.h"
 
 namespace moe::reproduce {
@@ -46,8 +47,8 @@ std::string_view printed_grid(Testbed testbed) { return testbed == Testbed::a ? 
 std::string_view name_of(BetaOrder order) { return order == BetaOrder::driver ? "driver" : "printed"; }
 std::string_view name_of(BetaUnit unit) { return unit == BetaUnit::byte ? "byte" : "element"; }
 std::string_view name_of(GemmBeta gemm) {
-  static constexpr std::array<std::string_view, 4> kNames{"flop", "mac", "table2", "driver"};
-  return kNames[static_cast<size_t>(gemm)];
+  static constexpr EnumArray<GemmBeta, std::string_view, 4> kNames{"flop", "mac", "table2", "driver"};
+  return kNames[gemm];
 }
 std::string_view name_of(Capacity capacity) { return capacity == Capacity::f_alone ? "f" : "2 f"; }
 std::string_view name_of(AttentionBy attention) { return attention == AttentionBy::gemm ? "gemm" : "driver"; }

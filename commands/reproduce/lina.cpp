@@ -34,8 +34,7 @@ double moe_seconds(const ModelResult& result, Phase phase) {
   std::map<int, std::pair<double, double>> spans;
   for (const Task& task : result.plan.tasks()) {
     if (task.phase != phase || !is_chunked(task.kind)) continue;
-    const size_t id = static_cast<size_t>(task.id);
-    const double start = result.timeline.start_s[id], end = result.timeline.end_s[id];
+    const double start = result.timeline.start_s[task.id], end = result.timeline.end_s[task.id];
     const auto [it, fresh] = spans.try_emplace(task.layer, start, end);
     if (!fresh) it->second = {std::min(it->second.first, start), std::max(it->second.second, end)};
   }
@@ -53,24 +52,21 @@ LinaStep measured(const ModelResult& result, const std::vector<double>& alone_s)
   double overlap = 0, overlap_forward = 0;
   for (const Task& task : result.plan.tasks()) {
     if (!is_alltoall(task)) continue;
-    const size_t id = static_cast<size_t>(task.id);
-    const double seconds = t.end_s[id] - t.start_s[id];
+    const double seconds = t.end_s[task.id] - t.start_s[task.id];
     step.alltoall_s += seconds;
     for (const int other : result.plan.structure->lanes.front().queue) {  // computation
-      const size_t o = static_cast<size_t>(other);
-      const double beside = std::min(t.end_s[id], t.end_s[o]) - std::max(t.start_s[id], t.start_s[o]);
+      const double beside = std::min(t.end_s[task.id], t.end_s[other]) - std::max(t.start_s[task.id], t.start_s[other]);
       overlap += std::max(0.0, beside);
       if (task.phase == Phase::forward) overlap_forward += std::max(0.0, beside);
     }
     if (task.phase == Phase::forward) continue;
     step.alltoall_backward_s += seconds;
-    slowdowns.push_back(seconds / alone_s[static_cast<size_t>(task.id)]);
+    slowdowns.push_back(seconds / alone_s[task.id]);
   }
   const auto& lanes = result.plan.structure->lanes;
-  for (const int id : lanes.front().queue)
-    step.utilization += (t.end_s[static_cast<size_t>(id)] - t.start_s[static_cast<size_t>(id)]) / step.step_s;
+  for (const int id : lanes.front().queue) step.utilization += (t.end_s[id] - t.start_s[id]) / step.step_s;
   for (size_t lane = 1; lane < lanes.size(); ++lane)
-    for (const int id : lanes[lane].queue) step.communication_s += alone_s[static_cast<size_t>(id)];
+    for (const int id : lanes[lane].queue) step.communication_s += alone_s[id];
   if (!slowdowns.empty()) step.slowdown = upper_median(std::move(slowdowns));
   const double forward_s = step.alltoall_s - step.alltoall_backward_s;
   if (step.alltoall_s > 0) step.efficiency = overlap / step.alltoall_s;

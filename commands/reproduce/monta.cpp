@@ -9,6 +9,7 @@
 #include "commands/reproduce/printed_rows.h"
 #include "commands/reproduce/study.h"
 #include "moe/base/check.h"
+#include "moe/base/enum_array.h"
 #include "moe/base/units.h"
 #include "moe/search/layer_search.h"
 #include "moe/shape/model_file.h"
@@ -30,8 +31,8 @@ const PrintedPrimitive& find_row(const std::vector<PrintedPrimitive>& rows, std:
 }  // namespace
 
 std::string_view name_of(MontaStrategy strategy) {
-  static constexpr std::array<std::string_view, 4> kNames{"baseline", "o1", "o2", "o3"};
-  return kNames[static_cast<size_t>(strategy)];
+  static constexpr EnumArray<MontaStrategy, std::string_view, 4> kNames{"baseline", "o1", "o2", "o3"};
+  return kNames[strategy];
 }
 
 double monta_seconds(MontaStrategy strategy, const MontaTimes& t, int chunks) {
@@ -127,8 +128,9 @@ Profile monta_cluster(const Assumptions* assumed) {
 }
 
 std::string_view schedule_of(MontaStrategy strategy) {
-  static constexpr std::array<std::string_view, 4> kNames{"monta-baseline", "monta-o1", "monta-o2", "monta-o3"};
-  return kNames[static_cast<size_t>(strategy)];
+  static constexpr EnumArray<MontaStrategy, std::string_view, 4> kNames{"monta-baseline", "monta-o1", "monta-o2",
+                                                                        "monta-o3"};
+  return kNames[strategy];
 }
 
 MontaExperts monta_experts(const Profile& profile) {
@@ -399,7 +401,7 @@ double even_stall_s(Profile profile, Resource by, int seq, std::array<MontaStrat
   double low = 0, high = 1e-1;
   for (int halving = 0; halving < 40; ++halving) {
     const double middle = (low + high) / 2;
-    profile.contention.stall_s[static_cast<size_t>(Resource::intra)][static_cast<size_t>(by)] = middle;
+    profile.contention.stall_s[Resource::intra][by] = middle;
     const MontaLayer layer(profile, seq);
     const bool slower =
         layer.exchange_s(slower_faster[0], kMontaChunks) > layer.exchange_s(slower_faster[1], kMontaChunks);

@@ -29,7 +29,7 @@ MemoryRequest request_on(const Model& model, int nodes, int ranks_per_node) {
 // Table 3: bytes of a parameter under each of its rows, `d` ranks share them.
 double printed_state_bytes(int zero, double d) {
   constexpr std::array<double, 4> kWhole{16, 4, 2, 0};
-  const double whole = kWhole[static_cast<size_t>(zero)];
+  const double whole = kWhole[zero];
   return whole + (16 - whole) / d;
 }
 
@@ -64,7 +64,7 @@ Comparison states(const Model& model, const MemoryRequest& request) {
     r.shape.parallel.zero = zero;
     const States ours = estimated_states(r);
     const auto add = [&](std::string part, int d, double parameters, double bytes) {
-      c.figures.push_back({{std::string(kZeroNames[static_cast<size_t>(zero)]), std::move(part), fmt::format("{}", d)},
+      c.figures.push_back({{std::string(kZeroNames[zero]), std::move(part), fmt::format("{}", d)},
                            "",
                            printed_state_bytes(zero, d) * parameters,
                            bytes});

@@ -362,7 +362,7 @@ class PairBuilder {
     added.lane = lane;
     added.after = std::move(after);
     seconds_.push_back(sum);
-    structure_.lanes[static_cast<size_t>(lane)].queue.push_back(added.id);
+    structure_.lanes[lane].queue.push_back(added.id);
     structure_.tasks.push_back(std::move(added));
     return structure_.tasks.back().id;
   }

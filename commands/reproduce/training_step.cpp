@@ -73,19 +73,17 @@ Step replayed(const LayerPricer& pricer, ModelShape model, int micro_batches) {
   const Schedule& schedule = find_schedule("ds-moe");
   model.micro_batches = micro_batches;
   ModelDecision decision;
-  decision.backwards.resize(static_cast<size_t>(decided_layers(model)));
+  decision.backwards.resize(decided_layers(model));
   const Plan plan = timed_model_plan(schedule, model, decision);
   const Timeline timeline = timeline_of(plan, price(pricer, plan), pricer.profile().contention);
   const size_t stages = static_cast<size_t>(model.shape.parallel.pp);
   std::vector<std::vector<std::pair<double, double>>> spans(stages);
   std::vector<std::map<std::string_view, double>> costs(stages);
   for (const Task& task : plan.tasks()) {
-    const auto id = static_cast<size_t>(task.id);
-    const Lane& lane = plan.structure->lanes[static_cast<size_t>(task.lane)];
-    const auto stage = static_cast<size_t>(lane.stage);
+    const Lane& lane = plan.structure->lanes[task.lane];
     if (task.kind == TaskKind::recv) continue;  // waits
-    spans[stage].emplace_back(timeline.start_s[id], timeline.end_s[id]);
-    costs[stage][cost_of(task.kind)] += timeline.end_s[id] - timeline.start_s[id];
+    spans[lane.stage].emplace_back(timeline.start_s[task.id], timeline.end_s[task.id]);
+    costs[lane.stage][cost_of(task.kind)] += timeline.end_s[task.id] - timeline.start_s[task.id];
   }
   Step step{.seconds = timeline.makespan_s};
   for (size_t stage = 0; stage < stages; ++stage) {

@@ -216,7 +216,7 @@ std::vector<NsysRange> read_ranges(const Database& database) {
     NsysRange range{.name = row.text(3), .start_ns = row.whole(0), .end_ns = row.whole(1), .thread = row.whole(2)};
     range.nccl = payloads.read(row.bytes(4));
     const auto encloses = [&](int outer) {
-      const NsysRange& around = ranges[static_cast<size_t>(outer)];
+      const NsysRange& around = ranges[outer];
       return around.thread == range.thread && around.end_ns >= range.end_ns;
     };
     while (!open.empty() && !encloses(open.back())) open.pop_back();
@@ -278,7 +278,7 @@ std::vector<Launch> read_launches(const Database& database, const NsysExport& fr
 void set_ranges(const std::vector<Launch>& launches, NsysExport& to) {
   size_t next = 0;
   int innermost = -1;
-  const auto range = [&](int index) -> const NsysRange& { return to.ranges[static_cast<size_t>(index)]; };
+  const auto range = [&](int index) -> const NsysRange& { return to.ranges[index]; };
   for (const Launch& launch : launches) {
     const std::pair at(launch.thread, launch.ns);
     for (; next < to.ranges.size() && std::pair(to.ranges[next].thread, to.ranges[next].start_ns) <= at; ++next)
@@ -334,8 +334,8 @@ std::vector<std::vector<double>> range_seconds(const NsysExport& from, const std
   };
   std::map<std::pair<int64_t, int64_t>, std::map<int, Span>> spans;  // by rank, and by occurrence
   for (const NsysKernel& kernel : from.kernels)
-    for (int r = kernel.range; r >= 0; r = from.ranges[static_cast<size_t>(r)].parent) {
-      if (from.ranges[static_cast<size_t>(r)].name != name) continue;
+    for (int r = kernel.range; r >= 0; r = from.ranges[r].parent) {
+      if (from.ranges[r].name != name) continue;
       const auto [span, is_new] =
           spans[{kernel.process, kernel.device}].try_emplace(r, Span{kernel.start_ns, kernel.end_ns});
       span->second.end_ns = std::max(span->second.end_ns, kernel.end_ns);

@@ -31,8 +31,7 @@ int64_t bytes_in_moe(const Plan& plan) {
   }
   int64_t bytes = 0;
   for (const Task& task : plan.tasks())
-    if (task.kind == TaskKind::gradient && task.id > first && task.id < last)
-      bytes += plan.slices[static_cast<size_t>(task.slice)].bytes();
+    if (task.kind == TaskKind::gradient && task.id > first && task.id < last) bytes += plan.slices[task.slice].bytes();
   return bytes;
 }
 
@@ -45,16 +44,16 @@ Plan phase_of(const Plan& plan, Phase phase) {
   part.tasks.clear();
   for (const Task& task : plan.tasks())
     if (task.runs_in() == phase) {
-      place[static_cast<size_t>(task.id)] = static_cast<int>(part.tasks.size());
+      place[task.id] = static_cast<int>(part.tasks.size());
       part.tasks.push_back(task);
-      alone.works.push_back(plan.works[static_cast<size_t>(task.id)]);
+      alone.works.push_back(plan.works[task.id]);
     }
   const auto renumber = [&](std::vector<int>& ids) {
-    for (int& id : ids) id = place[static_cast<size_t>(id)];
+    for (int& id : ids) id = place[id];
     std::erase(ids, -1);
   };
   for (Task& task : part.tasks) {
-    task.id = place[static_cast<size_t>(task.id)];
+    task.id = place[task.id];
     renumber(task.after);
   }
   for (Lane& lane : part.lanes) renumber(lane.queue);
@@ -66,9 +65,9 @@ Plan phase_of(const Plan& plan, Phase phase) {
 std::vector<double> starts_of(const Plan& plan, const std::vector<double>& end_s) {
   std::vector<double> start_s(end_s.size()), lane_end_s(plan.structure->lanes.size());
   for (const Task& task : plan.tasks()) {
-    double& start = start_s[static_cast<size_t>(task.id)] = lane_end_s[static_cast<size_t>(task.lane)];
-    for (const int id : task.after) start = std::max(start, end_s[static_cast<size_t>(id)]);
-    lane_end_s[static_cast<size_t>(task.lane)] = end_s[static_cast<size_t>(task.id)];
+    double& start = start_s[task.id] = lane_end_s[task.lane];
+    for (const int id : task.after) start = std::max(start, end_s[id]);
+    lane_end_s[task.lane] = end_s[task.id];
   }
   return start_s;
 }
@@ -78,8 +77,8 @@ double moe_seconds(const Plan& plan, const std::vector<double>& end_s, Phase pha
   double begin = std::numeric_limits<double>::infinity(), end = 0;
   for (const Task& task : plan.tasks()) {
     if (task.phase != phase || task.again || !is_chunked(task.kind)) continue;
-    begin = std::min(begin, start_s[static_cast<size_t>(task.id)]);
-    end = std::max(end, end_s[static_cast<size_t>(task.id)]);
+    begin = std::min(begin, start_s[task.id]);
+    end = std::max(end, end_s[task.id]);
   }
   return std::max(0.0, end - begin);
 }
@@ -123,11 +122,10 @@ PlanTimes times_of(const Plan& plan, const LayerPricer& pricer) {
   PlanTimes times;
   double begin_backward_s = both.makespan_s;
   for (const Task& task : plan.tasks()) {
-    const size_t id = static_cast<size_t>(task.id);
     if (task.runs_in() == Phase::forward)
-      times.forward_s = std::max(times.forward_s, both.end_s[id]);
+      times.forward_s = std::max(times.forward_s, both.end_s[task.id]);
     else
-      begin_backward_s = std::min(begin_backward_s, start_s[id]);
+      begin_backward_s = std::min(begin_backward_s, start_s[task.id]);
   }
   times.backward_s = both.makespan_s - times.forward_s;
   if (plan.step.planned) return times;

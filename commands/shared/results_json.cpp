@@ -57,16 +57,15 @@ void add_timeline(Json& json, const Plan& plan, const Timeline& timeline) {
     json["lanes"].push_back(
         {{"name", name_of(lanes[i].kind)}, {"stage", lanes[i].stage}, {"busy_s", timeline.lane_busy_s[i]}});
   for (const Task& task : plan.tasks()) {
-    const size_t id = static_cast<size_t>(task.id);
     json["tasks"].push_back({{"name", name_of(task.kind)},
                              {"phase", name_of(task.runs_in())},
-                             {"stage", lanes[static_cast<size_t>(task.lane)].stage},
+                             {"stage", lanes[task.lane].stage},
                              {"micro_batch", task.micro_batch},
                              {"layer", task.layer},
                              {"chunk", task.chunk},
-                             {"lane", name_of(lanes[static_cast<size_t>(task.lane)].kind)},
-                             {"start_s", timeline.start_s[id]},
-                             {"end_s", timeline.end_s[id]}});
+                             {"lane", name_of(lanes[task.lane].kind)},
+                             {"start_s", timeline.start_s[task.id]},
+                             {"end_s", timeline.end_s[task.id]}});
   }
 }
 

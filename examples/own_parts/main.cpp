@@ -36,7 +36,7 @@ class ReluGate final : public moe::Gate {
  private:
   const float* logits() const { return logits_.products().as<float>(); }
   int64_t logit_of(const moe::Routing& routing, int64_t pair) const {
-    return pair / routing.choices * experts_ + routing.expert[static_cast<size_t>(pair)];
+    return pair / routing.choices * experts_ + routing.expert[pair];
   }
   int64_t experts_;
   moe::GateProjection logits_;

@@ -140,15 +140,15 @@ class Dense {
   measure::WrongElements wrong_rounding(bool tiles) const {
     const HostCopy a(a_.view().part(0, {kSeq, kSeq}), math_.memory());
     std::vector<uint8_t> expected(kSeq * kSeq), found(static_cast<size_t>(2 * rows_ * kSeq));
-    std::vector<float> scales(static_cast<size_t>(fp8_scales(kSeq, kSeq, false)));
+    std::vector<float> scales(fp8_scales(kSeq, kSeq, false));
     cpu_math().round_fp8(matrix(a.view()), {expected.data(), scales.data(), kSeq, kSeq, tiles});
     math_.memory().to_host(out_.view().data(), found.data(), (tiles ? 2 : 1) * rows_ * kSeq);
     measure::WrongElements wrong;
     for (int64_t i = 0; i < kSeq; ++i)
       for (int64_t j = 0; j < kSeq; ++j) {
-        const uint8_t one = expected[static_cast<size_t>(i * kSeq + j)];
+        const uint8_t one = expected[i * kSeq + j];
         const int64_t turned = tiles ? rows_ * kSeq + j * rows_ + i : i * kSeq + j;
-        if (found[static_cast<size_t>(i * kSeq + j)] == one && found[static_cast<size_t>(turned)] == one) continue;
+        if (found[i * kSeq + j] == one && found[turned] == one) continue;
         if (wrong.count++ == 0) wrong.first = fmt::format("FP8 number ({}, {}): expected {:#x}", i, j, one);
       }
     return wrong;

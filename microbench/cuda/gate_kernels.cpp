@@ -25,7 +25,7 @@ RankShape shape_of(const KernelSizes& sizes) {
 
 template <class T>
 std::vector<T> on_host(const Array<T>& there) {
-  std::vector<T> here(static_cast<size_t>(there.size()));
+  std::vector<T> here(there.size());
   there.to_host(here.data());
   return here;
 }
@@ -194,11 +194,11 @@ class Gates {
   measure::WrongElements wrong_assignment() const {
     const Routing::OnDevice& there = routing_.device;
     std::vector<int32_t> slot_of(expected_.row.size(), Routing::kDropped);
-    std::vector<int32_t> pair_of(static_cast<size_t>(there.pair_of.size()), -1);
+    std::vector<int32_t> pair_of(there.pair_of.size(), -1);
     for (size_t pair = 0; pair < slot_of.size(); ++pair) {
       if (expected_.row[pair] == Routing::kDropped) continue;
       slot_of[pair] = expected_.expert[pair] * static_cast<int32_t>(expected_.slots()) + expected_.row[pair];
-      pair_of[static_cast<size_t>(slot_of[pair])] = static_cast<int32_t>(pair);
+      pair_of[slot_of[pair]] = static_cast<int32_t>(pair);
     }
     measure::WrongElements wrong;
     compare_whole("rows of pairs", on_host(there.row), expected_.row, wrong);
@@ -219,7 +219,7 @@ class Gates {
   }
   measure::WrongElements wrong_gradients() const {
     const std::vector<double> d_weight = numbers(d_weight_);
-    std::vector<double> expected(static_cast<size_t>(d_logits_.view().elements()));
+    std::vector<double> expected(d_logits_.view().elements());
     exact_.backward(expected_, d_weight.data(), expected.data(), routing_.experts);
     exact_.add_losses(1, expected.data(), routing_.experts);
     return wrong_numbers("gradients of logits", d_logits_, expected);

@@ -30,7 +30,7 @@ class Orders {
     routing_.fetch();
     layout_.put_on(memory_, RowReader::order, routing_.slots());
     token_of_ = Array<int32_t>(memory_, routing_.device.pair_of.size());
-    tokens_.resize(static_cast<size_t>(token_of_.size()));
+    tokens_.resize(token_of_.size());
     routing_.device.pair_of.to_host(tokens_.data());
     for (int32_t& token : tokens_) token = std::max(token, 0) / static_cast<int32_t>(sizes.top_k);  // empty row: any
     token_of_.from_host(tokens_.data());
@@ -54,9 +54,7 @@ class Orders {
               thrust_gather(data(hidden_), {token_of_.data(), token_of_.size(), static_cast<int64_t>(row) / 16},
                             data(other_), watch_.stream());
             },
-            [this] {
-              return wrong_copies([&](int64_t which) { return tokens_[static_cast<size_t>(which)]; }, hidden_);
-            }),
+            [this] { return wrong_copies([&](int64_t which) { return tokens_[which]; }, hidden_); }),
         kernel(
             "order", own + all, [=, this] { cuda::order_rows(work, r, data(hidden_), rows, width_); },
             [this] { return wrong_ordered(rows_, nullptr); }),

@@ -126,7 +126,7 @@ std::string beginning_of(const std::string& path, size_t bytes) {
   std::string found(bytes, '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(found.data(), static_cast<std::streamsize>(bytes));
-  found.resize(static_cast<size_t>(file.gcount()));
+  found.resize(file.gcount());
   return found;
 }
 

@@ -72,9 +72,8 @@ struct Named {
 /// Returns whether row i of `table` is that of enumerator i, which its `key` holds.
 template <class Table, class Row, class Enum>
 constexpr bool in_enum_order(const Table& table, Enum Row::*key) {
-  for (size_t i = 0; i < std::size(table); ++i)
-    if (static_cast<size_t>(table[i].*key) != i) return false;
-  return true;
+  size_t i = 0;
+  return std::ranges::all_of(table, [&](const auto& row) { return static_cast<size_t>(row.*key) == i++; });
 }
 
 }  // namespace moe

@@ -1,8 +1,8 @@
 #include "moe/base/units.h"
 
-#include <array>
 #include <cmath>
 
+#include "moe/base/enum_array.h"
 #include "moe/base/registry.h"
 
 namespace moe {
@@ -13,16 +13,16 @@ struct DTypeRow {
   DType dtype;
   int bytes;
 };
-constexpr std::array<DTypeRow, 4> kDTypes{{{"float32", DType::float32, 4},
-                                           {"float16", DType::float16, 2},
-                                           {"bfloat16", DType::bfloat16, 2},
-                                           {"float64", DType::float64, 8}}};
+constexpr EnumArray<DType, DTypeRow, 4> kDTypes{{{{"float32", DType::float32, 4},
+                                                  {"float16", DType::float16, 2},
+                                                  {"bfloat16", DType::bfloat16, 2},
+                                                  {"float64", DType::float64, 8}}}};
 static_assert(in_enum_order(kDTypes, &DTypeRow::dtype));
 
 }  // namespace
 
-int bytes_of(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].bytes; }
-std::string_view name_of(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].name; }
+int bytes_of(DType dtype) { return kDTypes[dtype].bytes; }
+std::string_view name_of(DType dtype) { return kDTypes[dtype].name; }
 DType dtype_from(std::string_view name, std::string_view where) { return find_named(kDTypes, name, where).dtype; }
 
 std::string human_seconds(double seconds) {

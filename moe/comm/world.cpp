@@ -11,7 +11,7 @@ namespace {
 std::vector<std::string> gather_from(Communicator& all, const std::string& mine) {
   const auto device = make_cpu_device();
   const auto stream = device->make_stream("gather");
-  std::vector<int64_t> sizes(static_cast<size_t>(all.size()));
+  std::vector<int64_t> sizes(all.size());
   const auto size = static_cast<int64_t>(mine.size());
   all.allgather(&size, sizes.data(), sizeof size, {*stream, {}, "gathering sizes"});
   stream->synchronize();

@@ -18,10 +18,10 @@ void sum_in_order(int sources, Array&& array, int64_t begin, int64_t end, Store&
   for (int64_t at = begin; at < end; at += kPiece) {
     const int64_t count = std::min(kPiece, end - at);
     const T* first = array(0) + at;
-    for (int64_t i = 0; i < count; ++i) piece[static_cast<size_t>(i)] = widened(first[i]);
+    for (int64_t i = 0; i < count; ++i) piece[i] = widened(first[i]);
     for (int source = 1; source < sources; ++source) {
       const T* more = array(source) + at;
-      for (int64_t i = 0; i < count; ++i) piece[static_cast<size_t>(i)] += widened(more[i]);
+      for (int64_t i = 0; i < count; ++i) piece[i] += widened(more[i]);
     }
     if constexpr (std::is_same_v<T, Sums<T>>) {
       store(static_cast<const T*>(piece.data()), at, count);

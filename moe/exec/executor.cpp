@@ -28,18 +28,16 @@ struct Executor::Impl {
   Timed timed = Timed::pass;                            // of what is recorded
   RunTimes times;
 
-  Event& start(int task) { return *marks[static_cast<size_t>(task)].start; }
-  Event& end(int task) { return *marks[static_cast<size_t>(task)].end; }
+  Event& start(int task) { return *marks[task].start; }
+  Event& end(int task) { return *marks[task].end; }
 
   bool mixes_phases = false;  // a forward task is issued behind one of a backward
 
-  bool has(int task) const {
-    return lanes[static_cast<size_t>(structure->tasks[static_cast<size_t>(task)].lane)] != nullptr;
-  }
+  bool has(int task) const { return lanes[structure->tasks[task].lane] != nullptr; }
 
   Stream& wait(const Task& task) {
-    Stream& lane = *lanes[static_cast<size_t>(task.lane)];
-    for (const int before : crossings[static_cast<size_t>(task.id)])
+    Stream& lane = *lanes[task.lane];
+    for (const int before : crossings[task.id])
       if (has(before)) lane.wait(end(before));
     return lane;
   }
@@ -48,7 +46,7 @@ struct Executor::Impl {
   void pass_over(const Task& task) { wait(task).record(end(task.id)); }
 
   void issue(const Task& task, Binding& binding, Pace pace) {
-    const NamedRange range(names[static_cast<size_t>(task.id)]);
+    const NamedRange range(names[task.id]);
     Stream& lane = wait(task);
     const bool paces_itself = task.group != GroupKind::none && task.kind != TaskKind::send;
     const bool held = !paces_itself && !pace.pacer && pace.at_least_s > 0;
@@ -66,7 +64,7 @@ struct Executor::Impl {
   }
 
   void issue_contended(const Task& task, Binding& binding, Pace pace) {
-    Stream& lane = *lanes[static_cast<size_t>(task.lane)];
+    Stream& lane = *lanes[task.lane];
     const auto running = std::make_shared<std::shared_ptr<Pacer::Task>>();
     lane.launch([running, pace](void*) {
       *running = pace.pacer->start({{pace.rank, pace.resource}}, pace.at_least_s);
@@ -87,12 +85,11 @@ struct Executor::Impl {
           if (mixes_phases) pass_over(task);
           continue;
         }
-        const auto id = static_cast<size_t>(task.id);
-        Pace pace{.at_least_s = at_least_s.empty() ? 0.0 : at_least_s[id], .overruns = &overruns};
+        Pace pace{.at_least_s = at_least_s.empty() ? 0.0 : at_least_s[task.id], .overruns = &overruns};
         if (contended.pacer) {
           pace.pacer = contended.pacer;
           pace.rank = contended.rank;
-          pace.resource = contended.resources[id];
+          pace.resource = contended.resources[task.id];
         }
         issue(task, binding, pace);
       }
@@ -125,7 +122,7 @@ struct Executor::Impl {
     for (const Task& task : structure->tasks) {
       if (!has(task.id) || (only && task.runs_in() != *only)) continue;
       const TaskTime time{start(task.id).seconds() - times.begin_s, end(task.id).seconds() - times.begin_s};
-      times.tasks[static_cast<size_t>(task.id)] = time;
+      times.tasks[task.id] = time;
       times.pass = {first ? time.start_s : std::min(times.pass.start_s, time.start_s),
                     std::max(times.pass.end_s, time.end_s)};
       first = false;
@@ -161,7 +158,7 @@ Executor::Executor(Device& device, std::shared_ptr<const Structure> structure, i
   }
   for (const Task& task : impl_->structure->tasks) impl_->names.push_back(task.name());
   for (const Task& task : impl_->structure->tasks)
-    if (impl_->has(task.id)) impl_->marks[static_cast<size_t>(task.id)] = {device.make_event(), device.make_event()};
+    if (impl_->has(task.id)) impl_->marks[task.id] = {device.make_event(), device.make_event()};
   impl_->pass = {device.make_event(), device.make_event()};
 }
 
@@ -225,7 +222,7 @@ void Executor::record(Binding& binding, const std::vector<double>& at_least_s, T
 const RunTimes& Executor::replay(Binding& binding) {
   Impl& impl = *impl_;
   require<BadInput>(!impl.recorded.empty(), "a replay of a pass: found none that was recorded");
-  RecordedWork& work = *impl.recorded.at(static_cast<size_t>(binding.turn()));
+  RecordedWork& work = *impl.recorded.at(binding.turn());
   Stream& first = *impl.own_lanes().front();
   RunTimes& times = impl.times;
   impl.failure->clear();
@@ -256,20 +253,19 @@ void check_issue_order(const Structure& structure) {
     int last = -1;
     for (const int id : structure.lanes[lane].queue) {
       require<WrongResult>(id >= 0 && id < tasks, "lane {} queues task {} of {}", lane, id, tasks);
-      const Task& task = structure.tasks[static_cast<size_t>(id)];
+      const Task& task = structure.tasks[id];
       require<WrongResult>(task.lane == static_cast<int>(lane), "{} belongs to lane {} but is queued on lane {}",
                            task.name(), task.lane, lane);
       require<WrongResult>(id > last, "{} (task {}) is queued after task {}, which is issued later", task.name(), id,
                            last);
       last = id;
-      ++queued[static_cast<size_t>(id)];
+      ++queued[id];
     }
   }
   for (int id = 0; id < tasks; ++id) {
-    const Task& task = structure.tasks[static_cast<size_t>(id)];
+    const Task& task = structure.tasks[id];
     require<WrongResult>(task.id == id, "{} has id {} at place {}", task.name(), task.id, id);
-    require<WrongResult>(queued[static_cast<size_t>(id)] == 1, "{} is on {} lanes' queues, expected 1", task.name(),
-                         queued[static_cast<size_t>(id)]);
+    require<WrongResult>(queued[id] == 1, "{} is on {} lanes' queues, expected 1", task.name(), queued[id]);
     for (const int before : task.after)
       require<WrongResult>(before >= 0 && before < id, "{} (task {}) waits for task {}, which is not issued before it",
                            task.name(), id, before);
@@ -285,22 +281,21 @@ std::vector<std::vector<int>> crossings_of(const Structure& structure) {
   std::vector<std::vector<int>> done_by(structure.tasks.size()), crossings(structure.tasks.size());
   std::vector<int> last_on(lanes, -1);
   for (const Task& task : structure.tasks) {
-    const auto lane = static_cast<size_t>(task.lane);
     std::vector<int> done(lanes, -1);
-    if (last_on[lane] >= 0) done = done_by[static_cast<size_t>(last_on[lane])];
+    if (last_on[task.lane] >= 0) done = done_by[last_on[task.lane]];
     // Later ones come first, since they imply more.
     std::vector<int> after = task.after;
     std::sort(after.rbegin(), after.rend());
     for (const int before : after) {
-      const auto other = static_cast<size_t>(structure.tasks[static_cast<size_t>(before)].lane);
+      const auto other = static_cast<size_t>(structure.tasks[before].lane);
       if (done[other] >= before) continue;
-      crossings[static_cast<size_t>(task.id)].push_back(before);
-      const std::vector<int>& implied = done_by[static_cast<size_t>(before)];
+      crossings[task.id].push_back(before);
+      const std::vector<int>& implied = done_by[before];
       for (size_t l = 0; l < lanes; ++l) done[l] = std::max(done[l], implied[l]);
     }
-    done[lane] = task.id;
-    last_on[lane] = task.id;
-    done_by[static_cast<size_t>(task.id)] = std::move(done);
+    done[task.lane] = task.id;
+    last_on[task.lane] = task.id;
+    done_by[task.id] = std::move(done);
   }
   return crossings;
 }

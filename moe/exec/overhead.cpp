@@ -34,7 +34,7 @@ int add(Structure& structure, int lane, std::vector<int> after) {
   task.chunk = task.id;
   task.lane = lane;
   task.after = std::move(after);
-  structure.lanes[static_cast<size_t>(lane)].queue.push_back(task.id);
+  structure.lanes[lane].queue.push_back(task.id);
   structure.tasks.push_back(std::move(task));
   return structure.tasks.back().id;
 }
@@ -123,7 +123,7 @@ double measure_task_s(const Measured& what) {
 
 double measure_crossing_s(const Measured& what) {
   const auto structure = std::make_shared<const Structure>(ping_pong(100));
-  std::vector<std::vector<double>> gaps(static_cast<size_t>(what.ranks));
+  std::vector<std::vector<double>> gaps(what.ranks);
   run_on_ranks(what, structure, [&](size_t rank, size_t, const RunTimes& times) {
     for (size_t id = 1; id < times.tasks.size(); ++id)
       gaps[rank].push_back(times.tasks[id].start_s - times.tasks[id - 1].end_s);

@@ -40,9 +40,7 @@ std::string lane_name(const Lane& lane, bool several_stages) {
 // Returns whether a place is among the first and last `shown` of `count`.
 bool is_at_an_end(int place, int count, int shown) { return place < shown - shown / 2 || place >= count - shown / 2; }
 
-const Lane& lane_of(const Plan& plan, int task) {
-  return plan.structure->lanes[static_cast<size_t>(plan.tasks()[static_cast<size_t>(task)].lane)];
-}
+const Lane& lane_of(const Plan& plan, int task) { return plan.structure->lanes[plan.tasks()[task].lane]; }
 
 bool is_shown(const TraceGroup& group, const Lane& lane) { return group.stage < 0 || group.stage == lane.stage; }
 
@@ -87,7 +85,7 @@ class EventWriter {
     // Arrows come behind the slices: one is bound to the slice that is open when its event is read.
     for (const Task& task : plan.tasks())
       for (const int from : awaited(*plan.structure, task))
-        if (is_shown(group, task, extent_) && is_shown(group, plan.tasks()[static_cast<size_t>(from)], extent_))
+        if (is_shown(group, task, extent_) && is_shown(group, plan.tasks()[from], extent_))
           arrow(group, from, task.id, pid);
   }
 
@@ -97,8 +95,7 @@ class EventWriter {
   }
 
   void complete(const TraceGroup& group, const CriticalPath& path, const Task& task, int pid) {
-    const size_t id = static_cast<size_t>(task.id);
-    const int64_t start = nanoseconds(group.start_s[id]), end = nanoseconds(group.end_s[id]);
+    const int64_t start = nanoseconds(group.start_s[task.id]), end = nanoseconds(group.end_s[task.id]);
     std::string name{name_of(task.kind)};
     if (task.chunks > 1) name += fmt::format(" {}", task.chunk + 1);  // the viewer colours names but for numbers alike
     if (task.slice >= 0) name += fmt::format(" slice {}", task.slice + 1);
@@ -107,16 +104,17 @@ class EventWriter {
     std::string args = fmt::format(R"("phase":"{}","layer":{},"chunk":{},"chunks":{},"task":{})", name_of(task.phase),
                                    task.layer, task.chunk, task.chunks, task.id);
     if (group.plan->micro_batches > 1) args += fmt::format(R"(,"micro_batch":{})", task.micro_batch + 1);
-    const Work& work = group.plan->works[static_cast<size_t>(task.id)];
+    const Work& work = group.plan->works[task.id];
     if (work.bytes > 0) args += fmt::format(R"(,"bytes":{:.0f})", work.bytes);
     if (work.bytes > 0 && end > start)
       args += fmt::format(R"(,"GB/s":{:.4g})", work.bytes / static_cast<double>(end - start));
     if (work.flops > 0) args += fmt::format(R"(,"flops":{:.0f})", work.flops);
-    args += fmt::format(R"(,"critical":{},"slack_us":{})", path.on_path[id] ? "true" : "false",
-                        microseconds(nanoseconds(path.slack_s[id])));
+    args += fmt::format(R"(,"critical":{},"slack_us":{})", path.on_path[task.id] ? "true" : "false",
+                        microseconds(nanoseconds(path.slack_s[task.id])));
     if (group.predicted != nullptr)
-      args += fmt::format(R"(,"predicted_us":{})",
-                          microseconds(nanoseconds(group.predicted->end_s[id] - group.predicted->start_s[id])));
+      args +=
+          fmt::format(R"(,"predicted_us":{})",
+                      microseconds(nanoseconds(group.predicted->end_s[task.id] - group.predicted->start_s[task.id])));
     event(R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"cat":"{}","name":"{}","args":{{{}}}}})", pid, task.lane + 1,
           microseconds(start), microseconds(end - start), name_of(task.phase), name, args);
   }

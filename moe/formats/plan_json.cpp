@@ -85,7 +85,7 @@ Json task_json(const Plan& plan, const Task& task) {
   const bool by_rows = !traits_of(plan.structure->flow).home_by_peers || !comes_home(task.kind);
   const Rows rows = plan.rows_of(task);
   if (is_chunked(task.kind) && by_rows) json["rows"] = {rows.begin, rows.end};
-  const Work& work = plan.works[static_cast<size_t>(task.id)];
+  const Work& work = plan.works[task.id];
   if (work.op != Op::none) json["op"] = name_of(work.op);
   if (work.bytes > 0) json["bytes"] = work.bytes;
   if (work.flops > 0) json["flops"] = work.flops;
@@ -285,7 +285,7 @@ DenseLayers dense_from(const TableReader& document, const Plan& plan) {
   const TableReader n = document.table("dense", kDenseKeys);
   DenseLayers dense{n.integer("hidden", from_to(1, kMostSize)), std::vector<bool>(static_cast<size_t>(plan.layers))};
   for_each_item(n, "layers", [&](const ConfigValue& item, std::string_view name) {
-    dense.is[static_cast<size_t>(n.integer_of(item, name, from_to(0, plan.layers - 1)))] = true;
+    dense.is[n.integer_of(item, name, from_to(0, plan.layers - 1))] = true;
   });
   if (dense.in(0, plan.layers) == plan.layers) n.fail(n.value("layers"), "layers", "one with experts among them");
   dense_case(plan.shape, dense.hidden);  // checked
@@ -425,7 +425,7 @@ std::vector<GradientSlice> slices_from(const TableReader& document, const std::v
   for (const TableReader& n : objects(document, "slices", kSliceKeys)) {
     GradientSlice s;
     s.gradient = count(n, "gradient", 0, static_cast<int>(gradients.size()) - 1);
-    s.end = n.integer("end", from_to(0, reached[static_cast<size_t>(s.gradient)]));
+    s.end = n.integer("end", from_to(0, reached[s.gradient]));
     s.begin = n.integer("begin", from_to(0, s.end));
     slices.push_back(s);
   }

@@ -16,9 +16,7 @@ namespace {
 // Meanings of the tasks' letters.
 constexpr std::array<std::string_view, 26> kMeanings = [] {
   std::array<std::string_view, 26> meanings{};
-  const auto set = [&](char letter, std::string_view meaning) {
-    meanings[static_cast<size_t>(letter - 'A')] = meaning;
-  };
+  const auto set = [&](char letter, std::string_view meaning) { meanings[letter - 'A'] = meaning; };
   set('M', "MP collective");
   set('A', "attention");
   set('T', "gate");
@@ -49,16 +47,15 @@ constexpr std::array<std::string_view, 26> kMeanings = [] {
 }();
 // Returns for each cell the task that covers most of it, -1 where idle time does.
 std::vector<int> cells_of(const Lane& lane, const Timeline& t, double begin, double cell_s, int width) {
-  std::vector<int> cells(static_cast<size_t>(width), -1);
+  std::vector<int> cells(width, -1);
   std::vector<double> most(cells.size(), 0), covered(cells.size(), 0);
   for (const int id : lane.queue) {
-    const double from = (t.start_s[static_cast<size_t>(id)] - begin) / cell_s;
-    const double to = (t.end_s[static_cast<size_t>(id)] - begin) / cell_s;
+    const double from = (t.start_s[id] - begin) / cell_s;
+    const double to = (t.end_s[id] - begin) / cell_s;
     for (int c = std::max(0, static_cast<int>(from)); c < std::min<double>(width, to); ++c) {
-      const size_t cell = static_cast<size_t>(c);
       const double share = std::min(to, c + 1.0) - std::max(from, double(c));
-      covered[cell] += share;
-      if (share > most[cell]) most[cell] = share, cells[cell] = id;
+      covered[c] += share;
+      if (share > most[c]) most[c] = share, cells[c] = id;
     }
   }
   for (size_t c = 0; c < cells.size(); ++c)
@@ -90,12 +87,11 @@ std::string lanes_text(const DrawnTimeline& drawn, double begin, double cell_s, 
   for (const Lane& lane : structure.lanes) {
     if (lane.queue.empty()) continue;
     double busy = 0;
-    for (const int id : lane.queue)
-      busy += timeline.end_s[static_cast<size_t>(id)] - timeline.start_s[static_cast<size_t>(id)];
+    for (const int id : lane.queue) busy += timeline.end_s[id] - timeline.start_s[id];
     text += fmt::format("{:<8}|", name_of(lane.kind));
     int previous = -1;
     for (const int id : cells_of(lane, timeline, begin, cell_s, width)) {
-      const char letter = id < 0 ? '.' : traits_of(structure.tasks[static_cast<size_t>(id)].kind).letter;
+      const char letter = id < 0 ? '.' : traits_of(structure.tasks[id].kind).letter;
       text += id == previous ? static_cast<char>(std::tolower(letter)) : letter;
       if (id >= 0) used.insert(letter);
       previous = id;
@@ -133,7 +129,7 @@ std::string text_gantt(const std::vector<DrawnTimeline>& all, int width) {
   const auto most = static_cast<size_t>(output_columns_up_to(kMostColumns) - 2);  // and the comma
   std::string line;
   for (const char letter : used) {
-    const std::string meaning = fmt::format("{} {}", letter, kMeanings[static_cast<size_t>(letter - 'A')]);
+    const std::string meaning = fmt::format("{} {}", letter, kMeanings[letter - 'A']);
     const bool fits = line.size() + meaning.size() + 2 <= most;
     if (!fits) text += std::exchange(line, "") + ",\n";
     line += (line.empty() ? "" : ", ") + meaning;

@@ -3,8 +3,8 @@
 #include <array>
 #include <optional>
 
-#include "moe/layer/attention_parts.h"
-#include "moe/layer/latent_attention.h"
+#include "moe/layer/detail/attention_parts.h"
+#include "moe/layer/detail/latent_attention.h"
 #include "moe/layer/norm.h"
 
 namespace moe {
@@ -56,8 +56,8 @@ class ShardedAttention final : public Attention {
     keys_values_weights(input, gradients, into);
   }
 
-  TensorView own_keys_values(Phase phase) override { return held_.own[static_cast<size_t>(phase)].all; }
-  TensorView all_keys_values(Phase phase) override { return held_.gathered[static_cast<size_t>(phase)].all; }
+  TensorView own_keys_values(Phase phase) override { return held_.own[phase].all; }
+  TensorView all_keys_values(Phase phase) override { return held_.gathered[phase].all; }
 
   void forward(TensorView input, TensorView out) override {
     if (!shares_) keys_values(input);

@@ -1,4 +1,4 @@
-#include "moe/layer/attention_parts.h"
+#include "moe/layer/detail/attention_parts.h"
 
 #include <cmath>
 #include <fmt/format.h>
@@ -70,12 +70,11 @@ HeldKeysValues::HeldKeysValues(const PartSetup& setup, HeadWidths widths) {
   };
   const int ranks = setup.rank.shape.parallel.cp;
   const auto make_phase = [&](Phase phase, Lifetime all, Lifetime apart) {
-    const auto p = static_cast<size_t>(phase);
-    gathered[p] = make(all, "", phase, ranks);
-    own[p] = ranks > 1 ? make(apart, "own ", phase, 1) : gathered[p];
+    gathered[phase] = make(all, "", phase, ranks);
+    own[phase] = ranks > 1 ? make(apart, "own ", phase, 1) : gathered[phase];
     for (Attention* part : setup.parts_before) {
       const TensorView of_part = part->own_keys_values(phase);
-      before[p].push_back({of_part.part(0, {tokens, keys}), of_part.part(tokens * keys, {tokens, values})});
+      before[phase].push_back({of_part.part(0, {tokens, keys}), of_part.part(tokens * keys, {tokens, values})});
     }
   };
   make_phase(Phase::forward, Lifetime::kept, Lifetime::dense_forward);

@@ -12,7 +12,7 @@ void require_runnable(const Plan& plan) {
 
 void require_same_plan(Communicator& everyone, const Plan& plan) {
   const uint64_t mine = plan.hash();
-  std::vector<uint64_t> all(static_cast<size_t>(everyone.size()));
+  std::vector<uint64_t> all(everyone.size());
   const auto stream = make_cpu_device()->make_stream("plan hash");
   everyone.allgather(&mine, all.data(), sizeof mine, {*stream, {}, "comparing plans"});
   stream->synchronize();
@@ -117,8 +117,8 @@ void LayerBinding::begin_pass() {
 void LayerBinding::issue(const Task& task, Stream& stream, Pace pace) {
   if (task.id == 0) begin_pass();
   const Row& row = row_of(task);
-  if (row.exchange != nullptr) return row.exchange(*this, task, {stream, pace, names_[static_cast<size_t>(task.id)]});
-  const Task* own = &plan_.plan.tasks()[static_cast<size_t>(task.id)];
+  if (row.exchange != nullptr) return row.exchange(*this, task, {stream, pace, names_[task.id]});
+  const Task* own = &plan_.plan.tasks()[task.id];
   stream.launch([this, own, compute = row.compute](void* native) {
     layer_.math().use(native);
     compute(*this, *own);
@@ -133,7 +133,7 @@ void LayerBinding::settle(const Task& task, Stream& stream) {
 
 void LayerBinding::sum_gradient(const Task& task, CommCall call) {
   // Slices may end inside an element; cut alike on both sides, they still cover each element once.
-  const GradientSlice& slice = plan_.plan.slices[static_cast<size_t>(task.slice)];
+  const GradientSlice& slice = plan_.plan.slices[task.slice];
   const DType dtype = layer_.shape.dtype();
   const int64_t begin = slice.begin / bytes_of(dtype), end = slice.end / bytes_of(dtype);
   const bool experts = task.kind == TaskKind::expert_gradient;
@@ -189,8 +189,8 @@ void DenseBinding::issue(const Task& task, Stream& stream, Pace pace) {
   const auto* row = std::ranges::find(kRows, task.kind, &Row::kind);
   require<WrongResult>(row != kRows.end(), "{}: a task that a dense layer does not know", task.name());
   if (task.id == 0) layer_.gradients.begin_pass();
-  if (row->exchange != nullptr) return row->exchange(*this, task, {stream, pace, names_[static_cast<size_t>(task.id)]});
-  const Task* own = &plan_.tasks()[static_cast<size_t>(task.id)];
+  if (row->exchange != nullptr) return row->exchange(*this, task, {stream, pace, names_[task.id]});
+  const Task* own = &plan_.tasks()[task.id];
   stream.launch([this, own, compute = row->compute](void* native) {
     layer_.math().use(native);
     compute(*this, *own);

@@ -22,13 +22,13 @@ struct Piece {
 
 // Returns the pieces of every rank's block, rank by rank, a weight after the other.
 std::vector<std::vector<Piece>> pieces_of(std::span<const Parameter> weights, TensorView scratch, int ranks) {
-  std::vector<std::vector<Piece>> blocks(static_cast<size_t>(ranks));
+  std::vector<std::vector<Piece>> blocks(ranks);
   int64_t at = 0;
   for (int rank = 0; rank < ranks; ++rank)
     for (const Parameter& p : weights) {
       const OwnElements own = weight_share(p.axes, rank, ranks).elements;
       for (int64_t plane = 0; plane < p.axes[0].count; ++plane, at += own.count)
-        blocks[static_cast<size_t>(rank)].push_back(
+        blocks[rank].push_back(
             {p.value.part(plane * own.every + own.first, {own.count}), scratch.part(at, {own.count})});
     }
   return blocks;

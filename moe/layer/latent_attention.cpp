@@ -1,10 +1,10 @@
-#include "moe/layer/latent_attention.h"
+#include "moe/layer/detail/latent_attention.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 #include <optional>
 
-#include "moe/layer/attention_parts.h"
+#include "moe/layer/detail/attention_parts.h"
 #include "moe/layer/norm.h"
 #include "moe/tensor/element.h"
 #include "moe/tensor/host_copy.h"
@@ -136,8 +136,8 @@ class ShardedLatentAttention final : public Attention {
     keys_values_weights(input, gradients, into);
   }
 
-  TensorView own_keys_values(Phase phase) override { return held_.own[static_cast<size_t>(phase)].all; }
-  TensorView all_keys_values(Phase phase) override { return held_.gathered[static_cast<size_t>(phase)].all; }
+  TensorView own_keys_values(Phase phase) override { return held_.own[phase].all; }
+  TensorView all_keys_values(Phase phase) override { return held_.gathered[phase].all; }
 
   void forward(TensorView input, TensorView out) override {
     if (!shares_) keys_values(input);

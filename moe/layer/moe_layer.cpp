@@ -63,7 +63,7 @@ LayerComms LayerComms::split(Communicator& world, const ParallelShape& parallel)
     const auto kind = static_cast<GroupKind>(k);
     if (kind == GroupKind::world) continue;  // of all stages
     const int colour = kind == GroupKind::none ? 0 : members(parallel, kind, world.rank()).front();
-    comms.by_kind_[static_cast<size_t>(k)] = world.split(colour, world.rank());
+    comms.by_kind_[k] = world.split(colour, world.rank());
   }
   return comms;
 }
@@ -191,13 +191,13 @@ std::vector<double> load_on(const MoeLayer& rank) {
   const int64_t own_pairs = r.group_tokens * r.choices, group = rank.shape().own_group;
   std::vector<double> load(kCounts + static_cast<size_t>(r.experts));
   for (int64_t p = group * own_pairs; p < (group + 1) * own_pairs; ++p) {
-    const int32_t expert = r.expert[static_cast<size_t>(p)];
+    const int32_t expert = r.expert[p];
     if (expert < 0) continue;  // Expert Choice: not taken
-    ++load[kCounts + static_cast<size_t>(expert)], ++load[pairs];
-    load[dropped] += r.row[static_cast<size_t>(p)] == Routing::kDropped;
+    ++load[kCounts + expert], ++load[pairs];
+    load[dropped] += r.row[p] == Routing::kDropped;
   }
   for (int64_t e = group * r.experts; e < (group + 1) * r.experts; ++e) {
-    const auto rows = static_cast<double>(r.filled[static_cast<size_t>(e)]);
+    const auto rows = static_cast<double>(r.filled[e]);
     load[filled] += rows;
     load[most_filled] = std::max(load[most_filled], rows);
   }

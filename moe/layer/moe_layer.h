@@ -12,12 +12,12 @@
 //
 // Loss = sum over all distinct tokens of <y, dY>, and the gate's auxiliary losses; gradients are its derivatives, each
 // summed (not averaged) over the ranks that `Parameter::summed_over` names.
-#include <array>
 #include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "moe/base/enum_array.h"
 #include "moe/comm/communicator.h"
 #include "moe/layer/attention.h"
 #include "moe/layer/dispatchers/dispatcher.h"
@@ -42,10 +42,10 @@ class LayerComms {
 
   /// Returns the communicator of a kind. `none` is the whole stage, every rank of this layer, and so is `stage`, for a
   /// lane of its own. `world` is not here.
-  Communicator& of(GroupKind kind) const { return *by_kind_[static_cast<size_t>(kind)]; }
+  Communicator& of(GroupKind kind) const { return *by_kind_[kind]; }
 
  private:
-  std::array<std::shared_ptr<Communicator>, kGroupKinds> by_kind_;
+  EnumArray<GroupKind, std::shared_ptr<Communicator>, kGroupKinds> by_kind_;
 };
 
 /// Keeps what a rank has split, for layers that run in turns: NCCL takes half a second a communicator.

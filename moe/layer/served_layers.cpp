@@ -123,9 +123,9 @@ void ServedLayers::gate(int number) {
   LayerState& own = layer(number);
   if (own.parts.gate_norm) own.parts.gate_norm->forward(own.buffers.forward.gate_input, own.buffers.normed);
   own.parts.gate->forward(own.buffers.normed, own.routing);
-  chosen_.choices[static_cast<size_t>(number)] = own.routing.expert;
+  chosen_.choices[number] = own.routing.expert;
   std::ranges::fill(pass(number).own_counts, 0);
-  for (const int32_t expert : own.routing.expert) ++pass(number).own_counts[static_cast<size_t>(expert)];
+  for (const int32_t expert : own.routing.expert) ++pass(number).own_counts[expert];
 }
 
 void ServedLayers::estimate(int number) {
@@ -176,7 +176,7 @@ ExpertPlacement ServedLayers::decode(const std::vector<double>& decision) const 
 }
 
 ExpertPlacement ServedLayers::decided(int number, bool behind_gate) const {
-  const Pass& own = passes_[static_cast<size_t>(number)];
+  const Pass& own = passes_[number];
   if (behind_gate && std::ranges::any_of(own.decisions[kBehindGate], [](double d) { return d != kNone; }))
     return decode(own.decisions[kBehindGate]);
   return own.is_estimated ? decode(own.decisions[kBeforeGate]) : home_;
@@ -185,8 +185,8 @@ ExpertPlacement ServedLayers::decided(int number, bool behind_gate) const {
 void ServedLayers::swap(int number, bool behind_gate) {
   const int device = comms_.of(GroupKind::ep).rank();
   const ExpertPlacement placement = decided(number, behind_gate);
-  std::vector<Slot>& slots = slots_[static_cast<size_t>(number % 2)];
-  for (const HostedExpert& hosted : placement.devices[static_cast<size_t>(device)]) {
+  std::vector<Slot>& slots = slots_[number % 2];
+  for (const HostedExpert& hosted : placement.devices[device]) {
     const int expert = hosted.expert;
     const auto has = [&](const Slot& slot) { return slot.layer == number && slot.expert == expert; };
     if (home_.holds(device, expert) || std::ranges::any_of(slots, has)) continue;
@@ -204,8 +204,8 @@ void ServedLayers::swap(int number, bool behind_gate) {
 Expert& ServedLayers::find(int number, int expert) {
   const ShardRange& at_home = layer(number).shape.experts;
   if (expert >= at_home.first && expert < at_home.first + at_home.count)
-    return *at_home_[static_cast<size_t>(number)][static_cast<size_t>(expert - at_home.first)].expert;
-  for (Slot& slot : slots_[static_cast<size_t>(number % 2)])
+    return *at_home_[number][expert - at_home.first].expert;
+  for (Slot& slot : slots_[number % 2])
     if (slot.layer == number && slot.expert == expert) return *slot.held.expert;
   throw WrongResult(fmt::format("layer {}: expert {} is not on device {}, which computes some of its rows", number,
                                 expert, layer(number).shape.rank));
@@ -231,7 +231,7 @@ void ServedLayers::set_sizes(int number) {
   own.first_replica.assign(1, 0);
   for (const auto& device : own.placement.devices) {
     int next = own.first_replica.back();
-    for (const HostedExpert& hosted : device) replicas[static_cast<size_t>(hosted.expert)].push_back(next++);
+    for (const HostedExpert& hosted : device) replicas[hosted.expert].push_back(next++);
     own.first_replica.push_back(next);
   }
   const auto all = static_cast<size_t>(own.first_replica.back());
@@ -252,9 +252,9 @@ void ServedLayers::set_sizes(int number) {
   own.receive_bytes.assign(ranks, 0);
   for (size_t r = 0; r < ranks; ++r) {
     for (int v = own.first_replica[r]; v < own.first_replica[r + 1]; ++v)
-      own.send_bytes[r] += own.rows[rank * all + static_cast<size_t>(v)] * row_bytes;
+      own.send_bytes[r] += own.rows[rank * all + v] * row_bytes;
     for (int v = own.first_replica[rank]; v < own.first_replica[rank + 1]; ++v)
-      own.receive_bytes[r] += own.rows[r * all + static_cast<size_t>(v)] * row_bytes;
+      own.receive_bytes[r] += own.rows[r * all + v] * row_bytes;
   }
   set_rows(number, replicas);
 }
@@ -287,14 +287,13 @@ void ServedLayers::set_rows(int number, const std::vector<std::vector<int>>& rep
   home.streams = 1;
   home.experts = shape.experts;
   for (int d = 0; d < ranks(); ++d)
-    for (int v = own.first_replica[static_cast<size_t>(d)]; v < own.first_replica[static_cast<size_t>(d) + 1]; ++v)
-      home.cells.push_back({0, v, d});
+    for (int v = own.first_replica[d]; v < own.first_replica[d + 1]; ++v) home.cells.push_back({0, v, d});
   own.home = std::make_unique<RowLayout>(std::move(home));
   own.home->set_counts(sent);
   int64_t padded = 0;
   for (int v = own.first_replica[rank]; v < own.first_replica[rank + 1]; ++v) {
     int64_t rows = 0;
-    for (size_t r = 0; r < home_.devices.size(); ++r) rows += own.rows[r * all + static_cast<size_t>(v)];
+    for (size_t r = 0; r < home_.devices.size(); ++r) rows += own.rows[r * all + v];
     padded = std::max(padded, in_blocks(rows));
   }
   const int64_t received = std::reduce(own.receive_bytes.begin(), own.receive_bytes.end());
@@ -331,7 +330,7 @@ void ServedLayers::experts(int number) {
       rows = 0;
       for (size_t r = 0; r < home_.devices.size(); ++r)
         for (int other = first; other < end; ++other) {
-          const int64_t count = own.rows[r * all + static_cast<size_t>(other)];
+          const int64_t count = own.rows[r * all + other];
           if (other == v) visit(at, rows, count), rows += count;
           at += count;
         }
@@ -340,7 +339,7 @@ void ServedLayers::experts(int number) {
     if (rows == 0) continue;
     const int64_t padded = in_blocks(rows);
     std::memset(rows_in_.at(rows * m), 0, static_cast<size_t>((padded - rows) * m * bytes_of(shape.dtype())));
-    Expert& expert = find(number, own.placement.devices[rank][static_cast<size_t>(v - first)].expert);
+    Expert& expert = find(number, own.placement.devices[rank][v - first].expert);
     constexpr std::array kBlock{Rows{0, kRowBlock}};
     for (int64_t row = 0; row < padded; row += kRowBlock) {
       expert.begin_forward();
@@ -377,7 +376,7 @@ ServingBinding::ServingBinding(ServedLayers& layers, const Plan& plan)
 
 void ServingBinding::issue(const Task& task, Stream& stream, Pace pace) {
   using enum TaskKind;
-  const CommCall call{stream, pace, names_[static_cast<size_t>(task.id)]};
+  const CommCall call{stream, pace, names_[task.id]};
   const bool schedules = layers_.comms_.of(GroupKind::ep).rank() == 0;
   const int layer = task.layer;
   const auto computes = [&](auto method, auto... more) {
@@ -388,7 +387,7 @@ void ServingBinding::issue(const Task& task, Stream& stream, Pace pace) {
       layers_.pass(static_cast<int>(i)).is_estimated = served_[i - 1].estimates_next;
   switch (task.kind) {
     case attention:
-      return stream.launch([&state = layers_.layer(layer), &own = plan_.tasks()[static_cast<size_t>(task.id)]](void*) {
+      return stream.launch([&state = layers_.layer(layer), &own = plan_.tasks()[task.id]](void*) {
         layer::AttentionPart(state).attention(own);
       });
     case gate:
@@ -416,7 +415,7 @@ void ServingBinding::issue(const Task& task, Stream& stream, Pace pace) {
 void ServingBinding::communicate(const Task& task, const CommCall& call) {
   using enum TaskKind;
   Communicator& ep = layers_.comms_.of(GroupKind::ep);
-  const ServedLayer& served = served_[static_cast<size_t>(task.layer)];
+  const ServedLayer& served = served_[task.layer];
   ServedLayers::Pass& own = layers_.pass(task.layer);
   const CommCall beside{call.stream, {}, call.task};
   const auto bytes = [](const auto& numbers) { return static_cast<int64_t>(std::span(numbers).size_bytes()); };
@@ -445,7 +444,7 @@ void ServingBinding::communicate(const Task& task, const CommCall& call) {
 }
 
 void ServingBinding::settle(const Task& task, Stream& stream) {
-  const bool checks = served_[static_cast<size_t>(task.layer)].checks;
+  const bool checks = served_[task.layer].checks;
   if (task.kind != (checks ? TaskKind::serve_broadcast : TaskKind::gate)) return;
   if (!checks) {
     ServedLayers::Pass& own = layers_.pass(task.layer);

@@ -29,7 +29,7 @@ class HostExperts {
 
   HostExperts(const LayerCase& shape, int layers, const LayerSeed& seed);
   std::span<const TensorView> weights(int layer, int expert) const {
-    return experts_[static_cast<size_t>(layer * of_layer_ + expert)].weights;
+    return experts_[layer * of_layer_ + expert].weights;
   }
 
  private:
@@ -65,7 +65,7 @@ class ServedLayers {
   TensorView input() const { return layers_.front()->input(); }
   TensorView output() const { return layers_.back()->output(); }
   /// Shows the last batch's placement of a layer.
-  const ExpertPlacement& placement(int layer) const { return passes_[static_cast<size_t>(layer)].placement; }
+  const ExpertPlacement& placement(int layer) const { return passes_[layer].placement; }
   /// Shows the experts that this rank's tokens chose in the last batch.
   const RoutingTrace& chosen() const { return chosen_; }
   const ServedCounts& counts() const { return counts_; }
@@ -97,8 +97,8 @@ class ServedLayers {
     bool was_used = false;
   };
   int ranks() const { return static_cast<int>(home_.devices.size()); }
-  Pass& pass(int layer) { return passes_[static_cast<size_t>(layer)]; }
-  LayerState& layer(int layer) { return layers_[static_cast<size_t>(layer)]->state(); }
+  Pass& pass(int layer) { return passes_[layer]; }
+  LayerState& layer(int layer) { return layers_[layer]->state(); }
 
   // Tasks; on their stream's thread.
   void gate(int layer);

@@ -28,8 +28,7 @@ double difference(const T* part, const std::array<ShardRange, 3>& axes, std::spa
   for (int64_t i = a.first; i < a.first + a.count; ++i)
     for (int64_t j = b.first; j < b.first + b.count; ++j)
       for (int64_t k = c.first; k < c.first + c.count; ++k)
-        worst = worse(worst, std::abs(static_cast<double>(*part++) -
-                                      whole[static_cast<size_t>((i * b.total + j) * c.total + k)]));
+        worst = worse(worst, std::abs(static_cast<double>(*part++) - whole[(i * b.total + j) * c.total + k]));
   return worst;
 }
 

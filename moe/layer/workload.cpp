@@ -28,7 +28,7 @@ struct Draws {
   }
   // Returns 0 to n - 1 in an order of its own for each `first` = n, 2 n, ...
   std::vector<int64_t> shuffled(int64_t n, std::string_view of, int64_t first) const {
-    std::vector<int64_t> order(static_cast<size_t>(n));
+    std::vector<int64_t> order(n);
     std::iota(order.begin(), order.end(), 0);
     std::ranges::sort(order, {}, [&](int64_t i) { return bits(of, first + i); });
     return order;
@@ -44,8 +44,7 @@ void balance(const Routing& r, const Draws& draws, int64_t first_token, int32_t*
   for (int64_t i = 0; i < r.group_tokens; ++i)
     for (int64_t c = 0; c < r.choices; ++c) {
       const int64_t place = (i < whole ? i : (i - whole) * r.choices) + c;
-      experts[tokens[static_cast<size_t>(i)] * r.choices + c] =
-          static_cast<int32_t>(names[static_cast<size_t>(place % r.experts)]);
+      experts[tokens[i] * r.choices + c] = static_cast<int32_t>(names[place % r.experts]);
     }
 }
 
@@ -53,7 +52,7 @@ void draw(const std::vector<double>& weights, const Draws& draws, int64_t token,
   std::vector<std::pair<double, int32_t>> keys;
   const auto all = static_cast<int64_t>(weights.size());
   for (int64_t e = 0; e < all; ++e)
-    keys.emplace_back(draws.exponential(token * all + e) / weights[static_cast<size_t>(e)], static_cast<int32_t>(e));
+    keys.emplace_back(draws.exponential(token * all + e) / weights[e], static_cast<int32_t>(e));
   std::partial_sort(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(experts.size()), keys.end());
   for (size_t c = 0; c < experts.size(); ++c) experts[c] = keys[c].second;
 }
@@ -90,11 +89,11 @@ Workload::Workload(std::string_view spec, std::string_view where) : where_(where
 }
 
 std::vector<double> Workload::weights(const RankShape& rank) const {
-  std::vector<double> weights(static_cast<size_t>(rank.experts.total), 1);
+  std::vector<double> weights(rank.experts.total, 1);
   if (kind_ == Kind::hot) {
     require<BadInput>(hot_ < rank.experts.total, "{}: found expert {}, expected 0 to {}", where_, hot_,
                       rank.experts.total - 1);
-    weights[static_cast<size_t>(hot_)] = std::numeric_limits<double>::infinity();
+    weights[hot_] = std::numeric_limits<double>::infinity();
   }
   for (size_t e = 0; e < weights.size(); ++e) weights[e] *= std::pow(static_cast<double>(e + 1), -exponent_);
   return weights;
@@ -126,7 +125,7 @@ void Workload::fill(const RankShape& rank, const LayerSeed& seed, Routing& r) co
 
 std::vector<int32_t> read_trace(const std::string& path, const RankShape& rank, uint64_t layer) {
   const int64_t tokens = rank.tokens.total, k = rank.shape.layer.top_k;
-  std::vector<int32_t> all(static_cast<size_t>(tokens * k), -1);
+  std::vector<int32_t> all(tokens * k, -1);
   read_routed_tokens(
       path, {rank.experts.total, k},
       [&](uint64_t token, uint64_t of_layer) { return of_layer == layer && token < static_cast<uint64_t>(tokens); },
@@ -136,8 +135,8 @@ std::vector<int32_t> read_trace(const std::string& path, const RankShape& rank, 
         std::ranges::copy(line.experts, own);
       });
   for (int64_t token = 0; token < tokens; ++token)
-    require<BadInput>(all[static_cast<size_t>(token * k)] >= 0, "{}: layer {}: found no token {}, expected 0 to {}",
-                      path, layer, token, tokens - 1);
+    require<BadInput>(all[token * k] >= 0, "{}: layer {}: found no token {}, expected 0 to {}", path, layer, token,
+                      tokens - 1);
   return all;
 }
 

@@ -15,7 +15,7 @@ Embedding::Embedding(const EndSetup& setup) : setup_(setup) {
     places_ =
         setup.table(kPlaces, place_rows_, places, kEmbeddingLayer, shared_out(setup.vocabulary(), setup.mp()) * m);
     setup.fill(places_, 4);
-    std::vector<int32_t> place_of(static_cast<size_t>(setup.tokens()));
+    std::vector<int32_t> place_of(setup.tokens());
     const int64_t first = setup.rank().mp_group().first;
     for (int part = 0; part < setup.parts(); ++part) {
       const LayerCase of_part = setup.part(part);

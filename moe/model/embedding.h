@@ -41,11 +41,11 @@ class Embedding {
     Tensor summed;  // (held, M): what the norm reads
     TableTokens words;
   };
-  MicroBatch& of(int micro_batch) { return micro_batches_[static_cast<size_t>(micro_batch)]; }
-  const MicroBatch& of(int micro_batch) const { return micro_batches_[static_cast<size_t>(micro_batch)]; }
+  MicroBatch& of(int micro_batch) { return micro_batches_[micro_batch]; }
+  const MicroBatch& of(int micro_batch) const { return micro_batches_[micro_batch]; }
   // Returns the places of a micro-batch's tokens; null: attention rotates.
   const TableTokens* places_of(int micro_batch) const {
-    return places_of_.empty() ? nullptr : &places_of_[static_cast<size_t>(micro_batch) % places_of_.size()];
+    return places_of_.empty() ? nullptr : &places_of_[micro_batch % places_of_.size()];
   }
   TensorView looked_up(int micro_batch) const;
   TensorView summed(int micro_batch) const;

@@ -77,7 +77,7 @@ const StoredTensor& stored(const SafeTensorsFile& file, const std::string& path,
 template <class From>
 void read_part(SafeTensorsFile& file, const StoredTensor& tensor, const Piece& piece, const Parameter& weight) {
   const auto& [one, rows, columns] = weight.axes;
-  std::vector<From> row(static_cast<size_t>(columns.count));
+  std::vector<From> row(columns.count);
   with_element(weight.value.dtype(), [&](auto zero) {
     auto* to = weight.value.as<decltype(zero)>();
     for (int64_t i = rows.first; i < rows.first + rows.count; ++i) {

@@ -13,7 +13,7 @@ ModelEnds::ModelEnds(LayerStack& stack, int64_t vocabulary, bool tied, const Lay
   if (stack.stage() + 1 == stack.shape().shape.parallel.pp)
     head_.emplace(setup_, tied && embedding_ ? &embedding_->words() : nullptr, static_cast<double>(counted()));
   for (Text& text : texts_) {
-    text.inputs.resize(static_cast<size_t>(setup_.tokens()));
+    text.inputs.resize(setup_.tokens());
     text.targets.resize(text.inputs.size());
   }
 }
@@ -47,8 +47,8 @@ void ModelEnds::load(const SampleTokens& text) {
       const int64_t token = in_samples(part, first + static_cast<int64_t>(own)), sample = token / setup_.layer().seq;
       if (sample != read) read_sample(text, before + sample, sample_tokens, sample_targets);
       read = sample;
-      texts_[mb].inputs[own] = sample_tokens[static_cast<size_t>(token) % seq];
-      texts_[mb].targets[own] = sample_targets[static_cast<size_t>(token) % seq];
+      texts_[mb].inputs[own] = sample_tokens[token % seq];
+      texts_[mb].targets[own] = sample_targets[token % seq];
     }
   }
   if (embedding_) embedding_->clear();
@@ -108,8 +108,7 @@ double ModelEnds::loss(int64_t place) const {
     const LayerCase part = setup_.part(mb);
     const std::vector<double> losses = head_->losses(mb, {first, first + rank().tokens.count});
     for (int64_t t = first; t < first + rank().tokens.count; ++t)
-      if (in_samples(part, rank().mp_group().first + t) % seq >= place && targets(mb)[static_cast<size_t>(t)] >= 0)
-        sum += losses[static_cast<size_t>(t - first)];
+      if (in_samples(part, rank().mp_group().first + t) % seq >= place && targets(mb)[t] >= 0) sum += losses[t - first];
   }
   return sum / (static_cast<double>(counted()) * static_cast<double>(seq - place) / static_cast<double>(seq));
 }

@@ -46,8 +46,8 @@ class ModelEnds {
   Tensor logits(int micro_batch) const { return head_->logits(micro_batch); }
   const ShardRange& logit_columns() const { return head_->projection().axes[1]; }
   /// These return the tokens of a micro-batch that the rank's MP group has, and what is to be predicted at each.
-  std::span<const int32_t> inputs(int micro_batch) const { return texts_[static_cast<size_t>(micro_batch)].inputs; }
-  std::span<const int32_t> targets(int micro_batch) const { return texts_[static_cast<size_t>(micro_batch)].targets; }
+  std::span<const int32_t> inputs(int micro_batch) const { return texts_[micro_batch].inputs; }
+  std::span<const int32_t> targets(int micro_batch) const { return texts_[micro_batch].targets; }
   /// Shows the weights of the embedding (`layer` kEmbeddingLayer) or of the output projection, each with its norm.
   std::vector<Parameter> parameters(int layer) const;
   std::vector<Parameter> parameters() const;

@@ -22,7 +22,7 @@ OutputHead::OutputHead(const EndSetup& setup, const Parameter* embedding, double
   }
   if (norm > 0) norm_gradients_ = setup.tensor({norm}, dtype);
   norm_ = setup.norm(kNormGain3, norm_gradients_);
-  micro_batches_.resize(static_cast<size_t>(setup.micro_batches()));
+  micro_batches_.resize(setup.micro_batches());
   for (MicroBatch& each : micro_batches_) {
     if (setup.rows_apart()) each.rows = setup.rows(), each.d_rows = setup.rows();
     each.normed = setup.rows();

@@ -177,7 +177,7 @@ ModelReference reference_model(const RankCells& rank, const StackChoices& choice
   for (size_t mb = 0; mb < choices.front().size(); ++mb) {
     auto& inputs = ends.inputs.emplace_back(static_cast<size_t>(any.shape().tokens.total));
     auto& targets = ends.targets.emplace_back(inputs.size());
-    std::vector<int32_t> all_inputs(static_cast<size_t>(samples * seq)), all_targets(all_inputs.size());
+    std::vector<int32_t> all_inputs(samples * seq), all_targets(all_inputs.size());
     for (int64_t s = 0; s < samples; ++s) {
       const auto of_sample = [&](std::vector<int32_t>& all) {
         return std::span(all).subspan(static_cast<size_t>(s * seq), static_cast<size_t>(seq));

@@ -18,7 +18,7 @@ void TableTokens::set(std::span<const int32_t> rows) {
     row[i] = own_row >= 0 && own_row < own_.count ? static_cast<int32_t>(own_row) : -1;
   }
   std::iota(by_row.begin(), by_row.end(), 0);
-  const auto row_of = [&](int32_t token) { return row[static_cast<size_t>(token)]; };
+  const auto row_of = [&](int32_t token) { return row[token]; };
   std::ranges::stable_sort(by_row, {}, row_of);
   size_t used = 0;
   for (size_t i = 0; i < tokens_; ++i) {

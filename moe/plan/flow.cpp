@@ -1,7 +1,6 @@
 #include "moe/plan/flow.h"
 
-#include <array>
-
+#include "moe/base/enum_array.h"
 #include "moe/base/registry.h"
 #include "moe/plan/task_kind.h"
 
@@ -18,7 +17,7 @@ constexpr std::array kAloneWide{dispatch, expert, combine, gather};
 constexpr std::array kGatheredWide{dispatch, allgather, expert, reducescatter, combine, gather};
 
 // clang-format off
-constexpr std::array<FlowTraits, kFlows> kTraits{{
+constexpr EnumArray<Flow, FlowTraits, kFlows> kTraits{{{
     // flow             name           holds     gates       way         one_group, home_by_peers, stages
     {Flow::sharded,     "sharded",     own,      own,        over_esp,   false, false, kGathered, kGathered},
     {Flow::replicated,  "replicated",  mp_group, esp_groups, all_groups, false, false, kReduced, kAlone},
@@ -26,14 +25,14 @@ constexpr std::array<FlowTraits, kFlows> kTraits{{
     {Flow::fused_gated, "fused-gated", mp_group, mp_group,   fused,      false, true,  kAloneWide, kAloneWide},
     {Flow::tensor,      "tensor",      mp_group, mp_group,   all_groups, true,  false, kReduced, kReduced},
     {Flow::dropped,     "dropped",     mp_group, mp_group,   over_mp,    true,  false, kGatheredWide, kGatheredWide},
-}};
+}}};
 // clang-format on
 
 static_assert(in_enum_order(kTraits, &FlowTraits::flow), "a row a flow, in the enumerators' order");
 
 }  // namespace
 
-const FlowTraits& traits_of(Flow flow) { return kTraits[static_cast<size_t>(flow)]; }
+const FlowTraits& traits_of(Flow flow) { return kTraits[flow]; }
 std::string_view name_of(Flow flow) { return traits_of(flow).name; }
 
 GroupKind group_of(Flow flow, TaskKind kind) {

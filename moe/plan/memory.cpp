@@ -6,9 +6,10 @@
 #include <map>
 #include <vector>
 
+#include "moe/base/enum_array.h"
 #include "moe/base/registry.h"
+#include "moe/plan/detail/plan_checks.h"
 #include "moe/plan/pipeline.h"
-#include "moe/plan/plan_checks.h"
 #include "moe/plan/step.h"
 #include "moe/shape/dense_layers.h"
 #include "moe/shape/volumes.h"
@@ -16,21 +17,21 @@
 namespace moe {
 namespace {
 
-constexpr std::array<Named<ActivationModel>, 3> kModels{{{"printed", ActivationModel::printed},
-                                                         {"corrected", ActivationModel::corrected},
-                                                         {"counted", ActivationModel::counted}}};
+constexpr EnumArray<ActivationModel, Named<ActivationModel>, 3> kModels{{{{"printed", ActivationModel::printed},
+                                                                          {"corrected", ActivationModel::corrected},
+                                                                          {"counted", ActivationModel::counted}}}};
 static_assert(in_enum_order(kModels, &Named<ActivationModel>::value));
 
 // By Trainer.
-constexpr std::array<MemoryRules, 4> kRules{
-    {{},
-     {.gradient_bytes = 4,
-      .float_logits = true,
-      .gathers_again = true,
-      .fused_attention = true,
-      .weighs_before_combine = true},
-     {.float_logits = true},
-     {.weight_bytes = 4, .gradient_bytes = 4, .optimizer_bytes = 8, .float_logits = true, .fused_attention = true}}};
+constexpr EnumArray<Trainer, MemoryRules, 4> kRules{
+    {{{},
+      {.gradient_bytes = 4,
+       .float_logits = true,
+       .gathers_again = true,
+       .fused_attention = true,
+       .weighs_before_combine = true},
+      {.float_logits = true},
+      {.weight_bytes = 4, .gradient_bytes = 4, .optimizer_bytes = 8, .float_logits = true, .fused_attention = true}}}};
 
 double width(const LayerCase& c) { return bytes_of(c.layer.dtype); }
 
@@ -193,7 +194,7 @@ Layers passes(const MemoryRequest& r, int stage, Which which = Which::all) {
 // Counts passes of which all is kept that their backward reads.
 Layers sets_kept(const MemoryRequest& r, int stage) {
   if (!r.slots.empty()) {
-    const StageSlots& slots = r.slots[static_cast<size_t>(stage)];
+    const StageSlots& slots = r.slots[stage];
     return {slots.kept - slots.kept_dense, slots.kept_dense};
   }
   if (r.shape.parallel.recompute != Recompute::full) return passes(r, stage);
@@ -208,7 +209,7 @@ Layers outputs_kept(const MemoryRequest& r, int stage) {
     const Layers others = passes(r, stage, Which::others);
     return {others.moe + last.moe, others.dense + last.dense};
   }
-  const StageSlots& slots = r.slots[static_cast<size_t>(stage)];
+  const StageSlots& slots = r.slots[stage];
   return {slots.outputs - slots.outputs_dense + last.moe, slots.outputs_dense + last.dense};
 }
 
@@ -250,7 +251,7 @@ double buffers(const MemoryRequest& r, int stage) {
   if (is_dense(dense.shape)) pass.moe += pass_of(dense).moe;
   const int moe_layers = layers_in(r, stage).moe;
   const auto [first, last] = layers_of_chunk(r.split(), stage);
-  const PartSlots slots = r.slots.empty() ? PartSlots() : r.slots[static_cast<size_t>(stage)].parts;
+  const PartSlots slots = r.slots.empty() ? PartSlots() : r.slots[stage].parts;
   double bytes = slots.dense * pass.dense + slots.moe * pass.moe + slots.input_sums * pass.input_sum;
   bytes += moe_layers * r.micro_batches * pass.apart + stage_ends(r, pass, stage);
   if (last - first > 1) bytes += slots.output_gradients * pass.output;
@@ -262,9 +263,9 @@ double buffers(const MemoryRequest& r, int stage) {
 }
 
 std::vector<StageSlots> by_stage(const MemorySlots& slots, int stages) {
-  std::vector<StageSlots> all(static_cast<size_t>(stages), StageSlots{.parts = {0, 0, 0, 0}});
+  std::vector<StageSlots> all(stages, StageSlots{.parts = {0, 0, 0, 0}});
   for (const MemorySlot& slot : slots.slots) {
-    StageSlots& at = all[static_cast<size_t>(slot.stage)];
+    StageSlots& at = all[slot.stage];
     switch (slot.lifetime) {
       case Lifetime::kept:
         ++at.kept, at.kept_dense += slot.dense_layers;
@@ -294,9 +295,9 @@ std::vector<StageSlots> by_stage(const MemorySlots& slots, int stages) {
 
 }  // namespace
 
-const MemoryRules& memory_rules(Trainer trainer) { return kRules[static_cast<size_t>(trainer)]; }
+const MemoryRules& memory_rules(Trainer trainer) { return kRules[trainer]; }
 
-std::string_view name_of(ActivationModel model) { return kModels[static_cast<size_t>(model)].name; }
+std::string_view name_of(ActivationModel model) { return kModels[model].name; }
 
 RankParameters rank_parameters(const MemoryRequest& r) {
   const LayerCase& c = r.shape;
@@ -421,7 +422,7 @@ class Span {
 
 // When a pass needs memory: once; of a layer whose forward runs again, twice.
 using Holding = std::array<Span, 2>;
-using Holdings = std::vector<std::array<Holding, kLifetimes>>;
+using Holdings = std::vector<EnumArray<Lifetime, Holding, kLifetimes>>;
 
 Holdings holdings_of(const Plan& plan) {
   const auto micro_batches = static_cast<size_t>(plan.micro_batches);
@@ -432,9 +433,7 @@ Holdings holdings_of(const Plan& plan) {
     const bool forward = task.phase == Phase::forward;
     const size_t pass = static_cast<size_t>(task.layer) * micro_batches + static_cast<size_t>(task.micro_batch);
     const size_t time = again && task.runs_in() == Phase::backward ? 1 : 0;
-    const auto add = [&](size_t to, Lifetime lifetime, size_t when = 0) {
-      all[to][static_cast<size_t>(lifetime)][when].add(task);
-    };
+    const auto add = [&](size_t to, Lifetime lifetime, size_t when = 0) { all[to][lifetime][when].add(task); };
     if (forward || !sums_attention(task.kind)) {
       add(pass, Lifetime::kept, time);
       add(pass, Lifetime::output);
@@ -511,13 +510,13 @@ std::vector<Wanted> wanted_slots(const Plan& plan, const Holdings& holdings, Mem
     for (int pass = first * micro_batches; pass < last * micro_batches; ++pass)
       for (size_t l = 0; l < kLifetimes; ++l) {
         const auto lifetime = static_cast<Lifetime>(l);
-        const Holding& holding = holdings[static_cast<size_t>(pass)][l];
+        const Holding& holding = holdings[pass][l];
         const int layer = pass / micro_batches;
         const bool passed_on = lifetime == Lifetime::output || lifetime == Lifetime::output_gradient;
         if (holding.front().empty() || (passed_on && layer + 1 == last)) continue;
         const bool by_kind = lifetime == Lifetime::kept || lifetime == Lifetime::output;
         const bool dense = by_kind && plan.dense.has(layer);
-        all.push_back({&holding, {of_both_phases(lifetime), stage, dense}, &slots.held[static_cast<size_t>(pass)][l]});
+        all.push_back({&holding, {of_both_phases(lifetime), stage, dense}, &slots.held[pass][l]});
       }
   }
   std::ranges::stable_sort(all, {}, [](const Wanted& wanted) { return wanted.by->front().first(); });
@@ -529,7 +528,7 @@ std::vector<Wanted> wanted_slots(const Plan& plan, const Holdings& holdings, Mem
 MemorySlots memory_slots(const Plan& plan) {
   MemorySlots result{plan.micro_batches, {}, {}};
   const Holdings holdings = holdings_of(plan);
-  std::array<int, kLifetimes> nothing;
+  EnumArray<Lifetime, int, kLifetimes> nothing;
   nothing.fill(-1);
   result.held.assign(holdings.size(), nothing);
   const Ancestors ancestors(plan);

@@ -4,7 +4,6 @@
 //
 // Notation of the sources: b, s, h, a, k, l = samples of a micro-batch, tokens a sample, model dim, heads, experts a
 // token, layers; p, t, e, d = sizes of PP, tensor parallelism (MP in the dense part, ESP in the experts), EP, DP.
-#include <array>
 #include <compare>
 #include <cstdint>
 #include <optional>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "moe/base/check.h"
+#include "moe/base/enum_array.h"
 #include "moe/plan/flow.h"
 #include "moe/plan/pipeline.h"
 #include "moe/plan/plan.h"
@@ -169,12 +169,13 @@ struct MemorySlot {
 struct MemorySlots {
   int micro_batches = 0;
   std::vector<MemorySlot> slots;
-  std::vector<std::array<int, kLifetimes>> held;  // by layer, then micro-batch, and Lifetime; -1: nothing is shared
+  std::vector<EnumArray<Lifetime, int, kLifetimes>>
+      held;  // by layer, then micro-batch, and Lifetime; -1: nothing is shared
 
   /// Returns whether every pass has all of its memory for itself.
   bool none() const { return slots.empty(); }
-  const std::array<int, kLifetimes>& of(int layer, int micro_batch) const {
-    return held[static_cast<size_t>(layer) * static_cast<size_t>(micro_batches) + static_cast<size_t>(micro_batch)];
+  const EnumArray<Lifetime, int, kLifetimes>& of(int layer, int micro_batch) const {
+    return held[layer * micro_batches + micro_batch];
   }
   bool operator==(const MemorySlots& other) const { return held == other.held; }
 };

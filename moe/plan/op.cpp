@@ -1,12 +1,13 @@
 #include "moe/plan/op.h"
 
 #include <algorithm>
-#include <array>
+
+#include "moe/base/enum_array.h"
 
 namespace moe {
 namespace {
 
-constexpr std::array<OpFacts, 14> kFacts{{
+constexpr EnumArray<Op, OpFacts, 14> kFacts{{{
     {"none"},
     {"alltoall", OpTable::comm, true, false, 1},
     {"allgather", OpTable::comm, true, false, 1},
@@ -21,14 +22,14 @@ constexpr std::array<OpFacts, 14> kFacts{{
     {"attention"},
     {"module", OpTable::module},
     {"task", OpTable::task},
-}};
+}}};
 static_assert(kFacts.back().name == "task" && static_cast<size_t>(Op::task) + 1 == kFacts.size());
 
 Op op_at(size_t index) { return static_cast<Op>(index); }
 
 }  // namespace
 
-const OpFacts& facts_of(Op op) { return kFacts[static_cast<size_t>(op)]; }
+const OpFacts& facts_of(Op op) { return kFacts[op]; }
 std::string_view name_of(Op op) { return facts_of(op).name; }
 
 std::optional<Op> find_op(std::string_view name) {

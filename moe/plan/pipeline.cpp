@@ -1,16 +1,16 @@
 #include "moe/plan/pipeline.h"
 
 #include <algorithm>
-#include <array>
 
 #include "moe/base/check.h"
+#include "moe/base/enum_array.h"
 #include "moe/base/registry.h"
 
 namespace moe {
 namespace {
 
-constexpr std::array<Named<PipelineOrder>, 2> kOrders{
-    {{"gpipe", PipelineOrder::gpipe}, {"1f1b", PipelineOrder::one_f_one_b}}};
+constexpr EnumArray<PipelineOrder, Named<PipelineOrder>, 2> kOrders{
+    {{{"gpipe", PipelineOrder::gpipe}, {"1f1b", PipelineOrder::one_f_one_b}}}};
 static_assert(in_enum_order(kOrders, &Named<PipelineOrder>::value));
 
 // Returns the micro-batch of the n-th backward, or the place of micro-batch n's backward: of the same samples the last
@@ -28,7 +28,7 @@ std::pair<int, int> nth_pass(const StageSplit& split, Phase phase, int n) {
 
 }  // namespace
 
-std::string_view name_of(PipelineOrder order) { return kOrders[static_cast<size_t>(order)].name; }
+std::string_view name_of(PipelineOrder order) { return kOrders[order].name; }
 PipelineOrder pipeline_order_from(std::string_view name, std::string_view where) {
   return find_named(kOrders, name, where).value;
 }
@@ -121,7 +121,7 @@ std::vector<PipelineStep> pipeline_steps(PipelineOrder order, int micro_batches,
   for (int stage = 0; stage < split.stages; ++stage)
     steps.push_back(steps_of_stage(order, micro_batches, split, stage));
   std::vector<size_t> next(steps.size());
-  std::vector<std::array<int, 2>> ended(static_cast<size_t>(split.chunks()), {0, 0});  // forwards, backwards
+  std::vector<EnumArray<Phase, int, 2>> ended(split.chunks(), {0, 0});  // forwards, backwards
   const auto ready = [&](const PipelineStep& step) {
     const size_t c = static_cast<size_t>(step.chunk);
     if (step.phase == Phase::forward) return c == 0 || ended[c - 1][0] > step.micro_batch;
@@ -133,7 +133,7 @@ std::vector<PipelineStep> pipeline_steps(PipelineOrder order, int micro_batches,
     for (size_t s = 0; s < steps.size(); ++s) {
       if (next[s] == steps[s].size() || !ready(steps[s][next[s]])) continue;
       all.push_back(steps[s][next[s]++]);
-      ++ended[static_cast<size_t>(all.back().chunk)][static_cast<size_t>(all.back().phase)];
+      ++ended[all.back().chunk][all.back().phase];
       moved = true;
     }
   }

@@ -1,10 +1,10 @@
 #include "moe/plan/plan.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 
 #include "moe/base/check.h"
+#include "moe/base/enum_array.h"
 #include "moe/plan/pipeline.h"
 #include "moe/plan/task_kind.h"
 #include "moe/shape/layer_fields.h"
@@ -12,10 +12,10 @@
 namespace moe {
 namespace {
 
-constexpr std::array<std::string_view, kPhases> kPhaseNames{"forward", "backward", "step"};
-constexpr std::array<std::string_view, 8> kLaneNames{"compute", "inter",    "intra",   "comm",
-                                                     "copy",    "gradient", "receive", "host"};
-constexpr std::array<std::string_view, kBuffers> kBufferNames{
+constexpr EnumArray<Phase, std::string_view, kPhases> kPhaseNames{"forward", "backward", "step"};
+constexpr EnumArray<LaneKind, std::string_view, 8> kLaneNames{"compute", "inter",    "intra",   "comm",
+                                                              "copy",    "gradient", "receive", "host"};
+constexpr EnumArray<Buffer, std::string_view, kBuffers> kBufferNames{
     "input",          "gathered_input", "attention_partial", "hidden",
     "routing",        "ordered",        "dispatched",        "gathered",
     "expert_out",     "scattered",      "combined",          "output",
@@ -121,9 +121,9 @@ void hash_structure(Hash& hash, const Structure& structure) {
 
 }  // namespace
 
-std::string_view name_of(Phase phase) { return kPhaseNames[static_cast<size_t>(phase)]; }
-std::string_view name_of(LaneKind kind) { return kLaneNames[static_cast<size_t>(kind)]; }
-std::string_view name_of(Buffer buffer) { return kBufferNames[static_cast<size_t>(buffer)]; }
+std::string_view name_of(Phase phase) { return kPhaseNames[phase]; }
+std::string_view name_of(LaneKind kind) { return kLaneNames[kind]; }
+std::string_view name_of(Buffer buffer) { return kBufferNames[buffer]; }
 
 std::string Task::name() const {
   std::string text = fmt::format("{} {}", name_of(phase), name_of(kind));
@@ -135,7 +135,7 @@ std::string Task::name() const {
 }
 
 std::vector<int> awaited(const Structure& structure, const Task& task) {
-  const auto lane_of = [&](int id) { return structure.tasks[static_cast<size_t>(id)].lane; };
+  const auto lane_of = [&](int id) { return structure.tasks[id].lane; };
   std::vector<int> last;
   for (const int id : task.after) {
     if (lane_of(id) == task.lane) continue;
@@ -314,7 +314,7 @@ Work whole_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
 
 Work work_of(const Task& task, const LayerCase& c, const std::vector<GradientSlice>& slices, Flow flow) {
   if (sends_gradients(task.kind)) {
-    const double bytes = static_cast<double>(slices.at(static_cast<size_t>(task.slice)).bytes());
+    const double bytes = static_cast<double>(slices.at(task.slice).bytes());
     return {Op::allreduce, group_of(flow, task.kind), bytes, 0, 0};
   }
   if (!is_chunked(task.kind)) return dense_work(task.kind, task.phase, c, flow);

@@ -1,4 +1,4 @@
-#include "moe/plan/plan_checks.h"
+#include "moe/plan/detail/plan_checks.h"
 
 #include <algorithm>
 #include <array>
@@ -7,6 +7,7 @@
 #include <span>
 #include <tuple>
 
+#include "moe/base/enum_array.h"
 #include "moe/plan/pipeline.h"
 
 namespace moe {
@@ -19,20 +20,20 @@ std::vector<int> topological(const Edges& edges) {
   Edges next(n);
   for (size_t i = 0; i < n; ++i) {
     waiting[i] = static_cast<int>(edges[i].size());
-    for (const int p : edges[i]) next[static_cast<size_t>(p)].push_back(static_cast<int>(i));
+    for (const int p : edges[i]) next[p].push_back(static_cast<int>(i));
     if (waiting[i] == 0) order.push_back(static_cast<int>(i));
   }
   for (size_t head = 0; head < order.size(); ++head)
-    for (const int s : next[static_cast<size_t>(order[head])])
-      if (--waiting[static_cast<size_t>(s)] == 0) order.push_back(s);
+    for (const int s : next[order[head]])
+      if (--waiting[s] == 0) order.push_back(s);
   return order;
 }
 
 void require_all(const Plan& plan, const std::vector<int>& order, std::string_view complaint) {
   std::vector<bool> seen(plan.tasks().size());
-  for (const int id : order) seen[static_cast<size_t>(id)] = true;
+  for (const int id : order) seen[id] = true;
   for (const Task& task : plan.tasks())
-    if (!seen[static_cast<size_t>(task.id)]) broken(task, "{}", complaint);
+    if (!seen[task.id]) broken(task, "{}", complaint);
 }
 
 void check_chunk(const Task& task, int chunk, int chunks, std::string_view whose) {
@@ -44,7 +45,7 @@ void check_description(const Plan& plan, const Task& task) {
   check_chunk(task, task.chunk, task.chunks, "is");
   for (const Access& a : task.reads) check_chunk(task, a.chunk, a.chunks, "reads");
   for (const Access& a : task.writes) check_chunk(task, a.chunk, a.chunks, "writes");
-  const GroupKind group = plan.works[static_cast<size_t>(task.id)].group;
+  const GroupKind group = plan.works[task.id].group;
   if (group != task.group) broken(task, "runs over group {}, its work over {}", name_of(task.group), name_of(group));
 }
 
@@ -57,20 +58,19 @@ Edges check_ids(const Plan& plan) {
     for (const int id : lane.queue) {
       require<WrongResult>(id >= 0 && id < n, "plan: lane {} queues task {}, which does not exist", name_of(lane.kind),
                            id);
-      ++queued[static_cast<size_t>(id)];
+      ++queued[id];
     }
   Edges edges(tasks.size());
   for (int i = 0; i < n; ++i) {
-    const Task& task = tasks[static_cast<size_t>(i)];
+    const Task& task = tasks[i];
     if (task.id != i) broken(task, "stands at place {}", i);
     if (task.lane < 0 || task.lane >= static_cast<int>(plan.structure->lanes.size()))
       broken(task, "lane {} does not exist", task.lane);
-    if (queued[static_cast<size_t>(i)] != 1)
-      broken(task, "is queued {} times, expected once", queued[static_cast<size_t>(i)]);
+    if (queued[i] != 1) broken(task, "is queued {} times, expected once", queued[i]);
     for (const int p : task.after)
       if (p < 0 || p >= n) broken(task, "waits for task {}, which does not exist", p);
     check_description(plan, task);
-    edges[static_cast<size_t>(i)] = task.after;
+    edges[i] = task.after;
   }
   return edges;
 }
@@ -88,15 +88,14 @@ void check_order(const Plan& plan) {
   Edges edges = check_ids(plan);
   for (const Lane& lane : plan.structure->lanes)
     for (size_t i = 1; i < lane.queue.size(); ++i) {
-      edges[static_cast<size_t>(lane.queue[i])].push_back(lane.queue[i - 1]);
+      edges[lane.queue[i]].push_back(lane.queue[i - 1]);
     }
   if (is_issued_in_order(edges)) return;  // which no cycle is; else the rule that is broken has a name
   require_all(plan, topological(check_ids(plan)), "waits for itself: its dependencies form a cycle");
   require_all(plan, topological(edges), "can never start: the lanes' orders deadlock");
   for (const Task& task : plan.tasks())
-    for (const int p : edges[static_cast<size_t>(task.id)])
-      if (p >= task.id)
-        broken(task, "is issued before {}, which it waits for", plan.tasks()[static_cast<size_t>(p)].name());
+    for (const int p : edges[task.id])
+      if (p >= task.id) broken(task, "is issued before {}, which it waits for", plan.tasks()[p].name());
 }
 
 void check_owners(const Plan& plan) {
@@ -107,7 +106,7 @@ void check_owners(const Plan& plan) {
       const auto [owner, first] = owners.emplace(std::pair{lane.stage, network}, &lane);
       require<WrongResult>(first, "plan: lanes {} and {} of stage {} both own the {} network{}",
                            name_of(owner->second->kind), name_of(lane.kind), lane.stage, name_of(network),
-                           lane.queue.empty() ? "" : ": " + plan.tasks()[static_cast<size_t>(lane.queue[0])].name());
+                           lane.queue.empty() ? "" : ": " + plan.tasks()[lane.queue[0]].name());
     }
 }
 
@@ -116,11 +115,10 @@ void check_lanes(const Plan& plan) {
   const StageSplit split = plan.split();
   std::vector<const Lane*> queued(plan.tasks().size());
   for (const Lane& lane : plan.structure->lanes)
-    for (const int id : lane.queue) queued[static_cast<size_t>(id)] = &lane;
+    for (const int id : lane.queue) queued[id] = &lane;
   for (const Task& task : plan.tasks()) {
-    const Lane& lane = plan.structure->lanes[static_cast<size_t>(task.lane)];
-    if (queued[static_cast<size_t>(task.id)] != &lane)
-      broken(task, "is not in the queue of its lane {}", name_of(lane.kind));
+    const Lane& lane = plan.structure->lanes[task.lane];
+    if (queued[task.id] != &lane) broken(task, "is not in the queue of its lane {}", name_of(lane.kind));
     if (const int stage = chunk_of_layer(split, task.layer) % split.stages; lane.stage != stage)
       broken(task, "runs on a lane of stage {}, its layer is on stage {}", lane.stage, stage);
     if (task.group == GroupKind::none) {
@@ -130,7 +128,7 @@ void check_lanes(const Plan& plan) {
         broken(task, "computes on the {} lane", name_of(lane.kind));
       continue;
     }
-    const Group& group = plan.groups[static_cast<size_t>(task.group)];
+    const Group& group = plan.groups[task.group];
     if (group.size < 2) broken(task, "is a collective over one rank");
     const bool receives = lane.kind == LaneKind::receive;
     if (receives != (task.kind == TaskKind::recv)) broken(task, "runs on the {} lane", name_of(lane.kind));
@@ -160,7 +158,7 @@ Ancestors::Ancestors(const Plan& plan)
     for (const int before : task.after) add(before);
     if (last[lane] >= 0) add(last[lane]);
     lane_[own] = static_cast<uint32_t>(task.lane);
-    place_[own] = last[lane] < 0 ? 0 : place_[static_cast<size_t>(last[lane])] + 1;
+    place_[own] = last[lane] < 0 ? 0 : place_[last[lane]] + 1;
     last[lane] = task.id;
   }
 }
@@ -197,7 +195,7 @@ std::vector<int64_t> offsets_of(const Plan& plan) {
 std::vector<int> last_forwards(const Plan& plan) {
   std::vector<int> last(plan.structure->lanes.size(), -1);
   for (const Task& task : plan.tasks())
-    if (task.runs_in() == Phase::forward) last[static_cast<size_t>(task.lane)] = task.id;
+    if (task.runs_in() == Phase::forward) last[task.lane] = task.id;
   std::erase(last, -1);
   return last;
 }
@@ -210,15 +208,15 @@ class Makers {
     if (plan.micro_batches == 1 && !experts) return;
     std::set<Kind> kinds;
     for (const Gradient& gradient : plan.gradients)
-      if (gradient.made_by >= 0) kinds.insert(kind_of(plan.tasks()[static_cast<size_t>(gradient.made_by)]));
+      if (gradient.made_by >= 0) kinds.insert(kind_of(plan.tasks()[gradient.made_by]));
     by_task_.resize(plan.tasks().size(), nullptr);
     for (const Task& task : plan.tasks())
       if (kinds.contains(kind_of(task))) by_kind_[kind_of(task)].push_back(task.id);
     for (const auto& [kind, tasks] : by_kind_)
-      for (const int task : tasks) by_task_[static_cast<size_t>(task)] = &tasks;
+      for (const int task : tasks) by_task_[task] = &tasks;
   }
   std::span<const int> together_with(int maker) const {
-    const std::vector<int>* all = by_task_.empty() ? nullptr : by_task_[static_cast<size_t>(maker)];
+    const std::vector<int>* all = by_task_.empty() ? nullptr : by_task_[maker];
     return all == nullptr ? std::span<const int>() : *all;
   }
 
@@ -231,10 +229,10 @@ class Makers {
 
 void check_made(const Plan& plan, const Ancestors& ancestors, const Task& task, int made_by, const Makers& makers) {
   if (!ancestors.before(made_by, task.id))
-    broken(task, "sends gradients before {} made them", plan.tasks()[static_cast<size_t>(made_by)].name());
+    broken(task, "sends gradients before {} made them", plan.tasks()[made_by].name());
   for (const int other : makers.together_with(made_by))
     if (!ancestors.before(other, task.id))
-      broken(task, "sends gradients before {} added to them", plan.tasks()[static_cast<size_t>(other)].name());
+      broken(task, "sends gradients before {} added to them", plan.tasks()[other].name());
 }
 
 // A gradient that no task of this plan makes waits when the backward begins, not earlier.
@@ -254,9 +252,9 @@ std::vector<int> check_senders(const Plan& plan, const Ancestors& ancestors) {
   for (const Task& task : plan.tasks()) {
     if (!sends_gradients(task.kind)) continue;
     if (task.slice < 0 || task.slice >= slices) broken(task, "sends slice {}, the plan has {}", task.slice, slices);
-    if (sender[static_cast<size_t>(task.slice)] >= 0) broken(task, "sends slice {} a second time", task.slice);
-    sender[static_cast<size_t>(task.slice)] = task.id;
-    const GradientSlice& slice = plan.slices[static_cast<size_t>(task.slice)];
+    if (sender[task.slice] >= 0) broken(task, "sends slice {} a second time", task.slice);
+    sender[task.slice] = task.id;
+    const GradientSlice& slice = plan.slices[task.slice];
     if (slice.gradient < 0 || slice.gradient >= gradients)
       broken(task, "sends gradient {}, the plan has {}", slice.gradient, gradients);
     const size_t first = static_cast<size_t>(slice.gradient);
@@ -291,22 +289,21 @@ void check_gradients(const Plan& plan, const Ancestors& ancestors) {
   std::vector<std::tuple<int64_t, int64_t, int>> sent;
   for (size_t s = 0; s < plan.slices.size(); ++s)
     if (sender[s] >= 0) {
-      const int64_t offset = offsets[static_cast<size_t>(plan.slices[s].gradient)];
+      const int64_t offset = offsets[plan.slices[s].gradient];
       sent.emplace_back(offset + plan.slices[s].begin, offset + plan.slices[s].end, sender[s]);
     }
   std::sort(sent.begin(), sent.end());
   int64_t reached = 0;
   for (const auto& [begin, end, id] : sent) {
     if (begin != reached || end < begin)
-      broken(plan.tasks()[static_cast<size_t>(id)], "sends gradient bytes {} to {}, expected them from {} on", begin,
-             end, reached);
+      broken(plan.tasks()[id], "sends gradient bytes {} to {}, expected them from {} on", begin, end, reached);
     reached = end;
   }
   if (reached == offsets.back()) return;
   size_t g = 0;
   while (g + 1 < plan.gradients.size() && reached >= offsets[g + 1]) ++g;
   const int named = sent.empty() ? plan.gradients[g].made_by : std::get<2>(sent.back());  // nobody sends or made: none
-  const std::string task = named < 0 ? "" : plan.tasks()[static_cast<size_t>(named)].name() + ": ";
+  const std::string task = named < 0 ? "" : plan.tasks()[named].name() + ": ";
   throw WrongResult(fmt::format("plan: {}{} of {} gradient bytes of layer {} are sent", task, reached - offsets[g],
                                 plan.gradients[g].bytes, plan.gradients[g].layer));
 }
@@ -356,8 +353,8 @@ void check_accesses(const Plan& plan, const Ancestors& ancestors) {
   });
   for (size_t i = 1; i < writes.size(); ++i)
     if (writes[i].buffer == writes[i - 1].buffer && writes[i].rows.begin < writes[i - 1].rows.end)
-      broken(plan.tasks()[static_cast<size_t>(writes[i].task)], "writes rows of {} that {} wrote",
-             name_of(std::get<0>(writes[i].buffer)), plan.tasks()[static_cast<size_t>(writes[i - 1].task)].name());
+      broken(plan.tasks()[writes[i].task], "writes rows of {} that {} wrote", name_of(std::get<0>(writes[i].buffer)),
+             plan.tasks()[writes[i - 1].task].name());
   for (const Task& task : plan.tasks())
     for (const Access& a : task.reads) {
       if (!inside.contains(a.pass())) continue;
@@ -371,8 +368,7 @@ void check_accesses(const Plan& plan, const Ancestors& ancestors) {
       auto w = std::ranges::partition_point(found, [&](const Write& e) { return e.rows.end <= rows.begin; });
       for (; w != found.end() && w->rows.begin < rows.end; ++w) {
         if (!ancestors.before(w->task, task.id))
-          broken(task, "reads {} before {} wrote it", name_of(a.buffer),
-                 plan.tasks()[static_cast<size_t>(w->task)].name());
+          broken(task, "reads {} before {} wrote it", name_of(a.buffer), plan.tasks()[w->task].name());
         if (w->rows.begin <= covered) covered = std::max(covered, w->rows.end);
       }
       if (covered < rows.end) broken(task, "reads rows of {} that nobody writes", name_of(a.buffer));
@@ -387,18 +383,18 @@ namespace {
 // Returns whether a task is a stage that every row passes: an exchange over one rank is none.
 bool is_stage(const Plan& plan, TaskKind kind) {
   const GroupKind group = group_of(plan.structure->flow, kind);
-  return group == GroupKind::none || plan.groups[static_cast<size_t>(group)].size > 1;
+  return group == GroupKind::none || plan.groups[group].size > 1;
 }
 
-using StagesOfLayer = std::array<std::vector<const Task*>, kTaskKinds>;
+using StagesOfLayer = EnumArray<TaskKind, std::vector<const Task*>, kTaskKinds>;
 
 // A layer's backward has whole experts or both halves, each of all rows: a whole one would overwrite what the first
 // half leaves to the second. A forward has no halves.
 void check_halves(const Plan& plan, const StagesOfLayer& stages) {
-  const auto& weights = stages[static_cast<size_t>(TaskKind::expert_dw)];
+  const auto& weights = stages[TaskKind::expert_dw];
   int64_t passed = 0;
   for (const Task* task : weights) passed += plan.rows_of(*task).count();
-  for (const Task* task : stages[static_cast<size_t>(TaskKind::expert)]) {
+  for (const Task* task : stages[TaskKind::expert]) {
     const bool half = task->kind == TaskKind::expert_dx;
     if (half && task->phase == Phase::forward) broken(*task, "is half of a backward");
     if (half != !weights.empty()) broken(*task, "stands beside {} tasks of kind expert_dw", weights.size());
@@ -414,7 +410,7 @@ void check_reads_of_shared(const Plan& plan) {
   const auto reads = [](const Task& task, Buffer buffer, Phase phase) {
     return std::ranges::any_of(task.reads, [&](const Access& a) { return a.buffer == buffer && a.phase == phase; });
   };
-  const bool sums = plan.groups[static_cast<size_t>(GroupKind::mp)].size > 1;
+  const bool sums = plan.groups[GroupKind::mp].size > 1;
   const Buffer sum = sums ? Buffer::shared_sum : Buffer::shared_partial;
   for (const Task& task : plan.tasks()) {
     const bool forward = task.phase == Phase::forward;
@@ -439,7 +435,7 @@ void check_rows(const Plan& plan) {
     if (part_of(task.kind) != TaskPart::permute && !is_chunked(task.kind)) continue;
     TaskKind stage = task.kind == TaskKind::exchange ? TaskKind::combine : task.kind;
     if (is_expert_stage(stage)) stage = TaskKind::expert;
-    layers[task.pass()][static_cast<size_t>(stage)].push_back(&task);
+    layers[task.pass()][stage].push_back(&task);
   }
   for (auto& [layer, stages] : layers)
     for (std::vector<const Task*>& stage : stages) {
@@ -456,7 +452,7 @@ void check_rows(const Plan& plan) {
     for (const TaskKind kind : stages_of(plan.structure->flow, layer.phase)) {
       if (kind == TaskKind::expert) check_halves(plan, stages);
       if (!is_stage(plan, kind)) continue;
-      const std::vector<const Task*>& stage = stages[static_cast<size_t>(kind)];
+      const std::vector<const Task*>& stage = stages[kind];
       const int64_t passed = stage.empty() ? 0 : plan.rows_of(*stage.back()).end;
       if (passed == plan.rows) continue;
       const Task* named = stage.empty() ? nullptr : stage.back();
@@ -513,8 +509,7 @@ void check_parts(const Plan& plan, const Ancestors& ancestors) {
     other.micro_batch += forward ? -1 : 1;
     const auto before = attentions.find(other);
     if (before == attentions.end() || !ancestors.before(before->second, id))
-      broken(plan.tasks()[static_cast<size_t>(id)], "does not wait for the attention of the part {} it",
-             forward ? "before" : "behind");
+      broken(plan.tasks()[id], "does not wait for the attention of the part {} it", forward ? "before" : "behind");
   }
 }
 
@@ -557,8 +552,7 @@ void check_again(const Plan& plan, const Ancestors& ancestors) {
     if (task.phase != Phase::forward) broken(task, "runs again, which a forward alone does");
     if (tasks[again] != tasks[first]) broken(task, "runs again, but not all that its forward ran, and no more");
     for (const auto& [lane, id] : last[first])
-      if (!ancestors.before(id, task.id))
-        broken(task, "runs again before the end of {}", plan.tasks()[static_cast<size_t>(id)].name());
+      if (!ancestors.before(id, task.id)) broken(task, "runs again before the end of {}", plan.tasks()[id].name());
   }
 }
 
@@ -568,9 +562,7 @@ namespace {
 
 using Sent = std::pair<TaskKind, int>;  // by kind of sum and layer
 
-bool spans(const Plan& plan, GroupKind group) {
-  return plan.groups[static_cast<size_t>(group)].network != Network::none;
-}
+bool spans(const Plan& plan, GroupKind group) { return plan.groups[group].network != Network::none; }
 
 // Counts gradient bytes that several ranks make parts of.
 std::map<Sent, int64_t> summed_bytes(const Plan& plan) {
@@ -628,7 +620,7 @@ std::map<int, std::vector<int>> sums_of(const Plan& plan) {
   std::map<int, std::vector<int>> sums;
   std::vector<int> sender(plan.slices.size(), -1);
   for (const Task& task : plan.tasks())
-    if (task.slice >= 0) sender[static_cast<size_t>(task.slice)] = task.id;
+    if (task.slice >= 0) sender[task.slice] = task.id;
   for (size_t s = 0; s < plan.slices.size(); ++s) {
     const GradientSlice& slice = plan.slices[s];
     int64_t begin = slice.begin, left = slice.bytes();
@@ -643,14 +635,14 @@ std::map<int, std::vector<int>> sums_of(const Plan& plan) {
 
 const Task* find(const Plan& plan, TaskKind kind, int stage) {
   for (const Task& task : plan.tasks())
-    if (task.kind == kind && plan.structure->lanes[static_cast<size_t>(task.lane)].stage == stage) return &task;
+    if (task.kind == kind && plan.structure->lanes[task.lane].stage == stage) return &task;
   return nullptr;
 }
 
 void check_after(const Plan& plan, const Ancestors& ancestors, const Task& task, const std::vector<int>& before,
                  std::string_view complaint) {
   for (const int id : before)
-    if (!ancestors.before(id, task.id)) broken(task, "{} {}", complaint, plan.tasks()[static_cast<size_t>(id)].name());
+    if (!ancestors.before(id, task.id)) broken(task, "{} {}", complaint, plan.tasks()[id].name());
 }
 
 class StepCheck {
@@ -668,7 +660,7 @@ class StepCheck {
     check_passes(plan_);
     check_sums(plan_);
     for (const auto& [layer, sums] : sums_)
-      for (const int id : sums) check_made_before(plan_.tasks()[static_cast<size_t>(id)], layer);
+      for (const int id : sums) check_made_before(plan_.tasks()[id], layer);
     for (const Task& task : plan_.tasks()) {
       if (task.kind == TaskKind::optimizer) check_optimizer(task);
       if (task.kind == TaskKind::squares) check_squares(task);
@@ -688,7 +680,7 @@ class StepCheck {
   }
 
  private:
-  int stage_of(const Task& task) const { return plan_.structure->lanes[static_cast<size_t>(task.lane)].stage; }
+  int stage_of(const Task& task) const { return plan_.structure->lanes[task.lane].stage; }
   std::vector<int> tasks_of(TaskKind kind) const {
     std::vector<int> all;
     for (const Task& task : plan_.tasks())
@@ -738,7 +730,7 @@ class StepCheck {
   void check_gather(const Task& task) {
     if (!gathered_.emplace(task.kind, task.layer).second) broken(task, "gathers weights a second time");
     for (const auto& [layer, id] : stepped_) {
-      const Task& step = plan_.tasks()[static_cast<size_t>(id)];
+      const Task& step = plan_.tasks()[id];
       const bool end = plan_.is_end(task.layer), of_all = task.kind == TaskKind::stage_weights && !end;
       const bool in_stage = layer >= 0 && layer < plan_.layers && stage_of(step) == stage_of(task);
       if (of_all ? in_stage : layer == task.layer) check_after(plan_, ancestors_, task, {id}, "gathers before");

@@ -1,20 +1,19 @@
 #include "moe/plan/step.h"
 
-#include <array>
-
+#include "moe/base/enum_array.h"
 #include "moe/base/registry.h"
 #include "moe/shape/volumes.h"
 
 namespace moe {
 namespace {
 
-constexpr std::array<Named<OptimizerKind>, 2> kOptimizers{
-    {{"sgd", OptimizerKind::sgd}, {"adamw", OptimizerKind::adamw}}};
+constexpr EnumArray<OptimizerKind, Named<OptimizerKind>, 2> kOptimizers{
+    {{{"sgd", OptimizerKind::sgd}, {"adamw", OptimizerKind::adamw}}}};
 static_assert(in_enum_order(kOptimizers, &Named<OptimizerKind>::value));
 
 }  // namespace
 
-std::string_view name_of(OptimizerKind kind) { return kOptimizers[static_cast<size_t>(kind)].name; }
+std::string_view name_of(OptimizerKind kind) { return kOptimizers[kind].name; }
 
 OptimizerKind optimizer_from(std::string_view name, std::string_view where) {
   return find_named(kOptimizers, name, where).value;

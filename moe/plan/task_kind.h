@@ -1,10 +1,10 @@
 #pragma once
 // The kinds of tasks that plans hold: a row each of one table, which says what of a model the task works for and what
 // it does there. A new kind is an enumerator and its row.
-#include <array>
 #include <cstdint>
 #include <string_view>
 
+#include "moe/base/enum_array.h"
 #include "moe/base/registry.h"
 #include "moe/plan/op.h"
 #include "moe/shape/groups.h"
@@ -92,7 +92,7 @@ using Does = TaskOperation;
 using Over = GroupKind;
 
 // clang-format off
-inline constexpr std::array<TaskTraits, kTaskKinds> kTaskTraits{{
+inline constexpr EnumArray<TaskKind, TaskTraits, kTaskKinds> kTaskTraits{{{
     {mp_allgather,         "mp_allgather",         Part::attention,     Does::allgather,     Over::mp,    'M'},
     {attention,            "attention",            Part::attention,     Does::compute,       Over::none,  'A'},
     {attention_dx,         "attention_dx",         Part::attention,     Does::compute_dx,    Over::none,  'A'},
@@ -151,13 +151,13 @@ inline constexpr std::array<TaskTraits, kTaskKinds> kTaskTraits{{
     {serve_swap,           "serve_swap",           Part::serving,       Does::copy,          Over::none,  'J'},
     {serve_check,          "serve_check",          Part::serving,       Does::send,          Over::ep,    'V'},
     {serve_broadcast,      "serve_broadcast",      Part::serving,       Does::send,          Over::ep,    'V'},
-}};
+}}};
 // clang-format on
 static_assert(in_enum_order(kTaskTraits, &TaskTraits::kind), "a row a kind, in the enumerators' order");
 
 }  // namespace detail
 
-constexpr const TaskTraits& traits_of(TaskKind kind) { return detail::kTaskTraits[static_cast<size_t>(kind)]; }
+constexpr const TaskTraits& traits_of(TaskKind kind) { return detail::kTaskTraits[kind]; }
 constexpr std::string_view name_of(TaskKind kind) { return traits_of(kind).name; }
 constexpr TaskPart part_of(TaskKind kind) { return traits_of(kind).part; }
 constexpr TaskOperation operation_of(TaskKind kind) { return traits_of(kind).operation; }

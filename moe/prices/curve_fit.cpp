@@ -11,7 +11,7 @@
 #include "moe/base/check.h"
 #include "moe/base/random.h"
 #include "moe/base/statistics.h"
-#include "moe/prices/nnls.h"
+#include "moe/prices/detail/nnls.h"
 
 namespace moe {
 namespace {
@@ -42,8 +42,8 @@ Line weighted_least_squares(const std::vector<FitSample>& samples, const std::ve
   Eigen::MatrixX2d terms(count, 2);
   Eigen::VectorXd seconds(count);
   for (Eigen::Index i = 0; i < count; ++i) {
-    const FitSample& sample = samples[static_cast<size_t>(i)];
-    const double weight = weights[static_cast<size_t>(i)];
+    const FitSample& sample = samples[i];
+    const double weight = weights[i];
     terms.row(i) << weight * sample.starts, weight * sample.size / size_scale;
     seconds(i) = weight * sample.seconds / time_scale;
   }
@@ -219,13 +219,13 @@ class KnotSearch {
     const auto rows = static_cast<Eigen::Index>(samples_.size());
     Eigen::MatrixXd terms(rows, static_cast<Eigen::Index>(curve.bounds.size()) + 1);
     for (Eigen::Index i = 0; i < rows; ++i) {
-      const auto& [size, seconds] = samples_[static_cast<size_t>(i)];
+      const auto& [size, seconds] = samples_[i];
       terms(i, 0) = 1 / seconds;
       for (size_t piece = 0; piece < curve.bounds.size(); ++piece)
         terms(i, static_cast<Eigen::Index>(piece) + 1) = curve.share(size, piece) / seconds;
     }
     const Eigen::VectorXd ones = Eigen::VectorXd::Ones(rows);
-    curve.increments = cost::nnls(terms, ones);
+    curve.increments = nnls(terms, ones);
     curve.squares = (terms * curve.increments - ones).squaredNorm();
     return curve;
   }

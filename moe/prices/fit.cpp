@@ -12,8 +12,8 @@
 #include "moe/base/statistics.h"
 #include "moe/base/units.h"
 #include "moe/prices/curve_fit.h"
+#include "moe/prices/detail/nnls.h"
 #include "moe/prices/modules.h"
-#include "moe/prices/nnls.h"
 #include "moe/prices/profile.h"
 
 namespace moe {
@@ -193,9 +193,6 @@ std::vector<FitWarning> fit_warnings(const FittedProfile& fitted) {
   return warnings;
 }
 
-}  // namespace moe
-
-namespace moe::cost {
 namespace {
 
 constexpr int kReweightings = 4;
@@ -207,8 +204,8 @@ TermValues weighted_fit(const std::vector<TermSample>& samples, const std::vecto
   Eigen::MatrixXd terms(count, kTerms);
   Eigen::VectorXd ones(count);
   for (Eigen::Index i = 0; i < count; ++i) {
-    const TermSample& sample = samples[static_cast<size_t>(i)];
-    ones(i) = weights[static_cast<size_t>(i)];
+    const TermSample& sample = samples[i];
+    ones(i) = weights[i];
     for (size_t t = 0; t < kTerms; ++t)
       terms(i, static_cast<Eigen::Index>(t)) = ones(i) * sample.terms[t] / sample.seconds;
   }
@@ -274,9 +271,6 @@ void fit_terms(const std::vector<TermSample>& samples, std::string_view what, Ta
   judge(samples, row);
 }
 
-}  // namespace moe::cost
-
-namespace moe {
 namespace {
 
 /// What tells the rows of a profile apart; the first field orders them.
@@ -368,8 +362,8 @@ RowKey key_of(const CaseRecord& record, const Profile& profile) {
   return key;
 }
 
-cost::TermSample term_sample_of(const CaseRecord& record) {
-  cost::TermSample sample;
+TermSample term_sample_of(const CaseRecord& record) {
+  TermSample sample;
   for (size_t t = 0; t < kTerms; ++t) {
     const std::string_view term = term_names()[t];
     if (record.parameters.has(term)) sample.terms[t] = record.parameters.number(term, record.where);
@@ -552,7 +546,7 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
   out.profile.source = source;
   take_cluster(out.profile, cases);
   std::map<RowKey, std::vector<FitSample>> samples;
-  std::map<RowKey, std::vector<cost::TermSample>> of_tasks;
+  std::map<RowKey, std::vector<TermSample>> of_tasks;
   std::set<RowKey> in_layers;  // collectives that layers ran
   for (const CaseRecord& record : best_attempts(cases)) {
     if (record.status != CaseStatus::ok) continue;
@@ -567,7 +561,7 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
   for (const auto& [key, of_key] : of_tasks) {
     TaskRow row{.name = key.op, .phase = key.phase, .dtype = key.dtype};
     try {
-      cost::fit_terms(of_key, row_name(row), row);
+      fit_terms(of_key, row_name(row), row);
       require_price(std::ranges::max(row.s_per), 0, row_name(row));
       out.profile.tasks.push_back(std::move(row));
     } catch (const NoLine& none) {

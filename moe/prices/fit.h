@@ -111,11 +111,7 @@ std::vector<FitWarning> fit_warnings(const FittedProfile& fitted);
 /// Returns the number with seven digits behind the point, or with few where it is far below 0.
 std::string shown_r_squared(double r_squared);
 
-}  // namespace moe
-
 // Fits a [[task]] row to the times of a layer's computations.
-
-namespace moe::cost {
 
 struct TermSample {
   TermValues terms{};
@@ -128,4 +124,4 @@ struct TermSample {
 /// too few to judge. Throws BadInput for no sample, or times that are not positive; NoLine where numbers overflow.
 void fit_terms(const std::vector<TermSample>& samples, std::string_view what, TaskRow& row);
 
-}  // namespace moe::cost
+}  // namespace moe

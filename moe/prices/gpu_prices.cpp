@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace moe::cost {
+namespace moe {
 namespace {
 
 constexpr double kTile = 128, kBytes = 2, kFloat = 4;  // rows and columns of a tile; bytes of a number
@@ -170,4 +170,4 @@ double GpuPrices::head_seconds(Phase phase, const Work& work) const {
   return linear_seconds(tokens, dim, words, phase) + traffic_seconds(kLoss[at(phase)] * kFloat * tokens * words);
 }
 
-}  // namespace moe::cost
+}  // namespace moe

@@ -6,7 +6,7 @@
 #include "moe/plan/plan.h"
 #include "moe/prices/price_curve.h"
 
-namespace moe::cost {
+namespace moe {
 
 /// `groups` products of (m, k) by (k, n), one kernel. Their results have `out_bytes` an element: 8 where a product is
 /// added to a sum in float32, which is read and written.
@@ -48,4 +48,4 @@ class GpuPrices {
   const LayerCase& shape_;
 };
 
-}  // namespace moe::cost
+}  // namespace moe

@@ -1,4 +1,4 @@
-#include "moe/prices/nnls.h"
+#include "moe/prices/detail/nnls.h"
 
 #include <Eigen/QR>
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 #include "moe/base/check.h"
 
-namespace moe::cost {
+namespace moe {
 namespace {
 
 using Eigen::Index;
@@ -100,4 +100,4 @@ Eigen::VectorXd nnls(const Eigen::MatrixXd& a, const Eigen::VectorXd& b) {
   return ActiveSets(a, b).solve();
 }
 
-}  // namespace moe::cost
+}  // namespace moe

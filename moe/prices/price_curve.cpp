@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace moe::cost {
+namespace moe {
 namespace {
 
 using Point = std::array<double, 2>;
@@ -27,9 +27,9 @@ double PriceCurve::seconds(double work) const {
 
 // Parts w1 + w2 + .. = work take at least work times the least t(w) / w of any w up to the largest. On a straight piece
 // of t that ratio is monotone, so its least is at a knot or at the largest.
-Parts PriceCurve::in_parts(double work, double largest, double overhead) const {
+LeastSeconds PriceCurve::in_parts(double work, double largest, double overhead) const {
   const double largest_s = seconds(largest) + overhead;
-  Parts least{largest_s, std::min(largest_s, alpha + overhead)};
+  LeastSeconds least{largest_s, std::min(largest_s, alpha + overhead)};
   if (work <= 0) return least;
   least.all = work / largest * largest_s;
   for (const auto& [size, knot_s] : knots) {
@@ -76,4 +76,4 @@ PriceCurve price_curve(const CommRow& row) {
   return {std::max(0.0, points[0][1] - points[0][0] * first_slope), std::max(0.0, last_slope), points};
 }
 
-}  // namespace moe::cost
+}  // namespace moe

@@ -2,10 +2,10 @@
 // The seconds that work takes by its size: alpha + n beta, or a measured curve.
 #include "moe/prices/profile.h"
 
-namespace moe::cost {
+namespace moe {
 
 /// The least seconds of work that is cut into parts: of all parts together, and of any one.
-struct Parts {
+struct LeastSeconds {
   double all = 0, one = 0;
 };
 
@@ -16,7 +16,7 @@ struct PriceCurve {
   double seconds(double work) const;
   /// Returns the least that parts take which together are `work`, none larger than `largest` <= work, each with this
   /// overhead.
-  Parts in_parts(double work, double largest, double overhead) const;
+  LeastSeconds in_parts(double work, double largest, double overhead) const;
   /// Returns the sizes at which the slope changes, ascending.
   std::vector<double> bends() const;
   /// Makes each size cost what `times` as much did.
@@ -29,4 +29,4 @@ struct PriceCurve {
 /// at 0 if the first one would begin below, and goes on level if the last one falls.
 PriceCurve price_curve(const CommRow& row);
 
-}  // namespace moe::cost
+}  // namespace moe

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "moe/base/enum_array.h"
 #include "moe/prices/modules.h"
 #include "moe/prices/row_finder.h"
 
@@ -32,7 +33,7 @@ const LayerPricer& LayerPricer::part(int part) const {
 }
 
 const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase phase) const {
-  Curve& known = curves_[static_cast<size_t>(flow)][static_cast<size_t>(phase)][static_cast<size_t>(kind)];
+  Curve& known = curves_[flow][phase][kind];
   if (known.known) return known;
   const Work whole = sends_gradients(kind) ? Work{} : whole_work(kind, phase, shape(), flow);
   known.price = find_curve(kind, phase, whole, flow);
@@ -46,7 +47,7 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
   return known;
 }
 
-cost::PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
+PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
   const bool is_part = is_half(kind) || shares_attention(kind);
   if (is_part && find_.task_row(kind, phase) == nullptr) return part_curve(kind, phase, work, flow);
   return whole_curve(kind, phase, work, flow);
@@ -57,7 +58,7 @@ bool LayerPricer::shares_attention(TaskKind kind) const {
   return shape().parallel.cp > 1 && part_of(kind) == TaskPart::attention && computes(kind);
 }
 
-cost::PriceCurve LayerPricer::whole_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
+PriceCurve LayerPricer::whole_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
   if (const TaskRow* row = find_.task_row(kind, phase)) return task_curve(*row, kind, work, flow);
   if (kind == TaskKind::recv || kind == TaskKind::optimizer) return {};
   if (kind == TaskKind::gradient) return comm_curve(Op::allreduce, GroupKind::dp, static_cast<double>(gradient_bytes_));
@@ -65,24 +66,24 @@ cost::PriceCurve LayerPricer::whole_curve(TaskKind kind, Phase phase, const Work
     return comm_curve(Op::allreduce, GroupKind::edp, static_cast<double>(expert_gradient_bytes(shape())));
   if (op_of(kind) == Op::copy) return copy_curve();
   if (work.group == GroupKind::none) return compute_curve(kind, phase, work);
-  cost::PriceCurve c = comm_curve(work.op, work.group, work.bytes);
+  PriceCurve c = comm_curve(work.op, work.group, work.bytes);
   if (work.op == Op::alltoall && has(work.group)) add_hook(c, kind, phase);
   return c;
 }
 
-void LayerPricer::add_hook(cost::PriceCurve& exchange, TaskKind kind, Phase phase) const {
+void LayerPricer::add_hook(PriceCurve& exchange, TaskKind kind, Phase phase) const {
   const ModuleRow* row = find_.module_row(module_name(kind, shape()), phase);
   if (row == nullptr) return;
   exchange.add({row->alpha_s, row->beta_s_per_byte});
 }
 
-std::optional<cost::PriceCurve> LayerPricer::collective(Op op, GroupKind kind, double bytes) const {
-  return cost::collective_curve(find_, groups(), op, kind, bytes);
+std::optional<PriceCurve> LayerPricer::collective(Op op, GroupKind kind, double bytes) const {
+  return collective_curve(find_, groups(), op, kind, bytes);
 }
 
-cost::PriceCurve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
-  std::optional<cost::PriceCurve> curve = collective(op, kind, bytes);
-  if (!curve) cost::refuse_collective(find_, groups(), op, kind);
+PriceCurve LayerPricer::comm_curve(Op op, GroupKind kind, double bytes) const {
+  std::optional<PriceCurve> curve = collective(op, kind, bytes);
+  if (!curve) refuse_collective(find_, groups(), op, kind);
   return *std::move(curve);
 }
 
@@ -100,12 +101,12 @@ double LayerPricer::end_seconds(TaskKind kind, Phase phase, const Work& work) co
 }
 
 // Returns the model of the hardware, if the layer computes what it knows, and notes that it is used.
-std::optional<cost::GpuPrices> LayerPricer::gpu_prices() const {
+std::optional<GpuPrices> LayerPricer::gpu_prices() const {
   const GpuModel* gpu = profile().gpu_of(shape().layer.dtype);
   if (gpu == nullptr) return std::nullopt;
   note({PriceNote::Kind::modelled, "computations by shape",
         fmt::format(", as {} computes them ([gpu]{}{})", gpu->name, gpu->origin.empty() ? "" : ", ", gpu->origin)});
-  return cost::GpuPrices(*gpu, shape());
+  return GpuPrices(*gpu, shape());
 }
 
 double LayerPricer::gemm_seconds(const Work& gemms) const {
@@ -114,17 +115,17 @@ double LayerPricer::gemm_seconds(const Work& gemms) const {
 }
 
 // Returns a line: with one layer given, what a row's terms count is there once or grows with the rows.
-cost::PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const {
+PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const {
   TaskTerms terms = terms_of(kind, row.phase, shape(), flow);
-  terms.of_rows[static_cast<size_t>(Term::flop)] = work.flops;  // of all that the row prices
+  terms.of_rows[Term::flop] = work.flops;  // of all that the row prices
   for (const PriceNote& range : range_notes(row, terms.of_share(1))) note(range);
   const double size = std::max(work.bytes, work.flops);
-  cost::PriceCurve c{dot(row.s_per, terms.once)};
+  PriceCurve c{dot(row.s_per, terms.once)};
   (size > 0 ? c.beta : c.alpha) += dot(row.s_per, terms.of_rows) / (size > 0 ? size : 1);
   return c;
 }
 
-cost::PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& work) const {
+PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& work) const {
   if (const ModuleRow* module = find_.own_module_row(kind, phase)) {
     const double size = std::max(work.bytes, work.flops);
     if (const auto outside = range_note(*module, size)) note(*outside);
@@ -146,7 +147,7 @@ cost::PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Wo
 
 // A half has as much of the backward as it has of its FLOPs and GEMMs. So have attention's tasks under context
 // parallelism, of both phases.
-cost::PriceCurve LayerPricer::part_curve(TaskKind kind, Phase phase, const Work& part, Flow flow) const {
+PriceCurve LayerPricer::part_curve(TaskKind kind, Phase phase, const Work& part, Flow flow) const {
   const bool shares = shares_attention(kind);
   const TaskKind of = shares ? TaskKind::attention : whole_of(kind);
   Work whole = whole_work(of, phase, shape(), flow);
@@ -159,7 +160,7 @@ cost::PriceCurve LayerPricer::part_curve(TaskKind kind, Phase phase, const Work&
     note({PriceNote::Kind::derived, fmt::format("{0}_dx, {0}_dw", name_of(of)),
           " = their shares of the whole backward, by FLOPs"});
   }
-  cost::PriceCurve price = whole_curve(of, phase, whole, flow);
+  PriceCurve price = whole_curve(of, phase, whole, flow);
   const double share = part.flops / whole.flops;
   price.alpha *= price.beta > 0 && price.knots.empty() ? static_cast<double>(part.gemms) / whole.gemms : share;
   for (auto& [work, seconds] : price.knots) {
@@ -169,7 +170,7 @@ cost::PriceCurve LayerPricer::part_curve(TaskKind kind, Phase phase, const Work&
   return price;
 }
 
-cost::PriceCurve LayerPricer::copy_curve() const {
+PriceCurve LayerPricer::copy_curve() const {
   if (const ComputeRow* row = find_.copy_row()) return {row->alpha_s, row->beta_s_per_byte};
   note({PriceNote::Kind::not_priced, "copies", ", for which the profile has no row"});
   return {};
@@ -180,7 +181,7 @@ double LayerPricer::chunk_seconds(TaskKind kind, Phase phase, double rows, Flow 
   return c.price.seconds(rows * c.unit) + profile().task_overhead_s;
 }
 
-cost::Parts LayerPricer::in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow) const {
+LeastSeconds LayerPricer::in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow) const {
   const Curve& c = curve(flow, kind, phase);
   return c.price.in_parts(rows * c.unit, largest * c.unit, profile().task_overhead_s);
 }
@@ -216,7 +217,7 @@ bool LayerPricer::adds_scores(TaskKind kind) const {
 std::optional<double> LayerPricer::saa_seconds() const {
   const ParallelShape& p = shape().parallel;
   if (p.esp != p.mp || p.mp != p.ranks_per_node) return std::nullopt;
-  const CommRow* row = find_.comm_row(Op::saa, groups()[static_cast<size_t>(GroupKind::ep_esp)]);
+  const CommRow* row = find_.comm_row(Op::saa, groups()[GroupKind::ep_esp]);
   if (row == nullptr) return std::nullopt;
   const double bytes = whole_work(TaskKind::combine, Phase::forward, shape(), Flow::fused).bytes;
   return find_.curve_of(*row, bytes).seconds(bytes);
@@ -233,17 +234,17 @@ void LayerPricer::price(const Structure& structure, const std::vector<GradientSl
     int chunks = 0;
     double longer = 0, shorter = 0;
   };
-  std::array<std::array<Pair, kTaskKinds>, 2> known;  // chunks have one of two sizes: price each once
+  EnumArray<Phase, EnumArray<TaskKind, Pair, kTaskKinds>, 2> known;  // chunks have one of two sizes: price each once
   for (size_t i = 0; i < seconds.size(); ++i) {
     const Task& task = structure.tasks[i];
     if (task.phase == Phase::step || is_end(task.kind) || (is_ffn(task.kind) && !outline_.dense))
       continue;  // by its plan: price(Plan)
     if (sends_gradients(task.kind)) {
-      seconds[i] = gradient_seconds(slices[static_cast<size_t>(task.slice)].bytes(), task.kind);
+      seconds[i] = gradient_seconds(slices[task.slice].bytes(), task.kind);
     } else if (!is_chunked(task.kind)) {
       seconds[i] = dense_seconds(task.kind, task.phase, structure.flow);
     } else {
-      Pair& pair = known[static_cast<size_t>(task.phase)][static_cast<size_t>(task.kind)];
+      Pair& pair = known[task.phase][task.kind];
       if (pair.chunks != task.chunks)
         pair = {task.chunks, part_seconds(task, structure.flow, 1), part_seconds(task, structure.flow, 0)};
       seconds[i] = task.chunk < rows_ % task.chunks ? pair.longer : pair.shorter;
@@ -277,7 +278,7 @@ std::vector<double> priced(const LayerPricer& pricer, const LayerPricer& dense, 
     if (is_end(task.kind))
       seconds[i] = pricer.end_seconds(task.kind, task.phase, plan.works[i]);
     else if (task.phase == Phase::step)
-      seconds[i] = cost::step_seconds(own, task.kind, plan.works[i]);
+      seconds[i] = step_seconds(own, task.kind, plan.works[i]);
     else if (plan.differs_by_part(task))
       seconds[i] = own.part(plan.part_of(task.micro_batch)).dense_seconds(task.kind, task.phase, plan.structure->flow);
     else if (&own != &pricer && !sends_gradients(task.kind))
@@ -301,12 +302,8 @@ std::vector<double> price(const LayerPricer& pricer, const Plan& plan) {
   return priced(LayerPricer(pricer.profile(), plan.shape, pricer.options()), plan);  // of packed experts
 }
 
-}  // namespace moe
-
 // Prices a step mostly by derived rows: few profiles have any for groups of a whole stage, or for what the optimizer
 // does.
-
-namespace moe::cost {
 
 class StepPrices {
  public:
@@ -362,4 +359,4 @@ double StepPrices::collective_seconds(TaskKind kind, const Work& work) const {
   return 0;
 }
 
-}  // namespace moe::cost
+}  // namespace moe

@@ -1,6 +1,5 @@
 #pragma once
 // Prices work on a cluster profile: alpha + n beta (FSMoE section 4.1), or a measured curve.
-#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -8,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "moe/base/enum_array.h"
 #include "moe/prices/gpu_prices.h"
 #include "moe/prices/row_finder.h"
 
@@ -35,14 +35,14 @@ class LayerPricer {
   const LayerPricer& dense(int64_t hidden) const;
   /// Returns likewise the pricer of a pass over a part of the samples.
   const LayerPricer& part(int part) const;
-  bool has(GroupKind kind) const { return groups()[static_cast<size_t>(kind)].network != Network::none; }
+  bool has(GroupKind kind) const { return groups()[kind].network != Network::none; }
 
   /// Writes the seconds of each task of `structure` into `seconds` (resized).
   void price(const Structure& structure, const std::vector<GradientSlice>& slices, std::vector<double>& seconds) const;
   /// Returns the seconds of one chunk of `rows` rows of T_rank; rows may be fractional.
   double chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
   /// Returns the least seconds of `rows` rows, whatever parts of at most `largest` <= rows they are cut into.
-  cost::Parts in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow = Flow::sharded) const;
+  LeastSeconds in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow = Flow::sharded) const;
   double gradient_seconds(int64_t bytes, TaskKind kind = TaskKind::gradient) const;
   /// Returns the least seconds that slices of together so many bytes take, however they are cut.
   double gradient_seconds_in_parts(int64_t bytes) const;
@@ -57,7 +57,7 @@ class LayerPricer {
   /// Returns the seconds of a task of GEMMs, by their row.
   double gemm_seconds(const Work& gemms) const;
   /// Returns the curve of a collective, by its row or derived (row_finder.h); empty: it has no price.
-  std::optional<cost::PriceCurve> collective(Op op, GroupKind kind, double bytes) const;
+  std::optional<PriceCurve> collective(Op op, GroupKind kind, double bytes) const;
   /// Returns the seconds of Parm's overlapped AlltoAll and MP AllGather as measured (row `saa`); none where the profile
   /// has no such row.
   std::optional<double> saa_seconds() const;
@@ -71,29 +71,29 @@ class LayerPricer {
 
  private:
   struct Curve {
-    cost::PriceCurve price;
+    PriceCurve price;
     double unit = 0;  // work units a row of T_rank (chunks) or in all (dense)
     bool known = false;
   };
   const Curve& curve(Flow flow, TaskKind kind, Phase phase) const;
-  cost::PriceCurve find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const;
-  cost::PriceCurve whole_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const;
+  PriceCurve find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const;
+  PriceCurve whole_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const;
   bool shares_attention(TaskKind kind) const;
-  cost::PriceCurve comm_curve(Op op, GroupKind kind, double bytes) const;
-  void add_hook(cost::PriceCurve& exchange, TaskKind kind, Phase phase) const;
+  PriceCurve comm_curve(Op op, GroupKind kind, double bytes) const;
+  void add_hook(PriceCurve& exchange, TaskKind kind, Phase phase) const;
   bool adds_scores(TaskKind kind) const;
-  cost::PriceCurve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;
-  cost::PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
-  cost::PriceCurve part_curve(TaskKind kind, Phase phase, const Work& part, Flow flow) const;
-  cost::PriceCurve copy_curve() const;
-  std::optional<cost::GpuPrices> gpu_prices() const;
+  PriceCurve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;
+  PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
+  PriceCurve part_curve(TaskKind kind, Phase phase, const Work& part, Flow flow) const;
+  PriceCurve copy_curve() const;
+  std::optional<GpuPrices> gpu_prices() const;
   double part_seconds(const Task& task, Flow flow, int more) const;
 
   RowFinder find_;
   LayerOutline outline_;
   int64_t rows_ = 0, gradient_bytes_ = 0;
   double all_rows_ = 0;
-  mutable std::array<std::array<std::array<Curve, kTaskKinds>, kPhases>, kFlows> curves_;
+  mutable EnumArray<Flow, EnumArray<Phase, EnumArray<TaskKind, Curve, kTaskKinds>, kPhases>, kFlows> curves_;
   mutable std::map<int64_t, std::shared_ptr<LayerPricer>> dense_;  // by width
   mutable std::map<int, std::shared_ptr<LayerPricer>> parts_;
 };
@@ -101,14 +101,10 @@ class LayerPricer {
 /// Returns the seconds of each task of a plan.
 std::vector<double> price(const LayerPricer& pricer, const Plan& plan);
 
-}  // namespace moe
-
 // Prices the tasks of a step.
-
-namespace moe::cost {
 
 /// Returns the seconds of a task of Phase::step, by the pricer's rows. A task without a row is derived, or noted as not
 /// priced: a step refuses no plan. A computation without a row of its own takes as long as a copy of its bytes.
 double step_seconds(const LayerPricer& pricer, TaskKind kind, const Work& work);
 
-}  // namespace moe::cost
+}  // namespace moe

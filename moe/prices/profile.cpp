@@ -10,6 +10,7 @@
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/config_files.h"
+#include "moe/base/enum_array.h"
 #include "moe/prices/composed_profile.h"
 #include "moe/prices/modules.h"
 
@@ -33,8 +34,9 @@ constexpr std::array<ContentionPair, kSlowed*(kSlowed - 1)> kPairs{{{intra, inte
 }  // namespace
 
 std::string_view name_of(Resource resource) {
-  static constexpr std::array<std::string_view, kResources> kNames{"compute", "inter", "intra", "copy", "none"};
-  return kNames[static_cast<size_t>(resource)];
+  static constexpr EnumArray<Resource, std::string_view, kResources> kNames{"compute", "inter", "intra", "copy",
+                                                                            "none"};
+  return kNames[resource];
 }
 
 std::string ContentionPair::key() const { return std::string(name_of(slowed)) + "_by_" + std::string(name_of(by)); }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "moe/base/config.h"
+#include "moe/base/enum_array.h"
 #include "moe/base/units.h"
 #include "moe/prices/terms.h"
 
@@ -33,7 +34,7 @@ struct Contention {
   double inter_by_copy = 1, intra_by_copy = 1, compute_by_copy = 1;
   /// At [slowed][by] the seconds, >= 0, that a task loses whenever it and one of the other kind begin to run side
   /// by side, whatever their sizes: kernels that wait for each other to be scheduled (MoNTA's section Discussions).
-  std::array<std::array<double, kSlowed>, kSlowed> stall_s{};
+  EnumArray<Resource, EnumArray<Resource, double, kSlowed>, kSlowed> stall_s{};
 
   bool none() const { return *this == Contention{}; }
   bool operator==(const Contention&) const = default;
@@ -47,7 +48,7 @@ struct ContentionPair {
   std::string stall_key() const { return key() + "_stall_s"; }
   template <class AnyContention>
   auto& stall_s(AnyContention& contention) const {
-    return contention.stall_s[static_cast<size_t>(slowed)][static_cast<size_t>(by)];
+    return contention.stall_s[slowed][by];
   }
 };
 /// Returns all pairs, over which every reader and writer of contention goes.

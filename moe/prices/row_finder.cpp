@@ -50,11 +50,11 @@ void RowFinder::refuse(Op op, const Group& group) const {
                              options_.borrows.empty() ? "" : fmt::format(" ({} borrows it)", options_.borrows)));
 }
 
-cost::PriceCurve RowFinder::curve_of(const CommRow& row, double bytes) const {
+PriceCurve RowFinder::curve_of(const CommRow& row, double bytes) const {
   if (const auto outside = range_note(row, bytes)) note(*outside);
   if (row.op == Op::alltoall)
     if (const auto fan_out = fan_out_note(row, shape_)) note(*fan_out);
-  cost::PriceCurve price = cost::price_curve(used(row));
+  PriceCurve price = price_curve(used(row));
   if (row.sent_share > 0) price.stretch(sent_share(row.network, shape_) / row.sent_share);
   return price;
 }
@@ -196,12 +196,8 @@ std::optional<PriceNote> fan_out_note(const CommRow& row, const LayerCase& shape
                                measured, nodes_reached(shape), nodes)};
 }
 
-}  // namespace moe
-
 // Every derived price is a weighted sum of rows at one volume. So a rule needs no sizes, and what it makes of measured
 // curves is a curve.
-
-namespace moe::cost {
 namespace {
 
 struct Derivation {
@@ -216,7 +212,7 @@ struct Collective {
 
 // A send has two ranks, however many its group has.
 Group group_of(const Groups& groups, const Collective& collective) {
-  Group group = groups[static_cast<size_t>(collective.kind)];
+  Group group = groups[collective.kind];
   if (collective.op == Op::sendrecv) group.size = 2;
   return group;
 }
@@ -227,7 +223,7 @@ Collective named(Op op, GroupKind kind) { return {kind == GroupKind::ep_esp ? Op
 // Returns what an AlltoAll over EP and ESP is priced as: that over EP if EP is on the network that both are on (it has
 // several ranks, and ESP reaches no farther), else that over both.
 Collective plain_exchange(const Groups& groups) {
-  const Group &ep = groups[static_cast<size_t>(GroupKind::ep)], &both = groups[static_cast<size_t>(GroupKind::ep_esp)];
+  const Group &ep = groups[GroupKind::ep], &both = groups[GroupKind::ep_esp];
   return {Op::alltoall, ep.network == both.network ? GroupKind::ep : GroupKind::ep_esp};
 }
 
@@ -281,15 +277,15 @@ class Derivations {
                   fmt::format("allreduce over a {}", name_of(kind)),
                   fmt::format("over {}, then over {}", name_of(first), name_of(second)));
     };
-    const Group &edp = groups_[static_cast<size_t>(GroupKind::edp)], &dp = groups_[static_cast<size_t>(GroupKind::dp)];
+    const Group &edp = groups_[GroupKind::edp], &dp = groups_[GroupKind::dp];
     switch (kind) {
       case GroupKind::stage:
         return one_after_other(GroupKind::mp, GroupKind::dp);
       case GroupKind::world:
         return one_after_other(GroupKind::stage, GroupKind::pp);
       case GroupKind::pp:
-        return times(2.0 * (groups_[static_cast<size_t>(kind)].size - 1), price({Op::sendrecv, kind}),
-                     "allreduce over pp", "sendrecv from stage to stage and back");
+        return times(2.0 * (groups_[kind].size - 1), price({Op::sendrecv, kind}), "allreduce over pp",
+                     "sendrecv from stage to stage and back");
       case GroupKind::edp:
         if (dp.network != edp.network || dp.size < edp.size) return std::nullopt;
         return times(1, price({Op::allreduce, GroupKind::dp}), "allreduce over edp",
@@ -341,4 +337,4 @@ void refuse_collective(const RowFinder& find, const Groups& groups, Op op, Group
   find.refuse(missing.op, group_of(groups, missing));
 }
 
-}  // namespace moe::cost
+}  // namespace moe

@@ -64,7 +64,7 @@ class RowFinder {
   /// Throws Unpriced, naming op, group size, network and the nearest row.
   [[noreturn]] void refuse(Op op, const Group& group) const;
   /// Returns the row's curve, and notes if `bytes` are outside what was measured.
-  cost::PriceCurve curve_of(const CommRow& row, double bytes) const;
+  PriceCurve curve_of(const CommRow& row, double bytes) const;
   /// Returns the GEMM row of the case's type, or another type's, scaled. Throws Unpriced where neither may be.
   ComputeRow gemm_row() const;
   const ComputeRow* expert_row() const;  // null: experts are GEMMs
@@ -92,11 +92,7 @@ class RowFinder {
   mutable PriceNotes notes_;
 };
 
-}  // namespace moe
-
 // The price of a collective: by its own row, or derived from the rows of other collectives or groups.
-
-namespace moe::cost {
 
 /// Returns the curve of a layer's or step's collective over its group of that kind, with notes on how it was derived or
 /// borrowed, and on rows that were not measured at `bytes`. Nothing is sent over a group of one rank. Empty: neither a
@@ -107,4 +103,4 @@ std::optional<PriceCurve> collective_curve(const RowFinder& find, const Groups& 
 /// Throws Unpriced, naming the row that is missing.
 [[noreturn]] void refuse_collective(const RowFinder& find, const Groups& groups, Op op, GroupKind kind);
 
-}  // namespace moe::cost
+}  // namespace moe

@@ -2,15 +2,16 @@
 
 #include <numeric>
 
+#include "moe/base/enum_array.h"
 #include "moe/prices/modules.h"
 
 namespace moe {
 namespace {
 
-constexpr std::array<std::string_view, kTerms> kNames{"call",     "flop",        "score",
-                                                      "row_byte", "hidden_byte", "weight_byte"};
+constexpr EnumArray<Term, std::string_view, kTerms> kNames{"call",     "flop",        "score",
+                                                           "row_byte", "hidden_byte", "weight_byte"};
 
-double& at(TermValues& values, Term term) { return values[static_cast<size_t>(term)]; }
+double& at(TermValues& values, Term term) { return values[term]; }
 
 // Adds an expert's terms by its FLOPs, which know how many copies of its rows a flow has. `hidden`: of a rank's shard.
 void add_expert(const Work& work, Phase phase, const LayerCase& c, double hidden, TaskTerms& terms) {

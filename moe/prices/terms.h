@@ -1,10 +1,10 @@
 #pragma once
 // Counts what the time of a computation inside a layer grows with. A [[task]] row has seconds for each: FSMoE's alpha +
 // n beta (section 4.1), with a beta for every n that matters, so that one row holds for layers of other shapes too.
-#include <array>
 #include <span>
 #include <string>
 
+#include "moe/base/enum_array.h"
 #include "moe/plan/plan.h"
 
 namespace moe {
@@ -15,7 +15,7 @@ enum class Term : uint8_t { call, flop, score, row_byte, hidden_byte, weight_byt
 inline constexpr size_t kTerms = 6;
 std::span<const std::string_view> term_names();
 
-using TermValues = std::array<double, kTerms>;
+using TermValues = EnumArray<Term, double, kTerms>;
 double dot(const TermValues& a, const TermValues& b);
 
 /// The terms of one kind of task in one phase, on a rank.

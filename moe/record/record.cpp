@@ -1,14 +1,15 @@
 #include "moe/record/record.h"
 
 #include <algorithm>
-#include <array>
 
 #include "moe/base/check.h"
+#include "moe/base/enum_array.h"
 
 namespace moe {
 namespace {
 
-constexpr std::array<std::string_view, 6> kStatusNames{"ok", "wrong", "invalid", "oom", "unsupported", "error"};
+constexpr EnumArray<CaseStatus, std::string_view, 6> kStatusNames{"ok",  "wrong",       "invalid",
+                                                                  "oom", "unsupported", "error"};
 
 std::string describe(const Scalar* value) { return value ? scalar_text(*value) : "no such value"; }
 
@@ -69,6 +70,6 @@ void require_right(const CaseRecord& record) {
   require<WrongResult>(record.status != CaseStatus::wrong, "{}: {}", record.key, record.reason);
 }
 
-std::string_view name_of(CaseStatus status) { return kStatusNames[static_cast<size_t>(status)]; }
+std::string_view name_of(CaseStatus status) { return kStatusNames[status]; }
 
 }  // namespace moe

@@ -1,4 +1,4 @@
-#include "moe/schedule/iteration_builder.h"
+#include "moe/schedule/detail/iteration_builder.h"
 
 #include <algorithm>
 #include <set>
@@ -11,7 +11,7 @@ namespace moe::schedule {
 void IterationBuilder::transfer(const Pass& from) {
   pass_ = &from;
   if (lane_of(GroupKind::pp) >= 0) {
-    const Chain& output = outputs_[{from.micro_batch, from.layer}][static_cast<size_t>(from.phase)];
+    const Chain& output = outputs_[{from.micro_batch, from.layer}][from.phase];
     const int sent = push(TaskKind::send, behind_last(TaskKind::send, output.after));
     last().reads.push_back(output.data);
     sent_[{from.phase, from.micro_batch, from.layer}] = sent;
@@ -31,13 +31,13 @@ int IterationBuilder::embed(const Pass& pass) {
     const Access input{Buffer::input, Phase::forward, 0, 0, 1, pass.micro_batch};
     id = push(TaskKind::embed, {});
     last().writes.push_back(spans(GroupKind::mp) ? whole_of(Buffer::end_partial) : input);
-    outputs_[{pass.micro_batch, before.layer}][static_cast<size_t>(pass.phase)] = sum_of_end(id, input);
+    outputs_[{pass.micro_batch, before.layer}][pass.phase] = sum_of_end(id, input);
   } else {
-    const Chain gradient = rows_of_end(outputs_.at({pass.micro_batch, 0})[static_cast<size_t>(pass.phase)]);
+    const Chain gradient = rows_of_end(outputs_.at({pass.micro_batch, 0})[pass.phase]);
     id = push(TaskKind::embed, gradient.after);
     last().reads.push_back(gradient.data);
     last().writes.push_back(whole_of(Buffer::gradient));
-    outputs_[{pass.micro_batch, before.layer}][static_cast<size_t>(pass.phase)] = {{id}, last().writes.front()};
+    outputs_[{pass.micro_batch, before.layer}][pass.phase] = {{id}, last().writes.front()};
   }
   pass_ = nullptr;
   return id;
@@ -48,8 +48,8 @@ int IterationBuilder::head(const Pass& pass) {
   ++behind.layer;
   pass_ = &behind;
   auto& ours = outputs_[{pass.micro_batch, behind.layer}];
-  const Chain& output = outputs_.at({pass.micro_batch, pass.layer})[static_cast<size_t>(Phase::forward)];
-  Chain& logits = ours[static_cast<size_t>(Phase::forward)];
+  const Chain& output = outputs_.at({pass.micro_batch, pass.layer})[Phase::forward];
+  Chain& logits = ours[Phase::forward];
   int id = 0;
   if (pass.phase == Phase::forward) {
     Chain& rows = head_inputs_[pass.micro_batch] = rows_of_end(output);
@@ -68,7 +68,7 @@ int IterationBuilder::head(const Pass& pass) {
     last().reads = {head_inputs_.at(pass.micro_batch).data, logits.data};
     if (spans(GroupKind::mp)) last().reads.push_back(of(Buffer::softmax_sums, Phase::forward));
     last().writes.push_back(spans(GroupKind::mp) ? whole_of(Buffer::end_partial) : gradient);
-    ours[static_cast<size_t>(pass.phase)] = sum_of_end(id, gradient);
+    ours[pass.phase] = sum_of_end(id, gradient);
   }
   pass_ = nullptr;
   return id;
@@ -104,7 +104,7 @@ void IterationBuilder::finish(int stage, int layer, const std::vector<int>& read
   std::vector<int> all;
   for (size_t i = 0; i < ready.size(); ++i) gradient(i);
   for (const Task& task : structure_.tasks)
-    if (structure_.lanes[static_cast<size_t>(task.lane)].stage == stage) all.push_back(task.id);
+    if (structure_.lanes[task.lane].stage == stage) all.push_back(task.id);
   push(TaskKind::optimizer, all);
   pass_ = nullptr;
 }
@@ -213,7 +213,7 @@ std::vector<std::vector<int>> StepBuilder::senders() const {
   std::vector<int> tasks(plan_.slices.size(), -1);
   std::vector<std::vector<int>> senders(plan_.gradients.size());
   for (const Task& task : builder_.tasks())
-    if (task.slice >= 0) tasks[static_cast<size_t>(task.slice)] = task.id;
+    if (task.slice >= 0) tasks[task.slice] = task.id;
   for (size_t s = 0; s < plan_.slices.size(); ++s) {
     int64_t begin = plan_.slices[s].begin, left = plan_.slices[s].bytes();
     for (auto g = static_cast<size_t>(plan_.slices[s].gradient); left > 0; ++g, begin = 0) {
@@ -251,12 +251,12 @@ void StepBuilder::step() {
       sums[layer].insert(sums[layer].end(), made.begin(), made.end());
     }
   if (plan_.step.tied && !plan_.ends.none() && stages() > 1) sum_tied(sums);
-  std::vector<int> norms(static_cast<size_t>(stages()), -1);
+  std::vector<int> norms(stages(), -1);
   if (plan_.step.clips) add_norms(sums, norms);
   for (int stage = stages(); stage-- > 0;) {
     for (const int layer : stepped(stage)) {
       std::set<int> after(sums[layer].begin(), sums[layer].end());
-      after.insert(norms[static_cast<size_t>(stage)]);
+      after.insert(norms[stage]);
       builder_.step(TaskKind::optimizer, stage, layer, {after.begin(), after.end()});
     }
     if (plan_.shape.parallel.zero > 0) gather(stage);
@@ -281,11 +281,11 @@ void StepBuilder::add_norms(const std::map<int, std::vector<int>>& sums, std::ve
       if (const auto found = sums.find(layer); found != sums.end())
         after.insert(found->second.begin(), found->second.end());
     squares.push_back(builder_.step(TaskKind::squares, stage, layers_of(stage).front(), {after.begin(), after.end()}));
-    norms[static_cast<size_t>(stage)] = squares.back();
+    norms[stage] = squares.back();
   }
   if (!builder_.has(GroupKind::world, 0)) return;
   for (int stage = stages(); stage-- > 0;)
-    norms[static_cast<size_t>(stage)] = builder_.step(TaskKind::norm, stage, layers_of(stage).front(), squares);
+    norms[stage] = builder_.step(TaskKind::norm, stage, layers_of(stage).front(), squares);
 }
 
 // Gathers in the order of the steps; gates and norms once all layers have theirs.

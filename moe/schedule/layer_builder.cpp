@@ -38,7 +38,7 @@ void LayerBuilder::part(TaskKind kind, int c, int parts) {
   const GroupKind group = group_of(schedule_.flow, kind);
   if (group != GroupKind::none && lane_of(group) < 0) return;
   regroup(parts);
-  Chain& chain = chunks_[static_cast<size_t>(c)];
+  Chain& chain = chunks_[c];
   const int id = push(kind, chain.after);
   Task& task = last();
   cut(task, c, parts);
@@ -143,7 +143,7 @@ void LayerBuilder::forward_again() {
 
 int LayerBuilder::forward() {
   begin_shared(dense_forward());
-  chunks_.assign(static_cast<size_t>(degree()), dense_);
+  chunks_.assign(degree(), dense_);
   schedule_.moe_part(*this);
   if (!schedule_.in_sequence) end_shared();
   found().moe_output = chunks_.front().data.buffer;
@@ -277,7 +277,7 @@ int LayerBuilder::backward() {
   dense_ = {{begin}, whole_of(Buffer::ordered)};
   if (gradient_lane() != lane_of(GroupKind::dp)) pieces_left();  // on their own lane from the start
   begin_shared(d_output);
-  chunks_.assign(static_cast<size_t>(degree()), dense_);
+  chunks_.assign(degree(), dense_);
   schedule_.moe_part(*this);
   if (!schedule_.in_sequence) end_shared();
   if (schedule_.gradients == GradientPolicy::fixed) pieces_between(gradient_lane(), kAfterMoe, kAfterMoe);
@@ -295,8 +295,7 @@ int LayerBuilder::add(const schedule::Pass& pass) {
   const auto before = outputs_.find({pass.micro_batch, pass.layer + (forward_pass ? -1 : 1)});
   dense_ = {{}, whole_of(Buffer::input)};
   if (!forward_pass) dense_.data.phase = Phase::forward;  // no task of this plan made the output's gradient
-  if (before != outputs_.end() && !before->second[static_cast<size_t>(pass.phase)].after.empty())
-    dense_ = before->second[static_cast<size_t>(pass.phase)];
+  if (before != outputs_.end() && !before->second[pass.phase].after.empty()) dense_ = before->second[pass.phase];
   const auto sent = sent_.find({pass.phase, pass.micro_batch, pass.layer + (forward_pass ? -1 : 1)});
   if (sent != sent_.end()) dense_ = receive(sent->second);
   if (forward_pass) {
@@ -306,7 +305,7 @@ int LayerBuilder::add(const schedule::Pass& pass) {
     forward_again();
   }
   const int end = pass.dense ? (forward_pass ? ffn_forward() : ffn_backward()) : forward_pass ? forward() : backward();
-  outputs_[{pass.micro_batch, pass.layer}][static_cast<size_t>(pass.phase)] = dense_;
+  outputs_[{pass.micro_batch, pass.layer}][pass.phase] = dense_;
   ended_[pass.stage] = dense_.after;
   pass_ = nullptr;
   return end;
@@ -341,7 +340,7 @@ bool shares_dense(TaskKind kind) {
 StageLanes::StageLanes(LaneLayout layout, const Networks& networks, int stages) : layout_(layout), networks_(networks) {
   for (int stage = 0; stage < stages; ++stage) {
     std::vector<Lane> lanes = lanes_of(layout, stage);
-    const Network gradients = networks[static_cast<size_t>(GroupKind::dp)];
+    const Network gradients = networks[GroupKind::dp];
     if (layout == LaneLayout::by_network_gradient)
       lanes.push_back({LaneKind::gradient, stage, gradients == Network::inter, gradients == Network::intra, {}});
     if (stages > 1) lanes.push_back({LaneKind::receive, stage, false, false, {}});
@@ -353,7 +352,7 @@ StageLanes::StageLanes(LaneLayout layout, const Networks& networks, int stages) 
 int StageLanes::of(GroupKind group, int stage) const {
   const size_t first = static_cast<size_t>(stage) * a_stage_;
   if (group == GroupKind::none) return static_cast<int>(first);  // compute
-  const Network network = networks_[static_cast<size_t>(group)];
+  const Network network = networks_[group];
   for (size_t lane = first + 1; lane < first + a_stage_; ++lane)
     if (lanes_[lane].owns(network)) return static_cast<int>(lane);
   return -1;
@@ -370,9 +369,7 @@ int StageLanes::lane_of(LaneKind kind, int stage) const {
 }
 
 // Returns whether a group's collectives have the gradients' lane: their network is that of the gradients.
-bool StageLanes::shares_gradients(GroupKind group) const {
-  return networks_[static_cast<size_t>(group)] == networks_[static_cast<size_t>(GroupKind::dp)];
-}
+bool StageLanes::shares_gradients(GroupKind group) const { return networks_[group] == networks_[GroupKind::dp]; }
 
 int StageLanes::of(TaskKind kind, Flow flow, int stage) const {
   if (kind == TaskKind::recv) return lane_of(LaneKind::receive, stage);
@@ -398,7 +395,7 @@ int PassBuilder::push(TaskKind kind, const std::vector<int>& after) {
   const GroupKind group = group_of(schedule_.flow, kind);
   const int lane = lanes_.of(kind, schedule_.flow, pass_->stage);
   if (!sends_gradients(kind) && part_of(kind) != TaskPart::stages && pass_->phase == Phase::backward) {
-    LanePieces& pieces = pieces_[static_cast<size_t>(lane) % lanes_.a_stage()];
+    LanePieces& pieces = pieces_[lane % lanes_.a_stage()];
     pieces_between(lane, 0, pieces.passed);
     ++pieces.passed;
   }
@@ -413,7 +410,7 @@ int PassBuilder::push(TaskKind kind, const std::vector<int>& after) {
   task.group = group;
   for (const int id : after)
     if (id >= 0) task.after.push_back(id);
-  structure_.lanes[static_cast<size_t>(lane)].queue.push_back(task.id);
+  structure_.lanes[lane].queue.push_back(task.id);
   structure_.tasks.push_back(std::move(task));
   return last().id;
 }
@@ -427,14 +424,13 @@ bool PassBuilder::of_experts(size_t place) const {
 std::vector<int> PassBuilder::made_by_others(int ready) const {
   std::vector<int> others;
   if (ready < 0) return others;
-  const Task& last = structure_.tasks[static_cast<size_t>(ready)];
+  const Task& last = structure_.tasks[ready];
   const bool half = last.kind == TaskKind::attention_dw;
   for (int micro_batch = 0;; ++micro_batch) {
     const auto found = outputs_.find({micro_batch, last.layer});
     if (found == outputs_.end()) return others;
     const bool experts = makes_expert_gradients(last.kind), own = micro_batch == last.micro_batch;
-    const std::vector<int>& all =
-        experts ? experts_.at(found->first) : found->second[static_cast<size_t>(Phase::backward)].after;
+    const std::vector<int>& all = experts ? experts_.at(found->first) : found->second[Phase::backward].after;
     if (experts || !own || half) std::ranges::remove_copy(all, std::back_inserter(others), ready);
     if (half && !own) others.push_back(attention_halves_.at(found->first));
   }
@@ -461,7 +457,7 @@ bool PassBuilder::made_here(size_t place) const {
 // Sends the pieces of a lane whose gaps lie between, in order, as far as they are made.
 void PassBuilder::pieces_between(int lane, int from, int to) {
   const std::vector<int>& gaps = pass_->gradients.gaps;
-  for (size_t& next = pieces_[static_cast<size_t>(lane) % lanes_.a_stage()].next; next < gaps.size(); ++next) {
+  for (size_t& next = pieces_[lane % lanes_.a_stage()].next; next < gaps.size(); ++next) {
     if (lane_of_slice(next) != lane) continue;
     if (gaps[next] < from || gaps[next] > to || (made_here(next) && last_expert_ < 0)) return;
     gradient(next);

@@ -1,12 +1,12 @@
 #pragma once
 // Builds structures pass by pass: one layer's forward or backward of one micro-batch. A schedule says only what follows
 // what on the lanes; data dependencies, lanes, missing collectives (a group of one rank) and accesses are derived here.
-#include <array>
 #include <map>
 #include <optional>
 #include <tuple>
 #include <vector>
 
+#include "moe/base/enum_array.h"
 #include "moe/plan/plan.h"
 #include "moe/schedule/schedule.h"
 
@@ -15,7 +15,7 @@ namespace moe::schedule {
 /// The lanes of a schedule's layout, and which of them a task of a stage goes on.
 class StageLanes {
  public:
-  using Networks = std::array<Network, kGroupKinds>;
+  using Networks = EnumArray<GroupKind, Network, kGroupKinds>;
   StageLanes(LaneLayout layout, const Networks& networks, int stages);
 
   /// Returns the lanes of all stages, nothing queued.
@@ -123,8 +123,8 @@ class PassBuilder {
   int parts_;  // of samples
   Structure structure_;
   const Pass* pass_ = nullptr;
-  std::map<std::pair<int, int>, std::array<Chain, 2>> outputs_;  // by micro-batch and layer: of each phase
-  std::map<std::pair<int, int>, std::vector<int>> experts_;      // likewise: what makes gradients in a backward
+  std::map<std::pair<int, int>, EnumArray<Phase, Chain, 2>> outputs_;  // by micro-batch and layer: of each phase
+  std::map<std::pair<int, int>, std::vector<int>> experts_;            // likewise: what makes gradients in a backward
   std::map<std::pair<int, int>, int> attention_halves_;    // likewise: its attention_dw, where a backward has halves
   std::map<std::tuple<Phase, int, int>, int> sent_;        // by phase, micro-batch and layer: the send
   std::map<std::tuple<Phase, int, int>, int> attentions_;  // likewise, of samples in parts: attention, or attention_dx

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "moe/base/check.h"
-#include "moe/schedule/iteration_builder.h"
+#include "moe/schedule/detail/iteration_builder.h"
 
 namespace moe {
 namespace {
@@ -96,7 +96,7 @@ class ModelBuilder {
   Plan build() {
     schedule::StageLanes::Networks networks{};
     for (size_t k = 0; k < networks.size(); ++k) networks[k] = plan_.groups[k].network;
-    const int peers = plan_.groups[static_cast<size_t>(GroupKind::ep)].size;
+    const int peers = plan_.groups[GroupKind::ep].size;
     schedule::IterationBuilder builder(schedule_, {networks, peers, plan_.shape.layer.shared_hidden > 0, split_.stages,
                                                    plan_.shape.parallel.recompute == Recompute::full, split_.parts});
     for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, split_)) run(builder, step);
@@ -131,7 +131,7 @@ class ModelBuilder {
     int end = forward_end_;
     if (heads) end = builder.head(pass);
     const bool sends = step.micro_batch == last_backward(model_.micro_batches, split_);  // and of the chunk
-    Sender& sender = senders_[static_cast<size_t>(stage)];
+    Sender& sender = senders_[stage];
     if (sends && ends) made_by_end(model_.layers, model_.head_gradient_bytes, end, sender);
     for (pass.layer = last - 1; pass.layer >= first; --pass.layer) {
       const LayerCase& own_case = cases_.of(pass.layer);

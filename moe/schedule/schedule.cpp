@@ -143,7 +143,7 @@ StructureKey structure_key(const Schedule& schedule, const LayerOutline& layer, 
   if (phases != Phases::forward) key.degree_backward = decision.degree_backward;
   if (phases != Phases::forward) key.order_backward = decision.order_backward;
   for (size_t k = 0; k < layer.groups.size(); ++k) key.networks[k] = layer.groups[k].network;
-  if (traits_of(schedule.flow).home_by_peers) key.peers = layer.groups[static_cast<size_t>(GroupKind::ep)].size;
+  if (traits_of(schedule.flow).home_by_peers) key.peers = layer.groups[GroupKind::ep].size;
   return key;
 }
 
@@ -210,14 +210,14 @@ std::vector<int64_t> expert_gradient_pieces(const Schedule& schedule, const Laye
   const int64_t tensors = shape.layer.experts / shape.parallel.ep * gemms_of(shape.layer.ffn);
   if (tensors == 0) return {};
   const int64_t biases = expert_biases(shape) * bytes_of(shape.layer.dtype);
-  std::vector<int64_t> all(static_cast<size_t>(tensors), (expert_gradient_bytes(shape) - biases) / tensors);
+  std::vector<int64_t> all(tensors, (expert_gradient_bytes(shape) - biases) / tensors);
   if (biases > 0) all.push_back(biases);
   return pieces_of(schedule, all, micro_op_bytes, shape.layer.dtype);
 }
 
 GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, const LayerCase& shape,
                                const Decision& decision) {
-  const auto spans = [&](GroupKind kind) { return groups[static_cast<size_t>(kind)].network != Network::none; };
+  const auto spans = [&](GroupKind kind) { return groups[kind].network != Network::none; };
   const int64_t bytes = spans(GroupKind::dp) ? gradient_bytes(shape) : 0;
   if (in_pieces(schedule)) {
     const size_t dense = bytes == 0 ? 0 : gradient_pieces(schedule, shape, decision.micro_op_bytes).size();

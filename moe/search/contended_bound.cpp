@@ -32,7 +32,7 @@ struct Load {
   std::vector<std::pair<Use, double>> alone;  // beside gradients at most
   std::array<double, kWorks> together{};
   std::array<Use, kWorks> uses{};
-  cost::LinearProgram program;         // a row for each set of work that can run at once, with gradients and without
+  LinearProgram program;               // a row for each set of work that can run at once, with gradients and without
   std::vector<double> gradient_rates;  // in it, by row
 };
 
@@ -44,9 +44,9 @@ Load load_of(const PricedPass& pass, const GroupNetworks& networks) {
   const bool beside = std::ranges::any_of(
       pass.structure->tasks, [](const Task& task) { return is_shared(task.kind) || task.kind == TaskKind::expert_dw; });
   for (const Task& task : pass.structure->tasks) {
-    const Lane& lane = pass.structure->lanes[static_cast<size_t>(task.lane)];
+    const Lane& lane = pass.structure->lanes[task.lane];
     const Use use{resource_of(task, lane, networks), task.lane};
-    const double seconds = pass.seconds[static_cast<size_t>(task.id)];
+    const double seconds = pass.seconds[task.id];
     if ((is_shared(task.kind) && task.kind != TaskKind::shared) || task.kind == TaskKind::attention_dw) continue;
     const bool first = task.chunk == 0 && !beside, last = task.chunk + 1 == task.chunks && !beside;
     const bool opens = task.kind == TaskKind::dispatch && first, closes = task.kind == TaskKind::combine && last;
@@ -67,7 +67,7 @@ Load load_of(const PricedPass& pass, const GroupNetworks& networks) {
 class Prices {
  public:
   Prices(const LayerPricer& pricer, const Structure& structure)
-      : slowdown_(pricer.profile().contention), network_(pricer.groups()[static_cast<size_t>(GroupKind::dp)].network) {
+      : slowdown_(pricer.profile().contention), network_(pricer.groups()[GroupKind::dp].network) {
     for (size_t lane = structure.lanes.size(); gradients_.lane < 0 && lane-- > 1;)
       if (structure.lanes[lane].owns(network_)) gradients_.lane = static_cast<int>(lane);
     gradients_.resource = network_ == Network::intra ? Resource::intra : Resource::inter;
@@ -80,7 +80,7 @@ class Prices {
     if (load.program.rows.empty()) add_sets(load);
     for (size_t row = 0; row < load.gradient_rates.size(); ++row)
       load.program.limits[row] = std::max(0.0, 1 - price * load.gradient_rates[row]);
-    return seconds + cost::most(load.program, load.together);
+    return seconds + maximum(load.program, load.together);
   }
 
  private:

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "moe/search/lane_order.h"
+#include "moe/search/detail/lane_order.h"
 #include "moe/search/layer_search.h"
 
 namespace moe {
@@ -118,7 +118,7 @@ class DegreeSearch {
     const auto add = [&](TaskKind kind, int made_by, const std::vector<int64_t>& all) {
       const GroupKind group = group_of(schedule_.flow, kind);
       if (!pricer_.has(group)) return;
-      const int lane = lane_of(*c.structure, pricer_.groups()[static_cast<size_t>(group)].network);
+      const int lane = lane_of(*c.structure, pricer_.groups()[group].network);
       for (const int64_t bytes : all) pieces.push_back({pricer_.gradient_seconds(bytes, kind), lane, made_by});
     };
     add(TaskKind::gradient, -1, gradient_pieces(schedule_, pricer_.shape(), decision.micro_op_bytes));

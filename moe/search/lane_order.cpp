@@ -1,4 +1,4 @@
-#include "moe/search/lane_order.h"
+#include "moe/search/detail/lane_order.h"
 
 #include <algorithm>
 #include <limits>
@@ -322,7 +322,7 @@ ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, doubl
   times.gradients = pricer.has(GroupKind::ep) ? gradients : 0;  // else nothing of the MoE part waits behind them
   const bool exact = pricer.shape().rounding == Rounding::exact;
   const auto of = [&](TaskKind kind, GroupKind group) {
-    std::vector<double> chunks(static_cast<size_t>(degree));
+    std::vector<double> chunks(degree);
     if (group != GroupKind::none && !pricer.has(group)) return chunks;
     const double shorter = exact ? pricer.all_rows() / degree : static_cast<double>(pricer.rows() / degree);
     const double shorter_s = pricer.chunk_seconds(kind, phase, shorter);
@@ -346,14 +346,14 @@ ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, doubl
 
 // Returns whether there is more than one order: one lane for all has one. Without an AlltoAll gradients take its place.
 bool order_matters(const LayerPricer& pricer) {
-  const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
+  const auto network = [&](GroupKind kind) { return pricer.groups()[kind].network; };
   const Network beside = network(pricer.has(GroupKind::ep) ? GroupKind::ep : GroupKind::dp);
   return pricer.has(GroupKind::esp) && beside != network(GroupKind::esp);
 }
 
 // Returns whether a shared expert's collectives have the lane of the AlltoAlls, which chunk_times does not know.
 bool shared_elsewhere(const LayerPricer& pricer) {
-  const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
+  const auto network = [&](GroupKind kind) { return pricer.groups()[kind].network; };
   return pricer.outline().shared_expert && pricer.has(GroupKind::mp) &&
          network(GroupKind::mp) != network(GroupKind::esp);
 }
@@ -481,21 +481,20 @@ class Freezer {
       : structure_(structure), seconds_(seconds), pieces_(pieces), last_(last), ends_(structure.tasks.size()) {
     lanes_.resize(structure.lanes.size());
     frozen_.places.resize(pieces.size());
-    for (size_t i = 0; i < pieces.size(); ++i) lanes_[static_cast<size_t>(pieces[i].lane)].pieces.push_back(i);
+    for (size_t i = 0; i < pieces.size(); ++i) lanes_[pieces[i].lane].pieces.push_back(i);
     if (!hold) return;
     for (const Task& task : structure.tasks)
-      if (first_alltoall(task)) lanes_[static_cast<size_t>(task.lane)].carries_alltoall = true;
+      if (first_alltoall(task)) lanes_[task.lane].carries_alltoall = true;
   }
 
   MicroOps run() {
     for (const Task& task : structure_.tasks) {
       if (sends_gradients(task.kind)) continue;
       double ready = 0;
-      for (const int id : task.after) ready = std::max(ready, ends_[static_cast<size_t>(id)]);
-      LaneState& lane = lanes_[static_cast<size_t>(task.lane)];
+      for (const int id : task.after) ready = std::max(ready, ends_[id]);
+      LaneState& lane = lanes_[task.lane];
       if (of_last_backward(task)) before(task, ready, lane);
-      lane.end = ends_[static_cast<size_t>(task.id)] =
-          std::max(ready, lane.end) + seconds_[static_cast<size_t>(task.id)];
+      lane.end = ends_[task.id] = std::max(ready, lane.end) + seconds_[task.id];
     }
     for (LaneState& lane : lanes_) {
       while (lane.next < lane.pieces.size()) send(lane, -1);
@@ -519,7 +518,7 @@ class Freezer {
     return task.kind == TaskKind::dispatch && of_last_backward(task) && task.chunk == 0;
   }
   double start_of(const MicroOp& piece, const LaneState& lane) const {
-    return piece.made_by < 0 ? lane.end : std::max(lane.end, ends_[static_cast<size_t>(piece.made_by)]);
+    return piece.made_by < 0 ? lane.end : std::max(lane.end, ends_[piece.made_by]);
   }
   void send(LaneState& lane, int layer) {
     const size_t i = lane.pieces[lane.next++];
@@ -544,9 +543,7 @@ class Freezer {
     if (first_alltoall(task)) lane.held_from = kNothingHeld;
     ++lane.passed;
   }
-  int stage_of(const LaneState& lane) const {
-    return structure_.lanes[static_cast<size_t>(&lane - lanes_.data())].stage;
-  }
+  int stage_of(const LaneState& lane) const { return structure_.lanes[&lane - lanes_.data()].stage; }
 
   const Structure& structure_;
   std::span<const double> seconds_;

@@ -48,14 +48,14 @@ double LayerReplay::moe_seconds(const Decision& decision, Phases phases) {
   double begin = std::numeric_limits<double>::infinity(), end = 0;
   std::vector<double> lane_end(c.structure->lanes.size());
   for (const Task& task : c.structure->tasks) {
-    double& before = lane_end[static_cast<size_t>(task.lane)];
+    double& before = lane_end[task.lane];
     if (is_chunked(task.kind)) {
       double start = before;
-      for (const int id : task.after) start = std::max(start, store.ends[static_cast<size_t>(id)]);
+      for (const int id : task.after) start = std::max(start, store.ends[id]);
       begin = std::min(begin, start);
-      end = std::max(end, store.ends[static_cast<size_t>(task.id)]);
+      end = std::max(end, store.ends[task.id]);
     }
-    before = store.ends[static_cast<size_t>(task.id)];
+    before = store.ends[task.id];
   }
   return end - begin;
 }

@@ -1,12 +1,12 @@
 // Makes a stage's backward a partition problem, with its layers' seconds from replays; does what else `exact` compares
 // and tries.
-#include "moe/search/model_partition.h"
+#include "moe/search/detail/model_partition.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "moe/search/lane_order.h"
+#include "moe/search/detail/lane_order.h"
 
 namespace moe::search {
 namespace {
@@ -126,7 +126,7 @@ PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pric
 PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& pricer, int layers,
                                    const std::vector<SplitPaths>& by_degree) {
   PartitionProblem problem = problem_without_layers(pricer);
-  problem.layers.assign(static_cast<size_t>(layers), partition_layer(schedule, pricer, by_degree));
+  problem.layers.assign(layers, partition_layer(schedule, pricer, by_degree));
   return problem;
 }
 
@@ -184,7 +184,7 @@ void BackwardOptions::keep_few() {
 const BackwardOption& BackwardOptions::best_for(LayerSlices slices, const LayerPricer& pricer) const {
   const double moe_s = pricer.slice_seconds(slices.moe_bytes), dense_s = pricer.slice_seconds(slices.dense_bytes);
   const auto seconds = [&](const SplitPaths& p) { return p.seconds(moe_s, dense_s); };
-  return options[static_cast<size_t>(std::ranges::min_element(paths, {}, seconds) - paths.begin())];
+  return options[std::ranges::min_element(paths, {}, seconds) - paths.begin()];
 }
 
 ModelDecision decided(const ModelShape& model, const Partition& partition,
@@ -230,8 +230,8 @@ void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelRes
   const Schedule& schedule = asked.schedule();
   const BackwardOptions tried = backward_options(asked, asked.layer, result.decision.degree_forward);
   const auto alone = std::ranges::min_element(tried.paths, {}, &SplitPaths::neither) - tried.paths.begin();
-  result.decision.degree_backward = tried.options[static_cast<size_t>(alone)].degree;
-  result.decision.order_backward = tried.options[static_cast<size_t>(alone)].order;
+  result.decision.degree_backward = tried.options[alone].degree;
+  result.decision.order_backward = tried.options[alone].order;
   const auto best_for = [&](LayerSlices slices) { return tried.best_for(slices, pricer); };
   const std::vector<SplitPaths> dense_paths{asked.dense ? asked.dense->backward_paths({}) : SplitPaths{}};
   PartitionLayers layers{partition_layer(schedule, pricer, tried.paths), {}};

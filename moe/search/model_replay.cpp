@@ -1,4 +1,4 @@
-#include "moe/search/model_replay.h"
+#include "moe/search/detail/model_replay.h"
 
 #include <algorithm>
 #include <utility>
@@ -34,12 +34,12 @@ ModelReplay::ModelReplay(const Schedule& schedule, const LayerPricer& pricer, co
       made_bytes_(pricer.has(GroupKind::dp) ? pricer.gradient_bytes() : 0),
       head_bytes_(pricer.has(GroupKind::dp) ? model.head_gradient_bytes : 0),
       embedding_bytes_(pricer.has(GroupKind::dp) ? model.embedding_gradient_bytes : 0) {
-  const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
-  made_by_layer_.assign(static_cast<size_t>(model.layers), made_bytes_);
+  const auto network = [&](GroupKind kind) { return pricer.groups()[kind].network; };
+  made_by_layer_.assign(model.layers, made_bytes_);
   const bool sends = pricer.has(GroupKind::dp) && !model.dense.none(model.layers);
   const int64_t dense_bytes = sends ? gradient_bytes(dense_case(pricer.shape(), model.dense.hidden)) : 0;
   for (int layer = 0; layer < model.layers && sends; ++layer)
-    if (model.dense.has(layer)) made_by_layer_[static_cast<size_t>(layer)] = dense_bytes;
+    if (model.dense.has(layer)) made_by_layer_[layer] = dense_bytes;
   makers_matter_ = model.step.planned || network(GroupKind::ep) != network(GroupKind::dp);
 }
 
@@ -48,12 +48,12 @@ ModelReplay::ModelReplay(const Schedule& schedule, const LayerPricer& pricer, co
 std::vector<ModelReplay::Slice> ModelReplay::slices_of(const ModelDecision& decision) const {
   const StageSplit split = model_.split();
   std::vector<Slice> slices;
-  std::vector<int64_t> left(static_cast<size_t>(split.stages));
+  std::vector<int64_t> left(split.stages);
   for (int chunk = split.chunks() - 1; chunk >= 0; --chunk) {
     const auto [first, last] = layers_of_chunk(split, chunk);
     const int stage = chunk % split.stages;
-    int64_t& waiting = left[static_cast<size_t>(stage)];
-    for (int layer = first; layer < last; ++layer) waiting += made_by_layer_[static_cast<size_t>(layer)];
+    int64_t& waiting = left[stage];
+    for (int layer = first; layer < last; ++layer) waiting += made_by_layer_[layer];
     if (chunk + 1 == split.chunks()) waiting += head_bytes_;
     if (chunk == 0) waiting += embedding_bytes_;
     size_t next = decision_of(model_, last - 1);
@@ -87,15 +87,15 @@ std::string ModelReplay::makers(const std::vector<Slice>& slices) const {
     auto& of_stage = ends.emplace_back();
     const std::vector<int> layers = layers_of_stage(split, stage);
     for (size_t i = layers.size(); i-- > 0;)
-      of_stage.push_back((of_stage.empty() ? 0 : of_stage.back()) + made_by_layer_[static_cast<size_t>(layers[i])]);
+      of_stage.push_back((of_stage.empty() ? 0 : of_stage.back()) + made_by_layer_[layers[i]]);
   }
   std::vector<int64_t> sent(ends.size());
   sent.back() = -head_bytes_;
   std::string makers;
   for (const Slice& slice : slices) {
-    const std::vector<int64_t>& of_stage = ends[static_cast<size_t>(slice.stage)];
+    const std::vector<int64_t>& of_stage = ends[slice.stage];
     const auto holding = [&](int64_t byte) { return std::ranges::upper_bound(of_stage, byte) - of_stage.begin(); };
-    int64_t& end = sent[static_cast<size_t>(slice.stage)];
+    int64_t& end = sent[slice.stage];
     end += slice.bytes;
     makers += std::to_string(end <= 0 ? -1 : holding(end - 1)) + ',';
     if (model_.step.planned) makers += std::to_string(end < 0 ? -1 : holding(end)) + ',';
@@ -109,7 +109,7 @@ ModelReplay::Compiled ModelReplay::compile(const ModelDecision& decision) const 
   Compiled c{static_cast<int64_t>(structure.tasks.size()), price(pricer_, plan), {}, {}, {}};
   std::vector<size_t> senders(plan.slices.size());
   for (size_t i = 0; i < structure.tasks.size(); ++i)
-    if (const int slice = structure.tasks[i].slice; slice >= 0) senders[static_cast<size_t>(slice)] = i;
+    if (const int slice = structure.tasks[i].slice; slice >= 0) senders[slice] = i;
   for (const size_t sender : senders)  // those that backwards send, and what they leave
     if (structure.tasks[sender].kind == TaskKind::gradient) c.slice_task.push_back(sender);
   const Contention& contention = pricer_.profile().contention;

@@ -9,10 +9,10 @@
 #include "moe/base/check.h"
 #include "moe/schedule/schedules.h"
 #include "moe/search/contended_bound.h"
-#include "moe/search/lane_order.h"
+#include "moe/search/detail/lane_order.h"
+#include "moe/search/detail/model_partition.h"
+#include "moe/search/detail/model_replay.h"
 #include "moe/search/layer_search.h"
-#include "moe/search/model_partition.h"
-#include "moe/search/model_replay.h"
 #include "moe/search/partition.h"
 #include "moe/search/wave.h"
 #include "moe/simulator/fluid_replay.h"
@@ -31,15 +31,14 @@ void place_micro_ops(const ModelShape& model, const Schedule& schedule, const Pl
   std::vector<search::MicroOp> pieces;
   for (const Task& task : plan.tasks()) {
     if (!sends_gradients(task.kind) || task.phase == Phase::step) continue;
-    const GradientSlice& slice = plan.slices[static_cast<size_t>(task.slice)];
-    pieces.push_back({seconds[static_cast<size_t>(task.id)], task.lane,
-                      plan.gradients[static_cast<size_t>(slice.gradient)].made_by});
+    const GradientSlice& slice = plan.slices[task.slice];
+    pieces.push_back({seconds[task.id], task.lane, plan.gradients[slice.gradient].made_by});
   }
   const search::MicroOps frozen = search::freeze_micro_ops(*plan.structure, seconds, pieces, schedule.holds_micro_ops,
                                                            last_backward(plan.micro_batches, plan.split()));
   for (size_t i = 0; i < pieces.size(); ++i) {
     const search::MicroOps::Place place = frozen.places[i];
-    const int stage = plan.structure->lanes[static_cast<size_t>(pieces[i].lane)].stage;
+    const int stage = plan.structure->lanes[pieces[i].lane].stage;
     if (place.layer < 0 || (stage > 0 && !stages_apart(model))) continue;
     decision.backwards[decision_of(model, place.layer)].gaps.push_back(place.gap);
   }
@@ -80,7 +79,7 @@ void set_times(const std::vector<double>& seconds, const Profile& profile, Model
   result.last_forward_s = 0;
   for (const Task& task : result.plan.tasks()) {
     if (task.runs_in() == Phase::forward)
-      result.last_forward_s = std::max(result.last_forward_s, result.timeline.end_s[static_cast<size_t>(task.id)]);
+      result.last_forward_s = std::max(result.last_forward_s, result.timeline.end_s[task.id]);
     if (makes_attention_gradients(task.kind)) result.last_backward = task.id;
   }
 }
@@ -332,7 +331,7 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   decision.degree_backward = layer.decision.degree_backward;
   decision.order_forward = layer.decision.order_forward;
   decision.micro_op_bytes = layer.decision.micro_op_bytes;
-  decision.backwards.assign(static_cast<size_t>(decided_layers(decided)), {layer.decision.degree_backward, 0, 0, {}});
+  decision.backwards.assign(decided_layers(decided), {layer.decision.degree_backward, 0, 0, {}});
   for (size_t i = 0; i < decision.backwards.size(); ++i)
     if (decides_dense(decided, i)) decision.backwards[i].degree = 1;
   if (splits_gradients(planned) && decided_pricer.has(GroupKind::dp)) {

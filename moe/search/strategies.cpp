@@ -116,7 +116,7 @@ class Evolution {
       ++generation;
     }
     const auto least = std::ranges::min_element(values_) - values_.begin();
-    return {members_[static_cast<size_t>(least)], values_[static_cast<size_t>(least)], generation, evaluations_};
+    return {members_[least], values_[least], generation, evaluations_};
   }
 
  private:
@@ -270,7 +270,7 @@ PhaseCosts phase_costs(const LayerPricer& pricer, Phase phase, double gar_s) {
     return ChunkTime{alpha, pricer.chunk_seconds(kind, phase, pricer.all_rows()) - alpha};
   };
   const auto collective = [&](TaskKind kind, GroupKind group) {
-    return pricer.groups()[static_cast<size_t>(group)].network == Network::none ? ChunkTime{} : line(kind);
+    return pricer.groups()[group].network == Network::none ? ChunkTime{} : line(kind);
   };
   return {collective(TaskKind::dispatch, GroupKind::ep), collective(TaskKind::allgather, GroupKind::esp),
           collective(TaskKind::reducescatter, GroupKind::esp), line(TaskKind::expert), gar_s};
@@ -323,7 +323,7 @@ double overlappable_seconds(const PhaseCosts& costs, double r) {
 std::array<std::optional<CaseMinimum>, 4> case_minima(const PhaseCosts& costs, double most_degree) {
   std::array<std::optional<CaseMinimum>, 4> minima;
   const auto offer = [&](int which, const CaseMinimum& candidate) {
-    auto& least = minima[static_cast<size_t>(which - 1)];
+    auto& least = minima[which - 1];
     if (!least || candidate.seconds < least->seconds) least = candidate;
   };
   const std::vector<double> points = breakpoints(costs, most_degree);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
+#include "moe/base/enum_array.h"
 #include "moe/base/random.h"
 #include "moe/schedule/layer_builder.h"
 #include "moe/schedule/schedules.h"
@@ -28,7 +29,7 @@ using Lists = std::vector<std::vector<int>>;  // by task
 Lists reversed(const Lists& lists) {
   Lists result(lists.size());
   for (size_t i = 0; i < lists.size(); ++i)
-    for (const int other : lists[i]) result[static_cast<size_t>(other)].push_back(static_cast<int>(i));
+    for (const int other : lists[i]) result[other].push_back(static_cast<int>(i));
   return result;
 }
 
@@ -65,7 +66,7 @@ struct Stream {
 
   double seconds(const LayerPricer& pricer, int64_t bytes) const {
     if (kind == TaskKind::gradient) return pricer.gradient_seconds(bytes);
-    return cost::step_seconds(pricer, kind, {Op::allreduce, GroupKind::edp, static_cast<double>(bytes), 0, 0});
+    return step_seconds(pricer, kind, {Op::allreduce, GroupKind::edp, static_cast<double>(bytes), 0, 0});
   }
   // Returns the least seconds, however the bytes are cut.
   double least_seconds(const LayerPricer& pricer, int64_t bytes) const {
@@ -86,14 +87,13 @@ struct Iteration {
   Iteration(const Plan& plan, const LayerPricer& pricer, int keep, IterationOrder order);
 
   const std::vector<Task>& tasks() const { return base.tasks(); }
-  const Task& task(int id) const { return base.tasks()[static_cast<size_t>(id)]; }
-  double seconds_of(int id) const { return seconds[static_cast<size_t>(id)]; }
+  const Task& task(int id) const { return base.tasks()[id]; }
+  double seconds_of(int id) const { return seconds[id]; }
   // Returns to how many ordered tasks `links` links each.
   std::vector<int> waiting(const Lists& links) const {
     std::vector<int> counts;
     for (const std::vector<int>& list : links)
-      counts.push_back(static_cast<int>(
-          std::ranges::count_if(list, [&](int other) { return ordered[static_cast<size_t>(other)]; })));
+      counts.push_back(static_cast<int>(std::ranges::count_if(list, [&](int other) { return ordered[other]; })));
     return counts;
   }
 
@@ -109,8 +109,7 @@ struct Iteration {
   void add_passes(int keep, IterationOrder order);
   void add_sums();
   void add_edges(const std::vector<int>& first, const std::vector<int>& then) {
-    for (const int id : then)
-      after[static_cast<size_t>(id)].insert(after[static_cast<size_t>(id)].end(), first.begin(), first.end());
+    for (const int id : then) after[id].insert(after[id].end(), first.begin(), first.end());
   }
 };
 
@@ -178,12 +177,11 @@ Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep, Iter
     : base(plan), after(plan.tasks().size()), ordered(plan.tasks().size(), true), behind_s(plan.tasks().size()) {
   seconds = price(pricer, plan);
   for (const Task& task : tasks()) {
-    const auto id = static_cast<size_t>(task.id);
-    std::ranges::copy_if(task.after, std::back_inserter(after[id]),
+    std::ranges::copy_if(task.after, std::back_inserter(after[task.id]),
                          [&](int other) { return waits_in_any_order(task, this->task(other)); });
     const bool is_unit = task.kind == TaskKind::gradient || task.kind == TaskKind::expert_gradient;
-    const auto waits_for_unit = [&](int other) { return !ordered[static_cast<size_t>(other)]; };
-    ordered[id] = !is_unit && std::ranges::none_of(task.after, waits_for_unit);
+    const auto waits_for_unit = [&](int other) { return !ordered[other]; };
+    ordered[task.id] = !is_unit && std::ranges::none_of(task.after, waits_for_unit);
     if (is_unit) add_unit(task);
   }
   for (Stream& stream : streams) {
@@ -192,7 +190,7 @@ Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep, Iter
     for (size_t u = stream.units.size(); u-- > 0;) {
       bytes += stream.units[u].bytes();
       for (const int maker : stream.units[u].makers) {
-        double& seconds_behind = behind_s[static_cast<size_t>(maker)];
+        double& seconds_behind = behind_s[maker];
         seconds_behind = std::max(seconds_behind, stream.least_seconds(pricer, bytes));
       }
     }
@@ -208,7 +206,7 @@ Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep, Iter
 
 // What the base plan orders on a lane alone is made by every micro-batch too.
 void Iteration::add_unit(const Task& sends) {
-  Unit unit{sends.id, base.slices[static_cast<size_t>(sends.slice)], sends.after};
+  Unit unit{sends.id, base.slices[sends.slice], sends.after};
   int64_t left = unit.slice.end;  // from the start of the gradient that the loop has come to
   for (auto g = static_cast<size_t>(unit.slice.gradient); left > 0; left -= base.gradients[g++].bytes) {
     if (base.gradients[g].made_by < 0) continue;
@@ -228,7 +226,7 @@ void Iteration::add_unit(const Task& sends) {
 void Iteration::add_passes(int keep, IterationOrder order) {
   const StageSplit split = base.split();
   const int layers = base.layers, cells = layers * base.micro_batches;
-  std::vector<PassTasks> forwards(static_cast<size_t>(cells)), backwards(forwards);
+  std::vector<PassTasks> forwards(cells), backwards(forwards);
   const auto cell_of = [&](const Task& task) { return static_cast<size_t>(task.micro_batch * layers + task.layer); };
   const auto pass = [&](const Task& task) -> PassTasks& {
     return task.runs_in() == Phase::forward ? forwards[cell_of(task)] : backwards[cell_of(task)];
@@ -237,26 +235,26 @@ void Iteration::add_passes(int keep, IterationOrder order) {
     return is_of_layer(a.kind) && is_of_layer(b.kind) && a.runs_in() == b.runs_in() && a.layer == b.layer &&
            a.micro_batch == b.micro_batch;
   };
-  std::vector<StagePasses> stages(static_cast<size_t>(split.stages));
+  std::vector<StagePasses> stages(split.stages);
   std::vector<bool> leads_on(tasks().size());
   for (const Task& task : tasks()) {
     if (task.kind == TaskKind::recv) pass(task).begins.push_back(task.id);  // it needs memory
     if (!is_of_layer(task.kind)) continue;
     bool begins = true;
-    for (const int other : after[static_cast<size_t>(task.id)])
-      if (same_pass(this->task(other), task)) begins = false, leads_on[static_cast<size_t>(other)] = true;
+    for (const int other : after[task.id])
+      if (same_pass(this->task(other), task)) begins = false, leads_on[other] = true;
     if (begins) pass(task).begins.push_back(task.id);
     if (is_weight_half(task)) pass(task).weights.push_back(task.id);
-    StagePasses& stage = stages[static_cast<size_t>(base.structure->lanes[static_cast<size_t>(task.lane)].stage)];
+    StagePasses& stage = stages[base.structure->lanes[task.lane].stage];
     std::vector<size_t>& in_order = task.runs_in() == Phase::forward ? stage.forwards : stage.backwards;
     if (in_order.empty() || in_order.back() != cell_of(task)) in_order.push_back(cell_of(task));
   }
   for (const Task& task : tasks())
-    if (is_of_layer(task.kind) && !leads_on[static_cast<size_t>(task.id)]) pass(task).ends.push_back(task.id);
+    if (is_of_layer(task.kind) && !leads_on[task.id]) pass(task).ends.push_back(task.id);
   for (int s = 0; s < split.stages; ++s) {
-    const StagePasses& stage = stages[static_cast<size_t>(s)];
+    const StagePasses& stage = stages[s];
     for (size_t n = static_cast<size_t>(keep); n < stage.forwards.size(); ++n)
-      add_edges(backwards[stage.backwards[n - static_cast<size_t>(keep)]].ends, forwards[stage.forwards[n]].begins);
+      add_edges(backwards[stage.backwards[n - keep]].ends, forwards[stage.forwards[n]].begins);
     const auto late = static_cast<size_t>(std::max(2, s * layers_in(split, s) / split.virtual_stages));
     for (size_t n = late; n < stage.backwards.size(); ++n) {
       const size_t earlier = stage.backwards[n - late], later = stage.backwards[n];
@@ -282,7 +280,7 @@ void Iteration::add_sums() {
   for (const Task& task : tasks()) {
     if (!adds_gradients(task, base.shape.layer.norm)) continue;
     const auto [previous, first] = last.try_emplace({task.kind, task.layer}, task.id);
-    if (!first) after[static_cast<size_t>(task.id)].push_back(std::exchange(previous->second, task.id));
+    if (!first) after[task.id].push_back(std::exchange(previous->second, task.id));
   }
 }
 
@@ -292,10 +290,9 @@ struct Order {
   double seconds = 0;         // with the units that are sent behind the tasks that make them
 
   void add(const Iteration& iteration, int task, double end, bool backwards) {
-    const auto id = static_cast<size_t>(task);
     tasks.push_back(task);
-    end_s[id] = end;
-    seconds = std::max(seconds, end + (backwards ? 0 : iteration.behind_s[id]));
+    end_s[task] = end;
+    seconds = std::max(seconds, end + (backwards ? 0 : iteration.behind_s[task]));
   }
 };
 
@@ -323,9 +320,7 @@ class ListSchedule {
   }
 
  private:
-  void add_ready(int id) {
-    ready_[static_cast<size_t>(it_.task(id).lane)].emplace(urgency_[static_cast<size_t>(id)], -id);
-  }
+  void add_ready(int id) { ready_[it_.task(id).lane].emplace(urgency_[id], -id); }
 
   void begin_tasks(double now_s) {
     for (size_t lane = 0; lane < ready_.size(); ++lane) {
@@ -334,14 +329,14 @@ class ListSchedule {
       ready_[lane].pop();
       busy_[lane] = true;
       order_.add(it_, id, now_s + it_.seconds_of(id), false);
-      running_.emplace(order_.end_s[static_cast<size_t>(id)], id);
+      running_.emplace(order_.end_s[id], id);
     }
   }
 
   void end(int id) {
-    busy_[static_cast<size_t>(it_.task(id).lane)] = false;
-    for (const int other : it_.before[static_cast<size_t>(id)])
-      if (it_.ordered[static_cast<size_t>(other)] && --waiting_[static_cast<size_t>(other)] == 0) add_ready(other);
+    busy_[it_.task(id).lane] = false;
+    for (const int other : it_.before[id])
+      if (it_.ordered[other] && --waiting_[other] == 0) add_ready(other);
   }
 
   using End = std::pair<double, int>;  // of a task
@@ -378,16 +373,13 @@ class SerialSchedule {
       const int id = -ready_.top().second;
       ready_.pop();
       place(id);
-      for (const int other : leads_to[static_cast<size_t>(id)]) {
-        const auto o = static_cast<size_t>(other);
-        if (!it_.ordered[o]) continue;
-        begin_s_[o] = std::max(begin_s_[o], order_.end_s[static_cast<size_t>(id)]);
-        if (--waiting_[o] == 0) ready_.emplace(urgency_[o], -other);
+      for (const int other : leads_to[id]) {
+        if (!it_.ordered[other]) continue;
+        begin_s_[other] = std::max(begin_s_[other], order_.end_s[id]);
+        if (--waiting_[other] == 0) ready_.emplace(urgency_[other], -other);
       }
     }
-    std::ranges::stable_sort(order_.tasks, {}, [&](int id) {
-      return std::pair(begin_s_[static_cast<size_t>(id)], order_.end_s[static_cast<size_t>(id)]);
-    });
+    std::ranges::stable_sort(order_.tasks, {}, [&](int id) { return std::pair(begin_s_[id], order_.end_s[id]); });
     return std::move(order_);
   }
 
@@ -395,14 +387,13 @@ class SerialSchedule {
   using Span = std::pair<double, double>;
 
   void place(int task) {
-    const auto id = static_cast<size_t>(task);
-    double begin_s = backwards_ ? std::max(begin_s_[id], it_.behind_s[id]) : begin_s_[id];
-    std::vector<Span>& taken = taken_[static_cast<size_t>(it_.task(task).lane)];
+    double begin_s = backwards_ ? std::max(begin_s_[task], it_.behind_s[task]) : begin_s_[task];
+    std::vector<Span>& taken = taken_[it_.task(task).lane];
     auto next = std::ranges::upper_bound(taken, begin_s, {}, &Span::second);  // the first that ends later
-    for (; next != taken.end() && next->first < begin_s + it_.seconds[id]; ++next) begin_s = next->second;
-    const double end_s = begin_s + it_.seconds[id];
+    for (; next != taken.end() && next->first < begin_s + it_.seconds[task]; ++next) begin_s = next->second;
+    const double end_s = begin_s + it_.seconds[task];
     taken.insert(next, {begin_s, end_s});
-    begin_s_[id] = begin_s;
+    begin_s_[task] = begin_s;
     order_.add(it_, task, end_s, backwards_);
   }
 
@@ -428,11 +419,10 @@ std::vector<double> tails(const Iteration& iteration) {
   for (size_t head = 0; head < done.size(); ++head) {
     const auto id = static_cast<size_t>(done[head]);
     for (const int other : iteration.before[id])
-      if (iteration.ordered[static_cast<size_t>(other)])
-        tail_s[id] = std::max(tail_s[id], tail_s[static_cast<size_t>(other)]);
+      if (iteration.ordered[other]) tail_s[id] = std::max(tail_s[id], tail_s[other]);
     tail_s[id] += iteration.seconds[id];
     for (const int other : iteration.after[id])
-      if (--waiting[static_cast<size_t>(other)] == 0) done.push_back(other);
+      if (--waiting[other] == 0) done.push_back(other);
   }
   require<WrongResult>(done.size() == n, "wave: what tasks wait for forms a cycle");
   return tail_s;
@@ -551,10 +541,10 @@ class Filler {
     std::vector<double> of_lane(it_.base.structure->lanes.size(), target_s);
     for (size_t i = order_.tasks.size(); i-- > 0;) {
       const auto id = static_cast<size_t>(order_.tasks[i]);
-      double& lane = of_lane[static_cast<size_t>(it_.tasks()[id].lane)];
+      double& lane = of_lane[it_.tasks()[id].lane];
       lane = std::min(lane, target_s - it_.behind_s[id]);
       for (const int other : it_.before[id])
-        if (it_.ordered[static_cast<size_t>(other)]) lane = std::min(lane, latest[static_cast<size_t>(other)]);
+        if (it_.ordered[other]) lane = std::min(lane, latest[other]);
       latest[id] = lane -= it_.seconds[id];
     }
     return latest;
@@ -566,13 +556,12 @@ class Filler {
     State state = begun();
     std::vector<double> end_s(it_.tasks().size());
     for (const int task : order_.tasks) {
-      const auto id = static_cast<size_t>(task);
       const int lane = it_.task(task).lane;
-      double& lane_end_s = state.lane_end_s[static_cast<size_t>(lane)];
+      double& lane_end_s = state.lane_end_s[lane];
       double ready_s = lane_end_s;
-      for (const int other : it_.after[id]) ready_s = std::max(ready_s, end_s[static_cast<size_t>(other)]);
-      send(lane, std::max(ready_s, latest[id]), state);
-      end_s[id] = lane_end_s = std::max(lane_end_s, ready_s) + it_.seconds[id];
+      for (const int other : it_.after[task]) ready_s = std::max(ready_s, end_s[other]);
+      send(lane, std::max(ready_s, latest[task]), state);
+      end_s[task] = lane_end_s = std::max(lane_end_s, ready_s) + it_.seconds[task];
       state.filled.steps.push_back({task});
       if (const auto made = makes_.find(task); made != makes_.end())
         for (const auto& [s, u] : made->second) {
@@ -588,7 +577,7 @@ class Filler {
 
   // Sends on a lane what is made and ends by then: of several streams from the one that can begin first.
   void send(int lane, double limit_s, State& state) const {
-    const double& lane_end_s = state.lane_end_s[static_cast<size_t>(lane)];
+    const double& lane_end_s = state.lane_end_s[lane];
     while (true) {
       size_t first = it_.streams.size();
       double first_s = limit_s;
@@ -614,7 +603,7 @@ class Filler {
     if (bytes == 0) return false;
     state.filled.steps.push_back({-1, s, sent.bytes, sent.bytes + bytes});
     sent.bytes += bytes;
-    state.lane_end_s[static_cast<size_t>(stream.lane)] = begin_s + stream.seconds(pricer_, bytes);
+    state.lane_end_s[stream.lane] = begin_s + stream.seconds(pricer_, bytes);
     while (sent.unit < stream.units.size() && sent.unit_begin + stream.units[sent.unit].bytes() <= sent.bytes)
       sent.unit_begin += stream.units[sent.unit++].bytes();
     return true;
@@ -654,14 +643,14 @@ class Rewriter {
       if (step.task < 0)
         push_slice(step, plan);
       else
-        push(it_.task(step.task), it_.after[static_cast<size_t>(step.task)], plan);
+        push(it_.task(step.task), it_.after[step.task], plan);
     }
     for (const Task& task : it_.tasks())
       if (const auto id = static_cast<size_t>(task.id); !it_.ordered[id] && new_ids_[id].empty())
         push(task, it_.after[id], plan);
     structure_->slices = static_cast<int>(plan.slices.size());
     for (Gradient& gradient : plan.gradients)
-      if (gradient.made_by >= 0) gradient.made_by = new_ids_[static_cast<size_t>(gradient.made_by)].front();
+      if (gradient.made_by >= 0) gradient.made_by = new_ids_[gradient.made_by].front();
     plan.structure = std::move(structure_);
     set_works(plan);
     return plan;
@@ -672,15 +661,14 @@ class Rewriter {
     Task task = old;
     task.id = static_cast<int>(structure_->tasks.size());
     if (task.slice >= 0) {
-      plan.slices.push_back(it_.base.slices[static_cast<size_t>(task.slice)]);
+      plan.slices.push_back(it_.base.slices[task.slice]);
       task.slice = static_cast<int>(plan.slices.size()) - 1;
     }
     std::set<int> ids;
-    for (const int other : after)
-      ids.insert(new_ids_[static_cast<size_t>(other)].begin(), new_ids_[static_cast<size_t>(other)].end());
+    for (const int other : after) ids.insert(new_ids_[other].begin(), new_ids_[other].end());
     task.after.assign(ids.begin(), ids.end());
-    new_ids_[static_cast<size_t>(old.id)].push_back(task.id);
-    structure_->lanes[static_cast<size_t>(task.lane)].queue.push_back(task.id);
+    new_ids_[old.id].push_back(task.id);
+    structure_->lanes[task.lane].queue.push_back(task.id);
     return structure_->tasks.emplace_back(std::move(task));
   }
 
@@ -699,12 +687,12 @@ class Rewriter {
       }
       begin = end;
     }
-    for (; slice.begin >= it_.base.gradients[static_cast<size_t>(slice.gradient)].bytes; ++slice.gradient)
-      slice.begin -= it_.base.gradients[static_cast<size_t>(slice.gradient)].bytes;
+    for (; slice.begin >= it_.base.gradients[slice.gradient].bytes; ++slice.gradient)
+      slice.begin -= it_.base.gradients[slice.gradient].bytes;
     slice.end = slice.begin + step.end - step.begin;
     const Task& task = push(it_.task(units.front()->task), makers, plan);
     plan.slices.back() = slice;
-    for (size_t i = 1; i < units.size(); ++i) new_ids_[static_cast<size_t>(units[i]->task)].push_back(task.id);
+    for (size_t i = 1; i < units.size(); ++i) new_ids_[units[i]->task].push_back(task.id);
   }
 
   const Iteration& it_;
@@ -726,7 +714,7 @@ Plan base_plan(const ModelShape& model, const WaveDegrees& degrees) {
 struct DegreeRange {
   int first = 1, most = 1;
 };
-using DegreeRanges = std::array<DegreeRange, kPhases>;
+using DegreeRanges = EnumArray<Phase, DegreeRange, kPhases>;
 
 DegreeRanges degree_ranges(const WaveChoice& choice, const LayerPricer& pricer) {
   const int most = largest_degree(pricer);
@@ -777,9 +765,7 @@ StepLoad::StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const Mo
   const int64_t embedding_bytes = stage == 0 ? model.embedding_gradient_bytes : 0;
   const int64_t head_bytes = stage + 1 == p.pp ? model.head_gradient_bytes : 0;
   const schedule::StageLanes of(kWave.lanes, networks_of(pricer.groups()), 1);
-  const auto on = [&](GroupKind group, std::vector<double>& seconds) -> double& {
-    return seconds[static_cast<size_t>(of.of(group, 0))];
-  };
+  const auto on = [&](GroupKind group, std::vector<double>& seconds) -> double& { return seconds[of.of(group, 0)]; };
   const auto each_layer = [&](const auto& value_of) {
     auto sum = moe_layers * std::invoke(value_of, pricer);
     if (dense_layers > 0) sum += dense_layers * std::invoke(value_of, *dense);
@@ -807,7 +793,7 @@ StepLoad::StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const Mo
   const auto add = [&](const LayerCase& c, const StepWeights& weights, int times) {
     if (times == 0) return;
     const double bytes = optimizer_bytes(c, weights, *model.step.optimizer);
-    const double seconds = cost::step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, bytes, 0, 0});
+    const double seconds = step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, bytes, 0, 0});
     optimizers_s += times * seconds;
     first_s = std::min(first_s, seconds);
   };
@@ -828,14 +814,14 @@ class LayerLoads {
       : dense(model.dense.none(model.layers) ? nullptr : &pricer.dense(model.dense.hidden)),
         lanes(BoundShapes().get(kWave, pricer.outline(), Phase::forward).lanes.size()) {
     if (model.dense.in(0, model.layers) < model.layers) set_loads(pricer, ranges, kinds[0]);
-    if (dense != nullptr) set_loads(*dense, {{{1, 1}, {1, 1}}}, kinds[1]);
+    if (dense != nullptr) set_loads(*dense, {{{{1, 1}, {1, 1}}}}, kinds[1]);
   }
 
   // A layer's passes by phase and degree, at 0 the least of each; what leads to a lane's tasks of a forward, and what
   // follows those of a backward.
   struct Layer {
-    std::array<std::map<int, Load>, kPhases> loads;
-    std::array<std::vector<double>, kPhases> outside_s;
+    EnumArray<Phase, std::map<int, Load>, kPhases> loads;
+    EnumArray<Phase, std::vector<double>, kPhases> outside_s;
   };
 
   const LayerPricer* const dense;  // null: all layers have experts
@@ -846,25 +832,24 @@ class LayerLoads {
   void set_loads(const LayerPricer& pricer, const DegreeRanges& ranges, Layer& layer) {
     BoundShapes shapes;
     for (const Phase phase : {Phase::forward, Phase::backward}) {
-      const auto p = static_cast<size_t>(phase);
       const BoundShape& shape = shapes.get(kWave, pricer.outline(), phase);
       BoundShape chain = shape;
       chain.weights.clear();  // nothing of the chain waits for these halves
       chain.beside_sum.clear();
       chain.shared.clear();  // whose bound is that of lanes in the schedule's order
       const PhaseBound all(kWave, shape, pricer), chained(kWave, chain, pricer);
-      layer.outside_s[p].assign(lanes, std::numeric_limits<double>::infinity());
-      for (int r = ranges[p].first; r <= ranges[p].most; ++r) {
+      layer.outside_s[phase].assign(lanes, std::numeric_limits<double>::infinity());
+      for (int r = ranges[phase].first; r <= ranges[phase].most; ++r) {
         Load load{{}, chained.crossings({.exact = r}).back().back()};
         load.halves_s = all.busy(0, {.exact = r}) - chained.busy(0, {.exact = r});
         for (size_t lane = 0; lane < lanes; ++lane) {
           load.busy_s.push_back(all.busy(static_cast<int>(lane), {.exact = r}));
-          double& outside_s = layer.outside_s[p][lane];
+          double& outside_s = layer.outside_s[phase][lane];
           outside_s = std::min(outside_s, all.outside(static_cast<int>(lane), {.exact = r}));
         }
         if (phase == Phase::backward && pricer.outline().recomputes) load.add(layer.loads[0].at(0));
-        layer.loads[p].try_emplace(0, load).first->second.lower(load);
-        layer.loads[p].emplace(r, std::move(load));
+        layer.loads[phase].try_emplace(0, load).first->second.lower(load);
+        layer.loads[phase].emplace(r, std::move(load));
       }
     }
   }
@@ -910,7 +895,7 @@ class StageBound {
  private:
   const Load& load(int layer, Phase phase, int degree) const {
     const bool dense = model_.dense.has(layer);
-    return loads_.kinds[dense ? 1 : 0].loads[static_cast<size_t>(phase)].at(dense ? 0 : degree);
+    return loads_.kinds[dense ? 1 : 0].loads[phase].at(dense ? 0 : degree);
   }
 
   // Returns a phase of a micro-batch.
@@ -926,7 +911,7 @@ class StageBound {
     for (size_t lane = 0; lane < lanes_; ++lane)
       for (const int layer : layers_) {
         const LayerLoads::Layer& kind = loads_.kinds[model_.dense.has(layer) ? 1 : 0];
-        if (const double own_s = kind.outside_s[static_cast<size_t>(phase)][lane]; std::isfinite(own_s)) {
+        if (const double own_s = kind.outside_s[phase][lane]; std::isfinite(own_s)) {
           outside_s[lane] += own_s;
           break;
         }
@@ -943,12 +928,11 @@ class StageBound {
     const int ahead = keep_ - layers;  // layers, of the next micro-batch, that wait for none
     std::vector<double> forwards_s(static_cast<size_t>(layers) + 1);
     for (int i = layers; i-- > 0;)
-      forwards_s[static_cast<size_t>(i)] =
-          forwards_s[static_cast<size_t>(i) + 1] + load(nth_layer(i), Phase::forward, degrees.forward).chain_s;
+      forwards_s[i] = forwards_s[i + 1] + load(nth_layer(i), Phase::forward, degrees.forward).chain_s;
     double most_s = 0, backwards_s = 0;
     for (int i = 0; i + ahead < layers; ++i) {
       backwards_s += load(nth_layer(layers - 1 - i), Phase::backward, degrees.backward).chain_s;
-      most_s = std::max(most_s, backwards_s + forwards_s[static_cast<size_t>(i + ahead)]);
+      most_s = std::max(most_s, backwards_s + forwards_s[i + ahead]);
     }
     return most_s;
   }
@@ -1002,7 +986,7 @@ class StageBound {
     return seconds;
   }
 
-  int nth_layer(int i) const { return layers_[static_cast<size_t>(i)]; }
+  int nth_layer(int i) const { return layers_[i]; }
 
   const ModelShape& model_;
   std::vector<int> layers_;  // of the stage

@@ -159,23 +159,21 @@ ExpertPlacement near_home(ExpertPlacement packed, const ExpertPlacement& home) {
 }  // namespace
 
 bool ExpertPlacement::holds(int device, int expert) const {
-  return std::ranges::find(devices[static_cast<size_t>(device)], expert, &HostedExpert::expert) !=
-         devices[static_cast<size_t>(device)].end();
+  return std::ranges::find(devices[device], expert, &HostedExpert::expert) != devices[device].end();
 }
 
 ExpertPlacement uniform_placement(int experts, int devices) {
   ExpertPlacement placement;
-  placement.devices.resize(static_cast<size_t>(devices));
+  placement.devices.resize(devices);
   if (experts >= devices) {
-    for (int e = 0; e < experts; ++e)
-      placement.devices[static_cast<size_t>(int64_t{e} * devices / experts)].push_back({e, 1});
+    for (int e = 0; e < experts; ++e) placement.devices[int64_t{e} * devices / experts].push_back({e, 1});
     return placement;
   }
-  std::vector<int> replicas(static_cast<size_t>(experts));
-  for (int d = 0; d < devices; ++d) ++replicas[static_cast<size_t>(int64_t{d} * experts / devices)];
+  std::vector<int> replicas(experts);
+  for (int d = 0; d < devices; ++d) ++replicas[int64_t{d} * experts / devices];
   for (int d = 0; d < devices; ++d) {
     const auto expert = static_cast<int>(int64_t{d} * experts / devices);
-    placement.devices[static_cast<size_t>(d)].push_back({expert, 1.0 / replicas[static_cast<size_t>(expert)]});
+    placement.devices[d].push_back({expert, 1.0 / replicas[expert]});
   }
   return placement;
 }
@@ -206,11 +204,10 @@ std::vector<std::vector<int64_t>> split_tokens(const ExpertPlacement& placement,
     auto& own = tokens.emplace_back();
     for (size_t i = 0; i < placement.devices[d].size(); ++i) {
       const HostedExpert& hosted = placement.devices[d][i];
-      const auto e = static_cast<size_t>(hosted.expert);
-      const double exact = hosted.share * static_cast<double>(counts[e]);
-      own.push_back(std::min(left[e], static_cast<int64_t>(exact)));
-      left[e] -= own.back();
-      parts[e].push_back({exact - static_cast<double>(own.back()), d, i});
+      const double exact = hosted.share * static_cast<double>(counts[hosted.expert]);
+      own.push_back(std::min(left[hosted.expert], static_cast<int64_t>(exact)));
+      left[hosted.expert] -= own.back();
+      parts[hosted.expert].push_back({exact - static_cast<double>(own.back()), d, i});
     }
   }
   for (size_t e = 0; e < counts.size(); ++e) {
@@ -225,7 +222,7 @@ double most_tokens(const ExpertPlacement& placement, std::span<const double> pop
   double most = 0;
   for (const auto& device : placement.devices) {
     double sum = 0;
-    for (const HostedExpert& hosted : device) sum += hosted.share * popularity[static_cast<size_t>(hosted.expert)];
+    for (const HostedExpert& hosted : device) sum += hosted.share * popularity[hosted.expert];
     most = std::max(most, sum);
   }
   return most;
@@ -234,7 +231,7 @@ double most_tokens(const ExpertPlacement& placement, std::span<const double> pop
 std::vector<int> most_popular(std::span<const double> popularity, int count) {
   std::vector<int> experts(popularity.size());
   std::iota(experts.begin(), experts.end(), 0);
-  std::ranges::stable_sort(experts, std::greater(), [&](int e) { return popularity[static_cast<size_t>(e)]; });
+  std::ranges::stable_sort(experts, std::greater(), [&](int e) { return popularity[e]; });
   experts.resize(std::min(experts.size(), static_cast<size_t>(count)));
   return experts;
 }

@@ -34,8 +34,7 @@ void PathProfile::each_token(const RoutingTrace& trace, int layer, int64_t first
   for (int64_t token = first; token < first + count; ++token) {
     uint64_t path = 0;
     for (int before = layer - length_; before < layer; ++before)
-      path = path * experts_ +
-             static_cast<uint64_t>(trace.choices[static_cast<size_t>(before)][static_cast<size_t>(token)]);
+      path = path * experts_ + static_cast<uint64_t>(trace.choices[before][token]);
     body(static_cast<size_t>(token), path);
   }
 }
@@ -46,13 +45,13 @@ PathProfile::PathProfile(const RoutingTrace& profiled, int length)
                     profiled.layers - 1, profiled.layers);
   require<BadInput>(length * std::log2(static_cast<double>(profiled.experts)) < 63,
                     "path: found {} layers of {} experts, expected fewer than 2^63 paths", length, profiled.experts);
-  layers_.resize(static_cast<size_t>(profiled.layers));
+  layers_.resize(profiled.layers);
   for (int layer = 0; layer < profiled.layers; ++layer) count(profiled, layer);
 }
 
 void PathProfile::count(const RoutingTrace& profiled, int layer) {
-  Layer& own = layers_[static_cast<size_t>(layer)];
-  const std::vector<int32_t>& chosen = profiled.choices[static_cast<size_t>(layer)];
+  Layer& own = layers_[layer];
+  const std::vector<int32_t>& chosen = profiled.choices[layer];
   std::vector<Choice> choices;
   choices.reserve(chosen.size());
   for (const int32_t expert : chosen) choices.emplace_back(0, expert);
@@ -85,7 +84,7 @@ size_t PathProfile::place_of(std::span<const Path> table, uint64_t number) {
 }
 
 PathProfile::Followers PathProfile::find(int layer, uint64_t number) const {
-  const Layer& own = layers_[static_cast<size_t>(layer)];
+  const Layer& own = layers_[layer];
   const Path& found = own.table[place_of(own.table, number)];
   return found.count == 0 ? Followers(own.all) : Followers(own.followers).subspan(found.first, found.count);
 }
@@ -104,8 +103,7 @@ std::vector<double> PathProfile::estimate(const RoutingTrace& trace, int layer, 
   each_token(trace, layer, batch * trace.batch_tokens, trace.batch_tokens, [&](size_t, uint64_t path) {
     const Followers likely = find(layer, path);
     for (size_t i = 0; i < std::min(likely.size(), static_cast<size_t>(top_k)); ++i)
-      popularity[static_cast<size_t>(likely[i].expert)] +=
-          std::ldexp(std::round(std::ldexp(likely[i].share, kBits)), -kBits);
+      popularity[likely[i].expert] += std::ldexp(std::round(std::ldexp(likely[i].share, kBits)), -kBits);
   });
   return popularity;
 }
@@ -113,7 +111,7 @@ std::vector<double> PathProfile::estimate(const RoutingTrace& trace, int layer, 
 double PathProfile::guess_accuracy(const RoutingTrace& trace, int layer) const {
   int64_t right = 0;
   each_token(trace, layer, 0, trace.tokens(), [&](size_t token, uint64_t path) {
-    right += find(layer, path).front().expert == trace.choices[static_cast<size_t>(layer)][token];
+    right += find(layer, path).front().expert == trace.choices[layer][token];
   });
   return static_cast<double>(right) / static_cast<double>(trace.tokens());
 }
@@ -138,7 +136,7 @@ void PathProfile::write(const std::string& file) const {
         if (path.count > 0) numbers.push_back(path.number);
       std::ranges::sort(numbers);
       for (const uint64_t number : numbers) {
-        std::vector<uint64_t> path(static_cast<size_t>(length_));
+        std::vector<uint64_t> path(length_);
         uint64_t rest = number;
         for (size_t i = path.size(); i-- > 0; rest /= experts_) path[i] = rest % experts_;
         rows(out, layer, fmt::format("{}", fmt::join(path, " ")), find(static_cast<int>(layer), number));

@@ -27,7 +27,7 @@ class PathProfile {
   int length() const { return length_; }
   int layers() const { return static_cast<int>(layers_.size()); }
   /// Counts the paths that were seen before a layer.
-  size_t paths(int layer) const { return layers_[static_cast<size_t>(layer)].paths; }
+  size_t paths(int layer) const { return layers_[layer].paths; }
   /// Returns the experts that followed a path before `layer` >= length(), the most frequent first.
   std::span<const Follower> followers(int layer, std::span<const int32_t> path) const;
 

@@ -65,13 +65,13 @@ void read_routed_tokens(const std::string& path, const ExpectedChoices& expected
 }
 
 std::span<const int32_t> RoutingTrace::of(int layer, int64_t batch) const {
-  return std::span(choices[static_cast<size_t>(layer)])
+  return std::span(choices[layer])
       .subspan(static_cast<size_t>(batch * batch_tokens), static_cast<size_t>(batch_tokens));
 }
 
 std::vector<int64_t> RoutingTrace::counts(int layer, int64_t batch) const {
-  std::vector<int64_t> counts(static_cast<size_t>(experts));
-  for (const int32_t expert : of(layer, batch)) ++counts[static_cast<size_t>(expert)];
+  std::vector<int64_t> counts(experts);
+  for (const int32_t expert : of(layer, batch)) ++counts[expert];
   return counts;
 }
 
@@ -148,7 +148,7 @@ void add_patterns(const RoutingTrace& trace, size_t layer, std::vector<double>& 
   const size_t experts = static_cast<size_t>(trace.experts);
   std::vector<std::vector<int64_t>> next(experts, std::vector<int64_t>(experts));
   for (size_t token = 0; token < trace.choices[layer].size(); ++token)
-    ++next[static_cast<size_t>(trace.choices[layer][token])][static_cast<size_t>(trace.choices[layer + 1][token])];
+    ++next[trace.choices[layer][token]][trace.choices[layer + 1][token]];
   for (std::vector<int64_t>& counts : next) {
     const auto tokens = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
     if (tokens == 0) continue;

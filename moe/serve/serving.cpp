@@ -26,7 +26,7 @@ constexpr std::array<ServingVariant, 5> kVariants{{
 class ServingBuilder {
  public:
   explicit ServingBuilder(const Groups& groups) {
-    const Network network = groups[static_cast<size_t>(GroupKind::ep)].network;
+    const Network network = groups[GroupKind::ep].network;
     const bool inter = network == Network::inter;
     structure_.lanes = {{LaneKind::compute, 0, false, false, {}},
                         {inter ? LaneKind::inter : LaneKind::intra, 0, inter, !inter, {}},
@@ -79,7 +79,7 @@ class ServingBuilder {
     task.group = traits_of(kind).group;
     task.lane = task.group == GroupKind::ep ? 1 : copies(kind) ? 2 : runs_on_host(kind) ? 3 : 0;
     std::ranges::copy_if(after, std::back_inserter(task.after), [](int id) { return id >= 0; });
-    structure_.lanes[static_cast<size_t>(task.lane)].queue.push_back(task.id);
+    structure_.lanes[task.lane].queue.push_back(task.id);
     structure_.tasks.push_back(std::move(task));
     return structure_.tasks.back().id;
   }
@@ -209,13 +209,13 @@ PlacedLayer Serving::place(Batch& batch, int layer) const {
   if (batch.variant.balanced) {
     const auto experts = static_cast<int64_t>(counts.size());
     const int64_t tokens = batch.trace.batch_tokens * setup_.weight;
-    for (int64_t e = 0; e < experts; ++e) counts[static_cast<size_t>(e)] = tokens / experts + (e < tokens % experts);
+    for (int64_t e = 0; e < experts; ++e) counts[e] = tokens / experts + (e < tokens % experts);
   }
-  ServedLayer& served = batch.served[static_cast<size_t>(layer)];
+  ServedLayer& served = batch.served[layer];
   PlacedLayer placed{home_, {}, {}};
   const bool has_estimate = batch.variant.estimates && layer >= batch.profile->length();
   if (has_estimate) {
-    batch.served[static_cast<size_t>(layer) - 1].estimates_next = true;
+    batch.served[layer - 1].estimates_next = true;
     const std::vector<double> estimate = batch.profile->estimate(batch.trace, layer, batch.number);
     const std::vector<double> found = as_popularity(counts);
     const int length = setup_.list_length;
@@ -256,8 +256,7 @@ double Serving::seconds(const Task& task, const PlacedLayer& layer, size_t rank)
       return sum;
     }
     case TaskKind::serve_swap:
-      return static_cast<double>(layer.swapped[static_cast<size_t>(task.chunk)][rank] * expert_bytes_) /
-             costs.swap_bytes_per_s;
+      return static_cast<double>(layer.swapped[task.chunk][rank] * expert_bytes_) / costs.swap_bytes_per_s;
     case TaskKind::serve_estimate:
       return costs.estimate_s;
     case TaskKind::serve_schedule:
@@ -329,7 +328,7 @@ PlannedBatch Serving::plan(const ServingVariant& variant, const RoutingTrace& tr
   planned.replay = &compiled.replay;
   for (const Task& task : compiled.plan.tasks())
     for (size_t rank = 0; rank < devices; ++rank)
-      planned.seconds.push_back(seconds(task, planned.layers[static_cast<size_t>(task.layer)], rank));
+      planned.seconds.push_back(seconds(task, planned.layers[task.layer], rank));
   return planned;
 }
 

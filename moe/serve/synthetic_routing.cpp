@@ -25,7 +25,7 @@ void normalize(std::vector<double>& shares) {
 
 // Returns each class's share of all tokens.
 std::vector<double> class_shares(const RoutingSource& s) {
-  std::vector<double> shares(static_cast<size_t>(s.experts));
+  std::vector<double> shares(s.experts);
   for (size_t c = 0; c < shares.size(); ++c) shares[c] = std::pow(static_cast<double>(c + 1), -s.skew);
   normalize(shares);
   return shares;
@@ -33,7 +33,7 @@ std::vector<double> class_shares(const RoutingSource& s) {
 
 // Returns each class's expert in a layer.
 std::vector<int32_t> experts_of_classes(const RoutingSource& s, int layer) {
-  std::vector<int32_t> experts(static_cast<size_t>(s.experts));
+  std::vector<int32_t> experts(s.experts);
   std::iota(experts.begin(), experts.end(), 0);
   const uint64_t stream = stream_of("experts of classes", static_cast<uint64_t>(layer));
   std::ranges::sort(experts, {}, [&](int32_t e) { return random_bits(s.seed, stream, static_cast<uint64_t>(e)); });
@@ -68,11 +68,11 @@ ClassDraws classes_of_batch(const RoutingSource& s, std::vector<double> shares, 
 RoutingTrace draw_routing(const RoutingSource& source, int64_t batches, int64_t batch_tokens, int64_t first_batch) {
   check_source(source);
   RoutingTrace trace{source.layers, source.experts, batch_tokens, {}};
-  trace.choices.resize(static_cast<size_t>(source.layers));
-  for (auto& choices : trace.choices) choices.reserve(static_cast<size_t>(batches * batch_tokens));
+  trace.choices.resize(source.layers);
+  for (auto& choices : trace.choices) choices.reserve(batches * batch_tokens);
   const std::vector<double> shares = class_shares(source);
   const uint64_t class_stream = stream_of("class of a token");
-  std::vector<size_t> of_token(static_cast<size_t>(batch_tokens));
+  std::vector<size_t> of_token(batch_tokens);
   for (int64_t batch = first_batch; batch < first_batch + batches; ++batch) {
     const ClassDraws classes = classes_of_batch(source, shares, batch);
     const auto first_token = static_cast<uint64_t>(batch * batch_tokens);
@@ -86,7 +86,7 @@ RoutingTrace draw_routing(const RoutingSource& source, int64_t batches, int64_t 
         const double drawn = random_uniform(source.seed, stream, first_token + t);
         const bool keeps = drawn < source.correlation;
         const size_t of = keeps ? of_token[t] : classes.at((drawn - source.correlation) / (1 - source.correlation));
-        trace.choices[static_cast<size_t>(layer)].push_back(experts[of]);
+        trace.choices[layer].push_back(experts[of]);
       }
     }
   }
@@ -104,11 +104,10 @@ double best_guess_accuracy(const RoutingSource& source, int layer, int path) {
     auto& of_layer = chance.emplace_back(n, std::vector<double>(n));
     for (size_t c = 0; c < n; ++c)
       for (size_t other = 0; other < n; ++other)
-        of_layer[c][static_cast<size_t>(experts[other])] +=
-            (1 - source.correlation) * shares[other] + (c == other ? source.correlation : 0);
+        of_layer[c][experts[other]] += (1 - source.correlation) * shares[other] + (c == other ? source.correlation : 0);
   }
   double right = 0;
-  std::vector<size_t> experts(static_cast<size_t>(path));
+  std::vector<size_t> experts(path);
   for (bool more = true; more;) {
     std::vector<double> next(n);
     for (size_t c = 0; c < n; ++c) {

@@ -15,15 +15,14 @@ int DenseLayers::in(int first, int last) const {
 
 DenseLayers DenseLayers::first(int layers) const {
   DenseLayers cut = *this;
-  if (std::ssize(is) > layers) cut.is.resize(static_cast<size_t>(layers));
+  if (std::ssize(is) > layers) cut.is.resize(layers);
   return cut.none(layers) ? DenseLayers() : cut;
 }
 
 DenseLayers DenseRule::of(int layers) const {
   DenseLayers all{hidden, std::vector<bool>(static_cast<size_t>(layers))};
   for (int layer = 0; layer < layers; ++layer)
-    all.is[static_cast<size_t>(layer)] =
-        layer < first || (layer + 1) % every != 0 || std::ranges::find(listed, layer) != listed.end();
+    all.is[layer] = layer < first || (layer + 1) % every != 0 || std::ranges::find(listed, layer) != listed.end();
   return all.first(layers);
 }
 

@@ -16,7 +16,7 @@ struct DenseLayers {
   int64_t hidden = 0;    // before sharding over MP; 0: every layer has experts
   std::vector<bool> is;  // by layer; those beyond, and a model's ends, have experts
 
-  bool has(int layer) const { return layer >= 0 && layer < std::ssize(is) && is[static_cast<size_t>(layer)]; }
+  bool has(int layer) const { return layer >= 0 && layer < std::ssize(is) && is[layer]; }
   /// Counts the dense layers among [first, last).
   int in(int first, int last) const;
   /// Returns whether none of the first `layers` is dense.

@@ -194,7 +194,7 @@ ParallelShape parallel_of(const Candidates& c, int64_t ranks, int64_t mp, int64_
 GridLayer layer_at(const Candidates& c, int64_t index) {
   const auto turn = [&](const auto& wheel) {
     const auto size = static_cast<int64_t>(wheel.size());
-    const auto value = wheel[static_cast<size_t>(index % size)];
+    const auto value = wheel[index % size];
     index /= size;
     return value;
   };

@@ -5,13 +5,14 @@
 #include <iterator>
 
 #include "moe/base/check.h"
+#include "moe/base/enum_array.h"
 
 namespace moe {
 namespace {
 
-constexpr std::array<std::string_view, kGroupKinds> kKindNames{"none",   "ep", "esp",   "mp",    "dp", "edp",
-                                                               "ep-esp", "pp", "stage", "world", "cp"};
-constexpr std::array<std::string_view, 3> kNetworkNames{"none", "intra", "inter"};
+constexpr EnumArray<GroupKind, std::string_view, kGroupKinds> kKindNames{"none",   "ep", "esp",   "mp",    "dp", "edp",
+                                                                         "ep-esp", "pp", "stage", "world", "cp"};
+constexpr EnumArray<Network, std::string_view, 3> kNetworkNames{"none", "intra", "inter"};
 
 struct Stride {
   int size, step;
@@ -48,8 +49,8 @@ Stride stride_of(const ParallelShape& p, GroupKind kind) {
 
 }  // namespace
 
-std::string_view name_of(GroupKind kind) { return kKindNames[static_cast<size_t>(kind)]; }
-std::string_view name_of(Network network) { return kNetworkNames[static_cast<size_t>(network)]; }
+std::string_view name_of(GroupKind kind) { return kKindNames[kind]; }
+std::string_view name_of(Network network) { return kNetworkNames[network]; }
 
 int place_in(const ParallelShape& p, GroupKind kind, int rank) {
   const auto [size, step] = stride_of(p, kind);
@@ -60,8 +61,8 @@ std::vector<int> members(const ParallelShape& p, GroupKind kind, int rank) {
   require<BadInput>(rank >= 0 && rank < p.ranks(), "rank: found {}, expected 0 to {}", rank, p.ranks() - 1);
   const auto [size, step] = stride_of(p, kind);
   const int position = place_in(p, kind, rank);
-  std::vector<int> ranks(static_cast<size_t>(size));
-  for (int i = 0; i < size; ++i) ranks[static_cast<size_t>(i)] = rank + (i - position) * step;
+  std::vector<int> ranks(size);
+  for (int i = 0; i < size; ++i) ranks[i] = rank + (i - position) * step;
   return ranks;
 }
 
@@ -69,7 +70,7 @@ Groups groups_of(const ParallelShape& p) {
   Groups groups;
   for (int k = 1; k < kGroupKinds; ++k) {
     const auto kind = static_cast<GroupKind>(k);
-    Group& group = groups[static_cast<size_t>(k)];
+    Group& group = groups[k];
     group = {kind, stride_of(p, kind).size, Network::none};
     if (group.size == 1) continue;
     group.network = Network::intra;
@@ -85,7 +86,7 @@ Groups groups_of(const ParallelShape& p) {
 namespace {
 
 constexpr int kMostPlaced = 1 << 20;
-constexpr std::array<std::string_view, 3> kExpansionNames{"horizontal", "vertical", "open"};
+constexpr EnumArray<Expansion, std::string_view, 3> kExpansionNames{"horizontal", "vertical", "open"};
 constexpr std::array<std::string_view, 4> kPriority{"EP", "PP", "CP", "DP"};
 constexpr std::array<TrafficConflict, 4> kConflicts{{
     {"EP AlltoAll", "DP's AllReduce of the experts' W1 and W3 gradients", "backward"},
@@ -193,7 +194,7 @@ void lay_out(const PlacementRequest& r, Placement& out) {
 
 }  // namespace
 
-std::string_view name_of(Expansion expansion) { return kExpansionNames[static_cast<size_t>(expansion)]; }
+std::string_view name_of(Expansion expansion) { return kExpansionNames[expansion]; }
 
 std::vector<std::string_view> traffic_priority(const PlacementRequest& request) {
   std::vector<std::string_view> kinds;

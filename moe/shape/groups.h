@@ -1,11 +1,11 @@
 #pragma once
 // Parallel groups: which ranks talk to each other, and over which network.
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "moe/base/enum_array.h"
 #include "moe/shape/shape.h"
 
 namespace moe {
@@ -35,7 +35,7 @@ struct Group {
 };
 
 /// One row a GroupKind, indexed by it. A group is inter if it spans nodes for any rank.
-using Groups = std::array<Group, kGroupKinds>;
+using Groups = EnumArray<GroupKind, Group, kGroupKinds>;
 Groups groups_of(const ParallelShape& parallel);
 
 /// All of a layer that a plan's structure depends on.

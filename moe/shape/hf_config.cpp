@@ -380,7 +380,7 @@ const ModelFamily& family_of(const TableReader& root, const TableReader& table) 
   std::vector<std::string_view> names;
   for (const ModelFamily& family : model_families()) names.push_back(family.name);
   const std::string name = table.has(kKey) ? table.choice(kKey, names) : root.choice(kKey, names);
-  return model_families()[static_cast<size_t>(std::ranges::find(names, name) - names.begin())];
+  return model_families()[std::ranges::find(names, name) - names.begin()];
 }
 
 }  // namespace

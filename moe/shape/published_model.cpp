@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "moe/base/enum_array.h"
+
 namespace moe {
 namespace {
 
@@ -139,16 +141,16 @@ DenseRule dense_rule(const PublishedModel& m) {
   every.every = first.first + 1;
   if (fits(every)) return every;
   for (int layer = 0; layer < layers; ++layer)
-    if (m.dense_layers[static_cast<size_t>(layer)]) rule.listed.push_back(layer);
+    if (m.dense_layers[layer]) rule.listed.push_back(layer);
   return rule;
 }
 
 }  // namespace
 
 std::string_view name_of(Mixer mixer) {
-  constexpr std::string_view kNames[] = {"attention", "windowed attention", "lightning attention", "gated DeltaNet",
-                                         "Mamba"};
-  return kNames[static_cast<size_t>(mixer)];
+  constexpr EnumArray<Mixer, std::string_view, 5> kNames{"attention", "windowed attention", "lightning attention",
+                                                         "gated DeltaNet", "Mamba"};
+  return kNames[mixer];
 }
 
 int PublishedModel::dense_count() const { return static_cast<int>(std::ranges::count(dense_layers, true)); }
@@ -253,7 +255,7 @@ PublishedModel published_model(const Model& model) {
   PublishedModel out;
   out.name = model.name;
   out.file = model.file;
-  out.mixers.assign(static_cast<size_t>(model.layers), l.window > 0 ? Mixer::windowed : Mixer::attention);
+  out.mixers.assign(model.layers, l.window > 0 ? Mixer::windowed : Mixer::attention);
   out.window = l.window;
   out.dense_layers = model.dense.of(model.layers).is;
   out.dense_layers.resize(out.mixers.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "moe/base/enum_array.h"
 #include "moe/base/registry.h"
 #include "moe/shape/volumes.h"
 
@@ -11,25 +12,25 @@ namespace {
 
 static_assert(in_enum_order(kFfnParts, &FfnPart::ffn));
 
-constexpr std::array<Named<Norm>, 5> kNorms{{{"by-ffn", Norm::by_ffn},
-                                             {"none", Norm::none},
-                                             {"layernorm", Norm::layernorm},
-                                             {"rmsnorm", Norm::rmsnorm},
-                                             {"post-layernorm", Norm::post_layernorm}}};
+constexpr EnumArray<Norm, Named<Norm>, 5> kNorms{{{{"by-ffn", Norm::by_ffn},
+                                                   {"none", Norm::none},
+                                                   {"layernorm", Norm::layernorm},
+                                                   {"rmsnorm", Norm::rmsnorm},
+                                                   {"post-layernorm", Norm::post_layernorm}}}};
 static_assert(in_enum_order(kNorms, &Named<Norm>::value));
 
 constexpr std::array<Named<bool>, 2> kPlacements{{{"esp-inside", false}, {"ep-inside", true}}};
 
-constexpr std::array<Named<Rounding>, 6> kRoundings{{{"ragged", Rounding::ragged},
-                                                     {"exact", Rounding::exact},
-                                                     {"tutel", Rounding::tutel},
-                                                     {"deepspeed", Rounding::deepspeed},
-                                                     {"megatron", Rounding::megatron},
-                                                     {"lcm", Rounding::lcm}}};
+constexpr EnumArray<Rounding, Named<Rounding>, 6> kRoundings{{{{"ragged", Rounding::ragged},
+                                                               {"exact", Rounding::exact},
+                                                               {"tutel", Rounding::tutel},
+                                                               {"deepspeed", Rounding::deepspeed},
+                                                               {"megatron", Rounding::megatron},
+                                                               {"lcm", Rounding::lcm}}}};
 static_assert(in_enum_order(kRoundings, &Named<Rounding>::value));
 
-constexpr std::array<Named<Recompute>, 3> kRecomputes{
-    {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
+constexpr EnumArray<Recompute, Named<Recompute>, 3> kRecomputes{
+    {{{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}}};
 static_assert(in_enum_order(kRecomputes, &Named<Recompute>::value));
 
 constexpr int kMostRanks = 1 << 24;
@@ -160,14 +161,14 @@ void require_blocks(Ffn ffn, int64_t width, int shards, std::string_view name, s
                     "{}: found {} over {} = {}, expected a multiple of {} each for ffn {}", name, width, group, shards,
                     block, name_of(ffn));
 }
-std::string_view name_of(Norm norm) { return kNorms[static_cast<size_t>(norm)].name; }
+std::string_view name_of(Norm norm) { return kNorms[norm].name; }
 Norm norm_from(std::string_view name, std::string_view where) { return find_named(kNorms, name, where).value; }
-std::string_view name_of(Rounding rounding) { return kRoundings[static_cast<size_t>(rounding)].name; }
+std::string_view name_of(Rounding rounding) { return kRoundings[rounding].name; }
 Rounding rounding_from(std::string_view name, std::string_view where) {
   return find_named(kRoundings, name, where).value;
 }
 
-std::string_view name_of(Recompute recompute) { return kRecomputes[static_cast<size_t>(recompute)].name; }
+std::string_view name_of(Recompute recompute) { return kRecomputes[recompute].name; }
 Recompute recompute_from(std::string_view name, std::string_view where) {
   return find_named(kRecomputes, name, where).value;
 }

@@ -119,7 +119,7 @@ TensorView LayerBuffers::make(Lifetime lifetime, std::string_view name, std::ini
 
 void LayerBuffers::fit(const RankShape& s, Phase phase, const PhaseLayouts& l) {
   PhaseBuffers& b = of(phase);
-  std::vector<std::shared_ptr<const Tensor>>& grown = grown_[static_cast<size_t>(phase)];
+  std::vector<std::shared_ptr<const Tensor>>& grown = grown_[phase];
   grown.clear();
   const bool forward_pass = phase == Phase::forward;
   const Lifetime meanwhile = forward_pass ? Lifetime::moe_forward : Lifetime::moe_backward;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "moe/base/enum_array.h"
 #include "moe/plan/memory.h"
 #include "moe/sharding/phase_layouts.h"
 #include "moe/sharding/rank_shape.h"
@@ -31,16 +32,14 @@ class LayerMemory {
   /// Makes stores for one pass alone. Its phases take turns.
   LayerMemory() {
     for (auto& store : stores_) store = std::make_shared<TensorStore>();
-    share(Lifetime::dense_backward, stores_[static_cast<size_t>(Lifetime::dense_forward)]);
-    share(Lifetime::moe_backward, stores_[static_cast<size_t>(Lifetime::moe_forward)]);
+    share(Lifetime::dense_backward, stores_[Lifetime::dense_forward]);
+    share(Lifetime::moe_backward, stores_[Lifetime::moe_forward]);
   }
-  void share(Lifetime lifetime, std::shared_ptr<TensorStore> store) {
-    stores_[static_cast<size_t>(lifetime)] = std::move(store);
-  }
-  TensorStore& of(Lifetime lifetime) const { return *stores_[static_cast<size_t>(lifetime)]; }
+  void share(Lifetime lifetime, std::shared_ptr<TensorStore> store) { stores_[lifetime] = std::move(store); }
+  TensorStore& of(Lifetime lifetime) const { return *stores_[lifetime]; }
 
  private:
-  std::array<std::shared_ptr<TensorStore>, kLifetimes> stores_;
+  EnumArray<Lifetime, std::shared_ptr<TensorStore>, kLifetimes> stores_;
 };
 
 /// Views one phase's data, in the order in which a forward makes it. In the backward names stand for their gradients,
@@ -95,7 +94,7 @@ class LayerBuffers {
   LayerMemory pass_;
   TensorStore own_;  // what no other layer's pass uses
   DType dtype_, wire_;
-  std::array<std::vector<std::shared_ptr<const Tensor>>, 2> grown_;  // by phase: what its views show
+  EnumArray<Phase, std::vector<std::shared_ptr<const Tensor>>, 2> grown_;  // by phase: what its views show
 };
 
 }  // namespace moe

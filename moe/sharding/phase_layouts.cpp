@@ -54,7 +54,7 @@ struct Stations {
     for (int phase = 0; phase < (phases ? ep : 1); ++phase)
       for (int group = 0; group < mp; ++group)
         for (int peer = 0; peer < ep; ++peer) {
-          const int at = place_in(rank.shape.parallel, GroupKind::ep, peers[static_cast<size_t>(group)]);
+          const int at = place_in(rank.shape.parallel, GroupKind::ep, peers[group]);
           if (!phases || phase_of_peer(rank.shape.parallel, at, peer) == phase)
             add(group, peer * local, phase * mp + group);
         }
@@ -136,8 +136,8 @@ PhaseLayouts::PhaseLayouts(const RankShape& rank, const Cuts& cuts) {
     wide = stations().wide(cuts.back, cuts.phases);
     if (cuts.lays_out) laid_out = stations().wide(1, false);
   }
-  of_sources_.resize(static_cast<size_t>(gathered.streams() * gathered.experts()));
-  of_peers_.resize(static_cast<size_t>(peer.streams() * peer.experts()));
+  of_sources_.resize(gathered.streams() * gathered.experts());
+  of_peers_.resize(peer.streams() * peer.experts());
 }
 
 void PhaseLayouts::put_on(MemorySpace& memory, int64_t most) {

@@ -29,7 +29,7 @@ void for_each_run_of(const RowLayout& layout, int64_t expert, Rows rows, int64_t
 template <class Copy>
 void copy_runs(const RowLayout& layout, Rows rows, std::span<const Rows> experts, int64_t bytes, Copy copy) {
   parallel_for(layout.experts(), bytes / std::max<int64_t>(1, layout.experts()), [&](int64_t begin, int64_t end) {
-    for (int64_t e = begin; e < end; ++e) for_each_run_of(layout, e, rows, experts[static_cast<size_t>(e)].begin, copy);
+    for (int64_t e = begin; e < end; ++e) for_each_run_of(layout, e, rows, experts[e].begin, copy);
   });
 }
 
@@ -37,22 +37,22 @@ void copy_runs(const RowLayout& layout, Rows rows, std::span<const Rows> experts
 
 RowLayout::RowLayout(Shape shape) : shape_(std::move(shape)) {
   require<BadInput>(shape_.degree >= 1, "degree: found {}, expected >= 1", shape_.degree);
-  cell_of_.assign(static_cast<size_t>(shape_.streams * shape_.experts), -1);
+  cell_of_.assign(shape_.streams * shape_.experts, -1);
   for (size_t i = 0; i < shape_.cells.size(); ++i) {
     const Cell& cell = shape_.cells[i];
     if (i == 0 || cell.piece != shape_.cells[i - 1].piece) piece_cells_.push_back(i);
-    cell_of_[static_cast<size_t>(cell.stream * shape_.experts + cell.expert)] = static_cast<int64_t>(i);
+    cell_of_[cell.stream * shape_.experts + cell.expert] = static_cast<int64_t>(i);
   }
   pieces_ = static_cast<int>(piece_cells_.size());
   piece_cells_.push_back(shape_.cells.size());
-  chunk_of_.resize(static_cast<size_t>(shape_.rows));
+  chunk_of_.resize(shape_.rows);
   for (int chunk = 0; chunk < shape_.degree; ++chunk) {
     const Rows rows = chunks_.emplace_back(chunk_rows(shape_.rows, shape_.degree, chunk));
-    for (int64_t row = rows.begin; row < rows.end; ++row) chunk_of_[static_cast<size_t>(row)] = chunk;
+    for (int64_t row = rows.begin; row < rows.end; ++row) chunk_of_[row] = chunk;
   }
   counts_.assign(cell_of_.size(), shape_.rows);
   starts_.resize(static_cast<size_t>(shape_.degree) * shape_.cells.size());
-  piece_start_.resize(static_cast<size_t>(shape_.degree * pieces_));
+  piece_start_.resize(shape_.degree * pieces_);
   piece_size_.resize(piece_start_.size());
   set_counts(std::vector<int64_t>(counts_));
 }
@@ -72,7 +72,7 @@ void RowLayout::set_counts(std::span<const int64_t> counts) {
 
 void RowLayout::place_piece(int chunk, int piece) {
   const int64_t begin = elements_;
-  for (size_t i = piece_cells_[static_cast<size_t>(piece)]; i < piece_cells_[static_cast<size_t>(piece) + 1]; ++i) {
+  for (size_t i = piece_cells_[piece]; i < piece_cells_[piece + 1]; ++i) {
     const Cell& cell = shape_.cells[i];
     start(chunk, static_cast<int64_t>(i)) = elements_;
     elements_ += rows_of(cell.stream, cell.expert, this->chunk(chunk)).count() * shape_.model_dim;
@@ -94,8 +94,8 @@ int64_t RowLayout::chunk_elements(int chunk) const {
 
 void ExpertRows::update(const RowLayout& layout) {
   for (int64_t e = 0; e < layout.experts(); ++e) {
-    int64_t& next = first_[static_cast<size_t>(e) + 1];
-    next = first_[static_cast<size_t>(e)];
+    int64_t& next = first_[e + 1];
+    next = first_[e];
     for (int stream = 0; stream < layout.streams(); ++stream) next += layout.count(stream, e);
   }
 }
@@ -112,8 +112,7 @@ void ExpertRows::of_chunk(const RowLayout& layout, Rows rows, std::vector<Rows>&
 }
 
 void for_each_run(const RowLayout& layout, Rows rows, std::span<const Rows> experts, const VisitRun& visit) {
-  for (int64_t e = 0; e < layout.experts(); ++e)
-    for_each_run_of(layout, e, rows, experts[static_cast<size_t>(e)].begin, visit);
+  for (int64_t e = 0; e < layout.experts(); ++e) for_each_run_of(layout, e, rows, experts[e].begin, visit);
 }
 
 void unpack_rows(const RowLayout& layout, Rows rows, TensorView data, TensorView experts, std::span<const Rows> to) {
@@ -159,13 +158,12 @@ std::vector<int32_t> places_by_slot(const RowLayout& layout, int64_t most) {
 }
 
 std::vector<int32_t> places_by_row(const RowLayout& layout, int64_t most) {
-  std::vector<int32_t> places(static_cast<size_t>(layout.streams() * layout.experts() * most));
+  std::vector<int32_t> places(layout.streams() * layout.experts() * most);
   const ExpertRows all(layout);
-  std::vector<Rows> at(static_cast<size_t>(layout.experts()));
+  std::vector<Rows> at(layout.experts());
   all.of_chunk(layout, {0, layout.rows()}, at);
   for_each_run(layout, {0, layout.rows()}, at, [&](int64_t from, int64_t row, int64_t count) {
-    for (int64_t i = 0; i < count; ++i)
-      places[static_cast<size_t>(row + i)] = static_cast<int32_t>(from / layout.model_dim() + i);
+    for (int64_t i = 0; i < count; ++i) places[row + i] = static_cast<int32_t>(from / layout.model_dim() + i);
   });
   return places;
 }
@@ -193,7 +191,7 @@ std::vector<int32_t> place_table(const RowLayout& layout) {
   std::vector<int32_t> table;
   const auto add = [&](int64_t number) { table.push_back(static_cast<int32_t>(number)); };
   for_each_cell(layout, [&](int stream, int64_t e) { add(layout.count(stream, e)); });
-  std::vector<Rows> whole(static_cast<size_t>(layout.experts()));
+  std::vector<Rows> whole(layout.experts());
   const ExpertRows all(layout);
   all.of_chunk(layout, {0, layout.rows()}, whole);
   for (const Rows& of_expert : whole) add(of_expert.begin);

@@ -80,12 +80,8 @@ class RowLayout {
   int64_t experts() const { return shape_.experts; }
   /// Returns the rows of T_rank that a plan's chunk stands for.
   Rows chunk(int chunk) const { return chunk_rows(shape_.rows, shape_.degree, chunk); }
-  bool holds(int stream, int64_t expert = 0) const {
-    return cell_of_[static_cast<size_t>(stream * shape_.experts + expert)] >= 0;
-  }
-  int64_t count(int stream, int64_t expert) const {
-    return counts_[static_cast<size_t>(stream * shape_.experts + expert)];
-  }
+  bool holds(int stream, int64_t expert = 0) const { return cell_of_[stream * shape_.experts + expert] >= 0; }
+  int64_t count(int stream, int64_t expert) const { return counts_[stream * shape_.experts + expert]; }
   /// Returns the rows of a cell that count as `rows` of T_rank.
   Rows rows_of(int stream, int64_t expert, Rows rows) const {
     const int64_t n = count(stream, expert);
@@ -95,13 +91,13 @@ class RowLayout {
   int64_t offset(int stream, int64_t expert, int64_t row) const {
     const int64_t n = count(stream, expert);
     const int64_t place = n == shape_.rows ? row : row * shape_.rows / n;
-    const int chunk = chunk_of_[static_cast<size_t>(place)];
-    const Rows in = rows_of(stream, expert, {chunks_[static_cast<size_t>(chunk)].begin, 0});
+    const int chunk = chunk_of_[place];
+    const Rows in = rows_of(stream, expert, {chunks_[chunk].begin, 0});
     return cell_offset(chunk, stream, expert) + (row - in.begin) * shape_.model_dim;
   }
   /// Locates what a cell has of a chunk.
   int64_t cell_offset(int chunk, int stream, int64_t expert) const {
-    return start(chunk, cell_of_[static_cast<size_t>(stream * shape_.experts + expert)]);
+    return start(chunk, cell_of_[stream * shape_.experts + expert]);
   }
   int64_t piece_offset(int chunk, int piece) const { return piece_start_[index(chunk, piece)]; }
   int64_t piece_elements(int chunk, int piece) const { return piece_size_[index(chunk, piece)]; }
@@ -122,12 +118,8 @@ class RowLayout {
 
  private:
   size_t index(int chunk, int piece) const { return static_cast<size_t>(chunk * pieces_ + piece); }
-  int64_t& start(int chunk, int64_t cell) {
-    return starts_[static_cast<size_t>(chunk) * shape_.cells.size() + static_cast<size_t>(cell)];
-  }
-  int64_t start(int chunk, int64_t cell) const {
-    return starts_[static_cast<size_t>(chunk) * shape_.cells.size() + static_cast<size_t>(cell)];
-  }
+  int64_t& start(int chunk, int64_t cell) { return starts_[chunk * shape_.cells.size() + cell]; }
+  int64_t start(int chunk, int64_t cell) const { return starts_[chunk * shape_.cells.size() + cell]; }
   void place_piece(int chunk, int piece);
 
   Shape shape_;

@@ -58,11 +58,11 @@ BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phas
     const auto same = std::ranges::find(shape.several, link.kind, &BoundShape::Link::kind);
     link.by_degree = same != shape.several.end() && same->by_degree;
   }
-  const Network network = layer.groups[static_cast<size_t>(GroupKind::dp)].network;
+  const Network network = layer.groups[GroupKind::dp].network;
   if (phase == Phase::backward && network != Network::none)  // a lane of their own stands last: all else runs beside it
     for (size_t lane = one.lanes.size(); shape.gradient_lane < 0 && lane-- > 1;)
       if (one.lanes[lane].owns(network)) shape.gradient_lane = static_cast<int>(lane);
-  const Network between = layer.groups[static_cast<size_t>(GroupKind::pp)].network;
+  const Network between = layer.groups[GroupKind::pp].network;
   for (size_t lane = 1; shape.transfer_lane < 0 && between != Network::none && lane < one.lanes.size(); ++lane)
     if (one.lanes[lane].owns(between)) shape.transfer_lane = static_cast<int>(lane);
   bool behind = false;
@@ -158,7 +158,7 @@ void PhaseBound::follow_shared() {
     shared_ += seconds;
     computed |= link.kind == TaskKind::shared;
     const bool adds_up = computed && link.kind != TaskKind::shared;
-    (adds_up ? shared_tail_ : shared_lead_)[static_cast<size_t>(link.lane)] = adds_up ? seconds : shared_;
+    (adds_up ? shared_tail_ : shared_lead_)[link.lane] = adds_up ? seconds : shared_;
   }
 }
 
@@ -208,7 +208,7 @@ PhaseBound::Load PhaseBound::load(const BoundShape::Link& link, BoundedDegrees d
   const bool exact = pricer_.shape().rounding == Rounding::exact;
   if (degree == 0) {
     const double largest = exact ? rows / degrees.least : std::ceil(rows / degrees.least);
-    const cost::Parts least = pricer_.in_parts(link.kind, shape_.phase, rows, largest, schedule_.flow);
+    const LeastSeconds least = pricer_.in_parts(link.kind, shape_.phase, rows, largest, schedule_.flow);
     return {least.all, least.one};
   }
   if (exact) {
@@ -292,7 +292,7 @@ PhaseBound::Term PhaseBound::moe_part(std::span<const BoundShape::Link> chain, s
     const bool whole = i < chain.size() && chain[i].takes_all_rows();
     if (i < chain.size() && !whole) continue;
     if (i > first) add(segment(chain.subspan(first, i - first), loads.subspan(first, i - first)));
-    if (whole) add({loads[i].all, name_of(shape_.lanes[static_cast<size_t>(chain[i].lane)])});
+    if (whole) add({loads[i].all, name_of(shape_.lanes[chain[i].lane])});
     first = i + 1;
   }
   return {seconds, longest.name};
@@ -324,14 +324,14 @@ double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<
                              BoundedDegrees degrees) const {
   const GroupNetworks networks = networks_of(pricer_.groups());
   const auto work = [&](const BoundShape::Link& link, double seconds) {
-    const LaneKind lane = shape_.lanes[static_cast<size_t>(link.lane)];
-    return cost::LaneWork{link.lane, resource_of(group_of(schedule_.flow, link.kind), lane, networks), seconds};
+    const LaneKind lane = shape_.lanes[link.lane];
+    return LaneWork{link.lane, resource_of(group_of(schedule_.flow, link.kind), lane, networks), seconds};
   };
-  std::vector<cost::LaneWork> dense_works, beside;
+  std::vector<LaneWork> dense_works, beside;
   for (const auto* part : {&shape_.before, &shape_.behind})
     for (const auto& link : *part) add_work(dense_works, work(link, dense(link)));
-  std::vector<std::vector<cost::LaneWork>> stretches;
-  for (const cost::LaneWork& each : dense_works) stretches.push_back({each});
+  std::vector<std::vector<LaneWork>> stretches;
+  for (const LaneWork& each : dense_works) stretches.push_back({each});
   bool open = false;  // the last stretch is of parts
   for (size_t i = 0; i < chain.size(); ++i) {
     const bool whole = chain[i].takes_all_rows();
@@ -343,7 +343,7 @@ double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<
   for (const auto& link : shape_.beside_sum) add_work(beside, work(link, dense(link)));
   if (shape_.gradient_lane >= 0 && degrees.gradients && schedule_.gradients != GradientPolicy::after)
     add_work(beside, work({TaskKind::gradient, shape_.gradient_lane, false, 1}, gradients_));
-  return cost::least_contended_seconds(pricer_.profile().contention, stretches, beside);
+  return least_contended_seconds(pricer_.profile().contention, stretches, beside);
 }
 
 // All of a lane's tasks begin no earlier than its first one. A chunk's tasks of later links follow its own task of this
@@ -363,8 +363,8 @@ Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
   const size_t lanes = shape_.lanes.size();
   std::vector<size_t> first(lanes + 1, chain.size()), last(lanes + 1, 0);  // of the links on a lane: [first, last)
   first[lanes] = 0, last[lanes] = chain.size();
-  for (size_t i = chain.size(); i-- > 0;) first[static_cast<size_t>(chain[i].lane)] = i;
-  for (size_t i = 0; i < chain.size(); ++i) last[static_cast<size_t>(chain[i].lane)] = i + 1;
+  for (size_t i = chain.size(); i-- > 0;) first[chain[i].lane] = i;
+  for (size_t i = 0; i < chain.size(); ++i) last[chain[i].lane] = i + 1;
   Crossings crossings(lanes + 1, std::vector<double>(lanes + 1, -std::numeric_limits<double>::infinity()));
   const size_t begin = shape_.before.size(), count = moe_links.size();
   const std::span<const BoundShape::Link> of_moe = std::span(chain).subspan(begin, count);
@@ -372,7 +372,7 @@ Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
   const Term alone = moe_part(of_moe, moe_loads);
   const double longer_s = with_all_beside(alone, of_moe, moe_loads, degrees).seconds - alone.seconds;
   std::vector<double> last_s(lanes + 1, 0);  // of a lane, behind all of the chain
-  for (const auto& half : shape_.beside_sum) last_s[static_cast<size_t>(half.lane)] += dense(half);
+  for (const auto& half : shape_.beside_sum) last_s[half.lane] += dense(half);
   for (size_t a = 0; a <= lanes; ++a)
     for (size_t b = 0; b <= lanes; ++b)
       if (first[a] < last[b])

@@ -12,7 +12,7 @@
 
 #include "moe/simulator/slowdown.h"
 
-namespace moe::cost {
+namespace moe {
 namespace {
 
 class Program {
@@ -34,7 +34,7 @@ class Program {
 
   double most(std::span<const double> gains) {
     program_.limits.assign(program_.rows.size(), 1);
-    return cost::most(program_, gains);
+    return maximum(program_, gains);
   }
 
  private:
@@ -177,7 +177,7 @@ void make_feasible(const LinearProgram& program, std::vector<double>& x) {
 
 }  // namespace
 
-double most(const LinearProgram& program, std::span<const double> gains) {
+double maximum(const LinearProgram& program, std::span<const double> gains) {
   for (size_t c = 0; c < gains.size(); ++c)
     if (gains[c] > 0 && std::ranges::none_of(program.rows, [&](const auto& row) { return row[c] > 0; }))
       return std::numeric_limits<double>::infinity();
@@ -192,4 +192,4 @@ double most(const LinearProgram& program, std::span<const double> gains) {
   return most;
 }
 
-}  // namespace moe::cost
+}  // namespace moe

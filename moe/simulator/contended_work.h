@@ -5,7 +5,7 @@
 
 #include "moe/prices/profile.h"
 
-namespace moe::cost {
+namespace moe {
 
 /// What a lane has to do: the seconds that it takes where nothing runs beside it.
 struct LaneWork {
@@ -30,6 +30,6 @@ struct LinearProgram {
 
 /// Returns the most of the sum of gains[i] x[i], gains >= 0, over x >= 0 within the limits; infinity where nothing
 /// limits it. Some x within the limits gains what is returned, whatever rounding does: it is never more than the most.
-double most(const LinearProgram& program, std::span<const double> gains);
+double maximum(const LinearProgram& program, std::span<const double> gains);
 
-}  // namespace moe::cost
+}  // namespace moe

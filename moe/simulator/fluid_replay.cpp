@@ -26,8 +26,7 @@ FluidReplay::FluidReplay(const Structure& structure, const GroupNetworks& networ
   const size_t lanes = structure.lanes.size();
   place_.resize(structure.tasks.size());
   for (const Lane& lane : structure.lanes)
-    for (size_t i = 0; i < lane.queue.size(); ++i)
-      place_[static_cast<size_t>(lane.queue[i])] = static_cast<uint32_t>(i);
+    for (size_t i = 0; i < lane.queue.size(); ++i) place_[lane.queue[i]] = static_cast<uint32_t>(i);
   std::map<int, uint32_t> stages;  // their numbers
   for (size_t lane = 0; lane < lanes; ++lane) {
     const auto number = static_cast<uint32_t>(stages.size());
@@ -40,12 +39,11 @@ FluidReplay::FluidReplay(const Structure& structure, const GroupNetworks& networ
 void FluidReplay::add_lane(const Structure& structure, size_t lane, const GroupNetworks& networks) {
   lanes_[lane].first = static_cast<uint32_t>(rows_.size());
   for (const int id : structure.lanes[lane].queue) {
-    const Task& task = structure.tasks[static_cast<size_t>(id)];
+    const Task& task = structure.tasks[id];
     rows_.push_back({static_cast<uint32_t>(id), static_cast<uint32_t>(dependencies_.size()),
                      resource_of(task, structure.lanes[lane], networks)});
     for (const int other : awaited(structure, task))
-      dependencies_.push_back({static_cast<uint32_t>(structure.tasks[static_cast<size_t>(other)].lane),
-                               place_[static_cast<size_t>(other)] + 1});
+      dependencies_.push_back({static_cast<uint32_t>(structure.tasks[other].lane), place_[other] + 1});
   }
   lanes_[lane].end = static_cast<uint32_t>(rows_.size());
 }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "moe/base/enum_array.h"
 #include "moe/prices/pricer.h"
 
 namespace moe {
@@ -132,8 +133,8 @@ class ModelBound {
     transfer_lane_ = shape.transfer_lane;
     if (transfer_lane_ >= 0)
       for (const Phase phase : {Phase::forward, Phase::backward}) {
-        send_s_[static_cast<size_t>(phase)] = pricer.dense_seconds(TaskKind::send, phase, schedule.flow);
-        receive_s_[static_cast<size_t>(phase)] = pricer.dense_seconds(TaskKind::recv, phase, schedule.flow);
+        send_s_[phase] = pricer.dense_seconds(TaskKind::send, phase, schedule.flow);
+        receive_s_[phase] = pricer.dense_seconds(TaskKind::recv, phase, schedule.flow);
       }
     if (!model.dense.none(model.layers)) dense_ = &pricer.dense(model.dense.hidden);
   }
@@ -144,7 +145,7 @@ class ModelBound {
   double run(const LayerBounds& moe, const LayerBounds& dense) {
     if (steps_.empty()) prepare_run();
     moe_bounds_ = &moe, dense_bounds_ = &dense;
-    stages_.assign(static_cast<size_t>(split_.stages), Stage(lanes_));
+    stages_.assign(split_.stages, Stage(lanes_));
     sent_.assign(stages_.size(), 0);
     ended_.assign(static_cast<size_t>(split_.chunks()) * static_cast<size_t>(model_.micro_batches), {});
     compose_chunks();
@@ -164,7 +165,7 @@ class ModelBound {
     compose_chunks();
     double most_s = 0, outside_s = 0;
     for (int stage = 0; stage < split_.stages; ++stage) {
-      const Chunk& own = chunks_[static_cast<size_t>(stage)];
+      const Chunk& own = chunks_[stage];
       for (size_t lane = 0; lane < lanes_; ++lane) {
         most_s = std::max(most_s, stage_s(stage, lane, lane));
         const bool is_used = own.forward.at(lanes_, lane) >= 0;  // and waits for what comes to the stage
@@ -183,7 +184,7 @@ class ModelBound {
   struct Chunk {
     Between forward, backward, last_backward;
   };
-  using Ended = std::array<double, 2>;  // forward, backward
+  using Ended = EnumArray<Phase, double, 2>;  // forward, backward
 
   void prepare_run() {
     steps_ = pipeline_steps(model_.order, model_.micro_batches, split_);
@@ -207,13 +208,13 @@ class ModelBound {
   double stage_s(int stage, size_t lane, size_t end) const {
     const int before = model_.micro_batches - 1;
     if (alternates() && stage + 1 == split_.stages) {
-      const Chunk& chunk = chunks_[static_cast<size_t>(stage)];
+      const Chunk& chunk = chunks_[stage];
       const double pair_s = chunk.forward.then(chunk.backward).at(lane, lane);
       return before * pair_s + chunk.forward.then(chunk.last_backward).at(lane, end);
     }
     double seconds = 0;
     for (int c = stage; c < split_.chunks(); c += split_.stages) {
-      const Chunk& chunk = chunks_[static_cast<size_t>(c)];
+      const Chunk& chunk = chunks_[c];
       seconds += (before + 1) * chunk.forward.at(lane, lane) + before * chunk.backward.at(lane, lane) +
                  chunk.last_backward.at(lane, c == stage ? end : lane);
     }
@@ -269,21 +270,19 @@ class ModelBound {
   // A forward follows that of the chunk before, a backward its own forward and the backward of the chunk behind. What
   // another stage sent is received once this one has ended the pass before.
   double ready(const PipelineStep& step, Stage& stage) {
-    const auto phase = static_cast<size_t>(step.phase);
     const bool forward = step.phase == Phase::forward;
     const int from = step.chunk + (forward ? -1 : 1);
     const double own_s = forward ? 0 : ended(step.chunk, step.micro_batch)[0];
     if (from < 0 || from == split_.chunks()) return own_s;
-    const double left_s = ended(from, step.micro_batch)[phase];
-    return std::max(own_s, transfer_lane_ < 0 ? left_s : stage.receive(left_s, receive_s_[phase]));
+    const double left_s = ended(from, step.micro_batch)[step.phase];
+    return std::max(own_s, transfer_lane_ < 0 ? left_s : stage.receive(left_s, receive_s_[step.phase]));
   }
 
   void run(const PipelineStep& step) {
-    Stage& stage = stages_[static_cast<size_t>(step.stage(split_))];
-    const auto phase = static_cast<size_t>(step.phase);
+    Stage& stage = stages_[step.stage(split_)];
     const bool forward = step.phase == Phase::forward;
     stage.begin_chain(ready(step, stage));
-    const Chunk& chunk = chunks_[static_cast<size_t>(step.chunk)];
+    const Chunk& chunk = chunks_[step.chunk];
     const bool sends = !forward && step.micro_batch == last_backward(model_.micro_batches, split_);
     if (sends)
       run_last(step.chunk, stage);
@@ -291,8 +290,9 @@ class ModelBound {
       stage.pass(forward ? chunk.forward : chunk.backward);
     // A forward's own backward waits for it too, but also for what follows from the message that it sent.
     const bool is_last = step.chunk == (forward ? split_.chunks() - 1 : 0);
-    ended(step.chunk, step.micro_batch)[phase] =
-        transfer_lane_ < 0 || is_last ? stage.chain() : stage.send(static_cast<size_t>(transfer_lane_), send_s_[phase]);
+    ended(step.chunk, step.micro_batch)[step.phase] =
+        transfer_lane_ < 0 || is_last ? stage.chain()
+                                      : stage.send(static_cast<size_t>(transfer_lane_), send_s_[step.phase]);
     if (sends && step.chunk < split_.stages && gradient_lane_ >= 0) send(step.chunk, stage.first_made, stage.chain());
   }
 
@@ -317,7 +317,7 @@ class ModelBound {
     const bool dense_first = model_.dense.has(nth_backward(split_, stage, 0));
     double beside_s = (dense_first ? moe : moe - 1) * beside_gradients_s_;
     if (dense > 0) beside_s += (dense_first ? dense - 1 : dense) * beside_dense_gradients_s_;
-    double& sent = sent_[static_cast<size_t>(stage)];
+    double& sent = sent_[stage];
     sent = first_made + beside_s + pricer_.gradient_seconds_in_parts(bytes);
     if (embedding > 0) sent = std::max(sent, last_made + pricer_.gradient_seconds_in_parts(embedding));
     if (schedule_.gradients == GradientPolicy::after)
@@ -333,7 +333,7 @@ class ModelBound {
   const LayerPricer* dense_ = nullptr;
   size_t lanes_ = 0;
   int gradient_lane_ = -1, transfer_lane_ = -1;
-  std::array<double, 2> send_s_{}, receive_s_{};
+  EnumArray<Phase, double, 2> send_s_{}, receive_s_{};
   double beside_gradients_s_ = 0, beside_dense_gradients_s_ = 0;  // of a backward, on the gradients' lane
   std::vector<double> behind_s_;                                  // by stage: behind its passes and gradients
 
@@ -404,7 +404,7 @@ class LayerPasses {
 // Returns every pair of passes that a schedule may have. With degrees of their own, each backward of the last
 // micro-batch has any.
 std::vector<LayerBounds> pairs_of(const Schedule& schedule, const LayerPasses& forward, const LayerPasses& backward,
-                                  std::array<std::span<const int>, 2> degrees) {
+                                  EnumArray<Phase, std::span<const int>, 2> degrees) {
   std::vector<LayerBounds> pairs;
   if (schedule.degrees != DegreePolicy::apart) {
     const std::vector<Between> forwards = forward.all(degrees[0]), backwards = backward.all(degrees[1]);
@@ -425,9 +425,9 @@ double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, c
   const LayerCase& c = model.shape;
   const int moe = model.moe_in(stage), dense_layers = model.dense_in(stage);
   const auto sum = [&](GroupKind kind, TaskKind of, double bytes) {
-    return pricer.has(kind) ? cost::step_seconds(pricer, of, {Op::allreduce, kind, bytes, 0, 0}) : 0;
+    return pricer.has(kind) ? step_seconds(pricer, of, {Op::allreduce, kind, bytes, 0, 0}) : 0;
   };
-  const auto network = [&](GroupKind kind) { return pricer.groups()[static_cast<size_t>(kind)].network; };
+  const auto network = [&](GroupKind kind) { return pricer.groups()[kind].network; };
   const LayerPricer* dense = dense_layers > 0 ? &pricer.dense(model.dense.hidden) : nullptr;
   double alike = static_cast<double>(moe * stage_gradient_bytes(c));
   if (dense) alike += static_cast<double>(dense_layers * stage_gradient_bytes(dense->shape()));
@@ -445,7 +445,7 @@ double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, c
   if (model.step.optimizer && !counts_ends) {  // else an end's may be the last, and short
     double bytes = optimizer_bytes(c, step_weights(c), *model.step.optimizer);
     if (dense) bytes = std::min(bytes, optimizer_bytes(c, step_weights(dense->shape()), *model.step.optimizer));
-    optimizer_s = cost::step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, bytes, 0, 0});
+    optimizer_s = step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, bytes, 0, 0});
   }
   // Gathers are behind the sums of their lane. All optimizers are behind a norm, and each gather behind one of them.
   const StageGathers gathers(pricer, dense, model, stage);
@@ -483,7 +483,7 @@ double busiest_bound(const Schedule& schedule, const LayerPricer& pricer, const 
 
 // Pairs are run by their busiest lanes, the least first, until those of the next alone take longer.
 double replayed_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
-                      std::array<std::span<const int>, 2> degrees, BoundShapes& shapes) {
+                      EnumArray<Phase, std::span<const int>, 2> degrees, BoundShapes& shapes) {
   const auto passes = [&](const LayerPricer& of, Phase phase) { return LayerPasses(schedule, of, phase, shapes); };
   const std::vector<LayerBounds> pairs =
       pairs_of(schedule, passes(pricer, Phase::forward), passes(pricer, Phase::backward), degrees);

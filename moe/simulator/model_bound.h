@@ -1,8 +1,8 @@
 #pragma once
 // A lower bound on a whole model's iteration: all micro-batches, layers and stages under one schedule.
-#include <array>
 #include <span>
 
+#include "moe/base/enum_array.h"
 #include "moe/schedule/model_plan.h"
 #include "moe/simulator/bounds.h"
 
@@ -30,6 +30,6 @@ double busiest_bound(const Schedule& schedule, const LayerPricer& pricer, const 
 /// Returns the seconds that the iteration takes at least at any of these degrees, forward and backward, of which one
 /// is the same for both where the schedule says so: closer than model_bound, from replays of single passes.
 double replayed_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
-                      std::array<std::span<const int>, 2> degrees, BoundShapes& shapes);
+                      EnumArray<Phase, std::span<const int>, 2> degrees, BoundShapes& shapes);
 
 }  // namespace moe

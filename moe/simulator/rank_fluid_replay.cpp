@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
-#include "moe/simulator/rank_loops.h"
+#include "moe/simulator/detail/rank_loops.h"
 #include "moe/simulator/simulator.h"
 
 namespace moe {
@@ -25,7 +25,7 @@ RankFluidReplay::RankFluidReplay(const Structure& structure, const ParallelShape
   for (const Lane& lane : structure.lanes) stages_ = std::max(stages_, lane.stage + 1);
   require<WrongResult>(stages_ <= parallel.pp, "rank replay: {} stages, at most {} expected", stages_, parallel.pp);
   for (const Task& task : structure.tasks) {
-    const Lane& lane = structure.lanes[static_cast<size_t>(task.lane)];
+    const Lane& lane = structure.lanes[task.lane];
     add_row(task, parallel);
     rows_.back().stage = lane.stage;
     rows_.back().resource = resource_of(task, lane, networks);
@@ -34,7 +34,7 @@ RankFluidReplay::RankFluidReplay(const Structure& structure, const ParallelShape
   for (size_t task = 0; task < rows_.size(); ++task)
     for (const int id : sources[task]) {
       rows_[task].sources.push_back(static_cast<uint32_t>(id));
-      rows_[static_cast<size_t>(id)].followers.push_back(static_cast<uint32_t>(task));
+      rows_[id].followers.push_back(static_cast<uint32_t>(task));
     }
 }
 

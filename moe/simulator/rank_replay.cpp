@@ -14,7 +14,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
-#include "moe/simulator/rank_loops.h"
+#include "moe/simulator/detail/rank_loops.h"
 #include "moe/simulator/simulator.h"
 
 namespace moe {
@@ -44,7 +44,7 @@ void RankReplay::add_rows(const Structure& structure, const ParallelShape& paral
   for (const Task& task : structure.tasks) {
     Row& row = rows_.emplace_back();
     row.task = static_cast<uint32_t>(task.id);
-    row.stage = structure.lanes[static_cast<size_t>(task.lane)].stage;
+    row.stage = structure.lanes[task.lane].stage;
     row.layer = task.layer;
     row.kind = task.kind;
     layers_ = std::max(layers_, task.layer + 1);
@@ -63,7 +63,7 @@ std::vector<std::vector<int>> sources_of(const Structure& structure) {
   std::vector<int> on_lane(structure.lanes.size(), -1);
   for (const Task& task : structure.tasks) {
     std::vector<int>& own = sources.emplace_back(awaited(structure, task));
-    const int before = std::exchange(on_lane[static_cast<size_t>(task.lane)], task.id);
+    const int before = std::exchange(on_lane[task.lane], task.id);
     if (before >= 0) own.push_back(before);
   }
   return sources;
@@ -76,18 +76,18 @@ void RankReplay::give_buffers(const Structure& structure) {
   const std::vector<std::vector<int>> sources = sources_of(structure);
   std::vector<int> last_use(rows_.size(), kAlways), on_lane(lanes, -1);
   for (const Task& task : structure.tasks) {
-    on_lane[static_cast<size_t>(task.lane)] = task.id;
-    for (const int id : sources[static_cast<size_t>(task.id)]) last_use[static_cast<size_t>(id)] = task.id;
+    on_lane[task.lane] = task.id;
+    for (const int id : sources[task.id]) last_use[id] = task.id;
   }
   for (const int id : on_lane)
-    if (id >= 0) last_use[static_cast<size_t>(id)] = kAlways;
+    if (id >= 0) last_use[id] = kAlways;
   std::vector<uint32_t> free;
   for (size_t i = 0; i < rows_.size(); ++i) {
     Row& row = rows_[i];
     row.first_source = static_cast<uint32_t>(sources_.size());
     for (const int id : sources[i]) {
-      sources_.push_back(rows_[static_cast<size_t>(id)].buffer);
-      if (last_use[static_cast<size_t>(id)] == static_cast<int>(i)) free.push_back(sources_.back());
+      sources_.push_back(rows_[id].buffer);
+      if (last_use[id] == static_cast<int>(i)) free.push_back(sources_.back());
     }
     row.end_source = static_cast<uint32_t>(sources_.size());
     if (free.empty()) free.push_back(static_cast<uint32_t>(buffers_++));
@@ -95,8 +95,7 @@ void RankReplay::give_buffers(const Structure& structure) {
     free.pop_back();
   }
   for (size_t lane = 0; lane < lanes; ++lane)
-    if (on_lane[lane] >= 0)
-      lane_ends_.push_back({rows_[static_cast<size_t>(on_lane[lane])].buffer, structure.lanes[lane].stage});
+    if (on_lane[lane] >= 0) lane_ends_.push_back({rows_[on_lane[lane]].buffer, structure.lanes[lane].stage});
 }
 
 void RankReplay::cut_segments(int ranks_at_once) {
@@ -151,7 +150,7 @@ class RankReplay::Run {
 
   // Adds the sample to the sums by rank.
   void collect(RankOutcome& outcome) {
-    std::vector<double> ends(static_cast<size_t>(r_.ranks())), alone(ends.size());
+    std::vector<double> ends(r_.ranks()), alone(ends.size());
     for (const LaneEnd& lane : r_.lane_ends_)
       for (size_t i = 0, rank = static_cast<size_t>(lane.stage) * stage_ranks_; i < stage_ranks_; ++i, ++rank) {
         ends[rank] = std::max(ends[rank], ends_[lane.buffer * stage_ranks_ + i]);

@@ -34,8 +34,8 @@ struct RankTimes {
   int ranks = 0;
   std::vector<double> ready_s, end_s;  // ready: all its inputs were there; a collective may start later
 
-  double ready(int task, int rank) const { return ready_s[static_cast<size_t>(task * ranks + rank)]; }
-  double end(int task, int rank) const { return end_s[static_cast<size_t>(task * ranks + rank)]; }
+  double ready(int task, int rank) const { return ready_s[task * ranks + rank]; }
+  double end(int task, int rank) const { return end_s[task * ranks + rank]; }
 };
 
 /// A structure compiled for replay on all ranks of its stages. Tasks go over arrays of ranks, in issue order; the

@@ -14,7 +14,7 @@ const Structure& checked(const Structure& structure) {
                        kMaxLanes);
   std::vector<std::vector<int>> issued(lanes);
   for (const Task& task : structure.tasks) {
-    issued.at(static_cast<size_t>(task.lane)).push_back(task.id);
+    issued.at(task.lane).push_back(task.id);
     for (const int id : task.after)  // a name is put together for a message alone: searches check many plans
       if (id >= task.id)
         throw WrongResult(fmt::format("replay: {} is issued before task {}, which it waits for", task.name(), id));
@@ -73,7 +73,7 @@ CriticalPath critical_path(const Structure& structure, std::span<const double> s
   if (n == 0) return path;
   std::vector<int> before(n, -1);  // on its lane
   for (const Lane& lane : structure.lanes)
-    for (size_t i = 1; i < lane.queue.size(); ++i) before[static_cast<size_t>(lane.queue[i])] = lane.queue[i - 1];
+    for (size_t i = 1; i < lane.queue.size(); ++i) before[lane.queue[i]] = lane.queue[i - 1];
   const auto waited_for = [&](size_t id, auto&& visit) {
     for (const int other : structure.tasks[id].after) visit(static_cast<size_t>(other));
     if (before[id] >= 0) visit(static_cast<size_t>(before[id]));

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "moe/base/check.h"
+#include "moe/base/enum_array.h"
 
 namespace moe {
 
@@ -23,7 +24,7 @@ Resource resource_of(GroupKind group, LaneKind lane, const GroupNetworks& networ
   if (lane == LaneKind::receive) return Resource::none;  // the send has the network
   if (lane == LaneKind::host) return Resource::none;
   if (group == GroupKind::none) return lane == LaneKind::compute ? Resource::compute : Resource::copy;
-  switch (networks[static_cast<size_t>(group)]) {
+  switch (networks[group]) {
     case Network::inter:
       return Resource::inter;
     case Network::intra:
@@ -38,8 +39,7 @@ std::vector<int> resources_of(const Plan& plan) {
   const GroupNetworks networks = networks_of(plan.groups);
   std::vector<int> resources;
   for (const Task& task : plan.tasks())
-    resources.push_back(
-        static_cast<int>(resource_of(task, plan.structure->lanes[static_cast<size_t>(task.lane)], networks)));
+    resources.push_back(static_cast<int>(resource_of(task, plan.structure->lanes[task.lane], networks)));
   return resources;
 }
 
@@ -52,7 +52,7 @@ Slowdown::Slowdown(const Contention& contention) : stall_s_(contention.stall_s) 
                       factor);
     require<BadInput>(stall_s >= 0 && stall_s < kEndless, "contention: {}: found {}, expected seconds >= 0",
                       pair.stall_key(), stall_s);
-    factors_[static_cast<size_t>(pair.slowed)][static_cast<size_t>(pair.by)] = factor;
+    factors_[pair.slowed][pair.by] = factor;
     stalls_ |= stall_s > 0;
   }
 }
@@ -73,20 +73,19 @@ double Slowdown::operator()(std::span<const int> running, int resource) const {
   return slowdown;
 }
 
-std::array<uint32_t, kSlowed> most_at_once(const Structure& structure, const GroupNetworks& networks) {
-  std::map<int, std::array<uint32_t, kResources>> users;  // by stage
-  std::array<uint32_t, kSlowed> most{};
+EnumArray<Resource, uint32_t, kSlowed> most_at_once(const Structure& structure, const GroupNetworks& networks) {
+  std::map<int, EnumArray<Resource, uint32_t, kResources>> users;  // by stage
+  EnumArray<Resource, uint32_t, kSlowed> most{};
   for (const Lane& lane : structure.lanes) {
-    std::array<bool, kResources> used{};
-    for (const int id : lane.queue)
-      used[static_cast<size_t>(resource_of(structure.tasks[static_cast<size_t>(id)], lane, networks))] = true;
+    EnumArray<Resource, bool, kResources> used{};
+    for (const int id : lane.queue) used[resource_of(structure.tasks[id], lane, networks)] = true;
     auto& of_stage = users[lane.stage];
     for (size_t r = 0; r < kSlowed; ++r) most[r] = std::max(most[r], of_stage[r] += used[r]);
   }
   return most;
 }
 
-SlowdownTable::SlowdownTable(const Contention& contention, const std::array<uint32_t, kSlowed>& most)
+SlowdownTable::SlowdownTable(const Contention& contention, const EnumArray<Resource, uint32_t, kSlowed>& most)
     : slowdown_(contention) {
   uint32_t states = 1;
   for (size_t r = 0; r < kSlowed; ++r) {
@@ -97,8 +96,7 @@ SlowdownTable::SlowdownTable(const Contention& contention, const std::array<uint
   for (uint32_t state = 0; state < states; ++state) {
     std::array<int, kSlowed> running{};
     for (size_t r = 0; r < kSlowed; ++r) running[r] = static_cast<int>(state / step_[r] % (most[r] + 1));
-    for (int slowed = 0; slowed < kResources; ++slowed)
-      rows_[state][static_cast<size_t>(slowed)] = slowdown_(running, slowed);
+    for (int slowed = 0; slowed < kResources; ++slowed) rows_[state][slowed] = slowdown_(running, slowed);
   }
 }
 

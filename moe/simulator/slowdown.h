@@ -8,18 +8,18 @@
 // `compute` on the compute lane and the device's memory (`copy`) on any other. Where n tasks are on the same network at
 // once, each has 1/n of it, on top of the factors. When a task begins beside a running one, each of the two that the
 // profile gives a stall has that much more left.
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
 
+#include "moe/base/enum_array.h"
 #include "moe/prices/profile.h"
 
 namespace moe {
 
 /// The network of each GroupKind.
-using GroupNetworks = std::array<Network, kGroupKinds>;
+using GroupNetworks = EnumArray<GroupKind, Network, kGroupKinds>;
 GroupNetworks networks_of(const Groups& groups);
 
 Resource resource_of(GroupKind group, LaneKind lane, const GroupNetworks& networks);
@@ -37,8 +37,8 @@ class Slowdown {
   /// `resource_of`: of one of these.
   template <class Running, class ResourceOf>
   double rate(const Running& running, ResourceOf resource_of, Resource of) const {
-    std::array<int, kResources> count{};
-    for (const auto& each : running) ++count[static_cast<size_t>(std::invoke(resource_of, each))];
+    EnumArray<Resource, int, kResources> count{};
+    for (const auto& each : running) ++count[std::invoke(resource_of, each)];
     return 1 / (*this)(count, static_cast<int>(of));
   }
   /// Returns the seconds that a task on `resource` loses when it and one on `by` begin to run side by side.
@@ -46,20 +46,20 @@ class Slowdown {
   bool stalls() const { return stalls_; }
 
  private:
-  std::array<std::array<double, kSlowed>, kSlowed> factors_{}, stall_s_{};  // [slowed][by]
+  EnumArray<Resource, EnumArray<Resource, double, kSlowed>, kSlowed> factors_{}, stall_s_{};  // [slowed][by]
   bool stalls_ = false;
 };
 
 /// Returns how many tasks of a stage can use each resource at once: as many as there are lanes that ever use it.
-std::array<uint32_t, kSlowed> most_at_once(const Structure& structure, const GroupNetworks& networks);
+EnumArray<Resource, uint32_t, kSlowed> most_at_once(const Structure& structure, const GroupNetworks& networks);
 
 /// A Slowdown as a table: a row for every way in which up to `most` tasks of each resource can run at once.
 class SlowdownTable {
  public:
-  SlowdownTable(const Contention& contention, const std::array<uint32_t, kSlowed>& most);
+  SlowdownTable(const Contention& contention, const EnumArray<Resource, uint32_t, kSlowed>& most);
   /// Returns what a task of that resource adds to `running`.
-  uint32_t step(Resource resource) const { return step_[static_cast<size_t>(resource)]; }
-  double operator()(uint32_t running, Resource resource) const { return rows_[running][static_cast<size_t>(resource)]; }
+  uint32_t step(Resource resource) const { return step_[resource]; }
+  double operator()(uint32_t running, Resource resource) const { return rows_[running][resource]; }
   bool stalls() const { return slowdown_.stalls(); }
   double stall_s(Resource resource, Resource by) const {
     return slowdown_.stall_s(static_cast<int>(resource), static_cast<int>(by));
@@ -67,8 +67,8 @@ class SlowdownTable {
 
  private:
   Slowdown slowdown_;
-  std::array<uint32_t, kResources> step_{};
-  std::vector<std::array<double, kResources>> rows_;
+  EnumArray<Resource, uint32_t, kResources> step_{};
+  std::vector<EnumArray<Resource, double, kResources>> rows_;
 };
 
 /// Returns whether tasks of the plan slow each other: there are factors, or lanes that share a network.

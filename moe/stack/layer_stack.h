@@ -10,11 +10,11 @@
 // gradients, outlast a pass over the stack; other layers' are overwritten where a slot is held again. A stage has one
 // chunk of layers in a row, or with virtual stages several.
 #include <algorithm>
-#include <array>
 #include <map>
 #include <memory>
 #include <vector>
 
+#include "moe/base/enum_array.h"
 #include "moe/comm/communicator.h"
 #include "moe/layer/moe_layer.h"
 #include "moe/plan/plan.h"
@@ -42,7 +42,7 @@ struct RankCells {
   bool has(int layer) const { return std::ranges::binary_search(numbers, layer); }
   MoeLayer& at(int layer, int micro_batch) const {
     const auto place = std::ranges::lower_bound(numbers, layer) - numbers.begin();
-    return *layers.at(static_cast<size_t>(place)).at(static_cast<size_t>(micro_batch));
+    return *layers.at(place).at(micro_batch);
   }
 };
 
@@ -64,9 +64,9 @@ class StageLinks {
   struct Links {
     std::unique_ptr<Communicator> out, in;
   };
-  const Links& of(Phase phase) const { return links_[static_cast<size_t>(phase)]; }
+  const Links& of(Phase phase) const { return links_[phase]; }
 
-  std::array<Links, 2> links_;
+  EnumArray<Phase, Links, 2> links_;
 };
 
 struct StackShape {
@@ -104,9 +104,7 @@ class LayerStack {
     return static_cast<size_t>(std::ranges::lower_bound(layers_, layer) - layers_.begin());
   }
   /// Returns the pass of one of this stage's layers over a micro-batch.
-  MoeLayer& cell(int layer, int micro_batch) const {
-    return *cells_.at(place_of(layer)).at(static_cast<size_t>(micro_batch));
-  }
+  MoeLayer& cell(int layer, int micro_batch) const { return *cells_.at(place_of(layer)).at(micro_batch); }
   MoeLayer& front() const { return *cells_.front().front(); }
   RankCells cells() const;
   StageLinks& links() { return links_; }

@@ -19,11 +19,10 @@ CellPlans::CellPlans(const Plan& whole) : own_id(whole.tasks().size(), -1) {
   const LayerCases cases(stage_case(whole.shape), whole.dense);
   for (const Task& task : whole.tasks()) {
     if (!of_a_pass(task)) continue;
-    std::vector<Task>& tasks =
-        structures[static_cast<size_t>(task.layer) * micro_batches + static_cast<size_t>(task.micro_batch)].tasks;
-    own_id[static_cast<size_t>(task.id)] = static_cast<int>(tasks.size());
+    std::vector<Task>& tasks = structures[task.layer * micro_batches + task.micro_batch].tasks;
+    own_id[task.id] = static_cast<int>(tasks.size());
     tasks.push_back(task);
-    tasks.back().id = own_id[static_cast<size_t>(task.id)];
+    tasks.back().id = own_id[task.id];
     tasks.back().after.clear();
   }
   for (size_t cell = 0; cell < structures.size(); ++cell) {
@@ -69,9 +68,9 @@ StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device, 
   set_into();
   places_.resize(plan_.tasks().size());
   for (const Task& task : plan_.tasks())
-    if (plan_.structure->lanes[static_cast<size_t>(task.lane)].stage == stack.stage()) add_place(task, device);
+    if (plan_.structure->lanes[task.lane].stage == stack.stage()) add_place(task, device);
   for (const Phase phase : {Phase::forward, Phase::backward})
-    if (stack.links().to_next(phase)) leaving_[static_cast<size_t>(phase)] = device.make_stream("leaving the stage");
+    if (stack.links().to_next(phase)) leaving_[phase] = device.make_stream("leaving the stage");
 }
 
 void StackBinding::add_cells() {
@@ -114,11 +113,11 @@ void StackBinding::set_into() {
 
 void StackBinding::add_place(const Task& task, Device& device) {
   if (first_task_ < 0) first_task_ = task.id;
-  Place& place = places_[static_cast<size_t>(task.id)];
+  Place& place = places_[task.id];
   if (of_a_pass(task)) {
-    place.cell = cells_[stack_.place_of(task.layer)][static_cast<size_t>(task.micro_batch)].get();
+    place.cell = cells_[stack_.place_of(task.layer)][task.micro_batch].get();
     const Plan& own = cell_plans_.of(task.layer, task.micro_batch);
-    place.task = &own.tasks()[static_cast<size_t>(cell_plans_.own_id[static_cast<size_t>(task.id)])];
+    place.task = &own.tasks()[cell_plans_.own_id[task.id]];
     return;
   }
   place.name = task.name();
@@ -131,11 +130,11 @@ void StackBinding::add_place(const Task& task, Device& device) {
 }
 
 TensorView StackBinding::summed(const Task& task) const {
-  const GradientSlice& slice = plan_.slices[static_cast<size_t>(task.slice)];
+  const GradientSlice& slice = plan_.slices[task.slice];
   const bool experts = task.kind == TaskKind::expert_gradient;
   const TensorView all = experts ? stack_.expert_gradients() : stack_.dense_gradients();
   // The stage's gradients lie in the order in which they are made, as the plan counts their bytes.
-  const Gradient& from = plan_.gradients[static_cast<size_t>(slice.gradient)];
+  const Gradient& from = plan_.gradients[slice.gradient];
   const LayerStack::Part part = stack_.part_of(from.layer, experts);
   const int64_t width = bytes_of(all.dtype()), before = part.first * width;
   require_equal(from.bytes, part.elements * width, "the plan's gradient bytes");
@@ -159,7 +158,7 @@ void StackBinding::begin_pass() {
 
 void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
   if (task.id == first_task_) begin_pass();
-  const Place& place = places_[static_cast<size_t>(task.id)];
+  const Place& place = places_[task.id];
   if (place.cell != nullptr) return place.cell->issue(*place.task, stream, pace);
   const TensorView& data = place.data;
   if (sends_gradients(task.kind) && data.data() != nullptr)
@@ -238,10 +237,10 @@ void StackBinding::issue_step(const Task& task, CommCall call) {
 }
 
 void StackBinding::settle(const Task& task, Stream& stream) {
-  const Place& place = places_[static_cast<size_t>(task.id)];
+  const Place& place = places_[task.id];
   if (place.cell != nullptr) return place.cell->settle(*place.task, stream);
   if (task.kind != TaskKind::send) return;
-  Stream& leaving = *leaving_[static_cast<size_t>(task.phase)];
+  Stream& leaving = *leaving_[task.phase];
   stream.record(*place.ready);
   leaving.wait(*place.ready);
   stack_.links()

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "moe/base/enum_array.h"
 #include "moe/exec/executor.h"
 #include "moe/layer/binding.h"
 #include "moe/stack/layer_stack.h"
@@ -17,9 +18,7 @@ namespace moe {
 /// Takes a plan apart: the passes of each layer over each micro-batch, as plans of that layer alone, of its own case.
 struct CellPlans {
   explicit CellPlans(const Plan& whole);
-  const Plan& of(int layer, int micro_batch) const {
-    return plans[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)];
-  }
+  const Plan& of(int layer, int micro_batch) const { return plans[layer][micro_batch]; }
 
   std::vector<std::vector<Plan>> plans;  // [layer][micro-batch]
   std::vector<int> own_id;               // by task id: the task's in its cell's plan; -1: of no layer's pass
@@ -78,7 +77,7 @@ class StackBinding : public Binding {
   std::vector<Place> places_;                                 // by task id; of other stages: empty
   int first_task_ = -1;
   bool sums_dense_ = false, sums_experts_ = false, sums_alike_ = false;  // tasks of this stage do
-  std::array<std::unique_ptr<Stream>, 2> leaving_;                       // by phase
+  EnumArray<Phase, std::unique_ptr<Stream>, 2> leaving_;                 // by phase
 };
 
 }  // namespace moe

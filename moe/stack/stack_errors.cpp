@@ -29,7 +29,7 @@ StackChoices join_choices(const std::vector<std::vector<int32_t>>& ranks, const 
     auto from = ranks[rank].begin();
     for (const int layer : own)
       if (!shape.dense.has(layer))
-        for (auto& to : all[static_cast<size_t>(layer)]) to.insert(to.end(), from, from + each), from += each;
+        for (auto& to : all[layer]) to.insert(to.end(), from, from + each), from += each;
   }
   return all;
 }
@@ -43,7 +43,7 @@ double tolerance_of(const RankCells& rank) {
 std::function<LayerChoices(int layer, int micro_batch)> choices_to_follow(const RankCells& rank,
                                                                           const StackChoices& choices) {
   return [&choices, tie = tolerance_of(rank), preset = rank.front().routing().preset](int layer, int micro_batch) {
-    return LayerChoices{choices[static_cast<size_t>(layer)][static_cast<size_t>(micro_batch)], tie, preset};
+    return LayerChoices{choices[layer][micro_batch], tie, preset};
   };
 }
 

@@ -141,7 +141,7 @@ class ComposedHeads final : public AttentionHeads {
   }
   Matrix rows_of(const HeadInputs& in, TensorView KeysValues::*of, const Keys& keys) const {
     const bool own = shape_.parts == 1 || keys.rank == shape_.part;
-    const TensorView t = own ? KeysValues{in.k, in.v}.*of : in.before[static_cast<size_t>(keys.rank)].*of;
+    const TensorView t = own ? KeysValues{in.k, in.v}.*of : in.before[keys.rank].*of;
     const int64_t width = t.size(1), first = shape_.parts == 1 ? keys.rank * shape_.rank_stride : 0;
     return columns(t.part(first + keys.row * width, {keys.rows, width}), 0, width / shape_.kv_heads);
   }

@@ -1,4 +1,4 @@
-#include "moe/torch/auto_plan.h"
+#include "moe/torch/detail/auto_plan.h"
 
 #include <algorithm>
 #include <limits>
@@ -54,14 +54,14 @@ struct TaskGroup {
   const Plan* plan = nullptr;
   std::vector<const Task*> tasks;
   const Task& first() const { return *tasks.front(); }
-  const Work& work() const { return plan->works[static_cast<size_t>(first().id)]; }
+  const Work& work() const { return plan->works[first().id]; }
   bool computes() const { return first().group == GroupKind::none; }
 
   TaskRow task_row() const {
     return {.name = task_row_name(first().kind, plan->shape), .phase = first().phase, .dtype = plan->shape.layer.dtype};
   }
   CommRow comm_row() const {
-    const Group& ranks = plan->groups[static_cast<size_t>(work().group)];
+    const Group& ranks = plan->groups[work().group];
     const bool fused = work().op == Op::alltoall && work().group == GroupKind::ep_esp;
     CommRow row{.op = fused ? Op::a2a_ep_esp : work().op, .network = ranks.network, .ranks = ranks.size};
     const std::string& dispatcher = plan->shape.layer.dispatcher;
@@ -69,13 +69,13 @@ struct TaskGroup {
     return row;
   }
   std::string row_name() const { return computes() ? moe::row_name(task_row()) : moe::row_name(comm_row()); }
-  cost::TermSample term_sample(double seconds) const {
+  TermSample term_sample(double seconds) const {
     const TaskTerms terms = terms_of(first().kind, first().phase, plan->shape, plan->structure->flow);
     return {terms.of_share(1.0 / first().chunks), seconds};
   }
   FitSample size_sample(double seconds) const {  // chunks are of unequal rows
     double bytes = 0;
-    for (const Task* task : tasks) bytes += plan->works[static_cast<size_t>(task->id)].bytes;
+    for (const Task* task : tasks) bytes += plan->works[task->id].bytes;
     return {.size = bytes / static_cast<double>(tasks.size()), .seconds = seconds};
   }
 };
@@ -90,7 +90,7 @@ bool is_priced(const Task& task, const Work& work) {
 std::vector<TaskGroup> groups_of_tasks(const Plan& plan) {
   std::map<std::tuple<TaskKind, Phase, int>, TaskGroup> groups;
   for (const Task& task : plan.tasks()) {
-    if (!is_priced(task, plan.works[static_cast<size_t>(task.id)])) continue;
+    if (!is_priced(task, plan.works[task.id])) continue;
     TaskGroup& group = groups[{task.kind, task.phase, task.slice}];
     group.plan = &plan;
     group.tasks.push_back(&task);
@@ -171,12 +171,12 @@ Profile AutoPlan::fitted() {
   profile.source = "the first steps";
   profile.nodes = shape_.parallel.nodes;
   profile.ranks_per_node = shape_.parallel.ranks_per_node;
-  std::map<std::string, std::pair<TaskRow, std::vector<cost::TermSample>>> computations;
+  std::map<std::string, std::pair<TaskRow, std::vector<TermSample>>> computations;
   std::map<std::string, std::pair<CommRow, std::vector<FitSample>>> collectives;
   for (size_t p = 0; p < plans_.size(); ++p)
     for (const TaskGroup& group : groups_of_tasks(plans_[p])) {
       double seconds = 0;
-      for (const Task* task : group.tasks) seconds += task_s_[p][static_cast<size_t>(task->id)];
+      for (const Task* task : group.tasks) seconds += task_s_[p][task->id];
       seconds /= static_cast<double>(group.tasks.size());
       const std::string name = group.row_name();
       rows_.push_back({name, group.first().chunks, seconds});
@@ -191,7 +191,7 @@ Profile AutoPlan::fitted() {
       }
     }
   for (auto& [name, fit] : computations) {
-    cost::fit_terms(fit.second, name, fit.first);
+    fit_terms(fit.second, name, fit.first);
     profile.tasks.push_back(std::move(fit.first));
   }
   for (auto& [name, fit] : collectives) {
@@ -238,7 +238,7 @@ void AutoPlan::begin_trying() {
   const auto stream = make_cpu_device()->make_stream("plans of rank 0");
   everyone_.broadcast(&bytes, sizeof bytes, 0, {*stream, {}, "plans of rank 0"});
   stream->synchronize();
-  text.resize(static_cast<size_t>(bytes));
+  text.resize(bytes);
   everyone_.broadcast(text.data(), bytes, 0, {*stream, {}, "plans of rank 0"});
   stream->synchronize();
   const Json document = Json::parse(text);
@@ -255,7 +255,7 @@ void AutoPlan::begin_trying() {
 void AutoPlan::decide() {
   for (size_t i = 0; i < plans_.size(); ++i) ranking_[i].measured_s = total_s_[i];
   const auto best = std::ranges::min_element(total_s_) - total_s_.begin();
-  plans_ = {plans_[static_cast<size_t>(best)]};
+  plans_ = {plans_[best]};
   current_ = 0;
   state_ = State::decided;
 }

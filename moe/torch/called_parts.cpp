@@ -1,4 +1,4 @@
-#include "moe/torch/called_parts.h"
+#include "moe/torch/detail/called_parts.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <algorithm>
@@ -72,8 +72,7 @@ struct CalledParameters {
                   view_of(value, rank.dtype()),
                   view_of(gradient, rank.dtype())};
       p.dimensions = static_cast<int>(axes);
-      for (int64_t axis = 0; axis < axes; ++axis)
-        p.axes[static_cast<size_t>(3 - axes + axis)] = {0, weight.size(axis), weight.size(axis)};
+      for (int64_t axis = 0; axis < axes; ++axis) p.axes[3 - axes + axis] = {0, weight.size(axis), weight.size(axis)};
       shown.push_back(p);
     }
   }
@@ -244,11 +243,10 @@ class RowNumbers {
     torch::Tensor numbers = torch::full({routing.tokens, routing.choices}, -1, torch::kLong);
     auto* number = numbers.data_ptr<int64_t>();
     for (int64_t p = 0; p < routing.pairs(); ++p) {
-      const auto pair = static_cast<size_t>(p);
-      if (routing.expert[pair] < 0 || routing.row[pair] == Routing::kDropped) continue;
+      if (routing.expert[p] < 0 || routing.row[p] == Routing::kDropped) continue;
       const int64_t group = routing.group_of(p / routing.choices);
-      const int64_t first = first_[static_cast<size_t>(group * layout_.experts() + routing.expert[pair])];
-      if (first >= 0) number[p] = first + routing.row[pair];
+      const int64_t first = first_[group * layout_.experts() + routing.expert[p]];
+      if (first >= 0) number[p] = first + routing.row[p];
     }
     return numbers;
   }

@@ -25,8 +25,8 @@
 #include "moe/schedule/schedule.h"
 #include "moe/search/layer_search.h"
 #include "moe/tensor/cpu/aten.h"
-#include "moe/torch/auto_plan.h"
-#include "moe/torch/called_parts.h"
+#include "moe/torch/detail/auto_plan.h"
+#include "moe/torch/detail/called_parts.h"
 #include "moe/torch/moe_layer_module.h"
 
 namespace moe {
@@ -181,7 +181,7 @@ void require_same_options(Communicator& everyone, const LayerSeed& seed, RankLos
   static constexpr std::array<std::string_view, 5> kParts{"gate", "experts", "order", "dispatcher", "hook"};
   std::array<uint64_t, 3> own{seed.seed, losses == RankLosses::averaged, 0};
   for (size_t part = 0; part < kParts.size(); ++part) own[2] |= uint64_t{python.has(kParts[part])} << part;
-  std::vector<std::array<uint64_t, 3>> all(static_cast<size_t>(everyone.size()));
+  std::vector<std::array<uint64_t, 3>> all(everyone.size());
   const auto stream = make_cpu_device()->make_stream("options");
   everyone.allgather(own.data(), all.data(), sizeof own, {*stream, {}, "comparing options"});
   stream->synchronize();
@@ -238,7 +238,7 @@ class PythonLayer : public torch::CustomClassHolder {
   std::vector<torch::Tensor> weights() { return std::exchange(weights_, {}); }
   /// Returns, of a weight's axes, first, count and total.
   std::vector<std::vector<int64_t>> shards(int64_t weight) {
-    const Parameter p = layer().parameters().at(static_cast<size_t>(weight));
+    const Parameter p = layer().parameters().at(weight);
     std::vector<std::vector<int64_t>> axes;
     for (size_t axis = p.axes.size() - static_cast<size_t>(p.dimensions); axis < p.axes.size(); ++axis)
       axes.push_back({p.axes[axis].first, p.axes[axis].count, p.axes[axis].total});
@@ -358,7 +358,7 @@ class PythonLayer : public torch::CustomClassHolder {
     const auto [forward, backward] = module_->runner_seconds();
     if (!auto_->take(module_->task_times(), forward + backward)) return;
     for (const std::string& name : python_.names)
-      python_.weights.push_back(weights.at(static_cast<size_t>(std::ranges::find(names_, name) - names_.begin())));
+      python_.weights.push_back(weights.at(std::ranges::find(names_, name) - names_.begin()));
     module_->forget_activations();
     make_module(auto_->plan());
     drop_own_weights();

@@ -227,11 +227,11 @@ std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, Conte
     std::error_code error;
     const auto bytes = fs::file_size(file, error);
     if (error) return none(fmt::format("{}: {}", file, error.message()));
-    if ((*files)[static_cast<size_t>(rank)] != bytes)
+    if ((*files)[rank] != bytes)
       return none(fmt::format("{}: found {} bytes, expected {}", file, bytes, (*files)[rank].dump()));
     if (contents == Contents::unread) continue;
     const auto crc = file_crc(file);
-    if (!crc || (*checksums)[static_cast<size_t>(rank)] != *crc)
+    if (!crc || (*checksums)[rank] != *crc)
       return none(fmt::format("{}: its contents have another checksum than when they were written", file));
   }
   return found;
@@ -349,7 +349,7 @@ void read_checkpoint(const Checkpoint& checkpoint, std::span<const ShardedTensor
     check_shard(there, memory.kind());
     const HostCopy here(there.data, memory, Widen::no);
     const ShardedTensor wanted{there.name, there.axes, here.view()};
-    std::vector<bool> filled(static_cast<size_t>(elements_in(wanted.axes)));
+    std::vector<bool> filled(elements_in(wanted.axes));
     for (RankParts& parts : ranks) take_part(parts, wanted, filled);
     require_whole(checkpoint.folder, wanted, filled);
     here.send();

@@ -162,7 +162,7 @@ void MarkovSource::find_stationary() {
 
 void MarkovSource::find_entropies() {
   const int64_t width = settings_.alphabet;
-  std::vector<double> pairs(static_cast<size_t>(width * width)), last(static_cast<size_t>(width));
+  std::vector<double> pairs(width * width), last(static_cast<size_t>(width));
   for (int64_t context = 0; context < contexts(); ++context) {
     entropy_rate_ += stationary_[context] * entropy_of({table_.data() + context * width, static_cast<size_t>(width)});
     last[context % width] += stationary_[context];

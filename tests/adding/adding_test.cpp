@@ -58,7 +58,7 @@ TEST(Adding, ADispatcher) {
     stream->synchronize();
     for (int from = 0; from < kRanks; ++from)
       for (int i = 0; i < kBlock; ++i)
-        EXPECT_EQ(receive[static_cast<size_t>(from * kBlock + i)], static_cast<float>(100 * from + rank * kBlock + i));
+        EXPECT_EQ(receive[from * kBlock + i], static_cast<float>(100 * from + rank * kBlock + i));
   });
 }
 

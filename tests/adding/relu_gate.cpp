@@ -37,7 +37,7 @@ class ReluGate final : public Gate {
 
  private:
   int64_t logit_of(const Routing& routing, int64_t pair) const {
-    return pair / routing.choices * experts_ + routing.expert[static_cast<size_t>(pair)];
+    return pair / routing.choices * experts_ + routing.expert[pair];
   }
   int64_t experts_;
   GateProjection logits_;

@@ -41,10 +41,9 @@ class RowwiseOrder final : public Order {
   static void each(const Routing& r, RowsView rows, TensorView tokens, Body body, TensorView of_pairs) {
     const int64_t width = tokens.size(1);
     for (int64_t pair = 0; pair < r.pairs(); ++pair) {
-      const auto p = static_cast<size_t>(pair);
       const auto group = static_cast<int>(r.group_of(pair / r.choices));
-      if (r.row[p] == Routing::kDropped || !rows.layout.holds(group)) continue;
-      T* row = rows.data.as<T>() + rows.layout.offset(group, r.expert[p], r.row[p]);
+      if (r.row[pair] == Routing::kDropped || !rows.layout.holds(group)) continue;
+      T* row = rows.data.as<T>() + rows.layout.offset(group, r.expert[pair], r.row[pair]);
       T* token = tokens.as<T>() + pair / r.choices * width;
       for (int64_t i = 0; i < width; ++i) body(row + i, token + i, of_pairs.as<T>()[pair]);
     }

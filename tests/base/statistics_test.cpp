@@ -65,7 +65,7 @@ TEST(MedianInterval, IsTheNarrowestThatCoversTheMedian) {
 // As tables of the sign test print it.
 TEST(MedianInterval, IsAsPrinted) {
   const auto ranks = [](int n) {
-    std::vector<double> values(static_cast<size_t>(n));
+    std::vector<double> values(n);
     std::iota(values.begin(), values.end(), 1);
     const Interval found = median_interval(values).value();
     return std::pair{found.low, found.high};

@@ -51,7 +51,7 @@ TEST_P(CommunicatorConformance, DisagreementNamesBothRanksTasksAndValuesOnAllRan
            {"root 0", "root 1"});
     expect(
         [&](Communicator& group, bool odd_one, CommCall call) {
-          const std::vector<int64_t> equal(static_cast<size_t>(group.size()), 8);
+          const std::vector<int64_t> equal(group.size(), 8);
           std::vector<int64_t> more = equal;
           if (odd_one) more[0] = 16;
           group.alltoallv(send.data(), more, receive.data(), equal, call);
@@ -66,7 +66,7 @@ TEST_P(CommunicatorConformance, RanksThatDisagreeOnUnequalBlocksAreNamedWithTheB
   run([&](Communicator& world, Device& device) {
     std::array<double, 64> send{}, receive{};
     const auto blocks = [&](bool odd_one) {
-      std::vector<int64_t> all(static_cast<size_t>(ranks()), 3);
+      std::vector<int64_t> all(ranks(), 3);
       all[1] = odd_one ? 5 : 4;
       return all;
     };

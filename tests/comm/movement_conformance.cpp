@@ -17,7 +17,7 @@ TEST_P(CommunicatorConformance, RanksAndSizes) {
     const auto lane = device.make_stream("lane");
     ASSERT_EQ(world.size(), ranks());
     const int rank = world.rank();
-    std::vector<int> expected(static_cast<size_t>(ranks()));
+    std::vector<int> expected(ranks());
     std::iota(expected.begin(), expected.end(), 0);
     const OnDevice<int> ours(device, *lane, {rank}), seen(device, expected.size());
     world.allgather(ours.data(), seen.data(), sizeof rank, {*lane});
@@ -90,7 +90,7 @@ TEST_P(CommunicatorConformance, AllgathervCollectsUnequalBlocksAndMayHoldOursAlr
         blocks.push_back(unequal(from, 1, unit));
         append(expected, bytes_of_rank(from, 0, blocks.back()));
       }
-      const Bytes send = bytes_of_rank(rank, 0, blocks[static_cast<size_t>(rank)]);
+      const Bytes send = bytes_of_rank(rank, 0, blocks[rank]);
       const Buffer sent(device, *lane, send), apart(device, expected.size()), in_place(device, expected.size());
       std::byte* ours = in_place.data() + std::accumulate(blocks.begin(), blocks.begin() + rank, int64_t{0});
       lane->copy({ours, sent.data(), static_cast<int64_t>(sent.size())});
@@ -172,11 +172,11 @@ TEST_P(CommunicatorConformance, WrongArgumentsAreRefusedAtTheCall) {
   run([&](Communicator& world, Device& device) {
     const auto lane = device.make_stream("lane");
     std::byte byte{};
-    const std::vector<int64_t> fitting(static_cast<size_t>(ranks()), 0);
+    const std::vector<int64_t> fitting(ranks(), 0);
     std::vector<int64_t> longer = fitting, negative = fitting, more_to_itself = fitting;
     longer.push_back(0);
     negative[0] = -8;
-    more_to_itself[static_cast<size_t>(world.rank())] = 1;
+    more_to_itself[world.rank()] = 1;
     EXPECT_THROW(world.alltoall(&byte, &byte, -1, {*lane}), BadInput);
     EXPECT_THROW(world.alltoallv(&byte, longer, &byte, fitting, {*lane}), BadInput);
     EXPECT_THROW(world.alltoallv(&byte, fitting, &byte, negative, {*lane}), BadInput);

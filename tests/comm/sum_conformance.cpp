@@ -26,7 +26,7 @@ std::vector<T> numbers(int rank, int64_t elements) {
 /// 16-bit numbers are added in float32 and rounded once.
 template <class T>
 std::vector<T> sum_in_rank_order(int ranks, int64_t elements) {
-  std::vector<Sums<T>> sum(static_cast<size_t>(elements));
+  std::vector<Sums<T>> sum(elements);
   for (int rank = 0; rank < ranks; ++rank) {
     const auto more = numbers<T>(rank, elements);
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += widened(more[i]);
@@ -75,7 +75,7 @@ void check_reducescatterv(const Summing& on, int64_t unit) {
   for (int rank = 0; rank < world.size(); ++rank) blocks.push_back((rank * 3 + 5) % 7 * unit);
   const int64_t all = std::accumulate(blocks.begin(), blocks.end(), int64_t{0});
   const OnDevice<T> send(on.device, on.lane, numbers<T>(world.rank(), all));
-  const OnDevice<T> receive(on.device, static_cast<size_t>(blocks[static_cast<size_t>(world.rank())]));
+  const OnDevice<T> receive(on.device, static_cast<size_t>(blocks[world.rank()]));
   world.reducescatterv(send.data(), receive.data(), blocks, on.dtype, {on.lane});
   const auto sum = sum_in_rank_order<T>(world.size(), all);
   const int64_t ours = std::accumulate(blocks.begin(), blocks.begin() + world.rank(), int64_t{0});

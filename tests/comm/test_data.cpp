@@ -10,12 +10,12 @@ uint64_t stream_of_buffer(int rank, int buffer) { return static_cast<uint64_t>(r
 }  // namespace
 
 std::vector<std::byte> bytes_of_rank(int rank, int buffer, int64_t bytes, int64_t first) {
-  std::vector<std::byte> data(static_cast<size_t>(bytes));
+  std::vector<std::byte> data(bytes);
   uint64_t word = 0;
   for (int64_t i = 0; i < bytes; ++i) {
     const auto at = static_cast<uint64_t>(first + i);
     if (i == 0 || at % 8 == 0) word = random_bits(1, stream_of_buffer(rank, buffer), at / 8);
-    data[static_cast<size_t>(i)] = static_cast<std::byte>(word >> (at % 8 * 8));
+    data[i] = static_cast<std::byte>(word >> (at % 8 * 8));
   }
   return data;
 }
@@ -23,10 +23,9 @@ std::vector<std::byte> bytes_of_rank(int rank, int buffer, int64_t bytes, int64_
 // Fractions that don't add up exactly, so that the order of a sum shows in its last bits.
 template <class T>
 std::vector<T> numbers_of_rank(int rank, int buffer, int64_t elements) {
-  std::vector<T> data(static_cast<size_t>(elements));
+  std::vector<T> data(elements);
   for (int64_t i = 0; i < elements; ++i)
-    data[static_cast<size_t>(i)] =
-        static_cast<T>(random_uniform(2, stream_of_buffer(rank, buffer), static_cast<uint64_t>(i)) * 100 - 30);
+    data[i] = static_cast<T>(random_uniform(2, stream_of_buffer(rank, buffer), static_cast<uint64_t>(i)) * 100 - 30);
   return data;
 }
 

@@ -172,7 +172,7 @@ TEST(NoiseOfModels, IsTheClockworkOfEveryRank) {
                              networks_of(result.plan.groups), profile.contention};
       for (int sample = 0; sample < 2; ++sample) {
         const double expected = ranks::replay(draw, sample).makespan_s;
-        const double off = std::abs(found.outcome.makespan_s.at(static_cast<size_t>(sample)) / expected - 1);
+        const double off = std::abs(found.outcome.makespan_s.at(sample) / expected - 1);
         EXPECT_LE(off, 1e-9) << name << ", seed " << seed;
         worst = std::max(worst, off);
         slower += expected > 1.1 * found.even_s;

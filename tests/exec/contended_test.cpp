@@ -26,8 +26,8 @@ class ContendedTest : public testing::Test {
     s.lanes[kCompute].kind = LaneKind::compute;
     s.lanes[kComm].kind = LaneKind::comm;
     s.lanes[kGradient].kind = LaneKind::gradient;
-    networks_[static_cast<size_t>(GroupKind::ep)] = networks_[static_cast<size_t>(GroupKind::dp)] = Network::inter;
-    networks_[static_cast<size_t>(GroupKind::esp)] = Network::intra;
+    networks_[GroupKind::ep] = networks_[GroupKind::dp] = Network::inter;
+    networks_[GroupKind::esp] = Network::intra;
   }
 
   int add(int lane, GroupKind group, double units, std::vector<int> after = {}) {
@@ -75,7 +75,7 @@ class ContendedTest : public testing::Test {
       for (auto& lane : lanes_) lane = everyone->split(0, rank);
     }
     void issue(const Task& task, Stream& stream, Pace pace) override {
-      if (task.group != GroupKind::none) lanes_[static_cast<size_t>(task.lane)]->barrier({stream, pace, "task"});
+      if (task.group != GroupKind::none) lanes_[task.lane]->barrier({stream, pace, "task"});
     }
 
    private:
@@ -88,8 +88,7 @@ class ContendedTest : public testing::Test {
     const auto structure = lanes_.build();
     std::vector<int> resources;
     for (const Task& task : structure->tasks)
-      resources.push_back(
-          static_cast<int>(resource_of(task, structure->lanes[static_cast<size_t>(task.lane)], networks_)));
+      resources.push_back(static_cast<int>(resource_of(task, structure->lanes[task.lane], networks_)));
     const Slowdown slowdown(contention);
     Pacer pacer(kRanks, kResources, slowdown, [&](int of, int by) { return slowdown.stall_s(of, by); });
     std::array<int64_t, kRanks> overruns{};
@@ -106,8 +105,8 @@ class ContendedTest : public testing::Test {
         everyone->barrier({.stream = *start});
         start->synchronize();
         const RunTimes& times = executor.run(waits, seconds, std::nullopt, {&pacer, rank, resources});
-        overruns[static_cast<size_t>(rank)] += times.overruns;
-        for (size_t id = 0; id < seconds.size(); ++id) ends[static_cast<size_t>(rank)][id][i] = times.tasks[id].end_s;
+        overruns[rank] += times.overruns;
+        for (size_t id = 0; id < seconds.size(); ++id) ends[rank][id][i] = times.tasks[id].end_s;
       }
     });
     for (size_t id = 0; id < seconds.size(); ++id)
@@ -134,8 +133,8 @@ TEST_F(ContendedTest, CopiesBesideAllGathers) {
   lanes_.structure().lanes[kGradient].kind = LaneKind::copy;
   contention_.intra_by_copy = 1.25;
   contention_.copy_by_intra = 2;
-  contention_.stall_s[static_cast<size_t>(Resource::intra)][static_cast<size_t>(Resource::copy)] = 0.5;
-  contention_.stall_s[static_cast<size_t>(Resource::copy)][static_cast<size_t>(Resource::intra)] = 0.25;
+  contention_.stall_s[Resource::intra][Resource::copy] = 0.5;
+  contention_.stall_s[Resource::copy][Resource::intra] = 0.25;
   for (int chunk = 0; chunk < 4; ++chunk) add(kGradient, GroupKind::none, 1, {add(kComm, GroupKind::esp, 2)});
   expect_replayed();
 }

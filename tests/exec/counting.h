@@ -43,7 +43,7 @@ class Counting : public Binding {
     std::vector<double> all;
     for (const Task& task : structure.tasks) {
       double sum = 1;
-      for (const int before : task.after) sum += all[static_cast<size_t>(before)];
+      for (const int before : task.after) sum += all[before];
       all.push_back(sum);
     }
     return all;

@@ -44,12 +44,12 @@ std::vector<std::vector<bool>> order_by(const Structure& structure, const Crossi
   std::vector<int> last(structure.lanes.size(), -1);
   for (size_t id = 0; id < tasks; ++id) {
     std::vector<int> direct = edges[id];
-    int& lane_last = last[static_cast<size_t>(structure.tasks[id].lane)];
+    int& lane_last = last[structure.tasks[id].lane];
     if (lane_last >= 0) direct.push_back(lane_last);
     for (const int other : direct) {
-      before[static_cast<size_t>(other)][id] = true;
+      before[other][id] = true;
       for (size_t a = 0; a < tasks; ++a)
-        if (before[a][static_cast<size_t>(other)]) before[a][id] = true;
+        if (before[a][other]) before[a][id] = true;
     }
     lane_last = static_cast<int>(id);
   }

@@ -19,11 +19,10 @@ TEST_P(ExecutorConformance, RandomPlansRunInOrder) {
       Counting counting(*device, structure->tasks.size());
       const RunTimes& times = executor.run(counting);
       for (const Task& task : structure->tasks) {
-        const TaskTime& time = times.tasks[static_cast<size_t>(task.id)];
+        const TaskTime& time = times.tasks[task.id];
         EXPECT_GE(time.end_s, time.start_s);
         EXPECT_LE(time.end_s, times.pass.end_s);
-        for (const int before : task.after)
-          EXPECT_LE(times.tasks[static_cast<size_t>(before)].end_s, time.start_s + 1e-6);
+        for (const int before : task.after) EXPECT_LE(times.tasks[before].end_s, time.start_s + 1e-6);
       }
       EXPECT_EQ(counting.done(), Counting::expected(*structure));
     }

@@ -53,7 +53,7 @@ TEST(ExecutorFailureTest, AnyTaskOfAnyLaneMayFailAndTheExecutorRunsAgain) {
     for (const Where where : {Where::issue, Where::work}) {
       const auto failing = std::make_unique<Failing>(where, at);
       const std::string expected = where == Where::issue ? "issue of " : "work of ";
-      EXPECT_EQ(failure_of(executor, *failing), expected + structure->tasks[static_cast<size_t>(at)].name());
+      EXPECT_EQ(failure_of(executor, *failing), expected + structure->tasks[at].name());
       EXPECT_LT(failing->ran(), 60);
     }
   }
@@ -94,11 +94,11 @@ class RankBinding : public Binding {
       : group_(world.split(0, 0)), fails_(world.rank() == failing_rank), where_(where), at_(at) {}
 
   void issue(const Task& task, Stream& stream, Pace pace) override {
-    names_[static_cast<size_t>(task.id)] = task.name();
+    names_[task.id] = task.name();
     const bool here = fails_ && task.id == at_;
     if (here && where_ == Where::issue) throw std::logic_error("broken");
     if (here) stream.launch([](void*) { throw std::logic_error("broken"); });
-    if (task.group != GroupKind::none) group_->barrier({stream, pace, names_[static_cast<size_t>(task.id)]});
+    if (task.group != GroupKind::none) group_->barrier({stream, pace, names_[task.id]});
   }
 
  private:

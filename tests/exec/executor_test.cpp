@@ -33,7 +33,7 @@ class Recording : public Binding {
   Recording(size_t tasks, std::function<void(const Task&)> work) : stamps_(tasks), work_(std::move(work)) {}
 
   void issue(const Task& task, Stream& stream, Pace pace) override {
-    Stamps& stamps = stamps_[static_cast<size_t>(task.id)];
+    Stamps& stamps = stamps_[task.id];
     stamps.pace = pace;
     stream.launch([this, &task, &stamps](void*) {
       stamps.begin = clock_++;
@@ -62,12 +62,12 @@ void expect_ordered(const Structure& structure, const std::vector<Recording::Sta
   for (const Task& task : structure.tasks) {
     const auto id = static_cast<size_t>(task.id);
     std::vector<int> before = task.after;
-    int& lane_last = last[static_cast<size_t>(task.lane)];
+    int& lane_last = last[task.lane];
     if (lane_last >= 0) before.push_back(lane_last);
     lane_last = task.id;
     for (const int other : before) {
-      EXPECT_LT(stamps[static_cast<size_t>(other)].end, stamps[id].begin) << other << " before " << id;
-      EXPECT_LE(times.tasks[static_cast<size_t>(other)].end_s, times.tasks[id].start_s) << other << " before " << id;
+      EXPECT_LT(stamps[other].end, stamps[id].begin) << other << " before " << id;
+      EXPECT_LE(times.tasks[other].end_s, times.tasks[id].start_s) << other << " before " << id;
     }
     EXPECT_GE(times.tasks[id].start_s, 0);
     EXPECT_GE(times.tasks[id].end_s, times.tasks[id].start_s);
@@ -107,17 +107,17 @@ TEST_F(ExecutorTest, ADiamondAcrossLanesRunsInOrderAndItsArmsTogether) {
 TEST_F(ExecutorTest, ForwardsAloneKeepTheOrderOfLanesThatMixPhases) {
   LaneBuilder lanes(3);
   const int first = lanes.add(0), backward = lanes.add(1, {first}), second = lanes.add(2, {backward});
-  lanes.structure().tasks[static_cast<size_t>(backward)].phase = Phase::backward;
+  lanes.structure().tasks[backward].phase = Phase::backward;
   Recording recording(3, [&](const Task& task) { nap(task.id == first ? 20e-3 : 0); });
   Executor executor(*device_, lanes.build());
-  const TaskTime before = executor.run(recording).tasks[static_cast<size_t>(backward)];
-  const int begun = recording.stamps()[static_cast<size_t>(backward)].begin;
+  const TaskTime before = executor.run(recording).tasks[backward];
+  const int begun = recording.stamps()[backward].begin;
   const RunTimes& times = executor.run(recording, {}, Phase::forward);
-  const auto stamps = [&](int task) { return recording.stamps()[static_cast<size_t>(task)]; };
+  const auto stamps = [&](int task) { return recording.stamps()[task]; };
   EXPECT_LT(stamps(first).end, stamps(second).begin);
-  EXPECT_LE(times.tasks[static_cast<size_t>(first)].end_s, times.tasks[static_cast<size_t>(second)].start_s);
+  EXPECT_LE(times.tasks[first].end_s, times.tasks[second].start_s);
   EXPECT_EQ(stamps(backward).begin, begun);
-  EXPECT_EQ(times.tasks[static_cast<size_t>(backward)].end_s, before.end_s);
+  EXPECT_EQ(times.tasks[backward].end_s, before.end_s);
 }
 
 // A task's settling is part of no task, whatever its pace: the next one is issued after it.
@@ -159,14 +159,14 @@ TEST_F(ExecutorTest, WorkSeesWhatItsDependenciesWrote) {
   std::vector<int64_t> sums(200);  // plain on purpose: the executor alone orders the accesses
   Recording recording(200, [&](const Task& task) {
     int64_t sum = task.id + 1;
-    for (const int before : task.after) sum += sums[static_cast<size_t>(before)] % 1000003;
-    sums[static_cast<size_t>(task.id)] = sum;
+    for (const int before : task.after) sum += sums[before] % 1000003;
+    sums[task.id] = sum;
   });
   std::vector<int64_t> expected(200);
   for (const Task& task : structure->tasks) {
     int64_t sum = task.id + 1;
-    for (const int before : task.after) sum += expected[static_cast<size_t>(before)] % 1000003;
-    expected[static_cast<size_t>(task.id)] = sum;
+    for (const int before : task.after) sum += expected[before] % 1000003;
+    expected[task.id] = sum;
   }
   Executor executor(*device_, structure);
   for (int round = 0; round < 20; ++round) {
@@ -199,12 +199,12 @@ TEST_F(ExecutorTest, ComputationIsPacedHereAndACollectiveGetsItsPaceHandedOn) {
   Executor executor(*device_, lanes.build());
   const RunTimes& times = executor.run(recording, {0.02, 3600, 0});
   const auto lasted = [&](int id) {
-    const TaskTime& time = times.tasks[static_cast<size_t>(id)];
+    const TaskTime& time = times.tasks[id];
     return time.end_s - time.start_s;
   };
   EXPECT_GE(lasted(expert), 0.02 - 1e-9);
   EXPECT_LT(lasted(dispatch), 600) << "the binding ignored the pace, and the executor must not hold a collective";
-  EXPECT_GE(times.tasks[static_cast<size_t>(unpaced)].start_s, 0.02);
+  EXPECT_GE(times.tasks[unpaced].start_s, 0.02);
   EXPECT_EQ(recording.stamps()[0].pace.at_least_s, 0);
   EXPECT_EQ(recording.stamps()[1].pace.at_least_s, 3600);
   EXPECT_NE(recording.stamps()[1].pace.overruns, nullptr);
@@ -216,10 +216,10 @@ TEST_F(ExecutorTest, APacedRunEndsNoEarlierThanItsCriticalPath) {
   std::vector<double> pace, earliest(40), free(3);
   for (const Task& task : structure->tasks) {
     pace.push_back(0.0005 + 0.002 * random_uniform(5, 0, static_cast<uint64_t>(task.id)));
-    double& lane = free[static_cast<size_t>(task.lane)];
+    double& lane = free[task.lane];
     double start = lane;
-    for (const int before : task.after) start = std::max(start, earliest[static_cast<size_t>(before)]);
-    lane = earliest[static_cast<size_t>(task.id)] = start + pace.back();
+    for (const int before : task.after) start = std::max(start, earliest[before]);
+    lane = earliest[task.id] = start + pace.back();
   }
   Nothing nothing;
   Executor executor(*device_, structure);

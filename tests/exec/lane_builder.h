@@ -10,7 +10,7 @@ namespace moe {
 
 class LaneBuilder {
  public:
-  explicit LaneBuilder(int lanes) { structure_.lanes.resize(static_cast<size_t>(lanes)); }
+  explicit LaneBuilder(int lanes) { structure_.lanes.resize(lanes); }
 
   int add(int lane, std::vector<int> after = {}, GroupKind group = GroupKind::none) {
     Task task;
@@ -20,7 +20,7 @@ class LaneBuilder {
     task.lane = lane;
     task.group = group;
     task.after = std::move(after);
-    structure_.lanes[static_cast<size_t>(lane)].queue.push_back(task.id);
+    structure_.lanes[lane].queue.push_back(task.id);
     structure_.tasks.push_back(std::move(task));
     return structure_.tasks.back().id;
   }

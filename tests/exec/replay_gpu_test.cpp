@@ -50,12 +50,12 @@ TEST(ReplayGpuTest, TasksHaveTimesWhereTheyAreAskedFor) {
     const RunTimes& times = executor.replay(counting);
     EXPECT_EQ(counting.done(), Counting::expected(*structure));
     for (const Task& task : structure->tasks) {
-      const TaskTime& time = times.tasks[static_cast<size_t>(task.id)];
+      const TaskTime& time = times.tasks[task.id];
       EXPECT_GT(time.start_s, -50e-6) << task.id;  // the clocks' error
       EXPECT_LT(time.end_s, now_s() - times.begin_s + 50e-6) << task.id;
       EXPECT_GE(time.end_s, time.start_s) << task.id;
       for (const int before : task.after)
-        EXPECT_LE(times.tasks[static_cast<size_t>(before)].end_s, time.start_s + 1e-6) << before << " -> " << task.id;
+        EXPECT_LE(times.tasks[before].end_s, time.start_s + 1e-6) << before << " -> " << task.id;
     }
     std::printf("100 timed tasks: replayed %.1f us\n", us(times.pass.end_s));
   }

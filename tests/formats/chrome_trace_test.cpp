@@ -45,7 +45,7 @@ TEST(ChromeTrace, HasEveryTaskOnceWithItsTimesAndArguments) {
     if (e.at("ph") != "X") continue;
     const Task& task = plan.tasks().at(e.at("args").at("task").get<size_t>());
     EXPECT_TRUE(seen.insert(task.id).second) << task.name();
-    const double start = t.start_s[static_cast<size_t>(task.id)], end = t.end_s[static_cast<size_t>(task.id)];
+    const double start = t.start_s[task.id], end = t.end_s[task.id];
     EXPECT_NEAR(e.at("ts").get<double>(), start * 1e6, 5e-4 + 1e-9) << task.name();
     EXPECT_NEAR(e.at("dur").get<double>(), (end - start) * 1e6, 1e-3 + 1e-9) << task.name();
     EXPECT_EQ(e.at("tid"), task.lane + 1) << task.name();
@@ -54,7 +54,7 @@ TEST(ChromeTrace, HasEveryTaskOnceWithItsTimesAndArguments) {
     EXPECT_EQ(e.at("args").at("chunk"), task.chunk);
     EXPECT_EQ(e.at("args").at("chunks"), task.chunks);
     EXPECT_EQ(e.at("name").get<std::string>().find(name_of(task.kind)), 0u) << e;
-    const double bytes = plan.works.at(static_cast<size_t>(task.id)).bytes;
+    const double bytes = plan.works.at(task.id).bytes;
     EXPECT_EQ(e.at("args").value("bytes", 0.0), bytes) << task.name();
     const bool moves = task.group != GroupKind::none || task.kind == TaskKind::order || task.kind == TaskKind::i_order;
     EXPECT_EQ(e.at("args").contains("bytes"), moves) << task.name();
@@ -93,7 +93,7 @@ TEST(ChromeTrace, NamesOneProcessAGroupAndOneTrackALane) {
     EXPECT_EQ(events[pid], static_cast<int>(plan.tasks().size()));
     for (int lane = 0; lane < 3; ++lane) {
       const auto track = std::pair{pid, lane + 1};
-      EXPECT_EQ(tracks[track], name_of(plan.structure->lanes[static_cast<size_t>(lane)].kind));
+      EXPECT_EQ(tracks[track], name_of(plan.structure->lanes[lane].kind));
       EXPECT_EQ(track_places[track], lane);
     }
   }

@@ -156,7 +156,7 @@ TEST(SafeTensorsFile, FuzzedHeadersAreRefusedOrConsistent) {
       int64_t bytes = 0;
       for (const StoredTensor& t : read.tensors()) {
         ASSERT_LE(t.first + t.bytes, static_cast<int64_t>(file.size()));
-        std::vector<std::byte> data(static_cast<size_t>(t.bytes));
+        std::vector<std::byte> data(t.bytes);
         read.read(t, 0, data);
         bytes += t.bytes;
       }

@@ -92,14 +92,13 @@ std::set<std::pair<int, int>> expected_arrows(const Drawn& d) {
   std::set<std::pair<int, int>> arrows;
   const auto& tasks = d.plan.tasks();
   const auto length = [&](int id) {
-    return std::llround(d.timeline.end_s[static_cast<size_t>(id)] * 1e9) -
-           std::llround(d.timeline.start_s[static_cast<size_t>(id)] * 1e9);
+    return std::llround(d.timeline.end_s[id] * 1e9) - std::llround(d.timeline.start_s[id] * 1e9);
   };
   for (const Task& task : tasks)
     for (const int from : task.after) {
-      const int lane = tasks[static_cast<size_t>(from)].lane;
-      const bool last = std::ranges::none_of(
-          task.after, [&](int other) { return other > from && tasks[static_cast<size_t>(other)].lane == lane; });
+      const int lane = tasks[from].lane;
+      const bool last =
+          std::ranges::none_of(task.after, [&](int other) { return other > from && tasks[other].lane == lane; });
       if (lane != task.lane && last && length(from) > 0 && length(task.id) > 0) arrows.insert({from, task.id});
     }
   return arrows;
@@ -172,7 +171,7 @@ struct Covered {
     schedules.insert(plan.schedule);
     for (const Task& task : plan.tasks()) {
       kinds.insert(task.kind);
-      lanes.insert(plan.structure->lanes[static_cast<size_t>(task.lane)].kind);
+      lanes.insert(plan.structure->lanes[task.lane].kind);
     }
   }
 };

@@ -134,7 +134,7 @@ TEST(DispatcherTest, MessagesBetweenNodesAreAsManyAndAsLargeAsTheirFormulasSay) 
       on_ranks(placement, wire, [&](int rank, Communicator& ep, Stream& lane) {
         const Bytes send = bytes_of_rank(rank, 0, kBlock * ep.size());
         Bytes receive(send.size());
-        const std::vector<int64_t> sizes(static_cast<size_t>(ep.size()), kBlock);
+        const std::vector<int64_t> sizes(ep.size(), kBlock);
         const auto dispatcher = make_dispatcher(name, setup_of(placement, rank, ep, kBlock));
         dispatcher->exchange({send.data(), sizes, receive.data(), sizes}, {lane});
         lane.synchronize();

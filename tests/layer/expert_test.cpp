@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "moe/layer/reference/layer_graph.h"
+#include "moe/layer/reference/detail/layer_graph.h"
 #include "tests/layer/graph_checks.h"
 
 namespace moe {
@@ -24,7 +24,7 @@ std::vector<Rows> chunk_of(ShardRange experts, int chunks, int chunk) {
   std::vector<Rows> all;
   int64_t first = 0;
   for (int64_t e = experts.first; e < experts.first + experts.count; ++e) {
-    const int64_t rows = kRows[static_cast<size_t>(e)];
+    const int64_t rows = kRows[e];
     const Rows part = chunk_rows(rows, chunks, chunk);
     all.push_back({first + part.begin, first + part.end});
     first += rows;

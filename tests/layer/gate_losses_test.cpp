@@ -4,7 +4,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
-#include "moe/layer/reference/layer_graph.h"
+#include "moe/layer/reference/detail/layer_graph.h"
 #include "tests/layer/gate_ranks.h"
 
 namespace moe {

@@ -66,7 +66,7 @@ void GateRanks::preset(const std::vector<int32_t>& experts) {
 GateResult GateRanks::run(const at::Tensor& hidden, const GateLoss& loss) {
   GateResult all;
   const int64_t tokens = hidden.size(0), choices = ranks_.front().routing.choices;
-  all.expert.assign(static_cast<size_t>(tokens * choices), -2);
+  all.expert.assign(tokens * choices, -2);
   all.row = all.expert;
   all.weight = at::zeros({tokens, choices}, at::kDouble);
   if (ranks_.front().routing.mixes()) all.fill = at::zeros_like(all.weight);

@@ -6,7 +6,7 @@
 #include <iostream>
 #include <set>
 
-#include "moe/layer/reference/layer_graph.h"
+#include "moe/layer/reference/detail/layer_graph.h"
 #include "tests/layer/gate_ranks.h"
 
 namespace moe {

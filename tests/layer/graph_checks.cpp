@@ -21,7 +21,7 @@ double error_of(TensorView found, const at::Tensor& expected) {
 at::Tensor part_of(const at::Tensor& whole, const Parameter& part) {
   at::Tensor t = whole.reshape({part.axes[0].total, part.axes[1].total, part.axes[2].total});
   for (int axis = 0; axis < 3; ++axis) {
-    const ShardRange& share = part.axes[static_cast<size_t>(axis)];
+    const ShardRange& share = part.axes[axis];
     t = t.narrow(axis, share.first, share.count);
   }
   return t.contiguous();

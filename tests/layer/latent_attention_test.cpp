@@ -107,14 +107,14 @@ Numbers plain(const LayerShape& l, const std::map<std::string, Numbers>& w, cons
       tokens.push_back(token_of(l, w, Numbers(first, first + l.model_dim), place));
     }
     for (int64_t place = 0; place < l.seq; ++place) {
-      const Token& own = tokens[static_cast<size_t>(place)];
+      const Token& own = tokens[place];
       Numbers mixed;
       for (size_t head = 0; head < static_cast<size_t>(l.heads); ++head) {
         Complex sum = 0;
         Numbers values(dv);
         for (int64_t other = 0; other < l.seq; ++other) {
           if (!sees(l, place, other)) continue;
-          const Token& t = tokens[static_cast<size_t>(other)];
+          const Token& t = tokens[other];
           Complex score = 0;
           for (size_t i = 0; i < nope; ++i) score += own.q[head * (nope + rope) + i] * t.k_nope[head * nope + i];
           for (size_t i = 0; i < rope; ++i) score += own.q[head * (nope + rope) + nope + i] * t.k_rope[i];
@@ -139,10 +139,10 @@ class Whole {
  public:
   // Adds what a rank has of it: a part, or a part of the sum where every rank has all.
   void add(const Parameter& p, TensorView part, bool sums) {
-    numbers_.resize(static_cast<size_t>(p.axes[0].total * p.axes[1].total * p.axes[2].total));
+    numbers_.resize(p.axes[0].total * p.axes[1].total * p.axes[2].total);
     for (int64_t i = 0; i < p.axes[1].count; ++i)
       for (int64_t j = 0; j < p.axes[2].count; ++j) {
-        Complex& at = numbers_[static_cast<size_t>((p.axes[1].first + i) * p.axes[2].total + p.axes[2].first + j)];
+        Complex& at = numbers_[(p.axes[1].first + i) * p.axes[2].total + p.axes[2].first + j];
         at = (sums ? at : 0) + part.as<double>()[i * p.axes[2].count + j];
       }
   }

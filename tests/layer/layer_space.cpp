@@ -101,7 +101,7 @@ std::vector<Axis> make_axes() {
 
 Decision decision_of(const Schedule& schedule, const LayerCase& shape, int degrees, uint64_t seed) {
   static constexpr std::pair<int, int> kDegrees[]{{1, 1}, {2, 3}, {3, 2}, {5, 4}, {9, 9}};
-  auto [forward, backward] = kDegrees[static_cast<size_t>(degrees)];
+  auto [forward, backward] = kDegrees[degrees];
   if (schedule.degrees == DegreePolicy::one) forward = backward = 1;
   if (schedule.degrees != DegreePolicy::apart) backward = forward;
   Decision d = any_decision::any_decision(schedule, shape, seed, 5);
@@ -133,13 +133,13 @@ const std::vector<Axis>& axes() {
 std::string text_of(const Point& point) {
   std::string text;
   for (size_t a = 0; a < point.size(); ++a)
-    text += fmt::format("{}{} {}", a > 0 ? ", " : "", axes()[a].name, axes()[a].values[static_cast<size_t>(point[a])]);
+    text += fmt::format("{}{} {}", a > 0 ? ", " : "", axes()[a].name, axes()[a].values[point[a]]);
   return text;
 }
 
 LayerCase shape_of(const Point& point) {
-  const auto name = [&](size_t axis) { return axes()[axis].values[static_cast<size_t>(point[axis])]; };
-  const Spread& s = spreads()[static_cast<size_t>(point[5])];
+  const auto name = [&](size_t axis) { return axes()[axis].values[point[axis]]; };
+  const Spread& s = spreads()[point[5]];
   const auto [heads, kv, width] = kHeads[point[10]];
   LayerShape layer{
       .batch = 2, .seq = 24, .model_dim = int64_t{2} * heads, .hidden = 24, .heads = heads, .kv_heads = kv};
@@ -168,7 +168,7 @@ LayerCase shape_of(const Point& point) {
     layer.qk_rope_head_dim = 2;
     layer.v_head_dim = 4;
   }
-  const Capacity& capacity = kCapacities[static_cast<size_t>(point[6])];
+  const Capacity& capacity = kCapacities[point[6]];
   layer.capacity_factor = capacity.factor;
   layer.residual = point[7] != 3;
   layer.norm = point[7] == 3 ? Norm::none : norm_from(name(7), "norm");
@@ -185,7 +185,7 @@ LayerCase shape_of(const Point& point) {
 DrawnLayer make_case(const Point& point, uint64_t seed) { return make_case(point, shape_of(point), seed); }
 
 DrawnLayer make_case(const Point& point, const LayerCase& asked, uint64_t seed) {
-  const Schedule& schedule = find_schedule(axes()[4].values[static_cast<size_t>(point[4])]);
+  const Schedule& schedule = find_schedule(axes()[4].values[point[4]]);
   DrawnLayer c;
   c.plan = build_plan(schedule, asked, decision_of(schedule, asked, point[9], seed));
   c.shape = c.plan.shape;
@@ -213,8 +213,8 @@ std::vector<Point> covering(size_t least, uint64_t seed, const std::function<boo
   const auto draw = [&](const Pair* wanted) {
     Point point = any_point(seed, draws);
     if (wanted != nullptr) {
-      point[static_cast<size_t>((*wanted)[0])] = (*wanted)[1];
-      point[static_cast<size_t>((*wanted)[2])] = (*wanted)[3];
+      point[(*wanted)[0]] = (*wanted)[1];
+      point[(*wanted)[2]] = (*wanted)[3];
     }
     return point;
   };

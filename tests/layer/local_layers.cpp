@@ -16,11 +16,10 @@ LocalLayers::LocalLayers(const LayerCase& shape, const LayerSeed& seed, Flow flo
       owned_(layer_devices_.size()) {
   world_.run([&](int rank) {
     const auto world = world_.communicator(rank);
-    const auto i = static_cast<size_t>(rank);
-    if (on.layer) layer_devices_[i] = on.layer();
-    owned_[i] =
+    if (on.layer) layer_devices_[rank] = on.layer();
+    owned_[rank] =
         std::make_unique<MoeLayer>(rank_shape(shape, rank, flow), seed, LayerComms::split(*world, shape.parallel),
-                                   on.layer ? *layer_devices_[i] : cpu_layer_device());
+                                   on.layer ? *layer_devices_[rank] : cpu_layer_device());
   });
   for (const auto& layer : owned_) ranks_.push_back(layer.get());
 }
@@ -45,7 +44,7 @@ void LocalLayers::poison() {
 
 void LocalLayers::pass(const Plan& plan, int passes, const Wrap& wrap) {
   world_.run([&](int rank) {
-    LayerBinding binding(*ranks_[static_cast<size_t>(rank)], plan);
+    LayerBinding binding(*ranks_[rank], plan);
     Executor executor(*device_, plan.structure);
     const std::unique_ptr<Binding> wrapped = wrap ? wrap(binding, rank) : nullptr;
     for (int i = 0; i < passes; ++i) executor.run(wrapped ? *wrapped : binding);
@@ -54,7 +53,7 @@ void LocalLayers::pass(const Plan& plan, int passes, const Wrap& wrap) {
 
 void LocalLayers::forward(const Plan& plan) const {
   world_.run([&](int rank) {
-    LayerBinding binding(*ranks_[static_cast<size_t>(rank)], plan);
+    LayerBinding binding(*ranks_[rank], plan);
     Executor executor(*device_, plan.structure);
     executor.run(binding, {}, Phase::forward);
   });
@@ -64,7 +63,7 @@ void LocalLayers::run(const Plan& plan, int passes, const Wrap& wrap) {
   pass(plan, passes, wrap);
   world_.run([&](int rank) {
     const auto stream = device_->make_stream("finish");
-    ranks_[static_cast<size_t>(rank)]->finish_gradients(*stream);
+    ranks_[rank]->finish_gradients(*stream);
     stream->synchronize();
   });
 }
@@ -76,10 +75,10 @@ int64_t LocalLayers::dropped() const {
 }
 
 int64_t LocalLayers::idle_experts() const {
-  std::vector<int64_t> tokens(static_cast<size_t>(ranks_.front()->routing().experts));
+  std::vector<int64_t> tokens(ranks_.front()->routing().experts);
   for (const MoeLayer* rank : ranks_)
     for (const int32_t expert : rank->routing().expert)
-      if (expert >= 0) ++tokens.at(static_cast<size_t>(expert));  // Expert Choice has pairs without one
+      if (expert >= 0) ++tokens.at(expert);  // Expert Choice has pairs without one
   return std::ranges::count(tokens, 0);
 }
 

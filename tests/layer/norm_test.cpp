@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "moe/layer/reference/layer_graph.h"
+#include "moe/layer/reference/detail/layer_graph.h"
 #include "tests/layer/graph_checks.h"
 
 namespace moe {

@@ -34,7 +34,7 @@ Routing random_routing(const Kind& kind, uint64_t seed) {
   };
   fill_random(r.weight, seed);
   for (int64_t p = 0; p < r.pairs(); ++p)  // expert 3 is nobody's but where all tokens meet
-    r.expert[static_cast<size_t>(p)] = draw(p, 1, kExperts - 1);
+    r.expert[p] = draw(p, 1, kExperts - 1);
   if (!kind.mixes) {
     assign_rows(r);
     return r;
@@ -42,9 +42,8 @@ Routing random_routing(const Kind& kind, uint64_t seed) {
   r.fill = random_tensor({r.tokens, r.choices}, seed + 1);
   const bool all = kind.choices == kExperts * kind.rows;
   for (int64_t p = 0; p < r.pairs(); ++p) {
-    const auto i = static_cast<size_t>(p);
-    if (all) r.expert[i] = static_cast<int32_t>(p % r.choices / kind.rows);
-    r.row[i] = all ? static_cast<int32_t>(p % kind.rows) : draw(p, 2, kind.rows + 1) - 1;
+    if (all) r.expert[p] = static_cast<int32_t>(p % r.choices / kind.rows);
+    r.row[p] = all ? static_cast<int32_t>(p % kind.rows) : draw(p, 2, kind.rows + 1) - 1;
   }
   std::fill(r.filled.begin(), r.filled.end(), kind.rows);
   return r;
@@ -75,7 +74,7 @@ Tensor random_rows(const Routing& r, const RowLayout& layout, uint64_t seed) {
   Tensor rows({layout.elements()}, DType::float64);
   for (int group = 0; group < r.groups(); ++group)
     for (int64_t e = 0; e < kExperts; ++e)
-      for (int64_t row = 0; row < r.filled[static_cast<size_t>(group * kExperts + e)]; ++row)
+      for (int64_t row = 0; row < r.filled[group * kExperts + e]; ++row)
         for (int64_t j = 0; j < kWidth; ++j)
           rows.view().as<double>()[layout.offset(group, e, row) + j] =
               random_normal(seed, 3, static_cast<uint64_t>(((group * kExperts + e) * r.rows + row) * kWidth + j));
@@ -100,10 +99,9 @@ TEST_P(OrderTest, PutsEveryTokenWhereItsPairsSay) {
       const RowLayout some = layout_of(routing_, degree, first, groups_, kind_.by_counts);
       const Tensor rows = random_tensor({some.elements()}, 31), expected({some.elements()}, DType::float64);
       for (int64_t p = first * kGroupTokens * routing_.choices; p < routing_.pairs(); ++p) {
-        const auto i = static_cast<size_t>(p);
-        if (routing_.row[i] == Routing::kDropped) continue;
+        if (routing_.row[p] == Routing::kDropped) continue;
         const int64_t token = p / routing_.choices;
-        const int64_t at = some.offset(static_cast<int>(token / kGroupTokens), routing_.expert[i], routing_.row[i]);
+        const int64_t at = some.offset(static_cast<int>(token / kGroupTokens), routing_.expert[p], routing_.row[p]);
         for (int64_t j = 0; j < kWidth; ++j)
           expected.view().as<double>()[at + j] +=
               (fill_ == nullptr ? 1 : fill_[p]) * tokens_.view().as<double>()[token * kWidth + j];

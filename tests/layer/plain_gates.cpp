@@ -5,8 +5,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "moe/base/check.h"
-#include "moe/layer/reference/gate_graph.h"
-#include "moe/layer/reference/layer_graph.h"
+#include "moe/layer/reference/detail/gate_graph.h"
+#include "moe/layer/reference/detail/layer_graph.h"
 #include "moe/shape/volumes.h"
 
 namespace moe {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "moe/layer/reference/graph_parts.h"
+#include "moe/layer/reference/detail/graph_parts.h"
 #include "moe/measure/modules/module_run.h"
 #include "moe/shape/shape.h"
 

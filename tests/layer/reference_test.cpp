@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "moe/layer/reference/layer_graph.h"
+#include "moe/layer/reference/detail/layer_graph.h"
 
 namespace moe {
 namespace {

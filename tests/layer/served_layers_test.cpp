@@ -29,7 +29,7 @@ class PlainExpert final : public Expert {
   void forward(TensorView input, std::span<const Rows> rows, TensorView output) override {
     const Tensor gradients({static_cast<int64_t>(rows.size()) * 2 * m_ * h_}, input.dtype());
     const std::vector<Parameter> all = weights_->parameters(gradients);
-    std::vector<T> hidden(static_cast<size_t>(h_));
+    std::vector<T> hidden(h_);
     T* out = output.as<T>();
     for (size_t e = 0; e < rows.size(); ++e) {
       const T *w1 = all[0].value.as<T>() + static_cast<int64_t>(e) * m_ * h_,
@@ -98,9 +98,9 @@ struct Drawn {
     layer.gate = draw(2) == 0 ? "switch" : "sigmoid";
     layer.order = draw(4) == 0 ? "gshard" : "tutel";
     layer.dtype = draw(2) == 0 ? DType::float32 : DType::float64;
-    layer.ffn = std::array{plain_ffn(), plain_ffn(), Ffn::gpt, Ffn::mixtral}[static_cast<size_t>(draw(4))];
+    layer.ffn = std::array{plain_ffn(), plain_ffn(), Ffn::gpt, Ffn::mixtral}[draw(4)];
     if (layer.ffn != plain_ffn()) layer.hidden = 8 * (1 + draw(4));  // else MKL's rows differ by their places
-    layer.norm = std::array{Norm::by_ffn, Norm::none, Norm::post_layernorm}[static_cast<size_t>(draw(3))];
+    layer.norm = std::array{Norm::by_ffn, Norm::none, Norm::post_layernorm}[draw(3)];
     layer.residual = draw(3) > 0;
     layer.bias = draw(2) > 0 && layer.ffn != plain_ffn();
     ParallelShape p{.nodes = 1, .ranks_per_node = ranks};
@@ -119,7 +119,7 @@ struct Drawn {
     const int64_t tokens = layer.batch * layer.seq * ranks;
     paths = std::make_unique<PathProfile>(draw_routing(source, 4, tokens), 1 + draw(std::min(2, layers - 1)));
     trace = draw_routing(source, 1, tokens, 4);
-    variant = serving_variants()[static_cast<size_t>(draw(5))];
+    variant = serving_variants()[draw(5)];
     if (variant.balanced) trace = balanced_routing(trace);
   }
   int draw(int below) {
@@ -159,7 +159,7 @@ Served serve(const Drawn& c, const Plan& plan, int batches = 1, bool preset = tr
   LocalWorld world(c.ranks);
   const HostExperts host(c.shape, c.layers, c.seed);
   Served served;
-  served.outputs.resize(static_cast<size_t>(c.ranks));
+  served.outputs.resize(c.ranks);
   std::mutex mutex;
   world.run([&](int rank) {
     const auto everyone = world.communicator(rank);
@@ -181,7 +181,7 @@ Served serve(const Drawn& c, const Plan& plan, int batches = 1, bool preset = tr
         layers.begin_batch();
       executor.run(binding);
     }
-    served.outputs[static_cast<size_t>(rank)] = bytes_of_tensor(layers.output());
+    served.outputs[rank] = bytes_of_tensor(layers.output());
     const std::lock_guard lock(mutex);
     served.held_experts = std::max(served.held_experts, layers.held_experts());
     if (rank != 0) return;
@@ -200,13 +200,11 @@ std::vector<Bytes> unscheduled(const Drawn& c, bool preset = true) {
     const LocalLayers layer(c.shape, seed);
     const Plan plan = plan_for(c.shape, "ds-moe", 1, 1);
     for (int rank = 0; rank < c.ranks; ++rank) {
-      MoeLayer& own = *layer.ranks()[static_cast<size_t>(rank)];
+      MoeLayer& own = *layer.ranks()[rank];
       own.begin_step(0, false);
       own.state().routing.preset = preset;
-      if (preset) own.state().routing.expert = c.wanted(rank)[static_cast<size_t>(number)];
-      if (number > 0)
-        std::memcpy(own.input().data(), outputs[static_cast<size_t>(rank)].data(),
-                    outputs[static_cast<size_t>(rank)].size());
+      if (preset) own.state().routing.expert = c.wanted(rank)[number];
+      if (number > 0) std::memcpy(own.input().data(), outputs[rank].data(), outputs[rank].size());
     }
     layer.forward(plan);
     outputs.clear();
@@ -257,13 +255,13 @@ TEST(ServedLayers, OutputsEqualTheUnscheduledLayersBitForBit) {
     EXPECT_EQ(served.counts.right_lists, foreseen.right_lists);
     EXPECT_EQ(served.counts.placed_again, foreseen.placed_again);
     for (int layer = 0; layer < c.layers; ++layer) {
-      const PlacedLayer& planned = batch.layers[static_cast<size_t>(layer)];
-      EXPECT_EQ(text_of(served.placements[static_cast<size_t>(layer)]), text_of(planned.placement)) << layer;
-      std::vector<int> copies(static_cast<size_t>(c.shape.layer.experts));
+      const PlacedLayer& planned = batch.layers[layer];
+      EXPECT_EQ(text_of(served.placements[layer]), text_of(planned.placement)) << layer;
+      std::vector<int> copies(c.shape.layer.experts);
       for (const auto& device : planned.placement.devices) {
         empty_devices += device.empty();
         packed += std::ssize(device) > c.shape.layer.experts / c.ranks;
-        for (const HostedExpert& hosted : device) ++copies[static_cast<size_t>(hosted.expert)];
+        for (const HostedExpert& hosted : device) ++copies[hosted.expert];
       }
       replicas += std::ranges::any_of(copies, [](int n) { return n > 1; });
       empty_experts += std::ranges::count(c.trace.counts(layer, 0), 0) > 0;
@@ -292,10 +290,10 @@ TEST(ServedLayers, PlansThatMayPlaceAgainServeWhateverGatesChoose) {
     Drawn c(number);
     c.shape.layer.ffn = plain_ffn();
     c.shape.layer.bias = false;
-    std::vector<ServedLayer> any(static_cast<size_t>(c.layers));
+    std::vector<ServedLayer> any(c.layers);
     for (int layer = 0; layer < c.layers; ++layer) {
-      any[static_cast<size_t>(layer)].checks = any[static_cast<size_t>(layer)].places_again = true;
-      any[static_cast<size_t>(layer)].estimates_next = layer + 1 < c.layers && layer + 1 >= c.paths->length();
+      any[layer].checks = any[layer].places_again = true;
+      any[layer].estimates_next = layer + 1 < c.layers && layer + 1 >= c.paths->length();
     }
     const Served served = serve(c, serving_plan(c.shape, any), 2, false);
     EXPECT_EQ(served.outputs, unscheduled(c, false)) << number;
@@ -316,10 +314,10 @@ TEST(ServedLayers, AWrongForecastIsNamed) {
     const ServingVariant& lina = serving_variants()[2];
     serving.plan(lina, c.trace, c.paths.get(), 0, foreseen);
     if (foreseen.placed_again == 0) continue;
-    std::vector<ServedLayer> never(static_cast<size_t>(c.layers));
+    std::vector<ServedLayer> never(c.layers);
     for (int layer = c.paths->length(); layer < c.layers; ++layer) {
-      never[static_cast<size_t>(layer)].checks = true;
-      never[static_cast<size_t>(layer) - 1].estimates_next = true;
+      never[layer].checks = true;
+      never[layer - 1].estimates_next = true;
     }
     EXPECT_THROW(serve(c, serving_plan(c.shape, never)), WrongResult);
     return;
@@ -330,7 +328,7 @@ TEST(ServedLayers, AWrongForecastIsNamed) {
 TEST(ServedLayers, WeightsAreSwappedFromTheHost) {
   Drawn c(3);
   for (auto& layer : c.trace.choices) std::ranges::fill(layer, 0);
-  const std::vector<ServedLayer> behind(static_cast<size_t>(c.layers), {.checks = true, .places_again = true});
+  const std::vector<ServedLayer> behind(c.layers, {.checks = true, .places_again = true});
   const Served served = serve(c, serving_plan(c.shape, behind)),
                stays = serve(c, serving_plan(c.shape, std::vector<ServedLayer>(static_cast<size_t>(c.layers))));
   EXPECT_EQ(served.outputs, stays.outputs);
@@ -340,8 +338,7 @@ TEST(ServedLayers, WeightsAreSwappedFromTheHost) {
     for (int device = 0; device < c.ranks; ++device) {
       EXPECT_TRUE(placement.holds(device, 0));
       int swapped = 0;
-      for (const HostedExpert& hosted : placement.devices[static_cast<size_t>(device)])
-        swapped += !home.holds(device, hosted.expert);
+      for (const HostedExpert& hosted : placement.devices[device]) swapped += !home.holds(device, hosted.expert);
       most = std::max(most, swapped);
     }
   EXPECT_GT(most, 0);

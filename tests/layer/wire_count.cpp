@@ -21,8 +21,8 @@ class Counted final : public Communicator {
     if (!child) return nullptr;
     const auto device = make_cpu_device();
     const auto lane = device->make_stream("names");
-    const int own = members_[static_cast<size_t>(rank())];
-    std::vector<int> members(static_cast<size_t>(child->size()));
+    const int own = members_[rank()];
+    std::vector<int> members(child->size());
     child->allgather(&own, members.data(), sizeof own, {*lane});
     lane->synchronize();
     return std::make_unique<Counted>(std::move(child), std::move(members), count_);
@@ -37,7 +37,7 @@ class Counted final : public Communicator {
   }
   void do_alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive,
                     std::vector<int64_t> receive_bytes, CommCall call) override {
-    for (int to = 0; to < size(); ++to) sends(to, send_bytes[static_cast<size_t>(to)]);
+    for (int to = 0; to < size(); ++to) sends(to, send_bytes[to]);
     inner_->alltoallv(send, std::move(send_bytes), receive, std::move(receive_bytes), call);
   }
   void do_allgather(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
@@ -68,8 +68,7 @@ class Counted final : public Communicator {
   }
 
   void sends(int to, int64_t bytes) {
-    if (to != rank() && bytes > 0)
-      count_.add(members_[static_cast<size_t>(rank())], members_[static_cast<size_t>(to)], bytes);
+    if (to != rank() && bytes > 0) count_.add(members_[rank()], members_[to], bytes);
   }
 
   std::unique_ptr<Communicator> inner_;
@@ -100,7 +99,7 @@ int64_t WireCount::bytes() const {
 }
 
 std::unique_ptr<Communicator> counted(std::unique_ptr<Communicator> world, WireCount& count) {
-  std::vector<int> members(static_cast<size_t>(world->size()));
+  std::vector<int> members(world->size());
   std::iota(members.begin(), members.end(), 0);
   return std::make_unique<Counted>(std::move(world), std::move(members), count);
 }

@@ -31,8 +31,8 @@ std::vector<int32_t> choices(const LayerCase& shape, std::string_view spec, int 
 }
 
 std::vector<int64_t> counts(const std::vector<int32_t>& experts, int64_t of, size_t step = 1) {
-  std::vector<int64_t> all(static_cast<size_t>(of));
-  for (size_t i = 0; i < experts.size(); i += step) ++all[static_cast<size_t>(experts[i])];
+  std::vector<int64_t> all(of);
+  for (size_t i = 0; i < experts.size(); i += step) ++all[experts[i]];
   return all;
 }
 

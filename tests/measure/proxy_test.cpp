@@ -86,7 +86,7 @@ TEST(Proxy, EveryChunkHasRows) {
 
 double share_of_its_gradient(const Plan& plan, size_t slice) {
   const GradientSlice& s = plan.slices[slice];
-  return static_cast<double>(s.bytes()) / static_cast<double>(plan.gradients[static_cast<size_t>(s.gradient)].bytes);
+  return static_cast<double>(s.bytes()) / static_cast<double>(plan.gradients[s.gradient].bytes);
 }
 
 TEST(Proxy, PlanKeepsTheStructureAndTheGradientsShares) {

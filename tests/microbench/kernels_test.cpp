@@ -55,7 +55,7 @@ TEST(Kernels, AWrongResultIsFoundOut) {
       auto* data = written.as<float>();
       const std::vector<float> right(data, data + written.elements());
       for (const auto& [name, fault] : faults) {
-        for (int64_t i = 0; i < written.elements(); ++i) data[i] = fault(right[static_cast<size_t>(i)], i);
+        for (int64_t i = 0; i < written.elements(); ++i) data[i] = fault(right[i], i);
         EXPECT_GT(kernel.check().count, 0) << kernel.key() << ": " << name;
         ++found;
       }

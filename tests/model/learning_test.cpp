@@ -76,16 +76,16 @@ struct MaskedFloors {
 
 MaskedFloors floors_of(const MarkovSource& source) {
   const auto v = source.vocabulary();
-  std::vector<double> alone(static_cast<size_t>(v));
+  std::vector<double> alone(v);
   std::map<int64_t, std::vector<double>> by_neighbours;  // of texts of five tokens, the one in the middle
   for (int64_t text = 0; text < v * v * v * v * v; ++text) {
     const int64_t t[] = {text / (v * v * v * v), text / (v * v * v) % v, text / (v * v) % v, text / v % v, text % v};
     double p = source.stationary(t[0] * v + t[1]);
     for (int i = 2; i < 5; ++i) p *= source.probability(t[i - 2] * v + t[i - 1], static_cast<int32_t>(t[i]));
-    alone[static_cast<size_t>(t[2])] += p;
+    alone[t[2]] += p;
     auto& middle = by_neighbours[((t[0] * v + t[1]) * v + t[3]) * v + t[4]];
-    middle.resize(static_cast<size_t>(v));
-    middle[static_cast<size_t>(t[2])] += p;
+    middle.resize(v);
+    middle[t[2]] += p;
   }
   MaskedFloors floors;
   const auto entropy = [](const std::vector<double>& law) {

@@ -13,7 +13,7 @@ LocalModels::LocalModels(const Plan& plan, const TokenSource& text, uint64_t see
   static const Workload chosen_by_gates;
   world_.run([&](int rank) {
     const auto everyone = world_.communicator(rank);
-    ranks_[static_cast<size_t>(rank)] = std::make_unique<measure::RankRun>(
+    ranks_[rank] = std::make_unique<measure::RankRun>(
         plan_, *everyone,
         measure::RankRun::Setup{
             .kind = device, .seed = seed, .workload = chosen_by_gates, .text = &text, .step_apart = step_apart});
@@ -23,13 +23,13 @@ LocalModels::LocalModels(const Plan& plan, const TokenSource& text, uint64_t see
 std::vector<double> LocalModels::run(int steps) {
   std::vector<std::vector<double>> losses(ranks_.size());
   world_.run([&](int rank) {
-    measure::RankRun& mine = *ranks_[static_cast<size_t>(rank)];
+    measure::RankRun& mine = *ranks_[rank];
     for (int step = 0; step < steps; ++step) {
       mine.pass();
-      losses[static_cast<size_t>(rank)].push_back(mine.model()->ends().heads() ? mine.model()->ends().loss() : 0);
+      losses[rank].push_back(mine.model()->ends().heads() ? mine.model()->ends().loss() : 0);
     }
   });
-  std::vector<double> all(static_cast<size_t>(steps));
+  std::vector<double> all(steps);
   for (const auto& rank : losses)
     for (size_t step = 0; step < all.size(); ++step) all[step] += rank[step];
   return all;
@@ -78,8 +78,7 @@ std::vector<std::byte> LocalModels::weights() const {
 double LocalModels::held_out_loss(int batches) {
   std::vector<double> losses(ranks_.size());
   world_.run([&](int rank) {
-    const auto i = static_cast<size_t>(rank);
-    for (int batch = 0; batch < batches; ++batch) losses[i] += ranks_[i]->held_out_loss(batch) / batches;
+    for (int batch = 0; batch < batches; ++batch) losses[rank] += ranks_[rank]->held_out_loss(batch) / batches;
   });
   return std::reduce(losses.begin(), losses.end());
 }

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "moe/plan/plan_checks.h"
+#include "moe/plan/detail/plan_checks.h"
 #include "moe/schedule/model_plan.h"
 #include "tests/plan/broken_plan.h"
 #include "tests/plan/closure.h"
@@ -29,7 +29,7 @@ ModelShape stages(int layers, int micro_batches, int pp) {
 Plan model_plan(const Schedule& schedule, const ModelShape& model, int degree) {
   ModelDecision decision;
   decision.degree_forward = decision.degree_backward = schedule.degrees == DegreePolicy::one ? 1 : degree;
-  decision.backwards.assign(static_cast<size_t>(decided_layers(model)), {decision.degree_forward, 0, 0, {}});
+  decision.backwards.assign(decided_layers(model), {decision.degree_forward, 0, 0, {}});
   return build_model_plan(schedule, model, decision);
 }
 

@@ -26,7 +26,7 @@ Plan changed(const Plan& plan, const std::function<void(Structure&)>& change) {
     return std::tuple(t.kind, t.phase, t.again, t.micro_batch, t.layer, t.chunk, t.chunks, t.slice);
   };
   std::map<decltype(description(Task())), Work> works;
-  for (const Task& task : plan.tasks()) works[description(task)] = plan.works.at(static_cast<size_t>(task.id));
+  for (const Task& task : plan.tasks()) works[description(task)] = plan.works.at(task.id);
   result.works.clear();
   for (size_t i = 0; i < structure.tasks.size(); ++i) {
     const auto known = works.find(description(structure.tasks[i]));
@@ -43,7 +43,7 @@ Task& task_of(Structure& s, Phase phase, TaskKind kind, int chunk) {
 }
 
 void drop(Structure& s, int id) {
-  const std::vector<int> before = s.tasks[static_cast<size_t>(id)].after;
+  const std::vector<int> before = s.tasks[id].after;
   s.tasks.erase(s.tasks.begin() + id);
   const auto moved = [id](int other) { return other > id ? other - 1 : other; };
   for (Task& task : s.tasks) {
@@ -58,9 +58,9 @@ void drop(Structure& s, int id) {
 }
 
 void move_to_lane(Structure& s, Task& task, int lane) {
-  std::erase(s.lanes[static_cast<size_t>(task.lane)].queue, task.id);
+  std::erase(s.lanes[task.lane].queue, task.id);
   task.lane = lane;
-  auto& queue = s.lanes[static_cast<size_t>(lane)].queue;
+  auto& queue = s.lanes[lane].queue;
   queue.insert(std::ranges::upper_bound(queue, task.id), task.id);
 }
 

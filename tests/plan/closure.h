@@ -13,8 +13,7 @@ inline Closure closure_of(const Plan& plan) {
   std::vector<std::vector<int>> edges;
   for (const Task& task : plan.tasks()) edges.push_back(task.after);
   for (const Lane& lane : plan.structure->lanes)
-    for (size_t i = 1; i < lane.queue.size(); ++i)
-      edges[static_cast<size_t>(lane.queue[i])].push_back(lane.queue[i - 1]);
+    for (size_t i = 1; i < lane.queue.size(); ++i) edges[lane.queue[i]].push_back(lane.queue[i - 1]);
   Closure before(edges.size(), std::vector<bool>(edges.size()));
   for (size_t i = 0; i < edges.size(); ++i)
     for (const int p : edges[i]) {

@@ -69,7 +69,7 @@ ModelShape three_layers(int pp = 1) {
 
 ModelDecision plain(const ModelShape& model) {
   ModelDecision decision;
-  decision.backwards.resize(static_cast<size_t>(decided_layers(model)));
+  decision.backwards.resize(decided_layers(model));
   return decision;
 }
 
@@ -181,8 +181,7 @@ TEST(DenseLayers, BreakRulesOfTheirOwn) {
   others.dense.is[0] = false;
   EXPECT_NE(complaint(others), "no complaint");
   const Plan unread = changed(good, [&](Structure& s) {
-    std::erase_if(s.tasks[static_cast<size_t>(first_ffn(s, kBackward))].reads,
-                  [](const Access& a) { return a.phase == kForward; });
+    std::erase_if(s.tasks[first_ffn(s, kBackward)].reads, [](const Access& a) { return a.phase == kForward; });
   });
   EXPECT_NE(complaint(unread).find("does not read the input of its forward"), std::string::npos) << complaint(unread);
   EXPECT_NE(good.hash(), others.hash());

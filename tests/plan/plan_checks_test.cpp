@@ -80,7 +80,7 @@ TEST(PlanChecks, CollectiveOnALaneThatDoesNotOwnItsNetwork) {
 
 TEST(PlanChecks, CollectiveOverOneRank) {
   Plan plan = good_plan();
-  plan.groups[static_cast<size_t>(GroupKind::esp)] = {GroupKind::esp, 1, Network::none};
+  plan.groups[GroupKind::esp] = {GroupKind::esp, 1, Network::none};
   Structure s = *plan.structure;
   expect_named(plan, task_of(s, kForward, TaskKind::allgather, 0).name(), "is a collective over one rank");
 }
@@ -98,8 +98,7 @@ TEST(PlanChecks, TwoLanesThatOwnOneNetwork) {
   const Plan bad = changed(good_plan(), [](Structure& s) { s.lanes[2].owns_inter = true; });
   const std::string text = complaint(bad);
   EXPECT_NE(text.find("lanes inter and intra of stage 0 both own the inter network"), std::string::npos) << text;
-  EXPECT_NE(text.find(bad.tasks()[static_cast<size_t>(bad.structure->lanes[2].queue[0])].name()), std::string::npos)
-      << text;
+  EXPECT_NE(text.find(bad.tasks()[bad.structure->lanes[2].queue[0]].name()), std::string::npos) << text;
   const Plan other_stage = changed(good_plan(), [](Structure& s) {
     s.lanes.push_back({LaneKind::inter, 1, true, true, {}});
   });

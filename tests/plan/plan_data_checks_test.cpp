@@ -17,7 +17,7 @@ using namespace broken_plan;
 std::array<std::string, 2> gradient_names(const Plan& plan) {
   std::array<std::string, 2> names;
   for (const Task& task : plan.tasks())
-    if (task.kind == TaskKind::gradient) names.at(static_cast<size_t>(task.slice)) = task.name();
+    if (task.kind == TaskKind::gradient) names.at(task.slice) = task.name();
   return names;
 }
 
@@ -31,7 +31,7 @@ std::vector<int> gradient_ids(const Structure& s) {
 TEST(PlanChecks, GradientSliceSentTwice) {
   std::string second;
   const Plan bad = changed(good_plan(), [&](Structure& s) {
-    Task& task = s.tasks[static_cast<size_t>(gradient_ids(s).at(1))];
+    Task& task = s.tasks[gradient_ids(s).at(1)];
     task.slice = 0;
     second = task.name();
   });
@@ -89,7 +89,7 @@ TEST(PlanChecks, WaitingGradientBeforeTheBackwardBegins) {
   shape.parallel.edp = 2;
   const Plan good = build_plan(find_schedule("fsmoe"), shape, {2, 3, 1000});
   const Plan bad = changed(good, [&](Structure& s) {
-    Task& task = s.tasks[static_cast<size_t>(gradient_ids(s).at(0))];
+    Task& task = s.tasks[gradient_ids(s).at(0)];
     task.after.clear();
     first = task.name();
   });
@@ -217,12 +217,12 @@ std::set<int> ordered_before(const Structure& s, int last, std::pair<int, int> c
   std::set<int> seen;
   std::vector<int> open{last};
   while (!open.empty()) {
-    const Task& task = s.tasks[static_cast<size_t>(open.back())];
+    const Task& task = s.tasks[open.back()];
     open.pop_back();
     std::vector<int> next;
     for (const int p : task.after)
       if (std::pair(task.id, p) != cut) next.push_back(p);
-    const auto& queue = s.lanes[static_cast<size_t>(task.lane)].queue;
+    const auto& queue = s.lanes[task.lane].queue;
     const auto place = std::ranges::find(queue, task.id);
     if (place != queue.begin()) next.push_back(*std::prev(place));
     for (const int p : next)
@@ -242,11 +242,9 @@ TEST(PlanChecks, EveryDependencyThatMattersIsMissed) {
       const Plan plan = good_plan(schedule.name, with_split(schedule, degree, other, 1000));
       for (const Task& task : plan.tasks())
         for (const int p : task.after) {
-          const Plan cut =
-              changed(plan, [&](Structure& s) { std::erase(s.tasks[static_cast<size_t>(task.id)].after, p); });
+          const Plan cut = changed(plan, [&](Structure& s) { std::erase(s.tasks[task.id].after, p); });
           // That gradients wait for the end of the backward is a schedule's choice, no rule of plans.
-          const bool chosen =
-              task.kind == TaskKind::gradient && plan.tasks()[static_cast<size_t>(p)].phase == task.phase;
+          const bool chosen = task.kind == TaskKind::gradient && plan.tasks()[p].phase == task.phase;
           if (chosen || ordered_before(*plan.structure, task.id, {task.id, p}).contains(p)) {
             EXPECT_EQ(complaint(cut), "no complaint") << schedule.name << ": " << task.name() << " after " << p;
             ++implied;

@@ -118,7 +118,7 @@ TEST(PlanChecks, ForwardThatRunsAgainInPart) {
   std::string named;
   const Plan part = changed(again_plan(), [&](Structure& s) {
     drop(s, again(s, TaskKind::mp_allgather).id);
-    named = s.tasks[static_cast<size_t>(again(s, TaskKind::attention).id)].name();
+    named = s.tasks[again(s, TaskKind::attention).id].name();
   });
   expect_named(part, named, "runs again, but not all that its forward ran");
   const Plan backward = changed(again_plan(), [&](Structure& s) {

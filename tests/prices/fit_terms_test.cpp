@@ -43,14 +43,14 @@ TEST(FitTerms, FindTheRowThatMadeTheTimes) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     Draw draw(seed);
     const TermValues truth = random_row(draw);
-    std::vector<cost::TermSample> samples;
+    std::vector<TermSample> samples;
     for (int i = 0; i < 40; ++i) {
       const TermValues terms = random_terms(draw);
       samples.push_back({terms, dot(truth, terms)});
     }
     TaskRow row;
-    cost::fit_terms(samples, "a row", row);
-    for (const cost::TermSample& sample : samples)
+    fit_terms(samples, "a row", row);
+    for (const TermSample& sample : samples)
       ASSERT_NEAR(dot(row.s_per, sample.terms) / sample.seconds, 1, 1e-6) << seed;
     EXPECT_LT(row.held_out_error.value(), 1e-6) << seed;
     EXPECT_EQ(row.verdict.weak, std::nullopt) << seed;
@@ -63,14 +63,14 @@ TEST(FitTerms, AFewOddSamplesDecideNothing) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     Draw draw(seed);
     const TermValues truth = random_row(draw);
-    std::vector<cost::TermSample> samples;
+    std::vector<TermSample> samples;
     for (int i = 0; i < 60; ++i) {
       const TermValues terms = random_terms(draw);
       const double noise = i % 10 == 0 ? 5 + 20 * draw.uniform() : 1 + 0.04 * (draw.uniform() - 0.5);
       samples.push_back({terms, noise * dot(truth, terms)});
     }
     TaskRow row;
-    cost::fit_terms(samples, "a row", row);
+    fit_terms(samples, "a row", row);
     for (int i = 0; i < 20; ++i) {
       const TermValues terms = random_terms(draw);
       errors.push_back(std::abs(dot(row.s_per, terms) / dot(truth, terms) - 1));
@@ -82,26 +82,26 @@ TEST(FitTerms, AFewOddSamplesDecideNothing) {
 }
 
 TEST(FitTerms, ShortTasksWeighAsLongOnesDo) {
-  std::vector<cost::TermSample> samples;
+  std::vector<TermSample> samples;
   for (double flop = 1e6; flop < 1e12; flop *= 2) samples.push_back({{1, flop}, 1e-5 + flop * 1e-11});
-  for (cost::TermSample& sample : samples) sample.seconds *= sample.terms[1] > 1e10 ? 1.05 : 1;  // long ones a bit off
+  for (TermSample& sample : samples) sample.seconds *= sample.terms[1] > 1e10 ? 1.05 : 1;  // long ones a bit off
   TaskRow row;
-  cost::fit_terms(samples, "a row", row);
+  fit_terms(samples, "a row", row);
   EXPECT_NEAR(row.s_per[0], 1e-5, 0.1e-5);  // absolute errors would put it at 0 or far above
 }
 
 TEST(FitTerms, SayHowTheyDid) {
   TaskRow row;
-  cost::fit_terms({{{1, 2e6}, 1e-3}, {{1, 4e6}, 2e-3}}, "a row", row);
+  fit_terms({{{1, 2e6}, 1e-3}, {{1, 4e6}, 2e-3}}, "a row", row);
   EXPECT_EQ(row.verdict.weak, "2 samples, too few to judge it");
   EXPECT_FALSE(row.held_out_error);
   EXPECT_EQ(row.least, (TermValues{1, 2e6}));
   EXPECT_EQ(row.most, (TermValues{1, 4e6}));
-  cost::fit_terms({{{1, 1e6}, 1e-3}, {{1, 2e6}, 9e-3}, {{1, 3e6}, 2e-3}, {{1, 4e6}, 8e-3}}, "a row", row);
+  fit_terms({{{1, 1e6}, 1e-3}, {{1, 2e6}, 9e-3}, {{1, 3e6}, 2e-3}, {{1, 4e6}, 8e-3}}, "a row", row);
   EXPECT_TRUE(row.verdict.weak.value().starts_with("held-out error"));
-  EXPECT_THROW(cost::fit_terms({}, "a row", row), BadInput);
-  EXPECT_THROW(cost::fit_terms({{{1}, 0}}, "a row", row), BadInput);
-  EXPECT_THROW(cost::fit_terms({{{1}, std::nan("")}}, "a row", row), BadInput);
+  EXPECT_THROW(fit_terms({}, "a row", row), BadInput);
+  EXPECT_THROW(fit_terms({{{1}, 0}}, "a row", row), BadInput);
+  EXPECT_THROW(fit_terms({{{1}, std::nan("")}}, "a row", row), BadInput);
 }
 
 TEST(FitTerms, ProfilesOfThemThatAreWrongAreRefusedByLine) {

@@ -7,7 +7,7 @@
 #include "moe/prices/pricer.h"
 #include "tests/base/scratch.h"
 
-namespace moe::cost {
+namespace moe {
 namespace {
 
 // A wave of 10 tiles of 128 x 128 x k takes k 2 128^2 10 / 5e11 = k 6.5536e-7 s and 1 us; memory moves 5e11 B/s.
@@ -29,7 +29,7 @@ GpuModel round_gpu() {
 constexpr double kWave = 6.5536e-7, kMemory = 5e11;
 
 // 1000 tokens of 256 numbers on one rank; 4 heads of 64, 2 of them of keys; 4 experts of 512, k 2.
-LayerCase small_case(ParallelShape parallel = {.nodes = 1, .ranks_per_node = 1}) {
+LayerCase one_gpu_case(ParallelShape parallel = {.nodes = 1, .ranks_per_node = 1}) {
   const LayerShape layer{.batch = 1,
                          .seq = 1000,
                          .model_dim = 256,
@@ -48,7 +48,7 @@ LayerCase small_case(ParallelShape parallel = {.nodes = 1, .ranks_per_node = 1})
 
 TEST(GpuPrices, GemmsTakeWholeWavesOfTiles) {
   const GpuModel gpu = round_gpu();
-  const LayerCase shape = small_case();
+  const LayerCase shape = one_gpu_case();
   const GpuPrices prices(gpu, shape);
   // 2 x 5 tiles are one wave, 3 x 5 are two, however little the last tiles have.
   EXPECT_NEAR(prices.gemm_seconds({.m = 256, .n = 640, .k = 1000}), 1000 * kWave + 1e-6, 1e-12);
@@ -60,7 +60,7 @@ TEST(GpuPrices, GemmsTakeWholeWavesOfTiles) {
 
 TEST(GpuPrices, NoGemmIsFasterThanItsMemory) {
   const GpuModel gpu = round_gpu();
-  const LayerCase shape = small_case();
+  const LayerCase shape = one_gpu_case();
   const GpuPrices prices(gpu, shape);
   // One tile: two vectors and a matrix of 2 B each, k = 1; the sums of gradients are 8 B.
   const double wide = 128 * 1e4;
@@ -71,7 +71,7 @@ TEST(GpuPrices, NoGemmIsFasterThanItsMemory) {
 
 TEST(GpuPrices, AttentionsRateIsThatOfTheNearestWidthAtItsLength) {
   const GpuModel gpu = round_gpu();
-  const LayerCase shape = small_case();
+  const LayerCase shape = one_gpu_case();
   const GpuPrices prices(gpu, shape);
   EXPECT_EQ(prices.attention_rate(64, Phase::forward, 2000), 2e11);  // between two lengths
   EXPECT_EQ(prices.attention_rate(64, Phase::forward, 10), 1e11);    // before the first and behind the last
@@ -88,7 +88,7 @@ TEST(GpuPrices, AttentionsRateIsThatOfTheNearestWidthAtItsLength) {
 // scores; two norms (2 numbers a token and column), two residual sums (3), rotations of 4 + 2 heads (2).
 TEST(GpuPrices, AttentionHasItsProjectionsItsKernelAndWhatPassesOverMemory) {
   const GpuModel gpu = round_gpu();
-  const LayerCase shape = small_case();
+  const LayerCase shape = one_gpu_case();
   const GpuPrices prices(gpu, shape);
   const auto seconds = [&](Phase phase) { return prices.curve(TaskKind::attention, phase, {})->seconds(0); };
   const double wave = 256 * kWave + 1e-6, scores = 4.0 * 1000 * 1000 * 256 / 2;
@@ -107,7 +107,7 @@ TEST(GpuPrices, AttentionHasItsProjectionsItsKernelAndWhatPassesOverMemory) {
 // of 4 rotary parts and the key (2), keys put together (2).
 TEST(GpuPrices, LatentAttentionIsPricedByItsProjectionsAndBothWidthsOfItsHeads) {
   const GpuModel gpu = round_gpu();
-  LayerShape layer = small_case().layer;
+  LayerShape layer = one_gpu_case().layer;
   layer.kv_heads = layer.head_dim = 0;
   layer.q_lora_rank = 128;
   layer.kv_lora_rank = 96;
@@ -125,7 +125,7 @@ TEST(GpuPrices, LatentAttentionIsPricedByItsProjectionsAndBothWidthsOfItsHeads) 
 
 TEST(GpuPrices, AttentionWithoutAMaskHasAllScores) {
   const GpuModel gpu = round_gpu();
-  LayerCase shape = small_case();
+  LayerCase shape = one_gpu_case();
   const double causal = GpuPrices(gpu, shape).curve(TaskKind::attention, Phase::forward, {})->seconds(0);
   shape.layer.causal = false;
   const double whole = GpuPrices(gpu, shape).curve(TaskKind::attention, Phase::forward, {})->seconds(0);
@@ -136,7 +136,7 @@ TEST(GpuPrices, AttentionWithoutAMaskHasAllScores) {
 // (500, 512) x (512, 256), 4 x 2; three numbers of 512 a row.
 TEST(GpuPrices, ExpertsAreGroupedProductsByTheirRows) {
   const GpuModel gpu = round_gpu();
-  const LayerCase shape = small_case();
+  const LayerCase shape = one_gpu_case();
   const GpuPrices prices(gpu, shape);
   const Work work = whole_work(TaskKind::expert, Phase::forward, shape, Flow::sharded);
   const PriceCurve forward = *prices.curve(TaskKind::expert, Phase::forward, work);
@@ -153,7 +153,7 @@ TEST(GpuPrices, ExpertsAreGroupedProductsByTheirRows) {
 
 TEST(GpuPrices, GatesOrdersAndTheHeadAreCounted) {
   const GpuModel gpu = round_gpu();
-  const LayerCase shape = small_case();
+  const LayerCase shape = one_gpu_case();
   const GpuPrices prices(gpu, shape);
   const Work gate = whole_work(TaskKind::gate, Phase::forward, shape, Flow::sharded);
   EXPECT_NEAR(prices.curve(TaskKind::gate, Phase::forward, gate)->seconds(0),
@@ -172,7 +172,7 @@ TEST(GpuPrices, AreOf16BitsAlone) {
   Profile profile;
   profile.name = profile.source = "p";
   profile.gpu = round_gpu();
-  LayerCase shape = small_case();
+  LayerCase shape = one_gpu_case();
   const LayerPricer pricer(profile, shape);
   EXPECT_GT(pricer.dense_seconds(TaskKind::attention, Phase::forward), 0);
   EXPECT_EQ(pricer.notes().size(), 1u);
@@ -185,7 +185,7 @@ TEST(GpuPrices, HalvesOfABackwardTakeAsLongAsTheWhole) {
   Profile profile;
   profile.name = profile.source = "p";
   profile.gpu = round_gpu();
-  const LayerPricer pricer(profile, small_case());
+  const LayerPricer pricer(profile, one_gpu_case());
   using enum TaskKind;
   for (const double rows : {2000.0, 1000.0, 300.0, 20.0})
     EXPECT_NEAR(
@@ -201,7 +201,7 @@ TEST(GpuPrices, ScoresThatAreComputedAgainAreInTheKernel) {
   Profile profile;
   profile.name = profile.source = "p";
   profile.gpu = round_gpu();
-  LayerCase shape = small_case();
+  LayerCase shape = one_gpu_case();
   const double kept = LayerPricer(profile, shape).dense_seconds(TaskKind::attention, Phase::backward);
   shape.parallel.recompute = Recompute::selective;
   EXPECT_EQ(LayerPricer(profile, shape).dense_seconds(TaskKind::attention, Phase::backward), kept);
@@ -226,4 +226,4 @@ TEST(GpuPrices, AreReadAsTheyAreWritten) {
 }
 
 }  // namespace
-}  // namespace moe::cost
+}  // namespace moe

@@ -1,4 +1,4 @@
-#include "moe/prices/nnls.h"
+#include "moe/prices/detail/nnls.h"
 
 #include <Eigen/QR>
 #include <algorithm>
@@ -51,7 +51,7 @@ double least_over_sets(const LeastSquares& drawn) {
 TEST(Nnls, IsAsGoodAsTheBestOfAllActiveSets) {
   for (uint64_t seed = 1; seed <= 2000; ++seed) {
     const LeastSquares drawn = drawn_squares(seed);
-    const Eigen::VectorXd x = cost::nnls(drawn.a, drawn.b);
+    const Eigen::VectorXd x = nnls(drawn.a, drawn.b);
     ASSERT_EQ(x.size(), drawn.a.cols());
     EXPECT_GE(x.minCoeff(), 0) << seed;
     EXPECT_NEAR(drawn.residual(x), least_over_sets(drawn), 1e-9) << seed;
@@ -62,10 +62,10 @@ TEST(Nnls, DoesNotDependOnTheUnitsOfColumns) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     const LeastSquares drawn = drawn_squares(seed);
     if (drawn.a.rows() < drawn.a.cols() || seed % 3 == 0) continue;  // more than one answer
-    const Eigen::VectorXd x = cost::nnls(drawn.a, drawn.b);
+    const Eigen::VectorXd x = nnls(drawn.a, drawn.b);
     Eigen::VectorXd units(x.size());
     for (Eigen::Index j = 0; j < x.size(); ++j) units(j) = std::pow(1e6, static_cast<double>(j % 3 - 1));
-    const Eigen::VectorXd scaled = cost::nnls(drawn.a * units.asDiagonal(), drawn.b);
+    const Eigen::VectorXd scaled = nnls(drawn.a * units.asDiagonal(), drawn.b);
     for (Eigen::Index j = 0; j < x.size(); ++j) EXPECT_NEAR(scaled(j) * units(j), x(j), 1e-9) << seed;
   }
 }
@@ -73,14 +73,14 @@ TEST(Nnls, DoesNotDependOnTheUnitsOfColumns) {
 TEST(Nnls, FindsWhatIsNowhereNegativeExactly) {
   Eigen::MatrixXd a(3, 2);
   a << 1, 1, 1, 2, 1, 3;
-  const Eigen::VectorXd x = cost::nnls(a, a * Eigen::Vector2d(4, 0.5));
+  const Eigen::VectorXd x = nnls(a, a * Eigen::Vector2d(4, 0.5));
   EXPECT_NEAR(x(0), 4, 1e-13);
   EXPECT_NEAR(x(1), 0.5, 1e-13);
-  EXPECT_EQ(cost::nnls(a, -Eigen::Vector3d::Ones()), Eigen::Vector2d::Zero());
+  EXPECT_EQ(nnls(a, -Eigen::Vector3d::Ones()), Eigen::Vector2d::Zero());
 }
 
 TEST(Nnls, RefusesARightSideOfAnotherLength) {
-  EXPECT_EQ(error_of<BadInput>([] { cost::nnls(Eigen::MatrixXd::Ones(3, 2), Eigen::VectorXd::Ones(2)); }),
+  EXPECT_EQ(error_of<BadInput>([] { nnls(Eigen::MatrixXd::Ones(3, 2), Eigen::VectorXd::Ones(2)); }),
             "nnls: found 3 rows and 2 values, expected as many");
 }
 

@@ -40,7 +40,7 @@ TEST(PriceCurves, MeasuredCurvesGoOnWithTheirOutermostPieces) {
 TEST(PriceCurves, PartsOfACurveTakeAtLeastTheirCheapestRate) {
   CommRow row;
   row.points = {{100, 2.0}, {200, 2.5}, {400, 8.0}};
-  const cost::PriceCurve curve = cost::price_curve(row);
+  const PriceCurve curve = price_curve(row);
   EXPECT_DOUBLE_EQ(curve.in_parts(800, 800, 0.5).all, 4 * 3.0) << "parts of 200";
   EXPECT_DOUBLE_EQ(curve.in_parts(800, 100, 0.5).all, 8 * 2.5) << "parts of 100";
   EXPECT_DOUBLE_EQ(curve.in_parts(800, 150, 0.5).all, 800 / 150.0 * 2.75);

@@ -42,7 +42,7 @@ bool has_row(const Profile& profile, Op op, const Group& group) {
 // alpha + beta of the work that the plan states: bytes over the group's row, FLOPs and GEMMs over gemm's.
 double expected_seconds(const Profile& profile, const Plan& plan, const Work& work) {
   double seconds = profile.task_overhead_s;
-  const Group& group = plan.groups[static_cast<size_t>(work.group)];
+  const Group& group = plan.groups[work.group];
   const bool fused = work.group == GroupKind::ep_esp;  // as the EP AlltoAll, where it has one
   const Group& priced = fused && plan.groups[1].size > 1 ? plan.groups[1] : group;
   if (work.op == Op::allreduce && group.network == Network::intra && !has_row(profile, Op::allreduce, group)) {
@@ -71,15 +71,14 @@ TEST(Pricer, PricesTheWorkThatPlansState) {
       const std::vector<double> seconds = price(pricer, plan);
       ASSERT_EQ(seconds.size(), plan.works.size());
       for (const Task& task : plan.tasks()) {
-        const size_t c = static_cast<size_t>(task.id);
-        double expected = expected_seconds(layer.profile, plan, plan.works[c]);
+        double expected = expected_seconds(layer.profile, plan, plan.works[task.id]);
         if (task.kind == TaskKind::exchange)  // a phase costs its share of one AlltoAll, alpha included
           expected = layer.profile.task_overhead_s +
                      (expected_seconds(layer.profile, plan,
                                        whole_work(task.kind, task.phase, plan.shape, plan.structure->flow)) -
                       layer.profile.task_overhead_s) /
                          task.chunks;
-        ASSERT_NEAR(seconds[c], expected, 1e-12 * expected)
+        ASSERT_NEAR(seconds[task.id], expected, 1e-12 * expected)
             << task.name() << ", " << schedule.name << ", " << layer.text;
         worst = std::max(worst, expected);
       }

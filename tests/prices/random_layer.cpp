@@ -75,7 +75,7 @@ void add_comm(Draws& draws, RandomLayer& layer, bool measured) {
   const Groups groups = groups_of(layer.shape.parallel);
   const MoeVolumes volumes = moe_volumes(layer.shape, capacity_exact(layer.shape));
   const auto add = [&](Op op, GroupKind kind, double volume) {
-    const Group& group = groups[static_cast<size_t>(kind)];
+    const Group& group = groups[kind];
     if (group.size == 1) return;
     for (const CommRow& row : layer.profile.comm)
       if (row.op == op && row.network == group.network && row.ranks == group.size) return;
@@ -90,9 +90,8 @@ void add_comm(Draws& draws, RandomLayer& layer, bool measured) {
   // What other flows than FSMoE's need; inside a node an AllReduce is derived.
   add(Op::allreduce, GroupKind::edp, mp_bytes(layer.shape));
   for (const GroupKind kind : {GroupKind::mp, GroupKind::esp})
-    if (groups[static_cast<size_t>(kind)].network == Network::inter) add(Op::allreduce, kind, mp_bytes(layer.shape));
-  if (groups[static_cast<size_t>(GroupKind::ep)].size == 1)
-    add(Op::alltoall, GroupKind::ep_esp, volumes.gathered_bytes);
+    if (groups[kind].network == Network::inter) add(Op::allreduce, kind, mp_bytes(layer.shape));
+  if (groups[GroupKind::ep].size == 1) add(Op::alltoall, GroupKind::ep_esp, volumes.gathered_bytes);
 }
 
 }  // namespace

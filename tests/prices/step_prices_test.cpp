@@ -44,18 +44,17 @@ TEST(StepPrices, SumsOverTheStageAreThoseInsideNodesAndBetweenThem) {
   const LayerCase shape = four_nodes();
   const Profile whole = profile_of({row_of(Op::allreduce, Network::inter, 8, 1e-4, 1e-9)});
   const LayerPricer by_row(whole, shape);
-  EXPECT_DOUBLE_EQ(cost::step_seconds(by_row, TaskKind::stage_gradient, sum_of(GroupKind::stage, 1e6)), 1e-4 + 1e-3);
+  EXPECT_DOUBLE_EQ(step_seconds(by_row, TaskKind::stage_gradient, sum_of(GroupKind::stage, 1e6)), 1e-4 + 1e-3);
   EXPECT_TRUE(by_row.notes().empty());
   const Profile parts = profile_of({row_of(Op::allreduce, Network::inter, 4, 2e-4, 2e-9),
                                     row_of(Op::reducescatter, Network::intra, 2, 3e-5, 1e-10),
                                     row_of(Op::allgather, Network::intra, 2, 4e-5, 2e-10)});
   const LayerPricer derived(parts, shape);
   const double inter_s = 2e-4 + 2e-3, intra_s = 3e-5 + 1e-4 + 4e-5 + 2e-4;
-  EXPECT_DOUBLE_EQ(cost::step_seconds(derived, TaskKind::stage_gradient, sum_of(GroupKind::stage, 1e6)),
-                   inter_s + intra_s);
+  EXPECT_DOUBLE_EQ(step_seconds(derived, TaskKind::stage_gradient, sum_of(GroupKind::stage, 1e6)), inter_s + intra_s);
   EXPECT_TRUE(noted(derived, "derived: allreduce over a stage = over mp, then over dp"));
   EXPECT_TRUE(noted(derived, "derived: intra allreduce = reducescatter + allgather"));
-  EXPECT_DOUBLE_EQ(cost::step_seconds(derived, TaskKind::expert_gradient, sum_of(GroupKind::edp, 1e6)), inter_s);
+  EXPECT_DOUBLE_EQ(step_seconds(derived, TaskKind::expert_gradient, sum_of(GroupKind::edp, 1e6)), inter_s);
   EXPECT_TRUE(noted(derived, "derived: allreduce over edp = over dp"));
 }
 
@@ -68,7 +67,7 @@ TEST(StepPrices, LayersAndStepsHaveOnePrice) {
   const LayerPricer pricer(profile, shape);
   for (const auto& [bytes, scatter_s] : {std::pair{1e4, 9e-4}, {1.5e6, 4.5e-3}, {3e6, 12e-3}}) {
     const double expected = scatter_s + 1e-4 + bytes * 1e-9;
-    EXPECT_DOUBLE_EQ(cost::step_seconds(pricer, TaskKind::expert_gradient, sum_of(GroupKind::edp, bytes)), expected);
+    EXPECT_DOUBLE_EQ(step_seconds(pricer, TaskKind::expert_gradient, sum_of(GroupKind::edp, bytes)), expected);
     EXPECT_DOUBLE_EQ(pricer.gradient_seconds(static_cast<int64_t>(bytes), TaskKind::expert_gradient), expected);
     EXPECT_DOUBLE_EQ(pricer.gradient_seconds(static_cast<int64_t>(bytes)), expected);
   }
@@ -82,12 +81,12 @@ TEST(StepPrices, WithoutRowsNothingIsRefused) {
   for (const auto& [kind, group] : {std::pair{TaskKind::stage_gradient, GroupKind::stage},
                                     {TaskKind::expert_gradient, GroupKind::edp},
                                     {TaskKind::norm, GroupKind::world}}) {
-    EXPECT_EQ(cost::step_seconds(pricer, kind, sum_of(group, 8)), 0);
+    EXPECT_EQ(step_seconds(pricer, kind, sum_of(group, 8)), 0);
     EXPECT_TRUE(noted(pricer, fmt::format("not priced: {}, ", name_of(kind))));
   }
-  EXPECT_EQ(cost::step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, 1e6, 0, 0}), 0);
+  EXPECT_EQ(step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, 1e6, 0, 0}), 0);
   EXPECT_TRUE(noted(pricer, "not priced: optimizer, "));
-  EXPECT_EQ(cost::step_seconds(pricer, TaskKind::optimizer, {}), 0) << "weights that stay";
+  EXPECT_EQ(step_seconds(pricer, TaskKind::optimizer, {}), 0) << "weights that stay";
 }
 
 TEST(StepPrices, EndsOfAPipelineExchangeATiedEmbedding) {
@@ -97,8 +96,8 @@ TEST(StepPrices, EndsOfAPipelineExchangeATiedEmbedding) {
   const Work work{Op::sendrecv, GroupKind::pp, 1e6, 0, 0};
   const Profile rows = profile_of({row_of(Op::sendrecv, Network::inter, 2, 3e-5, 4e-9)}), none = profile_of({});
   const LayerPricer pricer(rows, shape), without(none, shape);
-  EXPECT_DOUBLE_EQ(cost::step_seconds(pricer, TaskKind::tied_gradient, work), 3e-5 + 4e-3);
-  EXPECT_EQ(cost::step_seconds(without, TaskKind::tied_gradient, work), 0);
+  EXPECT_DOUBLE_EQ(step_seconds(pricer, TaskKind::tied_gradient, work), 3e-5 + 4e-3);
+  EXPECT_EQ(step_seconds(without, TaskKind::tied_gradient, work), 0);
   EXPECT_TRUE(noted(without, "not priced: tied_gradient, "));
 }
 
@@ -120,14 +119,14 @@ TEST(StepPrices, OptimizersCopyUnlessTheyWereMeasured) {
   copy.beta_s_per_byte = 1e-12;
   profile.compute.push_back(copy);
   const Work work{Op::copy, GroupKind::none, 1e6, 0, 0};
-  EXPECT_DOUBLE_EQ(cost::step_seconds(LayerPricer(profile, shape), TaskKind::optimizer, work), 2e-6);
+  EXPECT_DOUBLE_EQ(step_seconds(LayerPricer(profile, shape), TaskKind::optimizer, work), 2e-6);
   TaskRow& row = profile.tasks.emplace_back();
   row.name = "optimizer";
   row.phase = Phase::step;
   row.dtype = shape.layer.dtype;
-  row.s_per[static_cast<size_t>(Term::call)] = 5e-6;
-  row.s_per[static_cast<size_t>(Term::weight_byte)] = 3e-12;
-  EXPECT_DOUBLE_EQ(cost::step_seconds(LayerPricer(profile, shape), TaskKind::optimizer, work), 8e-6);
+  row.s_per[Term::call] = 5e-6;
+  row.s_per[Term::weight_byte] = 3e-12;
+  EXPECT_DOUBLE_EQ(step_seconds(LayerPricer(profile, shape), TaskKind::optimizer, work), 8e-6);
 }
 
 // What runs has so many elements: tests/stack and tests/model compare them with the layers' own.

@@ -53,7 +53,7 @@ TEST(TaskRows, PriceTheTermsOfAChunksShare) {
                                         static_cast<double>(plan.rows);
         const TaskRow& row = row_of(layer.profile, task_row_name(task.kind, plan.shape), task.phase);
         const double expected = layer.profile.task_overhead_s + dot(row.s_per, terms.of_share(share));
-        ASSERT_NEAR(seconds[static_cast<size_t>(task.id)], expected, 1e-9 * expected)
+        ASSERT_NEAR(seconds[task.id], expected, 1e-9 * expected)
             << task.name() << ", " << schedule.name << ", " << layer.text;
         ++computations;
       }
@@ -92,10 +92,10 @@ TEST(TaskRows, ASharedExpertTakesTheExpertsRowWhereItHasNone) {
   };
   const auto add = [&](const std::string& name, double s_per_byte) {
     TaskRow row{.name = name, .dtype = layer.shape.layer.dtype};
-    row.s_per[static_cast<size_t>(Term::hidden_byte)] = s_per_byte;
+    row.s_per[Term::hidden_byte] = s_per_byte;
     layer.profile.tasks.push_back(row);
   };
-  const double bytes = terms[static_cast<size_t>(Term::hidden_byte)], width = 64.0 / layer.shape.parallel.mp;
+  const double bytes = terms[Term::hidden_byte], width = 64.0 / layer.shape.parallel.mp;
   EXPECT_EQ(bytes, 4 * static_cast<double>(layer.shape.layer.batch * layer.shape.layer.seq) * width);
   const ComputeRow gemm = layer.profile.compute.front();
   const int gemms = gemms_of(layer.shape.layer.ffn);

@@ -62,7 +62,7 @@ DenseLayers dense_of(uint64_t seed, const ModelShape& model) {
   Draws draws(seed, 301);
   DenseLayers dense{model.shape.parallel.mp * (8 << draws.below(6)), {}};
   for (int layer = 0; layer < model.layers; ++layer) dense.is.push_back(draws.below(2) == 0);
-  dense.is[static_cast<size_t>(draws.below(model.layers))] = false;
+  dense.is[draws.below(model.layers)] = false;
   return dense.first(model.layers);
 }
 
@@ -122,7 +122,7 @@ ModelDecision any_model_decision(const Schedule& schedule, const ModelShape& mod
   if (schedule.degrees != DegreePolicy::one) decision.degree_forward = decision.degree_backward = degree();
   const LayerCases cases(model.shape, model.dense);
   const int64_t element = bytes_of(model.shape.layer.dtype);
-  const bool sends = groups_of(model.shape.parallel)[static_cast<size_t>(GroupKind::dp)].size > 1;
+  const bool sends = groups_of(model.shape.parallel)[GroupKind::dp].size > 1;
   decision.micro_op_bytes = std::max<int64_t>(8, gradient_bytes(model.shape) / (1 + draws.below(5)));
   int64_t waiting = sends && model.shape.parallel.pp == 1 ? model.head_gradient_bytes : 0, waiting_pieces = 0;
   for (size_t place = 0; place < static_cast<size_t>(decided_layers(model)); ++place) {

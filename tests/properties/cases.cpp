@@ -50,7 +50,7 @@ random_layer::RandomLayer full_layer(uint64_t seed, bool measured) {
   copy.alpha_s = seconds(0, 1e-7, 3);
   copy.beta_s_per_byte = seconds(1, 1e-5, 4) / bytes;
   layer.profile.compute.push_back(copy);
-  const Group edp = groups_of(layer.shape.parallel)[static_cast<size_t>(GroupKind::edp)];
+  const Group edp = groups_of(layer.shape.parallel)[GroupKind::edp];
   const bool known = std::ranges::any_of(layer.profile.comm, [&](const CommRow& row) {
     return row.op == Op::allreduce && row.network == edp.network && row.ranks == edp.size;
   });

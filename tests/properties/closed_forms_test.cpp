@@ -38,13 +38,13 @@ class Replayed {
   double start(TaskKind kind) const {
     double first = timeline_.makespan_s;
     for (const Task& task : structure_->tasks)
-      if (task.kind == kind) first = std::min(first, timeline_.start_s[static_cast<size_t>(task.id)]);
+      if (task.kind == kind) first = std::min(first, timeline_.start_s[task.id]);
     return first;
   }
   double end(TaskKind kind) const {
     double last = 0;
     for (const Task& task : structure_->tasks)
-      if (task.kind == kind) last = std::max(last, timeline_.end_s[static_cast<size_t>(task.id)]);
+      if (task.kind == kind) last = std::max(last, timeline_.end_s[task.id]);
     return last;
   }
 
@@ -138,7 +138,7 @@ class ByHand {
     blm_ = 4.0 * static_cast<double>(l.batch * l.seq * l.model_dim);
   }
   double comm(Op op, GroupKind kind, double bytes) const {
-    const Group& group = groups_[static_cast<size_t>(kind)];
+    const Group& group = groups_[kind];
     if (group.size == 1) return 0;
     const CommRow* r = find_row(layer_.profile, op, group);
     if (r == nullptr && op == Op::allreduce && group.network == Network::intra)  // derived
@@ -148,8 +148,8 @@ class ByHand {
   }
   /// Parm Eq. 4: as EP's, of the same volume.
   double fused_alltoall(double bytes) const {
-    if (groups_[static_cast<size_t>(GroupKind::ep_esp)].size == 1) return 0;
-    const bool ep = groups_[static_cast<size_t>(GroupKind::ep)].size > 1;
+    if (groups_[GroupKind::ep_esp].size == 1) return 0;
+    const bool ep = groups_[GroupKind::ep].size > 1;
     return comm(Op::alltoall, ep ? GroupKind::ep : GroupKind::ep_esp, bytes);
   }
   double expert(double copies) const {
@@ -165,7 +165,7 @@ class ByHand {
   }
   double n() const { return n_; }
   double blm() const { return blm_; }
-  const Group& group(GroupKind kind) const { return groups_[static_cast<size_t>(kind)]; }
+  const Group& group(GroupKind kind) const { return groups_[kind]; }
 
  private:
   const RandomLayer& layer_;
@@ -217,7 +217,7 @@ TEST(Sequences, OverlapNothing) {
       const Plan plan = build_plan(schedule, layer.shape, {});
       const std::vector<double> seconds = price(pricer, plan);
       double sum = 0;
-      for (const Task& task : plan.tasks()) sum += seconds[static_cast<size_t>(task.id)];
+      for (const Task& task : plan.tasks()) sum += seconds[task.id];
       const double total = search.tune(schedule, pricer).total_s();
       ASSERT_NEAR(total, sum, 1e-12 * sum) << name << ", " << layer.text;
     }

@@ -196,7 +196,7 @@ class ExpectedLanes {
 std::string found_on(const Plan& plan, const Lane& lane, Phase phase) {
   std::vector<std::string> words;
   for (const int id : lane.queue) {
-    const Task& task = plan.tasks()[static_cast<size_t>(id)];
+    const Task& task = plan.tasks()[id];
     if (task.phase == phase) words.push_back(word_of(task));
   }
   return joined(words);

@@ -116,7 +116,7 @@ void expect_ordered(const Plan& plan, Counted& counted) {
   const Holders holders = accessed(plan);
   for (const auto& [key, tasks] : holders) {
     const auto [lifetime, layer, micro_batch, again] = key;
-    const int slot = slots.of(layer, micro_batch)[static_cast<size_t>(lifetime)];
+    const int slot = slots.of(layer, micro_batch)[lifetime];
     ASSERT_GE(slot, 0);
     held[slot].push_back(&tasks);
   }
@@ -128,9 +128,8 @@ void expect_ordered(const Plan& plan, Counted& counted) {
         const bool first = a.front() < b.front();
         for (const int early : first ? a : b)
           for (const int late : first ? b : a)
-            ASSERT_TRUE(before[static_cast<size_t>(late)][static_cast<size_t>(early)])
-                << plan.schedule << ", slot " << slot << ": " << plan.tasks()[static_cast<size_t>(early)].name()
-                << " is not ordered before " << plan.tasks()[static_cast<size_t>(late)].name();
+            ASSERT_TRUE(before[late][early]) << plan.schedule << ", slot " << slot << ": " << plan.tasks()[early].name()
+                                             << " is not ordered before " << plan.tasks()[late].name();
       }
   ++counted.plans;
   counted.again += std::ranges::any_of(plan.tasks(), &Task::again);

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "moe/base/random.h"
-#include "moe/search/lane_order.h"
+#include "moe/search/detail/lane_order.h"
 #include "moe/search/layer_search.h"
 #include "moe/simulator/simulator.h"
 #include "tests/properties/cases.h"
@@ -36,11 +36,11 @@ struct Tuned {
     pricer.price(*with, slices, seconds);
     timeline = simulate(*with, seconds);
     pricer.price(*without, {}, bare_seconds);
-    const Network network = groups[static_cast<size_t>(GroupKind::dp)].network;
+    const Network network = groups[GroupKind::dp].network;
     for (lane = 0; !without->lanes[lane].owns(network);) ++lane;
     for (const GradientSlice& slice : slices) {
       const bool experts = !placement.experts.empty() && placement.experts[pieces.size()];
-      const Network own = groups[static_cast<size_t>(experts ? GroupKind::edp : GroupKind::dp)].network;
+      const Network own = groups[experts ? GroupKind::edp : GroupKind::dp].network;
       size_t at = 0;
       while (!without->lanes[at].owns(own)) ++at;
       const TaskKind kind = experts ? TaskKind::expert_gradient : TaskKind::gradient;

@@ -52,19 +52,17 @@ TEST(ModelBound, HasTheGathersOfZero) {
       if (!gathers_weights(task.kind) || task.kind == TaskKind::stage_weights) continue;
       ++times[{task.kind, task.layer}];
       const bool experts = task.kind == TaskKind::expert_weights;
-      const Work& work = shared.works[static_cast<size_t>(task.id)];
+      const Work& work = shared.works[task.id];
       EXPECT_EQ(work.op, Op::allgather);
       const LayerCase& own = cases.of(task.layer);
       EXPECT_EQ(work.bytes, experts ? expert_gradient_bytes(own) : gradient_bytes(own));
-      lanes[task.lane] += seconds[static_cast<size_t>(task.id)];
+      lanes[task.lane] += seconds[task.id];
     }
     for (int layer = 0; layer < shared.layers; ++layer)
       for (const auto& [kind, group] :
            {std::pair{TaskKind::weights, GroupKind::dp}, {TaskKind::expert_weights, GroupKind::edp}})
         ASSERT_EQ((times[{kind, layer}]),
-                  groups[static_cast<size_t>(group)].size > 1 && (kind == TaskKind::weights || !shared.dense.has(layer))
-                      ? 1
-                      : 0)
+                  groups[group].size > 1 && (kind == TaskKind::weights || !shared.dense.has(layer)) ? 1 : 0)
             << any.text;
     const double with = replayed(pricer, shared);
     ASSERT_GE(with, model_bound(schedule, pricer, any.model) * (1 - 1e-12)) << schedule.name << ", " << any.text;

@@ -66,7 +66,7 @@ std::map<int, double> backward_ends(const Plan& plan, const Timeline& t) {
   for (const Task& task : plan.tasks())
     if (task.phase == Phase::backward && !sends_gradients(task.kind) && task.kind != TaskKind::optimizer &&
         task.kind != TaskKind::send && task.kind != TaskKind::recv)
-      ends[task.layer] = std::max(ends[task.layer], t.end_s[static_cast<size_t>(task.id)]);
+      ends[task.layer] = std::max(ends[task.layer], t.end_s[task.id]);
   return ends;
 }
 
@@ -75,7 +75,7 @@ std::map<int, double> expert_ends(const Plan& plan, const Timeline& t) {
   std::map<int, double> ends;
   for (const Task& task : plan.tasks())
     if (task.phase == Phase::backward && makes_expert_gradients(task.kind))
-      ends[task.layer] = std::max(ends[task.layer], t.end_s[static_cast<size_t>(task.id)]);
+      ends[task.layer] = std::max(ends[task.layer], t.end_s[task.id]);
   return ends;
 }
 
@@ -100,19 +100,19 @@ void check(const Plan& plan, const ModelShape& model, uint64_t seed) {
   const std::map<int, double> experts_made = expert_ends(plan, t);
   for (const Task& task : plan.tasks())  // the output projection's, by the loss after the last forward
     if (task.phase == Phase::forward && task.layer + 1 == model.layers && task.micro_batch + 1 == model.micro_batches)
-      made[model.layers] = std::max(made[model.layers], t.end_s[static_cast<size_t>(task.id)]);
+      made[model.layers] = std::max(made[model.layers], t.end_s[task.id]);
   made[-1] = made.at(0);  // the embedding's
   std::map<int, int64_t> sent, experts_sent;
   std::map<int, double> last_sent, stepped;  // by stage
   for (const Task& task : plan.tasks()) {
-    const int stage = plan.structure->lanes[static_cast<size_t>(task.lane)].stage;
+    const int stage = plan.structure->lanes[task.lane].stage;
     if (task.kind == TaskKind::optimizer)  // the last one
-      stepped[stage] = std::max(stepped[stage], t.start_s[static_cast<size_t>(task.id)]);
+      stepped[stage] = std::max(stepped[stage], t.start_s[task.id]);
     if (task.kind == TaskKind::stage_gradient || !sends_gradients(task.kind)) continue;
     const bool experts = task.kind == TaskKind::expert_gradient;
-    last_sent[stage] = std::max(last_sent[stage], t.end_s[static_cast<size_t>(task.id)]);
-    for (const auto& [layer, bytes] : bytes_by_layer(plan, plan.slices.at(static_cast<size_t>(task.slice)))) {
-      ASSERT_GE(t.start_s[static_cast<size_t>(task.id)], (experts ? experts_made : made).at(layer) - 1e-9)
+    last_sent[stage] = std::max(last_sent[stage], t.end_s[task.id]);
+    for (const auto& [layer, bytes] : bytes_by_layer(plan, plan.slices.at(task.slice))) {
+      ASSERT_GE(t.start_s[task.id], (experts ? experts_made : made).at(layer) - 1e-9)
           << task.name() << " of layer " << layer;
       const std::vector<int> layers = layers_of_stage(model.split(), stage);
       const bool own = std::ranges::find(layers, layer) != layers.end();

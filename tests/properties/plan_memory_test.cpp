@@ -48,8 +48,7 @@ TEST(PlanMemory, KeepsWhatItsBackwardsWaitFor) {
       const std::vector<StageSlots> slots = memory_request(plan).slots;
       ASSERT_EQ(std::ssize(slots), pp);
       for (int stage = 0; stage < pp; ++stage) {
-        EXPECT_EQ(slots[static_cast<size_t>(stage)].kept,
-                  layers_in({5, pp, 1}, stage) * (order == PipelineOrder::gpipe ? 9 : pp - stage))
+        EXPECT_EQ(slots[stage].kept, layers_in({5, pp, 1}, stage) * (order == PipelineOrder::gpipe ? 9 : pp - stage))
             << pp << " stages, " << name_of(order);
       }
     }
@@ -66,8 +65,8 @@ TEST(PlanMemory, KeepsWhatVirtualStagesHaveInFlight) {
       memory_request(build_model_plan(schedule, model, any_model_decision(schedule, model, 7)));
   const std::vector<int> in_flight{11, 9, 7, 5};
   for (int stage = 0; stage < 4; ++stage) {
-    EXPECT_EQ(request.slots.at(static_cast<size_t>(stage)).kept, 2 * in_flight[static_cast<size_t>(stage)]);
-    EXPECT_DOUBLE_EQ(micro_batches_in_flight(request, stage), in_flight[static_cast<size_t>(stage)] / 2.0);
+    EXPECT_EQ(request.slots.at(stage).kept, 2 * in_flight[stage]);
+    EXPECT_DOUBLE_EQ(micro_batches_in_flight(request, stage), in_flight[stage] / 2.0);
   }
   const auto activations = [&](int stage) { return estimate_stage(request, stage).activations; };
   EXPECT_NEAR(activations(0) / activations(3), 11.0 / 5, 1e-9);

@@ -20,7 +20,7 @@ struct Replayed {
   std::shared_ptr<const Structure> structure;
   Timeline timeline;
   const Task& find(TaskKind kind) const { return *std::ranges::find(structure->tasks, kind, &Task::kind); }
-  double end(TaskKind kind) const { return timeline.end_s[static_cast<size_t>(find(kind).id)]; }
+  double end(TaskKind kind) const { return timeline.end_s[find(kind).id]; }
 };
 
 // A backward of one chunk with `buckets` buckets; seconds by kind of task alone on its network.
@@ -73,13 +73,12 @@ TEST(SharedNetwork, IsNeverFasterThanItsLoadAndNeverIdleForNothing) {
     const double gap = seconds.at(expert) + seconds.at(allgather) + seconds.at(reducescatter);
     double last = 0;
     for (const Task& task : r.structure->tasks)
-      if (kNetworks[static_cast<size_t>(task.group)] == Network::inter)
-        last = std::max(last, r.timeline.end_s[static_cast<size_t>(task.id)]);
+      if (kNetworks[task.group] == Network::inter) last = std::max(last, r.timeline.end_s[task.id]);
     ASSERT_GE(last, load - 1e-12) << "seed " << seed;
     ASSERT_LE(last, load + gap + 1e-12) << "seed " << seed;
     // Gradients go one after the other from the start, so that the network rests only where they have ended.
     const double sent = r.end(dispatch) + gap;
-    if (r.timeline.end_s[static_cast<size_t>(r.structure->lanes.back().queue.back())] >= sent) {
+    if (r.timeline.end_s[r.structure->lanes.back().queue.back()] >= sent) {
       ASSERT_NEAR(last, load, 1e-12) << "seed " << seed;
       ++met;
     }

@@ -136,8 +136,8 @@ TEST(Packing, ReplicasGradientsAreCutAndFollowTheirExpert) {
   std::vector<int64_t> bytes;
   for (const Task& task : plan.tasks())
     if (task.kind == TaskKind::expert_gradient) {
-      bytes.push_back(plan.slices.at(static_cast<size_t>(task.slice)).bytes());
-      EXPECT_EQ(plan.tasks().at(static_cast<size_t>(task.after.at(0))).kind, TaskKind::expert);
+      bytes.push_back(plan.slices.at(task.slice).bytes());
+      EXPECT_EQ(plan.tasks().at(task.after.at(0)).kind, TaskKind::expert);
     }
   EXPECT_EQ(bytes, (std::vector<int64_t>{684, 684, 680, 684, 684, 680, 684, 684, 680, 684, 684, 680}));
 }

@@ -155,7 +155,7 @@ TEST(Volumes, OfEveryTaskOfEverySchedule) {
       const Symbols s(shape);
       double gradients = 0, expert_gradients = 0;
       for (const Task& task : plan.tasks()) {
-        const Work& work = plan.works[static_cast<size_t>(task.id)];
+        const Work& work = plan.works[task.id];
         if (task.kind == TaskKind::expert_gradient) {
           ASSERT_EQ(work.op, Op::allreduce);
           ASSERT_EQ(work.group, GroupKind::edp);
@@ -198,7 +198,7 @@ TEST(Volumes, ByHand) {
     double all = 0;
     const Plan plan = build_plan(find_schedule(schedule), shape, {});
     for (const Task& task : plan.tasks())
-      if (task.kind == kind && task.phase == Phase::forward) all += plan.works[static_cast<size_t>(task.id)].bytes;
+      if (task.kind == kind && task.phase == Phase::forward) all += plan.works[task.id].bytes;
     return all;
   };
   EXPECT_EQ(bytes("ds-moe", TaskKind::dispatch), 12 * 4 * 16 * 4);
@@ -226,9 +226,9 @@ TEST(Volumes, GradientTensorsAreTheLargestRanksShards) {
         LayerShape layer;
         layer.model_dim = 64 * heads, layer.hidden = 64, layer.heads = heads, layer.kv_heads = kv, layer.seq = 64;
         const LayerCase c = complete(layer, {.nodes = 2, .ranks_per_node = mp, .mp = mp, .esp = 1}, Rounding::ragged);
-        std::vector<int64_t> keys(static_cast<size_t>(mp)), queries(keys.size());
-        for (int head = 0; head < std::max(kv, mp); ++head) ++keys[static_cast<size_t>(head % mp)];
-        for (int head = 0; head < heads && kv < mp; ++head) ++queries[static_cast<size_t>(head % mp)];
+        std::vector<int64_t> keys(mp), queries(keys.size());
+        for (int head = 0; head < std::max(kv, mp); ++head) ++keys[head % mp];
+        for (int head = 0; head < heads && kv < mp; ++head) ++queries[head % mp];
         for (size_t rank = 0; rank < keys.size() && kv >= mp; ++rank) queries[rank] = keys[rank] * (heads / kv);
         const int64_t head_bytes = int64_t{64} * heads * 64 * 4;
         const int64_t query = *std::ranges::max_element(queries) * head_bytes;

@@ -180,7 +180,7 @@ TEST(TornFile, SurvivesTwentyKilledWriters) {
   const auto run = read_last_run(path);
   EXPECT_TRUE(run.ended);
   ASSERT_EQ(run.cases.size(), size_t{kKilledCases});
-  for (int i = 0; i < kKilledCases; ++i) ASSERT_TRUE(same(run.cases[static_cast<size_t>(i)], sample_case(i)));
+  for (int i = 0; i < kKilledCases; ++i) ASSERT_TRUE(same(run.cases[i], sample_case(i)));
   // Each case was written exactly once: nothing that was done was done again.
   size_t written = 0;
   const std::string text = Scratch::read(path);

@@ -33,7 +33,7 @@ TEST(RecordWriter, WritesARunThatReadsBack) {
   EXPECT_EQ(runs[0].header.argv, asking("d1").asked.argv);
   EXPECT_EQ(runs[0].header.ranks.text("backend", ""), "gloo");
   ASSERT_EQ(runs[0].cases.size(), 3u);
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(same(runs[0].cases[static_cast<size_t>(i)], sample_case(i)));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(same(runs[0].cases[i], sample_case(i)));
   EXPECT_EQ(runs[0].cases[0].where, path + ":2");
 }
 

@@ -91,12 +91,12 @@ void for_every_plan(const std::function<void(const Schedule&, const Plan&)>& che
 // FSMoE's own flow with every stage cut by degree, whose tasks and orders are counted below.
 bool in_chunks(const Schedule& schedule) { return schedule.flow == Flow::sharded && schedule.name != "lina-partition"; }
 
-bool spans(const Plan& plan, GroupKind kind) { return plan.groups[static_cast<size_t>(kind)].size > 1; }
+bool spans(const Plan& plan, GroupKind kind) { return plan.groups[kind].size > 1; }
 
 // How many tasks end if each lane starts the first of its queue once all that it waits for has ended.
 size_t tasks_that_end(const Plan& plan) {
   std::vector<bool> ended(plan.tasks().size(), false);
-  const auto has_ended = [&](int task) { return ended[static_cast<size_t>(task)]; };
+  const auto has_ended = [&](int task) { return ended[task]; };
   std::vector<size_t> next(plan.structure->lanes.size(), 0);
   for (bool some_ended = true; some_ended;) {
     some_ended = false;
@@ -146,9 +146,8 @@ TEST(Schedules, HaveTheTasksOfTheirDegrees) {
       for (const TaskKind kind : {TaskKind::shared_allgather, TaskKind::shared_reducescatter})
         expect(kind, spans(plan, GroupKind::mp) ? shared : 0);
       expect(TaskKind::shared_allreduce, 0);
-      const auto experts = std::ranges::count_if(plan.slices, [&](const GradientSlice& slice) {
-        return plan.gradients[static_cast<size_t>(slice.gradient)].experts;
-      });
+      const auto experts = std::ranges::count_if(
+          plan.slices, [&](const GradientSlice& slice) { return plan.gradients[slice.gradient].experts; });
       expect(TaskKind::gradient, phase == Phase::forward ? 0 : static_cast<int>(plan.slices.size() - experts));
       expect(TaskKind::expert_gradient, phase == Phase::forward ? 0 : static_cast<int>(experts));
     }
@@ -159,8 +158,8 @@ TEST(Schedules, HaveTheTasksOfTheirDegrees) {
 TEST(Schedules, KeepTheirLaneOrders) {
   for_every_plan([](const Schedule& schedule, const Plan& plan) {
     if (!in_chunks(schedule)) return;
-    const Network ep = plan.groups[static_cast<size_t>(GroupKind::ep)].network;
-    const Network esp = plan.groups[static_cast<size_t>(GroupKind::esp)].network;
+    const Network ep = plan.groups[GroupKind::ep].network;
+    const Network esp = plan.groups[GroupKind::esp].network;
     const bool one_lane =
         ep != Network::none && (schedule.lanes == LaneLayout::one_comm ? esp != Network::none : ep == esp);
     for (const Phase phase : {Phase::forward, Phase::backward}) {
@@ -168,7 +167,7 @@ TEST(Schedules, KeepTheirLaneOrders) {
       std::string together, alltoalls, gathers, experts;
       for (const Lane& lane : plan.structure->lanes)
         for (const int id : lane.queue) {
-          const Task& task = plan.tasks()[static_cast<size_t>(id)];
+          const Task& task = plan.tasks()[id];
           const TaskKind kind = is_expert_stage(task.kind) ? TaskKind::expert : task.kind;
           if (task.phase != phase || !is_chunked(kind) || kind == TaskKind::expert_dw) continue;
           const std::string word = fmt::format("{}{} ", traits_of(kind).letter, task.chunk + 1);
@@ -203,7 +202,7 @@ TEST(Schedules, SendEveryGradientByteOnceAndWhereTheyPromise) {
       bytes += slice.bytes();
     }
     for (const Task& task : plan.tasks())
-      if (sends_gradients(task.kind)) priced += plan.works[static_cast<size_t>(task.id)].bytes;
+      if (sends_gradients(task.kind)) priced += plan.works[task.id].bytes;
     ASSERT_EQ(bytes, (sent ? gradient_bytes(plan.shape) : 0) + (replicas ? expert_gradient_bytes(plan.shape) : 0));
     ASSERT_EQ(priced, static_cast<double>(bytes));
     if (schedule.gradients != GradientPolicy::after || !sent) return;

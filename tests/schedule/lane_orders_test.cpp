@@ -25,7 +25,7 @@ std::string orders(const Plan& plan, Phase phase) {
   for (const Lane& lane : plan.structure->lanes) {
     text += fmt::format("{}{}:", text.empty() ? "" : "; ", name_of(lane.kind));
     for (const int id : lane.queue) {
-      const Task& task = plan.tasks()[static_cast<size_t>(id)];
+      const Task& task = plan.tasks()[id];
       if (task.phase == phase) text.append(" ").append(label(task));
     }
   }

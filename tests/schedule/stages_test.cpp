@@ -32,7 +32,7 @@ TEST(Stages, ReceiveWhileTheySend) {
   std::map<std::tuple<Phase, int, int>, double> starts;  // of attentions, by phase, micro-batch and stage
   for (const Task& task : plan.tasks())
     if (task.kind == TaskKind::attention && task.layer % 2 == 0)
-      starts[{task.phase, task.micro_batch, task.layer / 2}] = timeline.start_s[static_cast<size_t>(task.id)];
+      starts[{task.phase, task.micro_batch, task.layer / 2}] = timeline.start_s[task.id];
   EXPECT_DOUBLE_EQ((starts[{Phase::forward, 0, 1}]), 11);
   EXPECT_DOUBLE_EQ((starts[{Phase::forward, 1, 1}]), 21);
   EXPECT_DOUBLE_EQ((starts[{Phase::backward, 0, 0}]), 23);

@@ -31,7 +31,7 @@ ModelShape replicas(const StepShape& step, int pp = 1) {
 
 Plan plan_of(const Schedule& schedule, const ModelShape& model) {
   ModelDecision decision;
-  decision.backwards.resize(static_cast<size_t>(kLayers / model.shape.parallel.pp));
+  decision.backwards.resize(kLayers / model.shape.parallel.pp);
   return build_model_plan(schedule, model, decision);
 }
 
@@ -50,7 +50,7 @@ std::map<int, int64_t> sent_bytes(const Plan& plan, TaskKind kind) {
   std::map<int, int64_t> bytes;
   for (const Task& task : plan.tasks()) {
     if (task.kind != kind) continue;
-    const GradientSlice& slice = plan.slices[static_cast<size_t>(task.slice)];
+    const GradientSlice& slice = plan.slices[task.slice];
     int64_t at = slice.begin, left = slice.bytes();
     for (size_t g = static_cast<size_t>(slice.gradient); left > 0; ++g, at = 0) {
       const int64_t here = std::min(left, plan.gradients[g].bytes - at);
@@ -117,7 +117,7 @@ TEST(Step, WhatComesTooEarlyIsRefused) {
   for (const bool clips : {true, false}) {
     const Plan good = stepped_plan(clips);
     const auto waits_for_nothing = [&](const Task& early) {
-      return complaint(changed(good, [&](Structure& s) { s.tasks[static_cast<size_t>(early.id)].after.clear(); }));
+      return complaint(changed(good, [&](Structure& s) { s.tasks[early.id].after.clear(); }));
     };
     const Task &step = find(good, TaskKind::optimizer, 3), &sum = find(good, TaskKind::stage_gradient, 0);
     if (!clips) {
@@ -148,10 +148,9 @@ TEST(Step, LayersStepWhileOthersGradientsAreSentUnlessTheyAreClipped) {
       const Timeline t = simulate(*plan.structure, seconds);
       double first_step = 1e300, last_sum = 0, norm = 0;
       for (const Task& task : plan.tasks()) {
-        const auto id = static_cast<size_t>(task.id);
-        if (task.kind == TaskKind::optimizer) first_step = std::min(first_step, t.start_s[id]);
-        if (sends_gradients(task.kind)) last_sum = std::max(last_sum, t.end_s[id]);
-        if (task.kind == TaskKind::norm) norm = t.end_s[id];
+        if (task.kind == TaskKind::optimizer) first_step = std::min(first_step, t.start_s[task.id]);
+        if (sends_gradients(task.kind)) last_sum = std::max(last_sum, t.end_s[task.id]);
+        if (task.kind == TaskKind::norm) norm = t.end_s[task.id];
       }
       if (clips) {
         EXPECT_GE(norm, last_sum + 2) << "squares and their sum";
@@ -177,8 +176,8 @@ TEST(Step, ATiedEmbeddingIsSummedOverItsTwoUses) {
       if (pp == 1) continue;
       for (const int end : {-1, kLayers}) {
         const Task& sum = find(plan, TaskKind::tied_gradient, end);
-        EXPECT_EQ(plan.structure->lanes[static_cast<size_t>(sum.lane)].stage, end < 0 ? 0 : pp - 1);
-        const Work& work = plan.works[static_cast<size_t>(sum.id)];
+        EXPECT_EQ(plan.structure->lanes[sum.lane].stage, end < 0 ? 0 : pp - 1);
+        const Work& work = plan.works[sum.id];
         EXPECT_EQ(std::pair(work.op, work.group), std::pair(Op::sendrecv, GroupKind::pp));
         EXPECT_EQ(work.bytes, 4 * 100 / 2 * 32);
       }
@@ -187,7 +186,7 @@ TEST(Step, ATiedEmbeddingIsSummedOverItsTwoUses) {
   EXPECT_NE(good.hash(), plan_of(find_schedule("fsmoe"), replicas({true, true, OptimizerKind::adamw}, 2)).hash());
   for (const int end : {-1, kLayers}) {
     const Task& sum = find(good, TaskKind::tied_gradient, end);
-    const Plan early = changed(good, [&](Structure& s) { s.tasks[static_cast<size_t>(sum.id)].after.clear(); });
+    const Plan early = changed(good, [&](Structure& s) { s.tasks[sum.id].after.clear(); });
     EXPECT_NE(complaint(early).find("begins before"), std::string::npos) << complaint(early);
     const Plan gone = changed(good, [&](Structure& s) { drop(s, sum.id); });
     EXPECT_NE(complaint(gone), "no complaint");
@@ -205,7 +204,7 @@ TEST(Ends, AreSharedOutOverMp) {
     for (const Task& task : plan.tasks()) {
       if (!is_end(task.kind)) continue;
       ++found[{task.kind, task.phase, task.layer}];
-      const Work& work = plan.works[static_cast<size_t>(task.id)];
+      const Work& work = plan.works[task.id];
       const double rows = computes_end(task.kind) ? 0 : 128 * 32 * 4, sums = 2 * 128 * 24;  // of both ranks
       EXPECT_EQ(work.bytes, task.kind == TaskKind::softmax_sums ? sums : rows) << task.name();
       const double flops = (task.phase == Phase::forward ? 1 : 2) * 2.0 * 128 * 32 * 50;
@@ -255,7 +254,7 @@ TEST(Step, StepsEndsThatNobodySums) {
     std::map<int, double> stepped;
     int sums = 0;
     for (const Task& task : plan.tasks()) {
-      const Work& work = plan.works[static_cast<size_t>(task.id)];
+      const Work& work = plan.works[task.id];
       if (task.kind == TaskKind::optimizer) stepped[task.layer] = work.bytes;
       if (task.kind != TaskKind::tied_gradient) continue;
       EXPECT_DOUBLE_EQ(work.bytes, 4.0 * 100 * 32) << "float32, tokens, width";

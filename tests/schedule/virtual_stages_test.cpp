@@ -21,7 +21,7 @@ ModelShape model_of(int stages, int chunks, int layers, int micro_batches) {
 
 Plan plan_of(const ModelShape& model) {
   ModelDecision decision;
-  decision.backwards.resize(static_cast<size_t>(decided_layers(model)));
+  decision.backwards.resize(decided_layers(model));
   return build_model_plan(find_schedule("fsmoe"), model, decision);
 }
 

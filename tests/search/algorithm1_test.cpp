@@ -82,13 +82,13 @@ TEST(Algorithm1, CasesAreTheLongestPathWhereGatherAndScatterTakeEquallyLong) {
     const double r = 1 + static_cast<double>(i % 160) / 10;
     const Answers q = questions(c, r);
     for (size_t k = 0; k < q.size(); ++k) ++answers[k][q[k]];
-    ++cases[static_cast<size_t>(case_of(q) - 1)];
+    ++cases[case_of(q) - 1];
     const double longest =
         std::max({case_seconds(1, c, r), case_seconds(2, c, r), case_seconds(3, c, r), case_seconds(4, c, r)});
     ASSERT_NEAR(predicted_seconds(c, r), longest, 1e-12 * longest) << "r " << r << ", " << text_of(c);
   }
   for (size_t k = 0; k < answers.size(); ++k)
-    for (const int yes : {0, 1}) EXPECT_GT(answers[k][static_cast<size_t>(yes)], 500) << "Q" << k + 1 << ", " << yes;
+    for (const int yes : {0, 1}) EXPECT_GT(answers[k][yes], 500) << "Q" << k + 1 << ", " << yes;
   for (size_t k = 0; k < cases.size(); ++k) EXPECT_GT(cases[k], 500) << "case " << k + 1;
 }
 

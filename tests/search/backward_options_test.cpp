@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "moe/base/random.h"
-#include "moe/search/model_partition.h"
+#include "moe/search/detail/model_partition.h"
 
 namespace moe::search {
 namespace {
@@ -60,7 +60,7 @@ TEST(BackwardsToChooseFrom, AreFewAndHardlySlower) {
     for (size_t k = 0; k < few.paths.size(); ++k) {
       const auto at = std::ranges::find(all.options, few.options[k].degree, &BackwardOption::degree);
       ASSERT_NE(at, all.options.end());
-      EXPECT_EQ(all.paths[static_cast<size_t>(at - all.options.begin())].neither, few.paths[k].neither);
+      EXPECT_EQ(all.paths[at - all.options.begin()].neither, few.paths[k].neither);
     }
     for (int slices = 0; slices < 100; ++slices) {
       const double moe_s = draw.between(0, 60), dense_s = draw.between(0, 60);

@@ -108,8 +108,7 @@ TEST(BruteForce, TuneFindsTheLeastOfAllDegreesAndSplits) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     const RandomLayer layer = random_layer(seed);
     const Groups groups = groups_of(layer.shape.parallel);
-    layouts.emplace(groups[static_cast<size_t>(GroupKind::dp)].network,
-                    groups[static_cast<size_t>(GroupKind::mp)].network);
+    layouts.emplace(groups[GroupKind::dp].network, groups[GroupKind::mp].network);
     expect_least(layer, search);
   }
   EXPECT_GE(layouts.size(), 7u) << "networks of the gradients and of the dense part";

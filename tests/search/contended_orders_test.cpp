@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 
-#include "moe/search/lane_order.h"
+#include "moe/search/detail/lane_order.h"
 #include "moe/search/layer_search.h"
 #include "tests/prices/random_layer.h"
 #include "tests/schedule/any_decision.h"

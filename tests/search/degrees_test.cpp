@@ -30,7 +30,7 @@ PlanTimes times_of(const Plan& plan, const LayerPricer& pricer) {
   PlanTimes times;
   std::map<Phase, std::pair<double, double>> moe;
   for (const Task& task : plan.tasks()) {
-    const double start = t.start_s[static_cast<size_t>(task.id)], end = t.end_s[static_cast<size_t>(task.id)];
+    const double start = t.start_s[task.id], end = t.end_s[task.id];
     if (task.phase == Phase::forward) times.forward = std::max(times.forward, end);
     if (!is_chunked(task.kind)) continue;
     const auto [entry, first] = moe.emplace(task.phase, std::pair{start, end});

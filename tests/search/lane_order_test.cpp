@@ -1,6 +1,6 @@
 // The searched order of AllGathers and ReduceScatters against every order there is, and what it gains on FSMoE's
 // layers.
-#include "moe/search/lane_order.h"
+#include "moe/search/detail/lane_order.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "moe/base/random.h"
-#include "moe/search/model_replay.h"
+#include "moe/search/detail/model_replay.h"
 #include "moe/search/model_search.h"
 #include "moe/shape/model_file.h"
 #include "moe/simulator/contended_work.h"
@@ -147,7 +147,7 @@ class Coarse {
       : replay_(schedule, pricer, model), most_(static_cast<int>(std::min<int64_t>(3, pricer.rows()))) {
     const int64_t element = bytes_of(pricer.shape().layer.dtype);
     quarter_ = std::max(element, replay_.made_bytes() / 4 / element * element);
-    decision_.backwards.resize(static_cast<size_t>(model.layers));
+    decision_.backwards.resize(model.layers);
   }
 
   double least() {
@@ -253,43 +253,43 @@ TEST(ModelContention, OrdersAreSearchedInBackwardsToo) {
 // Rates of a lane that is slowed a hundredfold: rounding had a corner far outside.
 TEST(LinearProgram, StaysWithinItsLimits) {
   constexpr double e = 0.0089682301876655764;
-  const cost::LinearProgram program{{{1, 0, 0, 0, 0, 0},
-                                     {0, 1, 0, 0, 0, 0},
-                                     {1, e, 0, 0, 0, 0},
-                                     {0, 0, 1, 0, 0, 0},
-                                     {0, e, 1, 0, 0, 0},
-                                     {0, 0, 0, 1, 0, 0},
-                                     {0, 0, 0, 0, 1, 0},
-                                     {0, 0, 0, 1, 1, 0},
-                                     {0, 0, 0, 0, 0, 1},
-                                     {0, 0, 0, e, 0, 1},
-                                     {0, 0, 0, 0, 1, 1},
-                                     {0, 0, 0, e, 1, 1},
-                                     {1, 0, 0, e, 0, 0},
-                                     {1, 0, 0, 0, 1, 0},
-                                     {1, 0, 0, e, 1, 0},
-                                     {0, 1, 0, 0, 1, 0},
-                                     {0, e, 0, 0, 0, 1},
-                                     {0, e, 0, 0, 1, 1},
-                                     {1, e, 0, 0, 1, 0}},
-                                    std::vector<double>(19, 1)};
+  const LinearProgram program{{{1, 0, 0, 0, 0, 0},
+                               {0, 1, 0, 0, 0, 0},
+                               {1, e, 0, 0, 0, 0},
+                               {0, 0, 1, 0, 0, 0},
+                               {0, e, 1, 0, 0, 0},
+                               {0, 0, 0, 1, 0, 0},
+                               {0, 0, 0, 0, 1, 0},
+                               {0, 0, 0, 1, 1, 0},
+                               {0, 0, 0, 0, 0, 1},
+                               {0, 0, 0, e, 0, 1},
+                               {0, 0, 0, 0, 1, 1},
+                               {0, 0, 0, e, 1, 1},
+                               {1, 0, 0, e, 0, 0},
+                               {1, 0, 0, 0, 1, 0},
+                               {1, 0, 0, e, 1, 0},
+                               {0, 1, 0, 0, 1, 0},
+                               {0, e, 0, 0, 0, 1},
+                               {0, e, 0, 0, 1, 1},
+                               {1, e, 0, 0, 1, 0}},
+                              std::vector<double>(19, 1)};
   const std::vector<double> gains{2.6406922054467484e-06, 0.0053765306142134752, 9.9178676456109384e-06,
                                   0.00088143985606294441, 0.002361418951688345,  2.391570299272527e-06};
   const double sum = std::accumulate(gains.begin(), gains.end(), 0.0);
-  EXPECT_LE(cost::most(program, gains), sum);
-  EXPECT_GE(cost::most(program, gains), gains[1] + gains[3]) << "the second and the fourth have no row in common";
+  EXPECT_LE(maximum(program, gains), sum);
+  EXPECT_GE(maximum(program, gains), gains[1] + gains[3]) << "the second and the fourth have no row in common";
 }
 
 TEST(LinearProgram, OfARowWithoutALimitIsNothingOfIt) {
-  EXPECT_EQ(cost::most({{{1, 1}, {0, 1}}, {0, 2}}, std::vector{1.0, 1.0}), 0);
-  EXPECT_EQ(cost::most({{{1, 0}, {0, 1}}, {0, 2}}, std::vector{1.0, 1.0}), 2);
-  EXPECT_EQ(cost::most({{{1, 0}}, {1}}, std::vector{1.0, 1.0}), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(maximum({{{1, 1}, {0, 1}}, {0, 2}}, std::vector{1.0, 1.0}), 0);
+  EXPECT_EQ(maximum({{{1, 0}, {0, 1}}, {0, 2}}, std::vector{1.0, 1.0}), 2);
+  EXPECT_EQ(maximum({{{1, 0}}, {1}}, std::vector{1.0, 1.0}), std::numeric_limits<double>::infinity());
 }
 
 // Two variables: the most is at a corner.
 TEST(LinearProgram, IsAtTheBestCorner) {
   for (uint64_t seed = 1; seed <= 500; ++seed) {
-    cost::LinearProgram program;
+    LinearProgram program;
     const size_t rows = 2 + seed % 5;
     for (size_t r = 0; r < rows; ++r) {
       program.rows.push_back({0.1 + random_uniform(seed, 1, r), 0.1 + random_uniform(seed, 2, r)});
@@ -309,7 +309,7 @@ TEST(LinearProgram, IsAtTheBestCorner) {
                                                 [&](const auto& l) { return l[0] * x + l[1] * y <= l[2] + 1e-9; });
         if (x >= -1e-9 && y >= -1e-9 && inside) best = std::max(best, gains[0] * x + gains[1] * y);
       }
-    ASSERT_NEAR(cost::most(program, gains), best, 1e-6) << "seed " << seed;
+    ASSERT_NEAR(maximum(program, gains), best, 1e-6) << "seed " << seed;
   }
 }
 

@@ -7,8 +7,8 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
+#include "moe/search/detail/model_partition.h"
 #include "moe/search/layer_search.h"
-#include "moe/search/model_partition.h"
 #include "moe/shape/model_file.h"
 #include "moe/simulator/fluid_replay.h"
 #include "tests/prices/random_layer.h"
@@ -65,7 +65,7 @@ Profile profile_for(const LayerCase& shape, double send_s) {
 ModelDecision plain_decision(const Schedule& schedule, int layers, int degree) {
   ModelDecision decision;
   decision.degree_forward = decision.degree_backward = schedule.degrees == DegreePolicy::one ? 1 : degree;
-  decision.backwards.assign(static_cast<size_t>(layers), {decision.degree_forward, 0, 0, {}});
+  decision.backwards.assign(layers, {decision.degree_forward, 0, 0, {}});
   return decision;
 }
 

@@ -69,7 +69,7 @@ TEST(Padding, FixedDegreesPadToTheirMultipleAndBytesCountIt) {
   double bytes = 0;
   for (const Task& task : plan.tasks())
     if (task.kind == TaskKind::dispatch && task.phase == Phase::forward) {
-      const Work& work = plan.works[static_cast<size_t>(task.id)];
+      const Work& work = plan.works[task.id];
       EXPECT_DOUBLE_EQ(work.bytes, moe_volumes(shape, 16).alltoall_bytes);
       bytes += work.bytes;
     }

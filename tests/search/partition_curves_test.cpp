@@ -5,7 +5,7 @@
 #include <set>
 
 #include "moe/base/random.h"
-#include "moe/search/model_partition.h"
+#include "moe/search/detail/model_partition.h"
 #include "tests/prices/profile_parts.h"
 #include "tests/search/partition_random.h"
 

@@ -38,7 +38,7 @@ partition_random::RandomModel of_model(const Model& model, const LayerPricer& pr
   layer.degrees = useful_degrees(pricer);
   for (const TaskKind kind : {TaskKind::mp_allgather, TaskKind::attention, TaskKind::mp_reducescatter, TaskKind::gate})
     layer.dense_s += pricer.dense_seconds(kind, Phase::backward);
-  m.layers.assign(static_cast<size_t>(model.layers), layer);
+  m.layers.assign(model.layers, layer);
   return m;
 }
 

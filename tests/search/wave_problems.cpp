@@ -24,7 +24,7 @@ int main() {
     const std::vector<double> seconds = price(pricer, plan);
     nlohmann::json tasks = nlohmann::json::array();
     for (const Task& task : plan.tasks())
-      tasks.push_back({{"lane", task.lane}, {"seconds", seconds[static_cast<size_t>(task.id)]}, {"after", task.after}});
+      tasks.push_back({{"lane", task.lane}, {"seconds", seconds[task.id]}, {"after", task.after}});
     fmt::print(
         "{}\n",
         nlohmann::json{{"text", layer.text}, {"tasks", tasks}, {"wave", timeline_of(plan, seconds, {}).makespan_s}}

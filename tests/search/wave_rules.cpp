@@ -46,7 +46,7 @@ class Rules {
  private:
   using Key = std::tuple<Phase, int, int, TaskKind, int>;
 
-  bool spans(GroupKind group) const { return plan_.groups[static_cast<size_t>(group)].size > 1; }
+  bool spans(GroupKind group) const { return plan_.groups[group].size > 1; }
   int chunks(Phase phase, int m, int layer) const {
     const auto found = chunks_.find({phase, m, layer});
     return found == chunks_.end() ? 1 : found->second;
@@ -208,7 +208,7 @@ class Rules {
     for (int stage = 0; stage < stages(); ++stage) {
       const auto &forwards = passes_.at({stage, Phase::forward}), &backwards = passes_.at({stage, Phase::backward});
       for (size_t n = static_cast<size_t>(keep_); n < forwards.size(); ++n) {
-        const auto [done, done_layer] = backwards[n - static_cast<size_t>(keep_)];
+        const auto [done, done_layer] = backwards[n - keep_];
         for (const int before : pass(Phase::backward, done, done_layer)) {
           for (const int then : pass(Phase::forward, forwards[n].first, forwards[n].second))
             rule(before, then, "memory");
@@ -231,7 +231,7 @@ class Rules {
         const auto [to, to_layer] = backwards[n];
         if (stages() == 1 && from != to) continue;
         for (const int before : pass(Phase::backward, from, from_layer)) {
-          const TaskKind kind = plan_.tasks()[static_cast<size_t>(before)].kind;
+          const TaskKind kind = plan_.tasks()[before].kind;
           if (kind != expert_dw && kind != attention_dw) continue;
           for (const int then : pass(Phase::backward, to, to_layer)) rule(before, then, "late weights");
         }
@@ -264,8 +264,7 @@ class Rules {
         adders[{kind, layer}].push_back(id);
     }
     for (auto& [what, ids] : adders) {
-      std::ranges::stable_sort(
-          ids, {}, [&](int id) { return turned(Phase::backward, plan_.tasks()[static_cast<size_t>(id)].micro_batch); });
+      std::ranges::stable_sort(ids, {}, [&](int id) { return turned(Phase::backward, plan_.tasks()[id].micro_batch); });
       for (size_t i = 1; i < ids.size(); ++i) rule(ids[i - 1], ids[i], "order of sums");
     }
   }
@@ -277,13 +276,12 @@ class Rules {
     std::vector<std::pair<int64_t, int64_t>> parts;
     for (const Task& task : plan_.tasks()) {
       if (!sends_gradients(task.kind)) continue;
-      if (task.slice < 0 || task.slice >= std::ssize(plan_.slices) || sent[static_cast<size_t>(task.slice)]++ > 0) {
+      if (task.slice < 0 || task.slice >= std::ssize(plan_.slices) || sent[task.slice]++ > 0) {
         faults_.push_back(fmt::format("{} sends a slice that is not its own", task.name()));
         continue;
       }
-      const GradientSlice& slice = plan_.slices[static_cast<size_t>(task.slice)];
-      const int64_t from = begins[static_cast<size_t>(slice.gradient)] + slice.begin,
-                    to = from + slice.end - slice.begin;
+      const GradientSlice& slice = plan_.slices[task.slice];
+      const int64_t from = begins[slice.gradient] + slice.begin, to = from + slice.end - slice.begin;
       parts.emplace_back(from, to);
       for (size_t g = 0; g < plan_.gradients.size(); ++g)
         if (from < begins[g + 1] && to > begins[g]) made_before(plan_.gradients[g].layer, task.id);
@@ -324,18 +322,16 @@ void check_lanes(const Plan& plan, const Times& times, std::vector<std::string>&
   std::map<std::pair<int, Network>, std::vector<int>> used;  // by stage; none: compute
   for (const Task& task : plan.tasks()) {
     if (task.kind == recv) continue;  // its send takes the time
-    const Network network = plan.groups[static_cast<size_t>(task.group)].network;
-    const int stage = plan.structure->lanes[static_cast<size_t>(task.lane)].stage;
+    const Network network = plan.groups[task.group].network;
+    const int stage = plan.structure->lanes[task.lane].stage;
     used[{stage, task.group == GroupKind::none ? Network::none : network}].push_back(task.id);
   }
   for (auto& [network, ids] : used) {
-    std::ranges::sort(ids, {}, [&](int id) {
-      return std::pair(times.begin_s[static_cast<size_t>(id)], times.end_s[static_cast<size_t>(id)]);
-    });
+    std::ranges::sort(ids, {}, [&](int id) { return std::pair(times.begin_s[id], times.end_s[id]); });
     for (size_t i = 1; i < ids.size(); ++i)
-      if (times.begin_s[static_cast<size_t>(ids[i])] < times.end_s[static_cast<size_t>(ids[i - 1])])
-        faults.push_back(fmt::format("{} and {} run at once", plan.tasks()[static_cast<size_t>(ids[i - 1])].name(),
-                                     plan.tasks()[static_cast<size_t>(ids[i])].name()));
+      if (times.begin_s[ids[i]] < times.end_s[ids[i - 1]])
+        faults.push_back(
+            fmt::format("{} and {} run at once", plan.tasks()[ids[i - 1]].name(), plan.tasks()[ids[i]].name()));
   }
 }
 
@@ -344,12 +340,12 @@ void check_kept(const Plan& plan, const Times& times, int keep, std::vector<std:
   std::map<std::tuple<int, int, int>, std::pair<double, double>> lives;  // by stage, micro-batch and layer
   for (const Task& task : plan.tasks()) {
     if (!is_of_layer(task.kind)) continue;
-    const auto id = static_cast<size_t>(task.id);
-    const int stage = plan.structure->lanes[static_cast<size_t>(task.lane)].stage;
+    const int stage = plan.structure->lanes[task.lane].stage;
     auto& [begin_s, end_s] =
-        lives.try_emplace({stage, task.micro_batch, task.layer}, times.begin_s[id], times.end_s[id]).first->second;
-    begin_s = std::min(begin_s, times.begin_s[id]);
-    end_s = std::max(end_s, times.end_s[id]);
+        lives.try_emplace({stage, task.micro_batch, task.layer}, times.begin_s[task.id], times.end_s[task.id])
+            .first->second;
+    begin_s = std::min(begin_s, times.begin_s[task.id]);
+    end_s = std::max(end_s, times.end_s[task.id]);
   }
   for (const auto& [cell, life] : lives) {
     const auto alive = std::ranges::count_if(lives, [&, stage = std::get<0>(cell)](const auto& other) {
@@ -379,16 +375,16 @@ Times times_of(const Plan& plan, std::span<const double> seconds) {
     for (size_t lane = 0; lane < next.size(); ++lane) {
       const std::vector<int>& queue = plan.structure->lanes[lane].queue;
       if (next[lane] == queue.size()) continue;
-      const Task& task = plan.tasks()[static_cast<size_t>(queue[next[lane]])];
+      const Task& task = plan.tasks()[queue[next[lane]]];
       double begin_s = free_s[lane];
       bool ready = true;
       for (const int id : task.after) {
-        ready = ready && end_s[static_cast<size_t>(id)];
-        if (ready) begin_s = std::max(begin_s, *end_s[static_cast<size_t>(id)]);
+        ready = ready && end_s[id];
+        if (ready) begin_s = std::max(begin_s, *end_s[id]);
       }
       if (!ready) continue;
-      times.begin_s[static_cast<size_t>(task.id)] = begin_s;
-      end_s[static_cast<size_t>(task.id)] = free_s[lane] = begin_s + seconds[static_cast<size_t>(task.id)];
+      times.begin_s[task.id] = begin_s;
+      end_s[task.id] = free_s[lane] = begin_s + seconds[task.id];
       ++next[lane];
       moved = true;
     }
@@ -436,14 +432,13 @@ std::vector<std::string> meetings(const Plan& plan, IterationOrder order, const 
   std::map<std::tuple<Phase, int, int>, PassTimes> passes;
   for (const Task& task : plan.tasks()) {
     if (!is_of_layer(task.kind) || sends_gradients(task.kind)) continue;
-    const auto id = static_cast<size_t>(task.id);
-    PassTimes& pass =
-        passes
-            .try_emplace({task.runs_in(), task.micro_batch, task.layer},
-                         PassTimes{task.runs_in(), task.micro_batch, task.layer, times.begin_s[id], times.end_s[id]})
-            .first->second;
-    pass.begin_s = std::min(pass.begin_s, times.begin_s[id]);
-    pass.end_s = std::max(pass.end_s, times.end_s[id]);
+    PassTimes& pass = passes
+                          .try_emplace({task.runs_in(), task.micro_batch, task.layer},
+                                       PassTimes{task.runs_in(), task.micro_batch, task.layer, times.begin_s[task.id],
+                                                 times.end_s[task.id]})
+                          .first->second;
+    pass.begin_s = std::min(pass.begin_s, times.begin_s[task.id]);
+    pass.end_s = std::max(pass.end_s, times.end_s[task.id]);
   }
   std::vector<std::string> found;
   for (auto a = passes.begin(); a != passes.end(); ++a)
@@ -466,10 +461,9 @@ std::vector<std::string> faults_of(const Plan& plan, int keep, std::span<const d
     return faults;
   }
   for (const Rule& rule : rules)
-    if (times.begin_s[static_cast<size_t>(rule.then)] < times.end_s[static_cast<size_t>(rule.before)])
-      faults.push_back(fmt::format("{}: {} begins before {} is over", rule.text,
-                                   plan.tasks()[static_cast<size_t>(rule.then)].name(),
-                                   plan.tasks()[static_cast<size_t>(rule.before)].name()));
+    if (times.begin_s[rule.then] < times.end_s[rule.before])
+      faults.push_back(fmt::format("{}: {} begins before {} is over", rule.text, plan.tasks()[rule.then].name(),
+                                   plan.tasks()[rule.before].name()));
   check_lanes(plan, times, faults);
   check_kept(plan, times, keep, faults);
   return faults;

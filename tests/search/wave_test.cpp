@@ -135,7 +135,7 @@ TEST(Wave, KeepsEveryRuleHoweverLongTasksTake) {
 Plan without(const Plan& plan, const wave_rules::Rule& rule) {
   Plan faulty = plan;
   auto structure = std::make_shared<Structure>(*plan.structure);
-  std::erase(structure->tasks[static_cast<size_t>(rule.then)].after, rule.before);
+  std::erase(structure->tasks[rule.then].after, rule.before);
   faulty.structure = std::move(structure);
   return faulty;
 }
@@ -144,7 +144,7 @@ Plan without(const Plan& plan, const wave_rules::Rule& rule) {
 bool is_found(const Plan& plan, int keep, int slow, Draws& draws) {
   for (int i = 0; i < 10; ++i) {
     std::vector<double> seconds = any_seconds(plan, draws);
-    if (slow >= 0) seconds[static_cast<size_t>(slow)] = 1e9;
+    if (slow >= 0) seconds[slow] = 1e9;
     if (!faults_of(plan, keep, seconds).empty()) return true;
   }
   return false;
@@ -153,16 +153,15 @@ bool is_found(const Plan& plan, int keep, int slow, Draws& draws) {
 // Returns whether the plan orders the rule's tasks otherwise: over other tasks, or on a lane.
 bool is_still_ordered(const Plan& plan, const wave_rules::Rule& rule) {
   std::vector<bool> behind(plan.tasks().size());
-  behind[static_cast<size_t>(rule.before)] = true;
+  behind[rule.before] = true;
   std::vector<bool> lane_behind(plan.structure->lanes.size());
   for (const Task& task : plan.tasks()) {
-    const auto lane = static_cast<size_t>(task.lane);
-    bool is = task.id == rule.before || lane_behind[lane];
-    for (const int id : task.after) is = is || behind[static_cast<size_t>(id)];
-    behind[static_cast<size_t>(task.id)] = is;
-    lane_behind[lane] = is;
+    bool is = task.id == rule.before || lane_behind[task.lane];
+    for (const int id : task.after) is = is || behind[id];
+    behind[task.id] = is;
+    lane_behind[task.lane] = is;
   }
-  return behind[static_cast<size_t>(rule.then)];
+  return behind[rule.then];
 }
 
 TEST(Wave, PlantedFaultsAreFound) {
@@ -177,7 +176,7 @@ TEST(Wave, PlantedFaultsAreFound) {
     std::vector<std::string> none;
     const std::vector<wave_rules::Rule> rules = wave_rules::rules_of(plan, drawn.keep, none);
     for (int i = 0; i < 8; ++i) {  // a dependency is missing
-      const wave_rules::Rule& rule = rules[static_cast<size_t>(drawn.draws.below(static_cast<int>(rules.size())))];
+      const wave_rules::Rule& rule = rules[drawn.draws.below(static_cast<int>(rules.size()))];
       const Plan faulty = without(plan, rule);
       if (!is_still_ordered(faulty, rule)) plant(faulty, rule.before);
     }
@@ -203,11 +202,11 @@ TEST(Wave, PlantedFaultsAreFound) {
     faulty = plan;  // a slice goes before anything is made
     structure = std::make_shared<Structure>(*plan.structure);
     for (Lane& lane : structure->lanes) {
-      const auto slice = std::ranges::find_if(
-          lane.queue, [&](int id) { return sends_gradients(plan.tasks()[static_cast<size_t>(id)].kind); });
+      const auto slice =
+          std::ranges::find_if(lane.queue, [&](int id) { return sends_gradients(plan.tasks()[id].kind); });
       if (slice == lane.queue.end()) continue;
       std::rotate(lane.queue.begin(), slice, slice + 1);
-      structure->tasks[static_cast<size_t>(lane.queue.front())].after.clear();
+      structure->tasks[lane.queue.front()].after.clear();
     }
     faulty.structure = structure;
     plant(faulty);

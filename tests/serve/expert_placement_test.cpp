@@ -67,7 +67,7 @@ void expect_sound(const ExpertPlacement& placement, size_t experts, size_t devic
     for (const HostedExpert& hosted : device) {
       EXPECT_EQ(++times[hosted.expert], 1);
       EXPECT_GT(hosted.share, 0);
-      shares[static_cast<size_t>(hosted.expert)] += hosted.share;
+      shares[hosted.expert] += hosted.share;
     }
   }
   for (const double share : shares) EXPECT_NEAR(share, 1, 1e-9);
@@ -127,9 +127,8 @@ TEST(ExpertPlacement, SplitsEveryTokenOnce) {
     for (size_t d = 0; d < tokens.size(); ++d)
       for (size_t i = 0; i < tokens[d].size(); ++i) {
         const HostedExpert& hosted = placement.devices[d][i];
-        const auto e = static_cast<size_t>(hosted.expert);
-        found[e] += tokens[d][i];
-        EXPECT_NEAR(static_cast<double>(tokens[d][i]), hosted.share * static_cast<double>(counts[e]), 1);
+        found[hosted.expert] += tokens[d][i];
+        EXPECT_NEAR(static_cast<double>(tokens[d][i]), hosted.share * static_cast<double>(counts[hosted.expert]), 1);
       }
     EXPECT_EQ(found, counts);
   }

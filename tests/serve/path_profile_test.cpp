@@ -17,17 +17,17 @@ namespace {
 std::vector<double> counted_estimate(const RoutingTrace& profiled, const RoutingTrace& served, int layer, int length) {
   const auto path_of = [&](const RoutingTrace& trace, size_t token) {
     std::vector<int32_t> path;
-    for (int i = layer - length; i < layer; ++i) path.push_back(trace.choices[static_cast<size_t>(i)][token]);
+    for (int i = layer - length; i < layer; ++i) path.push_back(trace.choices[i][token]);
     return path;
   };
   std::map<std::vector<int32_t>, std::map<int32_t, double>> next;
   std::map<int32_t, double> all;
   for (size_t t = 0; t < static_cast<size_t>(profiled.tokens()); ++t) {
-    const int32_t chosen = profiled.choices[static_cast<size_t>(layer)][t];
+    const int32_t chosen = profiled.choices[layer][t];
     ++next[path_of(profiled, t)][chosen];
     ++all[chosen];
   }
-  std::vector<double> popularity(static_cast<size_t>(profiled.experts));
+  std::vector<double> popularity(profiled.experts);
   for (size_t t = 0; t < static_cast<size_t>(served.batch_tokens); ++t) {
     const auto found = next.find(path_of(served, t));
     const auto& counts = found == next.end() ? all : found->second;
@@ -37,7 +37,7 @@ std::vector<double> counted_estimate(const RoutingTrace& profiled, const Routing
       sum += it->second;
       if (it->second > best->second) best = it;
     }
-    popularity[static_cast<size_t>(best->first)] += best->second / sum;
+    popularity[best->first] += best->second / sum;
   }
   return popularity;
 }

@@ -115,7 +115,7 @@ double batch_by_hand(const Served& s, const LayerPricer& pricer, const ServingVa
   std::vector<Loads> layers;
   for (int layer = 0; layer < kLayers; ++layer) layers.push_back(loads_of(s, v, layer, batch, counted));
   for (int layer = 0; layer < kLayers; ++layer) {
-    const Loads& l = layers[static_cast<size_t>(layer)];
+    const Loads& l = layers[layer];
     double gated = 0;
     for (double& t : at) gated = std::max(gated, t += attention + gate);
     double known = gated, sent = 0;
@@ -141,8 +141,7 @@ double batch_by_hand(const Served& s, const LayerPricer& pricer, const ServingVa
     returned += s.alltoall_s(std::max<double>(kTokens, most));
     for (size_t d = 0; d < kRanks; ++d) {
       if (estimates_next)
-        weights[d] = copied[d] =
-            std::max(returned, copied[d]) + layers[static_cast<size_t>(layer) + 1].copied_before[d] * copy_s;
+        weights[d] = copied[d] = std::max(returned, copied[d]) + layers[layer + 1].copied_before[d] * copy_s;
       at[d] = returned + back;
     }
   }
@@ -159,7 +158,7 @@ TEST(Serving, BatchesTakeAsLongAsByHand) {
     ServingResult counted;
     ASSERT_EQ(result.batch_s.size(), 30U);
     for (int64_t batch = 0; batch < 30; ++batch)
-      EXPECT_NEAR(result.batch_s[static_cast<size_t>(batch)] / batch_by_hand(s, pricer, v, batch, counted), 1, 1e-9)
+      EXPECT_NEAR(result.batch_s[batch] / batch_by_hand(s, pricer, v, batch, counted), 1, 1e-9)
           << v.name << " " << batch;
     EXPECT_EQ(result.estimated, counted.estimated) << v.name;
     EXPECT_EQ(result.right_lists, counted.right_lists) << v.name;

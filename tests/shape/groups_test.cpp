@@ -67,8 +67,8 @@ Members members_by_loops(const ParallelShape& p) {
   Members members;
   for (const auto& [place, key] : key_of) {
     auto& of_kind = members[place.first];
-    of_kind.resize(static_cast<size_t>(p.ranks()));
-    of_kind[static_cast<size_t>(place.second)] = groups[key];
+    of_kind.resize(p.ranks());
+    of_kind[place.second] = groups[key];
   }
   return members;
 }
@@ -78,7 +78,7 @@ TEST(Groups, AreThoseOfTheLoopsForEveryShape) {
   for (const ParallelShape& p : shapes())
     for (const auto& [kind, by_rank] : members_by_loops(p))
       for (int rank = 0; rank < p.ranks(); ++rank, ++compared)
-        ASSERT_EQ(members(p, kind, rank), by_rank[static_cast<size_t>(rank)])
+        ASSERT_EQ(members(p, kind, rank), by_rank[rank])
             << name_of(kind) << " group of rank " << rank << ", " << text_of(p);
   EXPECT_GT(compared, 10000);
 }
@@ -94,7 +94,7 @@ TEST(Groups, NetworkIsInterIfAnyGroupSpansNodes) {
         for (const int rank : ranks) nodes.insert(rank / p.ranks_per_node);
         if (nodes.size() > 1) expected = Network::inter;
       }
-      const Group& group = groups[static_cast<size_t>(kind)];
+      const Group& group = groups[kind];
       ASSERT_EQ(group.network, expected) << name_of(kind) << ", " << text_of(p);
       ASSERT_EQ(group.size, static_cast<int>(by_rank[0].size())) << name_of(kind) << ", " << text_of(p);
       ASSERT_EQ(group.kind, kind);
@@ -110,7 +110,7 @@ TEST(Groups, PapersCaseKeepsShardingInsideANode) {
   const ParallelShape expected{8, 4, 8, 4, 8, 4, 1, 1};
   EXPECT_EQ(c.parallel, expected);
   const Groups groups = groups_of(c.parallel);
-  const auto network = [&](GroupKind kind) { return groups[static_cast<size_t>(kind)].network; };
+  const auto network = [&](GroupKind kind) { return groups[kind].network; };
   EXPECT_EQ(network(GroupKind::mp), Network::intra);
   EXPECT_EQ(network(GroupKind::esp), Network::intra);
   EXPECT_EQ(network(GroupKind::ep), Network::inter);

@@ -257,7 +257,7 @@ TEST(Volumes, TokensReachAsManyNodesAsRandomRoutingsDo) {
     size_t most = 0;
     constexpr int kTokens = 20'000;
     for (int token = 0; token < kTokens; ++token) {
-      std::vector<int> order(static_cast<size_t>(nodes)), open;
+      std::vector<int> order(nodes), open;
       std::iota(order.begin(), order.end(), 0);
       std::shuffle(order.begin(), order.end(), draw);
       for (int expert = 0; expert < experts; ++expert)
@@ -266,7 +266,7 @@ TEST(Volumes, TokensReachAsManyNodesAsRandomRoutingsDo) {
           open.push_back(expert);
       std::shuffle(open.begin(), open.end(), draw);
       std::set<int> of;
-      for (int i = 0; i < top_k; ++i) of.insert(open[static_cast<size_t>(i)] / (experts / nodes));
+      for (int i = 0; i < top_k; ++i) of.insert(open[i] / (experts / nodes));
       reached += static_cast<double>(of.size()) / kTokens;
       most = std::max(most, of.size());
     }

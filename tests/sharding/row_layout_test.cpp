@@ -93,7 +93,7 @@ TEST(UnpackRows, OrderIsTheSameForEveryDegreeAndPackingUndoesIt) {
             for (int64_t j = 0; j < kWidth; ++j)
               wire.view().as<double>()[layout.offset(stream, e, row) + j] =
                   static_cast<double>(((stream * experts + e) * 100 + row) * kWidth + j + 1);
-      std::vector<Rows> to(static_cast<size_t>(experts));
+      std::vector<Rows> to(experts);
       for (int chunk = 0; chunk < degree; ++chunk) {
         place.of_chunk(layout, layout.chunk(chunk), to);
         unpack_rows(layout, layout.chunk(chunk), wire, at, to);

@@ -127,13 +127,13 @@ TEST(ClosedForm, IsTheReplayWhereGatherAndScatterTakeEquallyLong) {
       ASSERT_LE(error, 1e-9) << "draw " << i << " of seed " << kSeed << ", case " << which << ": r " << d.r << " a2a "
                              << d.a2a << " ag = rs " << d.ag << " exp " << d.exp << " gar " << d.gar;
     }
-    ++cases[d.gar > 0][static_cast<size_t>(which)];
+    ++cases[d.gar > 0][which];
     if (d.gar > 0)
       for (size_t k = 0; k < q.size(); ++k) ++answers[k][q[k]];
   }
   for (const int phase : {0, 1}) {
     fmt::print("{}: draws by case", phase == 0 ? "forward " : "backward");
-    for (size_t c = 1; c <= 4; ++c) fmt::print("  {}: {:>6}", c, cases[static_cast<size_t>(phase)][c]);
+    for (size_t c = 1; c <= 4; ++c) fmt::print("  {}: {:>6}", c, cases[phase][c]);
     fmt::print("\n");
   }
   for (size_t k = 0; k < answers.size(); ++k) {

@@ -6,7 +6,7 @@
 
 #include "moe/base/random.h"
 
-namespace moe::cost {
+namespace moe {
 namespace {
 
 Contention slowed(double compute_by_inter, double inter_by_compute) {
@@ -89,4 +89,4 @@ TEST(ContendedWork, IsNeverMoreThanAllOfIt) {
 }
 
 }  // namespace
-}  // namespace moe::cost
+}  // namespace moe

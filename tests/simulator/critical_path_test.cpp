@@ -19,12 +19,11 @@ Times replayed(const Structure& structure, const std::vector<double>& seconds) {
   Times times{std::vector<double>(seconds.size()), std::vector<double>(seconds.size())};
   std::vector<double> free_at(structure.lanes.size());
   for (const Task& task : structure.tasks) {
-    double& lane = free_at[static_cast<size_t>(task.lane)];
+    double& lane = free_at[task.lane];
     double start = lane;
-    for (const int id : task.after) start = std::max(start, times.end_s[static_cast<size_t>(id)]);
-    const auto id = static_cast<size_t>(task.id);
-    times.start_s[id] = start;
-    lane = times.end_s[id] = start + seconds[id];
+    for (const int id : task.after) start = std::max(start, times.end_s[id]);
+    times.start_s[task.id] = start;
+    lane = times.end_s[task.id] = start + seconds[task.id];
   }
   return times;
 }

@@ -38,15 +38,14 @@ GroupKind group_on(LaneKind lane, Draws& draws) {
 
 double least_left(const std::vector<double>& left, const std::vector<int>& running, const std::vector<double>& rates) {
   double least = 1e300;
-  for (size_t i = 0; i < running.size(); ++i) least = std::min(least, left[static_cast<size_t>(running[i])] / rates[i]);
+  for (size_t i = 0; i < running.size(); ++i) least = std::min(least, left[running[i]] / rates[i]);
   return least;
 }
 
 // What a task uses: compute, memory, the network between nodes or inside them, or nothing.
 char uses(const Draw& d, const Task& task) {
-  if (task.group == GroupKind::none)
-    return d.structure.lanes[static_cast<size_t>(task.lane)].kind == LaneKind::compute ? 'c' : 'm';
-  const Network network = d.networks[static_cast<size_t>(task.group)];
+  if (task.group == GroupKind::none) return d.structure.lanes[task.lane].kind == LaneKind::compute ? 'c' : 'm';
+  const Network network = d.networks[task.group];
   return network == Network::inter ? 'e' : network == Network::intra ? 'a' : '-';
 }
 
@@ -73,16 +72,16 @@ double stall_by(const Contention& c, char slowed, char by) {
 }
 
 bool of_one_stage(const Draw& d, const Task& a, const Task& b) {
-  return d.structure.lanes[static_cast<size_t>(a.lane)].stage == d.structure.lanes[static_cast<size_t>(b.lane)].stage;
+  return d.structure.lanes[a.lane].stage == d.structure.lanes[b.lane].stage;
 }
 
 double rate(const Draw& d, int id, const std::vector<int>& running) {
   const auto& tasks = d.structure.tasks;
-  const Task& task = tasks[static_cast<size_t>(id)];
+  const Task& task = tasks[id];
   const char mine = uses(d, task);
   double slowdown = 1, sharing = 1;
   for (const int other : running) {
-    const Task& o = tasks[static_cast<size_t>(other)];
+    const Task& o = tasks[other];
     if (other == id || !of_one_stage(d, task, o)) continue;
     slowdown *= slowdown_by(d.contention, mine, uses(d, o));
     if ((mine == 'e' || mine == 'a') && uses(d, o) == mine) sharing += 1;
@@ -95,9 +94,9 @@ void stall_new_pairs(const Draw& d, const std::vector<int>& running, std::set<st
                      std::vector<double>& left) {
   for (const int a : running)
     for (const int b : running) {
-      const Task &one = d.structure.tasks[static_cast<size_t>(a)], &other = d.structure.tasks[static_cast<size_t>(b)];
+      const Task &one = d.structure.tasks[a], &other = d.structure.tasks[b];
       if (a == b || !of_one_stage(d, one, other) || !met.insert({a, b}).second) continue;
-      left[static_cast<size_t>(a)] += stall_by(d.contention, uses(d, one), uses(d, other));
+      left[a] += stall_by(d.contention, uses(d, one), uses(d, other));
     }
 }
 
@@ -107,9 +106,9 @@ Draw random_draw(uint64_t seed) {
   Draws draws(seed);
   Draw d;
   for (const GroupKind kind : {GroupKind::ep, GroupKind::dp})
-    d.networks[static_cast<size_t>(kind)] = draws.below(6) == 0 ? Network::intra : Network::inter;
+    d.networks[kind] = draws.below(6) == 0 ? Network::intra : Network::inter;
   for (const GroupKind kind : {GroupKind::esp, GroupKind::mp})
-    d.networks[static_cast<size_t>(kind)] = draws.below(6) == 0 ? Network::inter : Network::intra;
+    d.networks[kind] = draws.below(6) == 0 ? Network::inter : Network::intra;
   Contention& c = d.contention;
   for (double* factor : {&c.intra_by_inter, &c.inter_by_intra, &c.compute_by_inter, &c.compute_by_intra,
                          &c.inter_by_compute, &c.intra_by_compute, &c.copy_by_inter, &c.copy_by_intra,
@@ -123,13 +122,13 @@ Draw random_draw(uint64_t seed) {
                               LaneKind::comm,    LaneKind::copy,  LaneKind::gradient};
   for (int stage = 0, stages = 1 + draws.below(3); stage < stages; ++stage)
     for (int lanes = 1 + draws.below(5); lanes > 0; --lanes)
-      d.structure.lanes.push_back({kKinds[static_cast<size_t>(draws.below(6))], stage, false, false, {}});
+      d.structure.lanes.push_back({kKinds[draws.below(6)], stage, false, false, {}});
   const int density = 2 + draws.below(12);
   for (int id = 0, tasks = 1 + draws.below(40); id < tasks; ++id) {
     Task task;
     task.id = id;
     task.lane = draws.below(static_cast<int>(d.structure.lanes.size()));
-    Lane& lane = d.structure.lanes[static_cast<size_t>(task.lane)];
+    Lane& lane = d.structure.lanes[task.lane];
     task.group = group_on(lane.kind, draws);
     for (int p = 0; p < id; ++p)
       if (draws.below(density) == 0) task.after.push_back(p);
@@ -146,8 +145,7 @@ bool shares_network(const Draw& d, const Timeline& t) {
       const char used = uses(d, a);
       const auto i = static_cast<size_t>(a.id), j = static_cast<size_t>(b.id);
       if (a.id < b.id && (used == 'e' || used == 'a') && used == uses(d, b) &&
-          d.structure.lanes[static_cast<size_t>(a.lane)].stage ==
-              d.structure.lanes[static_cast<size_t>(b.lane)].stage &&
+          d.structure.lanes[a.lane].stage == d.structure.lanes[b.lane].stage &&
           std::max(t.start_s[i], t.start_s[j]) < std::min(t.end_s[i], t.end_s[j]))
         return true;
     }
@@ -161,9 +159,9 @@ Timeline step_through(const Draw& d, double step_s, Cut cut) {
   t.start_s.assign(tasks.size(), -1);
   t.end_s.assign(tasks.size(), -1);
   std::vector<double> left;
-  for (const Task& task : tasks) left.push_back(d.seconds[static_cast<size_t>(task.id)]);
+  for (const Task& task : tasks) left.push_back(d.seconds[task.id]);
   std::set<std::pair<int, int>> met;
-  const auto ended = [&](int id) { return t.end_s[static_cast<size_t>(id)] >= 0; };
+  const auto ended = [&](int id) { return t.end_s[id] >= 0; };
   for (double now = 0; !std::ranges::all_of(t.end_s, [](double end) { return end >= 0; });) {
     std::vector<int> running;
     for (bool moved = true; moved;) {  // what takes no time any more ends, and others may start
@@ -171,7 +169,7 @@ Timeline step_through(const Draw& d, double step_s, Cut cut) {
       running.clear();
       for (const Lane& lane : d.structure.lanes) {
         const auto head = std::ranges::find_if_not(lane.queue, ended);
-        if (head == lane.queue.end() || !std::ranges::all_of(tasks[static_cast<size_t>(*head)].after, ended)) continue;
+        if (head == lane.queue.end() || !std::ranges::all_of(tasks[*head].after, ended)) continue;
         const auto i = static_cast<size_t>(*head);
         if (t.start_s[i] < 0) t.start_s[i] = now;
         if (left[i] > kRunOut) {
@@ -186,7 +184,7 @@ Timeline step_through(const Draw& d, double step_s, Cut cut) {
     std::vector<double> rates;
     for (const int id : running) rates.push_back(rate(d, id, running));
     const double passed = cut == Cut::never ? step_s : std::min(step_s, least_left(left, running, rates));
-    for (size_t i = 0; i < running.size(); ++i) left[static_cast<size_t>(running[i])] -= passed * rates[i];
+    for (size_t i = 0; i < running.size(); ++i) left[running[i]] -= passed * rates[i];
     if (!running.empty()) now += passed;
   }
   for (const double end : t.end_s) t.makespan_s = std::max(t.makespan_s, end);

@@ -103,8 +103,8 @@ struct Layout {
     d.structure.lanes = {{LaneKind::compute, 0, false, false, {}},
                          {LaneKind::comm, 0, true, true, {}},
                          {LaneKind::gradient, 0, true, false, {}}};
-    d.networks[static_cast<size_t>(GroupKind::ep)] = d.networks[static_cast<size_t>(GroupKind::dp)] = Network::inter;
-    d.networks[static_cast<size_t>(GroupKind::esp)] = Network::intra;
+    d.networks[GroupKind::ep] = d.networks[GroupKind::dp] = Network::inter;
+    d.networks[GroupKind::esp] = Network::intra;
   }
   int add(int lane, GroupKind group, double seconds, std::vector<int> after = {}) {
     Task task;
@@ -112,7 +112,7 @@ struct Layout {
     task.lane = lane;
     task.group = group;
     task.after = std::move(after);
-    d.structure.lanes[static_cast<size_t>(lane)].queue.push_back(task.id);
+    d.structure.lanes[lane].queue.push_back(task.id);
     d.structure.tasks.push_back(task);
     d.seconds.push_back(seconds);
     return task.id;
@@ -153,8 +153,8 @@ TEST(FluidReplay, CopiesCompeteForMemory) {
   l.expect_ends({2, 4.4, 4, 5.4});
   // Beginning side by side costs the AllGather 0.5 s and the copy 0.25 s: it ends at 2 + 2 x 1.25, with 0.5 s left of
   // the AllGather's 2.5 s.
-  l.d.contention.stall_s[static_cast<size_t>(Resource::intra)][static_cast<size_t>(Resource::copy)] = 0.5;
-  l.d.contention.stall_s[static_cast<size_t>(Resource::copy)][static_cast<size_t>(Resource::intra)] = 0.25;
+  l.d.contention.stall_s[Resource::intra][Resource::copy] = 0.5;
+  l.d.contention.stall_s[Resource::copy][Resource::intra] = 0.25;
   l.expect_ends({2, 5, 4.5, 6});
   // On the AllGathers' lane (O2) nothing runs beside a copy.
   for (const size_t id : {2, 3}) l.d.structure.tasks[id].lane = 1;
@@ -228,8 +228,7 @@ TEST(FluidReplay, MakespanIsTheTimelines) {
     ASSERT_EQ(t.lane_busy_s.size(), d.structure.lanes.size());
     for (size_t lane = 0; lane < t.lane_busy_s.size(); ++lane) {
       double busy = 0;
-      for (const int id : d.structure.lanes[lane].queue)
-        busy += t.end_s[static_cast<size_t>(id)] - t.start_s[static_cast<size_t>(id)];
+      for (const int id : d.structure.lanes[lane].queue) busy += t.end_s[id] - t.start_s[id];
       EXPECT_NEAR(t.lane_busy_s[lane], busy, 1e-12) << "seed " << seed;
     }
   }

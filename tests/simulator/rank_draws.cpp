@@ -15,7 +15,7 @@ class Draws {
     std::vector<int> all;
     for (int d = 1; d <= n; ++d)
       if (n % d == 0) all.push_back(d);
-    return all[static_cast<size_t>(below(static_cast<int>(all.size())))];
+    return all[below(static_cast<int>(all.size()))];
   }
 
  private:
@@ -56,9 +56,7 @@ Structure random_structure(Draws& draws, int stages, const std::vector<LaneKind>
                                GroupKind::dp,   GroupKind::edp, GroupKind::ep_esp, GroupKind::pp};
   constexpr std::array kKinds{TaskKind::dispatch, TaskKind::expert, TaskKind::combine, TaskKind::allgather,
                               TaskKind::attention};
-  const auto any_of = [&](const auto& all) {
-    return all[static_cast<size_t>(draws.below(static_cast<int>(all.size())))];
-  };
+  const auto any_of = [&](const auto& all) { return all[draws.below(static_cast<int>(all.size()))]; };
   Structure structure;
   for (int lanes = stages + draws.below(4), lane = 0; lane < lanes; ++lane)
     structure.lanes.push_back({any_of(lane_kinds), lane < stages ? lane : draws.below(stages), false, false, {}});
@@ -72,7 +70,7 @@ Structure random_structure(Draws& draws, int stages, const std::vector<LaneKind>
     if (draws.below(3) > 0) task.group = any_of(kGroups);
     for (int p = 0; p < id; ++p)
       if (draws.below(density) == 0) task.after.push_back(p);
-    structure.lanes[static_cast<size_t>(task.lane)].queue.push_back(id);
+    structure.lanes[task.lane].queue.push_back(id);
     structure.tasks.push_back(std::move(task));
   }
   return structure;

@@ -86,14 +86,14 @@ TEST(RankFluidReplay, ACollectiveGoesAtItsSlowestRanksRate) {
   d.structure.lanes = {{LaneKind::intra, 0, false, true, {1}}, {LaneKind::compute, 0, false, false, {0, 2}}};
   d.structure.tasks.resize(3);
   for (int id = 0; id < 3; ++id) {
-    Task& task = d.structure.tasks[static_cast<size_t>(id)];
+    Task& task = d.structure.tasks[id];
     task.id = id;
     task.lane = id == 1 ? 0 : 1;
     task.kind = id == 1 ? TaskKind::mp_allgather : TaskKind::expert;
     if (id == 1) task.group = GroupKind::mp;
     if (id == 1) task.after = {0};
   }
-  d.networks[static_cast<size_t>(GroupKind::mp)] = Network::intra;
+  d.networks[GroupKind::mp] = Network::intra;
   d.contention.intra_by_compute = 2;
   d.seconds = {1, 4, 3};
   d.noise.stragglers = {{1, 2}};

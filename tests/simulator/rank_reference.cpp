@@ -1,16 +1,17 @@
 #include "tests/simulator/rank_reference.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <set>
 #include <utility>
 
+#include "moe/base/enum_array.h"
+
 namespace moe::ranks {
 namespace {
 
-int stage_of(const Draw& d, const Task& task) { return d.structure.lanes[static_cast<size_t>(task.lane)].stage; }
+int stage_of(const Draw& d, const Task& task) { return d.structure.lanes[task.lane].stage; }
 
 // The ranks that run a task together with this one, itself among them.
 std::vector<int> together(const Draw& d, const Task& task, int rank) {
@@ -25,7 +26,7 @@ double load_of(const Draw& d, int layer, int rank) {
   const int given = stages * d.parallel.ranks() / d.parallel.pp;
   if (d.noise.load.empty() || rank >= given) return 1;
   const bool by_layer = d.noise.load.size() > static_cast<size_t>(given);
-  return d.noise.load[static_cast<size_t>((by_layer ? layer * given : 0) + rank)];
+  return d.noise.load[(by_layer ? layer * given : 0) + rank];
 }
 
 using Table = std::vector<std::vector<double>>;  // by rank and task
@@ -37,12 +38,12 @@ Table own_seconds(const Draw& d, int sample) {
   Table table(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank)
     for (const Task& task : d.structure.tasks) {
-      double seconds = d.seconds[static_cast<size_t>(task.id)];
+      double seconds = d.seconds[task.id];
       if (d.noise.jitter != Jitter::none) seconds *= draws.factor(task.id, sample, rank);
       for (const Straggler& s : d.noise.stragglers)
         if (s.rank == rank) seconds *= s.factor;
       if (std::ranges::count(d.noise.loaded, task.kind) > 0) seconds *= load_of(d, task.layer, rank);
-      table[static_cast<size_t>(rank)].push_back(seconds);
+      table[rank].push_back(seconds);
     }
   return table;
 }
@@ -52,18 +53,18 @@ Table slowest_of_group(const Draw& d, const Table& own) {
   for (size_t rank = 0; rank < own.size(); ++rank)
     for (const Task& task : d.structure.tasks)
       for (const int peer : together(d, task, static_cast<int>(rank))) {
-        double& seconds = table[rank][static_cast<size_t>(task.id)];
-        seconds = std::max(seconds, own[static_cast<size_t>(peer)][static_cast<size_t>(task.id)]);
+        double& seconds = table[rank][task.id];
+        seconds = std::max(seconds, own[peer][task.id]);
       }
   return table;
 }
 
 // The product of what slows a task of a rank on which so many run, by resource.
-double slowdown_of(const Contention& c, Resource resource, const std::array<int, kResources>& running) {
+double slowdown_of(const Contention& c, Resource resource, const EnumArray<Resource, int, kResources>& running) {
   const bool network = resource == Resource::inter || resource == Resource::intra;
-  double slowdown = network ? running[static_cast<size_t>(resource)] : 1;
+  double slowdown = network ? running[resource] : 1;
   for (const ContentionPair& pair : contention_pairs())
-    if (pair.slowed == resource) slowdown *= std::pow(c.*pair.factor, running[static_cast<size_t>(pair.by)]);
+    if (pair.slowed == resource) slowdown *= std::pow(c.*pair.factor, running[pair.by]);
   return slowdown;
 }
 
@@ -78,8 +79,8 @@ class Clockwork {
  public:
   Clockwork(const Draw& d, const Table& seconds, bool wait_for_others)
       : d_(d), left_(seconds), wait_(wait_for_others), ranks_(d.parallel.ranks()) {
-    state_.assign(static_cast<size_t>(ranks_), std::vector<State>(d.structure.tasks.size(), State::queued));
-    starts_.assign(static_cast<size_t>(ranks_), std::vector<double>(d.structure.tasks.size()));
+    state_.assign(ranks_, std::vector<State>(d.structure.tasks.size(), State::queued));
+    starts_.assign(ranks_, std::vector<double>(d.structure.tasks.size()));
     ends_ = lost_ = starts_;
   }
 
@@ -109,8 +110,8 @@ class Clockwork {
   enum class State : uint8_t { queued, arrived, runs, ended };
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-  State& state(int rank, const Task& task) { return state_[static_cast<size_t>(rank)][static_cast<size_t>(task.id)]; }
-  double& left(int rank, const Task& task) { return left_[static_cast<size_t>(rank)][static_cast<size_t>(task.id)]; }
+  State& state(int rank, const Task& task) { return state_[rank][task.id]; }
+  double& left(int rank, const Task& task) { return left_[rank][task.id]; }
 
   // Calls body(rank, task) for all that run.
   template <class Body>
@@ -135,12 +136,12 @@ class Clockwork {
   bool arrive(int rank, const Lane& lane) {
     const int stage_ranks = ranks_ / d_.parallel.pp;
     for (const int id : lane.queue) {
-      const Task& task = d_.structure.tasks[static_cast<size_t>(id)];
+      const Task& task = d_.structure.tasks[id];
       if (rank / stage_ranks != stage_of(d_, task)) return false;
       if (state(rank, task) == State::ended) continue;
       if (state(rank, task) != State::queued) return false;
       for (const int p : task.after) {
-        const Task& before = d_.structure.tasks[static_cast<size_t>(p)];
+        const Task& before = d_.structure.tasks[p];
         if (state(rank % stage_ranks + stage_of(d_, before) * stage_ranks, before) != State::ended) return false;
       }
       state(rank, task) = State::arrived;
@@ -155,8 +156,8 @@ class Clockwork {
     for (const int peer : group)
       if (state(peer, task) != State::arrived) return false;
     for (const int peer : group) {
-      starts_[static_cast<size_t>(peer)][static_cast<size_t>(task.id)] = now;
-      ends_[static_cast<size_t>(peer)][static_cast<size_t>(task.id)] = now;
+      starts_[peer][task.id] = now;
+      ends_[peer][task.id] = now;
       state(peer, task) = left(peer, task) > 0 ? State::runs : State::ended;
     }
     if (wait_ && left(rank, task) > 0) stall(task, group, now);
@@ -167,20 +168,20 @@ class Clockwork {
   void stall(const Task& task, const std::vector<int>& group, double now) {
     std::set<std::pair<int, int>> met;  // a rank of the group, task
     Table& lost = lost_;
-    for (const int peer : group) lost[static_cast<size_t>(peer)][static_cast<size_t>(task.id)] = 0;
+    for (const int peer : group) lost[peer][task.id] = 0;
     Table before = lost;
     for (const int peer : group)
       for (const Task& other : d_.structure.tasks) {
         if (other.id == task.id || state(peer, other) != State::runs) continue;
         if (left(peer, other) * slowdown(peer, other) <= 1e-12 * now) continue;  // but for rounding it has ended
-        auto& of_peer = lost[static_cast<size_t>(peer)];
-        of_peer[static_cast<size_t>(task.id)] += stall_of(d_.contention, resource(task), resource(other));
-        of_peer[static_cast<size_t>(other.id)] += stall_of(d_.contention, resource(other), resource(task));
+        auto& of_peer = lost[peer];
+        of_peer[task.id] += stall_of(d_.contention, resource(task), resource(other));
+        of_peer[other.id] += stall_of(d_.contention, resource(other), resource(task));
         met.emplace(peers(peer, other).front(), other.id);
       }
     met.emplace(group.front(), task.id);
     for (const auto& [first, id] : met) {
-      const Task& each = d_.structure.tasks[static_cast<size_t>(id)];
+      const Task& each = d_.structure.tasks[id];
       const double more = most_lost(lost, first, each) - most_lost(before, first, each);
       for (const int peer : peers(first, each)) left(peer, each) += more;
     }
@@ -188,14 +189,11 @@ class Clockwork {
 
   double most_lost(const Table& lost, int rank, const Task& task) const {
     double most = 0;
-    for (const int peer : peers(rank, task))
-      most = std::max(most, lost[static_cast<size_t>(peer)][static_cast<size_t>(task.id)]);
+    for (const int peer : peers(rank, task)) most = std::max(most, lost[peer][task.id]);
     return most;
   }
 
-  Resource resource(const Task& of) const {
-    return resource_of(of, d_.structure.lanes[static_cast<size_t>(of.lane)], d_.networks);
-  }
+  Resource resource(const Task& of) const { return resource_of(of, d_.structure.lanes[of.lane], d_.networks); }
 
   std::vector<int> peers(int rank, const Task& task) const {
     return wait_ ? together(d_, task, rank) : std::vector<int>{rank};
@@ -206,9 +204,9 @@ class Clockwork {
     if (!wait_) return 1;
     double most = 1;
     for (const int peer : peers(rank, task)) {
-      std::array<int, kResources> running{};
+      EnumArray<Resource, int, kResources> running{};
       for (const Task& other : d_.structure.tasks)
-        if (state(peer, other) == State::runs) ++running[static_cast<size_t>(resource(other))];
+        if (state(peer, other) == State::runs) ++running[resource(other)];
       most = std::max(most, slowdown_of(d_.contention, resource(task), running));
     }
     return most;
@@ -231,7 +229,7 @@ class Clockwork {
     });
     for (const auto& [rank, task] : ended) {
       state(rank, *task) = State::ended;
-      ends_[static_cast<size_t>(rank)][static_cast<size_t>(task->id)] = now;
+      ends_[rank][task->id] = now;
     }
   }
 

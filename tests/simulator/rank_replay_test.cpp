@@ -136,7 +136,7 @@ struct Chain {
     task.kind = kind;
     task.group = group;
     if (task.id > 0) task.after = {task.id - 1};
-    structure.lanes[static_cast<size_t>(lane)].queue.push_back(task.id);
+    structure.lanes[lane].queue.push_back(task.id);
     structure.tasks.push_back(std::move(task));
   }
   RankOutcome replay(const RankNoise& noise) const { return RankReplay(structure, parallel).replay(seconds, noise); }

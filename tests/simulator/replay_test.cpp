@@ -41,14 +41,14 @@ class Clockwork {
  private:
   bool start_next(size_t lane, double now) {
     if (queues_[lane].empty() || busy_until_[lane] > now) return false;
-    const Task& task = s_.tasks.at(static_cast<size_t>(queues_[lane].front()));
+    const Task& task = s_.tasks.at(queues_[lane].front());
     for (const int p : task.after) {
-      const double end = result_.end_s.at(static_cast<size_t>(p));
+      const double end = result_.end_s.at(p);
       if (end < 0 || end > now) return false;
     }
-    const double length = seconds_.at(static_cast<size_t>(task.id));
-    result_.start_s[static_cast<size_t>(task.id)] = now;
-    result_.end_s[static_cast<size_t>(task.id)] = busy_until_[lane] = now + length;
+    const double length = seconds_.at(task.id);
+    result_.start_s[task.id] = now;
+    result_.end_s[task.id] = busy_until_[lane] = now + length;
     result_.lane_busy_s[lane] += length;
     queues_[lane].pop_front();
     return true;
@@ -78,14 +78,14 @@ RandomPlan random_plan(uint64_t seed) {
   const auto below = [&](int n) { return static_cast<int>(random_bits(seed, 1, index++) % static_cast<uint64_t>(n)); };
   RandomPlan plan;
   const int lanes = 1 + below(6), tasks = 1 + below(60), density = 1 + below(12);
-  plan.structure.lanes.resize(static_cast<size_t>(lanes));
+  plan.structure.lanes.resize(lanes);
   for (int id = 0; id < tasks; ++id) {
     Task task;
     task.id = id;
     task.lane = below(lanes);
     for (int p = 0; p < id; ++p)
       if (below(density) == 0) task.after.push_back(p);
-    plan.structure.lanes[static_cast<size_t>(task.lane)].queue.push_back(id);
+    plan.structure.lanes[task.lane].queue.push_back(id);
     plan.seconds.push_back(below(4) == 0 ? 0 : below(20));
     plan.structure.tasks.push_back(std::move(task));
   }
@@ -111,8 +111,8 @@ TEST(Replay, IsTheClockworkOnRandomPlans) {
     for (const Lane& lane : plan.structure.lanes) {
       double busy_until = 0;
       for (const int id : lane.queue) {
-        waits += found.start_s[static_cast<size_t>(id)] > busy_until;
-        busy_until = found.end_s[static_cast<size_t>(id)];
+        waits += found.start_s[id] > busy_until;
+        busy_until = found.end_s[id];
       }
     }
   }

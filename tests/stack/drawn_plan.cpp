@@ -104,7 +104,7 @@ std::vector<layer_space::Point> drawn_layers(size_t count, uint64_t seed) {
 Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabulary) {
   const int stages = 1 + static_cast<int>(random_bits(seed, 77, 0) % 2);
   ModelShape model = drawn_model(point, seed, stages, vocabulary);
-  const Schedule& schedule = find_schedule(layer_space::axes()[4].values[static_cast<size_t>(point[4])]);
+  const Schedule& schedule = find_schedule(layer_space::axes()[4].values[point[4]]);
   check_shape(schedule, model.shape);
   const ModelDecision decision = any_model::any_model_decision(schedule, model, seed);
   if (model.shape.rounding == Rounding::lcm) {
@@ -128,7 +128,7 @@ DrawnWave drawn_wave(const layer_space::Point& point, uint64_t seed, int64_t voc
                                IterationOrder::late_weights, IterationOrder::in_turn};
   const int drawn_order = std::max(0, draw(8) - 3);  // every second free
   const bool in_turns = model.shape.parallel.pp == 1 && model.shape.layer.parts == 1;
-  const IterationOrder order = kOrders[in_turns ? static_cast<size_t>(drawn_order) : size_t{0}];
+  const IterationOrder order = kOrders[in_turns ? drawn_order : size_t{0}];
   DrawnWave drawn;
   const int keep = std::max(least_kept(model, IterationOrder::any) + more, least_kept(model, order));
   drawn.wave = wave_plan(pricer, model, keep, degrees, {draw(4), order});

@@ -9,10 +9,9 @@ LocalStacks::LocalStacks(const StackShape& shape, const LayerSeed& seed, const L
       owned_(layer_devices_.size()) {
   world_.run([&](int rank) {
     const auto world = world_.communicator(rank);
-    const auto i = static_cast<size_t>(rank);
-    if (on.layer) layer_devices_[i] = on.layer();
-    owned_[i] =
-        std::make_unique<LayerStack>(shape, rank, seed, *world, on.layer ? *layer_devices_[i] : cpu_layer_device());
+    if (on.layer) layer_devices_[rank] = on.layer();
+    owned_[rank] =
+        std::make_unique<LayerStack>(shape, rank, seed, *world, on.layer ? *layer_devices_[rank] : cpu_layer_device());
   });
   for (const auto& stack : owned_) ranks_.push_back(stack.get());
 }
@@ -31,7 +30,7 @@ void LocalStacks::poison() {
 
 void LocalStacks::run(const Plan& plan, int passes, const Wrap& wrap) {
   world_.run([&](int rank) {
-    LayerStack& stack = *ranks_[static_cast<size_t>(rank)];
+    LayerStack& stack = *ranks_[rank];
     StackBinding binding(stack, plan, *device_);
     Executor executor(*device_, plan.structure, stack.stage());
     const std::unique_ptr<Binding> wrapped = wrap ? wrap(binding, rank) : nullptr;

@@ -32,8 +32,8 @@ Plan reordered(const Plan& plan, Draws& draws) {
   std::vector<size_t> waits(tasks.size());
   std::vector<int> ready, place(tasks.size());
   for (const Task& task : tasks) {
-    waits[static_cast<size_t>(task.id)] = task.after.size();
-    for (const int before : task.after) followers[static_cast<size_t>(before)].push_back(task.id);
+    waits[task.id] = task.after.size();
+    for (const int before : task.after) followers[before].push_back(task.id);
     if (task.after.empty()) ready.push_back(task.id);
   }
   Structure structure = *plan.structure;
@@ -41,21 +41,21 @@ Plan reordered(const Plan& plan, Draws& draws) {
   for (Lane& lane : structure.lanes) lane.queue.clear();
   while (!ready.empty()) {
     const auto drawn = ready.begin() + static_cast<std::ptrdiff_t>(draws.below(ready.size()));
-    Task task = tasks[static_cast<size_t>(*drawn)];
+    Task task = tasks[*drawn];
     ready.erase(drawn);
-    for (const int follower : followers[static_cast<size_t>(task.id)])
-      if (--waits[static_cast<size_t>(follower)] == 0) ready.push_back(follower);
+    for (const int follower : followers[task.id])
+      if (--waits[follower] == 0) ready.push_back(follower);
     const int id = static_cast<int>(structure.tasks.size());
-    place[static_cast<size_t>(task.id)] = id;
+    place[task.id] = id;
     task.id = id;
-    for (int& before : task.after) before = place[static_cast<size_t>(before)];
+    for (int& before : task.after) before = place[before];
     std::ranges::sort(task.after);
-    structure.lanes[static_cast<size_t>(task.lane)].queue.push_back(id);
+    structure.lanes[task.lane].queue.push_back(id);
     structure.tasks.push_back(std::move(task));
   }
   Plan other = plan;
   for (Gradient& gradient : other.gradients)
-    if (gradient.made_by >= 0) gradient.made_by = place[static_cast<size_t>(gradient.made_by)];
+    if (gradient.made_by >= 0) gradient.made_by = place[gradient.made_by];
   other.structure = std::make_shared<const Structure>(std::move(structure));
   set_works(other);
   return other;
@@ -189,12 +189,11 @@ std::string refusal_without(TaskKind kind, const std::function<bool(const Plan&,
   ModelShape model{complete(layer, parallel, Rounding::ragged), 2, 3, PipelineOrder::one_f_one_b};
   model.step.planned = true;
   ModelDecision decision;
-  decision.backwards.resize(static_cast<size_t>(model.layers / stages));
+  decision.backwards.resize(model.layers / stages);
   const Plan plan = build_model_plan(find_schedule("tutel"), model, decision);
   Structure structure = *plan.structure;
   for (Task& task : structure.tasks)
-    if (task.kind == kind)
-      std::erase_if(task.after, [&](int id) { return lacks(plan, plan.tasks()[static_cast<size_t>(id)]); });
+    if (task.kind == kind) std::erase_if(task.after, [&](int id) { return lacks(plan, plan.tasks()[id]); });
   Plan lacking = plan;
   lacking.structure = std::make_shared<const Structure>(std::move(structure));
   for (uint64_t seed = 1; seed <= 50; ++seed) {

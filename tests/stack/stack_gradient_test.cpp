@@ -112,7 +112,7 @@ bool mixes_passes(const Plan& plan) {
   for (const Lane& lane : plan.structure->lanes) {
     std::map<PassKey, std::pair<int, int>> spans;  // by pass: its first place in the queue, and its last
     for (int at = 0; at < std::ssize(lane.queue); ++at) {
-      const Task& task = plan.tasks()[static_cast<size_t>(lane.queue[static_cast<size_t>(at)])];
+      const Task& task = plan.tasks()[lane.queue[at]];
       if (is_of_layer(task.kind) && task.phase != Phase::step)
         spans.try_emplace(task.pass(), at, at).first->second.second = at;
     }

@@ -256,7 +256,7 @@ void compare_shared(const HeadsShape& whole, int ranks, int64_t tile) {
   const Results expected = by_numbers(whole);
   const Tensor all_k = by_rank(k, whole, ranks), all_v = by_rank(v, whole, ranks);
   const Tensor expected_dk = by_rank(expected.dk, whole, ranks), expected_dv = by_rank(expected.dv, whole, ranks);
-  std::vector<double> dk(static_cast<size_t>(expected_dk.view().elements())), dv(dk.size());
+  std::vector<double> dk(expected_dk.view().elements()), dv(dk.size());
   for (int rank = 0; rank < ranks; ++rank) {
     HeadsShape shape = whole;
     shape.tokens = own, shape.ranks = ranks, shape.rank = rank, shape.rank_stride = 2 * own * narrow;
@@ -279,8 +279,8 @@ void compare_shared(const HeadsShape& whole, int ranks, int64_t tile) {
   }
   for (int rank = 0; rank < ranks; ++rank)
     for (int64_t i = 2 * rank * own * narrow; i < (2 * rank + 1) * own * narrow; ++i) {
-      ASSERT_NEAR(dk[static_cast<size_t>(i)], expected_dk.view().as<double>()[i], 1e-12) << what << ", dk " << i;
-      ASSERT_NEAR(dv[static_cast<size_t>(i)], expected_dv.view().as<double>()[i], 1e-12) << what << ", dv " << i;
+      ASSERT_NEAR(dk[i], expected_dk.view().as<double>()[i], 1e-12) << what << ", dk " << i;
+      ASSERT_NEAR(dv[i], expected_dv.view().as<double>()[i], 1e-12) << what << ", dv " << i;
     }
 }
 
@@ -325,10 +325,10 @@ void compare_parts(const HeadsShape& whole, const Devices& make, const std::stri
     return rows_of_part(random_tensor({whole.tokens, width}, seed), whole, part);
   };
   const int64_t dim = whole.dim, value_dim = whole.value_width();
-  std::vector<Part> parts(static_cast<size_t>(whole.parts));
+  std::vector<Part> parts(whole.parts);
   std::vector<KeysValues> keys, d_keys;
   for (int p = 0; p < whole.parts; ++p) {
-    Part& part = parts[static_cast<size_t>(p)];
+    Part& part = parts[p];
     part.q = cut(whole.heads * dim, 1, p);
     part.k = cut(whole.kv_heads * dim, 2, p);
     part.v = cut(whole.kv_heads * value_dim, 3, p);
@@ -354,7 +354,7 @@ void compare_parts(const HeadsShape& whole, const Devices& make, const std::stri
       parts[p].heads->backward(with(parts[p].in(), keys, p), parts[p].out, parts[p].dy, with(parts[p].d(), d_keys, p));
   }
   for (int p = 0; p < whole.parts; ++p) {
-    const Part& part = parts[static_cast<size_t>(p)];
+    const Part& part = parts[p];
     const std::string of = fmt::format("{}, part {} of {}", what, p, whole.parts);
     expect_near(part.out, rows_of_part(expected.out, whole, p), of);
     expect_near(part.dq, rows_of_part(expected.dq, whole, p), of + ", dq");

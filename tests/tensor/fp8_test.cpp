@@ -80,7 +80,7 @@ struct Rounded {
     return scales.at(
         static_cast<size_t>(m.tiles ? i / kFp8Block * m.scale_stride + block : block * m.scale_stride + i));
   }
-  double at(int64_t i, int64_t j) const { return from_fp8(data.at(static_cast<size_t>(i * m.cols + j))) * scale(i, j); }
+  double at(int64_t i, int64_t j) const { return from_fp8(data.at(i * m.cols + j)) * scale(i, j); }
   std::vector<uint8_t> data;
   std::vector<float> scales;
   Fp8Matrix m;

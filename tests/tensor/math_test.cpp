@@ -42,8 +42,7 @@ void expect_gemm(Matrix a, Matrix b, Matrix out, Into into) {
   gemm(a, b, out, into);
   for (int64_t i = 0; i < out.rows; ++i)
     for (int64_t j = 0; j < out.cols; ++j)
-      EXPECT_NEAR(element<T>(out, i, j), expected[static_cast<size_t>(i * out.cols + j)],
-                  sizeof(T) == 4 ? 1e-4 : 1e-12);
+      EXPECT_NEAR(element<T>(out, i, j), expected[i * out.cols + j], sizeof(T) == 4 ? 1e-4 : 1e-12);
 }
 
 class GemmTest : public testing::TestWithParam<DType> {};
@@ -195,7 +194,7 @@ TEST_P(GemmTest, RotatesPairsByTheirPlaceAndBack) {
     const double tolerance = sizeof(T) == 4 ? 1e-6 : 1e-14;
     for (int64_t i = 0; i < kTokens * kHeads * 3; ++i) {
       const int64_t head = i / 3, j = i % 3, low = head * kDim + j;
-      const std::complex<double> pair(before[static_cast<size_t>(low)], before[static_cast<size_t>(low + 3)]);
+      const std::complex<double> pair(before[low], before[low + 3]);
       const std::complex<double> turned = pair * std::polar(1.0, angle(head / kHeads % kSeq, j));
       EXPECT_NEAR(x.as<T>()[low], turned.real(), tolerance);
       EXPECT_NEAR(x.as<T>()[low + 3], turned.imag(), tolerance);
@@ -212,11 +211,11 @@ TEST(ParallelFor, GivesEveryPartToOneThread) {
   for (const int threads : {1, 3, 8})
     for (const int64_t count : {0, 1, 2, 7, 1000}) {
       cpu::set_own_threads(threads);
-      std::vector<std::atomic<int>> met(static_cast<size_t>(count));
+      std::vector<std::atomic<int>> met(count);
       std::atomic<int> calls = 0;
       parallel_for(count, 1 << 20, [&](int64_t begin, int64_t end) {
         ++calls;
-        for (int64_t i = begin; i < end; ++i) ++met[static_cast<size_t>(i)];
+        for (int64_t i = begin; i < end; ++i) ++met[i];
       });
       cpu::set_own_threads(1);
       for (const auto& times : met) EXPECT_EQ(times, 1);

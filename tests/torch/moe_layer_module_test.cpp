@@ -69,7 +69,7 @@ TEST_P(MoeLayerModuleTest, GradientsAreTheReferences) {
   LocalWorld world(static_cast<int>(ranks));
   world.run([&](int rank) {
     const auto comm = world.communicator(rank);
-    auto& layer = layers[static_cast<size_t>(rank)];
+    auto& layer = layers[rank];
     layer = std::make_shared<MoeLayer>(rank_shape(shape, rank), LayerSeed{}, LayerComms::split(*comm, shape.parallel));
     MoeLayerModule module(layer, plan);
     const auto dy = tensor_of(layer->output_gradient()).clone();

@@ -109,7 +109,7 @@ TEST(PythonLibrary, AGateOfPythonsIsTheNamedOne) {
   pass(named);
   const auto gate = std::ranges::find(names, "gate");
   ASSERT_NE(gate, names.end());
-  const Tensors own{weights[static_cast<size_t>(gate - names.begin())].detach().clone()};
+  const Tensors own{weights[gate - names.begin()].detach().clone()};
   const IValue layer = make(
       "Layer", {alone(), options, 1, std::vector<std::string>{"gate"}, own, std::vector<std::string>{"gate/weight"}});
   pass(layer);

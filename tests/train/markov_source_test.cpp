@@ -35,7 +35,7 @@ class TextLaw {
   // Of the last `tokens` of a text.
   TextLaw last(int tokens) const {
     TextLaw ends = *this;
-    ends.law_.assign(static_cast<size_t>(std::llround(std::pow(width_, tokens))), 0);
+    ends.law_.assign(std::llround(std::pow(width_, tokens)), 0);
     for (size_t text = 0; text < law_.size(); ++text) ends.law_[text % ends.law_.size()] += law_[text];
     return ends;
   }

@@ -135,7 +135,7 @@ TEST(Optimizer, StepsAreThoseOfTheFormulas) {
       ASSERT_EQ(state.value.dtype(), sums_type(dtype));
       ASSERT_EQ(state.value.elements(), t.value.view().elements());
       for (int64_t i = 0; i < state.value.elements(); ++i) {
-        const Life& life = t.lives[static_cast<size_t>(i)];
+        const Life& life = t.lives[i];
         const Real expected = state.name.ends_with("master")    ? life.weight
                               : state.name.ends_with("moment2") ? life.second
                                                                 : life.first;
@@ -277,8 +277,7 @@ TEST(Optimizer, OfSharesChangesTheirElementsAsTheWholeDoes) {
       size_t states = 0;
       for (int i = 0; i <= kRanks; ++i) {
         const OwnElements own = i == 0 ? OwnElements{} : weight_share(axes, i - 1, kRanks).elements;
-        optimizers.emplace_back(
-            settings, std::vector<TrainedTensor>{{"w", weights[static_cast<size_t>(i)], gradient, true, own}});
+        optimizers.emplace_back(settings, std::vector<TrainedTensor>{{"w", weights[i], gradient, true, own}});
         for (const OptimizerState& state : optimizers.back().states())
           states += static_cast<size_t>(state.value.elements()) * (i == 0 ? 1 : static_cast<size_t>(-1));
       }
@@ -293,7 +292,7 @@ TEST(Optimizer, OfSharesChangesTheirElementsAsTheWholeDoes) {
         const OwnElements own = weight_share(axes, i - 1, kRanks).elements;
         for (int64_t at = 0; at < 70; ++at) {
           const bool ours = at % own.every >= own.first && at % own.every < own.first + own.count;
-          EXPECT_EQ(element(weights[static_cast<size_t>(i)], at), element(ours ? weights[0] : before, at))
+          EXPECT_EQ(element(weights[i], at), element(ours ? weights[0] : before, at))
               << name_of(dtype) << ' ' << name_of(kind) << ", share " << i - 1 << ", element " << at;
         }
       }

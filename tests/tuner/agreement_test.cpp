@@ -126,7 +126,7 @@ TEST(Agreement, NoFigureCountsARunThatIsNotSound) {
 
 TEST(Agreement, FewerThanHalfOfTheRunsSoundIsDoubtful) {
   const auto doubtful = [](int sound, int invalid, int unsupported) {
-    std::vector<CaseRecord> runs(static_cast<size_t>(sound), run("a", 1, 1));
+    std::vector<CaseRecord> runs(sound, run("a", 1, 1));
     for (int i = 0; i < invalid; ++i) runs.push_back(failed(run("b", 1, 1), CaseStatus::invalid, ""));
     for (int i = 0; i < unsupported; ++i) runs.push_back(failed(run("c", 1, 1), CaseStatus::unsupported, ""));
     return figures_of({of("one", runs)}).doubtful();

@@ -108,7 +108,7 @@ double sums_s(const Schedule& schedule, const LayerPricer& pricer, const ModelSh
 // By the rows of testbed-b: inside a node it has no AllReduce, between nodes nothing else, of which the two others take
 // half. MP ranks gather and share out B L rows, or add them up, and tell each other 24 bytes a token.
 double exchanges_s(const Schedule& schedule, const LayerPricer& pricer, const LayerCase& c) {
-  const Network network = pricer.groups()[static_cast<size_t>(GroupKind::mp)].network;
+  const Network network = pricer.groups()[GroupKind::mp].network;
   if (network == Network::none) return 0;
   const auto seconds = [&](Op op, double bytes) {
     const auto row = std::ranges::find_if(pricer.profile().comm,

@@ -70,9 +70,9 @@ std::vector<std::pair<std::string, double>> critical_kinds(const Plan& plan, con
   const CriticalPath path = critical_path(*plan.structure, timeline.start_s, timeline.end_s);
   std::map<std::string, double> shares;
   for (const Task& task : plan.tasks()) {
-    const auto id = static_cast<size_t>(task.id);
-    if (path.on_path[id])
-      shares[std::string(name_of(task.kind))] += (timeline.end_s[id] - timeline.start_s[id]) / timeline.makespan_s;
+    if (path.on_path[task.id])
+      shares[std::string(name_of(task.kind))] +=
+          (timeline.end_s[task.id] - timeline.start_s[task.id]) / timeline.makespan_s;
   }
   std::vector<std::pair<std::string, double>> sorted(shares.begin(), shares.end());
   std::ranges::stable_sort(sorted, std::greater{}, [](const auto& kind) { return kind.second; });

@@ -105,14 +105,13 @@ MeasuredTimeline measured_timeline(const PlannedSchedule& p, const measure::Meas
   MeasuredTimeline timeline{run.median_rank, !p.nominal, {}};
   if (!measure::one_layer(run.plan) || run.plan.tasks().size() > kMostTimelineTasks) return timeline;
   for (const Task& task : run.plan.tasks()) {
-    const size_t id = static_cast<size_t>(task.id);
-    const LaneKind lane = run.plan.structure->lanes[static_cast<size_t>(task.lane)].kind;
-    MeasuredTask& row = timeline.tasks.emplace_back(
-        MeasuredTask{std::string(name_of(task.kind)), std::string(name_of(task.runs_in())), std::string(name_of(lane)),
-                     task.chunk, task.chunks, in_ns(run.median_tasks[id].start_s), in_ns(run.median_tasks[id].end_s)});
+    const LaneKind lane = run.plan.structure->lanes[task.lane].kind;
+    MeasuredTask& row = timeline.tasks.emplace_back(MeasuredTask{
+        std::string(name_of(task.kind)), std::string(name_of(task.runs_in())), std::string(name_of(lane)), task.chunk,
+        task.chunks, in_ns(run.median_tasks[task.id].start_s), in_ns(run.median_tasks[task.id].end_s)});
     if (p.nominal) continue;
-    row.predicted_start_s = in_ns(p.timeline.start_s[id]);
-    row.predicted_end_s = in_ns(p.timeline.end_s[id]);
+    row.predicted_start_s = in_ns(p.timeline.start_s[task.id]);
+    row.predicted_end_s = in_ns(p.timeline.end_s[task.id]);
   }
   return timeline;
 }

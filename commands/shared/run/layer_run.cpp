@@ -223,7 +223,7 @@ void pace(const LayerJob& job, const std::vector<double>& predicted, measure::Pl
   const bool paced = job.paced_by && !job.settings.check_only;
   const std::vector<double> seconds =
       paced ? price(LayerPricer(*job.paced_by, job.shape, job.pricing), run.plan) : predicted;
-  for (const Task& task : run.plan.tasks()) run.task_seconds.push_back(seconds[static_cast<size_t>(task.id)]);
+  for (const Task& task : run.plan.tasks()) run.task_seconds.push_back(seconds[task.id]);
   if (!paced || !slows_itself(run.plan, job.paced_by->contention)) return;
   const Slowdown slowdown(job.paced_by->contention);
   run.slowdown = slowdown;

@@ -359,8 +359,7 @@ std::vector<std::pair<Network, measure::RankGroup>> groups_of_stages(const std::
       const ParallelShape& parallel = layer.shape.parallel;
       const std::vector<int> ranks = members(parallel, kind, 0);
       if (parallel.pp == 1 || ranks.size() == 1) continue;
-      sums.push_back({groups_of(parallel)[static_cast<size_t>(kind)].network,
-                      {static_cast<int>(ranks.size()), ranks[1] - ranks[0]}});
+      sums.push_back({groups_of(parallel)[kind].network, {static_cast<int>(ranks.size()), ranks[1] - ranks[0]}});
     }
   return sums;
 }

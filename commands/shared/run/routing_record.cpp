@@ -23,7 +23,7 @@ std::vector<double> lines_of(const measure::RankRun& run) {
       for (int64_t t = 0; k > 0 && t < tokens.count; ++t) {
         lines.push_back(static_cast<double>(static_cast<int64_t>(m) * tokens.total + tokens.first + t));
         lines.push_back(static_cast<double>(layer.seed().layer));
-        for (int64_t c = 0; c < k; ++c) lines.push_back(experts[static_cast<size_t>(t * k + c)]);
+        for (int64_t c = 0; c < k; ++c) lines.push_back(experts[t * k + c]);
       }
     }
   return lines;

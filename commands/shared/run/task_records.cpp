@@ -47,10 +47,10 @@ std::vector<const Schedule*> one_of_each_flow(const std::vector<const Schedule*>
 Plan model_plan_of(const ModelShape& model, const Schedule& schedule, int degree) {
   ModelDecision decision;
   decision.degree_forward = decision.degree_backward = degree;
-  decision.backwards.resize(static_cast<size_t>(decided_layers(model)));
+  decision.backwards.resize(decided_layers(model));
   const LayerCases cases(model.shape, model.dense);
   const int64_t element = bytes_of(model.shape.layer.dtype);
-  const bool sums = groups_of(model.shape.parallel)[static_cast<size_t>(GroupKind::dp)].size > 1;
+  const bool sums = groups_of(model.shape.parallel)[GroupKind::dp].size > 1;
   int64_t waiting = model.head_gradient_bytes;
   for (size_t i = 0; i < decision.backwards.size(); ++i) {
     BackwardDecision& layer = decision.backwards[i];
@@ -105,7 +105,7 @@ std::string part_name(const Plan& plan, int layer) {
 std::vector<TaskGroup> groups_of_tasks(const std::string& layer, const Plan& plan) {
   std::map<std::tuple<TaskKind, Phase, int, int>, TaskGroup> groups;
   for (const Task& task : plan.tasks()) {
-    if (!is_measured(task, plan.works[static_cast<size_t>(task.id)])) continue;
+    if (!is_measured(task, plan.works[task.id])) continue;
     const bool apart = task.kind == TaskKind::optimizer;  // layers and ends have weights of their own
     TaskGroup& group = groups[{task.kind, task.phase, task.slice, apart ? task.layer : 0}];
     group.plan = &plan;
@@ -130,7 +130,7 @@ void describe_computation(const TaskGroup& group, Fields& parameters) {
   parameters.set("name", task_row_name(task.kind, shape));
   parameters.set("phase", std::string(name_of(task.phase)));
   parameters.set("dtype", std::string(name_of(shape.layer.dtype)));
-  const Work& work = plan.works[static_cast<size_t>(task.id)];
+  const Work& work = plan.works[task.id];
   const auto values = [&]() -> TermValues {
     if (task.phase == Phase::step) return touching_terms(task.kind, work.bytes);
     if (computes_end(task.kind)) return end_terms(task.kind, shape, work);
@@ -145,8 +145,8 @@ bool is_computation(const TaskGroup& group) { return group.tasks.front()->group 
 // Returns the row that the tasks' times are fitted to, without prices.
 CommRow row_of(const TaskGroup& group) {
   const Plan& plan = *group.plan;
-  const Work& work = plan.works[static_cast<size_t>(group.tasks.front()->id)];
-  const Group& ranks = plan.groups[static_cast<size_t>(work.group)];
+  const Work& work = plan.works[group.tasks.front()->id];
+  const Group& ranks = plan.groups[work.group];
   const bool fused = work.op == Op::alltoall && work.group == GroupKind::ep_esp;
   CommRow row{.op = fused ? Op::a2a_ep_esp : work.op, .network = ranks.network, .ranks = ranks.size};
   const std::string& dispatcher = plan.shape.layer.dispatcher;
@@ -156,14 +156,14 @@ CommRow row_of(const TaskGroup& group) {
 
 void describe_collective(const TaskGroup& group, Fields& parameters) {
   const Plan& plan = *group.plan;
-  const Work& work = plan.works[static_cast<size_t>(group.tasks.front()->id)];
+  const Work& work = plan.works[group.tasks.front()->id];
   const CommRow row = row_of(group);
   parameters.set("op", std::string(name_of(row.op)));
   parameters.set("network", std::string(name_of(row.network)));
   parameters.set("ranks", int64_t{row.ranks});
   parameters.set("dtype", std::string(name_of(plan.shape.layer.dtype)));
   double bytes = 0;  // chunks are of unequal rows: so are their times, of which median_s is the mean
-  for (const Task* task : group.tasks) bytes += plan.works[static_cast<size_t>(task->id)].bytes;
+  for (const Task* task : group.tasks) bytes += plan.works[task->id].bytes;
   bytes /= static_cast<double>(group.tasks.size());
   parameters.set("bytes", bytes);
   parameters.set("wire_bytes", bytes * wire_share(work.op, row.ranks));
@@ -184,7 +184,7 @@ CaseRecord record_of(const TaskGroup& group, const std::vector<double>& task_s, 
     describe_collective(group, record.parameters);
   record.parameters.set("layer", job.name);
   std::vector<double> seconds;
-  for (const Task* task : group.tasks) seconds.push_back(task_s[static_cast<size_t>(task->id)]);
+  for (const Task* task : group.tasks) seconds.push_back(task_s[task->id]);
   record.summary = {{"median_s", std::accumulate(seconds.begin(), seconds.end(), 0.0) / double(seconds.size())}};
   for (const double s : seconds) record.samples.resize(1), record.samples.front().values.push_back({s});
   record.samples.front().name = "seconds";

@@ -1,4 +1,4 @@
-#include "moe/comm/gloo/bootstrap.h"
+#include "moe/comm/gloo/detail/bootstrap.h"
 
 #include <algorithm>
 #include <climits>
@@ -8,7 +8,7 @@
 #include <sstream>
 #include <unistd.h>
 
-#include "moe/comm/gloo/failure_detector.h"
+#include "moe/comm/gloo/detail/failure_detector.h"
 #include "moe/comm/store/socket.h"
 #include "moe/device/stream.h"
 
@@ -145,7 +145,7 @@ void refuse(store::Store& store, const std::string& why) { store.set_first(kRefu
 
 void part(store::Store& store, const Launch& launch) {
   const auto parted = rank_keys(kParted, launch.ranks);
-  store.set(parted[static_cast<size_t>(launch.rank)], "");
+  store.set(parted[launch.rank], "");
   if (launch.rank == 0) store.wait(parted, FailureDetector::kGraceS, [] { return false; });
 }
 
@@ -230,9 +230,9 @@ Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node, const
   const int ranks = static_cast<int>(peers.size());
   std::vector<std::vector<int>> machines;  // the launcher's ranks on each
   for (int rank = 0; rank < ranks; ++rank) {
-    const auto& name = peers[static_cast<size_t>(rank)].machine;
-    const auto known = std::ranges::find_if(
-        machines, [&](const auto& on) { return peers[static_cast<size_t>(on.front())].machine == name; });
+    const auto& name = peers[rank].machine;
+    const auto known =
+        std::ranges::find_if(machines, [&](const auto& on) { return peers[on.front()].machine == name; });
     if (known == machines.end())
       machines.push_back({rank});
     else
@@ -244,8 +244,8 @@ Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node, const
   int next = 0;
   std::vector<std::string> held;
   for (const auto& machine : machines) {
-    held.push_back(fmt::format("{} holds {}", peers[static_cast<size_t>(machine.front())].host, machine.size()));
-    for (const int rank : machine) ranking.world_rank[static_cast<size_t>(rank)] = next++;
+    held.push_back(fmt::format("{} holds {}", peers[machine.front()].host, machine.size()));
+    for (const int rank : machine) ranking.world_rank[rank] = next++;
   }
   for (const auto& machine : machines) {
     const bool fits = ranks_per_node > 0 ? machine.size() % static_cast<size_t>(ranks_per_node) == 0
@@ -270,8 +270,7 @@ void exchange_addresses(store::Store& store, const Launch& launch, const Ranking
   if (missing) fail_to_meet(store, launch, keys, *missing, timeout_s);
   const auto addresses = store.get_all(keys);
   topology.addresses.resize(addresses.size());
-  for (size_t rank = 0; rank < addresses.size(); ++rank)
-    topology.addresses[static_cast<size_t>(ranking.world_rank[rank])] = addresses[rank];
+  for (size_t rank = 0; rank < addresses.size(); ++rank) topology.addresses[ranking.world_rank[rank]] = addresses[rank];
 }
 
 }  // namespace moe::gloo

@@ -1,4 +1,4 @@
-#include "moe/comm/gloo/failure_detector.h"
+#include "moe/comm/gloo/detail/failure_detector.h"
 
 #include <algorithm>
 #include <chrono>
@@ -196,25 +196,24 @@ FailureDetector::Failure FailureDetector::looked_at(const Failure& failure) {
 /// The peer that doesn't answer may itself wait for another, and that one for a third: follows them to whoever waits
 /// for nobody, or is no longer alive.
 FailureDetector::Failure FailureDetector::blame(int peer) {
-  std::vector<int> all(static_cast<size_t>(self_.ranks));
+  std::vector<int> all(self_.ranks);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
   const auto before = beats(all);
   beat();
   std::this_thread::sleep_for(std::chrono::duration<double>(2 * interval_s_));
   const auto after = beats(all);
   std::vector<bool> passed(all.size(), false);
-  passed[static_cast<size_t>(self_.rank)] = true;
+  passed[self_.rank] = true;
   for (int at = self_.rank;;) {
-    const auto index = static_cast<size_t>(peer);
-    if (passed[index])
+    if (passed[peer])
       return {fmt::format("rank {} and rank {} wait for each other in different operations or sizes", at, peer)};
-    if (after[index] == kLeft) return {fmt::format("rank {} has left the run", peer)};
-    const Beat beat = parse(after[index]);
-    const bool alive = beat.count != parse(before[index]).count;
+    if (after[peer] == kLeft) return {fmt::format("rank {} has left the run", peer)};
+    const Beat beat = parse(after[peer]);
+    const bool alive = beat.count != parse(before[peer]).count;
     if (!alive) return silent(peer, self_.timeout_s);
     if (beat.waits_for == kConnecting) return idle(before, after);
     if (beat.waits_for < 0) return {silent(peer, self_.timeout_s).reason};
-    passed[index] = true;
+    passed[peer] = true;
     at = std::exchange(peer, beat.waits_for);
   }
 }

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
-#include "moe/comm/gloo/gloo_state.h"
+#include "moe/comm/gloo/detail/gloo_state.h"
 
 namespace moe::gloo {
 namespace {
@@ -139,8 +139,7 @@ std::vector<Choice> exchange_choices(State& state, const Group& group, const std
   std::vector<std::string> keys;
   for (int rank = 0; rank < group.size(); ++rank) keys.push_back(fmt::format("split/{}/{}", name, rank));
   try {
-    state.store->set(keys[static_cast<size_t>(group.rank)],
-                     store::pack({std::to_string(ours.colour), std::to_string(ours.key)}));
+    state.store->set(keys[group.rank], store::pack({std::to_string(ours.colour), std::to_string(ours.key)}));
     const auto missing = state.store->wait(keys, state.timeout_s, [&] { return state.failed(); });
     if (missing) {
       const int rank = group.ranks[*missing];
@@ -167,10 +166,10 @@ std::unique_ptr<Communicator> GlooCommunicator::split(int colour, int key) {
   if (colour < 0) return nullptr;
   std::vector<int> members;
   for (int rank = 0; rank < size(); ++rank)
-    if (choices[static_cast<size_t>(rank)].colour == colour) members.push_back(rank);
-  std::ranges::stable_sort(members, {}, [&](int rank) { return choices[static_cast<size_t>(rank)].key; });
+    if (choices[rank].colour == colour) members.push_back(rank);
+  std::ranges::stable_sort(members, {}, [&](int rank) { return choices[rank].key; });
   std::vector<int> world_ranks;
-  for (const int rank : members) world_ranks.push_back(group_->ranks[static_cast<size_t>(rank)]);
+  for (const int rank : members) world_ranks.push_back(group_->ranks[rank]);
   return make_communicator(state_, state_->make_group(fmt::format("{}:{}", name, colour), world_ranks));
 }
 

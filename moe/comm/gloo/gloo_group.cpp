@@ -1,4 +1,4 @@
-#include "moe/comm/gloo/gloo_group.h"
+#include "moe/comm/gloo/detail/gloo_group.h"
 
 #include <algorithm>
 #include <cstring>
@@ -41,18 +41,17 @@ void Group::exchange(Op op) {
   if (mesh_) result = mesh_->exchange(messages_, static_cast<int>(op));
   messages_.clear();
   if (result.end == Mesh::End::done) return;
-  throw BrokenExchange{result.end, result.peer < 0 ? -1 : ranks[static_cast<size_t>(result.peer)]};
+  throw BrokenExchange{result.end, result.peer < 0 ? -1 : ranks[result.peer]};
 }
 
 // Ranks send to different ones at each distance, so that no rank is everybody's target at once.
 void Group::alltoall(const void* send, const std::vector<int64_t>& send_bytes, void* receive,
                      const std::vector<int64_t>& receive_bytes) {
-  const auto own = static_cast<size_t>(rank);
-  copy(at(receive, before(receive_bytes, rank)), at(send, before(send_bytes, rank)), send_bytes[own]);
+  copy(at(receive, before(receive_bytes, rank)), at(send, before(send_bytes, rank)), send_bytes[rank]);
   for (int distance = 1; distance < size(); ++distance) {
     const int from = (rank + size() - distance) % size(), to = (rank + distance) % size();
-    add(false, from, at(receive, before(receive_bytes, from)), receive_bytes[static_cast<size_t>(from)]);
-    add(true, to, at(send, before(send_bytes, to)), send_bytes[static_cast<size_t>(to)]);
+    add(false, from, at(receive, before(receive_bytes, from)), receive_bytes[from]);
+    add(true, to, at(send, before(send_bytes, to)), send_bytes[to]);
   }
   exchange(Op::alltoall);
 }
@@ -60,14 +59,14 @@ void Group::alltoall(const void* send, const std::vector<int64_t>& send_bytes, v
 void Group::post_allgather(const std::byte* ours, std::byte* all, const std::vector<int64_t>& block_bytes) {
   for (int distance = 1; distance < size(); ++distance) {
     const int from = (rank + size() - distance) % size(), to = (rank + distance) % size();
-    add(false, from, all + before(block_bytes, from), block_bytes[static_cast<size_t>(from)]);
-    add(true, to, ours, block_bytes[static_cast<size_t>(rank)]);
+    add(false, from, all + before(block_bytes, from), block_bytes[from]);
+    add(true, to, ours, block_bytes[rank]);
   }
 }
 
 void Group::allgather(const void* send, void* receive, const std::vector<int64_t>& block_bytes) {
   std::byte* own = at(receive, before(block_bytes, rank));
-  copy(own, send, block_bytes[static_cast<size_t>(rank)]);
+  copy(own, send, block_bytes[rank]);
   post_allgather(own, at(receive, 0), block_bytes);
   exchange(Op::allgather);
 }
@@ -76,7 +75,7 @@ void Group::allgather(const void* send, void* receive, const std::vector<int64_t
 /// of `send`.
 template <class T>
 void Group::sum_blocks(const T* send, T* receive, const std::vector<int64_t>& blocks, Op op) {
-  const int64_t ours = blocks[static_cast<size_t>(rank)], bytes = ours * int64_t{sizeof(T)};
+  const int64_t ours = blocks[rank], bytes = ours * int64_t{sizeof(T)};
   if (const int64_t needed = bytes * (size() - 1); scratch_bytes_ < needed) {
     scratch_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(needed));
     scratch_bytes_ = needed;
@@ -87,7 +86,7 @@ void Group::sum_blocks(const T* send, T* receive, const std::vector<int64_t>& bl
   for (int distance = 1; distance < size(); ++distance) {
     const int from = (rank + size() - distance) % size(), to = (rank + distance) % size();
     add(false, from, array(from), bytes);
-    add(true, to, send + before(blocks, to), blocks[static_cast<size_t>(to)] * int64_t{sizeof(T)});
+    add(true, to, send + before(blocks, to), blocks[to] * int64_t{sizeof(T)});
   }
   exchange(op);
   sum_in_order<T>(size(), array, 0, ours,
@@ -144,7 +143,7 @@ void Group::receive(void* data, int64_t bytes, int peer) {
 
 Progress Group::progress() const {
   Progress progress = mesh_ ? mesh_->progress() : Progress();
-  if (progress.peer >= 0) progress.peer = ranks[static_cast<size_t>(progress.peer)];
+  if (progress.peer >= 0) progress.peer = ranks[progress.peer];
   return progress;
 }
 

@@ -1,4 +1,4 @@
-#include "moe/comm/gloo/gloo_state.h"
+#include "moe/comm/gloo/detail/gloo_state.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -35,8 +35,7 @@ std::shared_ptr<Group> State::make_group(const std::string& name, const std::vec
   const auto place = static_cast<int>(std::ranges::find(world_ranks, rank) - world_ranks.begin());
   std::unique_ptr<Mesh> mesh;
   if (world_ranks.size() > 1) {
-    const Mesh::Member member{place, static_cast<int>(world_ranks.size()),
-                              topology.addresses[static_cast<size_t>(rank)]};
+    const Mesh::Member member{place, static_cast<int>(world_ranks.size()), topology.addresses[rank]};
     const Connecting told(*this);
     try {
       mesh = std::make_unique<Mesh>(Rendezvous{store, "mesh/" + name, timeout_s, [this] { return failed(); }}, member);

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "moe/base/threads.h"
-#include "moe/comm/gloo/bootstrap.h"
-#include "moe/comm/gloo/gloo_state.h"
+#include "moe/comm/gloo/detail/bootstrap.h"
+#include "moe/comm/gloo/detail/gloo_state.h"
 #include "moe/comm/store/socket.h"
 #include "moe/comm/store/store.h"
 #include "moe/device/cpu/cores.h"
@@ -61,10 +61,10 @@ void join_run(const Launch& launch, const GlooJob& job, double start_s, State& s
   const auto peers = gloo::bootstrap(state.store, launch, gloo::own_info(launch, job), start_s);
   store::Store& store = *state.store;
   const gloo::Ranking ranking = gloo::rank_nodes(peers, launch.ranks_per_node, launch.names);
-  state.rank = ranking.world_rank[static_cast<size_t>(launch.rank)];
+  state.rank = ranking.world_rank[launch.rank];
   state.topology.nodes = ranking.nodes;
   state.topology.ranks_per_node = ranking.ranks_per_node;
-  const std::string& machine = peers[static_cast<size_t>(launch.rank)].machine;
+  const std::string& machine = peers[launch.rank].machine;
   state.ranks_of_machine = 0;
   for (size_t rank = 0; rank < peers.size(); ++rank) {
     if (peers[rank].machine != machine) continue;
@@ -126,7 +126,7 @@ GlooWorld::GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s,
   } catch (const RankFailure& failure) {
     throw RankFailure(fmt::format("rank {} in start: {}", launch.rank, failure.what()));
   }
-  std::vector<int> all(static_cast<size_t>(launch.ranks));
+  std::vector<int> all(launch.ranks);
   std::iota(all.begin(), all.end(), 0);
   state_->world = state_->make_group("world", all);
 }
@@ -156,7 +156,7 @@ bool GlooWorld::every_rank_refuses(const std::string& why) {
   const std::vector<std::string> keys = gloo::rank_keys(name, ranks());
   try {
     store::Store& store = *state_->store;
-    store.set(keys[static_cast<size_t>(state_->rank)], why);
+    store.set(keys[state_->rank], why);
     store.wait(keys, std::min(state_->timeout_s, kRefusalPatienceS), [&] { return state_->failed(); });
     if (!store.check(keys)) return false;
     for (const std::string& other : store.get_all(keys))

@@ -1,4 +1,4 @@
-#include "moe/comm/gloo/mesh.h"
+#include "moe/comm/gloo/detail/mesh.h"
 
 #include <algorithm>
 #include <atomic>

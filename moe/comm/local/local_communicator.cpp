@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
-#include "moe/comm/local/state.h"
+#include "moe/comm/local/detail/state.h"
 #include "moe/device/cpu/pace_clock.h"
 
 namespace moe::local {
@@ -14,7 +14,7 @@ struct Place {
   std::shared_ptr<Group> group;
   int rank = 0;
 
-  int world_rank() const { return group->ranks[static_cast<size_t>(rank)]; }
+  int world_rank() const { return group->ranks[rank]; }
 };
 
 /// Runs an operation on its way through a stream.
@@ -180,7 +180,7 @@ class LocalCommunicator final : public Communicator {
 
 /// Returns the members of `rank`'s colour in their new order, as ranks of the old group.
 std::vector<int> same_colour(const Operations& operations, int rank) {
-  const auto operation = [&](int member) -> const Operation& { return *operations[static_cast<size_t>(member)]; };
+  const auto operation = [&](int member) -> const Operation& { return *operations[member]; };
   std::vector<int> members;
   for (int member = 0; member < static_cast<int>(operations.size()); ++member)
     if (operation(member).colour == operation(rank).colour) members.push_back(member);
@@ -197,7 +197,7 @@ std::unique_ptr<Communicator> LocalCommunicator::split(int colour, int key) {
   const auto leader = static_cast<size_t>(members.front());
   if (colour >= 0 && members.front() == rank) {
     std::vector<int> world_ranks;
-    for (const int member : members) world_ranks.push_back(group.ranks[static_cast<size_t>(member)]);
+    for (const int member : members) world_ranks.push_back(group.ranks[member]);
     group.children[leader] = place_.state->make_group(std::move(world_ranks));
   }
   group.splits.depart();

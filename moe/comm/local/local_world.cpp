@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "moe/base/threads.h"
-#include "moe/comm/local/state.h"
+#include "moe/comm/local/detail/state.h"
 #include "moe/device/cpu/cores.h"
 
 namespace moe {

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <numeric>
 
-#include "moe/comm/local/operation.h"
+#include "moe/comm/local/detail/operation.h"
 
 namespace moe::local {
 namespace {
@@ -25,7 +25,7 @@ Moves collect(const Operations& operations, int rank, From&& from, Bytes&& bytes
   Moves moves;
   int64_t at = 0;
   for (size_t peer = 0; peer < operations.size(); at += bytes(peer++))
-    moves.copies.push_back({received(*operations[static_cast<size_t>(rank)], at), from(peer), bytes(peer)});
+    moves.copies.push_back({received(*operations[rank], at), from(peer), bytes(peer)});
   return moves;
 }
 
@@ -33,8 +33,7 @@ Moves alltoallv(const Operations& operations, int rank) {
   const auto from = [&](size_t peer) {
     return sent(*operations[peer], sum_of_first(operations[peer]->send_bytes, rank));
   };
-  return collect(operations, rank, from,
-                 [&](size_t peer) { return operations[static_cast<size_t>(rank)]->receive_bytes[peer]; });
+  return collect(operations, rank, from, [&](size_t peer) { return operations[rank]->receive_bytes[peer]; });
 }
 
 /// Sums `elements` of every rank's `send`, from element `begin` on.
@@ -45,14 +44,14 @@ Sum sum_of(const Operations& operations, int64_t begin, int64_t elements, DType 
 }
 
 Moves reduce_block(const Operations& operations, int rank, int64_t begin, int64_t elements) {
-  const Operation& ours = *operations[static_cast<size_t>(rank)];
+  const Operation& ours = *operations[rank];
   Moves moves{.copies = {}, .sum = sum_of(operations, begin, elements, ours.dtype)};
   moves.sum.to.push_back(ours.receive);
   return moves;
 }
 
 Moves allreduce(const Operations& operations, int rank) {
-  const Operation& ours = *operations[static_cast<size_t>(rank)];
+  const Operation& ours = *operations[rank];
   const auto ranks = static_cast<int64_t>(operations.size());
   const auto share = [&](int64_t of) {
     return of == ranks ? ours.count : ours.count * of / ranks / kShareStep * kShareStep;
@@ -66,7 +65,7 @@ Moves allreduce(const Operations& operations, int rank) {
 }  // namespace
 
 Moves moves_of(const Operations& operations, int rank) {
-  const Operation& ours = *operations[static_cast<size_t>(rank)];
+  const Operation& ours = *operations[rank];
   switch (ours.op) {
     case Op::alltoall:
       return collect(
@@ -85,12 +84,11 @@ Moves moves_of(const Operations& operations, int rank) {
     case Op::reducescatter:
       return reduce_block(operations, rank, rank * ours.count, ours.count);
     case Op::reducescatterv:
-      return reduce_block(operations, rank, sum_of_first(ours.blocks, rank), ours.blocks[static_cast<size_t>(rank)]);
+      return reduce_block(operations, rank, sum_of_first(ours.blocks, rank), ours.blocks[rank]);
     case Op::allreduce:
       return allreduce(operations, rank);
     case Op::broadcast:
-      return {.copies = {{received(ours, 0), sent(*operations[static_cast<size_t>(ours.root)], 0), ours.count}},
-              .sum = {}};
+      return {.copies = {{received(ours, 0), sent(*operations[ours.root], 0), ours.count}}, .sum = {}};
     case Op::receive:
       return {.copies = {{received(ours, 0), sent(*operations.front(), 0), ours.count}}, .sum = {}};
     case Op::send:

@@ -1,14 +1,15 @@
-#include "moe/comm/local/operation.h"
+#include "moe/comm/local/detail/operation.h"
 
-#include <array>
 #include <fmt/format.h>
+
+#include "moe/base/enum_array.h"
 
 namespace moe::local {
 namespace {
 
-constexpr std::array<std::string_view, 12> kNames{"alltoall",      "alltoallv",      "allgather", "allgatherv",
-                                                  "reducescatter", "reducescatterv", "allreduce", "broadcast",
-                                                  "barrier",       "send",           "receive",   "split"};
+constexpr EnumArray<Op, std::string_view, 12> kNames{"alltoall",      "alltoallv",      "allgather", "allgatherv",
+                                                     "reducescatter", "reducescatterv", "allreduce", "broadcast",
+                                                     "barrier",       "send",           "receive",   "split"};
 
 bool sums(Op op) { return op == Op::reducescatter || op == Op::reducescatterv || op == Op::allreduce; }
 
@@ -47,7 +48,7 @@ std::string unequal_block(const Operations& operations, const std::vector<int>& 
 
 }  // namespace
 
-std::string_view name_of(Op op) { return kNames[static_cast<size_t>(op)]; }
+std::string_view name_of(Op op) { return kNames[op]; }
 
 std::string describe(const Operation& operation) {
   if (operation.task.empty()) return std::string(name_of(operation.op));

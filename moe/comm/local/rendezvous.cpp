@@ -1,4 +1,4 @@
-#include "moe/comm/local/rendezvous.h"
+#include "moe/comm/local/detail/rendezvous.h"
 
 #include <algorithm>
 #include <fmt/ranges.h>
@@ -23,18 +23,17 @@ Rendezvous::Turn Rendezvous::meet(int member, const Operation& operation) {
 }
 
 uint64_t Rendezvous::arrive(int member, const Operation& operation) {
-  const auto index = static_cast<size_t>(member);
   uint64_t round = 0;
   {
     const std::lock_guard lock(mutex_);
     if (failed_.load(std::memory_order_relaxed)) fail(member, operation);
     round = opened_.load(std::memory_order_relaxed) + 1;
-    if (here_[index]) {
+    if (here_[member]) {
       set_failed(fmt::format("rank {} came to {} before its last operation was over: each stream needs a communicator",
-                             names_[index], describe(operation)));
+                             names_[member], describe(operation)));
     } else {
-      here_[index] = true;
-      operations_[index] = &operation;
+      here_[member] = true;
+      operations_[member] = &operation;
       if (++arrived_ < names_.size()) return round;
       arrived_ = 0;
       open();
@@ -85,7 +84,7 @@ void Rendezvous::set_failed(std::string reason) {
 
 void Rendezvous::fail(int member, const Operation& operation) const {
   if (!aborted_) throw RankFailure(reason_);
-  throw Aborted(fmt::format("rank {} in {}: {}", names_[static_cast<size_t>(member)], describe(operation), reason_));
+  throw Aborted(fmt::format("rank {} in {}: {}", names_[member], describe(operation), reason_));
 }
 
 void Rendezvous::depart() {

@@ -1,4 +1,4 @@
-#include "moe/comm/local/state.h"
+#include "moe/comm/local/detail/state.h"
 
 #include <numeric>
 
@@ -6,7 +6,7 @@ namespace moe::local {
 namespace {
 
 std::vector<int> all_of(int ranks) {
-  std::vector<int> all(static_cast<size_t>(ranks));
+  std::vector<int> all(ranks);
   std::iota(all.begin(), all.end(), 0);
   return all;
 }
@@ -15,7 +15,7 @@ std::vector<int> all_of(int ranks) {
 
 Rendezvous& Group::pair(int from, int to) {
   const std::lock_guard lock(mutex_);
-  const std::vector<int> names{ranks[static_cast<size_t>(from)], ranks[static_cast<size_t>(to)]};
+  const std::vector<int> names{ranks[from], ranks[to]};
   const auto [found, made] = pairs_.try_emplace({from, to}, names, timeout);
   if (made && !reason_.empty()) found->second.abort(reason_);
   return found->second;

@@ -1,4 +1,4 @@
-#include "moe/comm/nccl/nccl_comm.h"
+#include "moe/comm/nccl/detail/nccl_comm.h"
 
 #include <thread>
 #include <utility>

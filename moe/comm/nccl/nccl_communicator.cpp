@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "moe/base/check.h"
-#include "moe/comm/nccl/nccl_state.h"
+#include "moe/comm/nccl/detail/nccl_state.h"
 #include "moe/device/cuda/cuda_stream.h"
 
 namespace moe::nccl {
@@ -112,7 +112,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void do_allgatherv(const void* send, void* receive, std::vector<int64_t> blocks, CommCall call) override {
-    const int64_t all = sum_of(blocks), ours = blocks[static_cast<size_t>(rank_)];
+    const int64_t all = sum_of(blocks), ours = blocks[rank_];
     const auto run = [rank = rank_, blocks = std::move(blocks)](const void* from, void* to, ncclComm_t comm,
                                                                 cudaStream_t stream) {
       Grouped group;
@@ -139,7 +139,7 @@ class NcclCommunicator final : public Communicator {
 
   void do_reducescatterv(const void* send, void* receive, std::vector<int64_t> blocks, DType dtype,
                          CommCall call) override {
-    const int64_t width = bytes_of(dtype), all = sum_of(blocks), ours = blocks[static_cast<size_t>(rank_)];
+    const int64_t width = bytes_of(dtype), all = sum_of(blocks), ours = blocks[rank_];
     const auto run = [width, dtype, blocks = std::move(blocks)](const void* from, void* to, ncclComm_t comm,
                                                                 cudaStream_t stream) {
       Grouped group;

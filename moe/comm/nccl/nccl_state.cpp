@@ -1,4 +1,4 @@
-#include "moe/comm/nccl/nccl_state.h"
+#include "moe/comm/nccl/detail/nccl_state.h"
 
 #include <algorithm>
 #include <cuda_runtime.h>

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "moe/base/check.h"
-#include "moe/comm/nccl/nccl_state.h"
+#include "moe/comm/nccl/detail/nccl_state.h"
 
 extern char** environ;
 

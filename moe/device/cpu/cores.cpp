@@ -34,7 +34,7 @@ void keep_to_share(int part, int parts) {
   const int last = std::max(first + 1, (part + 1) * count / parts);
   cpu_set_t set;
   CPU_ZERO(&set);
-  for (int i = first; i < last; ++i) CPU_SET(cores[static_cast<size_t>(i)], &set);
+  for (int i = first; i < last; ++i) CPU_SET(cores[i], &set);
   sched_setaffinity(0, sizeof set, &set);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 template <class T>
 void add_up(const Sum& sum) {
-  const auto from = [&](int i) { return static_cast<const T*>(sum.from[static_cast<size_t>(i)]); };
+  const auto from = [&](int i) { return static_cast<const T*>(sum.from[i]); };
   sum_in_order<T>(static_cast<int>(sum.from.size()), from, 0, sum.elements,
                   [&](const T* piece, int64_t at, int64_t count) {
                     for (void* to : sum.to) std::copy_n(piece, count, static_cast<T*>(to) + at);

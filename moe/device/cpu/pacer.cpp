@@ -54,8 +54,7 @@ bool Pacer::finish(Task& task) {
 }
 
 void Pacer::count(const Task& task, int change) {
-  for (const Use& use : task.uses)
-    running_.at(static_cast<size_t>(use.rank)).at(static_cast<size_t>(use.resource)) += change;
+  for (const Use& use : task.uses) running_.at(use.rank).at(use.resource) += change;
 }
 
 // A task on several ranks loses what it loses on the rank where that is most.
@@ -78,8 +77,7 @@ void Pacer::stall(Task& begun, double now) {
 void Pacer::set_rates(double now) {
   for (Task* task : tasks_) {
     double slowdown = 1;
-    for (const Use& use : task->uses)
-      slowdown = std::max(slowdown, slowdown_(running_[static_cast<size_t>(use.rank)], use.resource));
+    for (const Use& use : task->uses) slowdown = std::max(slowdown, slowdown_(running_[use.rank], use.resource));
     const double before_s = task->ends_s;
     if (slowdown == task->slowdown || before_s <= now) continue;
     const double after_s = now + (before_s - now) / task->slowdown * slowdown;

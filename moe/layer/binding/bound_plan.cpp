@@ -13,7 +13,7 @@ BoundPhase::BoundPhase(const RankShape& rank, const Plan& plan, Phase phase)
 
 BoundPlan::BoundPlan(LayerState& layer, const Plan& bound)
     : plan(bound),
-      phases{{{layer.shape, bound, Phase::forward}, {layer.shape, bound, Phase::backward}}},
+      phases{{{{layer.shape, bound, Phase::forward}, {layer.shape, bound, Phase::backward}}}},
       equal(bound.shape.layer.capacity_factor || pads_to_largest_load(bound.shape)) {
   require<WrongResult>(plan.shape == layer.shape.shape, "the plan is for {} and another parallel shape or rounding",
                        describe(plan.shape.layer));

@@ -1,8 +1,8 @@
 #pragma once
 // What follows from a plan for one rank of a layer. All parts of the binding read it; RunTimeSizes alone changes
 // it, where a layer that drops no token learns its sizes.
-#include <array>
 
+#include "moe/base/enum_array.h"
 #include "moe/layer/moe_layer.h"
 
 namespace moe::layer {
@@ -21,11 +21,11 @@ struct BoundPlan {
   /// Throws what LayerBinding's constructor does.
   BoundPlan(LayerState& layer, const Plan& bound);
 
-  BoundPhase& of(Phase phase) { return phases[static_cast<size_t>(phase)]; }
+  BoundPhase& of(Phase phase) { return phases[phase]; }
   const PhaseLayouts& layouts(const Task& task) { return of(task.phase).layouts; }
 
   Plan plan;
-  std::array<BoundPhase, 2> phases;
+  EnumArray<Phase, BoundPhase, 2> phases;
   bool equal = true;  // the blocks of all ranks are of one size
 };
 

@@ -182,7 +182,7 @@ ExpertPart::ExpertPart(LayerState& layer, BoundPlan& plan) : layer_(layer), plan
 }
 
 int64_t ExpertPart::place(Phase phase, Rows rows) {
-  auto& [at, packed] = places_[static_cast<size_t>(phase)];
+  auto& [at, packed] = places_[phase];
   plan_.of(phase).rows.of_chunk(plan_.of(phase).layouts.gathered, rows, at);
   int64_t all = 0;
   for (size_t e = 0; e < at.size(); ++e) {
@@ -199,7 +199,7 @@ void ExpertPart::copy(const Task& task) {
   const Rows rows = gathered.chunk(task.chunk);
   place(task.phase, rows);
   layer_.device.unpack(gathered, rows, own.gathered, task.phase == Phase::forward ? b.expert_input : own.rows_in,
-                       places_[static_cast<size_t>(task.phase)].at);
+                       places_[task.phase].at);
 }
 
 void ExpertPart::expert(const Task& task) {
@@ -210,7 +210,7 @@ void ExpertPart::expert(const Task& task) {
   const int64_t m = layer_.shape.model_dim();
   const Rows rows = chunk_rows(layer_.shape.rows, task.chunks, task.chunk);
   const int64_t all = place(task.phase, rows);
-  const auto& [at, packed] = places_[static_cast<size_t>(task.phase)];
+  const auto& [at, packed] = places_[task.phase];
   const TensorView in = own.rows_in.part(0, {all, m}), out = own.rows_out.part(0, {all, m});
   if (task.phase == Phase::forward) {
     if (!phase.copies) layer_.device.unpack(phase.layouts.gathered, rows, wire, b.expert_input, at);
@@ -230,9 +230,8 @@ void ExpertPart::expert_dw(const Task& task) {
   const LayerBuffers& b = layer_.buffers;
   place(task.phase, chunk_rows(layer_.shape.rows, task.chunks, task.chunk));
   const Into into = task.id == plan_.of(task.phase).first_expert ? layer_.into.experts : Into::add;
-  layer_.parts.expert->backward_weights(
-      {b.expert_input, places_[static_cast<size_t>(task.phase)].at, b.of(task.phase).rows_in, {}},
-      layer_.expert_gradients, into);
+  layer_.parts.expert->backward_weights({b.expert_input, places_[task.phase].at, b.of(task.phase).rows_in, {}},
+                                        layer_.expert_gradients, into);
 }
 
 void DensePart::gate(const Task& task) {

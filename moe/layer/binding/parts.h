@@ -1,5 +1,6 @@
 #pragma once
 // The parts of a layer that a plan's tasks call: attention, feed-forward, shared expert, experts, dense layers.
+#include "moe/base/enum_array.h"
 #include "moe/exec/executor.h"
 #include "moe/layer/binding/bound_plan.h"
 #include "moe/layer/binding/row_exchange.h"
@@ -104,7 +105,7 @@ class ExpertPart {
 
   LayerState& layer_;
   BoundPlan& plan_;
-  std::array<Places, 2> places_;
+  EnumArray<Phase, Places, 2> places_;
 };
 
 /// The dense part's tasks behind attention: gate with its norm and residual, order and i-order, and the

@@ -63,7 +63,7 @@ class OneDimensional final : public Dispatcher {
   bool leads() const { return ranks_.node->rank() == 0; }
   /// Counts what goes to the leader, by rank of the node: what the leader gets.
   std::vector<int64_t> to_leader(int64_t bytes) const {
-    std::vector<int64_t> blocks(static_cast<size_t>(ranks_.per_node()));
+    std::vector<int64_t> blocks(ranks_.per_node());
     blocks.front() = bytes;
     return blocks;
   }

@@ -273,7 +273,7 @@ class FeedForward final : public Expert {
     if (alike) return body(Run{0, experts_.count, rows[0].count(), rows[0].begin, step, 0});
     Run run;
     for (; run.first < experts_.count; run.packed += run.rows, ++run.first) {
-      const Rows& in = rows[static_cast<size_t>(run.first)];
+      const Rows& in = rows[run.first];
       run.rows = in.count();
       run.at = in.begin;
       body(run);

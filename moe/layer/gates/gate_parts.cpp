@@ -45,9 +45,9 @@ void SoftmaxScores<T>::count(const Routing& routing) {
   double *first = sums(), *probability = first + experts_, *squares = probability + experts_;
   std::fill_n(first, 2 * experts_ + 1, 0.0);
   for (int64_t t = own_group_ * group_tokens_; t < (own_group_ + 1) * group_tokens_; ++t) {
-    if (losses_.balances()) ++first[routing.expert[static_cast<size_t>(t * routing.choices)]];
+    if (losses_.balances()) ++first[routing.expert[t * routing.choices]];
     for (int64_t e = 0; e < experts_; ++e) probability[e] += static_cast<double>(probabilities(t)[e]);
-    const auto log_sum = static_cast<double>(log_sums_[static_cast<size_t>(t)]);
+    const auto log_sum = static_cast<double>(log_sums_[t]);
     *squares += log_sum * log_sum;
   }
 }
@@ -70,13 +70,13 @@ void SoftmaxScores<T>::backward(const Routing& routing, const T* dw, T* d, int64
 template <class T>
 void SoftmaxScores<T>::add_losses(double share, T* d, int64_t stride) const {
   if (!losses()) return;
-  std::vector<T> slope(static_cast<size_t>(experts_));  // of the balance loss in each probability
+  std::vector<T> slope(experts_);  // of the balance loss in each probability
   for (size_t e = 0; e < slope.size(); ++e) slope[e] = static_cast<T>(losses_.balance_slope(share) * sums()[e]);
   for (int64_t t = 0; t < tokens_; ++t, d += stride) {
     const T* p = probabilities(t);
     T mean = 0;
     for (size_t e = 0; e < slope.size(); ++e) mean += p[e] * slope[e];
-    const T z = static_cast<T>(losses_.z_slope(share)) * log_sums_[static_cast<size_t>(t)];
+    const T z = static_cast<T>(losses_.z_slope(share)) * log_sums_[t];
     for (size_t e = 0; e < slope.size(); ++e) d[e] += p[e] * (slope[e] - mean + z);
   }
 }
@@ -101,7 +101,7 @@ GateProjection::GateProjection(const PartSetup& setup, int64_t width) : math_(se
 
 TensorView GateProjection::widened(TensorView t, Phase phase) const {
   if (t.dtype() == weights_.view().dtype()) return t;
-  const TensorView wide = wide_[static_cast<size_t>(phase)];
+  const TensorView wide = wide_[phase];
   math_.convert(t, wide);
   return wide;
 }

@@ -1,5 +1,6 @@
 #pragma once
 // What gates share: projection, scores, choice of the top k, auxiliary losses.
+#include "moe/base/enum_array.h"
 #include "moe/layer/gates/gate.h"
 #include "moe/sharding/rank_shape.h"
 #include "moe/sharding/routing.h"
@@ -29,7 +30,7 @@ class GateProjection {
   LayerMemory memory_;
   Weight weights_, d_weights_;
   TensorView products_, d_products_;
-  std::array<TensorView, 2> wide_;  // by phase: (tokens, M) of a 16-bit layer
+  EnumArray<Phase, TensorView, 2> wide_;  // by phase: (tokens, M) of a 16-bit layer
 };
 
 // The gates of the top-k kind share how they choose.

@@ -41,7 +41,7 @@ class SigmoidGate final : public Gate {
   template <class Body>
   void for_each_pair(const Routing& routing, Body body) const {
     for (int64_t pair = 0; pair < routing.pairs(); ++pair)
-      body(pair, pair / routing.choices * experts_ + routing.expert[static_cast<size_t>(pair)]);
+      body(pair, pair / routing.choices * experts_ + routing.expert[pair]);
   }
 
   int64_t experts_;

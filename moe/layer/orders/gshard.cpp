@@ -126,8 +126,7 @@ class CpuMasks final : public Masks {
 
  private:
   static int64_t place(const Routing& routing, const Cell& cell, int32_t pair) {
-    return (pair / routing.choices - cell.group * routing.group_tokens) * cell.rows +
-           routing.row[static_cast<size_t>(pair)];
+    return (pair / routing.choices - cell.group * routing.group_tokens) * cell.rows + routing.row[pair];
   }
 
   // Returns a cell's pairs; a map visits a group's cells expert by expert.

@@ -45,8 +45,7 @@ class TutelOrder final : public Order {
         return dot_with_rows(routing, token, d_output, rows, d_weight);
       std::fill_n(d_weight.as<T>() + token * routing.choices, routing.choices, T(0));
       for_each_kept(routing, rows.layout, token, [&](int64_t pair, int64_t at) {
-        const auto p = static_cast<size_t>(pair);
-        T* to = d_rows.data.as<T>() + d_rows.layout.offset(group, routing.expert[p], routing.row[p]);
+        T* to = d_rows.data.as<T>() + d_rows.layout.offset(group, routing.expert[pair], routing.row[pair]);
         d_weight.as<T>()[pair] =
             scale_and_dot(d_output.as<T>() + token * width, weight[pair], rows.data.as<T>() + at, to, width);
       });
@@ -79,8 +78,8 @@ class TutelOrder final : public Order {
     const int group = static_cast<int>(routing.group_of(token));
     if (!layout.holds(group)) return;
     for (int64_t pair = token * routing.choices; pair < (token + 1) * routing.choices; ++pair) {
-      const auto p = static_cast<size_t>(pair);
-      if (routing.row[p] != Routing::kDropped) body(pair, layout.offset(group, routing.expert[p], routing.row[p]));
+      if (routing.row[pair] != Routing::kDropped)
+        body(pair, layout.offset(group, routing.expert[pair], routing.row[pair]));
     }
   }
 
@@ -127,8 +126,8 @@ class TutelOrder final : public Order {
     for (int group = 0; group < routing.groups(); ++group) {
       if (!rows.layout.holds(group)) continue;
       for (int64_t e = 0; e < routing.experts; ++e)
-        for (int64_t row = all ? 0 : routing.filled[static_cast<size_t>(group * routing.experts + e)];
-             row < rows.layout.count(group, e); ++row)
+        for (int64_t row = all ? 0 : routing.filled[group * routing.experts + e]; row < rows.layout.count(group, e);
+             ++row)
           std::fill_n(rows.data.as<T>() + rows.layout.offset(group, e, row), width, T(0));
     }
   }

@@ -1,10 +1,10 @@
-#include "moe/layer/reference/ends_graph.h"
+#include "moe/layer/reference/detail/ends_graph.h"
 
 #include <ATen/ATen.h>
 #include <algorithm>
 
-#include "moe/layer/reference/graph_terms.h"
-#include "moe/layer/reference/layer_graph.h"
+#include "moe/layer/reference/detail/graph_terms.h"
+#include "moe/layer/reference/detail/layer_graph.h"
 
 namespace moe {
 
@@ -23,10 +23,10 @@ EndsGraph::EndsGraph(const LayerCase& shape, const LayerSeed& seed, const Refere
 }
 
 at::Tensor EndsGraph::embed(int micro_batch) const {
-  const at::Tensor tokens = indices(ends_.inputs[static_cast<size_t>(micro_batch)]);
+  const at::Tensor tokens = indices(ends_.inputs[micro_batch]);
   at::Tensor embedded = weights_.at("embedding").index_select(0, tokens);
   if (layer_.rope_theta == 0) {
-    std::vector<int32_t> places_of(static_cast<size_t>(tokens.numel()));
+    std::vector<int32_t> places_of(tokens.numel());
     const LayerCase part = part_case(shape_, micro_batch % static_cast<int>(layer_.parts));
     for (size_t t = 0; t < places_of.size(); ++t)
       places_of[t] = static_cast<int32_t>(in_samples(part, static_cast<int64_t>(t)) % layer_.seq);
@@ -39,7 +39,7 @@ at::Tensor EndsGraph::embed(int micro_batch) const {
 at::Tensor EndsGraph::add_loss(const at::Tensor& output, int micro_batch) {
   const bool post = layer_.norm == Norm::post_layernorm;
   const at::Tensor normed = post ? output : norm_graph(layer_, output, weights_, "norm3");
-  const at::Tensor targets = indices(ends_.targets[static_cast<size_t>(micro_batch)]);
+  const at::Tensor targets = indices(ends_.targets[micro_batch]);
   const at::Tensor counted = at::nonzero(targets >= 0).flatten();
   const at::Tensor logits =
       product(normed.index_select(0, counted), weights_.at(ends_.tied ? "embedding" : "head").t());

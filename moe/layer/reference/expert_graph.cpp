@@ -1,8 +1,8 @@
 #include <ATen/ATen.h>
 #include <cmath>
 
-#include "moe/layer/reference/graph_parts.h"
-#include "moe/layer/reference/graph_terms.h"
+#include "moe/layer/reference/detail/graph_parts.h"
+#include "moe/layer/reference/detail/graph_terms.h"
 
 namespace moe {
 

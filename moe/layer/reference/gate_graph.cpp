@@ -1,10 +1,10 @@
-#include "moe/layer/reference/gate_graph.h"
+#include "moe/layer/reference/detail/gate_graph.h"
 
 #include <ATen/ATen.h>
 #include <algorithm>
 
 #include "moe/layer/gates/gate.h"
-#include "moe/layer/reference/graph_terms.h"
+#include "moe/layer/reference/detail/graph_terms.h"
 #include "moe/shape/volumes.h"
 
 namespace moe {
@@ -18,10 +18,10 @@ const AutogradGate& reference_of(const LayerCase& shape) {
 
 // Returns the top_k experts of one token, the best first; of equal logits the lower expert.
 std::vector<int32_t> choose(const double* logits, int64_t experts, int64_t top_k) {
-  std::vector<int32_t> order(static_cast<size_t>(experts));
+  std::vector<int32_t> order(experts);
   for (size_t e = 0; e < order.size(); ++e) order[e] = static_cast<int32_t>(e);
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
-  order.resize(static_cast<size_t>(top_k));
+  order.resize(top_k);
   return order;
 }
 

@@ -1,4 +1,4 @@
-#include "moe/layer/reference/graph_terms.h"
+#include "moe/layer/reference/detail/graph_terms.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>

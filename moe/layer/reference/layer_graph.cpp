@@ -1,9 +1,9 @@
-#include "moe/layer/reference/layer_graph.h"
+#include "moe/layer/reference/detail/layer_graph.h"
 
 #include <ATen/ATen.h>
 
 #include "moe/base/check.h"
-#include "moe/layer/reference/graph_terms.h"
+#include "moe/layer/reference/detail/graph_terms.h"
 #include "moe/shape/dense_layers.h"
 #include "moe/tensor/cpu/aten.h"
 
@@ -67,10 +67,10 @@ class SampleOrder {
  public:
   explicit SampleOrder(const LayerCase& c) {
     if (c.parallel.cp == 1) return;
-    std::vector<int32_t> samples(static_cast<size_t>(c.parallel.replicas() * mp_tokens(c))), ranks(samples.size());
+    std::vector<int32_t> samples(c.parallel.replicas() * mp_tokens(c)), ranks(samples.size());
     for (size_t token = 0; token < samples.size(); ++token) {
       samples[token] = static_cast<int32_t>(in_samples(c, static_cast<int64_t>(token)));
-      ranks[static_cast<size_t>(samples[token])] = static_cast<int32_t>(token);
+      ranks[samples[token]] = static_cast<int32_t>(token);
     }
     of_token_ = indices(samples);
     token_of_ = indices(ranks);

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "moe/layer/reference/ends_graph.h"
-#include "moe/layer/reference/graph_terms.h"
-#include "moe/layer/reference/layer_graph.h"
+#include "moe/layer/reference/detail/ends_graph.h"
+#include "moe/layer/reference/detail/graph_terms.h"
+#include "moe/layer/reference/detail/layer_graph.h"
 #include "moe/layer/reference/stack_reference.h"
 
 namespace moe {

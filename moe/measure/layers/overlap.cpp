@@ -19,9 +19,9 @@ double exposed_seconds(const Plan& plan, std::span<const TaskTime> times) {
   };
   std::vector<Edge> edges;
   for (const Task& task : plan.tasks()) {
-    const LaneKind lane = plan.structure->lanes[static_cast<size_t>(task.lane)].kind;
+    const LaneKind lane = plan.structure->lanes[task.lane].kind;
     const int communicating = communicates(lane), computing = lane == LaneKind::compute;
-    const TaskTime& t = times[static_cast<size_t>(task.id)];
+    const TaskTime& t = times[task.id];
     edges.push_back({t.start_s, communicating, computing});
     edges.push_back({t.end_s, -communicating, -computing});
   }
@@ -47,7 +47,7 @@ std::vector<MachineTimes> times_on_machines(const Task& task, const RankTimes& r
                                             const std::vector<RankMachine>& machines) {
   std::map<std::string_view, MachineTimes> by_name;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const TaskTime& t = ranks[rank][static_cast<size_t>(task.id)];
+    const TaskTime& t = ranks[rank][task.id];
     if (!has_time(t)) continue;
     MachineTimes& machine = by_name[machines[rank].name];
     machine.ranks_at_once = machines[rank].ranks_at_once;
@@ -91,9 +91,9 @@ Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times) {
   std::vector<double> busy(plan.structure->lanes.size());
   double begin = 1e300, end = 0, sum = 0;
   for (const Task& task : plan.tasks()) {
-    const TaskTime& t = times[static_cast<size_t>(task.id)];
+    const TaskTime& t = times[task.id];
     if (!has_time(t)) continue;
-    busy[static_cast<size_t>(task.lane)] += t.end_s - t.start_s;
+    busy[task.lane] += t.end_s - t.start_s;
     begin = std::min(begin, t.start_s), end = std::max(end, t.end_s);
   }
   for (const double lane : busy) sum += lane;
@@ -107,7 +107,7 @@ double working_seconds(const Plan& plan, std::span<const TaskTime> times) {
   std::vector<TaskTime> works;
   for (const Task& task : plan.tasks())
     if (task.kind != TaskKind::send && task.kind != TaskKind::recv && task.kind != TaskKind::norm)
-      works.push_back(times[static_cast<size_t>(task.id)]);
+      works.push_back(times[task.id]);
   std::ranges::sort(works, {}, &TaskTime::start_s);
   double seconds = 0, until = 0;
   for (const TaskTime& t : works) {
@@ -125,7 +125,7 @@ double bubble_of(const Plan& plan, std::span<const TaskTime> times) {
   for (int stage = 0; stage < stages; ++stage) {
     std::vector<TaskTime> own(times.begin(), times.end());
     for (const Task& task : plan.tasks())
-      if (lanes[static_cast<size_t>(task.lane)].stage != stage) own[static_cast<size_t>(task.id)] = {};
+      if (lanes[task.lane].stage != stage) own[task.id] = {};
     working += working_seconds(plan, own);
   }
   return end > 0 ? 1 - working / (stages * end) : 0;
@@ -167,13 +167,12 @@ std::vector<TaskComparison> compare_tasks(const Plan& plan, std::span<const doub
       row->kind = task.kind, row->phase = task.phase;
       ratios.emplace_back();
     }
-    const auto id = static_cast<size_t>(task.id);
     ++row->tasks;
-    row->measured_s += measured[id];
-    row->predicted_s += predicted[id];
-    if (predicted[id] <= 0) continue;
-    const double ratio = measured[id] / predicted[id];
-    ratios[static_cast<size_t>(row - rows.begin())].push_back(ratio);
+    row->measured_s += measured[task.id];
+    row->predicted_s += predicted[task.id];
+    if (predicted[task.id] <= 0) continue;
+    const double ratio = measured[task.id] / predicted[task.id];
+    ratios[row - rows.begin()].push_back(ratio);
     if (farther_from_1(ratio, row->worst_ratio)) row->worst_ratio = ratio, row->worst_task = task.name();
   }
   for (size_t i = 0; i < rows.size(); ++i)
@@ -190,7 +189,7 @@ enum PassField : size_t { kForward, kTotal, kExposed, kEfficiency, kWorking, kOv
 void append_pass(const Plan& plan, const RunTimes& times, double dilation, PassNumbers& passes) {
   double forward = 0, total = 0;
   for (const Task& task : plan.tasks()) {
-    const double end = times.tasks[static_cast<size_t>(task.id)].end_s / dilation;
+    const double end = times.tasks[task.id].end_s / dilation;
     total = std::max(total, end);
     if (task.runs_in() == Phase::forward) forward = std::max(forward, end);
   }

@@ -208,7 +208,7 @@ struct Unpacker {
 
 // Returns the first rank of the machine that `rank` is on.
 int first_on_machine(const std::vector<RankMachine>& machines, int rank) {
-  const std::string& name = machines[static_cast<size_t>(rank)].name;
+  const std::string& name = machines[rank].name;
   return static_cast<int>(std::ranges::find(machines, name, &RankMachine::name) - machines.begin());
 }
 
@@ -274,7 +274,7 @@ void References::share(int rank, int machine, const std::function<ModelReference
     return broadcast(bytes.data(), size);
   }
   while (size == kNotYet) broadcast(&size, sizeof size);
-  bytes.resize(static_cast<size_t>(size));
+  bytes.resize(size);
   broadcast(bytes.data(), size);
   reference_ = unpack(bytes);
 }

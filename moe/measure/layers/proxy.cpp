@@ -134,7 +134,7 @@ Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary)
   const int64_t grain = bytes_of(proxy.layer.dtype);
   for (Gradient& gradient : plan.gradients) gradient.bytes = proxy_bytes(plan, cases, gradient);
   for (GradientSlice& slice : plan.slices) {
-    if (plan.gradients[static_cast<size_t>(slice.gradient)].alike) {  // whole, over all layers of a stage
+    if (plan.gradients[slice.gradient].alike) {  // whole, over all layers of a stage
       slice.end = 0;
       for (auto g = static_cast<size_t>(slice.gradient); g < plan.gradients.size(); ++g) {
         const bool end = plan.is_end(plan.gradients[g].layer);
@@ -209,8 +209,7 @@ double of_pass(const PlannedRun& run) {
 Dilation of_tasks(const PlannedRun& run) {
   std::vector<std::pair<double, const Task*>> tasks;
   for (const Task& task : run.plan.tasks())
-    if (const double seconds = run.task_seconds[static_cast<size_t>(task.id)]; seconds > 0)
-      tasks.emplace_back(seconds, &task);
+    if (const double seconds = run.task_seconds[task.id]; seconds > 0) tasks.emplace_back(seconds, &task);
   std::ranges::stable_sort(tasks, {}, [](const auto& timed) { return timed.first; });
   const double waking = kShortestTaskS / (kRareShare * (run.forward_s + run.backward_s));  // of each that is shorter
   Dilation least{std::numeric_limits<double>::max(), {}};
@@ -240,7 +239,7 @@ Dilation choose_dilation(const std::vector<PlannedRun>& planned, const std::vect
     std::map<std::pair<Phase, TaskKind>, std::vector<double>> ratios;
     std::map<std::pair<Phase, TaskKind>, double> seconds;  // modelled, of all tasks
     for (const Task& task : planned[s].plan.tasks()) {
-      const double modelled = planned[s].task_seconds[static_cast<size_t>(task.id)];
+      const double modelled = planned[s].task_seconds[task.id];
       if (modelled <= 0) continue;
       seconds[{task.phase, task.kind}] += modelled;
       for (const RankTimes& pass : unpaced[s])

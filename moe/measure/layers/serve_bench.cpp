@@ -121,7 +121,7 @@ class ServeBench {
   }
 
   void verify() {
-    const std::vector<ServedLayer> stays(static_cast<size_t>(layers_));
+    const std::vector<ServedLayer> stays(layers_);
     const Plan uniform = serving_plan(settings_.shape, stays);
     for (const Variant& variant : variants_)
       world().run([&](int rank) {
@@ -157,7 +157,7 @@ class ServeBench {
   }
 
   void serve(Variant& variant, int64_t batch) {
-    const PlannedBatch& planned = variant.planned[static_cast<size_t>(batch)];
+    const PlannedBatch& planned = variant.planned[batch];
     const Plan plan = runnable(*planned.plan);
     const auto ranks = static_cast<size_t>(settings_.shape.parallel.ranks());
     world().run([&](int rank) {
@@ -167,7 +167,7 @@ class ServeBench {
       const ServedLayers& layers = *ranks_[place(rank)].layers;
       const ServedCounts before = layers.counts();
       const RunTimes times = pass(rank, plan, variant.trace, batch, paces);
-      std::vector<double>& flat = variant.times[static_cast<size_t>(batch)][place(rank)];
+      std::vector<double>& flat = variant.times[batch][place(rank)];
       for (const TaskTime& time : times.tasks) {
         flat.push_back(time.start_s / dilation_.factor);
         flat.push_back(time.end_s / dilation_.factor);
@@ -204,8 +204,8 @@ class ServeBench {
   // Ranks begin together, so their times since then are compared as they are.
   static void add_batch(const Plan& plan, const std::vector<std::vector<double>>& ranks, ServedBatches& batches) {
     ServingResult& result = batches.result;
-    const auto start = [&](const Task& task, size_t rank) { return ranks[rank][2 * static_cast<size_t>(task.id)]; };
-    const auto end = [&](const Task& task, size_t rank) { return ranks[rank][2 * static_cast<size_t>(task.id) + 1]; };
+    const auto start = [&](const Task& task, size_t rank) { return ranks[rank][2 * task.id]; };
+    const auto end = [&](const Task& task, size_t rank) { return ranks[rank][2 * task.id + 1]; };
     std::vector<double> rank_s(ranks.size()), waits(ranks.size());
     const size_t first = result.layer_s.size();
     result.layer_s.resize(first + static_cast<size_t>(plan.layers));

@@ -139,7 +139,7 @@ Gpt2Shape gpt2_shape(const Plan& plan) { return {plan.shape.layer, plan.layers, 
 
 void take_weights(const std::string& file, World& world, const std::vector<RankRun*>& ranks, const Plan& plan) {
   world.run([&](int rank) {
-    RankRun& mine = *ranks[static_cast<size_t>(rank - world.here().front())];
+    RankRun& mine = *ranks[rank - world.here().front()];
     read_gpt2(file, gpt2_shape(plan), mine.model()->parameters(), mine.model()->memory());
   });
 }

@@ -207,7 +207,7 @@ std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes)
       OpCase c = communication(row.op, row.network, proxies, bytes, sizes.dtype);
       c.ranks = row.ranks;
       c.real_elements /= kProxyShare;
-      c.modelled_s = cost::price_curve(row).seconds(c.bytes);
+      c.modelled_s = price_curve(row).seconds(c.bytes);
       cases.push_back(std::move(c));
     }
   for (const ComputeRow& row : cluster.compute)
@@ -266,9 +266,9 @@ std::vector<OpCase> emulated_parm_cases(const Profile& cluster, const OpSizes& s
       OpCase c = communication(op, Network::inter, {kProxyNodes * kProxyRanksPerNode, 1}, bytes, sizes.dtype);
       c.ranks = ranks;
       c.real_elements /= kProxyShare;
-      c.modelled_s = cost::price_curve(*exchange).seconds(c.bytes);
+      c.modelled_s = price_curve(*exchange).seconds(c.bytes);
       if (op == Op::saa) {
-        const double gather_s = cost::price_curve(*gather).seconds(c.bytes / nodes);
+        const double gather_s = price_curve(*gather).seconds(c.bytes / nodes);
         c.phases = {nodes, {kProxyRanksPerNode, 1}, c.modelled_s / nodes, gather_s};
         c.modelled_s = c.phases.seconds();
       }

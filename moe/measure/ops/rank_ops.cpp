@@ -165,7 +165,7 @@ void RankOps::communicate_in_phases(const OpCase& c, Pace pace) {
   };
   for (int phase = 0; phase < c.phases.count; ++phase) {
     const auto blocks_of = [&](int other) {
-      std::vector<int64_t> bytes(static_cast<size_t>(group_->size()));
+      std::vector<int64_t> bytes(group_->size());
       std::fill_n(bytes.begin() + int64_t{other} * ranks, ranks, block_bytes);
       return bytes;
     };

@@ -64,7 +64,7 @@ template <class T>
 void norm_rows_backward(const NormInput& in, T* d, T* d_gain) {
   constexpr int64_t kBlock = 64;
   const int64_t rows = in.x.size(0), width = in.x.size(1), blocks = (rows + kBlock - 1) / kBlock;
-  std::vector<T> parts(static_cast<size_t>(blocks * width));
+  std::vector<T> parts(blocks * width);
   parallel_for(blocks, kBlock * width * int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block)
       norm_rows_backward(in, block * kBlock, std::min(rows, (block + 1) * kBlock), d, parts.data() + block * width);

@@ -25,7 +25,7 @@ class FlashHeads final : public AttentionHeads {
       auto [mixed, log_sums] = at::_scaled_dot_product_flash_attention_for_cpu(of(in.q, query), of(in.k), of(in.v), 0,
                                                                                shape_.causal, std::nullopt, scale_);
       of(out, query).copy_(mixed);
-      log_sums_[static_cast<size_t>(query)] = log_sums;
+      log_sums_[query] = log_sums;
     }
   }
 
@@ -33,8 +33,8 @@ class FlashHeads final : public AttentionHeads {
     const cpu::AtenCalls calls;
     for (int64_t query = 0; query < queries_; ++query) {
       const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-          of(d_out, query), of(in.q, query), of(in.k), of(in.v), of(out, query), log_sums_[static_cast<size_t>(query)],
-          0, shape_.causal, std::nullopt, scale_);
+          of(d_out, query), of(in.q, query), of(in.k), of(in.v), of(out, query), log_sums_[query], 0, shape_.causal,
+          std::nullopt, scale_);
       of(d.q, query).copy_(dq);
       query == 0 ? of(d.k).copy_(dk) : of(d.k).add_(dk);
       query == 0 ? of(d.v).copy_(dv) : of(d.v).add_(dv);

@@ -57,12 +57,11 @@ std::vector<T> widened(const Fp8Matrix& m) {
     for (size_t bits = 0; bits < all.size(); ++bits) all[bits] = from_fp8(static_cast<uint8_t>(bits));
     return all;
   }();
-  std::vector<T> out(static_cast<size_t>(m.rows * m.cols));
+  std::vector<T> out(m.rows * m.cols);
   for_each_block(m, int64_t{sizeof(T)}, [&](const Block& b, float scale) {
     for (int64_t i = b.row; i < b.end_row; ++i)
       for (int64_t j = b.column; j < b.end_column; ++j)
-        out[static_cast<size_t>(i * m.cols + j)] =
-            static_cast<T>(kNumbers[m.data[i * m.cols + j]]) * static_cast<T>(scale);
+        out[i * m.cols + j] = static_cast<T>(kNumbers[m.data[i * m.cols + j]]) * static_cast<T>(scale);
   });
   return out;
 }

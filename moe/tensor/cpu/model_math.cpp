@@ -39,12 +39,12 @@ template <class T>
 void softmax_sums_of(TensorView logits, const Targets& targets, double* sums) {
   T* rows = logits.as<T>();
   const int64_t tokens = logits.size(0), words = logits.size(1);
-  std::vector<int64_t> most(static_cast<size_t>(tokens));
+  std::vector<int64_t> most(tokens);
   parallel_for(tokens, words * int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const T* row = rows + i * words;
       const T* top = std::max_element(row, row + words);
-      most[static_cast<size_t>(i)] = top - row;
+      most[i] = top - row;
       const int64_t target = targets.target[i] - targets.first;
       double* own = sums + i * kSoftmaxSums;
       own[0] = static_cast<double>(*top);
@@ -52,8 +52,7 @@ void softmax_sums_of(TensorView logits, const Targets& targets, double* sums) {
     }
   });
   softmax_rows(logits);
-  for (int64_t i = 0; i < tokens; ++i)
-    sums[i * kSoftmaxSums + 1] = 1 / static_cast<double>(rows[i * words + most[static_cast<size_t>(i)]]);
+  for (int64_t i = 0; i < tokens; ++i) sums[i * kSoftmaxSums + 1] = 1 / static_cast<double>(rows[i * words + most[i]]);
 }
 
 // Turns probabilities among this part into the gradient of the logits: those among all, less 1 for the target.
@@ -183,12 +182,12 @@ void step_weight(const WeightStep& step) {
 double sum_of_squares(TensorView tensor) {
   constexpr int64_t kBlock = 1 << 16;  // the same on any number of threads
   const int64_t elements = tensor.elements();
-  std::vector<double> sums(static_cast<size_t>((elements + kBlock - 1) / kBlock));
+  std::vector<double> sums((elements + kBlock - 1) / kBlock);
   with_number(tensor.dtype(), [&]<class T>(T) {
     parallel_for(static_cast<int64_t>(sums.size()), kBlock * int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
         const T* values = tensor.as<T>() + block * kBlock;
-        sums[static_cast<size_t>(block)] = sum_of<double>(std::min(kBlock, elements - block * kBlock), [&](int64_t i) {
+        sums[block] = sum_of<double>(std::min(kBlock, elements - block * kBlock), [&](int64_t i) {
           const auto value = static_cast<double>(widened(values[i]));
           return value * value;
         });

@@ -27,7 +27,7 @@ T sum_of(int64_t width, Term term) {
   std::array<T, kLanes> lanes{};
   int64_t j = 0;
   for (; j + kLanes <= width; j += kLanes)
-    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[static_cast<size_t>(lane)] += term(j + lane);
+    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += term(j + lane);
   T sum = 0;
   for (; j < width; ++j) sum += term(j);
   for (const T lane : lanes) sum += lane;

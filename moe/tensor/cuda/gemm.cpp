@@ -160,7 +160,7 @@ class CublasGemm final : public Gemm {
     MOE_CHECK_LT(cublasLtMatmulAlgoGetHeuristic(lt_.handle, p.operation.handle, p.left.handle, p.right.handle,
                                                 p.result.handle, p.result.handle, preference.handle, kProposals,
                                                 proposals.data(), &found));
-    proposals.resize(static_cast<size_t>(found));
+    proposals.resize(found);
     require<RankFailure>(found > 0, "cuBLASLt has no algorithm for a product into ({}, {}) of {}", c.out.rows,
                          c.out.cols, name_of(c.out.dtype));
     return proposals;

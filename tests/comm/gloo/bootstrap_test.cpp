@@ -1,4 +1,4 @@
-#include "moe/comm/gloo/bootstrap.h"
+#include "moe/comm/gloo/detail/bootstrap.h"
 
 #include <gtest/gtest.h>
 

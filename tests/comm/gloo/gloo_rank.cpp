@@ -68,13 +68,13 @@ TEST(GlooRankTest, LongMessagesArriveWholeAndInOrder) {
 TEST(GlooRankTest, DISABLED_MoreThanTwoGiB) {
   on_our_rank([](Communicator& world, Stream& lane) {
     constexpr int64_t kBytes = (int64_t{2} << 30) + (int64_t{100} << 20) + 1;
-    std::vector<std::byte> data(static_cast<size_t>(kBytes));
+    std::vector<std::byte> data(kBytes);
     const auto expected = [](int64_t i) { return static_cast<std::byte>((i >> 20) * 7 + i); };
-    for (int64_t i = 0; world.rank() == 0 && i < kBytes; ++i) data[static_cast<size_t>(i)] = expected(i);
+    for (int64_t i = 0; world.rank() == 0 && i < kBytes; ++i) data[i] = expected(i);
     world.broadcast(data.data(), kBytes, 0, {lane});
     lane.synchronize();
     int64_t wrong = 0;
-    for (int64_t i = 0; i < kBytes; ++i) wrong += data[static_cast<size_t>(i)] != expected(i);
+    for (int64_t i = 0; i < kBytes; ++i) wrong += data[i] != expected(i);
     EXPECT_EQ(wrong, 0);
   });
 }

@@ -1,5 +1,5 @@
 // Both members of a mesh in one process.
-#include "moe/comm/gloo/mesh.h"
+#include "moe/comm/gloo/detail/mesh.h"
 
 #include <array>
 #include <filesystem>
@@ -45,19 +45,19 @@ TEST(Mesh, MovesWhileItsOwnThreadsNeverPreemptASender) {
   std::array<std::unique_ptr<Mesh>, 2> meshes;
   std::array<int, 2> policies{}, received{};
   on_both([&](int member) {
-    meshes[static_cast<size_t>(member)] = std::make_unique<Mesh>(Rendezvous{store, "pair", 10, [] { return false; }},
-                                                                 Mesh::Member{member, 2, "127.0.0.1"});
-    policies[static_cast<size_t>(member)] = sched_getscheduler(0);
+    meshes[member] = std::make_unique<Mesh>(Rendezvous{store, "pair", 10, [] { return false; }},
+                                            Mesh::Member{member, 2, "127.0.0.1"});
+    policies[member] = sched_getscheduler(0);
   });
   EXPECT_EQ(policies, (std::array{SCHED_OTHER, SCHED_OTHER})) << "who made a mesh stays as it was";
   EXPECT_GE(threads_of_policy(SCHED_BATCH) - before, 2) << "a thread a mesh";
   on_both([&](int member) {
     int sent = 7 + member;
     const std::array messages{
-        Message{1 - member, false, &received[static_cast<size_t>(member)], sizeof(int)},
+        Message{1 - member, false, &received[member], sizeof(int)},
         Message{1 - member, true, &sent, sizeof(int)},
     };
-    EXPECT_EQ(meshes[static_cast<size_t>(member)]->exchange(messages, 0).end, Mesh::End::done);
+    EXPECT_EQ(meshes[member]->exchange(messages, 0).end, Mesh::End::done);
   });
   EXPECT_EQ(received, (std::array{8, 7}));
 }

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "moe/base/check.h"
-#include "moe/comm/gloo/failure_detector.h"
+#include "moe/comm/gloo/detail/failure_detector.h"
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/comm/store/store.h"
 #include "tests/base/scratch.h"
@@ -18,7 +18,7 @@ const auto kPipeHandler = std::signal(SIGPIPE, SIG_IGN);
 
 /// What each rank's own thread threw, or "none".
 std::vector<std::string> run_ranks(int ranks, Launch launch, const std::function<void(GlooWorld&, int)>& body) {
-  std::vector<std::string> errors(static_cast<size_t>(ranks), "none");
+  std::vector<std::string> errors(ranks, "none");
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     launch.rank = rank;
@@ -28,7 +28,7 @@ std::vector<std::string> run_ranks(int ranks, Launch launch, const std::function
         GlooWorld world(launch, {"1.0", "test"}, 10);
         body(world, rank);
       } catch (const std::exception& error) {
-        errors[static_cast<size_t>(rank)] = error.what();
+        errors[rank] = error.what();
       }
     });
   }
@@ -212,7 +212,7 @@ TEST(StartTest, EndsWithinTheTimeoutWhereARankStaysAway) {
       try {
         GlooWorld(launch, {"1.0", "test"}, 1.5, 1.5);
       } catch (const RankFailure& failure) {
-        errors[static_cast<size_t>(rank)] = failure.what();
+        errors[rank] = failure.what();
       }
     });
   for (std::thread& thread : threads) thread.join();

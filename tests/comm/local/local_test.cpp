@@ -43,7 +43,7 @@ TEST(LocalWorldTest, ARankThatDiesNamesItselfInTheOthersErrorsAndItsExceptionIsR
       const auto comm = world.communicator(rank);
       if (rank == 2) throw std::logic_error("no memory for experts");
       comm->barrier({.stream = *lane, .task = "backward gather"});
-      failures[static_cast<size_t>(rank)] = failure_of(*lane);
+      failures[rank] = failure_of(*lane);
       lane->synchronize();
     });
   });
@@ -137,11 +137,10 @@ PacedEnds paced_allreduce(MakeDevice make, int64_t elements, const std::function
   PacedEnds ends;
   LocalWorld world(4);
   world.run([&](int rank) {
-    const auto r = static_cast<size_t>(rank);
     const auto device = make();
     const auto lane = device->make_stream("lane");
     const auto begin = device->make_event(), end = device->make_event();
-    std::vector<float> data(static_cast<size_t>(elements), 1.0f);
+    std::vector<float> data(elements, 1.0f);
     std::atomic<int64_t> overruns{0};
     lane->mark(*begin);
     lane->hold(*begin, {.at_least_s = 0.01 * rank});
@@ -149,9 +148,9 @@ PacedEnds paced_allreduce(MakeDevice make, int64_t elements, const std::function
     world.communicator(rank)->allreduce(data.data(), elements, DType::float32, {*lane, {pace(rank), &overruns}});
     lane->record(*end);
     lane->synchronize();
-    ends.begin[r] = begin->seconds();
-    ends.end[r] = end->seconds();
-    ends.overruns[r] = overruns;
+    ends.begin[rank] = begin->seconds();
+    ends.end[rank] = end->seconds();
+    ends.overruns[rank] = overruns;
     EXPECT_EQ(data, std::vector<float>(data.size(), 4.0f));
   });
   return ends;

@@ -1,5 +1,5 @@
 // What NCCL goes on with in the background, by a stand-in for NCCL that needs no GPU.
-#include "moe/comm/nccl/nccl_comm.h"
+#include "moe/comm/nccl/detail/nccl_comm.h"
 
 #include <chrono>
 #include <gtest/gtest.h>

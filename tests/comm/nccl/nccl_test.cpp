@@ -52,7 +52,7 @@ using Body = std::function<void(World& world, int rank)>;
 /// body on a thread and with a world for each rank; rethrows what one throws.
 void on_ranks(int ranks, double timeout_s, const Body& body) {
   Board board;
-  std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks));
+  std::vector<std::exception_ptr> errors(ranks);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
@@ -67,7 +67,7 @@ void on_ranks(int ranks, double timeout_s, const Body& body) {
                              .timeout_s = timeout_s});
         world->run([&](int here) { body(*world, here); });
       } catch (...) {
-        errors[static_cast<size_t>(rank)] = std::current_exception();
+        errors[rank] = std::current_exception();
       }
     });
   for (std::thread& thread : threads) thread.join();

@@ -13,8 +13,7 @@ constexpr int kPlans = 1000;
 
 moe::Json networks_json(const moe::Plan& plan) {
   moe::Json networks(plan.structure->tasks.size(), "none");
-  for (const moe::Task& task : plan.tasks())
-    networks[static_cast<size_t>(task.id)] = name_of(plan.groups[static_cast<size_t>(task.group)].network);
+  for (const moe::Task& task : plan.tasks()) networks[task.id] = name_of(plan.groups[task.group].network);
   return networks;
 }
 

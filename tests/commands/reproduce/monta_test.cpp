@@ -139,12 +139,12 @@ double stalled(MontaStrategy s, const MontaTimes& t, int chunks, const std::arra
     for (size_t m = 0; m < 3; ++m) {
       if (running[m] || next[m] == queues[m].size()) continue;
       Job& job = queues[m][next[m]];
-      if (job.kind > 0 && done[static_cast<size_t>(job.kind - 1)] <= job.chunk) continue;
-      job.end = now + std::array{t.alltoall, t.allgather, t.copy}[static_cast<size_t>(job.kind)];
+      if (job.kind > 0 && done[job.kind - 1] <= job.chunk) continue;
+      job.end = now + std::array{t.alltoall, t.allgather, t.copy}[job.kind];
       for (Job* other : running) {
         if (!other || other->end - now < 1e-12) continue;
-        if (job.kind == 1) job.end += stall_s[static_cast<size_t>(other->kind)];
-        if (other->kind == 1) other->end += stall_s[static_cast<size_t>(job.kind)];
+        if (job.kind == 1) job.end += stall_s[other->kind];
+        if (other->kind == 1) other->end += stall_s[job.kind];
       }
       running[m] = &job;
       ++next[m];
@@ -156,7 +156,7 @@ double stalled(MontaStrategy s, const MontaTimes& t, int chunks, const std::arra
     now = first;
     for (Job*& job : running)
       if (job && job->end == now) {
-        ++done[static_cast<size_t>(job->kind)];
+        ++done[job->kind];
         job = nullptr;
       }
   }
@@ -254,15 +254,14 @@ TEST(Monta, PriorityIsThatOfGradients) {
   std::vector<int> exchanges[2];
   for (const Task& task : plan.tasks()) {
     std::set<int>& all = before.emplace_back(task.after.begin(), task.after.end());
-    for (const int id : task.after)
-      all.insert(before[static_cast<size_t>(id)].begin(), before[static_cast<size_t>(id)].end());
-    if (task.kind == TaskKind::gradient) gradients_s += seconds[static_cast<size_t>(task.id)];
+    for (const int id : task.after) all.insert(before[id].begin(), before[id].end());
+    if (task.kind == TaskKind::gradient) gradients_s += seconds[task.id];
     if (task.group == GroupKind::ep) exchanges[0].push_back(task.id);
     if (task.group == GroupKind::cp) exchanges[1].push_back(task.id);
   }
   for (const int ep : exchanges[0])
     for (const int cp : exchanges[1]) {
-      EXPECT_TRUE(before[static_cast<size_t>(ep)].contains(cp) || before[static_cast<size_t>(cp)].contains(ep));
+      EXPECT_TRUE(before[ep].contains(cp) || before[cp].contains(ep));
       ++pairs;
     }
   EXPECT_GE(pairs, 8);

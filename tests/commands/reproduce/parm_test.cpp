@@ -64,7 +64,7 @@ TEST(Parm, CommunicationAndOverlapByHand) {
   int compared = 0, saved = 0;
   for (const ParmLayer& layer : parm_layers("testbed-b", &assumed, missing)) {
     const ParallelShape& p = layer.shape.parallel;
-    if (p.mp > 4 || groups_of(p)[static_cast<size_t>(GroupKind::ep)].network != Network::inter) continue;
+    if (p.mp > 4 || groups_of(p)[GroupKind::ep].network != Network::inter) continue;
     const ByHand by(profile, layer.shape);
     ASSERT_NEAR(layer.communication_s / by.baseline_s(), 1, 1e-9) << p.ranks() << " " << p.mp << " " << p.esp;
     const double saa_s = layer.seconds.at("parm-s2-aas") - layer.seconds.at("parm-s2");

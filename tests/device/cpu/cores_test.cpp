@@ -30,7 +30,7 @@ TEST(CoresTest, SharesAreEqualAndCoverAllCores) {
       const std::vector<int> share = cores_of_share(part, parts);
       ASSERT_FALSE(share.empty());
       EXPECT_LE(share.size(), all.size() / static_cast<size_t>(parts) + 1);
-      for (const int core : share) ++users[static_cast<size_t>(std::find(all.begin(), all.end(), core) - all.begin())];
+      for (const int core : share) ++users[std::find(all.begin(), all.end(), core) - all.begin()];
     }
     if (parts % cores == 0) {
       EXPECT_EQ(users, std::vector<int>(all.size(), parts / cores)) << parts << " parts";

@@ -37,7 +37,7 @@ TEST_F(PaceClockTest, LateWakeUpsDoNotAddUp) {
   constexpr double kPaceS = 1e-3;
   std::vector<std::unique_ptr<Event>> events;
   for (int i = 0; i < 2 * kTasks; ++i) events.push_back(device_->make_event());
-  const auto at = [&](int i) -> Event& { return *events[static_cast<size_t>(i)]; };
+  const auto at = [&](int i) -> Event& { return *events[i]; };
   const auto lane_of = [&](int i) -> Stream& { return i % 2 == 0 ? *lane_ : *other_; };
   lane_->launch([](void*) { nap(0.02); });  // all is issued meanwhile
   for (int i = 0; i < kTasks; ++i) {

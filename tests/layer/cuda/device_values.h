@@ -18,7 +18,7 @@ class OnHost {
  public:
   explicit OnHost(TensorView t) : there_(t), here_(t) {
     if (t.device() == DeviceKind::cpu) return;
-    copy_.resize(static_cast<size_t>(t.bytes()));
+    copy_.resize(t.bytes());
     here_ = t.moved_to(copy_.data(), DeviceKind::cpu, t.dtype());
     finish_test_device();
     memory().to_host(t.data(), copy_.data(), t.bytes());

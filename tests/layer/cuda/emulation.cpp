@@ -59,7 +59,7 @@ class Machine {
     thread_ = &thread;
     while (static_cast<int>(fibers_.size()) < threads) fibers_.push_back(std::make_unique<Fiber>());
     threads_ = threads;
-    warps_.resize(static_cast<size_t>(threads / kWarp));
+    warps_.resize(threads / kWarp);
     gridDim.x = static_cast<unsigned>(blocks);
     blockDim.x = static_cast<unsigned>(threads);
     for (int64_t block = 0; block < blocks; ++block) {
@@ -102,13 +102,13 @@ class Machine {
 
   void resume(int i) {
     threadIdx.x = static_cast<unsigned>(i);
-    Fiber& fiber = *fibers_[static_cast<size_t>(i)];
+    Fiber& fiber = *fibers_[i];
     fiber.at = std::move(fiber.at).resume();
   }
 
   void run_block() {
     for (int i = 0; i < threads_; ++i) {
-      Fiber& fiber = *fibers_[static_cast<size_t>(i)];
+      Fiber& fiber = *fibers_[i];
       if (fiber.state != State::done) leave(std::move(fiber.at));
       if (!fiber.at) start(fiber);
       fiber.state = State::ready;
@@ -119,9 +119,9 @@ class Machine {
     while (left > 0) {
       for (int i = 0; i < threads_; ++i) {
         const int next = backwards ? threads_ - 1 - i : i;
-        if (fibers_[static_cast<size_t>(next)]->state == State::ready) {
+        if (fibers_[next]->state == State::ready) {
           resume(next);
-          left -= fibers_[static_cast<size_t>(next)]->state == State::done;
+          left -= fibers_[next]->state == State::done;
         }
       }
       if (left > 0) release();
@@ -136,7 +136,7 @@ class Machine {
     int done = 0, at_barrier = 0, at_warp = 0;
     const Fiber* waits = nullptr;
     for (int i = 0; i < threads_; ++i) {
-      const Fiber& fiber = *fibers_[static_cast<size_t>(i)];
+      const Fiber& fiber = *fibers_[i];
       done += fiber.state == State::done;
       at_barrier += fiber.state == State::at_barrier;
       at_warp += fiber.state == State::at_warp;
@@ -150,13 +150,13 @@ class Machine {
   }
 
   bool release(int begin, int end, State state) {
-    const Site& site = fibers_[static_cast<size_t>(begin)]->site;
+    const Site& site = fibers_[begin]->site;
     for (int i = begin; i < end; ++i) {
-      const Fiber& fiber = *fibers_[static_cast<size_t>(i)];
+      const Fiber& fiber = *fibers_[i];
       if (fiber.state != state || fiber.site.line() != site.line() || fiber.site.column() != site.column())
         return false;
     }
-    for (int i = begin; i < end; ++i) fibers_[static_cast<size_t>(i)]->state = State::ready;
+    for (int i = begin; i < end; ++i) fibers_[i]->state = State::ready;
     return true;
   }
 

@@ -21,7 +21,7 @@ __global__ void index_kernel(int64_t* out) { out[thread_index()] = blockIdx.x * 
 TEST(Emulation, RunsEveryThreadOfEveryBlock) {
   std::vector<int64_t> out(3 * 64, -1);
   launch(index_kernel, {3, 64}, nullptr, out.data());
-  for (int64_t i = 0; i < 192; ++i) EXPECT_EQ(out[static_cast<size_t>(i)], i / 64 * 1000 + i % 64);
+  for (int64_t i = 0; i < 192; ++i) EXPECT_EQ(out[i], i / 64 * 1000 + i % 64);
   launch(index_kernel, {0, 64}, nullptr, static_cast<int64_t*>(nullptr));
 }
 
@@ -42,7 +42,7 @@ bool passed_on(bool waits) {
   bool right = true;
   for (int i = 0; i < 96; ++i) {
     const int neighbour = i / 32 * 32 + (i + 31) % 32;
-    right &= out[static_cast<size_t>(i)] == (i + 95) % 96 + 1000 * ((neighbour + 95) % 96);
+    right &= out[i] == (i + 95) % 96 + 1000 * ((neighbour + 95) % 96);
   }
   return right;
 }

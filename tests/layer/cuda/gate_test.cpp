@@ -104,7 +104,7 @@ class CudaGateTest : public testing::TestWithParam<std::tuple<std::string, DType
       const int64_t group = r.group_of(static_cast<int64_t>(p) / r.choices);
       EXPECT_EQ(slot_of[p], (group * r.experts + r.expert[p]) * r.slots() + r.row[p]);
       if (r.mixes()) continue;
-      EXPECT_EQ(pair_of[static_cast<size_t>(slot_of[p])], static_cast<int32_t>(p));
+      EXPECT_EQ(pair_of[slot_of[p]], static_cast<int32_t>(p));
     }
     if (r.mixes()) return;
     EXPECT_EQ(std::ranges::count_if(pair_of, [](int32_t pair) { return pair >= 0; }), kept);
@@ -160,8 +160,7 @@ TEST(CudaAssignedRows, AreGivenInTheOrderOfChoicesAndTokens) {
   constexpr int64_t kPairs = kGroups * kTokens * kChoices, kSlots = kRows + kPadding;
   std::vector<int32_t> expert(kPairs);
   for (int64_t p = 0; p < kPairs; ++p)  // some experts get too many, and some pairs have none
-    expert[static_cast<size_t>(p)] =
-        std::max(-1, static_cast<int32_t>(random_bits(5, 1, static_cast<uint64_t>(p)) % 7) - 2);
+    expert[p] = std::max(-1, static_cast<int32_t>(random_bits(5, 1, static_cast<uint64_t>(p)) % 7) - 2);
   std::vector<int32_t> row(kPairs, -1), slot_of(kPairs, -1), pair_of(kGroups * kExperts * kSlots, -1);
   std::vector<int64_t> filled(kGroups * kExperts);
   for (int64_t group = 0; group < kGroups; ++group)
@@ -169,11 +168,11 @@ TEST(CudaAssignedRows, AreGivenInTheOrderOfChoicesAndTokens) {
       for (int64_t token = 0; token < kTokens; ++token) {
         const auto p = static_cast<size_t>((group * kTokens + token) * kChoices + choice);
         if (expert[p] < 0) continue;
-        int64_t& used = filled[static_cast<size_t>(group * kExperts + expert[p])];
+        int64_t& used = filled[group * kExperts + expert[p]];
         if (used == kRows) continue;
         row[p] = static_cast<int32_t>(used);
         slot_of[p] = static_cast<int32_t>((group * kExperts + expert[p]) * kSlots + used);
-        pair_of[static_cast<size_t>(slot_of[p])] = static_cast<int32_t>(p);
+        pair_of[slot_of[p]] = static_cast<int32_t>(p);
         ++used;
       }
   const Array<int32_t> experts(*memory, kPairs), rows(*memory, kPairs), slots(*memory, kPairs),
@@ -224,10 +223,9 @@ TEST(CudaTakenTokens, EqualOnesGoToTheLowerTokenAndNotANumberLast) {
                         {1, kTokens, 1, 1, rows, expert.data(), row.data(), slot.data(), pair.data(), filled.data()},
                         expert.data());
       finish_test_device();
-      std::vector<int32_t> found(static_cast<size_t>(rows));
+      std::vector<int32_t> found(rows);
       pair.to_host(found.data());
-      for (int64_t i = 0; i < rows; ++i)
-        EXPECT_EQ(found[static_cast<size_t>(i)], i < taken ? expected[static_cast<size_t>(i)] : -1) << rows << " " << i;
+      for (int64_t i = 0; i < rows; ++i) EXPECT_EQ(found[i], i < taken ? expected[i] : -1) << rows << " " << i;
     }
 }
 

@@ -34,7 +34,7 @@ struct Routed {
   void choose(const Shape& s) {
     for (int64_t t = 0; t < reference.tokens; ++t)
       for (int64_t c = 0; c < s.choices; ++c)
-        reference.expert[static_cast<size_t>(t * s.choices + c)] =
+        reference.expert[t * s.choices + c] =
             static_cast<int32_t>((random_bits(3, 1, static_cast<uint64_t>(t)) + static_cast<uint64_t>(c)) %
                                  static_cast<uint64_t>(std::max<int64_t>(s.experts - 1, 1)));
     assign_rows(reference);

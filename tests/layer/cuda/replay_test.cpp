@@ -31,7 +31,7 @@ Bytes results_of(MoeLayer& layer) {
   Bytes all;
   const auto take = [&](const std::string& name, TensorView t) {
     std::vector<std::byte>& bytes = all[name];
-    bytes.resize(static_cast<size_t>(t.bytes()));
+    bytes.resize(t.bytes());
     layer.memory().to_host(t.data(), bytes.data(), t.bytes());
   };
   take("output", layer.output());
@@ -90,7 +90,7 @@ void expect_same_bits(const LayerCase& shape, const std::string& schedule, cuda:
     expect_same(issued, results("rr"), "paced rr");
     const RunTimes& times = executor.replay(binding);
     for (const Task& task : plan.tasks()) {
-      const TaskTime& time = times.tasks[static_cast<size_t>(task.id)];
+      const TaskTime& time = times.tasks[task.id];
       EXPECT_GE(time.end_s - time.start_s, 1e-4 - 1e-9) << task.name();
     }
   });

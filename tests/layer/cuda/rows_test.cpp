@@ -43,7 +43,7 @@ TEST_P(CudaRowsTest, PacksAndUnpacks) {
 
 std::vector<int32_t> there(const RowLayout& layout) {
   finish_test_device();
-  std::vector<int32_t> places(static_cast<size_t>(layout.on_device()->places.size()));
+  std::vector<int32_t> places(layout.on_device()->places.size());
   layout.on_device()->places.to_host(places.data());
   return places;
 }
@@ -69,7 +69,7 @@ TEST_P(CudaRowsTest, FollowsRunTimeCounts) {
           EXPECT_EQ(there(by_order), find_places(by_order, RowReader::order, kMost));
           const ExpertRows places(layout);
           std::vector<int32_t> found = there(layout), expected = find_places(layout, RowReader::experts, kMost);
-          for (std::vector<int32_t>* all : {&found, &expected}) all->resize(static_cast<size_t>(places.total()));
+          for (std::vector<int32_t>* all : {&found, &expected}) all->resize(places.total());
           EXPECT_EQ(found, expected);
           Pair data({layout.elements()}, GetParam(), memory(), 1), back({layout.elements()}, GetParam(), memory(), 2);
           Pair experts = random({std::max<int64_t>(places.total(), 1), kWidth}, 3);

@@ -16,8 +16,8 @@ struct Rounded {
   Rounded(int64_t rows, int64_t cols, bool tiles, MemorySpace& memory)
       : on_device(rows, cols, tiles, memory), on_cpu(rows, cols, tiles, cpu_memory()) {
     if (tiles) return;
-    const std::vector<uint8_t> numbers(static_cast<size_t>(on_cpu.numbers.size()), 0x7f);
-    const std::vector<float> scales(static_cast<size_t>(on_cpu.scales.size()), NAN);
+    const std::vector<uint8_t> numbers(on_cpu.numbers.size(), 0x7f);
+    const std::vector<float> scales(on_cpu.scales.size(), NAN);
     for (const Place* place : {&on_device, &on_cpu}) {  // what rounding leaves as it is must never matter
       place->numbers.from_host(numbers.data());
       place->scales.from_host(scales.data());
@@ -36,8 +36,8 @@ struct Rounded {
   Place on_device, on_cpu;
 
   void expect_equal() const {
-    std::vector<uint8_t> numbers(static_cast<size_t>(on_device.numbers.size()));
-    std::vector<float> scales(static_cast<size_t>(on_device.scales.size()));
+    std::vector<uint8_t> numbers(on_device.numbers.size());
+    std::vector<float> scales(on_device.scales.size());
     finish_test_device();
     on_device.numbers.to_host(numbers.data());
     on_device.scales.to_host(scales.data());

@@ -28,7 +28,7 @@ TEST_F(TestDeviceMemory, IsZeroedAndAligned) {
       EXPECT_EQ(block.bytes(), bytes);
       EXPECT_EQ(reinterpret_cast<uintptr_t>(block.data()) % 16, 0U);
       EXPECT_EQ(read(block.data(), static_cast<size_t>(bytes)), std::vector<uint8_t>(static_cast<size_t>(bytes)));
-      const std::vector<uint8_t> ones(static_cast<size_t>(bytes), 1);
+      const std::vector<uint8_t> ones(bytes, 1);
       memory_->from_host(ones.data(), block.data(), bytes);
     }
   }

@@ -43,7 +43,7 @@ TEST_P(CudaModelMathTest, LooksUpRowsAndAddsTheirGradients) {
       math_->add_to_rows(d.device, there.view(), gradient.device);
       for (int64_t i = 0; i < kTokens; ++i)
         for (int64_t j = 0; j < width; ++j) {
-          const int64_t row = tokens[static_cast<size_t>(i)] - own.first, at = i * width + j;
+          const int64_t row = tokens[i] - own.first, at = i * width + j;
           const bool is_own = row >= 0 && row < own.count;
           const double looked_up = is_own ? table.reference.as<double>()[row * width + j] : 0;
           out.reference.as<double>()[at] = looked_up;
@@ -73,7 +73,7 @@ TEST_P(CudaModelMathTest, CrossEntropyOverPartsOfAVocabulary) {
     std::vector<Targets> of_part;
     int64_t first = 0;
     for (int64_t part = 0; part < parts; ++part) {
-      const int64_t words = shares[static_cast<size_t>(part)];
+      const int64_t words = shares[part];
       logits.push_back(random({kTokens, words}, static_cast<uint64_t>(part + 2)));
       math_->scale(logits.back().device, 8);
       const std::vector<double> scaled = values_of(logits.back().device);
@@ -83,18 +83,18 @@ TEST_P(CudaModelMathTest, CrossEntropyOverPartsOfAVocabulary) {
                           sums.view().part(part * kTokens * kSoftmaxSums, {kTokens, kSoftmaxSums}));
       first += words;
     }
-    std::vector<double> expected(static_cast<size_t>(parts * kTokens * kSoftmaxSums)), total(kTokens), most(kTokens);
+    std::vector<double> expected(parts * kTokens * kSoftmaxSums), total(kTokens), most(kTokens);
     std::ranges::fill(most, -HUGE_VAL);
     for (int64_t part = 0; part < parts; ++part)
       for (int64_t i = 0; i < kTokens; ++i) {
-        const int64_t words = shares[static_cast<size_t>(part)];
-        const double* row = logits[static_cast<size_t>(part)].reference.as<double>() + i * words;
+        const int64_t words = shares[part];
+        const double* row = logits[part].reference.as<double>() + i * words;
         double* own = expected.data() + (part * kTokens + i) * kSoftmaxSums;
         own[0] = *std::max_element(row, row + words);
         for (int64_t j = 0; j < words; ++j) own[1] += std::exp(row[j] - own[0]);
-        const int64_t target = targets[static_cast<size_t>(i)] - of_part[static_cast<size_t>(part)].first;
+        const int64_t target = targets[i] - of_part[part].first;
         if (target >= 0 && target < words) own[2] = row[target];
-        most[static_cast<size_t>(i)] = std::max(most[static_cast<size_t>(i)], own[0]);
+        most[i] = std::max(most[i], own[0]);
       }
     const std::vector<double> found = values_of(sums);
     for (size_t i = 0; i < found.size(); ++i)
@@ -102,22 +102,21 @@ TEST_P(CudaModelMathTest, CrossEntropyOverPartsOfAVocabulary) {
     for (int64_t part = 0; part < parts; ++part)
       for (int64_t i = 0; i < kTokens; ++i) {
         const double* own = expected.data() + (part * kTokens + i) * kSoftmaxSums;
-        total[static_cast<size_t>(i)] += own[1] * std::exp(own[0] - most[static_cast<size_t>(i)]);
+        total[i] += own[1] * std::exp(own[0] - most[i]);
       }
     for (int64_t part = 0; part < parts; ++part) {
-      const Pair& own = logits[static_cast<size_t>(part)];
-      const int64_t words = shares[static_cast<size_t>(part)];
-      math_->cross_entropy_backward(own.device, of_part[static_cast<size_t>(part)], sums, static_cast<int>(part), 5);
+      const Pair& own = logits[part];
+      const int64_t words = shares[part];
+      math_->cross_entropy_backward(own.device, of_part[part], sums, static_cast<int>(part), 5);
       for (int64_t i = 0; i < kTokens; ++i)
         for (int64_t j = 0; j < words; ++j) {
-          const auto token = static_cast<size_t>(i);
           double& v = own.reference.as<double>()[i * words + j];
-          const bool is_target = targets[token] == of_part[static_cast<size_t>(part)].first + j;
-          v = targets[token] < 0 ? 0 : (std::exp(v - most[token]) / total[token] - (is_target ? 1 : 0)) / 5;
+          const bool is_target = targets[i] == of_part[part].first + j;
+          v = targets[i] < 0 ? 0 : (std::exp(v - most[i]) / total[i] - (is_target ? 1 : 0)) / 5;
         }
       expect_near(own, "gradient of the logits", 8);
       for (int64_t j = 0; j < words; ++j)
-        ASSERT_EQ(values_of(own.device)[static_cast<size_t>(3 * words + j)], 0) << "nothing is to be predicted";
+        ASSERT_EQ(values_of(own.device)[3 * words + j], 0) << "nothing is to be predicted";
     }
   }
 }
@@ -191,11 +190,11 @@ TEST_P(CudaModelMathTest, StepsWeights) {
         if (!has_master) continue;
         for (int64_t i = 0; i < count; ++i) {
           const int64_t at = own.every == 0 ? i : i / own.count * own.every + own.first + i % own.count;
-          const double stepped = values_of(master.device)[static_cast<size_t>(i)];
+          const double stepped = values_of(master.device)[i];
           ASSERT_NEAR(stepped, value.reference.as<double>()[at], 1e-5);
           cuda::with_type(GetParam(), [&](auto zero) {
             const double rounded = static_cast<double>(cuda::value_of(cuda::rounded<decltype(zero)>(stepped)));
-            ASSERT_EQ(values_of(value.device)[static_cast<size_t>(at)], rounded) << "a weight is its master, rounded";
+            ASSERT_EQ(values_of(value.device)[at], rounded) << "a weight is its master, rounded";
           });
         }
       }

@@ -3,8 +3,8 @@
 #include <numeric>
 
 #include "moe/layer/gates/expert_choice.h"
-#include "moe/layer/reference/gate_graph.h"
-#include "moe/layer/reference/graph_terms.h"
+#include "moe/layer/reference/detail/gate_graph.h"
+#include "moe/layer/reference/detail/graph_terms.h"
 #include "moe/shape/volumes.h"
 
 namespace moe {
@@ -20,7 +20,7 @@ std::vector<int64_t> taken(const GateGraphInputs& in, const at::Tensor& scores, 
   const auto rows = static_cast<size_t>(std::min(group, capacity_rows(in.shape)));
   const double* data = scores.const_data_ptr<double>();
   const auto score = [&](int64_t token) { return data[token * experts + e]; };
-  std::vector<int64_t> own(static_cast<size_t>(group));
+  std::vector<int64_t> own(group);
   std::iota(own.begin(), own.end(), first);
   const auto better = [&](int64_t a, int64_t b) { return score(a) > score(b); };
   std::stable_sort(own.begin(), own.end(), better);
@@ -28,7 +28,7 @@ std::vector<int64_t> taken(const GateGraphInputs& in, const at::Tensor& scores, 
   if (in.preferred.empty()) return own;
   std::vector<int64_t> other;
   for (int64_t token = first; token < first + group; ++token)
-    if (in.preferred[static_cast<size_t>(token * experts + e)] == e) other.push_back(token);
+    if (in.preferred[token * experts + e] == e) other.push_back(token);
   std::stable_sort(other.begin(), other.end(), better);
   const double margin = in.tie * scores.max().item<double>();
   const auto nearly = [&](int64_t a, int64_t b) { return score(a) >= score(b) - margin; };
@@ -41,7 +41,7 @@ GateGraph graph(const GateGraphInputs& in) {
   GateGraph out;
   out.choices = logits.size(1);
   out.weight = softmax_of(logits, 1);
-  out.expert.assign(static_cast<size_t>(logits.numel()), -1);
+  out.expert.assign(logits.numel(), -1);
   out.row = out.expert;
   const at::Tensor scores = out.weight.detach().contiguous();
   for (int64_t first = 0; first < logits.size(0); first += tokens_of_group(in.shape))

@@ -1,8 +1,8 @@
 #include <ATen/ATen.h>
 
 #include "moe/layer/gates/switch.h"
-#include "moe/layer/reference/gate_graph.h"
-#include "moe/layer/reference/graph_terms.h"
+#include "moe/layer/reference/detail/gate_graph.h"
+#include "moe/layer/reference/detail/graph_terms.h"
 
 namespace moe {
 namespace {

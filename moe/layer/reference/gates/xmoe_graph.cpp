@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "moe/layer/gates/xmoe.h"
-#include "moe/layer/reference/gate_graph.h"
-#include "moe/layer/reference/graph_terms.h"
+#include "moe/layer/reference/detail/gate_graph.h"
+#include "moe/layer/reference/detail/graph_terms.h"
 
 namespace moe {
 namespace {

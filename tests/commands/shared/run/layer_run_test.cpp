@@ -102,8 +102,7 @@ TEST(LayerRun, EverySchedulesRunIsVerifiedAndNoFasterThanModelled) {
     for (const std::vector<TaskTime>& measured : ranks) {
       ASSERT_EQ(measured.size(), plan.tasks().size());
       for (const Task& task : plan.tasks())  // measured order keeps every dependency
-        for (const int before : task.after)
-          EXPECT_LE(measured[static_cast<size_t>(before)].end_s, measured[static_cast<size_t>(task.id)].start_s + 1e-9);
+        for (const int before : task.after) EXPECT_LE(measured[before].end_s, measured[task.id].start_s + 1e-9);
     }
   }
 }
@@ -186,10 +185,10 @@ TEST(LayerRun, ARecordsTimelineIsTheTraces) {
       const int64_t shift = expected.at(0).first - in_ns(timeline.tasks[0].start_s);  // a trace has one clock for all
       const auto near = [](int64_t a, int64_t b) { return std::abs(a - b) <= 2; };
       for (const Task& task : plan.tasks()) {
-        const MeasuredTask& found = timeline.tasks[static_cast<size_t>(task.id)];
+        const MeasuredTask& found = timeline.tasks[task.id];
         EXPECT_EQ(found.kind, name_of(task.kind));
         EXPECT_EQ(found.phase, name_of(task.phase));
-        EXPECT_EQ(found.lane, name_of(plan.structure->lanes[static_cast<size_t>(task.lane)].kind));
+        EXPECT_EQ(found.lane, name_of(plan.structure->lanes[task.lane].kind));
         EXPECT_EQ((std::pair{found.chunk, found.chunks}), (std::pair{task.chunk, task.chunks}));
         EXPECT_PRED2(near, in_ns(found.start_s) + shift, expected.at(task.id).first);
         EXPECT_PRED2(near, in_ns(found.end_s) + shift, expected.at(task.id).second);
@@ -199,8 +198,7 @@ TEST(LayerRun, ARecordsTimelineIsTheTraces) {
       double end_s = 0;
       for (const MeasuredTask& task : timeline.tasks) end_s = std::max(end_s, task.end_s);
       const auto is_the_pass = [&](const std::vector<double>& ranks) {
-        return std::abs(ranks[static_cast<size_t>(timeline.rank)] - end_s) < 1e-9 &&
-               ranks[static_cast<size_t>(timeline.rank)] == std::ranges::max(ranks);
+        return std::abs(ranks[timeline.rank] - end_s) < 1e-9 && ranks[timeline.rank] == std::ranges::max(ranks);
       };
       const auto total = std::ranges::find(record.samples, "total_s", &Samples::name);
       EXPECT_TRUE(std::ranges::any_of(total->values, is_the_pass));

@@ -54,8 +54,7 @@ TEST(ModuleRecords, MeasuredAndFittedTheyPriceASimulation) {
     if (task.group != GroupKind::none || row == rows.end()) continue;
     const double size = module_size({task.kind, ""}, task.phase, shape);
     EXPECT_GT(size, 0) << task.name();
-    EXPECT_DOUBLE_EQ(seconds[static_cast<size_t>(task.id)], row->second->alpha_s + size * row->second->beta())
-        << task.name();
+    EXPECT_DOUBLE_EQ(seconds[task.id], row->second->alpha_s + size * row->second->beta()) << task.name();
     ++priced;
   }
   EXPECT_EQ(priced, 10);

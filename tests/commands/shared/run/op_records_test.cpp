@@ -101,13 +101,12 @@ TEST(OpBench, TimesAgainWhatItIsToldTo) {
   int asked = 0;
   measure::OpSettings settings;
   settings.repetitions = 1;
-  const measure::OpSink sink{
-      [&](const measure::OpCase& c, const measure::OpResult&) { ++done[static_cast<size_t>(&c - cases.data())]; },
-      [&](std::span<const size_t> series) {
-        ++asked;
-        const size_t first = series.front();
-        return done[first] < 3 ? std::vector<size_t>{first} : std::vector<size_t>();
-      }};
+  const measure::OpSink sink{[&](const measure::OpCase& c, const measure::OpResult&) { ++done[&c - cases.data()]; },
+                             [&](std::span<const size_t> series) {
+                               ++asked;
+                               const size_t first = series.front();
+                               return done[first] < 3 ? std::vector<size_t>{first} : std::vector<size_t>();
+                             }};
   measure::bench_ops({}, cases, settings, sink, all);
   for (size_t i = 0; i < cases.size(); ++i)
     EXPECT_EQ(done[i], i == 0 || cases[i].series() != cases[i - 1].series() ? 3U : 1U) << cases[i].key();

@@ -41,8 +41,7 @@ TEST(TaskRecords, PriceEveryTaskOfAPlan) {
     const LayerPricer pricer(profile, job.shape);
     const Plan plan = build_plan(find_schedule(name), job.shape, {});
     const std::vector<double> seconds = price(pricer, plan);
-    for (const Task& task : plan.tasks())
-      EXPECT_GT(seconds[static_cast<size_t>(task.id)], 0) << name << ": " << task.name();
+    for (const Task& task : plan.tasks()) EXPECT_GT(seconds[task.id], 0) << name << ": " << task.name();
     for (const PriceNote& note : pricer.notes())
       EXPECT_EQ(note.kind, PriceNote::Kind::weak) << name << ": " << note.text();
   }
@@ -75,11 +74,11 @@ TEST(TaskRecords, PriceEveryTaskOfAModel) {
       const LayerPricer pricer(profile, job.shape);
       const ModelShape model = stacked_model(job.shape, job.stacked);
       ModelDecision decision;
-      decision.backwards.resize(static_cast<size_t>(layers));
+      decision.backwards.resize(layers);
       const Plan plan = build_model_plan(find_schedule("fsmoe"), model, decision);
       const std::vector<double> seconds = price(pricer, plan);
       for (const Task& task : plan.tasks()) {
-        const double s = seconds[static_cast<size_t>(task.id)];
+        const double s = seconds[task.id];
         const bool gathers = gathers_weights(task.kind);  // by what microbench measures
         EXPECT_TRUE(s > 0 || gathers) << task.name();
         if (task.kind == TaskKind::squares) squares[layers] += s;
@@ -183,7 +182,7 @@ TEST(TaskRecords, AndSendsPriceStages) {
     int sends = 0;
     for (const Task& task : plan.tasks()) {
       const bool is_free = task.kind == TaskKind::recv || task.kind == TaskKind::optimizer;
-      EXPECT_TRUE(is_free || seconds[static_cast<size_t>(task.id)] > 0) << task.name();
+      EXPECT_TRUE(is_free || seconds[task.id] > 0) << task.name();
       sends += task.kind == TaskKind::send;
     }
     EXPECT_EQ(sends, 2 * 2 * (stages - 1)) << "each micro-batch there and back over each boundary";

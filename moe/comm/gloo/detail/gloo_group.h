@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "moe/base/units.h"
-#include "moe/comm/gloo/mesh.h"
+#include "moe/comm/gloo/detail/mesh.h"
 
 namespace moe::gloo {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "moe/base/check.h"
-#include "moe/comm/local/operation.h"
+#include "moe/comm/local/detail/operation.h"
 #include "moe/device/cpu/doorbell.h"
 #include "moe/device/pacer.h"
 
@@ -52,7 +52,7 @@ class Rendezvous {
   int members() const { return static_cast<int>(names_.size()); }
   /// Returns a member's events. The member makes its own when it first needs them; the others look at them while they
   /// meet.
-  Marks& marks(int member) { return marks_[static_cast<size_t>(member)]; }
+  Marks& marks(int member) { return marks_[member]; }
 
   /// Ends the round that isn't open yet, and all later ones, with Aborted.
   void abort(const std::string& reason);

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "moe/comm/local/detail/rendezvous.h"
 #include "moe/comm/local/local_world.h"
-#include "moe/comm/local/rendezvous.h"
 
 namespace moe::local {
 

@@ -13,8 +13,8 @@ namespace moe::rank_loops {
 class Stretch {
  public:
   void multiply(int rank, double factor, int ranks) {
-    factors_.resize(static_cast<size_t>(ranks), 1.0);
-    factors_[static_cast<size_t>(rank)] *= factor;
+    factors_.resize(ranks, 1.0);
+    factors_[rank] *= factor;
   }
   void count() {
     others_.assign(factors_.size() + 1, 0);
@@ -48,7 +48,7 @@ class RankStretch {
   // Returns the factors of a kind of task in a layer, on ranks from `begin` on; null where none is stretched.
   const double* of(TaskKind kind, int layer, size_t begin, size_t end) const {
     if (std::ranges::find(kinds_, kind) == kinds_.end()) return straggling_.of(begin, end);
-    return loaded_[loaded_.size() > 1 ? static_cast<size_t>(layer) : 0].of(begin, end);
+    return loaded_[loaded_.size() > 1 ? layer : 0].of(begin, end);
   }
 
  private:
@@ -105,8 +105,8 @@ inline void add_to(double* __restrict out, const double* __restrict in, size_t c
 template <class Run>
 RankOutcome outcome_of(Run run, int ranks, int samples) {
   RankOutcome outcome;
-  outcome.rank_end_s.resize(static_cast<size_t>(ranks));
-  outcome.rank_waiting_s.resize(static_cast<size_t>(ranks));
+  outcome.rank_end_s.resize(ranks);
+  outcome.rank_waiting_s.resize(ranks);
   for (int sample = 0; sample < samples; ++sample) {
     run.sample(sample);
     run.collect(outcome);

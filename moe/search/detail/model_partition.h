@@ -3,7 +3,7 @@
 #include <functional>
 #include <vector>
 
-#include "moe/search/model_replay.h"
+#include "moe/search/detail/model_replay.h"
 #include "moe/search/model_search.h"
 
 namespace moe::search {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "moe/layer/reference/graph_parts.h"
+#include "moe/layer/reference/detail/graph_parts.h"
 #include "moe/layer/reference/reference.h"
 
 namespace moe {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "moe/comm/gloo/failure_detector.h"
-#include "moe/comm/gloo/gloo_group.h"
+#include "moe/comm/gloo/detail/failure_detector.h"
+#include "moe/comm/gloo/detail/gloo_group.h"
 #include "moe/comm/gloo/gloo_world.h"
 #include "moe/comm/store/store.h"
 

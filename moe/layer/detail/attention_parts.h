@@ -1,10 +1,10 @@
 #pragma once
 // What both kinds of attention are made of: rotary positions, the heads between their projections, and the keys and
 // values that CP ranks gather.
-#include <array>
 #include <memory>
 #include <vector>
 
+#include "moe/base/enum_array.h"
 #include "moe/layer/part.h"
 #include "moe/tensor/attention_heads.h"
 #include "moe/tensor/tensor.h"
@@ -44,8 +44,8 @@ struct Gathered {
 /// Keys and values by phase. Without context parallelism own and gathered ones are the same memory.
 struct HeldKeysValues {
   HeldKeysValues(const PartSetup& setup, HeadWidths widths);
-  std::array<Gathered, 2> own, gathered;          // of the rank's tokens; of all CP ranks, in their order
-  std::array<std::vector<KeysValues>, 2> before;  // of the parts of the samples before
+  EnumArray<Phase, Gathered, 2> own, gathered;          // of the rank's tokens; of all CP ranks, in their order
+  EnumArray<Phase, std::vector<KeysValues>, 2> before;  // of the parts of the samples before
 };
 
 /// Returns the columns of these heads, each `width` wide, or of the key-value heads that as many `queries` read each.

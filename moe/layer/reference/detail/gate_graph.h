@@ -1,7 +1,7 @@
 #pragma once
 // The gates' graphs, one file each (gates/), and what they share. A gate's row names its graph
 // (moe/layer/gates/gate.cpp).
-#include "moe/layer/reference/graph_parts.h"
+#include "moe/layer/reference/detail/graph_parts.h"
 
 namespace moe {
 

@@ -24,8 +24,7 @@ class Ancestors {
   /// Orders by dependencies and lanes; a task has a larger id than those before it.
   explicit Ancestors(const Plan& plan);
   bool before(int first, int second) const {
-    const size_t f = static_cast<size_t>(first);
-    return known_[static_cast<size_t>(second) * lanes_ + lane_[f]] > place_[f];
+    return known_[static_cast<size_t>(second) * lanes_ + lane_[first]] > place_[first];
   }
 
  private:

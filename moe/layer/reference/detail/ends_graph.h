@@ -1,6 +1,6 @@
 #pragma once
 // A model's ends as differentiable functions of full weights (moe/model/model_ends.h). Includes LibTorch.
-#include "moe/layer/reference/graph_parts.h"
+#include "moe/layer/reference/detail/graph_parts.h"
 #include "moe/layer/reference/stack_reference.h"
 
 namespace moe {

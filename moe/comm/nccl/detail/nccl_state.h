@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "moe/comm/nccl/nccl_comm.h"
+#include "moe/comm/nccl/detail/nccl_comm.h"
 #include "moe/comm/nccl/nccl_world.h"
 #include "moe/device/device.h"
 
