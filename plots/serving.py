@@ -81,7 +81,8 @@ def main():
     options = parser.parse_args()
     records = Records(options.records)
     cases = records.of("serve/", "moetune layerbench --serve")
-    variants = [Variant(case) for case in cases if case["status"] == "ok"]
+    cases = [case for case in cases if case["status"] == "ok"]
+    variants = [Variant(case) for case in cases]
     if not variants:
         raise BadInput(f"{options.records}: status: found no variant that is ok, expected some")
     how = "predicted"

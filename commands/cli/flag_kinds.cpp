@@ -244,9 +244,9 @@ void add_planned_fields(CLI::App& verb, commands::Selection& s) {
 
 void add_schedule(CLI::App& verb, commands::Selection& s) {
   verb.add_option("--schedule", s.schedules,
-                  "one or several (NAME,NAME or all,wave); default: one of each system, in tune all of them, or those "
-                  "that a grid "
-                  "or a model compares when it runs")
+                  "one or several (NAME,NAME or all,wave); default: whole systems, without the steps of papers' "
+                  "tables; in tune "
+                  "all of them, or those that a grid or a model compares when it runs")
       ->type_name("SCHEDULE|default|all")
       ->delimiter(',');
 }

@@ -9,8 +9,8 @@
 namespace moe::commands {
 namespace {
 
-constexpr std::array<std::string_view, 9> kOneOfEach{"ds-moe", "tutel", "pipemoe+lina", "fsmoe", "fsmoe-dw",
-                                                     "parm",   "monta", "lina",         "wave"};
+constexpr std::array<std::string_view, 9> kWholeSystems{"ds-moe", "tutel", "pipemoe+lina", "fsmoe", "fsmoe-dw",
+                                                        "parm",   "monta", "lina",         "wave"};
 
 template <class To, class From>
 void override_with(To& value, const std::optional<From>& flag) {
@@ -62,7 +62,8 @@ std::vector<const Schedule*> chosen_schedules(const Selection& selection, const 
   const auto add_named = [&](std::string_view name) {
     if (name != kAllSchedules && name != kDefaultSchedules) return add(find_named(all_schedules(), name, "--schedule"));
     for (const Schedule& schedule : all)
-      if (name == kAllSchedules || std::ranges::find(kOneOfEach, schedule.name) != kOneOfEach.end()) add(schedule);
+      if (name == kAllSchedules || std::ranges::find(kWholeSystems, schedule.name) != kWholeSystems.end())
+        add(schedule);
   };
   if (selection.schedules.empty()) add_named(by_default);
   for (const std::string& name : selection.schedules) add_named(name);

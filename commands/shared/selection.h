@@ -14,7 +14,7 @@ namespace moe::commands {
 inline constexpr std::string_view kDefaultCluster = "testbed-b";
 inline constexpr std::string_view kHostCluster = "host";
 inline constexpr std::string_view kAllSchedules = "all";  // schedules() of a layer, all_schedules() of some models
-/// Stands for one schedule of each system: not for the steps of its paper's tables, nor for those that others choose.
+/// Stands for whole systems: without the steps of papers' tables, and without the restricted orders of wave.
 inline constexpr std::string_view kDefaultSchedules = "default";
 inline constexpr std::string_view kDefaultGrid = "fsmoe-b";  // of clusters that have none of their own
 

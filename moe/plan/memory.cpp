@@ -528,7 +528,7 @@ std::vector<Wanted> wanted_slots(const Plan& plan, const Holdings& holdings, Mem
 MemorySlots memory_slots(const Plan& plan) {
   MemorySlots result{plan.micro_batches, {}, {}};
   const Holdings holdings = holdings_of(plan);
-  EnumArray<Lifetime, int, kLifetimes> nothing;
+  MemorySlots::OfPass nothing;
   nothing.fill(-1);
   result.held.assign(holdings.size(), nothing);
   const Ancestors ancestors(plan);

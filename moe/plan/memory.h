@@ -169,14 +169,12 @@ struct MemorySlot {
 struct MemorySlots {
   int micro_batches = 0;
   std::vector<MemorySlot> slots;
-  std::vector<EnumArray<Lifetime, int, kLifetimes>>
-      held;  // by layer, then micro-batch, and Lifetime; -1: nothing is shared
+  using OfPass = EnumArray<Lifetime, int, kLifetimes>;  // -1: nothing is shared
+  std::vector<OfPass> held;                             // by layer, then micro-batch
 
   /// Returns whether every pass has all of its memory for itself.
   bool none() const { return slots.empty(); }
-  const EnumArray<Lifetime, int, kLifetimes>& of(int layer, int micro_batch) const {
-    return held[layer * micro_batches + micro_batch];
-  }
+  const OfPass& of(int layer, int micro_batch) const { return held[layer * micro_batches + micro_batch]; }
   bool operator==(const MemorySlots& other) const { return held == other.held; }
 };
 

@@ -96,8 +96,7 @@ void move_out(const torch::Storage& storage) {
   static_cast<void>(moved.release());  // the storage's
 }
 
-// Returns the first line of what an exception says; torch's go on with where they were thrown, and Python's have no
-// text here.
+// Returns the first line of an exception's text. Those of torch add a backtrace; those of Python have no text here.
 std::string line_of(const std::exception& error) {
   const auto* torchs = dynamic_cast<const c10::Error*>(&error);
   const std::string_view text = torchs ? torchs->what_without_backtrace() : error.what();

@@ -128,7 +128,7 @@ def check_layer(tally, program, seed, rng, contention):
     if rng.random() < 0.5:
         drop_derivable(rng, profile, groups.of(layer, profile.ranks_per_node))
     cluster = program.write("cluster.toml", questions.toml_of(profile))
-    document, error = program.json(["simulate", "--cluster", cluster] + questions.flags_of(layer))
+    document, error = program.json(["simulate", "--schedule", "all", "--cluster", cluster] + questions.flags_of(layer))
     if document is None:
         tally.failures.append(f"seed {seed}: {error}")
         return

@@ -257,8 +257,9 @@ struct OwnFlags {
 CurrentSchedule own_schedule(const TuneOptions& options) {
   const std::vector<std::string>& named = options.selection.schedules;
   if (!options.current->schedule.empty()) return current_from(options.current->schedule);
-  require<BadInput>(named.size() == 1 && named.front() != "all",
-                    "--current: found no schedule, expected SCHEDULE[:R_F[:R_B]] among its words");
+  require<BadInput>(
+      named.size() == 1 && named.front() != commands::kAllSchedules && named.front() != commands::kDefaultSchedules,
+      "--current: found no schedule, expected SCHEDULE[:R_F[:R_B]] among its words");
   return current_from(named.front());
 }
 

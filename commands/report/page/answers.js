@@ -82,7 +82,8 @@ const fact = (name, value, note) => html("div", { class: "fact" }, html("b", {},
 const PART_TITLES = { QUESTION: "Model and groups", SHAPE: "Search for a shape", USE: "Use", YOURS: "Yours",
   WHY: "Why", "SAFE?": "Safe?", "SET IT": "Set it", NEXT: "Next", PRICES: "Notes on prices", "NOT HERE": "Cannot be used here" };
 // A command, perhaps behind a title and before something in brackets.
-const COMMAND = /^(?:(.*): )?((?:\.\/)?moetune [^(]*[^( ])(?: (\(.*\)))?$/;
+const VERBS = "export|launch|layerbench|memory|modelbench|simulate|tune";
+const COMMAND = new RegExp(`^(?:(.*): )?((?:\\./)?moetune (?:${VERBS}) [^(]*[^( ])(?: (\\(.*\\)))?$`);
 function itemOf(item) {
   const [, title, command, remark] = item.match(COMMAND) ?? [];
   return command ? copyable([title, remark].filter(Boolean).join(" "), command) : html("p", {}, item);

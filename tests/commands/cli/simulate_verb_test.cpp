@@ -109,6 +109,7 @@ TEST_F(SimulateVerb, IterationsAreOrdered) {
     flags.insert(flags.end(), {"--schedule", schedules});
     return rows_of(flags);
   };
+  EXPECT_EQ(rows.size(), 9U);
   EXPECT_EQ(named("default"), rows);
   EXPECT_EQ(named("default,wave"), rows);
   const std::map<std::string, double> all = named("all");
