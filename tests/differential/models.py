@@ -342,12 +342,12 @@ def check_model(tally, program, seed, rng):
     layer, model = random_model(rng, profile)
     cluster = program.write("cluster.toml", questions.toml_of(profile))
     path = "./" + program.write("model.toml", toml_of(layer, model))
-    flags = ["simulate", "--schedule", "all", "--cluster", cluster, "--model", path] + questions.flags_of(layer)
+    flags = ["simulate", "--cluster", cluster, "--model", path] + questions.flags_of(layer)
     if model["micro_batches"] > 1:
         flags += ["--micro-batches", model["micro_batches"] // layer.parts, "--pipeline", model["pipeline"]]
     if model["chunks"] > 1:
         flags += ["--virtual-stages", model["chunks"]]
-    document, error = program.json(flags)
+    document, error = program.json(flags + ["--schedule", "all"])
     if document is None:
         tally.failures.append(f"seed {seed}: {error}")
         return

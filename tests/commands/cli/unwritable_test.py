@@ -87,9 +87,10 @@ class Output(unittest.TestCase):
             kept = {column for header in headers(shown) for column in header}
             for header in headers(whole):
                 self.assertLessEqual(set(header), kept | set(", ".join(named).split(", ")), words)
-        shown = self.run_there("simulate", env=narrow).stdout
+        every = "simulate", "--schedule", "all"
+        shown = self.run_there(*every, env=narrow).stdout
         self.assertIn("  not shown: MoE ms, of own bound, bwd ms, fwd ms (--wide)\n", shown)
-        for of in (shown, self.run_there("simulate", env=wide).stdout):
+        for of in (shown, self.run_there(*every, env=wide).stdout):
             rows = re.findall(r"^  (\S+)  +\d+  +\d+  ", of, re.M)
             equal = re.search(r"^  equal: (.*?)\s+\(--wide\)$", of, re.M | re.S)
             named = re.findall(r"([\w+-]+)(?=,|\s+as\s)", equal[1]) if equal else []
