@@ -337,7 +337,8 @@ bool shares_dense(TaskKind kind) {
 
 }  // namespace
 
-StageLanes::StageLanes(LaneLayout layout, const Networks& networks, int stages) : layout_(layout), networks_(networks) {
+StageLanes::StageLanes(LaneLayout layout, const GroupNetworks& networks, int stages)
+    : layout_(layout), networks_(networks) {
   for (int stage = 0; stage < stages; ++stage) {
     std::vector<Lane> lanes = lanes_of(layout, stage);
     const Network gradients = networks[GroupKind::dp];

@@ -15,8 +15,7 @@ namespace moe::schedule {
 /// The lanes of a schedule's layout, and which of them a task of a stage goes on.
 class StageLanes {
  public:
-  using Networks = EnumArray<GroupKind, Network, kGroupKinds>;
-  StageLanes(LaneLayout layout, const Networks& networks, int stages);
+  StageLanes(LaneLayout layout, const GroupNetworks& networks, int stages);
 
   /// Returns the lanes of all stages, nothing queued.
   const std::vector<Lane>& all() const { return lanes_; }
@@ -33,7 +32,7 @@ class StageLanes {
   bool shares_gradients(GroupKind group) const;
 
   LaneLayout layout_;
-  Networks networks_;
+  GroupNetworks networks_;
   std::vector<Lane> lanes_;
   size_t a_stage_ = 0;
 };
@@ -54,7 +53,7 @@ struct Pass {
 };
 /// What the layers of a builder have in common.
 struct LayersBuilt {
-  StageLanes::Networks networks;
+  GroupNetworks networks;
   int peers = 1;  // ranks of the EP group
   bool shared_expert = false;
   int stages = 1;

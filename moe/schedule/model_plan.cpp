@@ -94,11 +94,10 @@ class ModelBuilder {
   }
 
   Plan build() {
-    schedule::StageLanes::Networks networks{};
-    for (size_t k = 0; k < networks.size(); ++k) networks[k] = plan_.groups[k].network;
     const int peers = plan_.groups[GroupKind::ep].size;
-    schedule::IterationBuilder builder(schedule_, {networks, peers, plan_.shape.layer.shared_hidden > 0, split_.stages,
-                                                   plan_.shape.parallel.recompute == Recompute::full, split_.parts});
+    schedule::IterationBuilder builder(
+        schedule_, {networks_of(plan_.groups), peers, plan_.shape.layer.shared_hidden > 0, split_.stages,
+                    plan_.shape.parallel.recompute == Recompute::full, split_.parts});
     for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, split_)) run(builder, step);
     if (plan_.step.planned) schedule::StepBuilder(plan_, builder).step();
     plan_.structure = std::make_shared<const Structure>(builder.take());

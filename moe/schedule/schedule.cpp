@@ -142,7 +142,7 @@ StructureKey structure_key(const Schedule& schedule, const LayerOutline& layer, 
   if (phases != Phases::backward) key.order_forward = decision.order_forward;
   if (phases != Phases::forward) key.degree_backward = decision.degree_backward;
   if (phases != Phases::forward) key.order_backward = decision.order_backward;
-  for (size_t k = 0; k < layer.groups.size(); ++k) key.networks[k] = layer.groups[k].network;
+  key.networks = networks_of(layer.groups);
   if (traits_of(schedule.flow).home_by_peers) key.peers = layer.groups[GroupKind::ep].size;
   return key;
 }

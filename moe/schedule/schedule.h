@@ -188,7 +188,7 @@ struct StructureKey {
   int degree_forward = 1, degree_backward = 1;
   GradientPlacement gradients;
   LaneOrder order_forward, order_backward;
-  EnumArray<GroupKind, Network, kGroupKinds> networks{};
+  GroupNetworks networks{};
   int peers = 1;  // ranks of the EP group, where the structure depends on it
   bool shared_expert = false;
   bool dense = false;       // the layer has no experts: degrees say nothing

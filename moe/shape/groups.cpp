@@ -83,6 +83,12 @@ Groups groups_of(const ParallelShape& p) {
   return groups;
 }
 
+GroupNetworks networks_of(const Groups& groups) {
+  GroupNetworks networks{};
+  for (int kind = 0; kind < kGroupKinds; ++kind) networks[kind] = groups[kind].network;
+  return networks;
+}
+
 namespace {
 
 constexpr int kMostPlaced = 1 << 20;

@@ -38,6 +38,10 @@ struct Group {
 using Groups = EnumArray<GroupKind, Group, kGroupKinds>;
 Groups groups_of(const ParallelShape& parallel);
 
+/// The network of each group.
+using GroupNetworks = EnumArray<GroupKind, Network, kGroupKinds>;
+GroupNetworks networks_of(const Groups& groups);
+
 /// All of a layer that a plan's structure depends on.
 struct LayerOutline {
   Groups groups;

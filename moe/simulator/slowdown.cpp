@@ -10,12 +10,6 @@
 
 namespace moe {
 
-GroupNetworks networks_of(const Groups& groups) {
-  GroupNetworks networks{};
-  for (size_t kind = 0; kind < networks.size(); ++kind) networks[kind] = groups[kind].network;
-  return networks;
-}
-
 Resource resource_of(const Task& task, const Lane& lane, const GroupNetworks& networks) {
   return resource_of(task.group, lane.kind, networks);
 }

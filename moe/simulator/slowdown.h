@@ -18,10 +18,6 @@
 
 namespace moe {
 
-/// The network of each GroupKind.
-using GroupNetworks = EnumArray<GroupKind, Network, kGroupKinds>;
-GroupNetworks networks_of(const Groups& groups);
-
 Resource resource_of(GroupKind group, LaneKind lane, const GroupNetworks& networks);
 Resource resource_of(const Task& task, const Lane& lane, const GroupNetworks& networks);
 /// Returns the resource of each task, as a number.
