@@ -26,8 +26,7 @@ constexpr const char* kLayers = "layers";  // the work that there is
 
 struct BenchedLayer {
   std::string name;
-  LayerCase shape;
-  commands::Stacked stacked = {};
+  ModelShape model;
   std::optional<Refusal> refusal = {};  // why it can't be shaped on this cluster; of a grid's layers alone
   std::optional<Plan> plan = {};
 };
@@ -83,9 +82,9 @@ BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const LayerbenchO
   const bool own = layer.parallel.has_value();
   BenchedLayer benched{layer.name, {}};
   try {
-    benched.shape = commands::chosen_case(options.selection, base, own ? layer.parallel->nodes : cluster.nodes,
-                                          own ? layer.parallel->ranks_per_node : cluster.ranks_per_node);
-    require_runs(benched.shape.layer, options, target);
+    benched.model.shape = commands::chosen_case(options.selection, base, own ? layer.parallel->nodes : cluster.nodes,
+                                                own ? layer.parallel->ranks_per_node : cluster.ranks_per_node);
+    require_runs(benched.model.shape.layer, options, target);
   } catch (const BadInput& error) {
     benched.refusal = refusal_of(error);
   }
@@ -116,13 +115,14 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
                       "alone (simulate --layers), or for modelbench a plan that it saved",
                       options.plan);
     require_runs(plan.shape.layer, options, target);
-    std::string name = fmt::format("{} plan {}", name_of(model_of(plan)), digest_of(plan));
-    return {{std::move(name), plan.shape, commands::stacked_of(plan), {}, std::move(plan)}};
+    ModelShape model = model_of(plan);
+    std::string name = fmt::format("{} plan {}", name_of(model), digest_of(plan));
+    return {{std::move(name), std::move(model), {}, std::move(plan)}};
   }
   if (selection.grid.empty()) {
     const ModelShape model = commands::chosen_model(options.stack, selection, target.cluster).model;
     require_runs(model.shape.layer, options, target);
-    return {{name_of(model), model.shape, {model.layers, model.micro_batches, model.order, model.virtual_stages}}};
+    return {{name_of(model), model}};
   }
   require<BadInput>(selection.layer_file.empty(), "--layer: found '{}' beside --grid, expected one of them",
                     selection.layer_file);
@@ -185,7 +185,7 @@ class Layerbench {
 
   // Returns a number that grows with what running the layer takes; 0: it does not run, or its records are there.
   double work_of(const BenchedLayer& layer) const {
-    return layer.refusal || known(layer) ? 0 : measure::reference_flops(layer.shape);
+    return layer.refusal || known(layer) ? 0 : measure::reference_flops(layer.model.shape);
   }
 
   std::optional<commands::LayerOutcome> known(const BenchedLayer& layer) const {
@@ -210,7 +210,7 @@ class Layerbench {
     std::vector<commands::LayerJob> jobs;
     for (const BenchedLayer& layer : layers_)
       if (!layer.refusal) jobs.push_back(job_of(layer));
-    const LayerCase& first = jobs.empty() ? layers_.front().shape : jobs.front().shape;
+    const LayerCase& first = jobs.empty() ? layers_.front().model.shape : jobs.front().shape();
     request.sizes = measure::sizes_for(first.layer.dtype, target_.ranks.device);
     return commands::measured_profile(target_, writer_, request, jobs);
   }
@@ -230,8 +230,8 @@ class Layerbench {
   commands::LayerJob job_of(const BenchedLayer& layer) const {
     commands::LayerJob job = jobs_;
     job.name = layer.name;
-    job.shape = layer.shape;
-    job.stacked = layer.stacked;
+    job.model = layer.model;
+    job.model.step.planned = true;
     job.plan = layer.plan;
     if (layer.plan) job.schedules = {&find_schedule(layer.plan->schedule)};
     job.predicted = options_.predict;
@@ -254,10 +254,10 @@ class Layerbench {
   // Alone, a layer that can't be run is an error; in a grid, a row with a reason.
   commands::LayerOutcome run(const BenchedLayer& layer, const commands::LayerJob& job) const {
     // A stack's record says no shape: what its layers are is in its name, how many in the command line.
-    const bool one = !layer.refusal && layer.stacked.layers == 1 && layer.stacked.micro_batches == 1;
+    const bool one = !layer.refusal && layer.model.layers == 1 && layer.model.micro_batches == 1;
     const std::string& cluster = target_.cluster.name;
     Fields parameters{{"cluster", cluster}, {"layer", job.name}};
-    if (one) parameters = commands::parameters_of(job.shape, cluster, job.name, job.degrees);
+    if (one) parameters = commands::parameters_of(job.shape(), cluster, job.name, job.degrees);
     // A plan's file may hold another plan than the schedule that it names: its records are its own.
     if (layer.plan) parameters.set("plan", digest_of(*layer.plan));
     parameters.set("workload", options_.workload);

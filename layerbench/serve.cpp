@@ -146,7 +146,7 @@ class ServeBench {
     request.sizes = measure::sizes_for(served_.shape.layer.dtype, target_.ranks.device);
     commands::LayerJob job = commands::jobs_on(target_, options_.selection, {.timeout_s = options_.timeout_s});
     job.name = describe(served_.shape.layer);
-    job.shape = served_.shape;
+    job.model.shape = served_.shape;
     job.schedules = {&find_schedule("ds-moe")};  // its tasks are those of a served layer, and more
     return commands::measured_profile(target_, writer_, request, {job});
   }

@@ -191,13 +191,13 @@ class Modelbench {
     results.dense = chosen_.model.dense.first(results.layers);
     commands::LayerJob job = job_of(results.layers);
     results.describe_text(*text_, options_.text, optimizer_);
-    results.describe_layer(job.shape.layer, chosen_.tied_embedding);
-    results.tokens = mp_tokens(job.shape) * job.shape.parallel.replicas() * job.stacked.micro_batches;
+    results.describe_layer(job.shape().layer, chosen_.tied_embedding);
+    results.tokens = mp_tokens(job.shape()) * job.shape().parallel.replicas() * job.model.micro_batches;
     job.predicted_by = target_.measured || options_.check_only ? target_.cluster : measured(job);
     if (!options_.check_only)
       for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, stop_after_step);
     Fields parameters{{"cluster", target_.cluster.name},   {"model", chosen_.name},
-                      {"layers", int64_t{results.layers}}, {"micro_batches", int64_t{job.stacked.micro_batches}},
+                      {"layers", int64_t{results.layers}}, {"micro_batches", int64_t{job.model.micro_batches}},
                       {"tokens", results.tokens},          {"text", results.text},
                       {"optimizer", results.optimizer}};
     if (plan_) parameters.set("plan", digest_of(*plan_));
@@ -207,12 +207,12 @@ class Modelbench {
       parameters.set("dense_layers", int64_t{results.dense.in(0, results.layers)});
       parameters.set("dense_hidden", results.dense.hidden);
     }
-    for (const auto& [name, value] : commands::group_parameters(job.shape.parallel)) parameters.set(name, value);
+    for (const auto& [name, value] : commands::group_parameters(job.shape().parallel)) parameters.set(name, value);
     if (const int chunks = chosen_.model.split().virtual_stages; chunks > 1)
       parameters.set("virtual_stages", int64_t{chunks});
     results.outcome = commands::run_layer_job(job, parameters);
-    results.use = utilisation_of(job.predicted_by, job.shape,
-                                 {job.stacked.layers, job.stacked.micro_batches, chosen_.vocabulary, job.stacked.dense},
+    results.use = utilisation_of(job.predicted_by, job.shape(),
+                                 {job.model.layers, job.model.micro_batches, chosen_.vocabulary, job.model.dense},
                                  options_.peak_flops);
     add_utilisation(results.use, results.outcome);
     append(results.outcome, writer_);
@@ -250,26 +250,20 @@ class Modelbench {
     settings.inspect = commands::inspection_of(options_.dump, options_.record_routing);
     commands::LayerJob job = commands::jobs_on(target_, options_.selection, settings);
     job.name = chosen_.name;
-    job.shape = chosen_.model.shape;
-    // A model's loss is a mean over the tokens of all micro-batches; so are those of its gates.
-    job.shape.layer.aux_loss /= chosen_.model.micro_batches;
-    job.shape.layer.z_loss /= chosen_.model.micro_batches;
     if (plan_) {
       job.plan = plan_;
-      job.shape = plan_->shape;
-      job.stacked = commands::stacked_of(*plan_);
+      job.model = model_of(*plan_);
       job.schedules = {&find_schedule(plan_->schedule)};
       return job;
     }
-    job.stacked = {layers,
-                   chosen_.model.micro_batches,
-                   chosen_.model.order,
-                   chosen_.model.virtual_stages,
-                   chosen_.vocabulary,
-                   optimizer_.clip_norm > 0,
-                   optimizer_.kind,
-                   chosen_.tied_embedding,
-                   chosen_.model.dense.first(layers)};
+    job.model = chosen_.model;
+    // A model's loss is a mean over the tokens of all micro-batches; so are those of its gates.
+    job.model.shape.layer.aux_loss /= chosen_.model.micro_batches;
+    job.model.shape.layer.z_loss /= chosen_.model.micro_batches;
+    job.model.layers = layers;
+    job.model.dense = chosen_.model.dense.first(layers);
+    job.model.step = {true, optimizer_.clip_norm > 0, optimizer_.kind, chosen_.tied_embedding};
+    add_end_tasks(job.model, chosen_.vocabulary);
     return job;
   }
 
@@ -319,7 +313,7 @@ class Modelbench {
   Profile measured(const commands::LayerJob& job) {
     commands::OpRequest request;
     request.settings.timeout_s = options_.timeout_s;
-    request.sizes = measure::sizes_for(job.shape.layer.dtype, target_.ranks.device);
+    request.sizes = measure::sizes_for(job.shape().layer.dtype, target_.ranks.device);
     return commands::measured_profile(target_, writer_, request, {job});
   }
 

@@ -95,7 +95,7 @@ class SameAsThreads : public testing::TestWithParam<Shape> {
                                               .selection;
     commands::LayerJob job;
     job.name = "layer";
-    job.shape = commands::chosen_case(selection, GetParam().nodes, GetParam().ranks_per_node);
+    job.model.shape = commands::chosen_case(selection, GetParam().nodes, GetParam().ranks_per_node);
     job.predicted_by = find_profile(profile());
     job.schedules = commands::chosen_schedules(selection, schedules(), commands::kAllSchedules);
     job.settings = {.emulated = false, .check_only = true};

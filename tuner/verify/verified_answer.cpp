@@ -131,10 +131,12 @@ class VerifiedAnswer {
                                                 .seed = options_.seed,
                                                 .timeout_s = options_.timeout_s});
     job.name = subject_.name;
-    job.shape = model().shape;
-    if (job.shape.rounding == Rounding::exact) job.shape.rounding = Rounding::ragged;  // it has no such rows
-    job.stacked = {layers, model().micro_batches, model().order, model().virtual_stages};
-    job.stacked.dense = model().dense;
+    job.model = model();
+    job.model.layers = layers;
+    job.model.step = {.planned = true};
+    add_end_tasks(job.model, 0);  // layers alone run
+    Rounding& rounding = job.model.shape.rounding;
+    if (rounding == Rounding::exact) rounding = Rounding::ragged;  // it has no such rows
     job.pricing = pricing_of(options_);
     job.predicted_by = target_.cluster;
     return job;
@@ -163,18 +165,18 @@ class VerifiedAnswer {
       return std::max(chunks, chunks > model().shape.parallel.pp ? layers / 2 / chunks * chunks : layers / 2);
     };
     commands::LayerJob job = whole;
-    for (; job.stacked.layers > chunks; job.stacked.layers = half(job.stacked.layers)) {
+    for (; job.model.layers > chunks; job.model.layers = half(job.model.layers)) {
       ModelShape cut = model();
-      cut.layers = job.stacked.layers;
+      cut.layers = job.model.layers;
       MemoryRequest run = memory_request(cut, cut.shape, Flow::sharded);
       run.scores = keeps_scores(target_.ranks.device, target_.ranks.attention);
       run.keeps_ends = true;
       const double bytes = target_.emulated ? 0 : estimate_memory(run).total() * ranks_here();
       if (seconds_of(job) < kMostRunS && bytes < free_bytes_) break;
-      const int fewer = half(job.stacked.layers);
+      const int fewer = half(job.model.layers);
       if (model().dense.in(0, fewer) == fewer) break;
     }
-    return job.stacked.layers;
+    return job.model.layers;
   }
 
   double seconds_of(const commands::LayerJob& job) const {
@@ -197,7 +199,7 @@ class VerifiedAnswer {
     job.predicted_by = *answer.profile;
     job.schedules = tried(answer);
     if (job.schedules.empty()) return;
-    answer.trial_layers = job.stacked.layers = layers_to_run(job);
+    answer.trial_layers = job.model.layers = layers_to_run(job);
     if (job.one_layer()) std::erase_if(job.schedules, [](const Schedule* s) { return s->orders_iterations(); });
     if (!target_.emulated && !options_.iterations)
       job.settings.iterations = measure::passes_in(measure::kTimedS, pass_s(job));
@@ -225,10 +227,7 @@ class VerifiedAnswer {
 
   commands::LayerOutcome outcome_of(const commands::LayerJob& job) {
     if (auto known = commands::known_outcome(job, writer_)) return *std::move(known);
-    ModelShape run{job.shape, job.stacked.layers, job.stacked.micro_batches, job.stacked.order,
-                   job.stacked.virtual_stages};
-    run.dense = job.stacked.dense.first(job.stacked.layers);
-    Fields parameters = commands::parameters_of(run, target_.cluster.name, job.name, job.degrees);
+    Fields parameters = commands::parameters_of(job.model, target_.cluster.name, job.name, job.degrees);
     commands::record_ends(parameters, subject_.chosen);
     commands::LayerOutcome outcome = commands::run_or_record_why(job, parameters);
     append(outcome, writer_);

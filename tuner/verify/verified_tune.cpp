@@ -153,8 +153,8 @@ class VerifiedTune {
   commands::LayerJob job_of(const commands::SweepRow& row, const Profile& predicted_by) const {
     commands::LayerJob job = jobs_;
     job.name = row.layer;
-    job.shape = row.shape;
-    if (row.shape.rounding != Rounding::lcm) job.shape.rounding = Rounding::ragged;
+    job.model.shape = row.shape;
+    if (row.shape.rounding != Rounding::lcm) job.model.shape.rounding = Rounding::ragged;
     job.predicted_by = predicted_by;
     return job;
   }
@@ -209,7 +209,7 @@ class VerifiedTune {
         tell(fmt::format("{}: its records are there from the run that was broken off", job.name));
         return *std::move(known);
       }
-    const Fields parameters = commands::parameters_of(job.shape, found_.cluster.name, job.name, job.degrees);
+    const Fields parameters = commands::parameters_of(job.shape(), found_.cluster.name, job.name, job.degrees);
     commands::LayerOutcome outcome =
         row.is_planned() ? commands::run_or_record_why(job, parameters)
                          : commands::failed_layer_job(job, parameters, CaseStatus::unsupported, row.refusal->text());

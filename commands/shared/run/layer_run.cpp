@@ -204,7 +204,7 @@ std::optional<RunRefusal> refusal_of(const std::function<void()>& job, const Wor
 
 std::vector<int> runnable_degrees(const LayerJob& job) {
   std::vector<int> degrees;
-  const int most = job.tried ? largest_degree(LayerPricer(job.predicted_by, job.shape, job.pricing)) : 0;
+  const int most = job.tried ? largest_degree(LayerPricer(job.predicted_by, job.shape(), job.pricing)) : 0;
   std::ranges::copy_if(job.tried_degrees, std::back_inserter(degrees), [&](int r) { return r <= most; });
   return degrees;
 }
@@ -222,7 +222,7 @@ constexpr double kSetUpS = 0.15;  // of a layer: its ranks, references and unpac
 void pace(const LayerJob& job, const std::vector<double>& predicted, measure::PlannedRun& run) {
   const bool paced = job.paced_by && !job.settings.check_only;
   const std::vector<double> seconds =
-      paced ? price(LayerPricer(*job.paced_by, job.shape, job.pricing), run.plan) : predicted;
+      paced ? price(LayerPricer(*job.paced_by, job.shape(), job.pricing), run.plan) : predicted;
   for (const Task& task : run.plan.tasks()) run.task_seconds.push_back(seconds[task.id]);
   if (!paced || !slows_itself(run.plan, job.paced_by->contention)) return;
   const Slowdown slowdown(job.paced_by->contention);
@@ -252,9 +252,8 @@ void take_plan(const LayerPricer& pricer, const Schedule& schedule, const Plan& 
   p.bound_s = bound_seconds(plan, pricer);
 }
 
-void plan_stack(const LayerPricer& pricer, const Stacked& stacked, const Schedule& schedule,
+void plan_stack(const LayerPricer& pricer, const ModelShape& model, const Schedule& schedule,
                 const DegreeChoice& degrees, PlannedSchedule& p) {
-  const ModelShape model = stacked_model(pricer.shape(), stacked);
   ModelSearch search;
   ModelResult result = search.tune(schedule, pricer, model, partition_strategies().front(),
                                    within_memory(degrees, pricer.profile().memory_bytes, model));
@@ -276,7 +275,7 @@ void predict_by_replay(const LayerPricer& pricer, PlannedSchedule& p) {
 
 PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Schedule& schedule,
                         const DegreeChoice& degrees) {
-  const LayerPricer pricer(profile, job.shape, job.pricing);
+  const LayerPricer pricer(profile, job.shape(), job.pricing);
   PlannedSchedule p;
   p.by = profile.name;
   if (job.plan)
@@ -284,7 +283,7 @@ PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Sched
   else if (job.one_layer())
     plan_layer(pricer, schedule, degrees, p);
   else
-    plan_stack(pricer, job.stacked, schedule, degrees, p);
+    plan_stack(pricer, job.model, schedule, degrees, p);
   require_runs_of(job, p.run.plan);
   p.degree_forward = p.run.plan.degree_forward;
   const std::vector<double> seconds = price(pricer, p.run.plan);
@@ -301,7 +300,7 @@ PlannedSchedule plan(const LayerJob& job, const Schedule& schedule, const Degree
     } catch (const Unpriced&) {
       if (!job.settings.check_only) throw;
     }
-  PlannedSchedule p = plan_by(nominal_profile(job.shape), job, schedule, degrees);
+  PlannedSchedule p = plan_by(nominal_profile(job.shape()), job, schedule, degrees);
   p.nominal = true;
   return p;
 }
@@ -311,28 +310,10 @@ PlannedSchedule plan(const LayerJob& job, const Schedule& schedule, const Degree
 void require_runs_of(const LayerJob& job, const Plan& plan) {
   measure::require_runs(plan);
   require<Unsupported>(
-      job.paced_by.has_value() || job.shape.layer.node_limit == 0,
+      job.paced_by.has_value() || job.shape().layer.node_limit == 0,
       "node-limit {}: gates choose experts of any nodes, expected none in runs that are not paced (tune "
       "--no-verify and simulate plan with it)",
-      job.shape.layer.node_limit);
-}
-
-Stacked stacked_of(const Plan& plan) {
-  return {plan.layers,     plan.micro_batches,  plan.order,     plan.virtual_stages, plan.vocabulary,
-          plan.step.clips, plan.step.optimizer, plan.step.tied, plan.dense};
-}
-
-ModelShape stacked_model(const LayerCase& shape, const Stacked& stacked) {
-  ModelShape model;
-  model.shape = shape;
-  model.layers = stacked.layers;
-  model.micro_batches = stacked.micro_batches;
-  model.order = stacked.order;
-  model.virtual_stages = stacked.virtual_stages;
-  model.dense = stacked.dense;
-  model.step = {true, stacked.clips, stacked.optimizer, stacked.tied};
-  add_end_tasks(model, stacked.vocabulary);
-  return model;
+      job.shape().layer.node_limit);
 }
 
 PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule) {
@@ -348,7 +329,7 @@ PlannedSchedule plan_tried(const LayerJob& job, int degree) {
 PlannedSchedule plan_nominally(const LayerJob& job, const Schedule& schedule, int degree) {
   DegreeChoice degrees;
   degrees.forward = degrees.backward = degree;
-  return plan_by(nominal_profile(job.shape), job, schedule, degrees);
+  return plan_by(nominal_profile(job.shape()), job, schedule, degrees);
 }
 
 double estimated_seconds(const LayerJob& job) {
@@ -357,7 +338,7 @@ double estimated_seconds(const LayerJob& job) {
   const auto add = [&](const auto& plan) {
     try {
       measure::PlannedRun run = plan().run;
-      rank_shape(measure::proxy_case(job.shape, run.plan.degree_forward, run.plan.degree_backward), 0);
+      rank_shape(measure::proxy_case(job.shape(), run.plan.degree_forward, run.plan.degree_backward), 0);
       pass_s += run.forward_s + run.backward_s;
       planned.push_back(std::move(run));
     } catch (const Unsupported&) {

@@ -18,26 +18,14 @@
 
 namespace moe::commands {
 
-// One layer, or a stack of like layers, under several schedules, as a verb asks for it.
-
-/// How often the layer is there: layers in a row, micro-batches of its batch, in a pipeline of its stages.
-struct Stacked {
-  int layers = 1, micro_batches = 1;
-  PipelineOrder order = PipelineOrder::gpipe;
-  int virtual_stages = 1;
-  int64_t vocabulary = 0;  // of a model, with embedding, output projection and loss around the layers; 0: no ends
-  bool clips = false;      // of a model, as its optimizer is
-  std::optional<OptimizerKind> optimizer = {};
-  bool tied = false;  // of a model: its output projection is the embedding
-  DenseLayers dense = {};
-};
-
+/// One layer, a stack of layers, or a whole model under several schedules, as a verb asks for it.
 struct LayerJob {
   std::string name;
-  LayerCase shape;
-  Stacked stacked;
+  /// What is planned and run, with its whole step. Ends that are no tasks (add_ends()) are not run, so it has none.
+  ModelShape model = {.shape = {}, .step = {.planned = true}};
+  const LayerCase& shape() const { return model.shape; }
   bool one_layer() const {
-    return stacked.layers == 1 && stacked.micro_batches == 1 && shape.parallel.pp == 1 && stacked.vocabulary == 0;
+    return model.layers == 1 && model.micro_batches == 1 && shape().parallel.pp == 1 && model.vocabulary == 0;
   }
   bool predicted = true;  // else the degrees are given, and all is planned by nominal prices, which predict nothing
   Profile predicted_by;   // what the plans are tuned and predicted with
@@ -133,11 +121,6 @@ struct PlannedSchedule {
 
 /// Throws Unsupported naming what of a plan the job can't run.
 void require_runs_of(const LayerJob& job, const Plan& plan);
-
-/// Returns how often a plan has its layer.
-Stacked stacked_of(const Plan& plan);
-/// Returns the model that a job's layer is stacked to.
-ModelShape stacked_model(const LayerCase& shape, const Stacked& stacked);
 
 /// Plans a schedule, tuned for the job's rounding. Throws Unsupported for what can't be planned or run; where the job
 /// only checks, what predicted_by has no price for is planned by nominal costs (profile.h).

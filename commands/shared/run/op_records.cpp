@@ -38,7 +38,7 @@ double amount_of(const measure::OpCase& c, const Target& target, int repetitions
 // Weighs measure_tasks: passes at each degree, short ones as many as fill some time.
 double amount_of(const LayerJob& layer, const Target& target) {
   const double passes = static_cast<double>(measure::kPasses * kProfiledDegrees.size());
-  const double flops = layer.stacked.layers * measure::reference_flops(layer.shape);
+  const double flops = layer.model.layers * measure::reference_flops(layer.shape());
   return std::max(kGuessedTasksS, passes * flops * guessed_flop_s(target.ranks.device));
 }
 
@@ -324,7 +324,7 @@ Profile expected_profile(const Target& target, const OpRequest& request, const s
       add({.op = c.op, .network = c.network, .ranks = c.ranks});
   for (const LayerJob& layer : profiled_layers) {
     for (CommRow& row : rows_of_tasks(layer)) add(std::move(row));
-    add_gemm(layer.shape.layer.dtype);  // its computations have rows of their own
+    add_gemm(layer.shape().layer.dtype);  // its computations have rows of their own
   }
   return expected;
 }
@@ -356,7 +356,7 @@ std::vector<std::pair<Network, measure::RankGroup>> groups_of_stages(const std::
   std::vector<std::pair<Network, measure::RankGroup>> sums;
   for (const LayerJob& layer : layers)
     for (const GroupKind kind : {GroupKind::dp, GroupKind::edp}) {
-      const ParallelShape& parallel = layer.shape.parallel;
+      const ParallelShape& parallel = layer.shape().parallel;
       const std::vector<int> ranks = members(parallel, kind, 0);
       if (parallel.pp == 1 || ranks.size() == 1) continue;
       sums.push_back({groups_of(parallel)[kind].network, {static_cast<int>(ranks.size()), ranks[1] - ranks[0]}});
@@ -371,7 +371,7 @@ void require_prices(const Target& target, const OpRequest& request, const std::v
   for (const LayerJob& layer : layers)
     for (const Schedule* schedule : layer.schedules) try {
         const Plan plan = plan_nominally(layer, *schedule, 1).run.plan;
-        price(LayerPricer(expected, layer.shape, layer.pricing), plan);
+        price(LayerPricer(expected, layer.shape(), layer.pricing), plan);
         return;
       } catch (const Unsupported& error) {
         if (!refusal) refusal = error;

@@ -65,17 +65,17 @@ Plan model_plan_of(const ModelShape& model, const Schedule& schedule, int degree
 
 // Degrees cut a layer's gradients too, where its schedule splits them: their sums are measured at several sizes.
 Plan plan_of(const LayerJob& job, const Schedule& schedule, int degree) {
-  if (!job.one_layer()) return model_plan_of(stacked_model(job.shape, job.stacked), schedule, degree);
+  if (!job.one_layer()) return model_plan_of(job.model, schedule, degree);
   if (!splits_gradients(schedule)) return plan_nominally(job, schedule, degree).run.plan;
-  const int64_t bytes = gradient_bytes(job.shape), element = bytes_of(job.shape.layer.dtype);
-  return build_plan(schedule, job.shape, with_split(schedule, degree, degree, bytes / degree / element * element));
+  const int64_t bytes = gradient_bytes(job.shape()), element = bytes_of(job.shape().layer.dtype);
+  return build_plan(schedule, job.shape(), with_split(schedule, degree, degree, bytes / degree / element * element));
 }
 
 std::vector<measure::PlannedRun> serial_runs(const LayerJob& job) {
   std::vector<measure::PlannedRun> runs;
   for (const Schedule* schedule : one_of_each_flow(job.schedules))
     for (const int degree : kProfiledDegrees) {
-      if (degree > 1 && (schedule->degrees == DegreePolicy::one || degree > padded_rows(job.shape))) continue;
+      if (degree > 1 && (schedule->degrees == DegreePolicy::one || degree > padded_rows(job.shape()))) continue;
       try {
         measure::PlannedRun& run = runs.emplace_back();
         const Plan plan = plan_of(job, *schedule, degree);
@@ -247,26 +247,27 @@ std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, Recor
 
 std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
   std::vector<LayerShape> shapes;
-  for (const LayerJob& job : layers) shapes.push_back(job.shape.layer);
+  for (const LayerJob& job : layers) shapes.push_back(job.shape().layer);
   std::vector<LayerJob> jobs;
   for (const size_t i : pick_layers(shapes, kProfiledLayers)) {
     LayerJob& job = jobs.emplace_back(layers[i]);
-    const Stacked whole = std::exchange(job.stacked, {});
+    const ModelShape whole = job.model;
     const measure::TrainingSettings training = std::exchange(job.settings.training, {});
     job.plan.reset();
-    ParallelShape& parallel = job.shape.parallel;
+    job.model = {.shape = whole.shape, .step = whole.step};
+    job.model.step.planned = true;
+    ParallelShape& parallel = job.model.shape.parallel;
     const int stages = std::exchange(parallel.pp, 1);
     parallel.dp *= stages;
     parallel.edp *= stages;
     job.settings.iterations = measure::kPasses;
     if (whole.vocabulary == 0) continue;
-    job.stacked = {
-        .vocabulary = whole.vocabulary, .clips = whole.clips, .optimizer = whole.optimizer, .tied = whole.tied};
+    add_end_tasks(job.model, whole.vocabulary);
     job.settings.training = {.text = training.text, .optimizer = training.optimizer};
-    job.stacked.layers = 2;  // whose gradients are sent beside each other
+    job.model.layers = 2;  // whose gradients are sent beside each other
     if (whole.dense.none(whole.layers)) continue;
-    job.stacked.layers = 3;
-    job.stacked.dense = {whole.dense.hidden, {true, false, false}};
+    job.model.layers = 3;
+    job.model.dense = {whole.dense.hidden, {true, false, false}};
   }
   return jobs;
 }

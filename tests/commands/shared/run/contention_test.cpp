@@ -18,7 +18,8 @@ LayerJob contended_job(const Contention& contention, std::initializer_list<std::
   layer.heads = 8;
   Profile profile = find_profile("testbed-b");
   profile.contention = contention;
-  job.shape = complete(layer, {.nodes = profile.nodes, .ranks_per_node = profile.ranks_per_node}, Rounding::ragged);
+  job.model.shape =
+      complete(layer, {.nodes = profile.nodes, .ranks_per_node = profile.ranks_per_node}, Rounding::ragged);
   job.predicted_by = profile;
   job.paced_by = profile;
   for (const std::string_view name : schedules) job.schedules.push_back(&find_schedule(name));
@@ -35,7 +36,7 @@ double expect_run(const LayerJob& job) {
   for (const auto& [record, plan, predicted, measured, rank, tasks] : outcome.runs) {
     EXPECT_TRUE(record.status == CaseStatus::ok || record.status == CaseStatus::invalid) << record.reason;
     const double alone_s =
-        simulate(*plan.structure, price(LayerPricer(*job.paced_by, job.shape, job.pricing), plan)).makespan_s;
+        simulate(*plan.structure, price(LayerPricer(*job.paced_by, job.shape(), job.pricing), plan)).makespan_s;
     const double predicted_s = record.prediction.number("total_s", "");
     EXPECT_GE(record.summary.number("least_total_s", ""), alone_s * (1 - 1e-6)) << record.schedule;
     most = std::max(most, predicted_s / alone_s);

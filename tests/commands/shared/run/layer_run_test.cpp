@@ -29,11 +29,11 @@ LayerJob small_job(bool emulated) {
   ParallelShape parallel;
   parallel.nodes = emulated ? profile.nodes : 2;
   parallel.ranks_per_node = emulated ? profile.ranks_per_node : 2;
-  job.shape = complete(layer, parallel, Rounding::ragged);
+  job.model.shape = complete(layer, parallel, Rounding::ragged);
   job.predicted_by = profile;
   if (emulated) job.paced_by = profile;
   job.pricing.nearest = true;
-  job.schedules = any_decision::fitting(job.shape);
+  job.schedules = any_decision::fitting(job.shape());
   job.settings.emulated = emulated;
   job.settings.iterations = 2;
   return job;
@@ -42,14 +42,14 @@ LayerJob small_job(bool emulated) {
 // A layer whose reference would take too long is timed itself, and its plans are proven on a smaller one.
 TEST(LayerRun, ALargeLayersPlansAreProvenOnASmallerOne) {
   LayerJob job = small_job(false);
-  LayerShape layer = job.shape.layer;
+  LayerShape layer = job.shape().layer;
   layer.batch = 3;
-  job.shape = complete(layer, job.shape.parallel, Rounding::ragged);
+  job.model.shape = complete(layer, job.shape().parallel, Rounding::ragged);
   job.schedules = {&find_schedule("tutel"), &find_schedule("fsmoe")};
   const LayerOutcome itself = run_layer_job(job, {});
   job.settings.most_reference_flops = 0;
   const LayerOutcome smaller = run_layer_job(job, {});
-  const double tokens = static_cast<double>(job.shape.layer.batch * job.shape.layer.seq * job.shape.parallel.dp);
+  const double tokens = static_cast<double>(job.shape().layer.batch * job.shape().layer.seq * job.shape().parallel.dp);
   for (size_t s = 0; s < job.schedules.size(); ++s) {
     const CaseRecord &own = itself.runs[s].record, &other = smaller.runs[s].record;
     EXPECT_EQ(own.summary.number("proven_tokens", ""), tokens);
@@ -57,7 +57,7 @@ TEST(LayerRun, ALargeLayersPlansAreProvenOnASmallerOne) {
     EXPECT_EQ(other.status, CaseStatus::ok) << other.reason;
     EXPECT_GT(other.summary.number("worst_error", ""), 0);
     EXPECT_EQ(other.samples[0].values.size(), 2U);
-    EXPECT_EQ(smaller.runs[s].plan.shape.layer.seq, job.shape.layer.seq);
+    EXPECT_EQ(smaller.runs[s].plan.shape.layer.seq, job.shape().layer.seq);
   }
 }
 
@@ -76,7 +76,7 @@ TEST(LayerRun, GraphsOfPassesAreAGpusAlone) {
 TEST(LayerRun, ALimitOfNodesIsPlannedOnly) {
   LayerJob job = small_job(false);
   job.schedules = {&find_schedule("tutel")};
-  job.shape.layer.node_limit = 1;
+  job.model.shape.layer.node_limit = 1;
   const LayerOutcome outcome = run_layer_job(job, {});
   ASSERT_EQ(outcome.runs.size(), 1U);
   EXPECT_EQ(outcome.runs[0].record.status, CaseStatus::unsupported);
@@ -114,7 +114,7 @@ TEST(LayerRun, NoDegreeNeedsMoreMemoryAndNoTimedPassMakesTensors) {
   job.tried = &find_schedule("fsmoe");
   job.tried_degrees = {1, 8};
   for (const bool drops : {true, false}) {
-    if (!drops) job.shape.layer.capacity_factor.reset();
+    if (!drops) job.model.shape.layer.capacity_factor.reset();
     const LayerOutcome outcome = run_layer_job(job, {});
     ASSERT_EQ(outcome.tried.size(), 2U);
     EXPECT_EQ(outcome.tried[1].degree_forward, 8);
@@ -223,9 +223,9 @@ TEST(LayerRun, SixPassesAreEnoughForTheMediansInterval) {
 
 TEST(LayerRun, ALongTimelineIsNotRecorded) {
   LayerJob job = small_job(false);
-  LayerShape layer = job.shape.layer;
+  LayerShape layer = job.shape().layer;
   layer.seq = 512;
-  job.shape = complete(layer, job.shape.parallel, Rounding::ragged);
+  job.model.shape = complete(layer, job.shape().parallel, Rounding::ragged);
   job.schedules.clear();
   job.tried = &find_schedule("fsmoe");
   job.tried_degrees = {1, 32};
@@ -256,7 +256,7 @@ TEST(LayerRun, CheckOnlyNeedsNoPrice) {
     job.settings.check_only = true;
     job.predicted_by = Profile();
     if (emulated) job.paced_by = Profile();
-    job.shape.layer.dtype = DType::float64;
+    job.model.shape.layer.dtype = DType::float64;
     int chunked = 0;
     const LayerOutcome outcome = run_layer_job(job, {});
     ASSERT_EQ(outcome.runs.size(), job.schedules.size());
@@ -319,7 +319,7 @@ TEST(LayerRun, PassesOnSlowCoresAreMadeAgainAndSaySo) {
   LayerJob job = small_job(false);
   job.schedules = {&find_schedule("tutel"), &find_schedule("ds-moe")};
   const auto repeats = [&](double best_s) {
-    const size_t ranks = static_cast<size_t>(job.shape.parallel.ranks());
+    const size_t ranks = static_cast<size_t>(job.shape().parallel.ranks());
     job.settings.ranks.cores = std::make_shared<measure::CoreTimes>();
     job.settings.ranks.cores->add(std::vector(ranks, std::vector{best_s}));
     std::vector<int64_t> each;

@@ -19,7 +19,7 @@ LayerJob host_job(std::initializer_list<std::string_view> schedules) {
   LayerJob job;
   job.name = "small";
   const LayerShape layer{.batch = 1, .seq = 32, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 2, .top_k = 1};
-  job.shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
+  job.model.shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
   for (const std::string_view name : schedules) job.schedules.push_back(&find_schedule(name));
   job.settings.emulated = false;
   job.settings.iterations = 2;
@@ -38,8 +38,8 @@ TEST(TaskRecords, PriceEveryTaskOfAPlan) {
   const Profile profile = fit_profile(records, "host", "a test").profile;
   // Nothing but what was measured: no GEMM, no copy, nothing borrowed.
   for (const std::string_view name : {"ds-moe", "tutel", "fsmoe", "parm-s1"}) {
-    const LayerPricer pricer(profile, job.shape);
-    const Plan plan = build_plan(find_schedule(name), job.shape, {});
+    const LayerPricer pricer(profile, job.shape());
+    const Plan plan = build_plan(find_schedule(name), job.shape(), {});
     const std::vector<double> seconds = price(pricer, plan);
     for (const Task& task : plan.tasks()) EXPECT_GT(seconds[task.id], 0) << name << ": " << task.name();
     for (const PriceNote& note : pricer.notes())
@@ -55,11 +55,12 @@ TEST(TaskRecords, PriceEveryTaskOfAModel) {
     const Scratch scratch;
     RecordWriter writer(scratch.path("r.jsonl"));
     LayerJob job = host_job({"fsmoe"});
-    job.shape.parallel.zero = tied ? 0 : 1;
-    job.stacked = {.layers = 4, .micro_batches = 2, .vocabulary = 300, .clips = true};
-    job.stacked.optimizer = OptimizerKind::adamw;
-    job.stacked.tied = tied;
-    if (!tied) job.stacked.dense = {64, {false, true, false, false}};
+    job.model.shape.parallel.zero = tied ? 0 : 1;
+    job.model.layers = 4;
+    job.model.micro_batches = 2;
+    job.model.step = {true, true, OptimizerKind::adamw, tied};
+    add_end_tasks(job.model, 300);
+    if (!tied) job.model.dense = {64, {false, true, false, false}};
     job.settings.training.text = text.get();
     const std::vector<CaseRecord> records = measure_tasks(target_of("host", {}), profiled({job}).front(), writer);
     ASSERT_FALSE(records.empty());
@@ -70,12 +71,11 @@ TEST(TaskRecords, PriceEveryTaskOfAModel) {
     const Profile profile = fit_profile(records, "host", "a test").profile;
     std::map<int, double> squares, optimizers;  // by layers
     for (const int layers : {2, 4}) {
-      job.stacked.layers = layers;
-      const LayerPricer pricer(profile, job.shape);
-      const ModelShape model = stacked_model(job.shape, job.stacked);
+      job.model.layers = layers;
+      const LayerPricer pricer(profile, job.shape());
       ModelDecision decision;
       decision.backwards.resize(layers);
-      const Plan plan = build_model_plan(find_schedule("fsmoe"), model, decision);
+      const Plan plan = build_model_plan(find_schedule("fsmoe"), job.model, decision);
       const std::vector<double> seconds = price(pricer, plan);
       for (const Task& task : plan.tasks()) {
         const double s = seconds[task.id];
@@ -135,7 +135,7 @@ TEST(TaskRecords, OfALayerThatCannotRunThereAreNone) {
   const Scratch scratch;
   RecordWriter writer(scratch.path("r.jsonl"));
   LayerJob job = host_job({"tutel"});
-  job.shape.rounding = Rounding::exact;
+  job.model.shape.rounding = Rounding::exact;
   EXPECT_TRUE(measure_tasks(target_of("host", {}), job, writer).empty());
 }
 
@@ -143,22 +143,26 @@ TEST(TaskRecords, SomeLayersStandForAll) {
   std::vector<LayerJob> jobs;
   for (int64_t seq = 16; seq <= 320; seq += 16) {
     jobs.push_back(host_job({"tutel"}));
-    jobs.back().shape.layer.seq = seq;
-    jobs.back().stacked = {.layers = 3, .micro_batches = 2, .vocabulary = 100};
+    jobs.back().model.shape.layer.seq = seq;
+    jobs.back().model.layers = 3;
+    jobs.back().model.micro_batches = 2;
+    add_end_tasks(jobs.back().model, 100);
   }
   const std::vector<LayerJob> some = profiled(jobs);
   EXPECT_EQ(some.size(), static_cast<size_t>(kProfiledLayers));
   for (const LayerJob& job : some) {
-    EXPECT_EQ(job.stacked.layers, 2);
-    EXPECT_EQ(job.stacked.vocabulary, 100) << "its ends are measured too";
+    EXPECT_EQ(job.model.layers, 2);
+    EXPECT_EQ(job.model.vocabulary, 100) << "its ends are measured too";
   }
   EXPECT_EQ(profiled({jobs.front()}).size(), 1U);
 }
 
 LayerJob staged_job(int stages) {
   LayerJob job = host_job({"fsmoe", "ds-moe"});
-  job.shape = complete(job.shape.layer, {.nodes = 2, .ranks_per_node = 2, .mp = 1, .pp = stages}, Rounding::ragged);
-  job.stacked = {.layers = 4, .micro_batches = 2};
+  job.model.shape =
+      complete(job.shape().layer, {.nodes = 2, .ranks_per_node = 2, .mp = 1, .pp = stages}, Rounding::ragged);
+  job.model.layers = 4;
+  job.model.micro_batches = 2;
   return job;
 }
 
@@ -177,7 +181,7 @@ TEST(TaskRecords, AndSendsPriceStages) {
     for (const char* row : {"sendrecv inter 2", "sendrecv intra 2"}) EXPECT_TRUE(rows.contains(row)) << row;
     EXPECT_EQ(rows.contains("allreduce intra 2"), stages == 2) << "the gradients of a stage's two ranks";
     const Plan plan = plan_nominally(job, find_schedule("fsmoe"), 1).run.plan;
-    const LayerPricer pricer(fitted, job.shape);
+    const LayerPricer pricer(fitted, job.shape());
     const std::vector<double> seconds = price(pricer, plan);
     int sends = 0;
     for (const Task& task : plan.tasks()) {
@@ -196,7 +200,7 @@ TEST(MeasureAndFit, RefusesFirstWhatCanNotBePriced) {
   const Scratch scratch;
   RecordWriter writer(scratch.path("r.jsonl"));
   LayerJob job = host_job({"fsmoe", "tutel"});
-  job.shape.layer.node_limit = 1;
+  job.model.shape.layer.node_limit = 1;
   EXPECT_THROW(measure_and_fit(target_of("host", {}), writer, {}, {job}, [](double) { FAIL() << "it measured"; }),
                Unsupported);
   EXPECT_EQ(writer.done(), 0U);
