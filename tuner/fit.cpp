@@ -27,10 +27,20 @@ Measured measured_in(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     const Run run = read_last_run(file);
     const size_t before = measured.cases.size();
-    std::ranges::copy_if(run.cases, std::back_inserter(measured.cases),
-                         [](const CaseRecord& record) { return record.parameters.has("op"); });
+    int64_t of_one_gpu = 0;
+    for (const CaseRecord& record : run.cases) {
+      if (!record.parameters.has("op")) continue;
+      const bool is_no_networks = record.backend == kNcclOnOneGpu && record.parameters.has("network");
+      of_one_gpu += is_no_networks ? 1 : 0;
+      if (!is_no_networks) measured.cases.push_back(record);
+    }
+    require<BadInput>(measured.cases.size() > before || of_one_gpu == 0,
+                      "{}: found collectives alone whose ranks shared one GPU, expected ranks with a GPU each", file);
     require<BadInput>(measured.cases.size() > before, "{}: found no case of an operation, expected records of {}", file,
                       "`moetune microbench` or of `moetune import`");
+    if (of_one_gpu > 0)
+      log_warning(fmt::format("{}: skipped {}, because their ranks shared one GPU: that is no network's time", file,
+                              counted(of_one_gpu, "collective case")));
     measured.source +=
         (measured.source.empty() ? "" : "; ") + fitted_from(file, run.header, measured.cases[before].emulated);
   }
@@ -58,20 +68,43 @@ void take_missing(const FitOptions& options, const std::string& out, Profile& pr
   profile.source += fmt::format("; not measured: {}", text_of_origins(profile));
 }
 
+// Takes ranks, collectives and contention from another cluster's profile, for what was measured on one of its GPUs, and
+// what computations the records lack.
+void take_network(const FitOptions& options, const std::string& out, Profile& profile) {
+  if (options.network_from.empty()) return;
+  const Profile other = find_profile(options.network_from);
+  require_other_file(out, {other.file});
+  profile.nodes = other.nodes;
+  profile.ranks_per_node = other.ranks_per_node;
+  profile.memory_bytes = other.memory_bytes;
+  profile.contention = other.contention;
+  profile.comm = other.comm;
+  for (CommRow& row : profile.comm)
+    if (row.verdict.origin.empty()) row.verdict.origin = "from " + other.name;
+  take_computations(profile, other);
+  profile.source += fmt::format("; not measured: {}", text_of_origins(profile));
+}
+
 }  // namespace
 
 int run_fit(const FitOptions& options) {
-  const auto [cases, source] = measured_in(options.records);
+  auto [cases, source] = measured_in(options.records);
+  if (!options.network_from.empty())
+    std::erase_if(cases, [](const CaseRecord& record) { return record.parameters.has("network"); });
+  require<BadInput>(!cases.empty(), "--network-from: found records of collectives alone, expected computations");
   std::string name = options.name;
   if (name.empty()) name = fmt::format("{}{}", cases.front().parameters.text("cluster", cases.front().where), kFitted);
   FittedProfile fitted = fit_profile(cases, name, source);
-  require<BadInput>(!fitted.rows.empty(), "{}: found cases of tasks alone, expected some of collectives or compute",
+  require<BadInput>(!fitted.rows.empty() || !options.network_from.empty(),
+                    "{}: found cases of tasks alone, expected some of collectives or compute",
                     fmt::join(options.records, ", "));
-  const FittedRow& first = fitted.rows.front();
-  require<BadInput>(std::ranges::any_of(fitted.rows, [](const FittedRow& row) { return !row.unusable; }), "{}: {}: {}",
-                    fmt::join(options.records, ", "), first.what, first.unusable.value_or(""));
+  const auto is_usable = [](const FittedRow& row) { return !row.unusable; };
+  if (fitted.profile.tasks.empty() && std::ranges::none_of(fitted.rows, is_usable))
+    bad_input("{}: {}: {}", fmt::join(options.records, ", "), fitted.rows.front().what,
+              fitted.rows.front().unusable.value_or(""));
   const std::string out = options.out.empty() ? "results/" + name + ".toml" : options.out;
   take_missing(options, out, fitted.profile);
+  take_network(options, out, fitted.profile);
   require_other_file(out, options.records);
   save_profile(fitted.profile, out);
   const int code = options.strict && !std::ranges::all_of(fitted.rows, &FittedRow::good) ? kDoubtful : kOk;

@@ -15,7 +15,9 @@ struct FitOptions {
   std::string name;                                                        // of the profile; empty: CLUSTER-fitted
   std::string out;                                                         // empty: results/NAME.toml
   std::string compute_from;  // a cluster whose prices of computations are taken where the records have none
-  bool strict = false;       // exit code kDoubtful where a row is weak or unusable
+  std::string
+      network_from;     // a cluster whose ranks, collectives and, where the records have none, computations these are
+  bool strict = false;  // exit code kDoubtful where a row is weak or unusable
   bool json = false;
 };
 

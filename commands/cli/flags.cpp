@@ -319,6 +319,9 @@ VerbCall add_fit(CLI::App& verb, Command&) {
       ->capture_default_str();
   add_text(verb, "--compute-from", "CLUSTER|FILE", o.compute_from,
            "take prices of computations that the records lack from this profile, such as h100-8");
+  add_text(verb, "--network-from", "CLUSTER|FILE", o.network_from,
+           "of records of one GPU: take ranks and collectives of this profile, and what computations are missing");
+  verb.get_option("--network-from")->excludes("--compute-from");
   begin_group(verb, kHow);
   verb.add_flag("--strict", o.strict, "exit code 5 where the fit of an operation is WEAK or UNUSABLE");
   begin_group(verb, kOutput);

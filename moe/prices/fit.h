@@ -12,6 +12,9 @@
 
 namespace moe {
 
+/// The backend of cases whose ranks shared a GPU over NCCL: results are NCCL's, times are no network's.
+inline constexpr std::string_view kNcclOnOneGpu = "nccl-one-gpu";
+
 /// A sample that the line is not fitted to (curve_fit.h: outliers).
 struct SetAside {
   std::string name;  // of its case

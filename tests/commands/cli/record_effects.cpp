@@ -8,7 +8,7 @@ using enum Effect;
 Effects fit() {
   const std::string base = "--records records.jsonl";
   Effects e;
-  add(e, changes, base, "--name mine; --json; --compute-from h100-8");
+  add(e, changes, base, "--name mine; --json; --compute-from h100-8; --network-from h100-8");
   e.emplace("--records", FlagEffect{changes, base, "--records fewer.jsonl"});
   add(e, writes, base, "--out written");
   add(e, parsed, base, "--strict");

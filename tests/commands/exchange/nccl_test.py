@@ -131,6 +131,37 @@ class NcclTests(ProgramTest):
                       answer["notes"])
         self.assertEqual(answer["cluster"], "mine-fitted")
 
+    def test_ranks_that_shared_a_gpu_make_no_network(self):
+        self.call("import", "nccl-tests", self.path("t.txt", nccl_text("alltoall", 2e-5, 1e-10)), "-o", "r.jsonl",
+                  "--cluster", "mine")
+        shared = self.path_text("r.jsonl").replace('"backend":"nccl"', '"backend":"nccl-one-gpu"')
+        self.path("r.jsonl", shared)
+        self.assertIn("r.jsonl: found collectives alone whose ranks shared one GPU, expected ranks with a GPU each",
+                      self.refused("fit", "--records", "r.jsonl", "--out", "mine.toml"))
+        gemms = "".join(f"gemm,bfloat16,{flops:g},{1e-5 + flops * 1e-15:.9g}\n" for flops in (1e9, 2e9, 4e9, 8e9))
+        self.call("import", "csv", self.path("g.csv", "op,dtype,flops,seconds\n" + gemms), "-o", "g.jsonl", "--cluster",
+                  "mine", "--nodes", 2, "--ranks-per-node", 4)
+        cases = [line for line in self.path_text("g.jsonl").splitlines() if '"kind":"case"' in line]
+        end = shared.rindex('{"kind":"end"')
+        self.path("both.jsonl", shared[:end] + "\n".join(cases) + "\n" + shared[end:])
+        fit = ["fit", "--records", "both.jsonl", "--out", "mine.toml"]
+        self.assertIn("skipped 11 collective cases, because their ranks shared one GPU", self.said(*fit))
+        profile = self.path_text("mine.toml")
+        self.assertNotIn("[[comm]]", profile)
+        self.assertIn("[[compute]]", profile)
+
+        self.call(*fit, "--network-from", "h100-8", "--name", "h100-measured")
+        profile = self.path_text("mine.toml")
+        self.assertEqual(profile.count("[[comm]]"), profile.count('network = "intra"'))
+        self.assertGreater(profile.count("[[comm]]"), 3)
+        self.assertRegex(profile, r"nodes = 1\nranks_per_node = 8\n")
+        gemm = next(table for table in re.split(r"\n(?=\[)", profile) if 'dtype = "bfloat16"' in table)
+        self.assertRegex(gemm, "beta_s_per_flop = (1e-15|1.0+[0-9]*e-15|9.99+[0-9]*e-16)")
+        self.assertNotIn("origin", gemm)
+        plan = ["tune", "--no-verify", "--model", "qwen3-30b-a3b", "--pp", 1, "--cluster", "mine.toml"]
+        self.assertIn("from h100-8", self.text(*plan))
+        self.assertIn("--network-from", self.refused(*fit, "--network-from", "h100-8", "--compute-from", "h100-8"))
+
     def test_compute_from_a_cluster_that_has_nothing_to_take(self):
         self.call("import", "nccl-tests", self.path("t.txt", nccl_text("alltoall", 2e-5, 1e-10)), "-o", "r.jsonl")
         fit = ["fit", "--records", "r.jsonl", "--out", "mine.toml", "--compute-from"]
