@@ -57,15 +57,22 @@ endif()
 set(MOETUNE_HAS_CUDA ON)
 message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
 
-# NCCL: the toolkit's, the system's, or the wheel beside torch.
-find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} "${torch_dir}/../nvidia/nccl/include")
+# NCCL: what nccl_for_one_gpu.sh built here, the toolkit's, the system's, or the wheel beside torch.
+set(own_nccl ${PROJECT_SOURCE_DIR}/.staged/nccl)
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${own_nccl}/include ${CUDAToolkit_INCLUDE_DIRS}
+          "${torch_dir}/../nvidia/nccl/include")
 # Header and library of one place, whatever the library's name there.
-find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ${CUDAToolkit_LIBRARY_DIR}
-             "${torch_dir}/../nvidia/nccl/lib")
+find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ${own_nccl}/lib
+             ${CUDAToolkit_LIBRARY_DIR} "${torch_dir}/../nvidia/nccl/lib")
 if(NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
   add_library(nccl SHARED IMPORTED GLOBAL)
   set_target_properties(nccl PROPERTIES IMPORTED_LOCATION ${NCCL_LIBRARY})
   target_include_directories(nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
   set(MOETUNE_HAS_NCCL ON)
 endif()
-message(STATUS "NCCL: ${NCCL_LIBRARY}")
+if(NCCL_INCLUDE_DIR)
+  file(STRINGS ${NCCL_INCLUDE_DIR}/nccl.h nccl_version REGEX "^#define NCCL_(MAJOR|MINOR|PATCH) ")
+  string(REGEX REPLACE "[^0-9;]" "" nccl_version "${nccl_version}")
+  string(REPLACE ";" "." nccl_version "${nccl_version}")
+endif()
+message(STATUS "NCCL: ${nccl_version} ${NCCL_LIBRARY}")

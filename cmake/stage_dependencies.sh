@@ -49,6 +49,8 @@ files_of_boost() {
 rm -rf "$target.part"
 mkdir -p "$target.part"
 { files_of; files_of_boost; } | sort -u | (cd / && tar -cf - --files-from <(sed 's|^/||')) | tar -C "$target.part" -xf -
-rm -rf "$target"
-mv "$target.part" "$target"
+mkdir -p "$target"
+rm -rf "$target/usr"  # what nccl_for_one_gpu.sh built beside it stays
+mv "$target.part/usr" "$target/usr"
+rmdir "$target.part"
 echo "staged $(find "$target" -type f | wc -l) files, $(du -sh "$target" | cut -f1), in $target"

@@ -50,7 +50,7 @@ bool graphs_of(const LayerbenchOptions& options, const commands::Target& target)
   require<BadInput>(options.device == DeviceKind::cuda, "--graphs: found --device cpu, expected cuda");
   require<BadInput>(options.attention == AttentionBy::own,
                     "--graphs: found --attention torch, whose allocator can't be recorded; expected own");
-  require<Unsupported>(target.backend() == "nccl",
+  require<Unsupported>(target.backend() == "nccl" || target.backend() == kNcclOnOneGpu,
                        "--graphs: found --backend {}, whose ranks meet on the host in each pass, expected nccl",
                        target.backend());
   return true;

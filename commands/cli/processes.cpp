@@ -15,6 +15,7 @@
 #include "moe/comm/store/store.h"
 #include "moe/device/gpu_settings.h"
 #include "moe/device/memory.h"
+#include "moe/prices/fit.h"
 
 namespace moe::cli {
 namespace {
@@ -57,8 +58,12 @@ class OverNccl final : public World {
     options.topology = control_->topology();
     options.local_rank = options.topology.local_rank;
     const auto gpus = gather(*control_, {gpu_setting(options.local_rank, "gpu_uuid")});
-    const char* shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");  // NCCL's own leave, where its library has it
-    if (shared == nullptr || std::string_view(shared) != "1") require_own_gpus(gpus);
+    if (const auto sharers = ranks_of_one_gpu(gpus)) {
+      require<BadInput>(may_share_gpus(),
+                        "NCCL: found ranks {} and {} on the same GPU, expected one for each of {} ranks",
+                        sharers->first, sharers->second, gpus.size());
+      backend_ = kNcclOnOneGpu;
+    }
     // The store has one key: NCCL's unique id, which all ask for at once.
     options.set = [this](const std::string&, const std::string& value) { broadcast(*control_, value); };
     options.get = [this](const std::string&) { return broadcast(*control_, {}); };
@@ -69,7 +74,7 @@ class OverNccl final : public World {
     options.max_ctas = flags.max_ctas;
     nccl_ = make_nccl_world(std::move(options));
   }
-  std::string_view backend() const override { return nccl_->backend(); }
+  std::string_view backend() const override { return backend_; }
   int ranks() const override { return control_->ranks(); }
   std::vector<int> here() const override { return control_->here(); }
   const WorldTopology& topology() const override { return control_->topology(); }
@@ -80,6 +85,7 @@ class OverNccl final : public World {
  private:
   std::unique_ptr<GlooWorld> control_;
   std::unique_ptr<World> nccl_;
+  std::string_view backend_ = "nccl";
 };
 
 // Returns whether another rank found the same and was first to tell: then that rank prints the line.

@@ -23,7 +23,7 @@ struct WorldTopology {
 class World {
  public:
   virtual ~World() = default;
-  /// Returns "local", "gloo" or "nccl".
+  /// Returns "local", "gloo", "nccl", or "nccl-one-gpu" where ranks share a GPU.
   virtual std::string_view backend() const = 0;
   virtual int ranks() const = 0;
   /// Returns the ranks that this process runs, ascending.

@@ -114,7 +114,7 @@ struct CaseRecord {
   Fields parameters;
   std::string schedule;  // empty where none is involved, with degrees 0
   int degree_forward = 0, degree_backward = 0;
-  std::string backend;  // local, gloo, nccl; "none": nothing ran
+  std::string backend;  // local, gloo, nccl, nccl-one-gpu; "none": nothing ran
   bool emulated = false;
   double dilation = 1;
   std::vector<Samples> samples;

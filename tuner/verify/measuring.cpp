@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "commands/shared/run/op_records.h"
+#include "moe/base/check.h"
 #include "moe/base/terminal.h"
 #include "tuner/fit.h"
 
@@ -18,6 +19,9 @@ constexpr double kMostOpsS = 10;  // of operations that nothing paces
 MeasuredTarget measured_target(const commands::Target& target, RecordWriter& writer,
                                const std::vector<commands::LayerJob>& layers, const Measuring& measuring) {
   if (target.measured && !target.emulated) return {{target.cluster, {}}, target.cluster.file};
+  require<BadInput>(target.backend() != kNcclOnOneGpu,
+                    "{}: found ranks that share a GPU, whose times are no network's; expected a GPU for each rank",
+                    target.cluster.name);
   std::optional<Progress> progress;
   if (target.leads())
     progress.emplace(fmt::format("1/2 measuring {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""));

@@ -1,12 +1,17 @@
 #pragma once
-// Checks that every rank has a GPU of its own, as NCCL wants it.
+// Checks whether every rank has a GPU of its own, as NCCL wants it unless it is told otherwise.
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace moe {
 
-/// Throws BadInput that names the first two ranks with the same GPU. `gpus` has what tells each rank's GPU from every
-/// other; ranks whose entry is empty have none to tell.
-void require_own_gpus(std::span<const std::string> gpus);
+/// Returns the first two ranks with the same GPU; none: each has its own. `gpus` has what tells each rank's GPU from
+/// every other; ranks whose entry is empty have none to tell.
+std::optional<std::pair<size_t, size_t>> ranks_of_one_gpu(std::span<const std::string> gpus);
+
+/// Returns whether the environment lets NCCL, 2.30 or later, put several ranks on one GPU (NCCL_MULTI_RANK_GPU_ENABLE).
+bool may_share_gpus();
 
 }  // namespace moe
