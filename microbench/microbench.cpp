@@ -3,24 +3,35 @@
 #include <algorithm>
 #include <sstream>
 
+#include "commands/shared/run/module_jobs.h"
 #include "commands/shared/run/op_records.h"
+#include "commands/shared/run/task_records.h"
 #include "commands/shared/sweep.h"
 #include "microbench/kernel_bench.h"
 #include "microbench/report.h"
 #include "moe/base/check.h"
 #include "moe/base/terminal.h"
 #include "moe/measure/modules/module_run.h"
+#include "moe/train/token_source.h"
 
 namespace moe::microbench {
 namespace {
 
-// Reads names separated by commas, or all; each must be one of the registries'.
-std::vector<std::string> modules_of(const std::string& asked, const commands::Target& target) {
-  require<BadInput>(!target.emulated || asked.empty(),
+// Returns whether modules are asked for and times of a GPU, which are those of the tasks of whole layers.
+bool times_tasks(const MicrobenchOptions& options, const commands::Target& target) {
+  if (options.modules.empty()) return false;
+  require<BadInput>(!target.emulated,
                     "--modules: cluster {} is emulated and times the [[module]] rows of its profile, expected host",
                     target.cluster.name);
-  require<BadInput>(target.ranks.device == DeviceKind::cpu || asked.empty(),
-                    "--modules: they are timed on the CPU, found --device cuda");
+  if (target.ranks.device == DeviceKind::cpu) return false;
+  const int processes = target.ranks.processes ? target.ranks.processes->ranks() : 1;
+  require<BadInput>(processes == 1, "--modules: found {} processes on GPUs, expected one, which has its GPU alone",
+                    processes);
+  return true;
+}
+
+// Reads names separated by commas, or all; each must be one of the registries'.
+std::vector<std::string> modules_of(const std::string& asked) {
   auto known = measure::registered_modules();
   if (asked == "all") return known;
   std::vector<std::string> names;
@@ -33,17 +44,22 @@ std::vector<std::string> modules_of(const std::string& asked, const commands::Ta
   return names;
 }
 
-std::set<Op> ops_of(const std::vector<std::string>& names) {
-  std::set<Op> ops;
+// Takes what --op names: ops, or dispatchers that make an alltoall of others.
+void take_ops(const std::vector<std::string>& names, commands::OpRequest& request) {
+  const std::vector<std::string_view> algorithms = moe::algorithms();
   for (const std::string& name : names) {
+    if (name != CommRow().algorithm && std::ranges::find(algorithms, name) != algorithms.end()) {
+      request.dispatchers.insert(name);
+      continue;
+    }
     const auto op = find_op(name);
     const OpTable table = op ? facts_of(*op).table : OpTable::none;
     require<BadInput>(table == OpTable::comm || op == Op::gemm || op == Op::module,
-                      "--op: unknown '{}', expected one of: {}, gemm, module", name,
-                      fmt::join(names_of(OpTable::comm), ", "));
-    ops.insert(*op);
+                      "--op: unknown '{}', expected one of: {}, gemm, module, {}", name,
+                      fmt::join(names_of(OpTable::comm), ", "),
+                      fmt::join(algorithms.begin() + 1, algorithms.end(), ", "));
+    request.only.insert(*op);
   }
-  return ops;
 }
 
 commands::OpRequest request_of(const MicrobenchOptions& options, const commands::Target& target) {
@@ -52,9 +68,28 @@ commands::OpRequest request_of(const MicrobenchOptions& options, const commands:
   const int64_t least = options.least_bytes > 0 ? options.least_bytes : options.most_bytes;
   const int64_t most = options.most_bytes > 0 ? options.most_bytes : least;
   request.sizes = {least, most, options.step_bytes, options.step_factor, dtype_from(options.dtype, "--dtype")};
-  request.modules = modules_of(options.modules, target);
-  request.only = ops_of(options.ops);
+  take_ops(options.ops, request);
+  if (times_tasks(options, target))
+    request.only.erase(Op::module);
+  else
+    request.modules = modules_of(options.modules);
   return request;
+}
+
+// Measures the tasks of the layers that --modules stands for on a GPU, one rank alone.
+std::vector<CaseRecord> measure_modules(const MicrobenchOptions& options, const commands::Target& target,
+                                        RecordWriter& writer, const std::function<void(double share)>& progress) {
+  const std::unique_ptr<TokenSource> text = make_markov_source({});
+  const std::vector<commands::LayerJob> jobs =
+      commands::module_jobs(target, options.modules, dtype_from(options.dtype, "--dtype"), *text);
+  std::vector<CaseRecord> records;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    std::ranges::move(commands::measure_tasks(target, jobs[i], writer), std::back_inserter(records));
+    progress(static_cast<double>(i + 1) / static_cast<double>(jobs.size()));
+  }
+  require<BadInput>(!records.empty(), "--modules: found no layer of {} that runs on this GPU (--verbose says why)",
+                    options.modules);
+  return records;
 }
 
 CaseRecord record_of(const MeasuredOverhead& o) {
@@ -64,6 +99,10 @@ CaseRecord record_of(const MeasuredOverhead& o) {
   record.backend = "local";
   record.parameters = {{"ranks", int64_t{o.ranks}}, {"device", std::string(name_of(o.device))}};
   record.summary = {{"task_s", o.overhead.task_s}, {"crossing_s", o.overhead.crossing_s}};
+  if (o.overhead.replayed_task_s > 0) {
+    record.summary.set("kernel_task_s", o.overhead.kernel_task_s);
+    record.summary.set("replayed_task_s", o.overhead.replayed_task_s);
+  }
   return record;
 }
 
@@ -104,10 +143,16 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
   std::optional<Progress> progress;
   if (target.leads())
     progress.emplace(fmt::format("microbench {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""));
-  auto records = commands::measure_ops(target, writer, request, [&](double share) { progress->at(share); });
+  const auto show = [&](double share) {
+    if (progress) progress->at(share);
+  };
+  const bool has_tasks = times_tasks(options, target), has_ops = options.ops.empty() || !request.has_all();
+  std::vector<CaseRecord> records;
+  if (has_ops) records = commands::measure_ops(target, writer, request, show);
   sort_by_series(records);
+  if (has_tasks) std::ranges::move(measure_modules(options, target, writer, show), std::back_inserter(records));
   std::vector<MeasuredOverhead> overheads;
-  if (request.only.empty())
+  if (options.ops.empty())
     overheads = processes ? taken_overheads(records, target.ranks.device) : measure_overheads(writer);
   const MicrobenchResults results{.cluster = target.cluster.name,
                                   .place = target.place(),

@@ -22,7 +22,7 @@ struct MicrobenchOptions : commands::RunOptions {
   int iterations = 0, warm_ups = 1;  // of an op in one sample, 0: chosen; before the samples
   int check = 1;
   std::string dtype = "float32";
-  std::string modules;   // NAME[,NAME] or all: sub-modules of a layer, timed too; on the host
+  std::string modules;   // NAME[,NAME] or all: sub-modules of a layer, timed too, on the host; on a GPU of models
   std::string out;       // records; empty: results/microbench-CLUSTER.jsonl
   bool kernels = false;  // the layer's own kernels beside their bounds, and nothing else
   bool json = false;

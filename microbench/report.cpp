@@ -84,6 +84,22 @@ std::string compute_table(const std::vector<CaseRecord>& records) {
   return table.empty() ? "" : fmt::format("\n{}", table.text());
 }
 
+// Shows what layers' tasks took on a GPU: a module in each phase, by layer and degree.
+std::string tasks_table(const std::vector<CaseRecord>& records) {
+  Table table({"task", "phase", "type", "of", "time us", "rate"});
+  for (const CaseRecord& record : records) {
+    if (find_op(text_of(record, "op")) != Op::task) continue;
+    const double seconds = median_of(record);
+    const bool has_flops = record.parameters.has("flop");
+    table.add({text_of(record, "name"), text_of(record, "phase"), text_of(record, "dtype"),
+               fmt::format("{} {}", text_of(record, "layer"), record.key.substr(record.key.find("/r") + 1, 2)),
+               fmt::format("{:.1f}", seconds * 1e6),
+               has_flops ? fmt::format("{:.3f} GFLOP/s", number(record, record.parameters, "flop") / seconds * 1e-9)
+                         : std::string("-")});
+  }
+  return table.empty() ? "" : fmt::format("\n{}", table.text());
+}
+
 std::string lanes_tables(const std::vector<CaseRecord>& records) {
   Table table({"lane", "beside", "alone us", "beside us", "slower by"});
   for (const CaseRecord& record : records) {
@@ -127,13 +143,17 @@ void sort_by_series(std::vector<CaseRecord>& records) {
 }
 
 std::string text_of(const MicrobenchResults& results) {
-  std::string text = fmt::format("operations on {}{}\n\n{}{}{}", results.place, results.emulated ? ", emulated" : "",
+  std::string text = fmt::format("operations on {}{}\n\n{}{}{}{}", results.place, results.emulated ? ", emulated" : "",
                                  collectives_table(results.records, results.checked), compute_table(results.records),
-                                 lanes_tables(results.records));
+                                 tasks_table(results.records), lanes_tables(results.records));
   if (!results.overheads.empty()) text += "\nexecutor, empty tasks, unpaced:\n";
-  for (const auto& [ranks, device, o] : results.overheads)
+  for (const auto& [ranks, device, o] : results.overheads) {
     text += fmt::format("  {}, {} a process: {:.2f} us a task, {:.1f} us a hand-over between lanes\n", name_of(device),
                         counted(ranks, "rank"), o.task_s * 1e6, o.crossing_s * 1e6);
+    if (o.replayed_task_s > 0)
+      text += fmt::format("    a task of one kernel: {:.2f} us launched, {:.2f} us in a CUDA graph\n",
+                          o.kernel_task_s * 1e6, o.replayed_task_s * 1e6);
+  }
   return text + fmt::format("\nrecords: {}", results.records_path);
 }
 

@@ -191,8 +191,10 @@ VerbCall add_microbench(CLI::App& verb, Command& c) {
   add_bytes(verb, "-i,--step-bytes", m.step_bytes, "difference of a size from the one before, instead of -f");
   add_text(verb, "-d,--dtype", "float32|float64|float16|bfloat16", m.dtype,
            "type of collectives and GEMMs; GEMMs of 16 bits run on GPUs only");
-  verb.add_flag("--modules{all}", m.modules,
-                "with --cluster host: time attention, gates, orders and experts too; all, or =NAME[,NAME]");
+  verb.add_flag(
+      "--modules{all}", m.modules,
+      "with --cluster host: time attention, gates, orders and experts too; all, or =NAME[,NAME]; on a GPU the tasks "
+      "of layers on one rank: all, or =MODEL[,MODEL]");
   verb.add_flag("--kernels", m.kernels,
                 "check and time the layer's own kernels instead, compared with copies and plain GEMMs, on --device");
   begin_group(verb, kHow);

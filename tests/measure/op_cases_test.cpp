@@ -224,6 +224,46 @@ TEST(OpBench, ParmsPairIsRightAndKeepsItsPace) {
   });
 }
 
+TEST(OpCases, DispatchersAreOverAllRanksBesideTheDirectAlltoall) {
+  Profile cluster = host_cluster();
+  EXPECT_EQ(series_of(real_dispatcher_cases(cluster, "gloo", {"1dh", "2dh"}), Op::alltoall),
+            (std::vector<std::string>{"alltoall inter 4", "alltoall inter 4 1dh", "alltoall inter 4 2dh"}));
+  for (const OpCase& c : real_dispatcher_cases(cluster, "gloo", {"2dh"})) {
+    EXPECT_EQ(c.parameters(cluster).has("algorithm"), c.is_dispatched()) << c.key();
+    EXPECT_EQ(c.group, (RankGroup{4, 1}));
+  }
+  EXPECT_TRUE(real_dispatcher_cases(cluster, "gloo", {}).empty());
+  EXPECT_TRUE(emulated_dispatcher_cases(cluster, {"2dh"}).empty()) << "without rows";
+  cluster.nodes = 1;
+  EXPECT_TRUE(real_dispatcher_cases(cluster, "gloo", {"2dh"}).empty());
+}
+
+// In blocks of one element and of many; the emulated ones keep their row's pace.
+TEST(OpBench, DispatchersAreRightAndKeepTheirPace) {
+  Profile emulated = host_cluster();
+  for (const char* algorithm : {"1dh", "2dh"})
+    emulated.comm.push_back({.op = Op::alltoall,
+                             .network = Network::inter,
+                             .ranks = 4,
+                             .alpha_s = 1e-3,
+                             .beta_s_per_byte = 1e-10,
+                             .algorithm = algorithm});
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    std::vector<OpCase> cases = real_dispatcher_cases(host_cluster(), "local", {"1dh", "2dh"},
+                                                      {.begin = 16, .end = 1 << 16, .factor = 64, .dtype = dtype});
+    ASSERT_EQ(cases.size(), 9U);
+    std::ranges::move(
+        emulated_dispatcher_cases(emulated, {"1dh", "2dh"}, {.begin = 1 << 20, .end = 1 << 20, .dtype = dtype}),
+        std::back_inserter(cases));
+    ASSERT_EQ(cases.size(), 11U);
+    bench_every(cases, 2, [&](const OpCase& c, const OpResult& result) {
+      EXPECT_EQ(result.wrong.first, "") << c.key();
+      for (const auto& ranks : result.seconds)
+        for (const double seconds : ranks) EXPECT_GE(seconds, c.modelled_s * (1 - 1e-6)) << c.key();
+    });
+  }
+}
+
 // A few small cases of each op, really run: right results, as many samples as asked, none faster than its pace.
 TEST(OpBench, ChecksAndTimesEveryOp) {
   std::vector<OpCase> cases;

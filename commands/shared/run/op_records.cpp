@@ -168,7 +168,7 @@ std::vector<CaseRecord> measured_ops(const Target& target, RecordWriter& writer,
   };
   measure::bench_ops(target.ranks, cases, settings, {keep, again}, open);
   std::vector<CaseRecord> records = attempts.best();
-  if (request.only.empty()) add_lane_records(target, writer, cases, settings, records);
+  if (request.has_all()) add_lane_records(target, writer, cases, settings, records);
   return share(target, std::move(records));
 }
 
@@ -329,6 +329,18 @@ Profile expected_profile(const Target& target, const OpRequest& request, const s
   return expected;
 }
 
+std::vector<measure::OpCase> dispatcher_cases(const Target& target, const OpRequest& request) {
+  auto cases = target.emulated ? measure::emulated_dispatcher_cases(target.cluster, request.dispatchers, request.sizes)
+                               : measure::real_dispatcher_cases(target.cluster, target.backend(), request.dispatchers,
+                                                                request.sizes, target.ranks.device);
+  for (const std::string& dispatcher : request.dispatchers)
+    require<BadInput>(std::ranges::find(cases, dispatcher, &measure::OpCase::algorithm) != cases.end(),
+                      "op {}: found {}, expected several nodes of several ranks{}", dispatcher, target.cluster.name,
+                      target.emulated ? ", and a row of it" : "");
+  if (!target.emulated && target.ranks.device == DeviceKind::cuda) leave_out_too_large(target, cases);
+  return cases;
+}
+
 }  // namespace
 
 std::vector<measure::OpCase> cases_of(const Target& target, const OpRequest& request) {
@@ -343,12 +355,13 @@ std::vector<measure::OpCase> cases_of(const Target& target, const OpRequest& req
                       std::back_inserter(cases));
   std::ranges::move(measure::module_cases(request.modules, target.cluster), std::back_inserter(cases));
   if (!target.emulated && target.ranks.device == DeviceKind::cuda) leave_out_too_large(target, cases);
-  if (request.only.empty()) return cases;
+  if (request.has_all()) return cases;
   for (const Op op : request.only)
     require<BadInput>(std::ranges::find(cases, op, &measure::OpCase::op) != cases.end(),
                       "op {}: found nothing of it to time on {}, expected another op", name_of(op),
                       target.cluster.name);
   std::erase_if(cases, [&](const measure::OpCase& c) { return !request.only.contains(c.op); });
+  std::ranges::move(dispatcher_cases(target, request), std::back_inserter(cases));
   return cases;
 }
 

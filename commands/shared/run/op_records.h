@@ -19,9 +19,11 @@ struct OpRequest {
   measure::OpSizes sizes;
   std::vector<std::string> modules = {};  // of the registries, on a target that is not emulated
   std::vector<std::pair<Network, measure::RankGroup>> sums =
-      {};                              // over which allreduces are timed too, on no emulation
-  std::set<std::string> without = {};  // series (op_cases.h) that are not timed alone
-  std::set<Op> only = {};              // empty: all of them, and how lanes slow each other
+      {};                                  // over which allreduces are timed too, on no emulation
+  std::set<std::string> without = {};      // series (op_cases.h) that are not timed alone
+  std::set<Op> only = {};                  // with no dispatchers either: all of them, and how lanes slow each other
+  std::set<std::string> dispatchers = {};  // by which an alltoall over all ranks is timed too
+  bool has_all() const { return only.empty() && dispatchers.empty(); }
 };
 
 /// Returns the cases that a request times on a target, without those that its GPUs have no memory for. Throws BadInput

@@ -133,7 +133,7 @@ double OpPhases::seconds() const { return exchange_s + gather_s + (count - 1) * 
 std::string OpCase::series() const {
   if (op == Op::gemm) return fmt::format("gemm {}", name_of(dtype));
   if (op == Op::module) return fmt::format("{} {}{}", module, name_of(phase), seq ? fmt::format(" {}", *seq) : "");
-  return fmt::format("{} {} {}", name_of(op), name_of(network), ranks);
+  return fmt::format("{} {} {}{}", name_of(op), name_of(network), ranks, is_dispatched() ? " " + algorithm : "");
 }
 
 std::string OpCase::key() const {
@@ -163,6 +163,7 @@ Fields OpCase::parameters(const Profile& cluster) const {
     fields.set("dtype", std::string(name_of(dtype)));
     fields.set("bytes", bytes);
     fields.set("wire_bytes", bytes * wire_share(op, ranks));
+    if (is_dispatched()) fields.set("algorithm", algorithm);
   }
   return fields;
 }
@@ -292,9 +293,45 @@ std::vector<OpCase> real_parm_cases(const Profile& cluster, std::string_view bac
   return cases;
 }
 
+std::vector<OpCase> emulated_dispatcher_cases(const Profile& cluster, const std::set<std::string>& dispatchers,
+                                              const OpSizes& sizes) {
+  std::vector<OpCase> cases;
+  for (const CommRow& row : cluster.comm)
+    for (const int64_t bytes : dispatchers.contains(row.algorithm) ? bytes_of(sizes, 1) : std::vector<int64_t>{}) {
+      OpCase c = communication(row.op, row.network, {kProxyNodes * kProxyRanksPerNode, 1}, bytes, sizes.dtype);
+      c.ranks = row.ranks;
+      c.algorithm = row.algorithm;
+      c.ranks_per_node = kProxyRanksPerNode;
+      c.real_elements /= kProxyShare;
+      c.modelled_s = price_curve(row).seconds(c.bytes);
+      cases.push_back(std::move(c));
+    }
+  dilate(cases);
+  return cases;
+}
+
+std::vector<OpCase> real_dispatcher_cases(const Profile& cluster, std::string_view backend,
+                                          const std::set<std::string>& dispatchers, const OpSizes& asked,
+                                          DeviceKind device) {
+  std::vector<OpCase> cases;
+  if (dispatchers.empty() || cluster.nodes < 2 || cluster.ranks_per_node < 2) return cases;
+  const OpSizes sizes = device == DeviceKind::cuda ? gpu_sizes(asked) : asked;
+  const RankGroup all{cluster.nodes * cluster.ranks_per_node, 1};
+  std::vector<std::string> algorithms{CommRow().algorithm};
+  algorithms.insert(algorithms.end(), dispatchers.begin(), dispatchers.end());
+  for (const std::string& algorithm : algorithms)
+    for (const int64_t bytes : whole_volumes(sizes, real_share(backend), all.ranks)) {
+      OpCase& c = cases.emplace_back(communication(Op::alltoall, Network::inter, all, bytes, sizes.dtype));
+      c.algorithm = algorithm;
+      c.ranks_per_node = cluster.ranks_per_node;
+    }
+  return cases;
+}
+
 double buffer_bytes(const OpCase& c) {
   const double matrix = static_cast<double>(c.real_dim * c.real_dim), block = static_cast<double>(c.real_elements);
-  const double elements = c.real_dim > 0 ? 3 * matrix : (c.phases.count > 0 ? 3 : 2) * block;
+  const double dispatched = c.is_dispatched() ? 2 * c.ranks_per_node : 0;  // of a leader
+  const double elements = c.real_dim > 0 ? 3 * matrix : ((c.phases.count > 0 ? 3 : 2) + dispatched) * block;
   return static_cast<double>(bytes_of(c.dtype)) * elements;
 }
 

@@ -2,6 +2,7 @@
 // Lists what microbench times: collectives and GEMM at FSMoE's sizes (section 6.2), modules where a profile has them or
 // where they are asked for.
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,14 +44,18 @@ struct OpCase {
   std::optional<LayerCase> shape;  // of the module that really runs; none: a GEMM under its pace
   Phase phase = Phase::forward;
   std::optional<int64_t> seq;
-  double modelled_s = 0;      // on the emulated cluster; 0: unpaced
-  double dilation = 1;        // one an op: its smallest size lasts 2 ms
-  RankGroup group = {};       // that really runs it; of a sendrecv its first rank sends
-  OpPhases phases = {};       // of an saa
+  double modelled_s = 0;  // on the emulated cluster; 0: unpaced
+  double dilation = 1;    // one an op: its smallest size lasts 2 ms
+  RankGroup group = {};   // that really runs it; of a sendrecv its first rank sends
+  OpPhases phases = {};   // of an saa
+  /// What an alltoall is made of: "direct", or a dispatcher (dispatcher.h) with so many of the group's ranks on a node.
+  std::string algorithm = CommRow().algorithm;
+  int ranks_per_node = 1;
   int64_t real_elements = 0;  // that a collective's volume really has
   int64_t real_dim = 0;       // of the square matrices really multiplied
   double size() const { return bytes > 0 ? bytes : flops; }
-  std::string series() const;  // "alltoall inter 8": the cases that are fitted together
+  bool is_dispatched() const { return algorithm != CommRow().algorithm; }
+  std::string series() const;  // "alltoall inter 8", "alltoall inter 8 2dh": the cases that are fitted together
   std::string key() const;     // "alltoall/inter/8/1048576"
   Fields parameters(const Profile& cluster) const;
 };
@@ -87,6 +92,13 @@ std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend,
 std::vector<OpCase> emulated_parm_cases(const Profile& cluster, const OpSizes& sizes = {});
 std::vector<OpCase> real_parm_cases(const Profile& cluster, std::string_view backend, const OpSizes& asked = {},
                                     DeviceKind device = DeviceKind::cpu);
+/// Return the cases of an alltoall over all ranks by each of these dispatchers: real ones beside the direct one, if
+/// there are several nodes of several ranks; emulated ones by the profile's rows.
+std::vector<OpCase> emulated_dispatcher_cases(const Profile& cluster, const std::set<std::string>& dispatchers,
+                                              const OpSizes& sizes = {});
+std::vector<OpCase> real_dispatcher_cases(const Profile& cluster, std::string_view backend,
+                                          const std::set<std::string>& dispatchers, const OpSizes& asked = {},
+                                          DeviceKind device = DeviceKind::cpu);
 /// Returns the bytes that a rank has in memory to run a case.
 double buffer_bytes(const OpCase& c);
 /// Returns cases of the registries' modules by name, forward and backward, on this machine: B {1 .. 16} L 64 tokens of

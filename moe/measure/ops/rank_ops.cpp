@@ -79,6 +79,7 @@ void RankOps::prepare(const OpCase& c, bool for_check) {
   if (sends_anew || !stays) fill(send_, sent);
   if (receives_anew || for_check)
     fill(receive_.view().part(0, {n}), [&](int64_t i) { return c.op == Op::allreduce ? sent(i) : 0.0; });
+  if (c.is_dispatched()) prepare_dispatcher(c);
   if (c.phases.count > 0 && for_check) fill(third_.view().part(0, {n}), [](int64_t) { return 0.0; });
   if (c.real_dim > 0 && third_anew) fill(third_, [](int64_t i) { return 1e-3 * static_cast<double>(i * 7 % 13 - 6); });
 }
@@ -89,6 +90,18 @@ void RankOps::prepare_phases(const OpCase& c) {
   gathers_ = device_->make_stream("gathers");
   exchanged_ = device_->make_event();
   gathered_ = device_->make_event();
+}
+
+// All ranks of the group make theirs at the same cases.
+void RankOps::prepare_dispatcher(const OpCase& c) {
+  const int64_t bytes = elements_ * bytes_of(c.dtype);
+  if (group_ == nullptr || (dispatched_.series == c.series() && dispatched_.most_bytes >= bytes)) return;
+  dispatched_ = {make_dispatcher(c.algorithm, {.ep = *group_,
+                                               .ranks_per_node = c.ranks_per_node,
+                                               .rank = rank_,
+                                               .most_bytes = bytes,
+                                               .memory = math().memory()}),
+                 c.series(), bytes};
 }
 
 template <class Value>
@@ -144,6 +157,10 @@ void RankOps::communicate(const OpCase& c, Pace pace) {
   void* receive = receive_.view().data();
   const CommCall call{*stream_, pace, name_of(c.op)};
   if (c.op == Op::saa) return communicate_in_phases(c, pace);
+  if (c.is_dispatched()) {
+    const std::vector<int64_t> blocks(group_->size(), block_bytes);
+    return dispatched_.dispatcher->exchange({send, blocks, receive, blocks}, call);
+  }
   if (c.op == Op::alltoall || c.op == Op::a2a_ep_esp) return group_->alltoall(send, receive, block_bytes, call);
   if (c.op == Op::allgather) return group_->allgather(send, receive, block_bytes, call);
   if (c.op == Op::reducescatter) return group_->reducescatter(send, receive, block, c.dtype, call);

@@ -10,6 +10,7 @@
 #include "moe/comm/communicator.h"
 #include "moe/comm/local/local_world.h"
 #include "moe/device/stream.h"
+#include "moe/layer/dispatchers/dispatcher.h"
 #include "moe/layer/layer_device.h"
 #include "moe/measure/core_probe.h"
 #include "moe/measure/modules/module_run.h"
@@ -79,6 +80,7 @@ class RankOps {
   int world_rank(int64_t member, const OpCase& c) const;
   void prepare_module(const OpCase& c);
   void prepare_phases(const OpCase& c);
+  void prepare_dispatcher(const OpCase& c);
   Math& math() const { return layer_device_ ? layer_device_->math() : cpu_math(); }
   void enqueue(const OpCase& c, Pace pace);
   void communicate(const OpCase& c, Pace pace);
@@ -110,6 +112,12 @@ class RankOps {
   std::unique_ptr<Event> start_, op_start_, end_;  // of all iterations, of one, of all
   std::unique_ptr<Stream> gathers_;                // of an saa; null until there is one
   std::unique_ptr<Event> exchanged_, gathered_;    // a phase, all phases
+  /// Of an alltoall that is not direct, and what it was made for.
+  struct Dispatched {
+    std::unique_ptr<Dispatcher> dispatcher;
+    std::string series;
+    int64_t most_bytes = 0;
+  } dispatched_;
   Tensor send_, receive_, third_;
   std::optional<bool> sent_sums_;  // whether send_ has what is summed
   std::string series_;

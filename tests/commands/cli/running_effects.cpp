@@ -9,7 +9,8 @@ Effects microbench() {
   const std::string range = "--min-bytes 64K --max-bytes 1M", steps = "--step-factor 4; --step-bytes 64K";
   Effects e;
   add(e, parsed, "",
-      "--cluster testbed-a; --op alltoall; --op saa; --repetitions 2; --min-bytes 64K; --max-bytes 1M; --iterations 2; "
+      "--cluster testbed-a; --op alltoall; --op saa; --op 2dh; --repetitions 2; --min-bytes 64K; "
+      "--max-bytes 1M; --iterations 2; "
       "--warmup "
       "3; --check 0; "
       "--dtype float64; --modules; --kernels; --out o.jsonl; --overwrite; --json");

@@ -113,5 +113,36 @@ TEST(OpBench, TimesAgainWhatItIsToldTo) {
   EXPECT_EQ(asked, 6) << "of two series, each after every round";
 }
 
+// From --op to a price: 2DH's row prices layers that are dispatched by it.
+TEST(DispatcherCases, PriceADispatcher) {
+  const Target host = target_of("host", {});
+  const Scratch scratch;
+  RecordWriter writer(scratch.path("r.jsonl"));
+  OpRequest request{.settings = {.repetitions = 2}, .sizes = {.begin = 1 << 10, .end = 1 << 16}};
+  request.dispatchers = {"2dh"};
+  const std::vector<CaseRecord> records = measure_ops(host, writer, request, [](double) {});
+  ASSERT_EQ(records.size(), 14U);
+  for (const CaseRecord& record : records) EXPECT_EQ(record.status, CaseStatus::ok) << record.reason;
+  std::vector<CaseRecord> sound;
+  for (CaseRecord record : records) {  // which small messages of threads are not
+    record.summary.set("median_s", 1e-4 + 1e-9 * record.parameters.number("bytes", record.key));
+    sound.push_back(std::move(record));
+  }
+  Profile profile = fit_profile(sound, "host", "a test").profile;
+  std::set<std::string> rows;
+  for (const CommRow& row : profile.comm) rows.insert(row_name(row));
+  EXPECT_EQ(rows, (std::set<std::string>{"alltoall inter 4", "alltoall inter 4 2dh"}));
+
+  LayerShape layer{.batch = 2, .seq = 32, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 4, .top_k = 1};
+  layer.dispatcher = "2dh";
+  const LayerCase shape =
+      complete(layer, {.nodes = 2, .ranks_per_node = 2, .mp = 1, .ep = 4, .esp = 1}, Rounding::ragged);
+  const LayerPricer pricer(profile, shape);
+  const double bytes = whole_work(TaskKind::dispatch, Phase::forward, shape, Flow::sharded).bytes;
+  EXPECT_NEAR(pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, planned_rows(shape)), 1e-4 + 1e-9 * bytes, 1e-6);
+  request.dispatchers = {"4dh"};
+  EXPECT_THROW(measure_ops(host, writer, request, [](double) {}), BadInput);
+}
+
 }  // namespace
 }  // namespace moe::commands
