@@ -12,26 +12,30 @@ records=$work/records
 built=$build/built_by_gpu_day  # by the last compile, which succeeded
 most_packed=$((16 << 20)) most_log=$((1 << 20))
 
-# Part, stage, the most seconds that it may take, what it needs of the machine.
+# Part, stage, the most seconds that it may take, what it needs of the machine. The most telling come first; those up to
+# check are the day, in 12 minutes.
 stages='env     machine      60  nothing
 build   configure   120  nothing
 build   compile     580  nothing
 test    tests       560  gpu
+rows    modules     200  gpu
+train   models      200  gpu
+ranks   nccl        200  gpu
+layers  unpaced     300  gpu
+check   memcheck    300  gpu
+check   racecheck   300  gpu
 bench   kernels     300  gpu
 bench   ops         300  gpu
 bench   paced       200  gpu
-bench   unpaced     300  gpu
 bench   attention   200  gpu
 bench   grid        300  gpu
-bench   models      300  gpu
-bench   nccl        200  gpu
-check   memcheck    300  gpu
-check   racecheck   300  gpu
 profile occupancy   400  gpu'
+of_day='env build test rows train ranks layers check'
+day_s=720
 
 usage() {
   cat <<TEXT
-usage: cmake/gpu_day.sh [--within SECONDS] [--out FOLDER] PART|STAGE...
+usage: cmake/gpu_day.sh [--within SECONDS] [--resume] [--out FOLDER] PART|STAGE...
 
 Builds what needs a GPU, tests it, times it and looks into it, stage by stage; a stage that fails does not end the
 others. Logs, records and a summary are packed into FOLDER (build/gpu_day/packed). Stages that ran before and are not
@@ -40,16 +44,20 @@ asked for again keep their results, so that parts may be run one by one.
   env      the machine, its tools and libraries
   build    configure, compile: programs and tests for the GPUs of this machine alone, into build/cuda
   test     the tests labelled gpu; one that is skipped beside a visible GPU has failed
-  bench    kernels, ops: orders and experts, GEMMs and collectives of four ranks on one GPU
-           paced, unpaced, grid: layers under schedules, predicted beside measured
-           attention: a layer of long sequences, by our attention and by LibTorch's
-           models: training of a whole model, predicted beside measured
-           nccl: GEMMs and a layer of one rank
+  rows     modules: tasks of the layers of published models on one rank, fitted to configs/clusters/GPU-measured.toml
+  train    models: training of GPT-2 and of a part of Qwen3-30B-A3B, predicted by these rows beside measured
+  ranks    nccl: a layer of one rank; collectives, layers and models of four ranks that share the GPU (NCCL 2.30)
+  layers   unpaced: a layer under schedules, predicted beside measured
   check    memcheck, racecheck: compute-sanitizer on small cases
+  bench    kernels, ops: orders and experts, GEMMs and collectives of four ranks on one GPU
+           paced, grid: layers under schedules, predicted beside measured
+           attention: a layer of long sequences, by our attention and by LibTorch's
   profile  occupancy: Nsight Compute's occupancy and bandwidth of our kernels
+  day      $of_day, within $day_s seconds
   all      each of these
 
   --within SECONDS  ends in time: a stage gets what is left, and is not begun where nothing is
+  --resume          leaves out the stages that ended well before, and goes on with the records of the others
 Exit code: 0 all is well; 1 a stage failed; 2 bad flags; 77 nvcc or the GPU is missing.
 TEXT
 }
@@ -86,7 +94,7 @@ run_stage() {
     fi
     [ "$left" -ge "$limit" ] || limit=$left
   fi
-  timeout --kill-after=10 "$limit" bash "$script" --stage "$stage" >"$log" 2>&1 </dev/null
+  timeout --kill-after=10 "$limit" bash "$script" ${resume:+--resume} --stage "$stage" >"$log" 2>&1 </dev/null
   code=$?
   case $code in
     0) how=ok ;;
@@ -114,7 +122,7 @@ pack() {
   mv "$packed" "$out/gpu_day.tar.gz"
 }
 
-# At most 20 lines.
+# At most 24 lines.
 summary() {
   local part stage limit needs
   echo "commit $(git -C "$root" describe --always --dirty 2>/dev/null || echo unknown), $(date -u +%FT%TZ)"
@@ -128,7 +136,7 @@ summary() {
   [ -z "$left_out" ] || echo "too large to pack:$left_out"
 }
 
-out=$work/packed within='' asked=()
+out=$work/packed within='' resume='' asked=()
 while [ $# -gt 0 ]; do
   case $1 in
     --stage)  # of a process of its own, so that it can be ended
@@ -142,17 +150,22 @@ while [ $# -gt 0 ]; do
       if [ "$1" = --out ]; then out=$2; else within=$2; fi
       shift
       ;;
-    -*) die "$1: unknown, expected one of: --within, --out, --help" ;;
+    --resume) resume=1 ;;
+    -*) die "$1: unknown, expected one of: --within, --resume, --out, --help" ;;
     *) asked+=("$1") ;;
   esac
   shift
 done
 [[ -z "$within" || "$within" =~ ^[1-9][0-9]*$ ]] || die "--within: found '$within', expected seconds, a whole number"
-known=" all $(awk '{print $1; print $2}' <<<"$stages" | awk '!seen[$0]++' | paste -sd ' ') "
+known=" all day $(awk '{print $1; print $2}' <<<"$stages" | awk '!seen[$0]++' | paste -sd ' ') "
 [ ${#asked[@]} -gt 0 ] || die "found no part, expected some of:${known% }"
 for part in "${asked[@]}"; do
   [[ $known == *" $part "* ]] || die "found part '$part', expected some of:${known% }"
 done
+if [[ " ${asked[*]} " == *" day "* ]]; then
+  asked+=($of_day)
+  within=${within:-$day_s}
+fi
 chosen=()
 while read -r part stage limit needs; do
   for one in "${asked[@]}"; do
@@ -170,6 +183,7 @@ unbegun=0
 export CUDA_DEVICE_MAX_CONNECTIONS=32
 for one in "${chosen[@]}"; do
   read -r stage limit needs <<<"$one"
+  [ -z "$resume" ] || [[ ! $(result_of "$stage" | cut -f 2) =~ ^(ok|skipped)$ ]] || continue
   run_stage "$stage" "$limit" "$needs"
   pack  # whatever ends this call later
   summary >"$out/summary.txt"

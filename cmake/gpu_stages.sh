@@ -37,7 +37,8 @@ stage_configure() {
     sort -u | paste -sd ';')
   cd "$root" || exit
   rm -f "$built"
-  run cmake --preset cuda ${architectures:+"-DCMAKE_CUDA_ARCHITECTURES=$architectures"} || exit
+  # An NCCL that was staged since is found anew.
+  run cmake --preset cuda -U 'NCCL_*' ${architectures:+"-DCMAKE_CUDA_ARCHITECTURES=$architectures"} || exit
   note "for ${architectures:-every architecture that nvcc knows}"
 }
 
@@ -58,11 +59,11 @@ stage_tests() {
   note "$passed passed, none skipped"
 }
 
-# Runs a verb into the records NAME; those of an earlier day make room.
+# Runs a verb into the records NAME; those of an earlier day make room, or with --resume are continued.
 verb() {
   local name=$1
   shift
-  run "$build/moetune" "$@" --out "$records/$name.jsonl" --overwrite || exit
+  run "$build/moetune" "$@" --out "$records/$name.jsonl" ${resume:---overwrite} || exit
 }
 
 # Notes how many cases the records NAME... have, of them those that are not ok, and what the others say: how far a
@@ -95,6 +96,31 @@ for case in cases:
 said += [f"{kind} >= {100 * share:.0f} %" for kind, share in least.items()]
 print("note:", ", ".join([f"{len(cases)} cases", *said]))
 PYTHON
+}
+
+# The name of this machine's GPU as presets have it, "h100"; none where there is no preset of its kind.
+gpu_name() {
+  local name
+  for name in h200 h100 b200 a100; do
+    ! gpus | grep -qi "$name" || { echo "$name"; return; }
+  done
+}
+
+# Times the tasks of models' layers on one rank, and writes two profiles: of this GPU alone, by which the models that
+# train are predicted, and of its preset, with these rows in the place of the preset's model of its computations.
+stage_modules() {
+  local gpu measured
+  verb modules launch --ranks 1 -- microbench --backend nccl --dtype bfloat16 --op gemm,module --repetitions 3 \
+    --modules=gpt-2,gpt-2-dense,qwen3-30b-a3b,mixtral-7b,olmoe-1b-7b,gpt-oss-120b,deepseek-v3
+  run "$build/moetune" fit --records "$records/modules.jsonl" --name one-gpu --out "$records/one-gpu.toml" || exit
+  gpu=$(gpu_name)
+  [ -n "$gpu" ] || { note_cases modules; note "no preset of this GPU"; return; }
+  measured=$root/configs/clusters/$gpu-measured.toml
+  run "$build/moetune" fit --records "$records/modules.jsonl" --network-from "$gpu-8" --name "$gpu-measured" \
+    --out "$measured" || exit
+  cp "$measured" "$records"
+  note_cases modules
+  note "wrote configs/clusters/$gpu-measured.toml"
 }
 
 stage_kernels() {
@@ -140,22 +166,41 @@ stage_grid() {
   note_cases grid
 }
 
-# Trains a small model of four ranks that share the GPU, gradients verified first, then a larger one in bfloat16.
+# Trains models on one rank, gradients of the first step verified, predicted by the rows that stage modules measured.
 stage_models() {
-  verb models-tiny modelbench --cluster host --device cuda --model tiny-gpt --schedule fsmoe,tutel --steps 20
-  verb models modelbench --cluster host --device cuda --dtype bfloat16 --model gpt-2-dense --schedule fsmoe --steps 20
-  note_cases models-tiny models
+  local by=host
+  [ ! -e "$records/one-gpu.toml" ] || by=$records/one-gpu.toml
+  local trains="launch --ranks 1 -- modelbench --backend nccl --cluster $by --dtype bfloat16 --schedule fsmoe --tasks"
+  verb gpt-2-dense $trains --model gpt-2-dense --steps 100
+  verb gpt-2 $trains --model gpt-2 --mp 1 --esp 1 --experts 8 --steps 100
+  verb qwen3 $trains --model qwen3-30b-a3b --layers 2 --experts 16 --steps 20
+  note_cases gpt-2-dense gpt-2 qwen3
+}
+
+# Runs a verb of four ranks, which share one GPU where the NCCL of the build lets them.
+four_ranks() {
+  local name=$1 verb_name=$2
+  shift 2
+  NCCL_MULTI_RANK_GPU_ENABLE=1 verb "$name" launch --ranks 4 -- "$verb_name" --backend nccl --ranks-per-node 2 "$@"
 }
 
 stage_nccl() {
   export NCCL_DEBUG=WARN
-  verb nccl-ops launch --ranks 1 -- microbench --backend nccl --repetitions 3
+  verb nccl-ops launch --ranks 1 -- microbench --backend nccl --op gemm --repetitions 3
   local ffn
   for ffn in mixtral mixtral-fp8; do
     verb "nccl-$ffn" launch --ranks 1 -- layerbench --backend nccl --dtype bfloat16 --ffn $ffn --batch 1 --seq 1024 \
       --heads 32 --experts 2 --model-dim 4096 --hidden 14336 --schedule fsmoe,tutel --tasks --graphs
   done
   note_cases nccl-ops nccl-mixtral nccl-mixtral-fp8
+  if [ "$(gpus | wc -l)" -lt 4 ] && [ ! -e "$root/.staged/nccl/include/nccl.h" ]; then
+    note "of four ranks nothing: one GPU, and no NCCL of cmake/nccl_for_one_gpu.sh"
+    return
+  fi
+  four_ranks nccl-4-ops microbench --min-bytes 64K --max-bytes 16M --step-factor 16 --repetitions 3
+  four_ranks nccl-4-layer layerbench --check-only --schedule ds-moe,tutel,fsmoe --model-dim 256 --hidden 512 --seq 128
+  four_ranks nccl-4-model modelbench --check-only --model tiny-gpt --schedule fsmoe,tutel
+  note_cases nccl-ops nccl-mixtral nccl-mixtral-fp8 nccl-4-ops nccl-4-layer nccl-4-model
 }
 
 # Runs the tests FILTER of the binary TEST under one of compute-sanitizer's tools. Each that is named has to pass: one

@@ -15,8 +15,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).parents[2]
 PARSER = sys.argv[1]
-STAGES = ("machine configure compile tests kernels ops paced unpaced attention grid models nccl memcheck racecheck "
-          "occupancy").split()
+DAY = "machine configure compile tests modules models nccl unpaced memcheck racecheck".split()
+STAGES = [*DAY, *"kernels ops paced attention grid occupancy".split()]
 GPU = "GPU 0: NVIDIA H200 (UUID: GPU-01234567-89ab)"
 
 NVIDIA_SMI = f"""case "$1" in
@@ -53,6 +53,7 @@ class GpuDay(unittest.TestCase):
         (self.root / "cmake").mkdir()
         for name in ("gpu_day.sh", "gpu_stages.sh"):
             shutil.copy(ROOT / "cmake" / name, self.root / "cmake")
+        (self.root / "configs/clusters").mkdir(parents=True)
         (self.root / "bin").mkdir()
         self.program("../moetune", MISSING)
         for name, text in {"nvidia-smi": NVIDIA_SMI, "nvcc": "echo 'release 13.0, V13.0'\n", "cmake": CMAKE,
@@ -94,13 +95,61 @@ class GpuDay(unittest.TestCase):
         self.assertEqual({how for how, _ in ended.values()}, {"ok"}, ended)
         self.assertEqual(ended["configure"][1], "for 90")
         self.assertEqual(ended["tests"][1], "2 passed, none skipped")
-        self.assertEqual(ended["nccl"][1], "3 cases")
-        self.assertLessEqual(len(ran.stdout.splitlines()), 20)
+        self.assertEqual(ended["unpaced"][1], "1 cases")
+        self.assertLessEqual(len(ran.stdout.splitlines()), 24)
         self.assertIn("GPU 0: NVIDIA H200, nvcc 13.0\n", ran.stdout)
         self.assertNotIn("UUID", ran.stdout)
         packed = self.packed()
         self.assertLessEqual({f"logs/{stage}.log" for stage in STAGES}, packed)
         self.assertLessEqual({"records/tests.xml", "records/paced.jsonl", "records/occupancy.csv"}, packed)
+
+    def test_the_day_is_done_in_the_order_of_what_tells_most_and_in_its_time(self):
+        _, ended = self.day("day")
+        self.assertEqual(list(ended), DAY)
+        self.assertEqual({how for how, _ in ended.values()}, {"ok"}, ended)
+        self.moetune('case "$*" in *unpaced*) sleep 60 ;; esac\n')
+        self.day("build")
+        (self.root / "build/gpu_day/results.tsv").unlink()
+        _, ended = self.day("--within", "9", "layers", "check", code=1)
+        self.assertEqual((ended["unpaced"][0], ended["memcheck"][0]), ("timeout", "unbegun"))
+
+    def test_rows_become_a_profile_of_the_gpu(self):
+        _, ended = self.day("build", "rows")
+        self.assertEqual(ended["modules"], ("ok", "wrote configs/clusters/h200-measured.toml"))
+        self.assertTrue((self.root / "configs/clusters/h200-measured.toml").exists())
+        self.assertLessEqual({"records/modules.jsonl", "records/one-gpu.toml", "records/h200-measured.toml"},
+                             self.packed())
+        log = (self.root / "build/gpu_day/logs/modules.log").read_text()
+        self.assertIn("--network-from h200-8 --name h200-measured", log)
+        self.program("nvidia-smi", NVIDIA_SMI.replace("H200", "GeForce"))
+        self.assertEqual(self.day("rows")[1]["modules"], ("ok", "no preset of this GPU"))
+
+    def test_what_ended_well_is_not_done_again_if_it_is_resumed(self):
+        self.moetune('[ "$2" != --kernels ] || exit 4\n')
+        _, ended = self.day("build", "kernels", "paced", code=1)
+        self.assertEqual((ended["kernels"][0], ended["paced"][0]), ("failed", "ok"))
+        self.moetune("")
+        (self.root / "build/gpu_day/logs/paced.log").unlink()
+        self.program("cmake", "exit 1\n")
+        (self.root / "build/cuda/moetune").write_text("#!/bin/sh\necho resumed \"$*\"\n"
+                                                      'echo \'{"kind":"case","key":"a","status":"ok"}\' > '
+                                                      "build/gpu_day/records/kernels.jsonl\n")
+        _, ended = self.day("--resume", "build", "kernels", "paced")
+        self.assertEqual((ended["compile"][0], ended["kernels"][0], ended["paced"][0]), ("ok", "ok", "ok"))
+        self.assertFalse((self.root / "build/gpu_day/logs/paced.log").exists())
+        log = (self.root / "build/gpu_day/logs/kernels.log").read_text()
+        self.assertIn("resumed microbench --kernels", log)
+        self.assertNotIn("--overwrite", log)
+
+    def test_ranks_share_a_gpu_where_nccl_lets_them(self):
+        _, ended = self.day("build", "ranks")
+        self.assertEqual(ended["nccl"],
+                         ("ok", "of four ranks nothing: one GPU, and no NCCL of cmake/nccl_for_one_gpu.sh"))
+        header = self.root / ".staged/nccl/include/nccl.h"
+        header.parent.mkdir(parents=True)
+        header.touch()
+        _, ended = self.day("ranks")
+        self.assertEqual(ended["nccl"], ("ok", "6 cases"))
 
     def test_moetune_takes_what_it_is_called_with(self):
         self.day("all")
