@@ -383,7 +383,7 @@ int run_simulate_model(const SimulateOptions& options) {
   for (const Schedule* schedule : schedules) {
     try {
       all.push_back(
-          simulated(chosen, search.tune(*schedule, pricer, chosen.model, strategy, degrees),
+          simulated(chosen, search.tune(*schedule, pricer, chosen.model, degrees, strategy),
                     options.json || !options.trace.file.empty() || !options.save_plan.empty() || options.noise.any()));
     } catch (const Unsupported& error) {
       refused.add(*schedule, error);

@@ -183,7 +183,7 @@ class Layerbench {
  private:
   bool of_grid() const { return !options_.selection.grid.empty(); }
 
-  // Returns a number that grows with what running the layer takes; 0: it does not run, or its records are there.
+  // Returns the work of running the layer, for the progress estimate; 0 if it is refused or its records exist already.
   double work_of(const BenchedLayer& layer) const {
     return layer.refusal || known(layer) ? 0 : measure::reference_flops(layer.model.shape);
   }

@@ -24,8 +24,8 @@ struct LayerbenchOptions : commands::RunOptions {
   commands::Selection selection;  // with a grid: its layers, changed as the layer's flags say
   commands::ModelFlags stack;     // layers, micro-batches and pipeline order of one layer; not with a grid
   commands::ServeFlags serve;     // batches of inference in the place of training passes
-  int layers = 6;                 // of a grid: at most so many of them (pick_layers); 0: all
-  int drawn = 0;  // so many layers inside the grid's hull (draw_layers) in the place of its own; 0: none
+  int layers = 6;                 // most layers of a grid to run (pick_layers); 0: all
+  int drawn = 0;  // number of layers to draw inside the grid's hull (draw_layers) instead of its own; 0: none
   std::vector<std::string> only;  // of a grid: these, in the place of a number; empty: by number
   std::optional<int> iterations;  // none: 5, and where nothing paces them as many as take a second
   uint64_t seed = 1;

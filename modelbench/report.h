@@ -41,7 +41,7 @@ struct ModelbenchResults {
   std::string cluster, place, model, records_path;  // place: Target's
   bool emulated = true, tasks = false, check_only = false;
   bool cut = false;               // only as many layers ran as a rank has memory for
-  int layers = 1, of_layers = 1;  // that ran, of the model's
+  int layers = 1, of_layers = 1;  // layers that ran, and layers of the model
   DenseLayers dense = {};         // of those that ran
   int64_t tokens = 0;             // of a step, nominal
   std::string text = {}, optimizer = {};

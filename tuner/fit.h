@@ -34,7 +34,7 @@ double predicted_s(const CaseRecord& record);
 double run_s(const CaseRecord& record);
 /// Returns the run's time over the prediction, less 1.
 double error_of(const CaseRecord& record);
-/// Returns how many times as long as at its best a core took while the run was timed; 1 where it is not known.
+/// Returns the slowdown of the cores while the run was timed, relative to their best speed; 1 if it is unknown.
 double core_slowdown(const CaseRecord& record);
 
 // A fitted profile as a table, and as a file.

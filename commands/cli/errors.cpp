@@ -87,7 +87,7 @@ int guarded(const std::function<int()>& body) {
     const bool no_thread = error.code() == std::errc::resource_unavailable_try_again;
     return no_thread ? report(RankFailure(std::string(kNoThread)), kRankFailure) : report(error, kDefect);
   } catch (const std::bad_alloc&) {
-    return report(BadInput("memory: found none left, expected a smaller input or more memory"), kBadInput);
+    return report(BadInput("out of memory: use a smaller input, or a machine with more memory"), kBadInput);
   } catch (const std::exception& error) {
     return stdout_failed() ? report_stdout() : report(error, kDefect);
   }

@@ -148,7 +148,7 @@ void set_example(CLI::App& verb, const std::string& words);
 /// Returns what writes --help: flags in their groups, lines of the terminal's width.
 std::shared_ptr<CLI::FormatterBase> help_formatter();
 
-/// Refuses every other flag of the verb beside `flag`, which leaves them no meaning, but for those `kept`.
+/// Refuses all other flags of the verb together with `flag`, which makes them meaningless, except those in `kept`.
 void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept);
 /// Adds --save-plan.
 void add_save_plan(CLI::App& verb, std::string& file);

@@ -16,7 +16,8 @@ struct Verb {
   std::string_view name;
   Half half;
   std::string_view summary;
-  /// Adds the verb's flags, and returns what they come to once they are parsed. Those of all verbs go to `command`.
+  /// Adds the verb's flags and returns the call that holds their values after parsing. Flags of all verbs go to
+  /// `command`.
   VerbCall (*add)(CLI::App& verb, Command& command);
   bool starts_another = false;  // command line, which stands behind a --
 

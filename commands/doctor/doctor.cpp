@@ -30,7 +30,7 @@ std::optional<ClockState> clock_state() {
                     static_cast<double>(state.maxerror) * 1e-6};
 }
 
-/// Keeps the order in which areas and findings were looked at, but for how bad they are.
+/// Sorts areas, and findings of an area, by severity, the worst first; equal ones keep their order.
 void sort(Findings& findings) {
   std::vector<std::pair<std::string, Level>> areas;
   const auto row_of = [&](const std::string& area) {

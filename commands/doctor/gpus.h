@@ -1,13 +1,13 @@
 #pragma once
-// What the verb `doctor` finds of NVIDIA's GPUs.
+// Findings of `doctor` on NVIDIA GPUs.
 #include "commands/doctor/finding.h"
 #include "moe/record/gpu_watch.h"
 
 namespace moe::doctor {
 
-/// Returns clocks and what holds them down, persistence, MIG, ECC, power limit, other processes, PCIe, NVLink and
-/// temperature; GPUs of which the same is found share one finding. What NVML does not tell is left out. Returns nothing
-/// where `nvml` is null, and one finding where it can't be used.
+/// Returns findings on clocks and what limits them, persistence, MIG, ECC, power limit, other processes, PCIe, NVLink
+/// and temperature. GPUs with equal findings share one, and values that NVML does not report are left out. Returns no
+/// finding if `nvml` is null, and a single one if NVML cannot be used.
 Findings gpu_findings(const Nvml* nvml);
 
 }  // namespace moe::doctor

@@ -23,7 +23,7 @@ struct CsvTable {
 
   /// Returns the place of a column, or columns.size().
   size_t find(std::string_view column) const;
-  /// Returns the place of a column. Throws BadInput naming the file and the columns that there are.
+  /// Returns the place of a column. Throws BadInput naming the file and its columns.
   size_t column(std::string_view name) const;
   /// Returns "FILE:LINE: COLUMN".
   std::string where(const Row& row, size_t column) const;

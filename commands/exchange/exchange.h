@@ -12,8 +12,8 @@ namespace moe::exchange {
 struct ExportOptions {
   std::string format, file;
   std::string cluster;       // profile that prices a plan; empty: the records' cluster, if it is one of ours
-  std::string only;          // layer of the records; empty: they have one
-  std::string schedule;      // whose plan; empty: the fastest
+  std::string only;          // layer of the records to export; empty: they have only one
+  std::string schedule;      // schedule whose plan to export; empty: the fastest
   std::string out;           // empty: standard output
   bool per_element = false;  // betas of a float32 element
   bool samples = false;      // every sample, in the place of their median

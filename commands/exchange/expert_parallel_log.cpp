@@ -45,7 +45,7 @@ std::optional<double> number_before(std::string_view line, std::string_view text
 
 bool has(std::string_view line, std::string_view text) { return line.find(text) != std::string_view::npos; }
 
-// What a program says before its times; 0: it does not.
+// The configuration that a program prints before its times; 0: not printed.
 struct RunConfig {
   double tokens = 0, hidden = 0, top_k = 0, experts = 0;
   double node_limit = 0;  // nodes to which a token goes at most
@@ -203,8 +203,9 @@ class ExpertParallelLog {
     add(kind, seconds, between ? "inter" : "intra");
   }
 
-  // Returns the seconds that a printed rate means: its bytes are a token's row for each part of the group that it goes
-  // to, of which there are as many as the number of experts says. Throws BadInput where it does not.
+  // Returns the seconds of an exchange from its printed rate; 0 if the line has none. Each token sends one row to every
+  // node (or, inside a node, every rank) that has one of its experts; how many that are on average follows from the
+  // number of experts. Throws BadInput if --experts or --nodes is missing or does not fit.
   double seconds_by_rate(const std::string& line, bool between) {
     const auto rate = number_before(line, between ? " GB/s (RDMA)" : " GB/s (NVL)");
     if (!rate || !(*rate > 0)) return 0;

@@ -26,7 +26,7 @@ namespace {
 struct ExportFormat {
   std::string_view name;
   void (*write)(const ExportOptions&, std::ostream&);
-  std::string_view flags;  // that it reads, beside --out
+  std::string_view flags;  // the flags that the format takes, beside --out
 };
 
 constexpr std::array<ExportFormat, 13> kExportFormats{{

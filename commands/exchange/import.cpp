@@ -27,7 +27,7 @@ namespace {
 struct ImportFormat {
   std::string_view name;
   void (*read)(const ImportOptions&);
-  std::string_view flags;  // that it reads, beside --out and --overwrite
+  std::string_view flags;  // the flags that the format takes, beside --out and --overwrite
 };
 
 constexpr std::array<ImportFormat, 8> kImportFormats{{

@@ -35,8 +35,8 @@ struct TestOutput {
 /// Adds a row, or counts it as wrong or without a time. `wrong` is the number of wrong results.
 void add_test_row(const TestRow& row, double wrong, TestOutput& out);
 
-/// Returns the outputs in a log, in the order in which they begin. Each source of lines, told by the prefix that a
-/// launcher puts before them, has outputs of its own.
+/// Returns the outputs in a log, in order of appearance. Lines with different prefixes, as launchers add them, belong
+/// to different outputs.
 std::vector<TestOutput> read_nccl_log(std::istream& in, bool in_place);
 
 /// Returns a line without terminal colours and without the timestamps in front of its text.

@@ -131,7 +131,7 @@ std::optional<GemmSize> gemm_size(const LaunchingOp& op) {
 
 enum class KernelKind : uint8_t { collective, gemm, attention, other };
 
-// A row of --map: what kernels whose names have these letters do.
+// A row of --map: the kind of the kernels whose names contain `letters`.
 struct MappedKernel {
   std::string letters;
   KernelKind kind;

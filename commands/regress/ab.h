@@ -39,7 +39,7 @@ struct GatedCase {
   double base_s = 0, head_s = 0;          // medians over the launches
   int pairs = 0;                          // of the stage that decided
   double base_bytes = 0, head_bytes = 0;  // peak of the tensors; 0: not counted
-  std::optional<Waiver> waiver = {};      // that holds today
+  std::optional<Waiver> waiver = {};      // the waiver that is valid today; none: not waived
   Verdict memory() const;                 // more than 1 % more is slower: it has no noise
   /// Returns whether time or memory got worse, whatever is waived.
   bool slower() const { return judged.verdict == Verdict::slower || memory() == Verdict::slower; }

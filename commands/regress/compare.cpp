@@ -54,20 +54,19 @@ constexpr double kSameDilation = 8;   // disturbed passes are run again, at up t
 
 std::string text_or_none(const Scalar* value) { return value ? scalar_text(*value) : "none"; }
 
-std::string difference(std::string_view name, const std::string& a, const std::string& b) {
-  return a == b ? "" : fmt::format("{}: {} against {}", name, a, b);
+Difference difference(std::string_view name, const std::string& a, const std::string& b) {
+  if (a == b) return std::nullopt;
+  return fmt::format("{}: {} against {}", name, a, b);
 }
 
-std::string difference(std::string_view name, const Fields& a, const Fields& b) {
+Difference difference(std::string_view name, const Fields& a, const Fields& b) {
   return difference(name, text_or_none(a.find(name)), text_or_none(b.find(name)));
 }
 
-/// Returns the first that is not empty.
-template <class... Texts>
-std::string first_of(Texts&&... texts) {
-  std::string found;
-  ((found.empty() ? void(found = std::forward<Texts>(texts)) : void()), ...);
-  return found;
+Difference first_of(std::initializer_list<Difference> all) {
+  for (const Difference& one : all)
+    if (one) return one;
+  return std::nullopt;
 }
 
 double number_or_nan(const Fields& fields, std::string_view name) {
@@ -76,21 +75,22 @@ double number_or_nan(const Fields& fields, std::string_view name) {
   return found && std::holds_alternative<double>(*found) ? std::get<double>(*found) : std::nan("");
 }
 
-std::string memory_difference(const Fields& a, const Fields& b) {
+Difference memory_difference(const Fields& a, const Fields& b) {
   const double bytes_a = number_or_nan(a, "memory_bytes"), bytes_b = number_or_nan(b, "memory_bytes");
   if (std::abs(bytes_a - bytes_b) <= kSameMemory * bytes_a) return {};
   return difference("memory_bytes", a, b);
 }
 
-std::string dilation_difference(double a, double b) {
-  const bool alike = a == b || (a != 1 && b != 1 && std::max(a, b) <= kSameDilation * std::min(a, b));
-  return alike ? "" : fmt::format("dilation: {:.4g} against {:.4g}", a, b);
+Difference dilation_difference(double a, double b) {
+  if (a == b || (a != 1 && b != 1 && std::max(a, b) <= kSameDilation * std::min(a, b))) return std::nullopt;
+  return fmt::format("dilation: {:.4g} against {:.4g}", a, b);
 }
 
-std::string ranks_difference(const RunHeader& a, const RunHeader& b) {
+Difference ranks_difference(const RunHeader& a, const RunHeader& b) {
   for (const char* name : {"threads", "backend", "ranks", "nodes", "ranks_per_node", "device", "attention"})
-    if (std::string found = difference(name, a.ranks, b.ranks); !found.empty()) return found;
-  return a.ranks.has("threads") ? "" : difference("OMP_NUM_THREADS", a.environment, b.environment);
+    if (const Difference found = difference(name, a.ranks, b.ranks)) return found;
+  if (a.ranks.has("threads")) return std::nullopt;
+  return difference("OMP_NUM_THREADS", a.environment, b.environment);
 }
 
 }  // namespace
@@ -132,31 +132,32 @@ std::string family_of(const CaseRecord& record) {
   return start;
 }
 
-std::string asked_difference(const CaseRecord& a, const CaseRecord& b) {
+Difference asked_difference(const CaseRecord& a, const CaseRecord& b) {
   for (const char* name : {"dtype", "algorithm"})
-    if (std::string found = difference(name, a.parameters, b.parameters); !found.empty()) return found;
+    if (const Difference found = difference(name, a.parameters, b.parameters)) return found;
   for (const auto& [name, value] : a.parameters)
     if (b.parameters.has(name))
-      if (std::string found = difference(name, a.parameters, b.parameters); !found.empty()) return found;
+      if (const Difference found = difference(name, a.parameters, b.parameters)) return found;
   const auto degree = [](int d) { return fmt::format("{}", d); };
-  return first_of(difference("schedule", a.schedule, b.schedule),
-                  difference("degree_forward", degree(a.degree_forward), degree(b.degree_forward)),
-                  difference("degree_backward", degree(a.degree_backward), degree(b.degree_backward)));
+  return first_of({difference("schedule", a.schedule, b.schedule),
+                   difference("degree_forward", degree(a.degree_forward), degree(b.degree_forward)),
+                   difference("degree_backward", degree(a.degree_backward), degree(b.degree_backward))});
 }
 
-std::string machine_difference(const Fields& a, const Fields& b) {
+Difference machine_difference(const Fields& a, const Fields& b) {
   if (a.has("fingerprint") && b.has("fingerprint")) return difference("fingerprint", a, b);
-  return first_of(difference("cpu", a, b), difference("cores", a, b), memory_difference(a, b),
-                  difference("architecture", a, b));
+  return first_of(
+      {difference("cpu", a, b), difference("cores", a, b), memory_difference(a, b), difference("architecture", a, b)});
 }
 
-std::string measured_difference(const RunHeader& run_a, const CaseRecord& a, const RunHeader& run_b,
-                                const CaseRecord& b) {
-  return first_of(difference("measurement", fmt::format("{}", run_a.measurement), fmt::format("{}", run_b.measurement)),
-                  machine_difference(run_a.machine, run_b.machine), ranks_difference(run_a, run_b),
-                  difference("backend", a.backend, b.backend),
-                  difference("emulated", a.emulated ? "yes" : "no", b.emulated ? "yes" : "no"),
-                  dilation_difference(a.dilation, b.dilation));
+Difference measured_difference(const RunHeader& run_a, const CaseRecord& a, const RunHeader& run_b,
+                               const CaseRecord& b) {
+  return first_of(
+      {difference("measurement", fmt::format("{}", run_a.measurement), fmt::format("{}", run_b.measurement)),
+       machine_difference(run_a.machine, run_b.machine), ranks_difference(run_a, run_b),
+       difference("backend", a.backend, b.backend),
+       difference("emulated", a.emulated ? "yes" : "no", b.emulated ? "yes" : "no"),
+       dilation_difference(a.dilation, b.dilation)});
 }
 
 CaseFilter::CaseFilter(const std::vector<std::string>& items) {
@@ -208,7 +209,7 @@ using Launches = std::vector<Candidate>;  // of one case, by their starts
 Launches taken(std::vector<Candidate>& from, const CaseRecord& like) {
   Launches launches;
   std::erase_if(from, [&](const Candidate& one) {
-    if (!asked_difference(like, *one.record).empty()) return false;
+    if (asked_difference(like, *one.record)) return false;
     launches.push_back(one);
     return true;
   });
@@ -260,7 +261,7 @@ class Matcher {
         alone.push_back(std::move(of_base));
     }
     if (!alone.empty() && !head.empty()) {
-      out_.refused.push_back({key, asked_difference(*alone.front().front().record, *head.front().record)});
+      out_.refused.push_back({key, asked_difference(*alone.front().front().record, *head.front().record).value()});
       return;
     }
     for (size_t i = 0; i < alone.size(); ++i) out_.only_in_base.push_back(key);
@@ -330,8 +331,8 @@ class Matcher {
     }
     for (const Launches* launches : {&of_base, &of_head})
       for (const Candidate& one : *launches)
-        if (const std::string why = measured_difference(*b.run, base, *one.run, *one.record); !why.empty()) {
-          out_.refused.push_back({base.key, why});
+        if (const Difference why = measured_difference(*b.run, base, *one.run, *one.record)) {
+          out_.refused.push_back({base.key, *why});
           return;
         }
     const bool was_ok = base.status == CaseStatus::ok;

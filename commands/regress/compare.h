@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "commands/regress/launches.h"
+#include "commands/regress/noise_floors.h"
+#include "commands/regress/output_metric.h"
 #include "commands/regress/rule.h"
 #include "moe/base/json.h"
 #include "moe/record/reader.h"
@@ -46,17 +47,18 @@ std::optional<std::string> value_of(const CaseRecord& record, std::string_view n
 /// or its kernel.
 std::string family_of(const CaseRecord& record);
 
-/// Returns "NAME: A against B" for the first difference in what decides a case (parameters that both have, dtype,
-/// algorithm, schedule, degrees); empty: both are of the same case.
-std::string asked_difference(const CaseRecord& a, const CaseRecord& b);
+/// "NAME: A against B"; none: there is no difference.
+using Difference = std::optional<std::string>;
+/// Returns the first difference in what decides a case: parameters that both have, dtype, algorithm, schedule, degrees.
+Difference asked_difference(const CaseRecord& a, const CaseRecord& b);
 /// Returns the same for machines: their fingerprint where both have one, else processor, cores, memory (within 1 %) and
 /// architecture.
-std::string machine_difference(const Fields& a, const Fields& b);
+Difference machine_difference(const Fields& a, const Fields& b);
 /// Returns the same for what else times depend on: version of the measurement, machine, ranks and threads of each;
 /// backend, whether the cluster was emulated, and its dilation: as modelled (1) or slower, and then within a factor of
 /// 8.
-std::string measured_difference(const RunHeader& run_a, const CaseRecord& a, const RunHeader& run_b,
-                                const CaseRecord& b);
+Difference measured_difference(const RunHeader& run_a, const CaseRecord& a, const RunHeader& run_b,
+                               const CaseRecord& b);
 
 /// The "KEY=VALUE" items of a flag: a case is kept if, of every KEY, it has one of the values. An item without
 /// '=' is one more value of the KEY before.
@@ -108,7 +110,7 @@ struct ComparedCase {
   Verdict verdict = Verdict::same;
   int pairs = 1;                          // of launches
   std::optional<Interval> interval = {};  // of the ratio, where pairs were judged
-  int pairs_needed = 0;                   // to decide an ambiguous case; 0: one that pairs do not decide
+  int pairs_needed = 0;                   // pairs that would decide an ambiguous case; 0: no number of pairs does
   double ratio() const { return head / base; }
 };
 

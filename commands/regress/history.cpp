@@ -11,6 +11,7 @@
 #include <tuple>
 #include <unistd.h>
 
+#include "commands/regress/launches.h"
 #include "moe/base/check.h"
 #include "moe/base/config.h"
 #include "moe/base/config_files.h"
@@ -25,25 +26,6 @@ namespace moe::regress {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Makes a folder, which is removed with this object.
-class ScratchFolder {
- public:
-  ScratchFolder() : path_((fs::temp_directory_path() / "moetune-history-XXXXXX").string()) {
-    require<BadInput>(::mkdtemp(path_.data()) != nullptr, "{}: cannot be made, expected a folder for temporary files",
-                      path_);
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  std::string file(const char* name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 std::vector<Run> runs_below(const std::string& folder) {
   std::error_code error;
@@ -209,7 +191,7 @@ class Machines {
  public:
   size_t of(const RunHeader& run) {
     const CaseRecord any;
-    const auto same = [&](const RunHeader* known) { return measured_difference(*known, any, run, any).empty(); };
+    const auto same = [&](const RunHeader* known) { return !measured_difference(*known, any, run, any); };
     const auto found = std::ranges::find_if(known_, same);
     if (found != known_.end()) return static_cast<size_t>(found - known_.begin());
     known_.push_back(&run);

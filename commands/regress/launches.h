@@ -1,15 +1,16 @@
 #pragma once
 // The two programs of a gate, and what their launches measured.
 #include <chrono>
+#include <fmt/format.h>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "commands/regress/output_metric.h"
 #include "commands/regress/rule.h"
-#include "moe/base/random.h"
 #include "moe/record/record.h"
 
 namespace moe::regress {
@@ -85,14 +86,25 @@ inline constexpr std::string_view kOfLayers = "total_s", kOfOps = "seconds";
 /// Returns these samples of a record; none where it is not ok, a repeat (compare.h) or lacks them.
 std::optional<CaseTimes> times_of(const CaseRecord& record, std::string_view sample);
 
-/// Starts launches; what they write lies in a folder of its own, which is removed with it.
+/// A temporary folder, which is removed with this object.
+class ScratchFolder {
+ public:
+  /// Throws BadInput where no folder can be made.
+  ScratchFolder();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  std::string file(std::string_view name) const { return fmt::format("{}/{}", path_, name); }
+
+ private:
+  std::string path_;
+};
+
+/// Starts launches; what they write lies in a folder of its own.
 class Launcher {
  public:
   /// `before`: the words of a launcher such as "mpirun -np 2", which stand before the program.
-  explicit Launcher(std::vector<std::string> before);
-  ~Launcher();
-  Launcher(const Launcher&) = delete;
-  Launcher& operator=(const Launcher&) = delete;
+  explicit Launcher(std::vector<std::string> before) : before_(std::move(before)) {}
   /// Returns the line that `run` starts, as a person would type it.
   std::string shown(const Arm& arm, const LaunchLine& line) const;
   /// Runs the line. Where a launch has passes of layers, the operations that it timed to predict them are no cases.
@@ -103,100 +115,7 @@ class Launcher {
   LaunchEnd run_other(const Arm& arm, const LaunchLine& line, double timeout_s) const;
 
   std::vector<std::string> before_;
-  std::string folder_;
-};
-
-// Launches of equal programs that were recorded, and gates made of them: how often the rule is wrong on this machine.
-
-/// What is done to the head's times of one case of a gate.
-struct Injection {
-  std::string_view name;
-  double slowdown = 0;           // a share; 0: nothing is done
-  bool one_rank = false;         // to one rank of each launch, not to all
-  double share_of_launches = 1;  // 0.25: a slow mode that a quarter of the launches is in
-};
-const std::vector<Injection>& injections();
-
-/// One pair of launches of every case; empty: the case has none in this round.
-struct Round {
-  std::vector<std::optional<CaseTimes>> base, head;
-};
-
-struct ResampledGates {
-  int64_t gates = 0;
-  int64_t any_slow = 0;  // gates with any SLOW
-  int64_t found = 0;     // gates where the slowed case is
-  int64_t unsure = 0;    // where it is ambiguous
-};
-
-/// Draws gates from blocks of neighbouring rounds, which keeps what drifts, with the programs' names drawn anew.
-/// Without an injection equal programs are judged.
-ResampledGates resample(const std::vector<Round>& rounds, const Rule& rule, const Injection& injection, int64_t gates,
-                        uint64_t seed);
-
-/// Returns how far one launch of a case deviates: the deviation of its pairs' log ratios over the root of 2.
-double launch_deviation(const std::vector<Round>& rounds, size_t of_case);
-
-/// Returns the log ratio that 99 % of resamples stay within: of each the largest mean of any case over so many pairs of
-/// equal programs.
-double floor_of(const std::vector<Round>& rounds, int pairs, int64_t samples, uint64_t seed);
-
-// What self-test measured on a machine: how far apart equal programs may lie.
-
-inline constexpr const char* kSelfTestRecords = "results/self-test.jsonl";
-inline constexpr const char* kFloorKey = "self-test/floor";
-
-/// Relative deviations; empty: not measured.
-struct Floor {
-  std::optional<double> within_session;    // 99 % of cases' means over a stage's pairs stay within it
-  std::optional<double> between_sessions;  // the largest of a case's medians in two sessions
-};
-
-/// The floors of all machines in a file of self-tests.
-class NoiseFloors {
- public:
-  /// `path`: empty for kSelfTestRecords, which need not be there. Throws BadInput where a named file can't be read, and
-  /// for a floor that is no number from 0.
-  explicit NoiseFloors(const std::string& path);
-  /// Returns the last floors of a machine like this one.
-  Floor of(const Fields& machine) const;
-
- private:
-  struct OfMachine {
-    Fields machine;
-    Floor floor;
-  };
-  std::vector<OfMachine> floors_;
-};
-
-// Launches of a made-up machine, to learn how often a rule is wrong.
-
-/// How a machine's launches scatter, in shares of their time. A launch's cases share what the machine does then.
-struct MachineNoise {
-  std::string_view name;
-  double launch = 0.015;  // normal deviation of a case's launch
-  double drift = 0;       // deviation of a step of a random walk, a launch
-  double spikes = 0;      // share of launches that something disturbs: longer by 20 % in the mean, exponentially
-  double slow_mode = 0;   // share of launches of a case that lie in a mode 12 % slower
-  double neighbour = 0;   // slower while a neighbour is busy, which comes and goes every 20 launches or so
-};
-const std::vector<MachineNoise>& machine_noises();
-
-/// Makes launches in the order of time; the same seed and gate give the same ones.
-class NoisyLaunches {
- public:
-  NoisyLaunches(const MachineNoise& noise, size_t cases, uint64_t seed, uint64_t gate);
-  /// Returns every case's log seconds of the next launch, about 0.
-  const std::vector<double>& next();
-  /// Returns a number uniform in [0, 1), for decisions by lot.
-  double uniform() { return random_uniform(seed_, stream_, index_++); }
-
- private:
-  const MachineNoise& noise_;
-  uint64_t seed_, stream_, index_ = 0;
-  double level_ = 0;  // of the random walk
-  bool busy_ = false;
-  std::vector<double> times_;
+  ScratchFolder folder_;
 };
 
 }  // namespace moe::regress

@@ -23,9 +23,9 @@ struct CaseTimes {
 /// Returns the range of a metric "nsys:RANGE"; none: it is another metric.
 std::optional<std::string> range_of_metric(const std::string& metric);
 
-/// Returns what ranks took for each occurrence of a range, as an SQLite export of Nsight Systems says
-/// (commands::range_seconds). Throws BadInput where no kernel was launched inside one, or ranks have different numbers
-/// of them.
+/// Returns the ranks' times of each occurrence of a range, from an SQLite export of Nsight Systems
+/// (commands::range_seconds). Throws BadInput if no kernel was launched inside an occurrence, or if ranks have
+/// different numbers of occurrences.
 CaseTimes range_times(const commands::NsysExport& from, const std::string& range);
 
 /// How to find times in the output of a command.

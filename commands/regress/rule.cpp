@@ -30,17 +30,17 @@ std::vector<double> log_ratios(const std::vector<Pair>& pairs) {
   return ratios;
 }
 
-double mean_of(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return values.empty() ? 0 : sum / static_cast<double>(values.size());
-}
+struct Moments {
+  double mean = 0, variance = 0;
+  double deviation() const { return std::sqrt(variance); }
+};
 
-double deviation_of(const std::vector<double>& values) {
-  const double mean = mean_of(values);
-  double sum = 0;
-  for (const double value : values) sum += (value - mean) * (value - mean);
-  return values.size() < 2 ? 0 : std::sqrt(sum / static_cast<double>(values.size() - 1));
+Moments moments_of(std::span<const double> values) {
+  const auto count = static_cast<double>(values.size());
+  Moments m{values.empty() ? 0 : mean(values), 0};
+  for (const double value : values) m.variance += (value - m.mean) * (value - m.mean);
+  m.variance = values.size() > 1 ? m.variance / (count - 1) : 0;
+  return m;
 }
 
 int pairs_of_second(double deviation, const Rule& rule) {
@@ -75,7 +75,7 @@ Modes modes_of(const Evidence& evidence, const Rule& rule) {
   for (size_t i = kFewestOfMode; i + kFewestOfMode <= all.size(); ++i)
     if (all[i] - all[i - 1] > widest) widest = all[i] - all[i - 1], slow = i;
   const auto at = all.begin() + static_cast<std::ptrdiff_t>(slow);
-  const double within = std::max(deviation_of({all.begin(), at}), deviation_of({at, all.end()}));
+  const double within = std::max(moments_of({all.begin(), at}).deviation(), moments_of({at, all.end()}).deviation());
   Modes modes;
   modes.two = widest > std::max(rule.log_delta(), kApart * within);
   if (!modes.two) return modes;
@@ -130,7 +130,7 @@ double smallest_visible(double deviation, size_t cases, const Rule& rule) {
 
 bool is_suspect(const std::vector<Pair>& first, const Rule& rule) {
   const std::vector<double> ratios = log_ratios(first);
-  return std::max(std::abs(mean_of(ratios)), std::abs(trimmed_mean(ratios).mean)) > rule.log_delta() / 2;
+  return std::max(std::abs(moments_of(ratios).mean), std::abs(trimmed_mean(ratios).mean)) > rule.log_delta() / 2;
 }
 
 int fresh_pairs(const std::vector<std::vector<Pair>>& first_of_suspects, const Rule& rule) {
@@ -200,18 +200,6 @@ std::vector<double> signed_sums(std::span<const double> values) {
   return sums;
 }
 
-struct Moments {
-  double mean = 0, variance = 0;
-};
-
-Moments moments_of(std::span<const double> values) {
-  const auto count = static_cast<double>(values.size());
-  Moments m{mean(values), 0};
-  for (const double value : values) m.variance += (value - m.mean) * (value - m.mean);
-  m.variance = values.size() > 1 ? m.variance / (count - 1) : 0;
-  return m;
-}
-
 double two_sided(double z) { return 2 * boost::math::cdf(boost::math::normal(), -std::abs(z)); }
 
 }  // namespace
@@ -250,8 +238,8 @@ TrimmedMean trimmed_mean(std::vector<double> values) {
   out.values_ = values.size();
   const double least = kept.front(), most = kept.back();
   for (double& value : values) value = std::clamp(value, least, most);
-  out.deviation = std::sqrt(moments_of(values).variance) / (1 - 2 * kTrimmed);
-  if (cut == 0) out.deviation = std::sqrt(moments_of(values).variance);
+  out.deviation = moments_of(values).deviation() / (1 - 2 * kTrimmed);
+  if (cut == 0) out.deviation = moments_of(values).deviation();
   return out;
 }
 

@@ -11,12 +11,15 @@
 
 #include "commands/regress/launches.h"
 #include "commands/regress/live_gate.h"
+#include "commands/regress/noise_floors.h"
 #include "commands/regress/process.h"
+#include "commands/regress/resampling.h"
 #include "commands/regress/rule.h"
 #include "moe/base/check.h"
 #include "moe/base/enum_array.h"
 #include "moe/base/json.h"
 #include "moe/base/log.h"
+#include "moe/base/random.h"
 #include "moe/base/statistics.h"
 #include "moe/base/table.h"
 #include "moe/base/terminal.h"
@@ -318,6 +321,65 @@ std::string json_of(const std::vector<StudyRow>& rows) {
 }
 
 namespace {
+
+// Launches of a made-up machine, to learn how often a rule is wrong.
+
+// How a machine's launches scatter, in shares of their time. A launch's cases share what the machine does then.
+struct MachineNoise {
+  std::string_view name;
+  double launch = 0.015;  // normal deviation of a case's launch
+  double drift = 0;       // deviation of a step of a random walk, a launch
+  double spikes = 0;      // share of launches that something disturbs: longer by 20 % in the mean, exponentially
+  double slow_mode = 0;   // share of launches of a case that lie in a mode 12 % slower
+  double neighbour = 0;   // slower while a neighbour is busy, which comes and goes every 20 launches or so
+};
+// Makes launches in the order of time; the same seed and gate give the same ones.
+class NoisyLaunches {
+ public:
+  NoisyLaunches(const MachineNoise& noise, size_t cases, uint64_t seed, uint64_t gate);
+  // Returns every case's log seconds of the next launch, about 0.
+  const std::vector<double>& next();
+  // Returns a number uniform in [0, 1), for decisions by lot.
+  double uniform() { return random_uniform(seed_, stream_, index_++); }
+
+ private:
+  const MachineNoise& noise_;
+  uint64_t seed_, stream_, index_ = 0;
+  double level_ = 0;  // of the random walk
+  bool busy_ = false;
+  std::vector<double> times_;
+};
+
+constexpr double kSpike = 0.2, kSlower = 0.12, kNeighbourLasts = 20;
+
+const std::vector<MachineNoise>& machine_noises() {
+  static const std::vector<MachineNoise> kAll{{"quiet", 0.005},
+                                              {"even", 0.015},
+                                              {"rough", 0.03},
+                                              {"drift", 0.015, 0.005},
+                                              {"spikes", 0.015, 0, 0.05},
+                                              {"two modes", 0.015, 0, 0, 0.2},
+                                              {"busy neighbour", 0.015, 0, 0, 0, 0.08},
+                                              {"all of it", 0.02, 0.005, 0.03, 0.1, 0.08}};
+  return kAll;
+}
+
+NoisyLaunches::NoisyLaunches(const MachineNoise& noise, size_t cases, uint64_t seed, uint64_t gate)
+    : noise_(noise), seed_(seed), stream_(stream_of(noise.name, gate)), times_(cases) {
+  busy_ = noise.neighbour > 0 && uniform() < 0.5;
+}
+
+const std::vector<double>& NoisyLaunches::next() {
+  if (noise_.drift > 0) level_ += noise_.drift * random_normal(seed_, stream_, index_++);
+  if (noise_.neighbour > 0 && uniform() < 1 / kNeighbourLasts) busy_ = !busy_;
+  double shared = level_ + (busy_ ? std::log1p(noise_.neighbour) : 0);
+  if (noise_.spikes > 0 && uniform() < noise_.spikes) shared += std::log1p(-kSpike * std::log1p(-uniform()));
+  for (double& time : times_) {
+    time = shared + (busy_ ? 2 : 1) * noise_.launch * random_normal(seed_, stream_, index_++);
+    if (noise_.slow_mode > 0 && uniform() < noise_.slow_mode) time += std::log1p(kSlower);
+  }
+  return times_;
+}
 
 constexpr EnumArray<GateRule, std::string_view, kGateRules> kStudied{"ours", "U-test", "ratio", "Welch"};
 constexpr double kOthersLevel = 0.05, kOthersRatio = 1.05;

@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "commands/regress/launches.h"
+#include "commands/regress/noise_floors.h"
+#include "commands/regress/resampling.h"
 #include "commands/regress/rule.h"
 #include "moe/record/record.h"
 

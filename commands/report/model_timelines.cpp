@@ -49,7 +49,7 @@ ModelResult planned_again(const CaseRecord& plan, const LayerPricer& pricer, con
       plan.parameters.has("tied_embedding") && plan.parameters.text("tied_embedding", plan.where) == "yes";
   const Schedule& schedule = find_schedule(plan.schedule);
   const auto tuned = [&](const DegreeChoice& choice) {
-    return ModelSearch(false).tune(schedule, pricer, model, partition_strategies().front(),
+    return ModelSearch(false).tune(schedule, pricer, model,
                                    commands::within_memory(choice, pricer.profile().memory_bytes, chosen));
   };
   DegreeChoice choice = commands::degrees_of(plan);

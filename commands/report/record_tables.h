@@ -12,7 +12,7 @@
 
 namespace moe::report {
 
-/// A layer of a run, and the shape that its records ask for.
+/// A layer of a run, with the parameters of its records.
 struct LayerEntry {
   size_t run = 0;
   std::string name;

@@ -120,7 +120,7 @@ GainOfWave gain_of_wave(ModelSearch& search, const Profile& profile, ModelShape 
     bound_s = std::min(bound_s, wave_bound(pricer, model, allowance.choice(model)));
   for (const Schedule& schedule : schedules()) {
     try {
-      const ModelResult found = search.tune(schedule, pricer, model, partition_strategies().front(), choice);
+      const ModelResult found = search.tune(schedule, pricer, model, choice);
       bound_s = std::min(bound_s, found.bound_s);
       if (!search::better(found.total_s(), gain.other.seconds)) continue;
       gain.other = {found.plan, found.total_s(), {}};

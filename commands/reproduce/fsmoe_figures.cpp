@@ -107,12 +107,12 @@ void find_overlap(Report& report, const Comparison& c, size_t over, const Study&
   if (!r.any()) return;
   const bool contended = study.assumed != nullptr && assumed_contention(*study.assumed, "testbed-a").has_value();
   report.shows.push_back(fmt::format(
-      "Over schedules that overlap as well (tutel and its variants), fsmoe's speedups are {:.2f} to {:.2f} of the "
-      "printed ones. {}",
+      "Over schedules that also overlap (tutel and its variants), fsmoe's predicted speedups are {:.2f} to {:.2f} "
+      "times the paper's. {}",
       r.least, r.most,
       contended ? "The slowdown was fitted to Table 5's 1458 layers and not to these models, so this is a prediction."
-                : "Here no network slows the other, which favours only fsmoe. With the contention fitted to Table 5 "
-                  "(example fsmoe-contention) these speedups are smaller."));
+                : "This prediction assumes that the two networks do not slow each other, which favours only fsmoe. "
+                  "With the contention fitted to Table 5 (example fsmoe-contention) the speedups are smaller."));
 }
 
 void find_baseline(Report& report, const Comparison& c, size_t over) {

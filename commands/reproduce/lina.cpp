@@ -126,8 +126,7 @@ std::optional<LinaStep> lina_step(const LinaRun& run, const Assumptions& assumed
       const MemoryRequest request{.shape = packed, .layers = shape.layers, .flow = flow};
       return !profile.memory_bytes || !misfit(estimate_memory(request), *profile.memory_bytes);
     };
-    const ModelResult result =
-        ModelSearch().tune(find_schedule(run.schedule), pricer, shape, partition_strategies().front(), choice);
+    const ModelResult result = ModelSearch().tune(find_schedule(run.schedule), pricer, shape, choice);
     LinaStep step = measured(result, price(pricer, result.plan));
     step.packing = run.experts / result.plan.shape.parallel.ep;
     return step;

@@ -91,7 +91,7 @@ std::vector<std::string> lina_unexplained(const std::vector<PrintedLina>& printe
 /// Returns what a layer's gradients take over what its backward's two AlltoAlls do, each alone, with 16 experts. Lanes
 /// share a link without loss, so it bounds the AlltoAlls' mean slowdown, less 1.
 double lina_gradient_share(const std::string& model, const Assumptions& assumed);
-/// Return what is found over all models, schedules and numbers of experts.
+/// Return findings over all models: slowdowns of AlltoAlls as a sentence; Table 4 and the overheads as figures.
 std::string lina_slowdowns(const LinaSteps& steps, const Assumptions& assumed);
 Comparison lina_table4(const LinaSteps& steps, const Assumptions* assumed);
 Comparison lina_overheads(const LinaSteps& steps, const Assumptions* assumed);

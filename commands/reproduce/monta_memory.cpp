@@ -129,7 +129,8 @@ Comparison activations(const Model& model, const MemoryRequest& on_16) {
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kPresets{
     {{"A100", "a100-8"}, {"A800", "a800"}, {"H800", "h800-8-nodes"}, {"H100", "h100-8"}, {"B200", "b200-8"}}};
 
-// Returns what each rank of an AllGather receives a second, in large ones: from one rank of n, n - 1 of n shares.
+// Returns the bytes per second that each rank receives in a large AllGather inside a node: of the gathered bytes,
+// (n - 1) / n come from other ranks.
 std::optional<double> gathered_bytes_per_s(const Profile& profile) {
   for (const CommRow& row : profile.comm)
     if (row.op == Op::allgather && row.network == Network::intra && row.ranks == profile.ranks_per_node)

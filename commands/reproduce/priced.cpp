@@ -71,9 +71,8 @@ std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_vie
 std::optional<double> step_from_print(ModelSearch& search, std::string_view schedule, const Print& print,
                                       const ModelShape& model) {
   const Schedule& chosen = find_schedule(schedule);
-  const PartitionStrategy& strategy = find_named(partition_strategies(), "exact", "strategy");
   return from_print(print, model.shape,
-                    [&](const LayerPricer& pricer) { return search.tune(chosen, pricer, model, strategy).total_s(); });
+                    [&](const LayerPricer& pricer) { return search.tune(chosen, pricer, model).total_s(); });
 }
 
 double seconds_counting(const std::function<bool(const Task&)>& counted, const Schedule& schedule,

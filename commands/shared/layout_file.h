@@ -30,7 +30,7 @@ struct LayoutFile {
   std::vector<std::string> ignored = {};
   /// Sizes of the training's model, by the flags for them: tune has the model from elsewhere.
   std::vector<Said> sizes = {};
-  std::optional<int64_t> nodes = {}, ranks_per_node = {};  // that it starts; none: unknown
+  std::optional<int64_t> nodes = {}, ranks_per_node = {};  // of the training that the file starts; none: unknown
 
   /// Returns what the file says of the flag; null: nothing.
   const Said* find(std::string_view flag) const;

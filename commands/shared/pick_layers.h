@@ -8,8 +8,8 @@
 
 namespace moe::commands {
 
-/// Returns up to `count` indices of `layers`, ascending: each next pick repeats the fewest values of B, L, M, H / M, f,
-/// heads and ffn, and pairs of them, that the ones before have. The same layers always give the same picks.
+/// Returns up to `count` indices of `layers`, ascending. Each pick is the layer that shares the fewest values of B, L,
+/// M, H / M, f, heads and ffn, and pairs of these values, with the earlier picks. The result is deterministic.
 std::vector<size_t> pick_layers(std::span<const LayerShape> layers, int count);
 
 // Layers that a grid does not hold, but could: for predictions of what was in no measurement.

@@ -61,28 +61,6 @@ Plan phase_of(const Plan& plan, Phase phase) {
   return alone;
 }
 
-// Returns the starts: tasks start when the last of those that they wait for ends: a timeline's own starts are rounded.
-std::vector<double> starts_of(const Plan& plan, const std::vector<double>& end_s) {
-  std::vector<double> start_s(end_s.size()), lane_end_s(plan.structure->lanes.size());
-  for (const Task& task : plan.tasks()) {
-    double& start = start_s[task.id] = lane_end_s[task.lane];
-    for (const int id : task.after) start = std::max(start, end_s[id]);
-    lane_end_s[task.lane] = end_s[task.id];
-  }
-  return start_s;
-}
-
-double moe_seconds(const Plan& plan, const std::vector<double>& end_s, Phase phase) {
-  const std::vector<double> start_s = starts_of(plan, end_s);
-  double begin = std::numeric_limits<double>::infinity(), end = 0;
-  for (const Task& task : plan.tasks()) {
-    if (task.phase != phase || task.again || !is_chunked(task.kind)) continue;
-    begin = std::min(begin, start_s[task.id]);
-    end = std::max(end, end_s[task.id]);
-  }
-  return std::max(0.0, end - begin);
-}
-
 }  // namespace
 
 Plan plan_of_file(const std::string& path, int nodes, int ranks_per_node) {
@@ -118,7 +96,7 @@ PlanTimes times_of(const Plan& plan, const LayerPricer& pricer) {
   const std::vector<double> seconds = price(pricer, plan);
   const Contention& contention = pricer.profile().contention;
   const Timeline both = timeline_of(plan, seconds, contention);
-  const std::vector<double> start_s = starts_of(plan, both.end_s);
+  const std::vector<double> start_s = starts_of(*plan.structure, both.end_s);  // a timeline's own are rounded
   PlanTimes times;
   double begin_backward_s = both.makespan_s;
   for (const Task& task : plan.tasks()) {
@@ -129,14 +107,14 @@ PlanTimes times_of(const Plan& plan, const LayerPricer& pricer) {
   }
   times.backward_s = both.makespan_s - times.forward_s;
   if (plan.step.planned) return times;
-  times.moe_forward_s = moe_seconds(plan, both.end_s, Phase::forward);
-  times.moe_backward_s = moe_seconds(plan, both.end_s, Phase::backward);
+  times.moe_forward_s = moe_seconds(*plan.structure, both.end_s, Phase::forward);
+  times.moe_backward_s = moe_seconds(*plan.structure, both.end_s, Phase::backward);
   times.gar_in_moe_bytes = bytes_in_moe(plan);
   if (begin_backward_s < times.forward_s) return times;
   const Plan backward = phase_of(plan, Phase::backward);
   const Timeline alone = timeline_of(backward, price(pricer, backward), contention);
   times.backward_s = alone.makespan_s;
-  times.moe_backward_s = moe_seconds(backward, alone.end_s, Phase::backward);
+  times.moe_backward_s = moe_seconds(*backward.structure, alone.end_s, Phase::backward);
   return times;
 }
 

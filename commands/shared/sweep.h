@@ -17,7 +17,7 @@ namespace moe::commands {
 struct SweepRow {
   std::string layer;
   LayerCase shape;
-  double memory_bytes = 0;  // that training the layer takes on a rank; what a schedule takes stands in its result
+  double memory_bytes = 0;                       // needed on one rank to train the layer; results have their own
   std::optional<Refusal> refusal;                // why it can't be shaped or priced on this cluster
   std::vector<LayerResult> results;              // by schedule, in the order asked for; without those that are refused
   std::map<std::string_view, Refusal> refusals;  // of schedules that this layer or profile does not allow

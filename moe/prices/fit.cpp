@@ -53,7 +53,7 @@ std::vector<double> held_out_errors(const std::vector<FitSample>& samples, const
   return errors;
 }
 
-// Returns whether the line is steep enough to judge by r^2, which tells of noise alone where it is nearly flat.
+// Returns whether the line is steep enough to judge by r^2: for a nearly flat line, r^2 only measures noise.
 bool rises(const LinearFit& fit) {
   return fit.alpha_s + fit.range[1] * fit.beta > kFlat * (fit.alpha_s + fit.range[0] * fit.beta);
 }
@@ -94,15 +94,15 @@ LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what) {
     require<BadInput>(usable, "{}: found size {} in {} s, expected both > 0", what, sample.size, sample.seconds);
   }
   const size_t sizes = distinct_sizes(samples);
-  require<NoLine>(sizes >= 2, "{}: found {}, expected at least 2 to fit a line", what, counted(sizes, "size"));
+  if (sizes < 2) throw NoLine(what, fmt::format("found {}, expected at least 2 to fit a line", counted(sizes, "size")));
   std::ranges::stable_sort(samples, {}, &FitSample::size_of_one);
   const std::vector<bool> off = outliers(samples);
   std::vector<FitSample> kept;
   for (size_t i = 0; i < samples.size(); ++i)
     if (!off[i]) kept.push_back(samples[i]);
   const Line line = least_squares(kept);
-  require<NoLine>(line.beta > 0 && std::isfinite(line.beta) && std::isfinite(line.alpha),
-                  "{}: found times that shrink as sizes grow, expected growth", what);
+  if (!(line.beta > 0 && std::isfinite(line.beta) && std::isfinite(line.alpha)))
+    throw NoLine(what, "found times that shrink as sizes grow, expected growth");
   LinearFit fit;
   fit.alpha_s = line.alpha;
   fit.beta = line.beta;
@@ -267,7 +267,7 @@ void fit_terms(const std::vector<TermSample>& samples, std::string_view what, Ta
   }
   row.s_per = robust_fit(samples);
   for (const double s : row.s_per)
-    require<NoLine>(std::isfinite(s), "{}: found {} s a unit of a term, expected a number", what, s);
+    if (!std::isfinite(s)) throw NoLine(what, fmt::format("found {} s a unit of a term, expected a number", s));
   judge(samples, row);
 }
 
@@ -472,22 +472,16 @@ bool take_whole(Profile& profile, const CaseRecord& record) {
   return true;
 }
 
-// Returns what stands behind "WHAT: ".
-std::string why_of(const NoLine& none, const std::string& what) {
-  return std::string(none.what()).substr(what.size() + 2);
-}
-
 // A profile holds no larger price.
 void require_price(double alpha_s, double beta, std::string_view what) {
-  require<NoLine>(alpha_s <= kSeconds.most && beta <= kSecondsPerUnit.most,
-                  "{}: found {:.3g} s and {:.3g} s a unit, expected at most {:g} and {:g}", what, alpha_s, beta,
-                  kSeconds.most, kSecondsPerUnit.most);
+  if (!(alpha_s <= kSeconds.most && beta <= kSecondsPerUnit.most))
+    throw NoLine(what, fmt::format("found {:.3g} s and {:.3g} s a unit, expected at most {:g} and {:g}", alpha_s, beta,
+                                   kSeconds.most, kSecondsPerUnit.most));
 }
 
 void add_unusable(FittedProfile& out, const std::string& what, const NoLine& none) {
-  std::string why = why_of(none, what);
-  out.rows.push_back({what, {}, why});
-  out.profile.unusable.push_back({what, std::move(why)});
+  out.rows.push_back({what, {}, none.why()});
+  out.profile.unusable.push_back({what, none.why()});
 }
 
 // Marks samples that somebody else's tool measured.
@@ -583,7 +577,7 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
         add_unusable(out, row.what, none);
         continue;
       }
-      row.fit = fit_without_line(of_key, why_of(none, row.what));
+      row.fit = fit_without_line(of_key, none.why());
     }
     add_row(out.profile, key, row.fit);
     out.rows.push_back(std::move(row));

@@ -48,7 +48,13 @@ inline constexpr double kLeastRSquaredOfKept = 0.9;  // where the line doubles o
 
 /// Samples through which no line goes: fewer than two sizes, or times that don't grow with size.
 class NoLine : public BadInput {
-  using BadInput::BadInput;
+ public:
+  NoLine(std::string_view what, const std::string& why) : BadInput(fmt::format("{}: {}", what, why)), why_(why) {}
+  /// Returns the message without its "WHAT: ".
+  const std::string& why() const noexcept { return why_; }
+
+ private:
+  std::string why_;
 };
 
 /// Fits by ordinary least squares, as the papers do, all samples but outliers, which it names. Throws BadInput "WHAT:

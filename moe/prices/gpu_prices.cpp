@@ -104,7 +104,8 @@ double GpuPrices::gate_seconds(Phase phase, double tokens) const {
          traffic_seconds(kRouter * kFloat * tokens * experts);
 }
 
-// Returns the seconds of feed-forwards of this width; `gemm` has their rows (m), their number and how they compute.
+// Returns the seconds of feed-forwards with this hidden width. `gemm` gives the rows of each (m), how many there are
+// (groups), and whether grouped kernels compute them (experts).
 double GpuPrices::ffn_seconds(Phase phase, double hidden, GemmShape gemm) const {
   const auto dim = static_cast<double>(shape_.layer.model_dim);
   const bool gated = is_gated(shape_.layer.ffn);

@@ -255,10 +255,6 @@ double least_gradient_seconds(const LayerPricer& pricer, int64_t bytes) {
   return seconds_a_byte(pricer, bytes) * static_cast<double>(bytes);
 }
 
-double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPasses& passes, bool overlaps) {
-  return least_model_seconds(pricer, layers, passes, {}, overlaps);
-}
-
 double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPasses& passes, const PricedDense& dense,
                            bool overlaps) {
   LeastModel model(pricer, layers, passes, dense);

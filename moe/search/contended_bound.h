@@ -43,10 +43,6 @@ struct PricedPasses {
 double least_pass_seconds(const LayerPricer& pricer, const PricedPass& pass, double gradients_s);
 /// Returns the least seconds that `bytes` of gradients take, in whatever slices.
 double least_gradient_seconds(const LayerPricer& pricer, int64_t bytes);
-double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPasses& passes, bool overlaps);
-
-// The price of a model's dense layers, for the bound of the whole model.
-
 /// The dense layers between those of the passes that a bound is asked of.
 struct PricedDense {
   int layers = 0;
@@ -54,7 +50,6 @@ struct PricedDense {
   int64_t made_bytes = 0;            // gradients of each
   PricedPass forward = {}, backward = {};
 };
-/// Bounds as least_model_seconds of contended_bound.h does, `layers` layers with experts and these beside them.
 double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPasses& passes, const PricedDense& dense,
                            bool overlaps);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "moe/search/detail/lane_order.h"
+#include "moe/search/detail/micro_ops.h"
 #include "moe/search/layer_search.h"
 
 namespace moe {

@@ -53,7 +53,8 @@ class SplitSearch {
     return best;
   }
 
-  /// Returns what no split beats: prices are straight between bends, so that each slice, and both, are shortest at one.
+  /// Returns a lower bound on the seconds of all splits: prices are linear between bends, so the least of each slice,
+  /// and of both together, is at a bend.
   double at_least(const SplitPaths& paths) const {
     return std::max(
         {paths.neither, paths.first + least_first_s_, paths.second + least_second_s_, paths.both + least_both_s_});
@@ -167,7 +168,7 @@ class ContendedSplit {
   }
 
   void offer(int64_t bytes, double seconds) {
-    if (seconds < least_ * (1 - 1e-12)) best_ = bytes, least_ = seconds;
+    if (better(seconds, least_)) best_ = bytes, least_ = seconds;
   }
 
   const FluidReplay& replay_;
@@ -188,6 +189,18 @@ double SplitPaths::seconds(double first_s, double second_s) const {
   if (second_s > 0) longest = std::max(longest, second + second_s);
   if (first_s > 0 && second_s > 0) longest = std::max(longest, both + first_s + second_s);
   return longest;
+}
+
+SplitPaths replayed_paths(const Structure& backward, std::vector<double>& seconds,
+                          const std::function<double()>& makespan, double to_beat) {
+  const auto with = [&](double first_s, double second_s) {
+    for (size_t i = 0; i < seconds.size(); ++i)
+      if (const int slice = backward.tasks[i].slice; slice >= 0) seconds[i] = slice == 0 ? first_s : second_s;
+    return makespan();
+  };
+  const double neither = with(0, 0), heavy = 2 * neither + 1e-9;
+  if (!better(neither, to_beat)) return {neither};
+  return {neither, with(heavy, 0) - heavy, with(0, heavy) - heavy, with(heavy, heavy) - 2 * heavy};
 }
 
 std::vector<int64_t> best_splits(std::span<const SplitPaths> paths, const LayerPricer& pricer, int64_t all) {
@@ -218,15 +231,9 @@ int64_t best_contended_split(const FluidReplay& replay, const Structure& backwar
 double least_free_split(const Replay& replay, const Structure& backward, const LayerPricer& pricer,
                         std::vector<double> seconds) {
   std::vector<double> ends;
-  const auto with = [&](double first_s, double second_s) {
-    for (size_t i = 0; i < seconds.size(); ++i)
-      if (const int slice = backward.tasks[i].slice; slice >= 0) seconds[i] = slice == 0 ? first_s : second_s;
-    return replay.makespan(seconds, ends);
-  };
-  const double neither = with(0, 0), heavy = 2 * neither + 1e-9;
-  const SplitPaths paths{neither, with(heavy, 0) - heavy, with(0, heavy) - heavy, with(heavy, heavy) - 2 * heavy};
+  const SplitPaths paths = replayed_paths(backward, seconds, [&] { return replay.makespan(seconds, ends); });
   const int64_t all = pricer.gradient_bytes();
-  double least = neither + pricer.gradient_seconds(all);
+  double least = paths.neither + pricer.gradient_seconds(all);
   for (const int64_t first : {int64_t{0}, best_split(paths, pricer, all), all})
     least = std::min(least, paths.seconds(pricer.slice_seconds(first), pricer.slice_seconds(all - first)));
   return least;

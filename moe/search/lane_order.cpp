@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 namespace moe::search {
@@ -21,8 +22,8 @@ double least_possible(const ChunkTimes& t) {
                    to_intra + t.allgather.front() + sum(t.expert) + t.reducescatter.back() + from_intra});
 }
 
-// What a partial order of g AllGathers and s ReduceScatters leaves: ends of the intra lane, of the last combine
-// and of the experts whose ReduceScatter is still to come (the last of which is the compute lane's).
+// The state after a partial order of g AllGathers and s ReduceScatters: when the intra lane, the last combine and each
+// expert without a ReduceScatter yet end. The last of these experts is the last on the compute lane.
 struct State {
   double intra = 0, combined = 0;
   std::vector<double> experts;
@@ -232,6 +233,114 @@ OrderChoice best_lane_order(const ChunkTimes& times) {
   return ParetoSearch(times, best, enough).run();
 }
 
+namespace {
+
+ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, double gradients) {
+  ChunkTimes times;
+  times.gradients = pricer.has(GroupKind::ep) ? gradients : 0;  // else nothing of the MoE part waits behind them
+  const bool exact = pricer.shape().rounding == Rounding::exact;
+  const auto of = [&](TaskKind kind, GroupKind group) {
+    std::vector<double> chunks(degree);
+    if (group != GroupKind::none && !pricer.has(group)) return chunks;
+    const double shorter = exact ? pricer.all_rows() / degree : static_cast<double>(pricer.rows() / degree);
+    const double shorter_s = pricer.chunk_seconds(kind, phase, shorter);
+    const double longer_s = exact ? shorter_s : pricer.chunk_seconds(kind, phase, shorter + 1);
+    for (size_t c = 0; c < chunks.size(); ++c)
+      chunks[c] = static_cast<int64_t>(c) < pricer.rows() % degree ? longer_s : shorter_s;
+    return chunks;
+  };
+  times.dispatch = of(TaskKind::dispatch, GroupKind::ep);
+  times.allgather = of(TaskKind::allgather, GroupKind::esp);
+  times.expert = of(TaskKind::expert, GroupKind::none);
+  times.reducescatter = of(TaskKind::reducescatter, GroupKind::esp);
+  times.combine = of(TaskKind::combine, GroupKind::ep);
+  if (!pricer.outline().shared_expert) return times;
+  times.shared = pricer.dense_seconds(TaskKind::shared, phase);
+  if (!pricer.has(GroupKind::mp)) return times;
+  times.shared_allgather = pricer.dense_seconds(TaskKind::shared_allgather, phase);
+  times.shared_reducescatter = pricer.dense_seconds(TaskKind::shared_reducescatter, phase);
+  return times;
+}
+
+// Returns whether there is more than one order: one lane for all has one. Without an AlltoAll gradients take its place.
+bool order_matters(const LayerPricer& pricer) {
+  const auto network = [&](GroupKind kind) { return pricer.groups()[kind].network; };
+  const Network beside = network(pricer.has(GroupKind::ep) ? GroupKind::ep : GroupKind::dp);
+  return pricer.has(GroupKind::esp) && beside != network(GroupKind::esp);
+}
+
+// Returns whether a shared expert's collectives have the lane of the AlltoAlls, which chunk_times does not know.
+bool shared_elsewhere(const LayerPricer& pricer) {
+  const auto network = [&](GroupKind kind) { return pricer.groups()[kind].network; };
+  return pricer.outline().shared_expert && pricer.has(GroupKind::mp) &&
+         network(GroupKind::mp) != network(GroupKind::esp);
+}
+
+// Returns what the best forward, of FSMoE's order, has beside the MoE part.
+double dense_forward(const LayerPricer& pricer, const LayerResult& best) {
+  if (!pricer.outline().shared_expert) return best.forward_s - best.moe_forward_s;
+  return best.forward_s - order_seconds(chunk_times(pricer, Phase::forward, best.decision.degree_forward, 0), {});
+}
+
+void improve_backward(LayerReplay& layer, int degree, LayerResult& best) {
+  const LayerPricer& pricer = layer.pricer;
+  const bool split = pricer.has(GroupKind::dp) && pricer.gradient_bytes() > 0;
+  std::vector<int64_t> in_moe{0};
+  if (split && best.decision.gar_in_moe_bytes > 0) in_moe.push_back(best.decision.gar_in_moe_bytes);
+  for (size_t i = 0; i < in_moe.size() && i < 4; ++i) {
+    const double gradients = in_moe[i] > 0 ? pricer.gradient_seconds(in_moe[i]) : 0;
+    const OrderChoice order = best_lane_order(chunk_times(pricer, Phase::backward, degree, gradients));
+    best.exact_order &= order.exact;
+    Decision decision = best.decision;
+    decision.degree_backward = degree;
+    decision.order_backward = order.order;
+    Candidate found{decision, 0};
+    if (split)
+      found = layer.best_split_of(decision, best.backward_s);
+    else
+      found.seconds = layer.seconds(decision, Phases::backward);
+    if (!better(found.seconds, best.backward_s)) continue;
+    best.backward_s = found.seconds;
+    best.decision = found.decision;
+    if (split && std::ranges::find(in_moe, found.decision.gar_in_moe_bytes) == in_moe.end())
+      in_moe.push_back(found.decision.gar_in_moe_bytes);
+  }
+}
+
+// Searches the order of AllGathers and ReduceScatters under contention, where no order dominates another before both
+// have ended: each is replayed.
+struct ContendedOrder {
+  Decision decision;  // degree, order and split of one phase
+  double seconds = 0;
+  double least = 0;  // no order of this degree takes less; below `seconds` where not all were tried
+};
+
+class ContendedOrders {
+ public:
+  ContendedOrders(const Schedule& schedule, const LayerPricer& pricer) : schedule_(schedule), pricer_(pricer) {}
+
+  // Returns the best order of `phase` at this degree, with the best gradient split of each that the search for it left
+  // open: of every order up to degree kAllOrders, beyond it from the best of lane_orders by swaps of neighbours.
+  // Returns `from` where none beats its `seconds`. `least`: a bound of this degree.
+  ContendedOrder best(Phase phase, int degree, double least, ContendedOrder from);
+
+ private:
+  void visit(const LaneOrder& order);
+  // Returns the bytes in the first of a split's two places that take least; none: no split between them beats the
+  // best.
+  std::optional<int64_t> best_bytes(const Decision& split);
+  void swap_neighbours();
+  double replay(const Decision& decision);
+  Decision with(const LaneOrder& order) const;
+
+  const Schedule& schedule_;
+  const LayerPricer& pricer_;
+  Phase phase_ = Phase::forward;
+  int degree_ = 1;
+  ContendedOrder best_;
+  std::vector<double> seconds_, ends_;  // scratch
+};
+
 Decision ContendedOrders::with(const LaneOrder& order) const {
   Decision decision = best_.decision;
   const bool forward = phase_ == Phase::forward;
@@ -315,80 +424,6 @@ ContendedOrder ContendedOrders::best(Phase phase, int degree, double least, Cont
   return best_;
 }
 
-namespace {
-
-ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, double gradients) {
-  ChunkTimes times;
-  times.gradients = pricer.has(GroupKind::ep) ? gradients : 0;  // else nothing of the MoE part waits behind them
-  const bool exact = pricer.shape().rounding == Rounding::exact;
-  const auto of = [&](TaskKind kind, GroupKind group) {
-    std::vector<double> chunks(degree);
-    if (group != GroupKind::none && !pricer.has(group)) return chunks;
-    const double shorter = exact ? pricer.all_rows() / degree : static_cast<double>(pricer.rows() / degree);
-    const double shorter_s = pricer.chunk_seconds(kind, phase, shorter);
-    const double longer_s = exact ? shorter_s : pricer.chunk_seconds(kind, phase, shorter + 1);
-    for (size_t c = 0; c < chunks.size(); ++c)
-      chunks[c] = static_cast<int64_t>(c) < pricer.rows() % degree ? longer_s : shorter_s;
-    return chunks;
-  };
-  times.dispatch = of(TaskKind::dispatch, GroupKind::ep);
-  times.allgather = of(TaskKind::allgather, GroupKind::esp);
-  times.expert = of(TaskKind::expert, GroupKind::none);
-  times.reducescatter = of(TaskKind::reducescatter, GroupKind::esp);
-  times.combine = of(TaskKind::combine, GroupKind::ep);
-  if (!pricer.outline().shared_expert) return times;
-  times.shared = pricer.dense_seconds(TaskKind::shared, phase);
-  if (!pricer.has(GroupKind::mp)) return times;
-  times.shared_allgather = pricer.dense_seconds(TaskKind::shared_allgather, phase);
-  times.shared_reducescatter = pricer.dense_seconds(TaskKind::shared_reducescatter, phase);
-  return times;
-}
-
-// Returns whether there is more than one order: one lane for all has one. Without an AlltoAll gradients take its place.
-bool order_matters(const LayerPricer& pricer) {
-  const auto network = [&](GroupKind kind) { return pricer.groups()[kind].network; };
-  const Network beside = network(pricer.has(GroupKind::ep) ? GroupKind::ep : GroupKind::dp);
-  return pricer.has(GroupKind::esp) && beside != network(GroupKind::esp);
-}
-
-// Returns whether a shared expert's collectives have the lane of the AlltoAlls, which chunk_times does not know.
-bool shared_elsewhere(const LayerPricer& pricer) {
-  const auto network = [&](GroupKind kind) { return pricer.groups()[kind].network; };
-  return pricer.outline().shared_expert && pricer.has(GroupKind::mp) &&
-         network(GroupKind::mp) != network(GroupKind::esp);
-}
-
-// Returns what the best forward, of FSMoE's order, has beside the MoE part.
-double dense_forward(const LayerPricer& pricer, const LayerResult& best) {
-  if (!pricer.outline().shared_expert) return best.forward_s - best.moe_forward_s;
-  return best.forward_s - order_seconds(chunk_times(pricer, Phase::forward, best.decision.degree_forward, 0), {});
-}
-
-void improve_backward(LayerReplay& layer, int degree, LayerResult& best) {
-  const LayerPricer& pricer = layer.pricer;
-  const bool split = pricer.has(GroupKind::dp) && pricer.gradient_bytes() > 0;
-  std::vector<int64_t> in_moe{0};
-  if (split && best.decision.gar_in_moe_bytes > 0) in_moe.push_back(best.decision.gar_in_moe_bytes);
-  for (size_t i = 0; i < in_moe.size() && i < 4; ++i) {
-    const double gradients = in_moe[i] > 0 ? pricer.gradient_seconds(in_moe[i]) : 0;
-    const OrderChoice order = best_lane_order(chunk_times(pricer, Phase::backward, degree, gradients));
-    best.exact_order &= order.exact;
-    Decision decision = best.decision;
-    decision.degree_backward = degree;
-    decision.order_backward = order.order;
-    Candidate found{decision, 0};
-    if (split)
-      found = layer.best_split_of(decision, best.backward_s);
-    else
-      found.seconds = layer.seconds(decision, Phases::backward);
-    if (!better(found.seconds, best.backward_s)) continue;
-    best.backward_s = found.seconds;
-    best.decision = found.decision;
-    if (split && std::ranges::find(in_moe, found.decision.gar_in_moe_bytes) == in_moe.end())
-      in_moe.push_back(found.decision.gar_in_moe_bytes);
-  }
-}
-
 // Tries every degree that its bound leaves open, smaller ones first.
 void contended_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult& best) {
   const LayerPricer& pricer = layer.pricer;
@@ -468,97 +503,6 @@ std::vector<LaneOrder> backward_orders(LayerReplay& layer, int degree) {
     if (std::ranges::find(orders, order) == orders.end()) orders.push_back(order);
   }
   return orders;
-}
-
-namespace {
-
-constexpr double kNothingHeld = std::numeric_limits<double>::max();
-
-class Freezer {
- public:
-  Freezer(const Structure& structure, std::span<const double> seconds, std::span<const MicroOp> pieces, bool hold,
-          int last)
-      : structure_(structure), seconds_(seconds), pieces_(pieces), last_(last), ends_(structure.tasks.size()) {
-    lanes_.resize(structure.lanes.size());
-    frozen_.places.resize(pieces.size());
-    for (size_t i = 0; i < pieces.size(); ++i) lanes_[pieces[i].lane].pieces.push_back(i);
-    if (!hold) return;
-    for (const Task& task : structure.tasks)
-      if (first_alltoall(task)) lanes_[task.lane].carries_alltoall = true;
-  }
-
-  MicroOps run() {
-    for (const Task& task : structure_.tasks) {
-      if (sends_gradients(task.kind)) continue;
-      double ready = 0;
-      for (const int id : task.after) ready = std::max(ready, ends_[id]);
-      LaneState& lane = lanes_[task.lane];
-      if (of_last_backward(task)) before(task, ready, lane);
-      lane.end = ends_[task.id] = std::max(ready, lane.end) + seconds_[task.id];
-    }
-    for (LaneState& lane : lanes_) {
-      while (lane.next < lane.pieces.size()) send(lane, -1);
-      frozen_.seconds = std::max(frozen_.seconds, lane.end);
-    }
-    return std::move(frozen_);
-  }
-
- private:
-  struct LaneState {
-    std::vector<size_t> pieces;
-    size_t next = 0;
-    double end = 0;
-    int layer = -1, passed = 0;
-    bool carries_alltoall = false;
-    double held_from = kNothingHeld;  // until the AlltoAll that is imminent
-  };
-
-  bool of_last_backward(const Task& task) const { return task.phase == Phase::backward && task.micro_batch == last_; }
-  bool first_alltoall(const Task& task) const {
-    return task.kind == TaskKind::dispatch && of_last_backward(task) && task.chunk == 0;
-  }
-  double start_of(const MicroOp& piece, const LaneState& lane) const {
-    return piece.made_by < 0 ? lane.end : std::max(lane.end, ends_[piece.made_by]);
-  }
-  void send(LaneState& lane, int layer) {
-    const size_t i = lane.pieces[lane.next++];
-    lane.end = start_of(pieces_[i], lane) + pieces_[i].seconds;
-    frozen_.places[i] = {layer, lane.passed};
-  }
-
-  // Starts pieces while their lane is idle before `task` is ready.
-  void before(const Task& task, double ready, LaneState& lane) {
-    if (task.kind == TaskKind::i_order)
-      for (LaneState& other : lanes_)
-        if (other.carries_alltoall && stage_of(other) == stage_of(lane)) other.held_from = ready;
-    if (task.kind == TaskKind::send || task.kind == TaskKind::recv) return;
-    if (lane.layer != task.layer) lane.layer = task.layer, lane.passed = 0;
-    while (lane.next < lane.pieces.size()) {
-      const MicroOp& piece = pieces_[lane.pieces[lane.next]];
-      if (piece.made_by >= task.id) break;  // its maker's time is not known yet
-      const double start = start_of(piece, lane);
-      if (start >= std::min(ready, lane.held_from)) break;
-      send(lane, task.layer);
-    }
-    if (first_alltoall(task)) lane.held_from = kNothingHeld;
-    ++lane.passed;
-  }
-  int stage_of(const LaneState& lane) const { return structure_.lanes[&lane - lanes_.data()].stage; }
-
-  const Structure& structure_;
-  std::span<const double> seconds_;
-  std::span<const MicroOp> pieces_;
-  int last_;
-  std::vector<double> ends_;  // by task
-  std::vector<LaneState> lanes_;
-  MicroOps frozen_;
-};
-
-}  // namespace
-
-MicroOps freeze_micro_ops(const Structure& structure, std::span<const double> seconds, std::span<const MicroOp> pieces,
-                          bool hold, int last) {
-  return Freezer(structure, seconds, pieces, hold, last).run();
 }
 
 }  // namespace moe::search

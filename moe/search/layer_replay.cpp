@@ -9,8 +9,16 @@
 
 namespace moe::search {
 
+constexpr int64_t kMostTasks = 1'000'000;  // of the structures that are kept: some 200 MB
+
 std::shared_ptr<const CompiledStructure> ReplayStore::get(const StructureKey& key) {
-  if (key.order_forward.empty() && key.order_backward.empty()) return structures.get(key);
+  if (key.order_forward.empty() && key.order_backward.empty()) {
+    if (const auto known = structures.find(key); known != structures.end()) return known->second;
+    if (kept_tasks > kMostTasks) structures.clear(), kept_tasks = 0;
+    auto made = std::make_shared<const CompiledStructure>(key);
+    kept_tasks += std::ssize(made->structure->tasks);
+    return structures.emplace(key, std::move(made)).first->second;
+  }
   if (!ordered || ordered_key != key) ordered = std::make_shared<const CompiledStructure>(key);
   ordered_key = key;
   return ordered;
@@ -40,24 +48,11 @@ PhaseBound LayerReplay::bound(Phase phase) {
   return {schedule, store.bound_shapes.get(schedule, pricer.outline(), phase), pricer};
 }
 
-// Returns the time from the start of the first chunk's first task to the end of the last one.
 double LayerReplay::moe_seconds(const Decision& decision, Phases phases) {
   const auto held = compiled(decision, phases);
-  const CompiledStructure& c = *held;
   seconds(decision, phases);
-  double begin = std::numeric_limits<double>::infinity(), end = 0;
-  std::vector<double> lane_end(c.structure->lanes.size());
-  for (const Task& task : c.structure->tasks) {
-    double& before = lane_end[task.lane];
-    if (is_chunked(task.kind)) {
-      double start = before;
-      for (const int id : task.after) start = std::max(start, store.ends[id]);
-      begin = std::min(begin, start);
-      end = std::max(end, store.ends[task.id]);
-    }
-    before = store.ends[task.id];
-  }
-  return end - begin;
+  const Phase phase = phases == Phases::forward ? Phase::forward : Phase::backward;
+  return moe::moe_seconds(*held->structure, store.ends, phase);
 }
 
 PricedPass LayerReplay::pass(int degree, Phase phase) {
@@ -106,20 +101,10 @@ bool LayerReplay::splits() const {
   return splits_gradients(schedule) && pricer.has(GroupKind::dp) && pricer.gradient_bytes() > 0;
 }
 
-// A slice that outweighs everything else lies on the longest path: what is left is that path without it. Where even the
-// path without slices is no shorter than `to_beat`, the others are left at 0. `store.seconds` holds the other tasks'
-// prices.
+// `store.seconds` holds the other tasks' prices.
 SplitPaths LayerReplay::split_paths(const CompiledStructure& c, double to_beat) {
-  const auto with = [&](double first_s, double second_s) {
-    for (size_t i = 0; i < store.seconds.size(); ++i) {
-      const int slice = c.structure->tasks[i].slice;
-      if (slice >= 0) store.seconds[i] = slice == 0 ? first_s : second_s;
-    }
-    return makespan(c);
-  };
-  const double neither = with(0, 0), heavy = 2 * neither + 1e-9;
-  if (!better(neither, to_beat)) return {neither};
-  return {neither, with(heavy, 0) - heavy, with(0, heavy) - heavy, with(heavy, heavy) - 2 * heavy};
+  return replayed_paths(
+      *c.structure, store.seconds, [&] { return makespan(c); }, to_beat);
 }
 
 // A schedule that splits between the dense part and the end has its first place beside the dense part.

@@ -1,7 +1,6 @@
 #pragma once
 // Computes what a decision for one layer takes: replays of its phases, their bounds, and its backward by the gradients
 // that are sent in it.
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -31,7 +30,7 @@ struct LayerResult {
   Bound degree_bound;                            // of the degrees chosen
   bool exact_order = true;  // of G and S, where it is searched: false if not every one is ruled out
   double gap = 0;           // the share by which another order may be faster, at most
-  MemoryEstimate memory;    // that training the layer as decided takes on a rank
+  MemoryEstimate memory;    // of one rank that trains the layer with this decision
   double total_s() const { return forwards * forward_s + backward_s; }
 };
 
@@ -67,24 +66,6 @@ struct CompiledStructure {
   mutable Contention fluid_contention;
 };
 
-/// Keeps structures until they are too many, then lets go of all; who asked for one keeps it as long as it wants.
-class StructureCache {
- public:
-  std::shared_ptr<const CompiledStructure> get(const StructureKey& key) {
-    if (const auto known = entries_.find(key); known != entries_.end()) return known->second;
-    if (kept_tasks_ > kMostTasks) entries_.clear(), kept_tasks_ = 0;
-    auto made = std::make_shared<const CompiledStructure>(key);
-    kept_tasks_ += std::ssize(made->structure->tasks);
-    return entries_.emplace(key, std::move(made)).first->second;
-  }
-
- private:
-  static constexpr int64_t kMostTasks = 1'000'000;  // some 200 MB
-
-  std::map<StructureKey, std::shared_ptr<const CompiledStructure>> entries_;
-  int64_t kept_tasks_ = 0;
-};
-
 }  // namespace moe::search
 
 namespace moe {
@@ -93,18 +74,13 @@ struct LayerSlices;
 
 namespace moe::search {
 
-/// Seconds of a candidate that nobody has priced yet.
-inline constexpr double kUnpriced = std::numeric_limits<double>::max();
-/// Returns whether a later candidate wins: by more than the last bits of a sum, on which no decision must hang.
-inline bool better(double candidate_s, double best_s) { return candidate_s < best_s * (1 - 1e-12); }
-
 /// A degree of a layer's backward and the order on its intra lane.
 struct BackwardOption {
   int degree = 1;
   LaneOrder order = {};
 };
 
-/// A decision, perhaps of one phase alone, and what it takes.
+/// A decision, for both phases or only one, and its seconds.
 struct Candidate {
   Decision decision;
   double seconds = 0;
@@ -112,9 +88,12 @@ struct Candidate {
 
 /// What all questions share, whatever their schedule and layer: compiled structures, and scratch.
 struct ReplayStore {
+  /// Builds a structure once. Structures are kept until they are too many, then all are let go; who asked for one keeps
+  /// it as long as it wants.
   std::shared_ptr<const CompiledStructure> get(const StructureKey& key);
 
-  StructureCache structures;
+  std::map<StructureKey, std::shared_ptr<const CompiledStructure>> structures;
+  int64_t kept_tasks = 0;    // of `structures`
   StructureKey ordered_key;  // a searched lane order is asked for once or twice: only the last is kept
   std::shared_ptr<const CompiledStructure> ordered;
   BoundShapes bound_shapes;
@@ -146,10 +125,10 @@ class LayerReplay {
   SplitPaths backward_paths(const BackwardOption& option);
   /// Returns the seconds of a backward with these bytes in the two places that a model's layer has, whatever waits.
   double backward_with(const BackwardOption& option, LayerSlices slices);
-  /// Returns the least over splits of a backward with everything else decided; any of them where none beats `to_beat`.
+  /// Returns the fastest split of a backward whose other decisions are fixed; any split if none beats `to_beat`.
   Candidate best_split_of(const Decision& decision, double to_beat);
-  /// Returns what a backward of this degree takes at least under contention, wherever its gradients are sent: 0 where
-  /// that is not known.
+  /// Returns a lower bound on the seconds of a backward of this degree under contention, wherever its gradients are
+  /// sent; 0 if no bound is known.
   double least_contended(int degree);
 
  private:

@@ -241,12 +241,12 @@ void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelRes
     problems.push_back(stage_problem(asked, layers, stage));
   result.partition = solved(asked.strategy, problems);
   result.decision = decided(asked.model, result.partition, best_for, result.decision);
-  if (&asked.strategy != &partition_strategies().front()) return;
+  if (!asked.strategy.compares) return;
   ModelReplay replay(schedule, pricer, asked.model);
   double least = replay.seconds(result.decision);
   const bool in_moe = schedule.gradients == GradientPolicy::adaptive;
-  for (const PartitionStrategy& other : partition_strategies().subspan(1)) {
-    if (!in_moe && other.name == "paper") continue;  // its second step puts gradients into MoE parts
+  for (const PartitionStrategy& other : partition_strategies()) {
+    if (other.compares || (other.fills_moe && !in_moe)) continue;
     const Partition partition = solved(other, problems);
     const ModelDecision decision = decided(asked.model, partition, best_for, result.decision);
     if (const double seconds = replay.seconds(decision); better(seconds, least)) {

@@ -10,6 +10,7 @@
 #include "moe/schedule/schedules.h"
 #include "moe/search/contended_bound.h"
 #include "moe/search/detail/lane_order.h"
+#include "moe/search/detail/micro_ops.h"
 #include "moe/search/detail/model_partition.h"
 #include "moe/search/detail/model_replay.h"
 #include "moe/search/layer_search.h"
@@ -44,8 +45,9 @@ void place_micro_ops(const ModelShape& model, const Schedule& schedule, const Pl
   }
 }
 
-// Prices degrees of these phases, the same of both, until no larger one's bound is below the least of them. That bound
-// knows no contention, and is looser than a pass's own: so it stands for degrees alone that few layers have.
+// Prices passes of these phases, all at one degree, for growing degrees until the bound of every larger degree exceeds
+// the fastest so far. The bound ignores contention and is looser than a pass's own time, so it only replaces passes of
+// degrees above kPassesAtLeast, which few layers have.
 void add_passes(search::LayerReplay& layer, std::span<const Phase> phases, int fixed, search::PricedPasses& passes) {
   const auto of = [&](Phase phase) -> search::PricedDegrees& {
     return phase == Phase::forward ? passes.forward : passes.backward;
@@ -84,8 +86,8 @@ void set_times(const std::vector<double>& seconds, const Profile& profile, Model
   }
 }
 
-// Returns what no decision for a stage with one micro-batch can beat, contention counted.
-// `dense`: of its dense layers; null: it has none.
+// Returns a lower bound on the seconds of all decisions for a stage with one micro-batch, contention included.
+// `dense`: the replay of its dense layers; null: no dense layers.
 double least_seconds(search::LayerReplay layer, search::LayerReplay* dense, const ModelShape& model,
                      const DegreeChoice& choice) {
   const Schedule& schedule = layer.schedule;
@@ -190,15 +192,15 @@ std::vector<const Schedule*> rivals_of_wave() {
 std::span<const PartitionStrategy> partition_strategies() {
   static constexpr std::array kRows{
       PartitionStrategy{"exact", "dynamic programming, beside all others replayed; under contention from the best down",
-                        exact},
-      PartitionStrategy{"paper", "FSMoE's two steps, the second by differential evolution", paper},
+                        exact, true},
+      PartitionStrategy{"paper", "FSMoE's two steps, the second by differential evolution", paper, false, true},
       PartitionStrategy{"step1", "FSMoE's first step alone: what each window hides", partition_step1},
       PartitionStrategy{"none", "all gradients after the backward", partition_none}};
   return kRows;
 }
 
 ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
-                              const PartitionStrategy& strategy, DegreeChoice choice) {
+                              DegreeChoice choice, const PartitionStrategy& strategy) {
   choice = within_rows(choice, pricer);
   const Asked asked{schedule, pricer, model, strategy, choice};
   if (schedule.orders_iterations()) return tune_iteration(asked);
@@ -281,7 +283,7 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
     const auto known = choice.known_s.find(rival);
     if (fits && known != choice.known_s.end() && !search::better(known->second, best.total_s())) continue;
     try {
-      ModelResult other = tune(*rival, apart, model, strategy, choice);
+      ModelResult other = tune(*rival, apart, model, choice, strategy);
       const bool other_fits = holds(memory_request(other.plan));
       const bool takes = other_fits == fits ? search::better(other.total_s(), best.total_s()) : other_fits;
       if (!takes) continue;
@@ -458,8 +460,9 @@ PartitionProblem contended_problem(const ModelQuestion& asked, const std::vector
   return stage_problem(asked, layers, 0);
 }
 
-// Returns what is best without contention, what one layer in its steady state does, and dynamic programming over single
-// layers' replays, whose sum forgets what runs on into the next layer.
+// Returns starting points for the descent: the steady state of one layer in all layers; the best decision without
+// contention; and dynamic programming over replays of single layers, which ignores tasks that run on into the next
+// layer.
 std::vector<ModelDecision> contended_starts(const ModelQuestion& asked, const PartitionProblem& problem,
                                             const std::vector<BackwardOption>& options, const Decision& layer,
                                             const ModelReplay& replay, const ModelDecision& from) {

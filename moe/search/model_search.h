@@ -14,6 +14,9 @@ namespace moe {
 struct PartitionStrategy {
   std::string_view name, summary;
   Partition (*solve)(const PartitionProblem&);
+  bool compares = false;  // replays what it finds beside what the others find, and improves the best by replays
+  bool fills_moe =
+      false;  // puts gradients into MoE parts whatever these hide: nothing for a schedule without such places
 };
 /// Returns the strategies: exact, paper (both steps), step1, none.
 std::span<const PartitionStrategy> partition_strategies();
@@ -55,7 +58,7 @@ class ModelSearch {
   /// (under GPipe of all) where `choice.holds` them. It is never slower than another schedule whose plan is held, as it
   /// then is that plan. All but `wave` throw Unsupported for several stages.
   ModelResult tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
-                   const PartitionStrategy& strategy, DegreeChoice choice = {});
+                   DegreeChoice choice = {}, const PartitionStrategy& strategy = partition_strategies().front());
 
  private:
   struct Asked {

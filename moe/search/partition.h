@@ -13,15 +13,15 @@
 #include <vector>
 
 #include "moe/base/units.h"
-#include "moe/search/strategies.h"
+#include "moe/search/differential_evolution.h"
 
 namespace moe {
 
 struct PartitionLayer {
   int64_t made_bytes = 0;    // gradients of its own, there once its backward has ended
-  bool has_moe_part = true;  // false: of a dense layer, whose `seconds` knows no bytes there
-  /// Returns the seconds of its backward with so many bytes in the MoE part and so many beside the dense part; rises
-  /// with both.
+  bool has_moe_part = true;  // false: a dense layer, whose `seconds` is infinite if `moe_bytes` > 0
+  /// Returns the seconds of its backward that sends `moe_bytes` in the MoE part and `dense_bytes` beside the dense
+  /// part; rises with both.
   std::function<double(int64_t moe_bytes, int64_t dense_bytes)> seconds;
   /// These hold for partition_exact the bytes at which `seconds` bends, in the one argument whatever the other is,
   /// ascending; at a jump the last bytes before it and the first after it (0 and one element are known). Beyond the

@@ -725,11 +725,11 @@ DegreeRanges degree_ranges(const WaveChoice& choice, const LayerPricer& pricer) 
   return {tried(choice.forward), tried(choice.backward)};
 }
 
-/// What passes take at least: each lane's work, and the tasks that follow each other.
+/// Lower bounds on the time of passes: the work of each lane, and the chain of tasks that wait for each other.
 struct Load {
   std::vector<double> busy_s;  // by lane
   double chain_s = 0;
-  double halves_s = 0;  // of the computing lane: what no other pass waits for
+  double halves_s = 0;  // work of the compute lane that no other pass waits for
 
   void add(const Load& other, double times = 1) {
     for (size_t lane = 0; lane < busy_s.size(); ++lane) busy_s[lane] += times * other.busy_s[lane];

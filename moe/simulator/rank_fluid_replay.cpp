@@ -22,8 +22,7 @@ RankFluidReplay::RankFluidReplay(const Structure& structure, const ParallelShape
                                  const GroupNetworks& networks, const Contention& contention)
     : slowdowns_(contention, most_at_once(checked(structure), networks)) {
   places_ = parallel.ranks() / parallel.pp;
-  for (const Lane& lane : structure.lanes) stages_ = std::max(stages_, lane.stage + 1);
-  require<WrongResult>(stages_ <= parallel.pp, "rank replay: {} stages, at most {} expected", stages_, parallel.pp);
+  stages_ = rank_loops::stages_of(structure, parallel);
   for (const Task& task : structure.tasks) {
     const Lane& lane = structure.lanes[task.lane];
     add_row(task, parallel);
@@ -43,12 +42,9 @@ void RankFluidReplay::add_row(const Task& task, const ParallelShape& parallel) {
   row.layer = task.layer;
   row.kind = task.kind;
   layers_ = std::max(layers_, task.layer + 1);
-  if (task.group != GroupKind::none && task.group != GroupKind::pp) {
-    const GroupKind kind = task.group == GroupKind::world ? GroupKind::stage : task.group;  // as RankReplay
-    const std::vector<int> group = members(parallel, kind, 0);
-    row.group_size = static_cast<uint32_t>(group.size());
-    if (group.size() > 1) row.group_step = static_cast<uint32_t>(group[1] - group[0]);
-  }
+  const auto [size, step] = rank_loops::spacing_of(task, parallel);
+  row.group_size = static_cast<uint32_t>(size);
+  row.group_step = static_cast<uint32_t>(step);
   row.first_run = runs_;
   runs_ += static_cast<uint32_t>(places_) / row.group_size;
 }

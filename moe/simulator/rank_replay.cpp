@@ -26,6 +26,22 @@ using rank_loops::RankStretch;
 using rank_loops::Spacing;
 using rank_loops::spread;
 
+int rank_loops::stages_of(const Structure& structure, const ParallelShape& parallel) {
+  int stages = 1;
+  for (const Lane& lane : structure.lanes) stages = std::max(stages, lane.stage + 1);
+  require<WrongResult>(stages <= parallel.pp, "rank replay: {} stages, at most {} expected", stages, parallel.pp);
+  return stages;
+}
+
+Spacing rank_loops::spacing_of(const Task& task, const ParallelShape& parallel) {
+  if (task.group == GroupKind::none || task.group == GroupKind::pp) return {};
+  // The norm's ranks of other stages have tasks of their own, which wait for the same.
+  const GroupKind kind = task.group == GroupKind::world ? GroupKind::stage : task.group;
+  const std::vector<int> group = members(parallel, kind, 0);
+  if (group.size() < 2) return {};
+  return {group.size(), static_cast<size_t>(group[1] - group[0])};
+}
+
 double RankOutcome::mean_waiting_s() const { return mean(rank_waiting_s); }
 
 double RankOutcome::quantile_s(double share) const { return nearest_rank(makespan_s, share); }
@@ -33,8 +49,7 @@ double RankOutcome::quantile_s(double share) const { return nearest_rank(makespa
 RankReplay::RankReplay(const Structure& structure, const ParallelShape& parallel, int ranks_at_once) {
   const Replay checked(structure);
   stage_ranks_ = parallel.ranks() / parallel.pp;
-  for (const Lane& lane : structure.lanes) stages_ = std::max(stages_, lane.stage + 1);
-  require<WrongResult>(stages_ <= parallel.pp, "rank replay: {} stages, at most {} expected", stages_, parallel.pp);
+  stages_ = rank_loops::stages_of(structure, parallel);
   add_rows(structure, parallel);
   give_buffers(structure);
   cut_segments(ranks_at_once);
@@ -48,13 +63,9 @@ void RankReplay::add_rows(const Structure& structure, const ParallelShape& paral
     row.layer = task.layer;
     row.kind = task.kind;
     layers_ = std::max(layers_, task.layer + 1);
-    if (task.group == GroupKind::none || task.group == GroupKind::pp) continue;
-    // The norm's ranks of other stages have tasks of their own, which wait for the same.
-    const GroupKind kind = task.group == GroupKind::world ? GroupKind::stage : task.group;
-    const std::vector<int> group = members(parallel, kind, 0);
-    if (group.size() < 2) continue;
-    row.group_size = static_cast<uint32_t>(group.size());
-    row.group_step = static_cast<uint32_t>(group[1] - group[0]);
+    const Spacing group = rank_loops::spacing_of(task, parallel);
+    row.group_size = static_cast<uint32_t>(group.size);
+    row.group_step = static_cast<uint32_t>(group.step);
   }
 }
 

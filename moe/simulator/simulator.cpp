@@ -38,7 +38,7 @@ Replay::Replay(const Structure& structure) : lanes_(checked(structure).lanes.siz
 double Replay::makespan(std::span<const double> seconds, std::vector<double>& ends) const {
   const size_t n = rows_.size() - 1;
   ends.resize(n);
-  std::array<double, kMaxLanes> lane_end;  // NOLINT: the lanes that there are begin at 0, no others are read
+  std::array<double, kMaxLanes> lane_end;  // NOLINT: the first lanes_ are set to 0 below, no others are read
   std::fill_n(lane_end.begin(), lanes_, 0.0);
   for (size_t i = 0; i < n; ++i) {
     const Row& row = rows_[i];
@@ -65,6 +65,27 @@ Timeline Replay::timeline(std::span<const double> seconds) const {
 
 Timeline simulate(const Structure& structure, std::span<const double> seconds) {
   return Replay(structure).timeline(seconds);
+}
+
+std::vector<double> starts_of(const Structure& structure, std::span<const double> end_s) {
+  std::vector<double> start_s(end_s.size()), lane_end_s(structure.lanes.size());
+  for (const Task& task : structure.tasks) {
+    double& start = start_s[task.id] = lane_end_s[task.lane];
+    for (const int id : task.after) start = std::max(start, end_s[id]);
+    lane_end_s[task.lane] = end_s[task.id];
+  }
+  return start_s;
+}
+
+double moe_seconds(const Structure& structure, std::span<const double> end_s, Phase phase) {
+  const std::vector<double> start_s = starts_of(structure, end_s);
+  double begin = std::numeric_limits<double>::infinity(), end = 0;
+  for (const Task& task : structure.tasks) {
+    if (task.phase != phase || task.again || !is_chunked(task.kind)) continue;
+    begin = std::min(begin, start_s[task.id]);
+    end = std::max(end, end_s[task.id]);
+  }
+  return std::max(0.0, end - begin);
 }
 
 CriticalPath critical_path(const Structure& structure, std::span<const double> start_s, std::span<const double> end_s) {

@@ -43,6 +43,12 @@ class Replay {
 /// Returns the timeline of a structure with seconds by task id, for those who replay it once.
 Timeline simulate(const Structure& structure, std::span<const double> seconds);
 
+/// Returns when tasks that end at `end_s` start: each as soon as all that it waits for has ended.
+std::vector<double> starts_of(const Structure& structure, std::span<const double> end_s);
+/// Returns the seconds from when a phase's first chunk starts, so, to the end of its last one, forwards that run again
+/// aside.
+double moe_seconds(const Structure& structure, std::span<const double> end_s, Phase phase);
+
 /// Finds which tasks of a run decide how long it takes, and how much later each other one might have ended.
 struct CriticalPath {
   std::vector<bool> on_path;    // by task id

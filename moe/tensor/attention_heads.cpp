@@ -146,8 +146,8 @@ class ComposedHeads final : public AttentionHeads {
     return columns(t.part(first + keys.row * width, {keys.rows, width}), 0, width / shape_.kv_heads);
   }
 
-  // Calls body(tile) of all sequences and queries. The last tile comes first: without a window it alone sees all keys
-  // and values that the rank's tokens see.
+  // Calls body(tile) for each tile of each sequence and query head. The last tile comes first because, without a
+  // window, it is the only one that sees all keys and values that the rank's tokens see.
   template <class Body>
   void for_each_tile(Body body) {
     const int64_t own_pieces = own_tokens() / piece_;

@@ -105,7 +105,7 @@ LinearFit fit_of(const std::vector<FitSample>& samples, const std::string& what)
   try {
     return fit_linear(samples, what);
   } catch (const NoLine& none) {
-    return fit_without_line(samples, none.what());
+    return fit_without_line(samples, none.why());
   }
 }
 

@@ -162,8 +162,7 @@ TEST(NoiseOfModels, IsTheClockworkOfEveryRank) {
       const Schedule& schedule = find_schedule(name);
       const int degree = schedule.degrees == DegreePolicy::one ? 1 : 2;
       const DegreeChoice degrees{degree, degree};
-      const ModelResult result =
-          ModelSearch().tune(schedule, pricer, chosen.model, partition_strategies().front(), degrees);
+      const ModelResult result = ModelSearch().tune(schedule, pricer, chosen.model, degrees);
       NoiseFlags noise{.jitter = 0.2, .stragglers = {"1:1.5", "6:2"}, .zipf = 1.2, .samples = 2, .seed = seed};
       const NoiseRow found = with_noise(noise, pricer, result.plan, result.total_s());
       const int stages = chosen.model.shape.parallel.pp;

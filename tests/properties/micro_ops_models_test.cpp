@@ -24,7 +24,7 @@ bool holds(std::string_view schedule) { return schedule == "lina" || schedule ==
 
 ModelResult tuned(std::string_view schedule, const LayerPricer& pricer, const ModelShape& model,
                   DegreeChoice choice = {}) {
-  return ModelSearch().tune(find_schedule(schedule), pricer, model, partition_strategies().front(), choice);
+  return ModelSearch().tune(find_schedule(schedule), pricer, model, choice);
 }
 
 std::vector<WaitingPiece> pieces_of(const Plan& plan, std::span<const double> seconds) {

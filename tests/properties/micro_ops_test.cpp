@@ -6,7 +6,6 @@
 #include <set>
 
 #include "moe/base/random.h"
-#include "moe/search/detail/lane_order.h"
 #include "moe/search/layer_search.h"
 #include "moe/simulator/simulator.h"
 #include "tests/properties/cases.h"

@@ -149,7 +149,7 @@ TEST(ModelBound, NoTunedModelIsFaster) {
       const bool one_group = traits_of(schedule.flow).one_group;
       if (one_group && any.model.shape.parallel.mp != any.model.shape.parallel.esp) continue;
       if (one_group && any.model.shape.parallel.ep_inside) continue;
-      const ModelResult r = search.tune(schedule, pricer, any.model, partition_strategies().front());
+      const ModelResult r = search.tune(schedule, pricer, any.model);
       ASSERT_GE(r.total_s(), r.bound_s * (1 - 1e-12)) << schedule.name << ", " << any.text;
       ++results;
     }

@@ -114,8 +114,7 @@ TEST(Packing, IsTakenOnlyAsFarAsItPaysAndFits) {
                                }};
     ASSERT_EQ(search.tune(schedule, pricer, fitting).decision.packing, 1) << layer.text;
     ++misfits;
-    const PartitionStrategy& exact = partition_strategies().front();
-    const ModelResult whole = ModelSearch().tune(schedule, pricer, {layer.shape, 2}, exact, fitting);
+    const ModelResult whole = ModelSearch().tune(schedule, pricer, {layer.shape, 2}, fitting);
     ASSERT_EQ(whole.plan.shape.parallel.ep, 8) << "two layers need more memory than one has, " << layer.text;
   }
   fmt::print("{} of 300 layers pack less than Lina's rule alone, {} would not fit\n", less, misfits);

@@ -2,7 +2,7 @@
 // Random costs of an MoE part: every operation is at times the bottleneck, by its start-up times or by its volume.
 #include <cstdint>
 
-#include "moe/search/strategies.h"
+#include "moe/search/algorithm1.h"
 
 namespace moe::algorithm1_draws {
 

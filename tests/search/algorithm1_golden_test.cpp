@@ -7,8 +7,8 @@
 
 #include "moe/base/random.h"
 #include "moe/schedule/schedule.h"
+#include "moe/search/algorithm1.h"
 #include "moe/search/degrees.h"
-#include "moe/search/strategies.h"
 #include "moe/simulator/simulator.h"
 #include "tests/search/algorithm1_draws.h"
 

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "moe/search/algorithm1.h"
 #include "moe/search/layer_search.h"
-#include "moe/search/strategies.h"
 #include "moe/shape/grid.h"
 
 namespace moe {

@@ -1,4 +1,6 @@
 // Algorithm 1 (FSMoE section 4.3): its questions and cases, its minima against a fine grid, its degrees against all.
+#include "moe/search/algorithm1.h"
+
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -8,7 +10,6 @@
 
 #include "moe/base/check.h"
 #include "moe/base/random.h"
-#include "moe/search/strategies.h"
 #include "tests/search/algorithm1_draws.h"
 
 namespace moe {

@@ -35,8 +35,6 @@ RandomLayer draw(uint64_t seed) {
   return seed % 2 == 0 ? layer : contended(layer, seed);
 }
 
-const PartitionStrategy& exact() { return partition_strategies().front(); }
-
 LaneOrder any_order(int degree, Draws& draws) {
   LaneOrder order;
   for (int gathers = 0, scatters = 0; scatters < degree;) {
@@ -79,13 +77,13 @@ TEST(ModelContention, ExactIsNeverSlowerThanAnyOtherStrategyReplayed) {
     const ModelShape model{layer.shape, 1 + static_cast<int>(seed / 4 % 4), seed % 5 == 0 ? 3 : 1};
     for (const char* name : {"fsmoe", "fsmoe-no-iio", "tutel-improved", "fsmoe-interleaved"}) {
       const Schedule& schedule = find_schedule(name);
-      const ModelResult found = search.tune(schedule, pricer, model, exact());
+      const ModelResult found = search.tune(schedule, pricer, model);
       if (model.micro_batches == 1) {
         ASSERT_GE(found.total_s(), found.at_least_s * (1 - 1e-9)) << name << ", " << layer.text;
       }
       double best = std::numeric_limits<double>::max();
       for (const PartitionStrategy& row : partition_strategies().subspan(1))
-        best = std::min(best, search.tune(schedule, pricer, model, row).total_s());
+        best = std::min(best, search.tune(schedule, pricer, model, {}, row).total_s());
       ASSERT_LE(found.total_s(), best * (1 + 1e-9)) << name << ", " << model.layers << " layers, " << layer.text;
       faster += found.total_s() < best * (1 - 1e-6);
       most = std::max(most, best / found.total_s() - 1);
@@ -107,7 +105,7 @@ TEST(ModelContention, NoDecisionIsFasterThanTheBound) {
     if (seed % 2 == 0) add_ends(model, 1000 * static_cast<int64_t>(1 + seed % 7), seed % 4 == 0);
     for (const char* name : {"fsmoe", "fsmoe-no-iio", "tutel-improved", "fsmoe-interleaved"}) {
       const Schedule& schedule = find_schedule(name);
-      const ModelResult found = search.tune(schedule, pricer, model, exact());
+      const ModelResult found = search.tune(schedule, pricer, model);
       search::ModelReplay replay(schedule, pricer, model);
       Draws draws{seed};
       for (int i = 0; i < 20; ++i) {
@@ -136,7 +134,7 @@ TEST(ModelContention, TheBoundOfGradientsAtTheEndCountsTheOutputProjection) {
   ModelShape model{complete(file.layer, parallel, Rounding::ragged), file.layers, 1};
   add_ends(model, file.vocabulary, file.tied_embedding);
   ASSERT_GT(model.head_gradient_bytes, 0);
-  const ModelResult found = search.tune(find_schedule("tutel"), LayerPricer(profile, model.shape), model, exact());
+  const ModelResult found = search.tune(find_schedule("tutel"), LayerPricer(profile, model.shape), model);
   EXPECT_NEAR(found.total_s() / found.at_least_s, 1, 1e-6);
 }
 
@@ -188,7 +186,7 @@ TEST(ModelContention, NoCoarseDecisionIsFaster) {
     if (!pricer.has(GroupKind::dp)) continue;
     const ModelShape model{layer.shape, seed % 10 == 0 ? 3 : 2, 1};
     const Schedule& schedule = find_schedule("fsmoe");
-    const ModelResult found = search.tune(schedule, pricer, model, exact());
+    const ModelResult found = search.tune(schedule, pricer, model);
     const double least = Coarse(schedule, pricer, model).least();
     ASSERT_LE(found.total_s(), least * (1 + found.gap()) * (1 + 1e-9)) << layer.text;
     worst = std::max(worst, found.total_s() / least - 1);
@@ -211,7 +209,7 @@ TEST(ModelContention, ModelsThatWereLostAreNot) {
   const ModelShape seven{complete(mixtral.layer, parallel, Rounding::ragged), mixtral.layers, 1};
   const LayerPricer on_b(b, seven.shape);
   const Schedule& fsmoe = find_schedule("fsmoe");
-  const ModelResult found = search.tune(fsmoe, on_b, seven, exact());
+  const ModelResult found = search.tune(fsmoe, on_b, seven);
   EXPECT_LT(found.total_s(), 0.2860) << "FSMoE's steps: 0.2926";
   EXPECT_LT(found.gap(), 0.015);
   Profile a = find_profile("testbed-a");
@@ -222,7 +220,7 @@ TEST(ModelContention, ModelsThatWereLostAreNot) {
   const ModelShape twelve{complete(layer, {.nodes = a.nodes, .ranks_per_node = a.ranks_per_node}, Rounding::exact), 12,
                           1};
   const LayerPricer on_a(a, twelve.shape);
-  const ModelResult tuned = search.tune(fsmoe, on_a, twelve, exact());
+  const ModelResult tuned = search.tune(fsmoe, on_a, twelve);
   EXPECT_LT(tuned.total_s(), 0.7065) << "degrees 2 and 2, gradients by FSMoE's first step: 0.7327";
   EXPECT_LT(tuned.gap(), 0.02);
 }
@@ -236,8 +234,8 @@ TEST(ModelContention, OrdersAreSearchedInBackwardsToo) {
     const RandomLayer layer = seed % 2 == 0 ? random_layer(seed) : contended(random_layer(seed), seed);
     const LayerPricer pricer(layer.profile, layer.shape);
     const ModelShape model{layer.shape, 2, 1};
-    const double plain = search.tune(find_schedule("fsmoe"), pricer, model, exact()).total_s();
-    const ModelResult found = search.tune(find_schedule("fsmoe-interleaved"), pricer, model, exact());
+    const double plain = search.tune(find_schedule("fsmoe"), pricer, model).total_s();
+    const ModelResult found = search.tune(find_schedule("fsmoe-interleaved"), pricer, model);
     ASSERT_LE(found.total_s(), plain * (1 + 1e-9)) << layer.text;
     gained += found.total_s() < plain * (1 - 1e-6);
     most = std::max(most, plain / found.total_s() - 1);

@@ -125,7 +125,7 @@ TEST(ModelSearch, ThePlanTakesAsLongAsThePartitionSays) {
     const int layers = 1 + static_cast<int>(seed % 5);
     for (const char* name : {"fsmoe", "fsmoe-no-iio", "tutel-improved"}) {
       const Schedule& schedule = find_schedule(name);
-      const ModelResult result = search.tune(schedule, pricer, {layer.shape, layers, 1}, strategy("exact"));
+      const ModelResult result = search.tune(schedule, pricer, {layer.shape, layers, 1});
       check_partition(search::partition_problem(schedule, pricer, layers,
                                                 {LayerSearch().replay(schedule, pricer).backward_paths({1})}),
                       result.partition);
@@ -157,7 +157,7 @@ TEST(ModelSearch, ExactIsNeverSlowerThanThePapersSteps) {
       const Schedule& schedule = find_schedule("fsmoe");
       std::map<std::string_view, double> seconds;
       for (const PartitionStrategy& row : partition_strategies())
-        seconds[row.name] = search.tune(schedule, pricer, shape, row).total_s();
+        seconds[row.name] = search.tune(schedule, pricer, shape, {}, row).total_s();
       fmt::print("{:<12} {}: exact {:.3f} ms, paper +{:.3f} %, step1 +{:.3f} %, none +{:.3f} %\n", name, cluster,
                  1e3 * seconds["exact"], 100 * (seconds["paper"] / seconds["exact"] - 1),
                  100 * (seconds["step1"] / seconds["exact"] - 1), 100 * (seconds["none"] / seconds["exact"] - 1));
@@ -174,7 +174,7 @@ TEST(ModelSearch, MicroBatchesThatSendNothingAreNotSlowedByThoseThatDo) {
     const RandomLayer layer = random_layer(seed);
     const LayerPricer pricer(layer.profile, layer.shape);
     const auto seconds = [&](std::string_view name) {
-      return search.tune(find_schedule(name), pricer, {layer.shape, 3, 6}, strategy("exact"));
+      return search.tune(find_schedule(name), pricer, {layer.shape, 3, 6});
     };
     const ModelResult split = seconds("fsmoe");
     ASSERT_LE(split.total_s(), seconds("fsmoe-no-partition").total_s() * (1 + 1e-9)) << layer.text;
@@ -194,7 +194,7 @@ TEST(ModelSearch, MicroOpsHideAndAreSentOnce) {
     const LayerPricer pricer(layer.profile, layer.shape);
     for (const char* name : {"pipemoe+lina", "lina", "lina-priority"}) {
       const Schedule& schedule = find_schedule(name);
-      const ModelResult result = search.tune(schedule, pricer, {layer.shape, 3, 1}, strategy("exact"));
+      const ModelResult result = search.tune(schedule, pricer, {layer.shape, 3, 1});
       ModelDecision at_end = result.decision;
       for (BackwardDecision& b : at_end.backwards) b.gaps.clear();
       const Plan plan = build_model_plan(schedule, {layer.shape, 3, 1}, at_end);
@@ -219,7 +219,7 @@ TEST(ModelSearch, NoOtherDegreeIsFasterWithPieces) {
     const LayerPricer pricer(layer.profile, layer.shape);
     const int micro_batches = 1 + static_cast<int>(seed % 3);
     const auto seconds = [&](int degree) {
-      return search.tune(schedule, pricer, {layer.shape, 2, micro_batches}, strategy("exact"), {degree, degree});
+      return search.tune(schedule, pricer, {layer.shape, 2, micro_batches}, {degree, degree});
     };
     const ModelResult tuned = seconds(0);
     for (int r = 1; r <= std::min(12, largest_degree(pricer)); ++r)
@@ -246,8 +246,7 @@ TEST(ModelSearch, RefusesWhatCannotBe) {
   const Profile profile = find_profile("testbed-b");
   const LayerPricer pricer(profile, complete({}, {.nodes = 8, .ranks_per_node = 4, .ep = 4, .pp = 2}, Rounding::ragged),
                            {true});
-  EXPECT_THROW(ModelSearch().tune(fsmoe, pricer, {pricer.shape(), 4, 2}, strategy("exact")), Unsupported)
-      << "no paper prints sendrecv";
+  EXPECT_THROW(ModelSearch().tune(fsmoe, pricer, {pricer.shape(), 4, 2}), Unsupported) << "no paper prints sendrecv";
 }
 
 }  // namespace

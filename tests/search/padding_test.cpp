@@ -104,7 +104,7 @@ TEST(Padding, LayersOfAModelCutTheRowsThatOneHas) {
   model.layers = 3;
   const LayerPricer pricer(profile, model.shape);
   for (const std::string_view name : {"fsmoe-no-iio", "fsmoe"}) {
-    const ModelResult found = search.tune(find_schedule(name), pricer, model, partition_strategies().front());
+    const ModelResult found = search.tune(find_schedule(name), pricer, model);
     EXPECT_EQ(found.plan.rows % found.decision.degree_forward, 0) << name;
     for (const BackwardDecision& backward : found.decision.backwards)
       EXPECT_EQ(found.plan.rows % backward.degree, 0) << name << ": " << found.plan.rows;

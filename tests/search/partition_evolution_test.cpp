@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "moe/base/check.h"
-#include "moe/search/strategies.h"
+#include "moe/search/differential_evolution.h"
 
 namespace moe {
 namespace {

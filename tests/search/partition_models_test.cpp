@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "moe/prices/profile.h"
+#include "moe/search/algorithm1.h"
 #include "moe/search/degrees.h"
-#include "moe/search/strategies.h"
 #include "moe/shape/model_file.h"
 #include "tests/search/partition_random.h"
 

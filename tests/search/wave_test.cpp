@@ -225,8 +225,7 @@ TEST(Wave, IsNeverSlowerThanTheBestOther) {
     Drawn drawn(static_cast<uint64_t>(seed), seed % 2 == 0);
     WaveResult known{{}, std::numeric_limits<double>::infinity(), {}};
     for (const char* name : {"fsmoe", "fsmoe-dw", "pipemoe+lina", "tutel-improved"}) {
-      const ModelResult found =
-          search.tune(find_schedule(name), drawn.pricer, drawn.model, partition_strategies().front());
+      const ModelResult found = search.tune(find_schedule(name), drawn.pricer, drawn.model);
       if (found.total_s() < known.seconds) known = {found.plan, found.total_s(), {}};
     }
     const WaveResult best = best_wave(drawn.pricer, drawn.model, {drawn.keep, true}, known);
@@ -265,7 +264,7 @@ TEST(Wave, IsTunedAsASchedule) {
     DegreeChoice choice;
     if (seed % 2 == 0 && largest_degree(drawn.pricer) > 1) choice.forward = 1, choice.backward = 2;
     const auto tuned = [&](const Schedule& schedule) {
-      return search.tune(schedule, drawn.pricer, drawn.model, partition_strategies().front(), choice);
+      return search.tune(schedule, drawn.pricer, drawn.model, choice);
     };
     const ModelResult found = tuned(wave), plain = tuned(find_schedule("fsmoe-dw"));
     ASSERT_EQ(found.schedule, "wave");
@@ -307,7 +306,7 @@ TEST(Wave, IsNeverSlowerThanAnyThatFits) {
     SCOPED_TRACE(drawn.layer.text);
     const auto tuned = [&](const Schedule& schedule, std::optional<double> capacity,
                            std::map<const Schedule*, double> known_s = {}) {
-      return search.tune(schedule, drawn.pricer, drawn.model, partition_strategies().front(),
+      return search.tune(schedule, drawn.pricer, drawn.model,
                          within_memory({.known_s = std::move(known_s)}, capacity, drawn.model));
     };
     const Schedule& wave = find_schedule("wave");
@@ -350,7 +349,7 @@ TEST(Wave, TurnsFollowEachOther) {
     SCOPED_TRACE(drawn.layer.text);
     for (const Schedule& schedule : iteration_schedules()) {
       if (drawn.model.shape.parallel.pp > 1 && schedule.iteration != IterationOrder::any) continue;
-      const ModelResult found = search.tune(schedule, drawn.pricer, drawn.model, partition_strategies().front());
+      const ModelResult found = search.tune(schedule, drawn.pricer, drawn.model);
       ASSERT_EQ(found.plan.schedule, schedule.name);
       ASSERT_NO_THROW(check_plan(found.plan));
       ASSERT_GE(found.total_s(), found.bound_s * (1 - 1e-9));
@@ -460,8 +459,7 @@ TEST(Wave, RefusesWhatItCannotOrder) {
   drawn.model.shape.parallel.pp = 2;
   drawn.model.layers = 2;
   EXPECT_THROW(wave_plan(drawn.pricer, drawn.model, drawn.keep + 2, {}, {.order = IterationOrder::pairs}), Unsupported);
-  EXPECT_THROW(ModelSearch().tune(find_schedule("lancet"), drawn.pricer, drawn.model, partition_strategies().front()),
-               Unsupported);
+  EXPECT_THROW(ModelSearch().tune(find_schedule("lancet"), drawn.pricer, drawn.model), Unsupported);
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ PlannedTimeline rank_model(const RankingRequest& request, const LayerPricer& pri
   const commands::ChosenModel& chosen = request.chosen;
   const Profile& profile = request.profile;
   ModelSearch search(request.checked);
-  ModelResult result = search.tune(*row.schedule, pricer, chosen.model, partition_strategies().front(),
+  ModelResult result = search.tune(*row.schedule, pricer, chosen.model,
                                    commands::within_memory(request.degrees, profile.memory_bytes, chosen));
   row.variant = result.variant;
   row.degree_forward = result.decision.degree_forward;

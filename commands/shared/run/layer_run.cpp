@@ -255,8 +255,8 @@ void take_plan(const LayerPricer& pricer, const Schedule& schedule, const Plan& 
 void plan_stack(const LayerPricer& pricer, const ModelShape& model, const Schedule& schedule,
                 const DegreeChoice& degrees, PlannedSchedule& p) {
   ModelSearch search;
-  ModelResult result = search.tune(schedule, pricer, model, partition_strategies().front(),
-                                   within_memory(degrees, pricer.profile().memory_bytes, model));
+  ModelResult result =
+      search.tune(schedule, pricer, model, within_memory(degrees, pricer.profile().memory_bytes, model));
   p.schedule = result.schedule;
   p.degree_backward = result.plan.degree_backward;
   p.bound_s = result.bound_s;

@@ -8,10 +8,10 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int kTurns = 4;    // that a lane has under way when it copies; in the inverse order's backward: that it has
-constexpr int kSums = 2;     // when it adds rows up
-constexpr int kChoices = 2;  // rows of a token that are under way at once
-constexpr int kSlots = 8;    // that are looked after together when empty ones are cleared
+constexpr int kTurns = 4;    // turns in flight of a lane that copies; all its turns in the inverse order's backward
+constexpr int kSums = 2;     // turns in flight of a lane that adds rows up
+constexpr int kChoices = 2;  // rows of a token in flight
+constexpr int kSlots = 8;    // slots per item when empty slots are cleared
 
 // Points at the beginning of row `row` of rows of `packs`.
 template <class T, int N>

@@ -24,7 +24,7 @@ constexpr int kUnpacedPasses = 7;  // to see how long the work under a pace take
 constexpr int kAttempts = 3;       // at passes that something else disturbs
 constexpr double kLonger = 2;      // a disturbed schedule's next passes: what delays them delays longer ones as much
 
-// Numbers passes, those of one attempt from 0.
+// A range [begin, end) of pass numbers; each attempt numbers its passes from 0.
 struct Passes {
   int begin = 0, end = 0;
 };

@@ -1,8 +1,6 @@
 #pragma once
 // Finds the order of AllGathers and ReduceScatters on the intra lane. FSMoE queues G1..Gr S1..Sr (section 4.2); a
 // ReduceScatter that runs between two AllGathers can take the last chunks' wait off the end.
-#include <optional>
-#include <span>
 #include <vector>
 
 #include "moe/plan/plan.h"
@@ -40,40 +38,6 @@ struct OrderChoice {
 /// the same tasks one is dropped where every time that later tasks can feel is no earlier.
 OrderChoice best_lane_order(const ChunkTimes& times);
 
-/// Searches the order of AllGathers and ReduceScatters under contention, where no order dominates another before both
-/// have ended: each is replayed.
-struct ContendedOrder {
-  Decision decision;  // degree, order and split of one phase
-  double seconds = 0;
-  double least = 0;  // no order of this degree takes less; below `seconds` where not all were tried
-};
-
-class ContendedOrders {
- public:
-  ContendedOrders(const Schedule& schedule, const LayerPricer& pricer) : schedule_(schedule), pricer_(pricer) {}
-
-  /// Returns the best order of `phase` at this degree, with the best gradient split of each that the search for it left
-  /// open: of every order up to degree kAllOrders, beyond it from the best of lane_orders by swaps of neighbours.
-  /// Returns `from` where none beats its `seconds`. `least`: a bound of this degree.
-  ContendedOrder best(Phase phase, int degree, double least, ContendedOrder from);
-
- private:
-  void visit(const LaneOrder& order);
-  /// Returns the bytes in the first of a split's two places that take least; none: no split between them beats the
-  /// best.
-  std::optional<int64_t> best_bytes(const Decision& split);
-  void swap_neighbours();
-  double replay(const Decision& decision);
-  Decision with(const LaneOrder& order) const;
-
-  const Schedule& schedule_;
-  const LayerPricer& pricer_;
-  Phase phase_ = Phase::forward;
-  int degree_ = 1;
-  ContendedOrder best_;
-  std::vector<double> seconds_, ends_;  // scratch
-};
-
 // Searches the lane orders of schedules that have them searched (fsmoe-interleaved).
 
 /// Searches from the best that FSMoE's order gives for the best order of every degree that the bounds leave open. It
@@ -85,29 +49,5 @@ void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult&
 /// Returns orders worth trying in a backward of this degree beside FSMoE's: those that are best without contention with
 /// no gradients in the MoE part, with half of a layer's and with all.
 std::vector<LaneOrder> backward_orders(LayerReplay& layer, int degree);
-
-/// Freezes where gradient pieces go on their lanes (Lina sections 4.2 and 6.1): a piece is started whenever its lane is
-/// idle and nothing else waits for that lane; what arrives meanwhile waits for the piece's end.
-struct MicroOp {
-  double seconds = 0;
-  int lane = 0;
-  int made_by = -1;  // the task after which it can be sent; -1: it waits from the start
-};
-
-struct MicroOps {
-  struct Place {
-    int layer = -1;  // in whose backward it goes; -1: after all of them
-    int gap = 0;     // how many other tasks of that backward go before it on its lane
-  };
-  std::vector<Place> places;  // by piece
-  double seconds = 0;         // until the last task and the last piece end
-};
-
-/// Returns where the pieces go. `structure`: of one backward, or of a model, whose gradient tasks are ignored; its
-/// tasks priced by id in `seconds`. Pieces of a lane go in the order given, in backwards of micro-batch `last`
-/// alone. With `hold` none is started once a layer's combining computation could begin its backward, until that layer's
-/// first AlltoAll on the same lane is (Lina section 6.1: "since this implies all-to-all is imminent").
-MicroOps freeze_micro_ops(const Structure& structure, std::span<const double> seconds, std::span<const MicroOp> pieces,
-                          bool hold, int last = 0);
 
 }  // namespace moe::search

@@ -22,10 +22,9 @@ class ModelReplay {
   /// Prepares a replay, which all that is given must outlive; `pricer` prices one layer of the model.
   ModelReplay(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
 
-  /// Returns the seconds of the whole plan, under the contention that there is. Throws BadInput for a decision that has
-  /// no plan.
+  /// Returns the seconds of the whole plan under the profile's contention. Throws BadInput if the decision has no plan.
   double seconds(const ModelDecision& decision);
-  /// Returns whether no backward sends bytes that are not there yet.
+  /// Returns whether every backward sends only gradients that exist by then.
   bool sends_what_waits(const ModelDecision& decision) const;
   /// These return the gradient bytes of a layer with experts, and of the i-th layer that a stage's backward visits.
   int64_t made_bytes() const { return made_bytes_; }

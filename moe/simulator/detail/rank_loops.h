@@ -27,7 +27,7 @@ class Stretch {
 
  private:
   std::vector<double> factors_;
-  std::vector<uint32_t> others_;  // than 1, before a rank
+  std::vector<uint32_t> others_;  // by rank, the number of lower ranks whose factor is not 1
 };
 
 // By what factor a noise stretches every rank's tasks, jitter apart.
@@ -58,8 +58,13 @@ class RankStretch {
 };
 
 struct Spacing {
-  size_t size, step;
+  size_t size = 1, step = 1;
 };
+
+// Counts a structure's stages. Throws WrongResult for more than `parallel` has.
+int stages_of(const Structure& structure, const ParallelShape& parallel);
+// Returns how the groups of a task lie among the ranks of a stage; those of one rank where each runs it on its own.
+Spacing spacing_of(const Task& task, const ParallelShape& parallel);
 
 // Writes one maximum a group, in the order of the groups' first ranks. A group's members are `step` apart; as many
 // groups lie interleaved.

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
-#include "commands/regress/launches.h"
+#include "commands/regress/resampling.h"
 #include "moe/base/random.h"
 
 namespace moe::regress {

@@ -118,9 +118,7 @@ TEST(Lina, AStepSendsTheEmbeddingsGradients) {
   const Profile profile = lina_profile("gpt-2", assumed());
   ModelShape model{lina_case("gpt-2", 16, assumed()), 12};
   const LayerPricer pricer(profile, model.shape);
-  const auto tuned = [&] {
-    return ModelSearch().tune(find_schedule("lina"), pricer, model, partition_strategies().front());
-  };
+  const auto tuned = [&] { return ModelSearch().tune(find_schedule("lina"), pricer, model); };
   const double without = tuned().total_s();
   add_ends(model, 50257, true);
   EXPECT_EQ(model.head_gradient_bytes, 0);

@@ -71,9 +71,7 @@ double planned_whole_s(const PublishedRun& run, int layers, int virtual_stages) 
   commands::ChosenModel chosen = commands::chosen_model(flags, selection, profile);
   add_end_tasks(chosen.model, chosen.vocabulary);
   const LayerPricer pricer(profile, chosen.model.shape, commands::pricing_of(selection));
-  return ModelSearch(false)
-      .tune(find_schedule("ds-moe"), pricer, chosen.model, partition_strategies().front(), {})
-      .total_s();
+  return ModelSearch(false).tune(find_schedule("ds-moe"), pricer, chosen.model, {}).total_s();
 }
 
 // Ten micro-batches of two stages are continued from six and four.
