@@ -8,6 +8,7 @@
 
 #include "commands/regress/launches.h"
 #include "commands/regress/live_gate.h"
+#include "commands/regress/noise_floors.h"
 #include "commands/regress/process.h"
 #include "moe/base/check.h"
 #include "moe/base/json.h"

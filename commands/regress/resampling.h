@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "commands/regress/output_metric.h"
 #include "commands/regress/rule.h"
 
 namespace moe::regress {

@@ -30,9 +30,15 @@ std::string_view computation_cost(TaskPart part) {
       return "permute";
     case TaskPart::ends:
       return "head";
-    default:
-      return "optimizer";
+    case TaskPart::stages:
+    case TaskPart::gradients:
+    case TaskPart::gradient_norm:
+    case TaskPart::optimizer:
+    case TaskPart::weights:
+    case TaskPart::serving:
+      break;
   }
+  return "optimizer";
 }
 
 std::string_view cost_of(TaskKind kind) {

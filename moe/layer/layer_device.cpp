@@ -1,5 +1,6 @@
 #include "moe/layer/layer_device.h"
 
+#include "moe/shape/layer_fields.h"
 #include "moe/tensor/element.h"
 
 namespace moe {
@@ -33,6 +34,15 @@ class CpuLayerDevice final : public LayerDevice {
 LayerDevice& cpu_layer_device() {
   static CpuLayerDevice device;
   return device;
+}
+
+void require_fields_of_runs(const LayerShape& layer) {
+  for_each_layer_field([&](const auto& field) {
+    require<Unsupported>(!field.planned_only || layer.*field.member == LayerShape{}.*field.member,
+                         "{}: found one, which only planning reads, expected none in runs that are not paced (tune "
+                         "--no-verify and simulate plan with it)",
+                         field.key);
+  });
 }
 
 bool keeps_scores(DeviceKind kind, AttentionBy by) { return kind != DeviceKind::cpu && by == AttentionBy::own; }

@@ -34,6 +34,9 @@ class LayerDevice {
 /// Computes by cpu_math() and has no state.
 LayerDevice& cpu_layer_device();
 
+/// Throws Unsupported naming a field that the layer has set and that only planning reads (LayerField::planned_only).
+void require_fields_of_runs(const LayerShape& layer);
+
 /// Returns whether layers on such a device can be of this type: 16 bits are a GPU's.
 bool computes_in(DeviceKind kind, DType dtype);
 

@@ -131,7 +131,7 @@ LayerParts parts_of(const PartSetup& setup, const LayerComms& comms, LayerDevice
 
 LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, LayerComms layer_comms,
                        LayerDevice& layer_device, const LayerLinks& links)
-    : shape((layer_device.require_runs(rank.shape.layer), rank)),
+    : shape((require_fields_of_runs(rank.shape.layer), layer_device.require_runs(rank.shape.layer), rank)),
       seed(layer_seed),
       comms(std::move(layer_comms)),
       device(layer_device),

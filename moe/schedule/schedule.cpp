@@ -57,13 +57,6 @@ bool in_pieces(const Schedule& schedule) {
 
 namespace {
 
-constexpr std::array kSchedules{
-    &kDsMoe,         &kDsMoeReplicated,  &kTutel,   &kTutelImproved, &kPipemoeLina, &kFsmoeNoIio,   &kFsmoeNoPartition,
-    &kFsmoe,         &kFsmoeInterleaved, &kFsmoeDw, &kParmS1,        &kParmS2Aas,   &kParmS2,       &kParm,
-    &kMontaBaseline, &kMontaO1,          &kMontaO2, &kMontaO3,       &kMonta,       &kLinaBaseline, &kLinaFixed,
-    &kLinaPriority,  &kLinaPartition,    &kLina,    &kLinaPacked,    &kWave,        &kPair1f1b,     &kLancet,
-    &kFlowmoe,       &kChunkedEp};
-
 // Returns the first schedule that orders iterations: the rest of kSchedules do too.
 auto first_of_iterations() { return std::ranges::find_if(kSchedules, &Schedule::orders_iterations); }
 

@@ -1,5 +1,7 @@
 #pragma once
-// The schedules by file; the registry lists them.
+// The schedules: their names by file, and their order in listings.
+#include <array>
+
 #include "moe/schedule/schedule.h"
 
 namespace moe {
@@ -8,6 +10,14 @@ extern const Schedule kDsMoe, kDsMoeReplicated, kTutel, kTutelImproved, kPipemoe
     kFsmoe, kFsmoeInterleaved, kFsmoeDw, kParmS1, kParmS2Aas, kParmS2, kParm, kMontaBaseline, kMontaO1, kMontaO2,
     kMontaO3, kMonta, kLinaBaseline, kLinaFixed, kLinaPriority, kLinaPartition, kLina, kLinaPacked, kWave, kPair1f1b,
     kLancet, kFlowmoe, kChunkedEp;
+
+/// All of them, those that order iterations last.
+inline constexpr std::array kSchedules{
+    &kDsMoe,         &kDsMoeReplicated,  &kTutel,   &kTutelImproved, &kPipemoeLina, &kFsmoeNoIio,   &kFsmoeNoPartition,
+    &kFsmoe,         &kFsmoeInterleaved, &kFsmoeDw, &kParmS1,        &kParmS2Aas,   &kParmS2,       &kParm,
+    &kMontaBaseline, &kMontaO1,          &kMontaO2, &kMontaO3,       &kMonta,       &kLinaBaseline, &kLinaFixed,
+    &kLinaPriority,  &kLinaPartition,    &kLina,    &kLinaPacked,    &kWave,        &kPair1f1b,     &kLancet,
+    &kFlowmoe,       &kChunkedEp};
 
 /// Adds MoNTA's chunks: AlltoAll, AllGather and copy of each in turn, then the expert, then the same chain home.
 void monta_chunks(LayerBuilder& b);

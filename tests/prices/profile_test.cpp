@@ -1,6 +1,7 @@
 #include "moe/prices/profile.h"
 
 #include <cmath>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <sstream>
 
@@ -199,10 +200,9 @@ TEST(Profile, ComputationsOfAnotherClusterFillWhatIsMissing) {
 TEST(Profile, AnUnknownNameListsThePresets) {
   const auto message = error_of<BadInput>([] { find_profile("testbed-z"); });
   EXPECT_EQ(message,
-            "cluster: found 'testbed-z', expected a file or one of: a100-8, a800, b200-8, fsmoe-optimiser, "
-            "h100-4x8-ib-400, h100-8, h100-8-nodes, h100-deepep-1-node, h100-deepep-2-nodes, h100-deepep-4-nodes, "
-            "h100-deepep-8-nodes, h200-8, h800-8-nodes, h800-deepep-8-nodes, testbed-a, testbed-a-driver-experts, "
-            "testbed-a-printed, testbed-b; did you mean 'testbed-a' or 'testbed-b'?");
+            fmt::format("cluster: found 'testbed-z', expected a file or one of: {}; did you mean 'testbed-a' or "
+                        "'testbed-b'?",
+                        fmt::join(config_names("clusters"), ", ")));
 }
 
 const CommRow& row(const Profile& profile, Op op, int ranks) {

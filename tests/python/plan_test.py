@@ -180,7 +180,7 @@ class Plans(unittest.TestCase):
         for shown in plan.tune(**LAYER), plan.simulate(**LAYER), plan.simulate(schedule="tutel", **LAYER):
             page = xml.etree.ElementTree.fromstring(f"<div>{shown._repr_html_().replace('&#9632;', '')}</div>")
             rows = page.findall(".//tbody/tr")
-            self.assertIn(len(rows), (1, 8, 25))
+            self.assertEqual(len(rows), len(getattr(shown, "ranking", None) or shown.schedules))
             tasks = page.findall(".//{*}rect")
             self.assertGreater(len(tasks), 20)
             self.assertIn("forward, layer 0, micro-batch 0, chunk 0: 0.000 to ", tasks[0].find("{*}title").text)

@@ -236,32 +236,6 @@ TEST(Schedules, AreFoundByNameOrRefusedWithTheNames) {
     EXPECT_FALSE(schedule.summary.empty());
     EXPECT_TRUE(names.insert(schedule.name).second) << schedule.name << " stands twice in the registry";
   }
-  for (const char* name : {"ds-moe",
-                           "ds-moe-replicated",
-                           "tutel",
-                           "tutel-improved",
-                           "pipemoe+lina",
-                           "fsmoe-no-iio",
-                           "fsmoe-no-partition",
-                           "fsmoe",
-                           "fsmoe-interleaved",
-                           "fsmoe-dw",
-                           "parm-s1",
-                           "parm-s2-aas",
-                           "parm-s2",
-                           "parm",
-                           "monta-baseline",
-                           "monta-o1",
-                           "monta-o2",
-                           "monta-o3",
-                           "monta",
-                           "lina-baseline",
-                           "lina-fixed",
-                           "lina-priority",
-                           "lina-partition",
-                           "lina",
-                           "lina-packed"})
-    EXPECT_TRUE(names.contains(name)) << name;
   try {
     find_schedule("fastmoe");
     FAIL() << "found a schedule that does not exist";

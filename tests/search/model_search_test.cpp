@@ -21,12 +21,6 @@ using any_decision::fits;
 using random_layer::random_layer;
 using random_layer::RandomLayer;
 
-const PartitionStrategy& strategy(std::string_view name) {
-  for (const PartitionStrategy& row : partition_strategies())
-    if (row.name == name) return row;
-  throw std::logic_error("no such strategy");
-}
-
 // Two stages of `layers` layers on four nodes of two ranks; rows for all that any schedule needs.
 ModelShape two_stages(int layers, int micro_batches, PipelineOrder order) {
   LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 4, .top_k = 1};
