@@ -69,10 +69,14 @@ cp -r "$sources"/{Makefile,makefiles,src} "$copy"
 # Kernels for buffers that are registered as windows, which moetune's are not: one type of them is enough to link.
 sed -i -E 's/^all_reds = \[.*/all_reds = ["sum"]/; s/^all_tys = \[.*/all_tys = ["f32"]/' \
   "$copy/src/device/symmetric/generate.py"
+# A toolkit that has NCCL's headers too would hide these sources' own.
+cuda=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+mkdir "$scratch/include"
+find "$cuda/include/" -mindepth 1 -maxdepth 1 ! -name 'nccl*' -exec ln -s -t "$scratch/include" {} +
 begun=$SECONDS log=$scratch/log
 say "building NCCL $version for sm_$architecture; takes minutes"
 make -C "$copy" -j "$(nproc)" src.build BUILDDIR="$scratch/build" NVCC="$nvcc" ONLY_FUNCS="$functions" \
-  CUDA_HOME="$(dirname "$(dirname "$(readlink -f "$nvcc")")")" \
+  CUDA_HOME="$cuda" CUDA_INC="$scratch/include" \
   NVCC_GENCODE="-gencode=arch=compute_$architecture,code=sm_$architecture" >"$log" 2>&1 </dev/null ||
   { tail -n 20 "$log" >&2; die "NCCL $version could not be built (see above)" 1; }
 

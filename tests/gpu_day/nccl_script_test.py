@@ -12,7 +12,9 @@ import unittest
 SCRIPT = pathlib.Path(__file__).parents[2] / "cmake" / "nccl_for_one_gpu.sh"
 PROGRAMS = {"nvcc": "printf 'compute_80\\ncompute_90\\ncompute_120\\n'", "nvidia-smi": "echo 9.0", "strip": "exit 0",
             "git": "for last in \"$@\"; do :; done; cp -r \"$NCCL\" \"$last\"; echo \"$@\" > \"$NCCL/cloned\"",
-            "make": """for word in "$@"; do case $word in BUILDDIR=*) build=${word#BUILDDIR=} ;; esac; done
+            "make": """for word in "$@"; do
+  case $word in BUILDDIR=*) build=${word#BUILDDIR=} ;; CUDA_INC=*) ls "${word#CUDA_INC=}" > "$NCCL/headers" ;; esac
+done
 printf '%s\\n' "$@" > "$NCCL/made"
 grep '^all_' "$2/src/device/symmetric/generate.py" >> "$NCCL/made"
 mkdir -p "$build/include" "$build/lib"
@@ -29,6 +31,9 @@ class NcclScript(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.root)
         for name, text in PROGRAMS.items():
             self.program(name, text)
+        (self.root / "include").mkdir()
+        for name in ("cuda_runtime.h", "nccl.h", "nccl_device.h"):
+            (self.root / "include" / name).touch()
         self.sources = self.root / "nccl"
         (self.sources / "makefiles").mkdir(parents=True)
         (self.sources / "src/device/symmetric").mkdir(parents=True)
@@ -62,6 +67,7 @@ class NcclScript(unittest.TestCase):
         self.assertIn("NVCC_GENCODE=-gencode=arch=compute_120,code=sm_120\n", made)
         self.assertIn('all_reds = ["sum"]\nall_tys = ["f32"]\n', made)
         self.assertEqual((self.sources / "src/device/symmetric/generate.py").read_text(), GENERATOR, "sources changed")
+        self.assertEqual((self.sources / "headers").read_text(), "cuda_runtime.h\n", "an NCCL's headers too")
         pattern = re.search("^ONLY_FUNCS=(.*)", made, re.MULTILINE)[1].replace("*", "[^ ]*") + "$"
         for function, built in (("SendRecv", True), ("AllGather RING LL", True), ("Broadcast RING SIMPLE", True),
                                 ("AllReduce Sum bf16 TREE LL128", True), ("ReduceScatter Sum f64 NVLS SIMPLE", True),
