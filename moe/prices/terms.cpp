@@ -23,10 +23,10 @@ void add_expert(const Work& work, Phase phase, const LayerCase& c, double hidden
 
 // The half that makes gradients of weights reads no scores.
 void add_attention(TaskKind kind, const LayerCase& c, TaskTerms& terms) {
-  const auto tokens = static_cast<double>(mp_tokens(c));
-  if (kind != TaskKind::attention_dw)
-    at(terms.of_rows, Term::score) = tokens * static_cast<double>(c.layer.seq / c.layer.parts * (2 * c.part + 1)) *
-                                     static_cast<double>(most_heads(c).query);
+  const HeadColumns columns = most_columns(c);
+  if (kind != TaskKind::attention_dw)  // the scores that windows leave, of each head once
+    at(terms.of_rows, Term::score) = scores_flops(c) * static_cast<double>(most_heads(c).query) /
+                                     (kFlopsPerMac * static_cast<double>(columns.query + columns.mixed));
   at(terms.of_rows, Term::row_byte) = mp_bytes(c);
   at(terms.once, Term::weight_byte) =
       static_cast<double>((attention_parameters(c) + latent_parameters(c.layer)) * bytes_of(c.layer.dtype));
