@@ -121,8 +121,7 @@ void write_records(const SimulateOptions& options, const LayerPricer& pricer, co
   const std::string& layer = options.selection.layer_file;
   RecordWriter writer(options.out,
                       {options.asked, {pricer.profile().file, layer.empty() ? "" : find_config("layers", layer)}, {}});
-  for (const CaseRecord& record : records)
-    if (writer.find(record.key) == nullptr) writer.append(record);
+  for (const CaseRecord& record : records) writer.append_new(record);
   writer.end();
 }
 

@@ -193,7 +193,7 @@ class ServeBench {
     if (batches.paced_tasks > 0)
       record.summary.set("overrun_share",
                          static_cast<double>(batches.overruns) / static_cast<double>(batches.paced_tasks));
-    if (writer_.find(record.key) == nullptr) writer_.append(record);
+    writer_.append_new(record);
   }
 
   const LayerbenchOptions& options_;

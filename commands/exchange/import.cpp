@@ -18,6 +18,7 @@
 #include "moe/base/units.h"
 #include "moe/prices/fit.h"
 #include "moe/prices/profile.h"
+#include "moe/record/pass_times.h"
 #include "moe/record/reader.h"
 #include "moe/record/writer.h"
 
@@ -87,12 +88,6 @@ namespace {
 std::string key_of(const ImportedSample& s) {
   if (s.op == Op::gemm) return fmt::format("op/gemm/{}/{:.0f}", s.dtype, s.flops);
   return fmt::format("op/{}/{}/{}/{:.0f}", name_of(s.op), s.network, s.ranks, s.bytes);
-}
-
-std::vector<std::vector<double>> one_rank(const std::vector<double>& seconds) {
-  std::vector<std::vector<double>> rows;
-  for (const double s : seconds) rows.push_back({s});
-  return rows;
 }
 
 }  // namespace

@@ -57,8 +57,7 @@ std::vector<std::string> files_read(const ReproduceOptions& o) {
 void write_records(const std::string& path, const ReproduceOptions& o, const std::vector<Report>& reports) {
   RecordWriter writer(path, {o.asked, files_read(o), {}});
   for (const Report& report : reports)
-    for (const CaseRecord& record : records_of(report))
-      if (writer.find(record.key) == nullptr) writer.append(record);
+    for (const CaseRecord& record : records_of(report)) writer.append_new(record);
   writer.end();
 }
 

@@ -533,6 +533,13 @@ std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases) {
   return best;
 }
 
+Fields case_parameters(const Profile& cluster, std::string_view op) {
+  return {{"cluster", cluster.name},
+          {"nodes", int64_t{cluster.nodes}},
+          {"ranks_per_node", int64_t{cluster.ranks_per_node}},
+          {"op", std::string(op)}};
+}
+
 FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::string& name, const std::string& source) {
   require<BadInput>(is_profile_name(name), "name: found {}, expected {}", shown(name), kProfileName);
   FittedProfile out;

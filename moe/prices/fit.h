@@ -109,6 +109,8 @@ std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases);
 ///   summary.median_s: median over iterations of the maximum over ranks; of a task the mean of its chunks' medians
 /// Throws BadInput naming the record's file and line and the value, or the name that no profile can have.
 FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::string& name, const std::string& source);
+/// Returns the first parameters of such a case: `cluster`, `nodes`, `ranks_per_node` and `op`.
+Fields case_parameters(const Profile& cluster, std::string_view op);
 
 /// A line that a reader of any figure must know; `weak`: a row is, of which what it prices says so too.
 struct FitWarning {

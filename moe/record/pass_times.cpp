@@ -32,6 +32,12 @@ std::string spread_text(double least_s, double most_s, double median_s, const st
   return fmt::format("{} ({:.1f} %)", spread, 100 * off_s / median_s);
 }
 
+std::vector<std::vector<double>> one_rank(const std::vector<double>& values) {
+  std::vector<std::vector<double>> rows;
+  for (const double value : values) rows.push_back({value});
+  return rows;
+}
+
 std::vector<double> max_over_ranks(const std::vector<std::vector<double>>& values) {
   std::vector<double> most;
   for (const auto& ranks : values) most.push_back(*std::ranges::max_element(ranks));

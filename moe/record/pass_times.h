@@ -18,6 +18,9 @@ std::optional<Interval> likely_s(const CaseRecord& record);
 /// may be off, where an interval of it is known.
 std::string spread_text(double least_s, double most_s, double median_s, const std::optional<Interval>& within);
 
+/// Returns samples of one rank, of which `values` has one an iteration.
+std::vector<std::vector<double>> one_rank(const std::vector<double>& values);
+
 // Reduces what each rank's clock says, values[iteration][rank], to one number an iteration.
 
 std::vector<double> max_over_ranks(const std::vector<std::vector<double>>& values);

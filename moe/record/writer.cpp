@@ -172,6 +172,10 @@ void RecordWriter::append(const CaseRecord& record) {
   if (record.status == CaseStatus::ok) done_.emplace(record.key, record);
 }
 
+void RecordWriter::append_new(const CaseRecord& record) {
+  if (find(record.key) == nullptr) append(record);
+}
+
 void RecordWriter::append(const CaseGroup& group) {
   for (const CaseRecord& record : group.cases) require_new(record.key);
   if (!group.cases.empty()) write_line(to_json_line(group));

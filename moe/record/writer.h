@@ -48,6 +48,8 @@ class RecordWriter {
 
   /// Appends a case. Throws WrongResult for a key that this writer appended before, or that is done.
   void append(const CaseRecord& record);
+  /// Appends a case, unless `find` has one of its key.
+  void append_new(const CaseRecord& record);
   /// Appends a group as one line, whole or not at all. `find` knows its cases only once they are read back.
   void append(const CaseGroup& group);
   /// Marks the run complete, and says what was seen of its GPUs (gpu_watch.h); nothing can be appended afterwards.

@@ -125,6 +125,19 @@ TEST(RecordWriter, ACaseThatIsNotOkIsAnsweredUnlessItFailed) {
     }
 }
 
+TEST(RecordWriter, AppendsAnewOnlyWhatIsNotDone) {
+  const Scratch scratch;
+  const std::string path = scratch.path("r.jsonl");
+  RecordWriter writer(path, asking("d1"));
+  writer.append_new(sample_case(0));
+  const auto size = std::filesystem::file_size(path);
+  EXPECT_NE(writer.find(sample_case(0).key), nullptr);
+  writer.append_new(sample_case(0));
+  EXPECT_EQ(std::filesystem::file_size(path), size);
+  writer.append_new(sample_case(1));
+  EXPECT_GT(std::filesystem::file_size(path), size);
+}
+
 TEST(RecordWriter, BehindACompleteRunANewOneBegins) {
   const Scratch scratch;
   const std::string path = scratch.path("r.jsonl");

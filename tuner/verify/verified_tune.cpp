@@ -72,7 +72,7 @@ class VerifiedTune {
   void append_answer(const RunFigures& figures) {
     CaseRecord answer = answer_record(found_.grid.name, found_.cluster.name, {part_of(found_, figures)});
     answer.emulated = found_.emulated;
-    if (writer_.find(answer.key) == nullptr) writer_.append(answer);
+    writer_.append_new(answer);
   }
 
   static VerifiedResults begin(const TuneOptions& options, const commands::Target& target) {

@@ -11,6 +11,7 @@
 #include "moe/measure/layers/rank_run.h"
 #include "moe/measure/ops/lane_bench.h"
 #include "moe/plan/memory.h"
+#include "moe/prices/fit.h"
 #include "moe/record/pass_times.h"
 
 namespace moe::commands {
@@ -117,9 +118,7 @@ MeasuredTimeline measured_timeline(const PlannedSchedule& p, const measure::Meas
 }
 
 void add_losses(const measure::MeasuredRun& run, CaseRecord& record) {
-  std::vector<std::vector<double>> by_step;
-  for (const double loss : run.losses) by_step.push_back({loss});
-  record.samples.push_back({"loss", by_step});
+  record.samples.push_back({"loss", one_rank(run.losses)});
   record.summary.set("states_bytes", run.states_bytes);
   record.summary.set("steps", static_cast<int64_t>(run.losses.size()));
   record.summary.set("first_loss", run.losses.front());
@@ -202,28 +201,19 @@ namespace {
 
 using Numbers = std::vector<std::vector<double>>;
 
-CaseRecord record_for(const Target& target, std::string key, std::string op) {
+CaseRecord record_for(const Target& target, std::string key, std::string_view op) {
   CaseRecord record;
   record.key = std::move(key);
   record.backend = target.backend();
-  record.parameters = {{"cluster", target.cluster.name},
-                       {"nodes", int64_t{target.cluster.nodes}},
-                       {"ranks_per_node", int64_t{target.cluster.ranks_per_node}},
-                       {"op", std::move(op)}};
+  record.parameters = case_parameters(target.cluster, op);
   return record;
-}
-
-std::vector<std::vector<double>> samples_of(const std::vector<double>& seconds) {
-  std::vector<std::vector<double>> rows;
-  for (const double s : seconds) rows.push_back({s});
-  return rows;
 }
 
 CaseRecord record_of(const measure::LaneSlowdown& slowdown, const Target& target) {
   CaseRecord record = record_for(target, fmt::format("slowdown/{}/{}", slowdown.lane, slowdown.by), "slowdown");
   record.parameters.set("lane", slowdown.lane);
   record.parameters.set("by", slowdown.by);
-  record.samples = {{"alone_s", samples_of(slowdown.alone_s)}, {"beside_s", samples_of(slowdown.beside_s)}};
+  record.samples = {{"alone_s", one_rank(slowdown.alone_s)}, {"beside_s", one_rank(slowdown.beside_s)}};
   record.summary = {
       {"alone_s", median(slowdown.alone_s)}, {"beside_s", median(slowdown.beside_s)}, {"factor", slowdown.factor()}};
   if (slowdown.out_of_time) record.summary.set("out_of_time", int64_t{1});
@@ -234,9 +224,9 @@ CaseRecord record_of(const measure::LaneOverlap& overlap, const Target& target) 
   CaseRecord record = record_for(target, fmt::format("overlap/{}/{}", overlap.lane, overlap.other), "overlap");
   record.parameters.set("lane", overlap.lane);
   record.parameters.set("other", overlap.other);
-  record.samples = {{"alone_s", samples_of(overlap.alone_s)},
-                    {"other_alone_s", samples_of(overlap.other_alone_s)},
-                    {"both_s", samples_of(overlap.both_s)}};
+  record.samples = {{"alone_s", one_rank(overlap.alone_s)},
+                    {"other_alone_s", one_rank(overlap.other_alone_s)},
+                    {"both_s", one_rank(overlap.both_s)}};
   record.summary = {{"alone_s", median(overlap.alone_s)},
                     {"other_alone_s", median(overlap.other_alone_s)},
                     {"both_s", median(overlap.both_s)},
@@ -263,49 +253,29 @@ CaseRecord overhead_record(const Target& target) {
   return record;
 }
 
-// Takes records from `writer`, or measures them now.
-class LaneRecords {
- public:
-  LaneRecords(const Target& target, RecordWriter& writer) : target_(target), writer_(writer) {}
-
-  void add(const std::vector<measure::OpCase>& cases, const measure::OpSettings& settings,
-           std::vector<CaseRecord>& records) {
-    if (target_.measured) return;
-    const bool known = broadcast_flag(writer_.find("overhead") != nullptr);
-    if (known) return take_known(records);
-    const measure::LaneTimes lanes = measure::bench_lanes(target_.ranks, cases, settings);
-    for (const measure::LaneSlowdown& slowdown : lanes.slowdowns) keep(record_of(slowdown, target_), records);
-    for (const measure::LaneOverlap& overlap : lanes.overlaps) keep(record_of(overlap, target_), records);
-    keep(overhead_record(target_), records);
-  }
-
- private:
-  bool broadcast_flag(bool flag) const {
-    return target_.ranks.processes ? broadcast(*target_.ranks.processes, flag ? "y" : "n") == "y" : flag;
-  }
-  void keep(CaseRecord record, std::vector<CaseRecord>& records) {
-    if (!target_.leads()) return;
-    if (writer_.find(record.key) == nullptr) writer_.append(record);
-    records.push_back(std::move(record));
-  }
-  void take_known(std::vector<CaseRecord>& records) {
-    for (const char* lane : {"inter", "intra", "compute"})
-      for (const char* by : {"inter", "intra", "compute"})
-        for (const char* what : {"slowdown", "overlap"})
-          if (const CaseRecord* record = writer_.find(fmt::format("{}/{}/{}", what, lane, by)))
-            records.push_back(*record);
-    if (const CaseRecord* record = writer_.find("overhead")) records.push_back(*record);
-  }
-
-  const Target& target_;
-  RecordWriter& writer_;
-};
+void take_known(const RecordWriter& writer, std::vector<CaseRecord>& records) {
+  for (const char* lane : {"inter", "intra", "compute"})
+    for (const char* by : {"inter", "intra", "compute"})
+      for (const char* what : {"slowdown", "overlap"})
+        if (const CaseRecord* record = writer.find(fmt::format("{}/{}/{}", what, lane, by))) records.push_back(*record);
+  if (const CaseRecord* record = writer.find("overhead")) records.push_back(*record);
+}
 
 }  // namespace
 
 void add_lane_records(const Target& target, RecordWriter& writer, const std::vector<measure::OpCase>& cases,
                       const measure::OpSettings& settings, std::vector<CaseRecord>& records) {
-  LaneRecords(target, writer).add(cases, settings, records);
+  if (target.measured) return;
+  if (target.leader_says(writer.find("overhead") != nullptr)) return take_known(writer, records);
+  const auto keep = [&](const CaseRecord& record) {
+    if (!target.leads()) return;
+    writer.append_new(record);
+    records.push_back(record);
+  };
+  const measure::LaneTimes lanes = measure::bench_lanes(target.ranks, cases, settings);
+  for (const measure::LaneSlowdown& slowdown : lanes.slowdowns) keep(record_of(slowdown, target));
+  for (const measure::LaneOverlap& overlap : lanes.overlaps) keep(record_of(overlap, target));
+  keep(overhead_record(target));
 }
 
 }  // namespace moe::commands

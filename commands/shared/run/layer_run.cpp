@@ -119,11 +119,8 @@ std::optional<LayerOutcome> known_outcome(const LayerJob& job, const RecordWrite
 }
 
 void append(const LayerOutcome& outcome, RecordWriter& writer) {
-  const auto append_new = [&](const CaseRecord& record) {
-    if (writer.find(record.key) == nullptr) writer.append(record);
-  };
-  for (const ScheduleRun& run : outcome.runs) append_new(run.record);
-  for (const CaseRecord& record : outcome.tried) append_new(record);
+  for (const ScheduleRun& run : outcome.runs) writer.append_new(run.record);
+  for (const CaseRecord& record : outcome.tried) writer.append_new(record);
 }
 
 void require_sound(const LayerOutcome& outcome, bool alone) {

@@ -13,7 +13,6 @@
 #include "moe/base/statistics.h"
 #include "moe/base/terminal.h"
 #include "moe/base/units.h"
-#include "moe/device/gpu_settings.h"
 #include "moe/device/stream.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/record/machine.h"
@@ -296,14 +295,9 @@ namespace {
 // Leaves out cases that do not fit: each rank has the buffers of two ops, since one is timed beside another; threads
 // share one GPU.
 void leave_out_too_large(const Target& target, std::vector<measure::OpCase>& cases) {
-  constexpr double kShareOfFree = 0.8;  // the rest is for workspaces, and what is in pieces
-  World* processes = target.ranks.processes;
-  auto left = static_cast<double>(free_gpu_bytes(processes ? processes->topology().local_rank : 0));
-  if (processes)
-    for (const auto& rank : gather(*processes, std::vector<std::vector<double>>{{left}}))
-      left = std::min(left, rank.front());
-  const double ranks = processes ? 1 : target.cluster.nodes * target.cluster.ranks_per_node;
-  std::erase_if(cases, [&](const measure::OpCase& c) { return 2 * ranks * buffer_bytes(c) > kShareOfFree * left; });
+  const auto ranks = static_cast<double>(sharers(target.ranks, target.cluster.nodes * target.cluster.ranks_per_node));
+  const double room = kShareOfFree * free_bytes(target.ranks);
+  std::erase_if(cases, [&](const measure::OpCase& c) { return 2 * ranks * buffer_bytes(c) > room; });
 }
 
 // Returns a profile of the rows that measuring leaves, with prices that mean nothing.

@@ -94,12 +94,6 @@ Json schedules_json(const LayerOutcome& outcome) {
   return list;
 }
 
-namespace {
-
-constexpr double kShareOfFree = 0.8;  // the rest is for workspaces of libraries, and what is in pieces
-
-}  // namespace
-
 std::vector<size_t> batches_that_fit(std::span<const double> bytes, double left_bytes) {
   std::vector<size_t> ends;
   double taken = 0;

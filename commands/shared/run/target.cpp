@@ -155,6 +155,10 @@ RecordWriter Target::open_records(const std::string& path, const Asked& asked, s
   return RecordWriter(path, {asked, std::move(files), fields});
 }
 
+bool Target::leader_says(bool own) const {
+  return ranks.processes ? broadcast(*ranks.processes, own ? "y" : "n") == "y" : own;
+}
+
 std::string Target::file_name() const {
   const bool said = cluster.name.ends_with(kOnCuda);
   return ranks.device == DeviceKind::cuda && !said ? cluster.name + std::string(kOnCuda) : cluster.name;

@@ -19,6 +19,8 @@ struct Target {
   std::string_view backend() const { return ranks.processes ? ranks.processes->backend() : "local"; }
   /// Returns whether this process writes and prints.
   bool leads() const { return ranks.leads(); }
+  /// Returns the leading process's `own`; every process of the target calls it.
+  bool leader_says(bool own) const;
   /// Returns the cluster's name, with the threads of each rank where they compute.
   std::string place() const;
   /// Returns what its files are named after: the cluster, and the device where that is a GPU.
@@ -48,6 +50,7 @@ Target target_of(const std::string& cluster, const measure::BenchRanks& ranks);
 /// Returns its free bytes, where there are fewest of all processes; infinity where nobody knows. Every process of the
 /// ranks calls it. Throws NoHardware for GPUs that are not there.
 double free_bytes(const measure::BenchRanks& ranks);
+inline constexpr double kShareOfFree = 0.8;  // the rest is for workspaces of libraries, and what is in pieces
 
 /// Returns how many of `all` ranks share it with this process's: threads one GPU or machine, processes the machine,
 /// where they have one address.

@@ -10,6 +10,8 @@
 #include "commands/shared/run/layer_run.h"
 #include "moe/base/log.h"
 #include "moe/measure/layers/rank_run.h"
+#include "moe/prices/fit.h"
+#include "moe/record/pass_times.h"
 
 namespace moe::commands {
 namespace {
@@ -126,7 +128,6 @@ void describe_computation(const TaskGroup& group, Fields& parameters) {
   const Plan& plan = *group.plan;
   const LayerCases cases(plan.shape, plan.dense);
   const LayerCase& shape = cases.of(task.layer);
-  parameters.set("op", std::string(name_of(Op::task)));
   parameters.set("name", task_row_name(task.kind, shape));
   parameters.set("phase", std::string(name_of(task.phase)));
   parameters.set("dtype", std::string(name_of(shape.layer.dtype)));
@@ -158,7 +159,6 @@ void describe_collective(const TaskGroup& group, Fields& parameters) {
   const Plan& plan = *group.plan;
   const Work& work = plan.works[group.tasks.front()->id];
   const CommRow row = row_of(group);
-  parameters.set("op", std::string(name_of(row.op)));
   parameters.set("network", std::string(name_of(row.network)));
   parameters.set("ranks", int64_t{row.ranks});
   parameters.set("dtype", std::string(name_of(plan.shape.layer.dtype)));
@@ -175,10 +175,9 @@ CaseRecord record_of(const TaskGroup& group, const std::vector<double>& task_s, 
   CaseRecord record;
   record.key = group.key;
   record.backend = target.backend();
-  record.parameters = {{"cluster", target.cluster.name},
-                       {"nodes", int64_t{target.cluster.nodes}},
-                       {"ranks_per_node", int64_t{target.cluster.ranks_per_node}}};
-  if (is_computation(group))
+  const bool computes = is_computation(group);
+  record.parameters = case_parameters(target.cluster, name_of(computes ? Op::task : row_of(group).op));
+  if (computes)
     describe_computation(group, record.parameters);
   else
     describe_collective(group, record.parameters);
@@ -186,16 +185,15 @@ CaseRecord record_of(const TaskGroup& group, const std::vector<double>& task_s, 
   std::vector<double> seconds;
   for (const Task* task : group.tasks) seconds.push_back(task_s[task->id]);
   record.summary = {{"median_s", std::accumulate(seconds.begin(), seconds.end(), 0.0) / double(seconds.size())}};
-  for (const double s : seconds) record.samples.resize(1), record.samples.front().values.push_back({s});
-  record.samples.front().name = "seconds";
+  record.samples = {{"seconds", one_rank(seconds)}};
   return record;
 }
 
 // Returns whether the writer has all groups, on the process that leads: those of other processes have only what an
 // earlier run did.
 bool are_known(const Target& target, const std::vector<TaskGroup>& groups, const RecordWriter& writer) {
-  const bool all = std::ranges::all_of(groups, [&](const TaskGroup& g) { return writer.find(g.key) != nullptr; });
-  return target.ranks.processes ? broadcast(*target.ranks.processes, all ? "y" : "n") == "y" : all;
+  return target.leader_says(
+      std::ranges::all_of(groups, [&](const TaskGroup& g) { return writer.find(g.key) != nullptr; }));
 }
 
 std::vector<CaseRecord> known_records(const std::vector<TaskGroup>& groups, const RecordWriter& writer) {
@@ -285,8 +283,7 @@ std::vector<CaseRecord> measure_tasks(const Target& target, const LayerJob& job,
   const auto refusal = refusal_of([&] { records = measure(target, job, writer); }, target.ranks.processes);
   if (!target.leads()) return records;
   if (refusal) log_decision(fmt::format("{}: its tasks are not measured: {}", job.name, refusal->reason));
-  for (const CaseRecord& record : records)
-    if (writer.find(record.key) == nullptr) writer.append(record);
+  for (const CaseRecord& record : records) writer.append_new(record);
   return records;
 }
 

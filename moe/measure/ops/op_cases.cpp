@@ -9,6 +9,7 @@
 #include "moe/base/units.h"
 #include "moe/layer/layer_device.h"
 #include "moe/measure/layers/proxy.h"
+#include "moe/prices/fit.h"
 #include "moe/prices/modules.h"
 #include "moe/prices/price_curve.h"
 
@@ -143,10 +144,7 @@ std::string OpCase::key() const {
 }
 
 Fields OpCase::parameters(const Profile& cluster) const {
-  Fields fields{{"cluster", cluster.name},
-                {"nodes", int64_t{cluster.nodes}},
-                {"ranks_per_node", int64_t{cluster.ranks_per_node}},
-                {"op", std::string(name_of(op))}};
+  Fields fields = case_parameters(cluster, name_of(op));
   if (op == Op::gemm) {
     fields.set("dtype", std::string(name_of(dtype)));
     fields.set("flops", flops);
