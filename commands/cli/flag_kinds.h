@@ -91,6 +91,16 @@ void add_choice(CLI::App& verb, const std::string& flag, Target& target,
       ->type_name(fmt::format("{}", fmt::join(words, "|")));
 }
 
+/// Adds a flag of an enum's values, by the names that name_of() gives them.
+template <class Enum>
+requires std::is_enum_v<Enum>
+void add_choice(CLI::App& verb, const std::string& flag, Enum& target, const std::vector<Enum>& choices,
+                const std::string& help) {
+  std::vector<std::pair<std::string, Enum>> named;
+  for (const Enum choice : choices) named.emplace_back(name_of(choice), choice);
+  add_choice(verb, flag, target, named, help);
+}
+
 /// Adds a flag of names that `from` reads; it throws BadInput for others.
 template <class Value>
 void add_named(CLI::App& verb, const std::string& flag, const char* type,

@@ -161,11 +161,11 @@ std::vector<OutTarget> targets_of(const CLI::App& verb) {
 
 // Checks how the ranks of a verb that runs layers come to be, and sets what follows from it.
 void set_ranks(const CLI::App& verb, Command& command) {
-  const std::string& backend = command.ranks.backend;
+  const Backend backend = command.ranks.backend;
   command.ranks.timeout_s = command.call.layers->timeout_s;
   check_backend(verb, command.ranks);
-  if (backend != "local" && verb.count("--cluster") == 0) *command.call.cluster = commands::kHostCluster;
-  if (backend == "nccl") command.call.layers->device = DeviceKind::cuda;
+  if (backend != Backend::local && verb.count("--cluster") == 0) *command.call.cluster = commands::kHostCluster;
+  if (backend == Backend::nccl) command.call.layers->device = DeviceKind::cuda;
 }
 
 int exit_code_of_doctor(const doctor::DoctorOptions& options) {

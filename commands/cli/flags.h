@@ -1,10 +1,12 @@
 #pragma once
 // The command line, parsed: a verb, what its flags came to, and the flags that all verbs have.
 #include <any>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "commands/shared/run_options.h"
@@ -30,9 +32,13 @@ struct TuneOptions;
 
 namespace moe::cli {
 
+/// What carries collectives: the memory of one process, whose threads are the ranks, or a library between processes.
+enum class Backend : uint8_t { local, gloo, nccl };
+std::string_view name_of(Backend backend);
+
 /// How the ranks of a verb that runs layers come to be: threads of one process, or processes from outside.
 struct RanksFlags {
-  std::string backend = "local";
+  Backend backend = Backend::local;
   std::optional<int> rank, ranks;  // none: by the environment
   double timeout_s = 60;
   std::string rendezvous;          // HOST:PORT of rank 0; empty: by the environment

@@ -111,7 +111,7 @@ void set_process(const RanksFlags& flags) {
 }  // namespace
 
 std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vector<std::string>& argv) {
-  if (flags.backend == "local") return nullptr;
+  if (flags.backend == Backend::local) return nullptr;
   const Launch launch = find_launch(
       {flags.rank, flags.ranks, flags.rendezvous, flags.ranks_per_node, {"--rendezvous", "--ranks-per-node"}});
   require<BadInput>(launch.ranks > 1 || launch.ranks_per_node <= 1,
@@ -123,7 +123,7 @@ std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vecto
   const double start_s = launch.board ? std::max(flags.timeout_s, kLaunchedStartS) : flags.timeout_s;
   auto gloo = std::make_unique<GlooWorld>(launch, GlooJob{build_name(), job_of(argv)}, flags.timeout_s, start_s);
   std::unique_ptr<World> world;
-  if (flags.backend == "nccl")
+  if (flags.backend == Backend::nccl)
     world = std::make_unique<OverNccl>(std::move(gloo), flags);
   else
     world = std::move(gloo);

@@ -10,16 +10,17 @@
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
 #include "modelbench/modelbench.h"
+#include "moe/base/enum_array.h"
 
 namespace moe::cli {
 namespace {
 
 template <class Options>
 void add_ranks(CLI::App& verb, Options& o, RanksFlags& ranks) {
-  add_choice<std::string>(verb, "--backend", ranks.backend, {{"local", "local"}, {"gloo", "gloo"}, {"nccl", "nccl"}},
-                          "local: ranks are threads of this process; gloo, nccl: each is a process, started by launch, "
-                          "torchrun, mpirun or srun");
-  add_choice(verb, "--device", o.device, {{"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}},
+  add_choice(verb, "--backend", ranks.backend, {Backend::local, Backend::gloo, Backend::nccl},
+             "local: ranks are threads of this process; gloo, nccl: each is a process, started by launch, torchrun, "
+             "mpirun or srun");
+  add_choice(verb, "--device", o.device, {DeviceKind::cpu, DeviceKind::cuda},
              "where tensors live; threads share one GPU, processes have one each; default: cpu, of nccl cuda");
   add_number(verb, "--threads", o.threads,
              "threads a rank computes with on the CPU; default: OMP_NUM_THREADS, else its share of cores; emulated: 1",
@@ -365,18 +366,23 @@ VerbCall add_modelbench(CLI::App& verb, Command& c) {
   return running(options, &RunningHalf::modelbench, m.selection.cluster);
 }
 
+std::string_view name_of(Backend backend) {
+  static constexpr EnumArray<Backend, std::string_view, 3> kNames{"local", "gloo", "nccl"};
+  return kNames[backend];
+}
+
 void check_backend(const CLI::App& verb, const RanksFlags& ranks) {
   if (verb.get_option_no_throw("--backend") == nullptr) return;
   const auto asked = [&](const std::string& flag) { return verb.count(flag) > 0; };
   for (const char* flag : {"--min-ctas", "--max-ctas", "--implicit-launch-order"})
-    require<BadInput>(!asked(flag) || ranks.backend == "nccl", "{}: found --backend {}, expected nccl", flag,
-                      ranks.backend);
+    require<BadInput>(!asked(flag) || ranks.backend == Backend::nccl, "{}: found --backend {}, expected nccl", flag,
+                      name_of(ranks.backend));
   for (const char* flag : {"--rank", "--ranks", "--rendezvous", "--ranks-per-node"})
-    require<BadInput>(!asked(flag) || ranks.backend != "local",
+    require<BadInput>(!asked(flag) || ranks.backend != Backend::local,
                       "{}: found --backend local, whose ranks are threads; expected one whose ranks are processes",
                       flag);
   require<BadInput>(
-      ranks.backend != "nccl" || !asked("--device") || verb.get_option("--device")->as<std::string>() == "cuda",
+      ranks.backend != Backend::nccl || !asked("--device") || verb.get_option("--device")->as<std::string>() == "cuda",
       "--device: found cpu with --backend nccl, expected cuda");
 }
 
@@ -402,7 +408,7 @@ std::vector<std::string> launched(std::vector<std::string> words, const Command&
   const auto started = parse_command_line(static_cast<int>(argv.size()), argv.data());
   if (!started) return {};  // it asked for help
   const RanksFlags& ranks = started->ranks;
-  require<BadInput>(ranks.backend != "local", "--backend: found local, expected one whose ranks are processes");
+  require<BadInput>(ranks.backend != Backend::local, "--backend: found local, expected one whose ranks are processes");
   require<BadInput>(!ranks.rank && !ranks.ranks,
                     "launch: found --rank or --ranks behind the --, expected --ranks N before it");
   require<BadInput>(ranks.ranks_per_node == 0 || options.ranks % ranks.ranks_per_node == 0,
