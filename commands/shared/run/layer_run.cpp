@@ -292,14 +292,18 @@ PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Sched
 }
 
 PlannedSchedule plan(const LayerJob& job, const Schedule& schedule, const DegreeChoice& degrees) {
-  if (job.predicted) try {
-      return plan_by(job.predicted_by, job, schedule, degrees);
-    } catch (const Unpriced&) {
-      if (!job.settings.check_only) throw;
-    }
-  PlannedSchedule p = plan_by(nominal_profile(job.shape()), job, schedule, degrees);
-  p.nominal = true;
-  return p;
+  const auto nominal = [&] {
+    PlannedSchedule p = plan_by(nominal_profile(job.shape()), job, schedule, degrees);
+    p.nominal = true;
+    return p;
+  };
+  if (!job.predicted) return nominal();
+  try {
+    return plan_by(job.predicted_by, job, schedule, degrees);
+  } catch (const Unpriced&) {
+    if (!job.settings.check_only) throw;
+  }
+  return nominal();
 }
 
 }  // namespace

@@ -371,19 +371,32 @@ std::vector<std::pair<Network, measure::RankGroup>> groups_of_stages(const std::
   return sums;
 }
 
+namespace {
+
+// Returns why a schedule can't be planned and priced; none: it can.
+std::optional<Unsupported> refusal_of(const LayerJob& layer, const Schedule& schedule, const Profile& expected) {
+  try {
+    const Plan plan = plan_nominally(layer, schedule, 1).run.plan;
+    price(LayerPricer(expected, layer.shape(), layer.pricing), plan);
+    return std::nullopt;
+  } catch (const Unsupported& error) {
+    return error;
+  }
+}
+
+}  // namespace
+
 void require_prices(const Target& target, const OpRequest& request, const std::vector<LayerJob>& layers,
                     const std::vector<LayerJob>& profiled_layers) {
   const Profile expected = expected_profile(target, request, profiled_layers);
-  std::optional<Unsupported> refusal;
+  std::optional<Unsupported> first;
   for (const LayerJob& layer : layers)
-    for (const Schedule* schedule : layer.schedules) try {
-        const Plan plan = plan_nominally(layer, *schedule, 1).run.plan;
-        price(LayerPricer(expected, layer.shape(), layer.pricing), plan);
-        return;
-      } catch (const Unsupported& error) {
-        if (!refusal) refusal = error;
-      }
-  if (refusal) throw *refusal;
+    for (const Schedule* schedule : layer.schedules) {
+      const std::optional<Unsupported> refusal = refusal_of(layer, *schedule, expected);
+      if (!refusal) return;
+      if (!first) first = refusal;
+    }
+  if (first) throw *first;
 }
 
 }  // namespace moe::commands
