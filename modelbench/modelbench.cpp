@@ -4,6 +4,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <fmt/ranges.h>
 
 #include "commands/shared/record_files.h"
 #include "commands/shared/run/op_records.h"
@@ -18,6 +19,7 @@
 #include "moe/layer/layer_device.h"
 #include "moe/model/end_setup.h"
 #include "moe/model/gpt2_file.h"
+#include "moe/schedule/packing.h"
 #include "moe/search/degrees.h"
 #include "moe/shape/model_file.h"
 #include "moe/train/token_source.h"
@@ -150,6 +152,18 @@ void require_weights(const ModelbenchOptions& options, const commands::ChosenMod
   }
 }
 
+// Throws where experts are to be packed online and nothing would do that.
+void require_packs(const ModelbenchOptions& options) {
+  if (!options.online_packing) return;
+  const std::vector<const Schedule*> schedules = commands::chosen_schedules(options.selection);
+  require<BadInput>(std::ranges::any_of(schedules, &Schedule::packs_experts),
+                    "--online-packing: found --schedule {}, expected one that packs experts (lina-packed)",
+                    fmt::join(options.selection.schedules, ","));
+  require<BadInput>(options.check_only || options.steps > PackingController::kFirstStep,
+                    "--online-packing: found --steps {}, expected more than {}, after which it decides first",
+                    options.steps, PackingController::kFirstStep);
+}
+
 class Modelbench {
  public:
   Modelbench(const ModelbenchOptions& options, World* processes)
@@ -192,6 +206,7 @@ class Modelbench {
     commands::LayerJob job = job_of(results.layers);
     results.describe_text(*text_, options_.text, optimizer_);
     results.describe_layer(job.shape().layer, chosen_.tied_embedding);
+    results.experts = static_cast<int>(job.shape().layer.experts / job.shape().parallel.ep);
     results.tokens = mp_tokens(job.shape()) * job.shape().parallel.replicas() * job.model.micro_batches;
     job.predicted_by = target_.measured || options_.check_only ? target_.cluster : measured(job);
     if (!options_.check_only)
@@ -227,6 +242,7 @@ class Modelbench {
  private:
   std::unique_ptr<TokenSource> checked_text() const {
     const Optimizer refuses(optimizer_, {});
+    require_packs(options_);
     std::unique_ptr<TokenSource> text = text_of(options_);
     require_runs(options_, chosen_, *text, target_);
     require_weights(options_, chosen_, target_);
@@ -250,6 +266,7 @@ class Modelbench {
     settings.inspect = commands::inspection_of(options_.dump, options_.record_routing);
     commands::LayerJob job = commands::jobs_on(target_, options_.selection, settings);
     job.name = chosen_.name;
+    job.packs_online = options_.online_packing;
     if (plan_) {
       job.plan = plan_;
       job.model = model_of(*plan_);
@@ -314,7 +331,15 @@ class Modelbench {
     commands::OpRequest request;
     request.settings.timeout_s = options_.timeout_s;
     request.sizes = measure::sizes_for(job.shape().layer.dtype, target_.ranks.device);
-    return commands::measured_profile(target_, writer_, request, {job});
+    std::vector<commands::LayerJob> jobs{job};
+    const int ep = job.shape().parallel.ep;
+    Decision decision;
+    for (decision.packing = 2; job.packs_online && ep % decision.packing == 0; decision.packing *= 2) {
+      jobs.push_back(job);
+      jobs.back().name += fmt::format(", packed {}", decision.packing);
+      jobs.back().model.shape = decided_case(job.shape(), decision);
+    }
+    return commands::measured_profile(target_, writer_, request, jobs);
   }
 
   commands::Target target_;

@@ -40,6 +40,7 @@ struct ModelbenchOptions : commands::RunOptions {
   std::string save_weights;          // file for what one schedule ends with; empty: kept nowhere
   std::optional<double> peak_flops;  // of a rank, a second; empty: as the profile's GEMMs have it
   std::string out;                   // records; empty: results/modelbench-CLUSTER.jsonl
+  bool online_packing = false;       // lina-packed packs experts as its steps go on (moe/schedule/packing.h)
   std::string save_plan;             // file for the plan of one schedule; empty: kept nowhere
   commands::TraceFlags trace;        // timeline of one step of each schedule, measured above simulated
   bool tasks = false;

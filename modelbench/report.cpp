@@ -47,6 +47,27 @@ std::string times_of(const ModelbenchResults& results) {
   return "Step (medians of the slowest rank; r: degrees forward/backward)\n\n" + table.text() + '\n';
 }
 
+// Returns how the experts were packed, steps by steps; empty: they stayed.
+std::string packings_of(const ModelbenchResults& results) {
+  Table table({"schedule", "steps", "experts a device", "expert ms", "AlltoAll ms", "model ms", "step ms", "memory",
+               "planned memory", "moved", "in ms"});
+  const auto moved = [](const measure::PackedSteps& steps, const std::string& text) {
+    return steps.packing > 1 ? text : "-";
+  };
+  bool any = false;
+  for (const commands::ScheduleRun& run : results.outcome.runs)
+    for (const auto& [steps, predicted_s, planned_bytes] : run.packings) {
+      any = true;
+      table.add({run.record.schedule, fmt::format("{} to {}", steps.first, steps.first + steps.steps - 1),
+                 fmt::format("{}", results.experts * steps.packing), fmt::format("{:.3f}", 1e3 * steps.times.expert_s),
+                 fmt::format("{:.3f}", 1e3 * steps.times.alltoall_s), ms(predicted_s), ms(steps.step_s),
+                 human_bytes(steps.memory_bytes), human_bytes(planned_bytes),
+                 moved(steps, human_bytes(steps.moved_bytes)), steps.moving_s > 0 ? ms(steps.moving_s) : "-"});
+    }
+  if (!any) return "";
+  return "Experts packed online (micro-ops of a forward; moved: to the rank that got most)\n\n" + table.text() + '\n';
+}
+
 std::string losses_of(const ModelbenchResults& results) {
   Table table({"schedule", "steps", "first loss", "last loss", "held-out", "gradients off by", "in", "status"});
   for (const commands::ScheduleRun& run : results.outcome.runs) {
@@ -111,7 +132,8 @@ std::string text_of(const ModelbenchResults& results) {
                        : "");
   if (results.cut) text += "a rank has no memory for more layers\n\n";
   if (std::ranges::any_of(runs, timed, &commands::ScheduleRun::record))
-    text += times_of(results) + utilisation_text(results.use, results.outcome, most_process_bytes());
+    text +=
+        times_of(results) + packings_of(results) + utilisation_text(results.use, results.outcome, most_process_bytes());
   if (std::ranges::any_of(runs, checked, &commands::ScheduleRun::record))
     text += results.check_only ? gradients_of(results) : losses_of(results);
   if (results.tasks) text += commands::tasks_text(results.outcome);

@@ -44,6 +44,7 @@ struct ModelbenchResults {
   int layers = 1, of_layers = 1;  // layers that ran, and layers of the model
   DenseLayers dense = {};         // of those that ran
   int64_t tokens = 0;             // of a step, nominal
+  int experts = 1;                // a device, nominal, where none are packed
   std::string text = {}, optimizer = {};
   std::string kind = {};                                          // of its layers, where they are no usual decoder's
   std::optional<double> entropy_rate = {}, order_1_entropy = {};  // nats a token, of the text where it is known

@@ -320,6 +320,10 @@ VerbCall add_modelbench(CLI::App& verb, Command& c) {
   add_recompute(verb, s);
   add_degrees(verb, s);
   add_plan(verb, m.plan, {"--cluster"});
+  verb.add_flag("--online-packing", m.online_packing,
+                "let lina-packed begin with a device's experts by --ep and pack twice as many when Lina's controller "
+                "says so: after step 10 and every fourth from there on");
+  verb.get_option("--online-packing")->excludes("--plan");
   verb.add_flag("--check-only", m.check_only, "verify the first step's gradients, train and time nothing");
   add_number(verb, "--steps", m.steps, "training steps of each schedule, all timed; default: 5", {1, 1e7});
   add_text(verb, "--text", "markov|bytes|FILE", m.text,

@@ -398,9 +398,9 @@ std::vector<std::string> lina_conventions() {
       "Overheads: cutting makes views; concatenation reads and writes all bytes of AlltoAlls and gradient tensors that "
       "are cut. Communication: all collectives of a step, each alone, with micro-ops (lina) over without "
       "(lina-baseline).",
-      "The packing controller decides at step 10 and at every fourth step from there on. It is replayed and not run, "
-      "because a run keeps one plan. A training that stops and continues from its checkpoint with a smaller --ep moves "
-      "weights and optimizer states to the replicas. Neither plans nor runs offload states to the host."};
+      "The packing controller decides at step 10 and at every fourth step from there on. Here it is fed with the "
+      "replay's times; `modelbench --online-packing` feeds it with those of its steps and moves the experts. Neither "
+      "plans nor runs offload states to the host."};
 }
 
 // Lina's training speedups (section 7.2). None of its coefficients, batches or sequence lengths is printed: what print

@@ -12,7 +12,7 @@
 #include "commands/reproduce/printed_rows.h"
 #include "commands/reproduce/report.h"
 #include "moe/search/model_search.h"
-#include "moe/search/packing.h"
+#include "moe/schedule/packing.h"
 
 namespace moe::reproduce {
 

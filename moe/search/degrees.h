@@ -36,6 +36,7 @@ struct DegreeChoice {
   int forward = 0, backward = 0;           // 0: tuned
   int64_t micro_op_bytes = kMicroOpBytes;  // of schedules with micro-ops; 0: tuned
   int64_t min_chunk_bytes = 0;             // MoNTA's I_minimal: no smaller AlltoAll or AllGather chunk is tried
+  int packing = 0;                         // of schedules that pack experts: Decision's; 0: tuned
   bool takes_rivals = true;                // `wave` may take the plan of another schedule
   /// Seconds of the plans of schedules that this choice was made for before: `wave` tunes none again that is no faster.
   std::map<const Schedule*, double> known_s = {};

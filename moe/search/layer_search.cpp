@@ -4,7 +4,7 @@
 #include <limits>
 #include <set>
 
-#include "moe/search/packing.h"
+#include "moe/schedule/packing.h"
 
 namespace moe {
 namespace {
@@ -118,6 +118,23 @@ LayerResult tune_variants(LayerSearch& search, const Schedule& schedule, const L
   return results[first_is_faster(alone, moe_s(0), moe_s(1)) ? 0 : 1];
 }
 
+namespace {
+
+LayerResult tune_packing(search::LayerReplay layer, const DegreeChoice& choice) {
+  Decision decision;
+  decision.packing = choice.packing;
+  const LayerPricer packed(layer.pricer.profile(), decided_case(layer.pricer.shape(), decision),
+                           layer.pricer.options());
+  require<Unsupported>(choice.packing == 1 || !choice.fits || choice.fits(packed.shape(), layer.schedule.flow),
+                       "packing {}: a rank has no memory for {} experts of each layer", choice.packing,
+                       packed.shape().layer.experts / packed.shape().parallel.ep);
+  LayerResult result = tune_degrees({layer.schedule, packed, layer.store}, choice);
+  result.decision.packing = choice.packing;
+  return result;
+}
+
+}  // namespace
+
 // p doubles while the expert's micro-op is shorter than the AlltoAll's (Lina section 4.2), as long as groups divide and
 // the profile has rows for them.
 std::vector<LayerResult> tune_packings(search::LayerReplay layer, DegreeChoice choice) {
@@ -125,6 +142,7 @@ std::vector<LayerResult> tune_packings(search::LayerReplay layer, DegreeChoice c
   const LayerPricer& pricer = layer.pricer;
   check_choice(schedule, choice);
   check_shape(schedule, pricer.shape());
+  if (choice.packing > 0) return {tune_packing(layer, choice)};
   std::vector<LayerResult> results{tune_degrees(layer, choice)};
   for (int packing = 1; pricer.shape().parallel.ep % (2 * packing) == 0;) {
     const LayerPricer packed(pricer.profile(), decided_case(pricer.shape(), results.back().decision), pricer.options());

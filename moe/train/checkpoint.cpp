@@ -1,7 +1,6 @@
 #include "moe/train/checkpoint.h"
 
 #include <algorithm>
-#include <charconv>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -118,17 +117,6 @@ using Manifest = Json;
 
 constexpr std::string_view kFormat = "moetune checkpoint 2";
 
-/// Takes a whole number and the character behind it off the text; `end`: 0 where nothing may follow.
-bool take(std::string_view& text, int64_t& number, char end) {
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  text.remove_prefix(static_cast<size_t>(rest - text.data()));
-  if (error != std::errc() || number < 0) return false;
-  if (end == 0) return text.empty();
-  if (!text.starts_with(end)) return false;
-  text.remove_prefix(1);
-  return true;
-}
-
 template <class T>
 T entry_of(const Manifest& manifest, const char* key, T otherwise) {
   const auto found = manifest.find(key);
@@ -153,23 +141,6 @@ std::string rank_file(const std::string& step_folder, int rank) {
   return fmt::format("{}/rank-{}.safetensors", step_folder, rank);
 }
 std::string manifest_file(const std::string& step_folder) { return step_folder + "/manifest.json"; }
-
-std::string text_of(const ShardAxes& axes) {
-  const auto axis = [](const ShardRange& r) { return fmt::format("{}+{}/{}", r.first, r.count, r.total); };
-  return fmt::format("{} {} {}", axis(axes[0]), axis(axes[1]), axis(axes[2]));
-}
-
-std::optional<ShardAxes> axes_from(const std::string& text) {
-  ShardAxes axes;
-  std::string_view rest = text;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    ShardRange& r = axes[i];
-    const char end = i + 1 < axes.size() ? ' ' : '\0';
-    if (!take(rest, r.first, '+') || !take(rest, r.count, '/') || !take(rest, r.total, end)) return std::nullopt;
-    if (r.count > r.total || r.first > r.total - r.count) return std::nullopt;
-  }
-  return axes;
-}
 
 void write_manifest(const Checkpoint& checkpoint) {
   Manifest files = Manifest::array(), checksums = Manifest::array();
@@ -237,18 +208,6 @@ std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, Conte
   return found;
 }
 
-void check_shard(const ShardedTensor& t, DeviceKind device) {
-  require<BadInput>(axes_from(text_of(t.axes)).has_value(), "{}: found axes {}, expected parts within the whole",
-                    t.name, text_of(t.axes));
-  const int64_t elements = t.axes[0].count * t.axes[1].count * t.axes[2].count;
-  require<BadInput>(t.data.device() == device && t.data.elements() == elements,
-                    "{}: found {} elements on {}, expected {} on {}", t.name, t.data.elements(),
-                    name_of(t.data.device()), elements, name_of(device));
-}
-
-// Reads checkpoints. A part may be any box of the whole, and so may what is asked for: what both have is copied in runs
-// of elements that lie one after the other in either.
-
 namespace {
 
 /// One rank's file.
@@ -256,48 +215,6 @@ struct RankParts {
   std::string path;
   SafeTensorsFile file;
 };
-
-/// Names a run of `count` elements that begins at `from` in the part and at `to` in the tensor.
-struct Run {
-  int64_t from = 0, to = 0, count = 0;
-};
-
-int64_t elements_in(const ShardAxes& axes) { return axes[0].count * axes[1].count * axes[2].count; }
-
-/// Returns the index in a box of an element of the whole.
-int64_t index_in(const ShardAxes& box, const std::array<int64_t, 3>& at) {
-  return ((at[0] - box[0].first) * box[1].count + at[1] - box[1].first) * box[2].count + at[2] - box[2].first;
-}
-
-ShardAxes overlap_of(const ShardAxes& a, const ShardAxes& b) {
-  ShardAxes both;
-  for (size_t i = 0; i < both.size(); ++i) {
-    const int64_t first = std::max(a[i].first, b[i].first);
-    const int64_t last = std::min(a[i].first + a[i].count, b[i].first + b[i].count);
-    both[i] = {first, std::max<int64_t>(last - first, 0), a[i].total};
-  }
-  return both;
-}
-
-std::vector<Run> runs_of(const ShardAxes& part, const ShardAxes& wanted) {
-  ShardAxes both = overlap_of(part, wanted);
-  Run run{.count = elements_in(both)};
-  if (run.count == 0) return {};
-  size_t outer = 0;  // axes before this one are walked along, one element at a time
-  for (size_t i = both.size(); i-- > 1 && outer == 0;)
-    if (both[i].count != part[i].count || both[i].count != wanted[i].count) outer = i;
-  std::vector<Run> runs;
-  for (size_t i = 0; i < outer; ++i) run.count /= both[i].count;
-  const int64_t rows = outer > 0 ? both[0].count : 1, columns = outer > 1 ? both[1].count : 1;
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j) {
-      const std::array<int64_t, 3> at{both[0].first + i, both[1].first + j, both[2].first};
-      run.from = index_in(part, at);
-      run.to = index_in(wanted, at);
-      runs.push_back(run);
-    }
-  return runs;
-}
 
 /// Returns which part of the whole a stored tensor is; throws unless the whole is the wanted one.
 ShardAxes checked_axes(const RankParts& parts, const StoredTensor& stored, const ShardedTensor& wanted) {
@@ -320,7 +237,7 @@ void take_part(RankParts& parts, const ShardedTensor& wanted, std::vector<bool>&
   const StoredTensor* stored = parts.file.find(wanted.name);
   if (stored == nullptr) return;
   const int64_t width = bytes_of(wanted.data.dtype());
-  for (const Run& run : runs_of(checked_axes(parts, *stored, wanted), wanted.axes)) {
+  for (const ShardRun& run : common_runs(checked_axes(parts, *stored, wanted), wanted.axes)) {
     const auto first = filled.begin() + run.to, last = first + run.count;
     if (std::find(first, last, false) == last) continue;  // a copy of another rank's
     parts.file.read(*stored, run.from * width, {wanted.data.at(run.to), static_cast<size_t>(run.count * width)});

@@ -1,25 +1,15 @@
 #pragma once
 // Keeps what a run needs to go on, in FOLDER/step-NNNNNN/: a safetensors file a rank, then a manifest, which makes them
 // a checkpoint. Each part knows its place in the whole, so that other numbers of ranks can read it.
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "moe/device/memory.h"
-#include "moe/sharding/rank_shape.h"
-#include "moe/tensor/tensor_view.h"
+#include "moe/train/shards.h"
 
 namespace moe {
-
-/// This rank's part of a weight or a state; `axes[i]` says which part of axis i of the whole it is. The data has
-/// (axes[0].count, axes[1].count, axes[2].count) elements, row-major. Parts of ranks may overlap: copies.
-struct ShardedTensor {
-  std::string name;  // of letters, digits, blanks and _ - . alone; of all ranks, the whole's
-  std::array<ShardRange, 3> axes;
-  TensorView data;
-};
 
 /// A complete checkpoint: its manifest is there, and all files that the manifest names, with the sizes and checksums
 /// that it has of them.
@@ -57,12 +47,6 @@ std::string step_folder(const std::string& folder, int64_t step);
 std::string rank_file(const std::string& step_folder, int rank);
 std::string manifest_file(const std::string& step_folder);
 
-using ShardAxes = std::array<ShardRange, 3>;
-/// Returns "0+4/16 8+8/16 0+1/1", of each axis first, count and total: a note of the tensor's.
-std::string text_of(const ShardAxes& axes);
-/// Reads that back; nothing for another text or for parts beyond the whole.
-std::optional<ShardAxes> axes_from(const std::string& text);
-
 /// Writes the manifest of files that are all there. Throws BadInput naming one that is not.
 void write_manifest(const Checkpoint& checkpoint);
 /// Returns whether the folder of a step was completed once: its manifest is there, readable or not.
@@ -71,8 +55,5 @@ bool is_complete(const std::string& step_folder);
 enum class Contents : uint8_t { unread, compared };
 /// Returns the whole checkpoint in a folder of a step; nothing, and in `why` the reason, where it is none.
 std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, Contents contents, std::string& why);
-
-/// Throws BadInput naming the tensor unless it lies on such a device and has its axes' elements.
-void check_shard(const ShardedTensor& tensor, DeviceKind device);
 
 }  // namespace moe

@@ -4,6 +4,7 @@ The verb `modelbench`: a model trained under schedules, its records, and what ca
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -213,6 +214,95 @@ class Trains(Modelbench):
         self.assertEqual(printed["text"], "t.txt (256 tokens)")
         self.assertNotIn("entropy_rate", printed)
         self.assertAlmostEqual(printed["schedules"][0]["loss"][0], 5.5, delta=1)  # ln 256: nothing is known yet
+
+
+class Packs(Modelbench):
+    """Lina's controller packs experts while a model trains; the losses stay."""
+    STEPS = 16
+    ON_A100 = ["--cluster", "a100-8", "--nearest", "--hidden", "200", "--ep", "8", "--experts", "8", "--mp", "1",
+               "--esp", "1"]
+
+    def packed(self, *arguments, program=()):
+        found = subprocess.run([PROGRAM, *program, "modelbench", "--schedule", "lina,lina-packed", "--online-packing",
+                                "--steps", str(self.STEPS), "--held-out", "1", "--out", "r.jsonl", "--json",
+                                *arguments], cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(found.returncode, 0, found.stdout + found.stderr)
+        self.said = found.stderr
+        stays, packs = json.loads(found.stdout)["schedules"]
+        self.assertNotIn("packings", stays)
+        self.assertEqual([packing["packing"] for packing in packs["packings"]],
+                         [2**i for i in range(len(packs["packings"]))])
+        self.assertEqual(sum(packing["steps"] for packing in packs["packings"]), self.STEPS)
+        self.assertEqual(packs["measured"]["packing"], packs["packings"][-1]["packing"])
+        for loss, other in zip(packs["loss"], stays["loss"], strict=True):
+            self.assertAlmostEqual(loss, other, delta=2e-5 * other)
+        self.check_rule(packs["packings"])
+        return packs
+
+    def check_rule(self, packings):
+        """Twice as many after step 10 and every fourth from there on, where an AlltoAll took longer than the experts
+        in the steps since the last decision; the last decision here is after step 14."""
+        for packing, after in zip(packings, packings[1:]):
+            self.assertEqual(after["first_step"], packing["first_step"] + packing["steps"])
+            self.assertIn(after["first_step"], (11, 15))
+            self.assertGreater(after["moved_bytes"], 0)
+            if packing["steps"] in (10, 4):  # all that the controller went by
+                self.assertGreater(packing["alltoall_s"], packing["expert_s"])
+
+    def test_on_an_emulated_cluster(self):
+        """Times are modelled, so each decision is that of the prices."""
+        packs = self.packed(*self.ON_A100, "--layers", "2")
+        for packing in packs["packings"]:
+            self.assertAlmostEqual(packing["step_s"] / packing["predicted_s"], 1, delta=0.25)
+            self.assertEqual(packing["moving_s"], 0)
+        planned = [packing["planned_bytes"] for packing in packs["packings"]]
+        self.assertEqual(planned, sorted(planned))
+        slower = [packing["packing"] for packing in packs["packings"] if packing["alltoall_s"] > packing["expert_s"]]
+        self.assertEqual(len(packs["packings"]), min(3, 1 + len(slower)), "as far as the rule and two decisions go")
+        self.assertGreater(len(packs["packings"]), 1)
+
+    def test_stops_where_memory_ends(self):
+        """On ranks that hold two experts of each layer and not four, by the bytes that the whole run plans."""
+        asked = [*self.ON_A100, "--layers", "2"]
+        planned = [packing["planned_bytes"] for packing in self.packed(*asked)["packings"]]
+        self.assertEqual(len(planned), 3)
+        profile = (TINY.parents[1] / "clusters/a100-8.toml").read_text()
+        small, found = re.subn("(?m)^memory_bytes = .*", f"memory_bytes = {int(sum(planned[1:]) / 2)}", profile)
+        self.assertEqual(found, 1)
+        (self.folder / "small.toml").write_text(small)
+        packs = self.packed("--cluster", "./small.toml", *asked[2:], "--overwrite")
+        self.assertEqual([packing["packing"] for packing in packs["packings"]], [1, 2])
+        self.assertIn("lina-packed packs no more than 2 times as many experts a device: packing 4: a rank has no "
+                      "memory for 4 experts of each layer", self.said)
+
+    def test_over_processes(self):
+        self.write_model("small.toml", "hidden = 128", "hidden = 8")
+        self.packed("--cluster", "host", "--model", "./small.toml", "--ep", "4", program=("launch", "--ranks", "4",
+                                                                                         "--"))
+
+    def test_goes_on_from_a_checkpoint(self):
+        """With the experts of --ep, packed again by its own steps."""
+        words = ["modelbench", *self.ON_A100, "--layers", "1", "--schedule", "lina-packed", "--online-packing",
+                 "--held-out", "0", "--checkpoint", "kept", "--checkpoint-every", "12", "--overwrite", "--out",
+                 "r.jsonl", "--json", "--steps", "16"]
+        whole = json.loads(self.expect_run(*words))["schedules"][0]
+        (self.folder / "kept/step-000016/manifest.json").unlink()
+        again = json.loads(self.expect_run(*words))["schedules"][0]
+        self.assertEqual([packing["first_step"] for packing in whole["packings"]][:2], [1, 11])
+        self.assertEqual([packing["first_step"] for packing in again["packings"]], [13, 15])
+        self.assertEqual(again["loss"][:12], whole["loss"][:12])
+        for loss, other in zip(again["loss"], whole["loss"], strict=True):
+            self.assertAlmostEqual(loss, other, delta=2e-5 * other)
+
+    def test_refuses_what_would_not_pack(self):
+        for words, arguments in (("--online-packing: found --schedule tutel, expected one that packs experts",
+                                  ("--schedule", "tutel")),
+                                 ("--online-packing: found --steps 10, expected more than 10",
+                                  ("--schedule", "lina-packed", "--steps", "10"))):
+            found = self.run_program("modelbench", "--online-packing", "--out", "r.jsonl", *arguments)
+            self.assertEqual((found.returncode, found.stdout), (2, ""), found.stderr)
+            self.assertIn(words, found.stderr)
+            self.assertEqual(len(found.stderr.splitlines()), 1)
 
 
 class Refuses(Modelbench):

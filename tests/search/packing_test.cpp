@@ -1,5 +1,5 @@
 // Lina's controller against its rule, written a second time as the paper states it.
-#include "moe/search/packing.h"
+#include "moe/schedule/packing.h"
 
 #include <gtest/gtest.h>
 #include <random>

@@ -124,6 +124,7 @@ void add_losses(const measure::MeasuredRun& run, CaseRecord& record) {
   record.summary.set("first_loss", run.losses.front());
   record.summary.set("last_loss", run.losses.back());
   if (run.held_out_loss != 0) record.summary.set("held_out_loss", run.held_out_loss);
+  if (!run.packings.empty()) record.summary.set("packing", int64_t{run.packings.back().packing});
 }
 
 void add_all(const measure::LayerMeasurement& all, const measure::MeasuredRun& run, CaseRecord& record) {

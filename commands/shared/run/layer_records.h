@@ -51,6 +51,8 @@ inline constexpr size_t kMostTimelineTasks = 200;
 ///                (working_seconds): the mean over ranks, the median over passes
 ///                steps, first_loss, last_loss, held_out_loss: of a model that was trained; samples: loss, by step;
 ///                states_bytes: of its optimizer's states, a rank
+///                packing: how many times as many experts a device had in the end as in the beginning, if it packed
+///                them online; times and memory are those of the steps from there on
 ///   prediction   exposed_s, overlap_efficiency, bubble of the replay; peak_bytes by estimate_memory, without optimizer
 ///                states; weak_rows: which rows of the profile are weak (fit.h), and why; absent: none
 /// Loads and bytes are those of the layer that ran: on an emulated cluster of the proxy.

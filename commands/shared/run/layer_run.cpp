@@ -10,6 +10,7 @@
 #include "commands/shared/run/layer_records.h"
 #include "commands/shared/run/run_report.h"
 #include "moe/base/check.h"
+#include "moe/base/log.h"
 #include "moe/device/memory.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/measure/layers/rank_run.h"
@@ -57,6 +58,21 @@ std::vector<measure::LayerMeasurement> measure(const LayerJob& job, const std::v
   return runs.empty() ? std::vector<measure::LayerMeasurement>() : measure_in_batches(runs, job.settings);
 }
 
+// Returns the plan that a schedule ended with.
+const PlannedSchedule& last_plan(const PlannedSchedule& planned, const measure::MeasuredRun& run) {
+  return run.packings.size() > 1 ? planned.packed[run.packings.size() - 2] : planned;
+}
+
+std::vector<RanPacking> packings_of(const PlannedSchedule& planned, const measure::MeasuredRun& run) {
+  std::vector<RanPacking> packings;
+  for (const measure::PackedSteps& steps : run.packings) {
+    const PlannedSchedule& p = packings.empty() ? planned : planned.packed[packings.size() - 1];
+    packings.push_back(
+        {steps, p.run.forward_s + p.run.backward_s, estimate_memory(memory_request(p.run.plan)).total()});
+  }
+  return packings;
+}
+
 void set_parameters(const Fields& parameters, LayerOutcome& outcome) {
   for (ScheduleRun& run : outcome.runs) run.record.parameters = parameters;
   for (CaseRecord& record : outcome.tried) record.parameters = parameters;
@@ -70,14 +86,14 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
   const std::vector<BatchedRun> runs = runs_of(batches);
   LayerOutcome outcome{job.name, {}, std::move(all.unsupported_tried)};
   for (size_t s = 0; s < all.planned.size(); ++s) {
-    PlannedSchedule& planned = all.planned[s];
     const measure::MeasuredRun& measured = runs[s].run;
+    const PlannedSchedule& planned = last_plan(all.planned[s], measured);
     const RanSchedule ran{planned, measured, runs[s].all};
     std::vector<measure::TaskComparison> tasks = compared_tasks(ran);
     CaseRecord record = record_of(job, ran, tasks);
     if (s < all.of_schedules) {
-      outcome.runs.push_back({std::move(record), std::move(planned.run.plan), std::move(planned.timeline),
-                              measured.median_ranks, measured.median_rank, std::move(tasks)});
+      outcome.runs.push_back({std::move(record), planned.run.plan, planned.timeline, measured.median_ranks,
+                              measured.median_rank, std::move(tasks), packings_of(all.planned[s], measured)});
     } else {
       record.key = run_key(job.name, record.schedule, record.degree_forward);
       outcome.tried.push_back(std::move(record));
@@ -318,7 +334,21 @@ void require_runs_of(const LayerJob& job, const Plan& plan) {
 }
 
 PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule) {
-  return plan(job, schedule, job.degrees);
+  if (!job.packs_online || !schedule.packs_experts) return plan(job, schedule, job.degrees);
+  DegreeChoice degrees = job.degrees;
+  degrees.packing = 1;
+  PlannedSchedule planned = plan(job, schedule, degrees);
+  const int ep = job.shape().parallel.ep, most = job.paced_by ? measure::most_proxy_packing(job.shape()) : ep;
+  for (degrees.packing = 2; degrees.packing <= most && ep % degrees.packing == 0; degrees.packing *= 2) try {
+      planned.packed.push_back(plan(job, schedule, degrees));
+    } catch (const Unsupported& error) {
+      if (job.settings.ranks.leads())
+        log_warning(fmt::format("{} packs no more than {} times as many experts a device: {}", schedule.name,
+                                degrees.packing / 2, error.what()));
+      break;
+    }
+  for (const PlannedSchedule& packed : planned.packed) planned.run.packed.push_back(packed.run);
+  return planned;
 }
 
 PlannedSchedule plan_tried(const LayerJob& job, int degree) {

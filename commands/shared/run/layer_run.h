@@ -31,6 +31,7 @@ struct LayerJob {
   Profile predicted_by;   // what the plans are tuned and predicted with
   std::optional<Profile> paced_by;  // what the emulated cluster is; none: this machine, unpaced
   std::vector<const Schedule*> schedules;
+  bool packs_online = false;  // schedules that pack experts begin with those that the layer's EP groups give a device
   DegreeChoice degrees;
   std::optional<Plan> plan;         // of a file, run as it stands under its schedule's name; none: planned
   const Schedule* tried = nullptr;  // runs at each of these degrees too, forward and backward alike, but those above
@@ -60,6 +61,13 @@ std::vector<int> runnable_degrees(const LayerJob& job);
 /// Returns "run/LAYER/SCHEDULE", of a tried degree "run/LAYER/SCHEDULE/r4".
 std::string run_key(const std::string& layer, std::string_view schedule, int tried_degree = 0);
 
+/// Steps of a run with equally many experts a device, beside what its plan predicts.
+struct RanPacking {
+  measure::PackedSteps steps;
+  double predicted_s = 0;
+  double planned_bytes = 0;  // of a rank of the plan as named, with its optimizer (estimate_memory)
+};
+
 /// One schedule's run. All but the record is empty where it did not run, or is taken from an earlier run.
 struct ScheduleRun {
   CaseRecord record;
@@ -68,6 +76,7 @@ struct ScheduleRun {
   measure::RankTimes measured = {};                 // of the median iteration, by rank; empty: it was not timed
   int rank = 0;                                     // the slowest of that iteration
   std::vector<measure::TaskComparison> tasks = {};  // empty: it was not timed
+  std::vector<RanPacking> packings = {};            // of a run that packed experts online
 };
 
 struct LayerOutcome {
@@ -113,10 +122,11 @@ struct PlannedSchedule {
   int64_t gar_in_moe_bytes = 0, gar_after_bytes = 0;  // of a layer: Decision's
   double bound_s = 0;
   measure::PlannedRun run;
-  Timeline timeline;     // predicted
-  std::string by;        // name of the profile that decided, "nominal" of nominal costs
-  std::string weak;      // weak_rows (pricer.h)
-  bool nominal = false;  // by nominal costs, which predict nothing
+  Timeline timeline;                         // predicted
+  std::string by;                            // name of the profile that decided, "nominal" of nominal costs
+  std::string weak;                          // weak_rows (pricer.h)
+  bool nominal = false;                      // by nominal costs, which predict nothing
+  std::vector<PlannedSchedule> packed = {};  // of run.packed
 };
 
 /// Throws Unsupported naming what of a plan the job can't run.

@@ -89,6 +89,18 @@ Json schedules_json(const LayerOutcome& outcome) {
                               {"median_ratio", t.median_ratio},
                               {"worst_ratio", t.worst_ratio},
                               {"worst_task", t.worst_task}});
+    for (const RanPacking& packing : run.packings)
+      row["packings"].push_back({{"packing", packing.steps.packing},
+                                 {"first_step", packing.steps.first},
+                                 {"steps", packing.steps.steps},
+                                 {"expert_s", packing.steps.times.expert_s},
+                                 {"alltoall_s", packing.steps.times.alltoall_s},
+                                 {"step_s", packing.steps.step_s},
+                                 {"predicted_s", packing.predicted_s},
+                                 {"moved_bytes", packing.steps.moved_bytes},
+                                 {"moving_s", packing.steps.moving_s},
+                                 {"memory_bytes", packing.steps.memory_bytes},
+                                 {"planned_bytes", packing.planned_bytes}});
     list.push_back(std::move(row));
   }
   return list;
@@ -122,7 +134,10 @@ std::vector<measure::LayerMeasurement> measure_in_batches(std::span<const measur
     std::vector<double> bytes;
     for (const measure::PlannedRun& run : planned) {
       const int64_t ranks = sharers(settings.ranks, run.plan.shape.parallel.ranks());
-      bytes.push_back(estimated_bytes(run.plan, settings.ranks) * static_cast<double>(ranks));
+      double each = estimated_bytes(run.plan, settings.ranks), packed = 0;
+      for (const measure::PlannedRun& next : run.packed)  // two of them, while experts move
+        packed = std::max(packed, estimated_bytes(next.plan, settings.ranks));
+      bytes.push_back((each + packed) * static_cast<double>(ranks));
     }
     ends = batches_that_fit(bytes, kShareOfFree * free_bytes(settings.ranks));
     if (ends.size() > 1 && settings.ranks.leads())

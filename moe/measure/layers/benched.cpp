@@ -40,6 +40,27 @@ void take_times(PassTimes passes, const std::vector<RankMachine>& machines, bool
   for (std::vector<TaskTime>& times : run.median_ranks) divide(times, dilation);
 }
 
+std::vector<MicroOpTimes> micro_op_times(const PassTimes& passes, const std::vector<RankMachine>& machines,
+                                         const MeasuredRun& run) {
+  std::vector<MicroOpTimes> times(passes.tasks.size());
+  double experts = 0, alltoalls = 0;
+  for (const Task& task : run.plan.tasks()) {
+    const bool is_expert = task.kind == TaskKind::expert;
+    if (task.phase != Phase::forward ||
+        !(is_expert || task.kind == TaskKind::dispatch || task.kind == TaskKind::combine))
+      continue;
+    (is_expert ? experts : alltoalls) += run.dilation.factor;
+    for (size_t i = 0; i < times.size(); ++i)
+      (is_expert ? times[i].expert_s : times[i].alltoall_s) +=
+          own_seconds(task, passes.tasks[i], passes.begin_s[i], machines);
+  }
+  for (MicroOpTimes& pass : times) {
+    if (experts > 0) pass.expert_s /= experts;
+    if (alltoalls > 0) pass.alltoall_s /= alltoalls;
+  }
+  return times;
+}
+
 double disturbance(const MeasuredRun& run) {
   if (run.paced_tasks == 0) return run.core_slowdown;
   const std::vector<double> totals = max_over_ranks(run.total_s);

@@ -21,9 +21,23 @@ void take_times(PassTimes passes, const std::vector<RankMachine>& machines, bool
 /// the fastest one, of the latter; of another the slowdown of its cores.
 double disturbance(const MeasuredRun& run);
 
-struct Benched {
+/// Returns the mean micro-ops of each pass's forward, in seconds of the model.
+std::vector<MicroOpTimes> micro_op_times(const PassTimes& passes, const std::vector<RankMachine>& machines,
+                                         const MeasuredRun& run);
+
+/// A plan as it is run with so many experts a device.
+struct PackedPlan {
   const PlannedRun* planned = nullptr;
-  Plan proven;  // a smaller layer's, where the reference of the one that is timed is too large
+  Plan runs = {};
+  Plan proven = {};                     // a smaller layer's, where the reference of the one that is timed is too large
+  std::vector<RankTimes> unpaced = {};  // by pass, where a pace is to be chosen
+};
+
+struct Benched {
+  std::vector<PackedPlan> plans;  // by doublings of the experts a device, of which `current` runs
+  size_t current = 0;
+  std::optional<PackingController> controller;  // none: experts stay where they are
+  size_t recorded = 0;                          // passes of the current plan that it knows
   MeasuredRun run;
   std::optional<MeasuredRun> best;              // the least disturbed attempt of those whose tasks kept their paces
   std::unique_ptr<Pacer> pacer;                 // null: its tasks don't slow each other
@@ -37,6 +51,7 @@ struct Benched {
     const bool valid = overrun_share(run) <= kOverrunLimit;
     if (valid && (!best || disturbance(run) < disturbance(*best))) best = run;
   }
+  const PackedPlan& plan() const { return plans[current]; }
   bool trains() const { return run.plan.vocabulary > 0; }
   std::vector<RankRun*> runs() const {
     std::vector<RankRun*> all;

@@ -32,8 +32,10 @@ struct Passes {
 class LayerBench {
  public:
   LayerBench(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings)
-      : settings_(settings), planned_(planned), benched_(planned.size()) {
-    for (size_t s = 0; s < planned.size(); ++s) plan(planned[s], benched_[s]);
+      : settings_(settings), benched_(planned.size()) {
+    size_t doublings = 0;
+    for (const PlannedRun& run : planned) doublings = std::max(doublings, run.packed.size());
+    for (size_t s = 0; s < planned.size(); ++s) plan(planned[s], 1 << doublings, benched_[s]);
     ranks_ = benched_.front().run.plan.shape.parallel.ranks();
     if (!settings.ranks.processes) threads_.emplace(ranks_, settings.timeout_s);
     require_equal<Unsupported>(world().ranks(), ranks_, "ranks of the run, and of the layer's parallel shape");
@@ -64,18 +66,27 @@ class LayerBench {
   size_t place(int rank) const { return static_cast<size_t>(rank - here_.front()); }
 
   // Decides what runs, and what of it is proven.
-  void plan(const PlannedRun& planned, Benched& each) {
-    each.planned = &planned;
+  void plan(const PlannedRun& planned, int most_packing, Benched& each) {
     const Plan& asked = planned.plan;
     const int64_t mask = asked.shape.layer.causal ? 0 : 1;
     // A small model knows the tokens of its text alone, and the mask where it needs one.
     const int64_t vocabulary =
         asked.vocabulary > 0 && trains() ? settings_.training.text->vocabulary() + mask : asked.vocabulary;
-    each.run.plan = settings_.emulated ? emulated_plan(asked, settings_.ranks.device, vocabulary) : asked;
-    const Plan& runs = each.run.plan;
-    const bool small = reference_flops(runs.shape) * runs.layers * runs.micro_batches > settings_.most_reference_flops;
-    small_proof_ |= small;
-    each.proven = small ? proving_plan(asked, vocabulary) : runs;
+    std::vector<const Plan*> nominal{&asked};
+    for (const PlannedRun& packed : planned.packed) nominal.push_back(&packed.plan);
+    std::vector<Plan> emulated;
+    if (settings_.emulated) emulated = emulated_plans(nominal, settings_.ranks.device, vocabulary, most_packing);
+    for (size_t i = 0; i < nominal.size(); ++i) {
+      PackedPlan& packed = each.plans.emplace_back(PackedPlan{.planned = i > 0 ? &planned.packed[i - 1] : &planned});
+      packed.runs = settings_.emulated ? emulated[i] : *nominal[i];
+      const Plan& runs = packed.runs;
+      const bool small =
+          reference_flops(runs.shape) * runs.layers * runs.micro_batches > settings_.most_reference_flops;
+      small_proof_ |= small;
+      packed.proven = small ? proving_plan(*nominal[i], vocabulary) : runs;
+    }
+    each.run.plan = each.plan().runs;
+    if (!planned.packed.empty()) each.controller.emplace(1 << planned.packed.size());
   }
 
   static double seconds_of(const auto& work) {
@@ -85,16 +96,19 @@ class LayerBench {
   }
 
   void prove() {
-    for (Benched& each : benched_) make(each, each.proven);
     const std::string& weights = settings_.training.weights;
     const Inspection none, &inspect = weights.empty() ? settings_.inspect : none;
     References references(world(), settings_.ranks.device, settings_.timeout_s);
-    for (Benched& each : benched_) prove_run({world(), references, inspect}, each.runs(), each.proven, each.run);
+    for (Benched& each : benched_)
+      for (each.current = each.plans.size() - 1; each.current > 0; --each.current) prove_packed(each, references);
+    for (Benched& each : benched_) make(each, each.plan().proven);
+    for (Benched& each : benched_)
+      if (!each.run.wrong) prove_run({world(), references, inspect}, each.runs(), each.plan().proven, each.run);
     result_.references = references.computed();
     if (small_proof_ && !(settings_.check_only && weights.empty())) {
       for (Benched& each : benched_)
         for (auto& rank : each.ranks) rank.reset();
-      for (Benched& each : benched_) make(each, each.run.plan, 1);
+      for (Benched& each : benched_) make(each, each.plan().runs, 1);
     }
     for (Benched& each : benched_) {
       if (weights.empty()) break;
@@ -104,11 +118,33 @@ class LayerBench {
     }
   }
 
+  // Proves the current plan of several, as which a training may go on, and leaves it.
+  void prove_packed(Benched& each, References& references) {
+    make(each, each.plan().proven);
+    if (!each.run.wrong) prove_run({world(), references, {}}, each.runs(), each.plan().proven, each.run);
+    if (settings_.emulated && !settings_.check_only) {
+      if (small_proof_) make(each, each.plan().runs, 1);
+      run_unpaced(each);
+    }
+    for (auto& rank : each.ranks) rank.reset();
+  }
+
   void choose_pace() {
-    std::vector<std::vector<RankTimes>> unpaced(benched_.size(),
-                                                std::vector<RankTimes>(kUnpacedPasses, RankTimes(here_.size())));
-    world().run([&](int rank) { unpaced_passes(rank, unpaced); });
-    dilation_ = choose_dilation(planned_, unpaced);
+    for (Benched& each : benched_) run_unpaced(each);
+    std::vector<PlannedRun> planned;
+    std::vector<std::vector<RankTimes>> unpaced;
+    for (const Benched& each : benched_)
+      for (const PackedPlan& plan : each.plans) {
+        planned.push_back(*plan.planned);
+        unpaced.push_back(plan.unpaced);
+      }
+    dilation_ = choose_dilation(planned, unpaced);
+  }
+
+  void run_unpaced(Benched& each) {
+    std::vector<RankTimes>& unpaced = each.plans[each.current].unpaced;
+    unpaced.assign(kUnpacedPasses, RankTimes(here_.size()));
+    world().run([&](int rank) { unpaced_passes(rank, each, unpaced); });
   }
 
   void time() {
@@ -126,7 +162,11 @@ class LayerBench {
     for (int attempt = 0; !open.empty(); ++attempt) {
       for (Benched* each : open) each->timed.assign(here_.size(), {}), each->replayed.assign(here_.size(), {});
       probed_.assign(here_.size(), {});
-      run_passes(open, {0, settings_.iterations});
+      for (Passes passes{0, 0}; passes.end < settings_.iterations; passes.begin = passes.end) {
+        passes.end = end_of_steps(open, passes.end);
+        run_passes(open, passes);
+        if (passes.end < settings_.iterations) pack(open, passes.end);
+      }
       if (const int all = passes_to_fill(open); all > settings_.iterations)
         run_passes(open, {settings_.iterations, all});
       for (Benched* each : open) each->run.repeats = attempt;
@@ -155,10 +195,47 @@ class LayerBench {
     world().run([&](int rank) { timed_passes(rank, open, passes); });
     const double slowdown = probes() ? settings_.ranks.cores->add(gather(world(), probed_)) : 0;
     for (Benched* each : open) {
-      if (trains()) take_losses(*each, passes.end);
+      if (trains()) take_losses(*each);
       collect(*each);
       each->run.core_slowdown = slowdown;
     }
+  }
+
+  // Returns up to which of all passes these go: to where experts may be packed, or the last.
+  int end_of_steps(const std::vector<Benched*>& open, int begin) const {
+    int64_t first = 0;
+    for (const Benched* each : open)
+      if (each->controller) first = std::max<int64_t>(begin, each->training.first_step()) + 1;
+    while (first > 0 && first < settings_.iterations && !PackingController::decides(static_cast<int>(first))) ++first;
+    return first > 0 ? static_cast<int>(first) : settings_.iterations;
+  }
+
+  // Lets the controllers decide after `step`, and experts move.
+  void pack(const std::vector<Benched*>& open, int step) {
+    for (Benched* each : open)
+      if (each->controller && each->controller->end_step(step)) move_experts(*each, step);
+  }
+
+  void move_experts(Benched& each, int step) {
+    Benched next;
+    next.plans.push_back(each.plans[each.current + 1]);
+    next.ranks.resize(here_.size());
+    make(next, next.plan().runs, 1);
+    const int64_t before = tensor_memory.live_bytes;
+    const Moved moved = each.training.move(world(), each.runs(), next.runs());
+    each.run.states_bytes = states_bytes(before);
+    each.ranks = std::move(next.ranks);
+    each.timed.assign(here_.size(), {});
+    each.recorded = 0;
+    ++each.current;
+    each.run.plan = each.plan().runs;
+    each.run.peak_bytes = next.run.peak_bytes;
+    stretch(each, each.run.dilation);
+    each.run.packings.push_back({.packing = each.controller->packing(),
+                                 .first = step + 1,
+                                 .memory_bytes = next.run.peak_bytes + each.run.states_bytes,
+                                 .moved_bytes = moved.bytes,
+                                 .moving_s = settings_.emulated ? 0 : moved.seconds});
   }
 
   // Returns how many passes fill the time that was asked for, of those that ran.
@@ -170,16 +247,24 @@ class LayerBench {
 
   void stretch(Benched& each, const Dilation& dilation) {
     each.run.dilation = dilation;
-    each.pacer = make_pacer(*each.planned, ranks_, dilation);
+    each.pacer = make_pacer(*each.plan().planned, ranks_, dilation);
   }
 
   void begin_training(Benched& each) {
     const int64_t before = tensor_memory.live_bytes;
     each.training.begin(world(), each.runs(), settings_.training);
-    each.run.states_bytes = static_cast<double>(tensor_memory.live_bytes - before) / static_cast<double>(here_.size());
+    each.run.states_bytes = states_bytes(before);
+    if (each.controller)
+      each.run.packings = {
+          {.first = each.training.first_step() + 1, .memory_bytes = each.run.peak_bytes + each.run.states_bytes}};
   }
 
-  void take_losses(Benched& each, int steps) {
+  double states_bytes(int64_t before) const {
+    return static_cast<double>(tensor_memory.live_bytes - before) / static_cast<double>(here_.size());
+  }
+
+  void take_losses(Benched& each) {
+    const int steps = settings_.iterations;
     std::vector<double>& losses = each.run.losses;
     losses = each.training.losses(world());
     if (each.training.is_stopped() && static_cast<int>(losses.size()) < steps)  // else it is out of time
@@ -229,14 +314,14 @@ class LayerBench {
     stream->synchronize();
   }
 
-  void unpaced_passes(int rank, std::vector<std::vector<RankTimes>>& unpaced) {
+  void unpaced_passes(int rank, Benched& each, std::vector<RankTimes>& unpaced) {
     const auto everyone = world().communicator(rank);
-    const auto stream = make_start_stream(*benched_.front().ranks[place(rank)]);
-    for (size_t s = 0; s < benched_.size(); ++s)
-      for (RankTimes& pass : unpaced[s]) {
-        together(*everyone, *stream);
-        pass[place(rank)] = benched_[s].ranks[place(rank)]->pass().tasks;
-      }
+    RankRun& mine = *each.ranks[place(rank)];
+    const auto stream = make_start_stream(mine);
+    for (RankTimes& pass : unpaced) {
+      together(*everyone, *stream);
+      pass[place(rank)] = mine.pass().tasks;
+    }
   }
 
   std::unique_ptr<Stream> make_start_stream(const RankRun& of) { return of.device().make_stream("start"); }
@@ -244,7 +329,8 @@ class LayerBench {
   std::vector<double> paces_of(const Benched& each) const {
     std::vector<double> paces;
     if (settings_.emulated)
-      for (const double seconds : each.planned->task_seconds) paces.push_back(seconds * each.run.dilation.factor);
+      for (const double seconds : each.plan().planned->task_seconds)
+        paces.push_back(seconds * each.run.dilation.factor);
     return paces;
   }
 
@@ -273,7 +359,7 @@ class LayerBench {
         together(*everyone, *stream);
         const RunTimes& times = settings_.in_step
                                     ? mine.pass_in_step(*everyone)
-                                    : mine.pass(paces[s], {each.pacer.get(), rank, each.planned->resources},
+                                    : mine.pass(paces[s], {each.pacer.get(), rank, each.plan().planned->resources},
                                                 [&] { together(*everyone, *stream); });
         if (iteration >= 0) append_pass(each.run.plan, times, each.run.dilation.factor, each.timed[place(rank)]);
         if (settings_.graphs) {
@@ -299,14 +385,30 @@ class LayerBench {
 
   void collect(Benched& each) {
     MeasuredRun& run = each.run;
-    take_times(read_passes(run.plan, gather(world(), each.timed)), machines_, settings_.in_step, run);
-    run.out_of_time = std::ssize(run.total_s) < settings_.iterations;
+    PassTimes passes = read_passes(run.plan, gather(world(), each.timed));
+    if (each.controller) record_steps(passes, each);
+    take_times(std::move(passes), machines_, settings_.in_step, run);
+    const int64_t before = run.packings.empty() ? 0 : run.packings.back().first - 1;  // steps of other plans
+    run.out_of_time = std::ssize(run.total_s) < settings_.iterations - before;
     if (settings_.graphs) run.replayed_s = by_pass(gather(world(), each.replayed));
     if (settings_.emulated) run.paced_tasks = std::ssize(run.plan.tasks()) * ranks_ * std::ssize(run.total_s);
   }
 
+  void record_steps(const PassTimes& passes, Benched& each) const {
+    const std::vector<MicroOpTimes> times = micro_op_times(passes, machines_, each.run);
+    PackedSteps& steps = each.run.packings.back();
+    steps.steps = std::ssize(times);
+    steps.step_s = median(max_over_ranks(passes.total_s));
+    steps.times = {};
+    for (size_t i = 0; i < times.size(); ++i) {
+      if (i >= each.recorded) each.controller->record(times[i]);
+      steps.times.expert_s += times[i].expert_s / static_cast<double>(times.size());
+      steps.times.alltoall_s += times[i].alltoall_s / static_cast<double>(times.size());
+    }
+    each.recorded = times.size();
+  }
+
   const LayerBenchSettings& settings_;
-  const std::vector<PlannedRun>& planned_;
   std::optional<LocalWorld> threads_;
   int ranks_ = 0;
   std::vector<int> here_;                    // the ranks of this process

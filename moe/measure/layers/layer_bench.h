@@ -14,6 +14,7 @@
 #include "moe/measure/layers/proxy.h"
 #include "moe/measure/layers/rank_run.h"
 #include "moe/measure/layers/training.h"
+#include "moe/schedule/packing.h"
 
 namespace moe::measure {
 
@@ -47,6 +48,17 @@ struct LayerBenchSettings {
   Inspection inspect = {};
 };
 
+/// Steps of a training with equally many experts a device (moe/schedule/packing.h).
+struct PackedSteps {
+  int packing = 1;               // experts a device, in multiples of the plan's own
+  int64_t first = 1, steps = 0;  // first: of all steps, counted from 1
+  MicroOpTimes times = {};       // of a forward: means over the steps
+  double step_s = 0;             // of the slowest rank: the median
+  double memory_bytes = 0;       // peak_bytes and states_bytes below
+  double moved_bytes = 0;        // to come to this packing: what the rank got from others that got most
+  double moving_s = 0;           // likewise: of the rank that took longest; 0 on an emulated cluster
+};
+
 /// What one schedule's passes took; seconds are divided by the dilation.
 struct MeasuredRun {
   Plan plan;                                            // as it ran
@@ -71,7 +83,8 @@ struct MeasuredRun {
   double proven_tokens = 0;    // of the layer that was verified: a smaller one where this one's reference is too large
   std::vector<double> losses;  // of a model: by step
   double held_out_loss = 0;    // likewise, after the last step
-  std::optional<std::string> wrong;  // how outputs or gradients disagree with the reference; such a run is never timed
+  std::vector<PackedSteps> packings;  // of a plan that is packed as it runs; all else is of the last one
+  std::optional<std::string> wrong;   // how outputs or gradients disagree with the reference; such a run is never timed
 };
 
 /// Where the time of measure_layer went.

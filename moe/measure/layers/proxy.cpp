@@ -11,6 +11,7 @@
 #include "moe/base/statistics.h"
 #include "moe/layer/layer_device.h"
 #include "moe/measure/layers/overlap.h"
+#include "moe/schedule/schedule.h"
 #include "moe/shape/layer_fields.h"
 #include "moe/simulator/slowdown.h"
 
@@ -89,7 +90,7 @@ int64_t proxy_bytes(const Plan& proxy, const LayerCases& cases, const Gradient& 
 
 }  // namespace
 
-LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward) {
+LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward, int most_packing) {
   const ParallelShape& p = nominal.parallel;
   ParallelShape parallel;
   parallel.ep_inside = p.ep_inside;
@@ -100,9 +101,16 @@ LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_ba
   parallel.ranks_per_node = kProxyRanksPerNode;
   parallel.cp = two_if_more(p.cp);
   parallel.mp = two_if_more(p.mp);
-  parallel.ep = two_if_more(p.ep);
+  parallel.ep = std::max(two_if_more(p.ep), most_packing);
   parallel.esp = two_if_more(p.esp);
   return shrunk(nominal, parallel, std::max(degree_forward, degree_backward));
+}
+
+int most_proxy_packing(const LayerCase& nominal) {
+  const ParallelShape& p = nominal.parallel;
+  int most = kProxyNodes * kProxyRanksPerNode / two_if_more(p.cp) / two_if_more(p.mp) / two_if_more(p.esp);
+  while (most > 1 && p.ep % most != 0) most /= 2;
+  return most;
 }
 
 LayerCase small_case(const LayerCase& nominal, int degree_forward, int degree_backward) {
@@ -169,11 +177,23 @@ Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary)
 
 std::string proxy_ranks() { return fmt::format("{} x {} threads", kProxyNodes, kProxyRanksPerNode); }
 
-Plan emulated_plan(const Plan& nominal, DeviceKind device, int64_t vocabulary) {
-  LayerCase proxy = proxy_case(nominal.shape, nominal.degree_forward, nominal.degree_backward);
+std::vector<Plan> emulated_plans(const std::vector<const Plan*>& nominal, DeviceKind device, int64_t vocabulary,
+                                 int most_packing) {
+  int forward = 1, backward = 1;
+  for (const Plan* plan : nominal) {
+    forward = std::max(forward, plan->degree_forward);
+    backward = std::max(backward, plan->degree_backward);
+  }
+  LayerCase proxy = proxy_case(nominal.front()->shape, forward, backward, most_packing);
   DType& dtype = proxy.layer.dtype;
   if (!computes_in(device, dtype)) dtype = sums_type(dtype);
-  return proxy_plan(nominal, proxy, vocabulary);
+  std::vector<Plan> plans;
+  for (Decision decision; const Plan* plan : nominal) {
+    proxy.row_multiple = plan->shape.row_multiple;
+    plans.push_back(proxy_plan(*plan, decided_case(proxy, decision), vocabulary));
+    decision.packing *= 2;
+  }
+  return plans;
 }
 
 Plan proving_plan(const Plan& nominal, int64_t vocabulary) {

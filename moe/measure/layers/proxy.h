@@ -16,9 +16,12 @@ inline constexpr int kProxyNodes = 2, kProxyRanksPerNode = 2;
 /// Returns "2 x 2 threads": what emulates a cluster.
 std::string proxy_ranks();
 
-/// Returns the proxy's case: 2 nodes x 2 ranks a stage; groups of 2 where the nominal has more than one rank; experts a
-/// rank as nominal; k' = min(k, E'); M' = 64, H' = 64 H / M; rows enough that every chunk of both degrees has some.
-LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward);
+/// Returns the proxy's case: 2 nodes x 2 ranks a stage; groups of 2 where the nominal has more than one rank, but EP
+/// groups of at least `most_packing`; experts a rank as nominal; k' = min(k, E'); M' = 64, H' = 64 H / M; rows enough
+/// that every chunk of both degrees has some.
+LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward, int most_packing = 1);
+/// Returns how many times as many experts a device of the proxy can hold, a power of two.
+int most_proxy_packing(const LayerCase& nominal);
 
 /// Returns such a case on all ranks of `nominal`: it proves the plan where the layer is too large for a reference.
 LayerCase small_case(const LayerCase& nominal, int degree_forward, int degree_backward);
@@ -30,7 +33,10 @@ double reference_flops(const LayerCase& shape);
 /// take the nominal's time.
 Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary = 0);
 /// Returns proxy_plan of proxy_case, in a type that the device computes in: what runs on an emulated cluster.
-Plan emulated_plan(const Plan& nominal, DeviceKind device, int64_t vocabulary);
+/// `nominal`: plans of one model; plan i packs 2^i times as many experts a device as the first. `most_packing`: of any
+/// plan that is to compute the same.
+std::vector<Plan> emulated_plans(const std::vector<const Plan*>& nominal, DeviceKind device, int64_t vocabulary,
+                                 int most_packing);
 /// Returns proxy_plan of small_case: what is verified in the place of `nominal`.
 Plan proving_plan(const Plan& nominal, int64_t vocabulary);
 
@@ -46,6 +52,9 @@ struct PlannedRun {
   Pacer::Slowdown slowdown = {};
   Pacer::Stall stall = {};
   std::vector<int> resources = {};
+  /// The same with 2, 4, 8 .. times as many experts a device, as which a training may go on (moe/schedule/packing.h);
+  /// empty: it stays as it is.
+  std::vector<PlannedRun> packed = {};
 };
 
 struct Dilation {

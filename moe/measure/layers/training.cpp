@@ -82,6 +82,28 @@ void Training::begin(World& world, const std::vector<RankRun*>& ranks, const Tra
   }
 }
 
+Moved Training::move(World& world, const std::vector<RankRun*>& from, const std::vector<RankRun*>& to) const {
+  std::vector<std::vector<double>> moved(to.size());
+  world.run([&](int rank) {
+    const auto place = static_cast<size_t>(rank - world.here().front());
+    RankModel &before = *from[place]->model(), &after = *to[place]->model();
+    after.train(settings_.optimizer);
+    const auto everyone = world.communicator(rank);
+    const auto stream = to[place]->device().make_stream("moving weights");
+    const double begin_s = now_s();
+    const int64_t bytes =
+        move_shards(before.stored(), after.stored(), *everyone, to[place]->device(), after.memory(), *stream);
+    moved[place] = {static_cast<double>(bytes), now_s() - begin_s};
+    after.go_on_from(before.steps());
+  });
+  Moved most;
+  for (const std::vector<double>& rank : gather(world, moved)) {
+    most.bytes = std::max(most.bytes, rank.at(0));
+    most.seconds = std::max(most.seconds, rank.at(1));
+  }
+  return most;
+}
+
 bool Training::stepped(size_t place, RankRun& rank, Communicator& everyone, Stream& stream) {
   losses_[place].push_back(own_loss(rank));
   const bool stops = asked_to_stop(rank.device(), everyone, stream);

@@ -37,12 +37,20 @@ struct TrainingSettings {
 /// errors of all layers and of the model's ends; throws WrongResult as verify_stack does.
 std::vector<TensorError> verify_model(const std::vector<RankRun*>& ranks, const ModelReference& reference);
 
+/// What ranks got from each other, and for how long all were at it: of the rank with most.
+struct Moved {
+  double bytes = 0, seconds = 0;
+};
+
 /// Runs one schedule's steps on the ranks of this process.
 class Training {
  public:
   /// Makes passes change the weights from now on. Goes on from the newest checkpoint, which any number of ranks wrote.
   /// All processes call it. Throws BadInput naming the checkpoint where that is of another training.
   void begin(World& world, const std::vector<RankRun*>& ranks, const TrainingSettings& settings);
+  /// Makes ranks of another plan of the same model go on where those that trained it are: moves weights and states to
+  /// the ranks that need them. `from`, `to`: of this process. All processes call it.
+  Moved move(World& world, const std::vector<RankRun*>& from, const std::vector<RankRun*>& to) const;
   /// Counts the steps before this run.
   int64_t first_step() const { return static_cast<int64_t>(earlier_.size()); }
   /// Notes that a rank made a step; all ranks call it, each on its own thread. Writes a checkpoint where one is due.

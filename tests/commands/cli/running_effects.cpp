@@ -95,7 +95,8 @@ Effects modelbench() {
       "--model mixtral-7b; --layers 2; --micro-batches 2; --pipeline 1f1b; --virtual-stages 2; --steps 7; --text "
       "bytes; --markov-order 3; "
       "--optimizer sgd; --learning-rate 0.1; --warm-up 3; --weight-decay 0.1; --clip-norm 0; --held-out 0; --zero 1");
-  add(e, refused, "", "--zero 2");
+  add(e, refused, "", "--zero 2; --online-packing");
+  add(e, parsed, "--schedule lina-packed --steps 12", "--online-packing");
   add(e, parsed, "--optimizer sgd", "--momentum 0.5");
   add(e, refused, "", "--momentum 0.5; --steps 0; --markov-order 5");
   add(e, refused, "--text bytes", "--markov-order 3");

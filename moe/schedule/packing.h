@@ -22,6 +22,8 @@ class PackingController {
   explicit PackingController(int most) : most_(most) {}
 
   int packing() const { return packing_; }
+  /// Returns whether step `step`, counted from 1, is one after which it decides.
+  static bool decides(int step) { return step >= kFirstStep && (step - kFirstStep) % kEvery == 0; }
   /// Records a layer's forward of the step that runs.
   void record(const MicroOpTimes& times) {
     sums_.expert_s += times.expert_s;
@@ -30,7 +32,7 @@ class PackingController {
   /// Ends step `step`, counted from 1. Decides by the mean of what has been recorded since the last decision; without
   /// records nothing changes. Returns whether experts have to move, before the next step.
   bool end_step(int step) {
-    if (step < kFirstStep || (step - kFirstStep) % kEvery != 0) return false;
+    if (!decides(step)) return false;
     const bool moves = packs_further(sums_) && 2 * packing_ <= most_;  // as many of both: sums compare as means do
     if (moves) packing_ *= 2;
     sums_ = {};
